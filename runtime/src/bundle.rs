@@ -3,12 +3,12 @@
 //! ```
 //! use orco_runtime::bundle::Bundle;
 //!
-//! let bundle = Bundle::open("../models/cifar100-edge".as_ref())?;
+//! let bundle = Bundle::open("../models/cifar100-edge")?;
 //! assert_eq!(bundle.manifest.name, "cifar100-edge");
 //! assert_eq!(bundle.base_model.classes.len(), 60);
 //! assert_eq!(bundle.base_model.target_count(), 100); // room for 40 more
 //!
-//! let missing = Bundle::open("../models".as_ref()).unwrap_err();
+//! let missing = Bundle::open("../models").unwrap_err();
 //! assert_eq!(missing.to_string(), "cannot read ../models/manifest.toml");
 //! # Ok::<(), orco_runtime::bundle::OpenError>(())
 //! ```
@@ -141,7 +141,7 @@ impl Bundle {
     ///
     /// # Errors
     /// [`OpenError`] if something is missing, damaged, or of another version.
-    pub fn open(folder: &Path) -> Result<Self, OpenError> {
+    pub fn open(folder: impl AsRef<Path>) -> Result<Self, OpenError> {
         Self::open_trusted(folder, None)
     }
 
@@ -150,7 +150,8 @@ impl Bundle {
     ///
     /// # Errors
     /// [`OpenError`] if something is missing, damaged, of another version, or not signed.
-    pub fn open_trusted(folder: &Path, key: Option<&PublicKey>) -> Result<Self, OpenError> {
+    pub fn open_trusted(folder: impl AsRef<Path>, key: Option<&PublicKey>) -> Result<Self, OpenError> {
+        let folder = folder.as_ref();
         let path = folder.join(MANIFEST);
         let text = read_text(&path, MAX_MANIFEST).map_err(|source| OpenError::Read { path: path.clone(), source })?;
         let comment = key.map(|key| signed_comment(folder, &text, key)).transpose()?;

@@ -33,15 +33,14 @@ pub fn read(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
 /// # Errors
 /// As for [`read`], and if it is a link.
 pub fn read_own(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
-    regular(&fs::symlink_metadata(path)?)?;
-    read_opened(open(OpenOptions::new().read(true), path, SymlinkPolicy::Refuse)?, limit)
+    read_opened(open_own(OpenOptions::new().read(true), path)?, limit)
 }
 
 /// Replaces a regular file, or makes it, readable by its owner alone. When this returns, the bytes survive a power cut;
 /// until then the old file is there as it was.
 ///
 /// # Errors
-/// If it cannot be written; the old file is then as it was, unless the new one [is in place](is_in_place).
+/// If it cannot be written; the old file is then as it was, unless the new one is in place and [unsynced](is_unsynced).
 pub fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     replace_with(path, |new| new.write_all(bytes))
 }
@@ -51,38 +50,75 @@ pub fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
 /// # Errors
 /// As for [`replace`], and if `write` fails.
 pub fn replace_with<T, E: From<io::Error>>(path: &Path, write: impl FnOnce(&mut File) -> Result<T, E>) -> Result<T, E> {
-    replace_by(&beside(path), 0o600, path, write)
+    replace_by(NewFile { temporary: &beside(path), mode: 0o600 }, path, write, || Ok(()))
 }
 
 /// Makes a file as [`replace`] does, unless something lies there already. The file is whole or not there.
 ///
 /// # Errors
 /// If it cannot be written, or with [`io::ErrorKind::AlreadyExists`] if something lies there. The file is not there
-/// then, unless it [is in place](is_in_place).
+/// then, unless it is in place and [unsynced](is_unsynced).
 pub fn create(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let new = written(&beside(path), 0o600, |new| new.write_all(bytes))?.0;
+    let (new, ()) = NewFile { temporary: &beside(path), mode: 0o600 }.written(|new| new.write_all(bytes))?;
     new.persist_noclobber(path).map_err(|failed| failed.error)?;
     sync_folder_of(path)
 }
 
-/// Replaces a file as [`replace`] does, readable by whom the process's mask lets read. Until the new one is whole it
-/// has the extension `tmp`, so that processes that are killed leave one such file at most: only one may write at a
-/// time.
+/// Replaces a file as [`replace`] does, readable by whom the process's mask lets read: for results that others look at.
+/// Until the new file is whole it lies at [`partial`], so that killed processes leave one such file at most. Only one
+/// process may write at a time. A link in the file's place is replaced, not followed.
 ///
 /// # Errors
 /// As for [`replace`].
 pub fn replace_shared(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let temporary = path.with_extension("tmp");
-    match fs::symlink_metadata(&temporary) {
-        // What a killed process left. A link or a pipe is not ours: it stays, and the file is not written.
-        Ok(facts) => {
-            regular(&facts)?;
-            fs::remove_file(&temporary)?;
-        }
+    replace_shared_with(path, |new| new.write_all(bytes), |_| Ok(()))
+}
+
+/// Replaces a file as [`replace_shared`] does, by what `write` writes into a new one. When that is whole and synced,
+/// `before` gets its path; then it takes the file's name.
+///
+/// # Errors
+/// As for [`replace`], and if `write` or `before` fails.
+pub fn replace_shared_with<T, E: From<io::Error>>(
+    path: &Path,
+    write: impl FnOnce(&mut File) -> Result<T, E>,
+    before: impl FnOnce(&Path) -> Result<(), E>,
+) -> Result<T, E> {
+    let partial = partial(path);
+    // What a killed process left.
+    remove_if_there(&partial)?;
+    replace_by(NewFile { temporary: &partial, mode: 0o666 }, path, write, || before(&partial))
+}
+
+/// Where [`replace_shared`] writes a file before it takes its name: `.NAME.orco-partial` beside it. No other program
+/// gives files such names.
+pub fn partial(path: &Path) -> PathBuf {
+    path.with_file_name(format!(".{}.orco-partial", path.file_name().unwrap_or_default().to_string_lossy()))
+}
+
+/// Removes a file, or a link in its place, if there is one.
+///
+/// # Errors
+/// If it cannot be removed.
+pub fn remove_if_there(path: &Path) -> io::Result<()> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}
+
+/// Opens a regular file that is our own: no link is followed in its place, and nobody waits for the other end of a pipe.
+///
+/// # Errors
+/// If it cannot be opened, or something else lies in its place.
+pub fn open_own(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
+    match fs::symlink_metadata(path) {
+        Ok(facts) => regular(&facts)?,
+        // Whether it is made then is for the options to say.
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
         Err(error) => return Err(error),
     }
-    replace_by(&temporary, 0o666, path, |new| new.write_all(bytes))
+    open(options, path, SymlinkPolicy::Refuse)
 }
 
 /// Makes a folder that its owner alone may look into, unless it is there. When this returns, it survives a power cut.
@@ -113,48 +149,56 @@ pub(crate) fn is_temporary(name: &str) -> bool {
     name.strip_prefix(TEMPORARY).is_some_and(is_random_name)
 }
 
-/// A file is in its place, but its folder could not be synced.
+/// A file is in place, but its folder could not be synced.
 #[derive(Debug, thiserror::Error)]
 #[error("it was written, but a power cut could still undo that: {0}")]
 struct Unsynced(io::Error);
 
-/// Whether a file that could not be written as safely as it should be is in its place all the same, as a whole: only its
-/// folder could not be synced, so a power cut could still undo that.
-pub fn is_in_place(error: &io::Error) -> bool {
+/// Whether a file is in place as a whole although writing it failed: only its folder could not be synced, so a power cut
+/// could still undo the change.
+pub fn is_unsynced(error: &io::Error) -> bool {
     error.get_ref().is_some_and(|cause| cause.is::<Unsynced>())
 }
 
-/// Replaces a file by way of a new one.
-fn replace_by<T, E: From<io::Error>>(
-    temporary: &Path,
+/// A file that is to be made.
+struct NewFile<'a> {
+    /// Where it lies until it gets its name.
+    temporary: &'a Path,
+    /// Its permissions, without what the process's mask takes.
     mode: u32,
+}
+
+impl NewFile<'_> {
+    /// Makes the file, writes and syncs it; returns it with what `write` gave. The file is removed again if anything
+    /// fails; errors do not name it, since nobody asked for it.
+    fn written<T, E: From<io::Error>>(
+        self,
+        write: impl FnOnce(&mut File) -> Result<T, E>,
+    ) -> Result<(NamedTempFile, T), E> {
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create_new(true);
+        #[cfg(unix)]
+        std::os::unix::fs::OpenOptionsExt::mode(&mut options, self.mode);
+        let file = options.open(self.temporary)?;
+        let mut new = NamedTempFile::from_parts(file, TempPath::try_from_path(self.temporary)?);
+        let result = write(new.as_file_mut())?;
+        new.as_file().sync_all()?;
+        Ok((new, result))
+    }
+}
+
+/// Replaces the file `path` by a new one; `before` runs when that is whole and synced.
+fn replace_by<T, E: From<io::Error>>(
+    new: NewFile<'_>,
     path: &Path,
     write: impl FnOnce(&mut File) -> Result<T, E>,
+    before: impl FnOnce() -> Result<(), E>,
 ) -> Result<T, E> {
-    let (new, result) = written(temporary, mode, write)?;
+    let (new, result) = new.written(write)?;
+    before()?;
     new.persist(path).map_err(|failed| failed.error)?;
     sync_folder_of(path)?;
     Ok(result)
-}
-
-/// A new file that was written and synced, and what that gave. It goes again if anything fails; errors do not name it:
-/// nobody asked for it.
-fn written<T, E: From<io::Error>>(
-    temporary: &Path,
-    mode: u32,
-    write: impl FnOnce(&mut File) -> Result<T, E>,
-) -> Result<(NamedTempFile, T), E> {
-    let mut options = OpenOptions::new();
-    options.read(true).write(true).create_new(true);
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, mode);
-    #[cfg(not(unix))]
-    let _ = mode;
-    let file = options.open(temporary)?;
-    let mut new = NamedTempFile::from_parts(file, TempPath::try_from_path(temporary)?);
-    let result = write(new.as_file_mut())?;
-    new.as_file().sync_all()?;
-    Ok((new, result))
 }
 
 /// Makes a file's name survive a power cut, which renaming alone does not. Other systems than Unix do not let a folder
@@ -276,6 +320,46 @@ mod tests {
         }
         for name in ["folder", "pipe"] {
             assert!(read(&path(name), 5).is_err(), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_shared_file_is_replaced_and_its_neighbours_stay() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("report.json");
+        // What other programs may have left there, and what a killed process of ours did.
+        for neighbour in ["report.tmp", "report.json.tmp", ".report.json"] {
+            fs::write(folder.path().join(neighbour), "precious").unwrap();
+        }
+        fs::write(partial(&path), "half").unwrap();
+        for bytes in [&b"one"[..], b"another"] {
+            replace_shared(&path, bytes).unwrap();
+            assert_eq!(fs::read(&path).unwrap(), bytes);
+        }
+        let is_whole = |new: &Path| {
+            assert_eq!((new, fs::read(new)?), (&*partial(&path), b"third".to_vec()));
+            Err(io::Error::other("no room"))
+        };
+        let failed = replace_shared_with(&path, |new| new.write_all(b"third"), is_whole).unwrap_err();
+        assert_eq!(failed.to_string(), "no room");
+        assert_eq!(fs::read(&path).unwrap(), b"another");
+        let mut names: Vec<_> = fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        names.sort();
+        assert_eq!(names, [".report.json", "report.json", "report.json.tmp", "report.tmp"]);
+    }
+
+    #[test]
+    #[cfg(unix)]
+    fn a_link_is_replaced_and_not_followed() {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, other) = (folder.path().join("file"), folder.path().join("other"));
+        fs::write(&other, "precious").unwrap();
+        for link in [&path, &partial(&path)] {
+            let _ = fs::remove_file(link);
+            std::os::unix::fs::symlink(&other, link).unwrap();
+            assert!(open_own(OpenOptions::new().append(true).create(true), link).is_err());
+            replace_shared(&path, b"new").unwrap();
+            assert_eq!((fs::read(&path).unwrap(), fs::read(&other).unwrap()), (b"new".to_vec(), b"precious".to_vec()));
         }
     }
 

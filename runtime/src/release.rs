@@ -2,7 +2,6 @@
 //! who cannot sign could otherwise bring back a release that was signed once and has faults known by now.
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -118,10 +117,7 @@ impl Releases {
         if !self.0.is_empty() {
             return files::replace(&path, self.text()?.as_bytes());
         }
-        match fs::remove_file(path) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-            _ => Ok(()),
-        }
+        files::remove_if_there(&path)
     }
 }
 
@@ -153,6 +149,8 @@ pub fn accept(folder: &Path, name: &str, release: u32) -> Result<(), ReleaseErro
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     #[test]

@@ -112,7 +112,8 @@ impl PublicKey {
     ///
     /// # Errors
     /// [`KeyError`] if the file cannot be read or holds no such key.
-    pub fn read(path: &Path) -> Result<Self, KeyError> {
+    pub fn read(path: impl AsRef<Path>) -> Result<Self, KeyError> {
+        let path = path.as_ref();
         let unusable = |reason| KeyError::Unusable { path: path.into(), expected: "public key", reason };
         Self::parse(&read_text(path)?).map_err(unusable)
     }
@@ -120,7 +121,7 @@ impl PublicKey {
     /// Takes a public key from the text of minisign's file: a comment and a line of base64.
     ///
     /// # Errors
-    /// [`Unusable`] says what is wrong with the text.
+    /// [`KeyFormatError`] says what is wrong with the text.
     pub fn parse(text: &str) -> Result<Self, KeyFormatError> {
         let damaged = |_| match KeyFormatError::of(text) {
             KeyFormatError::Public => KeyFormatError::NoKey,
@@ -237,7 +238,8 @@ mod secret {
         ///
         /// # Errors
         /// [`KeyError`] if the file cannot be read, holds no such key, or the password is wrong.
-        pub fn read(path: &Path) -> Result<Self, KeyError> {
+        pub fn read(path: impl AsRef<Path>) -> Result<Self, KeyError> {
+            let path = path.as_ref();
             let text = read_text(path)?;
             let unusable = |reason| KeyError::Unusable { path: path.into(), expected: "secret key", reason };
             Self::parse(&text, env::var(PASSWORD).ok()).map_err(unusable)

@@ -6,7 +6,7 @@
 //! use orco_runtime::bundle::Bundle;
 //! use orco_runtime::store::Store;
 //!
-//! let bundle = Bundle::open("../models/cifar100-edge".as_ref())?;
+//! let bundle = Bundle::open("../models/cifar100-edge")?;
 //! let folder = tempfile::tempdir()?;
 //! let store = Store::new(folder.path());
 //!
@@ -63,8 +63,17 @@ pub struct LockedStore {
     lock: Lock,
     /// Folders that were made for it, the store's first: they go again if nothing is saved.
     made: Vec<PathBuf>,
-    /// Generation of the state that was loaded or saved last, and the slot that holds it.
-    newest: Cell<(u64, Option<Slot>)>,
+    /// The state that was loaded or saved last.
+    newest: Cell<NewestState>,
+}
+
+/// Which state of a store is the newest.
+#[derive(Clone, Copy, Debug, Default)]
+struct NewestState {
+    /// Counts saves; 0 if nothing was saved yet.
+    generation: u64,
+    /// The slot that holds it.
+    slot: Option<Slot>,
 }
 
 /// What a look at a store found.
@@ -96,8 +105,8 @@ const PAUSE: Duration = Duration::from_millis(5);
 
 impl Store {
     /// The store in `folder`, which is created on the first save.
-    pub fn new(folder: &Path) -> Self {
-        Self { folder: folder.into() }
+    pub fn new(folder: impl AsRef<Path>) -> Self {
+        Self { folder: folder.as_ref().into() }
     }
 
     /// Its folder.
@@ -244,22 +253,9 @@ impl Store {
             }
             return Ok(Self::without_slots(base_model, digest, Vec::new()));
         }
-        let warning = |(slot, fault): &(Slot, SlotFault<io::Error>)| {
-            let path = self.path(*slot);
-            let instead = match (loaded.saved.is_some(), fault) {
-                (_, SlotFault::Unreadable(_)) => {
-                    "the other copy is used, which may lack what was learned last, and nothing can be changed until \
-                     this one can be read"
-                }
-                (true, _) => "the other copy is used, and the next change sets this one aside",
-                (false, _) => {
-                    "there is no other copy, so the device knows what the bundle knows, and the next change sets \
-                     this one aside"
-                }
-            };
-            format!("{} is left out: {fault}; {instead}", path.display())
-        };
-        let mut warnings: Vec<String> = loaded.faults.iter().map(warning).collect();
+        let has_other = loaded.saved.is_some();
+        let mut warnings: Vec<String> =
+            loaded.faults.iter().map(|(slot, fault)| left_out(&self.path(*slot), fault, has_other)).collect();
         // From the first acknowledged save on there are two.
         let is_missing = |slot: &Slot| {
             let found = fs::symlink_metadata(self.path(*slot));
@@ -334,6 +330,21 @@ impl Store {
     }
 }
 
+/// The warning that a slot is left out.
+fn left_out(path: &Path, fault: &SlotFault<io::Error>, has_other: bool) -> String {
+    let instead = match (has_other, fault) {
+        (_, SlotFault::Unreadable(_)) => {
+            "the other copy is used, which may lack what was learned last, and nothing can be changed until this one \
+             can be read"
+        }
+        (true, _) => "the other copy is used, and the next change sets this one aside",
+        (false, _) => {
+            "there is no other copy, so the device knows what the bundle knows, and the next change sets this one aside"
+        }
+    };
+    format!("{} is left out: {fault}; {instead}", path.display())
+}
+
 impl LockedStore {
     /// The store.
     pub fn store(&self) -> &Store {
@@ -342,7 +353,7 @@ impl LockedStore {
 
     /// Counts saves, those of others until the state was loaded among them; 0 if nothing was saved yet.
     pub fn generation(&self) -> u64 {
-        self.newest.get().0
+        self.newest.get().generation
     }
 
     /// Reads the state to be changed. Writes nothing.
@@ -359,7 +370,7 @@ impl LockedStore {
     /// As for [`LockedStore::load`].
     pub fn load_on(&self, base_model: &BaseModel, digest: [u8; 32]) -> Result<StoreSnapshot, StoreError> {
         let reading = self.store.read(slots::load_to_change, base_model, digest)?;
-        self.newest.set((reading.generation, reading.slot));
+        self.newest.set(NewestState { generation: reading.generation, slot: reading.slot });
         Ok(reading)
     }
 
@@ -378,8 +389,8 @@ impl LockedStore {
     /// As for [`LockedStore::save`].
     pub fn save_on(&self, base_model: &BaseModel, saved: &SavedState) -> Result<(), StoreError> {
         let generation = self.write(|files, from| slots::save(files, base_model, saved, from))?;
-        let (_, slot) = self.newest.get();
-        self.newest.set((generation, Some(slot.map_or(Slot::B, Slot::other))));
+        let slot = self.newest.get().slot.map_or(Slot::B, Slot::other);
+        self.newest.set(NewestState { generation, slot: Some(slot) });
         Ok(())
     }
 
@@ -390,8 +401,8 @@ impl LockedStore {
     /// As for [`LockedStore::save`]; something of the old may be left where the system refused.
     pub fn purge(&self, bundle: &Bundle, saved: &SavedState) -> Result<(), StoreError> {
         let generation = self.write(|files, from| slots::purge(files, &bundle.base_model, saved, from))?;
-        let (_, slot) = self.newest.get();
-        self.newest.set((generation, slot.or(Some(Slot::B))));
+        let slot = self.newest.get().slot.or(Some(Slot::B));
+        self.newest.set(NewestState { generation, slot });
         Ok(())
     }
 
@@ -424,7 +435,7 @@ impl LockedStore {
         write: impl FnOnce(&mut SlotFiles<StateFolder>, u64) -> Result<u64, SaveError<io::Error>>,
     ) -> Result<u64, StoreError> {
         self.store.check_owners()?;
-        let (from, slot) = self.newest.get();
+        let NewestState { generation: from, slot } = self.newest.get();
         let overtaken = || StoreError::Overtaken { folder: self.store.folder.clone() };
         // Where the lock file was removed, another process may be saving just now. So a save holds the folder: the
         // first one writes both slots, and nobody may change the state between. Who changes the state that both loaded

@@ -136,7 +136,7 @@ mod tests {
     use crate::bundle::Bundle;
 
     fn nothing_known() -> SavedState {
-        let bundle = Bundle::open("../models/cifar100-edge".as_ref()).unwrap();
+        let bundle = Bundle::open("../models/cifar100-edge").unwrap();
         SavedState::fresh(&bundle.base_model, bundle.digest)
     }
 

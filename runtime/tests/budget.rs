@@ -37,7 +37,7 @@ fn a_session_takes_what_it_is_told_to() {
         let shots: Vec<Array3<f32>> = labels.iter().map(|_| class(learner.base_model(), &mut random)).collect();
         let pairs = labels.iter().zip(&shots);
         let classes: Vec<_> = pairs.map(|(label, shots)| (label.as_str(), Shots::Features(shots.view()))).collect();
-        let (_, more) = peak_of(|| learner.learn(&classes, &mut ()).unwrap());
+        let (_, more) = peak_of(|| learner.learn_many(&classes, &mut ()).unwrap());
         near(told.memory(), opened + more, 0.1, "learned");
         let slots = Slot::BOTH.map(|slot| fs::metadata(learner.store().path(slot)).unwrap().len() as usize);
         near(told.written, slots[0].max(slots[1]), 0.03, "saved");

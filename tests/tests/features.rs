@@ -36,7 +36,7 @@ fn streamed(bundle: &Bundle, encoder: &mut dyn Encoder, views: usize) -> Vec<f32
 fn features_of_a_stream_are_those_of_each_picture() {
     let models = Path::new(env!("CARGO_MANIFEST_DIR")).join("../models");
     for name in ["cifar100-edge", "cifar100-small"] {
-        let bundle = Bundle::open(&models.join(name)).unwrap();
+        let bundle = Bundle::open(models.join(name)).unwrap();
         let (model, input) = (&bundle.backbone, &bundle.manifest.preprocessing);
         let mut alone = Onnx::open(model, input).unwrap();
         let mut rten = Rten::open(model, input).unwrap();

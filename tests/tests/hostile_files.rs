@@ -18,7 +18,7 @@ use orco_state::store::{Slot, SlotFrame, VERSION};
 use tempfile::TempDir;
 
 fn shipped() -> Bundle {
-    Bundle::open(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../models/cifar100-edge")).unwrap()
+    Bundle::open(Path::new(env!("CARGO_MANIFEST_DIR")).join("../models/cifar100-edge")).unwrap()
 }
 
 fn copy(bundle: &Bundle) -> TempDir {
@@ -216,7 +216,7 @@ fn a_history_that_makes_no_sense_is_refused() {
 #[test]
 fn only_one_process_learns_at_a_time_and_leftovers_are_removed() {
     let folder = TempDir::new().unwrap();
-    let store = Store::new(&folder.path().join("state"));
+    let store = Store::new(folder.path().join("state"));
     fs::create_dir(folder.path().join("state")).unwrap();
     fs::write(folder.path().join("state/.slot-a.new-0123456789abcdef-0"), "half").unwrap();
     let lock = store.lock(Duration::ZERO).unwrap();

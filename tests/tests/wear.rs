@@ -43,7 +43,7 @@ impl<M: Medium> Medium for Counting<M> {
 #[test]
 fn an_added_class_costs_at_most_twice_the_state() {
     let mut trial = orco_trials::trial!(7, "added classes");
-    let bundle = Bundle::open(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../models/cifar100-edge")).unwrap();
+    let bundle = Bundle::open(Path::new(env!("CARGO_MANIFEST_DIR")).join("../models/cifar100-edge")).unwrap();
     let base_model = &bundle.base_model;
     let folder = TempDir::new().unwrap();
     let slots = Store::new(folder.path()).slots();

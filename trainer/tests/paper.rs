@@ -59,7 +59,7 @@ fn the_published_recipes_go_through_all_phases() {
             let losses: Vec<f64> = losses.flatten().collect();
             assert!(losses.len() == epochs && losses.iter().all(|loss| loss.is_finite()), "{name}: {metrics}");
         }
-        let bundle = Bundle::open(&path("bundle")).unwrap();
+        let bundle = Bundle::open(path("bundle")).unwrap();
         assert_eq!(bundle.base_model.classes.len(), 8, "{name}");
         let card = fs::read_to_string(path("bundle").join("README.md")).unwrap();
         assert_eq!(card.contains("cross entropy over base classes weighed 0.6"), name == "CUB200", "{card}");

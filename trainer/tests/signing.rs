@@ -52,7 +52,7 @@ fn a_bundle_is_signed_in_place_and_its_release_rises() {
         use std::os::unix::fs::PermissionsExt;
         assert_eq!(fs::metadata(&key).unwrap().permissions().mode() & 0o777, 0o600);
     }
-    let public = PublicKey::read(&folder.path().join("orco.key.pub")).unwrap();
+    let public = PublicKey::read(folder.path().join("orco.key.pub")).unwrap();
     assert!(matches!(Bundle::open_trusted(&bundle, Some(&public)), Err(OpenError::Signature { .. })));
 
     let before = fs::read(bundle.join("manifest.toml")).unwrap();

@@ -57,7 +57,7 @@ fn from_nothing_to_an_evaluated_bundle() {
     let arguments = ["run".as_ref(), recipe.as_path(), "--run".as_ref(), &run, "--output".as_ref(), &output];
     let made = train(&[&arguments[..], &signed].concat());
     assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
-    let public = PublicKey::read(&folder.path().join("key.pub")).unwrap();
+    let public = PublicKey::read(folder.path().join("key.pub")).unwrap();
     let bundle = Bundle::open_trusted(&output, Some(&public)).unwrap();
     assert_eq!(bundle.manifest.release, 1);
     assert!(bundle.manifest.provenance.trained_on.starts_with(trained_on));

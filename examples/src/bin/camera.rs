@@ -10,7 +10,7 @@ use std::io::{ErrorKind, Read, stdin};
 
 use anyhow::bail;
 use orco_runtime::image_rs::RgbImage;
-use orco_runtime::learner::Learner;
+use orco_runtime::prelude::*;
 
 fn main() -> anyhow::Result<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();

@@ -6,7 +6,6 @@
 
 use std::env;
 use std::ops::ControlFlow;
-use std::path::Path;
 
 use anyhow::Context;
 use orco_lab::benchmark::Benchmark;
@@ -15,7 +14,7 @@ use orco_runtime::bundle::Bundle;
 
 fn main() -> anyhow::Result<()> {
     let folder = env::args().nth(1).context("usage: measure BUNDLE")?;
-    let bundle = Bundle::open(Path::new(&folder))?;
+    let bundle = Bundle::open(&folder)?;
     let (base_model, benchmark) = (&bundle.base_model, Benchmark::of(&bundle)?);
     for system in [System::Ncm, System::Orco] {
         let config = &base_model.config;

@@ -7,7 +7,7 @@
 
 use anyhow::bail;
 use orco_runtime::image;
-use orco_runtime::learner::{Learner, Shots};
+use orco_runtime::prelude::*;
 
 fn main() -> anyhow::Result<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -16,8 +16,8 @@ fn main() -> anyhow::Result<()> {
     };
     let state = tempfile::tempdir()?;
     let mut learner = Learner::open(bundle, state.path())?;
-    let made = learner.learn(&[(label, Shots::folder(folder)?)], &mut ())?;
-    let recognised = 100.0 * made.report.new_accuracy().unwrap_or(0.0);
+    let report = learner.learn(label, Shots::folder(folder)?)?.durable()?;
+    let recognised = 100.0 * report.new_accuracy().unwrap_or(0.0);
     println!("learned {label}; {recognised:.0} % of its shots are recognised");
     let answer = learner.classify(&image::open(picture.as_ref())?)?;
     println!("{picture}: {} (score {:.2})", answer.label, answer.score);

@@ -3,7 +3,6 @@
 use anyhow::{Result, bail};
 use orco_runtime::bundle::Bundle;
 use orco_runtime::learner::{Learner, LearnerSettings};
-use orco_runtime::release;
 use orco_runtime::store::Store;
 
 use crate::options::Options;
@@ -40,29 +39,16 @@ pub fn store(options: &Options, bundle: &Bundle) -> Result<Store> {
 
 /// The settings, for so many pictures.
 pub fn settings(options: &Options, pictures: usize) -> LearnerSettings {
-    LearnerSettings {
-        limits: options.limits(),
-        wait: options.wait,
-        engine: options.engine.choice(),
-        pictures_ahead: pictures,
+    LearnerSettings::default()
+        .limits(options.limits())
+        .wait(options.wait)
+        .engine(options.engine.choice())
+        .pictures_ahead(pictures)
         // Releases are compared only where a signature vouches for them.
-        compare_releases: options.public_key.is_some(),
-        ..LearnerSettings::default()
-    }
+        .compare_releases(options.public_key.is_some())
 }
 
 /// As [`open_for`], for what does not depend on the number of pictures.
 pub fn open(options: &Options, output: &Output) -> Result<Learner> {
     open_for(options, output, 1)
-}
-
-/// Remembers that a signed bundle's release is used, so that lower ones are refused from now on. The store must be locked.
-///
-/// # Errors
-/// If the device has used a higher one.
-pub fn remember_release(bundle: &Bundle, store: &Store, settings: &LearnerSettings) -> Result<()> {
-    if settings.compare_releases {
-        release::accept(store.folder(), &bundle.manifest.name, bundle.manifest.release)?;
-    }
-    Ok(())
 }

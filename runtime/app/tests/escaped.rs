@@ -29,7 +29,7 @@ fn device() -> Device {
     next.classes[0] = Class { label: EVIL.into(), ..next.classes[0].clone() };
     let saved =
         saved.then(next, &HistoryChange::new(ChangeKind::Rename, 1).labels(["mug", EVIL]), HistoryLimits::default());
-    let store = Store::new(&device.state());
+    let store = Store::new(device.state());
     let locked = store.lock(Duration::ZERO).unwrap();
     locked.load(&bundle).unwrap();
     locked.save(&bundle, &saved).unwrap();

@@ -209,6 +209,23 @@ fn what_is_missing_or_damaged_is_a_warning_and_never_a_lost_state() {
 }
 
 #[test]
+fn a_state_that_was_kept_aside_without_pictures_is_discarded() {
+    let mut device = Device::on(everyday());
+    device.learn(&[("duck", &shots("learn", "rubber-duck"))]);
+    device.json(&["forget", "duck"]);
+    device.bundle = support::shipped();
+    device.json(&["upgrade"]);
+    let aside = || {
+        let folders = fs::read_dir(device.state()).unwrap().map(|entry| entry.unwrap().path());
+        folders.filter(|folder| folder.join("state").exists()).count()
+    };
+    assert_eq!(aside(), 1);
+    assert_eq!(device.json(&["upgrade", "--discard-old"])["discarded"], true);
+    assert_eq!(aside(), 0);
+    assert_eq!(device.json(&["upgrade", "--discard-old"])["discarded"], false);
+}
+
+#[test]
 fn a_bundle_that_recognises_clearly_worse_is_refused() {
     let mut device = Device::on(everyday());
     for class in ["mug", "cactus", "rubber-duck"] {

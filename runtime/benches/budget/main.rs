@@ -122,7 +122,7 @@ fn sheet(name: &str, bundle: &Path, known: usize, state: &Path) -> Sheet {
     let slots = Slot::BOTH.map(|slot| fs::metadata(learner.store().path(slot)).unwrap().len());
     let pictures = SHOTS * NEW.len() * learner.base_model().config.views;
     let backbone = pictures as u64 * of_backbone(learner.bundle());
-    learner.undo(1, &mut ()).unwrap();
+    learner.undo(1, &mut ()).unwrap().durable().unwrap();
     drop(learner);
     let (measured, resident, files) = (opened + more, resident(bundle, state), files(bundle));
     Sheet { bundle: name.into(), known, told, measured, resident, files, slots: slots.iter().sum(), written, backbone }
@@ -147,7 +147,7 @@ impl<'a> Session<'a> {
     fn learn(&self, learner: &mut Learner) {
         let shots = self.shots.iter().map(|shots| Shots::Features(shots.view()));
         let new: Vec<(&str, Shots<'_>)> = self.labels.iter().copied().zip(shots).collect();
-        learner.learn(&new, &mut ()).unwrap();
+        learner.learn_many(&new, &mut ()).unwrap().durable().unwrap();
     }
 }
 
@@ -196,6 +196,6 @@ fn resident(bundle: &Path, state: &Path) -> usize {
 fn learn_from_pictures(bundle: &Path, state: &Path) {
     let shots = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../examples/shots/learn");
     let new = NEW.map(|label| (label, Shots::folder(shots.join(label)).unwrap()));
-    open(bundle, state).learn(&new, &mut ()).unwrap();
+    open(bundle, state).learn_many(&new, &mut ()).unwrap().durable().unwrap();
     println!("{}", 1024 * figure("/proc/self/status", "VmHWM:"));
 }

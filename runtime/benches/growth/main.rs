@@ -53,7 +53,7 @@ fn measure(bundle: &Path) {
         let shots: Vec<Array3<f32>> = labels.iter().map(|_| class(learner.base_model(), &mut random)).collect();
         let new: Vec<(&str, Shots<'_>)> =
             labels.iter().zip(&shots).map(|(label, shots)| (label.as_str(), Shots::Features(shots.view()))).collect();
-        learner.learn(&new, &mut ()).unwrap();
+        learner.learn_many(&new, &mut ()).unwrap().durable().unwrap();
         known = goal;
         let (mut first, mut next, mut provisional, mut more) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         for _ in 0..RUNS {
@@ -72,9 +72,9 @@ fn measure(bundle: &Path) {
             next.push(started.elapsed().as_secs_f64());
             provisional.push(imprinting(&fresh, shots.view()));
             let started = Instant::now();
-            fresh.learn(&[("one more", Shots::Features(shots.view()))], &mut ()).unwrap();
+            fresh.learn_many(&[("one more", Shots::Features(shots.view()))], &mut ()).unwrap().durable().unwrap();
             more.push(started.elapsed().as_secs_f64());
-            fresh.undo(1, &mut ()).unwrap();
+            fresh.undo(1, &mut ()).unwrap().durable().unwrap();
         }
         let bytes = fs::metadata(state.join("slot-a")).unwrap().len();
         println!(

@@ -15,7 +15,7 @@ const FOLDS: usize = 5;
 
 fn main() {
     for folder in std::env::args().skip(1) {
-        let bundle = Bundle::open(folder.as_ref()).expect("a bundle's folder");
+        let bundle = Bundle::open(&folder).expect("a bundle's folder");
         let base_model = &bundle.base_model;
         let Some(statistics) = &base_model.statistics else {
             println!("{folder}: no statistics");

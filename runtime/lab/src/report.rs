@@ -174,7 +174,7 @@ pub fn writable(folder: &Path) -> io::Result<()> {
 const TRIAL: &str = ".orco-lab";
 
 /// All that a report leaves behind which was stopped before its first file was whole.
-const BEGUN: [&str; 2] = [TRIAL, "report.tmp"];
+const BEGUN: [&str; 2] = [TRIAL, ".report.json.orco-partial"];
 
 /// Folder of a report's pictures.
 const PICTURES: &str = "pictures";

@@ -17,7 +17,7 @@ use orco_state::session::{LearnError, NewClass, Session, SessionMemory};
 use orco_state::state::{BaseModel, State};
 
 fn edge() -> (Bundle, Benchmark) {
-    let bundle = Bundle::open(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../../models/cifar100-edge")).unwrap();
+    let bundle = Bundle::open(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../models/cifar100-edge")).unwrap();
     let benchmark = Benchmark::of(&bundle).unwrap();
     (bundle, benchmark)
 }

@@ -211,7 +211,7 @@ fn a_folder_with_something_else_is_left_alone() {
     prepare(&made).unwrap();
     // Or while the first file was written.
     fs::write(made.join(".orco-lab"), "").unwrap();
-    fs::write(made.join("report.tmp"), "{\"half").unwrap();
+    fs::write(made.join(".report.json.orco-partial"), "{\"half").unwrap();
     prepare(&made).unwrap();
     fs::copy(models().join("cifar100-micro/report/report.json"), made.join("report.json")).unwrap();
     prepare(&made).unwrap();
@@ -252,7 +252,7 @@ fn the_shipped_numbers_are_those_that_measuring_gives() {
 
 #[test]
 fn a_trial_is_measured_once_and_a_stopped_one_goes_on() {
-    let bundle = Bundle::open(&models().join("cifar100-edge")).unwrap();
+    let bundle = Bundle::open(models().join("cifar100-edge")).unwrap();
     let mut benchmark = Benchmark::of(&bundle).unwrap();
     // Two sessions, and few pictures, say enough.
     benchmark.ways.truncate(2);

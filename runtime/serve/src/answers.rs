@@ -356,7 +356,7 @@ impl AnswerThread {
         let neighbours = if similar > 0 { self.learner.nearest(features.row(0), similar) } else { Vec::new() };
         Ok(PictureAnswer {
             classes: self.classes(&answer),
-            known: answer.known,
+            known: !answer.is_unknown(),
             features: features.row(0).to_vec(),
             knowledge: self.reads,
             similar: neighbours.iter().map(|neighbour| self.similar(neighbour)).collect(),
@@ -381,7 +381,7 @@ impl AnswerThread {
         let features = self.learner.shot_features(picture)?;
         let clean = features.slice(orco_runtime::ndarray::s![..1, ..]);
         let answer = self.learner.classify_features(clean).swap_remove(0);
-        let classes = if answer.known { self.classes(&answer) } else { Vec::new() };
+        let classes = if answer.is_unknown() { Vec::new() } else { self.classes(&answer) };
         Ok(ShotFeatures { features, classes })
     }
 
@@ -397,14 +397,14 @@ impl AnswerThread {
     }
 
     fn recognition(&self, answer: &Answer) -> Recognition {
-        Recognition { best: self.classes(answer).into_iter().next(), known: answer.known }
+        Recognition { best: self.classes(answer).into_iter().next(), known: !answer.is_unknown() }
     }
 }
 
 fn prediction(answer: Answer) -> Prediction {
     let mut probabilities = vec![0.0; answer.matches.len()];
     answer.matches.iter().for_each(|found| probabilities[found.class] = found.score);
-    Prediction { label: answer.label, probabilities, known: answer.known }
+    Prediction { label: answer.label, probabilities, known: !answer.is_unknown() }
 }
 
 #[cfg(test)]

@@ -354,14 +354,14 @@ impl ChangeWorker {
         match change {
             ChangeRequest::Learn { label, shots, pictures, ids } => {
                 let view = match &pictures {
-                    Some(pictures) => Shots::Taken(shots.view(), pictures),
+                    Some(pictures) => Shots::WithFeatures { pictures, features: shots.view() },
                     None => Shots::Features(shots.view()),
                 };
                 let made = if learner.classes().any(|class| label::same(&class.label, &label)) {
                     learner.add(&label, view, &mut observer)?
                 } else {
                     self.answers.imprint(&label, shots.clone());
-                    learner.learn(&[(&label, view)], &mut observer)?
+                    learner.learn_many(&[(&label, view)], &mut observer)?
                 };
                 self.keep_thumbnails(learner, &label, &ids);
                 self.pending_shots.remove(&label, |id| ids.contains(&id));

@@ -27,8 +27,8 @@
 //! use orco_runtime::{bundle::Bundle, learner::LearnerSettings, store::Store};
 //! use orco_serve::{Address, Server, Service};
 //!
-//! let bundle = Bundle::open("models/everyday".as_ref())?;
-//! let service = Service::open(bundle, Store::new("state".as_ref()), LearnerSettings::default())?;
+//! let bundle = Bundle::open("models/everyday")?;
+//! let service = Service::open(bundle, Store::new("state"), LearnerSettings::default())?;
 //! Server::bind(service, Address::default())?.run()?; // http://127.0.0.1:8080, until Ctrl-C
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```

@@ -106,7 +106,7 @@ impl Service {
         let opener = |pictures_ahead| {
             let (bundle, store, settings) = (bundle.clone(), store.clone(), settings.clone());
             move || {
-                let settings = LearnerSettings { pictures_ahead, ..settings.clone() };
+                let settings = settings.clone().pictures_ahead(pictures_ahead);
                 Ok(Learner::new(bundle.clone(), store.clone(), settings)?)
             }
         };

@@ -1,23 +1,27 @@
 //! Backups of made-up classes with small pictures, so that no backbone runs; what else could be in one.
 
-use std::io::{Cursor, Seek, SeekFrom};
+use std::io::{Cursor, Read, Seek, SeekFrom, Write};
 use std::path::Path;
 
 use ::image::{Rgb, RgbImage};
 use ndarray::Array3;
 use orco_core::random::Random;
 use orco_state::codec::{self, FileKind};
+use tar::{Archive, EntryType, Header};
 use tempfile::{TempDir, tempdir, tempfile};
 
 use super::*;
-use crate::learner::{Learner, LearnerSettings, Shots};
+use crate::bundle::Bundle;
+use crate::learner::{ChangeOutcome, Learner, LearnerSettings, Shots};
+use crate::release::{RELEASES, Releases};
+use crate::store::Store;
 
 const EDGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../models/cifar100-edge");
 
 /// A device that knows a class of three kept shots.
 fn device() -> (TempDir, Learner) {
     let folder = tempdir().unwrap();
-    let bundle = Bundle::open(EDGE.as_ref()).unwrap();
+    let bundle = Bundle::open(EDGE).unwrap();
     let settings = LearnerSettings { keep_shots: true, ..LearnerSettings::default() };
     let mut learner = Learner::new(bundle, Store::new(folder.path()), settings).unwrap();
     let (views, inputs) = (learner.base_model().config.views, learner.base_model().head.inputs);
@@ -25,14 +29,18 @@ fn device() -> (TempDir, Learner) {
     let features = Array3::from_shape_fn((3, views, inputs), |_| random.unit());
     let pictures: Vec<RgbImage> =
         (0..3).map(|shade| RgbImage::from_fn(48, 32, |x, y| Rgb([x as u8, y as u8, 40 * shade]))).collect();
-    learner.learn(&[("mug", Shots::Taken(features.view(), &pictures))], &mut ()).unwrap();
+    learner
+        .learn_many(&[("mug", Shots::WithFeatures { pictures: &pictures, features: features.view() })], &mut ())
+        .unwrap()
+        .durable()
+        .unwrap();
     assert_eq!(learner.kept_shots().shots, 3);
     (folder, learner)
 }
 
 fn written(learner: &Learner) -> (Vec<u8>, BackupContents) {
     let mut file = tempfile().unwrap();
-    let contents = write(learner.bundle(), learner.store(), Duration::ZERO, &mut file).unwrap();
+    let contents = write(learner.bundle(), learner.store(), &LearnerSettings::default(), &mut file).unwrap();
     let mut bytes = Vec::new();
     file.rewind().unwrap();
     file.read_to_end(&mut bytes).unwrap();
@@ -44,11 +52,11 @@ fn restored(
     bytes: &[u8],
     learner: &Learner,
     folder: &Path,
-    over: RestoreOptions,
+    options: RestoreOptions,
 ) -> Result<ChangeOutcome<BackupContents>, BackupError> {
     let mut file = tempfile().unwrap();
     file.write_all(bytes).unwrap();
-    restore(learner.bundle(), &Store::new(folder), Duration::ZERO, &mut file, over)
+    restore(learner.bundle(), &Store::new(folder), &LearnerSettings::default(), &mut file, &options)
 }
 
 /// Names and contents of an archive's files.
@@ -119,7 +127,7 @@ fn what_is_restored_is_what_was_backed_up() {
     assert_eq!(written(&there), (bytes.clone(), contents), "a backup of it is another");
     let again = restored(&bytes, &learner, other.path(), RestoreOptions::default());
     assert!(matches!(again, Err(BackupError::Occupied { classes: 1, changes: 1, .. })));
-    restored(&bytes, &learner, other.path(), RestoreOptions { occupied: true, ..RestoreOptions::default() }).unwrap();
+    restored(&bytes, &learner, other.path(), RestoreOptions::default().replace(true)).unwrap().durable().unwrap();
 }
 
 #[test]
@@ -131,7 +139,7 @@ fn a_picture_that_is_damaged_is_left_out_with_a_warning() {
     let (bytes, contents) = written(&learner);
     assert_eq!((contents.pictures, contents.warnings.len()), (2, 1));
     let other = tempdir().unwrap();
-    restored(&bytes, &learner, other.path(), RestoreOptions::default()).unwrap();
+    restored(&bytes, &learner, other.path(), RestoreOptions::default()).unwrap().durable().unwrap();
 }
 
 #[test]
@@ -207,7 +215,7 @@ fn hostile_backups_are_refused_and_leave_nothing_behind() {
         let cut = codec::seal(FileKind::Backup, 2, &[&archive(&plain(good[..1].to_vec())), &length.to_le_bytes()]);
         refused("a signature of another length", &cut, "it");
     }
-    restored(&sealed(&plain(good)), &learner, &folder, RestoreOptions::default()).unwrap();
+    restored(&sealed(&plain(good)), &learner, &folder, RestoreOptions::default()).unwrap().durable().unwrap();
 }
 
 #[test]
@@ -239,6 +247,33 @@ fn what_changes_between_checking_and_restoring_is_noticed() {
     }
 }
 
+#[test]
+fn a_backup_of_a_folder_that_is_not_there_makes_none() {
+    let (_folder, learner) = device();
+    let parent = tempdir().unwrap();
+    let mistyped = Store::new(parent.path().join("sate"));
+    let settings = LearnerSettings { compare_releases: true, ..LearnerSettings::default() };
+    let file = parent.path().join("backup");
+    let refused = write_to(learner.bundle(), &mistyped, &settings, &file, &BackupOptions::default()).unwrap_err();
+    assert!(matches!(refused, BackupError::Nothing { .. }), "{refused:?}");
+    assert_eq!(std::fs::read_dir(parent.path()).unwrap().count(), 0, "something was made");
+}
+
+#[test]
+fn a_backup_remembers_the_release_and_refuses_an_older_one() {
+    let (folder, mut learner) = device();
+    let settings = LearnerSettings { compare_releases: true, ..LearnerSettings::default() };
+    let release = |learner: &mut Learner, release: u32| {
+        let mut bundle = Bundle::open(EDGE).unwrap();
+        bundle.manifest.release = release;
+        write(&bundle, learner.store(), &settings, &mut tempfile().unwrap())
+    };
+    release(&mut learner, 2).unwrap();
+    assert_eq!(Releases::read(folder.path()).unwrap().text().unwrap(), "cifar100-edge = 2\n");
+    let refused = release(&mut learner, 1).unwrap_err();
+    assert!(matches!(refused, BackupError::Release(ReleaseError::Older { release: 1, used: 2, .. })), "{refused:?}");
+}
+
 /// The releases that are remembered in a folder.
 fn remember(folder: &Path, used: &[(&str, u32)]) -> Releases {
     let mut releases = Releases::default();
@@ -259,13 +294,13 @@ fn releases_that_were_used_here_or_there_stay_used() {
     hostile[5].1 = vec![7; 100];
     restored(&sealed(&plain(hostile)), &learner, other.path(), RestoreOptions::default()).unwrap_err();
     assert_eq!(Releases::read(other.path()).unwrap(), before);
-    restored(&bytes, &learner, other.path(), RestoreOptions::default()).unwrap();
+    restored(&bytes, &learner, other.path(), RestoreOptions::default()).unwrap().durable().unwrap();
     let expected = remember(tempdir().unwrap().path(), &[("cifar100-edge", 5), ("ours", 7), ("theirs", 2)]);
     assert_eq!(Releases::read(other.path()).unwrap(), expected);
     // And they travel on.
     let there = Learner::open(EDGE, other.path()).unwrap();
     let third = tempdir().unwrap();
-    restored(&written(&there).0, &there, third.path(), RestoreOptions::default()).unwrap();
+    restored(&written(&there).0, &there, third.path(), RestoreOptions::default()).unwrap().durable().unwrap();
     assert_eq!(Releases::read(third.path()).unwrap(), expected);
 }
 
@@ -278,15 +313,12 @@ fn with_a_key_only_what_is_signed_with_it_is_restored() {
     let theirs = SecretKey::generate().unwrap().1;
     let path = folder.path().join("backup");
     let signed = |key: &SecretKey| {
-        write_signed_to(learner.bundle(), learner.store(), Duration::ZERO, &path, true, key).unwrap();
+        let options = BackupOptions::default().replace(true).sign(Some(key));
+        write_to(learner.bundle(), learner.store(), &LearnerSettings::default(), &path, &options).unwrap();
         std::fs::read(&path).unwrap()
     };
-    let trusted = |bytes: &[u8], folder: &Path| {
-        let mut file = tempfile().unwrap();
-        file.write_all(bytes).unwrap();
-        let over = RestoreOptions::default();
-        restore_trusted(learner.bundle(), &Store::new(folder), Duration::ZERO, &mut file, over, Some(&public))
-    };
+    let options = RestoreOptions::default().public_key(Some(public));
+    let trusted = |bytes: &[u8], folder: &Path| restored(bytes, &learner, folder, options.clone());
     let refused = |what: &str, bytes: &[u8], expected: SignatureError| {
         let parent = tempdir().unwrap();
         let error = trusted(bytes, &parent.path().join("state")).map(|_| ()).expect_err(what);
@@ -312,10 +344,13 @@ fn with_a_key_only_what_is_signed_with_it_is_restored() {
     let alone = ours.sign(&archive(&good), "orco backup").unwrap();
     refused("over the archive alone", &sealed_with(&good, &alone), SignatureError::Wrong);
     let other = tempdir().unwrap();
-    trusted(&bytes, other.path()).unwrap();
+    trusted(&bytes, other.path()).unwrap().durable().unwrap();
     assert_eq!(Learner::open(EDGE, other.path()).unwrap().saved(), learner.saved());
     // Without a key a signature counts for nothing.
-    restored(&signed(&theirs), &learner, tempdir().unwrap().path(), RestoreOptions::default()).unwrap();
+    restored(&signed(&theirs), &learner, tempdir().unwrap().path(), RestoreOptions::default())
+        .unwrap()
+        .durable()
+        .unwrap();
     // A release that is older than one which was used where the backup comes from is refused.
     remember(folder.path(), &[("cifar100-edge", 2)]);
     let error = trusted(&signed(&ours), tempdir().unwrap().path()).unwrap_err();

@@ -38,21 +38,28 @@ impl OpenFolder {
     /// If it cannot be opened, is no folder ([`io::ErrorKind::NotADirectory`]), or is a link that is not to be followed
     /// ([`io::ErrorKind::InvalidInput`]).
     pub fn open(path: &Path, links: SymlinkPolicy) -> io::Result<Option<Self>> {
-        if links == SymlinkPolicy::Refuse {
-            match std::fs::symlink_metadata(path) {
-                Ok(facts) if facts.file_type().is_symlink() => regular(&facts)?,
-                Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-                _ => {}
-            }
-        }
-        match Self::open_there(path, links) {
+        match Self::open_existing(path, links) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             opened => opened.map(Some),
         }
     }
 
+    /// Opens a folder that must be there.
+    ///
+    /// # Errors
+    /// As for [`OpenFolder::open`], and if there is nothing of that name.
+    pub fn open_existing(path: &Path, links: SymlinkPolicy) -> io::Result<Self> {
+        if links == SymlinkPolicy::Refuse
+            && let Ok(facts) = std::fs::symlink_metadata(path)
+            && facts.is_symlink()
+        {
+            regular(&facts)?;
+        }
+        Self::open_handle(path, links)
+    }
+
     #[cfg(unix)]
-    fn open_there(path: &Path, links: SymlinkPolicy) -> io::Result<Self> {
+    fn open_handle(path: &Path, links: SymlinkPolicy) -> io::Result<Self> {
         use rustix::fs::{CWD, Mode, OFlags, openat};
         let follow = if links == SymlinkPolicy::Refuse { OFlags::NOFOLLOW } else { OFlags::empty() };
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NONBLOCK | follow;
@@ -60,7 +67,7 @@ impl OpenFolder {
     }
 
     #[cfg(not(unix))]
-    fn open_there(path: &Path, _: SymlinkPolicy) -> io::Result<Self> {
+    fn open_handle(path: &Path, _: SymlinkPolicy) -> io::Result<Self> {
         if std::fs::metadata(path)?.is_dir() {
             Ok(Self { path: path.into() })
         } else {

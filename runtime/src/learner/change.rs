@@ -5,30 +5,51 @@ use std::time::SystemTime;
 
 use ndarray::{ArrayView2, Axis};
 use orco_core::align::AlignProgress;
-use orco_state::history::{ChangeKind, EntryId, HistoryChange, PurgeError};
+use orco_state::history::{ChangeKind, HistoryChange, PurgeError, SavedState};
 use orco_state::label;
 use orco_state::pack::Pack;
 use orco_state::session::{self, LearnError, NewClass, Session, SessionReport, StoredClass};
 use orco_state::state::{Balance, State};
 
-use super::check::Check;
+use super::check::ShotExaminer;
 use super::error::{ChangeError, ShotsError};
 use super::keeping::ShotKeeper;
 use super::observer::{ChangeStep, Observer};
 use super::shots::{self, Shots};
 use super::{Learner, StoreSnapshot};
-use crate::release;
 use crate::store::{LockedStore, StoreError};
 use crate::threads::Threads;
 use crate::thumbnails::Thumbnails;
 
-/// A change that was made, and is kept.
+/// A change that was made and saved.
+///
+/// In rare cases, with a failing disk for one, it is saved but not as safely as it should be. A program that has somebody
+/// to tell looks at [`uncertain`](Self::uncertain); any other takes the report by [`durable`](Self::durable).
 #[derive(Debug)]
+#[must_use = "the change may not survive a power cut: `durable` tells"]
 pub struct ChangeOutcome<T = SessionReport> {
     /// What it did.
     pub report: T,
     /// Why it may not be kept as safely as it should: a power cut could lose it, or something of the old is left.
     pub uncertain: Option<StoreError>,
+}
+
+/// A stored shot of a class.
+pub(super) struct NumberedShot<'a> {
+    /// Label of the class.
+    pub label: &'a str,
+    /// Its number, from 1 as the class's shots are stored.
+    pub number: usize,
+}
+
+impl<T> ChangeOutcome<T> {
+    /// What the change did, if it is certain to survive a power cut.
+    ///
+    /// # Errors
+    /// [`StoreError::Uncertain`] if it is not. The change was made all the same.
+    pub fn durable(self) -> Result<T, StoreError> {
+        self.uncertain.map_or(Ok(self.report), Err)
+    }
 }
 
 /// What going back did.
@@ -52,22 +73,31 @@ pub struct PackClass<'a> {
 }
 
 impl Learner {
-    /// Learns new classes in one session.
+    /// Learns one new class; [`Learner::learn_many`] learns several at once, and can be watched and cancelled.
+    ///
+    /// # Errors
+    /// As for [`Learner::learn_many`].
+    pub fn learn(&mut self, label: &str, shots: Shots<'_>) -> Result<ChangeOutcome, ChangeError> {
+        self.learn_many(&[(label, shots)], &mut ())
+    }
+
+    /// Learns new classes in one session. That is faster than one session for each, and they are learned against each
+    /// other from the start.
     ///
     /// # Errors
     /// [`ChangeError`] if a label or shot cannot be used, the classes do not fit, one of the old classes would lose
     /// more than the budget, the observer cancels, or the state cannot be saved. Nothing was changed then.
-    pub fn learn(
+    pub fn learn_many(
         &mut self,
         classes: &[(&str, Shots<'_>)],
         observer: &mut dyn Observer,
-    ) -> Result<ChangeOutcome<SessionReport>, ChangeError> {
+    ) -> Result<ChangeOutcome, ChangeError> {
         let locked = self.lock()?;
         let labels: Vec<&str> = classes.iter().map(|(label, _)| *label).collect();
         session::check_labels(self.base_model(), self.state(), &labels)?;
         let mut keeping = self.keeping(&locked)?;
-        let new = self.read(classes, keeping.as_mut(), observer)?;
-        let (next, report) = self.within(observer, |session, state| session.learn(state, &new))?;
+        let new = self.read_shots(classes, keeping.as_mut(), observer)?;
+        let (next, report) = self.run_session(observer, |session, state| session.learn(state, &new))?;
         let change =
             HistoryChange::new(ChangeKind::Learn, self.settings.seed).labels(labels.into_iter().map(label::normal));
         self.commit_with_pictures(&locked, next, change, report, keeping)
@@ -76,18 +106,18 @@ impl Learner {
     /// Gives a known class, base or learned, further shots.
     ///
     /// # Errors
-    /// As for [`Learner::learn`], and if there is no such class.
+    /// As for [`Learner::learn_many`], and if there is no such class.
     pub fn add(
         &mut self,
         label: &str,
         shots: Shots<'_>,
         observer: &mut dyn Observer,
-    ) -> Result<ChangeOutcome<SessionReport>, ChangeError> {
+    ) -> Result<ChangeOutcome, ChangeError> {
         let locked = self.lock()?;
         session::check_known(self.base_model(), self.state(), label)?;
         let mut keeping = self.keeping(&locked)?;
-        let class = self.read(&[(label, shots)], keeping.as_mut(), observer)?;
-        let (next, report) = self.within(observer, |session, state| session.add_shots(state, &class[0]))?;
+        let class = self.read_shots(&[(label, shots)], keeping.as_mut(), observer)?;
+        let (next, report) = self.run_session(observer, |session, state| session.add_shots(state, &class[0]))?;
         let change = HistoryChange::new(ChangeKind::Add, self.settings.seed).labels([label::normal(label)]);
         self.commit_with_pictures(&locked, next, change, report, keeping)
     }
@@ -95,19 +125,19 @@ impl Learner {
     /// Learns classes out of packs in one session, without the backbone.
     ///
     /// # Errors
-    /// As for [`Learner::learn`], and if a pack was made with another bundle.
+    /// As for [`Learner::learn_many`], and if a pack was made with another bundle.
     pub fn import(
         &mut self,
         packs: &[PackClass<'_>],
         observer: &mut dyn Observer,
-    ) -> Result<ChangeOutcome<SessionReport>, ChangeError> {
+    ) -> Result<ChangeOutcome, ChangeError> {
         let locked = self.lock()?;
         let class = |imported: &PackClass<'_>| -> Result<StoredClass, ChangeError> {
             let class = imported.pack.to_class(&self.bundle.digest)?;
             Ok(StoredClass { label: label::normal(imported.label.unwrap_or(&class.label)), ..class })
         };
         let new = packs.iter().map(class).collect::<Result<Vec<_>, _>>()?;
-        let (next, report) = self.within(observer, |session, state| session.learn_stored(state, &new))?;
+        let (next, report) = self.run_session(observer, |session, state| session.learn_stored(state, &new))?;
         let change =
             HistoryChange::new(ChangeKind::Import, self.settings.seed).labels(new.into_iter().map(|class| class.label));
         self.commit(&locked, next, change, report)
@@ -118,15 +148,11 @@ impl Learner {
     /// # Errors
     /// [`ChangeError`] if there is no such class, it came with the bundle, the observer cancels, or the state cannot
     /// be saved. Nothing was changed then.
-    pub fn forget(
-        &mut self,
-        label: &str,
-        observer: &mut dyn Observer,
-    ) -> Result<ChangeOutcome<SessionReport>, ChangeError> {
+    pub fn forget(&mut self, label: &str, observer: &mut dyn Observer) -> Result<ChangeOutcome, ChangeError> {
         let locked = self.lock()?;
-        let (next, report) = self.within(observer, |session, state| session.forget(state, label))?;
+        let (next, report) = self.run_session(observer, |session, state| session.forget(state, label))?;
         let change = HistoryChange::new(ChangeKind::Forget, self.settings.seed).labels([label::normal(label)]);
-        self.keep(&locked, next, change, report)
+        self.save(&locked, next, change, report)
     }
 
     /// Forgets a class together with its past: its exemplars and every label it ever had disappear from every file of
@@ -144,7 +170,7 @@ impl Learner {
         let label = &label::normal(label);
         let known = self.classes().any(|class| label::same(&class.label, label));
         let (next, report) = if known {
-            let (next, report) = self.within(observer, |session, state| session.forget(state, label))?;
+            let (next, report) = self.run_session(observer, |session, state| session.forget(state, label))?;
             (next, Some(report))
         } else {
             (self.saved.state.clone(), None)
@@ -155,12 +181,12 @@ impl Learner {
             Err(PurgeError::Unknown { .. }) if self.store.mentions(label)? => self.saved.clone(),
             purged => purged?,
         };
-        let mut uncertain = settled(locked.purge(&self.bundle, &saved))?;
+        let mut uncertain = uncertainty(locked.purge(&self.bundle, &saved))?;
         self.generation = locked.generation();
         // What was kept aside of another bundle may have the class, too.
         let swept = locked.sweep(&saved).and_then(|()| locked.discard_others(&self.bundle.digest));
         uncertain = uncertain.or(swept.err()).or(Thumbnails::of(&self.store).prune(&saved).err());
-        self.replace(saved);
+        self.set_saved(saved);
         Ok(ChangeOutcome { report, uncertain })
     }
 
@@ -173,7 +199,7 @@ impl Learner {
         let locked = self.lock()?;
         let [from, to] = [from, to].map(label::normal);
         let next = session::rename(self.base_model(), self.state(), &from, &to)?;
-        self.keep(&locked, next, HistoryChange::new(ChangeKind::Rename, 0).labels([from, to]), ())
+        self.save(&locked, next, HistoryChange::new(ChangeKind::Rename, 0).labels([from, to]), ())
     }
 
     /// Moves a stored shot of a class, numbered from 1 as the class's are stored, to another known class.
@@ -188,43 +214,21 @@ impl Learner {
         number: usize,
         to: &str,
         observer: &mut dyn Observer,
-    ) -> Result<ChangeOutcome<SessionReport>, ChangeError> {
+    ) -> Result<ChangeOutcome, ChangeError> {
         let locked = self.lock()?;
-        self.move_locked(&locked, (from, number), to, observer)
+        self.move_locked(&locked, NumberedShot { label: from, number }, to, observer)
     }
 
-    /// Moves a stored shot of a class to another known class, by the SHA-256 of its exemplar
-    /// ([`digest_of`](orco_state::bank::Bank::digest_of)): for who saw it, while its number may have become another
-    /// shot's.
-    ///
-    /// # Errors
-    /// As for [`Learner::move_shot`], and [`ChangeError::OtherShot`] if the class has no such shot any more.
-    pub fn move_exemplar(
-        &mut self,
-        from: &str,
-        exemplar: &[u8; 32],
-        to: &str,
-        observer: &mut dyn Observer,
-    ) -> Result<ChangeOutcome<SessionReport>, ChangeError> {
-        let locked = self.lock()?;
-        let label = label::normal(from);
-        session::check_known(self.base_model(), self.state(), &label)?;
-        let class = self.classes().position(|class| label::same(&class.label, &label));
-        let bank = &self.state().exemplars;
-        let mut own = (0..bank.len()).filter(|&shot| class == Some(bank.classes()[shot] as usize));
-        let place = own.position(|shot| bank.digest_of(shot) == *exemplar).ok_or(ChangeError::OtherShot { label })?;
-        self.move_locked(&locked, (from, place + 1), to, observer)
-    }
-
-    fn move_locked(
+    pub(super) fn move_locked(
         &mut self,
         locked: &LockedStore,
-        (from, number): (&str, usize),
+        shot: NumberedShot<'_>,
         to: &str,
         observer: &mut dyn Observer,
-    ) -> Result<ChangeOutcome<SessionReport>, ChangeError> {
-        let [from, to] = [from, to].map(label::normal);
-        let (next, report) = self.within(observer, |session, state| session.move_shot(state, (&from, number), &to))?;
+    ) -> Result<ChangeOutcome, ChangeError> {
+        let [from, to] = [shot.label, to].map(label::normal);
+        let moved = (from.as_str(), shot.number);
+        let (next, report) = self.run_session(observer, |session, state| session.move_shot(state, moved, &to))?;
         self.commit(locked, next, HistoryChange::new(ChangeKind::Move, self.settings.seed).labels([from, to]), report)
     }
 
@@ -233,13 +237,9 @@ impl Learner {
     ///
     /// # Errors
     /// [`ChangeError`] if the bundle's answers have no border, or the state cannot be saved. Nothing was changed then.
-    pub fn balance(
-        &mut self,
-        balance: Balance,
-        observer: &mut dyn Observer,
-    ) -> Result<ChangeOutcome<SessionReport>, ChangeError> {
+    pub fn balance(&mut self, balance: Balance, observer: &mut dyn Observer) -> Result<ChangeOutcome, ChangeError> {
         let locked = self.lock()?;
-        let (next, report) = self.within(observer, |session, state| session.balance(state, balance))?;
+        let (next, report) = self.run_session(observer, |session, state| session.balance(state, balance))?;
         self.commit(&locked, next, HistoryChange::new(ChangeKind::Balance, self.settings.seed), report)
     }
 
@@ -257,26 +257,7 @@ impl Learner {
         self.undo_locked(&locked, changes, observer)
     }
 
-    /// Takes the last change back if it is the one of an entry: of two who both saw it, the second takes back nothing.
-    ///
-    /// # Errors
-    /// As for [`Learner::undo`], [`ChangeError::NotLast`] if the last change is another one, and
-    /// [`ChangeError::OtherEntry`] if it has the entry's number alone.
-    pub fn undo_last(
-        &mut self,
-        entry: EntryId,
-        observer: &mut dyn Observer,
-    ) -> Result<ChangeOutcome<UndoOutcome>, ChangeError> {
-        let locked = self.lock()?;
-        let number = entry.number;
-        match self.history().entries().last() {
-            Some(last) if last.number != number => Err(ChangeError::NotLast { number, last: last.number }),
-            Some(last) if last.id() != entry => Err(ChangeError::OtherEntry { number }),
-            _ => self.undo_locked(&locked, 1, observer),
-        }
-    }
-
-    fn undo_locked(
+    pub(super) fn undo_locked(
         &mut self,
         locked: &LockedStore,
         changes: usize,
@@ -300,24 +281,7 @@ impl Learner {
         self.go_back(&locked, entry, observer)
     }
 
-    /// Goes back to the class set after an entry of the history that somebody saw.
-    ///
-    /// # Errors
-    /// As for [`Learner::undo_to`], and [`ChangeError::OtherEntry`] if another entry has its number by now.
-    pub fn undo_to_entry(
-        &mut self,
-        entry: EntryId,
-        observer: &mut dyn Observer,
-    ) -> Result<ChangeOutcome<UndoOutcome>, ChangeError> {
-        let locked = self.lock()?;
-        let number = entry.number;
-        match self.history().entry(number) {
-            Some(known) if known.id() != entry => Err(ChangeError::OtherEntry { number }),
-            _ => self.go_back(&locked, number, observer),
-        }
-    }
-
-    fn go_back(
+    pub(super) fn go_back(
         &mut self,
         locked: &LockedStore,
         number: u32,
@@ -327,22 +291,20 @@ impl Learner {
             return Err(ChangeError::Present { number });
         }
         let earlier = self.saved.earlier(number).ok_or(ChangeError::NoEntry { number })?;
-        let (next, report) = self.within(observer, |session, state| session.restore(state, &earlier))?;
+        let (next, report) = self.run_session(observer, |session, state| session.restore(state, &earlier))?;
         let exact = earlier.is_exact(next.head.as_ref());
         let undone = UndoOutcome { report, entry: number, exact };
-        self.keep(locked, next, HistoryChange::new(ChangeKind::Undo, earlier.seed).to(number), undone)
+        self.save(locked, next, HistoryChange::new(ChangeKind::Undo, earlier.seed).to(number), undone)
     }
 
     /// Locks the store and goes on from its newest state.
-    fn lock(&mut self) -> Result<LockedStore, ChangeError> {
+    pub(super) fn lock(&mut self) -> Result<LockedStore, ChangeError> {
         // Locking would make the folder anew.
         self.check_there(u64::from(!self.store.revision().is_empty()))?;
         let locked = self.store.lock(self.settings.wait)?;
         let reading: StoreSnapshot = locked.load(&self.bundle)?;
-        self.take(reading)?;
-        if self.settings.compare_releases {
-            release::accept(self.store.folder(), &self.bundle.manifest.name, self.bundle.manifest.release)?;
-        }
+        self.adopt(reading)?;
+        self.settings.accept_release(&self.bundle, &locked)?;
         self.sweep(&locked);
         Ok(locked)
     }
@@ -361,7 +323,7 @@ impl Learner {
 
     /// Features of the shots of every class; how many there are is checked before any is computed. After a picture that
     /// cannot be used, or is not fit to be, the others are only looked at, so that all of that kind are named at once.
-    fn read(
+    fn read_shots(
         &mut self,
         classes: &[(&str, Shots<'_>)],
         mut keeping: Option<&mut ShotKeeper<'_>>,
@@ -373,14 +335,14 @@ impl Learner {
         let total = classes.iter().map(|(_, shots)| shots.count()).sum();
         keeping.as_ref().map_or(Ok(()), |keeping| keeping.check_room(total))?;
         let (mut done, mut broken) = (0, Vec::new());
-        let mut check = Check::new(self.settings.shot_checks);
+        let mut examiner = ShotExaminer::new(self.settings.shot_checks);
         self.doubtful_shots.clear();
         let mut new = Vec::with_capacity(classes.len());
         for (label, shots) in classes {
             let mut features = Vec::with_capacity(shots.count());
             for shot in 0..shots.count() {
-                let wanted = broken.is_empty() && check.refused.is_empty();
-                match self.read_shot((label, shots), shot, wanted, keeping.as_deref_mut(), &mut check) {
+                let wanted = broken.is_empty() && examiner.refused.is_empty();
+                match self.read_shot((label, shots), shot, wanted, keeping.as_deref_mut(), &mut examiner) {
                     Err(ChangeError::Shots(ShotsError::Pictures(another))) => broken.extend(another),
                     read => features.push(read?),
                 }
@@ -391,14 +353,14 @@ impl Learner {
             }
             new.push(NewClass { label: label::normal(label), shots: features });
         }
-        if check.looks() {
+        if examiner.is_on() {
             // The memory of what answered is wanted for learning.
-            self.start_anew();
+            self.reset_classifier();
         }
-        self.doubtful_shots = check.doubtful;
-        match (broken.is_empty(), check.refused.is_empty()) {
+        self.doubtful_shots = examiner.doubtful;
+        match (broken.is_empty(), examiner.refused.is_empty()) {
             (true, true) => Ok(new),
-            (true, false) => Err(ShotsError::Unfit(check.refused).into()),
+            (true, false) => Err(ShotsError::Unfit(examiner.refused).into()),
             (false, _) => Err(ShotsError::Pictures(broken).into()),
         }
     }
@@ -411,22 +373,22 @@ impl Learner {
         shot: usize,
         wanted: bool,
         keeping: Option<&mut ShotKeeper<'_>>,
-        check: &mut Check,
+        examiner: &mut ShotExaminer,
     ) -> Result<Vec<f32>, ChangeError> {
         let opened;
         let (picture, known) = match shots {
             Shots::Features(features) => return Ok(features.index_axis(Axis(0), shot).iter().copied().collect()),
-            Shots::Taken(features, pictures) => (&pictures[shot], Some(features.index_axis(Axis(0), shot))),
+            Shots::WithFeatures { pictures, features } => (&pictures[shot], Some(features.index_axis(Axis(0), shot))),
             Shots::Pictures(pictures) => (&pictures[shot], None),
             Shots::Files(paths) => {
                 opened = shots::open(&paths[shot]).map_err(|picture| ShotsError::Pictures(vec![picture]))?;
                 (&opened, None)
             }
         };
-        let looks = check.looks() && known.is_none();
+        let examines = examiner.is_on() && known.is_none();
         if !wanted {
-            if looks {
-                check.look(shots.name(shot, label), label, picture, None);
+            if examines {
+                examiner.examine(shots.name(shot, label), label, picture, None);
             }
             return Ok(Vec::new());
         }
@@ -434,12 +396,13 @@ impl Learner {
             Some(features) => features.iter().copied().collect(),
             None => self.shot_features(picture).map_err(ShotsError::Encode)?.into_raw_vec_and_offset().0,
         };
-        if looks {
+        if examines {
             let clean =
                 ArrayView2::from_shape((1, self.base_model().head.inputs), &features[..self.base_model().head.inputs]);
             let answer = self.classify_features(clean.expect("one row")).swap_remove(0);
-            let best = answer.known.then_some((answer.label.as_str(), answer.score));
-            check.look(shots.name(shot, label), label, picture, best);
+            let probability = answer.score.probability().filter(|_| !answer.is_unknown());
+            let best = probability.map(|probability| (answer.label.as_str(), probability));
+            examiner.examine(shots.name(shot, label), label, picture, best);
         }
         if let Some(keeping) = keeping {
             let fitted = self.bundle.manifest.preprocessing.fit(picture);
@@ -448,8 +411,8 @@ impl Learner {
         Ok(features)
     }
 
-    /// Takes a step from the present state, on all cores.
-    fn within(
+    /// Runs a session from the present state, on all cores.
+    fn run_session(
         &mut self,
         observer: &mut dyn Observer,
         step: impl FnOnce(&mut Session<'_>, &State) -> Result<(State, SessionReport), LearnError>,
@@ -469,21 +432,21 @@ impl Learner {
         Ok(step(&mut session, &self.saved.state)?)
     }
 
-    /// Keeps the next state, unless it costs old classes more than the forgetting budget ([`SessionReport::excess`]).
+    /// Saves the next state, unless it costs old classes more than the forgetting budget ([`SessionReport::excess`]).
     fn commit(
         &mut self,
         locked: &LockedStore,
         next: State,
         change: HistoryChange,
         report: SessionReport,
-    ) -> Result<ChangeOutcome<SessionReport>, ChangeError> {
+    ) -> Result<ChangeOutcome, ChangeError> {
         if let Some(budget) = self.settings.forgetting_budget {
             let excess = report.excess(budget);
             if !excess.is_empty() {
                 return Err(ChangeError::Forgetting { budget, excess });
             }
         }
-        self.keep(locked, next, change, report)
+        self.save(locked, next, change, report)
     }
 
     /// The same for a change whose pictures may be kept, which must still be there.
@@ -494,15 +457,15 @@ impl Learner {
         change: HistoryChange,
         report: SessionReport,
         keeping: Option<ShotKeeper<'_>>,
-    ) -> Result<ChangeOutcome<SessionReport>, ChangeError> {
+    ) -> Result<ChangeOutcome, ChangeError> {
         keeping.as_ref().map_or(Ok(()), ShotKeeper::check)?;
         let made = self.commit(locked, next, change, report)?;
         keeping.into_iter().for_each(ShotKeeper::done);
         Ok(made)
     }
 
-    /// Keeps the next state, remembering what was done.
-    fn keep<T>(
+    /// Saves the next state, remembering what was done.
+    fn save<T>(
         &mut self,
         locked: &LockedStore,
         next: State,
@@ -510,21 +473,24 @@ impl Learner {
         report: T,
     ) -> Result<ChangeOutcome<T>, ChangeError> {
         let saved = self.saved.then(next, &change.at(now()), self.settings.limits);
-        let uncertain = settled(locked.save(&self.bundle, &saved))?;
+        let uncertain = uncertainty(locked.save(&self.bundle, &saved))?;
         self.generation = locked.generation();
-        self.replace(saved);
+        self.set_saved(saved);
         self.sweep(locked);
         Ok(ChangeOutcome { report, uncertain })
     }
 
-    fn replace(&mut self, saved: orco_state::history::SavedState) {
+    fn set_saved(&mut self, saved: SavedState) {
         self.saved = saved;
-        self.start_anew();
+        self.reset_classifier();
     }
 }
 
-/// Tells a state that is saved, though not as safely as it should be, from one that is not.
-pub(super) fn settled(saved: Result<(), StoreError>) -> Result<Option<StoreError>, StoreError> {
+/// Why a state that was saved is not as safe as it should be, if it is not.
+///
+/// # Errors
+/// If it was not saved.
+pub(super) fn uncertainty(saved: Result<(), StoreError>) -> Result<Option<StoreError>, StoreError> {
     match saved {
         Ok(()) => Ok(None),
         Err(error @ StoreError::Uncertain { .. }) => Ok(Some(error)),

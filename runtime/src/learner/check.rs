@@ -1,4 +1,4 @@
-//! Looking at the pictures of shots before anything is learned from them.
+//! Examining the pictures of shots before anything is learned from them.
 
 use std::fmt;
 
@@ -23,38 +23,46 @@ impl fmt::Display for DoubtfulShot {
     }
 }
 
-/// The shots of one change, as they are looked at.
-pub(super) struct Check {
+/// A shot that was examined.
+struct ExaminedShot {
+    /// Its file, or its number and its class.
+    name: String,
+    label: String,
+    quality: Quality,
+}
+
+/// Examines the shots of one change, one after the other.
+pub(super) struct ShotExaminer {
     checks: ShotChecks,
     thresholds: Thresholds,
-    taken: Vec<(String, String, Quality)>,
+    examined: Vec<ExaminedShot>,
     /// Shots for which the change is refused.
     pub(super) refused: Vec<DoubtfulShot>,
     /// Shots that are taken all the same.
     pub(super) doubtful: Vec<DoubtfulShot>,
 }
 
-impl Check {
+impl ShotExaminer {
     pub(super) fn new(checks: ShotChecks) -> Self {
-        let (taken, refused, doubtful) = Default::default();
-        Self { checks, thresholds: Thresholds::default(), taken, refused, doubtful }
+        let (examined, refused, doubtful) = Default::default();
+        Self { checks, thresholds: Thresholds::default(), examined, refused, doubtful }
     }
 
-    /// Whether anything is looked at.
-    pub(super) fn looks(&self) -> bool {
+    /// Whether shots are examined at all.
+    pub(super) fn is_on(&self) -> bool {
         self.checks != ShotChecks::Off
     }
 
-    /// Looks at a shot of a class, which is answered with `best` where that is known.
-    pub(super) fn look(&mut self, shot: String, label: &str, picture: &RgbImage, best: Option<(&str, f32)>) {
+    /// Examines a shot of a class, which is answered with `best`, a label and its probability, where that is known.
+    pub(super) fn examine(&mut self, name: String, label: &str, picture: &RgbImage, best: Option<(&str, f32)>) {
         let quality = Quality::of(picture);
-        let earlier = self.taken.iter().map(|(shot, label, quality)| (shot.clone(), label.as_str(), quality));
+        let earlier = self.examined.iter().map(|shot| (shot.name.clone(), shot.label.as_str(), &shot.quality));
         let objections = self.thresholds.objections(ShotCandidate { label, quality: &quality, best }, earlier);
         let refused = self.checks == ShotChecks::Refuse && objections.iter().any(Objection::refuses);
         if !objections.is_empty() {
             let list = if refused { &mut self.refused } else { &mut self.doubtful };
-            list.push(DoubtfulShot { shot: shot.clone(), objections });
+            list.push(DoubtfulShot { shot: name.clone(), objections });
         }
-        self.taken.push((shot, label.to_owned(), quality));
+        self.examined.push(ExaminedShot { name, label: label.to_owned(), quality });
     }
 }

@@ -5,7 +5,10 @@ use std::time::Duration;
 use orco_state::history::HistoryLimits;
 use orco_state::unknown::FALSE_ALARMS;
 
+use crate::bundle::Bundle;
 use crate::encoder::choice::EngineChoice;
+use crate::release::{self, ReleaseError};
+use crate::store::LockedStore;
 
 /// What is done about pictures that are hardly fit to be shots ([`crate::quality`]): too dark or bright, blurred, noise,
 /// or the same as another shot of the change.
@@ -21,13 +24,21 @@ pub enum ShotChecks {
 }
 
 /// How a learner works. Settings of phase 3 are not among them: those come with the bundle.
+///
+/// ```
+/// use orco_runtime::learner::{LearnerSettings, ShotChecks};
+///
+/// let settings = LearnerSettings::default().shot_checks(ShotChecks::Refuse).forgetting_budget(Some(0.05));
+/// assert_eq!(settings.seed, 1);
+/// ```
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct LearnerSettings {
     /// Seed of shuffling and perturbation. The same bundle, shots and seed give the same state, byte for byte.
     pub seed: u64,
     /// Share of their samples, 0..1, that classes may lose over all sessions since the bundle: those that came with it
     /// together, learned ones together, and each by itself as far as its samples say so for certain
-    /// ([`orco_state::session::Report::excess`]). A change that would cost more is refused.
+    /// ([`orco_state::session::SessionReport::excess`]). A change that would cost more is refused.
     pub forgetting_budget: Option<f32>,
     /// Share of known pictures, 0..1, that may be taken for unknown ones: how strict [`super::Answer::known`] is.
     pub false_alarms: f32,
@@ -47,6 +58,49 @@ pub struct LearnerSettings {
     /// What is done about pictures that are hardly fit to be shots. Features are not looked at, nor pictures that come
     /// with their features: whoever took those has looked.
     pub shot_checks: ShotChecks,
+}
+
+/// Setters, to be called one after the other on [`LearnerSettings::default`].
+macro_rules! setters {
+    ($($field:ident: $kind:ty),+ $(,)?) => {
+        impl LearnerSettings {
+            $(
+                #[doc = concat!("The same settings with another `", stringify!($field), "`.")]
+                #[must_use]
+                pub fn $field(mut self, $field: $kind) -> Self {
+                    self.$field = $field;
+                    self
+                }
+            )+
+        }
+    };
+}
+
+setters! {
+    seed: u64,
+    forgetting_budget: Option<f32>,
+    false_alarms: f32,
+    limits: HistoryLimits,
+    wait: Duration,
+    engine: EngineChoice,
+    pictures_ahead: usize,
+    compare_releases: bool,
+    keep_shots: bool,
+    shot_checks: ShotChecks,
+}
+
+impl LearnerSettings {
+    /// Refuses a bundle of an older release than was used before, and remembers a newer one, where
+    /// `compare_releases` says so: to be called when a bundle is used on a locked store.
+    ///
+    /// # Errors
+    /// As for [`release::accept`].
+    pub fn accept_release(&self, bundle: &Bundle, locked: &LockedStore) -> Result<(), ReleaseError> {
+        if !self.compare_releases {
+            return Ok(());
+        }
+        release::accept(locked.store().folder(), &bundle.manifest.name, bundle.manifest.release)
+    }
 }
 
 impl Default for LearnerSettings {

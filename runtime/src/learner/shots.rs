@@ -1,7 +1,6 @@
 //! The shots of a class, as files, pictures in memory, or features.
 
 use std::fs;
-use std::io;
 use std::path::{Path, PathBuf};
 
 use ::image::RgbImage;
@@ -25,8 +24,13 @@ pub enum Shots<'a> {
     Pictures(&'a [RgbImage]),
     /// Features that were computed before, `[shots, views, features]`, the clean view of each first.
     Features(ArrayView3<'a, f32>),
-    /// The same with the pictures that the features were computed of, which are kept where that is wanted.
-    Taken(ArrayView3<'a, f32>, &'a [RgbImage]),
+    /// Pictures whose features were computed before. The pictures are kept where that is wanted.
+    WithFeatures {
+        /// The pictures.
+        pictures: &'a [RgbImage],
+        /// Their features, `[shots, views, features]`, the clean view of each first.
+        features: ArrayView3<'a, f32>,
+    },
 }
 
 impl Shots<'_> {
@@ -35,7 +39,7 @@ impl Shots<'_> {
     /// # Errors
     /// [`ShotsError`] if the folder cannot be read or holds none.
     pub fn folder(path: impl AsRef<Path>) -> Result<Self, ShotsError> {
-        Ok(Self::Files(pictures_in(path.as_ref())?))
+        Ok(Self::Files(pictures_in(path)?))
     }
 
     /// How many there are.
@@ -43,7 +47,7 @@ impl Shots<'_> {
         match self {
             Self::Files(paths) => paths.len(),
             Self::Pictures(pictures) => pictures.len(),
-            Self::Features(features) | Self::Taken(features, _) => features.dim().0,
+            Self::Features(features) | Self::WithFeatures { features, .. } => features.dim().0,
         }
     }
 
@@ -62,11 +66,10 @@ impl Shots<'_> {
 ///
 /// # Errors
 /// [`ShotsError`] if the folder cannot be read or holds none.
-pub fn pictures_in(folder: &Path) -> Result<Vec<PathBuf>, ShotsError> {
+pub fn pictures_in(folder: impl AsRef<Path>) -> Result<Vec<PathBuf>, ShotsError> {
+    let folder = folder.as_ref();
     let unreadable = |source| ShotsError::Folder { path: folder.into(), source };
-    let opened = OpenFolder::open(folder, SymlinkPolicy::Follow).map_err(unreadable)?;
-    let missing = || fs::metadata(folder).err().unwrap_or_else(|| io::ErrorKind::NotFound.into());
-    let opened = opened.ok_or_else(|| unreadable(missing()))?;
+    let opened = OpenFolder::open_existing(folder, SymlinkPolicy::Follow).map_err(unreadable)?;
     let names = opened.all_names().map_err(unreadable)?;
     let mut paths: Vec<PathBuf> = names.iter().map(|name| folder.join(name)).filter(|path| is_picture(path)).collect();
     if paths.is_empty() {

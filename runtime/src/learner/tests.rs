@@ -9,6 +9,7 @@ use orco_state::history::EntryId;
 use orco_state::session::LearnError;
 
 use super::*;
+use crate::learner::upgrade::UpgradeOptions;
 use crate::learner::{ChangeError, ChangeStep, Shots};
 use crate::thumbnails::Thumbnails;
 
@@ -28,9 +29,14 @@ fn features(learner: &Learner, class: u64, shots: usize) -> Array3<f32> {
     Array3::from_shape_fn((shots, views, inputs), |(_, _, feature)| (center[feature] + 0.3 * random.normal()).max(0.0))
 }
 
+/// Three pictures, of one shade each.
+fn plain_pictures() -> [RgbImage; 3] {
+    [0, 90, 180].map(|shade| RgbImage::from_pixel(48, 32, ::image::Rgb([shade; 3])))
+}
+
 fn learn(learner: &mut Learner, label: &str, class: u64) -> Result<ChangeOutcome, ChangeError> {
     let shots = features(learner, class, 3);
-    learner.learn(&[(label, Shots::Features(shots.view()))], &mut ())
+    learner.learn_many(&[(label, Shots::Features(shots.view()))], &mut ())
 }
 
 #[test]
@@ -45,8 +51,8 @@ fn a_change_is_kept_and_found_by_the_next_learner() {
     let picture: Array2<f32> = features(&one, 1, 1).index_axis_move(ndarray::Axis(1), 0);
     assert_eq!(other.classify_features(picture.view())[0].label, "mug");
     // Both go on from what is in the store, not from what they read once.
-    other.rename("mug", "teapot").unwrap();
-    learn(&mut one, "duck", 2).unwrap();
+    other.rename("mug", "teapot").unwrap().durable().unwrap();
+    learn(&mut one, "duck", 2).unwrap().durable().unwrap();
     let labels: Vec<&str> = one.state().classes.iter().map(|class| class.label.as_str()).collect();
     assert_eq!(labels, ["teapot", "duck"]);
     let known: Vec<&str> = one.classes().map(|class| class.label.as_str()).collect();
@@ -65,7 +71,7 @@ fn a_state_that_is_removed_under_a_learner_is_missed_and_not_begun_anew() {
     // A first change that is refused leaves nothing of the folders that were made for it.
     assert!(learner.rename("nobody", "somebody").is_err());
     assert!(!parent.path().join("a").exists());
-    learn(&mut learner, "mug", 1).unwrap();
+    learn(&mut learner, "mug", 1).unwrap().durable().unwrap();
     let aside = parent.path().join("aside");
     std::fs::rename(&folder, &aside).unwrap();
     let gone = learner.refresh().unwrap_err().to_string();
@@ -74,7 +80,7 @@ fn a_state_that_is_removed_under_a_learner_is_missed_and_not_begun_anew() {
     assert!(matches!(refused, ChangeError::Store(StoreError::Gone { .. })), "{refused:?}");
     assert!(!folder.exists() && learner.state().classes.len() == 1);
     std::fs::rename(&aside, &folder).unwrap();
-    learn(&mut learner, "duck", 2).unwrap();
+    learn(&mut learner, "duck", 2).unwrap().durable().unwrap();
     assert_eq!(learner.state().classes.len(), 2);
 }
 
@@ -83,7 +89,7 @@ fn shots_that_cannot_be_judged_promise_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let mut learner = learner(folder.path());
     let one = features(&learner, 1, 1);
-    let single = learner.learn(&[("spoon", Shots::Features(one.view()))], &mut ()).unwrap().report;
+    let single = learner.learn_many(&[("spoon", Shots::Features(one.view()))], &mut ()).unwrap().report;
     assert_eq!(single.new_accuracy(), None, "nothing is left of the class without its one shot");
     assert!(matches!(single.expected, Some([Some(_), None])), "{:?}", single.expected);
     let mugs = learn(&mut learner, "mug", 2).unwrap().report;
@@ -91,7 +97,7 @@ fn shots_that_cannot_be_judged_promise_nothing() {
     // The second of these shots is the first mug.
     let mut beakers = features(&learner, 3, 3);
     beakers.index_axis_mut(ndarray::Axis(0), 1).assign(&features(&learner, 2, 3).index_axis(ndarray::Axis(0), 0));
-    let beakers = learner.learn(&[("beaker", Shots::Features(beakers.view()))], &mut ()).unwrap().report;
+    let beakers = learner.learn_many(&[("beaker", Shots::Features(beakers.view()))], &mut ()).unwrap().report;
     assert_eq!(beakers.in_two_classes, [["mug", "beaker"]]);
     let judged = |label: &str| beakers.classes.iter().find(|class| class.label == label).unwrap().samples;
     assert_eq!((judged("spoon"), judged("mug"), judged("beaker")), (0, 2, 2));
@@ -103,10 +109,10 @@ fn shots_that_cannot_be_judged_promise_nothing() {
         shots
     };
     let (glasses, jars) = (thrice(4, 4), thrice(5, 3));
-    let glasses = learner.learn(&[("glass", Shots::Features(glasses.view()))], &mut ()).unwrap().report;
+    let glasses = learner.learn_many(&[("glass", Shots::Features(glasses.view()))], &mut ()).unwrap().report;
     assert_eq!((glasses.repeated.as_slice(), beakers.repeated.len()), (&[("glass".to_owned(), 2)][..], 0));
     assert_eq!(glasses.classes.iter().find(|class| class.label == "glass").unwrap().samples, 2);
-    let jars = learner.learn(&[("jar", Shots::Features(jars.view()))], &mut ()).unwrap().report;
+    let jars = learner.learn_many(&[("jar", Shots::Features(jars.view()))], &mut ()).unwrap().report;
     assert_eq!(jars.new_accuracy(), None, "one shot three times is one shot");
 }
 
@@ -114,7 +120,7 @@ fn shots_that_cannot_be_judged_promise_nothing() {
 fn a_change_that_is_refused_or_cancelled_leaves_everything_as_it_was() {
     let folder = tempfile::tempdir().unwrap();
     let mut learner = learner(folder.path());
-    learn(&mut learner, "mug", 1).unwrap();
+    learn(&mut learner, "mug", 1).unwrap().durable().unwrap();
     let before = learner.state().clone();
     let again = learn(&mut learner, "mug", 1).unwrap_err();
     assert!(matches!(again, ChangeError::Learn(LearnError::LabelExists { .. })), "{again:?}");
@@ -122,7 +128,7 @@ fn a_change_that_is_refused_or_cancelled_leaves_everything_as_it_was() {
     let mut observer =
         |step: ChangeStep| if step == second_shot { ControlFlow::Break(()) } else { ControlFlow::Continue(()) };
     let shots = features(&learner, 2, 3);
-    let cancelled = learner.learn(&[("duck", Shots::Features(shots.view()))], &mut observer);
+    let cancelled = learner.learn_many(&[("duck", Shots::Features(shots.view()))], &mut observer);
     assert!(matches!(cancelled, Err(ChangeError::Cancelled)));
     let mut epochs = 0;
     let mut observer = |step: ChangeStep| match step {
@@ -135,7 +141,7 @@ fn a_change_that_is_refused_or_cancelled_leaves_everything_as_it_was() {
     let cancelled = learner.forget("mug", &mut observer);
     // Nothing is left to be trained on when the only class goes: there is no epoch to be stopped at.
     assert!(cancelled.is_ok());
-    learner.undo(1, &mut ()).unwrap();
+    learner.undo(1, &mut ()).unwrap().durable().unwrap();
     assert_eq!(learner.state().classes, before.classes);
     let shots = features(&learner, 3, 2);
     let cancelled = learner.add("mug", Shots::Features(shots.view()), &mut observer);
@@ -151,10 +157,10 @@ fn going_back_is_exact_whatever_the_seed() {
     let folder = tempfile::tempdir().unwrap();
     let mut learner = learner(folder.path());
     learner.settings_mut().seed = 5;
-    learn(&mut learner, "mug", 1).unwrap();
+    learn(&mut learner, "mug", 1).unwrap().durable().unwrap();
     let then = learner.state().clone();
     learner.settings_mut().seed = 6;
-    learn(&mut learner, "duck", 2).unwrap();
+    learn(&mut learner, "duck", 2).unwrap().durable().unwrap();
     let undone = learner.undo(1, &mut ()).unwrap().report;
     assert_eq!((undone.entry, undone.exact), (1, Some(true)));
     assert_eq!(*learner.state(), then);
@@ -174,7 +180,7 @@ fn going_back_is_exact_whatever_the_seed() {
     assert!("3".parse::<EntryId>().is_err() && "-1".parse::<EntryId>().is_err());
     assert_eq!(learner.undo_last(third, &mut ()).unwrap().report.entry, 2);
     assert_eq!(id(&learner, 3), third, "it stays what it is while others follow");
-    learner.purge("duck", &mut ()).unwrap();
+    learner.purge("duck", &mut ()).unwrap().durable().unwrap();
     assert!(!learner.store().mentions("duck").unwrap());
 }
 
@@ -182,9 +188,9 @@ fn going_back_is_exact_whatever_the_seed() {
 fn a_class_travels_in_a_pack() {
     let folders = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
     let [mut one, mut other] = [0, 1].map(|device| learner(folders[device].path()));
-    learn(&mut one, "mug", 1).unwrap();
+    learn(&mut one, "mug", 1).unwrap().durable().unwrap();
     let pack = one.export("mug", PackOrigin::default()).unwrap();
-    other.import(&[PackClass { pack: &pack, label: None }], &mut ()).unwrap();
+    other.import(&[PackClass { pack: &pack, label: None }], &mut ()).unwrap().durable().unwrap();
     assert_eq!(other.state(), one.state());
     let again = other.import(&[PackClass { pack: &pack, label: Some("teapot") }], &mut ()).unwrap();
     assert_eq!(again.report.free_targets, 38);
@@ -215,15 +221,25 @@ fn going_over_tells_how_many_pictures_it_has_looked_at_and_can_be_cancelled() {
     let mut learner = learner(folder.path());
     learner.settings_mut().keep_shots = true;
     let shots = features(&learner, 1, 3);
-    let shades = [0, 90, 180].map(|shade| RgbImage::from_pixel(48, 32, ::image::Rgb([shade; 3])));
-    learner.learn(&[("mug", Shots::Taken(shots.view(), &shades))], &mut ()).unwrap();
-    let other = Bundle::open(concat!(env!("CARGO_MANIFEST_DIR"), "/../models/everyday").as_ref()).unwrap();
+    let shades = plain_pictures();
+    learner
+        .learn_many(&[("mug", Shots::WithFeatures { pictures: &shades, features: shots.view() })], &mut ())
+        .unwrap()
+        .durable()
+        .unwrap();
+    let other = Bundle::open(concat!(env!("CARGO_MANIFEST_DIR"), "/../models/everyday")).unwrap();
     let mut told = Vec::new();
     let mut observer = |step: ChangeStep| {
         told.push(step);
         if told.len() == 2 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     };
-    let cancelled = upgrade::upgrade(&other, learner.store(), &LearnerSettings::default(), false, &mut observer);
+    let cancelled = upgrade::upgrade(
+        &other,
+        learner.store(),
+        &LearnerSettings::default(),
+        &UpgradeOptions::default(),
+        &mut observer,
+    );
     assert!(matches!(cancelled, Err(upgrade::UpgradeError::Cancelled)));
     assert_eq!(told, [1, 2].map(|done| ChangeStep::Pictures { done, total: 3 }));
     let kept = learner.store().load(learner.bundle()).unwrap().saved;
@@ -234,9 +250,9 @@ fn going_over_tells_how_many_pictures_it_has_looked_at_and_can_be_cancelled() {
 fn a_change_whose_pictures_another_process_may_have_swept_away_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let mut learner = learner(folder.path());
-    learn(&mut learner, "mug", 1).unwrap();
+    learn(&mut learner, "mug", 1).unwrap().durable().unwrap();
     let shots = features(&learner, 2, 3);
-    let pictures = [0, 90, 180].map(|shade| RgbImage::from_pixel(48, 32, ::image::Rgb([shade; 3])));
+    let pictures = plain_pictures();
     let lock = folder.path().join(".lock");
     let unlocked = |learner: &mut Learner, keep_shots: bool| {
         learner.settings_mut().keep_shots = keep_shots;
@@ -246,13 +262,14 @@ fn a_change_whose_pictures_another_process_may_have_swept_away_is_refused() {
             }
             ControlFlow::Continue(())
         };
-        learner.learn(&[("duck", Shots::Taken(shots.view(), &pictures))], &mut removes)
+        learner
+            .learn_many(&[("duck", Shots::WithFeatures { pictures: &pictures, features: shots.view() })], &mut removes)
     };
     let refused = unlocked(&mut learner, true);
     assert!(matches!(refused, Err(ChangeError::Store(StoreError::Overtaken { .. }))), "{refused:?}");
     assert_eq!((learner.state().classes.len(), learner.kept_shots().bytes), (1, 0));
     // Where none are kept, nothing can be missing.
-    unlocked(&mut learner, false).unwrap();
+    unlocked(&mut learner, false).unwrap().durable().unwrap();
     assert_eq!(learner.state().classes.len(), 2);
 }
 
@@ -260,8 +277,8 @@ fn a_change_whose_pictures_another_process_may_have_swept_away_is_refused() {
 fn thumbnails_stay_as_long_as_the_history_can_bring_their_class_back() {
     let folder = tempfile::tempdir().unwrap();
     let mut learner = learner(folder.path());
-    learn(&mut learner, "mug", 1).unwrap();
-    learn(&mut learner, "duck", 2).unwrap();
+    learn(&mut learner, "mug", 1).unwrap().durable().unwrap();
+    learn(&mut learner, "duck", 2).unwrap().durable().unwrap();
     let thumbnails = Thumbnails::of(learner.store());
     for (class, pictures) in [(1, b"mug"), (2, b"cow")] {
         for shot in features(&learner, class, 3).outer_iter() {
@@ -272,10 +289,10 @@ fn thumbnails_stay_as_long_as_the_history_can_bring_their_class_back() {
     let mugs: Vec<[u8; 32]> =
         digests.iter().filter(|digest| thumbnails.read(digest).unwrap() == b"mug").copied().collect();
     assert_eq!(mugs.len(), 3);
-    learner.forget("mug", &mut ()).unwrap();
+    learner.forget("mug", &mut ()).unwrap().durable().unwrap();
     thumbnails.prune(learner.saved()).unwrap();
     assert!(digests.iter().all(|digest| thumbnails.has(digest)));
-    learner.purge("mug", &mut ()).unwrap();
+    learner.purge("mug", &mut ()).unwrap().durable().unwrap();
     let left: Vec<&[u8; 32]> = digests.iter().filter(|digest| thumbnails.has(digest)).collect();
     assert!(left.len() == 3 && left.iter().all(|digest| !mugs.contains(*digest)));
     let large = vec![0; crate::thumbnails::MOST + 1];
@@ -288,17 +305,21 @@ fn thumbnails_stay_as_long_as_the_history_can_bring_their_class_back() {
 #[test]
 #[cfg(all(unix, feature = "rten"))]
 fn an_upgrade_whose_pictures_change_meanwhile_is_refused() {
-    use super::upgrade::{self, UpgradeError};
+    use super::upgrade::UpgradeError;
     let folder = tempfile::tempdir().unwrap();
     let mut learner = learner(folder.path());
     learner.settings_mut().keep_shots = true;
     let shots = features(&learner, 1, 3);
-    let pictures = [0, 90, 180].map(|shade| RgbImage::from_pixel(48, 32, ::image::Rgb([shade; 3])));
-    learner.learn(&[("mug", Shots::Taken(shots.view(), &pictures))], &mut ()).unwrap();
+    let pictures = plain_pictures();
+    learner
+        .learn_many(&[("mug", Shots::WithFeatures { pictures: &pictures, features: shots.view() })], &mut ())
+        .unwrap()
+        .durable()
+        .unwrap();
     let exemplar = learner.state().exemplars.digest_of(1);
     let picture = learner.store().pictures(&learner.bundle().digest).path(&exemplar);
     let sound = std::fs::read(&picture).unwrap();
-    let other = crate::bundle::Bundle::open("../models/everyday".as_ref()).unwrap();
+    let other = crate::bundle::Bundle::open("../models/everyday").unwrap();
     let before = learner.saved().clone();
     let upgrade = |act: &(dyn Fn() + Sync)| {
         let mut between = |step: ChangeStep| {
@@ -311,7 +332,7 @@ fn an_upgrade_whose_pictures_change_meanwhile_is_refused() {
             engine: crate::encoder::choice::EngineChoice::Rten,
             ..super::LearnerSettings::default()
         };
-        upgrade::upgrade(&other, learner.store(), &settings, true, &mut between)
+        upgrade::upgrade(&other, learner.store(), &settings, &UpgradeOptions::default().force(true), &mut between)
     };
     let remove = || std::fs::remove_file(&picture).unwrap();
     let link = || {
@@ -345,7 +366,7 @@ fn pictures_that_are_not_fit_to_be_shots_are_refused_where_that_is_wanted() {
     let pictures = [good.clone(), RgbImage::new(48, 32), good];
     let mut with = |checks| {
         learner.settings_mut().shot_checks = checks;
-        let made = learner.learn(&[("mug", Shots::Pictures(&pictures))], &mut ());
+        let made = learner.learn_many(&[("mug", Shots::Pictures(&pictures))], &mut ());
         (made.map(|_| ()), learner.doubtful_shots().to_vec(), learner.state().classes.len())
     };
     let (refused, doubtful, classes) = with(ShotChecks::Refuse);
@@ -356,9 +377,9 @@ fn pictures_that_are_not_fit_to_be_shots_are_refused_where_that_is_wanted() {
     let (made, doubtful, classes) = with(ShotChecks::Warn);
     made.unwrap();
     assert_eq!((doubtful, classes), (unfit, 1));
-    learner.forget("mug", &mut ()).unwrap();
+    learner.forget("mug", &mut ()).unwrap().durable().unwrap();
     learner.settings_mut().shot_checks = ShotChecks::Off;
-    learner.learn(&[("mug", Shots::Pictures(&pictures))], &mut ()).unwrap();
+    learner.learn_many(&[("mug", Shots::Pictures(&pictures))], &mut ()).unwrap().durable().unwrap();
     assert!(learner.doubtful_shots().is_empty());
 }
 
@@ -366,8 +387,8 @@ fn pictures_that_are_not_fit_to_be_shots_are_refused_where_that_is_wanted() {
 fn the_shot_that_was_seen_is_moved_whatever_its_number_is_by_now() {
     let folder = tempfile::tempdir().unwrap();
     let mut learner = learner(folder.path());
-    learn(&mut learner, "mug", 1).unwrap();
-    learn(&mut learner, "duck", 2).unwrap();
+    learn(&mut learner, "mug", 1).unwrap().durable().unwrap();
+    learn(&mut learner, "duck", 2).unwrap().durable().unwrap();
     let digests = |learner: &Learner, label: &str| -> Vec<[u8; 32]> {
         let class = learner.classes().position(|class| class.label == label).unwrap();
         let bank = &learner.state().exemplars;
@@ -375,9 +396,9 @@ fn the_shot_that_was_seen_is_moved_whatever_its_number_is_by_now() {
         own.map(|shot| bank.digest_of(shot)).collect()
     };
     let seen = digests(&learner, "mug");
-    learner.move_exemplar("mug", &seen[0], "duck", &mut ()).unwrap();
+    learner.move_exemplar("mug", &seen[0], "duck", &mut ()).unwrap().durable().unwrap();
     // What was number 3 is number 2.
-    learner.move_exemplar("mug", &seen[2], "duck", &mut ()).unwrap();
+    learner.move_exemplar("mug", &seen[2], "duck", &mut ()).unwrap().durable().unwrap();
     assert_eq!(digests(&learner, "mug"), [seen[1]]);
     let gone = learner.move_exemplar("mug", &seen[0], "duck", &mut ());
     assert!(matches!(gone, Err(ChangeError::OtherShot { label }) if label == "mug"));

@@ -13,12 +13,11 @@ use orco_state::session::{NewClass, Session, SessionMemory, SessionReport};
 use orco_state::state::State;
 use orco_state::store as slots;
 
-use super::change::{ChangeOutcome, now, settled};
+use super::change::{ChangeOutcome, now, uncertainty};
 use super::keeping::ShotKeeper;
 use super::{ChangeStep, LearnerSettings, Observer, ShotsError};
 use crate::bundle::Bundle;
 use crate::encoder::choice::Workload;
-use crate::release;
 use crate::store::kept::KeptBundle;
 use crate::store::{LockedStore, Store};
 use crate::threads::Threads;
@@ -41,9 +40,23 @@ pub struct UpgradeOutcome {
     pub warnings: Vec<String>,
 }
 
+/// How to go over to another bundle: by default only where nothing is lost.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct UpgradeOptions {
+    force: bool,
+}
+
+impl UpgradeOptions {
+    /// Goes over even if a class has no picture left, which is given up then, or is recognised clearly worse.
+    #[must_use]
+    pub fn force(self, force: bool) -> Self {
+        Self { force }
+    }
+}
+
 /// Learns all that the device knows again on `bundle`, from the kept pictures of its shots, and keeps that in the place
-/// of the old state. Without `force` that is refused if a class has no picture left, or is recognised clearly worse
-/// than when it was learned. A picture that is missing or damaged is a warning; one that cannot be read is an error.
+/// of the old state. That is refused if a class has no picture left, or is recognised clearly worse than when it was
+/// learned, unless the options [force](UpgradeOptions::force) it. A picture that is missing or damaged is a warning; one that cannot be read is an error.
 ///
 /// A class that the new bundle brings itself gets the shots as further ones.
 ///
@@ -53,7 +66,7 @@ pub fn upgrade(
     bundle: &Bundle,
     store: &Store,
     settings: &LearnerSettings,
-    force: bool,
+    options: &UpgradeOptions,
     observer: &mut dyn Observer,
 ) -> Result<ChangeOutcome<UpgradeOutcome>, UpgradeError> {
     let locked = lock(bundle, store, settings)?;
@@ -63,7 +76,7 @@ pub fn upgrade(
     }
     let plan = UpgradePlan::of(&old, &store.pictures(&old.state.bundle_digest), bundle, observer)?;
     let dropped = plan.without_pictures();
-    if !dropped.is_empty() && !force {
+    if !dropped.is_empty() && !options.force {
         return Err(UpgradeError::Missing { labels: dropped });
     }
     let mut keeping = ShotKeeper::begin(&locked, bundle)?;
@@ -73,7 +86,7 @@ pub fn upgrade(
     let (next, report) = relearn(bundle, settings, &fresh, &sessions, &more, observer)?;
     let classes = check::compare(&plan, &old.state, &report);
     let worse = check::clearly_worse(&classes);
-    if !worse.is_empty() && !force {
+    if !worse.is_empty() && !options.force {
         return Err(UpgradeError::Worse { classes: worse });
     }
     let labels = classes.iter().map(|class| class.label.clone());
@@ -132,9 +145,7 @@ pub fn discard(store: &Store, settings: &LearnerSettings) -> Result<bool, Upgrad
 
 fn lock(bundle: &Bundle, store: &Store, settings: &LearnerSettings) -> Result<LockedStore, UpgradeError> {
     let locked = store.lock(settings.wait)?;
-    if settings.compare_releases {
-        release::accept(store.folder(), &bundle.manifest.name, bundle.manifest.release)?;
-    }
+    settings.accept_release(bundle, &locked)?;
     Ok(locked)
 }
 
@@ -144,7 +155,7 @@ fn go_over(
     old: &SavedState,
     new: &SavedState,
 ) -> Result<Option<crate::store::StoreError>, UpgradeError> {
-    let uncertain = settled(locked.switch(Some(old), new, true))?;
+    let uncertain = uncertainty(locked.switch(Some(old), new, true))?;
     if let Err(error) = locked.sweep(new) {
         log::warn!("kept pictures that belong to nothing are left: {error}");
     }

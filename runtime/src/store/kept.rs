@@ -318,30 +318,33 @@ pub(super) fn about(folder: &Path) -> Option<KeptBundle> {
     toml::from_str(&bundle_text(folder).ok()?).ok()
 }
 
-/// Removes a folder of kept pictures with what is ours in it. The state goes first: without it, nothing of the rest can
-/// come back.
-pub(super) fn discard(folder: &Path) -> io::Result<()> {
+/// Removes a folder of kept pictures with what is ours in it; returns whether it was ours. The state goes first: without
+/// it, nothing of the rest can come back. The file that names the bundle goes last: until then, a removal that was cut
+/// off can be repeated.
+pub(super) fn discard(folder: &Path) -> io::Result<bool> {
     if !is_ours(folder)? {
         log::warn!("{} is left alone: it does not hold kept pictures of a bundle", folder.display());
-        return Ok(());
+        return Ok(false);
     }
     let disk = folder_at(folder);
     remove(&disk, ASIDE)?;
     for name in disk.list()? {
-        if name == BUNDLE || is_unfinished(&name) || exemplar_of(&name).is_some() {
+        if is_unfinished(&name) || exemplar_of(&name).is_some() {
             remove(&disk, &name)?;
         }
     }
+    remove(&disk, BUNDLE)?;
     disk.sync_folder()?;
     // What somebody else has put there stays, and the folder with it.
     match fs::remove_dir(folder) {
-        Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => Ok(()),
-        removed => removed,
+        Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => Ok(true),
+        removed => removed.map(|()| true),
     }
 }
 
-/// Whether a folder's own file names the bundle that the folder is named after. One without that file is ours only if it
-/// is empty, or holds nothing but what a change that was cut off leaves.
+/// Whether a folder's own file names the bundle that the folder is named after. A folder without that file is ours only
+/// if it holds nothing but files that we write: of a bundle without kept pictures, only the state was kept aside, and a
+/// change that was cut off leaves pictures alone.
 fn is_ours(folder: &Path) -> io::Result<bool> {
     match bundle_text(folder) {
         Ok(text) => {
@@ -350,7 +353,7 @@ fn is_ours(folder: &Path) -> io::Result<bool> {
         }
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             let names = folder_at(folder).list()?;
-            Ok(names.iter().all(|name| is_unfinished(name) || exemplar_of(name).is_some()))
+            Ok(names.iter().all(|name| name == ASIDE || is_unfinished(name) || exemplar_of(name).is_some()))
         }
         Err(error) if error.kind() == io::ErrorKind::InvalidData => Ok(false),
         Err(error) => Err(error),
@@ -394,6 +397,37 @@ mod tests {
         }
         assert!(encoded(&RgbImage::new(MAX_SIDE + 1, 1)).is_err());
         assert!(most_bytes(MAX_SIDE, MAX_SIDE) <= MAX_PICTURE);
+    }
+
+    #[test]
+    fn what_was_kept_aside_goes_with_or_without_pictures_and_what_is_of_others_stays() {
+        let store = tempfile::tempdir().unwrap();
+        let exemplar = [7; 32];
+        let bundle = |digest: &[u8; 32]| KeptBundle {
+            name: "everyday".into(),
+            release: 1,
+            digest: hexadecimal(digest),
+            labels: Vec::new(),
+        };
+        let with_pictures = KeptPictures::new(store.path(), [1; 32]);
+        with_pictures.begin(&bundle(&[1; 32])).unwrap();
+        with_pictures.keep(&exemplar, b"picture").unwrap();
+        with_pictures.keep_aside(b"state").unwrap();
+        // No picture was kept of its shots, so nothing names the bundle.
+        let state_alone = KeptPictures::new(store.path(), [2; 32]);
+        state_alone.keep_aside(b"state").unwrap();
+        // A removal that was cut off before the last file.
+        let cut_off = KeptPictures::new(store.path(), [3; 32]);
+        cut_off.begin(&bundle(&[3; 32])).unwrap();
+        let of_others = KeptPictures::new(store.path(), [4; 32]);
+        of_others.keep_aside(b"state").unwrap();
+        fs::write(of_others.folder().join("holiday.png"), b"precious").unwrap();
+        for pictures in [&with_pictures, &state_alone, &cut_off] {
+            assert!(discard(pictures.folder()).unwrap());
+            assert!(!pictures.folder().exists());
+        }
+        assert!(!discard(of_others.folder()).unwrap());
+        assert_eq!(fs::read_dir(of_others.folder()).unwrap().count(), 2);
     }
 
     #[test]

@@ -10,7 +10,7 @@ use orco_state::history::SavedState;
 use orco_state::store::{self as slots, Medium, Slot};
 
 use super::kept::{self, KeptBundle, KeptPictures, MAX_PICTURES};
-use super::{LockedStore, Store, StoreError};
+use super::{LockedStore, NewestState, Store, StoreError};
 
 impl Store {
     /// The pictures that are kept for the bundle whose learner file has that SHA-256.
@@ -42,7 +42,7 @@ impl LockedStore {
     /// [`StoreError`] as for [`LockedStore::load`], but for that of another bundle.
     pub fn load_any(&self) -> Result<Option<SavedState>, StoreError> {
         let loaded = slots::load_any(&mut self.store.files()).map_err(|error| self.store.not_loaded(error))?;
-        self.newest.set((loaded.generation, loaded.slot));
+        self.newest.set(NewestState { generation: loaded.generation, slot: loaded.slot });
         Ok(loaded.saved)
     }
 
@@ -51,7 +51,7 @@ impl LockedStore {
     /// # Errors
     /// [`StoreError::Unreadable`] if it cannot be read.
     pub fn newest_slot(&self) -> Result<Option<Vec<u8>>, StoreError> {
-        let (_, Some(slot)) = self.newest.get() else { return Ok(None) };
+        let Some(slot) = self.newest.get().slot else { return Ok(None) };
         let bytes = self.store.files().read(slot);
         bytes.map_err(|source| StoreError::Unreadable { path: self.store.path(slot), source })
     }
@@ -63,7 +63,7 @@ impl LockedStore {
     /// # Errors
     /// As for [`LockedStore::save`].
     pub fn switch(&self, from: Option<&SavedState>, to: &SavedState, aside: bool) -> Result<(), StoreError> {
-        let (_, slot) = self.newest.get();
+        let slot = self.newest.get().slot;
         if let Some(from) = from.filter(|_| aside) {
             let bytes =
                 self.newest_slot()?.ok_or_else(|| StoreError::Overtaken { folder: self.store.folder.clone() })?;
@@ -72,7 +72,7 @@ impl LockedStore {
         }
         let owner = from.map(|from| from.state.bundle_digest).unwrap_or_default();
         let generation = self.write(|files, from| slots::switch(files, owner, to, from))?;
-        self.newest.set((generation, slot.or(Some(Slot::B))));
+        self.newest.set(NewestState { generation, slot: slot.or(Some(Slot::B)) });
         let stays = if aside { owner } else { to.state.bundle_digest };
         // What is left is swept away after another change, at the latest by a purge.
         let others = kept::others(&self.store.folder, &to.state.bundle_digest).unwrap_or_else(|error| {
@@ -128,9 +128,8 @@ impl LockedStore {
     /// # Errors
     /// [`StoreError::Uncertain`] if one cannot be removed.
     pub fn sweep(&self, saved: &SavedState) -> Result<(), StoreError> {
-        let (generation, _) = self.newest.get();
         // Before anything was saved, nothing says what belongs to what.
-        if generation == 0 {
+        if self.newest.get().generation == 0 {
             return Ok(());
         }
         let digest = saved.state.bundle_digest;
@@ -145,15 +144,18 @@ impl LockedStore {
         Ok(())
     }
 
-    /// Lets go what was kept aside of other bundles; says whether there was anything.
+    /// Removes what was kept aside of other bundles; returns whether there was anything of ours.
     ///
     /// # Errors
     /// [`StoreError::Uncertain`] if some of it cannot be removed.
     pub fn discard_others(&self, digest: &[u8; 32]) -> Result<bool, StoreError> {
         let left = |source| StoreError::Uncertain { path: self.store.folder.clone(), source };
         let others = kept::others(&self.store.folder, digest).map_err(left)?;
-        others.iter().try_for_each(|folder| kept::discard(folder)).map_err(left)?;
-        Ok(!others.is_empty())
+        let mut any = false;
+        for folder in &others {
+            any |= kept::discard(folder).map_err(left)?;
+        }
+        Ok(any)
     }
 }
 

@@ -34,7 +34,7 @@ const VIEWS: usize = 10;
 fn main() {
     let arguments: Vec<String> = env::args().skip(1).filter(|argument| argument != "--bench").collect();
     let everyday = concat!(env!("CARGO_MANIFEST_DIR"), "/../models/everyday").to_owned();
-    let bundle = Bundle::open(arguments.first().unwrap_or(&everyday).as_ref()).expect("a bundle");
+    let bundle = Bundle::open(arguments.first().unwrap_or(&everyday)).expect("a bundle");
     let count: usize = arguments.get(1).map_or(240, |count| count.parse().expect("a number of pictures"));
     let input = bundle.manifest.preprocessing;
     let features = bundle.base_model.head.inputs;

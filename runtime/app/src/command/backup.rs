@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use anyhow::{Result, anyhow};
 use clap::Args;
-use orco_runtime::backup::{self, BackupContents, BackupError};
+use orco_runtime::backup::{self, BackupContents, BackupError, BackupOptions};
 use orco_runtime::files;
 use orco_runtime::signature::SecretKey;
 use serde_json::{Value, json};
@@ -33,19 +33,11 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<
     options.check_destination(&arguments.file)?;
     let (bundle, store, settings) = device::parts(options, 1)?;
     let key = arguments.sign.as_deref().map(SecretKey::read).transpose()?;
-    {
-        let _locked = store.lock(settings.wait)?;
-        device::remember_release(&bundle, &store, &settings)?;
-    }
-    let (file, force) = (&arguments.file, arguments.force);
-    let shown = file.display();
+    let shown = arguments.file.display();
     let cannot = || format!("cannot write {shown}");
-    let written = match &key {
-        Some(key) => backup::write_signed_to(&bundle, &store, settings.wait, file, force, key),
-        None => backup::write_to(&bundle, &store, settings.wait, file, force),
-    };
-    let contents = match written {
-        Err(BackupError::File(error)) if files::is_in_place(&error) => {
+    let backup = BackupOptions::default().replace(arguments.force).sign(key.as_ref());
+    let contents = match backup::write_to(&bundle, &store, &settings, &arguments.file, &backup) {
+        Err(BackupError::File(error)) if files::is_unsynced(&error) => {
             output.changed_but(format!("{shown}: {error}"));
             return Ok(json!({ "signed": key.is_some() }));
         }

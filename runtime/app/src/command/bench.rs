@@ -174,7 +174,7 @@ fn measure(options: &Options, output: &Output, frames: u32) -> Result<()> {
     took.sort_by(f64::total_cmp);
     let shots: Vec<RgbImage> = (0..SHOTS).map(|number| frame(1000 + number)).collect();
     let started = Instant::now();
-    learner.learn(&[(LABEL, Shots::Pictures(&shots))], &mut ())?;
+    learner.learn(LABEL, Shots::Pictures(&shots))?.durable()?;
     let Answer { matches, .. } = learner.classify(&shots[0])?;
     let learned = started.elapsed().as_secs_f64();
     ensure!(matches.iter().any(|found| learner.label(found.class) == LABEL), "the new class was not learned");

@@ -55,11 +55,11 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<
             .iter()
             .map(|found| format!("{} ({:.2})", EscapedText(learner.label(found.class)), found.score))
             .collect();
-        let unknown = if answer.known { "" } else { "unknown; nearest: " };
+        let unknown = if answer.is_unknown() { "unknown; nearest: " } else { "" };
         say!(output, "{image}: {unknown}{}", named.join(", "))?;
         let named: Vec<_> =
             matches.iter().map(|found| json!({ "label": learner.label(found.class), "score": found.score })).collect();
-        results.push(json!({ "image": image, "known": answer.known, "matches": named }));
+        results.push(json!({ "image": image, "known": !answer.is_unknown(), "matches": named }));
     }
     if failed > 0 {
         let all = output::counted(arguments.images.len(), "picture");

@@ -119,7 +119,7 @@ fn pictures(options: &Options, output: &Output, arguments: &Arguments) -> Result
     let labels = classes_in(&folder)?;
     let new = labels.iter().map(|label| Ok((label.as_str(), Shots::folder(folder.join(label))?)));
     let new = new.collect::<Result<Vec<_>>>()?;
-    let report = learner.learn(&new, &mut Bars::default())?.report;
+    let report = learner.learn_many(&new, &mut Bars::default())?.report;
     let what = format!("learned {}", change::describe(&new));
     change::print(output, &report, &what, started.elapsed().as_secs_f64())?;
     let mut learner = device::open(options, output)?;
@@ -129,9 +129,9 @@ fn pictures(options: &Options, output: &Output, arguments: &Arguments) -> Result
     let mut all = Pictures::default();
     for label in &labels {
         let (mut of_class, mut doubts) = (Pictures::default(), Vec::new());
-        for path in pictures_in(&arguments.shots.join("try").join(label))? {
+        for path in pictures_in(arguments.shots.join("try").join(label))? {
             let answer = learner.classify(&picture::open(&path)?)?;
-            let sure = probable && answer.score >= SURE;
+            let sure = answer.score.probability().is_some_and(|probability| probability >= SURE);
             of_class.total += 1;
             of_class.right += usize::from(answer.label == *label);
             of_class.sure += usize::from(sure);

@@ -75,7 +75,7 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<
     let bytes = pack::seal(&bytes, &signature);
     let shown = arguments.output.display();
     match write(&arguments.output, &bytes, arguments.force) {
-        Err(error) if error.downcast_ref().is_some_and(files::is_in_place) => {
+        Err(error) if error.downcast_ref().is_some_and(files::is_unsynced) => {
             output.changed_but(format!("{shown}: {error}"));
         }
         written => written.with_context(|| format!("cannot write {shown}"))?,

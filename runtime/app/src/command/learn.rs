@@ -37,7 +37,7 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<
     let class = |(label, folder): &'_ (String, PathBuf)| Ok((label.clone(), Shots::folder(folder)?));
     let classes = arguments.classes.iter().map(class).collect::<Result<Vec<_>>>()?;
     let classes: Vec<_> = classes.iter().map(|(label, shots)| (label.as_str(), shots.clone())).collect();
-    let report = change::made(output, learner.learn(&classes, &mut Bars::default())?);
+    let report = change::made(output, learner.learn_many(&classes, &mut Bars::default())?);
     change::warn_of_shots(output, &learner);
     let seconds = started.elapsed().as_secs_f64();
     change::print(output, &report, &format!("learned {}", change::describe(&classes)), seconds)?;

@@ -34,10 +34,11 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<
     let shown = arguments.file.display();
     let cannot = || format!("{shown} cannot be restored");
     let mut file = files::open_regular(&arguments.file).with_context(|| format!("cannot read {shown}"))?;
-    let overruled = RestoreOptions { occupied: arguments.force, other_bundle: arguments.other_bundle };
-    let key = options.public_key()?;
-    let made = backup::restore_trusted(&bundle, &store, settings.wait, &mut file, overruled, key.as_ref());
-    let made = made.with_context(cannot)?;
+    let restore = RestoreOptions::default()
+        .replace(arguments.force)
+        .other_bundle(arguments.other_bundle)
+        .public_key(options.public_key()?);
+    let made = backup::restore(&bundle, &store, &settings, &mut file, &restore).with_context(cannot)?;
     let contents = change::made(output, made);
     say!(output, "restored from {shown}: {}", described(&contents))?;
     Ok(to_json(&contents))

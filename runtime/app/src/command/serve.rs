@@ -7,7 +7,6 @@ use std::time::Duration;
 use anyhow::{Result, bail};
 use clap::builder::RangedI64ValueParser;
 use clap::{Args, value_parser};
-use orco_runtime::learner::LearnerSettings;
 use orco_runtime::store::StoreError;
 use orco_runtime::unknown::FALSE_ALARMS;
 use orco_serve::inbox::FRAMES;
@@ -145,14 +144,14 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<
     }
     let (bundle, store, settings) = device::parts(options, usize::MAX)?;
     let (wait, keep_shots) = (settings.wait.max(WAIT), arguments.keep.keep_shots);
-    let settings = LearnerSettings { wait, keep_shots, false_alarms: arguments.false_alarms, ..settings };
+    let settings = settings.wait(wait).keep_shots(keep_shots).false_alarms(arguments.false_alarms);
     let memory = arguments.picture_memory.map_or_else(admission::default_memory, |mib| u64::from(mib) << 20);
     memory::keep_large_buffers_apart();
     let keeping = RetentionOptions { thumbnails: !arguments.no_thumbnails, frames: arguments.inbox, memory };
     // Whoever starts it reads this; whoever teaches it first may be far away.
     match store.lock(Duration::ZERO) {
         // From now on this release is used.
-        Ok(_locked) => device::remember_release(&bundle, &store, &settings)?,
+        Ok(locked) => settings.accept_release(&bundle, &locked)?,
         Err(StoreError::Busy { .. }) => {}
         Err(error) => output.warn(format_args!("nothing can be learned: {:#}", anyhow::Error::from(error))),
     }

@@ -5,7 +5,7 @@ use std::time::Instant;
 use anyhow::Result;
 use clap::Args;
 use orco_runtime::label::EscapedText;
-use orco_runtime::learner::upgrade::{self, ClassComparison, UpgradeOutcome};
+use orco_runtime::learner::upgrade::{self, ClassComparison, UpgradeOptions, UpgradeOutcome};
 use serde_json::{Value, json};
 
 use crate::change::{self, Bars};
@@ -55,7 +55,8 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<
         )?;
         return Ok(json!({ "bundle": name, "learned_classes": classes, "exemplars": exemplars }));
     }
-    let made = upgrade::upgrade(&bundle, &store, &settings, arguments.force, &mut Bars::default())?;
+    let force = UpgradeOptions::default().force(arguments.force);
+    let made = upgrade::upgrade(&bundle, &store, &settings, &force, &mut Bars::default())?;
     let UpgradeOutcome { report, from, classes, dropped, warnings } = change::made(output, made);
     let seconds = started.elapsed().as_secs_f64();
     warnings.iter().for_each(|warning| output.warn(warning));

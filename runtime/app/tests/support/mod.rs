@@ -256,7 +256,7 @@ impl Device {
 
     /// What is saved, read without the program.
     pub fn saved(&self) -> SavedState {
-        Store::new(&self.state()).load(&Bundle::open(&self.bundle).unwrap()).unwrap().saved
+        Store::new(self.state()).load(&Bundle::open(&self.bundle).unwrap()).unwrap().saved
     }
 
     pub fn command(&self, arguments: &[&str]) -> Command {

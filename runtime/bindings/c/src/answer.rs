@@ -22,7 +22,7 @@ impl OrcoAnswer {
         let mut learner = learner.lock()?;
         let answer = learner.classify(picture)?;
         let named = answer.matches.iter().take(most).map(|found| (c_text(learner.label(found.class)), found.score));
-        Ok(Self { matches: named.collect(), known: answer.known })
+        Ok(Self { matches: named.collect(), known: !answer.is_unknown() })
     }
 }
 

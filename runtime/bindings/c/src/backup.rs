@@ -4,9 +4,10 @@ use std::ffi::c_char;
 use std::path::Path;
 use std::time::Duration;
 
-use orco_runtime::backup::{self, BackupContents, RestoreOptions};
+use orco_runtime::backup::{self, BackupContents, BackupOptions, RestoreOptions};
 use orco_runtime::bundle::Bundle;
 use orco_runtime::files;
+use orco_runtime::learner::LearnerSettings;
 use orco_runtime::store::Store;
 
 use crate::change::doubtless;
@@ -50,9 +51,9 @@ pub unsafe extern "C" fn orco_backup(
     guarded(|| unsafe {
         lines(warnings, &[]);
         let path = Path::new(text(path, "path")?);
-        let mut learner = borrowed(learner, "learner")?.lock()?;
-        let wait = learner.settings_mut().wait;
-        let contents = backup::write_to(learner.bundle(), learner.store(), wait, path, replace)?;
+        let learner = borrowed(learner, "learner")?.lock()?;
+        let options = BackupOptions::default().replace(replace);
+        let contents = backup::write_to(learner.bundle(), learner.store(), learner.settings(), path, &options)?;
         if !backup.is_null() {
             backup.write((&contents).into());
         }
@@ -84,8 +85,9 @@ pub unsafe extern "C" fn orco_restore(
         let mut file = files::open_regular(Path::new(path))
             .map_err(|error| Failure::new(OrcoStatus::FileFailed, format!("{path} cannot be read: {error}")))?;
         let wait = Duration::from_millis(wait_milliseconds.into());
-        let overruled = RestoreOptions { occupied: replace, other_bundle };
-        let made = backup::restore(&bundle, &state, wait, &mut file, overruled)?;
+        let settings = LearnerSettings::default().wait(wait);
+        let options = RestoreOptions::default().replace(replace).other_bundle(other_bundle);
+        let made = backup::restore(&bundle, &state, &settings, &mut file, &options)?;
         if !backup.is_null() {
             backup.write((&made.report).into());
         }

@@ -70,7 +70,7 @@ pub unsafe extern "C" fn orco_learn(
     // SAFETY: the caller keeps what the header says of pointers.
     guarded(|| unsafe {
         let classes = borrowed(shots, "shots")?.classes();
-        changed(learner, report, |learner| learner.learn(&classes, &mut ()), |report| report)
+        changed(learner, report, |learner| learner.learn_many(&classes, &mut ()), |report| report)
     })
 }
 

@@ -66,7 +66,7 @@ pub unsafe extern "C" fn orco_open_signed(
             let key = key.map_err(|error| Failure::of(OrcoStatus::CannotOpen, &error))?;
             let bundle = Bundle::open_trusted(Path::new(bundle), Some(&key));
             let bundle = bundle.map_err(|error| Failure::of(OrcoStatus::CannotOpen, &error))?;
-            let settings = LearnerSettings { compare_releases: true, ..LearnerSettings::default() };
+            let settings = LearnerSettings::default().compare_releases(true);
             Ok(OrcoLearner(Mutex::new(Learner::new(bundle, Store::new(Path::new(state)), settings)?)))
         })
     })

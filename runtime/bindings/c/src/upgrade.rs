@@ -5,7 +5,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use orco_runtime::bundle::Bundle;
-use orco_runtime::learner::{LearnerSettings, upgrade};
+use orco_runtime::learner::LearnerSettings;
+use orco_runtime::learner::upgrade::{self, UpgradeOptions};
 use orco_runtime::signature::PublicKey;
 use orco_runtime::store::Store;
 
@@ -41,8 +42,8 @@ pub unsafe extern "C" fn orco_upgrade(
         let bundle = Bundle::open_trusted(Path::new(bundle), key.as_ref());
         let bundle = bundle.map_err(|error| Failure::of(OrcoStatus::CannotOpen, &error))?;
         let wait = Duration::from_millis(wait_milliseconds.into());
-        let settings = LearnerSettings { wait, compare_releases: key.is_some(), ..LearnerSettings::default() };
-        let made = upgrade::upgrade(&bundle, &state, &settings, force, &mut ())?;
+        let settings = LearnerSettings::default().wait(wait).compare_releases(key.is_some());
+        let made = upgrade::upgrade(&bundle, &state, &settings, &UpgradeOptions::default().force(force), &mut ())?;
         if !report.is_null() {
             report.write((&made.report.report).into());
         }

@@ -6,7 +6,8 @@ use std::time::Duration;
 use orco_runtime::backup::{self, BackupContents, RestoreOptions};
 use orco_runtime::bundle::Bundle;
 use orco_runtime::files;
-use orco_runtime::learner::{LearnerSettings, upgrade as to_bundle};
+use orco_runtime::learner::LearnerSettings;
+use orco_runtime::learner::upgrade::{self as to_bundle, UpgradeOptions};
 use orco_runtime::signature::PublicKey;
 use orco_runtime::store::Store;
 use pyo3::exceptions::PyValueError;
@@ -88,8 +89,9 @@ pub fn restore(
         let bundle = Bundle::open(&bundle)?;
         let unreadable = |error| Failure::Backup(format!("{} cannot be read: {error}", path.display()));
         let mut file = files::open_regular(&path).map_err(unreadable)?;
-        let overruled = RestoreOptions { occupied: replace, other_bundle };
-        Ok(backup::restore(&bundle, &Store::new(&state), wait, &mut file, overruled)?)
+        let settings = LearnerSettings::default().wait(wait);
+        let options = RestoreOptions::default().replace(replace).other_bundle(other_bundle);
+        Ok(backup::restore(&bundle, &Store::new(&state), &settings, &mut file, &options)?)
     })?;
     let contents = doubted(py, made)?;
     Ok((&contents).into())
@@ -111,12 +113,13 @@ pub fn upgrade(
 ) -> PyResult<Upgrade> {
     let (wait, engine) = (seconds(wait)?, engine_of(engine)?);
     let compare_releases = public_key.is_some();
-    let settings = LearnerSettings { seed, wait, engine, compare_releases, ..LearnerSettings::default() };
+    let settings = LearnerSettings::default().seed(seed).wait(wait).engine(engine).compare_releases(compare_releases);
     let made = py.detach(|| -> Result<_, Failure> {
         let key = public_key.map(|path| PublicKey::read(&path)).transpose()?;
         let bundle = Bundle::open_trusted(&bundle, key.as_ref())?;
         let mut signals = Signals::default();
-        let made = to_bundle::upgrade(&bundle, &Store::new(&state), &settings, force, &mut signals);
+        let options = UpgradeOptions::default().force(force);
+        let made = to_bundle::upgrade(&bundle, &Store::new(&state), &settings, &options, &mut signals);
         made.map_err(|error| match signals.0 {
             Some(interrupt) => Failure::Python(interrupt),
             None => error.into(),

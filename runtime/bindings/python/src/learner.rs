@@ -7,7 +7,7 @@ use std::sync::Mutex;
 
 use numpy::ndarray::{Array2, Array3, Ix2};
 use numpy::{IntoPyArray, PyArray2, PyArray3, PyReadonlyArray2};
-use orco_runtime::backup;
+use orco_runtime::backup::{self, BackupOptions};
 use orco_runtime::bundle::Bundle;
 use orco_runtime::encoder::choice::EngineChoice;
 use orco_runtime::learner::{self, ChangeOutcome, ChangeStep, LearnerSettings, Observer, ShotChecks};
@@ -141,17 +141,15 @@ impl Learner {
             return Err(PyValueError::new_err("false_alarms is a share from 0 to 1"));
         }
         let (wait, engine, compare_releases) = (seconds(wait)?, engine_of(engine)?, public_key.is_some());
-        let settings = LearnerSettings {
-            seed,
-            forgetting_budget,
-            false_alarms,
-            wait,
-            engine,
-            compare_releases,
-            keep_shots,
-            shot_checks: if check_shots { ShotChecks::Refuse } else { ShotChecks::Off },
-            ..LearnerSettings::default()
-        };
+        let settings = LearnerSettings::default()
+            .seed(seed)
+            .forgetting_budget(forgetting_budget)
+            .false_alarms(false_alarms)
+            .wait(wait)
+            .engine(engine)
+            .compare_releases(compare_releases)
+            .keep_shots(keep_shots)
+            .shot_checks(if check_shots { ShotChecks::Refuse } else { ShotChecks::Off });
         let learner = py.detach(|| -> Result<_, Failure> {
             let key = public_key.map(|path| PublicKey::read(&path)).transpose()?;
             let bundle = Bundle::open_trusted(&bundle, key.as_ref())?;
@@ -217,7 +215,7 @@ impl Learner {
         }
         let report = self.change(py, |learner, observer| {
             let classes: Vec<_> = given.iter().map(|(label, shots)| (label.as_str(), shots.shots())).collect();
-            learner.learn(&classes, observer)
+            learner.learn_many(&classes, observer)
         })?;
         Ok((&report).into())
     }
@@ -248,8 +246,8 @@ impl Learner {
     #[pyo3(signature = (path, *, replace=false))]
     fn backup(&self, py: Python<'_>, path: PathBuf, replace: bool) -> PyResult<Backup> {
         let contents = self.with(py, |learner| {
-            let wait = learner.settings_mut().wait;
-            Ok(backup::write_to(learner.bundle(), learner.store(), wait, &path, replace)?)
+            let options = BackupOptions::default().replace(replace);
+            Ok(backup::write_to(learner.bundle(), learner.store(), learner.settings(), &path, &options)?)
         })?;
         contents.warnings.iter().try_for_each(|warning| warn(py, warning))?;
         Ok((&contents).into())

@@ -23,7 +23,7 @@ impl Answer {
     pub fn of(learner: &Learner, answer: &learner::Answer, most: usize) -> Self {
         let scores = answer.matches.iter().take(most);
         let scores = scores.map(|found| (learner.label(found.class).to_owned(), found.score)).collect();
-        Self { label: answer.label.clone(), score: answer.score, known: answer.known, scores }
+        Self { label: answer.label.clone(), score: answer.score.value(), known: !answer.is_unknown(), scores }
     }
 }
 

@@ -23,7 +23,7 @@ use crate::{Address, Server, Service, live};
 const SOME: usize = 4;
 
 fn open(state: &TempDir) -> Arc<Service> {
-    let bundle = Bundle::open(&workspace().join("models/cifar100-edge")).unwrap();
+    let bundle = Bundle::open(workspace().join("models/cifar100-edge")).unwrap();
     Service::open(bundle, Store::new(state.path()), LearnerSettings::default()).unwrap()
 }
 
@@ -103,10 +103,10 @@ fn a_change_of_which_nothing_can_be_told_says_so() {
     // The thread breaks off after it has saved, and what it saved cannot be read.
     service.health.break_at("changes: made", 1);
     let elsewhere = TempDir::new().unwrap();
-    let other = Bundle::open(&workspace().join("models/everyday")).unwrap();
+    let other = Bundle::open(workspace().join("models/everyday")).unwrap();
     let mut other =
         orco_runtime::learner::Learner::new(other, Store::new(elsewhere.path()), LearnerSettings::default()).unwrap();
-    other.balance(orco_runtime::state::Balance::KeepKnown, &mut ()).unwrap();
+    other.balance(orco_runtime::state::Balance::KeepKnown, &mut ()).unwrap().durable().unwrap();
     let slots = ["slot-a", "slot-b"];
     let put = |slot: &str, bytes: &[u8]| {
         fs::write(state.path().join("new"), bytes).unwrap();

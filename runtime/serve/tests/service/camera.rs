@@ -21,7 +21,7 @@ const EVERY: Duration = Duration::from_millis(20);
 
 /// A service that looks at a camera.
 fn looking_at(state: &TempDir, source: &str, address: Address) -> Running {
-    let bundle = Bundle::open(&workspace().join("models/cifar100-edge")).unwrap();
+    let bundle = Bundle::open(workspace().join("models/cifar100-edge")).unwrap();
     let service = Service::open(bundle, Store::new(state.path()), LearnerSettings::default()).unwrap();
     let settings = live::LiveSettings { per_second: 1000.0, ..live::LiveSettings::default() };
     service.look_at(source.parse().unwrap(), settings).unwrap();

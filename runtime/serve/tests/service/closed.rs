@@ -300,7 +300,7 @@ fn no_more_changes_wait_than_the_queue_takes() {
 }
 
 fn service(state: &Path) -> Arc<Service> {
-    let bundle = Bundle::open(&workspace().join("models/cifar100-edge")).unwrap();
+    let bundle = Bundle::open(workspace().join("models/cifar100-edge")).unwrap();
     Service::open(bundle, Store::new(state), LearnerSettings::default()).unwrap()
 }
 

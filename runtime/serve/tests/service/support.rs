@@ -44,7 +44,7 @@ impl Running {
     }
 
     pub fn with(state: &Path, address: Address) -> Self {
-        let bundle = Bundle::open(&workspace().join("models/cifar100-edge")).unwrap();
+        let bundle = Bundle::open(workspace().join("models/cifar100-edge")).unwrap();
         Self::serving(Service::open(bundle, Store::new(state), LearnerSettings::default()).unwrap(), address)
     }
 

@@ -17,7 +17,7 @@ use tempfile::TempDir;
 
 /// Another program on the same state.
 fn other(bundle: &str, state: &Path) -> Learner {
-    let bundle = Bundle::open(&workspace().join("models").join(bundle)).unwrap();
+    let bundle = Bundle::open(workspace().join("models").join(bundle)).unwrap();
     Learner::new(bundle, Store::new(state), LearnerSettings::default()).unwrap()
 }
 
@@ -62,7 +62,7 @@ fn what_another_program_learns_and_removes_is_noticed_and_told() {
     let mut lines = BufReader::new(events).lines();
     assert!(lines.next().unwrap().unwrap().contains("200"));
     let shots = workspace().join("examples/shots/learn/rubber-duck");
-    other("cifar100-edge", &state).learn(&[("duck", Shots::folder(shots).unwrap())], &mut ()).unwrap();
+    other("cifar100-edge", &state).learn("duck", Shots::folder(shots).unwrap()).unwrap().durable().unwrap();
     once(&service, "the class is known", |status| status["classes"] == 61);
     let told = |line: &String| line.starts_with("data: ") && line.contains("\"job\":null");
     assert!(lines.map(Result::unwrap).any(|line| told(&line)));
@@ -85,8 +85,8 @@ fn what_another_program_learns_and_removes_is_noticed_and_told() {
 fn a_state_that_goes_over_to_another_bundle_is_said() {
     let parent = TempDir::new().unwrap();
     let [state, elsewhere] = ["state", "elsewhere"].map(|name| parent.path().join(name));
-    other("cifar100-edge", &state).balance(Balance::KeepKnown, &mut ()).unwrap();
-    other("everyday", &elsewhere).balance(Balance::KeepKnown, &mut ()).unwrap();
+    other("cifar100-edge", &state).balance(Balance::KeepKnown, &mut ()).unwrap().durable().unwrap();
+    other("everyday", &elsewhere).balance(Balance::KeepKnown, &mut ()).unwrap().durable().unwrap();
     let service = Running::start(&state);
     assert_well(&service);
     let slots = ["slot-a", "slot-b"];

@@ -1,5 +1,7 @@
 //! Is the new state as good as the old one was?
 
+use std::ops::Add;
+
 use orco_state::label;
 use orco_state::session::SessionReport;
 use orco_state::state::{Origin, State};
@@ -26,19 +28,43 @@ pub struct ClassComparison {
     counts: Counts,
 }
 
+/// How many samples are recognised.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct Recognition {
+    right: u32,
+    samples: u32,
+}
+
+impl Recognition {
+    /// The share that is recognised, 0..1; `None` if there are no samples.
+    fn share(self) -> Option<f32> {
+        (self.samples > 0).then(|| self.right as f32 / self.samples as f32)
+    }
+}
+
+impl Add for Recognition {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self { right: self.right + other.right, samples: self.samples + other.samples }
+    }
+}
+
 /// What the shares were made of.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Counts {
-    before: [u32; 2],
-    after: [u32; 2],
+    before: Recognition,
+    after: Recognition,
 }
 
 impl Counts {
     /// Whether so few are recognised that it would be by chance in one case of a hundred, were the rate what it was.
     fn are_clearly_worse(&self) -> bool {
         const CHANCE: f64 = 0.01;
-        let ([right_before, before], [right, samples]) = (self.before, self.after);
-        before > 0 && samples > 0 && tail(right, samples, rate(right_before, before)) < CHANCE
+        let Self { before, after } = *self;
+        before.samples > 0
+            && after.samples > 0
+            && tail(after.right, after.samples, rate(before.right, before.samples)) < CHANCE
     }
 }
 
@@ -62,8 +88,8 @@ fn tail(successes: u32, trials: u32, rate: f64) -> f64 {
 pub fn compare(plan: &UpgradePlan, old: &State, report: &SessionReport) -> Vec<ClassComparison> {
     let compared = |planned: &PlannedClass| {
         let PlannedClass { label, learned, role, shots, files } = planned;
-        let Origin { shots: first, recognised } =
-            learned.and_then(|index| old.origins.get(index)).copied().unwrap_or(Origin::UNKNOWN);
+        let origin = learned.and_then(|index| old.origins.get(index)).copied().unwrap_or(Origin::UNKNOWN);
+        let before = Recognition { right: origin.recognised, samples: origin.shots };
         let after = report.classes.iter().find(|class| label::same(&class.label, label));
         let samples = after.map_or(0, |after| after.samples);
         let share = after.filter(|after| after.samples > 0).map(|after| after.after);
@@ -73,9 +99,9 @@ pub fn compare(plan: &UpgradePlan, old: &State, report: &SessionReport) -> Vec<C
             shots: *shots,
             pictures: files.len(),
             merged: *role == ClassRole::Base,
-            before: (first > 0).then(|| recognised as f32 / first as f32),
+            before: before.share(),
             after: share,
-            counts: Counts { before: [recognised, first], after: [right, samples] },
+            counts: Counts { before, after: Recognition { right, samples } },
         }
     };
     plan.classes.iter().filter(|class| !class.files.is_empty()).map(compared).collect()
@@ -86,18 +112,16 @@ pub fn compare(plan: &UpgradePlan, old: &State, report: &SessionReport) -> Vec<C
 pub fn clearly_worse(classes: &[ClassComparison]) -> Vec<ClassComparison> {
     let comparable = |class: &&ClassComparison| !class.merged && class.before.is_some() && class.after.is_some();
     let compared: Vec<&ClassComparison> = classes.iter().filter(comparable).collect();
-    let sum = |of: fn(&Counts) -> [u32; 2]| {
-        compared.iter().map(|class| of(&class.counts)).fold([0; 2], |sum, next| [sum[0] + next[0], sum[1] + next[1]])
-    };
+    let sum =
+        |of: fn(&Counts) -> Recognition| compared.iter().map(|class| of(&class.counts)).fold(<_>::default(), Add::add);
     let counts = Counts { before: sum(|counts| counts.before), after: sum(|counts| counts.after) };
-    let share = |[right, samples]: [u32; 2]| (samples > 0).then(|| right as f32 / samples as f32);
     let all = ClassComparison {
         label: String::new(),
         shots: compared.iter().map(|class| class.shots).sum(),
         pictures: compared.iter().map(|class| class.pictures).sum(),
         merged: false,
-        before: share(counts.before),
-        after: share(counts.after),
+        before: counts.before.share(),
+        after: counts.after.share(),
         counts,
     };
     let worse = compared.into_iter().cloned().chain([all]);
@@ -109,16 +133,16 @@ mod tests {
     use super::*;
 
     fn class(before: [u32; 2], after: [u32; 2]) -> ClassComparison {
-        let share = |[right, samples]: [u32; 2]| (samples > 0).then(|| right as f32 / samples as f32);
-        let (label, shots) = ("mug".to_string(), after[1] as usize);
+        let [before, after] = [before, after].map(|[right, samples]| Recognition { right, samples });
+        let (label, shots) = ("mug".to_string(), after.samples as usize);
         let counts = Counts { before, after };
         ClassComparison {
             label,
             shots,
             pictures: shots,
             merged: false,
-            before: share(before),
-            after: share(after),
+            before: before.share(),
+            after: after.share(),
             counts,
         }
     }

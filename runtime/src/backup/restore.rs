@@ -1,0 +1,240 @@
+//! Restoring a backup.
+
+use std::collections::BTreeSet;
+use std::fs::File;
+use std::io::Read;
+
+use orco_state::history::SavedState;
+use orco_state::store as slots;
+use tar::{Archive, Entries, EntryType};
+
+use super::envelope::{self, ArchiveReader};
+use super::floor::ReleaseFloor;
+use super::{BUNDLE, BackupContents, BackupError, MAX_STATE, SHOTS, SLOT};
+use crate::bundle::Bundle;
+use crate::learner::{ChangeOutcome, LearnerSettings};
+use crate::release::{self, RELEASES, Releases};
+use crate::signature::PublicKey;
+use crate::store::kept::{self, KeptBundle, MAX_BUNDLE_FILE, MAX_PICTURE};
+use crate::store::{LockedStore, Store, StoreError};
+
+/// How a backup is restored: by default into an empty state alone, from a backup of the same bundle, signed or not.
+///
+/// ```
+/// use orco_runtime::backup::RestoreOptions;
+///
+/// let options = RestoreOptions::default().replace(true);
+/// assert!(options.replace && !options.other_bundle);
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct RestoreOptions {
+    /// Whether what the device knows already is replaced, and gone then.
+    pub replace: bool,
+    /// Whether the backup may belong to another bundle, for which [`crate::learner::upgrade`] is to be done next.
+    pub other_bundle: bool,
+    /// The key that the backup must be signed with, which the bundle's signature was checked with, too. With a key, the
+    /// bundle must not be an older release than was used before, here or where the backup was written.
+    pub public_key: Option<PublicKey>,
+}
+
+impl RestoreOptions {
+    /// Replaces what the device knows already, which is gone then.
+    #[must_use]
+    pub fn replace(self, replace: bool) -> Self {
+        Self { replace, ..self }
+    }
+
+    /// Restores a backup of another bundle, too.
+    #[must_use]
+    pub fn other_bundle(self, other_bundle: bool) -> Self {
+        Self { other_bundle, ..self }
+    }
+
+    /// Restores only what is signed with a key.
+    #[must_use]
+    pub fn public_key(self, public_key: Option<PublicKey>) -> Self {
+        Self { public_key, ..self }
+    }
+}
+
+/// Puts what a backup holds into the place of what the device knows, at once or not at all. Releases that were used here
+/// or where it was written stay used.
+///
+/// Of the settings, `wait` counts.
+///
+/// # Errors
+/// [`BackupError`] if the file is no sound backup, or the [options](RestoreOptions) do not allow what it holds:
+/// [`BackupError::Occupied`], [`BackupError::OtherBundle`], [`BackupError::Signature`], [`BackupError::Release`].
+pub fn restore(
+    bundle: &Bundle,
+    store: &Store,
+    settings: &LearnerSettings,
+    file: &mut File,
+    options: &RestoreOptions,
+) -> Result<ChangeOutcome<BackupContents>, BackupError> {
+    let key = options.public_key.as_ref();
+    let checked = envelope::check(file, key)?;
+    let (version, bytes) = (checked.version, checked.bytes);
+    let locked = store.lock(settings.wait)?;
+    let present = locked.load_any()?;
+    if let Some(present) = present.as_ref().filter(|_| !options.replace) {
+        check_empty(store, present)?;
+    }
+    let mut archive = Archive::new(ArchiveReader::new(file, &checked)?);
+    let mut entries = archive.entries()?.raw(true);
+    let BackupStart { owner, releases, saved } = BackupStart::read(&mut entries, version)?;
+    let digest = saved.state.bundle_digest;
+    if digest == bundle.digest {
+        check_sound(bundle, &owner, &saved)?;
+    } else if !options.other_bundle {
+        return Err(BackupError::OtherBundle { name: owner.name, release: owner.release });
+    }
+    let mut floor = ReleaseFloor::of(store, &releases)?;
+    if key.is_some() {
+        floor.accept(&bundle.manifest.name, bundle.manifest.release)?;
+    }
+    let exemplars = saved.exemplar_digests();
+    let mut written = WrittenPictures { locked: &locked, digest, exemplars: Vec::new() };
+    let mut restored = BTreeSet::new();
+    while let Some(entry) = entries.next().transpose()? {
+        let (exemplar, bytes) = picture(entry, &exemplars)?;
+        if !restored.insert(exemplar) || restored.len() > kept::MAX_PICTURES {
+            return Err(BackupError::Content("it holds a picture twice, or too many".into()));
+        }
+        if restored.len() == 1 {
+            locked.begin_keeping(&digest, &owner)?;
+        }
+        if locked.keep_picture(&digest, &exemplar, &bytes)? {
+            written.exemplars.push(exemplar);
+        }
+    }
+    archive.into_inner().finish()?;
+    // Before the state: a power cut between leaves a floor that is too high for nobody, and never one that is too low.
+    floor.write()?;
+    let uncertain = match locked.switch(present.as_ref(), &saved, false) {
+        Ok(()) => None,
+        Err(error @ StoreError::Uncertain { .. }) => Some(error),
+        Err(error) => return Err(error.into()),
+    };
+    floor.done();
+    written.exemplars.clear();
+    let uncertain = uncertain.or(locked.sweep(&saved).err());
+    let SavedState { state, .. } = saved;
+    let report = BackupContents {
+        bundle: owner,
+        classes: state.classes.len(),
+        exemplars: state.exemplars.len(),
+        pictures: restored.len(),
+        bytes,
+        warnings: Vec::new(),
+    };
+    Ok(ChangeOutcome { report, uncertain })
+}
+
+/// Refuses to replace a state that knows anything.
+fn check_empty(store: &Store, present: &SavedState) -> Result<(), BackupError> {
+    let (classes, changes) = (present.state.classes.len(), present.history.entries().len() - 1);
+    if classes == 0 && changes == 0 && present.state.exemplars.is_empty() {
+        return Ok(());
+    }
+    Err(BackupError::Occupied { folder: store.folder().into(), classes, changes })
+}
+
+/// Refuses a state that does not fit the bundle which it says it belongs to.
+fn check_sound(bundle: &Bundle, owner: &KeptBundle, saved: &SavedState) -> Result<(), BackupError> {
+    if !saved.is_sound(&bundle.base_model) {
+        return Err(nonsense());
+    }
+    if owner.labels != KeptBundle::of(bundle).labels {
+        return Err(BackupError::Content(format!("its {BUNDLE} names other base classes than the bundle has")));
+    }
+    Ok(())
+}
+
+fn nonsense() -> BackupError {
+    BackupError::Content("its state makes no sense, or is a later release's".into())
+}
+
+/// What a backup begins with, before the pictures.
+struct BackupStart {
+    /// The bundle that it was learned on.
+    owner: KeptBundle,
+    /// The releases that were used where it was written.
+    releases: Releases,
+    /// The state with its history.
+    saved: SavedState,
+}
+
+impl BackupStart {
+    fn read(entries: &mut Entries<'_, ArchiveReader<'_>>, version: u16) -> Result<Self, BackupError> {
+        let mut file = |name: &str, limit: u64| {
+            let bytes = named(entries.next().transpose()?, name, limit)?;
+            bytes.ok_or_else(|| BackupError::Content(format!("it holds no {name}")))
+        };
+        let text = file(BUNDLE, MAX_BUNDLE_FILE)?;
+        let releases = if version == envelope::WITHOUT_SIGNATURE {
+            Releases::default()
+        } else {
+            releases(&file(RELEASES, release::MAX_FILE)?)?
+        };
+        let saved = slots::read(&file(SLOT, MAX_STATE)?).ok_or_else(nonsense)?;
+        let text = std::str::from_utf8(&text).map_err(|error| error.to_string());
+        let owner = text.and_then(|text| KeptBundle::parse(text, &saved.state.bundle_digest));
+        let owner = owner.map_err(|reason| BackupError::Content(format!("its {BUNDLE} cannot be used: {reason}")))?;
+        Ok(Self { owner, releases, saved })
+    }
+}
+
+/// Pictures that were written. They are removed again unless the state is saved.
+struct WrittenPictures<'a> {
+    locked: &'a LockedStore,
+    digest: [u8; 32],
+    exemplars: Vec<[u8; 32]>,
+}
+
+impl Drop for WrittenPictures<'_> {
+    fn drop(&mut self) {
+        self.locked.take_back(&self.digest, &self.exemplars);
+    }
+}
+
+/// The releases that a backup says were used.
+fn releases(text: &[u8]) -> Result<Releases, BackupError> {
+    let text = std::str::from_utf8(text).map_err(|error| error.to_string());
+    let unusable = |reason| BackupError::Content(format!("its {RELEASES} cannot be used: {reason}"));
+    text.and_then(Releases::parse).map_err(unusable)
+}
+
+/// The bytes of an entry, which must have that name and no more bytes; `None` if there is no entry.
+fn named<R: Read>(entry: Option<tar::Entry<'_, R>>, name: &str, limit: u64) -> Result<Option<Vec<u8>>, BackupError> {
+    let Some(entry) = entry else { return Ok(None) };
+    if entry.path_bytes() != name.as_bytes() {
+        return Err(BackupError::Content(format!("it holds something else where {name} should be")));
+    }
+    contents(entry, limit).map(Some)
+}
+
+/// A picture's exemplar, which must be one of these, and its bytes, which must be a picture.
+fn picture<R: Read>(entry: tar::Entry<'_, R>, of: &BTreeSet<[u8; 32]>) -> Result<([u8; 32], Vec<u8>), BackupError> {
+    let name = String::from_utf8(entry.path_bytes().into_owned()).ok();
+    let exemplar = name.and_then(|name| kept::exemplar_of(name.strip_prefix(SHOTS)?));
+    let exemplar = exemplar.filter(|exemplar| of.contains(exemplar));
+    let exemplar = exemplar.ok_or_else(|| BackupError::Content("it holds something that belongs to no shot".into()))?;
+    let bytes = contents(entry, MAX_PICTURE)?;
+    kept::decoded(&bytes).map_err(|error| BackupError::Content(format!("a picture in it {error}")))?;
+    Ok((exemplar, bytes))
+}
+
+fn contents<R: Read>(entry: tar::Entry<'_, R>, limit: u64) -> Result<Vec<u8>, BackupError> {
+    if entry.header().entry_type() != EntryType::Regular {
+        return Err(BackupError::Content("it holds something that is no plain file".into()));
+    }
+    let size = entry.header().entry_size()?;
+    if size > limit {
+        return Err(BackupError::Content(format!("it holds a file of {size} bytes where {limit} are the most")));
+    }
+    let mut bytes = Vec::new();
+    entry.take(limit).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 == size { Ok(bytes) } else { Err(BackupError::Content("a file in it is cut off".into())) }
+}

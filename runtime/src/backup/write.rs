@@ -1,0 +1,159 @@
+//! Writing a backup.
+
+use std::fs::{self, File};
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+
+use tar::{EntryType, Header};
+
+use super::{BUNDLE, BackupContents, BackupError, SHOTS, SLOT, envelope};
+use crate::bundle::Bundle;
+use crate::files;
+use crate::learner::LearnerSettings;
+use crate::release::{RELEASES, Releases};
+#[cfg(feature = "sign")]
+use crate::signature::SecretKey;
+use crate::store::Store;
+use crate::store::kept::{self, KeptBundle};
+
+/// Without the feature `sign` there is no secret key.
+#[cfg(not(feature = "sign"))]
+enum SecretKey {}
+
+/// How a backup is written into a file of its own: by default unsigned, and into a new file alone.
+#[derive(Clone, Copy, Default)]
+pub struct BackupOptions<'a> {
+    replace: bool,
+    key: Option<&'a SecretKey>,
+}
+
+impl<'a> BackupOptions<'a> {
+    /// Replaces a file that is there already.
+    #[must_use]
+    pub fn replace(self, replace: bool) -> Self {
+        Self { replace, ..self }
+    }
+
+    /// Signs with a secret key, if there is one.
+    #[cfg(feature = "sign")]
+    #[must_use]
+    pub fn sign(self, key: Option<&'a SecretKey>) -> Self {
+        Self { key, ..self }
+    }
+
+    /// The text of the signature over all that can be read, for a backup that belongs to a bundle; empty where it is not
+    /// signed.
+    #[cfg(feature = "sign")]
+    fn signature(&self, signed: &mut dyn Read, bundle: &KeptBundle) -> io::Result<String> {
+        let Some(key) = self.key else { return Ok(String::new()) };
+        let comment = format!("orco backup of bundle {} release {}", bundle.name, bundle.release);
+        key.sign_read(signed, &comment).map_err(|error| io::Error::other(format!("it cannot be signed: {error}")))
+    }
+
+    #[cfg(not(feature = "sign"))]
+    fn signature(&self, _: &mut dyn Read, _: &KeptBundle) -> io::Result<String> {
+        self.key.map_or_else(|| Ok(String::new()), |key| match *key {})
+    }
+}
+
+/// Writes all that a device knows into an empty file, while no other process may change it.
+///
+/// Of the settings, `wait` and `compare_releases` count.
+///
+/// # Errors
+/// [`BackupError`] if nothing was learned, the newest state cannot be read, the bundle is an older release than was used
+/// before, or the file cannot be written.
+pub fn write(
+    bundle: &Bundle,
+    store: &Store,
+    settings: &LearnerSettings,
+    file: &mut File,
+) -> Result<BackupContents, BackupError> {
+    write_signed(bundle, store, settings, file, &BackupOptions::default())
+}
+
+fn write_signed(
+    bundle: &Bundle,
+    store: &Store,
+    settings: &LearnerSettings,
+    file: &mut File,
+    options: &BackupOptions<'_>,
+) -> Result<BackupContents, BackupError> {
+    let nothing = || BackupError::Nothing { folder: store.folder().into() };
+    // Locking the store would make its folder, even one whose name was mistyped.
+    if !store.folder().is_dir() {
+        return Err(nothing());
+    }
+    let locked = store.lock(settings.wait)?;
+    settings.accept_release(bundle, &locked)?;
+    let saved = locked.load(bundle)?.saved;
+    let slot = locked.newest_slot()?.ok_or_else(nothing)?;
+    let owner = KeptBundle::of(bundle);
+    let mut tar = tar::Builder::new(envelope::begin(file)?);
+    append(&mut tar, BUNDLE, owner.text()?.as_bytes())?;
+    append(&mut tar, RELEASES, Releases::read(store.folder())?.text()?.as_bytes())?;
+    append(&mut tar, SLOT, &slot)?;
+    let (mut pictures, mut warnings) = (0, Vec::new());
+    let kept = store.pictures(&bundle.digest);
+    for exemplar in kept.exemplars()?.intersection(&saved.exemplar_digests()) {
+        match sound_picture(kept.read(exemplar)) {
+            Ok(bytes) => {
+                append(&mut tar, &format!("{SHOTS}{}", kept::file_of(exemplar)), &bytes)?;
+                pictures += 1;
+            }
+            Err(reason) => warnings.push(format!("{} is left out: {reason}", kept.path(exemplar).display())),
+        }
+    }
+    tar.into_inner()?.into_inner().map_err(|error| error.into_error())?;
+    let bytes = envelope::finish(file, |signed| options.signature(signed, &owner))?;
+    let (classes, exemplars) = (saved.state.classes.len(), saved.state.exemplars.len());
+    Ok(BackupContents { bundle: owner, classes, exemplars, pictures, bytes, warnings })
+}
+
+/// The bytes of a kept picture, or why they cannot be used.
+fn sound_picture(read: io::Result<Vec<u8>>) -> Result<Vec<u8>, String> {
+    let bytes = read.map_err(|error| format!("it cannot be read: {error}"))?;
+    match kept::decoded(&bytes) {
+        Ok(_) => Ok(bytes),
+        Err(error) => Err(format!("it {error}")),
+    }
+}
+
+/// Writes all that a device knows into a file of its own, which is there as a whole or not at all; a link is followed.
+///
+/// # Errors
+/// As for [`write()`]; [`BackupError::File`] with [`io::ErrorKind::AlreadyExists`] if there is a file that may not be
+/// [replaced](BackupOptions::replace). Where the file is in place and [unsynced](files::is_unsynced), a power cut could
+/// still lose it.
+pub fn write_to(
+    bundle: &Bundle,
+    store: &Store,
+    settings: &LearnerSettings,
+    path: impl AsRef<Path>,
+    options: &BackupOptions<'_>,
+) -> Result<BackupContents, BackupError> {
+    let path = destination(path.as_ref(), options.replace)?;
+    files::replace_with(&path, |file| write_signed(bundle, store, settings, file, options))
+}
+
+/// The file that a path leads to, or where one is to be made.
+fn destination(path: &Path, replace: bool) -> io::Result<PathBuf> {
+    match fs::metadata(path) {
+        Ok(facts) if !facts.is_file() => Err(io::Error::other("what is there is no regular file")),
+        Ok(_) if !replace => Err(io::Error::new(io::ErrorKind::AlreadyExists, "there is a file of that name")),
+        Ok(_) => fs::canonicalize(path),
+        Err(_) if fs::symlink_metadata(path).is_ok() => Err(io::Error::other("it is a link that leads nowhere")),
+        Err(_) => Ok(path.to_owned()),
+    }
+}
+
+fn append<W: Write>(tar: &mut tar::Builder<W>, name: &str, bytes: &[u8]) -> io::Result<()> {
+    let mut header = Header::new_ustar();
+    header.set_path(name)?;
+    header.set_size(bytes.len() as u64);
+    header.set_mode(0o600);
+    header.set_mtime(0);
+    header.set_entry_type(EntryType::Regular);
+    header.set_cksum();
+    tar.append(&header, bytes)
+}

@@ -1,0 +1,141 @@
+//! What a picture shows.
+
+use std::fmt;
+
+use ::image::RgbImage;
+use ndarray::{ArrayView1, ArrayView2};
+use orco_state::classify::{Classifier, Match};
+use orco_state::nearest::{self, Neighbour};
+use orco_state::unknown::KnownScores;
+
+use super::Learner;
+use crate::encoder::EncodeError;
+
+/// How well a class fits a picture. A bundle's answers are all of one kind.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Score {
+    /// The probability of the class, 0..1; those of all classes add up to 1. All shipped bundles answer so.
+    Probability(f32),
+    /// The cosine between the picture and the class, -1..1, where answers do not use the bundle's statistics. Cosines
+    /// order the classes of one picture; they say little about how sure the answer is.
+    Cosine(f32),
+}
+
+impl Score {
+    /// The number alone.
+    pub fn value(self) -> f32 {
+        match self {
+            Self::Probability(value) | Self::Cosine(value) => value,
+        }
+    }
+
+    /// The probability, 0..1; `None` if the score is a cosine.
+    pub fn probability(self) -> Option<f32> {
+        match self {
+            Self::Probability(value) => Some(value),
+            Self::Cosine(_) => None,
+        }
+    }
+}
+
+impl fmt::Display for Score {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.value().fmt(f)
+    }
+}
+
+/// What a picture shows.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct Answer {
+    /// Label of the class with the highest score.
+    pub label: String,
+    /// Its score.
+    pub score: Score,
+    /// Whether the picture is like anything known: whether its scores reach the threshold that all but
+    /// [`false_alarms`](field@super::LearnerSettings::false_alarms) of known pictures pass ([`orco_state::unknown`]).
+    /// `None` where answers do not use the bundle's statistics: nothing can be told to be unknown then.
+    pub known: Option<bool>,
+    /// All known classes with their scores, highest first; [`Learner::label`] names them. Scores are of the same kind as
+    /// [`Answer::score`].
+    pub matches: Vec<Match>,
+}
+
+impl Answer {
+    /// Whether the picture is like nothing that is known, as far as that can be told.
+    pub fn is_unknown(&self) -> bool {
+        self.known == Some(false)
+    }
+}
+
+/// What the classifier says of one picture.
+struct Ranking {
+    known: Option<bool>,
+    matches: Vec<Match>,
+}
+
+impl Ranking {
+    /// Orders the known classes by how well they fit a picture's features. It is known if it is as familiar as a
+    /// threshold, where there is one.
+    fn of(classifier: &Classifier, threshold: Option<f32>, features: ArrayView1<'_, f32>) -> Self {
+        let mut scores = classifier.scores(features.to_slice().expect("rows of the standard layout"));
+        let familiarity = classifier.familiarity(&scores);
+        let known = familiarity.zip(threshold).map(|(familiarity, threshold)| familiarity >= threshold);
+        Self { known, matches: classifier.ranked(&mut scores) }
+    }
+}
+
+impl Learner {
+    /// Says what a picture shows.
+    ///
+    /// # Errors
+    /// [`EncodeError`] if the backbone cannot be started or fails.
+    pub fn classify(&mut self, picture: &RgbImage) -> Result<Answer, EncodeError> {
+        let features = self.features(picture, 1)?;
+        Ok(self.classify_features(features.view()).swap_remove(0))
+    }
+
+    /// Says what pictures show whose features are known already.
+    ///
+    /// # Shapes
+    /// `features` `[pictures, features]`, of the clean view of each.
+    /// # Panics
+    /// If rows have another length than the bundle's features.
+    pub fn classify_features(&mut self, features: ArrayView2<'_, f32>) -> Vec<Answer> {
+        let false_alarms = self.settings.false_alarms;
+        let (classifier, known_scores) = self.classifier();
+        let threshold = known_scores.map(|scores| scores.threshold(false_alarms));
+        let rows = features.as_standard_layout();
+        let rankings: Vec<Ranking> =
+            rows.rows().into_iter().map(|row| Ranking::of(classifier, threshold, row)).collect();
+        rankings.into_iter().map(|ranking| self.answer(ranking)).collect()
+    }
+
+    fn answer(&self, Ranking { known, matches }: Ranking) -> Answer {
+        let base_model = &self.bundle.base_model;
+        let is_probable = base_model.answers(&base_model.config).is_some();
+        let score = if is_probable { Score::Probability } else { Score::Cosine };
+        let best = matches.first().copied();
+        let label = best.map_or(String::new(), |best| self.label(best.class).to_owned());
+        Answer { label, score: score(best.map_or(0.0, |best| best.score)), known, matches }
+    }
+
+    /// What classifies, and what known pictures score, where unknown ones can be told; made if there is none.
+    pub(super) fn classifier(&mut self) -> (&mut Classifier, Option<&KnownScores>) {
+        if self.classifier.is_none() {
+            let (base_model, state) = (&self.bundle.base_model, &self.saved.state);
+            let (classifier, scores) = Classifier::with_known_scores(base_model, state, &base_model.config);
+            (self.classifier, self.known_scores) = (Some(classifier), scores);
+        }
+        (self.classifier.as_mut().expect("made where there was none"), self.known_scores.as_ref())
+    }
+
+    /// The `count` stored exemplars that a picture is most like, by its features: why an answer was given.
+    ///
+    /// # Panics
+    /// If `features` have another length than the bundle's.
+    pub fn nearest(&self, features: ArrayView1<'_, f32>, count: usize) -> Vec<Neighbour> {
+        let features = features.to_vec();
+        nearest::nearest(&self.bundle.base_model, &self.saved.state, &features, count)
+    }
+}

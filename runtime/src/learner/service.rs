@@ -1,0 +1,137 @@
+//! What a service needs beside a program of its own: several learners on one folder, changes that arrive late, and
+//! advice while shots are taken.
+
+use ndarray::ArrayView3;
+use orco_state::enough::{self, LearningCurve, ShotSufficiency};
+use orco_state::history::EntryId;
+use orco_state::label;
+use orco_state::session::{self, LearnError, NewClass, SessionReport};
+
+use super::change::NumberedShot;
+use super::{ChangeError, ChangeOutcome, Learner, Observer, UndoOutcome};
+
+/// # For services
+///
+/// A service answers with one learner while another one on the same folder learns, and its users see what may have
+/// changed by the time they ask for more. What they mean is named by digests and [`EntryId`]s, not by numbers.
+impl Learner {
+    /// Knows a class at once, without training, until the state is read or changed next: answers while another learner
+    /// on the same folder learns it ([`Classifier::imprint`](orco_state::classify::Classifier::imprint)).
+    ///
+    /// # Shapes
+    /// `shots` `[shots, views, features]`, as [`Learner::shot_features`] gives them.
+    /// # Errors
+    /// [`LearnError`] if the label or the shots cannot be used.
+    /// # Panics
+    /// If rows have another length than the bundle's features.
+    pub fn imprint(&mut self, label: &str, shots: ArrayView3<'_, f32>) -> Result<(), LearnError> {
+        let (base_model, state) = (&self.bundle.base_model, &self.saved.state);
+        session::check_labels(base_model, state, &[label])?;
+        session::check_count(base_model, state, label, shots.dim().0)?;
+        if self.provisional.iter().any(|known| label::same(known, label)) {
+            return Err(LearnError::LabelExists { label: label.into() });
+        }
+        assert_eq!(shots.dim().2, base_model.head.inputs, "shots have other features than the bundle");
+        let shots = shots.outer_iter().map(|shot| shot.iter().copied().collect()).collect();
+        let class = NewClass { label: label::normal(label), shots };
+        self.classifier().0.imprint(&class);
+        self.provisional.push(class.label);
+        Ok(())
+    }
+
+    /// How often the state was saved when it was read last; 0 if nothing was saved yet.
+    pub fn generation(&self) -> u64 {
+        self.generation
+    }
+
+    /// Another learner on the same folder has found a state there: that there is none any more is an error from now on.
+    pub fn expect_state(&mut self) {
+        self.generation = self.generation.max(1);
+    }
+
+    /// Whether the shots of a class, which need not be known, are enough: each is left out in turn, and what more
+    /// would bring is told from the bundle's curve ([`LearningCurve::of`]), if it is given.
+    ///
+    /// # Shapes
+    /// `shots` `[shots, views, features]`, as [`Learner::shot_features`] gives them.
+    /// # Panics
+    /// If rows have another length than the bundle's features.
+    pub fn enough(
+        &mut self,
+        label: &str,
+        shots: ArrayView3<'_, f32>,
+        curve: Option<&LearningCurve>,
+    ) -> ShotSufficiency {
+        assert!(
+            shots.is_empty() || shots.dim().2 == self.base_model().head.inputs,
+            "shots have other features than the bundle"
+        );
+        self.classifier();
+        let (base_model, state) = (&self.bundle.base_model, &self.saved.state);
+        let provisional = self.provisional.iter().map(String::as_str);
+        let labels = state.known(base_model).map(|class| class.label.as_str()).chain(provisional);
+        let known = labels.into_iter().position(|known| label::same(known, label));
+        let shots: Vec<Vec<f32>> = shots.outer_iter().map(|shot| shot.iter().copied().collect()).collect();
+        let classifier = self.classifier.as_ref().expect("made ready above");
+        enough::enough(base_model, classifier, curve, known, &shots)
+    }
+
+    /// Moves a stored shot of a class to another known class, by the SHA-256 of its exemplar
+    /// ([`digest_of`](orco_state::bank::Bank::digest_of)): for who saw it, while its number may have become another
+    /// shot's.
+    ///
+    /// # Errors
+    /// As for [`Learner::move_shot`], and [`ChangeError::OtherShot`] if the class has no such shot any more.
+    pub fn move_exemplar(
+        &mut self,
+        from: &str,
+        exemplar: &[u8; 32],
+        to: &str,
+        observer: &mut dyn Observer,
+    ) -> Result<ChangeOutcome<SessionReport>, ChangeError> {
+        let locked = self.lock()?;
+        let label = label::normal(from);
+        session::check_known(self.base_model(), self.state(), &label)?;
+        let class = self.classes().position(|class| label::same(&class.label, &label));
+        let bank = &self.state().exemplars;
+        let mut own = (0..bank.len()).filter(|&shot| class == Some(bank.classes()[shot] as usize));
+        let place = own.position(|shot| bank.digest_of(shot) == *exemplar).ok_or(ChangeError::OtherShot { label })?;
+        self.move_locked(&locked, NumberedShot { label: from, number: place + 1 }, to, observer)
+    }
+
+    /// Takes the last change back if it is the one of an entry: of two who both saw it, the second takes back nothing.
+    ///
+    /// # Errors
+    /// As for [`Learner::undo`], [`ChangeError::NotLast`] if the last change is another one, and
+    /// [`ChangeError::OtherEntry`] if it has the entry's number alone.
+    pub fn undo_last(
+        &mut self,
+        entry: EntryId,
+        observer: &mut dyn Observer,
+    ) -> Result<ChangeOutcome<UndoOutcome>, ChangeError> {
+        let locked = self.lock()?;
+        let number = entry.number;
+        match self.history().entries().last() {
+            Some(last) if last.number != number => Err(ChangeError::NotLast { number, last: last.number }),
+            Some(last) if last.id() != entry => Err(ChangeError::OtherEntry { number }),
+            _ => self.undo_locked(&locked, 1, observer),
+        }
+    }
+
+    /// Goes back to the class set after an entry of the history that somebody saw.
+    ///
+    /// # Errors
+    /// As for [`Learner::undo_to`], and [`ChangeError::OtherEntry`] if another entry has its number by now.
+    pub fn undo_to_entry(
+        &mut self,
+        entry: EntryId,
+        observer: &mut dyn Observer,
+    ) -> Result<ChangeOutcome<UndoOutcome>, ChangeError> {
+        let locked = self.lock()?;
+        let number = entry.number;
+        match self.history().entry(number) {
+            Some(known) if known.id() != entry => Err(ChangeError::OtherEntry { number }),
+            _ => self.go_back(&locked, number, observer),
+        }
+    }
+}
