@@ -404,7 +404,8 @@ impl AnswerThread {
 fn prediction(answer: Answer) -> Prediction {
     let mut probabilities = vec![0.0; answer.matches.len()];
     answer.matches.iter().for_each(|found| probabilities[found.class] = found.score);
-    Prediction { label: answer.label, probabilities, known: !answer.is_unknown() }
+    let known = !answer.is_unknown();
+    Prediction { label: answer.label, probabilities, known }
 }
 
 #[cfg(test)]
