@@ -1,55 +1,81 @@
 // What is this? The answer to a picture, how sure it is, and why.
-import { $, api, call, isolated, pause, percent, say } from "./common.js";
-import { showWhy } from "./pictures.js";
-import { files, frame, stream } from "./source.js";
+import { $, element, setText, sleep, small } from "./dom.js";
+import { isolate, message, percent } from "./language.js";
+import { noPicture, picture as storedPicture } from "./pictures.js";
+import { api, call } from "./service.js";
+import { frame } from "./source.js";
+import { NO_ANSWER, store } from "./store.js";
 
-const EVERY_MS = 250, SIDE = 480;
+const EVERY_MS = 250, IDLE_MS = 300, SIDE = 480;
 
-export async function look() {
-  const picture = files[0] ?? (await frame(SIDE));
-  if (!picture) return;
-  const collect = stream && $("collect").checked;
+export function startAnswer() {
+  $("why-ask").onclick = () => explain().catch(() => {});
+  $("collect").checked = localStorage.getItem("collect") !== "no";
+  $("collect").onchange = () => localStorage.setItem("collect", $("collect").checked ? "yes" : "no");
+  store.subscribe(["answer", "language"], show);
+  store.subscribe(["answer", "files"], dropExplanation);
+  store.subscribe(["explanation", "language"], showExplanation);
+  store.subscribe(["files", "classes"], ({ files }) => { if (files.length) classify().catch(() => {}); });
+  watchCamera();
+}
+
+// The picture that is looked at: the first file, or the browser camera's.
+const picture = async () => store.state.files[0] ?? frame(SIDE);
+
+async function classify() {
+  const asked = await picture();
+  if (!asked) return;
+  const collect = store.state.stream && $("collect").checked;
   const path = api(`classify${collect ? "?inbox=true" : ""}`);
-  // A camera's next picture is looked at in any case; a file that cannot be read is said.
-  const sent = await call("POST", path, picture, !files.length).catch((error) => {
-    if (files.length) showAnswer([]);
+  // The camera's next picture follows in any case; that a file cannot be read is shown.
+  const response = await call("POST", path, asked, { quiet: !store.state.files.length }).catch((error) => {
+    if (store.state.files.length) store.update({ answer: NO_ANSWER });
     throw error;
   });
-  const { matches, known } = await sent.json();
-  if (files.length && picture !== files[0]) return;
-  if (stream || files.length) showAnswer(matches, known);
+  const { matches, known } = await response.json();
+  const { files, stream } = store.state;
+  if (files.length ? asked === files[0] : stream) store.update({ answer: { matches, known } });
 }
 
-// A still answers for itself; of the camera, the moment of asking.
-export async function why() {
-  const picture = files[0] ?? (await frame(SIDE));
-  if (!picture) return;
-  showWhy((await (await call("POST", api("classify?why=true"), picture)).json()).why);
-}
-
-export function showAnswer(matches, known = true) {
-  $("why-ask").hidden = !matches.length;
-  if (!matches.length || files.length) showWhy(null);
-  if (matches.length && !known) {
-    $("answer").textContent = say("unknown");
-    $("provisional").hidden = true;
-    $("sure").textContent = "";
-    $("sure-bar").style.width = "0";
-    $("others").textContent = say("nearestKnown", { label: matches[0].label, percent: percent(matches[0].probability) });
-    return;
-  }
-  const [best, ...others] = matches;
-  $("answer").textContent = best?.label ?? "–";
-  $("provisional").hidden = !best?.provisional;
-  $("sure").textContent = best ? say("sure", { percent: percent(best.probability) }) : "";
-  $("sure-bar").style.width = `${best ? percent(Math.max(0, best.probability)) : 0}%`;
-  $("others").textContent = others.filter((other) => percent(other.probability) > 0).map((other) => `${isolated(other.label)} ${percent(other.probability)}\u00a0%`).join(" · ");
-}
-
-export async function watchCamera() {
+async function watchCamera() {
   for (;;) {
-    const busy = document.hidden || !stream;
-    if (!busy) await look().catch(() => {});
-    await pause(busy ? 300 : EVERY_MS);
+    const isWatched = store.state.stream && !document.hidden;
+    if (isWatched) await classify().catch(() => {});
+    await sleep(isWatched ? EVERY_MS : IDLE_MS);
   }
+}
+
+function show({ answer: { matches, known } }) {
+  $("why-ask").hidden = !matches.length;
+  const isUnknown = matches.length > 0 && !known;
+  const best = isUnknown ? undefined : matches[0];
+  setText("answer", isUnknown ? message("unknown") : best?.label ?? "–");
+  $("provisional").hidden = !best?.provisional;
+  setText("sure", best ? message("sure", { percent: percent(best.probability) }) : "");
+  $("sure-bar").style.width = `${best ? percent(Math.max(0, best.probability)) : 0}%`;
+  setText("others", isUnknown ? nearest(matches[0]) : others(matches));
+}
+
+const nearest = ({ label, probability }) => message("nearestKnown", { label, percent: percent(probability) });
+
+const others = ([, ...matches]) => matches.filter(({ probability }) => percent(probability) > 0)
+  .map(({ label, probability }) => `${isolate(label)} ${percent(probability)}\u00a0%`).join(" · ");
+
+async function explain() {
+  const asked = await picture();
+  if (!asked) return;
+  const { why } = await (await call("POST", api("classify?why=true"), asked)).json();
+  store.update({ explanation: why });
+}
+
+// An explanation of the camera's picture stays: it belongs to the moment in which it was asked for.
+function dropExplanation({ answer, files }) {
+  if (!answer.matches.length || files.length) store.update({ explanation: null });
+}
+
+function showExplanation({ explanation }) {
+  $("why").hidden = !explanation;
+  $("why-list").replaceChildren(...(explanation ?? []).map(({ label, similarity, thumbnail }) =>
+    element("li", {}, thumbnail ? storedPicture(thumbnail) : noPicture(),
+      small(message("alike", { label, percent: percent(Math.max(0, similarity)) })))));
 }

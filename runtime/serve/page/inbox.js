@@ -1,160 +1,186 @@
-// The inbox: pictures that were not recognised, those together that are alike, labelled many at once.
-import { $, DOUBLE_CLICK_MS, api, ask, call, get, make, onRelease, pause, pressesKey, say } from "./common.js";
+// The inbox: pictures that were not recognised, similar ones together, labelled many at once.
+import { ask } from "./dialog.js";
+import { $, DOUBLE_CLICK_MS, element, isPressKey, onRelease, setText, showError, sleep } from "./dom.js";
+import { message } from "./language.js";
 import { picture } from "./pictures.js";
-import { goOnWith } from "./shots.js";
+import { api, call } from "./service.js";
+import { chooseLabel } from "./shots.js";
+import { store } from "./store.js";
 
-const READ_EVERY_MS = 500;
-
-// Pictures that were unchosen, and names that were typed with the pictures they were typed for.
+// Ids of pictures that were unchosen, and labels that were typed with the ids they were typed for.
 const unchosen = new Set();
 let typed = [];
-// What is known of the inbox, which is more than what is shown while somebody is at it.
-let groups = [], there = new Set();
 // Nothing is sent twice.
-let sending = false, buttons = [];
+let isSending = false;
+// Each enables or disables a control; replaced when the groups are drawn.
+let enablers = [];
+// The groups are not drawn while somebody is at them.
+let isPressed = false, isComposing = false, isHeld = false;
 
-// ---- what it holds
+const idsOf = ({ frames }) => frames.map(({ id }) => id);
+const groups = () => store.state.inbox?.groups ?? [];
+const presentIds = () => new Set(groups().flatMap(idsOf));
 
-let reading = null, readAgain = false;
-export function readInbox() {
-  if (reading) { readAgain = true; return Promise.resolve(); }
-  reading = setTimeout(() => {
-    reading = null;
-    if (readAgain) readInbox().catch(() => {});
-    readAgain = false;
-  }, READ_EVERY_MS);
-  return read();
+export function startInbox() {
+  store.subscribe(["inbox", "language"], show);
+  const box = $("inbox-groups");
+  const press = () => { isPressed = true; };
+  const drawHeld = () => { if (isHeld) draw(); };
+  // A click comes after its release.
+  onRelease(() => setTimeout(() => { isPressed = false; drawHeld(); }));
+  box.addEventListener("pointerdown", press);
+  box.addEventListener("keydown", (event) => { if (isPressKey(event)) press(); });
+  box.addEventListener("compositionstart", () => { isComposing = true; });
+  box.addEventListener("compositionend", () => { isComposing = false; });
+  // The focus is elsewhere only after it has left.
+  box.addEventListener("focusout", () => setTimeout(drawHeld));
 }
 
-async function read() {
-  const { groups: all, most } = await get("inbox");
-  groups = all;
-  there = new Set(groups.flatMap(({ frames }) => frames.map(({ id }) => id)));
-  [...unchosen].forEach((id) => there.has(id) || unchosen.delete(id));
-  $("inbox").hidden = most === 0;
-  $("inbox-count").textContent = there.size ? say("inboxCount", { count: there.size }) : say("inboxEmpty");
-  $("inbox-clear").hidden = !there.size;
-  $("inbox-clear").onclick = () => clear(there.size);
-  show();
+function show({ inbox }) {
+  if (!inbox) return;
+  const present = presentIds(), count = present.size;
+  [...unchosen].filter((id) => !present.has(id)).forEach((id) => unchosen.delete(id));
+  $("inbox").hidden = inbox.most === 0;
+  setText("inbox-count", count ? message("inboxCount", { count }) : message("inboxEmpty"));
+  $("inbox-clear").hidden = !count;
+  $("inbox-clear").onclick = () => clear(count);
+  draw();
 }
 
-// ---- nothing moves under a finger, or while a name is typed
+// ---- groups, which do not move under a finger or while a label is typed
 
-let pressed = false, composing = false, held = false;
-const box = $("inbox-groups");
-const isTyping = () => box.contains(document.activeElement) && document.activeElement.type === "text" && document.activeElement.value !== "";
-const press = () => { pressed = true; };
-const showHeld = () => { if (held) show(); };
-// A click comes after its release.
-onRelease(() => setTimeout(() => { pressed = false; showHeld(); }));
-box.addEventListener("pointerdown", press);
-box.addEventListener("keydown", (event) => { if (pressesKey(event)) press(); });
-box.addEventListener("compositionstart", () => { composing = true; });
-box.addEventListener("compositionend", () => { composing = false; });
-// The focus is elsewhere only after it has left.
-box.addEventListener("focusout", () => setTimeout(showHeld));
-
-function show() {
-  buttons.forEach((ready) => ready());
-  held = pressed || composing || isTyping();
-  if (held) return;
-  const [focused, place] = focus();
-  const names = given();
-  buttons = [];
-  box.replaceChildren(...groups.map((group, index) => showGroup(group, names[index] ?? "")));
-  if (focused) focusAgain(focused, place);
+function isTyping() {
+  const field = document.activeElement;
+  return $("inbox-groups").contains(field) && field.type === "text" && field.value !== "";
 }
 
-// What has the focus among the groups, and in which one that is.
-function focus() {
-  const focused = box.contains(document.activeElement) && document.activeElement;
-  return [focused, focused ? [...box.children].findIndex((item) => item.contains(focused)) : 0];
+function draw() {
+  enablers.forEach((enable) => enable());
+  isHeld = isPressed || isComposing || isTyping();
+  if (isHeld) return;
+  const focus = findFocus();
+  const assigned = assignLabels(groups(), typed);
+  typed = assigned.typed;
+  enablers = [];
+  $("inbox-groups").replaceChildren(...groups().map((group, index) => groupItem(group, assigned.labels[index] ?? "")));
+  if (focus) restoreFocus(focus);
 }
 
-// A typed name goes to the group that has most of the pictures that it was typed for.
-function given() {
-  const names = [];
-  typed = typed.filter(({ ids, name }) => {
-    const shared = groups.map(({ frames }) => frames.filter(({ id }) => ids.includes(id)).length);
+// A typed label goes to the group that has most of the pictures that it was typed for; without such a group it is
+// forgotten. Returns the labels by the groups' indices, and what is still typed.
+export function assignLabels(groups, typed) {
+  const labels = [];
+  const kept = typed.filter(({ ids, label }) => {
+    const shared = groups.map((group) => idsOf(group).filter((id) => ids.includes(id)).length);
     const most = Math.max(0, ...shared);
-    if (most) names[shared.indexOf(most)] = name;
-    return most && name;
+    if (most) labels[shared.indexOf(most)] = label;
+    return most && label;
   });
-  return names;
+  return { labels, typed: kept };
 }
 
-// What had the focus has it again: what belongs to a picture that it belonged to, else the name of the next group.
-function focusAgain(before, place) {
-  const ids = before.dataset.ids?.split(" ") ?? [];
-  const again = [...box.querySelectorAll(`[data-kind="${before.dataset.kind}"]`)]
-    .find((node) => node.dataset.ids.split(" ").some((id) => ids.includes(id)));
-  const next = box.children[Math.min(place, box.children.length - 1)]?.querySelector("[data-kind=name]");
-  (again ?? next ?? $("learn")).focus();
+// The control among the groups that has the focus, and the index of its group; null if it is elsewhere.
+function findFocus() {
+  const box = $("inbox-groups"), control = document.activeElement;
+  if (!box.contains(control)) return null;
+  return { control, index: [...box.children].findIndex((item) => item.contains(control)) };
 }
 
-function named(node, kind, ids) {
+// Gives the focus to the same control for one of the same pictures, else to the label of the next group.
+function restoreFocus({ control, index }) {
+  const box = $("inbox-groups"), ids = control.dataset.ids?.split(" ") ?? [];
+  const same = [...box.querySelectorAll(`[data-kind="${control.dataset.kind}"]`)]
+    .find((other) => other.dataset.ids.split(" ").some((id) => ids.includes(id)));
+  const next = box.children[Math.min(index, box.children.length - 1)]?.querySelector("[data-kind=name]");
+  (same ?? next ?? $("learn")).focus();
+}
+
+// ---- one group
+
+// A control that is found again by its kind and the pictures that it belongs to.
+function control(kind, ids, tag, properties) {
+  const node = element(tag, properties);
   Object.assign(node.dataset, { kind, ids: ids.join(" ") });
   return node;
 }
 
-function showGroup({ frames }, name) {
-  const ids = frames.map(({ id }) => id);
-  const chosen = () => ids.filter((id) => there.has(id) && !unchosen.has(id));
-  const field = named(make("input", { type: "text", value: name, autocomplete: "off", maxLength: 64, placeholder: say("inboxLabel"), "aria-label": say("inboxLabel") }), "name", ids);
-  field.setAttribute("list", "known");
-  const teach = named(make("button", { className: "main", textContent: say("inboxTeach"), on: () => label(chosen(), field) }), "teach", ids);
-  const dismiss = named(make("button", { textContent: say("inboxDismiss"), on: () => send("dismiss", { ids: chosen() }) }), "dismiss", ids);
-  const ready = () => {
-    dismiss.disabled = sending || !chosen().length;
+function groupItem(group, label) {
+  const ids = idsOf(group);
+  const chosen = () => { const present = presentIds(); return ids.filter((id) => present.has(id) && !unchosen.has(id)); };
+  const title = message("inboxLabel");
+  const field = control("name", ids, "input",
+    { type: "text", value: label, autocomplete: "off", maxLength: 64, placeholder: title, "aria-label": title, list: "known" });
+  const teach = control("teach", ids, "button",
+    { className: "main", textContent: message("inboxTeach"), on: () => teachGroup(chosen(), field) });
+  const dismiss = control("dismiss", ids, "button",
+    { textContent: message("inboxDismiss"), on: () => send("dismiss", { ids: chosen() }) });
+  const enable = () => {
+    dismiss.disabled = isSending || !chosen().length;
     teach.disabled = dismiss.disabled || !field.value.trim();
   };
-  buttons.push(ready);
+  enablers.push(enable);
+  enable();
   field.addEventListener("input", () => {
-    typed = typed.filter((other) => !other.ids.some((id) => ids.includes(id)));
-    typed.push({ ids, name: field.value });
-    ready();
+    forgetTyped(ids);
+    typed.push({ ids, label: field.value });
+    enable();
   });
-  field.addEventListener("keydown", (event) => { if (event.key === "Enter" && !event.isComposing && !teach.disabled) teach.click(); });
-  ready();
-  const items = frames.map((frame, index) => {
-    const title = say(frame.known && frame.label ? "inboxChoose" : "inboxUnknown", { number: index + 1, label: frame.label });
-    const tick = named(make("input", { type: "checkbox", checked: !unchosen.has(frame.id), "aria-label": title }), "box", [frame.id]);
-    const still = () => { tick.disabled = sending; };
-    buttons.push(still);
-    still();
-    tick.addEventListener("change", () => { unchosen[tick.checked ? "delete" : "add"](frame.id); ready(); });
-    return make("li", {}, make("label", { title }, picture(api(`inbox/${frame.id}`), ""), tick));
+  field.addEventListener("keydown", (event) => {
+    if (event.key === "Enter" && !event.isComposing && !teach.disabled) teach.click();
   });
-  return make("li", {}, make("p", { className: "small", textContent: frames.length > 1 ? say("inboxGroup", { count: frames.length }) : "" }),
-    make("ul", { className: "shots" }, ...items), make("div", { className: "row" }, field, teach, dismiss));
+  const size = group.frames.length;
+  return element("li", {},
+    element("p", { className: "small", textContent: size > 1 ? message("inboxGroup", { count: size }) : "" }),
+    element("ul", { className: "shots" }, ...group.frames.map((frame, index) => frameItem(frame, index + 1, enable))),
+    element("div", { className: "row" }, field, teach, dismiss));
 }
 
-// ---- what is done with it
-
-async function send(what, body) {
-  const [focused, place] = focus();
-  sending = true;
-  show();
-  $("error").textContent = "";
-  const [sent] = await Promise.all([call("POST", api(`inbox/${what}`), body).catch(() => null), pause(DOUBLE_CLICK_MS)]);
-  sending = false;
-  show();
-  // A button that cannot be pressed loses the focus.
-  if (focused && document.activeElement === document.body) focusAgain(focused, place);
-  return sent;
-}
-
-async function label(ids, field) {
-  const name = field.value.trim();
-  const sent = await send("label", { ids, label: name });
-  if (!sent) return;
+function forgetTyped(ids) {
   typed = typed.filter((other) => !other.ids.some((id) => ids.includes(id)));
+}
+
+// A picture of a group with the box that chooses it.
+function frameItem({ id, known, label }, number, onChange) {
+  const title = message(known && label ? "inboxChoose" : "inboxUnknown", { number, label });
+  const box = control("box", [id], "input", { type: "checkbox", checked: !unchosen.has(id), "aria-label": title });
+  const enable = () => { box.disabled = isSending; };
+  enablers.push(enable);
+  enable();
+  box.addEventListener("change", () => {
+    if (box.checked) unchosen.delete(id);
+    else unchosen.add(id);
+    onChange();
+  });
+  return element("li", {}, element("label", { title }, picture(api(`inbox/${id}`)), box));
+}
+
+// ---- what is done with pictures
+
+async function send(action, body) {
+  const focus = findFocus();
+  isSending = true;
+  draw();
+  showError();
+  const request = call("POST", api(`inbox/${action}`), body).catch(() => null);
+  const [response] = await Promise.all([request, sleep(DOUBLE_CLICK_MS)]);
+  isSending = false;
+  draw();
+  // A button that cannot be pressed loses the focus.
+  if (focus && document.activeElement === document.body) restoreFocus(focus);
+  return response;
+}
+
+async function teachGroup(ids, field) {
+  const label = field.value.trim();
+  const response = await send("label", { ids, label });
+  if (!response) return;
+  forgetTyped(ids);
   field.value = "";
-  $("inbox-told").textContent = say("inboxTaken", await sent.json());
-  goOnWith(name);
-  show();
+  $("inbox-result").textContent = message("inboxTaken", await response.json());
+  chooseLabel(label);
+  draw();
 }
 
 async function clear(count) {
-  if (await ask(say("inboxClearAsk", { count }))) await call("DELETE", api("inbox")).catch(() => {});
+  if (await ask(message("inboxClearAsk", { count }))) await call("DELETE", api("inbox")).catch(() => {});
 }

@@ -1,52 +1,65 @@
-// Changes as they are made, and what they changed.
-import { $, make, percent, say, words } from "./common.js";
-import { known } from "./known.js";
-import { sideBySide } from "./pictures.js";
-import { showHint } from "./shots.js";
+// Changes as they are made, and the report of what they changed.
+import { $, element, setText } from "./dom.js";
+import { message, percent, term } from "./language.js";
+import { noPicture, picturedShots, storedPicture } from "./pictures.js";
+import { isUnfinished } from "./selectors.js";
+import { store } from "./store.js";
 
-export let shown = null;
-export const isRunning = (job) => job?.state === "queued" || job?.state === "running";
-export function showJob(job) {
-  shown = job;
-  const running = isRunning(job);
-  showHint();
-  $("job").hidden = !running;
-  if (running) {
-    const verb = `${words.verbs[job.verb] ?? job.verb}${job.label ? ` ${say("quoted", job)}` : ""}`;
-    $("job-text").textContent = say(job.state, { verb });
-    $("job-bar").value = job.progress ?? 0;
-    $("report").replaceChildren();
-    return;
-  }
-  // Where the thread broke off, nobody may know whether it was saved.
-  const failed = job.changed === null ? "uncertain" : "failed";
-  $("report").replaceChildren(...(job.state === "failed" ? [say(failed, job)] : report(job)));
+const MOST_LINES = 3, MOST_PICTURES = 3;
+
+export function startJobs() {
+  store.subscribe(["job", "language"], show);
+  // The classes that a report shows may have other pictures now.
+  store.subscribe(["classes"], (state) => { if (state.job?.state === "done") show(state); });
 }
 
-function report({ report, warning }) {
-  const lines = [];
-  for (const known of report?.new ?? []) lines.push(say("learnedNew", { label: known.label, percent: percent(known.after) }));
+function show({ job, classes }) {
+  $("job").hidden = !isUnfinished(job);
+  if (isUnfinished(job)) showProgress(job);
+  $("report").replaceChildren(...(!job || isUnfinished(job) ? [] : reportElements(job, classes)));
+}
+
+function showProgress(job) {
+  const verb = `${term("verbs", job.verb)}${job.label ? ` ${message("quoted", job)}` : ""}`;
+  setText("job-text", message(job.state, { verb }));
+  $("job-bar").value = job.progress ?? 0;
+}
+
+function reportElements(job, classes) {
+  // Where the thread broke off, nobody may know whether the change was saved.
+  if (job.state === "failed") return [message(job.changed === null ? "uncertain" : "failed", job)];
+  const list = element("ul", {}, ...reportLines(job).map((textContent) => element("li", { textContent })));
+  return [element("p", { textContent: message("done") }), list, ...comparisons(job.report, classes)];
+}
+
+const first = (list) => (list ?? []).slice(0, MOST_LINES);
+
+export function reportLines({ report, warning }) {
   const shares = ({ before, after }) => ({ before: percent(before), after: percent(after) });
-  if (report?.known) lines.push(say("kept", shares(report.known)));
-  for (const lost of (report?.lost ?? []).slice(0, 3)) lines.push(say("lost", { label: lost.label, ...shares(lost) }));
-  for (const { label, taken_for: other, share } of (report?.confusions ?? []).slice(0, 3)) {
-    lines.push(say("confused", { label, other, percent: percent(share) }));
-  }
-  if (warning) lines.push(warning);
-  const list = make("ul", {}, ...lines.map((line) => make("li", { textContent: line })));
-  const confused = (report?.confusions ?? []).slice(0, 3).map(({ label, taken_for: other }) =>
-    sideBySide([label, other], known, say("sideBySide", { label, other })));
-  const fresh = (report?.new ?? []).slice(0, 3).map(({ label }) => sideBySide([label], known, say("newClass", { label })));
-  return [make("p", { textContent: say("done") }), list, ...(confused.length ? confused : fresh)];
+  return [
+    ...(report?.new ?? []).map(({ label, after }) => message("learnedNew", { label, percent: percent(after) })),
+    ...(report?.known ? [message("kept", shares(report.known))] : []),
+    ...first(report?.lost).map((lost) => message("lost", { label: lost.label, ...shares(lost) })),
+    ...first(report?.confusions).map(({ label, taken_for: other, share }) =>
+      message("confused", { label, other, percent: percent(share) })),
+    ...(warning ? [warning] : []),
+  ];
 }
 
-// Whether a job is that one, or was asked for after it; of one run of the service, ids count up.
-export function follows(job, id) {
-  const [[run, count], [other, before]] = [job.id, id].map((text) => text.split("-"));
-  return run === other && Number(count) >= Number(before);
+// Pictures of classes that are taken for one another, side by side; if there are none, those of new classes.
+function comparisons(report, classes) {
+  const confused = first(report?.confusions).map(({ label, taken_for: other }) =>
+    sideBySide([label, other], classes, message("sideBySide", { label, other })));
+  if (confused.length) return confused;
+  return first(report?.new).map(({ label }) => sideBySide([label], classes, message("newClass", { label })));
 }
 
-export function forgetJob() {
-  $("job").hidden = true;
-  shown = null;
+function sideBySide(labels, classes, title) {
+  const columns = labels.map((label) => {
+    const shots = picturedShots(classes.find((known) => known.label === label)).slice(0, MOST_PICTURES);
+    const pictures = shots.length ? shots.map((shot) => storedPicture(label, shot)) : [noPicture()];
+    return element("div", {}, element("div", { className: "strip" }, ...pictures),
+      element("p", { className: "small", textContent: label }));
+  });
+  return element("div", { className: "beside", role: "group", "aria-label": title }, ...columns);
 }

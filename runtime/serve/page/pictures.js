@@ -1,76 +1,47 @@
-// Pictures that the service keeps: they come with the token, so as blobs, each once.
-import { $, api, call, change, ask, make, percent, say } from "./common.js";
+// Pictures that the service keeps. An <img> cannot send the token, so they are fetched as blobs, each once.
+import { element } from "./dom.js";
+import { message } from "./language.js";
+import { api, call, classPath } from "./service.js";
 
 const MOST = 256;
-const blobs = new Map();
+// Addresses of blobs by path, in the order of fetching.
+const addresses = new Map();
 
-// An address for an image; the oldest are let go.
-export function source(path) {
-  if (!blobs.has(path)) {
-    const got = call("GET", path, undefined, true).then((sent) => sent.blob()).then((blob) => URL.createObjectURL(blob));
-    blobs.set(path, got);
-    got.catch(() => blobs.delete(path));
-    if (blobs.size > MOST) {
-      const [oldest, old] = blobs.entries().next().value;
-      blobs.delete(oldest);
-      old.then((address) => URL.revokeObjectURL(address), () => {});
-    }
+function address(path) {
+  if (!addresses.has(path)) {
+    const fetched = call("GET", path, undefined, { quiet: true })
+      .then((response) => response.blob()).then((blob) => URL.createObjectURL(blob));
+    addresses.set(path, fetched);
+    fetched.catch(() => addresses.delete(path));
+    if (addresses.size > MOST) release(addresses.keys().next().value);
   }
-  return blobs.get(path);
+  return addresses.get(path);
 }
 
-// Whether a shot still belongs to a class changes with what is known.
-export function forgetStored() {
-  for (const [path, got] of [...blobs]) {
-    if (!path.startsWith(api("classes/"))) continue;
-    blobs.delete(path);
-    got.then((address) => URL.revokeObjectURL(address), () => {});
-  }
+function release(path) {
+  addresses.get(path).then((url) => URL.revokeObjectURL(url), () => {});
+  addresses.delete(path);
 }
 
-export function picture(path, alt) {
-  const image = make("img", { alt });
-  source(path).then((address) => { image.src = address; }, () => {});
+// Lets go of the pictures whose paths `isObsolete` says may not be shown again.
+export function releasePictures(isObsolete) {
+  [...addresses.keys()].filter(isObsolete).forEach(release);
+}
+
+// Whether a stored shot still belongs to a class changes with every change of classes.
+export const releaseStored = () => releasePictures((path) => path.startsWith(api("classes/")));
+
+export function picture(path, alt = "") {
+  const image = element("img", { alt });
+  address(path).then((url) => { image.src = url; }, () => {});
   return image;
 }
 
-const place = (label, id) => api(`classes/${encodeURIComponent(label)}/shots/${id}`);
+// In place of a picture that came with the bundle, which has none.
+export const noPicture = () => element("span", { className: "no-picture", textContent: message("fromStart") });
 
-// ---- why
+// Stored shots of a class that have a picture.
+export const picturedShots = (known) => (known?.stored ?? []).filter(({ thumbnail }) => thumbnail);
 
-export function showWhy(why) {
-  const like = (why ?? []).map(({ label, similarity, thumbnail }) => {
-    const alt = say("alike", { label, percent: percent(Math.max(0, similarity)) });
-    const shown = thumbnail ? picture(thumbnail, "") : make("span", { className: "no-picture", textContent: say("fromStart") });
-    return make("li", {}, shown, make("span", { className: "small", textContent: alt }));
-  });
-  $("why").hidden = !why;
-  $("why-list").replaceChildren(...like);
-}
-
-// ---- classes
-
-// The stored shots of a class; pressing one moves it, by its id: its number may be another shot's by then.
-export function thumbnails({ label, stored }) {
-  const one = ({ id, number }) => {
-    const move = async () => {
-      const to = await ask(say("moveAsk", { label, number }), label, "known");
-      if (to && to.trim() !== label) await change("PATCH", `classes/${encodeURIComponent(label)}/shots/${id}`, { label: to.trim() });
-    };
-    const name = say("storedShot", { label, number });
-    return make("li", {}, make("button", { title: name, "aria-label": name, on: move }, picture(`${place(label, id)}.jpg`, "")));
-  };
-  return make("ul", { className: "stored", "aria-label": say("storedShots", { label }) }, ...stored.filter((shot) => shot.thumbnail).map(one));
-}
-
-// Pictures of classes, side by side.
-const SHOWN = 3;
-export function sideBySide(labels, classes, title) {
-  const columns = labels.map((label) => {
-    const shots = (classes.find((known) => known.label === label)?.stored ?? []).filter((shot) => shot.thumbnail);
-    const pictures = shots.slice(0, SHOWN).map(({ id }) => picture(`${place(label, id)}.jpg`, ""));
-    if (!pictures.length) pictures.push(make("span", { className: "no-picture", textContent: say("fromStart") }));
-    return make("div", {}, make("div", { className: "strip" }, ...pictures), make("p", { className: "small", textContent: label }));
-  });
-  return make("div", { className: "beside", role: "group", "aria-label": title }, ...columns);
-}
+// The picture of a stored shot.
+export const storedPicture = (label, { id }) => picture(api(`${classPath(label)}/shots/${id}.jpg`));

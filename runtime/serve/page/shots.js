@@ -1,133 +1,150 @@
-// Shots that are not learned yet: taken, shown, learned.
-import { device } from "./camera.js";
-import { $, api, call, change, get, isolated, make, of, onRelease, pause, percent, pressesKey, say } from "./common.js";
-import { showEnough } from "./enough.js";
-import { follows, isRunning, showJob, shown } from "./jobs.js";
-import { known } from "./known.js";
-import { files, frame, hasSource, stream } from "./source.js";
+// Shots that are not learned yet: they are taken, shown and learned.
+import { $, element, isByKey, isPressKey, onRelease, setText, showError, sleep } from "./dom.js";
+import { isolate, message, percent } from "./language.js";
+import { picture, releasePictures } from "./pictures.js";
+import { refreshShots } from "./refresh.js";
+import { canLearn, canShoot, hints, isSameOrLater, labelOf } from "./selectors.js";
+import { api, call, change, shotsPath } from "./service.js";
+import { frame } from "./source.js";
+import { store } from "./store.js";
+import { showSufficiency } from "./sufficiency.js";
 
-const EVERY_MS = 450, SIDE = 1280, ENOUGH = 5;
+const EVERY_MS = 450, SIDE = 1280;
+const { subscribe, update } = store;
 
-export let shots = [];
-let holding = false, taking = false, refused = null;
-// Browsers resolve these two in a URL, and the service refuses them.
-export const label = () => $("label").value.trim().replace(/^\.{1,2}$/, "");
+let isHeld = false, isTaking = false, isRequested = false;
+// The picture that was refused last: a file, or the number of a frame of the service's own camera.
+let refused = null;
 
-export function showHint() {
-  const ready = label() && hasSource();
-  $("shoot").disabled = !ready;
-  $("learn").disabled = !label() || !shots.length || (isRunning(shown) && shown.label === label().normalize());
-  const key = !label() ? "hintLabel" : !shots.length ? (ready ? "hintFirst" : "hintSource") : shots.length < ENOUGH ? "hintMore" : "hintEnough";
-  const there = known.find((one) => one.label === label().normalize());
-  const added = there ? ` ${say(there.learned ? "hintLearned" : "hintBase", there)}` : "";
-  $("hint").textContent = say(key, { count: shots.length }) + added;
+export function startShots() {
+  $("label").oninput = () => {
+    forgetWarning();
+    update({ label: labelOf($("label").value) });
+    refreshShots().catch(() => {});
+  };
+  listenToShoot();
+  $("anyway").onclick = () => refused && take(refused, store.state.label, true);
+  $("learn").onclick = (event) => learn(isByKey(event)).catch(() => {});
+  subscribe(["label", "shots", "classes", "job", "stream", "files", "deviceChosen", "language"], showHint);
+  subscribe(["shots", "language"], showShots);
+  subscribe(["waiting", "language"], showWaiting);
+  subscribe(["language"], forgetWarning);
+  // A browser may have kept what was typed before the page was loaded again.
+  update({ label: labelOf($("label").value) });
+  showHint(store.state);
 }
 
-export function forgetWarning() {
-  $("error").textContent = "";
+// Goes on with the shots of that label.
+export function chooseLabel(label) {
+  $("label").value = label;
+  $("label").dispatchEvent(new Event("input"));
+}
+
+// Shots are taken as long as the button is held.
+function listenToShoot() {
+  const release = () => { isHeld = false; };
+  $("shoot").onpointerdown = hold;
+  $("shoot").oncontextmenu = (event) => event.preventDefault();
+  let byKey = false;
+  $("shoot").onkeydown = (event) => {
+    if (event.repeat || !isPressKey(event)) return;
+    byKey = true;
+    hold();
+  };
+  onRelease(release);
+  // Screen readers press without holding; the click that a key makes comes after it.
+  $("shoot").onclick = (event) => {
+    if (isByKey(event) && !byKey) { hold(); release(); }
+    byKey = false;
+  };
+}
+
+async function hold() {
+  if (isTaking || $("shoot").disabled) return;
+  // The shots belong to the label of the moment in which they were begun.
+  const { label, files } = store.state;
+  isHeld = isTaking = true;
+  showError();
+  if (files.length) {
+    for (const file of files) await take(file, label);
+  } else {
+    do {
+      const shot = store.state.deviceChosen ? {} : await frame(SIDE);
+      if (shot) await take(shot, label);
+      await sleep(EVERY_MS);
+    } while (isHeld && (store.state.stream || store.state.deviceChosen));
+  }
+  isHeld = isTaking = false;
+}
+
+// Sends a picture, or has the service take that frame, or the newest, of its own camera.
+async function take(shot, label, anyway = false) {
+  const isFile = shot instanceof Blob;
+  const request = isFile ? call("POST", `${api(shotsPath(label))}${anyway ? "?anyway=true" : ""}`, shot)
+    : call("POST", api("camera/shot"), { label, anyway, ...shot });
+  const response = await request.catch(() => null);
+  if (!response) return;
+  const { accepted, warnings, frame: number } = await response.json();
+  refused = accepted ? null : isFile ? shot : { frame: number };
+  $("shot-warning").textContent = warningSentences(warnings, label, anyway).join(" ");
+  $("anyway-row").hidden = accepted;
+}
+
+// Of a shot that was taken anyway, the reasons against it are known.
+export function warningSentences(warnings, label, anyway) {
+  const isNews = ({ kind }) => !anyway || kind === "looks-like";
+  const sentence = ({ kind, label: other, probability }) => {
+    const isElsewhere = kind === "repeated" && other !== label.normalize();
+    return message(isElsewhere ? "repeatedElsewhere" : kind, { label: other, percent: percent(probability ?? 0) });
+  };
+  return warnings.filter(isNews).map(sentence);
+}
+
+function forgetWarning() {
+  showError();
   refused = null;
   $("shot-warning").textContent = "";
   $("anyway-row").hidden = true;
 }
 
-// A picture is a file, or a frame of the service's own camera.
-async function shoot(picture, name, anyway = false) {
-  const asked = picture instanceof Blob ? call("POST", `${of(name)}${anyway ? "?anyway=true" : ""}`, picture)
-    : call("POST", api("camera/shot"), { label: name, anyway, ...picture });
-  const sent = await asked.catch(() => null);
-  if (!sent) return;
-  const { accepted, warnings, frame } = await sent.json();
-  refused = accepted ? null : picture instanceof Blob ? picture : { frame };
-  const sentences = warnings.filter((warning) => !anyway || warning.kind === "looks-like")
-    .map(({ kind, label: other, probability }) =>
-      say(kind === "repeated" && other !== name.normalize() ? "repeatedElsewhere" : kind, { label: other, percent: percent(probability ?? 0) }));
-  $("shot-warning").textContent = sentences.join(" ");
-  $("anyway-row").hidden = accepted;
-}
-
-async function hold() {
-  if (taking || $("shoot").disabled) return;
-  // Shots belong to the name that stood there when they were begun.
-  const name = label();
-  holding = taking = true;
-  $("error").textContent = "";
-  if (files.length) {
-    for (const file of files) await shoot(file, name);
-  } else {
-    do {
-      const picture = device.chosen ? {} : await frame(SIDE);
-      if (picture) await shoot(picture, name);
-      await pause(EVERY_MS);
-    } while (holding && (stream || device.chosen));
-  }
-  holding = taking = false;
-}
-
-async function learn({ detail }) {
+async function learn(byKey) {
   forgetWarning();
-  $("learn").disabled = true;
-  // A key that cannot be pressed has no focus; whoever came there by keyboard goes on at the next name.
-  if (detail === 0) $("label").focus();
-  const job = await (await call("POST", api("learn"), { label: label() })).json();
-  // Its events may have been faster.
-  if (!shown || !follows(shown, job.id)) showJob(job);
+  isRequested = true;
+  showHint(store.state);
+  // A button that cannot be pressed has no focus; the next label is what comes next.
+  if (byKey) $("label").focus();
+  try {
+    const job = await (await call("POST", api("learn"), { label: store.state.label })).json();
+    // Its events may have been faster.
+    const { job: newest } = store.state;
+    if (!newest || !isSameOrLater(newest, job.id)) update({ job });
+  } finally {
+    isRequested = false;
+    showHint(store.state);
+  }
 }
 
-let drawn = [];
-export async function readShots() {
-  const of_label = label();
-  const [list, { labels }] = await Promise.all([
-    of_label ? get(`shots/${encodeURIComponent(of_label)}`, true).then((held) => held.shots, () => []) : [],
-    get("shots", true),
-  ]);
-  if (of_label !== label()) return;
-  shots = list;
-  showWaiting(labels.filter((other) => other.label !== of_label.normalize()));
-  const items = await Promise.all(shots.map(async ({ id }, index) => {
-    const picture = await call("GET", `${of(of_label)}/${id}`, undefined, true).then((sent) => sent.blob()).catch(() => null);
-    const source = picture ? URL.createObjectURL(picture) : "";
-    const remove = () => change("DELETE", `shots/${encodeURIComponent(of_label)}/${id}`);
-    return make("li", {}, make("img", { src: source, alt: say("shotName", { number: index + 1 }) }),
-      make("button", { textContent: "×", "aria-label": say("remove", { number: index + 1 }), on: remove }));
+function showHint(state) {
+  $("shoot").disabled = !canShoot(state);
+  $("learn").disabled = isRequested || !canLearn(state);
+  setText("hint", hints(state).map(({ key, values }) => message(key, values)).join(" "));
+}
+
+function showShots({ label, shots }) {
+  const path = ({ id }) => `${shotsPath(label)}/${id}`;
+  const shown = new Set(shots.map((shot) => api(path(shot))));
+  releasePictures((other) => other.startsWith(api("shots/")) && !shown.has(other));
+  $("shots").replaceChildren(...shots.map((shot, index) => {
+    const number = index + 1, remove = () => change("DELETE", path(shot));
+    return element("li", {}, picture(api(path(shot)), message("shotName", { number })),
+      element("button", { textContent: "×", "aria-label": message("remove", { number }), on: remove }));
   }));
-  if (of_label !== label()) return;
-  drawn.forEach((item) => URL.revokeObjectURL(item.firstChild.src));
-  drawn = items;
-  $("shots").replaceChildren(...items);
-  showHint();
-  showEnough(of_label, shots);
+  showSufficiency(label, shots);
 }
 
-// This is what is taught and learned next.
-export function goOnWith(name) {
-  $("label").value = name;
-  $("label").dispatchEvent(new Event("input"));
-}
-
-// Shots under other names; pressing one goes on with it.
-function showWaiting(others) {
-  $("waiting").hidden = !others.length;
-  $("waiting-list").replaceChildren(...others.map((other) => make("li", {},
-    make("button", { textContent: `${isolated(other.label)}: ${say("shotCount", { count: other.shots })}`, on: () => goOnWith(other.label) }))));
-}
-
-export function startShots() {
-  $("label").oninput = () => { forgetWarning(); showHint(); readShots().catch(() => {}); };
-  const release = () => { holding = false; };
-  $("shoot").onpointerdown = hold;
-  $("shoot").oncontextmenu = (event) => event.preventDefault();
-  let byKey = false;
-  $("shoot").onkeydown = (event) => {
-    if (event.repeat || !pressesKey(event)) return;
-    byKey = true;
-    hold();
-  };
-  onRelease(release);
-  // Screen readers press without holding; the click that a key gives comes after it.
-  $("shoot").onclick = (event) => {
-    if (event.detail === 0 && !byKey) { hold(); release(); }
-    byKey = false;
-  };
-  $("anyway").onclick = () => refused && shoot(refused, label(), true);
-  $("learn").onclick = (event) => learn(event).catch(() => {}).finally(showHint);
+// Shots under other labels; pressing one goes on with it.
+function showWaiting({ waiting }) {
+  $("waiting").hidden = !waiting.length;
+  $("waiting-list").replaceChildren(...waiting.map(({ label, shots: count }) => element("li", {},
+    element("button", { textContent: `${isolate(label)}: ${message("shotCount", { count })}`, on: () => chooseLabel(label) }))));
 }

@@ -1,77 +1,124 @@
 // Where pictures come from: the browser's camera, files, or the service's own camera.
-import { look, showAnswer } from "./answer.js";
-import { chooseDevice, device, showNothing } from "./camera.js";
-import { $, say } from "./common.js";
-import { showHint } from "./shots.js";
+import { $, setText, showError } from "./dom.js";
+import { message } from "./language.js";
+import { hasSource } from "./selectors.js";
+import { NO_ANSWER, store } from "./store.js";
 
-export let stream = null, files = [];
-const canvas = document.createElement("canvas");
+const JPEG_QUALITY = 0.92;
+const SOURCE_FIELDS = ["stream", "files", "deviceChosen"];
+const { subscribe, update } = store;
 
+let canvas = null, isStarting = false;
+const radio = (value) => document.querySelector(`#sources input[value=${value}]`);
+
+// The browser camera's picture, its longer side at most `side` pixels; null if there is none.
 export function frame(side) {
   const { videoWidth: width, videoHeight: height } = $("video");
-  if (!stream || !width) return Promise.resolve(null);
+  if (!store.state.stream || !width) return Promise.resolve(null);
   const scale = Math.min(1, side / Math.max(width, height));
+  canvas ??= document.createElement("canvas");
   [canvas.width, canvas.height] = [Math.round(width * scale), Math.round(height * scale)];
   canvas.getContext("2d").drawImage($("video"), 0, 0, canvas.width, canvas.height);
-  return new Promise((done) => canvas.toBlob(done, "image/jpeg", 0.92));
+  return new Promise((done) => canvas.toBlob(done, "image/jpeg", JPEG_QUALITY));
 }
 
-function stopCamera() {
+export function startSource() {
+  $("camera").onclick = toggleCamera;
+  $("file").onchange = chooseFiles;
+  radio("device").onchange = () => choose({ deviceChosen: true });
+  radio("browser").onchange = () => update({ deviceChosen: false });
+  subscribe(["deviceCamera"], offerDevice);
+  subscribe([...SOURCE_FIELDS, "language"], show);
+  subscribe([...SOURCE_FIELDS, "devicePicture", "language"], showView);
+  show(store.state);
+  showView(store.state);
+}
+
+// Makes one source that of the page, and no other.
+function choose(source) {
+  stop(store.state.stream);
+  update({ stream: null, files: [], deviceChosen: false, ...source });
+}
+
+function stop(stream) {
   stream?.getTracks().forEach((track) => track.stop());
-  stream = $("video").srcObject = null;
+  $("video").srcObject = null;
 }
 
-export const hasSource = () => Boolean(stream || files.length || device.chosen);
-
-export async function toggleCamera() {
-  $("camera-error").textContent = "";
-  if (stream) stopCamera();
-  else if (!navigator.mediaDevices) $("camera-error").textContent = say("cameraInsecure");
-  else {
-    try {
-      const wanted = { facingMode: "environment", width: { ideal: 1280 }, height: { ideal: 960 } };
-      stream = await navigator.mediaDevices.getUserMedia({ video: wanted, audio: false });
-      stream.getVideoTracks()[0].addEventListener("ended", () => { stopCamera(); showSource(); });
-      $("video").srcObject = stream;
-      await $("video").play();
-      files = [];
-      chooseDevice(false);
-    } catch (error) {
-      stopCamera();
-      $("camera-error").textContent = say("cameraFailed", { reason: error.message });
-    }
+async function toggleCamera() {
+  setText("camera-error", "");
+  if (store.state.stream) {
+    stop(store.state.stream);
+    update({ stream: null });
+  } else if (!navigator.mediaDevices) {
+    setText("camera-error", message("cameraInsecure"));
+  } else if (!isStarting) {
+    isStarting = true;
+    await startCamera();
+    isStarting = false;
   }
-  showSource();
 }
 
-export function choose() {
-  files = [...$("file").files];
-  if (files.length) { stopCamera(); chooseDevice(false); }
-  $("error").textContent = "";
-  // The answer to another picture.
-  showAnswer([]);
-  showSource();
+async function startCamera() {
+  const video = { facingMode: "environment", width: { ideal: 1280 }, height: { ideal: 960 } };
+  let stream = null;
+  try {
+    stream = await navigator.mediaDevices.getUserMedia({ video, audio: false });
+    $("video").srcObject = stream;
+    await $("video").play();
+    stream.getVideoTracks()[0].addEventListener("ended", () => {
+      stop(stream);
+      update({ stream: null });
+    });
+    update({ stream, files: [], deviceChosen: false });
+  } catch (error) {
+    stop(stream);
+    setText("camera-error", message("cameraFailed", { reason: error.message }));
+  }
 }
 
-export function showSource() {
+function chooseFiles() {
+  const files = [...$("file").files];
+  showError();
+  // The answer belongs to another picture.
+  update({ answer: NO_ANSWER });
+  if (files.length) choose({ files });
+  else update({ files });
+}
+
+// The service's own camera is looked at unless people have chosen something else before it was known.
+let isOffered = false;
+function offerDevice(state) {
+  if (isOffered || !state.deviceCamera) return;
+  isOffered = true;
+  $("sources").hidden = false;
+  if (!hasSource(state)) update({ deviceChosen: true });
+}
+
+function show(state) {
+  const { stream, files, deviceChosen } = state;
+  radio(deviceChosen ? "device" : "browser").checked = true;
+  $("square").hidden = !hasSource(state);
+  $("camera").hidden = $("collect-row").hidden = deviceChosen;
+  $("camera").textContent = message(stream ? "cameraStop" : "camera");
+  $("shoot").textContent = message(files.length ? "shootFiles" : "shoot");
+  $("still").alt = $("live").alt = message("picture");
+  URL.revokeObjectURL($("still").src);
+  setSource("still", files.length ? URL.createObjectURL(files[0]) : null);
+  if (!hasSource(state)) update({ answer: NO_ANSWER });
+}
+
+function showView({ stream, files, deviceChosen, devicePicture }) {
   $("video").hidden = !stream;
   $("still").hidden = !files.length;
-  $("square").hidden = !hasSource();
-  showNothing();
-  $("camera").hidden = $("collect-row").hidden = device.chosen;
-  if ($("still").src) URL.revokeObjectURL($("still").src);
-  if (files.length) $("still").src = URL.createObjectURL(files[0]);
-  else $("still").removeAttribute("src");
-  $("still").alt = $("live").alt = say("picture");
-  $("camera").textContent = say(stream ? "cameraStop" : "camera");
-  $("shoot").textContent = say(files.length ? "shootFiles" : "shoot");
-  if (!hasSource()) showAnswer([]);
-  if (files.length) look().catch(() => {});
-  showHint();
+  $("live").hidden = !deviceChosen;
+  setSource("live", devicePicture);
+  $("nothing").hidden = Boolean(stream || files.length || (deviceChosen && devicePicture));
+  setText("nothing", message(deviceChosen ? "deviceWaiting" : "nothing"));
 }
 
-// The service's own camera is looked at instead.
-export function leaveToDevice() {
-  stopCamera();
-  files = [];
+// An image without a source has no address at all: an empty one would be that of the page.
+function setSource(id, url) {
+  if (url) $(id).src = url;
+  else $(id).removeAttribute("src");
 }

@@ -31,16 +31,25 @@ pub static FILES: &[File] = &[
     File { path: "/icon.svg", content_type: "image/svg+xml", text: include_str!("../page/icon.svg") },
     script("/app.js", include_str!("../page/app.js")),
     script("/answer.js", include_str!("../page/answer.js")),
-    script("/common.js", include_str!("../page/common.js")),
-    script("/texts.js", include_str!("../page/texts.js")),
-    script("/enough.js", include_str!("../page/enough.js")),
+    script("/classes.js", include_str!("../page/classes.js")),
+    script("/device.js", include_str!("../page/device.js")),
+    script("/dialog.js", include_str!("../page/dialog.js")),
+    script("/dom.js", include_str!("../page/dom.js")),
+    script("/events.js", include_str!("../page/events.js")),
+    script("/header.js", include_str!("../page/header.js")),
+    script("/history.js", include_str!("../page/history.js")),
     script("/inbox.js", include_str!("../page/inbox.js")),
     script("/jobs.js", include_str!("../page/jobs.js")),
-    script("/known.js", include_str!("../page/known.js")),
+    script("/language.js", include_str!("../page/language.js")),
     script("/pictures.js", include_str!("../page/pictures.js")),
-    script("/camera.js", include_str!("../page/camera.js")),
+    script("/refresh.js", include_str!("../page/refresh.js")),
+    script("/selectors.js", include_str!("../page/selectors.js")),
+    script("/service.js", include_str!("../page/service.js")),
     script("/shots.js", include_str!("../page/shots.js")),
     script("/source.js", include_str!("../page/source.js")),
+    script("/store.js", include_str!("../page/store.js")),
+    script("/sufficiency.js", include_str!("../page/sufficiency.js")),
+    script("/texts.js", include_str!("../page/texts.js")),
 ];
 
 impl File {
@@ -73,6 +82,16 @@ mod tests {
     }
 
     #[test]
+    fn every_script_of_the_folder_is_served() {
+        let folder = std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/page")).unwrap();
+        let names = folder.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        let scripts: BTreeSet<String> =
+            names.filter(|name| name.ends_with(".js")).map(|name| format!("/{name}")).collect();
+        let served = super::FILES.iter().map(|file| file.path.to_owned()).filter(|path| path.ends_with(".js"));
+        assert_eq!(served.collect::<BTreeSet<_>>(), scripts);
+    }
+
+    #[test]
     fn both_languages_have_every_text_of_the_page() {
         let english = keys("en");
         assert_eq!(english, keys("de"));
@@ -85,7 +104,7 @@ mod tests {
         // The texts themselves name their keys, too.
         let scripts = super::FILES.iter().filter(|file| file.path.ends_with(".js") && file.path != "/texts.js");
         for script in scripts {
-            used.extend(uses(script.text, "say(\""));
+            used.extend(uses(script.text, "message(\""));
         }
         assert!(used.len() > 40);
         let missing: Vec<&&str> = used.iter().filter(|key| !english.contains(**key)).collect();

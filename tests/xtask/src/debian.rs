@@ -17,13 +17,20 @@ pub struct Wanted {
 }
 
 /// All that tests of the workspace need.
-pub const WANTED: [Wanted; 3] = [
+pub const WANTED: [Wanted; 4] = [
     Wanted {
         tried: "the web page",
         variable: "ORCO_BROWSER",
         start: &[&["chromedriver", "--version"]],
         succeed: false,
         packages: &["chromium", "chromium-driver"],
+    },
+    Wanted {
+        tried: "the web page's scripts by themselves",
+        variable: "ORCO_NODE",
+        start: &[&["node", "--version"]],
+        succeed: false,
+        packages: &["nodejs"],
     },
     Wanted {
         tried: "MQTT",

@@ -225,7 +225,7 @@ mod tests {
     fn a_record_of_uncommitted_changes_is_refused() {
         let clean = record(1, "a", Form::Long, 0);
         let changed = Record { commit: "abc-dirty".into(), test: "b".into(), ..clean.clone() };
-        assert_eq!(of_changed_tree(&[clean.clone()]), None);
+        assert_eq!(of_changed_tree(std::slice::from_ref(&clean)), None);
         assert!(of_changed_tree(&[clean, changed]).unwrap().starts_with("the record of b is of abc-dirty, "));
     }
 

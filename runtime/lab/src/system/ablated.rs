@@ -13,7 +13,7 @@ pub(super) static ABLATED: Definition = Definition {
     trains: false,
     needs_statistics: false,
     settings: as_measured,
-    start: start,
+    start,
 };
 
 fn start<'a>(start: &Start<'a>) -> Box<dyn Learner + 'a> {

@@ -1,0 +1,66 @@
+// Known classes with their stored shots, and the dial between known and new ones.
+import { ask } from "./dialog.js";
+import { $, element, small } from "./dom.js";
+import { isolate, message, percent } from "./language.js";
+import { picturedShots, storedPicture } from "./pictures.js";
+import { baseClasses, learnedClasses } from "./selectors.js";
+import { change, classPath } from "./service.js";
+import { store } from "./store.js";
+
+export function startClasses() {
+  store.subscribe(["status", "classes", "language"], show);
+}
+
+function show(state) {
+  if (!state.status) return;
+  const learned = learnedClasses(state), base = baseClasses(state);
+  $("counts").textContent = message("counts", { learned: learned.length, base: base.length, free: state.status.free_targets });
+  $("known").replaceChildren(...learned.map(({ label }) => element("option", { value: label })));
+  $("learned").replaceChildren(...learned.map(classItem));
+  $("base-title").textContent = message("baseTitle", { count: base.length });
+  $("base").textContent = base.map(({ label }) => isolate(label)).join(", ");
+  showDial(state.status);
+}
+
+function classItem(known) {
+  const { label, shots: count } = known;
+  return element("li", {},
+    element("span", {}, isolate(label), " ", small(message("shotCount", { count }))),
+    element("button", { textContent: message("rename"), "aria-label": message("renameOf", known), on: () => rename(label) }),
+    element("button", { textContent: message("forget"), "aria-label": message("forgetOf", known), on: () => forget(label) }),
+    element("ul", { className: "stored", "aria-label": message("storedShots", { label }) },
+      ...picturedShots(known).map((shot) => shotItem(label, shot))));
+}
+
+// Pressing a stored shot moves it.
+function shotItem(label, shot) {
+  const title = message("storedShot", { label, number: shot.number });
+  return element("li", {},
+    element("button", { title, "aria-label": title, on: () => move(label, shot) }, storedPicture(label, shot)));
+}
+
+async function rename(label) {
+  const to = await ask(message("renameAsk", { label }), label);
+  if (to && to.trim() !== label) await change("PATCH", classPath(label), { label: to.trim() });
+}
+
+async function forget(label) {
+  if (await ask(message("forgetAsk", { label }))) await change("DELETE", classPath(label));
+}
+
+// By its id: its number may be another shot's by then.
+async function move(label, { id, number }) {
+  const to = await ask(message("moveAsk", { label, number }), label, "known");
+  if (to && to.trim() !== label) await change("PATCH", `${classPath(label)}/shots/${id}`, { label: to.trim() });
+}
+
+function showDial({ balance, balances, expected }) {
+  $("dial").hidden = !balance;
+  $("expected").textContent = expected?.new > 0
+    ? message("expected", { known: percent(expected.known), new: percent(expected.new) }) : "";
+  $("dial-choices").replaceChildren(...balances.map((name) => {
+    const choice = element("input", { type: "radio", name: "balance", value: name, checked: name === balance });
+    choice.addEventListener("change", () => change("POST", "balance", { balance: name }));
+    return element("label", {}, choice, message(name));
+  }));
+}

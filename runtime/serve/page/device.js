@@ -1,0 +1,55 @@
+// The service's own camera: its live picture, and what it shows.
+import { setText, sleep } from "./dom.js";
+import { message } from "./language.js";
+import { api, call } from "./service.js";
+import { store } from "./store.js";
+
+const IDLE_MS = 200, RETRY_MS = 1000;
+
+export function startDevice() {
+  store.subscribe(["deviceCamera", "deviceChosen"], show);
+  watch();
+}
+
+let unreadable = 0;
+function show({ deviceCamera: camera, deviceChosen }) {
+  if (!camera || !deviceChosen) return;
+  store.update({ answer: { matches: camera.matches, known: camera.known } });
+  const isBad = camera.unreadable > unreadable && camera.unreadable_reason;
+  unreadable = camera.unreadable;
+  setText("camera-error", camera.state === "away" ? message("deviceAway", camera)
+    : isBad ? message("deviceUnreadable", { reason: camera.unreadable_reason }) : "");
+}
+
+// Fetches frame after frame while the camera is looked at.
+async function watch() {
+  for (let newest = 0; ;) {
+    let rest = IDLE_MS;
+    if (store.state.deviceChosen && !document.hidden) {
+      try {
+        newest = await showFrameAfter(newest);
+        rest = 0;
+      } catch {
+        // An old picture would be taken for a new one.
+        showFrame(null);
+        newest = 0;
+        rest = RETRY_MS;
+      }
+    }
+    await sleep(rest);
+  }
+}
+
+// Waits for a frame with another number, shows it, and returns its number.
+async function showFrameAfter(newest) {
+  const response = await call("GET", `${api("camera.jpg")}?after=${newest}`, undefined, { quiet: true });
+  const number = Number(response.headers.get("orco-frame"));
+  if (number !== newest) showFrame(URL.createObjectURL(await response.blob()));
+  return number;
+}
+
+function showFrame(url) {
+  const before = store.state.devicePicture;
+  store.update({ devicePicture: url });
+  if (before) URL.revokeObjectURL(before);
+}

@@ -1,0 +1,38 @@
+// Elements of the page, timers, and what hands do.
+
+export const $ = (id) => document.getElementById(id);
+
+// A new element; `on` is called when it is clicked.
+export function element(tag, { on, ...properties } = {}, ...children) {
+  const node = document.createElement(tag);
+  if (on) node.addEventListener("click", on);
+  for (const [key, value] of Object.entries(properties)) {
+    if (key.startsWith("aria-") || key === "role" || key === "list") node.setAttribute(key, value);
+    else node[key] = value;
+  }
+  node.append(...children);
+  return node;
+}
+
+export const small = (textContent) => element("span", { className: "small", textContent });
+
+// Screen readers do not read out again what has not changed.
+export function setText(id, text) {
+  if ($(id).textContent !== text) $(id).textContent = text;
+}
+
+// The error of the last request, or none.
+export const showError = (sentence = "") => { $("error").textContent = sentence; };
+
+export const sleep = (milliseconds) => new Promise((done) => setTimeout(done, milliseconds));
+
+// The second half of a double click must not reach what the first has brought under the pointer.
+export const DOUBLE_CLICK_MS = 500;
+// A click that a key makes has no count. Whoever presses keys needs the focus where the work goes on.
+export const isByKey = (click) => click.detail === 0;
+export const isPressKey = ({ key }) => key === " " || key === "Enter";
+
+// Calls `listener` when whatever was pressed is released, here or elsewhere.
+export function onRelease(listener) {
+  ["pointerup", "pointercancel", "keyup", "blur"].forEach((name) => window.addEventListener(name, listener));
+}

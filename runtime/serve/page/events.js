@@ -1,0 +1,67 @@
+// The service's events: each updates the store. A lost connection is opened again.
+import { showError, sleep } from "./dom.js";
+import { message } from "./language.js";
+import { refreshAll, refreshClasses, refreshInbox, refreshShots } from "./refresh.js";
+import { isUnfinished } from "./selectors.js";
+import { api, call, get } from "./service.js";
+import { NO_ANSWER, store } from "./store.js";
+
+const RETRY_MS = 2000;
+
+// The complete events of a stream's text, and the rest that is still to be completed.
+export function parseEvents(text) {
+  const blocks = text.split("\n\n"), rest = blocks.pop();
+  const field = (block, name) => new RegExp(`^${name}: ?(.*)$`, "m").exec(block)?.[1];
+  return { events: blocks.map((block) => ({ kind: field(block, "event"), data: field(block, "data") })), rest };
+}
+
+// EventSource cannot send the token, so the stream is read by hand.
+export async function listen() {
+  for (let interrupted = null; ;) {
+    try {
+      const response = await call("GET", api("events"), undefined, { quiet: true });
+      store.update({ connected: true });
+      await refreshAll();
+      if (interrupted) await resume(interrupted);
+      interrupted = null;
+      await receive(response.body.pipeThrough(new TextDecoderStream()).getReader());
+    } catch { /* The next attempt follows. */ }
+    interrupted ??= { label: store.state.label, shots: store.state.shots };
+    // An old answer would be taken for a new one.
+    store.update({ connected: false, answer: NO_ANSWER });
+    await sleep(RETRY_MS);
+  }
+}
+
+async function receive(reader) {
+  for (let rest = ""; ;) {
+    const { value, done } = await reader.read();
+    if (done) return;
+    const parsed = parseEvents(rest + value);
+    rest = parsed.rest;
+    parsed.events.forEach(handle);
+  }
+}
+
+// Finds out what became of shots and of a job that were there before the connection was lost.
+async function resume({ label, shots }) {
+  const { job } = store.state;
+  let isLost = label === store.state.label && shots.length && !store.state.shots.length;
+  if (isUnfinished(job)) {
+    const newest = await get(`jobs/${job.id}`, { quiet: true }).catch(() => null);
+    store.update({ job: newest });
+    if (newest) return;
+    isLost = true;
+  }
+  if (isLost) showError(message("startedAnew"));
+}
+
+function handle({ kind, data }) {
+  if (kind === "live") store.update({ deviceCamera: JSON.parse(data) });
+  if (kind === "job") store.update({ job: JSON.parse(data) });
+  if (kind === "changed") refreshClasses().catch(() => {});
+  if (kind === "changed" || kind === "shots") refreshShots().catch(() => {});
+  if (kind === "inbox") refreshInbox().catch(() => {});
+  // The report of a change shows labels of the class that was purged.
+  if (kind === "purged" && JSON.parse(data).jobs.includes(store.state.job?.id)) store.update({ job: null });
+}

@@ -1,0 +1,35 @@
+// The head of the page: the bundle, the connection, what is wrong with the service, and the language.
+import { $, setText } from "./dom.js";
+import { message, setLanguage } from "./language.js";
+import { store } from "./store.js";
+
+// To be called before any other part of the page subscribes to the language: texts are chosen here.
+export function startHeader() {
+  $("language").onchange = () => {
+    localStorage.setItem("language", $("language").value);
+    store.update({ language: setLanguage($("language").value) });
+  };
+  store.subscribe(["language"], showTexts);
+  store.subscribe(["connected", "language"], showConnection);
+  store.subscribe(["status", "language"], showStatus);
+  const language = localStorage.getItem("language") ?? (navigator.language.startsWith("de") ? "de" : "en");
+  store.update({ language: setLanguage(language) });
+  showTexts(store.state);
+}
+
+function showTexts({ language }) {
+  document.documentElement.lang = $("language").value = language;
+  document.querySelectorAll("[data-text]").forEach((node) => { node.textContent = message(node.dataset.text); });
+  document.querySelectorAll("[data-label]").forEach((node) => node.setAttribute("aria-label", message(node.dataset.label)));
+}
+
+function showConnection({ connected }) {
+  if (connected !== null) setText("connection", connected ? message("connected") : message("lostConnection"));
+}
+
+function showStatus({ status }) {
+  if (!status) return;
+  $("bundle").textContent = status.bundle;
+  const problem = status.problem ? message("problem", status) : "";
+  setText("problem", [problem, ...status.problems].filter(Boolean).join(" "));
+}

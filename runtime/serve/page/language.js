@@ -1,0 +1,31 @@
+// Texts of the page in the chosen language, with what is filled in.
+import { texts } from "./texts.js";
+
+let words = texts.en;
+
+export const percent = (share) => Math.round(100 * share);
+
+// Keeps a label that is written from the right from turning around what stands beside it.
+export const isolate = (label) => (/[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc]/.test(label) ? `\u2068${label}\u2069` : label);
+
+// Fills in {values}, and keeps a number and its % on one line.
+export const fill = (template, values = {}) =>
+  template.replace(/(\d|\}) %/g, "$1\u00a0%").replace(/\{(\w+)\}/g, (all, key) => isolate(values[key] ?? all));
+
+// The text of a key. Where `count` is 1, a key of its own may hold the singular.
+export const message = (key, values) =>
+  fill((values?.count === 1 && words[`${key}One`]) || (words[key] ?? key), values);
+
+// A word of a group such as the verbs of jobs; what the page does not know yet stays as the service names it.
+export const term = (group, key, values) => fill(words[group][key] ?? key, values);
+
+// A time in seconds since 1970, as the language writes it.
+export const dateTime = (seconds, language) =>
+  new Date(1000 * seconds).toLocaleString(language, { dateStyle: "short", timeStyle: "short" });
+
+// Chooses the language, English if there is no such, and returns it.
+export function setLanguage(language) {
+  const found = texts[language] ? language : "en";
+  words = texts[found];
+  return found;
+}

@@ -1,0 +1,39 @@
+// What follows from the state: functions without side effects.
+
+const ENOUGH_SHOTS = 5;
+
+// The label that a typed text stands for. Browsers resolve "." and ".." in a URL, and the service refuses them.
+export const labelOf = (typed) => typed.trim().replace(/^\.{1,2}$/, "");
+
+// Whether there is anything to take pictures from.
+export const hasSource = ({ stream, files, deviceChosen }) => Boolean(stream || files.length || deviceChosen);
+
+export const isUnfinished = (job) => job?.state === "queued" || job?.state === "running";
+
+// Whether a job is the one with that id or was requested later. Within one run of the service, ids count up.
+export function isSameOrLater(job, id) {
+  const [run, count] = job.id.split("-"), [otherRun, otherCount] = id.split("-");
+  return run === otherRun && Number(count) >= Number(otherCount);
+}
+
+export const learnedClasses = ({ classes }) => classes.filter(({ learned }) => learned);
+export const baseClasses = ({ classes }) => classes.filter(({ learned }) => !learned);
+
+export const canShoot = (state) => Boolean(state.label && hasSource(state));
+
+export const canLearn = ({ label, shots, job }) =>
+  Boolean(label && shots.length && !(isUnfinished(job) && job.label === label.normalize()));
+
+// What to do next, as keys of texts: about the shots, and about the class if it is known already.
+export function hints(state) {
+  const { label, shots, classes } = state;
+  const known = classes.find((one) => one.label === label.normalize());
+  return [shotHint(state), ...(known ? [known.learned ? "hintLearned" : "hintBase"] : [])]
+    .map((key) => ({ key, values: { count: shots.length, label: label.normalize() } }));
+}
+
+function shotHint(state) {
+  if (!state.label) return "hintLabel";
+  if (!state.shots.length) return hasSource(state) ? "hintFirst" : "hintSource";
+  return state.shots.length < ENOUGH_SHOTS ? "hintMore" : "hintEnough";
+}

@@ -1,0 +1,54 @@
+// The page's one state. Parts of the page read it, change it with `update`, and subscribe to the fields that they show.
+
+export function createStore(fields) {
+  let state = Object.freeze({ ...fields });
+  const subscriptions = [];
+  return {
+    get state() { return state; },
+
+    // Sets fields, then calls the listeners of those that have another value, in the order in which they subscribed.
+    update(changes) {
+      const unknown = Object.keys(changes).find((field) => !(field in state));
+      if (unknown) throw new Error(`the state has no field ${unknown}`);
+      const changed = Object.keys(changes).filter((field) => !Object.is(state[field], changes[field]));
+      state = Object.freeze({ ...state, ...changes });
+      for (const { fields, listener } of subscriptions) {
+        // A listener may have changed the state again: all get the newest.
+        if (fields.some((field) => changed.includes(field))) listener(state);
+      }
+    },
+
+    // Calls `listener` with the state whenever one of the fields has changed.
+    subscribe(fields, listener) {
+      const unknown = fields.find((field) => !(field in state));
+      if (unknown) throw new Error(`the state has no field ${unknown}`);
+      subscriptions.push({ fields, listener });
+    },
+  };
+}
+
+export const NO_ANSWER = { matches: [], known: true };
+
+export const store = createStore({
+  // What the service last reported.
+  connected: null, // null until the first attempt ends
+  status: null,
+  classes: [],
+  history: [], // entries, the oldest first
+  inbox: null, // { groups, most }
+  shots: [], // shots of `label` that are not learned yet
+  waiting: [], // labels with such shots, `label` left out
+  job: null, // the change that is made, or was made last
+  deviceCamera: null, // state of the service's own camera, if it has one
+
+  // What people chose on this page.
+  language: "en",
+  label: "",
+  stream: null, // the browser's camera, while it runs
+  files: [],
+  deviceChosen: false, // whether the service's own camera is the source
+  devicePicture: null, // address of its newest frame
+
+  answer: NO_ANSWER,
+  explanation: null, // stored shots that a picture is most like
+});

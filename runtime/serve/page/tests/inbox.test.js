@@ -1,0 +1,19 @@
+import assert from "node:assert/strict";
+import test from "node:test";
+
+import { assignLabels } from "../inbox.js";
+
+const group = (...ids) => ({ frames: ids.map((id) => ({ id })) });
+
+test("a typed label follows most of its pictures, and goes with the last of them", () => {
+  const typed = [{ ids: ["a", "b", "c"], label: "duck" }, { ids: ["x"], label: "cone" }];
+  const kept = assignLabels([group("a"), group("b", "c", "d")], typed);
+  assert.equal(kept.labels[0], undefined);
+  assert.equal(kept.labels[1], "duck");
+  assert.deepEqual(kept.typed, [typed[0]]);
+});
+
+test("a label that was deleted is not kept", () => {
+  assert.deepEqual(assignLabels([group("a")], [{ ids: ["a"], label: "" }]), { labels: [""], typed: [] });
+  assert.deepEqual(assignLabels([], [{ ids: ["a"], label: "duck" }]), { labels: [], typed: [] });
+});

@@ -1,0 +1,23 @@
+import assert from "node:assert/strict";
+import { readFileSync, readdirSync } from "node:fs";
+import test from "node:test";
+
+const folder = new URL("../", import.meta.url);
+const modules = readdirSync(folder).filter((name) => name.endsWith(".js"));
+const source = (name) => readFileSync(new URL(name, folder), "utf8");
+
+test("modules do not import one another in a circle", () => {
+  const done = new Set();
+  const visit = (name, path) => {
+    assert.ok(!path.includes(name), `${[...path, name].join(" -> ")}`);
+    if (done.has(name)) return;
+    for (const [, imported] of source(name).matchAll(/from "\.\/(.+?)"/g)) visit(imported, [...path, name]);
+    done.add(name);
+  };
+  modules.forEach((name) => visit(name, []));
+  assert.equal(done.size, modules.length);
+});
+
+test("every module says first what it is for", () => {
+  modules.forEach((name) => assert.match(source(name), /^\/\/ [A-Z]/, name));
+});

@@ -1,0 +1,71 @@
+// What the page says, in both languages.
+import assert from "node:assert/strict";
+import test, { afterEach } from "node:test";
+
+import { reportLines } from "../jobs.js";
+import { fill, message, setLanguage, term } from "../language.js";
+import { warningSentences } from "../shots.js";
+import { sufficiencySentences } from "../sufficiency.js";
+import { texts } from "../texts.js";
+
+afterEach(() => setLanguage("en"));
+
+test("texts take values, and keep a number with its % and a label with its direction", () => {
+  assert.equal(fill("{percent} % of {label}", { percent: 90, label: "mug" }), "90\u00a0% of mug");
+  assert.equal(fill("{label}: {missing}", { label: "\u05db\u05d5\u05e1" }), "\u2068\u05db\u05d5\u05e1\u2069: {missing}");
+  assert.equal(message("shotCount", { count: 1 }), "1 shot");
+  assert.equal(message("shotCount", { count: 2 }), "2 shots");
+  assert.equal(message("a text of a later release"), "a text of a later release");
+  assert.equal(term("past", "undo", { to: 3 }), "went back to entry 3");
+  assert.equal(term("verbs", "of a later release"), "of a later release");
+});
+
+test("a language that the page does not speak is English", () => {
+  assert.equal(setLanguage("de"), "de");
+  assert.equal(message("unknown"), "unbekannt");
+  assert.equal(setLanguage("fr"), "en");
+  assert.equal(message("unknown"), "unknown");
+});
+
+test("both languages take the same values", () => {
+  const values = (text) => [...JSON.stringify(text).matchAll(/\{\w+\}/g)].map(([value]) => value).sort();
+  for (const key of Object.keys(texts.en)) assert.deepEqual(values(texts.de[key]), values(texts.en[key]), key);
+});
+
+test("a report says what was learned, lost and confused, the worst three of each", () => {
+  const lost = ["a", "b", "c", "d"].map((label) => ({ label, before: 1, after: 0.5 }));
+  const report = { new: [{ label: "mug", after: 0.8 }], known: { before: 0.9, after: 0.89 }, lost,
+    confusions: [{ label: "cup", taken_for: "mug", share: 0.4 }] };
+  const lines = reportLines({ report, warning: "A power cut could lose it." });
+  assert.deepEqual(lines.map((line) => line.replaceAll("\u00a0", " ")), [
+    "“mug”: 80 % of its shots are recognised.",
+    "Samples of what was known: 90 % recognised before, 89 % after.",
+    ...["a", "b", "c"].map((label) => `“${label}” is recognised less: 100 % before, 50 % after.`),
+    "40 % of “cup” are taken for “mug”.",
+    "A power cut could lose it.",
+  ]);
+  assert.deepEqual(reportLines({ report: null, warning: null }), []);
+});
+
+test("shots that are taken for others are named by their numbers", () => {
+  const left_out = ["cup", null, "cup", "bowl", "jar"].map((taken_for, index) => ({ id: `1-${index}`, taken_for }));
+  const expected = { now: 0.72, one_more: 0.84, two_more: 0.86 };
+  const sentences = sufficiencySentences({ shots: 5, recognised: 1, left_out, expected });
+  assert.deepEqual(sentences.slice(0, 3), [
+    "1 of 5 recognised when left out.",
+    "Shots 1, 3 were taken for “cup”: more shots of that kind would help.",
+    "Shot 4 was taken for “bowl”: more shots of that kind would help.",
+  ]);
+  assert.equal(sentences.length, 4);
+  assert.deepEqual(sufficiencySentences({ shots: 1, recognised: 0, left_out: [], expected: null }), []);
+});
+
+test("of a shot that was taken anyway, only what it looks like is news", () => {
+  const warnings = [{ kind: "too-dark" }, { kind: "repeated", label: "cup" }, { kind: "repeated", label: "mug" },
+    { kind: "looks-like", label: "cup", probability: 0.7 }];
+  const [dark, elsewhere, repeated, similar] = warningSentences(warnings, "mug", false);
+  assert.equal(dark, "Not taken: too dark.");
+  assert.match(elsewhere, /is a shot of “cup” already/);
+  assert.match(repeated, /the same picture again/);
+  assert.deepEqual(warningSentences(warnings, "mug", true), [similar]);
+});
