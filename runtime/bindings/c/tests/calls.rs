@@ -46,7 +46,7 @@ fn read(text: *const c_char) -> String {
     unsafe { CStr::from_ptr(text) }.to_str().unwrap().to_owned()
 }
 
-/// What the last call of this thread said.
+/// What the last call of this thread sentence.
 fn error() -> String {
     read(orco_error())
 }
@@ -103,7 +103,7 @@ impl Device {
 
     /// The likeliest label of a file, with its score.
     fn answer(&self, file: &str) -> (String, f32) {
-        taken(|answer| unsafe { orco_classify_file(self.learner, c(file).as_ptr(), 3, answer) })
+        classified(|answer| unsafe { orco_classify_file(self.learner, c(file).as_ptr(), 3, answer) })
     }
 }
 
@@ -113,7 +113,7 @@ impl Drop for Device {
     }
 }
 
-fn taken(call: impl FnOnce(*mut *mut OrcoAnswer) -> OrcoStatus) -> (String, f32) {
+fn classified(call: impl FnOnce(*mut *mut OrcoAnswer) -> OrcoStatus) -> (String, f32) {
     let mut answer = null_mut();
     assert_eq!(call(&mut answer), OrcoStatus::Ok, "{}", error());
     unsafe {
@@ -196,11 +196,11 @@ fn a_picture_is_the_same_as_file_bytes_and_rows() {
     let answer = device.answer(&file);
     let bytes = fs::read(&file).unwrap();
     let by_bytes = |answer| unsafe { orco_classify_bytes(device.learner, bytes.as_ptr(), bytes.len(), 3, answer) };
-    assert_eq!(taken(by_bytes), answer);
+    assert_eq!(classified(by_bytes), answer);
     let (rows, [width, height, stride]) = padded(&file);
     let by_rows =
         |answer| unsafe { orco_classify_rgb(device.learner, rows.as_ptr(), width, height, stride as usize, 3, answer) };
-    assert_eq!(taken(by_rows), answer);
+    assert_eq!(classified(by_rows), answer);
 }
 
 #[test]
@@ -209,9 +209,9 @@ fn wrong_arguments_are_named_and_change_nothing() {
     let (label, bad) = (c("mug"), c"m\xff");
     let mut learner: *mut OrcoLearner = null_mut::<OrcoLearner>().wrapping_add(1);
     let mut answer: *mut OrcoAnswer = null_mut();
-    let refused = |status: OrcoStatus, wanted: OrcoStatus, said: &str| {
+    let refused = |status: OrcoStatus, wanted: OrcoStatus, sentence: &str| {
         assert_eq!(status, wanted, "{}", error());
-        assert!(error().contains(said), "{} does not say {said}", error());
+        assert!(error().contains(sentence), "{} lacks {sentence}", error());
     };
     unsafe {
         use OrcoStatus::{BadArgument, BadPicture, CannotOpen, Refused};
@@ -297,9 +297,9 @@ fn what_is_like_nothing_known_is_told_as_the_library_tells_it() {
 #[test]
 fn shots_are_moved_and_all_that_is_known_goes_to_a_replacement_and_to_another_bundle() {
     use OrcoStatus::{BadArgument, CannotOpen, FileFailed, Ok, Refused};
-    let refused = |status: OrcoStatus, wanted: OrcoStatus, said: &str| {
+    let refused = |status: OrcoStatus, wanted: OrcoStatus, sentence: &str| {
         assert_eq!(status, wanted, "{}", error());
-        assert!(error().contains(said), "{} does not say {said}", error());
+        assert!(error().contains(sentence), "{} lacks {sentence}", error());
     };
     let folder = tempfile::tempdir().unwrap();
     let file = c(folder.path().join("door.orcobackup").to_str().unwrap());

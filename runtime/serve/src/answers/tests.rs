@@ -12,7 +12,7 @@ use crate::metric::Metrics;
 
 #[test]
 fn a_change_while_the_thread_opens_its_learner_is_taken_up() {
-    let bundle = Bundle::open("../../models/cifar100-edge".as_ref()).unwrap();
+    let bundle = Bundle::open("../../models/cifar100-edge").unwrap();
     let folder = tempfile::tempdir().unwrap();
     let store = Store::new(folder.path());
     let health = Health::new(folder.path(), Events::default());
@@ -23,7 +23,7 @@ fn a_change_while_the_thread_opens_its_learner_is_taken_up() {
         let learner = || Learner::new(bundle.clone(), theirs.clone(), LearnerSettings::default()).unwrap();
         let opened = learner();
         // Another program, after the state was read.
-        learner().balance(Balance::KeepKnown, &mut ()).unwrap();
+        learner().balance(Balance::KeepKnown, &mut ()).unwrap().durable().unwrap();
         Ok(opened)
     };
     let answers = Answers::start(open, store, inbox, telemetry).unwrap();

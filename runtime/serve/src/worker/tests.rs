@@ -195,7 +195,7 @@ fn a_frame_that_breaks_the_thread_off_is_not_taken_again() {
 #[test]
 fn frames_that_need_too_much_memory_are_told_of() {
     let (state, camera) = (TempDir::new().unwrap(), TempDir::new().unwrap());
-    let bundle = Bundle::open(&workspace().join("models/cifar100-edge")).unwrap();
+    let bundle = Bundle::open(workspace().join("models/cifar100-edge")).unwrap();
     let retention = crate::RetentionOptions { memory: 32 << 20, ..crate::RetentionOptions::default() };
     let service = Service::open_with(bundle, Store::new(state.path()), LearnerSettings::default(), retention).unwrap();
     let source = format!("folder:{}", camera.path().display()).parse().unwrap();
@@ -218,13 +218,13 @@ fn frames_that_need_too_much_memory_are_told_of() {
 #[test]
 fn frames_of_the_inbox_are_judged_by_what_is_found_after_a_restart() {
     let (state, elsewhere) = (TempDir::new().unwrap(), TempDir::new().unwrap());
-    let bundle = || Bundle::open(&workspace().join("models/cifar100-edge")).unwrap();
+    let bundle = || Bundle::open(workspace().join("models/cifar100-edge")).unwrap();
     let mut other =
         orco_runtime::learner::Learner::new(bundle(), Store::new(elsewhere.path()), LearnerSettings::default())
             .unwrap();
     let shots = workspace().join("examples/shots/learn/rubber-duck");
     let shots = orco_runtime::learner::Shots::folder(shots).unwrap();
-    other.learn(&[("duck", shots)], &mut ()).unwrap();
+    other.learn("duck", shots).unwrap().durable().unwrap();
     let service = open(&state);
     let running = Running::serving(Arc::clone(&service), Address::default());
     for number in 1..=5 {
