@@ -17,8 +17,8 @@ use thirtyfour::{By, ChromiumLikeCapabilities, DesiredCapabilities, WebDriver};
 use crate::camera::Film;
 use crate::service::Service;
 
-/// A page that takes longer for anything than this is broken.
-const PATIENCE: Duration = Duration::from_secs(180);
+/// Longest time that anything on the page may take.
+const TIMEOUT: Duration = Duration::from_secs(180);
 
 /// chromedriver, until it is dropped.
 pub struct Driver {
@@ -61,9 +61,9 @@ impl Drop for Driver {
     }
 }
 
-/// How the page is looked at.
+/// How a browser shows the page.
 #[derive(Clone, Copy)]
-pub struct Look<'a> {
+pub struct ViewOptions<'a> {
     pub size: (u32, u32),
     pub mobile: bool,
     pub dark: bool,
@@ -71,8 +71,9 @@ pub struct Look<'a> {
     pub camera: Option<&'a Film>,
 }
 
-pub const DESK: Look<'static> = Look { size: (1280, 900), mobile: false, dark: false, language: "en", camera: None };
-pub const PHONE: Look<'static> = Look { size: (390, 844), mobile: true, ..DESK };
+pub const DESK: ViewOptions<'static> =
+    ViewOptions { size: (1280, 900), mobile: false, dark: false, language: "en", camera: None };
+pub const PHONE: ViewOptions<'static> = ViewOptions { size: (390, 844), mobile: true, ..DESK };
 
 /// A browser that shows the page, with a profile of its own.
 pub struct Browser {
@@ -97,9 +98,9 @@ pub fn axe() -> Option<String> {
 }
 
 impl Browser {
-    pub async fn open(driver: &Driver, service: &Service, look: Look<'_>) -> WebDriverResult<Self> {
+    pub async fn open(driver: &Driver, service: &Service, options: ViewOptions<'_>) -> WebDriverResult<Self> {
         let profile = TempDir::new().unwrap();
-        let (width, height) = look.size;
+        let (width, height) = options.size;
         let mut arguments = vec![
             "--headless".to_owned(),
             "--no-sandbox".to_owned(),
@@ -111,18 +112,18 @@ impl Browser {
             "--disable-sync".to_owned(),
             "--no-first-run".to_owned(),
             "--use-fake-ui-for-media-stream".to_owned(),
-            format!("--blink-settings=preferredColorScheme={}", if look.dark { 0 } else { 1 }),
-            format!("--lang={}", look.language),
+            format!("--blink-settings=preferredColorScheme={}", if options.dark { 0 } else { 1 }),
+            format!("--lang={}", options.language),
             format!("--window-size={width},{height}"),
             format!("--user-data-dir={}", profile.path().display()),
         ];
-        if let Some(Film(path)) = look.camera {
+        if let Some(Film(path)) = options.camera {
             arguments.push("--use-fake-device-for-media-stream".to_owned());
             arguments.push(format!("--use-file-for-fake-video-capture={}", path.display()));
         }
         let mut capabilities = DesiredCapabilities::chrome();
         arguments.iter().try_for_each(|argument| capabilities.add_arg(argument))?;
-        if look.mobile {
+        if options.mobile {
             let metrics = json!({ "width": width, "height": height, "pixelRatio": 2.0, "touch": true, "mobile": true });
             capabilities.add_experimental_option("mobileEmulation", json!({ "deviceMetrics": metrics }))?;
         }
@@ -130,7 +131,7 @@ impl Browser {
         driver.goto(&service.url).await?;
         let browser = Self { driver, _profile: profile };
         browser.connected().await?;
-        browser.execute("localStorage.setItem('language', arguments[0])", vec![look.language.into()]).await?;
+        browser.execute("localStorage.setItem('language', arguments[0])", vec![options.language.into()]).await?;
         browser.reload().await?;
         Ok(browser)
     }
@@ -166,7 +167,7 @@ impl Browser {
     pub async fn until(&self, expression: &str) -> WebDriverResult<()> {
         let started = Instant::now();
         while self.value(expression).await? != true {
-            if started.elapsed() > PATIENCE {
+            if started.elapsed() > TIMEOUT {
                 let shown = self.value("document.body.innerText").await?;
                 panic!("never came true: {expression}; the page shows: {shown}");
             }
@@ -189,7 +190,7 @@ impl Browser {
             self.until(&format!("document.querySelector('{selector}')?.disabled === false")).await?;
             // The page may be drawing it anew just now.
             match self.driver.find(By::Css(selector)).await?.click().await {
-                Err(error) if started.elapsed() > PATIENCE => return Err(error),
+                Err(error) if started.elapsed() > TIMEOUT => return Err(error),
                 Err(_) => tokio::time::sleep(Duration::from_millis(100)).await,
                 Ok(()) => return Ok(()),
             }
@@ -236,7 +237,7 @@ impl Browser {
         let script =
             "const done = arguments[0]; axe.run().then(found => done(found.violations), error => done(String(error)))";
         let found = self.driver.execute_async(script, Vec::new()).await?.json().clone();
-        let told = |rule: &Value| {
+        let describe = |rule: &Value| {
             format!(
                 "{}: {}",
                 rule["help"],
@@ -250,7 +251,7 @@ impl Browser {
             )
         };
         let rules = found.as_array().unwrap_or_else(|| panic!("axe on {view}: {found}"));
-        assert!(rules.is_empty(), "{view}: {}", rules.iter().map(told).collect::<Vec<_>>().join("; "));
+        assert!(rules.is_empty(), "{view}: {}", rules.iter().map(describe).collect::<Vec<_>>().join("; "));
         Ok(())
     }
 

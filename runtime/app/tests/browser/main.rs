@@ -24,7 +24,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use thirtyfour::error::WebDriverResult;
 
-use crate::browser::{Browser, DESK, Driver, Look, PHONE};
+use crate::browser::{Browser, DESK, Driver, PHONE, ViewOptions};
 use crate::camera::Film;
 use crate::service::Service;
 use crate::support::shots;
@@ -35,8 +35,10 @@ async fn teach(browser: &Browser, label: &str) -> WebDriverResult<()> {
     browser.write("label", label).await?;
     browser.hold_until("shoot", "document.querySelectorAll('#shots li').length >= 5").await?;
     // Sentences that speak of as many shots as lie there, more than five if the button was held longer.
-    let told = "document.getElementById('enough').textContent";
-    browser.until(&format!("{told}.includes(`of ${{document.querySelectorAll('#shots li').length}} rec`)")).await?;
+    let sentences = "document.getElementById('enough').textContent";
+    browser
+        .until(&format!("{sentences}.includes(`of ${{document.querySelectorAll('#shots li').length}} rec`)"))
+        .await?;
     browser.keep(&format!("shots-of-{label}")).await?;
     browser.click("learn").await?;
     browser
@@ -67,13 +69,13 @@ fn things_are_taught_recognised_undone_and_still_there_after_a_reload() {
     browser::run(async {
         for label in ["rubber-duck", "cactus"] {
             let film = Film::of(&shots("learn", label), folder.path());
-            let browser = Browser::open(&driver, &service, Look { camera: Some(&film), ..DESK }).await?;
+            let browser = Browser::open(&driver, &service, ViewOptions { camera: Some(&film), ..DESK }).await?;
             teach(&browser, label).await?;
             browser.close().await?;
         }
         for label in ["rubber-duck", "cactus"] {
             let film = Film::of(&shots("try", label), folder.path());
-            let browser = Browser::open(&driver, &service, Look { camera: Some(&film), ..PHONE }).await?;
+            let browser = Browser::open(&driver, &service, ViewOptions { camera: Some(&film), ..PHONE }).await?;
             browser.start_camera().await?;
             let counts = answers(&browser).await?;
             browser.keep(&format!("recognised-{label}")).await?;
@@ -281,10 +283,10 @@ fn every_view_can_be_read_by_everyone() {
     let service = Service::start("everyday", folder.path());
     let film = Film::of(&shots("learn", "mug"), folder.path());
     browser::run(async {
-        let browser = Browser::open(&driver, &service, Look { camera: Some(&film), ..DESK }).await?;
+        let browser = Browser::open(&driver, &service, ViewOptions { camera: Some(&film), ..DESK }).await?;
         teach(&browser, "mug").await?;
         browser.close().await?;
-        for (size, look) in [("desk", DESK), ("phone", PHONE)] {
+        for (size, base) in [("desk", DESK), ("phone", PHONE)] {
             for (theme, dark) in [("light", false), ("dark", true)] {
                 for language in ["en", "de"] {
                     // Every second view has each size, theme and language with each of the others.
@@ -292,8 +294,8 @@ fn every_view_can_be_read_by_everyone() {
                         continue;
                     }
                     let view = format!("{size}-{theme}-{language}");
-                    let look = Look { camera: Some(&film), dark, language, ..look };
-                    let browser = Browser::open(&driver, &service, look).await?;
+                    let options = ViewOptions { camera: Some(&film), dark, language, ..base };
+                    let browser = Browser::open(&driver, &service, options).await?;
                     browser.until("document.getElementById('learned').innerText.includes('mug')").await?;
                     browser.start_camera().await?;
                     browser.write("label", "Tasse").await?;
@@ -301,7 +303,7 @@ fn every_view_can_be_read_by_everyone() {
                     browser.keep(&view).await?;
                     browser.check(&axe, &view).await?;
                     let width = browser.value("document.documentElement.scrollWidth").await?;
-                    assert!(width.as_u64().unwrap() <= u64::from(look.size.0), "{view} is {width} pixels wide");
+                    assert!(width.as_u64().unwrap() <= u64::from(options.size.0), "{view} is {width} pixels wide");
                     browser.click_css("#learned li button").await?;
                     browser.check(&axe, &format!("{view}, a dialogue")).await?;
                     browser.keep(&format!("{view}-dialogue")).await?;

@@ -159,6 +159,51 @@ typedef struct OrcoBackup {
   uint64_t bytes;
 } OrcoBackup;
 
+/**
+ * How a backup is restored. All zero, which `{0}` makes it, is the strictest.
+ */
+typedef struct OrcoRestoreOptions {
+  /**
+   * The file of a public key, written by minisign; NULL for none. With a key, the bundle and the backup must both be
+   * signed with it, and the bundle must not be an older release than was used before, here or where the backup was
+   * written.
+   */
+  const char *public_key;
+  /**
+   * Whether what the device knows already is replaced, and gone then; it is refused otherwise.
+   */
+  bool replace;
+  /**
+   * Whether a backup of another bundle is restored, for which orco_upgrade() is to be called next; it is refused
+   * otherwise.
+   */
+  bool other_bundle;
+  /**
+   * How long a change of another process is waited for, at most.
+   */
+  uint32_t wait_milliseconds;
+} OrcoRestoreOptions;
+
+/**
+ * How a device goes over to another bundle. All zero, which `{0}` makes it, is the strictest.
+ */
+typedef struct OrcoUpgradeOptions {
+  /**
+   * The file of a public key, written by minisign; NULL for none. With a key, the bundle must be signed with it, and
+   * be no older release than was used before.
+   */
+  const char *public_key;
+  /**
+   * Whether classes of which no picture is left are given up, and others recognised clearly worse than when they were
+   * learned; it is refused otherwise.
+   */
+  bool force;
+  /**
+   * How long a change of another process is waited for, at most.
+   */
+  uint32_t wait_milliseconds;
+} OrcoUpgradeOptions;
+
 #ifdef __cplusplus
 extern "C" {
 #endif // __cplusplus
@@ -423,36 +468,27 @@ enum OrcoStatus orco_backup(const struct OrcoLearner *learner,
                             char **warnings);
 
 /**
- * Puts what orco_backup() wrote into the folder `state` of a device with the bundle `bundle`; a learner that is open on
- * that folder sees it with its next change or orco_refresh(). Refused where the device knows something already, unless
- * it may `replace` that, which is gone then, and where the backup was made with another bundle, unless
- * `other_bundle` allows it: then orco_upgrade() is to be called next. A change of another process is waited for
- * `wait_milliseconds` at most. `backup`, which says what was restored, may be NULL.
+ * Puts what orco_backup() wrote into the folder `state` of a device with the bundle `bundle`, at once or not at all. A
+ * learner that is open on that folder sees it with its next change or orco_refresh(). `options` may be NULL for all
+ * zero; `backup`, which says what was restored, may be NULL.
  */
 enum OrcoStatus orco_restore(const char *bundle,
                              const char *state,
                              const char *path,
-                             bool replace,
-                             bool other_bundle,
-                             uint32_t wait_milliseconds,
+                             const struct OrcoRestoreOptions *options,
                              struct OrcoBackup *backup);
 
 /**
  * Learns all that the device knows, by the state in the folder `state`, again on another bundle, from the pictures that
  * orco_set_keep_shots() kept; no learner may be open on that folder, and those of the new bundle are opened
- * afterwards. The old state is kept aside. Refused where a class has no picture left, or is recognised clearly worse
- * than when it was learned, unless `force` is set: the former is given up then. A change of another process is waited
- * for `wait_milliseconds` at most.
+ * afterwards. The old state is kept aside. `options` may be NULL for all zero.
  *
- * `public_key` may be NULL; where it is not, the bundle must be signed with the key in that file, and be no older
- * release than was used before. `report` may be NULL, and so may `warnings`, which gets what was given up and which
- * pictures could not be used, a sentence a line, to be freed with orco_text_free().
+ * `report` may be NULL, and so may `warnings`, which gets what was given up and which pictures could not be used, a
+ * sentence a line, to be freed with orco_text_free().
  */
 enum OrcoStatus orco_upgrade(const char *bundle,
                              const char *state,
-                             const char *public_key,
-                             bool force,
-                             uint32_t wait_milliseconds,
+                             const struct OrcoUpgradeOptions *options,
                              struct OrcoReport *report,
                              char **warnings);
 

@@ -5,9 +5,9 @@ use std::ffi::{CString, c_char};
 use orco_runtime::image_rs::RgbImage;
 
 use crate::learner::OrcoLearner;
-use crate::pointer::{borrowed, bytes, c_text, hand_over, taken_back, text};
+use crate::pointer::{borrow, c_string, free_handle, read_bytes, read_text, write_handle};
 use crate::shots::{from_bytes, from_file, from_rgb};
-use crate::status::{Failure, OrcoStatus, guarded};
+use crate::status::{OrcoStatus, StatusError, guard};
 
 /// What a picture shows: known classes with their scores, highest first. Any number of threads may read it.
 #[derive(Debug)]
@@ -18,10 +18,10 @@ pub struct OrcoAnswer {
 
 impl OrcoAnswer {
     /// The first `most` classes for a picture.
-    fn to(learner: &OrcoLearner, picture: &RgbImage, most: usize) -> Result<Self, Failure> {
+    fn to(learner: &OrcoLearner, picture: &RgbImage, most: usize) -> Result<Self, StatusError> {
         let mut learner = learner.lock()?;
         let answer = learner.classify(picture)?;
-        let named = answer.matches.iter().take(most).map(|found| (c_text(learner.label(found.class)), found.score));
+        let named = answer.matches.iter().take(most).map(|found| (c_string(learner.label(found.class)), found.score));
         Ok(Self { matches: named.collect(), known: !answer.is_unknown() })
     }
 }
@@ -36,9 +36,9 @@ pub unsafe extern "C" fn orco_classify_file(
     answer: *mut *mut OrcoAnswer,
 ) -> OrcoStatus {
     // SAFETY: the caller keeps what the header says of pointers.
-    guarded(|| unsafe {
-        hand_over(answer, "answer", || {
-            OrcoAnswer::to(borrowed(learner, "learner")?, &from_file(text(path, "path")?)?, most)
+    guard(|| unsafe {
+        write_handle(answer, "answer", || {
+            OrcoAnswer::to(borrow(learner, "learner")?, &from_file(read_text(path, "path")?)?, most)
         })
     })
 }
@@ -53,9 +53,9 @@ pub unsafe extern "C" fn orco_classify_bytes(
     answer: *mut *mut OrcoAnswer,
 ) -> OrcoStatus {
     // SAFETY: the caller keeps what the header says of pointers.
-    guarded(|| unsafe {
-        hand_over(answer, "answer", || {
-            OrcoAnswer::to(borrowed(learner, "learner")?, &from_bytes(bytes(data, length, "data")?)?, most)
+    guard(|| unsafe {
+        write_handle(answer, "answer", || {
+            OrcoAnswer::to(borrow(learner, "learner")?, &from_bytes(read_bytes(data, length, "data")?)?, most)
         })
     })
 }
@@ -72,9 +72,9 @@ pub unsafe extern "C" fn orco_classify_rgb(
     answer: *mut *mut OrcoAnswer,
 ) -> OrcoStatus {
     // SAFETY: the caller keeps what the header says of pointers.
-    guarded(|| unsafe {
-        hand_over(answer, "answer", || {
-            OrcoAnswer::to(borrowed(learner, "learner")?, &from_rgb(rows, width, height, stride)?, most)
+    guard(|| unsafe {
+        write_handle(answer, "answer", || {
+            OrcoAnswer::to(borrow(learner, "learner")?, &from_rgb(rows, width, height, stride)?, most)
         })
     })
 }
@@ -116,5 +116,5 @@ pub unsafe extern "C" fn orco_answer_score(answer: *const OrcoAnswer, index: usi
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn orco_answer_free(answer: *mut OrcoAnswer) {
     // SAFETY: the caller keeps what the header says of pointers.
-    unsafe { taken_back(answer) };
+    unsafe { free_handle(answer) };
 }

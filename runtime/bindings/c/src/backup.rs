@@ -10,10 +10,10 @@ use orco_runtime::files;
 use orco_runtime::learner::LearnerSettings;
 use orco_runtime::store::Store;
 
-use crate::change::doubtless;
-use crate::learner::OrcoLearner;
-use crate::pointer::{borrowed, lines, text};
-use crate::status::{Failure, OrcoStatus, guarded};
+use crate::change::check_saved;
+use crate::learner::{OrcoLearner, read_key};
+use crate::pointer::{borrow, read_text, write_lines};
+use crate::status::{OrcoStatus, StatusError, guard};
 
 /// What a backup holds.
 #[repr(C)]
@@ -48,49 +48,70 @@ pub unsafe extern "C" fn orco_backup(
     warnings: *mut *mut c_char,
 ) -> OrcoStatus {
     // SAFETY: the caller keeps what the header says of pointers.
-    guarded(|| unsafe {
-        lines(warnings, &[]);
-        let path = Path::new(text(path, "path")?);
-        let learner = borrowed(learner, "learner")?.lock()?;
+    guard(|| unsafe {
+        write_lines(warnings, &[]);
+        let path = Path::new(read_text(path, "path")?);
+        let learner = borrow(learner, "learner")?.lock()?;
         let options = BackupOptions::default().replace(replace);
         let contents = backup::write_to(learner.bundle(), learner.store(), learner.settings(), path, &options)?;
         if !backup.is_null() {
             backup.write((&contents).into());
         }
-        lines(warnings, &contents.warnings);
+        write_lines(warnings, &contents.warnings);
         Ok(())
     })
 }
 
-/// Puts what orco_backup() wrote into the folder `state` of a device with the bundle `bundle`; a learner that is open on
-/// that folder sees it with its next change or orco_refresh(). Refused where the device knows something already, unless
-/// it may `replace` that, which is gone then, and where the backup was made with another bundle, unless
-/// `other_bundle` allows it: then orco_upgrade() is to be called next. A change of another process is waited for
-/// `wait_milliseconds` at most. `backup`, which says what was restored, may be NULL.
+/// How a backup is restored. All zero, which `{0}` makes it, is the strictest.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct OrcoRestoreOptions {
+    /// The file of a public key, written by minisign; NULL for none. With a key, the bundle and the backup must both be
+    /// signed with it, and the bundle must not be an older release than was used before, here or where the backup was
+    /// written.
+    pub public_key: *const c_char,
+    /// Whether what the device knows already is replaced, and gone then; it is refused otherwise.
+    pub replace: bool,
+    /// Whether a backup of another bundle is restored, for which orco_upgrade() is to be called next; it is refused
+    /// otherwise.
+    pub other_bundle: bool,
+    /// How long a change of another process is waited for, at most.
+    pub wait_milliseconds: u32,
+}
+
+impl Default for OrcoRestoreOptions {
+    fn default() -> Self {
+        Self { public_key: std::ptr::null(), replace: false, other_bundle: false, wait_milliseconds: 0 }
+    }
+}
+
+/// Puts what orco_backup() wrote into the folder `state` of a device with the bundle `bundle`, at once or not at all. A
+/// learner that is open on that folder sees it with its next change or orco_refresh(). `options` may be NULL for all
+/// zero; `backup`, which says what was restored, may be NULL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn orco_restore(
     bundle: *const c_char,
     state: *const c_char,
     path: *const c_char,
-    replace: bool,
-    other_bundle: bool,
-    wait_milliseconds: u32,
+    options: *const OrcoRestoreOptions,
     backup: *mut OrcoBackup,
 ) -> OrcoStatus {
     // SAFETY: the caller keeps what the header says of pointers.
-    guarded(|| unsafe {
-        let (bundle, state) = (text(bundle, "bundle")?, Store::new(Path::new(text(state, "state")?)));
-        let path = text(path, "path")?;
-        let bundle = Bundle::open(Path::new(bundle)).map_err(|error| Failure::of(OrcoStatus::CannotOpen, &error))?;
+    guard(|| unsafe {
+        let (bundle, state) = (read_text(bundle, "bundle")?, Store::new(read_text(state, "state")?));
+        let path = read_text(path, "path")?;
+        let options = options.as_ref().copied().unwrap_or_default();
+        let key = read_key(options.public_key)?;
+        let bundle = Bundle::open_trusted(bundle, key.as_ref())?;
         let mut file = files::open_regular(Path::new(path))
-            .map_err(|error| Failure::new(OrcoStatus::FileFailed, format!("{path} cannot be read: {error}")))?;
-        let wait = Duration::from_millis(wait_milliseconds.into());
-        let settings = LearnerSettings::default().wait(wait);
-        let options = RestoreOptions::default().replace(replace).other_bundle(other_bundle);
-        let made = backup::restore(&bundle, &state, &settings, &mut file, &options)?;
+            .map_err(|error| StatusError::new(OrcoStatus::FileFailed, format!("{path} cannot be read: {error}")))?;
+        let settings = LearnerSettings::default().wait(Duration::from_millis(options.wait_milliseconds.into()));
+        let options =
+            RestoreOptions::default().replace(options.replace).other_bundle(options.other_bundle).public_key(key);
+        let outcome = backup::restore(&bundle, &state, &settings, &mut file, &options)?;
         if !backup.is_null() {
-            backup.write((&made.report).into());
+            backup.write((&outcome.report).into());
         }
-        doubtless(made)
+        check_saved(outcome)
     })
 }

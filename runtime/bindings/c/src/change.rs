@@ -6,9 +6,9 @@ use orco_runtime::learner::{ChangeError, ChangeOutcome, Learner};
 use orco_runtime::session::SessionReport;
 
 use crate::learner::OrcoLearner;
-use crate::pointer::{borrowed, text};
+use crate::pointer::{borrow, read_text};
 use crate::shots::OrcoShots;
-use crate::status::{Failure, OrcoStatus, guarded};
+use crate::status::{OrcoStatus, StatusError, guard};
 
 /// What a change did, measured on the stored exemplars. Shares are 0 to 1, and NAN where no exemplar says.
 #[repr(C)]
@@ -40,24 +40,24 @@ impl From<&SessionReport> for OrcoReport {
 ///
 /// # Safety
 /// Pointers are as the header says.
-unsafe fn changed<T>(
+unsafe fn change_and_report<T>(
     learner: *const OrcoLearner,
     report: *mut OrcoReport,
     change: impl FnOnce(&mut Learner) -> Result<ChangeOutcome<T>, ChangeError>,
     of: impl FnOnce(&T) -> &SessionReport,
-) -> Result<(), Failure> {
+) -> Result<(), StatusError> {
     // SAFETY: the caller's promise.
-    let made = change(&mut *unsafe { borrowed(learner, "learner") }?.lock()?)?;
+    let outcome = change(&mut *unsafe { borrow(learner, "learner") }?.lock()?)?;
     if !report.is_null() {
         // SAFETY: not NULL; the rest is the caller's promise.
-        unsafe { report.write(of(&made.report).into()) };
+        unsafe { report.write(of(&outcome.report).into()) };
     }
-    doubtless(made)
+    check_saved(outcome)
 }
 
-/// A change that is made, but perhaps not safely kept, is no failure, and yet the caller is told.
-pub(crate) fn doubtless<T>(made: ChangeOutcome<T>) -> Result<(), Failure> {
-    made.uncertain.map_or(Ok(()), |doubt| Err(Failure::of(OrcoStatus::Uncertain, &doubt)))
+/// Returns the status of a change that is made, but that a power cut could lose.
+pub(crate) fn check_saved<T>(outcome: ChangeOutcome<T>) -> Result<(), StatusError> {
+    outcome.uncertain.map_or(Ok(()), |doubt| Err(StatusError::of(OrcoStatus::Uncertain, &doubt)))
 }
 
 /// Learns new classes in one session and saves them; or nothing is changed. `report` may be NULL.
@@ -68,9 +68,9 @@ pub unsafe extern "C" fn orco_learn(
     report: *mut OrcoReport,
 ) -> OrcoStatus {
     // SAFETY: the caller keeps what the header says of pointers.
-    guarded(|| unsafe {
-        let classes = borrowed(shots, "shots")?.classes();
-        changed(learner, report, |learner| learner.learn_many(&classes, &mut ()), |report| report)
+    guard(|| unsafe {
+        let classes = borrow(shots, "shots")?.classes();
+        change_and_report(learner, report, |learner| learner.learn_many(&classes, &mut ()), |report| report)
     })
 }
 
@@ -82,11 +82,11 @@ pub unsafe extern "C" fn orco_add(
     report: *mut OrcoReport,
 ) -> OrcoStatus {
     // SAFETY: the caller keeps what the header says of pointers.
-    guarded(|| unsafe {
-        let Ok([(label, shots)]) = <[_; 1]>::try_from(borrowed(shots, "shots")?.classes()) else {
-            return Err(Failure::new(OrcoStatus::BadArgument, "shots are to be of one class for orco_add"));
+    guard(|| unsafe {
+        let Ok([(label, shots)]) = <[_; 1]>::try_from(borrow(shots, "shots")?.classes()) else {
+            return Err(StatusError::new(OrcoStatus::BadArgument, "shots are to be of one class for orco_add"));
         };
-        changed(learner, report, |learner| learner.add(label, shots, &mut ()), |report| report)
+        change_and_report(learner, report, |learner| learner.add(label, shots, &mut ()), |report| report)
     })
 }
 
@@ -98,9 +98,9 @@ pub unsafe extern "C" fn orco_forget(
     report: *mut OrcoReport,
 ) -> OrcoStatus {
     // SAFETY: the caller keeps what the header says of pointers.
-    guarded(|| unsafe {
-        let label = text(label, "label")?;
-        changed(learner, report, |learner| learner.forget(label, &mut ()), |report| report)
+    guard(|| unsafe {
+        let label = read_text(label, "label")?;
+        change_and_report(learner, report, |learner| learner.forget(label, &mut ()), |report| report)
     })
 }
 
@@ -112,9 +112,9 @@ pub unsafe extern "C" fn orco_rename(
     to: *const c_char,
 ) -> OrcoStatus {
     // SAFETY: the caller keeps what the header says of pointers.
-    guarded(|| unsafe {
-        let (from, to) = (text(from, "from")?, text(to, "to")?);
-        doubtless(borrowed(learner, "learner")?.lock()?.rename(from, to)?)
+    guard(|| unsafe {
+        let (from, to) = (read_text(from, "from")?, read_text(to, "to")?);
+        check_saved(borrow(learner, "learner")?.lock()?.rename(from, to)?)
     })
 }
 
@@ -129,9 +129,9 @@ pub unsafe extern "C" fn orco_move_shot(
     report: *mut OrcoReport,
 ) -> OrcoStatus {
     // SAFETY: the caller keeps what the header says of pointers.
-    guarded(|| unsafe {
-        let (from, to) = (text(from, "from")?, text(to, "to")?);
-        changed(learner, report, |learner| learner.move_shot(from, number, to, &mut ()), |report| report)
+    guard(|| unsafe {
+        let (from, to) = (read_text(from, "from")?, read_text(to, "to")?);
+        change_and_report(learner, report, |learner| learner.move_shot(from, number, to, &mut ()), |report| report)
     })
 }
 
@@ -139,5 +139,7 @@ pub unsafe extern "C" fn orco_move_shot(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn orco_undo(learner: *const OrcoLearner, changes: usize, report: *mut OrcoReport) -> OrcoStatus {
     // SAFETY: the caller keeps what the header says of pointers.
-    guarded(|| unsafe { changed(learner, report, |learner| learner.undo(changes, &mut ()), |undone| &undone.report) })
+    guard(|| unsafe {
+        change_and_report(learner, report, |learner| learner.undo(changes, &mut ()), |undone| &undone.report)
+    })
 }

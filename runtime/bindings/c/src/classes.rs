@@ -3,8 +3,8 @@
 use std::ffi::{CString, c_char};
 
 use crate::learner::OrcoLearner;
-use crate::pointer::{borrowed, c_text, hand_over, taken_back};
-use crate::status::{Failure, OrcoStatus, guarded};
+use crate::pointer::{borrow, c_string, free_handle, write_handle};
+use crate::status::{OrcoStatus, StatusError, guard};
 
 /// The known classes at one moment, those of the bundle first. Any number of threads may read it.
 #[derive(Debug)]
@@ -31,11 +31,11 @@ pub struct OrcoCounts {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn orco_counts(learner: *const OrcoLearner, counts: *mut OrcoCounts) -> OrcoStatus {
     // SAFETY: the caller keeps what the header says of pointers.
-    guarded(|| unsafe {
+    guard(|| unsafe {
         if counts.is_null() {
-            return Err(Failure::new(OrcoStatus::BadArgument, "counts is NULL"));
+            return Err(StatusError::new(OrcoStatus::BadArgument, "counts is NULL"));
         }
-        let learner = borrowed(learner, "learner")?.lock()?;
+        let learner = borrow(learner, "learner")?.lock()?;
         counts.write(OrcoCounts {
             base_classes: learner.base_model().classes.len(),
             learned_classes: learner.state().classes.len(),
@@ -50,10 +50,10 @@ pub unsafe extern "C" fn orco_counts(learner: *const OrcoLearner, counts: *mut O
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn orco_classes(learner: *const OrcoLearner, classes: *mut *mut OrcoClasses) -> OrcoStatus {
     // SAFETY: the caller keeps what the header says of pointers.
-    guarded(|| unsafe {
-        hand_over(classes, "classes", || {
-            let learner = borrowed(learner, "learner")?.lock()?;
-            let classes = learner.classes().map(|class| (c_text(&class.label), class.session > 0)).collect();
+    guard(|| unsafe {
+        write_handle(classes, "classes", || {
+            let learner = borrow(learner, "learner")?.lock()?;
+            let classes = learner.classes().map(|class| (c_string(&class.label), class.session > 0)).collect();
             Ok(OrcoClasses { classes })
         })
     })
@@ -86,5 +86,5 @@ pub unsafe extern "C" fn orco_classes_learned(classes: *const OrcoClasses, index
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn orco_classes_free(classes: *mut OrcoClasses) {
     // SAFETY: the caller keeps what the header says of pointers.
-    unsafe { taken_back(classes) };
+    unsafe { free_handle(classes) };
 }

@@ -1,7 +1,6 @@
 //! Opening a learner, its settings, closing it.
 
 use std::ffi::{CString, c_char};
-use std::path::Path;
 use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
@@ -10,8 +9,8 @@ use orco_runtime::learner::{Learner, LearnerSettings, ShotChecks};
 use orco_runtime::signature::PublicKey;
 use orco_runtime::store::Store;
 
-use crate::pointer::{borrowed, c_text, hand_over, taken_back, text};
-use crate::status::{Failure, OrcoStatus, guarded};
+use crate::pointer::{borrow, c_string, free_handle, read_optional_text, read_text, write_handle};
+use crate::status::{OrcoStatus, StatusError, guard};
 
 /// A device that classifies pictures and learns new classes: an opened bundle and the state that was learned on it.
 /// Any thread may use it; calls wait for one another.
@@ -24,12 +23,35 @@ const _: () = {
 };
 
 impl OrcoLearner {
-    /// The learner, when no other call has it.
-    pub(crate) fn lock(&self) -> Result<MutexGuard<'_, Learner>, Failure> {
+    /// Waits until no other call uses the learner.
+    pub(crate) fn lock(&self) -> Result<MutexGuard<'_, Learner>, StatusError> {
         self.0.lock().map_err(|_| {
-            Failure::new(OrcoStatus::Fault, "an earlier call met a fault in liborco; free the learner and open it anew")
+            StatusError::new(
+                OrcoStatus::Fault,
+                "an earlier call met a fault in liborco; free the learner and open it anew",
+            )
         })
     }
+}
+
+/// The public key in a file; none for NULL.
+///
+/// # Safety
+/// Pointers are as the header says.
+pub(crate) unsafe fn read_key(path: *const c_char) -> Result<Option<PublicKey>, StatusError> {
+    // SAFETY: the caller's promise.
+    let path = unsafe { read_optional_text(path, "public_key") }?;
+    Ok(path.map(PublicKey::read).transpose()?)
+}
+
+/// Changes how the learner works from the next call on.
+///
+/// # Safety
+/// Pointers are as the header says.
+unsafe fn set(learner: *const OrcoLearner, change: impl FnOnce(&mut LearnerSettings)) -> Result<(), StatusError> {
+    // SAFETY: the caller's promise.
+    change(unsafe { borrow(learner, "learner") }?.lock()?.settings_mut());
+    Ok(())
 }
 
 /// Opens a bundle's folder and the folder of the state that was learned on it, which need not be there yet. The
@@ -41,9 +63,9 @@ pub unsafe extern "C" fn orco_open(
     learner: *mut *mut OrcoLearner,
 ) -> OrcoStatus {
     // SAFETY: the caller keeps what the header says of pointers.
-    guarded(|| unsafe {
-        hand_over(learner, "learner", || {
-            let (bundle, state) = (text(bundle, "bundle")?, text(state, "state")?);
+    guard(|| unsafe {
+        write_handle(learner, "learner", || {
+            let (bundle, state) = (read_text(bundle, "bundle")?, read_text(state, "state")?);
             Ok(OrcoLearner(Mutex::new(Learner::open(bundle, state)?)))
         })
     })
@@ -59,15 +81,13 @@ pub unsafe extern "C" fn orco_open_signed(
     learner: *mut *mut OrcoLearner,
 ) -> OrcoStatus {
     // SAFETY: the caller keeps what the header says of pointers.
-    guarded(|| unsafe {
-        hand_over(learner, "learner", || {
-            let (bundle, state) = (text(bundle, "bundle")?, text(state, "state")?);
-            let key = PublicKey::read(Path::new(text(public_key, "public_key")?));
-            let key = key.map_err(|error| Failure::of(OrcoStatus::CannotOpen, &error))?;
-            let bundle = Bundle::open_trusted(Path::new(bundle), Some(&key));
-            let bundle = bundle.map_err(|error| Failure::of(OrcoStatus::CannotOpen, &error))?;
+    guard(|| unsafe {
+        write_handle(learner, "learner", || {
+            let (bundle, state) = (read_text(bundle, "bundle")?, read_text(state, "state")?);
+            let key = PublicKey::read(read_text(public_key, "public_key")?)?;
+            let bundle = Bundle::open_trusted(bundle, Some(&key))?;
             let settings = LearnerSettings::default().compare_releases(true);
-            Ok(OrcoLearner(Mutex::new(Learner::new(bundle, Store::new(Path::new(state)), settings)?)))
+            Ok(OrcoLearner(Mutex::new(Learner::new(bundle, Store::new(state), settings)?)))
         })
     })
 }
@@ -76,7 +96,7 @@ pub unsafe extern "C" fn orco_open_signed(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn orco_free(learner: *mut OrcoLearner) {
     // SAFETY: the caller keeps what the header says of pointers.
-    unsafe { taken_back(learner) };
+    unsafe { free_handle(learner) };
 }
 
 /// The seed of all that is drawn by lot, 1 unless it is set. The same bundle, shots and seed give the same state, byte
@@ -84,21 +104,14 @@ pub unsafe extern "C" fn orco_free(learner: *mut OrcoLearner) {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn orco_set_seed(learner: *const OrcoLearner, seed: u64) -> OrcoStatus {
     // SAFETY: the caller keeps what the header says of pointers.
-    guarded(|| {
-        unsafe { borrowed(learner, "learner") }?.lock()?.settings_mut().seed = seed;
-        Ok(())
-    })
+    guard(|| unsafe { set(learner, |settings| settings.seed = seed) })
 }
 
 /// How long a change waits, at most, for another process that is changing the same state; 0 unless it is set.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn orco_set_wait(learner: *const OrcoLearner, milliseconds: u32) -> OrcoStatus {
     // SAFETY: the caller keeps what the header says of pointers.
-    guarded(|| {
-        let wait = Duration::from_millis(milliseconds.into());
-        unsafe { borrowed(learner, "learner") }?.lock()?.settings_mut().wait = wait;
-        Ok(())
-    })
+    guard(|| unsafe { set(learner, |settings| settings.wait = Duration::from_millis(milliseconds.into())) })
 }
 
 /// The share of their samples, 0 to 1, that classes may lose over all sessions: those of the bundle together, learned
@@ -107,13 +120,15 @@ pub unsafe extern "C" fn orco_set_wait(learner: *const OrcoLearner, milliseconds
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn orco_set_forgetting_budget(learner: *const OrcoLearner, share: f32) -> OrcoStatus {
     // SAFETY: the caller keeps what the header says of pointers.
-    guarded(|| {
+    guard(|| {
         if !share.is_nan() && !(0.0..=1.0).contains(&share) {
-            return Err(Failure::new(OrcoStatus::BadArgument, "the budget is a share from 0 to 1, or NAN for none"));
+            return Err(StatusError::new(
+                OrcoStatus::BadArgument,
+                "the budget is a share from 0 to 1, or NAN for none",
+            ));
         }
         let budget = (!share.is_nan()).then_some(share);
-        unsafe { borrowed(learner, "learner") }?.lock()?.settings_mut().forgetting_budget = budget;
-        Ok(())
+        unsafe { set(learner, |settings| settings.forgetting_budget = budget) }
     })
 }
 
@@ -122,29 +137,23 @@ pub unsafe extern "C" fn orco_set_forgetting_budget(learner: *const OrcoLearner,
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn orco_set_keep_shots(learner: *const OrcoLearner, keep: bool) -> OrcoStatus {
     // SAFETY: the caller keeps what the header says of pointers.
-    guarded(|| {
-        unsafe { borrowed(learner, "learner") }?.lock()?.settings_mut().keep_shots = keep;
-        Ok(())
-    })
+    guard(|| unsafe { set(learner, |settings| settings.keep_shots = keep) })
 }
 
 /// Whether pictures are looked at before they are learned: orco_learn() and orco_add() then refuse those that are too
 /// dark or too bright, blurred, noise, or the same as another one of the call. All are taken, unless it is set.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn orco_set_check_shots(learner: *const OrcoLearner, check: bool) -> OrcoStatus {
+    let checks = if check { ShotChecks::Refuse } else { ShotChecks::Off };
     // SAFETY: the caller keeps what the header says of pointers.
-    guarded(|| {
-        let checks = if check { ShotChecks::Refuse } else { ShotChecks::Off };
-        unsafe { borrowed(learner, "learner") }?.lock()?.settings_mut().shot_checks = checks;
-        Ok(())
-    })
+    guard(|| unsafe { set(learner, |settings| settings.shot_checks = checks) })
 }
 
 /// Reads the state anew, which another process may have changed. Every change does so by itself.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn orco_refresh(learner: *const OrcoLearner) -> OrcoStatus {
     // SAFETY: the caller keeps what the header says of pointers.
-    guarded(|| Ok(unsafe { borrowed(learner, "learner") }?.lock()?.refresh()?))
+    guard(|| Ok(unsafe { borrow(learner, "learner") }?.lock()?.refresh()?))
 }
 
 /// What was wrong with the state's files when they were last read, a sentence a line; empty if nothing was. The text
@@ -152,13 +161,13 @@ pub unsafe extern "C" fn orco_refresh(learner: *const OrcoLearner) -> OrcoStatus
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn orco_warnings(learner: *const OrcoLearner, text: *mut *mut c_char) -> OrcoStatus {
     // SAFETY: the caller keeps what the header says of pointers.
-    guarded(|| unsafe {
+    guard(|| unsafe {
         if text.is_null() {
-            return Err(Failure::new(OrcoStatus::BadArgument, "text is NULL"));
+            return Err(StatusError::new(OrcoStatus::BadArgument, "text is NULL"));
         }
         text.write(std::ptr::null_mut());
-        let warnings = borrowed(learner, "learner")?.lock()?.warnings().join("\n");
-        text.write(c_text(&warnings).into_raw());
+        let warnings = borrow(learner, "learner")?.lock()?.warnings().join("\n");
+        text.write(c_string(&warnings).into_raw());
         Ok(())
     })
 }

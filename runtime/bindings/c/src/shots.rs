@@ -8,8 +8,8 @@ use orco_runtime::image_rs::RgbImage;
 use orco_runtime::label;
 use orco_runtime::learner::Shots;
 
-use crate::pointer::{borrowed_mut, bytes, hand_over, taken_back, text};
-use crate::status::{Failure, OrcoStatus, guarded};
+use crate::pointer::{borrow_mut, free_handle, read_bytes, read_text, write_handle};
+use crate::status::{OrcoStatus, StatusError, guard};
 
 /// Labelled pictures, collected for one session. One thread at a time may use them.
 #[derive(Debug, Default)]
@@ -32,41 +32,46 @@ impl OrcoShots {
 }
 
 /// A picture of a file.
-pub(crate) fn from_file(path: &str) -> Result<RgbImage, Failure> {
-    image::open(Path::new(path)).map_err(|reason| Failure::picture(path, &reason))
+pub(crate) fn from_file(path: &str) -> Result<RgbImage, StatusError> {
+    image::open(Path::new(path)).map_err(|reason| StatusError::picture(path, &reason))
 }
 
 /// A picture from the bytes of a file.
-pub(crate) fn from_bytes(bytes: &[u8]) -> Result<RgbImage, Failure> {
-    image::decode(bytes).map_err(|reason| Failure::picture("the picture", &reason))
+pub(crate) fn from_bytes(bytes: &[u8]) -> Result<RgbImage, StatusError> {
+    image::decode(bytes).map_err(|reason| StatusError::picture("the picture", &reason))
 }
 
 /// A picture from rows of bytes.
 ///
 /// # Safety
 /// Unless `rows` is NULL, it points to `stride * (height - 1) + 3 * width` bytes.
-pub(crate) unsafe fn from_rgb(rows: *const u8, width: u32, height: u32, stride: usize) -> Result<RgbImage, Failure> {
+pub(crate) unsafe fn from_rgb(
+    rows: *const u8,
+    width: u32,
+    height: u32,
+    stride: usize,
+) -> Result<RgbImage, StatusError> {
     let row = 3 * width as usize;
     let length = (height as usize).checked_sub(1).and_then(|before| before.checked_mul(stride)?.checked_add(row));
     // Where no such picture can be, no rows are looked at, and it is refused.
     let length = length.filter(|_| width.max(height) <= image::MAX_SIDE).unwrap_or(0);
     // SAFETY: the caller's promise.
-    let rows = unsafe { bytes(rows, length, "rows") }?;
-    image::from_rows(width, height, stride, rows).map_err(|reason| Failure::picture("the picture", &reason))
+    let rows = unsafe { read_bytes(rows, length, "rows") }?;
+    image::from_rows(width, height, stride, rows).map_err(|reason| StatusError::picture("the picture", &reason))
 }
 
 /// Makes an empty collection, to be freed with orco_shots_free().
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn orco_shots_new(shots: *mut *mut OrcoShots) -> OrcoStatus {
     // SAFETY: the caller keeps what the header says of pointers.
-    guarded(|| unsafe { hand_over(shots, "shots", || Ok(OrcoShots::default())) })
+    guard(|| unsafe { write_handle(shots, "shots", || Ok(OrcoShots::default())) })
 }
 
 /// Frees a collection; NULL is nothing.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn orco_shots_free(shots: *mut OrcoShots) {
     // SAFETY: the caller keeps what the header says of pointers.
-    unsafe { taken_back(shots) };
+    unsafe { free_handle(shots) };
 }
 
 /// Adds a JPEG or PNG file. Pictures with the same label belong to one class.
@@ -77,8 +82,8 @@ pub unsafe extern "C" fn orco_shots_add_file(
     path: *const c_char,
 ) -> OrcoStatus {
     // SAFETY: the caller keeps what the header says of pointers.
-    guarded(|| unsafe {
-        borrowed_mut(shots, "shots")?.add(text(label, "label")?, from_file(text(path, "path")?)?);
+    guard(|| unsafe {
+        borrow_mut(shots, "shots")?.add(read_text(label, "label")?, from_file(read_text(path, "path")?)?);
         Ok(())
     })
 }
@@ -92,8 +97,8 @@ pub unsafe extern "C" fn orco_shots_add_bytes(
     length: usize,
 ) -> OrcoStatus {
     // SAFETY: the caller keeps what the header says of pointers.
-    guarded(|| unsafe {
-        borrowed_mut(shots, "shots")?.add(text(label, "label")?, from_bytes(bytes(data, length, "data")?)?);
+    guard(|| unsafe {
+        borrow_mut(shots, "shots")?.add(read_text(label, "label")?, from_bytes(read_bytes(data, length, "data")?)?);
         Ok(())
     })
 }
@@ -110,8 +115,8 @@ pub unsafe extern "C" fn orco_shots_add_rgb(
     stride: usize,
 ) -> OrcoStatus {
     // SAFETY: the caller keeps what the header says of pointers.
-    guarded(|| unsafe {
-        borrowed_mut(shots, "shots")?.add(text(label, "label")?, from_rgb(rows, width, height, stride)?);
+    guard(|| unsafe {
+        borrow_mut(shots, "shots")?.add(read_text(label, "label")?, from_rgb(rows, width, height, stride)?);
         Ok(())
     })
 }

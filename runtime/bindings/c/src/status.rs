@@ -6,13 +6,15 @@ use std::ffi::{CString, c_char};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use orco_runtime::backup::BackupError;
+use orco_runtime::bundle::OpenError as BundleError;
 use orco_runtime::encoder::EncodeError;
 use orco_runtime::image::ImageError;
 use orco_runtime::learner::upgrade::UpgradeError;
 use orco_runtime::learner::{ChangeError, OpenLearnerError, ShotsError};
+use orco_runtime::signature::KeyError;
 use orco_runtime::store::StoreError;
 
-use crate::pointer::c_text;
+use crate::pointer::c_string;
 
 /// What a call came to. After anything but `ORCO_STATUS_OK`, orco_error() says why.
 #[repr(C)]
@@ -42,15 +44,15 @@ pub enum OrcoStatus {
     FileFailed = 10,
 }
 
-/// Why a call does not return [`OrcoStatus::Ok`].
+/// An error of a call: a status other than [`OrcoStatus::Ok`], and the text that orco_error() gives.
 #[derive(Debug)]
-pub(crate) struct Failure {
+pub(crate) struct StatusError {
     status: OrcoStatus,
     text: String,
 }
 
-impl Failure {
-    /// A failure in its own words.
+impl StatusError {
+    /// An error in words of its own.
     pub fn new(status: OrcoStatus, text: impl Into<String>) -> Self {
         Self { status, text: text.into() }
     }
@@ -60,57 +62,75 @@ impl Failure {
         let causes = std::iter::successors(Some(error), |error| (**error).source());
         Self::new(status, causes.map(ToString::to_string).collect::<Vec<_>>().join(": "))
     }
+
+    /// A picture that cannot be used. The library's reason is the rest of a sentence that begins with its name.
+    pub fn picture(name: &str, reason: &ImageError) -> Self {
+        Self::new(OrcoStatus::BadPicture, format!("{name} {reason}"))
+    }
 }
 
-impl From<OpenLearnerError> for Failure {
+impl From<BundleError> for StatusError {
+    fn from(error: BundleError) -> Self {
+        Self::of(OrcoStatus::CannotOpen, &error)
+    }
+}
+
+impl From<KeyError> for StatusError {
+    fn from(error: KeyError) -> Self {
+        Self::of(OrcoStatus::CannotOpen, &error)
+    }
+}
+
+impl From<OpenLearnerError> for StatusError {
     fn from(error: OpenLearnerError) -> Self {
         Self::of(OrcoStatus::CannotOpen, &error)
     }
 }
 
-impl From<EncodeError> for Failure {
+impl From<EncodeError> for StatusError {
     fn from(error: EncodeError) -> Self {
         Self::of(OrcoStatus::EngineFailed, &error)
     }
 }
 
-impl From<ChangeError> for Failure {
+impl From<ChangeError> for StatusError {
     fn from(error: ChangeError) -> Self {
         let status = match &error {
-            ChangeError::Store(error) => of_store(error),
-            ChangeError::Shots(error) => of_shots(error),
+            ChangeError::Store(error) => store_status(error),
+            ChangeError::Shots(error) => shots_status(error),
             _ => OrcoStatus::Refused,
         };
         Self::of(status, &error)
     }
 }
 
-/// What it comes to that the store fails.
-fn of_store(error: &StoreError) -> OrcoStatus {
+/// The status of an error of the store.
+fn store_status(error: &StoreError) -> OrcoStatus {
     if matches!(error, StoreError::Busy { .. }) { OrcoStatus::Busy } else { OrcoStatus::StoreFailed }
 }
 
-/// What it comes to that shots fail.
-fn of_shots(error: &ShotsError) -> OrcoStatus {
+/// The status of an error of shots.
+fn shots_status(error: &ShotsError) -> OrcoStatus {
     if matches!(error, ShotsError::Encode(_)) { OrcoStatus::EngineFailed } else { OrcoStatus::BadPicture }
 }
 
-impl From<BackupError> for Failure {
+impl From<BackupError> for StatusError {
     fn from(error: BackupError) -> Self {
         let status = match &error {
-            BackupError::Store(error) => of_store(error),
+            BackupError::Store(error) => store_status(error),
             BackupError::File(_) | BackupError::Decode(_) | BackupError::Content(_) => OrcoStatus::FileFailed,
+            BackupError::Release(_) => OrcoStatus::CannotOpen,
             _ => OrcoStatus::Refused,
         };
         Self::of(status, &error)
     }
 }
 
-impl From<UpgradeError> for Failure {
+impl From<UpgradeError> for StatusError {
     fn from(error: UpgradeError) -> Self {
         let status = match &error {
-            UpgradeError::Store(error) => of_store(error),
-            UpgradeError::Shots(error) => of_shots(error),
+            UpgradeError::Store(error) => store_status(error),
+            UpgradeError::Shots(error) => shots_status(error),
             UpgradeError::Release(_) => OrcoStatus::CannotOpen,
             _ => OrcoStatus::Refused,
         };
@@ -118,25 +138,18 @@ impl From<UpgradeError> for Failure {
     }
 }
 
-impl Failure {
-    /// A picture that cannot be used; the library's reason goes on with the sentence.
-    pub fn picture(name: &str, reason: &ImageError) -> Self {
-        Self::new(OrcoStatus::BadPicture, format!("{name} {reason}"))
-    }
-}
-
 thread_local! {
     static ERROR: RefCell<CString> = RefCell::default();
 }
 
-/// Does what a call asks for: keeps the error's text, and lets no panic out, which C could not pass on.
-pub(crate) fn guarded(call: impl FnOnce() -> Result<(), Failure>) -> OrcoStatus {
-    let fault = |_| Err(Failure::new(OrcoStatus::Fault, "a fault in liborco, which it wrote to standard error"));
+/// Makes a call and keeps its error's text for orco_error(). A panic, which C could not pass on, becomes a status.
+pub(crate) fn guard(call: impl FnOnce() -> Result<(), StatusError>) -> OrcoStatus {
+    let fault = |_| Err(StatusError::new(OrcoStatus::Fault, "a fault in liborco, which it wrote to standard error"));
     let (status, text) = match catch_unwind(AssertUnwindSafe(call)).unwrap_or_else(fault) {
         Ok(()) => (OrcoStatus::Ok, String::new()),
-        Err(failure) => (failure.status, failure.text),
+        Err(error) => (error.status, error.text),
     };
-    let text = c_text(&text);
+    let text = c_string(&text);
     // A thread that is ending has no place for it any more.
     let _ = ERROR.try_with(|error| error.replace(text));
     status
@@ -169,21 +182,21 @@ mod tests {
 
     #[test]
     fn a_panic_becomes_a_status_and_the_next_call_clears_the_text() {
-        assert_eq!(guarded(|| panic!("a panic that is meant")), OrcoStatus::Fault);
+        assert_eq!(guard(|| panic!("a panic that is meant")), OrcoStatus::Fault);
         assert!(error().contains("fault"));
-        let refused = Failure::new(OrcoStatus::Refused, "one\0two");
-        assert_eq!(guarded(|| Err(refused)), OrcoStatus::Refused);
+        let refused = StatusError::new(OrcoStatus::Refused, "one\0two");
+        assert_eq!(guard(|| Err(refused)), OrcoStatus::Refused);
         assert_eq!(error(), "one\u{fffd}two");
         assert_eq!(std::thread::spawn(error).join().unwrap(), "", "every thread has its own");
-        assert_eq!(guarded(|| Ok(())), OrcoStatus::Ok);
+        assert_eq!(guard(|| Ok(())), OrcoStatus::Ok);
         assert_eq!(error(), "");
     }
 
     #[test]
     fn causes_are_part_of_the_text() {
         let Err(opened) = orco_runtime::learner::Learner::open("no bundle", "no state") else { panic!() };
-        let failure = Failure::from(opened);
-        assert_eq!(failure.status, OrcoStatus::CannotOpen);
-        assert!(failure.text.contains("no bundle") && failure.text.contains(": "), "{}", failure.text);
+        let error = StatusError::from(opened);
+        assert_eq!(error.status, OrcoStatus::CannotOpen);
+        assert!(error.text.contains("no bundle") && error.text.contains(": "), "{}", error.text);
     }
 }

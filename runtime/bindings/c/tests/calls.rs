@@ -1,6 +1,7 @@
 //! The calls as C makes them: pictures in memory, wrong arguments, learners shared by threads.
 
 use std::ffi::{CStr, CString, c_char};
+use std::path::Path;
 use std::ptr::{null, null_mut};
 use std::{fs, thread};
 
@@ -8,7 +9,7 @@ use orco::answer::{
     OrcoAnswer, orco_answer_count, orco_answer_free, orco_answer_known, orco_answer_label, orco_answer_score,
     orco_classify_bytes, orco_classify_file, orco_classify_rgb,
 };
-use orco::backup::{OrcoBackup, orco_backup, orco_restore};
+use orco::backup::{OrcoBackup, OrcoRestoreOptions, orco_backup, orco_restore};
 use orco::change::{OrcoReport, orco_add, orco_forget, orco_learn, orco_move_shot, orco_rename, orco_undo};
 use orco::classes::{
     OrcoCounts, orco_classes, orco_classes_count, orco_classes_free, orco_classes_label, orco_classes_learned,
@@ -22,9 +23,14 @@ use orco::shots::{
     OrcoShots, orco_shots_add_bytes, orco_shots_add_file, orco_shots_add_rgb, orco_shots_free, orco_shots_new,
 };
 use orco::status::{OrcoStatus, orco_error, orco_version};
-use orco::upgrade::orco_upgrade;
+use orco::upgrade::{OrcoUpgradeOptions, orco_upgrade};
+use orco_runtime::backup::{BackupOptions, write_to};
+use orco_runtime::bundle::Bundle;
 use orco_runtime::image;
-use orco_runtime::learner::Learner;
+use orco_runtime::learner::{Learner, LearnerSettings};
+use orco_runtime::manifest::Manifest;
+use orco_runtime::signature::SecretKey;
+use orco_runtime::store::Store;
 
 const BUNDLE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../models/cifar100-edge");
 const OTHER_BUNDLE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../models/cifar100-small");
@@ -40,7 +46,7 @@ fn read(text: *const c_char) -> String {
     unsafe { CStr::from_ptr(text) }.to_str().unwrap().to_owned()
 }
 
-/// What the last call of this thread said.
+/// What the last call of this thread sentence.
 fn error() -> String {
     read(orco_error())
 }
@@ -97,7 +103,7 @@ impl Device {
 
     /// The likeliest label of a file, with its score.
     fn answer(&self, file: &str) -> (String, f32) {
-        taken(|answer| unsafe { orco_classify_file(self.learner, c(file).as_ptr(), 3, answer) })
+        classified(|answer| unsafe { orco_classify_file(self.learner, c(file).as_ptr(), 3, answer) })
     }
 }
 
@@ -107,7 +113,7 @@ impl Drop for Device {
     }
 }
 
-fn taken(call: impl FnOnce(*mut *mut OrcoAnswer) -> OrcoStatus) -> (String, f32) {
+fn classified(call: impl FnOnce(*mut *mut OrcoAnswer) -> OrcoStatus) -> (String, f32) {
     let mut answer = null_mut();
     assert_eq!(call(&mut answer), OrcoStatus::Ok, "{}", error());
     unsafe {
@@ -190,11 +196,11 @@ fn a_picture_is_the_same_as_file_bytes_and_rows() {
     let answer = device.answer(&file);
     let bytes = fs::read(&file).unwrap();
     let by_bytes = |answer| unsafe { orco_classify_bytes(device.learner, bytes.as_ptr(), bytes.len(), 3, answer) };
-    assert_eq!(taken(by_bytes), answer);
+    assert_eq!(classified(by_bytes), answer);
     let (rows, [width, height, stride]) = padded(&file);
     let by_rows =
         |answer| unsafe { orco_classify_rgb(device.learner, rows.as_ptr(), width, height, stride as usize, 3, answer) };
-    assert_eq!(taken(by_rows), answer);
+    assert_eq!(classified(by_rows), answer);
 }
 
 #[test]
@@ -203,9 +209,9 @@ fn wrong_arguments_are_named_and_change_nothing() {
     let (label, bad) = (c("mug"), c"m\xff");
     let mut learner: *mut OrcoLearner = null_mut::<OrcoLearner>().wrapping_add(1);
     let mut answer: *mut OrcoAnswer = null_mut();
-    let refused = |status: OrcoStatus, wanted: OrcoStatus, said: &str| {
+    let refused = |status: OrcoStatus, wanted: OrcoStatus, sentence: &str| {
         assert_eq!(status, wanted, "{}", error());
-        assert!(error().contains(said), "{} does not say {said}", error());
+        assert!(error().contains(sentence), "{} lacks {sentence}", error());
     };
     unsafe {
         use OrcoStatus::{BadArgument, BadPicture, CannotOpen, Refused};
@@ -291,9 +297,9 @@ fn what_is_like_nothing_known_is_told_as_the_library_tells_it() {
 #[test]
 fn shots_are_moved_and_all_that_is_known_goes_to_a_replacement_and_to_another_bundle() {
     use OrcoStatus::{BadArgument, CannotOpen, FileFailed, Ok, Refused};
-    let refused = |status: OrcoStatus, wanted: OrcoStatus, said: &str| {
+    let refused = |status: OrcoStatus, wanted: OrcoStatus, sentence: &str| {
         assert_eq!(status, wanted, "{}", error());
-        assert!(error().contains(said), "{} does not say {said}", error());
+        assert!(error().contains(sentence), "{} lacks {sentence}", error());
     };
     let folder = tempfile::tempdir().unwrap();
     let file = c(folder.path().join("door.orcobackup").to_str().unwrap());
@@ -327,16 +333,15 @@ fn shots_are_moved_and_all_that_is_known_goes_to_a_replacement_and_to_another_bu
     // A replacement, which knows the same; one that knows something already is asked first.
     let replacement = Device::fresh();
     let state = c(replacement.state.path().to_str().unwrap());
-    let restore = |bundle: &str, replace: bool, other: bool| unsafe {
-        orco_restore(c(bundle).as_ptr(), state.as_ptr(), file.as_ptr(), replace, other, 100, null_mut())
+    let restore = |bundle: &str, replace: bool, other_bundle: bool| unsafe {
+        let options = OrcoRestoreOptions { public_key: null(), replace, other_bundle, wait_milliseconds: 100 };
+        orco_restore(c(bundle).as_ptr(), state.as_ptr(), file.as_ptr(), &options, null_mut())
     };
     let none = c("none.orcobackup");
-    let missing =
-        unsafe { orco_restore(c(BUNDLE).as_ptr(), state.as_ptr(), none.as_ptr(), false, false, 0, &mut kept) };
+    let missing = unsafe { orco_restore(c(BUNDLE).as_ptr(), state.as_ptr(), none.as_ptr(), null(), &mut kept) };
     refused(missing, FileFailed, "none.orcobackup cannot be read");
     let manifest = c(&format!("{BUNDLE}/manifest.toml"));
-    let nonsense =
-        unsafe { orco_restore(c(BUNDLE).as_ptr(), state.as_ptr(), manifest.as_ptr(), false, false, 0, &mut kept) };
+    let nonsense = unsafe { orco_restore(c(BUNDLE).as_ptr(), state.as_ptr(), manifest.as_ptr(), null(), &mut kept) };
     refused(nonsense, FileFailed, "no backup");
     refused(restore("no-bundle", false, false), CannotOpen, "no-bundle");
     refused(restore(OTHER_BUNDLE, false, false), Refused, "cifar100-edge");
@@ -350,7 +355,8 @@ fn shots_are_moved_and_all_that_is_known_goes_to_a_replacement_and_to_another_bu
     let state = replacement.close();
     let place = c(state.path().to_str().unwrap());
     let upgrade = |bundle: &str, force: bool, report: &mut OrcoReport, warnings: &mut *mut c_char| unsafe {
-        orco_upgrade(c(bundle).as_ptr(), place.as_ptr(), null(), force, 100, report, warnings)
+        let options = OrcoUpgradeOptions { public_key: null(), force, wait_milliseconds: 100 };
+        orco_upgrade(c(bundle).as_ptr(), place.as_ptr(), &options, report, warnings)
     };
     let mut report =
         OrcoReport { free_targets: 0, new_accuracy: 0.0, old_accuracy_before: 0.0, old_accuracy_after: 0.0 };
@@ -361,6 +367,50 @@ fn shots_are_moved_and_all_that_is_known_goes_to_a_replacement_and_to_another_bu
     assert!(warnings.is_null() && report.free_targets > 0, "{report:?}");
     let upgraded = Device::open(OTHER_BUNDLE, state);
     assert_eq!(upgraded.learned(), device.learned());
+}
+
+/// A copy of the bundle that is signed with the key.
+fn signed_bundle(folder: &Path, key: &SecretKey) -> String {
+    let copy = folder.join("bundle");
+    fs::create_dir(&copy).unwrap();
+    for file in fs::read_dir(BUNDLE).unwrap().map(|entry| entry.unwrap().path()).filter(|path| path.is_file()) {
+        fs::copy(&file, copy.join(file.file_name().unwrap())).unwrap();
+    }
+    let manifest = fs::read_to_string(copy.join("manifest.toml")).unwrap();
+    let signature = key.sign(manifest.as_bytes(), &Manifest::parse(&manifest).unwrap().comment()).unwrap();
+    fs::write(copy.join("manifest.toml.minisig"), signature).unwrap();
+    copy.to_str().unwrap().to_owned()
+}
+
+#[test]
+fn with_a_public_key_only_signed_backups_of_signed_bundles_are_restored() {
+    let folder = tempfile::tempdir().unwrap();
+    let place = |name: &str| c(folder.path().join(name).to_str().unwrap());
+    let ([_, public], key, _) = SecretKey::generate().unwrap();
+    fs::write(folder.path().join("key.pub"), public).unwrap();
+    let bundle = signed_bundle(folder.path(), &key);
+    let device = Device::open(&bundle, tempfile::tempdir().unwrap());
+    let mug = shots("mug", "mug");
+    assert_eq!(unsafe { orco_learn(device.learner, mug, null_mut()) }, OrcoStatus::Ok, "{}", error());
+    unsafe { orco_shots_free(mug) };
+    let (state, opened) = (Store::new(device.state.path()), Bundle::open(&bundle).unwrap());
+    for (name, key) in [("signed", Some(&key)), ("unsigned", None)] {
+        let (path, options) = (folder.path().join(name), BackupOptions::default().sign(key));
+        write_to(&opened, &state, &LearnerSettings::default(), path, &options).unwrap();
+    }
+    let (public_key, missing) = (place("key.pub"), place("no.pub"));
+    let restore = |bundle: &str, backup: &str, public_key: &CString| unsafe {
+        let options = OrcoRestoreOptions { public_key: public_key.as_ptr(), ..OrcoRestoreOptions::default() };
+        let (bundle, state, backup) = (c(bundle), place("state"), place(backup));
+        orco_restore(bundle.as_ptr(), state.as_ptr(), backup.as_ptr(), &options, null_mut())
+    };
+    let refused = [
+        (restore(&bundle, "signed", &missing), OrcoStatus::CannotOpen),
+        (restore(BUNDLE, "signed", &public_key), OrcoStatus::CannotOpen),
+        (restore(&bundle, "unsigned", &public_key), OrcoStatus::Refused),
+    ];
+    assert!(refused.iter().all(|(status, expected)| status == expected), "{refused:?}");
+    assert_eq!(restore(&bundle, "signed", &public_key), OrcoStatus::Ok, "{}", error());
 }
 
 #[test]

@@ -1,12 +1,13 @@
 //! The example in C, built with the system's compiler against the shared and the static library, teaches two classes.
-//! Where there is no C compiler, that is said, and nothing is tested.
+//! Without a C compiler the tests are skipped and say so.
 
 #![cfg(unix)]
 
 use std::ffi::OsString;
-use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+
+use orco_trials::skipped;
 
 const REPOSITORY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../..");
 /// What a static library of Rust needs of the system.
@@ -21,17 +22,15 @@ fn compiler(name: &str, default: &str) -> Option<Command> {
     let program = std::env::var_os(name).unwrap_or_else(|| default.into());
     let found = Command::new(&program).arg("--version").output().is_ok_and(|output| output.status.success());
     if !found {
-        // Written past the harness's capture, so that it is seen.
-        let _ =
-            writeln!(std::io::stderr(), "skipped: examples/c (there is no {}; {name} names one)", program.display());
+        skipped(&format!("examples/c (there is no {}; {name} names one)", program.display()));
     }
     found.then(|| Command::new(program))
 }
 
 fn succeeds(command: &mut Command) -> Output {
     let output = command.output().unwrap();
-    let said = [&output.stdout[..], &output.stderr].concat();
-    assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&said));
+    let printed = [&output.stdout[..], &output.stderr].concat();
+    assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&printed));
     output
 }
 
@@ -61,23 +60,23 @@ fn teaches(program: &Path) {
         let shot = |path: PathBuf| format!("{label}={}", path.display());
         command.args(pictures("learn", class).into_iter().map(shot)).args(pictures("try", class));
     }
-    let said = String::from_utf8(succeeds(&mut command).stdout).unwrap();
-    let lines: Vec<&str> = said.lines().collect();
-    assert_eq!(lines.len(), 22, "{said}");
+    let printed = String::from_utf8(succeeds(&mut command).stdout).unwrap();
+    let lines: Vec<&str> = printed.lines().collect();
+    assert_eq!(lines.len(), 22, "{printed}");
     assert!(
         lines[0].starts_with("learned; ") && lines[0].ends_with(" % of the shots are recognised, 38 free targets left")
     );
     assert_eq!(lines[11], "undone; 40 free targets left");
     let labelled =
         |lines: &[&str], label: &str| lines.iter().filter(|line| line.contains(&format!(".jpg: {label} ("))).count();
-    assert!(labelled(&lines[1..6], "duck") >= 3 && labelled(&lines[6..11], "cône") >= 3, "{said}");
-    assert_eq!(labelled(&lines[12..], "duck") + labelled(&lines[12..], "cône"), 0, "{said}");
+    assert!(labelled(&lines[1..6], "duck") >= 3 && labelled(&lines[6..11], "cône") >= 3, "{printed}");
+    assert_eq!(labelled(&lines[12..], "duck") + labelled(&lines[12..], "cône"), 0, "{printed}");
     // The other way round: what cannot be used is named, and nothing is learned.
     let refused = Command::new(program).args(["no-such-bundle", "state", "a=b"]).output().unwrap();
-    let said = String::from_utf8(refused.stderr).unwrap();
+    let printed = String::from_utf8(refused.stderr).unwrap();
     assert!(
-        refused.status.code() == Some(1) && said.starts_with("cannot open: ") && said.contains("no-such-bundle"),
-        "{said}"
+        refused.status.code() == Some(1) && printed.starts_with("cannot open: ") && printed.contains("no-such-bundle"),
+        "{printed}"
     );
 }
 

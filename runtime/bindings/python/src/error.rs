@@ -26,9 +26,9 @@ create_exception!(
     "Another process is changing the same state; nothing was changed. To be tried again."
 );
 
-/// What becomes an exception as soon as Python's lock is held again.
+/// An exception that is raised as soon as Python's lock is held again.
 #[derive(Debug)]
-pub enum Failure {
+pub enum PendingError {
     /// [`OpenError`].
     Open(String),
     /// [`PictureError`].
@@ -53,65 +53,66 @@ pub fn sentence(error: &(dyn Error + 'static)) -> String {
     causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")
 }
 
-impl Failure {
-    /// A picture that cannot be used; the library's reason goes on with the sentence.
+impl PendingError {
+    /// A picture that cannot be used. The library's reason is the rest of a sentence that begins with its name.
     pub fn picture(name: impl std::fmt::Display, reason: &ImageError) -> Self {
         Self::Picture(format!("{name} {reason}"))
     }
 }
 
-impl From<Failure> for PyErr {
-    fn from(failure: Failure) -> Self {
-        match failure {
-            Failure::Open(text) => OpenError::new_err(text),
-            Failure::Picture(text) => PictureError::new_err(text),
-            Failure::Engine(text) => EngineError::new_err(text),
-            Failure::Change(text) => ChangeError::new_err(text),
-            Failure::Busy(text) => BusyError::new_err(text),
-            Failure::Backup(text) => BackupError::new_err(text),
-            Failure::Fault => OrcoError::new_err("an earlier call met a fault; open the learner anew"),
-            Failure::Python(error) => error,
+impl From<PendingError> for PyErr {
+    fn from(error: PendingError) -> Self {
+        match error {
+            PendingError::Open(text) => OpenError::new_err(text),
+            PendingError::Picture(text) => PictureError::new_err(text),
+            PendingError::Engine(text) => EngineError::new_err(text),
+            PendingError::Change(text) => ChangeError::new_err(text),
+            PendingError::Busy(text) => BusyError::new_err(text),
+            PendingError::Backup(text) => BackupError::new_err(text),
+            PendingError::Fault => OrcoError::new_err("an earlier call met a fault; open the learner anew"),
+            PendingError::Python(error) => error,
         }
     }
 }
 
-impl From<OpenLearnerError> for Failure {
+impl From<OpenLearnerError> for PendingError {
     fn from(error: OpenLearnerError) -> Self {
         Self::Open(sentence(&error))
     }
 }
 
-impl From<BundleError> for Failure {
+impl From<BundleError> for PendingError {
     fn from(error: BundleError) -> Self {
         Self::Open(sentence(&error))
     }
 }
 
-impl From<KeyError> for Failure {
+impl From<KeyError> for PendingError {
     fn from(error: KeyError) -> Self {
         Self::Open(sentence(&error))
     }
 }
 
-impl From<EncodeError> for Failure {
+impl From<EncodeError> for PendingError {
     fn from(error: EncodeError) -> Self {
         Self::Engine(sentence(&error))
     }
 }
 
-impl From<backup::BackupError> for Failure {
+impl From<backup::BackupError> for PendingError {
     fn from(error: backup::BackupError) -> Self {
         use backup::BackupError;
         let text = sentence(&error);
         match error {
             BackupError::Store(StoreError::Busy { .. }) => Self::Busy(text),
             BackupError::File(_) | BackupError::Decode(_) | BackupError::Content(_) => Self::Backup(text),
+            BackupError::Release(_) => Self::Open(text),
             _ => Self::Change(text),
         }
     }
 }
 
-impl From<UpgradeError> for Failure {
+impl From<UpgradeError> for PendingError {
     fn from(error: UpgradeError) -> Self {
         let text = sentence(&error);
         match error {
@@ -124,7 +125,7 @@ impl From<UpgradeError> for Failure {
     }
 }
 
-impl From<learner::ChangeError> for Failure {
+impl From<learner::ChangeError> for PendingError {
     fn from(error: learner::ChangeError) -> Self {
         let text = sentence(&error);
         match error {

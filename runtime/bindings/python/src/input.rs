@@ -13,10 +13,10 @@ use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyString};
 
-use crate::error::Failure;
+use crate::error::PendingError;
 
 /// One picture.
-pub enum Picture {
+pub enum PyPicture {
     /// A JPEG or PNG file.
     File(PathBuf),
     /// What was in an array.
@@ -24,7 +24,7 @@ pub enum Picture {
 }
 
 /// The shots of a class.
-pub enum ClassShots {
+pub enum PyShots {
     /// Files, which are opened one by one.
     Files(Vec<PathBuf>),
     /// Pictures in memory.
@@ -34,7 +34,7 @@ pub enum ClassShots {
 }
 
 /// What something is, for a sentence about it.
-fn described(given: &Bound<'_, PyAny>) -> String {
+pub fn describe(given: &Bound<'_, PyAny>) -> String {
     if let Ok(array) = given.cast::<PyUntypedArray>() {
         return format!("an array of {} with shape {:?}", array.dtype(), array.shape());
     }
@@ -46,10 +46,10 @@ pub fn array<'py, T: Element, D: ndarray::Dimension>(
     given: &Bound<'py, PyAny>,
     expected: &str,
 ) -> PyResult<PyReadonlyArray<'py, T, D>> {
-    given.extract().map_err(|_| PyTypeError::new_err(format!("expected {expected}, not {}", described(given))))
+    given.extract().map_err(|_| PyTypeError::new_err(format!("expected {expected}, not {}", describe(given))))
 }
 
-impl Picture {
+impl PyPicture {
     /// A picture as Python gives it.
     pub fn of(given: &Bound<'_, PyAny>) -> PyResult<Self> {
         if let Ok(pixels) = given.extract::<PyReadonlyArray3<'_, u8>>() {
@@ -65,38 +65,38 @@ impl Picture {
             let rows = pixels.as_standard_layout();
             let rows = rows.as_slice().expect("of the standard layout");
             let picture = image::from_rows(side(width), side(height), 3 * width, rows);
-            return Ok(Self::Pixels(picture.map_err(|reason| Failure::picture("the picture", &reason))?));
+            return Ok(Self::Pixels(picture.map_err(|reason| PendingError::picture("the picture", &reason))?));
         }
         let path = given.cast::<PyUntypedArray>().is_err().then(|| given.extract().ok()).flatten();
         path.map(Self::File).ok_or_else(|| {
             PyTypeError::new_err(format!(
                 "a picture is a path or an array of uint8 [height, width, 3], not {}",
-                described(given)
+                describe(given)
             ))
         })
     }
 
     /// Opens it.
-    pub fn open(self) -> Result<RgbImage, Failure> {
+    pub fn open(self) -> Result<RgbImage, PendingError> {
         match self {
-            Self::File(path) => image::open(&path).map_err(|reason| Failure::picture(path.display(), &reason)),
+            Self::File(path) => image::open(&path).map_err(|reason| PendingError::picture(path.display(), &reason)),
             Self::Pixels(picture) => Ok(picture),
         }
     }
 }
 
-/// Goes through pictures, in whatever Python can go through.
-pub fn pictures<'py>(given: &Bound<'py, PyAny>) -> PyResult<impl Iterator<Item = PyResult<Picture>> + use<'py>> {
+/// Iterates over pictures in anything that Python can iterate over.
+pub fn pictures<'py>(given: &Bound<'py, PyAny>) -> PyResult<impl Iterator<Item = PyResult<PyPicture>> + use<'py>> {
     // Each letter of a path would be one.
     let single = given.is_instance_of::<PyString>() || given.is_instance_of::<PyBytes>();
     let items = (!single).then(|| given.try_iter().ok()).flatten();
     let items = items.ok_or_else(|| {
-        PyTypeError::new_err(format!("expected pictures, such as a list of them, not {}", described(given)))
+        PyTypeError::new_err(format!("expected pictures, such as a list of them, not {}", describe(given)))
     })?;
-    Ok(items.map(|item| Picture::of(&item?)))
+    Ok(items.map(|item| PyPicture::of(&item?)))
 }
 
-impl ClassShots {
+impl PyShots {
     /// Shots as Python gives them, on a bundle with so many views of a picture and features of a view.
     pub fn of(given: &Bound<'_, PyAny>, [views, features]: [usize; 2]) -> PyResult<Self> {
         if let Ok(array) = given.extract::<PyReadonlyArray3<'_, f32>>() {
@@ -110,12 +110,12 @@ impl ClassShots {
             finite(array.iter())?;
             return Ok(Self::Features(array.to_owned()));
         }
-        let pictures: Vec<Picture> = pictures(given)?.collect::<PyResult<_>>()?;
-        if pictures.iter().all(|picture| matches!(picture, Picture::File(_))) {
-            let path = |picture| if let Picture::File(path) = picture { Some(path) } else { None };
+        let pictures: Vec<PyPicture> = pictures(given)?.collect::<PyResult<_>>()?;
+        if pictures.iter().all(|picture| matches!(picture, PyPicture::File(_))) {
+            let path = |picture| if let PyPicture::File(path) = picture { Some(path) } else { None };
             return Ok(Self::Files(pictures.into_iter().filter_map(path).collect()));
         }
-        let opened = given.py().detach(|| pictures.into_iter().map(Picture::open).collect::<Result<_, _>>())?;
+        let opened = given.py().detach(|| pictures.into_iter().map(PyPicture::open).collect::<Result<_, _>>())?;
         Ok(Self::Pictures(opened))
     }
 
@@ -138,7 +138,7 @@ pub fn finite<'a>(mut features: impl Iterator<Item = &'a f32>) -> PyResult<()> {
 /// Reads a JPEG or PNG file as the learner does: upright, on white where it is transparent.
 #[pyfunction]
 pub fn read_picture(py: Python<'_>, path: PathBuf) -> PyResult<Bound<'_, PyArray3<u8>>> {
-    let picture = py.detach(|| Picture::File(path).open())?;
+    let picture = py.detach(|| PyPicture::File(path).open())?;
     let shape = (picture.height() as usize, picture.width() as usize, 3);
     let pixels = Array3::from_shape_vec(shape, picture.into_raw()).expect("three bytes a pixel");
     Ok(pixels.into_pyarray(py))

@@ -9,33 +9,38 @@ use numpy::ndarray::{Array2, Array3, Ix2};
 use numpy::{IntoPyArray, PyArray2, PyArray3, PyReadonlyArray2};
 use orco_runtime::backup::{self, BackupOptions};
 use orco_runtime::bundle::Bundle;
-use orco_runtime::encoder::choice::EngineChoice;
-use orco_runtime::learner::{self, ChangeOutcome, ChangeStep, LearnerSettings, Observer, ShotChecks};
-use orco_runtime::signature::PublicKey;
+use orco_runtime::learner::{ChangeError, ChangeOutcome, ChangeStep, Learner, Observer};
 use orco_runtime::store::Store;
-use orco_runtime::unknown::FALSE_ALARMS;
 use pyo3::exceptions::{PyRuntimeWarning, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyMapping;
 
-use crate::backup::{Backup, seconds};
-use crate::error::{Failure, sentence};
-use crate::input::{self, ClassShots, Picture};
-use crate::output::{Answer, Class, Counts, Report};
+use crate::backup::PyBackup;
+use crate::error::{PendingError, sentence};
+use crate::input::{self, PyPicture, PyShots};
+use crate::options::PyLearnerOptions;
+use crate::output::{PyAnswer, PyCounts, PyKnownClass, PyReport};
 
 /// A device that classifies pictures and learns new classes: an opened bundle and the state that was learned on it.
-#[pyclass(module = "orco", frozen)]
-pub struct Learner {
-    learner: Mutex<learner::Learner>,
+#[pyclass(module = "orco", name = "Learner", frozen)]
+pub struct PyLearner {
+    learner: Mutex<Learner>,
     /// Views of a shot, and features of a view.
     shape: [usize; 2],
 }
 
-/// Hears of Ctrl-C while a change is made, which is then cancelled.
+/// Cancels a change when Python has a signal to handle, such as that of Ctrl-C, and keeps the exception.
 #[derive(Default)]
-pub struct Signals(pub Option<PyErr>);
+pub struct SignalObserver(Option<PyErr>);
 
-impl Observer for Signals {
+impl SignalObserver {
+    /// The exception that cancelled the change, or the change's own error.
+    pub fn cause_or(self, error: impl Into<PendingError>) -> PendingError {
+        self.0.map_or_else(|| error.into(), PendingError::Python)
+    }
+}
+
+impl Observer for SignalObserver {
     fn step(&mut self, _: ChangeStep) -> ControlFlow<()> {
         match Python::attach(|py| py.check_signals()) {
             Ok(()) => ControlFlow::Continue(()),
@@ -47,62 +52,48 @@ impl Observer for Signals {
     }
 }
 
-/// Says something through Python's `warnings`.
+/// Warns through Python's `warnings`.
 pub fn warn(py: Python<'_>, text: &str) -> PyResult<()> {
     let text = CString::new(text.replace('\0', "\u{fffd}"))?;
     PyErr::warn(py, &py.get_type::<PyRuntimeWarning>(), &text, 1)
 }
 
-/// What was made; its doubt becomes a warning.
-pub fn doubted<T>(py: Python<'_>, made: ChangeOutcome<T>) -> PyResult<T> {
-    if let Some(doubt) = made.uncertain {
+/// The report of a change. That a power cut could lose it becomes a warning.
+pub fn report_of<T>(py: Python<'_>, outcome: ChangeOutcome<T>) -> PyResult<T> {
+    if let Some(doubt) = outcome.uncertain {
         warn(py, &format!("the change is made, but: {}", sentence(&doubt)))?;
     }
-    Ok(made.report)
+    Ok(outcome.report)
 }
 
-/// The engine of that name.
-pub fn engine_of(name: &str) -> PyResult<EngineChoice> {
-    match name {
-        "auto" => Ok(EngineChoice::Auto),
-        "onnxruntime" => Ok(EngineChoice::OnnxRuntime),
-        "rten" => Ok(EngineChoice::Rten),
-        _ => Err(PyValueError::new_err("engine is \"auto\", \"onnxruntime\" or \"rten\"")),
-    }
-}
-
-impl Learner {
-    /// Works with the learner, when no other call has it, and without Python's lock.
+impl PyLearner {
+    /// Uses the learner without Python's lock, after any other call.
     fn with<T: Send>(
         &self,
         py: Python<'_>,
-        work: impl FnOnce(&mut learner::Learner) -> Result<T, Failure> + Send,
+        work: impl FnOnce(&mut Learner) -> Result<T, PendingError> + Send,
     ) -> PyResult<T> {
-        Ok(py.detach(|| work(&mut *self.learner.lock().map_err(|_| Failure::Fault)?))?)
+        Ok(py.detach(|| work(&mut *self.learner.lock().map_err(|_| PendingError::Fault)?))?)
     }
 
-    /// Makes a change; its doubts become warnings.
+    /// Makes a change and returns its report.
     fn change<T: Send>(
         &self,
         py: Python<'_>,
-        change: impl FnOnce(&mut learner::Learner, &mut dyn Observer) -> Result<ChangeOutcome<T>, learner::ChangeError>
-        + Send,
+        change: impl FnOnce(&mut Learner, &mut dyn Observer) -> Result<ChangeOutcome<T>, ChangeError> + Send,
     ) -> PyResult<T> {
-        let made = self.with(py, |learner| {
-            let mut signals = Signals::default();
-            change(learner, &mut signals).map_err(|error| match signals.0 {
-                Some(interrupt) => Failure::Python(interrupt),
-                None => error.into(),
-            })
+        let outcome = self.with(py, |learner| {
+            let mut observer = SignalObserver::default();
+            change(learner, &mut observer).map_err(|error| observer.cause_or(error))
         })?;
-        doubted(py, made)
+        report_of(py, outcome)
     }
 
     /// Encodes pictures one after the other.
     fn encode<'py, T: Send>(
         &self,
         pictures: &Bound<'py, PyAny>,
-        encode: impl Fn(&mut learner::Learner, Picture) -> Result<T, Failure> + Sync,
+        encode: impl Fn(&mut Learner, PyPicture) -> Result<T, PendingError> + Sync,
     ) -> PyResult<Vec<T>> {
         let encoded = input::pictures(pictures)?.map(|picture| {
             let picture = picture?;
@@ -114,46 +105,16 @@ impl Learner {
 }
 
 #[pymethods]
-impl Learner {
+impl PyLearner {
     #[new]
-    #[pyo3(signature = (
-        bundle, state, *, public_key=None, seed=1, forgetting_budget=None, false_alarms=FALSE_ALARMS, keep_shots=false,
-        check_shots=false, wait=0.0, engine="auto"
-    ))]
-    #[expect(clippy::too_many_arguments, reason = "Python's are named")]
-    fn new(
-        py: Python<'_>,
-        bundle: PathBuf,
-        state: PathBuf,
-        public_key: Option<PathBuf>,
-        seed: u64,
-        forgetting_budget: Option<f32>,
-        false_alarms: f32,
-        keep_shots: bool,
-        check_shots: bool,
-        wait: f64,
-        engine: &str,
-    ) -> PyResult<Self> {
-        if forgetting_budget.is_some_and(|share| !(0.0..=1.0).contains(&share)) {
-            return Err(PyValueError::new_err("forgetting_budget is a share from 0 to 1"));
-        }
-        if !(0.0..=1.0).contains(&false_alarms) {
-            return Err(PyValueError::new_err("false_alarms is a share from 0 to 1"));
-        }
-        let (wait, engine, compare_releases) = (seconds(wait)?, engine_of(engine)?, public_key.is_some());
-        let settings = LearnerSettings::default()
-            .seed(seed)
-            .forgetting_budget(forgetting_budget)
-            .false_alarms(false_alarms)
-            .wait(wait)
-            .engine(engine)
-            .compare_releases(compare_releases)
-            .keep_shots(keep_shots)
-            .shot_checks(if check_shots { ShotChecks::Refuse } else { ShotChecks::Off });
-        let learner = py.detach(|| -> Result<_, Failure> {
-            let key = public_key.map(|path| PublicKey::read(&path)).transpose()?;
+    #[pyo3(signature = (bundle, state, options=None))]
+    fn new(py: Python<'_>, bundle: PathBuf, state: PathBuf, options: Option<Bound<'_, PyAny>>) -> PyResult<Self> {
+        let options = PyLearnerOptions::new(py, options)?;
+        let settings = options.settings()?;
+        let learner = py.detach(|| -> Result<_, PendingError> {
+            let key = options.public_key()?;
             let bundle = Bundle::open_trusted(&bundle, key.as_ref())?;
-            Ok(learner::Learner::new(bundle, Store::new(&state), settings)?)
+            Ok(Learner::new(bundle, Store::new(&state), settings)?)
         })?;
         learner.warnings().iter().try_for_each(|warning| warn(py, warning))?;
         let shape = [learner.base_model().config.views, learner.base_model().head.inputs];
@@ -162,16 +123,16 @@ impl Learner {
 
     /// Says what pictures show.
     #[pyo3(signature = (pictures, *, most=5))]
-    fn classify(&self, pictures: &Bound<'_, PyAny>, most: usize) -> PyResult<Vec<Answer>> {
+    fn classify(&self, pictures: &Bound<'_, PyAny>, most: usize) -> PyResult<Vec<PyAnswer>> {
         self.encode(pictures, |learner, picture| {
             let answer = learner.classify(&picture.open()?)?;
-            Ok(Answer::of(learner, &answer, most))
+            Ok(PyAnswer::new(learner, &answer, most))
         })
     }
 
     /// Says what pictures show whose features are known.
     #[pyo3(signature = (features, *, most=5))]
-    fn classify_features(&self, features: &Bound<'_, PyAny>, most: usize) -> PyResult<Vec<Answer>> {
+    fn classify_features(&self, features: &Bound<'_, PyAny>, most: usize) -> PyResult<Vec<PyAnswer>> {
         let given: PyReadonlyArray2<'_, f32> =
             input::array::<f32, Ix2>(features, "features, an array of float32 [pictures, features]")?;
         let given = given.as_array().to_owned();
@@ -185,7 +146,7 @@ impl Learner {
         input::finite(given.iter())?;
         self.with(features.py(), |learner| {
             let answers = learner.classify_features(given.view());
-            Ok(answers.iter().map(|answer| Answer::of(learner, answer, most)).collect())
+            Ok(answers.iter().map(|answer| PyAnswer::new(learner, answer, most)).collect())
         })
     }
 
@@ -207,11 +168,11 @@ impl Learner {
     }
 
     /// Learns new classes in one session and saves them.
-    fn learn(&self, py: Python<'_>, classes: &Bound<'_, PyMapping>) -> PyResult<Report> {
-        let mut given: Vec<(String, ClassShots)> = Vec::new();
+    fn learn(&self, py: Python<'_>, classes: &Bound<'_, PyMapping>) -> PyResult<PyReport> {
+        let mut given: Vec<(String, PyShots)> = Vec::new();
         for item in classes.items()?.iter() {
             let (label, shots): (String, Bound<'_, PyAny>) = item.extract()?;
-            given.push((label, ClassShots::of(&shots, self.shape)?));
+            given.push((label, PyShots::of(&shots, self.shape)?));
         }
         let report = self.change(py, |learner, observer| {
             let classes: Vec<_> = given.iter().map(|(label, shots)| (label.as_str(), shots.shots())).collect();
@@ -221,14 +182,14 @@ impl Learner {
     }
 
     /// Gives a known class further shots.
-    fn add(&self, py: Python<'_>, label: &str, shots: &Bound<'_, PyAny>) -> PyResult<Report> {
-        let shots = ClassShots::of(shots, self.shape)?;
+    fn add(&self, py: Python<'_>, label: &str, shots: &Bound<'_, PyAny>) -> PyResult<PyReport> {
+        let shots = PyShots::of(shots, self.shape)?;
         let report = self.change(py, |learner, observer| learner.add(label, shots.shots(), observer))?;
         Ok((&report).into())
     }
 
     /// Forgets a learned class.
-    fn forget(&self, py: Python<'_>, label: &str) -> PyResult<Report> {
+    fn forget(&self, py: Python<'_>, label: &str) -> PyResult<PyReport> {
         Ok((&self.change(py, |learner, observer| learner.forget(label, observer))?).into())
     }
 
@@ -238,13 +199,13 @@ impl Learner {
     }
 
     /// Moves a stored shot of a class to another known class.
-    fn move_shot(&self, py: Python<'_>, label: &str, number: usize, to: &str) -> PyResult<Report> {
+    fn move_shot(&self, py: Python<'_>, label: &str, number: usize, to: &str) -> PyResult<PyReport> {
         Ok((&self.change(py, |learner, observer| learner.move_shot(label, number, to, observer))?).into())
     }
 
     /// Writes all that is known into a file.
     #[pyo3(signature = (path, *, replace=false))]
-    fn backup(&self, py: Python<'_>, path: PathBuf, replace: bool) -> PyResult<Backup> {
+    fn backup(&self, py: Python<'_>, path: PathBuf, replace: bool) -> PyResult<PyBackup> {
         let contents = self.with(py, |learner| {
             let options = BackupOptions::default().replace(replace);
             Ok(backup::write_to(learner.bundle(), learner.store(), learner.settings(), &path, &options)?)
@@ -255,7 +216,7 @@ impl Learner {
 
     /// Takes the last changes back.
     #[pyo3(signature = (changes=1))]
-    fn undo(&self, py: Python<'_>, changes: usize) -> PyResult<Report> {
+    fn undo(&self, py: Python<'_>, changes: usize) -> PyResult<PyReport> {
         let undone = self.change(py, |learner, observer| learner.undo(changes, observer))?;
         Ok((&undone.report).into())
     }
@@ -270,16 +231,18 @@ impl Learner {
     }
 
     /// The known classes.
-    fn classes(&self, py: Python<'_>) -> PyResult<Vec<Class>> {
-        let class =
-            |class: &orco_runtime::state::Class| Class { label: class.label.clone(), learned: class.session > 0 };
+    fn classes(&self, py: Python<'_>) -> PyResult<Vec<PyKnownClass>> {
+        let class = |class: &orco_runtime::state::Class| PyKnownClass {
+            label: class.label.clone(),
+            learned: class.session > 0,
+        };
         self.with(py, |learner| Ok(learner.classes().map(class).collect()))
     }
 
     /// How much is known.
-    fn counts(&self, py: Python<'_>) -> PyResult<Counts> {
+    fn counts(&self, py: Python<'_>) -> PyResult<PyCounts> {
         self.with(py, |learner| {
-            Ok(Counts {
+            Ok(PyCounts {
                 base_classes: learner.base_model().classes.len(),
                 learned_classes: learner.state().classes.len(),
                 free_targets: learner.state().free_targets(learner.base_model()).len(),

@@ -5,6 +5,7 @@
 //!
 //! - `error`, the exceptions;
 //! - `input`, pictures and features as Python gives them;
+//! - `options`, how a learner works and a backup is restored;
 //! - `output`, answers and reports as Python gets them;
 //! - `learner`, the class that does the work;
 //! - `backup`, all of it in one file, and going over to another bundle.
@@ -15,6 +16,7 @@ mod backup;
 mod error;
 mod input;
 mod learner;
+mod options;
 mod output;
 
 use pyo3::prelude::*;
@@ -23,15 +25,15 @@ use pyo3::prelude::*;
 #[pymodule]
 mod _orco {
     #[pymodule_export]
-    use super::backup::{Backup, Upgrade, restore, upgrade};
+    use super::backup::{PyBackup, PyUpgrade, restore, upgrade};
     #[pymodule_export]
     use super::error::{BackupError, BusyError, ChangeError, EngineError, OpenError, OrcoError, PictureError};
     #[pymodule_export]
     use super::input::read_picture;
     #[pymodule_export]
-    use super::learner::Learner;
+    use super::learner::PyLearner;
     #[pymodule_export]
-    use super::output::{Answer, Class, Counts, Report};
+    use super::output::{PyAnswer, PyCounts, PyKnownClass, PyReport};
 
     #[pymodule_export]
     #[expect(non_upper_case_globals, reason = "Python's name for it")]

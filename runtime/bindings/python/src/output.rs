@@ -1,12 +1,12 @@
 //! Answers and reports as Python gets them. Documentation for people stands in `python/orco/_orco.pyi`.
 
-use orco_runtime::learner::{self, Learner};
-use orco_runtime::session;
+use orco_runtime::learner::{Answer, Learner};
+use orco_runtime::session::SessionReport;
 use pyo3::prelude::*;
 
 /// What a picture shows.
-#[pyclass(module = "orco", frozen, get_all)]
-pub struct Answer {
+#[pyclass(module = "orco", name = "Answer", frozen, get_all)]
+pub struct PyAnswer {
     /// The likeliest class.
     label: String,
     /// Its score: how probable it is, 0 to 1, where answers use the bundle's statistics, as with all shipped bundles,
@@ -18,9 +18,9 @@ pub struct Answer {
     scores: Vec<(String, f32)>,
 }
 
-impl Answer {
+impl PyAnswer {
     /// The first `most` classes of an answer.
-    pub fn of(learner: &Learner, answer: &learner::Answer, most: usize) -> Self {
+    pub fn new(learner: &Learner, answer: &Answer, most: usize) -> Self {
         let scores = answer.matches.iter().take(most);
         let scores = scores.map(|found| (learner.label(found.class).to_owned(), found.score)).collect();
         Self { label: answer.label.clone(), score: answer.score.value(), known: !answer.is_unknown(), scores }
@@ -28,7 +28,7 @@ impl Answer {
 }
 
 #[pymethods]
-impl Answer {
+impl PyAnswer {
     fn __repr__(&self) -> String {
         let known = if self.known { "True" } else { "False" };
         format!("Answer(label={:?}, score={:.3}, known={known})", self.label, self.score)
@@ -36,8 +36,8 @@ impl Answer {
 }
 
 /// A known class.
-#[pyclass(module = "orco", frozen, get_all)]
-pub struct Class {
+#[pyclass(module = "orco", name = "Class", frozen, get_all)]
+pub struct PyKnownClass {
     /// Its label.
     pub label: String,
     /// Whether it was learned on the device.
@@ -45,7 +45,7 @@ pub struct Class {
 }
 
 #[pymethods]
-impl Class {
+impl PyKnownClass {
     fn __repr__(&self) -> String {
         let learned = if self.learned { "True" } else { "False" };
         format!("Class(label={:?}, learned={learned})", self.label)
@@ -53,8 +53,8 @@ impl Class {
 }
 
 /// How much is known.
-#[pyclass(module = "orco", frozen, get_all)]
-pub struct Counts {
+#[pyclass(module = "orco", name = "Counts", frozen, get_all)]
+pub struct PyCounts {
     /// Classes that the bundle brought.
     pub base_classes: usize,
     /// Classes that were learned since.
@@ -66,7 +66,7 @@ pub struct Counts {
 }
 
 #[pymethods]
-impl Counts {
+impl PyCounts {
     fn __repr__(&self) -> String {
         let Self { base_classes, learned_classes, free_targets, changes } = self;
         format!(
@@ -77,8 +77,8 @@ impl Counts {
 }
 
 /// What a change did, measured on the stored exemplars. Shares are 0 to 1.
-#[pyclass(module = "orco", frozen, get_all)]
-pub struct Report {
+#[pyclass(module = "orco", name = "Report", frozen, get_all)]
+pub struct PyReport {
     /// Classes that can still be learned.
     free_targets: usize,
     /// Share of the exemplars of the new classes that are recognised; None where none says.
@@ -91,8 +91,8 @@ pub struct Report {
     confusions: Vec<(String, String, f32)>,
 }
 
-impl From<&session::SessionReport> for Report {
-    fn from(report: &session::SessionReport) -> Self {
+impl From<&SessionReport> for PyReport {
+    fn from(report: &SessionReport) -> Self {
         let lost = report.forgotten(0.0).into_iter();
         let lost = lost.map(|class| (class.label.clone(), class.before.unwrap_or(0.0), class.after)).collect();
         let confusions = report.confusions.iter();
@@ -103,7 +103,7 @@ impl From<&session::SessionReport> for Report {
 }
 
 #[pymethods]
-impl Report {
+impl PyReport {
     fn __repr__(&self) -> String {
         let new = self.new_accuracy.map_or_else(|| "None".to_owned(), |share| format!("{share:.3}"));
         format!("Report(free_targets={}, new_accuracy={new})", self.free_targets)

@@ -1,13 +1,14 @@
-//! The package, put together from what Cargo built: its example teaches two classes, and `test_orco.py` tries the rest.
-//! Where there is no python3 with numpy, that is said, and nothing is tested. Where ORCO_MATURIN names maturin, the wheel
-//! that it builds is tried, too.
+//! Tests of the package, which is put together from what Cargo built: its example teaches two classes, and `test_orco.py`
+//! tests the rest. Without a python3 with numpy they are skipped and say so. Where ORCO_MATURIN names maturin, the wheel
+//! that it builds is tested, too.
 
 #![cfg(unix)]
 
 use std::fs;
-use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+
+use orco_trials::skipped;
 
 const PACKAGE: &str = env!("CARGO_MANIFEST_DIR");
 const REPOSITORY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../..");
@@ -55,7 +56,7 @@ impl Installed {
         Some(installed)
     }
 
-    /// A folder without the package, where there is a Python that can run it.
+    /// A folder without the package, if there is a Python that can run it.
     fn empty() -> Option<Self> {
         // Set up for the tests of the exported networks, numpy among it.
         let packages = std::env::var_os("ORCO_ONNX_CHECKER").map(PathBuf::from);
@@ -68,8 +69,8 @@ impl Installed {
         can.then_some(installed)
     }
 
-    /// Fails where anything of `tests/test_orco.py` does.
-    fn is_tried(&self) {
+    /// Runs `tests/test_orco.py`, which must succeed.
+    fn run_tests(&self) {
         let tests = Path::new(PACKAGE).join("tests/test_orco.py");
         let mut command = self.python(&[]);
         let repository = Path::new(REPOSITORY).canonicalize().unwrap();
@@ -85,15 +86,10 @@ impl Installed {
     }
 }
 
-/// Said past the harness's capture, so that it is seen.
-fn skipped(what: &str) {
-    let _ = writeln!(std::io::stderr(), "skipped: {what}");
-}
-
 fn succeeds(command: &mut Command) -> Output {
     let output = command.output().unwrap();
-    let said = [&output.stdout[..], &output.stderr].concat();
-    assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&said));
+    let printed = [&output.stdout[..], &output.stderr].concat();
+    assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&printed));
     output
 }
 
@@ -108,27 +104,27 @@ fn the_example_teaches() {
         command.arg(format!("{label}={}", shots.join("learn").join(class).display()));
         command.args((1..=5).map(|number| shots.join("try").join(class).join(format!("{number}.jpg"))));
     }
-    let said = String::from_utf8(succeeds(&mut command).stdout).unwrap();
-    let lines: Vec<&str> = said.lines().collect();
-    assert_eq!(lines.len(), 22, "{said}");
-    assert!(lines[0].starts_with("learned; ") && lines[0].ends_with("; 38 free targets left"), "{said}");
+    let printed = String::from_utf8(succeeds(&mut command).stdout).unwrap();
+    let lines: Vec<&str> = printed.lines().collect();
+    assert_eq!(lines.len(), 22, "{printed}");
+    assert!(lines[0].starts_with("learned; ") && lines[0].ends_with("; 38 free targets left"), "{printed}");
     assert_eq!(lines[11], "undone; 40 free targets left");
     let labelled =
         |lines: &[&str], label: &str| lines.iter().filter(|line| line.contains(&format!(".jpg: {label} ("))).count();
-    assert!(labelled(&lines[1..6], "duck") >= 3 && labelled(&lines[6..11], "cône") >= 3, "{said}");
-    assert_eq!(labelled(&lines[12..], "duck") + labelled(&lines[12..], "cône"), 0, "{said}");
+    assert!(labelled(&lines[1..6], "duck") >= 3 && labelled(&lines[6..11], "cône") >= 3, "{printed}");
+    assert_eq!(labelled(&lines[12..], "duck") + labelled(&lines[12..], "cône"), 0, "{printed}");
 }
 
 #[test]
 fn what_python_asks_is_answered() {
     let Some(installed) = Installed::fresh() else { return };
-    installed.is_tried();
+    installed.run_tests();
 }
 
 #[test]
 fn the_wheel_holds_all_that_the_package_needs() {
     let Some(installed) = Installed::of_wheel() else { return };
-    let typed = ["_orco.pyi", "py.typed"].map(|name| installed.folder.path().join("orco").join(name));
-    assert!(typed.iter().all(|file| file.is_file()), "{typed:?}");
-    installed.is_tried();
+    let files = ["_orco.pyi", "options.py", "py.typed"].map(|name| installed.folder.path().join("orco").join(name));
+    assert!(files.iter().all(|file| file.is_file()), "{files:?}");
+    installed.run_tests();
 }

@@ -15,6 +15,11 @@ REPOSITORY = Path(os.environ.get("ORCO_REPOSITORY", Path(__file__).parents[4]))
 BUNDLE = REPOSITORY / "models/cifar100-edge"
 OTHER_BUNDLE = REPOSITORY / "models/cifar100-small"
 
+# Somebody's, that nothing here is signed with.
+PUBLIC_KEY = """untrusted comment: minisign public key
+RWQf6LRCGA9i53mlYecO4IzT51TGPpvWucNSCh1CBM0QTaLn73Y7GFO3
+"""
+
 
 def pictures(kind: str, name: str) -> list[Path]:
     return sorted((REPOSITORY / "examples/shots" / kind / name).glob("*.jpg"))
@@ -30,6 +35,9 @@ class Device(unittest.TestCase):
         self.addCleanup(folder.cleanup)
         self.state = Path(folder.name)
         self.learner = orco.Learner(BUNDLE, self.state)
+
+    def opened(self, **options: object) -> orco.Learner:
+        return orco.Learner(BUNDLE, self.state, orco.LearnerOptions(**options))
 
     def learned(self) -> list[str]:
         return [known.label for known in self.learner.classes() if known.learned]
@@ -102,12 +110,13 @@ class Device(unittest.TestCase):
             (ValueError, "[1, 4]", lambda: learner.classify_features(np.zeros((1, 4), np.float32))),
             (ValueError, "[5, 1, 4]", lambda: learner.learn({"mug": np.zeros((5, 1, 4), np.float32)})),
             (ValueError, "finite", lambda: learner.classify_features(learner.features([frame]) * np.float32("nan"))),
-            (ValueError, "share", lambda: orco.Learner(BUNDLE, self.state, forgetting_budget=2.0)),
-            (ValueError, "false_alarms", lambda: orco.Learner(BUNDLE, self.state, false_alarms=-0.1)),
-            (ValueError, "seconds", lambda: orco.Learner(BUNDLE, self.state, wait=-1.0)),
-            (ValueError, "onnxruntime", lambda: orco.Learner(BUNDLE, self.state, engine="torch")),
+            (ValueError, "share", lambda: self.opened(forgetting_budget=2.0)),
+            (ValueError, "false_alarms", lambda: self.opened(false_alarms=-0.1)),
+            (ValueError, "seconds", lambda: self.opened(wait=-1.0)),
+            (ValueError, "onnxruntime", lambda: self.opened(engine="torch")),
+            (TypeError, "LearnerOptions", lambda: orco.Learner(BUNDLE, self.state, {"seed": 2})),
             (orco.OpenError, "no-such-bundle", lambda: orco.Learner("no-such-bundle", self.state)),
-            (orco.OpenError, "no.pub", lambda: orco.Learner(BUNDLE, self.state, public_key="no.pub")),
+            (orco.OpenError, "no.pub", lambda: self.opened(public_key="no.pub")),
             (orco.PictureError, "none.jpg cannot be read", lambda: learner.classify(["none.jpg"])),
             (orco.PictureError, "none.jpg cannot be read", lambda: learner.learn({"mug": ["none.jpg"]})),
             (orco.PictureError, "README.md is neither", lambda: orco.read_picture(REPOSITORY / "README.md")),
@@ -127,7 +136,7 @@ class Device(unittest.TestCase):
         names = ["mug", "cactus", "rubber-duck", "traffic-cone", "toy-brick", "dumbbell"]
         paths = [path for name in names for path in pictures("try", name)]
         usual, strict, mild = (
-            orco.Learner(BUNDLE, self.state, false_alarms=share).classify(paths) for share in (0.05, 1.0, 0.0)
+            self.opened(false_alarms=share).classify(paths) for share in (0.05, 1.0, 0.0)
         )
         self.assertEqual({answer.known for answer in usual}, {True, False})
         counts = [sum(answer.known for answer in answers) for answers in (strict, usual, mild)]
@@ -136,14 +145,14 @@ class Device(unittest.TestCase):
 
     def test_pictures_that_are_no_shots_are_refused_where_that_is_wanted(self) -> None:
         shots = [*pictures("learn", "mug"), np.zeros((48, 64, 3), np.uint8)]
-        strict = orco.Learner(BUNDLE, self.state, check_shots=True)
+        strict = self.opened(check_shots=True)
         with self.assertRaisesRegex(orco.PictureError, "picture 6 of mug is too dark"):
             strict.learn({"mug": shots})
         self.assertEqual(strict.counts().changes, 0)
         orco.Learner(BUNDLE, self.state).learn({"mug": shots})
 
     def test_shots_are_moved_and_knowledge_goes_to_a_replacement_and_to_another_bundle(self) -> None:
-        learner = orco.Learner(BUNDLE, self.state, keep_shots=True)
+        learner = self.opened(keep_shots=True)
         file = self.state.with_suffix(".orcobackup")
         self.addCleanup(file.unlink, missing_ok=True)
         with self.assertRaisesRegex(orco.ChangeError, "nothing was learned"):
@@ -160,6 +169,10 @@ class Device(unittest.TestCase):
             learner.backup(file)
         self.assertEqual(repr(learner.backup(file, replace=True)), repr(written))
 
+        key = self.state.with_suffix(".pub")
+        self.addCleanup(key.unlink, missing_ok=True)
+        key.write_text(PUBLIC_KEY)
+        signed, signed_learner = orco.RestoreOptions(public_key=key), orco.LearnerOptions(public_key=str(key))
         with tempfile.TemporaryDirectory() as other:
             wrong = [
                 (orco.BackupError, "none cannot be read", lambda: orco.restore(BUNDLE, other, "none")),
@@ -168,8 +181,11 @@ class Device(unittest.TestCase):
                 (orco.ChangeError, "cifar100-edge", lambda: orco.restore(OTHER_BUNDLE, other, file)),
                 (orco.ChangeError, "nothing was learned", lambda: orco.upgrade(OTHER_BUNDLE, other)),
                 (orco.OpenError, "no-bundle", lambda: orco.upgrade("no-bundle", other)),
-                (ValueError, "seconds", lambda: orco.restore(BUNDLE, other, file, wait=-1.0)),
-                (ValueError, "engine", lambda: orco.upgrade(BUNDLE, other, engine="torch")),
+                (orco.OpenError, "not signed", lambda: orco.restore(BUNDLE, other, file, signed)),
+                (orco.OpenError, "not signed", lambda: orco.upgrade(OTHER_BUNDLE, other, signed_learner)),
+                (TypeError, "RestoreOptions", lambda: orco.restore(BUNDLE, other, file, signed_learner)),
+                (ValueError, "seconds", lambda: orco.restore(BUNDLE, other, file, orco.RestoreOptions(wait=-1.0))),
+                (ValueError, "engine", lambda: orco.upgrade(BUNDLE, other, orco.LearnerOptions(engine="torch"))),
             ]
             for kind, said, call in wrong:
                 with self.subTest(said=said), self.assertRaisesRegex(kind, said):
@@ -183,7 +199,7 @@ class Device(unittest.TestCase):
             )
             with self.assertRaisesRegex(orco.ChangeError, "knows something already"):
                 orco.restore(BUNDLE, other, file)
-            orco.restore(BUNDLE, other, file, replace=True)
+            orco.restore(BUNDLE, other, file, orco.RestoreOptions(replace=True))
             with self.assertRaisesRegex(orco.ChangeError, "belongs to this bundle"):
                 orco.upgrade(BUNDLE, other)
             # The small network may recognise some shots worse; that is not what is tried here.

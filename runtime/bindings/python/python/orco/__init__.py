@@ -27,6 +27,7 @@ from ._orco import (
     restore,
     upgrade,
 )
+from .options import LearnerOptions, RestoreOptions
 
 __all__ = [
     "Answer",
@@ -38,10 +39,12 @@ __all__ = [
     "Counts",
     "EngineError",
     "Learner",
+    "LearnerOptions",
     "OpenError",
     "OrcoError",
     "PictureError",
     "Report",
+    "RestoreOptions",
     "Upgrade",
     "__version__",
     "read_picture",

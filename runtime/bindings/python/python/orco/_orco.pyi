@@ -1,9 +1,11 @@
 from collections.abc import Iterable, Mapping
 from os import PathLike
-from typing import Literal, TypeAlias, final
+from typing import TypeAlias, final
 
 import numpy as np
 from numpy.typing import NDArray
+
+from .options import LearnerOptions, RestoreOptions
 
 _Path: TypeAlias = str | PathLike[str]
 # A JPEG or PNG file, or rows of red, green and blue bytes, [height, width, 3].
@@ -52,7 +54,7 @@ class Answer:
     @property
     def known(self) -> bool:
         """Whether the picture is like anything known at all; where it is not, the label is the best of bad ones. Of
-        known pictures, `false_alarms` of the learner are taken for unknown."""
+        known pictures, the share `false_alarms` of the learner's options is taken for unknown."""
 
     @property
     def scores(self) -> list[tuple[str, float]]:
@@ -161,35 +163,10 @@ class Learner:
     or nothing happened. What is doubtful about a state that was read or saved becomes a RuntimeWarning.
     """
 
-    def __new__(
-        cls,
-        bundle: _Path,
-        state: _Path,
-        *,
-        public_key: _Path | None = None,
-        seed: int = 1,
-        forgetting_budget: float | None = None,
-        false_alarms: float = 0.05,
-        keep_shots: bool = False,
-        check_shots: bool = False,
-        wait: float = 0.0,
-        engine: Literal["auto", "onnxruntime", "rten"] = "auto",
-    ) -> Learner:
+    def __new__(cls, bundle: _Path, state: _Path, options: LearnerOptions | None = None) -> Learner:
         """Opens a bundle's folder and the folder of the state, which need not be there yet.
 
-        public_key: minisign's file; bundles that are not signed with that key are refused, and older releases.
-        seed: of all that is drawn by lot; the same bundle, shots and seed give the same state, byte for byte.
-        forgetting_budget: share of their samples, 0 to 1, that classes may lose over all sessions: those of the bundle
-            together, learned ones together, and each where it is certain; a change that would cost more is refused.
-        false_alarms: share of known pictures, 0 to 1, that may be taken for unknown ones.
-        keep_shots: keeps the pictures of shots that are learned beside the state, at the size that the backbone sees,
-            so that `upgrade` can learn them again on another bundle.
-        check_shots: refuses pictures that are too dark or too bright, blurred, noise, or the same as another one of the
-            call (PictureError), as the web page does.
-        wait: how many seconds a change waits, at most, for another process that is changing the same state.
-        engine: what the backbone runs on. "onnxruntime" is there in packages built with the feature onnx.
-
-        Raises OpenError if the bundle or the state cannot be used.
+        Raises OpenError if the bundle, its signature or the state cannot be used.
         """
 
     def classify(self, pictures: _Pictures, *, most: int = 5) -> list[Answer]:
@@ -276,42 +253,21 @@ def read_picture(path: _Path) -> NDArray[np.uint8]:
     Raises PictureError if it cannot be used.
     """
 
-def restore(
-    bundle: _Path,
-    state: _Path,
-    path: _Path,
-    *,
-    replace: bool = False,
-    other_bundle: bool = False,
-    wait: float = 0.0,
-) -> Backup:
+def restore(bundle: _Path, state: _Path, path: _Path, options: RestoreOptions | None = None) -> Backup:
     """Puts what `Learner.backup` wrote into the state's folder of a device, at once or not at all. A learner that is
     open on that folder sees it with its next change or `refresh`.
 
-    replace: whether what the device knows already may be replaced, which is gone then.
-    other_bundle: whether a backup that was made with another bundle is taken; `upgrade` is to be called next.
-    wait: how many seconds to wait, at most, for another process that is changing the same state.
-
     Raises BackupError if the file is no sound backup, ChangeError if it is refused, BusyError, and OpenError if the
-    bundle cannot be used; nothing was changed then.
+    bundle or its signature cannot be used; nothing was changed then.
     """
 
-def upgrade(
-    bundle: _Path,
-    state: _Path,
-    *,
-    public_key: _Path | None = None,
-    force: bool = False,
-    seed: int = 1,
-    wait: float = 0.0,
-    engine: Literal["auto", "onnxruntime", "rten"] = "auto",
-) -> Upgrade:
+def upgrade(bundle: _Path, state: _Path, options: LearnerOptions | None = None, *, force: bool = False) -> Upgrade:
     """Learns all that a device knows again on another bundle, from the pictures that `keep_shots` kept, while no learner
     is open on its state's folder. The old state is kept aside. What was wrong with kept pictures becomes a
     RuntimeWarning.
 
+    options: its public key, seed, wait and engine count.
     force: goes over even if classes have no picture left, which are given up then, or are recognised clearly worse.
-    public_key, seed, wait, engine: as for Learner.
 
     Raises ChangeError if it is refused, BusyError, EngineError, PictureError, and OpenError if the bundle cannot be
     used; nothing was changed then.

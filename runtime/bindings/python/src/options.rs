@@ -1,0 +1,115 @@
+//! Options as Python gives them: the classes of `python/orco/options.py`, which has their documentation and defaults.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use orco_runtime::backup::RestoreOptions;
+use orco_runtime::encoder::choice::EngineChoice;
+use orco_runtime::learner::{LearnerSettings, ShotChecks};
+use orco_runtime::signature::PublicKey;
+use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::prelude::*;
+
+use crate::error::PendingError;
+use crate::input::describe;
+
+/// `orco.LearnerOptions`.
+#[derive(FromPyObject)]
+pub struct PyLearnerOptions {
+    public_key: Option<PathBuf>,
+    seed: u64,
+    forgetting_budget: Option<f32>,
+    false_alarms: f32,
+    keep_shots: bool,
+    check_shots: bool,
+    wait: f64,
+    engine: String,
+}
+
+/// `orco.RestoreOptions`.
+#[derive(FromPyObject)]
+pub struct PyRestoreOptions {
+    public_key: Option<PathBuf>,
+    replace: bool,
+    other_bundle: bool,
+    wait: f64,
+}
+
+impl PyLearnerOptions {
+    /// The options that were given, or else the defaults.
+    pub fn new(py: Python<'_>, given: Option<Bound<'_, PyAny>>) -> PyResult<Self> {
+        given_or_default(py, given, "LearnerOptions")?.extract()
+    }
+
+    /// The same for the library.
+    pub fn settings(&self) -> PyResult<LearnerSettings> {
+        if self.forgetting_budget.is_some_and(|share| !(0.0..=1.0).contains(&share)) {
+            return Err(PyValueError::new_err("forgetting_budget is a share from 0 to 1"));
+        }
+        if !(0.0..=1.0).contains(&self.false_alarms) {
+            return Err(PyValueError::new_err("false_alarms is a share from 0 to 1"));
+        }
+        Ok(LearnerSettings::default()
+            .seed(self.seed)
+            .forgetting_budget(self.forgetting_budget)
+            .false_alarms(self.false_alarms)
+            .wait(seconds(self.wait)?)
+            .engine(engine(&self.engine)?)
+            .compare_releases(self.public_key.is_some())
+            .keep_shots(self.keep_shots)
+            .shot_checks(if self.check_shots { ShotChecks::Refuse } else { ShotChecks::Off }))
+    }
+
+    /// The key that bundles must be signed with.
+    pub fn public_key(&self) -> Result<Option<PublicKey>, PendingError> {
+        read_key(self.public_key.as_ref())
+    }
+}
+
+impl PyRestoreOptions {
+    /// The options that were given, or else the defaults.
+    pub fn new(py: Python<'_>, given: Option<Bound<'_, PyAny>>) -> PyResult<Self> {
+        given_or_default(py, given, "RestoreOptions")?.extract()
+    }
+
+    /// How the state is locked.
+    pub fn settings(&self) -> PyResult<LearnerSettings> {
+        Ok(LearnerSettings::default().wait(seconds(self.wait)?))
+    }
+
+    /// The same for the library, with the key read.
+    pub fn restore_options(&self) -> Result<RestoreOptions, PendingError> {
+        let key = read_key(self.public_key.as_ref())?;
+        Ok(RestoreOptions::default().replace(self.replace).other_bundle(self.other_bundle).public_key(key))
+    }
+}
+
+fn given_or_default<'py>(
+    py: Python<'py>,
+    given: Option<Bound<'py, PyAny>>,
+    class: &str,
+) -> PyResult<Bound<'py, PyAny>> {
+    let expected = py.import("orco.options")?.getattr(class)?;
+    match given {
+        None => expected.call0(),
+        Some(given) if given.is_instance(&expected)? => Ok(given),
+        Some(given) => Err(PyTypeError::new_err(format!("options are orco.{class}, not {}", describe(&given)))),
+    }
+}
+
+fn read_key(path: Option<&PathBuf>) -> Result<Option<PublicKey>, PendingError> {
+    Ok(path.map(PublicKey::read).transpose()?)
+}
+
+fn seconds(wait: f64) -> PyResult<Duration> {
+    Duration::try_from_secs_f64(wait).map_err(|_| PyValueError::new_err("wait is a number of seconds, 0 or more"))
+}
+
+fn engine(name: &str) -> PyResult<EngineChoice> {
+    match name {
+        "auto" => Ok(EngineChoice::Auto),
+        "onnxruntime" => Ok(EngineChoice::OnnxRuntime),
+        "rten" => Ok(EngineChoice::Rten),
+        _ => Err(PyValueError::new_err("engine is \"auto\", \"onnxruntime\" or \"rten\"")),
+    }
+}
