@@ -90,7 +90,7 @@ pub struct StoreSnapshot {
 }
 
 /// How the slots are read.
-type LoadPolicy =
+type SlotLoad =
     fn(&mut SlotFiles<StateFolder>, &BaseModel, [u8; 32]) -> Result<Loaded<io::Error>, LoadError<io::Error>>;
 
 /// Name of the file whose lock a process holds while it changes the state.
@@ -223,7 +223,7 @@ impl Store {
         self.load_on(&bundle.base_model, bundle.digest)
     }
 
-    /// The same for the parts of a bundle that states depend on: the base_model, and the SHA-256 of its file.
+    /// The same for the parts of a bundle that states depend on: the base model, and the SHA-256 of its file.
     ///
     /// # Errors
     /// As for [`Store::load`].
@@ -239,7 +239,7 @@ impl Store {
         self.read(slots::load_to_change, &bundle.base_model, bundle.digest)
     }
 
-    fn read(&self, load: LoadPolicy, base_model: &BaseModel, digest: [u8; 32]) -> Result<StoreSnapshot, StoreError> {
+    fn read(&self, load: SlotLoad, base_model: &BaseModel, digest: [u8; 32]) -> Result<StoreSnapshot, StoreError> {
         let loaded = load(&mut self.files(), base_model, digest).map_err(|error| self.not_loaded(error))?;
         if loaded.saved.is_none() && self.files().has_aside().map_err(|source| self.unreadable(source))? {
             // Not a first save that was cut off: there was a copy once.
@@ -364,7 +364,7 @@ impl LockedStore {
         self.load_on(&bundle.base_model, bundle.digest)
     }
 
-    /// The same for the parts of a bundle that states depend on: the base_model, and the SHA-256 of its file.
+    /// The same for the parts of a bundle that states depend on: the base model, and the SHA-256 of its file.
     ///
     /// # Errors
     /// As for [`LockedStore::load`].

@@ -42,7 +42,7 @@ pub const TARGETS: [(&str, Target); 6] = [
 /// SHA-256 of the learner file of the bundle that states belong to.
 const DIGEST: [u8; 32] = [7; 32];
 
-/// A base_model that takes no time: two base classes in three dimensions.
+/// A base model that takes no time: two base classes in three dimensions.
 pub fn base_model() -> BaseModel {
     let mut exemplars = Bank::new(3, 2, ExemplarPrecision::Int8);
     exemplars.push(0, &[1.0, 0.0, 0.5]);

@@ -13,7 +13,7 @@ use orco_runtime::signature::PublicKey;
 
 use crate::destination;
 
-/// See the fields.
+/// Global options of `orco`.
 #[derive(Args, Clone, Debug)]
 pub struct Options {
     /// The file of settings; `/etc/orco/orco.toml` where none is named and that one is there.

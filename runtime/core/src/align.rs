@@ -11,8 +11,8 @@
 //!
 //! use orco_core::align::{self, AlignmentData, WorkspaceSize, Sampling, Workspace};
 //! use orco_core::config::Config;
-//! use orco_core::exemplar::{Exemplars, Precision};
-//! use orco_core::projection::{Parameters, HeadShape};
+//! use orco_core::exemplar::{Exemplars, ExemplarPrecision};
+//! use orco_core::projection::{HeadParameters, HeadShape};
 //! use orco_core::workers::Serial;
 //!
 //! const SHAPE: HeadShape = HeadShape { inputs: 2, hidden: 2, outputs: 2 };
@@ -22,11 +22,11 @@
 //!
 //! const SCALES: &[f32] = &[1.0 / 127.0];
 //! let exemplar = |classes, values| {
-//!     Exemplars { dimension: 2, views: 1, precision: Precision::Int8, classes, scales: SCALES, values }
+//!     Exemplars { dimension: 2, views: 1, precision: ExemplarPrecision::Int8, classes, scales: SCALES, values }
 //! };
 //! let lesson = AlignmentData {
 //!     shape: SHAPE,
-//!     head: Parameters { w1: &[1.0, 0.0, 0.0, 1.0], b1: &[0.0; 2], w2: &[1.0, 0.0, 0.0, 1.0], b2: &[0.0; 2] },
+//!     head: HeadParameters { w1: &[1.0, 0.0, 0.0, 1.0], b1: &[0.0; 2], w2: &[1.0, 0.0, 0.0, 1.0], b2: &[0.0; 2] },
 //!     targets: &[1.0, 0.0, 0.0, 1.0, -1.0, 0.0],
 //!     base_classes: 1,
 //!     base: exemplar(&[0], &[127, 0]),
@@ -40,7 +40,7 @@
 //! assert_eq!(assigned, [0, 1]); // the nearer of the free targets
 //!
 //! let (w1, b1, w2, b2) = (&mut [0.0; 4][..], &mut [0.0; 2][..], &mut [0.0; 4][..], &mut [0.0; 2][..]);
-//! let head = Parameters { w1, b1, w2, b2 };
+//! let head = HeadParameters { w1, b1, w2, b2 };
 //! let (mut first, mut last) = (None, None);
 //! align::align(&lesson, &assigned, &CONFIG, Sampling::seeded(1), &mut workspace, head, &mut |progress| {
 //!     let loss = progress.losses.cross_entropy;

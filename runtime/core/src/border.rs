@@ -49,7 +49,7 @@ pub struct Border {
 }
 
 impl Border {
-    /// Accuracy over all classes to be expected, where base classes are this share of them.
+    /// Expected accuracy over all classes, 0..1; `share` is the fraction that are base classes.
     pub fn overall(&self, share: f32) -> f32 {
         share * self.base + (1.0 - share) * self.new
     }
@@ -61,17 +61,18 @@ pub struct BorderObjective<'a> {
     /// Weights of the accuracy on base classes in the harmonic mean of both sides' accuracies, 0..1 and ascending; new
     /// classes have the rest. The first counts, and a heavier one only where it takes that to reach `least`.
     pub weights: &'a [f32],
-    /// Share of base classes in all classes, 0..1.
+    /// Fraction of all classes that are base classes, 0..1.
     pub share: f32,
     /// Accuracy over all classes that should be reached, 0..1.
     pub least: f32,
 }
 
-/// The border with the highest weighted harmonic mean of both sides' accuracies, in the middle of all that are as good,
-/// for the first weight by which the samples promise the least accuracy over all classes that is aimed at; if none
-/// does, for that by which they promise most.
+/// Chooses the border by the weighted harmonic mean of both sides' accuracies.
 ///
-/// Without samples on one of the sides there is nothing to be chosen, and the border lies at 0.
+/// Tries the weights in order. For each, it takes the middle of the shifts with the highest mean. Returns the first border
+/// whose expected accuracy over all classes reaches [`BorderObjective::least`], else the one that expects most.
+///
+/// Without samples on one of the sides, the border is 0.
 pub fn choose(base: &[BorderSample], new: &[BorderSample], aim: &BorderObjective<'_>) -> Border {
     if base.is_empty() || new.is_empty() {
         return at(base, new, 0.0);

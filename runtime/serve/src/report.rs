@@ -47,6 +47,7 @@ fn verb(verb: ChangeKind) -> &'static str {
         ChangeKind::Purge => "purge",
         ChangeKind::Balance => "balance",
         ChangeKind::Move => "move",
+        ChangeKind::Upgrade => "upgrade",
         _ => "other",
     }
 }

@@ -26,7 +26,7 @@ pub enum FileKind {
     Statistics,
     /// Features for measuring, as postcard.
     Benchmark,
-    /// A saved state: [`crate::store::Frame`].
+    /// A saved state: [`crate::store::SlotFrame`].
     Slot,
     /// A class for another device: [`crate::pack`].
     Pack,

@@ -8,15 +8,15 @@
 //! Undoing is a change like any other, with an entry of its own; undoing that is redoing.
 //!
 //! ```
-//! use orco_state::history::{Change, Limits, Saved, Verb};
-//! # use orco_core::{config::Config, exemplar::Precision, projection::Shape};
+//! use orco_state::history::{HistoryChange, HistoryLimits, SavedState, ChangeKind};
+//! # use orco_core::{config::Config, exemplar::ExemplarPrecision, projection::HeadShape};
 //! # use orco_state::{bank::Bank, head::Head, state::{Class, BaseModel, State}};
 //! # // A head that hands two features on, two base classes with one exemplar each, and a free target.
-//! # let mut head = Head::zeros(Shape { inputs: 2, hidden: 2, outputs: 2 });
+//! # let mut head = Head::zeros(HeadShape { inputs: 2, hidden: 2, outputs: 2 });
 //! # head.w1 = vec![1.0, 0.0, 0.0, 1.0];
 //! # head.w2 = head.w1.clone();
 //! # let class = |label: &str, target| Class { label: label.into(), target, session: 0 };
-//! # let mut exemplars = Bank::new(2, 1, Precision::Int8);
+//! # let mut exemplars = Bank::new(2, 1, ExemplarPrecision::Int8);
 //! # exemplars.push(0, &[1.0, 0.0]);
 //! # exemplars.push(1, &[0.0, 1.0]);
 //! # let base_model = BaseModel {
@@ -29,10 +29,10 @@
 //! #     statistics: None,
 //! # };
 //!
-//! let fresh = Saved::fresh(&base_model, [0; 32]);
+//! let fresh = SavedState::fresh(&base_model, [0; 32]);
 //! let mut next = fresh.state.clone();
 //! next.classes.push(Class { label: "fox".into(), target: 2, session: 1 });
-//! let saved = fresh.then(next, &Change::new(Verb::Learn, 1).labels(["fox"]), Limits::default());
+//! let saved = fresh.then(next, &HistoryChange::new(ChangeKind::Learn, 1).labels(["fox"]), HistoryLimits::default());
 //! assert_eq!(saved.history.entries().len(), 2);
 //!
 //! let before = saved.back(1).unwrap();
@@ -351,7 +351,7 @@ impl History {
             && self.describes(state)
     }
 
-    /// Whether the last entry describes the present state, or nothing it names would be what it says.
+    /// Whether the last entry matches the present state; otherwise its indices of exemplars would be wrong.
     fn describes(&self, state: &State) -> bool {
         self.entries.last().is_some_and(|last| {
             last.classes.iter().map(|known| &known.class).eq(&state.classes)

@@ -82,7 +82,7 @@ impl Balance {
     pub const ALL: [Self; 3] = [Self::KeepKnown, Self::Balanced, Self::FavourNew];
 
     /// Weights of the base classes, 0..1: the first counts, and a heavier one only where answers would otherwise be
-    /// right less often than those of the nearest class mean ([`orco_core::border::Aim`]).
+    /// right less often than those of the nearest class mean ([`orco_core::border::BorderObjective`]).
     pub fn weights(self) -> &'static [f32] {
         const KEEP: f32 = 9.0 / 10.0;
         match self {

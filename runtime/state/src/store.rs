@@ -108,9 +108,8 @@ pub fn load_any<M: Medium>(medium: &mut M) -> Result<Loaded<M::Error>, LoadError
     with_whole(owner(medium).unwrap_or_default(), |rules| rules.load(medium))?.refuse_unreadable().map(loaded)
 }
 
-/// Saves a state into every slot in the place of the one of generation `from`, which belongs to the bundle `owner` and
-/// mostly another one than this: what the device knows is known under that bundle until this returns, and by this state
-/// from then on. Returns the generation.
+/// Replaces the state of bundle `owner` (generation `from`), usually of another bundle, by this one in every slot. Until
+/// this returns, the old state holds. Returns the new generation.
 ///
 /// # Errors
 /// As for [`save`].

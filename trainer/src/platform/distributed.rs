@@ -340,7 +340,7 @@ mod tests {
         assert_eq!((group.share(12), group.own_part(&[4, 5, 6])), (0..12, vec![4, 5, 6]));
         let rows = Tensor::arange(6, (Kind::Float, Device::Cpu)).view([3, 2]);
         assert!(group.gather_views(&rows, 3).unwrap().equal(&rows) && group.sum(&rows).unwrap().equal(&rows));
-        alone("distributed::tests::alone_nothing_changes", || {
+        alone("platform::distributed::tests::alone_nothing_changes", || {
             let draw = || Tensor::rand([4], (Kind::Float, Device::Cpu));
             tch::manual_seed(3);
             let drawn = group.apart(draw);

@@ -141,7 +141,7 @@ impl<E> LoadOutcome<E> {
 }
 
 /// How a slot is written.
-type LoadMode<M> = fn(&mut M, Slot, &[u8]) -> Result<(), <M as Medium>::Error>;
+type SlotWrite<M> = fn(&mut M, Slot, &[u8]) -> Result<(), <M as Medium>::Error>;
 
 /// What slots must hold to be used.
 pub struct SlotRules<'a> {
@@ -276,7 +276,7 @@ impl SlotRules<'_> {
     ) -> Result<u64, SaveError<M::Error>> {
         let found = self.load_to_change(medium, from)?;
         set_aside(medium, &found)?;
-        let (first, how): (_, LoadMode<M>) = match found.slot {
+        let (first, how): (_, SlotWrite<M>) = match found.slot {
             Some(slot) => (slot.other(), M::write),
             None => (Slot::A, M::write_first),
         };
@@ -289,7 +289,7 @@ impl SlotRules<'_> {
         first: Slot,
         from: u64,
         body: &[u8],
-        how: LoadMode<M>,
+        how: SlotWrite<M>,
     ) -> Result<u64, SaveError<M::Error>> {
         self.write(medium, first, from + 1, body, how)?;
         self.write(medium, first.other(), from + 2, body, how).map_err(|error| match error {
@@ -304,7 +304,7 @@ impl SlotRules<'_> {
         slot: Slot,
         generation: u64,
         body: &[u8],
-        how: LoadMode<M>,
+        how: SlotWrite<M>,
     ) -> Result<u64, SaveError<M::Error>> {
         let frame = SlotFrame { version: self.version, generation, base_model: self.base_model, body };
         let bytes = frame.encode();

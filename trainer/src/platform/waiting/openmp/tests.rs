@@ -94,7 +94,7 @@ fn threads_sleep_sooner_in_a_crowd() {
         for chosen in ["GOMP_SPINCOUNT", "OMP_WAIT_POLICY", "OMP_DYNAMIC", "OMP_THREAD_LIMIT"] {
             child.env_remove(chosen);
         }
-        let name = "waiting::openmp::tests::threads_sleep_sooner_in_a_crowd";
+        let name = "platform::waiting::openmp::tests::threads_sleep_sooner_in_a_crowd";
         let output = child.args(["--exact", name, "--nocapture"]).env(ALONE, "1").output().unwrap();
         let said = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success() && said.contains("1 passed"), "{said}");
