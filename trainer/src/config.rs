@@ -47,8 +47,8 @@ pub struct Recipe {
     /// The pseudo-targets.
     #[serde(default)]
     pub targets: TargetConfig,
-    /// Phase 2; as many steps as converge on any data if the recipe says nothing. Where it says something but not
-    /// everything that it must ([`AlignConfig`]), the rest is as if it had said nothing.
+    /// Phase 2. Without this table, as many steps as converge on any data; a partial table gets defaults for its missing
+    /// fields ([`AlignConfig`]).
     #[serde(default, deserialize_with = "align::filled")]
     pub align: AlignConfig,
     /// Views of phase 3 where it is trained from images, which is what `compare` does; those of phase 1 if left out. (A

@@ -18,7 +18,7 @@ pub fn print(line: impl Display) -> Result<(), PrintError> {
     Ok(writeln!(io::stdout(), "{line}")?)
 }
 
-/// What stands above [lines](line) whose names take so many columns; `theirs` is the title of the last column.
+/// What stands above [lines](fn@line) whose names take so many columns; `theirs` is the title of the last column.
 pub fn heading(width: usize, theirs: &str) -> String {
     let title = |name| format!("{name:>14}");
     let titles = ["aHM", "last HM", "aACC", "base decay"].map(title).join(" ");

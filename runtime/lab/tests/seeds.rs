@@ -75,7 +75,7 @@ fn what_differs_in_more_than_the_seed_is_refused() {
     // Of another size under the same name.
     let second = with_seed(folder.path(), 2);
     let manifest = fs::read_to_string(second.join("manifest.toml")).unwrap();
-    let larger = manifest.replace("\nmultiply_adds = 0\n", "\nmultiply_adds = 1\n");
+    let larger = manifest.replace("\nmultiply_adds = 14093056\n", "\nmultiply_adds = 1\n");
     assert_ne!(larger, manifest);
     fs::write(second.join("manifest.toml"), larger).unwrap();
     assert!(refused(&[&first, &second]).contains("differ in their backbones"));

@@ -232,8 +232,7 @@ impl Learner {
         self.commit(locked, next, HistoryChange::new(ChangeKind::Move, self.settings.seed).labels([from, to]), report)
     }
 
-    /// Lets what was known count otherwise against what is new: the border between base classes and learned ones is
-    /// chosen anew, nothing is trained.
+    /// Changes the weight of base classes by which the border is chosen, and chooses it anew. Nothing is trained.
     ///
     /// # Errors
     /// [`ChangeError`] if the bundle's answers have no border, or the state cannot be saved. Nothing was changed then.

@@ -37,7 +37,7 @@ impl Session<'_> {
         self.realign(state, next)
     }
 
-    /// Lets what was known count otherwise against what is new: the border is chosen anew, nothing is trained.
+    /// Changes the weight of base classes by which the border is chosen, and chooses it anew. Nothing is trained.
     ///
     /// # Errors
     /// [`LearnError::NoBorder`] if answers have none, which the bundle's settings say.
