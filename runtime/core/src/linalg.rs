@@ -163,10 +163,10 @@ impl<F: FnMut(usize, usize, &[f32])> Epilogue for Each<F> {
 /// row of the result in pieces, once each; `sums` are the entries from `column` on.
 ///
 /// ```
-/// use orco_core::linalg::{LANES, Left, Right, product};
+/// use orco_core::linalg::{LANES, LeftFactor, RightFactor, product};
 /// let (a, b) = ([1.0, 2.0], [[1.0; LANES], [10.0; LANES]].concat());
 /// let mut c = vec![0.0; LANES];
-/// product(1, 2, Left::rows(&a, 2), Right::rows(&b, LANES), |_, column, sums| {
+/// product(1, 2, LeftFactor::rows(&a, 2), RightFactor::rows(&b, LANES), |_, column, sums| {
 ///     c[column..column + sums.len()].copy_from_slice(sums);
 /// });
 /// assert_eq!(c, vec![21.0; LANES]);

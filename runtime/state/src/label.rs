@@ -51,9 +51,9 @@ fn is_unseen(c: char) -> bool {
 ///
 /// # Example
 /// ```
-/// use orco_state::label::Shown;
+/// use orco_state::label::EscapedText;
 ///
-/// assert_eq!(Shown("a mug\u{1b}[2J").to_string(), "a mug\\u{1b}[2J");
+/// assert_eq!(EscapedText("a mug\u{1b}[2J").to_string(), "a mug\\u{1b}[2J");
 /// ```
 #[derive(Clone, Copy, Debug)]
 pub struct EscapedText<'a>(pub &'a str);
