@@ -8,7 +8,8 @@ use anyhow::{Result, bail};
 use clap::ValueEnum;
 use orco_benchmark::Summary;
 use orco_core::config::Config;
-use orco_lab::published::{self, PublishedFigure};
+use orco_lab::ablation::Assignment;
+use orco_lab::published::{PublishedFigure, Reading, program};
 use orco_lab::shown;
 use orco_lab::trials;
 use orco_state::target::TargetMethod;
@@ -16,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use crate::compare::{check_trainable, compare, of_head, on_device};
-use crate::config::{Architecture, Recipe, TargetConfig};
+use crate::config::{Architecture, BaseAssignment, Recipe, TargetConfig};
 use crate::data::dataset::DataSet;
 use crate::measured::{self, Entry, digest, of_phase_1};
 pub use crate::measured::{claim, of_sessions};
@@ -48,6 +49,9 @@ pub enum Question {
     Noise,
 }
 
+/// Targets that are drawn in both phases.
+const RANDOM: &str = "random, in phase 2 too";
+
 /// One way of training.
 #[derive(Clone, Debug)]
 pub struct Trial {
@@ -57,6 +61,8 @@ pub struct Trial {
     pub recipe: Recipe,
     /// What the paper reports for each system that is measured, on mini-ImageNet.
     pub theirs: Vec<Option<PublishedFigure>>,
+    /// By which account of the method.
+    pub reading: Reading,
 }
 
 impl Question {
@@ -92,11 +98,11 @@ impl Question {
     }
 
     /// What is trained for it, each a change of the recipe. Phase 3 is the published program's for its data, with the
-    /// views and the precision of the recipe.
+    /// views and the precision of the recipe; by the text, its settings and those of phase 2 are the text's.
     ///
     /// # Errors
     /// If the recipe leaves nothing to vary, with what to do.
-    pub fn trials(self, recipe: &Recipe) -> Result<Vec<Trial>> {
+    pub fn trials(self, recipe: &Recipe, reading: Reading) -> Result<Vec<Trial>> {
         let given = recipe.backbone.onnx.is_some() || recipe.pretrain.epochs == 0;
         if given && matches!(self, Self::Pretraining | Self::Backbone) {
             bail!("the recipe's backbone is given, not trained; \"{}\" needs a recipe with [pretrain]", self.name());
@@ -107,14 +113,18 @@ impl Question {
         if self == Self::Frozen {
             check_trainable(recipe.backbone.onnx.is_some())?;
         }
-        let program = published::program(recipe.data.kind.title());
+        let program = reading.settings(program(recipe.data.kind.title()));
         let of_the_head = self.of_the_head().map(|question| question.trials(&program)).unwrap_or_default();
         let learn = Config { views: recipe.learn.views, precision: recipe.learn.precision, ..program };
-        let recipe = Recipe { learn, ..recipe.clone() };
+        let align = match reading {
+            Reading::Program => recipe.align.clone(),
+            Reading::Text => recipe.align.by_the_text(),
+        };
+        let recipe = Recipe { learn, align, ..recipe.clone() };
         let trial = |name, change: &dyn Fn(&mut Recipe), ahm: Option<f64>| {
             let mut recipe = recipe.clone();
             change(&mut recipe);
-            Trial { name, recipe, theirs: vec![ahm.map(PublishedFigure::ahm)] }
+            Trial { name, recipe, theirs: vec![ahm.map(PublishedFigure::ahm)], reading }
         };
         Ok(match self {
             Self::Losses => {
@@ -197,7 +207,12 @@ impl Question {
             }
             Self::Perturbation | Self::Assignment | Self::Exemplars | Self::Noise => {
                 let theirs = of_the_head.iter().map(|trial| trial.theirs).collect();
-                vec![Trial { theirs, ..trial("recipe", &|_| (), None) }]
+                let mut trials = vec![Trial { theirs, ..trial("recipe", &|_| (), None) }];
+                if self == Self::Assignment {
+                    let random = |recipe: &mut Recipe| recipe.align.assignment = BaseAssignment::Random;
+                    trials.push(trial(RANDOM, &random, Some(54.40)));
+                }
+                trials
             }
             Self::Backbone => {
                 let of =
@@ -244,7 +259,16 @@ impl Trial {
             }
             if let Some(of_the_head) = question.of_the_head() {
                 let content = digest(json!([measured::PROGRAM, self.recipe, brought, sessions]));
-                return of_head(of_the_head, (model, targets), &self.recipe, data, run, (&content, draws));
+                let of_phase_2 = self.recipe.align.assignment;
+                let trials = of_the_head.trials(&self.reading.settings(program(self.recipe.data.kind.title())));
+                let trials: Vec<_> = match of_phase_2 {
+                    BaseAssignment::Matched => trials,
+                    BaseAssignment::Random => {
+                        let random = trials.into_iter().filter(|trial| trial.ablation.assignment == Assignment::Random);
+                        random.map(|trial| trials::Trial { name: RANDOM.into(), ..trial }).collect()
+                    }
+                };
+                return of_head(&trials, (model, targets), &self.recipe, data, run, (&content, draws));
             }
             let measured = on_device(model, targets, &self.recipe, data, draws)?;
             Ok(vec![Summary { system: self.name.into(), ..measured }])
@@ -293,7 +317,7 @@ mod tests {
     #[test]
     fn every_trial_has_a_recipe_that_makes_sense_and_a_name_of_its_own() {
         for question in Question::value_variants() {
-            let trials = question.trials(&recipe()).unwrap();
+            let trials = question.trials(&recipe(), Reading::Program).unwrap();
             for (index, trial) in trials.iter().enumerate() {
                 let text = toml::to_string(&trial.recipe).unwrap();
                 let folder = tempfile::tempdir().unwrap();
@@ -314,7 +338,7 @@ mod tests {
             include_str!("../recipes/cub200-paper.toml"),
         ] {
             let recipe: Recipe = toml::from_str(text).unwrap();
-            for trial in Question::Targets.trials(&recipe).unwrap() {
+            for trial in Question::Targets.trials(&recipe, Reading::Program).unwrap() {
                 assert_eq!(trial.recipe.learn, recipe.learn, "{}", recipe.name);
             }
         }
@@ -323,7 +347,7 @@ mod tests {
     #[test]
     fn phase_1_is_shared_where_it_is_the_same() {
         let phases = |question: Question| {
-            let trials = question.trials(&recipe()).unwrap();
+            let trials = question.trials(&recipe(), Reading::Program).unwrap();
             let phases: std::collections::HashSet<String> = trials.iter().map(Trial::phase_1).collect();
             (trials.len(), phases.len())
         };
@@ -336,11 +360,11 @@ mod tests {
     fn what_cannot_be_varied_is_said() {
         let mut given = recipe();
         given.pretrain.epochs = 0;
-        let said = Question::Pretraining.trials(&given).unwrap_err().to_string();
+        let said = Question::Pretraining.trials(&given, Reading::Program).unwrap_err().to_string();
         assert!(said.contains("is given, not trained") && said.contains("\"pretraining\""), "{said}");
-        assert!(Question::Targets.trials(&given).is_ok() && Question::Frozen.trials(&given).is_ok());
+        assert!(Question::Targets.trials(&given, Reading::Program).is_ok() && Question::Frozen.trials(&given, Reading::Program).is_ok());
         given.backbone.onnx = Some("backbone.onnx".into());
-        let said = Question::Frozen.trials(&given).unwrap_err().to_string();
+        let said = Question::Frozen.trials(&given, Reading::Program).unwrap_err().to_string();
         assert!(said.contains("cannot be trained") && said.contains("backbone.weights"), "{said}");
     }
 }

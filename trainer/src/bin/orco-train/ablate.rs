@@ -1,7 +1,7 @@
 //! `orco-train ablate`: the trials of a question, one after the other.
 
 use anyhow::Result;
-use orco_lab::published::settings_for;
+use orco_lab::published::{Reading, settings_for};
 use orco_lab::shown::print;
 use orco_trainer::ablate::{Question, claim, heading, line, of_sessions, write};
 use orco_trainer::platform::distributed::Group;
@@ -17,17 +17,22 @@ use crate::job::{self, Job};
 ///
 /// # Errors
 /// If the recipe leaves nothing to vary, or a trial cannot be trained or measured; what is done by then is kept.
-pub fn all(question: Question, common: &Common, request: &serde_json::Value, draws: usize) -> Result<()> {
+pub fn all(
+    (question, reading): (Question, Reading),
+    common: &Common,
+    request: &serde_json::Value,
+    draws: usize,
+) -> Result<()> {
     interrupt::of_several();
     // Before hours of training.
     claim(&common.run, question.name())?;
     let group = Group::alone();
     let (recipe, mut data) = job::begin(common, &group)?;
-    let trials = question.trials(&recipe)?;
+    let trials = question.trials(&recipe, reading)?;
     let of = settings_for(recipe.data.kind.title()).name();
     let (name, recipe_name) = (question.name(), &recipe.name);
     print(format!(
-        "{name} on {recipe_name}, draws: {draws}; the published program's settings for {of}\n{}",
+        "{name} on {recipe_name}, draws: {draws}; {reading} for {of}\n{}",
         heading()
     ))?;
     let sessions = of_sessions(&data)?;
