@@ -255,7 +255,7 @@ impl Learner {
 
     /// All known classes, base classes first; a class's index is that in a [`Match`](orco_state::classify::Match).
     pub fn classes(&self) -> impl Iterator<Item = &Class> + Clone {
-        self.saved.state.known(&self.bundle.base_model)
+        self.saved.state.known_classes(&self.bundle.base_model)
     }
 
     /// Label of the class of that index, one that was [imprinted](Self::imprint) among them; empty if there is none.

@@ -55,8 +55,8 @@ pub use ndarray;
 pub use orco_core::{align, border, config};
 #[doc(no_inline)]
 pub use orco_state::{
-    bank, classify, codec, enough, grouping, head, history, label, likeness, listing, nearest, pack, session, state,
-    statistics, unknown,
+    bank, classify, codec, grouping, head, history, label, likeness, listing, nearest, pack, session, state,
+    statistics, sufficiency, unknown,
 };
 
 pub mod augment;

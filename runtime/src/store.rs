@@ -48,7 +48,7 @@ use folder::{Disk, StateFolder};
 use orco_state::codec::DecodeError;
 use orco_state::history::SavedState;
 use orco_state::state::BaseModel;
-use orco_state::store::{self as slots, LoadError, Loaded, Medium, MediumState, SaveError, Slot, SlotFault};
+use orco_state::store::{self as slots, LoadError, Medium, MediumSnapshot, MediumState, SaveError, Slot, SlotFault};
 
 /// A folder that holds a device's state.
 #[derive(Clone, Debug)]
@@ -76,7 +76,7 @@ struct NewestState {
     slot: Option<Slot>,
 }
 
-/// What a look at a store found.
+/// The newest state in a folder, with warnings for people.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StoreSnapshot {
     /// The newest state that can be read, with its history; a fresh one if nothing was saved yet.
@@ -91,7 +91,7 @@ pub struct StoreSnapshot {
 
 /// How the slots are read.
 type SlotLoad =
-    fn(&mut SlotFiles<StateFolder>, &BaseModel, [u8; 32]) -> Result<Loaded<io::Error>, LoadError<io::Error>>;
+    fn(&mut SlotFiles<StateFolder>, &BaseModel, [u8; 32]) -> Result<MediumSnapshot<io::Error>, LoadError<io::Error>>;
 
 /// Name of the file whose lock a process holds while it changes the state.
 const LOCK: &str = ".lock";

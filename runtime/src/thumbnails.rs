@@ -21,7 +21,7 @@ use crate::manifest::{from_hexadecimal, hexadecimal};
 use crate::store::{Store, StoreError};
 
 /// Most bytes of one.
-pub const MOST: usize = 64 << 10;
+pub const MAX_BYTES: usize = 64 << 10;
 
 const ENDING: &str = ".jpg";
 /// The folder's name.
@@ -44,9 +44,9 @@ impl Thumbnails {
     /// # Shapes
     /// `features` `[views, features]`, the clean view first.
     /// # Errors
-    /// If it is larger than [`MOST`], cannot be written, or a link lies in the place of the folder.
+    /// If it is larger than [`MAX_BYTES`], cannot be written, or a link lies in the place of the folder.
     pub fn keep(&self, bank: &Bank, features: ArrayView2<'_, f32>, jpeg: &[u8]) -> io::Result<()> {
-        if jpeg.len() > MOST {
+        if jpeg.len() > MAX_BYTES {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "the thumbnail is too large"));
         }
         let mut exemplar = bank.emptied();
@@ -64,7 +64,7 @@ impl Thumbnails {
     /// The thumbnail of an exemplar, if there is one.
     pub fn read(&self, digest: &[u8; 32]) -> Option<Vec<u8>> {
         self.open().ok()??;
-        files::read_own(&self.path(digest), MOST as u64).ok()
+        files::read_own(&self.path(digest), MAX_BYTES as u64).ok()
     }
 
     /// Whether an exemplar has one.
@@ -95,7 +95,7 @@ impl Thumbnails {
         for name in folder.names().map_err(failed)? {
             let is_stray = digest_of(&name).is_some_and(|digest| !kept.contains(&digest)) || files::is_temporary(&name);
             if is_stray {
-                match folder.remove(&name, MOST as u64) {
+                match folder.remove(&name, MAX_BYTES as u64) {
                     // Another process has done so, or has given its new file the name that it was made for.
                     Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                     removed => removed.map_err(failed)?,
@@ -148,7 +148,7 @@ mod tests {
         let foreign = |name: &str| folder.join(name);
         // A photograph that its owner names by a digest is larger than any thumbnail.
         let photograph = foreign(&name(&[8; 32]));
-        fs::write(&photograph, vec![1; MOST + 1]).unwrap();
+        fs::write(&photograph, vec![1; MAX_BYTES + 1]).unwrap();
         let link = foreign(&name(&[9; 32]));
         symlink(&photograph, &link).unwrap();
         let pipe = foreign(&name(&[10; 32]));

@@ -177,7 +177,7 @@ pub fn pack(bytes: &[u8]) -> bool {
         }
         let Ok(pack) = sealed.content() else { return false };
         assert_eq!(UnverifiedPack::read(&pack::seal(&pack.to_be_signed(), "")).unwrap().content().as_ref(), Ok(&pack));
-        assert!(pack.to_class(&pack.base_model).is_ok());
+        assert!(pack.to_class(&pack.bundle_digest).is_ok());
         true
     };
     let _ = core::str::from_utf8(bytes).map(|text| key.check(b"", text));

@@ -84,9 +84,9 @@ fn write() {
     let both = learn(&base_model, &cup, "duck", &[12]);
     let limits = HistoryLimits::default();
     let saved = fresh
-        .then(mug, &HistoryChange::new(ChangeKind::Learn, 1).labels(["mug"]).at(Some(1_795_220_400)), limits)
-        .then(cup, &HistoryChange::new(ChangeKind::Rename, 1).labels(["mug", "cup"]), limits)
-        .then(both, &HistoryChange::new(ChangeKind::Learn, 1).labels(["duck"]), limits);
+        .successor(mug, &HistoryChange::new(ChangeKind::Learn, 1).labels(["mug"]).at(Some(1_795_220_400)), limits)
+        .successor(cup, &HistoryChange::new(ChangeKind::Rename, 1).labels(["mug", "cup"]), limits)
+        .successor(both, &HistoryChange::new(ChangeKind::Learn, 1).labels(["duck"]), limits);
     let folder = TempDir::new().unwrap();
     let store = Store::new(folder.path());
     store.lock(Duration::ZERO).unwrap().save_on(&base_model, &saved).unwrap();
@@ -129,7 +129,7 @@ fn a_slot_loads_and_is_written_as_it_was() {
         let labels: Vec<&str> = saved.state.classes.iter().map(|class| class.label.as_str()).collect();
         assert_eq!(labels, ["cup", "duck"]);
         let entries = saved.history.entries();
-        let told: Vec<(ChangeKind, Option<u64>)> = entries.iter().map(|entry| (entry.verb, entry.when)).collect();
+        let told: Vec<(ChangeKind, Option<u64>)> = entries.iter().map(|entry| (entry.kind, entry.when)).collect();
         let expected = [
             (ChangeKind::Start, None),
             (ChangeKind::Learn, Some(1_795_220_400)),
@@ -138,10 +138,10 @@ fn a_slot_loads_and_is_written_as_it_was() {
         ];
         assert_eq!(told, expected);
         assert_eq!(entries[2].names.iter().map(|name| name.label.as_str()).collect::<Vec<_>>(), ["mug", "cup"]);
-        let earlier = saved.earlier(1).unwrap();
+        let earlier = saved.earlier_state(1).unwrap();
         assert_eq!((earlier.state.classes[0].label.as_str(), earlier.state.exemplars.len()), ("mug", 2));
         assert!(matches!(earlier.head, HeadMark::Digest(_)));
-        let shots: Vec<u32> = saved.state.origins.iter().map(|origin| origin.shots).collect();
+        let shots: Vec<u32> = saved.state.first_recognitions.iter().map(|origin| origin.shots).collect();
         assert_eq!(shots, [2, 1]);
         // What is written now is what was written then.
         let again = TempDir::new().unwrap();
@@ -153,7 +153,7 @@ fn a_slot_loads_and_is_written_as_it_was() {
         assert_eq!(again.load_on(&base_model, digest).unwrap().saved, saved);
         // And a further session counts from what is recognised before it.
         let next = learn(&base_model, &saved.state, "brick", &[13]);
-        assert_eq!(next.origins.iter().map(|origin| origin.shots).collect::<Vec<_>>(), [2, 1, 1]);
+        assert_eq!(next.first_recognitions.iter().map(|origin| origin.shots).collect::<Vec<_>>(), [2, 1, 1]);
         trial.count(1);
     }
 }

@@ -182,7 +182,8 @@ fn a_history_that_makes_no_sense_is_refused() {
     let learned = HistoryChange::new(ChangeKind::Learn, 1).labels(["one"]);
     let forgot = HistoryChange::new(ChangeKind::Forget, 1).labels(["one"]);
     let limits = HistoryLimits::default();
-    let saved = SavedState::without_history(fresh.clone()).then(first, &learned, limits).then(fresh, &forgot, limits);
+    let saved =
+        SavedState::without_history(fresh.clone()).successor(first, &learned, limits).successor(fresh, &forgot, limits);
     let good = postcard::to_allocvec(&saved).unwrap();
     put(&store, &good, shipped.digest);
     assert_eq!(store.load(&shipped).unwrap().saved, saved);
@@ -202,7 +203,7 @@ fn a_history_that_makes_no_sense_is_refused() {
                     let saved = reading.saved;
                     let numbers: Vec<u32> = saved.history.entries().iter().map(|entry| entry.number).collect();
                     for number in numbers {
-                        let earlier = saved.earlier(number).unwrap();
+                        let earlier = saved.earlier_state(number).unwrap();
                         assert!(earlier.state.is_sound(&shipped.base_model), "byte {index} = {value}");
                     }
                 }

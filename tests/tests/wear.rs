@@ -59,7 +59,8 @@ fn an_added_class_costs_at_most_twice_the_state() {
         let (memory, on_progress) = (&mut SessionMemory::default(), &mut |_| ControlFlow::Continue(()));
         let mut session = Session { base_model, config: &config, seed: 1, memory, workers: &threads, on_progress };
         let (next, _) = session.learn(&saved.state, &new).unwrap();
-        saved = saved.then(next, &HistoryChange::new(ChangeKind::Learn, 1).labels([class]), HistoryLimits::default());
+        saved =
+            saved.successor(next, &HistoryChange::new(ChangeKind::Learn, 1).labels([class]), HistoryLimits::default());
         medium.written = 0;
         let from = store::load_to_change(&mut medium, base_model, bundle.digest).unwrap().generation;
         store::save(&mut medium, base_model, &saved, from).unwrap();

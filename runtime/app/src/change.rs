@@ -10,7 +10,7 @@ use orco_runtime::align::LossTerms;
 use orco_runtime::label::{self, EscapedText};
 use orco_runtime::learner::{ChangeOutcome, ChangeStep, Learner, Observer, ShotChecks, Shots, losses};
 use orco_runtime::listing::join_first;
-use orco_runtime::session::{CumulativeLoss, SessionReport};
+use orco_runtime::session::{AccuracyChange, CumulativeLoss, ExpectedAccuracy, RepeatedShots, SessionReport};
 use serde_json::json;
 
 use crate::advice;
@@ -175,7 +175,7 @@ pub fn print(output: &Output, report: &SessionReport, what: &str, seconds: f64) 
         )?;
     }
     let percent = |share: f32| 100.0 * share;
-    if let Some((before, after)) = report.old_accuracy() {
+    if let Some(AccuracyChange { before, after }) = report.old_accuracy() {
         say!(
             output,
             "stored samples of old classes recognised: {:.1} % before, {:.1} % after",
@@ -198,16 +198,16 @@ pub fn print(output: &Output, report: &SessionReport, what: &str, seconds: f64) 
     if let Some(accuracy) = report.new_accuracy() {
         say!(output, "shots of the new classes recognised: {:.1} %", percent(accuracy))?;
     }
-    if let Some([known, new]) = report.expected {
+    if let Some(ExpectedAccuracy { base, learned }) = report.expected {
         let share = |share: Option<f32>| share.map(|share| format!("{:.0} %", percent(share)));
-        match (share(known), share(new)) {
-            (Some(known), Some(new)) => say!(
+        match (share(base), share(learned)) {
+            (Some(base), Some(learned)) => say!(
                 output,
-                "to be expected from now on: {known} of pictures of base classes right, {new} of learned ones"
+                "to be expected from now on: {base} of pictures of base classes right, {learned} of learned ones"
             )?,
-            (Some(known), None) => say!(
+            (Some(base), None) => say!(
                 output,
-                "to be expected from now on: {known} of pictures of base classes right; of learned ones nothing can be \
+                "to be expected from now on: {base} of pictures of base classes right; of learned ones nothing can be \
                  told before a class has two different shots that no other class has, too"
             )?,
             _ => say!(output, "what is to be expected cannot be told: the bundle set no samples aside")?,
@@ -217,7 +217,7 @@ pub fn print(output: &Output, report: &SessionReport, what: &str, seconds: f64) 
         let (one, other) = (EscapedText(one), EscapedText(other));
         say!(output, "the same shot is stored as {one} and as {other}: such shots say nothing; forget the wrong one")?;
     }
-    for (label, shots) in report.repeated.iter().take(5) {
+    for RepeatedShots { label, shots } in report.repeated.iter().take(5) {
         let (label, shots) = (EscapedText(label), output::counted(*shots, "shot"));
         say!(
             output,
@@ -260,14 +260,14 @@ pub fn to_json(report: &SessionReport, seconds: f64) -> serde_json::Value {
     let groups: serde_json::Map<String, serde_json::Value> = groups.collect();
     json!({
         "seconds": seconds, "since_first": groups, "exemplars": report.exemplars, "free_targets": report.free_targets,
-        "old_accuracy_before": report.old_accuracy().map(|pair| pair.0),
-        "old_accuracy_after": report.old_accuracy().map(|pair| pair.1),
+        "old_accuracy_before": report.old_accuracy().map(|old| old.before),
+        "old_accuracy_after": report.old_accuracy().map(|old| old.after),
         "new_accuracy": report.new_accuracy(),
-        "expected_known": report.expected.and_then(|[known, _]| known),
-        "expected_new": report.expected.and_then(|[_, new]| new),
+        "expected_base": report.expected.and_then(|expected| expected.base),
+        "expected_learned": report.expected.and_then(|expected| expected.learned),
         "losses": report.losses.iter().map(LossTerms::total).collect::<Vec<_>>(),
         "classes": classes, "confusions": confusions, "in_two_classes": report.in_two_classes,
-        "repeated": report.repeated.iter().map(|(label, shots)| json!({ "label": label, "shots": shots }))
+        "repeated": report.repeated.iter().map(|RepeatedShots { label, shots }| json!({ "label": label, "shots": shots }))
             .collect::<Vec<_>>(),
     })
 }

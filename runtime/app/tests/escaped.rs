@@ -27,8 +27,11 @@ fn device() -> Device {
     let saved = device.saved();
     let mut next = saved.state.clone();
     next.classes[0] = Class { label: EVIL.into(), ..next.classes[0].clone() };
-    let saved =
-        saved.then(next, &HistoryChange::new(ChangeKind::Rename, 1).labels(["mug", EVIL]), HistoryLimits::default());
+    let saved = saved.successor(
+        next,
+        &HistoryChange::new(ChangeKind::Rename, 1).labels(["mug", EVIL]),
+        HistoryLimits::default(),
+    );
     let store = Store::new(device.state());
     let locked = store.lock(Duration::ZERO).unwrap();
     locked.load(&bundle).unwrap();

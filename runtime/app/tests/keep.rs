@@ -137,7 +137,7 @@ fn a_new_bundle_learns_everything_again_and_the_old_state_comes_back() {
     assert_eq!(after.state.exemplars.len(), 20);
     assert_eq!(after.state.balance, before.state.balance);
     assert_eq!(after.history.entries().len(), 1);
-    assert_eq!(after.history.entries()[0].verb, ChangeKind::Upgrade);
+    assert_eq!(after.history.entries()[0].kind, ChangeKind::Upgrade);
     assert_eq!(device.json(&["info"])["kept_shots"], 20);
     assert!(accuracy(&device, "duck", "rubber-duck") > 0);
     device.refused_keeping(&["undo"], "`orco upgrade --undo`");

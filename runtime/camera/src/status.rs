@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 /// Over how long frames are counted.
 const WINDOW: Duration = Duration::from_secs(3);
 /// Most frames that are counted: the rate of a faster camera is still right.
-const MOST: usize = 512;
+const MAX_FRAMES: usize = 512;
 
 /// Whether a camera is there.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -60,7 +60,7 @@ pub(crate) struct FrameRate(VecDeque<Instant>);
 
 impl FrameRate {
     pub fn count(&mut self, now: Instant) {
-        while self.0.len() >= MOST || self.0.front().is_some_and(|first| now.duration_since(*first) > WINDOW) {
+        while self.0.len() >= MAX_FRAMES || self.0.front().is_some_and(|first| now.duration_since(*first) > WINDOW) {
             self.0.pop_front();
         }
         self.0.push_back(now);
@@ -92,6 +92,6 @@ mod tests {
         assert_eq!(rate.per_second(at(20_000)), 0.0);
         (0..2_000).for_each(|frame| rate.count(at(30_000 + frame)));
         assert!((rate.per_second(at(32_000)) - 1_000.0).abs() < 10.0);
-        assert!(rate.0.len() <= MOST);
+        assert!(rate.0.len() <= MAX_FRAMES);
     }
 }

@@ -1,4 +1,4 @@
-//! Where the border between known classes and new ones lies: one number, added to the scores of all new classes.
+//! Where the border between base classes and learned ones lies: one number, added to the scores of all learned classes.
 //!
 //! A backbone that was trained on the base classes pulls pictures of other things towards them, and a class mean of
 //! five shots errs more than one of hundreds; one constant makes up for both (calibrated stacking, Chao et al., ECCV
@@ -13,9 +13,9 @@
 //!
 //! let sample = |lead, right, share| BorderSample { lead, right, share };
 //! // Two samples of base classes, and two shots that lose by 0.2 and 0.6 to a base class.
-//! let known = [sample(-2.0, true, 0.5), sample(-1.0, true, 0.5)];
+//! let base = [sample(-2.0, true, 0.5), sample(-1.0, true, 0.5)];
 //! let new = [sample(-0.2, true, 0.5), sample(-0.6, true, 0.5)];
-//! let border = choose(&known, &new, &BorderObjective { weights: &[0.75], share: 0.5, least: 0.0 });
+//! let border = choose(&base, &new, &BorderObjective { weights: &[0.75], share: 0.5, least: 0.0 });
 //! assert!((0.6..1.0).contains(&border.shift));
 //! assert_eq!((border.base, border.new), (1.0, 1.0));
 //! ```
@@ -26,7 +26,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::math::{exp, ln, sqrt};
 
-/// What a sample of a known class says about the border.
+/// What a sample whose class is known says about the border.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct BorderSample {
     /// The highest score of a new class less the highest one of a base class.

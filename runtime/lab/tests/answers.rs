@@ -13,7 +13,7 @@ use orco_state::bank::Bank;
 use orco_state::classify::Classifier;
 use orco_state::head::Head;
 use orco_state::history::{ChangeKind, HistoryChange, HistoryLimits, SavedState};
-use orco_state::session::{LearnError, NewClass, Session, SessionMemory, SessionReport};
+use orco_state::session::{LearnError, NewClass, RepeatedShots, Session, SessionMemory, SessionReport};
 use orco_state::state::{Balance, BaseModel, Class, State};
 use orco_state::statistics::Statistics;
 use orco_state::target::{TargetMethod, generate};
@@ -153,8 +153,8 @@ fn of_a_class_with_one_shot_nothing_is_promised() {
     let fresh = State::fresh(&base_model, [0; 32]);
     let one = NewClass { label: label(BASE), shots: new_class(BASE, 1).shots };
     let (state, report) = with(&base_model, |session| session.learn(&fresh, &[one]));
-    assert_eq!((report.new_accuracy(), report.expected.unwrap()[1]), (None, None));
-    assert!(report.expected.unwrap()[0].unwrap() > 0.75, "{report:?}");
+    assert_eq!((report.new_accuracy(), report.expected.unwrap().learned), (None, None));
+    assert!(report.expected.unwrap().base.unwrap() > 0.75, "{report:?}");
     assert!(report.confusions.iter().all(|confusion| confusion.label != label(BASE)), "{:?}", report.confusions);
     let [known, learned] = accuracy(&base_model, &state, &base_model.config);
     assert!(known > 0.75 && learned > 0.5, "{known} {learned}");
@@ -170,7 +170,7 @@ fn the_same_shots_under_two_labels_cost_base_classes_nothing() {
     let before = accuracy(&base_model, &state, &base_model.config)[0];
     let after = accuracy(&base_model, &twice, &base_model.config)[0];
     assert!(after > before - 0.05, "{before} before, {after} after");
-    let expected = report.expected.unwrap()[1].expect("the other class still says what is to be expected");
+    let expected = report.expected.unwrap().learned.expect("the other class still says what is to be expected");
     assert!(expected > 0.5, "and it alone: {expected}");
 }
 
@@ -180,7 +180,7 @@ fn the_same_shots_again_teach_nothing_and_cost_nothing() {
     let (state, _) = learn(&base_model, &State::fresh(&base_model, [0; 32]), BASE..BASE + 2);
     let again = new_class(BASE, 5);
     let (repeated, report) = with(&base_model, |session| session.add_shots(&state, &again));
-    assert_eq!(report.repeated, [(label(BASE), 5)]);
+    assert_eq!(report.repeated, [RepeatedShots { label: label(BASE), shots: 5 }]);
     let shift = |state: &State| state.calibration.unwrap().border.shift;
     assert!((shift(&repeated) - shift(&state)).abs() < 0.05, "{} and {}", shift(&state), shift(&repeated));
     let [before, after] = [&state, &repeated].map(|state| accuracy(&base_model, state, &base_model.config));
@@ -194,17 +194,17 @@ fn the_balance_moves_the_border_and_is_undone() {
     let (state, _) = learn(&base_model, &fresh, BASE..BASE + 6);
     let moved = |balance| with(&base_model, |session| session.balance(&state, balance)).0;
     let shift = |state: &State| state.calibration.unwrap().border.shift;
-    let [keep, favour] = [Balance::KeepKnown, Balance::FavourNew].map(moved);
+    let [keep, favour] = [Balance::KeepBase, Balance::FavourNew].map(moved);
     assert!(shift(&keep) <= shift(&state) && shift(&state) <= shift(&favour));
-    let saved = SavedState::fresh(&base_model, [0; 32]).then(
+    let saved = SavedState::fresh(&base_model, [0; 32]).successor(
         state.clone(),
         &HistoryChange::new(ChangeKind::Learn, 1).labels((BASE..BASE + 6).map(label)),
         HistoryLimits::default(),
     );
-    let before = saved.back(0).unwrap();
-    let saved = saved.then(favour, &HistoryChange::new(ChangeKind::Balance, 1), HistoryLimits::default());
+    let before = saved.number_back(0).unwrap();
+    let saved = saved.successor(favour, &HistoryChange::new(ChangeKind::Balance, 1), HistoryLimits::default());
     assert!(saved.is_sound(&base_model));
-    let earlier = saved.earlier(before).unwrap();
+    let earlier = saved.earlier_state(before).unwrap();
     let (restored, _) = with(&base_model, |session| session.restore(&saved.state, &earlier));
     assert_eq!(restored, state);
     let paper = BaseModel { statistics: None, ..base_model.clone() };

@@ -10,11 +10,11 @@ use orco_lab::unknown::UnknownRow;
 use orco_lab::{Measurement, System};
 use orco_runtime::bundle::Bundle;
 use orco_state::classify::Classifier;
-use orco_state::enough::{LearningCurve, enough};
 use orco_state::grouping::Grouping;
 use orco_state::nearest::{ExemplarId, nearest};
 use orco_state::session::{LearnError, NewClass, Session, SessionMemory};
 use orco_state::state::{BaseModel, State};
+use orco_state::sufficiency::{LearningCurve, ShotSufficiency};
 
 fn edge() -> (Bundle, Benchmark) {
     let bundle = Bundle::open(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../models/cifar100-edge")).unwrap();
@@ -61,8 +61,10 @@ fn errors_fall_with_shots_and_a_stranger_among_shots_is_found() {
     assert!(curve.errors().windows(2).filter(|pair| pair[1] <= pair[0]).count() >= 3, "{curve:?}");
     let classifier = Classifier::new(base_model, &State::fresh(base_model, [0; 32]));
     let new = benchmark.session(base_model, 1, 0, 1);
-    let told: Vec<_> =
-        new.iter().map(|class| enough(base_model, &classifier, Some(&curve), None, &class.shots)).collect();
+    let told: Vec<_> = new
+        .iter()
+        .map(|class| ShotSufficiency::of(base_model, &classifier, Some(&curve), None, &class.shots))
+        .collect();
     assert!(told.iter().map(|told| told.recognised()).sum::<usize>() >= 5, "{told:?}");
     // A shot of a base class is taken for that class.
     let mut mixed = new[0].shots.clone();
@@ -72,9 +74,9 @@ fn errors_fall_with_shots_and_a_stranger_among_shots_is_found() {
         bear.read(0, view, row);
     }
     mixed.push(views);
-    let told = enough(base_model, &classifier, Some(&curve), None, &mixed);
+    let told = ShotSufficiency::of(base_model, &classifier, Some(&curve), None, &mixed);
     assert_eq!(told.taken_for[5], Some(base_model.exemplars.classes()[0] as usize));
-    let alone = enough(base_model, &classifier, Some(&curve), None, &new[0].shots[..1]);
+    let alone = ShotSufficiency::of(base_model, &classifier, Some(&curve), None, &new[0].shots[..1]);
     assert_eq!((alone.taken_for.len(), alone.expected.map(|now| now[0])), (0, Some(1.0 - curve.error(1))));
     let one_shot: NewClass = NewClass { label: "one".into(), shots: new[0].shots[..1].to_vec() };
     let mut imprinted = classifier.clone();

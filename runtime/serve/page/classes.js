@@ -1,4 +1,4 @@
-// Known classes with their stored shots, and the dial between known and new ones.
+// Known classes with their stored shots, and the dial between base and learned ones.
 import { ask } from "./dialog.js";
 import { $, element, small } from "./dom.js";
 import { isolate, message, percent } from "./language.js";
@@ -57,7 +57,7 @@ async function move(label, { id, number }) {
 function showDial({ balance, balances, expected }) {
   $("dial").hidden = !balance;
   $("expected").textContent = expected?.new > 0
-    ? message("expected", { known: percent(expected.known), new: percent(expected.new) }) : "";
+    ? message("expected", { base: percent(expected.base), new: percent(expected.new) }) : "";
   $("dial-choices").replaceChildren(...balances.map((name) => {
     const choice = element("input", { type: "radio", name: "balance", value: name, checked: name === balance });
     choice.addEventListener("change", () => change("POST", "balance", { balance: name }));

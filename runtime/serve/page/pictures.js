@@ -3,7 +3,7 @@ import { element } from "./dom.js";
 import { message } from "./language.js";
 import { api, call, classPath } from "./service.js";
 
-const MOST = 256;
+const MAX_ADDRESSES = 256;
 // Addresses of blobs by path, in the order of fetching.
 const addresses = new Map();
 
@@ -13,7 +13,7 @@ function address(path) {
       .then((response) => response.blob()).then((blob) => URL.createObjectURL(blob));
     addresses.set(path, fetched);
     fetched.catch(() => addresses.delete(path));
-    if (addresses.size > MOST) release(addresses.keys().next().value);
+    if (addresses.size > MAX_ADDRESSES) release(addresses.keys().next().value);
   }
   return addresses.get(path);
 }

@@ -9,7 +9,7 @@ let requests = 0;
 export async function showSufficiency(label, shots) {
   const request = ++requests;
   // The shots may have been learned meanwhile, which is no error.
-  const found = label && shots.length ? await get(`${shotsPath(label)}/enough`, { quiet: true }).catch(() => null) : null;
+  const found = label && shots.length ? await get(`${shotsPath(label)}/sufficiency`, { quiet: true }).catch(() => null) : null;
   if (request !== requests) return;
   const missed = new Set((found?.left_out ?? []).filter((shot) => shot.taken_for !== null).map((shot) => shot.id));
   [...$("shots").children].forEach((item, index) => item.classList.toggle("missed", missed.has(shots[index]?.id)));

@@ -9,12 +9,12 @@ use std::time::{Duration, Instant};
 
 use orco_runtime::encoder::EncodeError;
 use orco_runtime::encoder::choice::Workload;
-use orco_runtime::enough::{LearningCurve, ShotSufficiency};
 use orco_runtime::image_rs::RgbImage;
 use orco_runtime::learner::{Answer, Learner};
 use orco_runtime::ndarray::{Array2, Array3};
 use orco_runtime::nearest::{ExemplarId, Neighbour};
 use orco_runtime::store::{Revision, Store};
+use orco_runtime::sufficiency::{LearningCurve, ShotSufficiency};
 use tokio::sync::oneshot;
 
 use crate::admission::Admitted;
@@ -34,7 +34,7 @@ const WAITING: usize = 64;
 #[derive(Debug)]
 pub struct SufficiencyAnswer {
     /// Whether they are enough.
-    pub enough: ShotSufficiency,
+    pub sufficiency: ShotSufficiency,
     /// Labels.
     pub labels: Vec<String>,
 }
@@ -313,10 +313,10 @@ impl AnswerThread {
             }
             Request::ShotFeatures { picture, reply } => drop(reply.send(self.shot_features(&picture))),
             Request::Sufficiency { label, shots, curve, reply } => {
-                let enough = self.learner.enough(&label, shots.view(), curve.as_ref());
-                let known = enough.taken_for.iter().flatten().max().map_or(0, |last| last + 1);
+                let sufficiency = self.learner.sufficiency(&label, shots.view(), curve.as_ref());
+                let known = sufficiency.taken_for.iter().flatten().max().map_or(0, |last| last + 1);
                 let labels = (0..known).map(|class| self.learner.label(class).to_owned()).collect();
-                drop(reply.send(Ok(SufficiencyAnswer { enough, labels })));
+                drop(reply.send(Ok(SufficiencyAnswer { sufficiency, labels })));
             }
             Request::Alive { reply } => drop(reply.send(Ok(()))),
             Request::Imprint { label, shots } => {

@@ -1,5 +1,6 @@
 //! What is known at a moment: classes, stored shots, history.
 
+use orco_runtime::border::Border;
 use orco_runtime::history::HistoryEntry;
 use orco_runtime::label;
 use orco_runtime::learner::Learner;
@@ -28,8 +29,8 @@ pub struct Knowledge {
     pub free_targets: usize,
     /// How base classes and learned classes are weighed against each other.
     pub balance: Balance,
-    /// Expected accuracies on base classes and learned ones, where answers have a border.
-    pub expected: Option<(f32, f32)>,
+    /// The border between base classes and learned ones with the accuracies to be expected, where answers have one.
+    pub border: Option<Border>,
     /// Sessions since the bundle.
     pub sessions: u32,
     /// The changes that are remembered, oldest first.
@@ -64,7 +65,7 @@ impl Knowledge {
             digests,
             free_targets: state.free_targets(base_model).len(),
             balance: state.balance,
-            expected: state.calibration.map(|calibration| (calibration.border.base, calibration.border.new)),
+            border: state.calibration.map(|calibration| calibration.border),
             sessions: state.sessions,
             history: learner.history().entries().to_vec(),
         }

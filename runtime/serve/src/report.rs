@@ -1,7 +1,7 @@
 //! What a change did, as JSON.
 
 use orco_runtime::history::{ChangeKind, HistoryEntry};
-use orco_runtime::session::{ClassAccuracy, SessionReport};
+use orco_runtime::session::{AccuracyChange, ClassAccuracy, SessionReport};
 use serde_json::{Value, json};
 
 /// The classes that lost most, in a report.
@@ -15,11 +15,11 @@ pub fn of(report: &SessionReport) -> Value {
     let new: Vec<Value> = new.map(|class| json!({ "label": class.label, "after": class.after })).collect();
     let confusion = |confused: &orco_runtime::session::ConfusedPair| json!({ "label": confused.label, "taken_for": confused.taken_for, "share": confused.share });
     json!({
-        "known": report.old_accuracy().map(|(before, after)| json!({ "before": before, "after": after })),
+        "known": report.old_accuracy().map(|AccuracyChange { before, after }| json!({ "before": before, "after": after })),
         "new": new,
         "lost": lost,
         "confusions": report.confusions.iter().take(LISTED).map(confusion).collect::<Vec<_>>(),
-        "expected": report.border.map(|border| json!({ "known": border.base, "new": border.new })),
+        "expected": report.border.map(|border| json!({ "base": border.base, "new": border.new })),
         "free_targets": report.free_targets,
     })
 }
@@ -29,14 +29,14 @@ pub fn entry(entry: &HistoryEntry) -> Value {
     let labels: Vec<&str> = entry.names.iter().map(|name| name.label.as_str()).collect();
     let known: Vec<&str> = entry.classes.iter().map(|known| known.class.label.as_str()).collect();
     json!({
-        "entry": entry.number, "id": entry.id().to_string(), "verb": verb(entry.verb), "labels": labels, "to": entry.to,
+        "entry": entry.number, "id": entry.id().to_string(), "verb": verb(entry.kind), "labels": labels, "to": entry.to,
         "seconds_since_1970": entry.when, "classes": known, "exemplars": entry.exemplars(),
     })
 }
 
 /// A kind of change, as programs call it.
-fn verb(verb: ChangeKind) -> &'static str {
-    match verb {
+fn verb(kind: ChangeKind) -> &'static str {
+    match kind {
         ChangeKind::Start => "start",
         ChangeKind::Learn => "learn",
         ChangeKind::Add => "add",

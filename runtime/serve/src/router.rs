@@ -34,7 +34,7 @@ pub static ROUTES: LazyLock<Vec<Route>> = LazyLock::new(|| {
         Route::get("/api/v1/shots/{label}", shots::list),
         Route::post("/api/v1/shots/{label}", Body::Picture, shots::take).with_query(),
         Route::delete("/api/v1/shots/{label}", shots::clear),
-        Route::get("/api/v1/shots/{label}/enough", shots::enough),
+        Route::get("/api/v1/shots/{label}/sufficiency", shots::sufficiency),
         Route::get("/api/v1/shots/{label}/{id}", shots::thumbnail),
         Route::delete("/api/v1/shots/{label}/{id}", shots::remove),
         Route::get("/api/v1/inbox", inbox::all),

@@ -5,10 +5,10 @@ use std::thread::JoinHandle;
 
 use orco_camera::{Camera, CameraSource};
 use orco_runtime::bundle::Bundle;
-use orco_runtime::enough::LearningCurve;
 use orco_runtime::learner::{Learner, LearnerSettings};
 use orco_runtime::manifest::Manifest;
 use orco_runtime::store::Store;
+use orco_runtime::sufficiency::LearningCurve;
 use orco_runtime::thumbnails::Thumbnails;
 
 use crate::admission::{self, Admission};

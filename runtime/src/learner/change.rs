@@ -263,7 +263,7 @@ impl Learner {
         observer: &mut dyn Observer,
     ) -> Result<ChangeOutcome<UndoOutcome>, ChangeError> {
         let remembered = self.history().entries().len() - 1;
-        let number = self.saved.back(changes).ok_or(ChangeError::TooFarBack { asked: changes, remembered })?;
+        let number = self.saved.number_back(changes).ok_or(ChangeError::TooFarBack { asked: changes, remembered })?;
         self.go_back(locked, number, observer)
     }
 
@@ -286,10 +286,10 @@ impl Learner {
         number: u32,
         observer: &mut dyn Observer,
     ) -> Result<ChangeOutcome<UndoOutcome>, ChangeError> {
-        if self.saved.back(0) == Some(number) {
+        if self.saved.number_back(0) == Some(number) {
             return Err(ChangeError::Present { number });
         }
-        let earlier = self.saved.earlier(number).ok_or(ChangeError::NoEntry { number })?;
+        let earlier = self.saved.earlier_state(number).ok_or(ChangeError::NoEntry { number })?;
         let (next, report) = self.run_session(observer, |session, state| session.restore(state, &earlier))?;
         let exact = earlier.is_exact(next.head.as_ref());
         let undone = UndoOutcome { report, entry: number, exact };
@@ -471,7 +471,7 @@ impl Learner {
         change: HistoryChange,
         report: T,
     ) -> Result<ChangeOutcome<T>, ChangeError> {
-        let saved = self.saved.then(next, &change.at(now()), self.settings.limits);
+        let saved = self.saved.successor(next, &change.at(now()), self.settings.limits);
         let uncertain = uncertainty(locked.save(&self.bundle, &saved))?;
         self.generation = locked.generation();
         self.set_saved(saved);

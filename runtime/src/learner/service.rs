@@ -2,10 +2,10 @@
 //! advice while shots are taken.
 
 use ndarray::ArrayView3;
-use orco_state::enough::{self, LearningCurve, ShotSufficiency};
 use orco_state::history::EntryId;
 use orco_state::label;
 use orco_state::session::{self, LearnError, SessionReport};
+use orco_state::sufficiency::{LearningCurve, ShotSufficiency};
 
 use super::change::NumberedShot;
 use super::{ChangeError, ChangeOutcome, Learner, Observer, UndoOutcome};
@@ -55,7 +55,7 @@ impl Learner {
     /// `shots` `[shots, views, features]`, as [`Learner::shot_features`] gives them.
     /// # Panics
     /// If rows have another length than the bundle's features.
-    pub fn enough(
+    pub fn sufficiency(
         &mut self,
         label: &str,
         shots: ArrayView3<'_, f32>,
@@ -68,11 +68,11 @@ impl Learner {
         self.classifier();
         let (base_model, state) = (&self.bundle.base_model, &self.saved.state);
         let provisional = self.provisional.iter().map(String::as_str);
-        let labels = state.known(base_model).map(|class| class.label.as_str()).chain(provisional);
+        let labels = state.known_classes(base_model).map(|class| class.label.as_str()).chain(provisional);
         let known = labels.into_iter().position(|known| label::same(known, label));
         let shots: Vec<Vec<f32>> = shots.outer_iter().map(|shot| shot.iter().copied().collect()).collect();
         let classifier = self.classifier.as_ref().expect("made ready above");
-        enough::enough(base_model, classifier, curve, known, &shots)
+        ShotSufficiency::of(base_model, classifier, curve, known, &shots)
     }
 
     /// Moves a stored shot of a class to another known class, by the SHA-256 of its exemplar

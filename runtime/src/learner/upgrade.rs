@@ -92,7 +92,7 @@ pub fn upgrade(
     let labels = classes.iter().map(|class| class.label.clone());
     let change = HistoryChange::new(ChangeKind::Upgrade, settings.seed).labels(labels).at(now());
     keeping.check()?;
-    let uncertain = go_over(&locked, &old, &SavedState::begun(next, &change))?;
+    let uncertain = go_over(&locked, &old, &SavedState::initial(next, &change))?;
     keeping.done();
     let UpgradePlan { from, warnings, .. } = plan;
     Ok(ChangeOutcome { report: UpgradeOutcome { report, from, classes, dropped, warnings }, uncertain })

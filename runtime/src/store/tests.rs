@@ -53,7 +53,7 @@ fn saves(base_model: &BaseModel, count: u32, exemplars: usize) -> Vec<SavedState
         for exemplar in 0..exemplars {
             next.exemplars.push(number, &[number as f32, 0.01 * exemplar as f32, 1.0]);
         }
-        saved = saved.then(
+        saved = saved.successor(
             next,
             &HistoryChange::new(ChangeKind::Learn, 1).labels([label(number)]),
             HistoryLimits::default(),

@@ -35,7 +35,7 @@ use crate::state::{BaseModel, Calibration, Scoring, State};
 
 /// Most samples that are looked at before the first answer, which waits for it: for what a picture scores that shows
 /// something known, and for the temperature where no change has chosen one yet.
-pub(crate) const MOST: usize = 1000;
+pub(crate) const MAX_FIRST_SAMPLES: usize = 1000;
 
 /// How much a picture is like anything known, by its scores, the border among them: the largest.
 pub(crate) fn familiarity(scores: &[f32]) -> f32 {
@@ -77,7 +77,7 @@ impl Predictor {
     ) -> (Self, Vec<ScoredSample>) {
         let known = ScoringModel::new(base_model, state, scoring);
         let validation = ValidationSamples::of(base_model, state, scoring);
-        let mut rows = validation.rows(&known, MOST);
+        let mut rows = validation.rows(&known, MAX_FIRST_SAMPLES);
         let base = known.base();
         let calibration = state.calibration.unwrap_or_else(|| {
             let classes: Vec<u32> = rows.iter().map(|row| row.class).collect();

@@ -232,7 +232,7 @@ impl Nearest {
 /// Mean directions of the clean views of each known class's exemplars, the bundle's and the device's,
 /// `[classes, inputs]`; none if a class has no exemplar.
 fn class_means(base_model: &BaseModel, state: &State, config: &Config) -> Option<Vec<f32>> {
-    let (inputs, classes) = (base_model.head.inputs, state.known(base_model).count());
+    let (inputs, classes) = (base_model.head.inputs, state.known_classes(base_model).count());
     let mut used = Vec::new();
     let mut shown = vec![false; classes];
     for (bank, most) in [(&base_model.exemplars, config.base_exemplars), (&state.exemplars, usize::MAX)] {

@@ -23,9 +23,9 @@ const HALF_WAY: f32 = 20.0;
 /// Mixtures of base samples that are tried.
 const MIXTURES: usize = 60;
 /// Most classes in a mixture, and most samples of each.
-const MOST: usize = 8;
+const MAX_MIXED: usize = 8;
 /// What moving a picture costs beside giving a label: who does not see that it is a wrong one teaches it.
-const MOVE: usize = 2;
+const MOVE_EFFORT: usize = 2;
 
 /// What groups pictures as a bundle sees them.
 #[derive(Clone, Debug)]
@@ -122,7 +122,7 @@ fn mixed(members: &[Vec<usize>], random: &mut Random) -> Vec<usize> {
     let mut some = |count: usize| -> Vec<usize> {
         let mut all: Vec<usize> = (0..count).collect();
         random.shuffle(&mut all);
-        all.truncate(1 + random.below(MOST));
+        all.truncate(1 + random.below(MAX_MIXED));
         all
     };
     let classes = some(members.len());
@@ -132,14 +132,14 @@ fn mixed(members: &[Vec<usize>], random: &mut Random) -> Vec<usize> {
         .collect()
 }
 
-/// What is left to do for somebody who labels: a label for every group, and a [move](MOVE) for every picture that most
+/// What is left to do for somebody who labels: a label for every group, and a [move](MOVE_EFFORT) for every picture that most
 /// of its group are not like.
 fn effort(groups: &[Vec<usize>], classes: &[u32]) -> f32 {
     let odd = |group: &Vec<usize>| {
         let like = |one: &usize| group.iter().filter(|other| classes[**other] == classes[*one]).count();
         group.len() - group.iter().map(like).max().unwrap_or(0)
     };
-    (groups.len() + MOVE * groups.iter().map(odd).sum::<usize>()) as f32
+    (groups.len() + MOVE_EFFORT * groups.iter().map(odd).sum::<usize>()) as f32
 }
 
 /// Directions `[n, dimension]` as seen from a point on the way to their mean, of length 1.

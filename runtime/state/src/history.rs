@@ -32,12 +32,12 @@
 //! let fresh = SavedState::fresh(&base_model, [0; 32]);
 //! let mut next = fresh.state.clone();
 //! next.classes.push(Class { label: "fox".into(), target: 2, session: 1 });
-//! let saved = fresh.then(next, &HistoryChange::new(ChangeKind::Learn, 1).labels(["fox"]), HistoryLimits::default());
+//! let saved = fresh.successor(next, &HistoryChange::new(ChangeKind::Learn, 1).labels(["fox"]), HistoryLimits::default());
 //! assert_eq!(saved.history.entries().len(), 2);
 //!
-//! let before = saved.back(1).unwrap();
-//! assert_eq!(saved.earlier(before).unwrap().state.classes, []);
-//! assert_eq!(saved.back(2), None);
+//! let before = saved.number_back(1).unwrap();
+//! assert_eq!(saved.earlier_state(before).unwrap().state.classes, []);
+//! assert_eq!(saved.number_back(2), None);
 //! ```
 
 mod entry;
@@ -78,7 +78,7 @@ struct Stored {
 impl From<Stored> for SavedState {
     fn from(Stored { mut state, history }: Stored) -> Self {
         if let Some(last) = history.entries.last() {
-            state.origins.clone_from(&last.origins);
+            state.first_recognitions.clone_from(&last.first_recognitions);
         }
         Self { state, history }
     }
@@ -123,19 +123,19 @@ pub struct EarlierState {
 
 impl SavedState {
     /// What a device knows before its first change.
-    pub fn fresh(base_model: &BaseModel, foundation_digest: [u8; 32]) -> Self {
-        Self::without_history(State::fresh(base_model, foundation_digest))
+    pub fn fresh(base_model: &BaseModel, bundle_digest: [u8; 32]) -> Self {
+        Self::without_history(State::fresh(base_model, bundle_digest))
     }
 
     /// A state whose past is unknown.
     pub fn without_history(state: State) -> Self {
         /// `orco` aligns with this seed unless told otherwise.
         const USUAL_SEED: u64 = 1;
-        Self::begun(state, &HistoryChange::new(ChangeKind::Start, USUAL_SEED))
+        Self::initial(state, &HistoryChange::new(ChangeKind::Start, USUAL_SEED))
     }
 
     /// A state with which a history begins, by some change.
-    pub fn begun(state: State, change: &HistoryChange) -> Self {
+    pub fn initial(state: State, change: &HistoryChange) -> Self {
         let (views, precision) = (state.exemplars.views(), state.exemplars.view().precision);
         let attic = Bank::new(state.exemplars.dimension(), views, precision);
         let mut history = History { entries: Vec::new(), attic, next_class: 0 };
@@ -144,7 +144,7 @@ impl SavedState {
     }
 
     /// Goes on to the next state and remembers how, within the limits.
-    pub fn then(&self, next: State, change: &HistoryChange, limits: HistoryLimits) -> Self {
+    pub fn successor(&self, next: State, change: &HistoryChange, limits: HistoryLimits) -> Self {
         let mut history = self.history.clone();
         history.follow(&self.state.exemplars, &next.exemplars);
         history.append(&next, change);
@@ -153,9 +153,9 @@ impl SavedState {
     }
 
     /// The class set that entry `number` led to; `None` if that is not remembered.
-    pub fn earlier(&self, number: u32) -> Option<EarlierState> {
+    pub fn earlier_state(&self, number: u32) -> Option<EarlierState> {
         let entry = self.history.entry(number)?;
-        let State { bundle_digest: base_model, exemplars: present, .. } = &self.state;
+        let State { bundle_digest, exemplars: present, .. } = &self.state;
         let mut exemplars = present.emptied();
         for (&exemplar, &class) in entry.exemplars.iter().zip(&entry.exemplar_classes) {
             let exemplar = exemplar as usize;
@@ -168,14 +168,14 @@ impl SavedState {
         let same_head = entry.head != HeadMark::Unknown && entry.head == HeadMark::of(self.state.head.as_ref());
         let head = if same_head { self.state.head.clone() } else { None };
         let state = State {
-            bundle_digest: *base_model,
+            bundle_digest: *bundle_digest,
             classes,
             exemplars,
             head,
             sessions: entry.sessions,
             balance: entry.balance,
             calibration: None,
-            origins: entry.origins.clone(),
+            first_recognitions: entry.first_recognitions.clone(),
         };
         Some(EarlierState { state, seed: entry.seed, head: entry.head })
     }
@@ -187,7 +187,7 @@ impl SavedState {
     }
 
     /// Number of the entry that `steps` changes back led to the class set of then; `None` if that is not remembered.
-    pub fn back(&self, steps: usize) -> Option<u32> {
+    pub fn number_back(&self, steps: usize) -> Option<u32> {
         let last = self.history.entries.len() - 1;
         last.checked_sub(steps).map(|index| self.history.entries[index].number)
     }
@@ -198,7 +198,7 @@ impl SavedState {
     }
 
     /// Whether the parts fit together as far as can be told without the base model.
-    pub fn is_whole(&self) -> bool {
+    pub fn is_consistent(&self) -> bool {
         let (present, attic) = (&self.state.exemplars, &self.history.attic);
         let pool = present.len() + attic.len();
         let entry = |entry: &HistoryEntry| {
@@ -289,7 +289,7 @@ impl History {
         let mut next_class = self.next_class;
         let mut known = Vec::with_capacity(state.classes.len());
         for class in &state.classes {
-            let label = match (change.verb, &change.labels[..]) {
+            let label = match (change.kind, &change.labels[..]) {
                 (ChangeKind::Rename, [from, to]) if *to == class.label => from,
                 _ => &class.label,
             };
@@ -307,7 +307,7 @@ impl History {
             change.labels.iter().map(|label| NamedClass { class: id_of(label), label: label.clone() }).collect();
         let entry = HistoryEntry {
             number,
-            verb: change.verb,
+            kind: change.kind,
             names,
             to: change.to,
             when: change.when,
@@ -318,7 +318,7 @@ impl History {
             exemplars: (0..state.exemplars.len() as u32).collect(),
             exemplar_classes: state.exemplars.classes().to_vec(),
             head,
-            origins: state.origins.clone(),
+            first_recognitions: state.first_recognitions.clone(),
         };
         self.next_class = next_class;
         self.entries.push(entry);
@@ -341,8 +341,8 @@ impl History {
         let rising = self.entries.windows(2).all(|pair| pair[0].number < pair[1].number);
         let entries = self.entries.iter().all(|entry| entry.is_sound(base_model, pool, self.next_class));
         // Far from where counting on would start again.
-        const MOST: u32 = u32::MAX / 2;
-        let counts = self.next_class <= MOST && self.entries.iter().all(|entry| entry.number <= MOST);
+        const MAX_NUMBER: u32 = u32::MAX / 2;
+        let counts = self.next_class <= MAX_NUMBER && self.entries.iter().all(|entry| entry.number <= MAX_NUMBER);
         counts
             && self.attic.is_sound()
             && bank(&self.attic) == bank(&state.exemplars)
@@ -359,7 +359,7 @@ impl History {
                 && last.exemplars.iter().copied().eq(0..state.exemplars.len() as u32)
                 && last.sessions == state.sessions
                 && last.balance == state.balance
-                && last.origins == state.origins
+                && last.first_recognitions == state.first_recognitions
         })
     }
 }

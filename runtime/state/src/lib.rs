@@ -13,7 +13,7 @@
 //! - answering: [`answer`] (class means, discriminant and head together, with the border), [`unknown`] (whether a
 //!   picture shows anything known), [`classify`];
 //! - looking closer: [`likeness`] (of pictures to each other), [`grouping`] (of pictures without labels), [`nearest`]
-//!   (why an answer was given), [`enough`] (whether shots are enough);
+//!   (why an answer was given), [`sufficiency`] (whether shots are enough);
 //! - keeping and changing: [`history`] (what was done, and undoing it), [`store`] (slots that survive a power cut),
 //!   [`session`], [`pack`] (a class for another device).
 #![no_std]
@@ -26,7 +26,6 @@ pub mod answer;
 pub mod bank;
 pub mod classify;
 pub mod codec;
-pub mod enough;
 pub mod grouping;
 pub mod head;
 pub mod history;
@@ -39,5 +38,6 @@ pub mod session;
 pub mod state;
 pub mod statistics;
 pub mod store;
+pub mod sufficiency;
 pub mod target;
 pub mod unknown;

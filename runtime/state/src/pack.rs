@@ -38,7 +38,7 @@ pub struct Pack {
     /// Its label.
     pub label: String,
     /// SHA-256 of the learner file of the bundle that it was learned on.
-    pub base_model: [u8; 32],
+    pub bundle_digest: [u8; 32],
     /// Its exemplars as the state stored them, all of class 0.
     pub exemplars: Bank,
     /// Small JPEG pictures of its shots, where the owner allows.
@@ -147,7 +147,7 @@ impl Pack {
         }
         let Class { label, session, .. } = state.classes[index].clone();
         let provenance = PackOrigin { session, ..provenance };
-        Ok(Self { label, base_model: state.bundle_digest, exemplars, thumbnails: Vec::new(), provenance })
+        Ok(Self { label, bundle_digest: state.bundle_digest, exemplars, thumbnails: Vec::new(), provenance })
     }
 
     /// The bytes that a signature covers.
@@ -181,8 +181,8 @@ impl Pack {
     ///
     /// # Errors
     /// [`PackError`] if the pack was made with another bundle.
-    pub fn to_class(&self, base_model: &[u8; 32]) -> Result<StoredClass, PackError> {
-        if self.base_model != *base_model {
+    pub fn to_class(&self, bundle_digest: &[u8; 32]) -> Result<StoredClass, PackError> {
+        if self.bundle_digest != *bundle_digest {
             return Err(PackError::OtherBundle { bundle: self.provenance.bundle.clone() });
         }
         Ok(StoredClass { label: self.label.clone(), exemplars: self.exemplars.clone() })

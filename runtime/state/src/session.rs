@@ -80,7 +80,9 @@ pub use change::rename;
 pub use check::{check_count, check_known, check_labels};
 pub use error::LearnError;
 pub use forgetting::{ForgettingExcess, ForgettingGroup, GroupLoss};
-pub use report::{ClassAccuracy, ConfusedPair, CumulativeLoss, SessionReport};
+pub use report::{
+    AccuracyChange, ClassAccuracy, ConfusedPair, CumulativeLoss, ExpectedAccuracy, RepeatedShots, SessionReport,
+};
 pub use stored::StoredClass;
 
 use alloc::string::String;
@@ -91,7 +93,7 @@ use core::ops::ControlFlow;
 use self::check::check_classes;
 use crate::head::Head;
 use crate::label;
-use crate::state::{BaseModel, Class, Origin, State};
+use crate::state::{BaseModel, Class, FirstRecognition, State};
 use orco_core::align::{self, AlignProgress, AlignmentData, LossTerms, Sampling, Workspace, WorkspaceSize};
 use orco_core::config::Config;
 use orco_core::workers::Workers;
@@ -236,7 +238,7 @@ impl Session<'_> {
             let index = (base + next.classes.len()) as u32;
             const UNSET: u32 = u32::MAX;
             next.classes.push(Class { label: label::normal(&class.label), target: UNSET, session: next.sessions });
-            next.origins.resize(next.classes.len(), Origin::UNKNOWN);
+            next.first_recognitions.resize(next.classes.len(), FirstRecognition::UNKNOWN);
             next.exemplars.append(index, &class.exemplars);
         }
         self.assign(&mut next, state.classes.len())?;
@@ -250,7 +252,7 @@ impl Session<'_> {
     pub fn assign(&mut self, state: &mut State, first: usize) -> Result<(), LearnError> {
         let (base_model, config) = (self.base_model, self.config);
         let base = base_model.classes.len();
-        let mut assigned: Vec<u32> = state.known(base_model).map(|class| class.target).collect();
+        let mut assigned: Vec<u32> = state.known_classes(base_model).map(|class| class.target).collect();
         let data = data(base_model, state);
         align::assign(&data, &mut assigned, base + first, config, &mut self.workspace(state))?;
         state.classes.iter_mut().zip(&assigned[base..]).for_each(|(class, target)| class.target = *target);
@@ -298,7 +300,7 @@ impl Session<'_> {
             next.head = None;
         } else {
             let mut head = Head::zeros(base_model.head.shape());
-            let assigned: Vec<u32> = next.known(base_model).map(|class| class.target).collect();
+            let assigned: Vec<u32> = next.known_classes(base_model).map(|class| class.target).collect();
             let data = data(base_model, &next);
             self.memory.grow(needs(base_model, &next, 0, 0, config));
             let mut note = |progress: AlignProgress| {

@@ -62,13 +62,13 @@ pub struct Scoring<'a> {
     pub statistics: &'a Statistics,
 }
 
-/// How much what was known counts against what is new, where the border between them is chosen: weight of the base
+/// How much base classes count against learned ones, where the border between them is chosen: weight of the base
 /// classes' accuracy in a harmonic mean of both.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Balance {
     /// Nine to one: old answers stay as they were, wherever possible.
-    KeepKnown,
+    KeepBase,
     /// Three to one, or up to nine to one as far as answers would otherwise be right less often, over all classes, than
     /// those of the nearest class mean.
     #[default]
@@ -79,14 +79,14 @@ pub enum Balance {
 
 impl Balance {
     /// All of them.
-    pub const ALL: [Self; 3] = [Self::KeepKnown, Self::Balanced, Self::FavourNew];
+    pub const ALL: [Self; 3] = [Self::KeepBase, Self::Balanced, Self::FavourNew];
 
     /// Weights of the base classes, 0..1: the first counts, and a heavier one only where answers would otherwise be
     /// right less often than those of the nearest class mean ([`orco_core::border::BorderObjective`]).
     pub fn weights(self) -> &'static [f32] {
         const KEEP: f32 = 9.0 / 10.0;
         match self {
-            Self::KeepKnown => &[KEEP],
+            Self::KeepBase => &[KEEP],
             Self::Balanced => &[3.0 / 4.0, 4.0 / 5.0, 5.0 / 6.0, 6.0 / 7.0, 7.0 / 8.0, 8.0 / 9.0, KEEP],
             Self::FavourNew => &[1.0 / 2.0],
         }
@@ -95,7 +95,7 @@ impl Balance {
     /// Its name, as people give it.
     pub fn name(self) -> &'static str {
         match self {
-            Self::KeepKnown => "keep-known",
+            Self::KeepBase => "keep-base",
             Self::Balanced => "balanced",
             Self::FavourNew => "favour-new",
         }
@@ -135,28 +135,28 @@ pub struct State {
     pub head: Option<Head>,
     /// Number of sessions learned.
     pub sessions: u32,
-    /// How much what was known counts against what is new.
+    /// How much base classes count against learned ones.
     pub balance: Balance,
     /// Where answers use the bundle's statistics: what the last session chose.
     pub calibration: Option<Calibration>,
     /// How the learned classes were recognised at first, in their order; what is missing at the end is unknown. The
     /// history's entries keep it.
     #[serde(skip)]
-    pub origins: Vec<Origin>,
+    pub first_recognitions: Vec<FirstRecognition>,
 }
 
 /// How a learned class was recognised right after the session that learned it, by targets alone: what later sessions
 /// are compared with. (Base classes need nothing stored: the bundle's own head tells.)
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Origin {
+pub struct FirstRecognition {
     /// Shots of the session, which are the class's first exemplars; 0 where nothing is known.
     pub shots: u32,
     /// How many of them were recognised.
     pub recognised: u32,
 }
 
-impl Origin {
-    /// What is known of classes that were learned before origins were kept: nothing.
+impl FirstRecognition {
+    /// What is known of classes that were learned before that was kept: nothing.
     pub const UNKNOWN: Self = Self { shots: 0, recognised: 0 };
 
     /// Whether the numbers fit together.
@@ -222,24 +222,24 @@ impl BaseModel {
 }
 
 impl State {
-    /// The state of a device that has learned nothing yet; `foundation_digest` is that of the bundle's learner file.
-    pub fn fresh(base_model: &BaseModel, foundation_digest: [u8; 32]) -> Self {
+    /// The state of a device that has learned nothing yet; `bundle_digest` is that of the bundle's learner file.
+    pub fn fresh(base_model: &BaseModel, bundle_digest: [u8; 32]) -> Self {
         let Config { views, precision, .. } = base_model.config;
         let exemplars = Bank::new(base_model.head.inputs, views, precision);
         Self {
-            bundle_digest: foundation_digest,
+            bundle_digest,
             classes: Vec::new(),
             exemplars,
             head: None,
             sessions: 0,
             balance: Balance::default(),
             calibration: None,
-            origins: Vec::new(),
+            first_recognitions: Vec::new(),
         }
     }
 
     /// All known classes, base classes first; its index here is a class's index everywhere.
-    pub fn known<'a>(&'a self, base_model: &'a BaseModel) -> impl Iterator<Item = &'a Class> + Clone {
+    pub fn known_classes<'a>(&'a self, base_model: &'a BaseModel) -> impl Iterator<Item = &'a Class> + Clone {
         base_model.classes.iter().chain(&self.classes)
     }
 
@@ -256,13 +256,13 @@ impl State {
 
     /// Pseudo-targets of all known classes, `[classes, dimension]`.
     pub fn assigned_targets(&self, base_model: &BaseModel) -> Vec<f32> {
-        self.known(base_model).flat_map(|class| base_model.target(class.target)).copied().collect()
+        self.known_classes(base_model).flat_map(|class| base_model.target(class.target)).copied().collect()
     }
 
     /// Rows of the pseudo-targets that no class has.
     pub fn free_targets(&self, base_model: &BaseModel) -> Vec<u32> {
         let mut taken = vec![false; base_model.target_count()];
-        self.known(base_model).for_each(|class| taken[class.target as usize] = true);
+        self.known_classes(base_model).for_each(|class| taken[class.target as usize] = true);
         (0..base_model.target_count() as u32).filter(|&target| !taken[target as usize]).collect()
     }
 
@@ -274,18 +274,19 @@ impl State {
             head.is_sound() && shape(head) == shape(&base_model.head)
         });
         let members = self.exemplars.classes().iter().all(|class| (*class as usize) < base + self.classes.len());
-        let origins = self.origins.len() <= self.classes.len() && self.origins.iter().all(Origin::is_sound);
+        let first_recognitions = self.first_recognitions.len() <= self.classes.len()
+            && self.first_recognitions.iter().all(FirstRecognition::is_sound);
         let sessions = self.classes.iter().all(|class| (1..=self.sessions).contains(&class.session));
         head && members
             && self.calibration.is_none_or(|calibration| calibration.is_sound())
             && sessions
-            && origins
+            && first_recognitions
             && within_shot_limit(self.exemplars.classes())
             && self.exemplars.is_sound()
             && self.exemplars.views() == base_model.config.views
             && self.exemplars.view().precision == base_model.config.precision
             && self.exemplars.dimension() == base_model.head.inputs
-            && are_distinct(self.known(base_model), base_model.target_count())
+            && are_distinct(self.known_classes(base_model), base_model.target_count())
     }
 }
 

@@ -18,7 +18,7 @@ pub use slots::{LoadError, MediumState, SaveError, SlotFault};
 
 use alloc::vec::Vec;
 
-use slots::{LoadOutcome, SlotRules};
+use slots::{SlotRules, SlotSnapshot};
 
 use crate::codec::{FileKind, from_postcard, to_postcard};
 use crate::history::SavedState;
@@ -27,9 +27,9 @@ use crate::state::BaseModel;
 /// Version of the bodies that this release writes, the highest that it reads.
 pub const VERSION: u16 = FileKind::Slot.version();
 
-/// What was found in the slots.
+/// The newest state on a medium, decoded.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Loaded<E> {
+pub struct MediumSnapshot<E> {
     /// The newest sound state with its history; `None` if nothing was saved yet.
     pub saved: Option<SavedState>,
     /// Counts saves; 0 if there was none yet. A save of what is made from this state names it.
@@ -49,8 +49,8 @@ pub fn load<M: Medium>(
     medium: &mut M,
     base_model: &BaseModel,
     digest: [u8; 32],
-) -> Result<Loaded<M::Error>, LoadError<M::Error>> {
-    with_rules(base_model, digest, |rules| rules.load(medium)).map(loaded)
+) -> Result<MediumSnapshot<M::Error>, LoadError<M::Error>> {
+    with_rules(base_model, digest, |rules| rules.load(medium)).map(decoded)
 }
 
 /// Reads as [`load`] does, for a change: that must not be made from an older state because the newest cannot be read.
@@ -61,8 +61,8 @@ pub fn load_to_change<M: Medium>(
     medium: &mut M,
     base_model: &BaseModel,
     digest: [u8; 32],
-) -> Result<Loaded<M::Error>, LoadError<M::Error>> {
-    with_rules(base_model, digest, |rules| rules.load(medium))?.refuse_unreadable().map(loaded)
+) -> Result<MediumSnapshot<M::Error>, LoadError<M::Error>> {
+    with_rules(base_model, digest, |rules| rules.load(medium))?.refuse_unreadable().map(decoded)
 }
 
 /// Saves a state with its history, made from the state of generation `from`. When this returns, it survives a power
@@ -100,12 +100,12 @@ pub fn owner<M: Medium>(medium: &mut M) -> Option<[u8; 32]> {
 }
 
 /// Reads the newest sound state, whatever bundle it belongs to, as [`load_to_change`] does. Without the bundle it can
-/// only be told whether its parts [fit together](SavedState::is_whole).
+/// only be told whether its parts [fit together](SavedState::is_consistent).
 ///
 /// # Errors
 /// As for [`load_to_change`].
-pub fn load_any<M: Medium>(medium: &mut M) -> Result<Loaded<M::Error>, LoadError<M::Error>> {
-    with_whole(owner(medium).unwrap_or_default(), |rules| rules.load(medium))?.refuse_unreadable().map(loaded)
+pub fn load_any<M: Medium>(medium: &mut M) -> Result<MediumSnapshot<M::Error>, LoadError<M::Error>> {
+    with_whole(owner(medium).unwrap_or_default(), |rules| rules.load(medium))?.refuse_unreadable().map(decoded)
 }
 
 /// Replaces the state of bundle `owner` (generation `from`), usually of another bundle, by this one in every slot. Until
@@ -125,28 +125,28 @@ pub fn switch<M: Medium>(
 /// A state with its history out of the bytes of a slot; `None` if they are damaged, of a later release, or make no
 /// sense even without the bundle.
 pub fn read(slot: &[u8]) -> Option<SavedState> {
-    let SlotFrame { version, base_model, body, .. } = SlotFrame::decode(slot).ok()?;
-    decode(version, body).filter(|saved| saved.is_whole() && saved.state.bundle_digest == base_model)
+    let SlotFrame { version, bundle_digest, body, .. } = SlotFrame::decode(slot).ok()?;
+    decode(version, body).filter(|saved| saved.is_consistent() && saved.state.bundle_digest == bundle_digest)
 }
 
 /// What was found, its body decoded.
-fn loaded<E>(found: LoadOutcome<E>) -> Loaded<E> {
+fn decoded<E>(found: SlotSnapshot<E>) -> MediumSnapshot<E> {
     let saved = found.body.and_then(|(version, body)| decode(version, &body));
-    Loaded { saved, generation: found.generation, slot: found.slot, faults: found.faults }
+    MediumSnapshot { saved, generation: found.generation, slot: found.slot, faults: found.faults }
 }
 
 /// Does something by the rules for states of a bundle that is not at hand.
 fn with_whole<T>(owner: [u8; 32], act: impl FnOnce(SlotRules<'_>) -> T) -> T {
     let accept = |version, body: &[u8]| {
-        decode(version, body).is_some_and(|saved| saved.is_whole() && saved.state.bundle_digest == owner)
+        decode(version, body).is_some_and(|saved| saved.is_consistent() && saved.state.bundle_digest == owner)
     };
-    act(SlotRules { base_model: owner, version: VERSION, accept: &accept })
+    act(SlotRules { bundle_digest: owner, version: VERSION, accept: &accept })
 }
 
 /// Does something by the rules for states on a base model.
 fn with_rules<T>(base_model: &BaseModel, digest: [u8; 32], act: impl FnOnce(SlotRules<'_>) -> T) -> T {
     let accept = |version, body: &[u8]| decode(version, body).is_some_and(|saved| saved.is_sound(base_model));
-    act(SlotRules { base_model: digest, version: VERSION, accept: &accept })
+    act(SlotRules { bundle_digest: digest, version: VERSION, accept: &accept })
 }
 
 /// Body of version [`VERSION`].

@@ -87,14 +87,14 @@ const LONGEST: [&str; 8] = [
     "trainer: rival",
 ];
 /// Most programs that run at a time: memory does not grow with cores, and each of those that train holds libtorch.
-const MOST: usize = 8;
+const MAX_AT_ONCE: usize = 8;
 
 /// How many test programs run at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AtOnce {
     /// One after the other.
     One,
-    /// Twice as many as there are cores, but no more than [`MOST`]: they wait for a part of their time.
+    /// Twice as many as there are cores, but no more than [`MAX_AT_ONCE`]: they wait for a part of their time.
     Cores,
 }
 
@@ -112,7 +112,7 @@ pub fn run(
 ) -> Result<Vec<String>, Box<dyn Error>> {
     let count = match at_once {
         AtOnce::One => 1,
-        AtOnce::Cores => thread::available_parallelism().map_or(1, |cores| (usize::from(cores) * 2).min(MOST)),
+        AtOnce::Cores => thread::available_parallelism().map_or(1, |cores| (usize::from(cores) * 2).min(MAX_AT_ONCE)),
     };
     programs.sort_by_key(|program| {
         let title = program.title();

@@ -24,7 +24,7 @@ pub struct Arguments {
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum Dial {
     /// Old answers stay as they were, wherever possible: accuracy on base classes counts nine times as much
-    KeepKnown,
+    KeepBase,
     /// Accuracy on base classes counts three times as much as accuracy on new ones, or more where answers would
     /// otherwise be right less often than those of the nearest class mean
     Balanced,
@@ -36,7 +36,7 @@ enum Dial {
 pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<Value> {
     let started = Instant::now();
     let balance = match arguments.balance {
-        Dial::KeepKnown => Balance::KeepKnown,
+        Dial::KeepBase => Balance::KeepBase,
         Dial::Balanced => Balance::Balanced,
         Dial::FavourNew => Balance::FavourNew,
     };

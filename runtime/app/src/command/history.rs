@@ -39,8 +39,8 @@ pub fn run(options: &Options, output: &Output) -> Result<Value> {
 pub fn describe(entry: &HistoryEntry) -> String {
     let label = |label: &String| if label.is_empty() { "(purged)".to_owned() } else { label.clone() };
     let names: Vec<String> = entry.names.iter().map(|name| label(&name.label)).collect();
-    let what = entry.verb.past();
-    match (entry.verb, entry.to, &names[..]) {
+    let what = entry.kind.past();
+    match (entry.kind, entry.to, &names[..]) {
         (ChangeKind::Undo, Some(number), _) => format!("{what} to entry {number}"),
         (ChangeKind::Rename | ChangeKind::Move, _, [from, to]) => format!("{what} {from} to {to}"),
         (ChangeKind::Purge, ..) => format!("{what} a class"),

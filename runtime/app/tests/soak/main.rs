@@ -90,7 +90,7 @@ impl Teacher<'_> {
         self.make("POST", "/api/v1/undo", &json!({}));
         self.labels.pop();
         self.check();
-        self.balance = ["keep-known", "favour-new"][number % 2];
+        self.balance = ["keep-base", "favour-new"][number % 2];
         self.make("POST", "/api/v1/balance", &json!({ "balance": self.balance }));
         let oldest = self.labels.remove(0);
         self.make("DELETE", &format!("/api/v1/classes/{oldest}"), &Value::Null);

@@ -97,7 +97,8 @@ impl From<&SessionReport> for PyReport {
         let lost = lost.map(|class| (class.label.clone(), class.before.unwrap_or(0.0), class.after)).collect();
         let confusions = report.confusions.iter();
         let confusions = confusions.map(|found| (found.label.clone(), found.taken_for.clone(), found.share)).collect();
-        let (new_accuracy, old_accuracy) = (report.new_accuracy(), report.old_accuracy());
+        let new_accuracy = report.new_accuracy();
+        let old_accuracy = report.old_accuracy().map(|old| (old.before, old.after));
         Self { free_targets: report.free_targets, new_accuracy, old_accuracy, lost, confusions }
     }
 }

@@ -31,14 +31,14 @@ pub async fn status(State(service): State<Arc<Service>>) -> Result<Json<Value>, 
     let problems = blocking(move || health.problems()).await?;
     let known = service.answers.knowledge();
     let manifest = &service.manifest;
-    let expected = known.expected.map(|(base, learned)| json!({ "known": base, "new": learned }));
+    let expected = known.border.map(|border| json!({ "base": border.base, "new": border.new }));
     let dial: Vec<&str> = Balance::ALL.iter().map(|balance| balance.name()).collect();
     let jobs: Vec<Value> = service.changes().unfinished().iter().map(Job::json).collect();
     Ok(Json(json!({
         "problem": known.problem, "problems": problems,
         "bundle": manifest.name, "release": manifest.release, "version": env!("CARGO_PKG_VERSION"),
         "classes": known.classes.len(), "base_classes": known.base, "free_targets": known.free_targets,
-        "sessions": known.sessions, "balance": known.expected.map(|_| known.balance.name()), "balances": dial,
+        "sessions": known.sessions, "balance": known.border.map(|_| known.balance.name()), "balances": dial,
         "expected": expected, "inbox": service.inbox.len(), "inbox_most": service.inbox.most(),
         "changes": known.history.len().saturating_sub(1), "jobs": jobs, "camera": service.live().map(Live::json),
     })))

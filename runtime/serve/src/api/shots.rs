@@ -36,11 +36,14 @@ pub async fn list(State(service): State<Arc<Service>>, Path(label): Path<String>
     Ok(Json(json!({ "label": label, "shots": ids })))
 }
 
-/// `GET /api/v1/shots/{label}/enough`: how well the shots recognise each other, and what more would bring.
+/// `GET /api/v1/shots/{label}/sufficiency`: how well the shots recognise each other, and what more would bring.
 ///
 /// # Errors
 /// [`Refusal`] if there are none, or too much waits.
-pub async fn enough(State(service): State<Arc<Service>>, Path(label): Path<String>) -> Result<Json<Value>, Refusal> {
+pub async fn sufficiency(
+    State(service): State<Arc<Service>>,
+    Path(label): Path<String>,
+) -> Result<Json<Value>, Refusal> {
     let label = usable(&label)?;
     // The shots, all of them together, and what each is compared by.
     let _permit = service.admission.work(3 * service.pending_shots.bytes_of(&label)).await?;
@@ -50,14 +53,14 @@ pub async fn enough(State(service): State<Arc<Service>>, Path(label): Path<Strin
     };
     let bundle = Arc::clone(&service);
     let curve = blocking(move || bundle.curve().cloned()).await?;
-    let SufficiencyAnswer { enough, labels } = service.answers.sufficiency(&label, features, curve).await?;
-    let left_out = shots.iter().zip(&enough.taken_for);
+    let SufficiencyAnswer { sufficiency, labels } = service.answers.sufficiency(&label, features, curve).await?;
+    let left_out = shots.iter().zip(&sufficiency.taken_for);
     let left_out: Vec<Value> = left_out
         .map(|(shot, other)| json!({ "id": shot.id, "taken_for": other.map(|other| &labels[other]) }))
         .collect();
-    let expected = enough.expected.map(|[now, one, two]| json!({ "now": now, "one_more": one, "two_more": two }));
+    let expected = sufficiency.expected.map(|[now, one, two]| json!({ "now": now, "one_more": one, "two_more": two }));
     Ok(Json(json!({
-        "label": label, "shots": shots.len(), "recognised": enough.recognised(), "left_out": left_out,
+        "label": label, "shots": shots.len(), "recognised": sufficiency.recognised(), "left_out": left_out,
         "expected": expected,
     })))
 }

@@ -84,7 +84,7 @@ impl Trace {
             |entry: &HistoryEntry, label: &String| entry.names.iter().any(|name| label::same(&name.label, label));
         let is_it = |entry: &&HistoryEntry| {
             Some(entry.number) > self.before
-                && self.verbs.contains(&entry.verb)
+                && self.verbs.contains(&entry.kind)
                 && (self.to.is_none() || entry.to == self.to)
                 && self.balance.is_none_or(|balance| entry.balance == balance)
                 && self.labels.iter().all(|label| names(entry, label))

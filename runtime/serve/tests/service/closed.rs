@@ -278,7 +278,7 @@ fn pages_of_other_sites_may_read_and_embed_nothing() {
 #[test]
 fn no_more_changes_wait_than_the_queue_takes() {
     let (_state, service) = Running::fresh();
-    let names = ["keep-known", "favour-new"];
+    let names = ["keep-base", "favour-new"];
     let ask = |n: usize| service.json("POST", "/api/v1/balance", &json!({ "balance": names[n % 2] }));
     for number in 1..=5 {
         service.picture("/api/v1/shots/mug", &sample("learn", "mug", number)).ok();

@@ -57,7 +57,7 @@ fn an_entry_of_another_history_is_not_taken_back() {
         assert_eq!(job["state"], "done", "{job}");
         service.get("/api/v1/history")["entries"][1].clone()
     };
-    let other = entry(&Running::start(first.path()), "keep-known");
+    let other = entry(&Running::start(first.path()), "keep-base");
     let service = Running::start(second.path());
     let own = entry(&service, "favour-new");
     assert_eq!((&own["entry"], &other["entry"]), (&json!(1), &json!(1)));

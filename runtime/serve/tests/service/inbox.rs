@@ -177,11 +177,11 @@ fn answers_name_the_shots_that_the_picture_is_like_and_shots_move_between_classe
 #[test]
 fn shots_are_left_out_in_turn_and_more_of_them_promise_no_less() {
     let (_state, service) = Running::fresh();
-    assert_eq!(service.ask("GET", "/api/v1/shots/duck/enough", &[], b"").status, 404);
+    assert_eq!(service.ask("GET", "/api/v1/shots/duck/sufficiency", &[], b"").status, 404);
     let mut before = None;
     for number in 1..=5 {
         service.picture("/api/v1/shots/duck", &sample("learn", "rubber-duck", number)).ok();
-        let enough = service.get("/api/v1/shots/duck/enough");
+        let enough = service.get("/api/v1/shots/duck/sufficiency");
         assert_eq!(enough["shots"], number);
         let expected = |key: &str| enough["expected"][key].as_f64().unwrap();
         assert!(expected("now") <= expected("two_more"), "{enough}");
@@ -196,7 +196,7 @@ fn shots_are_left_out_in_turn_and_more_of_them_promise_no_less() {
     assert!(before["recognised"].as_u64().unwrap() >= 3, "{before}");
     // A shot of something else is not recognised by the others.
     service.picture("/api/v1/shots/duck?anyway=true", &sample("learn", "traffic-cone", 1)).ok();
-    let mixed = service.get("/api/v1/shots/duck/enough");
+    let mixed = service.get("/api/v1/shots/duck/sufficiency");
     assert!(mixed["left_out"][5]["taken_for"].is_string(), "{mixed}");
     assert!(mixed["expected"]["now"].as_f64() < before["expected"]["now"].as_f64(), "{mixed}");
 }

@@ -4,7 +4,7 @@ use std::ops::Add;
 
 use orco_state::label;
 use orco_state::session::SessionReport;
-use orco_state::state::{Origin, State};
+use orco_state::state::{FirstRecognition, State};
 
 use super::plan::{ClassRole, PlannedClass, UpgradePlan};
 
@@ -88,7 +88,8 @@ fn tail(successes: u32, trials: u32, rate: f64) -> f64 {
 pub fn compare(plan: &UpgradePlan, old: &State, report: &SessionReport) -> Vec<ClassComparison> {
     let compared = |planned: &PlannedClass| {
         let PlannedClass { label, learned, role, shots, files } = planned;
-        let origin = learned.and_then(|index| old.origins.get(index)).copied().unwrap_or(Origin::UNKNOWN);
+        let origin =
+            learned.and_then(|index| old.first_recognitions.get(index)).copied().unwrap_or(FirstRecognition::UNKNOWN);
         let before = Recognition { right: origin.recognised, samples: origin.shots };
         let after = report.classes.iter().find(|class| label::same(&class.label, label));
         let samples = after.map_or(0, |after| after.samples);

@@ -156,7 +156,7 @@ fn whichever_state_is_found_has_its_pictures() {
     next.classes.remove(1);
     next.exemplars.remove_class(2);
     let only = HistoryLimits { entries: 1, ..HistoryLimits::default() };
-    let forgotten = saves[1].then(next, &HistoryChange::new(ChangeKind::Forget, 1).labels([label(2)]), only);
+    let forgotten = saves[1].successor(next, &HistoryChange::new(ChangeKind::Forget, 1).labels([label(2)]), only);
     let forget = |files: &mut SlotFiles<SimulatedDisk>| {
         save(files, &base_model, &forgotten).is_ok() && sweep_all(&files.disk, &forgotten).is_ok()
     };
@@ -182,7 +182,7 @@ fn going_over_to_another_bundle_leaves_the_old_state_or_the_new_one() {
         exemplars.push(*class, &[0.5, index as f32, 2.0]);
     }
     let state = State { bundle_digest: OTHER, exemplars, ..old.state.clone() };
-    let new = SavedState::begun(state, &HistoryChange::new(ChangeKind::Upgrade, 1));
+    let new = SavedState::initial(state, &HistoryChange::new(ChangeKind::Upgrade, 1));
     assert!(new.exemplar_digests().is_disjoint(&old.exemplar_digests()));
     let go_over = |files: &mut SlotFiles<SimulatedDisk>| -> bool {
         let Ok(found) = store::load_any(files) else { return false };

@@ -17,7 +17,7 @@ fn with_class(base_model: &BaseModel, saved: &SavedState, label: &str) -> SavedS
     let target = saved.state.free_targets(base_model)[0];
     next.classes.push(Class { label: label.into(), target, session: next.sessions });
     next.exemplars.push((base_model.classes.len() + saved.state.classes.len()) as u32, &[1.0, 0.5, 0.25]);
-    saved.then(next, &HistoryChange::new(ChangeKind::Learn, 1).labels([label]), HistoryLimits::default())
+    saved.successor(next, &HistoryChange::new(ChangeKind::Learn, 1).labels([label]), HistoryLimits::default())
 }
 
 fn labels(store: &Store, base_model: &BaseModel) -> Vec<String> {

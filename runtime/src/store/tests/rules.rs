@@ -203,7 +203,7 @@ fn what_is_not_ours_and_older_is_set_aside_by_the_next_save() {
     for (version, digest) in [(VERSION, [9; 32]), (VERSION + 1, DIGEST)] {
         let mut shelf = Shelf::default();
         save(&mut shelf, &saves[0]);
-        let theirs = SlotFrame { version, generation: 1, base_model: digest, body: b"theirs" }.encode();
+        let theirs = SlotFrame { version, generation: 1, bundle_digest: digest, body: b"theirs" }.encode();
         shelf.put(Slot::A, &theirs);
         assert_eq!(found(&mut shelf), Ok(1));
         assert!(shelf.aside.is_empty(), "loading changes nothing");

@@ -10,7 +10,7 @@ use crate::state::{Balance, Calibration};
 use crate::target::argmax;
 
 /// Most samples by which a temperature is chosen; more cost time and change nothing that matters.
-const MOST: usize = 1000;
+const MAX_TEMPERATURE_SAMPLES: usize = 1000;
 
 /// A class with its score for a sample, before the border is added.
 #[derive(Clone, Copy, Debug)]
@@ -83,7 +83,7 @@ impl<'a> Calibrator<'a> {
         let sample = self.leaders.len();
         self.leaders.push(BestScores::of(row, self.base));
         self.excluded.push(excluded);
-        if !excluded && sample.is_multiple_of(self.classes.len().div_ceil(MOST)) {
+        if !excluded && sample.is_multiple_of(self.classes.len().div_ceil(MAX_TEMPERATURE_SAMPLES)) {
             self.rows.push(TemperatureSample { sample, scores: row.to_vec() });
         }
     }
@@ -223,7 +223,7 @@ mod tests {
     fn what_a_simpler_answer_would_recognise_makes_base_classes_weigh_more() {
         let classes: Vec<u32> = (0..BASE as u32).chain([BASE as u32; 4]).collect();
         let border = |balance, simplest| fitting(&classes).choose(balance, simplest, 0.0).border;
-        let [keep, favour] = [Balance::KeepKnown, Balance::FavourNew].map(|balance| border(balance, 1.0));
+        let [keep, favour] = [Balance::KeepBase, Balance::FavourNew].map(|balance| border(balance, 1.0));
         let light = border(Balance::Balanced, 0.0);
         assert!(light.base < 0.75 && light.new > 0.95, "{light:?}");
         let heavier = border(Balance::Balanced, 0.9);

@@ -84,7 +84,7 @@ impl<'a> ValidationSamples<'a> {
         let least = self.nearest_mean_accuracy();
         let known = ScoringModel::new(self.base_model, self.state, self.scoring);
         let base = known.base();
-        let mut fitting = Calibrator::new(&classes, base, self.state.known(self.base_model).count());
+        let mut fitting = Calibrator::new(&classes, base, self.state.known_classes(self.base_model).count());
         let mut excluded = Vec::with_capacity(self.len());
         let columns = self.unchanged(earlier, indices);
         let border = self.border_of(earlier);

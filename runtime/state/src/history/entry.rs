@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use crate::codec;
 use crate::head::Head;
 use crate::label;
-use crate::state::{Balance, BaseModel, Class, Origin, are_distinct, within_shot_limit};
+use crate::state::{Balance, BaseModel, Class, FirstRecognition, are_distinct, within_shot_limit};
 
 /// What kind of change it was. New kinds go to the end: their numbers are part of the format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -33,7 +33,7 @@ pub enum ChangeKind {
     Undo,
     /// A class was forgotten together with its past.
     Purge,
-    /// What was known counts otherwise against what is new.
+    /// Base classes count otherwise against learned ones.
     Balance,
     /// Classes were learned again, on another bundle, from the pictures of their shots.
     Upgrade,
@@ -63,7 +63,7 @@ impl ChangeKind {
 /// A change to be remembered, described by whoever makes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HistoryChange {
-    pub(super) verb: ChangeKind,
+    pub(super) kind: ChangeKind,
     pub(super) labels: Vec<String>,
     pub(super) to: Option<u32>,
     pub(super) seed: u64,
@@ -72,8 +72,8 @@ pub struct HistoryChange {
 
 impl HistoryChange {
     /// A change whose alignment, if there was one, used that seed.
-    pub fn new(verb: ChangeKind, seed: u64) -> Self {
-        Self { verb, labels: Vec::new(), to: None, seed, when: None }
+    pub fn new(kind: ChangeKind, seed: u64) -> Self {
+        Self { kind, labels: Vec::new(), to: None, seed, when: None }
     }
 
     /// The classes that it was about; of [`ChangeKind::Rename`] the old label and the new one.
@@ -145,7 +145,7 @@ pub struct HistoryEntry {
     /// Number, which an entry keeps; 0 for the first.
     pub number: u32,
     /// What was done.
-    pub verb: ChangeKind,
+    pub kind: ChangeKind,
     /// To which classes.
     pub names: Vec<NamedClass>,
     /// Of [`ChangeKind::Undo`]: the entry that came back.
@@ -156,7 +156,7 @@ pub struct HistoryEntry {
     pub seed: u64,
     /// Sessions learned until then.
     pub sessions: u32,
-    /// How much what was known counted against what was new.
+    /// How much base classes counted against learned ones.
     pub balance: Balance,
     /// The learned classes, in their order.
     pub classes: Vec<EntryClass>,
@@ -168,7 +168,7 @@ pub struct HistoryEntry {
     /// What the head was.
     pub head: HeadMark,
     /// How the classes were recognised at first, as in the state.
-    pub(super) origins: Vec<Origin>,
+    pub(super) first_recognitions: Vec<FirstRecognition>,
 }
 
 /// Which entry is meant. In a state that was restored, purged or begun anew, another entry may have the number; it has
@@ -203,9 +203,9 @@ impl FromStr for EntryId {
 impl HistoryEntry {
     /// Tells the entry from any other.
     pub fn id(&self) -> EntryId {
-        let Self { number, verb, names, to, when, seed, sessions, balance, classes, .. } = self;
+        let Self { number, kind, names, to, when, seed, sessions, balance, classes, .. } = self;
         // Indices of exemplars and what the head was may change while the entry stays.
-        let said = (number, verb, names, to, when, seed, sessions, balance, classes, self.exemplars.len() as u64);
+        let said = (number, kind, names, to, when, seed, sessions, balance, classes, self.exemplars.len() as u64);
         let digest = codec::digest(&codec::to_postcard(&said));
         EntryId { number: *number, mark: u64::from_be_bytes(codec::piece(&digest, 0)) }
     }
@@ -227,8 +227,8 @@ impl HistoryEntry {
             && self.exemplars.iter().all(|exemplar| (*exemplar as usize) < pool)
             && self.exemplar_classes.iter().all(|class| (*class as usize) < all)
             && self.classes.iter().all(|known| known.id < next_class)
-            && self.origins.len() <= self.classes.len()
-            && self.origins.iter().all(Origin::is_sound)
+            && self.first_recognitions.len() <= self.classes.len()
+            && self.first_recognitions.iter().all(FirstRecognition::is_sound)
             && within_shot_limit(&self.exemplar_classes)
             && learned.clone().all(|class| (1..=self.sessions).contains(&class.session))
             && are_distinct(base_model.classes.iter().chain(learned), base_model.target_count())

@@ -51,8 +51,11 @@ impl SavedState {
         if next.classes.iter().any(|class| class.label == label) {
             return Err(PurgeError::StillKnown { label: label.into() });
         }
-        let mut purged =
-            self.then(next, &HistoryChange { verb: ChangeKind::Purge, labels: Vec::new(), ..change.clone() }, limits);
+        let mut purged = self.successor(
+            next,
+            &HistoryChange { kind: ChangeKind::Purge, labels: Vec::new(), ..change.clone() },
+            limits,
+        );
         let history = &mut purged.history;
         // Taken from before the limits dropped anything, and from after: identities are the same.
         let bearers = self.history.entries.iter().filter_map(|entry| entry.id_of(label));
@@ -102,8 +105,8 @@ impl HistoryEntry {
         {
             let gone = base + index as u32;
             self.classes.remove(index);
-            if index < self.origins.len() {
-                self.origins.remove(index);
+            if index < self.first_recognitions.len() {
+                self.first_recognitions.remove(index);
             }
             let classes = core::mem::take(&mut self.exemplar_classes);
             let exemplars = core::mem::take(&mut self.exemplars);

@@ -90,8 +90,8 @@ impl Walk {
         work(&mut Session { base_model, config, seed, memory, workers: &Serial, on_progress }).unwrap().0
     }
 
-    fn then(&mut self, next: State, change: &HistoryChange) {
-        self.saved = self.saved.then(next, change, self.limits);
+    fn advance(&mut self, next: State, change: &HistoryChange) {
+        self.saved = self.saved.successor(next, change, self.limits);
         self.note();
     }
 
@@ -111,7 +111,7 @@ impl Walk {
         }
         let seed = self.random.bits();
         let next = self.session(seed, |session| session.learn(&self.saved.state, core::slice::from_ref(&class)));
-        self.then(next, &HistoryChange::new(ChangeKind::Learn, seed).labels([class.label]));
+        self.advance(next, &HistoryChange::new(ChangeKind::Learn, seed).labels([class.label]));
     }
 
     fn add(&mut self) {
@@ -119,7 +119,7 @@ impl Walk {
         let class = self.class(label);
         let seed = self.random.bits();
         let next = self.session(seed, |session| session.add_shots(&self.saved.state, &class));
-        self.then(next, &HistoryChange::new(ChangeKind::Add, seed).labels([class.label]));
+        self.advance(next, &HistoryChange::new(ChangeKind::Add, seed).labels([class.label]));
     }
 
     fn forgotten(&self, label: &str, seed: u64) -> State {
@@ -130,26 +130,26 @@ impl Walk {
         let Some(label) = self.any_learned() else { return };
         let seed = self.random.bits();
         let next = self.forgotten(&label, seed);
-        self.then(next, &HistoryChange::new(ChangeKind::Forget, seed).labels([label]));
+        self.advance(next, &HistoryChange::new(ChangeKind::Forget, seed).labels([label]));
     }
 
     fn rename(&mut self) {
         let Some(from) = self.any_learned() else { return };
         let to = self.label();
         let next = session::rename(&self.base_model, &self.saved.state, &from, &to).unwrap();
-        self.then(next, &HistoryChange::new(ChangeKind::Rename, 0).labels([from, to]));
+        self.advance(next, &HistoryChange::new(ChangeKind::Rename, 0).labels([from, to]));
     }
 
     fn undo(&mut self) {
         let entries = self.saved.history.entries();
         let number = entries[self.random.below(entries.len())].number;
-        let earlier = self.saved.earlier(number).unwrap();
+        let earlier = self.saved.earlier_state(number).unwrap();
         let next = self.restored(&earlier);
         assert_ne!(earlier.is_exact(next.head.as_ref()), Some(false));
         if let Some(was) = self.past.get(&number) {
             assert_eq!(next, *was, "entry {number} did not come back exactly");
         }
-        self.then(next, &HistoryChange::new(ChangeKind::Undo, earlier.seed).to(number));
+        self.advance(next, &HistoryChange::new(ChangeKind::Undo, earlier.seed).to(number));
     }
 
     fn restored(&self, earlier: &EarlierState) -> State {
@@ -179,7 +179,7 @@ impl Walk {
         // Exemplars of the class in any entry, but for those that another class has.
         let mut gone = Vec::new();
         for entry in self.saved.history.entries() {
-            let state = self.saved.earlier(entry.number).unwrap().state;
+            let state = self.saved.earlier_state(entry.number).unwrap().state;
             for (index, class) in entry.classes.iter().enumerate().filter(|(_, class)| class.id == known.id) {
                 assert!(class.class.session > 0);
                 let of = (BASE + index) as u32;
@@ -207,7 +207,7 @@ impl Walk {
     /// Compares everything that is remembered with what was.
     fn check(&self) {
         for entry in self.saved.history.entries() {
-            let earlier = self.saved.earlier(entry.number).unwrap();
+            let earlier = self.saved.earlier_state(entry.number).unwrap();
             assert!(earlier.state.is_sound(&self.base_model));
             if let Some(was) = self.past.get(&entry.number) {
                 assert_eq!(State { head: was.head.clone(), ..earlier.state }, *was, "entry {}", entry.number);
@@ -247,14 +247,14 @@ fn undoing_can_be_undone() {
     walk.learn();
     walk.learn();
     let two = walk.saved.state.clone();
-    let one = walk.saved.back(1).unwrap();
-    let earlier = walk.saved.earlier(one).unwrap();
+    let one = walk.saved.number_back(1).unwrap();
+    let earlier = walk.saved.earlier_state(one).unwrap();
     let next = walk.restored(&earlier);
-    walk.then(next, &HistoryChange::new(ChangeKind::Undo, earlier.seed).to(one));
+    walk.advance(next, &HistoryChange::new(ChangeKind::Undo, earlier.seed).to(one));
     assert_eq!(walk.saved.state.classes.len(), 1);
-    let again = walk.saved.earlier(walk.saved.back(1).unwrap()).unwrap();
+    let again = walk.saved.earlier_state(walk.saved.number_back(1).unwrap()).unwrap();
     assert_eq!(walk.restored(&again), two);
-    assert_eq!((walk.saved.back(3), walk.saved.back(4)), (Some(0), None));
+    assert_eq!((walk.saved.number_back(3), walk.saved.number_back(4)), (Some(0), None));
     // The exemplars of the second class are there once, though two entries name them.
     assert_eq!(walk.saved.history.attic.len(), two.exemplars.len() - walk.saved.state.exemplars.len());
 }
@@ -265,7 +265,7 @@ fn a_rename_is_undone_without_training() {
     walk.learn();
     let before = walk.saved.state.clone();
     walk.rename();
-    assert_eq!(walk.saved.earlier(1).unwrap().state, before, "the head is at hand");
+    assert_eq!(walk.saved.earlier_state(1).unwrap().state, before, "the head is at hand");
     assert_eq!(walk.saved.history.entries()[2].seed, walk.saved.history.entries()[1].seed);
 }
 
@@ -275,7 +275,7 @@ fn pictures_under_two_labels_are_purged_from_one() {
     let learn = |walk: &mut Walk, label: &str, shots: &[Vec<f32>]| {
         let class = NewClass { label: label.into(), shots: shots.to_vec() };
         let next = walk.session(1, |session| session.learn(&walk.saved.state, core::slice::from_ref(&class)));
-        walk.then(next, &HistoryChange::new(ChangeKind::Learn, 1).labels([label]));
+        walk.advance(next, &HistoryChange::new(ChangeKind::Learn, 1).labels([label]));
     };
     let shots: Vec<Vec<f32>> = (0..3).map(|_| features(&mut walk.random)).collect();
     learn(&mut walk, "wrong", &shots);

@@ -7,7 +7,7 @@ use orco_core::align;
 use orco_core::linalg::padded;
 use orco_core::projection::HeadShape;
 
-use crate::answer::{MOST, TOGETHER};
+use crate::answer::{MAX_FIRST_SAMPLES, TOGETHER};
 use crate::bank::Bank;
 use crate::state::{BaseModel, Class};
 use crate::statistics::Statistics;
@@ -140,7 +140,7 @@ impl Evaluation {
         // First the classes' rows are made of sums; then they score the samples, some at a time, and the scores of
         // some are kept.
         let making = 2 * base * inputs + sums + columns;
-        let kept = self.samples() / self.samples().div_ceil(MOST).max(1) * known;
+        let kept = self.samples() / self.samples().div_ceil(MAX_FIRST_SAMPLES).max(1) * known;
         let some = TOGETHER.min(stored) * (known + length + views * (inputs + length));
         let some_aside = TOGETHER.min(aside) * (known + 2 * length + inputs + shape.hidden);
         let together = some.max(some_aside);

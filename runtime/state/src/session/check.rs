@@ -11,7 +11,7 @@ use crate::state::{BaseModel, MAX_SHOTS, State};
 /// # Errors
 /// [`LearnError::UnknownLabel`] if there is none.
 pub fn check_known(base_model: &BaseModel, state: &State, label: &str) -> Result<usize, LearnError> {
-    let index = state.known(base_model).position(|known| label::same(&known.label, label));
+    let index = state.known_classes(base_model).position(|known| label::same(&known.label, label));
     index.ok_or_else(|| LearnError::UnknownLabel { label: label.into() })
 }
 
@@ -43,7 +43,7 @@ pub(super) fn check_free_label(base_model: &BaseModel, state: &State, label: &st
     if !trimmed || !label::is_usable(&label::normal(label)) {
         return Err(LearnError::BadLabel { label: label.into() });
     }
-    if state.known(base_model).any(|known| label::same(&known.label, label)) {
+    if state.known_classes(base_model).any(|known| label::same(&known.label, label)) {
         return Err(LearnError::LabelExists { label: label.into() });
     }
     Ok(())
@@ -67,7 +67,7 @@ pub fn check_count(base_model: &BaseModel, state: &State, label: &str, shots: us
     if shots == 0 {
         return Err(LearnError::NoShots { label: label.into() });
     }
-    let class = state.known(base_model).position(|known| label::same(&known.label, label));
+    let class = state.known_classes(base_model).position(|known| label::same(&known.label, label));
     let has = |class: usize| state.exemplars.classes().iter().filter(|of| **of as usize == class).count();
     let shots = shots + class.map_or(0, has);
     if shots > MAX_SHOTS { Err(LearnError::TooManyShots { label: label.into(), shots }) } else { Ok(()) }

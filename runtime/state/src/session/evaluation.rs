@@ -12,10 +12,10 @@ use orco_core::align::LossTerms;
 use orco_core::config::Config;
 
 use super::report::AnsweredState;
-use super::{CumulativeLoss, SessionReport, data};
+use super::{CumulativeLoss, RepeatedShots, SessionReport, data};
 use crate::answer::{Validation, ValidationSamples};
 use crate::classify::Classifier;
-use crate::state::{BaseModel, Class, Origin, Scoring, State};
+use crate::state::{BaseModel, Class, FirstRecognition, Scoring, State};
 
 /// Samples with the answers of several states.
 struct Answers {
@@ -52,9 +52,11 @@ pub(super) fn report(
     let count = base_model.classes.len() + after.classes.len();
     let since: Vec<Option<CumulativeLoss>> = (0..count).map(|class| answers.since(base_model, after, class)).collect();
     let Answers { classes, earlier, later, pairs, repeated, .. } = &answers;
-    let labels: Vec<_> = after.known(base_model).map(|class| &class.label).collect();
+    let labels: Vec<_> = after.known_classes(base_model).map(|class| &class.label).collect();
     let in_two_classes = pairs.iter().map(|pair| pair.map(|class| labels[class as usize].clone())).collect();
-    let repeated = repeated.iter().map(|&(class, shots)| (labels[class as usize].clone(), shots)).collect();
+    let repeated =
+        repeated.iter().map(|&(class, shots)| RepeatedShots { label: labels[class as usize].clone(), shots });
+    let repeated = repeated.collect();
     let before = AnsweredState { state: before, answers: earlier };
     let after = AnsweredState { state: after, answers: later };
     let report = SessionReport::new(base_model, before, after, classes, &since, losses);
@@ -65,8 +67,8 @@ pub(super) fn report(
 /// as they were before the change.
 fn note_origins(base_model: &BaseModel, before: &State, after: &mut State, answers: &Answers) {
     let indices: Vec<Option<usize>> = after.classes.iter().map(|class| index_of(class, base_model, before)).collect();
-    after.origins.resize(after.classes.len(), Origin::UNKNOWN);
-    for (index, origin) in after.origins.iter_mut().enumerate().filter(|(_, origin)| origin.shots == 0) {
+    after.first_recognitions.resize(after.classes.len(), FirstRecognition::UNKNOWN);
+    for (index, origin) in after.first_recognitions.iter_mut().enumerate().filter(|(_, origin)| origin.shots == 0) {
         let class = base_model.classes.len() + index;
         for sample in answers.of_class(class, answers.base..answers.classes.len()) {
             let right = match indices[index] {
@@ -95,7 +97,7 @@ impl Answers {
                 (share(right, samples.len()), samples)
             }
             Some(learned) => {
-                let Origin { shots, recognised } = after.origins[learned];
+                let FirstRecognition { shots, recognised } = after.first_recognitions[learned];
                 let samples = self.of_class(class, self.base..self.classes.len()).take(shots as usize).collect();
                 (share(recognised as usize, shots as usize), samples)
             }
@@ -108,7 +110,7 @@ impl Answers {
 
 /// Index of the same class in another state, base classes first.
 fn index_of(class: &Class, base_model: &BaseModel, state: &State) -> Option<usize> {
-    state.known(base_model).position(|known| known.label == class.label)
+    state.known_classes(base_model).position(|known| known.label == class.label)
 }
 
 /// On the exemplars that `after` was trained on, by targets alone.
@@ -143,7 +145,7 @@ fn by_targets(base_model: &BaseModel, before: &State, after: &State, config: &Co
 fn by_all(base_model: &BaseModel, before: &State, after: &mut State, scoring: Scoring<'_>) -> Answers {
     let samples = ValidationSamples::of(base_model, after, scoring);
     let indices: Vec<Option<usize>> =
-        after.known(base_model).map(|class| index_of(class, base_model, before)).collect();
+        after.known_classes(base_model).map(|class| index_of(class, base_model, before)).collect();
     let Validation { calibration, answers: later, earlier, excluded } = samples.evaluate(before, &indices);
     let (classes, base) = (samples.classes(), samples.set_aside());
     let bundle = State::fresh(base_model, after.bundle_digest);

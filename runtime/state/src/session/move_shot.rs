@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 
 use super::check::{check_count, check_known};
 use super::{LearnError, Session, SessionReport};
-use crate::state::{Origin, State};
+use crate::state::{FirstRecognition, State};
 
 impl Session<'_> {
     /// Moves a stored shot from the class `from` to the class `to` and aligns the head anew; both classes' targets stay. `number`
@@ -40,8 +40,8 @@ impl Session<'_> {
         next.exemplars = bank.only(&others);
         next.exemplars.push_from(bank, moved, target as u32);
         // How the class's first shots were recognised is told of those that it has now.
-        if let Some(origin) = source.checked_sub(base).and_then(|index| next.origins.get_mut(index)) {
-            *origin = Origin::UNKNOWN;
+        if let Some(origin) = source.checked_sub(base).and_then(|index| next.first_recognitions.get_mut(index)) {
+            *origin = FirstRecognition::UNKNOWN;
         }
         self.realign(state, next)
     }

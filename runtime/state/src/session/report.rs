@@ -51,6 +51,33 @@ pub struct ConfusedPair {
     pub share: f32,
 }
 
+/// A mean accuracy before a session and after it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct AccuracyChange {
+    /// Before it, 0..1.
+    pub before: f32,
+    /// After it, 0..1.
+    pub after: f32,
+}
+
+/// Accuracies to be expected on new pictures.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ExpectedAccuracy {
+    /// Of base classes, 0..1; `None` where no sample says.
+    pub base: Option<f32>,
+    /// Of learned classes, 0..1; `None` where no sample says.
+    pub learned: Option<f32>,
+}
+
+/// A class of which a shot is stored more than once.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RepeatedShots {
+    /// The class.
+    pub label: String,
+    /// How many of its shots are the same as others.
+    pub shots: usize,
+}
+
 /// What a session did.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SessionReport {
@@ -69,14 +96,12 @@ pub struct SessionReport {
     pub free_targets: usize,
     /// The border between base classes and learned ones that was chosen, where answers have one.
     pub border: Option<Border>,
-    /// With a border, the accuracies to be expected on pictures of base classes and of learned ones, 0..1; `None` where
-    /// no sample says.
-    pub expected: Option<[Option<f32>; 2]>,
+    /// The accuracies to be expected on new pictures, where answers have a border.
+    pub expected: Option<ExpectedAccuracy>,
     /// Pairs of labels under which the very same shot is stored; such shots count for nothing when answers are judged.
     pub in_two_classes: Vec<[String; 2]>,
-    /// Labels under which a shot is stored more than once, with the number of shots that are the same as others. When
-    /// answers are judged, such a shot counts once.
-    pub repeated: Vec<(String, usize)>,
+    /// Classes of which a shot is stored more than once. When answers are judged, such a shot counts once.
+    pub repeated: Vec<RepeatedShots>,
 }
 
 /// A state with its answers for every sample.
@@ -100,10 +125,10 @@ impl SessionReport {
     ) -> Self {
         let AnsweredState { state: old, answers: before } = before;
         let AnsweredState { state: new, answers: after } = after;
-        let labels: Vec<&str> = new.known(base_model).map(|class| class.label.as_str()).collect();
+        let labels: Vec<&str> = new.known_classes(base_model).map(|class| class.label.as_str()).collect();
         let count = labels.len();
         // The same class under its index in the old state.
-        let index_before = |class: usize| old.known(base_model).position(|known| known.label == labels[class]);
+        let index_before = |class: usize| old.known_classes(base_model).position(|known| known.label == labels[class]);
         let index_before: Vec<Option<usize>> = (0..count).map(index_before).collect();
         let mut total = vec![0u32; count];
         let mut right_before = vec![0u32; count];
@@ -148,8 +173,11 @@ impl SessionReport {
         let free_targets = base_model.target_count() - count;
         let border = new.calibration.map(|calibration| calibration.border);
         let (base, learned) = total.split_at(base_model.classes.len().min(count));
-        let judged = [base, learned].map(|side| side.iter().any(|samples| *samples > 0));
-        let expected = border.map(|Border { base, new, .. }| [judged[0].then_some(base), judged[1].then_some(new)]);
+        let [base_judged, learned_judged] = [base, learned].map(|side| side.iter().any(|samples| *samples > 0));
+        let expected = border.map(|Border { base, new, .. }| ExpectedAccuracy {
+            base: base_judged.then_some(base),
+            learned: learned_judged.then_some(new),
+        });
         let (exemplars, in_two_classes, repeated) = (classes_of_exemplars.len(), Vec::new(), Vec::new());
         let base_classes = base_model.classes.len();
         Self {
@@ -184,14 +212,16 @@ impl SessionReport {
 
     /// Mean over the classes known before the session of the accuracy before it and after it, 0..1; `None` if no sample
     /// says.
-    pub fn old_accuracy(&self) -> Option<(f32, f32)> {
-        let known = self.classes.iter().filter(|class| class.samples > 0);
-        let old: Vec<(f32, f32)> = known.filter_map(|class| Some((class.before?, class.after))).collect();
-        let count = old.len() as f32;
-        (!old.is_empty()).then(|| {
-            let sum = old.iter().fold((0.0, 0.0), |sum, pair| (sum.0 + pair.0, sum.1 + pair.1));
-            (sum.0 / count, sum.1 / count)
-        })
+    pub fn old_accuracy(&self) -> Option<AccuracyChange> {
+        let mut count = 0.0;
+        let mut sum = AccuracyChange { before: 0.0, after: 0.0 };
+        for class in self.classes.iter().filter(|class| class.samples > 0) {
+            let Some(before) = class.before else { continue };
+            count += 1.0;
+            sum.before += before;
+            sum.after += class.after;
+        }
+        (count > 0.0).then(|| AccuracyChange { before: sum.before / count, after: sum.after / count })
     }
 
     /// Old classes of which all sessions since the bundle, this one among them, cost more than `budget` of the samples

@@ -260,7 +260,7 @@ fn losses_are_counted_from_the_bundle_on() {
     let (one, report) = learn_with(&base_model, &[new_class(3, 4)], 1).unwrap();
     assert!(report.classes[3].since.is_none() && report.classes[3].before.is_none(), "a new class has lost nothing");
     let first = report.classes[3].after;
-    assert_eq!((one.origins[0].shots, one.origins[0].recognised as f32 / 4.0), (4, first));
+    assert_eq!((one.first_recognitions[0].shots, one.first_recognitions[0].recognised as f32 / 4.0), (4, first));
     for class in &report.classes[..3] {
         let since = class.since.unwrap();
         assert_eq!((Some(since.first), since.now), (class.before, class.after), "the first session is all there was");
@@ -281,7 +281,7 @@ fn losses_are_counted_from_the_bundle_on() {
     for pair in states.windows(2) {
         let mut after = pair[1].clone();
         reports.push(report_of(&base_model, &pair[0], &mut after, config));
-        assert_eq!(after.origins, one.origins, "what was noted stays");
+        assert_eq!(after.first_recognitions, one.first_recognitions, "what was noted stays");
     }
     for class in 0..4 {
         let steps: f32 =
@@ -321,15 +321,15 @@ fn first_recognition_goes_with_its_class() {
     let base_model = base_model(3);
     let (one, _) = learn_with(&base_model, &[new_class(3, 3)], 1).unwrap();
     let (two, _) = learn_on(&base_model, &one, &[new_class(4, 2), new_class(5, 5)], 1, &mut proceed).unwrap();
-    let shots = |state: &State| state.origins.iter().map(|origin| origin.shots).collect::<Vec<_>>();
-    assert_eq!((shots(&two), two.origins[0]), (alloc::vec![3, 2, 5], one.origins[0]));
+    let shots = |state: &State| state.first_recognitions.iter().map(|origin| origin.shots).collect::<Vec<_>>();
+    assert_eq!((shots(&two), two.first_recognitions[0]), (alloc::vec![3, 2, 5], one.first_recognitions[0]));
     let more = new_class(3, 4);
     let (more, _) = within(&base_model, 1, |session| session.add_shots(&two, &more)).unwrap();
-    assert_eq!(more.origins, two.origins, "further shots are no new start");
+    assert_eq!(more.first_recognitions, two.first_recognitions, "further shots are no new start");
     let (left, _) = within(&base_model, 1, |session| session.forget(&more, &label(4))).unwrap();
     assert_eq!(shots(&left), [3, 5]);
     // A state of an older release knows nothing of its classes; the next session starts from where they are.
-    let old = State { origins: Vec::new(), ..two.clone() };
+    let old = State { first_recognitions: Vec::new(), ..two.clone() };
     let (next, report) = learn_on(&base_model, &old, &[new_class(6, 2)], 1, &mut proceed).unwrap();
     assert_eq!(shots(&next), [3, 2, 5, 2]);
     let class = &report.classes[3];
@@ -594,7 +594,7 @@ fn relearning_gives_the_state_of_learning_session_by_session() {
     }
     let (mut expected, _) = within(&base_model, 1, |session| session.add_shots(&expected, &more)).unwrap();
     // When each class was first counted differs: here all at once.
-    expected.origins.clone_from(&relearned.origins);
+    expected.first_recognitions.clone_from(&relearned.first_recognitions);
     assert_eq!(relearned, expected);
     assert_eq!(report.new_accuracy(), Some(1.0));
     let again = within(&base_model, 1, |session| session.relearn(&fresh, &[], &[])).unwrap().0;

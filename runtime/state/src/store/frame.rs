@@ -24,7 +24,7 @@ pub struct SlotFrame<'a> {
     /// Counts saves; the slot with the higher one is newer.
     pub generation: u64,
     /// SHA-256 of the learner file of the bundle that the body belongs to.
-    pub base_model: [u8; 32],
+    pub bundle_digest: [u8; 32],
     /// The body.
     pub body: &'a [u8],
 }
@@ -32,7 +32,7 @@ pub struct SlotFrame<'a> {
 impl<'a> SlotFrame<'a> {
     /// The bytes of a slot.
     pub fn encode(&self) -> Vec<u8> {
-        codec::seal(FileKind::Slot, self.version, &[&self.generation.to_le_bytes(), &self.base_model, self.body])
+        codec::seal(FileKind::Slot, self.version, &[&self.generation.to_le_bytes(), &self.bundle_digest, self.body])
     }
 
     /// Reads the bytes of a slot, whatever the version of the body.
@@ -42,7 +42,7 @@ impl<'a> SlotFrame<'a> {
     pub fn decode(bytes: &'a [u8]) -> Result<Self, DecodeError> {
         let (version, content) = codec::open(FileKind::Slot, bytes)?;
         let (start, body) = content.split_at_checked(START).ok_or(DecodeError::Body)?;
-        Ok(Self { version, generation: u64::from_le_bytes(piece(start, 0)), base_model: piece(start, 8), body })
+        Ok(Self { version, generation: u64::from_le_bytes(piece(start, 0)), bundle_digest: piece(start, 8), body })
     }
 }
 

@@ -112,8 +112,8 @@ enum Owner {
     OtherBundle,
 }
 
-/// What a load found.
-pub struct LoadOutcome<E> {
+/// The newest sound slot of a medium, its body still bytes.
+pub struct SlotSnapshot<E> {
     /// The newest sound slot; `None` if nothing was saved yet.
     pub slot: Option<Slot>,
     /// Its body, with the version.
@@ -126,7 +126,7 @@ pub struct LoadOutcome<E> {
     foreign: Option<Slot>,
 }
 
-impl<E> LoadOutcome<E> {
+impl<E> SlotSnapshot<E> {
     /// Refuses to go on without a slot that cannot be read.
     ///
     /// # Errors
@@ -146,7 +146,7 @@ type SlotWrite<M> = fn(&mut M, Slot, &[u8]) -> Result<(), <M as Medium>::Error>;
 /// What slots must hold to be used.
 pub struct SlotRules<'a> {
     /// SHA-256 of the bundle's learner file.
-    pub base_model: [u8; 32],
+    pub bundle_digest: [u8; 32],
     /// Version of bodies that is written.
     pub version: u16,
     /// Whether a body of an own or an older version makes sense.
@@ -162,8 +162,8 @@ impl SlotRules<'_> {
         };
         match SlotFrame::decode(&bytes) {
             Err(error) => Content::Faulty(SlotFault::Damaged(error)),
-            Ok(SlotFrame { version, generation, base_model, body }) => {
-                let owner = if base_model != self.base_model {
+            Ok(SlotFrame { version, generation, bundle_digest, body }) => {
+                let owner = if bundle_digest != self.bundle_digest {
                     Owner::OtherBundle
                 } else if version > self.version {
                     Owner::LaterRelease
@@ -184,8 +184,8 @@ impl SlotRules<'_> {
     ///
     /// # Errors
     /// [`LoadError`] if it is not ours, or there is none although something was saved.
-    pub fn load<M: Medium>(&self, medium: &mut M) -> Result<LoadOutcome<M::Error>, LoadError<M::Error>> {
-        let mut found = LoadOutcome { slot: None, body: None, generation: 0, faults: Vec::new(), foreign: None };
+    pub fn load<M: Medium>(&self, medium: &mut M) -> Result<SlotSnapshot<M::Error>, LoadError<M::Error>> {
+        let mut found = SlotSnapshot { slot: None, body: None, generation: 0, faults: Vec::new(), foreign: None };
         let mut newest = None;
         let mut empty = 0;
         for slot in Slot::BOTH {
@@ -227,8 +227,8 @@ impl SlotRules<'_> {
         &self,
         medium: &mut M,
         from: u64,
-    ) -> Result<LoadOutcome<M::Error>, SaveError<M::Error>> {
-        let found = self.load(medium).and_then(LoadOutcome::refuse_unreadable).map_err(SaveError::Occupied)?;
+    ) -> Result<SlotSnapshot<M::Error>, SaveError<M::Error>> {
+        let found = self.load(medium).and_then(SlotSnapshot::refuse_unreadable).map_err(SaveError::Occupied)?;
         if found.generation != from {
             return Err(SaveError::Overtaken { expected: from, actual: found.generation });
         }
@@ -280,7 +280,7 @@ impl SlotRules<'_> {
             Some(slot) => (slot.other(), M::write),
             None => (Slot::A, M::write_first),
         };
-        SlotRules { base_model: to, ..*self }.write_both(medium, first, from, body, how)
+        SlotRules { bundle_digest: to, ..*self }.write_both(medium, first, from, body, how)
     }
 
     fn write_both<M: Medium>(
@@ -306,7 +306,7 @@ impl SlotRules<'_> {
         body: &[u8],
         how: SlotWrite<M>,
     ) -> Result<u64, SaveError<M::Error>> {
-        let frame = SlotFrame { version: self.version, generation, base_model: self.base_model, body };
+        let frame = SlotFrame { version: self.version, generation, bundle_digest: self.bundle_digest, body };
         let bytes = frame.encode();
         match how(medium, slot, &bytes) {
             Ok(()) => Ok(generation),
@@ -323,7 +323,7 @@ impl SlotRules<'_> {
 }
 
 /// Sets aside what is damaged or not ours, and would be written over.
-fn set_aside<M: Medium>(medium: &mut M, found: &LoadOutcome<M::Error>) -> Result<(), SaveError<M::Error>> {
+fn set_aside<M: Medium>(medium: &mut M, found: &SlotSnapshot<M::Error>) -> Result<(), SaveError<M::Error>> {
     let faulty = found.faults.iter().map(|(slot, _)| *slot);
     faulty.chain(found.foreign).try_for_each(|slot| {
         medium.set_aside(slot).map_err(|source| SaveError::Medium { slot, source, holds: MediumState::Old })
@@ -336,7 +336,7 @@ pub fn owner<M: Medium>(medium: &mut M) -> Option<[u8; 32]> {
     let frame = |slot| {
         let bytes = medium.read(slot).ok()??;
         let frame = SlotFrame::decode(&bytes).ok()?;
-        (frame.generation <= LAST_GENERATION).then_some((frame.generation, frame.base_model))
+        (frame.generation <= LAST_GENERATION).then_some((frame.generation, frame.bundle_digest))
     };
     Slot::BOTH.into_iter().filter_map(frame).max_by_key(|(generation, _)| *generation).map(|(_, owner)| owner)
 }

@@ -111,5 +111,5 @@ fn learn(base_model: &BaseModel, saved: &SavedState, classes: &[Taught]) -> Resu
     let (state, _) =
         session.align(&saved.state, admitted, Sampling::seeded(SEED)).map_err(|error| error.to_string())?;
     let labels = classes.iter().map(|class| class.label.clone());
-    Ok(saved.then(state, &HistoryChange::new(ChangeKind::Learn, SEED).labels(labels), HistoryLimits::default()))
+    Ok(saved.successor(state, &HistoryChange::new(ChangeKind::Learn, SEED).labels(labels), HistoryLimits::default()))
 }

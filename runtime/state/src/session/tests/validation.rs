@@ -52,7 +52,8 @@ fn earlier_answers_are_the_same_whether_computed_or_read_off() {
         for (before, after, unchanged) in
             [(&fresh, &two, epochs == 0), (&two, &three, epochs == 0), (&two, &more, false), (&three, &two, false)]
         {
-            let known = |state: &State| state.known(&base_model).map(|class| class.label.clone()).collect::<Vec<_>>();
+            let known =
+                |state: &State| state.known_classes(&base_model).map(|class| class.label.clone()).collect::<Vec<_>>();
             let earlier = known(before);
             let indices: Vec<Option<usize>> =
                 known(after).iter().map(|label| earlier.iter().position(|known| known == label)).collect();

@@ -39,6 +39,36 @@ pub struct ShotSufficiency {
 }
 
 impl ShotSufficiency {
+    /// Leaves each of a class's shots out in turn. The class may be known already, by its index `known`: its shots are
+    /// further ones then, and one that is taken for the class as it is known is recognised as well.
+    ///
+    /// # Panics
+    /// If a shot has no whole feature vector.
+    pub fn of(
+        base_model: &BaseModel,
+        classifier: &Classifier,
+        curve: Option<&LearningCurve>,
+        known: Option<usize>,
+        shots: &[Vec<f32>],
+    ) -> Self {
+        let inputs = base_model.head.inputs;
+        let mut taken_for = Vec::new();
+        if shots.len() > 1 {
+            let clean: Vec<f32> = shots.iter().flat_map(|shot| &shot[..inputs]).copied().collect();
+            let but = |left_out: usize| (0..shots.len()).filter(|shot| *shot != left_out).collect();
+            let others: Vec<Vec<usize>> = (0..shots.len()).map(but).collect();
+            let own = classifier.scores_of_some(shots, &others, &clean);
+            for (shot, rivals) in classifier.scores(&clean).chunks_exact(classifier.classes()).enumerate() {
+                let best = argmax(rivals);
+                taken_for.push((rivals[best] >= own[shot][shot] && Some(best) != known).then_some(best));
+            }
+        }
+        let wrong = taken_for.iter().flatten().count();
+        let of = shots.len();
+        let expected = curve.filter(|_| of > 0).map(|curve| [0, 1, 2].map(|more| curve.expected(wrong, of, of + more)));
+        Self { taken_for, expected }
+    }
+
     /// How many shots were recognised when they were left out.
     pub fn recognised(&self) -> usize {
         self.taken_for.iter().filter(|other| other.is_none()).count()
@@ -127,36 +157,6 @@ impl LearningCurve {
         let ratio = if present > 0.0 { self.error(shots) / present } else { 1.0 };
         1.0 - (own * ratio).clamp(0.0, 1.0)
     }
-}
-
-/// Leaves each of a class's shots out in turn. The class may be known already, by its index `known`: its shots are
-/// further ones then, and one that is taken for the class as it is known is recognised as well.
-///
-/// # Panics
-/// If a shot has no whole feature vector.
-pub fn enough(
-    base_model: &BaseModel,
-    classifier: &Classifier,
-    curve: Option<&LearningCurve>,
-    known: Option<usize>,
-    shots: &[Vec<f32>],
-) -> ShotSufficiency {
-    let inputs = base_model.head.inputs;
-    let mut taken_for = Vec::new();
-    if shots.len() > 1 {
-        let clean: Vec<f32> = shots.iter().flat_map(|shot| &shot[..inputs]).copied().collect();
-        let but = |left_out: usize| (0..shots.len()).filter(|shot| *shot != left_out).collect();
-        let others: Vec<Vec<usize>> = (0..shots.len()).map(but).collect();
-        let own = classifier.scores_of_some(shots, &others, &clean);
-        for (shot, rivals) in classifier.scores(&clean).chunks_exact(classifier.classes()).enumerate() {
-            let best = argmax(rivals);
-            taken_for.push((rivals[best] >= own[shot][shot] && Some(best) != known).then_some(best));
-        }
-    }
-    let wrong = taken_for.iter().flatten().count();
-    let of = shots.len();
-    let expected = curve.filter(|_| of > 0).map(|curve| [0, 1, 2].map(|more| curve.expected(wrong, of, of + more)));
-    ShotSufficiency { taken_for, expected }
 }
 
 /// All views of a class's exemplars.
