@@ -9,10 +9,10 @@ mod ablated;
 mod bounds;
 mod c_fscil;
 mod fecam;
+mod goal;
 mod means;
 mod nc_fscil;
 mod orco;
-mod pull;
 mod ridge;
 
 use core::fmt;

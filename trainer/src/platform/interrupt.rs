@@ -46,21 +46,26 @@ pub fn enter(work: Work) {
     WORK.store(work as u8, Ordering::Relaxed);
 }
 
-/// The program was stopped on purpose, at this work; whether `orco-train resume` goes on with it.
+/// The program was stopped on purpose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Interrupted(Work, bool);
+pub struct Interrupted {
+    /// What it was at.
+    work: Work,
+    /// Whether `orco-train resume` goes on with it.
+    resumes: bool,
+}
 
 impl fmt::Display for Interrupted {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str("stopped by Ctrl-C or SIGTERM")?;
-        let saved = match self.0 {
+        let saved = match self.work {
             Work::Loose | Work::Meeting => return Ok(()),
             Work::Run => "the phases that were finished are saved",
             Work::Pretrain => "phase 1 is saved up to its last step",
             Work::Align => "phase 2 is saved up to its last step",
             Work::Episodes => "the episodes are saved up to their last step",
         };
-        let resumes = if self.1 { " or `orco-train resume`" } else { "" };
+        let resumes = if self.resumes { " or `orco-train resume`" } else { "" };
         write!(formatter, "; {saved}, and the same command{resumes} continues")
     }
 }
@@ -131,7 +136,11 @@ pub fn ask() {
 /// # Errors
 /// [`Interrupted`] if so.
 pub fn check() -> Result<(), Interrupted> {
-    if ASKED.load(Ordering::Relaxed) { Err(Interrupted(Work::now(), RESUMES.load(Ordering::Relaxed))) } else { Ok(()) }
+    if ASKED.load(Ordering::Relaxed) {
+        Err(Interrupted { work: Work::now(), resumes: RESUMES.load(Ordering::Relaxed) })
+    } else {
+        Ok(())
+    }
 }
 
 /// The same for work that asks whether to go on; whoever called it then asks [`check`].
@@ -145,12 +154,12 @@ mod tests {
 
     #[test]
     fn every_work_says_what_a_stop_leaves() {
-        assert_eq!(Interrupted(Work::Loose, true).to_string(), "stopped by Ctrl-C or SIGTERM");
+        assert_eq!(Interrupted { work: Work::Loose, resumes: true }.to_string(), "stopped by Ctrl-C or SIGTERM");
         let saved = [(Work::Pretrain, "phase 1"), (Work::Align, "phase 2"), (Work::Episodes, "the episodes")];
         for (work, saved) in saved.into_iter().chain([(Work::Run, "finished are saved")]) {
-            let said = Interrupted(work, true).to_string();
+            let said = Interrupted { work, resumes: true }.to_string();
             assert!(said.contains(saved) && said.ends_with("`orco-train resume` continues"), "{said}");
-            assert!(!Interrupted(work, false).to_string().contains("resume"));
+            assert!(!Interrupted { work, resumes: false }.to_string().contains("resume"));
         }
     }
 }

@@ -18,7 +18,7 @@ use orco_state::session::{LearnError, NewClass, OnProgress};
 use orco_state::state::BaseModel;
 use orco_state::target::cosines;
 
-use super::pull::{Pull, PullSettings, Puller};
+use super::goal::{GoalLoss, GoalSamples, GoalSettings, GoalTrainer};
 use super::{Definition, Start, as_measured, clean};
 use orco_benchmark::Learner;
 use orco_benchmark::benchmark::Benchmark;
@@ -42,7 +42,7 @@ const NUDGES: usize = 100;
 const NUDGE: f32 = 0.1;
 const MOMENTUM: f32 = 0.9;
 /// All classes at once in a step.
-const TRAINING: PullSettings = PullSettings { epochs: 50, batch: usize::MAX, rate: 0.01 };
+const TRAINING: GoalSettings = GoalSettings { epochs: 50, batch: usize::MAX, rate: 0.01 };
 
 /// The head with what it remembers.
 struct CFscilHead<'a> {
@@ -63,9 +63,10 @@ impl<'a> CFscilHead<'a> {
 
     fn train(&mut self, on_progress: OnProgress<'_>) -> Result<f64, LearnError> {
         let nudged = nudged(&self.head.project(&self.means), self.head.outputs, NUDGE);
-        let mut puller = Puller::new(&self.head, self.workers);
-        let operations = puller.train((&self.means, &nudged), Pull::Cosine, TRAINING, &mut self.random, on_progress)?;
-        self.head = puller.head();
+        let mut trainer = GoalTrainer::new(&self.head, self.workers);
+        let samples = GoalSamples { features: &self.means, goals: &nudged };
+        let operations = trainer.train(samples, GoalLoss::Cosine, TRAINING, &mut self.random, on_progress)?;
+        self.head = trainer.head();
         Ok(operations)
     }
 }

@@ -17,7 +17,7 @@ use orco_state::session::{LearnError, NewClass, OnProgress};
 use orco_state::state::{BaseModel, State};
 use orco_state::target::cosines;
 
-use super::pull::{Pull, PullSettings, Puller};
+use super::goal::{GoalLoss, GoalSamples, GoalSettings, GoalTrainer};
 use super::{Definition, Start, as_measured, clean};
 use orco_benchmark::Learner;
 use orco_benchmark::benchmark::Benchmark;
@@ -34,11 +34,11 @@ pub(super) static NC_FSCIL: Definition = Definition {
     },
 };
 
-const TRAINING: PullSettings = PullSettings { epochs: 100, batch: 64, rate: 0.25 };
+const TRAINING: GoalSettings = GoalSettings { epochs: 100, batch: 64, rate: 0.25 };
 
 /// The head with what it remembers.
 struct NcFscilHead<'a> {
-    puller: Puller<'a>,
+    trainer: GoalTrainer<'a>,
     inputs: usize,
     outputs: usize,
     /// Vertices of all classes, `[classes to come, outputs]`.
@@ -58,7 +58,7 @@ impl<'a> NcFscilHead<'a> {
         let rows = of_base.chain(free.into_iter().take(benchmark.labels.len()));
         let targets: Vec<f32> = rows.flat_map(|target| base_model.target(target)).copied().collect();
         let mut head = Self {
-            puller: Puller::new(&base_model.head, workers),
+            trainer: GoalTrainer::new(&base_model.head, workers),
             inputs,
             outputs,
             vertices: simplex(targets, outputs),
@@ -91,8 +91,8 @@ impl<'a> NcFscilHead<'a> {
     }
 
     fn train(&mut self, samples: &Samples, on_progress: OnProgress<'_>) -> Result<f64, LearnError> {
-        let of = (&samples.features[..], &samples.goals[..]);
-        self.puller.train(of, Pull::DotRegression, TRAINING, &mut self.random, on_progress)
+        let samples = GoalSamples { features: &samples.features, goals: &samples.goals };
+        self.trainer.train(samples, GoalLoss::DotRegression, TRAINING, &mut self.random, on_progress)
     }
 }
 
@@ -140,7 +140,7 @@ impl Learner for NcFscilHead<'_> {
 
     fn scores(&self, features: &[f32]) -> Vec<f32> {
         let seen = self.means.len() / self.inputs;
-        let projected = Projector::new(&self.puller.head()).project(features);
+        let projected = Projector::new(&self.trainer.head()).project(features);
         cosines(&projected, &self.vertices[..seen * self.outputs], self.outputs)
     }
 }

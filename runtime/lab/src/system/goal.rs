@@ -11,16 +11,16 @@ use orco_state::session::{LearnError, OnProgress};
 
 use super::report_epoch;
 
-/// What pulls a projection z to its goal g, both of unit length.
+/// What draws a projection z to its goal g, both of unit length.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Pull {
+pub(super) enum GoalLoss {
     /// (g . z - 1)^2 / 2: the dot-regression loss, for a goal and a projection of unit length (NC-FSCIL).
     DotRegression,
     /// -g . z.
     Cosine,
 }
 
-impl Pull {
+impl GoalLoss {
     /// By how much of the goal the gradient with respect to z consists.
     fn slope(self, cosine: f32) -> f32 {
         match self {
@@ -32,20 +32,29 @@ impl Pull {
 
 /// SGD with momentum 0.9, the rate falling to zero along a cosine.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct PullSettings {
+pub(super) struct GoalSettings {
     pub(super) epochs: usize,
     pub(super) batch: usize,
     pub(super) rate: f64,
 }
 
+/// Samples, each with its goal.
+#[derive(Clone, Copy)]
+pub(super) struct GoalSamples<'a> {
+    /// `[n, inputs]`.
+    pub(super) features: &'a [f32],
+    /// `[n, outputs]`, unit rows.
+    pub(super) goals: &'a [f32],
+}
+
 /// A head in training.
-pub(super) struct Puller<'a> {
+pub(super) struct GoalTrainer<'a> {
     shape: HeadShape,
     parameters: Vec<f32>,
     workers: &'a dyn Workers,
 }
 
-impl<'a> Puller<'a> {
+impl<'a> GoalTrainer<'a> {
     pub(super) fn new(head: &Head, workers: &'a dyn Workers) -> Self {
         let shape = head.shape();
         let mut parameters = vec![0.0; shape.parameters()];
@@ -61,14 +70,11 @@ impl<'a> Puller<'a> {
     }
 
     /// Trains the head, without momentum at first; returns the operations of its matrix products.
-    ///
-    /// # Shapes
-    /// `features` `[n, inputs]`, `goals` `[n, outputs]`, unit rows.
     pub(super) fn train(
         &mut self,
-        (features, goals): (&[f32], &[f32]),
-        pull: Pull,
-        settings: PullSettings,
+        GoalSamples { features, goals }: GoalSamples<'_>,
+        loss: GoalLoss,
+        settings: GoalSettings,
         random: &mut Random,
         on_progress: OnProgress<'_>,
     ) -> Result<f64, LearnError> {
@@ -101,7 +107,7 @@ impl<'a> Puller<'a> {
                 gradient.fill(0.0);
                 for ((row, z), to) in rows.iter().zip(pass.z.chunks(width)).zip(gradient.chunks_mut(width)) {
                     let goal = &goals[row * shape.outputs..][..shape.outputs];
-                    let slope = pull.slope(dot(goal, &z[..shape.outputs])) / count as f32;
+                    let slope = loss.slope(dot(goal, &z[..shape.outputs])) / count as f32;
                     to.iter_mut().zip(goal).for_each(|(to, goal)| *to = slope * goal);
                 }
                 shape.unnormalise(&pass, gradient);
@@ -129,13 +135,13 @@ mod tests {
     #[test]
     fn dot_regression_pulls_less_the_nearer_the_goal_is() {
         // z = (0.6, 0.8), g = (1, 0): g . z = 0.6, the loss 0.4^2 / 2 = 0.08, its gradient -0.4 g.
-        assert!((Pull::DotRegression.slope(0.6) + 0.4).abs() < 1e-6);
-        assert_eq!(Pull::DotRegression.slope(1.0), 0.0);
-        assert_eq!(Pull::Cosine.slope(1.0), -1.0);
+        assert!((GoalLoss::DotRegression.slope(0.6) + 0.4).abs() < 1e-6);
+        assert_eq!(GoalLoss::DotRegression.slope(1.0), 0.0);
+        assert_eq!(GoalLoss::Cosine.slope(1.0), -1.0);
         // The slope is the loss's derivative.
         let loss = |cosine: f32| (cosine - 1.0).powi(2) / 2.0;
         let difference = (loss(0.61) - loss(0.59)) / 0.02;
-        assert!((difference - Pull::DotRegression.slope(0.6)).abs() < 1e-4);
+        assert!((difference - GoalLoss::DotRegression.slope(0.6)).abs() < 1e-4);
     }
 
     #[test]
@@ -149,14 +155,16 @@ mod tests {
         let features: Vec<f32> = (0..12).map(|_| random.normal()).collect();
         let mut goals: Vec<f32> = (0..9).map(|_| random.normal()).collect();
         normalise_rows(&mut goals, 3);
-        for pull in [Pull::DotRegression, Pull::Cosine] {
-            let mut puller = Puller::new(&head, &Serial);
-            let settings = PullSettings { epochs: 1000, batch: 2, rate: 0.2 };
+        for loss in [GoalLoss::DotRegression, GoalLoss::Cosine] {
+            let mut trainer = GoalTrainer::new(&head, &Serial);
+            let settings = GoalSettings { epochs: 1000, batch: 2, rate: 0.2 };
             let on_progress = &mut |_| ControlFlow::Continue(());
-            puller.train((&features, &goals), pull, settings, &mut random, on_progress).unwrap();
-            let projected = puller.head().project(&features);
+            trainer
+                .train(GoalSamples { features: &features, goals: &goals }, loss, settings, &mut random, on_progress)
+                .unwrap();
+            let projected = trainer.head().project(&features);
             for (z, goal) in projected.chunks(3).zip(goals.chunks(3)) {
-                assert!(dot(z, goal) > 0.98, "{pull:?}: {}", dot(z, goal));
+                assert!(dot(z, goal) > 0.98, "{loss:?}: {}", dot(z, goal));
             }
         }
     }
