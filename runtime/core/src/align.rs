@@ -65,7 +65,7 @@ pub use step::{Alignment, LossTerms, StepBatch, StepExtent, TargetRows};
 
 use core::ops::ControlFlow;
 
-use crate::assignment;
+use crate::assignment::{self, AssignmentMemory};
 use crate::config::Config;
 use crate::math::{add_scaled, dot, normalise};
 use crate::projection::{self, HeadParameters, HeadShape};
@@ -160,13 +160,13 @@ buffers! {
         /// Cosines of the means with the free targets, `[classes, free]`.
         cosines: classes * free,
         /// What [`assignment::assign`] works with.
-        scratch: assignment::memory(classes, free).0,
+        scratch: AssignmentMemory::of(classes, free).numbers,
     }
 }
 
 /// Indices that [`assign`] needs: the free targets, and what [`assignment::assign`] works with.
 const fn assignment_indices(classes: usize, free: usize) -> [usize; 2] {
-    [free, assignment::memory(classes, free).1]
+    [free, AssignmentMemory::of(classes, free).indices]
 }
 
 /// Gives classes `first..` their pseudo-targets: together they match the free ones best.

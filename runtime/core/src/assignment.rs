@@ -2,9 +2,20 @@
 
 const NOBODY: u32 = u32::MAX;
 
-/// Numbers and indices of working memory that [`assign`] needs.
-pub const fn memory(classes: usize, free: usize) -> (usize, usize) {
-    (classes + 2 * free, 3 * free)
+/// Working memory that [`assign`] needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AssignmentMemory {
+    /// Numbers.
+    pub numbers: usize,
+    /// Indices.
+    pub indices: usize,
+}
+
+impl AssignmentMemory {
+    /// For so many classes and free targets.
+    pub const fn of(classes: usize, free: usize) -> Self {
+        Self { numbers: classes + 2 * free, indices: 3 * free }
+    }
 }
 
 /// Assigns every class a target of its own so that the sum of cosines is the highest possible (Hungarian method, in the
@@ -12,7 +23,7 @@ pub const fn memory(classes: usize, free: usize) -> (usize, usize) {
 ///
 /// # Shapes
 /// `cosine(class, target)` for classes `0..matched.len()` and targets `0..free`; writes the target of each class into
-/// `matched`. `numbers` and `indices` hold as many as [`memory`] says.
+/// `matched`. `numbers` and `indices` hold as many as [`AssignmentMemory`] says.
 /// # Panics
 /// If there are more classes than targets, or too little memory.
 pub fn assign(
@@ -95,7 +106,7 @@ mod tests {
             let mut random = crate::random::Random::new(seed, "costs");
             let costs: Vec<i64> = (0..rows * columns).map(|_| random.below(20) as i64).collect();
             let mut matched = vec![0; rows];
-            let (numbers, indices) = memory(rows, columns);
+            let AssignmentMemory { numbers, indices } = AssignmentMemory::of(rows, columns);
             let cosine = |row: usize, column: usize| -(costs[row * columns + column] as f32);
             assign(&mut matched, columns, cosine, &mut vec![0.0; numbers], &mut vec![0; indices]);
             let cost = |(row, column): (usize, &u32)| costs[row * columns + *column as usize];

@@ -112,6 +112,16 @@ pub struct HeadBatch<'a> {
     pub norms: &'a mut [f32],
 }
 
+/// The parameters, or momenta, of a group of [`LANES`] hidden units.
+struct HeadPanel<T> {
+    /// `[inputs, LANES]`.
+    w1: T,
+    /// `[LANES]`.
+    b1: T,
+    /// `[LANES, width]`.
+    w2: T,
+}
+
 impl HeadShape {
     /// The dimension of the sphere, filled up.
     pub const fn width(self) -> usize {
@@ -154,16 +164,16 @@ impl HeadShape {
         self.hidden as u64 * (self.inputs + 2 * self.outputs) as u64
     }
 
-    fn split(self, panel: &[f32]) -> (&[f32], &[f32], &[f32]) {
+    fn split(self, panel: &[f32]) -> HeadPanel<&[f32]> {
         let (w1, rest) = panel.split_at(LANES * self.inputs);
         let (b1, w2) = rest.split_at(LANES);
-        (w1, b1, w2)
+        HeadPanel { w1, b1, w2 }
     }
 
-    fn split_mut(self, panel: &mut [f32]) -> (&mut [f32], &mut [f32], &mut [f32]) {
+    fn split_mut(self, panel: &mut [f32]) -> HeadPanel<&mut [f32]> {
         let (w1, rest) = panel.split_at_mut(LANES * self.inputs);
         let (b1, w2) = rest.split_at_mut(LANES);
-        (w1, b1, w2)
+        HeadPanel { w1, b1, w2 }
     }
 
     /// Brings stored parameters into the order of work.
@@ -177,7 +187,7 @@ impl HeadShape {
         b2[..outputs].copy_from_slice(stored.b2);
         for (number, panel) in panels.chunks_exact_mut(self.panel()).enumerate() {
             let (first, last) = (number * LANES, hidden.min((number + 1) * LANES));
-            let (w1, b1, w2) = self.split_mut(panel);
+            let HeadPanel { w1, b1, w2 } = self.split_mut(panel);
             transpose(last - first, inputs, &stored.w1[first * inputs..last * inputs], w1);
             b1[..last - first].copy_from_slice(&stored.b1[first..last]);
             for (unit, row) in (first..last).zip(w2.chunks_exact_mut(self.width())) {
@@ -196,7 +206,7 @@ impl HeadShape {
         let (panels, b2) = parameters.split_at(self.panels() * self.panel());
         stored.b2.copy_from_slice(&b2[..outputs]);
         for unit in 0..hidden {
-            let (w1, b1, w2) = self.split(&panels[unit / LANES * self.panel()..][..self.panel()]);
+            let HeadPanel { w1, b1, w2 } = self.split(&panels[unit / LANES * self.panel()..][..self.panel()]);
             let lane = unit % LANES;
             let row = &mut stored.w1[unit * inputs..][..inputs];
             row.iter_mut().zip(w1.iter().skip(lane).step_by(LANES)).for_each(|(to, from)| *to = *from);
@@ -222,7 +232,7 @@ impl HeadShape {
         let features = batch.features;
         for_each_chunk(workers, [(&mut *batch.hidden, rows * LANES)], |number, [hidden]| {
             let panel = &panels[number * self.panel()..][..self.panel()];
-            let (w1, biases, _) = self.split(panel);
+            let HeadPanel { w1, b1: biases, .. } = self.split(panel);
             for first in (0..inputs.max(1)).step_by(DEPTH) {
                 let depth = DEPTH.min(inputs - first);
                 let last = first + depth == inputs;
@@ -238,7 +248,7 @@ impl HeadShape {
         for_each_chunk(workers, buffers, |number, [z, norms]| {
             z.chunks_exact_mut(width).for_each(|row| row.copy_from_slice(b2));
             for (panel, hidden) in panels.chunks_exact(self.panel()).zip(hidden.chunks_exact(rows * LANES)) {
-                let (_, _, w2) = self.split(panel);
+                let HeadPanel { w2, .. } = self.split(panel);
                 let here = &hidden[number * ROWS * LANES..][..norms.len() * LANES];
                 let next = [Prefetch::of(w2, self.panel(), w2.len()), Prefetch::of(here, rows * LANES, here.len())];
                 let sum = ColumnSum { sum: &mut *z, width, next };
@@ -290,8 +300,8 @@ impl HeadShape {
         ];
         for_each_chunk(workers, buffers, |_, [panel, momenta, hidden, before]| {
             let next = [&*panel, &*momenta].map(|of| Prefetch::of(of, of.len() + (inputs + 1) * LANES, width * LANES));
-            let (w1, b1, w2) = self.split_mut(panel);
-            let (w1_momenta, b1_momenta, w2_momenta) = self.split_mut(momenta);
+            let HeadPanel { w1, b1, w2 } = self.split_mut(panel);
+            let HeadPanel { w1: w1_momenta, b1: b1_momenta, w2: w2_momenta } = self.split_mut(momenta);
             transpose(LANES, width, w2, before);
             let last = Descent { weights: w2, momenta: w2_momenta, width, update, rate: update.last_rate };
             product_to(

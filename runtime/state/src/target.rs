@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use nalgebra::DMatrix;
 use serde::{Deserialize, Serialize};
 
-use orco_core::assignment;
+use orco_core::assignment::{self, AssignmentMemory};
 use orco_core::linalg::{LeftFactor, RightFactor, padded, product, transpose};
 use orco_core::loss::{ContrastPairs, UnitRows, orthogonality};
 use orco_core::math::{add_scaled, dot, normalise, normalise_rows};
@@ -152,7 +152,7 @@ fn simplex(count: usize, dimension: usize, random: &mut Random) -> Vec<f32> {
 pub fn assign(prototypes: &[f32], targets: &[f32], dimension: usize) -> Vec<usize> {
     let (classes, free) = (prototypes.len() / dimension, targets.len() / dimension);
     let cosines = cosines(prototypes, targets, dimension);
-    let (numbers, indices) = assignment::memory(classes, free);
+    let AssignmentMemory { numbers, indices } = AssignmentMemory::of(classes, free);
     let (mut matched, mut numbers, mut indices) = (vec![0; classes], vec![0.0; numbers], vec![0; indices]);
     let cosine = |class: usize, target: usize| cosines[class * free + target];
     assignment::assign(&mut matched, free, cosine, &mut numbers, &mut indices);
