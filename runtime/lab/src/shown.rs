@@ -52,11 +52,6 @@ pub fn session_table(summary: &Summary) -> String {
     format!("{}: {}\n{}", summary.system, totals.join(", "), summary.table())
 }
 
-/// A number of things: `1 draw`, `3 draws`.
-pub fn counted(count: usize, thing: &str) -> String {
-    format!("{count} {thing}{}", if count == 1 { "" } else { "s" })
-}
-
 /// A path as one word of a POSIX shell.
 pub fn shell_word(text: &str) -> String {
     let text = if text.starts_with('-') { format!("./{text}") } else { text.to_owned() };

@@ -9,7 +9,8 @@ use core::fmt::{self, Write};
 
 use unicode_normalization::UnicodeNormalization;
 
-use crate::state::MAX_TEXT;
+/// Longest label, and any other text that people give, in bytes.
+pub const MAX_TEXT: usize = 1024;
 
 /// A label as it is kept and compared: in normal form C, without white space around it.
 pub fn normal(label: &str) -> String {
@@ -19,6 +20,11 @@ pub fn normal(label: &str) -> String {
 /// Whether two labels are the same.
 pub fn same(one: &str, other: &str) -> bool {
     one == other || one.nfc().eq(other.nfc())
+}
+
+/// Index of the first label that is the same as an earlier one.
+pub fn first_repeated(labels: &[&str]) -> Option<usize> {
+    (0..labels.len()).find(|&index| labels[..index].iter().any(|label| same(label, labels[index])))
 }
 
 /// Whether a label can be given, in its normal form: it can be typed, shown on one line as it is, put into a pack, and

@@ -7,9 +7,9 @@
 //!
 //! Modules stand in layers; each imports from those above it:
 //!
-//! - texts and bytes: [`codec`] (the envelope of files), [`listing`] (long lists in sentences);
+//! - texts and bytes: [`codec`] (the envelope of files), [`label`], [`sentence`] (what sentences for people are made of);
 //! - what is known: [`bank`] (exemplars), [`head`], [`target`] (pseudo-targets), [`statistics`] (of base features),
-//!   [`state`] (base model and state), [`label`];
+//!   [`state`] (base model and state);
 //! - answering: [`answer`] (class means, discriminant and head together, with the border), [`unknown`] (whether a
 //!   picture shows anything known), [`classify`];
 //! - looking closer: [`likeness`] (of pictures to each other), [`grouping`] (of pictures without labels), [`nearest`]
@@ -31,9 +31,9 @@ pub mod head;
 pub mod history;
 pub mod label;
 pub mod likeness;
-pub mod listing;
 pub mod nearest;
 pub mod pack;
+pub mod sentence;
 pub mod session;
 pub mod state;
 pub mod statistics;
@@ -41,3 +41,6 @@ pub mod store;
 pub mod sufficiency;
 pub mod target;
 pub mod unknown;
+
+#[doc(no_inline)]
+pub use state::{Balance, BaseModel, Calibration, Class, FirstRecognition, MAX_SHOTS, Scoring, State};

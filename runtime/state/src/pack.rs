@@ -15,9 +15,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::bank::Bank;
 use crate::codec::{self, DecodeError, FileKind, from_postcard, piece, to_postcard};
-use crate::label;
+use crate::label::{self, MAX_TEXT};
 use crate::session::StoredClass;
-use crate::state::{BaseModel, Class, MAX_SHOTS, MAX_TEXT, State};
+use crate::state::{BaseModel, Class, MAX_SHOTS, State};
 
 /// Largest pack that is read, in bytes.
 pub const MAX_FILE: u64 = 64 << 20;
@@ -133,19 +133,17 @@ impl Pack {
         provenance: PackOrigin,
     ) -> Result<Self, PackExportError> {
         let label = String::from(label);
-        let Some(index) = state.classes.iter().position(|class| label::same(&class.label, &label)) else {
-            let base = base_model.classes.iter().any(|class| label::same(&class.label, &label));
-            return Err(if base {
-                PackExportError::BaseClass { label }
-            } else {
-                PackExportError::UnknownLabel { label }
-            });
+        let Some(index) = state.find_class(base_model, &label) else {
+            return Err(PackExportError::UnknownLabel { label });
         };
-        let exemplars = state.exemplars.of_class((base_model.classes.len() + index) as u32);
+        let Some(learned) = index.checked_sub(base_model.classes.len()) else {
+            return Err(PackExportError::BaseClass { label });
+        };
+        let exemplars = state.exemplars.of_class(index as u32);
         if exemplars.is_empty() {
             return Err(PackExportError::NoExemplars { label });
         }
-        let Class { label, session, .. } = state.classes[index].clone();
+        let Class { label, session, .. } = state.classes[learned].clone();
         let provenance = PackOrigin { session, ..provenance };
         Ok(Self { label, bundle_digest: state.bundle_digest, exemplars, thumbnails: Vec::new(), provenance })
     }

@@ -73,6 +73,7 @@ mod move_shot;
 mod relearn;
 mod report;
 mod stored;
+mod summary;
 #[cfg(test)]
 mod tests;
 
@@ -84,6 +85,7 @@ pub use report::{
     AccuracyChange, ClassAccuracy, ConfusedPair, CumulativeLoss, ExpectedAccuracy, RepeatedShots, SessionReport,
 };
 pub use stored::StoredClass;
+pub use summary::{GroupSummary, SessionSummary};
 
 use alloc::string::String;
 use alloc::vec;

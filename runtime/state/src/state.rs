@@ -9,13 +9,11 @@ use serde::{Deserialize, Serialize};
 use crate::bank::Bank;
 use crate::codec::{self, DecodeError, FileKind};
 use crate::head::Head;
+use crate::label;
 use crate::statistics::Statistics;
 use orco_core::border::Border;
 use orco_core::config::{AnswerWeights, Config};
 use orco_core::math;
-
-/// Longest label, and any other text that people give, in bytes.
-pub const MAX_TEXT: usize = 1024;
 
 /// Most shots of a class that a device keeps and learns from, whether they come from pictures or from packs. A session
 /// takes time and memory for each of them in every epoch, for few-shot learning needs few.
@@ -247,6 +245,11 @@ impl State {
     pub fn class<'a>(&'a self, base_model: &'a BaseModel, index: usize) -> Option<&'a Class> {
         let base = base_model.classes.len();
         if index < base { base_model.classes.get(index) } else { self.classes.get(index - base) }
+    }
+
+    /// Index of the known class that has a label, base classes first.
+    pub fn find_class(&self, base_model: &BaseModel, label: &str) -> Option<usize> {
+        self.known_classes(base_model).position(|class| label::same(&class.label, label))
     }
 
     /// The head in use.

@@ -11,7 +11,13 @@ fn pack() -> Pack {
     exemplars.push(0, &[0.5, 0.0, 9.0, 1.0, 1.0, 1.0]);
     let provenance =
         PackOrigin { bundle: "tiny".into(), program: "test".into(), device: Some("one".into()), ..Default::default() };
-    Pack { label: "mug".into(), base_model: [5; 32], exemplars, thumbnails: vec![Thumbnail(vec![1, 2, 3])], provenance }
+    Pack {
+        label: "mug".into(),
+        bundle_digest: [5; 32],
+        exemplars,
+        thumbnails: vec![Thumbnail(vec![1, 2, 3])],
+        provenance,
+    }
 }
 
 fn read(bytes: &[u8]) -> Result<Pack, PackError> {

@@ -79,10 +79,6 @@ pub fn rename(base_model: &BaseModel, state: &State, from: &str, to: &str) -> Re
 
 /// Index of a class among the learned ones.
 fn learned(base_model: &BaseModel, state: &State, label: &str) -> Result<usize, LearnError> {
-    let index = state.classes.iter().position(|class| label::same(&class.label, label));
-    index.ok_or_else(|| {
-        let base = base_model.classes.iter().any(|class| label::same(&class.label, label));
-        let label = label.into();
-        if base { LearnError::BaseClass { label } } else { LearnError::UnknownLabel { label } }
-    })
+    let index = check_known(base_model, state, label)?;
+    index.checked_sub(base_model.classes.len()).ok_or_else(|| LearnError::BaseClass { label: label.into() })
 }

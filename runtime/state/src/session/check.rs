@@ -11,8 +11,7 @@ use crate::state::{BaseModel, MAX_SHOTS, State};
 /// # Errors
 /// [`LearnError::UnknownLabel`] if there is none.
 pub fn check_known(base_model: &BaseModel, state: &State, label: &str) -> Result<usize, LearnError> {
-    let index = state.known_classes(base_model).position(|known| label::same(&known.label, label));
-    index.ok_or_else(|| LearnError::UnknownLabel { label: label.into() })
+    state.find_class(base_model, label).ok_or_else(|| LearnError::UnknownLabel { label: label.into() })
 }
 
 /// Asks whether classes of these labels could be learned: the checks that need no features.
@@ -24,11 +23,9 @@ pub fn check_labels(base_model: &BaseModel, state: &State, labels: &[&str]) -> R
     if labels.is_empty() {
         return Err(LearnError::NoClasses);
     }
-    for (position, &label) in labels.iter().enumerate() {
-        check_free_label(base_model, state, label)?;
-        if labels[..position].iter().any(|other| label::same(other, label)) {
-            return Err(LearnError::LabelTwice { label: label.into() });
-        }
+    labels.iter().try_for_each(|label| check_free_label(base_model, state, label))?;
+    if let Some(index) = label::first_repeated(labels) {
+        return Err(LearnError::LabelTwice { label: labels[index].into() });
     }
     let free = state.free_targets(base_model).len();
     if labels.len() > free {
@@ -43,7 +40,7 @@ pub(super) fn check_free_label(base_model: &BaseModel, state: &State, label: &st
     if !trimmed || !label::is_usable(&label::normal(label)) {
         return Err(LearnError::BadLabel { label: label.into() });
     }
-    if state.known_classes(base_model).any(|known| label::same(&known.label, label)) {
+    if state.find_class(base_model, label).is_some() {
         return Err(LearnError::LabelExists { label: label.into() });
     }
     Ok(())
@@ -67,7 +64,7 @@ pub fn check_count(base_model: &BaseModel, state: &State, label: &str, shots: us
     if shots == 0 {
         return Err(LearnError::NoShots { label: label.into() });
     }
-    let class = state.known_classes(base_model).position(|known| label::same(&known.label, label));
+    let class = state.find_class(base_model, label);
     let has = |class: usize| state.exemplars.classes().iter().filter(|of| **of as usize == class).count();
     let shots = shots + class.map_or(0, has);
     if shots > MAX_SHOTS { Err(LearnError::TooManyShots { label: label.into(), shots }) } else { Ok(()) }

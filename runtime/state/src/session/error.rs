@@ -2,7 +2,8 @@
 
 use alloc::string::String;
 
-use crate::state::{MAX_SHOTS, MAX_TEXT};
+use crate::label::MAX_TEXT;
+use crate::state::MAX_SHOTS;
 use orco_core::align::AlignError;
 
 /// Why a session was refused. The old state holds.

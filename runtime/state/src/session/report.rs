@@ -4,6 +4,8 @@ use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
 
+use serde::Serialize;
+
 use crate::state::{BaseModel, State};
 use orco_core::align::LossTerms;
 use orco_core::border::Border;
@@ -12,7 +14,7 @@ use orco_core::border::Border;
 const ROUNDING: f32 = 1e-6;
 
 /// How a class's stored exemplars are recognised.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ClassAccuracy {
     /// The class.
     pub label: String,
@@ -29,7 +31,7 @@ pub struct ClassAccuracy {
 
 /// What all sessions since a class was new have cost it, judged by the exemplars that it had then: those that the
 /// bundle brought, or the shots of the session that learned it.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct CumulativeLoss {
     /// Share of them recognised at first, 0..1: by the bundle's own head, or right after the session that learned the
     /// class.
@@ -41,7 +43,7 @@ pub struct CumulativeLoss {
 }
 
 /// Exemplars of one class that are now taken for another.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ConfusedPair {
     /// Their class.
     pub label: String,
@@ -52,7 +54,7 @@ pub struct ConfusedPair {
 }
 
 /// A mean accuracy before a session and after it.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct AccuracyChange {
     /// Before it, 0..1.
     pub before: f32,
@@ -61,7 +63,7 @@ pub struct AccuracyChange {
 }
 
 /// Accuracies to be expected on new pictures.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct ExpectedAccuracy {
     /// Of base classes, 0..1; `None` where no sample says.
     pub base: Option<f32>,
@@ -70,7 +72,7 @@ pub struct ExpectedAccuracy {
 }
 
 /// A class of which a shot is stored more than once.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct RepeatedShots {
     /// The class.
     pub label: String,

@@ -10,15 +10,16 @@ use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 use orco_benchmark::benchmark::{Benchmark, BenchmarkError, SEED};
 use orco_benchmark::{Summary, answer_rule, csv, from_cifar100};
-use orco_lab::shown::{counted, print, session_table};
+use orco_lab::shown::{print, session_table};
 use orco_lab::unknown::{UnknownRow, mean_rows};
 use orco_lab::{Measurement, System};
 use orco_runtime::bundle::Bundle;
-use orco_runtime::config::Config;
 use orco_runtime::encoder::choice::{EngineChoice, Workload};
 use orco_runtime::manifest::STATISTICS;
+use orco_runtime::method::config::Config;
 use orco_runtime::signature::PublicKey;
-use orco_runtime::unknown::FALSE_ALARMS;
+use orco_runtime::state::unknown::FALSE_ALARMS;
+use orco_state::sentence::counted;
 use serde_json::{Value, json};
 
 /// Arguments of `orco-lab eval`.

@@ -1,0 +1,106 @@
+//! A report as programs read it: one form for the command line, HTTP and the bindings.
+
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use serde::Serialize;
+
+use super::{AccuracyChange, ClassAccuracy, ConfusedPair, CumulativeLoss, ExpectedAccuracy, RepeatedShots};
+use super::{ForgettingGroup, SessionReport};
+
+/// What a session did, in a form that is the same wherever it is told. Shares are 0..1.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct SessionSummary<'a> {
+    /// Exemplars trained on.
+    pub exemplars: usize,
+    /// Free pseudo-targets that are left.
+    pub free_targets: usize,
+    /// Accuracy on the stored samples of classes known before; `None` if no sample says.
+    pub old_accuracy: Option<AccuracyChange>,
+    /// Accuracy on the shots of the new classes; `None` if no sample says.
+    pub new_accuracy: Option<f32>,
+    /// Accuracies to be expected on new pictures, where answers have a border.
+    pub expected: Option<ExpectedAccuracy>,
+    /// What all sessions since the bundle have cost.
+    pub since_first: GroupSummary,
+    /// The new classes.
+    pub new: Vec<&'a ClassAccuracy>,
+    /// Classes that are recognised less than before, worst first.
+    pub lost: Vec<&'a ClassAccuracy>,
+    /// Confused pairs, worst first.
+    pub confusions: &'a [ConfusedPair],
+    /// Pairs of labels under which the very same shot is stored.
+    pub in_two_classes: &'a [[String; 2]],
+    /// Classes of which a shot is stored more than once.
+    pub repeated: &'a [RepeatedShots],
+}
+
+/// What all sessions since the bundle have cost each group of classes; `None` if no sample says.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct GroupSummary {
+    /// The classes of the bundle.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub base: Option<CumulativeLoss>,
+    /// The learned classes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub learned: Option<CumulativeLoss>,
+}
+
+impl SessionReport {
+    /// What the session did, with at most so many entries in each list.
+    pub fn summary(&self, most: usize) -> SessionSummary<'_> {
+        let mut since_first = GroupSummary::default();
+        for loss in self.group_losses() {
+            match loss.group {
+                ForgettingGroup::Base => since_first.base = Some(loss.since),
+                ForgettingGroup::Learned => since_first.learned = Some(loss.since),
+            }
+        }
+        let mut lost = self.forgotten(0.0);
+        lost.truncate(most);
+        SessionSummary {
+            exemplars: self.exemplars,
+            free_targets: self.free_targets,
+            old_accuracy: self.old_accuracy(),
+            new_accuracy: self.new_accuracy(),
+            expected: self.expected,
+            since_first,
+            new: self.classes.iter().filter(|class| class.before.is_none()).take(most).collect(),
+            lost,
+            confusions: first(&self.confusions, most),
+            in_two_classes: first(&self.in_two_classes, most),
+            repeated: first(&self.repeated, most),
+        }
+    }
+}
+
+fn first<T>(list: &[T], most: usize) -> &[T] {
+    &list[..list.len().min(most)]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_are_cut_and_the_worst_comes_first() {
+        let class =
+            |label: &str, before, after| ClassAccuracy { label: label.into(), before, after, since: None, samples: 5 };
+        let classes = alloc::vec![
+            class("a little lost", Some(1.0), 0.8),
+            class("lost", Some(1.0), 0.2),
+            class("kept", Some(0.5), 0.5),
+            class("new", None, 1.0),
+            class("newer", None, 0.5),
+        ];
+        let report = SessionReport { classes, ..SessionReport::empty() };
+        let labels = |classes: &[&ClassAccuracy]| classes.iter().map(|class| class.label.clone()).collect::<Vec<_>>();
+        let whole = report.summary(usize::MAX);
+        assert_eq!(labels(&whole.lost), ["lost", "a little lost"]);
+        assert_eq!(labels(&whole.new), ["new", "newer"]);
+        assert_eq!(whole.new_accuracy, Some(0.75));
+        let cut = report.summary(1);
+        assert_eq!((labels(&cut.lost), labels(&cut.new)), (labels(&whole.lost[..1]), labels(&whole.new[..1])));
+        assert_eq!(cut.new_accuracy, whole.new_accuracy, "shares are those of all classes");
+    }
+}
