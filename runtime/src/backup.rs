@@ -32,6 +32,7 @@ use std::io;
 use std::path::PathBuf;
 
 use orco_state::codec::DecodeError;
+use orco_state::sentence::counted;
 
 use crate::release::ReleaseError;
 use crate::signature::SignatureError;
@@ -85,7 +86,10 @@ pub enum BackupError {
         release: u32,
     },
     /// The device knows something already.
-    #[error("the state in {} knows something already: {classes} learned classes, {changes} changes", folder.display())]
+    #[error(
+        "the state in {} knows something already: {}, {}",
+        folder.display(), counted(*classes, "learned class"), counted(*changes, "change")
+    )]
     Occupied {
         /// The store's folder.
         folder: PathBuf,

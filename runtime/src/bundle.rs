@@ -203,8 +203,8 @@ impl Bundle {
             return unfit(LABELS, format!("it does not list the {count} base classes of {LEARNER}, a line for each"));
         }
         let base: Vec<&str> = base_model.classes.iter().map(|class| class.label.as_str()).collect();
-        let twice = |index: usize| base[..index].iter().any(|label| label::same(label, base[index]));
-        if let Some(index) = (0..base.len()).find(|&index| !label::is_plain(base[index]) || twice(index)) {
+        let unseen = base.iter().position(|label| !label::is_plain(label));
+        if let Some(index) = unseen.or_else(|| label::first_repeated(&base)) {
             let shown = EscapedText(base[index]);
             return unfit(
                 LEARNER,

@@ -4,6 +4,7 @@ mod colours;
 mod jpeg;
 mod memory;
 mod png;
+mod small;
 
 use std::io::{self, BufRead, BufReader, Cursor, Read};
 use std::path::Path;
@@ -15,6 +16,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::files;
 pub use memory::DecodingMemory;
+pub use small::{small, small_jpeg};
 
 /// Most pixels of a picture.
 pub const MAX_PIXELS: u64 = 100_000_000;

@@ -9,8 +9,7 @@
 //!
 //! # Where to start
 //!
-//! [`Learner`](learner::Learner) does all of it; its page has an example for each thing to do. [`prelude`] has what most
-//! programs need. Pictures in memory, from a camera for one, are of the type [`image_rs::RgbImage`], and features are
+//! [`Learner`] does all of it; its page has an example for each thing to do. [`prelude`] has what most programs need. Pictures in memory, from a camera for one, are of the type [`image_rs::RgbImage`], and features are
 //! arrays of [`ndarray`]; both crates come from here, in the version that this crate uses.
 //! ```
 //! use orco_runtime::image_rs::RgbImage;
@@ -28,16 +27,17 @@
 //!
 //! # Modules
 //!
-//! This crate is what needs an operating system. The method lies in [`orco_core`], what is known and kept in
-//! [`orco_state`]; what users need of the two is exported again under the same names. Modules stand along the flow of
-//! data, each importing only from those above:
+//! Most programs need none of them. They stand along the flow of data, each importing only from those above:
 //!
+//! - the two crates below this one, which need no operating system: the method as [`method`], what is known and kept as
+//!   [`state`];
 //! - [`files`] (read and replaced without trust), [`signature`] and [`release`] (whose bundle it is, and not an older
 //!   one), [`threads`];
 //! - pictures and features: [`image`], [`quality`] (is a picture fit to be a shot?), [`augment`] (views), [`encoder`]
 //!   (the backbone's engines);
 //! - [`manifest`] and [`bundle`]: what the workstation hands over;
-//! - [`store`]: the folder that keeps what was learned; [`thumbnails`]: small pictures of shots beside it;
+//! - [`store`]: the folder that keeps what was learned; [`thumbnails`]: small pictures of shots beside it; [`pack`]: one
+//!   learned class in a file, for another device;
 //! - [`learner`]: all of it together;
 //! - [`backup`]: all that a device knows in one file, for its replacement.
 //!
@@ -51,13 +51,14 @@
 pub use ::image as image_rs;
 /// The crate whose arrays features are, in the version that this crate's functions take.
 pub use ndarray;
+/// The method itself, on borrowed numbers: settings, losses, alignment, the border.
 #[doc(no_inline)]
-pub use orco_core::{align, border, config};
+pub use orco_core as method;
+/// What is known and kept: base model, state, history, sessions, labels.
 #[doc(no_inline)]
-pub use orco_state::{
-    bank, classify, codec, grouping, head, history, label, likeness, listing, nearest, pack, session, state,
-    statistics, sufficiency, unknown,
-};
+pub use orco_state as state;
+
+pub use crate::learner::Learner;
 
 pub mod augment;
 pub mod backup;
@@ -67,6 +68,7 @@ pub mod files;
 pub mod image;
 pub mod learner;
 pub mod manifest;
+pub mod pack;
 pub mod prelude;
 pub mod quality;
 pub mod release;

@@ -2,7 +2,7 @@
 
 pub use crate::bundle::Bundle;
 pub use crate::learner::{
-    Answer, ChangeOutcome, ChangeStep, Learner, LearnerSettings, Observer, Score, ShotChecks, Shots,
+    Answer, ChangeOutcome, ChangeStep, Learner, LearnerSettings, Observer, PackClass, Score, ShotChecks, Shots,
 };
 pub use crate::signature::PublicKey;
 pub use crate::store::Store;

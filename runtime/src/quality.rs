@@ -26,7 +26,7 @@ use ::image::imageops::{self, FilterType};
 
 use crate::image::Preprocessing;
 
-pub use objection::{LOOKS_LIKE, Objection, ShotCandidate};
+pub use objection::{BestClass, EarlierShot, LOOKS_LIKE, Objection, ShotCandidate};
 
 /// Width and height, in pixels, at which pictures are judged.
 pub const SIDE: u32 = 128;

@@ -37,12 +37,11 @@ use std::cell::Cell;
 use std::fs::{self, File, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use self::files::SlotFiles;
 use crate::bundle::Bundle;
-use crate::files::lock::{Lock, LockError};
+use crate::files::lock::{Lock, LockError, keep_trying};
 use crate::files::{SymlinkPolicy, create_folder, foreign_owner, random_name};
 use folder::{Disk, StateFolder};
 use orco_state::codec::DecodeError;
@@ -100,8 +99,6 @@ const LOCK: &str = ".lock";
 const OTHER_SAVE: Duration = Duration::from_secs(30);
 /// Largest copy of a slot that is read, in bytes.
 const MAX_SLOT: u64 = 1 << 30;
-/// Time between two attempts to hold what another process holds.
-const PAUSE: Duration = Duration::from_millis(5);
 
 impl Store {
     /// The store in `folder`, which is created on the first save.
@@ -180,14 +177,15 @@ impl Store {
     /// where the system has no locks for folders.
     fn hold_folder(&self, wait: Duration) -> Result<Option<File>, StoreError> {
         let Ok(folder) = File::open(&self.folder) else { return Ok(None) };
-        let started = Instant::now();
-        loop {
-            match folder.try_lock() {
-                Ok(()) => return Ok(Some(folder)),
-                Err(TryLockError::WouldBlock) if started.elapsed() < wait => thread::sleep(PAUSE),
-                Err(TryLockError::WouldBlock) => return Err(StoreError::Busy { folder: self.folder.clone() }),
-                Err(TryLockError::Error(_)) => return Ok(None),
-            }
+        let held = keep_trying(wait, || match folder.try_lock() {
+            Ok(()) => Ok(Some(())),
+            Err(TryLockError::WouldBlock) => Ok(None),
+            Err(TryLockError::Error(error)) => Err(error),
+        });
+        match held {
+            Ok(Some(())) => Ok(Some(folder)),
+            Ok(None) => Err(StoreError::Busy { folder: self.folder.clone() }),
+            Err(_) => Ok(None),
         }
     }
 

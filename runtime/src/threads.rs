@@ -1,5 +1,7 @@
 //! Threads for the learner.
 
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::{env, fmt, fs, thread};
 
@@ -53,6 +55,21 @@ pub(crate) fn alone() -> bool {
     }
     // Linux lists the threads of a process there; without /proc nothing is known.
     fs::read_dir("/proc/self/task").is_ok_and(|threads| threads.count() == 1)
+}
+
+/// What a function returns, or the message of the panic that it ended by. What it worked on may be half done then: for
+/// threads that begin anew, and for engines that panic on a picture.
+///
+/// # Errors
+/// The panic's message.
+pub fn catch_panic<T>(run: impl FnOnce() -> T) -> Result<T, String> {
+    catch_unwind(AssertUnwindSafe(run)).map_err(|panic| panic_message(panic.as_ref()))
+}
+
+/// The message of a panic, as [`catch_unwind`] returns it.
+pub fn panic_message(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+    text.unwrap_or("it did not say why").to_owned()
 }
 
 /// A pool of threads, or, where none can be started, the caller's thread.

@@ -17,9 +17,9 @@ use std::time::Instant;
 
 use ndarray::{Array2, Array3, ArrayView3};
 use orco_core::random::Random;
-use orco_runtime::classify::Classifier;
 use orco_runtime::learner::{Learner, Shots};
-use orco_runtime::session::NewClass;
+use orco_runtime::state::classify::Classifier;
+use orco_runtime::state::session::NewClass;
 use support::{bundles, class, roomy};
 
 const KNOWN: [usize; 3] = [10, 100, 1000];

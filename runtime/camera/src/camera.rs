@@ -1,15 +1,15 @@
 //! A thread that reads a camera, opens it again when it goes away, and keeps its newest frame.
 
 use std::fmt;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use orco_runtime::image::ImageError;
 use orco_runtime::image_rs::RgbImage;
+use orco_runtime::threads::catch_panic;
 
-use crate::error::{CameraError, panic_message};
+use crate::error::CameraError;
 use crate::folder::FolderSource;
 use crate::frame::{CameraFrame, CameraPicture};
 use crate::gstreamer::{self, GstreamerSource};
@@ -179,10 +179,10 @@ fn keep_reading(source: &CameraSource, shared: &Shared) {
     let mut tries = 0;
     while !shared.stop.is_set() {
         let frames = shared.slot().status.frames;
-        let error = match catch_unwind(AssertUnwindSafe(|| read(source, shared))) {
+        let error = match catch_panic(|| read(source, shared)) {
             Ok(Ok(())) => return,
             Ok(Err(error)) => error,
-            Err(panic) => CameraError::BrokeOff(panic_message(panic.as_ref())),
+            Err(why) => CameraError::BrokeOff(why),
         };
         // One that was there begins anew; one that sends only garbage does not.
         let was_there = shared.slot().status.frames > frames && !matches!(error, CameraError::Garbage { .. });

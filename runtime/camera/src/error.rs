@@ -1,6 +1,5 @@
 //! Why a camera gives no pictures.
 
-use std::any::Any;
 use std::io;
 
 /// Why a source cannot be understood.
@@ -83,12 +82,6 @@ pub enum CameraError {
         /// What was wrong with the last.
         reason: String,
     },
-}
-
-/// The message of a panic, as [`std::panic::catch_unwind`] returns it.
-pub fn panic_message(panic: &(dyn Any + Send)) -> String {
-    let text = panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str));
-    text.unwrap_or("it did not say why").to_owned()
 }
 
 impl From<ureq::Error> for CameraError {

@@ -2,7 +2,6 @@
 //! attributes that make no sense to it; such a panic becomes an error of the model and does not end the program.
 
 use std::mem;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use ndarray::{Array2, ArrayView4};
 use rten::Model;
@@ -13,6 +12,7 @@ use rten_tensor::Tensor;
 use super::audit::bounds::Bounds;
 use super::{EncodeError, Encoder, opening, rows};
 use crate::image::Preprocessing;
+use crate::threads::catch_panic;
 
 /// A backbone in rten.
 pub struct Rten {
@@ -33,7 +33,7 @@ impl Rten {
         let model = model.to_vec();
         let load = move |_: &opening::Cancel| {
             ensure_pool()?;
-            let loaded = catch_panic(|| Model::load(model)).map_err(EncodeError::Model)?;
+            let loaded = catch_panic(|| Model::load(model)).map_err(|why| EncodeError::Model(panicked(&why)))?;
             loaded.map_err(|error| EncodeError::Model(error.to_string()))
         };
         Ok(Self { model: opening::within_limit(load)??, bounds })
@@ -50,7 +50,8 @@ impl Encoder for Rten {
         ensure_pool()?;
         let images = images.as_standard_layout();
         let view = NdTensorView::from_data(images.dim().into(), images.as_slice().expect("the standard layout"));
-        let run = catch_panic(|| self.model.run_one(view.into(), None)).map_err(EncodeError::Run)?;
+        let run = catch_panic(|| self.model.run_one(view.into(), None));
+        let run = run.map_err(|why| EncodeError::Run(panicked(&why)))?;
         let output = run.map_err(|error| EncodeError::Run(error.to_string()))?;
         let features: Tensor<f32> =
             output.try_into().map_err(|_| EncodeError::Run(String::from("the output is no f32 tensor")))?;
@@ -58,12 +59,9 @@ impl Encoder for Rten {
     }
 }
 
-/// What rten returns, or the message of its panic.
-fn catch_panic<T>(run: impl FnOnce() -> T) -> Result<T, String> {
-    catch_unwind(AssertUnwindSafe(run)).map_err(|panic| {
-        let text = panic.downcast_ref::<String>().map(String::as_str).or(panic.downcast_ref::<&str>().copied());
-        format!("rten panicked: {}", text.unwrap_or("without a reason"))
-    })
+/// What is said of a panic of rten's.
+fn panicked(why: &str) -> String {
+    format!("rten panicked: {why}")
 }
 
 /// Makes sure that rten finds a pool of threads. Where its own could not be started, because the process may have no

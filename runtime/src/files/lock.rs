@@ -70,32 +70,26 @@ impl Lock {
     }
 
     fn take_with(path: &Path, wait: Duration, open: impl Fn() -> io::Result<File>) -> Result<Self, LockError> {
-        let started = Instant::now();
         let mut vanished = 0;
-        loop {
-            match fs::symlink_metadata(path) {
-                Ok(facts) => regular(&facts).map_err(LockError::Open)?,
-                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-                Err(error) => return Err(LockError::Open(error)),
-            }
-            let lock = Self { path: path.into(), file: open().map_err(LockError::Open)? };
-            lock.check_owner()?;
-            match lock.file.try_lock() {
-                // Whoever removed the file meanwhile, the next process makes another one and locks that.
-                Ok(()) if lock.is_in_place() => return Ok(lock),
-                Ok(()) if vanished < ATTEMPTS => {
-                    vanished += 1;
-                    continue;
+        let lock = keep_trying(wait, || {
+            loop {
+                match fs::symlink_metadata(path) {
+                    Ok(facts) => regular(&facts).map_err(LockError::Open)?,
+                    Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                    Err(error) => return Err(LockError::Open(error)),
                 }
-                Ok(()) | Err(TryLockError::WouldBlock) => {}
-                Err(TryLockError::Error(error)) => return Err(LockError::Unsupported(error)),
+                let lock = Self { path: path.into(), file: open().map_err(LockError::Open)? };
+                lock.check_owner()?;
+                match lock.file.try_lock() {
+                    // Whoever removed the file meanwhile, the next process makes another one and locks that.
+                    Ok(()) if lock.is_in_place() => return Ok(Some(lock)),
+                    Ok(()) if vanished < ATTEMPTS => vanished += 1,
+                    Ok(()) | Err(TryLockError::WouldBlock) => return Ok(None),
+                    Err(TryLockError::Error(error)) => return Err(LockError::Unsupported(error)),
+                }
             }
-            let left = wait.saturating_sub(started.elapsed());
-            if left.is_zero() {
-                return Err(LockError::Held);
-            }
-            thread::sleep(left.min(PAUSE));
-        }
+        })?;
+        lock.ok_or(LockError::Held)
     }
 
     /// Whether the file that is locked is still the one at its path: not removed, nor replaced.
@@ -133,6 +127,27 @@ impl Lock {
                 let _ = self.file.set_permissions(fs::Permissions::from_mode(mode & 0o700));
             }
         }
+    }
+}
+
+/// Makes an attempt again and again until it gives something, or has given nothing for so long.
+///
+/// # Errors
+/// Those of the attempt, which ends then.
+pub(crate) fn keep_trying<T, E>(
+    wait: Duration,
+    mut attempt: impl FnMut() -> Result<Option<T>, E>,
+) -> Result<Option<T>, E> {
+    let started = Instant::now();
+    loop {
+        if let Some(found) = attempt()? {
+            return Ok(Some(found));
+        }
+        let left = wait.saturating_sub(started.elapsed());
+        if left.is_zero() {
+            return Ok(None);
+        }
+        thread::sleep(left.min(PAUSE));
     }
 }
 

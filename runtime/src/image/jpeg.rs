@@ -95,8 +95,7 @@ impl<'a> JpegFile<'a> {
     }
 
     fn memory(&self, plan: DecodingPlan) -> DecodingMemory {
-        let size = self.frame.size.map(|side| side.div_ceil(plan.scale()));
-        DecodingMemory::new(size, self.frame.orientation, self.bytes(plan))
+        DecodingMemory::new(self.frame.size, plan.scale(), self.frame.orientation, self.bytes(plan))
     }
 
     /// Decodes the picture, upright and in sRGB's colours.

@@ -4,9 +4,14 @@ use ::image::metadata::Orientation;
 
 use super::{Preprocessing, swaps_sides};
 
-/// Memory that decoding a picture takes, and the size of the picture that comes of it.
+/// What the header of a picture file says: its size, the size of the picture that comes of decoding it, and the memory
+/// that decoding takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DecodingMemory {
+    /// Width of the picture in the file, upright, in pixels.
+    pub file_width: u32,
+    /// Height of the picture in the file, upright, in pixels.
+    pub file_height: u32,
     /// Width of the decoded picture, in pixels.
     pub width: u32,
     /// Height of the decoded picture, in pixels.
@@ -16,19 +21,20 @@ pub struct DecodingMemory {
 }
 
 impl DecodingMemory {
-    /// For a picture that has this size before it is turned upright.
-    pub(super) fn new(size: [usize; 2], orientation: Orientation, peak: usize) -> Self {
-        let [mut width, mut height] = size.map(|side| side as u32);
+    /// For a picture that has this size before it is turned upright, decoded at a scale of 1 to `by`.
+    pub(super) fn new(size: [usize; 2], by: usize, orientation: Orientation, peak: usize) -> Self {
+        let [mut file_width, mut file_height] = size.map(|side| side as u32);
         if swaps_sides(orientation) {
-            (width, height) = (height, width);
+            (file_width, file_height) = (file_height, file_width);
         }
-        Self { width, height, peak: peak as u64 }
+        let [width, height] = [file_width, file_height].map(|side| side.div_ceil(by as u32));
+        Self { file_width, file_height, width, height, peak: peak as u64 }
     }
 
     /// For a picture that is in memory in another form and becomes red, green and blue bytes.
     pub fn of_pixels(width: u32, height: u32) -> Self {
         let peak = 3 * u64::from(width) * u64::from(height);
-        Self { width, height, peak }
+        Self { file_width: width, file_height: height, width, height, peak }
     }
 
     /// Bytes of the decoded picture.
@@ -78,6 +84,7 @@ mod tests {
         for bytes in pictures {
             let (memory, picture) = (image::decoding_memory(&bytes).unwrap(), image::decode(&bytes).unwrap());
             assert_eq!((memory.width, memory.height), picture.dimensions());
+            assert_eq!((memory.file_width, memory.file_height), image::size(&bytes).unwrap());
             assert_eq!(memory.picture_bytes(), picture.as_raw().len() as u64);
             assert!((memory.picture_bytes()..=MAX_MEMORY).contains(&memory.peak), "{memory:?}");
         }

@@ -100,7 +100,7 @@ impl<R: BufRead + Seek> PngFile<R> {
         let (size, converting) = (self.size(), converting(conversion(self.reader.info()).as_ref()));
         let by = scale(size, self.orientation, converting)?;
         let bytes = converting + bytes(size, by, self.orientation);
-        Ok(DecodingMemory::new(size.map(|side| side.div_ceil(by)), self.orientation, bytes))
+        Ok(DecodingMemory::new(size, by, self.orientation, bytes))
     }
 
     fn decode(mut self) -> Result<RgbImage, ImageError> {

@@ -17,6 +17,7 @@ use super::keeping::ShotKeeper;
 use super::observer::{ChangeStep, Observer};
 use super::shots::{self, Shots};
 use super::{Learner, StoreSnapshot};
+use crate::quality::BestClass;
 use crate::store::{LockedStore, StoreError};
 use crate::threads::Threads;
 use crate::thumbnails::Thumbnails;
@@ -168,7 +169,7 @@ impl Learner {
     ) -> Result<ChangeOutcome<Option<SessionReport>>, ChangeError> {
         let locked = self.lock()?;
         let label = &label::normal(label);
-        let known = self.classes().any(|class| label::same(&class.label, label));
+        let known = self.state().find_class(self.base_model(), label).is_some();
         let (next, report) = if known {
             let (next, report) = self.run_session(observer, |session, state| session.forget(state, label))?;
             (next, Some(report))
@@ -400,7 +401,7 @@ impl Learner {
                 ArrayView2::from_shape((1, self.base_model().head.inputs), &features[..self.base_model().head.inputs]);
             let answer = self.classify_features(clean.expect("one row")).swap_remove(0);
             let probability = answer.score.probability().filter(|_| !answer.is_unknown());
-            let best = probability.map(|probability| (answer.label.as_str(), probability));
+            let best = probability.map(|probability| BestClass { label: &answer.label, probability });
             examiner.examine(shots.name(shot, label), label, picture, best);
         }
         if let Some(keeping) = keeping {

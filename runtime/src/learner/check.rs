@@ -5,7 +5,7 @@ use std::fmt;
 use ::image::RgbImage;
 
 use super::settings::ShotChecks;
-use crate::quality::{Objection, Quality, ShotCandidate, Thresholds};
+use crate::quality::{BestClass, EarlierShot, Objection, Quality, ShotCandidate, Thresholds};
 
 /// A shot with what speaks against it.
 #[derive(Clone, Debug, PartialEq)]
@@ -53,10 +53,14 @@ impl ShotExaminer {
         self.checks != ShotChecks::Off
     }
 
-    /// Examines a shot of a class, which is answered with `best`, a label and its probability, where that is known.
-    pub(super) fn examine(&mut self, name: String, label: &str, picture: &RgbImage, best: Option<(&str, f32)>) {
+    /// Examines a shot of a class, which is answered with `best`, where that is known.
+    pub(super) fn examine(&mut self, name: String, label: &str, picture: &RgbImage, best: Option<BestClass<'_>>) {
         let quality = Quality::of(picture);
-        let earlier = self.examined.iter().map(|shot| (shot.name.clone(), shot.label.as_str(), &shot.quality));
+        let earlier = self.examined.iter().map(|shot| EarlierShot {
+            shot: shot.name.clone(),
+            label: &shot.label,
+            quality: &shot.quality,
+        });
         let objections = self.thresholds.objections(ShotCandidate { label, quality: &quality, best }, earlier);
         let refused = self.checks == ShotChecks::Refuse && objections.iter().any(Objection::refuses);
         if !objections.is_empty() {

@@ -6,8 +6,8 @@ use std::path::PathBuf;
 
 use orco_core::align::AlignError;
 use orco_state::history::PurgeError;
-use orco_state::listing::join_first;
 use orco_state::pack::PackError;
+use orco_state::sentence::join_first;
 use orco_state::session::{ForgettingExcess, LearnError};
 
 use super::check::DoubtfulShot;

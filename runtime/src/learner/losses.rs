@@ -1,7 +1,7 @@
 //! What a change cost old classes, in words.
 
 use orco_state::label::EscapedText;
-use orco_state::listing::join_first;
+use orco_state::sentence::join_first;
 use orco_state::session::{ClassAccuracy, ForgettingExcess, GroupLoss};
 
 /// "LABEL (80 to 20 %)" for the first few of the classes: what the session cost them.

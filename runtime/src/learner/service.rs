@@ -81,7 +81,7 @@ impl Learner {
     ///
     /// # Errors
     /// As for [`Learner::move_shot`], and [`ChangeError::OtherShot`] if the class has no such shot any more.
-    pub fn move_exemplar(
+    pub fn move_shot_by_digest(
         &mut self,
         from: &str,
         exemplar: &[u8; 32],
@@ -90,10 +90,9 @@ impl Learner {
     ) -> Result<ChangeOutcome<SessionReport>, ChangeError> {
         let locked = self.lock()?;
         let label = label::normal(from);
-        session::check_known(self.base_model(), self.state(), &label)?;
-        let class = self.classes().position(|class| label::same(&class.label, &label));
+        let class = session::check_known(self.base_model(), self.state(), &label)?;
         let bank = &self.state().exemplars;
-        let mut own = (0..bank.len()).filter(|&shot| class == Some(bank.classes()[shot] as usize));
+        let mut own = (0..bank.len()).filter(|&shot| class == bank.classes()[shot] as usize);
         let place = own.position(|shot| bank.digest_of(shot) == *exemplar).ok_or(ChangeError::OtherShot { label })?;
         self.move_locked(&locked, NumberedShot { label: from, number: place + 1 }, to, observer)
     }
@@ -103,7 +102,7 @@ impl Learner {
     /// # Errors
     /// As for [`Learner::undo`], [`ChangeError::NotLast`] if the last change is another one, and
     /// [`ChangeError::OtherEntry`] if it has the entry's number alone.
-    pub fn undo_last(
+    pub fn undo_if_last(
         &mut self,
         entry: EntryId,
         observer: &mut dyn Observer,
@@ -121,7 +120,7 @@ impl Learner {
     ///
     /// # Errors
     /// As for [`Learner::undo_to`], and [`ChangeError::OtherEntry`] if another entry has its number by now.
-    pub fn undo_to_entry(
+    pub fn undo_to_id(
         &mut self,
         entry: EntryId,
         observer: &mut dyn Observer,

@@ -174,16 +174,16 @@ fn going_back_is_exact_whatever_the_seed() {
     assert!(matches!(learner.undo_to(7, &mut ()), Err(ChangeError::NoEntry { number: 7 })));
     let id = |learner: &Learner, number: u32| learner.history().entry(number).unwrap().id();
     let (second, third) = (id(&learner, 2), id(&learner, 3));
-    assert!(matches!(learner.undo_last(second, &mut ()), Err(ChangeError::NotLast { number: 2, last: 3 })));
+    assert!(matches!(learner.undo_if_last(second, &mut ()), Err(ChangeError::NotLast { number: 2, last: 3 })));
     // Of a state that was begun anew.
     for (number, other) in [(3, EntryId { mark: second.mark, ..third }), (2, EntryId { mark: third.mark, ..second })] {
         let undone =
-            if number == 3 { learner.undo_last(other, &mut ()) } else { learner.undo_to_entry(other, &mut ()) };
+            if number == 3 { learner.undo_if_last(other, &mut ()) } else { learner.undo_to_id(other, &mut ()) };
         assert!(matches!(undone, Err(ChangeError::OtherEntry { number: said }) if said == number), "{undone:?}");
     }
     assert_eq!(third.to_string().parse(), Ok(third));
     assert!("3".parse::<EntryId>().is_err() && "-1".parse::<EntryId>().is_err());
-    assert_eq!(learner.undo_last(third, &mut ()).unwrap().report.entry, 2);
+    assert_eq!(learner.undo_if_last(third, &mut ()).unwrap().report.entry, 2);
     assert_eq!(id(&learner, 3), third, "it stays what it is while others follow");
     learner.purge("duck", &mut ()).unwrap().durable().unwrap();
     assert!(!learner.store().mentions("duck").unwrap());
@@ -401,13 +401,13 @@ fn the_shot_that_was_seen_is_moved_whatever_its_number_is_by_now() {
         own.map(|shot| bank.digest_of(shot)).collect()
     };
     let seen = digests(&learner, "mug");
-    learner.move_exemplar("mug", &seen[0], "duck", &mut ()).unwrap().durable().unwrap();
+    learner.move_shot_by_digest("mug", &seen[0], "duck", &mut ()).unwrap().durable().unwrap();
     // What was number 3 is number 2.
-    learner.move_exemplar("mug", &seen[2], "duck", &mut ()).unwrap().durable().unwrap();
+    learner.move_shot_by_digest("mug", &seen[2], "duck", &mut ()).unwrap().durable().unwrap();
     assert_eq!(digests(&learner, "mug"), [seen[1]]);
-    let gone = learner.move_exemplar("mug", &seen[0], "duck", &mut ());
+    let gone = learner.move_shot_by_digest("mug", &seen[0], "duck", &mut ());
     assert!(matches!(gone, Err(ChangeError::OtherShot { label }) if label == "mug"));
     assert_eq!(digests(&learner, "duck").len(), 5);
-    let unknown = learner.move_exemplar("jug", &seen[0], "duck", &mut ());
+    let unknown = learner.move_shot_by_digest("jug", &seen[0], "duck", &mut ());
     assert!(matches!(unknown, Err(ChangeError::Learn(LearnError::UnknownLabel { .. }))), "{unknown:?}");
 }

@@ -114,11 +114,8 @@ pub fn undo(
         return Err(UpgradeError::Same { name: bundle.manifest.name.clone() });
     }
     let none = || {
-        let aside = store.kept_aside(&present.state.bundle_digest);
-        UpgradeError::NoEarlier {
-            name: bundle.manifest.name.clone(),
-            aside: aside.map(|with| (with.name, with.release)),
-        }
+        let aside = store.kept_aside(&present.state.bundle_digest).map(Box::new);
+        UpgradeError::NoEarlier { name: bundle.manifest.name.clone(), aside }
     };
     let bytes = match store.pictures(&bundle.digest).aside() {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Err(none()),

@@ -58,24 +58,44 @@ pub struct ShotCandidate<'a> {
     pub label: &'a str,
     /// What was measured on it.
     pub quality: &'a Quality,
-    /// Label and score of the class that it is answered with, if it is like anything known.
-    pub best: Option<(&'a str, f32)>,
+    /// The class that it is answered with, if it is like anything known.
+    pub best: Option<BestClass<'a>>,
+}
+
+/// The class that a picture is answered with.
+#[derive(Clone, Copy, Debug)]
+pub struct BestClass<'a> {
+    /// Its label.
+    pub label: &'a str,
+    /// How probable it is, 0..1.
+    pub probability: f32,
+}
+
+/// A shot that was taken before. `S` names it: a number, a file.
+#[derive(Clone, Copy, Debug)]
+pub struct EarlierShot<'a, S> {
+    /// Which one.
+    pub shot: S,
+    /// Its label.
+    pub label: &'a str,
+    /// What was measured on it.
+    pub quality: &'a Quality,
 }
 
 impl Thresholds {
-    /// Everything that speaks against a picture as a shot; `earlier` are the shots that were taken before it, with
-    /// their labels.
+    /// Everything that speaks against a picture as a shot; `earlier` are the shots that were taken before it.
     pub fn objections<'a, S>(
         &self,
         candidate: ShotCandidate<'_>,
-        earlier: impl IntoIterator<Item = (S, &'a str, &'a Quality)>,
+        earlier: impl IntoIterator<Item = EarlierShot<'a, S>>,
     ) -> Vec<Objection<S>> {
         let mut objections: Vec<_> = self.flaws(candidate.quality).into_iter().map(Objection::Flaw).collect();
-        let same = earlier.into_iter().find(|(.., quality)| self.repeats(quality, candidate.quality));
-        objections.extend(same.map(|(shot, label, _)| Objection::Repeated { shot, label: label.into() }));
-        let other =
-            candidate.best.filter(|(label, score)| *score >= LOOKS_LIKE && !label::same(label, candidate.label));
-        objections.extend(other.map(|(label, probability)| Objection::LooksLike { label: label.into(), probability }));
+        let same = earlier.into_iter().find(|shot| self.repeats(shot.quality, candidate.quality));
+        objections.extend(same.map(|same| Objection::Repeated { shot: same.shot, label: same.label.into() }));
+        let other = candidate.best.filter(|best| best.probability >= LOOKS_LIKE);
+        let other = other.filter(|best| !label::same(best.label, candidate.label));
+        objections
+            .extend(other.map(|best| Objection::LooksLike { label: best.label.into(), probability: best.probability }));
         objections
     }
 }

@@ -127,18 +127,19 @@ fn noise_is_no_shot_at_any_resolution_that_cameras_have() {
 fn what_speaks_against_a_shot_is_told_in_one_list() {
     let thresholds = Thresholds::default();
     let (dark, fine) = (Quality::of(&RgbImage::new(64, 64)), Quality::of(&samples()[0]));
-    let earlier = [(7, "mug", &fine), (8, "cup", &fine)];
+    let earlier = [(7, "mug"), (8, "cup")].map(|(shot, label)| EarlierShot { shot, label, quality: &fine });
+    let best = |label, probability| Some(BestClass { label, probability });
     let of = |quality, best| {
         let objections = thresholds.objections(ShotCandidate { label: "cup", quality, best }, earlier);
         (objections.iter().any(Objection::refuses), objections)
     };
-    assert_eq!(of(&dark, Some(("cup", 0.9))), (true, vec![Objection::Flaw(Flaw::TooDark)]));
+    assert_eq!(of(&dark, best("cup", 0.9)), (true, vec![Objection::Flaw(Flaw::TooDark)]));
     let repeated = Objection::Repeated { shot: 7, label: "mug".to_owned() };
     let looks = Objection::LooksLike { label: "mug".to_owned(), probability: 0.5 };
-    assert_eq!(of(&fine, Some(("mug", 0.5))), (true, vec![repeated.clone(), looks.clone()]));
-    assert_eq!(of(&fine, Some(("mug", 0.49))).1, vec![repeated.clone()]);
+    assert_eq!(of(&fine, best("mug", 0.5)), (true, vec![repeated.clone(), looks.clone()]));
+    assert_eq!(of(&fine, best("mug", 0.49)).1, vec![repeated.clone()]);
     let alone =
-        thresholds.objections::<u64>(ShotCandidate { label: "cup", quality: &fine, best: Some(("mug", 0.8)) }, []);
+        thresholds.objections::<u64>(ShotCandidate { label: "cup", quality: &fine, best: best("mug", 0.8) }, []);
     assert!(alone.len() == 1 && !alone[0].refuses(), "what it looks like refuses nothing: {alone:?}");
     let said = [repeated.to_string(), alone[0].to_string()];
     assert_eq!(said, ["is the same picture as 7", "looks like mug (80 %)"]);

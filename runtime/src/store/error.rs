@@ -131,6 +131,16 @@ pub enum StoreError {
         /// What the system said.
         source: io::Error,
     },
+    /// The state was written; but where small pictures of shots would be, a link lies, which was not followed.
+    #[error(
+        "the new state was saved, but {} is a link, which was not followed: small pictures of shots behind it, if \
+         there are any, are still there",
+        path.display()
+    )]
+    NotFollowed {
+        /// The link.
+        path: PathBuf,
+    },
 }
 
 /// "FILE: what is wrong with it" for every copy.

@@ -4,13 +4,14 @@ use std::io;
 use std::path::PathBuf;
 
 use orco_core::align::AlignError;
-use orco_state::listing::join_first;
+use orco_state::sentence::join_first;
 use orco_state::session::LearnError;
 
 use super::super::ShotsError;
 use super::check::ClassComparison;
 use crate::release::ReleaseError;
 use crate::store::StoreError;
+use crate::store::kept::KeptBundle;
 
 /// Why going over to another bundle, or back, is refused. Nothing was changed.
 #[derive(Debug, thiserror::Error)]
@@ -79,13 +80,13 @@ pub enum UpgradeError {
     /// No state of the bundle was kept aside.
     #[error(
         "no state of this bundle, {name}, was kept aside that could be brought back{}",
-        aside.as_ref().map_or(String::new(), |(name, release)| format!("; release {release} of {name} has one"))
+        aside.as_ref().map_or(String::new(), |other| format!("; release {} of {} has one", other.release, other.name))
     )]
     NoEarlier {
         /// The bundle's name.
         name: String,
-        /// Name and release of the bundle whose state was.
-        aside: Option<(String, u32)>,
+        /// The bundle whose state was.
+        aside: Option<Box<KeptBundle>>,
     },
     /// The state that was kept aside cannot be read.
     #[error("cannot read the state that was kept aside in {}", folder.display())]

@@ -198,7 +198,7 @@ fn going_over_to_another_bundle_leaves_the_old_state_or_the_new_one() {
         assert!(*found == new || !done, "acknowledged and lost");
         if *found == new {
             let aside = &image["kept-this/state"];
-            assert_eq!(SlotFrame::decode(aside).unwrap().base_model, DIGEST);
+            assert_eq!(SlotFrame::decode(aside).unwrap().bundle_digest, DIGEST);
             assert_eq!(store::read(aside).as_ref(), Some(old));
             assert!(there(image, "kept-this").is_superset(&old.exemplar_digests()));
         }

@@ -167,7 +167,7 @@ fn what_was_saved_is_never_taken_for_nothing() {
     shelf.unreadable[0] = true;
     assert_eq!(found(&mut shelf), Err(LoadError::Unreadable { slot: Slot::A, source: "bad sector".into() }));
     // A checksum that is right over a body that makes no sense: not cut off.
-    let nonsense = SlotFrame { version: VERSION, generation: 9, base_model: DIGEST, body: b"nonsense" }.encode();
+    let nonsense = SlotFrame { version: VERSION, generation: 9, bundle_digest: DIGEST, body: b"nonsense" }.encode();
     shelf = Shelf { slots: [Some(nonsense.clone()), None], ..Shelf::default() };
     assert_eq!(found(&mut shelf), lost(&[(Slot::A, DecodeError::Body)]));
     shelf = good;
@@ -184,7 +184,7 @@ fn what_is_not_ours_is_left_alone() {
     save(&mut shelf, &saves[0]);
     let good = shelf.clone();
     let frame =
-        |version, base_model, generation| SlotFrame { version, generation, base_model, body: b"theirs" }.encode();
+        |version, bundle_digest, generation| SlotFrame { version, generation, bundle_digest, body: b"theirs" }.encode();
     shelf.put(Slot::B, &frame(VERSION + 1, DIGEST, 9));
     let newer = LoadError::Version { slot: Slot::B, expected: VERSION, actual: VERSION + 1 };
     assert_eq!(found(&mut shelf), Err(newer.clone()));

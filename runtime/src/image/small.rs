@@ -1,0 +1,61 @@
+//! Small pictures: for people to look at, not for the backbone.
+
+use std::borrow::Cow;
+
+use ::image::RgbImage;
+use ::image::codecs::jpeg::JpegEncoder;
+use ::image::imageops::{self, FilterType};
+
+/// Quality of small JPEG pictures, 1..100.
+const QUALITY: u8 = 75;
+
+/// A picture whose sides are at most so long, in pixels: itself if they are.
+///
+/// Takes at most 45 bytes for each pixel of the result, however large the picture is.
+pub fn small(picture: &RgbImage, side: u32) -> Cow<'_, RgbImage> {
+    let (width, height) = picture.dimensions();
+    let longest = width.max(height);
+    if longest <= side {
+        return Cow::Borrowed(picture);
+    }
+    let to = |most: u32| [width, height].map(|length| scaled(length, most, longest));
+    // The filter holds four f32 for each column of what it is given: a large picture is brought near the size first.
+    let [near_width, near_height] = to(2 * side);
+    let near = (longest > 2 * side).then(|| imageops::thumbnail(picture, near_width, near_height));
+    let [width, height] = to(side);
+    Cow::Owned(imageops::resize(near.as_ref().unwrap_or(picture), width, height, FilterType::Triangle))
+}
+
+/// A length where the longest becomes `most`.
+fn scaled(length: u32, most: u32, longest: u32) -> u32 {
+    ((f64::from(length) * f64::from(most) / f64::from(longest)).round() as u32).max(1)
+}
+
+/// A JPEG of a picture whose sides are at most so long, in pixels, without the picture's own description (place, time,
+/// camera).
+///
+/// # Panics
+/// Never: writing a picture into memory cannot fail.
+pub fn small_jpeg(picture: &RgbImage, side: u32) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let written = JpegEncoder::new_with_quality(&mut bytes, QUALITY).encode_image(&*small(picture, side));
+    written.expect("writing a picture into memory cannot fail");
+    bytes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::image;
+
+    #[test]
+    fn sides_shrink_alike_and_none_vanishes() {
+        for (size, side, expected) in
+            [((40, 30), 96, (40, 30)), ((400, 300), 96, (96, 72)), ((100, 5000), 96, (2, 96)), ((9000, 3), 96, (96, 1))]
+        {
+            let picture = RgbImage::new(size.0, size.1);
+            assert_eq!(small(&picture, side).dimensions(), expected, "{size:?}");
+            assert_eq!(image::decode(&small_jpeg(&picture, side)).unwrap().dimensions(), expected, "{size:?}");
+        }
+    }
+}

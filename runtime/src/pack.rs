@@ -1,0 +1,124 @@
+//! One learned class in a file, for another device with the same bundle: [`orco_state::pack`], opened with the checks
+//! that a file from elsewhere needs.
+//!
+//! ```
+//! use orco_runtime::pack::{self, PackOrigin};
+//! use orco_runtime::prelude::*;
+//!
+//! # let (giver, taker) = (tempfile::tempdir()?, tempfile::tempdir()?);
+//! # let mut learner = Learner::open("../models/cifar100-edge", giver.path())?;
+//! # learner.learn("duck", Shots::folder("../examples/shots/learn/rubber-duck")?)?.durable()?;
+//! let pack = learner.export("duck", PackOrigin::default())?;
+//! let bytes = pack::seal(&pack.to_be_signed(), ""); // an empty signature: not signed
+//!
+//! let mut other = Learner::open("../models/cifar100-edge", taker.path())?;
+//! let pack = pack::open(&bytes, None)?;
+//! other.import(&[PackClass { pack: &pack, label: None }], &mut ())?.durable()?;
+//! assert!(other.classes().any(|class| class.label == "duck"));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+use ::image::ImageFormat;
+
+pub use orco_state::pack::{
+    MAX_FILE, MAX_THUMBNAIL, MAX_THUMBNAILS, Pack, PackError, PackExportError, PackOrigin, Thumbnail, UnverifiedPack,
+    seal,
+};
+
+use crate::image::{self, ImageError};
+use crate::signature::{PublicKey, SignatureError};
+
+/// Longest side of a thumbnail, in pixels.
+pub const MAX_THUMBNAIL_SIDE: u32 = 96;
+
+/// Why the bytes of a pack are not taken.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum OpenPackError {
+    /// They are no pack, damaged, or make no sense.
+    #[error(transparent)]
+    Pack(#[from] PackError),
+    /// A key is given, and the pack was not signed with its secret key.
+    #[error(transparent)]
+    Signature(#[from] SignatureError),
+    /// A thumbnail is something else than a JPEG picture.
+    #[error("thumbnail {number} is no JPEG picture")]
+    ThumbnailFormat {
+        /// Its number, from 1.
+        number: usize,
+    },
+    /// A thumbnail cannot be decoded.
+    #[error("thumbnail {number} {source}")]
+    ThumbnailDamaged {
+        /// Its number, from 1.
+        number: usize,
+        /// What is wrong with it.
+        source: ImageError,
+    },
+    /// A thumbnail is a large picture.
+    #[error("thumbnail {number} has {width} x {height} pixels; a side may have at most {MAX_THUMBNAIL_SIDE}")]
+    ThumbnailSize {
+        /// Its number, from 1.
+        number: usize,
+        /// Width in pixels.
+        width: u32,
+        /// Height in pixels.
+        height: u32,
+    },
+}
+
+/// Opens a pack. With a key, nothing that the pack says is believed before its signature was checked; its thumbnails are
+/// looked at last.
+///
+/// Whether the pack was made with the bundle at hand, [`Pack::to_class`] tells, and so does
+/// [`Learner::import`](crate::learner::Learner::import).
+///
+/// # Errors
+/// [`OpenPackError`] if the bytes are no sound pack, or not signed with that key.
+pub fn open(bytes: &[u8], key: Option<&PublicKey>) -> Result<Pack, OpenPackError> {
+    let unverified = UnverifiedPack::read(bytes)?;
+    if let Some(key) = key {
+        key.check(unverified.signed(), unverified.signature().ok_or(SignatureError::Missing)?)?;
+    }
+    let pack = unverified.content()?;
+    for (number, Thumbnail(jpeg)) in (1..).zip(&pack.thumbnails) {
+        check_thumbnail(number, jpeg)?;
+    }
+    Ok(pack)
+}
+
+/// Makes sure that bytes are a small JPEG picture.
+fn check_thumbnail(number: usize, jpeg: &[u8]) -> Result<(), OpenPackError> {
+    if ::image::guess_format(jpeg).ok() != Some(ImageFormat::Jpeg) {
+        return Err(OpenPackError::ThumbnailFormat { number });
+    }
+    let picture = image::decode(jpeg).map_err(|source| OpenPackError::ThumbnailDamaged { number, source })?;
+    let (width, height) = picture.dimensions();
+    if width.max(height) > MAX_THUMBNAIL_SIDE {
+        return Err(OpenPackError::ThumbnailSize { number, width, height });
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use orco_state::codec::{DecodeError, FileKind};
+
+    use super::*;
+
+    #[test]
+    fn nothing_is_believed_before_the_signature_is_checked() {
+        let text = "untrusted comment: minisign public key\nRWQf6LRCGA9i53mlYecO4IzT51TGPpvWucNSCh1CBM0QTaLn73Y7GFO3\n";
+        let key = PublicKey::parse(text).unwrap();
+        // Whole, but its content makes no sense.
+        let start = [&FileKind::Pack.magic()[..], &FileKind::Pack.version().to_le_bytes()].concat();
+        let bytes = seal(&[&start[..], b"garbage"].concat(), "");
+        let refused = open(&bytes, Some(&key)).unwrap_err();
+        assert!(matches!(refused, OpenPackError::Signature(SignatureError::Missing)), "{refused}");
+        let refused = open(&bytes, None).unwrap_err();
+        assert!(matches!(refused, OpenPackError::Pack(PackError::Decode(DecodeError::Body))), "{refused}");
+        // The checksum comes first of all.
+        let refused = open(&bytes[..bytes.len() - 1], Some(&key)).unwrap_err();
+        assert!(matches!(refused, OpenPackError::Pack(PackError::Decode(_))), "{refused}");
+    }
+}
