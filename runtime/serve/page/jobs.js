@@ -38,7 +38,7 @@ export function reportLines({ report, warning }) {
   const shares = ({ before, after }) => ({ before: percent(before), after: percent(after) });
   return [
     ...(report?.new ?? []).map(({ label, after }) => message("learnedNew", { label, percent: percent(after) })),
-    ...(report?.known ? [message("kept", shares(report.known))] : []),
+    ...(report?.old_accuracy ? [message("kept", shares(report.old_accuracy))] : []),
     ...first(report?.lost).map((lost) => message("lost", { label: lost.label, ...shares(lost) })),
     ...first(report?.confusions).map(({ label, taken_for: other, share }) =>
       message("confused", { label, other, percent: percent(share) })),

@@ -12,13 +12,13 @@ use orco_runtime::encoder::choice::Workload;
 use orco_runtime::image_rs::RgbImage;
 use orco_runtime::learner::{Answer, Learner};
 use orco_runtime::ndarray::{Array2, Array3};
-use orco_runtime::nearest::{ExemplarId, Neighbour};
+use orco_runtime::state::nearest::{ExemplarId, Neighbour};
+use orco_runtime::state::sufficiency::{LearningCurve, ShotSufficiency};
 use orco_runtime::store::{Revision, Store};
-use orco_runtime::sufficiency::{LearningCurve, ShotSufficiency};
 use tokio::sync::oneshot;
 
 use crate::admission::Admitted;
-use crate::error::{Refusal, ServeError, sentence};
+use crate::error::{Refusal, ServeError};
 use crate::inbox::Inbox;
 use crate::knowledge::Knowledge;
 use crate::prediction::{
@@ -131,7 +131,7 @@ impl Answers {
             Err(TrySendError::Disconnected(_)) => return Some(Err(Refusal::stopping())),
             Ok(()) => {}
         }
-        Some(answer.blocking_recv().map_err(|_| Refusal::lost()).and_then(|answer| answer.map_err(failed)))
+        Some(answer.blocking_recv().map_err(|_| Refusal::lost()).and_then(|answer| answer.map_err(Refusal::from)))
     }
 
     /// Probabilities of all classes for a picture, by class index.
@@ -190,7 +190,7 @@ impl Answers {
             TrySendError::Full(_) => Refusal::busy("too many pictures wait for an answer; try again"),
             TrySendError::Disconnected(_) => Refusal::stopping(),
         })?;
-        answer.await.map_err(|_| Refusal::lost())?.map_err(failed)
+        answer.await.map_err(|_| Refusal::lost())?.map_err(Refusal::from)
     }
 
     /// Lets a class answer by its shots while it is learned; for threads.
@@ -206,10 +206,6 @@ impl Answers {
             let _ = wait.blocking_recv();
         }
     }
-}
-
-fn failed(error: EncodeError) -> Refusal {
-    Refusal::internal(sentence(&error))
 }
 
 #[cfg(test)]

@@ -11,12 +11,11 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use orco_runtime::history::EntryId;
 use orco_runtime::image_rs::RgbImage;
-use orco_runtime::label;
 use orco_runtime::learner::{ChangeError, ChangeOutcome, ChangeStep, Learner, Shots};
 use orco_runtime::ndarray::Array3;
 use orco_runtime::state::Balance;
+use orco_runtime::state::history::EntryId;
 use orco_runtime::thumbnails::Thumbnails;
 use serde_json::{Value, json};
 
@@ -24,7 +23,7 @@ use self::job::Jobs;
 pub use self::job::{Job, JobProgress, REMEMBERED};
 use self::trace::Trace;
 use crate::answers::Answers;
-use crate::error::{Refusal, ServeError, sentence};
+use crate::error::{Refusal, ServeError};
 use crate::health;
 use crate::id::Id;
 use crate::metric::ChangeMetric;
@@ -32,6 +31,7 @@ use crate::pending_shots::PendingShots;
 use crate::report;
 use crate::telemetry::Telemetry;
 use crate::worker::{self, Worker};
+use orco_runtime::state::sentence::with_causes;
 
 /// Changes that may wait.
 const WAITING: usize = 8;
@@ -323,7 +323,7 @@ impl ChangeWorker {
         self.answers.refresh();
         let progress = match made {
             Ok(ReportedChange { report, warning }) => JobProgress::Done(report, warning),
-            Err(error) => JobProgress::Failed(sentence(&error)),
+            Err(error) => JobProgress::Failed(with_causes(&error)),
         };
         self.running = None;
         self.shared.end(id, verb, progress);
@@ -357,7 +357,7 @@ impl ChangeWorker {
                     Some(pictures) => Shots::WithFeatures { pictures, features: shots.view() },
                     None => Shots::Features(shots.view()),
                 };
-                let made = if learner.classes().any(|class| label::same(&class.label, &label)) {
+                let made = if learner.state().find_class(learner.base_model(), &label).is_some() {
                     learner.add(&label, view, &mut observer)?
                 } else {
                     self.answers.imprint(&label, shots.clone());
@@ -368,7 +368,7 @@ impl ChangeWorker {
                 Ok(reported(made, |report| report::of(&report)))
             }
             ChangeRequest::Move { from, exemplar, to } => {
-                let made = learner.move_exemplar(&from, &exemplar, &to, &mut observer)?;
+                let made = learner.move_shot_by_digest(&from, &exemplar, &to, &mut observer)?;
                 Ok(reported(made, |report| report::of(&report)))
             }
             ChangeRequest::Rename { from, to } => Ok(reported(learner.rename(&from, &to)?, |()| Value::Null)),
@@ -384,13 +384,13 @@ impl ChangeWorker {
             }
             ChangeRequest::Undo { last } => {
                 let undone = match last {
-                    Some(entry) => learner.undo_last(entry, &mut observer)?,
+                    Some(entry) => learner.undo_if_last(entry, &mut observer)?,
                     None => learner.undo(1, &mut observer)?,
                 };
                 Ok(reported(undone, |undone| report::of(&undone.report)))
             }
             ChangeRequest::UndoTo { entry } => {
-                Ok(reported(learner.undo_to_entry(entry, &mut observer)?, |undone| report::of(&undone.report)))
+                Ok(reported(learner.undo_to_id(entry, &mut observer)?, |undone| report::of(&undone.report)))
             }
             ChangeRequest::Balance { balance } => {
                 Ok(reported(learner.balance(balance, &mut observer)?, |report| report::of(&report)))
@@ -403,7 +403,7 @@ impl ChangeWorker {
         if let Some(thumbnails) = &self.thumbnails
             && let Err(error) = thumbnails.prune(learner.saved())
         {
-            log::warn!("thumbnails that nobody needs are left: {}", sentence(&error));
+            log::warn!("thumbnails that nobody needs are left: {}", with_causes(&error));
         }
     }
 
@@ -427,7 +427,7 @@ struct ReportedChange {
 }
 
 fn reported<T>(made: ChangeOutcome<T>, report: impl FnOnce(T) -> Value) -> ReportedChange {
-    ReportedChange { report: report(made.report), warning: made.uncertain.map(|error| sentence(&error)) }
+    ReportedChange { report: report(made.report), warning: made.uncertain.map(|error| with_causes(&error)) }
 }
 
 #[cfg(test)]

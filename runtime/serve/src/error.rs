@@ -1,6 +1,5 @@
 //! Why the service cannot be started, and why it refuses a request.
 
-use std::error::Error;
 use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -10,6 +9,7 @@ use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use orco_runtime::encoder::EncodeError;
 use orco_runtime::learner::OpenLearnerError;
+use orco_runtime::state::sentence::with_causes;
 use serde_json::json;
 
 /// Why the service cannot be started.
@@ -173,6 +173,16 @@ impl Refusal {
     }
 }
 
+impl From<EncodeError> for Refusal {
+    /// A backbone that is still being opened is no failure: it may be asked again.
+    fn from(error: EncodeError) -> Self {
+        match error {
+            EncodeError::Busy => Self::new(StatusCode::SERVICE_UNAVAILABLE, error.to_string()),
+            error => Self::internal(with_causes(&error)),
+        }
+    }
+}
+
 impl IntoResponse for Refusal {
     fn into_response(self) -> Response {
         let mut response = (self.status, Json(json!({ "error": self.sentence }))).into_response();
@@ -190,12 +200,17 @@ impl IntoResponse for Refusal {
     }
 }
 
-/// An error with its causes, as one sentence.
-pub fn sentence(error: &(dyn Error + 'static)) -> String {
-    let (mut parts, mut next) = (Vec::new(), Some(error));
-    while let Some(error) = next {
-        parts.push(error.to_string());
-        next = error.source();
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_backbone_that_is_being_opened_may_be_asked_again() {
+        let response = Refusal::from(EncodeError::Busy).into_response();
+        assert_eq!(response.status(), StatusCode::SERVICE_UNAVAILABLE);
+        assert!(response.headers().contains_key(header::RETRY_AFTER));
+        let response = Refusal::from(EncodeError::Run("out of memory".into())).into_response();
+        assert_eq!(response.status(), StatusCode::INTERNAL_SERVER_ERROR);
+        assert!(!response.headers().contains_key(header::RETRY_AFTER));
     }
-    parts.join(": ")
 }

@@ -6,16 +6,16 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use orco_runtime::grouping::Grouping;
+use orco_runtime::image;
 use orco_runtime::image_rs::RgbImage;
 use orco_runtime::ndarray::Array2;
 use orco_runtime::state::BaseModel;
+use orco_runtime::state::grouping::Grouping;
 use serde_json::{Value, json};
 
 use crate::event::Events;
 use crate::health;
 use crate::id::{Id, IdSource};
-use crate::pending_shots::{small, small_jpeg};
 use crate::prediction::{PictureAnswer, Recognition};
 
 /// Most frames that are kept unless a setting says otherwise.
@@ -61,7 +61,7 @@ impl InboxFrame {
 
 /// A picture as small as a frame is kept.
 pub(crate) fn reduced(picture: &RgbImage) -> RgbImage {
-    small(picture, SIDE).into_owned()
+    image::small(picture, SIDE).into_owned()
 }
 
 #[derive(Default)]
@@ -111,7 +111,7 @@ impl Inbox {
             return Some(id);
         }
         // Nobody waits for the lock while the picture is made small.
-        let jpeg = small_jpeg(picture, SIDE);
+        let jpeg = image::small_jpeg(picture, SIDE).into();
         let mut kept = self.kept();
         if let Some(id) = count_again(&mut kept, &direction, when) {
             return Some(id);

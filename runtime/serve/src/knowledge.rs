@@ -1,9 +1,9 @@
 //! What is known at a moment: classes, stored shots, history.
 
-use orco_runtime::border::Border;
-use orco_runtime::history::HistoryEntry;
-use orco_runtime::label;
 use orco_runtime::learner::Learner;
+use orco_runtime::method::border::Border;
+use orco_runtime::state::history::HistoryEntry;
+use orco_runtime::state::label;
 use orco_runtime::state::{Balance, Class};
 
 use crate::error::Refusal;

@@ -19,7 +19,7 @@
 //! - [`service`]: these together, without HTTP; [`token`]: what callers from other machines must give;
 //! - `mqtt`, a feature: tells an MQTT broker what the service sees and learns;
 //! - [`route`]: what a route takes; [`page`]: its files; [`guard`]: who may ask for what;
-//! - [`api`]: the handlers; [`router`]: all routes;
+//! - [`api`]: the handlers; [`routes`]: all of them;
 //! - `supervisor`: what systemd is told; `limits` of the process; `connections`: how many one caller may have;
 //! - [`server`]: sockets, TLS, time limits.
 //!
@@ -61,7 +61,7 @@ pub mod pending_shots;
 pub mod prediction;
 pub mod report;
 pub mod route;
-pub mod router;
+pub mod routes;
 pub mod server;
 pub mod service;
 mod supervisor;

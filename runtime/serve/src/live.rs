@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use axum::body::Bytes;
 use orco_camera::{Camera, CameraFrame, CameraPhase, CameraStatus};
-use orco_runtime::image::{DecodingMemory, ImageError, Preprocessing};
+use orco_runtime::image::{self, DecodingMemory, ImageError, Preprocessing};
 use orco_runtime::image_rs::RgbImage;
 use serde_json::{Value, json};
 use tokio::sync::watch;
@@ -22,7 +22,6 @@ use crate::error::{Refusal, ServeError};
 use crate::health;
 use crate::inbox::Inbox;
 use crate::knowledge::Knowledge;
-use crate::pending_shots::{small, small_jpeg};
 use crate::prediction::ClassProbability;
 use crate::telemetry::Telemetry;
 use crate::worker::{self, Worker};
@@ -66,7 +65,7 @@ impl ObservedFrame {
     /// # Panics
     /// Never: writing a picture into memory cannot fail.
     pub fn view(&self) -> Bytes {
-        self.view.get_or_init(|| Bytes::from_owner(small_jpeg(&self.picture, VIEW))).clone()
+        self.view.get_or_init(|| Bytes::from(image::small_jpeg(&self.picture, VIEW))).clone()
     }
 }
 
@@ -371,7 +370,7 @@ impl LiveWorker {
             self.inbox.offer(&picture, answer);
         }
         // What is held until the next frame is no larger than what is shown, or a few MiB.
-        let picture = if picture.as_raw().len() > HELD { small(&picture, VIEW).into_owned() } else { picture };
+        let picture = if picture.as_raw().len() > HELD { image::small(&picture, VIEW).into_owned() } else { picture };
         drop(permit);
         let mut now = self.inner.now();
         now.problem = None;

@@ -117,11 +117,9 @@ impl Worker for MqttWorker {
         let events = self.events.listen();
         let updates = MqttUpdates::new(self.live.as_ref().map(|live| live()));
         let (device, about) = (self.device.clone(), self.about.clone());
-        let reporter =
-            Reporter { device, about, answers: self.answers.clone(), updates, metrics: self.metrics.clone() };
-        up();
-        self.health.fault_point("mqtt: reporting");
-        runtime.block_on(reporter.run(events, self.stopped.clone()));
+        let (answers, health, metrics) = (self.answers.clone(), self.health.clone(), self.metrics.clone());
+        let reporter = Reporter { device, about, answers, health, updates, metrics };
+        runtime.block_on(reporter.run(events, self.stopped.clone(), up));
         // A name that is being looked up is not waited for.
         runtime.shutdown_background();
         Ok(())
@@ -153,21 +151,34 @@ struct Reporter {
     device: MqttDevice,
     about: About,
     answers: Answers,
+    health: Health,
     updates: MqttUpdates,
     metrics: MqttMetrics,
 }
 
 impl Reporter {
-    async fn run(self, events: broadcast::Receiver<event::Event>, stop: watch::Receiver<bool>) {
+    async fn run(self, events: broadcast::Receiver<event::Event>, stop: watch::Receiver<bool>, up: &mut dyn FnMut()) {
         tokio::select! {
+            // In this order: the thread works once both have gone as far as they can before somebody else's turn.
+            // Whether the broker is there is another question.
+            biased;
             () = self.updates.gather(events, &self.metrics) => {}
             () = self.stay_connected(stop) => {}
+            () = self.say_up(up) => {}
         }
         self.metrics.connected.set(0);
     }
 
+    /// Says that the thread works; never ends.
+    async fn say_up(&self, up: &mut dyn FnMut()) {
+        up();
+        self.health.fault_point("mqtt: reporting");
+        std::future::pending().await
+    }
+
     /// Connects again and again until it is told to stop.
     async fn stay_connected(&self, mut stop: watch::Receiver<bool>) {
+        self.health.fault_point("mqtt: connecting");
         let (mut pause, mut said) = (FIRST, String::new());
         while !*stop.borrow() {
             let (client, events) = connection::open(&self.device);

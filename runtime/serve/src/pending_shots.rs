@@ -1,15 +1,12 @@
 //! Shots that were taken and are not learned yet: their features and thumbnails, in memory only.
 
-use std::borrow::Cow;
 use std::collections::BTreeMap;
-use std::io::Cursor;
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use orco_runtime::image::Preprocessing;
-use orco_runtime::image_rs::imageops::{self, FilterType};
-use orco_runtime::image_rs::{ImageFormat, RgbImage};
+use orco_runtime::image::{self, Preprocessing};
+use orco_runtime::image_rs::RgbImage;
 use orco_runtime::ndarray::{Array2, Array3, Axis};
-use orco_runtime::quality::{self, Objection, Quality, Thresholds};
+use orco_runtime::quality::{BestClass, EarlierShot, Objection, Quality, ShotCandidate, Thresholds};
 use serde_json::{Value, json};
 
 use crate::error::Refusal;
@@ -63,46 +60,10 @@ pub struct Candidate {
 
 impl Candidate {
     /// Measures a picture and makes it small; holds it as the backbone sees it where `keep` says how that is.
-    ///
-    /// # Panics
-    /// Never: writing a picture into memory cannot fail.
     pub fn of(picture: &RgbImage, keep: Option<&Preprocessing>) -> Self {
         let kept = keep.map(|input| Arc::new(input.fit(picture)));
-        Self { quality: Quality::of(picture), thumbnail: small_jpeg(picture, THUMBNAIL), picture: kept }
+        Self { quality: Quality::of(picture), thumbnail: image::small_jpeg(picture, THUMBNAIL).into(), picture: kept }
     }
-}
-
-/// A JPEG of a picture whose sides are at most so long, in pixels.
-///
-/// # Panics
-/// Never: writing a picture into memory cannot fail.
-pub(crate) fn small_jpeg(picture: &RgbImage, side: u32) -> Arc<[u8]> {
-    let mut bytes = Cursor::new(Vec::new());
-    let written = small(picture, side).write_to(&mut bytes, ImageFormat::Jpeg);
-    written.expect("writing a picture into memory cannot fail");
-    bytes.into_inner().into()
-}
-
-/// A picture whose sides are at most so long, in pixels: itself if they are.
-///
-/// Takes at most 45 bytes for each pixel of the result, however large the picture is.
-pub(crate) fn small(picture: &RgbImage, side: u32) -> Cow<'_, RgbImage> {
-    let (width, height) = picture.dimensions();
-    let longest = width.max(height);
-    if longest <= side {
-        return Cow::Borrowed(picture);
-    }
-    let to = |most: u32| [width, height].map(|length| scaled(length, most, longest));
-    // The filter holds four f32 for each column of what it is given: a large picture is brought near the size first.
-    let [near_width, near_height] = to(2 * side);
-    let near = (longest > 2 * side).then(|| imageops::thumbnail(picture, near_width, near_height));
-    let [width, height] = to(side);
-    Cow::Owned(imageops::resize(near.as_ref().unwrap_or(picture), width, height, FilterType::Triangle))
-}
-
-/// A length where the longest becomes `most`.
-fn scaled(length: u32, most: u32, longest: u32) -> u32 {
-    ((f64::from(length) * f64::from(most) / f64::from(longest)).round() as u32).max(1)
 }
 
 #[derive(Default)]
@@ -144,9 +105,9 @@ impl PendingShots {
         let Candidate { quality, thumbnail, picture } = candidate;
         let mut held = self.held();
         let all = held.labels.iter().flat_map(|(label, shots)| shots.iter().map(move |shot| (label, shot)));
-        let earlier = all.map(|(label, shot)| (shot.id, label.as_str(), &shot.quality));
-        let best = classes.first().map(|best| (best.label.as_str(), best.probability));
-        let warnings = self.thresholds.objections(quality::ShotCandidate { label, quality: &quality, best }, earlier);
+        let earlier = all.map(|(label, shot)| EarlierShot { shot: shot.id, label, quality: &shot.quality });
+        let best = classes.first().map(|best| BestClass { label: &best.label, probability: best.probability });
+        let warnings = self.thresholds.objections(ShotCandidate { label, quality: &quality, best }, earlier);
         if !anyway && warnings.iter().any(Warning::refuses) {
             return Ok((None, warnings));
         }

@@ -1,27 +1,18 @@
 //! What a change did, as JSON.
 
-use orco_runtime::history::{ChangeKind, HistoryEntry};
-use orco_runtime::session::{AccuracyChange, ClassAccuracy, SessionReport};
+use orco_runtime::state::history::{ChangeKind, HistoryEntry};
+use orco_runtime::state::session::SessionReport;
 use serde_json::{Value, json};
 
-/// The classes that lost most, in a report.
+/// Most entries in a list of a report: it stays in memory with its job.
 const LISTED: usize = 10;
 
-/// What a change did to what is known. Shares are of stored exemplars, 0..1.
+/// What a change did to what is known.
+///
+/// # Panics
+/// Never: serialising into memory cannot fail.
 pub fn of(report: &SessionReport) -> Value {
-    let class = |class: &&ClassAccuracy| json!({ "label": class.label, "before": class.before, "after": class.after });
-    let lost: Vec<Value> = report.forgotten(0.0).iter().take(LISTED).map(class).collect();
-    let new = report.classes.iter().filter(|class| class.before.is_none());
-    let new: Vec<Value> = new.map(|class| json!({ "label": class.label, "after": class.after })).collect();
-    let confusion = |confused: &orco_runtime::session::ConfusedPair| json!({ "label": confused.label, "taken_for": confused.taken_for, "share": confused.share });
-    json!({
-        "known": report.old_accuracy().map(|AccuracyChange { before, after }| json!({ "before": before, "after": after })),
-        "new": new,
-        "lost": lost,
-        "confusions": report.confusions.iter().take(LISTED).map(confusion).collect::<Vec<_>>(),
-        "expected": report.border.map(|border| json!({ "base": border.base, "new": border.new })),
-        "free_targets": report.free_targets,
-    })
+    serde_json::to_value(report.summary(LISTED)).expect("serialising into memory cannot fail")
 }
 
 /// An entry of the history.

@@ -35,7 +35,7 @@ use crate::guard::Guard;
 use crate::health::Health;
 use crate::service::Service;
 use crate::token::{Token, is_exposed};
-use crate::{limits, router, supervisor};
+use crate::{limits, routes, supervisor};
 
 /// Connections at a time, if the system allows so many.
 const CONNECTIONS: usize = 512;
@@ -136,7 +136,7 @@ impl Server {
         limits::check_threads(WORKERS + DECODERS)?;
         let connections = limits::connections(CONNECTIONS)?;
         let (answers, health) = (service.answers.clone(), service.health.clone());
-        let guard = Guard::new(service, token, loopback, names, body_time, &router::ROUTES);
+        let guard = Guard::new(service, token, loopback, names, body_time, &routes::ROUTES);
         let router = [
             (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
             (header::REFERRER_POLICY, "no-referrer"),
@@ -153,7 +153,7 @@ impl Server {
             ),
         ]
         .into_iter()
-        .fold(router::router(guard), |router, (name, value): (HeaderName, _)| {
+        .fold(routes::router(guard), |router, (name, value): (HeaderName, _)| {
             router.layer(SetResponseHeaderLayer::if_not_present(name, HeaderValue::from_static(value)))
         })
         .layer(CatchPanicLayer::new());

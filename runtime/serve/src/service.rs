@@ -7,8 +7,8 @@ use orco_camera::{Camera, CameraSource};
 use orco_runtime::bundle::Bundle;
 use orco_runtime::learner::{Learner, LearnerSettings};
 use orco_runtime::manifest::Manifest;
+use orco_runtime::state::sufficiency::LearningCurve;
 use orco_runtime::store::Store;
-use orco_runtime::sufficiency::LearningCurve;
 use orco_runtime::thumbnails::Thumbnails;
 
 use crate::admission::{self, Admission};

@@ -5,7 +5,7 @@ use std::panic::AssertUnwindSafe;
 use std::time::Duration;
 
 use futures_util::FutureExt;
-use orco_camera::error::panic_message;
+use orco_runtime::threads::panic_message;
 use tokio::task::JoinHandle;
 use tokio::time;
 

@@ -5,14 +5,14 @@
 //! an error, so that whoever supervises it (systemd, for example) starts a new process.
 
 use std::io;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use orco_camera::error::panic_message;
+use orco_runtime::state::sentence::with_causes;
+use orco_runtime::threads::catch_panic;
 
-use crate::error::{ServeError, sentence};
+use crate::error::ServeError;
 use crate::health::Health;
 
 /// After a run that lasted so long, earlier panics count no more.
@@ -65,24 +65,22 @@ fn supervise<W: Worker>(mut worker: W, health: &Health, started: &mpsc::Sender<R
             // Only the first one is waited for.
             let _ = started.send(Ok(()));
         };
-        let outcome = catch_unwind(AssertUnwindSafe(|| worker.run(&mut up)));
+        let outcome = catch_panic(|| worker.run(&mut up));
         let pause = match outcome {
             Ok(Ok(())) => return,
             Ok(Err(error)) if !was_up => return drop(started.send(Err(error))),
             Ok(Err(error)) => {
-                health.down(W::NAME, sentence(&error));
+                health.down(W::NAME, with_causes(&error));
                 RETRY
             }
-            Err(panic) => {
-                let why = panic_message(panic.as_ref());
+            Err(why) => {
                 if !was_up {
                     return drop(started.send(Err(ServeError::BrokeOff { thread: W::NAME, why })));
                 }
                 short = if begun.elapsed() >= STABLE { 1 } else { short + 1 };
                 health.down(W::NAME, format!("it broke off: {why}"));
-                let settled = catch_unwind(AssertUnwindSafe(|| worker.on_panic()));
-                if let Err(panic) = settled {
-                    return health.give_up(W::NAME, panic_message(panic.as_ref()));
+                if let Err(again) = catch_panic(|| worker.on_panic()) {
+                    return health.give_up(W::NAME, again);
                 }
                 if short >= MAX_RUNS {
                     return health.give_up(W::NAME, format!("it broke off {short} times in a row: {why}"));

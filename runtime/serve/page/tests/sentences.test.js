@@ -34,7 +34,7 @@ test("both languages take the same values", () => {
 
 test("a report says what was learned, lost and confused, the worst three of each", () => {
   const lost = ["a", "b", "c", "d"].map((label) => ({ label, before: 1, after: 0.5 }));
-  const report = { new: [{ label: "mug", after: 0.8 }], known: { before: 0.9, after: 0.89 }, lost,
+  const report = { new: [{ label: "mug", after: 0.8 }], old_accuracy: { before: 0.9, after: 0.89 }, lost,
     confusions: [{ label: "cup", taken_for: "mug", share: 0.4 }] };
   const lines = reportLines({ report, warning: "A power cut could lose it." });
   assert.deepEqual(lines.map((line) => line.replaceAll("\u00a0", " ")), [

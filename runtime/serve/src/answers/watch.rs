@@ -7,7 +7,7 @@ use orco_runtime::store::StoreError;
 use serde_json::json;
 
 use super::AnswerThread;
-use crate::error::sentence;
+use orco_runtime::state::sentence::with_causes;
 
 /// How often the thread checks whether another program has changed the state.
 pub(super) const INTERVAL: Duration = Duration::from_secs(1);
@@ -76,6 +76,6 @@ fn problem(error: &OpenLearnerError) -> String {
     };
     format!(
         "{}; {advice}. Until then answers go on from what was known before, and nothing can be changed",
-        sentence(error)
+        with_causes(error)
     )
 }

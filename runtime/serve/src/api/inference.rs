@@ -146,8 +146,8 @@ async fn classify_pictures(service: &Arc<Service>, files: Vec<Bytes>) -> Result<
     let input = service.manifest.preprocessing;
     let mut predictions = Vec::with_capacity(files.len());
     for file in files {
-        let permit = picture::admit(service, file.clone()).await?;
-        let fitted = picture::decode(file, permit, move |_, picture| input.fit(&picture)).await?;
+        let admitted = picture::admit(service, file).await?;
+        let fitted = picture::decode(admitted, move |picture| input.fit(&picture)).await?;
         let (fitted, permit) = fitted.into_parts();
         permit.shrink_to(fitted.as_raw().len() as u64);
         predictions.push(service.answers.classify(Admitted::new(fitted, permit)).await?);

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use axum::Json;
 use axum::body::Bytes;
 use axum::extract::State;
-use orco_runtime::image;
 use orco_runtime::image_rs::RgbImage;
 use orco_runtime::manifest::hexadecimal;
 use orco_runtime::state::Balance;
@@ -31,7 +30,7 @@ pub async fn status(State(service): State<Arc<Service>>) -> Result<Json<Value>, 
     let problems = blocking(move || health.problems()).await?;
     let known = service.answers.knowledge();
     let manifest = &service.manifest;
-    let expected = known.border.map(|border| json!({ "base": border.base, "new": border.new }));
+    let expected = known.border.map(|border| json!({ "base": border.base, "learned": border.new }));
     let dial: Vec<&str> = Balance::ALL.iter().map(|balance| balance.name()).collect();
     let jobs: Vec<Value> = service.changes().unfinished().iter().map(Job::json).collect();
     Ok(Json(json!({
@@ -107,22 +106,18 @@ pub async fn classify(
     if top == 0 {
         return Err(Refusal::bad("the query: \"top\" must be at least 1"));
     }
-    let permit = picture::admit(&service, body.clone()).await?;
+    let admitted = picture::admit(&service, body).await?;
     let input = service.manifest.preprocessing;
-    let fit = move |file: &[u8], picture: RgbImage| {
-        // A large picture is reduced while it is decoded.
-        let size = image::size(file).unwrap_or(picture.dimensions());
-        let kept = inbox.then(|| inbox::reduced(&picture));
-        (size, kept, input.fit(&picture))
-    };
-    let ((size, kept, fitted), permit) = picture::decode(body, permit, fit).await?.into_parts();
+    // A large picture is reduced while it is decoded: its size is that of the header.
+    let (width, height) = (admitted.header.file_width, admitted.header.file_height);
+    let fit = move |picture: RgbImage| (inbox.then(|| inbox::reduced(&picture)), input.fit(&picture));
+    let ((kept, fitted), permit) = picture::decode(admitted, fit).await?.into_parts();
     // Only small pictures are left; the JPEG of the kept one is no larger than its pixels.
     let kept_bytes = kept.as_ref().map_or(0, |kept| 2 * kept.as_raw().len());
     permit.shrink_to((fitted.as_raw().len() + kept_bytes) as u64);
     let fitted = Admitted::new(fitted, permit.clone());
     let answer = service.answers.answer(fitted, if why { SIMILAR } else { 0 }).await?;
     let matches = ClassProbability::list_json(&answer.classes, top);
-    let (width, height) = size;
     let mut json = json!({ "matches": matches, "known": answer.known, "width": width, "height": height });
     if why {
         let (theirs, exemplars) = (Arc::clone(&service), answer.similar.clone());

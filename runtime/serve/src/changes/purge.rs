@@ -2,9 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use orco_runtime::history::HistoryEntry;
-use orco_runtime::label;
 use orco_runtime::learner::Learner;
+use orco_runtime::state::history::HistoryEntry;
+use orco_runtime::state::label;
 use serde_json::{Value, json};
 
 use super::{ChangeWorker, JobProgress};
@@ -66,8 +66,7 @@ fn forget(progress: &mut JobProgress, labels: &BTreeSet<String>) -> bool {
             for list in report.as_object_mut().into_iter().flat_map(|report| report.values_mut()) {
                 let Some(list) = list.as_array_mut() else { continue };
                 let before = list.len();
-                let names = |value: &Value, key: &str| value[key].as_str().is_some_and(|label| labels.contains(label));
-                list.retain(|value| !names(value, "label") && !names(value, "taken_for"));
+                list.retain(|entry| !names(entry, labels));
                 is_named |= list.len() < before;
             }
             if warning.as_deref().is_some_and(mentions) {
@@ -86,6 +85,16 @@ fn forget(progress: &mut JobProgress, labels: &BTreeSet<String>) -> bool {
     }
 }
 
+/// Whether an entry of a report names one of the labels, in whatever place.
+fn names(entry: &Value, labels: &BTreeSet<String>) -> bool {
+    match entry {
+        Value::String(text) => labels.contains(text),
+        Value::Array(parts) => parts.iter().any(|part| names(part, labels)),
+        Value::Object(parts) => parts.values().any(|part| names(part, labels)),
+        _ => false,
+    }
+}
+
 /// Whether a text has the label as words of its own.
 fn mentions(text: &str, label: &str) -> bool {
     let is_apart = |letter: Option<char>| !letter.is_some_and(char::is_alphanumeric);
@@ -101,10 +110,11 @@ mod tests {
     fn reports_and_sentences_name_a_purged_class_no_more() {
         let labels = BTreeSet::from(["mug".to_owned()]);
         let report = json!({
-            "known": { "before": 1.0, "after": 1.0 },
+            "old_accuracy": { "before": 1.0, "after": 1.0 },
             "new": [{ "label": "mug", "after": 1.0 }, { "label": "cup", "after": 1.0 }],
             "lost": [{ "label": "mug", "before": 1.0, "after": 0.5 }],
             "confusions": [{ "label": "cup", "taken_for": "mug", "share": 0.5 }],
+            "in_two_classes": [["cup", "mug"], ["cup", "jug"]],
             "free_targets": 3,
         });
         let mut done = JobProgress::Done(report, Some("mug: it may be lost".into()));
@@ -112,6 +122,7 @@ mod tests {
         let JobProgress::Done(report, warning) = &done else { unreachable!("it stays done") };
         assert!(!report.to_string().contains("mug") && !warning.as_ref().unwrap().contains("mug"), "{done:?}");
         assert_eq!((&report["new"][0]["label"], &report["free_targets"]), (&json!("cup"), &json!(3)));
+        assert_eq!(report["in_two_classes"], json!([["cup", "jug"]]));
         assert!(!forget(&mut done, &labels), "nothing is left");
         let mut failed = JobProgress::Failed("no class has the label \"mug\"".into());
         assert!(forget(&mut failed, &labels) && !format!("{failed:?}").contains("mug"));

@@ -1,19 +1,18 @@
 //! What a change leaves in the history, by which it is found there after its thread panicked.
 
 use std::collections::BTreeSet;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use orco_camera::error::panic_message;
-use orco_runtime::history::{ChangeKind, HistoryEntry};
-use orco_runtime::label;
 use orco_runtime::learner::Learner;
 use orco_runtime::state::Balance;
+use orco_runtime::state::history::{ChangeKind, HistoryEntry};
+use orco_runtime::state::label;
 use serde_json::Value;
 
 use super::{ChangeRequest, ChangeWorker, JobProgress, purge};
 use crate::answers::Answers;
-use crate::error::sentence;
 use crate::id::Id;
+use orco_runtime::state::sentence::with_causes;
+use orco_runtime::threads::catch_panic;
 
 /// A change that is being made.
 #[derive(Clone, Debug)]
@@ -97,11 +96,10 @@ impl ChangeWorker {
     /// Ends the job of a change whose thread panicked, by what was saved.
     pub(super) fn settle(&mut self, trace: Trace) {
         const BROKE_OFF: &str = "the thread that makes changes broke off";
-        let read = catch_unwind(AssertUnwindSafe(|| (self.open)()));
-        let unread = match read {
+        let unread = match catch_panic(|| (self.open)()) {
             Ok(Ok(learner)) => return self.settle_by(&learner, trace, BROKE_OFF),
-            Ok(Err(error)) => sentence(&error),
-            Err(panic) => panic_message(panic.as_ref()),
+            Ok(Err(error)) => with_causes(&error),
+            Err(why) => why,
         };
         let lost = format!("{BROKE_OFF}, and whether the change was saved cannot be told: {unread}");
         self.shared.end(trace.id, trace.verb, JobProgress::Lost(lost));

@@ -277,6 +277,18 @@ fn the_thread_that_reports_comes_back_and_ready_tells() {
     drop(mqtt);
 }
 
+#[cfg(feature = "mqtt")]
+#[test]
+fn a_thread_that_reports_does_not_say_that_it_works_before_it_does() {
+    let state = TempDir::new().unwrap();
+    let service = open(&state);
+    service.health.break_at("mqtt: connecting", 1);
+    let device = crate::mqtt::MqttSettings::new("mqtt://127.0.0.1:9");
+    let device = crate::mqtt::MqttSettings { id: Some("door3".into()), ..device }.check().unwrap();
+    let refused = crate::mqtt::Mqtt::start(&service, device).map(drop).unwrap_err();
+    assert!(matches!(refused, ServeError::BrokeOff { thread: "mqtt", .. }), "{refused}");
+}
+
 #[test]
 fn a_thread_that_breaks_off_again_and_again_ends_the_service_with_an_error() {
     orco_trials::trial!(23, "broken threads").count(1);

@@ -12,7 +12,7 @@ use orco_runtime::bundle::Bundle;
 use orco_runtime::learner::LearnerSettings;
 use orco_runtime::store::Store;
 use orco_serve::route::{Body, Route};
-use orco_serve::router::ROUTES;
+use orco_serve::routes::ROUTES;
 use orco_serve::{Address, ServeError, Server, Service, Tls};
 use serde_json::json;
 use tempfile::TempDir;
