@@ -4,13 +4,13 @@ use anyhow::Error;
 use orco_runtime::backup::BackupError;
 use orco_runtime::bundle::OpenError;
 use orco_runtime::encoder::EncodeError;
-use orco_runtime::history::PurgeError;
 use orco_runtime::learner::upgrade::UpgradeError;
 use orco_runtime::learner::{ChangeError, ExportError, OpenLearnerError, ShotsError};
 use orco_runtime::manifest::MANIFEST;
 use orco_runtime::pack::PackExportError as ClassError;
-use orco_runtime::session::LearnError;
 use orco_runtime::signature::SignatureError;
+use orco_runtime::state::history::PurgeError;
+use orco_runtime::state::session::LearnError;
 use orco_runtime::store::StoreError;
 
 /// An error as a sentence, with its causes and what to do.
@@ -192,6 +192,7 @@ fn on_store(error: &StoreError) -> Option<&'static str> {
         StoreError::Write { .. } => {
             "what was known before is unchanged: look who may write there, and how much room is left"
         }
+        StoreError::NotFollowed { .. } => "remove the link, and what lies behind it if it is the device's",
         StoreError::Uncertain { .. } => "check the disk and the room on it, and list what is known now",
         _ => return None,
     })

@@ -1,7 +1,7 @@
 //! `orco`: classify pictures, learn new classes from a few shots, measure. One file per verb in `command`.
 
 mod advice;
-mod change;
+mod change_options;
 mod command;
 mod config;
 mod destination;
@@ -12,8 +12,10 @@ mod mqtt;
 mod options;
 mod output;
 mod picture;
+mod progress;
 #[cfg(feature = "serve")]
 mod serve_options;
+mod session_report;
 mod thumbnail;
 
 use std::path::PathBuf;

@@ -8,8 +8,8 @@ use anyhow::{Context, Result};
 use clap::{Args, ValueEnum};
 use orco_runtime::bundle::Bundle;
 use orco_runtime::encoder::choice::EngineChoice;
-use orco_runtime::history::HistoryLimits;
 use orco_runtime::signature::PublicKey;
+use orco_runtime::state::history::HistoryLimits;
 
 use crate::destination;
 

@@ -10,7 +10,7 @@ use std::process::ExitCode;
 use anyhow::{Context, Result, anyhow, bail};
 use indicatif::{ProgressBar, ProgressStyle};
 use jiff::Timestamp;
-use orco_runtime::label;
+use orco_runtime::state::label;
 use serde_json::{Value, json};
 
 use crate::advice;
@@ -252,11 +252,6 @@ pub fn bar(total: usize, what: &str) -> ProgressBar {
 pub fn minute(seconds: u64) -> String {
     let time = i64::try_from(seconds).ok().and_then(|seconds| Timestamp::from_second(seconds).ok());
     time.map_or_else(|| "-".to_owned(), |time| time.strftime("%Y-%m-%d %H:%M").to_string())
-}
-
-/// A number of things: `1 draw`, `3 draws`.
-pub fn counted(count: usize, thing: &str) -> String {
-    format!("{count} {thing}{}", if count == 1 { "" } else { "s" })
 }
 
 #[cfg(test)]

@@ -6,11 +6,11 @@ use std::path::PathBuf;
 use anyhow::{Result, bail};
 use clap::builder::RangedI64ValueParser;
 use clap::{Args, value_parser};
-use orco_runtime::unknown::FALSE_ALARMS;
+use orco_runtime::state::unknown::FALSE_ALARMS;
 use orco_serve::inbox::FRAMES;
 use orco_serve::{CameraSource, Tls};
 
-use crate::change::KeepOptions;
+use crate::change_options::KeepOptions;
 use crate::options::share;
 
 /// See the fields.

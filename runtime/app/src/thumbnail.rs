@@ -5,21 +5,15 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow, bail};
-use image::ImageFormat;
-use image::codecs::jpeg::JpegEncoder;
-use image::imageops;
-use orco_runtime::codec;
 use orco_runtime::files;
+use orco_runtime::image::small_jpeg;
 use orco_runtime::learner::pictures_in;
 use orco_runtime::manifest::hexadecimal;
-use orco_runtime::pack::{MAX_THUMBNAIL, MAX_THUMBNAILS, Pack, Thumbnail};
+use orco_runtime::pack::{MAX_THUMBNAIL, MAX_THUMBNAIL_SIDE, MAX_THUMBNAILS, Pack, Thumbnail};
+use orco_runtime::state::codec;
 
 use crate::options::in_a_path;
 use crate::picture;
-
-/// Longest side of a thumbnail, in pixels.
-const SIDE: u32 = 96;
-const QUALITY: u8 = 75;
 
 /// Thumbnails of the pictures of a folder, JPEG, without the pictures' own descriptions (place, time, camera).
 pub fn of_folder(folder: &Path) -> Result<Vec<Thumbnail>> {
@@ -27,36 +21,15 @@ pub fn of_folder(folder: &Path) -> Result<Vec<Thumbnail>> {
     if paths.len() > MAX_THUMBNAILS {
         bail!("the folder {} holds {} pictures; a pack takes at most {MAX_THUMBNAILS}", folder.display(), paths.len());
     }
-    paths.iter().map(|path| small(&picture::open(path)?)).collect()
+    paths.iter().map(|path| of_picture(path)).collect()
 }
 
-fn small(picture: &image::RgbImage) -> Result<Thumbnail> {
-    let (width, height) = picture.dimensions();
-    let longest = width.max(height).max(SIDE);
-    let side = |length: u32| (length * SIDE / longest).max(1);
-    let scaled = imageops::thumbnail(picture, side(width), side(height));
-    let mut bytes = Vec::new();
-    JpegEncoder::new_with_quality(&mut bytes, QUALITY).encode_image(&scaled).context("cannot encode a thumbnail")?;
-    if bytes.len() > MAX_THUMBNAIL {
-        bail!("a thumbnail takes {} bytes, more than {MAX_THUMBNAIL}", bytes.len());
+fn of_picture(path: &Path) -> Result<Thumbnail> {
+    let jpeg = small_jpeg(&picture::open(path)?, MAX_THUMBNAIL_SIDE);
+    if jpeg.len() > MAX_THUMBNAIL {
+        bail!("the thumbnail of {} takes {} bytes, more than {MAX_THUMBNAIL}", path.display(), jpeg.len());
     }
-    Ok(Thumbnail(bytes))
-}
-
-/// Makes sure that what a pack carries are small JPEG pictures, before anything else is done with it.
-pub fn check(pack: &Pack) -> Result<()> {
-    for (index, Thumbnail(bytes)) in pack.thumbnails.iter().enumerate() {
-        let index = index + 1;
-        if image::guess_format(bytes).ok() != Some(ImageFormat::Jpeg) {
-            bail!("thumbnail {index} is no JPEG picture");
-        }
-        let picture = orco_runtime::image::decode(bytes).map_err(|error| anyhow!("thumbnail {index} {error}"))?;
-        let (width, height) = picture.dimensions();
-        if width.max(height) > SIDE {
-            bail!("thumbnail {index} has {width} x {height} pixels; a side may have at most {SIDE}");
-        }
-    }
-    Ok(())
+    Ok(Thumbnail(jpeg))
 }
 
 /// Where the thumbnails of a class are written.

@@ -20,8 +20,8 @@ fn a_learned_class_survives_a_restart() {
         .learn(&[("rubber-duck", &shots("learn", "rubber-duck")), ("traffic-cone", &shots("learn", "traffic-cone"))]);
     // Each shot is left out of its class in turn, so this is what other pictures will show, not what was stored.
     assert!(report["new_accuracy"].as_f64().unwrap() >= 0.8, "{report}");
-    assert!(report["expected_learned"].as_f64().unwrap() >= 0.8, "{report}");
-    assert!(report["old_accuracy_after"].as_f64().unwrap() > 0.85, "{report}");
+    assert!(report["expected"]["learned"].as_f64().unwrap() >= 0.8, "{report}");
+    assert!(report["old_accuracy"]["after"].as_f64().unwrap() > 0.85, "{report}");
     let after = device.json(&["info"]);
     assert_eq!(after["sessions"], 1, "several classes in one call are one session");
     assert_eq!(after["learned_classes"], 2);
@@ -80,9 +80,9 @@ fn a_session_beyond_the_forgetting_budget_is_refused_and_changes_nothing() {
     // A budget below the weight of one sample of a class allows what a session usually costs.
     let report = device.json(&["learn", &cone, "--forgetting-budget", "5"]);
     let number = |of: &Value, name: &str| of[name].as_f64().unwrap_or(f64::NAN);
-    let lost = |class: &Value| number(class, "first") - number(class, "now");
+    let lost = |since: &Value| number(since, "first") - number(since, "now");
     let classes = report["classes"].as_array().unwrap();
-    assert!(classes.iter().any(|class| lost(class) > 0.05), "no class lost a sample");
+    assert!(classes.iter().any(|class| lost(&class["since"]) > 0.05), "no class lost a sample");
     let base = &report["since_first"]["base"];
     assert!(number(base, "samples") >= 100.0 && lost(base) <= 0.05, "{base}");
     trial.count(1);
@@ -95,7 +95,12 @@ fn the_forgetting_budget_holds_over_all_sessions_and_undoing_gives_it_back() {
     let base = |report: &Value| -> Vec<(f64, f64, f64, f64)> {
         let number = |class: &Value, name: &str| class[name].as_f64().unwrap_or(f64::NAN);
         let classes = report["classes"].as_array().unwrap().iter().take(60);
-        classes.map(|class| ["first", "now", "before", "after"].map(|name| number(class, name)).into()).collect()
+        let since = |class: &Value| ["first", "now"].map(|name| number(&class["since"], name));
+        let shares = |class: &Value| ["before", "after"].map(|name| number(class, name));
+        classes
+            .map(|class| (since(class), shares(class)))
+            .map(|([first, now], [before, after])| (first, now, before, after))
+            .collect()
     };
     let total = |report: &Value| base(report).iter().map(|(first, now, ..)| first - now).fold(0.0, f64::max);
     let mut totals = Vec::new();
@@ -121,7 +126,7 @@ fn the_forgetting_budget_holds_over_all_sessions_and_undoing_gives_it_back() {
     assert_eq!(before, device.state_bytes());
     let report = device.json(&["learn", &lessons[3]]);
     let learned = report["classes"][60].as_object().unwrap();
-    assert!(learned["first"].as_f64().unwrap() > 0.5, "{learned:?}");
+    assert!(learned["since"]["first"].as_f64().unwrap() > 0.5, "{learned:?}");
     // Going back takes the losses back as well.
     let undone = device.json(&["undo", "3"]);
     assert_eq!(total(&undone), totals[0]);

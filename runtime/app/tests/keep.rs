@@ -7,8 +7,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use orco_runtime::bundle::Bundle;
-use orco_runtime::history::ChangeKind;
 use orco_runtime::image_rs::{Rgb, RgbImage};
+use orco_runtime::state::history::ChangeKind;
 use support::{Device, argument, assert_refused, copy_folder, shots, text, workspace};
 
 fn everyday() -> PathBuf {

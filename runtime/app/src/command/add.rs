@@ -1,6 +1,5 @@
 //! `orco add`.
 
-use std::path::PathBuf;
 use std::time::Instant;
 
 use anyhow::Result;
@@ -8,17 +7,19 @@ use clap::Args;
 use orco_runtime::learner::Shots;
 use serde_json::Value;
 
-use crate::change::{self, Bars, LearnOptions};
+use crate::change_options::{ClassFolder, LearnOptions};
 use crate::device;
 use crate::options::Options;
 use crate::output::Output;
+use crate::progress::ProgressBars;
+use crate::session_report;
 
 /// Arguments of `orco add`.
 #[derive(Args, Debug)]
 pub struct Arguments {
     /// A known class and the folder with further pictures of it.
-    #[arg(value_name = "LABEL=FOLDER", value_parser = change::parse)]
-    class: (String, PathBuf),
+    #[arg(value_name = "LABEL=FOLDER", value_parser = ClassFolder::parse)]
+    class: ClassFolder,
     #[command(flatten)]
     options: LearnOptions,
 }
@@ -28,11 +29,17 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<
     let started = Instant::now();
     let mut learner = device::open(options, output)?;
     arguments.options.apply(&mut learner);
-    let (label, folder) = &arguments.class;
+    let ClassFolder { label, folder } = &arguments.class;
     let shots = Shots::folder(folder)?;
-    let report = change::made(output, learner.add(label, shots.clone(), &mut Bars::default())?);
-    change::warn_of_shots(output, &learner);
+    let report =
+        session_report::unwrap_outcome(output, learner.add(label, shots.clone(), &mut ProgressBars::default())?);
+    session_report::warn_of_shots(output, &learner);
     let seconds = started.elapsed().as_secs_f64();
-    change::print(output, &report, &format!("added to {}", change::describe(&[(label, shots)])), seconds)?;
-    Ok(change::to_json(&report, seconds))
+    session_report::print(
+        output,
+        &report,
+        &format!("added to {}", session_report::list_classes(&[(label, shots)])),
+        seconds,
+    )?;
+    Ok(session_report::to_json(&report, seconds))
 }

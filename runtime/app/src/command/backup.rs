@@ -8,11 +8,12 @@ use clap::Args;
 use orco_runtime::backup::{self, BackupContents, BackupError, BackupOptions};
 use orco_runtime::files;
 use orco_runtime::signature::SecretKey;
+use orco_runtime::state::sentence::counted;
 use serde_json::{Value, json};
 
 use crate::device;
 use crate::options::Options;
-use crate::output::{self, Output, say};
+use crate::output::{Output, say};
 
 /// Arguments of `orco backup`.
 #[derive(Args, Debug)]
@@ -60,9 +61,10 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<
 pub fn described(contents: &BackupContents) -> String {
     let BackupContents { bundle, classes, exemplars, pictures, bytes, .. } = contents;
     format!(
-        "{classes} learned classes, {}, {}, {bytes} bytes, of bundle {}",
-        output::counted(*exemplars, "exemplar"),
-        output::counted(*pictures, "kept picture"),
+        "{}, {}, {}, {bytes} bytes, of bundle {}",
+        counted(*classes, "learned class"),
+        counted(*exemplars, "exemplar"),
+        counted(*pictures, "kept picture"),
         bundle.name
     )
 }

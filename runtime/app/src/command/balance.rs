@@ -7,10 +7,11 @@ use clap::{Args, ValueEnum};
 use orco_runtime::state::Balance;
 use serde_json::Value;
 
-use crate::change::{self, Bars};
 use crate::device;
 use crate::options::Options;
 use crate::output::{Output, say};
+use crate::progress::ProgressBars;
+use crate::session_report;
 
 /// Arguments of `orco balance`.
 #[derive(Args, Debug)]
@@ -42,13 +43,13 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<
     };
     let mut learner = device::open(options, output)?;
     let before = learner.state().calibration;
-    let report = change::made(output, learner.balance(balance, &mut Bars::default())?);
+    let report = session_report::unwrap_outcome(output, learner.balance(balance, &mut ProgressBars::default())?);
     let seconds = started.elapsed().as_secs_f64();
-    change::print(output, &report, &format!("set the balance to {}", balance.name()), seconds)?;
+    session_report::print(output, &report, &format!("set the balance to {}", balance.name()), seconds)?;
     if before.is_some_and(|before| Some(before.border) == learner.state().calibration.map(|after| after.border)) {
         say!(output, "the border stays where it is: by the stored samples it is the best one for this balance too")?;
     }
-    let mut result = change::to_json(&report, seconds);
+    let mut result = session_report::to_json(&report, seconds);
     result["balance"] = balance.name().into();
     Ok(result)
 }

@@ -14,12 +14,13 @@ use orco_runtime::encoder::library;
 use orco_runtime::image_rs::{Rgb, RgbImage};
 use orco_runtime::learner::{Answer, Shots};
 use orco_runtime::manifest::MANIFEST;
+use orco_runtime::state::sentence::counted;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::device;
 use crate::options::{Engine, Options};
-use crate::output::{self, Output, say};
+use crate::output::{Output, say};
 
 /// Shots of the class that is learned.
 const SHOTS: u32 = 5;
@@ -77,7 +78,7 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<
         output,
         "{}, {}; frames of {WIDTH} x {HEIGHT}, {} of them, one after the other; {SHOTS} shots\n",
         processor().unwrap_or_else(|| std::env::consts::ARCH.into()),
-        output::counted(orco_runtime::threads::cores(), "thread"),
+        counted(orco_runtime::threads::cores(), "thread"),
         arguments.frames
     )?;
     say!(output, "{HEADING}")?;

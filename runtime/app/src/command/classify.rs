@@ -5,13 +5,14 @@ use std::path::PathBuf;
 use anyhow::{Context, Result};
 use clap::Args;
 use orco_runtime::encoder::choice::Workload;
-use orco_runtime::label::EscapedText;
-use orco_runtime::unknown::FALSE_ALARMS;
+use orco_runtime::state::label::EscapedText;
+use orco_runtime::state::sentence::counted;
+use orco_runtime::state::unknown::FALSE_ALARMS;
 use serde_json::{Value, json};
 
 use crate::device;
 use crate::options::{Options, share};
-use crate::output::{self, Output, say};
+use crate::output::{Output, say};
 use crate::picture;
 
 /// Arguments of `orco classify`.
@@ -62,7 +63,7 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<
         results.push(json!({ "image": image, "known": !answer.is_unknown(), "matches": named }));
     }
     if failed > 0 {
-        let all = output::counted(arguments.images.len(), "picture");
+        let all = counted(arguments.images.len(), "picture");
         output.error(format!("{failed} of {all} could not be classified"));
     }
     Ok(json!({ "images": results }))

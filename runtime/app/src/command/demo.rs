@@ -8,17 +8,19 @@ use anyhow::{Context, Result, ensure};
 use clap::Args;
 use orco_benchmark::benchmark::Benchmark;
 use orco_benchmark::{DeviceLearner, SessionAccuracy, Walk};
-use orco_runtime::align::AlignProgress;
-use orco_runtime::classify::Match;
 use orco_runtime::encoder::choice::Workload;
-use orco_runtime::label::EscapedText;
 use orco_runtime::learner::{Learner, Shots, pictures_in};
+use orco_runtime::method::align::AlignProgress;
+use orco_runtime::state::classify::Match;
+use orco_runtime::state::label::EscapedText;
+use orco_runtime::state::sentence::counted;
 use orco_runtime::threads::Threads;
 use serde_json::{Value, json};
 
-use crate::change::{self, Bars};
 use crate::options::Options;
 use crate::output::{self, Output, say};
+use crate::progress::ProgressBars;
+use crate::session_report;
 use crate::{device, picture};
 
 const SEED: u64 = 1;
@@ -83,8 +85,8 @@ fn sessions(learner: &Learner, output: &Output) -> Result<Vec<SessionAccuracy>> 
         "{}: {} base classes, then {} of new classes, {} each, measured on {} ({})\n",
         bundle.manifest.name,
         base_model.classes.len(),
-        output::counted(benchmark.ways.len(), "session"),
-        output::counted(benchmark.shots as usize, "shot"),
+        counted(benchmark.ways.len(), "session"),
+        counted(benchmark.shots as usize, "shot"),
         benchmark.measured.len(),
         benchmark.source
     )?;
@@ -119,9 +121,9 @@ fn pictures(options: &Options, output: &Output, arguments: &Arguments) -> Result
     let labels = classes_in(&folder)?;
     let new = labels.iter().map(|label| Ok((label.as_str(), Shots::folder(folder.join(label))?)));
     let new = new.collect::<Result<Vec<_>>>()?;
-    let report = learner.learn_many(&new, &mut Bars::default())?.report;
-    let what = format!("learned {}", change::describe(&new));
-    change::print(output, &report, &what, started.elapsed().as_secs_f64())?;
+    let report = learner.learn_many(&new, &mut ProgressBars::default())?.report;
+    let what = format!("learned {}", session_report::list_classes(&new));
+    session_report::print(output, &report, &what, started.elapsed().as_secs_f64())?;
     let mut learner = device::open(options, output)?;
     let probable = learner.base_model().scoring(&learner.base_model().config).is_some();
     say!(output, "\nthe saved state, opened again, on other pictures among {} classes:\n", learner.classes().count())?;

@@ -2,11 +2,12 @@
 
 use anyhow::Result;
 use clap::Args;
+use orco_runtime::state::sentence::counted;
 use serde_json::{Value, json};
 
 use crate::doctor::{self, Finding, Level};
 use crate::options::Options;
-use crate::output::{self, Output, say};
+use crate::output::{Output, say};
 
 /// Arguments of `orco doctor`: those of the service that is looked at.
 #[derive(Args, Debug)]
@@ -28,7 +29,7 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<
     }
     let wrongs = findings.wrongs();
     if wrongs > 0 {
-        let what = output::counted(wrongs, "thing");
+        let what = counted(wrongs, "thing");
         output.error(format!("{what} must be mended: see above, where it says {}", Level::Wrong));
     }
     let as_json =

@@ -9,7 +9,8 @@ use clap::Args;
 use orco_runtime::files;
 use orco_runtime::pack::{self, PackOrigin};
 use orco_runtime::signature::SecretKey;
-use orco_runtime::state::MAX_TEXT;
+use orco_runtime::state::label::MAX_TEXT;
+use orco_runtime::state::sentence::counted;
 use serde_json::{Value, json};
 
 use crate::device;
@@ -86,8 +87,8 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<
         output,
         "wrote {} into {shown}: {}, {}, {} bytes, {}",
         pack.label,
-        output::counted(exemplars, "exemplar"),
-        output::counted(thumbnails, "thumbnail"),
+        counted(exemplars, "exemplar"),
+        counted(thumbnails, "thumbnail"),
         bytes.len(),
         if key.is_some() { "signed" } else { "not signed" }
     )?;

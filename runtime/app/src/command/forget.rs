@@ -4,13 +4,14 @@ use std::time::Instant;
 
 use anyhow::Result;
 use clap::Args;
-use orco_runtime::label;
+use orco_runtime::state::label;
 use serde_json::{Value, json};
 
-use crate::change::{self, Bars};
 use crate::device;
 use crate::options::Options;
 use crate::output::{Output, say};
+use crate::progress::ProgressBars;
+use crate::session_report;
 
 /// Arguments of `orco forget`.
 #[derive(Args, Debug)]
@@ -33,15 +34,15 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<
     learner.settings_mut().seed = arguments.seed;
     let label = label::normal(&arguments.label);
     let (report, what) = if arguments.purge {
-        (change::made(output, learner.purge(&label, &mut Bars::default())?), "purged")
+        (session_report::unwrap_outcome(output, learner.purge(&label, &mut ProgressBars::default())?), "purged")
     } else {
-        (Some(change::made(output, learner.forget(&label, &mut Bars::default())?)), "forgot")
+        (Some(session_report::unwrap_outcome(output, learner.forget(&label, &mut ProgressBars::default())?)), "forgot")
     };
     let seconds = started.elapsed().as_secs_f64();
     let Some(report) = report else {
         say!(output, "purged {label} from the history; what is known is unchanged")?;
         return Ok(json!({ "seconds": seconds }));
     };
-    change::print(output, &report, &format!("{what} {label}"), seconds)?;
-    Ok(change::to_json(&report, seconds))
+    session_report::print(output, &report, &format!("{what} {label}"), seconds)?;
+    Ok(session_report::to_json(&report, seconds))
 }

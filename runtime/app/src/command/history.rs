@@ -1,8 +1,9 @@
 //! `orco history`.
 
 use anyhow::Result;
-use orco_runtime::history::{ChangeKind, HistoryEntry};
-use orco_runtime::label::EscapedText;
+use orco_runtime::state::history::{ChangeKind, HistoryEntry};
+use orco_runtime::state::label::EscapedText;
+use orco_runtime::state::sentence::counted;
 use serde_json::{Value, json};
 
 use crate::device;
@@ -29,7 +30,7 @@ pub fn run(options: &Options, output: &Output) -> Result<Value> {
     say!(
         output,
         "{} can be taken back; the history takes {} bytes",
-        output::counted(entries.len() - 1, "change"),
+        counted(entries.len() - 1, "change"),
         learner.history().bytes()
     )?;
     Ok(json!({ "entries": listed, "bytes": learner.history().bytes() }))

@@ -6,16 +6,19 @@ use std::time::Instant;
 use anyhow::{Context, Result, anyhow, bail};
 use clap::Args;
 use orco_runtime::files;
-use orco_runtime::label;
 use orco_runtime::learner::PackClass;
-use orco_runtime::pack::{self, Pack, UnverifiedPack};
-use orco_runtime::signature::{PublicKey, SignatureError};
+use orco_runtime::pack::{self, Pack};
+use orco_runtime::signature::PublicKey;
+use orco_runtime::state::label;
+use orco_runtime::state::sentence::counted;
 use serde_json::Value;
 
-use crate::change::{self, Bars, ChangeOptions};
+use crate::change_options::ChangeOptions;
 use crate::device;
 use crate::options::Options;
-use crate::output::{self, Output};
+use crate::output::Output;
+use crate::progress::ProgressBars;
+use crate::session_report;
 use crate::thumbnail;
 
 /// Arguments of `orco import`.
@@ -59,7 +62,7 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<
                 arguments.packs[index].display()
             );
         }
-        if learner.classes().any(|known| label::same(&known.label, &label)) {
+        if learner.state().find_class(learner.base_model(), &label).is_some() {
             bail!(
                 "{} cannot be imported: the label \"{label}\" exists already; import this pack alone under another \
                  one with --as LABEL",
@@ -72,10 +75,10 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<
         packs.iter().try_for_each(|(_, label)| options.check_destination(&thumbnail::folder_of(label, folder)))?;
     }
     let imported: Vec<_> = packs.iter().map(|(pack, label)| PackClass { pack, label: Some(label) }).collect();
-    let report = change::made(output, learner.import(&imported, &mut Bars::default())?);
+    let report = session_report::unwrap_outcome(output, learner.import(&imported, &mut ProgressBars::default())?);
     let seconds = started.elapsed().as_secs_f64();
     let named: Vec<String> = packs.iter().map(|(pack, label)| describe(label, pack)).collect();
-    change::print(output, &report, &format!("imported {}", named.join(", ")), seconds)?;
+    session_report::print(output, &report, &format!("imported {}", named.join(", ")), seconds)?;
     if let Some(folder) = &arguments.thumbnails_to {
         for (pack, label) in &packs {
             if let Err(error) = thumbnail::write(pack, label, folder) {
@@ -83,24 +86,17 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<
             }
         }
     }
-    Ok(change::to_json(&report, seconds))
+    Ok(session_report::to_json(&report, seconds))
 }
 
-/// Reads a pack; nothing in it is believed before its signature is checked, where a key is configured.
 fn open(path: &Path, key: Option<&PublicKey>) -> Result<Pack> {
     let bytes = files::read(path, pack::MAX_FILE).map_err(|error| anyhow!("it cannot be read: {error}"))?;
-    let sealed = UnverifiedPack::read(&bytes)?;
-    if let Some(key) = key {
-        key.check(sealed.signed(), sealed.signature().ok_or(SignatureError::Missing)?)?;
-    }
-    let pack = sealed.content()?;
-    thumbnail::check(&pack)?;
-    Ok(pack)
+    Ok(pack::open(&bytes, key)?)
 }
 
 /// "LABEL (N shots, from DEVICE, TIME)".
 fn describe(label: &str, pack: &Pack) -> String {
-    let mut facts = vec![output::counted(pack.exemplars.len(), "shot")];
+    let mut facts = vec![counted(pack.exemplars.len(), "shot")];
     facts.extend(pack.provenance.device.as_ref().map(|device| format!("from {device}")));
     facts.extend(pack.provenance.created.clone());
     format!("{label} ({})", facts.join(", "))

@@ -4,12 +4,13 @@ use anyhow::Result;
 use orco_runtime::encoder::choice::{ChoiceReason, ONNX_RUNTIME_FROM, Workload};
 use orco_runtime::learner::Learner;
 use orco_runtime::manifest::BENCHMARK;
+use orco_runtime::state::sentence::counted;
 use orco_runtime::store::kept::MAX_PICTURES;
 use serde_json::{Value, json};
 
 use crate::device;
 use crate::options::{Backbone, Options};
-use crate::output::{self, Output, say};
+use crate::output::{Output, say};
 
 /// Prints what the bundle is, which engine runs it, and what the device has learned.
 pub fn run(options: &Options, output: &Output) -> Result<Value> {
@@ -51,8 +52,8 @@ pub fn run(options: &Options, output: &Output) -> Result<Value> {
         "classes     {} base, {} learned in {}, {}",
         base_model.classes.len(),
         learner.state().classes.len(),
-        output::counted(learner.state().sessions as usize, "session"),
-        output::counted(free, "free target")
+        counted(learner.state().sessions as usize, "session"),
+        counted(free, "free target")
     )?;
     say!(
         output,
@@ -64,15 +65,15 @@ pub fn run(options: &Options, output: &Output) -> Result<Value> {
     say!(
         output,
         "kept shots  {} of {}, {} bytes in all; at most {} bytes each, and {MAX_PICTURES} pictures (--keep-shots)",
-        output::counted(kept.shots, "picture"),
-        output::counted(learner.state().exemplars.len(), "shot"),
+        counted(kept.shots, "picture"),
+        counted(learner.state().exemplars.len(), "shot"),
         kept.bytes,
         kept.bytes_each
     )?;
     say!(
         output,
         "history     {} can be taken back, {} bytes",
-        output::counted(learner.history().entries().len() - 1, "change"),
+        counted(learner.history().entries().len() - 1, "change"),
         learner.history().bytes()
     )?;
     say!(output, "memory      {:.1} MiB at work when a class is learned", learning as f64 / f64::from(1 << 20))?;

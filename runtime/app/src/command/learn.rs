@@ -1,6 +1,5 @@
 //! `orco learn`.
 
-use std::path::PathBuf;
 use std::time::Instant;
 
 use anyhow::Result;
@@ -8,17 +7,19 @@ use clap::Args;
 use orco_runtime::learner::Shots;
 use serde_json::Value;
 
-use crate::change::{self, Bars, LearnOptions};
+use crate::change_options::{ClassFolder, LearnOptions};
 use crate::device;
 use crate::options::Options;
 use crate::output::Output;
+use crate::progress::ProgressBars;
+use crate::session_report;
 
 /// Arguments of `orco learn`.
 #[derive(Args, Debug)]
 pub struct Arguments {
     /// A class and the folder with its pictures.
-    #[arg(required = true, value_name = "LABEL=FOLDER", value_parser = change::parse)]
-    classes: Vec<(String, PathBuf)>,
+    #[arg(required = true, value_name = "LABEL=FOLDER", value_parser = ClassFolder::parse)]
+    classes: Vec<ClassFolder>,
     #[command(flatten)]
     options: LearnOptions,
 }
@@ -28,12 +29,11 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<
     let started = Instant::now();
     let mut learner = device::open(options, output)?;
     arguments.options.apply(&mut learner);
-    let class = |(label, folder): &'_ (String, PathBuf)| Ok((label.clone(), Shots::folder(folder)?));
-    let classes = arguments.classes.iter().map(class).collect::<Result<Vec<_>>>()?;
-    let classes: Vec<_> = classes.iter().map(|(label, shots)| (label.as_str(), shots.clone())).collect();
-    let report = change::made(output, learner.learn_many(&classes, &mut Bars::default())?);
-    change::warn_of_shots(output, &learner);
+    let classes = arguments.classes.iter().map(|class| Ok((class.label.as_str(), Shots::folder(&class.folder)?)));
+    let classes = classes.collect::<Result<Vec<_>>>()?;
+    let report = session_report::unwrap_outcome(output, learner.learn_many(&classes, &mut ProgressBars::default())?);
+    session_report::warn_of_shots(output, &learner);
     let seconds = started.elapsed().as_secs_f64();
-    change::print(output, &report, &format!("learned {}", change::describe(&classes)), seconds)?;
-    Ok(change::to_json(&report, seconds))
+    session_report::print(output, &report, &format!("learned {}", session_report::list_classes(&classes)), seconds)?;
+    Ok(session_report::to_json(&report, seconds))
 }

@@ -1,7 +1,7 @@
 //! `orco list`.
 
 use anyhow::Result;
-use orco_runtime::label::EscapedText;
+use orco_runtime::state::label::EscapedText;
 use serde_json::{Value, json};
 
 use crate::device;

@@ -2,13 +2,13 @@
 
 use anyhow::Result;
 use clap::Args;
-use orco_runtime::label;
+use orco_runtime::state::label;
 use serde_json::{Value, json};
 
-use crate::change;
 use crate::device;
 use crate::options::Options;
 use crate::output::{Output, say};
+use crate::session_report;
 
 /// Arguments of `orco rename`.
 #[derive(Args, Debug)]
@@ -23,7 +23,7 @@ pub struct Arguments {
 pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<Value> {
     let mut learner = device::open(options, output)?;
     let [from, to] = [&arguments.from, &arguments.to].map(|label| label::normal(label));
-    change::made(output, learner.rename(&from, &to)?);
+    session_report::unwrap_outcome(output, learner.rename(&from, &to)?);
     say!(output, "{from} is now {to}")?;
     Ok(json!({ "from": from, "to": to }))
 }

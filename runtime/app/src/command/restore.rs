@@ -9,10 +9,10 @@ use orco_runtime::files;
 use serde_json::Value;
 
 use super::backup::{described, to_json};
-use crate::change;
 use crate::device;
 use crate::options::Options;
 use crate::output::{Output, say};
+use crate::session_report;
 
 /// Arguments of `orco restore`.
 #[derive(Args, Debug)]
@@ -39,7 +39,7 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<
         .other_bundle(arguments.other_bundle)
         .public_key(options.public_key()?);
     let made = backup::restore(&bundle, &store, &settings, &mut file, &restore).with_context(cannot)?;
-    let contents = change::made(output, made);
+    let contents = session_report::unwrap_outcome(output, made);
     say!(output, "restored from {shown}: {}", described(&contents))?;
     Ok(to_json(&contents))
 }

@@ -8,10 +8,11 @@ use orco_runtime::learner::UndoOutcome;
 use serde_json::Value;
 
 use super::history;
-use crate::change::{self, Bars};
 use crate::device;
 use crate::options::Options;
 use crate::output::{Output, say};
+use crate::progress::ProgressBars;
+use crate::session_report;
 
 /// Arguments of `orco undo`.
 #[derive(Args, Debug)]
@@ -29,13 +30,13 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<
     let started = Instant::now();
     let mut learner = device::open(options, output)?;
     let undone = match arguments.to {
-        Some(entry) => learner.undo_to(entry, &mut Bars::default())?,
-        None => learner.undo(arguments.changes as usize, &mut Bars::default())?,
+        Some(entry) => learner.undo_to(entry, &mut ProgressBars::default())?,
+        None => learner.undo(arguments.changes as usize, &mut ProgressBars::default())?,
     };
-    let UndoOutcome { report, entry, exact } = change::made(output, undone);
+    let UndoOutcome { report, entry, exact } = session_report::unwrap_outcome(output, undone);
     let seconds = started.elapsed().as_secs_f64();
     let what = learner.history().entry(entry).map(history::describe).unwrap_or_default();
-    change::print(output, &report, &format!("went back to entry {entry} ({what})"), seconds)?;
+    session_report::print(output, &report, &format!("went back to entry {entry} ({what})"), seconds)?;
     match exact {
         Some(true) => say!(output, "the state is that of then, to the bit")?,
         Some(false) => say!(
@@ -47,7 +48,7 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<
             say!(output, "classes and exemplars are those of then, without what was purged; the head was aligned anew")?
         }
     }
-    let mut result = change::to_json(&report, seconds);
+    let mut result = session_report::to_json(&report, seconds);
     (result["entry"], result["exact"]) = (entry.into(), exact.into());
     Ok(result)
 }

@@ -4,14 +4,16 @@ use std::time::Instant;
 
 use anyhow::Result;
 use clap::Args;
-use orco_runtime::label::EscapedText;
 use orco_runtime::learner::upgrade::{self, ClassComparison, UpgradeOptions, UpgradeOutcome};
+use orco_runtime::state::label::EscapedText;
+use orco_runtime::state::sentence::counted;
 use serde_json::{Value, json};
 
-use crate::change::{self, Bars};
 use crate::device;
 use crate::options::Options;
-use crate::output::{self, Output, say};
+use crate::output::{Output, say};
+use crate::progress::ProgressBars;
+use crate::session_report;
 
 /// Arguments of `orco upgrade`.
 #[derive(Args, Debug)]
@@ -46,22 +48,23 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<
     }
     let name = &bundle.manifest.name;
     if arguments.undo {
-        let saved = change::made(output, upgrade::undo(&bundle, &store, &settings)?);
+        let saved = session_report::unwrap_outcome(output, upgrade::undo(&bundle, &store, &settings)?);
         let (classes, exemplars) = (saved.state.classes.len(), saved.state.exemplars.len());
         say!(
             output,
-            "went back to the state of {name} as it was left: {classes} learned classes, {}",
-            output::counted(exemplars, "exemplar")
+            "went back to the state of {name} as it was left: {}, {}",
+            counted(classes, "learned class"),
+            counted(exemplars, "exemplar")
         )?;
         return Ok(json!({ "bundle": name, "learned_classes": classes, "exemplars": exemplars }));
     }
     let force = UpgradeOptions::default().force(arguments.force);
-    let made = upgrade::upgrade(&bundle, &store, &settings, &force, &mut Bars::default())?;
-    let UpgradeOutcome { report, from, classes, dropped, warnings } = change::made(output, made);
+    let made = upgrade::upgrade(&bundle, &store, &settings, &force, &mut ProgressBars::default())?;
+    let UpgradeOutcome { report, from, classes, dropped, warnings } = session_report::unwrap_outcome(output, made);
     let seconds = started.elapsed().as_secs_f64();
     warnings.iter().for_each(|warning| output.warn(warning));
-    let count = if classes.len() == 1 { "1 class".to_owned() } else { format!("{} classes", classes.len()) };
-    change::print(output, &report, &format!("upgraded {count} from {} to {name}", shown(&from.name)), seconds)?;
+    let count = counted(classes.len(), "class");
+    session_report::print(output, &report, &format!("upgraded {count} from {} to {name}", shown(&from.name)), seconds)?;
     for class in &classes {
         say!(output, "{}", described(class))?;
     }
@@ -69,7 +72,7 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<
         say!(output, "given up, since no picture of them was kept: {}", EscapedText(&dropped.join(", ")))?;
     }
     say!(output, "the old state is kept aside: `orco upgrade --undo` with the old bundle brings it back")?;
-    let mut result = change::to_json(&report, seconds);
+    let mut result = session_report::to_json(&report, seconds);
     // `classes` has all of the bundle's, too.
     result["upgraded"] = classes.iter().map(to_json).collect::<Vec<_>>().into();
     (result["from"], result["bundle"]) = (from.name.into(), name.clone().into());
@@ -84,11 +87,8 @@ fn shown(name: &str) -> String {
 fn described(class: &ClassComparison) -> String {
     let ClassComparison { label, shots, pictures, merged, before, after, .. } = class;
     let percent = |share: &Option<f32>| share.map_or("unknown".to_owned(), |share| format!("{:.0} %", 100.0 * share));
-    let kept = if pictures == shots {
-        output::counted(*shots, "shot")
-    } else {
-        format!("{pictures} of {}", output::counted(*shots, "shot"))
-    };
+    let kept =
+        if pictures == shots { counted(*shots, "shot") } else { format!("{pictures} of {}", counted(*shots, "shot")) };
     let label = EscapedText(label);
     if *merged {
         return format!("  {label}: the new bundle knows it; {kept} are further ones of it now");

@@ -1,0 +1,104 @@
+//! Options of the verbs that change the state.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use orco_runtime::learner::{Learner, ShotChecks};
+use orco_runtime::state::label;
+
+/// What every verb that aligns the head anew takes.
+#[derive(Args, Debug)]
+pub struct ChangeOptions {
+    /// Seed of shuffling and perturbation.
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+    /// Forgetting budget, in percentage points of accuracy. A change is refused, and the state stays as it was, if this
+    /// session and all earlier ones together cost the old classes more than that. Base classes together are measured on
+    /// the bundle's held-out samples, learned classes together on their shots; a single class counts only where it lost
+    /// too many samples for chance. Without a budget, losses are only reported.
+    #[arg(long, value_name = "POINTS", env = "ORCO_FORGETTING_BUDGET", value_parser = points)]
+    pub forgetting_budget: Option<f32>,
+}
+
+impl ChangeOptions {
+    /// Makes the learner work so.
+    pub fn apply(&self, learner: &mut Learner) {
+        let settings = learner.settings_mut();
+        settings.seed = self.seed;
+        settings.forgetting_budget = self.forgetting_budget;
+    }
+}
+
+/// Whether pictures of shots are kept.
+#[derive(Args, Debug)]
+pub struct KeepOptions {
+    /// Keeps the shots' pictures beside the exemplars, at the size that the backbone sees, so that `orco upgrade` can
+    /// learn all classes again on a new bundle. They stay on the device, and go with their exemplars.
+    #[arg(long, env = "ORCO_KEEP_SHOTS", value_parser = clap::builder::BoolishValueParser::new())]
+    pub keep_shots: bool,
+}
+
+/// Whether pictures are looked at before they become shots.
+#[derive(Args, Debug)]
+pub struct CheckOptions {
+    /// Learns from unfit pictures too, with a warning for each: too dark, too bright, blurred, nothing but noise, or the
+    /// same as another picture of this command. Without it, they are refused.
+    #[arg(long)]
+    pub take_anyway: bool,
+}
+
+impl CheckOptions {
+    /// Makes the learner work so.
+    pub fn apply(&self, learner: &mut Learner) {
+        learner.settings_mut().shot_checks = if self.take_anyway { ShotChecks::Warn } else { ShotChecks::Refuse };
+    }
+}
+
+/// What the verbs that learn from pictures take.
+#[derive(Args, Debug)]
+pub struct LearnOptions {
+    #[command(flatten)]
+    change: ChangeOptions,
+    #[command(flatten)]
+    keep: KeepOptions,
+    #[command(flatten)]
+    check: CheckOptions,
+}
+
+impl LearnOptions {
+    /// Makes the learner work so.
+    pub fn apply(&self, learner: &mut Learner) {
+        self.change.apply(learner);
+        self.check.apply(learner);
+        learner.settings_mut().keep_shots = self.keep.keep_shots;
+    }
+}
+
+/// A class and the folder with its pictures, as the command line names them.
+#[derive(Clone, Debug)]
+pub struct ClassFolder {
+    /// The class's label.
+    pub label: String,
+    /// The folder.
+    pub folder: PathBuf,
+}
+
+impl ClassFolder {
+    /// Reads `LABEL=FOLDER`.
+    pub fn parse(argument: &str) -> Result<Self, String> {
+        match argument.split_once('=') {
+            Some((label, folder)) if !label.trim().is_empty() && !folder.is_empty() => {
+                Ok(Self { label: label::normal(label), folder: folder.into() })
+            }
+            _ => Err("expected LABEL=FOLDER, such as mug=shots/mug".into()),
+        }
+    }
+}
+
+/// Reads a budget in percentage points as a share.
+fn points(argument: &str) -> Result<f32, String> {
+    match argument.parse::<f32>() {
+        Ok(points) if (0.0..=100.0).contains(&points) => Ok(points / 100.0),
+        _ => Err("expected a number from 0 to 100".into()),
+    }
+}
