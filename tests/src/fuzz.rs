@@ -86,7 +86,7 @@ pub fn repaired(bytes: &[u8]) -> bool {
 
 /// A slot with such a body, whose envelope is right.
 pub fn slot(body: &[u8]) -> Vec<u8> {
-    SlotFrame { version: VERSION, generation: 1, base_model: DIGEST, body }.encode()
+    SlotFrame { version: VERSION, generation: 1, bundle_digest: DIGEST, body }.encode()
 }
 
 /// One slot in memory, the other one never written.

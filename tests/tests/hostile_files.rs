@@ -164,8 +164,8 @@ fn of_body(copies: &[(PathBuf, DecodeError)]) -> bool {
 }
 
 /// Writes a slot whose checksum is right.
-fn put(store: &Store, body: &[u8], base_model: [u8; 32]) {
-    let frame = SlotFrame { version: VERSION, generation: 1, base_model, body };
+fn put(store: &Store, body: &[u8], bundle_digest: [u8; 32]) {
+    let frame = SlotFrame { version: VERSION, generation: 1, bundle_digest, body };
     fs::write(store.path(Slot::A), frame.encode()).unwrap();
 }
 

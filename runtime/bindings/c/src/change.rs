@@ -3,7 +3,7 @@
 use std::ffi::c_char;
 
 use orco_runtime::learner::{ChangeError, ChangeOutcome, Learner};
-use orco_runtime::session::{AccuracyChange, SessionReport};
+use orco_runtime::state::session::{AccuracyChange, SessionReport};
 
 use crate::learner::OrcoLearner;
 use crate::pointer::{borrow, read_text};
@@ -26,10 +26,11 @@ pub struct OrcoReport {
 
 impl From<&SessionReport> for OrcoReport {
     fn from(report: &SessionReport) -> Self {
-        let old = report.old_accuracy().unwrap_or(AccuracyChange { before: f32::NAN, after: f32::NAN });
+        let summary = report.summary(0);
+        let old = summary.old_accuracy.unwrap_or(AccuracyChange { before: f32::NAN, after: f32::NAN });
         Self {
-            free_targets: report.free_targets,
-            new_accuracy: report.new_accuracy().unwrap_or(f32::NAN),
+            free_targets: summary.free_targets,
+            new_accuracy: summary.new_accuracy.unwrap_or(f32::NAN),
             old_accuracy_before: old.before,
             old_accuracy_after: old.after,
         }

@@ -5,8 +5,8 @@ use std::path::Path;
 
 use orco_runtime::image;
 use orco_runtime::image_rs::RgbImage;
-use orco_runtime::label;
 use orco_runtime::learner::Shots;
+use orco_runtime::state::label;
 
 use crate::pointer::{borrow_mut, free_handle, read_bytes, read_text, write_handle};
 use crate::status::{OrcoStatus, StatusError, guard};

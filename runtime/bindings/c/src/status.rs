@@ -12,6 +12,7 @@ use orco_runtime::image::ImageError;
 use orco_runtime::learner::upgrade::UpgradeError;
 use orco_runtime::learner::{ChangeError, OpenLearnerError, ShotsError};
 use orco_runtime::signature::KeyError;
+use orco_runtime::state::sentence::with_causes;
 use orco_runtime::store::StoreError;
 
 use crate::pointer::c_string;
@@ -59,8 +60,7 @@ impl StatusError {
 
     /// An error with its causes.
     pub fn of(status: OrcoStatus, error: &(dyn Error + 'static)) -> Self {
-        let causes = std::iter::successors(Some(error), |error| (**error).source());
-        Self::new(status, causes.map(ToString::to_string).collect::<Vec<_>>().join(": "))
+        Self::new(status, with_causes(error))
     }
 
     /// A picture that cannot be used. The library's reason is the rest of a sentence that begins with its name.

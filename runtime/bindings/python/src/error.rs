@@ -1,7 +1,5 @@
 //! The exceptions, with the library's sentences.
 
-use std::error::Error;
-
 use orco_runtime::backup;
 use orco_runtime::bundle::OpenError as BundleError;
 use orco_runtime::encoder::EncodeError;
@@ -9,6 +7,7 @@ use orco_runtime::image::ImageError;
 use orco_runtime::learner::upgrade::UpgradeError;
 use orco_runtime::learner::{self, OpenLearnerError, ShotsError};
 use orco_runtime::signature::KeyError;
+use orco_runtime::state::sentence::with_causes;
 use orco_runtime::store::StoreError;
 use pyo3::exceptions::PyException;
 use pyo3::{PyErr, create_exception};
@@ -47,12 +46,6 @@ pub enum PendingError {
     Python(PyErr),
 }
 
-/// An error with its causes.
-pub fn sentence(error: &(dyn Error + 'static)) -> String {
-    let causes = std::iter::successors(Some(error), |error| (**error).source());
-    causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")
-}
-
 impl PendingError {
     /// A picture that cannot be used. The library's reason is the rest of a sentence that begins with its name.
     pub fn picture(name: impl std::fmt::Display, reason: &ImageError) -> Self {
@@ -77,32 +70,32 @@ impl From<PendingError> for PyErr {
 
 impl From<OpenLearnerError> for PendingError {
     fn from(error: OpenLearnerError) -> Self {
-        Self::Open(sentence(&error))
+        Self::Open(with_causes(&error))
     }
 }
 
 impl From<BundleError> for PendingError {
     fn from(error: BundleError) -> Self {
-        Self::Open(sentence(&error))
+        Self::Open(with_causes(&error))
     }
 }
 
 impl From<KeyError> for PendingError {
     fn from(error: KeyError) -> Self {
-        Self::Open(sentence(&error))
+        Self::Open(with_causes(&error))
     }
 }
 
 impl From<EncodeError> for PendingError {
     fn from(error: EncodeError) -> Self {
-        Self::Engine(sentence(&error))
+        Self::Engine(with_causes(&error))
     }
 }
 
 impl From<backup::BackupError> for PendingError {
     fn from(error: backup::BackupError) -> Self {
         use backup::BackupError;
-        let text = sentence(&error);
+        let text = with_causes(&error);
         match error {
             BackupError::Store(StoreError::Busy { .. }) => Self::Busy(text),
             BackupError::File(_) | BackupError::Decode(_) | BackupError::Content(_) => Self::Backup(text),
@@ -114,7 +107,7 @@ impl From<backup::BackupError> for PendingError {
 
 impl From<UpgradeError> for PendingError {
     fn from(error: UpgradeError) -> Self {
-        let text = sentence(&error);
+        let text = with_causes(&error);
         match error {
             UpgradeError::Store(StoreError::Busy { .. }) => Self::Busy(text),
             UpgradeError::Shots(ShotsError::Encode(_)) => Self::Engine(text),
@@ -127,7 +120,7 @@ impl From<UpgradeError> for PendingError {
 
 impl From<learner::ChangeError> for PendingError {
     fn from(error: learner::ChangeError) -> Self {
-        let text = sentence(&error);
+        let text = with_causes(&error);
         match error {
             learner::ChangeError::Store(StoreError::Busy { .. }) => Self::Busy(text),
             learner::ChangeError::Shots(ShotsError::Encode(_)) => Self::Engine(text),

@@ -16,10 +16,11 @@ use pyo3::prelude::*;
 use pyo3::types::PyMapping;
 
 use crate::backup::PyBackup;
-use crate::error::{PendingError, sentence};
+use crate::error::PendingError;
 use crate::input::{self, PyPicture, PyShots};
 use crate::options::PyLearnerOptions;
 use crate::output::{PyAnswer, PyCounts, PyKnownClass, PyReport};
+use orco_runtime::state::sentence::with_causes;
 
 /// A device that classifies pictures and learns new classes: an opened bundle and the state that was learned on it.
 #[pyclass(module = "orco", name = "Learner", frozen)]
@@ -61,7 +62,7 @@ pub fn warn(py: Python<'_>, text: &str) -> PyResult<()> {
 /// The report of a change. That a power cut could lose it becomes a warning.
 pub fn report_of<T>(py: Python<'_>, outcome: ChangeOutcome<T>) -> PyResult<T> {
     if let Some(doubt) = outcome.uncertain {
-        warn(py, &format!("the change is made, but: {}", sentence(&doubt)))?;
+        warn(py, &format!("the change is made, but: {}", with_causes(&doubt)))?;
     }
     Ok(outcome.report)
 }

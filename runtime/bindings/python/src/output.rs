@@ -1,7 +1,7 @@
 //! Answers and reports as Python gets them. Documentation for people stands in `python/orco/_orco.pyi`.
 
 use orco_runtime::learner::{Answer, Learner};
-use orco_runtime::session::SessionReport;
+use orco_runtime::state::session::SessionReport;
 use pyo3::prelude::*;
 
 /// What a picture shows.
@@ -93,13 +93,14 @@ pub struct PyReport {
 
 impl From<&SessionReport> for PyReport {
     fn from(report: &SessionReport) -> Self {
-        let lost = report.forgotten(0.0).into_iter();
+        let summary = report.summary(usize::MAX);
+        let lost = summary.lost.into_iter();
         let lost = lost.map(|class| (class.label.clone(), class.before.unwrap_or(0.0), class.after)).collect();
-        let confusions = report.confusions.iter();
+        let confusions = summary.confusions.iter();
         let confusions = confusions.map(|found| (found.label.clone(), found.taken_for.clone(), found.share)).collect();
-        let new_accuracy = report.new_accuracy();
-        let old_accuracy = report.old_accuracy().map(|old| (old.before, old.after));
-        Self { free_targets: report.free_targets, new_accuracy, old_accuracy, lost, confusions }
+        let old_accuracy = summary.old_accuracy.map(|old| (old.before, old.after));
+        let (free_targets, new_accuracy) = (summary.free_targets, summary.new_accuracy);
+        Self { free_targets, new_accuracy, old_accuracy, lost, confusions }
     }
 }
 
