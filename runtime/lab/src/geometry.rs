@@ -1,11 +1,67 @@
 //! How the projections of measured pictures lie after a session: the columns of the paper's Table 4.
 
-use orco_benchmark::SessionScores;
+use core::ops::ControlFlow;
+
 use orco_benchmark::benchmark::Benchmark;
+use orco_benchmark::{EvaluateError, SessionScores};
 use orco_core::math::{add_scaled, dot, normalise_rows};
+use orco_core::workers::Workers;
 use orco_state::state::{BaseModel, State};
 use orco_state::target::argmax;
 use serde::{Deserialize, Serialize};
+
+use crate::evaluate::Measurement;
+
+/// What a way of learning makes of the first draw's sessions.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SessionGeometry {
+    /// How classes lie after the last session.
+    pub last: Geometry,
+    /// Classes of earlier sessions that changed their pseudo-targets, over all sessions.
+    pub moved: usize,
+    /// Of how many: the earlier classes of every session.
+    pub earlier: usize,
+}
+
+impl SessionGeometry {
+    /// Leads a system that keeps a device's state through the first draw; nothing of one that keeps none.
+    ///
+    /// # Errors
+    /// [`EvaluateError`] if a session cannot be learned, or was cancelled.
+    pub fn of(
+        measurement: &Measurement<'_>,
+        workers: &dyn Workers,
+        on_epoch: &(dyn Fn() -> ControlFlow<()> + Sync),
+    ) -> Result<Option<Self>, EvaluateError> {
+        let Measurement { base_model, benchmark, .. } = *measurement;
+        let (mut last, mut before) = (None, Vec::<u32>::new());
+        let (mut moved, mut earlier) = (0, 0);
+        measurement.walk(0, workers, &mut |_, _| on_epoch(), &mut |scored, _| {
+            let Some(state) = scored.state else { return };
+            let targets: Vec<u32> = state.classes.iter().map(|class| class.target).collect();
+            moved += before.iter().zip(&targets).filter(|(before, now)| before != now).count();
+            earlier += before.len();
+            before = targets;
+            if scored.session == benchmark.ways.len() {
+                last = Some(Geometry::of(base_model, benchmark, state, scored));
+            }
+        })?;
+        Ok(last.map(|last| Self { last, moved, earlier }))
+    }
+
+    /// A line for a table under [`SessionGeometry::HEADING`].
+    pub fn line(&self) -> String {
+        let Geometry { false_incremental, between_classes, to_target, base_to_target, incremental_to_target } = self.last;
+        let incremental = incremental_to_target.map_or("-".into(), |cosine| format!("{cosine:.3}"));
+        format!(
+            "{false_incremental:8.2} {between_classes:9.3} {to_target:14.3} {base_to_target:9.3} {incremental:>9} {:>6}/{}",
+            self.moved, self.earlier
+        )
+    }
+
+    /// What stands above such lines.
+    pub const HEADING: &str = "  FP_inc   Sim_cls  Sim_cls-target      base       new  moved";
+}
 
 /// How classes lie, on the projections of measured pictures.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]

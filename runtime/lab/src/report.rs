@@ -8,6 +8,7 @@ mod angles;
 mod collect;
 mod confusion;
 mod curves;
+pub mod figures;
 mod forgetting;
 mod page;
 mod picture;

@@ -19,6 +19,7 @@ use orco_state::state::BaseModel;
 
 use crate::ablation::{Ablation, Assignment};
 use crate::evaluate::Measurement;
+use crate::geometry::SessionGeometry;
 use crate::published::{self, PublishedFigure, Reading};
 use crate::system::System;
 use orco_benchmark::benchmark::Benchmark;
@@ -216,6 +217,21 @@ impl Trials<'_> {
     ) -> Result<Summary, TrialError> {
         let drawn = (0..draws).map(|draw| self.draw(trial, draw, workers, on_epoch));
         Ok(summarise(&trial.name, &drawn.collect::<Result<Vec<_>, _>>()?))
+    }
+
+    /// How classes lie after the last session of the first draw, which is learned once more for it.
+    ///
+    /// # Errors
+    /// [`EvaluateError`] if a session cannot be learned, or was cancelled.
+    pub fn geometry(
+        &self,
+        trial: &Trial,
+        workers: &dyn Workers,
+        on_epoch: &(dyn Fn() -> ControlFlow<()> + Sync),
+    ) -> Result<Option<SessionGeometry>, EvaluateError> {
+        let Self { base_model, benchmark, seed, .. } = *self;
+        let (system, config) = (System::ablated(trial.ablation), &self.settings(trial));
+        SessionGeometry::of(&Measurement { base_model, benchmark, system, config, seed }, workers, on_epoch)
     }
 
     fn draw(

@@ -87,6 +87,28 @@ fn every_assignment_gives_each_class_a_target_of_its_own() {
 }
 
 #[test]
+fn only_a_reassignment_moves_earlier_classes() {
+    let base_model = base_model(Config::edge());
+    // Where all free targets are given away, some new class wants that of an earlier one.
+    let is_moved = |assignment, first: usize| {
+        let (memory, on_progress) = (&mut SessionMemory::default(), &mut |_| ControlFlow::Continue(()));
+        let config = &base_model.config;
+        let mut session = Session { base_model: &base_model, config, seed: 7, memory, workers: &Serial, on_progress };
+        let ablation = Ablation { assignment, ..Ablation::default() };
+        let classes = |numbers: core::ops::Range<usize>| numbers.map(|number| new_class(first + number)).collect::<Vec<_>>();
+        let fresh = State::fresh(&base_model, [0; 32]);
+        let before = ablation.learn(&mut session, &fresh, &classes(0..2)).unwrap();
+        let after = ablation.learn(&mut session, &before, &classes(2..9)).unwrap();
+        before.classes.iter().zip(&after.classes).any(|(before, after)| before.target != after.target)
+    };
+    for (assignment, moves) in
+        [(Assignment::Greedy, false), (Assignment::Random, false), (Assignment::Reassigned, true)]
+    {
+        assert_eq!((10..20).any(|first| is_moved(assignment, 10 * first)), moves, "{assignment:?}");
+    }
+}
+
+#[test]
 fn perturbation_changes_the_head() {
     let base_model = base_model(Config { perturbation_width: 0.1, ..Config::orco() });
     let head = |ablation| ablated(&base_model, ablation)[0].head.clone().unwrap();

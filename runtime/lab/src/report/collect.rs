@@ -108,7 +108,7 @@ pub fn collect(
             report.confusion = collected.confusion;
         } else if system == System::PROGRAM {
             if let Some((_, last)) = collected.states.last() {
-                report.planes = planes(&report, base_model, benchmark, last);
+                report.planes = planes(base_model, benchmark, last);
             }
             let similar = |(session, state): &_| similarities(base_model, benchmark, *session, state);
             report.similarities = collected.states.iter().map(similar).collect();
@@ -144,7 +144,7 @@ impl Collector {
     }
 }
 
-fn confusion(scored: &SessionScores<'_>) -> Confusion {
+pub(super) fn confusion(scored: &SessionScores<'_>) -> Confusion {
     let mut counts = vec![vec![0; scored.classes]; scored.classes];
     scored.pictures().for_each(|(class, scores)| counts[class][argmax(scores)] += 1);
     Confusion { session: scored.session, counts }
@@ -181,9 +181,19 @@ fn forgetting(
     labels.enumerate().filter_map(of_class).collect()
 }
 
-/// Pictures of some classes by their features, and by the head as the last session of the published program left it.
-fn planes(report: &BundleReport, base_model: &BaseModel, benchmark: &Benchmark, state: &State) -> Option<[Plane; 2]> {
-    let (base, new) = (report.base, benchmark.labels.len());
+/// The pictures that are shown in planes.
+pub(super) struct ShownPictures {
+    /// Their classes, half of them base classes.
+    pub(super) classes: Vec<usize>,
+    /// Features, `[pictures, inputs]`.
+    pub(super) rows: Vec<f32>,
+    /// For every picture, which of the classes.
+    pub(super) of: Vec<usize>,
+}
+
+/// A few measured pictures of a few classes, which are spread over all of them.
+pub(super) fn shown_pictures(base_model: &BaseModel, benchmark: &Benchmark) -> ShownPictures {
+    let (base, new) = (base_model.classes.len(), benchmark.labels.len());
     let spread =
         |first: usize, count: usize, of: usize| (0..of.min(count)).map(move |n| first + n * count / of.min(count));
     let classes: Vec<usize> = spread(0, base, SHOWN / 2).chain(spread(base, new, SHOWN / 2)).collect();
@@ -197,6 +207,13 @@ fn planes(report: &BundleReport, base_model: &BaseModel, benchmark: &Benchmark, 
             of.push(number);
         }
     }
+    ShownPictures { classes, rows, of }
+}
+
+/// Pictures of some classes by their features, and by the head as the last session of the published program left it.
+fn planes(base_model: &BaseModel, benchmark: &Benchmark, state: &State) -> Option<[Plane; 2]> {
+    let ShownPictures { classes, mut rows, of } = shown_pictures(base_model, benchmark);
+    let (base, inputs) = (base_model.classes.len(), base_model.head.inputs);
     let named = |class: &usize| Some((state.class(base_model, *class)?.label.clone(), *class < base));
     let named: Vec<(String, bool)> = classes.iter().map(named).collect::<Option<_>>()?;
     let projected = state.head(base_model).project(&rows);

@@ -21,10 +21,10 @@ pub(super) fn pictures(report: &BundleReport) -> Result<Vec<(String, DrawnPictur
     drawn.collect()
 }
 
-struct Matrix<'a> {
-    confusion: &'a Confusion,
+pub(super) struct Matrix<'a> {
+    pub(super) confusion: &'a Confusion,
     /// Where the classes of each session end.
-    ends: &'a [usize],
+    pub(super) ends: &'a [usize],
 }
 
 impl Matrix<'_> {

@@ -16,6 +16,9 @@ pub struct Plane {
     pub classes: Vec<(String, bool)>,
     /// The points.
     pub points: Vec<Point>,
+    /// The classes' pseudo-targets, where they lie in the plane.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub targets: Vec<Point>,
     /// Shares of the variance along the two axes, in percent.
     pub explained: [f64; 2],
     /// Mean distance of a picture to its class's mean over that between the means of two classes, in all dimensions: the
@@ -60,7 +63,7 @@ impl Plane {
         };
         let ((x, first), (y, second)) = (axis(0), axis(1));
         let points = of.iter().zip(x).zip(y).map(|((class, x), y)| Point { class: *class, x, y }).collect();
-        Self { classes, points, explained: [first, second], spread }
+        Self { classes, points, targets: Vec::new(), explained: [first, second], spread }
     }
 }
 
@@ -86,7 +89,7 @@ pub(super) fn pictures(report: &BundleReport) -> Result<Vec<(String, DrawnPictur
     Ok(vec![("features".to_owned(), Scatter(before).drawn()?), ("projections".to_owned(), Scatter(after).drawn()?)])
 }
 
-struct Scatter<'a>(&'a Plane);
+pub(super) struct Scatter<'a>(pub(super) &'a Plane);
 
 impl Picture for Scatter<'_> {
     fn height(&self) -> u32 {
@@ -94,8 +97,8 @@ impl Picture for Scatter<'_> {
     }
 
     fn draw<B: DrawingBackend>(&self, area: &Area<'_, B>) -> Result<(), DrawError> {
-        let Plane { classes, points, .. } = self.0;
-        let most = points.iter().flat_map(|point| [point.x.abs(), point.y.abs()]).fold(0.1, f64::max) * 1.05;
+        let Plane { classes, points, targets, .. } = self.0;
+        let most = points.iter().chain(targets).flat_map(|point| [point.x.abs(), point.y.abs()]).fold(0.1, f64::max) * 1.05;
         let axes = Axes {
             x: (-most, most),
             y: (-most, most),
@@ -110,6 +113,10 @@ impl Picture for Scatter<'_> {
             // New classes are rings.
             let style = if classes[*class].1 { colour.mix(0.75).filled() } else { colour.stroke_width(1) };
             chart.draw_series([Circle::new((*x, *y), 3, style)]).map_err(failed)?;
+        }
+        for Point { class, x, y } in targets {
+            let colour = SERIES[class % SERIES.len()];
+            chart.draw_series([Cross::new((*x, *y), 6, colour.stroke_width(2))]).map_err(failed)?;
         }
         let entries = classes.iter().enumerate().map(|(index, (label, base))| LegendEntry {
             name: if *base { label.clone() } else { format!("{label} (new)") },

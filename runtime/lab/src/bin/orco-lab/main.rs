@@ -13,7 +13,9 @@ use clap::{Args, Parser, Subcommand};
 use orco_benchmark::Summary;
 use orco_benchmark::benchmark::{Benchmark, SEED};
 use orco_benchmark::csv::csv;
+use orco_lab::geometry::SessionGeometry;
 use orco_lab::published::{self, Reading};
+use orco_lab::report::figures::paper_figures;
 use orco_lab::report::{self, ReportPlan, collect};
 use orco_lab::seeds::{self, OverSeeds};
 use orco_lab::shown::{heading, line, print, shell_word};
@@ -40,6 +42,10 @@ enum Verb {
     /// Measures all systems on a bundle's benchmark file and writes a report: report.json, numbers.csv, pictures as SVG
     /// and PNG, and index.html, which holds all of it and opens offline.
     Report(ReportArguments),
+    /// Makes the figures of the paper that a report does not have, on the first draw of a bundle's benchmark file: angles
+    /// against the dimension, projections before and after the sessions with their targets, losses over the epochs,
+    /// confusion matrices. Writes figures.json, and pictures as SVG and PNG.
+    Figures(FiguresArguments),
     /// Measures one of the paper's ablations of phase 3 on a bundle's benchmark file. Draws that are done are kept:
     /// stopped, it goes on where it was.
     Ablate(AblateArguments),
@@ -99,12 +105,29 @@ struct AblateArguments {
     /// The settings that are varied: the published program's, or those of the paper's text.
     #[arg(long, value_name = "READING", default_value = "program")]
     by: Reading,
+    /// Learns the first draw once more and says how classes lie after it (the paper's Table 4): wrong answers that name a
+    /// new class, in percent; the mean cosine between two classes, and between a class and its target; and how many
+    /// earlier classes changed their targets. Pictures are the measured ones.
+    #[arg(long)]
+    geometry: bool,
     /// Folder for all numbers: QUESTION.json and QUESTION.csv.
     #[arg(long, value_name = "DIR")]
     output: Option<PathBuf>,
     /// Folder for draws that are done.
     #[arg(long, value_name = "DIR", env = "ORCO_LAB_CACHE", default_value = "target/orco-lab")]
     cache: PathBuf,
+}
+
+#[derive(Args)]
+struct FiguresArguments {
+    /// The bundle's folder.
+    bundle: PathBuf,
+    /// Seed of the draw, of shuffling and of perturbation.
+    #[arg(long, default_value_t = SEED)]
+    seed: u64,
+    /// Folder to write to; by default `figures` in the bundle's.
+    #[arg(long, value_name = "DIR")]
+    output: Option<PathBuf>,
 }
 
 #[derive(Args)]
@@ -137,6 +160,7 @@ fn main() -> ExitCode {
     let done = match Cli::parse().verb {
         Verb::Eval(arguments) => eval::run(&arguments),
         Verb::Report(arguments) => make_report(&arguments),
+        Verb::Figures(arguments) => make_figures(&arguments),
         Verb::Ablate(arguments) => ablate(&arguments),
         Verb::Seeds(arguments) => seeds(&arguments),
         Verb::Tables(arguments) => write_tables(&arguments),
@@ -193,6 +217,22 @@ fn make_report(arguments: &ReportArguments) -> Result<()> {
     }
     let seconds = started.elapsed().as_secs_f64();
     Ok(print(format!("{} is written, after {seconds:.0} s", written.join("index.html").display()))?)
+}
+
+fn make_figures(arguments: &FiguresArguments) -> Result<()> {
+    let FiguresArguments { bundle: folder, seed, output } = arguments;
+    let bundle = Bundle::open(folder)?;
+    let benchmark = Benchmark::of(&bundle)?;
+    let written = output.clone().unwrap_or_else(|| folder.join("figures"));
+    report::writable(&written).with_context(|| format!("cannot write into the folder {}", written.display()))?;
+    let command = format!(
+        "cargo run --release -p orco-lab -- figures {} --seed {seed}",
+        shell_word(&folder.to_string_lossy())
+    );
+    let threads = Threads::new(cores())?;
+    let figures = paper_figures(&bundle, &benchmark, (*seed, &command), &threads, &|| ControlFlow::Continue(()))?;
+    figures.write(&written)?;
+    Ok(print(format!("the figures are in {}", written.display()))?)
 }
 
 fn seeds(arguments: &SeedsArguments) -> Result<()> {
@@ -260,7 +300,7 @@ fn write_tables(arguments: &TablesArguments) -> Result<()> {
 const WIDTH: usize = 28;
 
 fn ablate(arguments: &AblateArguments) -> Result<()> {
-    let AblateArguments { question, bundle, draws, seed, by: reading, output, cache } = arguments;
+    let AblateArguments { question, bundle, draws, seed, by: reading, geometry, output, cache } = arguments;
     let question = Question::ALL.into_iter().find(|known| known.name() == question).context("no such question")?;
     let bundle = Bundle::open(bundle)?;
     let benchmark = Benchmark::of(&bundle)?;
@@ -285,10 +325,22 @@ fn ablate(arguments: &AblateArguments) -> Result<()> {
         print(line(WIDTH, &trial.name, &summary, &theirs))?;
         all.push((summary, trial.theirs));
     }
+    let mut geometries = Vec::new();
+    if *geometry {
+        print(format!("\n{:<WIDTH$} {}", "", SessionGeometry::HEADING))?;
+        for trial in trials.of(question, *reading) {
+            let found = trials.geometry(&trial, &threads, &|| ControlFlow::Continue(()))?;
+            if let Some(found) = &found {
+                print(format!("{:<WIDTH$} {}", trial.name, found.line()))?;
+            }
+            geometries.push(json!({ "system": trial.name, "geometry": found }));
+        }
+    }
     if let Some(output) = output {
         let systems: Vec<_> =
             all.iter().map(|(measured, theirs)| json!({ "measured": measured, "published": theirs })).collect();
         let json = json!({
+            "geometry": geometries,
             "question": question.name(), "bundle": bundle.manifest.name, "source": benchmark.source, "settings": of,
             "reading": reading,
             "seed": seed, "systems": systems,

@@ -1,0 +1,368 @@
+//! Figures of the paper that a bundle's report does not have: angles between targets against the dimension, projections
+//! before and after the sessions with their targets, losses over the epochs, and who is taken for whom by whom.
+
+use core::ops::ControlFlow;
+use std::path::Path;
+
+use orco_benchmark::EvaluateError;
+use orco_benchmark::benchmark::Benchmark;
+use orco_core::align::LossTerms;
+use orco_core::workers::Workers;
+use orco_runtime::bundle::Bundle;
+use orco_runtime::files::replace_shared;
+use orco_state::state::{BaseModel, State};
+use orco_state::target::{TargetGenerator, TargetMethod, cosines, generate};
+use plotters::prelude::*;
+use serde::{Deserialize, Serialize};
+
+use super::collect::{confusion, shown_pictures};
+use super::confusion::Matrix;
+use super::picture::{
+    Area, Axes, DrawError, DrawnPicture, LegendEntry, Mark, Picture, SERIES, failed, legend, legend_height, line,
+};
+use super::scatter::{Plane, Scatter};
+use super::{Confusion, WriteError, writable};
+use crate::evaluate::Measurement;
+use crate::system::System;
+
+/// Dimensions of the sphere that targets are made in.
+const DIMENSIONS: [usize; 7] = [16, 32, 64, 96, 128, 256, 512];
+/// Steps of the descent.
+const STEPS: usize = 1000;
+/// Grey, for what is there to compare with.
+const GREY: RGBColor = SERIES[7];
+
+/// Angles between all pairs of rows, in degrees.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct AngleRange {
+    /// The smallest.
+    pub smallest: f64,
+    /// The mean.
+    pub mean: f64,
+    /// The largest.
+    pub largest: f64,
+}
+
+impl AngleRange {
+    /// Of unit rows.
+    fn of(rows: &[f32], dimension: usize) -> Self {
+        let (all, count) = (cosines(rows, rows, dimension), rows.len() / dimension);
+        let pairs = (0..count).flat_map(|row| (0..row).map(move |column| row * count + column));
+        let angles = pairs.map(|pair| f64::from(all[pair]).clamp(-1.0, 1.0).acos().to_degrees());
+        let (mut smallest, mut largest, mut sum, mut number) = (180.0f64, 0.0f64, 0.0, 0usize);
+        for angle in angles {
+            (smallest, largest) = (smallest.min(angle), largest.max(angle));
+            (sum, number) = (sum + angle, number + 1);
+        }
+        Self { smallest, mean: sum / number.max(1) as f64, largest }
+    }
+}
+
+/// Angles between the pseudo-targets of a dimension.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct DimensionAngles {
+    /// The dimension.
+    pub dimension: usize,
+    /// Of as many random directions.
+    pub random: AngleRange,
+    /// Of targets after 1,000 steps of the published program's descent.
+    pub optimised: AngleRange,
+}
+
+impl DimensionAngles {
+    fn of(count: usize, dimension: usize, seed: u64) -> Self {
+        let mut targets = generate(TargetMethod::Random, count, dimension, 0, seed);
+        let random = AngleRange::of(&targets, dimension);
+        let mut generator = TargetGenerator::new(count, dimension);
+        (0..STEPS).for_each(|_| {
+            generator.step(&mut targets, 1.0);
+        });
+        Self { dimension, random, optimised: AngleRange::of(&targets, dimension) }
+    }
+}
+
+/// Mean losses of an epoch, with their weights.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct EpochLosses {
+    /// The epoch, from 1.
+    pub epoch: usize,
+    /// PSCL.
+    pub contrast: f32,
+    /// Cross entropy.
+    pub cross_entropy: f32,
+    /// ORTH.
+    pub orthogonality: f32,
+}
+
+impl EpochLosses {
+    fn of(epoch: usize, losses: LossTerms) -> Self {
+        let LossTerms { contrast, cross_entropy, orthogonality } = losses;
+        Self { epoch, contrast, cross_entropy, orthogonality }
+    }
+}
+
+/// Answers of a system after the last session.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SystemConfusion {
+    /// Name of the system.
+    pub system: String,
+    /// The answers.
+    pub answers: Confusion,
+}
+
+/// The figures, made on the first draw of a bundle's benchmark.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PaperFigures {
+    /// The bundle.
+    pub bundle: String,
+    /// What was measured on.
+    pub source: String,
+    /// The command that makes them.
+    pub command: String,
+    /// Seed of the draw, of shuffling and of perturbation.
+    pub seed: u64,
+    /// Angles against the dimension.
+    pub angles: Vec<DimensionAngles>,
+    /// Test pictures of some classes, and their targets, before the first session and after the last, in the plane of
+    /// the main axes of both together: phase 3 by the published program.
+    pub planes: Option<[Plane; 2]>,
+    /// Losses of the last session, by the published program.
+    pub losses: Vec<EpochLosses>,
+    /// Answers after the last session.
+    pub confusion: Vec<SystemConfusion>,
+    /// Where classes of the base session and of every further one end.
+    ends: Vec<usize>,
+}
+
+/// The systems whose answers are shown.
+const CONFUSED: [System; 3] = [System::ORCO, System::PROGRAM, System::NC_FSCIL];
+
+/// Makes the figures; `on_epoch` is told of every epoch of training and may cancel there.
+///
+/// # Errors
+/// [`EvaluateError`] if a session cannot be learned, or was cancelled.
+pub fn paper_figures(
+    bundle: &Bundle,
+    benchmark: &Benchmark,
+    (seed, command): (u64, &str),
+    workers: &dyn Workers,
+    on_epoch: &(dyn Fn() -> ControlFlow<()> + Sync),
+) -> Result<PaperFigures, EvaluateError> {
+    let base_model = &bundle.base_model;
+    let count = base_model.target_count();
+    let angles = DIMENSIONS.map(|dimension| DimensionAngles::of(count, dimension, bundle.manifest.provenance.seed));
+    let last = benchmark.ways.len();
+    let (mut losses, mut all_answers, mut planes) = (Vec::new(), Vec::new(), None);
+    for system in CONFUSED {
+        let measurement = Measurement { base_model, benchmark, system, config: &base_model.config, seed };
+        let is_program = system == System::PROGRAM;
+        let mut before: Option<State> = None;
+        let mut of_last = Vec::new();
+        measurement.walk(
+            0,
+            workers,
+            &mut |session, progress| {
+                if is_program && session == last {
+                    of_last.push(EpochLosses::of(progress.epoch, progress.losses));
+                }
+                on_epoch()
+            },
+            &mut |scored, _| {
+                if is_program && scored.session == 0 {
+                    before = scored.state.cloned();
+                }
+                if scored.session == last {
+                    all_answers.push(SystemConfusion { system: system.name().into(), answers: confusion(scored) });
+                    if let (Some(before), Some(after)) = (&before, scored.state) {
+                        planes = both_planes(base_model, benchmark, [before, after]);
+                    }
+                }
+            },
+        )?;
+        losses.extend(of_last);
+    }
+    let base = base_model.classes.len();
+    let end = |sessions: usize| base + benchmark.ways[..sessions].iter().sum::<u32>() as usize;
+    Ok(PaperFigures {
+        bundle: bundle.manifest.name.clone(),
+        source: benchmark.source.clone(),
+        command: command.into(),
+        seed,
+        angles: angles.into(),
+        planes,
+        losses,
+        confusion: all_answers,
+        ends: (0..=last).map(end).collect(),
+    })
+}
+
+/// Pictures by the head before and after, each with the targets that their classes have in the end, in one plane.
+fn both_planes(base_model: &BaseModel, benchmark: &Benchmark, states: [&State; 2]) -> Option<[Plane; 2]> {
+    let shown = shown_pictures(base_model, benchmark);
+    let dimension = base_model.dimension;
+    let assigned = states[1].assigned_targets(base_model);
+    let targets: Vec<f32> =
+        shown.classes.iter().flat_map(|class| &assigned[class * dimension..][..dimension]).copied().collect();
+    let named = |class: &usize| {
+        Some((states[1].class(base_model, *class)?.label.clone(), *class < base_model.classes.len()))
+    };
+    let named: Vec<(String, bool)> = shown.classes.iter().map(named).collect::<Option<_>>()?;
+    let of_targets = 0..shown.classes.len();
+    let halves = states.map(|state| [state.head(base_model).project(&shown.rows), targets.clone()].concat());
+    let of: Vec<usize> = shown.of.iter().copied().chain(of_targets.clone()).collect();
+    let together = Plane::of(&halves.concat(), dimension, &[&*of, &*of].concat(), named.clone());
+    let half = of.len();
+    let pictures = shown.of.len();
+    let plane = |number: usize| {
+        let (points, targets) = together.points[number * half..][..half].split_at(pictures);
+        let own = Plane::of(&halves[number][..pictures * dimension], dimension, &shown.of, named.clone());
+        let (points, targets) = (points.to_vec(), targets.to_vec());
+        Plane { points, targets, explained: together.explained, ..own }
+    };
+    Some([plane(0), plane(1)])
+}
+
+impl PaperFigures {
+    /// Writes `figures.json` and `pictures/*.svg`, `*.png` into a folder, which is made.
+    ///
+    /// # Errors
+    /// [`WriteError`] if a file cannot be written.
+    pub fn write(&self, folder: &Path) -> Result<(), WriteError> {
+        let pictures = folder.join("pictures");
+        for folder in [folder, &pictures] {
+            writable(folder).map_err(|source| WriteError::File { path: folder.into(), source })?;
+        }
+        let file = |path: &Path, bytes: &[u8]| {
+            replace_shared(path, bytes).map_err(|source| WriteError::File { path: path.into(), source })
+        };
+        let json = serde_json::to_string(self).expect("numbers and texts") + "\n";
+        file(&folder.join("figures.json"), json.as_bytes())?;
+        for (name, drawn) in self.pictures()? {
+            file(&pictures.join(format!("{name}.svg")), drawn.svg.as_bytes())?;
+            file(&pictures.join(format!("{name}.png")), &drawn.png)?;
+        }
+        Ok(())
+    }
+
+    /// All pictures, by name.
+    fn pictures(&self) -> Result<Vec<(String, DrawnPicture)>, DrawError> {
+        let mut all = vec![
+            ("angles-against-dimension".to_owned(), DimensionPicture(&self.angles).drawn()?),
+            ("losses".to_owned(), LossPicture(&self.losses).drawn()?),
+        ];
+        if let Some([before, after]) = &self.planes {
+            all.push(("projections-before".to_owned(), Scatter(before).drawn()?));
+            all.push(("projections-after".to_owned(), Scatter(after).drawn()?));
+        }
+        for SystemConfusion { system, answers } in &self.confusion {
+            let name = system.to_lowercase().replace(|letter: char| !letter.is_ascii_alphanumeric(), "-");
+            all.push((format!("confusion-{name}"), Matrix { confusion: answers, ends: &self.ends }.drawn()?));
+        }
+        Ok(all)
+    }
+}
+
+/// Angles against the dimension, whose axis is logarithmic.
+struct DimensionPicture<'a>(&'a [DimensionAngles]);
+
+/// Which of the angles of a dimension.
+type AngleOf = fn(&AngleRange) -> f64;
+
+impl Picture for DimensionPicture<'_> {
+    fn height(&self) -> u32 {
+        320 + legend_height(6)
+    }
+
+    fn draw<B: DrawingBackend>(&self, area: &Area<'_, B>) -> Result<(), DrawError> {
+        let x = |dimension: usize| (dimension as f64).log2();
+        let (Some(first), Some(last)) = (self.0.first(), self.0.last()) else {
+            return Err(failed("no angles were measured"));
+        };
+        let smallest = self.0.iter().map(|angles| angles.random.smallest).fold(90.0, f64::min);
+        let largest = self.0.iter().map(|angles| angles.random.largest).fold(90.0, f64::max);
+        let axes = Axes {
+            x: (x(first.dimension), x(last.dimension)),
+            y: ((smallest / 10.0).floor() * 10.0, (largest / 10.0).ceil() * 10.0),
+            x_name: "dimension of the sphere, as powers of two",
+            y_name: "angle, degrees",
+            labels: (6, 8),
+            decimals: (0, 0),
+        };
+        let mut chart = axes.draw(area, 6)?;
+        let kinds: [(&str, AngleOf); 3] =
+            [("largest", |angles| angles.largest), ("mean", |angles| angles.mean), ("smallest", |angles| angles.smallest)];
+        let mut entries = Vec::new();
+        for (name, of) in kinds {
+            let points: Vec<(f64, f64)> =
+                self.0.iter().map(|angles| (x(angles.dimension), of(&angles.random))).collect();
+            let entry = LegendEntry { name: format!("{name}, random"), colour: GREY, mark: Mark::Dashes };
+            line(&mut chart, &points, &entry, false)?;
+            entries.push(entry);
+        }
+        for ((name, of), colour) in kinds.into_iter().zip([SERIES[1], SERIES[2], SERIES[0]]) {
+            let points: Vec<(f64, f64)> =
+                self.0.iter().map(|angles| (x(angles.dimension), of(&angles.optimised))).collect();
+            let entry = LegendEntry { name: format!("{name}, optimised"), colour, mark: Mark::Line };
+            line(&mut chart, &points, &entry, true)?;
+            entries.push(entry);
+        }
+        legend(area, &entries)
+    }
+}
+
+/// Losses over the epochs of a session.
+struct LossPicture<'a>(&'a [EpochLosses]);
+
+/// Which of the losses of an epoch.
+type LossOf = fn(&EpochLosses) -> f32;
+
+impl Picture for LossPicture<'_> {
+    fn height(&self) -> u32 {
+        320 + legend_height(3)
+    }
+
+    fn draw<B: DrawingBackend>(&self, area: &Area<'_, B>) -> Result<(), DrawError> {
+        let kinds: [(&str, LossOf); 3] = [
+            ("PSCL", |epoch| epoch.contrast),
+            ("cross entropy", |epoch| epoch.cross_entropy),
+            ("ORTH", |epoch| epoch.orthogonality),
+        ];
+        let most = kinds.iter().flat_map(|(_, of)| self.0.iter().map(of)).fold(1.0f32, f32::max);
+        let axes = Axes {
+            x: (1.0, self.0.len().max(2) as f64),
+            y: (0.0, f64::from(most.ceil())),
+            x_name: "epoch of the last session",
+            y_name: "loss, weighted",
+            labels: (6, 6),
+            decimals: (0, 1),
+        };
+        let mut chart = axes.draw(area, kinds.len())?;
+        let mut entries = Vec::new();
+        for ((name, of), colour) in kinds.into_iter().zip(SERIES) {
+            let points: Vec<(f64, f64)> =
+                self.0.iter().map(|epoch| (epoch.epoch as f64, f64::from(of(epoch)))).collect();
+            let entry = LegendEntry { name: name.into(), colour, mark: Mark::Line };
+            line(&mut chart, &points, &entry, false)?;
+            entries.push(entry);
+        }
+        legend(area, &entries)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn optimised_targets_stand_farther_apart_than_random_ones_in_every_dimension() {
+        let at = |dimension| DimensionAngles::of(20, dimension, 1);
+        let (narrow, wide) = (at(8), at(32));
+        assert!(narrow.optimised.smallest > narrow.random.smallest && wide.optimised.smallest > wide.random.smallest);
+        // Where there is room for a simplex, all angles are its: the arc cosine of -1/19.
+        let simplex = (-1.0f64 / 19.0).acos().to_degrees();
+        assert!((wide.optimised.smallest - simplex).abs() < 0.1 && (wide.optimised.largest - simplex).abs() < 0.1);
+        assert!(narrow.optimised.smallest < simplex - 1.0);
+        // Angles of random directions gather around the right angle.
+        assert!((wide.random.mean - 90.0).abs() < 2.0);
+    }
+}
