@@ -51,7 +51,8 @@ impl SessionGeometry {
 
     /// A line for a table under [`SessionGeometry::HEADING`].
     pub fn line(&self) -> String {
-        let Geometry { false_incremental, between_classes, to_target, base_to_target, incremental_to_target } = self.last;
+        let Geometry { false_incremental, between_classes, to_target, base_to_target, incremental_to_target } =
+            self.last;
         let incremental = incremental_to_target.map_or("-".into(), |cosine| format!("{cosine:.3}"));
         format!(
             "{false_incremental:8.2} {between_classes:9.3} {to_target:14.3} {base_to_target:9.3} {incremental:>9} {:>6}/{}",
@@ -124,9 +125,10 @@ fn class_directions(projected: &[f32], of: &[usize], dimension: usize, classes: 
 
 /// Mean cosine over all pairs.
 fn between(means: &[ClassDirection]) -> f64 {
-    let pairs = means.iter().enumerate().flat_map(|(index, (_, one))| {
-        means[..index].iter().map(move |(_, other)| f64::from(dot(one, other)))
-    });
+    let pairs = means
+        .iter()
+        .enumerate()
+        .flat_map(|(index, (_, one))| means[..index].iter().map(move |(_, other)| f64::from(dot(one, other))));
     mean(&pairs.collect::<Vec<_>>()).unwrap_or_default()
 }
 

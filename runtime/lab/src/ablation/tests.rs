@@ -95,7 +95,8 @@ fn only_a_reassignment_moves_earlier_classes() {
         let config = &base_model.config;
         let mut session = Session { base_model: &base_model, config, seed: 7, memory, workers: &Serial, on_progress };
         let ablation = Ablation { assignment, ..Ablation::default() };
-        let classes = |numbers: core::ops::Range<usize>| numbers.map(|number| new_class(first + number)).collect::<Vec<_>>();
+        let classes =
+            |numbers: core::ops::Range<usize>| numbers.map(|number| new_class(first + number)).collect::<Vec<_>>();
         let fresh = State::fresh(&base_model, [0; 32]);
         let before = ablation.learn(&mut session, &fresh, &classes(0..2)).unwrap();
         let after = ablation.learn(&mut session, &before, &classes(2..9)).unwrap();

@@ -203,9 +203,8 @@ fn both_planes(base_model: &BaseModel, benchmark: &Benchmark, states: [&State; 2
     let assigned = states[1].assigned_targets(base_model);
     let targets: Vec<f32> =
         shown.classes.iter().flat_map(|class| &assigned[class * dimension..][..dimension]).copied().collect();
-    let named = |class: &usize| {
-        Some((states[1].class(base_model, *class)?.label.clone(), *class < base_model.classes.len()))
-    };
+    let named =
+        |class: &usize| Some((states[1].class(base_model, *class)?.label.clone(), *class < base_model.classes.len()));
     let named: Vec<(String, bool)> = shown.classes.iter().map(named).collect::<Option<_>>()?;
     let of_targets = 0..shown.classes.len();
     let halves = states.map(|state| [state.head(base_model).project(&shown.rows), targets.clone()].concat());
@@ -289,8 +288,11 @@ impl Picture for DimensionPicture<'_> {
             decimals: (0, 0),
         };
         let mut chart = axes.draw(area, 6)?;
-        let kinds: [(&str, AngleOf); 3] =
-            [("largest", |angles| angles.largest), ("mean", |angles| angles.mean), ("smallest", |angles| angles.smallest)];
+        let kinds: [(&str, AngleOf); 3] = [
+            ("largest", |angles| angles.largest),
+            ("mean", |angles| angles.mean),
+            ("smallest", |angles| angles.smallest),
+        ];
         let mut entries = Vec::new();
         for (name, of) in kinds {
             let points: Vec<(f64, f64)> =

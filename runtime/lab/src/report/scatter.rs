@@ -98,7 +98,8 @@ impl Picture for Scatter<'_> {
 
     fn draw<B: DrawingBackend>(&self, area: &Area<'_, B>) -> Result<(), DrawError> {
         let Plane { classes, points, targets, .. } = self.0;
-        let most = points.iter().chain(targets).flat_map(|point| [point.x.abs(), point.y.abs()]).fold(0.1, f64::max) * 1.05;
+        let most =
+            points.iter().chain(targets).flat_map(|point| [point.x.abs(), point.y.abs()]).fold(0.1, f64::max) * 1.05;
         let axes = Axes {
             x: (-most, most),
             y: (-most, most),

@@ -225,10 +225,8 @@ fn make_figures(arguments: &FiguresArguments) -> Result<()> {
     let benchmark = Benchmark::of(&bundle)?;
     let written = output.clone().unwrap_or_else(|| folder.join("figures"));
     report::writable(&written).with_context(|| format!("cannot write into the folder {}", written.display()))?;
-    let command = format!(
-        "cargo run --release -p orco-lab -- figures {} --seed {seed}",
-        shell_word(&folder.to_string_lossy())
-    );
+    let command =
+        format!("cargo run --release -p orco-lab -- figures {} --seed {seed}", shell_word(&folder.to_string_lossy()));
     let threads = Threads::new(cores())?;
     let figures = paper_figures(&bundle, &benchmark, (*seed, &command), &threads, &|| ControlFlow::Continue(()))?;
     figures.write(&written)?;
@@ -312,11 +310,7 @@ fn ablate(arguments: &AblateArguments) -> Result<()> {
     let trials = Trials { base_model, benchmark: &benchmark, content: &content, cache, seed: *seed };
     let threads = Threads::new(cores())?;
     let of = published::settings_for(&benchmark.source).name();
-    print(format!(
-        "{} on {}, draws: {draws}; {reading} for {of}",
-        question.name(),
-        benchmark.source
-    ))?;
+    print(format!("{} on {}, draws: {draws}; {reading} for {of}", question.name(), benchmark.source))?;
     print(heading(WIDTH, "the paper's, on mini-ImageNet"))?;
     let mut all = Vec::new();
     for trial in trials.of(question, *reading) {
