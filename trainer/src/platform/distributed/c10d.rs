@@ -4,7 +4,7 @@ use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::ptr::{self, NonNull};
 use std::time::Duration;
 
-use tch::Tensor;
+use tch::{Device, Kind, Tensor};
 
 use super::{PATIENCE, Place, RankError, STEP};
 
@@ -51,7 +51,8 @@ unsafe impl Send for Engine {}
 unsafe impl Sync for Engine {}
 
 impl Engine {
-    /// Meets the other ranks.
+    /// Meets the other ranks, and returns once all of them have: a rank that left at once, with an error of its own,
+    /// would look to the others like one that never came.
     pub fn meet(place: &Place, cuda: bool) -> Result<Self, RankError> {
         let lost = |reason: String| RankError::Meet {
             rank: place.rank,
@@ -78,8 +79,10 @@ impl Engine {
                 &raw mut opened,
             )
         };
-        told(error).map_err(lost)?;
-        NonNull::new(opened).map(Self).ok_or_else(|| lost("c10d made no group".into()))
+        told(error).map_err(&lost)?;
+        let engine = NonNull::new(opened).map(Self).ok_or_else(|| lost("c10d made no group".into()))?;
+        engine.sum(&Tensor::zeros([1], (Kind::Int64, Device::Cpu)), PATIENCE).map_err(&lost)?;
+        Ok(engine)
     }
 
     /// Adds up a tensor over all ranks, in place.
