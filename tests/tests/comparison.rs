@@ -1,14 +1,14 @@
 //! The paper's comparison on small made-up images: g alone beside f and g.
 
 use orco_tests::tiny::{self, CLASSES, images};
-use orco_trainer::ablate::of_sessions;
-use orco_trainer::compare::{compare, table};
 use orco_trainer::data::dataset::Split;
 use orco_trainer::model::{Model, Norms};
 use orco_trainer::run::Run;
+use orco_trainer::run::digest::session_digest;
 use orco_trainer::train::align::align;
 use orco_trainer::train::fit::BaseSession;
 use orco_trainer::train::pretrain::{CHECKPOINT, pretrain};
+use orco_trainer_lab::comparison::{compare, table};
 use tch::{Device, Tensor, no_grad};
 
 #[test]
@@ -41,7 +41,7 @@ fn g_alone_stands_beside_f_and_g() {
     let targets = align(&mut model, (&recipe).into(), &base).unwrap();
     let data = tiny::data(&images, split);
     let before: Vec<Tensor> = model.tensors().iter().map(|(_, tensor)| no_grad(|| tensor.copy())).collect();
-    let sessions = of_sessions(&data).unwrap();
+    let sessions = session_digest(&data).unwrap();
     let mut measure =
         |shares: &[f64]| compare(&mut model, &targets, &recipe, &data, &run, (&sessions, 2, shares)).unwrap();
     // At five times the rate f changes so much that no rounding hides it.

@@ -6,14 +6,14 @@ mod check;
 mod data;
 mod defaults;
 mod export;
-mod method;
+mod pretrain;
 
 pub use align::{AlignConfig, AlignRate};
 pub use backbone::{Architecture, BackboneConfig, Stem};
 pub use check::ConfigError;
 pub use data::{DataConfig, DataKind, SquareFit};
 pub use export::ExportConfig;
-pub use method::{OptimiserKind, Policy};
+pub use pretrain::{AugmentPolicy, OptimiserKind};
 
 use std::path::Path;
 
@@ -225,7 +225,7 @@ impl Default for PretrainConfig {
             average_last: 0,
             augment: AugmentConfig {
                 crop_scale: [0.35, 1.0],
-                policy: Policy::None,
+                policy: AugmentPolicy::None,
                 jitter_probability: 0.5,
                 jitter: 0.4,
                 hue: 0.0,
@@ -252,7 +252,7 @@ pub enum Arithmetic {
 
 impl Arithmetic {
     /// Where no loss is scaled: f32 in place of f16.
-    pub(crate) fn unscaled(self) -> Self {
+    pub fn unscaled(self) -> Self {
         if self == Self::F16 { Self::F32 } else { self }
     }
 }
@@ -265,7 +265,7 @@ pub struct AugmentConfig {
     pub crop_scale: [f64; 2],
     /// The policy of operations between crop and jitter.
     #[serde(default)]
-    pub policy: Policy,
+    pub policy: AugmentPolicy,
     /// Probability of brightness, contrast, saturation and hue jitter.
     pub jitter_probability: f64,
     /// Strength of the first three: a factor from `1 - s` to `1 + s`.

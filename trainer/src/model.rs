@@ -2,7 +2,7 @@
 
 pub mod backbone;
 pub(crate) mod onnx_proto;
-pub(crate) mod store;
+pub mod store;
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -17,7 +17,9 @@ use tch::{Device, Tensor, no_grad};
 use crate::config::{Arithmetic, AugmentConfig, Recipe};
 use crate::data::augment::view;
 use crate::data::dataset::{Channels, Images};
-use crate::model::backbone::{Description, FeatureSource, Head, Network, OnnxBackbone, pth, published_names, unfold};
+use crate::model::backbone::{
+    Description, FeatureSource, Network, OnnxBackbone, ProjectionHead, pth, published_names, unfold,
+};
 use crate::platform::kernels;
 use crate::run::checkpoint;
 use crate::run::checksum::Checksum;
@@ -32,7 +34,7 @@ pub struct Model {
     /// The feature extractor that the user brings.
     pub onnx: Option<OnnxBackbone>,
     /// The projection head g.
-    pub head: Head,
+    pub head: ProjectionHead,
     /// Linear classifier of the base classes, weight `[classes, features]`; used by cross entropy only.
     pub classifier: Tensor,
     /// Its bias, `[classes]`.
@@ -72,7 +74,7 @@ impl Model {
         let features = description.features();
         let classes = recipe.split.base_classes as i64;
         let backbone = Network::new(&(store.root() / "backbone"), description);
-        let head = Head::new(&(store.root() / "head"), features, &recipe.head);
+        let head = ProjectionHead::new(&(store.root() / "head"), features, &recipe.head);
         let linear = store.root() / "classifier";
         let bound = 1.0 / (features as f64).sqrt();
         let classifier = linear.var("weight", &[classes, features], Init::Uniform { lo: -bound, up: bound });
@@ -111,7 +113,7 @@ impl Model {
 
     /// Features of images by the model's own backbone, in inference mode, f32 `[indices, features]`: clean, or under a
     /// random view of each, and changed before they go through the backbone.
-    pub(crate) fn features(
+    pub fn features(
         &self,
         images: &Images,
         indices: &[usize],
@@ -193,15 +195,15 @@ pub enum Norms {
 }
 
 /// What a file of weights holds.
-struct Weights {
+struct WeightFile {
     tensors: Vec<(String, Tensor)>,
     norms: Norms,
     channels: Option<Channels>,
 }
 
 /// Tensors of a file by name: safetensors, PyTorch's format from before its zip one, or an ONNX file of ours.
-fn read_weights(path: &Path, description: &Description) -> Result<Weights> {
-    let whole = |tensors| Weights { tensors, norms: Norms::Whole, channels: None };
+fn read_weights(path: &Path, description: &Description) -> Result<WeightFile> {
+    let whole = |tensors| WeightFile { tensors, norms: Norms::Whole, channels: None };
     // A pipe would be waited for without end.
     if !path.metadata()?.is_file() {
         bail!("it is not a file");
@@ -227,7 +229,7 @@ fn read_weights(path: &Path, description: &Description) -> Result<Weights> {
     if channels.is_some_and(|channels| !channels.is_sound()) {
         bail!("its metadata orco.mean and orco.deviation are no numbers to normalise images by");
     }
-    Ok(Weights { tensors: unfold::tensors(&model, description)?, norms: Norms::Folded, channels })
+    Ok(WeightFile { tensors: unfold::tensors(&model, description)?, norms: Norms::Folded, channels })
 }
 
 /// A network that only computes.

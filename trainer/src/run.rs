@@ -1,17 +1,18 @@
 //! A run's folder: the recipe it belongs to, its checkpoints, its metrics.
 
 pub(crate) mod checkpoint;
-pub(crate) mod checksum;
+pub mod checksum;
+pub mod digest;
 mod events;
-pub(crate) mod files;
+pub mod files;
 mod folder;
 mod lock;
 mod metrics;
-pub(crate) mod progress;
+pub mod progress;
 mod record;
-pub(crate) mod trained_on;
+mod trained_on;
 
-pub use record::{Git, Hardware, Record};
+pub use record::{Git, Hardware, RunRecord};
 pub use trained_on::TrainedOn;
 
 use std::fs;
@@ -22,12 +23,12 @@ use anyhow::{Context, Result, bail};
 use orco_runtime::manifest::MANIFEST;
 
 use self::checksum::Checksum;
+use self::digest::phase_1_inputs;
 use crate::config::Recipe;
-use crate::measured::of_phase_1;
-use crate::platform::distributed::Group;
+use crate::platform::distributed::RankGroup;
 use crate::run::files::write_atomically;
-use events::Events;
-use lock::Lock;
+use events::EventFile;
+use lock::RunLock;
 
 /// Name of the copy of the recipe that a run goes by.
 const RECIPE: &str = "recipe.toml";
@@ -61,13 +62,13 @@ pub fn verify_recipe(folder: &Path) -> Result<()> {
 pub struct Run {
     folder: PathBuf,
     /// TensorBoard's file of this process, begun with the first numbers.
-    events: Mutex<Option<Events>>,
+    events: Mutex<Option<EventFile>>,
     /// What computes, in words, once the run's record is written.
     machine: OnceLock<String>,
     /// Who trains this run.
-    group: Group,
+    group: RankGroup,
     /// Keeps other processes out; the first rank has it.
-    _lock: Option<Lock>,
+    _lock: Option<RunLock>,
 }
 
 impl Run {
@@ -76,7 +77,7 @@ impl Run {
     /// # Errors
     /// If the folder cannot be made, belongs to another recipe, or another process works in it.
     pub fn open(folder: &Path, recipe: &Recipe) -> Result<Self> {
-        Self::open_with(folder, recipe, None, Group::alone())
+        Self::open_with(folder, recipe, None, RankGroup::alone())
     }
 
     /// Creates the folder, or opens it to continue with the same data. Of several ranks the first does so, and the
@@ -85,7 +86,7 @@ impl Run {
     /// # Errors
     /// If the folder cannot be made, belongs to another recipe or other data, another process works in it, or the ranks
     /// have different recipes or data. A run that is there is then as it was.
-    pub fn open_on(folder: &Path, recipe: &Recipe, trained_on: &TrainedOn, group: &Group) -> Result<Self> {
+    pub fn open_on(folder: &Path, recipe: &Recipe, trained_on: &TrainedOn, group: &RankGroup) -> Result<Self> {
         group.demand_same("a recipe", &toml::to_string(recipe).context("recipe")?)?;
         group.demand_same("images, labels or a split", &serde_json::to_string(trained_on).context("data")?)?;
         let run = match group.is_first() {
@@ -102,13 +103,13 @@ impl Run {
         Ok(run)
     }
 
-    fn open_with(folder: &Path, recipe: &Recipe, trained_on: Option<&TrainedOn>, group: Group) -> Result<Self> {
+    fn open_with(folder: &Path, recipe: &Recipe, trained_on: Option<&TrainedOn>, group: RankGroup) -> Result<Self> {
         if folder.join(MANIFEST).exists() {
             bail!("{} holds a bundle; name another folder with --run", folder.display());
         }
         fs::create_dir_all(folder).with_context(|| format!("cannot create the run folder {}", folder.display()))?;
         folder::claim(folder)?;
-        let lock = Lock::take(folder)?;
+        let lock = RunLock::take(folder)?;
         let path = folder.join(RECIPE);
         let text = toml::to_string(recipe).context("recipe")?;
         if path.exists() {
@@ -119,7 +120,7 @@ impl Run {
             let wherever = |recipe: &Recipe| {
                 let mut recipe = recipe.clone();
                 recipe.backbone.weights = recipe.backbone.weights.map(|_| PathBuf::new());
-                of_phase_1(&recipe)
+                phase_1_inputs(&recipe)
             };
             if wherever(&there) != wherever(recipe) {
                 bail!("{} holds a run of another recipe; choose another folder with --run", folder.display());
@@ -135,7 +136,7 @@ impl Run {
     }
 
     /// The ranks that train this run.
-    pub fn group(&self) -> &Group {
+    pub fn group(&self) -> &RankGroup {
         &self.group
     }
 
@@ -153,7 +154,7 @@ impl Run {
     ///
     /// # Errors
     /// If the file cannot be written.
-    pub fn record(&self, record: &Record) -> Result<()> {
+    pub fn record(&self, record: &RunRecord) -> Result<()> {
         if !self.group.is_first() {
             return Ok(());
         }
@@ -185,7 +186,7 @@ impl Run {
             let mut events = self.events.lock().unwrap_or_else(PoisonError::into_inner);
             let events = match &mut *events {
                 Some(events) => events,
-                none => none.insert(Events::create(&self.folder)?),
+                none => none.insert(EventFile::create(&self.folder)?),
             };
             events.scalars(metrics["epoch"].as_i64().unwrap_or(0), numbers)
         };
@@ -249,7 +250,7 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         let recipe: Recipe = toml::from_str(include_str!("../recipes/synthetic-tiny.toml")).unwrap();
         let run = Run::open(root.path(), &recipe).unwrap();
-        let record = Record::new(1, tch::Device::Cpu, serde_json::Value::Null);
+        let record = RunRecord::new(1, tch::Device::Cpu, serde_json::Value::Null);
         run.record(&record).unwrap();
         run.log(&serde_json::json!({"phase": "pretrain", "epoch": 1, "seconds": 2.0})).unwrap();
         run.log(&serde_json::json!({"phase": "data", "left_out": ["a"]})).unwrap();

@@ -149,7 +149,7 @@ pub const ROWS: [Published; 9] = [
         mini_imagenet: Some([24.16, 21.26, 60.86]),
         cub200: Some([53.04, 51.58, 64.42]),
         ours: &[],
-        remark: "run by orco-train rival: its virtual prototypes shape the backbone while it is trained",
+        remark: "run by orco-train-lab rival: its virtual prototypes shape the backbone while it is trained",
     },
     Published {
         name: "CEC",
@@ -157,7 +157,7 @@ pub const ROWS: [Published; 9] = [
         mini_imagenet: Some([29.35, 27.43, 59.57]),
         cub200: Some([47.88, 46.01, 61.33]),
         ours: &[],
-        remark: "run by orco-train rival: its graph is learned from all base images, which no bundle carries",
+        remark: "run by orco-train-lab rival: its graph is learned from all base images, which no bundle carries",
     },
     Published {
         name: "C-FSCIL",
@@ -173,7 +173,7 @@ pub const ROWS: [Published; 9] = [
         mini_imagenet: Some([33.36, 30.98, 58.04]),
         cub200: Some([53.35, 53.57, 65.49]),
         ours: &[],
-        remark: "run by orco-train rival: its fake tasks are drawn from all base images, which no bundle carries",
+        remark: "run by orco-train-lab rival: its fake tasks are drawn from all base images, which no bundle carries",
     },
     Published {
         name: "LCwoF",
@@ -181,7 +181,7 @@ pub const ROWS: [Published; 9] = [
         mini_imagenet: Some([37.50, 35.02, 46.80]),
         cub200: None,
         ours: &[],
-        remark: "run by orco-train rival: it trains the backbone in every session",
+        remark: "run by orco-train-lab rival: it trains the backbone in every session",
     },
     Published {
         name: "BiDist",
@@ -189,7 +189,7 @@ pub const ROWS: [Published; 9] = [
         mini_imagenet: Some([40.48, 36.85, 61.25]),
         cub200: Some([52.40, 50.87, 62.91]),
         ours: &[],
-        remark: "run by orco-train rival: it distils two teachers into the backbone in every session",
+        remark: "run by orco-train-lab rival: it distils two teachers into the backbone in every session",
     },
     Published {
         name: "NC-FSCIL",
@@ -242,7 +242,7 @@ mod tests {
     #[test]
     fn a_row_has_a_system_of_ours_or_is_trained_elsewhere() {
         for row in ROWS {
-            assert_eq!(row.ours.is_empty(), row.remark.starts_with("run by orco-train rival: "), "{}", row.name);
+            assert_eq!(row.ours.is_empty(), row.remark.starts_with("run by orco-train-lab rival: "), "{}", row.name);
         }
     }
 }

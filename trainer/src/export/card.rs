@@ -14,7 +14,7 @@ use orco_runtime::manifest::{BACKBONE, BACKBONE_INT8, BENCHMARK, LEARNER, STATIS
 use orco_state::target::TargetMethod;
 
 use super::exported::ExportReport;
-use crate::config::{AugmentConfig, MeasureOn, OptimiserKind, Policy, Recipe, TargetConfig};
+use crate::config::{AugmentConfig, AugmentPolicy, MeasureOn, OptimiserKind, Recipe, TargetConfig};
 use crate::data::dataset::Split;
 use crate::platform::interrupt;
 use crate::run::Run;
@@ -387,9 +387,9 @@ fn median(mut numbers: Vec<f64>) -> Option<f64> {
 /// What of the views a recipe may leave out, in words.
 fn beyond(augment: &AugmentConfig) -> String {
     let mut words = match augment.policy {
-        Policy::None => String::new(),
-        Policy::AutoAugment => ", AutoAugment's policy for CIFAR".into(),
-        Policy::RandAugment { operations, magnitude } => {
+        AugmentPolicy::None => String::new(),
+        AugmentPolicy::AutoAugment => ", AutoAugment's policy for CIFAR".into(),
+        AugmentPolicy::RandAugment { operations, magnitude } => {
             format!(", RandAugment of {operations} operations at magnitude {magnitude}")
         }
     };

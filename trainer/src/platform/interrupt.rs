@@ -14,12 +14,12 @@ pub const EXIT: i32 = 130;
 static ASKED: LazyLock<Arc<AtomicBool>> = LazyLock::new(Arc::default);
 /// Whether the run's folder says how to resume.
 static RESUMES: AtomicBool = AtomicBool::new(true);
-static WORK: AtomicU8 = AtomicU8::new(Work::Loose as u8);
+static WORK: AtomicU8 = AtomicU8::new(Activity::Loose as u8);
 
 /// What the program is at, and with it what a stop costs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub enum Work {
+pub enum Activity {
     /// Nothing that a later start goes on from.
     Loose,
     /// Waiting for other ranks to start, which the first signal ends at once.
@@ -34,7 +34,7 @@ pub enum Work {
     Episodes,
 }
 
-impl Work {
+impl Activity {
     fn now() -> Self {
         let all = [Self::Loose, Self::Meeting, Self::Run, Self::Pretrain, Self::Align, Self::Episodes];
         all[usize::from(WORK.load(Ordering::Relaxed))]
@@ -42,23 +42,23 @@ impl Work {
 }
 
 /// Says what the program is at from now on.
-pub fn enter(work: Work) {
+pub fn enter(work: Activity) {
     WORK.store(work as u8, Ordering::Relaxed);
 }
 
 /// The program was stopped on purpose, at this work; whether `orco-train resume` goes on with it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Interrupted(Work, bool);
+pub struct Interrupted(Activity, bool);
 
 impl fmt::Display for Interrupted {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str("stopped by Ctrl-C or SIGTERM")?;
         let saved = match self.0 {
-            Work::Loose | Work::Meeting => return Ok(()),
-            Work::Run => "the phases that were finished are saved",
-            Work::Pretrain => "phase 1 is saved up to its last step",
-            Work::Align => "phase 2 is saved up to its last step",
-            Work::Episodes => "the episodes are saved up to their last step",
+            Activity::Loose | Activity::Meeting => return Ok(()),
+            Activity::Run => "the phases that were finished are saved",
+            Activity::Pretrain => "phase 1 is saved up to its last step",
+            Activity::Align => "phase 2 is saved up to its last step",
+            Activity::Episodes => "the episodes are saved up to their last step",
         };
         let resumes = if self.1 { " or `orco-train resume`" } else { "" };
         write!(formatter, "; {saved}, and the same command{resumes} continues")
@@ -101,8 +101,8 @@ pub fn watch() -> Result<()> {
 /// Somebody asks for a stop.
 #[cfg(unix)]
 fn asked(how: &str) {
-    let trains = matches!(Work::now(), Work::Pretrain | Work::Align | Work::Episodes);
-    if Work::now() == Work::Meeting {
+    let trains = matches!(Activity::now(), Activity::Pretrain | Activity::Align | Activity::Episodes);
+    if Activity::now() == Activity::Meeting {
         eprintln!("stopped by {how} while it waited for the other ranks");
         end();
     }
@@ -131,7 +131,11 @@ pub fn ask() {
 /// # Errors
 /// [`Interrupted`] if so.
 pub fn check() -> Result<(), Interrupted> {
-    if ASKED.load(Ordering::Relaxed) { Err(Interrupted(Work::now(), RESUMES.load(Ordering::Relaxed))) } else { Ok(()) }
+    if ASKED.load(Ordering::Relaxed) {
+        Err(Interrupted(Activity::now(), RESUMES.load(Ordering::Relaxed)))
+    } else {
+        Ok(())
+    }
 }
 
 /// The same for work that asks whether to go on; whoever called it then asks [`check`].
@@ -145,9 +149,10 @@ mod tests {
 
     #[test]
     fn every_work_says_what_a_stop_leaves() {
-        assert_eq!(Interrupted(Work::Loose, true).to_string(), "stopped by Ctrl-C or SIGTERM");
-        let saved = [(Work::Pretrain, "phase 1"), (Work::Align, "phase 2"), (Work::Episodes, "the episodes")];
-        for (work, saved) in saved.into_iter().chain([(Work::Run, "finished are saved")]) {
+        assert_eq!(Interrupted(Activity::Loose, true).to_string(), "stopped by Ctrl-C or SIGTERM");
+        let saved =
+            [(Activity::Pretrain, "phase 1"), (Activity::Align, "phase 2"), (Activity::Episodes, "the episodes")];
+        for (work, saved) in saved.into_iter().chain([(Activity::Run, "finished are saved")]) {
             let said = Interrupted(work, true).to_string();
             assert!(said.contains(saved) && said.ends_with("`orco-train resume` continues"), "{said}");
             assert!(!Interrupted(work, false).to_string().contains("resume"));

@@ -42,7 +42,7 @@ struct Checkpoint {
 
 /// Why a checkpoint is of no use, and what it still says.
 #[derive(Debug)]
-struct Damage {
+struct CheckpointDamage {
     reason: &'static str,
     /// Steps of its phase that were taken.
     steps: Option<u64>,
@@ -249,7 +249,7 @@ fn lost(damaged: Option<u64>, before: Option<u64>) -> String {
 }
 
 /// A checkpoint, or how it is damaged; nothing if it is not there.
-fn read(path: &Path) -> Result<Option<Result<Checkpoint, Damage>>> {
+fn read(path: &Path) -> Result<Option<Result<Checkpoint, CheckpointDamage>>> {
     let shown = path.display();
     match fs::metadata(path) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
@@ -262,7 +262,7 @@ fn read(path: &Path) -> Result<Option<Result<Checkpoint, Damage>>> {
         Ok(bytes) => Ok(Some(decode(path, &bytes))),
         // What a disk says of a sector that it cannot read.
         Err(error) if error.raw_os_error() == Some(libc::EIO) => {
-            Ok(Some(Err(Damage { reason: "the disk cannot read it", steps: None })))
+            Ok(Some(Err(CheckpointDamage { reason: "the disk cannot read it", steps: None })))
         }
         Err(error) => Err(error).with_context(|| format!("cannot read the checkpoint {shown}")),
     }
@@ -312,8 +312,8 @@ fn steps(bytes: &[u8]) -> Option<u64> {
     digits.collect::<String>().parse().ok()
 }
 
-fn decode(path: &Path, bytes: &[u8]) -> Result<Checkpoint, Damage> {
-    let damage = |reason| Damage { reason, steps: steps(bytes) };
+fn decode(path: &Path, bytes: &[u8]) -> Result<Checkpoint, CheckpointDamage> {
+    let damage = |reason| CheckpointDamage { reason, steps: steps(bytes) };
     let (_, header) = SafeTensors::read_metadata(bytes).map_err(|_| damage("it is cut off or overwritten"))?;
     let checksum = match (checksum_of(bytes), header.metadata()) {
         // Programs that wrote no checksum wrote no metadata either.

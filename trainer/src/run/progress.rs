@@ -22,7 +22,7 @@ pub(crate) fn hush() {
 
 /// Shows how far a phase has come.
 #[derive(Debug)]
-pub struct Progress {
+pub struct PhaseProgress {
     bar: ProgressBar,
     name: &'static str,
     /// Where the clock was started, and when: at the first steps, since what comes before them may take long, too.
@@ -31,7 +31,7 @@ pub struct Progress {
     said: Instant,
 }
 
-impl Progress {
+impl PhaseProgress {
     /// A phase of `total` steps, of which `done` were made by an earlier run.
     pub fn new(name: &'static str, total: u64, done: u64) -> Self {
         Self::counting(name, "steps", total, done)
@@ -112,11 +112,11 @@ fn duration(seconds: f64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::Progress;
+    use super::PhaseProgress;
 
     #[test]
     fn time_left_is_told_once_there_is_a_rate() {
-        let mut progress = Progress::new("steps", 10, 4);
+        let mut progress = PhaseProgress::new("steps", 10, 4);
         assert_eq!(progress.left(), None);
         progress.advance(1, "");
         assert_eq!(progress.left(), None, "what came before the first step is not what a step takes");

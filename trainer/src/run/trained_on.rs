@@ -118,7 +118,7 @@ fn text(sum: Sha256) -> String {
 }
 
 /// SHA-256 of sizes, labels and pixels, in hexadecimal.
-pub(crate) fn images(images: &Images) -> Result<String> {
+pub(super) fn images(images: &Images) -> Result<String> {
     let mut sum = Sha256::new();
     for side in images.pixels.size() {
         sum.update(side.to_le_bytes());
@@ -154,11 +154,11 @@ fn file(path: &Path) -> Result<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::data::dataset::{self, Origin};
+    use crate::data::dataset::{self, DataOrigin};
 
     fn data() -> (Recipe, DataSet) {
         let recipe: Recipe = toml::from_str(include_str!("../../recipes/synthetic-tiny.toml")).unwrap();
-        let data = dataset::open(&recipe, &Origin::default()).unwrap();
+        let data = dataset::open(&recipe, &DataOrigin::default()).unwrap();
         (recipe, data)
     }
 

@@ -9,7 +9,7 @@ use tch::{Device, Kind, Tensor, no_grad};
 use super::norm::synchronised;
 use super::{Activation, Builder, ConvNorm, Description};
 use crate::config::Arithmetic;
-use crate::platform::distributed::Group;
+use crate::platform::distributed::RankGroup;
 use crate::platform::system;
 
 pub(super) const NORM_MOMENTUM: f64 = 0.1;
@@ -35,7 +35,7 @@ pub struct Network {
     /// What it was built from.
     pub description: Description,
     /// The ranks whose images give batch statistics together, where the recipe asks for that in training.
-    pub norm_group: Option<Group>,
+    pub norm_group: Option<RankGroup>,
     tensors: HashMap<String, ConvNormTensors>,
 }
 

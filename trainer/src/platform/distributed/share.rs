@@ -8,12 +8,12 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tch::{Device, Kind, Tensor};
 
-use super::{Group, RankError};
+use super::{RankError, RankGroup};
 
 /// Kinds of a checkpoint's tensors, by their numbers in a message.
 const KINDS: [Kind; 4] = [Kind::Float, Kind::Double, Kind::Int64, Kind::Uint8];
 
-impl Group {
+impl RankGroup {
     /// Gives the named tensors that the first rank has, if it has some, to all.
     ///
     /// # Errors

@@ -11,12 +11,12 @@ use tch::{Device, Kind, Tensor};
 use crate::config::{AlignConfig, Arithmetic, AugmentConfig};
 use crate::data::augment::view;
 use crate::data::dataset::{Images, Split};
-use crate::measured::digest;
 use crate::model::Model;
 use crate::platform::device::send;
 use crate::platform::interrupt;
 use crate::run::checkpoint;
-use crate::run::progress::Progress;
+use crate::run::digest::digest;
+use crate::run::progress::PhaseProgress;
 use crate::train::fit::BaseSession;
 
 /// Most images at a time.
@@ -87,7 +87,8 @@ impl FeatureCache {
     ) -> Result<Self> {
         let (train, split, group) = (base.images, base.split, base.run.group());
         let views = if config.train_backbone { 0 } else { config.cached_views };
-        let mut progress = Progress::new("features", ((views + 1) * split.base.len().div_ceil(group.size())) as u64, 0);
+        let mut progress =
+            PhaseProgress::new("features", ((views + 1) * split.base.len().div_ceil(group.size())) as u64, 0);
         let mut pass = |augment: Option<(&AugmentConfig, Arithmetic)>| {
             features(model, augment, base, &split.base, &mut |count| {
                 progress.advance(count as u64, "");

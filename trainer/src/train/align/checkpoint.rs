@@ -9,7 +9,7 @@ use super::CHECKPOINT;
 use super::stopping::Stopping;
 use crate::config::AlignConfig;
 use crate::model::Model;
-use crate::platform::distributed::Group;
+use crate::platform::distributed::RankGroup;
 use crate::run::Run;
 use crate::train::fit::{BaseSession, Position};
 use crate::train::objective::Targets;
@@ -186,7 +186,7 @@ impl AlignState {
     ///
     /// # Errors
     /// If another rank is gone.
-    pub fn descend(&mut self, loss: &Tensor, [of_head, of_backbone]: [f64; 2], group: &Group) -> Result<()> {
+    pub fn descend(&mut self, loss: &Tensor, [of_head, of_backbone]: [f64; 2], group: &RankGroup) -> Result<()> {
         let gradients = gradients(loss, self.parameters());
         let loss = loss.detach().to_kind(Kind::Double);
         group.average(gradients.iter().filter(|gradient| gradient.defined()))?;

@@ -1,0 +1,351 @@
+//! The paper's comparison of phase 3: g trained alone, as on the device, beside f and g trained together.
+//!
+//! The runtime's learner on stored features stands first. The others are trained here from images, with new views in
+//! every step, by the same settings, losses, exemplars, draws and targets; in every session f and g begin as phase 2
+//! left them. All answer by targets alone. Batch norm of f keeps its statistics throughout. The metrics are the
+//! runtime's.
+
+mod session;
+
+use std::collections::HashMap;
+use std::fs;
+
+use anyhow::{Context, Result, bail};
+use orco_benchmark::benchmark::{Benchmark, SEED};
+use orco_benchmark::{AccuracyCounts, Draw, SessionAccuracy, Summary, summarise};
+use orco_core::config::Config;
+use orco_lab::trials::{Question, Trials};
+use orco_lab::{Measurement, System};
+use orco_runtime::encoder::onnx::Onnx;
+use orco_runtime::threads::{Threads, cores};
+use orco_state::state::BaseModel;
+use serde_json::json;
+use tch::{Device, Tensor, no_grad};
+
+use self::session::ComparedSession;
+use crate::measurements;
+use orco_trainer::config::{Arithmetic, Recipe};
+use orco_trainer::data::dataset::{DataSet, Images};
+use orco_trainer::export::BundleSource;
+use orco_trainer::model::Model;
+use orco_trainer::platform::interrupt;
+use orco_trainer::run::Run;
+use orco_trainer::run::digest::digest;
+use orco_trainer::run::progress::PhaseProgress;
+use orco_trainer::train::objective::Targets;
+
+/// Images measured at a time.
+const BATCH: usize = 500;
+
+/// What is trained in the incremental sessions.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum TrainedParts {
+    /// The head g; f stays.
+    Head,
+    /// Both; the learning rate of f is this share of g's.
+    Both(f64),
+}
+
+impl TrainedParts {
+    fn name(self) -> String {
+        match self {
+            Self::Head => "g, new views".into(),
+            Self::Both(share) => format!("f and g, f at {share} of the rate"),
+        }
+    }
+
+    /// What names of the files begin with that keep its draws.
+    fn file(self) -> String {
+        match self {
+            Self::Head => "head".into(),
+            Self::Both(share) => format!("both-{share}"),
+        }
+    }
+}
+
+/// Measures the runtime's learner, g alone, and f and g together for each share of the learning rate that f gets.
+/// The model is left as it was; the run keeps every draw that is measured, on `data`, whose digest
+/// [`session_digest`](orco_trainer::run::digest::session_digest) is given.
+///
+/// # Errors
+/// If the backbone is an ONNX file that the user brought, the recipe's settings of phase 3 train nothing, ONNX Runtime
+/// is missing, or a loss stops being finite.
+pub fn compare(
+    model: &mut Model,
+    targets: &Targets,
+    recipe: &Recipe,
+    data: &DataSet,
+    run: &Run,
+    (sessions, draws, shares): (&str, usize, &[f64]),
+) -> Result<Vec<Summary>> {
+    check(model, &recipe.learn, shares)?;
+    // A finished phase 2 is read from its checkpoint, onto the processor.
+    let targets = &targets.to_device(model.device());
+    let source = BundleSource::new(model, recipe, data);
+    let (base_model, benchmark) = exported(model, targets, &source)?;
+    let config = &recipe.learn.by_targets_alone();
+    let mut summaries = vec![by_device(&base_model, &benchmark, config, draws)?];
+    let rivals: Vec<TrainedParts> =
+        std::iter::once(TrainedParts::Head).chain(shares.iter().map(|&share| TrainedParts::Both(share))).collect();
+    let (of_draw, mut done) = ((data.split.sessions.len() * config.epochs) as u64, 0);
+    let mut progress = PhaseProgress::counting("comparison", "epochs", of_draw * (rivals.len() * draws) as u64, 0);
+    let walk = ComparisonWalk::new(model, targets, &source, &base_model, &benchmark);
+    for trained in rivals {
+        let key = digest(json!([measurements::PROGRAM, recipe, sessions, trained.name()]));
+        let mut draw = |draw: usize| {
+            let file = run.path(&format!("{}-draw-{draw}.json", trained.file()));
+            let walked = measurements::once(&file, key.clone(), || walk.draw(model, trained, draw, &mut progress));
+            done += of_draw;
+            progress.at(done, String::new);
+            walked
+        };
+        let walked = (0..draws).map(&mut draw).collect::<Result<Vec<_>>>();
+        // Whatever happened, the model is what it was.
+        model.restore(&walk.start)?;
+        let summary = summarise(&trained.name(), &walked?);
+        progress.milestone(&format!("{}: aHM {:.2}, aACC {:.2}", summary.system, summary.ahm, summary.aacc));
+        summaries.push(summary);
+    }
+    progress.finish();
+    for summary in &summaries {
+        run.log(&json!({ "phase": "compare", "draws": draws, "measured": summary }))?;
+    }
+    Ok(summaries)
+}
+
+/// Measures the runtime's learner alone, with the recipe's settings of phase 3, answers by targets alone.
+///
+/// # Errors
+/// If ONNX Runtime is missing, or a loss stops being finite.
+pub fn on_device(model: &Model, targets: &Targets, recipe: &Recipe, data: &DataSet, draws: usize) -> Result<Summary> {
+    let source = BundleSource::new(model, recipe, data);
+    let (base_model, benchmark) = exported(model, &targets.to_device(model.device()), &source)?;
+    by_device(&base_model, &benchmark, &recipe.learn.by_targets_alone(), draws)
+}
+
+/// Measures the lab's trials of a question that varies the head alone. The run keeps every draw, under the digest of all
+/// that the model and the benchmark depend on.
+///
+/// # Errors
+/// If ONNX Runtime is missing, a loss stops being finite, or the run cannot be written.
+pub fn of_head(
+    question: Question,
+    (model, targets): (&Model, &Targets),
+    recipe: &Recipe,
+    data: &DataSet,
+    run: &Run,
+    (content, draws): (&str, usize),
+) -> Result<Vec<Summary>> {
+    let source = BundleSource::new(model, recipe, data);
+    let (base_model, benchmark) = exported(model, &targets.to_device(model.device()), &source)?;
+    let cache = run.path(question.name());
+    fs::create_dir_all(&cache).with_context(|| format!("cannot make the folder {}", cache.display()))?;
+    let trials = Trials { base_model: &base_model, benchmark: &benchmark, content, cache: &cache, seed: SEED };
+    let threads = Threads::new(cores())?;
+    let measured = trials.of(question).into_iter().map(|trial| {
+        let measured = trials.measure(&trial, draws, &threads, &interrupt::flow);
+        interrupt::check()?;
+        log::info!("{} \"{}\" is measured", question.name(), trial.name);
+        Ok(measured?)
+    });
+    measured.collect()
+}
+
+/// What a bundle would have of a model, its features computed as on a device.
+fn exported(model: &Model, targets: &Targets, source: &BundleSource<'_>) -> Result<(BaseModel, Benchmark)> {
+    let mut encoder = Onnx::pool(&BundleSource::encode(model, &[]), &source.input)
+        .context("the runtime's learner takes its features from ONNX Runtime")?;
+    let base_model = source.base_model(model, targets, &mut encoder)?;
+    let base = source.clean_features(&mut encoder, source.train, &source.split.base)?;
+    let benchmark = source.benchmark(&mut encoder, &base)?;
+    Ok((base_model, benchmark))
+}
+
+/// All answer as the paper does: where f is trained, means of stored features would be those of another f.
+fn by_device(base_model: &BaseModel, benchmark: &Benchmark, config: &Config, draws: usize) -> Result<Summary> {
+    let device = Measurement { base_model, benchmark, system: System::ORCO, config, seed: SEED };
+    let measured = device.over(draws, &interrupt::flow);
+    interrupt::check()?;
+    Ok(Summary { system: "g, as on the device".into(), ..measured? })
+}
+
+/// Refuses a backbone that was brought as an ONNX file, where it would have to be trained.
+pub(crate) fn check_trainable(is_brought: bool) -> Result<()> {
+    if is_brought {
+        bail!(
+            "the backbone is an ONNX file, which cannot be trained; name one of the recipe's own, or, if orco-train \
+             exported it, name it as backbone.weights, with its architecture and width"
+        );
+    }
+    Ok(())
+}
+
+/// Refuses what cannot be compared; [`compare`] asks too, but this needs no trained model.
+///
+/// # Errors
+/// If there is nothing to compare, or a share is no number of at least 0.
+pub fn check(model: &Model, learn: &Config, shares: &[f64]) -> Result<()> {
+    check_trainable(model.onnx.is_some())?;
+    if learn.epochs == 0 {
+        bail!(
+            "compare trains in every session, but [learn] of the recipe has epochs = 0, as the preset \"discriminant\" \
+             does; give it preset = \"edge\", \"orco\" or \"paper\""
+        );
+    }
+    if let Some(share) = shares.iter().find(|share| !share.is_finite() || **share < 0.0) {
+        bail!("--backbone-rate is {share}, but must be a number of at least 0");
+    }
+    Ok(())
+}
+
+/// Prints the systems, then every session's row of each.
+pub fn table(summaries: &[Summary], draws: usize) -> String {
+    let mut lines =
+        vec![format!("means, draws: {draws:<16} aHM            aACC           base decay  performance decay")];
+    for summary in summaries {
+        lines.push(format!(
+            "{:<30} {:<14} {:<14} {:10.2} {:10.2}",
+            summary.system,
+            summary.both(summary.ahm, summary.ahm_deviation),
+            summary.both(summary.aacc, summary.aacc_deviation),
+            summary.base_decay,
+            summary.performance_decay
+        ));
+    }
+    lines.extend(summaries.iter().map(|summary| format!("\n{}\n{}", summary.system, summary.table())));
+    lines.join("\n")
+}
+
+/// The way through all sessions, from images.
+struct ComparisonWalk<'a> {
+    source: &'a BundleSource<'a>,
+    base_model: &'a BaseModel,
+    benchmark: &'a Benchmark,
+    targets: &'a Targets,
+    /// The model after phase 2.
+    start: HashMap<String, Tensor>,
+    /// Features of the measured images by that model, `[measured, features]`.
+    features: Tensor,
+}
+
+impl<'a> ComparisonWalk<'a> {
+    fn new(
+        model: &Model,
+        targets: &'a Targets,
+        source: &'a BundleSource<'a>,
+        base_model: &'a BaseModel,
+        benchmark: &'a Benchmark,
+    ) -> Self {
+        let start = model.tensors().into_iter().map(|(name, tensor)| (name, no_grad(|| tensor.copy()))).collect();
+        let features = features(model, source.measured, &source.split.measured);
+        Self { source, base_model, benchmark, targets, start, features }
+    }
+
+    /// All sessions with one draw of the shots.
+    fn draw(
+        &self,
+        model: &mut Model,
+        trained: TrainedParts,
+        draw: usize,
+        progress: &mut PhaseProgress,
+    ) -> Result<Draw> {
+        let recipe = self.source.recipe;
+        let mut session = ComparedSession {
+            train: self.source.train,
+            config: &recipe.learn,
+            augment: recipe.session_augment.as_ref().unwrap_or(&recipe.pretrain.augment),
+            precision: recipe.pretrain.precision.unscaled(),
+            exemplars: self.base_exemplars(),
+            base: self.source.split.base_classes as i64,
+            targets: self.targets.to_device(model.device()),
+        };
+        model.restore(&self.start)?;
+        let mut rows = vec![self.row(model, &session, 0, TrainedParts::Head)];
+        for number in 1..=self.benchmark.ways.len() {
+            interrupt::check()?;
+            model.restore(&self.start)?;
+            session.admit(model, &self.shots(number, draw))?;
+            let seed = recipe.seed.wrapping_mul(1_000_003).wrapping_add((1000 * draw + number) as u64);
+            session.train(model, trained, seed, &mut || progress.advance(1, &format!("session {number}")))?;
+            rows.push(self.row(model, &session, number, trained));
+        }
+        Ok(Draw { rows, operations: 0.0, seconds: 0.0 })
+    }
+
+    /// Image and class of the exemplars of base classes that the settings let a session see.
+    fn base_exemplars(&self) -> Vec<(usize, i64)> {
+        let (train, most) = (self.source.train, self.source.recipe.learn.base_exemplars);
+        let labelled = self.source.base_exemplars().into_iter().map(|index| (index, i64::from(train.labels[index])));
+        let all: Vec<(usize, i64)> = labelled.collect();
+        all.chunk_by(|a, b| a.1 == b.1).flat_map(|class| &class[..most.min(class.len())]).copied().collect()
+    }
+
+    /// Image and class of the shots of a session: those that the runtime's learner gets.
+    fn shots(&self, session: usize, draw: usize) -> Vec<(usize, i64)> {
+        let benchmark = self.benchmark;
+        let before: u32 = benchmark.ways[..session - 1].iter().sum();
+        let first = self.base_model.classes.len() as u32 + before;
+        let image = |candidate: usize| benchmark.candidate_sources[candidate] as usize;
+        let classes = first..first + benchmark.ways[session - 1];
+        let shots = classes.flat_map(|class| {
+            let drawn = benchmark.draw(class, draw, SEED).into_iter();
+            drawn.map(move |candidate| (image(candidate), i64::from(class)))
+        });
+        shots.collect()
+    }
+
+    /// Measures the classes seen so far.
+    fn row(
+        &self,
+        model: &Model,
+        session: &ComparedSession<'_>,
+        number: usize,
+        trained: TrainedParts,
+    ) -> SessionAccuracy {
+        let (images, seen) = (self.source.measured, session.targets.rows.len());
+        let measured = self.source.split.measured.iter().copied().enumerate();
+        let known = measured.filter(|(_, index)| usize::from(images.labels[*index]) < seen);
+        let (rows, indices): (Vec<i64>, Vec<usize>) = known.map(|(row, index)| (row as i64, index)).unzip();
+        let features = match trained {
+            TrainedParts::Head => self.features.index_select(0, &Tensor::from_slice(&rows).to_device(model.device())),
+            TrainedParts::Both(_) => features(model, images, &indices),
+        };
+        let answers = no_grad(|| {
+            let cosines = model.head.project(&features).matmul(&session.targets.assigned().transpose(0, 1));
+            cosines.argmax(1, false).to_device(Device::Cpu)
+        });
+        let answers = Vec::<i64>::try_from(answers).expect("a row of i64");
+        let mut counts = AccuracyCounts::new(seen, self.source.split.base_classes);
+        for (index, answer) in indices.into_iter().zip(answers) {
+            counts.count(usize::from(images.labels[index]), answer as usize);
+        }
+        counts.row(number)
+    }
+}
+
+/// Features of clean views by the model's own backbone, `[indices, features]`.
+fn features(model: &Model, images: &Images, indices: &[usize]) -> Tensor {
+    let parts = indices.chunks(images.together(BATCH));
+    let parts = parts.map(|indices| model.features(images, indices, None, Arithmetic::F32, |images| images));
+    Tensor::cat(&parts.collect::<Vec<_>>(), 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_that_train_nothing_are_refused_with_those_that_do() {
+        let text = include_str!("../../recipes/cifar100-edge.toml");
+        let mut recipe: Recipe = toml::from_str(text).unwrap();
+        recipe.backbone.width = 4;
+        let model = Model::new(&recipe, [3, 16, 16], Device::Cpu);
+        for preset in ["orco", "paper", "edge"] {
+            assert!(check(&model, &Config::preset(preset).unwrap(), &[0.1]).is_ok(), "{preset}");
+        }
+        let refused = |learn: &Config, share| check(&model, learn, &[share]).unwrap_err().to_string();
+        let said = refused(&Config::discriminant(), 0.1);
+        assert!(said.contains("epochs = 0") && said.contains("preset = \"edge\""), "{said}");
+        assert!(refused(&Config::edge(), -1.0).contains("--backbone-rate is -1"));
+    }
+}
