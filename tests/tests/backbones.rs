@@ -225,7 +225,7 @@ fn a_released_backbone_can_be_trained_on() {
     assert!(format!("{:#}", refused(&foreign)).contains("of mobilenetv2-w12: `orco-train` exported it from"));
     let int8 = folder.path().join("Int8/bundle/backbone-int8.onnx");
     assert!(format!("{:#}", refused(&int8)).ends_with("take the bundle's `backbone.onnx`"), "{:#}", refused(&int8));
-    assert!(format!("{:#}", refused(folder.path())).ends_with("it is not a file"), "{:#}", refused(folder.path()));
+    assert!(format!("{:#}", refused(folder.path())).ends_with("it is a folder"), "{:#}", refused(folder.path()));
     let nothing = folder.path().join("nothing");
     std::fs::write(&nothing, "no weights").unwrap();
     assert!(format!("{:#}", refused(&nothing)).contains("no safetensors file"), "{:#}", refused(&nothing));

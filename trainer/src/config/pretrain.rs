@@ -18,7 +18,7 @@ pub enum OptimiserKind {
 /// In a recipe: `policy = { kind = "autoaugment" }`, or
 /// `policy = { kind = "randaugment", operations = 2, magnitude = 9 }`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(tag = "kind", rename_all = "lowercase", try_from = "PolicyFields")]
+#[serde(tag = "kind", rename_all = "lowercase", try_from = "AugmentPolicyFields")]
 pub enum AugmentPolicy {
     /// None.
     #[default]

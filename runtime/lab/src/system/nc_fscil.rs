@@ -6,8 +6,8 @@
 //! New classes take the vertices in the order in which they come.
 //!
 //! Otherwise than there: the backbone is the bundle's, the head starts as phase 2 left it instead of being trained on
-//! all base images, its vertices are the centred pseudo-targets, and rate and epochs are ours. The method with a training of
-//! its own is the trainer's (`orco-train-lab rival nc-fscil`).
+//! all base images, its vertices are the centred pseudo-targets, and rate and epochs are ours. The method with a
+//! training of its own is `orco-train-lab rival nc-fscil`.
 
 use orco_core::math::{add_scaled, normalise_rows};
 use orco_core::random::Random;

@@ -49,7 +49,7 @@ pub enum OnnxBackboneError {
     },
     /// The model has other inputs or outputs than a feature extractor.
     #[error("{} cannot be the backbone: {reason}", path.display())]
-    ShapeProto {
+    Shape {
         /// The file.
         path: PathBuf,
         /// What is wrong and what would be accepted.
@@ -99,7 +99,7 @@ impl OnnxBackbone {
         let no_model = || OnnxBackboneError::NotOnnx { path: path.into() };
         let model = ModelProto::decode(bytes.as_slice()).map_err(|_| no_model())?;
         let graph = model.graph.as_ref().ok_or_else(no_model)?;
-        let wrong = |reason: String| OnnxBackboneError::ShapeProto { path: path.into(), reason };
+        let wrong = |reason: String| OnnxBackboneError::Shape { path: path.into(), reason };
         // Old models list their weights among the inputs.
         let is_weight = |input: &&ValueInfoProto| graph.initializer.iter().any(|weight| weight.name == input.name);
         let inputs: Vec<&ValueInfoProto> = graph.input.iter().filter(|input| !is_weight(input)).collect();
@@ -127,7 +127,7 @@ impl OnnxBackbone {
         let mut encoder = Onnx::open(&self.bytes, &self.input)?;
         let black = Array4::zeros((2, 3, self.input.height as usize, self.input.width as usize));
         let features = encoder.encode(black.view())?.ncols();
-        if features > 0 { Ok(features) } else { Err(EncodeError::ShapeProto { expected: 2, actual: 0 }) }
+        if features > 0 { Ok(features) } else { Err(EncodeError::Shape { expected: 2, actual: 0 }) }
     }
 
     /// The model, started on all cores.
