@@ -317,12 +317,21 @@ impl Recipe {
     /// [`ConfigError`] if the file cannot be read, is no recipe, or holds a value out of range.
     pub fn read(path: &Path) -> Result<Self, ConfigError> {
         let shown = path.display().to_string();
-        let text = std::fs::read_to_string(path).map_err(|source| ConfigError::Read { path: shown.clone(), source })?;
+        let text = std::fs::read_to_string(path).map_err(|source| ConfigError::Read { path: shown, source })?;
+        Self::parse(&text, path)
+    }
+
+    /// Checks the recipe that a file holds.
+    ///
+    /// # Errors
+    /// [`ConfigError`] if it is no recipe, or holds a value out of range.
+    pub fn parse(text: &str, path: &Path) -> Result<Self, ConfigError> {
+        let shown = path.display().to_string();
         if let Ok(table) = text.parse() {
             align::refuse_old_names(&table)?;
         }
         let mut recipe: Self =
-            toml::from_str(&text).map_err(|source| ConfigError::Parse { path: shown, source: Box::new(source) })?;
+            toml::from_str(text).map_err(|source| ConfigError::Parse { path: shown, source: Box::new(source) })?;
         if recipe.targets.count == 0 {
             /// Classes that a device may learn beyond those of the benchmark.
             const ROOM: usize = 200;

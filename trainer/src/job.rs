@@ -10,12 +10,12 @@ pub use self::arguments::{ImageArguments, MAX_SEED, TrainingArguments};
 use crate::config::Recipe;
 use crate::data::dataset::{self, DataOrigin, DataSet};
 use crate::model::backbone::OnnxBackbone;
-use crate::model::{Model, Norms};
+use crate::model::{Model, Norms, WeightFile};
 use crate::platform::distributed::{self, RankGroup};
 use crate::platform::failure::guarded;
 use crate::platform::interrupt::{self, Activity};
 use crate::platform::{device, waiting};
-use crate::run::{Run, RunRecord, TrainedOn};
+use crate::run::{RECIPE, Run, RunRecord, TrainedOn, read_recipe};
 use crate::train::align::{SharedFeatures, align_sharing};
 use crate::train::fit::BaseSession;
 use crate::train::objective::Targets;
@@ -26,7 +26,10 @@ use crate::train::pretrain::pretrain;
 /// # Errors
 /// If either is missing or not as it should be.
 pub fn open_data(images: &ImageArguments, group: &RankGroup) -> Result<(Recipe, DataSet)> {
-    let mut recipe = Recipe::read(&images.recipe)?;
+    open_data_by(Recipe::read(&images.recipe)?, images, group)
+}
+
+fn open_data_by(mut recipe: Recipe, images: &ImageArguments, group: &RankGroup) -> Result<(Recipe, DataSet)> {
     recipe.seed = images.seed.unwrap_or(recipe.seed);
     // Before images are read, and phase 1 is trained.
     if recipe.backbone.onnx.is_none() && recipe.pretrain.epochs > 0 {
@@ -55,7 +58,11 @@ pub fn open_data(images: &ImageArguments, group: &RankGroup) -> Result<(Recipe, 
 /// As for [`open_data`], or if the device is not there, which is told before images are read.
 pub fn open_data_for(arguments: &TrainingArguments, group: &RankGroup) -> Result<(Recipe, DataSet)> {
     device::open_for(arguments.device, group)?;
-    let (recipe, data) = open_data(&arguments.images, group)?;
+    let (images, run) = (&arguments.images, &arguments.run);
+    // A run's own copy says whether it is whole.
+    let is_own = images.recipe == run.join(RECIPE);
+    let recipe = if is_own { read_recipe(run)? } else { Recipe::read(&images.recipe)? };
+    let (recipe, data) = open_data_by(recipe, images, group)?;
     Ok(match &arguments.backbone {
         Some(model) => (recipe.with_backbone(model)?, data),
         None => (recipe, data),
@@ -133,13 +140,17 @@ impl TrainingJob {
             None => Model::new(&recipe, input_of(&recipe), device),
         };
         model.channels = data.channels;
-        if let Some(weights) = &recipe.backbone.weights
-            && model.load_backbone(weights)? == Norms::Folded
+        let weights = recipe.backbone.weights.as_deref().map(WeightFile::read).transpose()?;
+        if let Some(weights) = &weights
+            && model.load_weights(weights)? == Norms::Folded
         {
             model.restore_norms(&data.train, &data.split.base);
         }
+        let trained_on = TrainedOn::new(&data, weights.as_ref())?;
+        // What was read of the weights is of no more use.
+        drop(weights);
         // Everything is read; only now is the folder claimed.
-        let run = Run::open_on(&arguments.run, &recipe, &TrainedOn::new(&recipe, &data)?, group)?;
+        let run = Run::open_on(&arguments.run, &recipe, &trained_on, group)?;
         let record = RunRecord { ranks: group.size(), ..RunRecord::new(recipe.seed, device, request) };
         if !group.is_first() {
             log::debug!("rank {} of {} is ready", group.rank(), group.size());

@@ -31,7 +31,7 @@ use events::EventFile;
 use lock::RunLock;
 
 /// Name of the copy of the recipe that a run goes by.
-const RECIPE: &str = "recipe.toml";
+pub(crate) const RECIPE: &str = "recipe.toml";
 /// What it says of its checksum.
 const RECIPE_WORDS: &str =
     "- orco-train checks this copy; for other settings, change the recipe that the run began with";
@@ -40,21 +40,22 @@ const RECORD: &str = "run.json";
 /// Name of the file of metrics.
 const METRICS: &str = "metrics.jsonl";
 
-/// Refuses the recipe in a run's folder where it is not what the program wrote.
+/// Reads the recipe in a run's folder.
 ///
 /// # Errors
-/// If so, or if it cannot be read.
-pub fn verify_recipe(folder: &Path) -> Result<()> {
+/// If it is not what the program wrote, or cannot be read.
+pub fn read_recipe(folder: &Path) -> Result<Recipe> {
     let path = folder.join(RECIPE);
     let shown = path.display();
     let bytes = fs::read(&path).with_context(|| format!("cannot read {shown}"))?;
-    if !checksum::may_be_used(&path, Checksum::of(&bytes)) {
+    let whole = checksum::may_be_used(&path, Checksum::of(&bytes));
+    let Some(text) = str::from_utf8(&bytes).ok().filter(|_| whole) else {
         bail!(
             "{shown} is not as orco-train wrote it: it is damaged, or was changed; put back what was there (for other \
              settings, change the recipe that the run began with), or remove its first line if it is right as it is"
         );
-    }
-    Ok(())
+    };
+    Ok(Recipe::parse(text, &path)?)
 }
 
 /// The folder that one run writes into. Of several ranks the first one alone does; the others know what it reads.
@@ -113,8 +114,7 @@ impl Run {
         let path = folder.join(RECIPE);
         let text = toml::to_string(recipe).context("recipe")?;
         if path.exists() {
-            verify_recipe(folder)?;
-            let there = Recipe::read(&path)?;
+            let there = read_recipe(folder)?;
             // Phases 2 and 3 may be set anew over a trained backbone; what phase 1 was trained with may not. Weights may
             // be elsewhere: their content is known.
             let wherever = |recipe: &Recipe| {

@@ -6,11 +6,10 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
+use orco_runtime::files::partial;
 use orco_runtime::manifest::{
     BACKBONE, BACKBONE_INT8, BENCHMARK, LABELS, LEARNER, MANIFEST, Manifest, SIGNATURE, STATISTICS,
 };
-
-use crate::run::files::partial;
 
 /// Name of a bundle's card.
 pub(super) const CARD: &str = "README.md";

@@ -8,7 +8,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::TrainingArguments;
-use crate::run::verify_recipe;
+use crate::run::RECIPE;
 
 /// Fields of a command that are paths.
 const PATHS: [&str; 7] = ["recipe", "data", "run", "lists", "output", "backbone", "sign"];
@@ -48,13 +48,8 @@ pub fn decode<C: DeserializeOwned>(request: Value, folder: &Path) -> Result<C> {
 
 impl TrainingArguments {
     /// Names the run in a folder, which may have been carried anywhere since it was begun, and the recipe in it.
-    ///
-    /// # Errors
-    /// If that recipe is damaged or cannot be read.
-    pub fn continue_in(&mut self, folder: &Path) -> Result<()> {
-        verify_recipe(folder)?;
-        self.images.recipe = folder.join("recipe.toml");
+    pub fn continue_in(&mut self, folder: &Path) {
+        self.images.recipe = folder.join(RECIPE);
         self.run = folder.into();
-        Ok(())
     }
 }

@@ -31,12 +31,12 @@ pub enum Checksum {
 impl Checksum {
     /// Checks a text.
     pub fn of(bytes: &[u8]) -> Self {
-        Self::of_file(bytes, bytes)
+        Self::at(bytes, place(bytes))
     }
 
-    /// Checks a file whose checksum can only stand in its `head`.
-    pub(crate) fn of_file(bytes: &[u8], head: &[u8]) -> Self {
-        let Some(at) = place(head) else { return Self::Absent };
+    /// Checks a file whose checksum begins at this byte, if it has one.
+    pub(crate) fn at(bytes: &[u8], place: Option<usize>) -> Self {
+        let Some(at) = place else { return Self::Absent };
         match bytes.get(at..at + BLANK.len()) {
             Some(digits) if digits == sum(bytes, at).as_bytes() => Self::Matches,
             _ => Self::Differs,

@@ -8,9 +8,8 @@ use std::io::{self, Write};
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use orco_runtime::files::open_own;
 use prost::{Message, Oneof};
-
-use crate::run::files::open_own;
 
 /// `tensorflow.Event`.
 #[derive(Clone, PartialEq, Message)]

@@ -27,7 +27,7 @@ pub fn stored(folder: &Path) -> Result<Command> {
     let mut command = request::decode(stored, folder)?;
     match &mut command {
         Command::Pretrain { common, .. } | Command::Align(common) | Command::Run { common, .. } => {
-            common.continue_in(folder)?;
+            common.continue_in(folder);
         }
         _ => bail!("{} holds no run that could be resumed", folder.display()),
     }

@@ -6,11 +6,11 @@ use std::path::Path;
 use std::thread;
 use std::time::Duration;
 
+use orco_runtime::files::open_own;
 use ureq::Agent;
 use ureq::http::header::{CONTENT_LENGTH, CONTENT_RANGE};
 
 use super::{DownloadError, writing};
-use crate::run::files::open_own;
 use crate::run::progress::PhaseProgress;
 
 /// Attempts in a row that bring nothing before it is given up.

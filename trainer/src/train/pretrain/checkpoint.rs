@@ -45,7 +45,7 @@ impl PretrainState {
         model.restore(&tensors)?;
         criterion.restore(&tensors)?;
         state.optimiser.restore(&tensors);
-        state.average = WeightAverage::restored(&tensors, state.optimiser.parameters());
+        state.average = WeightAverage::restored(&tensors, state.optimiser.parameters())?;
         if let Some(scaler) = &mut state.scaler {
             scaler.restore(&tensors);
         }

@@ -15,7 +15,7 @@ use crate::arguments::Command;
 pub fn stored(folder: &Path) -> Result<Command> {
     let mut command = request::decode(RunRecord::read(folder)?.request, folder)?;
     match &mut command {
-        Command::Compare { common, .. } => common.continue_in(folder)?,
+        Command::Compare { common, .. } => common.continue_in(folder),
         Command::Ablate { .. } | Command::Rival { .. } => bail!(
             "{} holds no run that could be resumed: it is part of what `orco-train-lab ablate` or `rival` trains; the \
              command that began it goes on with it",
