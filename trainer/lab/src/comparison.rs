@@ -11,8 +11,8 @@ use std::collections::HashMap;
 use std::fs;
 
 use anyhow::{Context, Result, bail};
+use orco_benchmark::Summary;
 use orco_benchmark::benchmark::{Benchmark, SEED};
-use orco_benchmark::{AccuracyCounts, Draw, SessionAccuracy, Summary, summarise};
 use orco_core::config::Config;
 use orco_lab::trials::{Question, Trials};
 use orco_lab::{Measurement, System};
@@ -24,6 +24,7 @@ use tch::{Device, Tensor, no_grad};
 
 use self::session::ComparedSession;
 use crate::measurements;
+use crate::sessions::{Protocol, SessionLearner};
 use orco_trainer::config::{Arithmetic, Recipe};
 use orco_trainer::data::dataset::{DataSet, Images};
 use orco_trainer::export::BundleSource;
@@ -89,20 +90,18 @@ pub fn compare(
         std::iter::once(TrainedParts::Head).chain(shares.iter().map(|&share| TrainedParts::Both(share))).collect();
     let (of_draw, mut done) = ((data.split.sessions.len() * config.epochs) as u64, 0);
     let mut progress = PhaseProgress::counting("comparison", "epochs", of_draw * (rivals.len() * draws) as u64, 0);
-    let walk = ComparisonWalk::new(model, targets, &source, &base_model, &benchmark);
+    let start = StartingPoint::new(model, targets, &source);
     for trained in rivals {
         let key = digest(json!([measurements::PROGRAM, recipe, sessions, trained.name()]));
-        let mut draw = |draw: usize| {
-            let file = run.path(&format!("{}-draw-{draw}.json", trained.file()));
-            let walked = measurements::once(&file, key.clone(), || walk.draw(model, trained, draw, &mut progress));
-            done += of_draw;
-            progress.at(done, String::new);
-            walked
-        };
-        let walked = (0..draws).map(&mut draw).collect::<Result<Vec<_>>>();
+        let (name, file) = (&trained.name(), &trained.file());
+        let protocol = Protocol { recipe, data, draws, name, file, run, key: &key };
+        let mut learner = ComparedLearner::new(model, &start, trained, protocol, &mut progress);
+        let summary = protocol.walk(&mut learner);
         // Whatever happened, the model is what it was.
-        model.restore(&walk.start)?;
-        let summary = summarise(&trained.name(), &walked?);
+        model.restore(&start.tensors)?;
+        let summary = summary?;
+        done += of_draw * draws as u64;
+        progress.at(done, String::new);
         progress.milestone(&format!("{}: aHM {:.2}, aACC {:.2}", summary.system, summary.ahm, summary.aacc));
         summaries.push(summary);
     }
@@ -216,110 +215,97 @@ pub fn table(summaries: &[Summary], draws: usize) -> String {
     lines.join("\n")
 }
 
-/// The way through all sessions, from images.
-struct ComparisonWalk<'a> {
-    source: &'a BundleSource<'a>,
-    base_model: &'a BaseModel,
-    benchmark: &'a Benchmark,
+/// What every session begins with: the model after phase 2.
+struct StartingPoint<'a> {
     targets: &'a Targets,
-    /// The model after phase 2.
-    start: HashMap<String, Tensor>,
+    /// Image and class of the exemplars of base classes that the settings let a session see.
+    exemplars: Vec<(usize, i64)>,
+    /// Tensors of the model.
+    tensors: HashMap<String, Tensor>,
     /// Features of the measured images by that model, `[measured, features]`.
     features: Tensor,
 }
 
-impl<'a> ComparisonWalk<'a> {
-    fn new(
-        model: &Model,
-        targets: &'a Targets,
-        source: &'a BundleSource<'a>,
-        base_model: &'a BaseModel,
-        benchmark: &'a Benchmark,
-    ) -> Self {
-        let start = model.tensors().into_iter().map(|(name, tensor)| (name, no_grad(|| tensor.copy()))).collect();
+impl<'a> StartingPoint<'a> {
+    fn new(model: &Model, targets: &'a Targets, source: &BundleSource<'_>) -> Self {
+        let (train, most) = (source.train, source.recipe.learn.base_exemplars);
+        let labelled = source.base_exemplars().into_iter().map(|index| (index, i64::from(train.labels[index])));
+        let all: Vec<(usize, i64)> = labelled.collect();
+        let exemplars =
+            all.chunk_by(|a, b| a.1 == b.1).flat_map(|class| &class[..most.min(class.len())]).copied().collect();
+        let copy = |(name, tensor): (String, Tensor)| (name, no_grad(|| tensor.copy()));
+        let tensors = model.tensors().into_iter().map(copy).collect();
         let features = features(model, source.measured, &source.split.measured);
-        Self { source, base_model, benchmark, targets, start, features }
+        Self { targets, exemplars, tensors, features }
     }
+}
 
-    /// All sessions with one draw of the shots.
-    fn draw(
-        &self,
-        model: &mut Model,
+/// A learner that trains from images.
+struct ComparedLearner<'a> {
+    model: &'a mut Model,
+    start: &'a StartingPoint<'a>,
+    trained: TrainedParts,
+    protocol: Protocol<'a>,
+    progress: &'a mut PhaseProgress,
+    /// What is known by now.
+    session: ComparedSession<'a>,
+    draw: usize,
+    number: usize,
+}
+
+impl<'a> ComparedLearner<'a> {
+    fn new(
+        model: &'a mut Model,
+        start: &'a StartingPoint<'a>,
         trained: TrainedParts,
-        draw: usize,
-        progress: &mut PhaseProgress,
-    ) -> Result<Draw> {
-        let recipe = self.source.recipe;
-        let mut session = ComparedSession {
-            train: self.source.train,
+        protocol: Protocol<'a>,
+        progress: &'a mut PhaseProgress,
+    ) -> Self {
+        let recipe = protocol.recipe;
+        let session = ComparedSession {
+            train: &protocol.data.train,
             config: &recipe.learn,
             augment: recipe.session_augment.as_ref().unwrap_or(&recipe.pretrain.augment),
             precision: recipe.pretrain.precision.unscaled(),
-            exemplars: self.base_exemplars(),
-            base: self.source.split.base_classes as i64,
-            targets: self.targets.to_device(model.device()),
+            exemplars: Vec::new(),
+            base: protocol.data.split.base_classes as i64,
+            targets: start.targets.to_device(model.device()),
         };
-        model.restore(&self.start)?;
-        let mut rows = vec![self.row(model, &session, 0, TrainedParts::Head)];
-        for number in 1..=self.benchmark.ways.len() {
-            interrupt::check()?;
-            model.restore(&self.start)?;
-            session.admit(model, &self.shots(number, draw))?;
-            let seed = recipe.seed.wrapping_mul(1_000_003).wrapping_add((1000 * draw + number) as u64);
-            session.train(model, trained, seed, &mut || progress.advance(1, &format!("session {number}")))?;
-            rows.push(self.row(model, &session, number, trained));
-        }
-        Ok(Draw { rows, operations: 0.0, seconds: 0.0 })
+        Self { model, start, trained, protocol, progress, session, draw: 0, number: 0 }
+    }
+}
+
+impl SessionLearner for ComparedLearner<'_> {
+    fn begin(&mut self, draw: usize) -> Result<()> {
+        self.session.exemplars.clone_from(&self.start.exemplars);
+        self.session.targets = self.start.targets.to_device(self.model.device());
+        (self.draw, self.number) = (draw, 0);
+        self.model.restore(&self.start.tensors)
     }
 
-    /// Image and class of the exemplars of base classes that the settings let a session see.
-    fn base_exemplars(&self) -> Vec<(usize, i64)> {
-        let (train, most) = (self.source.train, self.source.recipe.learn.base_exemplars);
-        let labelled = self.source.base_exemplars().into_iter().map(|index| (index, i64::from(train.labels[index])));
-        let all: Vec<(usize, i64)> = labelled.collect();
-        all.chunk_by(|a, b| a.1 == b.1).flat_map(|class| &class[..most.min(class.len())]).copied().collect()
+    fn learn(&mut self, shots: &[usize]) -> Result<()> {
+        self.number += 1;
+        let labels = &self.protocol.data.train.labels;
+        let shots: Vec<(usize, i64)> = shots.iter().map(|&image| (image, i64::from(labels[image]))).collect();
+        self.model.restore(&self.start.tensors)?;
+        self.session.admit(self.model, &shots)?;
+        let (seed, number) = (self.protocol.session_seed(self.draw, self.number), self.number);
+        let progress = &mut *self.progress;
+        let mut on_epoch = || progress.advance(1, &format!("session {number}"));
+        self.session.train(self.model, self.trained, seed, &mut on_epoch)
     }
 
-    /// Image and class of the shots of a session: those that the runtime's learner gets.
-    fn shots(&self, session: usize, draw: usize) -> Vec<(usize, i64)> {
-        let benchmark = self.benchmark;
-        let before: u32 = benchmark.ways[..session - 1].iter().sum();
-        let first = self.base_model.classes.len() as u32 + before;
-        let image = |candidate: usize| benchmark.candidate_sources[candidate] as usize;
-        let classes = first..first + benchmark.ways[session - 1];
-        let shots = classes.flat_map(|class| {
-            let drawn = benchmark.draw(class, draw, SEED).into_iter();
-            drawn.map(move |candidate| (image(candidate), i64::from(class)))
-        });
-        shots.collect()
-    }
-
-    /// Measures the classes seen so far.
-    fn row(
-        &self,
-        model: &Model,
-        session: &ComparedSession<'_>,
-        number: usize,
-        trained: TrainedParts,
-    ) -> SessionAccuracy {
-        let (images, seen) = (self.source.measured, session.targets.rows.len());
-        let measured = self.source.split.measured.iter().copied().enumerate();
-        let known = measured.filter(|(_, index)| usize::from(images.labels[*index]) < seen);
-        let (rows, indices): (Vec<i64>, Vec<usize>) = known.map(|(row, index)| (row as i64, index)).unzip();
-        let features = match trained {
-            TrainedParts::Head => self.features.index_select(0, &Tensor::from_slice(&rows).to_device(model.device())),
-            TrainedParts::Both(_) => features(model, images, &indices),
+    fn scores(&self, rows: &Tensor) -> Tensor {
+        let features = match self.trained {
+            TrainedParts::Both(_) if self.number > 0 => {
+                let measured = &self.protocol.data.split.measured;
+                let rows = Vec::<i64>::try_from(rows).expect("a row of i64");
+                let indices: Vec<usize> = rows.into_iter().map(|row| measured[row as usize]).collect();
+                features(self.model, self.protocol.measured(), &indices)
+            }
+            _ => self.start.features.index_select(0, &rows.to_device(self.model.device())),
         };
-        let answers = no_grad(|| {
-            let cosines = model.head.project(&features).matmul(&session.targets.assigned().transpose(0, 1));
-            cosines.argmax(1, false).to_device(Device::Cpu)
-        });
-        let answers = Vec::<i64>::try_from(answers).expect("a row of i64");
-        let mut counts = AccuracyCounts::new(seen, self.source.split.base_classes);
-        for (index, answer) in indices.into_iter().zip(answers) {
-            counts.count(usize::from(images.labels[index]), answer as usize);
-        }
-        counts.row(number)
+        self.model.head.project(&features).matmul(&self.session.targets.assigned().transpose(0, 1))
     }
 }
 

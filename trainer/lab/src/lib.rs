@@ -13,4 +13,5 @@ pub mod ablation;
 pub mod comparison;
 pub mod measurements;
 pub mod rival;
+mod sessions;
 pub mod tuning;

@@ -18,8 +18,8 @@ mod fact;
 mod lcwof;
 mod limit;
 mod nc_fscil;
+mod prototypes;
 mod savc;
-mod sessions;
 
 use std::path::Path;
 
@@ -42,8 +42,8 @@ use self::lcwof::Lcwof;
 use self::limit::Limit;
 use self::nc_fscil::NcFscil;
 use self::savc::{Savc, TURNS};
-use self::sessions::Protocol;
 use crate::measurements::{self, MeasuredSystem};
+use crate::sessions::Protocol;
 use orco_trainer::config::{MeasureOn, Recipe, SplitConfig};
 use orco_trainer::data::dataset::DataSet;
 use orco_trainer::model::Model;
@@ -148,7 +148,7 @@ impl Rival {
         }
         let base = BaseSession { images: &data.train, split: &data.split, seed: recipe.seed, run };
         let key = self.key(recipe, sessions);
-        let protocol = Protocol { recipe, data, draws, name: self.name(), run, key: &key };
+        let protocol = Protocol { recipe, data, draws, name: self.name(), file: self.name(), run, key: &key };
         let summary = match self {
             Self::Baseline => {
                 trained(model, recipe, &base, &mut CrossEntropy)?;

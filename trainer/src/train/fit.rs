@@ -20,9 +20,14 @@ const LINES: usize = 100;
 /// Steps between two looks at the loss on a device that would otherwise wait for each.
 const LOOK: usize = 8;
 
-/// Seeds torch's generator for a part of the training, such as an epoch, by the recipe's seed and the part's number.
+/// Seeds torch's generator for a part of the training, such as an epoch.
 pub fn seed_torch(seed: u64, number: i64) {
-    tch::manual_seed((seed as i64).wrapping_mul(1_000_003).wrapping_add(number));
+    tch::manual_seed(part_seed(seed, number) as i64);
+}
+
+/// The seed of a part of the training, by the recipe's seed and the part's number.
+pub fn part_seed(seed: u64, number: i64) -> u64 {
+    seed.wrapping_mul(1_000_003).wrapping_add_signed(number)
 }
 
 /// The base session: what phases 1 and 2 train on, and the folder that keeps what they reach.

@@ -10,7 +10,7 @@ use tch::nn::{Init, VarStore};
 use tch::{Device, Kind, Tensor};
 
 use super::cosine::SCALE;
-use super::sessions::PrototypeClassifier;
+use super::prototypes::PrototypeClassifier;
 
 /// What is added to the variance in LN.
 const EPSILON: f64 = 1e-5;

@@ -5,7 +5,7 @@ use tch::nn::VarStore;
 use tch::{Device, Kind, Tensor, no_grad};
 
 use super::embedding::turned;
-use super::sessions::Protocol;
+use crate::sessions::Protocol;
 use orco_trainer::config::SHOTS;
 use orco_trainer::data::augment::view;
 use orco_trainer::data::dataset::Images;

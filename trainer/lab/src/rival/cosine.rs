@@ -3,7 +3,7 @@
 
 use tch::Tensor;
 
-use super::sessions::PrototypeClassifier;
+use super::prototypes::PrototypeClassifier;
 use orco_trainer::config::PretrainConfig;
 use orco_trainer::model::backbone::unit;
 use orco_trainer::platform::distributed::RankError;

@@ -20,7 +20,7 @@ use tch::{Kind, Tensor, no_grad};
 
 use super::branch::uniform;
 use super::cosine::logits;
-use super::sessions::PrototypeClassifier;
+use super::prototypes::PrototypeClassifier;
 use orco_trainer::config::{PretrainConfig, Recipe};
 use orco_trainer::model::backbone::{Description, unit};
 use orco_trainer::model::{Model, store};

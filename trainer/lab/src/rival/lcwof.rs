@@ -19,7 +19,7 @@ use tch::{Kind, Tensor, no_grad};
 use super::branch::{Branch, check_loss, labelled, permuted};
 use super::cosine::logits;
 use super::embedding::rows_of_classes;
-use super::sessions::{Protocol, SessionLearner};
+use crate::sessions::{Protocol, SessionLearner};
 use orco_trainer::config::SHOTS;
 use orco_trainer::model::Model;
 use orco_trainer::platform::interrupt;
@@ -228,7 +228,8 @@ mod tests {
             let model = Model::new(&recipe, [3, 24, 24], Device::Cpu);
             let folder = tempfile::tempdir().unwrap();
             let run = &Run::open(folder.path(), &recipe).unwrap();
-            let protocol = Protocol { recipe: &recipe, data: &data, draws: 1, name: "lcwof", run, key: "" };
+            let protocol =
+                Protocol { recipe: &recipe, data: &data, draws: 1, name: "lcwof", file: "lcwof", run, key: "" };
             let mut lcwof = Lcwof::new(&model, protocol).unwrap();
             let weights = || weights(&model);
             let start = weights();

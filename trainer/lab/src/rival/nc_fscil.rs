@@ -21,7 +21,8 @@ use tch::{Device, Kind, Tensor, no_grad};
 
 use super::branch::{check_loss, labelled, permuted, uniform};
 use super::embedding::Embedding;
-use super::sessions::{Protocol, SessionLearner, new_means};
+use super::prototypes::new_means;
+use crate::sessions::{Protocol, SessionLearner};
 use orco_trainer::config::{PretrainConfig, Recipe};
 use orco_trainer::model::backbone::unit;
 use orco_trainer::model::{Model, store};
@@ -359,7 +360,8 @@ mod tests {
 
             let folder = tempfile::tempdir().unwrap();
             let run = &Run::open(folder.path(), &recipe).unwrap();
-            let protocol = Protocol { recipe: &recipe, data: &data, draws: 1, name: "nc-fscil", run, key: "" };
+            let protocol =
+                Protocol { recipe: &recipe, data: &data, draws: 1, name: "nc-fscil", file: "nc-fscil", run, key: "" };
             let embedding = Embedding::of(&model, &data, protocol.measured(), &[0]).unwrap();
             let weights = || own.tensors().iter().map(|(_, tensor)| values(tensor)).collect::<Vec<_>>();
             let start = weights();

@@ -19,7 +19,7 @@ use tch::nn::{Init, Path, VarStore};
 use tch::{Kind, Tensor, no_grad};
 
 use super::cosine::logits;
-use super::sessions::PrototypeClassifier;
+use super::prototypes::PrototypeClassifier;
 use orco_trainer::config::{AugmentConfig, PretrainConfig, Recipe};
 use orco_trainer::data::augment::view;
 use orco_trainer::model::backbone::{Network, unit};

@@ -7,32 +7,32 @@ use orco_benchmark::benchmark::{Draws, SEED};
 use orco_benchmark::{AccuracyCounts, Draw, SessionAccuracy, Summary, summarise};
 use tch::{Device, Kind, Tensor, no_grad};
 
-use super::embedding::{Embedding, class_means};
 use crate::measurements;
 use orco_trainer::config::{MeasureOn, Recipe, SHOTS};
 use orco_trainer::data::dataset::{DataSet, Images};
 use orco_trainer::platform::interrupt;
 use orco_trainer::run::Run;
-use orco_trainer::train::fit::seed_torch;
+use orco_trainer::train::fit::part_seed;
 
 /// Images that are scored at a time.
 const BATCH: i64 = 1000;
 
 /// What is measured, and over how many draws of the shots.
 #[derive(Clone, Copy)]
-pub(super) struct Protocol<'a> {
+pub(crate) struct Protocol<'a> {
     pub recipe: &'a Recipe,
     pub data: &'a DataSet,
     pub draws: usize,
     /// Who answers.
-    pub name: &'static str,
-    /// Keeps every draw, under a key of all that it depends on.
+    pub name: &'a str,
+    /// Keeps every draw, in files whose names begin with `file`, under a key of all that it depends on.
     pub run: &'a Run,
+    pub file: &'a str,
     pub key: &'a str,
 }
 
 /// Someone on the way through the sessions.
-pub(super) trait SessionLearner {
+pub(crate) trait SessionLearner {
     /// Forgets what was learned in sessions, before another draw.
     fn begin(&mut self, draw: usize) -> Result<()>;
 
@@ -45,28 +45,10 @@ pub(super) trait SessionLearner {
     fn scores(&self, rows: &Tensor) -> Tensor;
 }
 
-/// How classes are answered with by features and class means.
-pub(super) trait PrototypeClassifier {
-    /// Scores of every class, f32 `[n, c]`.
-    ///
-    /// # Shapes
-    /// `features` f32 `[n, t, d]`, `classes` f32 `[c, t, d]`, of which the first `base` are base classes.
-    fn scores(&self, features: &Tensor, classes: &Tensor, base: usize) -> Tensor;
-}
-
 impl<'a> Protocol<'a> {
     /// Images accuracy is measured on.
     pub fn measured(&self) -> &'a Images {
         if self.recipe.split.measure_on == MeasureOn::Test { &self.data.test } else { &self.data.train }
-    }
-
-    /// Measures a rule over features of a backbone that stands still.
-    ///
-    /// # Errors
-    /// If a stop was asked for.
-    pub fn by_means(&self, embedding: &Embedding, rule: &dyn PrototypeClassifier) -> Result<Summary> {
-        let base = self.data.split.base_classes;
-        self.walk(&mut PrototypeLearner { embedding, rule, base, classes: embedding.means.shallow_clone() })
     }
 
     /// Leads a learner through all sessions of every draw that was not measured before.
@@ -76,7 +58,7 @@ impl<'a> Protocol<'a> {
     pub fn walk(&self, learner: &mut dyn SessionLearner) -> Result<Summary> {
         let mut draws = Vec::with_capacity(self.draws);
         for number in 0..self.draws {
-            let file = self.run.path(&format!("{}-draw-{number}.json", self.name));
+            let file = self.run.path(&format!("{}-draw-{number}.json", self.file));
             draws.push(measurements::once(&file, self.key.into(), || self.draw(learner, number))?);
             log::info!("{}: {} of {} draws are measured", self.name, number + 1, self.draws);
         }
@@ -101,7 +83,12 @@ impl<'a> Protocol<'a> {
 
     /// Seeds torch for a session of a draw.
     pub fn seed(&self, draw: usize, session: usize) {
-        seed_torch(self.recipe.seed, (1000 * draw + session) as i64);
+        tch::manual_seed(self.session_seed(draw, session) as i64);
+    }
+
+    /// The seed of a session of a draw.
+    pub fn session_seed(&self, draw: usize, session: usize) -> u64 {
+        part_seed(self.recipe.seed, (1000 * draw + session) as i64)
     }
 
     /// The shots of a session: those that the lab's learners get.
@@ -131,37 +118,4 @@ impl<'a> Protocol<'a> {
         }
         counts.row(session)
     }
-}
-
-/// A learner that keeps the mean of each class.
-struct PrototypeLearner<'a> {
-    embedding: &'a Embedding,
-    rule: &'a dyn PrototypeClassifier,
-    base: usize,
-    /// `[seen, t, d]`.
-    classes: Tensor,
-}
-
-impl SessionLearner for PrototypeLearner<'_> {
-    fn begin(&mut self, _: usize) -> Result<()> {
-        self.classes = self.embedding.means.shallow_clone();
-        Ok(())
-    }
-
-    fn learn(&mut self, shots: &[usize]) -> Result<()> {
-        self.classes = Tensor::cat(&[&self.classes, &new_means(&self.embedding.shots(shots))], 0);
-        Ok(())
-    }
-
-    fn scores(&self, rows: &Tensor) -> Tensor {
-        self.rule.scores(&self.embedding.measured.index_select(0, rows), &self.classes, self.base)
-    }
-}
-
-/// Means of the shots of each class, `SHOTS` rows of a class after each other: `[shots, t, d]` to `[classes, t, d]`.
-pub(super) fn new_means(shots: &Tensor) -> Tensor {
-    let classes = shots.size()[0] / SHOTS as i64;
-    let labels =
-        Tensor::arange(classes, (Kind::Int64, shots.device())).repeat_interleave_self_int(SHOTS as i64, 0, None);
-    class_means(shots, &labels, classes)
 }
