@@ -12,17 +12,17 @@ use orco_lab::published::{self, PublishedFigure};
 use orco_lab::shown;
 use orco_lab::trials;
 use orco_state::target::TargetMethod;
-use serde::{Deserialize, Serialize};
-use serde_json::json;
-
-use crate::comparison::{check_trainable, compare, of_head, on_device};
-use crate::measurements::{self, MeasuredSystem};
 use orco_trainer::config::{Architecture, Recipe, TargetConfig};
 use orco_trainer::data::dataset::DataSet;
 use orco_trainer::model::Model;
 use orco_trainer::run::Run;
 use orco_trainer::run::digest::{digest, phase_1_inputs};
 use orco_trainer::train::objective::Targets;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+use crate::comparison::{check_trainable, compare, of_head, on_device};
+use crate::measurements::{self, MeasuredSystem};
 
 /// What is varied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]

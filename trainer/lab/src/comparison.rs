@@ -19,12 +19,6 @@ use orco_lab::{Measurement, System};
 use orco_runtime::encoder::onnx::Onnx;
 use orco_runtime::threads::{Threads, cores};
 use orco_state::state::BaseModel;
-use serde_json::json;
-use tch::{Device, Tensor, no_grad};
-
-use self::session::ComparedSession;
-use crate::measurements;
-use crate::sessions::{Protocol, SessionLearner};
 use orco_trainer::config::{Arithmetic, Recipe};
 use orco_trainer::data::dataset::{DataSet, Images};
 use orco_trainer::export::BundleSource;
@@ -34,6 +28,12 @@ use orco_trainer::run::Run;
 use orco_trainer::run::digest::digest;
 use orco_trainer::run::progress::PhaseProgress;
 use orco_trainer::train::objective::Targets;
+use serde_json::json;
+use tch::{Device, Tensor, no_grad};
+
+use self::session::ComparedSession;
+use crate::measurements;
+use crate::sessions::{Protocol, SessionLearner};
 
 /// Images measured at a time.
 const BATCH: usize = 500;

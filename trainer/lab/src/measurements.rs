@@ -7,13 +7,12 @@ use anyhow::{Result, bail};
 use orco_benchmark::Summary;
 use orco_benchmark::csv::csv;
 pub(crate) use orco_lab::trials::PROGRAM;
-use serde::de::DeserializeOwned;
-use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
-
 use orco_trainer::config::Recipe;
 use orco_trainer::run::checksum::{self, Checksum};
 use orco_trainer::run::files::write_atomically;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
 
 /// What is kept in a file.
 #[derive(Serialize, Deserialize)]

@@ -29,6 +29,15 @@ use orco_benchmark::Summary;
 use orco_lab::published::{PaperTable, ROWS};
 use orco_lab::seeds::{self, OverSeeds};
 use orco_lab::shown;
+use orco_trainer::config::{MeasureOn, Recipe, SplitConfig};
+use orco_trainer::data::dataset::DataSet;
+use orco_trainer::model::Model;
+use orco_trainer::run::Run;
+use orco_trainer::run::digest::{digest, phase_1_inputs};
+use orco_trainer::run::files::write_atomically;
+use orco_trainer::train::fit::BaseSession;
+use orco_trainer::train::optimiser::{Parameter, Sgd, SgdConfig};
+use orco_trainer::train::pretrain::{Criterion, train};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
@@ -44,15 +53,6 @@ use self::nc_fscil::NcFscil;
 use self::savc::{Savc, TURNS};
 use crate::measurements::{self, MeasuredSystem};
 use crate::sessions::Protocol;
-use orco_trainer::config::{MeasureOn, Recipe, SplitConfig};
-use orco_trainer::data::dataset::DataSet;
-use orco_trainer::model::Model;
-use orco_trainer::run::Run;
-use orco_trainer::run::digest::{digest, phase_1_inputs};
-use orco_trainer::run::files::write_atomically;
-use orco_trainer::train::fit::BaseSession;
-use orco_trainer::train::optimiser::{Parameter, Sgd, SgdConfig};
-use orco_trainer::train::pretrain::{Criterion, train};
 
 /// A way of training a backbone, and of answering with it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]

@@ -5,14 +5,14 @@ use std::time::Instant;
 use anyhow::Result;
 use orco_benchmark::benchmark::{Draws, SEED};
 use orco_benchmark::{AccuracyCounts, Draw, SessionAccuracy, Summary, summarise};
-use tch::{Device, Kind, Tensor, no_grad};
-
-use crate::measurements;
 use orco_trainer::config::{MeasureOn, Recipe, SHOTS};
 use orco_trainer::data::dataset::{DataSet, Images};
 use orco_trainer::platform::interrupt;
 use orco_trainer::run::Run;
 use orco_trainer::train::fit::part_seed;
+use tch::{Device, Kind, Tensor, no_grad};
+
+use crate::measurements;
 
 /// Images that are scored at a time.
 const BATCH: i64 = 1000;

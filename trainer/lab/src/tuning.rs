@@ -9,7 +9,6 @@ use orco_lab::ablation::Ablation;
 use orco_lab::shown::print;
 use orco_lab::{Measurement, System};
 use orco_runtime::bundle::Bundle;
-
 use orco_trainer::config::with_changes;
 use orco_trainer::platform::interrupt;
 

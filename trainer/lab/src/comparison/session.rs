@@ -4,9 +4,6 @@ use anyhow::{Result, bail};
 use orco_core::config::{Config, SampleViews};
 use orco_core::random::Random;
 use orco_state::target;
-use tch::{Device, Tensor, no_grad};
-
-use super::{TrainedParts, features};
 use orco_trainer::config::{Arithmetic, AugmentConfig};
 use orco_trainer::data::augment::view;
 use orco_trainer::data::dataset::Images;
@@ -15,6 +12,9 @@ use orco_trainer::model::backbone::unit;
 use orco_trainer::platform::interrupt;
 use orco_trainer::train::objective::{LossWeights, Objective, Targets, class_means};
 use orco_trainer::train::optimiser::{Parameter, Sgd, SgdConfig, gradients};
+use tch::{Device, Tensor, no_grad};
+
+use super::{TrainedParts, features};
 
 /// What is known at the time of a session.
 pub(super) struct ComparedSession<'a> {

@@ -13,6 +13,11 @@
 mod step;
 
 use anyhow::Result;
+use orco_trainer::config::{Arithmetic, HeadConfig};
+use orco_trainer::model::backbone::{Network, ProjectionHead, unit};
+use orco_trainer::model::{Model, store};
+use orco_trainer::platform::interrupt;
+use orco_trainer::train::optimiser::{Parameter, gradients};
 use tch::nn::VarStore;
 use tch::{Kind, Tensor, no_grad};
 
@@ -23,11 +28,6 @@ use super::embedding::class_means;
 use super::prototypes::new_means;
 use super::sgd;
 use crate::sessions::{Protocol, SessionLearner};
-use orco_trainer::config::{Arithmetic, HeadConfig};
-use orco_trainer::model::backbone::{Network, ProjectionHead, unit};
-use orco_trainer::model::{Model, store};
-use orco_trainer::platform::interrupt;
-use orco_trainer::train::optimiser::{Parameter, gradients};
 
 /// Steps of a session, `--ft_iters`.
 const STEPS: usize = 100;

@@ -1,11 +1,6 @@
 //! The branch of rivals that train in every session: the last stage of the backbone, from random views of few images.
 
 use anyhow::{Result, bail};
-use tch::nn::VarStore;
-use tch::{Device, Kind, Tensor, no_grad};
-
-use super::embedding::turned;
-use crate::sessions::Protocol;
 use orco_trainer::config::SHOTS;
 use orco_trainer::data::augment::view;
 use orco_trainer::data::dataset::Images;
@@ -13,6 +8,11 @@ use orco_trainer::model::backbone::Network;
 use orco_trainer::model::{Model, store};
 use orco_trainer::run::progress::PhaseProgress;
 use orco_trainer::train::optimiser::Parameter;
+use tch::nn::VarStore;
+use tch::{Device, Kind, Tensor, no_grad};
+
+use super::embedding::turned;
+use crate::sessions::Protocol;
 
 /// A model's backbone whose last stage sessions train.
 pub(super) struct Branch<'a> {

@@ -10,14 +10,14 @@
 //! that are computed once, of one random view of every image for each turn.
 
 use anyhow::Result;
-use tch::{Device, Kind, Tensor};
-
-use super::embedding::{rows_of_classes, turned};
-use super::episodes::{Episode, Tasks};
 use orco_trainer::config::PretrainConfig;
 use orco_trainer::data::dataset::DataSet;
 use orco_trainer::model::Model;
 use orco_trainer::run::progress::PhaseProgress;
+use tch::{Device, Kind, Tensor};
+
+use super::embedding::{rows_of_classes, turned};
+use super::episodes::{Episode, Tasks};
 
 /// Classes of an episode, `-episode_way` and `-low_way`.
 const WAYS: i64 = 15;

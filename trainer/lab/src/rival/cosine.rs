@@ -1,13 +1,13 @@
 //! Cosines as logits, and the baseline that learns by them: cross entropy over cosines on the base classes, answers by
 //! the nearest class mean. All rivals begin so; their programs take the same scale.
 
-use tch::Tensor;
-
-use super::prototypes::PrototypeClassifier;
 use orco_trainer::config::PretrainConfig;
 use orco_trainer::model::backbone::unit;
 use orco_trainer::platform::distributed::RankError;
 use orco_trainer::train::pretrain::{BatchLosses, Criterion, StepContext, accuracy};
+use tch::Tensor;
+
+use super::prototypes::PrototypeClassifier;
 
 /// What cosines are multiplied by to be logits; the programs of FACT, SAVC, CEC and LIMIT call it temperature.
 pub(super) const SCALE: f64 = 16.0;

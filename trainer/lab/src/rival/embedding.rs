@@ -3,13 +3,12 @@
 use std::collections::HashMap;
 
 use anyhow::Result;
-use tch::{Kind, Tensor};
-
 use orco_trainer::config::{Arithmetic, AugmentConfig};
 use orco_trainer::data::dataset::{DataSet, Images};
 use orco_trainer::model::Model;
 use orco_trainer::platform::interrupt;
 use orco_trainer::run::progress::PhaseProgress;
+use tch::{Kind, Tensor};
 
 /// Features of images, each under t transformations.
 pub(super) struct Embedding {

@@ -1,11 +1,6 @@
 //! Attention trained by episodes over features of a backbone that stands still: the loop that CEC and LIMIT share.
 
 use anyhow::{Result, bail};
-use serde_json::{Map, json};
-use tch::{Kind, Tensor};
-
-use super::attention::Attention;
-use super::sgd;
 use orco_trainer::model::store;
 use orco_trainer::platform::interrupt::Activity;
 use orco_trainer::run::Run;
@@ -14,6 +9,11 @@ use orco_trainer::train::fit::{
 };
 use orco_trainer::train::optimiser::{Sgd, finite, gradients};
 use orco_trainer::train::pretrain::accuracy;
+use serde_json::{Map, json};
+use tch::{Kind, Tensor};
+
+use super::attention::Attention;
+use super::sgd;
 
 /// A task: which prototypes there are, and whose images are to be told apart.
 pub(super) struct Episode {

@@ -15,12 +15,6 @@ use std::collections::HashMap;
 use std::f64::consts::FRAC_PI_2;
 
 use anyhow::Result;
-use tch::nn::{self, Init, VarStore};
-use tch::{Kind, Tensor, no_grad};
-
-use super::branch::uniform;
-use super::cosine::logits;
-use super::prototypes::PrototypeClassifier;
 use orco_trainer::config::{PretrainConfig, Recipe};
 use orco_trainer::model::backbone::{Description, unit};
 use orco_trainer::model::{Model, store};
@@ -28,6 +22,12 @@ use orco_trainer::platform::distributed::RankError;
 use orco_trainer::train::objective::NEVER;
 use orco_trainer::train::optimiser::Parameter;
 use orco_trainer::train::pretrain::{BatchLosses, Criterion, StepContext, accuracy};
+use tch::nn::{self, Init, VarStore};
+use tch::{Kind, Tensor, no_grad};
+
+use super::branch::uniform;
+use super::cosine::logits;
+use super::prototypes::PrototypeClassifier;
 
 /// Weight of the losses that reserve space, `-balance`.
 const BALANCE: f64 = 0.001;

@@ -14,17 +14,17 @@
 //! layers that nothing trains add up in the norm. The backbone has no dropout.
 
 use anyhow::Result;
+use orco_trainer::config::SHOTS;
+use orco_trainer::model::Model;
+use orco_trainer::platform::interrupt;
+use orco_trainer::run::progress::PhaseProgress;
+use orco_trainer::train::optimiser::{Parameter, Sgd, SgdConfig, gradients};
 use tch::{Kind, Tensor, no_grad};
 
 use super::branch::{Branch, check_loss, labelled, permuted};
 use super::cosine::logits;
 use super::embedding::rows_of_classes;
 use crate::sessions::{Protocol, SessionLearner};
-use orco_trainer::config::SHOTS;
-use orco_trainer::model::Model;
-use orco_trainer::platform::interrupt;
-use orco_trainer::run::progress::PhaseProgress;
-use orco_trainer::train::optimiser::{Parameter, Sgd, SgdConfig, gradients};
 
 /// How a phase of a session trains.
 struct SessionPhase {

@@ -12,14 +12,14 @@
 //! images are features of four random views of each, computed once. Rows of classes that nobody has seen are no tokens.
 
 use anyhow::Result;
-use tch::{Device, Kind, Tensor};
-
-use super::embedding::{rows_of_classes, turned};
-use super::episodes::{Episode, Tasks};
 use orco_trainer::config::PretrainConfig;
 use orco_trainer::data::dataset::DataSet;
 use orco_trainer::model::Model;
 use orco_trainer::run::progress::PhaseProgress;
+use tch::{Device, Kind, Tensor};
+
+use super::embedding::{rows_of_classes, turned};
+use super::episodes::{Episode, Tasks};
 
 /// Classes of a task that are known by a shot, `-sample_class` with `-sample_shot 1`.
 const FAKE: i64 = 16;

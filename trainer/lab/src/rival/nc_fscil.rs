@@ -16,13 +16,6 @@ use std::collections::HashMap;
 use anyhow::Result;
 use orco_core::schedule::Schedule;
 use orco_state::target::{TargetMethod, generate};
-use tch::nn::{self, LayerNorm, Linear, LinearConfig, Module, VarStore};
-use tch::{Device, Kind, Tensor, no_grad};
-
-use super::branch::{check_loss, labelled, permuted, uniform};
-use super::embedding::Embedding;
-use super::prototypes::new_means;
-use crate::sessions::{Protocol, SessionLearner};
 use orco_trainer::config::{PretrainConfig, Recipe};
 use orco_trainer::model::backbone::unit;
 use orco_trainer::model::{Model, store};
@@ -31,6 +24,13 @@ use orco_trainer::platform::interrupt;
 use orco_trainer::run::progress::PhaseProgress;
 use orco_trainer::train::optimiser::{Parameter, Sgd, SgdConfig, gradients};
 use orco_trainer::train::pretrain::{BatchLosses, Criterion, StepContext, accuracy};
+use tch::nn::{self, LayerNorm, Linear, LinearConfig, Module, VarStore};
+use tch::{Device, Kind, Tensor, no_grad};
+
+use super::branch::{check_loss, labelled, permuted, uniform};
+use super::embedding::Embedding;
+use super::prototypes::new_means;
+use crate::sessions::{Protocol, SessionLearner};
 
 /// Length of a projection, `out_channels`; more where there are more classes.
 const OUTPUTS: usize = 512;

@@ -15,11 +15,6 @@
 use std::collections::HashMap;
 
 use anyhow::Result;
-use tch::nn::{Init, Path, VarStore};
-use tch::{Kind, Tensor, no_grad};
-
-use super::cosine::logits;
-use super::prototypes::PrototypeClassifier;
 use orco_trainer::config::{AugmentConfig, PretrainConfig, Recipe};
 use orco_trainer::data::augment::view;
 use orco_trainer::model::backbone::{Network, unit};
@@ -28,6 +23,11 @@ use orco_trainer::platform::distributed::RankError;
 use orco_trainer::train::objective::NEVER;
 use orco_trainer::train::optimiser::Parameter;
 use orco_trainer::train::pretrain::{BatchLosses, Criterion, StepContext, accuracy};
+use tch::nn::{Init, Path, VarStore};
+use tch::{Kind, Tensor, no_grad};
+
+use super::cosine::logits;
+use super::prototypes::PrototypeClassifier;
 
 /// Quarters that an image is turned by, one for each of the classes that a class becomes, `-fantasy rotation2`.
 pub(super) const TURNS: [i64; 2] = [0, 2];

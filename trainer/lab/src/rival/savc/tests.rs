@@ -1,7 +1,7 @@
+use orco_trainer::config::Recipe;
 use tch::Device;
 
 use super::*;
-use orco_trainer::config::Recipe;
 
 fn rows(values: &[f32]) -> Tensor {
     Tensor::from_slice(values).view([-1, 2])
