@@ -9,6 +9,7 @@ use orco_trainer::train::align::align;
 use orco_trainer::train::fit::BaseSession;
 use orco_trainer::train::pretrain::{CHECKPOINT, pretrain};
 use orco_trainer_lab::comparison::{compare, table};
+use orco_trainer_lab::measurements::Experiment;
 use tch::{Device, Tensor, no_grad};
 
 #[test]
@@ -41,9 +42,9 @@ fn g_alone_stands_beside_f_and_g() {
     let targets = align(&mut model, (&recipe).into(), &base).unwrap();
     let data = tiny::data(&images, split);
     let before: Vec<Tensor> = model.tensors().iter().map(|(_, tensor)| no_grad(|| tensor.copy())).collect();
-    let sessions = session_digest(&data).unwrap();
-    let mut measure =
-        |shares: &[f64]| compare(&mut model, &targets, &recipe, &data, &run, (&sessions, 2, shares)).unwrap();
+    let sessions = &session_digest(&data).unwrap();
+    let experiment = Experiment { recipe: &recipe, data: &data, run: &run, sessions, draws: 2 };
+    let mut measure = |shares: &[f64]| compare(&mut model, &targets, &experiment, shares).unwrap();
     // At five times the rate f changes so much that no rounding hides it.
     let summaries = measure(&[1.0, 0.0, 5.0]);
     let text = table(&summaries, 2);

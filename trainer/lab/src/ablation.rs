@@ -13,16 +13,14 @@ use orco_lab::shown;
 use orco_lab::trials;
 use orco_state::target::TargetMethod;
 use orco_trainer::config::{Architecture, Recipe, TargetConfig};
-use orco_trainer::data::dataset::DataSet;
 use orco_trainer::model::Model;
-use orco_trainer::run::Run;
 use orco_trainer::run::digest::{digest, phase_1_inputs};
 use orco_trainer::train::objective::Targets;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use crate::comparison::{check_trainable, compare, of_head, on_device};
-use crate::measurements::{self, MeasuredSystem};
+use crate::measurements::{self, Experiment, MeasuredSystem};
 
 /// What is varied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
@@ -222,31 +220,32 @@ impl Trial {
         digest(json!(phase_1_inputs(&self.recipe)))
     }
 
-    /// Measures what was trained on `data`, whose digest [`session_digest`](orco_trainer::run::digest::session_digest) is given, or reads what was measured of the same
-    /// before.
+    /// Measures what was trained, with this trial's recipe in place of the experiment's, or reads what was measured of
+    /// the same before.
     ///
     /// # Errors
     /// As for [`compare`].
     pub fn measure(
         &self,
         question: Question,
-        (model, targets): (&mut Model, &Targets),
-        data: &DataSet,
-        run: &Run,
-        (sessions, draws): (&str, usize),
+        model: &mut Model,
+        targets: &Targets,
+        experiment: &Experiment<'_>,
     ) -> Result<Vec<Summary>> {
+        let experiment = &Experiment { recipe: &self.recipe, ..*experiment };
+        let Experiment { recipe, data, run, sessions, draws } = *experiment;
         let brought = model.onnx.as_ref().map(|onnx| onnx.digest);
-        let key = digest(json!([measurements::PROGRAM, self.recipe, brought, sessions, question, draws]));
+        let key = digest(json!([measurements::PROGRAM, recipe, brought, sessions, question, draws]));
         let file = run.path(&format!("{}.json", question.name()));
         measurements::once(&file, key, || {
             if question == Question::Frozen {
-                return compare(model, targets, &self.recipe, data, run, (sessions, draws, &[1.0]));
+                return compare(model, targets, experiment, &[1.0]);
             }
             if let Some(of_the_head) = question.of_the_head() {
-                let content = digest(json!([measurements::PROGRAM, self.recipe, brought, sessions]));
-                return of_head(of_the_head, (model, targets), &self.recipe, data, run, (&content, draws));
+                let content = digest(json!([measurements::PROGRAM, recipe, brought, sessions]));
+                return of_head(of_the_head, model, targets, experiment, &content);
             }
-            let measured = on_device(model, targets, &self.recipe, data, draws)?;
+            let measured = on_device(model, targets, recipe, data, draws)?;
             Ok(vec![Summary { system: self.name.into(), ..measured }])
         })
     }

@@ -24,7 +24,6 @@ use orco_trainer::data::dataset::{DataSet, Images};
 use orco_trainer::export::BundleSource;
 use orco_trainer::model::Model;
 use orco_trainer::platform::interrupt;
-use orco_trainer::run::Run;
 use orco_trainer::run::digest::digest;
 use orco_trainer::run::progress::PhaseProgress;
 use orco_trainer::train::objective::Targets;
@@ -32,7 +31,7 @@ use serde_json::json;
 use tch::{Device, Tensor, no_grad};
 
 use self::session::ComparedSession;
-use crate::measurements;
+use crate::measurements::{self, Experiment};
 use crate::sessions::{Protocol, SessionLearner};
 
 /// Images measured at a time.
@@ -65,8 +64,7 @@ impl TrainedParts {
 }
 
 /// Measures the runtime's learner, g alone, and f and g together for each share of the learning rate that f gets.
-/// The model is left as it was; the run keeps every draw that is measured, on `data`, whose digest
-/// [`session_digest`](orco_trainer::run::digest::session_digest) is given.
+/// The model is left as it was; the run keeps every draw that is measured.
 ///
 /// # Errors
 /// If the backbone is an ONNX file that the user brought, the recipe's settings of phase 3 train nothing, ONNX Runtime
@@ -74,11 +72,10 @@ impl TrainedParts {
 pub fn compare(
     model: &mut Model,
     targets: &Targets,
-    recipe: &Recipe,
-    data: &DataSet,
-    run: &Run,
-    (sessions, draws, shares): (&str, usize, &[f64]),
+    experiment: &Experiment<'_>,
+    shares: &[f64],
 ) -> Result<Vec<Summary>> {
+    let Experiment { recipe, data, run, sessions, draws } = *experiment;
     check(model, &recipe.learn, shares)?;
     // A finished phase 2 is read from its checkpoint, onto the processor.
     let targets = &targets.to_device(model.device());
@@ -122,19 +119,19 @@ pub fn on_device(model: &Model, targets: &Targets, recipe: &Recipe, data: &DataS
     by_device(&base_model, &benchmark, &recipe.learn.by_targets_alone(), draws)
 }
 
-/// Measures the lab's trials of a question that varies the head alone. The run keeps every draw, under the digest of all
-/// that the model and the benchmark depend on.
+/// Measures the lab's trials of a question that varies the head alone. The run keeps every draw, under `content`, the
+/// digest of all that the model and the benchmark depend on.
 ///
 /// # Errors
 /// If ONNX Runtime is missing, a loss stops being finite, or the run cannot be written.
 pub fn of_head(
     question: Question,
-    (model, targets): (&Model, &Targets),
-    recipe: &Recipe,
-    data: &DataSet,
-    run: &Run,
-    (content, draws): (&str, usize),
+    model: &Model,
+    targets: &Targets,
+    experiment: &Experiment<'_>,
+    content: &str,
 ) -> Result<Vec<Summary>> {
+    let Experiment { recipe, data, run, draws, .. } = *experiment;
     let source = BundleSource::new(model, recipe, data);
     let (base_model, benchmark) = exported(model, &targets.to_device(model.device()), &source)?;
     let cache = run.path(question.name());

@@ -8,11 +8,29 @@ use orco_benchmark::Summary;
 use orco_benchmark::csv::csv;
 pub(crate) use orco_lab::trials::PROGRAM;
 use orco_trainer::config::Recipe;
+use orco_trainer::data::dataset::DataSet;
+use orco_trainer::run::Run;
 use orco_trainer::run::checksum::{self, Checksum};
 use orco_trainer::run::files::write_atomically;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+
+/// What a system is trained and measured on.
+#[derive(Clone, Copy)]
+pub struct Experiment<'a> {
+    /// How it is trained.
+    pub recipe: &'a Recipe,
+    /// The images.
+    pub data: &'a DataSet,
+    /// Takes checkpoints, metrics, and what was measured.
+    pub run: &'a Run,
+    /// The [`session_digest`](orco_trainer::run::digest::session_digest) of the
+    /// images.
+    pub sessions: &'a str,
+    /// Draws of the shots that are measured.
+    pub draws: usize,
+}
 
 /// What is kept in a file.
 #[derive(Serialize, Deserialize)]

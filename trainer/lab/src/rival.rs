@@ -51,7 +51,7 @@ use self::lcwof::Lcwof;
 use self::limit::Limit;
 use self::nc_fscil::NcFscil;
 use self::savc::{Savc, TURNS};
-use crate::measurements::{self, MeasuredSystem};
+use crate::measurements::{self, Experiment, MeasuredSystem};
 use crate::sessions::Protocol;
 
 /// A way of training a backbone, and of answering with it.
@@ -130,19 +130,12 @@ impl Rival {
         self.published(table).map(|[ahm, last_hm, aacc]| PublishedTotals { table, ahm, last_hm, aacc })
     }
 
-    /// Trains it as far as it is not trained yet, and measures it on `data`, whose digest [`session_digest`](orco_trainer::run::digest::session_digest) is given, over
-    /// so many draws; or reads what was measured of the same before.
+    /// Trains it as far as it is not trained yet, and measures it; or reads what was measured of the same before.
     ///
     /// # Errors
     /// As for [`orco_trainer::train::pretrain::pretrain`], or if a file of the run cannot be written.
-    pub fn measure(
-        self,
-        model: &mut Model,
-        recipe: &Recipe,
-        data: &DataSet,
-        run: &Run,
-        (sessions, draws): (&str, usize),
-    ) -> Result<Summary> {
+    pub fn measure(self, model: &mut Model, experiment: &Experiment<'_>) -> Result<Summary> {
+        let Experiment { recipe, data, run, sessions, draws } = *experiment;
         if let Some(summary) = self.kept(recipe, sessions, run.folder()).filter(|kept| kept.draws == draws) {
             return Ok(summary);
         }

@@ -11,7 +11,7 @@ use orco_trainer::run::digest::session_digest;
 use orco_trainer::train::align::SharedFeatures;
 use orco_trainer::train::pretrain;
 use orco_trainer_lab::ablation::{Question, heading, line, write};
-use orco_trainer_lab::measurements::claim;
+use orco_trainer_lab::measurements::{Experiment, claim};
 
 /// Trains and measures every trial. The images are read once; trials with the same phase 1 share it.
 ///
@@ -47,9 +47,9 @@ pub fn all(question: Question, common: &TrainingArguments, request: &serde_json:
         job.run.take_over(pretrain::CHECKPOINT, &phase_1.run)?;
         job.pretrain(None)?;
         let targets = job.align_sharing(&mut features)?;
-        let model = (&mut job.model, &targets);
-        let summaries =
-            guarded("learn.batch", || trial.measure(question, model, &job.data, &job.run, (&sessions, draws)))?;
+        let TrainingJob { recipe: own, data: images, model, run } = &mut job;
+        let experiment = Experiment { recipe: own, data: images, run, sessions: &sessions, draws };
+        let summaries = guarded("learn.batch", || trial.measure(question, model, &targets, &experiment))?;
         for (summary, theirs) in summaries.into_iter().zip(trial.theirs) {
             print(line(&summary, theirs.as_ref()))?;
             measured.push((summary, theirs));

@@ -7,6 +7,7 @@ use orco_trainer::job::{self, TrainingArguments, TrainingJob};
 use orco_trainer::platform::failure::guarded;
 use orco_trainer::run::digest::session_digest;
 use orco_trainer_lab::comparison::{check, compare, table};
+use orco_trainer_lab::measurements::Experiment;
 
 /// Trains both phases as far as they are not done yet, and measures the learners; of several ranks, the first alone.
 ///
@@ -24,8 +25,8 @@ pub fn all(common: &TrainingArguments, request: serde_json::Value, draws: usize,
     job.pretrain(None)?;
     let targets = job.align()?;
     let TrainingJob { recipe, data, model, run } = &mut job;
-    let sessions = session_digest(data)?;
-    let compared = || compare(model, &targets, recipe, data, run, (&sessions, draws, shares));
+    let experiment = Experiment { recipe, data, run, sessions: &session_digest(data)?, draws };
+    let compared = || compare(model, &targets, &experiment, shares);
     let summaries = guarded("learn.batch", compared).context("comparison")?;
     Ok(print(table(&summaries, draws))?)
 }

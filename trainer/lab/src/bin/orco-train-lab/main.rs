@@ -33,7 +33,7 @@ fn run(command: Command) -> Result<()> {
         }
         Command::Rival { rivals, common, seeds, draws } => {
             sigpipe::reset();
-            rival::all(&rivals, &common, &request, (seeds, draws as usize))
+            rival::all(&rivals, &common, &request, seeds, draws as usize)
         }
         Command::Resume { run: folder } => run(resume::stored(&folder)?),
         Command::Tune { bundle, trials, draws, seed } => {

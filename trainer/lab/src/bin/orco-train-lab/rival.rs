@@ -10,7 +10,7 @@ use orco_trainer::platform::distributed::RankGroup;
 use orco_trainer::platform::failure::guarded;
 use orco_trainer::platform::interrupt::{self, Activity};
 use orco_trainer::run::digest::session_digest;
-use orco_trainer_lab::measurements::claim;
+use orco_trainer_lab::measurements::{Experiment, claim};
 use orco_trainer_lab::rival::{Rival, check, heading, line, write, write_over_seeds};
 
 use crate::arguments::Rivals;
@@ -25,7 +25,8 @@ pub fn all(
     rivals: &Rivals,
     common: &TrainingArguments,
     request: &serde_json::Value,
-    (seeds, draws): (u32, usize),
+    seeds: u32,
+    draws: usize,
 ) -> Result<()> {
     interrupt::of_several();
     // Before hours of training.
@@ -53,7 +54,9 @@ pub fn all(
             let mut job = TrainingJob::over(recipe.clone(), data, &own, request.clone(), &group)?;
             interrupt::enter(Activity::Run);
             job.data.train.settle(job.model.device());
-            let measured = || rival.measure(&mut job.model, recipe, &job.data, &job.run, (&sessions, draws));
+            let TrainingJob { data: images, model, run, .. } = &mut job;
+            let experiment = Experiment { recipe, data: images, run, sessions: &sessions, draws };
+            let measured = || rival.measure(model, &experiment);
             let summary = guarded("pretrain.batch", measured).with_context(|| rival.name())?;
             print(line(rival, recipe, &summary))?;
             data = job.data;
