@@ -209,7 +209,7 @@ impl TrainingJob {
     ///
     /// # Errors
     /// If the model does not fit its recipe.
-    pub fn come_home(&mut self) -> Result<()> {
+    pub fn move_to_processor(&mut self) -> Result<()> {
         if self.model.device() != tch::Device::Cpu {
             self.model = self.model.moved(&self.recipe, tch::Device::Cpu)?;
             self.data.train.settle(tch::Device::Cpu);

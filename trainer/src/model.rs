@@ -108,7 +108,7 @@ impl Model {
     pub fn source(&self, precision: Arithmetic) -> Result<Box<dyn FeatureSource + '_>, EncodeError> {
         Ok(match &self.onnx {
             Some(onnx) => Box::new(onnx.start()?),
-            None => Box::new(Frozen(&self.backbone, self.channels, precision)),
+            None => Box::new(FrozenNetwork(&self.backbone, self.channels, precision)),
         })
     }
 
@@ -260,9 +260,9 @@ fn decode_weights(bytes: &[u8], description: &Description) -> Result<LoadedWeigh
 }
 
 /// A network that only computes.
-struct Frozen<'a>(&'a Network, Channels, Arithmetic);
+struct FrozenNetwork<'a>(&'a Network, Channels, Arithmetic);
 
-impl FeatureSource for Frozen<'_> {
+impl FeatureSource for FrozenNetwork<'_> {
     fn features(&mut self, images: &Tensor) -> Result<Tensor, EncodeError> {
         let input = self.1.normalise(images);
         Ok(no_grad(|| self.0.forward(&input, self.2, false)))

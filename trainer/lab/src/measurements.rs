@@ -34,7 +34,7 @@ pub struct Experiment<'a> {
 
 /// What is kept in a file.
 #[derive(Serialize, Deserialize)]
-struct Kept<T> {
+struct StoredMeasurement<T> {
     /// What it depends on, beside the run that it lies in.
     key: String,
     measured: T,
@@ -43,7 +43,7 @@ struct Kept<T> {
 /// What a file keeps under this key; nothing where it cannot be read or is damaged, which is then measured again.
 pub(crate) fn read<T: DeserializeOwned>(file: &Path, key: &str) -> Option<T> {
     let bytes = fs::read(file).ok()?;
-    let kept = serde_json::from_slice::<Kept<T>>(&bytes);
+    let kept = serde_json::from_slice::<StoredMeasurement<T>>(&bytes);
     let checksum = Checksum::of(&bytes);
     // A file of another name's key is no damage.
     match kept {
@@ -60,7 +60,7 @@ pub(crate) fn read<T: DeserializeOwned>(file: &Path, key: &str) -> Option<T> {
 /// # Errors
 /// If the file cannot be written.
 pub(crate) fn keep(file: &Path, key: String, measured: &impl Serialize) -> Result<()> {
-    write_atomically(file, &checksum::json(&Kept { key, measured })?)
+    write_atomically(file, &checksum::json(&StoredMeasurement { key, measured })?)
 }
 
 /// What a file keeps under this key, or what is measured now and kept in it.

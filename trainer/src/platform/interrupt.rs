@@ -4,7 +4,7 @@
 use std::fmt;
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
-use std::sync::{Arc, LazyLock};
+use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
 use anyhow::{Context, Result};
 
@@ -12,8 +12,8 @@ use anyhow::{Context, Result};
 pub const EXIT: i32 = 130;
 
 static ASKED: LazyLock<Arc<AtomicBool>> = LazyLock::new(Arc::default);
-/// Whether the run's folder says how to resume.
-static RESUMES: AtomicBool = AtomicBool::new(true);
+/// The command that goes on with a run by its folder; [`continue_with`] sets it.
+static CONTINUES: Mutex<Option<&'static str>> = Mutex::new(Some("orco-train resume"));
 static WORK: AtomicU8 = AtomicU8::new(Activity::Loose as u8);
 
 /// What the program is at, and with it what a stop costs.
@@ -46,9 +46,9 @@ pub fn enter(work: Activity) {
     WORK.store(work as u8, Ordering::Relaxed);
 }
 
-/// The program was stopped on purpose, at this work; whether `orco-train resume` goes on with it.
+/// The program was stopped on purpose, at this work; by which command of a run's folder it goes on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Interrupted(Activity, bool);
+pub struct Interrupted(Activity, Option<&'static str>);
 
 impl fmt::Display for Interrupted {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -60,16 +60,17 @@ impl fmt::Display for Interrupted {
             Activity::Align => "phase 2 is saved up to its last step",
             Activity::Episodes => "the episodes are saved up to their last step",
         };
-        let resumes = if self.1 { " or `orco-train resume`" } else { "" };
+        let resumes = self.1.map_or_else(String::new, |command| format!(" or `{command}`"));
         write!(formatter, "; {saved}, and the same command{resumes} continues")
     }
 }
 
 impl std::error::Error for Interrupted {}
 
-/// From now on the program trains several things, which the same command alone goes on with.
-pub fn of_several() {
-    RESUMES.store(false, Ordering::Relaxed);
+/// Says by which command a run is continued from its folder; with none, where the program trains several things, the
+/// same command alone goes on with them.
+pub fn continue_with(command: Option<&'static str>) {
+    *CONTINUES.lock().unwrap_or_else(PoisonError::into_inner) = command;
 }
 
 /// Watches for Ctrl-C and SIGTERM from now on; to be called once.
@@ -132,7 +133,7 @@ pub fn ask() {
 /// [`Interrupted`] if so.
 pub fn check() -> Result<(), Interrupted> {
     if ASKED.load(Ordering::Relaxed) {
-        Err(Interrupted(Activity::now(), RESUMES.load(Ordering::Relaxed)))
+        Err(Interrupted(Activity::now(), *CONTINUES.lock().unwrap_or_else(PoisonError::into_inner)))
     } else {
         Ok(())
     }
@@ -149,13 +150,13 @@ mod tests {
 
     #[test]
     fn every_work_says_what_a_stop_leaves() {
-        assert_eq!(Interrupted(Activity::Loose, true).to_string(), "stopped by Ctrl-C or SIGTERM");
+        assert_eq!(Interrupted(Activity::Loose, None).to_string(), "stopped by Ctrl-C or SIGTERM");
         let saved =
             [(Activity::Pretrain, "phase 1"), (Activity::Align, "phase 2"), (Activity::Episodes, "the episodes")];
         for (work, saved) in saved.into_iter().chain([(Activity::Run, "finished are saved")]) {
-            let said = Interrupted(work, true).to_string();
+            let said = Interrupted(work, Some("orco-train resume")).to_string();
             assert!(said.contains(saved) && said.ends_with("`orco-train resume` continues"), "{said}");
-            assert!(!Interrupted(work, false).to_string().contains("resume"));
+            assert!(!Interrupted(work, None).to_string().contains("resume"));
         }
     }
 }

@@ -26,7 +26,7 @@ const AFTER: &str = " after steps: ";
 
 /// What is done where no checkpoint of a name is whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum NoneWhole {
+enum DamagePolicy {
     /// The run is refused, and every file stays where it is.
     Refuse,
     /// They are set aside; what they hold is computed again.
@@ -72,7 +72,7 @@ impl Run {
     /// # Errors
     /// If none is whole of those that are there, or one cannot be read.
     pub fn load(&self, name: &str) -> Result<Option<HashMap<String, Tensor>>> {
-        self.load_or(name, NoneWhole::Refuse)
+        self.load_or(name, DamagePolicy::Refuse)
     }
 
     /// The same for what can be computed again: where none is whole, all are set aside, with a warning.
@@ -80,15 +80,15 @@ impl Run {
     /// # Errors
     /// If one cannot be read or set aside.
     pub fn load_whole(&self, name: &str) -> Result<Option<HashMap<String, Tensor>>> {
-        self.load_or(name, NoneWhole::SetAside)
+        self.load_or(name, DamagePolicy::SetAside)
     }
 
-    fn load_or(&self, name: &str, otherwise: NoneWhole) -> Result<Option<Tensors>> {
+    fn load_or(&self, name: &str, otherwise: DamagePolicy) -> Result<Option<Tensors>> {
         let own = if self.group().is_first() { self.newest(name, otherwise)? } else { None };
         Ok(self.group().named_of_first(own)?)
     }
 
-    fn newest(&self, name: &str, otherwise: NoneWhole) -> Result<Option<Tensors>> {
+    fn newest(&self, name: &str, otherwise: DamagePolicy) -> Result<Option<Tensors>> {
         let (path, previous) = (self.path(name), self.path(&variant(name, "previous")));
         let shown = path.display();
         let damage = match read(&path)? {
@@ -119,7 +119,7 @@ impl Run {
                     damage.chain(before.and_then(Result::err).map(|damage| (&previous, damage))).collect();
                 let listed: Vec<String> =
                     damage.iter().map(|(path, damage)| format!("{} ({})", path.display(), damage.reason)).collect();
-                if otherwise == NoneWhole::Refuse {
+                if otherwise == DamagePolicy::Refuse {
                     bail!(
                         "no whole checkpoint is left; damaged: {}; put back a copy, or move it away to start this phase \
                          again",

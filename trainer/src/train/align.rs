@@ -14,7 +14,7 @@ use tch::{Device, Kind, Tensor, no_grad};
 
 pub use self::cache::SharedFeatures;
 use self::cache::{FeatureCache, blank};
-use self::checkpoint::{AlignState, Begun, finished};
+use self::checkpoint::{AlignState, UnfinishedAlign, finished};
 use self::stopping::Stopping;
 use crate::config::{AlignConfig, AlignRate, PretrainConfig, Recipe, TargetConfig};
 use crate::data::augment::view;
@@ -78,7 +78,7 @@ pub fn align_sharing(
     let group = run.group();
     group.demand_share("align.batch", config.batch)?;
     group.equalise(model.tensors().iter().map(|(_, tensor)| tensor))?;
-    let begun = Begun::read(run, &settings)?;
+    let begun = UnfinishedAlign::read(run, &settings)?;
     if begun.is_none() && (run.has(CHECKPOINT) || run.has(checkpoint::UNFINISHED)) {
         log::warn!(
             "phase 2 of this run was made with other [targets] or [align], or on another ONNX backbone; it is made anew \

@@ -232,9 +232,9 @@ mod tests {
     use crate::config::Recipe;
 
     /// Notes what it is asked for; the loss is the step's number.
-    struct Noted(Vec<String>);
+    struct RecordingPhase(Vec<String>);
 
-    impl TrainingPhase for Noted {
+    impl TrainingPhase for RecordingPhase {
         fn begin(&mut self, at: Position) -> Result<()> {
             self.0.push(format!("begin {}.{}", at.epoch, at.step));
             Ok(())
@@ -277,7 +277,7 @@ mod tests {
             until: 2,
             views: Some(8),
         };
-        let mut phase = Noted(Vec::new());
+        let mut phase = RecordingPhase(Vec::new());
         fit.run(&mut phase, Position { epoch: 0, step: 1 }).unwrap();
         let expected = ["begin 0.1", "step 0.1", "end 0.2 after 1", "save 1.0", "begin 1.0"];
         assert_eq!(phase.0[..5], expected);
@@ -287,7 +287,7 @@ mod tests {
         assert!(lines.iter().all(|line| line["seconds"].is_f64() && line["views_per_second"].is_f64()));
 
         // What is done is not done again, and what goes wrong is not saved.
-        let mut phase = Noted(Vec::new());
+        let mut phase = RecordingPhase(Vec::new());
         fit.run(&mut phase, Position { epoch: 2, step: 0 }).unwrap();
         assert!(phase.0.is_empty());
         let far = TrainingLoop { until: 4, ..fit };

@@ -32,7 +32,7 @@ pub(super) struct ComparedSession<'a> {
 }
 
 /// A sample of an epoch: image, class, and whether it is shown under an augmented view.
-type Shown = (usize, i64, bool);
+type SessionSample = (usize, i64, bool);
 
 impl ComparedSession<'_> {
     /// Takes new classes in: their shots, image and class, become exemplars, and the means of these, as `model` sees
@@ -112,11 +112,11 @@ impl ComparedSession<'_> {
 
     /// The samples of an epoch, shuffled: as many as there are exemplars. Where the settings balance, a class with
     /// fewer exemplars than the average comes as often as the average, repetitions under augmented views.
-    fn epoch(&self, random: &mut Random) -> Vec<Shown> {
+    fn epoch(&self, random: &mut Random) -> Vec<SessionSample> {
         let count = self.exemplars.len();
         let classes = || self.exemplars.chunk_by(|a, b| a.1 == b.1);
         let average = if self.config.balanced { count / classes().count().max(1) } else { 0 };
-        let mut order: Vec<Shown> = Vec::new();
+        let mut order: Vec<SessionSample> = Vec::new();
         for own in classes() {
             for sample in 0..own.len().max(average) {
                 let (image, class) = own[sample % own.len()];
@@ -130,7 +130,7 @@ impl ComparedSession<'_> {
     }
 
     /// Views of a batch in 0..1: both, first then second, or the one that the sample says.
-    fn views(&self, batch: &[Shown], device: Device) -> Tensor {
+    fn views(&self, batch: &[SessionSample], device: Device) -> Tensor {
         let indices: Vec<usize> = batch.iter().map(|shown| shown.0).collect();
         let images = self.train.batch(&indices, device);
         match self.config.sample {

@@ -46,7 +46,7 @@ fn run(command: Command) -> Result<()> {
             let mut job = TrainingJob::open(&common, request, &group)?;
             job.pretrain(None)?;
             let targets = job.align()?;
-            job.come_home()?;
+            job.move_to_processor()?;
             interrupt::check()?;
             let exported = write_bundle(&job.model, &targets, &job.recipe, &job.data, &job.run, &made)?;
             seal(made.staged(), release, key.as_ref())?;

@@ -42,7 +42,7 @@ pub(super) struct Listing {
 
 /// Images of a list of files.
 #[derive(Debug)]
-pub(super) struct Decoded {
+pub(super) struct DecodedImages {
     pub images: Images,
     /// [`ListedImage::name`] of each image.
     pub names: Vec<String>,
@@ -62,7 +62,7 @@ pub(super) fn decode(
     skip_broken: bool,
     what: &'static str,
     group: &RankGroup,
-) -> Result<Decoded, DataError> {
+) -> Result<DecodedImages, DataError> {
     let side = i64::from(data.side());
     if group.size() > 1 {
         // Before any rank decodes its part of another list.
@@ -106,7 +106,7 @@ pub(super) fn decode(
         pixels: pixels.narrow(0, 0, kept.len() as i64),
         labels: kept.iter().map(|&index| entries[index].label).collect(),
     };
-    Ok(Decoded { images, names: kept.iter().map(|&index| entries[index].name.clone()).collect(), skipped })
+    Ok(DecodedImages { images, names: kept.iter().map(|&index| entries[index].name.clone()).collect(), skipped })
 }
 
 /// Decodes some files on all cores into `rows`, `[n, 3, side, side]`; what went wrong with each.
@@ -175,7 +175,8 @@ mod tests {
         let data: DataConfig = toml::from_str("kind = \"folders\"\nimage_size = 8").unwrap();
         let all = decode(&entries, &data, false, "test", &RankGroup::alone()).unwrap();
         assert_eq!(all.images.pixels.size(), [BLOCK as i64 + 5, 3, 8, 8]);
-        let at = |decoded: &Decoded, image: i64, channel| decoded.images.pixels.int64_value(&[image, channel, 3, 4]);
+        let at =
+            |decoded: &DecodedImages, image: i64, channel| decoded.images.pixels.int64_value(&[image, channel, 3, 4]);
         assert_eq!((at(&all, 9, 0), at(&all, 9, 1), at(&all, 9, 2)), (9, 7, 200));
 
         std::fs::write(&entries[3].path, b"no picture").unwrap();

@@ -101,7 +101,7 @@ impl Network {
     /// `images` as in [`Network::forward`]; each value `[n, channels, h, w]`, named as its node in the file.
     pub fn observe(&self, images: &Tensor, seen: &mut dyn FnMut(&str, &Tensor)) {
         let forward = Forward { network: self, train: false };
-        let _last = self.description.build(channels_last(images), &mut Observed { forward, seen });
+        let _last = self.description.build(channels_last(images), &mut TracedForward { forward, seen });
     }
 }
 
@@ -167,12 +167,12 @@ impl Builder for Forward<'_> {
 }
 
 /// Computes with tensors and shows each of them.
-struct Observed<'a> {
+struct TracedForward<'a> {
     forward: Forward<'a>,
     seen: &'a mut dyn FnMut(&str, &Tensor),
 }
 
-impl Builder for Observed<'_> {
+impl Builder for TracedForward<'_> {
     type Value = Tensor;
 
     fn convolution(&mut self, x: &Tensor, conv: &ConvNorm) -> Tensor {

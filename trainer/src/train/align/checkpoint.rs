@@ -46,13 +46,13 @@ pub(super) fn finished(model: &mut Model, settings: &Tensor, run: &Run) -> Resul
 }
 
 /// What a phase 2 left that was stopped.
-pub(super) struct Begun {
+pub(super) struct UnfinishedAlign {
     pub targets: Targets,
     /// All of its checkpoint.
     pub tensors: HashMap<String, Tensor>,
 }
 
-impl Begun {
+impl UnfinishedAlign {
     /// The checkpoint of a phase 2 with the same settings that was stopped, if there is one.
     ///
     /// # Errors

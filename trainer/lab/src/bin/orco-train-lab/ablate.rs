@@ -18,7 +18,7 @@ use orco_trainer_lab::measurements::{Experiment, claim};
 /// # Errors
 /// If the recipe leaves nothing to vary, or a trial cannot be trained or measured; what is done by then is kept.
 pub fn all(question: Question, common: &TrainingArguments, request: &serde_json::Value, draws: usize) -> Result<()> {
-    interrupt::of_several();
+    interrupt::continue_with(None);
     // Before hours of training.
     claim(&common.run, question.name())?;
     let group = RankGroup::alone();

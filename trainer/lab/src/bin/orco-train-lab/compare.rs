@@ -5,6 +5,7 @@ use orco_lab::shown::print;
 use orco_runtime::encoder::onnx;
 use orco_trainer::job::{self, TrainingArguments, TrainingJob};
 use orco_trainer::platform::failure::guarded;
+use orco_trainer::platform::interrupt;
 use orco_trainer::run::digest::session_digest;
 use orco_trainer_lab::comparison::{check, compare, table};
 use orco_trainer_lab::measurements::Experiment;
@@ -14,6 +15,7 @@ use orco_trainer_lab::measurements::Experiment;
 /// # Errors
 /// If the recipe leaves nothing to compare, or something cannot be trained or measured.
 pub fn all(common: &TrainingArguments, request: serde_json::Value, draws: usize, shares: &[f64]) -> Result<()> {
+    interrupt::continue_with(Some("orco-train-lab resume"));
     let group = job::join(common)?;
     if !group.is_first() {
         return job::follow(common, request, &group);

@@ -28,7 +28,7 @@ pub fn all(
     seeds: u32,
     draws: usize,
 ) -> Result<()> {
-    interrupt::of_several();
+    interrupt::continue_with(None);
     // Before hours of training.
     ["rivals", "rivals-seeds"].into_iter().try_for_each(|name| claim(&common.run, name))?;
     let group = RankGroup::alone();
