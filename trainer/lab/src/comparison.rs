@@ -215,8 +215,8 @@ pub fn table(summaries: &[Summary], draws: usize) -> String {
 /// What every session begins with: the model after phase 2.
 struct StartingPoint<'a> {
     targets: &'a Targets,
-    /// Image and class of the exemplars of base classes that the settings let a session see.
-    exemplars: Vec<(usize, i64)>,
+    /// Images of the exemplars of base classes that the settings let a session see.
+    exemplars: Vec<usize>,
     /// Tensors of the model.
     tensors: HashMap<String, Tensor>,
     /// Features of the measured images by that model, `[measured, features]`.
@@ -226,10 +226,9 @@ struct StartingPoint<'a> {
 impl<'a> StartingPoint<'a> {
     fn new(model: &Model, targets: &'a Targets, source: &BundleSource<'_>) -> Self {
         let (train, most) = (source.train, source.recipe.learn.base_exemplars);
-        let labelled = source.base_exemplars().into_iter().map(|index| (index, i64::from(train.labels[index])));
-        let all: Vec<(usize, i64)> = labelled.collect();
-        let exemplars =
-            all.chunk_by(|a, b| a.1 == b.1).flat_map(|class| &class[..most.min(class.len())]).copied().collect();
+        let all = source.base_exemplars();
+        let classes = all.chunk_by(|&a, &b| train.labels[a] == train.labels[b]);
+        let exemplars = classes.flat_map(|class| &class[..most.min(class.len())]).copied().collect();
         let copy = |(name, tensor): (String, Tensor)| (name, no_grad(|| tensor.copy()));
         let tensors = model.tensors().into_iter().map(copy).collect();
         let features = features(model, source.measured, &source.split.measured);
@@ -282,10 +281,8 @@ impl SessionLearner for ComparedLearner<'_> {
 
     fn learn(&mut self, shots: &[usize]) -> Result<()> {
         self.number += 1;
-        let labels = &self.protocol.data.train.labels;
-        let shots: Vec<(usize, i64)> = shots.iter().map(|&image| (image, i64::from(labels[image]))).collect();
         self.model.restore(&self.start.tensors)?;
-        self.session.admit(self.model, &shots)?;
+        self.session.admit(self.model, shots)?;
         let (seed, number) = (self.protocol.session_seed(self.draw, self.number), self.number);
         let progress = &mut *self.progress;
         let mut on_epoch = || progress.advance(1, &format!("session {number}"));

@@ -23,23 +23,27 @@ pub(super) struct ComparedSession<'a> {
     pub(super) augment: &'a AugmentConfig,
     /// Arithmetic of the backbone in training.
     pub(super) precision: Arithmetic,
-    /// Image and class of every exemplar, class after class.
-    pub(super) exemplars: Vec<(usize, i64)>,
+    /// The image of every exemplar, class after class.
+    pub(super) exemplars: Vec<usize>,
     /// Number of base classes.
     pub(super) base: i64,
     /// The pseudo-targets, and those of the known classes.
     pub(super) targets: Targets,
 }
 
-/// A sample of an epoch: image, class, and whether it is shown under an augmented view.
-type SessionSample = (usize, i64, bool);
+/// A sample of an epoch.
+struct SessionSample {
+    image: usize,
+    /// Whether it is shown under an augmented view.
+    augmented: bool,
+}
 
 impl ComparedSession<'_> {
-    /// Takes new classes in: their shots, image and class, become exemplars, and the means of these, as `model` sees
-    /// them, choose among the free targets.
-    pub(super) fn admit(&mut self, model: &Model, shots: &[(usize, i64)]) -> Result<()> {
-        let (indices, classes): (Vec<usize>, Vec<i64>) = shots.iter().copied().unzip();
-        let z = no_grad(|| model.head.project(&features(model, self.train, &indices)));
+    /// Takes new classes in: their shots become exemplars, and the means of these, as `model` sees them, choose among
+    /// the free targets.
+    pub(super) fn admit(&mut self, model: &Model, shots: &[usize]) -> Result<()> {
+        let classes: Vec<i64> = shots.iter().map(|&image| self.class(image)).collect();
+        let z = no_grad(|| model.head.project(&features(model, self.train, shots)));
         let known = self.targets.rows.len() as i64;
         let new = known..classes.iter().map(|class| class + 1).max().unwrap_or(known);
         let (means, _) = class_means(&z, &Tensor::from_slice(&classes).to_device(model.device()), new);
@@ -49,6 +53,10 @@ impl ComparedSession<'_> {
         self.targets.rows.extend(chosen.into_iter().map(|index| rows[index]));
         self.exemplars.extend_from_slice(shots);
         Ok(())
+    }
+
+    fn class(&self, image: usize) -> i64 {
+        self.train.labels[image].into()
     }
 
     /// Trains the model on all exemplars; `on_epoch` is told of every epoch.
@@ -84,7 +92,7 @@ impl ComparedSession<'_> {
             interrupt::check()?;
             let mut sum = 0.0;
             for batch in self.epoch(&mut random).chunks(config.batch) {
-                let classes: Vec<i64> = batch.iter().map(|shown| shown.1).collect();
+                let classes: Vec<i64> = batch.iter().map(|sample| self.class(sample.image)).collect();
                 let input = model.channels.normalise(&self.views(batch, model.device()));
                 let forward = || model.backbone.forward(&input, self.precision, false);
                 let features = if trained == TrainedParts::Head { no_grad(forward) } else { forward() };
@@ -114,29 +122,28 @@ impl ComparedSession<'_> {
     /// fewer exemplars than the average comes as often as the average, repetitions under augmented views.
     fn epoch(&self, random: &mut Random) -> Vec<SessionSample> {
         let count = self.exemplars.len();
-        let classes = || self.exemplars.chunk_by(|a, b| a.1 == b.1);
+        let classes = || self.exemplars.chunk_by(|&a, &b| self.class(a) == self.class(b));
         let average = if self.config.balanced { count / classes().count().max(1) } else { 0 };
         let mut order: Vec<SessionSample> = Vec::new();
         for own in classes() {
             for sample in 0..own.len().max(average) {
-                let (image, class) = own[sample % own.len()];
-                order.push((image, class, sample >= own.len()));
+                order.push(SessionSample { image: own[sample % own.len()], augmented: sample >= own.len() });
             }
         }
         random.shuffle(&mut order);
         order.truncate(count);
-        order.iter_mut().for_each(|shown| shown.2 |= random.unit() < self.config.augmented);
+        order.iter_mut().for_each(|sample| sample.augmented |= random.unit() < self.config.augmented);
         order
     }
 
     /// Views of a batch in 0..1: both, first then second, or the one that the sample says.
     fn views(&self, batch: &[SessionSample], device: Device) -> Tensor {
-        let indices: Vec<usize> = batch.iter().map(|shown| shown.0).collect();
+        let indices: Vec<usize> = batch.iter().map(|sample| sample.image).collect();
         let images = self.train.batch(&indices, device);
         match self.config.sample {
             SampleViews::Pair => Tensor::cat(&[view(&images, self.augment), view(&images, self.augment)], 0),
             SampleViews::One => {
-                let augmented: Vec<bool> = batch.iter().map(|shown| shown.2).collect();
+                let augmented: Vec<bool> = batch.iter().map(|sample| sample.augmented).collect();
                 let mask = Tensor::from_slice(&augmented).view([-1, 1, 1, 1]).to_device(device);
                 view(&images, self.augment).where_self(&mask, &images)
             }
