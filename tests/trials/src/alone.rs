@@ -3,9 +3,10 @@
 use std::env;
 use std::process::Command;
 
-/// Runs the test that is called `name` in a process of its own, with one thread of OpenMP. For what belongs to a process:
-/// torch has one random generator in each, and a test that counts on what it draws next must not have others draw from it
-/// meanwhile.
+/// Runs the test that is called `name` in a process of its own, with one thread of OpenMP.
+///
+/// For what belongs to a process: torch has one random generator in each, and a test that counts on what it draws next
+/// must not have others draw from it meanwhile.
 ///
 /// # Panics
 /// If the test fails there.

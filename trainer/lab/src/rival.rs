@@ -192,8 +192,8 @@ impl Rival {
         Ok(summary)
     }
 
-    /// What was measured of it last, on the same [sessions](orco_trainer::run::digest::session_digest), in the folder of its backbone; nothing if that
-    /// cannot be read.
+    /// What was measured of it last, on the same [sessions](orco_trainer::run::digest::session_digest), in the folder of
+    /// its backbone; nothing if that cannot be read.
     pub fn kept(self, recipe: &Recipe, sessions: &str, folder: &Path) -> Option<Summary> {
         measurements::read(&folder.join(self.file()), &self.key(recipe, sessions))
     }
