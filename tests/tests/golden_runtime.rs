@@ -1,7 +1,7 @@
 //! The runtime against the reference vectors.
 
 use orco_core::align::{Alignment, StepBatch, StepExtent, TargetRows};
-use orco_core::config::Config;
+use orco_core::config::{CleanTargets, Config};
 use orco_core::linalg::{padded, transpose};
 use orco_core::loss::contrast::{ContrastForm, ContrastSettings};
 use orco_core::loss::{ContrastPairs, UnitRows, contrast, cross_entropy, orthogonality};
@@ -178,7 +178,8 @@ fn golden_first_step_gradients_of_terms() {
     let known = phase.assigned.length(0);
     let mut transposed = vec![0.0; width * padded(known)];
     transpose(known, width, &assigned, &mut transposed);
-    let targets = cross_entropy::ClassRows { targets: UnitRows { values: &assigned, width }, transposed: &transposed };
+    let targets =
+        cross_entropy::ClassRows { targets: UnitRows { values: &assigned, width }, transposed: &transposed, first: 0 };
     let mut gradient = vec![0.0; samples];
     let mut scratch = vec![0.0; cross_entropy::memory(count, known)];
     let rows = UnitRows { values: &unit, width };
@@ -344,6 +345,7 @@ fn with_alignment<T>(phase: &Phase3, base_classes: u32, work: impl FnOnce(&mut A
         views: 2,
         classes,
         targets: (assigned.len() + free.len()) / phase.dimension,
+        clean_targets: CleanTargets::NONE,
     };
     let target_rows = TargetRows { base_classes: base_classes as usize, assigned, free };
     let mut memory = SessionMemory::new(extent.needs());

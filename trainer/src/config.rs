@@ -8,7 +8,7 @@ mod defaults;
 mod export;
 mod pretrain;
 
-pub use align::{AlignConfig, AlignRate};
+pub use align::{AlignConfig, AlignRate, BaseAssignment};
 pub use backbone::{Architecture, BackboneConfig, Stem};
 pub use check::ConfigError;
 pub use data::{DataConfig, DataKind, SquareFit};

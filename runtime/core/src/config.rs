@@ -27,6 +27,66 @@ impl SampleViews {
     }
 }
 
+/// Which classes a loss looks at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ClassScope {
+    /// Base classes and incremental ones.
+    All,
+    /// Incremental classes alone.
+    Incremental,
+}
+
+impl ClassScope {
+    /// Number of the first class that it covers, of so many base classes, which come first.
+    pub const fn first(self, base_classes: usize) -> usize {
+        match self {
+            Self::All => 0,
+            Self::Incremental => base_classes,
+        }
+    }
+
+    fn is_all(&self) -> bool {
+        *self == Self::All
+    }
+
+    fn is_incremental(&self) -> bool {
+        *self == Self::Incremental
+    }
+}
+
+/// Which pseudo-targets are rows of PSCL as they are, beside their perturbed copies.
+///
+/// Such a row carries its target's label. Like every row it is a positive of the rows that share its label, a negative
+/// of all others, and an anchor where it has a positive.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct CleanTargets {
+    /// Those of all known classes: samples are drawn to the targets of their classes.
+    pub assigned: bool,
+    /// Those of no class: anchors whose positives are their perturbed copies.
+    pub free: bool,
+}
+
+impl CleanTargets {
+    /// None, as in the published program.
+    pub const NONE: Self = Self { assigned: false, free: false };
+    /// All, as in the paper's text.
+    pub const ALL: Self = Self { assigned: true, free: true };
+
+    /// How many there are, of so many known classes and targets.
+    pub const fn count(self, classes: usize, targets: usize) -> usize {
+        let assigned = if self.assigned { classes } else { 0 };
+        let free = if self.free { targets - classes } else { 0 };
+        assigned + free
+    }
+
+    /// Whether there are none.
+    pub fn is_none(&self) -> bool {
+        *self == Self::NONE
+    }
+}
+
 /// The weights with which scores are combined where the bundle carries statistics of its base classes
 /// (`orco_state::answer`), each score brought to unit deviation over samples of base classes first.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -77,10 +137,20 @@ pub struct Config {
     pub temperature: f32,
     /// Magnitude e of the perturbation of targets, U(-e/2, e/2) per coordinate.
     pub perturbation_width: f32,
+    /// Targets that are rows of PSCL unperturbed.
+    #[serde(skip_serializing_if = "CleanTargets::is_none")]
+    pub clean_targets: CleanTargets,
     /// Weight of cross entropy over the samples of incremental classes; 0 leaves it out.
     pub cross_entropy: f32,
+    /// Classes among which that cross entropy tells its samples apart: those in its softmax.
+    #[serde(skip_serializing_if = "ClassScope::is_all")]
+    pub cross_entropy_classes: ClassScope,
     /// Weight of the orthogonality loss; 0 leaves it out.
     pub orthogonality: f32,
+    /// Classes that enter the orthogonality loss by their means where the batch has samples of them; the others enter
+    /// by their targets.
+    #[serde(skip_serializing_if = "ClassScope::is_incremental")]
+    pub orthogonality_classes: ClassScope,
     /// Exemplars used of each base class, at most.
     pub base_exemplars: usize,
     /// Views of an exemplar that are stored and used: the clean one first, then augmented ones.
@@ -128,8 +198,11 @@ impl Config {
             contrast_form: ContrastForm::Outside,
             temperature: 0.07,
             perturbation_width: 9e-5,
+            clean_targets: CleanTargets::NONE,
             cross_entropy: 0.5,
+            cross_entropy_classes: ClassScope::All,
             orthogonality: 1.0,
+            orthogonality_classes: ClassScope::Incremental,
             base_exemplars: 5,
             views: 4,
             sample: SampleViews::Pair,
@@ -164,11 +237,24 @@ impl Config {
         Self::orco().by_the_text()
     }
 
-    /// The published program's settings as the paper's text reads them: negatives alone in PSCL's denominator,
-    /// perturbation U(-e, e).
+    /// The published program's settings as the paper's text reads them. In PSCL, negatives alone stand in the
+    /// denominator, and unperturbed targets are rows; targets are perturbed by U(-1e-2, 1e-2). Cross entropy has weight 1,
+    /// counts samples of incremental classes, and tells them apart among these classes alone (Eq. 5). ORTH takes the means
+    /// of all classes in the batch.
+    ///
+    /// The text has no cross entropy over base samples in phase 3; the program has it on CUB200.
     #[must_use]
     pub const fn by_the_text(self) -> Self {
-        Self { contrast_form: ContrastForm::Negatives, perturbation_width: 2.0 * self.perturbation_width, ..self }
+        Self {
+            contrast_form: ContrastForm::Negatives,
+            perturbation_width: 2e-2,
+            clean_targets: CleanTargets::ALL,
+            cross_entropy: 1.0,
+            cross_entropy_classes: ClassScope::Incremental,
+            base_cross_entropy: 0.0,
+            orthogonality_classes: ClassScope::All,
+            ..self
+        }
     }
 
     /// Ours for small devices: a fifth of the published program's arithmetic at most. One view of a sample instead of
@@ -225,6 +311,7 @@ impl Config {
                 "cross_entropy counts samples of incremental classes, and base_cross_entropy those of base classes",
             ),
             "keep" => Some("a device keeps the first exemplars of a class"),
+            "earlier_exemplars" => Some("a device keeps the exemplars of earlier sessions"),
             _ => None,
         }
     }

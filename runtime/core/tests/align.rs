@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use orco_core::align::{
     Alignment, AlignmentData, PerturbedTargets, Sampler, Sampling, StepBatch, StepExtent, TargetRows,
 };
-use orco_core::config::{Config, SampleViews};
+use orco_core::config::{ClassScope, CleanTargets, Config, SampleViews};
 use orco_core::loss::contrast::ContrastForm;
 use orco_core::projection::HeadShape;
 use orco_core::random::Random;
@@ -48,37 +48,49 @@ impl Reference<'_> {
         let mut rows = z.clone();
         rows.extend(widened(batch.perturbed, shape.outputs));
         let classes = (0..z.len()).map(|row| batch.classes[row % samples]);
-        let labels: Vec<u32> = classes.chain(batch.perturbed_labels.iter().copied().cycle()).take(rows.len()).collect();
+        let mut labels: Vec<u32> =
+            classes.chain(batch.perturbed_labels.iter().copied().cycle()).take(rows.len()).collect();
+        let targets = widened(target_rows.assigned, shape.outputs);
+        let free = widened(target_rows.free, shape.outputs);
+        if config.clean_targets.assigned {
+            rows.extend(targets.iter().cloned());
+            labels.extend(0..targets.len() as u32);
+        }
+        if config.clean_targets.free {
+            rows.extend(free.iter().cloned());
+            labels.extend((targets.len()..targets.len() + free.len()).map(|label| label as u32));
+        }
         let contrast = contrast(&rows, &labels, f64::from(config.temperature), config.contrast_form);
 
-        let targets = widened(target_rows.assigned, shape.outputs);
         let incremental = |class: u32| class as usize >= target_rows.base_classes;
-        let entropy = |row: usize| {
+        let entropy = |row: usize, first: usize| {
             let cosines: Row = targets.iter().map(|target| dot(&z[row], target)).collect();
-            log_sum(&cosines) - cosines[batch.classes[row % samples] as usize]
+            log_sum(&cosines[first..].to_vec()) - cosines[batch.classes[row % samples] as usize]
         };
-        let mean_entropy = |counts: &dyn Fn(u32) -> bool| {
+        let mean_entropy = |counts: &dyn Fn(u32) -> bool, first: usize| {
             let counted = (0..z.len()).filter(|row| counts(batch.classes[row % samples]));
-            let entropies: Vec<f64> = counted.map(entropy).collect();
+            let entropies: Vec<f64> = counted.map(|row| entropy(row, first)).collect();
             entropies.iter().sum::<f64>() / entropies.len().max(1) as f64
         };
+        let alternatives = if config.cross_entropy_classes == ClassScope::All { 0 } else { target_rows.base_classes };
 
         let mut spread = Vec::new();
         for class in 0..targets.len() as u32 {
             let own: Vec<&Row> = (0..samples).filter(|&row| batch.classes[row] == class).map(|row| &z[row]).collect();
-            if incremental(class) && !own.is_empty() {
+            let by_mean = incremental(class) || config.orthogonality_classes == ClassScope::All;
+            if by_mean && !own.is_empty() {
                 spread.push(unit((0..shape.outputs).map(|d| own.iter().map(|row| row[d]).sum()).collect()));
             } else {
                 spread.push(targets[class as usize].clone());
             }
         }
-        spread.extend(widened(target_rows.free, shape.outputs));
+        spread.extend(free);
         let logs = spread.iter().map(|a| log_sum(&spread.iter().map(|b| dot(a, b)).collect::<Row>()));
         let orthogonality = logs.sum::<f64>() / spread.len() as f64;
         let weight = |weight: f32| f64::from(weight);
         weight(config.contrast) * contrast
-            + weight(config.cross_entropy) * mean_entropy(&|class| incremental(class))
-            + weight(config.base_cross_entropy) * mean_entropy(&|class| !incremental(class))
+            + weight(config.cross_entropy) * mean_entropy(&|class| incremental(class), alternatives)
+            + weight(config.base_cross_entropy) * mean_entropy(&|class| !incremental(class), 0)
             + weight(config.orthogonality) * orthogonality
     }
 }
@@ -127,7 +139,8 @@ proptest! {
     #[test]
     fn the_gradient_is_that_of_finite_differences(
         seed in 0u64..1000, form in 0usize..3, sharp: bool, views in 1usize..3,
-        weights in prop::array::uniform4(0.0f32..2.0)
+        weights in prop::array::uniform4(0.0f32..2.0), clean in prop::array::uniform2(any::<bool>()),
+        scopes in prop::array::uniform2(any::<bool>())
     ) {
         let mut random = Random::new(seed, "gradient");
         let shape = HeadShape { inputs: 5, hidden: 37, outputs: 4 };
@@ -150,9 +163,13 @@ proptest! {
             cross_entropy: weights[1],
             orthogonality: weights[2],
             base_cross_entropy: weights[3],
+            clean_targets: CleanTargets { assigned: clean[0], free: clean[1] },
+            cross_entropy_classes: if scopes[0] { ClassScope::All } else { ClassScope::Incremental },
+            orthogonality_classes: if scopes[1] { ClassScope::All } else { ClassScope::Incremental },
             ..Config::default()
         };
-        let extent = StepExtent { shape, samples: classes.len(), views, classes: 4, targets: 6 };
+        let clean_targets = config.clean_targets;
+        let extent = StepExtent { shape, samples: classes.len(), views, classes: 4, targets: 6, clean_targets };
         let mut memory = SessionMemory::new(extent.needs());
         let workspace = memory.workspace(&Serial);
         let mut alignment =

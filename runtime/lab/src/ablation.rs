@@ -49,18 +49,28 @@ pub struct Ablation {
     pub perturbation: Perturbation,
     /// Which exemplars are kept within the settings' `exemplar_bytes`.
     pub keep: Keep,
+    /// Most exemplars of each class of an earlier incremental session; a device keeps all. The limit for base classes is
+    /// a setting, `base_exemplars`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub earlier_exemplars: Option<usize>,
 }
 
 impl Default for Ablation {
     fn default() -> Self {
         let Sampling { perturbed, perturbation, .. } = Sampling::seeded(0);
-        Self { assignment: Assignment::default(), perturbed, perturbation, keep: Keep::default() }
+        Self {
+            assignment: Assignment::default(),
+            perturbed,
+            perturbation,
+            keep: Keep::default(),
+            earlier_exemplars: None,
+        }
     }
 }
 
 impl Ablation {
     /// Names of the choices.
-    pub const NAMES: [&str; 4] = ["assignment", "perturbed", "perturbation", "keep"];
+    pub const NAMES: [&str; 5] = ["assignment", "perturbed", "perturbation", "keep", "earlier_exemplars"];
 
     /// [`Session::learn`], so changed.
     ///
@@ -72,6 +82,10 @@ impl Ablation {
             Assignment::Greedy => {}
             Assignment::Reassigned => session.assign(&mut next, 0)?,
             Assignment::Random => draw_targets(session.base_model, state, &mut next, session.seed),
+        }
+        if let Some(most) = self.earlier_exemplars {
+            let earlier = session.base_model.classes.len() + state.classes.len();
+            limit_earlier(&mut next.exemplars, earlier as u32, most);
         }
         if session.config.exemplar_bytes > 0 {
             self.keep.within(&mut next.exemplars, session.config.exemplar_bytes, session.seed);
@@ -88,6 +102,17 @@ fn draw_targets(base_model: &BaseModel, state: &State, next: &mut State, seed: u
     Random::new(seed, "assignment").shuffle(&mut free);
     let new = next.classes.iter_mut().skip(state.classes.len());
     new.zip(free).for_each(|(class, target)| class.target = target);
+}
+
+/// Keeps the first `most` exemplars of each class below `new`, and all of the others.
+fn limit_earlier(exemplars: &mut Bank, new: u32, most: usize) {
+    let classes = exemplars.classes();
+    let is_within = |exemplar: &usize| {
+        let class = classes[*exemplar];
+        class >= new || classes[..*exemplar].iter().filter(|of| **of == class).count() < most
+    };
+    let kept: Vec<usize> = (0..classes.len()).filter(is_within).collect();
+    *exemplars = exemplars.only(&kept);
 }
 
 impl Keep {

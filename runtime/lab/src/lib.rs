@@ -14,6 +14,7 @@
 
 pub mod ablation;
 mod evaluate;
+pub mod geometry;
 pub mod published;
 #[cfg(feature = "report")]
 pub mod report;

@@ -2,6 +2,7 @@
 //! incremental accuracies), and who of them is measured here.
 
 use core::fmt;
+use core::str::FromStr;
 
 use orco_core::config::Config;
 use serde::{Deserialize, Serialize};
@@ -102,6 +103,51 @@ pub fn settings_for(source: &str) -> PaperTable {
 /// The published program's settings of phase 3 for the pictures of `source`, as [`settings_for`] finds them.
 pub fn program(source: &str) -> Config {
     settings_for(source).program()
+}
+
+/// Which of its two accounts of the method is followed where they differ.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Reading {
+    /// The published program, which the paper's numbers come from.
+    #[default]
+    Program,
+    /// The paper's text.
+    Text,
+}
+
+impl fmt::Display for Reading {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Program => "the published program's settings",
+            Self::Text => "the settings of the paper's text",
+        })
+    }
+}
+
+impl FromStr for Reading {
+    type Err = &'static str;
+
+    fn from_str(name: &str) -> Result<Self, Self::Err> {
+        match name {
+            "program" => Ok(Self::Program),
+            "text" => Ok(Self::Text),
+            _ => Err("known are program and text"),
+        }
+    }
+}
+
+impl Reading {
+    /// Both.
+    pub const ALL: [Self; 2] = [Self::Program, Self::Text];
+
+    /// The published program's settings of phase 3, so read.
+    pub fn settings(self, program: Config) -> Config {
+        match self {
+            Self::Program => program,
+            Self::Text => program.by_the_text(),
+        }
+    }
 }
 
 /// A row of the paper's tables.

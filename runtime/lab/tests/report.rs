@@ -6,7 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use orco_benchmark::benchmark::Benchmark;
-use orco_lab::published::{PaperTable, ROWS};
+use orco_lab::published::{PaperTable, ROWS, Reading};
 use orco_lab::report::{BundleReport, prepare};
 use orco_lab::tables::Tables;
 use orco_lab::trials::{Question, Trials};
@@ -265,7 +265,7 @@ fn a_trial_is_measured_once_and_a_stopped_one_goes_on() {
     let cache = tempfile::tempdir().unwrap();
     let trials =
         Trials { base_model: &bundle.base_model, benchmark: &benchmark, content: "", cache: cache.path(), seed: 1 };
-    let mut trial = trials.of(Question::Exemplars).remove(1);
+    let mut trial = trials.of(Question::Exemplars, Reading::Program).remove(1);
     trial.config.epochs = 1;
     trial.config.warmup_epochs = 0;
     let threads = Threads::new(1).unwrap();

@@ -8,11 +8,12 @@ use anyhow::{Result, bail};
 use clap::ValueEnum;
 use orco_benchmark::Summary;
 use orco_core::config::Config;
-use orco_lab::published::{self, PublishedFigure};
+use orco_lab::ablation::Assignment;
+use orco_lab::published::{PublishedFigure, Reading, program};
 use orco_lab::shown;
 use orco_lab::trials;
 use orco_state::target::TargetMethod;
-use orco_trainer::config::{Architecture, Recipe, TargetConfig};
+use orco_trainer::config::{Architecture, BaseAssignment, Recipe, TargetConfig};
 use orco_trainer::model::Model;
 use orco_trainer::run::digest::{digest, phase_1_inputs};
 use orco_trainer::train::objective::Targets;
@@ -46,6 +47,9 @@ pub enum Question {
     Noise,
 }
 
+/// Targets that are drawn in both phases.
+const RANDOM: &str = "random, in phase 2 too";
+
 /// One way of training.
 #[derive(Clone, Debug)]
 pub struct Trial {
@@ -55,6 +59,8 @@ pub struct Trial {
     pub recipe: Recipe,
     /// What the paper reports for each system that is measured, on mini-ImageNet.
     pub theirs: Vec<Option<PublishedFigure>>,
+    /// By which account of the method.
+    pub reading: Reading,
 }
 
 impl Question {
@@ -90,11 +96,11 @@ impl Question {
     }
 
     /// What is trained for it, each a change of the recipe. Phase 3 is the published program's for its data, with the
-    /// views and the precision of the recipe.
+    /// views and the precision of the recipe; by the text, its settings and those of phase 2 are the text's.
     ///
     /// # Errors
     /// If the recipe leaves nothing to vary, with what to do.
-    pub fn trials(self, recipe: &Recipe) -> Result<Vec<Trial>> {
+    pub fn trials(self, recipe: &Recipe, reading: Reading) -> Result<Vec<Trial>> {
         let given = recipe.backbone.onnx.is_some() || recipe.pretrain.epochs == 0;
         if given && matches!(self, Self::Pretraining | Self::Backbone) {
             bail!("the recipe's backbone is given, not trained; \"{}\" needs a recipe with [pretrain]", self.name());
@@ -105,14 +111,18 @@ impl Question {
         if self == Self::Frozen {
             check_trainable(recipe.backbone.onnx.is_some())?;
         }
-        let program = published::program(recipe.data.kind.title());
+        let program = reading.settings(program(recipe.data.kind.title()));
         let of_the_head = self.of_the_head().map(|question| question.trials(&program)).unwrap_or_default();
         let learn = Config { views: recipe.learn.views, precision: recipe.learn.precision, ..program };
-        let recipe = Recipe { learn, ..recipe.clone() };
+        let align = match reading {
+            Reading::Program => recipe.align.clone(),
+            Reading::Text => recipe.align.by_the_text(),
+        };
+        let recipe = Recipe { learn, align, ..recipe.clone() };
         let trial = |name, change: &dyn Fn(&mut Recipe), ahm: Option<f64>| {
             let mut recipe = recipe.clone();
             change(&mut recipe);
-            Trial { name, recipe, theirs: vec![ahm.map(PublishedFigure::ahm)] }
+            Trial { name, recipe, theirs: vec![ahm.map(PublishedFigure::ahm)], reading }
         };
         Ok(match self {
             Self::Losses => {
@@ -195,7 +205,12 @@ impl Question {
             }
             Self::Perturbation | Self::Assignment | Self::Exemplars | Self::Noise => {
                 let theirs = of_the_head.iter().map(|trial| trial.theirs).collect();
-                vec![Trial { theirs, ..trial("recipe", &|_| (), None) }]
+                let mut trials = vec![Trial { theirs, ..trial("recipe", &|_| (), None) }];
+                if self == Self::Assignment {
+                    let random = |recipe: &mut Recipe| recipe.align.assignment = BaseAssignment::Random;
+                    trials.push(trial(RANDOM, &random, Some(54.40)));
+                }
+                trials
             }
             Self::Backbone => {
                 let of =
@@ -243,7 +258,16 @@ impl Trial {
             }
             if let Some(of_the_head) = question.of_the_head() {
                 let content = digest(json!([measurements::PROGRAM, recipe, brought, sessions]));
-                return of_head(of_the_head, model, targets, experiment, &content);
+                let of_phase_2 = recipe.align.assignment;
+                let trials = of_the_head.trials(&self.reading.settings(program(recipe.data.kind.title())));
+                let trials: Vec<_> = match of_phase_2 {
+                    BaseAssignment::Matched => trials,
+                    BaseAssignment::Random => {
+                        let random = trials.into_iter().filter(|trial| trial.ablation.assignment == Assignment::Random);
+                        random.map(|trial| trials::Trial { name: RANDOM.into(), ..trial }).collect()
+                    }
+                };
+                return of_head(&trials, model, targets, experiment, &content);
             }
             let measured = on_device(model, targets, recipe, data, draws)?;
             Ok(vec![Summary { system: self.name.into(), ..measured }])
@@ -292,7 +316,7 @@ mod tests {
     #[test]
     fn every_trial_has_a_recipe_that_makes_sense_and_a_name_of_its_own() {
         for question in Question::value_variants() {
-            let trials = question.trials(&recipe()).unwrap();
+            let trials = question.trials(&recipe(), Reading::Program).unwrap();
             for (index, trial) in trials.iter().enumerate() {
                 let text = toml::to_string(&trial.recipe).unwrap();
                 let folder = tempfile::tempdir().unwrap();
@@ -313,7 +337,7 @@ mod tests {
             include_str!("../../recipes/cub200-paper.toml"),
         ] {
             let recipe: Recipe = toml::from_str(text).unwrap();
-            for trial in Question::Targets.trials(&recipe).unwrap() {
+            for trial in Question::Targets.trials(&recipe, Reading::Program).unwrap() {
                 assert_eq!(trial.recipe.learn, recipe.learn, "{}", recipe.name);
             }
         }
@@ -322,7 +346,7 @@ mod tests {
     #[test]
     fn phase_1_is_shared_where_it_is_the_same() {
         let phases = |question: Question| {
-            let trials = question.trials(&recipe()).unwrap();
+            let trials = question.trials(&recipe(), Reading::Program).unwrap();
             let phases: std::collections::HashSet<String> = trials.iter().map(Trial::phase_1).collect();
             (trials.len(), phases.len())
         };
@@ -335,11 +359,14 @@ mod tests {
     fn what_cannot_be_varied_is_said() {
         let mut given = recipe();
         given.pretrain.epochs = 0;
-        let said = Question::Pretraining.trials(&given).unwrap_err().to_string();
+        let said = Question::Pretraining.trials(&given, Reading::Program).unwrap_err().to_string();
         assert!(said.contains("is given, not trained") && said.contains("\"pretraining\""), "{said}");
-        assert!(Question::Targets.trials(&given).is_ok() && Question::Frozen.trials(&given).is_ok());
+        assert!(
+            Question::Targets.trials(&given, Reading::Program).is_ok()
+                && Question::Frozen.trials(&given, Reading::Program).is_ok()
+        );
         given.backbone.onnx = Some("backbone.onnx".into());
-        let said = Question::Frozen.trials(&given).unwrap_err().to_string();
+        let said = Question::Frozen.trials(&given, Reading::Program).unwrap_err().to_string();
         assert!(said.contains("cannot be trained") && said.contains("backbone.weights"), "{said}");
     }
 }

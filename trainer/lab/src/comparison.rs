@@ -14,7 +14,7 @@ use anyhow::{Context, Result, bail};
 use orco_benchmark::Summary;
 use orco_benchmark::benchmark::{Benchmark, SEED};
 use orco_core::config::Config;
-use orco_lab::trials::{Question, Trials};
+use orco_lab::trials::{Trial, Trials};
 use orco_lab::{Measurement, System};
 use orco_runtime::encoder::onnx::Onnx;
 use orco_runtime::threads::{Threads, cores};
@@ -119,13 +119,13 @@ pub fn on_device(model: &Model, targets: &Targets, recipe: &Recipe, data: &DataS
     by_device(&base_model, &benchmark, &recipe.learn.by_targets_alone(), draws)
 }
 
-/// Measures the lab's trials of a question that varies the head alone. The run keeps every draw, under `content`, the
-/// digest of all that the model and the benchmark depend on.
+/// Measures trials of the lab, which vary the head alone. The run keeps every draw, under `content`, the digest of all
+/// that the model and the benchmark depend on.
 ///
 /// # Errors
 /// If ONNX Runtime is missing, a loss stops being finite, or the run cannot be written.
 pub fn of_head(
-    question: Question,
+    of_the_head: &[Trial],
     model: &Model,
     targets: &Targets,
     experiment: &Experiment<'_>,
@@ -134,14 +134,14 @@ pub fn of_head(
     let Experiment { recipe, data, run, draws, .. } = *experiment;
     let source = BundleSource::new(model, recipe, data);
     let (base_model, benchmark) = exported(model, &targets.to_device(model.device()), &source)?;
-    let cache = run.path(question.name());
+    let cache = run.path("trials");
     fs::create_dir_all(&cache).with_context(|| format!("cannot make the folder {}", cache.display()))?;
     let trials = Trials { base_model: &base_model, benchmark: &benchmark, content, cache: &cache, seed: SEED };
     let threads = Threads::new(cores())?;
-    let measured = trials.of(question).into_iter().map(|trial| {
-        let measured = trials.measure(&trial, draws, &threads, &interrupt::flow);
+    let measured = of_the_head.iter().map(|trial| {
+        let measured = trials.measure(trial, draws, &threads, &interrupt::flow);
         interrupt::check()?;
-        log::info!("{} \"{}\" is measured", question.name(), trial.name);
+        log::info!("\"{}\" is measured", trial.name);
         Ok(measured?)
     });
     measured.collect()

@@ -1,6 +1,7 @@
 //! Phase 2 of a recipe.
 
 use orco_core::align::{Perturbation, PerturbedTargets};
+use orco_core::config::CleanTargets;
 use orco_core::loss::contrast::ContrastForm;
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize};
@@ -66,6 +67,12 @@ pub struct AlignConfig {
     /// How they are perturbed.
     #[serde(default, skip_serializing_if = "is_default")]
     pub perturbation: Perturbation,
+    /// Which targets are rows of PSCL unperturbed, beside those: none in the published program, all in the paper's text.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub clean_targets: CleanTargets,
+    /// How base classes get their targets.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub assignment: BaseAssignment,
     /// How the learning rate goes over the epochs.
     #[serde(default, skip_serializing_if = "is_default")]
     pub rate: AlignRate,
@@ -109,6 +116,17 @@ pub(super) fn filled<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Align
     given.try_into().map_err(D::Error::custom)
 }
 
+/// How base classes get their pseudo-targets.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum BaseAssignment {
+    /// The best match of the class means.
+    #[default]
+    Matched,
+    /// Any targets, drawn by the recipe's seed: what the paper compares with.
+    Random,
+}
+
 /// The learning rate after the warm-up.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -142,6 +160,8 @@ impl Default for AlignConfig {
             contrast_form: ContrastForm::default(),
             perturbed: FREE,
             perturbation: Perturbation::default(),
+            clean_targets: CleanTargets::NONE,
+            assignment: BaseAssignment::default(),
             rate: AlignRate::Cosine,
             warmup_epochs: 0,
             train_backbone: false,
@@ -151,6 +171,18 @@ impl Default for AlignConfig {
 }
 
 impl AlignConfig {
+    /// The published program's settings as the paper's text reads them, as [`orco_core::config::Config::by_the_text`]
+    /// does for phase 3. Cross entropy and ORTH, over base classes alone, are the same in both.
+    #[must_use]
+    pub fn by_the_text(&self) -> Self {
+        Self {
+            contrast_form: ContrastForm::Negatives,
+            perturbation_width: 2e-2,
+            clean_targets: CleanTargets::ALL,
+            ..self.clone()
+        }
+    }
+
     /// The same for that many base images: epochs and batch where `steps` says how long phase 2 takes.
     pub fn settled(&self, images: usize) -> Self {
         let Some(steps) = self.steps else { return self.clone() };

@@ -6,6 +6,7 @@ mod checkpoint;
 mod stopping;
 
 use anyhow::{Result, bail};
+use orco_core::random::Random;
 use orco_core::schedule::Schedule;
 use orco_runtime::manifest::hexadecimal;
 use orco_state::target::assign;
@@ -16,7 +17,7 @@ pub use self::cache::SharedFeatures;
 use self::cache::{FeatureCache, blank};
 use self::checkpoint::{AlignState, UnfinishedAlign, finished};
 use self::stopping::Stopping;
-use crate::config::{AlignConfig, AlignRate, PretrainConfig, Recipe, TargetConfig};
+use crate::config::{AlignConfig, AlignRate, BaseAssignment, PretrainConfig, Recipe, TargetConfig};
 use crate::data::augment::view;
 use crate::model::Model;
 use crate::model::backbone::unit;
@@ -97,7 +98,7 @@ pub fn align_sharing(
     }
     let mut state = AlignState::new(model, config);
     let (rows, at) = match &begun {
-        None => (assigned(model, cache, &made, base.split.base_classes)?, Position::default()),
+        None => (assigned(model, cache, &made, base, config)?, Position::default()),
         Some(begun) => (begun.targets.rows.clone(), state.restore(&begun.tensors)?),
     };
     // Other machines may round otherwise, and so choose otherwise.
@@ -123,15 +124,33 @@ fn settings(model: &Model, tables: AlignTables<'_>) -> Result<Tensor> {
     Ok(Tensor::from_slice(text.as_bytes()))
 }
 
-/// For every base class the row of its target among `targets`, chosen by the class means as the head sees them.
-fn assigned(model: &Model, cache: &FeatureCache, targets: &[f32], classes: usize) -> Result<Vec<i64>> {
+/// For every base class the row of its target among `targets`: chosen by the class means as the head sees them, or drawn.
+fn assigned(
+    model: &Model,
+    cache: &FeatureCache,
+    targets: &[f32],
+    base: &BaseSession<'_>,
+    config: &AlignConfig,
+) -> Result<Vec<i64>> {
+    let classes = base.split.base_classes;
     let (means, present) = no_grad(|| class_means(&model.head.forward(&cache.clean), &cache.labels, 0..classes as i64));
     let present = present.to_kind(Kind::Int64).sum(Kind::Int64).int64_value(&[]);
     if present != classes as i64 {
         bail!("only {present} of {classes} base classes have images");
     }
-    let prototypes = Vec::<f32>::try_from(means.to_device(Device::Cpu).contiguous().view(-1))?;
-    let rows = assign(&prototypes, targets, means.size()[1] as usize);
+    let dimension = means.size()[1] as usize;
+    let rows = match config.assignment {
+        BaseAssignment::Matched => {
+            let prototypes = Vec::<f32>::try_from(means.to_device(Device::Cpu).contiguous().view(-1))?;
+            assign(&prototypes, targets, dimension)
+        }
+        BaseAssignment::Random => {
+            let mut rows: Vec<usize> = (0..targets.len() / dimension).collect();
+            Random::new(base.seed, "base assignment").shuffle(&mut rows);
+            rows.truncate(classes);
+            rows
+        }
+    };
     Ok(rows.into_iter().map(|row| row as i64).collect())
 }
 

@@ -6,8 +6,10 @@
 mod generation;
 mod loss;
 
+use std::ops::Range;
+
 use orco_core::align::{Perturbation, PerturbedTargets};
-use orco_core::config::Config;
+use orco_core::config::{ClassScope, CleanTargets, Config};
 use orco_core::loss::contrast::ContrastForm;
 use tch::{Device, Kind, Tensor};
 
@@ -64,11 +66,17 @@ pub struct LossWeights {
     perturbation: Perturbation,
     /// Magnitude e of the perturbation.
     perturbation_width: f64,
+    /// Targets that are rows of PSCL unperturbed.
+    clean_targets: CleanTargets,
     /// Weight of a cross entropy over the samples of incremental classes.
     cross_entropy: f64,
+    /// Classes in the softmax of that cross entropy.
+    cross_entropy_classes: ClassScope,
     /// Weight of a cross entropy over the samples of base classes alone.
     base_cross_entropy: f64,
     orthogonality: f64,
+    /// Classes that enter ORTH by their means in a session.
+    orthogonality_classes: ClassScope,
 }
 
 impl From<&AlignConfig> for LossWeights {
@@ -80,10 +88,13 @@ impl From<&AlignConfig> for LossWeights {
             perturbed: config.perturbed,
             perturbation: config.perturbation,
             perturbation_width: config.perturbation_width,
-            // Phase 2 has samples of base classes only.
+            clean_targets: config.clean_targets,
+            // Phase 2 has samples of base classes only, and they enter ORTH by their means.
             cross_entropy: 0.0,
+            cross_entropy_classes: ClassScope::All,
             base_cross_entropy: config.cross_entropy,
             orthogonality: config.orthogonality,
+            orthogonality_classes: ClassScope::All,
         }
     }
 }
@@ -97,9 +108,12 @@ impl From<&Config> for LossWeights {
             perturbed: PerturbedTargets::SESSION,
             perturbation: Perturbation::Uniform,
             perturbation_width: config.perturbation_width.into(),
+            clean_targets: config.clean_targets,
             cross_entropy: config.cross_entropy.into(),
+            cross_entropy_classes: config.cross_entropy_classes,
             base_cross_entropy: config.base_cross_entropy.into(),
             orthogonality: config.orthogonality.into(),
+            orthogonality_classes: config.orthogonality_classes,
         }
     }
 }
@@ -110,8 +124,6 @@ pub struct Objective {
     weights: LossWeights,
     /// Number of base classes.
     base: i64,
-    /// Classes below this one enter ORTH by their targets.
-    settled: i64,
     /// Targets of the known classes, `[known, d]`.
     assigned: Tensor,
     /// The others, `[free, d]`.
@@ -120,28 +132,34 @@ pub struct Objective {
     all: Tensor,
     /// Rows of `all` that are perturbed, i64.
     perturbed: Tensor,
+    /// Rows of `all` that enter PSCL as they are, i64.
+    clean: Tensor,
 }
 
 impl Objective {
     /// Of phase 2, which knows base classes only; their means in the batch enter ORTH.
     pub fn of_base(targets: &Targets, weights: LossWeights) -> Self {
-        Self::new(targets, weights, targets.rows.len() as i64, 0)
+        Self::new(targets, weights, targets.rows.len() as i64)
     }
 
-    /// Of an incremental session over `base` base classes, which enter ORTH by their targets.
+    /// Of an incremental session over `base` base classes.
     pub fn of_session(targets: &Targets, weights: LossWeights, base: i64) -> Self {
-        Self::new(targets, weights, base, base)
+        Self::new(targets, weights, base)
     }
 
-    fn new(targets: &Targets, weights: LossWeights, base: i64, settled: i64) -> Self {
+    fn new(targets: &Targets, weights: LossWeights, base: i64) -> Self {
         let (assigned, free) = (targets.assigned(), targets.free());
         let all = Tensor::cat(&[&assigned, &free], 0);
         let (known, count) = (assigned.size()[0], all.size()[0]);
         let PerturbedTargets { base: of_base, incremental, free: of_none } = weights.perturbed;
-        let roles = [(0..base, of_base), (base..known, incremental), (known..count, of_none)];
-        let perturbed: Vec<i64> = roles.into_iter().filter(|(_, wanted)| *wanted).flat_map(|(rows, _)| rows).collect();
-        let perturbed = Tensor::from_slice(&perturbed).to_device(all.device());
-        Self { weights, base, settled, assigned, free, all, perturbed }
+        let CleanTargets { assigned: of_known, free: clean_free } = weights.clean_targets;
+        let rows = |roles: &[(Range<i64>, bool)]| {
+            let wanted = roles.iter().filter(|(_, wanted)| *wanted).flat_map(|(rows, _)| rows.clone());
+            Tensor::from_slice(&wanted.collect::<Vec<i64>>()).to_device(all.device())
+        };
+        let perturbed = rows(&[(0..base, of_base), (base..known, incremental), (known..count, of_none)]);
+        let clean = rows(&[(0..known, of_known), (known..count, clean_free)]);
+        Self { weights, base, assigned, free, all, perturbed, clean }
     }
 
     /// PSCL + CE + ORTH of a batch.
@@ -155,19 +173,23 @@ impl Objective {
         let mut total = Tensor::zeros([], (Kind::Float, z.device()));
         if weights.contrast > 0.0 {
             let (rows, row_labels) = self.with_perturbed(z, &of_rows, batch);
+            let (rows, row_labels) = self.with_clean(rows, row_labels);
             total += contrast(&rows, &row_labels, weights.temperature, weights.contrast_form) * weights.contrast;
         }
         // Where all known classes are base classes, every row counts.
         let of_base = (self.assigned.size()[0] > self.base).then(|| of_rows.less(self.base));
-        let terms = [(weights.cross_entropy, Some(of_rows.ge(self.base))), (weights.base_cross_entropy, of_base)];
-        for (weight, counted) in terms.iter().filter(|(weight, _)| *weight > 0.0) {
-            if let Some(loss) = self.cross_entropy(z, &of_rows, counted.as_ref()) {
+        let first = weights.cross_entropy_classes.first(self.base as usize) as i64;
+        let terms =
+            [(weights.cross_entropy, Some(of_rows.ge(self.base)), first), (weights.base_cross_entropy, of_base, 0)];
+        for (weight, counted, first) in terms.iter().filter(|(weight, _, _)| *weight > 0.0) {
+            if let Some(loss) = self.cross_entropy(z, &of_rows, counted.as_ref(), *first) {
                 total += loss * *weight;
             }
         }
         if weights.orthogonality > 0.0 {
             let (means, present) = class_means(&z.narrow(0, 0, batch), labels, 0..self.assigned.size()[0]);
-            let moving = Tensor::arange(present.size()[0], (Kind::Int64, z.device())).ge(self.settled).unsqueeze(1);
+            let first = weights.orthogonality_classes.first(self.base as usize) as i64;
+            let moving = Tensor::arange(present.size()[0], (Kind::Int64, z.device())).ge(first).unsqueeze(1);
             // A class that the batch lacks enters by its target.
             let known = means.where_self(&present.logical_and(&moving), &self.assigned);
             let rows = Tensor::cat(&[known, self.free.shallow_clone()], 0);
@@ -176,14 +198,24 @@ impl Objective {
         total
     }
 
-    /// Cross entropy over the targets of the known classes, of the rows that count (of all without `counted`); nothing
-    /// if there is none.
-    fn cross_entropy(&self, z: &Tensor, labels: &Tensor, counted: Option<&Tensor>) -> Option<Tensor> {
+    /// Cross entropy over the targets of the known classes from `first` on, of the rows that count (of all without
+    /// `counted`), which are of such classes; nothing if there is none.
+    fn cross_entropy(&self, z: &Tensor, labels: &Tensor, counted: Option<&Tensor>, first: i64) -> Option<Tensor> {
         // A GPU need not be waited for where every row counts.
         let Some(counted) = counted else { return Some(cosine_cross_entropy(z, &self.assigned, labels)) };
         let counted = counted.nonzero().squeeze_dim(1);
         let (z, labels) = (z.index_select(0, &counted), labels.index_select(0, &counted));
-        (counted.numel() > 0).then(|| cosine_cross_entropy(&z, &self.assigned, &labels))
+        let targets = self.assigned.narrow(0, first, self.assigned.size()[0] - first);
+        (counted.numel() > 0).then(|| cosine_cross_entropy(&z, &targets, &(labels - first)))
+    }
+
+    /// The rows and labels of PSCL with the unperturbed targets below them.
+    fn with_clean(&self, rows: Tensor, labels: Tensor) -> (Tensor, Tensor) {
+        if self.clean.numel() == 0 {
+            return (rows, labels);
+        }
+        let clean = self.all.index_select(0, &self.clean);
+        (Tensor::cat(&[rows, clean], 0), Tensor::cat(&[labels, self.clean.shallow_clone()], 0))
     }
 
     /// The rows `z` with perturbed targets below them, twice as many as the batch has samples, and all labels: the

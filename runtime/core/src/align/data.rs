@@ -76,9 +76,10 @@ impl<'a> AlignmentData<'a> {
     fn operations_of_step(&self, samples: usize, classes: usize, config: &Config) -> u64 {
         let (views, outputs, targets) = (config.sample.views(), self.shape.outputs, self.target_count());
         let (rows, means) = (views * samples, samples.min(classes));
+        let beside = 2 * samples + config.clean_targets.count(classes, targets);
         let pairs = |rows: usize, wanted: usize| (rows * rows + wanted * rows) * outputs;
         let entropies = 1 + usize::from(config.base_cross_entropy != 0.0);
-        let losses = pairs(rows + 2 * samples, rows) + entropies * 2 * rows * classes * outputs + pairs(targets, means);
+        let losses = pairs(rows + beside, rows) + entropies * 2 * rows * classes * outputs + pairs(targets, means);
         2 * (rows as u64 * (self.shape.forward_cost() + self.shape.backward_cost()) + losses as u64)
     }
 }

@@ -1,7 +1,7 @@
 //! One training step of phase 3: losses, gradient, update.
 
 use super::memory::{WorkspaceSize, buffers};
-use crate::config::Config;
+use crate::config::{CleanTargets, Config};
 use crate::linalg::{pack_transposed, padded};
 use crate::loss::contrast::ContrastSettings;
 use crate::loss::cross_entropy::{self, ClassRows};
@@ -71,6 +71,8 @@ pub struct StepExtent {
     pub classes: usize,
     /// Targets, assigned and free.
     pub targets: usize,
+    /// Targets that are rows of PSCL unperturbed, at most.
+    pub clean_targets: CleanTargets,
 }
 
 impl StepExtent {
@@ -84,7 +86,7 @@ impl StepExtent {
     ) -> Self {
         let samples = if config.batch < exemplars { config.batch } else { exemplars };
         let samples = if samples == 0 { 1 } else { samples };
-        Self { shape, samples, views: config.sample.views(), classes, targets }
+        Self { shape, samples, views: config.sample.views(), classes, targets, clean_targets: config.clean_targets }
     }
 
     /// Working memory of an [`Alignment`].
@@ -97,9 +99,9 @@ impl StepExtent {
         self.views * self.samples
     }
 
-    /// Rows of the sphere in a step: the projections, and two perturbed targets for each sample.
+    /// Rows of the sphere in a step: the projections, two perturbed targets for each sample, and unperturbed ones.
     const fn rows(&self) -> usize {
-        self.projections() + 2 * self.samples
+        self.projections() + 2 * self.samples + self.clean_targets.count(self.classes, self.targets)
     }
 
     /// Class means in a step.
@@ -128,7 +130,7 @@ buffers! {
         hidden: extent.shape.activations(extent.projections()),
         /// Lengths of the projections before they were normalised, `[projections]`.
         norms: extent.projections(),
-        /// Unit rows: projections, then perturbed targets, `[rows, width]`.
+        /// Unit rows: projections, then perturbed targets, then unperturbed ones, `[rows, width]`.
         rows: extent.rows() * extent.shape.width(),
         /// The losses' gradient with respect to the projections, `[projections, width]`.
         gradient: extent.projections() * extent.shape.width(),
@@ -242,6 +244,7 @@ impl<'a> Alignment<'a> {
     /// Forward, losses, backward with the update.
     fn follow(&mut self, batch: &StepBatch<'_>, config: &Config, update: SgdUpdate) -> LossTerms {
         self.forward(batch);
+        self.place_targets(batch, config);
         let length = self.projections(batch) * self.shape.width();
         self.numbers.gradient[..length].fill(0.0);
         let losses = LossTerms {
@@ -258,29 +261,38 @@ impl<'a> Alignment<'a> {
         batch.features.len() / self.shape.inputs
     }
 
-    /// Projects the batch, and puts the perturbed targets and all labels beside the projections.
+    /// Projects the batch.
     fn forward(&mut self, batch: &StepBatch<'_>) {
         let Self { shape, workers, .. } = *self;
-        let (width, projections) = (shape.width(), self.projections(batch));
         let StepNumbers { parameters, hidden, rows, norms, .. } = &mut self.numbers;
         shape.forward(parameters, &mut pass(shape, batch, hidden, rows, norms), workers);
-        let perturbed = batch.perturbed.chunks_exact(shape.outputs);
-        let labels = batch.perturbed_labels.iter().cycle().take(perturbed.len());
-        let labels = batch.classes.iter().cycle().take(projections).chain(labels);
-        let rest = rows[projections * width..].chunks_exact_mut(width);
-        rest.zip(perturbed).for_each(|(to, from)| fill_up(to, from));
-        self.indices.labels.iter_mut().zip(labels).for_each(|(to, from)| *to = *from);
     }
 
-    /// Adds the gradient of PSCL over the projections and the perturbed targets; returns the weighted loss.
+    /// Puts the targets of PSCL below the projections, and the labels of all rows.
+    fn place_targets(&mut self, batch: &StepBatch<'_>, config: &Config) {
+        let (shape, projections) = (self.shape, self.projections(batch));
+        let width = shape.width();
+        let StepNumbers { rows, targets, .. } = &mut self.numbers;
+        let perturbed = batch.perturbed.chunks_exact(shape.outputs);
+        let clean = clean_labels(config.clean_targets, self.classes, targets.len() / width);
+        let labels = batch.perturbed_labels.iter().copied().cycle().take(perturbed.len());
+        let labels = batch.classes.iter().copied().cycle().take(projections).chain(labels).chain(clean.clone());
+        let mut rest = rows[projections * width..].chunks_exact_mut(width);
+        rest.by_ref().zip(perturbed).for_each(|(to, from)| fill_up(to, from));
+        rest.zip(clean).for_each(|(to, label)| to.copy_from_slice(&targets[label as usize * width..][..width]));
+        self.indices.labels.iter_mut().zip(labels).for_each(|(to, from)| *to = from);
+    }
+
+    /// Adds the gradient of PSCL over the projections and the targets beside them; returns the weighted loss.
     fn contrast(&mut self, batch: &StepBatch<'_>, config: &Config) -> f32 {
         let weight = config.contrast;
         if weight == 0.0 {
             return 0.0;
         }
         let (width, projections) = (self.shape.width(), self.projections(batch));
-        let count = projections + batch.perturbed.len() / self.shape.outputs;
-        let StepNumbers { rows, gradient, pairs, .. } = &mut self.numbers;
+        let StepNumbers { rows, gradient, pairs, targets, .. } = &mut self.numbers;
+        let clean = config.clean_targets.count(self.classes, targets.len() / width);
+        let count = projections + batch.perturbed.len() / self.shape.outputs + clean;
         let rows = UnitRows { values: &rows[..count * width], width };
         let labels = &self.indices.labels[..count];
         let settings = ContrastSettings { temperature: config.temperature, form: config.contrast_form };
@@ -297,10 +309,11 @@ impl<'a> Alignment<'a> {
         let rows = UnitRows { values: &rows[..projections * width], width };
         let gradient = &mut gradient[..projections * width];
         let targets = UnitRows { values: &targets[..self.classes * width], width };
-        let classes = ClassRows { targets, transposed };
+        let first = config.cross_entropy_classes.first(base);
         let mut sum = 0.0;
-        for (weight, of_base) in [(config.cross_entropy, false), (config.base_cross_entropy, true)] {
+        for (weight, of_base, first) in [(config.cross_entropy, false, first), (config.base_cross_entropy, true, 0)] {
             if weight != 0.0 {
+                let classes = ClassRows { targets, transposed, first };
                 let label = |row: usize| {
                     let class = batch.classes[row % samples] as usize;
                     ((class < base) == of_base).then_some(class)
@@ -320,7 +333,8 @@ impl<'a> Alignment<'a> {
         let (width, samples) = (self.shape.width(), batch.classes.len());
         let StepIndices { mean_of_class, mean_counts, .. } = &mut self.indices;
         let StepNumbers { rows, gradient, targets, means, mean_gradient, mean_norms, pairs, .. } = &mut self.numbers;
-        let count = count_means(batch.classes, self.base_classes, mean_of_class);
+        let first = config.orthogonality_classes.first(self.base_classes);
+        let count = count_means(batch.classes, first, mean_of_class);
         // The targets of absent classes and the free ones stand after the means.
         let has_mean = |target: usize| mean_of_class.get(target).is_some_and(|mean| *mean != ABSENT);
         let others = targets.chunks_exact(width).enumerate().filter(|(target, _)| !has_mean(*target));
@@ -372,13 +386,16 @@ fn pass<'a>(
     }
 }
 
-/// Numbers the incremental classes of a batch in their order; returns how many there are.
-fn count_means(classes: &[u32], base_classes: usize, mean_of_class: &mut [u32]) -> usize {
+/// Labels of the targets that are rows of PSCL unperturbed, of so many known classes and targets.
+fn clean_labels(clean: CleanTargets, classes: usize, targets: usize) -> impl Iterator<Item = u32> + Clone {
+    let (assigned, free) = (if clean.assigned { classes } else { 0 }, if clean.free { classes } else { targets });
+    (0..assigned as u32).chain(free as u32..targets as u32)
+}
+
+/// Numbers the classes of a batch from `first` on, in their order; returns how many there are.
+fn count_means(classes: &[u32], first: usize, mean_of_class: &mut [u32]) -> usize {
     mean_of_class.fill(ABSENT);
-    classes
-        .iter()
-        .filter(|class| **class as usize >= base_classes)
-        .for_each(|class| mean_of_class[*class as usize] = 0);
+    classes.iter().filter(|class| **class as usize >= first).for_each(|class| mean_of_class[*class as usize] = 0);
     let present = mean_of_class.iter_mut().filter(|mean| **mean != ABSENT);
     present.enumerate().map(|(number, mean)| *mean = number as u32).count()
 }

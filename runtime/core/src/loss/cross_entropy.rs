@@ -14,6 +14,8 @@ pub struct ClassRows<'a> {
     pub targets: UnitRows<'a>,
     /// Their transpose, as [`crate::linalg::pack_transposed`] leaves it.
     pub transposed: &'a [f32],
+    /// The first class that the softmax runs over: those before it are no alternative.
+    pub first: usize,
 }
 
 /// Numbers of working memory needed for so many rows and classes.
@@ -23,12 +25,12 @@ pub const fn memory(rows: usize, classes: usize) -> usize {
 
 /// Cross entropy over the cosines with the assigned targets, temperature 1; rows whose label is `None` do not count.
 ///
-/// With p the softmax of a row of Z T^T and e the one-hot label, the gradient is (p - e) T / m over the m rows that
-/// count.
+/// With p the softmax of a row of Z T^T over the classes from `first` on and e the one-hot label, the gradient is
+/// (p - e) T / m over the m rows that count.
 ///
 /// # Shapes
 /// `rows` `[n, width]`; adds `weight` times its gradient to `gradient` `[n, width]`; returns the unweighted loss, 0 if
-/// no row counts. `scratch` holds [`memory`] numbers.
+/// no row counts. `scratch` holds [`memory`] numbers. No label is below `first`.
 pub fn loss(
     rows: UnitRows<'_>,
     classes: ClassRows<'_>,
@@ -66,6 +68,7 @@ pub fn loss(
                 line.fill(0.0);
                 continue;
             };
+            line[..classes.first].fill(f32::NEG_INFINITY);
             let hit = line[label];
             let (log_sum, sum) = exponentiate(line);
             *loss = log_sum - hit;

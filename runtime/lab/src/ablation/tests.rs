@@ -117,6 +117,19 @@ fn exemplars_stay_within_their_bytes() {
 }
 
 #[test]
+fn earlier_classes_keep_as_many_exemplars_as_they_may() {
+    let base_model = base_model(Config::orco());
+    for (most, kept) in [(0, &[5, 5, 5, 5, 6, 6, 6, 6][..]), (1, &[3, 4, 5, 5, 5, 5, 6, 6, 6, 6])] {
+        let ablation = Ablation { earlier_exemplars: Some(most), ..Ablation::default() };
+        let [first, second] = ablated(&base_model, ablation);
+        assert_eq!(first.exemplars.classes(), [3, 3, 3, 3, 4, 4, 4, 4], "a session keeps all of its own shots");
+        assert_eq!(second.exemplars.classes(), kept);
+    }
+    let ablation = Ablation { earlier_exemplars: Some(4), ..Ablation::default() };
+    assert_eq!(ablated(&base_model, ablation), ablated(&base_model, Ablation::default()));
+}
+
+#[test]
 fn herding_keeps_what_is_nearest_to_the_mean() {
     let mut bank = Bank::new(2, 1, ExemplarPrecision::Int8);
     for (class, row) in [(0, [1.0, 0.0]), (1, [0.0, 1.0]), (0, [0.0, 1.0]), (0, [1.0, 1.0]), (1, [1.0, 3.0])] {

@@ -65,8 +65,16 @@ fn the_phases_differ_in_who_counts() {
 
 #[test]
 fn the_loss_is_the_runtimes() {
+    let mixed = || Config { cross_entropy: 0.5, base_cross_entropy: 0.6, ..Config::orco() };
     for contrast_form in [ContrastForm::Outside, ContrastForm::Inside, ContrastForm::Negatives] {
-        the_loss_with(contrast_form);
+        the_loss_with(&Config { contrast_form, ..mixed() });
+    }
+    the_loss_with(&Config::paper());
+    for clean_targets in [CleanTargets { assigned: true, free: false }, CleanTargets { assigned: false, free: true }] {
+        the_loss_with(&Config { clean_targets, ..mixed() });
+    }
+    for scope in [ClassScope::All, ClassScope::Incremental] {
+        the_loss_with(&Config { cross_entropy_classes: scope, orthogonality_classes: scope, ..mixed() });
     }
 }
 
@@ -75,20 +83,19 @@ const NONE: PerturbedTargets = PerturbedTargets { base: false, incremental: fals
 
 /// The runtime's loss of the same batch, without perturbed targets: number and gradients must be the same. The batch
 /// lacks two classes.
-fn the_loss_with(contrast_form: ContrastForm) {
+fn the_loss_with(config: &Config) {
     tch::manual_seed(7);
     let random = |shape: &[i64]| Tensor::randn(shape, (Kind::Float, Device::Cpu));
     let flat = |tensor: &Tensor| Vec::<f32>::try_from(tensor.contiguous().view(-1)).unwrap();
     let targets = unit(&random(&[9, 6]));
     let (assigned, free) = (flat(&targets.narrow(0, 0, 7)), flat(&targets.narrow(0, 7, 2)));
-    let config = Config { cross_entropy: 0.5, base_cross_entropy: 0.6, contrast_form, ..Config::orco() };
     let classes = [0i64, 5, 2, 6, 5, 0, 1];
     let weights = [random(&[5, 4]), random(&[5]), random(&[6, 5]), random(&[6])];
     let [w1, b1, w2, b2] = weights.each_ref().map(|weight| weight.set_requires_grad(true));
     let features = random(&[14, 4]);
     let z = unit(&features.linear(&w1, Some(&b1)).relu().linear(&w2, Some(&b2)));
     let known = Targets { vectors: targets, rows: (0..7).collect() };
-    let objective = Objective::of_session(&known, LossWeights { perturbed: NONE, ..LossWeights::from(&config) }, 4);
+    let objective = Objective::of_session(&known, LossWeights { perturbed: NONE, ..LossWeights::from(config) }, 4);
     let loss = objective.loss(&z, &Tensor::from_slice(&classes));
     let gradients = Tensor::run_backward(&[&loss], &[&w1, &b1, &w2, &b2], false, false);
     let ours = loss.double_value(&[]);
@@ -96,14 +103,15 @@ fn the_loss_with(contrast_form: ContrastForm) {
     let shape = HeadShape { inputs: 4, hidden: 5, outputs: 6 };
     let [w1, b1, w2, b2] = weights.map(|tensor| flat(&tensor.detach()));
     let head = Head { inputs: 4, hidden: 5, outputs: 6, w1, b1, w2, b2 };
-    let extent = StepExtent { shape, samples: 7, views: 2, classes: 7, targets: 9 };
+    let extent =
+        StepExtent { shape, samples: 7, views: 2, classes: 7, targets: 9, clean_targets: config.clean_targets };
     let (mut numbers, mut indices) = (vec![0.0; extent.needs().numbers], vec![0; extent.needs().indices]);
     let fixed = Fixed { base_classes: 4, assigned: &assigned, free: &free };
     let mut alignment = Alignment::new(&extent, head.view(), &fixed, &mut numbers, &mut indices, &Serial);
     let classes = classes.map(|class| class as u32);
     let batch = StepBatch { features: &flat(&features), classes: &classes, perturbed: &[], perturbed_labels: &[] };
     let mut gradient = head.clone();
-    let theirs = f64::from(alignment.gradient(&batch, &config, gradient.view_mut()).total());
+    let theirs = f64::from(alignment.gradient(&batch, config, gradient.view_mut()).total());
     assert!((ours - theirs).abs() < 1e-4 * theirs.abs(), "{ours}, the runtime's {theirs}");
     for (ours, theirs) in gradients.iter().zip([&gradient.w1, &gradient.b1, &gradient.w2, &gradient.b2]) {
         let ours = flat(ours);

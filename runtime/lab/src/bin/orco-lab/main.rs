@@ -13,7 +13,7 @@ use clap::{Args, Parser, Subcommand};
 use orco_benchmark::Summary;
 use orco_benchmark::benchmark::{Benchmark, SEED};
 use orco_benchmark::csv::csv;
-use orco_lab::published;
+use orco_lab::published::{self, Reading};
 use orco_lab::report::{self, ReportPlan, collect};
 use orco_lab::seeds::{self, OverSeeds};
 use orco_lab::shown::{heading, line, print, shell_word};
@@ -96,6 +96,9 @@ struct AblateArguments {
     /// Seed of the draws, of shuffling and of perturbation.
     #[arg(long, default_value_t = SEED)]
     seed: u64,
+    /// The settings that are varied: the published program's, or those of the paper's text.
+    #[arg(long, value_name = "READING", default_value = "program")]
+    by: Reading,
     /// Folder for all numbers: QUESTION.json and QUESTION.csv.
     #[arg(long, value_name = "DIR")]
     output: Option<PathBuf>,
@@ -257,7 +260,7 @@ fn write_tables(arguments: &TablesArguments) -> Result<()> {
 const WIDTH: usize = 28;
 
 fn ablate(arguments: &AblateArguments) -> Result<()> {
-    let AblateArguments { question, bundle, draws, seed, output, cache } = arguments;
+    let AblateArguments { question, bundle, draws, seed, by: reading, output, cache } = arguments;
     let question = Question::ALL.into_iter().find(|known| known.name() == question).context("no such question")?;
     let bundle = Bundle::open(bundle)?;
     let benchmark = Benchmark::of(&bundle)?;
@@ -269,14 +272,10 @@ fn ablate(arguments: &AblateArguments) -> Result<()> {
     let trials = Trials { base_model, benchmark: &benchmark, content: &content, cache, seed: *seed };
     let threads = Threads::new(cores())?;
     let of = published::settings_for(&benchmark.source).name();
-    print(format!(
-        "{} on {}, draws: {draws}; the published program's settings for {of}",
-        question.name(),
-        benchmark.source
-    ))?;
+    print(format!("{} on {}, draws: {draws}; {reading} for {of}", question.name(), benchmark.source))?;
     print(heading(WIDTH, "the paper's, on mini-ImageNet"))?;
     let mut all = Vec::new();
-    for trial in trials.of(question) {
+    for trial in trials.of(question, *reading) {
         let summary = trials.measure(&trial, *draws as usize, &threads, &|| ControlFlow::Continue(()))?;
         let theirs = trial.theirs.map_or_else(String::new, |theirs| theirs.to_string());
         print(line(WIDTH, &trial.name, &summary, &theirs))?;
@@ -287,6 +286,7 @@ fn ablate(arguments: &AblateArguments) -> Result<()> {
             all.iter().map(|(measured, theirs)| json!({ "measured": measured, "published": theirs })).collect();
         let json = json!({
             "question": question.name(), "bundle": bundle.manifest.name, "source": benchmark.source, "settings": of,
+            "reading": reading,
             "seed": seed, "systems": systems,
         });
         let summaries: Vec<Summary> = all.into_iter().map(|(summary, _)| summary).collect();

@@ -1,7 +1,7 @@
 //! `orco-train-lab ablate`: the trials of a question, one after the other.
 
 use anyhow::Result;
-use orco_lab::published::settings_for;
+use orco_lab::published::{Reading, settings_for};
 use orco_lab::shown::print;
 use orco_trainer::job::{self, TrainingArguments, TrainingJob};
 use orco_trainer::platform::distributed::RankGroup;
@@ -17,19 +17,22 @@ use orco_trainer_lab::measurements::{Experiment, claim};
 ///
 /// # Errors
 /// If the recipe leaves nothing to vary, or a trial cannot be trained or measured; what is done by then is kept.
-pub fn all(question: Question, common: &TrainingArguments, request: &serde_json::Value, draws: usize) -> Result<()> {
+pub fn all(
+    question: Question,
+    reading: Reading,
+    common: &TrainingArguments,
+    request: &serde_json::Value,
+    draws: usize,
+) -> Result<()> {
     interrupt::continue_with(None);
     // Before hours of training.
     claim(&common.run, question.name())?;
     let group = RankGroup::alone();
     let (recipe, mut data) = job::open_data_for(common, &group)?;
-    let trials = question.trials(&recipe)?;
+    let trials = question.trials(&recipe, reading)?;
     let of = settings_for(recipe.data.kind.title()).name();
     let (name, recipe_name) = (question.name(), &recipe.name);
-    print(format!(
-        "{name} on {recipe_name}, draws: {draws}; the published program's settings for {of}\n{}",
-        heading()
-    ))?;
+    print(format!("{name} on {recipe_name}, draws: {draws}; {reading} for {of}\n{}", heading()))?;
     let sessions = session_digest(&data)?;
     let mut features = SharedFeatures::default();
     let mut measured = Vec::new();

@@ -5,6 +5,7 @@ use std::str::FromStr;
 
 use clap::{Parser, Subcommand, ValueEnum};
 use orco_benchmark::benchmark::SEED;
+use orco_lab::published::Reading;
 use orco_trainer::job::TrainingArguments;
 use orco_trainer_lab::ablation::Question;
 use orco_trainer_lab::rival::Rival;
@@ -43,6 +44,10 @@ pub enum Command {
         question: Question,
         #[command(flatten)]
         common: TrainingArguments,
+        /// The settings that are varied: the published program's, or those of the paper's text (program, text).
+        #[arg(long, value_name = "READING", default_value = "program")]
+        #[serde(default)]
+        by: Reading,
         /// Draws of the shots.
         #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
         draws: u32,

@@ -26,10 +26,10 @@ fn run(command: Command) -> Result<()> {
         Command::Compare { common, draws, backbone_rates } => {
             compare::all(&common, request, draws as usize, &backbone_rates)
         }
-        Command::Ablate { question, common, draws } => {
+        Command::Ablate { question, common, by, draws } => {
             sigpipe::reset();
             onnx::start().context("the runtime's learner needs ONNX Runtime; see `orco-train doctor`")?;
-            ablate::all(question, &common, &request, draws as usize)
+            ablate::all(question, by, &common, &request, draws as usize)
         }
         Command::Rival { rivals, common, seeds, draws } => {
             sigpipe::reset();
