@@ -141,7 +141,7 @@ fn golden_text_of_other_settings_is_rejected() {
 /// target come equally often, they are those of the vectors.
 #[test]
 fn golden_text_of_the_trainer() {
-    kernels::settle();
+    kernels::warm_up();
     tch::set_num_threads(1);
     let golden = vectors();
     let whole = golden.f32("targets");

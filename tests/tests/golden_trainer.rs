@@ -140,7 +140,7 @@ fn trajectory(phase: &Phase3, settings: SgdConfig) -> Result<Deviation, Mismatch
 
 /// Opens the reference vectors, and leaves the other cores to other tests: the arrays are small.
 fn vectors(open: fn() -> Golden) -> Golden {
-    kernels::settle();
+    kernels::warm_up();
     tch::set_num_threads(1);
     open()
 }

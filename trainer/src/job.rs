@@ -12,7 +12,7 @@ use crate::data::dataset::{self, DataOrigin, DataSet};
 use crate::model::backbone::OnnxBackbone;
 use crate::model::{Model, Norms, WeightFile};
 use crate::platform::distributed::{self, RankGroup};
-use crate::platform::failure::guarded;
+use crate::platform::failure::catch_torch;
 use crate::platform::interrupt::{self, Activity};
 use crate::platform::{device, waiting};
 use crate::run::{RECIPE, Run, RunRecord, TrainedOn, read_recipe};
@@ -80,7 +80,7 @@ pub fn join(arguments: &TrainingArguments) -> Result<RankGroup> {
             log::info!("{} ranks train together", group.size());
         }
     } else {
-        distributed::hush();
+        distributed::show_warnings_only();
     }
     Ok(group)
 }
@@ -176,10 +176,10 @@ impl TrainingJob {
         }
         let Self { recipe, data, model, run } = self;
         interrupt::enter(Activity::Run);
-        data.train.settle(model.device());
+        data.train.move_pixels_to(model.device());
         let what = "pretrain.batch or pretrain.views";
         let base = BaseSession { images: &data.train, split: &data.split, seed: recipe.seed, run };
-        guarded(what, || pretrain(model, &recipe.pretrain, &base, until)).context("phase 1")
+        catch_torch(what, || pretrain(model, &recipe.pretrain, &base, until)).context("phase 1")
     }
 
     /// Phase 2, as far as it is not done yet.
@@ -198,11 +198,11 @@ impl TrainingJob {
         let Self { recipe, data, model, run } = self;
         interrupt::enter(Activity::Run);
         if model.onnx.is_none() {
-            data.train.settle(model.device());
+            data.train.move_pixels_to(model.device());
         }
         let what = "align.batch or align.cached_views";
         let base = BaseSession { images: &data.train, split: &data.split, seed: recipe.seed, run };
-        guarded(what, || align_sharing(model, (&*recipe).into(), &base, features)).context("phase 2")
+        catch_torch(what, || align_sharing(model, (&*recipe).into(), &base, features)).context("phase 2")
     }
 
     /// Brings model and images to the processor, where bundles are written.
@@ -212,7 +212,7 @@ impl TrainingJob {
     pub fn move_to_processor(&mut self) -> Result<()> {
         if self.model.device() != tch::Device::Cpu {
             self.model = self.model.moved(&self.recipe, tch::Device::Cpu)?;
-            self.data.train.settle(tch::Device::Cpu);
+            self.data.train.move_pixels_to(tch::Device::Cpu);
         }
         Ok(())
     }

@@ -69,7 +69,7 @@ impl Model {
     }
 
     fn with(recipe: &Recipe, description: Description, device: Device) -> Self {
-        kernels::settle();
+        kernels::warm_up();
         tch::manual_seed(recipe.seed as i64);
         let store = VarStore::new(device);
         let features = description.features();
@@ -180,7 +180,7 @@ impl Model {
         const COUNT: usize = 1024;
         const BATCH: usize = 128;
         let some: Vec<usize> = indices.iter().copied().step_by((indices.len() / COUNT).max(1)).collect();
-        let batches = some.chunks(images.together(BATCH)).map(|indices| images.batch(indices, self.device()));
+        let batches = some.chunks(images.forward_batch(BATCH)).map(|indices| images.batch(indices, self.device()));
         self.backbone.restore_norms(batches.map(|images| self.channels.normalise(&images)));
     }
 
@@ -239,7 +239,7 @@ impl WeightFile {
 fn decode_weights(bytes: &[u8], description: &Description) -> Result<LoadedWeights> {
     let whole = |tensors| LoadedWeights { tensors, norms: Norms::Whole, channels: None };
     // PyTorch writes zip archives since 1.6.
-    if pth::is_one(bytes) || bytes.starts_with(b"PK") {
+    if pth::is_pth(bytes) || bytes.starts_with(b"PK") {
         return Ok(whole(pth::read(bytes)?.into_iter().collect()));
     }
     // After its length, the header of a safetensors file is JSON.

@@ -156,16 +156,16 @@ fn a_rank_leaves_its_gradients() {
     Tensor::write_safetensors(&named, path).unwrap();
     // What ranks draw apart differs, what they draw after it does not.
     let (common, options) = (|| Tensor::rand([64], (Kind::Double, Device::Cpu)), (Kind::Double, Device::Cpu));
-    let own = group.apart(|| Tensor::rand([64], options));
+    let own = group.draw_separately(|| Tensor::rand([64], options));
     let ours = common();
     let [mean_own, mean_common] = [&own, &ours].map(Tensor::copy);
     group.average([&mean_own, &mean_common]).unwrap();
     assert!(apart(&mean_own, &own) > 0.01 && mean_common.equal(&ours));
     let first = [group.rank() as i64 + 7];
     let named = [("numbers".to_owned(), Tensor::from_slice(&first))].into_iter().collect();
-    let given = group.named_of_first(group.is_first().then_some(named)).unwrap().unwrap();
+    let given = group.broadcast_named(group.is_first().then_some(named)).unwrap().unwrap();
     assert_eq!(given["numbers"].int64_value(&[0]), 7);
-    assert!(group.named_of_first(None).unwrap().is_none());
+    assert!(group.broadcast_named(None).unwrap().is_none());
     let indices: Vec<usize> = (10..17).collect();
     let part: Vec<i64> = group.own_part(&indices).into_iter().map(|index| index as i64).collect();
     let rows = group.gather_rows(&Tensor::from_slice(&part).view([-1, 1]), indices.len()).unwrap();

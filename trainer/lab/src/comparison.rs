@@ -305,7 +305,7 @@ impl SessionLearner for ComparedLearner<'_> {
 
 /// Features of clean views by the model's own backbone, `[indices, features]`.
 fn features(model: &Model, images: &Images, indices: &[usize]) -> Tensor {
-    let parts = indices.chunks(images.together(BATCH));
+    let parts = indices.chunks(images.forward_batch(BATCH));
     let parts = parts.map(|indices| model.features(images, indices, None, Arithmetic::F32, |images| images));
     Tensor::cat(&parts.collect::<Vec<_>>(), 0)
 }

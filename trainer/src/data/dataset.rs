@@ -214,7 +214,7 @@ impl Images {
 
     /// How many of them, `most` at most, go through a backbone together where nothing is trained: what lies between its
     /// layers grows with their pixels.
-    pub fn together(&self, most: usize) -> usize {
+    pub fn forward_batch(&self, most: usize) -> usize {
         /// Of 32 images of 224 x 224, for which EfficientNet-Lite0 takes 0.5 GiB.
         const PIXELS: i64 = 32 * 224 * 224;
         let size = self.pixels.size();
@@ -242,7 +242,7 @@ impl Images {
 
     /// Moves the pixels to a device, so that no step has to: to the processor always, to a GPU if they take at most a
     /// quarter of its free memory (8 GiB where that is not known) and it has room for them.
-    pub fn settle(&mut self, device: Device) {
+    pub fn move_pixels_to(&mut self, device: Device) {
         let most = || gpu::used().and_then(|gpu| gpu.memory()).map_or(8 << 30, |(free, _)| free / 4);
         if self.pixels.device() == device || (device != Device::Cpu && self.pixels.numel() as u64 > most()) {
             return;

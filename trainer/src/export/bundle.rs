@@ -131,7 +131,7 @@ fn parity(model: &Model, encoder: &mut dyn Encoder, source: &BundleSource<'_>) -
     let indices: Vec<usize> = (0..PARITY_IMAGES.min(source.train.len())).collect();
     let mut network = model.source(Arithmetic::F32)?;
     let mut expected = Vec::new();
-    for indices in indices.chunks(source.train.together(PARITY_IMAGES)) {
+    for indices in indices.chunks(source.train.forward_batch(PARITY_IMAGES)) {
         expected.push(network.features(&source.train.batch(indices, model.device()))?.to_device(tch::Device::Cpu));
     }
     let expected = Tensor::cat(&expected, 0);

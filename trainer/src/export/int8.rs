@@ -22,7 +22,7 @@ pub(super) fn int8(
     means: &[f32],
 ) -> Result<(Vec<u8>, Fidelity)> {
     let calibration = spread(&source.split.base, source.recipe.export.calibration_images);
-    let batches = calibration.chunks(source.train.together(BATCH)).map(|indices| {
+    let batches = calibration.chunks(source.train.forward_batch(BATCH)).map(|indices| {
         let images = source.train.batch(indices, model.device());
         model.channels.normalise(&images)
     });

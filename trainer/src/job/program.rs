@@ -5,7 +5,7 @@ use orco_runtime::encoder::telemetry;
 use orco_runtime::threads;
 use orco_state::label;
 
-use crate::platform::failure::{self, guarded};
+use crate::platform::failure::{self, catch_torch};
 use crate::platform::interrupt::{self, Interrupted};
 use crate::platform::{kernels, system};
 
@@ -17,7 +17,7 @@ pub fn set_up() {
     env_logger::Builder::from_env(env_logger::Env::default().default_filter_or("info,ort=warn"))
         .format_target(false)
         .init();
-    failure::quiet();
+    failure::silence_caught_panics();
 }
 
 /// Runs a command on so many threads, on all cores without a number. What goes wrong ends the process with one sentence.
@@ -29,10 +29,10 @@ pub fn run(threads: Option<i32>, command: impl FnOnce() -> Result<()>) {
         }
         tch::set_num_threads(threads);
     }
-    kernels::settle();
+    kernels::warm_up();
     // Within it, phases name the settings that they take memory for.
     let all = "backbone.width, head.hidden, data.image_size or the number of images";
-    let result = interrupt::watch().and_then(|()| guarded(all, command));
+    let result = interrupt::watch().and_then(|()| catch_torch(all, command));
     if let Err(error) = result {
         if let Some(stopped) = error.chain().find_map(|cause| cause.downcast_ref::<Interrupted>()) {
             eprintln!("{stopped}");

@@ -107,9 +107,9 @@ fn said(reason: &str) -> String {
 }
 
 /// Has this rank, which is not the first, show no progress and log warnings only.
-pub fn hush() {
+pub fn show_warnings_only() {
     log::set_max_level(log::max_level().min(log::LevelFilter::Warn));
-    progress::hush();
+    progress::hide_bars();
 }
 
 /// Meets the other ranks, and says so where that takes long: one of them may never have been started.
@@ -311,7 +311,7 @@ impl RankGroup {
 
     /// Draws random numbers that differ from rank to rank, and leaves torch's generator in a state that all share, as
     /// it was before.
-    pub fn apart<T>(&self, draw: impl FnOnce() -> T) -> T {
+    pub fn draw_separately<T>(&self, draw: impl FnOnce() -> T) -> T {
         let Some(ranks) = &self.0 else { return draw() };
         let common = Tensor::randint(i64::MAX, [1], (Kind::Int64, Device::Cpu)).int64_value(&[0]);
         /// Odd, and far from a small multiple of a power of two.
@@ -343,7 +343,7 @@ mod tests {
         alone("platform::distributed::tests::alone_nothing_changes", || {
             let draw = || Tensor::rand([4], (Kind::Float, Device::Cpu));
             tch::manual_seed(3);
-            let drawn = group.apart(draw);
+            let drawn = group.draw_separately(draw);
             tch::manual_seed(3);
             assert!(drawn.equal(&draw()));
         });

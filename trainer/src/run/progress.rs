@@ -13,11 +13,11 @@ use crate::platform::system::{memory_peak, memory_used, size};
 const QUIET: Duration = Duration::from_secs(30);
 
 /// Whether this process shows no bars.
-static HUSHED: AtomicBool = AtomicBool::new(false);
+static HIDDEN: AtomicBool = AtomicBool::new(false);
 
 /// Shows no bars from now on: of several ranks, the first alone does.
-pub(crate) fn hush() {
-    HUSHED.store(true, Ordering::Relaxed);
+pub(crate) fn hide_bars() {
+    HIDDEN.store(true, Ordering::Relaxed);
 }
 
 /// Shows how far a phase has come.
@@ -39,7 +39,7 @@ impl PhaseProgress {
 
     /// Work that is counted in something else than steps.
     pub fn counting(name: &'static str, unit: &str, total: u64, done: u64) -> Self {
-        let shown = std::io::stderr().is_terminal() && !HUSHED.load(Ordering::Relaxed);
+        let shown = std::io::stderr().is_terminal() && !HIDDEN.load(Ordering::Relaxed);
         let bar = if shown { ProgressBar::new(total) } else { ProgressBar::hidden() };
         bar.set_length(total);
         let template = format!("{{prefix}} [{{bar:30}}] {{pos}}/{{len}} {unit}, {{per_sec}}, {{eta}} left  {{msg}}");

@@ -224,7 +224,7 @@ impl<'a> AlignPhase<'a> {
         let blank = blank(group.share(config.batch).len(), device);
         let step = || {
             if config.train_backbone {
-                group.apart(|| (0..2).for_each(|_| drop(view(&blank, &self.tables.pretrain.augment))));
+                group.draw_separately(|| (0..2).for_each(|_| drop(view(&blank, &self.tables.pretrain.augment))));
             } else {
                 let _ = self.cache.choose(batch, device);
             }
@@ -252,7 +252,7 @@ impl<'a> AlignPhase<'a> {
         let own = batch.narrow(0, share.start as i64, share.len() as i64);
         let images = self.base.images.batch_at(&self.indices.index_select(0, &own), batch.device());
         let config = self.tables.pretrain;
-        let views = group.apart(|| [view(&images, &config.augment), view(&images, &config.augment)]);
+        let views = group.draw_separately(|| [view(&images, &config.augment), view(&images, &config.augment)]);
         let views = Tensor::cat(&views, 0);
         let input = self.model.channels.normalise(&views);
         self.model.backbone.forward(&input, config.precision, false)

@@ -73,7 +73,7 @@ pub(super) fn turned(
     let precision = augment.map_or(Arithmetic::F32, |(_, precision)| precision);
     let augment = augment.map(|(augment, _)| augment);
     let mut parts = Vec::new();
-    for indices in indices.chunks(images.together(BATCH)) {
+    for indices in indices.chunks(images.forward_batch(BATCH)) {
         interrupt::check()?;
         let features = model.features(images, indices, augment, precision, |images| images.rot90(turn, [2, 3]));
         parts.push(features.to_device(tch::Device::Cpu));

@@ -88,7 +88,7 @@ pub(super) fn decode(
     }
     progress.finish();
     // Every machine decodes all images.
-    let broken: BTreeMap<usize, String> = group.of_all(&broken)?.into_iter().flatten().collect();
+    let broken: BTreeMap<usize, String> = group.gather_all(&broken)?.into_iter().flatten().collect();
     if let Some((&index, reason)) = broken.first_key_value()
         && !skip_broken
     {

@@ -38,7 +38,7 @@ impl RankGroup {
             return Ok(SharedRows::alone(size));
         }
         let own = machine();
-        let machines: Vec<Machine> = self.of_all(&own)?;
+        let machines: Vec<Machine> = self.gather_all(&own)?;
         let apart = |a: &Machine, b: &Machine| a.boot == b.boot && a != b;
         let divided = machines.iter().any(|a| machines.iter().any(|b| apart(a, b)));
         let here: Vec<usize> = (0..self.size()).filter(|&rank| machines[rank] == own).collect();
@@ -52,7 +52,7 @@ impl RankGroup {
             }
             None => (None, String::new()),
         };
-        let paths = self.bytes_of_all(path.as_bytes())?;
+        let paths = self.gather_bytes(path.as_bytes())?;
         let path = String::from_utf8_lossy(&paths[here[0]]);
         let mapped = (!path.is_empty()).then(|| map(&path, count)).flatten();
         let failed = self.any(here.len() > 1 && mapped.is_none())?;

@@ -167,7 +167,7 @@ impl AlignState {
         settings: &Tensor,
         run: &Run,
     ) -> Result<()> {
-        if let Some(epoch) = self.stopping.as_ref().and_then(|stopping| stopping.settle(self.parameters())) {
+        if let Some(epoch) = self.stopping.as_ref().and_then(|stopping| stopping.restore_best(self.parameters())) {
             log::info!(
                 "phase 2 ends after {} epochs; the head after {epoch} was the best on images set aside",
                 at.epoch

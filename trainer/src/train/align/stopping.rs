@@ -95,7 +95,7 @@ impl Stopping {
     }
 
     /// Gives the best weights back to what is trained; returns after how many epochs they were reached.
-    pub fn settle<'a>(&self, trained: impl Iterator<Item = &'a Parameter>) -> Option<usize> {
+    pub fn restore_best<'a>(&self, trained: impl Iterator<Item = &'a Parameter>) -> Option<usize> {
         let best = self.best.as_ref()?;
         for (parameter, (_, tensor)) in trained.zip(&best.weights) {
             no_grad(|| parameter.tensor.shallow_clone().copy_(tensor));

@@ -38,7 +38,7 @@ impl<'a> StepContext<'a> {
     pub fn views(&self, batch: &[usize], count: usize) -> Tensor {
         let images = self.images.batch(&batch[self.group.share(batch.len())], self.model.device());
         let draw = || (0..count).map(|_| view(&images, &self.config.augment)).collect();
-        let views: Vec<Tensor> = self.group.apart(draw);
+        let views: Vec<Tensor> = self.group.draw_separately(draw);
         Tensor::cat(&views, 0)
     }
 

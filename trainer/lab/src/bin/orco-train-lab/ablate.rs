@@ -5,7 +5,7 @@ use orco_lab::published::{Reading, settings_for};
 use orco_lab::shown::print;
 use orco_trainer::job::{self, TrainingArguments, TrainingJob};
 use orco_trainer::platform::distributed::RankGroup;
-use orco_trainer::platform::failure::guarded;
+use orco_trainer::platform::failure::catch_torch;
 use orco_trainer::platform::interrupt;
 use orco_trainer::run::digest::session_digest;
 use orco_trainer::train::align::SharedFeatures;
@@ -52,7 +52,7 @@ pub fn all(
         let targets = job.align_sharing(&mut features)?;
         let TrainingJob { recipe: own, data: images, model, run } = &mut job;
         let experiment = Experiment { recipe: own, data: images, run, sessions: &sessions, draws };
-        let summaries = guarded("learn.batch", || trial.measure(question, model, &targets, &experiment))?;
+        let summaries = catch_torch("learn.batch", || trial.measure(question, model, &targets, &experiment))?;
         for (summary, theirs) in summaries.into_iter().zip(trial.theirs) {
             print(line(&summary, theirs.as_ref()))?;
             measured.push((summary, theirs));

@@ -4,7 +4,7 @@ use anyhow::{Context, Result};
 use orco_lab::shown::print;
 use orco_runtime::encoder::onnx;
 use orco_trainer::job::{self, TrainingArguments, TrainingJob};
-use orco_trainer::platform::failure::guarded;
+use orco_trainer::platform::failure::catch_torch;
 use orco_trainer::platform::interrupt;
 use orco_trainer::run::digest::session_digest;
 use orco_trainer_lab::comparison::{check, compare, table};
@@ -29,6 +29,6 @@ pub fn all(common: &TrainingArguments, request: serde_json::Value, draws: usize,
     let TrainingJob { recipe, data, model, run } = &mut job;
     let experiment = Experiment { recipe, data, run, sessions: &session_digest(data)?, draws };
     let compared = || compare(model, &targets, &experiment, shares);
-    let summaries = guarded("learn.batch", compared).context("comparison")?;
+    let summaries = catch_torch("learn.batch", compared).context("comparison")?;
     Ok(print(table(&summaries, draws))?)
 }

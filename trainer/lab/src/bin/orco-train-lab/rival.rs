@@ -7,7 +7,7 @@ use orco_lab::shown::print;
 use orco_trainer::config::Recipe;
 use orco_trainer::job::{self, MAX_SEED, TrainingArguments, TrainingJob};
 use orco_trainer::platform::distributed::RankGroup;
-use orco_trainer::platform::failure::guarded;
+use orco_trainer::platform::failure::catch_torch;
 use orco_trainer::platform::interrupt::{self, Activity};
 use orco_trainer::run::digest::session_digest;
 use orco_trainer_lab::measurements::{Experiment, claim};
@@ -53,11 +53,11 @@ pub fn all(
             let own = TrainingArguments { run: folder(rival, recipe), ..common.clone() };
             let mut job = TrainingJob::over(recipe.clone(), data, &own, request.clone(), &group)?;
             interrupt::enter(Activity::Run);
-            job.data.train.settle(job.model.device());
+            job.data.train.move_pixels_to(job.model.device());
             let TrainingJob { data: images, model, run, .. } = &mut job;
             let experiment = Experiment { recipe, data: images, run, sessions: &sessions, draws };
             let measured = || rival.measure(model, &experiment);
-            let summary = guarded("pretrain.batch", measured).with_context(|| rival.name())?;
+            let summary = catch_torch("pretrain.batch", measured).with_context(|| rival.name())?;
             print(line(rival, recipe, &summary))?;
             data = job.data;
             if recipe.seed == first.seed {
