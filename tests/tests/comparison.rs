@@ -49,7 +49,7 @@ fn g_alone_stands_beside_f_and_g() {
     let summaries = measure(&[1.0, 0.0, 5.0]);
     let text = table(&summaries, 2);
     println!("{text}");
-    let names: Vec<&str> = summaries.iter().map(|summary| summary.system.as_str()).collect();
+    let names: Vec<&str> = summaries.iter().map(|summary| summary.name.as_str()).collect();
     let expected = [
         "g, as on the device",
         "g, new views",
@@ -63,9 +63,9 @@ fn g_alone_stands_beside_f_and_g() {
     for summary in &summaries {
         assert_eq!(summary.sessions.len(), 2);
         // Before anything is learned all are the same, but for the rounding of stored features.
-        assert!((summary.sessions[0].base - device.sessions[0].base).abs() < 2.0, "{}", summary.system);
+        assert!((summary.sessions[0].base - device.sessions[0].base).abs() < 2.0, "{}", summary.name);
         let learned = summary.sessions[1].inc.unwrap() > 50.0;
-        assert!(learned || summary == moved, "{}: {:?}", summary.system, summary.sessions[1]);
+        assert!(learned || summary == moved, "{}: {:?}", summary.name, summary.sessions[1]);
     }
     // On so few images a class counts for much.
     assert!((head.ahm - device.ahm).abs() < 30.0, "{:.1}, on the device {:.1}", head.ahm, device.ahm);

@@ -14,7 +14,9 @@ use anyhow::{Context, Result, bail};
 use orco_benchmark::Summary;
 use orco_benchmark::benchmark::{Benchmark, SEED};
 use orco_core::config::Config;
-use orco_lab::trials::{Trial, Trials};
+use orco_lab::kept::fingerprint;
+use orco_lab::question::AblationTrial;
+use orco_lab::trials::{PhaseThree, Trials};
 use orco_lab::{Measurement, System};
 use orco_runtime::encoder::onnx::Onnx;
 use orco_runtime::threads::{Threads, cores};
@@ -24,18 +26,20 @@ use orco_trainer::data::dataset::{DataSet, Images};
 use orco_trainer::export::BundleSource;
 use orco_trainer::model::Model;
 use orco_trainer::platform::interrupt;
-use orco_trainer::run::digest::digest;
 use orco_trainer::run::progress::PhaseProgress;
 use orco_trainer::train::objective::Targets;
 use serde_json::json;
-use tch::{Device, Tensor, no_grad};
+use tch::{Tensor, no_grad};
 
 use self::session::ComparedSession;
-use crate::measurements::{self, Experiment};
+use crate::measurements::Experiment;
 use crate::sessions::{Protocol, SessionLearner};
 
 /// Images measured at a time.
 const BATCH: usize = 500;
+
+/// Name of the runtime's learner in tables.
+pub(crate) const ON_DEVICE: &str = "g, as on the device";
 
 /// What is trained in the incremental sessions.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -47,7 +51,8 @@ pub enum TrainedParts {
 }
 
 impl TrainedParts {
-    fn name(self) -> String {
+    /// Its name in tables.
+    pub fn name(self) -> String {
         match self {
             Self::Head => "g, new views".into(),
             Self::Both(share) => format!("f and g, f at {share} of the rate"),
@@ -89,9 +94,9 @@ pub fn compare(
     let mut progress = PhaseProgress::counting("comparison", "epochs", of_draw * (rivals.len() * draws) as u64, 0);
     let start = StartingPoint::new(model, targets, &source);
     for trained in rivals {
-        let key = digest(json!([measurements::PROGRAM, recipe, sessions, trained.name()]));
+        let inputs = fingerprint(json!([recipe, sessions, trained.name()]));
         let (name, file) = (&trained.name(), &trained.file());
-        let protocol = Protocol { recipe, data, draws, name, file, run, key: &key };
+        let protocol = Protocol { recipe, data, draws, name, file, run, fingerprint: &inputs };
         let mut learner = ComparedLearner::new(model, &start, trained, protocol, &mut progress);
         let summary = protocol.walk(&mut learner);
         // Whatever happened, the model is what it was.
@@ -99,7 +104,7 @@ pub fn compare(
         let summary = summary?;
         done += of_draw * draws as u64;
         progress.at(done, String::new);
-        progress.milestone(&format!("{}: aHM {:.2}, aACC {:.2}", summary.system, summary.ahm, summary.aacc));
+        progress.milestone(&format!("{}: aHM {:.2}, aACC {:.2}", summary.name, summary.ahm, summary.aacc));
         summaries.push(summary);
     }
     progress.finish();
@@ -119,19 +124,19 @@ pub fn on_device(model: &Model, targets: &Targets, recipe: &Recipe, data: &DataS
     by_device(&base_model, &benchmark, &recipe.learn.by_targets_alone(), draws)
 }
 
-/// Measures trials of the lab, which vary the head alone. The run keeps every draw, under `content`, the digest of all
-/// that the model and the benchmark depend on.
+/// Measures trials of the lab, which vary the head alone. The run keeps every draw.
 ///
 /// # Errors
 /// If ONNX Runtime is missing, a loss stops being finite, or the run cannot be written.
 pub fn of_head(
-    of_the_head: &[Trial],
+    of_the_head: &[AblationTrial<PhaseThree>],
     model: &Model,
     targets: &Targets,
     experiment: &Experiment<'_>,
-    content: &str,
 ) -> Result<Vec<Summary>> {
-    let Experiment { recipe, data, run, draws, .. } = *experiment;
+    let Experiment { recipe, data, run, sessions, draws } = *experiment;
+    let brought = model.onnx.as_ref().map(|onnx| onnx.digest);
+    let content = &fingerprint(json!([recipe, brought, sessions]));
     let source = BundleSource::new(model, recipe, data);
     let (base_model, benchmark) = exported(model, &targets.to_device(model.device()), &source)?;
     let cache = run.path("trials");
@@ -162,7 +167,7 @@ fn by_device(base_model: &BaseModel, benchmark: &Benchmark, config: &Config, dra
     let device = Measurement { base_model, benchmark, system: System::ORCO, config, seed: SEED };
     let measured = device.over(draws, &interrupt::flow);
     interrupt::check()?;
-    Ok(Summary { system: "g, as on the device".into(), ..measured? })
+    Ok(Summary { name: ON_DEVICE.into(), ..measured? })
 }
 
 /// Refuses a backbone that was brought as an ONNX file, where it would have to be trained.
@@ -201,14 +206,14 @@ pub fn table(summaries: &[Summary], draws: usize) -> String {
     for summary in summaries {
         lines.push(format!(
             "{:<30} {:<14} {:<14} {:10.2} {:10.2}",
-            summary.system,
+            summary.name,
             summary.both(summary.ahm, summary.ahm_deviation),
             summary.both(summary.aacc, summary.aacc_deviation),
             summary.base_decay,
             summary.performance_decay
         ));
     }
-    lines.extend(summaries.iter().map(|summary| format!("\n{}\n{}", summary.system, summary.table())));
+    lines.extend(summaries.iter().map(|summary| format!("\n{}\n{}", summary.name, summary.table())));
     lines.join("\n")
 }
 
@@ -312,6 +317,8 @@ fn features(model: &Model, images: &Images, indices: &[usize]) -> Tensor {
 
 #[cfg(test)]
 mod tests {
+    use tch::Device;
+
     use super::*;
 
     #[test]

@@ -2,7 +2,8 @@
 //! one recipe - the same network, images, views, optimiser, rate and number of steps - and all are measured by the lab's
 //! protocol. Episodes and sessions have each rival's own settings.
 //!
-//! Each has a file with its source and with what differs from its authors' program. Its own settings are those that
+//! Each has a file with its definition, its source, and what differs from its authors' program; [`Rival::ALL`] lists them.
+//! Its own settings are those that
 //! its authors published, for CIFAR-100 where they did; none was chosen here. The recipe's table `pretrain` is the
 //! budget; of its losses, number of views and temperature nothing is taken. No backbone is chosen by test images, as
 //! some of the published programs do: the last step's counts.
@@ -21,85 +22,82 @@ mod nc_fscil;
 mod prototypes;
 mod savc;
 
+use std::fmt;
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
-use clap::ValueEnum;
 use orco_benchmark::Summary;
-use orco_lab::published::{PaperTable, ROWS};
+use orco_benchmark::csv::csv;
+use orco_lab::format;
+use orco_lab::kept::{self, fingerprint};
+use orco_lab::method::Method;
+use orco_lab::published::{PaperRow, PaperTable, PaperTotals, PublishedFigure};
+use orco_lab::results::MeasuredSystem;
 use orco_lab::seeds::{self, OverSeeds};
-use orco_lab::shown;
-use orco_trainer::config::{MeasureOn, Recipe, SplitConfig};
-use orco_trainer::data::dataset::DataSet;
-use orco_trainer::model::Model;
-use orco_trainer::run::Run;
-use orco_trainer::run::digest::{digest, phase_1_inputs};
-use orco_trainer::run::files::write_atomically;
-use orco_trainer::train::fit::BaseSession;
-use orco_trainer::train::optimiser::{Parameter, Sgd, SgdConfig};
-use orco_trainer::train::pretrain::{Criterion, train};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use self::attention::Attention;
-use self::bidist::Bidist;
-use self::cec::Cec;
-use self::cosine::CrossEntropy;
 use self::embedding::Embedding;
-use self::fact::Fact;
-use self::lcwof::Lcwof;
-use self::limit::Limit;
-use self::nc_fscil::NcFscil;
-use self::savc::{Savc, TURNS};
-use crate::measurements::{self, Experiment, MeasuredSystem};
+use self::prototypes::PrototypeClassifier;
+use crate::measurements::{self, Experiment};
 use crate::sessions::Protocol;
+use orco_trainer::config::{MeasureOn, Recipe, SplitConfig};
+use orco_trainer::data::dataset::DataSet;
+use orco_trainer::model::Model;
+use orco_trainer::run::digest::{digest, phase_1_inputs};
+use orco_trainer::train::fit::BaseSession;
+use orco_trainer::train::optimiser::{Parameter, Sgd, SgdConfig};
+use orco_trainer::train::pretrain::{Criterion, train};
 
-/// A way of training a backbone, and of answering with it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Rival {
-    /// Cross entropy over cosines, answers by the nearest class mean: what the others stand on.
-    Baseline,
-    /// FACT: virtual prototypes reserve space (Zhou et al., CVPR 2022).
-    Fact,
-    /// SAVC: fantasised classes and contrast with a queue (Song et al., CVPR 2023).
-    Savc,
-    /// CEC: attention between classifiers, learned in sessions that are played (Zhang et al., CVPR 2021).
-    Cec,
-    /// LIMIT: a transformer's layer that calibrates classifiers, learned on fake tasks (Zhou et al., TPAMI 2022).
-    Limit,
-    /// BiDist: two branches and two teachers in every session (Zhao et al., CVPR 2023).
-    Bidist,
-    /// LCwoF: every session learns, then calibrates (Kukleva et al., ICCV 2021).
-    Lcwof,
-    /// NC-FSCIL: vertices of a simplex for classifiers, and a projection pulled there (Yang et al., ICLR 2023).
-    #[serde(rename = "nc-fscil")]
-    NcFscil,
+/// What a rival is. Each file of this folder defines its own; [`Rival::ALL`] lists them.
+pub(crate) struct RivalDefinition {
+    /// Its name, and whose it is.
+    method: Method,
+    /// Number of what it computes. Raise it with every change of its numbers: what was kept of it is then measured anew.
+    revision: u32,
+    /// What trains its backbone: rivals that say the same share one.
+    backbone: &'static str,
+    /// Trains it as far as it is not trained yet, and leads it through the sessions.
+    measure: fn(&mut RivalTraining<'_>) -> Result<Summary>,
 }
 
+/// A way of training a backbone, and of answering with it.
+#[derive(Clone, Copy, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Rival(&'static RivalDefinition);
+
 impl Rival {
+    /// All of them, in the order of the table.
+    pub const ALL: [Self; 8] = [
+        Self(&cosine::BASELINE),
+        Self(&fact::FACT),
+        Self(&savc::SAVC),
+        Self(&cec::CEC),
+        Self(&limit::LIMIT),
+        Self(&bidist::BIDIST),
+        Self(&lcwof::LCWOF),
+        Self(&nc_fscil::NC_FSCIL),
+    ];
+
     /// Its name on the command line and in tables.
     pub fn name(self) -> &'static str {
-        match self {
-            Self::Baseline => "baseline",
-            Self::Fact => "fact",
-            Self::Savc => "savc",
-            Self::Cec => "cec",
-            Self::Limit => "limit",
-            Self::Bidist => "bidist",
-            Self::Lcwof => "lcwof",
-            Self::NcFscil => "nc-fscil",
-        }
+        self.0.method.name
+    }
+
+    /// What it does, and whose it is.
+    pub fn definition(self) -> &'static str {
+        self.0.method.definition
+    }
+
+    /// The one of this name.
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|rival| rival.name() == name)
     }
 
     /// What trains its backbone: rivals that say the same share one.
     pub fn backbone(self) -> &'static str {
-        match self {
-            Self::Baseline | Self::Cec | Self::Limit | Self::Bidist | Self::Lcwof => "cross-entropy",
-            Self::Fact => "fact",
-            Self::Savc => "savc",
-            Self::NcFscil => "nc-fscil",
-        }
+        self.0.backbone
     }
 
     /// A digest of all that its backbone depends on, where the data are those of the recipe with the seed `data`: what
@@ -109,25 +107,15 @@ impl Rival {
         digest([json!(self.backbone())].into_iter().chain(phase_1_inputs(recipe)).chain(other).collect())
     }
 
-    /// What one of the OrCo paper's tables gives for it: aHM, harmonic mean of the last session, aACC.
-    pub fn published(self, table: PaperTable) -> Option<[f64; 3]> {
-        let name = match self {
-            // The paper has no row of SAVC.
-            Self::Baseline | Self::Savc => return None,
-            Self::Fact => "FACT",
-            Self::Cec => "CEC",
-            Self::Limit => "LIMIT",
-            Self::Bidist => "BiDist",
-            Self::Lcwof => "LCwoF",
-            Self::NcFscil => "NC-FSCIL",
-        };
-        ROWS.iter().find(|row| row.name == name).expect("the paper has a row of it").theirs(table)
+    /// What one of the OrCo paper's tables gives for it.
+    pub fn published(self, table: PaperTable) -> Option<PaperTotals> {
+        PaperRow::named(self.0.method.paper_row?)?.totals(table)
     }
 
     /// The same, of the table that is on the data and split of a recipe.
-    fn theirs(self, recipe: &Recipe) -> Option<PublishedTotals> {
+    fn figures(self, recipe: &Recipe) -> Option<[PublishedFigure; 3]> {
         let table = table(recipe)?;
-        self.published(table).map(|[ahm, last_hm, aacc]| PublishedTotals { table, ahm, last_hm, aacc })
+        Some(self.published(table)?.figures(table))
     }
 
     /// Trains it as far as it is not trained yet, and measures it; or reads what was measured of the same before.
@@ -140,82 +128,96 @@ impl Rival {
             return Ok(summary);
         }
         let base = BaseSession { images: &data.train, split: &data.split, seed: recipe.seed, run };
-        let key = self.key(recipe, sessions);
-        let protocol = Protocol { recipe, data, draws, name: self.name(), file: self.name(), run, key: &key };
-        let summary = match self {
-            Self::Baseline => {
-                trained(model, recipe, &base, &mut CrossEntropy)?;
-                protocol.by_means(&Embedding::of(model, data, protocol.measured(), &[0])?, &CrossEntropy)?
-            }
-            Self::Fact => {
-                let mut fact = Fact::new(model, recipe);
-                trained(model, recipe, &base, &mut fact)?;
-                protocol.by_means(&Embedding::of(model, data, protocol.measured(), &[0])?, &fact)?
-            }
-            Self::Savc => {
-                let mut savc = Savc::new(model, recipe);
-                trained(model, recipe, &base, &mut savc)?;
-                protocol.by_means(&Embedding::of(model, data, protocol.measured(), &TURNS)?, &savc)?
-            }
-            Self::Cec | Self::Limit => {
-                trained(model, recipe, &base, &mut CrossEntropy)?;
-                let embedding = Embedding::of(model, data, protocol.measured(), &[0])?;
-                // What follows draws the same whether the backbone was trained now or before.
-                tch::manual_seed(recipe.seed as i64);
-                let attention = Attention::new(model.backbone.description.features(), model.device());
-                let config = &recipe.pretrain;
-                if self == Self::Cec {
-                    episodes::train(&attention, &Cec::new(model, config, data)?, &base)?;
-                } else {
-                    let means = embedding.means.squeeze_dim(1);
-                    episodes::train(&attention, &Limit::new(model, config, data, &means)?, &base)?;
-                }
-                protocol.by_means(&embedding, &attention)?
-            }
-            Self::Bidist => {
-                trained(model, recipe, &base, &mut CrossEntropy)?;
-                protocol.walk(&mut Bidist::new(model, protocol)?)?
-            }
-            Self::Lcwof => {
-                trained(model, recipe, &base, &mut CrossEntropy)?;
-                protocol.walk(&mut Lcwof::new(model, protocol)?)?
-            }
-            Self::NcFscil => {
-                let mut nc_fscil = NcFscil::new(model, recipe);
-                trained(model, recipe, &base, &mut nc_fscil)?;
-                let embedding = Embedding::of(model, data, protocol.measured(), &[0])?;
-                protocol.walk(&mut nc_fscil::NcFscilSessions::new(&nc_fscil, &embedding, protocol))?
-            }
-        };
+        let fingerprint = self.fingerprint(recipe, sessions);
+        let (name, file, fingerprint) = (self.name(), self.name(), &fingerprint);
+        let protocol = Protocol { recipe, data, draws, name, file, run, fingerprint };
+        let summary = (self.0.measure)(&mut RivalTraining { model, recipe, data, base, protocol })?;
         run.log(&json!({ "phase": "rival", "draws": draws, "measured": summary }))?;
-        measurements::keep(&run.path(&self.file()), key, &summary)?;
+        measurements::keep(&run.path(&self.file()), fingerprint, &summary)?;
         Ok(summary)
     }
 
     /// What was measured of it last, on the same [sessions](orco_trainer::run::digest::session_digest), in the folder of
     /// its backbone; nothing if that cannot be read.
     pub fn kept(self, recipe: &Recipe, sessions: &str, folder: &Path) -> Option<Summary> {
-        measurements::read(&folder.join(self.file()), &self.key(recipe, sessions))
+        kept::read(&folder.join(self.file()), &self.fingerprint(recipe, sessions))
     }
 
     fn file(self) -> String {
         format!("{}.json", self.name())
     }
 
-    /// A digest of all that a draw depends on, beside its number.
-    fn key(self, recipe: &Recipe, sessions: &str) -> String {
-        digest(json!([measurements::PROGRAM, self, recipe, sessions]))
+    /// Of all that a draw depends on, beside its number.
+    fn fingerprint(self, recipe: &Recipe, sessions: &str) -> String {
+        fingerprint(json!([self.name(), self.0.revision, recipe, sessions]))
     }
 }
+
+impl PartialEq for Rival {
+    fn eq(&self, other: &Self) -> bool {
+        self.name() == other.name()
+    }
+}
+
+impl fmt::Debug for Rival {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Rival").field(&self.name()).finish()
+    }
+}
+
+impl From<Rival> for String {
+    fn from(rival: Rival) -> Self {
+        rival.name().into()
+    }
+}
+
+impl TryFrom<String> for Rival {
+    type Error = String;
+
+    fn try_from(name: String) -> Result<Self, String> {
+        Self::named(&name).ok_or_else(|| format!("there is no rival {name}"))
+    }
+}
+
+/// What a rival is trained and measured with.
+pub(crate) struct RivalTraining<'a> {
+    model: &'a mut Model,
+    recipe: &'a Recipe,
+    data: &'a DataSet,
+    base: BaseSession<'a>,
+    protocol: Protocol<'a>,
+}
+
+impl RivalTraining<'_> {
+    /// Trains the backbone by the recipe's budget, as far as it is not trained yet.
+    fn train(&mut self, criterion: &mut impl Criterion) -> Result<()> {
+        train(self.model, &self.recipe.pretrain, &self.base, None, criterion).context("phase 1").map(drop)
+    }
+
+    /// Features by the backbone as it is, of every image under each turn.
+    fn embedding(&self, turns: &[i64]) -> Result<Embedding> {
+        Embedding::of(self.model, self.data, self.protocol.measured(), turns)
+    }
+
+    /// Measures the answers by class means of the backbone as it is.
+    fn by_means(&self, turns: &[i64], classifier: &dyn PrototypeClassifier) -> Result<Summary> {
+        self.protocol.by_means(&self.embedding(turns)?, classifier)
+    }
+
+    /// Attention that was not trained yet. What follows draws the same whether the backbone was trained now or before.
+    fn attention(&self) -> Attention {
+        tch::manual_seed(self.recipe.seed as i64);
+        Attention::new(self.model.backbone.description.features(), self.model.device())
+    }
+}
+
+/// Backbones that are trained by cross entropy over cosines.
+const BY_CROSS_ENTROPY: &str = "cross-entropy";
 
 /// What the programs train with where phase 1 does not: Nesterov's SGD that has everything decay.
 fn sgd(parameters: Vec<Parameter>) -> Sgd {
     let settings = SgdConfig { momentum: 0.9, dampening: 0.0, weight_decay: 5e-4, nesterov: true };
     Sgd::new(parameters.into_iter().map(|parameter| Parameter { decays: true, ..parameter }).collect(), settings)
-}
-
-fn trained(model: &mut Model, recipe: &Recipe, base: &BaseSession<'_>, criterion: &mut impl Criterion) -> Result<()> {
-    train(model, &recipe.pretrain, base, None, criterion).context("phase 1").map(drop)
 }
 
 /// Refuses a recipe that trains no backbone of its own.
@@ -241,33 +243,38 @@ fn table(recipe: &Recipe) -> Option<PaperTable> {
 
 /// What stands above the lines of the table of a recipe.
 pub fn heading(recipe: &Recipe) -> String {
-    let theirs = table(recipe).map(|table| format!("published on {}: aHM / last HM / aACC", table.name()));
-    shown::heading(WIDTH, &theirs.unwrap_or_default())
+    let published = table(recipe).map(|table| format!("published on {}: aHM / last HM / aACC", table.name()));
+    format::heading(WIDTH, &published.unwrap_or_default())
 }
 
 /// The line of a rival beside what was published of it.
 pub fn line(rival: Rival, recipe: &Recipe, summary: &Summary) -> String {
-    let numbers = |table| Some(rival.published(table)?.map(|value| format!("{value:.2}")).join(" / "));
-    let theirs = table(recipe).map(|table| numbers(table).unwrap_or_else(|| "-".into()));
-    shown::line(WIDTH, rival.name(), summary, &theirs.unwrap_or_default())
+    let published =
+        table(recipe).map(|table| rival.published(table).map_or_else(|| "-".into(), |totals| totals.to_string()));
+    format::line(WIDTH, rival.name(), summary, &published.unwrap_or_default())
 }
 
-/// What was published of a rival, as it stands in the file.
-#[derive(Serialize)]
-struct PublishedTotals {
-    table: PaperTable,
-    ahm: f64,
-    last_hm: f64,
-    aacc: f64,
+/// What was measured of a rival: once by the recipe's seed, or once by each of several.
+#[derive(Clone, Debug)]
+pub struct MeasuredRival<T> {
+    /// The rival.
+    pub rival: Rival,
+    /// Its numbers.
+    pub measured: T,
 }
 
 /// Writes all that was measured as rivals.json and rivals.csv.
 ///
 /// # Errors
 /// If a file cannot be written.
-pub fn write(folder: &Path, measured: Vec<(Rival, Summary)>, recipe: &Recipe) -> Result<()> {
-    let entry = |(rival, measured): (Rival, Summary)| MeasuredSystem { measured, published: rival.theirs(recipe) };
-    measurements::write(folder, "rivals", recipe, &measured.into_iter().map(entry).collect::<Vec<_>>())
+pub fn write(folder: &Path, measured: &[MeasuredRival<Summary>], recipe: &Recipe, draws: usize) -> Result<()> {
+    let beside = |of: &MeasuredRival<Summary>| {
+        MeasuredSystem::from(of.measured.clone()).beside(of.rival.figures(recipe).into_iter().flatten())
+    };
+    let mut results = measurements::results_of(recipe, draws);
+    results.systems = measured.iter().map(beside).collect();
+    let csv = csv(results.summaries());
+    measurements::write(folder, "rivals", recipe, &results, &csv)
 }
 
 /// Writes what was measured of each rival by every one of these recipes, which differ in their seeds alone, as
@@ -275,22 +282,25 @@ pub fn write(folder: &Path, measured: Vec<(Rival, Summary)>, recipe: &Recipe) ->
 ///
 /// # Errors
 /// If a file cannot be written.
+///
+/// # Panics
+/// If there is no recipe.
 pub fn write_over_seeds(
     folder: &Path,
-    measured: &[(Rival, Vec<Summary>)],
+    measured: &[MeasuredRival<Vec<Summary>>],
     recipes: &[Recipe],
+    draws: usize,
 ) -> Result<Vec<OverSeeds>> {
-    let over: Vec<OverSeeds> = measured.iter().map(|(_, each)| OverSeeds::of(each)).collect();
-    let entry = |(over, (rival, each)): (&OverSeeds, &(Rival, Vec<Summary>))| {
-        let published = recipes.first().and_then(|recipe| rival.theirs(recipe));
-        json!({ "over": over, "each": each, "published": published })
+    let recipe = &recipes[0];
+    let over: Vec<OverSeeds> = measured.iter().map(|of| OverSeeds::of(&of.measured)).collect();
+    let beside = |(over, of): (&OverSeeds, &MeasuredRival<Vec<Summary>>)| {
+        let figures = of.rival.figures(recipe).into_iter().flatten();
+        MeasuredSystem::of_trainings(over, of.measured.clone()).beside(figures)
     };
-    let systems: Vec<_> = over.iter().zip(measured).map(entry).collect();
-    let seeds: Vec<u64> = recipes.iter().map(|recipe| recipe.seed).collect();
-    let all = json!({ "recipe": recipes.first(), "training_seeds": seeds, "systems": systems });
-    measurements::claim(folder, "rivals-seeds")?;
-    write_atomically(&folder.join("rivals-seeds.json"), &serde_json::to_vec_pretty(&all)?)?;
-    write_atomically(&folder.join("rivals-seeds.csv"), seeds::csv(&over).as_bytes())?;
+    let mut results = measurements::results_of(recipe, draws);
+    results.training_seeds = recipes.iter().map(|recipe| recipe.seed).collect();
+    results.systems = over.iter().zip(measured).map(beside).collect();
+    measurements::write(folder, "rivals-seeds", recipe, &results, &seeds::csv(&over))?;
     Ok(over)
 }
 
@@ -299,7 +309,12 @@ mod tests {
     use tch::{Device, Tensor};
 
     use super::*;
+    use crate::rival::cosine::CrossEntropy;
+    use crate::rival::fact::Fact;
+    use crate::rival::nc_fscil::NcFscil;
+    use crate::rival::savc::Savc;
     use orco_trainer::data::dataset::{self, DataOrigin};
+    use orco_trainer::run::Run;
     use orco_trials::alone::alone;
 
     /// Few synthetic objects and a very small network.
@@ -360,13 +375,20 @@ mod tests {
 
     #[test]
     fn a_rival_stands_beside_what_was_published_of_it() {
+        let named = |name| Rival::named(name).unwrap();
         let [cifar100, mini_imagenet] = [PaperTable::Cifar100, PaperTable::MiniImagenet];
-        assert_eq!(Rival::Fact.published(cifar100), Some([34.91, 33.61, 62.55]));
-        assert_eq!([Rival::Lcwof.published(cifar100), Rival::Baseline.published(cifar100)], [None, None]);
-        for rival in Rival::value_variants() {
-            let has_row = !matches!(rival, Rival::Baseline | Rival::Savc);
+        assert_eq!(named("fact").published(cifar100).unwrap().to_string(), "34.91 / 33.61 / 62.55");
+        assert_eq!([named("lcwof").published(cifar100), named("baseline").published(cifar100)], [None, None]);
+        for (index, rival) in Rival::ALL.into_iter().enumerate() {
+            // The paper has no row of SAVC.
+            let has_row = !["baseline", "savc"].contains(&rival.name());
             assert_eq!(rival.published(mini_imagenet).is_some(), has_row, "{}", rival.name());
-            assert_eq!(rival.to_possible_value().unwrap().get_name(), rival.name());
+            assert!(!Rival::ALL[..index].contains(&rival), "{}", rival.name());
+            let json = serde_json::to_string(&rival).unwrap();
+            assert_eq!(
+                (json.as_str(), serde_json::from_str::<Rival>(&json).unwrap()),
+                (&*format!("{:?}", rival.name()), rival)
+            );
         }
     }
 
@@ -374,10 +396,11 @@ mod tests {
     fn a_backbone_is_shared_by_recipe_and_by_what_trains_it() {
         let recipe = recipe();
         let other = Recipe { seed: 2, ..recipe.clone() };
-        let digest = Rival::Baseline.digest(&recipe, recipe.seed);
-        assert!(digest != Rival::Baseline.digest(&other, other.seed) && digest != Rival::Fact.digest(&recipe, 1));
+        let [baseline, fact, ..] = Rival::ALL;
+        let digest = baseline.digest(&recipe, recipe.seed);
+        assert!(digest != baseline.digest(&other, other.seed) && digest != fact.digest(&recipe, 1));
         // By the same seed, but on the data of another.
-        assert_ne!(Rival::Baseline.digest(&other, other.seed), Rival::Baseline.digest(&other, recipe.seed));
+        assert_ne!(baseline.digest(&other, other.seed), baseline.digest(&other, recipe.seed));
         let given = Recipe { pretrain: orco_trainer::config::PretrainConfig::default(), ..recipe };
         assert!(check(&given).unwrap_err().to_string().contains("rivals need a recipe with [pretrain]"));
     }

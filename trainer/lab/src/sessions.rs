@@ -25,10 +25,10 @@ pub(crate) struct Protocol<'a> {
     pub draws: usize,
     /// Who answers.
     pub name: &'a str,
-    /// Keeps every draw, in files whose names begin with `file`, under a key of all that it depends on.
+    /// Keeps every draw, in files whose names begin with `file`, under a fingerprint of all that it depends on.
     pub run: &'a Run,
     pub file: &'a str,
-    pub key: &'a str,
+    pub fingerprint: &'a str,
 }
 
 /// Someone on the way through the sessions.
@@ -59,7 +59,7 @@ impl<'a> Protocol<'a> {
         let mut draws = Vec::with_capacity(self.draws);
         for number in 0..self.draws {
             let file = self.run.path(&format!("{}-draw-{number}.json", self.file));
-            draws.push(measurements::once(&file, self.key.into(), || self.draw(learner, number))?);
+            draws.push(measurements::once(&file, self.fingerprint, || self.draw(learner, number))?);
             log::info!("{}: {} of {} draws are measured", self.name, number + 1, self.draws);
         }
         Ok(summarise(self.name, &draws))

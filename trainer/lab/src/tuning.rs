@@ -6,7 +6,7 @@ use anyhow::{Context, Result, bail};
 use orco_benchmark::benchmark::Benchmark;
 use orco_core::config::Config;
 use orco_lab::ablation::Ablation;
-use orco_lab::shown::print;
+use orco_lab::format::print;
 use orco_lab::{Measurement, System};
 use orco_runtime::bundle::Bundle;
 use orco_trainer::config::with_changes;

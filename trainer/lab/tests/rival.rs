@@ -44,19 +44,17 @@ fn rivals_are_trained_once_and_stand_beside_each_other() {
     let rivals = json["systems"].as_array().unwrap();
     assert_eq!(rivals.len(), NAMES.len());
     for (rival, name) in rivals.iter().zip(NAMES) {
-        let measured = &rival["measured"];
-        assert_eq!(measured["system"].as_str(), Some(name));
-        let sessions = measured["sessions"].as_array().unwrap();
+        assert_eq!(rival["name"].as_str(), Some(name));
+        let sessions = rival["sessions"].as_array().unwrap();
         assert_eq!(sessions.len(), 3);
         let percent = |value: &serde_json::Value| (0.0..=100.0).contains(&value.as_f64().unwrap());
-        assert!(sessions[1..].iter().all(|row| percent(&row["inc"]) && percent(&row["area"])), "{measured}");
+        assert!(sessions[1..].iter().all(|row| percent(&row["inc"]) && percent(&row["area"])), "{rival}");
     }
     // Measured over fewer draws, one stands beside the others all the same.
     let fewer = train(folder, "rival", NAMES[0], &["--draws", "1"]);
     assert_eq!((lines(&fewer).len(), trained(&fewer)), (3, 0));
     let json: serde_json::Value = serde_json::from_slice(&fs::read(folder.join("run/rivals.json")).unwrap()).unwrap();
-    let draws: Vec<_> =
-        json["systems"].as_array().unwrap().iter().map(|rival| rival["measured"]["draws"].as_u64()).collect();
+    let draws: Vec<_> = json["systems"].as_array().unwrap().iter().map(|rival| rival["draws"].as_u64()).collect();
     assert_eq!(draws, [[Some(1)].as_slice(), &[Some(2); NAMES.len() - 1]].concat());
     let csv = fs::read_to_string(folder.join("run/rivals.csv")).unwrap();
     assert!(NAMES[1..].iter().all(|name| csv.contains(&format!("{name},2,2,hm,"))), "{csv}");
@@ -83,9 +81,10 @@ fn seeds_are_trained_once_each_and_stand_beside_each_other() {
         serde_json::from_slice(&fs::read(folder.join("run/rivals-seeds.json")).unwrap()).unwrap();
     assert_eq!(json["training_seeds"], serde_json::json!([1, 2, 3]));
     let system = &json["systems"][0];
-    let each: Vec<f64> = system["each"].as_array().unwrap().iter().map(|one| one["ahm"].as_f64().unwrap()).collect();
+    let each: Vec<f64> =
+        system["trainings"]["each"].as_array().unwrap().iter().map(|one| one["ahm"].as_f64().unwrap()).collect();
     let mean = each.iter().sum::<f64>() / 3.0;
-    let over = &system["over"]["over_seeds"];
+    let over = &system["trainings"]["over_seeds"];
     assert!(each.len() == 3 && (over["ahm"].as_f64().unwrap() - mean).abs() < 1e-9, "{system}");
     let csv = fs::read_to_string(folder.join("run/rivals-seeds.csv")).unwrap();
     assert!(csv.contains(&format!("{},,ahm,{}", NAMES[0], over["ahm"])), "{csv}");

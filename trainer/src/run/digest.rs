@@ -1,20 +1,12 @@
 //! Digests that say whether something was made from the same inputs.
 
 use anyhow::Result;
-use orco_runtime::manifest::hexadecimal;
-use orco_state::codec;
+pub use orco_lab::kept::digest;
 use serde_json::{Value, json};
 
 use super::trained_on;
 use crate::config::Recipe;
 use crate::data::dataset::DataSet;
-
-/// A digest of all that something depends on, in hexadecimal digits: the same whatever order objects keep their keys in,
-/// which with `serde_json` depends on what else a program is built of.
-pub fn digest(mut depends: Value) -> String {
-    depends.sort_all_objects();
-    hexadecimal(&codec::digest(depends.to_string().as_bytes()))
-}
 
 /// The parts of a recipe that phase 1 depends on, beside the data.
 pub fn phase_1_inputs(recipe: &Recipe) -> [Value; 6] {
@@ -29,16 +21,4 @@ pub fn phase_1_inputs(recipe: &Recipe) -> [Value; 6] {
 pub fn session_digest(data: &DataSet) -> Result<String> {
     let split = &data.split;
     Ok(digest(json!([split.candidates, split.fixed_draw, split.measured, trained_on::images(&data.test)?])))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_digest_does_not_depend_on_the_order_of_keys() {
-        let (one, other) = (json!({ "a": { "c": 1, "b": 2 }, "d": 3 }), json!({ "d": 3, "a": { "b": 2, "c": 1 } }));
-        assert_eq!(digest(one), digest(other));
-        assert_ne!(digest(json!({ "a": 1 })), digest(json!({ "a": 2 })));
-    }
 }

@@ -18,13 +18,20 @@ use orco_state::session::{LearnError, NewClass, OnProgress};
 use orco_state::state::BaseModel;
 use orco_state::target::cosines;
 
-use super::pull::{Pull, PullSettings, Puller};
+use crate::method::Method;
+
+use super::pull::{Pull, PullSamples, PullSettings, Puller};
 use super::{Definition, Start, as_measured, clean};
-use orco_benchmark::Learner;
+use orco_benchmark::FeatureLearner;
 use orco_benchmark::benchmark::Benchmark;
 
 pub(super) static C_FSCIL: Definition = Definition {
-    name: "c-fscil's head",
+    method: Method {
+        name: "c-fscil",
+        definition: "The head alone, mode 3: prototypes are nudged apart and the head is trained to them in every \
+                       session (Hersche et al., CVPR 2022). Backbone and start are the bundle's.",
+        paper_row: Some("C-FSCIL"),
+    },
     about: "mode 3, nudged prototypes; CVPR 2022",
     trains: true,
     needs_statistics: false,
@@ -64,7 +71,13 @@ impl<'a> CFscilHead<'a> {
     fn train(&mut self, on_progress: OnProgress<'_>) -> Result<f64, LearnError> {
         let nudged = nudged(&self.head.project(&self.means), self.head.outputs, NUDGE);
         let mut puller = Puller::new(&self.head, self.workers);
-        let operations = puller.train((&self.means, &nudged), Pull::Cosine, TRAINING, &mut self.random, on_progress)?;
+        let operations = puller.train(
+            PullSamples { features: &self.means, goals: &nudged },
+            Pull::Cosine,
+            TRAINING,
+            &mut self.random,
+            on_progress,
+        )?;
         self.head = puller.head();
         Ok(operations)
     }
@@ -106,7 +119,7 @@ fn nudged(prototypes: &[f32], outputs: usize, rate: f32) -> Vec<f32> {
     moved
 }
 
-impl Learner for CFscilHead<'_> {
+impl FeatureLearner for CFscilHead<'_> {
     fn learn(&mut self, new: &[NewClass], on_progress: OnProgress<'_>) -> Result<f64, LearnError> {
         let inputs = self.head.inputs;
         for class in new {

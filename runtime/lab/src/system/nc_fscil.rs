@@ -17,13 +17,15 @@ use orco_state::session::{LearnError, NewClass, OnProgress};
 use orco_state::state::{BaseModel, State};
 use orco_state::target::cosines;
 
-use super::pull::{Pull, PullSettings, Puller};
+use crate::method;
+
+use super::pull::{Pull, PullSamples, PullSettings, Puller};
 use super::{Definition, Start, as_measured, clean};
-use orco_benchmark::Learner;
+use orco_benchmark::FeatureLearner;
 use orco_benchmark::benchmark::Benchmark;
 
 pub(super) static NC_FSCIL: Definition = Definition {
-    name: "nc-fscil's head",
+    method: method::NC_FSCIL,
     about: "simplex, dot-regression; ICLR 2023",
     trains: true,
     needs_statistics: false,
@@ -91,7 +93,7 @@ impl<'a> NcFscilHead<'a> {
     }
 
     fn train(&mut self, samples: &Samples, on_progress: OnProgress<'_>) -> Result<f64, LearnError> {
-        let of = (&samples.features[..], &samples.goals[..]);
+        let of = PullSamples { features: &samples.features, goals: &samples.goals };
         self.puller.train(of, Pull::DotRegression, TRAINING, &mut self.random, on_progress)
     }
 }
@@ -119,7 +121,7 @@ fn simplex(mut targets: Vec<f32>, outputs: usize) -> Vec<f32> {
     targets
 }
 
-impl Learner for NcFscilHead<'_> {
+impl FeatureLearner for NcFscilHead<'_> {
     fn learn(&mut self, new: &[NewClass], on_progress: OnProgress<'_>) -> Result<f64, LearnError> {
         let mut samples = self.remembered();
         let seen = self.means.len() / self.inputs;

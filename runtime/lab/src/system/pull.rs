@@ -38,6 +38,15 @@ pub(super) struct PullSettings {
     pub(super) rate: f64,
 }
 
+/// What is trained on.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct PullSamples<'a> {
+    /// `[n, inputs]`.
+    pub(super) features: &'a [f32],
+    /// Where each is to be projected, unit rows `[n, outputs]`.
+    pub(super) goals: &'a [f32],
+}
+
 /// A head in training.
 pub(super) struct Puller<'a> {
     shape: HeadShape,
@@ -61,12 +70,9 @@ impl<'a> Puller<'a> {
     }
 
     /// Trains the head, without momentum at first; returns the operations of its matrix products.
-    ///
-    /// # Shapes
-    /// `features` `[n, inputs]`, `goals` `[n, outputs]`, unit rows.
     pub(super) fn train(
         &mut self,
-        (features, goals): (&[f32], &[f32]),
+        PullSamples { features, goals }: PullSamples<'_>,
         pull: Pull,
         settings: PullSettings,
         random: &mut Random,
@@ -153,7 +159,9 @@ mod tests {
             let mut puller = Puller::new(&head, &Serial);
             let settings = PullSettings { epochs: 1000, batch: 2, rate: 0.2 };
             let on_progress = &mut |_| ControlFlow::Continue(());
-            puller.train((&features, &goals), pull, settings, &mut random, on_progress).unwrap();
+            puller
+                .train(PullSamples { features: &features, goals: &goals }, pull, settings, &mut random, on_progress)
+                .unwrap();
             let projected = puller.head().project(&features);
             for (z, goal) in projected.chunks(3).zip(goals.chunks(3)) {
                 assert!(dot(z, goal) > 0.98, "{pull:?}: {}", dot(z, goal));

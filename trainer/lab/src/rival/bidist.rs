@@ -13,6 +13,8 @@
 mod step;
 
 use anyhow::Result;
+use orco_benchmark::Summary;
+use orco_lab::method::Method;
 use orco_trainer::config::{Arithmetic, HeadConfig};
 use orco_trainer::model::backbone::{Network, ProjectionHead, unit};
 use orco_trainer::model::{Model, store};
@@ -23,11 +25,28 @@ use tch::{Kind, Tensor, no_grad};
 
 use self::step::{BidistStep, both, merged};
 use super::branch::{Branch, check_loss, copied, features, labelled, permuted};
-use super::cosine::logits;
+use super::cosine::{CrossEntropy, logits};
 use super::embedding::class_means;
 use super::prototypes::new_means;
 use super::sgd;
+use super::{BY_CROSS_ENTROPY, RivalDefinition, RivalTraining};
 use crate::sessions::{Protocol, SessionLearner};
+
+pub(super) static BIDIST: RivalDefinition = RivalDefinition {
+    method: Method {
+        name: "bidist",
+        definition: "Two branches and two teachers in every session (Zhao et al., CVPR 2023).",
+        paper_row: Some("BiDist"),
+    },
+    revision: 1,
+    backbone: BY_CROSS_ENTROPY,
+    measure,
+};
+
+fn measure(training: &mut RivalTraining<'_>) -> Result<Summary> {
+    training.train(&mut CrossEntropy)?;
+    training.protocol.walk(&mut Bidist::new(training.model, training.protocol)?)
+}
 
 /// Steps of a session, `--ft_iters`.
 const STEPS: usize = 100;

@@ -10,14 +10,37 @@
 //! that are computed once, of one random view of every image for each turn.
 
 use anyhow::Result;
+use orco_benchmark::Summary;
+use orco_lab::method::Method;
 use orco_trainer::config::PretrainConfig;
 use orco_trainer::data::dataset::DataSet;
 use orco_trainer::model::Model;
 use orco_trainer::run::progress::PhaseProgress;
 use tch::{Device, Kind, Tensor};
 
+use super::cosine::CrossEntropy;
 use super::embedding::{rows_of_classes, turned};
-use super::episodes::{Episode, Tasks};
+use super::episodes::{self, Episode, Tasks};
+use super::{BY_CROSS_ENTROPY, RivalDefinition, RivalTraining};
+
+pub(super) static CEC: RivalDefinition = RivalDefinition {
+    method: Method {
+        name: "cec",
+        definition: "Attention between classifiers, learned in sessions that are played (Zhang et al., CVPR 2021).",
+        paper_row: Some("CEC"),
+    },
+    revision: 1,
+    backbone: BY_CROSS_ENTROPY,
+    measure,
+};
+
+fn measure(training: &mut RivalTraining<'_>) -> Result<Summary> {
+    training.train(&mut CrossEntropy)?;
+    let (embedding, attention) = (training.embedding(&[0])?, training.attention());
+    let tasks = Cec::new(training.model, &training.recipe.pretrain, training.data)?;
+    episodes::train(&attention, &tasks, &training.base)?;
+    training.protocol.by_means(&embedding, &attention)
+}
 
 /// Classes of an episode, `-episode_way` and `-low_way`.
 const WAYS: i64 = 15;

@@ -1,6 +1,9 @@
 //! Cosines as logits, and the baseline that learns by them: cross entropy over cosines on the base classes, answers by
 //! the nearest class mean. All rivals begin so; their programs take the same scale.
 
+use anyhow::Result;
+use orco_benchmark::Summary;
+use orco_lab::method::Method;
 use orco_trainer::config::PretrainConfig;
 use orco_trainer::model::backbone::unit;
 use orco_trainer::platform::distributed::RankError;
@@ -8,6 +11,23 @@ use orco_trainer::train::pretrain::{BatchLosses, Criterion, StepContext, accurac
 use tch::Tensor;
 
 use super::prototypes::PrototypeClassifier;
+use super::{BY_CROSS_ENTROPY, RivalDefinition, RivalTraining};
+
+pub(super) static BASELINE: RivalDefinition = RivalDefinition {
+    method: Method {
+        name: "baseline",
+        definition: "Cross entropy over cosines, answers by the nearest class mean: what the others stand on.",
+        paper_row: None,
+    },
+    revision: 1,
+    backbone: BY_CROSS_ENTROPY,
+    measure,
+};
+
+fn measure(training: &mut RivalTraining<'_>) -> Result<Summary> {
+    training.train(&mut CrossEntropy)?;
+    training.by_means(&[0], &CrossEntropy)
+}
 
 /// What cosines are multiplied by to be logits; the programs of FACT, SAVC, CEC and LIMIT call it temperature.
 pub(super) const SCALE: f64 = 16.0;

@@ -11,6 +11,8 @@
 //! mixtures only. Its mask, which allows three random base classes for each virtual one, is left out: the nearest of
 //! all virtual prototypes is taken.
 
+use orco_benchmark::Summary;
+use orco_lab::method::Method;
 use std::collections::HashMap;
 use std::f64::consts::FRAC_PI_2;
 
@@ -28,6 +30,24 @@ use tch::{Kind, Tensor, no_grad};
 use super::branch::uniform;
 use super::cosine::logits;
 use super::prototypes::PrototypeClassifier;
+use super::{RivalDefinition, RivalTraining};
+
+pub(super) static FACT: RivalDefinition = RivalDefinition {
+    method: Method {
+        name: "fact",
+        definition: "Virtual prototypes reserve space (Zhou et al., CVPR 2022).",
+        paper_row: Some("FACT"),
+    },
+    revision: 1,
+    backbone: "fact",
+    measure,
+};
+
+fn measure(training: &mut RivalTraining<'_>) -> Result<Summary> {
+    let mut fact = Fact::new(training.model, training.recipe);
+    training.train(&mut fact)?;
+    training.by_means(&[0], &fact)
+}
 
 /// Weight of the losses that reserve space, `-balance`.
 const BALANCE: f64 = 0.001;
@@ -68,7 +88,7 @@ impl Fact {
 }
 
 impl Criterion for Fact {
-    type FactDraw = FactDraw;
+    type StepDraw = FactDraw;
 
     const OTHER: &'static str = "reserve";
 

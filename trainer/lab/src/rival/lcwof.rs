@@ -14,6 +14,8 @@
 //! layers that nothing trains add up in the norm. The backbone has no dropout.
 
 use anyhow::Result;
+use orco_benchmark::Summary;
+use orco_lab::method::Method;
 use orco_trainer::config::SHOTS;
 use orco_trainer::model::Model;
 use orco_trainer::platform::interrupt;
@@ -22,9 +24,26 @@ use orco_trainer::train::optimiser::{Parameter, Sgd, SgdConfig, gradients};
 use tch::{Kind, Tensor, no_grad};
 
 use super::branch::{Branch, check_loss, labelled, permuted};
-use super::cosine::logits;
+use super::cosine::{CrossEntropy, logits};
 use super::embedding::rows_of_classes;
+use super::{BY_CROSS_ENTROPY, RivalDefinition, RivalTraining};
 use crate::sessions::{Protocol, SessionLearner};
+
+pub(super) static LCWOF: RivalDefinition = RivalDefinition {
+    method: Method {
+        name: "lcwof",
+        definition: "Every session learns, then calibrates (Kukleva et al., ICCV 2021).",
+        paper_row: Some("LCwoF"),
+    },
+    revision: 1,
+    backbone: BY_CROSS_ENTROPY,
+    measure,
+};
+
+fn measure(training: &mut RivalTraining<'_>) -> Result<Summary> {
+    training.train(&mut CrossEntropy)?;
+    training.protocol.walk(&mut Lcwof::new(training.model, training.protocol)?)
+}
 
 /// How a phase of a session trains.
 struct SessionPhase {
@@ -229,7 +248,7 @@ mod tests {
             let folder = tempfile::tempdir().unwrap();
             let run = &Run::open(folder.path(), &recipe).unwrap();
             let protocol =
-                Protocol { recipe: &recipe, data: &data, draws: 1, name: "lcwof", file: "lcwof", run, key: "" };
+                Protocol { recipe: &recipe, data: &data, draws: 1, name: "lcwof", file: "lcwof", run, fingerprint: "" };
             let mut lcwof = Lcwof::new(&model, protocol).unwrap();
             let weights = || weights(&model);
             let start = weights();

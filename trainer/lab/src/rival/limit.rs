@@ -12,14 +12,38 @@
 //! images are features of four random views of each, computed once. Rows of classes that nobody has seen are no tokens.
 
 use anyhow::Result;
+use orco_benchmark::Summary;
+use orco_lab::method::Method;
 use orco_trainer::config::PretrainConfig;
 use orco_trainer::data::dataset::DataSet;
 use orco_trainer::model::Model;
 use orco_trainer::run::progress::PhaseProgress;
 use tch::{Device, Kind, Tensor};
 
+use super::cosine::CrossEntropy;
 use super::embedding::{rows_of_classes, turned};
-use super::episodes::{Episode, Tasks};
+use super::episodes::{self, Episode, Tasks};
+use super::{BY_CROSS_ENTROPY, RivalDefinition, RivalTraining};
+
+pub(super) static LIMIT: RivalDefinition = RivalDefinition {
+    method: Method {
+        name: "limit",
+        definition: "A transformer's layer that calibrates classifiers, learned on fake tasks (Zhou et al., TPAMI 2022).",
+        paper_row: Some("LIMIT"),
+    },
+    revision: 1,
+    backbone: BY_CROSS_ENTROPY,
+    measure,
+};
+
+fn measure(training: &mut RivalTraining<'_>) -> Result<Summary> {
+    training.train(&mut CrossEntropy)?;
+    let (embedding, attention) = (training.embedding(&[0])?, training.attention());
+    let means = embedding.means.squeeze_dim(1);
+    let tasks = Limit::new(training.model, &training.recipe.pretrain, training.data, &means)?;
+    episodes::train(&attention, &tasks, &training.base)?;
+    training.protocol.by_means(&embedding, &attention)
+}
 
 /// Classes of a task that are known by a shot, `-sample_class` with `-sample_shot 1`.
 const FAKE: i64 = 16;

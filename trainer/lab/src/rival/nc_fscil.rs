@@ -11,6 +11,8 @@
 //! falls along the cosine to its end, without steps at a tenth of it; sessions beyond the eighth are as long as the
 //! eighth; and biases and norms do not decay.
 
+use orco_benchmark::Summary;
+use orco_lab::method;
 use std::collections::HashMap;
 
 use anyhow::Result;
@@ -30,7 +32,18 @@ use tch::{Device, Kind, Tensor, no_grad};
 use super::branch::{check_loss, labelled, permuted, uniform};
 use super::embedding::Embedding;
 use super::prototypes::new_means;
+use super::{RivalDefinition, RivalTraining};
 use crate::sessions::{Protocol, SessionLearner};
+
+pub(super) static NC_FSCIL: RivalDefinition =
+    RivalDefinition { method: method::NC_FSCIL, revision: 1, backbone: method::NC_FSCIL.name, measure };
+
+fn measure(training: &mut RivalTraining<'_>) -> Result<Summary> {
+    let mut nc_fscil = NcFscil::new(training.model, training.recipe);
+    training.train(&mut nc_fscil)?;
+    let embedding = training.embedding(&[0])?;
+    training.protocol.walk(&mut NcFscilSessions::new(&nc_fscil, &embedding, training.protocol))
+}
 
 /// Length of a projection, `out_channels`; more where there are more classes.
 const OUTPUTS: usize = 512;
@@ -122,7 +135,7 @@ impl NcFscil {
 }
 
 impl Criterion for NcFscil {
-    type NcFscilDraw = NcFscilDraw;
+    type StepDraw = NcFscilDraw;
 
     const OTHER: &'static str = "dot regression";
 
@@ -360,8 +373,15 @@ mod tests {
 
             let folder = tempfile::tempdir().unwrap();
             let run = &Run::open(folder.path(), &recipe).unwrap();
-            let protocol =
-                Protocol { recipe: &recipe, data: &data, draws: 1, name: "nc-fscil", file: "nc-fscil", run, key: "" };
+            let protocol = Protocol {
+                recipe: &recipe,
+                data: &data,
+                draws: 1,
+                name: "nc-fscil",
+                file: "nc-fscil",
+                run,
+                fingerprint: "",
+            };
             let embedding = Embedding::of(&model, &data, protocol.measured(), &[0]).unwrap();
             let weights = || own.tensors().iter().map(|(_, tensor)| values(tensor)).collect::<Vec<_>>();
             let start = weights();

@@ -22,7 +22,7 @@ impl Protocol<'_> {
     ///
     /// # Errors
     /// If a stop was asked for.
-    pub fn by_means(&self, embedding: &Embedding, rule: &dyn PrototypeClassifier) -> Result<Summary> {
+    pub(super) fn by_means(&self, embedding: &Embedding, rule: &dyn PrototypeClassifier) -> Result<Summary> {
         let base = self.data.split.base_classes;
         self.walk(&mut PrototypeLearner { embedding, rule, base, classes: embedding.means.shallow_clone() })
     }

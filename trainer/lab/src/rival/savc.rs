@@ -12,6 +12,8 @@
 //! not bound to overlap the key's crop. Classifiers of new classes are not trained (the authors' `-incft`, which their
 //! command leaves out).
 
+use orco_benchmark::Summary;
+use orco_lab::method::Method;
 use std::collections::HashMap;
 
 use anyhow::Result;
@@ -28,6 +30,24 @@ use tch::{Kind, Tensor, no_grad};
 
 use super::cosine::logits;
 use super::prototypes::PrototypeClassifier;
+use super::{RivalDefinition, RivalTraining};
+
+pub(super) static SAVC: RivalDefinition = RivalDefinition {
+    method: Method {
+        name: "savc",
+        definition: "Fantasised classes, and contrast with a queue (Song et al., CVPR 2023).",
+        paper_row: None,
+    },
+    revision: 1,
+    backbone: "savc",
+    measure,
+};
+
+fn measure(training: &mut RivalTraining<'_>) -> Result<Summary> {
+    let mut savc = Savc::new(training.model, training.recipe);
+    training.train(&mut savc)?;
+    training.by_means(&TURNS, &savc)
+}
 
 /// Quarters that an image is turned by, one for each of the classes that a class becomes, `-fantasy rotation2`.
 pub(super) const TURNS: [i64; 2] = [0, 2];
@@ -159,7 +179,7 @@ fn fantasised_classes(labels: &Tensor, base: i64) -> Tensor {
 }
 
 impl Criterion for Savc {
-    type SavcDraw = SavcDraw;
+    type StepDraw = SavcDraw;
 
     const OTHER: &'static str = "contrast";
 

@@ -5,7 +5,7 @@ mod resume;
 
 use anyhow::{Context, Result};
 use clap::Parser;
-use orco_lab::shown::print;
+use orco_lab::format::print;
 use orco_runtime::encoder::onnx;
 use orco_runtime::signature::SecretKey;
 use orco_trainer::data::dataset::write_lists;

@@ -3,11 +3,12 @@
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use clap::{Parser, Subcommand, ValueEnum};
+use clap::builder::PossibleValuesParser;
+use clap::{Parser, Subcommand};
 use orco_benchmark::benchmark::SEED;
 use orco_lab::published::Reading;
+use orco_lab::question::Question;
 use orco_trainer::job::TrainingArguments;
-use orco_trainer_lab::ablation::Question;
 use orco_trainer_lab::rival::Rival;
 use serde::{Deserialize, Serialize};
 
@@ -41,7 +42,8 @@ pub enum Command {
     /// that is there, `orco-lab ablate` measures those that vary the head alone.)
     Ablate {
         /// What is varied.
-        question: Question,
+        #[arg(value_parser = PossibleValuesParser::new(Question::ALL.map(Question::name)))]
+        question: String,
         #[command(flatten)]
         common: TrainingArguments,
         /// The settings that are varied: the published program's, or those of the paper's text (program, text).
@@ -55,6 +57,7 @@ pub enum Command {
     /// Trains rivals that live in the training of the backbone, and the baseline beside them, all by the recipe's
     /// pretrain table, in folders below --run, and measures them. Writes rivals.json and rivals.csv there; of several
     /// seeds rivals-seeds.json and rivals-seeds.csv, too. Stopped, it goes on where it was.
+    #[command(after_long_help = rivals())]
     Rival {
         /// Which: names with commas between, or "all".
         #[arg(value_name = "NAMES")]
@@ -93,6 +96,13 @@ pub enum Command {
     },
 }
 
+/// What each rival is, for the help.
+fn rivals() -> String {
+    Rival::ALL
+        .iter()
+        .fold("Rivals:".to_owned(), |text, rival| text + &format!("\n  {:<10} {}", rival.name(), rival.definition()))
+}
+
 /// Some of the rivals, in the order in which they were asked for.
 #[derive(Clone, Serialize, Deserialize)]
 pub struct Rivals(pub Vec<Rival>);
@@ -102,13 +112,12 @@ impl FromStr for Rivals {
 
     fn from_str(text: &str) -> Result<Self, String> {
         if text == "all" {
-            return Ok(Self(Rival::value_variants().to_vec()));
+            return Ok(Self(Rival::ALL.into()));
         }
-        let known = || Rival::value_variants().iter().map(|rival| rival.name()).collect::<Vec<_>>().join(", ");
+        let known = || Rival::ALL.map(Rival::name).join(", ");
         let named = |name: &str| match name.trim() {
             "" => Err(format!("a name is empty; known are all, {}", known())),
-            name => Rival::from_str(name, false)
-                .map_err(|_| format!("there is no rival {name}; known are all, {}", known())),
+            name => Rival::named(name).ok_or_else(|| format!("there is no rival {name}; known are all, {}", known())),
         };
         let rivals = text.split(',').map(named).collect::<Result<Vec<_>, _>>()?;
         let again = rivals.iter().enumerate().find(|(index, rival)| rivals[..*index].contains(rival));

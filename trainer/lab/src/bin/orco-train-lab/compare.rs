@@ -1,7 +1,7 @@
 //! `orco-train-lab compare`: g alone beside f and g, in the incremental sessions.
 
 use anyhow::{Context, Result};
-use orco_lab::shown::print;
+use orco_lab::format::print;
 use orco_runtime::encoder::onnx;
 use orco_trainer::job::{self, TrainingArguments, TrainingJob};
 use orco_trainer::platform::failure::catch_torch;

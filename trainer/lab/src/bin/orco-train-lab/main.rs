@@ -8,6 +8,7 @@ mod rival;
 
 use anyhow::{Context, Result};
 use clap::Parser;
+use orco_lab::question::Question;
 use orco_runtime::encoder::onnx;
 use orco_trainer::job::{program, request};
 use orco_trainer_lab::tuning::tune;
@@ -29,6 +30,7 @@ fn run(command: Command) -> Result<()> {
         Command::Ablate { question, common, by, draws } => {
             sigpipe::reset();
             onnx::start().context("the runtime's learner needs ONNX Runtime; see `orco-train doctor`")?;
+            let question = Question::named(&question).context("no such question")?;
             ablate::all(question, by, &common, &request, draws as usize)
         }
         Command::Rival { rivals, common, seeds, draws } => {

@@ -1,17 +1,17 @@
 //! `orco-train-lab rival`: one rival after the other, by one seed after the other.
 
 use anyhow::{Context, Result};
-use clap::ValueEnum;
+use orco_lab::format::print;
+use orco_lab::results::claim;
 use orco_lab::seeds::OverSeeds;
-use orco_lab::shown::print;
 use orco_trainer::config::Recipe;
 use orco_trainer::job::{self, MAX_SEED, TrainingArguments, TrainingJob};
 use orco_trainer::platform::distributed::RankGroup;
 use orco_trainer::platform::failure::catch_torch;
 use orco_trainer::platform::interrupt::{self, Activity};
 use orco_trainer::run::digest::session_digest;
-use orco_trainer_lab::measurements::{Experiment, claim};
-use orco_trainer_lab::rival::{Rival, check, heading, line, write, write_over_seeds};
+use orco_trainer_lab::measurements::Experiment;
+use orco_trainer_lab::rival::{MeasuredRival, Rival, check, heading, line, write, write_over_seeds};
 
 use crate::arguments::Rivals;
 
@@ -61,20 +61,21 @@ pub fn all(
             print(line(rival, recipe, &summary))?;
             data = job.data;
             if recipe.seed == first.seed {
-                let all = Rival::value_variants().iter().copied();
-                write(&common.run, all.filter_map(|rival| Some((rival, kept(rival, &first)?))).collect(), &first)?;
+                let measured = |rival| Some(MeasuredRival { rival, measured: kept(rival, &first)? });
+                let measured: Vec<_> = Rival::ALL.into_iter().filter_map(measured).collect();
+                write(&common.run, &measured, &first, draws)?;
             }
         }
     }
     if seeds > 1 {
         let each = |rival: Rival| {
             let each = recipes.iter().map(|recipe| kept(rival, recipe).filter(|kept| kept.draws == draws));
-            Some((rival, each.collect::<Option<Vec<_>>>()?))
+            Some(MeasuredRival { rival, measured: each.collect::<Option<Vec<_>>>()? })
         };
-        let measured: Vec<_> = Rival::value_variants().iter().copied().filter_map(each).collect();
-        let over = write_over_seeds(&common.run, &measured, &recipes)?;
+        let measured: Vec<_> = Rival::ALL.into_iter().filter_map(each).collect();
+        let over = write_over_seeds(&common.run, &measured, &recipes, draws)?;
         print(OverSeeds::heading())?;
-        for (_, over) in measured.iter().zip(&over).filter(|((rival, _), _)| rivals.0.contains(rival)) {
+        for (_, over) in measured.iter().zip(&over).filter(|(of, _)| rivals.0.contains(&of.rival)) {
             print(over.line())?;
         }
     }

@@ -49,7 +49,7 @@ pub fn session_table(summary: &Summary) -> String {
     let totals =
         summary.totals().map(|(of, mean, deviation)| format!("{} {}", name(of), summary.both(mean, deviation)));
     let totals: Vec<String> = totals.collect();
-    format!("{}: {}\n{}", summary.system, totals.join(", "), summary.table())
+    format!("{}: {}\n{}", summary.name, totals.join(", "), summary.table())
 }
 
 /// A number of things: `1 draw`, `3 draws`.
