@@ -7,14 +7,14 @@ use orco_benchmark::benchmark::{Benchmark, SEED};
 use orco_benchmark::{Summary, percent_or_dash, summarise};
 use orco_core::config::{AnswerWeights, Config};
 use orco_core::loss::contrast::ContrastForm;
-use orco_lab::shown::shell_word;
+use orco_lab::format::shell_word;
 use orco_lab::{Measurement, System};
 use orco_runtime::bundle::Bundle;
 use orco_runtime::manifest::{BACKBONE, BACKBONE_INT8, BENCHMARK, LEARNER, STATISTICS};
 use orco_state::target::TargetMethod;
 
 use super::exported::ExportReport;
-use crate::config::{AugmentConfig, MeasureOn, OptimiserKind, Policy, Recipe, TargetConfig};
+use crate::config::{AugmentConfig, AugmentPolicy, MeasureOn, OptimiserKind, Recipe, TargetConfig};
 use crate::data::dataset::Split;
 use crate::platform::interrupt;
 use crate::run::Run;
@@ -108,7 +108,7 @@ pub(super) fn write(
     if let Some(accuracy) = accuracy(run, split.base.len() / align.batch.max(1)) {
         writeln!(text, "- Accuracy on the base training images after phase 2: {accuracy:.1} %.")?;
     }
-    let by_targets = measured.iter().find(|summary| summary.system == System::IMPRINT.name());
+    let by_targets = measured.iter().find(|summary| summary.name == System::IMPRINT.name());
     if let (Some(phase_1), Some(by_targets)) = (exported.phase_1, by_targets) {
         // Imprinting answers by targets alone, and in session 0 nothing is imprinted yet.
         writeln!(
@@ -188,7 +188,7 @@ pub(super) fn write(
         writeln!(
             text,
             "| {} | {} | {} | {} | {:.2} | {:.2} |",
-            summary.system,
+            summary.name,
             summary.both(summary.ahm, summary.ahm_deviation),
             summary.both(summary.aacc, summary.aacc_deviation),
             percent_or_dash(summary.area),
@@ -387,9 +387,9 @@ fn median(mut numbers: Vec<f64>) -> Option<f64> {
 /// What of the views a recipe may leave out, in words.
 fn beyond(augment: &AugmentConfig) -> String {
     let mut words = match augment.policy {
-        Policy::None => String::new(),
-        Policy::AutoAugment => ", AutoAugment's policy for CIFAR".into(),
-        Policy::RandAugment { operations, magnitude } => {
+        AugmentPolicy::None => String::new(),
+        AugmentPolicy::AutoAugment => ", AutoAugment's policy for CIFAR".into(),
+        AugmentPolicy::RandAugment { operations, magnitude } => {
             format!(", RandAugment of {operations} operations at magnitude {magnitude}")
         }
     };

@@ -20,7 +20,7 @@ use crate::config::Recipe;
 use crate::data::dataset::{DataSet, Images, Split};
 use crate::platform::interrupt;
 use crate::run::files::write_atomically;
-use crate::run::progress::Progress;
+use crate::run::progress::PhaseProgress;
 
 /// Features of clean views, f32 `[indices, features]`, with progress.
 pub(super) fn clean_features(
@@ -30,7 +30,7 @@ pub(super) fn clean_features(
     images: &Images,
     indices: &[usize],
 ) -> Result<Vec<f32>> {
-    let mut progress = Progress::new("features", indices.len() as u64, 0);
+    let mut progress = PhaseProgress::new("features", indices.len() as u64, 0);
     let mut all = Vec::with_capacity(indices.len() * features);
     let pictures = indices.iter().map(|&index| picture(images, index));
     let views = ViewSource { count: 1, draw: |picture: &_| vec![input.fit(picture)] };

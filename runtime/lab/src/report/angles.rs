@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::BundleReport;
 use super::picture::{
-    Area, Axes, DrawError, DrawnPicture, LegendEntry, Mark, Picture, SERIES, legend, legend_height, line,
+    Area, Axes, DrawError, DrawnPicture, Figure, LegendEntry, Mark, SERIES, legend, legend_height, line,
 };
 
 /// Steps that recipes take.
@@ -78,7 +78,7 @@ type Angle = fn(&AngleStep) -> f64;
 
 struct Angles<'a>(&'a [AngleStep]);
 
-impl Picture for Angles<'_> {
+impl Figure for Angles<'_> {
     fn height(&self) -> u32 {
         320 + legend_height(3)
     }
