@@ -16,7 +16,7 @@ use orco_tests::phase3::PARAMETERS;
 use orco_trainer::config::AlignConfig;
 use orco_trainer::model::backbone::unit;
 use orco_trainer::platform::kernels;
-use orco_trainer::train::objective::{Objective, Targets, LossWeights};
+use orco_trainer::train::objective::{LossWeights, Objective, Targets};
 use tch::Tensor;
 
 /// A phase with its classes.

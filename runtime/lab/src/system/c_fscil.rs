@@ -19,8 +19,8 @@ use orco_state::state::BaseModel;
 use orco_state::target::cosines;
 
 use super::goal::{GoalLoss, GoalSamples, GoalSettings, GoalTrainer};
-use crate::method::Method;
 use super::{Definition, Start, as_measured, clean};
+use crate::method::Method;
 use orco_benchmark::FeatureLearner;
 use orco_benchmark::benchmark::Benchmark;
 

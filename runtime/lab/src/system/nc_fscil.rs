@@ -18,8 +18,8 @@ use orco_state::state::{BaseModel, State};
 use orco_state::target::cosines;
 
 use super::goal::{GoalLoss, GoalSamples, GoalSettings, GoalTrainer};
-use crate::method;
 use super::{Definition, Start, as_measured, clean};
+use crate::method;
 use orco_benchmark::FeatureLearner;
 use orco_benchmark::benchmark::Benchmark;
 
