@@ -72,11 +72,11 @@ fn trials_share_what_they_have_in_common_and_are_measured_once() {
     // What varies the head alone finds all trained, and keeps every draw.
     let exemplars = ablate(folder, "exemplars");
     let table = lines(&exemplars);
-    assert_eq!((table.len(), trained(&exemplars)), (5, 0), "{table:?}");
+    assert_eq!((table.len(), trained(&exemplars)), (7, 0), "{table:?}");
     assert!(table[2].starts_with("0 ") && table[4].ends_with("aHM 58.10"), "{table:?}");
     fs::remove_file(folder.join("run/recipe/exemplars.json")).unwrap();
-    let draws = fs::read_dir(folder.join("run/recipe/exemplars")).unwrap().count();
-    assert_eq!((draws, lines(&ablate(folder, "exemplars"))), (3, table));
+    let draws = fs::read_dir(folder.join("run/recipe/trials")).unwrap().count();
+    assert_eq!((draws, lines(&ablate(folder, "exemplars"))), (5, table));
     let shared = fs::read_dir(folder.join("run")).unwrap();
     let shared = shared.filter(|entry| entry.as_ref().unwrap().file_name().to_string_lossy().starts_with("phase-1-"));
     assert_eq!(shared.count(), 1);
