@@ -56,7 +56,7 @@ async function move(label, { id, number }) {
 
 function showDial({ balance, balances, expected }) {
   $("dial").hidden = !balance;
-  $("expected").textContent = expected?.new > 0
+  $("expected").textContent = expected?.learned > 0
     ? message("expected", { base: percent(expected.base), learned: percent(expected.learned) }) : "";
   $("dial-choices").replaceChildren(...balances.map((name) => {
     const choice = element("input", { type: "radio", name: "balance", value: name, checked: name === balance });
