@@ -52,9 +52,7 @@ impl<'a> ScoringModel<'a> {
         for (class, (direction, whitened)) in
             base_model.classes.iter().zip(directions.chunks_exact(inputs).zip(whitened.chunks_exact(inputs)))
         {
-            if embedder.outputs > 0 {
-                sums.extend_from_slice(base_model.target(class.target));
-            }
+            embedder.heads.iter().for_each(|_| sums.extend_from_slice(base_model.target(class.target)));
             sums.extend_from_slice(direction);
             sums.extend_from_slice(&whitened[..embedder.roots]);
         }
@@ -65,13 +63,6 @@ impl<'a> ScoringModel<'a> {
         let rows = ScoreRows::new(&[], Vec::new(), length);
         let mut known = Self { state, base_model, embedder, scorer, projections, sums, counts, rows };
         known.add_shots();
-        // Learned classes that the head was aligned to have their targets, the others what their shots add up to.
-        if known.keeps_target(base) {
-            let outputs = known.embedder.outputs;
-            for (class, sum) in state.classes.iter().zip(known.sums.chunks_exact_mut(length).skip(base)) {
-                sum[..outputs].copy_from_slice(&base_model.target(class.target)[..outputs]);
-            }
-        }
         known.rows = known.rows_of_sums();
         known
     }
@@ -106,15 +97,11 @@ impl<'a> ScoringModel<'a> {
         }
     }
 
-    /// Whether a class's first part is its pseudo-target, whatever shots it has: a base class's always, a learned
-    /// one's where the head was aligned to it.
-    fn keeps_target(&self, class: usize) -> bool {
-        class < self.base_model.classes.len() || self.state.head.is_some()
-    }
-
-    /// Where that begins in a contribution which shots add to their class.
+    /// Where what shots add to their class begins in a contribution: a base class keeps its pseudo-target under every
+    /// head. A learned class does not have its own, though the head was aligned to it: its shots were trained towards
+    /// it, so they would lie nearer than any other picture of the class, and the border would be wrong.
     fn added_from(&self, class: usize) -> usize {
-        if self.keeps_target(class) { self.embedder.outputs } else { 0 }
+        if class < self.base() { self.embedder.outputs } else { 0 }
     }
 
     /// Number of known classes.

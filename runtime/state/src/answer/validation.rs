@@ -100,6 +100,8 @@ impl<'a> ValidationSamples<'a> {
                 answers_before.push(BestScores::of(&gathered, base).answer(border));
             }
         });
+        // Its memory is wanted for the earlier state.
+        drop(known);
         let calibration = fitting.choose(self.state.balance, least, self.scoring.statistics.start);
         let answers = fitting.leaders.iter().map(|leaders| leaders.answer(calibration.border.shift)).collect();
         let earlier = if columns.is_some() {

@@ -33,7 +33,8 @@ pub struct SessionBudget {
     pub bundle: usize,
     /// Bytes of memory that the state before the session takes.
     pub state: usize,
-    /// Bytes of memory that learning takes beside these at the most, the features of the shots among them.
+    /// Bytes of memory that learning takes beside these at the most, the features of the shots among them, and the
+    /// alignment.
     pub learning: usize,
     /// Bytes of memory that saving takes beside bundle and state at the most.
     pub saving: usize,
@@ -48,25 +49,33 @@ const LABEL: usize = 10;
 
 impl SessionBudget {
     /// What a session takes with the bundle's settings, where the history holds the last two changes. `None` where
-    /// they train a head, or answers do not use the bundle's statistics: not so in any bundle that is shipped.
+    /// answers do not use the bundle's statistics: not so in any bundle that is shipped.
     pub fn of(base_model: &BaseModel, extent: SessionExtent) -> Option<Self> {
         let config = &base_model.config;
-        let statistics = base_model.scoring(config).filter(|_| config.epochs == 0)?.statistics;
+        let statistics = base_model.scoring(config)?.statistics;
         let shape = base_model.head.shape();
         let SessionExtent { learned, stored, classes, shots } = extent;
         let (learned_then, stored_then) = (learned + classes, stored + shots);
         let one = Bank::new(shape.inputs, config.views, config.precision).bytes_of_one();
+        let aligns = config.epochs > 0;
+        // Every state that was learned brings its aligned head.
+        let head = if aligns { size_of::<f32>() * numbers_of(shape) } else { 0 };
         // The history repeats labels and numbers of shots, not the shots.
-        let state = |classes: usize, shots: usize| classes * (3 * size_of::<Class>() + 2 * LABEL) + shots * (one + 8);
-        let written = HEADER + learned_then * (5 * LABEL + 8) + stored_then * (one + 8);
+        let state = |classes: usize, shots: usize| {
+            let head = if classes > 0 { head } else { 0 };
+            classes * (3 * size_of::<Class>() + 2 * LABEL) + shots * (one + 8) + head
+        };
+        let written = HEADER + learned_then * (5 * LABEL + 8) + stored_then * (one + 8) + head;
         let exemplars = base_model.exemplars.len() + stored_then;
         let known = base_model.classes.len() + learned_then;
-        let assigning = align::needs(shape, base_model.target_count(), known, exemplars, config).bytes();
+        let working = align::needs(shape, base_model.target_count(), known, exemplars, config).bytes();
         let features = size_of::<f32>() * shots * config.views * shape.inputs;
-        let meanwhile = features + assigning + state(learned_then, stored_then);
+        let meanwhile = features + working + state(learned_then, stored_then);
         let evaluation = Evaluation::new(base_model, statistics, extent);
         let free = base_model.target_count() - base_model.classes.len() - learned;
         let to_assign = shots as u64 * shape.forward_cost() + (classes * free * shape.outputs) as u64;
+        let samples = base_model.exemplars.len().min(base_model.classes.len() * config.base_exemplars) + stored_then;
+        let alignment = align::operations(shape, base_model.target_count(), known, samples, config) / 2;
         Some(Self {
             bundle: bundle(base_model, statistics),
             state: state(learned, stored),
@@ -74,7 +83,7 @@ impl SessionBudget {
             // What will be written, both slots as they are, and one of them decoded.
             saving: meanwhile + 4 * written,
             written,
-            multiply_adds: evaluation.multiply_adds() + to_assign,
+            multiply_adds: evaluation.multiply_adds() + to_assign + alignment,
         })
     }
 
@@ -84,11 +93,17 @@ impl SessionBudget {
     }
 }
 
+/// Numbers in the parameters of a head as it is stored.
+const fn numbers_of(shape: HeadShape) -> usize {
+    let HeadShape { inputs, hidden, outputs } = shape;
+    hidden * (inputs + 1) + outputs * (hidden + 1)
+}
+
 /// Bytes of memory that a base model and its statistics take.
 fn bundle(base_model: &BaseModel, statistics: &Statistics) -> usize {
-    let HeadShape { inputs, hidden, outputs } = base_model.head.shape();
-    let head = hidden * (inputs + 1) + outputs * (hidden + 1);
-    let numbers = head + base_model.targets.len() + 2 * inputs + statistics.damping.len();
+    let shape = base_model.head.shape();
+    let inputs = shape.inputs;
+    let numbers = numbers_of(shape) + base_model.targets.len() + 2 * inputs + statistics.damping.len();
     let Statistics { axes, directions, whitened, set_aside, .. } = statistics;
     let banks = [&base_model.exemplars, axes, directions, whitened, set_aside];
     let classes = base_model.classes.len() * (size_of::<Class>() + LABEL);
