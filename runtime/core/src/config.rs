@@ -105,15 +105,21 @@ pub struct AnswerWeights {
     pub means: f32,
     /// Of the linear discriminant with the covariance that the base classes share, on the roots of features.
     pub discriminant: f32,
+    /// How much of its excess over others is taken off a learned class's score, 0..1: some classes of few shots lie
+    /// nearer to everything. The excess is what its score leads the best base class's by, on the set-aside samples of
+    /// base classes that come nearest to it.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub class_offset: f32,
 }
 
 impl AnswerWeights {
     /// The simplest one: the nearest class mean alone.
-    pub const NEAREST_MEAN: Self = Self { targets: 0.0, aligned: 0.0, means: 1.0, discriminant: 0.0 };
+    pub const NEAREST_MEAN: Self =
+        Self { targets: 0.0, aligned: 0.0, means: 1.0, discriminant: 0.0, class_offset: 0.0 };
 
-    /// All of them, in the order of the fields.
+    /// The weights of scores, in the order of the fields.
     pub const fn values(&self) -> [f32; 4] {
-        let Self { targets, aligned, means, discriminant } = *self;
+        let Self { targets, aligned, means, discriminant, .. } = *self;
         [targets, aligned, means, discriminant]
     }
 }
@@ -121,7 +127,7 @@ impl AnswerWeights {
 /// Says which scores answer, and how they are weighed.
 impl fmt::Display for AnswerWeights {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { targets, aligned, means, discriminant } = *self;
+        let [targets, aligned, means, discriminant] = self.values();
         if aligned == 0.0 {
             return write!(f, "discriminant, class means and targets, weighed {discriminant} to {means} to {targets}");
         }
@@ -327,14 +333,14 @@ impl Config {
     /// new ones. Phase 3 is that of [`Config::edge`] with fewer epochs, of which most are warm-up: the aligned head adds
     /// to the other scores and need not answer alone.
     pub const fn combined() -> Self {
-        let answer = AnswerWeights { targets: 0.125, aligned: 0.125, means: 1.0, discriminant: 2.0 };
+        let answer = AnswerWeights { targets: 0.125, aligned: 0.125, means: 1.0, discriminant: 2.0, class_offset: 0.0 };
         Self { epochs: 15, epoch_samples: 1000, answer: Some(answer), ..Self::edge() }
     }
 
     /// The closed form alone: nothing is trained on the device, and the aligned head is missing from the answer. Weights
     /// were compared on several data sets (journal of the book, 2026-11-22); none is tuned to one.
     pub const fn discriminant() -> Self {
-        let answer = AnswerWeights { targets: 0.5, aligned: 0.0, means: 1.0, discriminant: 2.0 };
+        let answer = AnswerWeights { targets: 0.5, aligned: 0.0, means: 1.0, discriminant: 2.0, class_offset: 0.0 };
         Self { epochs: 0, answer: Some(answer), ..Self::edge() }
     }
 
@@ -413,6 +419,7 @@ impl Config {
                 }),
                 "the weights of answer must be from 0 to 1000, and not all 0",
             ),
+            (self.answer.is_none_or(|answer| share(answer.class_offset)), "answer.class_offset must be from 0 to 1"),
             (
                 self.epochs > 0 || self.answer.is_some(),
                 "epochs must be at least 1 where there is no answer table: new classes need an aligned head",

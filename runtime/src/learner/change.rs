@@ -192,8 +192,7 @@ impl Learner {
         // What was kept aside of another bundle may have the class, too.
         let swept = locked.sweep(&saved).and_then(|()| locked.discard_others(&self.bundle.digest));
         uncertain = uncertain.or(swept.err()).or(Thumbnails::of(&self.store).prune(&saved).err());
-        let before = core::mem::replace(&mut self.saved, saved).state;
-        self.reset_classifier();
+        let before = self.set_saved(saved).state;
         let Some(report) = report else { return Ok(ChangeOutcome { report: None, uncertain, unaligned: None }) };
         let made = ChangeOutcome { report, uncertain, unaligned: None };
         let ChangeOutcome { report, uncertain, unaligned } = self.align_after(&locked, &before, made, observer);
@@ -308,13 +307,12 @@ impl Learner {
         }
         let earlier = self.saved.earlier_state(number).ok_or(ChangeError::NoEntry { number })?;
         let (next, report) = self.run_session(observer, |session, state| session.restore(state, &earlier))?;
-        let before = self.saved.state.clone();
         let change = HistoryChange::new(ChangeKind::Undo, earlier.seed).to(number);
-        let made = self.save(locked, next, change, report)?;
+        let (made, before) = self.replace(locked, next, change, report)?;
         // A class set that was left without an aligned head comes back without one.
         let ChangeOutcome { report, uncertain, unaligned } = match earlier.head {
             HeadMark::Bundle => made,
-            _ => self.align_after(locked, &before, made, observer),
+            _ => self.align_after(locked, &before.state, made, observer),
         };
         let exact = earlier.is_exact(self.saved.state.head.as_ref());
         Ok(ChangeOutcome { report: UndoOutcome { report, entry: number, exact }, uncertain, unaligned })
@@ -497,10 +495,9 @@ impl Learner {
     ) -> Result<ChangeOutcome, ChangeError> {
         keeping.as_ref().map_or(Ok(()), ShotKeeper::check)?;
         self.check_budget(&report)?;
-        let before = self.saved.state.clone();
-        let made = self.save(locked, next, change, report)?;
+        let (made, before) = self.replace(locked, next, change, report)?;
         keeping.into_iter().for_each(ShotKeeper::done);
-        Ok(self.align_after(locked, &before, made, observer))
+        Ok(self.align_after(locked, &before.state, made, observer))
     }
 
     /// Saves the next state, whatever it costs, and aligns the head to it.
@@ -512,9 +509,8 @@ impl Learner {
         report: SessionReport,
         observer: &mut dyn Observer,
     ) -> Result<ChangeOutcome, ChangeError> {
-        let before = self.saved.state.clone();
-        let made = self.save(locked, next, change, report)?;
-        Ok(self.align_after(locked, &before, made, observer))
+        let (made, before) = self.replace(locked, next, change, report)?;
+        Ok(self.align_after(locked, &before.state, made, observer))
     }
 
     /// Saves the next state, remembering what was done.
@@ -525,17 +521,29 @@ impl Learner {
         change: HistoryChange,
         report: T,
     ) -> Result<ChangeOutcome<T>, ChangeError> {
+        Ok(self.replace(locked, next, change, report)?.0)
+    }
+
+    /// The same, with what was saved before.
+    fn replace<T>(
+        &mut self,
+        locked: &LockedStore,
+        next: State,
+        change: HistoryChange,
+        report: T,
+    ) -> Result<(ChangeOutcome<T>, SavedState), ChangeError> {
         let saved = self.saved.successor(next, &change.at(now()), self.settings.limits);
         let uncertain = uncertainty(locked.save(&self.bundle, &saved))?;
         self.generation = locked.generation();
-        self.set_saved(saved);
+        let before = self.set_saved(saved);
         self.sweep(locked);
-        Ok(ChangeOutcome { report, uncertain, unaligned: None })
+        Ok((ChangeOutcome { report, uncertain, unaligned: None }, before))
     }
 
-    pub(super) fn set_saved(&mut self, saved: SavedState) {
-        self.saved = saved;
+    /// Goes on from what was saved; returns what was before.
+    pub(super) fn set_saved(&mut self, saved: SavedState) -> SavedState {
         self.reset_classifier();
+        core::mem::replace(&mut self.saved, saved)
     }
 }
 

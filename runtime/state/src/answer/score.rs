@@ -183,6 +183,11 @@ impl ScoreRows {
         self.offsets.len()
     }
 
+    /// Adds to every class's score.
+    pub(super) fn add(&mut self, offsets: &[f32]) {
+        self.offsets.iter_mut().zip(offsets).for_each(|(to, offset)| *to += offset);
+    }
+
     pub(super) fn push(&mut self, class: &ClassRow) {
         let count = self.len();
         if count.is_multiple_of(LANES) {

@@ -58,6 +58,7 @@ impl Golden {
             aligned: weight("aligned"),
             means: weight("means"),
             discriminant: weight("discriminant"),
+            class_offset: 0.0,
         };
         let config = Config { views, precision, answer: Some(answer), ..Config::combined() };
         let class = |target: usize| Class {
@@ -198,13 +199,49 @@ fn one_head_twice_answers_as_that_head_with_both_weights() {
     assert_near(&scores(&golden.state), &scores(&golden.unaligned()));
 }
 
+/// Of two learned classes, one of which lies nearer to the base classes' samples, that one gets the lower offset, the
+/// other one as much a higher one; what shots say of it when they are left out is offset alike.
+#[test]
+fn a_class_that_lies_nearer_to_everything_is_offset() {
+    let mut golden = Golden::read();
+    let pictures = golden.numbers("pictures");
+    let inputs = golden.base_model.head.inputs;
+    let statistics = golden.base_model.statistics.as_mut().unwrap();
+    for picture in pictures.chunks_exact(inputs) {
+        statistics.set_aside.push(0, picture);
+    }
+    let base = golden.base_model.classes.len();
+    let scores = |golden: &Golden| Classifier::new(&golden.base_model, &golden.state).scores(&pictures);
+    let (plain, plain_left_out) = (scores(&golden), golden.left_out(&golden.state));
+    let lead = |class: usize| {
+        let rows = plain.chunks_exact(base + 2);
+        rows.map(|row| row[class] - highest(&row[..base])).fold(f32::MIN, f32::max)
+    };
+    let excess = [lead(base), lead(base + 1)];
+    assert!((excess[0] - excess[1]).abs() > 0.01, "{excess:?}");
+    golden.base_model.config.answer.as_mut().unwrap().class_offset = 0.5;
+    // Half the distance to their mean: of five samples, the nearest one counts.
+    let offset = 0.25 * (excess[1] - excess[0]);
+    let expected = |plain: &[f32]| {
+        let mut expected = plain.to_vec();
+        for row in expected.chunks_exact_mut(base + 2) {
+            row[base] += offset;
+            row[base + 1] -= offset;
+        }
+        expected
+    };
+    assert_near(&scores(&golden), &expected(&plain));
+    let aside = pictures.len() / inputs * (base + 2);
+    assert_near(&golden.left_out(&golden.state)[aside..], &expected(&plain_left_out)[aside..]);
+}
+
 proptest! {
     /// Weights say what counts: a head without weight changes nothing, and shares are all that matters.
     #[test]
     fn weights_are_shares(targets in 0.0f32..1.0, aligned in 0.0f32..1.0, factor in 0.1f32..10.0) {
         let mut golden = Golden::read();
         let pictures = golden.numbers("pictures");
-        let weights = AnswerWeights { targets, aligned, means: 1.0, discriminant: 2.0 };
+        let weights = AnswerWeights { targets, aligned, means: 1.0, discriminant: 2.0, class_offset: 0.0 };
         let mut scores = |state: &State, weights: AnswerWeights| {
             golden.base_model.config.answer = Some(weights);
             Classifier::new(&golden.base_model, state).scores(&pictures)
@@ -215,6 +252,7 @@ proptest! {
             aligned: factor * aligned,
             means: factor,
             discriminant: 2.0 * factor,
+            ..weights
         };
         assert_near(&scores(&state, weights), &scores(&state, scaled));
         let alone = AnswerWeights { aligned: 0.0, ..weights };

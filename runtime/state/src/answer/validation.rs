@@ -133,6 +133,10 @@ impl<'a> ValidationSamples<'a> {
     /// The classes of this state that an earlier one knew, in its order, if it knew no others and all that scores them
     /// is as it was: then their scores are, too.
     pub(crate) fn unchanged(&self, earlier: &State, indices: &[Option<usize>]) -> Option<Vec<usize>> {
+        if self.scoring.weights.class_offset > 0.0 && !self.state.classes.is_empty() {
+            // A class's offset depends on all others.
+            return None;
+        }
         let count = self.base_model.classes.len() + earlier.classes.len();
         let mut columns = vec![None; count];
         for (class, index) in indices.iter().enumerate() {
