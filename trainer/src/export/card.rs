@@ -218,8 +218,13 @@ pub(super) fn write(
 fn phase_3(text: &mut String, config: &Config) -> Result<()> {
     writeln!(
         text,
-        "- Phase 3 (on the device): {} epochs, batch {}, {} exemplars of a base class, {} stored views of each{}.",
+        "- Phase 3 (on the device{}): {} epochs{}, batch {}, {} exemplars of a base class, {} stored views of each{}.",
+        if config.answer.is_some() { ", after a change that answers in closed form at once" } else { "" },
         config.epochs,
+        match config.epoch_samples {
+            0 => String::new(),
+            most => format!(" of {most} samples at most"),
+        },
         config.batch,
         config.base_exemplars,
         config.views,
