@@ -165,7 +165,7 @@ impl SavedState {
         let mut history = self.history.clone();
         let last = history.entries.last_mut().expect("there is always an entry");
         last.head = HeadMark::of(aligned.head.as_ref());
-        Self { state: State { origins: last.origins.clone(), ..aligned }, history }
+        Self { state: State { first_recognitions: last.first_recognitions.clone(), ..aligned }, history }
     }
 
     /// Seed with which the head of the present state was aligned, or is to be.

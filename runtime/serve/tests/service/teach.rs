@@ -5,10 +5,10 @@ use std::time::{Duration, Instant};
 
 use crate::support::{Running, sample, workspace};
 use orco_runtime::bundle::Bundle;
-use orco_runtime::config::Config;
 use orco_runtime::image_rs::imageops;
 use orco_runtime::image_rs::{ImageFormat, RgbImage};
 use orco_runtime::learner::{AlignmentTime, Learner, LearnerSettings, Shots};
+use orco_runtime::method::config::Config;
 use orco_runtime::store::Store;
 use orco_runtime::{image, ndarray};
 use orco_serve::{Address, Service};

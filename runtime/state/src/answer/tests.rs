@@ -101,7 +101,7 @@ impl Golden {
     fn left_out(&self, state: &State) -> Vec<f32> {
         let scoring = self.base_model.scoring(&self.base_model.config).unwrap();
         let samples = ValidationSamples::of(&self.base_model, state, scoring);
-        let rows = samples.rows(&ScoringModel::new(&self.base_model, state, scoring), MOST);
+        let rows = samples.rows(&ScoringModel::new(&self.base_model, state, scoring), MAX_FIRST_SAMPLES);
         rows.into_iter().flat_map(|row| row.scores).collect()
     }
 }

@@ -60,7 +60,7 @@ impl SessionBudget {
         let one = Bank::new(shape.inputs, config.views, config.precision).bytes_of_one();
         let aligns = config.epochs > 0;
         // Every state that was learned brings its aligned head.
-        let head = if aligns { size_of::<f32>() * numbers_of(shape) } else { 0 };
+        let head = if aligns { size_of::<f32>() * parameter_count(shape) } else { 0 };
         // The history repeats labels and numbers of shots, not the shots.
         let closed = |classes: usize, shots: usize| classes * (3 * size_of::<Class>() + 2 * LABEL) + shots * (one + 8);
         let state = |classes: usize, shots: usize| closed(classes, shots) + if classes > 0 { head } else { 0 };
@@ -95,7 +95,7 @@ impl SessionBudget {
 }
 
 /// Numbers in the parameters of a head as it is stored.
-const fn numbers_of(shape: HeadShape) -> usize {
+const fn parameter_count(shape: HeadShape) -> usize {
     let HeadShape { inputs, hidden, outputs } = shape;
     hidden * (inputs + 1) + outputs * (hidden + 1)
 }
@@ -104,7 +104,7 @@ const fn numbers_of(shape: HeadShape) -> usize {
 fn bundle(base_model: &BaseModel, statistics: &Statistics) -> usize {
     let shape = base_model.head.shape();
     let inputs = shape.inputs;
-    let numbers = numbers_of(shape) + base_model.targets.len() + 2 * inputs + statistics.damping.len();
+    let numbers = parameter_count(shape) + base_model.targets.len() + 2 * inputs + statistics.damping.len();
     let Statistics { axes, directions, whitened, set_aside, .. } = statistics;
     let banks = [&base_model.exemplars, axes, directions, whitened, set_aside];
     let classes = base_model.classes.len() * (size_of::<Class>() + LABEL);

@@ -138,7 +138,7 @@ fn alignment_is_part_of_the_change_and_is_undone_with_it() {
     let fresh = SavedState::fresh(&base_model, [0; 32]);
     let learn = |saved: &SavedState, class: usize, seed: u64| {
         let next = learn_in_closed_form(&base_model, &saved.state, &[new_class(class, 3)]);
-        saved.then(next, &HistoryChange::new(ChangeKind::Learn, seed).labels([label(class)]), limits)
+        saved.successor(next, &HistoryChange::new(ChangeKind::Learn, seed).labels([label(class)]), limits)
     };
     let align = |saved: &SavedState| {
         let sampling = Sampling::seeded(saved.seed());
@@ -148,19 +148,20 @@ fn alignment_is_part_of_the_change_and_is_undone_with_it() {
     let closed = learn(&fresh, 3, 7);
     assert_eq!(closed.seed(), 7, "it is known with which seed it will be aligned");
     let one = align(&closed);
-    assert!(one.is_sound(&base_model) && one.is_whole());
+    assert!(one.is_sound(&base_model) && one.is_consistent());
     assert_eq!((one.history.entries().len(), one.seed()), (2, 7));
     let ids = |saved: &SavedState| saved.history.entries().iter().map(HistoryEntry::id).collect::<Vec<_>>();
     assert_eq!(ids(&one), ids(&closed), "the entry stays what it is");
     let renamed = rename(&base_model, &closed.state, &label(3), "mug").unwrap();
-    let renamed = closed.then(renamed, &HistoryChange::new(ChangeKind::Rename, 0).labels([&label(3), "mug"]), limits);
+    let renamed =
+        closed.successor(renamed, &HistoryChange::new(ChangeKind::Rename, 0).labels([&label(3), "mug"]), limits);
     assert_eq!(renamed.seed(), 7, "a new label trains nothing");
     assert_eq!(align(&renamed).state.head, one.state.head);
 
     // Back from a second class, with another seed, to the first one: to the bit.
     let two = align(&learn(&one, 4, 9));
     let restore = |from: &SavedState, number: u32| {
-        let earlier = from.earlier(number).unwrap();
+        let earlier = from.earlier_state(number).unwrap();
         let (state, _) = within(&base_model, 9, |session| session.restore(&from.state, &earlier)).unwrap();
         assert_eq!(earlier.is_exact(state.head.as_ref()), Some(true));
         state
