@@ -141,12 +141,10 @@ impl fmt::Display for AnswerWeights {
 
 // Settings newer than the first release are left out of a file where they say what it did, so that it reads the rest.
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands a reference")]
 fn is_zero(value: &f32) -> bool {
     *value == 0.0
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands a reference")]
 fn is_unlimited(value: &usize) -> bool {
     *value == 0
 }
