@@ -2,13 +2,53 @@
 
 use std::path::PathBuf;
 
-use clap::Args;
-use orco_runtime::learner::{Learner, ShotChecks};
+use clap::{Args, ValueEnum};
+use orco_runtime::learner::{AlignmentTime, Learner, ShotChecks};
 use orco_runtime::state::label;
+
+/// When the head is aligned to a change.
+#[derive(Args, Clone, Copy, Debug)]
+pub struct AlignmentOptions {
+    /// When the head is aligned to the change, where the bundle's settings align one. The change is saved first and
+    /// answers at once; aligned answers are better.
+    #[arg(long, value_enum, value_name = "WHEN", env = "ORCO_ALIGN", default_value_t = AlignmentWhen::Now)]
+    align: AlignmentWhen,
+}
+
+/// [`AlignmentTime`], as the command line names it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum AlignmentWhen {
+    /// Before the command ends
+    Now,
+    /// By `orco align`, or by a service on the same state as soon as it has nothing else to do
+    Later,
+    /// Only if `orco align` is called
+    Never,
+}
+
+impl AlignmentWhen {
+    /// The same for a learner.
+    pub fn time(self) -> AlignmentTime {
+        match self {
+            Self::Now => AlignmentTime::Now,
+            Self::Later => AlignmentTime::Later,
+            Self::Never => AlignmentTime::Never,
+        }
+    }
+}
+
+impl AlignmentOptions {
+    /// Makes the learner work so.
+    pub fn apply(self, learner: &mut Learner) {
+        learner.settings_mut().alignment = self.align.time();
+    }
+}
 
 /// What every verb that aligns the head anew takes.
 #[derive(Args, Debug)]
 pub struct ChangeOptions {
+    #[command(flatten)]
+    alignment: AlignmentOptions,
     /// Seed of shuffling and perturbation.
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
@@ -23,6 +63,7 @@ pub struct ChangeOptions {
 impl ChangeOptions {
     /// Makes the learner work so.
     pub fn apply(&self, learner: &mut Learner) {
+        self.alignment.apply(learner);
         let settings = learner.settings_mut();
         settings.seed = self.seed;
         settings.forgetting_budget = self.forgetting_budget;

@@ -48,7 +48,9 @@ pub(super) static LDA_BORDER: Definition = Definition {
     name: "lda + border",
     about: "discriminant alone, our border",
     needs_statistics: true,
-    settings: |config, _| answering_by(config, AnswerWeights { targets: 0.0, means: 0.0, discriminant: 1.0 }),
+    settings: |config, _| {
+        answering_by(config, AnswerWeights { means: 0.0, discriminant: 1.0, ..AnswerWeights::NEAREST_MEAN })
+    },
     ..ORCO_DEFINITION
 };
 

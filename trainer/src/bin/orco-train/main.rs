@@ -16,7 +16,7 @@ use orco_state::label;
 use orco_trainer::compare::{self, table};
 use orco_trainer::data::dataset::write_lists;
 use orco_trainer::data::download;
-use orco_trainer::export::{Output, add_statistics, seal, write_bundle, write_key};
+use orco_trainer::export::{Output, add_statistics, seal, set_preset, write_bundle, write_key};
 use orco_trainer::platform::distributed::{self, Group};
 use orco_trainer::platform::failure::guarded;
 use orco_trainer::platform::interrupt::{self, Interrupted};
@@ -155,6 +155,11 @@ fn run(command: Command) -> Result<()> {
             let (recipe, data) = job::open(&images, &Group::alone())?;
             add_statistics(&bundle, &recipe, &data)?;
             log::info!("gave {} the statistics of its base classes", bundle.display());
+            Ok(())
+        }
+        Command::Preset { bundle, name } => {
+            set_preset(&bundle, &name)?;
+            log::info!("{} has the settings of preset {name}", bundle.display());
             Ok(())
         }
         Command::Tune { bundle, trials, draws, seed } => {
