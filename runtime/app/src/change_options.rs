@@ -9,18 +9,18 @@ use orco_runtime::state::label;
 /// When the head is aligned to a change.
 #[derive(Args, Clone, Copy, Debug)]
 pub struct AlignmentOptions {
-    /// When the head is aligned to the change, where the bundle's settings align one. The change is saved first and
-    /// answers at once; aligned answers are better.
-    #[arg(long, value_enum, value_name = "WHEN", env = "ORCO_ALIGN", default_value_t = AlignmentWhen::Now)]
-    align: AlignmentWhen,
+    /// When the head is aligned to a change, where the bundle's settings align one. The change is saved first and
+    /// answers at once; aligned answers are better. By default `now`, and `later` in a service.
+    #[arg(long, value_enum, value_name = "WHEN", env = "ORCO_ALIGN")]
+    align: Option<AlignmentWhen>,
 }
 
 /// [`AlignmentTime`], as the command line names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum AlignmentWhen {
-    /// Before the command ends
+enum AlignmentWhen {
+    /// Before the command ends, or a service says that the change is done
     Now,
-    /// By `orco align`, or by a service on the same state as soon as it has nothing else to do
+    /// By `orco align`, or by a service on the same state as soon as no change waits
     Later,
     /// Only if `orco align` is called
     Never,
@@ -28,7 +28,7 @@ pub enum AlignmentWhen {
 
 impl AlignmentWhen {
     /// The same for a learner.
-    pub fn time(self) -> AlignmentTime {
+    fn time(self) -> AlignmentTime {
         match self {
             Self::Now => AlignmentTime::Now,
             Self::Later => AlignmentTime::Later,
@@ -38,9 +38,14 @@ impl AlignmentWhen {
 }
 
 impl AlignmentOptions {
+    /// The time that was asked for, or else this one.
+    pub fn time_or(self, default: AlignmentTime) -> AlignmentTime {
+        self.align.map_or(default, AlignmentWhen::time)
+    }
+
     /// Makes the learner work so.
     pub fn apply(self, learner: &mut Learner) {
-        learner.settings_mut().alignment = self.align.time();
+        learner.settings_mut().alignment = self.time_or(AlignmentTime::Now);
     }
 }
 

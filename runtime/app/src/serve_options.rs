@@ -10,7 +10,7 @@ use orco_runtime::state::unknown::FALSE_ALARMS;
 use orco_serve::inbox::FRAMES;
 use orco_serve::{CameraSource, Tls};
 
-use crate::change_options::{AlignmentWhen, KeepOptions};
+use crate::change_options::{AlignmentOptions, KeepOptions};
 use crate::options::share;
 
 /// See the fields.
@@ -47,10 +47,8 @@ pub struct ServeOptions {
     /// Most of the camera's frames that are looked at in a second.
     #[arg(long, value_name = "N", env = "ORCO_CAMERA_RATE", default_value_t = 10, value_parser = to(1000))]
     pub camera_rate: u16,
-    /// When the head is aligned to a change. By default as soon as no change waits; with `now` before a change is said
-    /// to be done.
-    #[arg(long, value_enum, value_name = "WHEN", env = "ORCO_ALIGN", default_value_t = AlignmentWhen::Later)]
-    pub align: AlignmentWhen,
+    #[command(flatten)]
+    pub alignment: AlignmentOptions,
     #[command(flatten)]
     pub keep: KeepOptions,
     /// Share of known pictures that may be taken for unknown ones: how strict `unknown` is.

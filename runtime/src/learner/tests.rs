@@ -229,7 +229,11 @@ fn a_change_answers_at_once_and_better_when_the_head_is_aligned() {
     let redone = now.undo(1, &mut ()).unwrap().report;
     assert_eq!((redone.exact, now.state()), (Some(true), &two));
     // What was left without a head comes back so at first, and is aligned when somebody asks for it.
-    later.learn_many(&[("teapot", Shots::Features(features(&later, 3, 3).view()))], &mut ()).unwrap().durable().unwrap();
+    later
+        .learn_many(&[("teapot", Shots::Features(features(&later, 3, 3).view()))], &mut ())
+        .unwrap()
+        .durable()
+        .unwrap();
     later.undo(1, &mut ()).unwrap().durable().unwrap();
     assert!(later.awaits_alignment());
     later.align(&mut ()).unwrap().durable().unwrap();

@@ -25,9 +25,14 @@ pub fn set_preset(folder: &Path, name: &str) -> Result<()> {
         "preset {name} answers by {STATISTICS}, which {} lacks: `orco-train statistics` computes it",
         folder.display()
     );
-    let Config { views, precision, exemplar_bytes, .. } = bundle.manifest.learn;
-    let learn = Config { views, precision, exemplar_bytes, ..preset };
+    let learn = storing_as(&bundle.manifest.learn, preset);
     replace_manifest(folder, &Manifest { learn, ..bundle.manifest })
+}
+
+/// A preset that stores exemplars as other settings do.
+pub(super) fn storing_as(stored: &Config, preset: Config) -> Config {
+    let Config { views, precision, exemplar_bytes, .. } = *stored;
+    Config { views, precision, exemplar_bytes, ..preset }
 }
 
 /// Writes a bundle's manifest, and removes the signature of the old one.

@@ -16,7 +16,7 @@ use orco_state::codec;
 use orco_state::state::BaseModel;
 use orco_state::statistics::Statistics;
 
-use super::preset::replace_manifest;
+use super::preset::{replace_manifest, storing_as};
 use crate::config::Recipe;
 use crate::data::dataset::{DataSet, Images, Split};
 use crate::platform::interrupt;
@@ -95,8 +95,7 @@ pub fn add_statistics(folder: &Path, recipe: &Recipe, data: &DataSet) -> Result<
     let statistics = statistics(base_model, &mut encoder, (&input, &values), (train, split), recipe.seed)?;
     let bytes = statistics.encode();
     let mut manifest = bundle.manifest.clone();
-    let Config { epochs, epoch_samples, answer, .. } = Config::combined();
-    manifest.learn = Config { epochs, epoch_samples, answer, ..manifest.learn };
+    manifest.learn = storing_as(&manifest.learn, Config::combined());
     manifest.files.insert(STATISTICS.to_owned(), hexadecimal(&codec::digest(&bytes)));
     if !manifest.files.contains_key(BENCHMARK) {
         log::warn!("the bundle carries no {BENCHMARK}; what the statistics gain cannot be measured on it");

@@ -46,7 +46,7 @@ pub fn run(options: &Options, output: &Output, arguments: &ServeOptions) -> Resu
     let (bundle, store, settings) = device::parts(options, usize::MAX)?;
     let (wait, keep_shots) = (settings.wait.max(WAIT), arguments.keep.keep_shots);
     let settings = settings.wait(wait).keep_shots(keep_shots).false_alarms(arguments.false_alarms);
-    let settings = settings.alignment(arguments.align.time());
+    let settings = settings.alignment(arguments.alignment.time_or(AlignmentTime::Later));
     let memory = arguments.picture_memory.map_or_else(admission::default_memory, |mib| u64::from(mib) << 20);
     memory::keep_large_buffers_apart();
     let keeping = RetentionOptions { thumbnails: !arguments.no_thumbnails, frames: arguments.inbox, memory };
