@@ -58,8 +58,8 @@ pub struct Recipe {
     /// What of the data goes into the bundle.
     #[serde(default)]
     pub export: ExportConfig,
-    /// What devices do, as the bundle says it: a `preset` (`discriminant` if none is named) and what differs from it.
-    #[serde(default = "LearnConfig::discriminant", deserialize_with = "learn")]
+    /// What devices do, as the bundle says it: a `preset` (`combined` if none is named) and what differs from it.
+    #[serde(default = "LearnConfig::combined", deserialize_with = "learn")]
     pub learn: LearnConfig,
 }
 
@@ -70,7 +70,7 @@ fn learn<'de, D: Deserializer<'de>>(deserializer: D) -> Result<LearnConfig, D::E
     let preset = match changes.remove("preset") {
         // Settings as a run writes them, where a table that is left out says that there is none.
         None if all.keys().all(|field| changes.contains_key(field)) => LearnConfig::orco(),
-        None => LearnConfig::discriminant(),
+        None => LearnConfig::combined(),
         Some(name) => name.as_str().and_then(LearnConfig::preset).ok_or_else(|| {
             D::Error::custom(format!("there is no preset {name}; known are {}", LearnConfig::PRESETS.join(", ")))
         })?,

@@ -1,6 +1,6 @@
 //! The device's learner.
 
-use orco_core::config::{AnswerWeights, Config};
+use orco_core::config::Config;
 use orco_core::workers::Workers;
 use orco_state::classify::Classifier;
 use orco_state::session::{self, LearnError, NewClass, OnProgress, Session, SessionMemory};
@@ -63,8 +63,8 @@ impl FeatureLearner for DeviceLearner<'_> {
 
 /// How a device with these settings finds an answer, in words.
 pub fn answer_rule(config: &Config) -> String {
-    if let Some(AnswerWeights { targets, means, discriminant }) = config.answer {
-        return format!("by discriminant, class means and targets, weighed {discriminant} to {means} to {targets}");
+    if let Some(weights) = config.answer {
+        return format!("by {weights}");
     }
     let class_means = config.class_means;
     if class_means > 0.0 {

@@ -342,7 +342,10 @@ mod tests {
         );
         let text = include_str!("../../recipes/cifar100-small.toml").replace("\"edge\"", "\"best\"");
         let unknown = toml::from_str::<Recipe>(&text).unwrap_err().to_string();
-        assert!(unknown.contains("no preset \"best\"; known are orco, paper, edge, discriminant"), "{unknown}");
+        assert!(
+            unknown.contains("no preset \"best\"; known are orco, paper, edge, combined, discriminant"),
+            "{unknown}"
+        );
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use anyhow::Result;
 use orco_benchmark::benchmark::{Benchmark, SEED};
 use orco_benchmark::{Summary, percent_or_dash, summarise};
-use orco_core::config::{AnswerWeights, Config};
+use orco_core::config::Config;
 use orco_core::loss::contrast::ContrastForm;
 use orco_lab::format::shell_word;
 use orco_lab::{Measurement, System};
@@ -123,10 +123,10 @@ pub(super) fn write(
     } else {
         phase_3(&mut text, config)?;
     }
-    if let Some(AnswerWeights { targets, means, discriminant }) = config.answer {
+    if let Some(weights) = config.answer {
         writeln!(
             text,
-            "- Answers: by discriminant, class means and targets, weighed {discriminant} to {means} to {targets}; the \
+            "- Answers: by {weights}; the \
              border between base classes and learned ones is chosen in every session, by {} samples that were set \
              aside and by the shots themselves.{}",
             base_model.statistics.as_ref().map_or(0, |statistics| statistics.set_aside.len()),
@@ -218,8 +218,13 @@ pub(super) fn write(
 fn phase_3(text: &mut String, config: &Config) -> Result<()> {
     writeln!(
         text,
-        "- Phase 3 (on the device): {} epochs, batch {}, {} exemplars of a base class, {} stored views of each{}.",
+        "- Phase 3 (on the device{}): {} epochs{}, batch {}, {} exemplars of a base class, {} stored views of each{}.",
+        if config.answer.is_some() { ", after a change that answers in closed form at once" } else { "" },
         config.epochs,
+        match config.epoch_samples {
+            0 => String::new(),
+            most => format!(" of {most} samples at most"),
+        },
         config.batch,
         config.base_exemplars,
         config.views,

@@ -70,7 +70,9 @@ pub(super) static LDA_BORDER: Definition = Definition {
     },
     about: "discriminant alone, our border",
     needs_statistics: true,
-    settings: |config, _| answering_by(config, AnswerWeights { targets: 0.0, means: 0.0, discriminant: 1.0 }),
+    settings: |config, _| {
+        answering_by(config, AnswerWeights { means: 0.0, discriminant: 1.0, ..AnswerWeights::NEAREST_MEAN })
+    },
     ..ORCO_DEFINITION
 };
 

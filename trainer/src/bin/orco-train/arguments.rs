@@ -94,6 +94,15 @@ pub enum Command {
         #[arg(long)]
         bundle: PathBuf,
     },
+    /// Gives a bundle the settings of a preset: orco, paper, edge, combined or discriminant. What was learned on the
+    /// bundle goes on to hold; its signature is removed.
+    Preset {
+        /// The bundle.
+        bundle: PathBuf,
+        /// The preset.
+        #[arg(value_name = "NAME")]
+        name: String,
+    },
 }
 
 /// Data sets that can be fetched.

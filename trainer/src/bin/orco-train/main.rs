@@ -10,7 +10,7 @@ use orco_runtime::encoder::onnx;
 use orco_runtime::signature::SecretKey;
 use orco_trainer::data::dataset::write_lists;
 use orco_trainer::data::download;
-use orco_trainer::export::{BundleOutput, add_statistics, seal, write_bundle, write_key};
+use orco_trainer::export::{BundleOutput, add_statistics, seal, set_preset, write_bundle, write_key};
 use orco_trainer::job::{self, TrainingJob, program, request};
 use orco_trainer::platform::distributed::RankGroup;
 use orco_trainer::platform::{doctor, interrupt};
@@ -80,6 +80,11 @@ fn run(command: Command) -> Result<()> {
             let (recipe, data) = job::open_data(&images, &RankGroup::alone())?;
             add_statistics(&bundle, &recipe, &data)?;
             log::info!("gave {} the statistics of its base classes", bundle.display());
+            Ok(())
+        }
+        Command::Preset { bundle, name } => {
+            set_preset(&bundle, &name)?;
+            log::info!("{} has the settings of preset {name}", bundle.display());
             Ok(())
         }
     }
