@@ -5,15 +5,19 @@ import { store } from "./store.js";
 
 const INBOX_EVERY_MS = 500;
 
+let newest = 0;
 export async function refreshClasses() {
+  const request = ++newest, { job } = store.state;
   const [status, { classes }, { entries }] = await Promise.all([get("status"), get("classes"), get("history")]);
+  // Answers may overtake one another.
+  if (request !== newest) return;
   releaseStored();
   store.update({
     status,
     classes,
     history: entries,
-    job: status.jobs[0] ?? store.state.job,
-    // Its events are newer than the status.
+    // What events brought meanwhile is newer than the status.
+    job: store.state.job === job ? status.jobs[0] ?? job : store.state.job,
     deviceCamera: store.state.deviceCamera ?? status.camera,
   });
 }

@@ -12,7 +12,7 @@ use orco_trials::{missing, skipped};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use thirtyfour::error::WebDriverResult;
-use thirtyfour::{By, ChromiumLikeCapabilities, DesiredCapabilities, WebDriver};
+use thirtyfour::{By, ChromeCapabilities, ChromiumLikeCapabilities, DesiredCapabilities, WebDriver};
 
 use crate::camera::Film;
 use crate::service::Service;
@@ -97,6 +97,21 @@ pub fn axe() -> Option<String> {
     Some(fs::read_to_string(path).unwrap())
 }
 
+/// Starts a browser. On a busy machine Chromium sometimes exits before its driver reaches it.
+async fn start(driver: &Driver, capabilities: ChromeCapabilities) -> WebDriverResult<WebDriver> {
+    const ATTEMPTS: usize = 3;
+    let mut attempt = 1;
+    loop {
+        match WebDriver::new(&driver.url, capabilities.clone()).await {
+            Err(error) if attempt == ATTEMPTS => return Err(error),
+            Err(error) => println!("attempt {attempt} of {ATTEMPTS} to start Chromium: {error}"),
+            started => return started,
+        }
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        attempt += 1;
+    }
+}
+
 impl Browser {
     pub async fn open(driver: &Driver, service: &Service, options: ViewOptions<'_>) -> WebDriverResult<Self> {
         let profile = TempDir::new().unwrap();
@@ -127,7 +142,7 @@ impl Browser {
             let metrics = json!({ "width": width, "height": height, "pixelRatio": 2.0, "touch": true, "mobile": true });
             capabilities.add_experimental_option("mobileEmulation", json!({ "deviceMetrics": metrics }))?;
         }
-        let driver = WebDriver::new(&driver.url, capabilities).await?;
+        let driver = start(driver, capabilities).await?;
         driver.goto(&service.url).await?;
         let browser = Self { driver, _profile: profile };
         browser.connected().await?;

@@ -1,0 +1,48 @@
+import assert from "node:assert/strict";
+import test from "node:test";
+
+import { refreshClasses } from "../refresh.js";
+import { store } from "../store.js";
+
+globalThis.sessionStorage = { getItem: () => null };
+
+// Requests to a service that answers when the test lets it.
+function held() {
+  const requests = [];
+  globalThis.fetch = (path) => new Promise((resolve) => requests.push({ path, resolve }));
+  return requests;
+}
+
+function answer(requests, { job, label }) {
+  const bodies = { status: { jobs: job ? [job] : [] }, classes: { classes: [{ label }] }, history: { entries: [] } };
+  requests.forEach(({ path, resolve }) => resolve({ ok: true, json: async () => bodies[path.split("/").at(-1)] }));
+}
+
+test("a job that ended while its status was on the way stays ended", async () => {
+  const requests = held();
+  store.update({ job: { id: "1-1", state: "running" } });
+  const refreshed = refreshClasses();
+  store.update({ job: { id: "1-1", state: "done" } });
+  answer(requests, { job: { id: "1-1", state: "running" }, label: "mug" });
+  await refreshed;
+  assert.deepEqual(store.state.job, { id: "1-1", state: "done" });
+  assert.deepEqual(store.state.classes, [{ label: "mug" }]);
+});
+
+test("without an event meanwhile, the status tells of the job", async () => {
+  const requests = held();
+  const refreshed = refreshClasses();
+  answer(requests, { job: { id: "2-1", state: "waiting" }, label: "mug" });
+  await refreshed;
+  assert.equal(store.state.job.id, "2-1");
+});
+
+test("an answer that a newer one overtook is not shown", async () => {
+  const requests = held();
+  const older = refreshClasses(), overtaken = requests.splice(0), newer = refreshClasses();
+  answer(requests, { label: "new" });
+  await newer;
+  answer(overtaken, { label: "old" });
+  await older;
+  assert.deepEqual(store.state.classes, [{ label: "new" }]);
+});
