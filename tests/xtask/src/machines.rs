@@ -15,10 +15,14 @@ use crate::checks::LINTED;
 use crate::environment::Environment;
 use crate::programs::{self, Program};
 
-/// Builds the test programs that train, or compare networks with what was exported; selected out of the whole
-/// workspace, so that they are the ones that `cargo xtask test` has built.
-const BUILD: &str = "test --release --workspace --test backbones --test golden_trainer --test onnx_export \
-                     --test training --test views";
+/// Builds the test programs of all packages that are called so; selected out of the whole workspace, so that they are
+/// the ones that `cargo xtask test` has built.
+const BUILD: &str = "test --release --workspace --test it --test golden_trainer";
+
+/// The folder of the package whose programs are run, and the modules of `it` that train, or compare networks with what
+/// was exported.
+const PACKAGE: &str = "tests";
+const MODULES: [&str; 4] = ["backbones::", "onnx_export::", "training::", "views::"];
 
 /// Numbers of threads that OpenMP is told.
 const THREADS: [usize; 3] = [1, 2, 4];
@@ -111,6 +115,7 @@ pub fn try_every_setting(
 /// Builds the test programs and copies them into a folder.
 fn build(environment: &Environment, folder: &Path) -> Result<Vec<Program>, Box<dyn Error>> {
     let mut programs = programs::build(BUILD, &LINTED, environment)?.ok_or("the tests cannot be built")?;
+    programs.retain(|program| program.package.ends_with(PACKAGE));
     for program in &mut programs {
         let copy = folder.join(&program.name);
         fs::copy(&program.file, &copy)?;
@@ -127,6 +132,9 @@ fn failures(
     environment: &Environment,
 ) -> Result<Vec<String>, Box<dyn Error>> {
     let mut command = program.command(environment);
+    if program.name == "it" {
+        command.args(MODULES);
+    }
     isa.apply(&mut command);
     let Output { status, stdout, stderr } = command.env("OMP_NUM_THREADS", threads.to_string()).output()?;
     if status.success() {

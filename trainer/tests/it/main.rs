@@ -1,0 +1,13 @@
+//! Tests of `orco-train`, all in one program: each program of its own would link the trainer again.
+
+mod ablate;
+mod align;
+mod command;
+mod damage;
+mod distributed;
+mod paper;
+mod rival;
+mod signing;
+mod support;
+mod synthetic;
+mod waiting;
