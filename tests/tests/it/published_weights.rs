@@ -6,7 +6,6 @@
 
 use std::collections::BTreeMap;
 use std::env;
-use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use ndarray::ArrayView4;
@@ -89,9 +88,7 @@ fn efficientnets_with_published_weights_equal_the_originals() {
         match weights {
             Some(weights) => check(name, architecture, side, &weights, &expected[name]),
             None => {
-                // Not by a macro, whose text a test that passes would swallow.
-                let skipped = format!("SKIPPED: no weights of {name}; `cargo xtask weights {name}` fetches them\n");
-                std::io::stderr().write_all(skipped.as_bytes()).unwrap();
+                orco_trials::skipped(&format!("no weights of {name}; `cargo xtask weights {name}` fetches them"));
             }
         }
     }

@@ -7,60 +7,20 @@ use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::os::unix::fs::FileTypeExt;
 use std::os::unix::process::ExitStatusExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::thread;
 
-use orco_runtime::bundle::Bundle;
-use orco_runtime::store::Store;
-use orco_state::history::SavedState;
 use orco_state::pack::UnverifiedPack;
 use orco_trials::skipped;
 use serde_json::Value;
-use tempfile::TempDir;
 
-use crate::support::{
-    self, Mounted, argument, changed_state, changes, copy_folder, fast_bundle, make_pipe, shots, text,
-};
+use crate::support::bench::Bench;
+use crate::support::{self, Mounted, argument, changes, make_pipe, shots, text};
 
 const DONE: Option<i32> = Some(0);
 const FAILED: Option<i32> = Some(1);
 const DONE_BUT: Option<i32> = Some(3);
-
-/// A device whose changes take no time, and that can be put back.
-struct Bench {
-    folder: TempDir,
-    bundle: Bundle,
-    pristine: PathBuf,
-    pack: PathBuf,
-    state: PathBuf,
-}
-
-impl Bench {
-    fn new() -> Self {
-        let folder = TempDir::new().unwrap();
-        let bundle = fast_bundle(folder.path());
-        let (pristine, pack) = changed_state(&bundle.folder, folder.path());
-        let state = folder.path().join("state");
-        Self { folder, bundle, pristine, pack, state }
-    }
-
-    fn reset(&self) -> SavedState {
-        copy_folder(&self.pristine, &self.state);
-        self.saved()
-    }
-
-    fn saved(&self) -> SavedState {
-        Store::new(&self.state).load(&self.bundle).unwrap().saved
-    }
-
-    fn command(&self, arguments: &[String]) -> Command {
-        let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
-        let mut command = support::orco(&self.bundle.folder, &self.state, &arguments);
-        command.env("ORT_DYLIB_PATH", "/nowhere").env("RUST_LOG", "error");
-        command
-    }
-}
 
 /// Where standard output or standard error goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,103 +5,78 @@
 
 use std::fs;
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
 use orco_runtime::bundle::Bundle;
-use orco_runtime::store::Store;
-use orco_state::history::SavedState;
 use orco_trials::{heavy, skipped};
-use tempfile::TempDir;
 
+use crate::support::bench::Bench;
 use crate::support::fault::{self, Ending};
-use crate::support::{self, argument, changed_state, changes, copy_all, fast_bundle, other_bundle, shots, text};
+use crate::support::{self, argument, changes, copy_all, other_bundle, shots, text};
 
 /// Errors of the system that have nothing to do with what lies there.
 const ERRORS: [i32; 3] = [libc::EIO, libc::EACCES, libc::EMFILE];
 
-/// A device whose changes take no time.
-struct Bench {
-    folder: TempDir,
-    pristine: PathBuf,
-    state: PathBuf,
-    pack: PathBuf,
-    bundle: Bundle,
+/// A device with two kept shots of a class, and something to be swept away in every folder that is.
+fn bench() -> Bench {
+    let bench = Bench::new();
+    let few = bench.folder.path().join("few");
+    fs::create_dir(&few).unwrap();
+    for name in ["1.jpg", "2.jpg"] {
+        fs::copy(shots("learn", "cactus").join(name), few.join(name)).unwrap();
+    }
+    let learn = ["learn", "--keep-shots", &argument("plant", &few)];
+    let done = support::orco(&bench.bundle.folder, &bench.pristine, &learn).output().unwrap();
+    assert!(done.status.success(), "{}", text(&done.stderr));
+    fs::create_dir(bench.pristine.join("thumbnails")).unwrap();
+    fs::write(bench.pristine.join("thumbnails").join(format!("{}.jpg", "0".repeat(64))), b"small").unwrap();
+    fs::create_dir(bench.pristine.join("kept-0123456789abcdef")).unwrap();
+    fs::write(bench.pristine.join("kept-0123456789abcdef/bundle.toml"), b"").unwrap();
+    bench
 }
 
-impl Bench {
-    fn new() -> Self {
-        let folder = TempDir::new().unwrap();
-        let bundle = fast_bundle(folder.path());
-        let (pristine, pack) = changed_state(&bundle.folder, folder.path());
-        // Two shots are enough, and kept.
-        let few = folder.path().join("few");
-        fs::create_dir(&few).unwrap();
-        for name in ["1.jpg", "2.jpg"] {
-            fs::copy(shots("learn", "cactus").join(name), few.join(name)).unwrap();
+/// Runs a command on the state as it was, with a fault in its files.
+fn run(bench: &Bench, bundle: &Bundle, arguments: &[&str], fault: Option<(usize, i32)>) -> (Ending, String) {
+    copy_all(&bench.pristine, &bench.state);
+    run_in(bench, &bench.state, bundle, arguments, fault)
+}
+
+/// Runs a command with a fault in the files of some folder.
+fn run_in(
+    bench: &Bench,
+    folder: &Path,
+    bundle: &Bundle,
+    arguments: &[&str],
+    fault: Option<(usize, i32)>,
+) -> (Ending, String) {
+    let mut command: Command = support::orco(&bundle.folder, &bench.state, arguments);
+    command.env("ORT_DYLIB_PATH", "/nowhere").env("ORCO_THREADS", "1");
+    let said = bench.folder.path().join("said");
+    let output = fs::File::create(&said).unwrap();
+    command.stdout(output.try_clone().unwrap()).stderr(output);
+    let ending = fault::run(&mut command, folder, fault).unwrap_or_else(|error| panic!("{error}"));
+    (ending, text(&fs::read(&said).unwrap()))
+}
+
+/// Lets every call of a command fail in turn, every `step`th unless the trials are heavy; returns how many did.
+fn each(bench: &Bench, bundle: &Bundle, arguments: &[&str], step: usize, judge: &dyn Fn(&Ending, &str, &str)) -> usize {
+    let (sound, said) = run(bench, bundle, arguments, None);
+    assert_eq!(sound.code, Some(0), "{arguments:?}: {said}");
+    let errors = if heavy() { &ERRORS[..] } else { &ERRORS[..1] };
+    let step = if heavy() { 1 } else { step };
+    let mut tried = 0;
+    for error in errors {
+        for number in (0..sound.calls).step_by(step) {
+            let (ending, said) = run(bench, bundle, arguments, Some((number, *error)));
+            let Some(failed) = &ending.failed else { continue };
+            let what = format!("{arguments:?}, call {number} ({failed}) with error {error}: {said}");
+            assert!(!said.contains("panicked") && matches!(ending.code, Some(0 | 1 | 3)), "{:?}, {what}", ending.code);
+            judge(&ending, &said, &what);
+            tried += 1;
         }
-        let learn = ["learn", "--keep-shots", &argument("plant", &few)];
-        let done = support::orco(&bundle.folder, &pristine, &learn).output().unwrap();
-        assert!(done.status.success(), "{}", text(&done.stderr));
-        // Something to be swept away, in every folder that is.
-        fs::create_dir(pristine.join("thumbnails")).unwrap();
-        fs::write(pristine.join("thumbnails").join(format!("{}.jpg", "0".repeat(64))), b"small").unwrap();
-        fs::create_dir(pristine.join("kept-0123456789abcdef")).unwrap();
-        fs::write(pristine.join("kept-0123456789abcdef/bundle.toml"), b"").unwrap();
-        let state = folder.path().canonicalize().unwrap().join("state");
-        Self { pristine, state, pack, bundle, folder }
     }
-
-    fn saved(&self, bundle: &Bundle) -> Option<SavedState> {
-        Store::new(&self.state).load(bundle).ok().map(|reading| reading.saved)
-    }
-
-    /// Runs a command on the state as it was, with a fault in its files.
-    fn run(&self, bundle: &Bundle, arguments: &[&str], fault: Option<(usize, i32)>) -> (Ending, String) {
-        copy_all(&self.pristine, &self.state);
-        self.run_in(&self.state, bundle, arguments, fault)
-    }
-
-    /// Runs a command with a fault in the files of some folder.
-    fn run_in(
-        &self,
-        folder: &Path,
-        bundle: &Bundle,
-        arguments: &[&str],
-        fault: Option<(usize, i32)>,
-    ) -> (Ending, String) {
-        let mut command: Command = support::orco(&bundle.folder, &self.state, arguments);
-        command.env("ORT_DYLIB_PATH", "/nowhere").env("ORCO_THREADS", "1");
-        let said = self.folder.path().join("said");
-        let output = fs::File::create(&said).unwrap();
-        command.stdout(output.try_clone().unwrap()).stderr(output);
-        let ending = fault::run(&mut command, folder, fault).unwrap_or_else(|error| panic!("{error}"));
-        (ending, text(&fs::read(&said).unwrap()))
-    }
-
-    /// Lets every call of a command fail in turn, every `step`th unless the trials are heavy; returns how many did.
-    fn each(&self, bundle: &Bundle, arguments: &[&str], step: usize, judge: &dyn Fn(&Ending, &str, &str)) -> usize {
-        let (sound, said) = self.run(bundle, arguments, None);
-        assert_eq!(sound.code, Some(0), "{arguments:?}: {said}");
-        let errors = if heavy() { &ERRORS[..] } else { &ERRORS[..1] };
-        let step = if heavy() { 1 } else { step };
-        let mut tried = 0;
-        for error in errors {
-            for number in (0..sound.calls).step_by(step) {
-                let (ending, said) = self.run(bundle, arguments, Some((number, *error)));
-                let Some(failed) = &ending.failed else { continue };
-                let what = format!("{arguments:?}, call {number} ({failed}) with error {error}: {said}");
-                assert!(
-                    !said.contains("panicked") && matches!(ending.code, Some(0 | 1 | 3)),
-                    "{:?}, {what}",
-                    ending.code
-                );
-                judge(&ending, &said, &what);
-                tried += 1;
-            }
-        }
-        tried
-    }
+    tried
 }
 
 fn can_watch() -> bool {
@@ -118,9 +93,8 @@ fn whatever_call_fails_the_exit_code_says_whether_the_state_was_changed() {
     if !can_watch() {
         return;
     }
-    let bench = Bench::new();
-    copy_all(&bench.pristine, &bench.state);
-    let before = bench.saved(&bench.bundle).unwrap();
+    let bench = bench();
+    let before = bench.reset();
     let mut tried = 0;
     for change in changes(&bench.pack) {
         let arguments: Vec<&str> = change.iter().map(String::as_str).collect();
@@ -128,8 +102,8 @@ fn whatever_call_fails_the_exit_code_says_whether_the_state_was_changed() {
         if !light && !heavy() {
             continue;
         }
-        tried += bench.each(&bench.bundle, &arguments, 7, &|ending, _, what| {
-            let is_changed = bench.saved(&bench.bundle).unwrap() != before;
+        tried += each(&bench, &bench.bundle, &arguments, 7, &|ending, _, what| {
+            let is_changed = bench.saved() != before;
             assert_eq!(is_changed, ending.code != Some(1), "{:?}, {what}", ending.code);
         });
     }
@@ -147,7 +121,7 @@ fn an_upgrade_learns_every_shot_or_is_refused() {
     if !can_watch() {
         return;
     }
-    let bench = Bench::new();
+    let bench = bench();
     // A class whose shots were not kept would be given up.
     let forget = support::orco(&bench.bundle.folder, &bench.pristine, &["forget", "mug"]).output().unwrap();
     assert!(forget.status.success(), "{}", text(&forget.stderr));
@@ -155,13 +129,13 @@ fn an_upgrade_learns_every_shot_or_is_refused() {
     fs::create_dir(&elsewhere).unwrap();
     let other = other_bundle(&elsewhere);
     copy_all(&bench.pristine, &bench.state);
-    let before = bench.saved(&bench.bundle).unwrap();
+    let before = bench.saved();
     assert_eq!(before.state.exemplars.len(), 2);
-    let tried = bench.each(&other, &["upgrade", "--force"], 9, &|ending, said, what| {
+    let tried = each(&bench, &other, &["upgrade", "--force"], 9, &|ending, said, what| {
         if ending.code == Some(1) {
-            assert_eq!(bench.saved(&bench.bundle).as_ref(), Some(&before), "{what}");
+            assert_eq!(bench.saved_on(&bench.bundle).as_ref(), Some(&before), "{what}");
         } else {
-            let after = bench.saved(&other).unwrap_or_else(|| panic!("no state of the new bundle: {what}"));
+            let after = bench.saved_on(&other).unwrap_or_else(|| panic!("no state of the new bundle: {what}"));
             assert_eq!(after.state.exemplars.len(), 2, "{what}");
             assert!(said.contains("plant: 2 shots, recognised"), "{what}");
         }
@@ -180,7 +154,7 @@ fn a_file_that_is_written_is_there_or_the_exit_code_says_that_it_is_not() {
     if !can_watch() {
         return;
     }
-    let bench = Bench::new();
+    let bench = bench();
     copy_all(&bench.pristine, &bench.state);
     let folder = bench.folder.path().canonicalize().unwrap().join("out");
     fs::create_dir(&folder).unwrap();
@@ -190,14 +164,14 @@ fn a_file_that_is_written_is_there_or_the_exit_code_says_that_it_is_not() {
     let (mut tried, mut unsafe_but_there) = (0, 0);
     for arguments in [&export[..], &["backup", "--force", path]] {
         let _ = fs::remove_file(&file);
-        let (sound, said) = bench.run_in(&folder, &bench.bundle, arguments, None);
+        let (sound, said) = run_in(&bench, &folder, &bench.bundle, arguments, None);
         assert_eq!(sound.code, Some(0), "{said}");
         let whole = fs::read(&file).unwrap();
         for before in [None, Some(b"an older one".to_vec())] {
             for number in (0..sound.calls + 2).step_by(if heavy() || sound.calls < 40 { 1 } else { 5 }) {
                 let _ = fs::remove_file(&file);
                 before.iter().for_each(|bytes| fs::write(&file, bytes).unwrap());
-                let (ending, said) = bench.run_in(&folder, &bench.bundle, arguments, Some((number, libc::EIO)));
+                let (ending, said) = run_in(&bench, &folder, &bench.bundle, arguments, Some((number, libc::EIO)));
                 let Some(failed) = &ending.failed else { continue };
                 let what = format!("{arguments:?}, call {number} ({failed}): {said}");
                 assert!(!said.contains("panicked"), "{what}");

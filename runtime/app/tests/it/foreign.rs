@@ -12,11 +12,9 @@ use std::process::Output;
 use orco_runtime::bundle::Bundle;
 use orco_runtime::manifest::hexadecimal;
 use orco_runtime::store::Store;
-use tempfile::TempDir;
 
-use crate::support::{
-    self, argument, assert_refused, changed_state, copy_all, fast_bundle, make_pipe, other_bundle, shots, text,
-};
+use crate::support::bench::Bench;
+use crate::support::{self, argument, assert_refused, copy_all, make_pipe, other_bundle, shots, text};
 
 /// A name as exemplars have them, of none.
 const DIGEST: &str = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
@@ -60,41 +58,35 @@ enum Thumbnails {
 
 /// A device on whose state's folder somebody else keeps things, too.
 struct Shared {
-    folder: TempDir,
-    state: PathBuf,
-    bundle: Bundle,
+    bench: Bench,
     other: Bundle,
-    pack: PathBuf,
     backup: PathBuf,
 }
 
 impl Shared {
     fn new() -> Self {
-        let folder = TempDir::new().unwrap();
-        let bundle = fast_bundle(folder.path());
-        let elsewhere = folder.path().join("elsewhere");
+        let bench = Bench::new();
+        let elsewhere = bench.folder.path().join("elsewhere");
         fs::create_dir(&elsewhere).unwrap();
         let other = other_bundle(&elsewhere);
-        let (pristine, pack) = changed_state(&bundle.folder, folder.path());
-        let (state, backup) = (folder.path().join("state"), folder.path().join("door.orcobackup"));
-        let shared = Self { folder, state, bundle, other, pack, backup };
+        let backup = bench.folder.path().join("door.orcobackup");
         let keep = ["learn", "--keep-shots", &argument("plant", &shots("learn", "cactus"))];
-        for arguments in [&keep[..], &["forget", "mug"], &["backup", shared.backup.to_str().unwrap()]] {
-            let done = support::orco(&shared.bundle.folder, &pristine, arguments).output().unwrap();
+        for arguments in [&keep[..], &["forget", "mug"], &["backup", backup.to_str().unwrap()]] {
+            let done = support::orco(&bench.bundle.folder, &bench.pristine, arguments).output().unwrap();
             assert!(done.status.success(), "{arguments:?}: {}", text(&done.stderr));
         }
-        shared
+        Self { bench, other, backup }
     }
 
     fn path(&self, name: &str) -> PathBuf {
-        self.folder.path().join(name)
+        self.bench.folder.path().join(name)
     }
 
     /// Puts the state back as it was, with new things of others in it; returns these.
     fn plant(&self, thumbnails: Thumbnails) -> Vec<PathBuf> {
-        let _ = fs::remove_dir_all(&self.state);
+        let _ = fs::remove_dir_all(&self.bench.state);
         let _ = fs::remove_dir_all(self.path("photographs"));
-        copy_all(&self.path("pristine"), &self.state);
+        copy_all(&self.path("pristine"), &self.bench.state);
         let photographs = self.path("photographs");
         let picture = format!("{DIGEST}.png");
         let mut theirs = vec![photographs.clone()];
@@ -125,34 +117,34 @@ impl Shared {
             ".orco-notes",
             "state",
         ] {
-            files.push(self.state.join(name));
+            files.push(self.bench.state.join(name));
         }
         // Names as ours, but no files of ours.
-        let link = self.state.join(".slot-a.new-0123456789abcdef-0");
+        let link = self.bench.state.join(".slot-a.new-0123456789abcdef-0");
         symlink(photographs.join("holiday.jpg"), &link).unwrap();
-        let pipe = self.state.join("slot-b.bad-3");
+        let pipe = self.bench.state.join("slot-b.bad-3");
         make_pipe(&pipe);
-        let below = self.state.join(".slot-owner-0123456789abcdef");
+        let below = self.bench.state.join(".slot-owner-0123456789abcdef");
         fs::create_dir(&below).unwrap();
-        let linked = self.state.join("kept-0123456789abcdef");
+        let linked = self.bench.state.join("kept-0123456789abcdef");
         symlink(&photographs, &linked).unwrap();
         theirs.extend([link, pipe, below, linked]);
         // Folders whose names begin as ours.
         for name in ["kept-photographs", "kept-empty"] {
-            fs::create_dir(self.state.join(name)).unwrap();
-            theirs.push(self.state.join(name));
+            fs::create_dir(self.bench.state.join(name)).unwrap();
+            theirs.push(self.bench.state.join(name));
         }
         for name in ["state", "bundle.toml", &picture, ".kept-notes"] {
-            files.push(self.state.join("kept-photographs").join(name));
+            files.push(self.bench.state.join("kept-photographs").join(name));
         }
         // A folder with exactly such a name, whose file names no bundle.
-        let lookalike = self.state.join("kept-aaaaaaaaaaaaaaaa");
+        let lookalike = self.bench.state.join("kept-aaaaaaaaaaaaaaaa");
         fs::create_dir(&lookalike).unwrap();
         files.push(lookalike.join("bundle.toml"));
         theirs.push(lookalike);
         // Among the kept pictures of both bundles.
-        for bundle in [&self.bundle, &self.other] {
-            let kept = self.state.join(format!("kept-{}", &hexadecimal(&bundle.digest)[..16]));
+        for bundle in [&self.bench.bundle, &self.other] {
+            let kept = self.bench.state.join(format!("kept-{}", &hexadecimal(&bundle.digest)[..16]));
             if !kept.is_dir() {
                 continue;
             }
@@ -165,7 +157,7 @@ impl Shared {
             theirs.extend([link, pipe, below]);
             files.extend(["holiday.png", ".kept-notes", ".kept-notes-0"].map(|name| kept.join(name)));
         }
-        let place = self.state.join("thumbnails");
+        let place = self.bench.state.join("thumbnails");
         match thumbnails {
             Thumbnails::Link => symlink(&photographs, &place).unwrap(),
             Thumbnails::Folder => {
@@ -185,7 +177,7 @@ impl Shared {
     }
 
     fn run(&self, bundle: &Bundle, arguments: &[&str]) -> Output {
-        support::orco(&bundle.folder, &self.state, arguments).env("ORT_DYLIB_PATH", "/nowhere").output().unwrap()
+        support::orco(&bundle.folder, &self.bench.state, arguments).env("ORT_DYLIB_PATH", "/nowhere").output().unwrap()
     }
 }
 
@@ -195,19 +187,19 @@ fn what_others_keep_where_we_clean_and_write_stays_as_it_is() {
     let shared = Shared::new();
     let more = argument("plant", &shots("try", "cactus"));
     let duck = argument("duck", &shots("learn", "rubber-duck"));
-    let (pack, backup, photographs) = [&shared.pack, &shared.backup, &shared.path("photographs")]
+    let (pack, backup, photographs) = [&shared.bench.pack, &shared.backup, &shared.path("photographs")]
         .map(|path| path.to_str().unwrap().to_owned())
         .into();
     let changes: [(&Bundle, &[&[&str]]); 11] = [
-        (&shared.bundle, &[&["learn", &duck]]),
-        (&shared.bundle, &[&["learn", "--keep-shots", &duck], &["undo"], &["undo"]]),
-        (&shared.bundle, &[&["add", "--keep-shots", &more]]),
-        (&shared.bundle, &[&["rename", "plant", "cactus"], &["rename", "cactus", "plant"]]),
-        (&shared.bundle, &[&["forget", "plant"], &["--history", "0", "learn", &duck]]),
-        (&shared.bundle, &[&["forget", "plant", "--purge"]]),
-        (&shared.bundle, &[&["import", &pack, "--as", "other", "--thumbnails-to", &photographs]]),
-        (&shared.bundle, &[&["backup", &backup, "--force"], &["restore", &backup, "--force"]]),
-        (&shared.bundle, &[&["export", "plant", "--force", "-o", &pack]]),
+        (&shared.bench.bundle, &[&["learn", &duck]]),
+        (&shared.bench.bundle, &[&["learn", "--keep-shots", &duck], &["undo"], &["undo"]]),
+        (&shared.bench.bundle, &[&["add", "--keep-shots", &more]]),
+        (&shared.bench.bundle, &[&["rename", "plant", "cactus"], &["rename", "cactus", "plant"]]),
+        (&shared.bench.bundle, &[&["forget", "plant"], &["--history", "0", "learn", &duck]]),
+        (&shared.bench.bundle, &[&["forget", "plant", "--purge"]]),
+        (&shared.bench.bundle, &[&["import", &pack, "--as", "other", "--thumbnails-to", &photographs]]),
+        (&shared.bench.bundle, &[&["backup", &backup, "--force"], &["restore", &backup, "--force"]]),
+        (&shared.bench.bundle, &[&["export", "plant", "--force", "-o", &pack]]),
         (&shared.other, &[&["upgrade", "--force"], &["rename", "plant", "cactus"], &["upgrade", "--discard-old"]]),
         (&shared.other, &[&["restore", &backup, "--force", "--other-bundle"], &["upgrade"], &["upgrade"]]),
     ];
@@ -217,7 +209,7 @@ fn what_others_keep_where_we_clean_and_write_stays_as_it_is() {
                 let theirs = shared.plant(thumbnails);
                 if damaged {
                     // One that is set aside, while a pipe of others has the name that comes first.
-                    let older = shared.state.join("slot-a");
+                    let older = shared.bench.state.join("slot-a");
                     let mut bytes = fs::read(&older).unwrap();
                     *bytes.last_mut().unwrap() ^= 1;
                     fs::write(&older, bytes).unwrap();
@@ -258,21 +250,21 @@ fn things_of_others_stand_in_the_way_of_no_change() {
         &["forget", "cactus", "--purge"],
         &["restore", shared.backup.to_str().unwrap(), "--force"],
     ] {
-        let output = shared.run(&shared.bundle, arguments);
+        let output = shared.run(&shared.bench.bundle, arguments);
         assert_eq!(output.status.code(), Some(0), "{arguments:?}: {}", text(&output.stderr));
     }
     let output = shared.run(&shared.other, &["upgrade", "--force"]);
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
-    let output = shared.run(&shared.bundle, &["upgrade", "--undo"]);
+    let output = shared.run(&shared.bench.bundle, &["upgrade", "--undo"]);
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
     // Where a link leads elsewhere, what is behind it may be ours or not: purging says that it did not look.
     shared.plant(Thumbnails::Link);
-    let output = shared.run(&shared.bundle, &["forget", "plant", "--purge"]);
+    let output = shared.run(&shared.bench.bundle, &["forget", "plant", "--purge"]);
     let said = text(&output.stderr);
     assert_eq!(output.status.code(), Some(3), "{said}");
     assert!(said.contains("thumbnails is a link, which was not followed"), "{said}");
     assert!(!said.contains("power cut"), "{said}");
-    assert!(Store::new(&shared.state).load(&shared.bundle).unwrap().saved.state.classes.is_empty());
+    assert!(Store::new(&shared.bench.state).load(&shared.bench.bundle).unwrap().saved.state.classes.is_empty());
 }
 
 #[test]
@@ -281,8 +273,8 @@ fn thumbnails_of_a_pack_replace_no_file() {
     shared.plant(Thumbnails::Folder);
     let photographs = shared.path("photographs");
     let import = |to: &Path| {
-        let pack = shared.pack.to_str().unwrap();
-        shared.run(&shared.bundle, &["import", pack, "--as", "other", "--thumbnails-to", to.to_str().unwrap()])
+        let pack = shared.bench.pack.to_str().unwrap();
+        shared.run(&shared.bench.bundle, &["import", pack, "--as", "other", "--thumbnails-to", to.to_str().unwrap()])
     };
     let output = import(&photographs);
     let said = text(&output.stderr);
@@ -303,13 +295,13 @@ fn thumbnails_of_a_pack_replace_no_file() {
 fn no_result_is_written_among_the_state() {
     let shared = Shared::new();
     shared.plant(Thumbnails::Folder);
-    symlink(&shared.state, shared.path("link")).unwrap();
-    symlink(shared.state.join("nothing-yet"), shared.path("nowhere")).unwrap();
-    fs::hard_link(shared.state.join("slot-b"), shared.path("second")).unwrap();
+    symlink(&shared.bench.state, shared.path("link")).unwrap();
+    symlink(shared.bench.state.join("nothing-yet"), shared.path("nowhere")).unwrap();
+    fs::hard_link(shared.bench.state.join("slot-b"), shared.path("second")).unwrap();
     let places = ["state/slot-a", "state/.lock", "state/new", "link/slot-a", "link/new", "nowhere", "second"];
-    let before = || ["slot-a", "slot-b"].map(|slot| fs::read(shared.state.join(slot)).unwrap());
+    let before = || ["slot-a", "slot-b"].map(|slot| fs::read(shared.bench.state.join(slot)).unwrap());
     let slots = before();
-    let pack = shared.pack.to_str().unwrap();
+    let pack = shared.bench.pack.to_str().unwrap();
     for place in places {
         let place = shared.path(place);
         let place = place.to_str().unwrap();
@@ -323,21 +315,21 @@ fn no_result_is_written_among_the_state() {
             if arguments[0] == "import" && place.ends_with("second") {
                 continue;
             }
-            assert_refused(&shared.run(&shared.bundle, arguments), "it is in the device's state folder");
+            assert_refused(&shared.run(&shared.bench.bundle, arguments), "it is in the device's state folder");
             assert_eq!(before(), slots, "{arguments:?}");
         }
     }
-    assert!(!shared.state.join("new").exists() && !shared.state.join("nothing-yet").exists());
-    let manifest = shared.bundle.folder.join("manifest.toml");
+    assert!(!shared.bench.state.join("new").exists() && !shared.bench.state.join("nothing-yet").exists());
+    let manifest = shared.bench.bundle.folder.join("manifest.toml");
     let text = fs::read(&manifest).unwrap();
-    let output = shared.run(&shared.bundle, &["list", "--json", manifest.to_str().unwrap()]);
+    let output = shared.run(&shared.bench.bundle, &["list", "--json", manifest.to_str().unwrap()]);
     assert_refused(&output, "it is in the bundle's folder");
     assert_eq!(fs::read(&manifest).unwrap(), text);
     // Where the state's folder is the usual one, those of other bundles are safe, too.
     let home = shared.path("home");
     fs::create_dir(&home).unwrap();
     let report = home.join("orco/other/slot-a");
-    let mut command = support::orco(&shared.bundle.folder, &shared.state, &[]);
+    let mut command = support::orco(&shared.bench.bundle.folder, &shared.bench.state, &[]);
     let mut arguments: Vec<_> = command.get_args().map(ToOwned::to_owned).collect();
     arguments.drain(2..4);
     command = std::process::Command::new(command.get_program());
@@ -352,12 +344,15 @@ fn a_result_replaces_results_alone() {
     let photograph = shared.path("photograph.jpg");
     fs::write(&photograph, b"\xff\xd8 a photograph").unwrap();
     let place = photograph.to_str().unwrap();
-    assert_refused(&shared.run(&shared.bundle, &["list", "--json", place]), "it holds something else than a result");
+    assert_refused(
+        &shared.run(&shared.bench.bundle, &["list", "--json", place]),
+        "it holds something else than a result",
+    );
     assert_eq!(fs::read(&photograph).unwrap(), b"\xff\xd8 a photograph");
     let report = shared.path("report.json");
     fs::write(&report, b"").unwrap();
     for _ in 0..2 {
-        let output = shared.run(&shared.bundle, &["list", "--json", report.to_str().unwrap()]);
+        let output = shared.run(&shared.bench.bundle, &["list", "--json", report.to_str().unwrap()]);
         assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
         assert!(fs::read(&report).unwrap().starts_with(b"{"));
     }

@@ -2,12 +2,12 @@
 
 #![cfg(target_os = "linux")]
 
-use std::fs::{self, File, Permissions};
+use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
-use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
+use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::mpsc;
 use std::thread;
@@ -21,10 +21,9 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::support::service::Service;
+use crate::support::user::User;
 use crate::support::{Mounted, argument, assert_refused, copied_bundle, orco, shipped, shots, text};
 
-/// Somebody without rights.
-const NOBODY: u32 = 65534;
 /// How long anything may take that does not hang.
 const PATIENCE: Duration = Duration::from_secs(120);
 
@@ -113,31 +112,18 @@ fn threads_of(user: u32) -> u64 {
 
 #[test]
 fn with_too_few_threads_the_service_ends_with_a_sentence_and_else_it_serves_and_stops() {
-    // What nobody else may read is copied to where they may.
-    let folder = TempDir::new().unwrap();
-    let everybody = |path: &Path, mode: u32| fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
-    everybody(folder.path(), 0o755);
-    let bundle = copied_bundle(folder.path());
-    everybody(&bundle, 0o755);
-    fs::read_dir(&bundle).unwrap().for_each(|file| everybody(&file.unwrap().path(), 0o644));
-    let [program, state] = ["orco", "state"].map(|name| folder.path().join(name));
-    fs::copy(env!("CARGO_BIN_EXE_orco"), &program).unwrap();
+    let user = User::new(copied_bundle);
+    let state = user.folder.path().join("state");
     fs::create_dir(&state).unwrap();
-    let is_root = fs::metadata("/proc/self").unwrap().uid() == 0;
-    let user = if is_root { NOBODY } else { fs::metadata("/proc/self").unwrap().uid() };
-    chown(&state, Some(user), None).unwrap();
+    user.give(&state);
     let (mut refused, mut served) = (0, 0);
     for more in 1..=14 {
         let what = format!("with {more} threads more");
-        let mut command = Command::new(&program);
-        command.arg("--bundle").arg(&bundle).arg("--state").arg(&state);
+        let mut command = user.command(&state);
         command.args(["--engine", "rten", "serve", "--listen", "127.0.0.1:0"]).env_remove("RUST_LOG");
         command.env("ORCO_CONFIG", "").env("RUST_BACKTRACE", "0").current_dir(&state);
-        if is_root {
-            command.uid(NOBODY).gid(NOBODY);
-        }
-        limited(&mut command, Resource::RLIMIT_NPROC, threads_of(user) + more);
-        let mut tried = Tried::start(command, folder.path().join("log"));
+        limited(&mut command, Resource::RLIMIT_NPROC, threads_of(user.id()) + more);
+        let mut tried = Tried::start(command, user.folder.path().join("log"));
         match tried.outcome(&what) {
             None => {
                 let said = text(&fs::read(&tried.log).unwrap());
@@ -158,7 +144,7 @@ fn with_too_few_threads_the_service_ends_with_a_sentence_and_else_it_serves_and_
     }
     assert_eq!(refused + served, 14);
     println!("{refused} ended with a sentence, {served} served and stopped");
-    if user == NOBODY {
+    if user.is_root {
         assert!(refused > 0 && served > 0, "{refused} {served}");
     }
 }

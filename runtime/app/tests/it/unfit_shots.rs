@@ -8,7 +8,7 @@ use orco_core::random::Random;
 
 use crate::support::{self, Device, argument, shots};
 
-/// A good picture of a mug, a black, a white and a noisy one, and the first again at another size.
+/// A good picture of a mug, a black, a white and a noisy one, the first again at another size, and a blurred one.
 fn unfit_pictures(folder: &Path) {
     fs::create_dir(folder).unwrap();
     let good = image::open(shots("learn", "mug").join("1.jpg")).unwrap();
@@ -20,6 +20,9 @@ fn unfit_pictures(folder: &Path) {
         .save(folder.join("4.png"))
         .unwrap();
     good.resize(200, 200, image::imageops::FilterType::Triangle).save(folder.join("5.png")).unwrap();
+    let other = image::open(shots("learn", "mug").join("2.jpg")).unwrap();
+    let pixels = other.width() as f32 / 32.0;
+    other.blur(pixels).save(folder.join("6.png")).unwrap();
 }
 
 #[test]
@@ -40,7 +43,9 @@ fn pictures_that_the_page_refuses_are_refused_unless_they_are_to_be_taken_anyway
             "3.png is too bright",
             "4.png is nothing but noise; ",
             "5.png is the same picture as ",
-            "1.png; nothing was changed: take other pictures, or these all the same with --take-anyway",
+            "6.png is blurred",
+            "1.png; ",
+            "; nothing was changed: take other pictures, or these all the same with --take-anyway",
         ] {
             assert!(said.contains(named), "{named} is not in: {said}");
         }
@@ -52,7 +57,7 @@ fn pictures_that_the_page_refuses_are_refused_unless_they_are_to_be_taken_anyway
             report["warnings"].as_array().unwrap().iter().filter_map(|one| one.as_str()).collect();
         let about = |picture: &str| warnings.iter().filter(|warning| warning.contains(picture)).count();
         assert!(
-            ["2.png is too dark", "3.png is too bright", "4.png is nothing but noise"]
+            ["2.png is too dark", "3.png is too bright", "4.png is nothing but noise", "6.png is blurred"]
                 .iter()
                 .all(|one| about(one) == 1)
         );

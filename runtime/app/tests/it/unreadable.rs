@@ -7,9 +7,8 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::io::Write;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, lchown, symlink};
-use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::path::Path;
+use std::process::{Output, Stdio};
 use std::time::Duration;
 
 use orco_runtime::bundle::Bundle;
@@ -17,62 +16,14 @@ use orco_runtime::store::Store;
 use orco_trials::skipped;
 use tempfile::TempDir;
 
+use crate::support::user::{NOBODY, User, open_to_all};
 use crate::support::{self, changed_state, changes, copy_folder, fast_bundle, make_pipe, text};
 
-/// Who is nobody in particular.
-const NOBODY: u32 = 65_534;
-
-/// The program, run by a user for whom permissions count: by nobody where the tests are root's.
-struct User {
-    folder: TempDir,
-    bundle: PathBuf,
-    program: PathBuf,
-    is_root: bool,
-}
-
-impl User {
-    fn new() -> Self {
-        let folder = TempDir::new().unwrap();
-        let bundle = fast_bundle(folder.path()).folder;
-        let program = folder.path().join("orco");
-        fs::copy(env!("CARGO_BIN_EXE_orco"), &program).unwrap();
-        let is_root = fs::metadata(folder.path()).unwrap().uid() == 0;
-        open_to_all(folder.path());
-        Self { folder, bundle, program, is_root }
-    }
-
-    fn run(&self, state: &Path, arguments: &[String]) -> Output {
-        let mut command = Command::new(&self.program);
-        command.arg("--bundle").arg(&self.bundle).arg("--state").arg(state).args(arguments).env_clear();
-        // The engine that needs no other file.
-        command.env("ORT_DYLIB_PATH", "/nowhere").stdin(Stdio::null());
-        if self.is_root {
-            command.uid(NOBODY).gid(NOBODY);
-        }
-        command.output().unwrap()
-    }
-
-    fn give(&self, folder: &Path) {
-        if self.is_root {
-            chown(folder, Some(NOBODY), Some(NOBODY)).unwrap();
-            for entry in fs::read_dir(folder).unwrap() {
-                chown(entry.unwrap().path(), Some(NOBODY), Some(NOBODY)).unwrap();
-            }
-        }
-    }
-}
-
-/// Lets every user read what is below a folder, whatever the mask of the tests.
-fn open_to_all(folder: &Path) {
-    fs::set_permissions(folder, fs::Permissions::from_mode(0o755)).unwrap();
-    for entry in fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
-        if entry.is_dir() {
-            open_to_all(&entry);
-        } else {
-            let mode = fs::metadata(&entry).unwrap().permissions().mode();
-            fs::set_permissions(&entry, fs::Permissions::from_mode(mode | 0o444)).unwrap();
-        }
-    }
+/// Runs the program as the user, with the engine that needs no other file.
+fn run(user: &User, state: &Path, arguments: &[String]) -> Output {
+    let mut command = user.command(state);
+    command.args(arguments).env_clear().env("ORT_DYLIB_PATH", "/nowhere").stdin(Stdio::null());
+    command.output().unwrap()
 }
 
 /// Why a slot cannot be read, or may not be changed.
@@ -154,7 +105,7 @@ fn facts(folder: &Path) -> BTreeMap<String, Facts> {
 #[test]
 fn what_cannot_be_read_is_never_changed_nor_set_aside() {
     let mut trial = orco_trials::trial!(17, "changes");
-    let user = User::new();
+    let user = User::new(|folder| fast_bundle(folder).folder);
     let (pristine, pack) = changed_state(&user.bundle, user.folder.path());
     open_to_all(user.folder.path());
     let state = user.folder.path().join("state");
@@ -184,7 +135,7 @@ fn what_cannot_be_read_is_never_changed_nor_set_aside() {
             let before = facts(&state);
             for change in changes(&pack) {
                 let what = format!("{way:?}, {slot}, {change:?}");
-                let output = user.run(&state, &change);
+                let output = run(&user, &state, &change);
                 let said = text(&output.stderr);
                 assert_eq!(output.status.code(), Some(1), "{what}: {said}");
                 assert!(
@@ -195,7 +146,7 @@ fn what_cannot_be_read_is_never_changed_nor_set_aside() {
                 tried += 1;
                 trial.count(1);
             }
-            let output = user.run(&state, &list);
+            let output = run(&user, &state, &list);
             let (listed, said) = (text(&output.stdout), text(&output.stderr));
             assert!(output.status.success(), "{way:?}, {slot}: {said}");
             if way == Way::OfAnotherUserForAll {
@@ -209,13 +160,13 @@ fn what_cannot_be_read_is_never_changed_nor_set_aside() {
                 let listed: serde_json::Value = serde_json::from_str(&listed).unwrap();
                 assert!(listed["warnings"][0].as_str().unwrap().contains(slot), "{listed}");
                 // What leaves the device comes from the newest state or not at all.
-                support::assert_refused(&user.run(&state, &export), "nothing is done without it");
+                support::assert_refused(&run(&user, &state, &export), "nothing is done without it");
                 assert!(!out.exists());
             }
             // Neither can be read: nothing is known, and that is no fresh device.
             if way != Way::OfAnotherUserForAll {
                 apply(other);
-                let output = user.run(&state, &list);
+                let output = run(&user, &state, &list);
                 assert_eq!(output.status.code(), Some(1), "{way:?}: {}", text(&output.stdout));
             }
             assert!(facts(&state).keys().all(|name| !name.contains(".bad-")), "{way:?}");

@@ -15,7 +15,7 @@ use std::thread::{self, JoinHandle};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-use crate::support::calls::{self, Stop, Traced};
+use crate::support::calls::{self, NamingCall, Purpose, Stop, Traced};
 
 /// A file or a folder, whatever its names; [`ROOT`] is the folder that is watched.
 pub type Object = usize;
@@ -172,20 +172,11 @@ impl Watch {
 
     /// What a call is about to do to the folder, if anything.
     fn intent(&mut self, thread: Pid, call: i64, arguments: [u64; 6]) -> Option<Intent> {
+        if let Some(naming) = NamingCall::of(call) {
+            return self.naming_intent(naming, thread, arguments);
+        }
         let [first, second, third, fourth, ..] = arguments;
-        let path = |folder: Option<u64>, name: u64| calls::path(thread, folder, name);
         match call {
-            libc::SYS_openat => self.open(path(Some(first), second), third),
-            libc::SYS_openat2 => {
-                let flags = calls::word(thread, third)?;
-                self.open(path(Some(first), second), flags)
-            }
-            libc::SYS_mkdirat => self.make_folder(path(Some(first), second)),
-            libc::SYS_unlinkat => self.remove(&path(Some(first), second)),
-            libc::SYS_renameat2 if arguments[4] & u64::from(libc::RENAME_EXCHANGE) == 0 => {
-                self.rename(&path(Some(first), second), &path(Some(third), fourth))
-            }
-            libc::SYS_linkat => self.link(&path(Some(first), second), &path(Some(third), fourth)),
             libc::SYS_write => self.write(thread, first, vec![(second, third)], None),
             libc::SYS_pwrite64 => self.write(thread, first, vec![(second, third)], Some(fourth)),
             libc::SYS_writev => self.write(thread, first, pieces(thread, second, third), None),
@@ -196,20 +187,6 @@ impl Watch {
             libc::SYS_fsync | libc::SYS_fdatasync => {
                 Some(Intent::Done(Action::Sync { object: self.opened(thread, first)? }))
             }
-            #[cfg(target_arch = "x86_64")]
-            libc::SYS_open => self.open(path(None, first), second),
-            #[cfg(target_arch = "x86_64")]
-            libc::SYS_creat => self.open(path(None, first), (libc::O_CREAT | libc::O_TRUNC) as u64),
-            #[cfg(target_arch = "x86_64")]
-            libc::SYS_mkdir => self.make_folder(path(None, first)),
-            #[cfg(target_arch = "x86_64")]
-            libc::SYS_unlink | libc::SYS_rmdir => self.remove(&path(None, first)),
-            #[cfg(target_arch = "x86_64")]
-            libc::SYS_rename => self.rename(&path(None, first), &path(None, second)),
-            #[cfg(target_arch = "x86_64")]
-            libc::SYS_link => self.link(&path(None, first), &path(None, second)),
-            #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
-            libc::SYS_renameat => self.rename(&path(Some(first), second), &path(Some(third), fourth)),
             _ => {
                 self.journal.unrecorded.extend(self.unrecorded(thread, call, arguments));
                 None
@@ -217,24 +194,37 @@ impl Watch {
         }
     }
 
+    /// The same of a call that names a file.
+    fn naming_intent(&mut self, call: NamingCall, thread: Pid, arguments: [u64; 6]) -> Option<Intent> {
+        let path = call.path(thread, arguments);
+        match call.purpose {
+            Purpose::Open(flags) => self.open(path, flags.read(thread, arguments)?),
+            Purpose::MakeFolder => self.make_folder(path),
+            Purpose::Remove => self.remove(&path),
+            Purpose::Rename if call.name == "renameat2" && arguments[4] & u64::from(libc::RENAME_EXCHANGE) != 0 => {
+                self.unrecorded_at(&path, "renameat2 that exchanges")
+            }
+            Purpose::Rename => self.rename(&call.from(thread, arguments), &path),
+            Purpose::Link => self.link(&call.from(thread, arguments), &path),
+            Purpose::Look => None,
+            // Attributes are no part of the journal.
+            Purpose::Change if call.name.contains("chmod") || call.name.contains("chown") => None,
+            Purpose::Change => self.unrecorded_at(&path, call.name),
+        }
+    }
+
+    /// Notes a change of a path that is not recorded, if it is in the folder.
+    fn unrecorded_at(&mut self, path: &Path, name: &'static str) -> Option<Intent> {
+        self.journal.unrecorded.extend(path.starts_with(&self.folder).then_some(name));
+        None
+    }
+
     /// Other calls that change files of the folder.
     fn unrecorded(&self, thread: Pid, call: i64, arguments: [u64; 6]) -> Option<&'static str> {
         let opened = |name, number: usize| self.opened(thread, arguments[number]).map(|_| name);
-        let named = |name, folder: Option<usize>, path: usize| {
-            let path = calls::path(thread, folder.map(|folder| arguments[folder]), arguments[path]);
-            path.starts_with(&self.folder).then_some(name)
-        };
         let shared = libc::MAP_SHARED as u64;
         match call {
             libc::SYS_io_uring_setup => Some("io_uring_setup"),
-            libc::SYS_renameat2 => named("renameat2 that exchanges", Some(0), 1),
-            libc::SYS_truncate => named("truncate", None, 0),
-            libc::SYS_symlinkat => named("symlinkat", Some(1), 2),
-            libc::SYS_mknodat => named("mknodat", Some(0), 1),
-            #[cfg(target_arch = "x86_64")]
-            libc::SYS_symlink => named("symlink", None, 1),
-            #[cfg(target_arch = "x86_64")]
-            libc::SYS_mknod => named("mknod", None, 0),
             libc::SYS_mmap if arguments[2] & libc::PROT_WRITE as u64 != 0 && arguments[3] & shared != 0 => {
                 opened("mmap", 4)
             }

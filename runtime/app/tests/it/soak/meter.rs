@@ -2,6 +2,8 @@
 
 use std::fs;
 
+use orco_trials::system::status;
+
 /// What a process holds at one moment.
 #[derive(Clone, Copy, Debug)]
 struct Sample {
@@ -50,13 +52,12 @@ impl Meter {
     /// Looks at the process now.
     pub fn sample(&mut self) {
         let place = format!("/proc/{}", self.process);
-        let status = fs::read_to_string(format!("{place}/status")).unwrap();
-        let of = |name: &str| {
-            let line = status.lines().find(|line| line.starts_with(name)).unwrap();
-            line.split_whitespace().nth(1).unwrap().parse().unwrap()
-        };
         let descriptors = fs::read_dir(format!("{place}/fd")).unwrap().count() as u64;
-        self.samples.push(Sample { memory: of("VmRSS:"), descriptors, threads: of("Threads:") });
+        self.samples.push(Sample {
+            memory: status(self.process, "VmRSS"),
+            descriptors,
+            threads: status(self.process, "Threads"),
+        });
     }
 
     /// Resident memory in KiB.

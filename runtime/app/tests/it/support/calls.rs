@@ -24,6 +24,124 @@ pub enum Stop {
     Exit { result: i64 },
 }
 
+/// What a call that names a file does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Purpose {
+    /// Opens it; where its flags are.
+    Open(Flags),
+    /// Reads its attributes, or where a link leads.
+    Look,
+    MakeFolder,
+    Remove,
+    Rename,
+    Link,
+    /// Changes it, or makes it, in another way.
+    Change,
+}
+
+/// Flags of a call that opens a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Flags {
+    /// The argument of this number.
+    Argument(usize),
+    /// The word that the argument of this number points to.
+    Memory(usize),
+    /// These.
+    Are(u64),
+}
+
+impl Flags {
+    /// The flags of a call; `None` if they cannot be read.
+    pub fn read(self, thread: Pid, arguments: [u64; 6]) -> Option<u64> {
+        match self {
+            Self::Argument(number) => Some(arguments[number]),
+            Self::Memory(number) => word(thread, arguments[number]),
+            Self::Are(flags) => Some(flags),
+        }
+    }
+}
+
+/// A call that names a file: the one that it makes, changes or looks at, where it names two.
+#[derive(Clone, Copy, Debug)]
+pub struct NamingCall {
+    pub name: &'static str,
+    pub purpose: Purpose,
+    /// Number of the argument with the folder that the name starts at, if there is one.
+    folder: Option<usize>,
+    /// Number of the argument with the name.
+    path: usize,
+}
+
+impl NamingCall {
+    /// The call of that number, if it names a file.
+    pub fn of(number: i64) -> Option<Self> {
+        use Purpose::{Change, Link, Look, MakeFolder, Open, Remove, Rename};
+        let at = |name, purpose, folder, path| Some(Self { name, purpose, folder: Some(folder), path });
+        #[cfg(target_arch = "x86_64")]
+        let here = |name, purpose, path| Some(Self { name, purpose, folder: None, path });
+        match number {
+            libc::SYS_openat => at("openat", Open(Flags::Argument(2)), 0, 1),
+            libc::SYS_openat2 => at("openat2", Open(Flags::Memory(2)), 0, 1),
+            libc::SYS_newfstatat => at("newfstatat", Look, 0, 1),
+            libc::SYS_statx => at("statx", Look, 0, 1),
+            libc::SYS_readlinkat => at("readlinkat", Look, 0, 1),
+            libc::SYS_mkdirat => at("mkdirat", MakeFolder, 0, 1),
+            libc::SYS_unlinkat => at("unlinkat", Remove, 0, 1),
+            libc::SYS_renameat2 => at("renameat2", Rename, 2, 3),
+            libc::SYS_linkat => at("linkat", Link, 2, 3),
+            libc::SYS_symlinkat => at("symlinkat", Change, 1, 2),
+            libc::SYS_mknodat => at("mknodat", Change, 0, 1),
+            libc::SYS_fchmodat => at("fchmodat", Change, 0, 1),
+            libc::SYS_fchownat => at("fchownat", Change, 0, 1),
+            libc::SYS_truncate => Some(Self { name: "truncate", purpose: Change, folder: None, path: 0 }),
+            #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+            libc::SYS_renameat => at("renameat", Rename, 2, 3),
+            #[cfg(target_arch = "x86_64")]
+            libc::SYS_open => here("open", Open(Flags::Argument(1)), 0),
+            #[cfg(target_arch = "x86_64")]
+            libc::SYS_creat => here("creat", Open(Flags::Are((libc::O_CREAT | libc::O_TRUNC) as u64)), 0),
+            #[cfg(target_arch = "x86_64")]
+            libc::SYS_stat => here("stat", Look, 0),
+            #[cfg(target_arch = "x86_64")]
+            libc::SYS_lstat => here("lstat", Look, 0),
+            #[cfg(target_arch = "x86_64")]
+            libc::SYS_readlink => here("readlink", Look, 0),
+            #[cfg(target_arch = "x86_64")]
+            libc::SYS_mkdir => here("mkdir", MakeFolder, 0),
+            #[cfg(target_arch = "x86_64")]
+            libc::SYS_unlink => here("unlink", Remove, 0),
+            #[cfg(target_arch = "x86_64")]
+            libc::SYS_rmdir => here("rmdir", Remove, 0),
+            #[cfg(target_arch = "x86_64")]
+            libc::SYS_rename => here("rename", Rename, 1),
+            #[cfg(target_arch = "x86_64")]
+            libc::SYS_link => here("link", Link, 1),
+            #[cfg(target_arch = "x86_64")]
+            libc::SYS_symlink => here("symlink", Change, 1),
+            #[cfg(target_arch = "x86_64")]
+            libc::SYS_mknod => here("mknod", Change, 0),
+            #[cfg(target_arch = "x86_64")]
+            libc::SYS_chmod => here("chmod", Change, 0),
+            #[cfg(target_arch = "x86_64")]
+            libc::SYS_chown => here("chown", Change, 0),
+            #[cfg(target_arch = "x86_64")]
+            libc::SYS_lchown => here("lchown", Change, 0),
+            _ => None,
+        }
+    }
+
+    /// The file that a thread names with it.
+    pub fn path(self, thread: Pid, arguments: [u64; 6]) -> PathBuf {
+        path(thread, self.folder.map(|number| arguments[number]), arguments[self.path])
+    }
+
+    /// The file that is renamed, or gets a further name: its arguments come before the new name's.
+    pub fn from(self, thread: Pid, arguments: [u64; 6]) -> PathBuf {
+        let before = if self.folder.is_some() { 2 } else { 1 };
+        path(thread, self.folder.map(|number| arguments[number - before]), arguments[self.path - before])
+    }
+}
+
 /// A program that waits at its first instruction to be followed, by the thread that started it.
 pub struct Traced {
     pub process: Child,
@@ -101,7 +219,7 @@ fn stop(thread: Pid) -> io::Result<Option<Stop>> {
 }
 
 /// The file that a thread names, relative to an open folder or to the current one.
-pub fn path(thread: Pid, folder: Option<u64>, name: u64) -> PathBuf {
+fn path(thread: Pid, folder: Option<u64>, name: u64) -> PathBuf {
     let name = text(thread, name);
     let here = libc::AT_FDCWD;
     let folder = match folder.map(|folder| folder as i32) {

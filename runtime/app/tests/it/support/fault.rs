@@ -10,7 +10,7 @@ use std::process::Command;
 use nix::sys::ptrace;
 use nix::unistd::Pid;
 
-use crate::support::calls::{self, Stop, Traced};
+use crate::support::calls::{NamingCall, Stop, Traced};
 
 /// How a program ended.
 #[derive(Clone, Debug)]
@@ -78,39 +78,24 @@ impl Injector {
 
     /// What a call does, if it concerns the folder.
     fn concerned(&self, thread: Pid, call: i64, arguments: [u64; 6]) -> Option<String> {
-        let named = |name: &str, folder: Option<usize>, path: usize| {
-            Some((name.to_owned(), calls::path(thread, folder.map(|n| arguments[n]), arguments[path])))
+        let (name, path) = match NamingCall::of(call) {
+            Some(naming) => (naming.name, naming.path(thread, arguments)),
+            None => {
+                let name = match call {
+                    libc::SYS_read => "read",
+                    libc::SYS_write => "write",
+                    libc::SYS_close => "close",
+                    libc::SYS_fstat => "fstat",
+                    libc::SYS_getdents64 => "getdents64",
+                    libc::SYS_fsync | libc::SYS_fdatasync => "fsync",
+                    libc::SYS_flock => "flock",
+                    libc::SYS_fchmod => "fchmod",
+                    libc::SYS_lseek => "lseek",
+                    _ => return None,
+                };
+                (name, fs::read_link(format!("/proc/{thread}/fd/{}", arguments[0] as i32)).ok()?)
+            }
         };
-        let open = |name: &str| {
-            let file = fs::read_link(format!("/proc/{thread}/fd/{}", arguments[0] as i32)).ok()?;
-            Some((name.to_owned(), file))
-        };
-        let (name, path) = match call {
-            libc::SYS_openat => named("openat", Some(0), 1),
-            libc::SYS_newfstatat => named("newfstatat", Some(0), 1),
-            libc::SYS_statx => named("statx", Some(0), 1),
-            libc::SYS_mkdirat => named("mkdirat", Some(0), 1),
-            libc::SYS_unlinkat => named("unlinkat", Some(0), 1),
-            libc::SYS_renameat | libc::SYS_renameat2 => named("renameat", Some(2), 3),
-            libc::SYS_linkat => named("linkat", Some(2), 3),
-            libc::SYS_readlink => named("readlink", None, 0),
-            libc::SYS_open => named("open", None, 0),
-            libc::SYS_stat | libc::SYS_lstat => named("stat", None, 0),
-            libc::SYS_mkdir => named("mkdir", None, 0),
-            libc::SYS_unlink => named("unlink", None, 0),
-            libc::SYS_rmdir => named("rmdir", None, 0),
-            libc::SYS_rename => named("rename", None, 1),
-            libc::SYS_read => open("read"),
-            libc::SYS_write => open("write"),
-            libc::SYS_close => open("close"),
-            libc::SYS_fstat => open("fstat"),
-            libc::SYS_getdents64 => open("getdents64"),
-            libc::SYS_fsync | libc::SYS_fdatasync => open("fsync"),
-            libc::SYS_flock => open("flock"),
-            libc::SYS_fchmod => open("fchmod"),
-            libc::SYS_lseek => open("lseek"),
-            _ => None,
-        }?;
         path.starts_with(&self.folder).then(|| format!("{name} {}", path.display()))
     }
 }

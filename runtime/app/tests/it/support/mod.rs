@@ -1,5 +1,6 @@
 //! What the tests share: devices, the service, a broker, and system calls followed through ptrace.
 
+pub mod bench;
 #[cfg(target_os = "linux")]
 pub mod broker;
 #[cfg(target_os = "linux")]
@@ -11,6 +12,8 @@ pub mod reporting;
 pub mod service;
 #[cfg(target_os = "linux")]
 pub mod trace;
+#[cfg(unix)]
+pub mod user;
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -134,12 +134,8 @@ impl Service {
     /// Memory of the process in MiB: what it holds now, and at most.
     #[cfg(target_os = "linux")]
     pub fn memory(&self) -> (usize, usize) {
-        let status = fs::read_to_string(format!("/proc/{}/status", self.id())).unwrap();
-        let of = |name: &str| {
-            let line = status.lines().find(|line| line.starts_with(name)).unwrap();
-            line.split_whitespace().nth(1).unwrap().parse::<usize>().unwrap() / 1024
-        };
-        (of("VmRSS:"), of("VmHWM:"))
+        let of = |name: &str| (orco_trials::system::status(self.id(), name) / 1024) as usize;
+        (of("VmRSS"), of("VmHWM"))
     }
 }
 

@@ -9,7 +9,7 @@ use std::process::Command;
 
 use nix::unistd::Pid;
 
-use crate::support::calls::{self, Stop, Traced, word};
+use crate::support::calls::{NamingCall, Purpose, Stop, Traced};
 
 /// Something that a program did, or tried.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -82,46 +82,17 @@ impl Watch {
 
     fn begins(&mut self, thread: Pid, call: i64, arguments: [u64; 6]) {
         const WRITES: u64 = (libc::O_WRONLY | libc::O_RDWR | libc::O_CREAT | libc::O_TRUNC) as u64;
-        let path =
-            |folder: Option<usize>, name: usize| calls::path(thread, folder.map(|n| arguments[n]), arguments[name]);
-        let opened = match call {
-            libc::SYS_openat if arguments[2] & WRITES != 0 => Some(path(Some(0), 1)),
-            libc::SYS_openat2 if word(thread, arguments[2]).is_none_or(|flags| flags & WRITES != 0) => {
-                Some(path(Some(0), 1))
+        match (NamingCall::of(call), call) {
+            (Some(NamingCall { purpose: Purpose::Look, .. }), _) => {}
+            (Some(naming @ NamingCall { purpose: Purpose::Open(flags), .. }), _) => {
+                if flags.read(thread, arguments).is_none_or(|flags| flags & WRITES != 0) {
+                    self.opening.insert(thread, naming.path(thread, arguments));
+                }
             }
-            #[cfg(target_arch = "x86_64")]
-            libc::SYS_open if arguments[1] & WRITES != 0 => Some(path(None, 0)),
-            #[cfg(target_arch = "x86_64")]
-            libc::SYS_creat => Some(path(None, 0)),
-            _ => None,
-        };
-        if let Some(opened) = opened {
-            self.opening.insert(thread, opened);
-            return;
+            (Some(naming), _) => self.events.push(Event::Change(naming.path(thread, arguments))),
+            (None, libc::SYS_socket | libc::SYS_socketpair | libc::SYS_connect) => self.events.push(Event::Socket),
+            (None, libc::SYS_io_uring_setup) => self.events.push(Event::Hidden("io_uring_setup")),
+            (None, _) => {}
         }
-        let event = match call {
-            libc::SYS_socket | libc::SYS_socketpair | libc::SYS_connect => Event::Socket,
-            libc::SYS_io_uring_setup => Event::Hidden("io_uring_setup"),
-            libc::SYS_mkdirat | libc::SYS_mknodat | libc::SYS_unlinkat | libc::SYS_fchmodat | libc::SYS_fchownat => {
-                Event::Change(path(Some(0), 1))
-            }
-            libc::SYS_renameat2 | libc::SYS_linkat => Event::Change(path(Some(2), 3)),
-            libc::SYS_symlinkat => Event::Change(path(Some(1), 2)),
-            libc::SYS_truncate => Event::Change(path(None, 0)),
-            #[cfg(target_arch = "x86_64")]
-            libc::SYS_mkdir
-            | libc::SYS_mknod
-            | libc::SYS_unlink
-            | libc::SYS_rmdir
-            | libc::SYS_chmod
-            | libc::SYS_chown
-            | libc::SYS_lchown => Event::Change(path(None, 0)),
-            #[cfg(target_arch = "x86_64")]
-            libc::SYS_rename | libc::SYS_link | libc::SYS_symlink => Event::Change(path(None, 1)),
-            #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
-            libc::SYS_renameat => Event::Change(path(Some(2), 3)),
-            _ => return,
-        };
-        self.events.push(event);
     }
 }
