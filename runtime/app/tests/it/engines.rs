@@ -38,7 +38,7 @@ fn fake(folder: &Path, version: &str) -> PathBuf {
 }
 
 fn text_of(output: &Output) -> String {
-    text(&output.stdout) + &text(&output.stderr)
+    text(&output.stdout) + text(&output.stderr).as_str()
 }
 
 /// What does not load: each file with what is said about it.

@@ -46,7 +46,7 @@ fn labels_from_a_state_are_written_out_on_terminals_and_true_in_json() {
     for arguments in [&["list"][..], &["history"], &["classify", picture.to_str().unwrap()], &["undo"]] {
         let said = device.command(arguments).output().unwrap();
         assert!(said.status.success(), "{arguments:?}: {}", text(&said.stderr));
-        let printed = text(&said.stdout) + &text(&said.stderr);
+        let printed = text(&said.stdout) + text(&said.stderr).as_str();
         assert!(is_harmless(&printed), "{arguments:?}: {printed:?}");
         assert!(!printed.lines().any(|line| line.starts_with("fake: line")), "{arguments:?}: {printed:?}");
         if arguments[0] != "undo" {

@@ -20,7 +20,7 @@ use tempfile::TempDir;
 use thirtyfour::error::WebDriverResult;
 
 use crate::browser::camera::Film;
-use crate::browser::chromium::{self, Browser, DESK, Driver, PHONE, ViewOptions};
+use crate::browser::chromium::{Browser, DESK, Driver, PHONE, ViewOptions};
 use crate::support::service::Service;
 use crate::support::shots;
 
