@@ -178,7 +178,8 @@ fn golden_first_step_gradients_of_terms() {
     let known = phase.assigned.length(0);
     let mut transposed = vec![0.0; width * padded(known)];
     transpose(known, width, &assigned, &mut transposed);
-    let targets = cross_entropy::ClassRows { targets: UnitRows { values: &assigned, width }, transposed: &transposed, first: 0 };
+    let targets =
+        cross_entropy::ClassRows { targets: UnitRows { values: &assigned, width }, transposed: &transposed, first: 0 };
     let mut gradient = vec![0.0; samples];
     let mut scratch = vec![0.0; cross_entropy::memory(count, known)];
     let rows = UnitRows { values: &unit, width };

@@ -362,7 +362,10 @@ mod tests {
         given.pretrain.epochs = 0;
         let said = Question::Pretraining.trials(&given, Reading::Program).unwrap_err().to_string();
         assert!(said.contains("is given, not trained") && said.contains("\"pretraining\""), "{said}");
-        assert!(Question::Targets.trials(&given, Reading::Program).is_ok() && Question::Frozen.trials(&given, Reading::Program).is_ok());
+        assert!(
+            Question::Targets.trials(&given, Reading::Program).is_ok()
+                && Question::Frozen.trials(&given, Reading::Program).is_ok()
+        );
         given.backbone.onnx = Some("backbone.onnx".into());
         let said = Question::Frozen.trials(&given, Reading::Program).unwrap_err().to_string();
         assert!(said.contains("cannot be trained") && said.contains("backbone.weights"), "{said}");

@@ -85,7 +85,14 @@ fn with_our_step(threads: usize, turns: impl FnOnce(&mut dyn FnMut() -> f64)) {
         perturbed_labels: &perturbed_labels,
     };
     let config = Config::orco();
-    let extent = StepExtent { shape: SHAPE, samples: BATCH, views: 2, classes: CLASSES, targets: CLASSES, clean_targets: CleanTargets::NONE };
+    let extent = StepExtent {
+        shape: SHAPE,
+        samples: BATCH,
+        views: 2,
+        classes: CLASSES,
+        targets: CLASSES,
+        clean_targets: CleanTargets::NONE,
+    };
     let mut memory = SessionMemory::new(extent.needs());
     let threads = Threads::new(threads).expect("the system has threads");
     let workspace = memory.workspace(&threads);

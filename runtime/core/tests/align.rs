@@ -72,8 +72,7 @@ impl Reference<'_> {
             let entropies: Vec<f64> = counted.map(|row| entropy(row, first)).collect();
             entropies.iter().sum::<f64>() / entropies.len().max(1) as f64
         };
-        let alternatives =
-            if config.cross_entropy_classes == ClassScope::All { 0 } else { target_rows.base_classes };
+        let alternatives = if config.cross_entropy_classes == ClassScope::All { 0 } else { target_rows.base_classes };
 
         let mut spread = Vec::new();
         for class in 0..targets.len() as u32 {

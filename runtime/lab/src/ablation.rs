@@ -58,7 +58,13 @@ pub struct Ablation {
 impl Default for Ablation {
     fn default() -> Self {
         let Sampling { perturbed, perturbation, .. } = Sampling::seeded(0);
-        Self { assignment: Assignment::default(), perturbed, perturbation, keep: Keep::default(), earlier_exemplars: None }
+        Self {
+            assignment: Assignment::default(),
+            perturbed,
+            perturbation,
+            keep: Keep::default(),
+            earlier_exemplars: None,
+        }
     }
 }
 

@@ -68,9 +68,10 @@ fn class_directions(projected: &[f32], of: &[usize], dimension: usize, classes: 
 
 /// Mean cosine over all pairs.
 fn between(means: &[ClassDirection]) -> f64 {
-    let pairs = means.iter().enumerate().flat_map(|(index, (_, one))| {
-        means[..index].iter().map(move |(_, other)| f64::from(dot(one, other)))
-    });
+    let pairs = means
+        .iter()
+        .enumerate()
+        .flat_map(|(index, (_, one))| means[..index].iter().map(move |(_, other)| f64::from(dot(one, other))));
     mean(&pairs.collect::<Vec<_>>()).unwrap_or_default()
 }
 

@@ -395,10 +395,7 @@ fn clean_labels(clean: CleanTargets, classes: usize, targets: usize) -> impl Ite
 /// Numbers the classes of a batch from `first` on, in their order; returns how many there are.
 fn count_means(classes: &[u32], first: usize, mean_of_class: &mut [u32]) -> usize {
     mean_of_class.fill(ABSENT);
-    classes
-        .iter()
-        .filter(|class| **class as usize >= first)
-        .for_each(|class| mean_of_class[*class as usize] = 0);
+    classes.iter().filter(|class| **class as usize >= first).for_each(|class| mean_of_class[*class as usize] = 0);
     let present = mean_of_class.iter_mut().filter(|mean| **mean != ABSENT);
     present.enumerate().map(|(number, mean)| *mean = number as u32).count()
 }

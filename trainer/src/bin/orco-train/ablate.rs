@@ -31,10 +31,7 @@ pub fn all(
     let trials = question.trials(&recipe, reading)?;
     let of = settings_for(recipe.data.kind.title()).name();
     let (name, recipe_name) = (question.name(), &recipe.name);
-    print(format!(
-        "{name} on {recipe_name}, draws: {draws}; {reading} for {of}\n{}",
-        heading()
-    ))?;
+    print(format!("{name} on {recipe_name}, draws: {draws}; {reading} for {of}\n{}", heading()))?;
     let sessions = of_sessions(&data)?;
     let mut features = SharedFeatures::default();
     let mut measured = Vec::new();

@@ -272,11 +272,7 @@ fn ablate(arguments: &AblateArguments) -> Result<()> {
     let trials = Trials { base_model, benchmark: &benchmark, content: &content, cache, seed: *seed };
     let threads = Threads::new(cores())?;
     let of = published::settings_for(&benchmark.source).name();
-    print(format!(
-        "{} on {}, draws: {draws}; {reading} for {of}",
-        question.name(),
-        benchmark.source
-    ))?;
+    print(format!("{} on {}, draws: {draws}; {reading} for {of}", question.name(), benchmark.source))?;
     print(heading(WIDTH, "the paper's, on mini-ImageNet"))?;
     let mut all = Vec::new();
     for trial in trials.of(question, *reading) {
