@@ -9,8 +9,9 @@
 //!
 //! # Where to start
 //!
-//! [`Learner`] does all of it; its page has an example for each thing to do. [`prelude`] has what most programs need. Pictures in memory, from a camera for one, are of the type [`image_rs::RgbImage`], and features are
-//! arrays of [`ndarray`]; both crates come from here, in the version that this crate uses.
+//! [`Learner`] does all of it; its page has an example for each thing to do. [`prelude`] has what most programs need.
+//! Pictures in memory, from a camera for one, are of the type [`image_rs::RgbImage`], and features are arrays of
+//! [`ndarray`]; both crates come from here, in the version that this crate uses.
 //! ```
 //! use orco_runtime::image_rs::RgbImage;
 //! use orco_runtime::prelude::*;

@@ -31,11 +31,11 @@ use crate::signature::{PublicKey, SignatureError};
 /// Longest side of a thumbnail, in pixels.
 pub const MAX_THUMBNAIL_SIDE: u32 = 96;
 
-/// Why the bytes of a pack are not taken.
+/// Why a pack is refused.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum OpenPackError {
-    /// They are no pack, damaged, or make no sense.
+    /// Not a pack, damaged, or inconsistent.
     #[error(transparent)]
     Pack(#[from] PackError),
     /// A key is given, and the pack was not signed with its secret key.
@@ -70,8 +70,7 @@ pub enum OpenPackError {
 /// Opens a pack. With a key, nothing that the pack says is believed before its signature was checked; its thumbnails are
 /// looked at last.
 ///
-/// Whether the pack was made with the bundle at hand, [`Pack::to_class`] tells, and so does
-/// [`Learner::import`](crate::learner::Learner::import).
+/// [`Pack::to_class`] and [`Learner::import`](crate::learner::Learner::import) check that it belongs to the bundle.
 ///
 /// # Errors
 /// [`OpenPackError`] if the bytes are no sound pack, or not signed with that key.

@@ -57,8 +57,8 @@ pub(crate) fn alone() -> bool {
     fs::read_dir("/proc/self/task").is_ok_and(|threads| threads.count() == 1)
 }
 
-/// What a function returns, or the message of the panic that it ended by. What it worked on may be half done then: for
-/// threads that begin anew, and for engines that panic on a picture.
+/// What a function returns, or the message of the panic that it ended by. Use it only where what the function
+/// worked on is discarded afterwards: it may be half done.
 ///
 /// # Errors
 /// The panic's message.

@@ -38,7 +38,7 @@ pub enum ClassScope {
 }
 
 impl ClassScope {
-    /// Number of the first class that it covers, of so many base classes, which come first.
+    /// Number of the first class that it covers; classes are numbered from the base classes on.
     pub const fn first(self, base_classes: usize) -> usize {
         match self {
             Self::All => 0,
@@ -55,7 +55,7 @@ impl ClassScope {
     }
 }
 
-/// Which pseudo-targets are rows of PSCL as they are, beside their perturbed copies.
+/// Which pseudo-targets enter PSCL unperturbed, in addition to their perturbed copies.
 ///
 /// Such a row carries its target's label. Like every row it is a positive of the rows that share its label, a negative
 /// of all others, and an anchor where it has a positive.
@@ -74,7 +74,7 @@ impl CleanTargets {
     /// All, as in the paper's text.
     pub const ALL: Self = Self { assigned: true, free: true };
 
-    /// How many there are, of so many known classes and targets.
+    /// How many there are, given the number of known classes and of all targets.
     pub const fn count(self, classes: usize, targets: usize) -> usize {
         let assigned = if self.assigned { classes } else { 0 };
         let free = if self.free { targets - classes } else { 0 };
@@ -142,7 +142,7 @@ pub struct Config {
     pub clean_targets: CleanTargets,
     /// Weight of cross entropy over the samples of incremental classes; 0 leaves it out.
     pub cross_entropy: f32,
-    /// Classes among which that cross entropy tells its samples apart: those in its softmax.
+    /// Classes in the softmax of that cross entropy.
     #[serde(skip_serializing_if = "ClassScope::is_all")]
     pub cross_entropy_classes: ClassScope,
     /// Weight of the orthogonality loss; 0 leaves it out.

@@ -23,7 +23,7 @@ use std::path::{Path, PathBuf};
 use orco_runtime::files::replace_shared;
 use serde::{Deserialize, Serialize};
 
-pub use angles::AngleStep;
+pub use angles::{AngleRange, AngleStep};
 pub use collect::{ReportPlan, collect};
 pub use picture::DrawError;
 pub use scatter::{Plane, Point};
@@ -171,6 +171,11 @@ pub fn writable(folder: &Path) -> io::Result<()> {
     fs::remove_file(trial)
 }
 
+/// Writes a file of a report whole, in place of one that is there.
+fn write_file(path: &Path, bytes: &[u8]) -> Result<(), WriteError> {
+    replace_shared(path, bytes).map_err(|source| WriteError::File { path: path.into(), source })
+}
+
 /// Name of a file that is written to see whether files can be.
 const TRIAL: &str = ".orco-lab";
 
@@ -209,22 +214,19 @@ impl BundleReport {
     /// [`WriteError`] if a file cannot be written.
     pub fn write(&self, folder: &Path) -> Result<(), WriteError> {
         let pictures = folder.join(PICTURES);
-        let file = |path: &Path, bytes: &[u8]| {
-            replace_shared(path, bytes).map_err(|source| WriteError::File { path: path.into(), source })
-        };
         let made = |folder: &Path| {
             fs::create_dir_all(folder).map_err(|source| WriteError::File { path: folder.into(), source })
         };
         made(folder)?;
-        file(&folder.join("report.json"), self.json().as_bytes())?;
+        write_file(&folder.join("report.json"), self.json().as_bytes())?;
         made(&pictures)?;
-        file(&folder.join("numbers.csv"), csv(&self.systems).as_bytes())?;
-        file(&folder.join("index.html"), self.page()?.as_bytes())?;
+        write_file(&folder.join("numbers.csv"), csv(&self.systems).as_bytes())?;
+        write_file(&folder.join("index.html"), self.page()?.as_bytes())?;
         let mut drawn_now = Vec::new();
         for (name, drawn) in self.pictures()? {
             let [svg, png] = ["svg", "png"].map(|kind| pictures.join(format!("{name}.{kind}")));
-            file(&svg, drawn.svg.as_bytes())?;
-            file(&png, &drawn.png)?;
+            write_file(&svg, drawn.svg.as_bytes())?;
+            write_file(&png, &drawn.png)?;
             drawn_now.extend([svg, png]);
         }
         // Of a report that was there before, and showed more.

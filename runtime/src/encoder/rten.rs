@@ -59,7 +59,7 @@ impl Encoder for Rten {
     }
 }
 
-/// What is said of a panic of rten's.
+/// Error text of a panic in rten.
 fn panicked(why: &str) -> String {
     format!("rten panicked: {why}")
 }

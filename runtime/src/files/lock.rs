@@ -130,7 +130,7 @@ impl Lock {
     }
 }
 
-/// Makes an attempt again and again until it gives something, or has given nothing for so long.
+/// Repeats an attempt until it gives something, or `wait` has passed.
 ///
 /// # Errors
 /// Those of the attempt, which ends then.

@@ -9,7 +9,7 @@ use ::image::imageops::{self, FilterType};
 /// Quality of small JPEG pictures, 1..100.
 const QUALITY: u8 = 75;
 
-/// A picture whose sides are at most so long, in pixels: itself if they are.
+/// A picture whose sides have at most `side` pixels: itself if it is small enough.
 ///
 /// Takes at most 45 bytes for each pixel of the result, however large the picture is.
 pub fn small(picture: &RgbImage, side: u32) -> Cow<'_, RgbImage> {
@@ -31,7 +31,7 @@ fn scaled(length: u32, most: u32, longest: u32) -> u32 {
     ((f64::from(length) * f64::from(most) / f64::from(longest)).round() as u32).max(1)
 }
 
-/// A JPEG of a picture whose sides are at most so long, in pixels, without the picture's own description (place, time,
+/// A JPEG of a picture, with at most `side` pixels a side and without the picture's own description (place, time,
 /// camera).
 ///
 /// # Panics

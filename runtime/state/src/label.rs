@@ -4,6 +4,7 @@
 //! that nobody sees can make two labels look alike. Labels are therefore kept and compared in Unicode's normal form C,
 //! and refused if there is anything invisible in them.
 
+use alloc::collections::BTreeSet;
 use alloc::string::String;
 use core::fmt::{self, Write};
 
@@ -24,7 +25,8 @@ pub fn same(one: &str, other: &str) -> bool {
 
 /// Index of the first label that is the same as an earlier one.
 pub fn first_repeated(labels: &[&str]) -> Option<usize> {
-    (0..labels.len()).find(|&index| labels[..index].iter().any(|label| same(label, labels[index])))
+    let mut seen = BTreeSet::new();
+    labels.iter().position(|label| !seen.insert(label.nfc().collect::<String>()))
 }
 
 /// Whether a label can be given, in its normal form: it can be typed, shown on one line as it is, put into a pack, and
@@ -95,6 +97,12 @@ mod tests {
         // The sign of ohm is the letter omega, a Hangul syllable its parts.
         assert_eq!([normal("\u{2126}"), normal("\u{1112}\u{1161}\u{11ab}")], ["\u{3a9}", "\u{d55c}"]);
         assert!(is_usable("caf\u{e9}") && !is_usable("cafe\u{301}"), "only the normal form is kept");
+    }
+
+    #[test]
+    fn the_first_label_that_comes_again_is_found_in_whatever_form() {
+        assert_eq!(first_repeated(&["caf\u{e9}", "mug", "cafe\u{301}", "mug"]), Some(2));
+        assert_eq!((first_repeated(&["mug", "Mug", "mug "]), first_repeated(&[])), (None, None));
     }
 
     #[test]

@@ -154,7 +154,7 @@ pub struct FirstRecognition {
 }
 
 impl FirstRecognition {
-    /// What is known of classes that were learned before that was kept: nothing.
+    /// For classes that a release learned which did not record this.
     pub const UNKNOWN: Self = Self { shots: 0, recognised: 0 };
 
     /// Whether the numbers fit together.

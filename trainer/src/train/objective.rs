@@ -139,15 +139,11 @@ pub struct Objective {
 impl Objective {
     /// Of phase 2, which knows base classes only; their means in the batch enter ORTH.
     pub fn of_base(targets: &Targets, weights: Weights) -> Self {
-        Self::new(targets, weights, targets.rows.len() as i64)
+        Self::of_session(targets, weights, targets.rows.len() as i64)
     }
 
     /// Of an incremental session over `base` base classes.
     pub fn of_session(targets: &Targets, weights: Weights, base: i64) -> Self {
-        Self::new(targets, weights, base)
-    }
-
-    fn new(targets: &Targets, weights: Weights, base: i64) -> Self {
         let (assigned, free) = (targets.assigned(), targets.free());
         let all = Tensor::cat(&[&assigned, &free], 0);
         let (known, count) = (assigned.size()[0], all.size()[0]);

@@ -6,24 +6,46 @@ use plotters::prelude::*;
 use serde::{Deserialize, Serialize};
 
 use super::BundleReport;
-use super::picture::{
-    Area, Axes, DrawError, DrawnPicture, LegendEntry, Mark, Picture, SERIES, legend, legend_height, line,
-};
+use super::picture::{Area, Axes, Curve, DrawError, DrawnPicture, LegendEntry, Mark, Picture, SERIES, legend_height};
 
 /// Steps that recipes take.
 const STEPS: [usize; 3] = [500, 1000, 2000];
 
-/// Angles between all pairs of targets after some steps, in degrees.
+/// Angles between all pairs of rows, in degrees.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct AngleRange {
+    /// The smallest.
+    pub smallest: f64,
+    /// The mean.
+    pub mean: f64,
+    /// The largest.
+    pub largest: f64,
+}
+
+impl AngleRange {
+    /// Of unit rows.
+    pub(super) fn of(rows: &[f32], dimension: usize) -> Self {
+        let count = rows.len() / dimension;
+        let all = cosines(rows, rows, dimension);
+        let pairs = (0..count).flat_map(|row| (0..row).map(move |column| row * count + column));
+        let angles = pairs.map(|pair| f64::from(all[pair]).clamp(-1.0, 1.0).acos().to_degrees());
+        let (mut smallest, mut largest, mut sum, mut number) = (180.0f64, 0.0f64, 0.0, 0usize);
+        for angle in angles {
+            (smallest, largest) = (smallest.min(angle), largest.max(angle));
+            (sum, number) = (sum + angle, number + 1);
+        }
+        Self { smallest, mean: sum / number.max(1) as f64, largest }
+    }
+}
+
+/// Angles between pseudo-targets after some steps of their generation.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct AngleStep {
     /// Steps done.
     pub step: usize,
-    /// The smallest angle.
-    pub smallest: f64,
-    /// The mean one.
-    pub mean: f64,
-    /// The largest one.
-    pub largest: f64,
+    /// The angles.
+    #[serde(flatten)]
+    pub angles: AngleRange,
 }
 
 /// Generates a bundle's targets again from its seed and looks at them on the way; none if that leads elsewhere.
@@ -31,11 +53,12 @@ pub(super) fn again(base_model: &BaseModel, seed: u64) -> Option<Vec<AngleStep>>
     let (count, dimension) = (base_model.target_count(), base_model.dimension);
     let mut targets = generate(TargetMethod::Optimised, count, dimension, 0, seed);
     let mut generator = TargetGenerator::new(count, dimension);
-    let mut angles = vec![looked(&targets, dimension, 0)];
+    let at = |step: usize, targets: &[f32]| AngleStep { step, angles: AngleRange::of(targets, dimension) };
+    let mut angles = vec![at(0, &targets)];
     for step in 1..=STEPS[STEPS.len() - 1] {
         generator.step(&mut targets, 1.0);
         if is_shown(step) {
-            angles.push(looked(&targets, dimension, step));
+            angles.push(at(step, &targets));
         }
         let apart = |(a, b): (&f32, &f32)| (a - b).abs();
         let same = || targets.iter().zip(&base_model.targets).map(apart).all(|difference| difference < 1e-3);
@@ -55,26 +78,13 @@ fn is_shown(step: usize) -> bool {
     [1, 2, 5].iter().any(|times| times * decade == step)
 }
 
-fn looked(targets: &[f32], dimension: usize, step: usize) -> AngleStep {
-    let count = targets.len() / dimension;
-    let all = cosines(targets, targets, dimension);
-    let pairs = (0..count).flat_map(|row| (0..row).map(move |column| row * count + column));
-    let angles = pairs.map(|pair| f64::from(all[pair]).clamp(-1.0, 1.0).acos().to_degrees());
-    let (mut smallest, mut largest, mut sum, mut number) = (180.0f64, 0.0f64, 0.0, 0);
-    for angle in angles {
-        (smallest, largest) = (smallest.min(angle), largest.max(angle));
-        (sum, number) = (sum + angle, number + 1);
-    }
-    AngleStep { step, smallest, mean: sum / number.max(1) as f64, largest }
-}
-
 pub(super) fn pictures(report: &BundleReport) -> Result<Vec<(String, DrawnPicture)>, DrawError> {
     let angles = report.angles.iter();
     angles.map(|angles| Ok(("angles".to_owned(), Angles(angles).drawn()?))).collect()
 }
 
 /// Which of the angles after a step.
-type Angle = fn(&AngleStep) -> f64;
+pub(super) type AngleOf = fn(&AngleRange) -> f64;
 
 struct Angles<'a>(&'a [AngleStep]);
 
@@ -86,8 +96,8 @@ impl Picture for Angles<'_> {
     fn draw<B: DrawingBackend>(&self, area: &Area<'_, B>) -> Result<(), DrawError> {
         // Steps grow tenfold along the axis; before the first one stands at half of its place.
         let x = |step: usize| (step.max(1) as f64).log10() + if step == 0 { -0.3 } else { 0.0 };
-        let low = self.0.iter().map(|step| step.smallest).fold(180.0, f64::min);
-        let high = self.0.iter().map(|step| step.largest).fold(0.0, f64::max);
+        let low = self.0.iter().map(|step| step.angles.smallest).fold(180.0, f64::min);
+        let high = self.0.iter().map(|step| step.angles.largest).fold(0.0, f64::max);
         let last = self.0.last().map_or(1, |step| step.step);
         let axes = Axes {
             x: (-0.3, x(last)),
@@ -97,17 +107,18 @@ impl Picture for Angles<'_> {
             labels: (5, 8),
             decimals: (0, 0),
         };
-        let mut chart = axes.draw(area, 3)?;
-        let kinds: [(&str, Angle); 3] =
-            [("largest angle", |step| step.largest), ("mean", |step| step.mean), ("smallest", |step| step.smallest)];
-        let mut entries = Vec::new();
-        for ((name, of), colour) in kinds.into_iter().zip([SERIES[1], SERIES[7], SERIES[0]]) {
-            let points: Vec<(f64, f64)> = self.0.iter().map(|step| (x(step.step), of(step))).collect();
-            let entry = LegendEntry { name: name.into(), colour, mark: Mark::Line };
-            line(&mut chart, &points, &entry, true)?;
-            entries.push(entry);
-        }
-        legend(area, &entries)
+        let kinds: [(&str, AngleOf); 3] = [
+            ("largest angle", |range| range.largest),
+            ("mean", |range| range.mean),
+            ("smallest", |range| range.smallest),
+        ];
+        let colours = [SERIES[1], SERIES[7], SERIES[0]];
+        let curve = |((name, of), colour): ((&str, AngleOf), RGBColor)| Curve {
+            entry: LegendEntry { name: name.into(), colour, mark: Mark::Line },
+            points: self.0.iter().map(|step| (x(step.step), of(&step.angles))).collect(),
+            dots: true,
+        };
+        axes.draw_curves(area, kinds.into_iter().zip(colours).map(curve).collect())
     }
 }
 
@@ -117,9 +128,9 @@ mod tests {
 
     #[test]
     fn axes_of_the_plane_are_at_right_angles() {
-        let found = looked(&[1.0, 0.0, 0.0, 1.0, -1.0, 0.0], 2, 3);
+        let found = AngleRange::of(&[1.0, 0.0, 0.0, 1.0, -1.0, 0.0], 2);
         assert!((found.smallest - 90.0).abs() < 1e-4 && (found.largest - 180.0).abs() < 1e-4);
-        assert!((found.mean - 120.0).abs() < 1e-4 && found.step == 3);
+        assert!((found.mean - 120.0).abs() < 1e-4);
     }
 
     #[test]

@@ -9,19 +9,19 @@ use orco_benchmark::benchmark::Benchmark;
 use orco_core::align::LossTerms;
 use orco_core::workers::Workers;
 use orco_runtime::bundle::Bundle;
-use orco_runtime::files::replace_shared;
 use orco_state::state::{BaseModel, State};
-use orco_state::target::{TargetGenerator, TargetMethod, cosines, generate};
+use orco_state::target::{TargetMethod, generate};
 use plotters::prelude::*;
 use serde::{Deserialize, Serialize};
 
+use super::angles::{AngleOf, AngleRange};
 use super::collect::{confusion, shown_pictures};
 use super::confusion::Matrix;
 use super::picture::{
-    Area, Axes, DrawError, DrawnPicture, LegendEntry, Mark, Picture, SERIES, failed, legend, legend_height, line,
+    Area, Axes, Curve, DrawError, DrawnPicture, LegendEntry, Mark, Picture, SERIES, failed, legend_height,
 };
 use super::scatter::{Plane, Scatter};
-use super::{Confusion, WriteError, writable};
+use super::{Confusion, WriteError, writable, write_file};
 use crate::evaluate::Measurement;
 use crate::system::System;
 
@@ -31,32 +31,6 @@ const DIMENSIONS: [usize; 7] = [16, 32, 64, 96, 128, 256, 512];
 const STEPS: usize = 1000;
 /// Grey, for what is there to compare with.
 const GREY: RGBColor = SERIES[7];
-
-/// Angles between all pairs of rows, in degrees.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct AngleRange {
-    /// The smallest.
-    pub smallest: f64,
-    /// The mean.
-    pub mean: f64,
-    /// The largest.
-    pub largest: f64,
-}
-
-impl AngleRange {
-    /// Of unit rows.
-    fn of(rows: &[f32], dimension: usize) -> Self {
-        let (all, count) = (cosines(rows, rows, dimension), rows.len() / dimension);
-        let pairs = (0..count).flat_map(|row| (0..row).map(move |column| row * count + column));
-        let angles = pairs.map(|pair| f64::from(all[pair]).clamp(-1.0, 1.0).acos().to_degrees());
-        let (mut smallest, mut largest, mut sum, mut number) = (180.0f64, 0.0f64, 0.0, 0usize);
-        for angle in angles {
-            (smallest, largest) = (smallest.min(angle), largest.max(angle));
-            (sum, number) = (sum + angle, number + 1);
-        }
-        Self { smallest, mean: sum / number.max(1) as f64, largest }
-    }
-}
 
 /// Angles between the pseudo-targets of a dimension.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -71,13 +45,8 @@ pub struct DimensionAngles {
 
 impl DimensionAngles {
     fn of(count: usize, dimension: usize, seed: u64) -> Self {
-        let mut targets = generate(TargetMethod::Random, count, dimension, 0, seed);
-        let random = AngleRange::of(&targets, dimension);
-        let mut generator = TargetGenerator::new(count, dimension);
-        (0..STEPS).for_each(|_| {
-            generator.step(&mut targets, 1.0);
-        });
-        Self { dimension, random, optimised: AngleRange::of(&targets, dimension) }
+        let of = |method| AngleRange::of(&generate(method, count, dimension, STEPS, seed), dimension);
+        Self { dimension, random: of(TargetMethod::Random), optimised: of(TargetMethod::Optimised) }
     }
 }
 
@@ -144,7 +113,8 @@ const CONFUSED: [System; 3] = [System::ORCO, System::PROGRAM, System::NC_FSCIL];
 pub fn paper_figures(
     bundle: &Bundle,
     benchmark: &Benchmark,
-    (seed, command): (u64, &str),
+    seed: u64,
+    command: &str,
     workers: &dyn Workers,
     on_epoch: &(dyn Fn() -> ControlFlow<()> + Sync),
 ) -> Result<PaperFigures, EvaluateError> {
@@ -231,14 +201,11 @@ impl PaperFigures {
         for folder in [folder, &pictures] {
             writable(folder).map_err(|source| WriteError::File { path: folder.into(), source })?;
         }
-        let file = |path: &Path, bytes: &[u8]| {
-            replace_shared(path, bytes).map_err(|source| WriteError::File { path: path.into(), source })
-        };
         let json = serde_json::to_string(self).expect("numbers and texts") + "\n";
-        file(&folder.join("figures.json"), json.as_bytes())?;
+        write_file(&folder.join("figures.json"), json.as_bytes())?;
         for (name, drawn) in self.pictures()? {
-            file(&pictures.join(format!("{name}.svg")), drawn.svg.as_bytes())?;
-            file(&pictures.join(format!("{name}.png")), &drawn.png)?;
+            write_file(&pictures.join(format!("{name}.svg")), drawn.svg.as_bytes())?;
+            write_file(&pictures.join(format!("{name}.png")), &drawn.png)?;
         }
         Ok(())
     }
@@ -264,9 +231,6 @@ impl PaperFigures {
 /// Angles against the dimension, whose axis is logarithmic.
 struct DimensionPicture<'a>(&'a [DimensionAngles]);
 
-/// Which of the angles of a dimension.
-type AngleOf = fn(&AngleRange) -> f64;
-
 impl Picture for DimensionPicture<'_> {
     fn height(&self) -> u32 {
         320 + legend_height(6)
@@ -287,28 +251,23 @@ impl Picture for DimensionPicture<'_> {
             labels: (6, 8),
             decimals: (0, 0),
         };
-        let mut chart = axes.draw(area, 6)?;
         let kinds: [(&str, AngleOf); 3] = [
             ("largest", |angles| angles.largest),
             ("mean", |angles| angles.mean),
             ("smallest", |angles| angles.smallest),
         ];
-        let mut entries = Vec::new();
-        for (name, of) in kinds {
-            let points: Vec<(f64, f64)> =
-                self.0.iter().map(|angles| (x(angles.dimension), of(&angles.random))).collect();
-            let entry = LegendEntry { name: format!("{name}, random"), colour: GREY, mark: Mark::Dashes };
-            line(&mut chart, &points, &entry, false)?;
-            entries.push(entry);
-        }
-        for ((name, of), colour) in kinds.into_iter().zip([SERIES[1], SERIES[2], SERIES[0]]) {
-            let points: Vec<(f64, f64)> =
-                self.0.iter().map(|angles| (x(angles.dimension), of(&angles.optimised))).collect();
-            let entry = LegendEntry { name: format!("{name}, optimised"), colour, mark: Mark::Line };
-            line(&mut chart, &points, &entry, true)?;
-            entries.push(entry);
-        }
-        legend(area, &entries)
+        let curve = |of: &dyn Fn(&DimensionAngles) -> f64, name: String, colour, mark: Mark| Curve {
+            entry: LegendEntry { name, colour, mark },
+            points: self.0.iter().map(|angles| (x(angles.dimension), of(angles))).collect(),
+            dots: mark == Mark::Line,
+        };
+        let random = kinds
+            .into_iter()
+            .map(|(name, of)| curve(&|angles| of(&angles.random), format!("{name}, random"), GREY, Mark::Dashes));
+        let optimised = kinds.into_iter().zip([SERIES[1], SERIES[2], SERIES[0]]).map(|((name, of), colour)| {
+            curve(&|angles| of(&angles.optimised), format!("{name}, optimised"), colour, Mark::Line)
+        });
+        axes.draw_curves(area, random.chain(optimised).collect())
     }
 }
 
@@ -338,16 +297,12 @@ impl Picture for LossPicture<'_> {
             labels: (6, 6),
             decimals: (0, 1),
         };
-        let mut chart = axes.draw(area, kinds.len())?;
-        let mut entries = Vec::new();
-        for ((name, of), colour) in kinds.into_iter().zip(SERIES) {
-            let points: Vec<(f64, f64)> =
-                self.0.iter().map(|epoch| (epoch.epoch as f64, f64::from(of(epoch)))).collect();
-            let entry = LegendEntry { name: name.into(), colour, mark: Mark::Line };
-            line(&mut chart, &points, &entry, false)?;
-            entries.push(entry);
-        }
-        legend(area, &entries)
+        let curve = |((name, of), colour): ((&str, LossOf), RGBColor)| Curve {
+            entry: LegendEntry { name: name.into(), colour, mark: Mark::Line },
+            points: self.0.iter().map(|epoch| (epoch.epoch as f64, f64::from(of(epoch)))).collect(),
+            dots: false,
+        };
+        axes.draw_curves(area, kinds.into_iter().zip(SERIES).map(curve).collect())
     }
 }
 

@@ -201,6 +201,26 @@ impl Axes {
             .map_err(failed)?;
         Ok(chart)
     }
+
+    /// Draws the axes, curves in their order, and a legend of them.
+    pub(super) fn draw_curves<B: DrawingBackend>(
+        self,
+        area: &Area<'_, B>,
+        curves: Vec<Curve>,
+    ) -> Result<(), DrawError> {
+        let mut chart = self.draw(area, curves.len())?;
+        for Curve { entry, points, dots } in &curves {
+            line(&mut chart, points, entry, *dots)?;
+        }
+        legend(area, &curves.into_iter().map(|curve| curve.entry).collect::<Vec<_>>())
+    }
+}
+
+/// A line of a chart, with a dot at each of its points if asked, and its entry in the legend.
+pub(super) struct Curve {
+    pub(super) entry: LegendEntry,
+    pub(super) points: Vec<(f64, f64)>,
+    pub(super) dots: bool,
 }
 
 /// Draws a line, and a dot at each of its points if asked.

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::BundleReport;
 use super::picture::{
-    Area, Axes, DrawError, DrawnPicture, INK, LegendEntry, Mark, Picture, SERIES, legend, legend_height, line,
+    Area, Axes, Curve, DrawError, DrawnPicture, INK, LegendEntry, Mark, Picture, SERIES, legend_height,
 };
 
 /// Between what cosines are, each in a colour of its own.
@@ -48,6 +48,16 @@ impl SimilarityKind {
         let mean = cosines.iter().map(|cosine| f64::from(*cosine)).sum::<f64>() / total;
         (!cosines.is_empty()).then(|| Self { name: name.into(), mean, shares })
     }
+
+    fn curve(&self) -> Curve {
+        let colour = KINDS.iter().zip(SERIES).find(|(name, _)| **name == self.name).map_or(INK, |(_, colour)| colour);
+        let middle = |bin: usize| (bin as f64 + 0.5) * 2.0 / BINS as f64 - 1.0;
+        Curve {
+            entry: LegendEntry { name: self.name.clone(), colour, mark: Mark::Line },
+            points: self.shares.iter().enumerate().map(|(bin, share)| (middle(bin), *share)).collect(),
+            dots: false,
+        }
+    }
 }
 
 pub(super) fn pictures(report: &BundleReport) -> Result<Vec<(String, DrawnPicture)>, DrawError> {
@@ -70,19 +80,7 @@ impl Picture for Similarities {
             labels: (9, 6),
             decimals: (2, 0),
         };
-        let mut chart = axes.draw(area, self.kinds.len())?;
-        let mut entries = Vec::new();
-        for kind in &self.kinds {
-            let colour =
-                KINDS.iter().zip(SERIES).find(|(name, _)| **name == kind.name).map_or(INK, |(_, colour)| colour);
-            let middle = |bin: usize| (bin as f64 + 0.5) * 2.0 / BINS as f64 - 1.0;
-            let points: Vec<(f64, f64)> =
-                kind.shares.iter().enumerate().map(|(bin, share)| (middle(bin), *share)).collect();
-            let entry = LegendEntry { name: kind.name.clone(), colour, mark: Mark::Line };
-            line(&mut chart, &points, &entry, false)?;
-            entries.push(entry);
-        }
-        legend(area, &entries)
+        axes.draw_curves(area, self.kinds.iter().map(SimilarityKind::curve).collect())
     }
 }
 

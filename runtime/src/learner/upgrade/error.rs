@@ -85,7 +85,7 @@ pub enum UpgradeError {
     NoEarlier {
         /// The bundle's name.
         name: String,
-        /// The bundle whose state was.
+        /// The bundle whose state was set aside, if any.
         aside: Option<Box<KeptBundle>>,
     },
     /// The state that was kept aside cannot be read.

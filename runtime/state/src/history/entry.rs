@@ -33,7 +33,7 @@ pub enum ChangeKind {
     Undo,
     /// A class was forgotten together with its past.
     Purge,
-    /// Base classes count otherwise against learned ones.
+    /// The balance between base and learned classes changed.
     Balance,
     /// Classes were learned again, on another bundle, from the pictures of their shots.
     Upgrade,

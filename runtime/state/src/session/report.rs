@@ -65,9 +65,9 @@ pub struct AccuracyChange {
 /// Accuracies to be expected on new pictures.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct ExpectedAccuracy {
-    /// Of base classes, 0..1; `None` where no sample says.
+    /// Of base classes, 0..1; `None` without samples.
     pub base: Option<f32>,
-    /// Of learned classes, 0..1; `None` where no sample says.
+    /// Of learned classes, 0..1; `None` without samples.
     pub learned: Option<f32>,
 }
 

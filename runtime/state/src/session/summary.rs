@@ -1,4 +1,4 @@
-//! A report as programs read it: one form for the command line, HTTP and the bindings.
+//! A report as programs read it: one form for the command line and HTTP.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -8,16 +8,16 @@ use serde::Serialize;
 use super::{AccuracyChange, ClassAccuracy, ConfusedPair, CumulativeLoss, ExpectedAccuracy, RepeatedShots};
 use super::{ForgettingGroup, SessionReport};
 
-/// What a session did, in a form that is the same wherever it is told. Shares are 0..1.
+/// What a session did, in the form that the command line and HTTP share. Shares are 0..1.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct SessionSummary<'a> {
     /// Exemplars trained on.
     pub exemplars: usize,
     /// Free pseudo-targets that are left.
     pub free_targets: usize,
-    /// Accuracy on the stored samples of classes known before; `None` if no sample says.
+    /// Accuracy on the stored samples of classes known before; `None` without samples.
     pub old_accuracy: Option<AccuracyChange>,
-    /// Accuracy on the shots of the new classes; `None` if no sample says.
+    /// Accuracy on the shots of the new classes; `None` without samples.
     pub new_accuracy: Option<f32>,
     /// Accuracies to be expected on new pictures, where answers have a border.
     pub expected: Option<ExpectedAccuracy>,
@@ -35,7 +35,7 @@ pub struct SessionSummary<'a> {
     pub repeated: &'a [RepeatedShots],
 }
 
-/// What all sessions since the bundle have cost each group of classes; `None` if no sample says.
+/// What all sessions since the bundle have cost each group of classes; `None` without samples.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct GroupSummary {
     /// The classes of the bundle.

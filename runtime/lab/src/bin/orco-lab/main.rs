@@ -228,7 +228,7 @@ fn make_figures(arguments: &FiguresArguments) -> Result<()> {
     let command =
         format!("cargo run --release -p orco-lab -- figures {} --seed {seed}", shell_word(&folder.to_string_lossy()));
     let threads = Threads::new(cores())?;
-    let figures = paper_figures(&bundle, &benchmark, (*seed, &command), &threads, &|| ControlFlow::Continue(()))?;
+    let figures = paper_figures(&bundle, &benchmark, *seed, &command, &threads, &|| ControlFlow::Continue(()))?;
     figures.write(&written)?;
     Ok(print(format!("the figures are in {}", written.display()))?)
 }
