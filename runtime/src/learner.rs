@@ -1,9 +1,11 @@
 //! The learner: a bundle, what was learned on it, and all that changes it.
 //!
 //! A change is a pure step ([`orco_state::session`]) and one act of committing at its end: it is made as a whole, and
-//! kept in the store, or nothing happened. While one is made, the store is locked and its newest state read, so that
-//! any number of learners, in this process or in others, may share a folder.
+//! kept in the store, or nothing happened. Where the bundle's settings align a head, that follows as a second act, which
+//! improves the answers and is part of the same entry of the history. While one is made, the store is locked and its
+//! newest state read, so that any number of learners, in this process or in others, may share a folder.
 
+mod alignment;
 mod answer;
 mod change;
 mod check;
@@ -43,7 +45,7 @@ pub use check::DoubtfulShot;
 pub use error::{BrokenPicture, ChangeError, ExportError, OpenLearnerError, ShotsError};
 pub use keeping::KeptShots;
 pub use observer::{ChangeStep, Observer};
-pub use settings::{LearnerSettings, ShotChecks};
+pub use settings::{AlignmentTime, LearnerSettings, ShotChecks};
 pub use shots::{Shots, pictures_in};
 
 /// A device that classifies pictures and learns new classes.

@@ -4,9 +4,12 @@ use std::fs;
 use std::path::Path;
 
 use ndarray::Array3;
+use orco_core::config::Config;
 use orco_core::random::Random;
-use orco_runtime::learner::{Learner, Shots};
+use orco_runtime::bundle::Bundle;
+use orco_runtime::learner::{Learner, LearnerSettings, Shots};
 use orco_runtime::manifest::BACKBONE;
+use orco_runtime::store::Store;
 use orco_state::session::budget::{SessionBudget, SessionExtent};
 use orco_state::state::BaseModel;
 use orco_state::store::Slot;
@@ -19,15 +22,25 @@ const SHOTS: usize = 5;
 
 #[test]
 fn a_session_takes_what_it_is_told_to() {
-    let bundle = Path::new(env!("CARGO_MANIFEST_DIR")).join("../models/cifar100-micro");
+    // One after the other: the allocator counts what all threads take.
+    takes_what_it_is_told_to(Config::discriminant());
+    takes_what_it_is_told_to(Config::combined());
+}
+
+fn takes_what_it_is_told_to(config: Config) {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../models/cifar100-micro");
     let state = tempfile::tempdir().unwrap();
-    let open = || Learner::open(&bundle, state.path()).unwrap();
+    let open = || {
+        let mut bundle = Bundle::open(&folder).unwrap();
+        bundle.base_model.config = config.clone();
+        Learner::new(bundle, Store::new(state.path()), LearnerSettings::default()).unwrap()
+    };
     let mut random = Random::new(1, "budget");
     let mut known = 0;
     for new in [1, 5, 25, 5] {
         let before = held();
         let mut learner = open();
-        let backbone = fs::metadata(bundle.join(BACKBONE)).unwrap().len() as usize;
+        let backbone = fs::metadata(folder.join(BACKBONE)).unwrap().len() as usize;
         let opened = held() - before - backbone;
         let extent = SessionExtent { learned: known, stored: SHOTS * known, classes: new, shots: SHOTS * new };
         let told = SessionBudget::of(learner.base_model(), extent).unwrap();

@@ -8,16 +8,16 @@ use orco_runtime::bundle::{Bundle, OpenError};
 use orco_runtime::encoder::choice::{EngineChoice, Workload};
 use orco_runtime::manifest::{BACKBONE, BACKBONE_INT8, WeightFormat};
 use orco_tests::tiny::{self, images};
-use orco_trainer::compare::on_device;
 use orco_trainer::config::{AlignRate, Architecture, Arithmetic, BackboneConfig, Recipe};
 use orco_trainer::data::dataset::{Channels, DataSet, Images, Split};
-use orco_trainer::export::{Output, onnx, write_bundle};
+use orco_trainer::export::{BundleOutput, onnx, write_bundle};
 use orco_trainer::model::backbone::{Description, Network, OnnxBackbone};
 use orco_trainer::model::{Model, Norms};
 use orco_trainer::run::Run;
 use orco_trainer::train::align::align;
 use orco_trainer::train::fit::BaseSession;
 use orco_trainer::train::pretrain::pretrain;
+use orco_trainer_lab::comparison::on_device;
 use tch::nn::VarStore;
 use tch::{Device, Kind, Tensor, no_grad};
 
@@ -59,7 +59,7 @@ fn export(model: &mut Model, recipe: &Recipe, images: &Images, folder: &Path) ->
     let skipped = vec!["one.png is neither a JPEG nor a PNG picture".into()];
     let data = DataSet { skipped, ..tiny::data(images, split) };
     let output = folder.join("bundle");
-    let made = Output::prepare(&output, &folder.join("run")).unwrap();
+    let made = BundleOutput::prepare(&output, &folder.join("run")).unwrap();
     write_bundle(model, &targets, recipe, &data, &run, &made).unwrap();
     made.finish().unwrap();
     let card = std::fs::read_to_string(output.join("README.md")).unwrap();
@@ -225,7 +225,7 @@ fn a_released_backbone_can_be_trained_on() {
     assert!(format!("{:#}", refused(&foreign)).contains("of mobilenetv2-w12: `orco-train` exported it from"));
     let int8 = folder.path().join("Int8/bundle/backbone-int8.onnx");
     assert!(format!("{:#}", refused(&int8)).ends_with("take the bundle's `backbone.onnx`"), "{:#}", refused(&int8));
-    assert!(format!("{:#}", refused(folder.path())).ends_with("it is not a file"), "{:#}", refused(folder.path()));
+    assert!(format!("{:#}", refused(folder.path())).ends_with("it is a folder"), "{:#}", refused(folder.path()));
     let nothing = folder.path().join("nothing");
     std::fs::write(&nothing, "no weights").unwrap();
     assert!(format!("{:#}", refused(&nothing)).contains("no safetensors file"), "{:#}", refused(&nothing));

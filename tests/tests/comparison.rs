@@ -1,14 +1,15 @@
 //! The paper's comparison on small made-up images: g alone beside f and g.
 
 use orco_tests::tiny::{self, CLASSES, images};
-use orco_trainer::ablate::of_sessions;
-use orco_trainer::compare::{compare, table};
 use orco_trainer::data::dataset::Split;
 use orco_trainer::model::{Model, Norms};
 use orco_trainer::run::Run;
+use orco_trainer::run::digest::session_digest;
 use orco_trainer::train::align::align;
 use orco_trainer::train::fit::BaseSession;
 use orco_trainer::train::pretrain::{CHECKPOINT, pretrain};
+use orco_trainer_lab::comparison::{compare, table};
+use orco_trainer_lab::measurements::Experiment;
 use tch::{Device, Tensor, no_grad};
 
 #[test]
@@ -41,14 +42,14 @@ fn g_alone_stands_beside_f_and_g() {
     let targets = align(&mut model, (&recipe).into(), &base).unwrap();
     let data = tiny::data(&images, split);
     let before: Vec<Tensor> = model.tensors().iter().map(|(_, tensor)| no_grad(|| tensor.copy())).collect();
-    let sessions = of_sessions(&data).unwrap();
-    let mut measure =
-        |shares: &[f64]| compare(&mut model, &targets, &recipe, &data, &run, (&sessions, 2, shares)).unwrap();
+    let sessions = &session_digest(&data).unwrap();
+    let experiment = Experiment { recipe: &recipe, data: &data, run: &run, sessions, draws: 2 };
+    let mut measure = |shares: &[f64]| compare(&mut model, &targets, &experiment, shares).unwrap();
     // At five times the rate f changes so much that no rounding hides it.
     let summaries = measure(&[1.0, 0.0, 5.0]);
     let text = table(&summaries, 2);
     println!("{text}");
-    let names: Vec<&str> = summaries.iter().map(|summary| summary.system.as_str()).collect();
+    let names: Vec<&str> = summaries.iter().map(|summary| summary.name.as_str()).collect();
     let expected = [
         "g, as on the device",
         "g, new views",
@@ -62,9 +63,9 @@ fn g_alone_stands_beside_f_and_g() {
     for summary in &summaries {
         assert_eq!(summary.sessions.len(), 2);
         // Before anything is learned all are the same, but for the rounding of stored features.
-        assert!((summary.sessions[0].base - device.sessions[0].base).abs() < 2.0, "{}", summary.system);
+        assert!((summary.sessions[0].base - device.sessions[0].base).abs() < 2.0, "{}", summary.name);
         let learned = summary.sessions[1].inc.unwrap() > 50.0;
-        assert!(learned || summary == moved, "{}: {:?}", summary.system, summary.sessions[1]);
+        assert!(learned || summary == moved, "{}: {:?}", summary.name, summary.sessions[1]);
     }
     // On so few images a class counts for much.
     assert!((head.ahm - device.ahm).abs() < 30.0, "{:.1}, on the device {:.1}", head.ahm, device.ahm);

@@ -16,7 +16,7 @@ use orco_tests::phase3::PARAMETERS;
 use orco_trainer::config::AlignConfig;
 use orco_trainer::model::backbone::unit;
 use orco_trainer::platform::kernels;
-use orco_trainer::train::objective::{Objective, Targets, Weights};
+use orco_trainer::train::objective::{LossWeights, Objective, Targets};
 use tch::Tensor;
 
 /// A phase with its classes.
@@ -141,7 +141,7 @@ fn golden_text_of_other_settings_is_rejected() {
 /// target come equally often, they are those of the vectors.
 #[test]
 fn golden_text_of_the_trainer() {
-    kernels::settle();
+    kernels::warm_up();
     tch::set_num_threads(1);
     let golden = vectors();
     let whole = golden.f32("targets");
@@ -166,9 +166,9 @@ fn golden_text_of_the_trainer() {
                     perturbed: PerturbedTargets { base: false, incremental: false, free: true },
                     ..AlignConfig::default()
                 };
-                Objective::of_base(&targets, Weights::from(&align))
+                Objective::of_base(&targets, LossWeights::from(&align))
             } else {
-                Objective::of_session(&targets, Weights::from(&config), base_classes as i64)
+                Objective::of_session(&targets, LossWeights::from(&config), base_classes as i64)
             };
             let parameters = PARAMETERS.map(|name| shaped(&format!("head.{name}")).set_requires_grad(true));
             let [w1, b1, w2, b2] = &parameters;

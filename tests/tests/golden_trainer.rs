@@ -6,7 +6,7 @@ use orco_tests::golden::{Array, Golden};
 use orco_tests::phase3::{
     CROSS_ENTROPY, DAMPENING, Deviation, Losses, MOMENTUM, PARAMETERS, Phase3, RATE, TEMPERATURE, WEIGHT_DECAY,
 };
-use orco_trainer::model::backbone::{Head, unit};
+use orco_trainer::model::backbone::{ProjectionHead, unit};
 use orco_trainer::platform::kernels;
 use orco_trainer::train::objective::{class_means, contrast, cosine_cross_entropy, orthogonality};
 use orco_trainer::train::optimiser::{Parameter, Sgd, SgdConfig, gradients};
@@ -140,7 +140,7 @@ fn trajectory(phase: &Phase3, settings: SgdConfig) -> Result<Deviation, Mismatch
 
 /// Opens the reference vectors, and leaves the other cores to other tests: the arrays are small.
 fn vectors(open: fn() -> Golden) -> Golden {
-    kernels::settle();
+    kernels::warm_up();
     tch::set_num_threads(1);
     open()
 }
@@ -182,9 +182,9 @@ fn terms(phase: &Phase3, step: usize, projection: &Tensor) -> [Tensor; 3] {
     [contrast, cross_entropy, orthogonality]
 }
 
-fn head(phase: &Phase3) -> Head {
+fn head(phase: &Phase3) -> ProjectionHead {
     let [w1, b1, w2, b2] = phase.head.each_ref().map(|array| tensor(array).set_requires_grad(true));
-    Head { w1, b1, w2, b2 }
+    ProjectionHead { w1, b1, w2, b2 }
 }
 
 fn features(phase: &Phase3, step: usize) -> Tensor {

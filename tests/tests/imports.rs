@@ -16,6 +16,7 @@ const CRATES: &[&str] = &[
     "runtime/camera",
     "runtime/serve",
     "runtime/app",
+    "trainer/lab",
     "tests/microcontroller/session",
     "tests/renderer",
     "tests/trials",

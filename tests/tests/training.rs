@@ -6,7 +6,7 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use orco_tests::tiny::{self, images};
-use orco_trainer::config::{Arithmetic, OptimiserKind, Policy, Recipe};
+use orco_trainer::config::{Arithmetic, AugmentPolicy, OptimiserKind, Recipe};
 use orco_trainer::data::dataset::Split;
 use orco_trainer::model::Model;
 use orco_trainer::run::Run;
@@ -77,7 +77,7 @@ fn a_resumed_run_with_lars_and_policies_equals_one_that_never_stopped() {
     let _turn = TURN.lock();
     let mut recipe = recipe(3);
     recipe.pretrain.optimiser = OptimiserKind::Lars;
-    for policy in [Policy::AutoAugment, Policy::RandAugment { operations: 2, magnitude: 10 }] {
+    for policy in [AugmentPolicy::AutoAugment, AugmentPolicy::RandAugment { operations: 2, magnitude: 10 }] {
         recipe.pretrain.augment.policy = policy;
         (recipe.pretrain.augment.hue, recipe.pretrain.augment.cutout) = (0.1, 4);
         resumes_exactly(&recipe);

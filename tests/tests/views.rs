@@ -2,7 +2,7 @@
 
 use std::sync::Mutex;
 
-use orco_trainer::config::{AugmentConfig, Policy};
+use orco_trainer::config::{AugmentConfig, AugmentPolicy};
 use orco_trainer::data::augment::view;
 use tch::{Device, Kind, Tensor};
 
@@ -12,7 +12,7 @@ static TURN: Mutex<()> = Mutex::new(());
 fn config() -> AugmentConfig {
     AugmentConfig {
         crop_scale: [0.2, 1.0],
-        policy: Policy::None,
+        policy: AugmentPolicy::None,
         jitter_probability: 0.0,
         jitter: 0.0,
         hue: 0.0,
@@ -31,7 +31,9 @@ fn images(count: i64) -> Tensor {
 fn views_stay_in_range_and_follow_the_seed() {
     let _turn = TURN.lock();
     let images = images(32);
-    for policy in [Policy::None, Policy::AutoAugment, Policy::RandAugment { operations: 2, magnitude: 30 }] {
+    for policy in
+        [AugmentPolicy::None, AugmentPolicy::AutoAugment, AugmentPolicy::RandAugment { operations: 2, magnitude: 30 }]
+    {
         let config = AugmentConfig {
             policy,
             jitter_probability: 0.8,

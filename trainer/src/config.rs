@@ -6,14 +6,14 @@ mod check;
 mod data;
 mod defaults;
 mod export;
-mod method;
+mod pretrain;
 
 pub use align::{AlignConfig, AlignRate, BaseAssignment};
 pub use backbone::{Architecture, BackboneConfig, Stem};
 pub use check::ConfigError;
 pub use data::{DataConfig, DataKind, SquareFit};
 pub use export::ExportConfig;
-pub use method::{OptimiserKind, Policy};
+pub use pretrain::{AugmentPolicy, OptimiserKind};
 
 use std::path::Path;
 
@@ -58,8 +58,8 @@ pub struct Recipe {
     /// What of the data goes into the bundle.
     #[serde(default)]
     pub export: ExportConfig,
-    /// What devices do, as the bundle says it: a `preset` (`discriminant` if none is named) and what differs from it.
-    #[serde(default = "LearnConfig::discriminant", deserialize_with = "learn")]
+    /// What devices do, as the bundle says it: a `preset` (`combined` if none is named) and what differs from it.
+    #[serde(default = "LearnConfig::combined", deserialize_with = "learn")]
     pub learn: LearnConfig,
 }
 
@@ -70,7 +70,7 @@ fn learn<'de, D: Deserializer<'de>>(deserializer: D) -> Result<LearnConfig, D::E
     let preset = match changes.remove("preset") {
         // Settings as a run writes them, where a table that is left out says that there is none.
         None if all.keys().all(|field| changes.contains_key(field)) => LearnConfig::orco(),
-        None => LearnConfig::discriminant(),
+        None => LearnConfig::combined(),
         Some(name) => name.as_str().and_then(LearnConfig::preset).ok_or_else(|| {
             D::Error::custom(format!("there is no preset {name}; known are {}", LearnConfig::PRESETS.join(", ")))
         })?,
@@ -225,7 +225,7 @@ impl Default for PretrainConfig {
             average_last: 0,
             augment: AugmentConfig {
                 crop_scale: [0.35, 1.0],
-                policy: Policy::None,
+                policy: AugmentPolicy::None,
                 jitter_probability: 0.5,
                 jitter: 0.4,
                 hue: 0.0,
@@ -252,7 +252,7 @@ pub enum Arithmetic {
 
 impl Arithmetic {
     /// Where no loss is scaled: f32 in place of f16.
-    pub(crate) fn unscaled(self) -> Self {
+    pub fn unscaled(self) -> Self {
         if self == Self::F16 { Self::F32 } else { self }
     }
 }
@@ -265,7 +265,7 @@ pub struct AugmentConfig {
     pub crop_scale: [f64; 2],
     /// The policy of operations between crop and jitter.
     #[serde(default)]
-    pub policy: Policy,
+    pub policy: AugmentPolicy,
     /// Probability of brightness, contrast, saturation and hue jitter.
     pub jitter_probability: f64,
     /// Strength of the first three: a factor from `1 - s` to `1 + s`.
@@ -317,12 +317,21 @@ impl Recipe {
     /// [`ConfigError`] if the file cannot be read, is no recipe, or holds a value out of range.
     pub fn read(path: &Path) -> Result<Self, ConfigError> {
         let shown = path.display().to_string();
-        let text = std::fs::read_to_string(path).map_err(|source| ConfigError::Read { path: shown.clone(), source })?;
+        let text = std::fs::read_to_string(path).map_err(|source| ConfigError::Read { path: shown, source })?;
+        Self::parse(&text, path)
+    }
+
+    /// Checks the recipe that a file holds.
+    ///
+    /// # Errors
+    /// [`ConfigError`] if it is no recipe, or holds a value out of range.
+    pub fn parse(text: &str, path: &Path) -> Result<Self, ConfigError> {
+        let shown = path.display().to_string();
         if let Ok(table) = text.parse() {
             align::refuse_old_names(&table)?;
         }
         let mut recipe: Self =
-            toml::from_str(&text).map_err(|source| ConfigError::Parse { path: shown, source: Box::new(source) })?;
+            toml::from_str(text).map_err(|source| ConfigError::Parse { path: shown, source: Box::new(source) })?;
         if recipe.targets.count == 0 {
             /// Classes that a device may learn beyond those of the benchmark.
             const ROOM: usize = 200;

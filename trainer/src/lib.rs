@@ -10,20 +10,17 @@
 //! - [`run`] keeps a run's folder: checkpoints, metrics, its record.
 //! - [`platform`] stands between training and the machine: devices, processes that train together, signals.
 //!
-//! Research beside that: [`mod@tune`] chooses settings of phase 3, [`mod@compare`] trains f in the incremental
-//! sessions too, [`mod@ablate`] trains changed recipes, and [`mod@rival`] trains other methods by the same recipe.
+//! - [`job`] binds these together for a program: a recipe with its data, model and run, and the arguments that name
+//!   them.
 //!
-//! The command line of the program is in `bin/orco-train`.
+//! The command line of the program is in `bin/orco-train`. Research that trains backbones - rivals, ablations,
+//! comparisons - is the crate `orco-trainer-lab` beside this one.
 
-pub mod ablate;
-pub mod compare;
 pub mod config;
 pub mod data;
 pub mod export;
-mod measured;
+pub mod job;
 pub mod model;
 pub mod platform;
-pub mod rival;
 pub mod run;
 pub mod train;
-pub mod tune;

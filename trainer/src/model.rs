@@ -2,24 +2,27 @@
 
 pub mod backbone;
 pub(crate) mod onnx_proto;
-pub(crate) mod store;
+pub mod store;
 
 use std::collections::HashMap;
-use std::fs::File;
-use std::io::Read;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, bail};
 use orco_runtime::encoder::EncodeError;
+use orco_runtime::files;
+use orco_runtime::manifest::hexadecimal;
+use sha2::{Digest, Sha256};
 use tch::nn::{Init, VarStore};
 use tch::{Device, Tensor, no_grad};
 
 use crate::config::{Arithmetic, AugmentConfig, Recipe};
 use crate::data::augment::view;
 use crate::data::dataset::{Channels, Images};
-use crate::model::backbone::{Description, FeatureSource, Head, Network, OnnxBackbone, pth, published_names, unfold};
+use crate::model::backbone::{
+    Description, FeatureSource, Network, OnnxBackbone, ProjectionHead, pth, published_names, unfold,
+};
 use crate::platform::kernels;
-use crate::run::checkpoint;
+use crate::run::checkpoint::TensorFile;
 use crate::run::checksum::Checksum;
 use crate::train::optimiser::Parameter;
 
@@ -32,7 +35,7 @@ pub struct Model {
     /// The feature extractor that the user brings.
     pub onnx: Option<OnnxBackbone>,
     /// The projection head g.
-    pub head: Head,
+    pub head: ProjectionHead,
     /// Linear classifier of the base classes, weight `[classes, features]`; used by cross entropy only.
     pub classifier: Tensor,
     /// Its bias, `[classes]`.
@@ -66,13 +69,13 @@ impl Model {
     }
 
     fn with(recipe: &Recipe, description: Description, device: Device) -> Self {
-        kernels::settle();
+        kernels::warm_up();
         tch::manual_seed(recipe.seed as i64);
         let store = VarStore::new(device);
         let features = description.features();
         let classes = recipe.split.base_classes as i64;
         let backbone = Network::new(&(store.root() / "backbone"), description);
-        let head = Head::new(&(store.root() / "head"), features, &recipe.head);
+        let head = ProjectionHead::new(&(store.root() / "head"), features, &recipe.head);
         let linear = store.root() / "classifier";
         let bound = 1.0 / (features as f64).sqrt();
         let classifier = linear.var("weight", &[classes, features], Init::Uniform { lo: -bound, up: bound });
@@ -105,13 +108,13 @@ impl Model {
     pub fn source(&self, precision: Arithmetic) -> Result<Box<dyn FeatureSource + '_>, EncodeError> {
         Ok(match &self.onnx {
             Some(onnx) => Box::new(onnx.start()?),
-            None => Box::new(Frozen(&self.backbone, self.channels, precision)),
+            None => Box::new(FrozenNetwork(&self.backbone, self.channels, precision)),
         })
     }
 
     /// Features of images by the model's own backbone, in inference mode, f32 `[indices, features]`: clean, or under a
     /// random view of each, and changed before they go through the backbone.
-    pub(crate) fn features(
+    pub fn features(
         &self,
         images: &Images,
         indices: &[usize],
@@ -124,18 +127,26 @@ impl Model {
         no_grad(|| self.backbone.forward(&self.channels.normalise(&change(shown)), precision, false))
     }
 
-    /// Sets the backbone's tensors from a file: a checkpoint of another run, weights that go by
-    /// [published names](crate::model::backbone::published_names), or the `backbone.onnx` of a bundle, with the channels that
-    /// it is fed with. Other tensors in it are passed over.
+    /// Sets the backbone's tensors from a file, as [`Model::load_weights`] does.
     ///
     /// # Errors
-    /// If the file cannot be read, or a tensor of the backbone is missing or has another shape; the model is then as
-    /// it was.
+    /// If the file cannot be read, and as for [`Model::load_weights`].
     pub fn load_backbone(&mut self, path: &Path) -> Result<Norms> {
-        let shown = path.display();
-        let read = read_weights(path, &self.backbone.description);
+        self.load_weights(&WeightFile::read(path)?)
+    }
+
+    /// Sets the backbone's tensors from a checkpoint of another run, weights that go by
+    /// [published names](crate::model::backbone::published_names), or the `backbone.onnx` of a bundle, with the
+    /// channels that it is fed with. Other tensors in it are passed over.
+    ///
+    /// # Errors
+    /// If the file is none of these, or a tensor of the backbone is missing or has another shape; the model is then as
+    /// it was.
+    pub fn load_weights(&mut self, file: &WeightFile) -> Result<Norms> {
+        let shown = file.path.display();
+        let read = decode_weights(&file.bytes, &self.backbone.description);
         let read = read.with_context(|| format!("cannot read the weights {shown}"))?;
-        let tensors: HashMap<String, Tensor> = read.tensors.into_iter().collect();
+        let tensors = read.tensors;
         let finite = |tensor: &Tensor| !tensor.is_floating_point() || tensor.isfinite().all().int64_value(&[]) != 0;
         let own = self.tensors().into_iter().filter(|(name, _)| name.starts_with("backbone."));
         let mut pairs = Vec::new();
@@ -169,7 +180,7 @@ impl Model {
         const COUNT: usize = 1024;
         const BATCH: usize = 128;
         let some: Vec<usize> = indices.iter().copied().step_by((indices.len() / COUNT).max(1)).collect();
-        let batches = some.chunks(images.together(BATCH)).map(|indices| images.batch(indices, self.device()));
+        let batches = some.chunks(images.forward_batch(BATCH)).map(|indices| images.batch(indices, self.device()));
         self.backbone.restore_norms(batches.map(|images| self.channels.normalise(&images)));
     }
 
@@ -193,47 +204,65 @@ pub enum Norms {
 }
 
 /// What a file of weights holds.
-struct Weights {
-    tensors: Vec<(String, Tensor)>,
+struct LoadedWeights {
+    tensors: HashMap<String, Tensor>,
     norms: Norms,
     channels: Option<Channels>,
 }
 
-/// Tensors of a file by name: safetensors, PyTorch's format from before its zip one, or an ONNX file of ours.
-fn read_weights(path: &Path, description: &Description) -> Result<Weights> {
-    let whole = |tensors| Weights { tensors, norms: Norms::Whole, channels: None };
-    // A pipe would be waited for without end.
-    if !path.metadata()?.is_file() {
-        bail!("it is not a file");
+/// A file of weights, read once: for the model, and for the digest that a run keeps.
+#[derive(Clone, Debug)]
+pub struct WeightFile {
+    path: PathBuf,
+    bytes: Vec<u8>,
+}
+
+impl WeightFile {
+    /// Reads it.
+    ///
+    /// # Errors
+    /// If it cannot be read, or is no file.
+    pub fn read(path: &Path) -> Result<Self> {
+        // A pipe would be waited for without end.
+        let bytes = files::read(path, u64::MAX - 1);
+        let bytes = bytes.with_context(|| format!("cannot read the weights {}", path.display()))?;
+        Ok(Self { path: path.into(), bytes })
     }
-    let mut start = [0; 9];
-    let mut file = File::open(path)?;
-    let read = file.read(&mut start)?;
+
+    /// Its SHA-256, in hexadecimal.
+    pub fn digest(&self) -> String {
+        hexadecimal(&Sha256::digest(&self.bytes))
+    }
+}
+
+/// Tensors of a file by name: safetensors, PyTorch's format from before its zip one, or an ONNX file of ours.
+fn decode_weights(bytes: &[u8], description: &Description) -> Result<LoadedWeights> {
+    let whole = |tensors| LoadedWeights { tensors, norms: Norms::Whole, channels: None };
     // PyTorch writes zip archives since 1.6.
-    if pth::is_one(&start[..read]) || start.starts_with(b"PK") {
-        return Ok(whole(pth::read(&std::fs::read(path)?)?));
+    if pth::is_pth(bytes) || bytes.starts_with(b"PK") {
+        return Ok(whole(pth::read(bytes)?.into_iter().collect()));
     }
     // After its length, the header of a safetensors file is JSON.
-    if start[8] == b'{' {
-        let damaged = "it is damaged or cut off; copy it here again";
+    if bytes.get(8) == Some(&b'{') {
         // What this program wrote, as a checkpoint is, says itself whether it is whole.
-        ensure!(checkpoint::checksum_of(&std::fs::read(path)?) != Checksum::Differs, damaged);
-        let tensors = Tensor::read_safetensors(path).context(damaged)?;
-        return Ok(whole(tensors));
+        let file = TensorFile::open(bytes).ok().filter(|file| file.checksum() != Checksum::Differs);
+        let tensors = file.and_then(|file| file.tensors());
+        return Ok(whole(tensors.context("it is damaged or cut off; copy it here again")?));
     }
-    let model = unfold::model(&std::fs::read(path)?)?;
+    let model = unfold::model(bytes)?;
     let channels = model.three("orco.mean").zip(model.three("orco.deviation"));
     let channels = channels.map(|(mean, deviation)| Channels { mean, deviation });
     if channels.is_some_and(|channels| !channels.is_sound()) {
         bail!("its metadata orco.mean and orco.deviation are no numbers to normalise images by");
     }
-    Ok(Weights { tensors: unfold::tensors(&model, description)?, norms: Norms::Folded, channels })
+    let tensors = unfold::tensors(&model, description)?.into_iter().collect();
+    Ok(LoadedWeights { tensors, norms: Norms::Folded, channels })
 }
 
 /// A network that only computes.
-struct Frozen<'a>(&'a Network, Channels, Arithmetic);
+struct FrozenNetwork<'a>(&'a Network, Channels, Arithmetic);
 
-impl FeatureSource for Frozen<'_> {
+impl FeatureSource for FrozenNetwork<'_> {
     fn features(&mut self, images: &Tensor) -> Result<Tensor, EncodeError> {
         let input = self.1.normalise(images);
         Ok(no_grad(|| self.0.forward(&input, self.2, false)))

@@ -1,7 +1,5 @@
 //! What training needs of the machine: devices, threads, other processes, signals, and errors in words.
 
-#[cfg(test)]
-pub(crate) mod alone;
 pub mod device;
 pub mod distributed;
 pub mod doctor;

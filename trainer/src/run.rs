@@ -1,17 +1,18 @@
 //! A run's folder: the recipe it belongs to, its checkpoints, its metrics.
 
 pub(crate) mod checkpoint;
-pub(crate) mod checksum;
+pub mod checksum;
+pub mod digest;
 mod events;
-pub(crate) mod files;
+pub mod files;
 mod folder;
 mod lock;
 mod metrics;
-pub(crate) mod progress;
+pub mod progress;
 mod record;
-pub(crate) mod trained_on;
+mod trained_on;
 
-pub use record::{Git, Hardware, Record};
+pub use record::{Git, Hardware, RunRecord};
 pub use trained_on::TrainedOn;
 
 use std::fs;
@@ -22,15 +23,15 @@ use anyhow::{Context, Result, bail};
 use orco_runtime::manifest::MANIFEST;
 
 use self::checksum::Checksum;
+use self::digest::phase_1_inputs;
 use crate::config::Recipe;
-use crate::measured::of_phase_1;
-use crate::platform::distributed::Group;
+use crate::platform::distributed::RankGroup;
 use crate::run::files::write_atomically;
-use events::Events;
-use lock::Lock;
+use events::EventFile;
+use lock::RunLock;
 
 /// Name of the copy of the recipe that a run goes by.
-const RECIPE: &str = "recipe.toml";
+pub(crate) const RECIPE: &str = "recipe.toml";
 /// What it says of its checksum.
 const RECIPE_WORDS: &str =
     "- orco-train checks this copy; for other settings, change the recipe that the run began with";
@@ -39,21 +40,22 @@ const RECORD: &str = "run.json";
 /// Name of the file of metrics.
 const METRICS: &str = "metrics.jsonl";
 
-/// Refuses the recipe in a run's folder where it is not what the program wrote.
+/// Reads the recipe in a run's folder.
 ///
 /// # Errors
-/// If so, or if it cannot be read.
-pub fn verify_recipe(folder: &Path) -> Result<()> {
+/// If it is not what the program wrote, or cannot be read.
+pub fn read_recipe(folder: &Path) -> Result<Recipe> {
     let path = folder.join(RECIPE);
     let shown = path.display();
     let bytes = fs::read(&path).with_context(|| format!("cannot read {shown}"))?;
-    if !checksum::may_be_used(&path, Checksum::of(&bytes)) {
+    let whole = checksum::may_be_used(&path, Checksum::of(&bytes));
+    let Some(text) = str::from_utf8(&bytes).ok().filter(|_| whole) else {
         bail!(
             "{shown} is not as orco-train wrote it: it is damaged, or was changed; put back what was there (for other \
              settings, change the recipe that the run began with), or remove its first line if it is right as it is"
         );
-    }
-    Ok(())
+    };
+    Ok(Recipe::parse(text, &path)?)
 }
 
 /// The folder that one run writes into. Of several ranks the first one alone does; the others know what it reads.
@@ -61,13 +63,13 @@ pub fn verify_recipe(folder: &Path) -> Result<()> {
 pub struct Run {
     folder: PathBuf,
     /// TensorBoard's file of this process, begun with the first numbers.
-    events: Mutex<Option<Events>>,
+    events: Mutex<Option<EventFile>>,
     /// What computes, in words, once the run's record is written.
     machine: OnceLock<String>,
     /// Who trains this run.
-    group: Group,
+    group: RankGroup,
     /// Keeps other processes out; the first rank has it.
-    _lock: Option<Lock>,
+    _lock: Option<RunLock>,
 }
 
 impl Run {
@@ -76,7 +78,7 @@ impl Run {
     /// # Errors
     /// If the folder cannot be made, belongs to another recipe, or another process works in it.
     pub fn open(folder: &Path, recipe: &Recipe) -> Result<Self> {
-        Self::open_with(folder, recipe, None, Group::alone())
+        Self::open_with(folder, recipe, None, RankGroup::alone())
     }
 
     /// Creates the folder, or opens it to continue with the same data. Of several ranks the first does so, and the
@@ -85,7 +87,7 @@ impl Run {
     /// # Errors
     /// If the folder cannot be made, belongs to another recipe or other data, another process works in it, or the ranks
     /// have different recipes or data. A run that is there is then as it was.
-    pub fn open_on(folder: &Path, recipe: &Recipe, trained_on: &TrainedOn, group: &Group) -> Result<Self> {
+    pub fn open_on(folder: &Path, recipe: &Recipe, trained_on: &TrainedOn, group: &RankGroup) -> Result<Self> {
         group.demand_same("a recipe", &toml::to_string(recipe).context("recipe")?)?;
         group.demand_same("images, labels or a split", &serde_json::to_string(trained_on).context("data")?)?;
         let run = match group.is_first() {
@@ -102,24 +104,23 @@ impl Run {
         Ok(run)
     }
 
-    fn open_with(folder: &Path, recipe: &Recipe, trained_on: Option<&TrainedOn>, group: Group) -> Result<Self> {
+    fn open_with(folder: &Path, recipe: &Recipe, trained_on: Option<&TrainedOn>, group: RankGroup) -> Result<Self> {
         if folder.join(MANIFEST).exists() {
             bail!("{} holds a bundle; name another folder with --run", folder.display());
         }
         fs::create_dir_all(folder).with_context(|| format!("cannot create the run folder {}", folder.display()))?;
         folder::claim(folder)?;
-        let lock = Lock::take(folder)?;
+        let lock = RunLock::take(folder)?;
         let path = folder.join(RECIPE);
         let text = toml::to_string(recipe).context("recipe")?;
         if path.exists() {
-            verify_recipe(folder)?;
-            let there = Recipe::read(&path)?;
+            let there = read_recipe(folder)?;
             // Phases 2 and 3 may be set anew over a trained backbone; what phase 1 was trained with may not. Weights may
             // be elsewhere: their content is known.
             let wherever = |recipe: &Recipe| {
                 let mut recipe = recipe.clone();
                 recipe.backbone.weights = recipe.backbone.weights.map(|_| PathBuf::new());
-                of_phase_1(&recipe)
+                phase_1_inputs(&recipe)
             };
             if wherever(&there) != wherever(recipe) {
                 bail!("{} holds a run of another recipe; choose another folder with --run", folder.display());
@@ -135,7 +136,7 @@ impl Run {
     }
 
     /// The ranks that train this run.
-    pub fn group(&self) -> &Group {
+    pub fn group(&self) -> &RankGroup {
         &self.group
     }
 
@@ -153,7 +154,7 @@ impl Run {
     ///
     /// # Errors
     /// If the file cannot be written.
-    pub fn record(&self, record: &Record) -> Result<()> {
+    pub fn record(&self, record: &RunRecord) -> Result<()> {
         if !self.group.is_first() {
             return Ok(());
         }
@@ -185,7 +186,7 @@ impl Run {
             let mut events = self.events.lock().unwrap_or_else(PoisonError::into_inner);
             let events = match &mut *events {
                 Some(events) => events,
-                none => none.insert(Events::create(&self.folder)?),
+                none => none.insert(EventFile::create(&self.folder)?),
             };
             events.scalars(metrics["epoch"].as_i64().unwrap_or(0), numbers)
         };
@@ -249,7 +250,7 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         let recipe: Recipe = toml::from_str(include_str!("../recipes/synthetic-tiny.toml")).unwrap();
         let run = Run::open(root.path(), &recipe).unwrap();
-        let record = Record::new(1, tch::Device::Cpu, serde_json::Value::Null);
+        let record = RunRecord::new(1, tch::Device::Cpu, serde_json::Value::Null);
         run.record(&record).unwrap();
         run.log(&serde_json::json!({"phase": "pretrain", "epoch": 1, "seconds": 2.0})).unwrap();
         run.log(&serde_json::json!({"phase": "data", "left_out": ["a"]})).unwrap();

@@ -12,7 +12,7 @@ use std::time::Duration;
 use orco_runtime::encoder::library;
 use orco_runtime::threads::of_machine;
 use orco_trainer::config::Recipe;
-use orco_trainer::run::{Record, Run};
+use orco_trainer::run::{Run, RunRecord};
 use tempfile::TempDir;
 
 /// A folder in CIFAR-100's binary layout: noise around one colour per class. Kept between runs of the tests.
@@ -150,7 +150,7 @@ fn ctrl_c_saves_the_step_and_resume_continues_exactly() {
     };
     assert_eq!(losses(&straight), losses(&stopped));
 
-    let record = Record::read(&stopped).unwrap();
+    let record = RunRecord::read(&stopped).unwrap();
     assert_eq!((record.seed, record.device.as_str(), record.threads), (5, "cpu", 1));
     assert_eq!(record.hardware.cores, of_machine(), "those of the machine, not of the run");
     assert_eq!(record.request["pretrain"]["common"]["images"]["data"].as_str(), data().to_str());

@@ -11,12 +11,12 @@ use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use orco_trainer::config::{Arithmetic, PretrainConfig, Recipe};
-use orco_trainer::data::dataset::{self, DataSet, Origin};
+use orco_trainer::data::dataset::{self, DataOrigin, DataSet};
 use orco_trainer::model::Model;
 use orco_trainer::model::backbone::unit;
 use orco_trainer::platform::device::DeviceChoice;
-use orco_trainer::platform::distributed::Group;
-use orco_trainer::run::Record;
+use orco_trainer::platform::distributed::RankGroup;
+use orco_trainer::run::RunRecord;
 use orco_trainer::train::objective::contrast;
 use orco_trainer::train::optimiser::gradients;
 use orco_trainer::train::pretrain::BatchLosses;
@@ -89,14 +89,14 @@ fn model(kind: Kind) -> Model {
 const BATCH: i64 = 24;
 
 /// Rows of two views of a batch, of which a rank has its share: the first view of all first.
-fn own_rows(rows: &Tensor, group: &Group) -> Tensor {
+fn own_rows(rows: &Tensor, group: &RankGroup) -> Tensor {
     let share = group.share(BATCH as usize);
     let own = |view: i64| rows.narrow(0, view * BATCH + share.start as i64, share.len() as i64);
     Tensor::cat(&[own(0), own(1)], 0)
 }
 
 /// Gradients of every case over the same features, named by case and parameter, and the losses.
-fn gradients_in(group: &Group) -> Vec<(String, Tensor)> {
+fn gradients_in(group: &RankGroup) -> Vec<(String, Tensor)> {
     let mut named = Vec::new();
     let model = model(Kind::Double);
     tch::manual_seed(5);
@@ -118,7 +118,7 @@ fn gradients_in(group: &Group) -> Vec<(String, Tensor)> {
 
 /// Gradients of the whole network over the same images, in f32, with batch statistics of all ranks or of each, and the
 /// running statistics after that.
-fn network_gradients(group: &Group, synchronised: bool) -> Vec<(String, Tensor)> {
+fn network_gradients(group: &RankGroup, synchronised: bool) -> Vec<(String, Tensor)> {
     let mut model = model(Kind::Float);
     model.backbone.norm_group = synchronised.then(|| group.clone());
     tch::manual_seed(6);
@@ -146,7 +146,7 @@ fn apart(a: &Tensor, b: &Tensor) -> f64 {
 fn a_rank_leaves_its_gradients() {
     let Some(folder) = std::env::var_os(FOLDER) else { return };
     tch::set_num_threads(1);
-    let group = Group::from_environment(DeviceChoice::Cpu).unwrap();
+    let group = RankGroup::from_environment(DeviceChoice::Cpu).unwrap();
     assert_eq!(group.size(), RANKS);
     let mut named = gradients_in(&group);
     named.extend(network_gradients(&group, true));
@@ -156,16 +156,16 @@ fn a_rank_leaves_its_gradients() {
     Tensor::write_safetensors(&named, path).unwrap();
     // What ranks draw apart differs, what they draw after it does not.
     let (common, options) = (|| Tensor::rand([64], (Kind::Double, Device::Cpu)), (Kind::Double, Device::Cpu));
-    let own = group.apart(|| Tensor::rand([64], options));
+    let own = group.draw_separately(|| Tensor::rand([64], options));
     let ours = common();
     let [mean_own, mean_common] = [&own, &ours].map(Tensor::copy);
     group.average([&mean_own, &mean_common]).unwrap();
     assert!(apart(&mean_own, &own) > 0.01 && mean_common.equal(&ours));
     let first = [group.rank() as i64 + 7];
     let named = [("numbers".to_owned(), Tensor::from_slice(&first))].into_iter().collect();
-    let given = group.named_of_first(group.is_first().then_some(named)).unwrap().unwrap();
+    let given = group.broadcast_named(group.is_first().then_some(named)).unwrap().unwrap();
     assert_eq!(given["numbers"].int64_value(&[0]), 7);
-    assert!(group.named_of_first(None).unwrap().is_none());
+    assert!(group.broadcast_named(None).unwrap().is_none());
     let indices: Vec<usize> = (10..17).collect();
     let part: Vec<i64> = group.own_part(&indices).into_iter().map(|index| index as i64).collect();
     let rows = group.gather_rows(&Tensor::from_slice(&part).view([-1, 1]), indices.len()).unwrap();
@@ -177,8 +177,8 @@ fn two_ranks_have_the_gradients_of_one_process() {
     let folder = tempfile::tempdir().unwrap();
     let port = free_port();
     let ranks = [0, 1].map(|rank| rank_of_test("a_rank_leaves_its_gradients", folder.path(), rank, port));
-    let expected = gradients_in(&Group::alone());
-    let whole = network_gradients(&Group::alone(), true);
+    let expected = gradients_in(&RankGroup::alone());
+    let whole = network_gradients(&RankGroup::alone(), true);
     for (rank, child) in ranks.into_iter().enumerate() {
         let output = ended(child, Duration::from_secs(300));
         assert!(output.status.success(), "rank {rank}: {}", told(&output));
@@ -230,9 +230,9 @@ fn picture_recipe() -> Recipe {
     recipe.try_into().unwrap()
 }
 
-fn open_pictures(folder: &Path, skip_broken: bool, group: &Group) -> Result<DataSet, String> {
+fn open_pictures(folder: &Path, skip_broken: bool, group: &RankGroup) -> Result<DataSet, String> {
     let recipe = picture_recipe();
-    let origin = Origin { folder: Some(folder), skip_broken, group: group.clone(), ..Origin::default() };
+    let origin = DataOrigin { folder: Some(folder), skip_broken, group: group.clone(), ..DataOrigin::default() };
     dataset::open(&recipe, &origin).map_err(|error| error.to_string())
 }
 
@@ -241,7 +241,7 @@ fn open_pictures(folder: &Path, skip_broken: bool, group: &Group) -> Result<Data
 fn a_rank_reads_pictures() {
     let Some(folder) = std::env::var_os(FOLDER).map(std::path::PathBuf::from) else { return };
     env_logger::builder().filter_level(log::LevelFilter::Debug).init();
-    let group = Group::from_environment(DeviceChoice::Cpu).unwrap();
+    let group = RankGroup::from_environment(DeviceChoice::Cpu).unwrap();
     let refused = open_pictures(&folder.join("pictures"), false, &group).unwrap_err();
     eprintln!("refused: {refused}");
     let set = open_pictures(&folder.join("pictures"), true, &group).unwrap();
@@ -265,7 +265,7 @@ fn each_rank_reads_its_share_of_the_images() {
     pictures(&folder.join("pictures"));
     let port = free_port();
     let ranks = [0, 1].map(|rank| rank_of_test("a_rank_reads_pictures", folder, rank, port));
-    let expected = open_pictures(&folder.join("pictures"), true, &Group::alone()).unwrap();
+    let expected = open_pictures(&folder.join("pictures"), true, &RankGroup::alone()).unwrap();
     for (rank, child) in ranks.into_iter().enumerate() {
         let output = ended(child, LIMIT);
         let said = told(&output);
@@ -352,7 +352,7 @@ fn a_killed_rank_ends_the_other_and_one_process_continues() {
     let last = said.lines().last().unwrap();
     assert!(last.starts_with("error: phase 1: ") && last.contains("lost the other ranks: "), "{said}");
     assert!(last.ends_with("the log of the rank that ended first says why, and the same command continues the run"));
-    assert_eq!(Record::read(&run).unwrap().ranks, RANKS);
+    assert_eq!(RunRecord::read(&run).unwrap().ranks, RANKS);
 
     // The first rank alone wrote.
     let names: Vec<_> = fs::read_dir(&run).unwrap().map(|entry| entry.unwrap().file_name()).collect();
@@ -369,7 +369,7 @@ fn a_killed_rank_ends_the_other_and_one_process_continues() {
     assert!(said.contains("begun by 2 ranks; by one process it draws other views"), "{said}");
     assert!(said.contains("phase 1 continues after"), "{said}");
     assert_eq!(epochs(&run), done + 2);
-    assert_eq!(Record::read(&run).unwrap().ranks, 1);
+    assert_eq!(RunRecord::read(&run).unwrap().ranks, 1);
 }
 
 /// A machine that hangs keeps its connections open, so only waiting tells.

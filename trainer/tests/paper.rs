@@ -10,7 +10,7 @@ use orco_runtime::bundle::Bundle;
 use orco_trainer::config::{Arithmetic, Recipe};
 use orco_trainer::model::Model;
 use orco_trainer::platform::device::{DeviceChoice, cuda_devices, open};
-use orco_trainer::run::Record;
+use orco_trainer::run::RunRecord;
 use orco_trainer::train::objective::contrast;
 use tch::{Device, Kind, Tensor, no_grad};
 
@@ -51,7 +51,7 @@ fn the_published_recipes_go_through_all_phases() {
         program.arg("run").arg(path("recipe.toml")).arg("--run").arg(path("run")).arg("--output").arg(path("bundle"));
         let output = program.output().unwrap();
         assert!(output.status.success(), "{name}: {}", String::from_utf8_lossy(&output.stderr));
-        assert_eq!(Record::read(&path("run")).unwrap().device, device);
+        assert_eq!(RunRecord::read(&path("run")).unwrap().device, device);
         let metrics = fs::read_to_string(path("run").join("metrics.jsonl")).unwrap();
         let lines: Vec<serde_json::Value> = metrics.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
         for (phase, epochs) in [("pretrain", 3), ("align", 2)] {

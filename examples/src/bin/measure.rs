@@ -20,7 +20,7 @@ fn main() -> anyhow::Result<()> {
         let config = &base_model.config;
         let measurement = Measurement { base_model, benchmark: &benchmark, system, config, seed: 1 };
         let summary = measurement.over(3, &|| ControlFlow::Continue(()))?;
-        println!("{}: aHM {:.2}, aACC {:.2}", summary.system, summary.ahm, summary.aacc);
+        println!("{}: aHM {:.2}, aACC {:.2}", summary.name, summary.ahm, summary.aacc);
     }
     Ok(())
 }

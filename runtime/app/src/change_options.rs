@@ -2,13 +2,58 @@
 
 use std::path::PathBuf;
 
-use clap::Args;
-use orco_runtime::learner::{Learner, ShotChecks};
+use clap::{Args, ValueEnum};
+use orco_runtime::learner::{AlignmentTime, Learner, ShotChecks};
 use orco_runtime::state::label;
+
+/// When the head is aligned to a change.
+#[derive(Args, Clone, Copy, Debug)]
+pub struct AlignmentOptions {
+    /// When the head is aligned to a change, where the bundle's settings align one. The change is saved first and
+    /// answers at once; aligned answers are better. By default `now`, and `later` in a service.
+    #[arg(long, value_enum, value_name = "WHEN", env = "ORCO_ALIGN")]
+    align: Option<AlignmentWhen>,
+}
+
+/// [`AlignmentTime`], as the command line names it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum AlignmentWhen {
+    /// Before the command ends, or a service says that the change is done
+    Now,
+    /// By `orco align`, or by a service on the same state as soon as no change waits
+    Later,
+    /// Only if `orco align` is called
+    Never,
+}
+
+impl AlignmentWhen {
+    /// The same for a learner.
+    fn time(self) -> AlignmentTime {
+        match self {
+            Self::Now => AlignmentTime::Now,
+            Self::Later => AlignmentTime::Later,
+            Self::Never => AlignmentTime::Never,
+        }
+    }
+}
+
+impl AlignmentOptions {
+    /// The time that was asked for, or else this one.
+    pub fn time_or(self, default: AlignmentTime) -> AlignmentTime {
+        self.align.map_or(default, AlignmentWhen::time)
+    }
+
+    /// Makes the learner work so.
+    pub fn apply(self, learner: &mut Learner) {
+        learner.settings_mut().alignment = self.time_or(AlignmentTime::Now);
+    }
+}
 
 /// What every verb that aligns the head anew takes.
 #[derive(Args, Debug)]
 pub struct ChangeOptions {
+    #[command(flatten)]
+    alignment: AlignmentOptions,
     /// Seed of shuffling and perturbation.
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
@@ -23,6 +68,7 @@ pub struct ChangeOptions {
 impl ChangeOptions {
     /// Makes the learner work so.
     pub fn apply(&self, learner: &mut Learner) {
+        self.alignment.apply(learner);
         let settings = learner.settings_mut();
         settings.seed = self.seed;
         settings.forgetting_budget = self.forgetting_budget;

@@ -1,6 +1,7 @@
 //! The verbs, one file each.
 
 pub mod add;
+pub mod align;
 pub mod backup;
 pub mod balance;
 pub mod bench;

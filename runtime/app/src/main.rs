@@ -54,6 +54,8 @@ enum Verb {
     Learn(command::learn::Arguments),
     /// Gives a known class further shots.
     Add(command::add::Arguments),
+    /// Aligns the head to what was learned with --align later, so that answers improve.
+    Align,
     /// Forgets a learned class; `orco undo` brings it back, unless it was purged.
     Forget(command::forget::Arguments),
     /// Gives a learned class another label.
@@ -123,6 +125,7 @@ fn main() -> ExitCode {
         Verb::Classify(arguments) => command::classify::run(options, &output, arguments),
         Verb::Learn(arguments) => command::learn::run(options, &output, arguments),
         Verb::Add(arguments) => command::add::run(options, &output, arguments),
+        Verb::Align => command::align::run(options, &output),
         Verb::Forget(arguments) => command::forget::run(options, &output, arguments),
         Verb::Rename(arguments) => command::rename::run(options, &output, arguments),
         Verb::Balance(arguments) => command::balance::run(options, &output, arguments),

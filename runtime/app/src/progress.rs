@@ -21,7 +21,7 @@ impl Observer for ProgressBars {
             ChangeStep::Pictures { done, total } => advance(&mut self.pictures, "pictures", done, total),
             ChangeStep::Shots { done, total } => advance(&mut self.shots, "shots", done, total),
             ChangeStep::Epoch(progress) => {
-                let bar = self.epochs.get_or_insert_with(|| output::bar(progress.epochs, "learning"));
+                let bar = self.epochs.get_or_insert_with(|| output::bar(progress.epochs, "aligning"));
                 bar.set_position(progress.epoch as u64);
                 bar.set_message(format!("loss {:.3}", progress.losses.total()));
             }

@@ -10,7 +10,7 @@ use orco_runtime::state::unknown::FALSE_ALARMS;
 use orco_serve::inbox::FRAMES;
 use orco_serve::{CameraSource, Tls};
 
-use crate::change_options::KeepOptions;
+use crate::change_options::{AlignmentOptions, KeepOptions};
 use crate::options::share;
 
 /// See the fields.
@@ -47,6 +47,8 @@ pub struct ServeOptions {
     /// Most of the camera's frames that are looked at in a second.
     #[arg(long, value_name = "N", env = "ORCO_CAMERA_RATE", default_value_t = 10, value_parser = to(1000))]
     pub camera_rate: u16,
+    #[command(flatten)]
+    pub alignment: AlignmentOptions,
     #[command(flatten)]
     pub keep: KeepOptions,
     /// Share of known pictures that may be taken for unknown ones: how strict `unknown` is.

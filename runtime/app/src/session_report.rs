@@ -17,6 +17,10 @@ pub fn unwrap_outcome<T>(output: &Output, outcome: ChangeOutcome<T>) -> T {
     if let Some(uncertain) = outcome.uncertain {
         output.changed_but(advice::sentence(&uncertain.into()));
     }
+    if let Some(unaligned) = outcome.unaligned {
+        let why = advice::sentence(&unaligned.into());
+        output.changed_but(format!("the head was not aligned, so answers follow in closed form: {why}"));
+    }
     outcome.report
 }
 

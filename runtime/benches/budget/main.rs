@@ -114,7 +114,7 @@ fn sheet(name: &str, bundle: &Path, known: usize, state: &Path) -> Sheet {
     // The file of the backbone, which a device may keep elsewhere, is not among what is told.
     let opened = held() - before - fs::metadata(bundle.join(BACKBONE)).unwrap().len() as usize;
     let extent = SessionExtent { learned: known, stored: SHOTS * known, classes: NEW.len(), shots: SHOTS * NEW.len() };
-    let told = SessionBudget::of(learner.base_model(), extent).expect("shipped bundles train nothing");
+    let told = SessionBudget::of(learner.base_model(), extent).expect("shipped bundles have statistics");
     let session = Session::of(&NEW, &learner, &mut random);
     let began = written();
     let ((), more) = peak_of(|| session.learn(&mut learner));

@@ -5,6 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use ndarray::Array3;
+use orco_core::config::Config;
 use orco_core::math::normalise;
 use orco_core::random::Random;
 use orco_runtime::bundle::Bundle;
@@ -49,7 +50,7 @@ pub fn class(base_model: &BaseModel, random: &mut Random) -> Array3<f32> {
     })
 }
 
-/// A copy of a bundle that has room for so many learned classes.
+/// A copy of a bundle that has room for so many learned classes, with the preset that `ORCO_BENCH_PRESET` names.
 pub fn roomy(bundle: &Path, folder: &Path, classes: usize) -> PathBuf {
     fs::create_dir(folder).unwrap();
     for entry in fs::read_dir(bundle).unwrap().map(Result::unwrap).filter(|entry| entry.path().is_file()) {
@@ -66,6 +67,10 @@ pub fn roomy(bundle: &Path, folder: &Path, classes: usize) -> PathBuf {
     }
     let learner = codec::encode(FileKind::Learner, &base_model);
     let mut manifest = opened.manifest.clone();
+    if let Ok(preset) = env::var("ORCO_BENCH_PRESET") {
+        let Config { views, precision, .. } = manifest.learn;
+        manifest.learn = Config { views, precision, ..Config::preset(&preset).expect("it is a preset") };
+    }
     manifest.files.insert(LEARNER.into(), hexadecimal(&codec::digest(&learner)));
     fs::write(folder.join(MANIFEST), toml::to_string(&manifest).unwrap()).unwrap();
     fs::write(folder.join(LEARNER), learner).unwrap();

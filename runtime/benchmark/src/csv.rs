@@ -9,10 +9,10 @@ use crate::metrics::{SessionAccuracy, Summary};
 pub const HEADING: &str = "system,draws,session,metric,mean,deviation";
 
 /// All numbers of all systems, below [`HEADING`]. What a session does not have has no line.
-pub fn csv(summaries: &[Summary]) -> String {
+pub fn csv<'a>(summaries: impl IntoIterator<Item = &'a Summary>) -> String {
     let mut text = format!("{HEADING}\n");
     for summary in summaries {
-        let system = format!("{},{}", quoted(&summary.system), summary.draws);
+        let system = format!("{},{}", quoted(&summary.name), summary.draws);
         let shown = |deviation: f64| if summary.draws > 1 { deviation.to_string() } else { String::new() };
         for (name, mean, deviation) in summary.totals() {
             // Writing to a string cannot fail.

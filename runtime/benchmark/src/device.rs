@@ -1,12 +1,17 @@
 //! The device's learner.
 
-use orco_core::config::{AnswerWeights, Config};
+use orco_core::config::Config;
 use orco_core::workers::Workers;
 use orco_state::classify::Classifier;
 use orco_state::session::{self, LearnError, NewClass, OnProgress, Session, SessionMemory};
 use orco_state::state::{BaseModel, State};
 
-use crate::walk::Learner;
+use crate::walk::FeatureLearner;
+
+/// Number of what is computed: of what a device learns and answers, of the walk through the sessions, and of the metrics.
+/// Raise it with every change of their numbers; measurements that were kept before are then made anew. A hash of the
+/// sources would need no care, but would throw away days of training with every comment.
+pub const REVISION: u32 = 4;
 
 /// Learns and answers as a device does with these settings.
 pub struct DeviceLearner<'a> {
@@ -26,10 +31,10 @@ impl<'a> DeviceLearner<'a> {
     }
 
     /// Learns a session by `learn`, which is given the session and the state before it; returns the operations as
-    /// [`Learner::learn`] does.
+    /// [`FeatureLearner::learn`] does.
     ///
     /// # Errors
-    /// As for [`Learner::learn`].
+    /// As for [`FeatureLearner::learn`].
     pub fn learn_by(
         &mut self,
         on_progress: OnProgress<'_>,
@@ -42,7 +47,7 @@ impl<'a> DeviceLearner<'a> {
     }
 }
 
-impl Learner for DeviceLearner<'_> {
+impl FeatureLearner for DeviceLearner<'_> {
     fn learn(&mut self, new: &[NewClass], on_progress: OnProgress<'_>) -> Result<f64, LearnError> {
         self.learn_by(on_progress, |session, state| Ok(session.learn(state, new)?.0))
     }
@@ -58,8 +63,8 @@ impl Learner for DeviceLearner<'_> {
 
 /// How a device with these settings finds an answer, in words.
 pub fn answer_rule(config: &Config) -> String {
-    if let Some(AnswerWeights { targets, means, discriminant }) = config.answer {
-        return format!("by discriminant, class means and targets, weighed {discriminant} to {means} to {targets}");
+    if let Some(weights) = config.answer {
+        return format!("by {weights}");
     }
     let class_means = config.class_means;
     if class_means > 0.0 {

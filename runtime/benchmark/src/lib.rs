@@ -3,7 +3,7 @@
 //!
 //! - [`benchmark`]: features to measure on, as a bundle carries them, and the draws of the shots;
 //! - [`cifar100`], [`from_cifar100`]: CIFAR-100's images, and a benchmark computed anew from them;
-//! - [`Learner`], [`Walk`]: how a system goes through the sessions; [`DeviceLearner`] is the device's own;
+//! - [`FeatureLearner`], [`SessionWalk`]: how a system goes through the sessions; [`DeviceLearner`] is the device's own;
 //! - [`SessionAccuracy`], [`Summary`]: accuracies of a session, and their means and deviations over draws; [`csv`] writes
 //!   them.
 
@@ -15,7 +15,7 @@ mod from_images;
 mod metrics;
 mod walk;
 
-pub use device::{DeviceLearner, answer_rule};
+pub use device::{DeviceLearner, REVISION, answer_rule};
 pub use from_images::{ImagesError, from_cifar100};
 pub use metrics::{AccuracyCounts, Draw, SessionAccuracy, Summary, percent_or_dash, summarise};
-pub use walk::{EvaluateError, Learner, LearningCost, SessionScores, Walk};
+pub use walk::{EvaluateError, FeatureLearner, LearningCost, SessionScores, SessionWalk};

@@ -153,7 +153,7 @@ impl AccuracyCounts {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Summary {
     /// Name of the system.
-    pub system: String,
+    pub name: String,
     /// Draws that means and deviations are over. (Of `orco-lab seeds`, seeds.)
     pub draws: usize,
     /// aHM: mean of the harmonic mean over sessions 1..M.
@@ -245,7 +245,7 @@ pub struct Draw {
 ///
 /// # Panics
 /// If there is no draw, or draws have different sessions.
-pub fn summarise(system: &str, all: &[Draw]) -> Summary {
+pub fn summarise(name: &str, all: &[Draw]) -> Summary {
     let draws: Vec<&[SessionAccuracy]> = all.iter().map(|draw| draw.rows.as_slice()).collect();
     let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len() as f64;
     // Sample deviation; of a single draw nothing can be said and it is 0.
@@ -283,7 +283,7 @@ pub fn summarise(system: &str, all: &[Draw]) -> Summary {
     let deviations: Vec<SessionAccuracy> = (0..sessions).map(|session| combine(session, &deviation)).collect();
     let has_area = means.iter().any(|row| row.area.is_some());
     Summary {
-        system: system.into(),
+        name: name.into(),
         draws: all.len(),
         ahm: mean(&harmonic),
         ahm_deviation: deviation(&harmonic),

@@ -12,7 +12,7 @@ use crate::metrics::{AccuracyCounts, Draw, SessionAccuracy};
 
 /// A system on its way through the sessions of a draw: it is given the shots of one session after the other, as a device
 /// is, and scores pictures in between.
-pub trait Learner {
+pub trait FeatureLearner {
     /// Learns the classes of a session and returns the floating-point operations of its training, those of matrix
     /// products, as far as they are counted.
     ///
@@ -45,7 +45,7 @@ pub enum EvaluateError {
 
 /// The sessions of a benchmark with one draw of the shots.
 #[derive(Clone, Copy, Debug)]
-pub struct Walk<'a> {
+pub struct SessionWalk<'a> {
     /// What sessions begin with.
     pub base_model: &'a BaseModel,
     /// The features that are learned and measured on.
@@ -65,7 +65,7 @@ pub struct LearningCost {
     pub seconds: f64,
 }
 
-impl Walk<'_> {
+impl SessionWalk<'_> {
     /// Leads a learner through all sessions; `on_progress` sees every epoch of learning with its session and may cancel
     /// there, `on_session` looks at every session after it is learned.
     ///
@@ -73,7 +73,7 @@ impl Walk<'_> {
     /// [`EvaluateError`] if a session cannot be learned, or was cancelled.
     pub fn run(
         &self,
-        learner: &mut dyn Learner,
+        learner: &mut dyn FeatureLearner,
         on_progress: &mut (dyn FnMut(usize, AlignProgress) -> ControlFlow<()> + Send),
         on_session: &mut dyn FnMut(&SessionScores<'_>),
     ) -> Result<LearningCost, EvaluateError> {
@@ -102,10 +102,10 @@ impl Walk<'_> {
     /// The same, measuring every session; `on_session` is given each with its accuracies as soon as it is measured.
     ///
     /// # Errors
-    /// As for [`Walk::run`].
+    /// As for [`SessionWalk::run`].
     pub fn measure(
         &self,
-        learner: &mut dyn Learner,
+        learner: &mut dyn FeatureLearner,
         on_progress: &mut (dyn FnMut(usize, AlignProgress) -> ControlFlow<()> + Send),
         on_session: &mut dyn FnMut(&SessionScores<'_>, &SessionAccuracy),
     ) -> Result<Draw, EvaluateError> {

@@ -57,7 +57,7 @@ mod sampler;
 mod sampling;
 mod step;
 
-pub use data::AlignmentData;
+pub use data::{AlignmentData, operations};
 pub use memory::{Workspace, WorkspaceSize};
 pub use sampler::Sampler;
 pub use sampling::{Perturbation, PerturbedTargets, Sampling};

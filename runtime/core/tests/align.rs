@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use orco_core::align::{
-    Alignment, AlignmentData, PerturbedTargets, Sampler, Sampling, StepBatch, StepExtent, TargetRows,
+    Alignment, AlignmentData, PerturbedTargets, Sampler, Sampling, StepBatch, StepExtent, TargetRows, operations,
 };
 use orco_core::config::{ClassScope, CleanTargets, Config, SampleViews};
 use orco_core::loss::contrast::ContrastForm;
@@ -286,4 +286,32 @@ fn an_epoch_holds_every_exemplar_once_or_more_of_classes_with_few() {
         // 13 of the 3 + 3 + 7 + 3 that are drawn.
         assert!(balanced[0] <= 3 && balanced[1] <= 3 && balanced[2] <= 7 && balanced[3] <= 3, "{balanced:?}");
     }
+}
+
+#[test]
+fn an_epoch_holds_no_more_samples_than_the_limit() {
+    let limited = Config { base_exemplars: 9, epoch_samples: 5, ..Config::default() };
+    let mut seen = std::collections::BTreeSet::new();
+    for seed in 0..20 {
+        with_lesson(|data, assigned| {
+            draw((data, assigned), &limited, Sampling::seeded(seed), |batch| {
+                assert_eq!(batch.classes.len(), 5);
+                seen.extend(batch.classes.iter().copied());
+            });
+        });
+    }
+    assert_eq!(seen.len(), 4, "every class comes, in one epoch or another");
+}
+
+#[test]
+fn the_combined_answer_trains_for_less_than_four_tenths_of_the_arithmetic_and_within_bounds() {
+    let shape = HeadShape { inputs: 128, hidden: 2048, outputs: 128 };
+    let operations =
+        |learned: usize, config: &Config| operations(shape, 2000, 60 + learned, 300 + 5 * learned, config) as f64;
+    for learned in [1, 40, 140, 1000] {
+        let share = operations(learned, &Config::combined()) / operations(learned, &Config::edge());
+        assert!(share <= 0.4, "{share} beside {learned}");
+    }
+    let growth = operations(1000, &Config::combined()) / operations(140, &Config::combined());
+    assert!(growth < 1.2, "{growth}");
 }

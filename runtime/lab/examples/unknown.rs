@@ -84,7 +84,7 @@ fn candidates(base_model: &BaseModel, features: &[f32]) -> Vec<(String, Vec<f32>
         top - row.iter().filter(|score| **score < top).copied().fold(f32::MIN, f32::max)
     };
     let over_mean = |row: &[f32]| highest(row) - row.iter().sum::<f32>() / row.len() as f32;
-    let none = AnswerWeights { targets: 0.0, means: 0.0, discriminant: 0.0 };
+    let none = AnswerWeights { means: 0.0, ..AnswerWeights::NEAREST_MEAN };
     let all = rows(None);
     let targets = rows(Some(AnswerWeights { targets: 1.0, ..none }));
     let means = rows(Some(AnswerWeights { means: 1.0, ..none }));

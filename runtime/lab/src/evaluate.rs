@@ -4,7 +4,7 @@ use core::ops::ControlFlow;
 use std::thread;
 
 use orco_benchmark::benchmark::Benchmark;
-use orco_benchmark::{Draw, EvaluateError, SessionAccuracy, SessionScores, Summary, Walk, summarise};
+use orco_benchmark::{Draw, EvaluateError, SessionAccuracy, SessionScores, SessionWalk, Summary, summarise};
 use orco_core::align::AlignProgress;
 use orco_core::config::Config;
 use orco_core::workers::{Serial, Workers};
@@ -143,6 +143,6 @@ impl Measurement<'_> {
             ablation: system.ablation(),
         };
         let mut learner = system.start(&start);
-        Walk { base_model, benchmark, draw, seed }.measure(learner.as_mut(), on_progress, on_session)
+        SessionWalk { base_model, benchmark, draw, seed }.measure(learner.as_mut(), on_progress, on_session)
     }
 }

@@ -2,29 +2,38 @@
 //! is in `orco-benchmark`, on which this builds.
 //!
 //! - [`Measurement`]: runs a benchmark's sessions through any [`System`]: the device's own learner, and its rivals;
+//! - [`method`]: what a method is called, wherever it is measured;
 //! - [`ablation`]: sessions that differ from a device's in a choice that its settings do not leave open;
+//! - [`question`]: what ablations vary; [`published`]: what authors report;
 //! - [`statistics`]: what a workstation computes from all base images, for answers on the device;
+//! - [`geometry`]: how classes lie in the projected space;
 //! - [`unknown`]: how well answers know what they do not know;
-//! - [`published`]: what authors report;
-//! - `report` (feature `report`): all of it as JSON, CSV, pictures, and a page;
-//! - `tables` (feature `report`): the reports of several bundles as pages of the book;
-//! - `trials` (feature `trials`): the paper's ablations of phase 3;
+//! - `results` (feature `trials`): the one form of results as JSON;
+//! - `trials` (feature `trials`): the paper's ablations of phase 3; `kept`: what was measured, in files;
 //! - `seeds` (feature `trials`): trainings of one recipe with several seeds;
-//! - [`shown`] shows summaries on a terminal.
+//! - `report` (feature `report`): a bundle's results as JSON, CSV, pictures, and a page;
+//! - `results_pages` (feature `report`): the reports of several bundles as pages of the book;
+//! - [`format`](mod@format) shows summaries on a terminal.
 
 pub mod ablation;
 mod evaluate;
+pub mod format;
 pub mod geometry;
+#[cfg(feature = "trials")]
+pub mod kept;
+pub mod method;
 pub mod published;
+pub mod question;
 #[cfg(feature = "report")]
 pub mod report;
 #[cfg(feature = "trials")]
+pub mod results;
+#[cfg(feature = "report")]
+pub mod results_pages;
+#[cfg(feature = "trials")]
 pub mod seeds;
-pub mod shown;
 pub mod statistics;
 mod system;
-#[cfg(feature = "report")]
-pub mod tables;
 #[cfg(feature = "trials")]
 pub mod trials;
 pub mod unknown;

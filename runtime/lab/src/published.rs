@@ -1,5 +1,5 @@
 //! What authors report, to stand beside what was measured: the tables of the paper (OrCo, CVPR 2024, from its base and
-//! incremental accuracies), and who of them is measured here.
+//! incremental accuracies), and its ablations. No other file has a figure of the paper.
 
 use core::fmt;
 use core::str::FromStr;
@@ -7,32 +7,51 @@ use core::str::FromStr;
 use orco_core::config::Config;
 use serde::{Deserialize, Serialize};
 
-use crate::system::System;
+use crate::question::Question;
 
-/// The paper's figure for a trial of an ablation.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+/// A metric that authors report.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Metric {
+    /// The mean harmonic mean over the sessions.
+    #[serde(rename = "aHM")]
+    Ahm,
+    /// The harmonic mean of the last session.
+    #[serde(rename = "last HM")]
+    LastHm,
+    /// The mean accuracy over the sessions.
+    #[serde(rename = "aACC")]
+    Aacc,
+    /// What base accuracy lost from the first session to the last.
+    #[serde(rename = "base decay")]
+    BaseDecay,
+}
+
+impl Metric {
+    /// Its name in tables and JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Ahm => "aHM",
+            Self::LastHm => "last HM",
+            Self::Aacc => "aACC",
+            Self::BaseDecay => "base decay",
+        }
+    }
+}
+
+/// A number that authors report.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PublishedFigure {
+    /// The benchmark that it is of.
+    pub table: PaperTable,
     /// Which metric.
-    pub metric: &'static str,
+    pub metric: Metric,
     /// In percent.
     pub value: f64,
 }
 
-impl PublishedFigure {
-    /// The mean harmonic mean over the sessions.
-    pub const fn ahm(value: f64) -> Self {
-        Self { metric: "aHM", value }
-    }
-
-    /// The harmonic mean of the last session.
-    pub const fn last_hm(value: f64) -> Self {
-        Self { metric: "last HM", value }
-    }
-}
-
 impl fmt::Display for PublishedFigure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {:.2}", self.metric, self.value)
+        write!(f, "{} {:.2}", self.metric.name(), self.value)
     }
 }
 
@@ -150,27 +169,63 @@ impl Reading {
     }
 }
 
-/// A row of the paper's tables.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct Published {
+/// What a table of the paper gives for a system, in percent.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct PaperTotals {
+    /// The mean harmonic mean over the sessions.
+    pub ahm: f64,
+    /// The harmonic mean of the last session.
+    pub last_hm: f64,
+    /// The mean accuracy over the sessions.
+    pub aacc: f64,
+}
+
+impl PaperTotals {
+    const fn of(ahm: f64, last_hm: f64, aacc: f64) -> Option<Self> {
+        Some(Self { ahm, last_hm, aacc })
+    }
+
+    /// The same, number by number.
+    pub fn figures(self, table: PaperTable) -> [PublishedFigure; 3] {
+        let Self { ahm, last_hm, aacc } = self;
+        [(Metric::Ahm, ahm), (Metric::LastHm, last_hm), (Metric::Aacc, aacc)].map(|(metric, value)| PublishedFigure {
+            table,
+            metric,
+            value,
+        })
+    }
+}
+
+/// aHM / harmonic mean of the last session / aACC.
+impl fmt::Display for PaperTotals {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:.2} / {:.2} / {:.2}", self.ahm, self.last_hm, self.aacc)
+    }
+}
+
+/// A row of the paper's tables. The definition of a system says which row it stands for.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct PaperRow {
     /// Name in the paper.
     pub name: &'static str,
-    /// aHM, harmonic mean of the last session and aACC on CIFAR-100, as the OrCo paper prints or implies them.
-    pub cifar100: Option<[f64; 3]>,
-    /// The same on mini-ImageNet.
-    pub mini_imagenet: Option<[f64; 3]>,
-    /// The same on CUB200.
-    pub cub200: Option<[f64; 3]>,
-    /// The systems measured here that stand for it.
-    #[serde(skip)]
-    pub ours: &'static [System],
+    /// On CIFAR-100, as the OrCo paper prints or implies it.
+    pub cifar100: Option<PaperTotals>,
+    /// On mini-ImageNet.
+    pub mini_imagenet: Option<PaperTotals>,
+    /// On CUB200.
+    pub cub200: Option<PaperTotals>,
     /// Where it runs and why not here, or in what ours differs.
     pub remark: &'static str,
 }
 
-impl Published {
-    /// What a table has in this row: aHM, harmonic mean of the last session, aACC.
-    pub fn theirs(&self, table: PaperTable) -> Option<[f64; 3]> {
+impl PaperRow {
+    /// The row of this name.
+    pub fn named(name: &str) -> Option<&'static Self> {
+        ROWS.iter().find(|row| row.name == name)
+    }
+
+    /// What a table has in this row.
+    pub fn totals(&self, table: PaperTable) -> Option<PaperTotals> {
         match table {
             PaperTable::Cifar100 => self.cifar100,
             PaperTable::MiniImagenet => self.mini_imagenet,
@@ -180,77 +235,68 @@ impl Published {
 }
 
 /// All rows of the paper's tables, in its order.
-pub const ROWS: [Published; 9] = [
-    Published {
+pub static ROWS: [PaperRow; 9] = [
+    PaperRow {
         name: "IW (imprinting)",
-        cifar100: Some([40.61, 38.22, 64.05]),
-        mini_imagenet: Some([45.36, 45.65, 68.77]),
-        cub200: Some([37.71, 38.21, 59.72]),
-        ours: &[System::IMPRINT],
+        cifar100: PaperTotals::of(40.61, 38.22, 64.05),
+        mini_imagenet: PaperTotals::of(45.36, 45.65, 68.77),
+        cub200: PaperTotals::of(37.71, 38.21, 59.72),
         remark: "in the projected space, on the head of phase 2",
     },
-    Published {
+    PaperRow {
         name: "FACT",
-        cifar100: Some([34.91, 33.61, 62.55]),
-        mini_imagenet: Some([24.16, 21.26, 60.86]),
-        cub200: Some([53.04, 51.58, 64.42]),
-        ours: &[],
-        remark: "run by orco-train rival: its virtual prototypes shape the backbone while it is trained",
+        cifar100: PaperTotals::of(34.91, 33.61, 62.55),
+        mini_imagenet: PaperTotals::of(24.16, 21.26, 60.86),
+        cub200: PaperTotals::of(53.04, 51.58, 64.42),
+        remark: "run by orco-train-lab rival: its virtual prototypes shape the backbone while it is trained",
     },
-    Published {
+    PaperRow {
         name: "CEC",
-        cifar100: Some([35.13, 32.16, 59.53]),
-        mini_imagenet: Some([29.35, 27.43, 59.57]),
-        cub200: Some([47.88, 46.01, 61.33]),
-        ours: &[],
-        remark: "run by orco-train rival: its graph is learned from all base images, which no bundle carries",
+        cifar100: PaperTotals::of(35.13, 32.16, 59.53),
+        mini_imagenet: PaperTotals::of(29.35, 27.43, 59.57),
+        cub200: PaperTotals::of(47.88, 46.01, 61.33),
+        remark: "run by orco-train-lab rival: its graph is learned from all base images, which no bundle carries",
     },
-    Published {
+    PaperRow {
         name: "C-FSCIL",
-        cifar100: Some([25.66, 23.49, 61.42]),
-        mini_imagenet: Some([29.55, 37.92, 61.21]),
+        cifar100: PaperTotals::of(25.66, 23.49, 61.42),
+        mini_imagenet: PaperTotals::of(29.55, 37.92, 61.21),
         cub200: None,
-        ours: &[System::C_FSCIL],
         remark: "its head alone, mode 3; the backbone and the head's start are the bundle's, not meta-learned",
     },
-    Published {
+    PaperRow {
         name: "LIMIT",
-        cifar100: Some([33.89, 31.40, 61.66]),
-        mini_imagenet: Some([33.36, 30.98, 58.04]),
-        cub200: Some([53.35, 53.57, 65.49]),
-        ours: &[],
-        remark: "run by orco-train rival: its fake tasks are drawn from all base images, which no bundle carries",
+        cifar100: PaperTotals::of(33.89, 31.40, 61.66),
+        mini_imagenet: PaperTotals::of(33.36, 30.98, 58.04),
+        cub200: PaperTotals::of(53.35, 53.57, 65.49),
+        remark: "run by orco-train-lab rival: its fake tasks are drawn from all base images, which no bundle carries",
     },
-    Published {
+    PaperRow {
         name: "LCwoF",
         cifar100: None,
-        mini_imagenet: Some([37.50, 35.02, 46.80]),
+        mini_imagenet: PaperTotals::of(37.50, 35.02, 46.80),
         cub200: None,
-        ours: &[],
-        remark: "run by orco-train rival: it trains the backbone in every session",
+        remark: "run by orco-train-lab rival: it trains the backbone in every session",
     },
-    Published {
+    PaperRow {
         name: "BiDist",
-        cifar100: Some([37.65, 30.94, 56.91]),
-        mini_imagenet: Some([40.48, 36.85, 61.25]),
-        cub200: Some([52.40, 50.87, 62.91]),
-        ours: &[],
-        remark: "run by orco-train rival: it distils two teachers into the backbone in every session",
+        cifar100: PaperTotals::of(37.65, 30.94, 56.91),
+        mini_imagenet: PaperTotals::of(40.48, 36.85, 61.25),
+        cub200: PaperTotals::of(52.40, 50.87, 62.91),
+        remark: "run by orco-train-lab rival: it distils two teachers into the backbone in every session",
     },
-    Published {
+    PaperRow {
         name: "NC-FSCIL",
-        cifar100: Some([47.90, 41.98, 67.50]),
-        mini_imagenet: Some([52.62, 45.57, 67.82]),
-        cub200: Some([57.15, 55.03, 67.29]),
-        ours: &[System::NC_FSCIL],
+        cifar100: PaperTotals::of(47.90, 41.98, 67.50),
+        mini_imagenet: PaperTotals::of(52.62, 45.57, 67.82),
+        cub200: PaperTotals::of(57.15, 55.03, 67.29),
         remark: "its head alone, its start that of phase 2; the backbone is the bundle's",
     },
-    Published {
+    PaperRow {
         name: "OrCo",
-        cifar100: Some([57.11, 49.56, 62.11]),
-        mini_imagenet: Some([58.11, 53.16, 67.14]),
-        cub200: Some([59.65, 56.63, 62.36]),
-        ours: &[System::ORCO, System::PROGRAM, System::TEXT],
+        cifar100: PaperTotals::of(57.11, 49.56, 62.11),
+        mini_imagenet: PaperTotals::of(58.11, 53.16, 67.14),
+        cub200: PaperTotals::of(59.65, 56.63, 62.36),
         remark: "by our default answers, by its published program and by its text",
     },
 ];
@@ -261,6 +307,62 @@ pub const ORCO_BASE: [f64; 9] = [80.08, 67.37, 68.12, 63.30, 63.40, 63.93, 61.45
 /// The same: A_inc of sessions 1 to 8.
 pub const ORCO_INC: [f64; 8] = [77.60, 60.20, 51.67, 48.90, 45.80, 48.23, 44.94, 43.15];
 
+/// A row of one of the paper's ablations, which are on mini-ImageNet.
+struct AblationRow {
+    question: Question,
+    trial: &'static str,
+    metric: Metric,
+    value: f64,
+}
+
+const fn ablation(question: Question, trial: &'static str, metric: Metric, value: f64) -> AblationRow {
+    AblationRow { question, trial, metric, value }
+}
+
+/// All rows of the paper's ablations, under the names of our trials and, of [`Question::Frozen`], of the systems that are
+/// compared. The paper's row without perturbation has no targets in the batch: targets that are there but not moved serve as
+/// well as moved ones. Its random assignment is random in phase 2, too.
+static ABLATIONS: [AblationRow; 27] = [
+    ablation(Question::Losses, "CE", Metric::Ahm, 35.74),
+    ablation(Question::Losses, "CE + ORTH", Metric::Ahm, 36.17),
+    ablation(Question::Losses, "PSCL", Metric::Ahm, 40.93),
+    ablation(Question::Losses, "PSCL + ORTH", Metric::Ahm, 42.73),
+    ablation(Question::Losses, "PSCL + CE", Metric::Ahm, 57.72),
+    ablation(Question::Losses, "all", Metric::Ahm, 58.12),
+    ablation(Question::Targets, "optimised", Metric::Ahm, 58.12),
+    ablation(Question::Targets, "random", Metric::Ahm, 57.23),
+    ablation(Question::Pretraining, "CE", Metric::Ahm, 55.20),
+    ablation(Question::Pretraining, "SCL", Metric::Ahm, 57.38),
+    ablation(Question::Pretraining, "SCL + SSCL", Metric::Ahm, 58.12),
+    ablation(Question::Frozen, "g, as on the device", Metric::BaseDecay, 17.83),
+    ablation(Question::Frozen, "g, new views", Metric::BaseDecay, 17.83),
+    ablation(Question::Frozen, "f and g, f at 1 of the rate", Metric::BaseDecay, 20.52),
+    ablation(Question::Backbone, "resnet18", Metric::Ahm, 58.12),
+    ablation(Question::Backbone, "resnet12", Metric::Ahm, 59.30),
+    ablation(Question::Perturbation, "no targets in the batch", Metric::LastHm, 20.14),
+    ablation(Question::Perturbation, "Gaussian", Metric::LastHm, 50.23),
+    ablation(Question::Perturbation, "uniform", Metric::LastHm, 53.12),
+    ablation(Question::Perturbation, "uniform, base targets too", Metric::Ahm, 50.44),
+    ablation(Question::Perturbation, "uniform, CE on base too", Metric::Ahm, 57.76),
+    ablation(Question::Assignment, "greedy", Metric::Ahm, 58.12),
+    ablation(Question::Assignment, "all reassigned", Metric::Ahm, 55.49),
+    ablation(Question::Assignment, "random, in phase 2 too", Metric::Ahm, 54.40),
+    ablation(Question::Exemplars, "0", Metric::Ahm, 37.8),
+    ablation(Question::Exemplars, "1", Metric::Ahm, 48.2),
+    ablation(Question::Exemplars, "5", Metric::Ahm, 58.1),
+];
+
+/// What the paper reports for a trial of an ablation, or for a system that is measured for it.
+pub fn figure(question: Question, trial: &str) -> Option<PublishedFigure> {
+    let row = ABLATIONS.iter().find(|row| row.question == question && row.trial == trial)?;
+    Some(PublishedFigure { table: PaperTable::MiniImagenet, metric: row.metric, value: row.value })
+}
+
+/// Names of the trials for which the paper reports a figure.
+pub fn reported(question: Question) -> impl Iterator<Item = &'static str> {
+    ABLATIONS.iter().filter(move |row| row.question == question).map(|row| row.trial)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -269,8 +371,8 @@ mod tests {
     fn the_rows_of_sessions_give_the_row_of_the_table() {
         let harmonic = |base: f64, inc: f64| 2.0 * base * inc / (base + inc);
         let hm: Vec<f64> = ORCO_BASE[1..].iter().zip(ORCO_INC).map(|(base, inc)| harmonic(*base, inc)).collect();
-        let [ahm, last, _] = ROWS[8].theirs(PaperTable::Cifar100).unwrap();
-        assert!((hm.iter().sum::<f64>() / 8.0 - ahm).abs() < 0.01 && (hm[7] - last).abs() < 0.01, "{hm:?}");
+        let PaperTotals { ahm, last_hm, .. } = PaperRow::named("OrCo").unwrap().totals(PaperTable::Cifar100).unwrap();
+        assert!((hm.iter().sum::<f64>() / 8.0 - ahm).abs() < 0.01 && (hm[7] - last_hm).abs() < 0.01, "{hm:?}");
     }
 
     #[test]
@@ -283,12 +385,5 @@ mod tests {
         // The program's settings are those for the pictures, however they are split.
         let of = ["mini-ImageNet, 50 base classes", "own images"].map(settings_for);
         assert_eq!(of, [PaperTable::MiniImagenet, PaperTable::Cifar100]);
-    }
-
-    #[test]
-    fn a_row_has_a_system_of_ours_or_is_trained_elsewhere() {
-        for row in ROWS {
-            assert_eq!(row.ours.is_empty(), row.remark.starts_with("run by orco-train rival: "), "{}", row.name);
-        }
     }
 }

@@ -26,26 +26,21 @@ use serde::{Deserialize, Serialize};
 pub use angles::{AngleRange, AngleStep};
 pub use collect::{ReportPlan, collect};
 pub use picture::DrawError;
-pub use scatter::{Plane, Point};
+pub use scatter::{FeaturePlane, PlaneClass, PlanePoint};
 pub use similarity::Similarities;
 
 use crate::published::PaperTable;
-use orco_benchmark::Summary;
+use crate::results::Results;
 use orco_benchmark::csv::csv;
 
 /// All that a report shows.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct BundleReport {
-    /// Name of the bundle.
-    pub bundle: String,
-    /// What was measured on.
-    pub source: String,
+    /// Every system's numbers.
+    #[serde(flatten)]
+    pub results: Results,
     /// The command that makes the report.
     pub command: String,
-    /// Draws of the shots.
-    pub draws: usize,
-    /// Their seed.
-    pub seed: u64,
     /// Base classes.
     pub base: usize,
     /// New classes of each session.
@@ -54,8 +49,6 @@ pub struct BundleReport {
     pub shots: u32,
     /// The paper's table that may stand beside.
     pub paper: Option<PaperTable>,
-    /// Every system's numbers, over all draws.
-    pub systems: Vec<Summary>,
     /// What the systems do in the last session of the first draw as a bias moves the border.
     pub trade_off: Vec<TradeOff>,
     /// Answers of `orco` after every session of the first draw.
@@ -63,7 +56,7 @@ pub struct BundleReport {
     /// What became of every class, by `orco`, mean over the draws.
     pub forgetting: Vec<Forgetting>,
     /// Test pictures of some classes in the plane of their two main axes, before the head and after it.
-    pub planes: Option<[Plane; 2]>,
+    pub planes: Option<[FeaturePlane; 2]>,
     /// How near test pictures come to pseudo-targets by the head of the published program, before the first session and
     /// after the last.
     pub similarities: Vec<Similarities>,
@@ -220,7 +213,7 @@ impl BundleReport {
         made(folder)?;
         write_file(&folder.join("report.json"), self.json().as_bytes())?;
         made(&pictures)?;
-        write_file(&folder.join("numbers.csv"), csv(&self.systems).as_bytes())?;
+        write_file(&folder.join("numbers.csv"), csv(self.results.summaries()).as_bytes())?;
         write_file(&folder.join("index.html"), self.page()?.as_bytes())?;
         let mut drawn_now = Vec::new();
         for (name, drawn) in self.pictures()? {
@@ -281,9 +274,5 @@ impl BundleReport {
     fn ends(&self) -> Vec<usize> {
         let sum = |sessions: usize| self.base + self.ways[..sessions].iter().sum::<u32>() as usize;
         (0..=self.ways.len()).map(sum).collect()
-    }
-
-    fn summary(&self, system: &str) -> Option<&Summary> {
-        self.systems.iter().find(|summary| summary.system == system)
     }
 }

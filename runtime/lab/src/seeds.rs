@@ -119,7 +119,7 @@ impl OverSeeds {
             operations: summary.operations,
             seconds: summary.seconds,
         };
-        let over_seeds = summarise(&each[0].system, &each.iter().map(means).collect::<Vec<_>>());
+        let over_seeds = summarise(&each[0].name, &each.iter().map(means).collect::<Vec<_>>());
         let all = |of: &dyn Fn(&Summary) -> f64| {
             (each.iter().map(|summary| of(summary).powi(2)).sum::<f64>() / each.len() as f64).sqrt()
         };
@@ -169,7 +169,7 @@ impl OverSeeds {
 
     /// The numbers over all sessions on a line below [`OverSeeds::heading`].
     pub fn line(&self) -> String {
-        let name = format!("{:<24}", self.over_seeds.system);
+        let name = format!("{:<24}", self.over_seeds.name);
         let numbers = self.numbers();
         TOTALS.iter().fold(name, |line, wanted| {
             let total = numbers.iter().find(|number| number.session.is_none() && number.name == *wanted);
@@ -233,7 +233,7 @@ pub fn csv(all: &[OverSeeds]) -> String {
             let session = session.map_or_else(String::new, |session| session.to_string());
             let draws = draws.map_or_else(String::new, |draws| draws.to_string());
             // Writing to a string cannot fail.
-            let _ = writeln!(text, "{},{session},{name},{mean},{draws},{seeds}", quoted(&system.over_seeds.system));
+            let _ = writeln!(text, "{},{session},{name},{mean},{draws},{seeds}", quoted(&system.over_seeds.name));
         }
     }
     text

@@ -157,7 +157,7 @@ fn deviations(base_model: &BaseModel, statistics: &Statistics, features: Feature
     let every = features.classes.len().div_ceil(MEASURED).max(1);
     let sample: Vec<f32> =
         features.values.chunks_exact(inputs).step_by(every).flat_map(<[f32]>::iter).copied().collect();
-    let alone = AnswerWeights { targets: 0.0, means: 0.0, discriminant: 0.0 };
+    let alone = AnswerWeights { means: 0.0, ..AnswerWeights::NEAREST_MEAN };
     let parts = [
         AnswerWeights { targets: 1.0, ..alone },
         AnswerWeights { means: 1.0, ..alone },

@@ -1,7 +1,7 @@
 //! The systems that are measured side by side: ours, its forms, and its rivals as far as they are a head on given
 //! features.
 //!
-//! Each is a [`Learner`]: it is given the shots of one session after the other, as a device is, and scores pictures in
+//! Each is a [`FeatureLearner`]: it is given the shots of one session after the other, as a device is, and scores pictures in
 //! between. Methods that live in the training of the backbone are not among them; [`crate::published`] says which, and
 //! why.
 
@@ -17,7 +17,7 @@ mod ridge;
 
 use core::fmt;
 
-use orco_benchmark::Learner;
+use orco_benchmark::FeatureLearner;
 use orco_benchmark::benchmark::Benchmark;
 use orco_core::align::{AlignError, AlignProgress};
 use orco_core::config::Config;
@@ -26,12 +26,14 @@ use orco_state::session::{LearnError, NewClass, OnProgress};
 use orco_state::state::BaseModel;
 
 use crate::ablation::Ablation;
+use crate::method::Method;
+use crate::published::PaperRow;
 
 /// What a system is, as tables, reports and commands know it. Each file of this folder defines those that it implements;
 /// [`System::ALL`] or [`System::FURTHER`] lists them.
 pub(crate) struct Definition {
-    /// Name in tables and JSON.
-    pub name: &'static str,
+    /// Its name, and where it comes from.
+    pub method: Method,
     /// What it is in a line, as far as its name does not say it.
     pub about: &'static str,
     /// Whether it trains a head in every session, whatever the settings it is measured with.
@@ -42,7 +44,7 @@ pub(crate) struct Definition {
     /// published program.
     pub settings: fn(&Config, Config) -> Option<Config>,
     /// Makes its learner.
-    pub start: for<'a> fn(&Start<'a>) -> Box<dyn Learner + 'a>,
+    pub start: for<'a> fn(&Start<'a>) -> Box<dyn FeatureLearner + 'a>,
 }
 
 /// The settings that a system is measured with.
@@ -139,7 +141,7 @@ impl System {
 
     /// Name in tables and JSON.
     pub fn name(self) -> &'static str {
-        self.definition.name
+        self.definition.method.name
     }
 
     /// What it is in a line, as far as its name does not say it.
@@ -147,9 +149,24 @@ impl System {
         self.definition.about
     }
 
-    /// The system of [`System::ALL`] and [`System::FURTHER`] that has this name.
+    /// What it does in full sentences, for those who read its numbers.
+    pub fn definition(self) -> &'static str {
+        self.definition.method.definition
+    }
+
+    /// All systems: [`System::ALL`], then [`System::FURTHER`].
+    pub fn every() -> impl Iterator<Item = Self> {
+        Self::ALL.into_iter().chain(Self::FURTHER)
+    }
+
+    /// The one that has this name.
     pub fn named(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().chain(Self::FURTHER).find(|system| system.name() == name)
+        Self::every().find(|system| system.name() == name)
+    }
+
+    /// Those that stand for a row of the paper's tables.
+    pub fn of_row(row: &PaperRow) -> impl Iterator<Item = Self> {
+        Self::every().filter(|system| system.definition.method.paper_row == Some(row.name))
     }
 
     /// What the device's learner does otherwise, where the system is an ablation.
@@ -158,7 +175,7 @@ impl System {
     }
 
     /// The system before its first session.
-    pub(crate) fn start<'a>(self, start: &Start<'a>) -> Box<dyn Learner + 'a> {
+    pub(crate) fn start<'a>(self, start: &Start<'a>) -> Box<dyn FeatureLearner + 'a> {
         (self.definition.start)(start)
     }
 }
@@ -196,4 +213,22 @@ pub(crate) fn report_epoch(epoch: usize, epochs: usize, on_progress: OnProgress<
 /// The clean views of a class's shots, `[shots, inputs]`.
 pub(crate) fn clean(class: &NewClass, inputs: usize) -> Vec<f32> {
     class.shots.iter().flat_map(|shot| &shot[..inputs]).copied().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::published::ROWS;
+
+    #[test]
+    fn a_row_of_the_paper_has_a_system_of_ours_or_is_trained_elsewhere() {
+        for row in &ROWS {
+            let is_elsewhere = row.remark.starts_with("run by orco-train-lab rival: ");
+            assert_eq!(System::of_row(row).next().is_none(), is_elsewhere, "{}", row.name);
+        }
+        for system in System::every() {
+            let row = system.definition.method.paper_row;
+            assert!(row.is_none_or(|row| PaperRow::named(row).is_some()), "{}: {row:?}", system.name());
+        }
+    }
 }

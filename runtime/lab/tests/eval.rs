@@ -69,9 +69,9 @@ fn the_bundle_reaches_what_it_must_on_the_benchmark_file() {
     let draws = if heavy() { "3" } else { "2" };
     let csv = eval.folder.path().join("numbers.csv");
     let result = eval.json(&["--draws", draws, "--csv", csv.to_str().unwrap()]);
-    assert_eq!((result["draws"].to_string().as_str(), result["bundle"].as_str()), (draws, Some("cifar100-edge")));
+    assert_eq!((result["draws"].to_string().as_str(), result["subject"].as_str()), (draws, Some("cifar100-edge")));
     let systems = result["systems"].as_array().unwrap();
-    let of = |name: &str| systems.iter().find(|system| system["system"] == name).unwrap();
+    let of = |name: &str| systems.iter().find(|system| system["name"] == name).unwrap();
     let ahm = |name: &str| of(name)["ahm"].as_f64().unwrap();
     let aacc = |name: &str| of(name)["aacc"].as_f64().unwrap();
     assert!(ahm("orco") >= 50.0 && aacc("orco") >= 59.0, "aHM {}, aACC {}", ahm("orco"), aacc("orco"));
@@ -105,7 +105,7 @@ fn the_bundle_reaches_what_it_must_on_the_benchmark_file() {
     assert!(with_means >= 47.0, "aHM {with_means}");
     assert!((47.0..with_means).contains(&orco["ahm"].as_f64().unwrap()), "aHM {} by targets alone", orco["ahm"]);
     // Imprinting answers by targets, too: before anything is learned both are the same.
-    let imprint = paper["systems"].as_array().unwrap().iter().find(|system| system["system"] == "imprint").unwrap();
+    let imprint = paper["systems"].as_array().unwrap().iter().find(|system| system["name"] == "imprint").unwrap();
     assert_eq!(orco["sessions"][0], imprint["sessions"][0]);
     eval.refused(&["--preset", "fast"], "there is no preset \"fast\"");
 }
@@ -119,9 +119,8 @@ fn the_edge_preset_takes_a_fifth_of_the_arithmetic_and_loses_nothing() {
     }
     let result = Eval::new().json(&["--presets", "--draws", "2"]);
     let figure = |name: &str, figure: &str| {
-        let presets = result["presets"].as_array().unwrap();
-        let preset = presets.iter().find(|preset| preset["preset"] == name).unwrap();
-        preset["measured"][figure].as_f64().unwrap()
+        let presets = result["systems"].as_array().unwrap();
+        presets.iter().find(|preset| preset["name"] == name).unwrap()[figure].as_f64().unwrap()
     };
     let share = figure("edge", "operations") / figure("orco", "operations");
     assert!(share <= 0.2001, "{share} of the arithmetic");
@@ -190,9 +189,15 @@ fn a_result_replaces_results_alone() {
     assert_eq!(fs::read(&photograph).unwrap(), b"\xff\xd8 a photograph");
     let report = eval.folder.path().join("report.json");
     fs::write(&report, b"{}").unwrap();
-    let output = eval.command(&["--json", report.to_str().unwrap()]).output().unwrap();
-    assert!(output.status.success(), "{}", said(&output));
-    assert!(fs::read(&report).unwrap().starts_with(b"{") && fs::metadata(&report).unwrap().len() > 100);
+    eval.refused(&["--json", report.to_str().unwrap()], "it holds something else than a result");
+    fs::write(&report, b"").unwrap();
+    let write = || {
+        let output = eval.command(&["--json", report.to_str().unwrap()]).output().unwrap();
+        assert!(output.status.success(), "{}", said(&output));
+        fs::read(&report).unwrap()
+    };
+    let first = write();
+    assert!(serde_json::from_slice::<orco_lab::results::Results>(&first).is_ok() && write() == first);
 }
 
 /// Two draws, which would work side by side.

@@ -7,9 +7,10 @@ use std::path::{Path, PathBuf};
 
 use orco_benchmark::benchmark::Benchmark;
 use orco_lab::published::{PaperTable, ROWS, Reading};
+use orco_lab::question::Question;
 use orco_lab::report::{BundleReport, prepare};
-use orco_lab::tables::Tables;
-use orco_lab::trials::{Question, Trials};
+use orco_lab::results_pages::ResultsPages;
+use orco_lab::trials::Trials;
 use orco_lab::{Measurement, System};
 use orco_runtime::bundle::Bundle;
 use orco_runtime::threads::Threads;
@@ -54,7 +55,7 @@ fn pages_show_the_numbers_of_their_json() {
             assert_eq!(expected, shown, "{}: {pointer}", report.display());
         }
         for system in systems {
-            assert!(page.contains(system["system"].as_str().unwrap()));
+            assert!(page.contains(system["name"].as_str().unwrap()));
         }
     }
 }
@@ -77,8 +78,8 @@ fn cards_say_what_their_tables_and_reports_say() {
         assert_eq!(means, [mean(ours[0]), mean(ours[1]), last_hm], "{}", bundle.display());
         let json: BundleReport =
             serde_json::from_str(&fs::read_to_string(report.join("report.json")).unwrap()).unwrap();
-        if card.contains(&format!("means of {} draws of the shots", json.draws)) {
-            let measured = json.systems.iter().find(|summary| summary.system == "orco").expect("ours is measured");
+        if card.contains(&format!("means of {} draws of the shots", json.results.draws)) {
+            let measured = json.results.summary("orco").expect("ours is measured");
             let measured = [measured.ahm, measured.aacc].map(|value| format!("{value:.2}"));
             assert_eq!(measured, [means[0], means[1]], "{}", bundle.display());
         }
@@ -127,10 +128,10 @@ fn the_csv_holds_the_numbers_of_the_json() {
         let csv = fs::read_to_string(report.join("numbers.csv")).unwrap();
         let json: BundleReport =
             serde_json::from_str(&fs::read_to_string(report.join("report.json")).unwrap()).unwrap();
-        for summary in &json.systems {
+        for summary in json.results.summaries() {
             for (name, mean, deviation) in summary.totals() {
-                let start = format!("{},{},,{name},", summary.system, summary.draws);
-                let quoted = format!("\"{}\",{},,{name},", summary.system, summary.draws);
+                let start = format!("{},{},,{name},", summary.name, summary.draws);
+                let quoted = format!("\"{}\",{},,{name},", summary.name, summary.draws);
                 let rest = csv.lines().find_map(|line| line.strip_prefix(&start).or(line.strip_prefix(&quoted)));
                 let rest = rest.unwrap_or_else(|| panic!("{}: no line \"{start}\"", report.display()));
                 let found: Vec<f64> = rest.split(',').map(|number| number.parse().unwrap()).collect();
@@ -150,8 +151,8 @@ fn a_benchmark_of_the_paper_stands_beside_its_table() {
             assert!(!page.contains("Beside the paper"), "{}", report.display());
             continue;
         };
-        for row in ROWS {
-            let theirs = row.theirs(table).map(|[ahm, last, aacc]| format!("{ahm:.2} / {last:.2} / {aacc:.2}"));
+        for row in &ROWS {
+            let theirs = row.totals(table).map(|totals| totals.to_string());
             let cells = format!("<tr><th>{}</th><td><i>{}</i></td>", row.name, theirs.as_deref().unwrap_or("–"));
             assert!(page.contains(&cells) && page.contains(row.remark), "{}: {cells}", report.display());
         }
@@ -163,7 +164,7 @@ fn a_benchmark_of_the_paper_stands_beside_its_table() {
 #[test]
 fn the_book_has_the_numbers_of_the_reports() {
     let folder = models().join("../docs/src/results");
-    let pages = Tables::read(&models()).unwrap().pages();
+    let pages = ResultsPages::read(&models()).unwrap().pages();
     assert!(pages.len() > shipped().len());
     for (name, text) in pages {
         let committed = fs::read_to_string(folder.join(&name)).unwrap_or_default();
@@ -244,9 +245,9 @@ fn the_shipped_numbers_are_those_that_measuring_gives() {
     let benchmark = Benchmark::of(&bundle).unwrap();
     let (base_model, config) = (&bundle.base_model, &bundle.base_model.config);
     for system in [System::NCM, System::TEEN] {
-        let measurement = Measurement { base_model, benchmark: &benchmark, system, config, seed: json.seed };
-        let measured = measurement.over(json.draws, &|| ControlFlow::Continue(())).unwrap();
-        let shipped = json.systems.iter().find(|summary| summary.system == system.name()).unwrap();
+        let measurement = Measurement { base_model, benchmark: &benchmark, system, config, seed: json.results.seed };
+        let measured = measurement.over(json.results.draws, &|| ControlFlow::Continue(())).unwrap();
+        let shipped = json.results.summary(system.name()).unwrap();
         // A picture that lies on a border may fall to either side, on another processor.
         assert!((measured.ahm - shipped.ahm).abs() < 0.05, "{}: {}", system.name(), measured.ahm);
         assert!((measured.aacc - shipped.aacc).abs() < 0.05, "{}: {}", system.name(), measured.aacc);
@@ -266,8 +267,8 @@ fn a_trial_is_measured_once_and_a_stopped_one_goes_on() {
     let trials =
         Trials { base_model: &bundle.base_model, benchmark: &benchmark, content: "", cache: cache.path(), seed: 1 };
     let mut trial = trials.of(Question::Exemplars, Reading::Program).remove(1);
-    trial.config.epochs = 1;
-    trial.config.warmup_epochs = 0;
+    trial.settings.config.epochs = 1;
+    trial.settings.config.warmup_epochs = 0;
     let threads = Threads::new(1).unwrap();
     let measure = |on_epoch: &(dyn Fn() -> ControlFlow<()> + Sync)| trials.measure(&trial, 2, &threads, on_epoch);
     // Two sessions of the first draw are one epoch each; the second draw is stopped.

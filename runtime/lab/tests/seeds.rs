@@ -37,15 +37,18 @@ fn trainings_are_taken_together() {
     let ours = &json["systems"][0];
     let number = |pointer: &str| ours.pointer(pointer).and_then(Value::as_f64).unwrap_or_else(|| panic!("{pointer}"));
     // The same training twice: seeds make no difference, draws make that of one.
-    assert_eq!(ours["each"][0], ours["each"][1]);
-    assert_eq!((number("/over/over_seeds/ahm_deviation"), number("/over/over_seeds/deviations/8/hm")), (0.0, 0.0));
-    assert!((number("/over/over_draws/ahm_deviation") - number("/each/0/ahm_deviation")).abs() < 1e-9);
-    assert!(number("/over/over_draws/ahm_deviation") > 0.0);
+    assert_eq!(ours["trainings"]["each"][0], ours["trainings"]["each"][1]);
+    assert_eq!(
+        (number("/trainings/over_seeds/ahm_deviation"), number("/trainings/over_seeds/deviations/8/hm")),
+        (0.0, 0.0)
+    );
+    assert!((number("/ahm_deviation") - number("/trainings/each/0/ahm_deviation")).abs() < 1e-9);
+    assert!(number("/ahm_deviation") > 0.0);
     let csv = fs::read_to_string(output.join("seeds.csv")).unwrap();
     let line = csv.lines().find(|line| line.starts_with("orco,8,hm,")).unwrap();
-    assert_eq!(line.split(',').nth(3).unwrap().parse::<f64>().unwrap(), number("/over/over_seeds/sessions/8/hm"));
+    assert_eq!(line.split(',').nth(3).unwrap().parse::<f64>().unwrap(), number("/trainings/over_seeds/sessions/8/hm"));
     let shown = String::from_utf8_lossy(&done.stdout).into_owned();
-    assert!(shown.contains(&format!("{:.2} ± ", number("/over/over_seeds/ahm"))), "{shown}");
+    assert!(shown.contains(&format!("{:.2} ± ", number("/trainings/over_seeds/ahm"))), "{shown}");
 }
 
 #[test]

@@ -11,6 +11,19 @@ export function startJobs() {
   store.subscribe(["job", "language"], show);
   // The classes that a report shows may have other pictures now.
   store.subscribe(["classes"], (state) => { if (state.job?.state === "done") show(state); });
+  store.subscribe(["status", "language"], showAlignment);
+}
+
+// A change answers at once, and better as soon as the head is aligned to it.
+let wasImproving = false;
+function showAlignment({ status }) {
+  setText("alignment", alignmentText(status, wasImproving));
+  wasImproving ||= Boolean(status?.improving);
+}
+
+export function alignmentText(status, wasImproving) {
+  if (status?.improving) return message("improving");
+  return wasImproving ? message("improved") : "";
 }
 
 function show({ job, classes }) {

@@ -1,12 +1,14 @@
-//! The thread that changes: a learner with a queue, one change at a time.
+//! The thread that changes: a learner with a queue, one change at a time. While nothing waits, it aligns the head to the
+//! last change.
 
+mod alignment;
 mod job;
 mod purge;
 mod trace;
 
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{self, Receiver, SyncSender, TrySendError};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender, TrySendError};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -159,6 +161,7 @@ impl Changes {
             shared: shared.clone(),
             running: None,
             cannot_begin: false,
+            unalignable: None,
         };
         let thread = worker::start(worker, &shared.telemetry.health)?;
         Ok((Self { queue, shared }, thread))
@@ -269,6 +272,8 @@ struct ChangeWorker {
     running: Option<Trace>,
     /// The state could not be read when it was to begin.
     cannot_begin: bool,
+    /// Generation of a state to which no head can be aligned.
+    unalignable: Option<u64>,
 }
 
 impl Worker for ChangeWorker {
@@ -280,10 +285,13 @@ impl Worker for ChangeWorker {
         let mut learner = (self.open)()?;
         self.cannot_begin = false;
         up();
-        while let Ok((id, change)) = self.queue.recv() {
-            self.change(&mut learner, id, change);
+        loop {
+            match self.queue.recv_timeout(alignment::INTERVAL) {
+                Ok((id, change)) => self.change(&mut learner, id, change),
+                Err(RecvTimeoutError::Timeout) => self.align(&mut learner),
+                Err(RecvTimeoutError::Disconnected) => return Ok(()),
+            }
         }
-        Ok(())
     }
 
     fn on_panic(&mut self) {
@@ -422,12 +430,14 @@ impl ChangeWorker {
 /// What a change did, as its job says it.
 struct ReportedChange {
     report: Value,
-    /// Why the change may not survive a power cut.
+    /// Why the change may not survive a power cut, or the head was not aligned to it.
     warning: Option<String>,
 }
 
 fn reported<T>(made: ChangeOutcome<T>, report: impl FnOnce(T) -> Value) -> ReportedChange {
-    ReportedChange { report: report(made.report), warning: made.uncertain.map(|error| with_causes(&error)) }
+    let uncertain = made.uncertain.map(|error| with_causes(&error));
+    let unaligned = made.unaligned.map(|error| format!("the head was not aligned: {}", with_causes(&error)));
+    ReportedChange { report: report(made.report), warning: uncertain.or(unaligned) }
 }
 
 #[cfg(test)]

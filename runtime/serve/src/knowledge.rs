@@ -31,6 +31,8 @@ pub struct Knowledge {
     pub balance: Balance,
     /// The border between base classes and learned ones with the accuracies to be expected, where answers have one.
     pub border: Option<Border>,
+    /// Whether answers follow in closed form until a head is aligned to the last change.
+    pub awaits_alignment: bool,
     /// Sessions since the bundle.
     pub sessions: u32,
     /// The changes that are remembered, oldest first.
@@ -66,6 +68,7 @@ impl Knowledge {
             free_targets: state.free_targets(base_model).len(),
             balance: state.balance,
             border: state.calibration.map(|calibration| calibration.border),
+            awaits_alignment: learner.awaits_alignment(),
             sessions: state.sessions,
             history: learner.history().entries().to_vec(),
         }

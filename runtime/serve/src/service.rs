@@ -5,7 +5,7 @@ use std::thread::JoinHandle;
 
 use orco_camera::{Camera, CameraSource};
 use orco_runtime::bundle::Bundle;
-use orco_runtime::learner::{Learner, LearnerSettings};
+use orco_runtime::learner::{AlignmentTime, Learner, LearnerSettings};
 use orco_runtime::manifest::Manifest;
 use orco_runtime::state::sufficiency::LearningCurve;
 use orco_runtime::store::Store;
@@ -51,6 +51,8 @@ pub struct Service {
     pub features: usize,
     /// Whether the pictures of shots are kept.
     pub keeps_shots: bool,
+    /// Whether heads are aligned in the background.
+    pub aligns: bool,
     /// The thread that answers.
     pub answers: Answers,
     /// Shots that were not learned yet.
@@ -74,7 +76,8 @@ pub struct Service {
 }
 
 impl Service {
-    /// Opens a bundle's state twice: for the thread that answers, and for the one that changes.
+    /// Opens a bundle's state twice: for the thread that answers, and for the one that changes. Where the settings say
+    /// [`AlignmentTime::Later`], that one aligns the head as soon as no change waits.
     ///
     /// # Errors
     /// [`ServeError`] if the state cannot be used, or the backbone or a thread not started.
@@ -103,6 +106,7 @@ impl Service {
         let curve = LazyLock::new(curve);
         let manifest = bundle.manifest.clone();
         let (features, keeps_shots) = (bundle.base_model.head.inputs, settings.keep_shots);
+        let aligns = settings.alignment == AlignmentTime::Later;
         let opener = |pictures_ahead| {
             let (bundle, store, settings) = (bundle.clone(), store.clone(), settings.clone());
             move || {
@@ -119,6 +123,7 @@ impl Service {
             manifest,
             features,
             keeps_shots,
+            aligns,
             answers,
             pending_shots,
             inbox,

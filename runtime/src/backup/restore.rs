@@ -129,7 +129,7 @@ pub fn restore(
         bytes,
         warnings: Vec::new(),
     };
-    Ok(ChangeOutcome { report, uncertain })
+    Ok(ChangeOutcome { report, uncertain, unaligned: None })
 }
 
 /// Refuses to replace a state that knows anything.

@@ -5,7 +5,8 @@ use std::time::SystemTime;
 
 use ndarray::{ArrayView2, Axis};
 use orco_core::align::AlignProgress;
-use orco_state::history::{ChangeKind, HistoryChange, PurgeError, SavedState};
+use orco_core::config::Config;
+use orco_state::history::{ChangeKind, HeadMark, HistoryChange, PurgeError, SavedState};
 use orco_state::label;
 use orco_state::pack::Pack;
 use orco_state::session::{self, LearnError, NewClass, Session, SessionReport, StoredClass};
@@ -33,6 +34,9 @@ pub struct ChangeOutcome<T = SessionReport> {
     pub report: T,
     /// Why it may not be kept as safely as it should: a power cut could lose it, or something of the old is left.
     pub uncertain: Option<StoreError>,
+    /// Why the head was not aligned to the change, where that was wanted: answers follow in closed form, and
+    /// [`Learner::align`] tries again.
+    pub unaligned: Option<ChangeError>,
 }
 
 /// A stored shot of a class.
@@ -60,7 +64,8 @@ pub struct UndoOutcome {
     pub report: SessionReport,
     /// The entry of the history that came back.
     pub entry: u32,
-    /// Whether the state is that of then to the bit; `None` where that is not known, since something of it was purged.
+    /// Whether the state is that of then to the bit, which it is not before its head is [aligned](Learner::align);
+    /// `None` where that is not known, since something of it was purged.
     pub exact: Option<bool>,
 }
 
@@ -101,7 +106,7 @@ impl Learner {
         let (next, report) = self.run_session(observer, |session, state| session.learn(state, &new))?;
         let change =
             HistoryChange::new(ChangeKind::Learn, self.settings.seed).labels(labels.into_iter().map(label::normal));
-        self.commit_with_pictures(&locked, next, change, report, keeping)
+        self.commit_with_pictures(&locked, next, change, report, keeping, observer)
     }
 
     /// Gives a known class, base or learned, further shots.
@@ -120,7 +125,7 @@ impl Learner {
         let class = self.read_shots(&[(label, shots)], keeping.as_mut(), observer)?;
         let (next, report) = self.run_session(observer, |session, state| session.add_shots(state, &class[0]))?;
         let change = HistoryChange::new(ChangeKind::Add, self.settings.seed).labels([label::normal(label)]);
-        self.commit_with_pictures(&locked, next, change, report, keeping)
+        self.commit_with_pictures(&locked, next, change, report, keeping, observer)
     }
 
     /// Learns classes out of packs in one session, without the backbone.
@@ -141,7 +146,7 @@ impl Learner {
         let (next, report) = self.run_session(observer, |session, state| session.learn_stored(state, &new))?;
         let change =
             HistoryChange::new(ChangeKind::Import, self.settings.seed).labels(new.into_iter().map(|class| class.label));
-        self.commit(&locked, next, change, report)
+        self.commit(&locked, next, change, report, observer)
     }
 
     /// Forgets a learned class; [`Learner::undo`] brings it back.
@@ -153,7 +158,7 @@ impl Learner {
         let locked = self.lock()?;
         let (next, report) = self.run_session(observer, |session, state| session.forget(state, label))?;
         let change = HistoryChange::new(ChangeKind::Forget, self.settings.seed).labels([label::normal(label)]);
-        self.save(&locked, next, change, report)
+        self.save_and_align(&locked, next, change, report, observer)
     }
 
     /// Forgets a class together with its past: its exemplars and every label it ever had disappear from every file of
@@ -187,8 +192,11 @@ impl Learner {
         // What was kept aside of another bundle may have the class, too.
         let swept = locked.sweep(&saved).and_then(|()| locked.discard_others(&self.bundle.digest));
         uncertain = uncertain.or(swept.err()).or(Thumbnails::of(&self.store).prune(&saved).err());
-        self.set_saved(saved);
-        Ok(ChangeOutcome { report, uncertain })
+        let before = self.set_saved(saved).state;
+        let Some(report) = report else { return Ok(ChangeOutcome { report: None, uncertain, unaligned: None }) };
+        let made = ChangeOutcome { report, uncertain, unaligned: None };
+        let ChangeOutcome { report, uncertain, unaligned } = self.align_after(&locked, &before, made, observer);
+        Ok(ChangeOutcome { report: Some(report), uncertain, unaligned })
     }
 
     /// Gives a learned class another label; nothing is trained.
@@ -230,7 +238,13 @@ impl Learner {
         let [from, to] = [shot.label, to].map(label::normal);
         let (next, report) =
             self.run_session(observer, |session, state| session.move_shot(state, &from, shot.number, &to))?;
-        self.commit(locked, next, HistoryChange::new(ChangeKind::Move, self.settings.seed).labels([from, to]), report)
+        self.commit(
+            locked,
+            next,
+            HistoryChange::new(ChangeKind::Move, self.settings.seed).labels([from, to]),
+            report,
+            observer,
+        )
     }
 
     /// Changes the weight of base classes by which the border is chosen, and chooses it anew. Nothing is trained.
@@ -240,7 +254,8 @@ impl Learner {
     pub fn balance(&mut self, balance: Balance, observer: &mut dyn Observer) -> Result<ChangeOutcome, ChangeError> {
         let locked = self.lock()?;
         let (next, report) = self.run_session(observer, |session, state| session.balance(state, balance))?;
-        self.commit(&locked, next, HistoryChange::new(ChangeKind::Balance, self.settings.seed), report)
+        self.check_budget(&report)?;
+        self.save(&locked, next, HistoryChange::new(ChangeKind::Balance, self.settings.seed), report)
     }
 
     /// Takes the last changes back. Undoing is a change, too, and can be taken back.
@@ -292,9 +307,15 @@ impl Learner {
         }
         let earlier = self.saved.earlier_state(number).ok_or(ChangeError::NoEntry { number })?;
         let (next, report) = self.run_session(observer, |session, state| session.restore(state, &earlier))?;
-        let exact = earlier.is_exact(next.head.as_ref());
-        let undone = UndoOutcome { report, entry: number, exact };
-        self.save(locked, next, HistoryChange::new(ChangeKind::Undo, earlier.seed).to(number), undone)
+        let change = HistoryChange::new(ChangeKind::Undo, earlier.seed).to(number);
+        let (made, before) = self.replace(locked, next, change, report)?;
+        // A class set that was left without an aligned head comes back without one.
+        let ChangeOutcome { report, uncertain, unaligned } = match earlier.head {
+            HeadMark::Bundle => made,
+            _ => self.align_after(locked, &before.state, made, observer),
+        };
+        let exact = earlier.is_exact(self.saved.state.head.as_ref());
+        Ok(ChangeOutcome { report: UndoOutcome { report, entry: number, exact }, uncertain, unaligned })
     }
 
     /// Locks the store and goes on from its newest state.
@@ -411,19 +432,29 @@ impl Learner {
         Ok(features)
     }
 
-    /// Runs a session from the present state, on all cores.
+    /// Runs a session that makes a change, from the present state, on all cores.
     fn run_session(
         &mut self,
         observer: &mut dyn Observer,
         step: impl FnOnce(&mut Session<'_>, &State) -> Result<(State, SessionReport), LearnError>,
     ) -> Result<(State, SessionReport), ChangeError> {
+        let config = self.settings_of_change().into_owned();
+        self.run_session_with(&config, observer, step)
+    }
+
+    /// The same with these settings of phase 3.
+    pub(super) fn run_session_with(
+        &mut self,
+        config: &Config,
+        observer: &mut dyn Observer,
+        step: impl FnOnce(&mut Session<'_>, &State) -> Result<(State, SessionReport), LearnError>,
+    ) -> Result<(State, SessionReport), ChangeError> {
         let threads: &Threads = self.threads.get_or_insert_with(Threads::of_machine);
-        let base_model = &self.bundle.base_model;
         let mut on_progress =
             |progress: AlignProgress| -> ControlFlow<()> { observer.step(ChangeStep::Epoch(progress)) };
         let mut session = Session {
-            base_model,
-            config: &base_model.config,
+            base_model: &self.bundle.base_model,
+            config,
             seed: self.settings.seed,
             memory: &mut self.memory,
             workers: threads,
@@ -432,21 +463,24 @@ impl Learner {
         Ok(step(&mut session, &self.saved.state)?)
     }
 
-    /// Saves the next state, unless it costs old classes more than the forgetting budget ([`SessionReport::excess`]).
+    /// Refuses what costs old classes more than the forgetting budget ([`SessionReport::excess`]).
+    pub(super) fn check_budget(&self, report: &SessionReport) -> Result<(), ChangeError> {
+        let Some(budget) = self.settings.forgetting_budget else { return Ok(()) };
+        let excess = report.excess(budget);
+        if excess.is_empty() { Ok(()) } else { Err(ChangeError::Forgetting { budget, excess }) }
+    }
+
+    /// Saves the next state, unless it costs too much, and aligns the head to it.
     fn commit(
         &mut self,
         locked: &LockedStore,
         next: State,
         change: HistoryChange,
         report: SessionReport,
+        observer: &mut dyn Observer,
     ) -> Result<ChangeOutcome, ChangeError> {
-        if let Some(budget) = self.settings.forgetting_budget {
-            let excess = report.excess(budget);
-            if !excess.is_empty() {
-                return Err(ChangeError::Forgetting { budget, excess });
-            }
-        }
-        self.save(locked, next, change, report)
+        self.check_budget(&report)?;
+        self.save_and_align(locked, next, change, report, observer)
     }
 
     /// The same for a change whose pictures may be kept, which must still be there.
@@ -457,11 +491,26 @@ impl Learner {
         change: HistoryChange,
         report: SessionReport,
         keeping: Option<ShotKeeper<'_>>,
+        observer: &mut dyn Observer,
     ) -> Result<ChangeOutcome, ChangeError> {
         keeping.as_ref().map_or(Ok(()), ShotKeeper::check)?;
-        let made = self.commit(locked, next, change, report)?;
+        self.check_budget(&report)?;
+        let (made, before) = self.replace(locked, next, change, report)?;
         keeping.into_iter().for_each(ShotKeeper::done);
-        Ok(made)
+        Ok(self.align_after(locked, &before.state, made, observer))
+    }
+
+    /// Saves the next state, whatever it costs, and aligns the head to it.
+    fn save_and_align(
+        &mut self,
+        locked: &LockedStore,
+        next: State,
+        change: HistoryChange,
+        report: SessionReport,
+        observer: &mut dyn Observer,
+    ) -> Result<ChangeOutcome, ChangeError> {
+        let (made, before) = self.replace(locked, next, change, report)?;
+        Ok(self.align_after(locked, &before.state, made, observer))
     }
 
     /// Saves the next state, remembering what was done.
@@ -472,17 +521,29 @@ impl Learner {
         change: HistoryChange,
         report: T,
     ) -> Result<ChangeOutcome<T>, ChangeError> {
+        Ok(self.replace(locked, next, change, report)?.0)
+    }
+
+    /// The same, with what was saved before.
+    fn replace<T>(
+        &mut self,
+        locked: &LockedStore,
+        next: State,
+        change: HistoryChange,
+        report: T,
+    ) -> Result<(ChangeOutcome<T>, SavedState), ChangeError> {
         let saved = self.saved.successor(next, &change.at(now()), self.settings.limits);
         let uncertain = uncertainty(locked.save(&self.bundle, &saved))?;
         self.generation = locked.generation();
-        self.set_saved(saved);
+        let before = self.set_saved(saved);
         self.sweep(locked);
-        Ok(ChangeOutcome { report, uncertain })
+        Ok((ChangeOutcome { report, uncertain, unaligned: None }, before))
     }
 
-    fn set_saved(&mut self, saved: SavedState) {
-        self.saved = saved;
+    /// Goes on from what was saved; returns what was before.
+    pub(super) fn set_saved(&mut self, saved: SavedState) -> SavedState {
         self.reset_classifier();
+        core::mem::replace(&mut self.saved, saved)
     }
 }
 

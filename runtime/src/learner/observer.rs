@@ -30,7 +30,8 @@ pub enum ChangeStep {
 ///
 /// `()` watches nothing; a closure `FnMut(ChangeStep) -> ControlFlow<()>` is an observer, too.
 pub trait Observer: Send {
-    /// Called after every step. [`ControlFlow::Break`] cancels the change: nothing is changed then.
+    /// Called after every step. [`ControlFlow::Break`] cancels the change: nothing is changed then. Where the change is
+    /// kept already and the head is being aligned, that alone is cancelled.
     fn step(&mut self, step: ChangeStep) -> ControlFlow<()>;
 }
 

@@ -23,6 +23,19 @@ pub enum ShotChecks {
     Refuse,
 }
 
+/// When the head is aligned to what a change brought, where the bundle's settings align one. Until then answers follow in
+/// closed form, from the moment that the change is made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum AlignmentTime {
+    /// Before the change returns, after it is kept.
+    #[default]
+    Now,
+    /// When somebody calls [`super::Learner::align`], as a service does as soon as nothing else is to be done.
+    Later,
+    /// Not by a service either: only if somebody asks for it.
+    Never,
+}
+
 /// How a learner works. Settings of phase 3 are not among them: those come with the bundle.
 ///
 /// ```
@@ -55,6 +68,9 @@ pub struct LearnerSettings {
     /// Whether the pictures of shots are kept beside the exemplars, at the size that the backbone sees, so that another
     /// bundle can [learn all classes again](super::upgrade).
     pub keep_shots: bool,
+    /// When the head is aligned. Where the bundle's answers use no statistics, nothing answers before it is: then it is
+    /// part of every change.
+    pub alignment: AlignmentTime,
     /// What is done about pictures that are hardly fit to be shots. Features are not looked at, nor pictures that come
     /// with their features: whoever took those has looked.
     pub shot_checks: ShotChecks,
@@ -86,6 +102,7 @@ setters! {
     pictures_ahead: usize,
     compare_releases: bool,
     keep_shots: bool,
+    alignment: AlignmentTime,
     shot_checks: ShotChecks,
 }
 
@@ -104,7 +121,8 @@ impl LearnerSettings {
 }
 
 impl Default for LearnerSettings {
-    /// Seed 1, no budget, 5 % false alarms, no waiting, any engine for one picture, shots are not looked at.
+    /// Seed 1, no budget, 5 % false alarms, no waiting, any engine for one picture, the head is aligned in every change,
+    /// shots are not looked at.
     fn default() -> Self {
         Self {
             seed: 1,
@@ -116,6 +134,7 @@ impl Default for LearnerSettings {
             pictures_ahead: 1,
             compare_releases: false,
             keep_shots: false,
+            alignment: AlignmentTime::default(),
             shot_checks: ShotChecks::Off,
         }
     }

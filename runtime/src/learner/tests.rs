@@ -4,6 +4,7 @@ use std::ops::ControlFlow;
 use std::path::Path;
 
 use ndarray::{Array2, Array3};
+use orco_core::config::Config;
 use orco_core::random::Random;
 use orco_state::history::EntryId;
 use orco_state::session::{ExpectedAccuracy, LearnError, RepeatedShots};
@@ -17,7 +18,8 @@ const EDGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../models/cifar100-edge
 
 fn learner(state: &Path) -> Learner {
     let mut learner = Learner::open(EDGE, state).unwrap();
-    learner.bundle.base_model.config.epochs = 4;
+    let config = &mut learner.bundle.base_model.config;
+    (config.epochs, config.warmup_epochs, config.answer) = (4, 2, Config::combined().answer);
     learner
 }
 
@@ -148,11 +150,17 @@ fn a_change_that_is_refused_or_cancelled_leaves_everything_as_it_was() {
     assert!(cancelled.is_ok());
     learner.undo(1, &mut ()).unwrap().durable().unwrap();
     assert_eq!(learner.state().classes, before.classes);
-    let shots = features(&learner, 3, 2);
-    let cancelled = learner.add("mug", Shots::Features(shots.view()), &mut observer);
+    let mut third_shot =
+        |step: ChangeStep| if step == second_shot { ControlFlow::Break(()) } else { ControlFlow::Continue(()) };
+    let shots = features(&learner, 3, 3);
+    let cancelled = learner.add("mug", Shots::Features(shots.view()), &mut third_shot);
     assert!(matches!(cancelled, Err(ChangeError::Cancelled)));
-    assert_eq!(epochs, 1);
     assert_eq!(learner.state().exemplars, before.exemplars);
+    // What is kept stays kept: only the alignment is cancelled.
+    let added = learner.add("mug", Shots::Features(shots.view()), &mut observer).unwrap();
+    assert!(matches!(added.unaligned, Some(ChangeError::Cancelled)), "{:?}", added.unaligned);
+    assert_eq!((epochs, learner.state().exemplars.len()), (1, before.exemplars.len() + 3));
+    assert!(learner.awaits_alignment());
     let kept = learner.store().load(learner.bundle()).unwrap().saved;
     assert_eq!((&kept.state, &kept.history), (learner.state(), learner.history()));
 }
@@ -187,6 +195,49 @@ fn going_back_is_exact_whatever_the_seed() {
     assert_eq!(id(&learner, 3), third, "it stays what it is while others follow");
     learner.purge("duck", &mut ()).unwrap().durable().unwrap();
     assert!(!learner.store().mentions("duck").unwrap());
+}
+
+#[test]
+fn a_change_answers_at_once_and_better_when_the_head_is_aligned() {
+    let folders = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
+    let [mut now, mut later] = [0, 1].map(|device| learner(folders[device].path()));
+    later.settings_mut().alignment = AlignmentTime::Later;
+    let mut epochs = 0;
+    let mut count = |step: ChangeStep| {
+        epochs += usize::from(matches!(step, ChangeStep::Epoch(_)));
+        ControlFlow::Continue(())
+    };
+    for (label, class) in [("mug", 1), ("duck", 2)] {
+        let shots = features(&now, class, 3);
+        let new = [(label, Shots::Features(shots.view()))];
+        now.learn_many(&new, &mut ()).unwrap().durable().unwrap();
+        let learned = later.learn_many(&new, &mut count).unwrap().durable().unwrap();
+        assert!(learned.losses.is_empty(), "nothing was trained yet");
+        assert!(!now.awaits_alignment() && later.awaits_alignment());
+        assert!(now.state().head.is_some() && later.state().head.is_none());
+        let picture: Array2<f32> = features(&now, class, 1).index_axis_move(ndarray::Axis(1), 0);
+        assert_eq!(later.classify_features(picture.view())[0].label, label, "known at once");
+    }
+    let aligned = later.align(&mut count).unwrap().durable().unwrap().unwrap();
+    assert_eq!((epochs, aligned.losses.len()), (4, 4));
+    assert!(later.align(&mut ()).unwrap().report.is_none(), "there is nothing left to do");
+    assert_eq!(now.state(), later.state(), "the same bytes");
+    // One entry for each change, each taken back with its alignment, exactly.
+    assert_eq!(now.history().entries().len(), 3);
+    let (two, undone) = (now.state().clone(), now.undo(1, &mut ()).unwrap().report);
+    assert_eq!((undone.exact, now.state().classes.len()), (Some(true), 1));
+    let redone = now.undo(1, &mut ()).unwrap().report;
+    assert_eq!((redone.exact, now.state()), (Some(true), &two));
+    // What was left without a head comes back so at first, and is aligned when somebody asks for it.
+    later
+        .learn_many(&[("teapot", Shots::Features(features(&later, 3, 3).view()))], &mut ())
+        .unwrap()
+        .durable()
+        .unwrap();
+    later.undo(1, &mut ()).unwrap().durable().unwrap();
+    assert!(later.awaits_alignment());
+    later.align(&mut ()).unwrap().durable().unwrap();
+    assert_eq!(later.state(), &two);
 }
 
 #[test]

@@ -95,7 +95,11 @@ pub fn upgrade(
     let uncertain = go_over(&locked, &old, &SavedState::initial(next, &change))?;
     keeping.done();
     let UpgradePlan { from, warnings, .. } = plan;
-    Ok(ChangeOutcome { report: UpgradeOutcome { report, from, classes, dropped, warnings }, uncertain })
+    Ok(ChangeOutcome {
+        report: UpgradeOutcome { report, from, classes, dropped, warnings },
+        uncertain,
+        unaligned: None,
+    })
 }
 
 /// Brings back the state of `bundle` that was kept aside when another bundle took its place, to the bit. The present
@@ -127,7 +131,7 @@ pub fn undo(
     let earlier = slots::read(&bytes).filter(|saved| saved.is_sound(&bundle.base_model));
     let earlier = earlier.filter(|saved| saved.state.bundle_digest == bundle.digest).ok_or_else(none)?;
     let uncertain = go_over(&locked, &present, &earlier)?;
-    Ok(ChangeOutcome { report: earlier, uncertain })
+    Ok(ChangeOutcome { report: earlier, uncertain, unaligned: None })
 }
 
 /// Lets the state go that was kept aside, with its pictures: nothing brings it back. Says whether there was one.

@@ -1,22 +1,26 @@
-//! Answers from all that is known of a class: its target under the head, its mean, and the linear discriminant, with a
-//! border between base classes and new ones.
+//! Answers from all that is known of a class: its mean projections under the head of phase 2 and the aligned one, its
+//! mean, and the linear discriminant, with a border between base classes and new ones.
 //!
-//! A picture's features become one long vector, its *embedding*: their projection by the head; their direction from
-//! the centre of all base features; and the direction of their roots from the centre of those. The first and the last
-//! part are left out where they do not count. A class is the mean of such vectors over its shots, clean views and
-//! augmented ones counting half each. A score is then one inner product and one offset:
+//! A picture's features become one long vector, its *embedding*: their projections by both heads; their direction from
+//! the centre of all base features; and the direction of their roots from the centre of those. Parts that do not count
+//! are left out. A class is the mean of such vectors over its shots, clean views and augmented ones counting half each.
+//! A score is then one inner product and one offset:
 //!
-//! - targets: the cosine to the class's pseudo-target, or to its mean projection where the head was not aligned to it;
+//! - targets and aligned: under each head, the cosine to a base class's pseudo-target, or to the mean projection of a
+//!   learned class's shots;
 //! - means: the cosine to its mean direction (nearest class mean);
 //! - discriminant: z . m - |m|^2 / 2 of whitened roots, which orders classes as their distances do. Whitening is linear
 //!   and symmetric: it is applied to the means alone, once in m and once more for z.
 //!
-//! Each is divided by its deviation over base images, so that weights mean the same with every backbone.
+//! Each is divided by its deviation over base images, so that weights mean the same with every backbone: both heads by
+//! that under the head of phase 2, whose weight is that of both together until a head is aligned.
 
 mod calibrate;
 mod embed;
 mod model;
 mod score;
+#[cfg(test)]
+mod tests;
 mod validation;
 
 use alloc::vec;

@@ -117,7 +117,7 @@ pub struct EarlierState {
     pub state: State,
     /// Seed of the alignment.
     pub seed: u64,
-    /// What the head was.
+    /// What the head was; the bundle's, too, where none was aligned.
     pub head: HeadMark,
 }
 
@@ -147,9 +147,30 @@ impl SavedState {
     pub fn successor(&self, next: State, change: &HistoryChange, limits: HistoryLimits) -> Self {
         let mut history = self.history.clone();
         history.follow(&self.state.exemplars, &next.exemplars);
-        history.append(&next, change);
+        // Where the head and what it is aligned to stayed, so did the seed that gave it, or will.
+        let stayed = self.state.head == next.head && self.state.aligns_alike(&next);
+        let seed = if stayed { self.seed() } else { change.seed };
+        history.append(&next, &HistoryChange { seed, ..change.clone() });
         history.keep_within(limits, next.exemplars.len());
         Self { state: next, history }
+    }
+
+    /// The same with the head of the present state aligned, or with none: part of the change that led to the state, and
+    /// undone with it.
+    ///
+    /// # Panics
+    /// If `aligned` is another class set.
+    pub fn with_alignment(&self, aligned: State) -> Self {
+        assert!(self.state.aligns_alike(&aligned), "another class set");
+        let mut history = self.history.clone();
+        let last = history.entries.last_mut().expect("there is always an entry");
+        last.head = HeadMark::of(aligned.head.as_ref());
+        Self { state: State { first_recognitions: last.first_recognitions.clone(), ..aligned }, history }
+    }
+
+    /// Seed with which the head of the present state was aligned, or is to be.
+    pub fn seed(&self) -> u64 {
+        self.history.entries.last().map_or(0, |last| last.seed)
     }
 
     /// The class set that entry `number` led to; `None` if that is not remembered.
@@ -282,8 +303,6 @@ impl History {
     fn append(&mut self, state: &State, change: &HistoryChange) {
         let before = self.entries.last();
         let head = HeadMark::of(state.head.as_ref());
-        // Where the head stayed, so did the seed that gave it.
-        let seed = before.filter(|before| before.head == head).map_or(change.seed, |before| before.seed);
         let number = before.map_or(0, |before| before.number.saturating_add(1));
         let restored = change.to.and_then(|number| self.entry(number));
         let mut next_class = self.next_class;
@@ -311,7 +330,7 @@ impl History {
             names,
             to: change.to,
             when: change.when,
-            seed,
+            seed: change.seed,
             sessions: state.sessions,
             balance: state.balance,
             classes: known,

@@ -1,16 +1,18 @@
 //! Sessions: pure steps (base model, state, shots) -> (new state, report).
 //!
-//! A session of the default settings ([`Config::discriminant`](orco_core::config::Config::discriminant)) trains nothing:
+//! A session of the default settings ([`Config::combined`](orco_core::config::Config::combined)):
 //!
 //! 1. The new classes' means are assigned to free pseudo-targets; earlier assignments stay (OrCo, section 3.4).
 //! 2. The shots are kept as exemplars. Answers follow from them in closed form: by class means, by the linear
 //!    discriminant, and by the projection under the head of phase 2 ([`crate::answer`]).
-//! 3. The border between base classes and learned ones is chosen anew, and the temperature of probabilities.
+//! 3. The head is reset to that of phase 2 and trained on the exemplars of all base classes and all shots of all learned
+//!    ones ([`orco_core::align`], section 3.4); its projection joins the answers.
+//! 4. The border between base classes and learned ones is chosen anew, and the temperature of probabilities.
 //!
-//! Settings with epochs add the paper's phase 3 after the second step: the head is reset to that of phase 2 and trained
-//! on the exemplars of all base classes and all shots of all learned ones ([`orco_core::align`], section 3.4). Where
-//! the bundle has no statistics, or the settings name no weights, answers follow the paper instead, and there is no
-//! border ([`crate::classify`]).
+//! Without the third step ([`Config::without_alignment`](orco_core::config::Config::without_alignment)) the state answers
+//! in closed form alone, and [`Session::align`] makes up for it: a program that waits for nothing keeps that state first.
+//! Where the bundle has no statistics, or the settings name no weights, answers follow the paper instead: there is no
+//! closed form and no border ([`crate::classify`]).
 //!
 //! Committing the new state is the caller's business, so any failure leaves the old one.
 //!
@@ -36,7 +38,7 @@
 //! #     head,
 //! #     classes: vec![class("cat", 0), class("dog", 1)],
 //! #     exemplars: bank(1, &axes),
-//! #     config: Config { views: 1, precision: ExemplarPrecision::F16, ..Config::discriminant() },
+//! #     config: Config { views: 1, precision: ExemplarPrecision::F16, ..Config::combined() },
 //! #     statistics: Some(Statistics {
 //! #         centre: vec![0.5; 2],
 //! #         root_centre: vec![0.5; 2],
@@ -57,7 +59,7 @@
 //!     Session { base_model: &base_model, config, seed: 1, memory: &mut memory, workers: &Serial, on_progress };
 //! let mug = NewClass { label: "mug".into(), shots: vec![vec![0.7, 0.7], vec![0.6, 0.8]] };
 //! let (state, report) = session.learn(&State::fresh(&base_model, [0; 32]), &[mug])?;
-//! assert!(state.head.is_none() && report.border.is_some());
+//! assert!(state.head.is_some() && report.border.is_some());
 //! let best = Classifier::new(&base_model, &state).matches(&[0.7, 0.75], 1)[0];
 //! assert_eq!(state.class(&base_model, best.class).unwrap().label, "mug");
 //! # Ok::<(), orco_state::session::LearnError>(())
@@ -286,7 +288,8 @@ impl Session<'_> {
     }
 
     /// The last part of [`Session::learn`]: aligns the head of phase 2 anew to what `next` knows, where the settings
-    /// train one, chooses the border, and reports what changed since `state`.
+    /// train one, chooses the border, and reports what changed since `state`. What a session without alignment kept is
+    /// made up for so.
     ///
     /// # Errors
     /// [`LearnError`] if training diverged, or the callback stopped it.

@@ -129,7 +129,8 @@ pub struct State {
     pub classes: Vec<Class>,
     /// Their shots, and later ones of base classes; the index of a class counts on from the base classes.
     pub exemplars: Bank,
-    /// The projection head as re-aligned; `None` before the first session, when the base model's holds.
+    /// The projection head as phase 3 aligned it; `None` before the first session and until it is aligned, when the
+    /// base model's holds.
     pub head: Option<Head>,
     /// Number of sessions learned.
     pub sessions: u32,
@@ -255,6 +256,18 @@ impl State {
     /// The head in use.
     pub fn head<'a>(&'a self, base_model: &'a BaseModel) -> &'a Head {
         self.head.as_ref().unwrap_or(&base_model.head)
+    }
+
+    /// Whether a head is still to be aligned to what was learned, by these settings.
+    pub fn awaits_alignment(&self, config: &Config) -> bool {
+        config.epochs > 0 && self.head.is_none() && !(self.classes.is_empty() && self.exemplars.is_empty())
+    }
+
+    /// Whether a head aligned to another state would be the same as one aligned to this: labels and the border do not
+    /// matter.
+    pub fn aligns_alike(&self, other: &Self) -> bool {
+        let targets = |state: &Self| state.classes.iter().map(|class| class.target).collect::<Vec<_>>();
+        targets(self) == targets(other) && self.exemplars == other.exemplars
     }
 
     /// Pseudo-targets of all known classes, `[classes, dimension]`.

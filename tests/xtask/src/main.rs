@@ -94,6 +94,13 @@ enum Task {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         args: Vec<OsString>,
     },
+    /// Run the trainer's research - ablations, rivals, comparisons: `cargo xtask train-lab --help` shows its arguments
+    #[command(disable_help_flag = true)]
+    TrainLab {
+        /// Arguments of orco-train-lab
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        args: Vec<OsString>,
+    },
     /// Run the demo: `cargo xtask demo --help` shows its arguments
     #[command(disable_help_flag = true)]
     Demo {
@@ -195,7 +202,8 @@ fn main() -> ExitCode {
         None => Arguments::command().print_help().map(|()| ExitCode::SUCCESS).map_err(Into::into),
         Some(Task::Setup { onnxruntime_only }) => set_up(onnxruntime_only),
         Some(Task::Weights { network }) => weights(network),
-        Some(Task::Train { args }) => train(&args),
+        Some(Task::Train { args }) => train("orco-trainer", "orco-train", &args),
+        Some(Task::TrainLab { args }) => train("orco-trainer-lab", "orco-train-lab", &args),
         Some(Task::Demo { args }) => demo(&args),
         Some(Task::Book { check, serve }) => book::build(check, serve),
         #[cfg(unix)]
@@ -233,9 +241,10 @@ fn pack(arguments: &package::Arguments) -> Result<ExitCode, Box<dyn Error>> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn train(args: &[OsString]) -> Result<ExitCode, Box<dyn Error>> {
+/// Builds a program that trains, and becomes it.
+fn train(package: &str, program: &str, args: &[OsString]) -> Result<ExitCode, Box<dyn Error>> {
     let mut command = cargo();
-    command.args("run --release --package orco-trainer --bin orco-train --".split(' '));
+    command.args(["run", "--release", "--package", package, "--bin", program, "--"]);
     command.args(args);
     both_libraries()?.apply(&mut command);
     hand_over(command)
@@ -311,7 +320,7 @@ mod tests {
 
     fn trainer_arguments(line: &[&str]) -> Vec<OsString> {
         match Arguments::parse_from(line).task {
-            Some(Task::Train { args }) => args,
+            Some(Task::Train { args } | Task::TrainLab { args }) => args,
             _ => panic!("not the train task"),
         }
     }
@@ -347,6 +356,8 @@ mod tests {
     #[test]
     fn trainer_gets_its_arguments_untouched() {
         let line = ["xtask", "train", "base", "--help", "--epochs", "3"];
+        assert_eq!(trainer_arguments(&line), line[2..]);
+        let line = ["xtask", "train-lab", "rival", "all", "--help"];
         assert_eq!(trainer_arguments(&line), line[2..]);
         let line = ["xtask", "train", "--help"];
         assert_eq!(trainer_arguments(&line), line[2..]);

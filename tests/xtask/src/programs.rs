@@ -84,7 +84,7 @@ const LONGEST: [&str; 8] = [
     "tests: onnx_export",
     "tests: image_bombs",
     "trainer: distributed",
-    "trainer: rival",
+    "lab: rival",
 ];
 /// Most programs that run at a time: memory does not grow with cores, and each of those that train holds libtorch.
 const MAX_AT_ONCE: usize = 8;

@@ -33,7 +33,7 @@ use orco_trainer::data::dataset::{Images, Split};
 use orco_trainer::model::Model;
 use orco_trainer::model::backbone::Description;
 use orco_trainer::platform::device::DeviceChoice;
-use orco_trainer::platform::distributed::Group;
+use orco_trainer::platform::distributed::RankGroup;
 use orco_trainer::run::{Run, TrainedOn};
 use orco_trainer::train::fit::BaseSession;
 use orco_trainer::train::pretrain::pretrain;
@@ -77,7 +77,7 @@ impl Case {
 }
 
 /// Views per second of a turn, which the first rank knows.
-fn turn(case: &Case, folder: &Path, group: &Group) -> Option<f64> {
+fn turn(case: &Case, folder: &Path, group: &RankGroup) -> Option<f64> {
     let recipe = case.recipe();
     let each = case.steps * case.batch / CLASSES;
     let labels: Vec<u16> = (0..=CLASSES as u16).flat_map(|class| std::iter::repeat_n(class, each.max(20))).collect();
@@ -118,12 +118,12 @@ fn folder() -> PathBuf {
 
 /// Views per second of a turn in this process.
 fn ours(case: &Case) -> f64 {
-    turn(case, &folder(), &Group::alone()).expect("a rate")
+    turn(case, &folder(), &RankGroup::alone()).expect("a rate")
 }
 
 /// Trains a turn for every line of the input, as one of the ranks that the environment tells of, and prints its rate.
 fn train_turns(case: &Case) {
-    let group = Group::from_environment(DeviceChoice::Cpu).expect("the other ranks");
+    let group = RankGroup::from_environment(DeviceChoice::Cpu).expect("the other ranks");
     let folder = PathBuf::from(env::var_os(FOLDER).expect("set with the case's name"));
     for _ in std::io::stdin().lines() {
         if let Some(rate) = turn(case, &folder, &group) {

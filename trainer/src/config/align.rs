@@ -256,11 +256,11 @@ mod tests {
     fn a_table_that_leaves_out_what_it_needs_differs_from_the_default() {
         let with = |table: &str| {
             #[derive(Deserialize)]
-            struct Only {
+            struct AlignFields {
                 #[serde(deserialize_with = "filled")]
                 align: AlignConfig,
             }
-            toml::from_str::<Only>(table).map(|only| only.align).map_err(|error| error.to_string())
+            toml::from_str::<AlignFields>(table).map(|only| only.align).map_err(|error| error.to_string())
         };
         let default = AlignConfig::default();
         assert_eq!(with("[align]").unwrap(), default);

@@ -6,7 +6,8 @@ use std::ops::RangeInclusive;
 use orco_state::target::TargetMethod;
 
 use super::{
-    Architecture, Arithmetic, AugmentConfig, MeasureOn, Policy, PretrainConfig, Recipe, SplitConfig, TargetConfig,
+    Architecture, Arithmetic, AugmentConfig, AugmentPolicy, MeasureOn, PretrainConfig, Recipe, SplitConfig,
+    TargetConfig,
 };
 
 /// Why a recipe was refused.
@@ -230,9 +231,9 @@ impl AugmentConfig {
         probability("erase_probability", self.erase_probability)?;
         demand("hue", self.hue, (0.0..=0.5).contains(&self.hue), "from 0 to 0.5")?;
         count("cutout", self.cutout, 0..=1024, "from 0 to 1024")?;
-        if let Policy::RandAugment { operations, magnitude } = self.policy {
+        if let AugmentPolicy::RandAugment { operations, magnitude } = self.policy {
             demand("policy.operations", operations, (1..=14).contains(&operations), "from 1 to 14")?;
-            demand("policy.magnitude", magnitude, magnitude <= Policy::HIGHEST, "from 0 to 30")?;
+            demand("policy.magnitude", magnitude, magnitude <= AugmentPolicy::HIGHEST, "from 0 to 30")?;
         }
         Ok(())
     }
@@ -341,7 +342,10 @@ mod tests {
         );
         let text = include_str!("../../recipes/cifar100-small.toml").replace("\"edge\"", "\"best\"");
         let unknown = toml::from_str::<Recipe>(&text).unwrap_err().to_string();
-        assert!(unknown.contains("no preset \"best\"; known are orco, paper, edge, discriminant"), "{unknown}");
+        assert!(
+            unknown.contains("no preset \"best\"; known are orco, paper, edge, combined, discriminant"),
+            "{unknown}"
+        );
     }
 
     #[test]

@@ -8,7 +8,7 @@ mod tone;
 
 use tch::{Kind, Tensor};
 
-use crate::config::{AugmentConfig, Policy};
+use crate::config::{AugmentConfig, AugmentPolicy};
 use crate::platform::device::send;
 
 /// Draws one random view of every image.
@@ -17,7 +17,7 @@ use crate::platform::device::send;
 /// `images` f32 `[n, 3, h, w]` in 0..1; returns the same shape, in 0..1.
 pub fn view(images: &Tensor, config: &AugmentConfig) -> Tensor {
     let cropped = crop_and_flip(images, config.crop_scale);
-    let changed = if config.policy == Policy::None { cropped } else { policy::apply(&cropped, config.policy) };
+    let changed = if config.policy == AugmentPolicy::None { cropped } else { policy::apply(&cropped, config.policy) };
     let jittered = jitter(&changed, config.jitter_probability, config.jitter, config.hue);
     let greyed = grey(&jittered, config.grey_probability);
     cutout(&erase(&greyed, config.erase_probability), config.cutout)

@@ -33,7 +33,7 @@ pub use write_lists::write_lists;
 
 use crate::config::{DataKind, Recipe};
 use crate::platform::device::send;
-use crate::platform::distributed::Group;
+use crate::platform::distributed::RankGroup;
 use crate::platform::gpu;
 use crate::platform::interrupt;
 use listing::Listing;
@@ -41,7 +41,7 @@ use room::demand_room;
 
 /// Where a data set is, how strict to be with it, and who reads it.
 #[derive(Clone, Debug, Default)]
-pub struct Origin<'a> {
+pub struct DataOrigin<'a> {
     /// The data set's folder; synthetic data need none.
     pub folder: Option<&'a Path>,
     /// Folder of the field's session lists; without it every draw of shots is a seeded one.
@@ -49,7 +49,7 @@ pub struct Origin<'a> {
     /// Leaves broken images out instead of stopping.
     pub skip_broken: bool,
     /// The ranks that read it together.
-    pub group: Group,
+    pub group: RankGroup,
 }
 
 /// Everything that training takes from a data set.
@@ -78,7 +78,7 @@ pub struct DataSet {
 ///
 /// # Errors
 /// [`DataError`] if a file is missing or not as its layout says, an image is broken, or the split does not fit.
-pub fn open(recipe: &Recipe, origin: &Origin<'_>) -> Result<DataSet, DataError> {
+pub fn open(recipe: &Recipe, origin: &DataOrigin<'_>) -> Result<DataSet, DataError> {
     let (train, test, class_names, names, skipped) = read(recipe, origin)?;
     let class_names: Vec<String> = class_names.iter().map(|name| label::normal(name)).collect();
     let title = recipe.data.kind.title();
@@ -128,7 +128,7 @@ fn doubts(recipe: &Recipe, split: &Split, train: &Images, class_names: &[String]
 /// Training images, test images, class names, names of training images, and what was left out.
 type Parts = (Images, Images, Vec<String>, ListNames, Vec<String>);
 
-fn read(recipe: &Recipe, origin: &Origin<'_>) -> Result<Parts, DataError> {
+fn read(recipe: &Recipe, origin: &DataOrigin<'_>) -> Result<Parts, DataError> {
     let data = &recipe.data;
     let folder = || origin.folder.ok_or(DataError::NoFolder { title: data.kind.title() });
     let mut skipped = Vec::new();
@@ -141,8 +141,8 @@ fn read(recipe: &Recipe, origin: &Origin<'_>) -> Result<Parts, DataError> {
             let classes = data.classes.unwrap_or_else(|| recipe.classes());
             let (each, tests) = (data.train_per_class.unwrap_or(100), data.test_per_class.unwrap_or(20));
             demand_room(classes.saturating_mul(each.saturating_add(tests)), data.side(), 2)?;
-            let train = synthetic::images(classes, each, data.side(), synthetic::Part::Train, recipe.seed);
-            let test = synthetic::images(classes, tests, data.side(), synthetic::Part::Test, recipe.seed);
+            let train = synthetic::images(classes, each, data.side(), synthetic::SyntheticPart::Train, recipe.seed);
+            let test = synthetic::images(classes, tests, data.side(), synthetic::SyntheticPart::Test, recipe.seed);
             // Rendering breaks off at Ctrl-C.
             interrupt::check().map_err(DataError::Stopped)?;
             return Ok((train, test, synthetic::class_names(classes, recipe.seed), ListNames::Numbers, Vec::new()));
@@ -214,7 +214,7 @@ impl Images {
 
     /// How many of them, `most` at most, go through a backbone together where nothing is trained: what lies between its
     /// layers grows with their pixels.
-    pub fn together(&self, most: usize) -> usize {
+    pub fn forward_batch(&self, most: usize) -> usize {
         /// Of 32 images of 224 x 224, for which EfficientNet-Lite0 takes 0.5 GiB.
         const PIXELS: i64 = 32 * 224 * 224;
         let size = self.pixels.size();
@@ -242,7 +242,7 @@ impl Images {
 
     /// Moves the pixels to a device, so that no step has to: to the processor always, to a GPU if they take at most a
     /// quarter of its free memory (8 GiB where that is not known) and it has room for them.
-    pub fn settle(&mut self, device: Device) {
+    pub fn move_pixels_to(&mut self, device: Device) {
         let most = || gpu::used().and_then(|gpu| gpu.memory()).map_or(8 << 30, |(free, _)| free / 4);
         if self.pixels.device() == device || (device != Device::Cpu && self.pixels.numel() as u64 > most()) {
             return;

@@ -10,8 +10,7 @@ use std::path::{Path, PathBuf};
 
 use flate2::read::GzDecoder;
 use md5::{Digest, Md5};
-
-use crate::run::files::write_with;
+use orco_runtime::files::replace_shared_with;
 
 /// A published archive (tar, compressed by gzip).
 #[derive(Clone, Copy, Debug)]
@@ -149,7 +148,8 @@ impl Archive {
             }
             let path = folder.join(name);
             let mut member = entry.take(most);
-            let written = write_with(&path, |file| io::copy(&mut member, file).map(drop), |new| set_aside(&path, new));
+            let written =
+                replace_shared_with(&path, |file| io::copy(&mut member, file).map(drop), |new| set_aside(&path, new));
             written.map_err(writing(&path))?;
         }
         match missing.first() {

@@ -17,9 +17,9 @@ use tch::Tensor;
 use super::exported::{ExportReport, PARITY, Parity};
 use super::fidelity::Fidelity;
 use super::int8::int8;
-use super::metadata::{Facts, metadata};
-use super::output::{CARD, Output};
-use super::source::Source;
+use super::metadata::{OnnxFacts, metadata};
+use super::output::{BundleOutput, CARD};
+use super::source::BundleSource;
 use super::statistics::statistics;
 use super::{card, onnx};
 use crate::config::{Arithmetic, Recipe};
@@ -33,7 +33,7 @@ use crate::train::objective::Targets;
 const PARITY_IMAGES: usize = 1000;
 
 /// Writes the bundle where `output` has it made, opens it again as a device would, measures it, and writes its card.
-/// What is left is to sign it and to [finish](Output::finish).
+/// What is left is to sign it and to [finish](BundleOutput::finish).
 ///
 /// # Errors
 /// If a stop was asked for, a file cannot be written, ONNX Runtime is missing, its features differ from tch's by more
@@ -44,11 +44,11 @@ pub fn write_bundle(
     recipe: &Recipe,
     data: &DataSet,
     run: &Run,
-    output: &Output,
+    output: &BundleOutput,
 ) -> Result<ExportReport> {
     let (split, labels) = (&data.split, data.class_names.as_slice());
-    let source = Source::new(model, recipe, data);
-    let facts = Facts {
+    let source = BundleSource::new(model, recipe, data);
+    let facts = OnnxFacts {
         name: &recipe.name,
         architecture: &model.backbone.description.name,
         classes: &labels[..split.base_classes.min(labels.len())],
@@ -58,7 +58,7 @@ pub fn write_bundle(
         precision: "float32",
         weights: WeightFormat::F32.name(),
     };
-    let float = Source::encode(model, &metadata(&facts));
+    let float = BundleSource::encode(model, &metadata(&facts));
     let open = |bytes: &[u8]| Onnx::pool(bytes, &source.input).context("the export is checked with ONNX Runtime");
     let mut float_encoder = open(&float)?;
     let parity = model.onnx.is_none().then(|| parity(model, &mut float_encoder, &source)).transpose()?;
@@ -77,7 +77,7 @@ pub fn write_bundle(
     let weights = recipe.export.weights;
     let mut smaller = None;
     if !weights.is_f32() {
-        let facts = Facts { weights: weights.name(), ..facts };
+        let facts = OnnxFacts { weights: weights.name(), ..facts };
         let bytes = onnx::encode_with(&model.backbone, weights, &metadata(&facts));
         smaller = Some((open(&bytes)?, bytes));
     }
@@ -127,11 +127,11 @@ pub fn write_bundle(
 }
 
 /// Largest difference between the exported model's features and the network's.
-fn parity(model: &Model, encoder: &mut dyn Encoder, source: &Source<'_>) -> Result<Parity> {
+fn parity(model: &Model, encoder: &mut dyn Encoder, source: &BundleSource<'_>) -> Result<Parity> {
     let indices: Vec<usize> = (0..PARITY_IMAGES.min(source.train.len())).collect();
     let mut network = model.source(Arithmetic::F32)?;
     let mut expected = Vec::new();
-    for indices in indices.chunks(source.train.together(PARITY_IMAGES)) {
+    for indices in indices.chunks(source.train.forward_batch(PARITY_IMAGES)) {
         expected.push(network.features(&source.train.batch(indices, model.device()))?.to_device(tch::Device::Cpu));
     }
     let expected = Tensor::cat(&expected, 0);

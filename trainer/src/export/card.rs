@@ -5,16 +5,16 @@ use std::fmt::Write;
 use anyhow::Result;
 use orco_benchmark::benchmark::{Benchmark, SEED};
 use orco_benchmark::{Summary, percent_or_dash, summarise};
-use orco_core::config::{AnswerWeights, Config};
+use orco_core::config::Config;
 use orco_core::loss::contrast::ContrastForm;
-use orco_lab::shown::shell_word;
+use orco_lab::format::shell_word;
 use orco_lab::{Measurement, System};
 use orco_runtime::bundle::Bundle;
 use orco_runtime::manifest::{BACKBONE, BACKBONE_INT8, BENCHMARK, LEARNER, STATISTICS};
 use orco_state::target::TargetMethod;
 
 use super::exported::ExportReport;
-use crate::config::{AugmentConfig, MeasureOn, OptimiserKind, Policy, Recipe, TargetConfig};
+use crate::config::{AugmentConfig, AugmentPolicy, MeasureOn, OptimiserKind, Recipe, TargetConfig};
 use crate::data::dataset::Split;
 use crate::platform::interrupt;
 use crate::run::Run;
@@ -108,7 +108,7 @@ pub(super) fn write(
     if let Some(accuracy) = accuracy(run, split.base.len() / align.batch.max(1)) {
         writeln!(text, "- Accuracy on the base training images after phase 2: {accuracy:.1} %.")?;
     }
-    let by_targets = measured.iter().find(|summary| summary.system == System::IMPRINT.name());
+    let by_targets = measured.iter().find(|summary| summary.name == System::IMPRINT.name());
     if let (Some(phase_1), Some(by_targets)) = (exported.phase_1, by_targets) {
         // Imprinting answers by targets alone, and in session 0 nothing is imprinted yet.
         writeln!(
@@ -123,10 +123,10 @@ pub(super) fn write(
     } else {
         phase_3(&mut text, config)?;
     }
-    if let Some(AnswerWeights { targets, means, discriminant }) = config.answer {
+    if let Some(weights) = config.answer {
         writeln!(
             text,
-            "- Answers: by discriminant, class means and targets, weighed {discriminant} to {means} to {targets}; the \
+            "- Answers: by {weights}; the \
              border between base classes and learned ones is chosen in every session, by {} samples that were set \
              aside and by the shots themselves.{}",
             base_model.statistics.as_ref().map_or(0, |statistics| statistics.set_aside.len()),
@@ -188,7 +188,7 @@ pub(super) fn write(
         writeln!(
             text,
             "| {} | {} | {} | {} | {:.2} | {:.2} |",
-            summary.system,
+            summary.name,
             summary.both(summary.ahm, summary.ahm_deviation),
             summary.both(summary.aacc, summary.aacc_deviation),
             percent_or_dash(summary.area),
@@ -218,8 +218,13 @@ pub(super) fn write(
 fn phase_3(text: &mut String, config: &Config) -> Result<()> {
     writeln!(
         text,
-        "- Phase 3 (on the device): {} epochs, batch {}, {} exemplars of a base class, {} stored views of each{}.",
+        "- Phase 3 (on the device{}): {} epochs{}, batch {}, {} exemplars of a base class, {} stored views of each{}.",
+        if config.answer.is_some() { ", after a change that answers in closed form at once" } else { "" },
         config.epochs,
+        match config.epoch_samples {
+            0 => String::new(),
+            most => format!(" of {most} samples at most"),
+        },
         config.batch,
         config.base_exemplars,
         config.views,
@@ -387,9 +392,9 @@ fn median(mut numbers: Vec<f64>) -> Option<f64> {
 /// What of the views a recipe may leave out, in words.
 fn beyond(augment: &AugmentConfig) -> String {
     let mut words = match augment.policy {
-        Policy::None => String::new(),
-        Policy::AutoAugment => ", AutoAugment's policy for CIFAR".into(),
-        Policy::RandAugment { operations, magnitude } => {
+        AugmentPolicy::None => String::new(),
+        AugmentPolicy::AutoAugment => ", AutoAugment's policy for CIFAR".into(),
+        AugmentPolicy::RandAugment { operations, magnitude } => {
             format!(", RandAugment of {operations} operations at magnitude {magnitude}")
         }
     };

@@ -4,7 +4,7 @@ use anyhow::{Result, bail};
 use orco_runtime::encoder::Encoder;
 use orco_runtime::manifest::WeightFormat;
 
-use super::source::Source;
+use super::source::BundleSource;
 
 /// Most images that both are compared on.
 const COMPARED: usize = 1000;
@@ -33,7 +33,12 @@ pub(super) type Opened<'a> = (&'a mut dyn Encoder, usize);
 
 impl Fidelity {
     /// Compares a file with the f32 one; `means` are the features' means of the base classes.
-    pub(super) fn measure(source: &Source<'_>, float: Opened<'_>, other: Opened<'_>, means: &[f32]) -> Result<Self> {
+    pub(super) fn measure(
+        source: &BundleSource<'_>,
+        float: Opened<'_>,
+        other: Opened<'_>,
+        means: &[f32],
+    ) -> Result<Self> {
         let label = |index: usize| usize::from(source.measured.labels[index]);
         let base = source.split.measured.iter().copied().filter(|&index| label(index) < source.split.base_classes);
         let images = spread(&base.collect::<Vec<_>>(), COMPARED);

@@ -5,8 +5,8 @@ use tch::{Device, Kind, Tensor};
 
 use crate::model::backbone::{Activation, ConvNorm, Description, Network};
 use crate::model::onnx_proto::{
-    Attribute, Dimension, Entry, FLOAT, Graph, INT64, Model, Node, OperatorSet, Shape, TensorData, TensorType, Type,
-    ValueInfo, attribute_type,
+    AttributeProto, DimensionProto, FLOAT, GraphProto, INT64, ModelProto, NodeProto, OperatorSetProto, ShapeProto,
+    StringEntryProto, TensorProto, TensorTypeProto, TypeProto, ValueInfoProto, attribute_type,
 };
 
 const IR_VERSION: i64 = 8;
@@ -19,13 +19,19 @@ const OUTPUT: &str = "feature";
 /// Nodes and weights of a graph in the making.
 #[derive(Default)]
 pub(super) struct Parts {
-    nodes: Vec<Node>,
-    weights: Vec<TensorData>,
+    nodes: Vec<NodeProto>,
+    weights: Vec<TensorProto>,
 }
 
 impl Parts {
     /// Adds a node and returns the name of its output, which is the node's own.
-    pub(super) fn node(&mut self, kind: &str, name: &str, inputs: Vec<String>, attributes: Vec<Attribute>) -> String {
+    pub(super) fn node(
+        &mut self,
+        kind: &str,
+        name: &str,
+        inputs: Vec<String>,
+        attributes: Vec<AttributeProto>,
+    ) -> String {
         self.nodes.push(node(kind, inputs, name, attributes));
         name.to_owned()
     }
@@ -57,11 +63,11 @@ impl Parts {
                 self.node("Clip", &name, inputs, vec![])
             }
             Activation::LeakyRelu(slope) => {
-                let alpha = Attribute {
+                let alpha = AttributeProto {
                     name: "alpha".into(),
                     f: Some(slope as f32),
                     r#type: attribute_type::FLOAT,
-                    ..Attribute::default()
+                    ..AttributeProto::default()
                 };
                 self.node("LeakyRelu", &name, vec![x], vec![alpha])
             }
@@ -85,7 +91,7 @@ impl Parts {
 
     /// Adds a tensor of little-endian bytes.
     pub(super) fn tensor(&mut self, name: &str, data_type: i32, dims: &[i64], raw_data: Vec<u8>) {
-        self.weights.push(TensorData { dims: dims.into(), data_type, name: name.into(), raw_data });
+        self.weights.push(TensorProto { dims: dims.into(), data_type, name: name.into(), raw_data });
     }
 
     /// What the network sees: the images, and behind them their mirror images if the features are averaged over both.
@@ -117,21 +123,21 @@ impl Parts {
         } else {
             self.nodes.push(node("Flatten", vec![average], OUTPUT, vec![int("axis", 1)]));
         }
-        let input: Vec<Dimension> = std::iter::once(batch()).chain(description.input.map(fixed)).collect();
-        let graph = Graph {
+        let input: Vec<DimensionProto> = std::iter::once(batch()).chain(description.input.map(fixed)).collect();
+        let graph = GraphProto {
             node: self.nodes,
             name: description.name.clone(),
             initializer: self.weights,
             input: vec![value(INPUT, input)],
             output: vec![value(OUTPUT, vec![batch(), fixed(description.features())])],
         };
-        let entry = |(key, value): &(&str, String)| Entry { key: (*key).into(), value: value.clone() };
-        let model = Model {
+        let entry = |(key, value): &(&str, String)| StringEntryProto { key: (*key).into(), value: value.clone() };
+        let model = ModelProto {
             ir_version: IR_VERSION,
             producer_name: "orco-train".into(),
             producer_version: env!("CARGO_PKG_VERSION").into(),
             graph: Some(graph),
-            opset_import: vec![OperatorSet { domain: String::new(), version: OPSET }],
+            opset_import: vec![OperatorSetProto { domain: String::new(), version: OPSET }],
             metadata_props: metadata.iter().map(entry).collect(),
         };
         model.encode_to_vec()
@@ -154,27 +160,27 @@ pub(super) fn values(tensor: &Tensor) -> Vec<f32> {
     Vec::try_from(flat).expect("a flat f32 tensor")
 }
 
-fn node(kind: &str, input: Vec<String>, name: &str, attribute: Vec<Attribute>) -> Node {
-    Node { input, output: vec![name.into()], name: name.into(), op_type: kind.into(), attribute }
+fn node(kind: &str, input: Vec<String>, name: &str, attribute: Vec<AttributeProto>) -> NodeProto {
+    NodeProto { input, output: vec![name.into()], name: name.into(), op_type: kind.into(), attribute }
 }
 
-pub(super) fn int(name: &str, value: i64) -> Attribute {
-    Attribute { name: name.into(), i: Some(value), r#type: attribute_type::INT, ..Attribute::default() }
+pub(super) fn int(name: &str, value: i64) -> AttributeProto {
+    AttributeProto { name: name.into(), i: Some(value), r#type: attribute_type::INT, ..AttributeProto::default() }
 }
 
-fn ints(name: &str, ints: Vec<i64>) -> Attribute {
-    Attribute { name: name.into(), ints, r#type: attribute_type::INTS, ..Attribute::default() }
+fn ints(name: &str, ints: Vec<i64>) -> AttributeProto {
+    AttributeProto { name: name.into(), ints, r#type: attribute_type::INTS, ..AttributeProto::default() }
 }
 
-fn batch() -> Dimension {
-    Dimension { dim_value: None, dim_param: Some("batch".into()) }
+fn batch() -> DimensionProto {
+    DimensionProto { dim_value: None, dim_param: Some("batch".into()) }
 }
 
-fn fixed(size: i64) -> Dimension {
-    Dimension { dim_value: Some(size), dim_param: None }
+fn fixed(size: i64) -> DimensionProto {
+    DimensionProto { dim_value: Some(size), dim_param: None }
 }
 
-fn value(name: &str, dim: Vec<Dimension>) -> ValueInfo {
-    let tensor_type = TensorType { elem_type: FLOAT, shape: Some(Shape { dim }) };
-    ValueInfo { name: name.into(), r#type: Some(Type { tensor_type: Some(tensor_type) }) }
+fn value(name: &str, dim: Vec<DimensionProto>) -> ValueInfoProto {
+    let tensor_type = TensorTypeProto { elem_type: FLOAT, shape: Some(ShapeProto { dim }) };
+    ValueInfoProto { name: name.into(), r#type: Some(TypeProto { tensor_type: Some(tensor_type) }) }
 }

@@ -4,10 +4,10 @@ use anyhow::{Context, Result};
 use orco_runtime::encoder::onnx::Onnx;
 
 use super::fidelity::{Fidelity, Opened, spread};
-use super::metadata::{Facts, metadata};
+use super::metadata::{OnnxFacts, metadata};
 use super::quantise::Ranges;
 use super::quantise::encode_int8;
-use super::source::Source;
+use super::source::BundleSource;
 use crate::model::Model;
 
 /// Most calibration images at a time.
@@ -16,18 +16,18 @@ const BATCH: usize = 100;
 /// Bytes of the int8 backbone, and how it compares with the float one; `means` are the base classes' means.
 pub(super) fn int8(
     model: &Model,
-    source: &Source<'_>,
-    facts: &Facts<'_>,
+    source: &BundleSource<'_>,
+    facts: &OnnxFacts<'_>,
     float: Opened<'_>,
     means: &[f32],
 ) -> Result<(Vec<u8>, Fidelity)> {
     let calibration = spread(&source.split.base, source.recipe.export.calibration_images);
-    let batches = calibration.chunks(source.train.together(BATCH)).map(|indices| {
+    let batches = calibration.chunks(source.train.forward_batch(BATCH)).map(|indices| {
         let images = source.train.batch(indices, model.device());
         model.channels.normalise(&images)
     });
     let ranges = Ranges::measure(&model.backbone, batches);
-    let facts = Facts { precision: "int8", weights: "int8", ..*facts };
+    let facts = OnnxFacts { precision: "int8", weights: "int8", ..*facts };
     let bytes = encode_int8(&model.backbone, &ranges, &metadata(&facts));
     let mut encoder = Onnx::pool(&bytes, &source.input).context("the int8 backbone is checked with ONNX Runtime")?;
     let fidelity = Fidelity::measure(source, float, (&mut encoder, bytes.len()), means)?;

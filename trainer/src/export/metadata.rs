@@ -7,7 +7,7 @@ use crate::config::ExportConfig;
 
 /// What the metadata speak of.
 #[derive(Clone, Copy, Debug)]
-pub struct Facts<'a> {
+pub struct OnnxFacts<'a> {
     /// Name of the bundle.
     pub name: &'a str,
     /// Name of the architecture.
@@ -28,7 +28,7 @@ pub struct Facts<'a> {
 
 /// The metadata's keys and values. There is a date only where the recipe or `SOURCE_DATE_EPOCH` (seconds since 1970)
 /// gives one, so that the same run gives the same bytes.
-pub fn metadata(facts: &Facts<'_>) -> Vec<(&'static str, String)> {
+pub fn metadata(facts: &OnnxFacts<'_>) -> Vec<(&'static str, String)> {
     let escaped = |name: &String| name.replace('\\', "\\\\").replace('\'', "\\'");
     let names: Vec<String> =
         facts.classes.iter().enumerate().map(|(label, name)| format!("{label}: '{}'", escaped(name))).collect();
@@ -93,7 +93,7 @@ mod tests {
         let classes = ["cat".to_owned(), "lover's knot".to_owned()];
         let (name, architecture, precision, weights) = ("toy", "resnet20-w16", "int8", "int8");
         let (classes, input, export) = (&classes, &input, &export);
-        let facts = Facts { name, architecture, classes, input, seed: 7, export, precision, weights };
+        let facts = OnnxFacts { name, architecture, classes, input, seed: 7, export, precision, weights };
         let entries = metadata(&facts);
         let value = |key: &str| entries.iter().find(|entry| entry.0 == key).map(|entry| entry.1.as_str()).unwrap();
         assert_eq!(value("names"), "{0: 'cat', 1: 'lover\\'s knot'}");

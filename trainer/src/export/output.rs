@@ -6,11 +6,10 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
+use orco_runtime::files::partial;
 use orco_runtime::manifest::{
     BACKBONE, BACKBONE_INT8, BENCHMARK, LABELS, LEARNER, MANIFEST, Manifest, SIGNATURE, STATISTICS,
 };
-
-use crate::run::files::partial;
 
 /// Name of a bundle's card.
 pub(super) const CARD: &str = "README.md";
@@ -18,15 +17,15 @@ pub(super) const CARD: &str = "README.md";
 const FILES: [&str; 9] = [BACKBONE, BACKBONE_INT8, LEARNER, STATISTICS, BENCHMARK, LABELS, MANIFEST, SIGNATURE, CARD];
 
 /// A bundle in the making, in the folder `.NAME.partial` beside its own. It goes away with this value unless
-/// [`Output::finish`] moves it to where it belongs.
+/// [`BundleOutput::finish`] moves it to where it belongs.
 #[derive(Debug)]
-pub struct Output {
+pub struct BundleOutput {
     folder: PathBuf,
     staged: PathBuf,
     aside: PathBuf,
 }
 
-impl Output {
+impl BundleOutput {
     /// Prepares to write a bundle into `folder`, which is new, empty, or an older bundle. What an interrupted call left
     /// beside it is tidied up: an old bundle that was set aside comes back where no new one had taken its place.
     ///
@@ -97,7 +96,7 @@ impl Output {
     }
 }
 
-impl Drop for Output {
+impl Drop for BundleOutput {
     fn drop(&mut self) {
         // After `finish` nothing is there any more.
         let _ = Leftover::begun(&self.staged).map(|begun| begun.map(Leftover::remove));
@@ -253,13 +252,13 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         let (output, run) = (root.path().join("out"), root.path().join("run"));
         for mark_of_it in ["first", "second"] {
-            let made = Output::prepare(&output, &run).unwrap();
+            let made = BundleOutput::prepare(&output, &run).unwrap();
             bundle(made.staged(), mark_of_it);
             made.finish().unwrap();
             assert_eq!((mark(&output).as_str(), names(root.path())), (mark_of_it, vec!["out".to_owned()]));
         }
         // A run that fails leaves the older bundle, and nothing else.
-        drop(Output::prepare(&output, &run).unwrap());
+        drop(BundleOutput::prepare(&output, &run).unwrap());
         assert_eq!((mark(&output).as_str(), names(root.path())), ("second", vec!["out".to_owned()]));
     }
 
@@ -267,7 +266,7 @@ mod tests {
     fn a_folder_with_something_else_is_left_alone() {
         let root = tempfile::tempdir().unwrap();
         let run = root.path().join("run");
-        let refused = |output: &Path| format!("{:#}", Output::prepare(output, &run).unwrap_err());
+        let refused = |output: &Path| format!("{:#}", BundleOutput::prepare(output, &run).unwrap_err());
         let project = root.path().join("project");
         fs::create_dir(&project).unwrap();
         fs::write(project.join(MANIFEST), "[package]\nname = \"mine\"\n").unwrap();
@@ -295,11 +294,11 @@ mod tests {
         let (output, run) = (root.path().join("out"), root.path().join("run"));
         bundle(&root.path().join(".out.old"), "old");
         bundle(&root.path().join(".out.partial"), "half");
-        drop(Output::prepare(&output, &run).unwrap());
+        drop(BundleOutput::prepare(&output, &run).unwrap());
         assert_eq!((mark(&output).as_str(), names(root.path())), ("old", vec!["out".to_owned()]));
         // The new one was in place, the old one not yet deleted.
         bundle(&root.path().join(".out.old"), "older");
-        drop(Output::prepare(&output, &run).unwrap());
+        drop(BundleOutput::prepare(&output, &run).unwrap());
         assert_eq!((mark(&output).as_str(), names(root.path())), ("old", vec!["out".to_owned()]));
     }
 
@@ -312,7 +311,7 @@ mod tests {
             let theirs = root.path().join(name);
             fs::create_dir(&theirs).unwrap();
             fs::write(theirs.join(CARD), "years of notes").unwrap();
-            let refused = format!("{:#}", Output::prepare(&output, &run).unwrap_err());
+            let refused = format!("{:#}", BundleOutput::prepare(&output, &run).unwrap_err());
             assert!(refused.contains(name) && refused.contains("is in the way and no bundle"), "{refused}");
             assert_eq!(names(root.path()), [name]);
             assert_eq!(names(&theirs), [CARD]);
@@ -330,7 +329,7 @@ mod tests {
         }
         fs::copy(SHIPPED, old.join(MANIFEST)).unwrap();
         fs::write(begun.join(partial(Path::new(BACKBONE))), "half").unwrap();
-        drop(Output::prepare(&output, &run).unwrap());
+        drop(BundleOutput::prepare(&output, &run).unwrap());
         assert_eq!((mark(&output).as_str(), names(root.path())), ("whole", vec!["out".to_owned()]));
     }
 
@@ -342,7 +341,7 @@ mod tests {
             let (output, run) = (root.path().join("out"), root.path().join("run"));
             bundle(&root.path().join("theirs"), "theirs");
             std::os::unix::fs::symlink("theirs", root.path().join(link)).unwrap();
-            assert!(Output::prepare(&output, &run).is_err());
+            assert!(BundleOutput::prepare(&output, &run).is_err());
             assert_eq!(mark(&root.path().join("theirs")), "theirs");
             assert!(fs::symlink_metadata(root.path().join(link)).unwrap().is_symlink());
         }
@@ -355,7 +354,7 @@ mod tests {
         fs::create_dir(&run).unwrap();
         fs::create_dir(root.path().join("other")).unwrap();
         for output in [run.clone(), run.join("bundle"), root.path().join("other/../run/x"), root.path().to_owned()] {
-            let error = Output::prepare(&output, &run).unwrap_err().to_string();
+            let error = BundleOutput::prepare(&output, &run).unwrap_err().to_string();
             assert!(error.contains("must not lie within each other"), "{error}");
         }
         assert!(names(&run).is_empty());

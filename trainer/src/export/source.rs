@@ -20,25 +20,31 @@ use crate::config::{MeasureOn, Recipe, SHOTS};
 use crate::data::dataset::{DataSet, Images, Split};
 use crate::model::Model;
 use crate::platform::interrupt;
-use crate::run::progress::Progress;
+use crate::run::progress::PhaseProgress;
 use crate::train::objective::Targets;
 
 /// Everything that a bundle is made from.
-pub(crate) struct Source<'a> {
-    pub(crate) recipe: &'a Recipe,
-    pub(crate) train: &'a Images,
+pub struct BundleSource<'a> {
+    /// The recipe.
+    pub recipe: &'a Recipe,
+    /// Training images.
+    pub train: &'a Images,
     /// Images accuracy is measured on.
-    pub(crate) measured: &'a Images,
-    pub(crate) split: &'a Split,
-    pub(crate) labels: &'a [String],
-    pub(crate) input: Preprocessing,
+    pub measured: &'a Images,
+    /// Which images are the base classes', which are shots, which are measured.
+    pub split: &'a Split,
+    /// Names of the classes, by label.
+    pub labels: &'a [String],
+    /// What the backbone is fed with.
+    pub input: Preprocessing,
     views: AugmentedViews,
     /// Length of a feature vector.
-    pub(crate) features: usize,
+    pub features: usize,
 }
 
-impl<'a> Source<'a> {
-    pub(crate) fn new(model: &Model, recipe: &'a Recipe, data: &'a DataSet) -> Self {
+impl<'a> BundleSource<'a> {
+    /// For a model that was trained by this recipe on these data.
+    pub fn new(model: &Model, recipe: &'a Recipe, data: &'a DataSet) -> Self {
         let [_, height, width] = model.backbone.description.input;
         let own = Preprocessing {
             width: width as u32,
@@ -59,7 +65,7 @@ impl<'a> Source<'a> {
     }
 
     /// The float backbone's file: written from the network, or the one that the user brought.
-    pub(crate) fn encode(model: &Model, metadata: &[(&str, String)]) -> Vec<u8> {
+    pub fn encode(model: &Model, metadata: &[(&str, String)]) -> Vec<u8> {
         match &model.onnx {
             Some(onnx) => onnx.bytes.clone(),
             None => onnx::encode(&model.backbone, metadata),
@@ -67,18 +73,16 @@ impl<'a> Source<'a> {
     }
 
     /// Features of the clean views, f32 `[indices, features]`.
-    pub(crate) fn clean_features(
-        &self,
-        encoder: &mut dyn Encoder,
-        images: &Images,
-        indices: &[usize],
-    ) -> Result<Vec<f32>> {
+    ///
+    /// # Errors
+    /// If they cannot be computed, or a stop was asked for.
+    pub fn clean_features(&self, encoder: &mut dyn Encoder, images: &Images, indices: &[usize]) -> Result<Vec<f32>> {
         clean_features(encoder, &self.input, self.features, images, indices)
     }
 
     /// Quantised features of images, `views` each, with their classes.
     fn bank(&self, encoder: &mut dyn Encoder, images: &Images, indices: &[usize], views: usize) -> Result<Bank> {
-        let mut progress = Progress::new("features", indices.len() as u64, 0);
+        let mut progress = PhaseProgress::new("features", indices.len() as u64, 0);
         let mut bank = Bank::new(self.features, views, self.recipe.learn.precision);
         let mut classes = indices.iter().map(|&index| u32::from(images.labels[index]));
         let pictures = indices.iter().map(|&index| picture(images, index));
@@ -96,7 +100,7 @@ impl<'a> Source<'a> {
     }
 
     /// Training images that become the base classes' exemplars, class after class.
-    pub(crate) fn base_exemplars(&self) -> Vec<usize> {
+    pub fn base_exemplars(&self) -> Vec<usize> {
         let mut random = Random::new(self.recipe.seed, "base exemplars");
         let mut chosen = Vec::new();
         for class in 0..self.split.base_classes {
@@ -113,7 +117,11 @@ impl<'a> Source<'a> {
         chosen
     }
 
-    pub(crate) fn base_model(&self, model: &Model, targets: &Targets, encoder: &mut dyn Encoder) -> Result<BaseModel> {
+    /// What devices learn on, with the exemplars' features by `encoder`.
+    ///
+    /// # Errors
+    /// If they cannot be computed, or a stop was asked for.
+    pub fn base_model(&self, model: &Model, targets: &Targets, encoder: &mut dyn Encoder) -> Result<BaseModel> {
         let config = self.recipe.learn.clone();
         let exemplars = self.bank(encoder, self.train, &self.base_exemplars(), config.views)?;
         let vectors = targets.vectors.to_device(tch::Device::Cpu).contiguous().view(-1);
@@ -133,8 +141,11 @@ impl<'a> Source<'a> {
         })
     }
 
-    /// `base` is the features of the base images, `[split.base, features]`.
-    pub(crate) fn benchmark(&self, encoder: &mut dyn Encoder, base: &[f32]) -> Result<Benchmark> {
+    /// The benchmark file's content; `base` is the features of the base images, `[split.base, features]`.
+    ///
+    /// # Errors
+    /// If features cannot be computed, or a stop was asked for.
+    pub fn benchmark(&self, encoder: &mut dyn Encoder, base: &[f32]) -> Result<Benchmark> {
         log::info!("computing the benchmark's features with {}", encoder.engine());
         let measured = self.bank(encoder, self.measured, &self.split.measured, 1)?;
         let shots: Vec<usize> = self.split.candidates.concat();

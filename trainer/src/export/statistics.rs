@@ -10,17 +10,18 @@ use orco_runtime::encoder::Encoder;
 use orco_runtime::encoder::onnx::Onnx;
 use orco_runtime::encoder::stream::{BackboneShape, ViewSource, encode_stream};
 use orco_runtime::image::{Preprocessing, from_planes};
-use orco_runtime::manifest::{BENCHMARK, MANIFEST, SIGNATURE, STATISTICS, hexadecimal};
+use orco_runtime::manifest::{BENCHMARK, STATISTICS, hexadecimal};
 use orco_state::bank::Bank;
 use orco_state::codec;
 use orco_state::state::BaseModel;
 use orco_state::statistics::Statistics;
 
+use super::preset::{replace_manifest, storing_as};
 use crate::config::Recipe;
 use crate::data::dataset::{DataSet, Images, Split};
 use crate::platform::interrupt;
 use crate::run::files::write_atomically;
-use crate::run::progress::Progress;
+use crate::run::progress::PhaseProgress;
 
 /// Features of clean views, f32 `[indices, features]`, with progress.
 pub(super) fn clean_features(
@@ -30,7 +31,7 @@ pub(super) fn clean_features(
     images: &Images,
     indices: &[usize],
 ) -> Result<Vec<f32>> {
-    let mut progress = Progress::new("features", indices.len() as u64, 0);
+    let mut progress = PhaseProgress::new("features", indices.len() as u64, 0);
     let mut all = Vec::with_capacity(indices.len() * features);
     let pictures = indices.iter().map(|&index| picture(images, index));
     let views = ViewSource { count: 1, draw: |picture: &_| vec![input.fit(picture)] };
@@ -94,21 +95,12 @@ pub fn add_statistics(folder: &Path, recipe: &Recipe, data: &DataSet) -> Result<
     let statistics = statistics(base_model, &mut encoder, (&input, &values), (train, split), recipe.seed)?;
     let bytes = statistics.encode();
     let mut manifest = bundle.manifest.clone();
-    let Config { epochs, answer, .. } = Config::discriminant();
-    manifest.learn = Config { epochs, answer, ..manifest.learn };
+    manifest.learn = storing_as(&manifest.learn, Config::combined());
     manifest.files.insert(STATISTICS.to_owned(), hexadecimal(&codec::digest(&bytes)));
     if !manifest.files.contains_key(BENCHMARK) {
         log::warn!("the bundle carries no {BENCHMARK}; what the statistics gain cannot be measured on it");
     }
-    // A manifest without its signature is refused where one is demanded; one beside a wrong signature says less.
-    match std::fs::remove_file(folder.join(SIGNATURE)) {
-        Ok(()) => log::warn!("the bundle's signature was removed; sign it again with `orco-train sign`"),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
-        Err(error) => return Err(error).context("cannot remove the old signature"),
-    }
     // A file that the manifest does not list does no harm; one that it lists must be there.
     write_atomically(&folder.join(STATISTICS), &bytes)?;
-    write_atomically(&folder.join(MANIFEST), toml::to_string(&manifest)?.as_bytes())?;
-    Bundle::open(folder).context("the bundle just written does not open")?;
-    Ok(())
+    replace_manifest(folder, &manifest)
 }

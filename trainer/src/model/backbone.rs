@@ -15,7 +15,7 @@ pub mod unfold;
 
 pub use build::Builder;
 pub use description::{Activation, Block, ConvNorm, Description, Shortcut};
-pub use head::{Head, unit};
+pub use head::{ProjectionHead, unit};
 pub use network::Network;
 pub use source::{FeatureSource, OnnxBackbone, OnnxBackboneError};
 

@@ -4,7 +4,7 @@ use prost::Message;
 
 /// `onnx.ModelProto`.
 #[derive(Clone, PartialEq, Message)]
-pub struct Model {
+pub struct ModelProto {
     #[prost(int64, tag = "1")]
     pub ir_version: i64,
     #[prost(string, tag = "2")]
@@ -12,14 +12,14 @@ pub struct Model {
     #[prost(string, tag = "3")]
     pub producer_version: String,
     #[prost(message, optional, tag = "7")]
-    pub graph: Option<Graph>,
+    pub graph: Option<GraphProto>,
     #[prost(message, repeated, tag = "8")]
-    pub opset_import: Vec<OperatorSet>,
+    pub opset_import: Vec<OperatorSetProto>,
     #[prost(message, repeated, tag = "14")]
-    pub metadata_props: Vec<Entry>,
+    pub metadata_props: Vec<StringEntryProto>,
 }
 
-impl Model {
+impl ModelProto {
     /// Three numbers out of the metadata, one for each colour channel.
     pub fn three(&self, key: &str) -> Option<[f32; 3]> {
         serde_json::from_str(&self.metadata_props.iter().find(|entry| entry.key == key)?.value).ok()
@@ -28,7 +28,7 @@ impl Model {
 
 /// `onnx.OperatorSetIdProto`.
 #[derive(Clone, PartialEq, Message)]
-pub struct OperatorSet {
+pub struct OperatorSetProto {
     #[prost(string, tag = "1")]
     pub domain: String,
     #[prost(int64, tag = "2")]
@@ -37,7 +37,7 @@ pub struct OperatorSet {
 
 /// `onnx.StringStringEntryProto`.
 #[derive(Clone, PartialEq, Message)]
-pub struct Entry {
+pub struct StringEntryProto {
     #[prost(string, tag = "1")]
     pub key: String,
     #[prost(string, tag = "2")]
@@ -46,22 +46,22 @@ pub struct Entry {
 
 /// `onnx.GraphProto`.
 #[derive(Clone, PartialEq, Message)]
-pub struct Graph {
+pub struct GraphProto {
     #[prost(message, repeated, tag = "1")]
-    pub node: Vec<Node>,
+    pub node: Vec<NodeProto>,
     #[prost(string, tag = "2")]
     pub name: String,
     #[prost(message, repeated, tag = "5")]
-    pub initializer: Vec<TensorData>,
+    pub initializer: Vec<TensorProto>,
     #[prost(message, repeated, tag = "11")]
-    pub input: Vec<ValueInfo>,
+    pub input: Vec<ValueInfoProto>,
     #[prost(message, repeated, tag = "12")]
-    pub output: Vec<ValueInfo>,
+    pub output: Vec<ValueInfoProto>,
 }
 
 /// `onnx.NodeProto`.
 #[derive(Clone, PartialEq, Message)]
-pub struct Node {
+pub struct NodeProto {
     #[prost(string, repeated, tag = "1")]
     pub input: Vec<String>,
     #[prost(string, repeated, tag = "2")]
@@ -71,12 +71,12 @@ pub struct Node {
     #[prost(string, tag = "4")]
     pub op_type: String,
     #[prost(message, repeated, tag = "5")]
-    pub attribute: Vec<Attribute>,
+    pub attribute: Vec<AttributeProto>,
 }
 
 /// `onnx.AttributeProto`.
 #[derive(Clone, PartialEq, Message)]
-pub struct Attribute {
+pub struct AttributeProto {
     #[prost(string, tag = "1")]
     pub name: String,
     #[prost(float, optional, tag = "2")]
@@ -98,7 +98,7 @@ pub mod attribute_type {
 
 /// `onnx.TensorProto`.
 #[derive(Clone, PartialEq, Message)]
-pub struct TensorData {
+pub struct TensorProto {
     #[prost(int64, repeated, packed = "false", tag = "1")]
     pub dims: Vec<i64>,
     #[prost(int32, tag = "2")]
@@ -124,39 +124,39 @@ pub const FLOAT16: i32 = 10;
 
 /// `onnx.ValueInfoProto`.
 #[derive(Clone, PartialEq, Message)]
-pub struct ValueInfo {
+pub struct ValueInfoProto {
     #[prost(string, tag = "1")]
     pub name: String,
     #[prost(message, optional, tag = "2")]
-    pub r#type: Option<Type>,
+    pub r#type: Option<TypeProto>,
 }
 
 /// `onnx.TypeProto`.
 #[derive(Clone, PartialEq, Message)]
-pub struct Type {
+pub struct TypeProto {
     #[prost(message, optional, tag = "1")]
-    pub tensor_type: Option<TensorType>,
+    pub tensor_type: Option<TensorTypeProto>,
 }
 
-/// `onnx.TypeProto.TensorType`.
+/// `onnx.TypeProto.TensorTypeProto`.
 #[derive(Clone, PartialEq, Message)]
-pub struct TensorType {
+pub struct TensorTypeProto {
     #[prost(int32, tag = "1")]
     pub elem_type: i32,
     #[prost(message, optional, tag = "2")]
-    pub shape: Option<Shape>,
+    pub shape: Option<ShapeProto>,
 }
 
 /// `onnx.TensorShapeProto`.
 #[derive(Clone, PartialEq, Message)]
-pub struct Shape {
+pub struct ShapeProto {
     #[prost(message, repeated, tag = "1")]
-    pub dim: Vec<Dimension>,
+    pub dim: Vec<DimensionProto>,
 }
 
-/// `onnx.TensorShapeProto.Dimension`: exactly one of the two is set.
+/// `onnx.TensorShapeProto.DimensionProto`: exactly one of the two is set.
 #[derive(Clone, PartialEq, Message)]
-pub struct Dimension {
+pub struct DimensionProto {
     #[prost(int64, optional, tag = "1")]
     pub dim_value: Option<i64>,
     #[prost(string, optional, tag = "2")]

@@ -10,14 +10,14 @@ use crate::model::backbone::published_names;
 use crate::train::optimiser::Parameter;
 
 /// Every tensor by name, sorted.
-pub(crate) fn tensors(store: &VarStore) -> Vec<(String, Tensor)> {
+pub fn tensors(store: &VarStore) -> Vec<(String, Tensor)> {
     let mut named: Vec<_> = store.variables().into_iter().collect();
     named.sort_by(|a, b| a.0.cmp(&b.0));
     named
 }
 
 /// Those that are trained; norms and biases do not decay.
-pub(crate) fn parameters(named: impl IntoIterator<Item = (String, Tensor)>) -> Vec<Parameter> {
+pub fn parameters(named: impl IntoIterator<Item = (String, Tensor)>) -> Vec<Parameter> {
     let trained = named.into_iter().filter(|(_, tensor)| tensor.requires_grad());
     trained.map(|(name, tensor)| Parameter { decays: tensor.dim() > 1, name, tensor }).collect()
 }
@@ -26,7 +26,7 @@ pub(crate) fn parameters(named: impl IntoIterator<Item = (String, Tensor)>) -> V
 ///
 /// # Errors
 /// If one is missing or has another shape.
-pub(crate) fn restore(named: Vec<(String, Tensor)>, saved: &HashMap<String, Tensor>) -> Result<()> {
+pub fn restore(named: Vec<(String, Tensor)>, saved: &HashMap<String, Tensor>) -> Result<()> {
     for (name, mut own) in named {
         let published = || published_names(&name).find_map(|name| saved.get(&name));
         let Some(saved) = saved.get(&name).or_else(published) else { bail!("the checkpoint lacks the tensor {name}") };
@@ -39,7 +39,7 @@ pub(crate) fn restore(named: Vec<(String, Tensor)>, saved: &HashMap<String, Tens
 }
 
 /// Sets those tensors that have the same names to what others are.
-pub(crate) fn copy(from: impl IntoIterator<Item = (String, Tensor)>, to: &HashMap<String, Tensor>) {
+pub fn copy(from: impl IntoIterator<Item = (String, Tensor)>, to: &HashMap<String, Tensor>) {
     no_grad(|| {
         for (name, tensor) in from {
             if let Some(to) = to.get(&name) {

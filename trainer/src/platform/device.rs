@@ -8,7 +8,7 @@ use std::sync::OnceLock;
 use serde::{Deserialize, Serialize};
 use tch::{Cuda, Device, Tensor};
 
-use crate::platform::distributed::Group;
+use crate::platform::distributed::RankGroup;
 use crate::platform::gpu;
 
 /// The part of libtorch that knows CUDA. It is opened at run time, so that one program serves machines with and
@@ -129,7 +129,7 @@ pub fn open(wanted: DeviceChoice) -> Result<Device, DeviceError> {
 ///
 /// # Errors
 /// [`DeviceError`] if there is no such CUDA device.
-pub fn open_for(wanted: DeviceChoice, group: &Group) -> Result<Device, DeviceError> {
+pub fn open_for(wanted: DeviceChoice, group: &RankGroup) -> Result<Device, DeviceError> {
     group.local().map_or_else(|| open(wanted), |local| open_at(wanted, local))
 }
 

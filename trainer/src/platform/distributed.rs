@@ -1,11 +1,11 @@
 //! Data-parallel training: several processes, the ranks, train one model, each on its own share of every batch.
 //!
-//! A [`Group`] is what a rank knows of the others. Its collectives are those of c10d, PyTorch's own engine (Gloo between
+//! A [`RankGroup`] is what a rank knows of the others. Its collectives are those of c10d, PyTorch's own engine (Gloo between
 //! processors, NCCL between GPUs), through a few functions in `trainer/cpp`. A process that trains alone has a group
 //! too, in which nothing is sent and nothing changes, so callers need not ask.
 //!
 //! Every collective must be called by all ranks, in the same order. What only some ranks know, such as a stop that was
-//! asked for, is therefore agreed on first ([`Group::any`]).
+//! asked for, is therefore agreed on first ([`RankGroup::any`]).
 
 #[cfg(c10d)]
 mod c10d;
@@ -23,10 +23,10 @@ use std::time::Duration;
 
 use tch::{Device, Kind, Tensor, no_grad};
 
-pub(crate) use self::machine::Common;
-pub use self::place::Place;
+pub(crate) use self::machine::SharedRows;
+pub use self::place::RankPlace;
 use crate::platform::device::{self, DeviceChoice};
-use crate::platform::interrupt::{self, Work};
+use crate::platform::interrupt::{self, Activity};
 use crate::run::progress;
 
 /// How long a step waits for another rank: a machine that fell silent ends the job after this time. A process that ends
@@ -107,17 +107,17 @@ fn said(reason: &str) -> String {
 }
 
 /// Has this rank, which is not the first, show no progress and log warnings only.
-pub fn hush() {
+pub fn show_warnings_only() {
     log::set_max_level(log::max_level().min(log::LevelFilter::Warn));
-    progress::hush();
+    progress::hide_bars();
 }
 
 /// Meets the other ranks, and says so where that takes long: one of them may never have been started.
-fn meet(place: &Place, cuda: bool) -> Result<c10d::Engine, RankError> {
+fn meet(place: &RankPlace, cuda: bool) -> Result<c10d::CollectiveEngine, RankError> {
     const LONG: Duration = Duration::from_secs(10);
     let (done, waiting) = mpsc::channel::<()>();
-    let Place { rank, size, host, port, .. } = place.clone();
-    interrupt::enter(Work::Meeting);
+    let RankPlace { rank, size, host, port, .. } = place.clone();
+    interrupt::enter(Activity::Meeting);
     thread::scope(|scope| {
         scope.spawn(move || {
             if waiting.recv_timeout(LONG) == Err(mpsc::RecvTimeoutError::Timeout) {
@@ -127,42 +127,42 @@ fn meet(place: &Place, cuda: bool) -> Result<c10d::Engine, RankError> {
                 );
             }
         });
-        let met = c10d::Engine::meet(place, cuda);
+        let met = c10d::CollectiveEngine::meet(place, cuda);
         drop(done);
-        interrupt::enter(Work::Loose);
+        interrupt::enter(Activity::Loose);
         met
     })
 }
 
 /// The ranks that train together.
 #[derive(Clone, Debug, Default)]
-pub struct Group(Option<Arc<Ranks>>);
+pub struct RankGroup(Option<Arc<Ranks>>);
 
 #[derive(Debug)]
 struct Ranks {
     rank: usize,
     size: usize,
     local: usize,
-    engine: c10d::Engine,
+    engine: c10d::CollectiveEngine,
 }
 
-impl Group {
+impl RankGroup {
     /// A process that trains alone.
     pub fn alone() -> Self {
         Self(None)
     }
 
-    /// Meets the other ranks that a launcher started, as its environment variables say (see [`Place`]); without them
+    /// Meets the other ranks that a launcher started, as its environment variables say (see [`RankPlace`]); without them
     /// this process trains alone.
     ///
     /// # Errors
     /// [`RankError`] if the variables make no sense, or the others do not come within ten minutes.
     pub fn from_environment(device: DeviceChoice) -> Result<Self, RankError> {
-        let Some(place) = Place::from_environment()? else { return Ok(Self::alone()) };
+        let Some(place) = RankPlace::from_environment()? else { return Ok(Self::alone()) };
         // NCCL serves the current CUDA device, which is that of the rank.
         let cuda = device != DeviceChoice::Cpu && matches!(device::open_at(device, place.local), Ok(Device::Cuda(_)));
         let engine = meet(&place, cuda)?;
-        let Place { rank, size, local, .. } = place;
+        let RankPlace { rank, size, local, .. } = place;
         Ok(Self(Some(Arc::new(Ranks { rank, size, local, engine }))))
     }
 
@@ -249,7 +249,7 @@ impl Group {
     }
 
     /// The indices that this rank works on where `indices` are shared among all, as many on every rank: some come twice
-    /// if they cannot be shared equally. [`Group::gather_rows`] brings the results together.
+    /// if they cannot be shared equally. [`RankGroup::gather_rows`] brings the results together.
     pub fn own_part(&self, indices: &[usize]) -> Vec<usize> {
         let each = indices.len().div_ceil(self.size());
         let first = self.rank() * each;
@@ -311,7 +311,7 @@ impl Group {
 
     /// Draws random numbers that differ from rank to rank, and leaves torch's generator in a state that all share, as
     /// it was before.
-    pub fn apart<T>(&self, draw: impl FnOnce() -> T) -> T {
+    pub fn draw_separately<T>(&self, draw: impl FnOnce() -> T) -> T {
         let Some(ranks) = &self.0 else { return draw() };
         let common = Tensor::randint(i64::MAX, [1], (Kind::Int64, Device::Cpu)).int64_value(&[0]);
         /// Odd, and far from a small multiple of a power of two.
@@ -331,11 +331,11 @@ impl Group {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::platform::alone::alone;
+    use orco_trials::alone::alone;
 
     #[test]
     fn alone_nothing_changes() {
-        let group = Group::alone();
+        let group = RankGroup::alone();
         assert_eq!((group.rank(), group.size(), group.is_first(), group.local()), (0, 1, true, None));
         assert_eq!((group.share(12), group.own_part(&[4, 5, 6])), (0..12, vec![4, 5, 6]));
         let rows = Tensor::arange(6, (Kind::Float, Device::Cpu)).view([3, 2]);
@@ -343,7 +343,7 @@ mod tests {
         alone("platform::distributed::tests::alone_nothing_changes", || {
             let draw = || Tensor::rand([4], (Kind::Float, Device::Cpu));
             tch::manual_seed(3);
-            let drawn = group.apart(draw);
+            let drawn = group.draw_separately(draw);
             tch::manual_seed(3);
             assert!(drawn.equal(&draw()));
         });

@@ -17,7 +17,7 @@ pub fn report(folder: &Path) -> String {
     line("orco-train", env!("CARGO_PKG_VERSION").into());
     line("libtorch", format!("{libtorch}, {folder_of_libtorch}"));
     line("CUDA", cuda());
-    if let Some(gpu::Driver { version, cuda }) = gpu::driver() {
+    if let Some(gpu::NvidiaDriver { version, cuda }) = gpu::driver() {
         line("driver", format!("{version}, for CUDA up to {cuda}"));
         let gpus: Vec<gpu::Gpu> = (0..).map_while(gpu::numbered).collect();
         for (number, gpu) in gpus.iter().enumerate() {

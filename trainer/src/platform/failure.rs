@@ -41,7 +41,7 @@ pub enum TorchError {
 ///
 /// # Panics
 /// If the work panics for another reason.
-pub fn guarded<T>(setting: &'static str, work: impl FnOnce() -> Result<T>) -> Result<T> {
+pub fn catch_torch<T>(setting: &'static str, work: impl FnOnce() -> Result<T>) -> Result<T> {
     match catch_unwind(AssertUnwindSafe(work)) {
         Ok(result) => result.map_err(|error| match explain(&format!("{error:#}"), setting) {
             Some(short @ TorchError::Memory { .. }) => short.into(),
@@ -54,8 +54,8 @@ pub fn guarded<T>(setting: &'static str, work: impl FnOnce() -> Result<T>) -> Re
     }
 }
 
-/// Keeps the panics that [`guarded`] turns into errors from being printed as well.
-pub fn quiet() {
+/// Keeps the panics that [`catch_torch`] turns into errors from being printed as well.
+pub fn silence_caught_panics() {
     let shown = take_hook();
     set_hook(Box::new(move |panic| {
         if message(panic.payload()).and_then(|text| explain(text, "")).is_none() {
@@ -112,7 +112,7 @@ mod tests {
     use super::*;
 
     fn failure(work: impl FnOnce()) -> String {
-        let result = guarded("pretrain.batch", || {
+        let result = catch_torch("pretrain.batch", || {
             work();
             Ok(())
         });
@@ -123,7 +123,7 @@ mod tests {
     fn a_failed_allocation_is_one_sentence() {
         let expected = "out of memory: libtorch could not get 262144.0 GiB more; lower pretrain.batch";
         assert_eq!(failure(|| drop(Tensor::ones([1 << 46], (Kind::Float, Device::Cpu)))), expected);
-        let returned = guarded("pretrain.batch", || Ok(Tensor::f_ones([1 << 46], (Kind::Float, Device::Cpu))?));
+        let returned = catch_torch("pretrain.batch", || Ok(Tensor::f_ones([1 << 46], (Kind::Float, Device::Cpu))?));
         assert_eq!(returned.unwrap_err().to_string(), expected);
     }
 
@@ -145,8 +145,8 @@ mod tests {
     #[test]
     fn the_innermost_guard_names_the_setting() {
         let huge = || drop(Tensor::ones([1 << 46], (Kind::Float, Device::Cpu)));
-        let nested = guarded("outside", || {
-            guarded("inside", || {
+        let nested = catch_torch("outside", || {
+            catch_torch("inside", || {
                 huge();
                 Ok(())
             })
@@ -177,6 +177,6 @@ mod tests {
     #[test]
     #[should_panic(expected = "another reason")]
     fn other_panics_go_on() {
-        let _ = guarded("", || -> Result<()> { panic!("another reason") });
+        let _ = catch_torch("", || -> Result<()> { panic!("another reason") });
     }
 }

@@ -16,7 +16,7 @@ pub struct Gpu {
 
 /// Versions of the driver.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Driver {
+pub struct NvidiaDriver {
     /// Its own: `580.159.04`.
     pub version: String,
     /// The newest CUDA that it serves: `13.0`.
@@ -65,10 +65,13 @@ fn visible() -> Option<String> {
 }
 
 /// The driver, if there is one.
-pub fn driver() -> Option<Driver> {
+pub fn driver() -> Option<NvidiaDriver> {
     let library = library()?;
     let cuda = library.sys_cuda_driver_version().ok()?;
-    Some(Driver { version: library.sys_driver_version().ok()?, cuda: format!("{}.{}", cuda / 1000, cuda % 1000 / 10) })
+    Some(NvidiaDriver {
+        version: library.sys_driver_version().ok()?,
+        cuda: format!("{}.{}", cuda / 1000, cuda % 1000 / 10),
+    })
 }
 
 impl Gpu {

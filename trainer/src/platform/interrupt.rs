@@ -4,7 +4,7 @@
 use std::fmt;
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
-use std::sync::{Arc, LazyLock};
+use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
 use anyhow::{Context, Result};
 
@@ -12,14 +12,14 @@ use anyhow::{Context, Result};
 pub const EXIT: i32 = 130;
 
 static ASKED: LazyLock<Arc<AtomicBool>> = LazyLock::new(Arc::default);
-/// Whether the run's folder says how to resume.
-static RESUMES: AtomicBool = AtomicBool::new(true);
-static WORK: AtomicU8 = AtomicU8::new(Work::Loose as u8);
+/// The command that goes on with a run by its folder; [`continue_with`] sets it.
+static CONTINUES: Mutex<Option<&'static str>> = Mutex::new(Some("orco-train resume"));
+static WORK: AtomicU8 = AtomicU8::new(Activity::Loose as u8);
 
 /// What the program is at, and with it what a stop costs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub enum Work {
+pub enum Activity {
     /// Nothing that a later start goes on from.
     Loose,
     /// Waiting for other ranks to start, which the first signal ends at once.
@@ -34,7 +34,7 @@ pub enum Work {
     Episodes,
 }
 
-impl Work {
+impl Activity {
     fn now() -> Self {
         let all = [Self::Loose, Self::Meeting, Self::Run, Self::Pretrain, Self::Align, Self::Episodes];
         all[usize::from(WORK.load(Ordering::Relaxed))]
@@ -42,7 +42,7 @@ impl Work {
 }
 
 /// Says what the program is at from now on.
-pub fn enter(work: Work) {
+pub fn enter(work: Activity) {
     WORK.store(work as u8, Ordering::Relaxed);
 }
 
@@ -50,31 +50,32 @@ pub fn enter(work: Work) {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Interrupted {
     /// What it was at.
-    work: Work,
-    /// Whether `orco-train resume` goes on with it.
-    resumes: bool,
+    work: Activity,
+    /// The command that goes on with it by its run's folder.
+    continues: Option<&'static str>,
 }
 
 impl fmt::Display for Interrupted {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str("stopped by Ctrl-C or SIGTERM")?;
         let saved = match self.work {
-            Work::Loose | Work::Meeting => return Ok(()),
-            Work::Run => "the phases that were finished are saved",
-            Work::Pretrain => "phase 1 is saved up to its last step",
-            Work::Align => "phase 2 is saved up to its last step",
-            Work::Episodes => "the episodes are saved up to their last step",
+            Activity::Loose | Activity::Meeting => return Ok(()),
+            Activity::Run => "the phases that were finished are saved",
+            Activity::Pretrain => "phase 1 is saved up to its last step",
+            Activity::Align => "phase 2 is saved up to its last step",
+            Activity::Episodes => "the episodes are saved up to their last step",
         };
-        let resumes = if self.resumes { " or `orco-train resume`" } else { "" };
+        let resumes = self.continues.map_or_else(String::new, |command| format!(" or `{command}`"));
         write!(formatter, "; {saved}, and the same command{resumes} continues")
     }
 }
 
 impl std::error::Error for Interrupted {}
 
-/// From now on the program trains several things, which the same command alone goes on with.
-pub fn of_several() {
-    RESUMES.store(false, Ordering::Relaxed);
+/// Says by which command a run is continued from its folder; with none, where the program trains several things, the
+/// same command alone goes on with them.
+pub fn continue_with(command: Option<&'static str>) {
+    *CONTINUES.lock().unwrap_or_else(PoisonError::into_inner) = command;
 }
 
 /// Watches for Ctrl-C and SIGTERM from now on; to be called once.
@@ -106,8 +107,8 @@ pub fn watch() -> Result<()> {
 /// Somebody asks for a stop.
 #[cfg(unix)]
 fn asked(how: &str) {
-    let trains = matches!(Work::now(), Work::Pretrain | Work::Align | Work::Episodes);
-    if Work::now() == Work::Meeting {
+    let trains = matches!(Activity::now(), Activity::Pretrain | Activity::Align | Activity::Episodes);
+    if Activity::now() == Activity::Meeting {
         eprintln!("stopped by {how} while it waited for the other ranks");
         end();
     }
@@ -137,7 +138,8 @@ pub fn ask() {
 /// [`Interrupted`] if so.
 pub fn check() -> Result<(), Interrupted> {
     if ASKED.load(Ordering::Relaxed) {
-        Err(Interrupted { work: Work::now(), resumes: RESUMES.load(Ordering::Relaxed) })
+        let continues = *CONTINUES.lock().unwrap_or_else(PoisonError::into_inner);
+        Err(Interrupted { work: Activity::now(), continues })
     } else {
         Ok(())
     }
@@ -154,12 +156,14 @@ mod tests {
 
     #[test]
     fn every_work_says_what_a_stop_leaves() {
-        assert_eq!(Interrupted { work: Work::Loose, resumes: true }.to_string(), "stopped by Ctrl-C or SIGTERM");
-        let saved = [(Work::Pretrain, "phase 1"), (Work::Align, "phase 2"), (Work::Episodes, "the episodes")];
-        for (work, saved) in saved.into_iter().chain([(Work::Run, "finished are saved")]) {
-            let said = Interrupted { work, resumes: true }.to_string();
+        let stopped = |work, continues| Interrupted { work, continues }.to_string();
+        assert_eq!(stopped(Activity::Loose, None), "stopped by Ctrl-C or SIGTERM");
+        let saved =
+            [(Activity::Pretrain, "phase 1"), (Activity::Align, "phase 2"), (Activity::Episodes, "the episodes")];
+        for (work, saved) in saved.into_iter().chain([(Activity::Run, "finished are saved")]) {
+            let said = stopped(work, Some("orco-train resume"));
             assert!(said.contains(saved) && said.ends_with("`orco-train resume` continues"), "{said}");
-            assert!(!Interrupted { work, resumes: false }.to_string().contains("resume"));
+            assert!(!stopped(work, None).contains("resume"));
         }
     }
 }

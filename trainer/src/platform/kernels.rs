@@ -34,7 +34,7 @@ const FUNCTIONS: [fn(&Tensor) -> Tensor; 17] = [
 /// Calls each function once, on one thread; whoever comes meanwhile waits. Only the first call does something.
 ///
 /// Models do this when they are made; what computes without one calls it first.
-pub fn settle() {
+pub fn warm_up() {
     static SETTLED: Once = Once::new();
     SETTLED.call_once(|| {
         no_grad(|| {

@@ -10,7 +10,7 @@
 //! still has to come.
 //!
 //! So a thread of this program looks a few times a second how long the others were ready to run and got no core (Linux
-//! counts that), and `Policy` decides. To have threads sleep it makes a `Crowd`; to let them spin again it ends it. The
+//! counts that), and `WaitPolicy` decides. To have threads sleep it makes a `Crowd`; to let them spin again it ends it. The
 //! number of threads that compute is the same either way, and so is every result, to the last bit.
 
 mod delay;
@@ -23,7 +23,7 @@ use std::time::{Duration, Instant};
 
 use self::delay::Delays;
 use self::openmp::{Crowd, Openmp};
-use self::policy::{Policy, Waiting};
+use self::policy::{WaitMode, WaitPolicy};
 
 /// Time between two looks.
 const LOOK: Duration = Duration::from_millis(100);
@@ -54,7 +54,7 @@ pub fn watch() {
 
 /// Looks and decides, until the system stops counting.
 fn look_on(openmp: Openmp) {
-    let (mut delays, mut policy, mut crowd) = (Delays::default(), Policy::default(), None);
+    let (mut delays, mut policy, mut crowd) = (Delays::default(), WaitPolicy::default(), None);
     // What was before this says nothing about training.
     let mut counted = delays.since_last();
     while counted.is_some() {
@@ -63,11 +63,11 @@ fn look_on(openmp: Openmp) {
         counted = delays.since_last();
         let share = counted.unwrap_or_default().as_secs_f64() / last.elapsed().as_secs_f64();
         let waiting = policy.next(share);
-        if (waiting == Waiting::Asleep) != crowd.is_some() {
+        if (waiting == WaitMode::Asleep) != crowd.is_some() {
             log::debug!("threads wait {waiting:?} for one another; they waited {share:.2} s in a second for a core");
             crowd = match waiting {
-                Waiting::Awake => None,
-                Waiting::Asleep => Crowd::gather(openmp),
+                WaitMode::Awake => None,
+                WaitMode::Asleep => Crowd::gather(openmp),
             };
         }
     }

@@ -5,27 +5,28 @@
 
 use std::collections::HashMap;
 use std::fs;
-use std::io::ErrorKind;
+use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail, ensure};
-use safetensors::tensor::{SafeTensors, TensorView};
+use orco_runtime::files;
+use safetensors::tensor::{Metadata, SafeTensors, TensorInfo, TensorView};
 use safetensors::{Dtype, serialize};
 use tch::{Kind, Tensor};
 
 use super::Run;
 use crate::run::checksum::{self, Checksum};
-use crate::run::files::{replace, write_atomically};
+use crate::run::files::write_atomically;
 
 /// Named tensors.
-type Tensors = HashMap<String, Tensor>;
+pub(crate) type Tensors = HashMap<String, Tensor>;
 
 /// What stands between the checksum and the number of steps.
 const AFTER: &str = " after steps: ";
 
 /// What is done where no checkpoint of a name is whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum NoneWhole {
+enum DamagePolicy {
     /// The run is refused, and every file stays where it is.
     Refuse,
     /// They are set aside; what they hold is computed again.
@@ -42,7 +43,7 @@ struct Checkpoint {
 
 /// Why a checkpoint is of no use, and what it still says.
 #[derive(Debug)]
-struct Damage {
+pub(crate) struct CheckpointDamage {
     reason: &'static str,
     /// Steps of its phase that were taken.
     steps: Option<u64>,
@@ -60,7 +61,8 @@ impl Run {
         let path = self.path(name);
         let bytes = encode(tensors, Some(steps)).with_context(|| format!("checkpoint {}", path.display()))?;
         let previous = self.path(&variant(name, "previous"));
-        let saved = replace(&path, &bytes, || keep(&path, &previous));
+        let saved = files::replace_shared_with(&path, |file| file.write_all(&bytes), |_| keep(&path, &previous));
+        let saved = saved.with_context(|| format!("cannot write {}", path.display()));
         saved.context("cannot save the checkpoint; the one before it is kept")
     }
 
@@ -70,7 +72,7 @@ impl Run {
     /// # Errors
     /// If none is whole of those that are there, or one cannot be read.
     pub fn load(&self, name: &str) -> Result<Option<HashMap<String, Tensor>>> {
-        self.load_or(name, NoneWhole::Refuse)
+        self.load_or(name, DamagePolicy::Refuse)
     }
 
     /// The same for what can be computed again: where none is whole, all are set aside, with a warning.
@@ -78,15 +80,15 @@ impl Run {
     /// # Errors
     /// If one cannot be read or set aside.
     pub fn load_whole(&self, name: &str) -> Result<Option<HashMap<String, Tensor>>> {
-        self.load_or(name, NoneWhole::SetAside)
+        self.load_or(name, DamagePolicy::SetAside)
     }
 
-    fn load_or(&self, name: &str, otherwise: NoneWhole) -> Result<Option<Tensors>> {
+    fn load_or(&self, name: &str, otherwise: DamagePolicy) -> Result<Option<Tensors>> {
         let own = if self.group().is_first() { self.newest(name, otherwise)? } else { None };
-        Ok(self.group().named_of_first(own)?)
+        Ok(self.group().broadcast_named(own)?)
     }
 
-    fn newest(&self, name: &str, otherwise: NoneWhole) -> Result<Option<Tensors>> {
+    fn newest(&self, name: &str, otherwise: DamagePolicy) -> Result<Option<Tensors>> {
         let (path, previous) = (self.path(name), self.path(&variant(name, "previous")));
         let shown = path.display();
         let damage = match read(&path)? {
@@ -117,7 +119,7 @@ impl Run {
                     damage.chain(before.and_then(Result::err).map(|damage| (&previous, damage))).collect();
                 let listed: Vec<String> =
                     damage.iter().map(|(path, damage)| format!("{} ({})", path.display(), damage.reason)).collect();
-                if otherwise == NoneWhole::Refuse {
+                if otherwise == DamagePolicy::Refuse {
                     bail!(
                         "no whole checkpoint is left; damaged: {}; put back a copy, or move it away to start this phase \
                          again",
@@ -192,12 +194,7 @@ impl Run {
 }
 
 fn remove(path: &Path) -> Result<()> {
-    match fs::remove_file(path) {
-        Err(error) if error.kind() != ErrorKind::NotFound => {
-            Err(error).with_context(|| format!("cannot remove {}", path.display()))
-        }
-        _ => Ok(()),
-    }
+    files::remove_if_there(path).with_context(|| format!("cannot remove {}", path.display()))
 }
 
 /// `NAME-WORD.safetensors` beside `NAME.safetensors`.
@@ -214,16 +211,13 @@ fn keep(path: &Path, previous: &Path) -> std::io::Result<()> {
         Err(error) => return Err(error),
         Ok(_) => {}
     }
-    let linked = crate::run::files::partial(previous);
-    match fs::remove_file(&linked) {
-        Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
-        _ => {}
-    }
+    let linked = files::partial(previous);
+    files::remove_if_there(&linked)?;
     match fs::hard_link(path, &linked) {
         Ok(()) => {
             fs::rename(&linked, previous)?;
             // Two names of one file are left as they are by renaming one to the other.
-            remove(&linked).map_err(std::io::Error::other)
+            files::remove_if_there(&linked)
         }
         Err(_) => fs::rename(path, previous),
     }
@@ -249,7 +243,7 @@ fn lost(damaged: Option<u64>, before: Option<u64>) -> String {
 }
 
 /// A checkpoint, or how it is damaged; nothing if it is not there.
-fn read(path: &Path) -> Result<Option<Result<Checkpoint, Damage>>> {
+fn read(path: &Path) -> Result<Option<Result<Checkpoint, CheckpointDamage>>> {
     let shown = path.display();
     match fs::metadata(path) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
@@ -262,22 +256,38 @@ fn read(path: &Path) -> Result<Option<Result<Checkpoint, Damage>>> {
         Ok(bytes) => Ok(Some(decode(path, &bytes))),
         // What a disk says of a sector that it cannot read.
         Err(error) if error.raw_os_error() == Some(libc::EIO) => {
-            Ok(Some(Err(Damage { reason: "the disk cannot read it", steps: None })))
+            Ok(Some(Err(CheckpointDamage { reason: "the disk cannot read it", steps: None })))
         }
         Err(error) => Err(error).with_context(|| format!("cannot read the checkpoint {shown}")),
     }
 }
 
+/// Kinds of a checkpoint's tensors; ranks give them to each other by their numbers here.
+pub(crate) const CHECKPOINT_KINDS: [Kind; 4] = [Kind::Float, Kind::Double, Kind::Int64, Kind::Uint8];
+
+/// What safetensors calls torch's kinds of numbers.
+const KINDS: [(Dtype, Kind); 10] = [
+    (Dtype::BOOL, Kind::Bool),
+    (Dtype::U8, Kind::Uint8),
+    (Dtype::I8, Kind::Int8),
+    (Dtype::I16, Kind::Int16),
+    (Dtype::I32, Kind::Int),
+    (Dtype::I64, Kind::Int64),
+    (Dtype::F16, Kind::Half),
+    (Dtype::BF16, Kind::BFloat16),
+    (Dtype::F32, Kind::Float),
+    (Dtype::F64, Kind::Double),
+];
+
+fn kind_of(dtype: Dtype) -> Option<Kind> {
+    KINDS.iter().find(|(there, _)| *there == dtype).map(|(_, kind)| *kind)
+}
+
 /// Tensors as the bytes of a safetensors file, with its checksum and the steps that were taken.
 pub(crate) fn encode(tensors: &[(String, Tensor)], steps: Option<u64>) -> Result<Vec<u8>> {
     let plain = |(name, tensor): &(String, Tensor)| -> Result<(String, Dtype, Vec<usize>, Vec<u8>)> {
-        let kind = match tensor.kind() {
-            Kind::Float => Dtype::F32,
-            Kind::Double => Dtype::F64,
-            Kind::Int64 => Dtype::I64,
-            Kind::Uint8 => Dtype::U8,
-            other => bail!("{name} is of kind {other:?}, which no checkpoint holds"),
-        };
+        let kind = KINDS.iter().find(|(_, kind)| *kind == tensor.kind() && CHECKPOINT_KINDS.contains(kind));
+        let Some(&(kind, _)) = kind else { bail!("{name} is of kind {:?}, which no checkpoint holds", tensor.kind()) };
         let tensor = tensor.detach().to_device(tch::Device::Cpu).contiguous();
         let mut bytes = vec![0; tensor.numel() * tensor.kind().elt_size_in_bytes()];
         tensor.f_copy_data_u8(&mut bytes, tensor.numel())?;
@@ -292,30 +302,73 @@ pub(crate) fn encode(tensors: &[(String, Tensor)], steps: Option<u64>) -> Result
     Ok(checksum::fill(serialize(views.collect::<Result<Vec<_>>>()?, Some(metadata))?))
 }
 
-/// The header of a safetensors file, as far as it is there.
-fn head(bytes: &[u8]) -> &[u8] {
-    let length = bytes.first_chunk().map_or(0, |length| u64::from_le_bytes(*length));
-    let end = usize::try_from(length).unwrap_or(usize::MAX).saturating_add(8).min(bytes.len());
-    &bytes[..end]
+/// The bytes of a safetensors file's header, as far as they are there, and where its checksum stands in them.
+#[derive(Clone, Copy)]
+struct Header<'a> {
+    bytes: &'a [u8],
+    checksum: Option<usize>,
 }
 
-/// Whether a safetensors file is as it was written, where it is one of ours; others have no checksum.
-pub(crate) fn checksum_of(bytes: &[u8]) -> Checksum {
-    Checksum::of_file(bytes, head(bytes))
+impl<'a> Header<'a> {
+    fn of(file: &'a [u8]) -> Self {
+        let length = file.first_chunk().map_or(0, |length| u64::from_le_bytes(*length));
+        let end = usize::try_from(length).unwrap_or(usize::MAX).saturating_add(8).min(file.len());
+        let bytes = &file[..end];
+        Self { bytes, checksum: checksum::place(bytes) }
+    }
+
+    /// What a checkpoint's header says of the steps that were taken, believed or not.
+    fn steps(self) -> Option<u64> {
+        let after = self.bytes.get(self.checksum? + checksum::BLANK.len()..)?.strip_prefix(AFTER.as_bytes())?;
+        let digits = after.iter().take_while(|byte| byte.is_ascii_digit()).map(|byte| char::from(*byte));
+        digits.collect::<String>().parse().ok()
+    }
 }
 
-/// What a checkpoint's header says of the steps that were taken, believed or not.
-fn steps(bytes: &[u8]) -> Option<u64> {
-    let head = head(bytes);
-    let after = head.get(checksum::place(head)? + checksum::BLANK.len()..)?.strip_prefix(AFTER.as_bytes())?;
-    let digits = after.iter().take_while(|byte| byte.is_ascii_digit()).map(|byte| char::from(*byte));
-    digits.collect::<String>().parse().ok()
+/// A safetensors file, ours or somebody else's, whose header is read once.
+pub(crate) struct TensorFile<'a> {
+    bytes: &'a [u8],
+    header: Header<'a>,
+    metadata: Metadata,
+    /// What follows the header.
+    data: &'a [u8],
 }
 
-fn decode(path: &Path, bytes: &[u8]) -> Result<Checkpoint, Damage> {
-    let damage = |reason| Damage { reason, steps: steps(bytes) };
-    let (_, header) = SafeTensors::read_metadata(bytes).map_err(|_| damage("it is cut off or overwritten"))?;
-    let checksum = match (checksum_of(bytes), header.metadata()) {
+impl<'a> TensorFile<'a> {
+    /// Reads the header.
+    ///
+    /// # Errors
+    /// If it cannot be read, or the file is not as long as it says.
+    pub(crate) fn open(bytes: &'a [u8]) -> Result<Self, CheckpointDamage> {
+        let header = Header::of(bytes);
+        match SafeTensors::read_metadata(bytes) {
+            Ok((length, metadata)) => Ok(Self { bytes, header, metadata, data: &bytes[8 + length..] }),
+            Err(_) => Err(CheckpointDamage { reason: "it is cut off or overwritten", steps: header.steps() }),
+        }
+    }
+
+    /// Whether the file is as it was written, where it is one of ours; others have no checksum.
+    pub(crate) fn checksum(&self) -> Checksum {
+        Checksum::at(self.bytes, self.header.checksum)
+    }
+
+    /// The tensors by name; nothing where one is of a kind that torch does not have.
+    pub(crate) fn tensors(&self) -> Option<Tensors> {
+        self.metadata.tensors().into_iter().map(|(name, info)| Some((name, self.tensor(info)?))).collect()
+    }
+
+    fn tensor(&self, info: &TensorInfo) -> Option<Tensor> {
+        let size: Vec<i64> = info.shape.iter().map(|&size| size as i64).collect();
+        let (start, end) = info.data_offsets;
+        Tensor::f_from_data_size(&self.data[start..end], &size, kind_of(info.dtype)?).ok()
+    }
+}
+
+fn decode(path: &Path, bytes: &[u8]) -> Result<Checkpoint, CheckpointDamage> {
+    let file = TensorFile::open(bytes)?;
+    let steps = file.header.steps();
+    let damage = |reason| CheckpointDamage { reason, steps };
+    let checksum = match (file.checksum(), file.metadata.metadata()) {
         // Programs that wrote no checksum wrote no metadata either.
         (Checksum::Absent, Some(_)) => Checksum::Differs,
         (checksum, _) => checksum,
@@ -323,21 +376,9 @@ fn decode(path: &Path, bytes: &[u8]) -> Result<Checkpoint, Damage> {
     if !checksum::may_be_used(path, checksum) {
         return Err(damage("it does not match its checksum"));
     }
-    let tensor = |(name, view): (String, TensorView<'_>)| {
-        let kind = match view.dtype() {
-            Dtype::F32 => Kind::Float,
-            Dtype::F64 => Kind::Double,
-            Dtype::I64 => Kind::Int64,
-            Dtype::U8 => Kind::Uint8,
-            _ => return None,
-        };
-        let size: Vec<i64> = view.shape().iter().map(|&size| size as i64).collect();
-        Some((name, Tensor::f_from_data_size(view.data(), &size, kind).ok()?))
-    };
-    let whole = SafeTensors::deserialize(bytes).map_err(|_| damage("it is cut off or overwritten"))?;
-    let tensors = whole.tensors().into_iter().map(tensor).collect::<Option<Tensors>>();
-    let tensors = tensors.ok_or_else(|| damage("it holds what no checkpoint holds"))?;
-    Ok(Checkpoint { tensors, steps: steps(bytes) })
+    let known = |tensors: &Tensors| tensors.values().all(|tensor| CHECKPOINT_KINDS.contains(&tensor.kind()));
+    let tensors = file.tensors().filter(known).ok_or_else(|| damage("it holds what no checkpoint holds"))?;
+    Ok(Checkpoint { tensors, steps })
 }
 
 #[cfg(test)]

@@ -19,7 +19,7 @@ pub(crate) const BLANK: &str = "000000000000000000000000000000000000000000000000
 
 /// What a file's checksum says of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Checksum {
+pub enum Checksum {
     /// The file is as it was written.
     Matches,
     /// It is not.
@@ -31,12 +31,12 @@ pub(crate) enum Checksum {
 impl Checksum {
     /// Checks a text.
     pub fn of(bytes: &[u8]) -> Self {
-        Self::of_file(bytes, bytes)
+        Self::at(bytes, place(bytes))
     }
 
-    /// Checks a file whose checksum can only stand in its `head`.
-    pub fn of_file(bytes: &[u8], head: &[u8]) -> Self {
-        let Some(at) = place(head) else { return Self::Absent };
+    /// Checks a file whose checksum begins at this byte, if it has one.
+    pub(crate) fn at(bytes: &[u8], place: Option<usize>) -> Self {
+        let Some(at) = place else { return Self::Absent };
         match bytes.get(at..at + BLANK.len()) {
             Some(digits) if digits == sum(bytes, at).as_bytes() => Self::Matches,
             _ => Self::Differs,
@@ -46,7 +46,7 @@ impl Checksum {
 
 /// Whether a file may be used: it is as it was written, or says nothing about that. The first file of the latter kind is
 /// warned of.
-pub(crate) fn may_be_used(path: &Path, checksum: Checksum) -> bool {
+pub fn may_be_used(path: &Path, checksum: Checksum) -> bool {
     static WARNED: AtomicBool = AtomicBool::new(false);
     if checksum == Checksum::Absent && !WARNED.swap(true, Ordering::Relaxed) {
         log::warn!(
@@ -73,7 +73,7 @@ pub(crate) fn fill(mut bytes: Vec<u8>) -> Vec<u8> {
 ///
 /// # Errors
 /// If it cannot be JSON.
-pub(crate) fn json(value: &impl Serialize) -> Result<Vec<u8>> {
+pub fn json(value: &impl Serialize) -> Result<Vec<u8>> {
     let text = serde_json::to_string_pretty(value)?;
     let fields = text.strip_prefix('{').context("a struct with fields")?;
     Ok(fill(format!("{{\n  \"{NAME}\": \"{BLANK}\",{fields}").into_bytes()))
@@ -104,14 +104,14 @@ mod tests {
     use super::*;
 
     #[derive(Serialize, serde::Deserialize)]
-    struct Fact {
+    struct NumberedFact {
         number: f64,
     }
 
     #[test]
     fn every_flipped_bit_of_a_text_is_found() {
-        let json = json(&Fact { number: 0.1 + 0.2 }).unwrap();
-        assert_eq!(serde_json::from_slice::<Fact>(&json).unwrap().number, 0.1 + 0.2);
+        let json = json(&NumberedFact { number: 0.1 + 0.2 }).unwrap();
+        assert_eq!(serde_json::from_slice::<NumberedFact>(&json).unwrap().number, 0.1 + 0.2);
         let toml = toml("a = 1\n", "(checked)");
         assert_eq!(std::str::from_utf8(&toml).unwrap().parse::<toml::Table>().unwrap()["a"].as_integer(), Some(1));
         for text in [json, toml] {

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use anyhow::{Result, bail};
 
-use super::{METRICS, RECIPE, RECORD, Record, TrainedOn, trained_on};
+use super::{METRICS, RECIPE, RECORD, RunRecord, TrainedOn, trained_on};
 use crate::run::checksum::Checksum;
 use crate::train::{align, pretrain};
 
@@ -39,7 +39,7 @@ fn is_of_a_run(folder: &Path) -> bool {
     let read = |name: &str| fs::read(folder.join(name)).unwrap_or_default();
     Checksum::of(&read(RECIPE)) != Checksum::Absent
         || serde_json::from_slice::<TrainedOn>(&read(trained_on::FILE)).is_ok()
-        || serde_json::from_slice::<Record>(&read(RECORD)).is_ok()
+        || serde_json::from_slice::<RunRecord>(&read(RECORD)).is_ok()
 }
 
 #[cfg(test)]

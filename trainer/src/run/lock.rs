@@ -8,9 +8,9 @@ use orco_runtime::files::lock::{self, LockError};
 
 /// Holds a run's folder until it is dropped, or the process ends in whatever way.
 #[derive(Debug)]
-pub(super) struct Lock(#[expect(dead_code, reason = "its being there is the lock")] Option<lock::Lock>);
+pub(super) struct RunLock(#[expect(dead_code, reason = "its being there is the lock")] Option<lock::Lock>);
 
-impl Lock {
+impl RunLock {
     /// Takes the lock.
     ///
     /// # Errors
@@ -39,7 +39,7 @@ impl Lock {
 mod tests {
     use std::fs;
 
-    use super::Lock;
+    use super::RunLock;
 
     #[test]
     #[cfg(unix)]
@@ -48,11 +48,11 @@ mod tests {
         let other = folder.path().join("other");
         fs::write(&other, b"precious").unwrap();
         std::os::unix::fs::symlink(&other, folder.path().join("lock")).unwrap();
-        let refused = Lock::take(folder.path()).unwrap_err().to_string();
+        let refused = RunLock::take(folder.path()).unwrap_err().to_string();
         assert!(refused.contains("it is a symbolic link") && refused.contains("remove that file"), "{refused}");
         assert_eq!(fs::read(&other).unwrap(), b"precious");
         fs::remove_file(folder.path().join("lock")).unwrap();
-        let _first = Lock::take(folder.path()).unwrap();
-        assert!(Lock::take(folder.path()).unwrap_err().to_string().contains("another orco-train works on this run"));
+        let _first = RunLock::take(folder.path()).unwrap();
+        assert!(RunLock::take(folder.path()).unwrap_err().to_string().contains("another orco-train works on this run"));
     }
 }

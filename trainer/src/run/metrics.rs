@@ -5,9 +5,10 @@ use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::Path;
 
 use anyhow::{Context, Result};
+use orco_runtime::files::open_own;
 use serde_json::Value;
 
-use crate::run::files::{open_own, write_atomically};
+use crate::run::files::write_atomically;
 
 /// What stands before a line's checksum.
 const CHECKSUM: &str = ",\"crc32c\":\"";

@@ -13,16 +13,16 @@ use crate::platform::system::{memory_peak, memory_used, size};
 const QUIET: Duration = Duration::from_secs(30);
 
 /// Whether this process shows no bars.
-static HUSHED: AtomicBool = AtomicBool::new(false);
+static HIDDEN: AtomicBool = AtomicBool::new(false);
 
 /// Shows no bars from now on: of several ranks, the first alone does.
-pub(crate) fn hush() {
-    HUSHED.store(true, Ordering::Relaxed);
+pub(crate) fn hide_bars() {
+    HIDDEN.store(true, Ordering::Relaxed);
 }
 
 /// Shows how far a phase has come.
 #[derive(Debug)]
-pub struct Progress {
+pub struct PhaseProgress {
     bar: ProgressBar,
     name: &'static str,
     /// Where the clock was started, and when: at the first steps, since what comes before them may take long, too.
@@ -31,7 +31,7 @@ pub struct Progress {
     said: Instant,
 }
 
-impl Progress {
+impl PhaseProgress {
     /// A phase of `total` steps, of which `done` were made by an earlier run.
     pub fn new(name: &'static str, total: u64, done: u64) -> Self {
         Self::counting(name, "steps", total, done)
@@ -39,7 +39,7 @@ impl Progress {
 
     /// Work that is counted in something else than steps.
     pub fn counting(name: &'static str, unit: &str, total: u64, done: u64) -> Self {
-        let shown = std::io::stderr().is_terminal() && !HUSHED.load(Ordering::Relaxed);
+        let shown = std::io::stderr().is_terminal() && !HIDDEN.load(Ordering::Relaxed);
         let bar = if shown { ProgressBar::new(total) } else { ProgressBar::hidden() };
         bar.set_length(total);
         let template = format!("{{prefix}} [{{bar:30}}] {{pos}}/{{len}} {unit}, {{per_sec}}, {{eta}} left  {{msg}}");
@@ -112,11 +112,11 @@ fn duration(seconds: f64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::Progress;
+    use super::PhaseProgress;
 
     #[test]
     fn time_left_is_told_once_there_is_a_rate() {
-        let mut progress = Progress::new("steps", 10, 4);
+        let mut progress = PhaseProgress::new("steps", 10, 4);
         assert_eq!(progress.left(), None);
         progress.advance(1, "");
         assert_eq!(progress.left(), None, "what came before the first step is not what a step takes");

@@ -12,7 +12,7 @@ use crate::run::checksum::{self, Checksum};
 
 /// Everything about a run that its recipe does not say.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Record {
+pub struct RunRecord {
     /// Program and version.
     pub program: String,
     /// Version of libtorch, if known.
@@ -74,7 +74,7 @@ pub struct Git {
     pub changed_files: usize,
 }
 
-impl Record {
+impl RunRecord {
     /// Describes a run that starts now on `device`.
     pub fn new(seed: u64, device: tch::Device, request: serde_json::Value) -> Self {
         let driver = || gpu::driver().map(|driver| format!("{}, CUDA {}", driver.version, driver.cuda));
@@ -179,24 +179,24 @@ mod tests {
     #[test]
     fn a_record_survives_its_file() {
         let folder = tempfile::tempdir().unwrap();
-        let record = Record::new(7, tch::Device::Cpu, serde_json::json!({"align": {"data": "/d"}}));
+        let record = RunRecord::new(7, tch::Device::Cpu, serde_json::json!({"align": {"data": "/d"}}));
         std::fs::write(folder.path().join("run.json"), serde_json::to_string_pretty(&record).unwrap()).unwrap();
-        assert_eq!(Record::read(folder.path()).unwrap(), record);
+        assert_eq!(RunRecord::read(folder.path()).unwrap(), record);
         assert!(record.threads >= 1 && record.hardware.cores >= 1 && record.started > 1_700_000_000);
     }
 
     #[test]
     fn another_machine_is_said() {
-        let record = Record { threads: 2, ..Record::new(7, tch::Device::Cpu, serde_json::Value::Null) };
+        let record = RunRecord { threads: 2, ..RunRecord::new(7, tch::Device::Cpu, serde_json::Value::Null) };
         assert_eq!(record.caution(&record), None);
-        let one = Record { threads: 1, ..record.clone() };
+        let one = RunRecord { threads: 1, ..record.clone() };
         let said = record.caution(&one).unwrap();
         assert!(said.contains("begun with 2 threads; with 1") && said.contains("--threads 2"), "{said}");
         assert!(one.machine().starts_with("1 CPU thread") && !one.machine().starts_with("1 CPU threads"));
-        let cuda = Record { device: "cuda:0".into(), ..record.clone() };
+        let cuda = RunRecord { device: "cuda:0".into(), ..record.clone() };
         assert!(record.caution(&cuda).unwrap().contains("begun on cpu; on cuda:0"));
         assert_eq!(cuda.machine(), "the GPU cuda:0");
-        let ranks = Record { ranks: 2, ..record.clone() };
+        let ranks = RunRecord { ranks: 2, ..record.clone() };
         assert!(record.caution(&ranks).unwrap().contains("begun by one process; by 2 ranks it draws other views"));
         assert!(ranks.machine().starts_with("2 ranks, the first on 2 CPU threads"), "{}", ranks.machine());
     }
@@ -208,17 +208,17 @@ mod tests {
             "started": 1, "request": {}}"#;
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("run.json"), text).unwrap();
-        let record = Record::read(folder.path()).unwrap();
+        let record = RunRecord::read(folder.path()).unwrap();
         assert_eq!((record.built_from.clone(), record.machine().as_str()), (None, "2 CPU threads"));
     }
 
     #[test]
     fn a_folder_without_a_run_is_refused() {
         let folder = tempfile::tempdir().unwrap();
-        let error = format!("{:#}", Record::read(folder.path()).unwrap_err());
+        let error = format!("{:#}", RunRecord::read(folder.path()).unwrap_err());
         assert!(error.contains("holds no run that could be resumed"), "{error}");
         std::fs::write(folder.path().join("run.json"), "{").unwrap();
-        let error = Record::read(folder.path()).unwrap_err().to_string();
+        let error = RunRecord::read(folder.path()).unwrap_err().to_string();
         assert!(error.contains("run.json is damaged"), "{error}");
     }
 }

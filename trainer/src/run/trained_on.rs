@@ -1,6 +1,5 @@
 //! What a run was trained on, by digest: other images in the same run folder would get wrong labels without a word.
 
-use std::fs::File;
 use std::io;
 use std::path::Path;
 
@@ -9,8 +8,9 @@ use orco_runtime::manifest::hexadecimal;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use crate::config::{Recipe, SHOTS};
+use crate::config::SHOTS;
 use crate::data::dataset::{DataSet, Images};
+use crate::model::WeightFile;
 use crate::run::checksum::{self, Checksum};
 use crate::run::files::write_atomically;
 
@@ -37,11 +37,11 @@ pub struct TrainedOn {
 }
 
 impl TrainedOn {
-    /// Digests a recipe's data and weights; 150 MB take less than a second.
+    /// Digests data, and the file that `backbone.weights` names; 150 MB take less than a second.
     ///
     /// # Errors
-    /// If the file of the weights cannot be read.
-    pub fn new(recipe: &Recipe, data: &DataSet) -> Result<Self> {
+    /// If the pixels cannot be read.
+    pub fn new(data: &DataSet, weights: Option<&WeightFile>) -> Result<Self> {
         let (train, split) = (&data.train, &data.split);
         let mut classes = Sha256::new();
         for name in &data.class_names {
@@ -60,7 +60,7 @@ impl TrainedOn {
             images: images(train)?,
             base: indices(&mut split.base.iter().copied()),
             lists: split.fixed_draw.then(fixed),
-            weights: recipe.backbone.weights.as_deref().map(file).transpose()?,
+            weights: weights.map(WeightFile::digest),
         })
     }
 
@@ -118,7 +118,7 @@ fn text(sum: Sha256) -> String {
 }
 
 /// SHA-256 of sizes, labels and pixels, in hexadecimal.
-pub(crate) fn images(images: &Images) -> Result<String> {
+pub(super) fn images(images: &Images) -> Result<String> {
     let mut sum = Sha256::new();
     for side in images.pixels.size() {
         sum.update(side.to_le_bytes());
@@ -134,75 +134,59 @@ pub(crate) fn images(images: &Images) -> Result<String> {
     Ok(text(sum))
 }
 
-/// SHA-256 of a file, in hexadecimal.
-fn file(path: &Path) -> Result<String> {
-    let mut sum = Sha256::new();
-    let mut buffer = vec![0; 1 << 20];
-    let mut read = || -> io::Result<()> {
-        let mut file = File::open(path)?;
-        loop {
-            match io::Read::read(&mut file, &mut buffer)? {
-                0 => return Ok(()),
-                count => sum.update(&buffer[..count]),
-            }
-        }
-    };
-    read().with_context(|| format!("cannot read the weights {}", path.display()))?;
-    Ok(text(sum))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::data::dataset::{self, Origin};
+    use crate::config::Recipe;
+    use crate::data::dataset::{self, DataOrigin};
 
-    fn data() -> (Recipe, DataSet) {
+    fn data() -> DataSet {
         let recipe: Recipe = toml::from_str(include_str!("../../recipes/synthetic-tiny.toml")).unwrap();
-        let data = dataset::open(&recipe, &Origin::default()).unwrap();
-        (recipe, data)
+        dataset::open(&recipe, &DataOrigin::default()).unwrap()
     }
 
     #[test]
     fn whatever_differs_is_named() {
         let folder = tempfile::tempdir().unwrap();
-        let (mut recipe, mut data) = data();
-        let first = TrainedOn::new(&recipe, &data).unwrap();
+        let mut data = data();
+        let first = TrainedOn::new(&data, None).unwrap();
         first.check(folder.path()).unwrap();
         first.write(folder.path()).unwrap();
         first.check(folder.path()).unwrap();
-        let refused = |recipe: &Recipe, data: &DataSet| {
-            TrainedOn::new(recipe, data).unwrap().check(folder.path()).unwrap_err().to_string()
-        };
+        let refused =
+            |data: &DataSet| TrainedOn::new(data, None).unwrap().check(folder.path()).unwrap_err().to_string();
 
         data.class_names.swap(0, 1);
-        assert!(refused(&recipe, &data).contains("trained on other classes; name the same data"));
+        assert!(refused(&data).contains("trained on other classes; name the same data"));
         data.class_names.swap(0, 1);
         data.train.labels.swap(0, 200);
-        assert!(refused(&recipe, &data).contains("other images or labels"));
+        assert!(refused(&data).contains("other images or labels"));
         data.train.labels.swap(0, 200);
         let _ = data.train.pixels.get(BLOCK as i64 + 3).get(0).get(0).get(0).bitwise_xor_(1);
-        assert!(refused(&recipe, &data).contains("other images or labels"));
+        assert!(refused(&data).contains("other images or labels"));
         let _ = data.train.pixels.get(BLOCK as i64 + 3).get(0).get(0).get(0).bitwise_xor_(1);
         let last = data.split.base.pop();
-        assert!(refused(&recipe, &data).contains("another split"));
+        assert!(refused(&data).contains("another split"));
         data.split.base.extend(last);
 
         // Lists may be added, but not others.
         data.split.fixed_draw = true;
-        TrainedOn::new(&recipe, &data).unwrap().check(folder.path()).unwrap();
-        TrainedOn::new(&recipe, &data).unwrap().write(folder.path()).unwrap();
+        TrainedOn::new(&data, None).unwrap().check(folder.path()).unwrap();
+        TrainedOn::new(&data, None).unwrap().write(folder.path()).unwrap();
         data.split.fixed_draw = false;
-        TrainedOn::new(&recipe, &data).unwrap().write(folder.path()).unwrap();
+        TrainedOn::new(&data, None).unwrap().write(folder.path()).unwrap();
         data.split.fixed_draw = true;
         data.split.candidates[0].swap(0, 7);
-        assert!(refused(&recipe, &data).contains("other session lists"));
+        assert!(refused(&data).contains("other session lists"));
         data.split.candidates[0].swap(0, 7);
 
-        let weights = folder.path().join("weights");
-        std::fs::write(&weights, "some").unwrap();
-        recipe.backbone.weights = Some(weights.clone());
-        TrainedOn::new(&recipe, &data).unwrap().write(folder.path()).unwrap();
-        std::fs::write(&weights, "other").unwrap();
-        assert!(refused(&recipe, &data).contains("another content of backbone.weights"));
+        let path = folder.path().join("weights");
+        let on = |content: &str| {
+            std::fs::write(&path, content).unwrap();
+            TrainedOn::new(&data, Some(&WeightFile::read(&path).unwrap())).unwrap()
+        };
+        on("some").write(folder.path()).unwrap();
+        let refused = on("other").check(folder.path()).unwrap_err().to_string();
+        assert!(refused.contains("another content of backbone.weights"), "{refused}");
     }
 }

@@ -15,23 +15,23 @@ use tch::{Device, Kind, Tensor, no_grad};
 
 pub use self::cache::SharedFeatures;
 use self::cache::{FeatureCache, blank};
-use self::checkpoint::{AlignState, Begun, finished};
+use self::checkpoint::{AlignState, UnfinishedAlign, finished};
 use self::stopping::Stopping;
 use crate::config::{AlignConfig, AlignRate, BaseAssignment, PretrainConfig, Recipe, TargetConfig};
 use crate::data::augment::view;
 use crate::model::Model;
 use crate::model::backbone::unit;
-use crate::platform::interrupt::{self, Work};
+use crate::platform::interrupt::{self, Activity};
 use crate::run::Run;
-use crate::train::fit::{BaseSession, EpochResult, Fit, Phase, Position, Report, seed_torch};
-use crate::train::objective::{Objective, Targets, Weights, class_means, pseudo_targets};
+use crate::train::fit::{BaseSession, EpochReport, EpochTime, Position, TrainingLoop, TrainingPhase, seed_torch};
+use crate::train::objective::{LossWeights, Objective, Targets, class_means, pseudo_targets};
 
 /// Name of the checkpoint of a finished phase in the run's folder.
 pub const CHECKPOINT: &str = "align.safetensors";
 
 /// The tables of a recipe that phase 2 goes by.
 #[derive(Clone, Copy, Debug)]
-pub struct Tables<'a> {
+pub struct AlignTables<'a> {
     /// The pseudo-targets.
     pub targets: &'a TargetConfig,
     /// Phase 2.
@@ -40,7 +40,7 @@ pub struct Tables<'a> {
     pub pretrain: &'a PretrainConfig,
 }
 
-impl<'a> From<&'a Recipe> for Tables<'a> {
+impl<'a> From<&'a Recipe> for AlignTables<'a> {
     fn from(recipe: &'a Recipe) -> Self {
         Self { targets: &recipe.targets, align: &recipe.align, pretrain: &recipe.pretrain }
     }
@@ -55,7 +55,7 @@ impl<'a> From<&'a Recipe> for Tables<'a> {
 ///
 /// # Errors
 /// If the loss stops being finite, a checkpoint cannot be read or written, or a stop was asked for.
-pub fn align(model: &mut Model, tables: Tables<'_>, base: &BaseSession<'_>) -> Result<Targets> {
+pub fn align(model: &mut Model, tables: AlignTables<'_>, base: &BaseSession<'_>) -> Result<Targets> {
     align_sharing(model, tables, base, &mut SharedFeatures::default())
 }
 
@@ -65,13 +65,13 @@ pub fn align(model: &mut Model, tables: Tables<'_>, base: &BaseSession<'_>) -> R
 /// As for [`align`].
 pub fn align_sharing(
     model: &mut Model,
-    tables: Tables<'_>,
+    tables: AlignTables<'_>,
     base: &BaseSession<'_>,
     features: &mut SharedFeatures,
 ) -> Result<Targets> {
     let settings = settings(model, tables)?;
     let settled = tables.align.settled(base.split.base.len());
-    let tables = Tables { align: &settled, ..tables };
+    let tables = AlignTables { align: &settled, ..tables };
     let (config, run) = (tables.align, base.run);
     if let Some(targets) = finished(model, &settings, run)? {
         return Ok(targets);
@@ -79,7 +79,7 @@ pub fn align_sharing(
     let group = run.group();
     group.demand_share("align.batch", config.batch)?;
     group.equalise(model.tensors().iter().map(|(_, tensor)| tensor))?;
-    let begun = Begun::read(run, &settings)?;
+    let begun = UnfinishedAlign::read(run, &settings)?;
     if begun.is_none() && (run.has(CHECKPOINT) || run.has(checkpoint::UNFINISHED)) {
         log::warn!(
             "phase 2 of this run was made with other [targets] or [align], or on another ONNX backbone; it is made anew \
@@ -110,12 +110,12 @@ pub fn align_sharing(
     if let Some(begun) = &begun {
         state.restore_stopping(&begun.tensors);
     }
-    Alignment::new(model, tables, base, cache, &targets, &settings, state).run(at)?;
+    AlignPhase::new(model, tables, base, cache, &targets, &settings, state).run(at)?;
     Ok(targets)
 }
 
 /// What phase 2 depends on, beside the backbone, whose recipe cannot change within a run: bytes for the checkpoint.
-fn settings(model: &Model, tables: Tables<'_>) -> Result<Tensor> {
+fn settings(model: &Model, tables: AlignTables<'_>) -> Result<Tensor> {
     let (targets, align) = (tables.targets, tables.align);
     let text = match &model.onnx {
         None => serde_json::to_string_pretty(&(targets, align))?,
@@ -155,9 +155,9 @@ fn assigned(
 }
 
 /// Phase 2 at work.
-struct Alignment<'a> {
+struct AlignPhase<'a> {
     model: &'a Model,
-    tables: Tables<'a>,
+    tables: AlignTables<'a>,
     base: &'a BaseSession<'a>,
     cache: &'a FeatureCache,
     targets: &'a Targets,
@@ -173,17 +173,17 @@ struct Alignment<'a> {
     rates: [f64; 2],
 }
 
-impl<'a> Alignment<'a> {
+impl<'a> AlignPhase<'a> {
     fn new(
         model: &'a Model,
-        tables: Tables<'a>,
+        tables: AlignTables<'a>,
         base: &'a BaseSession<'a>,
         cache: &'a FeatureCache,
         targets: &'a Targets,
         settings: &'a Tensor,
         state: AlignState,
     ) -> Self {
-        let objective = Objective::of_base(targets, Weights::from(tables.align));
+        let objective = Objective::of_base(targets, LossWeights::from(tables.align));
         let indices: Vec<i64> = base.split.base.iter().map(|&index| index as i64).collect();
         let indices = Tensor::from_slice(&indices).to_device(model.device());
         Self { model, tables, base, cache, targets, objective, indices, settings, state, order: None, rates: [0.0; 2] }
@@ -201,9 +201,9 @@ impl<'a> Alignment<'a> {
         run.remove(CHECKPOINT)?;
         run.rewind("align", at.epoch)?;
         self.redraw(at, steps)?;
-        let (name, title, work) = ("align", "phase 2", Work::Align);
+        let (name, title, work) = ("align", "phase 2", Activity::Align);
         let epochs = config.epochs;
-        Fit { run, name, title, work, device, steps, epochs, until: epochs, views: None }.run(self, at)
+        TrainingLoop { run, name, title, work, device, steps, epochs, until: epochs, views: None }.run(self, at)
     }
 
     /// Steps of an epoch.
@@ -224,7 +224,7 @@ impl<'a> Alignment<'a> {
         let blank = blank(group.share(config.batch).len(), device);
         let step = || {
             if config.train_backbone {
-                group.apart(|| (0..2).for_each(|_| drop(view(&blank, &self.tables.pretrain.augment))));
+                group.draw_separately(|| (0..2).for_each(|_| drop(view(&blank, &self.tables.pretrain.augment))));
             } else {
                 let _ = self.cache.choose(batch, device);
             }
@@ -252,7 +252,7 @@ impl<'a> Alignment<'a> {
         let own = batch.narrow(0, share.start as i64, share.len() as i64);
         let images = self.base.images.batch_at(&self.indices.index_select(0, &own), batch.device());
         let config = self.tables.pretrain;
-        let views = group.apart(|| [view(&images, &config.augment), view(&images, &config.augment)]);
+        let views = group.draw_separately(|| [view(&images, &config.augment), view(&images, &config.augment)]);
         let views = Tensor::cat(&views, 0);
         let input = self.model.channels.normalise(&views);
         self.model.backbone.forward(&input, config.precision, false)
@@ -272,7 +272,7 @@ impl<'a> Alignment<'a> {
     }
 }
 
-impl Phase for Alignment<'_> {
+impl TrainingPhase for AlignPhase<'_> {
     fn begin(&mut self, at: Position) -> Result<()> {
         // Within an epoch, `redraw` has drawn its order.
         if at.step == 0 {
@@ -299,7 +299,7 @@ impl Phase for Alignment<'_> {
         self.state.loss(at)
     }
 
-    fn end(&mut self, at: Position, _: EpochResult) -> Result<Report> {
+    fn end(&mut self, at: Position, _: EpochTime) -> Result<EpochReport> {
         let (loss, percent) = (self.state.loss(at)?, 100.0 * self.accuracy()?);
         self.state.begin_epoch();
         let mut metrics = Map::from_iter([("accuracy".to_owned(), json!(percent))]);
@@ -308,7 +308,7 @@ impl Phase for Alignment<'_> {
             metrics.insert("loss_set_aside".to_owned(), json!(aside));
             words += &format!(", loss on images set aside {aside:.3}");
         }
-        Ok(Report { loss, metrics, words })
+        Ok(EpochReport { loss, metrics, words })
     }
 
     fn is_over(&self, epochs: usize) -> bool {

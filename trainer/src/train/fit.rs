@@ -1,7 +1,4 @@
-//! The training loop: epochs, checkpoints, stops, progress. A `Phase` fills in what a step is.
-//!
-//! The sessions of the comparison ([`mod@crate::compare`]) have a short loop of their own: they take seconds, keep
-//! nothing, and share one count of epochs.
+//! The training loop: epochs, checkpoints, stops, progress. A [`TrainingPhase`] fills in what a step is.
 
 use std::time::{Duration, Instant};
 
@@ -10,9 +7,9 @@ use serde_json::{Map, Value, json};
 use tch::Device;
 
 use crate::data::dataset::{Images, Split};
-use crate::platform::interrupt::{self, Interrupted, Work};
+use crate::platform::interrupt::{self, Activity, Interrupted};
 use crate::run::Run;
-use crate::run::progress::Progress;
+use crate::run::progress::PhaseProgress;
 
 /// Within an epoch a checkpoint is saved after this time, so that a power cut costs no more.
 const SAVE_AFTER: Duration = Duration::from_secs(300);
@@ -23,9 +20,14 @@ const LINES: usize = 100;
 /// Steps between two looks at the loss on a device that would otherwise wait for each.
 const LOOK: usize = 8;
 
-/// Seeds torch's generator for a part of the training, such as an epoch, by the recipe's seed and the part's number.
-pub(crate) fn seed_torch(seed: u64, number: i64) {
-    tch::manual_seed((seed as i64).wrapping_mul(1_000_003).wrapping_add(number));
+/// Seeds torch's generator for a part of the training, such as an epoch.
+pub fn seed_torch(seed: u64, number: i64) {
+    tch::manual_seed(part_seed(seed, number) as i64);
+}
+
+/// The seed of a part of the training, by the recipe's seed and the part's number.
+pub fn part_seed(seed: u64, number: i64) -> u64 {
+    seed.wrapping_mul(1_000_003).wrapping_add_signed(number)
 }
 
 /// The base session: what phases 1 and 2 train on, and the folder that keeps what they reach.
@@ -43,7 +45,7 @@ pub struct BaseSession<'a> {
 
 /// How far a training is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Position {
+pub struct Position {
     /// Epochs that are done.
     pub epoch: usize,
     /// Steps of the next epoch that are done.
@@ -59,7 +61,7 @@ impl Position {
 
 /// What this process made of an epoch.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct EpochResult {
+pub struct EpochTime {
     /// Steps; fewer than the epoch has where a run was continued within it.
     pub steps: usize,
     /// What they took.
@@ -67,7 +69,7 @@ pub(crate) struct EpochResult {
 }
 
 /// What a phase reports of an epoch.
-pub(crate) struct Report {
+pub struct EpochReport {
     /// Mean loss over its steps.
     pub loss: f64,
     /// What else belongs into its line of metrics.
@@ -77,7 +79,7 @@ pub(crate) struct Report {
 }
 
 /// What is trained.
-pub(crate) trait Phase {
+pub trait TrainingPhase {
     /// Begins an epoch: chooses the order of its images, and draws once more what the steps before `at` drew, so that a
     /// run that continues ends in the same numbers as one that was never stopped.
     fn begin(&mut self, at: Position) -> Result<()>;
@@ -92,7 +94,7 @@ pub(crate) trait Phase {
     fn loss(&self, at: Position) -> Result<f64>;
 
     /// Ends the epoch whose last step `at` stands behind.
-    fn end(&mut self, at: Position, made: EpochResult) -> Result<Report>;
+    fn end(&mut self, at: Position, made: EpochTime) -> Result<EpochReport>;
 
     /// Whether nothing more is to be gained after so many epochs.
     fn is_over(&self, _epochs: usize) -> bool {
@@ -108,14 +110,16 @@ pub(crate) trait Phase {
 
 /// How a phase is trained.
 #[derive(Clone, Copy)]
-pub(crate) struct Fit<'a> {
+pub struct TrainingLoop<'a> {
+    /// Takes checkpoints and metrics.
     pub run: &'a Run,
     /// Its name in the metrics.
     pub name: &'static str,
     /// Its name for people.
     pub title: &'static str,
     /// What a stop interrupts.
-    pub work: Work,
+    pub work: Activity,
+    /// Where it is trained.
     pub device: Device,
     /// Steps of an epoch.
     pub steps: usize,
@@ -127,16 +131,16 @@ pub(crate) struct Fit<'a> {
     pub views: Option<usize>,
 }
 
-impl Fit<'_> {
+impl TrainingLoop<'_> {
     /// Trains from `at` on. A checkpoint is saved after every epoch (on a GPU, not sooner than half a minute after the
     /// one before), every five minutes, and when a stop is asked for.
     ///
     /// # Errors
     /// If the loss stops being finite, a file cannot be written, or a stop was asked for.
-    pub fn run(&self, phase: &mut dyn Phase, mut at: Position) -> Result<()> {
+    pub fn run(&self, phase: &mut dyn TrainingPhase, mut at: Position) -> Result<()> {
         let Self { run, name, title, steps, epochs, until, .. } = *self;
         let of_steps = |at: Position| at.steps(steps);
-        let mut progress = Progress::new(title, (epochs * steps) as u64, of_steps(at));
+        let mut progress = PhaseProgress::new(title, (epochs * steps) as u64, of_steps(at));
         let (on_cpu, mut saved) = (self.device == Device::Cpu, Instant::now());
         run.group().meet()?;
         interrupt::enter(self.work);
@@ -151,7 +155,7 @@ impl Fit<'_> {
                 let save = stop.is_err() || saved.elapsed() > SAVE_AFTER;
                 if look || save {
                     let loss = phase.loss(at)?;
-                    let made = EpochResult { steps: at.step - first, time: started.elapsed() };
+                    let made = EpochTime { steps: at.step - first, time: started.elapsed() };
                     progress.at(of_steps(at), || {
                         format!("epoch {}/{epochs} loss {loss:.3}{}", at.epoch + 1, self.rate(made))
                     });
@@ -164,8 +168,8 @@ impl Fit<'_> {
                     stop?;
                 }
             }
-            let made = EpochResult { steps: steps - first, time: started.elapsed() };
-            let Report { loss, metrics, words } = phase.end(at, made)?;
+            let made = EpochTime { steps: steps - first, time: started.elapsed() };
+            let EpochReport { loss, metrics, words } = phase.end(at, made)?;
             at = Position { epoch: at.epoch + 1, step: 0 };
             let mut line = metrics;
             let own = [("phase", json!(name)), ("epoch", json!(at.epoch)), ("loss", json!(loss))];
@@ -194,7 +198,7 @@ impl Fit<'_> {
             }
             stop?;
         }
-        interrupt::enter(Work::Run);
+        interrupt::enter(Activity::Run);
         progress.finish();
         Ok(())
     }
@@ -212,12 +216,12 @@ impl Fit<'_> {
         Ok(Ok(()))
     }
 
-    fn views_per_second(&self, made: EpochResult) -> Option<f64> {
+    fn views_per_second(&self, made: EpochTime) -> Option<f64> {
         self.views.map(|views| (made.steps * views) as f64 / made.time.as_secs_f64())
     }
 
     /// Views per second in words, after a comma.
-    fn rate(&self, made: EpochResult) -> String {
+    fn rate(&self, made: EpochTime) -> String {
         self.views_per_second(made).map_or_else(String::new, |rate| format!(", {rate:.0} views/s"))
     }
 }
@@ -228,9 +232,9 @@ mod tests {
     use crate::config::Recipe;
 
     /// Notes what it is asked for; the loss is the step's number.
-    struct Noted(Vec<String>);
+    struct RecordingPhase(Vec<String>);
 
-    impl Phase for Noted {
+    impl TrainingPhase for RecordingPhase {
         fn begin(&mut self, at: Position) -> Result<()> {
             self.0.push(format!("begin {}.{}", at.epoch, at.step));
             Ok(())
@@ -246,9 +250,9 @@ mod tests {
             Ok(at.step as f64)
         }
 
-        fn end(&mut self, at: Position, made: EpochResult) -> Result<Report> {
+        fn end(&mut self, at: Position, made: EpochTime) -> Result<EpochReport> {
             self.0.push(format!("end {}.{} after {}", at.epoch, at.step, made.steps));
-            Ok(Report { loss: self.loss(at)?, metrics: Map::new(), words: "fine".into() })
+            Ok(EpochReport { loss: self.loss(at)?, metrics: Map::new(), words: "fine".into() })
         }
 
         fn save(&mut self, at: Position, _: &Run) -> Result<()> {
@@ -262,18 +266,18 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let recipe: Recipe = toml::from_str(include_str!("../../recipes/synthetic-tiny.toml")).unwrap();
         let run = &Run::open(folder.path(), &recipe).unwrap();
-        let fit = Fit {
+        let fit = TrainingLoop {
             run,
             name: "noted",
             title: "noted",
-            work: Work::Loose,
+            work: Activity::Loose,
             device: Device::Cpu,
             steps: 2,
             epochs: 9,
             until: 2,
             views: Some(8),
         };
-        let mut phase = Noted(Vec::new());
+        let mut phase = RecordingPhase(Vec::new());
         fit.run(&mut phase, Position { epoch: 0, step: 1 }).unwrap();
         let expected = ["begin 0.1", "step 0.1", "end 0.2 after 1", "save 1.0", "begin 1.0"];
         assert_eq!(phase.0[..5], expected);
@@ -283,10 +287,10 @@ mod tests {
         assert!(lines.iter().all(|line| line["seconds"].is_f64() && line["views_per_second"].is_f64()));
 
         // What is done is not done again, and what goes wrong is not saved.
-        let mut phase = Noted(Vec::new());
+        let mut phase = RecordingPhase(Vec::new());
         fit.run(&mut phase, Position { epoch: 2, step: 0 }).unwrap();
         assert!(phase.0.is_empty());
-        let far = Fit { until: 4, ..fit };
+        let far = TrainingLoop { until: 4, ..fit };
         assert!(far.run(&mut phase, Position { epoch: 3, step: 0 }).is_err());
         assert_eq!(phase.0, ["begin 3.0", "step 3.0"]);
     }

@@ -1,6 +1,6 @@
 //! The objective of phases 2 and 3 in tch: PSCL + CE + ORTH over the pseudo-targets by role (OrCo, section 3.4).
 //!
-//! Phase 2 and the comparison of phase 3 minimise the same sum; what differs is in [`Weights`], and in which classes
+//! Phase 2 and the comparison of phase 3 minimise the same sum; what differs is in [`LossWeights`], and in which classes
 //! enter ORTH by their targets. The runtime's learner computes the same on the device ([`orco_core::align`]).
 
 mod generation;
@@ -14,7 +14,7 @@ use orco_core::loss::contrast::ContrastForm;
 use tch::{Device, Kind, Tensor};
 
 pub use self::generation::pseudo_targets;
-pub(crate) use self::loss::NEVER;
+pub use self::loss::NEVER;
 pub use self::loss::{class_means, contrast, cosine_cross_entropy, orthogonality};
 use crate::config::AlignConfig;
 use crate::model::backbone::unit;
@@ -57,7 +57,7 @@ impl Targets {
 
 /// Weights of the terms, and how targets are perturbed.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Weights {
+pub struct LossWeights {
     /// Weight of PSCL; 0 leaves it out, as for the others.
     contrast: f64,
     contrast_form: ContrastForm,
@@ -79,7 +79,7 @@ pub struct Weights {
     orthogonality_classes: ClassScope,
 }
 
-impl From<&AlignConfig> for Weights {
+impl From<&AlignConfig> for LossWeights {
     fn from(config: &AlignConfig) -> Self {
         Self {
             contrast: config.contrast,
@@ -99,7 +99,7 @@ impl From<&AlignConfig> for Weights {
     }
 }
 
-impl From<&Config> for Weights {
+impl From<&Config> for LossWeights {
     fn from(config: &Config) -> Self {
         Self {
             contrast: config.contrast.into(),
@@ -121,7 +121,7 @@ impl From<&Config> for Weights {
 /// What phase 2, or a session of the comparison, minimises.
 #[derive(Debug)]
 pub struct Objective {
-    weights: Weights,
+    weights: LossWeights,
     /// Number of base classes.
     base: i64,
     /// Targets of the known classes, `[known, d]`.
@@ -138,12 +138,12 @@ pub struct Objective {
 
 impl Objective {
     /// Of phase 2, which knows base classes only; their means in the batch enter ORTH.
-    pub fn of_base(targets: &Targets, weights: Weights) -> Self {
+    pub fn of_base(targets: &Targets, weights: LossWeights) -> Self {
         Self::of_session(targets, weights, targets.rows.len() as i64)
     }
 
     /// Of an incremental session over `base` base classes.
-    pub fn of_session(targets: &Targets, weights: Weights, base: i64) -> Self {
+    pub fn of_session(targets: &Targets, weights: LossWeights, base: i64) -> Self {
         let (assigned, free) = (targets.assigned(), targets.free());
         let all = Tensor::cat(&[&assigned, &free], 0);
         let (known, count) = (assigned.size()[0], all.size()[0]);

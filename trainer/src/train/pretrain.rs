@@ -1,5 +1,5 @@
-//! Phase 1: the backbone f and the head g learn the base classes by contrast, cross entropy, or a mixture; or by what a
-//! rival minimises ([`mod@crate::rival`]).
+//! Phase 1: the backbone f and the head g learn the base classes by contrast, cross entropy, or a mixture; or by
+//! another [`Criterion`].
 
 mod average;
 mod checkpoint;
@@ -12,17 +12,17 @@ use serde_json::{Map, Value, json};
 use tch::{Kind, Tensor};
 
 use self::checkpoint::PretrainState;
-use self::criterion::Recipes;
-pub(crate) use self::criterion::{Criterion, Scene};
+use self::criterion::RecipeCriterion;
+pub use self::criterion::{Criterion, StepContext};
 pub use self::losses::BatchLosses;
-use self::losses::Means;
-pub(crate) use self::losses::accuracy;
+use self::losses::MeanLosses;
+pub use self::losses::accuracy;
 use crate::config::{Arithmetic, PretrainConfig};
 use crate::model::Model;
-use crate::platform::interrupt::Work;
+use crate::platform::interrupt::Activity;
 use crate::platform::speed::Speed;
 use crate::run::Run;
-use crate::train::fit::{BaseSession, EpochResult, Fit, Phase, Position, Report, seed_torch};
+use crate::train::fit::{BaseSession, EpochReport, EpochTime, Position, TrainingLoop, TrainingPhase, seed_torch};
 use crate::train::optimiser::{gradients, unscale};
 
 /// Name of the checkpoint in the run's folder.
@@ -43,7 +43,7 @@ pub fn pretrain(
     base: &BaseSession<'_>,
     until: Option<usize>,
 ) -> Result<()> {
-    let speed = train(model, config, base, until, &mut Recipes)?;
+    let speed = train(model, config, base, until, &mut RecipeCriterion)?;
     let description = &model.backbone.description;
     // Phase 1 mirrors at random, and every view goes through the network once.
     let once = description.multiply_adds() / if description.mirrored { 2 } else { 1 };
@@ -57,7 +57,7 @@ pub fn pretrain(
 ///
 /// # Errors
 /// As for [`pretrain`].
-pub(crate) fn train<C: Criterion>(
+pub fn train<C: Criterion>(
     model: &mut Model,
     config: &PretrainConfig,
     base: &BaseSession<'_>,
@@ -87,7 +87,7 @@ pub(crate) fn train<C: Criterion>(
     };
     let norms = model.tensors().into_iter().map(|(_, tensor)| tensor).filter(|tensor| !tensor.requires_grad());
     let views = config.batch * criterion.views(config);
-    let mut phase = Pretraining {
+    let mut phase = PretrainPhase {
         model,
         criterion,
         config,
@@ -99,11 +99,11 @@ pub(crate) fn train<C: Criterion>(
         order: Vec::new(),
         speed: Speed::default(),
     };
-    let fit = Fit {
+    let fit = TrainingLoop {
         run,
         name: "pretrain",
         title: "phase 1",
-        work: Work::Pretrain,
+        work: Activity::Pretrain,
         device,
         steps,
         epochs: config.epochs,
@@ -117,7 +117,7 @@ pub(crate) fn train<C: Criterion>(
 }
 
 /// Phase 1 at work.
-struct Pretraining<'a, C> {
+struct PretrainPhase<'a, C> {
     model: &'a Model,
     criterion: &'a mut C,
     config: &'a PretrainConfig,
@@ -133,7 +133,7 @@ struct Pretraining<'a, C> {
     speed: Speed,
 }
 
-impl<C> Pretraining<'_, C> {
+impl<C> PretrainPhase<'_, C> {
     /// Numbers of the training images of a step.
     fn batch(&self, step: usize) -> Vec<usize> {
         let order = &self.order[step * self.config.batch..][..self.config.batch];
@@ -141,7 +141,7 @@ impl<C> Pretraining<'_, C> {
     }
 }
 
-impl<C: Criterion> Pretraining<'_, C> {
+impl<C: Criterion> PretrainPhase<'_, C> {
     /// Adds the weights after so many epochs to the recipe's average, and makes the average the model after the last.
     ///
     /// # Errors
@@ -160,7 +160,7 @@ impl<C: Criterion> Pretraining<'_, C> {
         let averaged = self.state.average.apply(self.state.optimiser.parameters());
         log::info!("phase 1: the weights are the mean over the last {averaged} epochs");
         seed_torch(self.base.seed, all as i64 + 1);
-        let scene = Scene::of(self.model, self.config, self.base);
+        let scene = StepContext::of(self.model, self.config, self.base);
         let batches = self.steps.min(IMAGES.div_ceil(self.config.batch));
         let views = (0..batches).map(|step| self.model.channels.normalise(&scene.views(&self.batch(step), 1)));
         self.model.backbone.estimate_norms(views, self.config.precision);
@@ -169,12 +169,12 @@ impl<C: Criterion> Pretraining<'_, C> {
     }
 }
 
-impl<C: Criterion> Phase for Pretraining<'_, C> {
+impl<C: Criterion> TrainingPhase for PretrainPhase<'_, C> {
     fn begin(&mut self, at: Position) -> Result<()> {
         seed_torch(self.base.seed, at.epoch as i64 + 1);
         let count = self.base.split.base.len() as i64;
         self.order = Vec::try_from(Tensor::randperm(count, (Kind::Int64, tch::Device::Cpu)))?;
-        let scene = Scene::of(self.model, self.config, self.base);
+        let scene = StepContext::of(self.model, self.config, self.base);
         for step in 0..at.step {
             let _drawn = self.criterion.draw(&scene, &self.batch(step));
         }
@@ -183,7 +183,7 @@ impl<C: Criterion> Phase for Pretraining<'_, C> {
 
     fn step(&mut self, at: Position) -> Result<()> {
         let (group, batch) = (self.base.run.group(), self.batch(at.step));
-        let scene = Scene::of(self.model, self.config, self.base);
+        let scene = StepContext::of(self.model, self.config, self.base);
         let drawn = self.criterion.draw(&scene, &batch);
         let losses = self.criterion.losses(&scene, drawn, &batch)?;
         let optimiser = &mut self.state.optimiser;
@@ -216,9 +216,9 @@ impl<C: Criterion> Phase for Pretraining<'_, C> {
         Ok(self.state.means(at, self.config)?.total)
     }
 
-    fn end(&mut self, at: Position, made: EpochResult) -> Result<Report> {
+    fn end(&mut self, at: Position, made: EpochTime) -> Result<EpochReport> {
         self.speed.add(made.steps * self.config.batch * self.criterion.views(self.config), made.time);
-        let Means { total, cross_entropy, other, accuracy } = self.state.means(at, self.config)?;
+        let MeanLosses { total, cross_entropy, other, accuracy } = self.state.means(at, self.config)?;
         self.state.begin_epoch(self.model.device());
         self.average_weights(at.epoch + 1)?;
         if let Some(scaler) = &self.state.scaler {
@@ -234,7 +234,7 @@ impl<C: Criterion> Phase for Pretraining<'_, C> {
         let metrics: Map<String, Value> =
             metrics.map(|(name, value)| (name.to_owned(), json!(value))).into_iter().collect();
         let words = format!("accuracy on augmented views {:.1} %", 100.0 * accuracy);
-        Ok(Report { loss: total, metrics, words })
+        Ok(EpochReport { loss: total, metrics, words })
     }
 
     fn save(&mut self, at: Position, run: &Run) -> Result<()> {

@@ -1,10 +1,9 @@
-//! What the tests share: recipes of synthetic objects, and commands that train several things.
+//! What the tests share: recipes of synthetic objects.
 
 #![allow(dead_code, reason = "no test program uses all of it")]
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
 
 /// Writes the recipe of synthetic objects with other values in it, by table and field.
 pub fn synthetic<V: Clone + Into<toml::Value>>(folder: &Path, changes: &[(&str, &str, V)]) -> PathBuf {
@@ -31,18 +30,4 @@ pub fn recipe(folder: &Path, more: &[(&str, &str, i64)]) {
         ("export", "candidates_per_class", 6),
     ];
     synthetic(folder, &[&small[..], more].concat());
-}
-
-/// A command over that recipe, which must succeed.
-pub fn train(folder: &Path, command: &str, what: &str, options: &[&str]) -> Output {
-    let mut program = Command::new(env!("CARGO_BIN_EXE_orco-train"));
-    program.args([command, what, "recipe.toml", "--run", "run", "--threads", "1", "--device", "cpu"]).args(options);
-    let output = program.current_dir(folder).output().unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    output
-}
-
-/// What it printed.
-pub fn lines(output: &Output) -> Vec<String> {
-    String::from_utf8_lossy(&output.stdout).lines().map(str::to_owned).collect()
 }

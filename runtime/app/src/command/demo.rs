@@ -7,7 +7,7 @@ use std::time::Instant;
 use anyhow::{Context, Result, ensure};
 use clap::Args;
 use orco_benchmark::benchmark::Benchmark;
-use orco_benchmark::{DeviceLearner, SessionAccuracy, Walk};
+use orco_benchmark::{DeviceLearner, SessionAccuracy, SessionWalk};
 use orco_runtime::encoder::choice::Workload;
 use orco_runtime::learner::{Learner, Shots, pictures_in};
 use orco_runtime::method::align::AlignProgress;
@@ -105,7 +105,7 @@ fn sessions(learner: &Learner, output: &Output) -> Result<Vec<SessionAccuracy>> 
     };
     let threads = Threads::of_machine();
     let mut device = DeviceLearner::new(base_model, &base_model.config, SEED, &threads);
-    let walk = Walk { base_model, benchmark: &benchmark, draw: 0, seed: SEED };
+    let walk = SessionWalk { base_model, benchmark: &benchmark, draw: 0, seed: SEED };
     let rows = walk.measure(&mut device, &mut on_progress, &mut |_, row| on_session(row))?.rows;
     bar.finish_and_clear();
     printed.map(|()| rows)

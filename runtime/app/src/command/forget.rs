@@ -7,6 +7,7 @@ use clap::Args;
 use orco_runtime::state::label;
 use serde_json::{Value, json};
 
+use crate::change_options::AlignmentOptions;
 use crate::device;
 use crate::options::Options;
 use crate::output::{Output, say};
@@ -25,6 +26,8 @@ pub struct Arguments {
     /// Seed of shuffling and perturbation.
     #[arg(long, default_value_t = 1)]
     seed: u64,
+    #[command(flatten)]
+    alignment: AlignmentOptions,
 }
 
 /// Forgets a learned class, aligns the head to the rest, and saves the new state.
@@ -32,6 +35,7 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<
     let started = Instant::now();
     let mut learner = device::open(options, output)?;
     learner.settings_mut().seed = arguments.seed;
+    arguments.alignment.apply(&mut learner);
     let label = label::normal(&arguments.label);
     let (report, what) = if arguments.purge {
         (session_report::unwrap_outcome(output, learner.purge(&label, &mut ProgressBars::default())?), "purged")

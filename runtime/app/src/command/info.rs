@@ -43,6 +43,16 @@ pub fn run(options: &Options, output: &Output) -> Result<Value> {
     engines.say(output)?;
     say!(output, "head        {}-{}-{}", base_model.head.inputs, base_model.head.hidden, base_model.head.outputs)?;
     say!(output, "answers     {}", orco_benchmark::answer_rule(&base_model.config))?;
+    let alignment = if learner.awaits_alignment() {
+        "the head is still to be aligned (orco align); until then answers follow in closed form"
+    } else if learner.state().head.is_some() {
+        "the head is aligned to all that was learned"
+    } else if base_model.config.epochs > 0 {
+        "the head will be aligned to what is learned"
+    } else {
+        "none: the bundle's settings train nothing"
+    };
+    say!(output, "alignment   {alignment}")?;
     say!(output, "balance     {}", learner.state().balance.name())?;
     say!(output, "trained on  {} ({})", manifest.provenance.trained_on, manifest.provenance.program)?;
     say!(output, "benchmark   {}", if benchmark { "in the bundle" } else { "none in the bundle" })?;
@@ -86,7 +96,8 @@ pub fn run(options: &Options, output: &Output) -> Result<Value> {
         "features": manifest.backbone.features, "parameters": manifest.backbone.parameters,
         "base_classes": base_model.classes.len(), "learned_classes": learner.state().classes.len(),
         "class_means": base_model.config.class_means, "sessions": learner.state().sessions, "free_targets": free,
-        "balance": learner.state().balance.name(),
+        "balance": learner.state().balance.name(), "epochs": base_model.config.epochs,
+        "aligned": learner.state().head.is_some(), "awaits_alignment": learner.awaits_alignment(),
         "state": learner.store().folder().to_string_lossy(), "benchmark": benchmark,
         "history_entries": learner.history().entries().len(), "history_bytes": learner.history().bytes(),
         "kept_shots": kept.shots, "kept_pictures": kept.pictures, "kept_bytes": kept.bytes,

@@ -4,6 +4,7 @@ use std::net::Ipv4Addr;
 use std::time::Duration;
 
 use anyhow::Result;
+use orco_runtime::learner::AlignmentTime;
 use orco_runtime::store::StoreError;
 #[cfg(feature = "mqtt")]
 use orco_serve::mqtt::Mqtt;
@@ -22,7 +23,7 @@ const WAIT: Duration = Duration::from_secs(10);
 pub fn show(options: &Options, output: &Output) -> Result<()> {
     let (bundle, store, settings) = device::parts(options, usize::MAX)?;
     memory::keep_large_buffers_apart();
-    let service = Service::open(bundle, store, settings)?;
+    let service = Service::open(bundle, store, settings.alignment(AlignmentTime::Later))?;
     let address = Address { listen: (Ipv4Addr::LOCALHOST, 0).into(), ..Address::default() };
     let server = Server::bind(service, address)?;
     let url = server.url();
@@ -45,6 +46,7 @@ pub fn run(options: &Options, output: &Output, arguments: &ServeOptions) -> Resu
     let (bundle, store, settings) = device::parts(options, usize::MAX)?;
     let (wait, keep_shots) = (settings.wait.max(WAIT), arguments.keep.keep_shots);
     let settings = settings.wait(wait).keep_shots(keep_shots).false_alarms(arguments.false_alarms);
+    let settings = settings.alignment(arguments.alignment.time_or(AlignmentTime::Later));
     let memory = arguments.picture_memory.map_or_else(admission::default_memory, |mib| u64::from(mib) << 20);
     memory::keep_large_buffers_apart();
     let keeping = RetentionOptions { thumbnails: !arguments.no_thumbnails, frames: arguments.inbox, memory };

@@ -8,6 +8,7 @@ use orco_runtime::learner::UndoOutcome;
 use serde_json::Value;
 
 use super::history;
+use crate::change_options::AlignmentOptions;
 use crate::device;
 use crate::options::Options;
 use crate::output::{Output, say};
@@ -23,12 +24,15 @@ pub struct Arguments {
     /// Goes to the class set after this entry of `orco history` instead.
     #[arg(long, value_name = "ENTRY", conflicts_with = "changes")]
     to: Option<u32>,
+    #[command(flatten)]
+    alignment: AlignmentOptions,
 }
 
 /// Restores an earlier class set and saves it as the new state.
 pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<Value> {
     let started = Instant::now();
     let mut learner = device::open(options, output)?;
+    arguments.alignment.apply(&mut learner);
     let undone = match arguments.to {
         Some(entry) => learner.undo_to(entry, &mut ProgressBars::default())?,
         None => learner.undo(arguments.changes as usize, &mut ProgressBars::default())?,
@@ -39,6 +43,9 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<
     session_report::print(output, &report, &format!("went back to entry {entry} ({what})"), seconds)?;
     match exact {
         Some(true) => say!(output, "the state is that of then, to the bit")?,
+        Some(false) if learner.awaits_alignment() => {
+            say!(output, "classes and exemplars are those of then; `orco align` brings back the head of then, too")?;
+        }
         Some(false) => say!(
             output,
             "classes and exemplars are those of then; the head was aligned anew and differs in its last bits, as \

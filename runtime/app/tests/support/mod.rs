@@ -7,6 +7,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
+use orco_core::config::Config;
 use orco_runtime::bundle::Bundle;
 use orco_runtime::manifest::{LEARNER, MANIFEST, hexadecimal};
 use orco_runtime::signature::SecretKey;
@@ -65,8 +66,9 @@ fn fast_bundle_of(folder: &Path, chosen: impl Fn(&Bank, u32) -> usize) -> Bundle
     let folder = copied_bundle(folder);
     let shipped = Bundle::open(&folder).unwrap();
     let mut base_model = shipped.base_model.clone();
-    base_model.config.epochs = 1;
-    base_model.config.warmup_epochs = 0;
+    let stored = shipped.base_model.config.clone();
+    base_model.config =
+        Config { views: stored.views, precision: stored.precision, epochs: 1, warmup_epochs: 0, ..Config::combined() };
     let shape = base_model.head.shape();
     let old =
         std::mem::replace(&mut base_model.head, Head::zeros(orco_core::projection::HeadShape { hidden: 64, ..shape }));

@@ -107,8 +107,9 @@ impl<'a> Sampler<'a> {
 
     /// Shuffles the samples of the next epoch; returns how many there are.
     pub fn start_epoch(&mut self) -> usize {
-        let count = self.indices.members.len();
-        let drawn = if self.config.balanced { self.balance() } else { count };
+        let exemplars = self.indices.members.len();
+        let count = self.config.samples_of_epoch(exemplars);
+        let drawn = if self.config.balanced { self.balance() } else { exemplars };
         self.random.shuffle(&mut self.indices.order[..drawn]);
         count
     }

@@ -6,7 +6,7 @@ use plotters::prelude::*;
 use serde::{Deserialize, Serialize};
 
 use super::BundleReport;
-use super::picture::{Area, Axes, Curve, DrawError, DrawnPicture, LegendEntry, Mark, Picture, SERIES, legend_height};
+use super::picture::{Area, Axes, Curve, DrawError, DrawnPicture, Figure, LegendEntry, Mark, SERIES, legend_height};
 
 /// Steps that recipes take.
 const STEPS: [usize; 3] = [500, 1000, 2000];
@@ -88,7 +88,7 @@ pub(super) type AngleOf = fn(&AngleRange) -> f64;
 
 struct Angles<'a>(&'a [AngleStep]);
 
-impl Picture for Angles<'_> {
+impl Figure for Angles<'_> {
     fn height(&self) -> u32 {
         320 + legend_height(3)
     }

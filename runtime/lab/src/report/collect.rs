@@ -8,12 +8,13 @@ use orco_state::state::{BaseModel, State};
 use orco_state::target::{argmax, cosines};
 
 use super::similarity::{KINDS, Similarities, SimilarityKind};
-use super::{BundleReport, Confusion, Forgetting, Plane, TradeOff, angles};
+use super::{BundleReport, Confusion, FeaturePlane, Forgetting, PlaneClass, TradeOff, angles};
 use orco_benchmark::benchmark::Benchmark;
 use orco_benchmark::{EvaluateError, SessionScores, summarise};
 
 use crate::evaluate::Measurement;
 use crate::published::PaperTable;
+use crate::results::Results;
 use crate::system::System;
 
 /// Classes whose pictures are shown in a plane, half of them base classes, and pictures of each.
@@ -72,17 +73,13 @@ pub fn collect(
     let base_model = &bundle.base_model;
     let config = &base_model.config;
     let mut report = BundleReport {
-        bundle: bundle.manifest.name.clone(),
-        source: benchmark.source.clone(),
+        results: Results { seed, ..Results::new(&bundle.manifest.name, &benchmark.source, draws) },
         command: command.into(),
-        draws,
-        seed,
         base: base_model.classes.len(),
         ways: benchmark.ways.clone(),
         shots: benchmark.shots,
         paper: PaperTable::of(&benchmark.source, base_model.classes.len(), &benchmark.ways)
             .filter(|_| benchmark.measured_on_test),
-        systems: Vec::new(),
         trade_off: Vec::new(),
         confusion: Vec::new(),
         forgetting: Vec::new(),
@@ -97,10 +94,10 @@ pub fn collect(
         let look = |draw: usize, scored: &SessionScores<'_>| {
             // What a panic left half done is of no use, but the panic itself comes through.
             let Ok(mut collector) = collector.lock() else { return };
-            collector.look(system, (draw, benchmark.ways.len()), scored);
+            collector.look(system, draw, benchmark.ways.len(), scored);
         };
         let measured = measurement.draws_seen(draws, on_epoch, &look)?;
-        report.systems.push(summarise(system.name(), &measured));
+        report.results.systems.push(summarise(system.name(), &measured).into());
         let mut collected = collector.into_inner().unwrap_or_default();
         report.trade_off.extend(collected.trade_off.take());
         if system == System::ORCO {
@@ -118,7 +115,7 @@ pub fn collect(
 }
 
 impl Collector {
-    fn look(&mut self, system: System, (draw, last): (usize, usize), scored: &SessionScores<'_>) {
+    fn look(&mut self, system: System, draw: usize, last: usize, scored: &SessionScores<'_>) {
         let first_draw = draw == 0;
         if system == System::ORCO {
             let (session, classes) = (scored.session, scored.counts().of_classes());
@@ -166,8 +163,8 @@ fn forgetting(
             found.and_then(|after| after.classes[class])
         };
         let mean = |of: &dyn Fn(usize) -> Option<f64>| {
-            let sum: Option<f64> = (0..report.draws).map(of).sum();
-            Some(sum? / report.draws as f64)
+            let sum: Option<f64> = (0..report.results.draws).map(of).sum();
+            Some(sum? / report.results.draws as f64)
         };
         let best = |draw: usize| (session..last).filter_map(|session| at(draw, session)).fold(0.0, f64::max);
         Some(Forgetting {
@@ -211,14 +208,19 @@ pub(super) fn shown_pictures(base_model: &BaseModel, benchmark: &Benchmark) -> S
 }
 
 /// Pictures of some classes by their features, and by the head as the last session of the published program left it.
-fn planes(base_model: &BaseModel, benchmark: &Benchmark, state: &State) -> Option<[Plane; 2]> {
+fn planes(base_model: &BaseModel, benchmark: &Benchmark, state: &State) -> Option<[FeaturePlane; 2]> {
     let ShownPictures { classes, mut rows, of } = shown_pictures(base_model, benchmark);
     let (base, inputs) = (base_model.classes.len(), base_model.head.inputs);
-    let named = |class: &usize| Some((state.class(base_model, *class)?.label.clone(), *class < base));
-    let named: Vec<(String, bool)> = classes.iter().map(named).collect::<Option<_>>()?;
+    let named = |class: &usize| {
+        Some(PlaneClass { label: state.class(base_model, *class)?.label.clone(), is_base: *class < base })
+    };
+    let named: Vec<PlaneClass> = classes.iter().map(named).collect::<Option<_>>()?;
     let projected = state.head(base_model).project(&rows);
     orco_core::math::normalise_rows(&mut rows, inputs);
-    Some([Plane::of(&rows, inputs, &of, named.clone()), Plane::of(&projected, base_model.dimension, &of, named)])
+    Some([
+        FeaturePlane::of(&rows, inputs, &of, named.clone()),
+        FeaturePlane::of(&projected, base_model.dimension, &of, named),
+    ])
 }
 
 /// Of the pictures of all classes that the state knows.

@@ -4,7 +4,7 @@ use ct_codecs::{Base64, Encoder};
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, VPos};
 
-use super::picture::{Area, DrawError, DrawnPicture, INK, MUTED, Picture, SERIES, TEXT, failed, letters};
+use super::picture::{Area, DrawError, DrawnPicture, Figure, INK, MUTED, SERIES, TEXT, failed, letters};
 use super::{BundleReport, Confusion, png};
 
 /// Where the matrix stands in the picture.
@@ -45,7 +45,7 @@ impl Matrix<'_> {
     }
 }
 
-impl Picture for Matrix<'_> {
+impl Figure for Matrix<'_> {
     fn height(&self) -> u32 {
         (TOP + SIDE + 46) as u32
     }

@@ -3,7 +3,7 @@
 use plotters::prelude::*;
 
 use super::picture::{
-    Area, Axes, DrawError, DrawnPicture, LegendEntry, Mark, Picture, SERIES, failed, legend, legend_height, line,
+    Area, Axes, DrawError, DrawnPicture, Figure, LegendEntry, Mark, SERIES, failed, legend, legend_height, line,
 };
 use super::{BundleReport, TradeOff};
 use crate::published::{self, PaperTable};
@@ -33,49 +33,52 @@ pub(super) fn pictures(report: &BundleReport) -> Result<Vec<(String, DrawnPictur
     Ok(all)
 }
 
-/// What it is called, its points, and their deviations where a band is drawn.
-type Line = (LegendEntry, Vec<(f64, f64)>, Vec<f64>);
+/// A line over the sessions.
+struct SessionCurve {
+    entry: LegendEntry,
+    points: Vec<(f64, f64)>,
+    /// Deviations of the points, where a band is drawn.
+    deviations: Vec<f64>,
+}
 
 /// Lines over the sessions, some with a band of a deviation to both sides.
-struct Sessions {
+struct SessionCurves {
     first: usize,
     last: usize,
     y_name: &'static str,
-    lines: Vec<Line>,
+    lines: Vec<SessionCurve>,
 }
 
-fn harmonic_means(report: &BundleReport) -> Sessions {
+fn harmonic_means(report: &BundleReport) -> SessionCurves {
     let of = |rows: &[SessionAccuracy]| {
         rows.iter().filter_map(|row| Some((row.session as f64, row.hm?))).collect::<Vec<_>>()
     };
     let measured = DRAWN.iter().zip(SERIES).filter_map(|(system, colour)| {
-        let summary = report.summary(system.name())?;
+        let summary = report.results.summary(system.name())?;
         let deviations = summary.deviations.iter().filter_map(|row| row.hm).collect();
-        let entry = LegendEntry { name: summary.system.clone(), colour, mark: Mark::Line };
-        let bands = if *system == System::ORCO { deviations } else { Vec::new() };
-        Some((entry, of(&summary.sessions), bands))
+        let entry = LegendEntry { name: summary.name.clone(), colour, mark: Mark::Line };
+        let deviations = if *system == System::ORCO { deviations } else { Vec::new() };
+        Some(SessionCurve { entry, points: of(&summary.sessions), deviations })
     });
     let mut lines: Vec<_> = measured.collect();
     if report.paper == Some(PaperTable::Cifar100) {
         let harmonic = |(base, inc): (&f64, f64)| 2.0 * base * inc / (base + inc);
         let hm = published::ORCO_BASE[1..].iter().zip(published::ORCO_INC).map(harmonic);
         let points = hm.enumerate().map(|(session, hm)| (session as f64 + 1.0, hm)).collect();
-        lines.push((
-            LegendEntry { name: "OrCo, as published".into(), colour: SERIES[7], mark: Mark::Dashes },
-            points,
-            Vec::new(),
-        ));
+        let entry = LegendEntry { name: "OrCo, as published".into(), colour: SERIES[7], mark: Mark::Dashes };
+        lines.push(SessionCurve { entry, points, deviations: Vec::new() });
     }
-    Sessions { first: 1, last: report.ways.len(), y_name: "harmonic mean, percent", lines }
+    SessionCurves { first: 1, last: report.ways.len(), y_name: "harmonic mean, percent", lines }
 }
 
 /// Base, new and pooled accuracy of `orco`.
-fn ours(report: &BundleReport) -> Option<Sessions> {
-    let summary = report.summary(System::ORCO.name())?;
+fn ours(report: &BundleReport) -> Option<SessionCurves> {
+    let summary = report.results.summary(System::ORCO.name())?;
     let line = |name: &str, colour: usize, of: &dyn Fn(&SessionAccuracy) -> Option<f64>| {
         let points = summary.sessions.iter().filter_map(|row| Some((row.session as f64, of(row)?))).collect();
         let deviations = summary.deviations.iter().filter_map(of).collect();
-        (LegendEntry { name: name.into(), colour: SERIES[colour], mark: Mark::Line }, points, deviations)
+        let entry = LegendEntry { name: name.into(), colour: SERIES[colour], mark: Mark::Line };
+        SessionCurve { entry, points, deviations }
     };
     let mut lines = vec![
         line("base classes", 0, &|row| Some(row.base)),
@@ -85,21 +88,22 @@ fn ours(report: &BundleReport) -> Option<Sessions> {
     if report.paper == Some(PaperTable::Cifar100) {
         let dashed = |name: &str, colour: usize, first: usize, values: &[f64]| {
             let points = values.iter().enumerate().map(|(session, value)| ((session + first) as f64, *value)).collect();
-            (LegendEntry { name: name.into(), colour: SERIES[colour], mark: Mark::Dashes }, points, Vec::new())
+            let entry = LegendEntry { name: name.into(), colour: SERIES[colour], mark: Mark::Dashes };
+            SessionCurve { entry, points, deviations: Vec::new() }
         };
         lines.push(dashed("the paper's base", 0, 0, &published::ORCO_BASE));
         lines.push(dashed("the paper's new", 1, 1, &published::ORCO_INC));
     }
-    Some(Sessions { first: 0, last: report.ways.len(), y_name: "accuracy, percent", lines })
+    Some(SessionCurves { first: 0, last: report.ways.len(), y_name: "accuracy, percent", lines })
 }
 
-impl Picture for Sessions {
+impl Figure for SessionCurves {
     fn height(&self) -> u32 {
         320 + legend_height(self.lines.len())
     }
 
     fn draw<B: DrawingBackend>(&self, area: &Area<'_, B>) -> Result<(), DrawError> {
-        let all = self.lines.iter().flat_map(|(_, points, _)| points).map(|point| point.1);
+        let all = self.lines.iter().flat_map(|line| &line.points).map(|point| point.1);
         let (low, high) = all.fold((100.0f64, 0.0f64), |(low, high), value| (low.min(value), high.max(value)));
         let (low, high) = ((low / 10.0).floor() * 10.0, (high / 10.0).ceil() * 10.0);
         let axes = Axes {
@@ -111,7 +115,7 @@ impl Picture for Sessions {
             decimals: (0, 0),
         };
         let mut chart = axes.draw(area, self.lines.len())?;
-        for (entry, points, deviations) in &self.lines {
+        for SessionCurve { entry, points, deviations } in &self.lines {
             let upper = points.iter().zip(deviations).map(|((x, y), deviation)| (*x, y + deviation));
             let lower = points.iter().zip(deviations).map(|((x, y), deviation)| (*x, y - deviation));
             let band: Vec<(f64, f64)> = upper.chain(lower.collect::<Vec<_>>().into_iter().rev()).collect();
@@ -119,10 +123,10 @@ impl Picture for Sessions {
                 chart.draw_series([Polygon::new(band, entry.colour.mix(0.18).filled())]).map_err(failed)?;
             }
         }
-        for (entry, points, _) in self.lines.iter().rev() {
+        for SessionCurve { entry, points, .. } in self.lines.iter().rev() {
             line(&mut chart, points, entry, entry.mark == Mark::Line)?;
         }
-        let entries: Vec<LegendEntry> = self.lines.iter().map(|(entry, ..)| entry.copied()).collect();
+        let entries: Vec<LegendEntry> = self.lines.iter().map(|line| line.entry.copied()).collect();
         legend(area, &entries)
     }
 }
@@ -143,7 +147,7 @@ impl TradeOffs<'_> {
     }
 }
 
-impl Picture for TradeOffs<'_> {
+impl Figure for TradeOffs<'_> {
     fn height(&self) -> u32 {
         340 + legend_height(self.entries().len())
     }

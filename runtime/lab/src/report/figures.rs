@@ -18,10 +18,10 @@ use super::angles::{AngleOf, AngleRange};
 use super::collect::{confusion, shown_pictures};
 use super::confusion::Matrix;
 use super::picture::{
-    Area, Axes, Curve, DrawError, DrawnPicture, LegendEntry, Mark, Picture, SERIES, failed, legend_height,
+    Area, Axes, Curve, DrawError, DrawnPicture, Figure, LegendEntry, Mark, SERIES, failed, legend_height,
 };
-use super::scatter::{Plane, Scatter};
-use super::{Confusion, WriteError, writable, write_file};
+use super::scatter::Scatter;
+use super::{Confusion, FeaturePlane, PlaneClass, WriteError, writable, write_file};
 use crate::evaluate::Measurement;
 use crate::system::System;
 
@@ -94,7 +94,7 @@ pub struct PaperFigures {
     pub angles: Vec<DimensionAngles>,
     /// Test pictures of some classes, and their targets, before the first session and after the last, in the plane of
     /// the main axes of both together: phase 3 by the published program.
-    pub planes: Option<[Plane; 2]>,
+    pub planes: Option<[FeaturePlane; 2]>,
     /// Losses of the last session, by the published program.
     pub losses: Vec<EpochLosses>,
     /// Answers after the last session.
@@ -167,26 +167,28 @@ pub fn paper_figures(
 }
 
 /// Pictures by the head before and after, each with the targets that their classes have in the end, in one plane.
-fn both_planes(base_model: &BaseModel, benchmark: &Benchmark, states: [&State; 2]) -> Option<[Plane; 2]> {
+fn both_planes(base_model: &BaseModel, benchmark: &Benchmark, states: [&State; 2]) -> Option<[FeaturePlane; 2]> {
     let shown = shown_pictures(base_model, benchmark);
     let dimension = base_model.dimension;
     let assigned = states[1].assigned_targets(base_model);
     let targets: Vec<f32> =
         shown.classes.iter().flat_map(|class| &assigned[class * dimension..][..dimension]).copied().collect();
-    let named =
-        |class: &usize| Some((states[1].class(base_model, *class)?.label.clone(), *class < base_model.classes.len()));
-    let named: Vec<(String, bool)> = shown.classes.iter().map(named).collect::<Option<_>>()?;
+    let base = base_model.classes.len();
+    let named = |class: &usize| {
+        Some(PlaneClass { label: states[1].class(base_model, *class)?.label.clone(), is_base: *class < base })
+    };
+    let named: Vec<PlaneClass> = shown.classes.iter().map(named).collect::<Option<_>>()?;
     let of_targets = 0..shown.classes.len();
     let halves = states.map(|state| [state.head(base_model).project(&shown.rows), targets.clone()].concat());
     let of: Vec<usize> = shown.of.iter().copied().chain(of_targets.clone()).collect();
-    let together = Plane::of(&halves.concat(), dimension, &[&*of, &*of].concat(), named.clone());
+    let together = FeaturePlane::of(&halves.concat(), dimension, &[&*of, &*of].concat(), named.clone());
     let half = of.len();
     let pictures = shown.of.len();
     let plane = |number: usize| {
         let (points, targets) = together.points[number * half..][..half].split_at(pictures);
-        let own = Plane::of(&halves[number][..pictures * dimension], dimension, &shown.of, named.clone());
+        let own = FeaturePlane::of(&halves[number][..pictures * dimension], dimension, &shown.of, named.clone());
         let (points, targets) = (points.to_vec(), targets.to_vec());
-        Plane { points, targets, explained: together.explained, ..own }
+        FeaturePlane { points, targets, explained: together.explained, ..own }
     };
     Some([plane(0), plane(1)])
 }
@@ -231,7 +233,7 @@ impl PaperFigures {
 /// Angles against the dimension, whose axis is logarithmic.
 struct DimensionPicture<'a>(&'a [DimensionAngles]);
 
-impl Picture for DimensionPicture<'_> {
+impl Figure for DimensionPicture<'_> {
     fn height(&self) -> u32 {
         320 + legend_height(6)
     }
@@ -277,7 +279,7 @@ struct LossPicture<'a>(&'a [EpochLosses]);
 /// Which of the losses of an epoch.
 type LossOf = fn(&EpochLosses) -> f32;
 
-impl Picture for LossPicture<'_> {
+impl Figure for LossPicture<'_> {
     fn height(&self) -> u32 {
         320 + legend_height(3)
     }

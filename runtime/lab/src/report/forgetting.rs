@@ -4,22 +4,25 @@ use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, VPos};
 
 use super::picture::{
-    Area, Axes, DrawError, DrawnPicture, INK, LegendEntry, MUTED, Mark, Picture, SERIES, TEXT, failed, legend,
+    Area, Axes, DrawError, DrawnPicture, Figure, INK, LegendEntry, MUTED, Mark, SERIES, TEXT, failed, legend,
     legend_height, letters,
 };
 use super::{BundleReport, Forgetting};
 
 pub(super) fn pictures(report: &BundleReport) -> Result<Vec<(String, DrawnPicture)>, DrawError> {
-    Ok(vec![("forgetting".to_owned(), Bars { classes: &report.forgetting, sessions: report.ways.len() }.drawn()?)])
+    Ok(vec![(
+        "forgetting".to_owned(),
+        AccuracyBars { classes: &report.forgetting, sessions: report.ways.len() }.drawn()?,
+    )])
 }
 
 /// For every class a dot at its accuracy after the last session, and a bar from there to that right after it was learned.
-struct Bars<'a> {
+struct AccuracyBars<'a> {
     classes: &'a [Forgetting],
     sessions: usize,
 }
 
-impl Bars<'_> {
+impl AccuracyBars<'_> {
     /// What there is to be seen.
     fn entries(&self) -> Vec<LegendEntry> {
         let entry = |name: &str, colour, mark| LegendEntry { name: name.into(), colour, mark };
@@ -34,7 +37,7 @@ impl Bars<'_> {
     }
 }
 
-impl Picture for Bars<'_> {
+impl Figure for AccuracyBars<'_> {
     fn height(&self) -> u32 {
         340 + legend_height(self.entries().len())
     }

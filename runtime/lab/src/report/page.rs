@@ -8,7 +8,8 @@ use serde_json::Value;
 use super::picture::{DrawError, GRID, INK, MUTED, PAPER, SERIES, decimal};
 use super::similarity::KINDS;
 use super::{BundleReport, Similarities};
-use crate::published::{self, PaperTable, Published, ROWS};
+use crate::published::{self, PaperRow, PaperTable, ROWS};
+use crate::results::Results;
 use crate::system::System;
 
 const STYLE: &str = include_str!("page.css");
@@ -16,7 +17,7 @@ const STYLE: &str = include_str!("page.css");
 /// Writes the page. Every number in it is looked up in the report's JSON, and says where.
 pub(super) fn page(report: &BundleReport) -> Result<String, DrawError> {
     let json = serde_json::to_value(report).expect("numbers and texts");
-    let mut page = Page { json, body: String::new(), single_draw: report.draws < 2 };
+    let mut page = Page { json, body: String::new(), single_draw: report.results.draws < 2 };
     page.head(report);
     page.systems(report);
     let drawn = report.pictures()?;
@@ -72,7 +73,7 @@ pub(super) fn page(report: &BundleReport) -> Result<String, DrawError> {
     page.similarities(report);
     page.figures(&[(figure("angles"), "Angles between all pairs of pseudo-targets while they are generated.")]);
     page.published(report);
-    let title = escaped(&format!("{}: measured", report.bundle));
+    let title = escaped(&format!("{}: measured", report.results.subject));
     Ok(format!(
         "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
@@ -120,9 +121,10 @@ impl Page {
     }
 
     fn head(&mut self, report: &BundleReport) {
-        let BundleReport { bundle, source, base, ways, shots, draws, command, .. } = report;
+        let BundleReport { results, base, ways, shots, command, .. } = report;
+        let Results { subject, source, draws, .. } = results;
         let new: u32 = ways.iter().sum();
-        self.add(&format!("<h1>{}</h1>", escaped(bundle)));
+        self.add(&format!("<h1>{}</h1>", escaped(subject)));
         let sessions = if ways.len() == 1 { "one session".to_owned() } else { format!("{} sessions", ways.len()) };
         self.add(&format!(
             "<p class=\"lead\">{base} base classes, {new} new ones in {sessions}, {shots} shots each; measured on {}, {} \
@@ -160,8 +162,8 @@ impl Page {
              last.",
         );
         let mut rows = String::new();
-        for (index, summary) in report.systems.iter().enumerate() {
-            let about = System::named(&summary.system).map_or("", System::about);
+        for (index, summary) in report.results.summaries().enumerate() {
+            let about = System::named(&summary.name).map_or("", System::about);
             let fields = ["ahm", "last_hm", "aacc", "area", "base_decay", "performance_decay"];
             let cells: String = fields
                 .iter()
@@ -170,12 +172,12 @@ impl Page {
                     format!("<td>{}</td>", self.both(&pointer, &format!("{pointer}_deviation")))
                 })
                 .collect();
-            let ours = if summary.system == System::ORCO.name() { " class=\"ours\"" } else { "" };
-            let name = escaped(&summary.system);
+            let ours = if summary.name == System::ORCO.name() { " class=\"ours\"" } else { "" };
+            let name = escaped(&summary.name);
             let _ = write!(rows, "<tr{ours}><th>{name}<br><small>{about}</small></th>{cells}</tr>");
         }
-        if report.summary(System::PROGRAM.name()).is_some() {
-            let of = published::settings_for(&report.source).name();
+        if report.results.summary(System::PROGRAM.name()).is_some() {
+            let of = published::settings_for(&report.results.source).name();
             self.add(&format!("<p>The published program takes its settings for {of}.</p>"));
         }
         self.add(&format!(
@@ -290,33 +292,31 @@ impl Page {
                 table.backbone()
             ),
         );
-        let rows: String = ROWS.iter().map(|published| self.published_row(report, table, published)).collect();
+        let rows: String = ROWS.iter().map(|row| self.published_row(report, table, row)).collect();
         self.add(&format!(
             "<div class=\"table\"><table><thead><tr><th>system</th><th>theirs</th><th>ours</th><th></th></tr></thead>\
              <tbody>{rows}</tbody></table></div>"
         ));
     }
 
-    fn published_row(&self, report: &BundleReport, table: PaperTable, published: &Published) -> String {
-        let theirs = published
-            .theirs(table)
-            .map_or_else(|| "–".to_owned(), |[ahm, last, aacc]| format!("{ahm:.2} / {last:.2} / {aacc:.2}"));
-        let ours = published.ours.iter().filter_map(|system| {
-            let index = report.systems.iter().position(|summary| summary.system == system.name())?;
+    fn published_row(&self, report: &BundleReport, table: PaperTable, row: &PaperRow) -> String {
+        let theirs = row.totals(table).map_or_else(|| "–".to_owned(), |totals| totals.to_string());
+        let ours = System::of_row(row).filter_map(|system| {
+            let index = report.results.summaries().position(|summary| summary.name == system.name())?;
             let at = |field: &str| self.number(&format!("/systems/{index}/{field}"));
             let numbers = format!("{} / {} / {}", at("ahm"), at("last_hm"), at("aacc"));
             Some(format!("{numbers} <small>{}</small>", escaped(system.name())))
         });
         let ours: Vec<String> = ours.collect();
         let ours = if ours.is_empty() { "–".to_owned() } else { ours.join("<br>") };
-        let remark = if ours == "–" && !published.ours.is_empty() {
+        let remark = if ours == "–" && System::of_row(row).next().is_some() {
             "left out here: it trains a head"
         } else {
-            published.remark
+            row.remark
         };
         format!(
             "<tr><th>{}</th><td><i>{theirs}</i></td><td>{ours}</td><td class=\"why\">{}</td></tr>",
-            escaped(published.name),
+            escaped(row.name),
             escaped(remark)
         )
     }

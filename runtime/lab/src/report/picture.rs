@@ -42,7 +42,7 @@ pub(super) const SERIES: [RGBColor; 8] = [
 ];
 
 /// Something that any backend of plotters can draw.
-pub(super) trait Picture {
+pub(super) trait Figure {
     /// Height in pixels; the width is [`WIDTH`].
     fn height(&self) -> u32;
 

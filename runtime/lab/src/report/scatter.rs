@@ -6,19 +6,19 @@ use serde::{Deserialize, Serialize};
 
 use super::BundleReport;
 use super::picture::{
-    Area, Axes, DrawError, DrawnPicture, LegendEntry, Mark, Picture, SERIES, failed, legend, legend_height,
+    Area, Axes, DrawError, DrawnPicture, Figure, LegendEntry, Mark, SERIES, failed, legend, legend_height,
 };
 
 /// A plane with points in it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Plane {
-    /// Classes of the points: labels, and whether they are base classes.
-    pub classes: Vec<(String, bool)>,
+pub struct FeaturePlane {
+    /// Classes of the points.
+    pub classes: Vec<PlaneClass>,
     /// The points.
-    pub points: Vec<Point>,
+    pub points: Vec<PlanePoint>,
     /// The classes' pseudo-targets, where they lie in the plane.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub targets: Vec<Point>,
+    pub targets: Vec<PlanePoint>,
     /// Shares of the variance along the two axes, in percent.
     pub explained: [f64; 2],
     /// Mean distance of a picture to its class's mean over that between the means of two classes, in all dimensions: the
@@ -26,10 +26,19 @@ pub struct Plane {
     pub spread: f64,
 }
 
+/// A class in a plane.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PlaneClass {
+    /// Its label.
+    pub label: String,
+    /// Whether it is a base class.
+    pub is_base: bool,
+}
+
 /// A picture in a plane.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Point {
-    /// Index of its class in [`Plane::classes`].
+pub struct PlanePoint {
+    /// Index of its class in [`FeaturePlane::classes`].
     pub class: usize,
     /// Along the first axis.
     pub x: f64,
@@ -37,10 +46,10 @@ pub struct Point {
     pub y: f64,
 }
 
-impl Plane {
+impl FeaturePlane {
     /// The plane of the first two principal components of unit rows `[n, dimension]`, of which each has an index of
     /// `classes`.
-    pub(super) fn of(rows: &[f32], dimension: usize, of: &[usize], classes: Vec<(String, bool)>) -> Self {
+    pub(super) fn of(rows: &[f32], dimension: usize, of: &[usize], classes: Vec<PlaneClass>) -> Self {
         let count = of.len();
         // Columns are samples.
         let mut samples = DMatrix::from_iterator(dimension, count, rows.iter().map(|value| f64::from(*value)));
@@ -62,7 +71,7 @@ impl Plane {
             (along, 100.0 * value / all)
         };
         let ((x, first), (y, second)) = (axis(0), axis(1));
-        let points = of.iter().zip(x).zip(y).map(|((class, x), y)| Point { class: *class, x, y }).collect();
+        let points = of.iter().zip(x).zip(y).map(|((class, x), y)| PlanePoint { class: *class, x, y }).collect();
         Self { classes, points, targets: Vec::new(), explained: [first, second], spread }
     }
 }
@@ -89,15 +98,15 @@ pub(super) fn pictures(report: &BundleReport) -> Result<Vec<(String, DrawnPictur
     Ok(vec![("features".to_owned(), Scatter(before).drawn()?), ("projections".to_owned(), Scatter(after).drawn()?)])
 }
 
-pub(super) struct Scatter<'a>(pub(super) &'a Plane);
+pub(super) struct Scatter<'a>(pub(super) &'a FeaturePlane);
 
-impl Picture for Scatter<'_> {
+impl Figure for Scatter<'_> {
     fn height(&self) -> u32 {
         340 + legend_height(self.0.classes.len())
     }
 
     fn draw<B: DrawingBackend>(&self, area: &Area<'_, B>) -> Result<(), DrawError> {
-        let Plane { classes, points, targets, .. } = self.0;
+        let FeaturePlane { classes, points, targets, .. } = self.0;
         let most =
             points.iter().chain(targets).flat_map(|point| [point.x.abs(), point.y.abs()]).fold(0.1, f64::max) * 1.05;
         let axes = Axes {
@@ -109,20 +118,20 @@ impl Picture for Scatter<'_> {
             decimals: (1, 1),
         };
         let mut chart = axes.draw(area, classes.len())?;
-        for Point { class, x, y } in points {
+        for PlanePoint { class, x, y } in points {
             let colour = SERIES[class % SERIES.len()];
             // New classes are rings.
-            let style = if classes[*class].1 { colour.mix(0.75).filled() } else { colour.stroke_width(1) };
+            let style = if classes[*class].is_base { colour.mix(0.75).filled() } else { colour.stroke_width(1) };
             chart.draw_series([Circle::new((*x, *y), 3, style)]).map_err(failed)?;
         }
-        for Point { class, x, y } in targets {
+        for PlanePoint { class, x, y } in targets {
             let colour = SERIES[class % SERIES.len()];
             chart.draw_series([Cross::new((*x, *y), 6, colour.stroke_width(2))]).map_err(failed)?;
         }
-        let entries = classes.iter().enumerate().map(|(index, (label, base))| LegendEntry {
-            name: if *base { label.clone() } else { format!("{label} (new)") },
+        let entries = classes.iter().enumerate().map(|(index, PlaneClass { label, is_base })| LegendEntry {
+            name: if *is_base { label.clone() } else { format!("{label} (new)") },
             colour: SERIES[index % SERIES.len()],
-            mark: if *base { Mark::Dot } else { Mark::Ring },
+            mark: if *is_base { Mark::Dot } else { Mark::Ring },
         });
         legend(area, &entries.collect::<Vec<_>>())
     }
@@ -135,8 +144,9 @@ mod tests {
     #[test]
     fn points_on_a_line_lie_along_the_first_axis() {
         let rows: Vec<f32> = [-2.0f32, -1.0, 1.0, 2.0].iter().flat_map(|t| [3.0 * t, 1.0, 4.0 * t]).collect();
-        let classes = vec![("a".to_owned(), true), ("b".to_owned(), false)];
-        let plane = Plane::of(&rows, 3, &[0, 0, 1, 1], classes);
+        let classes = [("a", true), ("b", false)];
+        let classes = classes.map(|(label, is_base)| PlaneClass { label: label.into(), is_base }).into();
+        let plane = FeaturePlane::of(&rows, 3, &[0, 0, 1, 1], classes);
         // The line's direction is (3, 0, 4) / 5: distances from the centre 10, 5, 5, 10, the first point positive.
         let x: Vec<f64> = plane.points.iter().map(|point| point.x).collect();
         assert_eq!(x, [10.0, 5.0, -5.0, -10.0]);

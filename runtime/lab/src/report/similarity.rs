@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::BundleReport;
 use super::picture::{
-    Area, Axes, Curve, DrawError, DrawnPicture, INK, LegendEntry, Mark, Picture, SERIES, legend_height,
+    Area, Axes, Curve, DrawError, DrawnPicture, Figure, INK, LegendEntry, Mark, SERIES, legend_height,
 };
 
 /// Between what cosines are, each in a colour of its own.
@@ -65,7 +65,7 @@ pub(super) fn pictures(report: &BundleReport) -> Result<Vec<(String, DrawnPictur
     similarities.map(|after| Ok((format!("similarities-{}", after.session), after.drawn()?))).collect()
 }
 
-impl Picture for Similarities {
+impl Figure for Similarities {
     fn height(&self) -> u32 {
         320 + legend_height(self.kinds.len())
     }

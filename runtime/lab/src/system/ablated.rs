@@ -1,14 +1,15 @@
 //! The device's learner with a choice made otherwise.
 
-use orco_benchmark::{DeviceLearner, Learner};
+use orco_benchmark::{DeviceLearner, FeatureLearner};
 use orco_state::session::{LearnError, NewClass, OnProgress};
 use orco_state::state::State;
 
 use super::{Definition, Start, as_measured};
 use crate::ablation::Ablation;
+use crate::method::Method;
 
 pub(super) static ABLATED: Definition = Definition {
-    name: "orco, ablated",
+    method: Method { name: "orco, ablated", definition: "", paper_row: None },
     about: "",
     trains: false,
     needs_statistics: false,
@@ -16,7 +17,7 @@ pub(super) static ABLATED: Definition = Definition {
     start,
 };
 
-fn start<'a>(start: &Start<'a>) -> Box<dyn Learner + 'a> {
+fn start<'a>(start: &Start<'a>) -> Box<dyn FeatureLearner + 'a> {
     let Start { base_model, config, seed, workers, ablation, .. } = *start;
     let device = DeviceLearner::new(base_model, config, seed, workers);
     Box::new(AblatedLearner { device, ablation: ablation.unwrap_or_default() })
@@ -28,7 +29,7 @@ struct AblatedLearner<'a> {
     ablation: Ablation,
 }
 
-impl Learner for AblatedLearner<'_> {
+impl FeatureLearner for AblatedLearner<'_> {
     fn learn(&mut self, new: &[NewClass], on_progress: OnProgress<'_>) -> Result<f64, LearnError> {
         let ablation = self.ablation;
         self.device.learn_by(on_progress, |session, state| ablation.learn(session, state, new))

@@ -9,12 +9,18 @@ use orco_state::classify::Classifier;
 use orco_state::session::{self, LearnError, NewClass, OnProgress, Session, SessionMemory};
 use orco_state::state::{BaseModel, State};
 
+use crate::method::Method;
+
 use super::{Definition, Start, orco, stored_as};
 
-use orco_benchmark::Learner;
+use orco_benchmark::FeatureLearner;
 
 pub(super) static FINE_TUNING: Definition = Definition {
-    name: "fine-tuning",
+    method: Method {
+        name: "fine-tuning",
+        definition: "The head trained on by cross entropy on the new shots alone, from where the last session left it.",
+        paper_row: None,
+    },
     about: "the head on new shots alone",
     trains: true,
     needs_statistics: false,
@@ -26,7 +32,12 @@ pub(super) static FINE_TUNING: Definition = Definition {
 };
 
 pub(super) static JOINT: Definition = Definition {
-    name: "joint training",
+    method: Method {
+        name: "joint training",
+        definition: "The head trained by cross entropy on all exemplars and shots kept. They are few, so that this \
+                       bounds nothing.",
+        paper_row: None,
+    },
     about: "the head on the few exemplars and shots kept: no upper bound",
     trains: true,
     needs_statistics: false,
@@ -67,7 +78,7 @@ impl<'a> FineTuned<'a> {
     }
 }
 
-impl Learner for FineTuned<'_> {
+impl FeatureLearner for FineTuned<'_> {
     fn learn(&mut self, new: &[NewClass], on_progress: OnProgress<'_>) -> Result<f64, LearnError> {
         let Self { config, seed, workers, .. } = *self;
         let (base_model, memory) = (&self.base_model, &mut self.memory);

@@ -20,11 +20,17 @@ use orco_state::target::cosines;
 
 use super::goal::{GoalLoss, GoalSamples, GoalSettings, GoalTrainer};
 use super::{Definition, Start, as_measured, clean};
-use orco_benchmark::Learner;
+use crate::method::Method;
+use orco_benchmark::FeatureLearner;
 use orco_benchmark::benchmark::Benchmark;
 
 pub(super) static C_FSCIL: Definition = Definition {
-    name: "c-fscil's head",
+    method: Method {
+        name: "c-fscil",
+        definition: "The head alone, mode 3: prototypes are nudged apart and the head is trained to them in every \
+                       session (Hersche et al., CVPR 2022). Backbone and start are the bundle's.",
+        paper_row: Some("C-FSCIL"),
+    },
     about: "mode 3, nudged prototypes; CVPR 2022",
     trains: true,
     needs_statistics: false,
@@ -107,7 +113,7 @@ fn nudged(prototypes: &[f32], outputs: usize, rate: f32) -> Vec<f32> {
     moved
 }
 
-impl Learner for CFscilHead<'_> {
+impl FeatureLearner for CFscilHead<'_> {
     fn learn(&mut self, new: &[NewClass], on_progress: OnProgress<'_>) -> Result<f64, LearnError> {
         let inputs = self.head.inputs;
         for class in new {

@@ -18,15 +18,22 @@ use orco_state::state::BaseModel;
 use orco_state::statistics::Statistics;
 use orco_state::target::cosines;
 
-use super::means::TEEN_CALIBRATION;
+use crate::method::Method;
+
+use super::means::TEEN_SHIFT;
 use super::{Definition, as_measured, clean};
-use orco_benchmark::Learner;
+use orco_benchmark::FeatureLearner;
 
 /// How much of the mean variance, and of the mean covariance, is added to every one.
 const SHRINKAGE: f64 = 1.0;
 
 pub(super) static C_FECAM: Definition = Definition {
-    name: "c-fecam",
+    method: Method {
+        name: "c-fecam",
+        definition: "Mahalanobis distances under one covariance that all classes share, with calibrated means of \
+                       learned classes (C-FeCAM, Goswami et al., CVPR Workshops 2024).",
+        paper_row: None,
+    },
     about: "common covariance, calibrated means; CVPRW 2024",
     trains: false,
     needs_statistics: true,
@@ -130,14 +137,14 @@ fn whitening(covariance: DMatrix<f64>) -> Vec<f32> {
     inverse.unwrap_or(identity).transpose().iter().map(|value| *value as f32).collect()
 }
 
-impl Learner for CFecamHead<'_> {
+impl FeatureLearner for CFecamHead<'_> {
     fn learn(&mut self, new: &[NewClass], _: OnProgress<'_>) -> Result<f64, LearnError> {
         for class in new {
             let shots = mapped(&clean(class, self.inputs), self.centre);
             let mut mean = vec![0.0; self.inputs];
             let share = 1.0 / class.shots.len().max(1) as f32;
             shots.chunks_exact(self.inputs).for_each(|row| add_scaled(&mut mean, share, row));
-            let moved = TEEN_CALIBRATION.moved(&mean, &self.base);
+            let moved = TEEN_SHIFT.moved(&mean, &self.base);
             self.means.extend(cosines(&moved, &self.whitening, self.inputs));
         }
         Ok(0.0)

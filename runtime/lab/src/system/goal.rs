@@ -39,11 +39,11 @@ pub(super) struct GoalSettings {
 }
 
 /// Samples, each with its goal.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub(super) struct GoalSamples<'a> {
     /// `[n, inputs]`.
     pub(super) features: &'a [f32],
-    /// `[n, outputs]`, unit rows.
+    /// Where each is to be projected, unit rows `[n, outputs]`.
     pub(super) goals: &'a [f32],
 }
 

@@ -1,4 +1,4 @@
-//! Class means: imprinting, the nearest class mean, and TEEN's calibration of new means.
+//! Class means: imprinting, the nearest class mean, and TEEN, which shifts the means of new classes.
 
 use orco_core::math::{add_scaled, exp, highest, normalise_rows};
 use orco_state::classify::{Classifier, mean_direction};
@@ -6,14 +6,19 @@ use orco_state::session::{LearnError, NewClass, OnProgress};
 use orco_state::state::{BaseModel, State};
 use orco_state::target::cosines;
 
+use crate::method::Method;
+
 use super::{Definition, as_measured, clean};
-use orco_benchmark::Learner;
+use orco_benchmark::FeatureLearner;
 use orco_benchmark::benchmark::Benchmark;
 
-/// Imprinting in the projected space, without training: a new class is the mean projection of its shots, a base class its
-/// pseudo-target; the head of phase 2 stays (Qi et al., CVPR 2018; IW in the paper's tables).
 pub(super) static IMPRINT: Definition = Definition {
-    name: "imprint",
+    method: Method {
+        name: "imprint",
+        definition: "No training: a learned class is the mean projection of its shots, a base class its \
+                       pseudo-target, on the head of phase 2 (Qi et al., CVPR 2018).",
+        paper_row: Some("IW (imprinting)"),
+    },
     about: "IW: mean projections on the head of phase 2",
     trains: false,
     needs_statistics: false,
@@ -21,10 +26,13 @@ pub(super) static IMPRINT: Definition = Definition {
     start: |start| Box::new(Imprinted::new(start.base_model)),
 };
 
-/// Nearest class mean on backbone features (cosine): base classes over all their training images, new classes over their
-/// shots.
 pub(super) static NCM: Definition = Definition {
-    name: "ncm",
+    method: Method {
+        name: "ncm",
+        definition: "The nearest class mean by cosine on the backbone's features: of a base class over all its \
+                       training images, of a learned class over its shots.",
+        paper_row: None,
+    },
     about: "nearest class mean",
     trains: false,
     needs_statistics: false,
@@ -32,15 +40,19 @@ pub(super) static NCM: Definition = Definition {
     start: |start| Box::new(ClassMeans::new(start.base_model, start.benchmark, None)),
 };
 
-/// The same with the means of new classes moved halfway to the base means that are like them (Wang et al., NeurIPS 2023:
-/// alpha 0.5, tau 16).
 pub(super) static TEEN: Definition = Definition {
-    name: "teen",
+    method: Method {
+        name: "teen",
+        definition: "The nearest class mean, with the means of learned classes moved halfway to the base means that \
+                       are like them (Wang et al., NeurIPS 2023; alpha 0.5 and tau 16, the defaults of its authors' \
+                       program).",
+        paper_row: None,
+    },
     about: "new means moved to similar base means; NeurIPS 2023",
     trains: false,
     needs_statistics: false,
     settings: as_measured,
-    start: |start| Box::new(ClassMeans::new(start.base_model, start.benchmark, Some(TEEN_CALIBRATION))),
+    start: |start| Box::new(ClassMeans::new(start.base_model, start.benchmark, Some(TEEN_SHIFT))),
 };
 
 /// Imprinting in the projected space.
@@ -53,7 +65,7 @@ impl Imprinted {
     }
 }
 
-impl Learner for Imprinted {
+impl FeatureLearner for Imprinted {
     fn learn(&mut self, new: &[NewClass], _: OnProgress<'_>) -> Result<f64, LearnError> {
         new.iter().for_each(|class| self.0.imprint(&class.shots));
         Ok(0.0)
@@ -66,16 +78,16 @@ impl Learner for Imprinted {
 
 /// How far and how sharply TEEN moves the means of new classes.
 #[derive(Clone, Copy)]
-pub(super) struct Calibration {
+pub(super) struct TeenShift {
     alpha: f32,
     tau: f32,
 }
 
 /// The defaults of its authors' program; its command for CIFAR-100 has an alpha of 0.1. The average of the base means
 /// is mixed in as the paper writes it; the program brings it to unit length first.
-pub(super) const TEEN_CALIBRATION: Calibration = Calibration { alpha: 0.5, tau: 16.0 };
+pub(super) const TEEN_SHIFT: TeenShift = TeenShift { alpha: 0.5, tau: 16.0 };
 
-impl Calibration {
+impl TeenShift {
     /// Moves a mean to the base means that are like it: (1 - alpha) mean + alpha x their average, weighed by the softmax
     /// of tau x cosine.
     pub(super) fn moved(self, mean: &[f32], base: &[f32]) -> Vec<f32> {
@@ -102,23 +114,23 @@ struct ClassMeans {
     base: Vec<f32>,
     /// Unit rows, `[classes, inputs]`.
     means: Vec<f32>,
-    calibration: Option<Calibration>,
+    shift: Option<TeenShift>,
 }
 
 impl ClassMeans {
-    fn new(base_model: &BaseModel, benchmark: &Benchmark, calibration: Option<Calibration>) -> Self {
+    fn new(base_model: &BaseModel, benchmark: &Benchmark, shift: Option<TeenShift>) -> Self {
         let inputs = base_model.head.inputs;
         let mut means = benchmark.base_means.clone();
         normalise_rows(&mut means, inputs);
-        Self { inputs, base: means.clone(), means, calibration }
+        Self { inputs, base: means.clone(), means, shift }
     }
 }
 
-impl Learner for ClassMeans {
+impl FeatureLearner for ClassMeans {
     fn learn(&mut self, new: &[NewClass], _: OnProgress<'_>) -> Result<f64, LearnError> {
         for class in new {
             let mean = mean_direction(&clean(class, self.inputs), self.inputs);
-            let mut mean = self.calibration.map_or(mean.clone(), |calibration| calibration.moved(&mean, &self.base));
+            let mut mean = self.shift.map_or(mean.clone(), |shift| shift.moved(&mean, &self.base));
             normalise_rows(&mut mean, self.inputs);
             self.means.extend(mean);
         }
@@ -139,10 +151,10 @@ mod tests {
     #[test]
     fn a_mean_moves_halfway_to_the_base_means_that_are_like_it() {
         // Cosines 1 and 0 with two base means: weights 1 and e^-16, that is one mean alone; the new mean is on its ray.
-        let moved = TEEN_CALIBRATION.moved(&[2.0, 0.0], &[4.0, 0.0, 0.0, 6.0]);
+        let moved = TEEN_SHIFT.moved(&[2.0, 0.0], &[4.0, 0.0, 0.0, 6.0]);
         assert!((moved[0] - 3.0).abs() < 1e-4 && moved[1].abs() < 1e-4, "{moved:?}");
         // Equally like both: half of the way to the mean of both.
-        let moved = TEEN_CALIBRATION.moved(&[1.0, 1.0], &[1.0, 0.0, 0.0, 1.0]);
+        let moved = TEEN_SHIFT.moved(&[1.0, 1.0], &[1.0, 0.0, 0.0, 1.0]);
         assert!((moved[0] - 0.75).abs() < 1e-6 && (moved[1] - 0.75).abs() < 1e-6, "{moved:?}");
     }
 }

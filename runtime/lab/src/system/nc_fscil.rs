@@ -6,8 +6,8 @@
 //! New classes take the vertices in the order in which they come.
 //!
 //! Otherwise than there: the backbone is the bundle's, the head starts as phase 2 left it instead of being trained on
-//! all base images, its vertices are the centred pseudo-targets, and rate and epochs are ours. The method with a training of
-//! its own is the trainer's (`orco-train rival nc-fscil`).
+//! all base images, its vertices are the centred pseudo-targets, and rate and epochs are ours. The method with a
+//! training of its own is `orco-train-lab rival nc-fscil`.
 
 use orco_core::math::{add_scaled, normalise_rows};
 use orco_core::random::Random;
@@ -19,11 +19,12 @@ use orco_state::target::cosines;
 
 use super::goal::{GoalLoss, GoalSamples, GoalSettings, GoalTrainer};
 use super::{Definition, Start, as_measured, clean};
-use orco_benchmark::Learner;
+use crate::method;
+use orco_benchmark::FeatureLearner;
 use orco_benchmark::benchmark::Benchmark;
 
 pub(super) static NC_FSCIL: Definition = Definition {
-    name: "nc-fscil's head",
+    method: method::NC_FSCIL,
     about: "simplex, dot-regression; ICLR 2023",
     trains: true,
     needs_statistics: false,
@@ -119,7 +120,7 @@ fn simplex(mut targets: Vec<f32>, outputs: usize) -> Vec<f32> {
     targets
 }
 
-impl Learner for NcFscilHead<'_> {
+impl FeatureLearner for NcFscilHead<'_> {
     fn learn(&mut self, new: &[NewClass], on_progress: OnProgress<'_>) -> Result<f64, LearnError> {
         let mut samples = self.remembered();
         let seen = self.means.len() / self.inputs;

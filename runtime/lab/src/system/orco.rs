@@ -1,15 +1,22 @@
 //! The device's learner: with the settings it is measured with, with those of the published program, and with parts of
 //! its answers alone.
 
-use orco_benchmark::{DeviceLearner, Learner};
+use orco_benchmark::{DeviceLearner, FeatureLearner};
 use orco_core::config::{AnswerWeights, Config};
+
+use crate::method::Method;
 
 use super::{Definition, Start, as_measured, stored_as};
 
 pub(super) static ORCO: Definition = ORCO_DEFINITION;
 
 const ORCO_DEFINITION: Definition = Definition {
-    name: "orco",
+    method: Method {
+        name: "orco",
+        definition: "What a device does with the bundle's settings: discriminant, class means and targets score \
+                       together, and every session chooses the border between base classes and learned ones.",
+        paper_row: Some("OrCo"),
+    },
     about: "what the device does by default",
     trains: false,
     needs_statistics: false,
@@ -18,7 +25,12 @@ const ORCO_DEFINITION: Definition = Definition {
 };
 
 pub(super) static PROGRAM: Definition = Definition {
-    name: "orco, published program",
+    method: Method {
+        name: "orco, published program",
+        definition: "Phase 3 by the settings of the authors' program for the benchmark; answers by pseudo-targets \
+                       alone.",
+        paper_row: Some("OrCo"),
+    },
     about: "phase 3, answers by targets",
     trains: true,
     settings: |config, program| stored_as(config, program),
@@ -26,29 +38,41 @@ pub(super) static PROGRAM: Definition = Definition {
 };
 
 pub(super) static TEXT: Definition = Definition {
-    name: "orco, the paper's text",
+    method: Method {
+        name: "orco, the paper's text",
+        definition: "The same by the paper's text where it differs from the program.",
+        paper_row: Some("OrCo"),
+    },
     about: "phase 3 where the text differs",
     trains: true,
     settings: |config, program| stored_as(config, program.by_the_text()),
     ..ORCO_DEFINITION
 };
 
-/// Nearest class mean, from the mean of all base features, with a border chosen as ours is.
 pub(super) static NCM_BORDER: Definition = Definition {
-    name: "ncm + border",
+    method: Method {
+        name: "ncm + border",
+        definition: "Class means alone, seen from the mean of all base features, with a border chosen as ours is.",
+        paper_row: None,
+    },
     about: "class means alone, our border",
     needs_statistics: true,
     settings: |config, _| answering_by(config, AnswerWeights::NEAREST_MEAN),
     ..ORCO_DEFINITION
 };
 
-/// The linear discriminant with the covariance that base classes share, shrunk by half, on the roots of features, with a
-/// border chosen as ours is.
 pub(super) static LDA_BORDER: Definition = Definition {
-    name: "lda + border",
+    method: Method {
+        name: "lda + border",
+        definition: "The linear discriminant alone: the covariance that base classes share, shrunk by half, on the \
+                       roots of features, with a border chosen as ours is.",
+        paper_row: None,
+    },
     about: "discriminant alone, our border",
     needs_statistics: true,
-    settings: |config, _| answering_by(config, AnswerWeights { targets: 0.0, means: 0.0, discriminant: 1.0 }),
+    settings: |config, _| {
+        answering_by(config, AnswerWeights { means: 0.0, discriminant: 1.0, ..AnswerWeights::NEAREST_MEAN })
+    },
     ..ORCO_DEFINITION
 };
 
@@ -57,7 +81,7 @@ fn answering_by(config: &Config, answer: AnswerWeights) -> Option<Config> {
 }
 
 /// A device that has learned nothing yet, with the start's settings.
-pub(super) fn device<'a>(start: &Start<'a>) -> Box<dyn Learner + 'a> {
+pub(super) fn device<'a>(start: &Start<'a>) -> Box<dyn FeatureLearner + 'a> {
     let Start { base_model, config, seed, workers, .. } = *start;
     Box::new(DeviceLearner::new(base_model, config, seed, workers))
 }

@@ -18,14 +18,23 @@ use orco_state::state::{Balance, BaseModel};
 use orco_state::statistics::Statistics;
 use orco_state::target::cosines;
 
+use crate::method::Method;
+
 use super::{Definition, as_measured, clean};
-use orco_benchmark::Learner;
+use orco_benchmark::FeatureLearner;
 
 /// Random features, each the positive part of an inner product with a random vector.
 const WIDTH: usize = 2000;
 
 pub(super) static RIDGE: Definition = Definition {
-    name: "ridge + border",
+    method: Method {
+        name: "ridge + border",
+        definition: "Ridge regression on 2,000 random features (RanPAC, McDonnell et al., NeurIPS 2023). Its authors \
+                       fit it to all training images of the base classes; here it has what a device has, the \
+                       bundle's exemplars and the shots. Its strength is chosen on exemplars left out in turn, its \
+                       border as ours is.",
+        paper_row: None,
+    },
     about: "RanPAC on exemplars and shots, our border; NeurIPS 2023",
     trains: false,
     needs_statistics: true,
@@ -200,7 +209,7 @@ impl<'a> Ridge<'a> {
     }
 }
 
-impl Learner for Ridge<'_> {
+impl FeatureLearner for Ridge<'_> {
     /// Fits it to further classes, too, and chooses the border as ours is chosen.
     fn learn(&mut self, new: &[NewClass], _: OnProgress<'_>) -> Result<f64, LearnError> {
         for class in new {

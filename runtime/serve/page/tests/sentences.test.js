@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import test, { afterEach } from "node:test";
 
-import { reportLines } from "../jobs.js";
+import { alignmentText, reportLines } from "../jobs.js";
 import { fill, message, setLanguage, term } from "../language.js";
 import { warningSentences } from "../shots.js";
 import { sufficiencySentences } from "../sufficiency.js";
@@ -68,4 +68,11 @@ test("of a shot that was taken anyway, only what it looks like is news", () => {
   assert.match(elsewhere, /is a shot of “cup” already/);
   assert.match(repeated, /the same picture again/);
   assert.deepEqual(warningSentences(warnings, "mug", true), [similar]);
+});
+
+test("answers are being improved, then have improved, and nothing is said where they never were", () => {
+  assert.equal(alignmentText(null, false), "");
+  assert.equal(alignmentText({ improving: false }, false), "");
+  assert.equal(alignmentText({ improving: true }, true), "Answers follow the change already and are being improved \u2026");
+  assert.equal(alignmentText({ improving: false }, true), "Answers have improved.");
 });

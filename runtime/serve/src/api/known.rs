@@ -38,7 +38,7 @@ pub async fn status(State(service): State<Arc<Service>>) -> Result<Json<Value>, 
         "bundle": manifest.name, "release": manifest.release, "version": env!("CARGO_PKG_VERSION"),
         "classes": known.classes.len(), "base_classes": known.base, "free_targets": known.free_targets,
         "sessions": known.sessions, "balance": known.border.map(|_| known.balance.name()), "balances": dial,
-        "expected": expected, "inbox": service.inbox.len(), "inbox_most": service.inbox.most(),
+        "expected": expected, "improving": known.awaits_alignment && service.aligns, "inbox": service.inbox.len(), "inbox_most": service.inbox.most(),
         "changes": known.history.len().saturating_sub(1), "jobs": jobs, "camera": service.live().map(Live::json),
     })))
 }

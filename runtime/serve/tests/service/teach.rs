@@ -1,12 +1,19 @@
 //! A device is taught over HTTP, forgets nothing when it is started anew, and says what is wrong with bad shots.
 
 use std::io::{BufRead, BufReader, Cursor, Write};
+use std::time::{Duration, Instant};
 
-use crate::support::{Running, sample};
+use crate::support::{Running, sample, workspace};
+use orco_runtime::bundle::Bundle;
 use orco_runtime::image_rs::imageops;
 use orco_runtime::image_rs::{ImageFormat, RgbImage};
+use orco_runtime::learner::{AlignmentTime, Learner, LearnerSettings, Shots};
+use orco_runtime::method::config::Config;
+use orco_runtime::store::Store;
 use orco_runtime::{image, ndarray};
+use orco_serve::{Address, Service};
 use serde_json::{Value, json};
+use tempfile::TempDir;
 
 /// How many of the pictures to try are recognised.
 fn recognised(service: &Running, label: &str, class: &str) -> usize {
@@ -79,6 +86,54 @@ fn two_classes_are_taught_recognised_undone_and_still_there_after_a_restart() {
     let back = service.finished(&service.json("POST", "/api/v1/undo", &json!({ "entry": entries[2]["id"] })));
     assert_eq!(back["state"], "done", "{back}");
     assert_eq!(learned(&service).len(), 2);
+}
+
+#[test]
+fn a_change_answers_at_once_and_its_answers_improve_in_the_background() {
+    let state = TempDir::new().unwrap();
+    let mut bundle = Bundle::open(workspace().join("models/cifar100-edge")).unwrap();
+    bundle.base_model.config = Config::combined();
+    let settings = LearnerSettings::default().alignment(AlignmentTime::Later);
+    let open = || Service::open(bundle.clone(), Store::new(state.path()), settings.clone()).unwrap();
+    let service = Running::serving(open(), Address::default());
+    assert_eq!(service.get("/api/v1/status")["improving"], false, "nothing was learned yet");
+    service.teach("duck", "rubber-duck");
+    assert!(recognised(&service, "duck", "rubber-duck") >= 6, "whether the head is aligned by now or not");
+    service.teach("cone", "traffic-cone");
+    // Two changes, each of which is aligned as soon as nothing waits; the first one may have been passed over.
+    let saved = || Learner::new(bundle.clone(), Store::new(state.path()), settings.clone()).unwrap();
+    let started = Instant::now();
+    while service.get("/api/v1/status")["improving"] == true {
+        assert!(started.elapsed() < Duration::from_secs(120), "answers do not improve");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    let aligned = saved();
+    assert!(aligned.state().head.is_some() && !aligned.awaits_alignment());
+    assert_eq!(service.get("/api/v1/history")["entries"].as_array().unwrap().len(), 3, "no entry of its own");
+    assert!(recognised(&service, "cone", "traffic-cone") >= 6);
+    // The same as on a device that aligns before it says that it is done.
+    let now = TempDir::new().unwrap();
+    let mut learner = Learner::new(bundle.clone(), Store::new(now.path()), LearnerSettings::default()).unwrap();
+    for (label, class) in [("duck", "rubber-duck"), ("cone", "traffic-cone")] {
+        let shots = Shots::folder(workspace().join("examples/shots/learn").join(class)).unwrap();
+        learner.learn(label, shots).unwrap().durable().unwrap();
+    }
+    assert_eq!(learner.state(), aligned.state());
+    // A service that was stopped before it came to that makes up for it.
+    drop(service);
+    let mut later = saved();
+    later
+        .learn("mug", Shots::folder(workspace().join("examples/shots/learn/mug")).unwrap())
+        .unwrap()
+        .durable()
+        .unwrap();
+    assert!(later.awaits_alignment());
+    let service = Running::serving(open(), Address::default());
+    while service.get("/api/v1/status")["improving"] == true {
+        assert!(started.elapsed() < Duration::from_secs(240), "answers do not improve");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    assert!(saved().state().head.is_some());
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use alloc::vec;
 use alloc::vec::Vec;
 
+use orco_core::config::AnswerWeights;
 use orco_core::discriminant::{direction, root};
 use orco_core::math::add_scaled;
 
@@ -13,11 +14,35 @@ use crate::state::{BaseModel, Scoring, State};
 /// Exemplars that are embedded at a time.
 pub(crate) const TOGETHER: usize = if cfg!(target_os = "none") { 8 } else { 64 };
 
+/// A head, made ready, with how much its projections count.
+#[derive(Clone, Debug)]
+pub(super) struct WeightedHead {
+    projector: Projector,
+    pub(super) weight: f32,
+}
+
+impl WeightedHead {
+    /// The heads that count in a state: that of phase 2, then the aligned one. Without an aligned one, that of phase 2
+    /// has the weight of both.
+    fn of(base_model: &BaseModel, state: &State, weights: AnswerWeights) -> Vec<Self> {
+        let AnswerWeights { targets, aligned, .. } = weights;
+        let heads = match &state.head {
+            None => [(Some(&base_model.head), targets + aligned), (None, 0.0)],
+            Some(head) => [(Some(&base_model.head), targets), (Some(head), aligned)],
+        };
+        let counted = heads.into_iter().filter_map(|(head, weight)| head.filter(|_| weight > 0.0).zip(Some(weight)));
+        counted.map(|(head, weight)| Self { projector: Projector::new(head), weight }).collect()
+    }
+}
+
 /// Turns features into embeddings.
 #[derive(Clone, Debug)]
 pub(super) struct Embedder {
     /// None where targets do not count.
-    pub(super) head: Option<Projector>,
+    pub(super) heads: Vec<WeightedHead>,
+    /// Dimension of a head's sphere.
+    pub(super) dimension: usize,
+    /// Length of all heads' projections together.
     pub(super) outputs: usize,
     pub(super) inputs: usize,
     /// Length of the roots' part: `inputs`, or 0 where the discriminant does not count.
@@ -29,10 +54,11 @@ pub(super) struct Embedder {
 impl Embedder {
     pub(super) fn new(base_model: &BaseModel, state: &State, scoring: Scoring<'_>) -> Self {
         let Scoring { weights, statistics } = scoring;
-        let head = (weights.targets > 0.0).then(|| Projector::new(state.head(base_model)));
+        let heads = WeightedHead::of(base_model, state, weights);
         Self {
-            outputs: if head.is_some() { base_model.dimension } else { 0 },
-            head,
+            outputs: heads.len() * base_model.dimension,
+            dimension: base_model.dimension,
+            heads,
             inputs: base_model.head.inputs,
             roots: if weights.discriminant > 0.0 { base_model.head.inputs } else { 0 },
             centre: statistics.centre.clone(),
@@ -52,8 +78,23 @@ impl Embedder {
         embedded
     }
 
+    /// Projections by all heads `[n, outputs]` of features `[n, inputs]`.
     fn project(&self, features: &[f32]) -> Vec<f32> {
-        self.head.as_ref().map_or_else(Vec::new, |head| head.project(features))
+        match &self.heads[..] {
+            [] => Vec::new(),
+            [head] => head.projector.project(features),
+            heads => {
+                let mut projected = vec![0.0; features.len() / self.inputs * self.outputs];
+                for (number, head) in heads.iter().enumerate() {
+                    let rows = projected.chunks_exact_mut(self.outputs);
+                    let own = head.projector.project(features);
+                    for (row, own) in rows.zip(own.chunks_exact(self.dimension)) {
+                        row[number * self.dimension..][..self.dimension].copy_from_slice(own);
+                    }
+                }
+                projected
+            }
+        }
     }
 
     /// Embeddings `[n, length]` of features `[n, inputs]` without their projections.

@@ -3,15 +3,19 @@
 use alloc::vec;
 use alloc::vec::Vec;
 
-use orco_core::math::add_scaled;
+use orco_core::math::{add_scaled, highest};
 
 use super::embed::{Embedder, Projections, TOGETHER};
 use super::score::{ClassRow, ScoreRows, Scorer};
+use crate::bank::Bank;
 use crate::state::{BaseModel, Scoring, State};
 
 /// As many shots the mean of a base class counts where the device collects further ones: the place of use differs
 /// from that of the training images, so few shots must be able to move it.
 const BASE_COUNTS: f32 = 10.0;
+
+/// Share of the set-aside samples, those that come nearest to a learned class, by which its offset is chosen.
+const NEAREST_SHARE: f32 = 0.05;
 
 /// A shot that is left out of its class.
 #[derive(Clone, Copy, Debug)]
@@ -35,7 +39,9 @@ pub(crate) struct ScoringModel<'a> {
     /// Sums of what each class's shots add, the last part whitened, `[classes, length]`.
     sums: Vec<f32>,
     counts: Vec<f32>,
-    /// What gives the classes' scores.
+    /// What is added to each class's score, so that no learned class lies nearer to everything than others.
+    pub(super) class_offsets: Vec<f32>,
+    /// What gives the classes' scores, class offsets among it.
     pub(super) rows: ScoreRows,
 }
 
@@ -52,9 +58,7 @@ impl<'a> ScoringModel<'a> {
         for (class, (direction, whitened)) in
             base_model.classes.iter().zip(directions.chunks_exact(inputs).zip(whitened.chunks_exact(inputs)))
         {
-            if embedder.outputs > 0 {
-                sums.extend_from_slice(base_model.target(class.target));
-            }
+            embedder.heads.iter().for_each(|_| sums.extend_from_slice(base_model.target(class.target)));
             sums.extend_from_slice(direction);
             sums.extend_from_slice(&whitened[..embedder.roots]);
         }
@@ -63,17 +67,46 @@ impl<'a> ScoringModel<'a> {
         let mut counts = vec![BASE_COUNTS; base];
         counts.resize(count, 0.0);
         let rows = ScoreRows::new(&[], Vec::new(), length);
-        let mut known = Self { state, base_model, embedder, scorer, projections, sums, counts, rows };
+        let class_offsets = vec![0.0; count];
+        let mut known = Self { state, base_model, embedder, scorer, projections, sums, counts, class_offsets, rows };
         known.add_shots();
-        // Learned classes that the head was aligned to have their targets, the others what their shots add up to.
-        if known.keeps_target(base) {
-            let outputs = known.embedder.outputs;
-            for (class, sum) in state.classes.iter().zip(known.sums.chunks_exact_mut(length).skip(base)) {
-                sum[..outputs].copy_from_slice(&base_model.target(class.target)[..outputs]);
+        known.rows = known.rows_of_sums();
+        if scoring.weights.class_offset > 0.0 {
+            known.class_offsets = known.offsets_by(&scoring.statistics.set_aside, scoring.weights.class_offset);
+            known.rows.add(&known.class_offsets);
+        }
+        known
+    }
+
+    /// Class offsets: a share of how much less a learned class's excess is than that of learned classes on average. The
+    /// excess is what it leads the best base class by, on those of the set-aside samples where it leads most.
+    fn offsets_by(&self, set_aside: &Bank, share: f32) -> Vec<f32> {
+        let (base, count, inputs) = (self.base(), self.len(), self.embedder.inputs);
+        let mut offsets = vec![0.0; count];
+        if count == base || set_aside.is_empty() {
+            return offsets;
+        }
+        let mut leads: Vec<Vec<f32>> = vec![Vec::with_capacity(set_aside.len()); count - base];
+        let every: Vec<usize> = (0..set_aside.len()).collect();
+        for samples in every.chunks(TOGETHER) {
+            let mut features = vec![0.0; samples.len() * inputs];
+            for (&sample, row) in samples.iter().zip(features.chunks_exact_mut(inputs)) {
+                set_aside.view().read(sample, 0, row);
+            }
+            for scores in self.rows.scores(&self.embedder.embed(&features)).chunks_exact(count) {
+                let (known, learned) = scores.split_at(base);
+                let best = highest(known);
+                leads.iter_mut().zip(learned).for_each(|(leads, score)| leads.push(score - best));
             }
         }
-        known.rows = known.rows_of_sums();
-        known
+        let nearest = ((NEAREST_SHARE * set_aside.len() as f32) as usize).max(1);
+        for (excess, leads) in offsets[base..].iter_mut().zip(&mut leads) {
+            leads.sort_unstable_by(|a, b| b.total_cmp(a));
+            *excess = leads[..nearest].iter().sum::<f32>() / nearest as f32;
+        }
+        let mean = offsets[base..].iter().sum::<f32>() / (count - base) as f32;
+        offsets[base..].iter_mut().for_each(|excess| *excess = share * (mean - *excess));
+        offsets
     }
 
     /// Adds the device's exemplars to their classes, some at a time.
@@ -106,15 +139,11 @@ impl<'a> ScoringModel<'a> {
         }
     }
 
-    /// Whether a class's first part is its pseudo-target, whatever shots it has: a base class's always, a learned
-    /// one's where the head was aligned to it.
-    fn keeps_target(&self, class: usize) -> bool {
-        class < self.base_model.classes.len() || self.state.head.is_some()
-    }
-
-    /// Where that begins in a contribution which shots add to their class.
+    /// Where what shots add to their class begins in a contribution: a base class keeps its pseudo-target under every
+    /// head. A learned class does not have its own, though the head was aligned to it: its shots were trained towards
+    /// it, so they would lie nearer than any other picture of the class, and the border would be wrong.
     fn added_from(&self, class: usize) -> usize {
-        if self.keeps_target(class) { self.embedder.outputs } else { 0 }
+        if class < self.base() { self.embedder.outputs } else { 0 }
     }
 
     /// Number of known classes.
@@ -153,7 +182,11 @@ impl<'a> ScoringModel<'a> {
         }
         let offsets =
             self.scorer.rows(&mut contributions, &counts.iter().map(|left| left.max(1.0)).collect::<Vec<_>>());
-        let rows = contributions.chunks_exact(length).zip(offsets).zip(counts);
-        rows.map(|((row, offset), left)| (left > 0.5).then(|| ClassRow { row: row.to_vec(), offset })).collect()
+        let rows = contributions.chunks_exact(length).zip(offsets).zip(left_out.iter().zip(counts));
+        let class_row = |((row, offset), (shot, left)): ((&[f32], f32), (&LeftOutShot, f32))| {
+            let offset = offset + self.class_offsets[shot.class];
+            (left > 0.5).then(|| ClassRow { row: row.to_vec(), offset })
+        };
+        rows.map(class_row).collect()
     }
 }

@@ -66,25 +66,32 @@ impl Whitener {
 #[derive(Clone, Debug)]
 pub(super) struct Scorer {
     whitener: Whitener,
+    /// Dimension of a head's sphere.
+    dimension: usize,
     outputs: usize,
     inputs: usize,
     roots: usize,
-    /// Weights of the three parts, divided by their deviations; of all together 1.
-    weights: [f32; 3],
+    /// Weights of the heads' projections, of means and of the discriminant, divided by their deviations.
+    heads: Vec<f32>,
+    means: f32,
+    discriminant: f32,
 }
 
 impl Scorer {
     pub(super) fn new(embedder: &Embedder, scoring: Scoring<'_>) -> Self {
         let Scoring { weights, statistics } = scoring;
-        let weights = [weights.targets, weights.means, weights.discriminant];
-        let all: f32 = weights.iter().sum();
-        let weight = |part: usize| weights[part] / all / statistics.deviations[part];
+        let all: f32 = weights.values().iter().sum();
+        let [targets, means, discriminant] = statistics.deviations;
         Self {
             whitener: Whitener::new(statistics, embedder.inputs),
+            dimension: embedder.dimension,
             outputs: embedder.outputs,
             inputs: embedder.inputs,
             roots: embedder.roots,
-            weights: [weight(0), weight(1), weight(2)],
+            // Scores of both heads are as far spread before one of them is aligned, so they are divided alike.
+            heads: embedder.heads.iter().map(|head| head.weight / all / targets).collect(),
+            means: weights.means / all / means,
+            discriminant: weights.discriminant / all / discriminant,
         }
     }
 
@@ -120,20 +127,26 @@ impl Scorer {
         for (row, count) in sums.chunks_exact_mut(length).zip(counts) {
             row.iter_mut().for_each(|value| *value /= count);
             let whitened = &row[self.rooted()..];
-            offsets.push(-0.5 * self.weights[2] * dot(whitened, whitened));
+            offsets.push(-0.5 * self.discriminant * dot(whitened, whitened));
         }
         self.whiten(sums);
         for row in sums.chunks_exact_mut(length) {
-            let (z, rest) = row.split_at_mut(self.outputs);
+            let (projected, rest) = row.split_at_mut(self.outputs);
             let (directed, whitened) = rest.split_at_mut(self.inputs);
-            normalise(z);
-            normalise(directed);
-            for (part, weight) in [z, directed, whitened].into_iter().zip(self.weights) {
-                part.iter_mut().for_each(|value| *value *= weight);
+            for (z, weight) in projected.chunks_exact_mut(self.dimension).zip(&self.heads) {
+                normalise(z);
+                scale(z, *weight);
             }
+            normalise(directed);
+            scale(directed, self.means);
+            scale(whitened, self.discriminant);
         }
         offsets
     }
+}
+
+fn scale(values: &mut [f32], factor: f32) {
+    values.iter_mut().for_each(|value| *value *= factor);
 }
 
 /// What gives a class's score for an embedding: the inner product with its row, and the offset.
@@ -168,6 +181,11 @@ impl ScoreRows {
 
     pub(super) fn len(&self) -> usize {
         self.offsets.len()
+    }
+
+    /// Adds to every class's score.
+    pub(super) fn add(&mut self, offsets: &[f32]) {
+        self.offsets.iter_mut().zip(offsets).for_each(|(to, offset)| *to += offset);
     }
 
     pub(super) fn push(&mut self, class: &ClassRow) {

@@ -100,6 +100,8 @@ impl<'a> ValidationSamples<'a> {
                 answers_before.push(BestScores::of(&gathered, base).answer(border));
             }
         });
+        // Its memory is wanted for the earlier state.
+        drop(known);
         let calibration = fitting.choose(self.state.balance, least, self.scoring.statistics.start);
         let answers = fitting.leaders.iter().map(|leaders| leaders.answer(calibration.border.shift)).collect();
         let earlier = if columns.is_some() {
@@ -131,6 +133,10 @@ impl<'a> ValidationSamples<'a> {
     /// The classes of this state that an earlier one knew, in its order, if it knew no others and all that scores them
     /// is as it was: then their scores are, too.
     pub(crate) fn unchanged(&self, earlier: &State, indices: &[Option<usize>]) -> Option<Vec<usize>> {
+        if self.scoring.weights.class_offset > 0.0 && !self.state.classes.is_empty() {
+            // A class's offset depends on all others.
+            return None;
+        }
         let count = self.base_model.classes.len() + earlier.classes.len();
         let mut columns = vec![None; count];
         for (class, index) in indices.iter().enumerate() {

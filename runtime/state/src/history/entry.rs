@@ -118,7 +118,7 @@ impl NamedClass {
 /// What is known about a head that is not kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum HeadMark {
-    /// It was the bundle's.
+    /// It was the bundle's: nothing was learned, or no head aligned.
     Bundle,
     /// SHA-256 of its parameters, little endian, in the order w1, b1, w2, b2.
     Digest([u8; 32]),

@@ -4,12 +4,13 @@
 //! and backbone come on top.
 
 use orco_core::align;
+use orco_core::config::AnswerWeights;
 use orco_core::linalg::padded;
 use orco_core::projection::HeadShape;
 
 use crate::answer::{MAX_FIRST_SAMPLES, TOGETHER};
 use crate::bank::Bank;
-use crate::state::{BaseModel, Class};
+use crate::state::{BaseModel, Class, Scoring};
 use crate::statistics::Statistics;
 use crate::store::HEADER;
 
@@ -33,7 +34,8 @@ pub struct SessionBudget {
     pub bundle: usize,
     /// Bytes of memory that the state before the session takes.
     pub state: usize,
-    /// Bytes of memory that learning takes beside these at the most, the features of the shots among them.
+    /// Bytes of memory that learning takes beside these at the most, the features of the shots among them, and the
+    /// alignment.
     pub learning: usize,
     /// Bytes of memory that saving takes beside bundle and state at the most.
     pub saving: usize,
@@ -48,33 +50,41 @@ const LABEL: usize = 10;
 
 impl SessionBudget {
     /// What a session takes with the bundle's settings, where the history holds the last two changes. `None` where
-    /// they train a head, or answers do not use the bundle's statistics: not so in any bundle that is shipped.
+    /// answers do not use the bundle's statistics: not so in any bundle that is shipped.
     pub fn of(base_model: &BaseModel, extent: SessionExtent) -> Option<Self> {
         let config = &base_model.config;
-        let statistics = base_model.scoring(config).filter(|_| config.epochs == 0)?.statistics;
+        let scoring = base_model.scoring(config)?;
         let shape = base_model.head.shape();
         let SessionExtent { learned, stored, classes, shots } = extent;
         let (learned_then, stored_then) = (learned + classes, stored + shots);
         let one = Bank::new(shape.inputs, config.views, config.precision).bytes_of_one();
+        let aligns = config.epochs > 0;
+        // Every state that was learned brings its aligned head.
+        let head = if aligns { size_of::<f32>() * parameter_count(shape) } else { 0 };
         // The history repeats labels and numbers of shots, not the shots.
-        let state = |classes: usize, shots: usize| classes * (3 * size_of::<Class>() + 2 * LABEL) + shots * (one + 8);
-        let written = HEADER + learned_then * (5 * LABEL + 8) + stored_then * (one + 8);
+        let closed = |classes: usize, shots: usize| classes * (3 * size_of::<Class>() + 2 * LABEL) + shots * (one + 8);
+        let state = |classes: usize, shots: usize| closed(classes, shots) + if classes > 0 { head } else { 0 };
+        let written = HEADER + learned_then * (5 * LABEL + 8) + stored_then * (one + 8) + head;
         let exemplars = base_model.exemplars.len() + stored_then;
         let known = base_model.classes.len() + learned_then;
-        let assigning = align::needs(shape, base_model.target_count(), known, exemplars, config).bytes();
+        let working = align::needs(shape, base_model.target_count(), known, exemplars, config).bytes();
         let features = size_of::<f32>() * shots * config.views * shape.inputs;
-        let meanwhile = features + assigning + state(learned_then, stored_then);
-        let evaluation = Evaluation::new(base_model, statistics, extent);
+        // While the head is aligned, the closed form is there, too.
+        let before_alignment = if aligns { closed(learned_then, stored_then) } else { 0 };
+        let meanwhile = features + working + before_alignment + state(learned_then, stored_then);
+        let evaluation = Evaluation::new(base_model, scoring, extent);
         let free = base_model.target_count() - base_model.classes.len() - learned;
         let to_assign = shots as u64 * shape.forward_cost() + (classes * free * shape.outputs) as u64;
+        let samples = base_model.exemplars.len().min(base_model.classes.len() * config.base_exemplars) + stored_then;
+        let alignment = align::operations(shape, base_model.target_count(), known, samples, config) / 2;
         Some(Self {
-            bundle: bundle(base_model, statistics),
+            bundle: bundle(base_model, scoring.statistics),
             state: state(learned, stored),
             learning: meanwhile + evaluation.memory(),
             // What will be written, both slots as they are, and one of them decoded.
             saving: meanwhile + 4 * written,
             written,
-            multiply_adds: evaluation.multiply_adds() + to_assign,
+            multiply_adds: evaluation.multiply_adds() + to_assign + alignment,
         })
     }
 
@@ -84,43 +94,62 @@ impl SessionBudget {
     }
 }
 
+/// Numbers in the parameters of a head as it is stored.
+const fn parameter_count(shape: HeadShape) -> usize {
+    let HeadShape { inputs, hidden, outputs } = shape;
+    hidden * (inputs + 1) + outputs * (hidden + 1)
+}
+
 /// Bytes of memory that a base model and its statistics take.
 fn bundle(base_model: &BaseModel, statistics: &Statistics) -> usize {
-    let HeadShape { inputs, hidden, outputs } = base_model.head.shape();
-    let head = hidden * (inputs + 1) + outputs * (hidden + 1);
-    let numbers = head + base_model.targets.len() + 2 * inputs + statistics.damping.len();
+    let shape = base_model.head.shape();
+    let inputs = shape.inputs;
+    let numbers = parameter_count(shape) + base_model.targets.len() + 2 * inputs + statistics.damping.len();
     let Statistics { axes, directions, whitened, set_aside, .. } = statistics;
     let banks = [&base_model.exemplars, axes, directions, whitened, set_aside];
     let classes = base_model.classes.len() * (size_of::<Class>() + LABEL);
     size_of::<f32>() * numbers + banks.map(Bank::bytes).iter().sum::<usize>() + classes
 }
 
-/// What evaluation the state after a session depends on.
+/// What evaluating the state after a session depends on.
 struct Evaluation {
     shape: HeadShape,
     views: usize,
     axes: usize,
-    /// Length of an embedding.
-    length: usize,
-    /// Classes that came with the bundle, and all.
+    /// Heads that answer: before the session, and after it.
+    heads_before: usize,
+    heads: usize,
+    /// Whether the head is aligned after the closed form.
+    aligns: bool,
+    /// Classes that came with the bundle, those that were known, and all.
     base: usize,
+    known_before: usize,
     known: usize,
-    /// Samples that the bundle set aside, and stored shots.
+    /// Samples that the bundle set aside, stored shots, and all of them.
     aside: usize,
+    stored_before: usize,
     stored: usize,
 }
 
 impl Evaluation {
-    fn new(base_model: &BaseModel, statistics: &Statistics, extent: SessionExtent) -> Self {
+    fn new(base_model: &BaseModel, scoring: Scoring<'_>, extent: SessionExtent) -> Self {
         let (shape, base) = (base_model.head.shape(), base_model.classes.len());
+        let AnswerWeights { targets, aligned, .. } = scoring.weights;
+        let aligns = base_model.config.epochs > 0;
+        let alone = usize::from(targets + aligned > 0.0);
+        let heads = if aligns { usize::from(targets > 0.0) + usize::from(aligned > 0.0) } else { alone };
         Self {
             shape,
             views: base_model.config.views,
-            axes: statistics.damping.len(),
-            length: shape.outputs + 2 * shape.inputs,
+            axes: scoring.statistics.damping.len(),
+            heads_before: if extent.learned > 0 { heads } else { alone },
+            heads,
+            aligns,
             base,
+            known_before: base + extent.learned,
             known: base + extent.learned + extent.classes,
-            aside: statistics.set_aside.len(),
+            aside: scoring.statistics.set_aside.len(),
+            stored_before: extent.stored,
             stored: extent.stored + extent.shots,
         }
     }
@@ -129,12 +158,17 @@ impl Evaluation {
         self.aside + self.stored
     }
 
+    /// Length of an embedding by so many heads.
+    fn length(&self, heads: usize) -> usize {
+        heads * self.shape.outputs + 2 * self.shape.inputs
+    }
+
     /// Bytes of memory at the most.
     fn memory(&self) -> usize {
-        let Self { shape, views, axes, length, base, known, aside, stored } = *self;
-        let inputs = shape.inputs;
+        let Self { shape, views, axes, heads, base, known, aside, stored, .. } = *self;
+        let (inputs, length) = (shape.inputs, self.length(heads));
         let whitener = inputs * padded(axes) + axes * padded(inputs);
-        let projections = 2 * stored * shape.outputs;
+        let projections = 2 * stored * heads * shape.outputs;
         let sums = known * length;
         let columns = length * padded(known);
         // First the classes' rows are made of sums; then they score the samples, some at a time, and the scores of
@@ -146,24 +180,51 @@ impl Evaluation {
         let together = some.max(some_aside);
         let scoring = columns + kept + together;
         let adding = 2 * base * inputs + (known - base) * inputs + together;
-        let numbers = shape.parameters() + whitener + projections + sums + making.max(scoring).max(adding);
+        // An earlier state with another head answers for itself: its own projections, and those of the samples.
+        let earlier = if self.aligns { columns + kept + together + projections } else { 0 };
+        let most = making.max(scoring).max(adding).max(earlier);
+        let numbers = heads * shape.parameters() + whitener + projections + sums + most;
         /// A digest, where it is found among the others, and the two best classes.
         const OF_SAMPLE: usize = 32 + 64 + 64;
         size_of::<f32>() * numbers + OF_SAMPLE * self.samples()
     }
 
     fn multiply_adds(&self) -> u64 {
-        let Self { shape, views, axes, length, base, known, aside, stored } = *self;
-        // The bundle alone answers for the samples set aside, too.
-        let projected = stored * views + 2 * aside;
+        let Self { heads_before, heads, aligns, known_before, known, stored_before, stored, .. } = *self;
+        // Class means alone answer for all samples first, and the bundle alone for those set aside.
+        let around = self.by_means() + self.by_bundle();
+        // An earlier state without an aligned head scores its classes as the closed form does.
+        let earlier = self.of_state(heads_before, known_before, stored_before + stored);
+        if aligns {
+            let closed = self.of_state(heads.min(1), known, stored) + around;
+            let alignment = self.of_state(heads, known, stored) + around + earlier;
+            closed + alignment + if self.known_before > self.base { earlier } else { 0 }
+        } else {
+            self.of_state(heads, known, stored) + around
+        }
+    }
+
+    /// Of a state with so many classes, and so many shots that are projected, that answers for all samples.
+    fn of_state(&self, heads: usize, known: usize, projected: usize) -> u64 {
+        let Self { shape, views, axes, base, aside, stored, .. } = *self;
         // Once for the sum of a class, and once for its row; twice for a class without one of its shots.
-        let whitened = (known - base) + known + base + 2 * stored;
-        let judged = self.samples() * known + stored;
-        let scored = judged + aside * base;
-        // Class means alone answer for all samples first.
-        projected as u64 * shape.forward_cost()
+        let whitened = (known - base) + known + 2 * stored;
+        let scored = self.samples() * known + stored;
+        (heads * (projected * views + aside)) as u64 * shape.forward_cost()
             + (whitened * 2 * axes * shape.inputs) as u64
-            + scored as u64 * length as u64
-            + judged as u64 * shape.inputs as u64
+            + (scored * self.length(heads)) as u64
+    }
+
+    /// Of class means alone.
+    fn by_means(&self) -> u64 {
+        ((self.samples() * self.known + self.stored) * self.shape.inputs) as u64
+    }
+
+    /// Of the bundle alone, for the samples that it set aside.
+    fn by_bundle(&self) -> u64 {
+        let Self { shape, axes, base, aside, .. } = *self;
+        let heads = self.heads.min(1);
+        (heads * aside) as u64 * shape.forward_cost()
+            + (base * 2 * axes * shape.inputs + aside * base * self.length(heads)) as u64
     }
 }

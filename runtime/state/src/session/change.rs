@@ -4,9 +4,10 @@ use alloc::vec::Vec;
 
 use super::check::{check_free_label, check_known, check_shots};
 use super::{LearnError, NewClass, Session, SessionReport, in_fixed_order};
-use crate::history::EarlierState;
+use crate::history::{EarlierState, HeadMark};
 use crate::label;
 use crate::state::{Balance, BaseModel, State};
+use orco_core::align::Sampling;
 
 impl Session<'_> {
     /// Gives a known class, base or learned, more shots and aligns the head anew; its target stays.
@@ -49,19 +50,16 @@ impl Session<'_> {
     }
 
     /// Restores an earlier class set with the seed that its head was aligned with, or the head that it brings, so that
-    /// undoing is exact whatever seed this session has.
+    /// undoing is exact whatever seed this session has. A class set whose head was not aligned gets none.
     ///
     /// # Errors
     /// [`LearnError`] if the callback stopped it.
     pub fn restore(&mut self, state: &State, earlier: &EarlierState) -> Result<(State, SessionReport), LearnError> {
         let next = earlier.state.clone();
-        if next.head.is_some() {
+        if next.head.is_some() || earlier.head == HeadMark::Bundle {
             return Ok(self.settle(state, next, Vec::new()));
         }
-        let own = core::mem::replace(&mut self.seed, earlier.seed);
-        let restored = self.realign(state, next);
-        self.seed = own;
-        restored
+        self.align(state, next, Sampling::seeded(earlier.seed))
     }
 }
 

@@ -7,7 +7,7 @@ use tch::{Kind, Tensor};
 
 use super::geometry::{Movement, shift};
 use super::tone;
-use crate::config::Policy;
+use crate::config::AugmentPolicy;
 use crate::platform::device::send;
 
 /// An operation of a policy.
@@ -86,18 +86,18 @@ const CIFAR: [[Choice; 2]; 25] = [
 ];
 
 /// What one image goes through in one step: an operation and its strength, -1..=1.
-type Step = (Operation, f32);
+type PolicyStep = (Operation, f32);
 
 /// Draws operations for every image by the policy, and applies them.
 ///
 /// # Shapes
 /// `images` f32 `[n, 3, h, w]` in 0..1; returns the same shape, in 0..1.
-pub fn apply(images: &Tensor, policy: Policy) -> Tensor {
+pub fn apply(images: &Tensor, policy: AugmentPolicy) -> Tensor {
     plan(images.size()[0] as usize, policy).iter().fold(images.shallow_clone(), |images, steps| perform(&images, steps))
 }
 
 /// For every step of the policy, what each image goes through.
-fn plan(images: usize, policy: Policy) -> Vec<Vec<Step>> {
+fn plan(images: usize, policy: AugmentPolicy) -> Vec<Vec<PolicyStep>> {
     let draw = || Vec::<f32>::try_from(Tensor::rand([images as i64], (Kind::Float, tch::Device::Cpu))).expect("floats");
     let choose = |count: usize| {
         let drawn = Tensor::randint(count as i64, [images as i64], (Kind::Int64, tch::Device::Cpu));
@@ -105,10 +105,10 @@ fn plan(images: usize, policy: Policy) -> Vec<Vec<Step>> {
     };
     let signed = |strength: f32, sign: f32| if sign < 0.5 { -strength } else { strength };
     match policy {
-        Policy::None => Vec::new(),
-        Policy::AutoAugment => {
+        AugmentPolicy::None => Vec::new(),
+        AugmentPolicy::AutoAugment => {
             let chosen: Vec<usize> = choose(CIFAR.len()).collect();
-            let step = |position: usize| -> Vec<Step> {
+            let step = |position: usize| -> Vec<PolicyStep> {
                 let (luck, signs) = (draw(), draw());
                 let each = chosen.iter().zip(luck).zip(signs);
                 each.map(|((&pair, luck), sign)| {
@@ -121,8 +121,8 @@ fn plan(images: usize, policy: Policy) -> Vec<Vec<Step>> {
             };
             vec![step(0), step(1)]
         }
-        Policy::RandAugment { operations, magnitude } => {
-            let strength = magnitude as f32 / Policy::HIGHEST as f32;
+        AugmentPolicy::RandAugment { operations, magnitude } => {
+            let strength = magnitude as f32 / AugmentPolicy::HIGHEST as f32;
             let steps = (0..operations).map(|_| {
                 let chosen = choose(DRAWN.len());
                 chosen.zip(draw()).map(|(choice, sign)| (DRAWN[choice], signed(strength, sign))).collect()
@@ -133,7 +133,7 @@ fn plan(images: usize, policy: Policy) -> Vec<Vec<Step>> {
 }
 
 /// One step of every image: those that drew the same family of operations go through it together.
-fn perform(images: &Tensor, steps: &[Step]) -> Tensor {
+fn perform(images: &Tensor, steps: &[PolicyStep]) -> Tensor {
     let mut changed = images.copy();
     let family = |operation: Operation| if operation <= Rotate { Rotate } else { operation };
     let mut order: Vec<i64> = (0..steps.len() as i64).collect();
@@ -143,7 +143,7 @@ fn perform(images: &Tensor, steps: &[Step]) -> Tensor {
         if operation == Identity {
             continue;
         }
-        let members: Vec<Step> = group.iter().map(|&image| steps[image as usize]).collect();
+        let members: Vec<PolicyStep> = group.iter().map(|&image| steps[image as usize]).collect();
         let indices = send(&Tensor::from_slice(group), images.device());
         let result = operate(&images.index_select(0, &indices), operation, &members);
         let _ = changed.index_copy_(0, &indices, &result);
@@ -156,7 +156,7 @@ fn perform(images: &Tensor, steps: &[Step]) -> Tensor {
 /// Factors of brightness, colour, contrast and sharpness go 0.9 to either side of 1, posterising leaves 8 bits at
 /// strength 0 and 4 at 1, solarising starts at 256 and 0 of 255. So in the program of OrCo and, but for a solarising
 /// from 255, in torchvision.
-fn operate(images: &Tensor, operation: Operation, members: &[Step]) -> Tensor {
+fn operate(images: &Tensor, operation: Operation, members: &[PolicyStep]) -> Tensor {
     let each = |value: &dyn Fn(f32) -> f32| {
         let values: Vec<f32> = members.iter().map(|&(_, strength)| value(strength)).collect();
         send(&Tensor::from_slice(&values).view([-1, 1, 1, 1]), images.device())
@@ -184,7 +184,7 @@ fn operate(images: &Tensor, operation: Operation, members: &[Step]) -> Tensor {
 /// The movement of a geometric operation at a strength of -1..=1: shear up to 0.3, translation up to 150 of the 331
 /// pixels of the paper's ImageNet images, rotation up to 30 degrees; all to either side. The program of OrCo rotates
 /// one way only and shears bicubically; torchvision as here, but fills with black unless told otherwise.
-fn movement((operation, strength): Step) -> Movement {
+fn movement((operation, strength): PolicyStep) -> Movement {
     match operation {
         ShearX => Movement::ShearX(0.3 * strength),
         ShearY => Movement::ShearY(0.3 * strength),
@@ -211,7 +211,7 @@ mod tests {
         (drawn * 255.0).round() / 255.0
     }
 
-    fn share(steps: &[Step], operation: Operation) -> f64 {
+    fn share(steps: &[PolicyStep], operation: Operation) -> f64 {
         steps.iter().filter(|step| step.0 == operation).count() as f64 / steps.len() as f64
     }
 
@@ -319,7 +319,7 @@ mod tests {
     #[test]
     fn the_table_is_drawn_in_its_proportions() {
         tch::manual_seed(1);
-        let plan = plan(COUNT, Policy::AutoAugment);
+        let plan = plan(COUNT, AugmentPolicy::AutoAugment);
         assert_eq!(plan.len(), 2);
         for (position, steps) in plan.iter().enumerate() {
             for operation in every().filter(|&operation| operation != Identity) {
@@ -337,7 +337,7 @@ mod tests {
     #[test]
     fn rand_augment_draws_every_operation_alike() {
         tch::manual_seed(2);
-        let plan = plan(COUNT, Policy::RandAugment { operations: 3, magnitude: 15 });
+        let plan = plan(COUNT, AugmentPolicy::RandAugment { operations: 3, magnitude: 15 });
         assert_eq!(plan.len(), 3);
         for steps in &plan {
             assert!(steps.iter().all(|step| step.1.abs() == 0.5));
@@ -350,6 +350,6 @@ mod tests {
 
     #[test]
     fn no_policy_draws_nothing() {
-        assert!(plan(5, Policy::None).is_empty());
+        assert!(plan(5, AugmentPolicy::None).is_empty());
     }
 }

@@ -8,7 +8,7 @@ use orco_benchmark::cifar100::{self, Cifar100Error, Cifar100Part};
 use tch::Tensor;
 
 use super::{DataError, Images};
-use crate::platform::distributed::{Common, Group};
+use crate::platform::distributed::{RankGroup, SharedRows};
 
 /// Names of the 100 classes, by label.
 ///
@@ -22,11 +22,11 @@ pub fn class_names(folder: &Path) -> Result<Vec<String>, Cifar100Error> {
 ///
 /// # Errors
 /// [`DataError::Binary`] if the file is missing, has the wrong size, or holds a label out of range.
-pub fn read(folder: &Path, part: Cifar100Part, group: &Group) -> Result<Images, DataError> {
+pub fn read(folder: &Path, part: Cifar100Part, group: &RankGroup) -> Result<Images, DataError> {
     let records = cifar100::read(folder, part)?;
     let labels: Vec<u16> = records.labels().collect();
     let side = cifar100::SIDE as i64;
-    let Common { rows: pixels, own, .. } = group.common_rows(&[labels.len() as i64, 3, side, side])?;
+    let SharedRows { rows: pixels, own, .. } = group.common_rows(&[labels.len() as i64, 3, side, side])?;
     let planes: Vec<u8> =
         records.iter().skip(own.start).take(own.len()).flat_map(|record| record.planes.iter().copied()).collect();
     let mut rows = pixels.narrow(0, own.start as i64, own.len() as i64);
@@ -36,7 +36,7 @@ pub fn read(folder: &Path, part: Cifar100Part, group: &Group) -> Result<Images, 
 }
 
 /// Training images, test images and class names, from the folder or from the one that the archive unpacks to.
-pub(super) fn open(folder: &Path, group: &Group) -> Result<(Images, Images, Vec<String>), DataError> {
+pub(super) fn open(folder: &Path, group: &RankGroup) -> Result<(Images, Images, Vec<String>), DataError> {
     let unpacked = folder.join("cifar-100-binary");
     let inside = !folder.join("train.bin").is_file() && unpacked.join("train.bin").is_file();
     let folder = if inside { unpacked.as_path() } else { folder };

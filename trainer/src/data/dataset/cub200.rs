@@ -9,7 +9,7 @@ use std::fs;
 use std::path::{Component, Path};
 
 use super::DataError;
-use super::listing::{Entry, Listing};
+use super::listing::{ListedImage, Listing};
 
 /// What is said beside a file that is missing.
 const LAYOUT: &str = "the folder must hold images, images.txt, image_class_labels.txt and train_test_split.txt";
@@ -57,7 +57,7 @@ pub(super) fn list(folder: &Path) -> Result<Listing, DataError> {
         let class_folder = path.split('/').next().unwrap_or(path);
         let title = class_folder.split_once('.').map_or(class_folder, |(_, title)| title);
         class_names[usize::from(label)] = title.replace('_', " ");
-        let entry = Entry { path: folder.join("images").join(path), name: path.clone(), label };
+        let entry = ListedImage { path: folder.join("images").join(path), name: path.clone(), label };
         if *is_trained { train.push(entry) } else { test.push(entry) }
     }
     if let Some(empty) = class_names.iter().position(String::is_empty) {

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use orco_core::random::Random;
 
 use super::DataError;
-use super::listing::{Entry, Listing};
+use super::listing::{ListedImage, Listing};
 
 /// What is said beside a folder that is missing.
 const LAYOUT: &str =
@@ -112,13 +112,13 @@ impl Reader<'_> {
     }
 
     /// The pictures of each class, in order of class and file name.
-    fn entries(&mut self, folder: &Path, classes: &[String]) -> Result<Vec<Entry>, DataError> {
+    fn entries(&mut self, folder: &Path, classes: &[String]) -> Result<Vec<ListedImage>, DataError> {
         let mut entries = Vec::new();
         for (label, class) in classes.iter().enumerate() {
             let before = entries.len();
             for (path, file) in self.children(&folder.join(class))? {
                 if is_picture(&path) {
-                    entries.push(Entry { name: format!("{class}/{file}"), path, label: label as u16 });
+                    entries.push(ListedImage { name: format!("{class}/{file}"), path, label: label as u16 });
                 }
             }
             if entries.len() == before {

@@ -11,16 +11,16 @@ use tch::Tensor;
 
 use super::{DataError, Images};
 use crate::config::{DataConfig, SquareFit};
-use crate::platform::distributed::{Common, Group};
+use crate::platform::distributed::{RankGroup, SharedRows};
 use crate::platform::interrupt;
-use crate::run::progress::Progress;
+use crate::run::progress::PhaseProgress;
 
 /// Images decoded between two writes into the tensor; bounds the memory beside it.
 const BLOCK: usize = 256;
 
 /// One image file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Entry {
+pub(super) struct ListedImage {
     /// Where it is.
     pub path: PathBuf,
     /// `class/file`, as session lists name it after their prefix.
@@ -32,8 +32,8 @@ pub(super) struct Entry {
 /// A data set of image files.
 #[derive(Debug)]
 pub(super) struct Listing {
-    pub train: Vec<Entry>,
-    pub test: Vec<Entry>,
+    pub train: Vec<ListedImage>,
+    pub test: Vec<ListedImage>,
     /// By label.
     pub class_names: Vec<String>,
     /// What session lists write before `class/file`.
@@ -42,9 +42,9 @@ pub(super) struct Listing {
 
 /// Images of a list of files.
 #[derive(Debug)]
-pub(super) struct Decoded {
+pub(super) struct DecodedImages {
     pub images: Images,
-    /// [`Entry::name`] of each image.
+    /// [`ListedImage::name`] of each image.
     pub names: Vec<String>,
     /// What was left out, a sentence each.
     pub skipped: Vec<String>,
@@ -57,21 +57,21 @@ pub(super) struct Decoded {
 /// of all, or with `skip_broken` are left out. Images keep the order of `entries` whatever the number of threads and
 /// ranks.
 pub(super) fn decode(
-    entries: &[Entry],
+    entries: &[ListedImage],
     data: &DataConfig,
     skip_broken: bool,
     what: &'static str,
-    group: &Group,
-) -> Result<Decoded, DataError> {
+    group: &RankGroup,
+) -> Result<DecodedImages, DataError> {
     let side = i64::from(data.side());
     if group.size() > 1 {
         // Before any rank decodes its part of another list.
-        let size = |entry: &Entry| entry.path.metadata().map_or(0, |file| file.len());
+        let size = |entry: &ListedImage| entry.path.metadata().map_or(0, |file| file.len());
         let files: Vec<_> = entries.iter().map(|entry| (&entry.name, entry.label, size(entry))).collect();
         group.demand_same("pictures", &format!("{files:?}"))?;
     }
-    let Common { rows: pixels, own, first } = group.common_rows(&[entries.len() as i64, 3, side, side])?;
-    let mut progress = Progress::counting(what, "images", own.len() as u64, 0);
+    let SharedRows { rows: pixels, own, first } = group.common_rows(&[entries.len() as i64, 3, side, side])?;
+    let mut progress = PhaseProgress::counting(what, "images", own.len() as u64, 0);
     if group.size() > 1 {
         log::debug!("rank {} decodes {} of {} {what}", group.rank(), own.len(), entries.len());
     }
@@ -88,7 +88,7 @@ pub(super) fn decode(
     }
     progress.finish();
     // Every machine decodes all images.
-    let broken: BTreeMap<usize, String> = group.of_all(&broken)?.into_iter().flatten().collect();
+    let broken: BTreeMap<usize, String> = group.gather_all(&broken)?.into_iter().flatten().collect();
     if let Some((&index, reason)) = broken.first_key_value()
         && !skip_broken
     {
@@ -106,11 +106,11 @@ pub(super) fn decode(
         pixels: pixels.narrow(0, 0, kept.len() as i64),
         labels: kept.iter().map(|&index| entries[index].label).collect(),
     };
-    Ok(Decoded { images, names: kept.iter().map(|&index| entries[index].name.clone()).collect(), skipped })
+    Ok(DecodedImages { images, names: kept.iter().map(|&index| entries[index].name.clone()).collect(), skipped })
 }
 
 /// Decodes some files on all cores into `rows`, `[n, 3, side, side]`; what went wrong with each.
-fn decode_block(entries: &[Entry], data: &DataConfig, rows: &Tensor) -> Vec<Option<ImageError>> {
+fn decode_block(entries: &[ListedImage], data: &DataConfig, rows: &Tensor) -> Vec<Option<ImageError>> {
     let image = 3 * (data.side() * data.side()) as usize;
     let mut buffer = vec![0; entries.len() * image];
     let mut failures: Vec<Option<ImageError>> = entries.iter().map(|_| None).collect();
@@ -130,7 +130,7 @@ fn decode_block(entries: &[Entry], data: &DataConfig, rows: &Tensor) -> Vec<Opti
 }
 
 /// Decodes one file into the planes of red, green and blue.
-fn decode_one(entry: &Entry, data: &DataConfig, planes: &mut [u8]) -> Result<(), ImageError> {
+fn decode_one(entry: &ListedImage, data: &DataConfig, planes: &mut [u8]) -> Result<(), ImageError> {
     let picture = image::open(&entry.path)?;
     let side = data.side();
     let [x, y, width, height] = part(picture.width(), picture.height(), data.fit, data.crop.unwrap_or(1.0));
@@ -165,27 +165,28 @@ mod tests {
     #[test]
     fn images_keep_their_order_and_broken_ones_are_named() {
         let folder = tempfile::tempdir().unwrap();
-        let entries: Vec<Entry> = (0..BLOCK + 5)
+        let entries: Vec<ListedImage> = (0..BLOCK + 5)
             .map(|index| {
                 let path = folder.path().join(format!("{index}.png"));
                 write_picture(&path, 12, 8, [index as u8, 7, 200]);
-                Entry { path, name: format!("a/{index}.png"), label: index as u16 }
+                ListedImage { path, name: format!("a/{index}.png"), label: index as u16 }
             })
             .collect();
         let data: DataConfig = toml::from_str("kind = \"folders\"\nimage_size = 8").unwrap();
-        let all = decode(&entries, &data, false, "test", &Group::alone()).unwrap();
+        let all = decode(&entries, &data, false, "test", &RankGroup::alone()).unwrap();
         assert_eq!(all.images.pixels.size(), [BLOCK as i64 + 5, 3, 8, 8]);
-        let at = |decoded: &Decoded, image: i64, channel| decoded.images.pixels.int64_value(&[image, channel, 3, 4]);
+        let at =
+            |decoded: &DecodedImages, image: i64, channel| decoded.images.pixels.int64_value(&[image, channel, 3, 4]);
         assert_eq!((at(&all, 9, 0), at(&all, 9, 1), at(&all, 9, 2)), (9, 7, 200));
 
         std::fs::write(&entries[3].path, b"no picture").unwrap();
         std::fs::remove_file(&entries[BLOCK].path).unwrap();
-        let error = decode(&entries, &data, false, "test", &Group::alone()).unwrap_err().to_string();
+        let error = decode(&entries, &data, false, "test", &RankGroup::alone()).unwrap_err().to_string();
         assert!(
             error.contains("3.png is neither a JPEG nor a PNG picture") && error.contains("--skip-broken"),
             "{error}"
         );
-        let some = decode(&entries, &data, true, "test", &Group::alone()).unwrap();
+        let some = decode(&entries, &data, true, "test", &RankGroup::alone()).unwrap();
         assert_eq!((some.images.len(), some.names.len(), some.skipped.len()), (BLOCK + 3, BLOCK + 3, 2));
         assert_eq!((some.names[3].as_str(), some.images.labels[3], at(&some, 3, 0)), ("a/4.png", 4, 4));
         assert_eq!(at(&some, BLOCK as i64 - 1, 0), 1, "rows after a gap move up");

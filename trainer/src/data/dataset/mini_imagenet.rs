@@ -12,7 +12,7 @@ use std::fs;
 use std::path::{Component, Path};
 
 use super::DataError;
-use super::listing::{Entry, Listing};
+use super::listing::{ListedImage, Listing};
 
 /// What is said beside a file that is missing.
 const LAYOUT: &str = "the folder must hold images, split/train.csv and split/test.csv";
@@ -54,7 +54,11 @@ pub(super) fn list(folder: &Path) -> Result<Listing, DataError> {
 }
 
 /// Reads one list; `number` gives the label of a class, or nothing if it has no right to be there.
-fn read_csv(folder: &Path, name: &str, mut number: impl FnMut(&str) -> Option<u16>) -> Result<Vec<Entry>, DataError> {
+fn read_csv(
+    folder: &Path,
+    name: &str,
+    mut number: impl FnMut(&str) -> Option<u16>,
+) -> Result<Vec<ListedImage>, DataError> {
     let path = folder.join("split").join(name);
     let text = fs::read_to_string(&path).map_err(DataError::read(&path, LAYOUT))?;
     let mut lines = text.lines().enumerate();
@@ -78,7 +82,7 @@ fn read_csv(folder: &Path, name: &str, mut number: impl FnMut(&str) -> Option<u1
         }
         let label = number(class).ok_or_else(|| wrong(line, text, "of a class that train.csv has"))?;
         let last = file.rsplit('/').next().unwrap_or(file);
-        entries.push(Entry { path: folder.join("images").join(file), name: format!("{class}/{last}"), label });
+        entries.push(ListedImage { path: folder.join("images").join(file), name: format!("{class}/{last}"), label });
     }
     if entries.is_empty() {
         return Err(DataError::Count { path, what: "images", expected: "1 or more".into(), actual: 0 });

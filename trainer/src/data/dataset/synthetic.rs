@@ -15,11 +15,11 @@ use tch::Tensor;
 
 use super::Images;
 use crate::platform::interrupt;
-use render::{Look, SHAPES, TEXTURES};
+use render::{ObjectLook, SHAPES, TEXTURES};
 
 /// Training and test images.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Part {
+pub enum SyntheticPart {
     /// Images to learn from.
     Train,
     /// Images to measure on.
@@ -36,12 +36,12 @@ pub fn class_names(classes: usize, seed: u64) -> Vec<String> {
 /// stays black.
 ///
 /// ```
-/// use orco_trainer::data::dataset::synthetic::{Part, images};
-/// let images = images(3, 2, 16, Part::Train, 1);
+/// use orco_trainer::data::dataset::synthetic::{SyntheticPart, images};
+/// let images = images(3, 2, 16, SyntheticPart::Train, 1);
 /// assert_eq!(images.labels, [0, 0, 1, 1, 2, 2]);
 /// assert_eq!(images.pixels.size(), [6, 3, 16, 16]);
 /// ```
-pub fn images(classes: usize, each: usize, side: u32, part: Part, seed: u64) -> Images {
+pub fn images(classes: usize, each: usize, side: u32, part: SyntheticPart, seed: u64) -> Images {
     let looks = looks(classes, seed);
     let length = 3 * (side * side) as usize;
     let mut planes = vec![0; classes * each * length];
@@ -68,7 +68,7 @@ pub fn images(classes: usize, each: usize, side: u32, part: Part, seed: u64) -> 
 }
 
 /// What the classes look like: combinations of shape and texture in an order of the seed, colours around the wheel.
-fn looks(classes: usize, seed: u64) -> Vec<Look> {
+fn looks(classes: usize, seed: u64) -> Vec<ObjectLook> {
     let mut random = Random::new(seed, "synthetic classes");
     let mut order: Vec<usize> = (0..SHAPES.len() * TEXTURES.len()).collect();
     random.shuffle(&mut order);
@@ -78,7 +78,7 @@ fn looks(classes: usize, seed: u64) -> Vec<Look> {
             let (round, combination) = (class / order.len(), order[class % order.len()]);
             // Steps of the golden ratio spread any number of hues evenly.
             let hue = (start + (class as f32 * 0.618_034).fract()).fract();
-            Look {
+            ObjectLook {
                 shape: SHAPES[combination % SHAPES.len()],
                 texture: TEXTURES[combination / SHAPES.len()],
                 hues: [hue, (hue + 0.3 + 0.13 * (round % 4) as f32).fract()],
@@ -96,11 +96,11 @@ mod tests {
 
     #[test]
     fn the_seed_alone_decides() {
-        let some = images(4, 3, 16, Part::Train, 5);
-        assert!(some.pixels.equal(&images(4, 3, 16, Part::Train, 5).pixels));
-        assert!(!some.pixels.equal(&images(4, 3, 16, Part::Train, 6).pixels));
-        assert!(!some.pixels.equal(&images(4, 3, 16, Part::Test, 5).pixels));
-        let more = images(9, 3, 16, Part::Train, 5);
+        let some = images(4, 3, 16, SyntheticPart::Train, 5);
+        assert!(some.pixels.equal(&images(4, 3, 16, SyntheticPart::Train, 5).pixels));
+        assert!(!some.pixels.equal(&images(4, 3, 16, SyntheticPart::Train, 6).pixels));
+        assert!(!some.pixels.equal(&images(4, 3, 16, SyntheticPart::Test, 5).pixels));
+        let more = images(9, 3, 16, SyntheticPart::Train, 5);
         assert!(some.pixels.equal(&more.pixels.narrow(0, 0, 12)), "earlier classes stay");
         assert!(!some.pixels.get(0).equal(&some.pixels.get(1)), "images of a class differ");
         let digest = some.pixels.to_kind(Kind::Int64).sum(Kind::Int64).int64_value(&[]);

@@ -86,7 +86,7 @@ fn every_layout_opens_with_its_split_and_statistics() {
         let folder = tempfile::tempdir().unwrap();
         write(folder.path());
         let recipe = recipe(data);
-        let set = open(&recipe, &Origin { folder: Some(folder.path()), ..Origin::default() }).unwrap();
+        let set = open(&recipe, &DataOrigin { folder: Some(folder.path()), ..DataOrigin::default() }).unwrap();
         assert_eq!((set.train.len(), set.test.len()), (CLASSES * EACH, CLASSES * TESTS), "{data}");
         assert_eq!(set.train.pixels.size(), [(CLASSES * EACH) as i64, 3, 16, 16]);
         assert_eq!(set.class_names.len(), CLASSES);
@@ -114,7 +114,7 @@ fn every_layout_opens_with_its_split_and_statistics() {
         };
         assert!(list.lines().count() == 5 && list.lines().all(|line| line.starts_with(root)), "{list}");
         if recipe.data.test_share.is_none() {
-            let origin = Origin { folder: Some(folder.path()), lists: Some(&lists), ..Origin::default() };
+            let origin = DataOrigin { folder: Some(folder.path()), lists: Some(&lists), ..DataOrigin::default() };
             let fixed = open(&recipe, &origin).unwrap();
             assert_eq!(fixed.split.candidates[0][..5], split.candidates[0][..5]);
         }
@@ -141,11 +141,11 @@ fn broken_images_stop_or_are_left_out() {
         let bytes = fs::read(&pictures[3]).unwrap();
         fs::write(&pictures[3], &bytes[..bytes.len() / 4]).unwrap();
         let recipe = recipe(data);
-        let origin = Origin { folder: Some(folder.path()), ..Origin::default() };
+        let origin = DataOrigin { folder: Some(folder.path()), ..DataOrigin::default() };
         let error = open(&recipe, &origin).unwrap_err().to_string();
         let name = pictures[3].file_name().unwrap().to_string_lossy().into_owned();
         assert!(error.contains(&name) && error.contains("--skip-broken"), "{error}");
-        let set = open(&recipe, &Origin { skip_broken: true, ..origin }).unwrap();
+        let set = open(&recipe, &DataOrigin { skip_broken: true, ..origin }).unwrap();
         assert_eq!(set.skipped.len(), 1);
         assert!(set.skipped[0].contains(&name), "{:?}", set.skipped);
         assert_eq!(set.train.len() + set.test.len(), CLASSES * (EACH + TESTS) - 1);
@@ -155,11 +155,11 @@ fn broken_images_stop_or_are_left_out() {
 #[test]
 fn synthetic_data_need_no_folder_and_hold_images_out() {
     let mut recipe = recipe("kind = \"synthetic\"\nimage_size = 16\ntrain_per_class = 9\ntest_per_class = 2");
-    let set = open(&recipe, &Origin::default()).unwrap();
+    let set = open(&recipe, &DataOrigin::default()).unwrap();
     assert_eq!((set.train.len(), set.test.len(), set.split.measured.len()), (36, 8, 8));
     assert_eq!(set.channels, Channels::measure(&set.train, &set.split.base));
     recipe.data.classes = Some(3);
-    let error = open(&recipe, &Origin::default()).unwrap_err().to_string();
+    let error = open(&recipe, &DataOrigin::default()).unwrap_err().to_string();
     assert_eq!(error, "the recipe's split has 4 classes, but the data (synthetic objects) have 3");
 }
 
@@ -170,7 +170,7 @@ fn a_class_name_with_control_characters_is_refused() {
     flat(folder.path());
     fs::rename(folder.path().join("c1"), folder.path().join("c\n1\u{1b}[2J")).unwrap();
     let recipe = recipe("kind = \"folders\"\nimage_size = 16");
-    let origin = Origin { folder: Some(folder.path()), ..Origin::default() };
+    let origin = DataOrigin { folder: Some(folder.path()), ..DataOrigin::default() };
     let error = open(&recipe, &origin).unwrap_err().to_string();
     assert_eq!(
         error,
@@ -186,7 +186,7 @@ fn class_names_are_kept_in_one_normal_form() {
     flat(folder.path());
     fs::rename(folder.path().join("c1"), folder.path().join("cafe\u{301}")).unwrap();
     let recipe = recipe("kind = \"folders\"\nimage_size = 16");
-    let origin = Origin { folder: Some(folder.path()), ..Origin::default() };
+    let origin = DataOrigin { folder: Some(folder.path()), ..DataOrigin::default() };
     assert!(open(&recipe, &origin).unwrap().class_names.contains(&"caf\u{e9}".to_owned()));
     fs::rename(folder.path().join("c2"), folder.path().join("caf\u{e9}")).unwrap();
     assert!(open(&recipe, &origin).unwrap_err().to_string().contains("in another spelling"));

@@ -6,12 +6,12 @@ use std::path::Path;
 use std::thread;
 use std::time::Duration;
 
+use orco_runtime::files::open_own;
 use ureq::Agent;
 use ureq::http::header::{CONTENT_LENGTH, CONTENT_RANGE};
 
 use super::{DownloadError, writing};
-use crate::run::files::open_own;
-use crate::run::progress::Progress;
+use crate::run::progress::PhaseProgress;
 
 /// Attempts in a row that bring nothing before it is given up.
 const ATTEMPTS: usize = 3;
@@ -86,7 +86,7 @@ fn attempt(agent: &Agent, address: &str, part: &Path) -> Result<Outcome, Downloa
     };
     let mut file = open_own(OpenOptions::new().create(true).append(true), part).map_err(writing(part))?;
     file.set_len(start).map_err(writing(part))?;
-    let mut progress = Progress::counting("download", "kB", total.unwrap_or(0) / 1000, start / 1000);
+    let mut progress = PhaseProgress::counting("download", "kB", total.unwrap_or(0) / 1000, start / 1000);
     let (mut at, mut said) = (start, start);
     let mut body = response.into_body().into_reader();
     let mut buffer = vec![0; 1 << 16];

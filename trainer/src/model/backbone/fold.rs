@@ -12,7 +12,7 @@ use orco_runtime::encoder::audit::{AuditError, audit};
 use orco_runtime::encoder::onnx::fold_constants;
 use prost::Message;
 
-use crate::model::onnx_proto::{Entry, INT64, Node, OperatorSet, TensorData, ValueInfo};
+use crate::model::onnx_proto::{INT64, NodeProto, OperatorSetProto, StringEntryProto, TensorProto, ValueInfoProto};
 
 /// A model as the engines accept it: as it is, or with constants folded if an operator of it is refused otherwise.
 ///
@@ -24,13 +24,13 @@ pub(super) fn without_constant_nodes(model: Vec<u8>) -> Result<Vec<u8>, EncodeEr
         return Ok(model);
     }
     let damaged = |_| EncodeError::Refused(AuditError::Damaged { part: "graph" });
-    let metadata = Shell::decode(model.as_slice()).map_err(damaged)?.metadata_props;
+    let metadata = ModelShell::decode(model.as_slice()).map_err(damaged)?.metadata_props;
     let mut folded = fold_constants(&model)?;
     // Shapes behind what was folded are inferred anew when the library reads the model again.
     let mut settled = false;
     loop {
-        let mut shell = Shell::decode(folded.as_slice()).map_err(damaged)?;
-        let mut graph = Graph::decode(shell.graph.as_slice()).map_err(damaged)?;
+        let mut shell = ModelShell::decode(folded.as_slice()).map_err(damaged)?;
+        let mut graph = GraphParts::decode(shell.graph.as_slice()).map_err(damaged)?;
         let known = graph.fix_sides().map_err(damaged)?;
         if known == 0 && settled {
             // The library names the domains of all operators that it has.
@@ -50,7 +50,7 @@ pub(super) fn without_constant_nodes(model: Vec<u8>) -> Result<Vec<u8>, EncodeEr
 
 /// `onnx.ModelProto` with its graph as it came.
 #[derive(Clone, PartialEq, Message)]
-struct Shell {
+struct ModelShell {
     #[prost(int64, tag = "1")]
     ir_version: i64,
     #[prost(string, tag = "2")]
@@ -60,14 +60,14 @@ struct Shell {
     #[prost(bytes = "vec", tag = "7")]
     graph: Vec<u8>,
     #[prost(message, repeated, tag = "8")]
-    opset_import: Vec<OperatorSet>,
+    opset_import: Vec<OperatorSetProto>,
     #[prost(message, repeated, tag = "14")]
-    metadata_props: Vec<Entry>,
+    metadata_props: Vec<StringEntryProto>,
 }
 
 /// `onnx.GraphProto` with its parts as they came, so that none loses what [`crate::model::onnx_proto`] does not name.
 #[derive(Clone, PartialEq, Message)]
-struct Graph {
+struct GraphParts {
     #[prost(bytes = "vec", repeated, tag = "1")]
     node: Vec<Vec<u8>>,
     #[prost(string, tag = "2")]
@@ -112,10 +112,10 @@ type Sides = Vec<Option<i64>>;
 /// Values and dimensions of constants, by name.
 type Constants = HashMap<String, (Vec<i64>, Vec<i64>)>;
 
-impl Graph {
+impl GraphParts {
     /// Replaces the nodes that take fixed sides out of a tensor's shape by constants; how many there were.
     fn fix_sides(&mut self) -> Result<usize, prost::DecodeError> {
-        let nodes = self.node.iter().map(|node| Node::decode(node.as_slice())).collect::<Result<Vec<_>, _>>()?;
+        let nodes = self.node.iter().map(|node| NodeProto::decode(node.as_slice())).collect::<Result<Vec<_>, _>>()?;
         let constants = self.constants()?;
         let sides = self.sides()?;
         let shapes: HashMap<&str, Sides> = nodes
@@ -123,7 +123,7 @@ impl Graph {
             .filter(|node| node.op_type == "Shape")
             .filter_map(|node| Some((node.output.first()?.as_str(), shape(node, sides.get(node.input.first()?)?))))
             .collect();
-        let fixed: Vec<Option<TensorData>> = nodes.iter().map(|node| taken(node, &shapes, &constants)).collect();
+        let fixed: Vec<Option<TensorProto>> = nodes.iter().map(|node| taken(node, &shapes, &constants)).collect();
         let used: HashSet<&str> = nodes
             .iter()
             .zip(&fixed)
@@ -131,7 +131,7 @@ impl Graph {
             .flat_map(|(node, _)| &node.input)
             .map(String::as_str)
             .collect();
-        let outputs = self.output.iter().map(|value| ValueInfo::decode(value.as_slice()));
+        let outputs = self.output.iter().map(|value| ValueInfoProto::decode(value.as_slice()));
         let outputs: Vec<String> = outputs.map(|value| Ok(value?.name)).collect::<Result<_, prost::DecodeError>>()?;
         let is_read = |name: &String| used.contains(name.as_str()) || outputs.contains(name);
         let mut kept = Vec::new();
@@ -163,7 +163,7 @@ impl Graph {
     fn sides(&self) -> Result<HashMap<String, Sides>, prost::DecodeError> {
         let mut sides = HashMap::new();
         for bytes in self.input.iter().chain(&self.value_info) {
-            let value = ValueInfo::decode(bytes.as_slice())?;
+            let value = ValueInfoProto::decode(bytes.as_slice())?;
             let tensor = value.r#type.and_then(|kind| kind.tensor_type);
             if let Some(shape) = tensor.and_then(|tensor| tensor.shape) {
                 let side = |side: Option<i64>| side.filter(|side| *side >= 0);
@@ -175,7 +175,7 @@ impl Graph {
 }
 
 /// What a `Shape` node gives of a tensor with these sides.
-fn shape(node: &Node, sides: &Sides) -> Sides {
+fn shape(node: &NodeProto, sides: &Sides) -> Sides {
     let attribute = |name: &str| node.attribute.iter().find(|attribute| attribute.name == name)?.i;
     let rank = sides.len() as i64;
     let [start, end] = [attribute("start").unwrap_or(0), attribute("end").unwrap_or(rank)].map(|at| at_most(at, rank));
@@ -189,7 +189,7 @@ fn at_most(index: i64, length: i64) -> usize {
 }
 
 /// The constant that a node takes out of a shape, if it takes fixed sides alone.
-fn taken(node: &Node, shapes: &HashMap<&str, Sides>, constants: &Constants) -> Option<TensorData> {
+fn taken(node: &NodeProto, shapes: &HashMap<&str, Sides>, constants: &Constants) -> Option<TensorProto> {
     let sides = shapes.get(node.input.first()?.as_str())?;
     let constant = |input: usize| constants.get(node.input.get(input)?);
     let length = sides.len() as i64;
@@ -213,5 +213,5 @@ fn taken(node: &Node, shapes: &HashMap<&str, Sides>, constants: &Constants) -> O
         _ => return None,
     };
     let raw_data = values.iter().flat_map(|value| value.to_le_bytes()).collect();
-    Some(TensorData { dims, data_type: INT64, name: node.output.first()?.clone(), raw_data })
+    Some(TensorProto { dims, data_type: INT64, name: node.output.first()?.clone(), raw_data })
 }

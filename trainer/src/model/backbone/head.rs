@@ -7,7 +7,7 @@ use crate::config::HeadConfig;
 
 /// g(f) = W2 relu(W1 f + b1) + b2 (OrCo, section 3.2); the caller normalises.
 #[derive(Debug)]
-pub struct Head {
+pub struct ProjectionHead {
     /// `[hidden, features]`.
     pub w1: Tensor,
     /// `[hidden]`.
@@ -18,7 +18,7 @@ pub struct Head {
     pub b2: Tensor,
 }
 
-impl Head {
+impl ProjectionHead {
     /// Creates the parameters under `path`, uniform in +-1/sqrt(fan-in) as `torch.nn.Linear` does.
     pub fn new(path: &Path<'_>, features: i64, config: &HeadConfig) -> Self {
         let uniform = |fan_in: i64| {

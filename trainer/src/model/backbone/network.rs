@@ -9,7 +9,7 @@ use tch::{Device, Kind, Tensor, no_grad};
 use super::norm::synchronised;
 use super::{Activation, Builder, ConvNorm, Description};
 use crate::config::Arithmetic;
-use crate::platform::distributed::Group;
+use crate::platform::distributed::RankGroup;
 use crate::platform::system;
 
 pub(super) const NORM_MOMENTUM: f64 = 0.1;
@@ -35,7 +35,7 @@ pub struct Network {
     /// What it was built from.
     pub description: Description,
     /// The ranks whose images give batch statistics together, where the recipe asks for that in training.
-    pub norm_group: Option<Group>,
+    pub norm_group: Option<RankGroup>,
     tensors: HashMap<String, ConvNormTensors>,
 }
 
@@ -101,7 +101,7 @@ impl Network {
     /// `images` as in [`Network::forward`]; each value `[n, channels, h, w]`, named as its node in the file.
     pub fn observe(&self, images: &Tensor, seen: &mut dyn FnMut(&str, &Tensor)) {
         let forward = Forward { network: self, train: false };
-        let _last = self.description.build(channels_last(images), &mut Observed { forward, seen });
+        let _last = self.description.build(channels_last(images), &mut TracedForward { forward, seen });
     }
 }
 
@@ -167,12 +167,12 @@ impl Builder for Forward<'_> {
 }
 
 /// Computes with tensors and shows each of them.
-struct Observed<'a> {
+struct TracedForward<'a> {
     forward: Forward<'a>,
     seen: &'a mut dyn FnMut(&str, &Tensor),
 }
 
-impl Builder for Observed<'_> {
+impl Builder for TracedForward<'_> {
     type Value = Tensor;
 
     fn convolution(&mut self, x: &Tensor, conv: &ConvNorm) -> Tensor {

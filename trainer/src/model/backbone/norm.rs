@@ -5,7 +5,7 @@ use tch::{Kind, Tensor, no_grad};
 use super::Network;
 use super::network::{ConvNormTensors, NORM_MOMENTUM};
 use crate::config::Arithmetic;
-use crate::platform::distributed::Group;
+use crate::platform::distributed::RankGroup;
 
 /// Normalises by the statistics of all ranks' images, through which gradients flow, and moves the running ones, as
 /// batch norm does over the same images in a single process.
@@ -19,7 +19,7 @@ pub(super) fn synchronised(
     x: &Tensor,
     tensors: &ConvNormTensors,
     (momentum, epsilon): (f64, f64),
-    group: &Group,
+    group: &RankGroup,
 ) -> Tensor {
     let kind = if x.kind() == Kind::Double { Kind::Double } else { Kind::Float };
     let x = x.to_kind(kind);

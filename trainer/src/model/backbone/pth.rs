@@ -31,7 +31,7 @@ pub enum PthError {
 }
 
 /// Whether bytes begin as such a file does.
-pub fn is_one(bytes: &[u8]) -> bool {
+pub fn is_pth(bytes: &[u8]) -> bool {
     bytes.get(..5) == Some(&[0x80, 2, 0x8a, 10, MAGIC[0]])
 }
 
@@ -415,7 +415,7 @@ mod tests {
     #[test]
     fn tensors_are_read_and_counters_passed_over() {
         let file = file();
-        assert!(is_one(&file) && !is_one(b"PK"));
+        assert!(is_pth(&file) && !is_pth(b"PK"));
         let tensors = read(&file).unwrap();
         assert_eq!(tensors.len(), 1);
         let (name, tensor) = &tensors[0];

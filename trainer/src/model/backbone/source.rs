@@ -16,7 +16,7 @@ use super::fold;
 use crate::config::BackboneConfig;
 use crate::data::augment::normalise;
 use crate::data::dataset::Channels;
-use crate::model::onnx_proto::{FLOAT, Model, ValueInfo};
+use crate::model::onnx_proto::{FLOAT, ModelProto, ValueInfoProto};
 
 /// Computes features of images.
 pub trait FeatureSource {
@@ -97,12 +97,12 @@ impl OnnxBackbone {
         let digest = codec::digest(&read);
         let bytes = fold::without_constant_nodes(read).map_err(refused)?;
         let no_model = || OnnxBackboneError::NotOnnx { path: path.into() };
-        let model = Model::decode(bytes.as_slice()).map_err(|_| no_model())?;
+        let model = ModelProto::decode(bytes.as_slice()).map_err(|_| no_model())?;
         let graph = model.graph.as_ref().ok_or_else(no_model)?;
         let wrong = |reason: String| OnnxBackboneError::Shape { path: path.into(), reason };
         // Old models list their weights among the inputs.
-        let is_weight = |input: &&ValueInfo| graph.initializer.iter().any(|weight| weight.name == input.name);
-        let inputs: Vec<&ValueInfo> = graph.input.iter().filter(|input| !is_weight(input)).collect();
+        let is_weight = |input: &&ValueInfoProto| graph.initializer.iter().any(|weight| weight.name == input.name);
+        let inputs: Vec<&ValueInfoProto> = graph.input.iter().filter(|input| !is_weight(input)).collect();
         let [height, width] = image_sides(&inputs).map_err(wrong)?;
         check_output(&graph.output).map_err(wrong)?;
         let input = Preprocessing {
@@ -205,14 +205,14 @@ fn fit(images: &Tensor, input: &Preprocessing) -> Tensor {
 }
 
 /// Sizes of a value's dimensions, `None` where one is not fixed; `None` for all if it is not of floats.
-fn sizes(value: &ValueInfo) -> Option<Vec<Option<i64>>> {
+fn sizes(value: &ValueInfoProto) -> Option<Vec<Option<i64>>> {
     let tensor = value.r#type.as_ref()?.tensor_type.as_ref()?;
     let dimensions = &tensor.shape.as_ref()?.dim;
     (tensor.elem_type == FLOAT).then(|| dimensions.iter().map(|dim| dim.dim_value.filter(|&size| size > 0)).collect())
 }
 
 /// Height and width of the one input.
-fn image_sides(inputs: &[&ValueInfo]) -> Result<[u32; 2], String> {
+fn image_sides(inputs: &[&ValueInfoProto]) -> Result<[u32; 2], String> {
     const WANTED: &str = "one input of f32 images [batch, 3, height, width]";
     let [input] = inputs else { return Err(format!("it has {} inputs, but must have {WANTED}", inputs.len())) };
     let found = sizes(input).ok_or_else(|| format!("its input {} is not {WANTED}", input.name))?;
@@ -232,7 +232,7 @@ fn image_sides(inputs: &[&ValueInfo]) -> Result<[u32; 2], String> {
 }
 
 /// Whether there is one output that may be a feature vector for each image.
-fn check_output(outputs: &[ValueInfo]) -> Result<(), String> {
+fn check_output(outputs: &[ValueInfoProto]) -> Result<(), String> {
     const WANTED: &str = "one f32 output [batch, features]";
     let [output] = outputs else { return Err(format!("it has {} outputs, but must have {WANTED}", outputs.len())) };
     let found = sizes(output).ok_or_else(|| format!("its output {} is not {WANTED}", output.name))?;
@@ -245,20 +245,20 @@ fn check_output(outputs: &[ValueInfo]) -> Result<(), String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::onnx_proto::{Dimension, INT8, Shape, TensorType, Type};
+    use crate::model::onnx_proto::{DimensionProto, INT8, ShapeProto, TensorTypeProto, TypeProto};
 
     /// A value whose dimensions are fixed where they are not 0.
-    fn value(elem_type: i32, sizes: &[i64]) -> ValueInfo {
-        let dim = sizes.iter().map(|&size| Dimension { dim_value: (size > 0).then_some(size), dim_param: None });
-        let tensor_type = TensorType { elem_type, shape: Some(Shape { dim: dim.collect() }) };
-        ValueInfo { name: "x".into(), r#type: Some(Type { tensor_type: Some(tensor_type) }) }
+    fn value(elem_type: i32, sizes: &[i64]) -> ValueInfoProto {
+        let dim = sizes.iter().map(|&size| DimensionProto { dim_value: (size > 0).then_some(size), dim_param: None });
+        let tensor_type = TensorTypeProto { elem_type, shape: Some(ShapeProto { dim: dim.collect() }) };
+        ValueInfoProto { name: "x".into(), r#type: Some(TypeProto { tensor_type: Some(tensor_type) }) }
     }
 
     #[test]
     fn shapes_that_are_no_feature_extractors_are_refused() {
         let image = value(FLOAT, &[0, 3, 8, 9]);
         assert_eq!(image_sides(&[&image]), Ok([8, 9]));
-        let refused = |inputs: &[&ValueInfo]| image_sides(inputs).unwrap_err();
+        let refused = |inputs: &[&ValueInfoProto]| image_sides(inputs).unwrap_err();
         assert!(refused(&[&image, &image]).starts_with("it has 2 inputs"));
         assert!(refused(&[&value(INT8, &[0, 3, 8, 9])]).contains("is not one input of f32"));
         assert!(refused(&[&value(FLOAT, &[1, 3, 8, 9])]).contains("exactly 1 image(s)"));

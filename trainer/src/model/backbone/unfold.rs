@@ -8,7 +8,7 @@ use prost::Message;
 use tch::{Kind, Tensor, no_grad};
 
 use super::{ConvNorm, Description, Network};
-use crate::model::onnx_proto::{FLOAT, FLOAT16, INT8, Model, TensorData};
+use crate::model::onnx_proto::{FLOAT, FLOAT16, INT8, ModelProto, TensorProto};
 
 /// Length that the weights of an output get: that of Kaiming's initialisation, by inputs. The norm behind them takes
 /// every length out of what is computed, but how far a step turns them depends on it.
@@ -41,10 +41,10 @@ pub enum UnfoldError {
 ///
 /// # Errors
 /// [`UnfoldError`] if it lacks one of them, or one is stored otherwise.
-pub fn tensors(model: &Model, description: &Description) -> Result<Vec<(String, Tensor)>, UnfoldError> {
+pub fn tensors(model: &ModelProto, description: &Description) -> Result<Vec<(String, Tensor)>, UnfoldError> {
     let initializers = model.graph.iter().flat_map(|graph| &graph.initializer);
-    let stored: HashMap<&str, &TensorData> = initializers.map(|tensor| (tensor.name.as_str(), tensor)).collect();
-    let wrong = |part: &TensorData| UnfoldError::Content(part.name.clone());
+    let stored: HashMap<&str, &TensorProto> = initializers.map(|tensor| (tensor.name.as_str(), tensor)).collect();
+    let wrong = |part: &TensorProto| UnfoldError::Content(part.name.clone());
     let mut tensors = Vec::new();
     for conv in description.convolutions() {
         let part = |name: &str| stored.get(format!("{}.{name}", conv.name).as_str()).copied();
@@ -74,12 +74,12 @@ pub fn tensors(model: &Model, description: &Description) -> Result<Vec<(String, 
 ///
 /// # Errors
 /// [`UnfoldError::Kind`].
-pub fn model(file: &[u8]) -> Result<Model, UnfoldError> {
-    Model::decode(file).ok().filter(|model| model.graph.is_some()).ok_or(UnfoldError::Kind)
+pub fn model(file: &[u8]) -> Result<ModelProto, UnfoldError> {
+    ModelProto::decode(file).ok().filter(|model| model.graph.is_some()).ok_or(UnfoldError::Kind)
 }
 
 /// The numbers of a stored tensor as f32.
-fn floats(tensor: &TensorData) -> Result<Tensor, UnfoldError> {
+fn floats(tensor: &TensorProto) -> Result<Tensor, UnfoldError> {
     let bytes = &tensor.raw_data;
     let read: Vec<f32> = match tensor.data_type {
         FLOAT => bytes.as_chunks::<4>().0.iter().map(|four| f32::from_le_bytes(*four)).collect(),

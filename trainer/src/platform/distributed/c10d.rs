@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use tch::{Device, Kind, Tensor};
 
-use super::{PATIENCE, Place, RankError, STEP};
+use super::{PATIENCE, RankError, RankPlace, STEP};
 
 /// `orco_group` of the shim.
 #[repr(C)]
-struct Raw {
+struct RawGroup {
     _opaque: [u8; 0],
 }
 
@@ -25,35 +25,39 @@ unsafe extern "C" {
         patience_ms: i64,
         timeout_ms: i64,
         cuda: bool,
-        opened: *mut *mut Raw,
+        opened: *mut *mut RawGroup,
     ) -> *mut c_char;
-    fn orco_group_sum(group: *const Raw, tensor: *const c_void, timeout_ms: i64) -> *mut c_char;
-    fn orco_group_broadcast(group: *const Raw, tensor: *const c_void, timeout_ms: i64) -> *mut c_char;
+    fn orco_group_sum(group: *const RawGroup, tensor: *const c_void, timeout_ms: i64) -> *mut c_char;
+    fn orco_group_broadcast(group: *const RawGroup, tensor: *const c_void, timeout_ms: i64) -> *mut c_char;
     fn orco_group_sum_with_gradient(
-        group: *const Raw,
+        group: *const RawGroup,
         part: *const c_void,
         timeout_ms: i64,
         total: *mut *mut c_void,
     ) -> *mut c_char;
-    fn orco_group_gather(group: *const Raw, rows: *const c_void, timeout_ms: i64, all: *mut *mut c_void)
-    -> *mut c_char;
-    fn orco_group_free(group: *mut Raw);
+    fn orco_group_gather(
+        group: *const RawGroup,
+        rows: *const c_void,
+        timeout_ms: i64,
+        all: *mut *mut c_void,
+    ) -> *mut c_char;
+    fn orco_group_free(group: *mut RawGroup);
     fn orco_text_free(text: *mut c_char);
 }
 
 /// A group of c10d's; the ranks leave it when it is dropped.
 #[derive(Debug)]
-pub(super) struct Engine(NonNull<Raw>);
+pub(super) struct CollectiveEngine(NonNull<RawGroup>);
 
 // SAFETY: c10d's backends may be called from any thread, and no function of the shim changes the group itself.
-unsafe impl Send for Engine {}
+unsafe impl Send for CollectiveEngine {}
 // SAFETY: as above; callers order their collectives themselves.
-unsafe impl Sync for Engine {}
+unsafe impl Sync for CollectiveEngine {}
 
-impl Engine {
+impl CollectiveEngine {
     /// Meets the other ranks, and returns once all of them have: a rank that left at once, with an error of its own,
     /// would look to the others like one that never came.
-    pub fn meet(place: &Place, cuda: bool) -> Result<Self, RankError> {
+    pub fn meet(place: &RankPlace, cuda: bool) -> Result<Self, RankError> {
         let lost = |reason: String| RankError::Meet {
             rank: place.rank,
             size: place.size,
@@ -111,7 +115,7 @@ impl Engine {
         &self,
         from: &Tensor,
         timeout: Duration,
-        collective: unsafe extern "C" fn(*const Raw, *const c_void, i64, *mut *mut c_void) -> *mut c_char,
+        collective: unsafe extern "C" fn(*const RawGroup, *const c_void, i64, *mut *mut c_void) -> *mut c_char,
     ) -> Result<Tensor, String> {
         let mut made = ptr::null_mut();
         // SAFETY: group and tensor live through the call; what a backward pass needs of the group it holds itself.
@@ -122,7 +126,7 @@ impl Engine {
     }
 }
 
-impl Drop for Engine {
+impl Drop for CollectiveEngine {
     fn drop(&mut self) {
         // SAFETY: the group was opened by the shim and is not used any more.
         unsafe { orco_group_free(self.0.as_ptr()) }

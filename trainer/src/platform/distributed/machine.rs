@@ -6,10 +6,10 @@ use std::ops::Range;
 use serde::{Deserialize, Serialize};
 use tch::{Device, Kind, Tensor};
 
-use super::{Group, RankError};
+use super::{RankError, RankGroup};
 
 /// Rows that the ranks of a machine fill together.
-pub(crate) struct Common {
+pub(crate) struct SharedRows {
     /// u8, zero at first; the same memory for all ranks of the machine.
     pub rows: Tensor,
     /// The rows that this rank is to fill.
@@ -18,27 +18,27 @@ pub(crate) struct Common {
     pub first: bool,
 }
 
-impl Common {
+impl SharedRows {
     /// Memory of one rank.
     fn alone(size: &[i64]) -> Self {
         Self { rows: Tensor::zeros(size, (Kind::Uint8, Device::Cpu)), own: 0..size[0] as usize, first: true }
     }
 }
 
-impl Group {
-    /// Memory for rows of bytes, once for all ranks of a machine. [`Group::meet`] after filling it.
+impl RankGroup {
+    /// Memory for rows of bytes, once for all ranks of a machine. [`RankGroup::meet`] after filling it.
     ///
     /// Where they cannot share memory each has its own, and fills all of it.
     ///
     /// # Errors
     /// [`RankError::Lost`].
-    pub(crate) fn common_rows(&self, size: &[i64]) -> Result<Common, RankError> {
+    pub(crate) fn common_rows(&self, size: &[i64]) -> Result<SharedRows, RankError> {
         let count = size.iter().product::<i64>();
         if self.size() == 1 || count == 0 {
-            return Ok(Common::alone(size));
+            return Ok(SharedRows::alone(size));
         }
         let own = machine();
-        let machines: Vec<Machine> = self.of_all(&own)?;
+        let machines: Vec<Machine> = self.gather_all(&own)?;
         let apart = |a: &Machine, b: &Machine| a.boot == b.boot && a != b;
         let divided = machines.iter().any(|a| machines.iter().any(|b| apart(a, b)));
         let here: Vec<usize> = (0..self.size()).filter(|&rank| machines[rank] == own).collect();
@@ -52,7 +52,7 @@ impl Group {
             }
             None => (None, String::new()),
         };
-        let paths = self.bytes_of_all(path.as_bytes())?;
+        let paths = self.gather_bytes(path.as_bytes())?;
         let path = String::from_utf8_lossy(&paths[here[0]]);
         let mapped = (!path.is_empty()).then(|| map(&path, count)).flatten();
         let failed = self.any(here.len() > 1 && mapped.is_none())?;
@@ -64,9 +64,9 @@ impl Group {
             Some(rows) if !failed => {
                 let (rows, each) = (rows.view(size), (size[0] as usize).div_ceil(here.len()));
                 let edge = |place: usize| (place * each).min(size[0] as usize);
-                Common { rows, own: edge(place)..edge(place + 1), first: place == 0 }
+                SharedRows { rows, own: edge(place)..edge(place + 1), first: place == 0 }
             }
-            _ => Common::alone(size),
+            _ => SharedRows::alone(size),
         })
     }
 }

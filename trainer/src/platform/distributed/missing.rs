@@ -4,14 +4,14 @@ use std::time::Duration;
 
 use tch::Tensor;
 
-use super::{Place, RankError};
+use super::{RankError, RankPlace};
 
 /// An engine that no process has.
 #[derive(Debug)]
-pub(super) enum Engine {}
+pub(super) enum CollectiveEngine {}
 
-impl Engine {
-    pub fn meet(_: &Place, _: bool) -> Result<Self, RankError> {
+impl CollectiveEngine {
+    pub fn meet(_: &RankPlace, _: bool) -> Result<Self, RankError> {
         Err(RankError::Missing)
     }
 

@@ -4,7 +4,7 @@ use super::RankError;
 
 /// A rank's place among the others.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct RankPlace {
     /// The own number, from 0.
     pub rank: usize,
     /// How many there are.
@@ -24,7 +24,7 @@ pub struct Place {
 /// Highest number of ranks.
 const MOST: usize = 65_536;
 
-impl Place {
+impl RankPlace {
     /// What the environment says; nothing where one process trains alone.
     ///
     /// # Errors
@@ -128,10 +128,10 @@ fn first_node(list: &str) -> String {
 mod tests {
     use super::*;
 
-    fn read(variables: &[(&str, &str)]) -> Result<Option<Place>, String> {
+    fn read(variables: &[(&str, &str)]) -> Result<Option<RankPlace>, String> {
         let variable =
             |name: &str| variables.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned());
-        Place::read(&variable).map_err(|error| error.to_string())
+        RankPlace::read(&variable).map_err(|error| error.to_string())
     }
 
     const TORCHRUN: [(&str, &str); 5] = [

@@ -8,17 +8,15 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tch::{Device, Kind, Tensor};
 
-use super::{Group, RankError};
+use super::{RankError, RankGroup};
+use crate::run::checkpoint::CHECKPOINT_KINDS;
 
-/// Kinds of a checkpoint's tensors, by their numbers in a message.
-const KINDS: [Kind; 4] = [Kind::Float, Kind::Double, Kind::Int64, Kind::Uint8];
-
-impl Group {
+impl RankGroup {
     /// Gives the named tensors that the first rank has, if it has some, to all.
     ///
     /// # Errors
     /// [`RankError::Lost`].
-    pub fn named_of_first(
+    pub fn broadcast_named(
         &self,
         own: Option<HashMap<String, Tensor>>,
     ) -> Result<Option<HashMap<String, Tensor>>, RankError> {
@@ -27,15 +25,15 @@ impl Group {
         }
         let mut named: Vec<(String, Tensor)> = own.into_iter().flatten().collect();
         named.sort_by(|a, b| a.0.cmp(&b.0));
-        let kind = |tensor: &Tensor| KINDS.iter().position(|kind| *kind == tensor.kind()).unwrap_or(0);
+        let kind = |tensor: &Tensor| CHECKPOINT_KINDS.iter().position(|kind| *kind == tensor.kind()).unwrap_or(0);
         let list: Vec<_> = named.iter().map(|(name, tensor)| (name, kind(tensor), tensor.size())).collect();
-        let list = self.bytes_of_first(serde_json::to_vec(&list).expect("names and numbers"))?;
+        let list = self.broadcast_bytes(serde_json::to_vec(&list).expect("names and numbers"))?;
         let list: Vec<(String, usize, Vec<i64>)> = serde_json::from_slice(&list).expect("as rank 0 wrote it");
         let mut tensors = HashMap::new();
         for (place, (name, kind, size)) in list.into_iter().enumerate() {
             let tensor = match self.is_first() {
                 true => named[place].1.contiguous(),
-                false => Tensor::zeros(&size, (KINDS[kind], Device::Cpu)),
+                false => Tensor::zeros(&size, (CHECKPOINT_KINDS[kind], Device::Cpu)),
             };
             self.equalise([&tensor])?;
             tensors.insert(name, tensor);
@@ -44,7 +42,7 @@ impl Group {
     }
 
     /// The first rank's bytes.
-    fn bytes_of_first(&self, own: Vec<u8>) -> Result<Vec<u8>, RankError> {
+    fn broadcast_bytes(&self, own: Vec<u8>) -> Result<Vec<u8>, RankError> {
         let length = Tensor::from(own.len() as i64);
         self.equalise([&length])?;
         let length = length.int64_value(&[]);
@@ -60,13 +58,13 @@ impl Group {
     ///
     /// # Errors
     /// [`RankError::Lost`].
-    pub(crate) fn of_all<T: Serialize + DeserializeOwned>(&self, own: &T) -> Result<Vec<T>, RankError> {
-        let said = self.bytes_of_all(&serde_json::to_vec(own).expect("plain data"))?;
+    pub(crate) fn gather_all<T: Serialize + DeserializeOwned>(&self, own: &T) -> Result<Vec<T>, RankError> {
+        let said = self.gather_bytes(&serde_json::to_vec(own).expect("plain data"))?;
         Ok(said.iter().map(|said| serde_json::from_slice(said).expect("as a rank wrote it")).collect())
     }
 
     /// The bytes of every rank, which may be of different lengths.
-    pub(super) fn bytes_of_all(&self, own: &[u8]) -> Result<Vec<Vec<u8>>, RankError> {
+    pub(super) fn gather_bytes(&self, own: &[u8]) -> Result<Vec<Vec<u8>>, RankError> {
         let lengths = self.gather(&Tensor::from(own.len() as i64).view(1))?;
         let lengths: Vec<i64> = Vec::try_from(lengths).expect("numbers");
         // One byte more, so that no message is empty.
@@ -82,7 +80,7 @@ impl Group {
     /// # Errors
     /// [`RankError::Differs`] on every rank then.
     pub fn demand_same(&self, what: &'static str, own: &str) -> Result<(), RankError> {
-        let all = self.bytes_of_all(&codec::digest(own.as_bytes()))?;
+        let all = self.gather_bytes(&codec::digest(own.as_bytes()))?;
         match all.iter().position(|other| *other != all[0]) {
             Some(rank) => Err(RankError::Differs { what, rank }),
             None => Ok(()),

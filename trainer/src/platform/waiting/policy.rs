@@ -2,7 +2,7 @@
 
 /// How a thread waits for another one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Waiting {
+pub(super) enum WaitMode {
     /// It spins, and keeps its core.
     Awake,
     /// It sleeps, and leaves its core to others.
@@ -27,8 +27,8 @@ const SETTLED: u32 = 50;
 /// Only threads that spin show whether they are held up: those that sleep wait for a core also beside work that would
 /// give way. So threads that sleep try again, sooner at first and then more and more rarely.
 #[derive(Debug)]
-pub(super) struct Policy {
-    waiting: Waiting,
+pub(super) struct WaitPolicy {
+    waiting: WaitMode,
     /// Looks since that last changed.
     looks: u32,
     /// Busy looks on end.
@@ -37,29 +37,29 @@ pub(super) struct Policy {
     rest: u32,
 }
 
-impl Default for Policy {
+impl Default for WaitPolicy {
     fn default() -> Self {
-        Self { waiting: Waiting::Awake, looks: SETTLED, busy: 0, rest: REST }
+        Self { waiting: WaitMode::Awake, looks: SETTLED, busy: 0, rest: REST }
     }
 }
 
-impl Policy {
+impl WaitPolicy {
     /// How to wait until the next look, after one that found threads delayed for `share` seconds in a second.
-    pub(super) fn next(&mut self, share: f64) -> Waiting {
+    pub(super) fn next(&mut self, share: f64) -> WaitMode {
         self.looks = self.looks.saturating_add(1);
         self.busy = if share >= BUSY { self.busy + 1 } else { 0 };
         match self.waiting {
-            Waiting::Awake if self.busy >= BUSY_LOOKS => {
+            WaitMode::Awake if self.busy >= BUSY_LOOKS => {
                 self.rest = if self.looks > SETTLED { REST } else { (2 * self.rest).min(REST_AT_MOST) };
-                self.change(Waiting::Asleep);
+                self.change(WaitMode::Asleep);
             }
-            Waiting::Asleep if self.looks >= self.rest => self.change(Waiting::Awake),
+            WaitMode::Asleep if self.looks >= self.rest => self.change(WaitMode::Awake),
             _ => {}
         }
         self.waiting
     }
 
-    fn change(&mut self, waiting: Waiting) {
+    fn change(&mut self, waiting: WaitMode) {
         (self.waiting, self.looks, self.busy) = (waiting, 0, 0);
     }
 }
@@ -69,26 +69,26 @@ mod tests {
     use super::*;
 
     /// What follows a look each.
-    fn asleep(policy: &mut Policy, shares: &[f64]) -> Vec<bool> {
-        shares.iter().map(|&share| policy.next(share) == Waiting::Asleep).collect()
+    fn asleep(policy: &mut WaitPolicy, shares: &[f64]) -> Vec<bool> {
+        shares.iter().map(|&share| policy.next(share) == WaitMode::Asleep).collect()
     }
 
     /// Looks for which threads sleep, on a machine that stays busy.
-    fn rest(policy: &mut Policy) -> u32 {
+    fn rest(policy: &mut WaitPolicy) -> u32 {
         assert_eq!(asleep(policy, &[1.0; BUSY_LOOKS as usize]), [false, true]);
-        1 + (0..).take_while(|_| policy.next(1.0) == Waiting::Asleep).count() as u32
+        1 + (0..).take_while(|_| policy.next(1.0) == WaitMode::Asleep).count() as u32
     }
 
     #[test]
     fn threads_sleep_once_the_machine_stays_busy() {
         let shares = [0.0, 0.24, 0.9, 0.1, 0.25, 0.5, 0.0, 0.0];
         let expected = [false, false, false, false, false, true, true, true];
-        assert_eq!(asleep(&mut Policy::default(), &shares), expected);
+        assert_eq!(asleep(&mut WaitPolicy::default(), &shares), expected);
     }
 
     #[test]
     fn failed_tries_become_rare_until_one_succeeds() {
-        let mut policy = Policy::default();
+        let mut policy = WaitPolicy::default();
         let rests: Vec<u32> = (0..7).map(|_| rest(&mut policy)).collect();
         assert_eq!(rests, [5, 10, 20, 40, 80, 100, 100]);
         assert!(asleep(&mut policy, &[0.0; SETTLED as usize]).iter().all(|&asleep| !asleep));
@@ -97,7 +97,7 @@ mod tests {
 
     #[test]
     fn threads_that_sleep_do_not_tell_whether_they_could_spin() {
-        let mut policy = Policy::default();
+        let mut policy = WaitPolicy::default();
         asleep(&mut policy, &[1.0, 1.0]);
         // Delayed while they sleep, not while they spin: beside work of low priority.
         assert!(!asleep(&mut policy, &[0.7; REST as usize])[REST as usize - 1]);

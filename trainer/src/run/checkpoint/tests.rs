@@ -41,14 +41,14 @@ fn a_checkpoint_is_the_same_bytes_each_time_and_others_can_read_it() {
     assert_eq!(names(folder.path()), [NAME]);
     let read: Tensors = Tensor::read_safetensors(run.path(NAME)).unwrap().into_iter().collect();
     assert_eq!(steps_of(&read), 3);
-    assert_eq!(steps(&fs::read(run.path(NAME)).unwrap()), Some(3));
+    assert_eq!(Header::of(&fs::read(run.path(NAME)).unwrap()).steps(), Some(3));
 }
 
 #[test]
 fn whatever_is_damaged_is_found() {
     let path = Path::new(NAME);
     let bytes = encode(&tensors(3), Some(3)).unwrap();
-    let header = head(&bytes).len();
+    let header = Header::of(&bytes).bytes.len();
     let flips = (0..8 * header).chain((8 * header..8 * bytes.len()).step_by(1001));
     for bit in flips {
         let mut damaged = bytes.clone();
@@ -123,10 +123,10 @@ fn a_kill_at_any_step_of_saving_leaves_a_whole_checkpoint() {
     let (path, previous) = (run.path(NAME), run.path("pretrain-previous.safetensors"));
     let whole = |at_least: i64| assert!(steps_of(&run.load(NAME).unwrap().unwrap()) >= at_least);
     // Half of the new one is written.
-    fs::write(crate::run::files::partial(&path), b"half").unwrap();
+    fs::write(files::partial(&path), b"half").unwrap();
     whole(1);
     // The old one is about to be the previous one, then has both names.
-    fs::hard_link(&path, crate::run::files::partial(&previous)).unwrap();
+    fs::hard_link(&path, files::partial(&previous)).unwrap();
     whole(1);
     keep(&path, &previous).unwrap();
     whole(1);

@@ -11,12 +11,12 @@ use tch::{Device, Kind, Tensor};
 use crate::config::{AlignConfig, Arithmetic, AugmentConfig};
 use crate::data::augment::view;
 use crate::data::dataset::{Images, Split};
-use crate::measured::digest;
 use crate::model::Model;
 use crate::platform::device::send;
 use crate::platform::interrupt;
 use crate::run::checkpoint;
-use crate::run::progress::Progress;
+use crate::run::digest::digest;
+use crate::run::progress::PhaseProgress;
 use crate::train::fit::BaseSession;
 
 /// Most images at a time.
@@ -87,7 +87,8 @@ impl FeatureCache {
     ) -> Result<Self> {
         let (train, split, group) = (base.images, base.split, base.run.group());
         let views = if config.train_backbone { 0 } else { config.cached_views };
-        let mut progress = Progress::new("features", ((views + 1) * split.base.len().div_ceil(group.size())) as u64, 0);
+        let mut progress =
+            PhaseProgress::new("features", ((views + 1) * split.base.len().div_ceil(group.size())) as u64, 0);
         let mut pass = |augment: Option<(&AugmentConfig, Arithmetic)>| {
             features(model, augment, base, &split.base, &mut |count| {
                 progress.advance(count as u64, "");
@@ -105,10 +106,10 @@ impl FeatureCache {
     fn draw_again(&self, augment: &AugmentConfig, base: &BaseSession<'_>) {
         let (train, group) = (base.images, base.run.group());
         let own = group.own_part(&base.split.base).len();
-        group.apart(|| ());
+        group.draw_separately(|| ());
         for _ in &self.views {
-            group.apart(|| {
-                let together = train.together(BATCH);
+            group.draw_separately(|| {
+                let together = train.forward_batch(BATCH);
                 for start in (0..own).step_by(together) {
                     let _ = view(&blank(together.min(own - start), self.clean.device()), augment);
                 }
@@ -180,7 +181,7 @@ pub(super) fn features(
 ) -> Result<Tensor> {
     let group = base.run.group();
     let own = group.own_part(indices);
-    let rows = group.apart(|| features_of(model, augment, base.images, &own, done))?;
+    let rows = group.draw_separately(|| features_of(model, augment, base.images, &own, done))?;
     Ok(group.gather_rows(&rows, indices.len())?)
 }
 
@@ -198,7 +199,7 @@ fn features_of(
     };
     let mut parts = Vec::new();
     if let Some(onnx) = &model.onnx {
-        onnx.start()?.stream(indices.chunks(train.together(BATCH)).map(batch), |features| {
+        onnx.start()?.stream(indices.chunks(train.forward_batch(BATCH)).map(batch), |features| {
             done(features.size()[0] as usize)?;
             parts.push(features);
             anyhow::Ok(())
@@ -206,7 +207,7 @@ fn features_of(
         return Ok(send(&Tensor::cat(&parts, 0), model.device()));
     }
     let mut source = model.source(augment.map_or(Arithmetic::F32, |(_, precision)| precision))?;
-    for indices in indices.chunks(train.together(BATCH)) {
+    for indices in indices.chunks(train.forward_batch(BATCH)) {
         parts.push(source.features(&batch(indices))?);
         done(indices.len())?;
     }

@@ -9,7 +9,7 @@ use super::CHECKPOINT;
 use super::stopping::Stopping;
 use crate::config::AlignConfig;
 use crate::model::Model;
-use crate::platform::distributed::Group;
+use crate::platform::distributed::RankGroup;
 use crate::run::Run;
 use crate::train::fit::{BaseSession, Position};
 use crate::train::objective::Targets;
@@ -46,13 +46,13 @@ pub(super) fn finished(model: &mut Model, settings: &Tensor, run: &Run) -> Resul
 }
 
 /// What a phase 2 left that was stopped.
-pub(super) struct Begun {
+pub(super) struct UnfinishedAlign {
     pub targets: Targets,
     /// All of its checkpoint.
     pub tensors: HashMap<String, Tensor>,
 }
 
-impl Begun {
+impl UnfinishedAlign {
     /// The checkpoint of a phase 2 with the same settings that was stopped, if there is one.
     ///
     /// # Errors
@@ -167,7 +167,7 @@ impl AlignState {
         settings: &Tensor,
         run: &Run,
     ) -> Result<()> {
-        if let Some(epoch) = self.stopping.as_ref().and_then(|stopping| stopping.settle(self.parameters())) {
+        if let Some(epoch) = self.stopping.as_ref().and_then(|stopping| stopping.restore_best(self.parameters())) {
             log::info!(
                 "phase 2 ends after {} epochs; the head after {epoch} was the best on images set aside",
                 at.epoch
@@ -186,7 +186,7 @@ impl AlignState {
     ///
     /// # Errors
     /// If another rank is gone.
-    pub fn descend(&mut self, loss: &Tensor, [of_head, of_backbone]: [f64; 2], group: &Group) -> Result<()> {
+    pub fn descend(&mut self, loss: &Tensor, [of_head, of_backbone]: [f64; 2], group: &RankGroup) -> Result<()> {
         let gradients = gradients(loss, self.parameters());
         let loss = loss.detach().to_kind(Kind::Double);
         group.average(gradients.iter().filter(|gradient| gradient.defined()))?;

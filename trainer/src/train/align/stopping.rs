@@ -31,10 +31,10 @@ pub(super) struct Stopping {
     /// Unit targets of the base classes, over the temperature, `[classes, dimension]`.
     targets: Tensor,
     patience: usize,
-    best: Option<Best>,
+    best: Option<BestWeights>,
 }
 
-struct Best {
+struct BestWeights {
     loss: f64,
     /// Epochs after which it was found.
     epoch: usize,
@@ -84,7 +84,7 @@ impl Stopping {
         let loss = base.run.group().of_first(loss)?;
         if self.best.as_ref().is_none_or(|best| loss < best.loss - (MARGIN.0 * best.loss).max(MARGIN.1)) {
             let copy = |parameter: &Parameter| (parameter.name.clone(), no_grad(|| parameter.tensor.detach().copy()));
-            self.best = Some(Best { loss, epoch, weights: trained.map(copy).collect() });
+            self.best = Some(BestWeights { loss, epoch, weights: trained.map(copy).collect() });
         }
         Ok(loss)
     }
@@ -95,7 +95,7 @@ impl Stopping {
     }
 
     /// Gives the best weights back to what is trained; returns after how many epochs they were reached.
-    pub fn settle<'a>(&self, trained: impl Iterator<Item = &'a Parameter>) -> Option<usize> {
+    pub fn restore_best<'a>(&self, trained: impl Iterator<Item = &'a Parameter>) -> Option<usize> {
         let best = self.best.as_ref()?;
         for (parameter, (_, tensor)) in trained.zip(&best.weights) {
             no_grad(|| parameter.tensor.shallow_clone().copy_(tensor));
@@ -122,7 +122,7 @@ impl Stopping {
         });
         self.best = weights.collect::<Option<Vec<_>>>().and_then(|weights| {
             let (loss, epoch) = (of("loss")?.double_value(&[]), of("epoch")?.int64_value(&[]) as usize);
-            Some(Best { loss, epoch, weights })
+            Some(BestWeights { loss, epoch, weights })
         });
     }
 }

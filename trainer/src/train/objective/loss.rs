@@ -67,7 +67,7 @@ pub fn class_means(z: &Tensor, labels: &Tensor, classes: Range<i64>) -> (Tensor,
 }
 
 /// Stands for minus infinity where a gradient must stay finite.
-pub(crate) const NEVER: f64 = -1e9;
+pub const NEVER: f64 = -1e9;
 
 /// Cosine similarity over temperature, which pairs are a row with itself, and which have equal labels.
 fn pairs(z: &Tensor, labels: &Tensor, temperature: f64) -> (Tensor, Tensor, Tensor) {

@@ -13,7 +13,7 @@ const CHUNK: usize = 1 << 16;
 
 /// What a step does to every number; see [`super::SgdConfig`].
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Step {
+pub(super) struct FusedStep {
     pub momentum: f32,
     /// Share of the new gradient in the direction.
     pub fresh: f32,
@@ -24,7 +24,7 @@ pub(super) struct Step {
 
 /// A parameter, its momentum and its gradient, in the same order of numbers.
 #[derive(Debug)]
-pub(super) struct Part<'a> {
+pub(super) struct FusedTensors<'a> {
     weights: &'a mut [f32],
     momentum: &'a mut [f32],
     gradient: &'a [f32],
@@ -33,7 +33,7 @@ pub(super) struct Part<'a> {
     first: bool,
 }
 
-impl<'a> Part<'a> {
+impl<'a> FusedTensors<'a> {
     /// Whether three tensors lie in memory alike, as f32 on the processor.
     pub fn fits(weights: &Tensor, momentum: &Tensor, gradient: &Tensor) -> bool {
         let fits = |tensor: &Tensor| tensor.device() == Device::Cpu && tensor.kind() == Kind::Float && is_dense(tensor);
@@ -71,7 +71,7 @@ impl<'a> Part<'a> {
     fn chunks(self) -> impl Iterator<Item = Self> {
         let (decays, first) = (self.decays, self.first);
         let both = self.weights.chunks_mut(CHUNK).zip(self.momentum.chunks_mut(CHUNK));
-        both.zip(self.gradient.chunks(CHUNK)).map(move |((weights, momentum), gradient)| Part {
+        both.zip(self.gradient.chunks(CHUNK)).map(move |((weights, momentum), gradient)| FusedTensors {
             weights,
             momentum,
             gradient,
@@ -80,7 +80,7 @@ impl<'a> Part<'a> {
         })
     }
 
-    fn take(&mut self, step: Step) {
+    fn take(&mut self, step: FusedStep) {
         let decay = if self.decays { step.weight_decay } else { 0.0 };
         // On the first step the direction is the gradient itself, as in PyTorch.
         let (kept, fresh) = if self.first { (0.0, 1.0) } else { (step.momentum, step.fresh) };
@@ -96,8 +96,8 @@ impl<'a> Part<'a> {
 }
 
 /// Takes the step of every part, in as many threads as libtorch uses.
-pub(super) fn take(parts: Vec<Part<'_>>, step: Step) {
-    let mut chunks: Vec<Part<'_>> = parts.into_iter().flat_map(Part::chunks).collect();
+pub(super) fn take(parts: Vec<FusedTensors<'_>>, step: FusedStep) {
+    let mut chunks: Vec<FusedTensors<'_>> = parts.into_iter().flat_map(FusedTensors::chunks).collect();
     let threads = usize::try_from(tch::get_num_threads()).unwrap_or(1).max(1);
     let share = chunks.len().div_ceil(threads).max(1);
     thread::scope(|scope| {

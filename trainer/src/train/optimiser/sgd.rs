@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use tch::{Tensor, no_grad};
 
 use super::Parameter;
-use super::fused::{self, Part, Step};
+use super::fused::{self, FusedStep, FusedTensors};
 
 /// Settings of [`Sgd`] other than the learning rate.
 #[derive(Clone, Copy, Debug)]
@@ -44,7 +44,7 @@ impl Sgd {
     /// undefined stay as they are.
     pub fn step(&mut self, gradients: &[Tensor], learning_rate: f64) {
         let config = self.config;
-        let step = Step {
+        let step = FusedStep {
             momentum: config.momentum as f32,
             fresh: (1.0 - config.dampening) as f32,
             weight_decay: config.weight_decay as f32,
@@ -58,8 +58,8 @@ impl Sgd {
             for (((parameter, momentum), gradient), first) in each.filter(|((_, gradient), _)| gradient.defined()) {
                 let weights = &mut parameter.tensor;
                 let momentum = momentum.get_or_insert_with(|| weights.zeros_like());
-                if Part::fits(weights, momentum, gradient) {
-                    parts.push(Part::new(weights, momentum, gradient, parameter.decays, first));
+                if FusedTensors::fits(weights, momentum, gradient) {
+                    parts.push(FusedTensors::new(weights, momentum, gradient, parameter.decays, first));
                 } else {
                     let weight_decay = if parameter.decays { config.weight_decay } else { 0.0 };
                     let config = SgdConfig { weight_decay, ..config };

@@ -3,6 +3,7 @@
 
 use std::collections::HashMap;
 
+use anyhow::{Error, Result, anyhow, ensure};
 use tch::{Kind, Tensor, no_grad};
 
 use crate::train::optimiser::Parameter;
@@ -60,17 +61,36 @@ impl WeightAverage {
         sums.chain([(EPOCHS.to_owned(), Tensor::from(self.epochs))]).collect()
     }
 
-    /// Reads them back; a checkpoint that lacks one is as if no epoch had counted yet.
-    pub fn restored(tensors: &HashMap<String, Tensor>, parameters: &[Parameter]) -> Self {
-        let sum = |parameter: &Parameter| {
-            let saved = tensors.get(&format!("{SUM}{}", parameter.name))?;
-            (saved.size() == parameter.tensor.size()).then(|| saved.to_device(parameter.tensor.device()).copy())
+    /// Reads them back; a checkpoint from before the first epoch that counts has none.
+    ///
+    /// # Errors
+    /// If it has some of them and lacks others, or one has another shape: the weights would become the mean of fewer
+    /// epochs without a word.
+    pub fn restored(tensors: &HashMap<String, Tensor>, parameters: &[Parameter]) -> Result<Self> {
+        let Some(epochs) = tensors.get(EPOCHS) else {
+            let some = tensors.keys().find(|name| name.starts_with(SUM));
+            return some.map_or_else(|| Ok(Self::default()), |_| Err(lacks(EPOCHS)));
         };
-        let sums: Option<Vec<Tensor>> = parameters.iter().map(sum).collect();
-        let Some((epochs, sums)) = tensors.get(EPOCHS).zip(sums) else { return Self::default() };
+        let sums = parameters.iter().map(|parameter| saved_sum(tensors, parameter)).collect::<Result<_>>()?;
         let names = parameters.iter().map(|parameter| parameter.name.clone()).collect();
-        Self { epochs: epochs.int64_value(&[]), sums, names }
+        Ok(Self { epochs: epochs.int64_value(&[]), sums, names })
     }
+}
+
+/// The sum of one parameter in a checkpoint, on the parameter's device.
+fn saved_sum(tensors: &HashMap<String, Tensor>, parameter: &Parameter) -> Result<Tensor> {
+    let name = format!("{SUM}{}", parameter.name);
+    let saved = tensors.get(&name).ok_or_else(|| lacks(&name))?;
+    let (own, there) = (parameter.tensor.size(), saved.size());
+    ensure!(there == own, "the checkpoint's {name} has shape {there:?}, the recipe's {own:?}");
+    Ok(saved.to_device(parameter.tensor.device()).copy())
+}
+
+fn lacks(name: &str) -> Error {
+    anyhow!(
+        "the checkpoint has only a part of the averaged weights: it lacks {name}; put back a whole copy, or start again \
+         with another --run folder"
+    )
 }
 
 #[cfg(test)]
@@ -88,12 +108,33 @@ mod tests {
         assert!(average.tensors().is_empty());
         average.add(&parameters);
         let saved: HashMap<String, Tensor> = average.tensors().into_iter().collect();
-        let mut average = WeightAverage::restored(&saved, &parameters);
+        let mut average = WeightAverage::restored(&saved, &parameters).unwrap();
         no_grad(|| parameters[0].tensor.shallow_clone().copy_(&Tensor::from_slice(&[2.0f32, 8.0])));
         average.add(&parameters);
         assert_eq!(average.apply(&parameters), 2);
         assert_eq!(Vec::<f32>::try_from(&parameters[0].tensor).unwrap(), [1.5, 2.0]);
         assert!(average.tensors().is_empty());
-        assert_eq!(WeightAverage::restored(&saved, &[parameter(&[1.0])]).epochs, 0);
+    }
+
+    #[test]
+    fn a_part_of_an_average_is_refused() {
+        let parameters = [parameter(&[1.0, -4.0])];
+        let mut average = WeightAverage::default();
+        average.add(&parameters);
+        let saved = average.tensors();
+        let without = |left_out: Option<&str>| -> HashMap<String, Tensor> {
+            let kept = saved.iter().filter(|(name, _)| left_out != Some(name.as_str()));
+            kept.map(|(name, tensor)| (name.clone(), tensor.shallow_clone())).collect()
+        };
+        let refused = |tensors: &HashMap<String, Tensor>, parameters: &[Parameter]| {
+            WeightAverage::restored(tensors, parameters).unwrap_err().to_string()
+        };
+        for name in ["average.sum.head.w1", EPOCHS] {
+            let said = refused(&without(Some(name)), &parameters);
+            assert!(said.contains(&format!("it lacks {name}; put back a whole copy")), "{said}");
+        }
+        let said = refused(&without(None), &[parameter(&[1.0])]);
+        assert!(said.contains("average.sum.head.w1 has shape [2], the recipe's [1]"), "{said}");
+        assert_eq!(WeightAverage::restored(&HashMap::new(), &parameters).unwrap().epochs, 0);
     }
 }

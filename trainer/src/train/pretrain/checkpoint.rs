@@ -6,7 +6,7 @@ use tch::{Device, Tensor};
 use super::CHECKPOINT;
 use super::average::WeightAverage;
 use super::criterion::Criterion;
-use super::losses::{Means, Sums};
+use super::losses::{LossSums, MeanLosses};
 use crate::config::{Arithmetic, PretrainConfig};
 use crate::model::Model;
 use crate::run::Run;
@@ -20,7 +20,7 @@ pub(super) struct PretrainState {
     /// Of the weights over the last epochs, where the recipe asks for it.
     pub average: WeightAverage,
     /// Over the steps of this epoch.
-    pub sums: Sums,
+    pub sums: LossSums,
     /// Where the last checkpoint stands.
     saved: Position,
 }
@@ -36,7 +36,7 @@ impl PretrainState {
         config: &PretrainConfig,
         run: &Run,
     ) -> Result<(Self, Position)> {
-        let sums = Sums::new(model.device());
+        let sums = LossSums::new(model.device());
         let scaler = (config.precision == Arithmetic::F16).then(Scaler::default);
         let parameters = model.parameters("").into_iter().chain(criterion.parameters());
         let optimiser = Optimiser::new(parameters.collect(), config);
@@ -45,7 +45,7 @@ impl PretrainState {
         model.restore(&tensors)?;
         criterion.restore(&tensors)?;
         state.optimiser.restore(&tensors);
-        state.average = WeightAverage::restored(&tensors, state.optimiser.parameters());
+        state.average = WeightAverage::restored(&tensors, state.optimiser.parameters())?;
         if let Some(scaler) = &mut state.scaler {
             scaler.restore(&tensors);
         }
@@ -53,7 +53,7 @@ impl PretrainState {
         let at = Position { epoch: count("epochs"), step: count("steps") };
         state.saved = at;
         if let Some(sums) = tensors.get("sums") {
-            state.sums = Sums::restored(sums, model.device());
+            state.sums = LossSums::restored(sums, model.device());
         }
         match at.step {
             0 if at.epoch >= config.epochs => log::info!("phase 1 was finished before; its checkpoint is used"),
@@ -95,14 +95,14 @@ impl PretrainState {
 
     /// Forgets the losses of the epoch before.
     pub fn begin_epoch(&mut self, device: Device) {
-        self.sums = Sums::new(device);
+        self.sums = LossSums::new(device);
     }
 
     /// Means over the steps of this epoch.
     ///
     /// # Errors
     /// If the loss is no number.
-    pub fn means(&self, at: Position, config: &PretrainConfig) -> Result<Means> {
+    pub fn means(&self, at: Position, config: &PretrainConfig) -> Result<MeanLosses> {
         let means = self.sums.means(at.step);
         if !means.total.is_finite() {
             let advice =
@@ -131,7 +131,7 @@ impl PretrainState {
 mod tests {
     use tch::{Kind, no_grad};
 
-    use super::super::criterion::Recipes;
+    use super::super::criterion::RecipeCriterion;
     use super::*;
     use crate::config::Recipe;
 
@@ -143,11 +143,12 @@ mod tests {
         let run = Run::open(folder.path(), &recipe).unwrap();
         for name in ["head.w1", "backbone.stem.norm_variance"] {
             let mut model = Model::new(&recipe, [3, 24, 24], Device::Cpu);
-            let (mut state, _) = PretrainState::load(&mut model, &mut Recipes, &recipe.pretrain, &run).unwrap();
+            let (mut state, _) = PretrainState::load(&mut model, &mut RecipeCriterion, &recipe.pretrain, &run).unwrap();
             let mut tensors = model.tensors();
             let (_, tensor) = tensors.iter_mut().find(|(own, _)| own == name).unwrap();
             no_grad(|| tensor.copy_(&tensor.full_like(f64::NAN)));
-            let said = state.save(Position { epoch: 1, step: 0 }, 5, &model, &Recipes, &run).unwrap_err().to_string();
+            let said =
+                state.save(Position { epoch: 1, step: 0 }, 5, &model, &RecipeCriterion, &run).unwrap_err().to_string();
             assert_eq!(
                 said,
                 "a weight became infinite in epoch 1; there is no checkpoint yet; start again with another --run \
@@ -156,14 +157,14 @@ mod tests {
             assert!(!run.path(CHECKPOINT).exists());
         }
         let mut model = Model::new(&recipe, [3, 24, 24], Device::Cpu);
-        let (mut state, _) = PretrainState::load(&mut model, &mut Recipes, &recipe.pretrain, &run).unwrap();
+        let (mut state, _) = PretrainState::load(&mut model, &mut RecipeCriterion, &recipe.pretrain, &run).unwrap();
         let at = Position { epoch: 0, step: 3 };
         let infinite = Tensor::full([4], f64::INFINITY, (Kind::Double, Device::Cpu));
-        state.sums = Sums::restored(&infinite, Device::Cpu);
+        state.sums = LossSums::restored(&infinite, Device::Cpu);
         let said = state.means(at, &recipe.pretrain).err().unwrap().to_string();
         assert!(said.starts_with("the loss became inf in epoch 1; there is no checkpoint yet"), "{said}");
-        state.sums = Sums::new(Device::Cpu);
-        state.save(at, 3, &model, &Recipes, &run).unwrap();
+        state.sums = LossSums::new(Device::Cpu);
+        state.save(at, 3, &model, &RecipeCriterion, &run).unwrap();
         assert!(run.path(CHECKPOINT).exists());
     }
 }

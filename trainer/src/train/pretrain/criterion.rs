@@ -11,21 +11,23 @@ use crate::data::augment::view;
 use crate::data::dataset::Images;
 use crate::model::Model;
 use crate::platform::device::send;
-use crate::platform::distributed::{Group, RankError};
+use crate::platform::distributed::{RankError, RankGroup};
 use crate::train::fit::BaseSession;
 use crate::train::optimiser::Parameter;
 
 /// What every step works on.
-pub(crate) struct Scene<'a> {
+pub struct StepContext<'a> {
+    /// What is trained.
     pub model: &'a Model,
+    /// How.
     pub config: &'a PretrainConfig,
     /// All training images.
     pub images: &'a Images,
     /// Who trains together.
-    pub group: &'a Group,
+    pub group: &'a RankGroup,
 }
 
-impl<'a> Scene<'a> {
+impl<'a> StepContext<'a> {
     /// Of a phase over the base classes.
     pub fn of(model: &'a Model, config: &'a PretrainConfig, base: &BaseSession<'a>) -> Self {
         Self { model, config, images: base.images, group: base.run.group() }
@@ -36,7 +38,7 @@ impl<'a> Scene<'a> {
     pub fn views(&self, batch: &[usize], count: usize) -> Tensor {
         let images = self.images.batch(&batch[self.group.share(batch.len())], self.model.device());
         let draw = || (0..count).map(|_| view(&images, &self.config.augment)).collect();
-        let views: Vec<Tensor> = self.group.apart(draw);
+        let views: Vec<Tensor> = self.group.draw_separately(draw);
         Tensor::cat(&views, 0)
     }
 
@@ -47,9 +49,9 @@ impl<'a> Scene<'a> {
 }
 
 /// What is minimised, with whatever it has beside the model.
-pub(crate) trait Criterion {
+pub trait Criterion {
     /// Everything random of a step.
-    type Drawn;
+    type StepDraw;
 
     /// Name of the loss beside cross entropy in the metrics.
     const OTHER: &'static str;
@@ -58,13 +60,18 @@ pub(crate) trait Criterion {
     fn views(&self, config: &PretrainConfig) -> usize;
 
     /// Draws all random numbers of a step, so that drawing them is enough to pass over one.
-    fn draw(&self, scene: &Scene<'_>, batch: &[usize]) -> Self::Drawn;
+    fn draw(&self, scene: &StepContext<'_>, batch: &[usize]) -> Self::StepDraw;
 
     /// The losses of a batch.
     ///
     /// # Errors
     /// [`RankError::Lost`].
-    fn losses(&mut self, scene: &Scene<'_>, drawn: Self::Drawn, batch: &[usize]) -> Result<BatchLosses, RankError>;
+    fn losses(
+        &mut self,
+        scene: &StepContext<'_>,
+        drawn: Self::StepDraw,
+        batch: &[usize],
+    ) -> Result<BatchLosses, RankError>;
 
     /// What is trained beside the model.
     fn parameters(&self) -> Vec<Parameter> {
@@ -86,10 +93,10 @@ pub(crate) trait Criterion {
 }
 
 /// The losses that the recipe names.
-pub(super) struct Recipes;
+pub(super) struct RecipeCriterion;
 
-impl Criterion for Recipes {
-    type Drawn = Tensor;
+impl Criterion for RecipeCriterion {
+    type StepDraw = Tensor;
 
     const OTHER: &'static str = "contrast";
 
@@ -97,12 +104,12 @@ impl Criterion for Recipes {
         config.views
     }
 
-    fn draw(&self, scene: &Scene<'_>, batch: &[usize]) -> Tensor {
+    fn draw(&self, scene: &StepContext<'_>, batch: &[usize]) -> Tensor {
         scene.views(batch, scene.config.views)
     }
 
-    fn losses(&mut self, scene: &Scene<'_>, drawn: Tensor, batch: &[usize]) -> Result<BatchLosses, RankError> {
-        let Scene { model, config, group, .. } = scene;
+    fn losses(&mut self, scene: &StepContext<'_>, drawn: Tensor, batch: &[usize]) -> Result<BatchLosses, RankError> {
+        let StepContext { model, config, group, .. } = scene;
         let features = model.backbone.forward(&model.channels.normalise(&drawn), config.precision, true);
         BatchLosses::over(model, config, &features, &scene.labels(batch), group)
     }

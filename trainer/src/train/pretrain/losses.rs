@@ -4,7 +4,7 @@ use tch::{Device, Kind, Tensor};
 
 use crate::config::PretrainConfig;
 use crate::model::Model;
-use crate::platform::distributed::{Group, RankError};
+use crate::platform::distributed::{RankError, RankGroup};
 use crate::train::objective::contrast;
 
 /// The losses of one batch.
@@ -19,13 +19,13 @@ pub struct BatchLosses {
 }
 
 /// The share of rows whose highest logit is their label's.
-pub(crate) fn accuracy(logits: &Tensor, labels: &Tensor) -> Tensor {
+pub fn accuracy(logits: &Tensor, labels: &Tensor) -> Tensor {
     logits.argmax(1, false).eq_tensor(labels).to_kind(Kind::Float).mean(Kind::Float)
 }
 
 impl BatchLosses {
     /// The losses of a rival: its cross entropy and its accuracy, and what it minimises beside, weighted as in the sum.
-    pub(crate) fn new(cross_entropy: Tensor, other: Tensor, accuracy: Tensor) -> Self {
+    pub fn new(cross_entropy: Tensor, other: Tensor, accuracy: Tensor) -> Self {
         let total = &cross_entropy + &other;
         Self { total, cross_entropy: cross_entropy.detach(), other: other.detach(), accuracy }
     }
@@ -44,7 +44,7 @@ impl BatchLosses {
         config: &PretrainConfig,
         features: &Tensor,
         labels: &Tensor,
-        group: &Group,
+        group: &RankGroup,
     ) -> Result<Self, RankError> {
         let (device, batch) = (features.device(), labels.size()[0]);
         let share = group.share(batch as usize);
@@ -84,17 +84,17 @@ impl BatchLosses {
 
 /// Sums over the steps of an epoch: total, cross entropy, the other loss, accuracy. They stay on the device until they
 /// are asked for, so that a step need not wait for the one before.
-pub(super) struct Sums(Tensor);
+pub(super) struct LossSums(Tensor);
 
 /// Means over the steps so far.
-pub(super) struct Means {
+pub(super) struct MeanLosses {
     pub total: f64,
     pub cross_entropy: f64,
     pub other: f64,
     pub accuracy: f64,
 }
 
-impl Sums {
+impl LossSums {
     pub fn new(device: Device) -> Self {
         Self(Tensor::zeros([4], (Kind::Double, device)))
     }
@@ -115,9 +115,9 @@ impl Sums {
     }
 
     /// Waits for the device.
-    pub fn means(&self, steps: usize) -> Means {
+    pub fn means(&self, steps: usize) -> MeanLosses {
         let sums = Vec::<f64>::try_from(self.0.to_device(Device::Cpu)).expect("four numbers");
         let mean = |index: usize| sums[index] / steps as f64;
-        Means { total: mean(0), cross_entropy: mean(1), other: mean(2), accuracy: mean(3) }
+        MeanLosses { total: mean(0), cross_entropy: mean(1), other: mean(2), accuracy: mean(3) }
     }
 }

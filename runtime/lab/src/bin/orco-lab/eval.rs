@@ -1,7 +1,7 @@
 //! `orco-lab eval`: the systems on one bundle, session by session.
 
 use std::fs;
-use std::io::{self, IsTerminal, Read};
+use std::io::{self, IsTerminal};
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
@@ -10,7 +10,8 @@ use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 use orco_benchmark::benchmark::{Benchmark, BenchmarkError, SEED};
 use orco_benchmark::{Summary, answer_rule, csv, from_cifar100};
-use orco_lab::shown::{print, session_table};
+use orco_lab::format::{print, session_table};
+use orco_lab::results::{MeasuredSystem, Results, are_results};
 use orco_lab::unknown::{UnknownRow, mean_rows};
 use orco_lab::{Measurement, System};
 use orco_runtime::bundle::Bundle;
@@ -20,7 +21,7 @@ use orco_runtime::method::config::Config;
 use orco_runtime::signature::PublicKey;
 use orco_runtime::state::unknown::FALSE_ALARMS;
 use orco_state::sentence::counted;
-use serde_json::{Value, json};
+use serde::Serialize;
 
 /// Arguments of `orco-lab eval`.
 #[derive(Args)]
@@ -71,12 +72,38 @@ pub struct EvalArguments {
     public_key: Option<PathBuf>,
 }
 
+/// What `orco-lab eval` writes: results, with what they were measured by.
+#[derive(Serialize)]
+struct EvalResults {
+    #[serde(flatten)]
+    results: Results,
+    /// `float` or `int8`.
+    backbone: &'static str,
+    /// Weight of class means in answers, where systems were measured.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    class_means: Option<f32>,
+    /// What was measured instead of systems.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    unknown: Option<UnknownResults>,
+}
+
+/// How well answers know what they do not know.
+#[derive(Serialize)]
+struct UnknownResults {
+    /// Share of known pictures that may be taken for unknown ones.
+    false_alarms: f32,
+    sessions: Vec<UnknownRow>,
+}
+
 /// Measures all systems and prints every session's row.
 pub fn run(arguments: &EvalArguments) -> Result<()> {
     let EvalArguments { draws, seed, .. } = *arguments;
     let json = arguments.json.as_deref().filter(|path| *path != Path::new("-"));
-    for (path, beginning) in json.map(|path| (path, "{")).into_iter().chain(csv_of(arguments)) {
-        claim(path, beginning, &arguments.bundle)?;
+    if let Some(path) = json {
+        claim(path, are_results, &arguments.bundle)?;
+    }
+    if let Some(path) = &arguments.csv {
+        claim(path, |text| text.starts_with(csv::HEADING.as_bytes()), &arguments.bundle)?;
     }
     let say = |line: String| if arguments.json.is_some() && json.is_none() { Ok(()) } else { print(line) };
     let key = arguments.public_key.as_deref().map(PublicKey::read).transpose()?;
@@ -106,44 +133,39 @@ pub fn run(arguments: &EvalArguments) -> Result<()> {
         config: &config,
         seed,
     };
-    let mut results = json!({
-        "draws": draws, "seed": seed, "bundle": bundle.manifest.name, "source": benchmark.source,
-        "backbone": if arguments.int8 { "int8" } else { "float" },
-    });
+    let mut all = EvalResults {
+        results: Results { seed, ..Results::new(&bundle.manifest.name, &benchmark.source, draws as usize) },
+        backbone: if arguments.int8 { "int8" } else { "float" },
+        class_means: None,
+        unknown: None,
+    };
     if arguments.unknown {
-        let rows = unknown(&measurement, draws, arguments.false_alarms)?;
-        let lines: String = rows.iter().map(|row| format!("\n{row}")).collect();
+        let sessions = unknown(&measurement, draws, arguments.false_alarms)?;
+        let lines: String = sessions.iter().map(|row| format!("\n{row}")).collect();
         say(format!("\n{}{lines}", UnknownRow::HEADING))?;
-        results["unknown"] = json!({ "false_alarms": arguments.false_alarms, "sessions": rows });
+        all.unknown = Some(UnknownResults { false_alarms: arguments.false_alarms, sessions });
     } else if arguments.presets {
         let measured = presets(&measurement, draws)?;
         say(format!("\n{}", preset_table(&measured)))?;
-        let as_json = |(name, summary): &(&str, Summary)| -> Value {
-            json!({ "preset": name, "measured": summary, "seconds": summary.seconds })
-        };
-        results["presets"] = measured.iter().map(as_json).collect();
+        let timed = |summary: Summary| MeasuredSystem { seconds: Some(summary.seconds), ..summary.into() };
+        all.results.systems = measured.into_iter().map(timed).collect();
     } else {
-        let mut summaries = Vec::new();
         for system in System::on(&bundle.base_model) {
             let summary = over(&Measurement { system, ..measurement }, draws, system.name())?;
             say(format!("\n{}", session_table(&summary)))?;
-            summaries.push(summary);
+            all.results.systems.push(summary.into());
         }
         if let Some(path) = &arguments.csv {
-            write(path, &csv::csv(&summaries))?;
+            write(path, &csv::csv(all.results.summaries()))?;
         }
-        results["class_means"] = json!(config.class_means);
-        results["systems"] = json!(summaries);
+        all.class_means = Some(config.class_means);
     }
+    let text = serde_json::to_string_pretty(&all)?;
     match &arguments.json {
         None => Ok(()),
-        Some(_) if json.is_none() => Ok(print(format!("{results:#}"))?),
-        Some(path) => write(path, &format!("{results:#}\n")),
+        Some(_) if json.is_none() => Ok(print(text)?),
+        Some(path) => write(path, &format!("{text}\n")),
     }
-}
-
-fn csv_of(arguments: &EvalArguments) -> Option<(&Path, &'static str)> {
-    arguments.csv.as_deref().map(|path| (path, csv::HEADING))
 }
 
 /// The settings of phase 3 that the command line asks for.
@@ -187,14 +209,15 @@ fn unknown(measurement: &Measurement<'_>, draws: u32, false_alarms: f32) -> Resu
     Ok(mean_rows(&draws))
 }
 
-/// Measures every preset that the bundle has what it takes for.
-fn presets(measurement: &Measurement<'_>, draws: u32) -> Result<Vec<(&'static str, Summary)>> {
+/// Measures every preset that the bundle has what it takes for, each under its name.
+fn presets(measurement: &Measurement<'_>, draws: u32) -> Result<Vec<Summary>> {
     let statistics = measurement.base_model.statistics.is_some();
     let mut measured = Vec::new();
     for name in Config::PRESETS {
         let config = Config::preset(name).expect("it is listed");
         if statistics || config.answer.is_none() {
-            measured.push((name, over(&Measurement { config: &config, ..*measurement }, draws, name)?));
+            let summary = over(&Measurement { config: &config, ..*measurement }, draws, name)?;
+            measured.push(Summary { name: name.into(), ..summary });
         }
     }
     Ok(measured)
@@ -202,11 +225,12 @@ fn presets(measurement: &Measurement<'_>, draws: u32) -> Result<Vec<(&'static st
 
 /// Presets side by side; arithmetic and time are those of learning all sessions of a draw, also as shares of the first
 /// preset's.
-fn preset_table(measured: &[(&str, Summary)]) -> String {
-    let Some((_, first)) = measured.first() else { return String::new() };
-    let line = |(name, summary): &(&str, Summary)| {
+fn preset_table(measured: &[Summary]) -> String {
+    let Some(first) = measured.first() else { return String::new() };
+    let line = |summary: &Summary| {
         format!(
-            "{name:<8} {:<14} {:<14} {:>8.1} {:>7.3} {:>8.2} {:>7.3}",
+            "{:<8} {:<14} {:<14} {:>8.1} {:>7.3} {:>8.2} {:>7.3}",
+            summary.name,
             summary.both(summary.ahm, summary.ahm_deviation),
             summary.both(summary.aacc, summary.aacc_deviation),
             summary.operations / 1e9,
@@ -248,17 +272,15 @@ fn from_images(bundle: &Bundle, folder: &Path, engine: EngineChoice) -> Result<B
     Ok(benchmark?)
 }
 
-/// Refuses a file inside the bundle, or one that holds something else than a result that begins so: a mistyped name must
-/// not cost a photograph.
-fn claim(path: &Path, beginning: &str, bundle: &Path) -> Result<()> {
+/// Refuses a file inside the bundle, or one that is neither empty nor ours: a mistyped name must not cost a photograph.
+fn claim(path: &Path, is_ours: fn(&[u8]) -> bool, bundle: &Path) -> Result<()> {
     let shown = path.display();
-    let mut start = Vec::new();
-    match fs::File::open(path) {
-        Ok(file) => drop(file.take(beginning.len() as u64).read_to_end(&mut start)?),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+    let there = match fs::read(path) {
+        Ok(bytes) => bytes,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
         Err(error) => return Err(error).with_context(|| format!("cannot write {shown}")),
-    }
-    if !start.is_empty() && start != beginning.as_bytes() {
+    };
+    if !there.is_empty() && !is_ours(&there) {
         bail!("cannot write {shown}: it holds something else than a result; name another file");
     }
     let folder = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));

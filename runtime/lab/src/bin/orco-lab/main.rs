@@ -3,30 +3,31 @@
 mod eval;
 
 use std::ops::ControlFlow;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Instant;
 
 use anyhow::{Context, Result};
 use clap::builder::PossibleValuesParser;
 use clap::{Args, Parser, Subcommand};
-use orco_benchmark::Summary;
 use orco_benchmark::benchmark::{Benchmark, SEED};
 use orco_benchmark::csv::csv;
+use orco_lab::format::{heading, line, print, shell_word};
 use orco_lab::geometry::SessionGeometry;
 use orco_lab::published::{self, Reading};
+use orco_lab::question::Question;
 use orco_lab::report::figures::paper_figures;
 use orco_lab::report::{self, ReportPlan, collect};
+use orco_lab::results::{self, MeasuredSystem, Results};
+use orco_lab::results_pages::ResultsPages;
 use orco_lab::seeds::{self, OverSeeds};
-use orco_lab::shown::{heading, line, print, shell_word};
-use orco_lab::tables::Tables;
-use orco_lab::trials::{Question, Trials};
+use orco_lab::trials::{QUESTIONS, Trials};
 use orco_lab::{Measurement, System};
 use orco_runtime::bundle::Bundle;
 use orco_runtime::encoder::telemetry;
 use orco_runtime::files::replace_shared;
 use orco_runtime::threads::{Threads, cores};
-use serde_json::json;
+use serde::Serialize;
 
 #[derive(Parser)]
 #[command(version, about = "Measures OrCo beside its rivals, on the features that bundles carry")]
@@ -73,7 +74,7 @@ struct Measuring {
 impl Measuring {
     /// All systems, or those that train nothing.
     fn systems(&self) -> impl Iterator<Item = System> {
-        System::ALL.into_iter().chain(System::FURTHER).filter(|system| !self.untrained || !system.trains())
+        System::every().filter(|system| !self.untrained || !system.trains())
     }
 }
 
@@ -92,7 +93,7 @@ struct SeedsArguments {
 #[derive(Args)]
 struct AblateArguments {
     /// What is varied: losses, perturbation, assignment, exemplars or noise.
-    #[arg(value_parser = PossibleValuesParser::new(Question::ALL.map(Question::name)))]
+    #[arg(value_parser = PossibleValuesParser::new(QUESTIONS.map(Question::name)))]
     question: String,
     /// The bundle's folder.
     bundle: PathBuf,
@@ -210,10 +211,10 @@ fn make_report(arguments: &ReportArguments) -> Result<()> {
     let report = collect(&plan, on_system, &|| ControlFlow::Continue(()))?;
     done(None);
     report.write(&written)?;
-    for summary in &report.systems {
+    for summary in report.results.summaries() {
         let ahm = summary.both(summary.ahm, summary.ahm_deviation);
         let aacc = summary.both(summary.aacc, summary.aacc_deviation);
-        print(format!("{:<24} aHM {ahm:<14} aACC {aacc}", summary.system))?;
+        print(format!("{:<24} aHM {ahm:<14} aACC {aacc}", summary.name))?;
     }
     let seconds = started.elapsed().as_secs_f64();
     Ok(print(format!("{} is written, after {seconds:.0} s", written.join("index.html").display()))?)
@@ -245,13 +246,17 @@ fn seeds(arguments: &SeedsArguments) -> Result<()> {
     seeds::check(&bundles)?;
     if let Some(output) = output {
         report::writable(output).with_context(|| format!("cannot write into the folder {}", output.display()))?;
+        results::claim(output, "seeds")?;
     }
     let of_training: Vec<u64> = bundles.iter().map(|(bundle, _)| bundle.manifest.provenance.seed).collect();
     let shown: Vec<String> = of_training.iter().map(u64::to_string).collect();
     print(format!("seeds {} of the training, {draws} draws with each, on {}", shown.join(", "), bundles[0].1.source))?;
     print(OverSeeds::heading())?;
+    let (first, measured_on) = &bundles[0];
+    let results = Results::new(&first.manifest.name, &measured_on.source, *draws as usize);
+    let mut results = Results { seed: *seed, training_seeds: of_training, ..results };
     let mut all = Vec::new();
-    for system in measuring.systems().filter(|system| system.fits(&bundles[0].0.base_model)) {
+    for system in measuring.systems().filter(|system| system.fits(&first.base_model)) {
         let measured = bundles.iter().map(|(bundle, benchmark)| {
             let (base_model, config) = (&bundle.base_model, &bundle.base_model.config);
             let measurement = Measurement { base_model, benchmark, system, config, seed: *seed };
@@ -260,22 +265,15 @@ fn seeds(arguments: &SeedsArguments) -> Result<()> {
         let each = measured.collect::<Result<Vec<_>, _>>()?;
         let over = OverSeeds::of(&each);
         print(over.line())?;
-        all.push((over, each));
+        results.systems.push(MeasuredSystem::of_trainings(&over, each));
+        all.push(over);
     }
     if let Some(output) = output {
-        let systems: Vec<_> = all.iter().map(|(over, each)| json!({ "over": over, "each": each })).collect();
-        let names: Vec<_> = folders.iter().map(|folder| folder.to_string_lossy()).collect();
-        let json = json!({
-            "bundles": names, "training_seeds": of_training, "draws": draws, "seed": seed, "systems": systems,
-        });
-        let over: Vec<OverSeeds> = all.iter().map(|(over, _)| over.clone()).collect();
-        for (name, text) in [("seeds.json", serde_json::to_string_pretty(&json)?), ("seeds.csv", seeds::csv(&over))] {
-            let path = output.join(name);
-            replace_shared(&path, text.as_bytes()).with_context(|| format!("cannot write {}", path.display()))?;
-        }
+        let bundles = folders.iter().map(|folder| folder.to_string_lossy().into_owned()).collect();
+        write_results(output, "seeds", &SeedsResults { results, bundles }, &seeds::csv(&all))?;
     }
-    for (over, _) in &all {
-        print(format!("\n{}\n{}", over.over_seeds.system, over.table()))?;
+    for over in &all {
+        print(format!("\n{}\n{}", over.over_seeds.name, over.table()))?;
     }
     if let Some(output) = output {
         print(format!("\nall numbers are in {}", output.display()))?;
@@ -283,9 +281,23 @@ fn seeds(arguments: &SeedsArguments) -> Result<()> {
     Ok(())
 }
 
+/// What `orco-lab seeds` writes.
+#[derive(Serialize)]
+struct SeedsResults {
+    #[serde(flatten)]
+    results: Results,
+    /// The bundles' folders, in the order of the trainings.
+    bundles: Vec<String>,
+}
+
+fn write_results(output: &Path, name: &str, results: &impl Serialize, csv: &str) -> Result<()> {
+    results::write(output, name, results, csv)
+        .with_context(|| format!("cannot write {name}.json in {}", output.display()))
+}
+
 fn write_tables(arguments: &TablesArguments) -> Result<()> {
     let TablesArguments { bundles, output } = arguments;
-    let pages = Tables::read(bundles)?.pages();
+    let pages = ResultsPages::read(bundles)?.pages();
     report::writable(output).with_context(|| format!("cannot write into the folder {}", output.display()))?;
     for (name, text) in &pages {
         let path = output.join(name);
@@ -299,12 +311,13 @@ const WIDTH: usize = 28;
 
 fn ablate(arguments: &AblateArguments) -> Result<()> {
     let AblateArguments { question, bundle, draws, seed, by: reading, geometry, output, cache } = arguments;
-    let question = Question::ALL.into_iter().find(|known| known.name() == question).context("no such question")?;
+    let question = Question::named(question).context("no such question")?;
     let bundle = Bundle::open(bundle)?;
     let benchmark = Benchmark::of(&bundle)?;
     for folder in output.iter().chain([cache]) {
         report::writable(folder).with_context(|| format!("cannot write into the folder {}", folder.display()))?;
     }
+    output.iter().try_for_each(|output| results::claim(output, question.name()))?;
     let content = serde_json::to_string(&bundle.manifest.files)?;
     let base_model = &bundle.base_model;
     let trials = Trials { base_model, benchmark: &benchmark, content: &content, cache, seed: *seed };
@@ -312,12 +325,14 @@ fn ablate(arguments: &AblateArguments) -> Result<()> {
     let of = published::settings_for(&benchmark.source).name();
     print(format!("{} on {}, draws: {draws}; {reading} for {of}", question.name(), benchmark.source))?;
     print(heading(WIDTH, "the paper's, on mini-ImageNet"))?;
-    let mut all = Vec::new();
+    let results = Results::new(&bundle.manifest.name, &benchmark.source, *draws as usize);
+    let mut results = Results { seed: *seed, ..results };
     for trial in trials.of(question, *reading) {
         let summary = trials.measure(&trial, *draws as usize, &threads, &|| ControlFlow::Continue(()))?;
-        let theirs = trial.theirs.map_or_else(String::new, |theirs| theirs.to_string());
+        let published = published::figure(question, &trial.name);
+        let theirs = published.map_or_else(String::new, |figure| figure.to_string());
         print(line(WIDTH, &trial.name, &summary, &theirs))?;
-        all.push((summary, trial.theirs));
+        results.systems.push(MeasuredSystem::from(summary).beside(published));
     }
     let mut geometries = Vec::new();
     if *geometry {
@@ -327,24 +342,37 @@ fn ablate(arguments: &AblateArguments) -> Result<()> {
             if let Some(found) = &found {
                 print(format!("{:<WIDTH$} {}", trial.name, found.line()))?;
             }
-            geometries.push(json!({ "system": trial.name, "geometry": found }));
+            geometries.push(SystemGeometry { system: trial.name, geometry: found });
         }
     }
     if let Some(output) = output {
-        let systems: Vec<_> =
-            all.iter().map(|(measured, theirs)| json!({ "measured": measured, "published": theirs })).collect();
-        let json = json!({
-            "geometry": geometries,
-            "question": question.name(), "bundle": bundle.manifest.name, "source": benchmark.source, "settings": of,
-            "reading": reading,
-            "seed": seed, "systems": systems,
-        });
-        let summaries: Vec<Summary> = all.into_iter().map(|(summary, _)| summary).collect();
-        for (kind, text) in [("json", serde_json::to_string_pretty(&json)?), ("csv", csv(&summaries))] {
-            let path = output.join(format!("{}.{kind}", question.name()));
-            replace_shared(&path, text.as_bytes()).with_context(|| format!("cannot write {}", path.display()))?;
-        }
+        let csv = csv(results.summaries());
+        let (question, reading) = (question.name(), *reading);
+        let ablation = AblationResults { results, question, settings: of, reading, geometry: geometries };
+        write_results(output, question, &ablation, &csv)?;
         print(format!("all numbers are in {}", output.display()))?;
     }
     Ok(())
+}
+
+/// What `orco-lab ablate` writes.
+#[derive(Serialize)]
+struct AblationResults {
+    #[serde(flatten)]
+    results: Results,
+    question: &'static str,
+    /// The benchmark for which the published program has these settings.
+    settings: &'static str,
+    /// Whether they are the program's, or those of the paper's text.
+    reading: Reading,
+    /// How classes lie after the first draw, where that was asked for.
+    geometry: Vec<SystemGeometry>,
+}
+
+/// How classes lie after a system's sessions.
+#[derive(Serialize)]
+struct SystemGeometry {
+    system: String,
+    /// Nothing of a system that keeps no device's state.
+    geometry: Option<SessionGeometry>,
 }

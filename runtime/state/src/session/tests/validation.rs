@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::answer::{Predictor, ValidationSamples};
+use crate::history::{ChangeKind, HistoryChange, HistoryEntry, HistoryLimits, SavedState};
 use crate::state::Calibration;
 use crate::statistics::Statistics;
 
@@ -31,7 +32,7 @@ fn with_statistics() -> BaseModel {
         start: 0.1,
         set_aside,
     });
-    base_model.config.answer = Config::discriminant().answer;
+    base_model.config.answer = Config::combined().answer;
     base_model
 }
 
@@ -89,4 +90,87 @@ fn probabilities_fit_before_anything_is_learned() {
     let (chosen, usual) =
         (likelihood(&|row: &mut [f32]| answerer.probabilities(row)), likelihood(&at_usual_temperature));
     assert!(chosen > usual, "{chosen} {usual}");
+}
+
+/// Three base classes with statistics, and settings of the combined answer with few epochs.
+fn combined() -> BaseModel {
+    let mut base_model = with_statistics();
+    base_model.config = Config { epochs: 4, warmup_epochs: 2, views: 2, batch: 16, ..Config::combined() };
+    base_model
+}
+
+/// Learns in closed form alone.
+fn learn_in_closed_form(base_model: &BaseModel, state: &State, new: &[NewClass]) -> State {
+    let config = &base_model.config.without_alignment();
+    let (memory, on_progress) = (&mut SessionMemory::default(), &mut proceed);
+    Session { base_model, config, seed: 1, memory, workers: &Serial, on_progress }.learn(state, new).unwrap().0
+}
+
+fn bytes(state: &State) -> Vec<u8> {
+    postcard::to_allocvec(state).unwrap()
+}
+
+#[test]
+fn the_closed_form_and_its_alignment_give_the_bytes_of_learning_at_once() {
+    let base_model = combined();
+    let fresh = State::fresh(&base_model, [0; 32]);
+    let (at_once, _) = learn_on(&base_model, &fresh, &[new_class(3, 5)], 7, &mut proceed).unwrap();
+    let closed = learn_in_closed_form(&base_model, &fresh, &[new_class(3, 5)]);
+    assert!(closed.head.is_none() && closed.calibration.is_some() && closed.awaits_alignment(&base_model.config));
+    assert!(!closed.awaits_alignment(&base_model.config.without_alignment()));
+    let align = |state: &State| {
+        within(&base_model, 1, |session| session.align(&fresh, state.clone(), Sampling::seeded(7))).unwrap().0
+    };
+    let aligned = align(&closed);
+    assert!(!aligned.awaits_alignment(&base_model.config));
+    assert_eq!(bytes(&aligned), bytes(&at_once));
+    // The same from the closed form that follows an aligned state: nothing of its head is left.
+    let second = learn_in_closed_form(&base_model, &aligned, &[new_class(4, 3)]);
+    assert!(second.head.is_none());
+    let (both, _) = learn_on(&base_model, &at_once, &[new_class(4, 3)], 7, &mut proceed).unwrap();
+    assert_eq!(bytes(&align(&second)), bytes(&both));
+}
+
+#[test]
+fn alignment_is_part_of_the_change_and_is_undone_with_it() {
+    let base_model = combined();
+    let (config, limits) = (&base_model.config, HistoryLimits::default());
+    let fresh = SavedState::fresh(&base_model, [0; 32]);
+    let learn = |saved: &SavedState, class: usize, seed: u64| {
+        let next = learn_in_closed_form(&base_model, &saved.state, &[new_class(class, 3)]);
+        saved.successor(next, &HistoryChange::new(ChangeKind::Learn, seed).labels([label(class)]), limits)
+    };
+    let align = |saved: &SavedState| {
+        let sampling = Sampling::seeded(saved.seed());
+        let aligned = within(&base_model, 1, |session| session.align(&saved.state, saved.state.clone(), sampling));
+        saved.with_alignment(aligned.unwrap().0)
+    };
+    let closed = learn(&fresh, 3, 7);
+    assert_eq!(closed.seed(), 7, "it is known with which seed it will be aligned");
+    let one = align(&closed);
+    assert!(one.is_sound(&base_model) && one.is_consistent());
+    assert_eq!((one.history.entries().len(), one.seed()), (2, 7));
+    let ids = |saved: &SavedState| saved.history.entries().iter().map(HistoryEntry::id).collect::<Vec<_>>();
+    assert_eq!(ids(&one), ids(&closed), "the entry stays what it is");
+    let renamed = rename(&base_model, &closed.state, &label(3), "mug").unwrap();
+    let renamed =
+        closed.successor(renamed, &HistoryChange::new(ChangeKind::Rename, 0).labels([&label(3), "mug"]), limits);
+    assert_eq!(renamed.seed(), 7, "a new label trains nothing");
+    assert_eq!(align(&renamed).state.head, one.state.head);
+
+    // Back from a second class, with another seed, to the first one: to the bit.
+    let two = align(&learn(&one, 4, 9));
+    let restore = |from: &SavedState, number: u32| {
+        let earlier = from.earlier_state(number).unwrap();
+        let (state, _) = within(&base_model, 9, |session| session.restore(&from.state, &earlier)).unwrap();
+        assert_eq!(earlier.is_exact(state.head.as_ref()), Some(true));
+        state
+    };
+    assert_eq!(bytes(&restore(&two, 1)), bytes(&State { sessions: one.state.sessions, ..one.state.clone() }));
+    assert_eq!(restore(&two, 0).head, None);
+    // What was never aligned comes back without a head, and so without training.
+    let after = learn(&closed, 4, 9);
+    let back = restore(&after, 1);
+    assert!(back.head.is_none() && back.awaits_alignment(config));
+    assert_eq!(bytes(&back), bytes(&closed.state));
 }

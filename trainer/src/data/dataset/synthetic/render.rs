@@ -41,7 +41,7 @@ fn wave(x: f32) -> f32 {
 
 /// What the images of a class have in common.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Look {
+pub(super) struct ObjectLook {
     pub shape: (&'static str, Inside),
     pub texture: (&'static str, Pattern),
     /// Of the two colours, 0..1.
@@ -84,7 +84,7 @@ fn colour(hue: f32, saturation: f32, value: f32) -> [f32; 3] {
 }
 
 /// Renders one image into planes of red, green and blue bytes, `[3, side, side]`.
-pub(super) fn render(look: &Look, side: usize, random: &mut Random, planes: &mut [u8]) {
+pub(super) fn render(look: &ObjectLook, side: usize, random: &mut Random, planes: &mut [u8]) {
     let mut any = |value: [f32; 2]| {
         let (hue, saturation) = (random.unit(), random.uniform(0.1, 0.6));
         colour(hue, saturation, random.uniform(value[0], value[1]))

@@ -1,0 +1,69 @@
+//! The questions of the paper's ablations. [`crate::trials`] answers those that vary phase 3 alone; the trainer answers
+//! the others, and the figures that the paper gives for both stand in [`crate::published`].
+
+/// What an ablation varies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Question {
+    /// Which losses are taken: in phase 3 alone by the lab, in phases 2 and 3 by the trainer.
+    Losses,
+    /// How pseudo-targets are made.
+    Targets,
+    /// Which losses phase 1 takes.
+    Pretraining,
+    /// Whether the incremental sessions train the head g alone, or the backbone f as well.
+    Frozen,
+    /// The backbone's family.
+    Backbone,
+    /// Which targets phase 3 perturbs, and with which distribution.
+    Perturbation,
+    /// How new classes get their targets.
+    Assignment,
+    /// Exemplars of each base class in phase 3.
+    Exemplars,
+    /// How far phase 3 perturbs targets.
+    Noise,
+}
+
+impl Question {
+    /// All of them.
+    pub const ALL: [Self; 9] = [
+        Self::Losses,
+        Self::Targets,
+        Self::Pretraining,
+        Self::Frozen,
+        Self::Backbone,
+        Self::Perturbation,
+        Self::Assignment,
+        Self::Exemplars,
+        Self::Noise,
+    ];
+
+    /// Its name on the command line and in files.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Losses => "losses",
+            Self::Targets => "targets",
+            Self::Pretraining => "pretraining",
+            Self::Frozen => "frozen",
+            Self::Backbone => "backbone",
+            Self::Perturbation => "perturbation",
+            Self::Assignment => "assignment",
+            Self::Exemplars => "exemplars",
+            Self::Noise => "noise",
+        }
+    }
+
+    /// The question of this name.
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|question| question.name() == name)
+    }
+}
+
+/// One row of an ablation's table.
+#[derive(Clone, Debug, PartialEq)]
+pub struct AblationTrial<S> {
+    /// Its name among those of its question.
+    pub name: String,
+    /// What it is trained or learned with.
+    pub settings: S,
+}

@@ -1,0 +1,200 @@
+//! The one form of results as JSON. `orco-lab eval`, `report`, `seeds` and `ablate` write it, and so do the trainer's
+//! rivals, comparisons and ablations: a reader of one reads all. A file may hold more beside it, such as the recipe or
+//! what the pictures of a report show.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use orco_benchmark::Summary;
+use orco_benchmark::benchmark::SEED;
+use orco_runtime::files::replace_shared;
+use serde::{Deserialize, Serialize};
+
+use crate::published::PublishedFigure;
+use crate::seeds::OverSeeds;
+
+/// What was measured of several systems in the same way.
+///
+/// ```
+/// let json = r#"{"subject": "cifar100-edge", "source": "CIFAR-100 test images", "draws": 3, "seed": 1, "systems": []}"#;
+/// let results: orco_lab::results::Results = serde_json::from_str(json)?;
+/// assert_eq!((results.subject.as_str(), results.draws), ("cifar100-edge", 3));
+/// # Ok::<(), serde_json::Error>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Results {
+    /// What was measured: the name of a bundle, or of a recipe.
+    pub subject: String,
+    /// What it was measured on, in words.
+    pub source: String,
+    /// Draws of the shots.
+    pub draws: usize,
+    /// Their seed.
+    pub seed: u64,
+    /// Seeds of the trainings that were measured; none where there was one training, or none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub training_seeds: Vec<u64>,
+    /// Every system, in the order in which they stand in tables.
+    pub systems: Vec<MeasuredSystem>,
+}
+
+/// A system's numbers, beside what others report of it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct MeasuredSystem {
+    /// Means over all draws, and over all trainings where there are several; deviations are those over the draws.
+    #[serde(flatten)]
+    pub summary: Summary,
+    /// Seconds of learning all sessions of a draw, where times were compared.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub seconds: Option<f64>,
+    /// What was measured of each training, where there are several.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trainings: Option<Trainings>,
+    /// What its authors, or others, report.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub published: Vec<PublishedFigure>,
+}
+
+/// What was measured of several trainings by one recipe with different seeds.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Trainings {
+    /// The same means as those of the system. Deviations are those of the trainings' means, each over its draws.
+    pub over_seeds: Summary,
+    /// Each training, in the order of [`Results::training_seeds`].
+    pub each: Vec<Summary>,
+}
+
+impl Results {
+    /// Of nothing yet, with the seed of draws that programs take by default.
+    pub fn new(subject: impl Into<String>, source: impl Into<String>, draws: usize) -> Self {
+        let (subject, source) = (subject.into(), source.into());
+        Self { subject, source, draws, seed: SEED, training_seeds: Vec::new(), systems: Vec::new() }
+    }
+
+    /// The numbers of a system.
+    pub fn summary(&self, system: &str) -> Option<&Summary> {
+        self.summaries().find(|summary| summary.name == system)
+    }
+
+    /// The numbers of all systems.
+    pub fn summaries(&self) -> impl Iterator<Item = &Summary> {
+        self.systems.iter().map(|system| &system.summary)
+    }
+}
+
+impl From<Summary> for MeasuredSystem {
+    fn from(summary: Summary) -> Self {
+        Self { summary, seconds: None, trainings: None, published: Vec::new() }
+    }
+}
+
+impl MeasuredSystem {
+    /// With what is published of it beside it.
+    pub fn beside(self, published: impl IntoIterator<Item = PublishedFigure>) -> Self {
+        Self { published: published.into_iter().collect(), ..self }
+    }
+
+    /// Of several trainings, each with its own numbers.
+    pub fn of_trainings(over: &OverSeeds, each: Vec<Summary>) -> Self {
+        let trainings = Some(Trainings { over_seeds: over.over_seeds.clone(), each });
+        Self { trainings, ..over.over_draws.clone().into() }
+    }
+}
+
+/// Whether a file's bytes are results, with or without more beside them.
+pub fn are_results(json: &[u8]) -> bool {
+    serde_json::from_slice::<Results>(json).is_ok()
+}
+
+/// A folder holds something else than results under their names.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "{} holds a {name}.json or {name}.csv that this program did not write and would overwrite; move it away, or choose \
+     another folder", folder.display()
+)]
+pub struct ClaimError {
+    folder: PathBuf,
+    name: String,
+}
+
+/// Makes sure that NAME.json and NAME.csv can be [written](write) into a folder without a loss: that they are not there,
+/// or hold results.
+///
+/// # Errors
+/// [`ClaimError`] if not.
+pub fn claim(folder: &Path, name: &str) -> Result<(), ClaimError> {
+    let [json, csv] = ["json", "csv"].map(|ending| folder.join(format!("{name}.{ending}")));
+    let is_there = |path: &Path| fs::symlink_metadata(path).is_ok();
+    let holds_results = || fs::read(&json).is_ok_and(|bytes| are_results(&bytes));
+    if (is_there(&json) || is_there(&csv)) && !holds_results() {
+        return Err(ClaimError { folder: folder.to_owned(), name: name.to_owned() });
+    }
+    Ok(())
+}
+
+/// Writes results, with what `value` holds beside them, as NAME.json, and a table of the same as NAME.csv.
+///
+/// # Errors
+/// If a file cannot be written.
+pub fn write(folder: &Path, name: &str, value: &impl Serialize, csv: &str) -> io::Result<()> {
+    let mut json = serde_json::to_vec_pretty(value)?;
+    json.push(b'\n');
+    replace_shared(&folder.join(format!("{name}.json")), &json)?;
+    replace_shared(&folder.join(format!("{name}.csv")), csv.as_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use orco_benchmark::{Draw, SessionAccuracy, summarise};
+
+    use super::*;
+    use crate::published::{Metric, PaperTable};
+
+    #[test]
+    fn results_are_read_as_they_were_written_whatever_stands_beside_them() {
+        let row = |session, inc| SessionAccuracy { session, base: 0.1 + 0.2, inc, hm: inc, top1: 60.25, area: None };
+        let rows = vec![row(0, None), row(1, Some(50.0))];
+        let summary = summarise("ours", &[Draw { rows, operations: 1e9, seconds: 0.5 }]);
+        let figure = PublishedFigure { table: PaperTable::MiniImagenet, metric: Metric::Ahm, value: 58.12 };
+        let over = OverSeeds::of(&[summary.clone(), summary.clone()]);
+        let mut results = Results::new("bundle", "CIFAR-100 test images", 1);
+        let timed = MeasuredSystem { seconds: Some(0.5), ..summary.clone().into() };
+        let trained = MeasuredSystem::of_trainings(&over, vec![summary.clone(); 2]).beside([figure]);
+        results.systems = vec![timed, trained];
+        results.training_seeds = vec![1, 2];
+        let mut json = serde_json::to_value(&results).unwrap();
+        assert_eq!(json["systems"][0]["name"], "ours");
+        assert_eq!(
+            json["systems"][1]["published"],
+            serde_json::json!([{ "table": "mini-ImageNet", "metric": "aHM", "value": 58.12 }])
+        );
+        json["recipe"] = serde_json::json!({ "seed": 7 });
+        let read: Results = serde_json::from_value(json).unwrap();
+        // Seconds of a summary are not stored.
+        let stored = |mut results: Results| {
+            for system in &mut results.systems {
+                system.summary.seconds = 0.0;
+                for each in system.trainings.iter_mut().flat_map(|of| of.each.iter_mut().chain([&mut of.over_seeds])) {
+                    each.seconds = 0.0;
+                }
+            }
+            results
+        };
+        assert_eq!(read, stored(results));
+    }
+
+    #[test]
+    fn what_is_no_result_is_left_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        for _ in 0..2 {
+            claim(folder.path(), "losses").unwrap();
+            write(folder.path(), "losses", &Results::new("recipe", "images", 1), "").unwrap();
+        }
+        for file in ["targets.json", "rivals.csv", "losses.json"] {
+            fs::write(folder.path().join(file), "{}").unwrap();
+            let refused = claim(folder.path(), file.split_once('.').unwrap().0).unwrap_err().to_string();
+            assert!(refused.contains("this program did not write"), "{refused}");
+        }
+    }
+}

@@ -1,0 +1,88 @@
+//! Aligning the head to what a change brought, after the change is kept.
+
+use std::borrow::Cow;
+
+use orco_core::align::Sampling;
+use orco_core::config::Config;
+use orco_state::session::SessionReport;
+use orco_state::state::State;
+
+use super::Learner;
+use super::change::{ChangeOutcome, uncertainty};
+use super::error::ChangeError;
+use super::observer::Observer;
+use super::settings::AlignmentTime;
+use crate::store::LockedStore;
+
+impl Learner {
+    /// Whether a head is still to be aligned to what was learned: [`Learner::align`] does it, and answers improve. Until
+    /// then they follow in closed form.
+    pub fn awaits_alignment(&self) -> bool {
+        let base_model = self.base_model();
+        self.state().awaits_alignment(&base_model.config) && base_model.scoring(&base_model.config).is_some()
+    }
+
+    /// Aligns the head to what was learned, where that is still to be done: phase 3 (OrCo, section 3.4). It is part of
+    /// the last change, and is undone with it.
+    ///
+    /// # Errors
+    /// [`ChangeError`] if training diverged, old classes would lose more than the budget, the observer cancels, or the
+    /// state cannot be saved. Answers follow in closed form then, as before.
+    pub fn align(&mut self, observer: &mut dyn Observer) -> Result<ChangeOutcome<Option<SessionReport>>, ChangeError> {
+        let locked = self.lock()?;
+        let before = self.saved.state.clone();
+        self.align_locked(&locked, &before, observer)
+    }
+
+    /// Settings of the session that makes a change: those of the closed form where answers have one, and the head is
+    /// aligned afterwards.
+    pub(super) fn settings_of_change(&self) -> Cow<'_, Config> {
+        let base_model = self.base_model();
+        match base_model.scoring(&base_model.config) {
+            Some(_) if base_model.config.epochs > 0 => Cow::Owned(base_model.config.without_alignment()),
+            _ => Cow::Borrowed(&base_model.config),
+        }
+    }
+
+    /// Aligns the head after a change that was kept, where that is wanted now; `before` is the state before the change.
+    /// That it cannot be aligned makes no error of the change.
+    pub(super) fn align_after(
+        &mut self,
+        locked: &LockedStore,
+        before: &State,
+        made: ChangeOutcome,
+        observer: &mut dyn Observer,
+    ) -> ChangeOutcome {
+        if self.settings.alignment != AlignmentTime::Now {
+            return made;
+        }
+        match self.align_locked(locked, before, observer) {
+            Err(error) => ChangeOutcome { unaligned: Some(error), ..made },
+            Ok(ChangeOutcome { report: None, .. }) => made,
+            Ok(ChangeOutcome { report: Some(report), uncertain, .. }) => {
+                ChangeOutcome { report, uncertain: made.uncertain.or(uncertain), unaligned: None }
+            }
+        }
+    }
+
+    fn align_locked(
+        &mut self,
+        locked: &LockedStore,
+        before: &State,
+        observer: &mut dyn Observer,
+    ) -> Result<ChangeOutcome<Option<SessionReport>>, ChangeError> {
+        if !self.awaits_alignment() {
+            return Ok(ChangeOutcome { report: None, uncertain: None, unaligned: None });
+        }
+        let config = self.base_model().config.clone();
+        let sampling = Sampling::seeded(self.saved.seed());
+        let (aligned, report) =
+            self.run_session_with(&config, observer, |session, state| session.align(before, state.clone(), sampling))?;
+        self.check_budget(&report)?;
+        let saved = self.saved.with_alignment(aligned);
+        let uncertain = uncertainty(locked.save(&self.bundle, &saved))?;
+        self.generation = locked.generation();
+        self.set_saved(saved);
+        Ok(ChangeOutcome { report: Some(report), uncertain, unaligned: None })
+    }
+}

@@ -1,0 +1,320 @@
+//! The paper's ablations. Those of what comes before phase 3 train every trial by a recipe of its own, and measure it
+//! with the published program's phase 3. Those of phase 3 train once, by the recipe as it is; the ones that vary the head
+//! alone are the lab's ([`orco_lab::trials`], on a bundle `orco-lab ablate`). All answer by pseudo-targets alone.
+
+use std::path::Path;
+
+use anyhow::{Result, bail};
+use orco_benchmark::Summary;
+use orco_benchmark::csv::csv;
+use orco_core::config::Config;
+use orco_lab::ablation::Assignment;
+use orco_lab::format;
+use orco_lab::kept::fingerprint;
+use orco_lab::published::{self, Reading};
+use orco_lab::question::{AblationTrial, Question};
+use orco_lab::results::MeasuredSystem;
+use orco_lab::trials::{self, PhaseThree, RANDOM_IN_BOTH};
+use orco_state::target::TargetMethod;
+use serde_json::json;
+
+use crate::comparison::{check_trainable, compare, of_head, on_device};
+use crate::measurements::{self, Experiment};
+use orco_trainer::config::{Architecture, BaseAssignment, Recipe, TargetConfig};
+use orco_trainer::model::Model;
+use orco_trainer::run::digest::{digest, phase_1_inputs};
+use orco_trainer::train::objective::Targets;
+
+/// Whether the lab's trials of the head answer it.
+fn varies_the_head_alone(question: Question) -> bool {
+    matches!(question, Question::Perturbation | Question::Assignment | Question::Exemplars | Question::Noise)
+}
+
+/// Whether it trains by the recipe as it is: such questions share what is trained.
+pub fn trains_the_recipe(question: Question) -> bool {
+    question == Question::Frozen || varies_the_head_alone(question)
+}
+
+/// What is trained for a question, each a change of the recipe. Phase 3 is the published program's for its data, with the
+/// views and the precision of the recipe; by the text, its settings and those of phase 2 are the text's.
+///
+/// # Errors
+/// If the recipe leaves nothing to vary, with what to do.
+pub fn trials(question: Question, recipe: &Recipe, reading: Reading) -> Result<Vec<AblationTrial<Recipe>>> {
+    check(question, recipe)?;
+    let learn = Config { views: recipe.learn.views, precision: recipe.learn.precision, ..settings(recipe, reading) };
+    let align = match reading {
+        Reading::Program => recipe.align.clone(),
+        Reading::Text => recipe.align.by_the_text(),
+    };
+    let recipe = Recipe { learn, align, ..recipe.clone() };
+    Ok(match question {
+        Question::Losses => [
+            losses(&recipe, "CE", [false, true, false]),
+            losses(&recipe, "CE + ORTH", [false, true, true]),
+            losses(&recipe, "PSCL", [true, false, false]),
+            losses(&recipe, "PSCL + ORTH", [true, false, true]),
+            losses(&recipe, "PSCL + CE", [true, true, false]),
+            losses(&recipe, "all", [true; 3]),
+        ]
+        .into(),
+        Question::Targets => target_methods(&recipe),
+        Question::Pretraining => [
+            pretraining(&recipe, "CE", [1.0, 0.0, 0.0]),
+            pretraining(&recipe, "CE + SCL", [1.0, 0.5, 0.0]),
+            pretraining(&recipe, "SCL", [0.0, 1.0, 0.0]),
+            pretraining(&recipe, "SCL + SSCL", [0.0, 0.9, 0.1]),
+            pretraining(&recipe, "SSCL", [0.0, 0.0, 1.0]),
+        ]
+        .into(),
+        Question::Backbone => [
+            backbone(&recipe, "resnet18", Architecture::Resnet18),
+            backbone(&recipe, "resnet12", Architecture::Resnet12),
+            backbone(&recipe, "resnet20", Architecture::Resnet20),
+            backbone(&recipe, "mobilenetv2", Architecture::Mobilenetv2),
+        ]
+        .into(),
+        Question::Assignment => {
+            let mut random = recipe.clone();
+            random.align.assignment = BaseAssignment::Random;
+            vec![trial("recipe", recipe), trial(RANDOM_IN_BOTH, random)]
+        }
+        Question::Frozen | Question::Perturbation | Question::Exemplars | Question::Noise => {
+            vec![trial("recipe", recipe)]
+        }
+    })
+}
+
+/// The settings of phase 3 that are varied.
+fn settings(recipe: &Recipe, reading: Reading) -> Config {
+    reading.settings(published::program(recipe.data.kind.title()))
+}
+
+/// The lab's trials of a question that varies the head alone, as far as they fit how phase 2 was trained.
+fn trials_of_head(question: Question, recipe: &Recipe, reading: Reading) -> Vec<AblationTrial<PhaseThree>> {
+    let trials = trials::trials(question, &settings(recipe, reading));
+    match recipe.align.assignment {
+        BaseAssignment::Matched => trials,
+        BaseAssignment::Random => {
+            let random = trials.into_iter().filter(|trial| trial.settings.ablation.assignment == Assignment::Random);
+            random.map(|trial| AblationTrial { name: RANDOM_IN_BOTH.into(), ..trial }).collect()
+        }
+    }
+}
+
+/// Refuses a recipe that leaves nothing to vary.
+fn check(question: Question, recipe: &Recipe) -> Result<()> {
+    let given = recipe.backbone.onnx.is_some() || recipe.pretrain.epochs == 0;
+    if given && matches!(question, Question::Pretraining | Question::Backbone) {
+        bail!("the recipe's backbone is given, not trained; \"{}\" needs a recipe with [pretrain]", question.name());
+    }
+    if recipe.backbone.weights.is_some() && question == Question::Backbone {
+        bail!("backbone.weights fit one architecture, and \"backbone\" trains several; leave them out");
+    }
+    if question == Question::Backbone && !recipe.backbone.architecture.has_width() {
+        bail!("\"backbone\" compares families at one width; name one of them in [backbone]");
+    }
+    if question == Question::Frozen {
+        check_trainable(recipe.backbone.onnx.is_some())?;
+    }
+    Ok(())
+}
+
+fn trial(name: &str, recipe: Recipe) -> AblationTrial<Recipe> {
+    AblationTrial { name: name.into(), settings: recipe }
+}
+
+/// Whether phases 2 and 3 take PSCL, cross entropy and ORTH.
+fn losses(recipe: &Recipe, name: &str, [contrast, cross_entropy, orthogonality]: [bool; 3]) -> AblationTrial<Recipe> {
+    let mut recipe = recipe.clone();
+    let (align, learn) = (&mut recipe.align, &mut recipe.learn);
+    for (taken, in_2, in_3) in [
+        (contrast, &mut align.contrast, &mut learn.contrast),
+        (cross_entropy, &mut align.cross_entropy, &mut learn.cross_entropy),
+        (orthogonality, &mut align.orthogonality, &mut learn.orthogonality),
+    ] {
+        if !taken {
+            (*in_2, *in_3) = (0.0, 0.0);
+        }
+    }
+    if !cross_entropy {
+        learn.base_cross_entropy = 0.0;
+    }
+    trial(name, recipe)
+}
+
+fn target_methods(recipe: &Recipe) -> Vec<AblationTrial<Recipe>> {
+    let (count, dimension) = (recipe.targets.count as i64, recipe.head.projection);
+    let optimised = TargetConfig { method: TargetMethod::Optimised, ..recipe.targets };
+    // What only a descent has is as by default.
+    let direct = |method| TargetConfig { method, learning_rate: 1.0, accumulate: true, ..recipe.targets };
+    let made = |name, targets| trial(name, Recipe { targets, ..recipe.clone() });
+    let mut trials = vec![made("optimised", optimised), made("random", direct(TargetMethod::Random))];
+    if count <= dimension {
+        trials.push(made("orthonormal", direct(TargetMethod::Orthonormal)));
+    }
+    if count <= dimension + 1 {
+        trials.push(made("simplex", direct(TargetMethod::Simplex)));
+    }
+    trials
+}
+
+/// Weights of cross entropy, of SCL and of SSCL in phase 1.
+fn pretraining(recipe: &Recipe, name: &str, [cross_entropy, supervised, own]: [f64; 3]) -> AblationTrial<Recipe> {
+    let mut recipe = recipe.clone();
+    let pretrain = &mut recipe.pretrain;
+    pretrain.cross_entropy = cross_entropy;
+    pretrain.supervised_contrast = supervised;
+    pretrain.self_contrast = own;
+    // What contrast compares.
+    pretrain.views = pretrain.views.max(if cross_entropy > 0.0 { 1 } else { 2 });
+    trial(name, recipe)
+}
+
+fn backbone(recipe: &Recipe, name: &str, architecture: Architecture) -> AblationTrial<Recipe> {
+    let mut recipe = recipe.clone();
+    recipe.backbone.architecture = architecture;
+    trial(name, recipe)
+}
+
+/// A digest of all that phase 1 depends on beside the data: trials that share it share its checkpoint.
+pub fn phase_1(trial: &AblationTrial<Recipe>) -> String {
+    digest(json!(phase_1_inputs(&trial.settings)))
+}
+
+/// Measures what was trained for a trial, with its recipe in place of the experiment's, or reads what was measured of the
+/// same before.
+///
+/// # Errors
+/// As for [`compare`].
+pub fn measure(
+    question: Question,
+    reading: Reading,
+    trial: &AblationTrial<Recipe>,
+    model: &mut Model,
+    targets: &Targets,
+    experiment: &Experiment<'_>,
+) -> Result<Vec<Summary>> {
+    let experiment = &Experiment { recipe: &trial.settings, ..*experiment };
+    let Experiment { recipe, data, run, sessions, draws } = *experiment;
+    let brought = model.onnx.as_ref().map(|onnx| onnx.digest);
+    let inputs = fingerprint(json!([recipe, brought, sessions, question.name(), reading, draws]));
+    let file = run.path(&format!("{}.json", question.name()));
+    measurements::once(&file, &inputs, || {
+        if question == Question::Frozen {
+            return compare(model, targets, experiment, &[1.0]);
+        }
+        if varies_the_head_alone(question) {
+            return of_head(&trials_of_head(question, recipe, reading), model, targets, experiment);
+        }
+        let measured = on_device(model, targets, recipe, data, draws)?;
+        Ok(vec![Summary { name: trial.name.clone(), ..measured }])
+    })
+}
+
+/// Writes what was measured for a question, each beside the paper's figure, as QUESTION.json and QUESTION.csv.
+///
+/// # Errors
+/// If a file cannot be written.
+pub fn write(folder: &Path, question: Question, measured: &[Summary], recipe: &Recipe, draws: usize) -> Result<()> {
+    let beside =
+        |summary: &Summary| MeasuredSystem::from(summary.clone()).beside(published::figure(question, &summary.name));
+    let mut results = measurements::results_of(recipe, draws);
+    results.systems = measured.iter().map(beside).collect();
+    measurements::write(folder, question.name(), recipe, &results, &csv(measured))
+}
+
+/// Columns of a system's name.
+const WIDTH: usize = 28;
+
+/// The line of a system beside the paper's figure.
+pub fn line(question: Question, summary: &Summary) -> String {
+    let published = published::figure(question, &summary.name);
+    format::line(WIDTH, &summary.name, summary, &published.map_or_else(String::new, |figure| figure.to_string()))
+}
+
+/// What stands above such lines.
+pub fn heading() -> String {
+    format::heading(WIDTH, "the paper's, on mini-ImageNet")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::comparison::{ON_DEVICE, TrainedParts};
+
+    fn recipe() -> Recipe {
+        toml::from_str(include_str!("../../recipes/synthetic-tiny.toml")).unwrap()
+    }
+
+    #[test]
+    fn every_trial_has_a_recipe_that_makes_sense_and_a_name_of_its_own() {
+        for question in Question::ALL {
+            let trials = trials(question, &recipe(), Reading::Program).unwrap();
+            for (index, trial) in trials.iter().enumerate() {
+                let text = toml::to_string(&trial.settings).unwrap();
+                let folder = tempfile::tempdir().unwrap();
+                let path = folder.path().join("recipe.toml");
+                std::fs::write(&path, text).unwrap();
+                assert_eq!(Recipe::read(&path).unwrap(), trial.settings, "{}", trial.name);
+                let same = |other: &AblationTrial<Recipe>| other.name == trial.name || other.settings == trial.settings;
+                assert!(!trials[..index].iter().any(same), "{}", trial.name);
+            }
+        }
+    }
+
+    #[test]
+    fn the_papers_figures_are_those_of_trials_and_of_compared_systems() {
+        for question in Question::ALL {
+            let trials = trials(question, &recipe(), Reading::Program).unwrap();
+            if trains_the_recipe(question) {
+                continue;
+            }
+            let is_a_trial = |name: &&str| trials.iter().any(|trial| trial.name == **name);
+            assert!(published::reported(question).all(|name| is_a_trial(&name)), "{question:?}");
+        }
+        let compared = [ON_DEVICE.to_owned(), TrainedParts::Head.name(), TrainedParts::Both(1.0).name()];
+        assert!(published::reported(Question::Frozen).eq(compared.iter().map(String::as_str)), "{compared:?}");
+    }
+
+    #[test]
+    fn phase_3_is_the_published_programs_for_the_data() {
+        for text in [
+            include_str!("../../recipes/cifar100-paper.toml"),
+            include_str!("../../recipes/miniimagenet-paper.toml"),
+            include_str!("../../recipes/cub200-paper.toml"),
+        ] {
+            let recipe: Recipe = toml::from_str(text).unwrap();
+            for trial in trials(Question::Targets, &recipe, Reading::Program).unwrap() {
+                assert_eq!(trial.settings.learn, recipe.learn, "{}", recipe.name);
+            }
+        }
+    }
+
+    #[test]
+    fn phase_1_is_shared_where_it_is_the_same() {
+        let phases = |question: Question| {
+            let trials = trials(question, &recipe(), Reading::Program).unwrap();
+            let phases: std::collections::HashSet<String> = trials.iter().map(phase_1).collect();
+            (trials.len(), phases.len())
+        };
+        assert_eq!((phases(Question::Targets), phases(Question::Frozen)), ((4, 1), (1, 1)));
+        assert_eq!(phases(Question::Losses), (6, 1));
+        assert_eq!((phases(Question::Pretraining), phases(Question::Backbone)), ((5, 5), (4, 4)));
+    }
+
+    #[test]
+    fn what_cannot_be_varied_is_said() {
+        let mut given = recipe();
+        given.pretrain.epochs = 0;
+        let said = trials(Question::Pretraining, &given, Reading::Program).unwrap_err().to_string();
+        assert!(said.contains("is given, not trained") && said.contains("\"pretraining\""), "{said}");
+        assert!(
+            trials(Question::Targets, &given, Reading::Program).is_ok()
+                && trials(Question::Frozen, &given, Reading::Program).is_ok()
+        );
+        given.backbone.onnx = Some("backbone.onnx".into());
+        let said = trials(Question::Frozen, &given, Reading::Program).unwrap_err().to_string();
+        assert!(said.contains("cannot be trained") && said.contains("backbone.weights"), "{said}");
+    }
+}

@@ -1,0 +1,83 @@
+//! `orco-train-lab rival`: one rival after the other, by one seed after the other.
+
+use anyhow::{Context, Result};
+use orco_lab::format::print;
+use orco_lab::results::claim;
+use orco_lab::seeds::OverSeeds;
+use orco_trainer::config::Recipe;
+use orco_trainer::job::{self, MAX_SEED, TrainingArguments, TrainingJob};
+use orco_trainer::platform::distributed::RankGroup;
+use orco_trainer::platform::failure::catch_torch;
+use orco_trainer::platform::interrupt::{self, Activity};
+use orco_trainer::run::digest::session_digest;
+use orco_trainer_lab::measurements::Experiment;
+use orco_trainer_lab::rival::{MeasuredRival, Rival, check, heading, line, write, write_over_seeds};
+
+use crate::arguments::Rivals;
+
+/// Trains and measures the rivals that are asked for, by so many seeds from the recipe's on, all on the images and shots
+/// that the recipe's own draws. The images are read once; rivals on the same backbone share it. What others were measured
+/// by the same recipe stands in the files beside them: by its own seed over however many draws, by all seeds over as many.
+///
+/// # Errors
+/// If the recipe trains no backbone, or a rival cannot be trained or measured; what is done by then is kept.
+pub fn all(
+    rivals: &Rivals,
+    common: &TrainingArguments,
+    request: &serde_json::Value,
+    seeds: u32,
+    draws: usize,
+) -> Result<()> {
+    interrupt::continue_with(None);
+    // Before hours of training.
+    ["rivals", "rivals-seeds"].into_iter().try_for_each(|name| claim(&common.run, name))?;
+    let group = RankGroup::alone();
+    let (first, mut data) = job::open_data_for(common, &group)?;
+    check(&first)?;
+    let of_seed = |more: u32| -> Result<Recipe> {
+        let seed = first.seed.checked_add(more.into()).filter(|seed| *seed <= MAX_SEED);
+        let seed = seed.with_context(|| format!("--seeds goes beyond {MAX_SEED}, the last seed there is"))?;
+        Ok(Recipe { seed, ..first.clone() })
+    };
+    let recipes = (0..seeds).map(of_seed).collect::<Result<Vec<_>>>()?;
+    let sessions = session_digest(&data)?;
+    let folder = |rival: Rival, recipe: &Recipe| {
+        common.run.join(format!("{}-{}", rival.backbone(), &rival.digest(recipe, first.seed)[..12]))
+    };
+    let kept = |rival: Rival, recipe: &Recipe| rival.kept(recipe, &sessions, &folder(rival, recipe));
+    for recipe in &recipes {
+        let of = if seeds > 1 { format!(", seed {}", recipe.seed) } else { String::new() };
+        print(format!("{}{of}, draws: {draws}\n{}", recipe.name, heading(recipe)))?;
+        for &rival in &rivals.0 {
+            log::info!("rival \"{}\"{of}", rival.name());
+            let own = TrainingArguments { run: folder(rival, recipe), ..common.clone() };
+            let mut job = TrainingJob::over(recipe.clone(), data, &own, request.clone(), &group)?;
+            interrupt::enter(Activity::Run);
+            job.data.train.move_pixels_to(job.model.device());
+            let TrainingJob { data: images, model, run, .. } = &mut job;
+            let experiment = Experiment { recipe, data: images, run, sessions: &sessions, draws };
+            let measured = || rival.measure(model, &experiment);
+            let summary = catch_torch("pretrain.batch", measured).with_context(|| rival.name())?;
+            print(line(rival, recipe, &summary))?;
+            data = job.data;
+            if recipe.seed == first.seed {
+                let measured = |rival| Some(MeasuredRival { rival, measured: kept(rival, &first)? });
+                let measured: Vec<_> = Rival::ALL.into_iter().filter_map(measured).collect();
+                write(&common.run, &measured, &first, draws)?;
+            }
+        }
+    }
+    if seeds > 1 {
+        let each = |rival: Rival| {
+            let each = recipes.iter().map(|recipe| kept(rival, recipe).filter(|kept| kept.draws == draws));
+            Some(MeasuredRival { rival, measured: each.collect::<Option<Vec<_>>>()? })
+        };
+        let measured: Vec<_> = Rival::ALL.into_iter().filter_map(each).collect();
+        let over = write_over_seeds(&common.run, &measured, &recipes, draws)?;
+        print(OverSeeds::heading())?;
+        for (_, over) in measured.iter().zip(&over).filter(|(of, _)| rivals.0.contains(&of.rival)) {
+            print(over.line())?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,338 @@
+//! The paper's comparison of phase 3: g trained alone, as on the device, beside f and g trained together.
+//!
+//! The runtime's learner on stored features stands first. The others are trained here from images, with new views in
+//! every step, by the same settings, losses, exemplars, draws and targets; in every session f and g begin as phase 2
+//! left them. All answer by targets alone. Batch norm of f keeps its statistics throughout. The metrics are the
+//! runtime's.
+
+mod session;
+
+use std::collections::HashMap;
+use std::fs;
+
+use anyhow::{Context, Result, bail};
+use orco_benchmark::Summary;
+use orco_benchmark::benchmark::{Benchmark, SEED};
+use orco_core::config::Config;
+use orco_lab::kept::fingerprint;
+use orco_lab::question::AblationTrial;
+use orco_lab::trials::{PhaseThree, Trials};
+use orco_lab::{Measurement, System};
+use orco_runtime::encoder::onnx::Onnx;
+use orco_runtime::threads::{Threads, cores};
+use orco_state::state::BaseModel;
+use orco_trainer::config::{Arithmetic, Recipe};
+use orco_trainer::data::dataset::{DataSet, Images};
+use orco_trainer::export::BundleSource;
+use orco_trainer::model::Model;
+use orco_trainer::platform::interrupt;
+use orco_trainer::run::progress::PhaseProgress;
+use orco_trainer::train::objective::Targets;
+use serde_json::json;
+use tch::{Tensor, no_grad};
+
+use self::session::ComparedSession;
+use crate::measurements::Experiment;
+use crate::sessions::{Protocol, SessionLearner};
+
+/// Images measured at a time.
+const BATCH: usize = 500;
+
+/// Name of the runtime's learner in tables.
+pub(crate) const ON_DEVICE: &str = "g, as on the device";
+
+/// What is trained in the incremental sessions.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum TrainedParts {
+    /// The head g; f stays.
+    Head,
+    /// Both; the learning rate of f is this share of g's.
+    Both(f64),
+}
+
+impl TrainedParts {
+    /// Its name in tables.
+    pub fn name(self) -> String {
+        match self {
+            Self::Head => "g, new views".into(),
+            Self::Both(share) => format!("f and g, f at {share} of the rate"),
+        }
+    }
+
+    /// What names of the files begin with that keep its draws.
+    fn file(self) -> String {
+        match self {
+            Self::Head => "head".into(),
+            Self::Both(share) => format!("both-{share}"),
+        }
+    }
+}
+
+/// Measures the runtime's learner, g alone, and f and g together for each share of the learning rate that f gets.
+/// The model is left as it was; the run keeps every draw that is measured.
+///
+/// # Errors
+/// If the backbone is an ONNX file that the user brought, the recipe's settings of phase 3 train nothing, ONNX Runtime
+/// is missing, or a loss stops being finite.
+pub fn compare(
+    model: &mut Model,
+    targets: &Targets,
+    experiment: &Experiment<'_>,
+    shares: &[f64],
+) -> Result<Vec<Summary>> {
+    let Experiment { recipe, data, run, sessions, draws } = *experiment;
+    check(model, &recipe.learn, shares)?;
+    // A finished phase 2 is read from its checkpoint, onto the processor.
+    let targets = &targets.to_device(model.device());
+    let source = BundleSource::new(model, recipe, data);
+    let (base_model, benchmark) = exported(model, targets, &source)?;
+    let config = &recipe.learn.by_targets_alone();
+    let mut summaries = vec![by_device(&base_model, &benchmark, config, draws)?];
+    let rivals: Vec<TrainedParts> =
+        std::iter::once(TrainedParts::Head).chain(shares.iter().map(|&share| TrainedParts::Both(share))).collect();
+    let (of_draw, mut done) = ((data.split.sessions.len() * config.epochs) as u64, 0);
+    let mut progress = PhaseProgress::counting("comparison", "epochs", of_draw * (rivals.len() * draws) as u64, 0);
+    let start = StartingPoint::new(model, targets, &source);
+    for trained in rivals {
+        let inputs = fingerprint(json!([recipe, sessions, trained.name()]));
+        let (name, file) = (&trained.name(), &trained.file());
+        let protocol = Protocol { recipe, data, draws, name, file, run, fingerprint: &inputs };
+        let mut learner = ComparedLearner::new(model, &start, trained, protocol, &mut progress);
+        let summary = protocol.walk(&mut learner);
+        // Whatever happened, the model is what it was.
+        model.restore(&start.tensors)?;
+        let summary = summary?;
+        done += of_draw * draws as u64;
+        progress.at(done, String::new);
+        progress.milestone(&format!("{}: aHM {:.2}, aACC {:.2}", summary.name, summary.ahm, summary.aacc));
+        summaries.push(summary);
+    }
+    progress.finish();
+    for summary in &summaries {
+        run.log(&json!({ "phase": "compare", "draws": draws, "measured": summary }))?;
+    }
+    Ok(summaries)
+}
+
+/// Measures the runtime's learner alone, with the recipe's settings of phase 3, answers by targets alone.
+///
+/// # Errors
+/// If ONNX Runtime is missing, or a loss stops being finite.
+pub fn on_device(model: &Model, targets: &Targets, recipe: &Recipe, data: &DataSet, draws: usize) -> Result<Summary> {
+    let source = BundleSource::new(model, recipe, data);
+    let (base_model, benchmark) = exported(model, &targets.to_device(model.device()), &source)?;
+    by_device(&base_model, &benchmark, &recipe.learn.by_targets_alone(), draws)
+}
+
+/// Measures trials of the lab, which vary the head alone. The run keeps every draw.
+///
+/// # Errors
+/// If ONNX Runtime is missing, a loss stops being finite, or the run cannot be written.
+pub fn of_head(
+    of_the_head: &[AblationTrial<PhaseThree>],
+    model: &Model,
+    targets: &Targets,
+    experiment: &Experiment<'_>,
+) -> Result<Vec<Summary>> {
+    let Experiment { recipe, data, run, sessions, draws } = *experiment;
+    let brought = model.onnx.as_ref().map(|onnx| onnx.digest);
+    let content = &fingerprint(json!([recipe, brought, sessions]));
+    let source = BundleSource::new(model, recipe, data);
+    let (base_model, benchmark) = exported(model, &targets.to_device(model.device()), &source)?;
+    let cache = run.path("trials");
+    fs::create_dir_all(&cache).with_context(|| format!("cannot make the folder {}", cache.display()))?;
+    let trials = Trials { base_model: &base_model, benchmark: &benchmark, content, cache: &cache, seed: SEED };
+    let threads = Threads::new(cores())?;
+    let measured = of_the_head.iter().map(|trial| {
+        let measured = trials.measure(trial, draws, &threads, &interrupt::flow);
+        interrupt::check()?;
+        log::info!("\"{}\" is measured", trial.name);
+        Ok(measured?)
+    });
+    measured.collect()
+}
+
+/// What a bundle would have of a model, its features computed as on a device.
+fn exported(model: &Model, targets: &Targets, source: &BundleSource<'_>) -> Result<(BaseModel, Benchmark)> {
+    let mut encoder = Onnx::pool(&BundleSource::encode(model, &[]), &source.input)
+        .context("the runtime's learner takes its features from ONNX Runtime")?;
+    let base_model = source.base_model(model, targets, &mut encoder)?;
+    let base = source.clean_features(&mut encoder, source.train, &source.split.base)?;
+    let benchmark = source.benchmark(&mut encoder, &base)?;
+    Ok((base_model, benchmark))
+}
+
+/// All answer as the paper does: where f is trained, means of stored features would be those of another f.
+fn by_device(base_model: &BaseModel, benchmark: &Benchmark, config: &Config, draws: usize) -> Result<Summary> {
+    let device = Measurement { base_model, benchmark, system: System::ORCO, config, seed: SEED };
+    let measured = device.over(draws, &interrupt::flow);
+    interrupt::check()?;
+    Ok(Summary { name: ON_DEVICE.into(), ..measured? })
+}
+
+/// Refuses a backbone that was brought as an ONNX file, where it would have to be trained.
+pub(crate) fn check_trainable(is_brought: bool) -> Result<()> {
+    if is_brought {
+        bail!(
+            "the backbone is an ONNX file, which cannot be trained; name one of the recipe's own, or, if orco-train \
+             exported it, name it as backbone.weights, with its architecture and width"
+        );
+    }
+    Ok(())
+}
+
+/// Refuses what cannot be compared; [`compare`] asks too, but this needs no trained model.
+///
+/// # Errors
+/// If there is nothing to compare, or a share is no number of at least 0.
+pub fn check(model: &Model, learn: &Config, shares: &[f64]) -> Result<()> {
+    check_trainable(model.onnx.is_some())?;
+    if learn.epochs == 0 {
+        bail!(
+            "compare trains in every session, but [learn] of the recipe has epochs = 0, as the preset \"discriminant\" \
+             does; give it preset = \"edge\", \"orco\" or \"paper\""
+        );
+    }
+    if let Some(share) = shares.iter().find(|share| !share.is_finite() || **share < 0.0) {
+        bail!("--backbone-rate is {share}, but must be a number of at least 0");
+    }
+    Ok(())
+}
+
+/// Prints the systems, then every session's row of each.
+pub fn table(summaries: &[Summary], draws: usize) -> String {
+    let mut lines =
+        vec![format!("means, draws: {draws:<16} aHM            aACC           base decay  performance decay")];
+    for summary in summaries {
+        lines.push(format!(
+            "{:<30} {:<14} {:<14} {:10.2} {:10.2}",
+            summary.name,
+            summary.both(summary.ahm, summary.ahm_deviation),
+            summary.both(summary.aacc, summary.aacc_deviation),
+            summary.base_decay,
+            summary.performance_decay
+        ));
+    }
+    lines.extend(summaries.iter().map(|summary| format!("\n{}\n{}", summary.name, summary.table())));
+    lines.join("\n")
+}
+
+/// What every session begins with: the model after phase 2.
+struct StartingPoint<'a> {
+    targets: &'a Targets,
+    /// Images of the exemplars of base classes that the settings let a session see.
+    exemplars: Vec<usize>,
+    /// Tensors of the model.
+    tensors: HashMap<String, Tensor>,
+    /// Features of the measured images by that model, `[measured, features]`.
+    features: Tensor,
+}
+
+impl<'a> StartingPoint<'a> {
+    fn new(model: &Model, targets: &'a Targets, source: &BundleSource<'_>) -> Self {
+        let (train, most) = (source.train, source.recipe.learn.base_exemplars);
+        let all = source.base_exemplars();
+        let classes = all.chunk_by(|&a, &b| train.labels[a] == train.labels[b]);
+        let exemplars = classes.flat_map(|class| &class[..most.min(class.len())]).copied().collect();
+        let copy = |(name, tensor): (String, Tensor)| (name, no_grad(|| tensor.copy()));
+        let tensors = model.tensors().into_iter().map(copy).collect();
+        let features = features(model, source.measured, &source.split.measured);
+        Self { targets, exemplars, tensors, features }
+    }
+}
+
+/// A learner that trains from images.
+struct ComparedLearner<'a> {
+    model: &'a mut Model,
+    start: &'a StartingPoint<'a>,
+    trained: TrainedParts,
+    protocol: Protocol<'a>,
+    progress: &'a mut PhaseProgress,
+    /// What is known by now.
+    session: ComparedSession<'a>,
+    draw: usize,
+    number: usize,
+}
+
+impl<'a> ComparedLearner<'a> {
+    fn new(
+        model: &'a mut Model,
+        start: &'a StartingPoint<'a>,
+        trained: TrainedParts,
+        protocol: Protocol<'a>,
+        progress: &'a mut PhaseProgress,
+    ) -> Self {
+        let recipe = protocol.recipe;
+        let session = ComparedSession {
+            train: &protocol.data.train,
+            config: &recipe.learn,
+            augment: recipe.session_augment.as_ref().unwrap_or(&recipe.pretrain.augment),
+            precision: recipe.pretrain.precision.unscaled(),
+            exemplars: Vec::new(),
+            base: protocol.data.split.base_classes as i64,
+            targets: start.targets.to_device(model.device()),
+        };
+        Self { model, start, trained, protocol, progress, session, draw: 0, number: 0 }
+    }
+}
+
+impl SessionLearner for ComparedLearner<'_> {
+    fn begin(&mut self, draw: usize) -> Result<()> {
+        self.session.exemplars.clone_from(&self.start.exemplars);
+        self.session.targets = self.start.targets.to_device(self.model.device());
+        (self.draw, self.number) = (draw, 0);
+        self.model.restore(&self.start.tensors)
+    }
+
+    fn learn(&mut self, shots: &[usize]) -> Result<()> {
+        self.number += 1;
+        self.model.restore(&self.start.tensors)?;
+        self.session.admit(self.model, shots)?;
+        let (seed, number) = (self.protocol.session_seed(self.draw, self.number), self.number);
+        let progress = &mut *self.progress;
+        let mut on_epoch = || progress.advance(1, &format!("session {number}"));
+        self.session.train(self.model, self.trained, seed, &mut on_epoch)
+    }
+
+    fn scores(&self, rows: &Tensor) -> Tensor {
+        let features = match self.trained {
+            TrainedParts::Both(_) if self.number > 0 => {
+                let measured = &self.protocol.data.split.measured;
+                let rows = Vec::<i64>::try_from(rows).expect("a row of i64");
+                let indices: Vec<usize> = rows.into_iter().map(|row| measured[row as usize]).collect();
+                features(self.model, self.protocol.measured(), &indices)
+            }
+            _ => self.start.features.index_select(0, &rows.to_device(self.model.device())),
+        };
+        self.model.head.project(&features).matmul(&self.session.targets.assigned().transpose(0, 1))
+    }
+}
+
+/// Features of clean views by the model's own backbone, `[indices, features]`.
+fn features(model: &Model, images: &Images, indices: &[usize]) -> Tensor {
+    let parts = indices.chunks(images.forward_batch(BATCH));
+    let parts = parts.map(|indices| model.features(images, indices, None, Arithmetic::F32, |images| images));
+    Tensor::cat(&parts.collect::<Vec<_>>(), 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use tch::Device;
+
+    use super::*;
+
+    #[test]
+    fn settings_that_train_nothing_are_refused_with_those_that_do() {
+        let text = include_str!("../../recipes/cifar100-edge.toml");
+        let mut recipe: Recipe = toml::from_str(text).unwrap();
+        recipe.backbone.width = 4;
+        let model = Model::new(&recipe, [3, 16, 16], Device::Cpu);
+        for preset in ["orco", "paper", "edge"] {
+            assert!(check(&model, &Config::preset(preset).unwrap(), &[0.1]).is_ok(), "{preset}");
+        }
+        let refused = |learn: &Config, share| check(&model, learn, &[share]).unwrap_err().to_string();
+        let said = refused(&Config::discriminant(), 0.1);
+        assert!(said.contains("epochs = 0") && said.contains("preset = \"edge\""), "{said}");
+        assert!(refused(&Config::edge(), -1.0).contains("--backbone-rate is -1"));
+    }
+}

@@ -1,0 +1,108 @@
+//! What commands measured that train several things: kept in a run, and written as results.
+
+use std::path::Path;
+
+use anyhow::{Context, Result};
+use orco_lab::kept;
+use orco_lab::results::{self, Results};
+use orco_trainer::config::Recipe;
+use orco_trainer::data::dataset::DataSet;
+use orco_trainer::run::Run;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+/// What a system is trained and measured on.
+#[derive(Clone, Copy)]
+pub struct Experiment<'a> {
+    /// How it is trained.
+    pub recipe: &'a Recipe,
+    /// The images.
+    pub data: &'a DataSet,
+    /// Takes checkpoints, metrics, and what was measured.
+    pub run: &'a Run,
+    /// The [`session_digest`](orco_trainer::run::digest::session_digest) of the images.
+    pub sessions: &'a str,
+    /// Draws of the shots that are measured.
+    pub draws: usize,
+}
+
+/// What a file keeps under this [fingerprint](kept::fingerprint), or what is measured now and kept in it.
+///
+/// # Errors
+/// If it cannot be measured, or the file cannot be written.
+pub(crate) fn once<T: Serialize + DeserializeOwned>(
+    file: &Path,
+    fingerprint: &str,
+    measure: impl FnOnce() -> Result<T>,
+) -> Result<T> {
+    if let Some(kept) = kept::read(file, fingerprint) {
+        return Ok(kept);
+    }
+    let measured = measure()?;
+    keep(file, fingerprint, &measured)?;
+    Ok(measured)
+}
+
+/// Keeps what was measured.
+///
+/// # Errors
+/// If the file cannot be written.
+pub(crate) fn keep(file: &Path, fingerprint: &str, measured: &impl Serialize) -> Result<()> {
+    kept::keep(file, fingerprint, measured).with_context(|| format!("cannot write {}", file.display()))
+}
+
+/// What was measured by a recipe, as it stands in files.
+#[derive(Serialize)]
+struct RecipeResults<'a> {
+    #[serde(flatten)]
+    results: &'a Results,
+    recipe: &'a Recipe,
+}
+
+/// Results of a recipe that hold nothing yet.
+pub(crate) fn results_of(recipe: &Recipe, draws: usize) -> Results {
+    Results::new(&recipe.name, recipe.data.kind.title(), draws)
+}
+
+/// Writes what was measured by a recipe as NAME.json, and `csv` as NAME.csv.
+///
+/// # Errors
+/// If a file cannot be written, or is none of ours.
+pub(crate) fn write(folder: &Path, name: &str, recipe: &Recipe, results: &Results, csv: &str) -> Result<()> {
+    results::claim(folder, name)?;
+    results::write(folder, name, &RecipeResults { results, recipe }, csv)
+        .with_context(|| format!("cannot write {name}.json or {name}.csv in {}", folder.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn results_stand_beside_their_recipe_and_are_read_without_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let recipe: Recipe = toml::from_str(include_str!("../../recipes/synthetic-tiny.toml")).unwrap();
+        let results = results_of(&recipe, 2);
+        for _ in 0..2 {
+            write(folder.path(), "rivals", &recipe, &results, "").unwrap();
+        }
+        let bytes = fs::read(folder.path().join("rivals.json")).unwrap();
+        assert_eq!(serde_json::from_slice::<Results>(&bytes).unwrap(), results);
+        let json: serde_json::Value = serde_json::from_slice(&bytes).unwrap();
+        assert_eq!((&json["subject"], &json["recipe"]["name"]), (&"synthetic-tiny".into(), &"synthetic-tiny".into()));
+    }
+
+    #[test]
+    fn what_is_kept_is_not_measured_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("kept.json");
+        let measured = |key: &str, value: f64| once(&file, key, || Ok(value)).unwrap();
+        assert!(once::<f64>(&file, "one", || anyhow::bail!("stopped")).is_err() && !file.exists());
+        assert_eq!([measured("one", 1.5), measured("one", 2.5), measured("other", 3.5)], [1.5, 1.5, 3.5]);
+        let bytes = fs::read_to_string(&file).unwrap();
+        fs::write(&file, bytes.replace("3.5", "4.5")).unwrap();
+        assert_eq!(measured("other", 5.5), 5.5, "a damaged file is measured again");
+    }
+}

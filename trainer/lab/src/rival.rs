@@ -1,0 +1,407 @@
+//! Rivals that need the training of a backbone, or all base images, beside a baseline: their backbones are trained by
+//! one recipe - the same network, images, views, optimiser, rate and number of steps - and all are measured by the lab's
+//! protocol. Episodes and sessions have each rival's own settings.
+//!
+//! Each has a file with its definition, its source, and what differs from its authors' program; [`Rival::ALL`] lists them.
+//! Its own settings are those that
+//! its authors published, for CIFAR-100 where they did; none was chosen here. The recipe's table `pretrain` is the
+//! budget; of its losses, number of views and temperature nothing is taken. No backbone is chosen by test images, as
+//! some of the published programs do: the last step's counts.
+
+mod attention;
+mod bidist;
+mod branch;
+mod cec;
+mod cosine;
+mod embedding;
+mod episodes;
+mod fact;
+mod lcwof;
+mod limit;
+mod nc_fscil;
+mod prototypes;
+mod savc;
+
+use std::fmt;
+use std::path::Path;
+
+use anyhow::{Context, Result, bail};
+use orco_benchmark::Summary;
+use orco_benchmark::csv::csv;
+use orco_lab::format;
+use orco_lab::kept::{self, fingerprint};
+use orco_lab::method::Method;
+use orco_lab::published::{PaperRow, PaperTable, PaperTotals, PublishedFigure};
+use orco_lab::results::MeasuredSystem;
+use orco_lab::seeds::{self, OverSeeds};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+use self::attention::Attention;
+use self::embedding::Embedding;
+use self::prototypes::PrototypeClassifier;
+use crate::measurements::{self, Experiment};
+use crate::sessions::Protocol;
+use orco_trainer::config::{MeasureOn, Recipe, SplitConfig};
+use orco_trainer::data::dataset::DataSet;
+use orco_trainer::model::Model;
+use orco_trainer::run::digest::{digest, phase_1_inputs};
+use orco_trainer::train::fit::BaseSession;
+use orco_trainer::train::optimiser::{Parameter, Sgd, SgdConfig};
+use orco_trainer::train::pretrain::{Criterion, train};
+
+/// What a rival is. Each file of this folder defines its own; [`Rival::ALL`] lists them.
+pub(crate) struct RivalDefinition {
+    /// Its name, and whose it is.
+    method: Method,
+    /// Number of what it computes. Raise it with every change of its numbers: what was kept of it is then measured anew.
+    revision: u32,
+    /// What trains its backbone: rivals that say the same share one.
+    backbone: &'static str,
+    /// Trains it as far as it is not trained yet, and leads it through the sessions.
+    measure: fn(&mut RivalTraining<'_>) -> Result<Summary>,
+}
+
+/// A way of training a backbone, and of answering with it.
+#[derive(Clone, Copy, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Rival(&'static RivalDefinition);
+
+impl Rival {
+    /// All of them, in the order of the table.
+    pub const ALL: [Self; 8] = [
+        Self(&cosine::BASELINE),
+        Self(&fact::FACT),
+        Self(&savc::SAVC),
+        Self(&cec::CEC),
+        Self(&limit::LIMIT),
+        Self(&bidist::BIDIST),
+        Self(&lcwof::LCWOF),
+        Self(&nc_fscil::NC_FSCIL),
+    ];
+
+    /// Its name on the command line and in tables.
+    pub fn name(self) -> &'static str {
+        self.0.method.name
+    }
+
+    /// What it does, and whose it is.
+    pub fn definition(self) -> &'static str {
+        self.0.method.definition
+    }
+
+    /// The one of this name.
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|rival| rival.name() == name)
+    }
+
+    /// What trains its backbone: rivals that say the same share one.
+    pub fn backbone(self) -> &'static str {
+        self.0.backbone
+    }
+
+    /// A digest of all that its backbone depends on, where the data are those of the recipe with the seed `data`: what
+    /// is set aside, and what synthetic pictures show, is drawn by it.
+    pub fn digest(self, recipe: &Recipe, data: u64) -> String {
+        let other = (data != recipe.seed).then(|| json!(data));
+        digest([json!(self.backbone())].into_iter().chain(phase_1_inputs(recipe)).chain(other).collect())
+    }
+
+    /// What one of the OrCo paper's tables gives for it.
+    pub fn published(self, table: PaperTable) -> Option<PaperTotals> {
+        PaperRow::named(self.0.method.paper_row?)?.totals(table)
+    }
+
+    /// The same, of the table that is on the data and split of a recipe.
+    fn figures(self, recipe: &Recipe) -> Option<[PublishedFigure; 3]> {
+        let table = table(recipe)?;
+        Some(self.published(table)?.figures(table))
+    }
+
+    /// Trains it as far as it is not trained yet, and measures it; or reads what was measured of the same before.
+    ///
+    /// # Errors
+    /// As for [`orco_trainer::train::pretrain::pretrain`], or if a file of the run cannot be written.
+    pub fn measure(self, model: &mut Model, experiment: &Experiment<'_>) -> Result<Summary> {
+        let Experiment { recipe, data, run, sessions, draws } = *experiment;
+        if let Some(summary) = self.kept(recipe, sessions, run.folder()).filter(|kept| kept.draws == draws) {
+            return Ok(summary);
+        }
+        let base = BaseSession { images: &data.train, split: &data.split, seed: recipe.seed, run };
+        let fingerprint = self.fingerprint(recipe, sessions);
+        let (name, file, fingerprint) = (self.name(), self.name(), &fingerprint);
+        let protocol = Protocol { recipe, data, draws, name, file, run, fingerprint };
+        let summary = (self.0.measure)(&mut RivalTraining { model, recipe, data, base, protocol })?;
+        run.log(&json!({ "phase": "rival", "draws": draws, "measured": summary }))?;
+        measurements::keep(&run.path(&self.file()), fingerprint, &summary)?;
+        Ok(summary)
+    }
+
+    /// What was measured of it last, on the same [sessions](orco_trainer::run::digest::session_digest), in the folder of
+    /// its backbone; nothing if that cannot be read.
+    pub fn kept(self, recipe: &Recipe, sessions: &str, folder: &Path) -> Option<Summary> {
+        kept::read(&folder.join(self.file()), &self.fingerprint(recipe, sessions))
+    }
+
+    fn file(self) -> String {
+        format!("{}.json", self.name())
+    }
+
+    /// Of all that a draw depends on, beside its number.
+    fn fingerprint(self, recipe: &Recipe, sessions: &str) -> String {
+        fingerprint(json!([self.name(), self.0.revision, recipe, sessions]))
+    }
+}
+
+impl PartialEq for Rival {
+    fn eq(&self, other: &Self) -> bool {
+        self.name() == other.name()
+    }
+}
+
+impl fmt::Debug for Rival {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Rival").field(&self.name()).finish()
+    }
+}
+
+impl From<Rival> for String {
+    fn from(rival: Rival) -> Self {
+        rival.name().into()
+    }
+}
+
+impl TryFrom<String> for Rival {
+    type Error = String;
+
+    fn try_from(name: String) -> Result<Self, String> {
+        Self::named(&name).ok_or_else(|| format!("there is no rival {name}"))
+    }
+}
+
+/// What a rival is trained and measured with.
+pub(crate) struct RivalTraining<'a> {
+    model: &'a mut Model,
+    recipe: &'a Recipe,
+    data: &'a DataSet,
+    base: BaseSession<'a>,
+    protocol: Protocol<'a>,
+}
+
+impl RivalTraining<'_> {
+    /// Trains the backbone by the recipe's budget, as far as it is not trained yet.
+    fn train(&mut self, criterion: &mut impl Criterion) -> Result<()> {
+        train(self.model, &self.recipe.pretrain, &self.base, None, criterion).context("phase 1").map(drop)
+    }
+
+    /// Features by the backbone as it is, of every image under each turn.
+    fn embedding(&self, turns: &[i64]) -> Result<Embedding> {
+        Embedding::of(self.model, self.data, self.protocol.measured(), turns)
+    }
+
+    /// Measures the answers by class means of the backbone as it is.
+    fn by_means(&self, turns: &[i64], classifier: &dyn PrototypeClassifier) -> Result<Summary> {
+        self.protocol.by_means(&self.embedding(turns)?, classifier)
+    }
+
+    /// Attention that was not trained yet. What follows draws the same whether the backbone was trained now or before.
+    fn attention(&self) -> Attention {
+        tch::manual_seed(self.recipe.seed as i64);
+        Attention::new(self.model.backbone.description.features(), self.model.device())
+    }
+}
+
+/// Backbones that are trained by cross entropy over cosines.
+const BY_CROSS_ENTROPY: &str = "cross-entropy";
+
+/// What the programs train with where phase 1 does not: Nesterov's SGD that has everything decay.
+fn sgd(parameters: Vec<Parameter>) -> Sgd {
+    let settings = SgdConfig { momentum: 0.9, dampening: 0.0, weight_decay: 5e-4, nesterov: true };
+    Sgd::new(parameters.into_iter().map(|parameter| Parameter { decays: true, ..parameter }).collect(), settings)
+}
+
+/// Refuses a recipe that trains no backbone of its own.
+///
+/// # Errors
+/// If so, with what is needed.
+pub fn check(recipe: &Recipe) -> Result<()> {
+    if recipe.backbone.onnx.is_some() || recipe.pretrain.epochs == 0 {
+        bail!("the recipe's backbone is given, not trained; rivals need a recipe with [pretrain]");
+    }
+    Ok(())
+}
+
+/// Columns of a rival's name.
+const WIDTH: usize = 10;
+
+/// The table of the OrCo paper that is on a recipe's data and split.
+fn table(recipe: &Recipe) -> Option<PaperTable> {
+    let SplitConfig { base_classes, sessions, ways, measure_on, .. } = recipe.split;
+    let table = PaperTable::of(recipe.data.kind.title(), base_classes, &vec![ways as u32; sessions]);
+    table.filter(|_| measure_on == MeasureOn::Test)
+}
+
+/// What stands above the lines of the table of a recipe.
+pub fn heading(recipe: &Recipe) -> String {
+    let published = table(recipe).map(|table| format!("published on {}: aHM / last HM / aACC", table.name()));
+    format::heading(WIDTH, &published.unwrap_or_default())
+}
+
+/// The line of a rival beside what was published of it.
+pub fn line(rival: Rival, recipe: &Recipe, summary: &Summary) -> String {
+    let published =
+        table(recipe).map(|table| rival.published(table).map_or_else(|| "-".into(), |totals| totals.to_string()));
+    format::line(WIDTH, rival.name(), summary, &published.unwrap_or_default())
+}
+
+/// What was measured of a rival: once by the recipe's seed, or once by each of several.
+#[derive(Clone, Debug)]
+pub struct MeasuredRival<T> {
+    /// The rival.
+    pub rival: Rival,
+    /// Its numbers.
+    pub measured: T,
+}
+
+/// Writes all that was measured as rivals.json and rivals.csv.
+///
+/// # Errors
+/// If a file cannot be written.
+pub fn write(folder: &Path, measured: &[MeasuredRival<Summary>], recipe: &Recipe, draws: usize) -> Result<()> {
+    let beside = |of: &MeasuredRival<Summary>| {
+        MeasuredSystem::from(of.measured.clone()).beside(of.rival.figures(recipe).into_iter().flatten())
+    };
+    let mut results = measurements::results_of(recipe, draws);
+    results.systems = measured.iter().map(beside).collect();
+    let csv = csv(results.summaries());
+    measurements::write(folder, "rivals", recipe, &results, &csv)
+}
+
+/// Writes what was measured of each rival by every one of these recipes, which differ in their seeds alone, as
+/// rivals-seeds.json and rivals-seeds.csv; returns each rival taken together.
+///
+/// # Errors
+/// If a file cannot be written.
+///
+/// # Panics
+/// If there is no recipe.
+pub fn write_over_seeds(
+    folder: &Path,
+    measured: &[MeasuredRival<Vec<Summary>>],
+    recipes: &[Recipe],
+    draws: usize,
+) -> Result<Vec<OverSeeds>> {
+    let recipe = &recipes[0];
+    let over: Vec<OverSeeds> = measured.iter().map(|of| OverSeeds::of(&of.measured)).collect();
+    let beside = |(over, of): (&OverSeeds, &MeasuredRival<Vec<Summary>>)| {
+        let figures = of.rival.figures(recipe).into_iter().flatten();
+        MeasuredSystem::of_trainings(over, of.measured.clone()).beside(figures)
+    };
+    let mut results = measurements::results_of(recipe, draws);
+    results.training_seeds = recipes.iter().map(|recipe| recipe.seed).collect();
+    results.systems = over.iter().zip(measured).map(beside).collect();
+    measurements::write(folder, "rivals-seeds", recipe, &results, &seeds::csv(&over))?;
+    Ok(over)
+}
+
+#[cfg(test)]
+mod tests {
+    use tch::{Device, Tensor};
+
+    use super::*;
+    use crate::rival::cosine::CrossEntropy;
+    use crate::rival::fact::Fact;
+    use crate::rival::nc_fscil::NcFscil;
+    use crate::rival::savc::Savc;
+    use orco_trainer::data::dataset::{self, DataOrigin};
+    use orco_trainer::run::Run;
+    use orco_trials::alone::alone;
+
+    /// Few synthetic objects and a very small network.
+    pub(super) fn recipe() -> Recipe {
+        let mut recipe: Recipe = toml::from_str(include_str!("../../recipes/synthetic-tiny.toml")).unwrap();
+        recipe.data.train_per_class = Some(12);
+        recipe.data.test_per_class = Some(2);
+        (recipe.split.base_classes, recipe.split.sessions, recipe.split.ways) = (6, 2, 2);
+        recipe.backbone.width = 2;
+        (recipe.pretrain.epochs, recipe.pretrain.batch) = (2, 24);
+        recipe.export.candidates_per_class = 5;
+        recipe
+    }
+
+    /// All numbers of a tensor.
+    pub(super) fn values(tensor: &Tensor) -> Vec<f32> {
+        Vec::try_from(tensor.detach().reshape([-1])).unwrap()
+    }
+
+    /// Trained with and without a stop between the epochs, everything ends in the same numbers.
+    fn goes_on<C: Criterion>(new: impl Fn(&Model, &Recipe) -> C) {
+        let (recipe, folder) = (recipe(), tempfile::tempdir().unwrap());
+        let data = dataset::open(&recipe, &DataOrigin::default()).unwrap();
+        let all = |name: &str, stops: &[Option<usize>]| {
+            let mut tensors = Vec::new();
+            for &until in stops {
+                let run = &Run::open(&folder.path().join(name), &recipe).unwrap();
+                let base = BaseSession { images: &data.train, split: &data.split, seed: recipe.seed, run };
+                let mut model = Model::new(&recipe, [3, 24, 24], Device::Cpu);
+                let mut criterion = new(&model, &recipe);
+                train(&mut model, &recipe.pretrain, &base, until, &mut criterion).unwrap();
+                tensors = [model.tensors(), criterion.tensors()].into_iter().flatten().collect();
+            }
+            tensors
+        };
+        let (straight, stopped) = (all("straight", &[None]), all("stopped", &[Some(1), None]));
+        for ((name, straight), (_, stopped)) in straight.iter().zip(&stopped) {
+            assert!(straight.equal(stopped), "{name}");
+        }
+    }
+
+    #[test]
+    fn figures_are_those_of_the_recipes_data() {
+        let synthetic = recipe();
+        let cifar100: Recipe = toml::from_str(include_str!("../../recipes/cifar100-rivals.toml")).unwrap();
+        assert!(heading(&cifar100).contains("on CIFAR-100") && heading(&synthetic).ends_with("base decay"));
+    }
+
+    #[test]
+    fn rivals_go_on_where_they_were() {
+        alone("rival::tests::rivals_go_on_where_they_were", || {
+            goes_on(|_, _| CrossEntropy);
+            goes_on(Fact::new);
+            goes_on(Savc::new);
+            goes_on(NcFscil::new);
+        });
+    }
+
+    #[test]
+    fn a_rival_stands_beside_what_was_published_of_it() {
+        let named = |name| Rival::named(name).unwrap();
+        let [cifar100, mini_imagenet] = [PaperTable::Cifar100, PaperTable::MiniImagenet];
+        assert_eq!(named("fact").published(cifar100).unwrap().to_string(), "34.91 / 33.61 / 62.55");
+        assert_eq!([named("lcwof").published(cifar100), named("baseline").published(cifar100)], [None, None]);
+        for (index, rival) in Rival::ALL.into_iter().enumerate() {
+            // The paper has no row of SAVC.
+            let has_row = !["baseline", "savc"].contains(&rival.name());
+            assert_eq!(rival.published(mini_imagenet).is_some(), has_row, "{}", rival.name());
+            assert!(!Rival::ALL[..index].contains(&rival), "{}", rival.name());
+            let json = serde_json::to_string(&rival).unwrap();
+            assert_eq!(
+                (json.as_str(), serde_json::from_str::<Rival>(&json).unwrap()),
+                (&*format!("{:?}", rival.name()), rival)
+            );
+        }
+    }
+
+    #[test]
+    fn a_backbone_is_shared_by_recipe_and_by_what_trains_it() {
+        let recipe = recipe();
+        let other = Recipe { seed: 2, ..recipe.clone() };
+        let [baseline, fact, ..] = Rival::ALL;
+        let digest = baseline.digest(&recipe, recipe.seed);
+        assert!(digest != baseline.digest(&other, other.seed) && digest != fact.digest(&recipe, 1));
+        // By the same seed, but on the data of another.
+        assert_ne!(baseline.digest(&other, other.seed), baseline.digest(&other, recipe.seed));
+        let given = Recipe { pretrain: orco_trainer::config::PretrainConfig::default(), ..recipe };
+        assert!(check(&given).unwrap_err().to_string().contains("rivals need a recipe with [pretrain]"));
+    }
+}

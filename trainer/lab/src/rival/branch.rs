@@ -1,0 +1,142 @@
+//! The branch of rivals that train in every session: the last stage of the backbone, from random views of few images.
+
+use anyhow::{Result, bail};
+use orco_trainer::config::SHOTS;
+use orco_trainer::data::augment::view;
+use orco_trainer::data::dataset::Images;
+use orco_trainer::model::backbone::Network;
+use orco_trainer::model::{Model, store};
+use orco_trainer::run::progress::PhaseProgress;
+use orco_trainer::train::optimiser::Parameter;
+use tch::nn::VarStore;
+use tch::{Device, Kind, Tensor, no_grad};
+
+use super::embedding::turned;
+use crate::sessions::Protocol;
+
+/// A model's backbone whose last stage sessions train.
+pub(super) struct Branch<'a> {
+    pub protocol: Protocol<'a>,
+    /// The backbone is the branch.
+    pub model: &'a Model,
+    /// First block of the last stage.
+    last: usize,
+    /// The backbone of the base session.
+    pub base: (VarStore, Network),
+    /// Features of the measured images by the base backbone and by the branch, `[n, d]` on the processor.
+    pub by_base: Tensor,
+    pub by_branch: Tensor,
+    draw: usize,
+    session: usize,
+}
+
+/// A copy of the model's backbone that nothing trains.
+pub(super) fn copied(model: &Model) -> (VarStore, Network) {
+    let mut held = VarStore::new(model.device());
+    let network = Network::new(&(held.root() / "backbone"), model.backbone.description.clone());
+    held.freeze();
+    store::copy(model.tensors(), &held.variables());
+    (held, network)
+}
+
+/// The shots of a session with their classes, which follow `known` ones.
+pub(super) fn labelled(shots: &[usize], known: i64) -> Vec<(usize, i64)> {
+    shots.iter().enumerate().map(|(row, &image)| (image, known + (row / SHOTS) as i64)).collect()
+}
+
+/// The numbers below a count, in random order.
+pub(super) fn permuted(count: usize) -> Vec<usize> {
+    let order = Tensor::randperm(count as i64, (Kind::Int64, Device::Cpu));
+    Vec::<i64>::try_from(order).expect("numbers").into_iter().map(|number| number as usize).collect()
+}
+
+/// A number between 0 and 1, drawn uniformly.
+pub(super) fn uniform() -> f64 {
+    Tensor::rand([1], (Kind::Double, Device::Cpu)).double_value(&[0])
+}
+
+/// Refuses a session's loss that is no number any more.
+pub(super) fn check_loss(loss: &Tensor) -> Result<()> {
+    if !loss.double_value(&[]).is_finite() {
+        bail!("the loss of a session is no finite number any more");
+    }
+    Ok(())
+}
+
+impl<'a> Branch<'a> {
+    /// Begins as the model is, which the base session left.
+    ///
+    /// # Errors
+    /// If a stop was asked for.
+    pub fn new(model: &'a Model, protocol: Protocol<'a>) -> Result<Self> {
+        let description = &model.backbone.description;
+        let by_base = features(model, protocol.measured(), &protocol.data.split.measured)?;
+        Ok(Self {
+            last: description.stages().last().copied().unwrap_or(description.blocks.len() - 1),
+            base: copied(model),
+            by_branch: by_base.shallow_clone(),
+            by_base,
+            draw: 0,
+            session: 0,
+            model,
+            protocol,
+        })
+    }
+
+    /// Forgets what was trained in sessions, before another draw, and seeds torch for it.
+    pub fn begin(&mut self, draw: usize) {
+        store::copy(self.base.0.variables(), &self.model.tensors().into_iter().collect());
+        self.by_branch = self.by_base.shallow_clone();
+        (self.draw, self.session) = (draw, 0);
+        self.protocol.seed(draw, 0);
+    }
+
+    /// Enters the next session, and seeds torch for it.
+    pub fn enter(&mut self) {
+        self.session += 1;
+        self.protocol.seed(self.draw, self.session);
+    }
+
+    /// What the frozen blocks make of a random view of each training image, under no gradient.
+    pub fn hidden(&self, images: &[usize]) -> Tensor {
+        let config = &self.protocol.recipe.pretrain;
+        let images = self.protocol.data.train.batch(images, self.model.device());
+        let input = self.model.channels.normalise(&view(&images, &config.augment));
+        no_grad(|| self.base.1.lower(&input, self.last, config.precision.unscaled(), false))
+    }
+
+    /// Features f32 `[n, d]` that the last stage of a network makes of what [`Branch::hidden`] gave; batch norm keeps
+    /// its statistics.
+    pub fn features(&self, network: &Network, hidden: &Tensor) -> Tensor {
+        network.upper(hidden, self.last, false)
+    }
+
+    /// What is trained: the last stage, its norms' statistics excepted.
+    pub fn trained(&self) -> Vec<Parameter> {
+        let blocks = &self.model.backbone.description.blocks[self.last..];
+        let convolutions = blocks.iter().flat_map(|block| block.convolutions());
+        let parts = convolutions.flat_map(|conv| {
+            let of = self.model.backbone.tensors(conv);
+            [("weight", &of.weight), ("norm_scale", &of.scale), ("norm_bias", &of.offset)]
+                .map(|(part, tensor)| (format!("{}.{part}", conv.name), tensor.shallow_clone()))
+        });
+        parts.map(|(name, tensor)| Parameter { name, tensor, decays: true }).collect()
+    }
+
+    /// Computes the measured images' features anew, after a session.
+    ///
+    /// # Errors
+    /// If a stop was asked for.
+    pub fn measure(&mut self) -> Result<()> {
+        self.by_branch = features(self.model, self.protocol.measured(), &self.protocol.data.split.measured)?;
+        Ok(())
+    }
+}
+
+/// Features of clean images, f32 `[indices, d]` on the processor, with progress.
+pub(super) fn features(model: &Model, images: &Images, indices: &[usize]) -> Result<Tensor> {
+    let mut progress = PhaseProgress::counting("features", "images", indices.len() as u64, 0);
+    let features = turned(model, images, indices, 0, None, &mut progress)?;
+    progress.finish();
+    Ok(features)
+}

@@ -1,0 +1,117 @@
+//! Features of everything that is measured, learned from, or averaged, by a backbone that stands still.
+
+use std::collections::HashMap;
+
+use anyhow::Result;
+use orco_trainer::config::{Arithmetic, AugmentConfig};
+use orco_trainer::data::dataset::{DataSet, Images};
+use orco_trainer::model::Model;
+use orco_trainer::platform::interrupt;
+use orco_trainer::run::progress::PhaseProgress;
+use tch::{Kind, Tensor};
+
+/// Features of images, each under t transformations.
+pub(super) struct Embedding {
+    /// Of the images accuracy is measured on, `[n, t, d]`.
+    pub measured: Tensor,
+    /// Means over the training images of every base class, `[base, t, d]`.
+    pub means: Tensor,
+    /// Of all candidate shots, `[m, t, d]`.
+    candidates: Tensor,
+    /// Rows of `candidates` by training image.
+    rows: HashMap<usize, i64>,
+}
+
+impl Embedding {
+    /// Computes them, each image turned by so many quarters.
+    ///
+    /// # Errors
+    /// If a stop was asked for.
+    pub fn of(model: &Model, data: &DataSet, measured: &Images, turns: &[i64]) -> Result<Self> {
+        let split = &data.split;
+        let shots: Vec<usize> = split.candidates.concat();
+        let count = split.base.len() + shots.len() + split.measured.len();
+        let mut progress = PhaseProgress::counting("features", "images", count as u64, 0);
+        let mut pass = |images: &Images, indices: &[usize]| clean(model, images, indices, turns, &mut progress);
+        let base = pass(&data.train, &split.base)?;
+        let (candidates, measured) = (pass(&data.train, &shots)?, pass(measured, &split.measured)?);
+        progress.finish();
+        let means = class_means(&base, &data.train.select_labels(&split.base), split.base_classes as i64);
+        let rows = shots.into_iter().enumerate().map(|(row, image)| (image, row as i64)).collect();
+        Ok(Self { measured, means, candidates, rows })
+    }
+
+    /// Features of some of the candidate shots, `[shots, t, d]`.
+    pub fn shots(&self, images: &[usize]) -> Tensor {
+        let rows: Vec<i64> = images.iter().map(|image| self.rows[image]).collect();
+        self.candidates.index_select(0, &Tensor::from_slice(&rows))
+    }
+}
+
+/// Features of clean images, each turned by so many quarters, f32 `[indices, turns, d]` on the processor.
+fn clean(
+    model: &Model,
+    images: &Images,
+    indices: &[usize],
+    turns: &[i64],
+    progress: &mut PhaseProgress,
+) -> Result<Tensor> {
+    let each = turns.iter().map(|&turn| turned(model, images, indices, turn, None, progress));
+    Ok(Tensor::stack(&each.collect::<Result<Vec<_>>>()?, 1))
+}
+
+/// Features of images turned by so many quarters, f32 `[indices, d]` on the processor: clean and in f32, or each under
+/// a random view in the arithmetic given.
+pub(super) fn turned(
+    model: &Model,
+    images: &Images,
+    indices: &[usize],
+    turn: i64,
+    augment: Option<(&AugmentConfig, Arithmetic)>,
+    progress: &mut PhaseProgress,
+) -> Result<Tensor> {
+    let precision = augment.map_or(Arithmetic::F32, |(_, precision)| precision);
+    let augment = augment.map(|(augment, _)| augment);
+    let mut parts = Vec::new();
+    for indices in indices.chunks(images.forward_batch(BATCH)) {
+        interrupt::check()?;
+        let features = model.features(images, indices, augment, precision, |images| images.rot90(turn, [2, 3]));
+        parts.push(features.to_device(tch::Device::Cpu));
+        if turn == 0 {
+            progress.advance(indices.len() as u64, "");
+        }
+    }
+    Ok(Tensor::cat(&parts, 0))
+}
+
+/// Images at a time.
+const BATCH: usize = 500;
+
+/// The rows of each class, i64.
+pub(super) fn rows_of_classes(labels: &Tensor, classes: i64) -> Vec<Tensor> {
+    (0..classes).map(|class| labels.eq(class).nonzero().squeeze_dim(1)).collect()
+}
+
+/// Means of the rows of each class.
+///
+/// # Shapes
+/// `features` f32 `[n, t, d]`, `labels` i64 `[n]`; returns f32 `[classes, t, d]`.
+pub(super) fn class_means(features: &Tensor, labels: &Tensor, classes: i64) -> Tensor {
+    let size = features.size();
+    let sums = Tensor::zeros([classes, size[1], size[2]], (Kind::Float, features.device()));
+    let sums = sums.index_add(0, labels, features);
+    let counts = labels.bincount(None::<Tensor>, classes).clamp_min(1).to_kind(Kind::Float);
+    sums / counts.view([-1, 1, 1])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn means_are_those_of_each_class_under_each_transformation() {
+        let features = Tensor::from_slice(&[1.0f32, 10.0, 3.0, 30.0, 5.0, 70.0]).view([3, 2, 1]);
+        let means = class_means(&features, &Tensor::from_slice(&[1i64, 1, 0]), 3);
+        assert_eq!(Vec::<f32>::try_from(means.view(-1)).unwrap(), [5.0, 70.0, 2.0, 20.0, 0.0, 0.0]);
+    }
+}

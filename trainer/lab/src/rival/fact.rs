@@ -1,0 +1,236 @@
+//! FACT: forward compatible training (Zhou et al., "Forward Compatible Few-Shot Class-Incremental Learning", CVPR
+//! 2022).
+//!
+//! Beside the base classes' prototypes there are virtual ones, one for each class to come. An image's second answer is
+//! to be the nearest virtual prototype, and so is the first answer of a mixture of two classes' hidden images, whose
+//! second is to be a base class: that keeps space between the base classes. In incremental sessions a class answers by
+//! its mean, and a tenth of the answer comes by way of the virtual prototypes.
+//!
+//! This follows the authors' program, with the settings of its command for CIFAR-100: all three losses that reserve
+//! space have one weight, cross entropy is over the base classes alone, images pull virtual prototypes by their
+//! mixtures only. Its mask, which allows three random base classes for each virtual one, is left out: the nearest of
+//! all virtual prototypes is taken.
+
+use orco_benchmark::Summary;
+use orco_lab::method::Method;
+use std::collections::HashMap;
+use std::f64::consts::FRAC_PI_2;
+
+use anyhow::Result;
+use orco_trainer::config::{PretrainConfig, Recipe};
+use orco_trainer::model::backbone::{Description, unit};
+use orco_trainer::model::{Model, store};
+use orco_trainer::platform::distributed::RankError;
+use orco_trainer::train::objective::NEVER;
+use orco_trainer::train::optimiser::Parameter;
+use orco_trainer::train::pretrain::{BatchLosses, Criterion, StepContext, accuracy};
+use tch::nn::{self, Init, VarStore};
+use tch::{Kind, Tensor, no_grad};
+
+use super::branch::uniform;
+use super::cosine::logits;
+use super::prototypes::PrototypeClassifier;
+use super::{RivalDefinition, RivalTraining};
+
+pub(super) static FACT: RivalDefinition = RivalDefinition {
+    method: Method {
+        name: "fact",
+        definition: "Virtual prototypes reserve space (Zhou et al., CVPR 2022).",
+        paper_row: Some("FACT"),
+    },
+    revision: 1,
+    backbone: "fact",
+    measure,
+};
+
+fn measure(training: &mut RivalTraining<'_>) -> Result<Summary> {
+    let mut fact = Fact::new(training.model, training.recipe);
+    training.train(&mut fact)?;
+    training.by_means(&[0], &fact)
+}
+
+/// Weight of the losses that reserve space, `-balance`.
+const BALANCE: f64 = 0.001;
+/// Share of the answer that comes by way of the virtual prototypes, `-eta`.
+const ETA: f64 = 0.1;
+/// Virtual prototypes that an answer goes by, the nearest ones.
+const NEAREST: i64 = 40;
+
+/// What FACT has beside the model, whose classifier holds the base classes' prototypes.
+pub(super) struct Fact {
+    store: VarStore,
+    /// `[classes to come, d]`.
+    virtuals: Tensor,
+}
+
+/// Everything random of a step.
+pub(super) struct FactDraw {
+    views: Tensor,
+    /// Of the first image in a mixture: Beta(1/2, 1/2), `-alpha 0.5`.
+    share: f64,
+    /// With whom each image is mixed, i64.
+    partner: Tensor,
+}
+
+impl Fact {
+    /// Prototypes that are orthogonal, as far as there are dimensions: those of the base classes go to the model.
+    pub fn new(model: &Model, recipe: &Recipe) -> Self {
+        let (base, classes) = (recipe.split.base_classes as i64, recipe.classes() as i64);
+        let features = model.backbone.description.features();
+        let orthogonal = Init::Orthogonal { gain: 1.0 };
+        let all = no_grad(|| nn::init(orthogonal, &[classes, features], model.device()));
+        let (own, to_come) = (all.narrow(0, 0, base), all.narrow(0, base, classes - base));
+        no_grad(|| model.classifier.shallow_clone().copy_(&own));
+        let store = VarStore::new(model.device());
+        let virtuals = (store.root() / "fact").var_copy("virtual", &to_come);
+        Self { store, virtuals }
+    }
+}
+
+impl Criterion for Fact {
+    type StepDraw = FactDraw;
+
+    const OTHER: &'static str = "reserve";
+
+    fn views(&self, _: &PretrainConfig) -> usize {
+        1
+    }
+
+    fn draw(&self, scene: &StepContext<'_>, batch: &[usize]) -> FactDraw {
+        let views = scene.views(batch, 1);
+        // Beta(1/2, 1/2) is the arcsine law.
+        let share = (FRAC_PI_2 * uniform()).sin().powi(2);
+        let partner = Tensor::randperm(batch.len() as i64, (Kind::Int64, views.device()));
+        FactDraw { views, share, partner }
+    }
+
+    fn losses(&mut self, scene: &StepContext<'_>, drawn: FactDraw, batch: &[usize]) -> Result<BatchLosses, RankError> {
+        let StepContext { model, config, .. } = scene;
+        let FactDraw { views, share, partner } = drawn;
+        let (labels, base) = (scene.labels(batch), model.classifier.size()[0]);
+        let between = before_third_stage(&model.backbone.description);
+        let hidden = model.backbone.lower(&model.channels.normalise(&views), between, config.precision, true);
+        let all = |virtuals: &Tensor| Tensor::cat(&[&model.classifier, virtuals], 0);
+
+        let known = logits(&model.backbone.upper(&hidden, between, true), &all(&self.virtuals.detach()));
+        let own = known.narrow(1, 0, base);
+        let cross_entropy = own.cross_entropy_for_logits(&labels);
+        let mut reserve = reserved(&known, &labels, base);
+
+        let mixed = &hidden * share + hidden.index_select(0, &partner) * (1.0 - share);
+        let differ = labels.index_select(0, &partner).not_equal_tensor(&labels).nonzero().squeeze_dim(1);
+        let mixed = logits(&model.backbone.upper(&mixed, between, true), &all(&self.virtuals)).index_select(0, &differ);
+        if differ.numel() > 0 {
+            reserve += forecast(&mixed, base);
+        }
+        Ok(BatchLosses::new(cross_entropy, reserve * BALANCE, accuracy(&own.detach(), &labels)))
+    }
+
+    fn parameters(&self) -> Vec<Parameter> {
+        store::parameters(self.tensors())
+    }
+
+    fn tensors(&self) -> Vec<(String, Tensor)> {
+        store::tensors(&self.store)
+    }
+
+    fn restore(&mut self, saved: &HashMap<String, Tensor>) -> Result<()> {
+        store::restore(self.tensors(), saved)
+    }
+}
+
+/// Where hidden images are mixed: after the second stage, as the program does; in the middle where there are fewer.
+fn before_third_stage(description: &Description) -> usize {
+    description.stages().get(1).copied().unwrap_or(description.blocks.len() / 2)
+}
+
+/// The second answer of an image, once its label is struck out, is to be the nearest virtual prototype.
+///
+/// # Shapes
+/// `logits` f32 `[n, base + virtual]`, `labels` i64 `[n]`; returns a scalar.
+fn reserved(logits: &Tensor, labels: &Tensor, base: i64) -> Tensor {
+    struck(logits, labels).cross_entropy_for_logits(&nearest_virtual(logits, base))
+}
+
+/// The first answer of a mixture is to be the nearest virtual prototype, and the second the nearest base
+/// class.
+///
+/// # Shapes
+/// `logits` f32 `[n, base + virtual]`; returns a scalar.
+fn forecast(logits: &Tensor, base: i64) -> Tensor {
+    let nearest = nearest_virtual(logits, base);
+    let known = logits.narrow(1, 0, base).argmax(1, false);
+    logits.cross_entropy_for_logits(&nearest) + struck(logits, &nearest).cross_entropy_for_logits(&known)
+}
+
+fn nearest_virtual(logits: &Tensor, base: i64) -> Tensor {
+    logits.narrow(1, base, logits.size()[1] - base).argmax(1, false) + base
+}
+
+/// The logits without one class of each row.
+fn struck(logits: &Tensor, classes: &Tensor) -> Tensor {
+    let classes = classes.unsqueeze(1);
+    let mask = logits.detach().zeros_like().scatter_value(1, &classes, 1.0).gt(0.0);
+    logits.masked_fill(&mask, NEVER)
+}
+
+impl PrototypeClassifier for Fact {
+    /// The program's `test_intergrate`: a softmax over the cosines with the class means, and one over what the virtual
+    /// prototypes near the image say of the classes near them; the base session has the former alone. Class means are
+    /// unit vectors in both; the program brings the second's transpose to unit length along the classes.
+    fn scores(&self, features: &Tensor, classes: &Tensor, base: usize) -> Tensor {
+        let (features, classes) = (features.squeeze_dim(1), classes.squeeze_dim(1));
+        let by_means = logits(&features, &classes);
+        if classes.size()[0] == base as i64 {
+            return by_means;
+        }
+        let virtuals = unit(&self.virtuals.detach().to_device(features.device()));
+        let to_virtuals = unit(&features).matmul(&virtuals.tr());
+        let (kept, which) = to_virtuals.topk(NEAREST.min(virtuals.size()[0]), 1, true, false);
+        let near = to_virtuals.zeros_like().scatter(1, &which, &kept);
+        let by_virtuals = near.matmul(&virtuals.matmul(&unit(&classes).tr()));
+        by_virtuals.softmax(1, Kind::Float) * ETA + by_means.softmax(1, Kind::Float) * (1.0 - ETA)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn near(value: &Tensor, expected: f64) {
+        let value = value.double_value(&[]);
+        assert!((value - expected).abs() < 1e-6, "{value}, not {expected}");
+    }
+
+    /// Odds 4 and 2 of the base classes, 1 and 3 of the virtual ones.
+    fn odds() -> Tensor {
+        Tensor::from_slice(&[4.0f32, 2.0, 1.0, 3.0]).log().view([1, 4])
+    }
+
+    #[test]
+    fn an_image_has_a_virtual_class_for_its_second_answer() {
+        // Without label 0 there are 2 + 1 + 3, of which the nearest virtual class has 3; without label 1, 3 of 8.
+        near(&reserved(&odds(), &Tensor::from_slice(&[0i64]), 2), 2f64.ln());
+        near(&reserved(&odds(), &Tensor::from_slice(&[1i64]), 2), (8f64 / 3.0).ln());
+    }
+
+    #[test]
+    fn a_mixture_is_a_virtual_class_first_and_a_base_class_then() {
+        // 3 of 10, then 4 of the 7 that are left.
+        near(&forecast(&odds(), 2), (10f64 / 3.0).ln() + (7f64 / 4.0).ln());
+    }
+
+    #[test]
+    fn a_tenth_of_an_answer_comes_by_way_of_the_virtual_prototypes() {
+        let store = VarStore::new(tch::Device::Cpu);
+        let rows = |values: &[f32]| Tensor::from_slice(values).view([-1, 2]);
+        let virtuals = store.root().var_copy("virtual", &rows(&[2.0, 0.0, 0.0, 5.0]));
+        let fact = Fact { store, virtuals };
+        let (image, classes) = (rows(&[3.0, 0.0]).unsqueeze(1), rows(&[1.0, 0.0, 0.0, 1.0]).unsqueeze(1));
+        // Cosines 1 and 0, both with the virtual prototypes and with the classes, which are the same directions.
+        let odds = |scale: f64| scale.exp() / (scale.exp() + 1.0);
+        near(&fact.scores(&image, &classes, 1).get(0).get(0), 0.1 * odds(1.0) + 0.9 * odds(16.0));
+        // In the base session, cosines alone.
+        near(&fact.scores(&image, &classes, 2).get(0).get(0), 16.0);
+    }
+}

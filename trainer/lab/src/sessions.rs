@@ -1,0 +1,121 @@
+//! The way through the sessions: the lab's draws and metrics, whoever answers.
+
+use std::time::Instant;
+
+use anyhow::Result;
+use orco_benchmark::benchmark::{Draws, SEED};
+use orco_benchmark::{AccuracyCounts, Draw, SessionAccuracy, Summary, summarise};
+use orco_trainer::config::{MeasureOn, Recipe, SHOTS};
+use orco_trainer::data::dataset::{DataSet, Images};
+use orco_trainer::platform::interrupt;
+use orco_trainer::run::Run;
+use orco_trainer::train::fit::part_seed;
+use tch::{Device, Kind, Tensor, no_grad};
+
+use crate::measurements;
+
+/// Images that are scored at a time.
+const BATCH: i64 = 1000;
+
+/// What is measured, and over how many draws of the shots.
+#[derive(Clone, Copy)]
+pub(crate) struct Protocol<'a> {
+    pub recipe: &'a Recipe,
+    pub data: &'a DataSet,
+    pub draws: usize,
+    /// Who answers.
+    pub name: &'a str,
+    /// Keeps every draw, in files whose names begin with `file`, under a fingerprint of all that it depends on.
+    pub run: &'a Run,
+    pub file: &'a str,
+    pub fingerprint: &'a str,
+}
+
+/// Someone on the way through the sessions.
+pub(crate) trait SessionLearner {
+    /// Forgets what was learned in sessions, before another draw.
+    fn begin(&mut self, draw: usize) -> Result<()>;
+
+    /// Learns a session's classes, which follow those that are known, from training images, class after class, `SHOTS`
+    /// of each.
+    fn learn(&mut self, shots: &[usize]) -> Result<()>;
+
+    /// Scores of the classes seen so far, f32 `[rows, classes]` on any device, for some of the measured images,
+    /// given as rows of the split's list, i64.
+    fn scores(&self, rows: &Tensor) -> Tensor;
+}
+
+impl<'a> Protocol<'a> {
+    /// Images accuracy is measured on.
+    pub fn measured(&self) -> &'a Images {
+        if self.recipe.split.measure_on == MeasureOn::Test { &self.data.test } else { &self.data.train }
+    }
+
+    /// Leads a learner through all sessions of every draw that was not measured before.
+    ///
+    /// # Errors
+    /// If a stop was asked for, or it cannot learn.
+    pub fn walk(&self, learner: &mut dyn SessionLearner) -> Result<Summary> {
+        let mut draws = Vec::with_capacity(self.draws);
+        for number in 0..self.draws {
+            let file = self.run.path(&format!("{}-draw-{number}.json", self.file));
+            draws.push(measurements::once(&file, self.fingerprint, || self.draw(learner, number))?);
+            log::info!("{}: {} of {} draws are measured", self.name, number + 1, self.draws);
+        }
+        Ok(summarise(self.name, &draws))
+    }
+
+    fn draw(&self, learner: &mut dyn SessionLearner, draw: usize) -> Result<Draw> {
+        let sessions = &self.data.split.sessions;
+        let (mut rows, mut seconds) = (Vec::with_capacity(sessions.len() + 1), 0.0);
+        learner.begin(draw)?;
+        for number in 0..=sessions.len() {
+            interrupt::check()?;
+            if number > 0 {
+                let started = Instant::now();
+                learner.learn(&self.shots(number, draw))?;
+                seconds += started.elapsed().as_secs_f64();
+            }
+            rows.push(self.row(learner, number));
+        }
+        Ok(Draw { rows, operations: 0.0, seconds })
+    }
+
+    /// Seeds torch for a session of a draw.
+    pub fn seed(&self, draw: usize, session: usize) {
+        tch::manual_seed(self.session_seed(draw, session) as i64);
+    }
+
+    /// The seed of a session of a draw.
+    pub fn session_seed(&self, draw: usize, session: usize) -> u64 {
+        part_seed(self.recipe.seed, (1000 * draw + session) as i64)
+    }
+
+    /// The shots of a session: those that the lab's learners get.
+    pub fn shots(&self, session: usize, draw: usize) -> Vec<usize> {
+        let split = &self.data.split;
+        let draws = Draws { seed: SEED, shots: SHOTS, fixed_draw: split.fixed_draw };
+        let classes = split.sessions[session - 1].classes.iter().map(|class| usize::from(*class));
+        let chosen =
+            |class: usize| draws.choose(split.candidates[class - split.base_classes].clone(), class as u32, draw);
+        classes.flat_map(chosen).collect()
+    }
+
+    /// Measures the classes seen so far.
+    fn row(&self, learner: &dyn SessionLearner, session: usize) -> SessionAccuracy {
+        let (split, images) = (&self.data.split, self.measured());
+        let new: usize = split.sessions[..session].iter().map(|session| session.classes.len()).sum();
+        let seen = split.base_classes + new;
+        let label = |row: &i64| usize::from(images.labels[split.measured[*row as usize]]);
+        let known: Vec<i64> = (0..split.measured.len() as i64).filter(|row| label(row) < seen).collect();
+        let mut counts = AccuracyCounts::new(seen, split.base_classes);
+        for rows in known.chunks(BATCH as usize) {
+            let scores = no_grad(|| learner.scores(&Tensor::from_slice(rows)).to_kind(Kind::Float));
+            let scores = Vec::<f32>::try_from(scores.to_device(Device::Cpu).contiguous().view(-1)).expect("scores");
+            for (row, scores) in rows.iter().zip(scores.chunks_exact(seen)) {
+                counts.count_scores(label(row), scores);
+            }
+        }
+        counts.row(session)
+    }
+}

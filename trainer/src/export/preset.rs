@@ -1,0 +1,49 @@
+//! Another preset for a bundle that is there already.
+
+use std::path::Path;
+
+use anyhow::{Context, Result, ensure};
+use orco_core::config::Config;
+use orco_runtime::bundle::Bundle;
+use orco_runtime::manifest::{MANIFEST, Manifest, SIGNATURE, STATISTICS};
+
+use crate::run::files::write_atomically;
+
+/// Gives a bundle the settings of a preset. How exemplars are stored stays: those that the bundle brings are stored so,
+/// and those of states on it. What was learned on the bundle goes on to hold, since the learner file stays; its
+/// signature does not, since the manifest changes.
+///
+/// # Errors
+/// If there is no such preset, the bundle does not open or lacks what the preset answers by, or a file cannot be
+/// written; the bundle is then as it was.
+pub fn set_preset(folder: &Path, name: &str) -> Result<()> {
+    let preset = Config::preset(name)
+        .with_context(|| format!("there is no preset \"{name}\"; known are {}", Config::PRESETS.join(", ")))?;
+    let bundle = Bundle::open(folder)?;
+    ensure!(
+        preset.answer.is_none() || bundle.base_model.statistics.is_some(),
+        "preset {name} answers by {STATISTICS}, which {} lacks: `orco-train statistics` computes it",
+        folder.display()
+    );
+    let learn = storing_as(&bundle.manifest.learn, preset);
+    replace_manifest(folder, &Manifest { learn, ..bundle.manifest })
+}
+
+/// A preset that stores exemplars as other settings do.
+pub(super) fn storing_as(stored: &Config, preset: Config) -> Config {
+    let Config { views, precision, exemplar_bytes, .. } = *stored;
+    Config { views, precision, exemplar_bytes, ..preset }
+}
+
+/// Writes a bundle's manifest, and removes the signature of the old one.
+pub(super) fn replace_manifest(folder: &Path, manifest: &Manifest) -> Result<()> {
+    // A manifest without its signature is refused where one is demanded; one beside a wrong signature says less.
+    match std::fs::remove_file(folder.join(SIGNATURE)) {
+        Ok(()) => log::warn!("the bundle's signature was removed; sign it again with `orco-train sign`"),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+        Err(error) => return Err(error).context("cannot remove the old signature"),
+    }
+    write_atomically(&folder.join(MANIFEST), toml::to_string(manifest)?.as_bytes())?;
+    Bundle::open(folder).context("the bundle just written does not open")?;
+    Ok(())
+}

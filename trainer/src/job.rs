@@ -1,0 +1,219 @@
+//! A recipe with its data, model and run folder, and the phases over them.
+
+mod arguments;
+pub mod program;
+pub mod request;
+
+use anyhow::{Context, Result};
+
+pub use self::arguments::{ImageArguments, MAX_SEED, TrainingArguments};
+use crate::config::Recipe;
+use crate::data::dataset::{self, DataOrigin, DataSet};
+use crate::model::backbone::OnnxBackbone;
+use crate::model::{Model, Norms, WeightFile};
+use crate::platform::distributed::{self, RankGroup};
+use crate::platform::failure::catch_torch;
+use crate::platform::interrupt::{self, Activity};
+use crate::platform::{device, waiting};
+use crate::run::{RECIPE, Run, RunRecord, TrainedOn, read_recipe};
+use crate::train::align::{SharedFeatures, align_sharing};
+use crate::train::fit::BaseSession;
+use crate::train::objective::Targets;
+use crate::train::pretrain::pretrain;
+
+/// Reads a recipe and its images, together with the other ranks.
+///
+/// # Errors
+/// If either is missing or not as it should be.
+pub fn open_data(images: &ImageArguments, group: &RankGroup) -> Result<(Recipe, DataSet)> {
+    open_data_by(Recipe::read(&images.recipe)?, images, group)
+}
+
+fn open_data_by(mut recipe: Recipe, images: &ImageArguments, group: &RankGroup) -> Result<(Recipe, DataSet)> {
+    recipe.seed = images.seed.unwrap_or(recipe.seed);
+    // Before images are read, and phase 1 is trained.
+    if recipe.backbone.onnx.is_none() && recipe.pretrain.epochs > 0 {
+        group.demand_share("pretrain.batch", recipe.pretrain.batch)?;
+    }
+    group.demand_share("align.batch", recipe.align.batch)?;
+    let origin = DataOrigin {
+        folder: images.data.as_deref(),
+        lists: images.lists.as_deref(),
+        skip_broken: images.skip_broken,
+        group: group.clone(),
+    };
+    let data = dataset::open(&recipe, &origin)?;
+    for skipped in &data.skipped {
+        log::warn!("left out: {skipped}");
+    }
+    if !data.skipped.is_empty() {
+        log::warn!("{} broken images were left out", data.skipped.len());
+    }
+    Ok((recipe, data))
+}
+
+/// The same on the device, and with the backbone, that the command line names.
+///
+/// # Errors
+/// As for [`open_data`], or if the device is not there, which is told before images are read.
+pub fn open_data_for(arguments: &TrainingArguments, group: &RankGroup) -> Result<(Recipe, DataSet)> {
+    device::open_for(arguments.device, group)?;
+    let (images, run) = (&arguments.images, &arguments.run);
+    // A run's own copy says whether it is whole.
+    let is_own = images.recipe == run.join(RECIPE);
+    let recipe = if is_own { read_recipe(run)? } else { Recipe::read(&images.recipe)? };
+    let (recipe, data) = open_data_by(recipe, images, group)?;
+    Ok(match &arguments.backbone {
+        Some(model) => (recipe.with_backbone(model)?, data),
+        None => (recipe, data),
+    })
+}
+
+/// Meets the other ranks, if a launcher started several of this program; all but the first only warn from then on.
+///
+/// # Errors
+/// If they cannot be met.
+pub fn join(arguments: &TrainingArguments) -> Result<RankGroup> {
+    let group = RankGroup::from_environment(arguments.device)?;
+    if group.is_first() {
+        if group.size() > 1 {
+            log::info!("{} ranks train together", group.size());
+        }
+    } else {
+        distributed::show_warnings_only();
+    }
+    Ok(group)
+}
+
+/// What a rank other than the first does of a command: it takes part in both phases.
+///
+/// # Errors
+/// As for [`TrainingJob::open`], [`TrainingJob::pretrain`] and [`TrainingJob::align`].
+pub fn follow(arguments: &TrainingArguments, request: serde_json::Value, group: &RankGroup) -> Result<()> {
+    let mut job = TrainingJob::open(arguments, request, group)?;
+    job.pretrain(None)?;
+    job.align().map(drop)
+}
+
+/// Channels, height and width of the images that a recipe's own backbone takes.
+fn input_of(recipe: &Recipe) -> [i64; 3] {
+    let side = i64::from(recipe.data.side());
+    [3, side, side]
+}
+
+/// A recipe with its data, model and run folder.
+pub struct TrainingJob {
+    /// How it is trained.
+    pub recipe: Recipe,
+    /// What it is trained on.
+    pub data: DataSet,
+    /// What is trained.
+    pub model: Model,
+    /// Its folder.
+    pub run: Run,
+}
+
+impl TrainingJob {
+    /// Reads recipe and data, makes the model, and claims the run's folder; every rank of several does so.
+    ///
+    /// # Errors
+    /// If something is missing or does not fit; the folder is then as it was.
+    pub fn open(arguments: &TrainingArguments, request: serde_json::Value, group: &RankGroup) -> Result<Self> {
+        let (recipe, data) = open_data_for(arguments, group)?;
+        Self::over(recipe, data, arguments, request, group)
+    }
+
+    /// The same for a recipe and its data, read before.
+    ///
+    /// # Errors
+    /// As for [`TrainingJob::open`].
+    pub fn over(
+        recipe: Recipe,
+        data: DataSet,
+        arguments: &TrainingArguments,
+        request: serde_json::Value,
+        group: &RankGroup,
+    ) -> Result<Self> {
+        let device = device::open_for(arguments.device, group)?;
+        let mut model = match &recipe.backbone.onnx {
+            Some(path) => Model::on(OnnxBackbone::open(path, &recipe.backbone, data.channels)?, &recipe, device),
+            None => Model::new(&recipe, input_of(&recipe), device),
+        };
+        model.channels = data.channels;
+        let weights = recipe.backbone.weights.as_deref().map(WeightFile::read).transpose()?;
+        if let Some(weights) = &weights
+            && model.load_weights(weights)? == Norms::Folded
+        {
+            model.restore_norms(&data.train, &data.split.base);
+        }
+        let trained_on = TrainedOn::new(&data, weights.as_ref())?;
+        // What was read of the weights is of no more use.
+        drop(weights);
+        // Everything is read; only now is the folder claimed.
+        let run = Run::open_on(&arguments.run, &recipe, &trained_on, group)?;
+        let record = RunRecord { ranks: group.size(), ..RunRecord::new(recipe.seed, device, request) };
+        if !group.is_first() {
+            log::debug!("rank {} of {} is ready", group.rank(), group.size());
+        } else if let Some(caution) = RunRecord::read(&arguments.run).ok().and_then(|before| before.caution(&record)) {
+            log::warn!("{caution}");
+        }
+        run.record(&record)?;
+        if !data.skipped.is_empty() {
+            run.log(&serde_json::json!({ "phase": "data", "left_out": data.skipped }))?;
+        }
+        waiting::watch();
+        Ok(Self { recipe, data, model, run })
+    }
+
+    /// Phase 1, as far as it is not done yet.
+    ///
+    /// # Errors
+    /// As for [`pretrain`].
+    pub fn pretrain(&mut self, until: Option<usize>) -> Result<()> {
+        if self.model.onnx.is_some() || self.recipe.pretrain.epochs == 0 {
+            log::info!("phase 1 is left out: the backbone is given");
+            return Ok(());
+        }
+        let Self { recipe, data, model, run } = self;
+        interrupt::enter(Activity::Run);
+        data.train.move_pixels_to(model.device());
+        let what = "pretrain.batch or pretrain.views";
+        let base = BaseSession { images: &data.train, split: &data.split, seed: recipe.seed, run };
+        catch_torch(what, || pretrain(model, &recipe.pretrain, &base, until)).context("phase 1")
+    }
+
+    /// Phase 2, as far as it is not done yet.
+    ///
+    /// # Errors
+    /// As for [`crate::train::align::align`].
+    pub fn align(&mut self) -> Result<Targets> {
+        self.align_sharing(&mut SharedFeatures::default())
+    }
+
+    /// The same, with features that other jobs over the same backbone share.
+    ///
+    /// # Errors
+    /// As for [`TrainingJob::align`].
+    pub fn align_sharing(&mut self, features: &mut SharedFeatures) -> Result<Targets> {
+        let Self { recipe, data, model, run } = self;
+        interrupt::enter(Activity::Run);
+        if model.onnx.is_none() {
+            data.train.move_pixels_to(model.device());
+        }
+        let what = "align.batch or align.cached_views";
+        let base = BaseSession { images: &data.train, split: &data.split, seed: recipe.seed, run };
+        catch_torch(what, || align_sharing(model, (&*recipe).into(), &base, features)).context("phase 2")
+    }
+
+    /// Brings model and images to the processor, where bundles are written.
+    ///
+    /// # Errors
+    /// If the model does not fit its recipe.
+    pub fn move_to_processor(&mut self) -> Result<()> {
+        if self.model.device() != tch::Device::Cpu {
+            self.model = self.model.moved(&self.recipe, tch::Device::Cpu)?;
+            self.data.train.move_pixels_to(tch::Device::Cpu);
+        }
+        Ok(())
+    }
+}
