@@ -1,6 +1,6 @@
 //! What the tests across packages share.
 //!
-//! The golden tests, `tests/golden_runtime.rs` and `tests/golden_trainer.rs`, compare our losses, gradients, target
+//! The golden tests, `tests/it/golden_runtime.rs` and `tests/golden_trainer.rs`, compare our losses, gradients, target
 //! generation, assignment, schedule and training with vectors that the method's authors' functions gave: [`golden`]
 //! reads the file, [`phase3`] gives the recorded training step by step, [`compare`] judges.
 //!

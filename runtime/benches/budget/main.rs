@@ -27,6 +27,7 @@ use orco_runtime::manifest::{BACKBONE, BENCHMARK};
 use orco_state::session::budget::{SessionBudget, SessionExtent};
 use orco_state::store::Slot;
 use orco_trials::memory::{Counting, held, peak_of};
+use orco_trials::system::{figure, status};
 
 use board::BOARDS;
 use support::{SHOTS, bundles, class, roomy, shipped};
@@ -174,14 +175,7 @@ fn files(bundle: &Path) -> u64 {
 
 /// Bytes that this process has handed to the system to write.
 fn written() -> u64 {
-    figure("/proc/self/io", "wchar: ")
-}
-
-/// A figure that the system tells of this process.
-fn figure(file: &str, name: &str) -> u64 {
-    let text = fs::read_to_string(file).unwrap();
-    let line = text.lines().find_map(|line| line.strip_prefix(name)).unwrap();
-    line.split_whitespace().next().unwrap().parse().unwrap()
+    figure("/proc/self/io", "wchar").unwrap()
 }
 
 /// Largest resident memory of a process of its own that learns the session's classes from pictures, in bytes.
@@ -197,5 +191,5 @@ fn learn_from_pictures(bundle: &Path, state: &Path) {
     let shots = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../examples/shots/learn");
     let new = NEW.map(|label| (label, Shots::folder(shots.join(label)).unwrap()));
     open(bundle, state).learn_many(&new, &mut ()).unwrap().durable().unwrap();
-    println!("{}", 1024 * figure("/proc/self/status", "VmHWM:"));
+    println!("{}", 1024 * status(std::process::id(), "VmHWM"));
 }

@@ -11,7 +11,6 @@
 //! ratios are taken turn by turn, and their medians and ranges are given.
 
 use std::env;
-use std::fs;
 use std::hint::black_box;
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
@@ -233,20 +232,6 @@ impl Drop for PyTorch {
     }
 }
 
-/// The processor's name, where the system tells it.
-fn processor() -> String {
-    let text = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-    let field = |name: &str| {
-        let line = text.lines().find(|line| line.split(':').next().is_some_and(|key| key.trim() == name))?;
-        Some(line.split_once(':')?.1.trim().to_owned())
-    };
-    let name = field("model name").unwrap_or_else(|| env::consts::ARCH.to_owned());
-    match (field("cpu family"), field("model")) {
-        (Some(family), Some(model)) => format!("{name}, family {family}, model {model}"),
-        _ => name,
-    }
-}
-
 /// What one turn took, in seconds.
 struct Turn {
     step: f64,
@@ -291,7 +276,7 @@ fn main() {
         SHAPE.outputs,
         (head + losses) / 1e6
     );
-    println!("{}{}", processor(), if avx2 { ", without AVX-512" } else { "" });
+    println!("{}{}", orco_trials::system::processor_with_model(), if avx2 { ", without AVX-512" } else { "" });
     println!("medians of {TURNS} turns taken side by side, and their ranges");
     let cores = thread::available_parallelism().map_or(1, usize::from);
     for threads in if cores > 1 { vec![1, cores] } else { vec![1] } {

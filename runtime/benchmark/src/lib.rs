@@ -3,6 +3,7 @@
 //!
 //! - [`benchmark`]: features to measure on, as a bundle carries them, and the draws of the shots;
 //! - [`cifar100`], [`from_cifar100`]: CIFAR-100's images, and a benchmark computed anew from them;
+//! - [`machine`]: what Linux says of the machine that something is measured on;
 //! - [`FeatureLearner`], [`SessionWalk`]: how a system goes through the sessions; [`DeviceLearner`] is the device's own;
 //! - [`SessionAccuracy`], [`Summary`]: accuracies of a session, and their means and deviations over draws; [`csv`] writes
 //!   them.
@@ -12,6 +13,7 @@ pub mod cifar100;
 pub mod csv;
 mod device;
 mod from_images;
+pub mod machine;
 mod metrics;
 mod walk;
 

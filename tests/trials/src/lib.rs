@@ -4,10 +4,16 @@ pub mod alone;
 pub mod layers;
 pub mod memory;
 pub mod record;
+pub mod system;
 #[cfg(target_os = "linux")]
 pub mod threads;
 
+use std::fs::OpenOptions;
 use std::io::Write;
+
+/// Names the file that [`skipped`] adds its lines to, beside saying them: `cargo xtask test` prints them when all tests
+/// have run, for what a test says that succeeds is not shown.
+pub const SKIPPED: &str = "ORCO_SKIPPED";
 
 /// Whether trials are made in full, which takes minutes: `cargo xtask test full` sets the variable.
 pub fn heavy() -> bool {
@@ -15,8 +21,18 @@ pub fn heavy() -> bool {
 }
 
 /// Says past the test harness's capture that something was not run, and why.
+///
+/// # Panics
+/// If the file that [`SKIPPED`] names cannot be written.
 pub fn skipped(what: &str) {
-    let _ = writeln!(std::io::stderr(), "skipped: {what}");
+    let line = format!("skipped: {what}\n");
+    let _ = std::io::stderr().write_all(line.as_bytes());
+    if let Some(path) = std::env::var_os(SKIPPED).filter(|path| !path.is_empty()) {
+        // One write, so that lines of several processes stay whole.
+        let file = OpenOptions::new().append(true).open(path);
+        let written = file.and_then(|mut file| file.write_all(line.as_bytes()));
+        assert!(written.is_ok(), "{SKIPPED}: the line cannot be written: {written:?}");
+    }
 }
 
 /// Says that something was not run because a part of the machine is missing, unless a variable says that it is here:

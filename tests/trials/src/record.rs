@@ -100,7 +100,7 @@ impl Trial {
             failures: self.failures + u64::from(failed),
             date: jiff::Timestamp::now().strftime("%Y-%m-%d").to_string(),
             commit: commit(),
-            processor: processor(),
+            processor: crate::system::processor(),
             form: if crate::heavy() { Form::Long } else { Form::Short },
         })
     }
@@ -139,12 +139,6 @@ fn commit() -> String {
     let said =
         git.ok().filter(|output| output.status.success()).and_then(|output| String::from_utf8(output.stdout).ok());
     said.map_or_else(|| "unknown".into(), |said| said.trim().to_owned())
-}
-
-fn processor() -> String {
-    let facts = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-    let name = facts.lines().find_map(|line| line.strip_prefix("model name")?.split_once(':'));
-    name.map_or_else(|| std::env::consts::ARCH.into(), |(_, name)| name.trim().to_owned())
 }
 
 #[cfg(test)]

@@ -1,56 +1,57 @@
 //! The steps of `cargo xtask test`, which CI runs too.
 
 use std::error::Error;
-use std::process::{ExitCode, Stdio};
+use std::process::{Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::environment::{Environment, cargo, exit_code, quoted, workspace};
-use crate::programs::{self, AtOnce};
+use crate::nextest::{self, TestThreads};
 
-/// One call of Cargo that must succeed.
+/// One call of Cargo, or another program, that must succeed.
 #[derive(Clone, Copy, Debug)]
 pub struct Step {
-    /// Arguments of Cargo, divided by single spaces.
+    /// `cargo`, or a program that the environment's path leads to.
+    program: &'static str,
+    /// Its arguments, divided by single spaces.
     arguments: &'static str,
     /// Variables that this step alone needs.
     variables: &'static [(&'static str, &'static str)],
-    /// Where it is there, Cargo only builds the test programs, which then run so many at a time, and runs the
-    /// documentation's examples after them.
-    tests: Option<AtOnce>,
+    /// How many tests run at a time, where it runs tests.
+    tests: Option<TestThreads>,
 }
 
 impl Step {
     const fn new(arguments: &'static str) -> Self {
-        Self { arguments, variables: &[], tests: None }
+        Self { program: "cargo", arguments, variables: &[], tests: None }
     }
 
     /// Runs it in the workspace's folder.
     fn run(&self, environment: &Environment) -> Result<ExitCode, Box<dyn Error>> {
-        let Some(at_once) = self.tests else { return self.cargo(self.arguments, environment) };
-        let Some(programs) = programs::build(self.arguments, self.variables, environment)? else {
-            return Ok(ExitCode::from(101));
-        };
-        let failed = programs::run(programs, at_once, self.variables, environment)?;
-        if !failed.is_empty() {
-            eprintln!("\nerror: tests failed: {}", failed.join(", "));
-            return Ok(ExitCode::from(101));
+        if let Some(threads) = self.tests {
+            return Ok(exit_code(nextest::run(self.arguments, threads, self.variables, environment)?));
         }
-        self.cargo(&format!("{} --doc", self.arguments), environment)
-    }
-
-    fn cargo(&self, arguments: &str, environment: &Environment) -> Result<ExitCode, Box<dyn Error>> {
-        let mut command = cargo();
-        command.args(arguments.split(' ')).current_dir(workspace()).stdin(Stdio::null());
+        let mut command = if self.program == "cargo" { cargo() } else { Command::new(self.program) };
+        command.args(self.arguments.split(' ')).current_dir(workspace()).stdin(Stdio::null());
         environment.apply(&mut command);
         let status = command.envs(self.variables.iter().copied()).status();
-        Ok(exit_code(status.map_err(|error| format!("cargo could not be started: {error}"))?))
+        Ok(exit_code(status.map_err(|error| format!("{} could not be started: {error}", self.program))?))
+    }
+
+    /// Program and arguments, for people.
+    fn line(&self) -> String {
+        format!("{} {}", self.program, self.arguments)
     }
 }
 
 const FORMAT: Step = Step::new("fmt --all --check");
 /// The tests, and the lints of all that is compiled for them: what `cargo clippy` puts in the compiler's place checks
 /// the workspace's crates while it compiles them, so neither they nor the crates below them are gone through twice.
-const TESTS: Step = Step { variables: &LINTED, tests: Some(AtOnce::Cores), ..Step::new("test --release --workspace") };
+const TESTS: Step =
+    Step { variables: &LINTED, tests: Some(TestThreads::Shared), ..Step::new("nextest run --release --workspace") };
+/// The documentation's examples, which nextest does not run.
+const EXAMPLES: Step = Step { variables: &LINTED, ..Step::new("test --release --workspace --doc") };
+/// The book; a test compares its results with those of the bundles' reports.
+const BOOK: Step = Step { program: "mdbook", ..Step::new("build docs") };
 /// Has Cargo lint what it compiles of the workspace.
 pub const LINTED: [(&str, &str); 2] = [WRAPPER, DENIED];
 const WRAPPER: (&str, &str) = ("RUSTC_WORKSPACE_WRAPPER", "clippy-driver");
@@ -60,19 +61,14 @@ const DENIED: (&str, &str) = ("CLIPPY_ARGS", "-D__CLIPPY_HACKERY__warnings");
 const DEPENDENCIES: Step = Step::new("deny --workspace check licenses bans sources");
 
 /// What other selections of packages and features compile to, and the documentation.
-const OTHER_BUILDS: [Step; 13] = [
+const OTHER_BUILDS: [Step; 5] = [
     Step::new("clippy --release --workspace --benches -- -D warnings"),
-    // Every feature alone: no crate beside these turns features on here. The method needs neither an operating system
-    // nor an allocator, what is known and kept no operating system.
-    Step::new("clippy --release --package orco-core -- -D warnings"),
-    Step::new("clippy --release --package orco-state -- -D warnings"),
-    Step::new("clippy --release --package orco-state --features flash -- -D warnings"),
-    Step::new("clippy --release --package orco-runtime --no-default-features --features onnx -- -D warnings"),
-    Step::new("clippy --release --package orco-runtime --no-default-features --features rten -- -D warnings"),
-    Step::new("clippy --release --package orco-runtime --no-default-features --features sign -- -D warnings"),
-    Step::new("clippy --release --package orco --no-default-features -- -D warnings"),
-    Step::new("clippy --release --package orco --no-default-features --features serve -- -D warnings"),
-    Step::new("clippy --release --package orco-c --package orco-python -- -D warnings"),
+    // Every package without features, with each alone, and with all; no crate beside it turns features on. Those left
+    // out need libtorch, and are built with all that they have by the tests, or have no standard library.
+    Step::new(
+        "hack clippy --release --workspace --each-feature --exclude orco-trainer --exclude orco-tests --exclude orco-bare \
+         -- -D warnings",
+    ),
     // cargo-fuzz builds these with nightly Rust; that they compile needs none.
     Step::new(
         "check --release --locked --no-default-features --manifest-path tests/fuzzing/Cargo.toml --target-dir target",
@@ -91,14 +87,18 @@ pub fn quick() -> Vec<Step> {
 
 /// All tests, the long trials shortened.
 pub fn standard() -> Vec<Step> {
-    vec![FORMAT, DEPENDENCIES, TESTS]
+    vec![FORMAT, DEPENDENCIES, BOOK, TESTS, EXAMPLES]
 }
 
 /// All checks, the long trials in full.
 pub fn full() -> Vec<Step> {
     // Long trials take what the machine has.
-    let tests = Step { variables: &[("ORCO_HEAVY", "1"), WRAPPER, DENIED], tests: Some(AtOnce::One), ..TESTS };
-    [&[FORMAT, DEPENDENCIES][..], &OTHER_BUILDS, &[tests]].concat()
+    let tests = Step {
+        variables: &[("ORCO_HEAVY", "1"), ("NEXTEST_PROFILE", "full"), WRAPPER, DENIED],
+        tests: Some(TestThreads::Cores),
+        ..TESTS
+    };
+    [&[FORMAT, DEPENDENCIES, BOOK][..], &OTHER_BUILDS, &[tests, EXAMPLES]].concat()
 }
 
 /// Runs the steps in the workspace's folder up to the first that fails, then prints a table of
@@ -122,7 +122,7 @@ pub fn run(
         return Ok(ExitCode::SUCCESS);
     };
     println!("\n{}", table(&rows, "FAILED"));
-    eprintln!("error: `cargo {}` failed; to repeat it:\n{}", step.arguments, repeat(step));
+    eprintln!("error: `{}` failed; to repeat it:\n{}", step.line(), repeat(step));
     Ok(code)
 }
 
@@ -133,7 +133,7 @@ fn run_until_failure<'a>(
     start: impl Fn(&Step) -> Result<ExitCode, Box<dyn Error>>,
 ) -> Result<Option<(&'a Step, ExitCode)>, Box<dyn Error>> {
     for step in steps {
-        eprintln!("\n=== cargo {}", step.arguments);
+        eprintln!("\n=== {}", step.line());
         let begin = Instant::now();
         let code = start(step)?;
         rows.push(Row::new(step.arguments, begin));
@@ -173,8 +173,7 @@ fn table(rows: &[Row], last: &str) -> String {
 /// The step as a line for a shell in the workspace's folder.
 fn repeat(step: &Step) -> String {
     let variables: String = step.variables.iter().map(|(name, value)| format!("{name}={} ", quoted(value))).collect();
-    let arguments = step.arguments;
-    format!(r#"(eval "$(cargo xtask setup)" && {variables}cargo {arguments})"#)
+    format!(r#"(eval "$(cargo xtask setup)" && {variables}{})"#, step.line())
 }
 
 #[cfg(test)]

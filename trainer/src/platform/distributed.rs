@@ -163,7 +163,10 @@ impl RankGroup {
         let cuda = device != DeviceChoice::Cpu && matches!(device::open_at(device, place.local), Ok(Device::Cuda(_)));
         let engine = meet(&place, cuda)?;
         let RankPlace { rank, size, local, .. } = place;
-        Ok(Self(Some(Arc::new(Ranks { rank, size, local, engine }))))
+        let group = Self(Some(Arc::new(Ranks { rank, size, local, engine })));
+        // All have met before one may end: whoever is still connecting would report a lost rank instead of the reason.
+        group.meet()?;
+        Ok(group)
     }
 
     /// The own number, from 0.

@@ -1,8 +1,9 @@
 //! What the machine has: processor, memory, disk. Read from Linux's own files; elsewhere unknown, which is `None`.
 
-use std::fs;
 use std::path::Path;
 use std::sync::OnceLock;
+
+use orco_benchmark::machine;
 
 /// Has freed memory stay with the program, to be called before tensors are made.
 ///
@@ -20,22 +21,22 @@ pub fn keep_memory() {
 
 /// Bytes of memory that this process holds.
 pub fn memory_used() -> Option<u64> {
-    field("/proc/self/status", "VmRSS")
+    machine::bytes("/proc/self/status", "VmRSS")
 }
 
 /// The most bytes of memory that this process ever held.
 pub fn memory_peak() -> Option<u64> {
-    field("/proc/self/status", "VmHWM")
+    machine::memory_peak()
 }
 
 /// Bytes of memory in the machine.
 pub fn memory_total() -> Option<u64> {
-    field("/proc/meminfo", "MemTotal")
+    machine::bytes("/proc/meminfo", "MemTotal")
 }
 
 /// Bytes of memory that programs can still get.
 pub fn memory_free() -> Option<u64> {
-    field("/proc/meminfo", "MemAvailable")
+    machine::bytes("/proc/meminfo", "MemAvailable")
 }
 
 /// Bytes that can be written into a folder's file system.
@@ -48,7 +49,7 @@ pub fn disk_free(folder: &Path) -> Option<u64> {
 
 /// Name of the processor.
 pub fn processor() -> Option<String> {
-    text("/proc/cpuinfo", "model name")
+    machine::processor()
 }
 
 /// Whether the processor computes in bf16 and in f16 by itself.
@@ -64,7 +65,9 @@ pub fn multiplies_tiles() -> bool {
 
 /// Whether the processor has one of these features, by Linux's names.
 fn has_any(known: &[&str]) -> bool {
-    let flags = text("/proc/cpuinfo", "flags").or_else(|| text("/proc/cpuinfo", "Features")).unwrap_or_default();
+    let flags = machine::field("/proc/cpuinfo", "flags")
+        .or_else(|| machine::field("/proc/cpuinfo", "Features"))
+        .unwrap_or_default();
     flags.split_whitespace().any(|flag| known.contains(&flag))
 }
 
@@ -72,18 +75,6 @@ fn has_any(known: &[&str]) -> bool {
 pub fn size(bytes: u64) -> String {
     let mebibytes = bytes as f64 / 1_048_576.0;
     if mebibytes < 1024.0 { format!("{mebibytes:.0} MiB") } else { format!("{:.1} GiB", mebibytes / 1024.0) }
-}
-
-/// A line `name: 123 kB`, in bytes.
-fn field(file: &str, name: &str) -> Option<u64> {
-    Some(text(file, name)?.trim_end_matches("kB").trim().parse::<u64>().ok()? * 1024)
-}
-
-/// What stands behind `name` and a colon in the first line that starts so.
-fn text(file: &str, name: &str) -> Option<String> {
-    let content = fs::read_to_string(file).ok()?;
-    let found = content.lines().find_map(|line| line.strip_prefix(name)?.trim_start().strip_prefix(':'));
-    found.map(|value| value.trim().to_owned())
 }
 
 #[cfg(test)]

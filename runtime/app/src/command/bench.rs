@@ -9,6 +9,7 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, bail, ensure};
 use clap::{Args, ValueEnum};
+use orco_benchmark::machine;
 use orco_runtime::encoder::choice::Workload;
 use orco_runtime::encoder::library;
 use orco_runtime::image_rs::{Rgb, RgbImage};
@@ -77,7 +78,7 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<
     say!(
         output,
         "{}, {}; frames of {WIDTH} x {HEIGHT}, {} of them, one after the other; {SHOTS} shots\n",
-        processor().unwrap_or_else(|| std::env::consts::ARCH.into()),
+        machine::processor().unwrap_or_else(|| std::env::consts::ARCH.into()),
         counted(orco_runtime::threads::cores(), "thread"),
         arguments.frames
     )?;
@@ -106,7 +107,7 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<
             }
         }
     }
-    Ok(json!({ "processor": processor(), "frames": arguments.frames, "shots": SHOTS, "rows": rows }))
+    Ok(json!({ "processor": machine::processor(), "frames": arguments.frames, "shots": SHOTS, "rows": rows }))
 }
 
 const HEADING: &str =
@@ -180,7 +181,7 @@ fn measure(options: &Options, output: &Output, frames: u32) -> Result<()> {
     let learned = started.elapsed().as_secs_f64();
     ensure!(matches.iter().any(|found| learner.label(found.class) == LABEL), "the new class was not learned");
     let (p50, p95) = (1e3 * percentile(&took, 50), 1e3 * percentile(&took, 95));
-    tell(&serde_json::to_string(&Figures { engine, p50, p95, rate, learned, memory: peak() })?)
+    tell(&serde_json::to_string(&Figures { engine, p50, p95, rate, learned, memory: machine::memory_peak() })?)
 }
 
 /// Tells the process that compares.
@@ -207,20 +208,6 @@ fn frame(number: u32) -> RgbImage {
         let noise = mixed(number.wrapping_mul(0x1_0001) ^ (y * WIDTH + x));
         Rgb([0, 8, 16].map(|shift| ((tile >> shift) as u8 / 2).saturating_add((noise >> shift) as u8 / 4)))
     })
-}
-
-/// The most memory that this process held resident.
-fn peak() -> Option<u64> {
-    let facts = fs::read_to_string("/proc/self/status").ok()?;
-    let line = facts.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
-    Some(line.trim().trim_end_matches("kB").trim().parse::<u64>().ok()? * 1024)
-}
-
-/// The processor's name; Linux tells.
-fn processor() -> Option<String> {
-    let facts = fs::read_to_string("/proc/cpuinfo").ok()?;
-    let line = facts.lines().find_map(|line| line.strip_prefix("model name").or(line.strip_prefix("Model")))?;
-    Some(line.trim_start().trim_start_matches(':').trim().to_owned())
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! The families of operations that live in the parent; whole views are tested in `tests/tests/views.rs`.
+//! The families of operations that live in the parent; whole views are tested in `tests/tests/it/views.rs`.
 
 use tch::Device;
 

@@ -1,0 +1,148 @@
+//! `orco doctor`: what it finds, and that it fails where something must be mended.
+
+#![cfg(unix)]
+
+use std::fs::{self, Permissions};
+use std::net::TcpListener;
+use std::os::unix::fs::PermissionsExt;
+
+use serde_json::Value;
+
+use crate::support::{Device, shots, text};
+
+/// Runs the doctor; whether it found nothing to mend, and what it found.
+fn examined(device: &Device, arguments: &[&str]) -> (bool, Value) {
+    // Any free port but 8080, which somebody may have.
+    let command = [&["doctor", "--listen", "127.0.0.1:0", "--json", "-"], arguments].concat();
+    let output = device.command(&command).output().unwrap();
+    assert!(output.status.code().is_some_and(|code| code < 2), "{}", text(&output.stderr));
+    (output.status.success(), serde_json::from_slice(&output.stdout).unwrap())
+}
+
+/// Asserts that something is found about a subject.
+fn assert_finds(found: &(bool, Value), subject: &str, level: &str, said: &str) {
+    let findings = found.1["findings"].as_array().unwrap();
+    let fits = |finding: &&Value| {
+        finding["subject"] == subject
+            && finding["level"] == level
+            && finding["text"].as_str().is_some_and(|text| text.contains(said))
+    };
+    assert!(findings.iter().any(|finding| fits(&finding)), "no {level} {subject} \"{said}\" in {:#}", found.1);
+    assert!(level != "wrong" || !found.0, "it did not fail");
+}
+
+#[test]
+fn a_sound_device_has_nothing_to_mend() {
+    let device = Device::new();
+    let found = examined(&device, &["--engine", "rten"]);
+    let wrong = |found: &Value| found["to_mend"].as_u64();
+    // ONNX Runtime may be broken on a developer's machine; all else is the test's own.
+    let of_runtime = |found: &Value| {
+        let findings = found["findings"].as_array().unwrap().iter();
+        findings.filter(|finding| finding["level"] == "wrong" && finding["subject"] == "ONNX Runtime").count() as u64
+    };
+    assert_eq!(wrong(&found.1), Some(of_runtime(&found.1)), "{:#}", found.1);
+    assert_finds(&found, "state", "good", "made with the first change");
+    device.learn(&[("mug", &shots("learn", "mug"))]);
+    let found = examined(&device, &["--engine", "rten"]);
+    assert_eq!(wrong(&found.1), Some(of_runtime(&found.1)), "{:#}", found.1);
+    for (subject, said) in [
+        ("bundle", "cifar100-edge"),
+        ("knowledge", "learned classes: 1; both copies can be read"),
+        ("state", "this user's alone"),
+        ("lock", "free"),
+        ("rten", "runs the backbone"),
+        ("port", "is free"),
+    ] {
+        assert_finds(&found, subject, "good", said);
+    }
+    // People read the same.
+    let output = device.command(&["doctor", "--listen", "127.0.0.1:0"]).output().unwrap();
+    assert!(text(&output.stdout).lines().any(|line| line.starts_with("ok     bundle        cifar100-edge")));
+}
+
+#[test]
+fn what_is_broken_is_named_with_what_to_do() {
+    let device = Device::with_own_bundle();
+    device.learn(&[("mug", &shots("learn", "mug"))]);
+    let slot = device.state().join("slot-a");
+    let whole = fs::read(&slot).unwrap();
+    fs::write(&slot, &whole[..whole.len() / 2]).unwrap();
+    assert_finds(&examined(&device, &[]), "knowledge", "wrong", "slot-a is left out");
+    fs::write(&slot, &whole).unwrap();
+
+    fs::set_permissions(device.state(), Permissions::from_mode(0o777)).unwrap();
+    assert_finds(&examined(&device, &[]), "state", "wrong", "chmod 700");
+    fs::set_permissions(device.state(), Permissions::from_mode(0o700)).unwrap();
+
+    let labels = device.bundle.join("labels.txt");
+    let before = fs::read(&labels).unwrap();
+    fs::write(&labels, b"other\n").unwrap();
+    assert_finds(&examined(&device, &[]), "bundle", "wrong", "labels.txt");
+    fs::write(&labels, before).unwrap();
+
+    let library = device.folder.path().join("libonnxruntime.so");
+    fs::write(&library, b"no library").unwrap();
+    let output = device.command(&["doctor", "--json", "-"]).env("ORT_DYLIB_PATH", &library).output().unwrap();
+    let found = (output.status.success(), serde_json::from_slice(&output.stdout).unwrap());
+    assert_finds(&found, "ONNX Runtime", "wrong", "it is no shared library");
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn a_state_that_cannot_be_made_is_named_and_nothing_is_left_where_it_can() {
+    let device = Device::new();
+    assert_finds(&examined(&device, &["--state", "/proc/orco/state"]), "state", "wrong", "cannot be made");
+    let nothing = device.folder.path().join("nothing");
+    fs::create_dir(&nothing).unwrap();
+    let state = nothing.join("state");
+    assert_finds(&examined(&device, &["--state", state.to_str().unwrap()]), "state", "good", "made with the first");
+    assert_eq!(fs::read_dir(&nothing).unwrap().count(), 0);
+}
+
+#[test]
+fn port_token_and_certificate_are_looked_at() {
+    let device = Device::new();
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    // Whoever connects is let go at once: no service of ours.
+    let address = taken.local_addr().unwrap().to_string();
+    std::thread::spawn(move || taken.incoming().for_each(drop));
+    let doctor = |arguments: &[&str]| {
+        let output = device.command(&[&["doctor", "--json", "-"], arguments].concat()).output().unwrap();
+        (output.status.success(), serde_json::from_slice::<Value>(&output.stdout).unwrap())
+    };
+    assert_finds(&doctor(&["--listen", &address]), "port", "wrong", "is taken by another program");
+    assert_finds(&doctor(&["--listen", "0.0.0.0:0"]), "token", "wrong", "--token-file FILE");
+
+    let token = device.folder.path().join("token");
+    let named = ["--token-file", token.to_str().unwrap()];
+    assert_finds(&examined(&device, &named), "token", "note", "is made when the service starts");
+    fs::write(&token, "0".repeat(64)).unwrap();
+    fs::set_permissions(&token, Permissions::from_mode(0o644)).unwrap();
+    assert_finds(&examined(&device, &named), "token", "wrong", "chmod 600");
+    fs::set_permissions(&token, Permissions::from_mode(0o600)).unwrap();
+    assert_finds(&examined(&device, &named), "token", "good", "its owner's alone");
+    assert_finds(&examined(&device, &["--token-file", "/nowhere/token"]), "token", "wrong", "no folder /nowhere");
+
+    let now = time::OffsetDateTime::now_utc();
+    let day = time::Duration::DAY;
+    for (from, to, level, said) in [
+        (now - 2 * day, now - day, "wrong", "ended on"),
+        (now + day, now + 2 * day, "wrong", "is the clock right?"),
+        (now - day, now + 2 * day, "note", "take a new one soon"),
+        (now - day, now + 400 * day, "good", "valid until"),
+    ] {
+        let (certificate, key) = (device.folder.path().join("cert.pem"), device.folder.path().join("key.pem"));
+        let pair = rcgen::KeyPair::generate().unwrap();
+        let mut parameters = rcgen::CertificateParams::new(vec!["localhost".into()]).unwrap();
+        (parameters.not_before, parameters.not_after) = (from, to);
+        fs::write(&certificate, parameters.self_signed(&pair).unwrap().pem()).unwrap();
+        fs::write(&key, pair.serialize_pem()).unwrap();
+        fs::set_permissions(&key, Permissions::from_mode(0o600)).unwrap();
+        let tls = ["--certificate", certificate.to_str().unwrap(), "--key", key.to_str().unwrap()];
+        assert_finds(&examined(&device, &tls), "certificate", level, said);
+        fs::write(&key, rcgen::KeyPair::generate().unwrap().serialize_pem()).unwrap();
+        assert_finds(&examined(&device, &tls), "certificate", "wrong", "certificate and its key cannot be used");
+        assert_finds(&examined(&device, &tls[..2]), "certificate", "wrong", "without its key");
+    }
+}

@@ -1,0 +1,31 @@
+//! Tests of the program `orco`, all in one program: each program of its own would link the whole device again.
+
+mod bench;
+mod browser;
+mod command_line;
+mod config;
+mod disk;
+mod doctor;
+mod engines;
+mod escaped;
+mod exit_codes;
+mod faults;
+mod foreign;
+mod home_assistant;
+mod hostile_inputs;
+mod keep;
+mod kill;
+mod limits;
+mod memory;
+mod mqtt;
+mod offline;
+mod packs;
+mod power;
+mod rtsp;
+mod service;
+mod signed_bundles;
+mod soak;
+mod support;
+mod systemd;
+mod unfit_shots;
+mod unreadable;

@@ -1,0 +1,155 @@
+//! The service under load, and among clients that mean no good.
+
+#![cfg(target_os = "linux")]
+
+use std::fs;
+use std::io::Write;
+use std::net::TcpStream;
+use std::path::Path;
+use std::process::Command;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use orco_trials::heavy;
+use serde_json::json;
+use tempfile::TempDir;
+
+use crate::support::service::Service;
+use crate::support::{self, orco, shipped, shots, text};
+
+#[test]
+fn other_machines_are_not_served_without_a_token_and_two_services_do_not_share_a_port() {
+    let folder = TempDir::new().unwrap();
+    let refused = |listen: &str| {
+        let mut command: Command = orco(&shipped(), &folder.path().join("state"), &["serve", "--listen", listen]);
+        let output = command.output().unwrap();
+        assert!(!output.status.success() && output.stdout.is_empty(), "{listen}");
+        text(&output.stderr)
+    };
+    let said = refused("0.0.0.0:0");
+    assert!(said.contains("--token-file"), "{said}");
+    let service = Service::start("cifar100-edge", folder.path());
+    let address = service.url.trim_start_matches("http://").trim_end_matches('/').replace("localhost", "127.0.0.1");
+    let said = refused(&address);
+    assert_eq!(said.matches("in use").count(), 1, "{said}");
+    let nowhere = orco(&shipped(), Path::new("/proc/orco/state"), &["serve", "--listen", &address]).output().unwrap();
+    let said = text(&nowhere.stderr);
+    assert!(said.starts_with("warning: nothing can be learned: "), "{said}");
+    let state = folder.path().join("state");
+    let file = folder.path().join("file");
+    fs::write(&file, b"x").unwrap();
+    let camera = format!("folder:{}", file.display());
+    let arguments = ["serve", "--listen", "127.0.0.1:0", "--camera", &camera];
+    let output = orco(&shipped(), &state, &arguments).output().unwrap();
+    support::assert_refused(&output, "is no folder: name the folder into which pictures are put");
+}
+
+#[test]
+fn hostile_clients_keep_nobody_else_waiting() {
+    let mut trial = orco_trials::trial!(9, "hostile connections");
+    let folder = TempDir::new().unwrap();
+    let service = Service::start("cifar100-edge", folder.path());
+    // 10,000 connections, or as many as this process may have.
+    let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE).unwrap();
+    setrlimit(Resource::RLIMIT_NOFILE, hard, hard).unwrap();
+    let count = hard.saturating_sub(500).min(10_000) as usize;
+    let picture = fs::read(shots("try", "mug").join("1.jpg")).unwrap();
+    let served = |after: &str| {
+        let (status, answer) = service.ask("POST", "/api/v1/classify", "image/jpeg", &picture);
+        assert_eq!(status, 200, "after {after}: {}", text(&answer));
+    };
+    let heads = [
+        ("", "silent connections"),
+        ("POST /api/v1/classify HTTP/1.1\r\nHost: local", "unfinished heads"),
+        (
+            "POST /api/v1/classify HTTP/1.1\r\nHost: localhost\r\nContent-Type: image/jpeg\r\nContent-Length: 60000000\r\n\r\nx",
+            "slow bodies",
+        ),
+    ];
+    let mut held: Vec<TcpStream> = Vec::with_capacity(count);
+    for number in 0..count {
+        let (head, what) = heads[number * heads.len() / count];
+        let mut stream = service.connect();
+        // Those that are in too many are closed.
+        let _ = stream.write_all(head.as_bytes());
+        held.push(stream);
+        if number % 500 == 499 {
+            served(what);
+        }
+    }
+    trial.count(held.len());
+    drop(held);
+    for path in ["/../../etc/passwd", "/%2e%2e/%2e%2e/etc/passwd", "//etc/passwd", "/%00", "/api/v1/classes/%ff"] {
+        let (status, answer) = service.ask("GET", path, "", b"");
+        assert!((400..500).contains(&status), "{path}: {status} {}", text(&answer));
+    }
+    // A PNG file of 65,000 x 65,000 pixels, as far as its head says.
+    let mut bomb = b"\x89PNG\r\n\x1a\n\0\0\0\x0dIHDR\0\0\xfd\xe8\0\0\xfd\xe8\x08\x02\0\0\0".to_vec();
+    bomb.extend([0; 64]);
+    for bytes in [&bomb[..], b"", b"\xff\xd8\xff", &vec![0; 63 << 20]] {
+        let (status, _) = service.ask("POST", "/api/v1/classify", "image/png", bytes);
+        assert!((400..500).contains(&status), "{status} for {} bytes", bytes.len());
+    }
+    served("everything");
+    let (_, most) = service.memory();
+    assert!(most < 600, "{most} MiB at most");
+    assert!(!folder.path().join("state/etc").exists());
+}
+
+/// An hour of a camera that is looked at twice a second, in the full tier; ten minutes else. ORCO_LOAD_BUNDLE names
+/// another bundle of `models`.
+#[test]
+fn every_frame_is_answered_while_sessions_are_learned_and_memory_stays() {
+    let folder = TempDir::new().unwrap();
+    let bundle = std::env::var("ORCO_LOAD_BUNDLE").unwrap_or_else(|_| "cifar100-edge".into());
+    let service = Service::start(&bundle, folder.path());
+    let frames = if heavy() { 7200 } else { 1200 };
+    let film: Vec<Vec<u8>> = ["cactus", "mug", "rubber-duck", "traffic-cone"]
+        .iter()
+        .flat_map(|class| (1..=8).map(|number| fs::read(shots("try", class).join(format!("{number}.jpg"))).unwrap()))
+        .collect();
+    let look = |number: usize| {
+        let started = Instant::now();
+        let (status, answer) = service.ask("POST", "/api/v1/classify", "image/jpeg", &film[number % film.len()]);
+        assert_eq!(status, 200, "frame {number}: {}", text(&answer));
+        started.elapsed()
+    };
+    for number in 0..100 {
+        look(number);
+    }
+    let (before, _) = service.memory();
+    let mut times: Vec<Duration> = thread::scope(|scope| {
+        let taught = scope.spawn(|| {
+            for session in 0..10 {
+                let part = if session < 6 { "learn" } else { "try" };
+                let class = ["cactus", "dumbbell", "mug", "rubber-duck", "toy-brick", "traffic-cone"][session % 6];
+                let label = format!("{class} {session}");
+                let shots =
+                    fs::read_dir(shots(part, class)).unwrap().map(|entry| fs::read(entry.unwrap().path()).unwrap());
+                for shot in shots.take(5) {
+                    let place = format!("/api/v1/shots/{}?anyway=true", label.replace(' ', "%20"));
+                    assert_eq!(service.ask("POST", &place, "image/jpeg", &shot).0, 200);
+                }
+                let job = service.learn(&label);
+                assert_eq!(job["state"], "done", "{job}");
+            }
+        });
+        // As long as it learns, and as many as an hour has.
+        (0..).take_while(|number| *number < frames || !taught.is_finished()).map(look).collect()
+    });
+    times.sort_unstable();
+    let at = |share: f64| times[(share * (times.len() - 1) as f64) as usize].as_secs_f64() * 1e3;
+    let (after, most) = service.memory();
+    println!(
+        "{bundle}, {} frames: p50 {:.1} ms, p95 {:.1} ms, p99 {:.1} ms; memory {before} MiB before, {after} after, {most} at most",
+        times.len(),
+        at(0.5),
+        at(0.95),
+        at(0.99)
+    );
+    assert!(most < before + 200, "memory grew from {before} to {most} MiB");
+    let classes = service.json("GET", "/api/v1/classes", &json!(null));
+    let learned = classes["classes"].as_array().unwrap().iter().filter(|class| class["learned"] == true);
+    assert_eq!(learned.count(), 10);
+}

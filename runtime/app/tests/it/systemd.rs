@@ -1,0 +1,133 @@
+//! The service under systemd: what it tells, and that its unit shuts it in.
+
+#![cfg(target_os = "linux")]
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::os::unix::net::UnixDatagram;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use orco_runtime::encoder::library;
+use orco_trials::skipped;
+
+use crate::support::{Device, argument, shots, text};
+
+const UNIT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/deploy/orco.service");
+/// Most that `systemd-analyze security` may give: 0 is shut in, 10 is wide open.
+const EXPOSURE: f64 = 2.0;
+
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Waits until systemd hears something; returns all that it heard until then.
+fn hears(systemd: &UnixDatagram, what: &str) -> Vec<String> {
+    let mut heard = Vec::new();
+    let mut bytes = [0; 4096];
+    while !heard.iter().any(|line| line == what) {
+        let length = systemd.recv(&mut bytes).unwrap_or_else(|error| panic!("{error}: no {what} in {heard:?}"));
+        heard.extend(String::from_utf8_lossy(&bytes[..length]).lines().map(str::to_owned));
+    }
+    heard
+}
+
+#[test]
+fn systemd_hears_when_it_listens_lives_and_stops() {
+    let device = Device::new();
+    let path = device.folder.path().join("systemd");
+    let systemd = UnixDatagram::bind(&path).unwrap();
+    systemd.set_read_timeout(Some(Duration::from_secs(300))).unwrap();
+    let mut command = device.command(&["serve", "--listen", "127.0.0.1:0", "--engine", "rten"]);
+    command.env("NOTIFY_SOCKET", &path).env("WATCHDOG_USEC", "300000").stdout(Stdio::piped());
+    let mut service = Running(command.spawn().unwrap());
+    let heard = hears(&systemd, "READY=1");
+    assert!(!heard.iter().any(|line| line == "WATCHDOG=1"), "{heard:?}");
+    // It listens when it says so.
+    let mut said = [0; 200];
+    let length = service.0.stdout.as_mut().unwrap().read(&mut said).unwrap();
+    let port =
+        text(&said[..length]).split(':').nth(2).and_then(|rest| rest.split(' ').next()?.parse::<u16>().ok()).unwrap();
+    let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
+    write!(stream, "GET /v2/health/live HTTP/1.1\r\nHost: localhost:{port}\r\nConnection: close\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+    for _ in 0..3 {
+        hears(&systemd, "WATCHDOG=1");
+    }
+    kill(Pid::from_raw(service.0.id().cast_signed()), Signal::SIGTERM).unwrap();
+    hears(&systemd, "STOPPING=1");
+    assert!(service.0.wait().unwrap().success());
+}
+
+/// Without these, tests would say nothing of a unit that was loosened.
+#[test]
+fn the_unit_is_shut_in() {
+    let analyze = Command::new("systemd-analyze").args(["security", "--offline=true", "--no-pager", UNIT]).output();
+    let Ok(output) = analyze else {
+        return skipped("measuring how far the unit is shut in: systemd-analyze is not installed");
+    };
+    let said = text(&output.stdout);
+    if !output.status.success() && said.is_empty() {
+        return skipped("measuring how far the unit is shut in: this systemd-analyze cannot do it offline");
+    }
+    let level = said.lines().find_map(|line| line.split("Overall exposure level for orco.service: ").nth(1));
+    let level = level.and_then(|level| level.split_whitespace().next()?.parse::<f64>().ok());
+    assert!(level.is_some_and(|level| level <= EXPOSURE), "{said}");
+}
+
+/// `MemoryDenyWriteExecute`, as the kernel does it: neither engine makes code while it runs.
+#[test]
+fn both_engines_work_where_no_memory_may_become_code() {
+    /// `PR_SET_MDWE` and `PR_MDWE_REFUSE_EXEC_GAIN` of linux/prctl.h, from Linux 6.3 on.
+    const SET: [libc::c_int; 2] = [65, 1];
+    let shut = |command: &mut Command| {
+        let forbid = || {
+            // SAFETY: it only makes a system call, between fork and exec; all of its arguments are words.
+            let done = unsafe {
+                libc::prctl(
+                    SET[0],
+                    libc::c_ulong::from(1_u8),
+                    0 as libc::c_ulong,
+                    0 as libc::c_ulong,
+                    0 as libc::c_ulong,
+                )
+            };
+            if done == 0 { Ok(()) } else { Err(std::io::Error::last_os_error()) }
+        };
+        // SAFETY: see above.
+        unsafe { command.pre_exec(forbid) };
+    };
+    let mut probe = Command::new("true");
+    shut(&mut probe);
+    if probe.status().is_err() {
+        return skipped("working where no memory may become code: this kernel cannot forbid it");
+    }
+    let library = library::locate().and_then(|path| library::check(&path).ok());
+    if library.is_none() {
+        skipped("ONNX Runtime where no memory may become code, of which no library was found");
+    }
+    let engines = library.iter().map(|_| "onnxruntime").chain(["rten"]);
+    for engine in engines {
+        let device = Device::new();
+        let duck = argument("duck", &shots("learn", "rubber-duck"));
+        let picture = shots("try", "rubber-duck").join("1.jpg");
+        for arguments in [&["learn", &*duck], &["classify", picture.to_str().unwrap()]] {
+            let mut command = device.command(&[arguments, &["--engine", engine][..]].concat());
+            command.env("ORT_DYLIB_PATH", library.as_deref().unwrap_or(Path::new("/nowhere")));
+            shut(&mut command);
+            let output = command.output().unwrap();
+            assert!(output.status.success(), "{engine} {arguments:?}: {}", text(&output.stderr));
+        }
+    }
+}

@@ -1,0 +1,103 @@
+//! Networks as PyTorch's exporters write them, with nothing set but a batch of any size: `tests/fixtures/backbones`,
+//! whose `generate.py` made the files and the features.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use ndarray::{Array4, ArrayView4, s};
+use orco_runtime::encoder::Encoder;
+use orco_runtime::encoder::audit::{AuditError, audit};
+use orco_runtime::encoder::onnx::Onnx;
+use orco_runtime::encoder::rten::Rten;
+use orco_tests::tiny::take_turn;
+use orco_trainer::config::Recipe;
+use orco_trainer::data::dataset::Channels;
+use orco_trainer::model::backbone::OnnxBackbone;
+
+const EXPORTERS: [&str; 2] = ["legacy", "dynamo"];
+const IMAGES: usize = 5;
+const SIDE: usize = 30;
+const FEATURES: usize = 16;
+
+fn fixture(name: &str) -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("fixtures/backbones").join(name)
+}
+
+/// Opens a file as the recipe's `backbone.onnx`; the reason where it is refused.
+fn open(name: &str) -> Result<OnnxBackbone, String> {
+    let recipe: Recipe = toml::from_str(include_str!("../../../trainer/recipes/synthetic-tiny.toml")).unwrap();
+    OnnxBackbone::open(&fixture(name), &recipe.backbone, Channels::default()).map_err(|error| {
+        let mut sentence = error.to_string();
+        let mut cause = std::error::Error::source(&error);
+        while let Some(error) = cause {
+            sentence += &format!(": {error}");
+            cause = error.source();
+        }
+        sentence
+    })
+}
+
+fn images() -> Array4<f32> {
+    let numbers = (0..IMAGES * 3 * SIDE * SIDE).map(|number| (number * 7919 % 256) as f32 / 255.0);
+    Array4::from_shape_vec((IMAGES, 3, SIDE, SIDE), numbers.collect()).unwrap()
+}
+
+fn deviation(encoder: &mut dyn Encoder, images: ArrayView4<'_, f32>, expected: &[f32]) -> f32 {
+    let features = encoder.encode(images).unwrap();
+    assert_eq!(features.len(), expected.len());
+    features.iter().zip(expected).map(|(own, theirs)| (own - theirs).abs()).fold(0.0, f32::max)
+}
+
+#[test]
+fn plain_exports_become_backbones_that_compute_what_pytorch_computes() {
+    let _turn = take_turn();
+    let text = std::fs::read_to_string(fixture("features.json")).unwrap();
+    let expected: BTreeMap<String, Vec<f32>> = serde_json::from_str(&text).unwrap();
+    let images = images();
+    for case in ["padded-by-size", "padded-by-layer"] {
+        for exporter in EXPORTERS {
+            let name = format!("{case}-{exporter}.onnx");
+            let backbone = open(&name).unwrap_or_else(|reason| panic!("{reason}"));
+            assert_eq!(backbone.features, FEATURES);
+            let file = std::fs::read(fixture(&name)).unwrap();
+            assert_eq!(audit(&file).is_ok(), backbone.bytes == file, "{name}: folded only if it has to be");
+            let expected = &expected[case];
+            assert_eq!(expected.len(), IMAGES * FEATURES);
+            // A batch of any size.
+            for count in [1, 3, IMAGES] {
+                let part = images.slice(s![..count, .., .., ..]);
+                let expected = &expected[..count * FEATURES];
+                let mut onnx = Onnx::open(&backbone.bytes, &backbone.input).unwrap();
+                let in_onnx_runtime = deviation(&mut onnx, part, expected);
+                assert!(in_onnx_runtime < 1e-5, "{name}: ONNX Runtime differs by {in_onnx_runtime:e}");
+                let in_rten = deviation(&mut Rten::open(&backbone.bytes, &backbone.input).unwrap(), part, expected);
+                assert!(in_rten < 1e-5, "{name}: rten differs by {in_rten:e}");
+            }
+        }
+    }
+}
+
+#[test]
+fn what_the_old_exporter_writes_would_be_refused_unfolded() {
+    for case in ["padded-by-size", "padded-by-layer"] {
+        let file = std::fs::read(fixture(&format!("{case}-legacy.onnx"))).unwrap();
+        assert!(matches!(audit(&file), Err(AuditError::Operator { operator, .. }) if operator == "ConstantOfShape"));
+        let folded = open(&format!("{case}-legacy.onnx")).unwrap().bytes;
+        assert_eq!(audit(&folded), Ok(()));
+        assert!(folded.len() < file.len(), "{case}: {} of {} bytes", folded.len(), file.len());
+        let own_operators = b"com.microsoft";
+        assert!(!folded.windows(own_operators.len()).any(|part| part == own_operators), "{case}");
+    }
+}
+
+#[test]
+fn what_depends_on_the_batch_is_refused_with_its_node_and_operator() {
+    let _turn = take_turn();
+    for exporter in EXPORTERS {
+        let reason = open(&format!("rows-of-the-batch-{exporter}.onnx")).unwrap_err();
+        assert!(reason.contains("rows-of-the-batch") && reason.contains("cannot be the backbone: "), "{reason}");
+        assert!(reason.contains("the node \"") && reason.contains("is of the operator \""), "{reason}");
+        assert!(reason.contains("\"Expand\"") || reason.contains("\"ConstantOfShape\""), "{reason}");
+        assert!(!reason.contains("the node \"\""), "{reason}");
+    }
+}

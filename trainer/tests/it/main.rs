@@ -1,0 +1,11 @@
+//! Tests of `orco-train`, all in one program: each program of its own would link the trainer again.
+
+mod align;
+mod command;
+mod damage;
+mod distributed;
+mod paper;
+mod signing;
+mod support;
+mod synthetic;
+mod waiting;
