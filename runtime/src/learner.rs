@@ -33,7 +33,7 @@ use orco_state::state::{BaseModel, Class, State};
 use orco_state::unknown::KnownScores;
 
 use crate::bundle::Bundle;
-use crate::encoder::choice::{ChoiceReason, Workload};
+use crate::encoder::choice::{ChoiceReason, OpenedEncoder, Workload};
 use crate::encoder::{EncodeError, Encoder};
 use crate::release;
 use crate::store::{Store, StoreError, StoreSnapshot};
@@ -47,6 +47,15 @@ pub use keeping::KeptShots;
 pub use observer::{ChangeStep, Observer};
 pub use settings::{AlignmentTime, LearnerSettings, ShotChecks};
 pub use shots::{Shots, pictures_in};
+
+/// The engine that a learner's backbone runs on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EngineInUse {
+    /// Its name and version.
+    pub name: String,
+    /// Why it was chosen.
+    pub reason: ChoiceReason,
+}
 
 /// A device that classifies pictures and learns new classes.
 ///
@@ -323,18 +332,18 @@ impl Learner {
     ///
     /// # Errors
     /// [`EncodeError`] if it cannot be started.
-    pub fn engine(&mut self, work: Workload) -> Result<(String, ChoiceReason), EncodeError> {
-        let (encoder, reason) = self.bundle.encoder(self.settings.engine, work)?;
+    pub fn engine(&mut self, work: Workload) -> Result<EngineInUse, EncodeError> {
+        let OpenedEncoder { encoder, reason } = self.bundle.encoder(self.settings.engine, work)?;
         let name = encoder.engine();
         self.encoders[usize::from(work == Workload::Shots)] = Some(encoder);
-        Ok((name, reason))
+        Ok(EngineInUse { name, reason })
     }
 
     fn encode(&mut self, work: Workload, picture: &RgbImage, views: usize) -> Result<Array2<f32>, EncodeError> {
         let encoder = &mut self.encoders[usize::from(work == Workload::Shots)];
         let encoder = match encoder {
             Some(encoder) => encoder,
-            None => encoder.insert(self.bundle.encoder(self.settings.engine, work)?.0),
+            None => encoder.insert(self.bundle.encoder(self.settings.engine, work)?.encoder),
         };
         self.bundle.features(encoder.as_mut(), picture, views)
     }

@@ -210,6 +210,29 @@ mod secret {
         }
     }
 
+    /// A new key: as it works, and as minisign's files have it.
+    #[derive(Debug)]
+    pub struct GeneratedKey {
+        /// Signs.
+        pub secret: SecretKey,
+        /// Checks signatures.
+        pub public: PublicKey,
+        /// The text of the secret key's file.
+        pub secret_text: String,
+        /// The text of the public key's file.
+        pub public_text: String,
+    }
+
+    impl GeneratedKey {
+        fn new() -> minisign::Result<Self> {
+            let KeyPair { pk, sk } = KeyPair::generate_unencrypted_keypair()?;
+            let (secret_text, public_text) = (sk.to_box(None)?.into_string(), pk.to_box()?.into_string());
+            let public =
+                PublicKey::parse(&public_text).map_err(|error| minisign::PError::new(ErrorKind::Misc, error))?;
+            Ok(Self { secret: SecretKey(sk), public, secret_text, public_text })
+        }
+    }
+
     /// A key without a password as the tool itself writes it: with zeros for a checksum, which the
     /// library takes for damage. That the key signs for the public key beside it takes the checksum's place.
     fn without_checksum(text: &str) -> Option<minisign::SecretKey> {
@@ -270,18 +293,12 @@ mod secret {
             })
         }
 
-        /// A new key without a password: the texts of minisign's secret and public key files, and both keys.
+        /// A new key without a password.
         ///
         /// # Errors
         /// If the system has no random numbers.
-        pub fn generate() -> Result<([String; 2], Self, PublicKey), String> {
-            let made = || -> minisign::Result<_> {
-                let KeyPair { pk, sk } = KeyPair::generate_unencrypted_keypair()?;
-                Ok(([sk.to_box(None)?.into_string(), pk.to_box()?.into_string()], Self(sk)))
-            };
-            let (texts, secret) = made().map_err(|error| error.to_string())?;
-            let public = PublicKey::parse(&texts[1]).map_err(|error| error.to_string())?;
-            Ok((texts, secret, public))
+        pub fn generate() -> Result<GeneratedKey, String> {
+            GeneratedKey::new().map_err(|error| error.to_string())
         }
 
         /// Signs bytes: the text of a `.minisig` file whose trusted comment is `comment`.
@@ -304,7 +321,7 @@ mod secret {
     }
 }
 #[cfg(feature = "sign")]
-pub use secret::{PASSWORD, SecretKey};
+pub use secret::{GeneratedKey, PASSWORD, SecretKey};
 
 #[cfg(test)]
 mod tests {
@@ -386,8 +403,8 @@ mod tests {
     #[cfg(feature = "sign")]
     #[test]
     fn what_is_signed_here_is_accepted() {
-        let (texts, secret, public) = SecretKey::generate().unwrap();
-        assert_eq!(PublicKey::parse(&texts[1]).unwrap(), public);
+        let GeneratedKey { secret, public, public_text, .. } = SecretKey::generate().unwrap();
+        assert_eq!(PublicKey::parse(&public_text).unwrap(), public);
         let signature = secret.sign(b"bytes", "what it is").unwrap();
         assert_eq!(public.check(b"bytes", &signature).as_deref(), Ok("what it is"));
         assert_eq!(PublicKey::parse(KEY).unwrap().check(b"bytes", &signature), Err(SignatureError::OtherKey));

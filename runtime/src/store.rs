@@ -30,7 +30,7 @@ mod switch;
 #[cfg(test)]
 mod tests;
 
-pub use error::StoreError;
+pub use error::{DamagedCopy, StoreError};
 pub use revision::Revision;
 
 use std::cell::Cell;
@@ -47,7 +47,9 @@ use folder::{Disk, StateFolder};
 use orco_state::codec::DecodeError;
 use orco_state::history::SavedState;
 use orco_state::state::BaseModel;
-use orco_state::store::{self as slots, LoadError, Medium, MediumSnapshot, MediumState, SaveError, Slot, SlotFault};
+use orco_state::store::{
+    self as slots, DamagedSlot, FaultySlot, LoadError, Medium, MediumSnapshot, MediumState, SaveError, Slot, SlotFault,
+};
 
 /// A folder that holds a device's state.
 #[derive(Clone, Debug)]
@@ -241,8 +243,8 @@ impl Store {
         let loaded = load(&mut self.files(), base_model, digest).map_err(|error| self.not_loaded(error))?;
         if loaded.saved.is_none() && self.files().has_aside().map_err(|source| self.unreadable(source))? {
             // Not a first save that was cut off: there was a copy once.
-            let damaged = |(slot, fault): &(Slot, SlotFault<io::Error>)| match fault {
-                SlotFault::Damaged(error) => Some((self.path(*slot), *error)),
+            let damaged = |faulty: &FaultySlot<io::Error>| match faulty.fault {
+                SlotFault::Damaged(error) => Some(DamagedCopy { path: self.path(faulty.slot), error }),
                 SlotFault::Unreadable(_) => None,
             };
             let copies: Vec<_> = loaded.faults.iter().filter_map(damaged).collect();
@@ -253,7 +255,7 @@ impl Store {
         }
         let has_other = loaded.saved.is_some();
         let mut warnings: Vec<String> =
-            loaded.faults.iter().map(|(slot, fault)| left_out(&self.path(*slot), fault, has_other)).collect();
+            loaded.faults.iter().map(|faulty| left_out(&self.path(faulty.slot), &faulty.fault, has_other)).collect();
         // From the first acknowledged save on there are two.
         let is_missing = |slot: &Slot| {
             let found = fs::symlink_metadata(self.path(*slot));
@@ -316,7 +318,8 @@ impl Store {
         match error {
             LoadError::Unreadable { slot, source } => StoreError::Unreadable { path: path(slot), source },
             LoadError::Lost(slots) => {
-                StoreError::Lost { copies: slots.into_iter().map(|(slot, error)| (path(slot), error)).collect() }
+                let copy = |DamagedSlot { slot, error }| DamagedCopy { path: path(slot), error };
+                StoreError::Lost { copies: slots.into_iter().map(copy).collect() }
             }
             LoadError::Version { slot, expected, actual } => {
                 StoreError::Decode { path: path(slot), source: DecodeError::Version { expected, actual } }

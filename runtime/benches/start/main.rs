@@ -37,7 +37,7 @@ fn look(backbone: &str, engine: &str, pictures: usize) {
     let manifest = Manifest::parse(&fs::read_to_string(folder.join(MANIFEST)).unwrap()).unwrap();
     let input = manifest.preprocessing;
     let choice = if engine == "rten" { EngineChoice::Rten } else { EngineChoice::OnnxRuntime };
-    let (mut encoder, _) = open(&fs::read(backbone).unwrap(), &input, choice, Workload::Shots).unwrap();
+    let mut encoder = open(&fs::read(backbone).unwrap(), &input, choice, Workload::Shots).unwrap().encoder;
     let shape = (1, 3, input.height as usize, input.width as usize);
     let picture =
         Array4::from_shape_fn(shape, |(_, plane, y, x)| ((plane * 83 + y * 31 + x) % 251) as f32 / 251.0 - 0.5);

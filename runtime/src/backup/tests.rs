@@ -307,10 +307,10 @@ fn releases_that_were_used_here_or_there_stay_used() {
 #[cfg(feature = "sign")]
 #[test]
 fn with_a_key_only_what_is_signed_with_it_is_restored() {
-    use crate::signature::SecretKey;
+    use crate::signature::{GeneratedKey, SecretKey};
     let (folder, learner) = device();
-    let ([_, _], ours, public) = SecretKey::generate().unwrap();
-    let theirs = SecretKey::generate().unwrap().1;
+    let GeneratedKey { secret: ours, public, .. } = SecretKey::generate().unwrap();
+    let theirs = SecretKey::generate().unwrap().secret;
     let path = folder.path().join("backup");
     let signed = |key: &SecretKey| {
         let options = BackupOptions::default().replace(true).sign(Some(key));

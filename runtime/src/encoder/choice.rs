@@ -80,13 +80,37 @@ impl fmt::Display for ChoiceReason {
     }
 }
 
+/// An engine, and why it was chosen.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ChosenEngine {
+    /// The engine.
+    pub engine: Engine,
+    /// Why.
+    pub reason: ChoiceReason,
+}
+
+/// A backbone that is ready, and why it runs on its engine.
+pub struct OpenedEncoder {
+    /// The backbone.
+    pub encoder: Box<dyn Encoder>,
+    /// Why.
+    pub reason: ChoiceReason,
+}
+
+impl OpenedEncoder {
+    fn new(encoder: Box<dyn Encoder>, reason: ChoiceReason) -> Self {
+        Self { encoder, reason }
+    }
+}
+
 /// The engine for some work: rten for shots and for fewer than [`ONNX_RUNTIME_FROM`] pictures, else ONNX Runtime.
-pub fn choose(work: Workload) -> (Engine, ChoiceReason) {
-    match work {
+pub fn choose(work: Workload) -> ChosenEngine {
+    let (engine, reason) = match work {
         Workload::Shots => (Engine::Rten, ChoiceReason::StoredFeatures),
         Workload::Pictures(count) if count < ONNX_RUNTIME_FROM => (Engine::Rten, ChoiceReason::FewPictures),
         Workload::Pictures(_) | Workload::Stream => (Engine::OnnxRuntime, ChoiceReason::ManyPictures),
-    }
+    };
+    ChosenEngine { engine, reason }
 }
 
 /// Opens a backbone for some work with the engine that is asked for. With [`EngineChoice::Auto`], the other engine takes
@@ -99,15 +123,16 @@ pub fn open(
     input: &Preprocessing,
     choice: EngineChoice,
     work: Workload,
-) -> Result<(Box<dyn Encoder>, ChoiceReason), EncodeError> {
+) -> Result<OpenedEncoder, EncodeError> {
     let open = |engine| open_in(engine, model, input, work);
-    let (engine, reason) = match choice {
-        EngineChoice::OnnxRuntime => return Ok((open(Engine::OnnxRuntime)?, ChoiceReason::Requested)),
-        EngineChoice::Rten => return Ok((open(Engine::Rten)?, ChoiceReason::Requested)),
+    let requested = |engine| Ok(OpenedEncoder::new(open(engine)?, ChoiceReason::Requested));
+    let ChosenEngine { engine, reason } = match choice {
+        EngineChoice::OnnxRuntime => return requested(Engine::OnnxRuntime),
+        EngineChoice::Rten => return requested(Engine::Rten),
         EngineChoice::Auto => choose(work),
     };
     match (open(engine), engine) {
-        (Ok(encoder), _) => Ok((encoder, reason)),
+        (Ok(encoder), _) => Ok(OpenedEncoder::new(encoder, reason)),
         (Err(failed @ EncodeError::Start(_)), Engine::OnnxRuntime) => {
             let encoder = match open(Engine::Rten) {
                 Ok(encoder) => encoder,
@@ -116,13 +141,13 @@ pub fn open(
                 Err(_) => return Err(failed),
             };
             log::warn!("{failed}; the built-in engine rten takes over");
-            Ok((encoder, ChoiceReason::Fallback(failed.to_string())))
+            Ok(OpenedEncoder::new(encoder, ChoiceReason::Fallback(failed.to_string())))
         }
         // rten does not know every operator.
         (Err(failed @ (EncodeError::Start(_) | EncodeError::Model(_))), Engine::Rten) => {
             let Ok(encoder) = open(Engine::OnnxRuntime) else { return Err(failed) };
             log::warn!("{failed}; ONNX Runtime takes over");
-            Ok((encoder, ChoiceReason::Fallback(failed.to_string())))
+            Ok(OpenedEncoder::new(encoder, ChoiceReason::Fallback(failed.to_string())))
         }
         (Err(error), _) => Err(error),
     }
@@ -160,7 +185,7 @@ mod tests {
 
     #[test]
     fn rten_encodes_shots_and_few_pictures() {
-        let engine = |work| choose(work).0;
+        let engine = |work| choose(work).engine;
         assert_eq!(engine(Workload::Shots), Engine::Rten);
         assert_eq!(engine(Workload::Pictures(0)), Engine::Rten);
         assert_eq!(engine(Workload::Pictures(ONNX_RUNTIME_FROM - 1)), Engine::Rten);

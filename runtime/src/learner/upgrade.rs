@@ -174,7 +174,7 @@ fn read(
     observer: &mut dyn Observer,
 ) -> Result<(Vec<Vec<NewClass>>, Vec<NewClass>), UpgradeError> {
     let failed = |error| UpgradeError::Shots(ShotsError::Encode(error));
-    let (mut encoder, _) = bundle.encoder(settings.engine, Workload::Shots).map_err(failed)?;
+    let mut encoder = bundle.encoder(settings.engine, Workload::Shots).map_err(failed)?.encoder;
     let views = bundle.base_model.config.views;
     let (mut done, total) = (0, plan.pictures());
     let (mut sessions, mut more): (Vec<(u32, Vec<NewClass>)>, Vec<NewClass>) = Default::default();

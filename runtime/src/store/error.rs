@@ -8,6 +8,15 @@ use orco_state::codec::DecodeError;
 use super::kept::MAX_PICTURES;
 use crate::files::lock::LockError;
 
+/// A file that should hold a state, but is damaged.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DamagedCopy {
+    /// The file.
+    pub path: PathBuf,
+    /// What is wrong with it.
+    pub error: DecodeError,
+}
+
 /// Why the state could not be read or written.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -63,7 +72,7 @@ pub enum StoreError {
     #[error("no copy of the state can be used: {}", listed(copies))]
     Lost {
         /// The files, and what is wrong with each.
-        copies: Vec<(PathBuf, DecodeError)>,
+        copies: Vec<DamagedCopy>,
     },
     /// The newest copy of the state was written by a later release.
     #[error("the state {} cannot be used", path.display())]
@@ -144,7 +153,7 @@ pub enum StoreError {
 }
 
 /// "FILE: what is wrong with it" for every copy.
-fn listed(copies: &[(PathBuf, DecodeError)]) -> String {
-    let copy = |(path, error): &(PathBuf, DecodeError)| format!("{}: {error}", path.display());
+fn listed(copies: &[DamagedCopy]) -> String {
+    let copy = |DamagedCopy { path, error }: &DamagedCopy| format!("{}: {error}", path.display());
     copies.iter().map(copy).collect::<Vec<_>>().join("; ")
 }

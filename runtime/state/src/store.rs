@@ -14,7 +14,7 @@ mod slots;
 
 pub use frame::{HEADER, SlotFrame};
 pub use medium::{Medium, Slot};
-pub use slots::{LoadError, MediumState, SaveError, SlotFault};
+pub use slots::{DamagedSlot, FaultySlot, LoadError, MediumState, SaveError, SlotFault};
 
 use alloc::vec::Vec;
 
@@ -38,7 +38,7 @@ pub struct MediumSnapshot<E> {
     pub slot: Option<Slot>,
     /// Slots that cannot be used, to be told to somebody. The next save sets damaged ones aside; while one cannot be
     /// read, the state may be an older one, and nothing can be saved.
-    pub faults: Vec<(Slot, SlotFault<E>)>,
+    pub faults: Vec<FaultySlot<E>>,
 }
 
 /// Reads the newest sound state that was learned on `base_model`, whose file has the SHA-256 `digest`. Writes nothing.

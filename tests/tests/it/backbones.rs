@@ -102,7 +102,7 @@ fn a_small_backbone_goes_into_a_bundle_in_float_and_int8() {
         orco_runtime::image::from_planes(16, 16, &Vec::<u8>::try_from(images().pixels.get(0).view(-1)).unwrap());
     let features = |bundle: &Bundle| {
         bundle
-            .features(bundle.encoder(EngineChoice::Auto, Workload::Shots).unwrap().0.as_mut(), &picture, 1)
+            .features(bundle.encoder(EngineChoice::Auto, Workload::Shots).unwrap().encoder.as_mut(), &picture, 1)
             .unwrap()
             .into_raw_vec_and_offset()
             .0

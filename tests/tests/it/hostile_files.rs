@@ -1,7 +1,7 @@
 //! Files whose checksums are right and whose content makes no sense are refused, not believed.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use orco_core::config::Config;
@@ -9,7 +9,7 @@ use orco_core::exemplar::ExemplarPrecision;
 use orco_core::projection::HeadShape;
 use orco_runtime::bundle::{Bundle, OpenError};
 use orco_runtime::manifest::{LABELS, LEARNER, MANIFEST};
-use orco_runtime::store::{Store, StoreError};
+use orco_runtime::store::{DamagedCopy, Store, StoreError};
 use orco_state::bank::Bank;
 use orco_state::codec::{self, DecodeError, FileKind};
 use orco_state::history::{ChangeKind, HistoryChange, HistoryLimits, SavedState};
@@ -159,8 +159,8 @@ fn a_state_that_makes_no_sense_is_refused() {
 }
 
 /// Whether all copies are whole, but make no sense.
-fn of_body(copies: &[(PathBuf, DecodeError)]) -> bool {
-    !copies.is_empty() && copies.iter().all(|(_, error)| *error == DecodeError::Body)
+fn of_body(copies: &[DamagedCopy]) -> bool {
+    !copies.is_empty() && copies.iter().all(|copy| copy.error == DecodeError::Body)
 }
 
 /// Writes a slot whose checksum is right.

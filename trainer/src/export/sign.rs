@@ -18,7 +18,8 @@ use crate::run::files::write_atomically;
 /// # Errors
 /// If one of the files is there already or cannot be written.
 pub fn write_key(path: &Path) -> Result<PathBuf> {
-    let ([secret, public], ..) = SecretKey::generate().map_err(|error| anyhow!("cannot make a key: {error}"))?;
+    let key = SecretKey::generate().map_err(|error| anyhow!("cannot make a key: {error}"))?;
+    let (secret, public) = (key.secret_text, key.public_text);
     let public_path = PathBuf::from(format!("{}.pub", path.display()));
     for path in [path, &public_path] {
         ensure!(fs::symlink_metadata(path).is_err(), "cannot write the key: {} exists already", path.display());

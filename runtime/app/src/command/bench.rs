@@ -162,7 +162,7 @@ fn measure(options: &Options, output: &Output, frames: u32) -> Result<()> {
     let folder = tempfile::tempdir().context("cannot make a temporary folder for the state")?;
     let options = Options { state: Some(folder.path().into()), ..options.clone() };
     let mut learner = device::open_for(&options, output, usize::MAX)?;
-    let (engine, _) = learner.engine(Workload::Pictures(usize::MAX))?;
+    let engine = learner.engine(Workload::Pictures(usize::MAX))?.name;
     learner.classify(&frame(0))?;
     tell(STARTED)?;
     let pictures: Vec<RgbImage> = (0..frames.min(8)).map(frame).collect();

@@ -115,7 +115,7 @@ fn sessions(learner: &Learner, output: &Output) -> Result<Vec<SessionAccuracy>> 
 fn pictures(options: &Options, output: &Output, arguments: &Arguments) -> Result<Pictures> {
     let mut learner = device::open(options, output)?;
     learner.settings_mut().seed = SEED;
-    say!(output, "engine: {}", learner.engine(Workload::Shots)?.0)?;
+    say!(output, "engine: {}", learner.engine(Workload::Shots)?.name)?;
     let started = Instant::now();
     let folder = arguments.shots.join("learn");
     let labels = classes_in(&folder)?;

@@ -119,11 +119,12 @@ struct Engines {
 impl Engines {
     /// Starts both, so that one that cannot be used is known now.
     fn of(learner: &mut Learner) -> Result<Self> {
-        let (first, reason) = learner.engine(Workload::Shots)?;
-        let (more, reason_for_more) = learner.engine(Workload::Pictures(usize::MAX))?;
-        let more = Some(more).filter(|more| *more != first);
-        let reason = if more.is_some() { reason } else { reason_for_more };
-        Ok(Self { first, reason, more })
+        let first = learner.engine(Workload::Shots)?;
+        let more = learner.engine(Workload::Pictures(usize::MAX))?;
+        if more.name == first.name {
+            return Ok(Self { first: first.name, reason: more.reason, more: None });
+        }
+        Ok(Self { first: first.name, reason: first.reason, more: Some(more.name) })
     }
 
     fn say(&self, output: &Output) -> Result<()> {

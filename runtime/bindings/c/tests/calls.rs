@@ -29,7 +29,7 @@ use orco_runtime::bundle::Bundle;
 use orco_runtime::image;
 use orco_runtime::learner::{Learner, LearnerSettings};
 use orco_runtime::manifest::Manifest;
-use orco_runtime::signature::SecretKey;
+use orco_runtime::signature::{GeneratedKey, SecretKey};
 use orco_runtime::store::Store;
 
 const BUNDLE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../models/cifar100-edge");
@@ -386,7 +386,7 @@ fn signed_bundle(folder: &Path, key: &SecretKey) -> String {
 fn with_a_public_key_only_signed_backups_of_signed_bundles_are_restored() {
     let folder = tempfile::tempdir().unwrap();
     let place = |name: &str| c(folder.path().join(name).to_str().unwrap());
-    let ([_, public], key, _) = SecretKey::generate().unwrap();
+    let GeneratedKey { secret: key, public_text: public, .. } = SecretKey::generate().unwrap();
     fs::write(folder.path().join("key.pub"), public).unwrap();
     let bundle = signed_bundle(folder.path(), &key);
     let device = Device::open(&bundle, tempfile::tempdir().unwrap());

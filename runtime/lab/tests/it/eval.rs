@@ -166,7 +166,7 @@ fn wrong_data_is_refused() {
 fn a_damaged_or_unsigned_bundle_is_refused() {
     let eval = Eval::with_own_bundle();
     let key = eval.folder.path().join("key.pub");
-    let ([_, public], ..) = orco_runtime::signature::SecretKey::generate().unwrap();
+    let public = orco_runtime::signature::SecretKey::generate().unwrap().public_text;
     fs::write(&key, public).unwrap();
     eval.refused(&["--public-key", key.to_str().unwrap()], "it is not signed, but a public key is configured");
     let benchmark = eval.bundle.join("benchmark.postcard");

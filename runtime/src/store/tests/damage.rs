@@ -29,7 +29,7 @@ fn every_flipped_bit_and_every_truncation_is_noticed() {
         shelf.put(Slot::B, damaged);
         let loaded = store::load(&mut shelf, &base_model, DIGEST).unwrap();
         assert_eq!(loaded.faults.len(), 1);
-        assert_eq!(loaded.faults[0].0, Slot::B);
+        assert_eq!(loaded.faults[0].slot, Slot::B);
         generation(loaded.saved.as_ref())
     };
     let bits = good.len() * 8;

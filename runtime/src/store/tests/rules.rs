@@ -3,7 +3,9 @@
 use super::{DIGEST, base_model, generation, saves};
 use orco_state::codec::DecodeError;
 use orco_state::history::SavedState;
-use orco_state::store::{self, LoadError, Medium, SaveError, Slot, SlotFault, SlotFrame, VERSION};
+use orco_state::store::{
+    self, DamagedSlot, FaultySlot, LoadError, Medium, SaveError, Slot, SlotFault, SlotFrame, VERSION,
+};
 
 /// Two slots in memory.
 #[derive(Clone, Debug, Default)]
@@ -89,7 +91,7 @@ fn a_damaged_slot_is_set_aside_by_the_next_save() {
     let damaged = shelf.slots[1].clone();
     let loaded = store::load(&mut shelf, &base_model(), DIGEST).unwrap();
     assert_eq!(generation(loaded.saved.as_ref()), 2, "the other slot has the state before");
-    assert_eq!(loaded.faults, [(Slot::B, SlotFault::Damaged(DecodeError::Checksum))]);
+    assert_eq!(loaded.faults, [FaultySlot { slot: Slot::B, fault: SlotFault::Damaged(DecodeError::Checksum) }]);
     assert!(shelf.aside.is_empty(), "loading changes nothing");
     save(&mut shelf, &saves[3]);
     assert_eq!(shelf.aside, [(Slot::B, damaged)]);
@@ -114,7 +116,7 @@ fn an_unreadable_slot_is_not_a_damaged_one() {
         let before = shelf.clone();
         let loaded = store::load(&mut shelf, &base_model(), DIGEST).unwrap();
         assert_eq!(generation(loaded.saved.as_ref()), left, "looking goes on with the other one");
-        assert_eq!(loaded.faults, [(slot, SlotFault::Unreadable("bad sector".into()))]);
+        assert_eq!(loaded.faults, [FaultySlot { slot, fault: SlotFault::Unreadable("bad sector".into()) }]);
         let refused = LoadError::Unreadable { slot, source: "bad sector".into() };
         assert_eq!(store::load_to_change(&mut shelf, &base_model(), DIGEST), Err(refused.clone()));
         // Also a change that could read it when it loaded.
@@ -156,7 +158,9 @@ fn what_was_saved_is_never_taken_for_nothing() {
     let mut shelf = Shelf::default();
     save(&mut shelf, &saves[0]);
     let good = shelf.clone();
-    let lost = |damaged: &[(Slot, DecodeError)]| Err(LoadError::Lost(damaged.to_vec()));
+    let lost = |damaged: &[(Slot, DecodeError)]| {
+        Err(LoadError::Lost(damaged.iter().map(|&(slot, error)| DamagedSlot { slot, error }).collect()))
+    };
     [Slot::A, Slot::B].into_iter().for_each(|slot| shelf.flip(slot, 60));
     assert_eq!(found(&mut shelf), lost(&Slot::BOTH.map(|slot| (slot, DecodeError::Checksum))));
     let refused = super::save(&mut shelf, &base_model(), &saves[1]);

@@ -34,11 +34,29 @@ impl<E: fmt::Display> fmt::Display for SlotFault<E> {
     }
 }
 
+/// A slot that cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FaultySlot<E> {
+    /// Which one.
+    pub slot: Slot,
+    /// Why.
+    pub fault: SlotFault<E>,
+}
+
+/// A slot that is damaged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DamagedSlot {
+    /// Which one.
+    pub slot: Slot,
+    /// What is wrong with it.
+    pub error: DecodeError,
+}
+
 /// Why nothing could be loaded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LoadError<E> {
     /// Something was saved, but no slot can be used: those that are damaged, and what is wrong with each.
-    Lost(Vec<(Slot, DecodeError)>),
+    Lost(Vec<DamagedSlot>),
     /// A slot cannot be read, and it may hold the newest state.
     Unreadable {
         /// The slot.
@@ -121,7 +139,7 @@ pub struct SlotSnapshot<E> {
     /// Its generation; 0 if nothing was saved yet.
     pub generation: u64,
     /// Slots that could not be used.
-    pub faults: Vec<(Slot, SlotFault<E>)>,
+    pub faults: Vec<FaultySlot<E>>,
     /// A sound slot, not newer than ours, of another bundle or a later release.
     foreign: Option<Slot>,
 }
@@ -132,9 +150,11 @@ impl<E> SlotSnapshot<E> {
     /// # Errors
     /// [`LoadError::Unreadable`] if there is one.
     pub fn refuse_unreadable(mut self) -> Result<Self, LoadError<E>> {
-        let unreadable = |(_, fault): &(Slot, SlotFault<E>)| matches!(fault, SlotFault::Unreadable(_));
+        let unreadable = |faulty: &FaultySlot<E>| matches!(faulty.fault, SlotFault::Unreadable(_));
         match self.faults.iter().position(unreadable).map(|index| self.faults.swap_remove(index)) {
-            Some((slot, SlotFault::Unreadable(source))) => Err(LoadError::Unreadable { slot, source }),
+            Some(FaultySlot { slot, fault: SlotFault::Unreadable(source) }) => {
+                Err(LoadError::Unreadable { slot, source })
+            }
             _ => Ok(self),
         }
     }
@@ -191,7 +211,7 @@ impl SlotRules<'_> {
         for slot in Slot::BOTH {
             match self.judge(medium, slot) {
                 Content::Empty => empty += 1,
-                Content::Faulty(fault) => found.faults.push((slot, fault)),
+                Content::Faulty(fault) => found.faults.push(FaultySlot { slot, fault }),
                 Content::Sound { generation, body, version, owner } => {
                     if owner != Owner::Ours {
                         found.foreign = Some(slot);
@@ -208,8 +228,10 @@ impl SlotRules<'_> {
             // Damage in one slot while the other was never written is the first save, cut off: an acknowledged one
             // would have written both. A slot whose checksum is right was not cut off.
             let whole = |error: &DecodeError| !matches!(error, DecodeError::WrongKind | DecodeError::Checksum);
-            let lost = found.faults.iter().filter_map(|(slot, fault)| match fault {
-                SlotFault::Damaged(error) if empty == 0 || whole(error) => Some((*slot, *error)),
+            let lost = found.faults.iter().filter_map(|FaultySlot { slot, fault }| match fault {
+                SlotFault::Damaged(error) if empty == 0 || whole(error) => {
+                    Some(DamagedSlot { slot: *slot, error: *error })
+                }
                 _ => None,
             });
             let lost: Vec<_> = lost.collect();
@@ -324,7 +346,7 @@ impl SlotRules<'_> {
 
 /// Sets aside what is damaged or not ours, and would be written over.
 fn set_aside<M: Medium>(medium: &mut M, found: &SlotSnapshot<M::Error>) -> Result<(), SaveError<M::Error>> {
-    let faulty = found.faults.iter().map(|(slot, _)| *slot);
+    let faulty = found.faults.iter().map(|faulty| faulty.slot);
     faulty.chain(found.foreign).try_for_each(|slot| {
         medium.set_aside(slot).map_err(|source| SaveError::Medium { slot, source, holds: MediumState::Old })
     })

@@ -29,7 +29,7 @@ pub struct Lesson {
 impl Lesson {
     /// Takes the first classes of a folder, and the pictures of the same classes in another one.
     pub fn of(bundle: &Bundle, learn: &Path, ask: &Path) -> Result<Self> {
-        let (mut encoder, _) = bundle.encoder(EngineChoice::Rten, Workload::Shots)?;
+        let mut encoder = bundle.encoder(EngineChoice::Rten, Workload::Shots)?.encoder;
         let mut features = |picture: &Path, views| -> Result<Vec<f32>> {
             let picture = image::open(picture)?;
             Ok(bundle.features(&mut *encoder, &picture, views)?.into_iter().collect())

@@ -4,10 +4,10 @@ use std::fs;
 use std::path::Path;
 use std::process::Output;
 
+use crate::support::{lines, recipe, train};
 use orco_trainer::config::Recipe;
 use orco_trainer::data::dataset::{self, DataOrigin, write_lists};
 use orco_trainer::platform::distributed::RankGroup;
-use crate::support::{lines, recipe, train};
 
 /// What its recipe has beside that of all.
 const MORE: [(&str, &str, i64); 5] = [

@@ -23,7 +23,7 @@ use std::process::{Command, Output};
 use orco_core::config::Config;
 use orco_runtime::bundle::Bundle;
 use orco_runtime::manifest::{LEARNER, MANIFEST, hexadecimal};
-use orco_runtime::signature::SecretKey;
+use orco_runtime::signature::{GeneratedKey, SecretKey};
 use orco_runtime::store::Store;
 use orco_state::bank::Bank;
 use orco_state::codec::{self, FileKind};
@@ -115,7 +115,7 @@ pub struct Key {
 
 /// Makes a key pair, `folder/name` and `folder/name.pub`.
 pub fn key(folder: &Path, name: &str) -> Key {
-    let ([secret_text, public_text], key, _) = SecretKey::generate().unwrap();
+    let GeneratedKey { secret: key, secret_text, public_text, .. } = SecretKey::generate().unwrap();
     let (secret, public) = (folder.join(name), folder.join(format!("{name}.pub")));
     fs::write(&secret, secret_text).unwrap();
     fs::write(&public, public_text).unwrap();

@@ -260,7 +260,7 @@ fn from_images(bundle: &Bundle, folder: &Path, engine: EngineChoice) -> Result<B
         Err(BenchmarkError::Missing { .. }) => None,
         Err(error) => return Err(error.into()),
     };
-    let (mut encoder, _) = bundle.encoder(engine, Workload::Stream)?;
+    let mut encoder = bundle.encoder(engine, Workload::Stream)?.encoder;
     let mut progress = None;
     let mut on_progress = |done: usize, total: usize| {
         progress.get_or_insert_with(|| bar(total, "features")).set_position(done as u64);
