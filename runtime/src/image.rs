@@ -4,7 +4,7 @@ mod colours;
 mod jpeg;
 mod memory;
 mod png;
-mod small;
+mod reduced;
 
 use std::io::{self, BufRead, BufReader, Cursor, Read};
 use std::path::Path;
@@ -15,8 +15,8 @@ use ::image::{DynamicImage, RgbImage};
 use serde::{Deserialize, Serialize};
 
 use crate::files;
-pub use memory::DecodingMemory;
-pub use small::{small, small_jpeg};
+pub use memory::DecodingCost;
+pub use reduced::{reduced, reduced_jpeg};
 
 /// Most pixels of a picture.
 pub const MAX_PIXELS: u64 = 100_000_000;
@@ -124,7 +124,7 @@ pub fn size(bytes: &[u8]) -> Result<(u32, u32), ImageError> {
 ///
 /// # Errors
 /// [`ImageError`] if the bytes are no such picture, their header makes no sense, or the picture is too large.
-pub fn decoding_memory(bytes: &[u8]) -> Result<DecodingMemory, ImageError> {
+pub fn decoding_memory(bytes: &[u8]) -> Result<DecodingCost, ImageError> {
     match Format::of(bytes) {
         Some(Format::Png) => png::decoding_memory(Cursor::new(bytes)),
         Some(Format::Jpeg) => jpeg::decoding_memory(bytes),
@@ -145,7 +145,7 @@ pub fn decode_reduced(bytes: &[u8], side: u32) -> Result<RgbImage, ImageError> {
 ///
 /// # Errors
 /// As for [`decoding_memory`].
-pub fn decoding_memory_reduced(bytes: &[u8], side: u32) -> Result<DecodingMemory, ImageError> {
+pub fn decoding_memory_reduced(bytes: &[u8], side: u32) -> Result<DecodingCost, ImageError> {
     if Format::of(bytes) == Some(Format::Jpeg) {
         jpeg::decoding_memory_reduced(bytes, side)
     } else {

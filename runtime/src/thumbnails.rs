@@ -82,7 +82,7 @@ impl Thumbnails {
     /// Removes those of exemplars that neither a state nor its history has, and what killed processes left.
     ///
     /// # Errors
-    /// [`StoreError::Uncertain`] if one cannot be removed, [`StoreError::NotFollowed`] if a link lies in the place of
+    /// [`StoreError::Uncertain`] if one cannot be removed, [`StoreError::LinkNotFollowed`] if a link lies in the place of
     /// the folder.
     pub fn prune(&self, saved: &SavedState) -> Result<(), StoreError> {
         let failed = |source| StoreError::Uncertain { path: self.folder.clone(), source };
@@ -90,7 +90,9 @@ impl Thumbnails {
             // Something of somebody else's, in which nothing of ours can be.
             Err(error) if error.kind() == io::ErrorKind::NotADirectory => return Ok(()),
             // What is behind a link may be ours or not.
-            Err(_) if self.folder.is_symlink() => return Err(StoreError::NotFollowed { path: self.folder.clone() }),
+            Err(_) if self.folder.is_symlink() => {
+                return Err(StoreError::LinkNotFollowed { path: self.folder.clone() });
+            }
             opened => opened.map_err(failed)?,
         };
         let Some(folder) = folder else { return Ok(()) };
@@ -191,7 +193,7 @@ mod tests {
         let thumbnails = Thumbnails::of(&Store::new(&state));
         let known = nothing_known();
         let refused = thumbnails.prune(&known).unwrap_err();
-        assert!(matches!(refused, StoreError::NotFollowed { .. }), "{refused}");
+        assert!(matches!(refused, StoreError::LinkNotFollowed { .. }), "{refused}");
         let bank = &known.state.exemplars;
         let features = ndarray::Array2::zeros((bank.views(), bank.dimension()));
         let refused = thumbnails.keep(bank, features.view(), b"small").unwrap_err();

@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use orco_core::align::{Alignment, LossTerms, PerturbedTargets, StepBatch, StepExtent, TargetRows};
-use orco_core::config::{ClassScope, CleanTargets, Config};
+use orco_core::config::{ClassScope, Config, UnperturbedTargets};
 use orco_core::loss::contrast::ContrastForm;
 use orco_core::projection::HeadShape;
 use orco_core::workers::Serial;
@@ -36,14 +36,14 @@ const PHASES: [Phase; 2] = [
 /// The settings of every case.
 fn cases() -> [(&'static str, Config); 8] {
     let program = Config::orco;
-    let assigned = CleanTargets { assigned: true, free: false };
-    let free = CleanTargets { assigned: false, free: true };
+    let assigned = UnperturbedTargets { assigned: true, free: false };
+    let free = UnperturbedTargets { assigned: false, free: true };
     [
         ("program", program()),
         ("text", Config::paper()),
         ("negatives_only", Config { contrast_form: ContrastForm::Negatives, ..program() }),
-        ("clean_assigned", Config { clean_targets: assigned, ..program() }),
-        ("clean_free", Config { clean_targets: free, ..program() }),
+        ("clean_assigned", Config { unperturbed_targets: assigned, ..program() }),
+        ("clean_free", Config { unperturbed_targets: free, ..program() }),
         ("cross_entropy", Config { cross_entropy: 1.0, ..program() }),
         ("cross_entropy_incremental", Config { cross_entropy_classes: ClassScope::Incremental, ..program() }),
         ("orthogonality_all", Config { orthogonality_classes: ClassScope::All, ..program() }),
@@ -74,7 +74,7 @@ fn learner(golden: &Golden, phase: Phase, kind: &str, config: &Config) -> (LossT
         views: 2,
         classes: known_classes,
         targets: targets.length(0),
-        clean_targets: config.clean_targets,
+        unperturbed_targets: config.unperturbed_targets,
     };
     let (assigned, free) = targets.values.split_at(known_classes * head.outputs);
     let target_rows = TargetRows { base_classes, assigned, free };
@@ -160,7 +160,7 @@ fn golden_text_of_the_trainer() {
             let objective = if base_classes == 0 {
                 let align = AlignConfig {
                     contrast_form: config.contrast_form,
-                    clean_targets: config.clean_targets,
+                    unperturbed_targets: config.unperturbed_targets,
                     cross_entropy: config.cross_entropy.into(),
                     perturbation_width: 0.0,
                     perturbed: PerturbedTargets { base: false, incremental: false, free: true },

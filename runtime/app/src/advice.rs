@@ -192,7 +192,7 @@ fn on_store(error: &StoreError) -> Option<&'static str> {
         StoreError::Write { .. } => {
             "what was known before is unchanged: look who may write there, and how much room is left"
         }
-        StoreError::NotFollowed { .. } => "remove the link, and what lies behind it if it is the device's",
+        StoreError::LinkNotFollowed { .. } => "remove the link, and what lies behind it if it is the device's",
         StoreError::Uncertain { .. } => "check the disk and the room on it, and list what is known now",
         _ => return None,
     })

@@ -63,7 +63,7 @@ pub fn print(output: &Output, report: &SessionReport, what: &str, seconds: f64) 
     }
     let forgotten = report.forgotten_since(0.0);
     if !forgotten.is_empty() {
-        say!(output, "recognised less than at first, over all sessions: {}", losses::since_first(&forgotten))?;
+        say!(output, "recognised less than at first, over all sessions: {}", losses::forgetting_sentence(&forgotten))?;
     }
     let losses: Vec<String> = report.group_losses().iter().map(losses::of_group).collect();
     if !losses.is_empty() {
@@ -87,7 +87,7 @@ pub fn print(output: &Output, report: &SessionReport, what: &str, seconds: f64) 
             _ => say!(output, "what is to be expected cannot be told: the bundle set no samples aside")?,
         }
     }
-    for [one, other] in report.in_two_classes.iter().take(5) {
+    for [one, other] in report.sharing_shots.iter().take(5) {
         let (one, other) = (EscapedText(one), EscapedText(other));
         say!(output, "the same shot is stored as {one} and as {other}: such shots say nothing; forget the wrong one")?;
     }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow, bail};
 use orco_runtime::files;
-use orco_runtime::image::small_jpeg;
+use orco_runtime::image::reduced_jpeg;
 use orco_runtime::learner::pictures_in;
 use orco_runtime::manifest::hexadecimal;
 use orco_runtime::pack::{MAX_THUMBNAIL, MAX_THUMBNAIL_SIDE, MAX_THUMBNAILS, Pack, Thumbnail};
@@ -25,7 +25,7 @@ pub fn of_folder(folder: &Path) -> Result<Vec<Thumbnail>> {
 }
 
 fn of_picture(path: &Path) -> Result<Thumbnail> {
-    let jpeg = small_jpeg(&picture::open(path)?, MAX_THUMBNAIL_SIDE);
+    let jpeg = reduced_jpeg(&picture::open(path)?, MAX_THUMBNAIL_SIDE);
     if jpeg.len() > MAX_THUMBNAIL {
         bail!("the thumbnail of {} takes {} bytes, more than {MAX_THUMBNAIL}", path.display(), jpeg.len());
     }

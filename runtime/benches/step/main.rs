@@ -19,7 +19,7 @@ use std::thread;
 use std::time::Instant;
 
 use orco_core::align::{Alignment, StepBatch, StepExtent, TargetRows};
-use orco_core::config::{CleanTargets, Config};
+use orco_core::config::{Config, UnperturbedTargets};
 use orco_core::linalg::{LANES, LeftFactor, RightFactor, product, without_avx512};
 use orco_core::projection::HeadShape;
 use orco_core::random::Random;
@@ -90,7 +90,7 @@ fn with_our_step(threads: usize, turns: impl FnOnce(&mut dyn FnMut() -> f64)) {
         views: 2,
         classes: CLASSES,
         targets: CLASSES,
-        clean_targets: CleanTargets::NONE,
+        unperturbed_targets: UnperturbedTargets::NONE,
     };
     let mut memory = SessionMemory::new(extent.needs());
     let threads = Threads::new(threads).expect("the system has threads");

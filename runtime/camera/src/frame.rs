@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use orco_runtime::image::{self, DecodingMemory, ImageError};
+use orco_runtime::image::{self, DecodingCost, ImageError};
 use orco_runtime::image_rs::RgbImage;
 
 use crate::yuyv::Yuyv;
@@ -58,13 +58,13 @@ impl CameraFrame {
     ///
     /// # Errors
     /// [`ImageError`] if it is none, or too large.
-    pub fn needs(&self, side: Option<u32>) -> Result<DecodingMemory, ImageError> {
+    pub fn needs(&self, side: Option<u32>) -> Result<DecodingCost, ImageError> {
         match (&self.picture, side) {
             (CameraPicture::File(bytes), None) => image::decoding_memory(bytes),
             (CameraPicture::File(bytes), Some(side)) => image::decoding_memory_reduced(bytes, side),
             (CameraPicture::Yuyv(raw), _) => {
                 let (width, height) = raw.size();
-                Ok(DecodingMemory::of_pixels(width, height))
+                Ok(DecodingCost::of_pixels(width, height))
             }
         }
     }

@@ -63,14 +63,14 @@ impl ClassScope {
 /// of all others, and an anchor where it has a positive.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub struct CleanTargets {
+pub struct UnperturbedTargets {
     /// Those of all known classes: samples are drawn to the targets of their classes.
     pub assigned: bool,
     /// Those of no class: anchors whose positives are their perturbed copies.
     pub free: bool,
 }
 
-impl CleanTargets {
+impl UnperturbedTargets {
     /// None, as in the published program.
     pub const NONE: Self = Self { assigned: false, free: false };
     /// All, as in the paper's text.
@@ -185,8 +185,8 @@ pub struct Config {
     /// Magnitude e of the perturbation of targets, U(-e/2, e/2) per coordinate.
     pub perturbation_width: f32,
     /// Targets that are rows of PSCL unperturbed.
-    #[serde(skip_serializing_if = "CleanTargets::is_none")]
-    pub clean_targets: CleanTargets,
+    #[serde(skip_serializing_if = "UnperturbedTargets::is_none")]
+    pub unperturbed_targets: UnperturbedTargets,
     /// Weight of cross entropy over the samples of incremental classes; 0 leaves it out.
     pub cross_entropy: f32,
     /// Classes in the softmax of that cross entropy.
@@ -246,7 +246,7 @@ impl Config {
             contrast_form: ContrastForm::Outside,
             temperature: 0.07,
             perturbation_width: 9e-5,
-            clean_targets: CleanTargets::NONE,
+            unperturbed_targets: UnperturbedTargets::NONE,
             cross_entropy: 0.5,
             cross_entropy_classes: ClassScope::All,
             orthogonality: 1.0,
@@ -298,7 +298,7 @@ impl Config {
         Self {
             contrast_form: ContrastForm::Negatives,
             perturbation_width: 2e-2,
-            clean_targets: CleanTargets::ALL,
+            unperturbed_targets: UnperturbedTargets::ALL,
             cross_entropy: 1.0,
             cross_entropy_classes: ClassScope::Incremental,
             base_cross_entropy: 0.0,

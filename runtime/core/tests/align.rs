@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use orco_core::align::{
     Alignment, AlignmentData, PerturbedTargets, Sampler, Sampling, StepBatch, StepExtent, TargetRows, operations,
 };
-use orco_core::config::{ClassScope, CleanTargets, Config, SampleViews};
+use orco_core::config::{ClassScope, Config, SampleViews, UnperturbedTargets};
 use orco_core::loss::contrast::ContrastForm;
 use orco_core::projection::HeadShape;
 use orco_core::random::Random;
@@ -52,11 +52,11 @@ impl Reference<'_> {
             classes.chain(batch.perturbed_labels.iter().copied().cycle()).take(rows.len()).collect();
         let targets = widened(target_rows.assigned, shape.outputs);
         let free = widened(target_rows.free, shape.outputs);
-        if config.clean_targets.assigned {
+        if config.unperturbed_targets.assigned {
             rows.extend(targets.iter().cloned());
             labels.extend(0..targets.len() as u32);
         }
-        if config.clean_targets.free {
+        if config.unperturbed_targets.free {
             rows.extend(free.iter().cloned());
             labels.extend((targets.len()..targets.len() + free.len()).map(|label| label as u32));
         }
@@ -163,13 +163,13 @@ proptest! {
             cross_entropy: weights[1],
             orthogonality: weights[2],
             base_cross_entropy: weights[3],
-            clean_targets: CleanTargets { assigned: clean[0], free: clean[1] },
+            unperturbed_targets: UnperturbedTargets { assigned: clean[0], free: clean[1] },
             cross_entropy_classes: if scopes[0] { ClassScope::All } else { ClassScope::Incremental },
             orthogonality_classes: if scopes[1] { ClassScope::All } else { ClassScope::Incremental },
             ..Config::default()
         };
-        let clean_targets = config.clean_targets;
-        let extent = StepExtent { shape, samples: classes.len(), views, classes: 4, targets: 6, clean_targets };
+        let unperturbed_targets = config.unperturbed_targets;
+        let extent = StepExtent { shape, samples: classes.len(), views, classes: 4, targets: 6, unperturbed_targets };
         let mut memory = SessionMemory::new(extent.needs());
         let workspace = memory.workspace(&Serial);
         let mut alignment =

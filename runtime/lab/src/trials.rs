@@ -9,7 +9,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use orco_core::align::{Perturbation, PerturbedTargets};
-use orco_core::config::{CleanTargets, Config};
+use orco_core::config::{Config, UnperturbedTargets};
 use orco_core::workers::Workers;
 use orco_state::state::BaseModel;
 
@@ -112,7 +112,7 @@ fn perturbations(program: &Config) -> Vec<AblationTrial<PhaseThree>> {
     let by = |perturbation| Ablation { perturbation, ..Ablation::default() };
     let perturbed = PerturbedTargets { base: false, incremental: false, free: false };
     let no_targets = PhaseThree {
-        config: Config { clean_targets: CleanTargets::NONE, ..program.clone() },
+        config: Config { unperturbed_targets: UnperturbedTargets::NONE, ..program.clone() },
         ablation: Ablation { perturbed, ..Ablation::default() },
     };
     let perturbed = PerturbedTargets { base: true, ..PerturbedTargets::SESSION };

@@ -398,7 +398,7 @@ impl ChangeWorker {
                 Ok(reported(undone, |undone| report::of(&undone.report)))
             }
             ChangeRequest::UndoTo { entry } => {
-                Ok(reported(learner.undo_to_id(entry, &mut observer)?, |undone| report::of(&undone.report)))
+                Ok(reported(learner.undo_to_entry(entry, &mut observer)?, |undone| report::of(&undone.report)))
             }
             ChangeRequest::Balance { balance } => {
                 Ok(reported(learner.balance(balance, &mut observer)?, |report| report::of(&report)))

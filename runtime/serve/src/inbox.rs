@@ -61,7 +61,7 @@ impl InboxFrame {
 
 /// A picture as small as a frame is kept.
 pub(crate) fn reduced(picture: &RgbImage) -> RgbImage {
-    image::small(picture, SIDE).into_owned()
+    image::reduced(picture, SIDE).into_owned()
 }
 
 #[derive(Default)]
@@ -111,7 +111,7 @@ impl Inbox {
             return Some(id);
         }
         // Nobody waits for the lock while the picture is made small.
-        let jpeg = image::small_jpeg(picture, SIDE).into();
+        let jpeg = image::reduced_jpeg(picture, SIDE).into();
         let mut kept = self.kept();
         if let Some(id) = count_again(&mut kept, &direction, when) {
             return Some(id);

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use axum::body::Bytes;
 use orco_camera::{Camera, CameraFrame, CameraPhase, CameraStatus};
-use orco_runtime::image::{self, DecodingMemory, ImageError, Preprocessing};
+use orco_runtime::image::{self, DecodingCost, ImageError, Preprocessing};
 use orco_runtime::image_rs::RgbImage;
 use serde_json::{Value, json};
 use tokio::sync::watch;
@@ -65,7 +65,7 @@ impl ObservedFrame {
     /// # Panics
     /// Never: writing a picture into memory cannot fail.
     pub fn view(&self) -> Bytes {
-        self.view.get_or_init(|| Bytes::from(image::small_jpeg(&self.picture, VIEW))).clone()
+        self.view.get_or_init(|| Bytes::from(image::reduced_jpeg(&self.picture, VIEW))).clone()
     }
 }
 
@@ -192,7 +192,7 @@ impl Live {
     ///
     /// # Errors
     /// [`Refusal`] if it is no picture.
-    pub fn needs(&self, frame: &CameraFrame) -> Result<DecodingMemory, Refusal> {
+    pub fn needs(&self, frame: &CameraFrame) -> Result<DecodingCost, Refusal> {
         frame.needs(None).map_err(unreadable)
     }
 
@@ -370,7 +370,7 @@ impl LiveWorker {
             self.inbox.offer(&picture, answer);
         }
         // What is held until the next frame is no larger than what is shown, or a few MiB.
-        let picture = if picture.as_raw().len() > HELD { image::small(&picture, VIEW).into_owned() } else { picture };
+        let picture = if picture.as_raw().len() > HELD { image::reduced(&picture, VIEW).into_owned() } else { picture };
         drop(permit);
         let mut now = self.inner.now();
         now.problem = None;

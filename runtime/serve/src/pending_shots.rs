@@ -62,7 +62,7 @@ impl Candidate {
     /// Measures a picture and makes it small; holds it as the backbone sees it where `keep` says how that is.
     pub fn of(picture: &RgbImage, keep: Option<&Preprocessing>) -> Self {
         let kept = keep.map(|input| Arc::new(input.fit(picture)));
-        Self { quality: Quality::of(picture), thumbnail: image::small_jpeg(picture, THUMBNAIL).into(), picture: kept }
+        Self { quality: Quality::of(picture), thumbnail: image::reduced_jpeg(picture, THUMBNAIL).into(), picture: kept }
     }
 }
 

@@ -18,7 +18,7 @@ use ::image::RgbImage;
 use ::image::metadata::Orientation;
 
 use super::colours::{self, Conversion, ProfileKind};
-use super::{DecodingMemory, ImageError, MAX_MEMORY, check_size, swaps_sides, upright};
+use super::{DecodingCost, ImageError, MAX_MEMORY, check_size, swaps_sides, upright};
 use bits::Damage;
 use frame::{Colours, JpegFrame};
 use reduced::Reduced;
@@ -94,8 +94,8 @@ impl<'a> JpegFile<'a> {
         BESIDES + converting + decoding
     }
 
-    fn memory(&self, plan: DecodingPlan) -> DecodingMemory {
-        DecodingMemory::new(self.frame.size, plan.scale(), self.frame.orientation, self.bytes(plan))
+    fn memory(&self, plan: DecodingPlan) -> DecodingCost {
+        DecodingCost::new(self.frame.size, plan.scale(), self.frame.orientation, self.bytes(plan))
     }
 
     /// Decodes the picture, upright and in sRGB's colours.
@@ -121,7 +121,7 @@ pub(super) fn decode(jpeg: &[u8]) -> Result<RgbImage, ImageError> {
 }
 
 /// The memory that [`decode`] takes for the same file.
-pub(super) fn decoding_memory(jpeg: &[u8]) -> Result<DecodingMemory, ImageError> {
+pub(super) fn decoding_memory(jpeg: &[u8]) -> Result<DecodingCost, ImageError> {
     let file = JpegFile::read(jpeg)?;
     Ok(file.memory(file.largest()?))
 }
@@ -133,7 +133,7 @@ pub(super) fn decode_reduced(jpeg: &[u8], side: u32) -> Result<RgbImage, ImageEr
 }
 
 /// The memory that [`decode_reduced`] takes for the same file.
-pub(super) fn decoding_memory_reduced(jpeg: &[u8], side: u32) -> Result<DecodingMemory, ImageError> {
+pub(super) fn decoding_memory_reduced(jpeg: &[u8], side: u32) -> Result<DecodingCost, ImageError> {
     let file = JpegFile::read(jpeg)?;
     Ok(file.memory(file.leaving(side)?))
 }

@@ -7,7 +7,7 @@ use super::{Preprocessing, swaps_sides};
 /// What the header of a picture file says: its size, the size of the picture that comes of decoding it, and the memory
 /// that decoding takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct DecodingMemory {
+pub struct DecodingCost {
     /// Width of the picture in the file, upright, in pixels.
     pub file_width: u32,
     /// Height of the picture in the file, upright, in pixels.
@@ -20,7 +20,7 @@ pub struct DecodingMemory {
     pub peak: u64,
 }
 
-impl DecodingMemory {
+impl DecodingCost {
     /// For a picture that has this size before it is turned upright, decoded at a scale of 1 to `by`.
     pub(super) fn new(size: [usize; 2], by: usize, orientation: Orientation, peak: usize) -> Self {
         let [mut file_width, mut file_height] = size.map(|side| side as u32);
@@ -100,9 +100,9 @@ mod tests {
     #[test]
     fn scaling_takes_a_crop_and_not_the_whole_of_a_long_picture() {
         let input = Preprocessing { width: 224, height: 224, mean: [0.0; 3], deviation: [1.0; 3] };
-        let long = image::DecodingMemory::of_pixels(65_535, 300);
+        let long = image::DecodingCost::of_pixels(65_535, 300);
         assert!(long.with_scaling(&input) < long.picture_bytes() + (20 << 20));
-        let (small, large) = (image::DecodingMemory::of_pixels(1, 1), image::DecodingMemory::of_pixels(4600, 4600));
+        let (small, large) = (image::DecodingCost::of_pixels(1, 1), image::DecodingCost::of_pixels(4600, 4600));
         assert!(small.with_scaling(&input) >= 3 * 224 * 224 && large.with_scaling(&input) < 96 << 20);
     }
 }

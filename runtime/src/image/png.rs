@@ -10,7 +10,7 @@ use ::png::{
 };
 
 use super::colours::{self, Conversion, ProfileKind};
-use super::{DecodingMemory, ImageError, MAX_MEMORY, check_size, swaps_sides, upright};
+use super::{DecodingCost, ImageError, MAX_MEMORY, check_size, swaps_sides, upright};
 
 /// The bytes that a PNG file begins with.
 pub(super) const SIGNATURE: [u8; 8] = *b"\x89PNG\r\n\x1a\n";
@@ -33,7 +33,7 @@ pub(super) fn decode<R: BufRead + Seek>(file: R) -> Result<RgbImage, ImageError>
 }
 
 /// The memory that [`decode`] takes for the same file.
-pub(super) fn decoding_memory<R: BufRead + Seek>(file: R) -> Result<DecodingMemory, ImageError> {
+pub(super) fn decoding_memory<R: BufRead + Seek>(file: R) -> Result<DecodingCost, ImageError> {
     with_header(file, |file| file.memory())
 }
 
@@ -96,11 +96,11 @@ impl<R: BufRead + Seek> PngFile<R> {
         [info.width, info.height].map(|side| side as usize)
     }
 
-    fn memory(&self) -> Result<DecodingMemory, ImageError> {
+    fn memory(&self) -> Result<DecodingCost, ImageError> {
         let (size, converting) = (self.size(), converting(conversion(self.reader.info()).as_ref()));
         let by = scale(size, self.orientation, converting)?;
         let bytes = converting + bytes(size, by, self.orientation);
-        Ok(DecodingMemory::new(size, by, self.orientation, bytes))
+        Ok(DecodingCost::new(size, by, self.orientation, bytes))
     }
 
     fn decode(mut self) -> Result<RgbImage, ImageError> {

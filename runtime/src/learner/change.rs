@@ -279,7 +279,8 @@ impl Learner {
         observer: &mut dyn Observer,
     ) -> Result<ChangeOutcome<UndoOutcome>, ChangeError> {
         let remembered = self.history().entries().len() - 1;
-        let number = self.saved.number_back(changes).ok_or(ChangeError::TooFarBack { asked: changes, remembered })?;
+        let number =
+            self.saved.earlier_number(changes).ok_or(ChangeError::TooFarBack { asked: changes, remembered })?;
         self.go_back(locked, number, observer)
     }
 
@@ -302,7 +303,7 @@ impl Learner {
         number: u32,
         observer: &mut dyn Observer,
     ) -> Result<ChangeOutcome<UndoOutcome>, ChangeError> {
-        if self.saved.number_back(0) == Some(number) {
+        if self.saved.earlier_number(0) == Some(number) {
             return Err(ChangeError::Present { number });
         }
         let earlier = self.saved.earlier_state(number).ok_or(ChangeError::NoEntry { number })?;

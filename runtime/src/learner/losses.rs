@@ -10,7 +10,7 @@ pub fn by_this(forgotten: &[&ClassAccuracy]) -> String {
 }
 
 /// The same: what all sessions cost them.
-pub fn since_first(forgotten: &[&ClassAccuracy]) -> String {
+pub fn forgetting_sentence(forgotten: &[&ClassAccuracy]) -> String {
     listed(forgotten, |class| class.since.map_or((0.0, 0.0), |since| (since.first, since.now)))
 }
 
@@ -32,7 +32,7 @@ pub fn beyond(excess: &ForgettingExcess) -> String {
             [] => "no".into(),
         };
         let classes: Vec<&ClassAccuracy> = excess.classes.iter().collect();
-        all.push(format!("{}, by {each} samples each", since_first(&classes)));
+        all.push(format!("{}, by {each} samples each", forgetting_sentence(&classes)));
     }
     all.join("; ")
 }

@@ -120,7 +120,7 @@ impl Learner {
     ///
     /// # Errors
     /// As for [`Learner::undo_to`], and [`ChangeError::OtherEntry`] if another entry has its number by now.
-    pub fn undo_to_id(
+    pub fn undo_to_entry(
         &mut self,
         entry: EntryId,
         observer: &mut dyn Observer,

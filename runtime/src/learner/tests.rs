@@ -99,12 +99,12 @@ fn shots_that_cannot_be_judged_promise_nothing() {
         single.expected
     );
     let mugs = learn(&mut learner, "mug", 2).unwrap().report;
-    assert!(mugs.expected.unwrap().learned.is_some() && mugs.in_two_classes.is_empty());
+    assert!(mugs.expected.unwrap().learned.is_some() && mugs.sharing_shots.is_empty());
     // The second of these shots is the first mug.
     let mut beakers = features(&learner, 3, 3);
     beakers.index_axis_mut(ndarray::Axis(0), 1).assign(&features(&learner, 2, 3).index_axis(ndarray::Axis(0), 0));
     let beakers = learner.learn_many(&[("beaker", Shots::Features(beakers.view()))], &mut ()).unwrap().report;
-    assert_eq!(beakers.in_two_classes, [["mug", "beaker"]]);
+    assert_eq!(beakers.sharing_shots, [["mug", "beaker"]]);
     let judged = |label: &str| beakers.classes.iter().find(|class| class.label == label).unwrap().samples;
     assert_eq!((judged("spoon"), judged("mug"), judged("beaker")), (0, 2, 2));
     // One shot three times, alone or beside another one: it counts once, and is left out as often as it is there.
@@ -186,7 +186,7 @@ fn going_back_is_exact_whatever_the_seed() {
     // Of a state that was begun anew.
     for (number, other) in [(3, EntryId { mark: second.mark, ..third }), (2, EntryId { mark: third.mark, ..second })] {
         let undone =
-            if number == 3 { learner.undo_if_last(other, &mut ()) } else { learner.undo_to_id(other, &mut ()) };
+            if number == 3 { learner.undo_if_last(other, &mut ()) } else { learner.undo_to_entry(other, &mut ()) };
         assert!(matches!(undone, Err(ChangeError::OtherEntry { number: said }) if said == number), "{undone:?}");
     }
     assert_eq!(third.to_string().parse(), Ok(third));

@@ -146,7 +146,7 @@ pub enum StoreError {
          there are any, are still there",
         path.display()
     )]
-    NotFollowed {
+    LinkNotFollowed {
         /// The link.
         path: PathBuf,
     },

@@ -35,9 +35,9 @@
 //! let saved = fresh.successor(next, &HistoryChange::new(ChangeKind::Learn, 1).labels(["fox"]), HistoryLimits::default());
 //! assert_eq!(saved.history.entries().len(), 2);
 //!
-//! let before = saved.number_back(1).unwrap();
+//! let before = saved.earlier_number(1).unwrap();
 //! assert_eq!(saved.earlier_state(before).unwrap().state.classes, []);
-//! assert_eq!(saved.number_back(2), None);
+//! assert_eq!(saved.earlier_number(2), None);
 //! ```
 
 mod entry;
@@ -208,7 +208,7 @@ impl SavedState {
     }
 
     /// Number of the entry that `steps` changes back led to the class set of then; `None` if that is not remembered.
-    pub fn number_back(&self, steps: usize) -> Option<u32> {
+    pub fn earlier_number(&self, steps: usize) -> Option<u32> {
         let last = self.history.entries.len() - 1;
         last.checked_sub(steps).map(|index| self.history.entries[index].number)
     }

@@ -87,7 +87,7 @@ pub use report::{
     AccuracyChange, ClassAccuracy, ConfusedPair, CumulativeLoss, ExpectedAccuracy, RepeatedShots, SessionReport,
 };
 pub use stored::StoredClass;
-pub use summary::{GroupSummary, SessionSummary};
+pub use summary::{ForgettingByGroup, SessionSummary};
 
 use alloc::string::String;
 use alloc::vec;

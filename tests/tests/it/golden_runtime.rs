@@ -1,7 +1,7 @@
 //! The runtime against the reference vectors.
 
 use orco_core::align::{Alignment, StepBatch, StepExtent, TargetRows};
-use orco_core::config::{CleanTargets, Config};
+use orco_core::config::{Config, UnperturbedTargets};
 use orco_core::linalg::{padded, transpose};
 use orco_core::loss::contrast::{ContrastForm, ContrastSettings};
 use orco_core::loss::{ContrastPairs, UnitRows, contrast, cross_entropy, orthogonality};
@@ -345,7 +345,7 @@ fn with_alignment<T>(phase: &Phase3, base_classes: u32, work: impl FnOnce(&mut A
         views: 2,
         classes,
         targets: (assigned.len() + free.len()) / phase.dimension,
-        clean_targets: CleanTargets::NONE,
+        unperturbed_targets: UnperturbedTargets::NONE,
     };
     let target_rows = TargetRows { base_classes: base_classes as usize, assigned, free };
     let mut memory = SessionMemory::new(extent.needs());

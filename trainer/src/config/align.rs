@@ -1,7 +1,7 @@
 //! Phase 2 of a recipe.
 
 use orco_core::align::{Perturbation, PerturbedTargets};
-use orco_core::config::CleanTargets;
+use orco_core::config::UnperturbedTargets;
 use orco_core::loss::contrast::ContrastForm;
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize};
@@ -69,7 +69,7 @@ pub struct AlignConfig {
     pub perturbation: Perturbation,
     /// Which targets are rows of PSCL unperturbed, beside those: none in the published program, all in the paper's text.
     #[serde(default, skip_serializing_if = "is_default")]
-    pub clean_targets: CleanTargets,
+    pub unperturbed_targets: UnperturbedTargets,
     /// How base classes get their targets.
     #[serde(default, skip_serializing_if = "is_default")]
     pub assignment: BaseAssignment,
@@ -160,7 +160,7 @@ impl Default for AlignConfig {
             contrast_form: ContrastForm::default(),
             perturbed: FREE,
             perturbation: Perturbation::default(),
-            clean_targets: CleanTargets::NONE,
+            unperturbed_targets: UnperturbedTargets::NONE,
             assignment: BaseAssignment::default(),
             rate: AlignRate::Cosine,
             warmup_epochs: 0,
@@ -178,7 +178,7 @@ impl AlignConfig {
         Self {
             contrast_form: ContrastForm::Negatives,
             perturbation_width: 2e-2,
-            clean_targets: CleanTargets::ALL,
+            unperturbed_targets: UnperturbedTargets::ALL,
             ..self.clone()
         }
     }

@@ -9,7 +9,7 @@ mod loss;
 use std::ops::Range;
 
 use orco_core::align::{Perturbation, PerturbedTargets};
-use orco_core::config::{ClassScope, CleanTargets, Config};
+use orco_core::config::{ClassScope, Config, UnperturbedTargets};
 use orco_core::loss::contrast::ContrastForm;
 use tch::{Device, Kind, Tensor};
 
@@ -67,7 +67,7 @@ pub struct LossWeights {
     /// Magnitude e of the perturbation.
     perturbation_width: f64,
     /// Targets that are rows of PSCL unperturbed.
-    clean_targets: CleanTargets,
+    unperturbed_targets: UnperturbedTargets,
     /// Weight of a cross entropy over the samples of incremental classes.
     cross_entropy: f64,
     /// Classes in the softmax of that cross entropy.
@@ -88,7 +88,7 @@ impl From<&AlignConfig> for LossWeights {
             perturbed: config.perturbed,
             perturbation: config.perturbation,
             perturbation_width: config.perturbation_width,
-            clean_targets: config.clean_targets,
+            unperturbed_targets: config.unperturbed_targets,
             // Phase 2 has samples of base classes only, and they enter ORTH by their means.
             cross_entropy: 0.0,
             cross_entropy_classes: ClassScope::All,
@@ -108,7 +108,7 @@ impl From<&Config> for LossWeights {
             perturbed: PerturbedTargets::SESSION,
             perturbation: Perturbation::Uniform,
             perturbation_width: config.perturbation_width.into(),
-            clean_targets: config.clean_targets,
+            unperturbed_targets: config.unperturbed_targets,
             cross_entropy: config.cross_entropy.into(),
             cross_entropy_classes: config.cross_entropy_classes,
             base_cross_entropy: config.base_cross_entropy.into(),
@@ -148,7 +148,7 @@ impl Objective {
         let all = Tensor::cat(&[&assigned, &free], 0);
         let (known, count) = (assigned.size()[0], all.size()[0]);
         let PerturbedTargets { base: of_base, incremental, free: of_none } = weights.perturbed;
-        let CleanTargets { assigned: of_known, free: clean_free } = weights.clean_targets;
+        let UnperturbedTargets { assigned: of_known, free: clean_free } = weights.unperturbed_targets;
         let rows = |roles: &[(Range<i64>, bool)]| {
             let wanted = roles.iter().filter(|(_, wanted)| *wanted).flat_map(|(rows, _)| rows.clone());
             Tensor::from_slice(&wanted.collect::<Vec<i64>>()).to_device(all.device())

@@ -82,7 +82,7 @@ fn a_session_beyond_the_forgetting_budget_is_refused_and_changes_nothing() {
     let lost = |since: &Value| number(since, "first") - number(since, "now");
     let classes = report["classes"].as_array().unwrap();
     assert!(classes.iter().any(|class| lost(&class["since"]) > 0.05), "no class lost a sample");
-    let base = &report["since_first"]["base"];
+    let base = &report["forgetting"]["base"];
     assert!(number(base, "samples") >= 100.0 && lost(base) <= 0.05, "{base}");
     trial.count(1);
 }

@@ -84,7 +84,7 @@ pub fn operations(shape: HeadShape, targets: usize, classes: usize, exemplars: u
 fn operations_of_step(shape: HeadShape, targets: usize, classes: usize, samples: usize, config: &Config) -> u64 {
     let (views, outputs) = (config.sample.views(), shape.outputs);
     let (rows, means) = (views * samples, samples.min(classes));
-    let beside = 2 * samples + config.clean_targets.count(classes, targets);
+    let beside = 2 * samples + config.unperturbed_targets.count(classes, targets);
     let pairs = |rows: usize, wanted: usize| (rows * rows + wanted * rows) * outputs;
     let entropies = 1 + usize::from(config.base_cross_entropy != 0.0);
     let losses = pairs(rows + beside, rows) + entropies * 2 * rows * classes * outputs + pairs(targets, means);

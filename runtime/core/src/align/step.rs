@@ -1,7 +1,7 @@
 //! One training step of phase 3: losses, gradient, update.
 
 use super::memory::{WorkspaceSize, buffers};
-use crate::config::{CleanTargets, Config};
+use crate::config::{Config, UnperturbedTargets};
 use crate::linalg::{pack_transposed, padded};
 use crate::loss::contrast::ContrastSettings;
 use crate::loss::cross_entropy::{self, ClassRows};
@@ -72,7 +72,7 @@ pub struct StepExtent {
     /// Targets, assigned and free.
     pub targets: usize,
     /// Targets that are rows of PSCL unperturbed, at most.
-    pub clean_targets: CleanTargets,
+    pub unperturbed_targets: UnperturbedTargets,
 }
 
 impl StepExtent {
@@ -86,7 +86,14 @@ impl StepExtent {
     ) -> Self {
         let samples = if config.batch < exemplars { config.batch } else { exemplars };
         let samples = if samples == 0 { 1 } else { samples };
-        Self { shape, samples, views: config.sample.views(), classes, targets, clean_targets: config.clean_targets }
+        Self {
+            shape,
+            samples,
+            views: config.sample.views(),
+            classes,
+            targets,
+            unperturbed_targets: config.unperturbed_targets,
+        }
     }
 
     /// Working memory of an [`Alignment`].
@@ -101,7 +108,7 @@ impl StepExtent {
 
     /// Rows of the sphere in a step: the projections, two perturbed targets for each sample, and unperturbed ones.
     const fn rows(&self) -> usize {
-        self.projections() + 2 * self.samples + self.clean_targets.count(self.classes, self.targets)
+        self.projections() + 2 * self.samples + self.unperturbed_targets.count(self.classes, self.targets)
     }
 
     /// Class means in a step.
@@ -274,7 +281,7 @@ impl<'a> Alignment<'a> {
         let width = shape.width();
         let StepNumbers { rows, targets, .. } = &mut self.numbers;
         let perturbed = batch.perturbed.chunks_exact(shape.outputs);
-        let clean = clean_labels(config.clean_targets, self.classes, targets.len() / width);
+        let clean = clean_labels(config.unperturbed_targets, self.classes, targets.len() / width);
         let labels = batch.perturbed_labels.iter().copied().cycle().take(perturbed.len());
         let labels = batch.classes.iter().copied().cycle().take(projections).chain(labels).chain(clean.clone());
         let mut rest = rows[projections * width..].chunks_exact_mut(width);
@@ -291,7 +298,7 @@ impl<'a> Alignment<'a> {
         }
         let (width, projections) = (self.shape.width(), self.projections(batch));
         let StepNumbers { rows, gradient, pairs, targets, .. } = &mut self.numbers;
-        let clean = config.clean_targets.count(self.classes, targets.len() / width);
+        let clean = config.unperturbed_targets.count(self.classes, targets.len() / width);
         let count = projections + batch.perturbed.len() / self.shape.outputs + clean;
         let rows = UnitRows { values: &rows[..count * width], width };
         let labels = &self.indices.labels[..count];
@@ -387,7 +394,7 @@ fn pass<'a>(
 }
 
 /// Labels of the targets that are rows of PSCL unperturbed, of so many known classes and targets.
-fn clean_labels(clean: CleanTargets, classes: usize, targets: usize) -> impl Iterator<Item = u32> + Clone {
+fn clean_labels(clean: UnperturbedTargets, classes: usize, targets: usize) -> impl Iterator<Item = u32> + Clone {
     let (assigned, free) = (if clean.assigned { classes } else { 0 }, if clean.free { classes } else { targets });
     (0..assigned as u32).chain(free as u32..targets as u32)
 }

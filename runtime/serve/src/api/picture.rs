@@ -1,7 +1,7 @@
 //! Pictures that are sent: admitted by what their headers say, decoded away from the threads that serve.
 
 use axum::body::Bytes;
-use orco_runtime::image::{self, DecodingMemory, ImageError};
+use orco_runtime::image::{self, DecodingCost, ImageError};
 use orco_runtime::image_rs::RgbImage;
 
 use super::blocking;
@@ -13,7 +13,7 @@ use crate::service::Service;
 pub(super) struct AdmittedPicture {
     file: Bytes,
     /// What its header says.
-    pub(super) header: DecodingMemory,
+    pub(super) header: DecodingCost,
     /// Holds its memory.
     pub(super) permit: Permit,
 }

@@ -114,7 +114,7 @@ mod tests {
             "new": [{ "label": "mug", "after": 1.0 }, { "label": "cup", "after": 1.0 }],
             "lost": [{ "label": "mug", "before": 1.0, "after": 0.5 }],
             "confusions": [{ "label": "cup", "taken_for": "mug", "share": 0.5 }],
-            "in_two_classes": [["cup", "mug"], ["cup", "jug"]],
+            "sharing_shots": [["cup", "mug"], ["cup", "jug"]],
             "free_targets": 3,
         });
         let mut done = JobProgress::Done(report, Some("mug: it may be lost".into()));
@@ -122,7 +122,7 @@ mod tests {
         let JobProgress::Done(report, warning) = &done else { unreachable!("it stays done") };
         assert!(!report.to_string().contains("mug") && !warning.as_ref().unwrap().contains("mug"), "{done:?}");
         assert_eq!((&report["new"][0]["label"], &report["free_targets"]), (&json!("cup"), &json!(3)));
-        assert_eq!(report["in_two_classes"], json!([["cup", "jug"]]));
+        assert_eq!(report["sharing_shots"], json!([["cup", "jug"]]));
         assert!(!forget(&mut done, &labels), "nothing is left");
         let mut failed = JobProgress::Failed("no class has the label \"mug\"".into());
         assert!(forget(&mut failed, &labels) && !format!("{failed:?}").contains("mug"));

@@ -14,12 +14,12 @@ const MAX_TEMPERATURE_SAMPLES: usize = 1000;
 
 /// A class with its score for a sample, before the border is added.
 #[derive(Clone, Copy, Debug)]
-struct BestClass {
+struct LeadingClass {
     class: usize,
     score: f32,
 }
 
-impl BestClass {
+impl LeadingClass {
     /// The best of some classes, of which the first has this index.
     fn of(scores: &[f32], first: usize) -> Self {
         let best = argmax(scores);
@@ -30,14 +30,14 @@ impl BestClass {
 /// The best base class and the best learned one for a sample.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct BestScores {
-    base: BestClass,
-    learned: Option<BestClass>,
+    base: LeadingClass,
+    learned: Option<LeadingClass>,
 }
 
 impl BestScores {
     pub(super) fn of(row: &[f32], base: usize) -> Self {
         let (known, new) = row.split_at(base);
-        Self { base: BestClass::of(known, 0), learned: (!new.is_empty()).then(|| BestClass::of(new, base)) }
+        Self { base: LeadingClass::of(known, 0), learned: (!new.is_empty()).then(|| LeadingClass::of(new, base)) }
     }
 
     /// The class that a border makes the answer, the base class of equal ones.

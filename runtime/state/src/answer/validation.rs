@@ -53,7 +53,7 @@ impl<'a> ValidationSamples<'a> {
     pub(crate) fn of(base_model: &'a BaseModel, state: &'a State, scoring: Scoring<'a>) -> Self {
         let digests = (0..state.exemplars.len()).map(|exemplar| state.exemplars.digest_of(exemplar)).collect();
         let mut validation = Self { base_model, scoring, state, digests, duplicate: Vec::new() };
-        let shared = validation.in_two_classes();
+        let shared = validation.sharing_shots();
         validation.duplicate = validation
             .repeats()
             .zip(&validation.digests)
@@ -184,7 +184,7 @@ impl<'a> ValidationSamples<'a> {
 
     /// Pairs of classes that have an exemplar in common, that which had it first in front.
     pub(crate) fn pairs(&self) -> BTreeSet<[u32; 2]> {
-        self.in_two_classes().into_values().flatten().collect()
+        self.sharing_shots().into_values().flatten().collect()
     }
 
     /// How many exemplars of a class are the same as others before them, for each class that has such.
@@ -203,7 +203,7 @@ impl<'a> ValidationSamples<'a> {
     }
 
     /// Exemplars that stand in more classes than one, with the pairs of these.
-    fn in_two_classes(&self) -> BTreeMap<[u8; 32], BTreeSet<[u32; 2]>> {
+    fn sharing_shots(&self) -> BTreeMap<[u8; 32], BTreeSet<[u32; 2]>> {
         let mut first = BTreeMap::new();
         let mut shared = BTreeMap::<_, BTreeSet<_>>::new();
         for (&digest, &class) in self.digests.iter().zip(self.state.exemplars.classes()) {

@@ -247,14 +247,14 @@ fn undoing_can_be_undone() {
     walk.learn();
     walk.learn();
     let two = walk.saved.state.clone();
-    let one = walk.saved.number_back(1).unwrap();
+    let one = walk.saved.earlier_number(1).unwrap();
     let earlier = walk.saved.earlier_state(one).unwrap();
     let next = walk.restored(&earlier);
     walk.advance(next, &HistoryChange::new(ChangeKind::Undo, earlier.seed).to(one));
     assert_eq!(walk.saved.state.classes.len(), 1);
-    let again = walk.saved.earlier_state(walk.saved.number_back(1).unwrap()).unwrap();
+    let again = walk.saved.earlier_state(walk.saved.earlier_number(1).unwrap()).unwrap();
     assert_eq!(walk.restored(&again), two);
-    assert_eq!((walk.saved.number_back(3), walk.saved.number_back(4)), (Some(0), None));
+    assert_eq!((walk.saved.earlier_number(3), walk.saved.earlier_number(4)), (Some(0), None));
     // The exemplars of the second class are there once, though two entries name them.
     assert_eq!(walk.saved.history.attic.len(), two.exemplars.len() - walk.saved.state.exemplars.len());
 }

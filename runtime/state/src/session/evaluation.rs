@@ -53,14 +53,14 @@ pub(super) fn report(
     let since: Vec<Option<CumulativeLoss>> = (0..count).map(|class| answers.since(base_model, after, class)).collect();
     let Answers { classes, earlier, later, pairs, repeated, .. } = &answers;
     let labels: Vec<_> = after.known_classes(base_model).map(|class| &class.label).collect();
-    let in_two_classes = pairs.iter().map(|pair| pair.map(|class| labels[class as usize].clone())).collect();
+    let sharing_shots = pairs.iter().map(|pair| pair.map(|class| labels[class as usize].clone())).collect();
     let repeated =
         repeated.iter().map(|&(class, shots)| RepeatedShots { label: labels[class as usize].clone(), shots });
     let repeated = repeated.collect();
     let before = AnsweredState { state: before, answers: earlier };
     let after = AnsweredState { state: after, answers: later };
     let report = SessionReport::new(base_model, before, after, classes, &since, losses);
-    SessionReport { in_two_classes, repeated, ..report }
+    SessionReport { sharing_shots, repeated, ..report }
 }
 
 /// Counts how classes are recognised at first whose shots nobody has counted yet: new ones now, those of older releases

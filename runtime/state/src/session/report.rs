@@ -101,7 +101,7 @@ pub struct SessionReport {
     /// The accuracies to be expected on new pictures, where answers have a border.
     pub expected: Option<ExpectedAccuracy>,
     /// Pairs of labels under which the very same shot is stored; such shots count for nothing when answers are judged.
-    pub in_two_classes: Vec<[String; 2]>,
+    pub sharing_shots: Vec<[String; 2]>,
     /// Classes of which a shot is stored more than once. When answers are judged, such a shot counts once.
     pub repeated: Vec<RepeatedShots>,
 }
@@ -180,7 +180,7 @@ impl SessionReport {
             base: base_judged.then_some(base),
             learned: learned_judged.then_some(new),
         });
-        let (exemplars, in_two_classes, repeated) = (classes_of_exemplars.len(), Vec::new(), Vec::new());
+        let (exemplars, sharing_shots, repeated) = (classes_of_exemplars.len(), Vec::new(), Vec::new());
         let base_classes = base_model.classes.len();
         Self {
             expected,
@@ -191,7 +191,7 @@ impl SessionReport {
             confusions,
             free_targets,
             border,
-            in_two_classes,
+            sharing_shots,
             repeated,
         }
     }
@@ -207,7 +207,7 @@ impl SessionReport {
             free_targets: 0,
             border: None,
             expected: None,
-            in_two_classes: Vec::new(),
+            sharing_shots: Vec::new(),
             repeated: Vec::new(),
         }
     }

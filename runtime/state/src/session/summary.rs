@@ -22,7 +22,7 @@ pub struct SessionSummary<'a> {
     /// Accuracies to be expected on new pictures, where answers have a border.
     pub expected: Option<ExpectedAccuracy>,
     /// What all sessions since the bundle have cost.
-    pub since_first: GroupSummary,
+    pub forgetting: ForgettingByGroup,
     /// The new classes.
     pub new: Vec<&'a ClassAccuracy>,
     /// Classes that are recognised less than before, worst first.
@@ -30,14 +30,14 @@ pub struct SessionSummary<'a> {
     /// Confused pairs, worst first.
     pub confusions: &'a [ConfusedPair],
     /// Pairs of labels under which the very same shot is stored.
-    pub in_two_classes: &'a [[String; 2]],
+    pub sharing_shots: &'a [[String; 2]],
     /// Classes of which a shot is stored more than once.
     pub repeated: &'a [RepeatedShots],
 }
 
 /// What all sessions since the bundle have cost each group of classes; `None` without samples.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
-pub struct GroupSummary {
+pub struct ForgettingByGroup {
     /// The classes of the bundle.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub base: Option<CumulativeLoss>,
@@ -49,11 +49,11 @@ pub struct GroupSummary {
 impl SessionReport {
     /// What the session did, with at most so many entries in each list.
     pub fn summary(&self, most: usize) -> SessionSummary<'_> {
-        let mut since_first = GroupSummary::default();
+        let mut forgetting = ForgettingByGroup::default();
         for loss in self.group_losses() {
             match loss.group {
-                ForgettingGroup::Base => since_first.base = Some(loss.since),
-                ForgettingGroup::Learned => since_first.learned = Some(loss.since),
+                ForgettingGroup::Base => forgetting.base = Some(loss.since),
+                ForgettingGroup::Learned => forgetting.learned = Some(loss.since),
             }
         }
         let mut lost = self.forgotten(0.0);
@@ -64,11 +64,11 @@ impl SessionReport {
             old_accuracy: self.old_accuracy(),
             new_accuracy: self.new_accuracy(),
             expected: self.expected,
-            since_first,
+            forgetting,
             new: self.classes.iter().filter(|class| class.before.is_none()).take(most).collect(),
             lost,
             confusions: first(&self.confusions, most),
-            in_two_classes: first(&self.in_two_classes, most),
+            sharing_shots: first(&self.sharing_shots, most),
             repeated: first(&self.repeated, most),
         }
     }

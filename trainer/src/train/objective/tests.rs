@@ -70,8 +70,10 @@ fn the_loss_is_the_runtimes() {
         the_loss_with(&Config { contrast_form, ..mixed() });
     }
     the_loss_with(&Config::paper());
-    for clean_targets in [CleanTargets { assigned: true, free: false }, CleanTargets { assigned: false, free: true }] {
-        the_loss_with(&Config { clean_targets, ..mixed() });
+    for unperturbed_targets in
+        [UnperturbedTargets { assigned: true, free: false }, UnperturbedTargets { assigned: false, free: true }]
+    {
+        the_loss_with(&Config { unperturbed_targets, ..mixed() });
     }
     for scope in [ClassScope::All, ClassScope::Incremental] {
         the_loss_with(&Config { cross_entropy_classes: scope, orthogonality_classes: scope, ..mixed() });
@@ -103,8 +105,14 @@ fn the_loss_with(config: &Config) {
     let shape = HeadShape { inputs: 4, hidden: 5, outputs: 6 };
     let [w1, b1, w2, b2] = weights.map(|tensor| flat(&tensor.detach()));
     let head = Head { inputs: 4, hidden: 5, outputs: 6, w1, b1, w2, b2 };
-    let extent =
-        StepExtent { shape, samples: 7, views: 2, classes: 7, targets: 9, clean_targets: config.clean_targets };
+    let extent = StepExtent {
+        shape,
+        samples: 7,
+        views: 2,
+        classes: 7,
+        targets: 9,
+        unperturbed_targets: config.unperturbed_targets,
+    };
     let (mut numbers, mut indices) = (vec![0.0; extent.needs().numbers], vec![0; extent.needs().indices]);
     let fixed = Fixed { base_classes: 4, assigned: &assigned, free: &free };
     let mut alignment = Alignment::new(&extent, head.view(), &fixed, &mut numbers, &mut indices, &Serial);

@@ -1,39 +1,14 @@
-//! What the tests share: recipes of synthetic objects.
+//! What the tests share.
 
-use std::fs;
-use std::path::{Path, PathBuf};
+mod recipes;
+
 use std::sync::{Mutex, MutexGuard, PoisonError};
+
+pub use recipes::{recipe, synthetic};
 
 static TURN: Mutex<()> = Mutex::new(());
 
 /// For tests that draw from torch's random generator, of which a process has one: they take turns.
 pub fn take_turn() -> MutexGuard<'static, ()> {
     TURN.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Writes the recipe of synthetic objects with other values in it, by table and field.
-pub fn synthetic<V: Clone + Into<toml::Value>>(folder: &Path, changes: &[(&str, &str, V)]) -> PathBuf {
-    let mut recipe: toml::Table = include_str!("../../../recipes/synthetic-tiny.toml").parse().unwrap();
-    for (table, field, value) in changes {
-        recipe[*table].as_table_mut().unwrap().insert((*field).into(), value.clone().into());
-    }
-    let path = folder.join("recipe.toml");
-    fs::write(&path, recipe.to_string()).unwrap();
-    path
-}
-
-/// Writes a recipe of a very small network on few synthetic objects; `more` are further numbers in it, by table and
-/// field.
-pub fn recipe(folder: &Path, more: &[(&str, &str, i64)]) {
-    let small = [
-        ("data", "train_per_class", 16),
-        ("data", "test_per_class", 3),
-        ("split", "base_classes", 6),
-        ("split", "sessions", 2),
-        ("split", "ways", 2),
-        ("backbone", "width", 2),
-        ("pretrain", "epochs", 2),
-        ("export", "candidates_per_class", 6),
-    ];
-    synthetic(folder, &[&small[..], more].concat());
 }

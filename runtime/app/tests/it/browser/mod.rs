@@ -30,7 +30,7 @@ async fn teach(browser: &Browser, label: &str) -> WebDriverResult<()> {
     browser.write("label", label).await?;
     browser.hold_until("shoot", "document.querySelectorAll('#shots li').length >= 5").await?;
     // Sentences that speak of as many shots as lie there, more than five if the button was held longer.
-    let sentences = "document.getElementById('enough').textContent";
+    let sentences = "document.getElementById('sufficiency').textContent";
     browser
         .until(&format!("{sentences}.includes(`of ${{document.querySelectorAll('#shots li').length}} rec`)"))
         .await?;

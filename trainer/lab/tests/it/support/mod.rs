@@ -1,6 +1,6 @@
 //! What the tests share: small recipes, and commands over them.
 
-#[path = "../../../../tests/it/support/mod.rs"]
+#[path = "../../../../tests/it/support/recipes.rs"]
 mod recipes;
 
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! Small pictures: for people to look at, not for the backbone.
+//! Reduced pictures: for people to look at, not for the backbone.
 
 use std::borrow::Cow;
 
@@ -6,13 +6,13 @@ use ::image::RgbImage;
 use ::image::codecs::jpeg::JpegEncoder;
 use ::image::imageops::{self, FilterType};
 
-/// Quality of small JPEG pictures, 1..100.
+/// Quality of reduced JPEG pictures, 1..100.
 const QUALITY: u8 = 75;
 
 /// A picture whose sides have at most `side` pixels: itself if it is small enough.
 ///
 /// Takes at most 45 bytes for each pixel of the result, however large the picture is.
-pub fn small(picture: &RgbImage, side: u32) -> Cow<'_, RgbImage> {
+pub fn reduced(picture: &RgbImage, side: u32) -> Cow<'_, RgbImage> {
     let (width, height) = picture.dimensions();
     let longest = width.max(height);
     if longest <= side {
@@ -36,9 +36,9 @@ fn scaled(length: u32, most: u32, longest: u32) -> u32 {
 ///
 /// # Panics
 /// Never: writing a picture into memory cannot fail.
-pub fn small_jpeg(picture: &RgbImage, side: u32) -> Vec<u8> {
+pub fn reduced_jpeg(picture: &RgbImage, side: u32) -> Vec<u8> {
     let mut bytes = Vec::new();
-    let written = JpegEncoder::new_with_quality(&mut bytes, QUALITY).encode_image(&*small(picture, side));
+    let written = JpegEncoder::new_with_quality(&mut bytes, QUALITY).encode_image(&*reduced(picture, side));
     written.expect("writing a picture into memory cannot fail");
     bytes
 }
@@ -54,8 +54,8 @@ mod tests {
             [((40, 30), 96, (40, 30)), ((400, 300), 96, (96, 72)), ((100, 5000), 96, (2, 96)), ((9000, 3), 96, (96, 1))]
         {
             let picture = RgbImage::new(size.0, size.1);
-            assert_eq!(small(&picture, side).dimensions(), expected, "{size:?}");
-            assert_eq!(image::decode(&small_jpeg(&picture, side)).unwrap().dimensions(), expected, "{size:?}");
+            assert_eq!(reduced(&picture, side).dimensions(), expected, "{size:?}");
+            assert_eq!(image::decode(&reduced_jpeg(&picture, side)).unwrap().dimensions(), expected, "{size:?}");
         }
     }
 }
