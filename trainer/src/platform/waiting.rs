@@ -1,8 +1,11 @@
 //! Keeps training from standing still beside other work: libtorch's threads spin while they have the machine to
-//! themselves, and sleep while they wait for one another beside other processes. On two cores that were both busy with
-//! builds, `recipes/synthetic-tiny.toml` trained at 737 views/s so and at 703 with `OMP_WAIT_POLICY=passive`; threads that
-//! always spin finished no epoch in ten seconds. (Two turns of twelve seconds each: a noisy figure. What `passive` costs
-//! on an idle machine is not measured.)
+//! themselves, and sleep while they wait for one another beside other processes. No setting of `OMP_WAIT_POLICY` does
+//! both. Views/s of `recipes/synthetic-tiny.toml` on two cores (Intel Xeon, family 6, model 167; medians of two runs):
+//!
+//! | the other core's work | this module | `passive` | `active` |
+//! |---|---|---|---|
+//! | none | 1,739 | 964 | 1,713 (one run) |
+//! | two compilers | 524 | 480 | 139 |
 //!
 //! The threads of OpenMP meet at the end of every operation, thousands of times a second. GCC's runtime, libgomp, has
 //! those that come first spin for milliseconds before they sleep. That is the fastest way to meet as long as each has a

@@ -223,15 +223,19 @@ fn thumbnails_that_cannot_be_written_do_not_hide_the_change() {
 #[test]
 fn a_first_save_with_room_for_one_slot_is_changed_but() {
     let bench = Bench::new();
-    let slot = fs::metadata(bench.pristine.join("slot-a")).unwrap().len();
+    let mug = argument("mug", &shots("learn", "mug"));
+    let learn = ["learn", &mug, "--align", "later", "--json", "-"];
+    let elsewhere = bench.folder.path().join("elsewhere");
+    let learned = support::orco(&bench.bundle.folder, &elsewhere, &learn).output().unwrap();
+    assert_eq!(learned.status.code(), DONE, "{}", text(&learned.stderr));
+    let slot = fs::metadata(elsewhere.join("slot-a")).unwrap().len();
     let Some(mounted) = Mounted::new(&format!("size={}k", (slot + slot / 2) >> 10)) else {
         skipped("a first save with room for one slot (mounting needs root)");
         return;
     };
     let state = mounted.path.join("state");
-    let mug = argument("mug", &shots("learn", "mug"));
     let orco = |arguments: &[&str]| support::orco(&bench.bundle.folder, &state, arguments).output().unwrap();
-    let output = orco(&["learn", &mug, "--json", "-"]);
+    let output = orco(&learn);
     let said = text(&output.stderr);
     assert_eq!(output.status.code(), DONE_BUT, "{said}");
     assert!(said.contains("the new state was saved, but a power cut could still lose it"), "{said}");

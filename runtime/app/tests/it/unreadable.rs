@@ -118,8 +118,8 @@ fn what_cannot_be_read_is_never_changed_nor_set_aside() {
             skipped(&format!("slots {way:?} (giving files away needs root)"));
             continue;
         }
-        // The first save went to both slots, the second to the first.
-        for (slot, other, label) in [("slot-a", "slot-b", "jug"), ("slot-b", "slot-a", "mug")] {
+        // What was learned went to both slots, its aligned head to the first, the new name to the second.
+        for (slot, other, label) in [("slot-a", "slot-b", "mug"), ("slot-b", "slot-a", "jug")] {
             copy_folder(&pristine, &state);
             for slot in ["slot-a", "slot-b", ".lock"] {
                 fs::set_permissions(state.join(slot), fs::Permissions::from_mode(0o600)).unwrap();

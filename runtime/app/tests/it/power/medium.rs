@@ -74,11 +74,19 @@ pub struct Tree {
     files: HashMap<Object, Vec<u8>>,
 }
 
+/// The folder at a moment of a journal, with all that was done until then.
+pub fn complete(journal: &Journal, moment: u64) -> Tree {
+    let mut tree = Tree::empty();
+    for operation in journal.operations.iter().filter(|operation| operation.begin < moment) {
+        tree.apply(&operation.action, None);
+    }
+    tree
+}
+
 impl Medium {
     /// A folder that may be found after the power was cut at a moment of a journal.
     pub fn after_cut(self, journal: &Journal, moment: u64, random: &mut Random) -> Tree {
-        let mut tree = Tree::default();
-        tree.folders.insert(ROOT, BTreeMap::new());
+        let mut tree = Tree::empty();
         let mut fates = Fates::new(random);
         for operation in journal.operations.iter().filter(|operation| operation.begin < moment) {
             let kept = self.keeps(journal, operation, moment);
@@ -105,6 +113,12 @@ impl Medium {
 }
 
 impl Tree {
+    fn empty() -> Self {
+        let mut tree = Self::default();
+        tree.folders.insert(ROOT, BTreeMap::new());
+        tree
+    }
+
     /// Applies an action, as far as its fates let it; wholly without these.
     fn apply(&mut self, action: &Action, mut fates: Option<&mut Fates<'_>>) {
         let mut happens = || fates.as_mut().is_none_or(|fates| fates.of_name());
