@@ -198,7 +198,42 @@ fn is_of_a_report(path: &Path) -> bool {
     NAMES.contains(&name) && path.extension().is_some_and(|kind| kind == "svg" || kind == "png")
 }
 
+/// Why a report that was written before could not be read.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ReadReportError {
+    /// The file could not be read.
+    #[error("cannot read {}", path.display())]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// It is no report of this version.
+    #[error("{} is no report of this version; make it again with `orco-lab report`", path.display())]
+    Form {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: serde_json::Error,
+    },
+}
+
 impl BundleReport {
+    /// Reads the report that [`BundleReport::write`] left in a folder.
+    ///
+    /// # Errors
+    /// [`ReadReportError`] if there is none, or it is of another version.
+    pub fn read(folder: &Path) -> Result<Self, ReadReportError> {
+        let path = folder.join("report.json");
+        let json = match fs::read(&path) {
+            Ok(json) => json,
+            Err(source) => return Err(ReadReportError::File { path, source }),
+        };
+        serde_json::from_slice(&json).map_err(|source| ReadReportError::Form { path, source })
+    }
+
     /// Writes `report.json`, `numbers.csv`, `index.html` and `pictures/*.svg`, `*.png` into a folder, which is made. Each
     /// is written whole or not at all, `report.json` first: wherever it is stopped, it can be written again. Pictures that
     /// another report left there are removed.

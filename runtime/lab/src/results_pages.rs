@@ -1,7 +1,9 @@
 //! The book's results as Markdown, generated from the reports of bundles, so that no number is typed twice.
 //!
-//! [`ResultsPages::read`] takes a folder of bundles; [`ResultsPages::pages`] gives a page for all of them, one for each, and one with
-//! the paper's tables beside ours.
+//! [`ResultsPages::read`] takes a folder of bundles; [`ResultsPages::pages`] gives a page for all of them, one for each,
+//! one with the paper's tables beside ours, and one with ablations.
+
+mod ablations;
 
 use std::fmt::Write as _;
 use std::fs;
@@ -14,6 +16,7 @@ use orco_runtime::manifest::{MANIFEST, Manifest, ManifestError};
 use crate::published::{ORCO_BASE, ORCO_INC, PaperTable, ROWS};
 use crate::report::BundleReport;
 use crate::system::System;
+use crate::trials::AblationResults;
 use orco_state::sentence::counted;
 
 /// Says so at the top of every page.
@@ -42,6 +45,14 @@ pub enum ResultsPagesError {
         /// Why.
         source: serde_json::Error,
     },
+    /// A file holds no results of an ablation.
+    #[error("{} holds no results of this version; measure them again with `orco-lab ablate`", path.display())]
+    Ablation {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: serde_json::Error,
+    },
     /// A manifest cannot be read.
     #[error("cannot read the manifest in {}", path.display())]
     Manifest {
@@ -52,10 +63,11 @@ pub enum ResultsPagesError {
     },
 }
 
-/// A bundle with its report.
+/// A bundle with its report, and the ablations that were measured on it.
 struct MeasuredBundle {
     manifest: Manifest,
     report: BundleReport,
+    ablations: Vec<AblationResults>,
 }
 
 /// The reports of a folder of bundles, ordered by name.
@@ -87,7 +99,7 @@ impl ResultsPages {
             let text = fs::read_to_string(&manifest_path).map_err(|source| unreadable(&manifest_path, source))?;
             let manifest = Manifest::parse(&text)
                 .map_err(|source| ResultsPagesError::Manifest { path: bundle.clone(), source })?;
-            bundles.push(MeasuredBundle { manifest, report });
+            bundles.push(MeasuredBundle { manifest, report, ablations: ablations::read(&bundle)? });
         }
         bundles.sort_by(|a, b| a.manifest.name.cmp(&b.manifest.name));
         Ok(Self { bundles })
@@ -97,6 +109,7 @@ impl ResultsPages {
     pub fn pages(&self) -> Vec<(String, String)> {
         let mut pages =
             vec![("bundles.md".to_owned(), self.overview()), ("paper.md".to_owned(), self.beside_the_paper())];
+        pages.extend(ablations::page(&self.bundles).map(|page| ("ablations.md".to_owned(), page)));
         pages.extend(self.bundles.iter().map(|bundle| (format!("{}.md", bundle.manifest.name), bundle.page())));
         pages
     }
@@ -104,7 +117,7 @@ impl ResultsPages {
     fn overview(&self) -> String {
         let mut text = format!("{NOTE}# Released bundles\n\n");
         text += "| bundle | backbone | parameters | multiply-adds per image | aHM | aACC | area |\n|---|---|---|---|---|---|---|\n";
-        for MeasuredBundle { manifest, report } in &self.bundles {
+        for MeasuredBundle { manifest, report, .. } in &self.bundles {
             let Some(ours) = report.results.summary("orco") else { continue };
             let backbone = &manifest.backbone;
             let [ahm, aacc, area] = ["ahm", "aacc", "area"].map(|name| total(ours, name));
@@ -124,7 +137,7 @@ impl ResultsPages {
         text += "\n|---|---|";
         text += &"---|".repeat(RIVALS.len());
         text.push('\n');
-        for MeasuredBundle { manifest, report } in &self.bundles {
+        for MeasuredBundle { manifest, report, .. } in &self.bundles {
             let _ = write!(text, "| {} |", manifest.name);
             for name in ["orco"].iter().chain(&RIVALS) {
                 let _ = write!(text, " {} |", cell(report, name, &["ahm", "aacc"]));
@@ -169,7 +182,7 @@ impl ResultsPages {
 
 impl MeasuredBundle {
     fn page(&self) -> String {
-        let Self { manifest, report } = self;
+        let Self { manifest, report, ablations } = self;
         let mut text = format!("{NOTE}# {}\n\n", manifest.name);
         let _ = writeln!(
             text,
@@ -189,7 +202,7 @@ impl MeasuredBundle {
         if let Some(ours) = report.results.summary("orco") {
             text += &sessions(report, ours);
         }
-        text
+        text + &ablations.iter().map(ablations::of_answer).collect::<String>()
     }
 }
 
