@@ -26,6 +26,7 @@ use serde::{Deserialize, Serialize};
 pub use angles::{AngleRange, AngleStep};
 pub use collect::{ReportPlan, collect};
 pub use picture::DrawError;
+use picture::Figure;
 pub use scatter::{FeaturePlane, PlaneClass, PlanePoint};
 pub use similarity::Similarities;
 
@@ -167,6 +168,19 @@ pub fn writable(folder: &Path) -> io::Result<()> {
 /// Writes a file of a report whole, in place of one that is there.
 fn write_file(path: &Path, bytes: &[u8]) -> Result<(), WriteError> {
     replace_shared(path, bytes).map_err(|source| WriteError::File { path: path.into(), source })
+}
+
+/// Writes who was taken for whom as `confusion-NAME.json`, `.svg` and `.png` into a folder. Classes of the base session
+/// and of every further one end at `ends`.
+///
+/// # Errors
+/// [`WriteError`] if a file cannot be written.
+pub fn write_confusion(folder: &Path, name: &str, confusion: &Confusion, ends: &[usize]) -> Result<(), WriteError> {
+    let json = serde_json::to_string(confusion).expect("numbers") + "\n";
+    let drawn = confusion::Matrix { confusion, ends }.drawn()?;
+    write_file(&folder.join(format!("confusion-{name}.json")), json.as_bytes())?;
+    write_file(&folder.join(format!("confusion-{name}.svg")), drawn.svg.as_bytes())?;
+    write_file(&folder.join(format!("confusion-{name}.png")), &drawn.png)
 }
 
 /// Name of a file that is written to see whether files can be.
