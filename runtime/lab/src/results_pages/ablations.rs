@@ -167,17 +167,18 @@ fn geometry(Column { title, measured }: &Column<'_>) -> String {
 fn remark(question: Question) -> &'static str {
     match question {
         Question::Losses => {
-            "The paper leaves a loss out of phases 2 and 3. Here phase 3 alone leaves it out, on a head that phase 2 aligned \
-             with all three: that is why the rows lie closer together. The published program's phase 2 needs cross entropy, \
-             since its PSCL sees free targets only; the text's does not."
+            "The paper leaves a loss out of phases 2 and 3. Here phase 3 alone leaves it out, so that all rows share a head \
+             that phase 2 aligned with all three. Beside PSCL, cross entropy adds far less than in the paper. Left out of phase 2 \
+             as well, the program cannot do without it, since its PSCL sees free targets only there, and the text loses \
+             nothing ([25 November](../journal/2026-11-25-text.md)). The order of the paper's rows appears in neither."
         }
         Question::Perturbation => {
             "The four cells of the paper's table are *uniform* (cross entropy on new classes, their targets and the free \
-             ones perturbed), *base targets too*, *CE on base too*, and *both*, for which the paper gives no figure that \
-             we know. Its row without perturbation (last HM 20.14) stands beside *no targets in the batch*: targets that \
-             are there but do not move serve as well as moved ones, so moving them cannot be what its row removes. By \
-             the program, perturbed base targets and cross entropy on base samples both cost harmonic mean, as in the \
-             paper, but cross entropy costs more. We have not found out why."
+             ones perturbed), *base targets too*, *CE on base too*, and *both*, for which we know no figure of the paper. \
+             Its row without perturbation (last HM 20.14) stands beside *no targets in the batch*: without targets the \
+             harmonic mean falls as it does there, while targets that do not move serve as well as moved ones. By the \
+             program, perturbed base targets and cross entropy on base samples both cost harmonic mean, as in the paper, \
+             but the latter costs more here. We have not found out why."
         }
         Question::Assignment => {
             "*All reassigned* matches all learned classes anew in every session. Few of them change their target, and the \
