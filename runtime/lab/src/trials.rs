@@ -281,11 +281,11 @@ pub struct AblationResults {
 }
 
 impl AblationResults {
-    /// The name of its files: another one for each reading.
+    /// The name of its files: another one for each reading, where there are two.
     pub fn file(question: Question, reading: Reading) -> String {
         match reading {
-            Reading::Program => question.name().into(),
-            Reading::Text => format!("{}-text", question.name()),
+            Reading::Text if question != Question::Answer => format!("{}-text", question.name()),
+            _ => question.name().into(),
         }
     }
 }

@@ -200,9 +200,13 @@ fn without_onnx_runtime(open: Open<'_>, failed: EncodeError) -> Result<OpenedEnc
 /// Whether there is a library of ONNX Runtime, usable or not.
 fn is_installed() -> bool {
     #[cfg(feature = "onnx")]
-    return super::library::locate().is_some();
+    {
+        super::library::locate().is_some()
+    }
     #[cfg(not(feature = "onnx"))]
-    false
+    {
+        false
+    }
 }
 
 /// Opens the backbone in both engines, and keeps the one that is faster with a single picture.

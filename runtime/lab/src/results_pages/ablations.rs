@@ -20,8 +20,10 @@ pub(super) fn read(bundle: &Path) -> Result<Vec<AblationResults>, ResultsPagesEr
     let folder = bundle.join(FOLDER);
     let mut found = Vec::new();
     for question in QUESTIONS {
-        for reading in Reading::ALL {
-            let path = folder.join(format!("{}.json", AblationResults::file(question, reading)));
+        let mut files: Vec<_> = Reading::ALL.map(|reading| AblationResults::file(question, reading)).into();
+        files.dedup();
+        for file in files {
+            let path = folder.join(format!("{file}.json"));
             let json = match fs::read(&path) {
                 Ok(json) => json,
                 Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
