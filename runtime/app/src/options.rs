@@ -26,7 +26,7 @@ pub struct Options {
     #[arg(long, global = true, value_name = "KIND", env = "ORCO_BACKBONE", value_enum, default_value_t)]
     pub backbone: Backbone,
     /// Which engine computes features: `onnxruntime`, `rten`, or `auto`, which takes rten for shots and for a few
-    /// pictures, ONNX Runtime for many; `orco info` says from how many.
+    /// pictures, ONNX Runtime for more, and for many, as in a service, the one that a measurement finds to be faster.
     #[arg(long, global = true, value_name = "ENGINE", env = "ORCO_ENGINE", value_enum, default_value_t)]
     pub engine: Engine,
     /// Computes on so many threads at most; by default on as many as the machine runs at a time.

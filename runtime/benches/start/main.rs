@@ -2,7 +2,7 @@
 //! starting ONNX Runtime pays, which is the rule of `encoder/choice.rs`:
 //!
 //! ```sh
-//! cargo bench -p orco-runtime --features onnx,rten --bench start
+//! cargo bench -p orco-runtime --bench start
 //! ```
 //!
 //! Every measurement is a program of its own, as `orco classify` is: it starts the engine, looks at the pictures one

@@ -4,7 +4,9 @@
 //! The covariance that classes share, shrunk towards a multiple of the identity, is kept as the few axes along which
 //! samples of a class scatter most: whitening shortens a vector along each of them and leaves the rest.
 
-use crate::math::{add_scaled, dot, normalise, sqrt};
+use nalgebra::{Dyn, U1, VectorView, VectorViewMut};
+
+use crate::math::{add_scaled, normalise, sqrt};
 
 /// Replaces every entry by its square root, with its sign: features of rectified layers are skewed, and their roots
 /// are nearer to normally distributed (Tukey's ladder of powers).
@@ -32,16 +34,22 @@ pub struct Whitening<'a> {
 impl Whitening<'_> {
     /// Whitens one vector.
     pub fn apply(&self, vector: &mut [f32]) {
+        let inputs = vector.len();
+        let mut rest = VectorViewMut::from_slice_generic(vector, Dyn(inputs), U1);
         // The axes are orthonormal: what was taken away along one changes nothing along the next.
-        for (axis, damping) in self.axes.chunks_exact(vector.len()).zip(self.damping) {
-            add_scaled(vector, -damping * dot(axis, vector), axis);
+        for (axis, damping) in self.axes.chunks_exact(inputs).zip(self.damping) {
+            let axis = VectorView::from_slice_generic(axis, Dyn(inputs), U1);
+            let along = axis.dot(&rest);
+            rest.axpy(-damping * along, &axis, 1.0);
         }
-        vector.iter_mut().for_each(|value| *value *= self.factor);
+        rest *= self.factor;
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::vec::Vec;
+
     use super::*;
 
     #[test]
@@ -53,6 +61,29 @@ mod tests {
         assert!((features[1] - 0.8).abs() < 1e-6 && (features[2] + 0.6).abs() < 1e-6);
         direction(&mut features, &[0.0, 0.8, -0.6].map(|value: f32| value));
         assert!(features.iter().all(|value| value.is_finite()));
+    }
+
+    #[test]
+    fn many_axes_are_taken_away_as_in_double_precision() {
+        let (inputs, count) = (203, 6);
+        // Cosines of different frequencies are orthogonal.
+        let entry = |axis: usize, input: usize| {
+            let angle = core::f64::consts::PI * (axis + 1) as f64 * (input as f64 + 0.5) / inputs as f64;
+            libm::cos(angle) * libm::sqrt(2.0 / inputs as f64)
+        };
+        let axes: Vec<f32> =
+            (0..count).flat_map(|axis| (0..inputs).map(move |input| entry(axis, input) as f32)).collect();
+        let damping: Vec<f32> = (0..count).map(|axis| 0.9 - 0.1 * axis as f32).collect();
+        let start: Vec<f32> = (0..inputs).map(|input| libm::sin(input as f64) as f32).collect();
+        let mut whitened = start.clone();
+        Whitening { axes: &axes, damping: &damping, factor: 1.5 }.apply(&mut whitened);
+        for (input, value) in whitened.iter().enumerate() {
+            let along =
+                |axis: usize| (0..inputs).map(|input| entry(axis, input) * f64::from(start[input])).sum::<f64>();
+            let taken: f64 = (0..count).map(|axis| f64::from(damping[axis]) * along(axis) * entry(axis, input)).sum();
+            let exact = 1.5 * (f64::from(start[input]) - taken);
+            assert!((f64::from(*value) - exact).abs() < 1e-5, "{input}: {value} and {exact}");
+        }
     }
 
     #[test]

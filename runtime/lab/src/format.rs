@@ -18,17 +18,20 @@ pub fn print(line: impl Display) -> Result<(), PrintError> {
     Ok(writeln!(io::stdout(), "{line}")?)
 }
 
-/// What stands above [lines](fn@line) whose names take so many columns; `theirs` is the title of the last column.
+/// What stands above [lines](fn@line) whose names take so many columns; `theirs` is the title of the last column. Session
+/// 0 is what phases 1 and 2 reach on base classes.
 pub fn heading(width: usize, theirs: &str) -> String {
     let title = |name| format!("{name:>14}");
-    let titles = ["aHM", "last HM", "aACC", "base decay"].map(title).join(" ");
+    let titles = ["session 0", "aHM", "last HM", "aACC", "base decay"].map(title).join(" ");
     format!("{:<width$} {titles}  {theirs}", "").trim_end().to_owned()
 }
 
 /// The line of what was measured, in percent, beside what others gave.
 pub fn line(width: usize, name: &str, summary: &Summary, theirs: &str) -> String {
     let last = summary.last_hm.zip(summary.last_hm_deviation);
+    let first = summary.sessions.first().zip(summary.deviations.first());
     let numbers = [
+        first.map_or_else(|| "-".into(), |(mean, deviation)| summary.both(mean.base, deviation.base)),
         summary.both(summary.ahm, summary.ahm_deviation),
         last.map_or_else(|| "-".into(), |(mean, deviation)| summary.both(mean, deviation)),
         summary.both(summary.aacc, summary.aacc_deviation),

@@ -1,8 +1,11 @@
-//! The questions of the paper's ablations. [`crate::trials`] answers those that vary phase 3 alone; the trainer answers
-//! the others, and the figures that the paper gives for both stand in [`crate::published`].
+//! The questions of the paper's ablations, and one about our answers. [`crate::trials`] answers those that vary phase 3
+//! alone; the trainer answers the others, and the figures that the paper gives for both stand in [`crate::published`].
+
+use serde::{Deserialize, Serialize};
 
 /// What an ablation varies.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Question {
     /// Which losses are taken: in phase 3 alone by the lab, in phases 2 and 3 by the trainer.
     Losses,
@@ -22,10 +25,12 @@ pub enum Question {
     Exemplars,
     /// How far phase 3 perturbs targets.
     Noise,
+    /// Which losses phase 3 takes where answers are a device's default ones. The paper does not ask this.
+    Answer,
 }
 
 impl Question {
-    /// All of them.
+    /// All of the paper's.
     pub const ALL: [Self; 9] = [
         Self::Losses,
         Self::Targets,
@@ -50,12 +55,29 @@ impl Question {
             Self::Assignment => "assignment",
             Self::Exemplars => "exemplars",
             Self::Noise => "noise",
+            Self::Answer => "answer",
         }
     }
 
     /// The question of this name.
     pub fn named(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|question| question.name() == name)
+        Self::ALL.into_iter().chain([Self::Answer]).find(|question| question.name() == name)
+    }
+
+    /// What is asked, as the title of a table.
+    pub fn title(self) -> &'static str {
+        match self {
+            Self::Losses => "Losses of phase 3",
+            Self::Targets => "How pseudo-targets are made",
+            Self::Pretraining => "Losses of phase 1",
+            Self::Frozen => "The head alone, or the backbone too",
+            Self::Backbone => "Backbones",
+            Self::Perturbation => "Pull and perturb",
+            Self::Assignment => "Assignment",
+            Self::Exemplars => "Exemplars of earlier classes",
+            Self::Noise => "How far targets are perturbed",
+            Self::Answer => "Losses behind the default answer",
+        }
     }
 }
 

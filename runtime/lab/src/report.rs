@@ -26,6 +26,7 @@ use serde::{Deserialize, Serialize};
 pub use angles::{AngleRange, AngleStep};
 pub use collect::{ReportPlan, collect};
 pub use picture::DrawError;
+use picture::Figure;
 pub use scatter::{FeaturePlane, PlaneClass, PlanePoint};
 pub use similarity::Similarities;
 
@@ -169,6 +170,19 @@ fn write_file(path: &Path, bytes: &[u8]) -> Result<(), WriteError> {
     replace_shared(path, bytes).map_err(|source| WriteError::File { path: path.into(), source })
 }
 
+/// Writes who was taken for whom as `confusion-NAME.json`, `.svg` and `.png` into a folder. Classes of the base session
+/// and of every further one end at `ends`.
+///
+/// # Errors
+/// [`WriteError`] if a file cannot be written.
+pub fn write_confusion(folder: &Path, name: &str, confusion: &Confusion, ends: &[usize]) -> Result<(), WriteError> {
+    let json = serde_json::to_string(confusion).expect("numbers") + "\n";
+    let drawn = confusion::Matrix { confusion, ends }.drawn()?;
+    write_file(&folder.join(format!("confusion-{name}.json")), json.as_bytes())?;
+    write_file(&folder.join(format!("confusion-{name}.svg")), drawn.svg.as_bytes())?;
+    write_file(&folder.join(format!("confusion-{name}.png")), &drawn.png)
+}
+
 /// Name of a file that is written to see whether files can be.
 const TRIAL: &str = ".orco-lab";
 
@@ -198,7 +212,42 @@ fn is_of_a_report(path: &Path) -> bool {
     NAMES.contains(&name) && path.extension().is_some_and(|kind| kind == "svg" || kind == "png")
 }
 
+/// Why a report that was written before could not be read.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ReadReportError {
+    /// The file could not be read.
+    #[error("cannot read {}", path.display())]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// It is no report of this version.
+    #[error("{} is no report of this version; make it again with `orco-lab report`", path.display())]
+    Form {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: serde_json::Error,
+    },
+}
+
 impl BundleReport {
+    /// Reads the report that [`BundleReport::write`] left in a folder.
+    ///
+    /// # Errors
+    /// [`ReadReportError`] if there is none, or it is of another version.
+    pub fn read(folder: &Path) -> Result<Self, ReadReportError> {
+        let path = folder.join("report.json");
+        let json = match fs::read(&path) {
+            Ok(json) => json,
+            Err(source) => return Err(ReadReportError::File { path, source }),
+        };
+        serde_json::from_slice(&json).map_err(|source| ReadReportError::Form { path, source })
+    }
+
     /// Writes `report.json`, `numbers.csv`, `index.html` and `pictures/*.svg`, `*.png` into a folder, which is made. Each
     /// is written whole or not at all, `report.json` first: wherever it is stopped, it can be written again. Pictures that
     /// another report left there are removed.

@@ -73,9 +73,9 @@ impl System {
     pub const PROGRAM: Self = Self::of(&orco::PROGRAM);
     /// The same by the paper's text where it differs.
     pub const TEXT: Self = Self::of(&orco::TEXT);
-    /// Imprinting in the projected space (IW in the paper's tables).
+    /// Imprinting in the projected space.
     pub const IMPRINT: Self = Self::of(&means::IMPRINT);
-    /// Nearest class mean on backbone features.
+    /// Nearest class mean on backbone features (IW in the paper's tables).
     pub const NCM: Self = Self::of(&means::NCM);
     /// The same with calibrated means of new classes.
     pub const TEEN: Self = Self::of(&means::TEEN);

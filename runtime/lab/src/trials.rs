@@ -1,5 +1,6 @@
 //! The paper's ablations of phase 3, as far as they need no training of backbone or head before it: measured on stored
-//! features, from the published program's settings for the benchmark, answers by pseudo-targets alone.
+//! features, from the published program's settings for the benchmark, answers by pseudo-targets alone. Beside them
+//! stands the same question about a device's default answer.
 //!
 //! Every draw that is done is kept in a folder, under a digest of all that it depends on: stopped trials go on where
 //! they were, and nothing is measured twice.
@@ -12,6 +13,7 @@ use orco_core::align::{Perturbation, PerturbedTargets};
 use orco_core::config::{Config, UnperturbedTargets};
 use orco_core::workers::Workers;
 use orco_state::state::BaseModel;
+use serde::{Deserialize, Serialize};
 
 use crate::ablation::{Ablation, Assignment};
 use crate::evaluate::Measurement;
@@ -19,6 +21,7 @@ use crate::geometry::SessionGeometry;
 use crate::kept;
 use crate::published::{self, Reading};
 use crate::question::{AblationTrial, Question};
+use crate::results::Results;
 use crate::system::System;
 use orco_benchmark::benchmark::Benchmark;
 use orco_benchmark::{Draw, EvaluateError, Summary, summarise};
@@ -33,14 +36,20 @@ pub struct PhaseThree {
 }
 
 /// The questions that have trials of phase 3.
-pub const QUESTIONS: [Question; 5] =
-    [Question::Losses, Question::Perturbation, Question::Assignment, Question::Exemplars, Question::Noise];
+pub const QUESTIONS: [Question; 6] = [
+    Question::Losses,
+    Question::Perturbation,
+    Question::Assignment,
+    Question::Exemplars,
+    Question::Noise,
+    Question::Answer,
+];
 
 /// Name of the trial of [`Question::Assignment`] that draws targets in phase 2 as well, and so needs a training.
 pub const RANDOM_IN_BOTH: &str = "random, in phase 2 too";
 
-/// What is measured for a question, each a change of the published program's settings; nothing for a question that needs
-/// a training.
+/// What is measured for a question, each a change of the published program's settings, or of a device's default ones
+/// for [`Question::Answer`]; nothing for a question that needs a training.
 pub fn trials(question: Question, program: &Config) -> Vec<AblationTrial<PhaseThree>> {
     match question {
         Question::Losses => [
@@ -74,6 +83,16 @@ pub fn trials(question: Question, program: &Config) -> Vec<AblationTrial<PhaseTh
         Question::Noise => {
             let width = |e: f32| configured(format!("e = {e:e}"), Config { perturbation_width: e, ..program.clone() });
             [1e-5, 9e-5, 1e-3, 1e-2, 1e-1].map(width).into()
+        }
+        Question::Answer => {
+            let default = Config::combined();
+            vec![
+                losses(&default, "default", [true; 3]),
+                losses(&default, "without PSCL", [false, true, true]),
+                losses(&default, "without cross entropy", [true, false, true]),
+                losses(&default, "without ORTH", [true, true, false]),
+                configured("without phase 3", default.without_alignment()),
+            ]
         }
         Question::Targets | Question::Pretraining | Question::Frozen | Question::Backbone => Vec::new(),
     }
@@ -224,10 +243,13 @@ impl Trials<'_> {
         Ok(drawn)
     }
 
-    /// The trial's settings, with views and precision as those of the base model, and the paper's rule of answers.
+    /// The trial's settings, with views and precision as those of the base model. Where they name no weights of answers,
+    /// the paper's rule holds.
     fn settings(&self, trial: &AblationTrial<PhaseThree>) -> Config {
+        let config = &trial.settings.config;
+        let config = if config.answer.is_some() { config.clone() } else { config.by_targets_alone() };
         let stored = &self.base_model.config;
-        Config { views: stored.views, precision: stored.precision, ..trial.settings.config.by_targets_alone() }
+        Config { views: stored.views, precision: stored.precision, ..config }
     }
 
     /// Of all that a draw depends on.
@@ -240,10 +262,63 @@ impl Trials<'_> {
     }
 }
 
+/// What an ablation gave, as it stands in files.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct AblationResults {
+    /// The numbers of every trial.
+    #[serde(flatten)]
+    pub results: Results,
+    /// The command that measures them.
+    pub command: String,
+    /// What was varied.
+    pub question: Question,
+    /// Whose settings were varied, in words.
+    pub settings: String,
+    /// Whether they are the program's, or those of the paper's text.
+    pub reading: Reading,
+    /// How classes lie after the first draw, where that was asked for.
+    pub geometry: Vec<TrialGeometry>,
+}
+
+impl AblationResults {
+    /// The name of its files: another one for each reading, where there are two.
+    pub fn file(question: Question, reading: Reading) -> String {
+        match reading {
+            Reading::Text if question != Question::Answer => format!("{}-text", question.name()),
+            _ => question.name().into(),
+        }
+    }
+}
+
+/// How classes lie after a trial's sessions.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TrialGeometry {
+    /// The trial.
+    pub system: String,
+    /// Nothing of a system that keeps no device's state.
+    pub geometry: Option<SessionGeometry>,
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::published::PaperTable;
+
+    #[test]
+    fn the_default_answer_loses_one_loss_at_a_time() {
+        let trials = trials(Question::Answer, &Config::orco());
+        let of = |name: &str| &trials.iter().find(|trial| trial.name == name).unwrap().settings.config;
+        assert_eq!(*of("default"), Config::combined());
+        assert!(trials.iter().all(|trial| trial.settings.config.answer == Config::combined().answer));
+        let weights = |name| {
+            let config = of(name);
+            [config.contrast, config.cross_entropy, config.orthogonality].map(|weight| weight > 0.0)
+        };
+        assert_eq!(weights("without PSCL"), [false, true, true]);
+        assert_eq!(weights("without cross entropy"), [true, false, true]);
+        assert_eq!(weights("without ORTH"), [true, true, false]);
+        assert_eq!(of("without phase 3").epochs, 0);
+    }
 
     #[test]
     fn the_papers_figures_are_those_of_trials() {

@@ -261,7 +261,11 @@ fn demo(args: &[OsString]) -> Result<ExitCode, Box<dyn Error>> {
     // The bundle and the sample pictures are found from there.
     command.current_dir(environment::workspace());
     command.args(args);
-    // It looks at few pictures, which the engine in pure Rust does: no library is needed.
+    // The page's frames may be faster in ONNX Runtime. Without it the engine in pure Rust does everything.
+    match ONNX_RUNTIME.locate() {
+        Ok(library) => Environment::default().with_onnx_runtime(library).apply(&mut command),
+        Err(error) => eprintln!("note: the demo runs without ONNX Runtime: {error}"),
+    }
     hand_over(command)
 }
 

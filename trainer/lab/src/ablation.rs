@@ -79,7 +79,8 @@ pub fn trials(question: Question, recipe: &Recipe, reading: Reading) -> Result<V
             random.align.assignment = BaseAssignment::Random;
             vec![trial("recipe", recipe), trial(RANDOM_IN_BOTH, random)]
         }
-        Question::Frozen | Question::Perturbation | Question::Exemplars | Question::Noise => {
+        // The lab alone asks how a device answers by default: that needs the statistics of a bundle.
+        Question::Frozen | Question::Perturbation | Question::Exemplars | Question::Noise | Question::Answer => {
             vec![trial("recipe", recipe)]
         }
     })
@@ -218,7 +219,7 @@ pub fn measure(
 /// If a file cannot be written.
 pub fn write(folder: &Path, question: Question, measured: &[Summary], recipe: &Recipe, draws: usize) -> Result<()> {
     let beside =
-        |summary: &Summary| MeasuredSystem::from(summary.clone()).beside(published::figure(question, &summary.name));
+        |summary: &Summary| MeasuredSystem::from(summary.clone()).beside(published::figures(question, &summary.name));
     let mut results = measurements::results_of(recipe, draws);
     results.systems = measured.iter().map(beside).collect();
     measurements::write(folder, question.name(), recipe, &results, &csv(measured))
@@ -229,8 +230,8 @@ const WIDTH: usize = 28;
 
 /// The line of a system beside the paper's figure.
 pub fn line(question: Question, summary: &Summary) -> String {
-    let published = published::figure(question, &summary.name);
-    format::line(WIDTH, &summary.name, summary, &published.map_or_else(String::new, |figure| figure.to_string()))
+    let published = published::figures(question, &summary.name);
+    format::line(WIDTH, &summary.name, summary, &published::listed(&published))
 }
 
 /// What stands above such lines.

@@ -5,6 +5,8 @@ use std::time::Instant;
 use anyhow::Result;
 use orco_benchmark::benchmark::{Draws, SEED};
 use orco_benchmark::{AccuracyCounts, Draw, SessionAccuracy, Summary, summarise};
+use orco_lab::report::{Confusion, write_confusion};
+use orco_state::target::argmax;
 use orco_trainer::config::{MeasureOn, Recipe, SHOTS};
 use orco_trainer::data::dataset::{DataSet, Images};
 use orco_trainer::platform::interrupt;
@@ -51,10 +53,12 @@ impl<'a> Protocol<'a> {
         if self.recipe.split.measure_on == MeasureOn::Test { &self.data.test } else { &self.data.train }
     }
 
-    /// Leads a learner through all sessions of every draw that was not measured before.
+    /// Leads a learner through all sessions of every draw that was not measured before. With the first draw the run gets a
+    /// picture of who is taken for whom after the last session: `confusion-NAME.svg` and `.png`, and `.json` with the
+    /// counts.
     ///
     /// # Errors
-    /// If a stop was asked for, or it cannot learn.
+    /// If a stop was asked for, it cannot learn, or a file cannot be written.
     pub fn walk(&self, learner: &mut dyn SessionLearner) -> Result<Summary> {
         let mut draws = Vec::with_capacity(self.draws);
         for number in 0..self.draws {
@@ -76,7 +80,12 @@ impl<'a> Protocol<'a> {
                 learner.learn(&self.shots(number, draw))?;
                 seconds += started.elapsed().as_secs_f64();
             }
-            rows.push(self.row(learner, number));
+            let (row, counts) = self.measure(learner, number);
+            rows.push(row);
+            if draw == 0 && number == sessions.len() {
+                let (confusion, ends) = (Confusion { session: number, counts }, self.ends());
+                write_confusion(self.run.folder(), self.file, &confusion, &ends)?;
+            }
         }
         Ok(Draw { rows, operations: 0.0, seconds })
     }
@@ -101,11 +110,18 @@ impl<'a> Protocol<'a> {
         classes.flat_map(chosen).collect()
     }
 
-    /// Measures the classes seen so far.
-    fn row(&self, learner: &dyn SessionLearner, session: usize) -> SessionAccuracy {
+    /// Where the classes of the base session and of every further one end.
+    fn ends(&self) -> Vec<usize> {
+        let split = &self.data.split;
+        let classes = |sessions: usize| split.sessions[..sessions].iter().map(|session| session.classes.len());
+        (0..=split.sessions.len()).map(|sessions| split.base_classes + classes(sessions).sum::<usize>()).collect()
+    }
+
+    /// Measures the classes seen so far; also counts the images of a class (row) that were answered with a class (column).
+    fn measure(&self, learner: &dyn SessionLearner, session: usize) -> (SessionAccuracy, Vec<Vec<u32>>) {
         let (split, images) = (&self.data.split, self.measured());
-        let new: usize = split.sessions[..session].iter().map(|session| session.classes.len()).sum();
-        let seen = split.base_classes + new;
+        let seen = self.ends()[session];
+        let mut answered = vec![vec![0; seen]; seen];
         let label = |row: &i64| usize::from(images.labels[split.measured[*row as usize]]);
         let known: Vec<i64> = (0..split.measured.len() as i64).filter(|row| label(row) < seen).collect();
         let mut counts = AccuracyCounts::new(seen, split.base_classes);
@@ -114,8 +130,9 @@ impl<'a> Protocol<'a> {
             let scores = Vec::<f32>::try_from(scores.to_device(Device::Cpu).contiguous().view(-1)).expect("scores");
             for (row, scores) in rows.iter().zip(scores.chunks_exact(seen)) {
                 counts.count_scores(label(row), scores);
+                answered[label(row)][argmax(scores)] += 1;
             }
         }
-        counts.row(session)
+        (counts.row(session), answered)
     }
 }

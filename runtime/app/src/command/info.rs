@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 use orco_runtime::encoder::choice::{ChoiceReason, ONNX_RUNTIME_FROM, Workload};
-use orco_runtime::learner::Learner;
+use orco_runtime::learner::{EngineInUse, Learner};
 use orco_runtime::manifest::BENCHMARK;
 use orco_runtime::state::sentence::counted;
 use orco_runtime::store::kept::MAX_PICTURES;
@@ -89,7 +89,9 @@ pub fn run(options: &Options, output: &Output) -> Result<Value> {
     say!(output, "memory      {:.1} MiB at work when a class is learned", learning as f64 / f64::from(1 << 20))?;
     Ok(json!({
         "bundle": manifest.name, "release": manifest.release, "signature_checked": signed,
-        "engine": engines.first, "engine_reason": engines.reason.to_string(), "engine_for_more": engines.more,
+        "engine": engines.first, "engine_reason": engines.reason.to_string(),
+        "engine_for_more": engines.more.as_ref().map(|more| &more.name),
+        "engine_for_more_reason": engines.more.as_ref().map(|more| more.reason.to_string()),
         "pictures_for_more": ONNX_RUNTIME_FROM,
         "backbone": manifest.backbone.architecture, "backbone_kind": options.backbone.name(),
         "weights": manifest.backbone.weights.name(),
@@ -112,8 +114,8 @@ struct Engines {
     first: String,
     /// Why.
     reason: ChoiceReason,
-    /// The one for more pictures, where it is another one.
-    more: Option<String>,
+    /// The one for a service and for many pictures, where it is another one, and why.
+    more: Option<EngineInUse>,
 }
 
 impl Engines {
@@ -124,7 +126,7 @@ impl Engines {
         if more.name == first.name {
             return Ok(Self { first: first.name, reason: more.reason, more: None });
         }
-        Ok(Self { first: first.name, reason: first.reason, more: Some(more.name) })
+        Ok(Self { first: first.name, reason: first.reason, more: Some(more) })
     }
 
     fn say(&self, output: &Output) -> Result<()> {
@@ -132,6 +134,6 @@ impl Engines {
         let Some(more) = more else { return say!(output, "engine      {first}, for everything: {reason}") };
         say!(output, "engine      {first}, for shots: {reason};")?;
         say!(output, "            also for fewer than {ONNX_RUNTIME_FROM} pictures in one call: it starts faster")?;
-        say!(output, "            {more}, for more pictures")
+        say!(output, "            {}, for more pictures: {}", more.name, more.reason)
     }
 }

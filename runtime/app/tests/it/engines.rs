@@ -145,8 +145,15 @@ fn the_engine_follows_the_work_ahead() {
     let facts = device.json(&["info"]);
     assert!(facts["engine"].as_str().unwrap().starts_with("rten"), "{facts}");
     if library::locate().is_some() {
-        assert!(facts["engine_reason"].as_str().unwrap().contains("kept"), "{facts}");
-        assert!(facts["engine_for_more"].as_str().unwrap().starts_with("ONNX Runtime 1."), "{facts}");
+        // For many pictures both were measured; which one is faster is the machine's.
+        match facts["engine_for_more"].as_str() {
+            Some(more) => {
+                assert!(facts["engine_reason"].as_str().unwrap().contains("kept"), "{facts}");
+                assert!(more.starts_with("ONNX Runtime 1."), "{facts}");
+                assert!(facts["engine_for_more_reason"].as_str().unwrap().contains("measured to be faster"), "{facts}");
+            }
+            None => assert!(facts["engine_reason"].as_str().unwrap().contains("measured to be faster"), "{facts}"),
+        }
     }
     let asked = device.json(&["info", "--engine", "rten"]);
     assert!(asked["engine_reason"].as_str().unwrap().contains("asked for"), "{asked}");
@@ -181,6 +188,19 @@ fn the_engine_follows_the_work_ahead() {
         assert_eq!(one["label"], other["label"]);
         assert!((one["score"].as_f64().unwrap() - other["score"].as_f64().unwrap()).abs() < 1e-3, "{one} {other}");
     }
+}
+
+/// A machine without ONNX Runtime is no fault: the answer says what computes, and nothing warns.
+#[test]
+fn nothing_warns_where_no_onnx_runtime_is_installed() {
+    let device = Device::new();
+    let folder = TempDir::new().unwrap();
+    let mut command = device.command(&["info"]);
+    // Nothing is named, and nothing is in the cache.
+    let output = command.env_remove("ORT_DYLIB_PATH").env("ORCO_CACHE", folder.path()).output().unwrap();
+    assert!(output.status.success() && output.stderr.is_empty(), "{}", text_of(&output));
+    let answer = text(&output.stdout);
+    assert!(answer.contains("for everything:") && answer.contains("no ONNX Runtime library was found"), "{answer}");
 }
 
 /// What is learned does not depend on whether there is an ONNX Runtime.

@@ -16,10 +16,10 @@ pub(super) static IMPRINT: Definition = Definition {
     method: Method {
         name: "imprint",
         definition: "No training: a learned class is the mean projection of its shots, a base class its \
-                       pseudo-target, on the head of phase 2 (Qi et al., CVPR 2018).",
-        paper_row: Some("IW (imprinting)"),
+                       pseudo-target, on the head of phase 2. The paper imprints weights before phase 2: that is ncm.",
+        paper_row: None,
     },
-    about: "IW: mean projections on the head of phase 2",
+    about: "mean projections on the head of phase 2",
     trains: false,
     needs_statistics: false,
     settings: as_measured,
@@ -30,8 +30,9 @@ pub(super) static NCM: Definition = Definition {
     method: Method {
         name: "ncm",
         definition: "The nearest class mean by cosine on the backbone's features: of a base class over all its \
-                       training images, of a learned class over its shots.",
-        paper_row: None,
+                       training images, of a learned class over its shots. As weights of a cosine classifier, these \
+                       means are imprinted (Qi et al., CVPR 2018): the paper's row IW.",
+        paper_row: Some("IW (imprinting)"),
     },
     about: "nearest class mean",
     trains: false,

@@ -10,12 +10,14 @@ mod timer;
 
 use alloc::vec;
 use core::panic::PanicInfo;
+use core::ptr::addr_of_mut;
 
 // Brings the critical section of a single core.
 use cortex_m as _;
+use orco_bare::session::BareMemory;
 use orco_micro::board::{Board, Ram};
-use orco_micro::exchange::Order;
-use orco_micro::run::{Files, run};
+use orco_micro::exchange::{Order, Task};
+use orco_micro::run::{Files, run, run_without_allocator};
 use semihosting::fs::{self, File};
 use semihosting::io::Read;
 use semihosting::{eprintln, process};
@@ -30,6 +32,9 @@ const FILES: Files<'_> = Files {
 const CHIP: *mut u8 = 0x6000_0000 as *mut u8;
 /// Bytes of it that hold the state.
 const CHIP_SIZE: usize = 1 << 20;
+
+/// Memory of the session that needs no allocator.
+static mut MEMORY: BareMemory = BareMemory::new();
 
 /// Exit status after a power cut.
 const POWER_CUT: i32 = 3;
@@ -63,7 +68,15 @@ fn main() -> ! {
     // SAFETY: nothing else lies there, and this is the only reference.
     let chip = unsafe { core::slice::from_raw_parts_mut(CHIP, CHIP_SIZE) };
     let order: Order = postcard::from_bytes(&read(c"order")).expect("the host writes orders");
-    match run(FILES, &order, chip, &An500) {
+    let outcome = match order.task {
+        Task::WithoutAllocator => {
+            // SAFETY: `main` runs once, on one core, so this is the only reference.
+            let memory = unsafe { &mut *addr_of_mut!(MEMORY) };
+            run_without_allocator(memory, &An500)
+        }
+        Task::Answer | Task::Learn(_) => run(FILES, &order, chip, &An500),
+    };
+    match outcome {
         Ok(outcome) => {
             let bytes = postcard::to_allocvec(&outcome).expect("an outcome can be written");
             fs::write(c"outcome", bytes).expect("the host takes the outcome");

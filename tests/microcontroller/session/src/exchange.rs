@@ -25,6 +25,8 @@ pub enum Task {
     Answer,
     /// One session with these classes, kept on flash.
     Learn(Vec<Taught>),
+    /// A session of made-up classes without an allocator, in static memory. Nothing is kept.
+    WithoutAllocator,
 }
 
 /// A class to learn.

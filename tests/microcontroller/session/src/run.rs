@@ -6,6 +6,7 @@ use alloc::vec::Vec;
 use core::fmt::Debug;
 use core::ops::ControlFlow;
 
+use orco_bare::session::{self, BareMemory, LEARNED_SHOTS};
 use orco_core::align::Sampling;
 use orco_core::config::Config;
 use orco_core::workers::Serial;
@@ -44,7 +45,9 @@ impl Meter<'_> {
         let begin = self.board.instructions();
         let result = part();
         let instructions = self.board.instructions() - begin;
-        self.parts.push(Part { name: name.into(), instructions, heap: self.board.heap() });
+        // Before the note itself takes memory.
+        let heap = self.board.heap();
+        self.parts.push(Part { name: name.into(), instructions, heap });
         result
     }
 }
@@ -63,7 +66,7 @@ pub fn run(files: Files<'_>, order: &Order, chip: &mut [u8], board: &dyn Board) 
     let mut generation = loaded.generation;
     let mut saved = loaded.saved.unwrap_or_else(|| SavedState::fresh(&base_model, digest));
     match &order.task {
-        Task::Answer => {}
+        Task::Answer | Task::WithoutAllocator => {}
         Task::Learn(classes) => {
             saved = meter.measure("learn", || learn(&base_model, &saved, classes))?;
             let save = || store::save(&mut flash, &base_model, &saved, generation);
@@ -78,6 +81,27 @@ pub fn run(files: Files<'_>, order: &Order, chip: &mut [u8], board: &dyn Board) 
     let learned = state.classes.iter().map(|class| class.label.clone()).collect();
     let (ram, parts) = (board.ram(), meter.parts);
     Ok(Outcome { learned, generation, scores, changes, written, erased, ram, parts })
+}
+
+/// Runs the session that needs no allocator ([`orco_bare::session`]), in the memory that is lent; its only score is the
+/// share of shots that are recognised.
+///
+/// # Errors
+/// A sentence that says what failed; that something took memory of the heap, too.
+pub fn run_without_allocator(memory: &mut BareMemory, board: &dyn Board) -> Result<Outcome, String> {
+    let mut meter = Meter { board, parts: Vec::new() };
+    // Twice: what the first call returns is the peak until now, what the second one returns is in use.
+    board.heap();
+    let in_use = board.heap();
+    let recognised = meter.measure("learn and ask", || session::run(memory)).map_err(|error| error.to_string())?;
+    let parts = meter.parts;
+    if let Some(part) = parts.iter().find(|part| part.heap > in_use) {
+        return Err(format!("{} took {} bytes of the heap", part.name, part.heap - in_use));
+    }
+    let learned = memory.labels().map(String::from).collect();
+    let scores = [[recognised as f32 / LEARNED_SHOTS as f32].into()].into();
+    let (generation, changes, written, erased) = (0, 0, 0, 0);
+    Ok(Outcome { learned, generation, scores, changes, written, erased, ram: board.ram(), parts })
 }
 
 fn failed<E: Debug>(what: &str) -> impl FnOnce(E) -> String {

@@ -1,7 +1,7 @@
 //! Runs the firmware on QEMU's board mps2-an500, a Cortex-M7 with 4 MiB of flash and 4 MiB of RAM, and the same orders
-//! on the host: five classes are learned from five shots each in two sessions, the power goes at chosen moments, and
-//! after every restart the device answers as the host does, by what was known before the session or after it.
-//! `cargo xtask test micro` builds the firmware and starts this.
+//! on the host. A session without an allocator recognises its shots. Then five classes are learned from five shots each in
+//! two sessions, the power goes at chosen moments, and after every restart the device answers as the host does, by what
+//! was known before the session or after it. `cargo xtask test micro` builds the firmware and starts this.
 
 mod device;
 mod lesson;
@@ -12,10 +12,11 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result, ensure};
 use clap::Parser;
+use orco_bare::session::BareMemory;
 use orco_core::config::Config;
 use orco_micro::board::Uncounted;
 use orco_micro::exchange::{Cut, Fate, Order, Outcome, Task};
-use orco_micro::run::{Files, run};
+use orco_micro::run::{Files, run, run_without_allocator};
 use orco_runtime::bundle::Bundle;
 use orco_runtime::manifest::{LEARNER, STATISTICS};
 
@@ -87,6 +88,12 @@ fn trial(arguments: &Arguments) -> Result<()> {
     let mut table = report::Table::new();
 
     let device = Device::new(&arguments.qemu, &arguments.firmware)?;
+    let bare = run_without_allocator(&mut BareMemory::new(), &Uncounted).map_err(anyhow::Error::msg)?;
+    ensure!(bare.scores == [[1.0]], "the host recognises {:?} of the shots without an allocator", bare.scores);
+    let learned = device.finish(&order(Task::WithoutAllocator, None))?;
+    same(&learned, &bare).context("without an allocator")?;
+    table.add("without an allocator: 2 made-up classes of 4 shots", &learned);
+
     let mut learned = device.finish(&order(Task::Learn(first.to_vec()), None))?;
     same(&learned, &before).context("after the first session")?;
     table.add("first session: 3 classes of 5 shots", &learned);

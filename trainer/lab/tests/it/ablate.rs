@@ -69,7 +69,7 @@ fn trials_share_what_they_have_in_common_and_are_measured_once() {
     let frozen = ablate(folder, "frozen");
     let table = lines(&frozen);
     assert!(table[2].starts_with("g, as on the device") && table[4].starts_with("f and g, "), "{table:?}");
-    assert!(table[4].ends_with("base decay 20.52"), "{table:?}");
+    assert!(table[4].ends_with("base decay 20.52, performance decay 28.94"), "{table:?}");
     assert_eq!(trained(&frozen), 1);
 
     // What varies the head alone finds all trained, and keeps every draw.

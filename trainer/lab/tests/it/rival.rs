@@ -35,6 +35,20 @@ fn rivals_are_trained_once_and_stand_beside_each_other() {
     assert!(table[1].ends_with("base decay"), "nothing was published on these data: {table:?}");
     assert_eq!(trained(&all), BACKBONES - 1, "{}", String::from_utf8_lossy(&all.stderr));
 
+    // Of each there is a picture of who is taken for whom, made of counts of all images measured.
+    let runs: Vec<_> = fs::read_dir(folder.join("run")).unwrap().map(|entry| entry.unwrap().path()).collect();
+    for name in NAMES {
+        let file =
+            |kind: &str| runs.iter().map(|run| run.join(format!("confusion-{name}.{kind}"))).find(|path| path.exists());
+        assert!(file("svg").is_some() && file("png").is_some(), "{name}");
+        let json: serde_json::Value = serde_json::from_slice(&fs::read(file("json").unwrap()).unwrap()).unwrap();
+        let rows = json["counts"].as_array().unwrap();
+        let of_class =
+            |row: &serde_json::Value| row.as_array().unwrap().iter().map(|count| count.as_u64().unwrap()).sum::<u64>();
+        let of_class: Vec<u64> = rows.iter().map(of_class).collect();
+        assert!(of_class[0] > 0 && of_class.iter().all(|count| *count == of_class[0]), "{name}: {of_class:?}");
+    }
+
     let again = rival(folder, "all");
     assert_eq!((lines(&again), trained(&again)), (table, 0));
 

@@ -35,7 +35,8 @@ class LearnerOptions:
     """How many seconds a change waits, at most, for another process that is changing the same state."""
 
     engine: Literal["auto", "onnxruntime", "rten"] = "auto"
-    """What the backbone runs on. "onnxruntime" is there in packages built with the feature onnx."""
+    """What the backbone runs on. "auto" takes rten, which is part of the package, and ONNX Runtime for a bundle that rten does
+    not take."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -17,11 +17,11 @@ use orco_lab::geometry::SessionGeometry;
 use orco_lab::published::{self, Reading};
 use orco_lab::question::Question;
 use orco_lab::report::figures::paper_figures;
-use orco_lab::report::{self, ReportPlan, collect};
+use orco_lab::report::{self, BundleReport, ReportPlan, collect};
 use orco_lab::results::{self, MeasuredSystem, Results};
 use orco_lab::results_pages::ResultsPages;
 use orco_lab::seeds::{self, OverSeeds};
-use orco_lab::trials::{QUESTIONS, Trials};
+use orco_lab::trials::{AblationResults, QUESTIONS, TrialGeometry, Trials};
 use orco_lab::{Measurement, System};
 use orco_runtime::bundle::Bundle;
 use orco_runtime::encoder::telemetry;
@@ -92,7 +92,8 @@ struct SeedsArguments {
 
 #[derive(Args)]
 struct AblateArguments {
-    /// What is varied: losses, perturbation, assignment, exemplars or noise.
+    /// What is varied: losses, perturbation, assignment, exemplars or noise; or `answer`, the losses behind a device's
+    /// default answer.
     #[arg(value_parser = PossibleValuesParser::new(QUESTIONS.map(Question::name)))]
     question: String,
     /// The bundle's folder.
@@ -111,7 +112,8 @@ struct AblateArguments {
     /// earlier classes changed their targets. Pictures are the measured ones.
     #[arg(long)]
     geometry: bool,
-    /// Folder for all numbers: QUESTION.json and QUESTION.csv.
+    /// Folder for all numbers: QUESTION.json and QUESTION.csv, with `-text` behind the question by the text. The book
+    /// shows those in report/ablations of a bundle's folder.
     #[arg(long, value_name = "DIR")]
     output: Option<PathBuf>,
     /// Folder for draws that are done.
@@ -147,6 +149,9 @@ struct ReportArguments {
     bundle: PathBuf,
     #[command(flatten)]
     measuring: Measuring,
+    /// Measures nothing: draws page and pictures again from the report.json that is there.
+    #[arg(long)]
+    redraw: bool,
     /// Folder to write to; by default `report` in the bundle's.
     #[arg(long, value_name = "DIR")]
     output: Option<PathBuf>,
@@ -177,10 +182,14 @@ fn main() -> ExitCode {
 
 fn make_report(arguments: &ReportArguments) -> Result<()> {
     let started = Instant::now();
-    let ReportArguments { bundle: folder, measuring, output } = arguments;
+    let ReportArguments { bundle: folder, measuring, redraw, output } = arguments;
     let Measuring { draws, seed, untrained } = measuring;
-    let bundle = Bundle::open(folder)?;
     let written = output.clone().unwrap_or_else(|| folder.join("report"));
+    if *redraw {
+        BundleReport::read(&written)?.write(&written)?;
+        return Ok(print(format!("{} is drawn again", written.join("index.html").display()))?);
+    }
+    let bundle = Bundle::open(folder)?;
     // What cannot be measured, or written, is known before anything is.
     let benchmark = Benchmark::of(&bundle)?;
     report::prepare(&written)?;
@@ -312,26 +321,30 @@ const WIDTH: usize = 28;
 fn ablate(arguments: &AblateArguments) -> Result<()> {
     let AblateArguments { question, bundle, draws, seed, by: reading, geometry, output, cache } = arguments;
     let question = Question::named(question).context("no such question")?;
-    let bundle = Bundle::open(bundle)?;
+    let folder = bundle;
+    let bundle = Bundle::open(folder)?;
     let benchmark = Benchmark::of(&bundle)?;
+    let file = AblationResults::file(question, *reading);
     for folder in output.iter().chain([cache]) {
         report::writable(folder).with_context(|| format!("cannot write into the folder {}", folder.display()))?;
     }
-    output.iter().try_for_each(|output| results::claim(output, question.name()))?;
+    output.iter().try_for_each(|output| results::claim(output, &file))?;
     let content = serde_json::to_string(&bundle.manifest.files)?;
     let base_model = &bundle.base_model;
     let trials = Trials { base_model, benchmark: &benchmark, content: &content, cache, seed: *seed };
     let threads = Threads::new(cores())?;
-    let of = published::settings_for(&benchmark.source).name();
-    print(format!("{} on {}, draws: {draws}; {reading} for {of}", question.name(), benchmark.source))?;
+    let settings = match question {
+        Question::Answer => "a device's default settings".to_owned(),
+        _ => format!("{reading} for {}", published::settings_for(&benchmark.source).name()),
+    };
+    print(format!("{} on {}, draws: {draws}; {settings}", question.name(), benchmark.source))?;
     print(heading(WIDTH, "the paper's, on mini-ImageNet"))?;
     let results = Results::new(&bundle.manifest.name, &benchmark.source, *draws as usize);
     let mut results = Results { seed: *seed, ..results };
     for trial in trials.of(question, *reading) {
         let summary = trials.measure(&trial, *draws as usize, &threads, &|| ControlFlow::Continue(()))?;
-        let published = published::figure(question, &trial.name);
-        let theirs = published.map_or_else(String::new, |figure| figure.to_string());
-        print(line(WIDTH, &trial.name, &summary, &theirs))?;
+        let published = published::figures(question, &trial.name);
+        print(line(WIDTH, &trial.name, &summary, &published::listed(&published)))?;
         results.systems.push(MeasuredSystem::from(summary).beside(published));
     }
     let mut geometries = Vec::new();
@@ -342,37 +355,33 @@ fn ablate(arguments: &AblateArguments) -> Result<()> {
             if let Some(found) = &found {
                 print(format!("{:<WIDTH$} {}", trial.name, found.line()))?;
             }
-            geometries.push(SystemGeometry { system: trial.name, geometry: found });
+            geometries.push(TrialGeometry { system: trial.name, geometry: found });
         }
     }
     if let Some(output) = output {
         let csv = csv(results.summaries());
-        let (question, reading) = (question.name(), *reading);
-        let ablation = AblationResults { results, question, settings: of, reading, geometry: geometries };
-        write_results(output, question, &ablation, &csv)?;
+        let command = ablation_command(arguments, folder, output);
+        let reading = *reading;
+        let ablation = AblationResults { results, command, question, settings, reading, geometry: geometries };
+        write_results(output, &file, &ablation, &csv)?;
         print(format!("all numbers are in {}", output.display()))?;
     }
     Ok(())
 }
 
-/// What `orco-lab ablate` writes.
-#[derive(Serialize)]
-struct AblationResults {
-    #[serde(flatten)]
-    results: Results,
-    question: &'static str,
-    /// The benchmark for which the published program has these settings.
-    settings: &'static str,
-    /// Whether they are the program's, or those of the paper's text.
-    reading: Reading,
-    /// How classes lie after the first draw, where that was asked for.
-    geometry: Vec<SystemGeometry>,
-}
-
-/// How classes lie after a system's sessions.
-#[derive(Serialize)]
-struct SystemGeometry {
-    system: String,
-    /// Nothing of a system that keeps no device's state.
-    geometry: Option<SessionGeometry>,
+/// The command that measures an ablation so.
+fn ablation_command(arguments: &AblateArguments, bundle: &Path, output: &Path) -> String {
+    let AblateArguments { question, draws, seed, by, geometry, .. } = arguments;
+    let [bundle, output] = [bundle, output].map(|path| shell_word(&path.to_string_lossy()));
+    let mut command = format!("cargo run --release -p orco-lab -- ablate {question} {bundle} --draws {draws}");
+    if *seed != SEED {
+        command += &format!(" --seed {seed}");
+    }
+    if *by == Reading::Text && question != Question::Answer.name() {
+        command += " --by text";
+    }
+    if *geometry {
+        command += " --geometry";
+    }
+    command + " --output " + &output
 }
