@@ -17,6 +17,7 @@
 
 mod calibrate;
 mod embed;
+mod left_out;
 mod model;
 mod score;
 #[cfg(test)]
@@ -32,6 +33,7 @@ pub use self::calibrate::Calibrator;
 use self::calibrate::{shift, softmax};
 use self::embed::Embedder;
 pub(crate) use self::embed::TOGETHER;
+pub(crate) use self::left_out::{MAX_OTHERS, MAX_VIEWED};
 pub(crate) use self::model::ScoringModel;
 use self::score::{ClassRow, ScoreRows, Scorer};
 pub(crate) use self::validation::{Validation, ValidationSamples};

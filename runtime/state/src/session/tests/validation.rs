@@ -31,6 +31,7 @@ fn with_statistics() -> BaseModel {
         deviations: [1.0; 3],
         start: 0.1,
         set_aside,
+        base_accuracy_ratio: None,
     });
     base_model.config.answer = Config::combined().answer;
     base_model
