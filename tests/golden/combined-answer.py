@@ -228,7 +228,7 @@ alone = [(phase_2, WEIGHTS["targets"] + WEIGHTS["aligned"])]
 every = range(len(classes))
 RATIO = 0.9
 BALANCES = {
-    "keep-base": (0.9, [0.2]),
+    "keep-base": (0.75, [0.2]),
     "balanced": (0.5, [0.5, 0.45, 0.4, 0.35, 0.3, 0.25, 0.2]),
     "favour-new": (0.5, [1.0]),
 }

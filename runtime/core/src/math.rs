@@ -36,7 +36,7 @@ pub fn sqrt(x: f32) -> f32 {
 /// 26.2.17.
 pub fn normal_distribution(x: f32) -> f32 {
     const COEFFICIENTS: [f32; 5] = [1.330_274_4, -1.821_255_9, 1.781_477_9, -0.356_563_78, 0.319_381_53];
-    const INVERSE_ROOT_OF_TAU: f32 = 0.398_942_28;
+    const INVERSE_ROOT_OF_TAU: f32 = 0.398_942_3;
     let t = 1.0 / (1.0 + 0.231_641_9 * x.abs());
     let series = COEFFICIENTS.iter().fold(0.0, |sum, coefficient| (sum + coefficient) * t);
     let beyond = INVERSE_ROOT_OF_TAU * exp(-0.5 * x * x) * series;

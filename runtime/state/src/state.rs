@@ -65,7 +65,7 @@ pub struct Scoring<'a> {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Balance {
-    /// One part harmonic mean, in which base classes count nine times as much, and four parts accuracy over all classes:
+    /// One part harmonic mean, in which base classes count three times as much, and four parts accuracy over all classes:
     /// old answers stay as they were, wherever possible.
     KeepBase,
     /// Equal parts, or down to one part harmonic mean and four parts accuracy over all classes as far as answers would
@@ -84,7 +84,7 @@ impl Balance {
     /// where answers would otherwise be right less often than those of the nearest class mean.
     pub fn weights(self) -> BorderWeights<'static> {
         match self {
-            Self::KeepBase => BorderWeights { base: 0.9, harmonic: &[0.2] },
+            Self::KeepBase => BorderWeights { base: 0.75, harmonic: &[0.2] },
             Self::Balanced => BorderWeights { base: 0.5, harmonic: &[0.5, 0.45, 0.4, 0.35, 0.3, 0.25, 0.2] },
             Self::FavourNew => BorderWeights { base: 0.5, harmonic: &[1.0] },
         }

@@ -78,7 +78,7 @@ impl<'a> Protocol<'a> {
             }
             rows.push(self.row(learner, number));
         }
-        Ok(Draw { rows, operations: 0.0, seconds })
+        Ok(Draw { seconds, ..Draw::of_rows(rows) })
     }
 
     /// Seeds torch for a session of a draw.
