@@ -86,10 +86,13 @@ impl Predictor {
         let mut rows = validation.rows(&known, MAX_FIRST_SAMPLES);
         let base = known.base();
         let calibration = state.calibration.unwrap_or_else(|| {
+            if !state.classes.is_empty() {
+                return validation.calibrate(&known);
+            }
             let classes: Vec<u32> = rows.iter().map(|row| row.class).collect();
             let mut fitting = Calibrator::new(&classes, base, known.len());
             rows.iter().for_each(|row| fitting.add(&row.scores, false));
-            fitting.choose(state.balance, validation.nearest_mean_accuracy(), scoring.statistics.start)
+            fitting.choose(state.balance, 0.0, scoring.statistics.start)
         });
         rows.iter_mut().for_each(|row| shift(&mut row.scores, base, calibration.border.shift));
         (Self::of(known, calibration), rows)

@@ -125,6 +125,24 @@ impl<'a> ValidationSamples<'a> {
         Validation { calibration, answers, earlier, excluded }
     }
 
+    /// Chooses the border and the temperature of that state alone.
+    pub(crate) fn calibrate(&self, known: &ScoringModel<'_>) -> Calibration {
+        let classes = self.classes();
+        let fitting = &mut self.calibrator(&classes, known);
+        self.collect(known, &classes, fitting);
+        fitting.choose(self.state.balance, self.nearest_mean_accuracy(), self.scoring.statistics.start)
+    }
+
+    /// Hands all samples of these classes, and the views of shots, to a calibrator.
+    fn collect(&self, known: &ScoringModel<'_>, classes: &[u32], fitting: &mut Calibrator<'_>) {
+        let own = |sample: usize| Some(classes[sample] as usize);
+        let every: Vec<usize> = (0..self.len()).collect();
+        self.scores(known, &known.projections, (&own, &every), Wanted::Border, &mut |sample| {
+            fitting.add(sample.scores, sample.is_excluded);
+            fitting.add_views(&sample.views);
+        });
+    }
+
     /// To choose a border by these samples, of these classes.
     fn calibrator<'c>(&self, classes: &'c [u32], known: &ScoringModel<'_>) -> Calibrator<'c> {
         let ratio = self.scoring.statistics.accuracy_ratio();
@@ -140,13 +158,8 @@ impl<'a> ValidationSamples<'a> {
         let scoring = Scoring { weights: AnswerWeights::NEAREST_MEAN, ..self.scoring };
         let known = ScoringModel::new(self.base_model, self.state, scoring);
         let classes = self.classes();
-        let own = |sample: usize| Some(classes[sample] as usize);
         let mut fitting = self.calibrator(&classes, &known);
-        let every: Vec<usize> = (0..self.len()).collect();
-        self.scores(&known, &known.projections, (&own, &every), Wanted::Border, &mut |sample| {
-            fitting.add(sample.scores, sample.is_excluded);
-            fitting.add_views(&sample.views);
-        });
+        self.collect(&known, &classes, &mut fitting);
         fitting.accuracy()
     }
 
