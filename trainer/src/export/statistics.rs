@@ -68,12 +68,14 @@ pub(super) fn statistics(
     for (row, class) in aside.chunks_exact(inputs).zip(classes(&split.set_aside)) {
         set_aside.push(class, row);
     }
-    let (held_out, of_held_out) = (&split.held_out, classes(&split.held_out));
-    let unseen = clean_features(encoder, input, inputs, train, held_out)?;
-    let unseen = match (held_out.is_empty(), split.unseen().is_empty()) {
-        (false, _) => UnseenPictures::Others(Features { values: &unseen, classes: &of_held_out }),
-        (true, false) => UnseenPictures::SetAside,
-        (true, true) => UnseenPictures::None,
+    let (mut held_out, of_held_out) = (Vec::new(), classes(&split.held_out));
+    let unseen = if !split.held_out.is_empty() {
+        held_out = clean_features(encoder, input, inputs, train, &split.held_out)?;
+        UnseenPictures::Others(Features { values: &held_out, classes: &of_held_out })
+    } else if split.unseen().is_empty() {
+        UnseenPictures::None
+    } else {
+        UnseenPictures::SetAside
     };
     Ok(fit(base_model, Features { values, classes: &classes(&split.base) }, (set_aside, unseen), seed))
 }
