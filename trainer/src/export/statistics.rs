@@ -68,7 +68,8 @@ pub(super) fn statistics(
     for (row, class) in aside.chunks_exact(inputs).zip(classes(&split.set_aside)) {
         set_aside.push(class, row);
     }
-    let (mut held_out, of_held_out) = (Vec::new(), classes(&split.held_out));
+    let of_held_out = classes(&split.held_out);
+    let held_out;
     let unseen = if !split.held_out.is_empty() {
         held_out = clean_features(encoder, input, inputs, train, &split.held_out)?;
         UnseenPictures::Others(Features { values: &held_out, classes: &of_held_out })
