@@ -1,4 +1,5 @@
-"""Writes combined-answer.json: the combined answer (docs/src/how/answers.md) in numpy, for tests to hold ours to.
+"""Writes combined-answer.json: the combined answer and its border (docs/src/how/answers.md) in numpy, for tests to hold
+ours to.
 
     python3 tests/golden/combined-answer.py
 
@@ -6,6 +7,7 @@ Written from the formulas alone, in float64; features are multiples of 1/64, so 
 """
 
 import json
+import math
 import pathlib
 
 import numpy as np
@@ -76,7 +78,7 @@ def own(kept, label):
     return [shot for shot in kept if classes[shot] == label]
 
 
-def scores(x, head_weights, kept):
+def scores(x, head_weights, kept, weights=WEIGHTS):
     """Scores of every class for a picture, from the shots `kept`."""
     result = []
     for label in range(BASE + LEARNED):
@@ -90,15 +92,15 @@ def scores(x, head_weights, kept):
             total += weight * project(x, head) @ row / DEVIATIONS[0]
         added = sum((contribution(shots[shot], direct) for shot in own(kept, label)), np.zeros(INPUTS))
         mean = unit(added + (BASE_COUNTS * directions[label] if label < BASE else 0))
-        total += WEIGHTS["means"] * direct(x) @ mean / DEVIATIONS[1]
+        total += weights["means"] * direct(x) @ mean / DEVIATIONS[1]
         added = whiten(sum((contribution(shots[shot], root) for shot in own(kept, label)), np.zeros(INPUTS)))
         if label < BASE:
             centre_of_class = (added + BASE_COUNTS * whitened[label]) / (count + BASE_COUNTS)
         else:
             centre_of_class = added / count
         discriminant = whiten(root(x)) @ centre_of_class - 0.5 * centre_of_class @ centre_of_class
-        total += WEIGHTS["discriminant"] * discriminant / DEVIATIONS[2]
-        result.append(total / sum(WEIGHTS.values()))
+        total += weights["discriminant"] * discriminant / DEVIATIONS[2]
+        result.append(total / sum(weights.values()))
     return result
 
 
@@ -114,6 +116,107 @@ def left_out(head_weights):
     return result
 
 
+def left_out_views(sample, head_weights, weights=WEIGHTS):
+    """Scores of a shot's views, its own class as if it had all of its shots and yet did not know this one."""
+    every = range(len(classes))
+    label = classes[sample]
+    without = [shot for shot in every if shot != sample]
+    others = [shot for shot in without if classes[shot] == label]
+    count = len(others) + 1
+    result = []
+    for view in shots[sample]:
+        row = scores(view, head_weights, every, weights)
+        fewer = scores(view, head_weights, without, weights)[label]
+        # What another shot less costs, on average.
+        fewest = np.mean([
+            scores(view, head_weights, [shot for shot in without if shot != other], weights)[label] for other in others
+        ])
+        row[label] = fewer + (count - 2) / count * (fewer - fewest)
+        result.append(row)
+    return result
+
+
+def lead(row, label):
+    """How far the best learned class leads the best base class, and whether the best of the label's side is the label."""
+    known, new = row[:BASE], row[BASE:]
+    best = int(np.argmax(known)) if label < BASE else BASE + int(np.argmax(new))
+    return max(new) - max(known), best == label
+
+
+def evidence(head_weights, weights=WEIGHTS):
+    """(lead, right, share) of both sides' samples."""
+    every = range(len(classes))
+    sides = [[], []]
+    for x, label in zip(aside, aside_classes):
+        sides[0].append((*lead(scores(x, head_weights, every, weights), label), label, RATIO))
+    for shot in every:
+        if classes[shot] < BASE:
+            row = scores(shots[shot][0], head_weights, every, weights)
+            without = [other for other in every if other != shot]
+            row[classes[shot]] = scores(shots[shot][0], head_weights, without, weights)[classes[shot]]
+            sides[0].append((*lead(row, classes[shot]), classes[shot], 1.0))
+        else:
+            for row in left_out_views(shot, head_weights, weights):
+                sides[1].append((*lead(row, classes[shot]), classes[shot], 1.0))
+    result = []
+    for side in sides:
+        labels = [label for _, _, label, _ in side]
+        share = lambda label: 1 / (labels.count(label) * len(set(labels)))
+        result.append(np.array([(l, right, ratio * share(label)) for l, right, label, ratio in side]))
+    return result
+
+
+def spread(side):
+    of_right = side[side[:, 1] > 0]
+    leads, shares = of_right[:, 0], of_right[:, 2]
+    mean = shares @ leads / shares.sum()
+    deviation = math.sqrt(shares @ (leads - mean) ** 2 / shares.sum())
+    return leads, shares, mean, deviation, shares.sum() ** 2 / (shares**2).sum()
+
+
+def expected(base, new, shift):
+    leads, shares, _, deviation, count = spread(base)
+    width = 2.34 * deviation * max(count, 1) ** -0.2
+    x = np.clip((leads + shift) / width, -1, 1)
+    kept = shares.sum() - shares @ (0.25 * (2 + x * (3 - x**2)))
+    _, shares, mean, deviation, _ = spread(new)
+    return kept, shares.sum() * 0.5 * math.erfc(-(mean + shift) / deviation / math.sqrt(2))
+
+
+def border(balance, head_weights):
+    """Shift, and accuracies to be expected of base classes and learned ones."""
+    of_base, mixtures = balance
+    base, new = evidence(head_weights)
+    share = BASE / (BASE + LEARNED)
+    overall = lambda both: share * both[0] + (1 - share) * both[1]
+    means = {"targets": 0.0, "aligned": 0.0, "means": 1.0, "discriminant": 0.0}
+    least = overall(expected(*evidence([], means), 0.0)) if len(mixtures) > 1 else 0.0
+    ends = []
+    for side, kernel in (base, True), (new, False):
+        _, _, _, deviation, count = spread(side)
+        width = 2.34 * deviation * max(count, 1) ** -0.2 if kernel else deviation
+        ends.append((min(-side[:, 0]) - width, max(-side[:, 0]) + width))
+    low, high = min(end[0] for end in ends) - 0.2, max(end[1] for end in ends) + 0.2
+    shifts = np.linspace(low, high, 257)
+    best = None
+    for mixture in mixtures:
+
+        def value(shift):
+            both = expected(base, new, shift)
+            mean = 1 / (of_base / max(both[0], 1e-3) + (1 - of_base) / max(both[1], 1e-3))
+            return mixture * mean + (1 - mixture) * overall(both)
+
+        values = np.array([value(shift) for shift in shifts])
+        good = shifts[values >= values.max() * (1 - 1e-5)]
+        chosen = (good[0] + good[-1]) / 2
+        both = expected(base, new, chosen)
+        if best is None or overall(both) > overall(best[1:]) + 1e-5:
+            best = (chosen, *both)
+        if overall(both) >= least - 1e-5:
+            return chosen, *both
+    return best
+
+
 def plain(value):
     if isinstance(value, dict):
         return {name: plain(of) for name, of in value.items()}
@@ -123,6 +226,12 @@ def plain(value):
 both = [(phase_2, WEIGHTS["targets"]), (aligned, WEIGHTS["aligned"])]
 alone = [(phase_2, WEIGHTS["targets"] + WEIGHTS["aligned"])]
 every = range(len(classes))
+RATIO = 0.9
+BALANCES = {
+    "keep-base": (0.75, [0.2]),
+    "balanced": (0.5, [0.5, 0.45, 0.4, 0.35, 0.3, 0.25, 0.2]),
+    "favour-new": (0.5, [1.0]),
+}
 golden = {
     "shape": {"inputs": INPUTS, "hidden": HIDDEN, "outputs": OUTPUTS},
     "base": BASE,
@@ -149,6 +258,44 @@ golden = {
             "scores_before_alignment": [scores(picture, alone, every) for picture in pictures],
             "left_out": left_out(both),
             "left_out_before_alignment": left_out(alone),
+        }.items()
+    },
+}
+# The border, of classes whose pictures are alike: base classes as a workstation would know them, learned ones by shots.
+def alike(labels, *views):
+    noise = 0.35 * random.normal(size=(len(labels), *views, INPUTS))
+    return np.round(np.abs(middles[labels].reshape(len(labels), *[1 for _ in views], INPUTS) + noise) * 64) / 64
+
+
+def halves(x):
+    """As half precision stores them."""
+    return x.astype(np.float16).astype(float)
+
+
+middles = rows(BASE + LEARNED, INPUTS)
+images = [alike(np.repeat(label, 30)) for label in range(BASE)]
+centre = np.mean(np.concatenate(images), axis=0).astype(np.float32).astype(float)
+directions = halves(np.array([direct(own).mean(axis=0) for own in images]))
+whitened = halves(np.array([whiten(root(own)).mean(axis=0) for own in images]))
+classes = np.array([0] + [BASE + shot // 5 for shot in range(LEARNED * 5)])
+shots = alike(classes, VIEWS)
+aside_classes = np.arange(8 * BASE) % BASE
+aside = alike(aside_classes)
+every = range(len(classes))
+golden["border"] = {
+    "accuracy_ratio": RATIO,
+    **{
+        name: plain(value)
+        for name, value in {
+            "centre": centre,
+            "directions": directions,
+            "whitened": whitened,
+            "classes": classes,
+            "shots": shots,
+            "set_aside": aside,
+            "set_aside_classes": aside_classes,
+            "left_out_views": [left_out_views(shot, both) for shot in every if classes[shot] >= BASE],
+            **{name: border(balance, both) for name, balance in BALANCES.items()},
         }.items()
     },
 }

@@ -104,7 +104,8 @@ pub struct SplitConfig {
     pub sessions: usize,
     /// New classes per session.
     pub ways: usize,
-    /// Training images per class that no training step sees.
+    /// Training images per class that no training step sees. With `measure_on = "test"`, those of base classes tell how
+    /// much easier the samples set aside are, which corrects the accuracies that a device promises.
     #[serde(default)]
     pub holdout_per_class: usize,
     /// Further images of each base class that no training step sees, a fifth of them at most: by these a device chooses

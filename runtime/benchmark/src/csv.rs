@@ -49,7 +49,7 @@ mod tests {
         let row =
             |session, inc: Option<f64>| SessionAccuracy { session, base: 75.5, inc, hm: inc, top1: 60.25, area: None };
         let rows = vec![row(0, None), row(1, Some(50.0))];
-        let summary = summarise("ours, \"all\"", &[Draw { rows, operations: 0.0, seconds: 0.0 }]);
+        let summary = summarise("ours, \"all\"", &[Draw::of_rows(rows)]);
         let text = csv(&[summary]);
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines[0], HEADING);

@@ -4,14 +4,14 @@ use orco_core::config::Config;
 use orco_core::workers::Workers;
 use orco_state::classify::Classifier;
 use orco_state::session::{self, LearnError, NewClass, OnProgress, Session, SessionMemory};
-use orco_state::state::{BaseModel, State};
+use orco_state::state::{Balance, BaseModel, State};
 
 use crate::walk::FeatureLearner;
 
 /// Number of what is computed: of what a device learns and answers, of the walk through the sessions, and of the metrics.
 /// Raise it with every change of their numbers; measurements that were kept before are then made anew. A hash of the
 /// sources would need no care, but would throw away days of training with every comment.
-pub const REVISION: u32 = 4;
+pub const REVISION: u32 = 5;
 
 /// Learns and answers as a device does with these settings.
 pub struct DeviceLearner<'a> {
@@ -28,6 +28,13 @@ impl<'a> DeviceLearner<'a> {
     pub fn new(base_model: &'a BaseModel, config: &'a Config, seed: u64, workers: &'a dyn Workers) -> Self {
         let state = State::fresh(base_model, [0; 32]);
         Self { base_model, config, seed, workers, memory: SessionMemory::default(), state }
+    }
+
+    /// With another balance between base classes and learned ones.
+    #[must_use]
+    pub fn with_balance(mut self, balance: Balance) -> Self {
+        self.state.balance = balance;
+        self
     }
 
     /// Learns a session by `learn`, which is given the session and the state before it; returns the operations as

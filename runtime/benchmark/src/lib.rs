@@ -6,7 +6,8 @@
 //! - [`machine`]: what Linux says of the machine that something is measured on;
 //! - [`FeatureLearner`], [`SessionWalk`]: how a system goes through the sessions; [`DeviceLearner`] is the device's own;
 //! - [`SessionAccuracy`], [`Summary`]: accuracies of a session, and their means and deviations over draws; [`csv`] writes
-//!   them.
+//!   them;
+//! - [`PromiseErrors`]: how far the accuracies that a device promises are off.
 
 pub mod benchmark;
 pub mod cifar100;
@@ -15,9 +16,12 @@ mod device;
 mod from_images;
 pub mod machine;
 mod metrics;
+mod promise;
+mod spread;
 mod walk;
 
 pub use device::{DeviceLearner, REVISION, answer_rule};
 pub use from_images::{ImagesError, from_cifar100};
 pub use metrics::{AccuracyCounts, Draw, SessionAccuracy, Summary, percent_or_dash, summarise};
+pub use promise::{PromiseError, PromiseErrors};
 pub use walk::{EvaluateError, FeatureLearner, LearningCost, SessionScores, SessionWalk};

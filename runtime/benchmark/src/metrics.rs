@@ -5,6 +5,9 @@ use core::fmt;
 use orco_state::target::argmax;
 use serde::{Deserialize, Serialize};
 
+use crate::promise::{PromiseError, PromiseErrors};
+use crate::spread::{deviation, mean};
+
 /// One session's accuracies, in percent.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SessionAccuracy {
@@ -180,6 +183,9 @@ pub struct Summary {
     pub performance_decay: f64,
     /// Its deviation over the draws.
     pub performance_decay_deviation: f64,
+    /// What a device promised less what was measured, where the system is one that promises.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub promises: Option<PromiseErrors>,
     /// Means over the draws, session by session.
     pub sessions: Vec<SessionAccuracy>,
     /// Deviations over the draws, session by session.
@@ -202,7 +208,8 @@ impl Summary {
             ("base decay", Some(self.base_decay), Some(self.base_decay_deviation)),
             ("performance decay", Some(self.performance_decay), Some(self.performance_decay_deviation)),
         ];
-        all.into_iter().filter_map(|(name, mean, deviation)| Some((name, mean?, deviation?)))
+        let promises = self.promises.into_iter().flat_map(|errors| errors.numbers());
+        all.into_iter().filter_map(|(name, mean, deviation)| Some((name, mean?, deviation?))).chain(promises)
     }
 
     /// A mean with its deviation, in percent with two decimals; of a single draw, which says nothing of deviations, the
@@ -235,10 +242,20 @@ impl Summary {
 pub struct Draw {
     /// A row for every session.
     pub rows: Vec<SessionAccuracy>,
+    /// For every session after which a device promises accuracies, how far it is off.
+    #[serde(default)]
+    pub promises: Vec<PromiseError>,
     /// Floating-point operations of learning all sessions, those of matrix products.
     pub operations: f64,
     /// Seconds of learning all sessions.
     pub seconds: f64,
+}
+
+impl Draw {
+    /// A draw of which rows alone are known.
+    pub fn of_rows(rows: Vec<SessionAccuracy>) -> Self {
+        Self { rows, promises: Vec::new(), operations: 0.0, seconds: 0.0 }
+    }
 }
 
 /// Summarises several draws.
@@ -247,13 +264,6 @@ pub struct Draw {
 /// If there is no draw, or draws have different sessions.
 pub fn summarise(name: &str, all: &[Draw]) -> Summary {
     let draws: Vec<&[SessionAccuracy]> = all.iter().map(|draw| draw.rows.as_slice()).collect();
-    let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len() as f64;
-    // Sample deviation; of a single draw nothing can be said and it is 0.
-    let deviation = |values: &[f64]| {
-        let centre = mean(values);
-        let squares: f64 = values.iter().map(|value| (value - centre).powi(2)).sum();
-        if values.len() > 1 { (squares / (values.len() - 1) as f64).sqrt() } else { 0.0 }
-    };
     let sessions = draws[0].len();
     let combine = |session: usize, by: &dyn Fn(&[f64]) -> f64| {
         let each =
@@ -297,6 +307,7 @@ pub fn summarise(name: &str, all: &[Draw]) -> Summary {
         base_decay_deviation: deviation(&base_decay),
         performance_decay: mean(&performance_decay),
         performance_decay_deviation: deviation(&performance_decay),
+        promises: PromiseErrors::over(all.iter().map(|draw| draw.promises.as_slice())),
         sessions: means,
         deviations,
         operations: mean(&all.iter().map(|draw| draw.operations).collect::<Vec<_>>()),
@@ -324,7 +335,7 @@ mod tests {
                 area: None,
             }
         };
-        let summary = summarise("paper", &[Draw { rows: (0..8).map(row).collect(), operations: 0.0, seconds: 0.0 }]);
+        let summary = summarise("paper", &[Draw::of_rows((0..8).map(row).collect())]);
         assert!((summary.ahm - 57.11).abs() < 0.01, "{}", summary.ahm);
     }
 
@@ -342,8 +353,7 @@ mod tests {
     fn deviations_over_draws_stand_beside_the_means() {
         let row =
             |session, base, top1| SessionAccuracy { session, base, inc: Some(50.0), hm: Some(top1), top1, area: None };
-        let draw =
-            |last: f64| Draw { rows: vec![row(0, 80.0, 80.0), row(1, last, last)], operations: 0.0, seconds: 0.0 };
+        let draw = |last: f64| Draw::of_rows(vec![row(0, 80.0, 80.0), row(1, last, last)]);
         let summary = summarise("two", &[draw(70.0), draw(66.0)]);
         // Decays 10 and 14: mean 12, sample deviation sqrt(8).
         assert_eq!((summary.base_decay, summary.performance_decay), (12.0, 12.0));

@@ -9,6 +9,7 @@ use orco_state::state::{BaseModel, State};
 
 use crate::benchmark::Benchmark;
 use crate::metrics::{AccuracyCounts, Draw, SessionAccuracy};
+use crate::promise::PromiseError;
 
 /// A system on its way through the sessions of a draw: it is given the shots of one session after the other, as a device
 /// is, and scores pictures in between.
@@ -110,12 +111,14 @@ impl SessionWalk<'_> {
         on_session: &mut dyn FnMut(&SessionScores<'_>, &SessionAccuracy),
     ) -> Result<Draw, EvaluateError> {
         let mut rows = Vec::with_capacity(self.benchmark.ways.len() + 1);
+        let mut promises = Vec::new();
         let LearningCost { operations, seconds } = self.run(learner, on_progress, &mut |scores| {
             let row = scores.counts().row(scores.session);
             on_session(scores, &row);
+            promises.extend(scores.promise_error(&row));
             rows.push(row);
         })?;
-        Ok(Draw { rows, operations, seconds })
+        Ok(Draw { rows, promises, operations, seconds })
     }
 }
 
@@ -141,6 +144,12 @@ impl<'a> SessionScores<'a> {
     pub fn pictures(&self) -> impl Iterator<Item = (usize, &'a [f32])> + use<'a> {
         let Self { classes, of, scores, .. } = *self;
         of.iter().map(|class| *class as usize).zip(scores.chunks_exact(classes))
+    }
+
+    /// What a device promises less what was measured, where it promises something.
+    fn promise_error(&self, measured: &SessionAccuracy) -> Option<PromiseError> {
+        let border = self.state?.calibration?.border;
+        Some(PromiseError::of(&border, [measured.base, measured.inc?], self.base as f64 / self.classes as f64))
     }
 
     /// Right answers per class.

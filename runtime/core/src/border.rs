@@ -5,26 +5,28 @@
 //! 2016). It is chosen from samples whose class is known and that no score was made from: base samples set aside, and
 //! shots left out of their class's mean in turn.
 //!
-//! Counted one by one, single samples would decide where it lies. So each counts on both sides of its lead as much as a
-//! kernel gives it, whose width follows the normal reference rule (Silverman, *Density Estimation*, 1986, section 3.4).
+//! Counted one by one, single samples would decide where it lies. So each base sample counts on both sides of its lead as
+//! much as a kernel gives it, whose width follows the normal reference rule (Silverman, *Density Estimation*, 1986,
+//! section 3.4). Of learned classes there are few shots: their leads are modelled as normally distributed.
 //!
 //! ```
-//! use orco_core::border::{BorderObjective, BorderSample, choose};
+//! use orco_core::border::{BorderObjective, BorderSample, BorderWeights, choose};
 //!
-//! let sample = |lead, right, share| BorderSample { lead, right, share };
-//! // Two samples of base classes, and two shots that lose by 0.2 and 0.6 to a base class.
-//! let base = [sample(-2.0, true, 0.5), sample(-1.0, true, 0.5)];
-//! let new = [sample(-0.2, true, 0.5), sample(-0.6, true, 0.5)];
-//! let border = choose(&base, &new, &BorderObjective { weights: &[0.75], share: 0.5, least: 0.0 });
-//! assert!((0.6..1.0).contains(&border.shift));
-//! assert_eq!((border.base, border.new), (1.0, 1.0));
+//! let sample = |lead| BorderSample { lead, right: true, share: 0.1 };
+//! // Ten samples of base classes, and ten shots, most of which lose to a base class.
+//! let base: Vec<_> = (0..10).map(|i| sample(-1.6 - 0.1 * i as f32)).collect();
+//! let new: Vec<_> = (0..10).map(|i| sample(0.1 - 0.1 * i as f32)).collect();
+//! let weights = BorderWeights { base: 0.5, harmonic: &[1.0] };
+//! let border = choose(&base, &new, &BorderObjective { weights, share: 0.5, least: 0.0 });
+//! assert!((0.8..1.6).contains(&border.shift));
+//! assert!(border.base > 0.95 && border.new > 0.95);
 //! ```
 
 use core::array::from_fn;
 
 use serde::{Deserialize, Serialize};
 
-use crate::math::{exp, ln, sqrt};
+use crate::math::{exp, ln, normal_distribution, sqrt};
 
 /// What a sample whose class is known says about the border.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -33,7 +35,8 @@ pub struct BorderSample {
     pub lead: f32,
     /// Whether the best class of the sample's own side is its class.
     pub right: bool,
-    /// Its share in the accuracy of its side; those of a side add up to 1.
+    /// What it adds to the accuracy of its side where it is recognised; of a side, 1 together at the most. It is less
+    /// where samples are easier than the pictures that they stand for.
     pub share: f32,
 }
 
@@ -55,32 +58,51 @@ impl Border {
     }
 }
 
+/// How much counts what, where a border is chosen: the value of a border is the harmonic mean of both sides'
+/// accuracies, mixed with the accuracy over all classes.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct BorderWeights<'a> {
+    /// Weight of the accuracy on base classes in the harmonic mean, 0..1; new classes have the rest.
+    pub base: f32,
+    /// Weights of the harmonic mean in the mixture, 0..1 and falling; the accuracy over all classes has the rest. The
+    /// first counts, and a lower one only where it takes that to reach [`BorderObjective::least`].
+    pub harmonic: &'a [f32],
+}
+
 /// What a border is chosen for.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct BorderObjective<'a> {
-    /// Weights of the accuracy on base classes in the harmonic mean of both sides' accuracies, 0..1 and ascending; new
-    /// classes have the rest. The first counts, and a heavier one only where it takes that to reach `least`.
-    pub weights: &'a [f32],
+    /// How much counts what.
+    pub weights: BorderWeights<'a>,
     /// Fraction of all classes that are base classes, 0..1.
     pub share: f32,
     /// Accuracy over all classes that should be reached, 0..1.
     pub least: f32,
 }
 
-/// Chooses the border by the weighted harmonic mean of both sides' accuracies.
+impl BorderObjective<'_> {
+    fn value(&self, border: &Border, harmonic_weight: f32) -> f32 {
+        let mean = harmonic(border.base, border.new, self.weights.base);
+        harmonic_weight * mean + (1.0 - harmonic_weight) * border.overall(self.share)
+    }
+}
+
+/// Chooses the border of the highest value.
 ///
-/// Tries the weights in order. For each, it takes the middle of the shifts with the highest mean. Returns the first border
-/// whose expected accuracy over all classes reaches [`BorderObjective::least`], else the one that expects most.
+/// Tries the weights of the harmonic mean in order. For each, it takes the middle of the shifts with the highest value.
+/// Returns the first border whose expected accuracy over all classes reaches [`BorderObjective::least`], else the one
+/// that expects most.
 ///
 /// Without samples on one of the sides, the border is 0.
 pub fn choose(base: &[BorderSample], new: &[BorderSample], aim: &BorderObjective<'_>) -> Border {
     if base.is_empty() || new.is_empty() {
-        return at(base, new, 0.0);
+        return expected(base, new, 0.0);
     }
-    let curve = curve(base, new);
+    let expectation = Expectation::of(base, new);
+    let curve = expectation.curve(new);
     let mut best: Option<Border> = None;
-    for &weight in aim.weights {
-        let border = at(base, new, highest(&curve, weight));
+    for &weight in aim.weights.harmonic {
+        let border = expectation.at(highest(&curve, |point| aim.value(point, weight)));
         if best.is_none_or(|best| border.overall(aim.share) > best.overall(aim.share) + TIE) {
             best = Some(border);
         }
@@ -88,7 +110,12 @@ pub fn choose(base: &[BorderSample], new: &[BorderSample], aim: &BorderObjective
             return border;
         }
     }
-    best.unwrap_or_else(|| at(base, new, 0.0))
+    best.unwrap_or_else(|| expectation.at(0.0))
+}
+
+/// The accuracies to be expected where the border lies at a shift.
+pub fn expected(base: &[BorderSample], new: &[BorderSample], shift: f32) -> Border {
+    Expectation::of(base, new).at(shift)
 }
 
 /// Shifts at which the accuracies are looked at, from where nothing is new to where everything is.
@@ -97,48 +124,76 @@ const STEPS: usize = 256;
 const OUTSIDE: f32 = 0.2;
 /// Shares add up with rounding errors.
 const TIE: f32 = 1e-5;
+/// Smallest spread of leads: samples that are all alike tell where the border is to lie, not infinitely sharply.
+const NARROWEST: f32 = 1e-3;
 
-/// A shift, with the accuracies that the samples' kernels give.
+/// Leads of the samples of a side that are right.
 #[derive(Clone, Copy, Debug)]
-struct CurvePoint {
-    shift: f32,
-    base: f32,
-    new: f32,
+struct LeadSpread {
+    /// Their shares together.
+    shares: f32,
+    mean: f32,
+    deviation: f32,
+    /// As many samples of equal shares would say as much.
+    count: f32,
 }
 
-fn curve(base: &[BorderSample], new: &[BorderSample]) -> [CurvePoint; STEPS + 1] {
-    let widths = [width(base), width(new)];
-    let (mut low, mut high) = (f32::MAX, f32::MIN);
-    for (samples, width) in [base, new].into_iter().zip(widths) {
-        for sample in samples {
-            low = low.min(-sample.lead - width);
-            high = high.max(-sample.lead + width);
-        }
-    }
-    let (low, length) = (low - OUTSIDE, high - low + 2.0 * OUTSIDE);
-    from_fn(|step| {
-        let shift = low + length * step as f32 / STEPS as f32;
-        // How much of a sample lies beyond the border, and what is left of it before.
-        let over = |sample: &BorderSample, width: f32| sample.share * ramp((sample.lead + shift) / width);
-        let right = |samples: &[BorderSample], width| -> f32 {
-            samples.iter().filter(|sample| sample.right).map(|sample| over(sample, width)).sum()
+impl LeadSpread {
+    fn of(samples: &[BorderSample]) -> Self {
+        let sum = |of: &dyn Fn(&BorderSample) -> f32| -> f32 {
+            // From 0 on, since the sum of nothing is -0.
+            samples.iter().filter(|sample| sample.right).map(of).fold(0.0, |sum, value| sum + value)
         };
-        let all: f32 = base.iter().filter(|sample| sample.right).map(|sample| sample.share).sum();
-        CurvePoint { shift, base: all - right(base, widths[0]), new: right(new, widths[1]) }
-    })
+        let shares = sum(&|sample| sample.share);
+        let positive = shares.max(f32::MIN_POSITIVE);
+        let mean = sum(&|sample| sample.share * sample.lead) / positive;
+        let variance = sum(&|sample| sample.share * (sample.lead - mean) * (sample.lead - mean)) / positive;
+        let count = shares * shares / sum(&|sample| sample.share * sample.share).max(f32::MIN_POSITIVE);
+        Self { shares, mean, deviation: sqrt(variance), count }
+    }
+
+    /// Half the width of the kernel by which samples count: by Silverman's rule for Epanechnikov's kernel.
+    fn kernel_width(&self) -> f32 {
+        const REFERENCE: f32 = 2.34;
+        (REFERENCE * self.deviation * exp(-0.2 * ln(self.count.max(1.0)))).max(NARROWEST)
+    }
 }
 
-/// Half the width of the kernel by which samples of a side count: by Silverman's rule for Epanechnikov's kernel, from
-/// the deviation of the leads of those that are right.
-fn width(samples: &[BorderSample]) -> f32 {
-    const REFERENCE: f32 = 2.34;
-    const NARROWEST: f32 = 1e-3;
-    let sum = |of: &dyn Fn(&BorderSample) -> f32| -> f32 { samples.iter().filter(|sample| sample.right).map(of).sum() };
-    let shares = sum(&|sample| sample.share).max(f32::MIN_POSITIVE);
-    let mean = sum(&|sample| sample.share * sample.lead) / shares;
-    let variance = sum(&|sample| sample.share * (sample.lead - mean) * (sample.lead - mean)) / shares;
-    let count = shares * shares / sum(&|sample| sample.share * sample.share).max(f32::MIN_POSITIVE);
-    (REFERENCE * sqrt(variance) * exp(-0.2 * ln(count.max(1.0)))).max(NARROWEST)
+/// What the samples of both sides say of any border.
+struct Expectation<'a> {
+    base: &'a [BorderSample],
+    base_shares: f32,
+    width: f32,
+    new: LeadSpread,
+}
+
+impl<'a> Expectation<'a> {
+    fn of(base: &'a [BorderSample], new: &[BorderSample]) -> Self {
+        let spread = LeadSpread::of(base);
+        Self { base, base_shares: spread.shares, width: spread.kernel_width(), new: LeadSpread::of(new) }
+    }
+
+    fn at(&self, shift: f32) -> Border {
+        let Self { base, base_shares, width, new } = self;
+        // How much of a sample lies beyond the border.
+        let over = |sample: &BorderSample| sample.share * ramp((sample.lead + shift) / width);
+        let lost = base.iter().filter(|sample| sample.right).map(over).fold(0.0, |sum, lost| sum + lost);
+        let won = new.shares * normal_distribution((new.mean + shift) / new.deviation.max(NARROWEST));
+        Border { shift, base: (base_shares - lost).clamp(0.0, 1.0), new: won.clamp(0.0, 1.0) }
+    }
+
+    /// From where nothing is new to where everything is, as far as samples say.
+    fn curve(&self, new: &[BorderSample]) -> [Border; STEPS + 1] {
+        let (mut low, mut high) = (f32::MAX, f32::MIN);
+        for (samples, width) in [(self.base, self.width), (new, self.new.deviation)] {
+            for sample in samples {
+                low = low.min(-sample.lead - width);
+                high = high.max(-sample.lead + width);
+            }
+        }
+        let (low, length) = (low - OUTSIDE, high - low + 2.0 * OUTSIDE);
+        from_fn(|step| self.at(low + length * step as f32 / STEPS as f32))
+    }
 }
 
 /// Epanechnikov's kernel, summed up to here: from 0 at -1 to 1 at 1.
@@ -147,25 +202,13 @@ fn ramp(x: f32) -> f32 {
     0.25 * (2.0 + x * (3.0 - x * x))
 }
 
-/// The middle of the shifts with the highest harmonic mean.
-fn highest(curve: &[CurvePoint], weight: f32) -> f32 {
-    let value = |point: &CurvePoint| harmonic(point.base, point.new, weight);
-    let most = curve.iter().map(value).fold(0.0, f32::max);
-    let as_good = |point: &&CurvePoint| value(point) >= most * (1.0 - TIE);
+/// The middle of the shifts with the highest value.
+fn highest(curve: &[Border], value: impl Fn(&Border) -> f32) -> f32 {
+    let most = curve.iter().map(&value).fold(0.0, f32::max);
+    let as_good = |point: &&Border| value(point) >= most * (1.0 - TIE);
     let mut best = curve.iter().skip_while(|point| !as_good(point)).take_while(as_good).map(|point| point.shift);
     let first = best.next().unwrap_or(0.0);
     (first + best.last().unwrap_or(first)) / 2.0
-}
-
-/// The accuracies that a shift gives.
-pub fn at(base: &[BorderSample], new: &[BorderSample], shift: f32) -> Border {
-    let accuracy = |samples: &[BorderSample], over: bool| -> f32 {
-        let own = |sample: &&BorderSample| sample.right && (sample.lead + shift > 0.0) == over;
-        // From 0 on, since the sum of nothing is -0.
-        let sum = samples.iter().filter(own).fold(0.0, |sum, sample| sum + sample.share);
-        sum.min(1.0)
-    };
-    Border { shift, base: accuracy(base, false), new: accuracy(new, true) }
 }
 
 fn harmonic(base: f32, new: f32, weight: f32) -> f32 {
@@ -174,106 +217,4 @@ fn harmonic(base: f32, new: f32, weight: f32) -> f32 {
 }
 
 #[cfg(test)]
-mod tests {
-    use alloc::vec::Vec;
-
-    use proptest::prelude::*;
-
-    use super::*;
-
-    fn samples(leads: &[(f32, bool)]) -> Vec<BorderSample> {
-        let share = 1.0 / leads.len() as f32;
-        leads.iter().map(|&(lead, right)| BorderSample { lead, right, share }).collect()
-    }
-
-    fn aim(weights: &[f32]) -> BorderObjective<'_> {
-        BorderObjective { weights, share: 0.5, least: 0.0 }
-    }
-
-    /// Ten samples of base classes and ten shots, whose leads overlap.
-    fn overlapping() -> [Vec<BorderSample>; 2] {
-        let base: Vec<(f32, bool)> = (0..10).map(|i| (-0.05 - 0.1 * i as f32, true)).collect();
-        let new: Vec<(f32, bool)> = (0..10).map(|i| (0.5 - 0.1 * i as f32, true)).collect();
-        [samples(&base), samples(&new)]
-    }
-
-    #[test]
-    fn the_weight_moves_the_border() {
-        let [base, new] = overlapping();
-        let shift = |weight| choose(&base, &new, &aim(&[weight])).shift;
-        assert!(shift(0.9) < shift(0.5) && shift(0.5) < shift(0.1), "{} {}", shift(0.9), shift(0.5));
-    }
-
-    #[test]
-    fn a_heavier_weight_is_taken_only_where_the_aim_needs_it() {
-        let [base, new] = overlapping();
-        let weights = [0.5, 0.65, 0.8];
-        let each = weights.map(|weight| choose(&base, &new, &aim(&[weight])));
-        let share = 0.9;
-        let overall = each.map(|border| border.overall(share));
-        assert!(overall[0] < overall[1] && overall[1] < overall[2], "{overall:?}");
-        let border = |least| choose(&base, &new, &BorderObjective { weights: &weights, share, least });
-        assert_eq!(border(0.0), each[0]);
-        assert_eq!(border(overall[0]), each[0]);
-        assert_eq!(border(overall[1]), each[1]);
-        assert_eq!(border(overall[2]), each[2]);
-        assert_eq!(border(1.0), each[2], "what cannot be reached is neared");
-    }
-
-    #[test]
-    fn without_samples_nothing_moves() {
-        let base = samples(&[(-1.0, true), (0.5, true)]);
-        let border = choose(&base, &[], &aim(&[0.5]));
-        assert_eq!((border.shift, border.base, border.new), (0.0, 0.5, 0.0));
-        assert_eq!(choose(&[], &[], &aim(&[0.5])), Border::default());
-    }
-
-    #[test]
-    fn a_single_sample_of_each_side_is_told_apart() {
-        let border = choose(&samples(&[(-3.0, true)]), &samples(&[(-1.0, true)]), &aim(&[0.75]));
-        assert_eq!((border.base, border.new), (1.0, 1.0));
-        assert!((border.shift - 2.0).abs() < 0.1, "in the middle: {}", border.shift);
-    }
-
-    #[test]
-    fn where_no_shot_is_right_nothing_of_the_base_classes_is_given_up() {
-        let border = choose(&samples(&[(-3.0, true), (0.5, true)]), &samples(&[(-1.0, false)]), &aim(&[0.75]));
-        assert_eq!((border.base, border.new), (1.0, 0.0));
-    }
-
-    proptest! {
-        #[test]
-        fn no_other_shift_is_better(
-            base in prop::collection::vec((-30i8..30, any::<bool>()), 1..20),
-            new in prop::collection::vec((-30i8..30, any::<bool>()), 1..20),
-            weight in 0.1f32..0.9,
-        ) {
-            let leads = |of: &[(i8, bool)]| -> Vec<_> {
-                of.iter().map(|(lead, right)| (f32::from(*lead) / 8.0, *right)).collect()
-            };
-            let (base, new) = (samples(&leads(&base)), samples(&leads(&new)));
-            let border = choose(&base, &new, &aim(&[weight]));
-            let curve = curve(&base, &new);
-            let value = |point: &CurvePoint| harmonic(point.base, point.new, weight);
-            let distance = |point: &CurvePoint| (point.shift - border.shift).abs();
-            let nearest = |a: &&CurvePoint, b: &&CurvePoint| distance(a).total_cmp(&distance(b));
-            let chosen = value(curve.iter().min_by(nearest).unwrap());
-            for point in &curve {
-                prop_assert!(value(point) <= chosen + 1e-4, "{point:?} beats {border:?}");
-            }
-        }
-
-        #[test]
-        fn kernels_keep_the_number_of_samples(
-            leads in prop::collection::vec((-30i8..30, any::<bool>()), 1..20),
-        ) {
-            let leads: Vec<_> = leads.iter().map(|(lead, right)| (f32::from(*lead) / 8.0, *right)).collect();
-            let all = samples(&leads);
-            let right = at(&all, &all, f32::MIN).base;
-            let curve = curve(&all, &all);
-            let [first, last] = [&curve[0], &curve[STEPS]];
-            prop_assert!((first.base - right).abs() < 1e-4 && first.new.abs() < 1e-4, "{first:?}");
-            prop_assert!(last.base.abs() < 1e-4 && (last.new - right).abs() < 1e-4, "{last:?}");
-        }
-    }
-}
+mod tests;

@@ -155,7 +155,7 @@ mod tests {
     fn results_are_read_as_they_were_written_whatever_stands_beside_them() {
         let row = |session, inc| SessionAccuracy { session, base: 0.1 + 0.2, inc, hm: inc, top1: 60.25, area: None };
         let rows = vec![row(0, None), row(1, Some(50.0))];
-        let summary = summarise("ours", &[Draw { rows, operations: 1e9, seconds: 0.5 }]);
+        let summary = summarise("ours", &[Draw { operations: 1e9, seconds: 0.5, ..Draw::of_rows(rows) }]);
         let figure = PublishedFigure { table: PaperTable::MiniImagenet, metric: Metric::Ahm, value: 58.12 };
         let over = OverSeeds::of(&[summary.clone(), summary.clone()]);
         let mut results = Results::new("bundle", "CIFAR-100 test images", 1);

@@ -10,7 +10,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use orco_benchmark::{SessionAccuracy, Summary, percent_or_dash};
+use orco_benchmark::{PromiseErrors, SessionAccuracy, Summary, percent_or_dash};
 use orco_runtime::manifest::{MANIFEST, Manifest, ManifestError};
 
 use crate::published::{ORCO_BASE, ORCO_INC, PaperTable, ROWS};
@@ -40,6 +40,9 @@ trains BiDist and NC-FSCIL with backbones of their own and draws the same matrix
 
 /// Systems of the overview that stand beside `orco`, the simplest rival first.
 const RIVALS: [&str; 3] = ["ncm", "ncm + border", "lda + border"];
+
+/// The systems of the dial's positions.
+const DIAL: [&str; 3] = ["orco, keep-base", "orco", "orco, favour-new"];
 
 /// Why tables could not be made.
 #[derive(Debug, thiserror::Error)]
@@ -159,6 +162,19 @@ impl ResultsPages {
                 let _ = write!(text, " {} |", cell(report, name, &["ahm", "aacc"]));
             }
             text.push('\n');
+        }
+        text += "\nThe dial (`orco balance`) at its three positions, aHM / aACC:\n\n| bundle | keep-base | balanced | favour-new |\n|---|---|---|---|\n";
+        for MeasuredBundle { manifest, report } in &self.bundles {
+            let cells: String =
+                DIAL.iter().map(|name| format!(" {} |", cell(report, name, &["ahm", "aacc"]))).collect();
+            let _ = writeln!(text, "| {} |{cells}", manifest.name);
+        }
+        text += "\nWhat a device with default answers promises after a session, less what is measured, in percentage points:\n\n\
+                 | bundle | base classes | learned classes | all classes |\n|---|---|---|---|\n";
+        for MeasuredBundle { manifest, report } in &self.bundles {
+            let cells: String =
+                PromiseErrors::NAMES.iter().map(|name| format!(" {} |", cell(report, "orco", &[name]))).collect();
+            let _ = writeln!(text, "| {} |{cells}", manifest.name);
         }
         text + &systems()
     }

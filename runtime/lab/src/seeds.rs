@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use orco_benchmark::benchmark::Benchmark;
 use orco_benchmark::csv::quoted;
-use orco_benchmark::{Draw, SessionAccuracy, Summary, summarise};
+use orco_benchmark::{Draw, PromiseError, PromiseErrors, SessionAccuracy, Summary, summarise};
 
 /// A system, measured on what was trained with every seed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -116,6 +116,7 @@ impl OverSeeds {
         assert!(each.iter().all(|summary| summary.draws == draws), "as many draws with each seed");
         let means = |summary: &Summary| Draw {
             rows: summary.sessions.clone(),
+            promises: summary.promises.iter().map(|errors| errors.mean).collect(),
             operations: summary.operations,
             seconds: summary.seconds,
         };
@@ -133,8 +134,16 @@ impl OverSeeds {
             top1: all(&|summary| summary.deviations[at].top1),
             area: maybe(&|summary| summary.deviations[at].area),
         };
+        let promise =
+            |of: fn(&PromiseError) -> f64| all(&|summary| summary.promises.map_or(0.0, |errors| of(&errors.deviation)));
+        let of_draws = PromiseError {
+            base: promise(|of| of.base),
+            learned: promise(|of| of.learned),
+            overall: promise(|of| of.overall),
+        };
         let over_draws = Summary {
             draws,
+            promises: over_seeds.promises.map(|errors| PromiseErrors { deviation: of_draws, ..errors }),
             ahm_deviation: all(&|summary| summary.ahm_deviation),
             last_hm_deviation: maybe(&|summary| summary.last_hm_deviation),
             aacc_deviation: all(&|summary| summary.aacc_deviation),
@@ -245,7 +254,7 @@ mod tests {
 
     fn draw(base: f64, inc: f64, top1: f64) -> Draw {
         let row = |session, inc: Option<f64>| SessionAccuracy { session, base, inc, hm: inc, top1, area: None };
-        Draw { rows: vec![row(0, None), row(1, Some(inc))], operations: 0.0, seconds: 0.0 }
+        Draw::of_rows(vec![row(0, None), row(1, Some(inc))])
     }
 
     #[test]

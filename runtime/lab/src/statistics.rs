@@ -1,6 +1,7 @@
 //! Statistics of the base classes, computed on the workstation from the features of all their images.
 
 use nalgebra::{DMatrix, DVector, SymmetricEigen};
+use orco_benchmark::AccuracyCounts;
 use orco_core::config::{AnswerWeights, Config};
 use orco_core::discriminant::{Whitening, direction, root};
 use orco_core::exemplar::{ExemplarPrecision, Exemplars};
@@ -42,12 +43,28 @@ impl Features<'_> {
     }
 }
 
+/// Base pictures that no phase of the training has seen: what the accuracy to be expected is told by.
+#[derive(Clone, Copy, Debug)]
+pub enum UnseenPictures<'a> {
+    /// There are none: a phase has seen the samples that are set aside, too.
+    None,
+    /// The samples that are set aside themselves.
+    SetAside,
+    /// Others, by their features.
+    Others(Features<'a>),
+}
+
 /// Computes the statistics of a bundle's base classes. Of the samples that are set aside nothing is used but to choose
-/// borders later.
+/// borders later, and to tell how much easier they are than unseen pictures.
 ///
 /// # Panics
 /// If a base class has no image, or rows are not as long as the head's inputs.
-pub fn fit(base_model: &BaseModel, features: Features<'_>, set_aside: Bank, seed: u64) -> Statistics {
+pub fn fit(
+    base_model: &BaseModel,
+    features: Features<'_>,
+    (set_aside, unseen): (Bank, UnseenPictures<'_>),
+    seed: u64,
+) -> Statistics {
     let (inputs, base) = (base_model.head.inputs, base_model.classes.len());
     assert_eq!(features.values.len(), features.classes.len() * inputs, "features are not rows of {inputs}");
     let mut rooted = features.values.to_vec();
@@ -78,8 +95,10 @@ pub fn fit(base_model: &BaseModel, features: Features<'_>, set_aside: Bank, seed
         deviations: [1.0; 3],
         start: 0.0,
         set_aside,
+        base_accuracy_ratio: None,
     };
     statistics.deviations = deviations(base_model, &statistics, features);
+    statistics.base_accuracy_ratio = base_accuracy_ratio(base_model, &statistics, unseen);
     statistics.start = start(base_model, &statistics, features, seed);
     statistics
 }
@@ -173,6 +192,33 @@ fn deviations(base_model: &BaseModel, statistics: &Statistics, features: Feature
         let squares = scores.iter().map(|score| (f64::from(*score) - mean).powi(2)).sum::<f64>();
         ((squares / count).sqrt() as f32).max(1e-6)
     })
+}
+
+/// Accuracy among the base classes on unseen pictures, divided by that on the samples set aside.
+fn base_accuracy_ratio(base_model: &BaseModel, statistics: &Statistics, unseen: UnseenPictures<'_>) -> Option<f32> {
+    let unseen = match unseen {
+        UnseenPictures::None => return None,
+        UnseenPictures::SetAside => return Some(1.0),
+        UnseenPictures::Others(unseen) => unseen,
+    };
+    let set_aside = statistics.set_aside.clean();
+    let set_aside = Features { values: &set_aside, classes: statistics.set_aside.classes() };
+    let [unseen, set_aside] = [unseen, set_aside].map(|features| base_accuracy(base_model, statistics, features));
+    let ratio = unseen? / set_aside.filter(|accuracy| *accuracy > 0.0)?;
+    (ratio > 0.0).then(|| (ratio as f32).min(Statistics::HIGHEST_ACCURACY_RATIO))
+}
+
+/// Mean over the base classes of the accuracies among them; none without features.
+fn base_accuracy(base_model: &BaseModel, statistics: &Statistics, features: Features<'_>) -> Option<f64> {
+    let base = base_model.classes.len();
+    let answer = base_model.config.answer.or(Config::discriminant().answer);
+    let config = Config { answer, ..base_model.config.clone() };
+    let base_model = BaseModel { statistics: Some(statistics.clone()), ..base_model.clone() };
+    let fresh = State::fresh(&base_model, [0; 32]);
+    let answers = Classifier::with_config(&base_model, &fresh, &config).nearest(features.values);
+    let mut counts = AccuracyCounts::new(base, base);
+    features.classes.iter().zip(answers).for_each(|(class, answer)| counts.count(*class as usize, answer));
+    (!features.classes.is_empty()).then(|| counts.row(0).base)
 }
 
 /// The border that sessions played with base classes choose: in each round a fifth of them are new.

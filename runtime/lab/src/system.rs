@@ -68,6 +68,10 @@ pub struct System {
 impl System {
     /// The device's learner with the settings it is measured with.
     pub const ORCO: Self = Self::of(&orco::ORCO);
+    /// The same with the dial at its other two positions.
+    pub const KEEP_BASE: Self = Self::of(&orco::KEEP_BASE);
+    /// See [`System::KEEP_BASE`].
+    pub const FAVOUR_NEW: Self = Self::of(&orco::FAVOUR_NEW);
     /// Phase 3 by the published program's settings for the benchmark ([`crate::published::program`]), answers by
     /// pseudo-targets alone.
     pub const PROGRAM: Self = Self::of(&orco::PROGRAM);
@@ -89,8 +93,10 @@ impl System {
     pub const FINE_TUNING: Self = Self::of(&bounds::FINE_TUNING);
 
     /// The systems that train nothing, which are set side by side everywhere, ours first.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 9] = [
         Self::ORCO,
+        Self::KEEP_BASE,
+        Self::FAVOUR_NEW,
         Self::IMPRINT,
         Self::NCM,
         Self::TEEN,

@@ -17,6 +17,7 @@
 
 mod calibrate;
 mod embed;
+mod left_out;
 mod model;
 mod score;
 #[cfg(test)]
@@ -32,6 +33,7 @@ pub use self::calibrate::Calibrator;
 use self::calibrate::{shift, softmax};
 use self::embed::Embedder;
 pub(crate) use self::embed::TOGETHER;
+pub(crate) use self::left_out::{MAX_OTHERS, MAX_VIEWED};
 pub(crate) use self::model::ScoringModel;
 use self::score::{ClassRow, ScoreRows, Scorer};
 pub(crate) use self::validation::{Validation, ValidationSamples};
@@ -84,10 +86,13 @@ impl Predictor {
         let mut rows = validation.rows(&known, MAX_FIRST_SAMPLES);
         let base = known.base();
         let calibration = state.calibration.unwrap_or_else(|| {
+            if !state.classes.is_empty() {
+                return validation.calibrate(&known);
+            }
             let classes: Vec<u32> = rows.iter().map(|row| row.class).collect();
             let mut fitting = Calibrator::new(&classes, base, known.len());
             rows.iter().for_each(|row| fitting.add(&row.scores, false));
-            fitting.choose(state.balance, validation.nearest_mean_accuracy(), scoring.statistics.start)
+            fitting.choose(state.balance, 0.0, scoring.statistics.start)
         });
         rows.iter_mut().for_each(|row| shift(&mut row.scores, base, calibration.border.shift));
         (Self::of(known, calibration), rows)

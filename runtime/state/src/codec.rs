@@ -51,7 +51,9 @@ impl FileKind {
     /// change of one leaves the files of the others as they are.
     pub const fn version(self) -> u16 {
         match self {
-            Self::Learner | Self::Statistics | Self::Benchmark | Self::Slot | Self::Pack => 1,
+            Self::Learner | Self::Benchmark | Self::Slot | Self::Pack => 1,
+            // The second has the ratio of accuracies; files without it are still written as the first.
+            Self::Statistics => 2,
             // The second has a signature and the releases that were used.
             Self::Backup => 2,
         }

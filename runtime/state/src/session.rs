@@ -50,6 +50,7 @@
 //! #         deviations: [1.0; 3],
 //! #         start: 0.0,
 //! #         set_aside: bank(1, &axes),
+//! #         base_accuracy_ratio: None,
 //! #     }),
 //! # };
 //! # let (mut memory, mut proceed) = (SessionMemory::default(), |_| ControlFlow::Continue(()));

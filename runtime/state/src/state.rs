@@ -7,11 +7,11 @@ use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 
 use crate::bank::Bank;
-use crate::codec::{self, DecodeError, FileKind};
+use crate::codec::DecodeError;
 use crate::head::Head;
 use crate::label;
 use crate::statistics::Statistics;
-use orco_core::border::Border;
+use orco_core::border::{Border, BorderWeights};
 use orco_core::config::{AnswerWeights, Config};
 use orco_core::math;
 
@@ -60,18 +60,19 @@ pub struct Scoring<'a> {
     pub statistics: &'a Statistics,
 }
 
-/// How much base classes count against learned ones, where the border between them is chosen: weight of the base
-/// classes' accuracy in a harmonic mean of both.
+/// How much base classes count against learned ones, where the border between them is chosen: by a mixture of the
+/// harmonic mean of both accuracies and the accuracy over all classes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Balance {
-    /// Nine to one: old answers stay as they were, wherever possible.
+    /// One part harmonic mean, in which base classes count three times as much, and four parts accuracy over all classes:
+    /// old answers stay as they were, wherever possible.
     KeepBase,
-    /// Three to one, or up to nine to one as far as answers would otherwise be right less often, over all classes, than
-    /// those of the nearest class mean.
+    /// Equal parts, or down to one part harmonic mean and four parts accuracy over all classes as far as answers would
+    /// otherwise be right less often, over all classes, than those of the nearest class mean.
     #[default]
     Balanced,
-    /// One to one.
+    /// The harmonic mean alone, in which both count alike.
     FavourNew,
 }
 
@@ -79,15 +80,19 @@ impl Balance {
     /// All of them.
     pub const ALL: [Self; 3] = [Self::KeepBase, Self::Balanced, Self::FavourNew];
 
-    /// Weights of the base classes, 0..1: the first counts, and a heavier one only where answers would otherwise be
-    /// right less often than those of the nearest class mean ([`orco_core::border::BorderObjective`]).
-    pub fn weights(self) -> &'static [f32] {
-        const KEEP: f32 = 9.0 / 10.0;
+    /// What the border is chosen by. Of several weights of the harmonic mean, a lower one than the first counts only
+    /// where answers would otherwise be right less often than those of the nearest class mean.
+    pub fn weights(self) -> BorderWeights<'static> {
         match self {
-            Self::KeepBase => &[KEEP],
-            Self::Balanced => &[3.0 / 4.0, 4.0 / 5.0, 5.0 / 6.0, 6.0 / 7.0, 7.0 / 8.0, 8.0 / 9.0, KEEP],
-            Self::FavourNew => &[1.0 / 2.0],
+            Self::KeepBase => BorderWeights { base: 0.75, harmonic: &[0.2] },
+            Self::Balanced => BorderWeights { base: 0.5, harmonic: &[0.5, 0.45, 0.4, 0.35, 0.3, 0.25, 0.2] },
+            Self::FavourNew => BorderWeights { base: 0.5, harmonic: &[1.0] },
         }
+    }
+
+    /// Whether answers of this balance are compared with those of the nearest class mean.
+    pub fn is_compared(self) -> bool {
+        self.weights().harmonic.len() > 1
     }
 
     /// Its name, as people give it.
@@ -176,7 +181,7 @@ impl BaseModel {
     /// # Errors
     /// [`DecodeError`] if it is none, or does not fit this base model.
     pub fn decode_statistics(&self, bytes: &[u8]) -> Result<Statistics, DecodeError> {
-        let statistics: Statistics = codec::decode(FileKind::Statistics, bytes)?;
+        let statistics = Statistics::decode(bytes)?;
         let fits = statistics.is_sound(self.head.inputs, self.classes.len());
         if fits { Ok(statistics) } else { Err(DecodeError::Body) }
     }

@@ -87,7 +87,7 @@ impl<'a> Protocol<'a> {
                 write_confusion(self.run.folder(), self.file, &confusion, &ends)?;
             }
         }
-        Ok(Draw { rows, operations: 0.0, seconds })
+        Ok(Draw { seconds, ..Draw::of_rows(rows) })
     }
 
     /// Seeds torch for a session of a draw.

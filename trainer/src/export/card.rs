@@ -11,6 +11,7 @@ use orco_lab::format::shell_word;
 use orco_lab::{Measurement, System};
 use orco_runtime::bundle::Bundle;
 use orco_runtime::manifest::{BACKBONE, BACKBONE_INT8, BENCHMARK, LEARNER, STATISTICS};
+use orco_state::statistics::Statistics;
 use orco_state::target::TargetMethod;
 
 use super::exported::ExportReport;
@@ -135,6 +136,9 @@ pub(super) fn write(
                 _ => "",
             }
         )?;
+        if let Some(statistics) = &base_model.statistics {
+            writeln!(text, "- Promises: {}.", promises(statistics))?;
+        }
     } else if config.class_means > 0.0 {
         let weight = config.class_means;
         writeln!(
@@ -212,6 +216,17 @@ pub(super) fn write(
         )?;
     }
     Ok(text)
+}
+
+/// How the accuracy that a device promises of base classes follows from that on the samples set aside.
+fn promises(statistics: &Statistics) -> String {
+    let source = match statistics.base_accuracy_ratio {
+        None => "a usual ratio: how well unseen pictures are recognised was not measured",
+        Some(1.0) => "no phase was trained on them",
+        Some(_) => "the ratio that pictures held out from all phases gave",
+    };
+    let ratio = statistics.accuracy_ratio();
+    format!("base accuracy is told as {ratio:.2} times that on the samples set aside ({source})")
 }
 
 /// What phase 3 does on the device.

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
 use orco_core::config::Config;
-use orco_lab::statistics::{Features, fit};
+use orco_lab::statistics::{Features, UnseenPictures, fit};
 use orco_runtime::bundle::Bundle;
 use orco_runtime::encoder::Encoder;
 use orco_runtime::encoder::onnx::Onnx;
@@ -53,7 +53,7 @@ pub(super) fn picture(images: &Images, index: usize) -> image::RgbImage {
 }
 
 /// Computes the statistics of the base images from their features, `[split.base, features]`; the samples that the split
-/// set aside go along.
+/// set aside go along, and how much easier these are than images that no phase has seen.
 pub(super) fn statistics(
     base_model: &BaseModel,
     encoder: &mut dyn Encoder,
@@ -68,7 +68,17 @@ pub(super) fn statistics(
     for (row, class) in aside.chunks_exact(inputs).zip(classes(&split.set_aside)) {
         set_aside.push(class, row);
     }
-    Ok(fit(base_model, Features { values, classes: &classes(&split.base) }, set_aside, seed))
+    let of_held_out = classes(&split.held_out);
+    let held_out;
+    let unseen = if !split.held_out.is_empty() {
+        held_out = clean_features(encoder, input, inputs, train, &split.held_out)?;
+        UnseenPictures::Others(Features { values: &held_out, classes: &of_held_out })
+    } else if split.unseen().is_empty() {
+        UnseenPictures::None
+    } else {
+        UnseenPictures::SetAside
+    };
+    Ok(fit(base_model, Features { values, classes: &classes(&split.base) }, (set_aside, unseen), seed))
 }
 
 /// Gives a bundle that is there the statistics of its base classes, computed from the images that it was trained on,

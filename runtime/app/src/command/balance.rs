@@ -24,12 +24,13 @@ pub struct Arguments {
 /// The dial, in words.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum Dial {
-    /// Old answers stay as they were, wherever possible: accuracy on base classes counts nine times as much
+    /// Old answers stay as they were, wherever possible: accuracy over all classes counts four times as much as the
+    /// harmonic mean of both sides, in which base classes count three times as much
     KeepBase,
-    /// Accuracy on base classes counts three times as much as accuracy on new ones, or more where answers would
-    /// otherwise be right less often than those of the nearest class mean
+    /// Accuracy over all classes counts as much as the harmonic mean of both sides, or more where answers would otherwise
+    /// be right less often than those of the nearest class mean
     Balanced,
-    /// Both count alike
+    /// The harmonic mean alone counts: of base classes and new ones alike
     FavourNew,
 }
 

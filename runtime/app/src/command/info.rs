@@ -54,6 +54,14 @@ pub fn run(options: &Options, output: &Output) -> Result<Value> {
     };
     say!(output, "alignment   {alignment}")?;
     say!(output, "balance     {}", learner.state().balance.name())?;
+    if let Some(statistics) = &base_model.statistics {
+        let source = match statistics.base_accuracy_ratio {
+            Some(_) => "as the bundle says",
+            None => "a usual ratio, since the bundle does not know its own",
+        };
+        let ratio = statistics.accuracy_ratio();
+        say!(output, "promises    base accuracy is {ratio:.2} times that on samples set aside, {source}")?;
+    }
     say!(output, "trained on  {} ({})", manifest.provenance.trained_on, manifest.provenance.program)?;
     say!(output, "benchmark   {}", if benchmark { "in the bundle" } else { "none in the bundle" })?;
     say!(output, "state       {}", learner.store().folder().display())?;
@@ -98,7 +106,9 @@ pub fn run(options: &Options, output: &Output) -> Result<Value> {
         "features": manifest.backbone.features, "parameters": manifest.backbone.parameters,
         "base_classes": base_model.classes.len(), "learned_classes": learner.state().classes.len(),
         "class_means": base_model.config.class_means, "sessions": learner.state().sessions, "free_targets": free,
-        "balance": learner.state().balance.name(), "epochs": base_model.config.epochs,
+        "balance": learner.state().balance.name(),
+        "base_accuracy_ratio": base_model.statistics.as_ref().and_then(|statistics| statistics.base_accuracy_ratio),
+        "epochs": base_model.config.epochs,
         "aligned": learner.state().head.is_some(), "awaits_alignment": learner.awaits_alignment(),
         "state": learner.store().folder().to_string_lossy(), "benchmark": benchmark,
         "history_entries": learner.history().entries().len(), "history_bytes": learner.history().bytes(),

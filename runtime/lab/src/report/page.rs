@@ -34,6 +34,7 @@ pub(super) fn page(report: &BundleReport) -> Result<String, DrawError> {
         (figure("sessions"), "What <b>orco</b> reaches; bands are a deviation over the draws."),
     ]);
     page.sessions(report);
+    page.promises();
     page.section(
         "Between old and new",
         "As one number is added to the scores of all new classes, base accuracy is traded for new accuracy. Dots: where \
@@ -215,6 +216,19 @@ impl Page {
             "<div class=\"table\"><table><thead><tr><th>session</th><th>base</th><th>new</th><th>HM</th><th>top-1</th>\
              <th>area</th></tr></thead><tbody>{rows}</tbody></table></div>"
         ));
+    }
+
+    /// What the device promises less what is measured.
+    fn promises(&mut self) {
+        let at = |kind: &str, side: &str| format!("/systems/0/promises/{kind}/{side}");
+        let error = |side: &str| self.both(&at("mean", side), &at("deviation", side));
+        if self.json.pointer(&at("mean", "base")).is_some() {
+            let [base, learned, overall] = ["base", "learned", "overall"].map(error);
+            self.add(&format!(
+                "<p>After every session the device says which accuracy to expect. What it says less what is measured, in \
+                 percentage points: base classes {base}, new classes {learned}, all classes {overall}.</p>"
+            ));
+        }
     }
 
     fn forgetting(&mut self, report: &BundleReport) {

@@ -3,6 +3,7 @@
 
 use orco_benchmark::{DeviceLearner, FeatureLearner};
 use orco_core::config::{AnswerWeights, Config};
+use orco_state::state::Balance;
 
 use crate::method::Method;
 
@@ -22,6 +23,30 @@ const ORCO_DEFINITION: Definition = Definition {
     needs_statistics: false,
     settings: as_measured,
     start: device,
+};
+
+pub(super) static KEEP_BASE: Definition = Definition {
+    method: Method {
+        name: "orco, keep-base",
+        definition: "The same with `orco balance keep-base`: old answers stay as they were, wherever possible.",
+        paper_row: None,
+    },
+    about: "the default with orco balance keep-base",
+    needs_statistics: true,
+    start: |start| Box::new(of(start).with_balance(Balance::KeepBase)),
+    ..ORCO_DEFINITION
+};
+
+pub(super) static FAVOUR_NEW: Definition = Definition {
+    method: Method {
+        name: "orco, favour-new",
+        definition: "The same with `orco balance favour-new`: base classes and learned ones count alike.",
+        paper_row: None,
+    },
+    about: "the default with orco balance favour-new",
+    needs_statistics: true,
+    start: |start| Box::new(of(start).with_balance(Balance::FavourNew)),
+    ..ORCO_DEFINITION
 };
 
 pub(super) static PROGRAM: Definition = Definition {
@@ -82,6 +107,10 @@ fn answering_by(config: &Config, answer: AnswerWeights) -> Option<Config> {
 
 /// A device that has learned nothing yet, with the start's settings.
 pub(super) fn device<'a>(start: &Start<'a>) -> Box<dyn FeatureLearner + 'a> {
+    Box::new(of(start))
+}
+
+fn of<'a>(start: &Start<'a>) -> DeviceLearner<'a> {
     let Start { base_model, config, seed, workers, .. } = *start;
-    Box::new(DeviceLearner::new(base_model, config, seed, workers))
+    DeviceLearner::new(base_model, config, seed, workers)
 }

@@ -166,7 +166,7 @@ impl<'a> Ridge<'a> {
         let shots: Vec<usize> = (0..self.classes.len()).filter(|sample| self.classes[*sample] >= base).collect();
         let of_shots = shots.iter().map(|shot| self.classes[*shot] as u32);
         let classes: Vec<u32> = aside.iter().copied().chain(of_shots).collect();
-        let mut fitting = Calibrator::new(&classes, base, self.count);
+        let mut fitting = self.calibrator(&classes);
         let rows = cosines(&self.aside, &self.weights, WIDTH);
         rows.chunks_exact(self.count).for_each(|row| fitting.add(row, false));
         for shot in shots {
@@ -177,10 +177,17 @@ impl<'a> Ridge<'a> {
         self.border = fitting.choose(Balance::default(), simplest, 0.0).border.shift;
     }
 
+    /// To choose a border as ours is chosen, by the clean views of shots.
+    fn calibrator<'c>(&self, classes: &'c [u32]) -> Calibrator<'c> {
+        let fitting = Calibrator::new(classes, self.base_model.classes.len(), self.count);
+        let Some(known) = &self.base_model.statistics else { return fitting };
+        fitting.with_easier_samples(known.set_aside.len(), known.accuracy_ratio())
+    }
+
     /// Accuracy over all classes of the nearest class mean on the samples by which the border is chosen, of these
     /// classes: those that the bundle set aside, then the shots, each left out of its class's mean.
     fn nearest_mean(&self, known: &Statistics, classes: &[u32]) -> f32 {
-        let (inputs, base) = (self.base_model.head.inputs, self.base_model.classes.len());
+        let inputs = self.base_model.head.inputs;
         let seen = |mut features: Vec<f32>| {
             features.chunks_exact_mut(inputs).for_each(|one| direction(one, &known.centre));
             features
@@ -194,7 +201,7 @@ impl<'a> Ridge<'a> {
         }
         let mut means = sums.clone();
         normalise_rows(&mut means, inputs);
-        let mut fitting = Calibrator::new(classes, base, self.count);
+        let mut fitting = self.calibrator(classes);
         let rows = cosines(&aside, &means, inputs);
         rows.chunks_exact(self.count).for_each(|row| fitting.add(row, false));
         for (shot, &class) in shots.chunks_exact(inputs).zip(of_shots) {

@@ -8,7 +8,7 @@ use orco_core::exemplar::ExemplarPrecision;
 use orco_core::projection::HeadShape;
 use orco_core::random::Random;
 use orco_core::workers::Serial;
-use orco_lab::statistics::{Features, fit};
+use orco_lab::statistics::{Features, UnseenPictures, fit};
 use orco_state::bank::Bank;
 use orco_state::classify::Classifier;
 use orco_state::head::Head;
@@ -75,6 +75,7 @@ fn base_model() -> BaseModel {
     let (aside, of) = features(0..BASE, 5, "set aside");
     let mut set_aside = Bank::new(INPUTS, 1, ExemplarPrecision::Int8);
     aside.chunks_exact(INPUTS).zip(of).for_each(|(row, class)| set_aside.push(class, row));
+    let set_aside = (set_aside, UnseenPictures::SetAside);
     let statistics = fit(&base_model, Features { values: &values, classes: &classes }, set_aside, 1);
     BaseModel { statistics: Some(statistics), ..base_model }
 }
@@ -121,6 +122,43 @@ fn all_that_is_known_answers_better_than_means_alone() {
     let border = report.border.unwrap();
     assert!((f64::from(border.base) - all[0]).abs() < 0.15, "promised {border:?}, measured {all:?}");
     assert!((f64::from(border.new) - all[1]).abs() < 0.25, "promised {border:?}, measured {all:?}");
+}
+
+/// Samples that the training has seen are told at once; of unseen pictures one in five is of another class.
+#[test]
+fn the_ratio_is_that_of_unseen_pictures() {
+    let base_model = base_model();
+    let known = base_model.statistics.as_ref().unwrap();
+    let (values, classes) = features(0..BASE, 40, "base");
+    let (seen, of_seen) = features(0..BASE, 5, "set aside");
+    let ratio = |unseen: UnseenPictures<'_>| {
+        let images = Features { values: &values, classes: &classes };
+        fit(&base_model, images, (known.set_aside.clone(), unseen), 1).base_accuracy_ratio
+    };
+    assert_eq!((ratio(UnseenPictures::None), ratio(UnseenPictures::SetAside)), (None, Some(1.0)));
+    let same = ratio(UnseenPictures::Others(Features { values: &seen, classes: &of_seen })).unwrap();
+    assert!((same - 1.0).abs() < 0.02, "the same pictures, not rounded to bytes: {same}");
+    let harder: Vec<u32> = of_seen
+        .iter()
+        .enumerate()
+        .map(|(at, class)| if at % 5 == 0 { (class + 1) % BASE as u32 } else { *class })
+        .collect();
+    let ratio = ratio(UnseenPictures::Others(Features { values: &seen, classes: &harder })).unwrap();
+    assert!((ratio - 0.8).abs() < 0.05, "{ratio}");
+}
+
+/// A device that knows that its samples are easier promises as much less of base classes, whatever border it chooses.
+#[test]
+fn what_is_promised_follows_the_ratio() {
+    let promised = |base_accuracy_ratio: Option<f32>| {
+        let mut base_model = base_model();
+        base_model.statistics.as_mut().unwrap().base_accuracy_ratio = base_accuracy_ratio;
+        let (_, report) = learn(&base_model, &State::fresh(&base_model, [0; 32]), BASE..BASE + 6);
+        report.expected.unwrap().base.unwrap()
+    };
+    let [full, half, unknown] = [Some(1.0), Some(0.5), None].map(promised);
+    assert!(half < 0.6 * full && half > 0.4 * full, "{half} of {full}");
+    assert!(unknown < 0.95 * full && unknown > 0.75 * full, "{unknown} of {full}");
 }
 
 #[test]
@@ -272,6 +310,7 @@ fn statistics_are_read_as_they_were_written_and_refused_where_they_do_not_fit() 
         Statistics { factor: 0.0, ..statistics.clone() },
         Statistics { start: f32::NAN, ..statistics.clone() },
         Statistics { centre: vec![0.0; INPUTS - 1], ..statistics.clone() },
+        Statistics { base_accuracy_ratio: Some(0.0), ..statistics.clone() },
         Statistics { damping: vec![2.0; statistics.damping.len()], ..statistics.clone() },
     ] {
         assert!(base_model.decode_statistics(&spoilt.encode()).is_err());

@@ -6,6 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use orco_benchmark::benchmark::Benchmark;
+use orco_benchmark::{PromiseError, PromiseErrors};
 use orco_lab::published::{PaperTable, ROWS, Reading};
 use orco_lab::question::Question;
 use orco_lab::report::{BundleReport, prepare};
@@ -234,6 +235,23 @@ fn pictures_of_an_earlier_report_go_and_others_stay() {
         .map(|name| pictures.join(name).exists());
     assert_eq!(there, [false, false, true, true]);
     assert!(pictures.join("similarities-0.svg").exists());
+}
+
+#[test]
+fn a_page_says_how_far_promises_are_off() {
+    let json = fs::read(models().join("cifar100-micro/report/report.json")).unwrap();
+    let mut report: BundleReport = serde_json::from_slice(&json).unwrap();
+    let errors = |base, learned, overall| PromiseError { base, learned, overall };
+    let promises = PromiseErrors { mean: errors(1.25, -0.37, 0.85), deviation: errors(0.62, 1.12, 0.53) };
+    report.results.systems[0].summary.promises = Some(promises);
+    let page = report.page().unwrap();
+    let numbers = numbers(&page);
+    for (side, shown) in [("base", "1.25"), ("learned", "-0.37"), ("overall", "0.85")] {
+        let pointer = format!("/systems/0/promises/mean/{side}");
+        assert!(numbers.contains(&(pointer.as_str(), shown)), "{side} is not {shown}");
+    }
+    report.results.systems[0].summary.promises = None;
+    assert!(!report.page().unwrap().contains("/promises/"));
 }
 
 #[test]

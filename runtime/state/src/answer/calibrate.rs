@@ -40,6 +40,12 @@ impl BestScores {
         Self { base: LeadingClass::of(known, 0), learned: (!new.is_empty()).then(|| LeadingClass::of(new, base)) }
     }
 
+    /// For a sample of this learned class: how far the best learned class leads the best base class, and whether it is
+    /// the sample's.
+    fn lead_of_learned(&self, class: usize) -> Option<(f32, bool)> {
+        self.learned.map(|learned| (learned.score - self.base.score, learned.class == class))
+    }
+
     /// The class that a border makes the answer, the base class of equal ones.
     pub(super) fn answer(&self, border: f32) -> usize {
         match self.learned {
@@ -47,6 +53,17 @@ impl BestScores {
             _ => self.base.class,
         }
     }
+}
+
+/// What a view of a left-out shot says of the border.
+#[derive(Clone, Copy, Debug)]
+struct ViewLead {
+    /// Number of the shot among the samples.
+    sample: usize,
+    lead: f32,
+    right: bool,
+    /// Share of the view in what its shot says.
+    fraction: f32,
 }
 
 /// Scores of one of the samples by which the temperature is chosen.
@@ -67,6 +84,12 @@ pub struct Calibrator<'a> {
     pub(super) leaders: Vec<BestScores>,
     /// Whether a sample is excluded, and counts for nothing.
     excluded: Vec<bool>,
+    /// What views say in place of the shots that they are of.
+    views: Vec<ViewLead>,
+    /// How many samples, at the beginning, were set aside, and the ratio of accuracies on unseen pictures to that on
+    /// these.
+    set_aside: usize,
+    ratio: f32,
     /// Evenly spread samples.
     rows: Vec<TemperatureSample>,
 }
@@ -75,7 +98,24 @@ impl<'a> Calibrator<'a> {
     /// Nothing collected yet. Samples are of these classes, of `count` known ones, the first `base` of them base
     /// classes.
     pub fn new(classes: &'a [u32], base: usize, count: usize) -> Self {
-        Self { classes, base, count, leaders: Vec::new(), excluded: Vec::new(), rows: Vec::new() }
+        Self {
+            classes,
+            base,
+            count,
+            leaders: Vec::new(),
+            excluded: Vec::new(),
+            views: Vec::new(),
+            set_aside: 0,
+            ratio: 1.0,
+            rows: Vec::new(),
+        }
+    }
+
+    /// The first so many samples are easier than pictures to come: those are recognised `ratio` times as well
+    /// ([`Statistics::accuracy_ratio`](crate::statistics::Statistics::accuracy_ratio)).
+    #[must_use]
+    pub fn with_easier_samples(self, samples: usize, ratio: f32) -> Self {
+        Self { set_aside: samples, ratio, ..self }
     }
 
     /// Takes the next sample's scores, `[count]`, without a border; an excluded one counts for nothing.
@@ -88,14 +128,26 @@ impl<'a> Calibrator<'a> {
         }
     }
 
-    /// Chooses both: the border by the weights of a balance, of which a heavier one counts only where it takes that to
-    /// recognise as many of the samples as `simplest`, the accuracy of a simpler answer over all classes; `start` is
-    /// the border where there is nothing to choose it from.
+    /// Takes the scores of the views of the sample that was [added](Self::add) last, a shot of a learned class,
+    /// `[views, count]`, without a border. Where shots have views, the border is chosen by those alone.
+    pub fn add_views(&mut self, rows: &[f32]) {
+        let Some(sample) = self.leaders.len().checked_sub(1) else { return };
+        let (class, views) = (self.classes[sample] as usize, rows.len() / self.count.max(1));
+        let leaders = rows.chunks_exact(self.count).map(|row| BestScores::of(row, self.base));
+        self.views.extend(leaders.filter_map(|leaders| {
+            let (lead, right) = leaders.lead_of_learned(class)?;
+            Some(ViewLead { sample, lead, right, fraction: 1.0 / views as f32 })
+        }));
+    }
+
+    /// Chooses both: the border by the weights of a balance, of which a lower one of the harmonic mean counts only where
+    /// it takes that to expect as much accuracy as `simplest`, that of a simpler answer over all classes; `start` is the
+    /// border where there is nothing to choose it from.
     pub fn choose(&mut self, balance: Balance, simplest: f32, start: f32) -> Calibration {
         let shares = self.shares();
         let [known, new] = self.sides(&shares);
         let border = if known.is_empty() || new.is_empty() {
-            border::at(&known, &new, start)
+            border::expected(&known, &new, start)
         } else {
             border::choose(
                 &known,
@@ -108,10 +160,10 @@ impl<'a> Calibrator<'a> {
         Calibration { border, temperature: self.temperature(&shares) }
     }
 
-    /// Accuracy over all classes without a border, 0..1.
+    /// Accuracy over all classes to be expected without a border, 0..1.
     pub fn accuracy(&self) -> f32 {
         let [known, new] = self.sides(&self.shares());
-        border::at(&known, &new, 0.0).overall(self.share())
+        border::expected(&known, &new, 0.0).overall(self.share())
     }
 
     /// Share of base classes in all classes.
@@ -121,30 +173,49 @@ impl<'a> Calibrator<'a> {
 
     /// Share of every sample in the accuracy of its side, classes counting alike; 0 for excluded ones.
     fn shares(&self) -> Vec<f32> {
+        self.shares_of(&|sample| !self.excluded[sample])
+    }
+
+    /// The same, of the samples that count.
+    fn shares_of(&self, counts: &dyn Fn(usize) -> bool) -> Vec<f32> {
         let mut samples = vec![0.0f32; self.count];
-        let included = self.classes.iter().zip(&self.excluded).filter(|(_, excluded)| !**excluded);
-        included.for_each(|(class, _)| samples[*class as usize] += 1.0);
+        let classes = || self.classes[..self.leaders.len()].iter().map(|class| *class as usize).enumerate();
+        classes().filter(|(sample, _)| counts(*sample)).for_each(|(_, class)| samples[class] += 1.0);
         let seen = |classes: &[f32]| classes.iter().filter(|count| **count > 0.0).count() as f32;
         let (base, learned) = samples.split_at(self.base);
         let sides = [seen(base), seen(learned)];
-        let share = |(&class, &excluded): (&u32, &bool)| {
-            let side = sides[usize::from(class as usize >= self.base)];
-            if excluded { 0.0 } else { 1.0 / (samples[class as usize] * side) }
+        let share = |(sample, class): (usize, usize)| {
+            let side = sides[usize::from(class >= self.base)];
+            if counts(sample) { 1.0 / (samples[class] * side) } else { 0.0 }
         };
-        self.classes.iter().zip(&self.excluded).map(share).collect()
+        classes().map(share).collect()
     }
 
-    /// Samples of base classes and of learned ones, without excluded ones.
+    /// Samples of base classes and of learned ones, without excluded ones. Of learned classes, views stand for the shots
+    /// that have some.
     fn sides(&self, shares: &[f32]) -> [Vec<BorderSample>; 2] {
         let mut sides = [Vec::new(), Vec::new()];
         for (sample, leaders) in self.leaders.iter().enumerate().filter(|(sample, _)| !self.excluded[*sample]) {
-            let Some(learned) = leaders.learned else { continue };
             let class = self.classes[sample] as usize;
-            let is_new = class >= self.base;
-            let own = if is_new { learned } else { leaders.base };
-            let (lead, right) = (learned.score - leaders.base.score, own.class == class);
-            sides[usize::from(is_new)].push(BorderSample { lead, right, share: shares[sample] });
+            if class < self.base {
+                let Some(learned) = leaders.learned else { continue };
+                let ratio = if sample < self.set_aside { self.ratio } else { 1.0 };
+                let (lead, right) = (learned.score - leaders.base.score, leaders.base.class == class);
+                sides[0].push(BorderSample { lead, right, share: ratio * shares[sample] });
+            } else if self.views.is_empty() {
+                let Some((lead, right)) = leaders.lead_of_learned(class) else { continue };
+                sides[1].push(BorderSample { lead, right, share: shares[sample] });
+            }
         }
+        let mut has_views = vec![false; self.leaders.len()];
+        self.views.iter().for_each(|view| has_views[view.sample] = !self.excluded[view.sample]);
+        let shares = self.shares_of(&|sample| has_views[sample]);
+        let views = self.views.iter().filter(|view| has_views[view.sample]);
+        sides[1].extend(views.map(|&ViewLead { sample, lead, right, fraction }| BorderSample {
+            lead,
+            right,
+            share: shares[sample] * fraction,
+        }));
         sides
     }
 
@@ -195,53 +266,4 @@ pub(super) fn softmax(scores: &mut [f32], temperature: f32) {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Twenty base classes with a sample each, and one learned class with four shots, of which one alone can be won
-    /// without losing eight of the base classes.
-    const BASE: usize = 20;
-
-    fn fitting(classes: &[u32]) -> Calibrator<'_> {
-        let mut fitting = Calibrator::new(classes, BASE, BASE + 1);
-        for (sample, &class) in classes.iter().enumerate() {
-            let mut row = vec![0.0; BASE + 1];
-            let lead = match sample {
-                0..8 => -0.3,
-                8..BASE => -2.0,
-                BASE => 0.5,
-                _ => -0.5,
-            };
-            row[if class as usize == BASE { 0 } else { class as usize }] = 1.0;
-            row[BASE] = 1.0 + lead;
-            fitting.add(&row, false);
-        }
-        fitting
-    }
-
-    #[test]
-    fn what_a_simpler_answer_would_recognise_makes_base_classes_weigh_more() {
-        let classes: Vec<u32> = (0..BASE as u32).chain([BASE as u32; 4]).collect();
-        let border = |balance, simplest| fitting(&classes).choose(balance, simplest, 0.0).border;
-        let [keep, favour] = [Balance::KeepBase, Balance::FavourNew].map(|balance| border(balance, 1.0));
-        let light = border(Balance::Balanced, 0.0);
-        assert!(light.base < 0.75 && light.new > 0.95, "{light:?}");
-        let heavier = border(Balance::Balanced, 0.9);
-        assert!(heavier.overall(20.0 / 21.0) >= 0.9, "{heavier:?}");
-        assert!(keep.shift <= heavier.shift && heavier.shift < light.shift, "{keep:?} {heavier:?} {light:?}");
-        assert_eq!(favour, border(Balance::FavourNew, 0.0), "what people set counts alone");
-    }
-
-    #[test]
-    fn excluded_samples_take_no_share() {
-        let classes = [0, 0, 1, 2, 3];
-        let mut fitting = Calibrator::new(&classes, 2, 4);
-        for (class, excluded) in classes.into_iter().zip([false, false, true, false, true]) {
-            let mut row = vec![0.0; 4];
-            row[class as usize] = 1.0;
-            fitting.add(&row, excluded);
-        }
-        assert_eq!(fitting.shares(), [0.5, 0.5, 0.0, 1.0, 0.0]);
-        assert_eq!(fitting.accuracy(), 1.0);
-    }
-}
+mod tests;

@@ -130,19 +130,14 @@ impl Embedder {
 
     /// Projections of all of a bank's exemplars.
     pub(super) fn projections(&self, bank: &Bank) -> Projections {
-        let mut projections = Projections::default();
+        let mut projections = Projections { views: bank.views(), outputs: self.outputs, rows: Vec::new() };
         if self.outputs == 0 {
             return projections;
         }
-        projections.clean.reserve_exact(bank.len() * self.outputs);
-        projections.means.reserve_exact(bank.len() * self.outputs);
+        projections.rows.reserve_exact(bank.len() * bank.views() * self.outputs);
         let every: Vec<usize> = (0..bank.len()).collect();
         for exemplars in every.chunks(TOGETHER) {
-            let projected = self.project(&views_of(bank, exemplars));
-            for shot in projected.chunks_exact(bank.views() * self.outputs) {
-                projections.clean.extend_from_slice(&shot[..self.outputs]);
-            }
-            projections.means.extend(means_of_views(projected, bank.views(), self.outputs));
+            projections.rows.extend(self.project(&views_of(bank, exemplars)));
         }
         projections
     }
@@ -154,7 +149,14 @@ impl Embedder {
             bank.view().read(exemplar, 0, row);
         }
         let mut embedded = self.embed_features(&features);
-        self.set_projections(&mut embedded, projections.clean(exemplars, self.outputs));
+        self.set_projections(&mut embedded, exemplars.iter().map(|&exemplar| projections.clean(exemplar)));
+        embedded
+    }
+
+    /// Embeddings `[views, length]` of all views of one of a bank's exemplars, whose projections are known.
+    pub(super) fn embed_views(&self, bank: &Bank, exemplar: usize, projections: &Projections) -> Vec<f32> {
+        let mut embedded = self.embed_features(&views_of(bank, &[exemplar]));
+        self.set_projections(&mut embedded, projections.of(exemplar).chunks_exact(self.outputs.max(1)));
         embedded
     }
 
@@ -162,7 +164,11 @@ impl Embedder {
     pub(super) fn contributions_of(&self, bank: &Bank, exemplars: &[usize], projections: &Projections) -> Vec<f32> {
         let embedded = self.embed_features(&views_of(bank, exemplars));
         let mut contributions = means_of_views(embedded, bank.views(), self.length());
-        self.set_projections(&mut contributions, projections.means(exemplars, self.outputs));
+        if self.outputs > 0 {
+            let rows = exemplars.iter().flat_map(|&exemplar| projections.of(exemplar)).copied().collect();
+            let means = means_of_views(rows, bank.views(), self.outputs);
+            self.set_projections(&mut contributions, means.chunks_exact(self.outputs));
+        }
         contributions
     }
 }
@@ -170,19 +176,22 @@ impl Embedder {
 /// Projections of a bank's exemplars: most of the work of embedding them, kept where they are needed more than once.
 #[derive(Default)]
 pub(super) struct Projections {
-    /// Of the clean views, `[exemplars, outputs]`.
-    clean: Vec<f32>,
-    /// Means over the views, as they count in a contribution, `[exemplars, outputs]`.
-    means: Vec<f32>,
+    views: usize,
+    outputs: usize,
+    /// `[exemplars, views, outputs]`.
+    rows: Vec<f32>,
 }
 
 impl Projections {
-    fn clean<'a>(&'a self, exemplars: &'a [usize], outputs: usize) -> impl Iterator<Item = &'a [f32]> {
-        exemplars.iter().map(move |exemplar| &self.clean[exemplar * outputs..][..outputs])
+    /// Of all views of an exemplar, `[views, outputs]`.
+    fn of(&self, exemplar: usize) -> &[f32] {
+        let length = self.views * self.outputs;
+        &self.rows[exemplar * length..][..length]
     }
 
-    fn means<'a>(&'a self, exemplars: &'a [usize], outputs: usize) -> impl Iterator<Item = &'a [f32]> {
-        exemplars.iter().map(move |exemplar| &self.means[exemplar * outputs..][..outputs])
+    /// Of its clean view, `[outputs]`.
+    fn clean(&self, exemplar: usize) -> &[f32] {
+        &self.of(exemplar)[..self.outputs]
     }
 }
 

@@ -180,13 +180,48 @@ impl<'a> ScoringModel<'a> {
             row[from..].iter_mut().zip(&sum[from..]).for_each(|(value, sum)| *value = sum - copies * *value);
             counts.push(self.counts[class] - copies);
         }
-        let offsets =
-            self.scorer.rows(&mut contributions, &counts.iter().map(|left| left.max(1.0)).collect::<Vec<_>>());
-        let rows = contributions.chunks_exact(length).zip(offsets).zip(left_out.iter().zip(counts));
-        let class_row = |((row, offset), (shot, left)): ((&[f32], f32), (&LeftOutShot, f32))| {
+        self.rows_of_few(contributions, &counts, left_out)
+    }
+
+    /// The same for a shot that is left out together with one of its class's other shots: one row for each of these.
+    /// Contributions are those of the shot, then of the others, `[1 + others, length]`.
+    pub(super) fn without_pairs(
+        &self,
+        shot: LeftOutShot,
+        others: &[LeftOutShot],
+        mut contributions: Vec<f32>,
+    ) -> Vec<Option<ClassRow>> {
+        let length = self.embedder.length();
+        self.scorer.whiten(&mut contributions);
+        let (own, rows) = contributions.split_at_mut(length);
+        let from = self.added_from(shot.class);
+        let sum = &self.sums[shot.class * length..][..length];
+        let mut counts = Vec::with_capacity(others.len());
+        for (other, row) in others.iter().zip(rows.chunks_exact_mut(length)) {
+            let [copies, of_other] = [shot.copies as f32, other.copies as f32];
+            row[..from].copy_from_slice(&sum[..from]);
+            let values = row[from..].iter_mut().zip(sum[from..].iter().zip(&own[from..]));
+            values.for_each(|(value, (sum, own))| *value = sum - copies * own - of_other * *value);
+            counts.push(self.counts[shot.class] - copies - of_other);
+        }
+        contributions.drain(..length);
+        self.rows_of_few(contributions, &counts, others)
+    }
+
+    /// Rows from what is left of classes, `[shots, length]`, without these shots; none where nothing is.
+    fn rows_of_few(&self, mut sums: Vec<f32>, counts: &[f32], left_out: &[LeftOutShot]) -> Vec<Option<ClassRow>> {
+        let length = self.embedder.length();
+        let offsets = self.scorer.rows(&mut sums, &counts.iter().map(|left| left.max(1.0)).collect::<Vec<_>>());
+        let rows = sums.chunks_exact(length).zip(offsets).zip(left_out.iter().zip(counts));
+        let class_row = |((row, offset), (shot, left)): ((&[f32], f32), (&LeftOutShot, &f32))| {
             let offset = offset + self.class_offsets[shot.class];
-            (left > 0.5).then(|| ClassRow { row: row.to_vec(), offset })
+            (*left > 0.5).then(|| ClassRow { row: row.to_vec(), offset })
         };
         rows.map(class_row).collect()
+    }
+
+    /// How many shots a class has, a base class those of the workstation among them.
+    pub(super) fn count(&self, class: usize) -> f32 {
+        self.counts[class]
     }
 }

@@ -14,7 +14,7 @@ use super::*;
 use crate::bank::Bank;
 use crate::classify::Classifier;
 use crate::head::Head;
-use crate::state::Class;
+use crate::state::{Balance, Class};
 use crate::statistics::Statistics;
 
 /// `tests/golden/combined-answer.py` writes it.
@@ -51,6 +51,7 @@ impl Golden {
             deviations: [deviations[0], deviations[1], deviations[2]],
             start: 0.0,
             set_aside: Bank::new(inputs, 1, precision),
+            base_accuracy_ratio: None,
         };
         let weight = |name: &str| golden.number(&["weights", name]);
         let answer = AnswerWeights {
@@ -95,6 +96,30 @@ impl Golden {
 
     fn numbers(&self, name: &str) -> Vec<f32> {
         Reader(&self.value).numbers(&[name])
+    }
+
+    /// The scene of a border: the same heads and targets, other base classes, shots and samples set aside.
+    fn border_scene(&self) -> Self {
+        let golden = Reader(&self.value["border"]);
+        let (mut base_model, mut state) = (self.base_model.clone(), self.state.clone());
+        let (inputs, views) = (base_model.head.inputs, base_model.config.views);
+        let bank = |views: usize, classes: &[f32], name: &str| {
+            let mut bank = Bank::new(inputs, views, ExemplarPrecision::F16);
+            let rows = golden.numbers(&[name]);
+            let each = classes.iter().zip(rows.chunks_exact(views * inputs));
+            each.for_each(|(class, row)| bank.push(*class as u32, row));
+            bank
+        };
+        let every: Vec<f32> = (0..base_model.classes.len()).map(|class| class as f32).collect();
+        let statistics = base_model.statistics.as_mut().unwrap();
+        statistics.centre = golden.numbers(&["centre"]);
+        statistics.directions = bank(1, &every, "directions");
+        statistics.whitened = bank(1, &every, "whitened");
+        statistics.set_aside = bank(1, &golden.numbers(&["set_aside_classes"]), "set_aside");
+        statistics.base_accuracy_ratio = Some(golden.number(&["accuracy_ratio"]));
+        state.exemplars = bank(views, &golden.numbers(&["classes"]), "shots");
+        state.calibration = None;
+        Self { value: self.value.clone(), base_model, state }
     }
 
     /// Scores of every shot, left out of its class.
@@ -150,6 +175,44 @@ fn scores_are_those_of_an_independent_implementation() {
     assert_near(&scores(&golden.unaligned()), &golden.numbers("scores_before_alignment"));
     assert_near(&golden.left_out(&golden.state), &golden.numbers("left_out"));
     assert_near(&golden.left_out(&golden.unaligned()), &golden.numbers("left_out_before_alignment"));
+}
+
+#[test]
+fn borders_are_those_of_an_independent_implementation() {
+    let scene = Golden::read().border_scene();
+    let scoring = scene.base_model.scoring(&scene.base_model.config).unwrap();
+    let base = scene.base_model.classes.len();
+    let fresh = State::fresh(&scene.base_model, [0; 32]);
+    let indices: Vec<Option<usize>> =
+        (0..base + scene.state.classes.len()).map(|class| (class < base).then_some(class)).collect();
+    for balance in Balance::ALL {
+        let state = State { balance, ..scene.state.clone() };
+        let samples = ValidationSamples::of(&scene.base_model, &state, scoring);
+        let Border { shift, base, new } = samples.evaluate(&fresh, &indices).calibration.border;
+        assert_near(&[shift, base, new], &Reader(&scene.value["border"]).numbers(&[balance.name()]));
+    }
+}
+
+#[test]
+fn views_of_left_out_shots_score_as_in_an_independent_implementation() {
+    let Golden { value, base_model, state } = Golden::read().border_scene();
+    let known = ScoringModel::new(&base_model, &state, base_model.scoring(&base_model.config).unwrap());
+    let (bank, base) = (&state.exemplars, base_model.classes.len());
+    let left_out = |exemplar: usize| {
+        let class = bank.classes()[exemplar] as usize;
+        model::LeftOutShot { exemplar, class, copies: 1 }
+    };
+    let of_shot = |exemplar: usize| {
+        let shot = left_out(exemplar);
+        let own = |other: &usize| *other != exemplar && bank.classes()[*other] as usize == shot.class;
+        let others: Vec<_> = (0..bank.len()).filter(own).map(left_out).collect();
+        let contributions = known.embedder.contributions_of(bank, &[exemplar], &known.projections);
+        let row = known.without(&[shot], contributions).remove(0).unwrap();
+        left_out::view_scores(&known, (bank, &known.projections), shot, &row, &others)
+    };
+    let shots = (0..bank.len()).filter(|exemplar| bank.classes()[*exemplar] as usize >= base);
+    let scores: Vec<f32> = shots.flat_map(of_shot).collect();
+    assert_near(&scores, &Reader(&value["border"]).numbers(&["left_out_views"]));
 }
 
 #[test]

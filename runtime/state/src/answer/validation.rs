@@ -11,6 +11,7 @@ use orco_core::config::AnswerWeights;
 use super::ScoredSample;
 use super::calibrate::{BestScores, Calibrator};
 use super::embed::{Projections, TOGETHER};
+use super::left_out::{MAX_OTHERS, MAX_VIEWED, view_scores};
 use super::model::{LeftOutShot, ScoringModel};
 use crate::state::{BaseModel, Calibration, Scoring, State};
 
@@ -46,6 +47,17 @@ struct SampleScores<'a> {
     scores: &'a [f32],
     /// Whether it says nothing: it has a duplicate, or without it nothing is left of its class.
     is_excluded: bool,
+    /// Scores of its views, `[views, classes]`, where it is a shot of a learned class and views were asked for.
+    views: Vec<f32>,
+}
+
+/// Which scores of samples are wanted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Wanted {
+    /// Those of the clean views.
+    Answers,
+    /// Those of all views of shots, too, by which a border is chosen.
+    Border,
 }
 
 impl<'a> ValidationSamples<'a> {
@@ -84,16 +96,17 @@ impl<'a> ValidationSamples<'a> {
         let least = self.nearest_mean_accuracy();
         let known = ScoringModel::new(self.base_model, self.state, self.scoring);
         let base = known.base();
-        let mut fitting = Calibrator::new(&classes, base, self.state.known_classes(self.base_model).count());
+        let mut fitting = self.calibrator(&classes, &known);
         let mut excluded = Vec::with_capacity(self.len());
         let columns = self.unchanged(earlier, indices);
         let border = self.border_of(earlier);
         let mut answers_before = Vec::new();
         let mut gathered = Vec::new();
         let every: Vec<usize> = (0..self.len()).collect();
-        self.scores(&known, &known.projections, &own, &every, &mut |sample| {
+        self.scores(&known, &known.projections, (&own, &every), Wanted::Border, &mut |sample| {
             excluded.push(sample.is_excluded);
             fitting.add(sample.scores, sample.is_excluded);
+            fitting.add_views(&sample.views);
             if let Some(columns) = &columns {
                 gathered.clear();
                 gathered.extend(columns.iter().map(|&class| sample.scores[class]));
@@ -112,21 +125,41 @@ impl<'a> ValidationSamples<'a> {
         Validation { calibration, answers, earlier, excluded }
     }
 
-    /// Accuracy over all classes, by the same samples, of the nearest class mean without a border, which answers should
-    /// not fall below; 0 where the balance leaves nothing to be chosen by it.
+    /// Chooses the border and the temperature of that state alone.
+    pub(crate) fn calibrate(&self, known: &ScoringModel<'_>) -> Calibration {
+        let classes = self.classes();
+        let fitting = &mut self.calibrator(&classes, known);
+        self.collect(known, &classes, fitting);
+        fitting.choose(self.state.balance, self.nearest_mean_accuracy(), self.scoring.statistics.start)
+    }
+
+    /// Hands all samples of these classes, and the views of shots, to a calibrator.
+    fn collect(&self, known: &ScoringModel<'_>, classes: &[u32], fitting: &mut Calibrator<'_>) {
+        let own = |sample: usize| Some(classes[sample] as usize);
+        let every: Vec<usize> = (0..self.len()).collect();
+        self.scores(known, &known.projections, (&own, &every), Wanted::Border, &mut |sample| {
+            fitting.add(sample.scores, sample.is_excluded);
+            fitting.add_views(&sample.views);
+        });
+    }
+
+    /// To choose a border by these samples, of these classes.
+    fn calibrator<'c>(&self, classes: &'c [u32], known: &ScoringModel<'_>) -> Calibrator<'c> {
+        let ratio = self.scoring.statistics.accuracy_ratio();
+        Calibrator::new(classes, known.base(), known.len()).with_easier_samples(self.set_aside(), ratio)
+    }
+
+    /// Accuracy over all classes to be expected, by the same samples, of the nearest class mean without a border, which
+    /// answers should not fall below; 0 where the balance leaves nothing to be chosen by it.
     pub(crate) fn nearest_mean_accuracy(&self) -> f32 {
-        if self.state.classes.is_empty() || self.state.balance.weights().len() < 2 {
+        if self.state.classes.is_empty() || !self.state.balance.is_compared() {
             return 0.0;
         }
         let scoring = Scoring { weights: AnswerWeights::NEAREST_MEAN, ..self.scoring };
         let known = ScoringModel::new(self.base_model, self.state, scoring);
         let classes = self.classes();
-        let own = |sample: usize| Some(classes[sample] as usize);
-        let mut fitting = Calibrator::new(&classes, known.base(), known.len());
-        let every: Vec<usize> = (0..self.len()).collect();
-        self.scores(&known, &known.projections, &own, &every, &mut |sample| {
-            fitting.add(sample.scores, sample.is_excluded);
-        });
+        let mut fitting = self.calibrator(&classes, &known);
+        self.collect(&known, &classes, &mut fitting);
         fitting.accuracy()
     }
 
@@ -165,7 +198,7 @@ impl<'a> ValidationSamples<'a> {
         let own = |sample: usize| Some(classes[sample] as usize);
         let some: Vec<usize> = (0..self.len()).step_by(self.len().div_ceil(most).max(1)).collect();
         let mut rows = Vec::with_capacity(some.len());
-        self.scores(known, &known.projections, &own, &some, &mut |sample| {
+        self.scores(known, &known.projections, (&own, &some), Wanted::Answers, &mut |sample| {
             if !sample.is_excluded {
                 rows.push(ScoredSample { class: classes[sample.number], scores: sample.scores.to_vec() });
             }
@@ -202,6 +235,13 @@ impl<'a> ValidationSamples<'a> {
         self.digests.iter().zip(self.state.exemplars.classes()).map(move |sample| !seen.insert(sample))
     }
 
+    /// The exemplars of every class that are not duplicates, rising.
+    fn different_by_class(&self) -> BTreeMap<u32, Vec<usize>> {
+        let mut different = self.state.exemplars.by_class();
+        different.values_mut().for_each(|members| members.retain(|&exemplar| !self.duplicate[exemplar]));
+        different
+    }
+
     /// Exemplars that stand in more classes than one, with the pairs of these.
     fn sharing_shots(&self) -> BTreeMap<[u8; 32], BTreeSet<[u32; 2]>> {
         let mut first = BTreeMap::new();
@@ -230,7 +270,7 @@ impl<'a> ValidationSamples<'a> {
             if exemplars { known.embedder.projections(&self.state.exemplars) } else { Projections::default() };
         let samples: Vec<usize> = samples.collect();
         let mut answers = Vec::with_capacity(samples.len());
-        self.scores(&known, &projections, own, &samples, &mut |sample| {
+        self.scores(&known, &projections, (own, &samples), Wanted::Answers, &mut |sample| {
             answers.push(BestScores::of(sample.scores, base).answer(border));
         });
         answers
@@ -242,8 +282,8 @@ impl<'a> ValidationSamples<'a> {
         &self,
         known: &ScoringModel<'_>,
         projections: &Projections,
-        own: &dyn Fn(usize) -> Option<usize>,
-        samples: &[usize],
+        (own, samples): (&dyn Fn(usize) -> Option<usize>, &[usize]),
+        wanted: Wanted,
         note: &mut dyn FnMut(SampleScores<'_>),
     ) {
         let (length, count) = (known.embedder.length(), known.len());
@@ -261,6 +301,17 @@ impl<'a> ValidationSamples<'a> {
             let copies = *stored.get(&(class as u32, self.digests[exemplar]))?;
             Some(LeftOutShot { exemplar, class, copies })
         };
+        let different = if wanted == Wanted::Border { self.different_by_class() } else { BTreeMap::new() };
+        let others = |exemplar: usize| -> Vec<LeftOutShot> {
+            let members = &different[&self.state.exemplars.classes()[exemplar]];
+            let own = members.partition_point(|&member| member < exemplar);
+            let next = (1..members.len()).take(MAX_OTHERS).map(|step| members[(own + step) % members.len()]);
+            next.filter_map(|exemplar| left_out(aside + exemplar)).collect()
+        };
+        let every = self.digests.len().div_ceil(MAX_VIEWED).max(1);
+        let is_viewed = |shot: LeftOutShot| {
+            wanted == Wanted::Border && shot.class >= known.base() && shot.exemplar.is_multiple_of(every)
+        };
         for some in samples.chunks(TOGETHER) {
             // Samples set aside come before exemplars.
             let (first, last) = some.split_at(some.partition_point(|&sample| sample < aside));
@@ -276,12 +327,17 @@ impl<'a> ValidationSamples<'a> {
             let each = scores.chunks_exact_mut(count.max(1)).zip(embedded.chunks_exact(length));
             for ((&number, left_out), (scores, embedded)) in some.iter().zip(left_out).zip(each) {
                 let mut is_excluded = self.is_duplicate(number);
+                let mut views = Vec::new();
                 if let Some(shot) = left_out {
                     let without = without.next().expect("one for each that is left out");
                     is_excluded |= without.is_none();
-                    scores[shot.class] = without.map_or(f32::MIN, |class| class.score(embedded));
+                    scores[shot.class] = without.as_ref().map_or(f32::MIN, |class| class.score(embedded));
+                    if let Some(row) = without.filter(|_| !is_excluded && is_viewed(shot)) {
+                        let exemplars = (&self.state.exemplars, projections);
+                        views = view_scores(known, exemplars, shot, &row, &others(shot.exemplar));
+                    }
                 }
-                note(SampleScores { number, scores, is_excluded });
+                note(SampleScores { number, scores, is_excluded, views });
             }
         }
     }

@@ -8,7 +8,7 @@ use orco_core::config::AnswerWeights;
 use orco_core::linalg::padded;
 use orco_core::projection::HeadShape;
 
-use crate::answer::{MAX_FIRST_SAMPLES, TOGETHER};
+use crate::answer::{MAX_FIRST_SAMPLES, MAX_OTHERS, MAX_VIEWED, TOGETHER};
 use crate::bank::Bank;
 use crate::state::{BaseModel, Class, Scoring};
 use crate::statistics::Statistics;
@@ -168,7 +168,7 @@ impl Evaluation {
         let Self { shape, views, axes, heads, base, known, aside, stored, .. } = *self;
         let (inputs, length) = (shape.inputs, self.length(heads));
         let whitener = inputs * padded(axes) + axes * padded(inputs);
-        let projections = 2 * stored * heads * shape.outputs;
+        let projections = views * stored * heads * shape.outputs;
         let sums = known * length;
         let columns = length * padded(known);
         // First the classes' rows are made of sums; then they score the samples, some at a time, and the scores of
@@ -177,7 +177,11 @@ impl Evaluation {
         let kept = self.samples() / self.samples().div_ceil(MAX_FIRST_SAMPLES).max(1) * known;
         let some = TOGETHER.min(stored) * (known + length + views * (inputs + length));
         let some_aside = TOGETHER.min(aside) * (known + 2 * length + inputs + shape.hidden);
-        let together = some.max(some_aside);
+        // The views of a shot, its class without it and each of some others, and what these add.
+        let viewed = TOGETHER.min(stored) * (known + 3 * length)
+            + views * (known + length)
+            + (1 + MAX_OTHERS) * (views * (inputs + length) + length);
+        let together = some.max(some_aside).max(viewed);
         let scoring = columns + kept + together;
         let adding = 2 * base * inputs + (known - base) * inputs + together;
         // An earlier state with another head answers for itself: its own projections, and those of the samples.
@@ -186,7 +190,9 @@ impl Evaluation {
         let numbers = heads * shape.parameters() + whitener + projections + sums + most;
         /// A digest, where it is found among the others, and the two best classes.
         const OF_SAMPLE: usize = 32 + 64 + 64;
-        size_of::<f32>() * numbers + OF_SAMPLE * self.samples()
+        /// What a view says of the border, while it is chosen.
+        const OF_VIEW: usize = 32 + 12;
+        size_of::<f32>() * numbers + OF_SAMPLE * self.samples() + OF_VIEW * views * stored.min(MAX_VIEWED)
     }
 
     fn multiply_adds(&self) -> u64 {
@@ -196,11 +202,11 @@ impl Evaluation {
         // An earlier state without an aligned head scores its classes as the closed form does.
         let earlier = self.of_state(heads_before, known_before, stored_before + stored);
         if aligns {
-            let closed = self.of_state(heads.min(1), known, stored) + around;
-            let alignment = self.of_state(heads, known, stored) + around + earlier;
+            let closed = self.of_state(heads.min(1), known, stored) + self.of_views(heads.min(1)) + around;
+            let alignment = self.of_state(heads, known, stored) + self.of_views(heads) + around + earlier;
             closed + alignment + if self.known_before > self.base { earlier } else { 0 }
         } else {
-            self.of_state(heads, known, stored) + around
+            self.of_state(heads, known, stored) + self.of_views(heads) + around
         }
     }
 
@@ -215,9 +221,26 @@ impl Evaluation {
             + (scored * self.length(heads)) as u64
     }
 
+    /// Of the views of shots that are left out, by which the border is chosen.
+    fn of_views(&self, heads: usize) -> u64 {
+        // What the shot and others add, and the rows of the class without them.
+        let whitened = self.viewed() * (1 + 2 * MAX_OTHERS);
+        (whitened * 2 * self.axes * self.shape.inputs) as u64 + self.scored_views() * self.length(heads) as u64
+    }
+
+    /// Shots whose views are scored.
+    fn viewed(&self) -> usize {
+        self.stored.min(MAX_VIEWED)
+    }
+
+    /// Inner products for their views: with all classes, and with their own without some of its shots.
+    fn scored_views(&self) -> u64 {
+        (self.viewed() * self.views * (self.known + 1 + MAX_OTHERS)) as u64
+    }
+
     /// Of class means alone.
     fn by_means(&self) -> u64 {
-        ((self.samples() * self.known + self.stored) * self.shape.inputs) as u64
+        ((self.samples() * self.known + self.stored) as u64 + self.scored_views()) * self.shape.inputs as u64
     }
 
     /// Of the bundle alone, for the samples that it set aside.

@@ -59,6 +59,8 @@ pub struct Split {
     pub base: Vec<usize>,
     /// Training images of base classes by which a device chooses its border; not among `base`.
     pub set_aside: Vec<usize>,
+    /// Training images of base classes that were held out and on which nothing is measured: no phase sees them.
+    pub held_out: Vec<usize>,
     /// The incremental sessions.
     pub sessions: Vec<SessionSplit>,
     /// For each incremental class, in order of label: candidate shots among the training images. Where the field's
@@ -165,14 +167,19 @@ impl Split {
         for members in &mut candidates {
             members.truncate(candidates_per_class);
         }
-        let measured = match config.measure_on {
-            MeasureOn::Holdout => held_out,
-            MeasureOn::Test => (0..test.len()).filter(|&index| usize::from(test.labels[index]) < classes).collect(),
+        let (measured, mut held_out) = match config.measure_on {
+            MeasureOn::Holdout => (held_out, Vec::new()),
+            MeasureOn::Test => {
+                let is_known = |index: &usize| usize::from(test.labels[*index]) < classes;
+                ((0..test.len()).filter(is_known).collect(), held_out)
+            }
         };
+        held_out.retain(|&index| usize::from(train.labels[index]) < config.base_classes);
         Ok(Self {
             base_classes: config.base_classes,
             base,
             set_aside,
+            held_out,
             sessions,
             candidates,
             fixed_draw: lists.is_some(),
@@ -204,6 +211,19 @@ mod tests {
         assert_eq!((split.base.len(), split.measured.len()), (2 * 17, 4 * 3));
         assert!(split.measured.iter().all(|index| !split.base.contains(index)));
         assert!(split.candidates.iter().flatten().all(|index| !split.measured.contains(index)));
+    }
+
+    #[test]
+    fn base_images_that_are_held_out_from_all_are_known() {
+        let (train, test) = (images(4, 20), images(4, 5));
+        let split = |measure_on| Split::new(&config(measure_on), 6, &train, &test, None, 1).unwrap();
+        let split_of_test = split(MeasureOn::Test);
+        assert_eq!((split_of_test.held_out.len(), split_of_test.measured.len()), (2 * 3, 4 * 5));
+        for index in &split_of_test.held_out {
+            assert!(train.labels[*index] < 2 && !split_of_test.base.contains(index));
+            assert!(!split_of_test.set_aside.contains(index));
+        }
+        assert!(split(MeasureOn::Holdout).held_out.is_empty(), "what is measured on promises nothing");
     }
 
     #[test]

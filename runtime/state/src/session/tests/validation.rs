@@ -31,6 +31,7 @@ fn with_statistics() -> BaseModel {
         deviations: [1.0; 3],
         start: 0.1,
         set_aside,
+        base_accuracy_ratio: None,
     });
     base_model.config.answer = Config::combined().answer;
     base_model
@@ -66,6 +67,19 @@ fn earlier_answers_are_the_same_whether_computed_or_read_off() {
             assert_eq!(samples.evaluate(before, &indices).earlier, computed);
         }
     }
+}
+
+/// Such as one that was learned before the bundle had statistics.
+#[test]
+fn a_state_without_a_border_gets_the_one_that_a_change_would_choose() {
+    let base_model = with_statistics();
+    let fresh = State::fresh(&base_model, [0; 32]);
+    let learned = learn_on(&base_model, &fresh, &[new_class(3, 5), new_class(4, 3)], 1, &mut proceed).unwrap().0;
+    let without = State { calibration: None, ..learned.clone() };
+    let scoring = base_model.scoring(&base_model.config).unwrap();
+    let features: Vec<f32> = feature(3, &mut Random::new(9, "picture"));
+    let scores = |state: &State| Predictor::new(&base_model, state, scoring).scores(&features);
+    assert_eq!(scores(&without), scores(&learned));
 }
 
 #[test]

@@ -1,0 +1,87 @@
+//! How far the accuracies that a device promises after a session are from those that are measured.
+
+use orco_core::border::Border;
+use serde::{Deserialize, Serialize};
+
+use crate::spread::{deviation, mean};
+
+/// What a device promises of a session less what is measured, in percentage points: above 0 it promises too much.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct PromiseError {
+    /// Of the accuracy on base classes.
+    pub base: f64,
+    /// Of that on learned classes.
+    pub learned: f64,
+    /// Of that over all classes, each counting alike.
+    pub overall: f64,
+}
+
+impl PromiseError {
+    /// Of a border's promise beside the accuracies that were measured on base classes and on learned ones, in percent;
+    /// `share` is the fraction that are base classes.
+    pub fn of(border: &Border, [base, learned]: [f64; 2], share: f64) -> Self {
+        let error = |promised: f32, measured: f64| 100.0 * f64::from(promised) - measured;
+        let (base, learned) = (error(border.base, base), error(border.new, learned));
+        Self { base, learned, overall: share * base + (1.0 - share) * learned }
+    }
+
+    fn combine(all: &[Self], by: fn(&[f64]) -> f64) -> Self {
+        let over = |of: fn(&Self) -> f64| by(&all.iter().map(of).collect::<Vec<f64>>());
+        Self { base: over(|of| of.base), learned: over(|of| of.learned), overall: over(|of| of.overall) }
+    }
+}
+
+/// How far promises are off, over several draws.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PromiseErrors {
+    /// Means over sessions and draws.
+    pub mean: PromiseError,
+    /// Deviations over the draws of the means over sessions.
+    pub deviation: PromiseError,
+}
+
+impl PromiseErrors {
+    /// Names of [`PromiseErrors::numbers`].
+    pub const NAMES: [&'static str; 3] = ["base promise error", "learned promise error", "overall promise error"];
+
+    /// Over the sessions of every draw; none where nothing was promised.
+    pub(crate) fn over<'a>(draws: impl Iterator<Item = &'a [PromiseError]>) -> Option<Self> {
+        let draws = draws.filter(|sessions| !sessions.is_empty());
+        let means: Vec<PromiseError> = draws.map(|sessions| PromiseError::combine(sessions, mean)).collect();
+        let over = |by| PromiseError::combine(&means, by);
+        (!means.is_empty()).then(|| Self { mean: over(mean), deviation: over(deviation) })
+    }
+
+    /// Each error with its name and its deviation.
+    pub fn numbers(&self) -> impl Iterator<Item = (&'static str, f64, f64)> + use<> {
+        let numbers = |of: PromiseError| [of.base, of.learned, of.overall];
+        let both = numbers(self.mean).into_iter().zip(numbers(self.deviation));
+        Self::NAMES.into_iter().zip(both).map(|(name, (mean, deviation))| (name, mean, deviation))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn promises_are_compared_with_what_is_measured() {
+        let border = Border { shift: 0.3, base: 0.8, new: 0.5 };
+        let PromiseError { base, learned, overall } = PromiseError::of(&border, [70.0, 60.0], 0.75);
+        for (error, expected) in [(base, 10.0), (learned, -10.0), (overall, 5.0)] {
+            assert!((error - expected).abs() < 1e-4, "{error} instead of {expected}");
+        }
+    }
+
+    #[test]
+    fn deviations_are_those_of_the_draws_means() {
+        let draw = |errors: &[f64]| -> Vec<PromiseError> {
+            errors.iter().map(|&base| PromiseError { base, learned: 0.0, overall: -base }).collect()
+        };
+        let draws = [draw(&[1.0, 3.0]), draw(&[4.0]), draw(&[])];
+        let errors = PromiseErrors::over(draws.iter().map(Vec::as_slice)).unwrap();
+        assert_eq!(errors.mean, PromiseError { base: 3.0, learned: 0.0, overall: -3.0 });
+        assert!((errors.deviation.base - 2f64.sqrt()).abs() < 1e-9, "{errors:?}");
+        assert_eq!(PromiseErrors::over([].into_iter()), None, "nothing is promised");
+    }
+}

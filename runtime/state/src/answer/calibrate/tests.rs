@@ -1,0 +1,93 @@
+use super::*;
+
+/// Twenty base classes with a sample each, and one learned class with four shots, of which one alone can be won without
+/// losing eight of the base classes.
+const BASE: usize = 20;
+
+fn fitting(classes: &[u32]) -> Calibrator<'_> {
+    let mut fitting = Calibrator::new(classes, BASE, BASE + 1);
+    for (sample, &class) in classes.iter().enumerate() {
+        let mut row = vec![0.0; BASE + 1];
+        let lead = match sample {
+            0..8 => -0.3,
+            8..BASE => -2.0,
+            BASE => 0.5,
+            _ => -0.5,
+        };
+        row[if class as usize == BASE { 0 } else { class as usize }] = 1.0;
+        row[BASE] = 1.0 + lead;
+        fitting.add(&row, false);
+    }
+    fitting
+}
+
+#[test]
+fn what_a_simpler_answer_would_recognise_makes_the_harmonic_mean_weigh_less() {
+    let classes: Vec<u32> = (0..BASE as u32).chain([BASE as u32; 4]).collect();
+    let border = |balance, simplest| fitting(&classes).choose(balance, simplest, 0.0).border;
+    let [keep, favour] = [Balance::KeepBase, Balance::FavourNew].map(|balance| border(balance, 1.0));
+    let free = border(Balance::Balanced, 0.0);
+    assert!(free.new > keep.new + 0.1, "{free:?} {keep:?}");
+    let share = 20.0 / 21.0;
+    let bound = border(Balance::Balanced, 1.0);
+    assert!(bound.overall(share) > free.overall(share), "{bound:?} {free:?}");
+    assert!(keep.shift <= bound.shift && bound.shift < free.shift && free.shift <= favour.shift);
+    assert_eq!(favour, border(Balance::FavourNew, 0.0), "what people set counts alone");
+    assert_eq!(keep, border(Balance::KeepBase, 0.0));
+}
+
+#[test]
+fn excluded_samples_take_no_share() {
+    let classes = [0, 0, 1, 2, 3];
+    let mut fitting = Calibrator::new(&classes, 2, 4);
+    for (class, excluded) in classes.into_iter().zip([false, false, true, false, true]) {
+        let mut row = vec![0.0; 4];
+        row[class as usize] = 1.0;
+        fitting.add(&row, excluded);
+    }
+    assert_eq!(fitting.shares(), [0.5, 0.5, 0.0, 1.0, 0.0]);
+    assert!((fitting.accuracy() - 1.0).abs() < 1e-5);
+}
+
+/// Two base classes, of which the first has a sample set aside and a shot of the device; far from one learned class.
+#[test]
+fn samples_that_are_easier_than_pictures_promise_less() {
+    let classes = [0, 1, 0, 2];
+    let promised = |ratio| {
+        let mut fitting = Calibrator::new(&classes, 2, 3).with_easier_samples(2, ratio);
+        for class in classes {
+            let mut row = vec![0.0; 3];
+            row[class as usize] = 5.0;
+            fitting.add(&row, false);
+        }
+        fitting.choose(Balance::Balanced, 0.0, 0.0).border
+    };
+    let plain = promised(1.0);
+    assert!((plain.base - 1.0).abs() < 1e-5 && (plain.new - 1.0).abs() < 1e-5, "{plain:?}");
+    // The device's own shot counts in full: a quarter of the base classes' accuracy.
+    let honest = promised(0.8);
+    assert!((honest.base - (0.75 * 0.8 + 0.25)).abs() < 1e-5 && (honest.new - 1.0).abs() < 1e-5, "{honest:?}");
+}
+
+/// A learned class of two shots, each with two views: three of four views are right, and half of these lead.
+#[test]
+fn views_stand_for_their_shots() {
+    let classes = [0, 2, 2];
+    let mut fitting = Calibrator::new(&classes, 1, 3);
+    let row = |lead: f32, best: usize| {
+        let mut row = [1.0, -9.0, -9.0];
+        row[best] = 1.0 + lead;
+        row
+    };
+    fitting.add(&[5.0, 0.0, 0.0], false);
+    fitting.add(&row(1.0, 2), false);
+    fitting.add_views(&[row(0.2, 2), row(-0.2, 2)].concat());
+    fitting.add(&row(1.0, 2), false);
+    fitting.add_views(&[row(0.0, 2), row(9.0, 1)].concat());
+    let [known, new] = fitting.sides(&fitting.shares());
+    assert_eq!((known.len(), new.len()), (1, 4));
+    assert!(new.iter().all(|view| (view.share - 0.25).abs() < 1e-6));
+    assert_eq!(new.iter().filter(|view| view.right).count(), 3);
+    let border = border::expected(&known, &new, 0.0);
+    assert!((border.new - 0.75 * 0.5).abs() < 1e-5, "{border:?}");
+}

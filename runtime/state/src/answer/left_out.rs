@@ -1,0 +1,70 @@
+//! What the views of a shot score that its class does without.
+//!
+//! All of them say what a picture of the class will score, not the clean one alone: they are taken as the pictures that
+//! augmentation makes them look like. But a class without one of its shots scores its pictures lower than the whole class
+//! will. A mean of n shots errs as 1 / n, so a score differs from that with very many shots as 1 / n does. What a further
+//! shot costs the class tells how much: of five shots, three fifths of that is added.
+
+use alloc::vec::Vec;
+
+use super::embed::Projections;
+use super::model::{LeftOutShot, ScoringModel};
+use super::score::ClassRow;
+use crate::bank::Bank;
+
+/// Other shots of a class that are left out in turn beside one, at the most.
+pub(crate) const MAX_OTHERS: usize = 4;
+
+/// Most shots whose views are scored; more cost time and change nothing that matters.
+pub(crate) const MAX_VIEWED: usize = 1000;
+
+/// Scores `[views, classes]` of a shot's views without the border: of its own class, whose `row` is that without the shot,
+/// as if the class had it and yet did not know it. The exemplars are a bank's, whose projections are given.
+pub(super) fn view_scores(
+    known: &ScoringModel<'_>,
+    (bank, projections): (&Bank, &Projections),
+    shot: LeftOutShot,
+    row: &ClassRow,
+    others: &[LeftOutShot],
+) -> Vec<f32> {
+    let count = known.count(shot.class);
+    let exemplars: Vec<usize> = core::iter::once(&shot).chain(others).map(|shot| shot.exemplar).collect();
+    let contributions = known.embedder.contributions_of(bank, &exemplars, projections);
+    let fewer: Vec<(ClassRow, f32)> = known
+        .without_pairs(shot, others, contributions)
+        .into_iter()
+        .zip(others)
+        .filter_map(|(row, other)| Some((row?, extrapolation(count, shot.copies, other.copies))))
+        .collect();
+    let embedded = known.embedder.embed_views(bank, shot.exemplar, projections);
+    let mut scores = known.rows.scores(&embedded);
+    let rows = scores.chunks_exact_mut(known.len()).zip(embedded.chunks_exact(known.embedder.length()));
+    for (scores, embedded) in rows {
+        let score = row.score(embedded);
+        let gain: f32 = fewer.iter().map(|(row, factor)| factor * (score - row.score(embedded))).sum();
+        scores[shot.class] = score + gain / fewer.len().max(1) as f32;
+    }
+    scores
+}
+
+/// What a class of `count` shots gains by a shot with so many copies, as a multiple of what it gains by another one when it
+/// lacks the first: the ratio of differences of 1 / n.
+fn extrapolation(count: f32, copies: u32, of_other: u32) -> f32 {
+    let [copies, of_other] = [copies as f32, of_other as f32];
+    copies * (count - copies - of_other) / (of_other * count)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::extrapolation;
+
+    #[test]
+    fn what_a_shot_adds_falls_as_one_over_the_shots() {
+        assert!((extrapolation(5.0, 1, 1) - 0.6).abs() < 1e-6, "from four to five");
+        assert_eq!(extrapolation(2.0, 1, 1), 0.0, "of nothing there is no score to go by");
+        // Scores 10 - 6 / n with 2, 4 and 6 shots, each of which is there twice.
+        let score = |shots: f32| 10.0 - 6.0 / shots;
+        let gain = extrapolation(6.0, 2, 2) * (score(4.0) - score(2.0));
+        assert!((score(4.0) + gain - score(6.0)).abs() < 1e-6);
+    }
+}
