@@ -51,14 +51,14 @@ int main(int argc, char **argv) {
     OrcoReport report;
     check(orco_learn(learner, shots, &report), "cannot learn");
     orco_shots_free(shots);
-    printf("learned; %.0f %% of the shots are recognised, %zu free targets left\n", 100.0 * report.new_accuracy,
+    printf("learned; %.0f %% of the shots are recognised, room for %zu more things\n", 100.0 * report.new_accuracy,
            report.free_targets);
 
     for (int i = 3; i < argc; i++) {
         if (!strchr(argv[i], '=')) classify(learner, argv[i]);
     }
     check(orco_undo(learner, 1, &report), "cannot undo");
-    printf("undone; %zu free targets left\n", report.free_targets);
+    printf("undone; room for %zu more things\n", report.free_targets);
     for (int i = 3; i < argc; i++) {
         if (!strchr(argv[i], '=')) classify(learner, argv[i]);
     }

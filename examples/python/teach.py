@@ -30,10 +30,10 @@ def main() -> None:
         learner = orco.Learner(bundle, state)
         report = learner.learn({label: sorted(Path(folder).glob("*.jpg")) for label, folder in lessons.items()})
         recognised = "unknown" if report.new_accuracy is None else f"{report.new_accuracy:.0%}"
-        print(f"learned; of the shots are recognised: {recognised}; {report.free_targets} free targets left")
+        print(f"learned; of the shots are recognised: {recognised}; room for {report.free_targets} more things")
         say(learner, pictures)
         report = learner.undo()
-        print(f"undone; {report.free_targets} free targets left")
+        print(f"undone; room for {report.free_targets} more things")
         say(learner, pictures)
     except orco.OrcoError as error:
         sys.exit(f"error: {error}")

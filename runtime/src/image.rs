@@ -1,10 +1,12 @@
 //! Pictures: from a file's bytes to the backbone's input.
 
 mod colours;
+mod foreign;
 mod jpeg;
 mod memory;
 mod png;
 mod reduced;
+mod webp;
 
 use std::io::{self, BufRead, BufReader, Cursor, Read};
 use std::path::Path;
@@ -15,6 +17,7 @@ use ::image::{DynamicImage, RgbImage};
 use serde::{Deserialize, Serialize};
 
 use crate::files;
+pub use foreign::{ForeignFile, ForeignFormat};
 pub use memory::DecodingCost;
 pub use reduced::{reduced, reduced_jpeg};
 
@@ -50,9 +53,12 @@ pub enum ImageError {
     /// The file could not be read.
     #[error("cannot be read: {0}")]
     Read(io::Error),
-    /// The bytes are neither JPEG nor PNG.
-    #[error("is neither a JPEG nor a PNG picture")]
+    /// The bytes are none of a picture.
+    #[error("is neither a JPEG nor a PNG nor a WebP picture")]
     Format,
+    /// The picture is in a format that is not read.
+    #[error("is a {} file, which cannot be read: {}", .0.name, .0.remedy)]
+    Foreign(ForeignFormat),
     /// The picture has more pixels than [`MAX_PIXELS`], or cannot be decoded within [`MAX_MEMORY`].
     #[error(
         "is too large: at most {} megapixels and {MAX_SIDE} pixels a side are accepted, as far as they can be \
@@ -77,11 +83,11 @@ pub enum ImageError {
     Damaged(std::string::String),
 }
 
-/// Reads a JPEG or PNG file. The picture is turned upright as its EXIF data say, put on white where it is transparent, and
+/// Reads a JPEG, PNG or WebP file. The picture is turned upright as its EXIF data say, put on white where it is transparent, and
 /// converted to sRGB if it has another colour profile (ICC; in PNG files also gAMA, cHRM and cICP). CMYK profiles are
 /// ignored.
 ///
-/// A picture that cannot be decoded within [`MAX_MEMORY`] is returned at reduced scale.
+/// A picture that cannot be decoded within [`MAX_MEMORY`] is returned at reduced scale, one in WebP refused.
 ///
 /// # Errors
 /// [`ImageError`] if the file cannot be read, is no such picture, is damaged or too large.
@@ -93,7 +99,7 @@ pub fn open(path: &Path) -> Result<RgbImage, ImageError> {
     decode(&files::read(path, MAX_FILE).map_err(ImageError::Read)?)
 }
 
-/// As [`open`], from the bytes of a JPEG or PNG file.
+/// As [`open`], from the bytes of a file.
 ///
 /// # Errors
 /// [`ImageError`] if the bytes are no such picture, are damaged or cut off, or decode to something too large.
@@ -101,11 +107,12 @@ pub fn decode(bytes: &[u8]) -> Result<RgbImage, ImageError> {
     match Format::of(bytes) {
         Some(Format::Png) => png::decode(Cursor::new(bytes)),
         Some(Format::Jpeg) => jpeg::decode(bytes),
-        None => Err(ImageError::Format),
+        Some(Format::Webp) => webp::decode(bytes),
+        None => Err(unread(bytes)),
     }
 }
 
-/// Width and height of the picture in the bytes of a JPEG or PNG file, upright, as its header says: those of
+/// Width and height of the picture in the bytes of a file, upright, as its header says: those of
 /// [`decode`]'s picture, unless that is reduced.
 ///
 /// # Errors
@@ -114,7 +121,8 @@ pub fn size(bytes: &[u8]) -> Result<(u32, u32), ImageError> {
     let ((width, height), orientation) = match Format::of(bytes) {
         Some(Format::Png) => png::size(Cursor::new(bytes))?,
         Some(Format::Jpeg) => jpeg::size(bytes)?,
-        None => return Err(ImageError::Format),
+        Some(Format::Webp) => webp::size(bytes)?,
+        None => return Err(unread(bytes)),
     };
     Ok(if swaps_sides(orientation) { (height, width) } else { (width, height) })
 }
@@ -128,7 +136,8 @@ pub fn decoding_memory(bytes: &[u8]) -> Result<DecodingCost, ImageError> {
     match Format::of(bytes) {
         Some(Format::Png) => png::decoding_memory(Cursor::new(bytes)),
         Some(Format::Jpeg) => jpeg::decoding_memory(bytes),
-        None => Err(ImageError::Format),
+        Some(Format::Webp) => webp::decoding_memory(bytes),
+        None => Err(unread(bytes)),
     }
 }
 
@@ -158,6 +167,7 @@ pub fn decoding_memory_reduced(bytes: &[u8], side: u32) -> Result<DecodingCost, 
 enum Format {
     Jpeg,
     Png,
+    Webp,
 }
 
 impl Format {
@@ -167,10 +177,26 @@ impl Format {
             Some(Self::Png)
         } else if start.starts_with(&jpeg::SIGNATURE) {
             Some(Self::Jpeg)
+        } else if webp::is_webp(start) {
+            Some(Self::Webp)
         } else {
             None
         }
     }
+}
+
+/// Why the bytes of a file are not read.
+fn unread(bytes: &[u8]) -> ImageError {
+    ForeignFormat::of_bytes(bytes).map_or(ImageError::Format, ImageError::Foreign)
+}
+
+/// What shows through transparent pixels: white, as on a page. Their own colours, which nobody sees, must not matter.
+const BACKGROUND: u32 = 255;
+
+/// A colour over the [`BACKGROUND`].
+fn blend(colour: u8, alpha: u8) -> u8 {
+    let (colour, alpha) = (u32::from(colour), u32::from(alpha));
+    ((colour * alpha + BACKGROUND * (255 - alpha) + 127) / 255) as u8
 }
 
 /// Whether a picture of that size is accepted.
@@ -303,7 +329,8 @@ mod tests {
 
     #[test]
     fn what_is_no_picture_is_refused() {
-        assert!(matches!(decode(b"GIF89a"), Err(ImageError::Format)));
+        assert!(matches!(decode(b"GIF89a"), Err(ImageError::Foreign(format)) if format.name == "GIF"));
+        assert!(matches!(decode(b"text"), Err(ImageError::Format)));
         assert!(matches!(decode(b""), Err(ImageError::Format)));
         let bytes = png(&RgbImage::new(40, 40));
         assert!(matches!(decode(&bytes[..bytes.len() / 2]), Err(ImageError::Damaged(_))));
@@ -323,7 +350,7 @@ mod tests {
         let exif = [&b"\xff\xe1\0\x22Exif\0\0MM\0*\0\0\0\x08\0\x01"[..], b"\x01\x12\0\x03\0\0\0\x01\0\x06\0\0\0\0\0\0"];
         let turned = [&jpeg[..2], &exif.concat(), &jpeg[2..]].concat();
         assert_eq!((size(&turned).unwrap(), decode(&turned).unwrap().dimensions()), ((30, 40), (30, 40)));
-        assert!(matches!(size(b"GIF89a"), Err(ImageError::Format)));
+        assert!(matches!(size(b"GIF89a"), Err(ImageError::Foreign(_))));
         assert!(matches!(size(&png(&RgbImage::new(65_536, 1))), Err(ImageError::TooLarge)));
     }
 

@@ -18,6 +18,7 @@ mod settings;
 mod shots;
 #[cfg(test)]
 mod tests;
+mod undo;
 pub mod upgrade;
 
 use std::path::Path;
@@ -40,13 +41,14 @@ use crate::store::{Store, StoreError, StoreSnapshot};
 use crate::threads::Threads;
 
 pub use answer::{Answer, Score};
-pub use change::{ChangeOutcome, PackClass, UndoOutcome};
+pub use change::{ChangeOutcome, PackClass};
 pub use check::DoubtfulShot;
 pub use error::{BrokenPicture, ChangeError, ExportError, OpenLearnerError, ShotsError};
 pub use keeping::KeptShots;
 pub use observer::{ChangeStep, Observer};
 pub use settings::{AlignmentTime, LearnerSettings, ShotChecks};
-pub use shots::{Shots, pictures_in};
+pub use shots::{PictureFolder, Shots, pictures_in};
+pub use undo::UndoOutcome;
 
 /// The engine that a learner's backbone runs on.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -140,8 +142,8 @@ pub struct EngineInUse {
 ///
 /// # Undoing
 ///
-/// [`Learner::forget`] takes a class away, [`Learner::undo`] takes changes back, exactly, and
-/// [`history`](Learner::history) lists them. For good, and with all its traces, a class goes by [`Learner::purge`].
+/// [`Learner::forget`] takes a class away, [`Learner::undo`] takes changes back, exactly, [`Learner::redo`] makes them
+/// once more, and [`history`](Learner::history) lists them. For good, and with all its traces, a class goes by [`Learner::purge`].
 /// ```
 /// use orco_runtime::prelude::*;
 ///

@@ -108,6 +108,9 @@ fn on_change(error: &ChangeError) -> Option<&'static str> {
         ChangeError::Purge(PurgeError::Unknown { .. }) => {
             "nothing was changed: `orco list` and `orco history` show all labels"
         }
+        ChangeError::TooFarForth { .. } => {
+            "`orco history` shows what is remembered; `orco undo --to ENTRY` goes to any of it"
+        }
         ChangeError::Present { .. } => return None,
         _ => "nothing was changed",
     })

@@ -3,8 +3,10 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
-use orco_runtime::learner::{AlignmentTime, Learner, ShotChecks};
+use orco_runtime::learner::{AlignmentTime, Learner, PictureFolder, ShotChecks, Shots, ShotsError};
 use orco_runtime::state::label;
+
+use crate::output::Output;
 
 /// When the head is aligned to a change.
 #[derive(Args, Clone, Copy, Debug)]
@@ -130,14 +132,30 @@ pub struct ClassFolder {
 }
 
 impl ClassFolder {
-    /// Reads `LABEL=FOLDER`.
+    /// Reads `LABEL=FOLDER`, or `FOLDER`, whose last name is the label.
     pub fn parse(argument: &str) -> Result<Self, String> {
-        match argument.split_once('=') {
-            Some((label, folder)) if !label.trim().is_empty() && !folder.is_empty() => {
-                Ok(Self { label: label::normal(label), folder: folder.into() })
+        let (label, folder) = match argument.split_once('=') {
+            Some((label, folder)) => (label.to_owned(), PathBuf::from(folder)),
+            None => {
+                let folder = PathBuf::from(argument);
+                let name = folder.file_name().map(|name| name.to_string_lossy().into_owned());
+                (name.unwrap_or_default(), folder)
             }
-            _ => Err("expected LABEL=FOLDER, such as mug=shots/mug".into()),
+        };
+        if label.trim().is_empty() || folder.as_os_str().is_empty() {
+            return Err("expected LABEL=FOLDER or FOLDER, such as mug=pictures/of-mugs or shots/mug".into());
         }
+        Ok(Self { label: label::normal(&label), folder })
+    }
+
+    /// The pictures in the folder. Those in formats that are not read are named.
+    ///
+    /// # Errors
+    /// If the folder cannot be read or holds no picture that can.
+    pub fn shots(&self, output: &Output) -> Result<Shots<'static>, ShotsError> {
+        let shots = Shots::folder(&self.folder)?;
+        PictureFolder::read(&self.folder)?.foreign.iter().for_each(|file| output.warn(file));
+        Ok(shots)
     }
 }
 

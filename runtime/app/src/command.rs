@@ -16,6 +16,7 @@ pub mod import;
 pub mod info;
 pub mod learn;
 pub mod list;
+pub mod redo;
 pub mod rename;
 pub mod restore;
 #[cfg(feature = "serve")]

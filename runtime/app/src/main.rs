@@ -1,6 +1,7 @@
 //! `orco`: classify pictures, learn new classes from a few shots, measure. One file per verb in `command`.
 
 mod advice;
+mod bundle_search;
 mod change_options;
 mod command;
 mod config;
@@ -64,8 +65,10 @@ enum Verb {
     Balance(command::balance::Arguments),
     /// Lists what was done, oldest first.
     History,
-    /// Takes changes back: restores an earlier class set exactly. Undoing is a change, too, and can be taken back.
+    /// Takes changes back: restores an earlier class set exactly. Done again, it goes further back.
     Undo(command::undo::Arguments),
+    /// Makes changes once more that were taken back.
+    Redo(command::redo::Arguments),
     /// Writes a learned class into a pack, for another device with the same bundle.
     Export(command::export::Arguments),
     /// Learns classes from packs of other devices; several in one call are one session.
@@ -112,7 +115,7 @@ fn main() -> ExitCode {
         None => first,
     };
     let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
-    let options = &cli.options;
+    let options = &cli.options.clone().with_bundle_found();
     let output = match Output::open(options) {
         Ok(output) => output,
         Err(error) => return Output::silent().finish(Err(error)),
@@ -131,6 +134,7 @@ fn main() -> ExitCode {
         Verb::Balance(arguments) => command::balance::run(options, &output, arguments),
         Verb::History => command::history::run(options, &output),
         Verb::Undo(arguments) => command::undo::run(options, &output, arguments),
+        Verb::Redo(arguments) => command::redo::run(options, &output, arguments),
         Verb::Export(arguments) => command::export::run(options, &output, arguments),
         Verb::Import(arguments) => command::import::run(options, &output, arguments),
         Verb::Upgrade(arguments) => command::upgrade::run(options, &output, arguments),

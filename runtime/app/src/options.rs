@@ -4,14 +4,14 @@ use std::env;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use clap::{Args, ValueEnum};
 use orco_runtime::bundle::Bundle;
 use orco_runtime::encoder::choice::EngineChoice;
 use orco_runtime::signature::PublicKey;
 use orco_runtime::state::history::HistoryLimits;
 
-use crate::destination;
+use crate::{bundle_search, destination};
 
 /// Global options of `orco`.
 #[derive(Args, Clone, Debug)]
@@ -19,9 +19,13 @@ pub struct Options {
     /// The file of settings; `/etc/orco/orco.toml` where none is named and that one is there.
     #[arg(long, global = true, value_name = "FILE", env = "ORCO_CONFIG")]
     pub config: Option<PathBuf>,
-    /// The bundle's folder.
-    #[arg(long, global = true, value_name = "DIR", env = "ORCO_BUNDLE", default_value = "models/everyday")]
+    /// The bundle's folder, or the name of one that is installed. By default `everyday` is looked for here, beside the
+    /// program, and in the user's and the system's folders for data.
+    #[arg(long, global = true, value_name = "DIR", env = "ORCO_BUNDLE", default_value = bundle_search::DEFAULT)]
     pub bundle: PathBuf,
+    /// Where the bundle was looked for in vain.
+    #[arg(skip)]
+    pub searched: Vec<PathBuf>,
     /// Which of the bundle's backbones computes features: `float`, or `int8` where the bundle has one.
     #[arg(long, global = true, value_name = "KIND", env = "ORCO_BACKBONE", value_enum, default_value_t)]
     pub backbone: Backbone,
@@ -41,6 +45,9 @@ pub struct Options {
     /// Writes the result as JSON into a file, too; `-` is standard output.
     #[arg(long, global = true, value_name = "FILE")]
     pub json: Option<PathBuf>,
+    /// Says more: losses, exact shares, what only experts need; the JSON lists all classes, not those alone that changed.
+    #[arg(long, global = true)]
+    pub verbose: bool,
     /// Waits so long for another orco that is changing the same state, instead of being refused at once.
     #[arg(long, global = true, value_name = "SECONDS", env = "ORCO_WAIT", default_value = "0", value_parser = seconds)]
     pub wait: Duration,
@@ -97,8 +104,24 @@ impl Backbone {
 }
 
 impl Options {
+    /// The same, with the bundle where it is found, if its name alone was given, or none.
+    pub fn with_bundle_found(mut self) -> Self {
+        match bundle_search::find(&self.bundle, &bundle_search::Places::of_machine()) {
+            Ok(folder) => self.bundle = folder,
+            Err(searched) => self.searched = searched,
+        }
+        self
+    }
+
     /// Opens the bundle with the backbone that was asked for, signed where a key is configured.
     pub fn open_bundle(&self) -> Result<Bundle> {
+        if !self.searched.is_empty() {
+            let places: Vec<String> = self.searched.iter().map(|place| place.display().to_string()).collect();
+            bail!(
+                "no bundle was found; looked for in {}: name its folder with --bundle DIR or ORCO_BUNDLE",
+                places.join(", ")
+            );
+        }
         let bundle = Bundle::open_trusted(&self.bundle, self.public_key()?.as_ref())?;
         match self.backbone {
             Backbone::Float => Ok(bundle),

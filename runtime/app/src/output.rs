@@ -29,6 +29,7 @@ const DONE_BUT: u8 = 3;
 /// and what fails after the change was made does not make it look as if it had not been.
 pub struct Output {
     json: Json,
+    verbose: bool,
     changed: Cell<bool>,
     /// Whether standard output has failed already.
     mute: Cell<bool>,
@@ -86,13 +87,14 @@ impl Output {
             Some(path) if path == Path::new("-") => Json::Standard,
             Some(path) => Json::File(ReportFile::open(path, "{", options)?),
         };
-        Ok(Self { json, ..Self::silent() })
+        Ok(Self { json, verbose: options.verbose, ..Self::silent() })
     }
 
     /// One that writes no JSON.
     pub fn silent() -> Self {
         Self {
             json: Json::Nowhere,
+            verbose: false,
             changed: Cell::new(false),
             mute: Cell::new(false),
             warnings: RefCell::default(),
@@ -103,6 +105,11 @@ impl Output {
     /// Whether standard output is the JSON's, so that nothing else may go there.
     pub fn quiet(&self) -> bool {
         matches!(self.json, Json::Standard)
+    }
+
+    /// Whether what only experts need is said, too.
+    pub fn is_verbose(&self) -> bool {
+        self.verbose
     }
 
     /// Writes a line to standard output, unless that is the JSON's. What cannot be seen in it is written out.
@@ -188,12 +195,25 @@ impl Output {
     }
 
     fn write_json(&self, result: &Value) -> Result<()> {
-        let text = format!("{result:#}\n");
+        let text = format!("{:#}\n", rounded(result));
         match &self.json {
             Json::Nowhere => Ok(()),
             Json::Standard => self.to_standard(&text),
             Json::File(file) => file.write(&text),
         }
+    }
+}
+
+/// The same with numbers of six digits: more of them say nothing, and shares of 32 bits become long in 64.
+fn rounded(value: &Value) -> Value {
+    match value {
+        Value::Number(number) if number.is_f64() => {
+            let short = number.as_f64().and_then(|number| format!("{number:.5e}").parse::<f64>().ok());
+            short.map_or_else(|| value.clone(), Value::from)
+        }
+        Value::Array(values) => values.iter().map(rounded).collect(),
+        Value::Object(fields) => fields.iter().map(|(name, value)| (name.clone(), rounded(value))).collect(),
+        other => other.clone(),
     }
 }
 
@@ -256,6 +276,16 @@ pub fn minute(seconds: u64) -> String {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
+    #[test]
+    fn json_has_no_digits_that_say_nothing() {
+        let shares =
+            json!({ "share": f64::from(0.9_f32), "list": [1.0 / 3.0, 3, "1.23456789"], "tiny": 1.23456789e-9 });
+        let expected = json!({ "share": 0.9, "list": [0.333333, 3, "1.23456789"], "tiny": 1.23457e-9 });
+        assert_eq!(super::rounded(&shares), expected);
+    }
+
     #[test]
     fn minutes_are_those_of_the_calendar() {
         assert_eq!(super::minute(0), "1970-01-01 00:00");

@@ -39,53 +39,21 @@ pub fn list_classes(classes: &[(&str, Shots<'_>)]) -> String {
 /// Says what a session did.
 pub fn print(output: &Output, report: &SessionReport, what: &str, seconds: f64) -> Result<()> {
     say!(output, "{} in {seconds:.1} s", EscapedText(what))?;
-    if let (Some(first), Some(last)) = (report.losses.first(), report.losses.last()) {
-        let epochs = report.losses.len();
-        say!(
-            output,
-            "loss {:.3} after the first epoch, {:.3} after the last of {epochs}",
-            first.total(),
-            last.total()
-        )?;
-    }
-    let percent = |share: f32| 100.0 * share;
-    if let Some(AccuracyChange { before, after }) = report.old_accuracy() {
-        say!(
-            output,
-            "stored samples of old classes recognised: {:.1} % before, {:.1} % after",
-            percent(before),
-            percent(after)
-        )?;
+    if let Some(change) = report.old_accuracy() {
+        say!(output, "{}", what_it_knew(change))?;
     }
     let forgotten = report.forgotten(0.0);
     if !forgotten.is_empty() {
-        say!(output, "stored samples recognised less than before: {}", losses::by_this(&forgotten))?;
-    }
-    let forgotten = report.forgotten_since(0.0);
-    if !forgotten.is_empty() {
-        say!(output, "recognised less than at first, over all sessions: {}", losses::forgetting_sentence(&forgotten))?;
-    }
-    let losses: Vec<String> = report.group_losses().iter().map(losses::of_group).collect();
-    if !losses.is_empty() {
-        say!(output, "recognised at first and now: {}", losses.join("; "))?;
+        say!(output, "recognised less than before: {}", losses::by_this(&forgotten))?;
     }
     if let Some(accuracy) = report.new_accuracy() {
-        say!(output, "shots of the new classes recognised: {:.1} %", percent(accuracy))?;
+        say!(output, "what is new: {} of its shots recognised", percent(accuracy))?;
     }
-    if let Some(ExpectedAccuracy { base, learned }) = report.expected {
-        let share = |share: Option<f32>| share.map(|share| format!("{:.0} %", percent(share)));
-        match (share(base), share(learned)) {
-            (Some(base), Some(learned)) => say!(
-                output,
-                "to be expected from now on: {base} of pictures of base classes right, {learned} of learned ones"
-            )?,
-            (Some(base), None) => say!(
-                output,
-                "to be expected from now on: {base} of pictures of base classes right; of learned ones nothing can be \
-                 told before a class has two different shots that no other class has, too"
-            )?,
-            _ => say!(output, "what is to be expected cannot be told: the bundle set no samples aside")?,
-        }
+    if let Some(expected) = report.expected {
+        say!(output, "{}", expectation(expected))?;
+    }
+    if output.is_verbose() {
+        print_details(output, report)?;
     }
     for [one, other] in report.sharing_shots.iter().take(5) {
         let (one, other) = (EscapedText(one), EscapedText(other));
@@ -101,23 +69,108 @@ pub fn print(output: &Output, report: &SessionReport, what: &str, seconds: f64) 
     for confusion in report.confusions.iter().take(5) {
         say!(
             output,
-            "now confused: {} is taken for {} ({:.0} %)",
+            "now confused: {} is taken for {} ({})",
             EscapedText(&confusion.label),
             EscapedText(&confusion.taken_for),
             percent(confusion.share)
         )?;
     }
-    say!(output, "{} left", counted(report.free_targets, "free target"))
+    say!(output, "{}", room(report.free_targets))
 }
 
-/// The report as JSON: its summary, and what one session alone can tell in full.
+/// "room for 512 more things".
+pub fn room(free: usize) -> String {
+    match free {
+        0 => "no room for more things: forget one first".to_owned(),
+        free => format!("room for {}", counted(free, "more thing")),
+    }
+}
+
+fn percent(share: f32) -> String {
+    format!("{:.0} %", 100.0 * share)
+}
+
+/// What the session did to what was known before it, as far as people see a difference.
+fn what_it_knew(AccuracyChange { before, after }: AccuracyChange) -> String {
+    let [before, after] = [before, after].map(percent);
+    if before == after {
+        format!("what it knew: unchanged ({after})")
+    } else {
+        format!("what it knew: {before} recognised before, {after} now")
+    }
+}
+
+/// What is to be expected on new pictures.
+fn expectation(ExpectedAccuracy { base, learned }: ExpectedAccuracy) -> String {
+    match (base.map(percent), learned.map(percent)) {
+        (Some(base), Some(learned)) => {
+            format!(
+                "expected on new pictures: {base} right of what it knew from the start, {learned} of what it learned"
+            )
+        }
+        (Some(base), None) => format!(
+            "expected on new pictures: {base} right of what it knew from the start; what it learned needs two different \
+             shots that no other class has"
+        ),
+        _ => "what is to be expected cannot be told: the bundle set no samples aside".to_owned(),
+    }
+}
+
+/// Says what only experts need: losses, exact shares, what all sessions together have cost.
+fn print_details(output: &Output, report: &SessionReport) -> Result<()> {
+    if let (Some(first), Some(last)) = (report.losses.first(), report.losses.last()) {
+        let epochs = report.losses.len();
+        say!(
+            output,
+            "loss {:.3} after the first epoch, {:.3} after the last of {epochs}",
+            first.total(),
+            last.total()
+        )?;
+    }
+    if let Some(AccuracyChange { before, after }) = report.old_accuracy() {
+        let [before, after] = [before, after].map(|share| 100.0 * share);
+        say!(output, "stored samples of old classes recognised: {before:.1} % before, {after:.1} % after")?;
+    }
+    let forgotten = report.forgotten_since(0.0);
+    if !forgotten.is_empty() {
+        say!(output, "recognised less than at first, over all sessions: {}", losses::forgetting_sentence(&forgotten))?;
+    }
+    let losses: Vec<String> = report.group_losses().iter().map(losses::of_group).collect();
+    if !losses.is_empty() {
+        say!(output, "recognised at first and now: {}", losses.join("; "))?;
+    }
+    Ok(())
+}
+
+/// The report as JSON: its summary, and the classes that changed; all of them, and what training did, where more is
+/// asked for.
 ///
 /// # Panics
 /// Never: serialising into memory cannot fail.
-pub fn to_json(report: &SessionReport, seconds: f64) -> Value {
+pub fn to_json(output: &Output, report: &SessionReport, seconds: f64) -> Value {
     let mut result = json!(report.summary(usize::MAX));
     result["seconds"] = seconds.into();
-    result["classes"] = json!(report.classes);
-    result["losses"] = report.losses.iter().map(LossTerms::total).collect::<Vec<_>>().into();
+    if output.is_verbose() {
+        result["classes"] = json!(report.classes);
+        result["losses"] = report.losses.iter().map(LossTerms::total).collect::<Vec<_>>().into();
+    } else {
+        let changed = report.classes.iter().filter(|class| class.before != Some(class.after));
+        result["classes"] = json!(changed.collect::<Vec<_>>());
+    }
     result
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_are_those_of_people() {
+        assert_eq!(room(512), "room for 512 more things");
+        assert_eq!(room(1), "room for 1 more thing");
+        assert!(room(0).contains("forget one"));
+        let change = |before, after| what_it_knew(AccuracyChange { before, after });
+        assert_eq!(change(0.905, 0.903), "what it knew: unchanged (90 %)");
+        assert_eq!(change(0.9, 0.82), "what it knew: 90 % recognised before, 82 % now");
+    }
 }

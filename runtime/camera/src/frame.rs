@@ -14,7 +14,7 @@ pub const MAX_PICTURE: usize = 32 << 20;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CameraPicture {
-    /// The bytes of a JPEG or PNG file, or of whatever else it sent.
+    /// The bytes of a JPEG, PNG or WebP file, or of whatever else it sent.
     File(Vec<u8>),
     /// Raw pixels.
     Yuyv(Yuyv),

@@ -46,7 +46,8 @@ async function watchCamera() {
 }
 
 function show({ answer: { matches, known } }) {
-  $("why-ask").hidden = !matches.length;
+  // It keeps its place: what stands below must not move under a finger.
+  $("why-ask").disabled = !matches.length;
   const isUnknown = matches.length > 0 && !known;
   const best = isUnknown ? undefined : matches[0];
   setText("answer", isUnknown ? message("unknown") : best?.label ?? "–");

@@ -1,5 +1,5 @@
 // Known classes with their stored shots, and the dial between base and learned ones.
-import { ask } from "./dialog.js";
+import { REMOVE, ask } from "./dialog.js";
 import { $, element, small } from "./dom.js";
 import { isolate, message, percent } from "./language.js";
 import { picturedShots, storedPicture } from "./pictures.js";
@@ -32,7 +32,7 @@ function classItem(known) {
       ...picturedShots(known).map((shot) => shotItem(label, shot))));
 }
 
-// Pressing a stored shot moves it.
+// Pressing a stored shot moves or removes it.
 function shotItem(label, shot) {
   const title = message("storedShot", { label, number: shot.number });
   return element("li", {},
@@ -50,8 +50,10 @@ async function forget(label) {
 
 // By its id: its number may be another shot's by then.
 async function move(label, { id, number }) {
-  const to = await ask(message("moveAsk", { label, number }), label, "known");
-  if (to && to.trim() !== label) await change("PATCH", `${classPath(label)}/shots/${id}`, { label: to.trim() });
+  const path = `${classPath(label)}/shots/${id}`;
+  const to = await ask(message("moveAsk", { label, number }), label, { list: "known", remove: message("removeStored") });
+  if (to === REMOVE) await change("DELETE", path);
+  else if (to && to.trim() !== label) await change("PATCH", path, { label: to.trim() });
 }
 
 function showDial({ balance, balances, expected }) {

@@ -1,13 +1,15 @@
 // The service's own camera: its live picture, and what it shows.
-import { setText, sleep } from "./dom.js";
+import { $, setText, sleep } from "./dom.js";
 import { message } from "./language.js";
+import { problem } from "./problems.js";
 import { api, call } from "./service.js";
 import { store } from "./store.js";
 
 const IDLE_MS = 200, RETRY_MS = 1000;
 
 export function startDevice() {
-  store.subscribe(["deviceCamera", "deviceChosen"], show);
+  store.subscribe(["deviceCamera", "deviceChosen", "language"], show);
+  $("live").onerror = () => showFrame(null);
   watch();
 }
 
@@ -18,7 +20,7 @@ function show({ deviceCamera: camera, deviceChosen }) {
   const isBad = camera.unreadable > unreadable && camera.unreadable_reason;
   unreadable = camera.unreadable;
   setText("camera-error", camera.state === "away" ? message("deviceAway", camera)
-    : isBad ? message("deviceUnreadable", { reason: camera.unreadable_reason }) : "");
+    : isBad ? message("deviceUnreadable", { reason: problem(camera.unreadable_reason) }) : "");
 }
 
 // Fetches frame after frame while the camera is looked at.

@@ -4,14 +4,18 @@ import { message } from "./language.js";
 
 let last = Promise.resolve();
 
-// Asks for a text, `value` to begin with, or without a value for consent. `list` names a list of proposals.
+// What is answered where somebody would rather have the thing removed.
+export const REMOVE = Symbol("remove");
+
+// Asks for a text, `value` to begin with, or without a value for consent. `list` names a list of proposals, `remove` is
+// written on a button that answers REMOVE.
 // Returns the text or true; null if it was cancelled.
-export function ask(question, value, list) {
-  last = last.catch(() => {}).then(() => new Promise((answer) => open(question, value, list, answer)));
+export function ask(question, value, options = {}) {
+  last = last.catch(() => {}).then(() => new Promise((answer) => open(question, value, options, answer)));
   return last;
 }
 
-function open(question, value, list, answer) {
+function open(question, value, { list, remove }, answer) {
   const dialog = $("dialog"), field = $("dialog-value");
   $("dialog-text").textContent = question;
   field.hidden = value === undefined;
@@ -22,6 +26,9 @@ function open(question, value, list, answer) {
   let given = null;
   $("dialog-yes").onclick = () => { given = value === undefined ? true : field.value; dialog.close(); };
   $("dialog-no").onclick = () => dialog.close();
+  $("dialog-remove").hidden = !remove;
+  $("dialog-remove").textContent = remove ?? "";
+  $("dialog-remove").onclick = () => { given = REMOVE; dialog.close(); };
   field.onkeydown = (event) => { if (event.key === "Enter") $("dialog-yes").click(); };
   dialog.onclose = () => answer(given);
   dialog.showModal();

@@ -21,8 +21,11 @@ export function setText(id, text) {
   if ($(id).textContent !== text) $(id).textContent = text;
 }
 
-// The error of the last request, or none.
-export const showError = (sentence = "") => { $("error").textContent = sentence; };
+// The error of the last request, or none. It stays in view until it is closed or something else is done.
+export function showError(sentence = "") {
+  $("error-bar").hidden = !sentence;
+  $("error").textContent = sentence;
+}
 
 export const sleep = (milliseconds) => new Promise((done) => setTimeout(done, milliseconds));
 

@@ -1,10 +1,12 @@
 // The head of the page: the bundle, the connection, what is wrong with the service, and the language.
-import { $, setText } from "./dom.js";
+import { $, setText, showError } from "./dom.js";
 import { message, setLanguage } from "./language.js";
+import { problem } from "./problems.js";
 import { store } from "./store.js";
 
 // To be called before any other part of the page subscribes to the language: texts are chosen here.
 export function startHeader() {
+  $("error-close").onclick = () => showError();
   $("language").onchange = () => {
     localStorage.setItem("language", $("language").value);
     store.update({ language: setLanguage($("language").value) });
@@ -30,6 +32,6 @@ function showConnection({ connected }) {
 function showStatus({ status }) {
   if (!status) return;
   $("bundle").textContent = status.bundle;
-  const problem = status.problem ? message("problem", status) : "";
-  setText("problem", [problem, ...status.problems].filter(Boolean).join(" "));
+  const unusable = status.problem ? message("problem", { problem: problem(status.problem) }) : "";
+  setText("problem", [unusable, ...status.problems.map(problem)].filter(Boolean).join(" "));
 }

@@ -13,42 +13,46 @@ let isUndoing = false;
 
 export function startHistory() {
   // Of two who see the same last change and undo it, the second undoes nothing.
-  $("undo").onclick = (event) => undo({ last: store.state.history.at(-1)?.id }, isByKey(event));
-  store.subscribe(["history", "status", "language"], show);
+  $("undo").onclick = (event) => go("undo", { last: store.state.history.at(-1)?.id }, event);
+  $("redo").onclick = (event) => go("redo", { last: store.state.history.at(-1)?.id }, event);
+  store.subscribe(["history", "present", "status", "language"], show);
 }
 
-function show({ history, language }) {
-  $("history").replaceChildren(...history.toReversed().map((entry, index) => entryItem(entry, index === 0, language)));
-  // Undoing what was an undo brings the undone back.
-  $("undo").textContent = message(history.at(-1)?.verb === "undo" ? "redo" : "undo");
+function show({ history, present, language }) {
+  const items = history.toReversed().map((entry, index) =>
+    entryItem(entry, { isPresent: entry.entry === present, isLast: index === 0 }, language));
+  $("history").replaceChildren(...items);
   enable();
 }
 
-function entryItem(entry, isPresent, language) {
+function entryItem(entry, { isPresent, isLast }, language) {
   const change = term("past", entry.verb, { to: entry.to });
   const time = entry.seconds_since_1970 ? ` · ${dateTime(entry.seconds_since_1970, language)}` : "";
   const item = element("li", {}, element("span", {}, `${change} ${entry.labels.map(isolate).join(" → ")}`),
     small(`${entry.entry}${time}`));
-  if (!isPresent) {
+  if (isPresent) item.append(element("span", { className: "badge", textContent: message("present") }));
+  else if (!isLast) {
     item.append(element("button", { textContent: message("back"), "aria-label": message("backOf", entry),
-      on: (event) => undo({ entry: entry.id }, isByKey(event)) }));
+      on: (event) => go("undo", { entry: entry.id }, event) }));
   }
   return item;
 }
 
 function enable() {
   $("undo").disabled = isUndoing || !(store.state.status?.changes > 0);
+  $("redo").disabled = isUndoing || !(store.state.status?.undone > 0);
   document.querySelectorAll("#history button").forEach((button) => { button.disabled = isUndoing; });
 }
 
-async function undo(target, byKey) {
+async function go(verb, target, click) {
   if (isUndoing) return;
+  const byKey = isByKey(click), button = click.currentTarget;
   isUndoing = true;
   enable();
   showError();
   const doubleClick = sleep(DOUBLE_CLICK_MS);
   try {
-    let job = await (await call("POST", api("undo"), target)).json();
+    let job = await (await call("POST", api(verb), target)).json();
     while (isUnfinished(job)) {
       await sleep(POLL_MS);
       job = await get(`jobs/${job.id}`, { quiet: true });
@@ -57,5 +61,7 @@ async function undo(target, byKey) {
   await Promise.allSettled([refreshClasses(), doubleClick]);
   isUndoing = false;
   enable();
-  if (byKey) $("undo").focus();
+  // A button that cannot be pressed any more has no focus.
+  const next = button.isConnected && !button.disabled ? button : $("undo");
+  if (byKey) (next.disabled ? $("redo") : next).focus();
 }

@@ -2,13 +2,14 @@
 import { $, element, setText } from "./dom.js";
 import { message, percent, term } from "./language.js";
 import { noPicture, picturedShots, storedPicture } from "./pictures.js";
-import { isUnfinished } from "./selectors.js";
+import { problem } from "./problems.js";
+import { isOfLabel, isUnfinished } from "./selectors.js";
 import { store } from "./store.js";
 
 const MOST_LINES = 3, MOST_PICTURES = 3;
 
 export function startJobs() {
-  store.subscribe(["job", "language"], show);
+  store.subscribe(["job", "label", "language"], show);
   // The classes that a report shows may have other pictures now.
   store.subscribe(["classes"], (state) => { if (state.job?.state === "done") show(state); });
   store.subscribe(["status", "language"], showAlignment);
@@ -26,10 +27,12 @@ export function alignmentText(status, wasImproving) {
   return wasImproving ? message("improved") : "";
 }
 
-function show({ job, classes }) {
+function show({ job, label, classes }) {
   $("job").hidden = !isUnfinished(job);
   if (isUnfinished(job)) showProgress(job);
-  $("report").replaceChildren(...(!job || isUnfinished(job) ? [] : reportElements(job, classes)));
+  // Under the shots of the next thing, the report of the one before would be taken for its.
+  const isShown = isOfLabel(job, label) && !isUnfinished(job);
+  $("report").replaceChildren(...(isShown ? reportElements(job, classes) : []));
 }
 
 function showProgress(job) {
@@ -40,7 +43,9 @@ function showProgress(job) {
 
 function reportElements(job, classes) {
   // Where the thread broke off, nobody may know whether the change was saved.
-  if (job.state === "failed") return [message(job.changed === null ? "uncertain" : "failed", job)];
+  if (job.state === "failed") {
+    return [message(job.changed === null ? "uncertain" : "failed", { error: problem(job.error) })];
+  }
   const list = element("ul", {}, ...reportLines(job).map((textContent) => element("li", { textContent })));
   return [element("p", { textContent: message("done") }), list, ...comparisons(job.report, classes)];
 }

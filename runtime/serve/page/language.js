@@ -1,7 +1,9 @@
 // Texts of the page in the chosen language, with what is filled in.
 import { texts } from "./texts.js";
 
-let words = texts.en;
+let words = texts.en, chosen = "en";
+
+export const currentLanguage = () => chosen;
 
 export const percent = (share) => Math.round(100 * share);
 
@@ -27,5 +29,6 @@ export const dateTime = (seconds, language) =>
 export function setLanguage(language) {
   const found = texts[language] ? language : "en";
   words = texts[found];
+  chosen = found;
   return found;
 }

@@ -19,21 +19,30 @@ export function isSameOrLater(job, id) {
 export const learnedClasses = ({ classes }) => classes.filter(({ learned }) => learned);
 export const baseClasses = ({ classes }) => classes.filter(({ learned }) => !learned);
 
-export const canShoot = (state) => Boolean(state.label && hasSource(state));
+// Until the first attempt to connect ends, nothing speaks against the service.
+export const isReachable = ({ connected }) => connected !== false;
 
-export const canLearn = ({ label, shots, job }) =>
-  Boolean(label && shots.length && !(isUnfinished(job) && job.label === label.normalize()));
+export const canShoot = (state) => Boolean(isReachable(state) && state.label && hasSource(state));
+
+export const canLearn = ({ connected, label, shots, job }) =>
+  Boolean(isReachable({ connected }) && label && shots.length && !(isUnfinished(job) && job.label === label.normalize()));
+
+// Whether a job is of what the page is about: of the typed label, or where none is typed yet.
+export const isOfLabel = (job, label) => Boolean(job) && (!label || !job.label || job.label === label.normalize());
 
 // What to do next, as keys of texts: about the shots, and about the class if it is known already.
 export function hints(state) {
   const { label, shots, classes } = state;
+  if (!isReachable(state)) return [{ key: "hintOffline", values: {} }];
   const known = classes.find((one) => one.label === label.normalize());
   return [shotHint(state), ...(known ? [known.learned ? "hintLearned" : "hintBase"] : [])]
-    .map((key) => ({ key, values: { count: shots.length, label: label.normalize() } }));
+    .map((key) => ({ key, values: { count: shots.length, label: label.normalize() || state.job?.label } }));
 }
 
+const isLearned = (job) => job?.state === "done" && job.verb === "learn";
+
 function shotHint(state) {
-  if (!state.label) return "hintLabel";
+  if (!state.label) return isLearned(state.job) ? "hintLearnedNow" : "hintLabel";
   if (!state.shots.length) return hasSource(state) ? "hintFirst" : "hintSource";
   return state.shots.length < ENOUGH_SHOTS ? "hintMore" : "hintEnough";
 }

@@ -2,10 +2,14 @@
 import { ask } from "./dialog.js";
 import { showError } from "./dom.js";
 import { message } from "./language.js";
+import { problem } from "./problems.js";
 
 export const api = (path) => `/api/v1/${path}`;
 export const shotsPath = (label) => `shots/${encodeURIComponent(label)}`;
 export const classPath = (label) => `classes/${encodeURIComponent(label)}`;
+
+// Whoever waits is told after so long that nothing has come yet.
+const PATIENCE_MS = 2000;
 
 let question = null;
 const storedToken = () => sessionStorage.getItem("token");
@@ -21,20 +25,38 @@ async function renewToken(used) {
   sessionStorage.setItem("token", isToken ? given.trim() : "none");
 }
 
+// The answer to a request. That none comes, or not soon, is shown unless the request is quiet.
+async function answered(request, quiet) {
+  if (quiet) return request;
+  let isLate = false;
+  const timer = setTimeout(() => { isLate = true; showError(message("noAnswerYet")); }, PATIENCE_MS);
+  try {
+    const response = await request;
+    if (isLate) showError();
+    return response;
+  } catch (error) {
+    showError(message("notReached"));
+    throw error;
+  } finally {
+    clearTimeout(timer);
+  }
+}
+
 // Sends a request with a body of JSON or a Blob. Its error is shown, unless it is quiet, and thrown.
 export async function call(method, path, body, { quiet = false } = {}) {
   const token = storedToken();
   const headers = token ? { Authorization: `Bearer ${token}` } : {};
   const isFile = body instanceof Blob;
   if (body !== undefined) headers["Content-Type"] = isFile ? body.type : "application/json";
-  const response = await fetch(path, { method, headers, body: body === undefined || isFile ? body : JSON.stringify(body) });
+  const sent = body === undefined || isFile ? body : JSON.stringify(body);
+  const response = await answered(fetch(path, { method, headers, body: sent }), quiet);
   if (response.status === 401) {
     await renewToken(token);
     return call(method, path, body, { quiet });
   }
   if (response.ok) return response;
   const { error = response.statusText } = await response.json().catch(() => ({}));
-  if (!quiet) showError(error);
+  if (!quiet) showError(problem(error));
   throw Object.assign(new Error(error), { status: response.status });
 }
 

@@ -13,6 +13,8 @@ const EVERY_MS = 450, SIDE = 1280;
 const { subscribe, update } = store;
 
 let isHeld = false, isTaking = false, isRequested = false;
+// The change that was asked for here: once it is made, the next thing gets another name.
+let requested = null;
 // The picture that was refused last: a file, or the number of a frame of the service's own camera.
 let refused = null;
 
@@ -25,7 +27,8 @@ export function startShots() {
   listenToShoot();
   $("anyway").onclick = () => refused && take(refused, store.state.label, true);
   $("learn").onclick = (event) => learn(isByKey(event)).catch(() => {});
-  subscribe(["label", "shots", "classes", "job", "stream", "files", "deviceChosen", "language"], showHint);
+  subscribe(["label", "shots", "classes", "job", "stream", "files", "deviceChosen", "connected", "language"], showHint);
+  subscribe(["job", "shots"], startAnew);
   subscribe(["shots", "language"], showShots);
   subscribe(["waiting", "language"], showWaiting);
   subscribe(["language"], forgetWarning);
@@ -117,11 +120,20 @@ async function learn(byKey) {
     const job = await (await call("POST", api("learn"), { label: store.state.label })).json();
     // Its events may have been faster.
     const { job: newest } = store.state;
+    requested = { id: job.id, label: store.state.label };
+    startAnew(store.state);
     if (!newest || !isSameOrLater(newest, job.id)) update({ job });
   } finally {
     isRequested = false;
     showHint(store.state);
   }
+}
+
+// Shots of the next thing must not go to the one that was just learned.
+function startAnew({ job, label, shots }) {
+  if (!requested || job?.id !== requested.id || job.state !== "done" || shots.length) return;
+  if (label === requested.label) chooseLabel("");
+  requested = null;
 }
 
 function showHint(state) {

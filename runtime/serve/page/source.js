@@ -69,6 +69,7 @@ async function startCamera() {
     stream.getVideoTracks()[0].addEventListener("ended", () => {
       stop(stream);
       update({ stream: null });
+      setText("camera-error", message("cameraEnded"));
     });
     update({ stream, files: [], deviceChosen: false });
   } catch (error) {
@@ -111,7 +112,8 @@ function show(state) {
 function showView({ stream, files, deviceChosen, devicePicture }) {
   $("video").hidden = !stream;
   $("still").hidden = !files.length;
-  $("live").hidden = !deviceChosen;
+  // An image without a source is drawn as a broken one.
+  $("live").hidden = !(deviceChosen && devicePicture);
   setSource("live", devicePicture);
   $("nothing").hidden = Boolean(stream || files.length || (deviceChosen && devicePicture));
   setText("nothing", message(deviceChosen ? "deviceWaiting" : "nothing"));

@@ -35,6 +35,7 @@ export const store = createStore({
   status: null,
   classes: [],
   history: [], // entries, the oldest first
+  present: 0, // number of the entry that led to what is known now
   inbox: null, // { groups, most }
   shots: [], // shots of `label` that are not learned yet
   waiting: [], // labels with such shots, `label` left out

@@ -5,6 +5,7 @@ pub mod changes;
 pub mod inbox;
 pub mod inference;
 pub mod known;
+pub mod model;
 mod picture;
 pub mod shots;
 mod tensor;

@@ -61,6 +61,13 @@ pub enum ChangeRequest {
         /// The class that gets it.
         to: String,
     },
+    /// Removes a stored shot.
+    RemoveShot {
+        /// The class that has it.
+        label: String,
+        /// SHA-256 of its exemplar.
+        exemplar: [u8; 32],
+    },
     /// Gives a learned class another label.
     Rename {
         /// Its label.
@@ -80,7 +87,12 @@ pub enum ChangeRequest {
     },
     /// Takes the last change back.
     Undo {
-        /// Its entry; nothing is taken back if the last change is another one by then.
+        /// The last entry; nothing is taken back if it is another one by then.
+        last: Option<EntryId>,
+    },
+    /// Makes the change that was taken back last once more.
+    Redo {
+        /// The last entry; nothing is done if it is another one by then.
         last: Option<EntryId>,
     },
     /// Goes back to the class set after an entry of the history.
@@ -101,10 +113,12 @@ impl ChangeRequest {
         match self {
             Self::Learn { .. } => "learn",
             Self::Move { .. } => "move",
+            Self::RemoveShot { .. } => "remove",
             Self::Rename { .. } => "rename",
             Self::Forget { .. } => "forget",
             Self::Purge { .. } => "purge",
             Self::Undo { .. } | Self::UndoTo { .. } => "undo",
+            Self::Redo { .. } => "redo",
             Self::Balance { .. } => "balance",
         }
     }
@@ -115,9 +129,10 @@ impl ChangeRequest {
             Self::Learn { label, .. }
             | Self::Forget { label }
             | Self::Purge { label }
+            | Self::RemoveShot { label, .. }
             | Self::Rename { from: label, .. }
             | Self::Move { from: label, .. } => Some(label),
-            Self::Undo { .. } | Self::UndoTo { .. } | Self::Balance { .. } => None,
+            Self::Undo { .. } | Self::Redo { .. } | Self::UndoTo { .. } | Self::Balance { .. } => None,
         }
     }
 }
@@ -379,6 +394,10 @@ impl ChangeWorker {
                 let made = learner.move_shot_by_digest(&from, &exemplar, &to, &mut observer)?;
                 Ok(reported(made, |report| report::of(&report)))
             }
+            ChangeRequest::RemoveShot { label, exemplar } => {
+                let made = learner.remove_shot_by_digest(&label, &exemplar, &mut observer)?;
+                Ok(reported(made, |report| report::of(&report)))
+            }
             ChangeRequest::Rename { from, to } => Ok(reported(learner.rename(&from, &to)?, |()| Value::Null)),
             ChangeRequest::Forget { label } => {
                 Ok(reported(learner.forget(&label, &mut observer)?, |report| report::of(&report)))
@@ -396,6 +415,13 @@ impl ChangeWorker {
                     None => learner.undo(1, &mut observer)?,
                 };
                 Ok(reported(undone, |undone| report::of(&undone.report)))
+            }
+            ChangeRequest::Redo { last } => {
+                let redone = match last {
+                    Some(entry) => learner.redo_if_last(entry, &mut observer)?,
+                    None => learner.redo(1, &mut observer)?,
+                };
+                Ok(reported(redone, |redone| report::of(&redone.report)))
             }
             ChangeRequest::UndoTo { entry } => {
                 Ok(reported(learner.undo_to_entry(entry, &mut observer)?, |undone| report::of(&undone.report)))

@@ -154,6 +154,12 @@ impl Refusal {
         Self::new(StatusCode::TOO_MANY_REQUESTS, sentence)
     }
 
+    /// The body has more bytes than are taken.
+    pub fn too_large(limit: usize) -> Self {
+        let sentence = format!("the body is too large: at most {limit} bytes are taken");
+        Self::new(StatusCode::PAYLOAD_TOO_LARGE, sentence)
+    }
+
     /// The service failed at it.
     pub fn internal(sentence: impl Into<String>) -> Self {
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, sentence)

@@ -15,8 +15,10 @@ use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use futures_util::StreamExt;
+use tokio::task;
 
 use crate::admission::BodyPermit;
+use crate::compression::Compression;
 use crate::error::Refusal;
 use crate::metric::RequestMetric;
 use crate::page::PAGE;
@@ -88,10 +90,11 @@ impl Rules {
             return Err(Refusal::bad("this path takes nothing after a \"?\""));
         }
         let limit = route.body.limit(check_content_type(route.body, headers)?);
+        let compression = compression(route.body, headers)?;
         let announced = headers.get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
         let most = announced.unwrap_or(limit);
         if most > limit {
-            return Err(too_large(limit));
+            return Err(Refusal::too_large(limit));
         }
         let (parts, body) = request.into_parts();
         if route.body == Body::None && announced.unwrap_or(0) == 0 && !parts.headers.contains_key("transfer-encoding") {
@@ -100,7 +103,13 @@ impl Rules {
         let room = self.service.admission.file();
         room.check(announced.unwrap_or(0))?;
         let late = |_| Refusal::new(StatusCode::REQUEST_TIMEOUT, "the body took too long");
-        let bytes = tokio::time::timeout(self.body_time, read(body, most, room)).await.map_err(late)??;
+        let mut bytes = tokio::time::timeout(self.body_time, read(body, most, room)).await.map_err(late)??;
+        if let Some(compression) = compression {
+            let room = self.service.admission.file();
+            bytes = task::spawn_blocking(move || compression.expand(&bytes, limit, room))
+                .await
+                .map_err(|_| Refusal::internal("the service failed at this request; its log says why"))??;
+        }
         Ok(Request::from_parts(parts, Stream::from(bytes)))
     }
 
@@ -160,9 +169,12 @@ fn check_origin(headers: &HeaderMap, host: &Authority) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// The content type, if the route takes it.
+/// The content type, if the route takes it; clients of the Open Inference Protocol may leave it out.
 fn check_content_type(body: Body, headers: &HeaderMap) -> Result<&str, Refusal> {
     let types = body.content_types();
+    if body.is_of_inference_protocol() && !headers.contains_key(header::CONTENT_TYPE) {
+        return Ok("");
+    }
     let given = headers.get(header::CONTENT_TYPE).and_then(|given| given.to_str().ok()).unwrap_or_default();
     let essence = given.split(';').next().unwrap_or_default().trim();
     if types.is_empty() || types.iter().any(|known| known.eq_ignore_ascii_case(essence)) {
@@ -170,6 +182,21 @@ fn check_content_type(body: Body, headers: &HeaderMap) -> Result<&str, Refusal> 
     }
     let sentence = format!("the content type must be {}", types.join(" or "));
     Err(Refusal::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, sentence))
+}
+
+/// How the body is compressed, if it is, and the route takes that.
+fn compression(body: Body, headers: &HeaderMap) -> Result<Option<Compression>, Refusal> {
+    let Some(given) = headers.get(header::CONTENT_ENCODING) else { return Ok(None) };
+    let name = given.to_str().unwrap_or_default().trim();
+    if name.is_empty() || name.eq_ignore_ascii_case("identity") {
+        return Ok(None);
+    }
+    let refused = |sentence: &str| Err(Refusal::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, sentence));
+    match Compression::of(name) {
+        _ if !body.is_of_inference_protocol() => refused("this path takes no compressed body"),
+        None => refused("a body may be compressed with gzip or deflate, once"),
+        known => Ok(known),
+    }
 }
 
 /// A body of at most so many bytes. It takes room as it comes, so that who announces much and sends little keeps nobody
@@ -181,7 +208,7 @@ async fn read(body: Stream, most: usize, mut room: BodyPermit) -> Result<Bytes, 
         let chunk = chunk.map_err(|_| Refusal::bad("the body broke off"))?;
         let wanted = bytes.len() + chunk.len();
         if wanted > most {
-            return Err(too_large(most));
+            return Err(Refusal::too_large(most));
         }
         if wanted > bytes.capacity() {
             let capacity = wanted.max(2 * bytes.capacity()).min(most);
@@ -191,8 +218,4 @@ async fn read(body: Stream, most: usize, mut room: BodyPermit) -> Result<Bytes, 
         bytes.extend_from_slice(&chunk);
     }
     Ok(room.holding(bytes))
-}
-
-fn too_large(limit: usize) -> Refusal {
-    Refusal::new(StatusCode::PAYLOAD_TOO_LARGE, format!("the body is too large: at most {limit} bytes are taken"))
 }

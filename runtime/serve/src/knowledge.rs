@@ -2,7 +2,7 @@
 
 use orco_runtime::learner::Learner;
 use orco_runtime::method::border::Border;
-use orco_runtime::state::history::HistoryEntry;
+use orco_runtime::state::history::{HistoryEntry, Timeline};
 use orco_runtime::state::label;
 use orco_runtime::state::{Balance, Class};
 
@@ -37,6 +37,8 @@ pub struct Knowledge {
     pub sessions: u32,
     /// The changes that are remembered, oldest first.
     pub history: Vec<HistoryEntry>,
+    /// Where among them the present class set stands.
+    pub timeline: Timeline,
 }
 
 impl Knowledge {
@@ -71,6 +73,7 @@ impl Knowledge {
             awaits_alignment: learner.awaits_alignment(),
             sessions: state.sessions,
             history: learner.history().entries().to_vec(),
+            timeline: learner.history().timeline(),
         }
     }
 }

@@ -4,8 +4,9 @@
 //!
 //! - [`memory`]: what this process may have; [`error`]: why it does not start, and why it refuses a request;
 //! - [`admission`]: how much memory pictures take together, however many requests there are;
+//! - [`compression`]: bodies that come compressed;
 //! - [`event`]: what page and programs are told as it happens; [`metric`]: figures; [`id`]: identifiers that no restart
-//!   issues again;
+//!   issues again; [`statistics`]: of requests by the Open Inference Protocol;
 //! - [`health`]: whether the service can do all that it is for; `telemetry`: health, events and metrics together;
 //!   `worker`: threads that go on after a panic;
 //! - [`prediction`]: what is answered about a picture; [`knowledge`]: what is known at a moment; [`report`]: what a
@@ -42,6 +43,7 @@ pub mod agreement;
 pub mod answers;
 pub mod api;
 pub mod changes;
+pub mod compression;
 mod connections;
 pub mod error;
 pub mod event;
@@ -64,6 +66,7 @@ pub mod route;
 pub mod routes;
 pub mod server;
 pub mod service;
+pub mod statistics;
 mod supervisor;
 mod telemetry;
 pub mod token;

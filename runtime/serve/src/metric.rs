@@ -1,5 +1,9 @@
 //! Figures for Prometheus.
 
+mod format;
+
+pub use format::MetricFormat;
+
 use std::sync::Arc;
 
 use prometheus_client::encoding::EncodeLabelSet;
@@ -119,13 +123,13 @@ impl Default for Metrics {
 }
 
 impl Metrics {
-    /// All figures in the text format of OpenMetrics, which Prometheus reads.
+    /// All figures, as text.
     ///
     /// # Panics
     /// Never: writing into a text cannot fail.
-    pub fn text(&self) -> String {
+    pub fn text(&self, format: MetricFormat) -> String {
         let mut text = String::new();
         encode(&mut text, &self.registry).expect("writing into a text cannot fail");
-        text
+        format.of_open_metrics(text)
     }
 }

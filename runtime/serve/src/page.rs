@@ -42,6 +42,7 @@ pub static FILES: &[File] = &[
     script("/jobs.js", include_str!("../page/jobs.js")),
     script("/language.js", include_str!("../page/language.js")),
     script("/pictures.js", include_str!("../page/pictures.js")),
+    script("/problems.js", include_str!("../page/problems.js")),
     script("/refresh.js", include_str!("../page/refresh.js")),
     script("/selectors.js", include_str!("../page/selectors.js")),
     script("/service.js", include_str!("../page/service.js")),

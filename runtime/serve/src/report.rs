@@ -38,6 +38,7 @@ fn verb(kind: ChangeKind) -> &'static str {
         ChangeKind::Purge => "purge",
         ChangeKind::Balance => "balance",
         ChangeKind::Move => "move",
+        ChangeKind::RemoveShot => "remove",
         ChangeKind::Upgrade => "upgrade",
         _ => "other",
     }

@@ -20,7 +20,9 @@ pub enum Body {
     None,
     /// JSON.
     Json,
-    /// A JPEG or PNG file.
+    /// JSON, or nothing: clients of the Open Inference Protocol ask so, and name no type.
+    OptionalJson,
+    /// A JPEG, PNG or WebP file.
     Picture,
     /// JSON, with or without binary tensors behind it, as the Open Inference Protocol has it.
     Tensors,
@@ -32,7 +34,7 @@ impl Body {
         let is_json = content_type.eq_ignore_ascii_case("application/json");
         match self {
             Self::None => 0,
-            Self::Json => JSON,
+            Self::Json | Self::OptionalJson => JSON,
             Self::Picture => MAX_FILE as usize,
             // A picture of 12 MiB in Base64, or a thousand long feature vectors; what is larger goes as it is.
             Self::Tensors if is_json => (16 << 20) + JSON,
@@ -44,10 +46,16 @@ impl Body {
     pub fn content_types(self) -> &'static [&'static str] {
         match self {
             Self::None => &[],
-            Self::Json => &["application/json"],
-            Self::Picture => &["image/jpeg", "image/png"],
+            Self::Json | Self::OptionalJson => &["application/json"],
+            Self::Picture => &["image/jpeg", "image/png", "image/webp"],
             Self::Tensors => &["application/json", "application/octet-stream"],
         }
+    }
+
+    /// Whether it is what clients of the Open Inference Protocol send: they may leave the content type out, and compress
+    /// the body.
+    pub fn is_of_inference_protocol(self) -> bool {
+        matches!(self, Self::OptionalJson | Self::Tensors)
     }
 }
 

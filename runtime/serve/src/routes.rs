@@ -6,7 +6,7 @@ use axum::Router;
 use axum::extract::DefaultBodyLimit;
 use axum::middleware;
 
-use crate::api::{camera, changes, inbox, inference, known, shots, thumbnails, watch};
+use crate::api::{camera, changes, inbox, inference, known, model, shots, thumbnails, watch};
 use crate::error::Refusal;
 use crate::guard::{self, Guard};
 use crate::page;
@@ -16,12 +16,21 @@ use crate::route::{Body, Route};
 pub static ROUTES: LazyLock<Vec<Route>> = LazyLock::new(|| {
     let page = page::FILES.iter().map(|file| Route::get(file.path, || async { file.answer() }).without_token());
     page.chain([
-        Route::get("/v2/health/live", inference::live).without_token(),
-        Route::get("/v2/health/ready", inference::ready).without_token(),
-        Route::get("/v2", inference::server).without_token(),
-        Route::get("/v2/models/{name}", inference::model),
-        Route::get("/v2/models/{name}/ready", inference::model_ready),
+        Route::get("/v2/health/live", model::live).without_token(),
+        Route::get("/v2/health/ready", model::server_ready).without_token(),
+        Route::get("/v2", model::server).without_token(),
+        Route::post("/v2/repository/index", Body::OptionalJson, model::index),
+        Route::get("/v2/models/stats", model::all_statistics),
+        Route::get("/v2/models/{name}", model::metadata),
+        Route::get("/v2/models/{name}/ready", model::ready),
+        Route::get("/v2/models/{name}/config", model::config),
+        Route::get("/v2/models/{name}/stats", model::statistics),
         Route::post("/v2/models/{name}/infer", Body::Tensors, inference::infer),
+        Route::get("/v2/models/{name}/versions/{version}", model::metadata),
+        Route::get("/v2/models/{name}/versions/{version}/ready", model::ready),
+        Route::get("/v2/models/{name}/versions/{version}/config", model::config),
+        Route::get("/v2/models/{name}/versions/{version}/stats", model::statistics),
+        Route::post("/v2/models/{name}/versions/{version}/infer", Body::Tensors, inference::infer),
         Route::get("/api/v1/openapi.json", page::openapi).without_token(),
         Route::get("/api/v1/status", known::status),
         Route::get("/api/v1/classes", known::classes),
@@ -29,6 +38,7 @@ pub static ROUTES: LazyLock<Vec<Route>> = LazyLock::new(|| {
         Route::delete("/api/v1/classes/{label}", changes::forget).with_query(),
         Route::get("/api/v1/classes/{label}/shots/{file}", thumbnails::thumbnail),
         Route::patch("/api/v1/classes/{label}/shots/{file}", thumbnails::move_shot),
+        Route::delete("/api/v1/classes/{label}/shots/{file}", thumbnails::remove_shot),
         Route::post("/api/v1/classify", Body::Picture, known::classify).with_query(),
         Route::get("/api/v1/shots", shots::all),
         Route::get("/api/v1/shots/{label}", shots::list),
@@ -46,6 +56,7 @@ pub static ROUTES: LazyLock<Vec<Route>> = LazyLock::new(|| {
         Route::get("/api/v1/jobs", changes::unfinished),
         Route::get("/api/v1/jobs/{id}", changes::job),
         Route::post("/api/v1/undo", Body::Json, changes::undo),
+        Route::post("/api/v1/redo", Body::Json, changes::redo),
         Route::get("/api/v1/history", known::history),
         Route::post("/api/v1/balance", Body::Json, changes::balance),
         Route::get("/api/v1/events", watch::events),

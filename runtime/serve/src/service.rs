@@ -21,6 +21,7 @@ use crate::inbox::{self, Inbox};
 use crate::live::{self, Live};
 use crate::metric::Metrics;
 use crate::pending_shots::{self, PendingShots};
+use crate::statistics::InferenceStatistics;
 use crate::telemetry::Telemetry;
 
 /// What pictures are kept, and what memory they may take.
@@ -69,6 +70,8 @@ pub struct Service {
     pub events: Events,
     /// Figures.
     pub metrics: Metrics,
+    /// Of requests by the Open Inference Protocol.
+    pub statistics: InferenceStatistics,
     curve: LazyLock<Option<LearningCurve>, Box<dyn FnOnce() -> Option<LearningCurve> + Send>>,
     live: OnceLock<Live>,
     changes: Option<Changes>,
@@ -132,6 +135,7 @@ impl Service {
             health,
             events,
             metrics,
+            statistics: InferenceStatistics::default(),
             curve,
             live: OnceLock::new(),
             changes,

@@ -10,16 +10,13 @@ use ::png::{
 };
 
 use super::colours::{self, Conversion, ProfileKind};
-use super::{DecodingCost, ImageError, MAX_MEMORY, check_size, swaps_sides, upright};
+use super::{DecodingCost, ImageError, MAX_MEMORY, blend, check_size, swaps_sides, upright};
 
 /// The bytes that a PNG file begins with.
 pub(super) const SIGNATURE: [u8; 8] = *b"\x89PNG\r\n\x1a\n";
 
 /// Most bytes that the decoder takes for rows and metadata.
 const BESIDES: usize = 8 << 20;
-
-/// What shows through transparent pixels: white, as on a page. Their own colours, which nobody sees, must not matter.
-const BACKGROUND: u32 = 255;
 
 /// First column and row of each pass of an interlaced picture, and the steps between them (PNG, section 8.2).
 const PASSES: [[usize; 4]; 7] =
@@ -195,12 +192,6 @@ fn next_row<R: BufRead + Seek>(
         pixel(rgb, column);
     }
     Ok(())
-}
-
-/// A colour over the [`BACKGROUND`].
-fn blend(colour: u8, alpha: u8) -> u8 {
-    let (colour, alpha) = (u32::from(colour), u32::from(alpha));
-    ((colour * alpha + BACKGROUND * (255 - alpha) + 127) / 255) as u8
 }
 
 /// Sums of squares of so many pixels a side fit into 16 bits.

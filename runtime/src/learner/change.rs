@@ -1,4 +1,4 @@
-//! The changes: learning, adding shots, forgetting, renaming, importing, going back.
+//! The changes: learning, adding shots, forgetting, renaming, importing.
 
 use std::ops::ControlFlow;
 use std::time::SystemTime;
@@ -6,7 +6,7 @@ use std::time::SystemTime;
 use ndarray::{ArrayView2, Axis};
 use orco_core::align::AlignProgress;
 use orco_core::config::Config;
-use orco_state::history::{ChangeKind, HeadMark, HistoryChange, PurgeError, SavedState};
+use orco_state::history::{ChangeKind, HistoryChange, PurgeError, SavedState};
 use orco_state::label;
 use orco_state::pack::Pack;
 use orco_state::session::{self, LearnError, NewClass, Session, SessionReport, StoredClass};
@@ -55,18 +55,6 @@ impl<T> ChangeOutcome<T> {
     pub fn durable(self) -> Result<T, StoreError> {
         self.uncertain.map_or(Ok(self.report), Err)
     }
-}
-
-/// What going back did.
-#[derive(Clone, Debug, PartialEq)]
-pub struct UndoOutcome {
-    /// What changed.
-    pub report: SessionReport,
-    /// The entry of the history that came back.
-    pub entry: u32,
-    /// Whether the state is that of then to the bit, which it is not before its head is [aligned](Learner::align);
-    /// `None` where that is not known, since something of it was purged.
-    pub exact: Option<bool>,
 }
 
 /// A class out of a pack, to be learned.
@@ -247,6 +235,33 @@ impl Learner {
         )
     }
 
+    /// Removes a stored shot of a class, numbered from 1 as the class's are stored; [`Learner::undo`] brings it back.
+    ///
+    /// # Errors
+    /// As for [`Learner::move_shot`].
+    pub fn remove_shot(
+        &mut self,
+        label: &str,
+        number: usize,
+        observer: &mut dyn Observer,
+    ) -> Result<ChangeOutcome, ChangeError> {
+        let locked = self.lock()?;
+        self.remove_locked(&locked, NumberedShot { label, number }, observer)
+    }
+
+    pub(super) fn remove_locked(
+        &mut self,
+        locked: &LockedStore,
+        shot: NumberedShot<'_>,
+        observer: &mut dyn Observer,
+    ) -> Result<ChangeOutcome, ChangeError> {
+        let label = label::normal(shot.label);
+        let (next, report) =
+            self.run_session(observer, |session, state| session.remove_shot(state, &label, shot.number))?;
+        let change = HistoryChange::new(ChangeKind::RemoveShot, self.settings.seed).labels([label]);
+        self.commit(locked, next, change, report, observer)
+    }
+
     /// Changes the weight of base classes by which the border is chosen, and chooses it anew. Nothing is trained.
     ///
     /// # Errors
@@ -256,67 +271,6 @@ impl Learner {
         let (next, report) = self.run_session(observer, |session, state| session.balance(state, balance))?;
         self.check_budget(&report)?;
         self.save(&locked, next, HistoryChange::new(ChangeKind::Balance, self.settings.seed), report)
-    }
-
-    /// Takes the last changes back. Undoing is a change, too, and can be taken back.
-    ///
-    /// # Errors
-    /// [`ChangeError`] if fewer are remembered, the observer cancels, or the state cannot be saved. Nothing was
-    /// changed then.
-    pub fn undo(
-        &mut self,
-        changes: usize,
-        observer: &mut dyn Observer,
-    ) -> Result<ChangeOutcome<UndoOutcome>, ChangeError> {
-        let locked = self.lock()?;
-        self.undo_locked(&locked, changes, observer)
-    }
-
-    pub(super) fn undo_locked(
-        &mut self,
-        locked: &LockedStore,
-        changes: usize,
-        observer: &mut dyn Observer,
-    ) -> Result<ChangeOutcome<UndoOutcome>, ChangeError> {
-        let remembered = self.history().entries().len() - 1;
-        let number =
-            self.saved.earlier_number(changes).ok_or(ChangeError::TooFarBack { asked: changes, remembered })?;
-        self.go_back(locked, number, observer)
-    }
-
-    /// Goes back to the class set after an entry of the history.
-    ///
-    /// # Errors
-    /// As for [`Learner::undo`], and if there is no such entry.
-    pub fn undo_to(
-        &mut self,
-        entry: u32,
-        observer: &mut dyn Observer,
-    ) -> Result<ChangeOutcome<UndoOutcome>, ChangeError> {
-        let locked = self.lock()?;
-        self.go_back(&locked, entry, observer)
-    }
-
-    pub(super) fn go_back(
-        &mut self,
-        locked: &LockedStore,
-        number: u32,
-        observer: &mut dyn Observer,
-    ) -> Result<ChangeOutcome<UndoOutcome>, ChangeError> {
-        if self.saved.earlier_number(0) == Some(number) {
-            return Err(ChangeError::Present { number });
-        }
-        let earlier = self.saved.earlier_state(number).ok_or(ChangeError::NoEntry { number })?;
-        let (next, report) = self.run_session(observer, |session, state| session.restore(state, &earlier))?;
-        let change = HistoryChange::new(ChangeKind::Undo, earlier.seed).to(number);
-        let (made, before) = self.replace(locked, next, change, report)?;
-        // A class set that was left without an aligned head comes back without one.
-        let ChangeOutcome { report, uncertain, unaligned } = match earlier.head {
-            HeadMark::Bundle => made,
-            _ => self.align_after(locked, &before.state, made, observer),
-        };
-        let exact = earlier.is_exact(self.saved.state.head.as_ref());
-        Ok(ChangeOutcome { report: UndoOutcome { report, entry: number, exact }, uncertain, unaligned })
     }
 
     /// Locks the store and goes on from its newest state.
@@ -434,7 +388,7 @@ impl Learner {
     }
 
     /// Runs a session that makes a change, from the present state, on all cores.
-    fn run_session(
+    pub(super) fn run_session(
         &mut self,
         observer: &mut dyn Observer,
         step: impl FnOnce(&mut Session<'_>, &State) -> Result<(State, SessionReport), LearnError>,
@@ -526,7 +480,7 @@ impl Learner {
     }
 
     /// The same, with what was saved before.
-    fn replace<T>(
+    pub(super) fn replace<T>(
         &mut self,
         locked: &LockedStore,
         next: State,

@@ -14,7 +14,7 @@ use super::check::DoubtfulShot;
 use super::losses::beyond;
 use crate::bundle::OpenError;
 use crate::encoder::EncodeError;
-use crate::image::ImageError;
+use crate::image::{ForeignFile, ImageError};
 use crate::release::ReleaseError;
 use crate::store::StoreError;
 
@@ -46,10 +46,12 @@ pub enum ShotsError {
         source: io::Error,
     },
     /// A folder holds no pictures.
-    #[error("the folder {} holds no pictures (.jpg, .jpeg or .png)", path.display())]
+    #[error("the folder {} holds no pictures (.jpg, .jpeg, .png or .webp){}", path.display(), passed_over(foreign))]
     Empty {
         /// The folder.
         path: PathBuf,
+        /// Its pictures in formats that are not read.
+        foreign: Vec<ForeignFile>,
     },
     /// Pictures cannot be used: all of the session's that cannot.
     #[error("{}", listed(.0))]
@@ -70,6 +72,10 @@ pub struct BrokenPicture {
     pub path: PathBuf,
     /// Why.
     pub reason: ImageError,
+}
+
+fn passed_over(foreign: &[ForeignFile]) -> String {
+    if foreign.is_empty() { String::new() } else { format!("; {}", listed(foreign)) }
 }
 
 fn listed(pictures: &[impl Display]) -> String {
@@ -122,6 +128,14 @@ pub enum ChangeError {
         /// Changes that can be.
         remembered: usize,
     },
+    /// Fewer changes were taken back than were to be made once more.
+    #[error("fewer changes were taken back than are to be made once more: {undone}, not {asked}")]
+    TooFarForth {
+        /// Changes that were to be made once more.
+        asked: usize,
+        /// Changes that can be.
+        undone: usize,
+    },
     /// The entry is the present state's own.
     #[error("entry {number} is the present state; there is nothing to take back")]
     Present {
@@ -129,7 +143,7 @@ pub enum ChangeError {
         number: u32,
     },
     /// The last change is another one than the one that was to be taken back.
-    #[error("the last change is entry {last}, not entry {number}; nothing was taken back")]
+    #[error("the last change is entry {last}, not entry {number}; nothing was changed")]
     NotLast {
         /// Number of the entry that was to be taken back.
         number: u32,

@@ -89,15 +89,37 @@ impl Learner {
         observer: &mut dyn Observer,
     ) -> Result<ChangeOutcome<SessionReport>, ChangeError> {
         let locked = self.lock()?;
-        let label = label::normal(from);
+        let number = self.number_of(from, exemplar)?;
+        self.move_locked(&locked, NumberedShot { label: from, number }, to, observer)
+    }
+
+    /// Removes a stored shot of a class, by the SHA-256 of its exemplar, as [`Learner::move_shot_by_digest`] names it.
+    ///
+    /// # Errors
+    /// As for [`Learner::remove_shot`], and [`ChangeError::OtherShot`] if the class has no such shot any more.
+    pub fn remove_shot_by_digest(
+        &mut self,
+        label: &str,
+        exemplar: &[u8; 32],
+        observer: &mut dyn Observer,
+    ) -> Result<ChangeOutcome<SessionReport>, ChangeError> {
+        let locked = self.lock()?;
+        let number = self.number_of(label, exemplar)?;
+        self.remove_locked(&locked, NumberedShot { label, number }, observer)
+    }
+
+    /// Number of the shot of a class that has this digest.
+    fn number_of(&self, label: &str, exemplar: &[u8; 32]) -> Result<usize, ChangeError> {
+        let label = label::normal(label);
         let class = session::check_known(self.base_model(), self.state(), &label)?;
         let bank = &self.state().exemplars;
         let mut own = (0..bank.len()).filter(|&shot| class == bank.classes()[shot] as usize);
-        let place = own.position(|shot| bank.digest_of(shot) == *exemplar).ok_or(ChangeError::OtherShot { label })?;
-        self.move_locked(&locked, NumberedShot { label: from, number: place + 1 }, to, observer)
+        let place = own.position(|shot| bank.digest_of(shot) == *exemplar);
+        place.map(|place| place + 1).ok_or(ChangeError::OtherShot { label })
     }
 
-    /// Takes the last change back if it is the one of an entry: of two who both saw it, the second takes back nothing.
+    /// Takes the last change back if the last entry of the history is that one: of two who both saw it, the second takes
+    /// back nothing.
     ///
     /// # Errors
     /// As for [`Learner::undo`], [`ChangeError::NotLast`] if the last change is another one, and
@@ -108,11 +130,30 @@ impl Learner {
         observer: &mut dyn Observer,
     ) -> Result<ChangeOutcome<UndoOutcome>, ChangeError> {
         let locked = self.lock()?;
+        self.check_last(entry)?;
+        self.undo_locked(&locked, 1, observer)
+    }
+
+    /// Makes the change that was taken back last once more, if the last entry of the history is that one.
+    ///
+    /// # Errors
+    /// As for [`Learner::redo`] and [`Learner::undo_if_last`].
+    pub fn redo_if_last(
+        &mut self,
+        entry: EntryId,
+        observer: &mut dyn Observer,
+    ) -> Result<ChangeOutcome<UndoOutcome>, ChangeError> {
+        let locked = self.lock()?;
+        self.check_last(entry)?;
+        self.redo_locked(&locked, 1, observer)
+    }
+
+    fn check_last(&self, entry: EntryId) -> Result<(), ChangeError> {
         let number = entry.number;
         match self.history().entries().last() {
             Some(last) if last.number != number => Err(ChangeError::NotLast { number, last: last.number }),
             Some(last) if last.id() != entry => Err(ChangeError::OtherEntry { number }),
-            _ => self.undo_locked(&locked, 1, observer),
+            _ => Ok(()),
         }
     }
 

@@ -10,10 +10,10 @@ use orco_state::label::EscapedText;
 use super::error::{BrokenPicture, ShotsError};
 use crate::files::SymlinkPolicy;
 use crate::files::folder::OpenFolder;
-use crate::image;
+use crate::image::{self, ForeignFile, ForeignFormat};
 
 /// Endings of the files that count as pictures.
-const ENDINGS: [&str; 3] = ["jpg", "jpeg", "png"];
+const ENDINGS: [&str; 4] = ["jpg", "jpeg", "png", "webp"];
 
 /// The shots of a class.
 #[derive(Clone, Debug)]
@@ -60,31 +60,66 @@ impl Shots<'_> {
     }
 }
 
-/// The pictures of a folder (.jpg, .jpeg, .png), sorted by name. Other files are passed over, and hidden ones:
-/// `._1.jpg`, which a Mac writes beside `1.jpg`, is no picture. One that cannot be reached, such as a link that leads
-/// nowhere, is among them: whoever opens it says so.
+/// The pictures of a folder (.jpg, .jpeg, .png, .webp), sorted by name. Other files are passed over
+/// ([`PictureFolder::foreign`] has those that are pictures in other formats), and hidden ones: `._1.jpg`, which a Mac
+/// writes beside `1.jpg`, is no picture. One that cannot be reached, such as a link that leads nowhere, is among them:
+/// whoever opens it says so.
 ///
 /// # Errors
 /// [`ShotsError`] if the folder cannot be read or holds none.
 pub fn pictures_in(folder: impl AsRef<Path>) -> Result<Vec<PathBuf>, ShotsError> {
     let folder = folder.as_ref();
+    let PictureFolder { pictures, foreign } = PictureFolder::read(folder)?;
+    if pictures.is_empty() {
+        return Err(ShotsError::Empty { path: folder.into(), foreign });
+    }
+    Ok(pictures)
+}
+
+/// What a folder holds.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PictureFolder {
+    /// Its pictures, sorted by name.
+    pub pictures: Vec<PathBuf>,
+    /// Pictures and films in formats that are not read, sorted by name.
+    pub foreign: Vec<ForeignFile>,
+}
+
+impl PictureFolder {
+    /// Lists a folder.
+    ///
+    /// # Errors
+    /// [`ShotsError`] if it cannot be read.
+    pub fn read(folder: impl AsRef<Path>) -> Result<Self, ShotsError> {
+        let folder = folder.as_ref();
+        let mut paths = paths_in(folder)?;
+        paths.sort();
+        let pictures = paths.iter().filter(|path| has_ending_of_picture(path)).cloned().collect();
+        let foreign = |path: PathBuf| Some(ForeignFile { format: ForeignFormat::of_name(&path)?, path });
+        Ok(Self { pictures, foreign: paths.into_iter().filter_map(foreign).collect() })
+    }
+}
+
+/// The files of a folder that are not hidden.
+fn paths_in(folder: &Path) -> Result<Vec<PathBuf>, ShotsError> {
     let unreadable = |source| ShotsError::Folder { path: folder.into(), source };
     let opened = OpenFolder::open_existing(folder, SymlinkPolicy::Follow).map_err(unreadable)?;
     let names = opened.all_names().map_err(unreadable)?;
-    let mut paths: Vec<PathBuf> = names.iter().map(|name| folder.join(name)).filter(|path| is_picture(path)).collect();
-    if paths.is_empty() {
-        return Err(ShotsError::Empty { path: folder.into() });
-    }
-    paths.sort();
-    Ok(paths)
+    let is_hidden = |path: &Path| path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."));
+    let is_folder = |path: &Path| fs::metadata(path).is_ok_and(|facts| facts.is_dir());
+    let paths = names.iter().map(|name| folder.join(name));
+    Ok(paths.filter(|path| !is_hidden(path) && has_known_ending(path) && !is_folder(path)).collect())
 }
 
-/// Whether a file is meant to be a picture, by its name.
-fn is_picture(path: &Path) -> bool {
+/// Whether a file is meant to be a picture or film, by its name.
+fn has_known_ending(path: &Path) -> bool {
+    has_ending_of_picture(path) || ForeignFormat::of_name(path).is_some()
+}
+
+/// Whether a file is meant to be a picture in a format that is read, by its name.
+fn has_ending_of_picture(path: &Path) -> bool {
     let ending = path.extension().map(|ending| ending.to_string_lossy().to_lowercase());
-    let is_hidden = path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."));
-    let is_named = !is_hidden && ending.is_some_and(|ending| ENDINGS.contains(&ending.as_str()));
-    is_named && !fs::metadata(path).is_ok_and(|facts| facts.is_dir())
+    ending.is_some_and(|ending| ENDINGS.contains(&ending.as_str()))
 }
 
 /// Opens a picture; the error names it.

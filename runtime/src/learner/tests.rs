@@ -177,7 +177,7 @@ fn going_back_is_exact_whatever_the_seed() {
     let undone = learner.undo(1, &mut ()).unwrap().report;
     assert_eq!((undone.entry, undone.exact), (1, Some(true)));
     assert_eq!(*learner.state(), then);
-    assert!(matches!(learner.undo(9, &mut ()), Err(ChangeError::TooFarBack { asked: 9, remembered: 3 })));
+    assert!(matches!(learner.undo(9, &mut ()), Err(ChangeError::TooFarBack { asked: 9, remembered: 1 })));
     assert!(matches!(learner.undo_to(3, &mut ()), Err(ChangeError::Present { number: 3 })));
     assert!(matches!(learner.undo_to(7, &mut ()), Err(ChangeError::NoEntry { number: 7 })));
     let id = |learner: &Learner, number: u32| learner.history().entry(number).unwrap().id();
@@ -191,7 +191,18 @@ fn going_back_is_exact_whatever_the_seed() {
     }
     assert_eq!(third.to_string().parse(), Ok(third));
     assert!("3".parse::<EntryId>().is_err() && "-1".parse::<EntryId>().is_err());
-    assert_eq!(learner.undo_if_last(third, &mut ()).unwrap().report.entry, 2);
+    assert!(matches!(learner.redo(2, &mut ()), Err(ChangeError::TooFarForth { asked: 2, undone: 1 })));
+    assert!(matches!(learner.undo_to(1, &mut ()), Err(ChangeError::Present { number: 1 })));
+    let redone = learner.redo_if_last(third, &mut ()).unwrap().report;
+    assert_eq!((redone.entry, redone.exact), (2, Some(true)));
+    assert!(matches!(learner.redo_if_last(third, &mut ()), Err(ChangeError::NotLast { number: 3, last: 4 })));
+    // Undoing walks on through changes, not through what undoing left.
+    let entries: Vec<u32> = (0..2).map(|_| learner.undo(1, &mut ()).unwrap().report.entry).collect();
+    assert_eq!((entries, learner.state().classes.len()), (vec![1, 0], 0));
+    assert_eq!(learner.redo(1, &mut ()).unwrap().report.exact, Some(true));
+    assert_eq!(*learner.state(), then);
+    learn(&mut learner, "cup", 3).unwrap().durable().unwrap();
+    assert!(matches!(learner.redo(1, &mut ()), Err(ChangeError::TooFarForth { asked: 1, undone: 0 })));
     assert_eq!(id(&learner, 3), third, "it stays what it is while others follow");
     learner.purge("duck", &mut ()).unwrap().durable().unwrap();
     assert!(!learner.store().mentions("duck").unwrap());
@@ -226,7 +237,7 @@ fn a_change_answers_at_once_and_better_when_the_head_is_aligned() {
     assert_eq!(now.history().entries().len(), 3);
     let (two, undone) = (now.state().clone(), now.undo(1, &mut ()).unwrap().report);
     assert_eq!((undone.exact, now.state().classes.len()), (Some(true), 1));
-    let redone = now.undo(1, &mut ()).unwrap().report;
+    let redone = now.redo(1, &mut ()).unwrap().report;
     assert_eq!((redone.exact, now.state()), (Some(true), &two));
     // What was left without a head comes back so at first, and is aligned when somebody asks for it.
     later

@@ -5,7 +5,8 @@
 //! head again, in seconds, and its digest tells whether they did. Exemplars are kept once, however many entries name
 //! them: those of the present state lie in the state, those of earlier ones alone in the history's attic.
 //!
-//! Undoing is a change like any other, with an entry of its own; undoing that is redoing.
+//! Undoing is saved like any other change, with an entry of its own. What undoing goes back to next, and redoing forth
+//! to, follows from the entries ([`History::timeline`]).
 //!
 //! ```
 //! use orco_state::history::{HistoryChange, HistoryLimits, SavedState, ChangeKind};
@@ -44,9 +45,11 @@ mod entry;
 mod purge;
 #[cfg(test)]
 mod tests;
+mod timeline;
 
 pub use entry::{ChangeKind, EntryClass, EntryId, HeadMark, HistoryChange, HistoryEntry, NamedClass};
 pub use purge::PurgeError;
+pub use timeline::Timeline;
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
@@ -207,10 +210,13 @@ impl SavedState {
         [all(&self.state.exemplars), all(&self.history.attic)].into_iter().flatten().collect()
     }
 
-    /// Number of the entry that `steps` changes back led to the class set of then; `None` if that is not remembered.
+    /// Number of the entry that led to the class set of `steps` changes ago; `None` if that is not remembered.
     pub fn earlier_number(&self, steps: usize) -> Option<u32> {
-        let last = self.history.entries.len() - 1;
-        last.checked_sub(steps).map(|index| self.history.entries[index].number)
+        let timeline = self.history.timeline();
+        match steps.checked_sub(1) {
+            None => Some(timeline.present()),
+            Some(index) => timeline.earlier().get(index).copied(),
+        }
     }
 
     /// Whether all parts fit together and onto the base model; to be asked after decoding.

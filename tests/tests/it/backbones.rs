@@ -52,7 +52,7 @@ fn export(model: &mut Model, recipe: &Recipe, images: &Images, folder: &Path) ->
         pretrain(model, &recipe.pretrain, &base, None).unwrap();
     }
     let targets = align(model, recipe.into(), &base).unwrap();
-    let skipped = vec!["one.png is neither a JPEG nor a PNG picture".into()];
+    let skipped = vec!["one.png is neither a JPEG nor a PNG nor a WebP picture".into()];
     let data = DataSet { skipped, ..tiny::data(images, split) };
     let output = folder.join("bundle");
     let made = BundleOutput::prepare(&output, &folder.join("run")).unwrap();

@@ -17,7 +17,7 @@ pub struct Wanted {
 }
 
 /// All that tests of the workspace need.
-pub const WANTED: [Wanted; 4] = [
+pub const WANTED: [Wanted; 5] = [
     Wanted {
         tried: "the web page",
         variable: "ORCO_BROWSER",
@@ -39,6 +39,13 @@ pub const WANTED: [Wanted; 4] = [
         start: &[&["mosquitto", "--version"], &["mosquitto_sub", "--version"]],
         succeed: false,
         packages: &["mosquitto", "mosquitto-clients"],
+    },
+    Wanted {
+        tried: "figures for Prometheus",
+        variable: "ORCO_PROMTOOL",
+        start: &[&["promtool", "--version"]],
+        succeed: true,
+        packages: &["prometheus"],
     },
     Wanted {
         tried: "cameras that speak RTSP",

@@ -41,6 +41,11 @@ impl Environment {
         self.with("ORCO_ONNX_CHECKER", folder)
     }
 
+    /// Adds the folder with the Python package `tritonclient`, for the tests of the service.
+    pub fn with_triton_client(self, folder: PathBuf) -> Self {
+        self.with("ORCO_TRITON_CLIENT", folder)
+    }
+
     /// Adds the script of axe, for the tests of the web page.
     pub fn with_axe(self, file: PathBuf) -> Self {
         self.with("ORCO_AXE", file)

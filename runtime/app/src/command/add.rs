@@ -4,7 +4,6 @@ use std::time::Instant;
 
 use anyhow::Result;
 use clap::Args;
-use orco_runtime::learner::Shots;
 use serde_json::Value;
 
 use crate::change_options::{ClassFolder, LearnOptions};
@@ -18,7 +17,7 @@ use crate::session_report;
 #[derive(Args, Debug)]
 pub struct Arguments {
     /// A known class and the folder with further pictures of it.
-    #[arg(value_name = "LABEL=FOLDER", value_parser = ClassFolder::parse)]
+    #[arg(value_name = "[LABEL=]FOLDER", value_parser = ClassFolder::parse)]
     class: ClassFolder,
     #[command(flatten)]
     options: LearnOptions,
@@ -29,8 +28,7 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<
     let started = Instant::now();
     let mut learner = device::open(options, output)?;
     arguments.options.apply(&mut learner);
-    let ClassFolder { label, folder } = &arguments.class;
-    let shots = Shots::folder(folder)?;
+    let (label, shots) = (arguments.class.label.as_str(), arguments.class.shots(output)?);
     let report =
         session_report::unwrap_outcome(output, learner.add(label, shots.clone(), &mut ProgressBars::default())?);
     session_report::warn_of_shots(output, &learner);
@@ -41,5 +39,5 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<
         &format!("added to {}", session_report::list_classes(&[(label, shots)])),
         seconds,
     )?;
-    Ok(session_report::to_json(&report, seconds))
+    Ok(session_report::to_json(output, &report, seconds))
 }

@@ -31,7 +31,7 @@ pub fn run(options: &Options, output: &Output) -> Result<Value> {
         return Ok(json!({ "aligned": false }));
     };
     session_report::print(output, &report, "aligned the head", seconds)?;
-    let mut result = session_report::to_json(&report, seconds);
+    let mut result = session_report::to_json(output, &report, seconds);
     result["aligned"] = true.into();
     Ok(result)
 }

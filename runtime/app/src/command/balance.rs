@@ -50,7 +50,7 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<
     if before.is_some_and(|before| Some(before.border) == learner.state().calibration.map(|after| after.border)) {
         say!(output, "the border stays where it is: by the stored samples it is the best one for this balance too")?;
     }
-    let mut result = session_report::to_json(&report, seconds);
+    let mut result = session_report::to_json(output, &report, seconds);
     result["balance"] = balance.name().into();
     Ok(result)
 }

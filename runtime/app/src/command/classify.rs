@@ -18,7 +18,7 @@ use crate::picture;
 /// Arguments of `orco classify`.
 #[derive(Args, Debug)]
 pub struct Arguments {
-    /// The pictures, JPEG or PNG.
+    /// The pictures, JPEG, PNG or WebP.
     #[arg(required = true, value_name = "IMAGE")]
     images: Vec<PathBuf>,
     /// How many classes to name for each picture.

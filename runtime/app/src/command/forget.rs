@@ -48,5 +48,5 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<
         return Ok(json!({ "seconds": seconds }));
     };
     session_report::print(output, &report, &format!("{what} {label}"), seconds)?;
-    Ok(session_report::to_json(&report, seconds))
+    Ok(session_report::to_json(output, &report, seconds))
 }

@@ -14,13 +14,15 @@ use crate::output::{self, Output, say};
 pub fn run(options: &Options, output: &Output) -> Result<Value> {
     let learner = device::open(options, output)?;
     let entries = learner.history().entries();
+    let timeline = learner.history().timeline();
     say!(output, "{:>5}  {:16}  {:>7}  {:>9}  change", "entry", "time (UTC)", "classes", "exemplars")?;
     let mut listed = Vec::new();
     for entry in entries {
         let when = entry.when.map_or_else(|| "-".to_owned(), output::minute);
         let what = describe(entry);
         let (classes, exemplars) = (entry.classes.len(), entry.exemplars());
-        say!(output, "{:>5}  {when:16}  {classes:>7}  {exemplars:>9}  {}", entry.number, EscapedText(&what))?;
+        let present = if entry.number == timeline.present() { "  (now)" } else { "" };
+        say!(output, "{:>5}  {when:16}  {classes:>7}  {exemplars:>9}  {}{present}", entry.number, EscapedText(&what))?;
         let classes: Vec<&str> = entry.classes.iter().map(|known| known.class.label.as_str()).collect();
         listed.push(json!({
             "entry": entry.number, "change": what, "seconds_since_1970": entry.when, "classes": classes,
@@ -29,11 +31,15 @@ pub fn run(options: &Options, output: &Output) -> Result<Value> {
     }
     say!(
         output,
-        "{} can be taken back; the history takes {} bytes",
-        counted(entries.len() - 1, "change"),
+        "{} can be taken back, {} made once more; the history takes {} bytes",
+        counted(timeline.earlier().len(), "change"),
+        timeline.later().len(),
         learner.history().bytes()
     )?;
-    Ok(json!({ "entries": listed, "bytes": learner.history().bytes() }))
+    Ok(json!({
+        "entries": listed, "bytes": learner.history().bytes(), "present": timeline.present(),
+        "undo": timeline.earlier(), "redo": timeline.later(),
+    }))
 }
 
 /// What was done, in words.

@@ -86,7 +86,7 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<
             }
         }
     }
-    Ok(session_report::to_json(&report, seconds))
+    Ok(session_report::to_json(output, &report, seconds))
 }
 
 fn open(path: &Path, key: Option<&PublicKey>) -> Result<Pack> {

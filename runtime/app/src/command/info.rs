@@ -8,9 +8,9 @@ use orco_runtime::state::sentence::counted;
 use orco_runtime::store::kept::MAX_PICTURES;
 use serde_json::{Value, json};
 
-use crate::device;
 use crate::options::{Backbone, Options};
 use crate::output::{Output, say};
+use crate::{device, session_report};
 
 /// Prints what the bundle is, which engine runs it, and what the device has learned.
 pub fn run(options: &Options, output: &Output) -> Result<Value> {
@@ -67,11 +67,11 @@ pub fn run(options: &Options, output: &Output) -> Result<Value> {
     say!(output, "state       {}", learner.store().folder().display())?;
     say!(
         output,
-        "classes     {} base, {} learned in {}, {}",
+        "classes     {} from the start, {} learned in {}, {}",
         base_model.classes.len(),
         learner.state().classes.len(),
         counted(learner.state().sessions as usize, "session"),
-        counted(free, "free target")
+        session_report::room(free)
     )?;
     say!(
         output,
@@ -91,7 +91,7 @@ pub fn run(options: &Options, output: &Output) -> Result<Value> {
     say!(
         output,
         "history     {} can be taken back, {} bytes",
-        counted(learner.history().entries().len() - 1, "change"),
+        counted(learner.history().timeline().earlier().len(), "change"),
         learner.history().bytes()
     )?;
     say!(output, "memory      {:.1} MiB at work when a class is learned", learning as f64 / f64::from(1 << 20))?;

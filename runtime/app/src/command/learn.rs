@@ -17,8 +17,8 @@ use crate::session_report;
 /// Arguments of `orco learn`.
 #[derive(Args, Debug)]
 pub struct Arguments {
-    /// A class and the folder with its pictures.
-    #[arg(required = true, value_name = "LABEL=FOLDER", value_parser = ClassFolder::parse)]
+    /// A class and the folder with its pictures; a folder alone names the class: `orco learn shots/*`.
+    #[arg(required = true, value_name = "[LABEL=]FOLDER", value_parser = ClassFolder::parse)]
     classes: Vec<ClassFolder>,
     #[command(flatten)]
     options: LearnOptions,
@@ -29,11 +29,11 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<
     let started = Instant::now();
     let mut learner = device::open(options, output)?;
     arguments.options.apply(&mut learner);
-    let classes = arguments.classes.iter().map(|class| Ok((class.label.as_str(), Shots::folder(&class.folder)?)));
-    let classes = classes.collect::<Result<Vec<_>>>()?;
+    let classes = arguments.classes.iter().map(|class| Ok((class.label.as_str(), class.shots(output)?)));
+    let classes: Vec<(&str, Shots<'_>)> = classes.collect::<Result<_>>()?;
     let report = session_report::unwrap_outcome(output, learner.learn_many(&classes, &mut ProgressBars::default())?);
     session_report::warn_of_shots(output, &learner);
     let seconds = started.elapsed().as_secs_f64();
     session_report::print(output, &report, &format!("learned {}", session_report::list_classes(&classes)), seconds)?;
-    Ok(session_report::to_json(&report, seconds))
+    Ok(session_report::to_json(output, &report, seconds))
 }

@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use anyhow::Result;
 use clap::Args;
-use orco_runtime::learner::UndoOutcome;
+use orco_runtime::learner::{ChangeOutcome, Learner, UndoOutcome};
 use serde_json::Value;
 
 use super::history;
@@ -37,10 +37,21 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<
         Some(entry) => learner.undo_to(entry, &mut ProgressBars::default())?,
         None => learner.undo(arguments.changes as usize, &mut ProgressBars::default())?,
     };
+    tell(output, &learner, undone, started, "went back to")
+}
+
+/// Prints what going back did, or forth.
+pub(super) fn tell(
+    output: &Output,
+    learner: &Learner,
+    undone: ChangeOutcome<UndoOutcome>,
+    started: Instant,
+    went: &str,
+) -> Result<Value> {
     let UndoOutcome { report, entry, exact } = session_report::unwrap_outcome(output, undone);
     let seconds = started.elapsed().as_secs_f64();
     let what = learner.history().entry(entry).map(history::describe).unwrap_or_default();
-    session_report::print(output, &report, &format!("went back to entry {entry} ({what})"), seconds)?;
+    session_report::print(output, &report, &format!("{went} entry {entry} ({what})"), seconds)?;
     match exact {
         Some(true) => say!(output, "the state is that of then, to the bit")?,
         Some(false) if learner.awaits_alignment() => {
@@ -55,7 +66,7 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<
             say!(output, "classes and exemplars are those of then, without what was purged; the head was aligned anew")?
         }
     }
-    let mut result = session_report::to_json(&report, seconds);
+    let mut result = session_report::to_json(output, &report, seconds);
     (result["entry"], result["exact"]) = (entry.into(), exact.into());
     Ok(result)
 }

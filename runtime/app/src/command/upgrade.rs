@@ -72,7 +72,7 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<
         say!(output, "given up, since no picture of them was kept: {}", EscapedText(&dropped.join(", ")))?;
     }
     say!(output, "the old state is kept aside: `orco upgrade --undo` with the old bundle brings it back")?;
-    let mut result = session_report::to_json(&report, seconds);
+    let mut result = session_report::to_json(output, &report, seconds);
     // `classes` has all of the bundle's, too.
     result["upgraded"] = classes.iter().map(to_json).collect::<Vec<_>>().into();
     (result["from"], result["bundle"]) = (from.name.into(), name.clone().into());

@@ -77,7 +77,7 @@ fn a_session_beyond_the_forgetting_budget_is_refused_and_changes_nothing() {
     assert_eq!(before, device.state_bytes());
     trial.count(1);
     // A budget below the weight of one sample of a class allows what a session usually costs.
-    let report = device.json(&["learn", &cone, "--forgetting-budget", "5"]);
+    let report = device.json(&["learn", &cone, "--forgetting-budget", "5", "--verbose"]);
     let number = |of: &Value, name: &str| of[name].as_f64().unwrap_or(f64::NAN);
     let lost = |since: &Value| number(since, "first") - number(since, "now");
     let classes = report["classes"].as_array().unwrap();
@@ -107,7 +107,7 @@ fn the_forgetting_budget_holds_over_all_sessions_and_undoing_gives_it_back() {
         ["rubber-duck", "traffic-cone", "dumbbell", "mug"].map(|class| argument(class, &shots("learn", class)));
     let mut first = Vec::new();
     for lesson in &lessons[..3] {
-        let report = device.json(&["learn", lesson]);
+        let report = device.json(&["learn", lesson, "--verbose"]);
         totals.push(total(&report));
         trial.count(1);
         let at_first: Vec<f64> = base(&report).iter().map(|(first, ..)| *first).collect();
@@ -123,7 +123,7 @@ fn the_forgetting_budget_holds_over_all_sessions_and_undoing_gives_it_back() {
     let before = device.state_bytes();
     device.refused(&["learn", &lessons[3], "--forgetting-budget", "0"], "over all sessions since the bundle");
     assert_eq!(before, device.state_bytes());
-    let report = device.json(&["learn", &lessons[3]]);
+    let report = device.json(&["learn", &lessons[3], "--verbose"]);
     let learned = report["classes"][60].as_object().unwrap();
     assert!(learned["since"]["first"].as_f64().unwrap() > 0.5, "{learned:?}");
     // Going back takes the losses back as well.
@@ -166,7 +166,7 @@ fn too_many_shots_are_refused_before_any_is_looked_at() {
     let sentence = "the class \"mug\" would have 1001 shots, but a class may have at most 1000";
     device.refused(&["learn", &argument("mug", &folder)], sentence);
     fs::remove_file(folder.join("1000.jpg")).unwrap();
-    device.refused(&["learn", &argument("mug", &folder)], "0.jpg is neither a JPEG nor a PNG picture");
+    device.refused(&["learn", &argument("mug", &folder)], "0.jpg is neither a JPEG nor a PNG nor a WebP picture");
     device.json(&["learn", &argument("mug", &shots("learn", "mug"))]);
     device.refused(&["add", &argument("mug", &folder)], "would have 1005 shots");
     device.refused(&["add", &argument("nobody", &folder)], "no class has the label \"nobody\"");
@@ -226,7 +226,7 @@ fn bad_shots_are_refused_and_the_state_is_unchanged() {
     let broken = folder("broken");
     fs::copy(shots("learn", "mug").join("1.jpg"), broken.join("1.jpg")).unwrap();
     fs::write(broken.join("2.jpg"), "this is no picture").unwrap();
-    device.refused(&["learn", &argument("x", &broken)], "2.jpg is neither a JPEG nor a PNG picture");
+    device.refused(&["learn", &argument("x", &broken)], "2.jpg is neither a JPEG nor a PNG nor a WebP picture");
     let bytes = fs::read(shots("learn", "mug").join("2.jpg")).unwrap();
     fs::write(broken.join("2.jpg"), &bytes[..200]).unwrap();
     device.refused(&["learn", &argument("x", &broken)], "2.jpg is damaged");
@@ -238,7 +238,10 @@ fn bad_shots_are_refused_and_the_state_is_unchanged() {
     let said = text(&device.command(&session).output().unwrap().stderr);
     let place = |name: &str| said.find(name).unwrap_or_else(|| panic!("{name} is not in: {said}"));
     assert!(place("2.jpg is damaged") < place("3.jpg is damaged"), "{said}");
-    assert!(place("3.jpg is damaged") < place("9.png is neither a JPEG nor a PNG picture; nothing"), "{said}");
+    assert!(
+        place("3.jpg is damaged") < place("9.png is neither a JPEG nor a PNG nor a WebP picture; nothing"),
+        "{said}"
+    );
     for number in 4..30 {
         fs::copy(&pieces, broken.join(format!("{number}.jpg"))).unwrap();
     }
@@ -368,13 +371,15 @@ fn what_was_done_is_listed_and_can_be_taken_back() {
     let back = device.json(&["undo", "2"]);
     assert_eq!((&back["exact"], &back["entry"]), (&Value::Bool(true), &Value::from(1)));
     assert_eq!(device.saved().state, learned, "undoing restores the bits");
-    device.json(&["undo"]);
+    device.json(&["redo", "2"]);
     assert_eq!(device.saved().state, State { exemplars: device.saved().state.exemplars, sessions: 1, ..fresh.clone() });
     device.json(&["undo", "--to", "0"]);
     assert_eq!(device.saved().state, fresh);
     device.json(&["undo", "--to", "1"]);
     assert_eq!(device.saved().state, learned);
-    device.refused(&["undo", "99"], "fewer changes are remembered than were to be taken back: ");
+    device.refused(&["undo", "--to", "1"], "entry 1 is the present state");
+    device.refused(&["undo", "99"], "fewer changes are remembered than were to be taken back: 1, not 99");
+    device.refused(&["redo", "3"], "fewer changes were taken back than are to be made once more: 2, not 3");
     device.refused(&["undo", "--to", "99"], "there is no entry 99");
     device.refused(&["undo", "--to", "7"], "entry 7 is the present state");
     device.json(&["rename", "duck", "bird", "--history", "1"]);

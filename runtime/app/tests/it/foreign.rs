@@ -192,7 +192,7 @@ fn what_others_keep_where_we_clean_and_write_stays_as_it_is() {
         .into();
     let changes: [(&Bundle, &[&[&str]]); 11] = [
         (&shared.bench.bundle, &[&["learn", &duck]]),
-        (&shared.bench.bundle, &[&["learn", "--keep-shots", &duck], &["undo"], &["undo"]]),
+        (&shared.bench.bundle, &[&["learn", "--keep-shots", &duck], &["undo"], &["redo"]]),
         (&shared.bench.bundle, &[&["add", "--keep-shots", &more]]),
         (&shared.bench.bundle, &[&["rename", "plant", "cactus"], &["rename", "cactus", "plant"]]),
         (&shared.bench.bundle, &[&["forget", "plant"], &["--history", "0", "learn", &duck]]),

@@ -154,7 +154,7 @@ fn a_new_bundle_learns_everything_again_and_the_old_state_comes_back() {
     device.json(&["upgrade", "--undo"]);
     assert_eq!(device.saved(), before);
     device.json(&["undo"]);
-    device.json(&["undo"]);
+    device.json(&["redo"]);
     device.bundle.clone_from(&bundles[1]);
     device.json(&["upgrade", "--undo"]);
     assert_eq!(device.saved(), after);

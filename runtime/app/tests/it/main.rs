@@ -10,6 +10,7 @@ mod engines;
 mod escaped;
 mod exit_codes;
 mod faults;
+mod first_try;
 mod foreign;
 mod home_assistant;
 mod hostile_inputs;

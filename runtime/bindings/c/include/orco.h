@@ -323,7 +323,7 @@ bool orco_classes_learned(const struct OrcoClasses *classes, size_t index);
 void orco_classes_free(struct OrcoClasses *classes);
 
 /**
- * Says what a JPEG or PNG file shows: `answer` gets the `most` likeliest classes, fewer if fewer are known. It is to
+ * Says what a JPEG, PNG or WebP file shows: `answer` gets the `most` likeliest classes, fewer if fewer are known. It is to
  * be freed with orco_answer_free().
  */
 enum OrcoStatus orco_classify_file(const struct OrcoLearner *learner,
@@ -332,7 +332,7 @@ enum OrcoStatus orco_classify_file(const struct OrcoLearner *learner,
                                    struct OrcoAnswer **answer);
 
 /**
- * The same for the bytes of a JPEG or PNG file.
+ * The same for the bytes of a JPEG, PNG or WebP file.
  */
 enum OrcoStatus orco_classify_bytes(const struct OrcoLearner *learner,
                                     const uint8_t *data,
@@ -392,12 +392,12 @@ enum OrcoStatus orco_shots_new(struct OrcoShots **shots);
 void orco_shots_free(struct OrcoShots *shots);
 
 /**
- * Adds a JPEG or PNG file. Pictures with the same label belong to one class.
+ * Adds a JPEG, PNG or WebP file. Pictures with the same label belong to one class.
  */
 enum OrcoStatus orco_shots_add_file(struct OrcoShots *shots, const char *label, const char *path);
 
 /**
- * Adds the bytes of a JPEG or PNG file.
+ * Adds the bytes of a JPEG, PNG or WebP file.
  */
 enum OrcoStatus orco_shots_add_bytes(struct OrcoShots *shots,
                                      const char *label,
@@ -450,9 +450,17 @@ enum OrcoStatus orco_move_shot(const struct OrcoLearner *learner,
                                struct OrcoReport *report);
 
 /**
- * Takes the last `changes` changes back. Undoing is a change, too, and can be taken back. `report` may be NULL.
+ * Takes the last `changes` changes back; called again, it goes further back. orco_redo() makes them once more. `report`
+ * may be NULL.
  */
 enum OrcoStatus orco_undo(const struct OrcoLearner *learner,
+                          size_t changes,
+                          struct OrcoReport *report);
+
+/**
+ * Makes the last `changes` changes that were taken back once more. `report` may be NULL.
+ */
+enum OrcoStatus orco_redo(const struct OrcoLearner *learner,
                           size_t changes,
                           struct OrcoReport *report);
 

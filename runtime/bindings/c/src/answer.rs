@@ -26,7 +26,7 @@ impl OrcoAnswer {
     }
 }
 
-/// Says what a JPEG or PNG file shows: `answer` gets the `most` likeliest classes, fewer if fewer are known. It is to
+/// Says what a JPEG, PNG or WebP file shows: `answer` gets the `most` likeliest classes, fewer if fewer are known. It is to
 /// be freed with orco_answer_free().
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn orco_classify_file(
@@ -43,7 +43,7 @@ pub unsafe extern "C" fn orco_classify_file(
     })
 }
 
-/// The same for the bytes of a JPEG or PNG file.
+/// The same for the bytes of a JPEG, PNG or WebP file.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn orco_classify_bytes(
     learner: *const OrcoLearner,

@@ -136,11 +136,21 @@ pub unsafe extern "C" fn orco_move_shot(
     })
 }
 
-/// Takes the last `changes` changes back. Undoing is a change, too, and can be taken back. `report` may be NULL.
+/// Takes the last `changes` changes back; called again, it goes further back. orco_redo() makes them once more. `report`
+/// may be NULL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn orco_undo(learner: *const OrcoLearner, changes: usize, report: *mut OrcoReport) -> OrcoStatus {
     // SAFETY: the caller keeps what the header says of pointers.
     guard(|| unsafe {
         change_and_report(learner, report, |learner| learner.undo(changes, &mut ()), |undone| &undone.report)
+    })
+}
+
+/// Makes the last `changes` changes that were taken back once more. `report` may be NULL.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn orco_redo(learner: *const OrcoLearner, changes: usize, report: *mut OrcoReport) -> OrcoStatus {
+    // SAFETY: the caller keeps what the header says of pointers.
+    guard(|| unsafe {
+        change_and_report(learner, report, |learner| learner.redo(changes, &mut ()), |redone| &redone.report)
     })
 }

@@ -40,7 +40,7 @@ pub unsafe extern "C" fn orco_counts(learner: *const OrcoLearner, counts: *mut O
             base_classes: learner.base_model().classes.len(),
             learned_classes: learner.state().classes.len(),
             free_targets: learner.state().free_targets(learner.base_model()).len(),
-            changes: learner.history().entries().len() - 1,
+            changes: learner.history().timeline().earlier().len(),
         });
         Ok(())
     })

@@ -74,7 +74,7 @@ pub unsafe extern "C" fn orco_shots_free(shots: *mut OrcoShots) {
     unsafe { free_handle(shots) };
 }
 
-/// Adds a JPEG or PNG file. Pictures with the same label belong to one class.
+/// Adds a JPEG, PNG or WebP file. Pictures with the same label belong to one class.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn orco_shots_add_file(
     shots: *mut OrcoShots,
@@ -88,7 +88,7 @@ pub unsafe extern "C" fn orco_shots_add_file(
     })
 }
 
-/// Adds the bytes of a JPEG or PNG file.
+/// Adds the bytes of a JPEG, PNG or WebP file.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn orco_shots_add_bytes(
     shots: *mut OrcoShots,

@@ -10,7 +10,7 @@ use orco::answer::{
     orco_classify_bytes, orco_classify_file, orco_classify_rgb,
 };
 use orco::backup::{OrcoBackup, OrcoRestoreOptions, orco_backup, orco_restore};
-use orco::change::{OrcoReport, orco_add, orco_forget, orco_learn, orco_move_shot, orco_rename, orco_undo};
+use orco::change::{OrcoReport, orco_add, orco_forget, orco_learn, orco_move_shot, orco_redo, orco_rename, orco_undo};
 use orco::classes::{
     OrcoCounts, orco_classes, orco_classes_count, orco_classes_free, orco_classes_label, orco_classes_learned,
     orco_counts,
@@ -177,8 +177,13 @@ fn a_class_is_learned_renamed_widened_forgotten_and_brought_back() {
         assert_eq!(orco_forget(device.learner, c("Tasse").as_ptr(), null_mut()), OrcoStatus::Ok);
         assert_eq!(device.counts(), [60, 0, 40, 4]);
         assert_eq!(orco_undo(device.learner, 1, &mut report), OrcoStatus::Ok, "{}", error());
+        assert_eq!(orco_redo(device.learner, 1, null_mut()), OrcoStatus::Ok, "{}", error());
+        assert!(device.learned().is_empty());
+        assert_eq!(orco_redo(device.learner, 1, null_mut()), OrcoStatus::Refused);
+        assert!(error().contains("fewer changes were taken back"), "{}", error());
+        assert_eq!(orco_undo(device.learner, 1, &mut report), OrcoStatus::Ok, "{}", error());
         assert_eq!(orco_refresh(device.learner), OrcoStatus::Ok);
-        assert_eq!((device.learned(), device.counts()), (vec!["Tasse".to_owned()], [60, 1, 39, 5]));
+        assert_eq!((device.learned(), device.counts()), (vec!["Tasse".to_owned()], [60, 1, 39, 3]));
         let mut warnings = null_mut();
         assert_eq!(orco_warnings(device.learner, &mut warnings), OrcoStatus::Ok);
         assert_eq!(read(warnings), "");

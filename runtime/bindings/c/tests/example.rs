@@ -64,9 +64,10 @@ fn teaches(program: &Path) {
     let lines: Vec<&str> = printed.lines().collect();
     assert_eq!(lines.len(), 22, "{printed}");
     assert!(
-        lines[0].starts_with("learned; ") && lines[0].ends_with(" % of the shots are recognised, 38 free targets left")
+        lines[0].starts_with("learned; ")
+            && lines[0].ends_with(" % of the shots are recognised, room for 38 more things")
     );
-    assert_eq!(lines[11], "undone; 40 free targets left");
+    assert_eq!(lines[11], "undone; room for 40 more things");
     let labelled =
         |lines: &[&str], label: &str| lines.iter().filter(|line| line.contains(&format!(".jpg: {label} ("))).count();
     assert!(labelled(&lines[1..6], "duck") >= 3 && labelled(&lines[6..11], "cône") >= 3, "{printed}");

@@ -17,7 +17,7 @@ use crate::error::PendingError;
 
 /// One picture.
 pub enum PyPicture {
-    /// A JPEG or PNG file.
+    /// A JPEG, PNG or WebP file.
     File(PathBuf),
     /// What was in an array.
     Pixels(RgbImage),
@@ -135,7 +135,7 @@ pub fn finite<'a>(mut features: impl Iterator<Item = &'a f32>) -> PyResult<()> {
     if finite { Ok(()) } else { Err(PyValueError::new_err("features are to be finite")) }
 }
 
-/// Reads a JPEG or PNG file as the learner does: upright, on white where it is transparent.
+/// Reads a JPEG, PNG or WebP file as the learner does: upright, on white where it is transparent.
 #[pyfunction]
 pub fn read_picture(py: Python<'_>, path: PathBuf) -> PyResult<Bound<'_, PyArray3<u8>>> {
     let picture = py.detach(|| PyPicture::File(path).open())?;

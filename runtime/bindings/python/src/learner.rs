@@ -222,6 +222,13 @@ impl PyLearner {
         Ok((&undone.report).into())
     }
 
+    /// Makes the last changes that were taken back once more.
+    #[pyo3(signature = (changes=1))]
+    fn redo(&self, py: Python<'_>, changes: usize) -> PyResult<PyReport> {
+        let redone = self.change(py, |learner, observer| learner.redo(changes, observer))?;
+        Ok((&redone.report).into())
+    }
+
     /// Reads the state anew.
     fn refresh(&self, py: Python<'_>) -> PyResult<()> {
         let warnings = self.with(py, |learner| {
@@ -247,7 +254,7 @@ impl PyLearner {
                 base_classes: learner.base_model().classes.len(),
                 learned_classes: learner.state().classes.len(),
                 free_targets: learner.state().free_targets(learner.base_model()).len(),
-                changes: learner.history().entries().len() - 1,
+                changes: learner.history().timeline().earlier().len(),
             })
         })
     }

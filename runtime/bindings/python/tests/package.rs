@@ -107,8 +107,8 @@ fn the_example_teaches() {
     let printed = String::from_utf8(succeeds(&mut command).stdout).unwrap();
     let lines: Vec<&str> = printed.lines().collect();
     assert_eq!(lines.len(), 22, "{printed}");
-    assert!(lines[0].starts_with("learned; ") && lines[0].ends_with("; 38 free targets left"), "{printed}");
-    assert_eq!(lines[11], "undone; 40 free targets left");
+    assert!(lines[0].starts_with("learned; ") && lines[0].ends_with("; room for 38 more things"), "{printed}");
+    assert_eq!(lines[11], "undone; room for 40 more things");
     let labelled =
         |lines: &[&str], label: &str| lines.iter().filter(|line| line.contains(&format!(".jpg: {label} ("))).count();
     assert!(labelled(&lines[1..6], "duck") >= 3 && labelled(&lines[6..11], "cône") >= 3, "{printed}");

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 
-import { canLearn, canShoot, hasSource, hints, isSameOrLater, isUnfinished, labelOf } from "../selectors.js";
+import { canLearn, canShoot, hasSource, hints, isOfLabel, isSameOrLater, isUnfinished, labelOf } from "../selectors.js";
 import { store } from "../store.js";
 
 const state = (changes) => ({ ...store.state, ...changes });
@@ -48,4 +48,20 @@ test("jobs of one run of the service follow one another", () => {
   assert.equal(isSameOrLater({ id: "a-9" }, "a-9"), true);
   assert.equal(isSameOrLater({ id: "a-8" }, "a-9"), false);
   assert.equal(isSameOrLater({ id: "b-10" }, "a-9"), false);
+});
+
+test("nothing is taken or learned while the service is away, and that is said", () => {
+  const ready = { label: "mug", stream: {}, shots: shots(5) };
+  for (const [connected, expected] of [[null, true], [true, true], [false, false]]) {
+    assert.equal(canShoot(state({ ...ready, connected })), expected, String(connected));
+    assert.equal(canLearn(state({ ...ready, connected })), expected, String(connected));
+  }
+  assert.deepEqual(keys({ ...ready, connected: false }), ["hintOffline"]);
+});
+
+test("a report belongs to the label that it is about", () => {
+  const job = { label: "caf\u00e9", verb: "learn", state: "done" };
+  assert.deepEqual([[job, ""], [job, "cafe\u0301"], [job, "mug"], [null, ""]].map((one) => isOfLabel(...one)), [true, true, false, false]);
+  assert.equal(isOfLabel({ label: null, verb: "undo" }, "mug"), true);
+  assert.deepEqual(hints(state({ job }))[0], { key: "hintLearnedNow", values: { count: 0, label: "caf\u00e9" } });
 });

@@ -95,8 +95,8 @@ fn learned(service: &Service, label: &str) -> Result<String, Refusal> {
     Ok(known.classes[index].label.clone())
 }
 
-/// What is undone: the last change, whichever it is or if it is that of an entry, or all after an entry. Entries are
-/// named by their ids.
+/// What is undone: the last change, whichever it is or if the last entry is a certain one, or all after an entry. Entries
+/// are named by their ids.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct UndoRequest {
@@ -117,7 +117,9 @@ pub async fn undo(
     let known = service.answers.knowledge();
     let change = match (entry, last) {
         (Some(_), Some(_)) => return Err(Refusal::bad("\"entry\" is where to go back to, \"last\" what to take back")),
-        (None, _) if known.history.len() < 2 => return Err(Refusal::conflict("there is nothing to take back")),
+        (None, _) if known.timeline.earlier().is_empty() => {
+            return Err(Refusal::conflict("there is nothing to take back"));
+        }
         (None, last) => ChangeRequest::Undo { last },
         (Some(entry), None) if known.history.iter().any(|known| known.id() == entry) => ChangeRequest::UndoTo { entry },
         (Some(entry), None) => {
@@ -125,6 +127,28 @@ pub async fn undo(
         }
     };
     Ok(queued(&service.changes().ask(change)?))
+}
+
+/// What is redone: the change that was taken back last, whichever it is or if the last entry is a certain one.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RedoRequest {
+    #[serde(default, deserialize_with = "entry_id")]
+    last: Option<EntryId>,
+}
+
+/// `POST /api/v1/redo`
+///
+/// # Errors
+/// [`Refusal`] if nothing was taken back, or too many changes wait.
+pub async fn redo(
+    State(service): State<Arc<Service>>,
+    Json(RedoRequest { last }): Json<RedoRequest>,
+) -> Result<Response, Refusal> {
+    if service.answers.knowledge().timeline.later().is_empty() {
+        return Err(Refusal::conflict("nothing was taken back since the last change"));
+    }
+    Ok(queued(&service.changes().ask(ChangeRequest::Redo { last })?))
 }
 
 /// The id of an entry, if there is one.

@@ -1,20 +1,20 @@
 //! The Open Inference Protocol, version 2, over HTTP, with its extension for binary tensors.
 //!
-//! The model takes either `image`, BYTES `[n]` (JPEG or PNG files; Base64 where they stand in JSON), or `features`,
+//! The model takes either `image`, BYTES `[n]` (JPEG, PNG or WebP files; Base64 where they stand in JSON), or `features`,
 //! FP32 `[n, features]`; it returns `label` BYTES `[n]`, `probability` FP32 `[n]`, `probabilities` FP32 `[n,
 //! classes]` in the order of `GET /api/v1/classes`, and `known` BOOL `[n]`: whether a picture is like anything known.
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
-use axum::Json;
 use axum::body::Bytes;
 use axum::extract::State;
 use axum::http::{HeaderMap, HeaderName, StatusCode, header};
 use axum::response::IntoResponse;
 use orco_runtime::ndarray::{Array2, Axis};
 use serde::{Serialize, Serializer};
-use serde_json::{Value, json};
 
+use super::model::ModelPath;
 use super::tensor::{self, ROWS, Tensor};
 use super::{Path, blocking, picture};
 use crate::admission::{Admitted, BodyPermit, UNCOUNTED};
@@ -22,6 +22,7 @@ use crate::error::Refusal;
 use crate::prediction::Prediction;
 use crate::route::{self, Body};
 use crate::service::Service;
+use crate::statistics::InferenceTimes;
 
 /// Where the JSON of a request with binary tensors ends.
 const JSON_LENGTH: &str = "inference-header-content-length";
@@ -36,74 +37,38 @@ const PROBABILITY: usize = 16;
 /// Most bytes of what stands once for each vector in an answer.
 const ROW: usize = 512;
 
-/// `GET /v2/health/live`: it answers.
-pub async fn live() -> StatusCode {
-    StatusCode::OK
-}
-
-/// `GET /v2/health/ready`: a service that listens has opened everything; no thread is down, and its state can be read and
-/// written.
+/// `POST /v2/models/{name}/infer`, and the same with the model's version.
 ///
 /// # Errors
-/// [`Refusal`] if something of that is not so any more; the status says what, to those who may know.
-pub async fn ready(State(service): State<Arc<Service>>) -> Result<StatusCode, Refusal> {
-    service.health.check().await?;
-    match service.answers.knowledge().problem {
-        None => Ok(StatusCode::OK),
-        Some(_) => Err(Refusal::new(
-            StatusCode::SERVICE_UNAVAILABLE,
-            "the state cannot be used any more: GET /api/v1/status says why",
-        )),
-    }
-}
-
-/// `GET /v2`
-pub async fn server() -> Json<Value> {
-    Json(json!({ "name": "orco", "version": env!("CARGO_PKG_VERSION"), "extensions": ["binary_tensor_data"] }))
-}
-
-/// `GET /v2/models/{name}`
-///
-/// # Errors
-/// [`Refusal`] if the bundle has another name.
-pub async fn model(State(service): State<Arc<Service>>, Path(name): Path<String>) -> Result<Json<Value>, Refusal> {
-    check_name(&service, &name)?;
-    let tensor = |name: &str, kind: &str, shape: &[i64]| json!({ "name": name, "datatype": kind, "shape": shape });
-    Ok(Json(json!({
-        "name": name, "versions": [service.manifest.release.to_string()], "platform": "orco",
-        "inputs": [tensor("image", "BYTES", &[-1]), tensor("features", "FP32", &[-1, service.features as i64])],
-        "outputs": [
-            tensor("label", "BYTES", &[-1]), tensor("probability", "FP32", &[-1]),
-            tensor("probabilities", "FP32", &[-1, -1]), tensor("known", "BOOL", &[-1]),
-        ],
-    })))
-}
-
-/// `GET /v2/models/{name}/ready`
-///
-/// # Errors
-/// [`Refusal`] if the bundle has another name, or as for [`ready`].
-pub async fn model_ready(State(service): State<Arc<Service>>, Path(name): Path<String>) -> Result<StatusCode, Refusal> {
-    check_name(&service, &name)?;
-    ready(State(service)).await
-}
-
-fn check_name(service: &Service, name: &str) -> Result<(), Refusal> {
-    let served = &service.manifest.name;
-    if name == served { Ok(()) } else { Err(Refusal::missing(format!("the model of this service is \"{served}\""))) }
-}
-
-/// `POST /v2/models/{name}/infer`
-///
-/// # Errors
-/// [`Refusal`] if the bundle has another name, the request is not understood, or too many wait.
+/// [`Refusal`] if the bundle has another name or release, the request is not understood, or too many wait.
 pub async fn infer(
     State(service): State<Arc<Service>>,
-    Path(name): Path<String>,
+    Path(model): Path<ModelPath>,
     headers: HeaderMap,
     body: Bytes,
 ) -> Result<impl IntoResponse, Refusal> {
-    check_name(&service, &name)?;
+    model.check(&service)?;
+    let began = Instant::now();
+    let answered = answer_request(&service, &headers, body).await;
+    match answered {
+        Ok((answer, count, times)) => {
+            service.statistics.count(began, Some((count, times)));
+            Ok(answer)
+        }
+        Err(refusal) => {
+            service.statistics.count(began, None);
+            Err(refusal)
+        }
+    }
+}
+
+/// The answer to a request, the number of its pictures or feature vectors, and where the time went.
+async fn answer_request(
+    service: &Arc<Service>,
+    headers: &HeaderMap,
+    body: Bytes,
+) -> Result<(Answer, usize, InferenceTimes), Refusal> {
+    let mut times = InferenceTimes::default();
     let length = match headers.get(JSON_LENGTH) {
         None => body.len(),
         Some(length) => length.to_str().ok().and_then(|length| length.parse().ok()).unwrap_or(usize::MAX),
@@ -131,43 +96,68 @@ pub async fn infer(
     let features = service.features;
     let is_short = body.len() <= SHORT;
     let read = move || (tensor::read(&body, length, features), room);
+    let reading = Instant::now();
     let (tensor, _room) = if is_short { read() } else { blocking(read).await? };
-    match tensor? {
-        (id, Tensor::Rows(rows)) => classify_rows(&service, id, rows).await,
-        (id, Tensor::Pictures(files)) => {
-            let predictions = classify_pictures(&service, files).await?;
-            answer(&service, id, predictions, service.admission.file()).await
-        }
-    }
+    let (id, tensor) = tensor?;
+    times.input = reading.elapsed();
+    let (predictions, room) = match tensor {
+        Tensor::Rows(rows) => classify_rows(service, rows, &mut times).await?,
+        Tensor::Pictures(files) => (classify_pictures(service, files, &mut times).await?, service.admission.file()),
+    };
+    let (count, writing) = (predictions.len(), Instant::now());
+    let answer = answer(service, id, predictions, room).await?;
+    times.output = writing.elapsed();
+    Ok((answer, count, times))
 }
 
 /// Classifies pictures one after the other. Each is admitted by itself, so that pictures of others come in between.
-async fn classify_pictures(service: &Arc<Service>, files: Vec<Bytes>) -> Result<Vec<Prediction>, Refusal> {
+async fn classify_pictures(
+    service: &Arc<Service>,
+    files: Vec<Bytes>,
+    times: &mut InferenceTimes,
+) -> Result<Vec<Prediction>, Refusal> {
     let input = service.manifest.preprocessing;
     let mut predictions = Vec::with_capacity(files.len());
     for file in files {
+        let mut clock = Instant::now();
         let admitted = picture::admit(service, file).await?;
+        times.queue += lap(&mut clock);
         let fitted = picture::decode(admitted, move |picture| input.fit(&picture)).await?;
+        times.input += lap(&mut clock);
         let (fitted, permit) = fitted.into_parts();
         permit.shrink_to(fitted.as_raw().len() as u64);
         predictions.push(service.answers.classify(Admitted::new(fitted, permit)).await?);
+        times.infer += lap(&mut clock);
     }
     Ok(predictions)
 }
 
-/// Classifies feature vectors a few at a time, so that requests of others come in between.
-async fn classify_rows(service: &Arc<Service>, id: Option<String>, rows: Array2<f32>) -> Result<Answer, Refusal> {
+/// Time since the clock was looked at last.
+fn lap(clock: &mut Instant) -> Duration {
+    let now = Instant::now();
+    now.duration_since(std::mem::replace(clock, now))
+}
+
+/// Classifies feature vectors a few at a time, so that requests of others come in between. Returns room for the answer,
+/// too.
+async fn classify_rows(
+    service: &Arc<Service>,
+    rows: Array2<f32>,
+    times: &mut InferenceTimes,
+) -> Result<(Vec<Prediction>, BodyPermit), Refusal> {
     // One more may be being learned.
     let classes = service.answers.knowledge().classes.len() + 1;
     let mut room = service.admission.file();
     room.grow_to(rows.nrows() * (classes * (size_of::<f32>() + PROBABILITY) + ROW))?;
-    let permit = service.admission.work((TOGETHER * classes * MATCH) as u64).await?;
+    let mut clock = Instant::now();
+    let _permit = service.admission.work((TOGETHER * classes * MATCH) as u64).await?;
+    times.queue = lap(&mut clock);
     let mut predictions = Vec::with_capacity(rows.nrows());
     for some in rows.axis_chunks_iter(Axis(0), TOGETHER) {
         predictions.extend(service.answers.classify_features(some.to_owned()).await?);
     }
-    drop((permit, rows));
-    answer(service, id, predictions, room).await
+    times.infer = lap(&mut clock);
+    Ok((predictions, room))
 }
 
 /// JSON, with the room that it takes.

@@ -39,7 +39,7 @@ pub async fn status(State(service): State<Arc<Service>>) -> Result<Json<Value>, 
         "classes": known.classes.len(), "base_classes": known.base, "free_targets": known.free_targets,
         "sessions": known.sessions, "balance": known.border.map(|_| known.balance.name()), "balances": dial,
         "expected": expected, "improving": known.awaits_alignment && service.aligns, "inbox": service.inbox.len(), "inbox_most": service.inbox.most(),
-        "changes": known.history.len().saturating_sub(1), "jobs": jobs, "camera": service.live().map(Live::json),
+        "changes": known.timeline.earlier().len(), "undone": known.timeline.later().len(), "jobs": jobs, "camera": service.live().map(Live::json),
     })))
 }
 
@@ -69,7 +69,10 @@ pub async fn classes(State(service): State<Arc<Service>>) -> Result<Json<Value>,
 /// `GET /api/v1/history`
 pub async fn history(State(service): State<Arc<Service>>) -> Json<Value> {
     let known = service.answers.knowledge();
-    Json(json!({ "entries": known.history.iter().map(report::entry).collect::<Vec<_>>() }))
+    Json(json!({
+        "entries": known.history.iter().map(report::entry).collect::<Vec<_>>(),
+        "present": known.timeline.present(), "earlier": known.timeline.earlier(), "later": known.timeline.later(),
+    }))
 }
 
 /// What is answered about a picture.

@@ -1,4 +1,5 @@
-//! Small pictures of the stored shots of a class, and moving a shot to the class that it belongs to.
+//! Small pictures of the stored shots of a class, moving a shot to the class that it belongs to, and
+//! removing one.
 
 use std::sync::Arc;
 
@@ -77,8 +78,29 @@ pub async fn move_shot(
     if source == target {
         return Err(Refusal::conflict(format!("the shot belongs to \"{to}\" already")));
     }
-    if source >= known.base && known.shots[source] == 1 {
-        return Err(Refusal::conflict(format!("this is the last shot of \"{from}\"; forget the class instead")));
-    }
+    check_not_last(&known, source, &from)?;
     Ok(queued(&service.changes().ask(ChangeRequest::Move { from, exemplar, to })?))
+}
+
+/// `DELETE /api/v1/classes/{label}/shots/{file}`, the file being the shot's id.
+///
+/// # Errors
+/// [`Refusal`] if there is no such class or shot, it is the last one of a learned class, or too many changes wait.
+pub async fn remove_shot(
+    State(service): State<Arc<Service>>,
+    Path((label, file)): Path<(String, String)>,
+) -> Result<Response, Refusal> {
+    let (label, exemplar) = (usable(&label)?, shot(&file)?);
+    let known = service.answers.knowledge();
+    check_there(&known, &label, &exemplar)?;
+    check_not_last(&known, known.class(&label)?, &label)?;
+    Ok(queued(&service.changes().ask(ChangeRequest::RemoveShot { label, exemplar })?))
+}
+
+/// A learned class keeps one shot at least.
+fn check_not_last(known: &Knowledge, class: usize, label: &str) -> Result<(), Refusal> {
+    if class >= known.base && known.shots[class] == 1 {
+        return Err(Refusal::conflict(format!("this is the last shot of \"{label}\"; forget the class instead")));
+    }
+    Ok(())
 }

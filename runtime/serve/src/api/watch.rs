@@ -5,13 +5,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::extract::State;
-use axum::http::header;
+use axum::http::{HeaderMap, header};
 use axum::response::IntoResponse;
 use axum::response::sse::{self, KeepAlive, Sse};
 use futures_util::{Stream, StreamExt};
 use tokio_stream::wrappers::BroadcastStream;
 
 use crate::event::Event;
+use crate::metric::MetricFormat;
 use crate::service::Service;
 
 /// `GET /api/v1/events`: server-sent events. A listener that fell behind is told to read everything again.
@@ -25,8 +26,9 @@ pub async fn events(
     Sse::new(events).keep_alive(KeepAlive::new().interval(Duration::from_secs(15)))
 }
 
-/// `GET /metrics`: for Prometheus.
-pub async fn metrics(State(service): State<Arc<Service>>) -> impl IntoResponse {
-    let content_type = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-    ([(header::CONTENT_TYPE, content_type)], service.metrics.text())
+/// `GET /metrics`: for Prometheus, in OpenMetrics where that is asked for, else in its classic text.
+pub async fn metrics(State(service): State<Arc<Service>>, headers: HeaderMap) -> impl IntoResponse {
+    let accept = headers.get_all(header::ACCEPT).iter().filter_map(|accept| accept.to_str().ok());
+    let format = MetricFormat::accepted(&accept.collect::<Vec<_>>().join(","));
+    ([(header::CONTENT_TYPE, format.content_type()), (header::VARY, "accept")], service.metrics.text(format))
 }

@@ -61,6 +61,9 @@ impl Trace {
             ChangeRequest::Move { from, to, .. } => {
                 Self { verbs: &[ChangeKind::Move], labels: vec![from.clone(), to.clone()], ..trace }
             }
+            ChangeRequest::RemoveShot { label, .. } => {
+                Self { verbs: &[ChangeKind::RemoveShot], labels: vec![label.clone()], ..trace }
+            }
             ChangeRequest::Rename { from, to } => {
                 Self { verbs: &[ChangeKind::Rename], labels: vec![from.clone(), to.clone()], ..trace }
             }
@@ -69,7 +72,7 @@ impl Trace {
             }
             // Its entry has no label.
             ChangeRequest::Purge { .. } => Self { verbs: &[ChangeKind::Purge], ..trace },
-            ChangeRequest::Undo { .. } => Self { verbs: &[ChangeKind::Undo], ..trace },
+            ChangeRequest::Undo { .. } | ChangeRequest::Redo { .. } => Self { verbs: &[ChangeKind::Undo], ..trace },
             ChangeRequest::UndoTo { entry } => Self { verbs: &[ChangeKind::Undo], to: Some(entry.number), ..trace },
             ChangeRequest::Balance { balance } => {
                 Self { verbs: &[ChangeKind::Balance], balance: Some(*balance), ..trace }

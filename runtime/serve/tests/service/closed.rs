@@ -31,7 +31,12 @@ fn guarded(folder: &Path, body_time: Duration) -> Running {
 
 /// A path of that route.
 fn path(route: &Route) -> String {
-    route.path.replace("{label}", "mug").replace("{id}", "5f0c2a91d3b84e67-1").replace("{name}", "cifar100-edge")
+    route
+        .path
+        .replace("{label}", "mug")
+        .replace("{id}", "5f0c2a91d3b84e67-1")
+        .replace("{name}", "cifar100-edge")
+        .replace("{version}", "1")
 }
 
 /// A content type that the route takes, if it takes a body.
@@ -71,7 +76,11 @@ fn every_route_that_changes_something_is_refused_to_strangers() {
             for kind in ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x", ""] {
                 refused(service.ask(method, &path, &[("Content-Type", kind)], b"{}"), 415, kind);
             }
-            refused(service.ask(method, &path, &[], b"{}"), 415, "no type");
+            if !route.body.is_of_inference_protocol() {
+                refused(service.ask(method, &path, &[], b"{}"), 415, "no type");
+                refused(ask(&[("Content-Encoding", "gzip")]), 415, "a compressed body");
+            }
+            refused(ask(&[("Content-Encoding", "br")]), 415, "a body compressed in a way that is not known");
         }
         let length = (route.body.limit(kind.first().map_or("", |(_, kind)| *kind)) + 1).to_string();
         let mut stream = service.connect();
@@ -93,7 +102,7 @@ fn every_route_that_changes_something_is_refused_to_strangers() {
         tried += 1;
         trial.count(1);
     }
-    assert_eq!(tried, 15);
+    assert_eq!(tried, 19);
     assert_eq!(service.get("/api/v1/history"), before);
     assert_eq!(service.ask("GET", "/api/v1/status", &[("Host", "orco.example")], b"").status, 200);
     for route in ROUTES.iter().filter(|route| !route.mutates()) {

@@ -155,6 +155,15 @@ fn answers_name_the_shots_that_the_picture_is_like_and_shots_move_between_classe
     assert_eq!(undone["state"], "done", "{undone}");
     assert_eq!((&class("duck")["shots"], pictured("duck")), (&json!(5), 5));
 
+    // A shot that belongs to no class goes, with its picture, and comes back with it.
+    let place = format!("/api/v1/classes/duck/shots/{}", ducks[2]);
+    let removed = service.finished(&service.ask("DELETE", &place, &[], b""));
+    assert_eq!((&removed["state"], &removed["verb"]), (&json!("done"), &json!("remove")), "{removed}");
+    assert_eq!((&class("duck")["shots"], pictured("duck")), (&json!(4), 4));
+    assert_eq!(service.ask("DELETE", &place, &[], b"").status, 404);
+    service.finished(&service.json("POST", "/api/v1/undo", &json!({})));
+    assert_eq!((&class("duck")["shots"], pictured("duck")), (&json!(5), 5));
+
     // Two pages show the same shots. One takes the last change back, and the other moves what it shows: the move is
     // queued before the first is made, and moves nothing else.
     service.finished(&to_cone(&ducks[3]));

@@ -1,6 +1,7 @@
 //! The service as its clients meet it, over HTTP. One program, since each takes long to compile.
 
 mod camera;
+mod clients;
 mod closed;
 mod identity;
 mod inbox;

@@ -50,7 +50,7 @@ fn two_classes_are_taught_recognised_undone_and_still_there_after_a_restart() {
     let [undone, late] = [(); 2].map(|()| service.json("POST", "/api/v1/undo", &last));
     let [undone, late] = [service.finished(&undone), service.finished(&late)];
     assert_eq!(undone["state"], "done", "{undone}");
-    assert_eq!(late["error"], "the last change is entry 4, not entry 3; nothing was taken back");
+    assert_eq!(late["error"], "the last change is entry 4, not entry 3; nothing was changed");
     assert_eq!(
         service.json("POST", "/api/v1/undo", &json!({ "entry": entries[1]["id"], "last": entries[3]["id"] })).status,
         400
@@ -61,6 +61,27 @@ fn two_classes_are_taught_recognised_undone_and_still_there_after_a_restart() {
         assert!(refused.error().contains("send the \"id\" that GET /api/v1/history gives"), "{}", refused.error());
     }
     assert_eq!(service.label(&sample("try", "traffic-cone", 1)), "cone");
+    // Undoing again goes further back, and redoing comes all the way forth.
+    let steps = |verb: &str, count: usize| {
+        for _ in 0..count {
+            let job = service.finished(&service.json("POST", &format!("/api/v1/{verb}"), &json!({})));
+            assert_eq!((&job["state"], &job["verb"]), (&json!("done"), &json!(verb)), "{job}");
+        }
+        let status = service.get("/api/v1/status");
+        (status["changes"].as_u64().unwrap(), status["undone"].as_u64().unwrap())
+    };
+    assert_eq!(steps("undo", 2), (0, 3));
+    assert_eq!(service.get("/api/v1/status")["classes"], 60);
+    assert_eq!(service.json("POST", "/api/v1/undo", &json!({})).error(), "there is nothing to take back");
+    assert_eq!(steps("redo", 3), (3, 0));
+    assert_eq!(
+        service.json("POST", "/api/v1/redo", &json!({})).error(),
+        "nothing was taken back since the last change"
+    );
+    assert_eq!(service.label(&sample("try", "traffic-cone", 1)), "Kegel rot");
+    assert_eq!(steps("undo", 1), (2, 1));
+    let history = service.get("/api/v1/history");
+    assert_eq!((&history["present"], &history["later"]), (&json!(2), &json!([3])));
     drop(service);
 
     let service = Running::start(state.path());
@@ -82,7 +103,8 @@ fn two_classes_are_taught_recognised_undone_and_still_there_after_a_restart() {
     assert_eq!(recognised(&service, "duck", "rubber-duck"), 0);
     let entries = service.get("/api/v1/history")["entries"].as_array().unwrap().clone();
     let verbs: Vec<&str> = entries.iter().map(|entry| entry["verb"].as_str().unwrap()).collect();
-    assert_eq!(verbs, ["start", "learn", "learn", "rename", "undo", "balance", "forget"]);
+    let undone = ["undo"; 7];
+    assert_eq!(verbs, [&["start", "learn", "learn", "rename"][..], &undone, &["balance", "forget"]].concat());
     let back = service.finished(&service.json("POST", "/api/v1/undo", &json!({ "entry": entries[2]["id"] })));
     assert_eq!(back["state"], "done", "{back}");
     assert_eq!(learned(&service).len(), 2);

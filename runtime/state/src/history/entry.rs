@@ -39,6 +39,8 @@ pub enum ChangeKind {
     Upgrade,
     /// A shot went from one class to another.
     Move,
+    /// A class lost a shot.
+    RemoveShot,
 }
 
 impl ChangeKind {
@@ -56,6 +58,7 @@ impl ChangeKind {
             Self::Balance => "balanced",
             Self::Upgrade => "upgraded",
             Self::Move => "moved a shot from",
+            Self::RemoveShot => "removed a shot of",
         }
     }
 }

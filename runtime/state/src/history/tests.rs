@@ -152,6 +152,27 @@ impl Walk {
         self.advance(next, &HistoryChange::new(ChangeKind::Undo, earlier.seed).to(number));
     }
 
+    /// Goes back or forth by one change, as undoing and redoing do.
+    fn step(&mut self, forth: bool) {
+        let timeline = self.saved.history.timeline();
+        let known = |number: &u32| self.saved.history.entry(*number).is_some();
+        assert!(timeline.earlier().iter().chain(timeline.later()).all(known));
+        let targets = if forth { timeline.later() } else { timeline.earlier() };
+        let Some(number) = targets.first().copied() else { return };
+        let earlier = self.saved.earlier_state(number).unwrap();
+        let next = self.restored(&earlier);
+        if let Some(was) = self.past.get(&number) {
+            assert_eq!(next, *was, "entry {number} did not come back exactly");
+        }
+        self.advance(next, &HistoryChange::new(ChangeKind::Undo, earlier.seed).to(number));
+        let stepped = self.saved.history.timeline();
+        // A limit may have dropped what it came from.
+        if self.saved.history.entry(timeline.present()).is_some() && self.saved.history.entry(number).is_some() {
+            let back = if forth { stepped.earlier() } else { stepped.later() };
+            assert_eq!((stepped.present(), back.first()), (number, Some(&timeline.present())));
+        }
+    }
+
     fn restored(&self, earlier: &EarlierState) -> State {
         // Whatever the seed of the step, that of the entry counts.
         self.session(99, |session| session.restore(&self.saved.state, earlier))
@@ -224,12 +245,14 @@ fn every_remembered_class_set_comes_back_exactly() {
     {
         let mut walk = Walk::new(exemplar_bytes, limits, seed);
         for _ in 0..120 {
-            match walk.random.below(12) {
+            match walk.random.below(16) {
                 0..=3 => walk.learn(),
                 4 | 5 => walk.add(),
                 6 | 7 => walk.forget(),
                 8 => walk.rename(),
                 9 | 10 => walk.undo(),
+                11..=13 => walk.step(false),
+                14 => walk.step(true),
                 _ => walk.purge(),
             }
             walk.check();
@@ -242,7 +265,7 @@ fn every_remembered_class_set_comes_back_exactly() {
 }
 
 #[test]
-fn undoing_can_be_undone() {
+fn what_was_undone_is_redone_exactly() {
     let mut walk = Walk::new(0, HistoryLimits::default(), 1);
     walk.learn();
     walk.learn();
@@ -252,9 +275,11 @@ fn undoing_can_be_undone() {
     let next = walk.restored(&earlier);
     walk.advance(next, &HistoryChange::new(ChangeKind::Undo, earlier.seed).to(one));
     assert_eq!(walk.saved.state.classes.len(), 1);
-    let again = walk.saved.earlier_state(walk.saved.earlier_number(1).unwrap()).unwrap();
+    let timeline = walk.saved.history.timeline();
+    assert_eq!((timeline.present(), timeline.earlier(), timeline.later()), (1, &[0][..], &[2][..]));
+    let again = walk.saved.earlier_state(timeline.later()[0]).unwrap();
     assert_eq!(walk.restored(&again), two);
-    assert_eq!((walk.saved.earlier_number(3), walk.saved.earlier_number(4)), (Some(0), None));
+    assert_eq!((walk.saved.earlier_number(1), walk.saved.earlier_number(2)), (Some(0), None));
     // The exemplars of the second class are there once, though two entries name them.
     assert_eq!(walk.saved.history.attic.len(), two.exemplars.len() - walk.saved.state.exemplars.len());
 }

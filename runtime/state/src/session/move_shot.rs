@@ -1,4 +1,4 @@
-//! Moving a shot to the class that it belongs to.
+//! Moving a shot to the class that it belongs to, and removing one that belongs to none.
 
 use alloc::vec::Vec;
 
@@ -22,27 +22,64 @@ impl Session<'_> {
     ) -> Result<(State, SessionReport), LearnError> {
         let [source, target] = [from, to].map(|label| check_known(self.base_model, state, label));
         let (source, target) = (source?, target?);
-        let bank = &state.exemplars;
-        let own = |class: usize| (0..bank.len()).filter(move |&exemplar| bank.classes()[exemplar] as usize == class);
-        let moved = number.checked_sub(1).and_then(|before| own(source).nth(before));
-        let moved =
-            moved.ok_or_else(|| LearnError::NoShot { label: from.into(), number, shots: own(source).count() })?;
+        let moved = self.stored_shot(state, from, source, number)?;
         if source == target {
             return Err(LearnError::SameClass { label: to.into() });
         }
-        let base = self.base_model.classes.len();
-        if source >= base && own(source).count() == 1 {
-            return Err(LearnError::LastShot { label: from.into() });
-        }
+        self.check_not_last(state, from, source)?;
         check_count(self.base_model, state, to, 1)?;
-        let mut next = state.clone();
-        let others: Vec<usize> = (0..bank.len()).filter(|&exemplar| exemplar != moved).collect();
-        next.exemplars = bank.only(&others);
-        next.exemplars.push_from(bank, moved, target as u32);
-        // How the class's first shots were recognised is told of those that it has now.
-        if let Some(origin) = source.checked_sub(base).and_then(|index| next.first_recognitions.get_mut(index)) {
-            *origin = FirstRecognition::UNKNOWN;
-        }
+        let mut next = self.without_shot(state, source, moved);
+        next.exemplars.push_from(&state.exemplars, moved, target as u32);
         self.realign(state, next)
     }
+
+    /// Removes a stored shot of the class `label`, numbered as for [`Session::move_shot`], and aligns the head anew.
+    ///
+    /// # Errors
+    /// [`LearnError`] if the class is unknown, there is no such shot, it is all that a learned class has, or the
+    /// callback stopped it.
+    pub fn remove_shot(
+        &mut self,
+        state: &State,
+        label: &str,
+        number: usize,
+    ) -> Result<(State, SessionReport), LearnError> {
+        let class = check_known(self.base_model, state, label)?;
+        let removed = self.stored_shot(state, label, class, number)?;
+        self.check_not_last(state, label, class)?;
+        let next = self.without_shot(state, class, removed);
+        self.realign(state, next)
+    }
+
+    /// Index of a class's stored shot among all exemplars.
+    fn stored_shot(&self, state: &State, label: &str, class: usize, number: usize) -> Result<usize, LearnError> {
+        let shot = number.checked_sub(1).and_then(|before| shots_of(state, class).nth(before));
+        shot.ok_or_else(|| LearnError::NoShot { label: label.into(), number, shots: shots_of(state, class).count() })
+    }
+
+    fn check_not_last(&self, state: &State, label: &str, class: usize) -> Result<(), LearnError> {
+        let is_learned = class >= self.base_model.classes.len();
+        if is_learned && shots_of(state, class).count() == 1 {
+            return Err(LearnError::LastShot { label: label.into() });
+        }
+        Ok(())
+    }
+
+    fn without_shot(&self, state: &State, class: usize, shot: usize) -> State {
+        let mut next = state.clone();
+        let others: Vec<usize> = (0..state.exemplars.len()).filter(|&exemplar| exemplar != shot).collect();
+        next.exemplars = state.exemplars.only(&others);
+        // How the class's first shots were recognised is told of those that it has now.
+        let learned = class.checked_sub(self.base_model.classes.len());
+        if let Some(origin) = learned.and_then(|index| next.first_recognitions.get_mut(index)) {
+            *origin = FirstRecognition::UNKNOWN;
+        }
+        next
+    }
+}
+
+/// Indices of a class's stored shots among all exemplars.
+fn shots_of(state: &State, class: usize) -> impl Iterator<Item = usize> {
+    let classes = state.exemplars.classes();
+    (0..classes.len()).filter(move |&exemplar| classes[exemplar] as usize == class)
 }

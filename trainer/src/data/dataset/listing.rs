@@ -183,7 +183,7 @@ mod tests {
         std::fs::remove_file(&entries[BLOCK].path).unwrap();
         let error = decode(&entries, &data, false, "test", &RankGroup::alone()).unwrap_err().to_string();
         assert!(
-            error.contains("3.png is neither a JPEG nor a PNG picture") && error.contains("--skip-broken"),
+            error.contains("3.png is neither a JPEG nor a PNG nor a WebP picture") && error.contains("--skip-broken"),
             "{error}"
         );
         let some = decode(&entries, &data, true, "test", &RankGroup::alone()).unwrap();

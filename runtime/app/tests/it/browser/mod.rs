@@ -6,6 +6,7 @@
 
 mod camera;
 mod chromium;
+mod first_try;
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -289,7 +289,7 @@ impl Device {
     /// Learns classes from folders in one session.
     pub fn learn(&self, classes: &[(&str, &Path)]) -> Value {
         let pairs: Vec<String> = classes.iter().map(|(label, path)| argument(label, path)).collect();
-        let arguments: Vec<&str> = std::iter::once("learn").chain(pairs.iter().map(String::as_str)).collect();
+        let arguments: Vec<&str> = ["learn", "--verbose"].into_iter().chain(pairs.iter().map(String::as_str)).collect();
         self.json(&arguments)
     }
 

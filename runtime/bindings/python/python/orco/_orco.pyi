@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from .options import LearnerOptions, RestoreOptions
 
 _Path: TypeAlias = str | PathLike[str]
-# A JPEG or PNG file, or rows of red, green and blue bytes, [height, width, 3].
+# A JPEG, PNG or WebP file, or rows of red, green and blue bytes, [height, width, 3].
 _Picture: TypeAlias = _Path | NDArray[np.uint8]
 # Any number of pictures, such as a list of them, or an array [pictures, height, width, 3].
 _Pictures: TypeAlias = Iterable[_Picture] | NDArray[np.uint8]
@@ -214,8 +214,11 @@ class Learner:
         """
 
     def undo(self, changes: int = 1) -> Report:
-        """Takes the last changes back. Undoing is a change, too, and can be taken back. Raises ChangeError or
-        BusyError."""
+        """Takes the last changes back; called again, it goes further back. `redo` makes them once more. Raises
+        ChangeError or BusyError."""
+
+    def redo(self, changes: int = 1) -> Report:
+        """Makes the last changes that were taken back once more. Raises ChangeError or BusyError."""
 
     def refresh(self) -> None:
         """Reads the state anew, which another process may have changed. Every change does so by itself."""
@@ -248,7 +251,7 @@ class BusyError(ChangeError):
     """Another process is changing the same state; nothing was changed. To be tried again."""
 
 def read_picture(path: _Path) -> NDArray[np.uint8]:
-    """Reads a JPEG or PNG file as the learner does: upright, on white where it is transparent, [height, width, 3].
+    """Reads a JPEG, PNG or WebP file as the learner does: upright, on white where it is transparent, [height, width, 3].
 
     Raises PictureError if it cannot be used.
     """

@@ -1,0 +1,156 @@
+//! What somebody meets at the first try: a small phone, a service or a camera that goes away, another language.
+
+use std::fs;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use super::camera::Film;
+use super::chromium::{self, Browser, DESK, Driver, PHONE, ViewOptions};
+use super::teach;
+use crate::support::service::Service;
+use crate::support::{orco, shots, workspace};
+
+/// How soon a failure must be shown. Browser and service share a busy machine: the page itself waits for two seconds.
+const SOON: Duration = Duration::from_secs(10);
+
+/// Upper and lower edge of an element.
+fn edges(selector: &str) -> String {
+    format!("(r => [r.top, r.bottom])(document.querySelector('{selector}').getBoundingClientRect())")
+}
+
+#[test]
+fn picture_name_and_shutter_are_seen_together_on_a_small_phone_and_stay_where_they_are() {
+    let Some(driver) = Driver::start() else { return };
+    let folder = TempDir::new().unwrap();
+    let service = Service::start("everyday", folder.path());
+    let film = Film::of(&shots("try", "mug"), folder.path());
+    chromium::run(async {
+        let small = ViewOptions { size: (390, 664), camera: Some(&film), language: "de", ..PHONE };
+        let browser = Browser::open(&driver, &service, small).await?;
+        browser.start_camera().await?;
+        browser.write("label", "Tasse").await?;
+        browser.value("scrollTo(0, 0)").await?;
+        browser.until("document.getElementById('sure').textContent !== ''").await?;
+        for part in [".view", "#label", "#shoot"] {
+            let edges = browser.value(&edges(part)).await?;
+            let [top, bottom] = [0, 1].map(|edge| edges[edge].as_f64().unwrap());
+            assert!(top >= 0.0 && bottom <= 664.0, "{part} from {top} to {bottom}");
+        }
+        browser.keep("small-phone").await?;
+        // Answers come and go; the button stays under the thumb.
+        let place = browser.value(&edges("#shoot")).await?;
+        for _ in 0..20 {
+            tokio::time::sleep(Duration::from_millis(150)).await;
+            let answer = browser.text("answer").await?;
+            assert_eq!(browser.value(&edges("#shoot")).await?, place, "{answer}");
+        }
+        browser.click("camera").await?;
+        browser.until("document.getElementById('answer').textContent === '–'").await?;
+        assert_eq!(browser.value(&edges("#shoot")).await?, place, "without an answer");
+        browser.close().await
+    });
+}
+
+#[test]
+fn a_service_that_is_gone_is_said_where_people_look() {
+    let Some(driver) = Driver::start() else { return };
+    let folder = TempDir::new().unwrap();
+    let service = Service::start("everyday", folder.path());
+    for number in 1..=2 {
+        let shot = fs::read(shots("learn", "mug").join(format!("{number}.jpg"))).unwrap();
+        assert_eq!(service.ask("POST", "/api/v1/shots/mug?anyway=true", "image/jpeg", &shot).0, 200);
+    }
+    service.json("POST", "/api/v1/balance", &json!({ "balance": "keep-base" }));
+    chromium::run(async {
+        let browser = Browser::open(&driver, &service, DESK).await?;
+        browser.choose_file("file", &shots("try", "mug").join("1.jpg")).await?;
+        browser.write("label", "mug").await?;
+        for button in ["learn", "shoot", "undo"] {
+            browser.until(&format!("!document.getElementById('{button}').disabled")).await?;
+        }
+        drop(service);
+        let gone = Instant::now();
+        browser.until("document.getElementById('hint').textContent.includes('does not answer')").await?;
+        browser.until("document.getElementById('shoot').disabled && document.getElementById('learn').disabled").await?;
+        browser.click("undo").await?;
+        browser.until("document.getElementById('error').textContent.includes('cannot be reached')").await?;
+        assert!(gone.elapsed() < SOON, "shown after {:?}", gone.elapsed());
+        // It covers no button, is in view, and goes when it is closed.
+        let edges = browser.value(&edges("#error-bar")).await?;
+        assert!(edges[0].as_f64().unwrap() >= 0.0 && edges[1].as_f64().unwrap() < 200.0, "{edges}");
+        browser.keep("service-gone").await?;
+        browser.click("error-close").await?;
+        browser.until("document.getElementById('error-bar').hidden").await?;
+        browser.close().await
+    });
+}
+
+#[test]
+fn a_camera_that_is_gone_is_said_in_its_picture() {
+    let Some(driver) = Driver::start() else { return };
+    let folder = TempDir::new().unwrap();
+    let bundle = workspace().join("models/everyday");
+    let arguments = ["--engine", "rten", "serve", "--listen", "127.0.0.1:0", "--camera", "http://127.0.0.1:9/"];
+    let service = Service::of(orco(&bundle, &folder.path().join("state"), &arguments));
+    chromium::run(async {
+        let options = ViewOptions { size: (390, 664), ..PHONE };
+        let browser = Browser::open(&driver, &service, options).await?;
+        browser.until("document.getElementById('camera-error').textContent.includes('camera is not there')").await?;
+        // No broken picture, and the sentence stands where the picture would be.
+        assert_eq!(browser.value("document.getElementById('live').hidden").await?, true);
+        let [view, error] = [".view", "#camera-error"].map(edges);
+        let (view, error) = (browser.value(&view).await?, browser.value(&error).await?);
+        let edge = |of: &Value, index: usize| of[index].as_f64().unwrap();
+        assert!(edge(&error, 0) >= edge(&view, 0) && edge(&error, 1) <= edge(&view, 1) + 1.0, "{error} in {view}");
+        assert!(edge(&error, 1) <= 664.0, "{error}");
+        browser.keep("camera-gone").await?;
+        browser.close().await
+    });
+}
+
+#[test]
+fn the_next_thing_begins_with_an_empty_name_and_no_report_and_errors_are_german_on_a_german_page() {
+    let Some(driver) = Driver::start() else { return };
+    let folder = TempDir::new().unwrap();
+    let service = Service::start("everyday", folder.path());
+    let film = Film::of(&shots("learn", "mug"), folder.path());
+    chromium::run(async {
+        let browser = Browser::open(&driver, &service, ViewOptions { camera: Some(&film), ..DESK }).await?;
+        teach(&browser, "mug").await?;
+        browser.until("document.getElementById('label').value === ''").await?;
+        let hint = "document.getElementById('hint').textContent";
+        browser.until(&format!("{hint}.includes('Learned “mug”')")).await?;
+        browser.write("label", "cup").await?;
+        browser.until("document.getElementById('report').children.length === 0").await?;
+        browser.close().await?;
+
+        let browser = Browser::open(&driver, &service, ViewOptions { language: "de", ..DESK }).await?;
+        let broken = folder.path().join("broken.jpg");
+        fs::write(&broken, b"no picture").unwrap();
+        browser.choose_file("file", &broken).await?;
+        browser.until("document.getElementById('error').textContent.startsWith('Das Bild ist weder')").await?;
+        browser.click("error-close").await?;
+
+        // A stored shot goes, comes back, and goes again.
+        let stored = "document.querySelectorAll('#learned .stored li').length";
+        browser.until(&format!("{stored} > 1")).await?;
+        let before = browser.value(stored).await?.as_u64().unwrap();
+        browser.click_css("#learned .stored button").await?;
+        browser.until("document.getElementById('dialog').open").await?;
+        browser.click("dialog-remove").await?;
+        browser.until(&format!("{stored} === {}", before - 1)).await?;
+        browser.click("undo").await?;
+        browser.until(&format!("{stored} === {before}")).await?;
+        browser.click("redo").await?;
+        browser.until(&format!("{stored} === {}", before - 1)).await?;
+        // Twice goes further back, not forth again.
+        browser.click("undo").await?;
+        browser.until(&format!("{stored} === {before}")).await?;
+        browser.click("undo").await?;
+        browser.until("document.querySelectorAll('#learned > li').length === 0").await?;
+        browser.until("document.getElementById('undo').disabled").await?;
+        browser.close().await
+    });
+}

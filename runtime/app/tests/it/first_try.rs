@@ -1,0 +1,169 @@
+//! What somebody does who has read nothing: whole folders, pictures of all kinds, from any folder, and back again.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output};
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::support::{Device, argument, orco, shots, text, workspace};
+
+fn labels(device: &Device) -> Vec<String> {
+    device.saved().state.classes.into_iter().map(|class| class.label).collect()
+}
+
+#[test]
+fn folders_name_the_classes_and_words_are_those_of_people() {
+    let device = Device::new();
+    let folders = ["cactus", "mug"].map(|class| shots("learn", class).display().to_string());
+    let learn = |options: &[&str]| {
+        let output = device.command(&["learn", &folders[0], &folders[1]]).args(options).output().unwrap();
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        text(&output.stdout)
+    };
+    let said = learn(&[]);
+    assert_eq!(labels(&device), ["cactus", "mug"]);
+    assert!(said.contains("room for 38 more things") && said.contains("what it knew: "), "{said}");
+    assert!(!said.contains("target") && !said.contains("loss ") && !said.contains("0.0 %"), "{said}");
+    device.json(&["undo"]);
+    let said = learn(&["--verbose"]);
+    assert!(
+        said.contains("after the last of") && said.contains("stored samples of old classes recognised: "),
+        "{said}"
+    );
+    device.refused(&["learn", "/"], "expected LABEL=FOLDER or FOLDER");
+    let missing = device.folder.path().join("missing").display().to_string();
+    device.refused(&["learn", &missing], "cannot read the folder");
+}
+
+#[test]
+fn json_lists_the_classes_that_changed_and_all_of_them_where_asked() {
+    let device = Device::new();
+    let (mug, duck) = (argument("mug", &shots("learn", "mug")), argument("duck", &shots("learn", "rubber-duck")));
+    let report = device.json(&["learn", &mug]);
+    let classes = report["classes"].as_array().unwrap();
+    assert!(classes.iter().any(|class| class["label"] == "mug") && classes.len() < 60, "{}", classes.len());
+    assert!(classes.iter().all(|class| class["before"] != class["after"]), "{classes:?}");
+    assert_eq!(report.get("losses"), None);
+    let all = device.json(&["learn", &duck, "--verbose"]);
+    assert_eq!(all["classes"].as_array().unwrap().len(), 62);
+    assert!(!all["losses"].as_array().unwrap().is_empty());
+    for number in [&all["old_accuracy"]["before"], &all["losses"][0], &all["seconds"]] {
+        assert!(number.to_string().len() <= 9, "{number}");
+    }
+}
+
+#[test]
+fn undoing_walks_back_through_changes_and_redoing_forth() {
+    let device = Device::new();
+    for (label, class) in [("duck", "rubber-duck"), ("mug", "mug")] {
+        device.json(&["learn", &argument(label, &shots("learn", class))]);
+    }
+    device.json(&["rename", "duck", "bird"]);
+    let newest = device.saved().state;
+    let known = |verb: &str| {
+        let done = device.json(&[verb]);
+        assert_eq!(done["exact"], true, "{done}");
+        labels(&device).join(" ")
+    };
+    assert_eq!(["undo", "undo", "undo"].map(known), ["duck mug", "duck", ""]);
+    device.refused(&["undo"], "fewer changes are remembered");
+    assert_eq!(["redo", "redo"].map(known), ["duck", "duck mug"]);
+    let history = device.json(&["history"]);
+    assert_eq!((&history["present"], &history["undo"], &history["redo"]), (&json!(2), &json!([1, 0]), &json!([3])));
+    assert_eq!(known("redo"), "bird mug");
+    assert_eq!(device.saved().state, newest, "the same bytes");
+    device.refused(&["redo"], "fewer changes were taken back");
+    // A change after undoing begins anew: what was taken back is reached by its entry alone.
+    device.json(&["undo"]);
+    device.json(&["rename", "mug", "cup"]);
+    device.refused(&["redo"], "fewer changes were taken back");
+    device.json(&["undo", "--to", "3"]);
+    assert_eq!(labels(&device), ["bird", "mug"]);
+}
+
+#[test]
+fn pictures_in_other_formats_are_read_or_named_with_what_to_do() {
+    let device = Device::new();
+    let folder = device.folder.path().join("thing");
+    fs::create_dir(&folder).unwrap();
+    let heic = b"\0\0\0\x24ftypheic\0\0\0\0mif1heic";
+    fs::write(folder.join("IMG_1.HEIC"), heic).unwrap();
+    fs::write(folder.join("film.mov"), b"\0\0\0\x14ftypqt  ").unwrap();
+    let thing = argument("thing", &folder);
+    device.refused(&["learn", &thing], "IMG_1.HEIC is passed over, since HEIC files cannot be read: save it as JPEG");
+    let webp = workspace().join("runtime/src/image/samples/lossy.webp");
+    fs::copy(&webp, folder.join("1.webp")).unwrap();
+    for number in 2..=4 {
+        fs::copy(shots("learn", "mug").join(format!("{number}.jpg")), folder.join(format!("{number}.JPG"))).unwrap();
+    }
+    let report = device.json(&["learn", &thing, "--take-anyway"]);
+    let warnings: Vec<&str> = report["warnings"].as_array().unwrap().iter().map(|one| one.as_str().unwrap()).collect();
+    for (name, said) in [("IMG_1.HEIC", "HEIC files"), ("film.mov", "single pictures")] {
+        assert!(warnings.iter().any(|warning| warning.contains(name) && warning.contains(said)), "{warnings:?}");
+    }
+    let listed = device.json(&["list"]);
+    assert_eq!(listed["classes"].as_array().unwrap().last().unwrap()["exemplars"], 4, "the WebP file is one of them");
+    // Nothing that can be read is a failure; one of two is said, and the other answered.
+    let classify = |pictures: &[&Path]| -> Output {
+        let pictures: Vec<&str> = pictures.iter().map(|path| path.to_str().unwrap()).collect();
+        device.command(&[&["classify"], &pictures[..]].concat()).output().unwrap()
+    };
+    let refused = classify(&[&folder.join("IMG_1.HEIC")]);
+    assert!(!refused.status.success() && text(&refused.stderr).contains("is a HEIC file, which cannot be read"));
+    let some = classify(&[&folder.join("IMG_1.HEIC"), &webp]);
+    assert!(!some.status.success() && text(&some.stdout).contains("lossy.webp: "), "{}", text(&some.stdout));
+}
+
+/// The program in a folder of its own, with folders for data that hold what the test puts there.
+fn elsewhere(root: &Path, arguments: &[&str]) -> Command {
+    let program = root.join("bin/orco");
+    if !program.exists() {
+        fs::create_dir_all(program.parent().unwrap()).unwrap();
+        fs::copy(env!("CARGO_BIN_EXE_orco"), &program).unwrap();
+    }
+    let usual = orco(Path::new("unused"), Path::new("unused"), &[]);
+    let mut command = Command::new(program);
+    command.args(arguments).arg("--state").arg(root.join("state")).current_dir(root);
+    for (name, value) in usual.get_envs() {
+        match value {
+            Some(value) => command.env(name, value),
+            None => command.env_remove(name),
+        };
+    }
+    command.env("HOME", root.join("home")).env("XDG_DATA_HOME", root.join("data"));
+    command.env("XDG_DATA_DIRS", root.join("system"));
+    command
+}
+
+#[cfg(unix)]
+#[test]
+fn the_bundle_is_found_from_any_folder_and_where_it_was_looked_for_is_said() {
+    let root = TempDir::new().unwrap();
+    let run = |arguments: &[&str]| elsewhere(root.path(), arguments).output().unwrap();
+    let missing = run(&["list"]);
+    let said = text(&missing.stderr);
+    assert!(
+        !missing.status.success() && said.contains("no bundle was found; looked for in models/everyday, "),
+        "{said}"
+    );
+    for place in ["bin/models", "share/orco/models", "data/orco/models", "system/orco/models", "ORCO_BUNDLE"] {
+        assert!(said.contains(place), "{place}: {said}");
+    }
+    let bundle = |run: Output| -> Value {
+        assert!(run.status.success(), "{}", text(&run.stderr));
+        serde_json::from_slice::<Value>(&run.stdout).unwrap()["bundle"].clone()
+    };
+    let models = root.path().join("system/orco/models");
+    fs::create_dir_all(&models).unwrap();
+    for name in ["everyday", "cifar100-edge"] {
+        std::os::unix::fs::symlink(workspace().join("models").join(name), models.join(name)).unwrap();
+    }
+    assert_eq!(bundle(run(&["info", "--json", "-"])), "everyday");
+    assert_eq!(bundle(run(&["info", "--bundle", "cifar100-edge", "--json", "-"])), "cifar100-edge");
+    let by_variable = elsewhere(root.path(), &["info", "--json", "-"]).env("ORCO_BUNDLE", "cifar100-edge").output();
+    assert_eq!(bundle(by_variable.unwrap()), "cifar100-edge");
+    let wrong = run(&["list", "--bundle", "/nowhere/garden"]);
+    assert!(text(&wrong.stderr).contains("/nowhere/garden"), "{}", text(&wrong.stderr));
+}

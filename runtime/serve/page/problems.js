@@ -1,0 +1,57 @@
+// Sentences of the service in the page's language: it says what is wrong in English alone.
+import { currentLanguage, fill } from "./language.js";
+
+// What a sentence is to be like, and how German says it; {1} and so on are what its groups held.
+const german = [
+  [/^(?:the (?:camera's )?picture )?is neither a JPEG .*$/, "Das Bild ist weder ein JPEG noch ein PNG noch ein WebP."],
+  [/^(?:the (?:camera's )?picture )?is a (.+) file, which cannot be read.*$/, "{1}-Dateien sind nicht lesbar: Bitte als JPEG oder PNG speichern."],
+  [/^(?:the (?:camera's )?picture )?is damaged: .*$/, "Das Bild ist beschädigt."],
+  [/^(?:the (?:camera's )?picture )?is too large.*$/, "Das Bild ist zu groß."],
+  [/^the content type must be image.*$/, "Nur Bilder in JPEG, PNG und WebP werden gelesen: Bitte in einem davon speichern."],
+  [/^the body is too large.*$/, "Die Datei ist zu groß."],
+  [/^the body (?:took too long|broke off)$/, "Die Übertragung ist abgebrochen. Bitte noch einmal versuchen."],
+  [/^there are no shots of "(.+)": take some first$/, "Es gibt noch keine Aufnahmen von „{1}“: Bitte zuerst welche machen."],
+  [/^no free target is left.*$/, "Es ist kein Platz für weitere Dinge: Bitte zuerst eines vergessen."],
+  [/^"(.+)" is being changed already.*$/, "„{1}“ wird gerade schon geändert."],
+  [/^(\d+) changes wait already.*$/, "{1} Änderungen warten schon. Bitte später noch einmal versuchen."],
+  [/^(\d+) shots are held already.*$/, "{1} Aufnahmen liegen schon da: Bitte einige lernen oder löschen."],
+  [/^too many .*$/, "Der Dienst hat gerade zu viel zu tun. Bitte noch einmal versuchen."],
+  [/^a class was learned or forgotten meanwhile.*$/, "Inzwischen wurde etwas gelernt oder vergessen. Bitte noch einmal versuchen."],
+  [/^the label "(.*)" cannot be used.*$/s, "Der Name „{1}“ ist nicht erlaubt: Er darf nicht leer oder sehr lang sein und kein „=“ enthalten."],
+  [/^(?:the label )?"(.+)" (?:is known|exists) already.*$/, "„{1}“ ist schon bekannt: Bitte einen anderen Namen wählen."],
+  [/^no class has the label "(.+)"$/, "Etwas mit dem Namen „{1}“ ist nicht bekannt."],
+  [/^"(.+)" came with the bundle.*$/, "„{1}“ ist von Anfang an bekannt und kann nicht geändert werden."],
+  [/^the class "(.+)" would have (\d+) shots, but a class may have at most (\d+)$/, "„{1}“ hätte {2} Aufnahmen, höchstens {3} sind möglich."],
+  [/^this is the last shot of "(.+)"; forget the class instead$/, "Das ist die letzte Aufnahme von „{1}“: Bitte stattdessen das Ganze vergessen."],
+  [/^the shot belongs to "(.+)" already$/, "Die Aufnahme gehört schon zu „{1}“."],
+  [/^the shot is not one of "(.+)" any more.*$/, "Die Aufnahme gehört nicht mehr zu „{1}“: Sie wurde verschoben, vergessen oder zurückgenommen."],
+  [/^"(.+)" has no shot .*$/, "Diese Aufnahme von „{1}“ gibt es nicht mehr."],
+  [/^there is nothing to take back$/, "Es gibt nichts zurückzunehmen."],
+  [/^nothing was taken back since the last change$/, "Seit der letzten Änderung wurde nichts zurückgenommen."],
+  [/^fewer changes .*$/, "So viele Änderungen sind nicht gespeichert."],
+  [/^the last change is entry (\d+), not entry (\d+).*$/, "Inzwischen gab es eine andere Änderung (Eintrag {1}); nichts wurde zurückgenommen."],
+  [/^(?:there is no entry|entry) .*$/, "Diesen Eintrag gibt es im Verlauf nicht mehr."],
+  [/^old classes would have lost more than the forgetting budget.*$/, "Bekanntes würde dadurch zu viel schlechter erkannt."],
+  [/^the change was cancelled$/, "Die Änderung wurde abgebrochen."],
+  [/^the camera gave no picture yet.*$/, "Die Kamera hat noch kein Bild geschickt."],
+  [/^the camera is not there.*$/, "Die Kamera ist nicht da; neuer Versuch läuft."],
+  [/^frame .* is not held any more.*$/, "Dieses Bild der Kamera ist nicht mehr da: Bitte noch eines aufnehmen."],
+  [/^the inbox has no frame .*$/, "Dieses Bild ist nicht mehr da."],
+  [/^no job .*$/, "Diese Änderung ist nicht mehr bekannt."],
+  [/^the service is stopping$/, "Der Dienst wird gerade beendet."],
+  [/^the answer was lost.*$/, "Die Antwort ging verloren. Bitte noch einmal versuchen."],
+  [/^the service failed at this request.*$/, "Der Dienst ist daran gescheitert; sein Protokoll sagt, warum."],
+  [/^the state cannot be used any more.*$/, "Das Gelernte ist nicht mehr verfügbar."],
+  [/^the disk of (.+) does not answer$/, "Der Datenträger von {1} antwortet nicht."],
+  [/^nothing can be (?:learned|written|saved).*$/, "Es kann nichts gespeichert werden: Der Datenträger ist voll oder schreibgeschützt."],
+];
+
+// What the page says where the service says `sentence`. What it does not know is quoted as it is.
+export function problem(sentence) {
+  if (currentLanguage() !== "de") return sentence;
+  for (const [pattern, template] of german) {
+    const found = pattern.exec(sentence);
+    if (found) return fill(template, found);
+  }
+  return `Der Dienst meldet auf Englisch: ${sentence}`;
+}

@@ -1,0 +1,70 @@
+// Failures of requests: each is said where people look.
+import assert from "node:assert/strict";
+import test, { afterEach, beforeEach, mock } from "node:test";
+
+import { message, setLanguage } from "../language.js";
+import { problem } from "../problems.js";
+import { call } from "../service.js";
+
+let elements = {};
+beforeEach(() => {
+  elements = {};
+  globalThis.document = { getElementById: (id) => (elements[id] ??= { textContent: "", hidden: true }) };
+  globalThis.sessionStorage = { getItem: () => null };
+});
+afterEach(() => { setLanguage("en"); mock.timers.reset(); });
+
+const shown = () => (elements["error-bar"]?.hidden === false ? elements.error.textContent : "");
+
+test("a service that is not there is said at once, unless the request is quiet", async () => {
+  globalThis.fetch = () => Promise.reject(new TypeError("Failed to fetch"));
+  await assert.rejects(call("POST", "/api/v1/learn", {}, { quiet: true }));
+  assert.equal(shown(), "");
+  await assert.rejects(call("POST", "/api/v1/learn", {}));
+  assert.equal(shown(), message("notReached"));
+});
+
+test("that no answer comes is said after two seconds, and taken back when one does", async () => {
+  mock.timers.enable({ apis: ["setTimeout"] });
+  let answer;
+  globalThis.fetch = () => new Promise((resolve) => { answer = resolve; });
+  const asked = call("POST", "/api/v1/learn", {});
+  mock.timers.tick(1999);
+  assert.equal(shown(), "");
+  mock.timers.tick(1);
+  assert.equal(shown(), message("noAnswerYet"));
+  answer({ ok: true, status: 200 });
+  await asked;
+  assert.equal(shown(), "");
+});
+
+test("what the service says is shown in the page's language", async () => {
+  const said = 'there are no shots of "mug": take some first';
+  globalThis.fetch = async () => ({ ok: false, status: 409, json: async () => ({ error: said }) });
+  await assert.rejects(call("POST", "/api/v1/learn", {}), { message: said, status: 409 });
+  assert.equal(shown(), said);
+  setLanguage("de");
+  await assert.rejects(call("POST", "/api/v1/learn", {}));
+  assert.equal(shown(), "Es gibt noch keine Aufnahmen von „mug“: Bitte zuerst welche machen.");
+});
+
+test("sentences of the service are German on a German page, and none is lost", () => {
+  setLanguage("de");
+  for (const [said, expected] of [
+    ["the picture is neither a JPEG nor a PNG nor a WebP picture", /weder ein JPEG/],
+    ["the picture is a HEIC file, which cannot be read: save it as JPEG", /^HEIC-Dateien/],
+    ["the picture is damaged: its end is missing", /beschädigt/],
+    ['"mug" is known already; choose another label', /„mug“ ist schon bekannt/],
+    ['the label "mug" exists already; choose another one', /„mug“ ist schon bekannt/],
+    ['no class has the label "mug"', /„mug“ ist nicht bekannt/],
+    ['this is the last shot of "mug"; forget the class instead', /letzte Aufnahme von „mug“/],
+    ['the class "mug" would have 300 shots, but a class may have at most 256', /300 Aufnahmen, höchstens 256/],
+    ["there is nothing to take back", /nichts zurückzunehmen/],
+    ["the last change is entry 4, not entry 3; nothing was changed", /Eintrag 4/],
+    ["too many pictures wait for an answer; try again", /zu viel zu tun/],
+    ["the camera is not there, trying again: No such file", /Kamera ist nicht da/],
+    ["something of a later release", /^Der Dienst meldet auf Englisch: something of a later release$/],
+  ]) assert.match(problem(said), expected, said);
+  setLanguage("en");
+  assert.equal(problem("there is nothing to take back"), "there is nothing to take back");
+});

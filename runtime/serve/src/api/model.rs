@@ -1,0 +1,181 @@
+//! What the Open Inference Protocol tells of the server and its one model: metadata, and the extensions for its
+//! configuration, the index of the repository and statistics.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::body::Bytes;
+use axum::extract::State;
+use axum::http::StatusCode;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::Path;
+use crate::error::Refusal;
+use crate::service::Service;
+
+/// Which model a path names.
+#[derive(Deserialize)]
+pub struct ModelPath {
+    name: String,
+    version: Option<String>,
+}
+
+impl ModelPath {
+    /// Whether it is the model that is served.
+    ///
+    /// # Errors
+    /// [`Refusal`] if the bundle has another name or release.
+    pub(super) fn check(&self, service: &Service) -> Result<(), Refusal> {
+        let (served, release) = (&service.manifest.name, version(service));
+        if self.name != *served {
+            return Err(Refusal::missing(format!("the model of this service is \"{served}\"")));
+        }
+        match &self.version {
+            Some(asked) if *asked != release => {
+                Err(Refusal::missing(format!("\"{served}\" is served in version {release} alone")))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// The model's version: the bundle's release.
+fn version(service: &Service) -> String {
+    service.manifest.release.to_string()
+}
+
+/// A tensor: name, type as requests write it, type as configurations write it, shape.
+type TensorDescription = (&'static str, &'static str, &'static str, Vec<i64>);
+
+fn inputs(service: &Service) -> [TensorDescription; 2] {
+    [("image", "BYTES", "TYPE_STRING", vec![-1]), ("features", "FP32", "TYPE_FP32", vec![-1, service.features as i64])]
+}
+
+fn outputs() -> [TensorDescription; 4] {
+    [
+        ("label", "BYTES", "TYPE_STRING", vec![-1]),
+        ("probability", "FP32", "TYPE_FP32", vec![-1]),
+        ("probabilities", "FP32", "TYPE_FP32", vec![-1, -1]),
+        ("known", "BOOL", "TYPE_BOOL", vec![-1]),
+    ]
+}
+
+/// `GET /v2/health/live`: it answers.
+pub async fn live() -> StatusCode {
+    StatusCode::OK
+}
+
+/// `GET /v2/health/ready`: a service that listens has opened everything; no thread is down, and its state can be read and
+/// written.
+///
+/// # Errors
+/// [`Refusal`] if something of that is not so any more; the status says what, to those who may know.
+pub async fn server_ready(State(service): State<Arc<Service>>) -> Result<StatusCode, Refusal> {
+    service.health.check().await?;
+    match service.answers.knowledge().problem {
+        None => Ok(StatusCode::OK),
+        Some(_) => Err(Refusal::new(
+            StatusCode::SERVICE_UNAVAILABLE,
+            "the state cannot be used any more: GET /api/v1/status says why",
+        )),
+    }
+}
+
+/// `GET /v2`
+pub async fn server() -> Json<Value> {
+    let extensions = ["binary_tensor_data", "model_configuration", "statistics"];
+    Json(json!({ "name": "orco", "version": env!("CARGO_PKG_VERSION"), "extensions": extensions }))
+}
+
+/// `GET /v2/models/{name}`, and the same with its version.
+///
+/// # Errors
+/// [`Refusal`] if the bundle has another name or release.
+pub async fn metadata(
+    State(service): State<Arc<Service>>,
+    Path(model): Path<ModelPath>,
+) -> Result<Json<Value>, Refusal> {
+    model.check(&service)?;
+    let json = |(name, kind, _, shape): &TensorDescription| json!({ "name": name, "datatype": kind, "shape": shape });
+    Ok(Json(json!({
+        "name": model.name, "versions": [version(&service)], "platform": "orco",
+        "inputs": inputs(&service).iter().map(json).collect::<Vec<_>>(),
+        "outputs": outputs().iter().map(json).collect::<Vec<_>>(),
+    })))
+}
+
+/// `GET /v2/models/{name}/ready`, and the same with its version.
+///
+/// # Errors
+/// [`Refusal`] if the bundle has another name or release, or as for [`server_ready`].
+pub async fn ready(State(service): State<Arc<Service>>, Path(model): Path<ModelPath>) -> Result<StatusCode, Refusal> {
+    model.check(&service)?;
+    server_ready(State(service)).await
+}
+
+/// `GET /v2/models/{name}/config`, and the same with its version.
+///
+/// # Errors
+/// [`Refusal`] if the bundle has another name or release.
+pub async fn config(State(service): State<Arc<Service>>, Path(model): Path<ModelPath>) -> Result<Json<Value>, Refusal> {
+    model.check(&service)?;
+    let json = |(name, _, kind, dims): &TensorDescription| json!({ "name": name, "data_type": kind, "dims": dims });
+    // A request has one of the two.
+    let optional = |tensor: &TensorDescription| {
+        let mut tensor = json(tensor);
+        tensor["optional"] = true.into();
+        tensor
+    };
+    Ok(Json(json!({
+        "name": model.name, "platform": "orco", "backend": "orco",
+        "version_policy": { "specific": { "versions": [service.manifest.release] } },
+        // The first side of a shape is written out.
+        "max_batch_size": 0,
+        "input": inputs(&service).iter().map(optional).collect::<Vec<_>>(),
+        "output": outputs().iter().map(json).collect::<Vec<_>>(),
+    })))
+}
+
+/// `GET /v2/models/{name}/stats`, and the same with its version.
+///
+/// # Errors
+/// [`Refusal`] if the bundle has another name or release.
+pub async fn statistics(
+    State(service): State<Arc<Service>>,
+    Path(model): Path<ModelPath>,
+) -> Result<Json<Value>, Refusal> {
+    model.check(&service)?;
+    Ok(all_statistics(State(service)).await)
+}
+
+/// `GET /v2/models/stats`
+pub async fn all_statistics(State(service): State<Arc<Service>>) -> Json<Value> {
+    Json(service.statistics.json(&service.manifest.name, &version(&service)))
+}
+
+/// Which models the index lists.
+#[derive(Default, Deserialize)]
+pub struct IndexRequest {
+    #[serde(default)]
+    ready: bool,
+}
+
+/// `POST /v2/repository/index`
+///
+/// # Errors
+/// [`Refusal`] if the body is neither empty nor understood.
+pub async fn index(State(service): State<Arc<Service>>, body: Bytes) -> Result<Json<Value>, Refusal> {
+    let request: IndexRequest = match body.trim_ascii() {
+        b"" => IndexRequest::default(),
+        text => serde_json::from_slice(text).map_err(|error| Refusal::bad(format!("the request: {error}")))?,
+    };
+    let problem = server_ready(State(Arc::clone(&service))).await.err().map(|refusal| refusal.sentence);
+    if request.ready && problem.is_some() {
+        return Ok(Json(json!([])));
+    }
+    let state = if problem.is_none() { "READY" } else { "UNAVAILABLE" };
+    Ok(Json(json!([{
+        "name": service.manifest.name, "version": version(&service), "state": state, "reason": problem.unwrap_or_default(),
+    }])))
+}

@@ -1,0 +1,131 @@
+//! Programs of others that ask the service: Triton's client of the Open Inference Protocol, and Prometheus's `promtool`.
+
+use std::io::Write;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use crate::support::{Running, sample, workspace};
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use orco_trials::{missing, skipped};
+use serde_json::{Value, json};
+
+const MODEL: &str = "/v2/models/cifar100-edge";
+
+/// A request with one picture as a binary tensor, and the length of its JSON.
+fn binary_request(picture: &[u8]) -> (Vec<u8>, String) {
+    let head = json!({ "inputs": [{
+        "name": "image", "datatype": "BYTES", "shape": [1], "parameters": { "binary_data_size": picture.len() + 4 },
+    }] });
+    let head = head.to_string();
+    let body = [head.as_bytes(), &(picture.len() as u32).to_le_bytes(), picture].concat();
+    (body, head.len().to_string())
+}
+
+fn gzip(body: &[u8]) -> Vec<u8> {
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
+    encoder.write_all(body).unwrap();
+    encoder.finish().unwrap()
+}
+
+#[test]
+fn an_inference_request_may_leave_its_type_out_and_be_compressed() {
+    let (_state, service) = Running::fresh();
+    let (body, length) = binary_request(&sample("try", "cactus", 1));
+    let infer = format!("{MODEL}/infer");
+    let length = ("Inference-Header-Content-Length", length.as_str());
+    let typed = service.ask("POST", &infer, &[("Content-Type", "application/octet-stream"), length], &body).ok();
+    assert_eq!(service.ask("POST", &infer, &[length], &body).ok(), typed);
+    let compressed = gzip(&body);
+    let encoding = ("Content-Encoding", "gzip");
+    assert_eq!(service.ask("POST", &infer, &[encoding, length], &compressed).ok(), typed);
+    let versioned = format!("{MODEL}/versions/{}/infer", typed["model_version"].as_str().unwrap());
+    assert_eq!(service.ask("POST", &versioned, &[length], &body).ok(), typed);
+    assert_eq!(service.ask("POST", &format!("{MODEL}/versions/99/infer"), &[length], &body).status, 404);
+    let damaged = service.ask("POST", &infer, &[encoding, length], &compressed[..compressed.len() / 2]);
+    assert_eq!((damaged.status, damaged.error().contains("cannot be expanded")), (400, true), "{}", damaged.text());
+    // 200 MiB of spaces in 200 KiB.
+    let bomb = gzip(&vec![b' '; 200 << 20]);
+    let refused = service.ask("POST", &infer, &[encoding], &bomb);
+    assert!([413, 429].contains(&refused.status), "{} {}", refused.status, refused.text());
+    // A name of a type that is not taken is no absent type.
+    assert_eq!(service.ask("POST", &infer, &[("Content-Type", "image/jpeg"), length], &body).status, 415);
+
+    let statistics = service.get(&format!("{MODEL}/stats"))["model_stats"][0].clone();
+    assert_eq!(
+        (&statistics["inference_count"], &statistics["execution_count"]),
+        (&json!(4), &json!(4)),
+        "{statistics}"
+    );
+    let parts = &statistics["inference_stats"];
+    assert_eq!((&parts["success"]["count"], &parts["compute_infer"]["count"]), (&json!(4), &json!(4)));
+    let time = |part: &str| parts[part]["ns"].as_u64().unwrap();
+    let all: u64 = ["queue", "compute_input", "compute_infer", "compute_output"].into_iter().map(time).sum();
+    assert!(time("compute_infer") > 0 && all <= time("success"), "{parts}");
+    assert_eq!(service.get("/v2/models/stats")["model_stats"][0], statistics);
+}
+
+#[test]
+fn the_inference_protocol_tells_configuration_and_index() {
+    let (_state, service) = Running::fresh();
+    let metadata = service.get(MODEL);
+    let version = metadata["versions"][0].as_str().unwrap();
+    let config = service.get(&format!("{MODEL}/config"));
+    assert_eq!(service.get(&format!("{MODEL}/versions/{version}/config")), config);
+    for (tensors, of) in [("inputs", "input"), ("outputs", "output")] {
+        let names =
+            |list: &Value| list.as_array().unwrap().iter().map(|tensor| tensor["name"].clone()).collect::<Vec<_>>();
+        assert_eq!(names(&metadata[tensors]), names(&config[of]));
+    }
+    assert_eq!((&config["input"][0]["data_type"], &config["max_batch_size"]), (&json!("TYPE_STRING"), &json!(0)));
+    let listed = json!([{ "name": "cifar100-edge", "version": version, "state": "READY", "reason": "" }]);
+    for body in ["", "{}", "{\"ready\": true}"] {
+        assert_eq!(service.ask("POST", "/v2/repository/index", &[], body.as_bytes()).ok(), listed, "{body}");
+    }
+    assert_eq!(service.ask("POST", "/v2/repository/index", &[], b"[").status, 400);
+    assert_eq!(service.ask("GET", &format!("{MODEL}/versions/99"), &[], b"").status, 404);
+}
+
+#[test]
+fn tritons_own_client_is_answered() {
+    let Some(packages) = std::env::var_os("ORCO_TRITON_CLIENT") else {
+        return skipped("Triton's client (ORCO_TRITON_CLIENT is not set; `cargo xtask test` sets it)");
+    };
+    let (_state, service) = Running::fresh();
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/service/triton.py");
+    let pictures = workspace().join("examples/shots/try/cactus");
+    let mut command = Command::new("python3");
+    // Without the packages of this machine.
+    command.arg("-S").arg(script).arg(format!("127.0.0.1:{}", service.address.port())).arg("cifar100-edge");
+    command.args(["1.jpg", "2.jpg"].map(|name| pictures.join(name))).env("PYTHONPATH", packages);
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let labels: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let expected = [1, 2].map(|number| service.label(&sample("try", "cactus", number)));
+    for (how, answered) in labels.as_object().unwrap() {
+        assert_eq!(*answered, json!(expected), "{how}");
+    }
+}
+
+#[test]
+fn promtool_has_nothing_to_say_against_the_figures() {
+    let here = Command::new("promtool").arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok();
+    if !here {
+        return missing("ORCO_PROMTOOL", "figures for Prometheus", "promtool is not installed (Debian: prometheus)");
+    }
+    let (_state, service) = Running::fresh();
+    service.label(&sample("try", "cactus", 1));
+    service.teach("duck", "rubber-duck");
+    let figures = service.ask("GET", "/metrics", &[], b"");
+    assert!(figures.head.contains("content-type: text/plain; version=0.0.4"), "{}", figures.head);
+    let open = service.ask("GET", "/metrics", &[("Accept", "application/openmetrics-text; version=1.0.0")], b"");
+    assert!(open.head.contains("content-type: application/openmetrics-text"), "{}", open.head);
+    assert!(open.text().ends_with("# EOF\n"));
+    let mut promtool = Command::new("promtool");
+    promtool.args(["check", "metrics"]).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut process = promtool.spawn().unwrap();
+    process.stdin.take().unwrap().write_all(&figures.body).unwrap();
+    let output = process.wait_with_output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && said.is_empty(), "{}: {said}", output.status);
+}

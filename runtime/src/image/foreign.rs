@@ -1,0 +1,121 @@
+//! Pictures in formats that are not read, told by how their files begin or end: whoever has one is told what to do.
+
+use std::fmt::{self, Display};
+use std::path::{Path, PathBuf};
+
+/// A picture, or film, in a format that is not read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ForeignFormat {
+    /// What it is called.
+    pub name: &'static str,
+    /// What to do.
+    pub remedy: &'static str,
+}
+
+const SAVE: &str = "save it as JPEG or PNG";
+const HEIF: ForeignFormat = ForeignFormat {
+    name: "HEIC",
+    remedy: "save it as JPEG; an iPhone takes JPEG pictures with Settings > Camera > Formats > Most Compatible",
+};
+const AVIF: ForeignFormat = ForeignFormat { name: "AVIF", remedy: SAVE };
+const GIF: ForeignFormat = ForeignFormat { name: "GIF", remedy: SAVE };
+const BMP: ForeignFormat = ForeignFormat { name: "BMP", remedy: SAVE };
+const TIFF: ForeignFormat = ForeignFormat { name: "TIFF", remedy: SAVE };
+const JPEG_XL: ForeignFormat = ForeignFormat { name: "JPEG XL", remedy: SAVE };
+const SVG: ForeignFormat = ForeignFormat { name: "SVG", remedy: SAVE };
+const RAW: ForeignFormat = ForeignFormat { name: "raw camera", remedy: "develop it and save it as JPEG" };
+const FILM: ForeignFormat = ForeignFormat { name: "film", remedy: "save single pictures of it as JPEG" };
+
+/// How names of files in these formats end.
+const ENDINGS: [(&str, ForeignFormat); 22] = [
+    ("heic", HEIF),
+    ("heif", HEIF),
+    ("hif", HEIF),
+    ("avif", AVIF),
+    ("gif", GIF),
+    ("bmp", BMP),
+    ("tif", TIFF),
+    ("tiff", TIFF),
+    ("jxl", JPEG_XL),
+    ("svg", SVG),
+    ("dng", RAW),
+    ("cr2", RAW),
+    ("cr3", RAW),
+    ("nef", RAW),
+    ("arw", RAW),
+    ("orf", RAW),
+    ("raf", RAW),
+    ("rw2", RAW),
+    ("mov", FILM),
+    ("mp4", FILM),
+    ("mkv", FILM),
+    ("webm", FILM),
+];
+
+impl ForeignFormat {
+    pub(super) const ANIMATED_WEBP: Self = Self { name: "animated WebP", remedy: FILM.remedy };
+
+    /// That of a file with these first bytes, if they tell.
+    pub fn of_bytes(start: &[u8]) -> Option<Self> {
+        if start.get(4..8) == Some(b"ftyp") {
+            return Some(match start.get(8..12)? {
+                b"avif" | b"avis" => AVIF,
+                b"heic" | b"heix" | b"heim" | b"heis" | b"hevc" | b"hevx" | b"mif1" | b"msf1" => HEIF,
+                b"crx " => RAW,
+                _ => FILM,
+            });
+        }
+        let known: [(&[u8], Self); 8] = [
+            (b"GIF87a", GIF),
+            (b"GIF89a", GIF),
+            (b"BM", BMP),
+            (b"II*\0", TIFF),
+            (b"MM\0*", TIFF),
+            (b"\xff\x0a", JPEG_XL),
+            (b"\0\0\0\x0cJXL ", JPEG_XL),
+            (b"<svg", SVG),
+        ];
+        known.into_iter().find(|(bytes, _)| start.starts_with(bytes)).map(|(_, format)| format)
+    }
+
+    /// That of a file of this name, if its ending tells.
+    pub fn of_name(path: &Path) -> Option<Self> {
+        let ending = path.extension()?.to_string_lossy().to_lowercase();
+        ENDINGS.iter().find(|(known, _)| *known == ending).map(|(_, format)| *format)
+    }
+}
+
+/// A file in a format that is not read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ForeignFile {
+    /// The file.
+    pub path: PathBuf,
+    /// Its format, by its name.
+    pub format: ForeignFormat,
+}
+
+impl Display for ForeignFile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { path, format: ForeignFormat { name, remedy } } = self;
+        write!(f, "{} is passed over, since {name} files cannot be read: {remedy}", path.display())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn formats_are_told_by_first_bytes_and_by_names() {
+        let of = |bytes: &[u8]| ForeignFormat::of_bytes(bytes).map(|format| format.name);
+        assert_eq!(of(b"\0\0\0\x24ftypheic\0\0\0\0mif1"), Some("HEIC"));
+        assert_eq!(of(b"\0\0\0\x24ftypavif"), Some("AVIF"));
+        assert_eq!(of(b"\0\0\0\x14ftypqt  "), Some("film"));
+        assert_eq!((of(b"GIF89a"), of(b"MM\0*\0"), of(b"text"), of(b"")), (Some("GIF"), Some("TIFF"), None, None));
+        let named = |name: &str| ForeignFormat::of_name(Path::new(name)).map(|format| format.name);
+        assert_eq!(
+            (named("a/IMG_1.HEIC"), named("a.webm"), named("a.txt"), named("gif")),
+            (Some("HEIC"), Some("film"), None, None)
+        );
+    }
+}

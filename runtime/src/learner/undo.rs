@@ -1,0 +1,116 @@
+//! Going back to earlier class sets, and forth again.
+
+use orco_state::history::{ChangeKind, HeadMark, HistoryChange};
+use orco_state::session::SessionReport;
+
+use super::Learner;
+use super::change::ChangeOutcome;
+use super::error::ChangeError;
+use super::observer::Observer;
+use crate::store::LockedStore;
+
+/// What going back did, or forth.
+#[derive(Clone, Debug, PartialEq)]
+pub struct UndoOutcome {
+    /// What changed.
+    pub report: SessionReport,
+    /// The entry of the history that came back.
+    pub entry: u32,
+    /// Whether the state is that of then to the bit, which it is not before its head is [aligned](Learner::align);
+    /// `None` where that is not known, since something of it was purged.
+    pub exact: Option<bool>,
+}
+
+impl Learner {
+    /// Takes the last changes back. Undoing again goes further back; [`Learner::redo`] makes what was taken back once
+    /// more, until another change is made.
+    ///
+    /// # Errors
+    /// [`ChangeError`] if fewer are remembered, the observer cancels, or the state cannot be saved. Nothing was
+    /// changed then.
+    pub fn undo(
+        &mut self,
+        changes: usize,
+        observer: &mut dyn Observer,
+    ) -> Result<ChangeOutcome<UndoOutcome>, ChangeError> {
+        let locked = self.lock()?;
+        self.undo_locked(&locked, changes, observer)
+    }
+
+    pub(super) fn undo_locked(
+        &mut self,
+        locked: &LockedStore,
+        changes: usize,
+        observer: &mut dyn Observer,
+    ) -> Result<ChangeOutcome<UndoOutcome>, ChangeError> {
+        let timeline = self.history().timeline();
+        let number =
+            changes.checked_sub(1).map_or(Some(timeline.present()), |index| timeline.earlier().get(index).copied());
+        let remembered = timeline.earlier().len();
+        let number = number.ok_or(ChangeError::TooFarBack { asked: changes, remembered })?;
+        self.go_back(locked, number, observer)
+    }
+
+    /// Makes the last changes that were taken back once more, exactly.
+    ///
+    /// # Errors
+    /// As for [`Learner::undo`], if fewer were taken back.
+    pub fn redo(
+        &mut self,
+        changes: usize,
+        observer: &mut dyn Observer,
+    ) -> Result<ChangeOutcome<UndoOutcome>, ChangeError> {
+        let locked = self.lock()?;
+        self.redo_locked(&locked, changes, observer)
+    }
+
+    pub(super) fn redo_locked(
+        &mut self,
+        locked: &LockedStore,
+        changes: usize,
+        observer: &mut dyn Observer,
+    ) -> Result<ChangeOutcome<UndoOutcome>, ChangeError> {
+        let timeline = self.history().timeline();
+        let number =
+            changes.checked_sub(1).map_or(Some(timeline.present()), |index| timeline.later().get(index).copied());
+        let undone = timeline.later().len();
+        let number = number.ok_or(ChangeError::TooFarForth { asked: changes, undone })?;
+        self.go_back(locked, number, observer)
+    }
+
+    /// Goes back to the class set after an entry of the history.
+    ///
+    /// # Errors
+    /// As for [`Learner::undo`], and if there is no such entry.
+    pub fn undo_to(
+        &mut self,
+        entry: u32,
+        observer: &mut dyn Observer,
+    ) -> Result<ChangeOutcome<UndoOutcome>, ChangeError> {
+        let locked = self.lock()?;
+        self.go_back(&locked, entry, observer)
+    }
+
+    pub(super) fn go_back(
+        &mut self,
+        locked: &LockedStore,
+        number: u32,
+        observer: &mut dyn Observer,
+    ) -> Result<ChangeOutcome<UndoOutcome>, ChangeError> {
+        let last = self.history().entries().last().map(|last| last.number);
+        if self.history().timeline().present() == number || last == Some(number) {
+            return Err(ChangeError::Present { number });
+        }
+        let earlier = self.saved.earlier_state(number).ok_or(ChangeError::NoEntry { number })?;
+        let (next, report) = self.run_session(observer, |session, state| session.restore(state, &earlier))?;
+        let change = HistoryChange::new(ChangeKind::Undo, earlier.seed).to(number);
+        let (made, before) = self.replace(locked, next, change, report)?;
+        // A class set that was left without an aligned head comes back without one.
+        let ChangeOutcome { report, uncertain, unaligned } = match earlier.head {
+            HeadMark::Bundle => made,
+            _ => self.align_after(locked, &before.state, made, observer),
+        };
+        let exact = earlier.is_exact(self.saved.state.head.as_ref());
+        Ok(ChangeOutcome { report: UndoOutcome { report, entry: number, exact }, uncertain, unaligned })
+    }
+}
