@@ -313,8 +313,8 @@ fn a_damaged_slot_is_left_out_and_two_are_refused() {
     let device = Device::with_own_bundle();
     device.learn(&[("duck", &shots("learn", "rubber-duck"))]);
     device.json(&["rename", "duck", "rubber duck"]);
-    // The first save went to both slots, the second to the first.
-    let [newest, older] = ["slot-a", "slot-b"].map(|slot| device.state().join(slot));
+    // What was learned went to both slots, its aligned head to the first, the new name to the second.
+    let [newest, older] = ["slot-b", "slot-a"].map(|slot| device.state().join(slot));
     let good = fs::read(&newest).unwrap();
     let damage = |path: &Path| {
         let mut bytes = fs::read(path).unwrap();
@@ -327,10 +327,10 @@ fn a_damaged_slot_is_left_out_and_two_are_refused() {
     let output = device.command(&["list"]).output().unwrap();
     let (listed, said) = (text(&output.stdout), text(&output.stderr));
     assert!(output.status.success() && listed.contains("duck") && !listed.contains("rubber duck"), "{listed}{said}");
-    assert!(said.contains("slot-a is left out: its checksum does not match"), "{said}");
+    assert!(said.contains("slot-b is left out: its checksum does not match"), "{said}");
     assert_eq!(fs::read(&newest).unwrap(), damaged, "looking changed it");
     device.json(&["rename", "duck", "yellow duck"]);
-    assert_eq!(fs::read(device.state().join("slot-a.bad-0")).unwrap(), damaged, "the damaged one is kept");
+    assert_eq!(fs::read(device.state().join("slot-b.bad-0")).unwrap(), damaged, "the damaged one is kept");
     assert_eq!(device.saved().state.classes[0].label, "yellow duck");
     damage(&newest);
     damage(&older);
@@ -485,13 +485,13 @@ fn a_missing_copy_is_said_and_written_anew() {
     device.learn(&[("duck", &shots("learn", "rubber-duck"))]);
     device.json(&["rename", "duck", "rubber duck"]);
     // The newer one: what was said to be renamed is not.
-    fs::remove_file(device.state().join("slot-a")).unwrap();
+    fs::remove_file(device.state().join("slot-b")).unwrap();
     let output = device.command(&["list"]).output().unwrap();
     let said = text(&output.stderr);
-    assert!(output.status.success() && said.contains("slot-a is missing: the other copy is used"), "{said}");
+    assert!(output.status.success() && said.contains("slot-b is missing: the other copy is used"), "{said}");
     device.json(&["rename", "duck", "yellow duck"]);
     let output = device.command(&["list"]).output().unwrap();
-    assert_eq!((text(&output.stderr), device.state().join("slot-a").exists()), (String::new(), true));
+    assert_eq!((text(&output.stderr), device.state().join("slot-b").exists()), (String::new(), true));
 }
 
 #[test]
