@@ -201,7 +201,7 @@ fn going_back_is_exact_whatever_the_seed() {
     assert_eq!((entries, learner.state().classes.len()), (vec![1, 0], 0));
     assert_eq!(learner.redo(1, &mut ()).unwrap().report.exact, Some(true));
     assert_eq!(*learner.state(), then);
-    learn(&mut learner, "cup", 3).unwrap().durable().unwrap();
+    learn(&mut learner, "teapot", 3).unwrap().durable().unwrap();
     assert!(matches!(learner.redo(1, &mut ()), Err(ChangeError::TooFarForth { asked: 1, undone: 0 })));
     assert_eq!(id(&learner, 3), third, "it stays what it is while others follow");
     learner.purge("duck", &mut ()).unwrap().durable().unwrap();

@@ -269,7 +269,7 @@ fn bad_shots_are_refused_and_the_state_is_unchanged() {
         &["learn", &argument("x", &mug), "--json", "/nowhere/report.json"],
         "cannot write /nowhere/report.json",
     );
-    let usage = device.command(&["learn", "no-folder"]).output().unwrap();
+    let usage = device.command(&["learn", "=no-label"]).output().unwrap();
     assert_eq!(usage.status.code(), Some(2), "{}", text(&usage.stderr));
 }
 

@@ -28,11 +28,10 @@ fn folders_name_the_classes_and_words_are_those_of_people() {
     assert!(!said.contains("target") && !said.contains("loss ") && !said.contains("0.0 %"), "{said}");
     device.json(&["undo"]);
     let said = learn(&["--verbose"]);
-    assert!(
-        said.contains("after the last of") && said.contains("stored samples of old classes recognised: "),
-        "{said}"
-    );
-    device.refused(&["learn", "/"], "expected LABEL=FOLDER or FOLDER");
+    assert!(said.contains("stored samples of old classes recognised: "), "{said}");
+    let nameless = device.command(&["learn", "/"]).output().unwrap();
+    assert_eq!(nameless.status.code(), Some(2));
+    assert!(text(&nameless.stderr).contains("expected LABEL=FOLDER or FOLDER"), "{}", text(&nameless.stderr));
     let missing = device.folder.path().join("missing").display().to_string();
     device.refused(&["learn", &missing], "cannot read the folder");
 }
@@ -48,8 +47,8 @@ fn json_lists_the_classes_that_changed_and_all_of_them_where_asked() {
     assert_eq!(report.get("losses"), None);
     let all = device.json(&["learn", &duck, "--verbose"]);
     assert_eq!(all["classes"].as_array().unwrap().len(), 62);
-    assert!(!all["losses"].as_array().unwrap().is_empty());
-    for number in [&all["old_accuracy"]["before"], &all["losses"][0], &all["seconds"]] {
+    assert!(all["losses"].is_array(), "{all}");
+    for number in [&all["old_accuracy"]["before"], &all["old_accuracy"]["after"], &all["seconds"]] {
         assert!(number.to_string().len() <= 9, "{number}");
     }
 }
@@ -77,7 +76,7 @@ fn undoing_walks_back_through_changes_and_redoing_forth() {
     device.refused(&["redo"], "fewer changes were taken back");
     // A change after undoing begins anew: what was taken back is reached by its entry alone.
     device.json(&["undo"]);
-    device.json(&["rename", "mug", "cup"]);
+    device.json(&["rename", "mug", "beaker"]);
     device.refused(&["redo"], "fewer changes were taken back");
     device.json(&["undo", "--to", "3"]);
     assert_eq!(labels(&device), ["bird", "mug"]);

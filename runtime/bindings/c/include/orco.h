@@ -460,9 +460,7 @@ enum OrcoStatus orco_undo(const struct OrcoLearner *learner,
 /**
  * Makes the last `changes` changes that were taken back once more. `report` may be NULL.
  */
-enum OrcoStatus orco_redo(const struct OrcoLearner *learner,
-                          size_t changes,
-                          struct OrcoReport *report);
+enum OrcoStatus orco_redo(const struct OrcoLearner *learner, size_t changes, struct OrcoReport *report);
 
 /**
  * Writes all that the device knows into the file `path`: as a whole, or not at all. A file that is there already stays
