@@ -11,6 +11,7 @@ use crate::device;
 use crate::options::Options;
 use crate::output::Output;
 use crate::progress::ProgressBars;
+use crate::scene_options::{SceneOptions, cut_out, viewfinder_of};
 use crate::session_report;
 
 /// Arguments of `orco add`.
@@ -21,6 +22,8 @@ pub struct Arguments {
     class: ClassFolder,
     #[command(flatten)]
     options: LearnOptions,
+    #[command(flatten)]
+    scene: SceneOptions,
 }
 
 /// Gives a known class more shots and saves the new state.
@@ -28,7 +31,11 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<
     let started = Instant::now();
     let mut learner = device::open(options, output)?;
     arguments.options.apply(&mut learner);
-    let (label, shots) = (arguments.class.label.as_str(), arguments.class.shots(output)?);
+    let label = arguments.class.label.as_str();
+    let viewfinder = viewfinder_of(&arguments.scene, &learner)?;
+    let cut_outs =
+        if viewfinder.is_plain() { Vec::new() } else { cut_out(&viewfinder, core::slice::from_ref(&arguments.class))? };
+    let shots = cut_outs.first().map_or_else(|| arguments.class.shots(output), |shots| Ok(shots.as_shots()))?;
     let report =
         session_report::unwrap_outcome(output, learner.add(label, shots.clone(), &mut ProgressBars::default())?);
     session_report::warn_of_shots(output, &learner);
