@@ -164,14 +164,14 @@ impl ResultsPages {
             text.push('\n');
         }
         text += "\nThe dial (`orco balance`) at its three positions, aHM / aACC:\n\n| bundle | keep-base | balanced | favour-new |\n|---|---|---|---|\n";
-        for MeasuredBundle { manifest, report } in &self.bundles {
+        for MeasuredBundle { manifest, report, .. } in &self.bundles {
             let cells: String =
                 DIAL.iter().map(|name| format!(" {} |", cell(report, name, &["ahm", "aacc"]))).collect();
             let _ = writeln!(text, "| {} |{cells}", manifest.name);
         }
         text += "\nWhat a device with default answers promises after a session, less what is measured, in percentage points:\n\n\
                  | bundle | base classes | learned classes | all classes |\n|---|---|---|---|\n";
-        for MeasuredBundle { manifest, report } in &self.bundles {
+        for MeasuredBundle { manifest, report, .. } in &self.bundles {
             let cells: String =
                 PromiseErrors::NAMES.iter().map(|name| format!(" {} |", cell(report, "orco", &[name]))).collect();
             let _ = writeln!(text, "| {} |{cells}", manifest.name);
