@@ -13,9 +13,10 @@ pub const MAX_PIECES: usize = 16;
 /// Least share of the frame that a piece covers.
 const LEAST: f32 = 0.002;
 /// Pixels of the small frame below which something is no more than a speck.
+// Steps along rows and columns: their distances take a tenth of the time that round ones take.
 const SPECK: u8 = 1;
 /// Pixels of the small frame over which parts of a thing are joined.
-const JOIN: u8 = 3;
+const JOIN: u8 = 4;
 /// Thinnest part of a thing that is kept, as a radius in pixels of the small frame.
 const THIN: u8 = 2;
 /// A piece belongs to a larger one if it has less than this share of its surface ...
@@ -23,7 +24,7 @@ const CRUMB: f32 = 0.25;
 /// ... and is nearer to it than this share of the frame's shorter side.
 const NEAR: f32 = 0.06;
 /// Gaps of a thing's outline are bridged by twice so many pixels of the small frame.
-const BRIDGE: u8 = 12;
+const BRIDGE: u8 = 15;
 /// A hole in a thing shows the place if this share of it is structure of the place.
 const SEEN_THROUGH: f32 = 0.5;
 
@@ -61,12 +62,12 @@ impl Foreground {
         if let Some(region) = region {
             keep_only(&mut mask, region, frame);
         }
-        open_mut(&mut mask, Norm::L2, SPECK);
-        close_mut(&mut mask, Norm::L2, JOIN);
+        open_mut(&mut mask, Norm::L1, SPECK);
+        close_mut(&mut mask, Norm::L1, JOIN);
         fill_outline(&mut mask, difference);
-        close_mut(&mut mask, Norm::L2, JOIN);
+        close_mut(&mut mask, Norm::L1, JOIN);
         fill_holes(&mut mask, difference);
-        open_mut(&mut mask, Norm::L2, THIN);
+        open_mut(&mut mask, Norm::L1, THIN);
         let (marks, pieces) = pieces(&mask, frame);
         Self { frame, marks, pieces }
     }
@@ -144,7 +145,7 @@ fn keep_only(mask: &mut GrayImage, region: PixelRect, frame: [u32; 2]) {
 /// Adds what looks like the place in another light, but lies within the outline of a thing: a white cup before a white
 /// wall has the wall's colour inside, and an edge.
 fn fill_outline(mask: &mut GrayImage, difference: &Difference) {
-    let mut outline = close(mask, Norm::L2, BRIDGE);
+    let mut outline = close(mask, Norm::L1, BRIDGE);
     fill_holes(&mut outline, difference);
     for ((pixel, inside), change) in mask.pixels_mut().zip(outline.pixels()).zip(&difference.changes) {
         if inside == &SET && *change == Change::Light {

@@ -4,6 +4,7 @@ use std::time::Instant;
 
 use anyhow::Result;
 use clap::Args;
+use orco_runtime::learner::Shots;
 use serde_json::Value;
 
 use crate::change_options::{ClassFolder, LearnOptions};
@@ -35,7 +36,10 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<
     let viewfinder = viewfinder_of(&arguments.scene, &learner)?;
     let cut_outs =
         if viewfinder.is_plain() { Vec::new() } else { cut_out(&viewfinder, core::slice::from_ref(&arguments.class))? };
-    let shots = cut_outs.first().map_or_else(|| arguments.class.shots(output), |shots| Ok(shots.as_shots()))?;
+    let shots: Shots<'_> = match cut_outs.first() {
+        Some(shots) => shots.as_shots(),
+        None => arguments.class.shots(output)?,
+    };
     let report =
         session_report::unwrap_outcome(output, learner.add(label, shots.clone(), &mut ProgressBars::default())?);
     session_report::warn_of_shots(output, &learner);

@@ -35,8 +35,7 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<
     let viewfinder = viewfinder_of(&arguments.scene, &learner)?;
     let cut_outs = if viewfinder.is_plain() { Vec::new() } else { cut_out(&viewfinder, &arguments.classes)? };
     let classes: Vec<(&str, Shots<'_>)> = if viewfinder.is_plain() {
-        let classes = arguments.classes.iter().map(|class| Ok((class.label.as_str(), class.shots(output)?)));
-        classes.collect::<Result<_>>()?
+        arguments.classes.iter().map(|class| shots_of(class, output)).collect::<Result<_>>()?
     } else {
         cut_outs.iter().map(|shots| (shots.label.as_str(), shots.as_shots())).collect()
     };
@@ -45,4 +44,9 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<
     let seconds = started.elapsed().as_secs_f64();
     session_report::print(output, &report, &format!("learned {}", session_report::list_classes(&classes)), seconds)?;
     Ok(session_report::to_json(output, &report, seconds))
+}
+
+/// A class with all pictures of its folder.
+fn shots_of<'a>(class: &'a ClassFolder, output: &Output) -> Result<(&'a str, Shots<'a>)> {
+    Ok((class.label.as_str(), class.shots(output)?))
 }
