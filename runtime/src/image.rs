@@ -254,6 +254,11 @@ impl Preprocessing {
         sides && finite && self.deviation.iter().all(|value| *value > 0.0)
     }
 
+    /// The colour that becomes zero in all planes: it says nothing to the backbone.
+    pub fn mean_colour(&self) -> [u8; 3] {
+        self.mean.map(|mean| (255.0 * mean).round().clamp(0.0, 255.0) as u8)
+    }
+
     /// The largest centred part of the picture with the input's aspect ratio, scaled to the input's size.
     pub fn fit(&self, picture: &RgbImage) -> RgbImage {
         let (width, height) = (u64::from(picture.width()), u64::from(picture.height()));

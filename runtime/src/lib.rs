@@ -34,8 +34,8 @@
 //!   [`state`];
 //! - [`files`] (read and replaced without trust), [`signature`] and [`release`] (whose bundle it is, and not an older
 //!   one), [`threads`];
-//! - pictures and features: [`image`], [`quality`] (is a picture fit to be a shot?), [`augment`] (views), [`encoder`]
-//!   (the backbone's engines);
+//! - pictures and features: [`image`], [`quality`] (is a picture fit to be a shot?), [`scene`] (things before a camera
+//!   that stands still), [`augment`] (views), [`encoder`] (the backbone's engines);
 //! - [`manifest`] and [`bundle`]: what the workstation hands over;
 //! - [`store`]: the folder that keeps what was learned; [`thumbnails`]: small pictures of shots beside it; [`pack`]: one
 //!   learned class in a file, for another device;
@@ -73,6 +73,7 @@ pub mod pack;
 pub mod prelude;
 pub mod quality;
 pub mod release;
+pub mod scene;
 pub mod signature;
 pub mod store;
 pub mod threads;

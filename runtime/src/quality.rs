@@ -37,6 +37,9 @@ const DARK: f32 = 40.0;
 /// Brightness from which a pixel is clipped.
 const CLIPPED: f32 = 250.0;
 
+/// Brightness by which two cells differ at the most that are alike.
+const FLAT: f32 = 0.5;
+
 /// What was measured on a picture.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Quality {
@@ -49,6 +52,8 @@ pub struct Quality {
     pub sharpness: f32,
     /// Whether brightness falls from each of 16 x 17 cells to the next one of its row (difference hash).
     pub fingerprint: [u64; 4],
+    /// Where both cells are alike, so that the fingerprint says nothing: around a thing that was cut out, for one.
+    pub flat: [u64; 4],
 }
 
 impl Quality {
@@ -58,18 +63,24 @@ impl Quality {
         let light: Vec<f32> = square.pixels().map(|pixel| brightness(pixel.0)).collect();
         let share =
             |is: &dyn Fn(f32) -> bool| light.iter().filter(|light| is(**light)).count() as f32 / light.len() as f32;
+        let (fingerprint, flat) = fingerprint(&square);
         Self {
             dark: share(&|light| light < DARK),
             clipped: share(&|light| light >= CLIPPED),
             sharpness: variance(&laplacian(&light)) / variance(&light).max(1.0),
-            fingerprint: fingerprint(&square),
+            fingerprint,
+            flat,
         }
     }
 
     /// In how many of 256 places the fingerprints differ: about half of them for two pictures, few for one that was
-    /// compressed, brightened or moved a little.
+    /// compressed, brightened or moved a little. Places where both pictures are flat do not count; the others stand for
+    /// them.
     pub fn distance(&self, other: &Self) -> u32 {
-        self.fingerprint.iter().zip(other.fingerprint).map(|(one, other)| (one ^ other).count_ones()).sum()
+        let telling = |part: usize| !(self.flat[part] & other.flat[part]);
+        let differing = |part: usize| telling(part) & (self.fingerprint[part] ^ other.fingerprint[part]);
+        let count = |of: &dyn Fn(usize) -> u64| (0..4).map(|part| of(part).count_ones()).sum::<u32>();
+        CELLS * CELLS * count(&differing) / count(&telling).max(1)
     }
 }
 
@@ -90,14 +101,17 @@ fn variance(values: &[f32]) -> f32 {
     values.iter().map(|value| (value - mean) * (value - mean)).sum::<f32>() / values.len() as f32
 }
 
-fn fingerprint(square: &RgbImage) -> [u64; 4] {
+/// The fingerprint, and where it says nothing.
+fn fingerprint(square: &RgbImage) -> ([u64; 4], [u64; 4]) {
     let cells = imageops::resize(square, CELLS + 1, CELLS, FilterType::Triangle);
     let light = |x, y| brightness(cells.get_pixel(x, y).0);
-    let mut bits = [0; 4];
+    let (mut bits, mut flat) = ([0; 4], [0; 4]);
     for (bit, (x, y)) in (0..CELLS).flat_map(|y| (0..CELLS).map(move |x| (x, y))).enumerate() {
-        bits[bit / 64] |= u64::from(light(x, y) > light(x + 1, y)) << (bit % 64);
+        let fall = light(x, y) - light(x + 1, y);
+        bits[bit / 64] |= u64::from(fall > 0.0) << (bit % 64);
+        flat[bit / 64] |= u64::from(fall.abs() < FLAT) << (bit % 64);
     }
-    bits
+    (bits, flat)
 }
 
 /// From where on a picture is refused as a shot.

@@ -152,7 +152,7 @@ impl ClassFolder {
     ///
     /// # Errors
     /// If the folder cannot be read or holds no picture that can.
-    pub fn shots(&self, output: &Output) -> Result<Shots<'static>, ShotsError> {
+    pub fn shots<'a>(&self, output: &Output) -> Result<Shots<'a>, ShotsError> {
         let shots = Shots::folder(&self.folder)?;
         PictureFolder::read(&self.folder)?.foreign.iter().for_each(|file| output.warn(file));
         Ok(shots)

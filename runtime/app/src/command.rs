@@ -19,6 +19,7 @@ pub mod list;
 pub mod redo;
 pub mod rename;
 pub mod restore;
+pub mod scene;
 #[cfg(feature = "serve")]
 pub mod serve;
 pub mod undo;

@@ -14,6 +14,7 @@ mod options;
 mod output;
 mod picture;
 mod progress;
+mod scene_options;
 #[cfg(feature = "serve")]
 mod serve_options;
 mod session_report;
@@ -79,6 +80,8 @@ enum Verb {
     Backup(command::backup::Arguments),
     /// Restores what `orco backup` wrote.
     Restore(command::restore::Arguments),
+    /// Keeps what the place in front of the device's camera looks like when it is empty, so that things are told from it.
+    Scene(command::scene::Arguments),
     /// Lists the known classes.
     List,
     /// Serves the web page that teaches the device, and the same over HTTP, until Ctrl-C.
@@ -140,6 +143,7 @@ fn main() -> ExitCode {
         Verb::Upgrade(arguments) => command::upgrade::run(options, &output, arguments),
         Verb::Backup(arguments) => command::backup::run(options, &output, arguments),
         Verb::Restore(arguments) => command::restore::run(options, &output, arguments),
+        Verb::Scene(arguments) => command::scene::run(options, &output, arguments),
         Verb::List => command::list::run(options, &output),
         #[cfg(feature = "serve")]
         Verb::Serve(arguments) => command::serve::run(options, &output, arguments),

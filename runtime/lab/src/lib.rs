@@ -13,6 +13,7 @@
 //! - `seeds` (feature `trials`): trainings of one recipe with several seeds;
 //! - `report` (feature `report`): a bundle's results as JSON, CSV, pictures, and a page;
 //! - `results_pages` (feature `report`): the reports of several bundles as pages of the book;
+//! - `scenes` (feature `report`): things that are learned in one place and asked in others;
 //! - [`format`](mod@format) shows summaries on a terminal.
 
 pub mod ablation;
@@ -30,6 +31,8 @@ pub mod report;
 pub mod results;
 #[cfg(feature = "report")]
 pub mod results_pages;
+#[cfg(feature = "report")]
+pub mod scenes;
 #[cfg(feature = "trials")]
 pub mod seeds;
 pub mod statistics;

@@ -45,12 +45,12 @@ async function watchCamera() {
   }
 }
 
-function show({ answer: { matches, known } }) {
+function show({ answer: { matches, known, empty } }) {
   // It keeps its place: what stands below must not move under a finger.
   $("why-ask").disabled = !matches.length;
   const isUnknown = matches.length > 0 && !known;
   const best = isUnknown ? undefined : matches[0];
-  setText("answer", isUnknown ? message("unknown") : best?.label ?? "–");
+  setText("answer", isUnknown ? message("unknown") : best?.label ?? (empty ? message("empty") : "–"));
   $("provisional").hidden = !best?.provisional;
   setText("sure", best ? message("sure", { percent: percent(best.probability) }) : "");
   $("sure-bar").style.width = `${best ? percent(Math.max(0, best.probability)) : 0}%`;

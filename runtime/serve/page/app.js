@@ -7,12 +7,14 @@ import { startHeader } from "./header.js";
 import { startHistory } from "./history.js";
 import { startInbox } from "./inbox.js";
 import { startJobs } from "./jobs.js";
+import { startScene } from "./scene.js";
 import { startShots } from "./shots.js";
 import { startSource } from "./source.js";
 
 startHeader();
 startSource();
 startDevice();
+startScene();
 startAnswer();
 startShots();
 startInbox();

@@ -30,6 +30,19 @@ export const canLearn = ({ connected, label, shots, job }) =>
 // Whether a job is of what the page is about: of the typed label, or where none is typed yet.
 export const isOfLabel = (job, label) => Boolean(job) && (!label || !job.label || job.label === label.normalize());
 
+// A part of a picture, in shares of its sides, in pixels of a view that shows the whole picture as large as it can.
+export function placeInView([left, top, width, height], [pictureWidth, pictureHeight], [viewWidth, viewHeight]) {
+  const scale = Math.min(viewWidth / pictureWidth, viewHeight / pictureHeight);
+  const [shownWidth, shownHeight] = [pictureWidth * scale, pictureHeight * scale];
+  return [(viewWidth - shownWidth) / 2 + left * shownWidth, (viewHeight - shownHeight) / 2 + top * shownHeight,
+    width * shownWidth, height * shownHeight];
+}
+
+export const middleOf = ([left, top, width, height]) => [left + width / 2, top + height / 2];
+
+// What a thing is called; nothing if it is like nothing known.
+export const thingName = ({ label, known }) => (known ? label : null);
+
 // What to do next, as keys of texts: about the shots, and about the class if it is known already.
 export function hints(state) {
   const { label, shots, classes } = state;

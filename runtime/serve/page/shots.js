@@ -3,6 +3,7 @@ import { $, element, isByKey, isPressKey, onRelease, setText, showError, sleep }
 import { isolate, message, percent } from "./language.js";
 import { picture, releasePictures } from "./pictures.js";
 import { refreshShots } from "./refresh.js";
+import { chosenPlace } from "./scene.js";
 import { canLearn, canShoot, hints, isSameOrLater, labelOf } from "./selectors.js";
 import { api, call, change, shotsPath } from "./service.js";
 import { frame } from "./source.js";
@@ -72,7 +73,7 @@ async function hold() {
     for (const file of files) await take(file, label);
   } else {
     do {
-      const shot = store.state.deviceChosen ? {} : await frame(SIDE);
+      const shot = store.state.deviceChosen ? chosenPlace(store.state) : await frame(SIDE);
       if (shot) await take(shot, label);
       await sleep(EVERY_MS);
     } while (isHeld && (store.state.stream || store.state.deviceChosen));
@@ -88,7 +89,7 @@ async function take(shot, label, anyway = false) {
   const response = await request.catch(() => null);
   if (!response) return;
   const { accepted, warnings, frame: number } = await response.json();
-  refused = accepted ? null : isFile ? shot : { frame: number };
+  refused = accepted ? null : isFile ? shot : { ...shot, frame: number };
   $("shot-warning").textContent = warningSentences(warnings, label, anyway).join(" ");
   $("anyway-row").hidden = accepted;
 }

@@ -99,7 +99,6 @@ function offerDevice(state) {
 function show(state) {
   const { stream, files, deviceChosen } = state;
   radio(deviceChosen ? "device" : "browser").checked = true;
-  $("square").hidden = !hasSource(state);
   $("camera").hidden = $("collect-row").hidden = deviceChosen;
   $("camera").textContent = message(stream ? "cameraStop" : "camera");
   $("shoot").textContent = message(files.length ? "shootFiles" : "shoot");

@@ -27,7 +27,7 @@ export function createStore(fields) {
   };
 }
 
-export const NO_ANSWER = { matches: [], known: true };
+export const NO_ANSWER = { matches: [], known: true, empty: false };
 
 export const store = createStore({
   // What the service last reported.
@@ -49,6 +49,7 @@ export const store = createStore({
   files: [],
   deviceChosen: false, // whether the service's own camera is the source
   devicePicture: null, // address of its newest frame
+  chosenThing: null, // id of the thing that shots are taken of; the one in the middle if there is none
 
   answer: NO_ANSWER,
   explanation: null, // stored shots that a picture is most like

@@ -16,7 +16,8 @@
 //! - two threads that own a learner each: [`answers`] reads, and takes up what other programs did to the state;
 //!   [`changes`] makes one change at a time. A class that is being learned answers at once, by its imprinted shots, until
 //!   it is trained;
-//! - [`agreement`] over several frames; [`live`]: the service's own camera;
+//! - [`agreement`] over several frames; [`camera_scene`]: the empty place before the service's own camera; [`things`] in
+//!   front of it; [`live`]: that camera;
 //! - [`service`]: these together, without HTTP; [`token`]: what callers from other machines must give;
 //! - `mqtt`, a feature: tells an MQTT broker what the service sees and learns;
 //! - [`route`]: what a route takes; [`page`]: its files; [`guard`]: who may ask for what;
@@ -42,6 +43,7 @@ pub mod admission;
 pub mod agreement;
 pub mod answers;
 pub mod api;
+pub mod camera_scene;
 pub mod changes;
 pub mod compression;
 mod connections;
@@ -69,6 +71,7 @@ pub mod service;
 pub mod statistics;
 mod supervisor;
 mod telemetry;
+pub mod things;
 pub mod token;
 mod worker;
 

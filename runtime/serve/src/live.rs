@@ -4,6 +4,8 @@
 //! It asks again only when it has the answer, so a request waits for one frame at most; where many requests wait, it
 //! skips frames.
 
+mod shown_frame;
+
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::time::{Duration, Instant};
@@ -15,16 +17,19 @@ use orco_runtime::image_rs::RgbImage;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
-use crate::admission::{Admission, Admitted, picture_bytes};
+use crate::admission::{Admission, picture_bytes};
 use crate::agreement::Agreement;
 use crate::answers::Answers;
+use crate::camera_scene::{self, CameraScene, SceneView};
 use crate::error::{Refusal, ServeError};
 use crate::health;
 use crate::inbox::Inbox;
 use crate::knowledge::Knowledge;
 use crate::prediction::ClassProbability;
 use crate::telemetry::Telemetry;
+use crate::things::{AnsweredThing, Things};
 use crate::worker::{self, Worker};
+use shown_frame::ShownFrame;
 
 /// Width and height of the live picture at most, in pixels.
 pub const VIEW: u32 = 640;
@@ -79,6 +84,10 @@ struct Now {
     agreed: usize,
     /// Whether most of these are like anything known.
     known: bool,
+    /// Whether the place is empty, as far as it was shown.
+    empty: bool,
+    /// The things in front of the empty place; none where it was not shown.
+    things: Vec<AnsweredThing>,
     /// Why frames cannot be processed, whatever else is going on.
     problem: Option<String>,
     /// The frame of the last shot that was not taken.
@@ -87,6 +96,7 @@ struct Now {
 
 struct Inner {
     camera: Camera,
+    scene: CameraScene,
     now: Mutex<Now>,
     /// Number of the newest frame that was processed; 0 while there is none.
     newest: watch::Sender<u64>,
@@ -115,15 +125,16 @@ impl Live {
         admission: Admission,
         inbox: Inbox,
         answers: Answers,
+        scene: CameraScene,
         telemetry: Telemetry,
     ) -> Result<Self, ServeError> {
-        let inner =
-            Inner { camera, now: Mutex::default(), newest: watch::Sender::new(0), stop: AtomicBool::new(false) };
-        let inner = Arc::new(inner);
+        let (now, newest) = (Mutex::default(), watch::Sender::new(0));
+        let inner = Arc::new(Inner { camera, scene, now, newest, stop: AtomicBool::new(false) });
         let health = telemetry.health.clone();
         let worker = LiveWorker {
             inner: Arc::clone(&inner),
             agreement: Agreement::of(settings.frames),
+            things: Things::of(settings.frames),
             input,
             admission,
             pause: Duration::from_secs_f32(1.0 / settings.per_second.clamp(0.01, 1000.0)),
@@ -204,6 +215,22 @@ impl Live {
         self.0.camera.decode(frame, None).map_err(unreadable)
     }
 
+    /// The size of a frame's picture when it is compared with the empty place: enough for a thing that is a part of it.
+    ///
+    /// # Errors
+    /// [`Refusal`] if it cannot be decoded.
+    pub fn decode_view(&self, frame: &CameraFrame, side: u32) -> Result<RgbImage, Refusal> {
+        self.0.camera.decode(frame, Some(side)).map_err(unreadable)
+    }
+
+    /// What that takes.
+    ///
+    /// # Errors
+    /// [`Refusal`] if it is no picture.
+    pub fn needs_view(&self, frame: &CameraFrame, side: u32) -> Result<DecodingCost, Refusal> {
+        frame.needs(Some(side)).map_err(unreadable)
+    }
+
     /// Holds a frame whose shot was not taken, in case it is wanted anyway.
     pub fn hold(&self, frame: Option<Arc<CameraFrame>>) {
         self.0.now().refused = frame;
@@ -243,6 +270,8 @@ impl Inner {
             "label": shown.map(|shown| &shown.label), "probability": shown.map(|shown| shown.probability),
             "provisional": shown.is_some_and(|shown| shown.provisional),
             "matches": ClassProbability::list_json(&now.matches, 3), "known": now.known, "agreed": now.agreed,
+            "empty": now.empty, "things": now.things.iter().map(AnsweredThing::json).collect::<Vec<_>>(),
+            "scene": self.scene.json(),
             "frame": seen.map(|seen| seen.frame.number),
             "age_seconds": seen.map(|seen| seen.frame.taken.elapsed().as_secs_f32()),
             "frames_per_second": status.frames_per_second, "frames": status.frames, "opened": status.opened,
@@ -265,6 +294,8 @@ struct Reported {
 struct Shown {
     label: Option<String>,
     known: bool,
+    empty: bool,
+    things: usize,
     state: Option<&'static str>,
     problem: Option<String>,
 }
@@ -272,6 +303,7 @@ struct Shown {
 struct LiveWorker {
     inner: Arc<Inner>,
     agreement: Agreement,
+    things: Things,
     input: Preprocessing,
     admission: Admission,
     pause: Duration,
@@ -345,17 +377,23 @@ impl LiveWorker {
         if !Arc::ptr_eq(&known, &self.known) {
             self.known = known;
             self.agreement.clear();
+            self.things.clear();
             let mut now = self.inner.now();
             let is_gone = |class: &ClassProbability| !class.provisional && self.known.class(&class.label).is_err();
             if now.matches.iter().any(is_gone) {
                 (now.matches, now.agreed, now.known) = (Vec::new(), 0, false);
             }
+            now.things.retain(|thing| !thing.matches.iter().any(is_gone));
         }
     }
 
     fn process(&mut self, frame: Arc<CameraFrame>) {
-        let side = self.input.width.max(self.input.height);
-        let needs = frame.needs(Some(side)).map(|needs| picture_bytes(&needs, &self.input));
+        let (side, more) = if self.inner.scene.is_shown() {
+            (camera_scene::decoded_side(&self.input), camera_scene::WORKING_MEMORY)
+        } else {
+            (self.input.width.max(self.input.height), 0)
+        };
+        let needs = frame.needs(Some(side)).map(|needs| picture_bytes(&needs, &self.input) + more);
         // What is no picture is decoded, which says so.
         let permit = match self.admission.try_work(needs.unwrap_or(0)) {
             Ok(Some(permit)) => permit,
@@ -364,25 +402,22 @@ impl LiveWorker {
             Err(refusal) => return self.refuse(refusal),
         };
         let Ok(picture) = self.inner.camera.decode(&frame, Some(side)) else { return };
-        let answer = self.answers.try_answer(Admitted::new(self.input.fit(&picture), permit.clone()));
         let (number, taken) = (frame.number, frame.taken);
-        if let Some(Ok(answer)) = &answer {
-            self.inbox.offer(&picture, answer);
-        }
+        let shown = match self.inner.scene.see(&picture) {
+            SceneView::Whole => self.whole(&picture, &permit, taken),
+            SceneView::Empty => self.empty(),
+            SceneView::Things(foreground) => self.things(&picture, &foreground, &permit, taken),
+        };
         // What is held until the next frame is no larger than what is shown, or a few MiB.
         let picture = if picture.as_raw().len() > HELD { image::reduced(&picture, VIEW).into_owned() } else { picture };
         drop(permit);
         let mut now = self.inner.now();
         now.problem = None;
         now.seen = Some(Arc::new(ObservedFrame { frame, picture, view: OnceLock::new() }));
-        match answer {
-            Some(Ok(answer)) => {
-                now.matches = self.agreement.add(taken, answer.classes, answer.known);
-                (now.agreed, now.known) = (self.agreement.frames(), self.agreement.is_known());
-            }
-            Some(Err(refusal)) => log::warn!("camera: {}", refusal.sentence),
-            // Requests go first; the next frame comes soon.
-            None => {}
+        // Where requests went first, the next frame comes soon.
+        if let Some(ShownFrame { matches, agreed, known, empty, things }) = shown {
+            (now.matches, now.agreed, now.known) = (matches, agreed, known);
+            (now.empty, now.things) = (empty, things);
         }
         drop(now);
         self.inner.newest.send_replace(number);
@@ -402,8 +437,9 @@ impl LiveWorker {
     /// Shows nothing any more: an old label would be taken for a new one.
     fn clear(&mut self) {
         self.agreement.clear();
-        let mut now = self.inner.now();
-        (now.seen, now.matches, now.agreed, now.known, now.problem) = (None, Vec::new(), 0, false, None);
+        self.things.clear();
+        let refused = self.inner.now().refused.take();
+        *self.inner.now() = Now { refused, ..Now::default() };
     }
 
     fn count(&mut self) {
@@ -424,6 +460,8 @@ impl LiveWorker {
             let shown = Shown {
                 label: now.matches.first().map(|shown| shown.label.clone()),
                 known: now.known,
+                empty: now.empty,
+                things: now.things.len(),
                 state: Some(status.phase.name()),
                 problem: now.problem.clone(),
             };

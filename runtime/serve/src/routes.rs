@@ -64,6 +64,9 @@ pub static ROUTES: LazyLock<Vec<Route>> = LazyLock::new(|| {
         Route::get("/api/v1/camera.jpg", camera::newest).with_query(),
         Route::get("/api/v1/camera.mjpg", camera::stream),
         Route::post("/api/v1/camera/shot", Body::Json, camera::shoot),
+        Route::get("/api/v1/scene", camera::scene),
+        Route::post("/api/v1/scene", Body::Json, camera::learn_scene),
+        Route::delete("/api/v1/scene", camera::forget_scene),
         Route::get("/metrics", watch::metrics),
     ])
     .collect()

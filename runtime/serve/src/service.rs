@@ -13,6 +13,7 @@ use orco_runtime::thumbnails::Thumbnails;
 
 use crate::admission::{self, Admission};
 use crate::answers::Answers;
+use crate::camera_scene::CameraScene;
 use crate::changes::{ChangeRequest, Changes, Job};
 use crate::error::{Refusal, ServeError};
 use crate::event::Events;
@@ -62,6 +63,8 @@ pub struct Service {
     pub inbox: Inbox,
     /// Small pictures of learned shots.
     pub thumbnails: Thumbnails,
+    /// The empty place in front of the camera of its own.
+    pub scene: CameraScene,
     /// How much memory pictures take together.
     pub admission: Admission,
     /// What is wrong, if anything is.
@@ -103,6 +106,7 @@ impl Service {
         let pending_shots = PendingShots::new(metrics.clone());
         let inbox = Inbox::new(&bundle.base_model, retention.frames, events.clone());
         let thumbnails = Thumbnails::of(&store);
+        let scene = CameraScene::of(&store);
         let measured = bundle.clone();
         let curve: Box<dyn FnOnce() -> Option<LearningCurve> + Send> =
             Box::new(move || LearningCurve::of(&measured.base_model));
@@ -131,6 +135,7 @@ impl Service {
             pending_shots,
             inbox,
             thumbnails,
+            scene,
             admission: Admission::new(retention.memory),
             health,
             events,
@@ -167,7 +172,16 @@ impl Service {
         let (inbox, answers) = (self.inbox.clone(), self.answers.clone());
         let telemetry =
             Telemetry { health: self.health.clone(), events: self.events.clone(), metrics: self.metrics.clone() };
-        let _ = self.live.set(Live::start(camera, settings, input, admission, inbox, answers, telemetry)?);
+        let _ = self.live.set(Live::start(
+            camera,
+            settings,
+            input,
+            admission,
+            inbox,
+            answers,
+            self.scene.clone(),
+            telemetry,
+        )?);
         Ok(())
     }
 

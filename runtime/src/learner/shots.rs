@@ -22,6 +22,13 @@ pub enum Shots<'a> {
     Files(Vec<PathBuf>),
     /// Pictures in memory.
     Pictures(&'a [RgbImage]),
+    /// Pictures in memory that came out of files, such as things cut out of frames; messages call them by these names.
+    NamedPictures {
+        /// A name for each picture.
+        names: &'a [String],
+        /// The pictures.
+        pictures: &'a [RgbImage],
+    },
     /// Features that were computed before, `[shots, views, features]`, the clean view of each first.
     Features(ArrayView3<'a, f32>),
     /// Pictures whose features were computed before. The pictures are kept where that is wanted.
@@ -46,7 +53,7 @@ impl Shots<'_> {
     pub fn count(&self) -> usize {
         match self {
             Self::Files(paths) => paths.len(),
-            Self::Pictures(pictures) => pictures.len(),
+            Self::Pictures(pictures) | Self::NamedPictures { pictures, .. } => pictures.len(),
             Self::Features(features) | Self::WithFeatures { features, .. } => features.dim().0,
         }
     }
@@ -55,6 +62,7 @@ impl Shots<'_> {
     pub(super) fn name(&self, shot: usize, label: &str) -> String {
         match self {
             Self::Files(paths) => paths[shot].display().to_string(),
+            Self::NamedPictures { names, .. } if shot < names.len() => names[shot].clone(),
             _ => format!("picture {} of {}", shot + 1, EscapedText(label)),
         }
     }

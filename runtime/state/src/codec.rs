@@ -2,7 +2,7 @@
 //!
 //! | offset | bytes | what (integers little endian) |
 //! |---|---|---|
-//! | 0 | 8 | what it is: `ORCOLRNR`, `ORCOSTAT`, `ORCOBNCH`, `ORCOSLOT`, `ORCOPACK` or `ORCOBKUP` |
+//! | 0 | 8 | what it is: `ORCOLRNR`, `ORCOSTAT`, `ORCOBNCH`, `ORCOSLOT`, `ORCOPACK`, `ORCOBKUP` or `ORCOBGND` |
 //! | 8 | 2 | version of the content |
 //! | 10 | 8 | n, length of the content |
 //! | 18 | 32 | SHA-256 of the bytes 0..18 and the content |
@@ -32,6 +32,8 @@ pub enum FileKind {
     Pack,
     /// All that a device knows, for its replacement, as a tar archive.
     Backup,
+    /// What a camera's empty place looks like, as postcard.
+    Background,
 }
 
 impl FileKind {
@@ -44,6 +46,7 @@ impl FileKind {
             Self::Slot => b"ORCOSLOT",
             Self::Pack => b"ORCOPACK",
             Self::Backup => b"ORCOBKUP",
+            Self::Background => b"ORCOBGND",
         }
     }
 
@@ -51,7 +54,7 @@ impl FileKind {
     /// change of one leaves the files of the others as they are.
     pub const fn version(self) -> u16 {
         match self {
-            Self::Learner | Self::Benchmark | Self::Slot | Self::Pack => 1,
+            Self::Learner | Self::Benchmark | Self::Slot | Self::Pack | Self::Background => 1,
             // The second has the ratio of accuracies; files without it are still written as the first.
             Self::Statistics => 2,
             // The second has a signature and the releases that were used.

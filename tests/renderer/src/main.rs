@@ -1,33 +1,12 @@
 //! Renders the sample pictures of `examples/shots`: six household objects, five shots of each to learn from, eight
 //! other pictures to try.
-//!
-//! A picture's way: [`random`] chooses, [`object`] shapes the thing as a signed-distance field out of [`distance`],
-//! [`floor`], [`backdrop`] and [`light`] set the stage, [`camera`] frames it, [`scene`] marches rays, and
-//! [`photograph`] exposes, adds grain and encodes a JPEG. Transcendental functions come from `libm`, so that every
-//! machine renders the same bytes; the test below compares them with the files.
-
-mod backdrop;
-mod camera;
-mod colour;
-mod distance;
-mod floor;
-mod light;
-mod noise;
-mod object;
-mod photograph;
-mod random;
-mod scene;
-mod surface;
-mod vector;
 
 use std::error::Error;
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use image::ImageResult;
-use object::Class;
-use photograph::Photograph;
-use random::Random;
+use orco_render::{Class, Photograph, Random};
 
 /// Folders of the set and how many pictures of each class they hold.
 const FOLDERS: [(&str, usize); 2] = [("learn", 5), ("try", 8)];

@@ -1,7 +1,7 @@
 //! From the light of a scene to a picture file.
 
 use image::codecs::jpeg::JpegEncoder;
-use image::{ImageResult, Rgb, RgbImage};
+use image::{ImageResult, Rgb, RgbImage, Rgba, RgbaImage};
 
 use crate::colour::{encoded, luminance};
 use crate::object::Class;
@@ -54,6 +54,51 @@ impl Photograph {
         JpegEncoder::new_with_quality(&mut bytes, JPEG_QUALITY).encode_image(&self.0)?;
         Ok(bytes)
     }
+}
+
+/// A random object of the class with its mask as alpha channel, as a picture of `side` by `side` pixels.
+pub fn thing(class: Class, side: usize, random: &mut Random) -> RgbaImage {
+    let scene = Scene::random(class, random);
+    let (light, object) = exposed_object(&scene, side);
+    let exposure = metered(&light, &object);
+    RgbaImage::from_fn(side as u32, side as u32, |x, y| {
+        let pixel = y as usize * side + x as usize;
+        let [red, green, blue] = byte_colour(light[pixel] * exposure);
+        Rgba([red, green, blue, (object[pixel] * 255.0).round() as u8])
+    })
+}
+
+/// A random setting without an object, as a picture of that size.
+pub fn place(width: usize, height: usize, random: &mut Random) -> RgbImage {
+    let scene = Scene::random(random.deal("place", &Class::ALL), random).emptied();
+    let aspect = width as f32 / height as f32;
+    let look = |x: usize, y: usize| scene.look(aspect * centred(x, width), -centred(y, height)).0;
+    let light: Vec<Vec3> = (0..width * height).map(|pixel| look(pixel % width, pixel / width)).collect();
+    let exposure = metered(&light, &vec![0.0; light.len()]);
+    RgbImage::from_fn(width as u32, height as u32, |x, y| {
+        Rgb(byte_colour(light[y as usize * width + x as usize] * exposure))
+    })
+}
+
+/// The mean light on every pixel's part of the object, and the share of each pixel that shows the object.
+fn exposed_object(scene: &Scene, side: usize) -> (Vec<Vec3>, Vec<f32>) {
+    let fine = side * SAMPLES;
+    let (mut light, mut rays) = (vec![Vec3::default(); side * side], vec![0.0f32; side * side]);
+    for (x, y) in (0..fine * fine).map(|ray| (ray % fine, ray / fine)) {
+        let (radiance, hit) = scene.look(centred(x, fine), -centred(y, fine));
+        if hit {
+            let pixel = y / SAMPLES * side + x / SAMPLES;
+            light[pixel] += radiance.map(|channel| channel.min(6.0));
+            rays[pixel] += 1.0;
+        }
+    }
+    light.iter_mut().zip(&rays).for_each(|(light, rays)| *light *= 1.0 / rays.max(1.0));
+    (light, rays.iter().map(|rays| rays / (SAMPLES * SAMPLES) as f32).collect())
+}
+
+/// Light as it is in a file.
+fn byte_colour(light: Vec3) -> [u8; 3] {
+    [light.x, light.y, light.z].map(|linear| (encoded(filmic(linear)) * 255.0).round().clamp(0.0, 255.0) as u8)
 }
 
 /// The light on every pixel, and the share of each pixel that shows the object.

@@ -4,7 +4,7 @@ use crate::backdrop::Backdrop;
 use crate::camera::Camera;
 use crate::floor::{Floor, FloorKind};
 use crate::light::Light;
-use crate::object::{Bounds, Class, Object};
+use crate::object::{Bounds, Class, Object, View};
 use crate::random::Random;
 use crate::surface::Surface;
 use crate::vector::{Vec3, vec3};
@@ -40,6 +40,11 @@ impl Scene {
         let mut scene = Self { object, bounds, floor, backdrop, light, camera };
         scene.camera = camera.framed(scene.silhouette(), random);
         scene
+    }
+
+    /// The same setting, from which the object was taken away.
+    pub fn emptied(self) -> Self {
+        Self { object: Box::new(Nothing { bounds: self.bounds, view: self.object.view() }), ..self }
     }
 
     /// The light that arrives through the window at (x, y), and whether it comes from the object.
@@ -162,5 +167,29 @@ impl Scene {
             weight *= 0.72;
         }
         (1.0 - 1.6 * hidden).clamp(0.08, 1.0)
+    }
+}
+
+/// No object.
+struct Nothing {
+    bounds: Bounds,
+    view: View,
+}
+
+impl Object for Nothing {
+    fn distance(&self, _: Vec3) -> f32 {
+        f32::INFINITY
+    }
+
+    fn surface(&self, _: Vec3) -> Surface {
+        Surface::matt(Vec3::default())
+    }
+
+    fn bounds(&self) -> Bounds {
+        self.bounds
+    }
+
+    fn view(&self) -> View {
+        self.view
     }
 }

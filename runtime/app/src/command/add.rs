@@ -4,6 +4,7 @@ use std::time::Instant;
 
 use anyhow::Result;
 use clap::Args;
+use orco_runtime::learner::Shots;
 use serde_json::Value;
 
 use crate::change_options::{ClassFolder, LearnOptions};
@@ -11,6 +12,7 @@ use crate::device;
 use crate::options::Options;
 use crate::output::Output;
 use crate::progress::ProgressBars;
+use crate::scene_options::{SceneOptions, cut_out, viewfinder_of};
 use crate::session_report;
 
 /// Arguments of `orco add`.
@@ -21,6 +23,8 @@ pub struct Arguments {
     class: ClassFolder,
     #[command(flatten)]
     options: LearnOptions,
+    #[command(flatten)]
+    scene: SceneOptions,
 }
 
 /// Gives a known class more shots and saves the new state.
@@ -28,7 +32,14 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<
     let started = Instant::now();
     let mut learner = device::open(options, output)?;
     arguments.options.apply(&mut learner);
-    let (label, shots) = (arguments.class.label.as_str(), arguments.class.shots(output)?);
+    let label = arguments.class.label.as_str();
+    let viewfinder = viewfinder_of(&arguments.scene, &learner)?;
+    let cut_outs =
+        if viewfinder.is_plain() { Vec::new() } else { cut_out(&viewfinder, core::slice::from_ref(&arguments.class))? };
+    let shots: Shots<'_> = match cut_outs.first() {
+        Some(shots) => shots.as_shots(),
+        None => arguments.class.shots(output)?,
+    };
     let report =
         session_report::unwrap_outcome(output, learner.add(label, shots.clone(), &mut ProgressBars::default())?);
     session_report::warn_of_shots(output, &learner);

@@ -1,10 +1,12 @@
 //! `orco classify`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, anyhow};
 use clap::Args;
 use orco_runtime::encoder::choice::Workload;
+use orco_runtime::learner::{Answer, Learner};
+use orco_runtime::scene::{PixelRect, RegionView, Viewfinder};
 use orco_runtime::state::label::EscapedText;
 use orco_runtime::state::sentence::counted;
 use orco_runtime::state::unknown::FALSE_ALARMS;
@@ -14,6 +16,7 @@ use crate::device;
 use crate::options::{Options, share};
 use crate::output::{Output, say};
 use crate::picture;
+use crate::scene_options::{SceneOptions, viewfinder_of};
 
 /// Arguments of `orco classify`.
 #[derive(Args, Debug)]
@@ -27,44 +30,135 @@ pub struct Arguments {
     /// Share of known pictures that may be taken for unknown ones: how strict `unknown` is.
     #[arg(long, value_name = "SHARE", env = "ORCO_FALSE_ALARMS", default_value_t = FALSE_ALARMS, value_parser = share)]
     false_alarms: f32,
+    #[command(flatten)]
+    scene: SceneOptions,
 }
 
-/// Prints the nearest classes of every picture. One that cannot be used is named at once, listed in the result with the
-/// reason, and counted at the end; the others are classified all the same.
+/// Prints the nearest classes of every picture, or of each thing in it where the empty place or regions are given. A
+/// picture that cannot be used is named at once, listed in the result with the reason, and counted at the end; the others
+/// are classified all the same.
 pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<Value> {
     let mut learner = device::open_for(options, output, arguments.images.len())?;
     learner.settings_mut().false_alarms = arguments.false_alarms;
+    let viewfinder = viewfinder_of(&arguments.scene, &learner)?;
     // A backbone that cannot be started is no fault of a picture.
     learner.engine(Workload::Pictures(arguments.images.len()))?;
     let mut results = Vec::new();
     let mut failed = 0;
     for path in &arguments.images {
         let image = path.to_string_lossy();
-        let answer = picture::open(path)
-            .and_then(|picture| learner.classify(&picture).with_context(|| format!("{image} cannot be classified")));
-        let answer = match answer {
-            Ok(answer) => answer,
+        match looked_at(&mut learner, &viewfinder, path) {
+            Ok(regions) if viewfinder.is_plain() => {
+                let answer = &regions[0].things[0].answer;
+                let found = Found { learner: &learner, answer, top: arguments.top };
+                say!(output, "{image}: {}", found.in_words())?;
+                let mut result = found.to_json();
+                result["image"] = image.into();
+                results.push(result);
+            }
+            Ok(regions) => {
+                let mut of_regions = Vec::new();
+                for region in regions {
+                    region.print(output, &image, &learner, arguments.top)?;
+                    of_regions.push(region.to_json(&learner, arguments.top));
+                }
+                results.push(json!({ "image": image, "regions": of_regions }));
+            }
             Err(error) => {
                 output.complain(format!("{error:#}"));
                 results.push(json!({ "image": image, "error": format!("{error:#}") }));
                 failed += 1;
-                continue;
             }
-        };
-        let matches = &answer.matches[..arguments.top.clamp(1, answer.matches.len().max(1)).min(answer.matches.len())];
-        let named: Vec<String> = matches
-            .iter()
-            .map(|found| format!("{} ({:.2})", EscapedText(learner.label(found.class)), found.score))
-            .collect();
-        let unknown = if answer.is_unknown() { "unknown; nearest: " } else { "" };
-        say!(output, "{image}: {unknown}{}", named.join(", "))?;
-        let named: Vec<_> =
-            matches.iter().map(|found| json!({ "label": learner.label(found.class), "score": found.score })).collect();
-        results.push(json!({ "image": image, "known": !answer.is_unknown(), "matches": named }));
+        }
     }
     if failed > 0 {
         let all = counted(arguments.images.len(), "picture");
         output.error(format!("{failed} of {all} could not be classified"));
     }
     Ok(json!({ "images": results }))
+}
+
+/// A thing in a picture, with its answer.
+struct AnsweredThing {
+    bounds: PixelRect,
+    answer: Answer,
+}
+
+/// A region of a picture, with the answers of the things in it; none if it shows the empty place.
+struct AnsweredRegion {
+    name: String,
+    bounds: PixelRect,
+    things: Vec<AnsweredThing>,
+}
+
+/// Classifies what a picture shows.
+fn looked_at(learner: &mut Learner, viewfinder: &Viewfinder, path: &Path) -> Result<Vec<AnsweredRegion>> {
+    let image = path.to_string_lossy();
+    let picture = picture::open(path)?;
+    let views = viewfinder.views(&picture).map_err(|error| anyhow!("{image} cannot be classified: {error}"))?;
+    let mut classify = |view: RegionView| {
+        let RegionView { name, bounds, things } = view;
+        let things = things.into_iter().map(|thing| {
+            let answer = learner.classify(&thing.picture).with_context(|| format!("{image} cannot be classified"))?;
+            Ok(AnsweredThing { bounds: thing.bounds, answer })
+        });
+        Ok(AnsweredRegion { name, bounds, things: things.collect::<Result<_>>()? })
+    };
+    views.into_iter().map(&mut classify).collect()
+}
+
+impl AnsweredRegion {
+    /// A line for each thing, or one that says that there is none.
+    fn print(&self, output: &Output, image: &str, learner: &Learner, top: usize) -> Result<()> {
+        let place =
+            if self.name.is_empty() { image.to_owned() } else { format!("{image}, {}", EscapedText(&self.name)) };
+        if self.things.is_empty() {
+            return say!(output, "{place}: empty");
+        }
+        for thing in &self.things {
+            let found = Found { learner, answer: &thing.answer, top };
+            say!(output, "{place}, at {}: {}", thing.bounds, found.in_words())?;
+        }
+        Ok(())
+    }
+
+    fn to_json(&self, learner: &Learner, top: usize) -> Value {
+        let thing = |thing: &AnsweredThing| {
+            let mut result = Found { learner, answer: &thing.answer, top }.to_json();
+            result["box"] = json!(thing.bounds);
+            result
+        };
+        json!({
+            "region": self.name,
+            "box": self.bounds,
+            "empty": self.things.is_empty(),
+            "things": self.things.iter().map(thing).collect::<Vec<_>>(),
+        })
+    }
+}
+
+/// An answer and how many of its classes are named.
+struct Found<'a> {
+    learner: &'a Learner,
+    answer: &'a Answer,
+    top: usize,
+}
+
+impl Found<'_> {
+    fn named(&self) -> impl Iterator<Item = (&str, f32)> {
+        let matches = self.answer.matches.iter().take(self.top.max(1));
+        matches.map(|found| (self.learner.label(found.class), found.score))
+    }
+
+    fn in_words(&self) -> String {
+        let named: Vec<String> =
+            self.named().map(|(label, score)| format!("{} ({score:.2})", EscapedText(label))).collect();
+        let unknown = if self.answer.is_unknown() { "unknown; nearest: " } else { "" };
+        format!("{unknown}{}", named.join(", "))
+    }
+
+    fn to_json(&self) -> Value {
+        let named: Vec<_> = self.named().map(|(label, score)| json!({ "label": label, "score": score })).collect();
+        json!({ "known": !self.answer.is_unknown(), "matches": named })
+    }
 }

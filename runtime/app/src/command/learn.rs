@@ -12,6 +12,7 @@ use crate::device;
 use crate::options::Options;
 use crate::output::Output;
 use crate::progress::ProgressBars;
+use crate::scene_options::{SceneOptions, cut_out, viewfinder_of};
 use crate::session_report;
 
 /// Arguments of `orco learn`.
@@ -22,6 +23,8 @@ pub struct Arguments {
     classes: Vec<ClassFolder>,
     #[command(flatten)]
     options: LearnOptions,
+    #[command(flatten)]
+    scene: SceneOptions,
 }
 
 /// Learns the classes in one session and saves the new state.
@@ -29,11 +32,21 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<
     let started = Instant::now();
     let mut learner = device::open(options, output)?;
     arguments.options.apply(&mut learner);
-    let classes = arguments.classes.iter().map(|class| Ok((class.label.as_str(), class.shots(output)?)));
-    let classes: Vec<(&str, Shots<'_>)> = classes.collect::<Result<_>>()?;
+    let viewfinder = viewfinder_of(&arguments.scene, &learner)?;
+    let cut_outs = if viewfinder.is_plain() { Vec::new() } else { cut_out(&viewfinder, &arguments.classes)? };
+    let classes: Vec<(&str, Shots<'_>)> = if viewfinder.is_plain() {
+        arguments.classes.iter().map(|class| shots_of(class, output)).collect::<Result<_>>()?
+    } else {
+        cut_outs.iter().map(|shots| (shots.label.as_str(), shots.as_shots())).collect()
+    };
     let report = session_report::unwrap_outcome(output, learner.learn_many(&classes, &mut ProgressBars::default())?);
     session_report::warn_of_shots(output, &learner);
     let seconds = started.elapsed().as_secs_f64();
     session_report::print(output, &report, &format!("learned {}", session_report::list_classes(&classes)), seconds)?;
     Ok(session_report::to_json(output, &report, seconds))
+}
+
+/// A class with all pictures of its folder.
+fn shots_of<'a>(class: &'a ClassFolder, output: &Output) -> Result<(&'a str, Shots<'a>)> {
+    Ok((class.label.as_str(), class.shots(output)?))
 }

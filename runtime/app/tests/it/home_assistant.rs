@@ -101,6 +101,7 @@ fn home_assistant_shows_what_the_device_sees_and_learns() {
         ("sensor.front_door_label", "unknown"),
         ("sensor.front_door_confidence", "unknown"),
         ("binary_sensor.front_door_known", "unknown"),
+        ("binary_sensor.front_door_empty", "off"),
         ("binary_sensor.front_door_camera", "off"),
         ("sensor.front_door_learned_classes", "0"),
         ("event.front_door_change", "unknown"),

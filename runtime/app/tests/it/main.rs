@@ -23,6 +23,7 @@ mod offline;
 mod packs;
 mod power;
 mod rtsp;
+mod scene;
 mod service;
 mod signed_bundles;
 mod soak;

@@ -4,4 +4,5 @@ mod answers;
 mod eval;
 mod looking;
 mod report;
+mod scenes;
 mod seeds;

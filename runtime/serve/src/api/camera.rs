@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use axum::body::{Body, Bytes};
 use axum::extract::State;
-use axum::http::{HeaderName, header};
+use axum::http::{HeaderName, StatusCode, header};
 use axum::response::IntoResponse;
 use futures_util::stream;
 use serde::Deserialize;
@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 
 use super::{Json, Query, blocking, shots, usable};
 use crate::admission::{Admitted, picture_bytes};
+use crate::camera_scene;
 use crate::error::Refusal;
 use crate::live::{Live, ObservedFrame};
 use crate::service::Service;
@@ -96,6 +97,9 @@ pub struct CameraShotRequest {
     anyway: bool,
     #[serde(default)]
     frame: Option<u64>,
+    /// The place of the thing in the frame, as shares of its sides; its middle by default.
+    #[serde(default)]
+    at: Option<[f32; 2]>,
 }
 
 /// `POST /api/v1/camera/shot`: takes the newest frame as a shot, at its full size.
@@ -104,19 +108,74 @@ pub struct CameraShotRequest {
 /// [`Refusal`] if the service has no camera, that is not there, or for what a picture that is sent is refused for.
 pub async fn shoot(
     State(service): State<Arc<Service>>,
-    Json(CameraShotRequest { label, anyway, frame }): Json<CameraShotRequest>,
+    Json(CameraShotRequest { label, anyway, frame, at }): Json<CameraShotRequest>,
 ) -> Result<axum::Json<Value>, Refusal> {
     let label = usable(&label)?;
     let frame = live(&service)?.frame(frame)?;
     let number = frame.number;
     let (asked, theirs) = (Arc::clone(&service), Arc::clone(&frame));
     let needs = blocking(move || live(&asked)?.needs(&theirs)).await??;
-    let permit = service.admission.work(picture_bytes(&needs, &service.manifest.preprocessing)).await?;
+    let input = service.manifest.preprocessing;
+    let permit = service.admission.work(picture_bytes(&needs, &input) + camera_scene::WORKING_MEMORY).await?;
     let (asked, theirs) = (Arc::clone(&service), Arc::clone(&frame));
-    let decode = move || live(&asked)?.decode(&theirs).map(|picture| Admitted::new(picture, permit));
+    let decode = move || -> Result<_, Refusal> {
+        let picture = live(&asked)?.decode(&theirs)?;
+        Ok(Admitted::new(asked.scene.shot(picture, at, input.mean_colour())?, permit))
+    };
     let picture = blocking(decode).await??;
     let mut taken = shots::take_picture(&service, &label, picture, anyway).await?;
     live(&service)?.hold((taken["accepted"] == false).then_some(frame));
     taken["frame"] = json!(number);
     Ok(axum::Json(taken))
+}
+
+/// `GET /api/v1/scene`: whether the empty place is known.
+pub async fn scene(State(service): State<Arc<Service>>) -> axum::Json<Value> {
+    axum::Json(service.scene.json())
+}
+
+/// Nothing that could be chosen.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SceneRequest {}
+
+/// `POST /api/v1/scene`: learns the empty place from the camera's next frames.
+///
+/// # Errors
+/// [`Refusal`] if the service has no camera, that is not there, or its frames show no empty place.
+pub async fn learn_scene(
+    State(service): State<Arc<Service>>,
+    Json(SceneRequest {}): Json<SceneRequest>,
+) -> Result<axum::Json<Value>, Refusal> {
+    let input = service.manifest.preprocessing;
+    let side = camera_scene::decoded_side(&input);
+    let (mut views, mut permits) = (Vec::new(), Vec::new());
+    // Not what it showed before the place was cleared.
+    let mut after = *live(&service)?.watch().borrow();
+    for _ in 0..camera_scene::VIEWS {
+        let seen = live(&service)?.seen_after(after, PATIENCE).await?;
+        after = seen.frame.number;
+        let needs = live(&service)?.needs_view(&seen.frame, side)?;
+        // Each is held until all are there.
+        permits.push(service.admission.work(picture_bytes(&needs, &input) + camera_scene::WORKING_MEMORY).await?);
+        let asked = Arc::clone(&service);
+        views.push(blocking(move || live(&asked)?.decode_view(&seen.frame, side)).await??);
+    }
+    let asked = Arc::clone(&service);
+    blocking(move || asked.scene.learn(&views)).await??;
+    service.events.tell("live", &live(&service)?.json());
+    Ok(axum::Json(service.scene.json()))
+}
+
+/// `DELETE /api/v1/scene`: forgets the empty place.
+///
+/// # Errors
+/// [`Refusal`] if none was known, or it cannot be removed.
+pub async fn forget_scene(State(service): State<Arc<Service>>) -> Result<StatusCode, Refusal> {
+    let asked = Arc::clone(&service);
+    let forgotten = blocking(move || asked.scene.forget()).await??;
+    if let Some(live) = service.live() {
+        service.events.tell("live", &live.json());
+    }
+    if forgotten { Ok(StatusCode::NO_CONTENT) } else { Err(Refusal::missing("no empty place is known")) }
 }

@@ -79,7 +79,7 @@ struct Entity {
     config: Value,
 }
 
-fn entities(topics: &Topics) -> [Entity; 6] {
+fn entities(topics: &Topics) -> [Entity; 7] {
     let entity = |component, object, of_camera, config| Entity { component, object, of_camera, config };
     // "None" makes a state unknown in Home Assistant; so does null, which a template shows as None.
     [
@@ -112,6 +112,16 @@ fn entities(topics: &Topics) -> [Entity; 6] {
             json!({
                 "name": "Known", "icon": "mdi:image-search", "state_topic": topics.state,
                 "value_template": "{{ None if value_json.label is none else 'ON' if value_json.known else 'OFF' }}",
+                "payload_on": "ON", "payload_off": "OFF",
+            }),
+        ),
+        entity(
+            "binary_sensor",
+            "empty",
+            true,
+            json!({
+                "name": "Empty", "icon": "mdi:tray", "state_topic": topics.state,
+                "value_template": "{{ 'ON' if value_json.empty else 'OFF' }}",
                 "payload_on": "ON", "payload_off": "OFF",
             }),
         ),
@@ -172,7 +182,7 @@ mod tests {
         topics.dedup();
         identifiers.sort_unstable();
         identifiers.dedup();
-        assert_eq!((topics.len(), identifiers.len()), (12, 12));
+        assert_eq!((topics.len(), identifiers.len()), (14, 14));
         assert!(topics.contains(&"homeassistant/sensor/orco_door3/label/config"), "{topics:?}");
     }
 
@@ -181,7 +191,7 @@ mod tests {
         let found = messages(&device("door3"), &About { bundle: "everyday".into(), camera: false });
         let empty: Vec<&str> =
             found.iter().filter(|(_, config)| config.is_empty()).map(|(topic, _)| &**topic).collect();
-        assert_eq!((found.len(), empty.len()), (6, 4), "{empty:?}");
+        assert_eq!((found.len(), empty.len()), (7, 5), "{empty:?}");
         assert!(empty.iter().all(|topic| !topic.contains("classes") && !topic.contains("change")));
     }
 }

@@ -29,6 +29,9 @@ pub struct LiveState {
     pub probability: Option<f32>,
     /// Whether the picture is like anything known.
     pub known: bool,
+    /// Whether the place is empty, where the empty place was shown.
+    #[serde(default)]
+    pub empty: bool,
     /// Whether the class answers by its shots while it is being learned.
     pub provisional: bool,
     /// How the camera is.
@@ -44,7 +47,8 @@ fn rounded<S: Serializer>(probability: &Option<f32>, serializer: S) -> Result<S:
 impl LiveState {
     /// Whether it says another thing than `told`, not only with another probability.
     pub fn is_other(&self, told: &Self) -> bool {
-        let of = |shown: &Self| (shown.label.clone(), shown.known, shown.provisional, shown.camera.clone());
+        let of =
+            |shown: &Self| (shown.label.clone(), shown.known, shown.empty, shown.provisional, shown.camera.clone());
         of(self) != of(told)
     }
 
@@ -189,7 +193,7 @@ mod tests {
         let shown = updates.shown().unwrap();
         let message = serde_json::to_value(&shown).unwrap();
         let expected = json!({
-            "label": "mug", "probability": 0.912, "known": true, "provisional": false, "camera": "running",
+            "label": "mug", "probability": 0.912, "known": true, "empty": false, "provisional": false, "camera": "running",
         });
         assert_eq!(message, expected);
         let near = LiveState { probability: Some(0.915), ..shown.clone() };
@@ -198,6 +202,7 @@ mod tests {
         assert!(!far.is_other(&shown) && far.has_moved(&shown));
         assert!(LiveState { known: false, ..shown.clone() }.is_other(&shown));
         assert!(LiveState { label: None, ..shown.clone() }.is_other(&shown));
+        assert!(LiveState { empty: true, ..shown.clone() }.is_other(&shown));
         assert!(LiveState { provisional: true, ..shown.clone() }.is_other(&shown));
         assert!(LiveState { camera: "away".into(), ..shown.clone() }.is_other(&shown));
     }

@@ -5,6 +5,7 @@ mod clients;
 mod closed;
 mod identity;
 mod inbox;
+mod scene;
 mod support;
 mod teach;
 mod watch;

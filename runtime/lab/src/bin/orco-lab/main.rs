@@ -1,6 +1,7 @@
 //! `orco-lab`: the laboratory on the command line.
 
 mod eval;
+mod scenes;
 
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
@@ -53,6 +54,9 @@ enum Verb {
     /// Measures bundles that one recipe trained with different seeds: every number's mean, and how far it deviates over
     /// draws of the shots and over seeds of the training.
     Seeds(SeedsArguments),
+    /// Measures whether a device knows things in other places than those where it learned them: things with masks are
+    /// pasted onto photographs of places, and are learned and asked with and without an empty view.
+    Scenes(scenes::ScenesArguments),
     /// Writes the results pages of the book, as Markdown, from the reports of all bundles in a folder. Measures nothing.
     Tables(TablesArguments),
 }
@@ -169,6 +173,7 @@ fn main() -> ExitCode {
         Verb::Figures(arguments) => make_figures(&arguments),
         Verb::Ablate(arguments) => ablate(&arguments),
         Verb::Seeds(arguments) => seeds(&arguments),
+        Verb::Scenes(arguments) => scenes::run(&arguments),
         Verb::Tables(arguments) => write_tables(&arguments),
     };
     match done {

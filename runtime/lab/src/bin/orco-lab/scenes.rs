@@ -1,0 +1,114 @@
+//! `orco-lab scenes`: things that were learned in one place, asked in others.
+
+use std::path::PathBuf;
+
+use anyhow::{Context, Result};
+use clap::Args;
+use orco_lab::format::{print, shell_word};
+use orco_lab::scenes::{Input, ScenePlan, SceneResults, measure, objects_in};
+use orco_runtime::bundle::Bundle;
+use orco_runtime::files::replace_shared;
+use orco_runtime::learner::pictures_in;
+use serde::Serialize;
+
+/// Arguments of `orco-lab scenes`.
+#[derive(Args)]
+pub struct ScenesArguments {
+    /// Folder of things: each folder below it that holds PNG files is one. Masks are the files' transparency, or
+    /// `maps/NAME-map.png` beside them (ETH-80).
+    objects: PathBuf,
+    /// Folder of photographs of places, JPEG or PNG.
+    places: PathBuf,
+    /// The bundle's folder.
+    #[arg(long, value_name = "DIR", default_value = "models/everyday")]
+    bundle: PathBuf,
+    /// Draws of things, places, shots and light.
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    draws: u32,
+    /// Seed of the first draw; each further one has the next number.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Things of a draw, and places.
+    #[arg(long, default_value_t = 10)]
+    things: usize,
+    /// Pictures of each thing that are asked in each place.
+    #[arg(long, default_value_t = 6, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    asked: u32,
+    /// Writes the result to this file as JSON.
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+}
+
+/// What is written as JSON.
+#[derive(Serialize)]
+struct ScenesReport<'a> {
+    command: String,
+    draws: &'a [SceneResults],
+    mean: &'a SceneResults,
+}
+
+/// Measures all draws and prints each, and their mean.
+pub fn run(arguments: &ScenesArguments) -> Result<()> {
+    let bundle = Bundle::open(&arguments.bundle)?;
+    let (objects, places) = (objects_in(&arguments.objects)?, pictures_in(&arguments.places)?);
+    let mut draws = Vec::new();
+    print(HEADING)?;
+    for draw in 0..u64::from(arguments.draws) {
+        let plan = ScenePlan {
+            bundle: &bundle,
+            objects: &objects,
+            places: &places,
+            taken: arguments.things,
+            asked: arguments.asked as usize,
+            seed: arguments.seed + draw,
+        };
+        let results = measure(&plan)?;
+        print_results(&format!("seed {}", plan.seed), &results)?;
+        draws.push(results);
+    }
+    let mean = SceneResults::mean(&draws);
+    if draws.len() > 1 {
+        print_results("mean", &mean)?;
+    }
+    let Some(path) = &arguments.json else { return Ok(()) };
+    let mut json =
+        serde_json::to_vec_pretty(&ScenesReport { command: command(arguments), draws: &draws, mean: &mean })?;
+    json.push(b'\n');
+    replace_shared(path, &json).with_context(|| format!("cannot write {}", path.display()))
+}
+
+const HEADING: &str = "right answers in %, among the things that were taught: in their place, in another one; in another one \
+                       with base classes; shots that the checks refuse";
+
+fn print_results(name: &str, results: &SceneResults) -> Result<()> {
+    let percent = |share: f64| format!("{:.1}", 100.0 * share);
+    print(name)?;
+    for (input, shares) in Input::ALL.into_iter().zip(&results.inputs) {
+        let shares = [shares.taught_place, shares.other_place, shares.other_place_all_classes, shares.refused_shots];
+        let shares = shares.map(|share| format!("{:>6}", percent(share))).join(" ");
+        print(format!("  {:<15} {shares}", input.name()))?;
+    }
+    for (what, share) in [
+        ("empty places called empty", results.empty),
+        ("things missed", results.missed),
+        ("frames with crumbs", results.crumbs),
+        ("two things, both right", results.two_things),
+    ] {
+        print(format!("  {what:<29} {:>6}", percent(share)))?;
+    }
+    Ok(())
+}
+
+fn command(arguments: &ScenesArguments) -> String {
+    let word = |path: &PathBuf| shell_word(&path.to_string_lossy());
+    format!(
+        "cargo run --release -p orco-lab -- scenes {} {} --bundle {} --draws {} --seed {} --things {} --asked {}",
+        word(&arguments.objects),
+        word(&arguments.places),
+        word(&arguments.bundle),
+        arguments.draws,
+        arguments.seed,
+        arguments.things,
+        arguments.asked
+    )
+}

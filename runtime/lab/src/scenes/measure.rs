@@ -1,0 +1,457 @@
+//! Learning things in one place and answering in others.
+
+use std::io;
+use std::path::PathBuf;
+
+use orco_core::random::Random;
+use orco_runtime::bundle::Bundle;
+use orco_runtime::encoder::EncodeError;
+use orco_runtime::image::{self, ImageError};
+use orco_runtime::image_rs::RgbImage;
+use orco_runtime::learner::{ChangeError, Learner, LearnerSettings, OpenLearnerError, Shots};
+use orco_runtime::quality::{EarlierShot, Quality, ShotCandidate, Thresholds};
+use orco_runtime::scene::{Background, NamedRegion, PixelRect, Region, Viewfinder};
+use orco_runtime::store::{Store, StoreError};
+use serde::Serialize;
+
+use super::objects::{MaskedPicture, ObjectError, PhotographedObject};
+use super::stage::{FRAME, Stage};
+
+/// Shots of each thing.
+const SHOTS: usize = 5;
+/// Views of each empty place.
+const VIEWS: usize = 3;
+/// Side of a thing, as a share of the frame's height: alone, and beside another one.
+const ALONE: f32 = 0.6;
+const BESIDE: f32 = 0.5;
+/// How far a thing is from the frame's middle at the most, as a share of the frame's height.
+const ASIDE: f32 = 0.08;
+/// Empty frames of each place.
+const EMPTY: usize = 10;
+/// A thing is found if a piece and it share this much of what they cover together.
+const FOUND: f32 = 0.4;
+
+/// What is measured.
+#[derive(Clone, Copy, Debug)]
+pub struct ScenePlan<'a> {
+    /// The bundle that learns.
+    pub bundle: &'a Bundle,
+    /// Things, of which each draw takes some.
+    pub objects: &'a [PhotographedObject],
+    /// Photographs of places, of which each draw takes as many.
+    pub places: &'a [PathBuf],
+    /// Things of a draw.
+    pub taken: usize,
+    /// Pictures of each thing that are asked, in both places.
+    pub asked: usize,
+    /// Seed of the draw.
+    pub seed: u64,
+}
+
+/// What the backbone sees of a frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Input {
+    /// The largest square in the middle, as without anything else.
+    CentreSquare,
+    /// A region that fits the thing closely, as a user would draw it.
+    Region,
+    /// What differs from the empty place.
+    EmptyView,
+}
+
+impl Input {
+    /// All of them, in the order in which they stand in tables.
+    pub const ALL: [Self; 3] = [Self::CentreSquare, Self::Region, Self::EmptyView];
+
+    /// Its name in tables.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::CentreSquare => "centre square",
+            Self::Region => "region",
+            Self::EmptyView => "empty view",
+        }
+    }
+}
+
+/// Shares of right answers through one input, 0..1.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct InputShares {
+    /// In the place where the thing was learned, among the things that were taught.
+    pub taught_place: f64,
+    /// In the place of another thing.
+    pub other_place: f64,
+    /// The same, where base classes may be answered, too.
+    pub other_place_all_classes: f64,
+    /// Shots that a device refuses, since they are blurred or the same again.
+    pub refused_shots: f64,
+}
+
+/// What was measured in a draw, or the mean of several. Shares are 0..1.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct SceneResults {
+    /// Right answers for each of [`Input::ALL`].
+    pub inputs: [InputShares; 3],
+    /// Empty frames that were called empty.
+    pub empty: f64,
+    /// Frames with a thing of which no piece is near it.
+    pub missed: f64,
+    /// Frames with one thing in which other pieces were found, too.
+    pub crumbs: f64,
+    /// Frames with two things of which both were answered right.
+    pub two_things: f64,
+}
+
+/// Why nothing was measured.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SceneError {
+    /// Too few things or places.
+    #[error("{wanted} {what} are wanted, of which {needed}; {have} can be used")]
+    Few {
+        /// Things or places.
+        what: &'static str,
+        /// How many are wanted.
+        wanted: usize,
+        /// What each must have.
+        needed: &'static str,
+        /// How many there are.
+        have: usize,
+    },
+    /// A thing cannot be read.
+    #[error(transparent)]
+    Object(#[from] ObjectError),
+    /// A photograph of a place cannot be read.
+    #[error("{} {source}", path.display())]
+    Place {
+        /// The photograph.
+        path: PathBuf,
+        /// What is wrong with it.
+        source: ImageError,
+    },
+    /// The folder for states cannot be made.
+    #[error("a folder for the state cannot be made: {0}")]
+    Folder(#[from] io::Error),
+    /// The learner cannot be opened.
+    #[error(transparent)]
+    Open(#[from] OpenLearnerError),
+    /// The things cannot be learned.
+    #[error(transparent)]
+    Learn(#[from] ChangeError),
+    /// What was learned cannot be kept.
+    #[error(transparent)]
+    Keep(#[from] StoreError),
+    /// The backbone failed.
+    #[error(transparent)]
+    Encode(#[from] EncodeError),
+}
+
+/// A place with its camera's empty view.
+struct Place {
+    empty: Stage,
+    background: Background,
+}
+
+/// A frame with one thing in it.
+struct Shown {
+    frame: RgbImage,
+    thing: PixelRect,
+    /// The place, by its number.
+    place: usize,
+}
+
+/// A thing of the draw: shots in its own place, and what is asked in both.
+struct TakenObject {
+    shots: Vec<Shown>,
+    at_home: Vec<Shown>,
+    elsewhere: Vec<Shown>,
+    /// Two of the pictures that are asked, to stand beside other things.
+    beside: Vec<MaskedPicture>,
+}
+
+/// Measures one draw.
+///
+/// # Errors
+/// [`SceneError`] if there are too few things or places, or something cannot be read or learned.
+pub fn measure(plan: &ScenePlan<'_>) -> Result<SceneResults, SceneError> {
+    let mut random = Random::new(plan.seed, "scenes");
+    let places = draw_places(plan, &mut random)?;
+    let objects = draw_objects(plan, &places, &mut random)?;
+    let mut results = SceneResults { empty: empty_share(&places, &mut random), ..SceneResults::default() };
+    for (input, shares) in Input::ALL.into_iter().zip(&mut results.inputs) {
+        let mut device = Device::taught(plan.bundle, input, &places, &objects)?;
+        *shares = device.shares(&places, &objects)?;
+        if input == Input::EmptyView {
+            (results.missed, results.crumbs) = found_shares(&places, &objects);
+            results.two_things = device.two_things(&places, &objects, &mut random)?;
+        }
+    }
+    Ok(results)
+}
+
+/// So many of `count`, drawn without replacement.
+fn drawn(count: usize, random: &mut Random) -> Vec<usize> {
+    let mut order: Vec<usize> = (0..count).collect();
+    random.shuffle(&mut order);
+    order
+}
+
+/// As many places as things. A photograph of which no empty view can be made is passed over, as a user would.
+fn draw_places(plan: &ScenePlan<'_>, random: &mut Random) -> Result<Vec<Place>, SceneError> {
+    let mut places = Vec::new();
+    for index in drawn(plan.places.len(), random) {
+        if places.len() == plan.taken {
+            break;
+        }
+        let path = &plan.places[index];
+        let photograph = image::open(path).map_err(|source| SceneError::Place { path: path.clone(), source })?;
+        let empty = Stage::empty(&photograph);
+        let views: Vec<RgbImage> = (0..VIEWS).map(|_| empty.frame(random)).collect();
+        places.extend(Background::learn(&views).ok().map(|background| Place { empty, background }));
+    }
+    let needed = "each can be learned as an empty place";
+    let too_few = SceneError::Few { what: "places", wanted: plan.taken, needed, have: places.len() };
+    if places.len() == plan.taken { Ok(places) } else { Err(too_few) }
+}
+
+fn draw_objects(plan: &ScenePlan<'_>, places: &[Place], random: &mut Random) -> Result<Vec<TakenObject>, SceneError> {
+    let enough = SHOTS + plan.asked;
+    let usable: Vec<&PhotographedObject> =
+        plan.objects.iter().filter(|object| object.pictures.len() >= enough).collect();
+    if usable.len() < plan.taken || plan.taken < 2 {
+        let needed = "each has pictures for its shots and to ask";
+        return Err(SceneError::Few { what: "things", wanted: plan.taken.max(2), needed, have: usable.len() });
+    }
+    let mut taken = Vec::new();
+    for (own, index) in drawn(usable.len(), random).into_iter().take(plan.taken).enumerate() {
+        let pictures = &usable[index].pictures;
+        let order = drawn(pictures.len(), random);
+        let opened = order[..enough]
+            .iter()
+            .map(|&picture| MaskedPicture::open(&pictures[picture]))
+            .collect::<Result<Vec<_>, _>>()?;
+        let (shots, asked) = opened.split_at(SHOTS);
+        let other = (own + 1 + random.below(plan.taken - 1)) % plan.taken;
+        let mut show = |things: &[MaskedPicture], place: usize| -> Vec<Shown> {
+            things.iter().map(|thing| shown(thing, &places[place].empty, place, random)).collect()
+        };
+        taken.push(TakenObject {
+            shots: show(shots, own),
+            at_home: show(asked, own),
+            elsewhere: show(asked, other),
+            beside: asked[..asked.len().min(2)].to_vec(),
+        });
+    }
+    Ok(taken)
+}
+
+/// A frame with a thing near its middle.
+fn shown(thing: &MaskedPicture, empty: &Stage, place: usize, random: &mut Random) -> Shown {
+    let height = FRAME[1] as f32;
+    let middle = FRAME.map(|side| {
+        let aside = random.uniform(-ASIDE, ASIDE) * height;
+        (side as f32 / 2.0 + aside) as u32
+    });
+    let stage = empty.clone().with(thing, (ALONE * height) as u32, middle);
+    Shown { frame: stage.frame(random), thing: stage.things[0], place }
+}
+
+/// The share of empty frames that are called empty.
+fn empty_share(places: &[Place], random: &mut Random) -> f64 {
+    let mut called = 0;
+    for place in places {
+        for _ in 0..EMPTY {
+            let frame = place.empty.frame(random);
+            called += usize::from(place.pieces(&frame).is_empty());
+        }
+    }
+    share(called, EMPTY * places.len())
+}
+
+/// Shares of frames in which the thing was missed, and in which more than it was found.
+fn found_shares(places: &[Place], objects: &[TakenObject]) -> (f64, f64) {
+    let (mut frames, mut missed, mut crumbs) = (0, 0, 0);
+    for shown in objects.iter().flat_map(|object| object.shots.iter().chain(&object.at_home).chain(&object.elsewhere)) {
+        let pieces = places[shown.place].pieces(&shown.frame);
+        let best = pieces.iter().map(|piece| overlap(*piece, shown.thing)).fold(0.0, f32::max);
+        frames += 1;
+        missed += usize::from(best < FOUND);
+        crumbs += usize::from(pieces.len() > 1);
+    }
+    (share(missed, frames), share(crumbs, frames))
+}
+
+impl Place {
+    fn pieces(&self, frame: &RgbImage) -> Vec<PixelRect> {
+        let foreground = self.background.compare(frame, None).expect("all frames have one size");
+        foreground.pieces().iter().map(|piece| piece.bounds).collect()
+    }
+}
+
+/// What two rectangles share, of what they cover together.
+fn overlap(one: PixelRect, other: PixelRect) -> f32 {
+    let along = |low: [u32; 2], high: [u32; 2]| f64::from(high[0].min(high[1]).saturating_sub(low[0].max(low[1])));
+    let both =
+        along([one.x, other.x], [one.right(), other.right()]) * along([one.y, other.y], [one.bottom(), other.bottom()]);
+    let area = |of: PixelRect| f64::from(of.width) * f64::from(of.height);
+    (both / (area(one) + area(other) - both)) as f32
+}
+
+fn share(count: usize, of: usize) -> f64 {
+    count as f64 / of.max(1) as f64
+}
+
+/// A device that was taught all things of a draw through one input.
+struct Device {
+    input: Input,
+    learner: Learner,
+    /// The class of the first thing.
+    first: usize,
+    fill: [u8; 3],
+    /// Holds the state.
+    _folder: tempfile::TempDir,
+}
+
+impl Device {
+    fn taught(bundle: &Bundle, input: Input, places: &[Place], objects: &[TakenObject]) -> Result<Self, SceneError> {
+        let folder = tempfile::tempdir()?;
+        // Shots and pictures go through the same engine.
+        let settings = LearnerSettings::default().pictures_ahead(1);
+        let learner = Learner::new(bundle.clone(), Store::new(folder.path()), settings)?;
+        let first = learner.classes().count();
+        let fill = bundle.manifest.preprocessing.mean_colour();
+        let mut device = Self { input, learner, first, fill, _folder: folder };
+        let shots: Vec<Vec<RgbImage>> = objects.iter().map(|object| device.shots(places, object)).collect();
+        let labels: Vec<String> = (0..shots.len()).map(|number| format!("thing {}", number + 1)).collect();
+        let classes: Vec<(&str, Shots<'_>)> =
+            labels.iter().zip(&shots).map(|(label, shots)| (&**label, Shots::Pictures(shots))).collect();
+        device.learner.learn_many(&classes, &mut ())?.durable()?;
+        Ok(device)
+    }
+
+    fn shots(&self, places: &[Place], object: &TakenObject) -> Vec<RgbImage> {
+        // A frame in which nothing is found cannot be a shot: the user takes another one, here the whole frame.
+        object.shots.iter().map(|shot| self.view(places, shot).unwrap_or_else(|| shot.frame.clone())).collect()
+    }
+
+    /// What the backbone sees of a frame; nothing if it is called empty.
+    fn view(&self, places: &[Place], shown: &Shown) -> Option<RgbImage> {
+        let background = (self.input == Input::EmptyView).then(|| places[shown.place].background.clone());
+        let regions = if self.input == Input::Region {
+            vec![NamedRegion { name: String::new(), region: Region::Pixels(shown.thing) }]
+        } else {
+            Vec::new()
+        };
+        Viewfinder { background, regions, fill: self.fill }.shot(&shown.frame).ok()
+    }
+
+    /// Asks of a picture: the thing that is answered among those that were taught, and whether a base class comes first.
+    fn asked(&mut self, picture: &RgbImage) -> Result<(usize, bool), EncodeError> {
+        let answer = self.learner.classify(picture)?;
+        let taught = answer.matches.iter().map(|found| found.class).find(|class| *class >= self.first);
+        let is_base = answer.matches.first().is_some_and(|found| found.class < self.first);
+        Ok((taught.map_or(usize::MAX, |class| class - self.first), is_base))
+    }
+
+    fn shares(&mut self, places: &[Place], objects: &[TakenObject]) -> Result<InputShares, SceneError> {
+        let (mut home, mut other, mut all, mut count) = (0, 0, 0, 0);
+        for (thing, object) in objects.iter().enumerate() {
+            for (at_home, elsewhere) in object.at_home.iter().zip(&object.elsewhere) {
+                count += 1;
+                if let Some(picture) = self.view(places, at_home) {
+                    home += usize::from(self.asked(&picture)?.0 == thing);
+                }
+                if let Some(picture) = self.view(places, elsewhere) {
+                    let (answered, is_base) = self.asked(&picture)?;
+                    other += usize::from(answered == thing);
+                    all += usize::from(answered == thing && !is_base);
+                }
+            }
+        }
+        Ok(InputShares {
+            taught_place: share(home, count),
+            other_place: share(other, count),
+            other_place_all_classes: share(all, count),
+            refused_shots: self.refused_shots(places, objects),
+        })
+    }
+
+    /// The share of shots that a device would refuse.
+    fn refused_shots(&self, places: &[Place], objects: &[TakenObject]) -> f64 {
+        let (mut refused, mut count) = (0, 0);
+        let thresholds = Thresholds::default();
+        for object in objects {
+            let qualities: Vec<Quality> = self.shots(places, object).iter().map(Quality::of).collect();
+            for (shot, quality) in qualities.iter().enumerate() {
+                let earlier = qualities[..shot].iter().map(|quality| EarlierShot { shot: 0, label: "thing", quality });
+                let candidate = ShotCandidate { label: "thing", quality, best: None };
+                count += 1;
+                refused += usize::from(!thresholds.objections(candidate, earlier).is_empty());
+            }
+        }
+        share(refused, count)
+    }
+
+    /// The share of frames with two things of which both are answered right, each by the piece that is nearest to it.
+    fn two_things(
+        &mut self,
+        places: &[Place],
+        objects: &[TakenObject],
+        random: &mut Random,
+    ) -> Result<f64, SceneError> {
+        let (mut right, mut count) = (0, 0);
+        let side = (BESIDE * FRAME[1] as f32) as u32;
+        for (one, object) in objects.iter().enumerate() {
+            for turn in 0..object.beside.len() {
+                let other = (one + 1 + random.below(objects.len() - 1)) % objects.len();
+                let place = &places[random.below(places.len())];
+                let pair = [&object.beside[turn], &objects[other].beside[turn % objects[other].beside.len()]];
+                let stage = place.empty.clone().with(pair[0], side, [FRAME[0] / 4, FRAME[1] / 2]);
+                let stage = stage.with(pair[1], side, [FRAME[0] * 3 / 4, FRAME[1] / 2]);
+                let both = self.both_right(place, &stage, [one, other], random)?;
+                count += 1;
+                right += usize::from(both);
+            }
+        }
+        Ok(share(right, count))
+    }
+
+    fn both_right(
+        &mut self,
+        place: &Place,
+        stage: &Stage,
+        things: [usize; 2],
+        random: &mut Random,
+    ) -> Result<bool, SceneError> {
+        let frame = stage.frame(random);
+        let foreground = place.background.compare(&frame, None).expect("all frames have one size");
+        let mut right = 0;
+        for (bounds, thing) in stage.things.iter().zip(things) {
+            let piece = foreground.pieces().iter().find(|piece| overlap(piece.bounds, *bounds) >= FOUND);
+            if let Some(piece) = piece {
+                let picture = foreground.cut_out(&frame, piece, self.fill);
+                right += usize::from(self.asked(&picture)?.0 == thing);
+            }
+        }
+        Ok(right == 2)
+    }
+}
+
+impl SceneResults {
+    /// The mean of several draws.
+    pub fn mean(draws: &[Self]) -> Self {
+        let over = |of: &dyn Fn(&Self) -> f64| draws.iter().map(of).sum::<f64>() / draws.len().max(1) as f64;
+        let shares = |input: usize| InputShares {
+            taught_place: over(&|draw| draw.inputs[input].taught_place),
+            other_place: over(&|draw| draw.inputs[input].other_place),
+            other_place_all_classes: over(&|draw| draw.inputs[input].other_place_all_classes),
+            refused_shots: over(&|draw| draw.inputs[input].refused_shots),
+        };
+        Self {
+            inputs: [0, 1, 2].map(shares),
+            empty: over(&|draw| draw.empty),
+            missed: over(&|draw| draw.missed),
+            crumbs: over(&|draw| draw.crumbs),
+            two_things: over(&|draw| draw.two_things),
+        }
+    }
+}

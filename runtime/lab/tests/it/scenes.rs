@@ -1,0 +1,55 @@
+//! Rendered things before rendered places: small, but all of it.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use orco_lab::scenes::{ScenePlan, measure, objects_in};
+use orco_render::{Class, Random, place, thing};
+use orco_runtime::bundle::Bundle;
+use orco_runtime::learner::pictures_in;
+use tempfile::TempDir;
+
+/// Pictures of each thing: shots, and those that are asked.
+const PICTURES: usize = 7;
+/// Pixels along each side of a thing's picture.
+const SIDE: usize = 72;
+
+/// One thing of each class, turned and framed otherwise in every picture, and as many places.
+fn rendered(folder: &Path) -> [PathBuf; 2] {
+    let [objects, places] = ["objects", "places"].map(|name| folder.join(name));
+    fs::create_dir(&places).unwrap();
+    std::thread::scope(|scope| {
+        for (number, class) in Class::ALL.into_iter().enumerate() {
+            let (objects, places) = (objects.join(class.name()), &places);
+            scope.spawn(move || {
+                fs::create_dir_all(&objects).unwrap();
+                let stream = format!("scenes/{}", class.name());
+                for picture in 0..PICTURES {
+                    let thing = thing(class, SIDE, &mut Random::new(&stream, picture));
+                    thing.save(objects.join(format!("{picture}.png"))).unwrap();
+                }
+                let place = place(320, 240, &mut Random::new("scenes/places", number));
+                place.save(places.join(format!("{number}.png"))).unwrap();
+            });
+        }
+    });
+    [objects, places]
+}
+
+#[test]
+fn with_an_empty_view_things_are_known_in_other_places_and_empty_ones_are_empty() {
+    let folder = TempDir::new().unwrap();
+    let [objects, places] = rendered(folder.path());
+    let bundle = Bundle::open(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../models/everyday")).unwrap();
+    let (objects, places) = (objects_in(&objects).unwrap(), pictures_in(&places).unwrap());
+    let plan = ScenePlan { bundle: &bundle, objects: &objects, places: &places, taken: 6, asked: 2, seed: 1 };
+    let results = measure(&plan).unwrap();
+    let [.., empty_view] = results.inputs;
+    assert!(empty_view.other_place >= 0.9 && empty_view.taught_place >= 0.95, "{results:?}");
+    assert!(results.empty >= 0.99 && results.missed <= 0.02, "{results:?}");
+    assert!(results.two_things >= 0.8, "{results:?}");
+    let more = measure(&ScenePlan { taken: 7, ..plan }).unwrap_err().to_string();
+    assert!(more.starts_with("7 places are wanted"), "{more}");
+    let more = measure(&ScenePlan { asked: 3, ..plan }).unwrap_err().to_string();
+    assert!(more.starts_with("6 things are wanted"), "{more}");
+}

@@ -1,0 +1,79 @@
+// The empty place in front of the service's own camera, and the boxes of the things in it.
+import { $, element, setText, showError } from "./dom.js";
+import { message } from "./language.js";
+import { middleOf, placeInView, thingName } from "./selectors.js";
+import { api, call } from "./service.js";
+import { store } from "./store.js";
+
+export function startScene() {
+  $("scene-learn").onclick = () => request("POST", {});
+  $("scene-forget").onclick = () => request("DELETE");
+  for (const [id, name] of [["video", "resize"], ["still", "load"], ["live", "load"]]) {
+    $(id).addEventListener(name, () => showPlaces(store.state));
+  }
+  window.addEventListener("resize", () => showPlaces(store.state));
+  store.subscribe(["deviceCamera", "deviceChosen", "language"], show);
+  store.subscribe(["deviceCamera", "deviceChosen", "stream", "files", "chosenThing", "language"], showPlaces);
+  show(store.state);
+}
+
+let isAsked = false;
+async function request(method, body) {
+  if (isAsked) return;
+  isAsked = true;
+  showError();
+  await call(method, api("scene"), body).catch(() => {});
+  isAsked = false;
+}
+
+function show({ deviceCamera: camera, deviceChosen }) {
+  const scene = camera?.scene;
+  $("scene").hidden = !deviceChosen || !scene;
+  if (!scene) return;
+  $("scene-forget").hidden = scene.state === "none";
+  setText("scene-state", scene.problem ?? message(scene.state === "shown" ? "sceneShown" : "sceneNone"));
+}
+
+// The size of the picture that is shown, in its own pixels; null while there is none.
+function pictureSize({ stream, files, deviceChosen }) {
+  if (stream) return [$("video").videoWidth, $("video").videoHeight];
+  const image = deviceChosen ? $("live") : files.length ? $("still") : null;
+  return image && [image.naturalWidth, image.naturalHeight];
+}
+
+// Draws the largest square, or the box of each thing, over the picture as it is fitted into the view.
+function showPlaces(state) {
+  const size = pictureSize(state), view = [$("view").clientWidth, $("view").clientHeight];
+  const things = state.deviceChosen ? state.deviceCamera?.things ?? [] : [];
+  const isShown = state.deviceChosen && state.deviceCamera?.scene?.state === "shown";
+  const isSized = Boolean(size?.[0] && view[0]);
+  $("square").hidden = !isSized || isShown;
+  if (isSized) {
+    const side = Math.min(...size);
+    place($("square"), [(1 - side / size[0]) / 2, (1 - side / size[1]) / 2, side / size[0], side / size[1]], size, view);
+  }
+  $("boxes").replaceChildren(...(isSized ? things : []).map((thing) => box(thing, state.chosenThing, size, view)));
+}
+
+function box(thing, chosen, size, view) {
+  const name = thingName(thing) ?? message("unknown");
+  const isChosen = thing.id === chosen;
+  const node = element("button", {
+    type: "button", className: "box", textContent: name, "aria-pressed": String(isChosen),
+    title: message("boxChoose", { label: name }),
+    on: () => store.update({ chosenThing: isChosen ? null : thing.id }),
+  });
+  place(node, thing.box, size, view);
+  return node;
+}
+
+function place(node, bounds, size, view) {
+  const [left, top, width, height] = placeInView(bounds, size, view);
+  Object.assign(node.style, { left: `${left}px`, top: `${top}px`, width: `${width}px`, height: `${height}px` });
+}
+
+// Where the thing is that people chose for shots, if it is there.
+export function chosenPlace({ deviceCamera, chosenThing }) {
+  const thing = deviceCamera?.things?.find(({ id }) => id === chosenThing);
+  return thing ? { at: middleOf(thing.box) } : {};
+}

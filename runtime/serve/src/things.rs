@@ -1,0 +1,158 @@
+//! Things in the camera's frames, each with its answers over several frames.
+
+use std::time::Instant;
+
+use orco_runtime::scene::PixelRect;
+use serde_json::{Value, json};
+
+use crate::agreement::{Agreement, MEMORY};
+use crate::camera_scene::shares;
+use crate::prediction::ClassProbability;
+
+/// Things of a frame that are answered; the smallest get none.
+pub const MOST: usize = 4;
+/// Share that two rectangles have in common, of what they cover together, from which they are the same thing.
+const SAME: f32 = 0.3;
+
+/// A thing that was answered in the newest frame.
+#[derive(Clone, Debug)]
+pub struct AnsweredThing {
+    /// Counts things from the start of the service.
+    pub id: u64,
+    /// Where it is, as shares of the frame's sides: left edge, upper edge, width, height.
+    pub bounds: [f32; 4],
+    /// The classes as several frames agree, the one that is shown first.
+    pub matches: Vec<ClassProbability>,
+    /// How many frames do.
+    pub agreed: usize,
+    /// Whether most of these are like anything known.
+    pub known: bool,
+}
+
+impl AnsweredThing {
+    /// As programs get it.
+    pub fn json(&self) -> Value {
+        let shown = self.matches.first();
+        json!({
+            "id": self.id, "box": self.bounds, "label": shown.map(|shown| &shown.label),
+            "probability": shown.map(|shown| shown.probability), "known": self.known, "agreed": self.agreed,
+            "matches": ClassProbability::list_json(&self.matches, 3),
+        })
+    }
+}
+
+/// A thing that is followed from frame to frame.
+struct Track {
+    id: u64,
+    bounds: PixelRect,
+    seen: Instant,
+    agreement: Agreement,
+}
+
+/// Follows the things of a camera.
+pub struct Things {
+    frames: usize,
+    next: u64,
+    tracks: Vec<Track>,
+}
+
+/// The answer to one thing in a frame.
+pub struct ThingAnswer {
+    /// Where it is, in pixels of the frame.
+    pub bounds: PixelRect,
+    /// The classes, most probable first.
+    pub classes: Vec<ClassProbability>,
+    /// Whether it is like anything known.
+    pub known: bool,
+}
+
+impl Things {
+    /// Labels are agreed upon over so many frames at most.
+    pub fn of(frames: usize) -> Self {
+        Self { frames, next: 0, tracks: Vec::new() }
+    }
+
+    /// Forgets all: the camera went away, or what is known changed.
+    pub fn clear(&mut self) {
+        self.tracks.clear();
+    }
+
+    /// Adds the answers to the things of a frame of that size; returns the things, in the order of the answers. A thing
+    /// that is where one was in an earlier frame is the same one.
+    pub fn add(&mut self, now: Instant, frame: [u32; 2], answers: Vec<ThingAnswer>) -> Vec<AnsweredThing> {
+        self.tracks.retain(|track| now.saturating_duration_since(track.seen) <= MEMORY);
+        let mut free: Vec<usize> = (0..self.tracks.len()).collect();
+        answers.into_iter().map(|answer| self.follow(now, frame, answer, &mut free)).collect()
+    }
+
+    /// Follows a thing; `free` are the tracks that no thing of this frame has yet.
+    fn follow(&mut self, now: Instant, frame: [u32; 2], answer: ThingAnswer, free: &mut Vec<usize>) -> AnsweredThing {
+        let ThingAnswer { bounds, classes, known } = answer;
+        let overlaps = free.iter().map(|&track| overlap(self.tracks[track].bounds, bounds)).enumerate();
+        let best = overlaps.filter(|(_, overlap)| *overlap >= SAME).max_by(|one, other| one.1.total_cmp(&other.1));
+        let place = match best {
+            Some((place, _)) => free.swap_remove(place),
+            None => {
+                self.next += 1;
+                let agreement = Agreement::of(self.frames);
+                self.tracks.push(Track { id: self.next, bounds, seen: now, agreement });
+                self.tracks.len() - 1
+            }
+        };
+        let track = &mut self.tracks[place];
+        (track.bounds, track.seen) = (bounds, now);
+        let matches = track.agreement.add(now, classes, known);
+        let (agreed, known) = (track.agreement.frames(), track.agreement.is_known());
+        AnsweredThing { id: track.id, bounds: shares(bounds, frame), matches, agreed, known }
+    }
+}
+
+/// What two rectangles have in common, of what they cover together.
+fn overlap(one: PixelRect, other: PixelRect) -> f32 {
+    let common = |low: [u32; 2], high: [u32; 2]| high[0].min(high[1]).saturating_sub(low[0].max(low[1])) as f32;
+    let both = common([one.x, other.x], [one.right(), other.right()])
+        * common([one.y, other.y], [one.bottom(), other.bottom()]);
+    let area = |of: PixelRect| of.width as f32 * of.height as f32;
+    both / (area(one) + area(other) - both).max(1.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    fn answer(x: u32, label: &str, probability: f32) -> ThingAnswer {
+        let class =
+            |label: &str, probability| ClassProbability { label: label.into(), probability, provisional: false };
+        let mut classes =
+            vec![class(label, probability), class(if label == "mug" { "jug" } else { "mug" }, 1.0 - probability)];
+        classes.sort_by(|one, other| other.probability.total_cmp(&one.probability));
+        ThingAnswer { bounds: PixelRect { x, y: 100, width: 100, height: 100 }, classes, known: true }
+    }
+
+    fn labels(things: &[AnsweredThing]) -> Vec<(u64, &str)> {
+        things.iter().map(|thing| (thing.id, &*thing.matches[0].label)).collect()
+    }
+
+    #[test]
+    fn each_thing_keeps_its_own_label_while_others_come_and_go() {
+        let (start, frame) = (Instant::now(), [640, 480]);
+        let after = |milliseconds| start + Duration::from_millis(milliseconds);
+        let mut things = Things::of(5);
+        let first = things.add(after(0), frame, vec![answer(0, "mug", 0.9), answer(400, "jug", 0.9)]);
+        assert_eq!(labels(&first), [(1, "mug"), (2, "jug")]);
+        assert_eq!(first[1].bounds, [0.625, 100.0 / 480.0, 100.0 / 640.0, 100.0 / 480.0]);
+        // The other way round, a little moved; one frame errs about the mug.
+        let second = things.add(after(100), frame, vec![answer(390, "jug", 0.8), answer(10, "jug", 0.6)]);
+        assert_eq!(labels(&second), [(2, "jug"), (1, "mug")]);
+        assert_eq!((second[1].agreed, second[1].matches[0].probability), (2, 0.65));
+        // One is gone for a moment, a third comes; long after, whatever stands there is another thing.
+        let third = things.add(after(200), frame, vec![answer(200, "mug", 0.9), answer(20, "mug", 0.9)]);
+        assert_eq!(labels(&third), [(3, "mug"), (1, "mug")]);
+        assert_eq!(labels(&things.add(after(300), frame, vec![answer(390, "jug", 0.8)])), [(2, "jug")]);
+        assert_eq!(labels(&things.add(after(9000), frame, vec![answer(390, "jug", 0.8)])), [(4, "jug")]);
+        things.clear();
+        assert_eq!(labels(&things.add(after(9100), frame, vec![answer(390, "mug", 0.8)])), [(5, "mug")]);
+    }
+}

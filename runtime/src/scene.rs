@@ -1,0 +1,61 @@
+//! What is in front of a camera that stands still: the things in its frames, apart from the place.
+//!
+//! A backbone that sees whole frames learns the place with the thing, and does not know the thing elsewhere. A fixed
+//! camera can be shown its place empty: a [`Background`] is made from a few such views. Every frame is then compared
+//! with it, and what differs falls into [pieces](Piece), each with its box. A [cut-out](Foreground::cut_out) holds one
+//! piece on plain grey, as a square: learn from it and classify it like any other picture. Where nothing differs, the
+//! place is empty, which is an answer and never a class.
+//!
+//! ```
+//! use orco_runtime::image_rs::{Rgb, RgbImage};
+//! use orco_runtime::scene::Background;
+//!
+//! let place = RgbImage::from_fn(160, 120, |x, y| Rgb([(x + y / 3) as u8, 120, (y * 2) as u8]));
+//! let background = Background::learn(&[place.clone(), place.clone(), place.clone()])?;
+//! assert!(background.compare(&place, None)?.pieces().is_empty());
+//!
+//! let mut frame = place;
+//! (40..80).flat_map(|x| (30..70).map(move |y| (x, y))).for_each(|(x, y)| frame.put_pixel(x, y, Rgb([200, 30, 40])));
+//! let foreground = background.compare(&frame, None)?;
+//! let [piece] = foreground.pieces() else { panic!("there is one thing") };
+//! assert!(piece.bounds.x.abs_diff(40) <= 2 && piece.bounds.width.abs_diff(40) <= 4);
+//! let picture = foreground.cut_out(&frame, piece, [127; 3]);
+//! assert_eq!(picture.width(), picture.height());
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # How frames are compared
+//!
+//! At a small size ([`SIDE`]), so that a frame of any camera takes the same time and memory. First each channel's
+//! brightness is brought to that of the background, by the most frequent ratio: a thing that covers half of the frame
+//! does not matter, nor does a camera that changes its exposure or white balance, or a lamp that flickers. A pixel
+//! differs if it is off by more than the noise of the camera, of the pixel itself, and of a small shake at edges allow.
+//! It does not differ if it has the background's colour and is only darker, or a little brighter, by a ratio that is
+//! smooth around it: that is a shadow or a reflection (Horprasert, Harwood and Davis, 1999). Morphology and connected
+//! components, both of `imageproc`, make pieces of what is left.
+//!
+//! A [`Viewfinder`] puts this together with [regions](Region): what of a picture is learned or answered. [`SceneWatch`]
+//! compares the frames of a running camera: it follows slow changes of light while the place is empty, and notices when
+//! the camera was moved. [`KeptBackground`] keeps a background beside a device's state.
+
+mod background;
+mod cut_out;
+mod difference;
+mod exposure;
+mod filter;
+mod foreground;
+mod kept;
+mod region;
+mod small_frame;
+#[cfg(test)]
+mod tests;
+mod viewfinder;
+mod watch;
+
+pub use background::{Background, BackgroundError, FrameSizeError, MAX_VIEWS};
+pub use foreground::{Foreground, MAX_PIECES, Piece};
+pub use kept::{BackgroundFileError, KeptBackground};
+pub use region::{NamedRegion, PixelRect, Region, RegionError};
+pub use small_frame::SIDE;
+pub use viewfinder::{RegionView, ThingView, ViewError, Viewfinder};
+pub use watch::{SceneWatch, Sighting};

@@ -1,0 +1,161 @@
+//! Where a frame differs from the background.
+
+use super::background::{Background, NOISE};
+use super::exposure::gains;
+use super::filter::box_mean;
+use super::small_frame::SmallFrame;
+
+/// Deviations, over 3 x 3 pixels, from which a pixel may belong to a thing that begins nearby.
+const WEAK: f32 = 3.0;
+/// Deviations from which a thing begins.
+const STRONG: f32 = 6.0;
+/// Pixels by which a picture may shake.
+const SHAKE: f32 = 0.35;
+/// Ratios to the background's brightness that shadows and reflections have.
+const LIT: [f32; 2] = [0.45, 1.12];
+/// Deviations of the colour, apart from its brightness, that they have at most.
+const TINT: f32 = 3.0;
+/// How much the logarithm of the ratio deviates in a shadow from its mean over 5 x 5 pixels: it rises and falls evenly,
+/// and a thing's does not.
+const ROUGH: f32 = 0.02;
+/// Brightness squared that is added to both sides of a ratio, so that dark pixels have none.
+const DARK: f32 = 3.0 * 12.0 * 12.0;
+/// Brightness from which a pixel is clipped: it may have been any brighter.
+const CLIPPED: f32 = 250.0;
+/// Brightness rise from which a pixel of the background is an edge, in steps per pixel above what noise makes.
+const EDGE: f32 = 4.0;
+/// Least share of edges by which a moved camera is told.
+const LEAST_EDGES: f32 = 0.02;
+/// Share of the pixels that certainly show the place, by whose deviations the frame's own noise is told.
+const CERTAIN: f32 = 0.25;
+/// Deviations within which that share of normal values is.
+const CERTAIN_DEVIATIONS: f32 = 0.3186;
+/// Every so many pixels one counts for that.
+const STEP: usize = 5;
+
+/// How much a pixel differs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Change {
+    /// It shows the place in the light that it had.
+    None,
+    /// It seems to show the place in another light: a shadow, a reflection.
+    Light,
+    /// It may show a thing.
+    Weak,
+    /// It shows a thing.
+    Strong,
+}
+
+impl Change {
+    /// Whether a pixel may show a thing.
+    pub fn may_be_thing(self) -> bool {
+        matches!(self, Self::Weak | Self::Strong)
+    }
+}
+
+/// Where a frame differs from the background.
+pub(super) struct Difference {
+    /// How much each pixel differs.
+    pub changes: Vec<Change>,
+    /// Whether the background can be told there by its structure: it is no place of one colour.
+    pub edges: Vec<bool>,
+    /// How much brighter the frame is, channel by channel.
+    pub gains: [f32; 3],
+}
+
+impl Difference {
+    /// Compares a frame with the background, which has its size.
+    pub fn of(background: &Background, small: &SmallFrame) -> Self {
+        let gains = gains(&small.pixels, &background.colours);
+        let aligned: Vec<[f32; 3]> =
+            small.pixels.iter().map(|pixel| core::array::from_fn(|channel| pixel[channel] / gains[channel])).collect();
+        let allowed = allowed(background, &aligned);
+        let offs = offs(background, &aligned, &small.pixels, &gains);
+        let lit = lit(background, &aligned, &allowed);
+        let by_noise: Vec<f32> = offs.iter().zip(&allowed).map(|(off, allowed)| off / allowed).collect();
+        let deviations = box_mean(&by_noise, background.width, 1);
+        let change = |(square, lit): (&f32, bool)| match square {
+            square if *square <= WEAK * WEAK => Change::None,
+            _ if lit => Change::Light,
+            square if *square <= STRONG * STRONG => Change::Weak,
+            _ => Change::Strong,
+        };
+        let changes = deviations.iter().zip(lit).map(change).collect();
+        let edges = background.slopes.iter().map(|slope| *slope > EDGE + background.noise).collect();
+        Self { changes, edges, gains }
+    }
+
+    /// The share of the place that cannot be found in the frame, 0..1: of its edges or of its surface, whichever is
+    /// more. A moved camera shows every edge elsewhere.
+    pub fn lost(&self) -> f32 {
+        let all = self.changes.len() as f32;
+        let changed = |place: &usize| self.changes[*place].may_be_thing();
+        let surface = (0..self.changes.len()).filter(changed).count() as f32 / all;
+        let edges: Vec<usize> = (0..self.edges.len()).filter(|place| self.edges[*place]).collect();
+        if (edges.len() as f32) < LEAST_EDGES * all {
+            return surface;
+        }
+        surface.max(edges.iter().copied().filter(changed).count() as f32 / edges.len() as f32)
+    }
+}
+
+/// The mean square by which a pixel is off, over its channels. One that is clipped in both is not off.
+fn offs(background: &Background, aligned: &[[f32; 3]], seen: &[[f32; 3]], gains: &[f32; 3]) -> Vec<f32> {
+    let off = |place: usize| -> f32 {
+        let squares = (0..3).map(|channel| {
+            let colour = background.colours[place][channel];
+            let clipped = seen[place][channel] >= CLIPPED && colour * gains[channel].max(1.0) >= CLIPPED;
+            let off = if clipped { 0.0 } else { aligned[place][channel] - colour };
+            off * off
+        });
+        squares.sum::<f32>() / 3.0
+    };
+    (0..aligned.len()).map(off).collect()
+}
+
+/// The square by which a pixel may be off: by its noise, by that of the frame, and by a small shake.
+fn allowed(background: &Background, aligned: &[[f32; 3]]) -> Vec<f32> {
+    let noise = frame_noise(background, aligned);
+    let of_pixel = |(variance, slope): (&f32, &f32)| {
+        let shake = SHAKE * slope;
+        variance.max(noise * noise) + shake * shake
+    };
+    background.variances.iter().zip(&background.slopes).map(of_pixel).collect()
+}
+
+/// The noise of a frame, by the pixels that are the least off: most of a frame may be covered by a thing.
+fn frame_noise(background: &Background, aligned: &[[f32; 3]]) -> f32 {
+    let pairs = aligned.iter().zip(&background.colours).step_by(STEP);
+    let mut offs: Vec<f32> = pairs.flat_map(|(one, other)| [0, 1, 2].map(|c| (one[c] - other[c]).abs())).collect();
+    let place = (CERTAIN * offs.len() as f32) as usize;
+    let (_, off, _) = offs.select_nth_unstable_by(place, f32::total_cmp);
+    (*off / CERTAIN_DEVIATIONS).clamp(background.noise, (3.0 * background.noise).min(NOISE[1]))
+}
+
+/// Whether each pixel shows the place in another light: a shadow, a reflection.
+fn lit(background: &Background, aligned: &[[f32; 3]], allowed: &[f32]) -> Vec<bool> {
+    let width = background.width;
+    let dot = |one: &[f32; 3], other: &[f32; 3]| one.iter().zip(other).map(|(one, other)| one * other).sum::<f32>();
+    let pairs = || aligned.iter().zip(&background.colours);
+    let ratios: Vec<f32> =
+        pairs().map(|(pixel, colour)| (dot(pixel, colour) + DARK) / (dot(colour, colour) + DARK)).collect();
+    let tints: Vec<f32> = pairs()
+        .zip(ratios.iter().zip(allowed))
+        .map(|((pixel, colour), (ratio, allowed))| {
+            let off = [0, 1, 2].map(|channel| pixel[channel] - ratio * colour[channel]);
+            dot(&off, &off) / (3.0 * allowed)
+        })
+        .collect();
+    let logs: Vec<f32> = ratios.iter().map(|ratio| libm::logf(ratio.clamp(0.02, 50.0))).collect();
+    let off_mean = box_mean(&logs, width, 2).into_iter().zip(&logs).map(|(mean, log)| (log - mean) * (log - mean));
+    let roughness = box_mean(&off_mean.collect::<Vec<f32>>(), width, 2);
+    let tints = box_mean(&tints, width, 1);
+    let is_lit = |place: usize| {
+        let ratio = ratios[place];
+        let light = (background.colours[place].iter().sum::<f32>() / 3.0).max(12.0);
+        // Noise alone makes dark places rough.
+        let most = ROUGH + libm::sqrtf(allowed[place] / 3.0) / light;
+        (LIT[0]..LIT[1]).contains(&ratio) && tints[place] < TINT * TINT && roughness[place] < most * most
+    };
+    (0..aligned.len()).map(is_lit).collect()
+}

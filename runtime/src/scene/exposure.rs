@@ -1,0 +1,61 @@
+//! How much brighter a frame is than the background, channel by channel.
+
+/// Ratios are counted by their logarithm, up to this one on both sides: about 1 to 3.3.
+const MOST: f32 = 1.2;
+/// Bins for each unit of the logarithm.
+const BINS_PER_UNIT: f32 = 100.0;
+/// A channel's logarithm is at most so far from that of the brightness: as white balance goes.
+const MOST_TINT: f32 = 0.15;
+/// Every so many pixels one is counted.
+const STEP: usize = 3;
+/// Least share of the pixels that must be neither dark nor clipped, in both, for a ratio to be told.
+const LEAST_USABLE: usize = 20;
+
+/// The factor by which each channel of a frame is brighter than the background: the most frequent ratio, so that what
+/// covers a part of the frame does not matter. 1 where nothing can be told.
+///
+/// # Shapes
+/// Both have the same pixels.
+pub(super) fn gains(frame: &[[f32; 3]], background: &[[f32; 3]]) -> [f32; 3] {
+    let brightness = |pixel: &[f32; 3]| pixel.iter().sum::<f32>() / 3.0;
+    let pairs = || frame.iter().zip(background).step_by(STEP);
+    let whole: Vec<f32> = pairs().filter_map(|(frame, back)| log_ratio(brightness(frame), brightness(back))).collect();
+    if whole.len() * STEP * LEAST_USABLE < frame.len() {
+        return [1.0; 3];
+    }
+    let common = most_frequent(&whole, -MOST, MOST);
+    core::array::from_fn(|channel| {
+        let ratios: Vec<f32> = pairs().filter_map(|(frame, back)| log_ratio(frame[channel], back[channel])).collect();
+        let usable = ratios.len() * STEP * LEAST_USABLE >= frame.len();
+        let log = if usable { most_frequent(&ratios, common - MOST_TINT, common + MOST_TINT) } else { common };
+        libm::expf(log)
+    })
+}
+
+/// Logarithm of the ratio of two brightnesses, unless one is dark or clipped.
+fn log_ratio(frame: f32, background: f32) -> Option<f32> {
+    let usable = (8.0..248.0).contains(&frame) && (14.0..242.0).contains(&background);
+    usable.then(|| libm::logf(frame / background))
+}
+
+/// The most frequent value between two, then the mean of the values that are near it.
+fn most_frequent(values: &[f32], low: f32, high: f32) -> f32 {
+    let bin = |value: f32| ((value - low) * BINS_PER_UNIT) as usize;
+    let mut counts = vec![0.0f32; bin(high) + 1];
+    values.iter().filter(|value| (low..=high).contains(*value)).for_each(|value| counts[bin(*value)] += 1.0);
+    let smooth = |place: usize| -> f32 {
+        let weights = [1.0, 4.0, 6.0, 4.0, 1.0];
+        let around = (0..5).filter_map(|offset| Some(weights[offset] * counts.get((place + offset).checked_sub(2)?)?));
+        around.sum()
+    };
+    let best = (0..counts.len()).map(|place| (place, smooth(place))).max_by(|one, other| one.1.total_cmp(&other.1));
+    let mut value = best.map_or(0.0, |(place, _)| low + (place as f32 + 0.5) / BINS_PER_UNIT);
+    for reach in [0.1, 0.06, 0.04] {
+        let near = values.iter().filter(|other| (*other - value).abs() < reach);
+        let (sum, count) = near.fold((0.0, 0), |(sum, count), near| (sum + near, count + 1));
+        if count > 0 {
+            value = sum / count as f32;
+        }
+    }
+    value
+}

@@ -1,0 +1,77 @@
+//! Filters on planes of numbers.
+
+/// The mean over the square of `2 * radius + 1` pixels a side around each pixel, as far as it lies in the plane.
+///
+/// # Shapes
+/// `plane` `[height, width]`, row-major, `width` at least 1; returns the same.
+pub(super) fn box_mean(plane: &[f32], width: usize, radius: usize) -> Vec<f32> {
+    let height = plane.len() / width;
+    let mut across = Vec::with_capacity(plane.len());
+    for row in plane.chunks_exact(width) {
+        running_mean(row.iter().copied(), width, radius, |index| row[index], &mut across);
+    }
+    let mut means = vec![0.0; plane.len()];
+    let mut column = Vec::with_capacity(height);
+    for x in 0..width {
+        column.clear();
+        let at = |y: usize| across[y * width + x];
+        running_mean((0..height).map(at), height, radius, at, &mut column);
+        column.iter().enumerate().for_each(|(y, mean)| means[y * width + x] = *mean);
+    }
+    means
+}
+
+/// Appends the mean of the values around each place of a line.
+fn running_mean(
+    first: impl Iterator<Item = f32>,
+    length: usize,
+    radius: usize,
+    at: impl Fn(usize) -> f32,
+    means: &mut Vec<f32>,
+) {
+    // f64: a sum that loses what it took would leave rests of bright places behind.
+    let mut sum: f64 = first.take(radius + 1).map(f64::from).sum();
+    let mut count = length.min(radius + 1);
+    for place in 0..length {
+        means.push((sum / count as f64) as f32);
+        if place + radius + 1 < length {
+            sum += f64::from(at(place + radius + 1));
+            count += 1;
+        }
+        if place >= radius {
+            sum -= f64::from(at(place - radius));
+            count -= 1;
+        }
+    }
+}
+
+/// How steeply brightness rises at each pixel, in steps per pixel (Sobel), the largest of the pixels around it: how far
+/// a shake by one pixel may change it.
+///
+/// # Shapes
+/// `pixels` `[height, width]`, row-major; returns the same.
+pub(super) fn slopes(pixels: &[[f32; 3]], width: usize) -> Vec<f32> {
+    let height = pixels.len() / width;
+    let light: Vec<f32> = pixels.iter().map(|pixel| pixel.iter().sum::<f32>() / 3.0).collect();
+    let at = |x: usize, y: usize| light[y * width + x];
+    let mut slopes = vec![0.0; light.len()];
+    for y in 0..height {
+        let (above, below) = (y.saturating_sub(1), (y + 1).min(height - 1));
+        for x in 0..width {
+            let (left, right) = (x.saturating_sub(1), (x + 1).min(width - 1));
+            let column = |x| at(x, above) + 2.0 * at(x, y) + at(x, below);
+            let row = |y| at(left, y) + 2.0 * at(x, y) + at(right, y);
+            let (across, down) = (column(right) - column(left), row(below) - row(above));
+            slopes[y * width + x] = libm::sqrtf(across * across + down * down) / 8.0;
+        }
+    }
+    let mut largest = slopes.clone();
+    for y in 0..height {
+        for x in 0..width {
+            let around = (y.saturating_sub(1)..=(y + 1).min(height - 1))
+                .flat_map(|y| (x.saturating_sub(1)..=(x + 1).min(width - 1)).map(move |x| y * width + x));
+            largest[y * width + x] = around.map(|place| slopes[place]).fold(0.0, f32::max);
+        }
+    }
+    largest
+}

@@ -1,0 +1,279 @@
+//! What is in a frame and not in the empty place, piece by piece.
+
+use ::image::{GrayImage, Luma};
+use imageproc::distance_transform::Norm;
+use imageproc::morphology::{close, close_mut, open_mut};
+use imageproc::region_labelling::{Connectivity, connected_components};
+
+use super::difference::{Change, Difference};
+use super::region::PixelRect;
+
+/// Most pieces that are told apart; the smallest ones go.
+pub const MAX_PIECES: usize = 16;
+/// Least share of the frame that a piece covers.
+const LEAST: f32 = 0.002;
+/// Pixels of the small frame below which something is no more than a speck.
+// Steps along rows and columns: their distances take a tenth of the time that round ones take.
+const SPECK: u8 = 1;
+/// Pixels of the small frame over which parts of a thing are joined.
+const JOIN: u8 = 4;
+/// Thinnest part of a thing that is kept, as a radius in pixels of the small frame.
+const THIN: u8 = 2;
+/// A piece belongs to a larger one if it has less than this share of its surface ...
+const CRUMB: f32 = 0.25;
+/// ... and is nearer to it than this share of the frame's shorter side.
+const NEAR: f32 = 0.06;
+/// Gaps of a thing's outline are bridged by twice so many pixels of the small frame.
+const BRIDGE: u8 = 15;
+/// A hole in a thing shows the place if this share of it is structure of the place.
+const SEEN_THROUGH: f32 = 0.5;
+
+const SET: Luma<u8> = Luma([255]);
+const UNSET: Luma<u8> = Luma([0]);
+
+/// One thing in front of the place, as far as that can be told: things that touch are one piece.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct Piece {
+    /// The smallest rectangle around it, in pixels of the frame.
+    pub bounds: PixelRect,
+    /// The share of the frame that it covers, 0..1.
+    pub share: f32,
+    /// What its pixels are marked with.
+    pub(super) mark: u8,
+}
+
+/// What is in a frame and not in the empty place.
+#[derive(Clone, Debug)]
+pub struct Foreground {
+    /// Width and height of the frame.
+    pub(super) frame: [u32; 2],
+    /// The piece that each pixel of the small frame belongs to, by its mark; 0 for none.
+    pub(super) marks: GrayImage,
+    pieces: Vec<Piece>,
+}
+
+impl Foreground {
+    /// Pieces of a frame of that size; the small frame has so many columns.
+    pub(super) fn of(columns: usize, difference: &Difference, frame: [u32; 2], region: Option<PixelRect>) -> Self {
+        let width = columns as u32;
+        let height = difference.changes.len() as u32 / width;
+        let mut mask = with_hysteresis(difference, width, height);
+        if let Some(region) = region {
+            keep_only(&mut mask, region, frame);
+        }
+        open_mut(&mut mask, Norm::L1, SPECK);
+        close_mut(&mut mask, Norm::L1, JOIN);
+        fill_outline(&mut mask, difference);
+        close_mut(&mut mask, Norm::L1, JOIN);
+        fill_holes(&mut mask, difference);
+        open_mut(&mut mask, Norm::L1, THIN);
+        let (marks, pieces) = pieces(&mask, frame);
+        Self { frame, marks, pieces }
+    }
+
+    /// The pieces, the largest first; none if the place is empty.
+    pub fn pieces(&self) -> &[Piece] {
+        &self.pieces
+    }
+
+    /// The piece in the middle of the frame, or the one that is nearest to it: the one that shots are taken of.
+    pub fn central(&self) -> Option<&Piece> {
+        self.at(self.frame[0] / 2, self.frame[1] / 2)
+    }
+
+    /// The piece at a place of the frame, in pixels, or the one that is nearest to it: the one that a person points at.
+    pub fn at(&self, x: u32, y: u32) -> Option<&Piece> {
+        let place = [x, y];
+        let distance = |piece: &&Piece| {
+            let bounds = piece.bounds;
+            let outside = [[bounds.x, bounds.right()], [bounds.y, bounds.bottom()]];
+            let outside = [0, 1].map(|axis| {
+                let [low, high] = outside[axis];
+                u64::from(low.saturating_sub(place[axis]).max((place[axis] + 1).saturating_sub(high)))
+            });
+            let middle = bounds.doubled_middle();
+            let from_middle = [0, 1].map(|axis| (middle[axis] - 2 * i64::from(place[axis])).unsigned_abs());
+            let squared = |sides: [u64; 2]| sides[0] * sides[0] + sides[1] * sides[1];
+            (squared(outside), squared(from_middle))
+        };
+        self.pieces.iter().min_by_key(distance)
+    }
+}
+
+/// What differs much, with what differs less and hangs together with it (Canny, 1986).
+fn with_hysteresis(difference: &Difference, width: u32, height: u32) -> GrayImage {
+    let changes = &difference.changes;
+    let mask =
+        GrayImage::from_fn(
+            width,
+            height,
+            |x, y| {
+                if changes[(y * width + x) as usize].may_be_thing() { SET } else { UNSET }
+            },
+        );
+    let labels = connected_components(&mask, Connectivity::Eight, UNSET);
+    let mut begins = vec![false; count(&labels)];
+    for (label, change) in labels.pixels().zip(changes) {
+        begins[label[0] as usize] |= *change == Change::Strong;
+    }
+    begins[0] = false;
+    GrayImage::from_fn(width, height, |x, y| if begins[labels.get_pixel(x, y)[0] as usize] { SET } else { UNSET })
+}
+
+type Labels = ::image::ImageBuffer<Luma<u32>, Vec<u32>>;
+
+/// The number of components, with what belongs to none.
+fn count(labels: &Labels) -> usize {
+    labels.pixels().map(|label| label[0] as usize).max().unwrap_or(0) + 1
+}
+
+/// Clears what lies outside a region of the frame.
+fn keep_only(mask: &mut GrayImage, region: PixelRect, frame: [u32; 2]) {
+    let size = [mask.width(), mask.height()];
+    let middle =
+        |place: u32, axis: usize| (2 * u64::from(place) + 1) * u64::from(frame[axis]) / (2 * u64::from(size[axis]));
+    let columns = u64::from(region.x)..u64::from(region.right());
+    let rows = u64::from(region.y)..u64::from(region.bottom());
+    for (x, y, pixel) in mask.enumerate_pixels_mut() {
+        if !columns.contains(&middle(x, 0)) || !rows.contains(&middle(y, 1)) {
+            *pixel = UNSET;
+        }
+    }
+}
+
+/// Adds what looks like the place in another light, but lies within the outline of a thing: a white cup before a white
+/// wall has the wall's colour inside, and an edge.
+fn fill_outline(mask: &mut GrayImage, difference: &Difference) {
+    let mut outline = close(mask, Norm::L1, BRIDGE);
+    fill_holes(&mut outline, difference);
+    for ((pixel, inside), change) in mask.pixels_mut().zip(outline.pixels()).zip(&difference.changes) {
+        if inside == &SET && *change == Change::Light {
+            *pixel = SET;
+        }
+    }
+}
+
+/// Fills what is enclosed by a thing, unless the place is seen through it.
+fn fill_holes(mask: &mut GrayImage, difference: &Difference) {
+    let (width, height) = mask.dimensions();
+    let rest = GrayImage::from_fn(width, height, |x, y| if mask.get_pixel(x, y) == &SET { UNSET } else { SET });
+    let labels = connected_components(&rest, Connectivity::Four, UNSET);
+    let mut holes = vec![Hole::default(); count(&labels)];
+    for (place, (x, y, label)) in labels.enumerate_pixels().enumerate() {
+        let hole = &mut holes[label[0] as usize];
+        hole.pixels += 1;
+        hole.structure += usize::from(difference.edges[place] && !difference.changes[place].may_be_thing());
+        hole.is_open |= x == 0 || y == 0 || x + 1 == width || y + 1 == height;
+    }
+    for (pixel, label) in mask.pixels_mut().zip(labels.pixels()) {
+        if label[0] > 0 && holes[label[0] as usize].is_filled() {
+            *pixel = SET;
+        }
+    }
+}
+
+/// What is enclosed by a thing.
+#[derive(Clone, Copy, Default)]
+struct Hole {
+    pixels: usize,
+    /// Pixels that show structure of the place.
+    structure: usize,
+    /// Whether it reaches the frame's edge, and is no hole.
+    is_open: bool,
+}
+
+impl Hole {
+    fn is_filled(self) -> bool {
+        !self.is_open && (self.structure as f32) < SEEN_THROUGH * self.pixels as f32
+    }
+}
+
+/// A piece in pixels of the small frame.
+#[derive(Clone, Copy)]
+struct SmallPiece {
+    /// The number of its component.
+    component: usize,
+    pixels: usize,
+    /// First column and row, and those behind the last ones.
+    low: [u32; 2],
+    high: [u32; 2],
+}
+
+impl SmallPiece {
+    fn new(component: usize) -> Self {
+        Self { component, pixels: 0, low: [u32::MAX; 2], high: [0; 2] }
+    }
+
+    fn add(&mut self, x: u32, y: u32) {
+        self.pixels += 1;
+        self.low = [self.low[0].min(x), self.low[1].min(y)];
+        self.high = [self.high[0].max(x + 1), self.high[1].max(y + 1)];
+    }
+
+    fn join(&mut self, other: &Self) {
+        self.pixels += other.pixels;
+        self.low = [0, 1].map(|axis| self.low[axis].min(other.low[axis]));
+        self.high = [0, 1].map(|axis| self.high[axis].max(other.high[axis]));
+    }
+
+    /// Pixels between the two along the axis on which they are farther apart.
+    fn gap(&self, other: &Self) -> u32 {
+        let gaps = [0, 1].map(|axis| {
+            let after = other.low[axis].saturating_sub(self.high[axis]);
+            after.max(self.low[axis].saturating_sub(other.high[axis]))
+        });
+        gaps[0].max(gaps[1])
+    }
+
+    /// In pixels of the frame.
+    fn bounds(&self, size: [u32; 2], frame: [u32; 2]) -> PixelRect {
+        let scaled =
+            |place: u32, axis: usize| (u64::from(place) * u64::from(frame[axis]) / u64::from(size[axis])) as u32;
+        let [x, y] = [0, 1].map(|axis| scaled(self.low[axis], axis));
+        let [right, bottom] = [0, 1].map(|axis| scaled(self.high[axis], axis));
+        PixelRect { x, y, width: right - x, height: bottom - y }
+    }
+}
+
+/// Pieces of a mask, the largest first, and the mark of each pixel.
+fn pieces(mask: &GrayImage, frame: [u32; 2]) -> (GrayImage, Vec<Piece>) {
+    let (width, height) = mask.dimensions();
+    let labels = connected_components(mask, Connectivity::Eight, UNSET);
+    let mut components: Vec<SmallPiece> = (0..count(&labels)).map(SmallPiece::new).collect();
+    labels.enumerate_pixels().for_each(|(x, y, label)| components[label[0] as usize].add(x, y));
+    components.remove(0);
+    let least = (LEAST * (width * height) as f32).max(1.0);
+    components.retain(|component| component.pixels as f32 >= least);
+    components.sort_by_key(|component| core::cmp::Reverse(component.pixels));
+
+    let near = (NEAR * width.min(height) as f32) as u32;
+    let mut joined: Vec<SmallPiece> = Vec::new();
+    let mut mark_of = vec![0u8; count(&labels)];
+    for component in components {
+        let is_crumb = |large: &SmallPiece| {
+            (component.pixels as f32) < CRUMB * large.pixels as f32 && component.gap(large) <= near
+        };
+        let index = match joined.iter().position(is_crumb) {
+            Some(index) => {
+                joined[index].join(&component);
+                index
+            }
+            None if joined.len() == MAX_PIECES => continue,
+            None => {
+                joined.push(component);
+                joined.len() - 1
+            }
+        };
+        mark_of[component.component] = index as u8 + 1;
+    }
+    let marks = GrayImage::from_fn(width, height, |x, y| Luma([mark_of[labels.get_pixel(x, y)[0] as usize]]));
+    let piece = |(index, small): (usize, &SmallPiece)| Piece {
+        bounds: small.bounds([width, height], frame),
+        share: small.pixels as f32 / (width * height) as f32,
+        mark: index as u8 + 1,
+    };
+    let mut pieces: Vec<Piece> = joined.iter().enumerate().map(piece).collect();
+    pieces.sort_by(|one, other| other.share.total_cmp(&one.share));
+    (marks, pieces)
+}

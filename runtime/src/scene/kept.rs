@@ -1,0 +1,154 @@
+//! A background in a file of its own beside a device's state.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use orco_state::codec::{self, DecodeError, FileKind};
+use serde::{Deserialize, Serialize};
+
+use super::background::{Background, NOISE};
+use super::small_frame::small_size;
+use crate::files;
+
+/// The file's name.
+const NAME: &str = "background";
+/// Largest file that is read, in bytes.
+const MAX_FILE: u64 = 4 << 20;
+/// Steps of a stored colour or deviation for one step of brightness.
+const STEPS: f32 = 256.0;
+/// Largest width and height of a frame.
+const MAX_SIDE: u32 = crate::image::MAX_SIDE;
+
+/// Why a background that was kept cannot be read, or one cannot be kept.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum BackgroundFileError {
+    /// The file cannot be read or written.
+    #[error("the empty place in {} cannot be read or written: {source}", path.display())]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// The file is damaged, or of another version.
+    #[error("the empty place in {} cannot be used: {source}; show it again (`orco scene learn`)", path.display())]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        source: DecodeError,
+    },
+}
+
+/// The place of a background in a device's state folder: the file `background`, readable by its owner alone. It is
+/// replaced as a whole, so that a power cut leaves the old or the new one. A state is as good without it.
+#[derive(Clone, Debug)]
+pub struct KeptBackground {
+    path: PathBuf,
+}
+
+/// What the file holds: numbers of a fixed size, little endian, in the order of the pixels.
+#[derive(Serialize, Deserialize)]
+struct StoredBackground {
+    frame: [u32; 2],
+    noise: f32,
+    /// Red, green, blue and deviation of each pixel, in 1/256 steps.
+    pixels: Vec<[u16; 4]>,
+}
+
+impl KeptBackground {
+    /// The one of a state's folder.
+    pub fn of(folder: impl AsRef<Path>) -> Self {
+        Self { path: folder.as_ref().join(NAME) }
+    }
+
+    /// The file.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Reads it; `None` if none is kept.
+    ///
+    /// # Errors
+    /// [`BackgroundFileError`] if the file cannot be read or is damaged.
+    pub fn read(&self) -> Result<Option<Background>, BackgroundFileError> {
+        match files::read_own(&self.path, MAX_FILE) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(source) => Err(self.failed(source)),
+            Ok(bytes) => {
+                let damaged = |source| BackgroundFileError::Damaged { path: self.path.clone(), source };
+                Background::decode(&bytes).map(Some).map_err(damaged)
+            }
+        }
+    }
+
+    /// Keeps a background in the place of an earlier one; the folder is made if it is not there.
+    ///
+    /// # Errors
+    /// [`BackgroundFileError`] if it cannot be written; the earlier one is still there then.
+    pub fn keep(&self, background: &Background) -> Result<(), BackgroundFileError> {
+        let folder = self.path.parent().filter(|folder| !folder.is_dir());
+        folder
+            .map_or(Ok(()), files::create_folder)
+            .and_then(|()| files::replace(&self.path, &background.encode()))
+            .map_err(|source| self.failed(source))
+    }
+
+    /// Removes it, damaged or not; says whether there was one.
+    ///
+    /// # Errors
+    /// [`BackgroundFileError`] if it cannot be removed.
+    pub fn forget(&self) -> Result<bool, BackgroundFileError> {
+        let is_there = self.path.symlink_metadata().is_ok();
+        files::remove_if_there(&self.path).map_err(|source| self.failed(source))?;
+        Ok(is_there)
+    }
+
+    fn failed(&self, source: io::Error) -> BackgroundFileError {
+        BackgroundFileError::File { path: self.path.clone(), source }
+    }
+}
+
+impl Background {
+    /// The bytes of its file: an envelope of our files ([`orco_state::codec`]).
+    pub fn encode(&self) -> Vec<u8> {
+        let stored = |value: f32| (value * STEPS).round().clamp(0.0, f32::from(u16::MAX)) as u16;
+        let pixel = |(colour, variance): (&[f32; 3], &f32)| {
+            let [red, green, blue] = colour.map(stored);
+            [red, green, blue, stored(libm::sqrtf(*variance))]
+        };
+        let pixels = self.colours.iter().zip(&self.variances).map(pixel).collect();
+        codec::encode(FileKind::Background, &StoredBackground { frame: self.frame, noise: self.noise, pixels })
+    }
+
+    /// Reads the bytes of a file.
+    ///
+    /// # Errors
+    /// [`DecodeError`] if they are no such file, damaged, or of another version.
+    pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
+        let stored: StoredBackground = codec::decode(FileKind::Background, bytes)?;
+        stored.to_background().ok_or(DecodeError::Body)
+    }
+}
+
+impl StoredBackground {
+    /// The background, if all of it makes sense.
+    fn to_background(&self) -> Option<Background> {
+        let [width, height] = self.frame;
+        let is_sized = self.frame.iter().all(|side| (1..=MAX_SIDE).contains(side));
+        let small = small_size(width, height);
+        if !is_sized || small[0] * small[1] != self.pixels.len() || !(NOISE[0]..=NOISE[1]).contains(&self.noise) {
+            return None;
+        }
+        let read = |value: u16| f32::from(value) / STEPS;
+        let colours = self.pixels.iter().map(|[red, green, blue, _]| [*red, *green, *blue].map(read)).collect();
+        let [least, most] = NOISE.map(|noise| noise * noise);
+        let variance = |pixel: &[u16; 4]| (read(pixel[3]) * read(pixel[3])).clamp(least, most);
+        let variances = self.pixels.iter().map(variance).collect();
+        let slopes = Vec::new();
+        let background =
+            Background { frame: self.frame, width: small[0], colours, variances, noise: self.noise, slopes };
+        Some(background.with_slopes())
+    }
+}

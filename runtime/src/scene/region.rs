@@ -1,0 +1,195 @@
+//! Parts of a frame.
+
+use std::fmt;
+use std::str::FromStr;
+
+use orco_state::label::{self, EscapedText};
+use serde::{Deserialize, Serialize};
+
+/// A rectangle of whole pixels.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PixelRect {
+    /// Its left edge.
+    pub x: u32,
+    /// Its upper edge.
+    pub y: u32,
+    /// Its width.
+    pub width: u32,
+    /// Its height.
+    pub height: u32,
+}
+
+impl PixelRect {
+    /// The column behind its last one.
+    pub fn right(self) -> u32 {
+        self.x.saturating_add(self.width)
+    }
+
+    /// The row below its last one.
+    pub fn bottom(self) -> u32 {
+        self.y.saturating_add(self.height)
+    }
+
+    /// Twice the coordinates of its middle, which may lie between pixels.
+    pub(super) fn doubled_middle(self) -> [i64; 2] {
+        [2 * i64::from(self.x) + i64::from(self.width), 2 * i64::from(self.y) + i64::from(self.height)]
+    }
+}
+
+/// `x,y,width,height`, as [`Region`] reads it.
+impl fmt::Display for PixelRect {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{},{},{},{}", self.x, self.y, self.width, self.height)
+    }
+}
+
+/// A part of every frame of a camera: the one that is looked at.
+///
+/// ```
+/// use orco_runtime::scene::{PixelRect, Region};
+///
+/// let shelf: Region = "0.5,0,0.5,1".parse()?;
+/// assert_eq!(shelf.in_frame(640, 480)?, PixelRect { x: 320, y: 0, width: 320, height: 480 });
+/// let middle = Region::default().in_frame(1920, 1080)?;
+/// assert_eq!(middle, PixelRect { x: 420, y: 0, width: 1080, height: 1080 });
+/// # Ok::<(), orco_runtime::scene::RegionError>(())
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub enum Region {
+    /// The largest square in the middle.
+    #[default]
+    CentreSquare,
+    /// Left edge, upper edge, width and height as shares of the frame's sides, 0..1.
+    Shares([f64; 4]),
+    /// In pixels.
+    Pixels(PixelRect),
+}
+
+/// Why a region cannot be used.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum RegionError {
+    /// The text is no region.
+    #[error(
+        "{} is no region: expected X,Y,WIDTH,HEIGHT, as shares of the frame (0.5,0,0.5,1) or in pixels \
+         (640,0,640,720)",
+        EscapedText(text)
+    )]
+    Text {
+        /// The text.
+        text: String,
+    },
+    /// The name is no label.
+    #[error("{} is no name for a region", EscapedText(name))]
+    Name {
+        /// The name.
+        name: String,
+    },
+    /// It reaches beyond the frame.
+    #[error("the region {region} reaches beyond the frame of {width} x {height} pixels")]
+    Outside {
+        /// The region.
+        region: PixelRect,
+        /// The frame's width in pixels.
+        width: u32,
+        /// The frame's height in pixels.
+        height: u32,
+    },
+    /// It has hardly any pixels.
+    #[error("the region {region} is too small: at least {} x {} pixels are needed", Region::MIN_SIDE, Region::MIN_SIDE)]
+    Small {
+        /// The region.
+        region: PixelRect,
+    },
+}
+
+impl Region {
+    /// Least width and height, in pixels.
+    pub const MIN_SIDE: u32 = 16;
+
+    /// Its pixels in a frame of that size.
+    ///
+    /// # Errors
+    /// [`RegionError`] if it reaches beyond the frame or is smaller than [`Region::MIN_SIDE`].
+    pub fn in_frame(&self, width: u32, height: u32) -> Result<PixelRect, RegionError> {
+        let region = match *self {
+            Self::CentreSquare => {
+                let side = width.min(height);
+                PixelRect { x: (width - side) / 2, y: (height - side) / 2, width: side, height: side }
+            }
+            Self::Shares(shares) => from_shares(shares, width, height),
+            Self::Pixels(region) => region,
+        };
+        if region.right() > width || region.bottom() > height {
+            return Err(RegionError::Outside { region, width, height });
+        }
+        if region.width.min(region.height) < Self::MIN_SIDE {
+            return Err(RegionError::Small { region });
+        }
+        Ok(region)
+    }
+}
+
+/// The nearest whole pixels. Both edges are rounded, so that neighbours neither overlap nor leave a gap.
+fn from_shares([x, y, across, down]: [f64; 4], width: u32, height: u32) -> PixelRect {
+    let edge = |share: f64, length: u32| (share * f64::from(length)).round() as u32;
+    let (left, top) = (edge(x, width), edge(y, height));
+    let (right, bottom) = (edge(x + across, width), edge(y + down, height));
+    PixelRect { x: left, y: top, width: right - left, height: bottom - top }
+}
+
+/// Reads `x,y,width,height`. Numbers that are all at most 1 are shares of the frame, others are pixels.
+impl FromStr for Region {
+    type Err = RegionError;
+
+    fn from_str(text: &str) -> Result<Self, RegionError> {
+        let refused = || RegionError::Text { text: text.into() };
+        let numbers: Vec<&str> = text.split(',').map(str::trim).collect();
+        let numbers: [&str; 4] = numbers.try_into().map_err(|_| refused())?;
+        let shares = numbers.map(|number| number.parse::<f64>().ok().filter(|share| (0.0..=1.0).contains(share)));
+        if let [Some(x), Some(y), Some(width), Some(height)] = shares {
+            // Decimal fractions may add up to a little more than one.
+            let fits = x + width <= 1.0 + 1e-9 && y + height <= 1.0 + 1e-9 && width > 0.0 && height > 0.0;
+            return if fits { Ok(Self::Shares([x, y, width, height])) } else { Err(refused()) };
+        }
+        let pixels = numbers.map(|number| number.parse::<u32>().ok());
+        let [Some(x), Some(y), Some(width), Some(height)] = pixels else { return Err(refused()) };
+        Ok(Self::Pixels(PixelRect { x, y, width, height }))
+    }
+}
+
+/// As it is read.
+impl fmt::Display for Region {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::CentreSquare => f.write_str("centre square"),
+            Self::Shares([x, y, width, height]) => write!(f, "{x},{y},{width},{height}"),
+            Self::Pixels(region) => region.fmt(f),
+        }
+    }
+}
+
+/// A region with a name.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NamedRegion {
+    /// Its name, in the normal form of labels; empty if it has none.
+    pub name: String,
+    /// The region.
+    pub region: Region,
+}
+
+/// Reads `name=x,y,width,height`, or a region without a name.
+impl FromStr for NamedRegion {
+    type Err = RegionError;
+
+    fn from_str(text: &str) -> Result<Self, RegionError> {
+        let Some((name, region)) = text.rsplit_once('=') else {
+            return Ok(Self { name: String::new(), region: text.parse()? });
+        };
+        let normal = label::normal(name);
+        if !label::is_usable(&normal) {
+            return Err(RegionError::Name { name: name.into() });
+        }
+        Ok(Self { name: normal, region: region.parse()? })
+    }
+}

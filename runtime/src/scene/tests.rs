@@ -1,0 +1,377 @@
+//! A painted place before a painted camera: shelves with boards and labels, things on them, light that changes.
+
+use std::time::Duration;
+
+use ::image::{Rgb, RgbImage};
+use orco_core::random::Random;
+
+use super::*;
+
+/// 16:9, twice the small size.
+const WIDE: [u32; 2] = [640, 360];
+const GREY: [u8; 3] = [127; 3];
+
+/// A painted frame, in numbers that need not be whole.
+#[derive(Clone)]
+struct Painting {
+    size: [u32; 2],
+    pixels: Vec<[f32; 3]>,
+}
+
+impl Painting {
+    /// Shelves: boards, labels of many colours, and a plain wall on the left.
+    fn place(size: [u32; 2]) -> Self {
+        let paint = |x: u32, y: u32| {
+            let (x, y) = (x as f32, y as f32);
+            let wall = [150.0 + 0.05 * x, 160.0 + 0.03 * y, 170.0];
+            let board = [120.0, 85.0 + 10.0 * libm::sinf(0.3 * y), 50.0];
+            let label = [
+                120.0 + 90.0 * libm::sinf(0.11 * x),
+                120.0 + 90.0 * libm::sinf(0.07 * x + 0.09 * y),
+                120.0 + 90.0 * libm::cosf(0.13 * y),
+            ];
+            if x < 0.35 * size[0] as f32 {
+                wall
+            } else if y % 90.0 < 12.0 {
+                board
+            } else {
+                label
+            }
+        };
+        let pixels = (0..size[1]).flat_map(|y| (0..size[0]).map(move |x| paint(x, y))).collect();
+        Self { size, pixels }
+    }
+
+    fn map(mut self, change: impl Fn(f32, f32, [f32; 3]) -> [f32; 3]) -> Self {
+        let width = self.size[0] as usize;
+        for (place, pixel) in self.pixels.iter_mut().enumerate() {
+            *pixel = change((place % width) as f32, (place / width) as f32, *pixel);
+        }
+        self
+    }
+
+    /// With a ball of a spotted kind.
+    fn with_ball(self, [middle_x, middle_y]: [f32; 2], radius: f32) -> Self {
+        self.map(|x, y, pixel| {
+            let (across, down) = (x - middle_x, y - middle_y);
+            let squared = (across * across + down * down) / (radius * radius);
+            let spot = libm::sinf(0.4 * across) * libm::sinf(0.4 * down) > 0.3;
+            let shade = 1.0 - 0.5 * squared;
+            let colour: [f32; 3] = if spot { [240.0, 230.0, 60.0] } else { [190.0, 30.0, 60.0] };
+            if squared < 1.0 { colour.map(|value| value * shade) } else { pixel }
+        })
+    }
+
+    /// With a soft shadow.
+    fn with_shadow(self, [middle_x, middle_y]: [f32; 2], radius: f32, depth: f32) -> Self {
+        self.map(|x, y, pixel| {
+            let (across, down) = ((x - middle_x) / radius, (y - middle_y) / (0.5 * radius));
+            let inside = (1.5 - libm::sqrtf(across * across + down * down)).clamp(0.0, 1.0);
+            pixel.map(|value| value * (1.0 - depth * inside * inside * (3.0 - 2.0 * inside)))
+        })
+    }
+
+    fn lit(self, gains: [f32; 3]) -> Self {
+        self.map(|_, _, pixel| [0, 1, 2].map(|channel| pixel[channel] * gains[channel]))
+    }
+
+    /// As the camera sees it, with its noise.
+    fn taken(&self, seed: u64) -> RgbImage {
+        let mut random = Random::new(seed, "camera");
+        let mut noisy = |value: f32| {
+            let noise: f32 = (0..4).map(|_| random.uniform(-1.0, 1.0)).sum();
+            (value + 3.0 * noise).round().clamp(0.0, 255.0) as u8
+        };
+        let bytes = self.pixels.iter().flat_map(|pixel| pixel.map(&mut noisy)).collect();
+        RgbImage::from_raw(self.size[0], self.size[1], bytes).unwrap()
+    }
+}
+
+/// The background by three views of the place.
+fn background(size: [u32; 2]) -> Background {
+    let views = [1, 2, 3].map(|seed| Painting::place(size).taken(seed));
+    Background::learn(&views).unwrap()
+}
+
+fn pieces(background: &Background, painting: &Painting, seed: u64) -> Vec<PixelRect> {
+    let foreground = background.compare(&painting.taken(seed), None).unwrap();
+    foreground.pieces().iter().map(|piece| piece.bounds).collect()
+}
+
+/// Asserts that a rectangle is that of a ball, within some pixels.
+fn assert_ball(found: PixelRect, [x, y]: [f32; 2], radius: f32, tolerance: f32) {
+    let expected = [x - radius, y - radius, x + radius, y + radius];
+    let edges = [found.x, found.y, found.right(), found.bottom()].map(|edge| edge as f32);
+    let off = edges.iter().zip(expected).map(|(edge, expected)| (edge - expected).abs()).fold(0.0, f32::max);
+    assert!(off <= tolerance, "{found:?} is no ball of {radius} at {x}, {y}");
+}
+
+#[test]
+fn an_empty_place_is_empty_whatever_exposure_and_lamp_do() {
+    let background = background(WIDE);
+    let mut random = Random::new(7, "light");
+    for seed in 10..40 {
+        let gain = random.uniform(0.75, 1.2);
+        let gains = [0, 1, 2].map(|_| gain * random.uniform(0.97, 1.03));
+        // A lamp flickers while the rows are read.
+        let phase = random.uniform(0.0, 6.0);
+        let frame = Painting::place(WIDE)
+            .lit(gains)
+            .map(|_, y, pixel| pixel.map(|value| value * (1.0 + 0.05 * libm::sinf(0.03 * y + phase))));
+        assert_eq!(pieces(&background, &frame, seed), [], "frame {seed}, {gains:?}");
+    }
+}
+
+#[test]
+fn a_thing_is_found_anywhere_in_a_wide_frame_in_any_exposure() {
+    let background = background(WIDE);
+    // In the middle, at both sides, where the largest centred square does not reach, and cut off.
+    for (seed, (middle, gain)) in
+        [([320.0, 180.0], 1.0), ([70.0, 200.0], 0.93), ([575.0, 120.0], 1.07), ([70.0, 60.0], 0.8)]
+            .into_iter()
+            .enumerate()
+    {
+        let frame = Painting::place(WIDE).with_ball(middle, 55.0).lit([gain, gain * 1.02, gain * 0.98]);
+        let found = pieces(&background, &frame, 50 + seed as u64);
+        assert_eq!(found.len(), 1, "{middle:?}: {found:?}");
+        assert_ball(found[0], middle, 55.0, 7.0);
+    }
+    let cut_off = Painting::place(WIDE).with_ball([640.0, 180.0], 60.0);
+    let found = pieces(&background, &cut_off, 60);
+    assert_eq!((found.len(), found[0].right()), (1, 640));
+}
+
+#[test]
+fn frames_that_were_decoded_at_another_scale_are_compared_too() {
+    let size = [1284, 722];
+    let (place, ball) = (Painting::place(size), Painting::place(size).with_ball([1000.0, 240.0], 110.0));
+    let quarter = |painting: &Painting| ::image::imageops::thumbnail(&painting.taken(45), 321, 181);
+    let found = |background: &Background, frame: &RgbImage| {
+        let foreground = background.compare(frame, None).unwrap();
+        let [piece] = foreground.pieces() else { panic!("{:?}", foreground.pieces()) };
+        foreground.cut_out(frame, piece, GREY);
+        piece.bounds
+    };
+    let whole = Background::learn(&[place.taken(1), place.taken(2)]).unwrap();
+    assert_ball(found(&whole, &quarter(&ball)), [250.0, 60.0], 27.5, 4.0);
+    // The other way round, as a camera's shots at its full size.
+    let reduced = Background::learn(&[quarter(&place)]).unwrap();
+    assert_ball(found(&reduced, &ball.taken(3)), [1000.0, 240.0], 110.0, 16.0);
+    // Of another shape, and smaller than frames are compared at.
+    assert!(whole.compare(&RgbImage::new(321, 180), None).is_err());
+    assert!(whole.compare(&RgbImage::new(161, 91), None).is_err());
+}
+
+#[test]
+fn two_things_are_two_pieces_and_the_middle_one_is_told() {
+    let background = background(WIDE);
+    let frame = Painting::place(WIDE).with_ball([300.0, 190.0], 40.0).with_ball([520.0, 150.0], 60.0).taken(70);
+    let foreground = background.compare(&frame, None).unwrap();
+    let [large, small] = foreground.pieces() else { panic!("{:?}", foreground.pieces()) };
+    assert_ball(large.bounds, [520.0, 150.0], 60.0, 7.0);
+    assert_ball(small.bounds, [300.0, 190.0], 40.0, 7.0);
+    assert_eq!(foreground.central(), Some(small));
+    assert_eq!(foreground.at(600, 10), Some(large));
+    // Each cut-out holds its own piece alone.
+    let red = |piece| {
+        let cut_out = foreground.cut_out(&frame, piece, GREY);
+        let corner = *cut_out.get_pixel(0, 0);
+        assert_eq!((cut_out.width(), corner), (cut_out.height(), Rgb(GREY)));
+        cut_out.pixels().filter(|pixel| **pixel != corner).count() as f32 / cut_out.len() as f32 * 3.0
+    };
+    // A circle in a square with a tenth of margin.
+    [large, small].map(red).iter().for_each(|share| assert!((0.42..0.58).contains(share), "{share}"));
+    let only = Region::Shares([0.0, 0.0, 0.6, 1.0]).in_frame(WIDE[0], WIDE[1]).unwrap();
+    assert_eq!(background.compare(&frame, Some(only)).unwrap().pieces().len(), 1);
+}
+
+#[test]
+fn shadows_are_no_things_and_no_part_of_one() {
+    let background = background(WIDE);
+    for (seed, depth) in [0.25, 0.45].into_iter().enumerate() {
+        for middle in [[100.0, 200.0], [430.0, 200.0]] {
+            let shadow = Painting::place(WIDE).with_shadow(middle, 60.0, depth);
+            assert_eq!(pieces(&background, &shadow, 80 + seed as u64), [], "{middle:?}, {depth}");
+            let [x, y] = middle;
+            let both = shadow.with_ball([x - 40.0, y - 40.0], 45.0);
+            let found = pieces(&background, &both, 90 + seed as u64);
+            assert_eq!(found.len(), 1, "{found:?}");
+            assert_ball(found[0], [x - 40.0, y - 40.0], 45.0, 12.0);
+        }
+    }
+}
+
+#[test]
+fn a_thing_of_the_walls_colour_is_no_shadow() {
+    let background = background(WIDE);
+    let inside = |x: f32, y: f32| (60.0..150.0).contains(&x) && (100.0..220.0).contains(&y);
+    // Evenly grey, and round: lit from one side.
+    let shades: [fn(f32) -> f32; 2] = [|_| 0.6, |x| 0.85 - 0.3 * (x - 60.0) / 90.0];
+    for (seed, shade) in shades.into_iter().enumerate() {
+        let paint = |x, y, pixel: [f32; 3]| if inside(x, y) { pixel.map(|value| shade(x) * value) } else { pixel };
+        let found = pieces(&background, &Painting::place(WIDE).map(paint), 100 + seed as u64);
+        assert_eq!(found.len(), 1, "{found:?}");
+        assert!(found[0].width.abs_diff(90) <= 10 && found[0].height.abs_diff(120) <= 10, "{found:?}");
+    }
+}
+
+#[test]
+fn the_place_seen_through_a_ring_is_no_part_of_it() {
+    let background = background(WIDE);
+    let place = Painting::place(WIDE);
+    let (middle, width) = ([430.0, 190.0], WIDE[0] as usize);
+    let ring = Painting::place(WIDE).with_ball(middle, 80.0).map(|x, y, pixel| {
+        let (across, down) = (x - middle[0], y - middle[1]);
+        let is_hole = across * across + down * down < 50.0 * 50.0;
+        if is_hole { place.pixels[y as usize * width + x as usize] } else { pixel }
+    });
+    let frame = ring.taken(110);
+    let foreground = background.compare(&frame, None).unwrap();
+    let piece = foreground.central().unwrap();
+    assert_ball(piece.bounds, middle, 80.0, 7.0);
+    let cut_out = foreground.cut_out(&frame, piece, GREY);
+    assert_eq!(cut_out.get_pixel(cut_out.width() / 2, cut_out.height() / 2), &Rgb(GREY));
+}
+
+#[test]
+fn slow_changes_of_light_are_followed_while_the_place_is_empty() {
+    let still = background(WIDE);
+    let mut watch = SceneWatch::new(still.clone());
+    // Evening: one side becomes dark within half an hour, and a coloured lamp lights the other.
+    let evening = |share: f32| {
+        Painting::place(WIDE).map(|x, _, pixel| {
+            let side = x / WIDE[0] as f32;
+            let tint = [1.0 + 0.35 * share * side, 1.0, 1.0 - 0.3 * share * side];
+            [0, 1, 2].map(|channel| pixel[channel] * tint[channel] * (1.0 - 0.6 * share * (1.0 - side)))
+        })
+    };
+    for step in 0..90 {
+        let frame = evening(step as f32 / 90.0).taken(200 + step);
+        let seen = watch.see(&frame, None, Duration::from_secs(20 * step)).unwrap();
+        assert!(matches!(seen, Sighting::Empty), "step {step}");
+    }
+    let last = evening(1.0);
+    assert!(!pieces(&still, &last, 300).is_empty(), "the light has hardly changed");
+    // A thing is still found, and does not become part of the place.
+    for step in 0..90 {
+        let frame = last.clone().with_ball([300.0, 180.0], 60.0).taken(400 + step);
+        let seen = watch.see(&frame, None, Duration::from_secs(1800 + 20 * step)).unwrap();
+        let Sighting::Things(foreground) = seen else { panic!("step {step}: {seen:?}") };
+        assert_ball(foreground.central().unwrap().bounds, [300.0, 180.0], 60.0, 8.0);
+    }
+}
+
+#[test]
+fn a_moved_camera_is_noticed_after_some_seconds_and_so_is_one_that_is_put_back() {
+    let mut watch = SceneWatch::new(background(WIDE));
+    let place = Painting::place(WIDE);
+    let moved = Painting::place([WIDE[0] + 16, WIDE[1] + 10]);
+    let pushed = Painting {
+        size: WIDE,
+        pixels: (0..WIDE[0] * WIDE[1])
+            .map(|at| moved.pixels[((at / WIDE[0] + 10) * moved.size[0] + at % WIDE[0] + 16) as usize])
+            .collect(),
+    };
+    let hand = Painting::place(WIDE).with_ball([330.0, 180.0], 300.0);
+    let mut see = |painting: &Painting, seconds: u64| {
+        watch.see(&painting.taken(seconds), None, Duration::from_secs(seconds)).unwrap()
+    };
+    assert!(matches!(see(&place, 0), Sighting::Empty));
+    // A hand before the lens is none of that.
+    (1..4).for_each(|second| assert!(matches!(see(&hand, second), Sighting::Things(_)), "{second}"));
+    assert!(matches!(see(&place, 5), Sighting::Empty));
+    (6..10).for_each(|second| assert!(!matches!(see(&pushed, second), Sighting::Moved), "{second}"));
+    (10..20).for_each(|second| assert!(matches!(see(&pushed, second), Sighting::Moved), "{second}"));
+    (20..24).for_each(|second| assert!(matches!(see(&place, second), Sighting::Moved), "{second}"));
+    (24..26).for_each(|second| assert!(matches!(see(&place, second), Sighting::Empty), "{second}"));
+}
+
+#[test]
+fn views_that_show_no_empty_place_are_refused() {
+    let place = |seed| Painting::place(WIDE).taken(seed);
+    let thing = Painting::place(WIDE).with_ball([200.0, 200.0], 40.0).taken(9);
+    let refused = |views: &[RgbImage]| Background::learn(views).unwrap_err();
+    assert_eq!(refused(&[]), BackgroundError::Count { views: 0 });
+    assert_eq!(refused(&vec![place(1); MAX_VIEWS + 1]), BackgroundError::Count { views: MAX_VIEWS + 1 });
+    assert_eq!(refused(&[place(1), thing.clone()]), BackgroundError::Thing { view: 2 });
+    for at in 0..3 {
+        let mut views = [1, 2, 3].map(place);
+        views[at] = thing.clone();
+        assert_eq!(refused(&views), BackgroundError::Thing { view: at + 1 });
+    }
+    let plain = |value| RgbImage::from_pixel(WIDE[0], WIDE[1], Rgb([value; 3]));
+    assert_eq!(refused(&[place(1), plain(3)]), BackgroundError::Dark { view: 2 });
+    assert_eq!(refused(&[plain(255)]), BackgroundError::Bright { view: 1 });
+    assert_eq!(refused(&[plain(90)]), BackgroundError::Flat { view: 1 });
+    let elsewhere = Painting::place(WIDE).map(|x, y, _| [100.0 + 50.0 * libm::sinf(0.2 * y), 0.3 * x, 90.0]).taken(4);
+    assert_eq!(refused(&[place(1), place(2), elsewhere]), BackgroundError::Moved { view: 3 });
+    let small = Painting::place([320, 180]).taken(5);
+    let expected = BackgroundError::Size { view: 2, expected: WIDE, actual: [320, 180] };
+    assert_eq!(refused(&[place(1), small.clone()]), expected);
+    assert!(matches!(refused(&[RgbImage::new(20, 400)]), BackgroundError::Small { view: 1, .. }));
+    let error = background(WIDE).compare(&RgbImage::new(640, 480), None).unwrap_err();
+    assert_eq!((error.expected, error.actual), (WIDE, [640, 480]));
+}
+
+#[test]
+fn a_single_view_is_enough() {
+    let background = Background::learn(&[Painting::place(WIDE).taken(1)]).unwrap();
+    let ball = Painting::place(WIDE).with_ball([320.0, 180.0], 60.0);
+    assert_eq!(pieces(&background, &Painting::place(WIDE), 2), []);
+    assert_eq!(pieces(&background, &ball, 3).len(), 1);
+}
+
+#[test]
+fn a_background_is_kept_replaced_and_forgotten_and_damage_is_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let state = folder.path().join("state");
+    let kept = KeptBackground::of(&state);
+    assert!(kept.read().unwrap().is_none() && !kept.forget().unwrap());
+    let wide = background(WIDE);
+    kept.keep(&background([200, 300])).unwrap();
+    kept.keep(&wide).unwrap();
+    let read = kept.read().unwrap().unwrap();
+    assert_eq!((read.frame_size(), read.picture()), (WIDE, wide.picture()));
+    let ball = Painting::place(WIDE).with_ball([320.0, 180.0], 60.0);
+    assert_eq!(pieces(&read, &ball, 1), pieces(&wide, &ball, 1));
+    assert_eq!(std::fs::read_dir(&state).unwrap().count(), 1, "something was left behind");
+
+    let bytes = std::fs::read(kept.path()).unwrap();
+    for damaged in [&bytes[..bytes.len() - 1], &[&bytes[..99], b"x", &bytes[100..]].concat(), b"", &[0; 80]] {
+        std::fs::write(kept.path(), damaged).unwrap();
+        let error = kept.read().unwrap_err();
+        assert!(matches!(error, BackgroundFileError::Damaged { .. }), "{error}");
+        assert!(error.to_string().contains("orco scene learn"), "{error}");
+    }
+    assert!(kept.forget().unwrap() && kept.read().unwrap().is_none());
+    // Nothing that is no picture's, however well it is sealed.
+    let sealed =
+        orco_state::codec::encode(orco_state::codec::FileKind::Background, &([9u32, 9], 2.0f32, [[0u16; 4]; 3]));
+    assert!(Background::decode(&sealed).is_err());
+}
+
+#[test]
+fn regions_are_read_and_fit_the_frame() {
+    let parsed = |text: &str| text.parse::<Region>();
+    assert_eq!(parsed("10, 20,300,200").unwrap(), Region::Pixels(PixelRect { x: 10, y: 20, width: 300, height: 200 }));
+    assert_eq!(
+        parsed("0,0,1,1").unwrap().in_frame(640, 480).unwrap(),
+        PixelRect { x: 0, y: 0, width: 640, height: 480 }
+    );
+    for text in
+        ["", "1,2,3", "0,0,0.5,1.5", "a,b,c,d", "0.5,0,0.6,1", "-1,0,20,20", "0,0,0,0", "nan,0,1,1", "1,2,3,4,5"]
+    {
+        assert!(matches!(parsed(text), Err(RegionError::Text { .. })), "{text}");
+    }
+    assert!(matches!(parsed("600,0,100,100").unwrap().in_frame(640, 480), Err(RegionError::Outside { .. })));
+    assert!(matches!(parsed("4294967295,0,9,99").unwrap().in_frame(640, 480), Err(RegionError::Outside { .. })));
+    assert!(matches!(parsed("0,0,0.01,1").unwrap().in_frame(640, 480), Err(RegionError::Small { .. })));
+    let thirds: Vec<_> = ["0,0,0.333,1", "0.333,0,0.333,1", "0.666,0,0.334,1"]
+        .iter()
+        .map(|text| parsed(text).unwrap().in_frame(641, 480).unwrap())
+        .collect();
+    assert_eq!((thirds[0].right(), thirds[1].right(), thirds[2].right()), (thirds[1].x, thirds[2].x, 641));
+    let named: NamedRegion = " shelf =0,0,0.5,1".parse().unwrap();
+    assert_eq!((&*named.name, named.region), ("shelf", Region::Shares([0.0, 0.0, 0.5, 1.0])));
+    assert!(matches!("=0,0,1,1".parse::<NamedRegion>(), Err(RegionError::Name { .. })));
+}

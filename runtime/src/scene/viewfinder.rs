@@ -1,0 +1,128 @@
+//! What of a picture is looked at.
+
+use ::image::RgbImage;
+
+use super::background::{Background, FrameSizeError};
+use super::cut_out::square;
+use super::foreground::Piece;
+use super::region::{NamedRegion, PixelRect, RegionError};
+use crate::image::Preprocessing;
+
+/// What of every picture of a camera is looked at: [regions](super::Region), and the things in front of the empty place.
+/// Shots and answers must be taken through the same one.
+///
+/// ```
+/// use orco_runtime::image_rs::RgbImage;
+/// use orco_runtime::scene::Viewfinder;
+///
+/// let shelf = Viewfinder { regions: vec!["upper=0,0,1,0.5".parse()?], ..Viewfinder::default() };
+/// let views = shelf.views(&RgbImage::new(640, 480))?;
+/// assert_eq!((&*views[0].name, views[0].things[0].bounds.height), ("upper", 240));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct Viewfinder {
+    /// The empty place, where the camera was shown it.
+    pub background: Option<Background>,
+    /// The regions; where there is none, things are looked for in all of the picture.
+    pub regions: Vec<NamedRegion>,
+    /// The colour of what is no part of a thing.
+    pub fill: [u8; 3],
+}
+
+/// What a region of a picture shows.
+#[derive(Clone, Debug)]
+pub struct RegionView {
+    /// The region's name; empty if it has none.
+    pub name: String,
+    /// The region, in pixels of the picture.
+    pub bounds: PixelRect,
+    /// What is to be answered, the largest first: the things in front of the empty place, or the region as a whole where
+    /// that place is not known. None if the place is empty.
+    pub things: Vec<ThingView>,
+}
+
+/// One thing in a picture.
+#[derive(Clone, Debug)]
+pub struct ThingView {
+    /// Where it is, in pixels of the picture.
+    pub bounds: PixelRect,
+    /// The thing alone, for the backbone.
+    pub picture: RgbImage,
+}
+
+/// Why a picture cannot be looked at.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ViewError {
+    /// The empty place was shown in another size.
+    #[error(transparent)]
+    Size(#[from] FrameSizeError),
+    /// A region does not fit the picture.
+    #[error(transparent)]
+    Region(#[from] RegionError),
+    /// The picture is to be a shot, and nothing is there.
+    #[error("it shows the empty place: put the thing in view")]
+    Empty,
+}
+
+impl Viewfinder {
+    /// One for a bundle's backbone: what is no part of a thing becomes zero.
+    pub fn new(input: &Preprocessing, background: Option<Background>, regions: Vec<NamedRegion>) -> Self {
+        Self { background, regions, fill: input.mean_colour() }
+    }
+
+    /// Whether it leaves pictures as they are.
+    pub fn is_plain(&self) -> bool {
+        self.background.is_none() && self.regions.is_empty()
+    }
+
+    /// What each region of a picture shows, or the whole picture where there are no regions.
+    ///
+    /// # Errors
+    /// [`ViewError`] if the empty place or a region does not fit the picture.
+    pub fn views(&self, picture: &RgbImage) -> Result<Vec<RegionView>, ViewError> {
+        if self.regions.is_empty() {
+            return Ok(vec![self.view(picture, String::new(), None)?]);
+        }
+        let view = |named: &NamedRegion| {
+            let bounds = named.region.in_frame(picture.width(), picture.height())?;
+            self.view(picture, named.name.clone(), Some(bounds))
+        };
+        self.regions.iter().map(view).collect()
+    }
+
+    /// The thing in the middle of a picture, or of its first region, as a shot of it.
+    ///
+    /// # Errors
+    /// As for [`Viewfinder::views`], and [`ViewError::Empty`] if nothing is there.
+    pub fn shot(&self, picture: &RgbImage) -> Result<RgbImage, ViewError> {
+        let region = self.regions.first().map(|named| named.region.in_frame(picture.width(), picture.height()));
+        let region = region.transpose()?;
+        let Some(background) = &self.background else { return Ok(self.whole(picture, region)) };
+        let foreground = background.compare(picture, region)?;
+        let middle = region.map_or([picture.width() / 2, picture.height() / 2], |region| {
+            [region.x + region.width / 2, region.y + region.height / 2]
+        });
+        let piece = foreground.at(middle[0], middle[1]).ok_or(ViewError::Empty)?;
+        Ok(foreground.cut_out(picture, piece, self.fill))
+    }
+
+    fn view(&self, picture: &RgbImage, name: String, region: Option<PixelRect>) -> Result<RegionView, ViewError> {
+        let whole = PixelRect { x: 0, y: 0, width: picture.width(), height: picture.height() };
+        let bounds = region.unwrap_or(whole);
+        let Some(background) = &self.background else {
+            let things = vec![ThingView { bounds, picture: self.whole(picture, region) }];
+            return Ok(RegionView { name, bounds, things });
+        };
+        let foreground = background.compare(picture, region)?;
+        let thing =
+            |piece: &Piece| ThingView { bounds: piece.bounds, picture: foreground.cut_out(picture, piece, self.fill) };
+        Ok(RegionView { name, bounds, things: foreground.pieces().iter().map(thing).collect() })
+    }
+
+    /// A region as a square; without one the picture as it is, of which the backbone sees the largest square.
+    fn whole(&self, picture: &RgbImage, region: Option<PixelRect>) -> RgbImage {
+        region.map_or_else(|| picture.clone(), |region| square(picture, region, self.fill))
+    }
+}

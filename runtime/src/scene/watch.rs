@@ -1,0 +1,120 @@
+//! The frames of a running camera, beside its empty place.
+
+use std::time::Duration;
+
+use ::image::RgbImage;
+
+use super::background::{Background, FrameSizeError};
+use super::difference::Difference;
+use super::foreground::Foreground;
+use super::region::PixelRect;
+use super::small_frame::SmallFrame;
+
+/// Share of the place that a frame of a moved camera has lost.
+const MOVED: f32 = 0.6;
+/// Share below which the place is found again.
+const FOUND: f32 = 0.4;
+/// How long it takes until that is believed: a hand before the lens is gone by then.
+const PATIENCE: Duration = Duration::from_secs(4);
+/// Least frames that must agree.
+const LEAST_FRAMES: u32 = 3;
+/// Time in which the background follows a change of light by 63 %.
+const FOLLOWING: Duration = Duration::from_secs(60);
+/// Least time between two steps of that.
+const STEP: Duration = Duration::from_secs(1);
+/// Most that one step follows: after a pause one frame must not become the place.
+const MOST: f32 = 0.2;
+
+/// What one frame shows.
+#[derive(Clone, Debug)]
+pub enum Sighting {
+    /// The empty place.
+    Empty,
+    /// Things in front of it: at least one piece.
+    Things(Foreground),
+    /// Another place: the camera was moved, or the light is quite another. The empty place must be shown again; until
+    /// then frames are to be classified without it.
+    Moved,
+}
+
+/// Compares the frames of a running camera with its empty place. It follows slow changes of light while the place is
+/// empty, and notices when the camera was moved.
+#[derive(Clone, Debug)]
+pub struct SceneWatch {
+    background: Background,
+    is_moved: bool,
+    /// Since when frames have said otherwise than `is_moved`, and how many.
+    doubt: Option<(Duration, u32)>,
+    followed: Option<Duration>,
+}
+
+impl SceneWatch {
+    /// Watches by a background.
+    pub fn new(background: Background) -> Self {
+        Self { background, is_moved: false, doubt: None, followed: None }
+    }
+
+    /// The background, as it is by now.
+    pub fn background(&self) -> &Background {
+        &self.background
+    }
+
+    /// Whether the camera was moved since the empty place was shown.
+    pub fn is_moved(&self) -> bool {
+        self.is_moved
+    }
+
+    /// Looks at a frame, of which a region counts where one is given. `at` is the time of a clock that never goes back.
+    ///
+    /// # Errors
+    /// [`FrameSizeError`] if the frame has another size than the views of the empty place.
+    pub fn see(
+        &mut self,
+        frame: &RgbImage,
+        region: Option<PixelRect>,
+        at: Duration,
+    ) -> Result<Sighting, FrameSizeError> {
+        let small = self.background.small(frame)?;
+        let difference = Difference::of(&self.background, &small);
+        self.judge(difference.lost(), at);
+        if self.is_moved {
+            return Ok(Sighting::Moved);
+        }
+        let columns = self.background.width;
+        let size = [frame.width(), frame.height()];
+        let foreground = Foreground::of(columns, &difference, size, region);
+        if !foreground.pieces().is_empty() {
+            return Ok(Sighting::Things(foreground));
+        }
+        // What lies outside of the region must not become the place either.
+        if region.is_none() || Foreground::of(columns, &difference, size, None).pieces().is_empty() {
+            self.follow(&small, &difference, at);
+        }
+        Ok(Sighting::Empty)
+    }
+
+    /// Whether the camera was moved, or is back.
+    fn judge(&mut self, lost: f32, at: Duration) {
+        let agrees = if self.is_moved { lost > FOUND } else { lost < MOVED };
+        if agrees {
+            self.doubt = None;
+            return;
+        }
+        let (since, frames) = self.doubt.unwrap_or((at, 0));
+        let frames = frames + 1;
+        self.doubt = Some((since, frames));
+        if frames >= LEAST_FRAMES && at.saturating_sub(since) >= PATIENCE {
+            self.is_moved = !self.is_moved;
+            self.doubt = None;
+        }
+    }
+
+    fn follow(&mut self, small: &SmallFrame, difference: &Difference, at: Duration) {
+        let passed = self.followed.map_or(STEP, |last| at.saturating_sub(last));
+        if passed >= STEP {
+            let share = 1.0 - libm::expf(-passed.as_secs_f32() / FOLLOWING.as_secs_f32());
+            self.background.follow(small, difference, share.min(MOST));
+            self.followed = Some(at);
+        }
+    }
+}
