@@ -13,6 +13,7 @@ use orco_core::projection::HeadShape;
 use orco_runtime::encoder::audit::bounds::Bounds;
 use orco_runtime::image::{self, MAX_MEMORY, Preprocessing};
 use orco_runtime::manifest::Manifest;
+use orco_runtime::scene::Background;
 use orco_runtime::signature::PublicKey;
 use orco_state::bank::Bank;
 use orco_state::classify::Classifier;
@@ -139,6 +140,7 @@ fn read(kind: FileKind, bytes: &[u8]) -> bool {
         FileKind::Pack => pack(bytes),
         // The archive in it is unpacked into a folder; `orco_runtime::backup` has tests of its own.
         FileKind::Backup => codec::open(kind, bytes).is_ok(),
+        FileKind::Background => Background::decode(bytes).inspect(|background| drop(background.picture())).is_ok(),
     }
 }
 

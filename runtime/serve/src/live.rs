@@ -103,6 +103,14 @@ struct Inner {
     stop: AtomicBool,
 }
 
+/// What the camera's thread asks and tells.
+pub(crate) struct LivePeers {
+    pub inbox: Inbox,
+    pub answers: Answers,
+    pub scene: CameraScene,
+    pub telemetry: Telemetry,
+}
+
 /// The service's own camera.
 pub struct Live(Arc<Inner>);
 
@@ -123,11 +131,9 @@ impl Live {
         settings: LiveSettings,
         input: Preprocessing,
         admission: Admission,
-        inbox: Inbox,
-        answers: Answers,
-        scene: CameraScene,
-        telemetry: Telemetry,
+        peers: LivePeers,
     ) -> Result<Self, ServeError> {
+        let LivePeers { inbox, answers, scene, telemetry } = peers;
         let (now, newest) = (Mutex::default(), watch::Sender::new(0));
         let inner = Arc::new(Inner { camera, scene, now, newest, stop: AtomicBool::new(false) });
         let health = telemetry.health.clone();

@@ -169,19 +169,11 @@ impl Service {
         }
         let camera = Camera::open(source).map_err(ServeError::Threads)?;
         let (input, admission) = (self.manifest.preprocessing, self.admission.clone());
-        let (inbox, answers) = (self.inbox.clone(), self.answers.clone());
         let telemetry =
             Telemetry { health: self.health.clone(), events: self.events.clone(), metrics: self.metrics.clone() };
-        let _ = self.live.set(Live::start(
-            camera,
-            settings,
-            input,
-            admission,
-            inbox,
-            answers,
-            self.scene.clone(),
-            telemetry,
-        )?);
+        let (inbox, answers, scene) = (self.inbox.clone(), self.answers.clone(), self.scene.clone());
+        let peers = live::LivePeers { inbox, answers, scene, telemetry };
+        let _ = self.live.set(Live::start(camera, settings, input, admission, peers)?);
         Ok(())
     }
 

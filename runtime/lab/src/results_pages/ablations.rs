@@ -213,7 +213,8 @@ mod tests {
 
     fn measured(names: &[&str], reading: Reading) -> AblationResults {
         let row = |session, inc| SessionAccuracy { session, base: 60.0, inc, hm: inc, top1: 60.0, area: None };
-        let draw = Draw { rows: vec![row(0, None), row(1, Some(50.0))], operations: 0.0, seconds: 0.0, promises: Vec::new() };
+        let draw =
+            Draw { rows: vec![row(0, None), row(1, Some(50.0))], operations: 0.0, seconds: 0.0, promises: Vec::new() };
         let mut results = Results::new("bundle", "CIFAR-100 test images", 1);
         let system = |name: &&str| {
             let summary = summarise(name, std::slice::from_ref(&draw));

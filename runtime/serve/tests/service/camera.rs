@@ -1,7 +1,7 @@
 //! The service's own camera: what it shows, shots from it, and what is told when it goes away.
 
 #[path = "../../../camera/tests/support/mod.rs"]
-mod fake;
+pub(crate) mod fake;
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::Ipv4Addr;

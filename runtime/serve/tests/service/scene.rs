@@ -1,13 +1,10 @@
 //! The empty place in front of the service's own camera.
 
-#[path = "../../../camera/tests/support/mod.rs"]
-mod fake;
-
 use std::io::Cursor;
 use std::path::Path;
 use std::time::Duration;
 
-use fake::{FakeCamera, until};
+use crate::camera::fake::{FakeCamera, until};
 use orco_runtime::bundle::Bundle;
 use orco_runtime::image;
 use orco_runtime::image_rs::imageops::{self, FilterType};
