@@ -3,9 +3,10 @@
 //!
 //! A workstation hands over a *bundle*: a frozen backbone, a small projection head, and the base classes. On the device,
 //! the backbone turns a picture into a feature vector, and the head puts that onto the unit sphere, where each class has
-//! a target. Learning a class gives it a free target and trains the head alone, from stored exemplars of all classes, in
-//! seconds. All shipped bundles answer with probabilities: statistics of the base classes, the exemplars' means and the
-//! targets are weighed together, and a picture that is like nothing known is called unknown.
+//! a target. Learning a class gives it a free target and is kept at once, in closed form; then the head alone is aligned,
+//! from stored exemplars of all classes, in seconds, where the bundle's settings ask for it. All shipped bundles answer
+//! with probabilities: statistics of the base classes, the exemplars' means and projections under the bundle's head and
+//! the aligned one are weighed together, and a picture that is like nothing known is called unknown.
 //!
 //! # Where to start
 //!
@@ -44,8 +45,8 @@
 //!
 //! # Features
 //!
-//! - `rten` (default): an ONNX engine in Rust, for wherever there is no ONNX Runtime.
-//! - `onnx`: ONNX Runtime, whose shared library is found at run time.
+//! - `rten` (default): an ONNX engine in Rust, which works everywhere and computes shots.
+//! - `onnx` (default): ONNX Runtime, whose shared library is found at run time, for frames where it is faster.
 //! - `sign`: signing bundles, packs and backups. Checking signatures needs no feature.
 
 /// The crate whose [`RgbImage`](image_rs::RgbImage) pictures are, in the version that this crate's functions take.

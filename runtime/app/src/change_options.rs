@@ -24,7 +24,7 @@ enum AlignmentWhen {
     Now,
     /// By `orco align`, or by a service on the same state as soon as no change waits
     Later,
-    /// Only if `orco align` is called
+    /// Not by this program: by `orco align`, or by a service on the same state
     Never,
 }
 

@@ -98,7 +98,7 @@ fn pictures_beyond_the_bounds_and_of_other_kinds_are_refused() {
         device.refused(&["learn", &learn], bound);
     }
     fs::write(&shot, b"GIF89a\x01\0\x01\0\0\0\0;").unwrap();
-    device.refused(&["learn", &learn], "1.png is neither a JPEG nor a PNG nor a WebP picture");
+    device.refused(&["learn", &learn], "1.png is a GIF file, which cannot be read: save it as JPEG or PNG");
     RgbImage::new(4608, 2592).save(&shot).unwrap();
     device.refused(&["learn", &learn], "1.png is too dark; nothing was changed");
     device.json(&["learn", "--take-anyway", &learn]);
