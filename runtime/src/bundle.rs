@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 use ::image::RgbImage;
 use ndarray::Array2;
 
-use crate::encoder::choice::{self, EngineChoice, OpenedEncoder, Workload};
+use crate::encoder::engine_choice::{self, EngineChoice, OpenedEncoder, Workload};
 use crate::encoder::{EncodeError, Encoder, encode_pictures};
 use crate::files;
 use crate::manifest::{
@@ -236,7 +236,7 @@ impl Bundle {
     /// # Errors
     /// [`EncodeError`] if that engine cannot be started, or does not take it.
     pub fn encoder(&self, choice: EngineChoice, work: Workload) -> Result<OpenedEncoder, EncodeError> {
-        choice::open(&self.backbone, &self.manifest.preprocessing, choice, work)
+        engine_choice::open(&self.backbone, &self.manifest.preprocessing, choice, work)
     }
 
     /// Features of `views` views of a picture, the clean one first, `[views, features]`.

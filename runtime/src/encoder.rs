@@ -1,7 +1,7 @@
 //! The frozen backbone f: a batch of images becomes a batch of feature vectors.
 
 pub mod audit;
-pub mod choice;
+pub mod engine_choice;
 #[cfg(feature = "onnx")]
 pub mod library;
 #[cfg(feature = "onnx")]

@@ -34,7 +34,7 @@ use orco_state::state::{BaseModel, Class, State};
 use orco_state::unknown::KnownScores;
 
 use crate::bundle::Bundle;
-use crate::encoder::choice::{ChoiceReason, OpenedEncoder, Workload};
+use crate::encoder::engine_choice::{ChoiceReason, OpenedEncoder, Workload};
 use crate::encoder::{EncodeError, Encoder};
 use crate::release;
 use crate::store::{Store, StoreError, StoreSnapshot};

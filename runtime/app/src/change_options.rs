@@ -24,7 +24,7 @@ enum AlignmentWhen {
     Now,
     /// By `orco align`, or by a service on the same state as soon as no change waits
     Later,
-    /// Not by this program: by `orco align`, or by a service on the same state
+    /// Not by this call: by `orco align`, or by a service on the same state
     Never,
 }
 

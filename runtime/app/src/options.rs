@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use clap::{Args, ValueEnum};
 use orco_runtime::bundle::Bundle;
-use orco_runtime::encoder::choice::EngineChoice;
+use orco_runtime::encoder::engine_choice::EngineChoice;
 use orco_runtime::signature::PublicKey;
 use orco_runtime::state::history::HistoryLimits;
 

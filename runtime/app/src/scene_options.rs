@@ -5,9 +5,8 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, anyhow, bail};
 use clap::Args;
 use image::RgbImage;
-use orco_runtime::image::Preprocessing;
 use orco_runtime::learner::{Learner, Shots, pictures_in};
-use orco_runtime::scene::{Background, KeptBackground, NamedRegion, Viewfinder};
+use orco_runtime::scene::{Background, BackgroundError, KeptBackground, MAX_VIEWS, NamedRegion, Viewfinder};
 use orco_runtime::state::sentence::join_first;
 use orco_runtime::store::Store;
 
@@ -34,9 +33,10 @@ pub struct SceneOptions {
 }
 
 impl SceneOptions {
-    /// What the options say of every picture, for a bundle's backbone.
-    pub fn viewfinder(&self, store: &Store, input: &Preprocessing) -> Result<Viewfinder> {
-        Ok(Viewfinder::new(input, self.background(store)?, self.regions.clone()))
+    /// What the options say of every picture, for a learner's backbone.
+    pub fn viewfinder(&self, learner: &Learner) -> Result<Viewfinder> {
+        let input = &learner.bundle().manifest.preprocessing;
+        Ok(Viewfinder::new(input, self.background(learner.store())?, self.regions.clone()))
     }
 
     fn background(&self, store: &Store) -> Result<Option<Background>> {
@@ -53,6 +53,10 @@ pub fn learn_background(paths: &[PathBuf]) -> Result<Background> {
     let mut files = Vec::new();
     for path in paths {
         if path.is_dir() { files.extend(pictures_in(path)?) } else { files.push(path.clone()) }
+    }
+    // Before any of them is decoded.
+    if !(1..=MAX_VIEWS).contains(&files.len()) {
+        return Err(BackgroundError::Count { views: files.len() }.into());
     }
     let views = files.iter().map(|path| picture::open(path)).collect::<Result<Vec<_>>>()?;
     Ok(Background::learn(&views)?)
@@ -103,9 +107,4 @@ pub fn cut_out(viewfinder: &Viewfinder, classes: &[ClassFolder]) -> Result<Vec<C
 fn shot_of(viewfinder: &Viewfinder, path: &Path) -> Result<RgbImage> {
     let picture = picture::open(path)?;
     viewfinder.shot(&picture).map_err(|error| anyhow!("{} is no shot: {error}", path.display()))
-}
-
-/// The viewfinder for a learner's backbone.
-pub fn viewfinder_of(options: &SceneOptions, learner: &Learner) -> Result<Viewfinder> {
-    options.viewfinder(learner.store(), &learner.bundle().manifest.preprocessing)
 }

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use jpeg_encoder::{ColorType, Encoder};
 use orco_core::random::Random;
-use orco_runtime::encoder::choice::EngineChoice;
+use orco_runtime::encoder::engine_choice::EngineChoice;
 use orco_runtime::image;
 use orco_runtime::image_rs::RgbImage;
 use orco_runtime::image_rs::imageops::{self, FilterType};

@@ -1,5 +1,5 @@
 //! How long each engine takes to start, and for a picture, with the shipped backbones; and from how many pictures
-//! starting ONNX Runtime pays, which is the rule of `encoder/choice.rs`:
+//! starting ONNX Runtime pays, which is the rule of `encoder/engine_choice.rs`:
 //!
 //! ```sh
 //! cargo bench -p orco-runtime --bench start
@@ -15,7 +15,7 @@ use std::process::{Command, Stdio};
 use std::time::Instant;
 
 use ndarray::Array4;
-use orco_runtime::encoder::choice::{EngineChoice, ONNX_RUNTIME_FROM, Workload, open};
+use orco_runtime::encoder::engine_choice::{EngineChoice, ONNX_RUNTIME_FROM, Workload, open};
 use orco_runtime::encoder::telemetry;
 use orco_runtime::manifest::{BACKBONE, BACKBONE_INT8, MANIFEST, Manifest};
 

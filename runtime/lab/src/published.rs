@@ -375,8 +375,12 @@ pub fn listed(figures: &[PublishedFigure]) -> String {
 
 /// Names of the trials for which the paper reports a figure, each once.
 pub fn reported(question: Question) -> impl Iterator<Item = &'static str> {
-    let mut names: Vec<_> = ABLATIONS.iter().filter(|row| row.question == question).map(|row| row.trial).collect();
-    names.dedup();
+    let mut names = Vec::new();
+    for row in ABLATIONS.iter().filter(|row| row.question == question) {
+        if !names.contains(&row.trial) {
+            names.push(row.trial);
+        }
+    }
     names.into_iter()
 }
 

@@ -52,19 +52,32 @@ function showPlaces(state) {
     const side = Math.min(...size);
     place($("square"), [(1 - side / size[0]) / 2, (1 - side / size[1]) / 2, side / size[0], side / size[1]], size, view);
   }
-  $("boxes").replaceChildren(...(isSized ? things : []).map((thing) => box(thing, state.chosenThing, size, view)));
+  const shown = isSized ? things : [];
+  for (const [id, node] of boxes) {
+    if (shown.some((thing) => thing.id === id)) continue;
+    node.remove();
+    boxes.delete(id);
+  }
+  for (const thing of shown) {
+    const name = thingName(thing) ?? message("unknown"), node = boxOf(thing.id);
+    node.textContent = name;
+    node.title = message("boxChoose", { label: name });
+    node.setAttribute("aria-pressed", String(thing.id === state.chosenThing));
+    place(node, thing.box, size, view);
+  }
 }
 
-function box(thing, chosen, size, view) {
-  const name = thingName(thing) ?? message("unknown");
-  const isChosen = thing.id === chosen;
-  const node = element("button", {
-    type: "button", className: "box", textContent: name, "aria-pressed": String(isChosen),
-    title: message("boxChoose", { label: name }),
-    on: () => store.update({ chosenThing: isChosen ? null : thing.id }),
-  });
-  place(node, thing.box, size, view);
-  return node;
+// The button of each thing, by its id. It stays as long as the thing does: one that were made anew with every frame
+// would lose a tap, and the focus.
+const boxes = new Map();
+
+function boxOf(id) {
+  if (!boxes.has(id)) {
+    const toggle = () => store.update({ chosenThing: boxes.get(id)?.getAttribute("aria-pressed") === "true" ? null : id });
+    boxes.set(id, element("button", { type: "button", className: "box", on: toggle }));
+    $("boxes").append(boxes.get(id));
+  }
+  return boxes.get(id);
 }
 
 function place(node, bounds, size, view) {

@@ -8,7 +8,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
 use orco_runtime::encoder::EncodeError;
-use orco_runtime::encoder::choice::Workload;
+use orco_runtime::encoder::engine_choice::Workload;
 use orco_runtime::image_rs::RgbImage;
 use orco_runtime::learner::{Answer, Learner};
 use orco_runtime::ndarray::{Array2, Array3};

@@ -78,6 +78,11 @@ impl CameraScene {
         self.scene().watch.is_some()
     }
 
+    /// Most bytes that comparing a frame takes, beside the frame.
+    pub fn working_memory(&self) -> u64 {
+        if self.is_shown() { WORKING_MEMORY } else { 0 }
+    }
+
     /// What it is: `state` is `none`, `shown`, `moved` or `unusable`.
     pub fn json(&self) -> Value {
         let scene = self.scene();
@@ -99,9 +104,11 @@ impl CameraScene {
     /// [`Refusal`] if the views do not show it, or it cannot be kept; an earlier place is kept then.
     pub fn learn(&self, views: &[RgbImage]) -> Result<(), Refusal> {
         let background = Background::learn(views).map_err(|error| Refusal::conflict(error.to_string()))?;
+        // The file changes under the lock, so that none brings back what another has just replaced.
+        let mut scene = self.scene();
         self.0.kept.keep(&background).map_err(|error| Refusal::internal(error.to_string()))?;
         let saved = self.0.started.elapsed();
-        *self.scene() = Scene { watch: Some(SceneWatch::new(background)), problem: None, saved };
+        *scene = Scene { watch: Some(SceneWatch::new(background)), problem: None, saved };
         Ok(())
     }
 
@@ -110,8 +117,9 @@ impl CameraScene {
     /// # Errors
     /// [`Refusal`] if its file cannot be removed.
     pub fn forget(&self) -> Result<bool, Refusal> {
+        let mut scene = self.scene();
         let forgotten = self.0.kept.forget().map_err(|error| Refusal::internal(error.to_string()))?;
-        *self.scene() = Scene::default();
+        *scene = Scene::default();
         Ok(forgotten)
     }
 
@@ -120,16 +128,17 @@ impl CameraScene {
         let now = self.0.started.elapsed();
         let mut scene = self.scene();
         let Some(watch) = &mut scene.watch else { return SceneView::Whole };
-        let (sighting, problem) = match watch.see(frame, None, now) {
+        let (sighting, problem) = match watch.see(frame, now) {
             Ok(Sighting::Moved) => (SceneView::Whole, Some(MOVED.to_owned())),
             Ok(Sighting::Empty) => (SceneView::Empty, None),
             Ok(Sighting::Things(foreground)) => (SceneView::Things(foreground), None),
             Err(error) => (SceneView::Whole, Some(error.to_string())),
         };
         scene.problem = problem;
-        let background = scene.is_due(now).then(|| scene.watch.as_ref().map(|watch| watch.background().clone()));
-        drop(scene);
-        if let Some(Err(error)) = background.flatten().map(|background| self.0.kept.keep(&background)) {
+        if scene.is_due(now)
+            && let Some(watch) = &scene.watch
+            && let Err(error) = self.0.kept.keep(watch.background())
+        {
             log::warn!("{error}");
         }
         sighting

@@ -16,7 +16,7 @@
 //! - two threads that own a learner each: [`answers`] reads, and takes up what other programs did to the state;
 //!   [`changes`] makes one change at a time. A class that is being learned answers at once, by its imprinted shots, until
 //!   it is trained;
-//! - [`agreement`] over several frames; [`camera_scene`]: the empty place before the service's own camera; [`things`] in
+//! - [`agreement`] over several frames; [`camera_scene`]: the empty place before the service's own camera; [`thing_tracks`] in
 //!   front of it; [`live`]: that camera;
 //! - [`service`]: these together, without HTTP; [`token`]: what callers from other machines must give;
 //! - `mqtt`, a feature: tells an MQTT broker what the service sees and learns;
@@ -71,7 +71,7 @@ pub mod service;
 pub mod statistics;
 mod supervisor;
 mod telemetry;
-pub mod things;
+pub mod thing_tracks;
 pub mod token;
 mod worker;
 

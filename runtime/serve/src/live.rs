@@ -4,7 +4,7 @@
 //! It asks again only when it has the answer, so a request waits for one frame at most; where many requests wait, it
 //! skips frames.
 
-mod shown_frame;
+mod answered_frame;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
@@ -27,9 +27,9 @@ use crate::inbox::Inbox;
 use crate::knowledge::Knowledge;
 use crate::prediction::ClassProbability;
 use crate::telemetry::Telemetry;
-use crate::things::{AnsweredThing, Things};
+use crate::thing_tracks::{AnsweredThing, Things};
 use crate::worker::{self, Worker};
-use shown_frame::ShownFrame;
+use answered_frame::ShownFrame;
 
 /// Width and height of the live picture at most, in pixels.
 pub const VIEW: u32 = 640;
@@ -394,12 +394,10 @@ impl LiveWorker {
     }
 
     fn process(&mut self, frame: Arc<CameraFrame>) {
-        let (side, more) = if self.inner.scene.is_shown() {
-            (camera_scene::decoded_side(&self.input), camera_scene::WORKING_MEMORY)
-        } else {
-            (self.input.width.max(self.input.height), 0)
-        };
-        let needs = frame.needs(Some(side)).map(|needs| picture_bytes(&needs, &self.input) + more);
+        let scene = &self.inner.scene;
+        let whole = self.input.width.max(self.input.height);
+        let side = if scene.is_shown() { camera_scene::decoded_side(&self.input) } else { whole };
+        let needs = frame.needs(Some(side)).map(|needs| picture_bytes(&needs, &self.input) + scene.working_memory());
         // What is no picture is decoded, which says so.
         let permit = match self.admission.try_work(needs.unwrap_or(0)) {
             Ok(Some(permit)) => permit,

@@ -6,7 +6,7 @@ use orco_state::history::HistoryLimits;
 use orco_state::unknown::FALSE_ALARMS;
 
 use crate::bundle::Bundle;
-use crate::encoder::choice::EngineChoice;
+use crate::encoder::engine_choice::EngineChoice;
 use crate::release::{self, ReleaseError};
 use crate::store::LockedStore;
 

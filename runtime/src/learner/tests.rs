@@ -396,7 +396,7 @@ fn an_upgrade_whose_pictures_change_meanwhile_is_refused() {
             ControlFlow::Continue(())
         };
         let settings = super::LearnerSettings {
-            engine: crate::encoder::choice::EngineChoice::Rten,
+            engine: crate::encoder::engine_choice::EngineChoice::Rten,
             ..super::LearnerSettings::default()
         };
         upgrade::upgrade(&other, learner.store(), &settings, &UpgradeOptions::default().force(true), &mut between)

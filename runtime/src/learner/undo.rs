@@ -44,10 +44,8 @@ impl Learner {
         observer: &mut dyn Observer,
     ) -> Result<ChangeOutcome<UndoOutcome>, ChangeError> {
         let timeline = self.history().timeline();
-        let number =
-            changes.checked_sub(1).map_or(Some(timeline.present()), |index| timeline.earlier().get(index).copied());
         let remembered = timeline.earlier().len();
-        let number = number.ok_or(ChangeError::TooFarBack { asked: changes, remembered })?;
+        let number = timeline.back(changes).ok_or(ChangeError::TooFarBack { asked: changes, remembered })?;
         self.go_back(locked, number, observer)
     }
 
@@ -71,10 +69,8 @@ impl Learner {
         observer: &mut dyn Observer,
     ) -> Result<ChangeOutcome<UndoOutcome>, ChangeError> {
         let timeline = self.history().timeline();
-        let number =
-            changes.checked_sub(1).map_or(Some(timeline.present()), |index| timeline.later().get(index).copied());
         let undone = timeline.later().len();
-        let number = number.ok_or(ChangeError::TooFarForth { asked: changes, undone })?;
+        let number = timeline.forth(changes).ok_or(ChangeError::TooFarForth { asked: changes, undone })?;
         self.go_back(locked, number, observer)
     }
 

@@ -17,7 +17,7 @@ use super::change::{ChangeOutcome, now, uncertainty};
 use super::keeping::ShotKeeper;
 use super::{ChangeStep, LearnerSettings, Observer, ShotsError};
 use crate::bundle::Bundle;
-use crate::encoder::choice::Workload;
+use crate::encoder::engine_choice::Workload;
 use crate::store::kept::KeptBundle;
 use crate::store::{LockedStore, Store};
 use crate::threads::Threads;

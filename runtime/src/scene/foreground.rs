@@ -240,16 +240,17 @@ impl SmallPiece {
 fn pieces(mask: &GrayImage, frame: [u32; 2]) -> (GrayImage, Vec<Piece>) {
     let (width, height) = mask.dimensions();
     let labels = connected_components(mask, Connectivity::Eight, UNSET);
-    let mut components: Vec<SmallPiece> = (0..count(&labels)).map(SmallPiece::new).collect();
-    labels.enumerate_pixels().for_each(|(x, y, label)| components[label[0] as usize].add(x, y));
-    components.remove(0);
+    let count = count(&labels);
+    let mut components: Vec<SmallPiece> = (0..count).map(SmallPiece::new).collect();
+    let of_pieces = labels.enumerate_pixels().filter(|(_, _, label)| label[0] != 0);
+    of_pieces.for_each(|(x, y, label)| components[label[0] as usize].add(x, y));
     let least = (LEAST * (width * height) as f32).max(1.0);
     components.retain(|component| component.pixels as f32 >= least);
     components.sort_by_key(|component| core::cmp::Reverse(component.pixels));
 
     let near = (NEAR * width.min(height) as f32) as u32;
     let mut joined: Vec<SmallPiece> = Vec::new();
-    let mut mark_of = vec![0u8; count(&labels)];
+    let mut mark_of = vec![0u8; count];
     for component in components {
         let is_crumb = |large: &SmallPiece| {
             (component.pixels as f32) < CRUMB * large.pixels as f32 && component.gap(large) <= near

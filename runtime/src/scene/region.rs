@@ -30,6 +30,15 @@ impl PixelRect {
         self.y.saturating_add(self.height)
     }
 
+    /// Intersection over union with another one, 0..1.
+    pub fn intersection_over_union(self, other: Self) -> f32 {
+        let along = |low: [u32; 2], high: [u32; 2]| f64::from(high[0].min(high[1]).saturating_sub(low[0].max(low[1])));
+        let both = along([self.x, other.x], [self.right(), other.right()])
+            * along([self.y, other.y], [self.bottom(), other.bottom()]);
+        let area = |of: Self| f64::from(of.width) * f64::from(of.height);
+        (both / (area(self) + area(other) - both).max(1.0)) as f32
+    }
+
     /// Twice the coordinates of its middle, which may lie between pixels.
     pub(super) fn doubled_middle(self) -> [i64; 2] {
         [2 * i64::from(self.x) + i64::from(self.width), 2 * i64::from(self.y) + i64::from(self.height)]

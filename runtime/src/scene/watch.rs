@@ -7,7 +7,6 @@ use ::image::RgbImage;
 use super::background::{Background, FrameSizeError};
 use super::difference::Difference;
 use super::foreground::Foreground;
-use super::region::PixelRect;
 use super::small_frame::SmallFrame;
 
 /// Share of the place that a frame of a moved camera has lost.
@@ -64,32 +63,23 @@ impl SceneWatch {
         self.is_moved
     }
 
-    /// Looks at a frame, of which a region counts where one is given. `at` is the time of a clock that never goes back.
+    /// Looks at a frame. `at` is the time of a clock that never goes back.
     ///
     /// # Errors
     /// [`FrameSizeError`] if the frame has another size than the views of the empty place.
-    pub fn see(
-        &mut self,
-        frame: &RgbImage,
-        region: Option<PixelRect>,
-        at: Duration,
-    ) -> Result<Sighting, FrameSizeError> {
+    pub fn see(&mut self, frame: &RgbImage, at: Duration) -> Result<Sighting, FrameSizeError> {
         let small = self.background.small(frame)?;
         let difference = Difference::of(&self.background, &small);
         self.judge(difference.lost(), at);
         if self.is_moved {
             return Ok(Sighting::Moved);
         }
-        let columns = self.background.width;
         let size = [frame.width(), frame.height()];
-        let foreground = Foreground::of(columns, &difference, size, region);
+        let foreground = Foreground::of(self.background.width, &difference, size, None);
         if !foreground.pieces().is_empty() {
             return Ok(Sighting::Things(foreground));
         }
-        // What lies outside of the region must not become the place either.
-        if region.is_none() || Foreground::of(columns, &difference, size, None).pieces().is_empty() {
-            self.follow(&small, &difference, at);
-        }
+        self.follow(&small, &difference, at);
         Ok(Sighting::Empty)
     }
 

@@ -212,11 +212,7 @@ impl SavedState {
 
     /// Number of the entry that led to the class set of `steps` changes ago; `None` if that is not remembered.
     pub fn earlier_number(&self, steps: usize) -> Option<u32> {
-        let timeline = self.history.timeline();
-        match steps.checked_sub(1) {
-            None => Some(timeline.present()),
-            Some(index) => timeline.earlier().get(index).copied(),
-        }
+        self.history.timeline().back(steps)
     }
 
     /// Whether all parts fit together and onto the base model; to be asked after decoding.

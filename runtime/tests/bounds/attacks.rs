@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use orco_runtime::encoder::EncodeError;
 use orco_runtime::encoder::audit::bounds::Bounds;
-use orco_runtime::encoder::choice::{self, EngineChoice, Workload};
+use orco_runtime::encoder::engine_choice::{self, EngineChoice, Workload};
 use orco_runtime::encoder::onnx::Onnx;
 use orco_runtime::encoder::rten::Rten;
 use orco_trials::memory::peak_of;
@@ -206,8 +206,8 @@ fn attacks_are_refused_before_an_engine_sees_them() {
             Rten::open(&model, &input(8)).err(),
             Onnx::open(&model, &input(8)).err(),
             Onnx::pool(&model, &input(8)).err(),
-            choice::open(&model, &input(8), EngineChoice::Auto, Workload::Shots).err(),
-            choice::open(&model, &input(8), EngineChoice::Auto, Workload::Stream).err(),
+            engine_choice::open(&model, &input(8), EngineChoice::Auto, Workload::Shots).err(),
+            engine_choice::open(&model, &input(8), EngineChoice::Auto, Workload::Stream).err(),
         ];
         for error in opened {
             let Some(EncodeError::Refused(error)) = error else { panic!("{what}: {error:?}") };

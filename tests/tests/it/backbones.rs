@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use orco_runtime::bundle::{Bundle, OpenError};
-use orco_runtime::encoder::choice::{EngineChoice, Workload};
+use orco_runtime::encoder::engine_choice::{EngineChoice, Workload};
 use orco_runtime::manifest::{BACKBONE, BACKBONE_INT8, WeightFormat};
 use orco_tests::tiny::{self, images};
 use orco_trainer::config::{AlignRate, Architecture, Arithmetic, BackboneConfig, Recipe};

@@ -136,7 +136,7 @@ fn run_until_failure<'a>(
         eprintln!("\n=== {}", step.line());
         let begin = Instant::now();
         let code = start(step)?;
-        rows.push(Row::new(step.arguments, begin));
+        rows.push(Row::new(step.line(), begin));
         if code != ExitCode::SUCCESS {
             return Ok(Some((step, code)));
         }
@@ -146,14 +146,13 @@ fn run_until_failure<'a>(
 
 /// One line of the closing table.
 struct Row {
-    name: &'static str,
+    name: String,
     took: Duration,
 }
 
 impl Row {
-    fn new(name: &'static str, start: Instant) -> Self {
-        let took = start.elapsed();
-        Self { name, took }
+    fn new(name: impl Into<String>, start: Instant) -> Self {
+        Self { name: name.into(), took: start.elapsed() }
     }
 }
 
@@ -204,7 +203,7 @@ mod tests {
 
     #[test]
     fn table_shows_every_step() {
-        let row = |name, seconds| Row { name, took: Duration::from_secs(seconds) };
+        let row = |name: &str, seconds| Row { name: name.to_owned(), took: Duration::from_secs(seconds) };
         let expected = " seconds  outcome  step\n\
                         \x20    2.0  ok       fmt\n\
                         \x20   75.0  FAILED   test\n\

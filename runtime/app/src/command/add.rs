@@ -12,7 +12,7 @@ use crate::device;
 use crate::options::Options;
 use crate::output::Output;
 use crate::progress::ProgressBars;
-use crate::scene_options::{SceneOptions, cut_out, viewfinder_of};
+use crate::scene_options::{SceneOptions, cut_out};
 use crate::session_report;
 
 /// Arguments of `orco add`.
@@ -33,7 +33,7 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<
     let mut learner = device::open(options, output)?;
     arguments.options.apply(&mut learner);
     let label = arguments.class.label.as_str();
-    let viewfinder = viewfinder_of(&arguments.scene, &learner)?;
+    let viewfinder = arguments.scene.viewfinder(&learner)?;
     let cut_outs =
         if viewfinder.is_plain() { Vec::new() } else { cut_out(&viewfinder, core::slice::from_ref(&arguments.class))? };
     let shots: Shots<'_> = match cut_outs.first() {

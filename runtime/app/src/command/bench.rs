@@ -10,7 +10,7 @@ use std::time::Instant;
 use anyhow::{Context, Result, bail, ensure};
 use clap::{Args, ValueEnum};
 use orco_benchmark::machine;
-use orco_runtime::encoder::choice::Workload;
+use orco_runtime::encoder::engine_choice::Workload;
 use orco_runtime::encoder::library;
 use orco_runtime::image_rs::{Rgb, RgbImage};
 use orco_runtime::learner::{Answer, Shots};

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow};
 use clap::Args;
-use orco_runtime::encoder::choice::Workload;
+use orco_runtime::encoder::engine_choice::Workload;
 use orco_runtime::learner::{Answer, Learner};
 use orco_runtime::scene::{PixelRect, RegionView, Viewfinder};
 use orco_runtime::state::label::EscapedText;
@@ -16,7 +16,7 @@ use crate::device;
 use crate::options::{Options, share};
 use crate::output::{Output, say};
 use crate::picture;
-use crate::scene_options::{SceneOptions, viewfinder_of};
+use crate::scene_options::SceneOptions;
 
 /// Arguments of `orco classify`.
 #[derive(Args, Debug)]
@@ -40,7 +40,7 @@ pub struct Arguments {
 pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<Value> {
     let mut learner = device::open_for(options, output, arguments.images.len())?;
     learner.settings_mut().false_alarms = arguments.false_alarms;
-    let viewfinder = viewfinder_of(&arguments.scene, &learner)?;
+    let viewfinder = arguments.scene.viewfinder(&learner)?;
     // A backbone that cannot be started is no fault of a picture.
     learner.engine(Workload::Pictures(arguments.images.len()))?;
     let mut results = Vec::new();

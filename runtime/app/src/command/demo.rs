@@ -8,7 +8,7 @@ use anyhow::{Context, Result, ensure};
 use clap::Args;
 use orco_benchmark::benchmark::Benchmark;
 use orco_benchmark::{DeviceLearner, SessionAccuracy, SessionWalk};
-use orco_runtime::encoder::choice::Workload;
+use orco_runtime::encoder::engine_choice::Workload;
 use orco_runtime::learner::{Learner, Shots, pictures_in};
 use orco_runtime::method::align::AlignProgress;
 use orco_runtime::state::classify::Match;

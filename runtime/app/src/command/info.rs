@@ -1,7 +1,7 @@
 //! `orco info`.
 
 use anyhow::Result;
-use orco_runtime::encoder::choice::{ChoiceReason, ONNX_RUNTIME_FROM, Workload};
+use orco_runtime::encoder::engine_choice::{ChoiceReason, ONNX_RUNTIME_FROM, Workload};
 use orco_runtime::learner::{EngineInUse, Learner};
 use orco_runtime::manifest::BENCHMARK;
 use orco_runtime::state::sentence::counted;

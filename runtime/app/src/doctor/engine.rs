@@ -1,7 +1,7 @@
 //! The engines that compute features.
 
 use orco_runtime::bundle::Bundle;
-use orco_runtime::encoder::choice::{EngineChoice, Workload};
+use orco_runtime::encoder::engine_choice::{EngineChoice, Workload};
 use orco_runtime::encoder::{library, onnx};
 
 use super::Findings;

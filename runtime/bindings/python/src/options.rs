@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use orco_runtime::backup::RestoreOptions;
-use orco_runtime::encoder::choice::EngineChoice;
+use orco_runtime::encoder::engine_choice::EngineChoice;
 use orco_runtime::learner::{LearnerSettings, ShotChecks};
 use orco_runtime::signature::PublicKey;
 use pyo3::exceptions::{PyTypeError, PyValueError};

@@ -272,7 +272,7 @@ fn found_shares(places: &[Place], objects: &[TakenObject]) -> (f64, f64) {
     let (mut frames, mut missed, mut crumbs) = (0, 0, 0);
     for shown in objects.iter().flat_map(|object| object.shots.iter().chain(&object.at_home).chain(&object.elsewhere)) {
         let pieces = places[shown.place].pieces(&shown.frame);
-        let best = pieces.iter().map(|piece| overlap(*piece, shown.thing)).fold(0.0, f32::max);
+        let best = pieces.iter().map(|piece| piece.intersection_over_union(shown.thing)).fold(0.0, f32::max);
         frames += 1;
         missed += usize::from(best < FOUND);
         crumbs += usize::from(pieces.len() > 1);
@@ -285,15 +285,6 @@ impl Place {
         let foreground = self.background.compare(frame, None).expect("all frames have one size");
         foreground.pieces().iter().map(|piece| piece.bounds).collect()
     }
-}
-
-/// What two rectangles share, of what they cover together.
-fn overlap(one: PixelRect, other: PixelRect) -> f32 {
-    let along = |low: [u32; 2], high: [u32; 2]| f64::from(high[0].min(high[1]).saturating_sub(low[0].max(low[1])));
-    let both =
-        along([one.x, other.x], [one.right(), other.right()]) * along([one.y, other.y], [one.bottom(), other.bottom()]);
-    let area = |of: PixelRect| f64::from(of.width) * f64::from(of.height);
-    (both / (area(one) + area(other) - both)) as f32
 }
 
 fn share(count: usize, of: usize) -> f64 {
@@ -426,7 +417,7 @@ impl Device {
         let foreground = place.background.compare(&frame, None).expect("all frames have one size");
         let mut right = 0;
         for (bounds, thing) in stage.things.iter().zip(things) {
-            let piece = foreground.pieces().iter().find(|piece| overlap(piece.bounds, *bounds) >= FOUND);
+            let piece = foreground.pieces().iter().find(|piece| piece.bounds.intersection_over_union(*bounds) >= FOUND);
             if let Some(piece) = piece {
                 let picture = foreground.cut_out(&frame, piece, self.fill);
                 right += usize::from(self.asked(&picture)?.0 == thing);

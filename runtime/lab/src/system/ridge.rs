@@ -181,7 +181,7 @@ impl<'a> Ridge<'a> {
     fn calibrator<'c>(&self, classes: &'c [u32]) -> Calibrator<'c> {
         let fitting = Calibrator::new(classes, self.base_model.classes.len(), self.count);
         let Some(known) = &self.base_model.statistics else { return fitting };
-        fitting.with_easier_samples(known.set_aside.len(), known.accuracy_ratio())
+        fitting.with_accuracy_ratio(known.set_aside.len(), known.accuracy_ratio())
     }
 
     /// Accuracy over all classes of the nearest class mean on the samples by which the border is chosen, of these

@@ -116,7 +116,7 @@ pub async fn shoot(
     let (asked, theirs) = (Arc::clone(&service), Arc::clone(&frame));
     let needs = blocking(move || live(&asked)?.needs(&theirs)).await??;
     let input = service.manifest.preprocessing;
-    let permit = service.admission.work(picture_bytes(&needs, &input) + camera_scene::WORKING_MEMORY).await?;
+    let permit = service.admission.work(picture_bytes(&needs, &input) + service.scene.working_memory()).await?;
     let (asked, theirs) = (Arc::clone(&service), Arc::clone(&frame));
     let decode = move || -> Result<_, Refusal> {
         let picture = live(&asked)?.decode(&theirs)?;
@@ -149,20 +149,30 @@ pub async fn learn_scene(
 ) -> Result<axum::Json<Value>, Refusal> {
     let input = service.manifest.preprocessing;
     let side = camera_scene::decoded_side(&input);
-    let (mut views, mut permits) = (Vec::new(), Vec::new());
+    let mut frames = Vec::new();
+    let mut bytes = camera_scene::WORKING_MEMORY;
     // Not what it showed before the place was cleared.
     let mut after = *live(&service)?.watch().borrow();
     for _ in 0..camera_scene::VIEWS {
         let seen = live(&service)?.seen_after(after, PATIENCE).await?;
+        // The same frame again would say nothing of the noise, and hide a hand that is in it.
+        if seen.frame.number <= after {
+            return Err(Refusal::busy("the camera gives no new frames; try again"));
+        }
         after = seen.frame.number;
-        let needs = live(&service)?.needs_view(&seen.frame, side)?;
-        // Each is held until all are there.
-        permits.push(service.admission.work(picture_bytes(&needs, &input) + camera_scene::WORKING_MEMORY).await?);
-        let asked = Arc::clone(&service);
-        views.push(blocking(move || live(&asked)?.decode_view(&seen.frame, side)).await??);
+        bytes += picture_bytes(&live(&service)?.needs_view(&seen.frame, side)?, &input);
+        frames.push(seen);
     }
+    let permit = service.admission.work(bytes).await?;
     let asked = Arc::clone(&service);
-    blocking(move || asked.scene.learn(&views)).await??;
+    let learn = move || -> Result<(), Refusal> {
+        let live = live(&asked)?;
+        let views = frames.iter().map(|seen| live.decode_view(&seen.frame, side)).collect::<Result<Vec<_>, _>>()?;
+        asked.scene.learn(&views)?;
+        drop(permit);
+        Ok(())
+    };
+    blocking(learn).await??;
     service.events.tell("live", &live(&service)?.json());
     Ok(axum::Json(service.scene.json()))
 }

@@ -29,7 +29,7 @@ fn looking_at(state: &TempDir, source: &str, address: Address) -> Running {
 }
 
 /// What the camera shows, once that is so.
-fn once(service: &Running, what: &str, is: impl Fn(&Value) -> bool) -> Value {
+pub(crate) fn once(service: &Running, what: &str, is: impl Fn(&Value) -> bool) -> Value {
     let mut shown = Value::Null;
     until(what, || {
         shown = service.get("/api/v1/live");

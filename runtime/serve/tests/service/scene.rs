@@ -5,6 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use crate::camera::fake::{FakeCamera, until};
+use crate::camera::once;
 use orco_runtime::bundle::Bundle;
 use orco_runtime::image;
 use orco_runtime::image_rs::imageops::{self, FilterType};
@@ -57,15 +58,6 @@ fn frame(things: &[(&str, usize, u32)], number: u32) -> Vec<u8> {
 
 fn frames(things: &[(&str, usize, u32)]) -> Vec<Vec<u8>> {
     (1..=6).map(|number| frame(things, number)).collect()
-}
-
-fn once(service: &Running, what: &str, is: impl Fn(&Value) -> bool) -> Value {
-    let mut shown = Value::Null;
-    until(what, || {
-        shown = service.get("/api/v1/live");
-        is(&shown)
-    });
-    shown
 }
 
 fn things(shown: &Value) -> usize {

@@ -154,7 +154,7 @@ fn truncations_and_flipped_bits_neither_panic_nor_pass_as_something_else() {
 #[cfg(feature = "rten")]
 #[test]
 fn the_engines_refuse_before_they_look() {
-    use crate::encoder::choice::{self, EngineChoice, Workload};
+    use crate::encoder::engine_choice::{self, EngineChoice, Workload};
     use crate::encoder::{self, EncodeError};
     use crate::image::Preprocessing;
 
@@ -165,8 +165,8 @@ fn the_engines_refuse_before_they_look() {
         let said = error.to_string();
         assert!(said.starts_with("the data of the tensor \"weight\""), "{said}");
     };
-    refused(choice::open(&model, &input, EngineChoice::Auto, Workload::Shots).err());
-    refused(choice::open(&model, &input, EngineChoice::Auto, Workload::Pictures(usize::MAX)).err());
+    refused(engine_choice::open(&model, &input, EngineChoice::Auto, Workload::Shots).err());
+    refused(engine_choice::open(&model, &input, EngineChoice::Auto, Workload::Pictures(usize::MAX)).err());
     refused(encoder::rten::Rten::open(&model, &input).err());
     #[cfg(feature = "onnx")]
     refused(encoder::onnx::Onnx::open(&model, &input).err());

@@ -114,7 +114,7 @@ impl<'a> Calibrator<'a> {
     /// The first so many samples are easier than pictures to come: those are recognised `ratio` times as well
     /// ([`Statistics::accuracy_ratio`](crate::statistics::Statistics::accuracy_ratio)).
     #[must_use]
-    pub fn with_easier_samples(self, samples: usize, ratio: f32) -> Self {
+    pub fn with_accuracy_ratio(self, samples: usize, ratio: f32) -> Self {
         Self { set_aside: samples, ratio, ..self }
     }
 

@@ -146,7 +146,7 @@ impl<'a> ValidationSamples<'a> {
     /// To choose a border by these samples, of these classes.
     fn calibrator<'c>(&self, classes: &'c [u32], known: &ScoringModel<'_>) -> Calibrator<'c> {
         let ratio = self.scoring.statistics.accuracy_ratio();
-        Calibrator::new(classes, known.base(), known.len()).with_easier_samples(self.set_aside(), ratio)
+        Calibrator::new(classes, known.base(), known.len()).with_accuracy_ratio(self.set_aside(), ratio)
     }
 
     /// Accuracy over all classes to be expected, by the same samples, of the nearest class mean without a border, which

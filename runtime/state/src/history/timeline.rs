@@ -29,6 +29,20 @@ impl Timeline {
     pub fn later(&self) -> &[u32] {
         &self.later
     }
+
+    /// Number of the entry that so many changes back led to the class set of then; `None` if that is not remembered.
+    pub fn back(&self, changes: usize) -> Option<u32> {
+        self.along(&self.earlier, changes)
+    }
+
+    /// Number of the entry that so many changes forth led to the class set of then; `None` if fewer were taken back.
+    pub fn forth(&self, changes: usize) -> Option<u32> {
+        self.along(&self.later, changes)
+    }
+
+    fn along(&self, entries: &[u32], steps: usize) -> Option<u32> {
+        steps.checked_sub(1).map_or(Some(self.present), |index| entries.get(index).copied())
+    }
 }
 
 impl History {

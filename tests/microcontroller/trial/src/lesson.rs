@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, ensure};
 use orco_micro::exchange::{Outcome, Taught};
 use orco_runtime::bundle::Bundle;
-use orco_runtime::encoder::choice::{EngineChoice, Workload};
+use orco_runtime::encoder::engine_choice::{EngineChoice, Workload};
 use orco_runtime::image;
 
 /// Classes that are learned.

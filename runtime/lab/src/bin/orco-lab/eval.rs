@@ -15,7 +15,7 @@ use orco_lab::results::{MeasuredSystem, Results, are_results};
 use orco_lab::unknown::{UnknownRow, mean_rows};
 use orco_lab::{Measurement, System};
 use orco_runtime::bundle::Bundle;
-use orco_runtime::encoder::choice::{EngineChoice, Workload};
+use orco_runtime::encoder::engine_choice::{EngineChoice, Workload};
 use orco_runtime::manifest::STATISTICS;
 use orco_runtime::method::config::Config;
 use orco_runtime::signature::PublicKey;

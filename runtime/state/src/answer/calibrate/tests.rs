@@ -54,7 +54,7 @@ fn excluded_samples_take_no_share() {
 fn samples_that_are_easier_than_pictures_promise_less() {
     let classes = [0, 1, 0, 2];
     let promised = |ratio| {
-        let mut fitting = Calibrator::new(&classes, 2, 3).with_easier_samples(2, ratio);
+        let mut fitting = Calibrator::new(&classes, 2, 3).with_accuracy_ratio(2, ratio);
         for class in classes {
             let mut row = vec![0.0; 3];
             row[class as usize] = 5.0;

@@ -88,7 +88,7 @@ impl Things {
     /// Follows a thing; `free` are the tracks that no thing of this frame has yet.
     fn follow(&mut self, now: Instant, frame: [u32; 2], answer: ThingAnswer, free: &mut Vec<usize>) -> AnsweredThing {
         let ThingAnswer { bounds, classes, known } = answer;
-        let overlaps = free.iter().map(|&track| overlap(self.tracks[track].bounds, bounds)).enumerate();
+        let overlaps = free.iter().map(|&track| self.tracks[track].bounds.intersection_over_union(bounds)).enumerate();
         let best = overlaps.filter(|(_, overlap)| *overlap >= SAME).max_by(|one, other| one.1.total_cmp(&other.1));
         let place = match best {
             Some((place, _)) => free.swap_remove(place),
@@ -105,15 +105,6 @@ impl Things {
         let (agreed, known) = (track.agreement.frames(), track.agreement.is_known());
         AnsweredThing { id: track.id, bounds: shares(bounds, frame), matches, agreed, known }
     }
-}
-
-/// What two rectangles have in common, of what they cover together.
-fn overlap(one: PixelRect, other: PixelRect) -> f32 {
-    let common = |low: [u32; 2], high: [u32; 2]| high[0].min(high[1]).saturating_sub(low[0].max(low[1])) as f32;
-    let both = common([one.x, other.x], [one.right(), other.right()])
-        * common([one.y, other.y], [one.bottom(), other.bottom()]);
-    let area = |of: PixelRect| of.width as f32 * of.height as f32;
-    both / (area(one) + area(other) - both).max(1.0)
 }
 
 #[cfg(test)]

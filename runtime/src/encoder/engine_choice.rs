@@ -1,7 +1,7 @@
 //! Chooses the engine that computes features. rten is part of the program, works everywhere, and computes a few pictures
 //! before ONNX Runtime has started. Which of them is faster from then on depends on the machine and on the backbone. So
-//! [`choose`] looks at the work ahead, and where much is ahead, as in a service, [`open`] has both compute a picture and
-//! takes the faster one.
+//! [`choose`] looks at the work ahead: ONNX Runtime has [`ONNX_RUNTIME_FROM`] pictures or more, and whole data sets. From
+//! [`MEASURED_FROM`] on, as in a service, [`open`] has both compute a picture and takes the faster one.
 //!
 //! Features of the two differ by rounding. Features that a device stores come from one engine, however many pictures there
 //! are: otherwise a further shot, or a machine without ONNX Runtime, would change the bytes of what was learned. That
@@ -219,11 +219,18 @@ fn open_faster(open: Open<'_>, input: &Preprocessing) -> Result<OpenedEncoder, E
         Ok(encoder) => encoder,
         Err(failed) => return Ok(OpenedEncoder::new(onnx_runtime, ChoiceReason::Fallback(failed.to_string()))),
     };
-    let times = [onnx_runtime.as_mut(), rten.as_mut()].map(|encoder| time_of_a_picture(encoder, input));
-    Ok(match faster(times) {
-        (Engine::OnnxRuntime, reason) => OpenedEncoder::new(onnx_runtime, reason),
-        (Engine::Rten, reason) => OpenedEncoder::new(rten, reason),
-    })
+    let (engine, reason) = match [onnx_runtime.as_mut(), rten.as_mut()].map(|encoder| time_of_a_picture(encoder, input))
+    {
+        [Ok(onnx_runtime), Ok(rten)] => faster([onnx_runtime, rten]),
+        [Ok(_), Err(failed)] => (Engine::OnnxRuntime, ChoiceReason::Fallback(failed.to_string())),
+        // If both fail, the next picture tells.
+        [Err(failed), _] => (Engine::Rten, ChoiceReason::Fallback(failed.to_string())),
+    };
+    let encoder = match engine {
+        Engine::OnnxRuntime => onnx_runtime,
+        Engine::Rten => rten,
+    };
+    Ok(OpenedEncoder::new(encoder, reason))
 }
 
 /// Which of ONNX Runtime and rten is the faster one by these times, in this order; rten, which takes less memory, if
@@ -236,17 +243,20 @@ fn faster([onnx_runtime, rten]: [Duration; 2]) -> (Engine, ChoiceReason) {
     }
 }
 
-/// What a picture takes; without end if the engine fails, which the next picture will tell.
-fn time_of_a_picture(encoder: &mut dyn Encoder, input: &Preprocessing) -> Duration {
+/// What a picture takes.
+fn time_of_a_picture(encoder: &mut dyn Encoder, input: &Preprocessing) -> Result<Duration, EncodeError> {
     let shape = (1, 3, input.height as usize, input.width as usize);
     let picture = Array4::from_shape_fn(shape, |(_, _, y, x)| ((31 * y + x) % 251) as f32 / 251.0 - 0.5);
     let mut time = || {
         let started = Instant::now();
-        encoder.encode(picture.view()).map_or(Duration::MAX, |_| started.elapsed())
+        encoder.encode(picture.view()).map(|_| started.elapsed())
     };
     // Memory is taken in the first run.
-    time();
-    (0..RUNS).map(|_| time()).min().unwrap_or(Duration::MAX)
+    let mut fastest = time()?;
+    for _ in 0..RUNS {
+        fastest = fastest.min(time()?);
+    }
+    Ok(fastest)
 }
 
 /// Opens a backbone in one engine.

@@ -8,7 +8,7 @@ use orco_runtime::scene::{Foreground, Piece};
 use super::LiveWorker;
 use crate::admission::{Admitted, Permit};
 use crate::prediction::{ClassProbability, PictureAnswer};
-use crate::things::{self, AnsweredThing, ThingAnswer};
+use crate::thing_tracks::{self, AnsweredThing, ThingAnswer};
 
 /// What a frame is shown as.
 #[derive(Default)]
@@ -59,7 +59,7 @@ impl LiveWorker {
         taken: Instant,
     ) -> Option<ShownFrame> {
         self.agreement.clear();
-        let mut pieces: Vec<&Piece> = foreground.pieces().iter().take(things::MOST).collect();
+        let mut pieces: Vec<&Piece> = foreground.pieces().iter().take(thing_tracks::MOST).collect();
         let central = foreground.central().map(|piece| piece.bounds);
         pieces.sort_by_key(|piece| Some(piece.bounds) != central);
         let fill = self.input.mean_colour();
