@@ -368,7 +368,7 @@ impl Learner {
         let extent = SessionExtent { learned: state.classes.len(), stored: state.exemplars.len(), classes, shots };
         match SessionBudget::of(base_model, extent) {
             Some(budget) => budget.learning.max(budget.saving),
-            None => session::needs(base_model, state, classes, shots, &base_model.config).bytes(),
+            None => session::workspace_size(base_model, state, classes, shots, &base_model.config).bytes(),
         }
     }
 }

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use ndarray::Array3;
-use orco_core::config::Config;
+use orco_core::config::LearnConfig;
 use orco_core::random::Random;
 use orco_runtime::bundle::Bundle;
 use orco_runtime::learner::{Learner, LearnerSettings, Shots};
@@ -23,11 +23,11 @@ const SHOTS: usize = 5;
 #[test]
 fn a_session_takes_what_it_is_told_to() {
     // One after the other: the allocator counts what all threads take.
-    takes_what_it_is_told_to(Config::discriminant());
-    takes_what_it_is_told_to(Config::combined());
+    takes_what_it_is_told_to(LearnConfig::closed_form());
+    takes_what_it_is_told_to(LearnConfig::combined());
 }
 
-fn takes_what_it_is_told_to(config: Config) {
+fn takes_what_it_is_told_to(config: LearnConfig) {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../models/cifar100-micro");
     let state = tempfile::tempdir().unwrap();
     let open = || {

@@ -7,7 +7,7 @@
 use std::convert::Infallible;
 
 use orco_benchmark::benchmark::Benchmark;
-use orco_core::config::Config;
+use orco_core::config::LearnConfig;
 use orco_core::exemplar::ExemplarPrecision;
 use orco_core::projection::HeadShape;
 use orco_runtime::encoder::audit::bounds::Bounds;
@@ -55,7 +55,7 @@ pub fn base_model() -> BaseModel {
     let class = |label: &str, target| Class { label: label.into(), target, session: 0 };
     let classes = vec![class("one", 0), class("two", 1)];
     let targets = vec![1.0, 0.0, 0.0, 1.0, -1.0, 0.0, 0.0, -1.0];
-    let config = Config { views: 2, ..Config::default() };
+    let config = LearnConfig { views: 2, ..LearnConfig::default() };
     BaseModel { dimension: 2, targets, head, classes, exemplars, config, statistics: None }
 }
 
@@ -128,7 +128,7 @@ fn read(kind: FileKind, bytes: &[u8]) -> bool {
         }
         FileKind::Statistics => {
             let Ok(statistics) = base_model.decode_statistics(bytes) else { return false };
-            let config = Config { views: 2, ..Config::discriminant() };
+            let config = LearnConfig { views: 2, ..LearnConfig::closed_form() };
             let base_model = BaseModel { statistics: Some(statistics), config, ..base_model };
             classify(&base_model, &State::fresh(&base_model, [0; 32]));
             true

@@ -17,7 +17,7 @@ pub use pretrain::{AugmentPolicy, OptimiserKind};
 
 use std::path::Path;
 
-use orco_core::config::Config as LearnConfig;
+use orco_core::config::LearnConfig;
 use orco_core::loss::contrast::ContrastForm;
 use orco_state::target::TargetMethod;
 use serde::de::Error;

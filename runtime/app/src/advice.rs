@@ -102,13 +102,13 @@ fn on_change(error: &ChangeError) -> Option<&'static str> {
             "nothing was changed: take other pictures, or these all the same with --take-anyway"
         }
         ChangeError::Forgetting { .. } => "nothing was changed: give other shots, or a larger --forgetting-budget",
-        ChangeError::TooFarBack { .. } | ChangeError::NoEntry { .. } => {
-            "`orco history` shows what is remembered; an upgrade is taken back with `orco upgrade --undo`"
+        ChangeError::NotEnoughToUndo { .. } | ChangeError::NoEntry { .. } => {
+            "`orco history` shows what is remembered; an upgrade is undone with `orco upgrade --undo`"
         }
         ChangeError::Purge(PurgeError::Unknown { .. }) => {
             "nothing was changed: `orco list` and `orco history` show all labels"
         }
-        ChangeError::TooFarForth { .. } => {
+        ChangeError::NotEnoughToRedo { .. } => {
             "`orco history` shows what is remembered; `orco undo --to ENTRY` goes to any of it"
         }
         ChangeError::Present { .. } => return None,

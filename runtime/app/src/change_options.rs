@@ -14,12 +14,12 @@ pub struct AlignmentOptions {
     /// When the head is aligned to a change, where the bundle's settings align one. The change is saved first and
     /// answers at once; aligned answers are better. By default `now`, and `later` in a service.
     #[arg(long, value_enum, value_name = "WHEN", env = "ORCO_ALIGN")]
-    align: Option<AlignmentWhen>,
+    align: Option<AlignArgument>,
 }
 
 /// [`AlignmentTime`], as the command line names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum AlignmentWhen {
+enum AlignArgument {
     /// Before the command ends, or a service says that the change is done
     Now,
     /// By `orco align`, or by a service on the same state as soon as no change waits
@@ -28,7 +28,7 @@ enum AlignmentWhen {
     Never,
 }
 
-impl AlignmentWhen {
+impl AlignArgument {
     /// The same for a learner.
     fn time(self) -> AlignmentTime {
         match self {
@@ -42,7 +42,7 @@ impl AlignmentWhen {
 impl AlignmentOptions {
     /// The time that was asked for, or else this one.
     pub fn time_or(self, default: AlignmentTime) -> AlignmentTime {
-        self.align.map_or(default, AlignmentWhen::time)
+        self.align.map_or(default, AlignArgument::time)
     }
 
     /// Makes the learner work so.

@@ -66,9 +66,9 @@ enum Verb {
     Balance(command::balance::Arguments),
     /// Lists what was done, oldest first.
     History,
-    /// Takes changes back: restores an earlier class set exactly. Done again, it goes further back.
+    /// Undoes changes: restores an earlier class set exactly. Done again, it goes further back.
     Undo(command::undo::Arguments),
-    /// Makes changes once more that were taken back.
+    /// Redoes changes that were undone.
     Redo(command::redo::Arguments),
     /// Writes a learned class into a pack, for another device with the same bundle.
     Export(command::export::Arguments),

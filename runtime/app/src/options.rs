@@ -51,7 +51,7 @@ pub struct Options {
     /// Waits so long for another orco that is changing the same state, instead of being refused at once.
     #[arg(long, global = true, value_name = "SECONDS", env = "ORCO_WAIT", default_value = "0", value_parser = seconds)]
     pub wait: Duration,
-    /// Most changes that `orco undo` can take back.
+    /// Most changes that `orco undo` can undo.
     #[arg(long, global = true, value_name = "N", env = "ORCO_HISTORY", default_value_t = HistoryLimits::default().entries)]
     pub history: usize,
     /// Most bytes of the state that remember earlier class sets; the oldest go first.
@@ -159,7 +159,7 @@ impl Options {
         }
     }
 
-    /// How much of the past is kept. The entry of the present state is none that could be taken back.
+    /// How much of the past is kept. The entry of the present state is none that could be undone.
     pub fn limits(&self) -> HistoryLimits {
         HistoryLimits { entries: self.history.saturating_add(1), bytes: self.history_bytes }
     }

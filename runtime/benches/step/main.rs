@@ -19,7 +19,7 @@ use std::thread;
 use std::time::Instant;
 
 use orco_core::align::{Alignment, StepBatch, StepExtent, TargetRows};
-use orco_core::config::{Config, UnperturbedTargets};
+use orco_core::config::{LearnConfig, UnperturbedTargets};
 use orco_core::linalg::{LANES, LeftFactor, RightFactor, product, without_avx512};
 use orco_core::projection::HeadShape;
 use orco_core::random::Random;
@@ -83,7 +83,7 @@ fn with_our_step(threads: usize, turns: impl FnOnce(&mut dyn FnMut() -> f64)) {
         perturbed: &perturbed,
         perturbed_labels: &perturbed_labels,
     };
-    let config = Config::orco();
+    let config = LearnConfig::orco();
     let extent = StepExtent {
         shape: SHAPE,
         samples: BATCH,
@@ -92,7 +92,7 @@ fn with_our_step(threads: usize, turns: impl FnOnce(&mut dyn FnMut() -> f64)) {
         targets: CLASSES,
         unperturbed_targets: UnperturbedTargets::NONE,
     };
-    let mut memory = SessionMemory::new(extent.needs());
+    let mut memory = SessionMemory::new(extent.workspace_size());
     let threads = Threads::new(threads).expect("the system has threads");
     let workspace = memory.workspace(&threads);
     let mut alignment =

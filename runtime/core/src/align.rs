@@ -10,15 +10,15 @@
 //! use core::ops::ControlFlow;
 //!
 //! use orco_core::align::{self, AlignmentData, WorkspaceSize, Sampling, Workspace};
-//! use orco_core::config::Config;
+//! use orco_core::config::LearnConfig;
 //! use orco_core::exemplar::{Exemplars, ExemplarPrecision};
 //! use orco_core::projection::{HeadParameters, HeadShape};
 //! use orco_core::workers::Serial;
 //!
 //! const SHAPE: HeadShape = HeadShape { inputs: 2, hidden: 2, outputs: 2 };
-//! const CONFIG: Config = Config { views: 1, ..Config::edge() };
+//! const CONFIG: LearnConfig = LearnConfig { views: 1, ..LearnConfig::edge() };
 //! // Three targets, two classes, two exemplars.
-//! const NEEDS: WorkspaceSize = align::needs(SHAPE, 3, 2, 2, &CONFIG);
+//! const NEEDS: WorkspaceSize = align::workspace_size(SHAPE, 3, 2, 2, &CONFIG);
 //!
 //! const SCALES: &[f32] = &[1.0 / 127.0];
 //! let exemplar = |classes, values| {
@@ -66,7 +66,7 @@ pub use step::{Alignment, LossTerms, StepBatch, StepExtent, TargetRows};
 use core::ops::ControlFlow;
 
 use crate::assignment::{self, AssignmentMemory};
-use crate::config::Config;
+use crate::config::LearnConfig;
 use crate::math::{add_scaled, dot, normalise};
 use crate::projection::{self, HeadParameters, HeadShape};
 use memory::{buffers, sum};
@@ -106,7 +106,7 @@ pub enum AlignError {
         /// What was given.
         given: WorkspaceSize,
     },
-    /// The configuration holds a value out of range ([`Config::is_sound`]).
+    /// The configuration holds a value out of range ([`LearnConfig::is_sound`]).
     #[error("the settings of phase 3 hold a value out of range")]
     Settings,
 }
@@ -114,20 +114,20 @@ pub enum AlignError {
 impl AlignmentData<'_> {
     /// Working memory that [`assign`] and [`align`] need for so many known classes, and so many more exemplars than the
     /// lesson holds.
-    pub fn needs(&self, classes: usize, more: usize, config: &Config) -> WorkspaceSize {
+    pub fn workspace_size(&self, classes: usize, more: usize, config: &LearnConfig) -> WorkspaceSize {
         let exemplars = self.base.len() + self.learned.len() + more;
-        needs(self.shape, self.target_count(), classes, exemplars, config)
+        workspace_size(self.shape, self.target_count(), classes, exemplars, config)
     }
 }
 
 /// Working memory that [`assign`] and [`align`] need for a head of that shape and so many pseudo-targets, known classes
 /// and exemplars at most: known when a program is compiled. Without epochs nothing is trained, and that takes none.
-pub const fn needs(
+pub const fn workspace_size(
     shape: HeadShape,
     targets: usize,
     classes: usize,
     exemplars: usize,
-    config: &Config,
+    config: &LearnConfig,
 ) -> WorkspaceSize {
     let assigning = WorkspaceSize {
         numbers: AssignmentNumbers::size(shape, classes, targets),
@@ -138,8 +138,8 @@ pub const fn needs(
     }
     let extent = StepExtent::new(shape, targets, classes, exemplars, config);
     let target_rows = WorkspaceSize { numbers: targets * shape.outputs, indices: 0 };
-    let sampler = Sampler::needs(shape, extent.samples, exemplars, targets, config);
-    target_rows.plus(sampler).plus(extent.needs()).max(assigning)
+    let sampler = Sampler::workspace_size(shape, extent.samples, exemplars, targets, config);
+    target_rows.plus(sampler).plus(extent.workspace_size()).max(assigning)
 }
 
 buffers! {
@@ -182,7 +182,7 @@ pub fn assign(
     data: &AlignmentData<'_>,
     assigned: &mut [u32],
     first: usize,
-    config: &Config,
+    config: &LearnConfig,
     workspace: &mut Workspace<'_>,
 ) -> Result<(), AlignError> {
     check(data, assigned.len(), config, workspace)?;
@@ -230,7 +230,7 @@ pub fn assign(
 pub fn align(
     data: &AlignmentData<'_>,
     assigned: &[u32],
-    config: &Config,
+    config: &LearnConfig,
     sampling: Sampling,
     workspace: &mut Workspace<'_>,
     head: HeadParameters<&mut [f32]>,
@@ -259,7 +259,7 @@ pub fn align(
 fn train(
     data: &AlignmentData<'_>,
     assigned: &[u32],
-    config: &Config,
+    config: &LearnConfig,
     sampling: Sampling,
     workspace: &mut Workspace<'_>,
     head: HeadParameters<&mut [f32]>,
@@ -275,7 +275,7 @@ fn train(
     let (assigned_targets, free_targets) = targets.split_at(assigned.len() * outputs);
     let target_rows = TargetRows { base_classes: data.base_classes, assigned: assigned_targets, free: free_targets };
     let extent = data.extent(assigned.len(), config);
-    let needs = extent.needs();
+    let needs = extent.workspace_size();
     let (step_numbers, numbers) = numbers.split_at_mut(needs.numbers);
     let (step_indices, indices) = workspace.indices.split_at_mut(needs.indices);
     let mut alignment = Alignment::new(&extent, data.head, &target_rows, step_numbers, step_indices, workspace.workers);
@@ -308,13 +308,13 @@ fn train(
 fn check(
     data: &AlignmentData<'_>,
     classes: usize,
-    config: &Config,
+    config: &LearnConfig,
     workspace: &Workspace<'_>,
 ) -> Result<(), AlignError> {
     if !config.is_sound() {
         return Err(AlignError::Settings);
     }
-    let needed = data.needs(classes, 0, config);
+    let needed = data.workspace_size(classes, 0, config);
     let given = WorkspaceSize { numbers: workspace.numbers.len(), indices: workspace.indices.len() };
     if needed.numbers <= given.numbers && needed.indices <= given.indices {
         Ok(())

@@ -5,19 +5,19 @@
 //! 2016). It is chosen from samples whose class is known and that no score was made from: base samples set aside, and
 //! shots left out of their class's mean in turn.
 //!
-//! Counted one by one, single samples would decide where it lies. So each base sample counts on both sides of its lead as
+//! Counted one by one, single samples would decide where it lies. So each base sample counts on both sides of its margin as
 //! much as a kernel gives it, whose width follows the normal reference rule (Silverman, *Density Estimation*, 1986,
-//! section 3.4). Of learned classes there are few shots: their leads are modelled as normally distributed.
+//! section 3.4). Of learned classes there are few shots: their margins are modelled as normally distributed.
 //!
 //! ```
 //! use orco_core::border::{BorderObjective, BorderSample, BorderWeights, choose};
 //!
-//! let sample = |lead| BorderSample { lead, right: true, share: 0.1 };
+//! let sample = |margin| BorderSample { margin, right: true, weight: 0.1 };
 //! // Ten samples of base classes, and ten shots, most of which lose to a base class.
 //! let base: Vec<_> = (0..10).map(|i| sample(-1.6 - 0.1 * i as f32)).collect();
 //! let new: Vec<_> = (0..10).map(|i| sample(0.1 - 0.1 * i as f32)).collect();
 //! let weights = BorderWeights { base: 0.5, harmonic: &[1.0] };
-//! let border = choose(&base, &new, &BorderObjective { weights, share: 0.5, least: 0.0 });
+//! let border = choose(&base, &new, &BorderObjective { weights, base_fraction: 0.5, min_accuracy: 0.0 });
 //! assert!((0.8..1.6).contains(&border.shift));
 //! assert!(border.base > 0.95 && border.new > 0.95);
 //! ```
@@ -32,12 +32,12 @@ use crate::math::{exp, ln, normal_distribution, sqrt};
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct BorderSample {
     /// The highest score of a new class less the highest one of a base class.
-    pub lead: f32,
+    pub margin: f32,
     /// Whether the best class of the sample's own side is its class.
     pub right: bool,
     /// What it adds to the accuracy of its side where it is recognised; of a side, 1 together at the most. It is less
     /// where samples are easier than the pictures that they stand for.
-    pub share: f32,
+    pub weight: f32,
 }
 
 /// The border, with the accuracies that the samples promise.
@@ -52,9 +52,9 @@ pub struct Border {
 }
 
 impl Border {
-    /// Expected accuracy over all classes, 0..1; `share` is the fraction that are base classes.
-    pub fn overall(&self, share: f32) -> f32 {
-        share * self.base + (1.0 - share) * self.new
+    /// Expected accuracy over all classes, 0..1; `base_fraction` is the fraction of them that are base classes.
+    pub fn overall(&self, base_fraction: f32) -> f32 {
+        base_fraction * self.base + (1.0 - base_fraction) * self.new
     }
 }
 
@@ -65,7 +65,7 @@ pub struct BorderWeights<'a> {
     /// Weight of the accuracy on base classes in the harmonic mean, 0..1; new classes have the rest.
     pub base: f32,
     /// Weights of the harmonic mean in the mixture, 0..1 and falling; the accuracy over all classes has the rest. The
-    /// first counts, and a lower one only where it takes that to reach [`BorderObjective::least`].
+    /// first counts, and a lower one only where it takes that to reach [`BorderObjective::min_accuracy`].
     pub harmonic: &'a [f32],
 }
 
@@ -75,22 +75,22 @@ pub struct BorderObjective<'a> {
     /// How much counts what.
     pub weights: BorderWeights<'a>,
     /// Fraction of all classes that are base classes, 0..1.
-    pub share: f32,
+    pub base_fraction: f32,
     /// Accuracy over all classes that should be reached, 0..1.
-    pub least: f32,
+    pub min_accuracy: f32,
 }
 
 impl BorderObjective<'_> {
     fn value(&self, border: &Border, harmonic_weight: f32) -> f32 {
         let mean = harmonic(border.base, border.new, self.weights.base);
-        harmonic_weight * mean + (1.0 - harmonic_weight) * border.overall(self.share)
+        harmonic_weight * mean + (1.0 - harmonic_weight) * border.overall(self.base_fraction)
     }
 }
 
 /// Chooses the border of the highest value.
 ///
 /// Tries the weights of the harmonic mean in order. For each, it takes the middle of the shifts with the highest value.
-/// Returns the first border whose expected accuracy over all classes reaches [`BorderObjective::least`], else the one
+/// Returns the first border whose expected accuracy over all classes reaches [`BorderObjective::min_accuracy`], else the one
 /// that expects most.
 ///
 /// Without samples on one of the sides, the border is 0.
@@ -103,10 +103,10 @@ pub fn choose(base: &[BorderSample], new: &[BorderSample], aim: &BorderObjective
     let mut best: Option<Border> = None;
     for &weight in aim.weights.harmonic {
         let border = expectation.at(highest(&curve, |point| aim.value(point, weight)));
-        if best.is_none_or(|best| border.overall(aim.share) > best.overall(aim.share) + TIE) {
+        if best.is_none_or(|best| border.overall(aim.base_fraction) > best.overall(aim.base_fraction) + TIE) {
             best = Some(border);
         }
-        if border.overall(aim.share) >= aim.least - TIE {
+        if border.overall(aim.base_fraction) >= aim.min_accuracy - TIE {
             return border;
         }
     }
@@ -122,34 +122,34 @@ pub fn expected(base: &[BorderSample], new: &[BorderSample], shift: f32) -> Bord
 const STEPS: usize = 256;
 /// How far beyond the last sample a border lies that no sample bounds.
 const OUTSIDE: f32 = 0.2;
-/// Shares add up with rounding errors.
+/// Weights add up with rounding errors.
 const TIE: f32 = 1e-5;
-/// Smallest spread of leads: samples that are all alike tell where the border is to lie, not infinitely sharply.
+/// Smallest spread of margins: samples that are all alike tell where the border is to lie, not infinitely sharply.
 const NARROWEST: f32 = 1e-3;
 
-/// Leads of the samples of a side that are right.
+/// Margins of the samples of a side that are right.
 #[derive(Clone, Copy, Debug)]
-struct LeadSpread {
-    /// Their shares together.
-    shares: f32,
+struct MarginSpread {
+    /// Their weights together.
+    weight: f32,
     mean: f32,
     deviation: f32,
     /// As many samples of equal shares would say as much.
     count: f32,
 }
 
-impl LeadSpread {
+impl MarginSpread {
     fn of(samples: &[BorderSample]) -> Self {
         let sum = |of: &dyn Fn(&BorderSample) -> f32| -> f32 {
             // From 0 on, since the sum of nothing is -0.
             samples.iter().filter(|sample| sample.right).map(of).fold(0.0, |sum, value| sum + value)
         };
-        let shares = sum(&|sample| sample.share);
-        let positive = shares.max(f32::MIN_POSITIVE);
-        let mean = sum(&|sample| sample.share * sample.lead) / positive;
-        let variance = sum(&|sample| sample.share * (sample.lead - mean) * (sample.lead - mean)) / positive;
-        let count = shares * shares / sum(&|sample| sample.share * sample.share).max(f32::MIN_POSITIVE);
-        Self { shares, mean, deviation: sqrt(variance), count }
+        let weight = sum(&|sample| sample.weight);
+        let positive = weight.max(f32::MIN_POSITIVE);
+        let mean = sum(&|sample| sample.weight * sample.margin) / positive;
+        let variance = sum(&|sample| sample.weight * (sample.margin - mean) * (sample.margin - mean)) / positive;
+        let count = weight * weight / sum(&|sample| sample.weight * sample.weight).max(f32::MIN_POSITIVE);
+        Self { weight, mean, deviation: sqrt(variance), count }
     }
 
     /// Half the width of the kernel by which samples count: by Silverman's rule for Epanechnikov's kernel.
@@ -162,24 +162,24 @@ impl LeadSpread {
 /// What the samples of both sides say of any border.
 struct Expectation<'a> {
     base: &'a [BorderSample],
-    base_shares: f32,
+    base_weight: f32,
     width: f32,
-    new: LeadSpread,
+    new: MarginSpread,
 }
 
 impl<'a> Expectation<'a> {
     fn of(base: &'a [BorderSample], new: &[BorderSample]) -> Self {
-        let spread = LeadSpread::of(base);
-        Self { base, base_shares: spread.shares, width: spread.kernel_width(), new: LeadSpread::of(new) }
+        let spread = MarginSpread::of(base);
+        Self { base, base_weight: spread.weight, width: spread.kernel_width(), new: MarginSpread::of(new) }
     }
 
     fn at(&self, shift: f32) -> Border {
-        let Self { base, base_shares, width, new } = self;
+        let Self { base, base_weight, width, new } = self;
         // How much of a sample lies beyond the border.
-        let over = |sample: &BorderSample| sample.share * ramp((sample.lead + shift) / width);
+        let over = |sample: &BorderSample| sample.weight * ramp((sample.margin + shift) / width);
         let lost = base.iter().filter(|sample| sample.right).map(over).fold(0.0, |sum, lost| sum + lost);
-        let won = new.shares * normal_distribution((new.mean + shift) / new.deviation.max(NARROWEST));
-        Border { shift, base: (base_shares - lost).clamp(0.0, 1.0), new: won.clamp(0.0, 1.0) }
+        let won = new.weight * normal_distribution((new.mean + shift) / new.deviation.max(NARROWEST));
+        Border { shift, base: (base_weight - lost).clamp(0.0, 1.0), new: won.clamp(0.0, 1.0) }
     }
 
     /// From where nothing is new to where everything is, as far as samples say.
@@ -187,8 +187,8 @@ impl<'a> Expectation<'a> {
         let (mut low, mut high) = (f32::MAX, f32::MIN);
         for (samples, width) in [(self.base, self.width), (new, self.new.deviation)] {
             for sample in samples {
-                low = low.min(-sample.lead - width);
-                high = high.max(-sample.lead + width);
+                low = low.min(-sample.margin - width);
+                high = high.max(-sample.margin + width);
             }
         }
         let (low, length) = (low - OUTSIDE, high - low + 2.0 * OUTSIDE);

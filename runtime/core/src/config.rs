@@ -15,7 +15,7 @@ pub enum SampleViews {
     /// Two different ones of its stored views.
     #[default]
     Pair,
-    /// One of them: the clean one, or one of the others (see [`Config::augmented`]).
+    /// One of them: the clean one, or one of the others (see [`LearnConfig::augmented`]).
     One,
 }
 
@@ -151,11 +151,11 @@ fn is_unlimited(value: &usize) -> bool {
 
 /// Every setting of phase 3 (protocol: OrCo, section 3.4, and its released program).
 ///
-/// Settings are stored by name. One that a file does not name has the value that [`Config::default`] gives it, so a new
+/// Settings are stored by name. One that a file does not name has the value that [`LearnConfig::default`] gives it, so a new
 /// setting's default must be what releases without it did; one that this release does not know is refused by its name.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub struct Config {
+pub struct LearnConfig {
     /// Passes over the exemplars and shots; 0 leaves the head as phase 2 aligned it.
     pub epochs: usize,
     /// Samples of an epoch, at most, drawn anew for each from all exemplars: what bounds a session beside many classes.
@@ -228,7 +228,7 @@ pub struct Config {
     pub answer: Option<AnswerWeights>,
 }
 
-impl Config {
+impl LearnConfig {
     /// The published program's settings for CIFAR-100. Its views differ from ours: it draws fresh ones in every epoch
     /// (AutoAugment, cutout), while a device keeps a few of each shot as features.
     pub const fn orco() -> Self {
@@ -266,10 +266,10 @@ impl Config {
     }
 
     /// Names of the presets.
-    pub const PRESETS: [&str; 5] = ["orco", "paper", "edge", "combined", "discriminant"];
+    pub const PRESETS: [&str; 5] = ["orco", "paper", "edge", "combined", "closed-form"];
 
     /// The preset of that name: `orco`, the published program, `paper`, the text where it differs, `edge`, ours with a
-    /// short training, `combined`, which adds a shorter one to answers in closed form, or `discriminant`, the closed
+    /// short training, `combined`, which adds a shorter one to answers in closed form, or `closed-form`, the closed
     /// form alone.
     pub fn preset(name: &str) -> Option<Self> {
         match name {
@@ -277,12 +277,12 @@ impl Config {
             "paper" => Some(Self::paper()),
             "edge" => Some(Self::edge()),
             "combined" => Some(Self::combined()),
-            "discriminant" => Some(Self::discriminant()),
+            "closed-form" => Some(Self::closed_form()),
             _ => None,
         }
     }
 
-    /// The text's reading of [`Config::orco`].
+    /// The text's reading of [`LearnConfig::orco`].
     pub const fn paper() -> Self {
         Self::orco().by_the_text()
     }
@@ -328,7 +328,7 @@ impl Config {
 
     /// Ours for any pictures and any backbone, and what bundles ship with. Discriminant, class means, the head of phase 2
     /// and the head that phase 3 aligned answer together, and every session chooses the border between base classes and
-    /// new ones. Phase 3 is that of [`Config::edge`] with fewer epochs, of which most are warm-up: the aligned head adds
+    /// new ones. Phase 3 is that of [`LearnConfig::edge`] with fewer epochs, of which most are warm-up: the aligned head adds
     /// to the other scores and need not answer alone.
     pub const fn combined() -> Self {
         let answer = AnswerWeights { targets: 0.125, aligned: 0.125, means: 1.0, discriminant: 2.0, class_offset: 0.0 };
@@ -337,7 +337,7 @@ impl Config {
 
     /// The closed form alone: nothing is trained on the device, and the aligned head is missing from the answer. Weights
     /// were compared on several data sets (journal of the book, 2026-11-22); none is tuned to one.
-    pub const fn discriminant() -> Self {
+    pub const fn closed_form() -> Self {
         let answer = AnswerWeights { targets: 0.5, aligned: 0.0, means: 1.0, discriminant: 2.0, class_offset: 0.0 };
         Self { epochs: 0, answer: Some(answer), ..Self::edge() }
     }
@@ -432,7 +432,7 @@ impl Config {
     }
 }
 
-impl Default for Config {
+impl Default for LearnConfig {
     fn default() -> Self {
         Self::orco()
     }

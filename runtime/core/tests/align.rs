@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use orco_core::align::{
     Alignment, AlignmentData, PerturbedTargets, Sampler, Sampling, StepBatch, StepExtent, TargetRows, operations,
 };
-use orco_core::config::{ClassScope, Config, SampleViews, UnperturbedTargets};
+use orco_core::config::{ClassScope, LearnConfig, SampleViews, UnperturbedTargets};
 use orco_core::loss::contrast::ContrastForm;
 use orco_core::projection::HeadShape;
 use orco_core::random::Random;
@@ -19,7 +19,7 @@ struct Reference<'a> {
     shape: HeadShape,
     target_rows: TargetRows<'a>,
     batch: StepBatch<'a>,
-    config: &'a Config,
+    config: &'a LearnConfig,
 }
 
 type Row = Vec<f64>;
@@ -156,7 +156,7 @@ proptest! {
         let perturbed = generate(TargetMethod::Random, 6, shape.outputs, 0, seed + 1);
         let batch =
             StepBatch { features: &features, classes: &classes, perturbed: &perturbed, perturbed_labels: &[2, 4, 5] };
-        let config = Config {
+        let config = LearnConfig {
             temperature: if sharp { 0.02 } else { 0.5 },
             contrast_form: [ContrastForm::Outside, ContrastForm::Inside, ContrastForm::Negatives][form],
             contrast: weights[0],
@@ -166,11 +166,11 @@ proptest! {
             unperturbed_targets: UnperturbedTargets { assigned: clean[0], free: clean[1] },
             cross_entropy_classes: if scopes[0] { ClassScope::All } else { ClassScope::Incremental },
             orthogonality_classes: if scopes[1] { ClassScope::All } else { ClassScope::Incremental },
-            ..Config::default()
+            ..LearnConfig::default()
         };
         let unperturbed_targets = config.unperturbed_targets;
         let extent = StepExtent { shape, samples: classes.len(), views, classes: 4, targets: 6, unperturbed_targets };
-        let mut memory = SessionMemory::new(extent.needs());
+        let mut memory = SessionMemory::new(extent.workspace_size());
         let workspace = memory.workspace(&Serial);
         let mut alignment =
             Alignment::new(&extent, head.view(), &target_rows, workspace.numbers, workspace.indices, workspace.workers);
@@ -227,11 +227,11 @@ fn with_lesson(work: impl FnOnce(&AlignmentData<'_>, &[u32])) {
 /// Draws the only batch of an epoch.
 fn draw(
     (data, assigned): (&AlignmentData<'_>, &[u32]),
-    config: &Config,
+    config: &LearnConfig,
     sampling: Sampling,
     look: impl FnOnce(&StepBatch<'_>),
 ) {
-    let mut memory = SessionMemory::new(data.needs(assigned.len(), 0, config));
+    let mut memory = SessionMemory::new(data.workspace_size(assigned.len(), 0, config));
     let workspace = memory.workspace(&Serial);
     let (known, free) = data.targets.split_at(assigned.len() * data.shape.outputs);
     let target_rows = TargetRows { base_classes: data.base_classes, assigned: known, free };
@@ -247,7 +247,7 @@ fn perturbed_targets_are_those_of_the_setting() {
     {
         let sampling = Sampling { perturbed: PerturbedTargets { base, incremental, free }, ..Sampling::seeded(1) };
         with_lesson(|data, assigned| {
-            draw((data, assigned), &Config::default(), sampling, |batch| {
+            draw((data, assigned), &LearnConfig::default(), sampling, |batch| {
                 let mut labels = batch.perturbed_labels.to_vec();
                 labels.sort_unstable();
                 labels.dedup();
@@ -266,7 +266,7 @@ fn perturbed_targets_are_those_of_the_setting() {
 
 #[test]
 fn an_epoch_holds_every_exemplar_once_or_more_of_classes_with_few() {
-    let counts = |config: &Config| {
+    let counts = |config: &LearnConfig| {
         let mut counts = vec![0; 4];
         with_lesson(|data, assigned| {
             draw((data, assigned), config, Sampling::seeded(1), |batch| {
@@ -277,11 +277,11 @@ fn an_epoch_holds_every_exemplar_once_or_more_of_classes_with_few() {
         });
         counts
     };
-    let all = Config { base_exemplars: 9, ..Config::default() };
+    let all = LearnConfig { base_exemplars: 9, ..LearnConfig::default() };
     assert_eq!(counts(&all), [3, 1, 7, 2]);
-    assert_eq!(counts(&Config { base_exemplars: 2, ..all.clone() }), [2, 1, 2, 2]);
+    assert_eq!(counts(&LearnConfig { base_exemplars: 2, ..all.clone() }), [2, 1, 2, 2]);
     for sample in [SampleViews::Pair, SampleViews::One] {
-        let balanced = counts(&Config { balanced: true, sample, ..all.clone() });
+        let balanced = counts(&LearnConfig { balanced: true, sample, ..all.clone() });
         assert_eq!(balanced.iter().sum::<usize>(), 13, "as many as there are exemplars");
         // 13 of the 3 + 3 + 7 + 3 that are drawn.
         assert!(balanced[0] <= 3 && balanced[1] <= 3 && balanced[2] <= 7 && balanced[3] <= 3, "{balanced:?}");
@@ -290,7 +290,7 @@ fn an_epoch_holds_every_exemplar_once_or_more_of_classes_with_few() {
 
 #[test]
 fn an_epoch_holds_no_more_samples_than_the_limit() {
-    let limited = Config { base_exemplars: 9, epoch_samples: 5, ..Config::default() };
+    let limited = LearnConfig { base_exemplars: 9, epoch_samples: 5, ..LearnConfig::default() };
     let mut seen = std::collections::BTreeSet::new();
     for seed in 0..20 {
         with_lesson(|data, assigned| {
@@ -307,11 +307,11 @@ fn an_epoch_holds_no_more_samples_than_the_limit() {
 fn the_combined_answer_trains_for_less_than_four_tenths_of_the_arithmetic_and_within_bounds() {
     let shape = HeadShape { inputs: 128, hidden: 2048, outputs: 128 };
     let operations =
-        |learned: usize, config: &Config| operations(shape, 2000, 60 + learned, 300 + 5 * learned, config) as f64;
+        |learned: usize, config: &LearnConfig| operations(shape, 2000, 60 + learned, 300 + 5 * learned, config) as f64;
     for learned in [1, 40, 140, 1000] {
-        let share = operations(learned, &Config::combined()) / operations(learned, &Config::edge());
+        let share = operations(learned, &LearnConfig::combined()) / operations(learned, &LearnConfig::edge());
         assert!(share <= 0.4, "{share} beside {learned}");
     }
-    let growth = operations(1000, &Config::combined()) / operations(140, &Config::combined());
+    let growth = operations(1000, &LearnConfig::combined()) / operations(140, &LearnConfig::combined());
     assert!(growth < 1.2, "{growth}");
 }

@@ -5,7 +5,7 @@ use std::cell::Cell;
 use std::ops::ControlFlow;
 
 use orco_core::align::{self, AlignmentData, Sampling};
-use orco_core::config::Config;
+use orco_core::config::LearnConfig;
 use orco_core::exemplar::ExemplarPrecision;
 use orco_core::projection::HeadShape;
 use orco_core::random::Random;
@@ -60,8 +60,8 @@ fn a_session_allocates_nothing() {
                 if class < 6 { &mut base } else { &mut learned }.push(class, &features);
             }
         }
-        for config in [Config::orco(), Config::paper(), Config::edge()] {
-            let config = Config { epochs: 3, warmup_epochs: 1, ..config };
+        for config in [LearnConfig::orco(), LearnConfig::paper(), LearnConfig::edge()] {
+            let config = LearnConfig { epochs: 3, warmup_epochs: 1, ..config };
             let data = AlignmentData {
                 shape,
                 head: head.view(),
@@ -70,7 +70,7 @@ fn a_session_allocates_nothing() {
                 base: base.view(),
                 learned: learned.view(),
             };
-            let mut memory = SessionMemory::new(data.needs(12, 0, &config));
+            let mut memory = SessionMemory::new(data.workspace_size(12, 0, &config));
             let mut workspace = memory.workspace(&Serial);
             let mut assigned: Vec<u32> = (0..12).collect();
             let mut after = Head::zeros(shape);

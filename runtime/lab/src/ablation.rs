@@ -1,6 +1,6 @@
-//! Sessions that differ from a device's in a choice that the settings do not leave open ([`Config::fixed`]).
+//! Sessions that differ from a device's in a choice that the settings do not leave open ([`LearnConfig::fixed`]).
 //!
-//! [`Config::fixed`]: orco_core::config::Config::fixed
+//! [`LearnConfig::fixed`]: orco_core::config::LearnConfig::fixed
 
 use orco_core::align::{Perturbation, PerturbedTargets, Sampling};
 use orco_core::math::{add_scaled, normalise_rows};

@@ -6,7 +6,7 @@ use std::thread;
 use orco_benchmark::benchmark::Benchmark;
 use orco_benchmark::{Draw, EvaluateError, SessionAccuracy, SessionScores, SessionWalk, Summary, summarise};
 use orco_core::align::AlignProgress;
-use orco_core::config::Config;
+use orco_core::config::LearnConfig;
 use orco_core::workers::{Serial, Workers};
 use orco_runtime::threads::{Threads, cores};
 use orco_state::state::BaseModel;
@@ -24,7 +24,7 @@ pub struct Measurement<'a> {
     /// Who learns.
     pub system: System,
     /// Settings of phase 3.
-    pub config: &'a Config,
+    pub config: &'a LearnConfig,
     /// Seed of the draws, of shuffling and of perturbation.
     pub seed: u64,
 }

@@ -4,7 +4,7 @@
 use core::fmt;
 use core::str::FromStr;
 
-use orco_core::config::Config;
+use orco_core::config::LearnConfig;
 use serde::{Deserialize, Serialize};
 
 use crate::question::Question;
@@ -87,13 +87,13 @@ impl PaperTable {
     }
 
     /// The published program's settings of phase 3 on it.
-    pub fn program(self) -> Config {
-        let wide = || Config { perturbation_width: 1e-2, ..Config::orco() };
+    pub fn program(self) -> LearnConfig {
+        let wide = || LearnConfig { perturbation_width: 1e-2, ..LearnConfig::orco() };
         match self {
-            Self::Cifar100 => Config::orco(),
+            Self::Cifar100 => LearnConfig::orco(),
             Self::MiniImagenet => wide(),
             Self::Cub200 => {
-                Config { batch: 32, learning_rate: 0.05, weight_decay: 1e-5, base_cross_entropy: 0.6, ..wide() }
+                LearnConfig { batch: 32, learning_rate: 0.05, weight_decay: 1e-5, base_cross_entropy: 0.6, ..wide() }
             }
         }
     }
@@ -124,7 +124,7 @@ pub fn settings_for(source: &str) -> PaperTable {
 }
 
 /// The published program's settings of phase 3 for the pictures of `source`, as [`settings_for`] finds them.
-pub fn program(source: &str) -> Config {
+pub fn program(source: &str) -> LearnConfig {
     settings_for(source).program()
 }
 
@@ -165,7 +165,7 @@ impl Reading {
     pub const ALL: [Self; 2] = [Self::Program, Self::Text];
 
     /// The published program's settings of phase 3, so read.
-    pub fn settings(self, program: Config) -> Config {
+    pub fn settings(self, program: LearnConfig) -> LearnConfig {
         match self {
             Self::Program => program,
             Self::Text => program.by_the_text(),

@@ -20,7 +20,7 @@ use core::fmt;
 use orco_benchmark::FeatureLearner;
 use orco_benchmark::benchmark::Benchmark;
 use orco_core::align::{AlignError, AlignProgress};
-use orco_core::config::Config;
+use orco_core::config::LearnConfig;
 use orco_core::workers::Workers;
 use orco_state::session::{LearnError, NewClass, OnProgress};
 use orco_state::state::BaseModel;
@@ -42,19 +42,19 @@ pub(crate) struct Definition {
     pub needs_statistics: bool,
     /// The settings of phase 3 that it brings instead of those it is measured with, out of these and those of the
     /// published program.
-    pub settings: fn(&Config, Config) -> Option<Config>,
+    pub settings: fn(&LearnConfig, LearnConfig) -> Option<LearnConfig>,
     /// Makes its learner.
     pub start: for<'a> fn(&Start<'a>) -> Box<dyn FeatureLearner + 'a>,
 }
 
 /// The settings that a system is measured with.
-pub(crate) fn as_measured(_: &Config, _: Config) -> Option<Config> {
+pub(crate) fn as_measured(_: &LearnConfig, _: LearnConfig) -> Option<LearnConfig> {
     None
 }
 
 /// A preset that answers by pseudo-targets alone; how exemplars are stored is the bundle's.
-pub(crate) fn stored_as(config: &Config, preset: Config) -> Option<Config> {
-    Some(Config { views: config.views, precision: config.precision, ..preset.by_targets_alone() })
+pub(crate) fn stored_as(config: &LearnConfig, preset: LearnConfig) -> Option<LearnConfig> {
+    Some(LearnConfig { views: config.views, precision: config.precision, ..preset.by_targets_alone() })
 }
 
 /// A system that can be measured.
@@ -141,7 +141,7 @@ impl System {
     }
 
     /// The settings that a system brings instead of those it is measured with; `program` are the published program's.
-    pub(crate) fn settings(self, config: &Config, program: Config) -> Option<Config> {
+    pub(crate) fn settings(self, config: &LearnConfig, program: LearnConfig) -> Option<LearnConfig> {
         (self.definition.settings)(config, program)
     }
 
@@ -203,7 +203,7 @@ pub(crate) struct Start<'a> {
     pub base_model: &'a BaseModel,
     pub benchmark: &'a Benchmark,
     /// Settings of phase 3: the system's own, where it brings some.
-    pub config: &'a Config,
+    pub config: &'a LearnConfig,
     pub seed: u64,
     pub workers: &'a dyn Workers,
     /// What the device's learner does otherwise, where the system is an ablation.

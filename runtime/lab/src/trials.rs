@@ -10,7 +10,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use orco_core::align::{Perturbation, PerturbedTargets};
-use orco_core::config::{Config, UnperturbedTargets};
+use orco_core::config::{LearnConfig, UnperturbedTargets};
 use orco_core::workers::Workers;
 use orco_state::state::BaseModel;
 use serde::{Deserialize, Serialize};
@@ -30,7 +30,7 @@ use orco_benchmark::{Draw, EvaluateError, Summary, summarise};
 #[derive(Clone, Debug, PartialEq)]
 pub struct PhaseThree {
     /// Its settings.
-    pub config: Config,
+    pub config: LearnConfig,
     /// What is done otherwise than on a device.
     pub ablation: Ablation,
 }
@@ -50,7 +50,7 @@ pub const RANDOM_IN_BOTH: &str = "random, in phase 2 too";
 
 /// What is measured for a question, each a change of the published program's settings, or of a device's default ones
 /// for [`Question::Answer`]; nothing for a question that needs a training.
-pub fn trials(question: Question, program: &Config) -> Vec<AblationTrial<PhaseThree>> {
+pub fn trials(question: Question, program: &LearnConfig) -> Vec<AblationTrial<PhaseThree>> {
     match question {
         Question::Losses => [
             losses(program, "CE", [false, true, false]),
@@ -73,19 +73,23 @@ pub fn trials(question: Question, program: &Config) -> Vec<AblationTrial<PhaseTh
         Question::Exemplars => {
             let limited = |most: usize| {
                 let ablation = Ablation { earlier_exemplars: Some(most), ..Ablation::default() };
-                ablated(&Config { base_exemplars: most, ..program.clone() }, &most.to_string(), ablation)
+                ablated(&LearnConfig { base_exemplars: most, ..program.clone() }, &most.to_string(), ablation)
             };
             let of_base = |most: usize| {
-                configured(format!("{most} of each base class"), Config { base_exemplars: most, ..program.clone() })
+                configured(
+                    format!("{most} of each base class"),
+                    LearnConfig { base_exemplars: most, ..program.clone() },
+                )
             };
             vec![limited(0), limited(1), limited(5), of_base(0), of_base(1)]
         }
         Question::Noise => {
-            let width = |e: f32| configured(format!("e = {e:e}"), Config { perturbation_width: e, ..program.clone() });
+            let width =
+                |e: f32| configured(format!("e = {e:e}"), LearnConfig { perturbation_width: e, ..program.clone() });
             [1e-5, 9e-5, 1e-3, 1e-2, 1e-1].map(width).into()
         }
         Question::Answer => {
-            let default = Config::combined();
+            let default = LearnConfig::combined();
             vec![
                 losses(&default, "default", [true; 3]),
                 losses(&default, "without PSCL", [false, true, true]),
@@ -99,18 +103,18 @@ pub fn trials(question: Question, program: &Config) -> Vec<AblationTrial<PhaseTh
 }
 
 /// A trial by other settings.
-fn configured(name: impl Into<String>, config: Config) -> AblationTrial<PhaseThree> {
+fn configured(name: impl Into<String>, config: LearnConfig) -> AblationTrial<PhaseThree> {
     AblationTrial { name: name.into(), settings: PhaseThree { config, ablation: Ablation::default() } }
 }
 
 /// A trial by a choice that the settings do not leave open.
-fn ablated(program: &Config, name: &str, ablation: Ablation) -> AblationTrial<PhaseThree> {
+fn ablated(program: &LearnConfig, name: &str, ablation: Ablation) -> AblationTrial<PhaseThree> {
     AblationTrial { name: name.into(), settings: PhaseThree { config: program.clone(), ablation } }
 }
 
 /// Whether PSCL, cross entropy and ORTH are taken.
 fn losses(
-    program: &Config,
+    program: &LearnConfig,
     name: &str,
     [contrast, cross_entropy, orthogonality]: [bool; 3],
 ) -> AblationTrial<PhaseThree> {
@@ -127,11 +131,11 @@ fn losses(
     configured(name, config)
 }
 
-fn perturbations(program: &Config) -> Vec<AblationTrial<PhaseThree>> {
+fn perturbations(program: &LearnConfig) -> Vec<AblationTrial<PhaseThree>> {
     let by = |perturbation| Ablation { perturbation, ..Ablation::default() };
     let perturbed = PerturbedTargets { base: false, incremental: false, free: false };
     let no_targets = PhaseThree {
-        config: Config { unperturbed_targets: UnperturbedTargets::NONE, ..program.clone() },
+        config: LearnConfig { unperturbed_targets: UnperturbedTargets::NONE, ..program.clone() },
         ablation: Ablation { perturbed, ..Ablation::default() },
     };
     let perturbed = PerturbedTargets { base: true, ..PerturbedTargets::SESSION };
@@ -145,7 +149,7 @@ fn perturbations(program: &Config) -> Vec<AblationTrial<PhaseThree>> {
     ];
     // On CUB200 the program takes it anyway.
     if program.base_cross_entropy == 0.0 {
-        let on_base = Config { base_cross_entropy: program.cross_entropy, ..program.clone() };
+        let on_base = LearnConfig { base_cross_entropy: program.cross_entropy, ..program.clone() };
         trials.push(configured("uniform, CE on base too", on_base.clone()));
         trials.push(ablated(&on_base, "uniform, both", base_too));
     }
@@ -245,15 +249,15 @@ impl Trials<'_> {
 
     /// The trial's settings, with views and precision as those of the base model. Where they name no weights of answers,
     /// the paper's rule holds.
-    fn settings(&self, trial: &AblationTrial<PhaseThree>) -> Config {
+    fn settings(&self, trial: &AblationTrial<PhaseThree>) -> LearnConfig {
         let config = &trial.settings.config;
         let config = if config.answer.is_some() { config.clone() } else { config.by_targets_alone() };
         let stored = &self.base_model.config;
-        Config { views: stored.views, precision: stored.precision, ..config }
+        LearnConfig { views: stored.views, precision: stored.precision, ..config }
     }
 
     /// Of all that a draw depends on.
-    fn fingerprint(&self, trial: &AblationTrial<PhaseThree>, config: &Config, draw: usize) -> String {
+    fn fingerprint(&self, trial: &AblationTrial<PhaseThree>, config: &LearnConfig, draw: usize) -> String {
         let Self { content, seed, benchmark, .. } = self;
         kept::fingerprint(serde_json::json!({
             "content": content, "sessions": benchmark.ways, "settings": config,
@@ -306,10 +310,10 @@ mod tests {
 
     #[test]
     fn the_default_answer_loses_one_loss_at_a_time() {
-        let trials = trials(Question::Answer, &Config::orco());
+        let trials = trials(Question::Answer, &LearnConfig::orco());
         let of = |name: &str| &trials.iter().find(|trial| trial.name == name).unwrap().settings.config;
-        assert_eq!(*of("default"), Config::combined());
-        assert!(trials.iter().all(|trial| trial.settings.config.answer == Config::combined().answer));
+        assert_eq!(*of("default"), LearnConfig::combined());
+        assert!(trials.iter().all(|trial| trial.settings.config.answer == LearnConfig::combined().answer));
         let weights = |name| {
             let config = of(name);
             [config.contrast, config.cross_entropy, config.orthogonality].map(|weight| weight > 0.0)
@@ -322,7 +326,7 @@ mod tests {
 
     #[test]
     fn the_papers_figures_are_those_of_trials() {
-        let trials: Vec<_> = QUESTIONS.map(|question| (question, trials(question, &Config::orco()))).into();
+        let trials: Vec<_> = QUESTIONS.map(|question| (question, trials(question, &LearnConfig::orco()))).into();
         for (question, trials) in trials {
             let is_a_trial = |name: &&str| trials.iter().any(|trial| trial.name == **name) || *name == RANDOM_IN_BOTH;
             assert!(published::reported(question).all(|name| is_a_trial(&name)), "{question:?}");

@@ -1,7 +1,7 @@
 //! The thread that changes: a learner with a queue, one change at a time. While nothing waits, it aligns the head to the
 //! last change.
 
-mod alignment;
+mod background_alignment;
 mod job;
 mod purge;
 mod trace;
@@ -29,8 +29,8 @@ use crate::error::{Refusal, ServeError};
 use crate::health;
 use crate::id::Id;
 use crate::metric::ChangeMetric;
-use crate::pending_shots::PendingShots;
 use crate::report;
+use crate::shots::PendingShots;
 use crate::telemetry::Telemetry;
 use crate::worker::{self, Worker};
 use orco_runtime::state::sentence::with_causes;
@@ -85,12 +85,12 @@ pub enum ChangeRequest {
         /// Its label.
         label: String,
     },
-    /// Takes the last change back.
+    /// Undoes the last change.
     Undo {
-        /// The last entry; nothing is taken back if it is another one by then.
+        /// The last entry; nothing is undone if it is another one by then.
         last: Option<EntryId>,
     },
-    /// Makes the change that was taken back last once more.
+    /// Redoes the change that was undone last.
     Redo {
         /// The last entry; nothing is done if it is another one by then.
         last: Option<EntryId>,
@@ -301,7 +301,7 @@ impl Worker for ChangeWorker {
         self.cannot_begin = false;
         up();
         loop {
-            match self.queue.recv_timeout(alignment::INTERVAL) {
+            match self.queue.recv_timeout(background_alignment::INTERVAL) {
                 Ok((id, change)) => self.change(&mut learner, id, change),
                 Err(RecvTimeoutError::Timeout) => self.align(&mut learner),
                 Err(RecvTimeoutError::Disconnected) => return Ok(()),

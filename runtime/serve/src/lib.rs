@@ -11,7 +11,7 @@
 //!   `worker`: threads that go on after a panic;
 //! - [`prediction`]: what is answered about a picture; [`knowledge`]: what is known at a moment; [`report`]: what a
 //!   change did;
-//! - [`pending_shots`]: shots that are not learned yet; [`inbox`]: frames that were not recognised. Both are in memory
+//! - [`shots`]: shots that are not learned yet; [`inbox`]: frames that were not recognised. Both are in memory
 //!   only;
 //! - two threads that own a learner each: [`answers`] reads, and takes up what other programs did to the state;
 //!   [`changes`] makes one change at a time. A class that is being learned answers at once, by its imprinted shots, until
@@ -61,13 +61,13 @@ pub mod metric;
 #[cfg(feature = "mqtt")]
 pub mod mqtt;
 pub mod page;
-pub mod pending_shots;
 pub mod prediction;
 pub mod report;
 pub mod route;
 pub mod routes;
 pub mod server;
 pub mod service;
+pub mod shots;
 pub mod statistics;
 mod supervisor;
 mod telemetry;

@@ -21,7 +21,7 @@ use crate::health::Health;
 use crate::inbox::{self, Inbox};
 use crate::live::{self, Live};
 use crate::metric::Metrics;
-use crate::pending_shots::{self, PendingShots};
+use crate::shots::{self, PendingShots};
 use crate::statistics::InferenceStatistics;
 use crate::telemetry::Telemetry;
 
@@ -196,7 +196,7 @@ impl Service {
     /// [`Refusal`] if there are none, no target is free, or the change cannot be queued.
     pub fn learn(&self, label: &str) -> Result<Job, Refusal> {
         let shots = self.pending_shots.of(label);
-        let Some(features) = pending_shots::features(&shots).filter(|_| !shots.is_empty()) else {
+        let Some(features) = shots::features(&shots).filter(|_| !shots.is_empty()) else {
             return Err(Refusal::conflict(format!("there are no shots of \"{label}\": take some first")));
         };
         let knowledge = self.answers.knowledge();
@@ -204,7 +204,7 @@ impl Service {
             return Err(Refusal::conflict("no free target is left: forget a class first"));
         }
         let ids = shots.iter().map(|shot| shot.id).collect();
-        let pictures = pending_shots::pictures(&shots);
+        let pictures = shots::pictures(&shots);
         self.changes().ask(ChangeRequest::Learn { label: label.to_owned(), shots: features, pictures, ids })
     }
 }

@@ -79,11 +79,14 @@ fn supervise<W: Worker>(mut worker: W, health: &Health, started: &mpsc::Sender<R
                 }
                 short = if begun.elapsed() >= STABLE { 1 } else { short + 1 };
                 health.down(W::NAME, format!("it broke off: {why}"));
-                if let Err(again) = catch_panic(|| worker.on_panic()) {
-                    return health.give_up(W::NAME, again);
-                }
-                if short >= MAX_RUNS {
-                    return health.give_up(W::NAME, format!("it broke off {short} times in a row: {why}"));
+                let settled = catch_panic(|| worker.on_panic());
+                let hopeless = settled
+                    .err()
+                    .or_else(|| (short >= MAX_RUNS).then(|| format!("it broke off {short} times in a row: {why}")));
+                if let Some(reason) = hopeless {
+                    // What waits for it is refused before the service ends.
+                    drop(worker);
+                    return health.give_up(W::NAME, reason);
                 }
                 FIRST_PAUSE * 2_u32.pow(short - 1)
             }

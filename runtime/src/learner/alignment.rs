@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use orco_core::align::Sampling;
-use orco_core::config::Config;
+use orco_core::config::LearnConfig;
 use orco_state::session::SessionReport;
 use orco_state::state::State;
 
@@ -36,7 +36,7 @@ impl Learner {
 
     /// Settings of the session that makes a change: those of the closed form where answers have one, and the head is
     /// aligned afterwards.
-    pub(super) fn settings_of_change(&self) -> Cow<'_, Config> {
+    pub(super) fn settings_of_change(&self) -> Cow<'_, LearnConfig> {
         let base_model = self.base_model();
         match base_model.scoring(&base_model.config) {
             Some(_) if base_model.config.epochs > 0 => Cow::Owned(base_model.config.without_alignment()),

@@ -5,7 +5,7 @@ use std::time::SystemTime;
 
 use ndarray::{ArrayView2, Axis};
 use orco_core::align::AlignProgress;
-use orco_core::config::Config;
+use orco_core::config::LearnConfig;
 use orco_state::history::{ChangeKind, HistoryChange, PurgeError, SavedState};
 use orco_state::label;
 use orco_state::pack::Pack;
@@ -400,7 +400,7 @@ impl Learner {
     /// The same with these settings of phase 3.
     pub(super) fn run_session_with(
         &mut self,
-        config: &Config,
+        config: &LearnConfig,
         observer: &mut dyn Observer,
         step: impl FnOnce(&mut Session<'_>, &State) -> Result<(State, SessionReport), LearnError>,
     ) -> Result<(State, SessionReport), ChangeError> {

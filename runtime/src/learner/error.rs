@@ -120,32 +120,32 @@ pub enum ChangeError {
         /// What is beyond it.
         excess: ForgettingExcess,
     },
-    /// Fewer changes are remembered than were to be taken back.
-    #[error("fewer changes are remembered than were to be taken back: {remembered}, not {asked}")]
-    TooFarBack {
-        /// Changes that were to be taken back.
+    /// Fewer changes are remembered than were to be undone.
+    #[error("fewer changes are remembered than were to be undone: {remembered}, not {asked}")]
+    NotEnoughToUndo {
+        /// Changes that were to be undone.
         asked: usize,
         /// Changes that can be.
         remembered: usize,
     },
-    /// Fewer changes were taken back than were to be made once more.
-    #[error("fewer changes were taken back than are to be made once more: {undone}, not {asked}")]
-    TooFarForth {
-        /// Changes that were to be made once more.
+    /// Fewer changes were undone than were to be redone.
+    #[error("fewer changes were undone than are to be redone: {undone}, not {asked}")]
+    NotEnoughToRedo {
+        /// Changes that were to be redone.
         asked: usize,
         /// Changes that can be.
         undone: usize,
     },
     /// The entry is the present state's own.
-    #[error("entry {number} is the present state; there is nothing to take back")]
+    #[error("entry {number} is the present state; there is nothing to undo")]
     Present {
         /// Its number.
         number: u32,
     },
-    /// The last change is another one than the one that was to be taken back.
+    /// The last change is another one than the one that was to be undone.
     #[error("the last change is entry {last}, not entry {number}; nothing was changed")]
     NotLast {
-        /// Number of the entry that was to be taken back.
+        /// Number of the entry that was to be undone.
         number: u32,
         /// Number of the last one.
         last: u32,
@@ -161,7 +161,7 @@ pub enum ChangeError {
     },
     /// The shot that is meant is not one of the class's.
     #[error(
-        "the shot is not one of \"{label}\" any more: it was moved, forgotten or taken back since; nothing was changed"
+        "the shot is not one of \"{label}\" any more: it was moved, forgotten or undone since; nothing was changed"
     )]
     OtherShot {
         /// The class's label.

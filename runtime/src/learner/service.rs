@@ -118,7 +118,7 @@ impl Learner {
         place.map(|place| place + 1).ok_or(ChangeError::OtherShot { label })
     }
 
-    /// Takes the last change back if the last entry of the history is that one: of two who both saw it, the second takes
+    /// Undoes the last change if the last entry of the history is that one: of two who both saw it, the second takes
     /// back nothing.
     ///
     /// # Errors
@@ -134,7 +134,7 @@ impl Learner {
         self.undo_locked(&locked, 1, observer)
     }
 
-    /// Makes the change that was taken back last once more, if the last entry of the history is that one.
+    /// Redoes the change that was undone last, if the last entry of the history is that one.
     ///
     /// # Errors
     /// As for [`Learner::redo`] and [`Learner::undo_if_last`].

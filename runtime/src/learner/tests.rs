@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 use std::path::Path;
 
 use ndarray::{Array2, Array3};
-use orco_core::config::Config;
+use orco_core::config::LearnConfig;
 use orco_core::random::Random;
 use orco_state::history::EntryId;
 use orco_state::session::{ExpectedAccuracy, LearnError, RepeatedShots};
@@ -19,7 +19,7 @@ const EDGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../models/cifar100-edge
 fn learner(state: &Path) -> Learner {
     let mut learner = Learner::open(EDGE, state).unwrap();
     let config = &mut learner.bundle.base_model.config;
-    (config.epochs, config.warmup_epochs, config.answer) = (4, 2, Config::combined().answer);
+    (config.epochs, config.warmup_epochs, config.answer) = (4, 2, LearnConfig::combined().answer);
     learner
 }
 
@@ -177,7 +177,7 @@ fn going_back_is_exact_whatever_the_seed() {
     let undone = learner.undo(1, &mut ()).unwrap().report;
     assert_eq!((undone.entry, undone.exact), (1, Some(true)));
     assert_eq!(*learner.state(), then);
-    assert!(matches!(learner.undo(9, &mut ()), Err(ChangeError::TooFarBack { asked: 9, remembered: 1 })));
+    assert!(matches!(learner.undo(9, &mut ()), Err(ChangeError::NotEnoughToUndo { asked: 9, remembered: 1 })));
     assert!(matches!(learner.undo_to(3, &mut ()), Err(ChangeError::Present { number: 3 })));
     assert!(matches!(learner.undo_to(7, &mut ()), Err(ChangeError::NoEntry { number: 7 })));
     let id = |learner: &Learner, number: u32| learner.history().entry(number).unwrap().id();
@@ -191,7 +191,7 @@ fn going_back_is_exact_whatever_the_seed() {
     }
     assert_eq!(third.to_string().parse(), Ok(third));
     assert!("3".parse::<EntryId>().is_err() && "-1".parse::<EntryId>().is_err());
-    assert!(matches!(learner.redo(2, &mut ()), Err(ChangeError::TooFarForth { asked: 2, undone: 1 })));
+    assert!(matches!(learner.redo(2, &mut ()), Err(ChangeError::NotEnoughToRedo { asked: 2, undone: 1 })));
     assert!(matches!(learner.undo_to(1, &mut ()), Err(ChangeError::Present { number: 1 })));
     let redone = learner.redo_if_last(third, &mut ()).unwrap().report;
     assert_eq!((redone.entry, redone.exact), (2, Some(true)));
@@ -202,7 +202,7 @@ fn going_back_is_exact_whatever_the_seed() {
     assert_eq!(learner.redo(1, &mut ()).unwrap().report.exact, Some(true));
     assert_eq!(*learner.state(), then);
     learn(&mut learner, "teapot", 3).unwrap().durable().unwrap();
-    assert!(matches!(learner.redo(1, &mut ()), Err(ChangeError::TooFarForth { asked: 1, undone: 0 })));
+    assert!(matches!(learner.redo(1, &mut ()), Err(ChangeError::NotEnoughToRedo { asked: 1, undone: 0 })));
     assert_eq!(id(&learner, 3), third, "it stays what it is while others follow");
     learner.purge("duck", &mut ()).unwrap().durable().unwrap();
     assert!(!learner.store().mentions("duck").unwrap());
@@ -233,7 +233,7 @@ fn a_change_answers_at_once_and_better_when_the_head_is_aligned() {
     assert_eq!((epochs, aligned.losses.len()), (4, 4));
     assert!(later.align(&mut ()).unwrap().report.is_none(), "there is nothing left to do");
     assert_eq!(now.state(), later.state(), "the same bytes");
-    // One entry for each change, each taken back with its alignment, exactly.
+    // One entry for each change, each undone with its alignment, exactly.
     assert_eq!(now.history().entries().len(), 3);
     let (two, undone) = (now.state().clone(), now.undo(1, &mut ()).unwrap().report);
     assert_eq!((undone.exact, now.state().classes.len()), (Some(true), 1));

@@ -22,8 +22,8 @@ pub struct UndoOutcome {
 }
 
 impl Learner {
-    /// Takes the last changes back. Undoing again goes further back; [`Learner::redo`] makes what was taken back once
-    /// more, until another change is made.
+    /// Undoes the last changes. Undoing again goes further back; [`Learner::redo`] redoes what was undone, until
+    /// another change is made.
     ///
     /// # Errors
     /// [`ChangeError`] if fewer are remembered, the observer cancels, or the state cannot be saved. Nothing was
@@ -45,14 +45,14 @@ impl Learner {
     ) -> Result<ChangeOutcome<UndoOutcome>, ChangeError> {
         let timeline = self.history().timeline();
         let remembered = timeline.earlier().len();
-        let number = timeline.back(changes).ok_or(ChangeError::TooFarBack { asked: changes, remembered })?;
+        let number = timeline.back(changes).ok_or(ChangeError::NotEnoughToUndo { asked: changes, remembered })?;
         self.go_back(locked, number, observer)
     }
 
-    /// Makes the last changes that were taken back once more, exactly.
+    /// Redoes the last changes that were undone, exactly.
     ///
     /// # Errors
-    /// As for [`Learner::undo`], if fewer were taken back.
+    /// As for [`Learner::undo`], if fewer were undone.
     pub fn redo(
         &mut self,
         changes: usize,
@@ -70,7 +70,7 @@ impl Learner {
     ) -> Result<ChangeOutcome<UndoOutcome>, ChangeError> {
         let timeline = self.history().timeline();
         let undone = timeline.later().len();
-        let number = timeline.forth(changes).ok_or(ChangeError::TooFarForth { asked: changes, undone })?;
+        let number = timeline.forth(changes).ok_or(ChangeError::NotEnoughToRedo { asked: changes, undone })?;
         self.go_back(locked, number, observer)
     }
 

@@ -13,7 +13,7 @@ mod wear;
 use std::io::Write as _;
 
 use crate::store::files::SlotFiles;
-use orco_core::config::Config;
+use orco_core::config::LearnConfig;
 use orco_core::exemplar::ExemplarPrecision;
 use orco_core::projection::HeadShape;
 use orco_state::bank::Bank;
@@ -37,7 +37,7 @@ fn base_model() -> BaseModel {
         head: Head::zeros(HeadShape { inputs: 3, hidden: 2, outputs: 2 }),
         classes: vec![Class { label: "base".into(), target: 0, session: 0 }],
         exemplars,
-        config: Config { views: 1, ..Config::orco() },
+        config: LearnConfig { views: 1, ..LearnConfig::orco() },
         statistics: None,
     }
 }

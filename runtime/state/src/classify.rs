@@ -2,7 +2,7 @@
 //!
 //! ```
 //! use orco_state::classify::Classifier;
-//! # use orco_core::{config::Config, exemplar::ExemplarPrecision, projection::HeadShape};
+//! # use orco_core::{config::LearnConfig, exemplar::ExemplarPrecision, projection::HeadShape};
 //! # use orco_state::{bank::Bank, head::Head, state::{Class, BaseModel, State}};
 //! # // A head that hands two features on, two base classes with one exemplar each, and a free target.
 //! # let mut head = Head::zeros(HeadShape { inputs: 2, hidden: 2, outputs: 2 });
@@ -18,7 +18,7 @@
 //! #     head,
 //! #     classes: vec![class("cat", 0), class("dog", 1)],
 //! #     exemplars,
-//! #     config: Config { views: 1, ..Config::edge() },
+//! #     config: LearnConfig { views: 1, ..LearnConfig::edge() },
 //! #     statistics: None,
 //! # };
 //!
@@ -40,7 +40,7 @@ use crate::head::Projector;
 use crate::state::{BaseModel, State};
 use crate::target::{argmax, cosines};
 use crate::unknown::KnownScores;
-use orco_core::config::Config;
+use orco_core::config::LearnConfig;
 use orco_core::math::{add_scaled, normalise, normalise_rows};
 
 /// A class with how near a picture came to it.
@@ -55,12 +55,12 @@ pub struct Match {
 /// A state made ready for classifying.
 ///
 /// A class's score is the cosine between the projected picture and the class's pseudo-target (OrCo, section 3.2);
-/// where [`Config::class_means`] is a weight w, the mean of that, with weight 1, and of the cosine between the
+/// where [`LearnConfig::class_means`] is a weight w, the mean of that, with weight 1, and of the cosine between the
 /// picture's features and the mean feature vector of the class's exemplars, with weight w. The one follows the
 /// alignment, the other cannot forget; they err on different pictures. Means count only where every class has an
 /// exemplar.
 ///
-/// Where [`Config::answer`] has weights and the bundle has statistics, the score is a class's probability by all that
+/// Where [`LearnConfig::answer`] has weights and the bundle has statistics, the score is a class's probability by all that
 /// is known ([`crate::answer`]).
 #[derive(Clone, Debug)]
 pub struct Classifier(Rule);
@@ -88,9 +88,9 @@ impl Classifier {
         Self::with_config(base_model, state, &base_model.config)
     }
 
-    /// The same with other settings, of which [`Config::answer`], [`Config::class_means`] and
-    /// [`Config::base_exemplars`] matter.
-    pub fn with_config(base_model: &BaseModel, state: &State, config: &Config) -> Self {
+    /// The same with other settings, of which [`LearnConfig::answer`], [`LearnConfig::class_means`] and
+    /// [`LearnConfig::base_exemplars`] matter.
+    pub fn with_config(base_model: &BaseModel, state: &State, config: &LearnConfig) -> Self {
         Self(match base_model.scoring(config) {
             Some(scoring) => Rule::Predictor(Box::new(Predictor::new(base_model, state, scoring))),
             None => Rule::Nearest(Nearest::new(base_model, state, config)),
@@ -99,7 +99,11 @@ impl Classifier {
 
     /// The same, and what known pictures score, by which unknown ones are told: `None` where answers do not use the
     /// bundle's statistics.
-    pub fn with_known_scores(base_model: &BaseModel, state: &State, config: &Config) -> (Self, Option<KnownScores>) {
+    pub fn with_known_scores(
+        base_model: &BaseModel,
+        state: &State,
+        config: &LearnConfig,
+    ) -> (Self, Option<KnownScores>) {
         let Some(scoring) = base_model.scoring(config) else {
             return (Self::with_config(base_model, state, config), None);
         };
@@ -189,7 +193,7 @@ impl Classifier {
 }
 
 impl Nearest {
-    fn new(base_model: &BaseModel, state: &State, config: &Config) -> Self {
+    fn new(base_model: &BaseModel, state: &State, config: &LearnConfig) -> Self {
         let weight = config.class_means;
         let means = if weight > 0.0 { class_means(base_model, state, config) } else { None };
         let targets = state.assigned_targets(base_model);
@@ -231,7 +235,7 @@ impl Nearest {
 
 /// Mean directions of the clean views of each known class's exemplars, the bundle's and the device's,
 /// `[classes, inputs]`; none if a class has no exemplar.
-fn class_means(base_model: &BaseModel, state: &State, config: &Config) -> Option<Vec<f32>> {
+fn class_means(base_model: &BaseModel, state: &State, config: &LearnConfig) -> Option<Vec<f32>> {
     let (inputs, classes) = (base_model.head.inputs, state.known_classes(base_model).count());
     let mut used = Vec::new();
     let mut shown = vec![false; classes];

@@ -10,7 +10,7 @@
 //!
 //! ```
 //! use orco_state::history::{HistoryChange, HistoryLimits, SavedState, ChangeKind};
-//! # use orco_core::{config::Config, exemplar::ExemplarPrecision, projection::HeadShape};
+//! # use orco_core::{config::LearnConfig, exemplar::ExemplarPrecision, projection::HeadShape};
 //! # use orco_state::{bank::Bank, head::Head, state::{Class, BaseModel, State}};
 //! # // A head that hands two features on, two base classes with one exemplar each, and a free target.
 //! # let mut head = Head::zeros(HeadShape { inputs: 2, hidden: 2, outputs: 2 });
@@ -26,7 +26,7 @@
 //! #     head,
 //! #     classes: vec![class("cat", 0), class("dog", 1)],
 //! #     exemplars,
-//! #     config: Config { views: 1, ..Config::edge() },
+//! #     config: LearnConfig { views: 1, ..LearnConfig::edge() },
 //! #     statistics: None,
 //! # };
 //!

@@ -1,6 +1,6 @@
 //! Sessions: pure steps (base model, state, shots) -> (new state, report).
 //!
-//! A session of the default settings ([`Config::combined`](orco_core::config::Config::combined)):
+//! A session of the default settings ([`LearnConfig::combined`](orco_core::config::LearnConfig::combined)):
 //!
 //! 1. The new classes' means are assigned to free pseudo-targets; earlier assignments stay (OrCo, section 3.4).
 //! 2. The shots are kept as exemplars. Answers follow from them in closed form: by class means, by the linear
@@ -9,7 +9,7 @@
 //!    ones ([`orco_core::align`], section 3.4); its projection joins the answers.
 //! 4. The border between base classes and learned ones is chosen anew, and the temperature of probabilities.
 //!
-//! Without the third step ([`Config::without_alignment`](orco_core::config::Config::without_alignment)) the state answers
+//! Without the third step ([`LearnConfig::without_alignment`](orco_core::config::LearnConfig::without_alignment)) the state answers
 //! in closed form alone, and [`Session::align`] makes up for it: a program that waits for nothing keeps that state first.
 //! Where the bundle has no statistics, or the settings name no weights, answers follow the paper instead: there is no
 //! closed form and no border ([`crate::classify`]).
@@ -19,7 +19,7 @@
 //! A mug beside two base classes, by the default settings:
 //! ```
 //! # use core::ops::ControlFlow;
-//! # use orco_core::{config::Config, exemplar::ExemplarPrecision, projection::HeadShape, workers::Serial};
+//! # use orco_core::{config::LearnConfig, exemplar::ExemplarPrecision, projection::HeadShape, workers::Serial};
 //! # use orco_state::{bank::Bank, head::Head, session::SessionMemory, state::{BaseModel, Class, State}, statistics::Statistics};
 //! use orco_state::classify::Classifier;
 //! use orco_state::session::{NewClass, Session};
@@ -38,7 +38,7 @@
 //! #     head,
 //! #     classes: vec![class("cat", 0), class("dog", 1)],
 //! #     exemplars: bank(1, &axes),
-//! #     config: Config { views: 1, precision: ExemplarPrecision::F16, ..Config::combined() },
+//! #     config: LearnConfig { views: 1, precision: ExemplarPrecision::F16, ..LearnConfig::combined() },
 //! #     statistics: Some(Statistics {
 //! #         centre: vec![0.5; 2],
 //! #         root_centre: vec![0.5; 2],
@@ -100,7 +100,7 @@ use crate::head::Head;
 use crate::label;
 use crate::state::{BaseModel, Class, FirstRecognition, State};
 use orco_core::align::{self, AlignProgress, AlignmentData, LossTerms, Sampling, Workspace, WorkspaceSize};
-use orco_core::config::Config;
+use orco_core::config::LearnConfig;
 use orco_core::workers::Workers;
 
 /// A class to learn, with its shots.
@@ -141,13 +141,19 @@ impl SessionMemory {
 pub type OnProgress<'a> = &'a mut (dyn FnMut(AlignProgress) -> ControlFlow<()> + Send);
 
 /// Working memory that a session needs after which there are so many more classes and shots.
-pub fn needs(base_model: &BaseModel, state: &State, classes: usize, shots: usize, config: &Config) -> WorkspaceSize {
+pub fn workspace_size(
+    base_model: &BaseModel,
+    state: &State,
+    classes: usize,
+    shots: usize,
+    config: &LearnConfig,
+) -> WorkspaceSize {
     let classes = base_model.classes.len() + state.classes.len() + classes;
-    data(base_model, state).needs(classes, shots, config)
+    data(base_model, state).workspace_size(classes, shots, config)
 }
 
 /// Floating-point operations of the alignment of a state, those of its matrix products.
-pub fn operations(base_model: &BaseModel, state: &State, config: &Config) -> u64 {
+pub fn operations(base_model: &BaseModel, state: &State, config: &LearnConfig) -> u64 {
     data(base_model, state).operations(base_model.classes.len() + state.classes.len(), config)
 }
 
@@ -161,7 +167,7 @@ pub fn operations(base_model: &BaseModel, state: &State, config: &Config) -> u64
 /// ```
 /// use core::ops::ControlFlow;
 ///
-/// use orco_core::{config::Config, exemplar::ExemplarPrecision, projection::HeadShape, workers::Serial};
+/// use orco_core::{config::LearnConfig, exemplar::ExemplarPrecision, projection::HeadShape, workers::Serial};
 /// use orco_state::bank::Bank;
 /// use orco_state::head::Head;
 /// use orco_state::session::{SessionMemory, NewClass, Session};
@@ -180,7 +186,7 @@ pub fn operations(base_model: &BaseModel, state: &State, config: &Config) -> u64
 ///     head,
 ///     classes: vec![class("cat", 0), class("dog", 1)],
 ///     exemplars,
-///     config: Config { epochs: 5, views: 1, precision: ExemplarPrecision::F16, ..Config::edge() },
+///     config: LearnConfig { epochs: 5, views: 1, precision: ExemplarPrecision::F16, ..LearnConfig::edge() },
 ///     statistics: None,
 /// };
 /// let mug = NewClass { label: "mug".into(), shots: vec![vec![0.7, 0.7], vec![0.6, 0.8]] };
@@ -195,7 +201,7 @@ pub struct Session<'a> {
     /// What the bundle brought.
     pub base_model: &'a BaseModel,
     /// Settings of phase 3.
-    pub config: &'a Config,
+    pub config: &'a LearnConfig,
     /// Seed of shuffling and perturbation.
     pub seed: u64,
     /// Working memory.
@@ -279,7 +285,7 @@ impl Session<'_> {
 
     /// Working memory for aligning a state.
     fn workspace(&mut self, state: &State) -> Workspace<'_> {
-        self.memory.grow(needs(self.base_model, state, 0, 0, self.config));
+        self.memory.grow(workspace_size(self.base_model, state, 0, 0, self.config));
         self.memory.workspace(self.workers)
     }
 
@@ -308,7 +314,7 @@ impl Session<'_> {
             let mut head = Head::zeros(base_model.head.shape());
             let assigned: Vec<u32> = next.known_classes(base_model).map(|class| class.target).collect();
             let data = data(base_model, &next);
-            self.memory.grow(needs(base_model, &next, 0, 0, config));
+            self.memory.grow(workspace_size(base_model, &next, 0, 0, config));
             let mut note = |progress: AlignProgress| {
                 history.push(progress.losses);
                 (self.on_progress)(progress)

@@ -12,7 +12,7 @@ use crate::head::Head;
 use crate::label;
 use crate::statistics::Statistics;
 use orco_core::border::{Border, BorderWeights};
-use orco_core::config::{AnswerWeights, Config};
+use orco_core::config::{AnswerWeights, LearnConfig};
 use orco_core::math;
 
 /// Most shots of a class that a device keeps and learns from, whether they come from pictures or from packs. A session
@@ -45,7 +45,7 @@ pub struct BaseModel {
     pub exemplars: Bank,
     /// Settings of phase 3, which the bundle's manifest names.
     #[serde(skip)]
-    pub config: Config,
+    pub config: LearnConfig,
     /// Statistics of the base classes, where the bundle brings them.
     #[serde(skip)]
     pub statistics: Option<Statistics>,
@@ -171,7 +171,7 @@ impl FirstRecognition {
 
 impl BaseModel {
     /// What answers are made with; `None` where they follow the paper, or the bundle has no statistics.
-    pub fn scoring<'a>(&'a self, config: &Config) -> Option<Scoring<'a>> {
+    pub fn scoring<'a>(&'a self, config: &LearnConfig) -> Option<Scoring<'a>> {
         let (weights, statistics) = config.answer.zip(self.statistics.as_ref())?;
         Some(Scoring { weights, statistics })
     }
@@ -228,7 +228,7 @@ impl BaseModel {
 impl State {
     /// The state of a device that has learned nothing yet; `bundle_digest` is that of the bundle's learner file.
     pub fn fresh(base_model: &BaseModel, bundle_digest: [u8; 32]) -> Self {
-        let Config { views, precision, .. } = base_model.config;
+        let LearnConfig { views, precision, .. } = base_model.config;
         let exemplars = Bank::new(base_model.head.inputs, views, precision);
         Self {
             bundle_digest,
@@ -264,7 +264,7 @@ impl State {
     }
 
     /// Whether a head is still to be aligned to what was learned, by these settings.
-    pub fn awaits_alignment(&self, config: &Config) -> bool {
+    pub fn awaits_alignment(&self, config: &LearnConfig) -> bool {
         config.epochs > 0 && self.head.is_none() && !(self.classes.is_empty() && self.exemplars.is_empty())
     }
 

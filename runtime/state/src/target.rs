@@ -79,7 +79,7 @@ impl TargetGenerator {
     }
 
     /// Zeroes what earlier steps accumulated.
-    pub fn forget(&mut self) {
+    pub fn reset_gradient(&mut self) {
         self.accumulated.fill(0.0);
     }
 

@@ -4,7 +4,7 @@
 use core::ops::ControlFlow;
 
 use orco_core::align::{self, AlignmentData, Sampling, Workspace, WorkspaceSize};
-use orco_core::config::Config;
+use orco_core::config::LearnConfig;
 use orco_core::exemplar::{ExemplarPrecision, Exemplars, quantise};
 use orco_core::math::dot;
 use orco_core::projection::{HeadBatch, HeadParameters, HeadShape};
@@ -18,9 +18,9 @@ const TARGETS: usize = 8;
 const BASE: usize = 3;
 const CLASSES: usize = 5;
 const SHOTS: usize = 4;
-const CONFIG: Config = Config { batch: 8, epochs: 200, warmup_epochs: 4, ..Config::edge() };
+const CONFIG: LearnConfig = LearnConfig { batch: 8, epochs: 200, warmup_epochs: 4, ..LearnConfig::edge() };
 /// Working memory, known when the program is compiled.
-const NEEDS: WorkspaceSize = align::needs(SHAPE, TARGETS, CLASSES, CLASSES * SHOTS, &CONFIG);
+const NEEDS: WorkspaceSize = align::workspace_size(SHAPE, TARGETS, CLASSES, CLASSES * SHOTS, &CONFIG);
 
 /// Labels of the classes, base classes first.
 const LABELS: [&str; CLASSES] = ["cat", "dog", "cow", "mug", "duck"];

@@ -9,7 +9,7 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use orco_core::config::Config;
+use orco_core::config::LearnConfig;
 use orco_core::exemplar::ExemplarPrecision;
 use orco_core::projection::HeadShape;
 use orco_core::random::Random;
@@ -54,7 +54,7 @@ fn base_model() -> BaseModel {
         head,
         classes: classes.map(|(at, label)| Class { label: label.into(), target: at as u32, session: 0 }).collect(),
         exemplars,
-        config: Config { epochs: 3, warmup_epochs: 1, batch: 4, views: 2, ..Config::edge() },
+        config: LearnConfig { epochs: 3, warmup_epochs: 1, batch: 4, views: 2, ..LearnConfig::edge() },
         statistics: None,
     }
 }

@@ -1,7 +1,7 @@
 //! The runtime against the reference vectors.
 
 use orco_core::align::{Alignment, StepBatch, StepExtent, TargetRows};
-use orco_core::config::{Config, UnperturbedTargets};
+use orco_core::config::{LearnConfig, UnperturbedTargets};
 use orco_core::linalg::{padded, transpose};
 use orco_core::loss::contrast::{ContrastForm, ContrastSettings};
 use orco_core::loss::{ContrastPairs, UnitRows, contrast, cross_entropy, orthogonality};
@@ -241,14 +241,14 @@ fn golden_trajectory_of_other_settings_is_rejected() {
     let phase = Phase3::new(&golden);
     let base = phase.base_classes;
     let others = [
-        ("momentum", Config { momentum: MOMENTUM * 0.99, ..config() }),
-        ("dampening", Config { dampening: DAMPENING * 0.99, ..config() }),
-        ("no weight decay", Config { weight_decay: 0.0, ..config() }),
-        ("temperature", Config { temperature: TEMPERATURE * 1.001, ..config() }),
-        ("form of PSCL", Config { contrast_form: ContrastForm::Inside, ..config() }),
-        ("weight of CE", Config { cross_entropy: CROSS_ENTROPY * 1.001, ..config() }),
-        ("samples of CE", Config { base_cross_entropy: CROSS_ENTROPY, ..config() }),
-        ("weight of ORTH", Config { orthogonality: 1.001, ..config() }),
+        ("momentum", LearnConfig { momentum: MOMENTUM * 0.99, ..config() }),
+        ("dampening", LearnConfig { dampening: DAMPENING * 0.99, ..config() }),
+        ("no weight decay", LearnConfig { weight_decay: 0.0, ..config() }),
+        ("temperature", LearnConfig { temperature: TEMPERATURE * 1.001, ..config() }),
+        ("form of PSCL", LearnConfig { contrast_form: ContrastForm::Inside, ..config() }),
+        ("weight of CE", LearnConfig { cross_entropy: CROSS_ENTROPY * 1.001, ..config() }),
+        ("samples of CE", LearnConfig { base_cross_entropy: CROSS_ENTROPY, ..config() }),
+        ("weight of ORTH", LearnConfig { orthogonality: 1.001, ..config() }),
     ];
     for (what, other) in &others {
         rejected(what, trajectory(&phase, other, RATE, base));
@@ -295,8 +295,8 @@ fn golden_altered_vectors_are_rejected() {
 }
 
 /// The settings of the recorded alignment.
-fn config() -> Config {
-    Config {
+fn config() -> LearnConfig {
+    LearnConfig {
         momentum: MOMENTUM,
         dampening: DAMPENING,
         weight_decay: WEIGHT_DECAY,
@@ -305,7 +305,7 @@ fn config() -> Config {
         temperature: TEMPERATURE,
         cross_entropy: CROSS_ENTROPY,
         orthogonality: 1.0,
-        ..Config::orco()
+        ..LearnConfig::orco()
     }
 }
 
@@ -318,7 +318,7 @@ fn head(phase: &Phase3) -> Head {
     head
 }
 
-fn trajectory(phase: &Phase3, config: &Config, rate: f32, base_classes: u32) -> Result<Deviation, Mismatch> {
+fn trajectory(phase: &Phase3, config: &LearnConfig, rate: f32, base_classes: u32) -> Result<Deviation, Mismatch> {
     with_alignment(phase, base_classes, |alignment| {
         phase.follow(|step| {
             let losses = alignment.step(&batch(phase, step).lend(phase, step), config, rate);
@@ -348,7 +348,7 @@ fn with_alignment<T>(phase: &Phase3, base_classes: u32, work: impl FnOnce(&mut A
         unperturbed_targets: UnperturbedTargets::NONE,
     };
     let target_rows = TargetRows { base_classes: base_classes as usize, assigned, free };
-    let mut memory = SessionMemory::new(extent.needs());
+    let mut memory = SessionMemory::new(extent.workspace_size());
     let workspace = memory.workspace(&Serial);
     work(&mut Alignment::new(
         &extent,

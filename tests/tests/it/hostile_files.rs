@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-use orco_core::config::Config;
+use orco_core::config::LearnConfig;
 use orco_core::exemplar::ExemplarPrecision;
 use orco_core::projection::HeadShape;
 use orco_runtime::bundle::{Bundle, OpenError};
@@ -94,7 +94,7 @@ fn settings_that_make_no_sense_are_refused_by_their_names() {
     };
     // A setting that is not named has its default; a new one would, too, in a bundle of today.
     let opened = open("epochs = 7").unwrap();
-    assert_eq!(opened.base_model.config, Config { epochs: 7, ..Config::default() });
+    assert_eq!(opened.base_model.config, LearnConfig { epochs: 7, ..LearnConfig::default() });
     for (settings, expected) in [
         ("epochs = 0", "epochs must be at least 1 where there is no answer table"),
         ("epochs = 9223372036854775807", "epochs must be at most 10000"),

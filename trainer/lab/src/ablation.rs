@@ -7,7 +7,7 @@ use std::path::Path;
 use anyhow::{Result, bail};
 use orco_benchmark::Summary;
 use orco_benchmark::csv::csv;
-use orco_core::config::Config;
+use orco_core::config::LearnConfig;
 use orco_lab::ablation::Assignment;
 use orco_lab::format;
 use orco_lab::kept::fingerprint;
@@ -42,7 +42,8 @@ pub fn trains_the_recipe(question: Question) -> bool {
 /// If the recipe leaves nothing to vary, with what to do.
 pub fn trials(question: Question, recipe: &Recipe, reading: Reading) -> Result<Vec<AblationTrial<Recipe>>> {
     check(question, recipe)?;
-    let learn = Config { views: recipe.learn.views, precision: recipe.learn.precision, ..settings(recipe, reading) };
+    let learn =
+        LearnConfig { views: recipe.learn.views, precision: recipe.learn.precision, ..settings(recipe, reading) };
     let align = match reading {
         Reading::Program => recipe.align.clone(),
         Reading::Text => recipe.align.by_the_text(),
@@ -87,7 +88,7 @@ pub fn trials(question: Question, recipe: &Recipe, reading: Reading) -> Result<V
 }
 
 /// The settings of phase 3 that are varied.
-fn settings(recipe: &Recipe, reading: Reading) -> Config {
+fn settings(recipe: &Recipe, reading: Reading) -> LearnConfig {
     reading.settings(published::program(recipe.data.kind.title()))
 }
 

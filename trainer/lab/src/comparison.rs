@@ -13,7 +13,7 @@ use std::fs;
 use anyhow::{Context, Result, bail};
 use orco_benchmark::Summary;
 use orco_benchmark::benchmark::{Benchmark, SEED};
-use orco_core::config::Config;
+use orco_core::config::LearnConfig;
 use orco_lab::kept::fingerprint;
 use orco_lab::question::AblationTrial;
 use orco_lab::trials::{PhaseThree, Trials};
@@ -163,7 +163,7 @@ fn exported(model: &Model, targets: &Targets, source: &BundleSource<'_>) -> Resu
 }
 
 /// All answer as the paper does: where f is trained, means of stored features would be those of another f.
-fn by_device(base_model: &BaseModel, benchmark: &Benchmark, config: &Config, draws: usize) -> Result<Summary> {
+fn by_device(base_model: &BaseModel, benchmark: &Benchmark, config: &LearnConfig, draws: usize) -> Result<Summary> {
     let device = Measurement { base_model, benchmark, system: System::ORCO, config, seed: SEED };
     let measured = device.over(draws, &interrupt::flow);
     interrupt::check()?;
@@ -185,11 +185,11 @@ pub(crate) fn check_trainable(is_brought: bool) -> Result<()> {
 ///
 /// # Errors
 /// If there is nothing to compare, or a share is no number of at least 0.
-pub fn check(model: &Model, learn: &Config, shares: &[f64]) -> Result<()> {
+pub fn check(model: &Model, learn: &LearnConfig, shares: &[f64]) -> Result<()> {
     check_trainable(model.onnx.is_some())?;
     if learn.epochs == 0 {
         bail!(
-            "compare trains in every session, but [learn] of the recipe has epochs = 0, as the preset \"discriminant\" \
+            "compare trains in every session, but [learn] of the recipe has epochs = 0, as the preset \"closed-form\" \
              does; give it preset = \"edge\", \"orco\" or \"paper\""
         );
     }
@@ -328,11 +328,11 @@ mod tests {
         recipe.backbone.width = 4;
         let model = Model::new(&recipe, [3, 16, 16], Device::Cpu);
         for preset in ["orco", "paper", "edge"] {
-            assert!(check(&model, &Config::preset(preset).unwrap(), &[0.1]).is_ok(), "{preset}");
+            assert!(check(&model, &LearnConfig::preset(preset).unwrap(), &[0.1]).is_ok(), "{preset}");
         }
-        let refused = |learn: &Config, share| check(&model, learn, &[share]).unwrap_err().to_string();
-        let said = refused(&Config::discriminant(), 0.1);
+        let refused = |learn: &LearnConfig, share| check(&model, learn, &[share]).unwrap_err().to_string();
+        let said = refused(&LearnConfig::closed_form(), 0.1);
         assert!(said.contains("epochs = 0") && said.contains("preset = \"edge\""), "{said}");
-        assert!(refused(&Config::edge(), -1.0).contains("--backbone-rate is -1"));
+        assert!(refused(&LearnConfig::edge(), -1.0).contains("--backbone-rate is -1"));
     }
 }

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 use orco_benchmark::benchmark::Benchmark;
-use orco_core::config::Config;
+use orco_core::config::LearnConfig;
 use orco_lab::ablation::Ablation;
 use orco_lab::format::print;
 use orco_lab::{Measurement, System};
@@ -14,7 +14,7 @@ use orco_trainer::platform::interrupt;
 
 /// Measures trial settings on a bundle's benchmark file and prints a line for each; the baselines follow.
 ///
-/// A trial is the inside of a TOML table with fields of [`Config`], such as `epochs = 50, learning_rate = 0.2`; they
+/// A trial is the inside of a TOML table with fields of [`LearnConfig`], such as `epochs = 50, learning_rate = 0.2`; they
 /// change the bundle's settings, or those of a `preset` named among them. Fields of [`Ablation`] may stand beside them.
 ///
 /// # Errors
@@ -32,7 +32,7 @@ pub fn tune(bundle: &Path, trials: &[String], draws: usize, seed: u64) -> Result
     let changes = trials.iter().map(|trial| changed(&base_model.config, trial)).collect::<Result<Vec<_>>>()?;
     print(format!("measured on {}, draws: {draws}", benchmark.source))?;
     print("aHM            aACC")?;
-    let show = |name: &str, system: System, config: &Config| -> Result<()> {
+    let show = |name: &str, system: System, config: &LearnConfig| -> Result<()> {
         let measurement = Measurement { base_model, benchmark: &benchmark, system, config, seed };
         let measured = measurement.over(draws, &interrupt::flow);
         interrupt::check()?;
@@ -49,14 +49,16 @@ pub fn tune(bundle: &Path, trials: &[String], draws: usize, seed: u64) -> Result
 }
 
 /// The settings with the trial's fields changed, and what it ablates.
-fn changed(config: &Config, trial: &str) -> Result<(Config, Ablation)> {
+fn changed(config: &LearnConfig, trial: &str) -> Result<(LearnConfig, Ablation)> {
     let wrapped: toml::Table = format!("trial = {{ {trial} }}")
         .parse()
         .with_context(|| format!("--try \"{trial}\" is no list of settings"))?;
     let Some(toml::Value::Table(mut fields)) = wrapped.get("trial").cloned() else { bail!("--try \"{trial}\"") };
     let preset = match fields.remove("preset") {
         None => config.clone(),
-        Some(name) => name.as_str().and_then(Config::preset).with_context(|| format!("there is no preset {name}"))?,
+        Some(name) => {
+            name.as_str().and_then(LearnConfig::preset).with_context(|| format!("there is no preset {name}"))?
+        }
     };
     let is_ablation = |name: &String| Ablation::NAMES.contains(&name.as_str());
     let (ablated, fields): (toml::Table, toml::Table) = fields.into_iter().partition(|(name, _)| is_ablation(name));
@@ -76,9 +78,9 @@ mod tests {
 
     #[test]
     fn a_trial_changes_what_it_names() {
-        let base = Config::orco();
+        let base = LearnConfig::orco();
         let (changed, ablation) = changed(&base, "epochs = 7, assignment = \"random\"").unwrap();
-        assert_eq!(changed, Config { epochs: 7, ..base });
+        assert_eq!(changed, LearnConfig { epochs: 7, ..base });
         assert_eq!(ablation, Ablation { assignment: Assignment::Random, ..Ablation::default() });
     }
 
@@ -87,7 +89,7 @@ mod tests {
         for trial in
             ["epochs = 0", "epoch = 3", "epochs", "temperature = -1.0", "keep = \"best\"", "cross_entropy_on = \"all\""]
         {
-            let said = changed(&Config::orco(), trial).unwrap_err().to_string();
+            let said = changed(&LearnConfig::orco(), trial).unwrap_err().to_string();
             assert!(said.contains(trial), "{said}");
         }
     }

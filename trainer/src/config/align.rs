@@ -171,7 +171,7 @@ impl Default for AlignConfig {
 }
 
 impl AlignConfig {
-    /// The published program's settings as the paper's text reads them, as [`orco_core::config::Config::by_the_text`]
+    /// The published program's settings as the paper's text reads them, as [`orco_core::config::LearnConfig::by_the_text`]
     /// does for phase 3. Cross entropy and ORTH, over base classes alone, are the same in both.
     #[must_use]
     pub fn by_the_text(&self) -> Self {

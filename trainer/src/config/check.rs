@@ -343,7 +343,7 @@ mod tests {
         let text = include_str!("../../recipes/cifar100-small.toml").replace("\"edge\"", "\"best\"");
         let unknown = toml::from_str::<Recipe>(&text).unwrap_err().to_string();
         assert!(
-            unknown.contains("no preset \"best\"; known are orco, paper, edge, combined, discriminant"),
+            unknown.contains("no preset \"best\"; known are orco, paper, edge, combined, closed-form"),
             "{unknown}"
         );
     }

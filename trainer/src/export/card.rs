@@ -5,7 +5,7 @@ use std::fmt::Write;
 use anyhow::Result;
 use orco_benchmark::benchmark::{Benchmark, SEED};
 use orco_benchmark::{Summary, percent_or_dash, summarise};
-use orco_core::config::Config;
+use orco_core::config::LearnConfig;
 use orco_core::loss::contrast::ContrastForm;
 use orco_lab::format::shell_word;
 use orco_lab::{Measurement, System};
@@ -230,7 +230,7 @@ fn promises(statistics: &Statistics) -> String {
 }
 
 /// What phase 3 does on the device.
-fn phase_3(text: &mut String, config: &Config) -> Result<()> {
+fn phase_3(text: &mut String, config: &LearnConfig) -> Result<()> {
     writeln!(
         text,
         "- Phase 3 (on the device{}): {} epochs{}, batch {}, {} exemplars of a base class, {} stored views of each{}.",

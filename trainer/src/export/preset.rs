@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
-use orco_core::config::Config;
+use orco_core::config::LearnConfig;
 use orco_runtime::bundle::Bundle;
 use orco_runtime::manifest::{MANIFEST, Manifest, SIGNATURE, STATISTICS};
 
@@ -17,8 +17,8 @@ use crate::run::files::write_atomically;
 /// If there is no such preset, the bundle does not open or lacks what the preset answers by, or a file cannot be
 /// written; the bundle is then as it was.
 pub fn set_preset(folder: &Path, name: &str) -> Result<()> {
-    let preset = Config::preset(name)
-        .with_context(|| format!("there is no preset \"{name}\"; known are {}", Config::PRESETS.join(", ")))?;
+    let preset = LearnConfig::preset(name)
+        .with_context(|| format!("there is no preset \"{name}\"; known are {}", LearnConfig::PRESETS.join(", ")))?;
     let bundle = Bundle::open(folder)?;
     ensure!(
         preset.answer.is_none() || bundle.base_model.statistics.is_some(),
@@ -30,9 +30,9 @@ pub fn set_preset(folder: &Path, name: &str) -> Result<()> {
 }
 
 /// A preset that stores exemplars as other settings do.
-pub(super) fn storing_as(stored: &Config, preset: Config) -> Config {
-    let Config { views, precision, exemplar_bytes, .. } = *stored;
-    Config { views, precision, exemplar_bytes, ..preset }
+pub(super) fn storing_as(stored: &LearnConfig, preset: LearnConfig) -> LearnConfig {
+    let LearnConfig { views, precision, exemplar_bytes, .. } = *stored;
+    LearnConfig { views, precision, exemplar_bytes, ..preset }
 }
 
 /// Writes a bundle's manifest, and removes the signature of the old one.

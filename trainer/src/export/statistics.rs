@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
-use orco_core::config::Config;
+use orco_core::config::LearnConfig;
 use orco_lab::statistics::{Features, UnseenPictures, fit};
 use orco_runtime::bundle::Bundle;
 use orco_runtime::encoder::Encoder;
@@ -105,7 +105,7 @@ pub fn add_statistics(folder: &Path, recipe: &Recipe, data: &DataSet) -> Result<
     let statistics = statistics(base_model, &mut encoder, (&input, &values), (train, split), recipe.seed)?;
     let bytes = statistics.encode();
     let mut manifest = bundle.manifest.clone();
-    manifest.learn = storing_as(&manifest.learn, Config::combined());
+    manifest.learn = storing_as(&manifest.learn, LearnConfig::combined());
     manifest.files.insert(STATISTICS.to_owned(), hexadecimal(&codec::digest(&bytes)));
     if !manifest.files.contains_key(BENCHMARK) {
         log::warn!("the bundle carries no {BENCHMARK}; what the statistics gain cannot be measured on it");

@@ -31,7 +31,7 @@ pub fn run(options: &Options, output: &Output) -> Result<Value> {
     }
     say!(
         output,
-        "{} can be taken back, {} made once more; the history takes {} bytes",
+        "{} can be undone, {} redone; the history takes {} bytes",
         counted(timeline.earlier().len(), "change"),
         timeline.later().len(),
         learner.history().bytes()

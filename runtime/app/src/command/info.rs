@@ -90,7 +90,7 @@ pub fn run(options: &Options, output: &Output) -> Result<Value> {
     )?;
     say!(
         output,
-        "history     {} can be taken back, {} bytes",
+        "history     {} can be undone, {} bytes",
         counted(learner.history().timeline().earlier().len(), "change"),
         learner.history().bytes()
     )?;

@@ -16,18 +16,18 @@ use crate::progress::ProgressBars;
 /// Arguments of `orco redo`.
 #[derive(Args, Debug)]
 pub struct Arguments {
-    /// How many changes to make once more.
+    /// How many changes to redo.
     #[arg(value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     changes: u32,
     #[command(flatten)]
     alignment: AlignmentOptions,
 }
 
-/// Restores a class set that was taken back, and saves it as the new state.
+/// Restores a class set that was undone, and saves it as the new state.
 pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<Value> {
     let started = Instant::now();
     let mut learner = device::open(options, output)?;
     arguments.alignment.apply(&mut learner);
     let redone = learner.redo(arguments.changes as usize, &mut ProgressBars::default())?;
-    undo::tell(output, &learner, redone, started, "went forth to")
+    undo::tell(output, &learner, redone, started, "redid up to")
 }

@@ -18,7 +18,7 @@ use crate::session_report;
 /// Arguments of `orco undo`.
 #[derive(Args, Debug)]
 pub struct Arguments {
-    /// How many changes to take back.
+    /// How many changes to undo.
     #[arg(value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     changes: u32,
     /// Goes to the class set after this entry of `orco history` instead.

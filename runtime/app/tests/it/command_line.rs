@@ -378,8 +378,8 @@ fn what_was_done_is_listed_and_can_be_taken_back() {
     device.json(&["undo", "--to", "1"]);
     assert_eq!(device.saved().state, learned);
     device.refused(&["undo", "--to", "1"], "entry 1 is the present state");
-    device.refused(&["undo", "99"], "fewer changes are remembered than were to be taken back: 1, not 99");
-    device.refused(&["redo", "3"], "fewer changes were taken back than are to be made once more: 2, not 3");
+    device.refused(&["undo", "99"], "fewer changes are remembered than were to be undone: 1, not 99");
+    device.refused(&["redo", "3"], "fewer changes were undone than are to be redone: 2, not 3");
     device.refused(&["undo", "--to", "99"], "there is no entry 99");
     device.refused(&["undo", "--to", "7"], "entry 7 is the present state");
     device.json(&["rename", "duck", "bird", "--history", "1"]);

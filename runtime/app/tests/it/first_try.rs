@@ -73,11 +73,11 @@ fn undoing_walks_back_through_changes_and_redoing_forth() {
     assert_eq!((&history["present"], &history["undo"], &history["redo"]), (&json!(2), &json!([1, 0]), &json!([3])));
     assert_eq!(known("redo"), "bird mug");
     assert_eq!(device.saved().state, newest, "the same bytes");
-    device.refused(&["redo"], "fewer changes were taken back");
-    // A change after undoing begins anew: what was taken back is reached by its entry alone.
+    device.refused(&["redo"], "fewer changes were undone");
+    // A change after undoing begins anew: what was undone is reached by its entry alone.
     device.json(&["undo"]);
     device.json(&["rename", "mug", "beaker"]);
-    device.refused(&["redo"], "fewer changes were taken back");
+    device.refused(&["redo"], "fewer changes were undone");
     device.json(&["undo", "--to", "3"]);
     assert_eq!(labels(&device), ["bird", "mug"]);
 }

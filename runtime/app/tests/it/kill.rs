@@ -50,7 +50,7 @@ fn a_killed_program_loses_nothing_that_it_acknowledged() {
     let bundle = fast_bundle(folder.path());
     let state = folder.path().join("state");
     let mug = argument("mug", &shots("learn", "mug"));
-    // A circle of changes, each of which is exact: learned, renamed twice, taken back.
+    // A circle of changes, each of which is exact: learned, renamed twice, undone.
     let changes: [&[&str]; 4] =
         [&["learn", &mug], &["rename", "mug", "beaker"], &["rename", "beaker", "mug"], &["undo", "--to", "0"]];
     let load = || Store::new(&state).load(&bundle).unwrap_or_else(|error| panic!("{error}")).saved;
@@ -65,7 +65,7 @@ fn a_killed_program_loses_nothing_that_it_acknowledged() {
     let aligned = load();
     assert_eq!(aligned.history.entries().len(), 2, "the alignment is part of the change");
     assert!(run(&bundle.folder, &state, &["undo"], None).acknowledged);
-    assert_eq!(load().state, fresh, "and is taken back with it");
+    assert_eq!(load().state, fresh, "and is undone with it");
     for change in changes {
         let whole = run(&bundle.folder, &state, change, None);
         assert!(whole.acknowledged, "{change:?}");

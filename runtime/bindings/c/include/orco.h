@@ -110,7 +110,7 @@ typedef struct OrcoCounts {
    */
   size_t free_targets;
   /**
-   * Changes that can be taken back.
+   * Changes that can be undone.
    */
   size_t changes;
 } OrcoCounts;
@@ -450,7 +450,7 @@ enum OrcoStatus orco_move_shot(const struct OrcoLearner *learner,
                                struct OrcoReport *report);
 
 /**
- * Takes the last `changes` changes back; called again, it goes further back. orco_redo() makes them once more. `report`
+ * Takes the last `changes` changes back; called again, it goes further back. orco_redo() redoes them. `report`
  * may be NULL.
  */
 enum OrcoStatus orco_undo(const struct OrcoLearner *learner,
@@ -458,7 +458,7 @@ enum OrcoStatus orco_undo(const struct OrcoLearner *learner,
                           struct OrcoReport *report);
 
 /**
- * Makes the last `changes` changes that were taken back once more. `report` may be NULL.
+ * Redoes the last `changes` changes that were undone. `report` may be NULL.
  */
 enum OrcoStatus orco_redo(const struct OrcoLearner *learner, size_t changes, struct OrcoReport *report);
 

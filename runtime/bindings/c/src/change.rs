@@ -136,7 +136,7 @@ pub unsafe extern "C" fn orco_move_shot(
     })
 }
 
-/// Takes the last `changes` changes back; called again, it goes further back. orco_redo() makes them once more. `report`
+/// Takes the last `changes` changes back; called again, it goes further back. orco_redo() redoes them. `report`
 /// may be NULL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn orco_undo(learner: *const OrcoLearner, changes: usize, report: *mut OrcoReport) -> OrcoStatus {
@@ -146,7 +146,7 @@ pub unsafe extern "C" fn orco_undo(learner: *const OrcoLearner, changes: usize, 
     })
 }
 
-/// Makes the last `changes` changes that were taken back once more. `report` may be NULL.
+/// Redoes the last `changes` changes that were undone. `report` may be NULL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn orco_redo(learner: *const OrcoLearner, changes: usize, report: *mut OrcoReport) -> OrcoStatus {
     // SAFETY: the caller keeps what the header says of pointers.

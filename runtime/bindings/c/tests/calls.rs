@@ -180,7 +180,7 @@ fn a_class_is_learned_renamed_widened_forgotten_and_brought_back() {
         assert_eq!(orco_redo(device.learner, 1, null_mut()), OrcoStatus::Ok, "{}", error());
         assert!(device.learned().is_empty());
         assert_eq!(orco_redo(device.learner, 1, null_mut()), OrcoStatus::Refused);
-        assert!(error().contains("fewer changes were taken back"), "{}", error());
+        assert!(error().contains("fewer changes were undone"), "{}", error());
         assert_eq!(orco_undo(device.learner, 1, &mut report), OrcoStatus::Ok, "{}", error());
         assert_eq!(orco_refresh(device.learner), OrcoStatus::Ok);
         assert_eq!((device.learned(), device.counts()), (vec!["Tasse".to_owned()], [60, 1, 39, 3]));

@@ -215,14 +215,14 @@ impl PyLearner {
         Ok((&contents).into())
     }
 
-    /// Takes the last changes back.
+    /// Undoes the last changes.
     #[pyo3(signature = (changes=1))]
     fn undo(&self, py: Python<'_>, changes: usize) -> PyResult<PyReport> {
         let undone = self.change(py, |learner, observer| learner.undo(changes, observer))?;
         Ok((&undone.report).into())
     }
 
-    /// Makes the last changes that were taken back once more.
+    /// Redoes the last changes that were undone.
     #[pyo3(signature = (changes=1))]
     fn redo(&self, py: Python<'_>, changes: usize) -> PyResult<PyReport> {
         let redone = self.change(py, |learner, observer| learner.redo(changes, observer))?;

@@ -61,7 +61,7 @@ pub struct PyCounts {
     pub learned_classes: usize,
     /// Classes that can still be learned.
     pub free_targets: usize,
-    /// Changes that can be taken back.
+    /// Changes that can be undone.
     pub changes: usize,
 }
 

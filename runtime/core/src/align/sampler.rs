@@ -4,14 +4,14 @@ use super::data::AlignmentData;
 use super::memory::{WorkspaceSize, buffers};
 use super::sampling::{Perturbation, Sampling};
 use super::step::{StepBatch, TargetRows};
-use crate::config::{Config, SampleViews};
+use crate::config::{LearnConfig, SampleViews};
 use crate::math::normalise;
 use crate::projection::HeadShape;
 use crate::random::Random;
 
 buffers! {
     /// The numbers of a batch.
-    struct SamplerNumbers of f32, sized by (shape: HeadShape, samples: usize, config: &Config) {
+    struct SamplerNumbers of f32, sized by (shape: HeadShape, samples: usize, config: &LearnConfig) {
         /// Features of the first views, then of the second ones, `[views, samples, inputs]`.
         features: config.sample.views() * samples * shape.inputs,
         /// Perturbed targets, two for each sample, `[2, samples, outputs]`.
@@ -39,7 +39,7 @@ buffers! {
 /// Draws batches.
 pub struct Sampler<'a> {
     data: &'a AlignmentData<'a>,
-    config: &'a Config,
+    config: &'a LearnConfig,
     target_rows: TargetRows<'a>,
     perturbation: Perturbation,
     random: Random,
@@ -51,12 +51,12 @@ pub struct Sampler<'a> {
 
 impl<'a> Sampler<'a> {
     /// Working memory for so many samples in a step and exemplars in an epoch.
-    pub(super) const fn needs(
+    pub(super) const fn workspace_size(
         shape: HeadShape,
         samples: usize,
         exemplars: usize,
         targets: usize,
-        config: &Config,
+        config: &LearnConfig,
     ) -> WorkspaceSize {
         WorkspaceSize {
             numbers: SamplerNumbers::size(shape, samples, config),
@@ -64,11 +64,11 @@ impl<'a> Sampler<'a> {
         }
     }
 
-    /// A sampler before its first epoch, on working memory as [`AlignmentData::needs`] counts it.
+    /// A sampler before its first epoch, on working memory as [`AlignmentData::workspace_size`] counts it.
     pub fn new(
         data: &'a AlignmentData<'a>,
         target_rows: TargetRows<'a>,
-        config: &'a Config,
+        config: &'a LearnConfig,
         sampling: Sampling,
         numbers: &'a mut [f32],
         indices: &'a mut [u32],

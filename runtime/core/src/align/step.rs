@@ -1,7 +1,7 @@
 //! One training step of phase 3: losses, gradient, update.
 
 use super::memory::{WorkspaceSize, buffers};
-use crate::config::{Config, UnperturbedTargets};
+use crate::config::{LearnConfig, UnperturbedTargets};
 use crate::linalg::{pack_transposed, padded};
 use crate::loss::contrast::ContrastSettings;
 use crate::loss::cross_entropy::{self, ClassRows};
@@ -82,7 +82,7 @@ impl StepExtent {
         targets: usize,
         classes: usize,
         exemplars: usize,
-        config: &Config,
+        config: &LearnConfig,
     ) -> Self {
         let samples = if config.batch < exemplars { config.batch } else { exemplars };
         let samples = if samples == 0 { 1 } else { samples };
@@ -97,7 +97,7 @@ impl StepExtent {
     }
 
     /// Working memory of an [`Alignment`].
-    pub const fn needs(&self) -> WorkspaceSize {
+    pub const fn workspace_size(&self) -> WorkspaceSize {
         WorkspaceSize { numbers: StepNumbers::size(self), indices: StepIndices::size(self) }
     }
 
@@ -185,7 +185,7 @@ pub struct Alignment<'a> {
 const ABSENT: u32 = u32::MAX;
 
 impl<'a> Alignment<'a> {
-    /// Training that starts from `head`, in memory of at least [`StepExtent::needs`].
+    /// Training that starts from `head`, in memory of at least [`StepExtent::workspace_size`].
     ///
     /// # Panics
     /// If the memory or a slice is too short.
@@ -226,7 +226,7 @@ impl<'a> Alignment<'a> {
     ///
     /// # Panics
     /// If the batch is empty, or larger than the extent.
-    pub fn step(&mut self, batch: &StepBatch<'_>, config: &Config, rate: f32) -> LossTerms {
+    pub fn step(&mut self, batch: &StepBatch<'_>, config: &LearnConfig, rate: f32) -> LossTerms {
         let (keep, take) = if self.started { (config.momentum, 1.0 - config.dampening) } else { (0.0, 1.0) };
         self.started = true;
         let [first, last] = config.layer_rates;
@@ -239,7 +239,7 @@ impl<'a> Alignment<'a> {
     pub fn gradient(
         &mut self,
         batch: &StepBatch<'_>,
-        config: &Config,
+        config: &LearnConfig,
         gradient: HeadParameters<&mut [f32]>,
     ) -> LossTerms {
         let losses = self.follow(batch, config, SgdUpdate::GRADIENT);
@@ -249,7 +249,7 @@ impl<'a> Alignment<'a> {
     }
 
     /// Forward, losses, backward with the update.
-    fn follow(&mut self, batch: &StepBatch<'_>, config: &Config, update: SgdUpdate) -> LossTerms {
+    fn follow(&mut self, batch: &StepBatch<'_>, config: &LearnConfig, update: SgdUpdate) -> LossTerms {
         self.forward(batch);
         self.place_targets(batch, config);
         let length = self.projections(batch) * self.shape.width();
@@ -276,7 +276,7 @@ impl<'a> Alignment<'a> {
     }
 
     /// Puts the targets of PSCL below the projections, and the labels of all rows.
-    fn place_targets(&mut self, batch: &StepBatch<'_>, config: &Config) {
+    fn place_targets(&mut self, batch: &StepBatch<'_>, config: &LearnConfig) {
         let (shape, projections) = (self.shape, self.projections(batch));
         let width = shape.width();
         let StepNumbers { rows, targets, .. } = &mut self.numbers;
@@ -291,7 +291,7 @@ impl<'a> Alignment<'a> {
     }
 
     /// Adds the gradient of PSCL over the projections and the targets beside them; returns the weighted loss.
-    fn contrast(&mut self, batch: &StepBatch<'_>, config: &Config) -> f32 {
+    fn contrast(&mut self, batch: &StepBatch<'_>, config: &LearnConfig) -> f32 {
         let weight = config.contrast;
         if weight == 0.0 {
             return 0.0;
@@ -309,7 +309,7 @@ impl<'a> Alignment<'a> {
 
     /// Adds the gradients of cross entropy over samples of incremental classes, then of base classes; returns the
     /// weighted losses.
-    fn cross_entropy(&mut self, batch: &StepBatch<'_>, config: &Config) -> f32 {
+    fn cross_entropy(&mut self, batch: &StepBatch<'_>, config: &LearnConfig) -> f32 {
         let (width, projections) = (self.shape.width(), self.projections(batch));
         let (samples, base) = (batch.classes.len(), self.base_classes);
         let StepNumbers { rows, gradient, targets, transposed, logits, .. } = &mut self.numbers;
@@ -332,7 +332,7 @@ impl<'a> Alignment<'a> {
     }
 
     /// Adds the gradient of ORTH over the means of the first views and the other targets; returns the weighted loss.
-    fn orthogonality(&mut self, batch: &StepBatch<'_>, config: &Config) -> f32 {
+    fn orthogonality(&mut self, batch: &StepBatch<'_>, config: &LearnConfig) -> f32 {
         let weight = config.orthogonality;
         if weight == 0.0 {
             return 0.0;

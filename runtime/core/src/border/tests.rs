@@ -4,20 +4,20 @@ use proptest::prelude::*;
 
 use super::*;
 
-fn samples(leads: &[(f32, bool)]) -> Vec<BorderSample> {
-    let share = 1.0 / leads.len() as f32;
-    leads.iter().map(|&(lead, right)| BorderSample { lead, right, share }).collect()
+fn samples(margins: &[(f32, bool)]) -> Vec<BorderSample> {
+    let weight = 1.0 / margins.len() as f32;
+    margins.iter().map(|&(margin, right)| BorderSample { margin, right, weight }).collect()
 }
 
 fn aim(weights: BorderWeights<'_>) -> BorderObjective<'_> {
-    BorderObjective { weights, share: 0.5, least: 0.0 }
+    BorderObjective { weights, base_fraction: 0.5, min_accuracy: 0.0 }
 }
 
 fn by_harmonic_mean(base: f32) -> BorderWeights<'static> {
     BorderWeights { base, harmonic: &[1.0] }
 }
 
-/// Ten samples of base classes and ten shots, whose leads overlap.
+/// Ten samples of base classes and ten shots, whose margins overlap.
 fn overlapping() -> [Vec<BorderSample>; 2] {
     let base: Vec<(f32, bool)> = (0..10).map(|i| (-0.05 - 0.1 * i as f32, true)).collect();
     let new: Vec<(f32, bool)> = (0..10).map(|i| (0.5 - 0.1 * i as f32, true)).collect();
@@ -36,7 +36,7 @@ fn where_base_classes_are_many_the_harmonic_mean_gives_new_ones_more() {
     let [base, new] = overlapping();
     let shift = |harmonic: f32| {
         let weights = BorderWeights { base: 0.5, harmonic: &[harmonic] };
-        choose(&base, &new, &BorderObjective { weights, share: 0.9, least: 0.0 }).shift
+        choose(&base, &new, &BorderObjective { weights, base_fraction: 0.9, min_accuracy: 0.0 }).shift
     };
     assert!(shift(0.0) < shift(0.3) && shift(0.3) < shift(1.0), "{} {} {}", shift(0.0), shift(0.3), shift(1.0));
 }
@@ -44,15 +44,19 @@ fn where_base_classes_are_many_the_harmonic_mean_gives_new_ones_more() {
 #[test]
 fn a_lower_weight_is_taken_only_where_the_aim_needs_it() {
     let [base, new] = overlapping();
-    let share = 0.9;
-    let choose_with = |harmonic: &[f32], least| {
-        choose(&base, &new, &BorderObjective { weights: BorderWeights { base: 0.5, harmonic }, share, least })
+    let base_fraction = 0.9;
+    let choose_with = |harmonic: &[f32], min_accuracy| {
+        choose(
+            &base,
+            &new,
+            &BorderObjective { weights: BorderWeights { base: 0.5, harmonic }, base_fraction, min_accuracy },
+        )
     };
     let weights = [0.6, 0.4, 0.2];
     let each = weights.map(|weight| choose_with(&[weight], 0.0));
-    let overall = each.map(|border| border.overall(share));
+    let overall = each.map(|border| border.overall(base_fraction));
     assert!(overall[0] < overall[1] && overall[1] < overall[2], "{overall:?}");
-    let border = |least| choose_with(&weights, least);
+    let border = |min_accuracy| choose_with(&weights, min_accuracy);
     assert_eq!(border(0.0), each[0]);
     assert_eq!(border(overall[0]), each[0]);
     assert_eq!(border(overall[1]), each[1]);
@@ -60,12 +64,12 @@ fn a_lower_weight_is_taken_only_where_the_aim_needs_it() {
     assert_eq!(border(1.0), each[2], "what cannot be reached is neared");
 }
 
-/// Half of the base samples are right, each standing for 0.8 of a picture; new leads have mean 0.1 and deviation 0.1,
+/// Half of the base samples are right, each standing for 0.8 of a picture; new margins have mean 0.1 and deviation 0.1,
 /// one in five is taken for another new class.
 #[test]
-fn expected_accuracies_are_those_of_the_shares_and_of_a_normal_distribution() {
+fn expected_accuracies_are_those_of_the_weights_and_of_a_normal_distribution() {
     let base: Vec<BorderSample> =
-        (0..10).map(|i| BorderSample { lead: -2.0, right: i % 2 == 0, share: 0.8 / 10.0 }).collect();
+        (0..10).map(|i| BorderSample { margin: -2.0, right: i % 2 == 0, weight: 0.8 / 10.0 }).collect();
     let new = samples(&[(0.0, true), (0.2, true), (0.0, true), (0.2, true), (9.0, false)]);
     let at = |shift| expected(&base, &new, shift);
     for (shift, of_new) in [(-0.1, 0.5), (0.0, 0.841_345), (0.1, 0.977_25), (-0.2, 0.158_655), (1.0, 1.0)] {

@@ -1,6 +1,6 @@
 use core::ops::ControlFlow;
 
-use orco_core::config::Config;
+use orco_core::config::LearnConfig;
 use orco_core::exemplar::ExemplarPrecision;
 use orco_core::projection::HeadShape;
 use orco_core::workers::Serial;
@@ -19,7 +19,7 @@ fn label(class: usize) -> String {
 }
 
 /// Three base classes with two exemplars each, of random features, and a random head.
-fn base_model(config: Config) -> BaseModel {
+fn base_model(config: LearnConfig) -> BaseModel {
     let mut random = Random::new(1, "base model");
     let mut head = Head::zeros(HeadShape { inputs: INPUTS, hidden: 8, outputs: TARGETS });
     for values in head.parameters_mut() {
@@ -33,7 +33,7 @@ fn base_model(config: Config) -> BaseModel {
         head,
         classes: (0..3).map(|class| Class { label: label(class), target: class as u32, session: 0 }).collect(),
         exemplars,
-        config: Config { epochs: 4, warmup_epochs: 1, batch: 8, views: 1, ..config },
+        config: LearnConfig { epochs: 4, warmup_epochs: 1, batch: 8, views: 1, ..config },
         statistics: None,
     }
 }
@@ -63,7 +63,8 @@ fn ablated(base_model: &BaseModel, ablation: Ablation) -> [State; 2] {
 
 #[test]
 fn without_a_change_the_states_are_the_devices() {
-    for config in [Config::orco(), Config::edge(), Config { exemplar_bytes: 150, ..Config::edge() }] {
+    for config in [LearnConfig::orco(), LearnConfig::edge(), LearnConfig { exemplar_bytes: 150, ..LearnConfig::edge() }]
+    {
         let base_model = base_model(config);
         let learned = states(&base_model, |session, state, new| session.learn(state, new).unwrap().0);
         assert_eq!(ablated(&base_model, Ablation::default()), learned);
@@ -72,7 +73,7 @@ fn without_a_change_the_states_are_the_devices() {
 
 #[test]
 fn every_assignment_gives_each_class_a_target_of_its_own() {
-    let base_model = base_model(Config::edge());
+    let base_model = base_model(LearnConfig::edge());
     let targets = |state: &State| -> Vec<u32> { state.classes.iter().map(|class| class.target).collect() };
     let mut found = Vec::new();
     for assignment in [Assignment::Greedy, Assignment::Reassigned, Assignment::Random] {
@@ -88,7 +89,7 @@ fn every_assignment_gives_each_class_a_target_of_its_own() {
 
 #[test]
 fn only_a_reassignment_moves_earlier_classes() {
-    let base_model = base_model(Config::edge());
+    let base_model = base_model(LearnConfig::edge());
     // Where all free targets are given away, some new class wants that of an earlier one.
     let is_moved = |assignment, first: usize| {
         let (memory, on_progress) = (&mut SessionMemory::default(), &mut |_| ControlFlow::Continue(()));
@@ -111,7 +112,7 @@ fn only_a_reassignment_moves_earlier_classes() {
 
 #[test]
 fn perturbation_changes_the_head() {
-    let base_model = base_model(Config { perturbation_width: 0.1, ..Config::orco() });
+    let base_model = base_model(LearnConfig { perturbation_width: 0.1, ..LearnConfig::orco() });
     let head = |ablation| ablated(&base_model, ablation)[0].head.clone().unwrap();
     let none = PerturbedTargets { base: false, incremental: false, free: false };
     let heads = [
@@ -128,7 +129,7 @@ fn perturbation_changes_the_head() {
 #[test]
 fn exemplars_stay_within_their_bytes() {
     let one = Bank::new(INPUTS, 1, ExemplarPrecision::Int8).bytes_of_one();
-    let base_model = base_model(Config { exemplar_bytes: 4 * one, ..Config::orco() });
+    let base_model = base_model(LearnConfig { exemplar_bytes: 4 * one, ..LearnConfig::orco() });
     let mut found = Vec::new();
     for keep in [Keep::First, Keep::Random, Keep::Herding] {
         let [first, second] = ablated(&base_model, Ablation { keep, ..Ablation::default() });
@@ -141,7 +142,7 @@ fn exemplars_stay_within_their_bytes() {
 
 #[test]
 fn earlier_classes_keep_as_many_exemplars_as_they_may() {
-    let base_model = base_model(Config::orco());
+    let base_model = base_model(LearnConfig::orco());
     for (most, kept) in [(0, &[5, 5, 5, 5, 6, 6, 6, 6][..]), (1, &[3, 4, 5, 5, 5, 5, 6, 6, 6, 6])] {
         let ablation = Ablation { earlier_exemplars: Some(most), ..Ablation::default() };
         let [first, second] = ablated(&base_model, ablation);

@@ -2,7 +2,7 @@
 //! its answers alone.
 
 use orco_benchmark::{DeviceLearner, FeatureLearner};
-use orco_core::config::{AnswerWeights, Config};
+use orco_core::config::{AnswerWeights, LearnConfig};
 use orco_state::state::Balance;
 
 use crate::method::Method;
@@ -101,8 +101,8 @@ pub(super) static LDA_BORDER: Definition = Definition {
     ..ORCO_DEFINITION
 };
 
-fn answering_by(config: &Config, answer: AnswerWeights) -> Option<Config> {
-    Some(Config { epochs: 0, answer: Some(answer), ..config.clone() })
+fn answering_by(config: &LearnConfig, answer: AnswerWeights) -> Option<LearnConfig> {
+    Some(LearnConfig { epochs: 0, answer: Some(answer), ..config.clone() })
 }
 
 /// A device that has learned nothing yet, with the start's settings.

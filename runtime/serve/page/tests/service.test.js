@@ -59,12 +59,12 @@ test("sentences of the service are German on a German page, and none is lost", (
     ['no class has the label "mug"', /„mug“ ist nicht bekannt/],
     ['this is the last shot of "mug"; forget the class instead', /letzte Aufnahme von „mug“/],
     ['the class "mug" would have 300 shots, but a class may have at most 256', /300 Aufnahmen, höchstens 256/],
-    ["there is nothing to take back", /nichts zurückzunehmen/],
+    ["there is nothing to undo", /nichts zurückzunehmen/],
     ["the last change is entry 4, not entry 3; nothing was changed", /Eintrag 4/],
     ["too many pictures wait for an answer; try again", /zu viel zu tun/],
     ["the camera is not there, trying again: No such file", /Kamera ist nicht da/],
     ["something of a later release", /^Der Dienst meldet auf Englisch: something of a later release$/],
   ]) assert.match(problem(said), expected, said);
   setLanguage("en");
-  assert.equal(problem("there is nothing to take back"), "there is nothing to take back");
+  assert.equal(problem("there is nothing to undo"), "there is nothing to undo");
 });

@@ -116,9 +116,9 @@ pub async fn undo(
 ) -> Result<Response, Refusal> {
     let known = service.answers.knowledge();
     let change = match (entry, last) {
-        (Some(_), Some(_)) => return Err(Refusal::bad("\"entry\" is where to go back to, \"last\" what to take back")),
+        (Some(_), Some(_)) => return Err(Refusal::bad("\"entry\" is where to go back to, \"last\" what to undo")),
         (None, _) if known.timeline.earlier().is_empty() => {
-            return Err(Refusal::conflict("there is nothing to take back"));
+            return Err(Refusal::conflict("there is nothing to undo"));
         }
         (None, last) => ChangeRequest::Undo { last },
         (Some(entry), None) if known.history.iter().any(|known| known.id() == entry) => ChangeRequest::UndoTo { entry },
@@ -129,7 +129,7 @@ pub async fn undo(
     Ok(queued(&service.changes().ask(change)?))
 }
 
-/// What is redone: the change that was taken back last, whichever it is or if the last entry is a certain one.
+/// What is redone: the change that was undone last, whichever it is or if the last entry is a certain one.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RedoRequest {
@@ -140,13 +140,13 @@ pub struct RedoRequest {
 /// `POST /api/v1/redo`
 ///
 /// # Errors
-/// [`Refusal`] if nothing was taken back, or too many changes wait.
+/// [`Refusal`] if nothing was undone, or too many changes wait.
 pub async fn redo(
     State(service): State<Arc<Service>>,
     Json(RedoRequest { last }): Json<RedoRequest>,
 ) -> Result<Response, Refusal> {
     if service.answers.knowledge().timeline.later().is_empty() {
-        return Err(Refusal::conflict("nothing was taken back since the last change"));
+        return Err(Refusal::conflict("nothing was undone since the last change"));
     }
     Ok(queued(&service.changes().ask(ChangeRequest::Redo { last })?))
 }

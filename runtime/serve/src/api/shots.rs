@@ -1,4 +1,4 @@
-//! Shots that were not learned yet.
+//! Routes of the shots that are not learned yet; [`shots`](crate::shots) keeps them, and says what happens to a shot.
 
 use std::sync::Arc;
 
@@ -16,9 +16,9 @@ use crate::admission::Admitted;
 use crate::answers::SufficiencyAnswer;
 use crate::error::Refusal;
 use crate::id::Id;
-use crate::pending_shots::{self, Candidate};
 use crate::prediction::ClassProbability;
 use crate::service::Service;
+use crate::shots::{self, Candidate};
 
 /// `GET /api/v1/shots`
 pub async fn all(State(service): State<Arc<Service>>) -> Json<Value> {
@@ -48,7 +48,7 @@ pub async fn sufficiency(
     // The shots, all of them together, and what each is compared by.
     let _permit = service.admission.work(3 * service.pending_shots.bytes_of(&label)).await?;
     let shots = service.pending_shots.of(&label);
-    let Some(features) = pending_shots::features(&shots).filter(|_| !shots.is_empty()) else {
+    let Some(features) = shots::features(&shots).filter(|_| !shots.is_empty()) else {
         return Err(Refusal::missing(format!("there are no shots of \"{label}\"")));
     };
     let bundle = Arc::clone(&service);
@@ -105,7 +105,7 @@ pub(super) async fn take_picture(
     }
     Ok(json!({
         "accepted": id.is_some(), "id": id, "shots": held, "matches": matches,
-        "warnings": warnings.iter().map(pending_shots::warning_json).collect::<Vec<_>>(),
+        "warnings": warnings.iter().map(shots::warning_json).collect::<Vec<_>>(),
     }))
 }
 

@@ -43,7 +43,7 @@ fn check_there(known: &Knowledge, label: &str, shot: &[u8; 32]) -> Result<(), Re
         return Ok(());
     }
     Err(Refusal::missing(format!(
-        "the shot is not one of \"{label}\" any more, or never was: it was moved, forgotten or taken back"
+        "the shot is not one of \"{label}\" any more, or never was: it was moved, forgotten or undone"
     )))
 }
 

@@ -191,7 +191,7 @@ fn on_this_machine_alone_no_token_is_asked_but_hosts_and_origins_are() {
     let undo = |headers: &[(&str, &str)]| {
         service.ask("POST", "/api/v1/undo", &[&[("Content-Type", "application/json")], headers].concat(), b"{}")
     };
-    assert_eq!(undo(&[]).error(), "there is nothing to take back");
+    assert_eq!(undo(&[]).error(), "there is nothing to undo");
     let list = service.json("POST", "/api/v1/undo", &json!([3]));
     assert_eq!((list.status, list.error()), (400, "the request must be a JSON object: {...}".into()));
     assert_eq!(undo(&[("Host", "192.168.1.7")]).status, 421, "only this machine's own addresses");

@@ -164,7 +164,7 @@ fn answers_name_the_shots_that_the_picture_is_like_and_shots_move_between_classe
     service.finished(&service.json("POST", "/api/v1/undo", &json!({})));
     assert_eq!((&class("duck")["shots"], pictured("duck")), (&json!(5), 5));
 
-    // Two pages show the same shots. One takes the last change back, and the other moves what it shows: the move is
+    // Two pages show the same shots. One undoes the last change, and the other moves what it shows: the move is
     // queued before the first is made, and moves nothing else.
     service.finished(&to_cone(&ducks[3]));
     let undo = service.json("POST", "/api/v1/undo", &json!({}));

@@ -8,7 +8,7 @@ use orco_runtime::bundle::Bundle;
 use orco_runtime::image_rs::imageops;
 use orco_runtime::image_rs::{ImageFormat, RgbImage};
 use orco_runtime::learner::{AlignmentTime, Learner, LearnerSettings, Shots};
-use orco_runtime::method::config::Config;
+use orco_runtime::method::config::LearnConfig;
 use orco_runtime::store::Store;
 use orco_runtime::{image, ndarray};
 use orco_serve::{Address, Service};
@@ -72,12 +72,9 @@ fn two_classes_are_taught_recognised_undone_and_still_there_after_a_restart() {
     };
     assert_eq!(steps("undo", 2), (0, 3));
     assert_eq!(service.get("/api/v1/status")["classes"], 60);
-    assert_eq!(service.json("POST", "/api/v1/undo", &json!({})).error(), "there is nothing to take back");
+    assert_eq!(service.json("POST", "/api/v1/undo", &json!({})).error(), "there is nothing to undo");
     assert_eq!(steps("redo", 3), (3, 0));
-    assert_eq!(
-        service.json("POST", "/api/v1/redo", &json!({})).error(),
-        "nothing was taken back since the last change"
-    );
+    assert_eq!(service.json("POST", "/api/v1/redo", &json!({})).error(), "nothing was undone since the last change");
     assert_eq!(service.label(&sample("try", "traffic-cone", 1)), "Kegel rot");
     assert_eq!(steps("undo", 1), (2, 1));
     let history = service.get("/api/v1/history");
@@ -114,7 +111,7 @@ fn two_classes_are_taught_recognised_undone_and_still_there_after_a_restart() {
 fn a_change_answers_at_once_and_its_answers_improve_in_the_background() {
     let state = TempDir::new().unwrap();
     let mut bundle = Bundle::open(workspace().join("models/cifar100-edge")).unwrap();
-    bundle.base_model.config = Config::combined();
+    bundle.base_model.config = LearnConfig::combined();
     let settings = LearnerSettings::default().alignment(AlignmentTime::Later);
     let open = || Service::open(bundle.clone(), Store::new(state.path()), settings.clone()).unwrap();
     let service = Running::serving(open(), Address::default());

@@ -40,9 +40,9 @@ impl BestScores {
         Self { base: LeadingClass::of(known, 0), learned: (!new.is_empty()).then(|| LeadingClass::of(new, base)) }
     }
 
-    /// For a sample of this learned class: how far the best learned class leads the best base class, and whether it is
+    /// For a sample of this learned class: how far the best learned class is ahead of the best base class, and whether it is
     /// the sample's.
-    fn lead_of_learned(&self, class: usize) -> Option<(f32, bool)> {
+    fn margin_of_learned(&self, class: usize) -> Option<(f32, bool)> {
         self.learned.map(|learned| (learned.score - self.base.score, learned.class == class))
     }
 
@@ -57,10 +57,10 @@ impl BestScores {
 
 /// What a view of a left-out shot says of the border.
 #[derive(Clone, Copy, Debug)]
-struct ViewLead {
+struct ViewMargin {
     /// Number of the shot among the samples.
     sample: usize,
-    lead: f32,
+    margin: f32,
     right: bool,
     /// Share of the view in what its shot says.
     fraction: f32,
@@ -85,7 +85,7 @@ pub struct Calibrator<'a> {
     /// Whether a sample is excluded, and counts for nothing.
     excluded: Vec<bool>,
     /// What views say in place of the shots that they are of.
-    views: Vec<ViewLead>,
+    views: Vec<ViewMargin>,
     /// How many samples, at the beginning, were set aside, and the ratio of accuracies on unseen pictures to that on
     /// these.
     set_aside: usize,
@@ -135,8 +135,8 @@ impl<'a> Calibrator<'a> {
         let (class, views) = (self.classes[sample] as usize, rows.len() / self.count.max(1));
         let leaders = rows.chunks_exact(self.count).map(|row| BestScores::of(row, self.base));
         self.views.extend(leaders.filter_map(|leaders| {
-            let (lead, right) = leaders.lead_of_learned(class)?;
-            Some(ViewLead { sample, lead, right, fraction: 1.0 / views as f32 })
+            let (margin, right) = leaders.margin_of_learned(class)?;
+            Some(ViewMargin { sample, margin, right, fraction: 1.0 / views as f32 })
         }));
     }
 
@@ -152,7 +152,11 @@ impl<'a> Calibrator<'a> {
             border::choose(
                 &known,
                 &new,
-                &BorderObjective { weights: balance.weights(), share: self.share(), least: simplest },
+                &BorderObjective {
+                    weights: balance.weights(),
+                    base_fraction: self.base_fraction(),
+                    min_accuracy: simplest,
+                },
             )
         };
         let base = self.base;
@@ -163,11 +167,11 @@ impl<'a> Calibrator<'a> {
     /// Accuracy over all classes to be expected without a border, 0..1.
     pub fn accuracy(&self) -> f32 {
         let [known, new] = self.sides(&self.shares());
-        border::expected(&known, &new, 0.0).overall(self.share())
+        border::expected(&known, &new, 0.0).overall(self.base_fraction())
     }
 
-    /// Share of base classes in all classes.
-    fn share(&self) -> f32 {
+    /// Fraction of all classes that are base classes.
+    fn base_fraction(&self) -> f32 {
         self.base as f32 / self.count.max(1) as f32
     }
 
@@ -200,21 +204,21 @@ impl<'a> Calibrator<'a> {
             if class < self.base {
                 let Some(learned) = leaders.learned else { continue };
                 let ratio = if sample < self.set_aside { self.ratio } else { 1.0 };
-                let (lead, right) = (learned.score - leaders.base.score, leaders.base.class == class);
-                sides[0].push(BorderSample { lead, right, share: ratio * shares[sample] });
+                let (margin, right) = (learned.score - leaders.base.score, leaders.base.class == class);
+                sides[0].push(BorderSample { margin, right, weight: ratio * shares[sample] });
             } else if self.views.is_empty() {
-                let Some((lead, right)) = leaders.lead_of_learned(class) else { continue };
-                sides[1].push(BorderSample { lead, right, share: shares[sample] });
+                let Some((margin, right)) = leaders.margin_of_learned(class) else { continue };
+                sides[1].push(BorderSample { margin, right, weight: shares[sample] });
             }
         }
         let mut has_views = vec![false; self.leaders.len()];
         self.views.iter().for_each(|view| has_views[view.sample] = !self.excluded[view.sample]);
         let shares = self.shares_of(&|sample| has_views[sample]);
         let views = self.views.iter().filter(|view| has_views[view.sample]);
-        sides[1].extend(views.map(|&ViewLead { sample, lead, right, fraction }| BorderSample {
-            lead,
+        sides[1].extend(views.map(|&ViewMargin { sample, margin, right, fraction }| BorderSample {
+            margin,
             right,
-            share: shares[sample] * fraction,
+            weight: shares[sample] * fraction,
         }));
         sides
     }

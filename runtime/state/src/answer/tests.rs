@@ -4,7 +4,7 @@ use std::vec;
 use std::vec::Vec;
 
 use orco_core::border::Border;
-use orco_core::config::{AnswerWeights, Config};
+use orco_core::config::{AnswerWeights, LearnConfig};
 use orco_core::exemplar::ExemplarPrecision;
 use orco_core::projection::HeadShape;
 use proptest::prelude::*;
@@ -61,7 +61,7 @@ impl Golden {
             discriminant: weight("discriminant"),
             class_offset: 0.0,
         };
-        let config = Config { views, precision, answer: Some(answer), ..Config::combined() };
+        let config = LearnConfig { views, precision, answer: Some(answer), ..LearnConfig::combined() };
         let class = |target: usize| Class {
             label: std::format!("class {target}"),
             target: target as u32,

@@ -302,15 +302,19 @@ impl<'a> ValidationSamples<'a> {
             Some(LeftOutShot { exemplar, class, copies })
         };
         let different = if wanted == Wanted::Border { self.different_by_class() } else { BTreeMap::new() };
-        let others = |exemplar: usize| -> Vec<LeftOutShot> {
+        let members_of = |exemplar: usize| {
             let members = &different[&self.state.exemplars.classes()[exemplar]];
-            let own = members.partition_point(|&member| member < exemplar);
+            (members, members.partition_point(|&member| member < exemplar))
+        };
+        let others = |exemplar: usize| -> Vec<LeftOutShot> {
+            let (members, own) = members_of(exemplar);
             let next = (1..members.len()).take(MAX_OTHERS).map(|step| members[(own + step) % members.len()]);
             next.filter_map(|exemplar| left_out(aside + exemplar)).collect()
         };
+        // Within each class, so that every class has some.
         let every = self.digests.len().div_ceil(MAX_VIEWED).max(1);
         let is_viewed = |shot: LeftOutShot| {
-            wanted == Wanted::Border && shot.class >= known.base() && shot.exemplar.is_multiple_of(every)
+            wanted == Wanted::Border && shot.class >= known.base() && members_of(shot.exemplar).1.is_multiple_of(every)
         };
         for some in samples.chunks(TOGETHER) {
             // Samples set aside come before exemplars.

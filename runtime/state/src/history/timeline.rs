@@ -1,10 +1,10 @@
-//! Where in its past a state stands: which changes undoing walks back through, and which were taken back.
+//! Where in its past a state stands: which changes undoing walks back through, and which were undone.
 
 use alloc::vec::Vec;
 
 use super::{ChangeKind, History, HistoryEntry};
 
-/// The changes that led to the present class set, and those that were taken back from there.
+/// The changes that led to the present class set, and those that were undone from there.
 ///
 /// Undoing leaves an entry of its own, which is no step of this walk: it stands for the entry that it went back to.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -35,7 +35,7 @@ impl Timeline {
         self.along(&self.earlier, changes)
     }
 
-    /// Number of the entry that so many changes forth led to the class set of then; `None` if fewer were taken back.
+    /// Number of the entry that so many changes forth led to the class set of then; `None` if fewer were undone.
     pub fn forth(&self, changes: usize) -> Option<u32> {
         self.along(&self.later, changes)
     }
@@ -63,7 +63,7 @@ struct Walk {
     /// For each entry the one whose class set was there before it, if that is remembered.
     before: Vec<Option<usize>>,
     present: usize,
-    /// What was taken back, the nearest last.
+    /// What was undone, the nearest last.
     undone: Vec<usize>,
 }
 

@@ -67,7 +67,7 @@ impl SessionBudget {
         let written = HEADER + learned_then * (5 * LABEL + 8) + stored_then * (one + 8) + head;
         let exemplars = base_model.exemplars.len() + stored_then;
         let known = base_model.classes.len() + learned_then;
-        let working = align::needs(shape, base_model.target_count(), known, exemplars, config).bytes();
+        let working = align::workspace_size(shape, base_model.target_count(), known, exemplars, config).bytes();
         let features = size_of::<f32>() * shots * config.views * shape.inputs;
         // While the head is aligned, the closed form is there, too.
         let before_alignment = if aligns { closed(learned_then, stored_then) } else { 0 };

@@ -9,7 +9,7 @@ use alloc::vec::Vec;
 use core::ops::Range;
 
 use orco_core::align::LossTerms;
-use orco_core::config::Config;
+use orco_core::config::LearnConfig;
 
 use super::report::AnsweredState;
 use super::{CumulativeLoss, RepeatedShots, SessionReport, data};
@@ -41,7 +41,7 @@ pub(super) fn report(
     base_model: &BaseModel,
     before: &State,
     after: &mut State,
-    config: &Config,
+    config: &LearnConfig,
     losses: Vec<LossTerms>,
 ) -> SessionReport {
     let answers = match base_model.scoring(config) {
@@ -114,7 +114,7 @@ fn index_of(class: &Class, base_model: &BaseModel, state: &State) -> Option<usiz
 }
 
 /// On the exemplars that `after` was trained on, by targets alone.
-fn by_targets(base_model: &BaseModel, before: &State, after: &State, config: &Config) -> Answers {
+fn by_targets(base_model: &BaseModel, before: &State, after: &State, config: &LearnConfig) -> Answers {
     let data = data(base_model, after);
     let (mut features, mut classes) = (Vec::new(), Vec::new());
     let mut base = 0;

@@ -44,13 +44,13 @@ fn base_model(base: usize) -> BaseModel {
     }
     let classes = (0..base).map(|class| Class { label: label(class), target: class as u32, session: 0 }).collect();
     let targets = generate(TargetMethod::Optimised, DIMENSION, DIMENSION, 200, 1);
-    let config = Config { epochs: 40, warmup_epochs: 4, batch: 16, views: 2, ..Config::default() };
+    let config = LearnConfig { epochs: 40, warmup_epochs: 4, batch: 16, views: 2, ..LearnConfig::default() };
     let base_model = BaseModel { dimension: DIMENSION, targets, head, classes, exemplars, config, statistics: None };
-    let all = Config { epochs: 200, base_cross_entropy: 1.0, ..base_model.config.clone() };
+    let all = LearnConfig { epochs: 200, base_cross_entropy: 1.0, ..base_model.config.clone() };
     let state = State::fresh(&base_model, [0; 32]);
     let assigned: Vec<u32> = (0..base as u32).collect();
     let data = data(&base_model, &state);
-    let mut memory = SessionMemory::new(data.needs(base, 0, &all));
+    let mut memory = SessionMemory::new(data.workspace_size(base, 0, &all));
     let mut head = Head::zeros(base_model.head.shape());
     let workspace = &mut memory.workspace(&Serial);
     align::align(&data, &assigned, &all, Sampling::seeded(1), workspace, head.view_mut(), &mut proceed).unwrap();
@@ -312,7 +312,7 @@ fn losses_are_counted_from_the_bundle_on() {
     assert!(named(reports[2].forgotten_since(budget)), "together they are");
 }
 
-fn report_of(base_model: &BaseModel, before: &State, after: &mut State, config: &Config) -> SessionReport {
+fn report_of(base_model: &BaseModel, before: &State, after: &mut State, config: &LearnConfig) -> SessionReport {
     super::evaluation::report(base_model, before, after, config, Vec::new())
 }
 
@@ -486,7 +486,8 @@ fn class_means_have_their_weight_in_a_score() {
     let base_model = base_model(3);
     let (mut state, _) = learn_with(&base_model, &[new_class(3, 5)], 1).unwrap();
     let picture = feature(3, &mut Random::new(9, "fresh samples"));
-    let settings = |class_means, base_exemplars| Config { class_means, base_exemplars, ..base_model.config.clone() };
+    let settings =
+        |class_means, base_exemplars| LearnConfig { class_means, base_exemplars, ..base_model.config.clone() };
     let scores = |state: &State, weight, base| {
         Classifier::with_config(&base_model, state, &settings(weight, base)).scores(&picture)
     };
@@ -525,7 +526,7 @@ fn exemplars_stay_within_their_bytes() {
     let base = base_model(3);
     let one = Bank::new(INPUTS, 2, ExemplarPrecision::F16);
     let exemplar_bytes = 4 * one.bytes_of_one();
-    let config = Config { exemplar_bytes, precision: ExemplarPrecision::F16, ..base.config.clone() };
+    let config = LearnConfig { exemplar_bytes, precision: ExemplarPrecision::F16, ..base.config.clone() };
     let base_model = BaseModel { config, ..base };
     let (state, _) = learn_with(&base_model, &[new_class(3, 5), new_class(4, 5)], 1).unwrap();
     assert_eq!(state.exemplars.classes(), [3, 3, 4, 4]);
@@ -537,7 +538,7 @@ fn every_number_of_exemplars_and_every_sample_learns() {
     let base = base_model(4);
     for base_exemplars in [0, 1, 5, 9] {
         for sample in [SampleViews::Pair, SampleViews::One] {
-            let config = Config { base_exemplars, sample, ..base.config.clone() };
+            let config = LearnConfig { base_exemplars, sample, ..base.config.clone() };
             let base_model = BaseModel { config, ..base.clone() };
             let (state, report) = learn_with(&base_model, &[new_class(4, 3)], 1).unwrap();
             assert_eq!(report.exemplars, 4 * base_exemplars.min(5) + 3);
@@ -551,7 +552,7 @@ fn a_session_that_diverges_is_refused() {
     let base = base_model(3);
     // The pull towards zero overshoots, further in every step.
     let (learning_rate, weight_decay, layer_rates) = (100.0, 1.0, [1e3; 2]);
-    let config = Config { learning_rate, weight_decay, layer_rates, warmup_epochs: 0, ..base.config.clone() };
+    let config = LearnConfig { learning_rate, weight_decay, layer_rates, warmup_epochs: 0, ..base.config.clone() };
     let base_model = BaseModel { config, ..base };
     let refused = learn_with(&base_model, &[new_class(3, 3)], 1).unwrap_err();
     assert!(matches!(refused, LearnError::Align(AlignError::Diverged { .. })), "{refused}");
@@ -567,7 +568,7 @@ fn extreme_features_leave_finite_numbers() {
     ];
     for temperature in [1e-3, 0.07, 100.0] {
         for batch in [1, 64] {
-            let config = Config { temperature, batch, ..base.config.clone() };
+            let config = LearnConfig { temperature, batch, ..base.config.clone() };
             let base_model = BaseModel { config, ..base.clone() };
             match learn_with(&base_model, &extremes, 1) {
                 Ok((state, _)) => assert!(state.is_sound(&base_model)),

@@ -8,7 +8,7 @@ use core::ops::ControlFlow;
 
 use orco_bare::session::{self, BareMemory, LEARNED_SHOTS};
 use orco_core::align::Sampling;
-use orco_core::config::Config;
+use orco_core::config::LearnConfig;
 use orco_core::workers::Serial;
 use orco_state::classify::Classifier;
 use orco_state::codec::{self, FileKind};
@@ -108,11 +108,11 @@ fn failed<E: Debug>(what: &str) -> impl FnOnce(E) -> String {
     move |error| format!("{what}: {error:?}")
 }
 
-/// Opens the bundle's files, with preset `discriminant`.
+/// Opens the bundle's files, with preset `closed-form`.
 fn open(files: Files<'_>) -> Result<(BaseModel, [u8; 32]), String> {
     let mut base_model: BaseModel =
         codec::decode(FileKind::Learner, files.learner).map_err(|error| error.to_string())?;
-    base_model.config = Config::discriminant();
+    base_model.config = LearnConfig::closed_form();
     if !base_model.is_sound() {
         return Err("the bundle makes no sense".into());
     }

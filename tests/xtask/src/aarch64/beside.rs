@@ -176,7 +176,7 @@ impl<'a> Trial<'a> {
             alike(&of_second?, &of_first?, &what)?;
             first.orco(bundle, &state, &["undo"])?;
             let after = second.answers(bundle, &state, &[], &pictures)?;
-            alike(&before, &after, &format!("{what}, taken back on {}", first.name()))?;
+            alike(&before, &after, &format!("{what}, undone on {}", first.name()))?;
         }
         Ok(())
     }

@@ -94,7 +94,7 @@ pub enum Command {
         #[arg(long)]
         bundle: PathBuf,
     },
-    /// Gives a bundle the settings of a preset: orco, paper, edge, combined or discriminant. What was learned on the
+    /// Gives a bundle the settings of a preset: orco, paper, edge, combined or closed-form. What was learned on the
     /// bundle goes on to hold; its signature is removed.
     Preset {
         /// The bundle.

@@ -24,7 +24,7 @@ pub fn pseudo_targets(config: &TargetConfig, dimension: usize, seed: u64) -> Res
     for _ in 0..steps {
         interrupt::check()?;
         if !accumulate {
-            generator.forget();
+            generator.reset_gradient();
         }
         generator.step(&mut targets, learning_rate as f32);
         progress.advance(1, "");

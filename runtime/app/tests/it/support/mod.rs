@@ -20,7 +20,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use orco_core::config::Config;
+use orco_core::config::LearnConfig;
 use orco_runtime::bundle::Bundle;
 use orco_runtime::manifest::{LEARNER, MANIFEST, hexadecimal};
 use orco_runtime::signature::{GeneratedKey, SecretKey};
@@ -80,8 +80,13 @@ fn fast_bundle_of(folder: &Path, chosen: impl Fn(&Bank, u32) -> usize) -> Bundle
     let shipped = Bundle::open(&folder).unwrap();
     let mut base_model = shipped.base_model.clone();
     let stored = shipped.base_model.config.clone();
-    base_model.config =
-        Config { views: stored.views, precision: stored.precision, epochs: 1, warmup_epochs: 0, ..Config::combined() };
+    base_model.config = LearnConfig {
+        views: stored.views,
+        precision: stored.precision,
+        epochs: 1,
+        warmup_epochs: 0,
+        ..LearnConfig::combined()
+    };
     let shape = base_model.head.shape();
     let old =
         std::mem::replace(&mut base_model.head, Head::zeros(orco_core::projection::HeadShape { hidden: 64, ..shape }));

@@ -90,7 +90,7 @@ class Counts:
 
     @property
     def changes(self) -> int:
-        """Changes that can be taken back."""
+        """Changes that can be undone."""
 
 @final
 class Report:
@@ -214,11 +214,11 @@ class Learner:
         """
 
     def undo(self, changes: int = 1) -> Report:
-        """Takes the last changes back; called again, it goes further back. `redo` makes them once more. Raises
+        """Undoes the last changes; called again, it goes further back. `redo` redoes them. Raises
         ChangeError or BusyError."""
 
     def redo(self, changes: int = 1) -> Report:
-        """Makes the last changes that were taken back once more. Raises ChangeError or BusyError."""
+        """Redoes the last changes that were undone. Raises ChangeError or BusyError."""
 
     def refresh(self) -> None:
         """Reads the state anew, which another process may have changed. Every change does so by itself."""

@@ -17,7 +17,7 @@ use orco_lab::{Measurement, System};
 use orco_runtime::bundle::Bundle;
 use orco_runtime::encoder::engine_choice::{EngineChoice, Workload};
 use orco_runtime::manifest::STATISTICS;
-use orco_runtime::method::config::Config;
+use orco_runtime::method::config::LearnConfig;
 use orco_runtime::signature::PublicKey;
 use orco_runtime::state::unknown::FALSE_ALARMS;
 use orco_state::sentence::counted;
@@ -44,7 +44,7 @@ pub struct EvalArguments {
     #[arg(long, default_value_t = SEED)]
     seed: u64,
     /// Settings of phase 3: `orco` (the published program's for CIFAR-100), `paper` (the text where it differs), `edge`
-    /// (ours with a short training), `discriminant` (ours without one, for bundles with statistics); by default the
+    /// (ours with a short training), `closed-form` (ours without one, for bundles with statistics); by default the
     /// bundle's.
     #[arg(long, value_name = "NAME")]
     preset: Option<String>,
@@ -169,11 +169,11 @@ pub fn run(arguments: &EvalArguments) -> Result<()> {
 }
 
 /// The settings of phase 3 that the command line asks for.
-fn settings(arguments: &EvalArguments, bundle: &Bundle) -> Result<Config> {
+fn settings(arguments: &EvalArguments, bundle: &Bundle) -> Result<LearnConfig> {
     let mut config = match &arguments.preset {
         None => bundle.base_model.config.clone(),
-        Some(name) => Config::preset(name)
-            .with_context(|| format!("there is no preset \"{name}\"; known are {}", Config::PRESETS.join(", ")))?,
+        Some(name) => LearnConfig::preset(name)
+            .with_context(|| format!("there is no preset \"{name}\"; known are {}", LearnConfig::PRESETS.join(", ")))?,
     };
     if config.answer.is_some() && bundle.base_model.statistics.is_none() {
         bail!("the bundle carries no {STATISTICS}, by which these settings answer; take another --preset");
@@ -213,8 +213,8 @@ fn unknown(measurement: &Measurement<'_>, draws: u32, false_alarms: f32) -> Resu
 fn presets(measurement: &Measurement<'_>, draws: u32) -> Result<Vec<Summary>> {
     let statistics = measurement.base_model.statistics.is_some();
     let mut measured = Vec::new();
-    for name in Config::PRESETS {
-        let config = Config::preset(name).expect("it is listed");
+    for name in LearnConfig::PRESETS {
+        let config = LearnConfig::preset(name).expect("it is listed");
         if statistics || config.answer.is_none() {
             let summary = over(&Measurement { config: &config, ..*measurement }, draws, name)?;
             measured.push(Summary { name: name.into(), ..summary });

@@ -69,7 +69,7 @@ fn samples_that_are_easier_than_pictures_promise_less() {
     assert!((honest.base - (0.75 * 0.8 + 0.25)).abs() < 1e-5 && (honest.new - 1.0).abs() < 1e-5, "{honest:?}");
 }
 
-/// A learned class of two shots, each with two views: three of four views are right, and half of these lead.
+/// A learned class of two shots, each with two views: three of four views are right, and half of these are ahead.
 #[test]
 fn views_stand_for_their_shots() {
     let classes = [0, 2, 2];
@@ -86,7 +86,7 @@ fn views_stand_for_their_shots() {
     fitting.add_views(&[row(0.0, 2), row(9.0, 1)].concat());
     let [known, new] = fitting.sides(&fitting.shares());
     assert_eq!((known.len(), new.len()), (1, 4));
-    assert!(new.iter().all(|view| (view.share - 0.25).abs() < 1e-6));
+    assert!(new.iter().all(|view| (view.weight - 0.25).abs() < 1e-6));
     assert_eq!(new.iter().filter(|view| view.right).count(), 3);
     let border = border::expected(&known, &new, 0.0);
     assert!((border.new - 0.75 * 0.5).abs() < 1e-5, "{border:?}");

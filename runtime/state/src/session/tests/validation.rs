@@ -33,7 +33,7 @@ fn with_statistics() -> BaseModel {
         set_aside,
         base_accuracy_ratio: None,
     });
-    base_model.config.answer = Config::combined().answer;
+    base_model.config.answer = LearnConfig::combined().answer;
     base_model
 }
 
@@ -109,7 +109,7 @@ fn probabilities_fit_before_anything_is_learned() {
 /// Three base classes with statistics, and settings of the combined answer with few epochs.
 fn combined() -> BaseModel {
     let mut base_model = with_statistics();
-    base_model.config = Config { epochs: 4, warmup_epochs: 2, views: 2, batch: 16, ..Config::combined() };
+    base_model.config = LearnConfig { epochs: 4, warmup_epochs: 2, views: 2, batch: 16, ..LearnConfig::combined() };
     base_model
 }
 

@@ -1,4 +1,8 @@
 //! Shots that were taken and are not learned yet: their features and thumbnails, in memory only.
+//!
+//! What happens to a shot: [`api::shots`](crate::api::shots) receives the picture and has its features computed, this
+//! module keeps them, and [`changes`](crate::changes) gives all shots of a label to
+//! [`Learner::learn`](orco_runtime::learner::Learner::learn) and removes them from here.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
