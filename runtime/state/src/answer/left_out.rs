@@ -15,7 +15,7 @@ use crate::bank::Bank;
 /// Other shots of a class that are left out in turn beside one, at the most.
 pub(crate) const MAX_OTHERS: usize = 4;
 
-/// Most shots whose views are scored; more cost time and change nothing that matters.
+/// Shots whose views are scored, beside one of each class; more cost time and change nothing that matters.
 pub(crate) const MAX_VIEWED: usize = 1000;
 
 /// Scores `[views, classes]` of a shot's views without the border: of its own class, whose `row` is that without the shot,

@@ -192,7 +192,7 @@ impl Evaluation {
         const OF_SAMPLE: usize = 32 + 64 + 64;
         /// What a view says of the border, while it is chosen.
         const OF_VIEW: usize = 32 + 12;
-        size_of::<f32>() * numbers + OF_SAMPLE * self.samples() + OF_VIEW * views * stored.min(MAX_VIEWED)
+        size_of::<f32>() * numbers + OF_SAMPLE * self.samples() + OF_VIEW * views * self.viewed()
     }
 
     fn multiply_adds(&self) -> u64 {
@@ -228,9 +228,9 @@ impl Evaluation {
         (whitened * 2 * self.axes * self.shape.inputs) as u64 + self.scored_views() * self.length(heads) as u64
     }
 
-    /// Shots whose views are scored.
+    /// Shots whose views are scored, at the most: every class has one.
     fn viewed(&self) -> usize {
-        self.stored.min(MAX_VIEWED)
+        self.stored.min(MAX_VIEWED + self.known - self.base)
     }
 
     /// Inner products for their views: with all classes, and with their own without some of its shots.
