@@ -1,9 +1,10 @@
 //! The book's results as Markdown, generated from the reports of bundles, so that no number is typed twice.
 //!
 //! [`ResultsPages::read`] takes a folder of bundles; [`ResultsPages::pages`] gives a page for all of them, one for each,
-//! one with the paper's tables beside ours, and one with ablations.
+//! one with the paper's tables beside ours, one with ablations, and one of things in other places.
 
 mod ablations;
+mod scenes;
 
 use std::fmt::Write as _;
 use std::fs;
@@ -13,6 +14,7 @@ use std::path::{Path, PathBuf};
 use orco_benchmark::{PromiseErrors, SessionAccuracy, Summary, percent_or_dash};
 use orco_runtime::manifest::{MANIFEST, Manifest, ManifestError};
 
+use self::scenes::MeasuredScenes;
 use crate::published::{ORCO_BASE, ORCO_INC, PaperTable, ROWS};
 use crate::report::BundleReport;
 use crate::system::System;
@@ -72,6 +74,14 @@ pub enum ResultsPagesError {
         /// Why.
         source: serde_json::Error,
     },
+    /// A file holds no results of scenes.
+    #[error("{} holds no results of this version; measure them again with `orco-lab scenes --json`", path.display())]
+    Scenes {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: serde_json::Error,
+    },
     /// A manifest cannot be read.
     #[error("cannot read the manifest in {}", path.display())]
     Manifest {
@@ -82,11 +92,12 @@ pub enum ResultsPagesError {
     },
 }
 
-/// A bundle with its report, and the ablations that were measured on it.
+/// A bundle with its report, and what else was measured on it.
 struct MeasuredBundle {
     manifest: Manifest,
     report: BundleReport,
     ablations: Vec<AblationResults>,
+    scenes: Vec<MeasuredScenes>,
 }
 
 /// The reports of a folder of bundles, ordered by name.
@@ -118,7 +129,8 @@ impl ResultsPages {
             let text = fs::read_to_string(&manifest_path).map_err(|source| unreadable(&manifest_path, source))?;
             let manifest = Manifest::parse(&text)
                 .map_err(|source| ResultsPagesError::Manifest { path: bundle.clone(), source })?;
-            bundles.push(MeasuredBundle { manifest, report, ablations: ablations::read(&bundle)? });
+            let (ablations, scenes) = (ablations::read(&bundle)?, scenes::read(&bundle)?);
+            bundles.push(MeasuredBundle { manifest, report, ablations, scenes });
         }
         bundles.sort_by(|a, b| a.manifest.name.cmp(&b.manifest.name));
         Ok(Self { bundles })
@@ -129,6 +141,7 @@ impl ResultsPages {
         let mut pages =
             vec![("bundles.md".to_owned(), self.overview()), ("paper.md".to_owned(), self.beside_the_paper())];
         pages.extend(ablations::page(&self.bundles).map(|page| ("ablations.md".to_owned(), page)));
+        pages.extend(scenes::page(&self.bundles).map(|page| ("scenes.md".to_owned(), page)));
         pages.extend(self.bundles.iter().map(|bundle| (format!("{}.md", bundle.manifest.name), bundle.page())));
         pages
     }
@@ -214,7 +227,7 @@ impl ResultsPages {
 
 impl MeasuredBundle {
     fn page(&self) -> String {
-        let Self { manifest, report, ablations } = self;
+        let Self { manifest, report, ablations, .. } = self;
         let mut text = format!("{NOTE}# {}\n\n", manifest.name);
         let _ = writeln!(
             text,

@@ -12,6 +12,6 @@ mod measure;
 mod objects;
 mod stage;
 
-pub use measure::{Input, InputShares, SceneError, ScenePlan, SceneResults, measure};
+pub use measure::{Input, InputShares, SceneError, ScenePlan, SceneReport, SceneResults, measure};
 pub use objects::{MaskedPicture, ObjectError, PhotographedObject, objects_in};
 pub use stage::{FRAME, Stage};

@@ -249,6 +249,13 @@ enum OrcoStatus orco_set_seed(const struct OrcoLearner *learner,
                               uint64_t seed);
 
 /**
+ * Whether the head is aligned to what a change brought when orco_align() is called, and not before the change returns.
+ * Until then answers follow in closed form.
+ */
+enum OrcoStatus orco_set_align_later(const struct OrcoLearner *learner,
+                                     bool later);
+
+/**
  * How long a change waits, at most, for another process that is changing the same state; 0 unless it is set.
  */
 enum OrcoStatus orco_set_wait(const struct OrcoLearner *learner, uint32_t milliseconds);
@@ -450,12 +457,18 @@ enum OrcoStatus orco_move_shot(const struct OrcoLearner *learner,
                                struct OrcoReport *report);
 
 /**
- * Takes the last `changes` changes back; called again, it goes further back. orco_redo() redoes them. `report`
+ * Aligns the head to what was learned, where that is still to be done (after orco_set_align_later()); part of the last
+ * change, and undone with it. `aligned` says whether there was something to do; it and `report` may be NULL.
+ */
+enum OrcoStatus orco_align(const struct OrcoLearner *learner,
+                           bool *aligned,
+                           struct OrcoReport *report);
+
+/**
+ * Undoes the last `changes` changes; called again, it goes further back. orco_redo() redoes them. `report`
  * may be NULL.
  */
-enum OrcoStatus orco_undo(const struct OrcoLearner *learner,
-                          size_t changes,
-                          struct OrcoReport *report);
+enum OrcoStatus orco_undo(const struct OrcoLearner *learner, size_t changes, struct OrcoReport *report);
 
 /**
  * Redoes the last `changes` changes that were undone. `report` may be NULL.

@@ -136,7 +136,28 @@ pub unsafe extern "C" fn orco_move_shot(
     })
 }
 
-/// Takes the last `changes` changes back; called again, it goes further back. orco_redo() redoes them. `report`
+/// Aligns the head to what was learned, where that is still to be done (after orco_set_align_later()); part of the last
+/// change, and undone with it. `aligned` says whether there was something to do; it and `report` may be NULL.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn orco_align(
+    learner: *const OrcoLearner,
+    aligned: *mut bool,
+    report: *mut OrcoReport,
+) -> OrcoStatus {
+    // SAFETY: the caller keeps what the header says of pointers.
+    guard(|| unsafe {
+        let outcome = borrow(learner, "learner")?.lock()?.align(&mut ())?;
+        if !aligned.is_null() {
+            aligned.write(outcome.report.is_some());
+        }
+        if let Some(made) = outcome.report.as_ref().filter(|_| !report.is_null()) {
+            report.write(made.into());
+        }
+        check_saved(outcome)
+    })
+}
+
+/// Undoes the last `changes` changes; called again, it goes further back. orco_redo() redoes them. `report`
 /// may be NULL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn orco_undo(learner: *const OrcoLearner, changes: usize, report: *mut OrcoReport) -> OrcoStatus {

@@ -5,7 +5,7 @@ use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
 use orco_runtime::bundle::Bundle;
-use orco_runtime::learner::{Learner, LearnerSettings, ShotChecks};
+use orco_runtime::learner::{AlignmentTime, Learner, LearnerSettings, ShotChecks};
 use orco_runtime::signature::PublicKey;
 use orco_runtime::store::Store;
 
@@ -105,6 +105,15 @@ pub unsafe extern "C" fn orco_free(learner: *mut OrcoLearner) {
 pub unsafe extern "C" fn orco_set_seed(learner: *const OrcoLearner, seed: u64) -> OrcoStatus {
     // SAFETY: the caller keeps what the header says of pointers.
     guard(|| unsafe { set(learner, |settings| settings.seed = seed) })
+}
+
+/// Whether the head is aligned to what a change brought when orco_align() is called, and not before the change returns.
+/// Until then answers follow in closed form.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn orco_set_align_later(learner: *const OrcoLearner, later: bool) -> OrcoStatus {
+    let alignment = if later { AlignmentTime::Later } else { AlignmentTime::Now };
+    // SAFETY: the caller keeps what the header says of pointers.
+    guard(|| unsafe { set(learner, |settings| settings.alignment = alignment) })
 }
 
 /// How long a change waits, at most, for another process that is changing the same state; 0 unless it is set.

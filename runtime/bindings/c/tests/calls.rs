@@ -10,13 +10,15 @@ use orco::answer::{
     orco_classify_bytes, orco_classify_file, orco_classify_rgb,
 };
 use orco::backup::{OrcoBackup, OrcoRestoreOptions, orco_backup, orco_restore};
-use orco::change::{OrcoReport, orco_add, orco_forget, orco_learn, orco_move_shot, orco_redo, orco_rename, orco_undo};
+use orco::change::{
+    OrcoReport, orco_add, orco_align, orco_forget, orco_learn, orco_move_shot, orco_redo, orco_rename, orco_undo,
+};
 use orco::classes::{
     OrcoCounts, orco_classes, orco_classes_count, orco_classes_free, orco_classes_label, orco_classes_learned,
     orco_counts,
 };
 use orco::learner::{
-    OrcoLearner, orco_free, orco_open, orco_open_signed, orco_refresh, orco_set_check_shots,
+    OrcoLearner, orco_free, orco_open, orco_open_signed, orco_refresh, orco_set_align_later, orco_set_check_shots,
     orco_set_forgetting_budget, orco_set_keep_shots, orco_set_seed, orco_set_wait, orco_text_free, orco_warnings,
 };
 use orco::shots::{
@@ -157,6 +159,27 @@ fn padded(file: &str) -> (Vec<u8>, [u32; 3]) {
     let mut rows: Vec<u8> = picture.chunks(row).flat_map(|row| [row, &[255; 5]].concat()).collect();
     rows.truncate(rows.len() - 5);
     (rows, [picture.width(), picture.height(), row as u32 + 5])
+}
+
+#[test]
+fn the_head_is_aligned_when_asked() {
+    let device = Device::fresh();
+    let mut aligned = true;
+    let mut report =
+        OrcoReport { free_targets: 0, new_accuracy: 0.0, old_accuracy_before: 0.0, old_accuracy_after: 0.0 };
+    unsafe {
+        assert_eq!(orco_align(device.learner, &mut aligned, null_mut()), OrcoStatus::Ok, "{}", error());
+        assert!(!aligned, "nothing is to be done");
+        assert_eq!(orco_set_align_later(device.learner, true), OrcoStatus::Ok);
+        let mug = shots("mug", "mug");
+        assert_eq!(orco_learn(device.learner, mug, null_mut()), OrcoStatus::Ok, "{}", error());
+        orco_shots_free(mug);
+        assert_eq!(orco_align(device.learner, &mut aligned, &mut report), OrcoStatus::Ok, "{}", error());
+        assert!(aligned && report.new_accuracy > 0.5, "{report:?}");
+        assert_eq!(device.counts(), [60, 1, 39, 1], "it is part of the change");
+        assert_eq!(orco_align(device.learner, &mut aligned, null_mut()), OrcoStatus::Ok, "{}", error());
+        assert!(!aligned, "it is done");
+    }
 }
 
 #[test]

@@ -229,6 +229,12 @@ impl PyLearner {
         Ok((&redone.report).into())
     }
 
+    /// Aligns the head to what was learned, where that is still to be done. Returns `None` where it is not.
+    fn align(&self, py: Python<'_>) -> PyResult<Option<PyReport>> {
+        let aligned = self.change(py, |learner, observer| learner.align(observer))?;
+        Ok(aligned.as_ref().map(Into::into))
+    }
+
     /// Reads the state anew.
     fn refresh(&self, py: Python<'_>) -> PyResult<()> {
         let warnings = self.with(py, |learner| {

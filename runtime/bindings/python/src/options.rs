@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use orco_runtime::backup::RestoreOptions;
 use orco_runtime::encoder::engine_choice::EngineChoice;
-use orco_runtime::learner::{LearnerSettings, ShotChecks};
+use orco_runtime::learner::{AlignmentTime, LearnerSettings, ShotChecks};
 use orco_runtime::signature::PublicKey;
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
@@ -21,6 +21,7 @@ pub struct PyLearnerOptions {
     forgetting_budget: Option<f32>,
     false_alarms: f32,
     keep_shots: bool,
+    align: String,
     check_shots: bool,
     wait: f64,
     engine: String,
@@ -57,6 +58,7 @@ impl PyLearnerOptions {
             .engine(engine(&self.engine)?)
             .compare_releases(self.public_key.is_some())
             .keep_shots(self.keep_shots)
+            .alignment(alignment(&self.align)?)
             .shot_checks(if self.check_shots { ShotChecks::Refuse } else { ShotChecks::Off }))
     }
 
@@ -103,6 +105,14 @@ fn read_key(path: Option<&PathBuf>) -> Result<Option<PublicKey>, PendingError> {
 
 fn seconds(wait: f64) -> PyResult<Duration> {
     Duration::try_from_secs_f64(wait).map_err(|_| PyValueError::new_err("wait is a number of seconds, 0 or more"))
+}
+
+fn alignment(name: &str) -> PyResult<AlignmentTime> {
+    match name {
+        "now" => Ok(AlignmentTime::Now),
+        "later" => Ok(AlignmentTime::Later),
+        _ => Err(PyValueError::new_err("align is \"now\" or \"later\"")),
+    }
 }
 
 fn engine(name: &str) -> PyResult<EngineChoice> {

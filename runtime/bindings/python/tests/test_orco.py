@@ -73,6 +73,18 @@ class Device(unittest.TestCase):
         self.assertEqual((counts.base_classes, counts.learned_classes, counts.free_targets), (60, 0, 40))
         self.assertEqual(counts.changes, 0)
 
+    def test_the_head_is_aligned_when_asked(self) -> None:
+        at_once, later = self.learner, self.opened(align="later")
+        self.assertIsNone(at_once.align(), "nothing is to be done")
+        later.learn({"cone": pictures("learn", "traffic-cone")})
+        report = later.align()
+        assert report is not None
+        self.assertGreater(report.new_accuracy, 0.5)
+        self.assertIsNone(later.align(), "it is done")
+        self.assertEqual(later.counts().changes, 1, "it is part of the change")
+        with self.assertRaisesRegex(ValueError, "align is"):
+            self.opened(align="soon")
+
     def test_a_picture_is_the_same_as_path_array_and_features(self) -> None:
         learner, paths = self.learner, pictures("try", "mug")
         arrays = [orco.read_picture(path) for path in paths]

@@ -12,7 +12,7 @@ use orco_runtime::learner::{ChangeError, Learner, LearnerSettings, OpenLearnerEr
 use orco_runtime::quality::{EarlierShot, Quality, ShotCandidate, Thresholds};
 use orco_runtime::scene::{Background, NamedRegion, PixelRect, Region, Viewfinder};
 use orco_runtime::store::{Store, StoreError};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::objects::{MaskedPicture, ObjectError, PhotographedObject};
 use super::stage::{FRAME, Stage};
@@ -74,7 +74,7 @@ impl Input {
 }
 
 /// Shares of right answers through one input, 0..1.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct InputShares {
     /// In the place where the thing was learned, among the things that were taught.
     pub taught_place: f64,
@@ -87,7 +87,7 @@ pub struct InputShares {
 }
 
 /// What was measured in a draw, or the mean of several. Shares are 0..1.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct SceneResults {
     /// Right answers for each of [`Input::ALL`].
     pub inputs: [InputShares; 3],
@@ -99,6 +99,17 @@ pub struct SceneResults {
     pub crumbs: f64,
     /// Frames with two things of which both were answered right.
     pub two_things: f64,
+}
+
+/// What was measured, with the command that measures it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SceneReport {
+    /// The command.
+    pub command: String,
+    /// Of each draw.
+    pub draws: Vec<SceneResults>,
+    /// Over all draws.
+    pub mean: SceneResults,
 }
 
 /// Why nothing was measured.

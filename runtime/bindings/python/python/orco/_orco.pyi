@@ -220,6 +220,10 @@ class Learner:
     def redo(self, changes: int = 1) -> Report:
         """Redoes the last changes that were undone. Raises ChangeError or BusyError."""
 
+    def align(self) -> Report | None:
+        """Aligns the head to what was learned; part of the last change, and undone with it. Returns `None` where there is
+        nothing to be done: with `LearnerOptions(align="now")`, changes do it. Raises ChangeError or BusyError."""
+
     def refresh(self) -> None:
         """Reads the state anew, which another process may have changed. Every change does so by itself."""
 

@@ -27,6 +27,10 @@ class LearnerOptions:
     """Whether the pictures of shots that are learned are kept beside the state, at the size that the backbone sees, so
     that `orco.upgrade` can learn them again on another bundle."""
 
+    align: Literal["now", "later"] = "now"
+    """When the head is aligned to what a change brought: before the change returns, or when `Learner.align` is called.
+    Until then answers follow in closed form."""
+
     check_shots: bool = False
     """Whether pictures that are too dark or too bright, blurred, noise, or the same as another one of the call are
     refused as shots (PictureError), as on the web page."""

@@ -5,11 +5,10 @@ use std::path::PathBuf;
 use anyhow::{Context, Result};
 use clap::Args;
 use orco_lab::format::{print, shell_word};
-use orco_lab::scenes::{Input, ScenePlan, SceneResults, measure, objects_in};
+use orco_lab::scenes::{Input, ScenePlan, SceneReport, SceneResults, measure, objects_in};
 use orco_runtime::bundle::Bundle;
 use orco_runtime::files::replace_shared;
 use orco_runtime::learner::pictures_in;
-use serde::Serialize;
 
 /// Arguments of `orco-lab scenes`.
 #[derive(Args)]
@@ -39,14 +38,6 @@ pub struct ScenesArguments {
     json: Option<PathBuf>,
 }
 
-/// What is written as JSON.
-#[derive(Serialize)]
-struct ScenesReport<'a> {
-    command: String,
-    draws: &'a [SceneResults],
-    mean: &'a SceneResults,
-}
-
 /// Measures all draws and prints each, and their mean.
 pub fn run(arguments: &ScenesArguments) -> Result<()> {
     let bundle = Bundle::open(&arguments.bundle)?;
@@ -71,8 +62,7 @@ pub fn run(arguments: &ScenesArguments) -> Result<()> {
         print_results("mean", &mean)?;
     }
     let Some(path) = &arguments.json else { return Ok(()) };
-    let mut json =
-        serde_json::to_vec_pretty(&ScenesReport { command: command(arguments), draws: &draws, mean: &mean })?;
+    let mut json = serde_json::to_vec_pretty(&SceneReport { command: command(arguments), draws, mean })?;
     json.push(b'\n');
     replace_shared(path, &json).with_context(|| format!("cannot write {}", path.display()))
 }
