@@ -12,19 +12,23 @@ use orco_serve::{CameraSource, Tls};
 
 use crate::change_options::{AlignmentOptions, KeepOptions};
 use crate::options::share;
+use crate::phone;
 
 /// See the fields.
 #[derive(Args, Debug)]
 pub struct ServeOptions {
-    /// Where it listens. On any address but this machine's own, callers must give the token.
+    /// Where it listens, 127.0.0.1:8080 by default. On any address but this machine's own, callers must give the token.
+    #[arg(long, value_name = "ADDRESS:PORT", env = "ORCO_LISTEN", value_parser = listen)]
+    listen: Option<SocketAddr>,
+    /// Lets a phone of the same network teach: makes a certificate and a token in a folder beside the state, shows the
+    /// address as a QR code, and tells the network the machine's name. Listens on 0.0.0.0:8443 by default.
     #[arg(
         long,
-        value_name = "ADDRESS:PORT",
-        env = "ORCO_LISTEN",
-        default_value = "127.0.0.1:8080",
-        value_parser = listen
+        env = "ORCO_PHONE",
+        conflicts_with_all = ["token_file", "certificate", "key"],
+        value_parser = clap::builder::BoolishValueParser::new()
     )]
-    pub listen: SocketAddr,
+    pub phone: bool,
     /// File of the token that callers must give, readable by its owner alone; it is made if it is not there.
     #[arg(long, value_name = "FILE", env = "ORCO_TOKEN_FILE")]
     pub token_file: Option<PathBuf>,
@@ -71,6 +75,12 @@ pub struct ServeOptions {
 }
 
 impl ServeOptions {
+    /// Where it listens.
+    pub fn listen(&self) -> SocketAddr {
+        let default = if self.phone { phone::LISTEN } else { SocketAddr::from((Ipv4Addr::LOCALHOST, 8080)) };
+        self.listen.unwrap_or(default)
+    }
+
     /// Certificate and key, where both are given.
     ///
     /// # Errors
