@@ -66,6 +66,10 @@ pub struct ServeOptions {
     /// photographs. Default: an eighth of the machine's memory, but at least 192 and at most 512.
     #[arg(long, value_name = "MIB", env = "ORCO_PICTURE_MEMORY", value_parser = value_parser!(u32).range(32..=65_536))]
     pub picture_memory: Option<u32>,
+    /// File of rules: what is to be done once a label is shown for a while. A rule calls a web address, starts a program or
+    /// switches a GPIO line.
+    #[arg(long, value_name = "FILE", env = "ORCO_RULES")]
+    pub rules: Option<PathBuf>,
     /// Keeps no small pictures of learned shots beside the state.
     #[arg(long, env = "ORCO_NO_THUMBNAILS", value_parser = clap::builder::BoolishValueParser::new())]
     pub no_thumbnails: bool,

@@ -9,6 +9,7 @@ use orco_runtime::learner::AlignmentTime;
 use orco_runtime::store::{Store, StoreError};
 #[cfg(feature = "mqtt")]
 use orco_serve::mqtt::Mqtt;
+use orco_serve::rules::Rules;
 use orco_serve::{Address, RetentionOptions, Server, Service, admission, live, memory};
 use serde_json::{Value, json};
 
@@ -41,6 +42,7 @@ pub fn run(options: &Options, output: &Output, arguments: &ServeOptions) -> Resu
     let given = (arguments.tls()?, arguments.token_file.clone());
     #[cfg(feature = "mqtt")]
     let device = arguments.mqtt.device()?;
+    let rules = arguments.rules.as_deref().map(Rules::read).transpose()?;
     // One that is there is only read.
     if let Some(token) = arguments.token_file.as_deref().filter(|path| !path.exists()) {
         options.check_destination(token)?;
@@ -77,6 +79,7 @@ pub fn run(options: &Options, output: &Output, arguments: &ServeOptions) -> Resu
     // Until the service ends.
     #[cfg(feature = "mqtt")]
     let _mqtt = device.map(|device| Mqtt::start(&service, device)).transpose()?;
+    let _rules = rules.map(|rules| Rules::start(&service, rules)).transpose()?;
     drop(service);
     let url = server.url();
     say!(output, "open {url} in a browser; Ctrl-C ends it")?;
