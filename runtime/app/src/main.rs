@@ -12,6 +12,8 @@ mod doctor;
 mod mqtt;
 mod options;
 mod output;
+#[cfg(feature = "serve")]
+mod phone;
 mod picture;
 mod progress;
 mod scene_options;

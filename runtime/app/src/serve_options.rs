@@ -12,19 +12,23 @@ use orco_serve::{CameraSource, Tls};
 
 use crate::change_options::{AlignmentOptions, KeepOptions};
 use crate::options::share;
+use crate::phone;
 
 /// See the fields.
 #[derive(Args, Debug)]
 pub struct ServeOptions {
-    /// Where it listens. On any address but this machine's own, callers must give the token.
+    /// Where it listens, 127.0.0.1:8080 by default. On any address but this machine's own, callers must give the token.
+    #[arg(long, value_name = "ADDRESS:PORT", env = "ORCO_LISTEN", value_parser = listen)]
+    listen: Option<SocketAddr>,
+    /// Lets a phone of the same network teach: makes a certificate and a token in a folder beside the state, shows the
+    /// address as a QR code, and tells the network the machine's name. Listens on 0.0.0.0:8443 by default.
     #[arg(
         long,
-        value_name = "ADDRESS:PORT",
-        env = "ORCO_LISTEN",
-        default_value = "127.0.0.1:8080",
-        value_parser = listen
+        env = "ORCO_PHONE",
+        conflicts_with_all = ["token_file", "certificate", "key"],
+        value_parser = clap::builder::BoolishValueParser::new()
     )]
-    pub listen: SocketAddr,
+    pub phone: bool,
     /// File of the token that callers must give, readable by its owner alone; it is made if it is not there.
     #[arg(long, value_name = "FILE", env = "ORCO_TOKEN_FILE")]
     pub token_file: Option<PathBuf>,
@@ -62,6 +66,10 @@ pub struct ServeOptions {
     /// photographs. Default: an eighth of the machine's memory, but at least 192 and at most 512.
     #[arg(long, value_name = "MIB", env = "ORCO_PICTURE_MEMORY", value_parser = value_parser!(u32).range(32..=65_536))]
     pub picture_memory: Option<u32>,
+    /// File of rules: what is to be done once a label is shown for a while. A rule calls a web address, starts a program or
+    /// switches a GPIO line.
+    #[arg(long, value_name = "FILE", env = "ORCO_RULES")]
+    pub rules: Option<PathBuf>,
     /// Keeps no small pictures of learned shots beside the state.
     #[arg(long, env = "ORCO_NO_THUMBNAILS", value_parser = clap::builder::BoolishValueParser::new())]
     pub no_thumbnails: bool,
@@ -71,6 +79,12 @@ pub struct ServeOptions {
 }
 
 impl ServeOptions {
+    /// Where it listens.
+    pub fn listen(&self) -> SocketAddr {
+        let default = if self.phone { phone::LISTEN } else { SocketAddr::from((Ipv4Addr::LOCALHOST, 8080)) };
+        self.listen.unwrap_or(default)
+    }
+
     /// Certificate and key, where both are given.
     ///
     /// # Errors

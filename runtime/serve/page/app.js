@@ -8,9 +8,11 @@ import { startHistory } from "./history.js";
 import { startInbox } from "./inbox.js";
 import { startJobs } from "./jobs.js";
 import { startScene } from "./scene.js";
+import { takeTokenFromAddress } from "./service.js";
 import { startShots } from "./shots.js";
 import { startSource } from "./source.js";
 
+takeTokenFromAddress();
 startHeader();
 startSource();
 startDevice();

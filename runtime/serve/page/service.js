@@ -12,7 +12,17 @@ export const classPath = (label) => `classes/${encodeURIComponent(label)}`;
 const PATIENCE_MS = 2000;
 
 let question = null;
-const storedToken = () => sessionStorage.getItem("token");
+// A token that was typed is forgotten with the tab; one that came with the address stays with the phone.
+const storedToken = () => sessionStorage.getItem("token") ?? localStorage.getItem("token");
+
+// Takes the token out of the page's address, where `orco serve --phone` puts it, and keeps it.
+export function takeTokenFromAddress() {
+  const token = new URLSearchParams(location.hash.slice(1)).get("token");
+  if (!token) return;
+  localStorage.setItem("token", token);
+  sessionStorage.removeItem("token");
+  history.replaceState(null, "", location.pathname + location.search);
+}
 
 // Asks for the token unless another request has brought a new one meanwhile.
 async function renewToken(used) {

@@ -65,6 +65,7 @@ pub mod prediction;
 pub mod report;
 pub mod route;
 pub mod routes;
+pub mod rules;
 pub mod server;
 pub mod service;
 pub mod shots;

@@ -114,6 +114,22 @@ pub(crate) struct LivePeers {
 /// The service's own camera.
 pub struct Live(Arc<Inner>);
 
+/// What the camera shows, for a thread that may live longer than it.
+pub(crate) struct LiveReader(Arc<Inner>);
+
+impl LiveReader {
+    /// As [`Live::json`].
+    pub fn json(&self) -> Value {
+        self.0.json()
+    }
+
+    /// A small JPEG of the newest frame.
+    pub fn view(&self) -> Option<Bytes> {
+        let seen = self.0.now().seen.clone();
+        seen.map(|seen| seen.view())
+    }
+}
+
 impl Drop for Live {
     fn drop(&mut self) {
         self.0.stop.store(true, Ordering::Relaxed);
@@ -163,10 +179,8 @@ impl Live {
     }
 
     /// The same, for a thread that may live longer.
-    #[cfg(feature = "mqtt")]
-    pub(crate) fn reader(&self) -> impl Fn() -> Value + Send + use<> {
-        let inner = Arc::clone(&self.0);
-        move || inner.json()
+    pub(crate) fn reader(&self) -> LiveReader {
+        LiveReader(Arc::clone(&self.0))
     }
 
     /// The newest frame that was processed.

@@ -24,7 +24,6 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use rumqttc::{AsyncClient, Event, EventLoop, Packet};
-use serde_json::Value;
 use tokio::sync::{Notify, broadcast, watch};
 
 use self::connection::delivered;
@@ -35,6 +34,7 @@ use crate::answers::Answers;
 use crate::error::ServeError;
 use crate::event::{self, Events};
 use crate::health::Health;
+use crate::live::{Live, LiveReader};
 use crate::metric::MqttMetrics;
 use crate::service::Service;
 use crate::worker::{self, Worker};
@@ -72,7 +72,7 @@ impl Mqtt {
         let worker = MqttWorker {
             device,
             about,
-            live: live.map(|live| Box::new(live.reader()) as Box<dyn Fn() -> Value + Send>),
+            live: live.map(Live::reader),
             answers: service.answers.clone(),
             health: service.health.clone(),
             events: service.events.clone(),
@@ -99,7 +99,7 @@ impl Drop for Mqtt {
 struct MqttWorker {
     device: MqttDevice,
     about: About,
-    live: Option<Box<dyn Fn() -> Value + Send>>,
+    live: Option<LiveReader>,
     answers: Answers,
     health: Health,
     events: Events,
@@ -115,7 +115,7 @@ impl Worker for MqttWorker {
         let runtime = runtime.map_err(ServeError::Threads)?;
         // Events first: what happens between the two is reported twice rather than never.
         let events = self.events.listen();
-        let updates = MqttUpdates::new(self.live.as_ref().map(|live| live()));
+        let updates = MqttUpdates::new(self.live.as_ref().map(LiveReader::json));
         let (device, about) = (self.device.clone(), self.about.clone());
         let (answers, health, metrics) = (self.answers.clone(), self.health.clone(), self.metrics.clone());
         let reporter = Reporter { device, about, answers, health, updates, metrics };

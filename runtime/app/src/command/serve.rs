@@ -1,19 +1,22 @@
 //! `orco serve`.
 
-use std::net::Ipv4Addr;
+use std::io::{self, IsTerminal};
+use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
 use anyhow::Result;
 use orco_runtime::learner::AlignmentTime;
-use orco_runtime::store::StoreError;
+use orco_runtime::store::{Store, StoreError};
 #[cfg(feature = "mqtt")]
 use orco_serve::mqtt::Mqtt;
+use orco_serve::rules::Rules;
 use orco_serve::{Address, RetentionOptions, Server, Service, admission, live, memory};
 use serde_json::{Value, json};
 
 use crate::device;
 use crate::options::Options;
 use crate::output::{Output, say};
+use crate::phone::{Announcement, PhoneAccess};
 use crate::serve_options::ServeOptions;
 
 /// How long a change waits, at least, for another program that is changing the same state.
@@ -36,14 +39,17 @@ pub fn show(options: &Options, output: &Output) -> Result<()> {
 
 /// Serves until it is told to stop.
 pub fn run(options: &Options, output: &Output, arguments: &ServeOptions) -> Result<Value> {
-    let tls = arguments.tls()?;
+    let given = (arguments.tls()?, arguments.token_file.clone());
     #[cfg(feature = "mqtt")]
     let device = arguments.mqtt.device()?;
+    let rules = arguments.rules.as_deref().map(Rules::read).transpose()?;
     // One that is there is only read.
     if let Some(token) = arguments.token_file.as_deref().filter(|path| !path.exists()) {
         options.check_destination(token)?;
     }
     let (bundle, store, settings) = device::parts(options, usize::MAX)?;
+    let phone = arguments.phone.then(|| phone_access(&store, arguments.listen().ip())).transpose()?;
+    let (tls, token) = phone.as_ref().map_or(given, |phone| (Some(phone.tls.clone()), Some(phone.token.clone())));
     let (wait, keep_shots) = (settings.wait.max(WAIT), arguments.keep.keep_shots);
     let settings = settings.wait(wait).keep_shots(keep_shots).false_alarms(arguments.false_alarms);
     let settings = settings.alignment(arguments.alignment.time_or(AlignmentTime::Later));
@@ -63,9 +69,9 @@ pub fn run(options: &Options, output: &Output, arguments: &ServeOptions) -> Resu
         service.look_at(source, live::LiveSettings { frames, per_second })?;
     }
     let address = Address {
-        listen: arguments.listen,
-        token: arguments.token_file.clone(),
-        names: arguments.host_name.clone(),
+        listen: arguments.listen(),
+        token,
+        names: phone.iter().map(|phone| phone.name.clone()).chain(arguments.host_name.iter().cloned()).collect(),
         tls,
         ..Address::default()
     };
@@ -73,9 +79,30 @@ pub fn run(options: &Options, output: &Output, arguments: &ServeOptions) -> Resu
     // Until the service ends.
     #[cfg(feature = "mqtt")]
     let _mqtt = device.map(|device| Mqtt::start(&service, device)).transpose()?;
+    let _rules = rules.map(|rules| Rules::start(&service, rules)).transpose()?;
     drop(service);
     let url = server.url();
     say!(output, "open {url} in a browser; Ctrl-C ends it")?;
+    let _announcement = phone.map(|phone| invite(output, &phone, server.address().port())).transpose()?.flatten();
     server.run()?;
     Ok(json!({ "url": url }))
+}
+
+/// Certificate, token and names for phones, in a folder beside the state.
+fn phone_access(store: &Store, listen: IpAddr) -> Result<PhoneAccess> {
+    let mut folder = store.folder().as_os_str().to_owned();
+    folder.push(".phone");
+    PhoneAccess::prepare(folder.as_ref(), listen)
+}
+
+/// Shows phones the way. The network's knowing the machine's name ends with what is returned.
+fn invite(output: &Output, phone: &PhoneAccess, port: u16) -> Result<Option<Announcement>> {
+    say!(output, "\n{}", phone.invitation(port, io::stdout().is_terminal())?)?;
+    Ok(match phone.announce(port) {
+        Ok(announcement) => Some(announcement),
+        Err(error) => {
+            output.warn(format_args!("the network cannot be told the name {}: {error:#}", phone.name));
+            None
+        }
+    })
 }

@@ -22,10 +22,10 @@ const PATIENCE: Duration = Duration::from_secs(2);
 pub fn token(arguments: &ServeOptions, findings: &mut Findings) {
     const SUBJECT: &str = "token";
     match &arguments.token_file {
-        None if arguments.listen.ip().is_loopback() => {
+        None if arguments.listen().ip().is_loopback() => {
             findings.note(SUBJECT, "none: everyone on this machine may teach")
         }
-        None => findings.failed(SUBJECT, ServeError::NoToken { address: arguments.listen }),
+        None => findings.failed(SUBJECT, ServeError::NoToken { address: arguments.listen() }),
         Some(path) if path.symlink_metadata().is_err_and(|error| error.kind() == io::ErrorKind::NotFound) => {
             match path.parent().filter(|folder| !folder.as_os_str().is_empty() && !folder.is_dir()) {
                 Some(folder) => findings.wrong(
@@ -97,7 +97,7 @@ pub fn mqtt(arguments: &ServeOptions, findings: &mut Findings) {
 /// Whether the port is free, or the service itself has it.
 pub fn port(arguments: &ServeOptions, findings: &mut Findings) {
     const SUBJECT: &str = "port";
-    let address = arguments.listen;
+    let address = arguments.listen();
     match TcpListener::bind(address) {
         Ok(_) => findings.good(SUBJECT, format!("{address} is free")),
         Err(error) if error.kind() == io::ErrorKind::AddrInUse => {

@@ -21,6 +21,7 @@ mod memory;
 mod mqtt;
 mod offline;
 mod packs;
+mod phone;
 mod power;
 mod rtsp;
 mod scene;

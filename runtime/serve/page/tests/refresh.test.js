@@ -5,6 +5,7 @@ import { refreshClasses } from "../refresh.js";
 import { store } from "../store.js";
 
 globalThis.sessionStorage = { getItem: () => null };
+globalThis.localStorage = { getItem: () => null };
 
 // Requests to a service that answers when the test lets it.
 function held() {

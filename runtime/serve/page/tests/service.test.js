@@ -4,13 +4,24 @@ import test, { afterEach, beforeEach, mock } from "node:test";
 
 import { message, setLanguage } from "../language.js";
 import { problem } from "../problems.js";
-import { call } from "../service.js";
+import { call, takeTokenFromAddress } from "../service.js";
+
+// A browser's storage.
+function storage() {
+  const held = new Map();
+  return {
+    getItem: (name) => held.get(name) ?? null,
+    setItem: (name, value) => held.set(name, value),
+    removeItem: (name) => held.delete(name),
+  };
+}
 
 let elements = {};
 beforeEach(() => {
   elements = {};
   globalThis.document = { getElementById: (id) => (elements[id] ??= { textContent: "", hidden: true }) };
-  globalThis.sessionStorage = { getItem: () => null };
+  globalThis.sessionStorage = storage();
+  globalThis.localStorage = storage();
 });
 afterEach(() => { setLanguage("en"); mock.timers.reset(); });
 
@@ -67,4 +78,21 @@ test("sentences of the service are German on a German page, and none is lost", (
   ]) assert.match(problem(said), expected, said);
   setLanguage("en");
   assert.equal(problem("there is nothing to undo"), "there is nothing to undo");
+});
+
+test("a token in the page's address is kept, sent, and no longer in the address", async () => {
+  const address = { hash: "#token=abc", pathname: "/", search: "?x=1" };
+  let shownAddress;
+  globalThis.location = address;
+  globalThis.history = { replaceState: (_state, _title, url) => { shownAddress = url; } };
+  sessionStorage.setItem("token", "an older one");
+  takeTokenFromAddress();
+  assert.equal(shownAddress, "/?x=1");
+  let sent;
+  globalThis.fetch = async (_path, request) => { sent = request.headers.Authorization; return { ok: true, status: 200 }; };
+  await call("GET", "/api/v1/classes");
+  assert.equal(sent, "Bearer abc");
+  address.hash = "";
+  takeTokenFromAddress();
+  assert.equal(localStorage.getItem("token"), "abc", "an address without one changes nothing");
 });

@@ -1,0 +1,256 @@
+//! Teaching from a phone (`orco serve --phone`): a certificate of the device's own, the addresses by which phones reach it,
+//! a QR code that carries the token, and the machine's name on the network.
+//!
+//! A phone gives its camera only to pages that come over TLS. Nobody vouches for the certificate, so the phone asks once
+//! whether to go on; it is kept, so that the phone does not ask again.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, ensure};
+use jiff::Timestamp;
+use mdns_sd::{ServiceDaemon, ServiceInfo};
+use orco_runtime::files;
+use orco_serve::Tls;
+use orco_serve::token::Token;
+use qrcode::render::unicode::Dense1x2;
+use qrcode::{EcLevel, QrCode};
+use rcgen::{CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, KeyPair};
+use time::{Duration, OffsetDateTime};
+use x509_parser::extensions::GeneralName;
+use x509_parser::pem::parse_x509_pem;
+
+/// Where it listens unless another address is given.
+pub const LISTEN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 8443);
+/// Days that a certificate is valid: phones take none of more than 825.
+const DAYS: i64 = 800;
+/// Days before its end from which a new one is made.
+const SOON: i64 = 30;
+
+/// What `orco serve --phone` serves with.
+pub struct PhoneAccess {
+    /// Certificate and key.
+    pub tls: Tls,
+    /// The token's file.
+    pub token: PathBuf,
+    /// The machine's name on the network, such as `door3.local`.
+    pub name: String,
+    addresses: Vec<IpAddr>,
+}
+
+impl PhoneAccess {
+    /// Makes token and certificate in `folder`, unless they are there and hold for the machine's present addresses, or
+    /// for the one where the service listens.
+    ///
+    /// # Errors
+    /// If the folder or a file cannot be written, or the machine is on no network.
+    pub fn prepare(folder: &Path, listen: IpAddr) -> Result<Self> {
+        let addresses = if listen.is_unspecified() { own_addresses()? } else { vec![listen] };
+        let name = format!("{}.local", host_name());
+        files::create_folder(folder).with_context(|| format!("cannot make the folder {}", folder.display()))?;
+        let token = folder.join("token");
+        Token::read_or_make(&token)?;
+        let tls = Tls { certificate: folder.join("certificate.pem"), key: folder.join("key.pem") };
+        let mut names = vec![name.clone(), "localhost".to_owned()];
+        names.extend(addresses.iter().map(IpAddr::to_string));
+        if tls.check().is_err() || !holds_for(&tls.certificate, &names) {
+            make_certificate(&tls, names)?;
+        }
+        Ok(Self { tls, token, name, addresses })
+    }
+
+    /// The page's address for a phone, with the token in its fragment, which browsers send to nobody.
+    ///
+    /// # Errors
+    /// If the token cannot be read.
+    pub fn url(&self, port: u16) -> Result<String> {
+        let token = fs::read_to_string(&self.token).context("cannot read the token")?;
+        // The address, since not every phone knows names that end in `.local`.
+        let host = self.addresses.first().map_or_else(|| self.name.clone(), |address| in_url(*address));
+        Ok(format!("https://{host}:{port}/#token={}", token.trim()))
+    }
+
+    /// What people read: a QR code, the address, and what the phone will ask.
+    ///
+    /// # Errors
+    /// If the token cannot be read.
+    pub fn invitation(&self, port: u16, coloured: bool) -> Result<String> {
+        let url = self.url(port)?;
+        let mut text = qr_code(&url, coloured)?;
+        let _ = write!(
+            text,
+            "\nPoint the phone's camera at this square, in the same network, or open\n\n    {url}\n\nThe phone says that it does not \
+             know the certificate: go on to the page (\"Advanced\" or \"Details\"). It asks once. Whoever has this address may \
+             teach. Another name of this machine is https://{}:{port}",
+            self.name
+        );
+        Ok(text)
+    }
+
+    /// Tells the network the machine's name for as long as the result lives.
+    ///
+    /// # Errors
+    /// If the network cannot be told; addresses work without.
+    pub fn announce(&self, port: u16) -> Result<Announcement> {
+        let daemon = ServiceDaemon::new()?;
+        let host = format!("{}.", self.name);
+        let instance = format!("OrCo on {}", self.name.trim_end_matches(".local"));
+        let service = ServiceInfo::new("_https._tcp.local.", &instance, &host, &self.addresses[..], port, None)?;
+        daemon.register(service)?;
+        Ok(Announcement(daemon))
+    }
+}
+
+/// The machine's name is told to the network while this lives.
+pub struct Announcement(ServiceDaemon);
+
+impl Drop for Announcement {
+    fn drop(&mut self) {
+        // The network forgets the name by itself where this fails.
+        let _ = self.0.shutdown();
+    }
+}
+
+/// Addresses of this machine by which others of its network reach it, those of IPv4 first.
+fn own_addresses() -> Result<Vec<IpAddr>> {
+    let interfaces = if_addrs::get_if_addrs().context("cannot list this machine's addresses")?;
+    let of_network = |address: &IpAddr| match address {
+        IpAddr::V4(address) => !address.is_link_local(),
+        IpAddr::V6(address) => !address.is_unicast_link_local(),
+    };
+    let found = interfaces.iter().filter(|interface| !interface.is_loopback()).map(if_addrs::Interface::ip);
+    let mut addresses: Vec<IpAddr> = found.filter(of_network).collect();
+    addresses.sort_by_key(|address| (address.is_ipv6(), *address));
+    addresses.dedup();
+    ensure!(!addresses.is_empty(), "this machine is on no network: connect it to the one that the phone is on, and start again");
+    Ok(addresses)
+}
+
+/// The machine's name as a label of the network.
+fn host_name() -> String {
+    #[cfg(unix)]
+    let name = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    #[cfg(not(unix))]
+    let name = std::env::var("COMPUTERNAME").unwrap_or_default();
+    label(&name)
+}
+
+/// The first label of a name, with letters, digits and hyphens alone.
+fn label(name: &str) -> String {
+    let first = name.split('.').next().unwrap_or_default();
+    let kept: String = first.chars().filter(|letter| letter.is_ascii_alphanumeric() || *letter == '-').take(63).collect();
+    let kept = kept.trim_matches('-').to_ascii_lowercase();
+    if kept.is_empty() { "orco".to_owned() } else { kept }
+}
+
+fn in_url(address: IpAddr) -> String {
+    match address {
+        IpAddr::V4(address) => address.to_string(),
+        IpAddr::V6(address) => format!("[{address}]"),
+    }
+}
+
+/// Whether a certificate is for all these names and addresses, and for some weeks to come.
+fn holds_for(certificate: &Path, names: &[String]) -> bool {
+    let Ok(bytes) = fs::read(certificate) else { return false };
+    let Ok((_, pem)) = parse_x509_pem(&bytes) else { return false };
+    let Ok(parsed) = pem.parse_x509() else { return false };
+    let Ok(Some(alternatives)) = parsed.subject_alternative_name() else { return false };
+    let held: Vec<String> = alternatives.value.general_names.iter().filter_map(name_of).collect();
+    let until = parsed.validity().not_after.timestamp() - SOON * 24 * 60 * 60;
+    Timestamp::now().as_second() < until && names.iter().all(|name| held.contains(name))
+}
+
+fn name_of(name: &GeneralName<'_>) -> Option<String> {
+    match *name {
+        GeneralName::DNSName(name) => Some(name.to_owned()),
+        GeneralName::IPAddress(bytes) => match bytes.len() {
+            4 => Some(IpAddr::from(<[u8; 4]>::try_from(bytes).ok()?).to_string()),
+            16 => Some(IpAddr::from(<[u8; 16]>::try_from(bytes).ok()?).to_string()),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+/// Makes a certificate that nobody vouches for; its key is the one that is there, or a new one.
+fn make_certificate(tls: &Tls, names: Vec<String>) -> Result<()> {
+    let name = names[0].clone();
+    let key = match fs::read_to_string(&tls.key).ok().and_then(|pem| KeyPair::from_pem(&pem).ok()) {
+        Some(key) => key,
+        None => KeyPair::generate()?,
+    };
+    let mut parameters = CertificateParams::new(names)?;
+    parameters.distinguished_name = DistinguishedName::new();
+    parameters.distinguished_name.push(DnType::CommonName, name);
+    parameters.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+    let now = OffsetDateTime::now_utc();
+    (parameters.not_before, parameters.not_after) = (now - Duration::days(1), now + Duration::days(DAYS - 1));
+    let certificate = parameters.self_signed(&key)?;
+    let write = |path: &Path, text: String| {
+        files::replace(path, text.as_bytes()).with_context(|| format!("cannot write {}", path.display()))
+    };
+    write(&tls.key, key.serialize_pem())?;
+    write(&tls.certificate, certificate.pem())
+}
+
+/// A QR code in half blocks; black on white where the terminal takes colours, for phones that read no other.
+fn qr_code(text: &str, coloured: bool) -> Result<String> {
+    let code = QrCode::with_error_correction_level(text, EcLevel::L).context("the address does not fit a QR code")?;
+    let drawn = code
+        .render::<Dense1x2>()
+        .dark_color(if coloured { Dense1x2::Dark } else { Dense1x2::Light })
+        .light_color(if coloured { Dense1x2::Light } else { Dense1x2::Dark })
+        .quiet_zone(true)
+        .build();
+    if !coloured {
+        return Ok(drawn + "\n");
+    }
+    Ok(drawn.lines().fold(String::new(), |mut text, line| {
+        let _ = writeln!(text, "\x1b[97;40m{line}\x1b[0m");
+        text
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_host_name_becomes_a_label_of_the_network() {
+        for (name, expected) in
+            [("Door3", "door3"), ("door3.example", "door3"), ("my_door", "mydoor"), ("-tür-", "tr"), ("", "orco")]
+        {
+            assert_eq!(label(name), expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_certificate_is_kept_while_it_holds_for_the_machines_addresses() {
+        let folder = tempfile::tempdir().unwrap();
+        let tls = Tls { certificate: folder.path().join("certificate.pem"), key: folder.path().join("key.pem") };
+        let names = |address: &str| vec!["door3.local".to_owned(), address.to_owned()];
+        make_certificate(&tls, names("192.168.1.7")).unwrap();
+        tls.check().unwrap();
+        assert!(holds_for(&tls.certificate, &names("192.168.1.7")));
+        assert!(!holds_for(&tls.certificate, &names("192.168.1.8")));
+        let key = fs::read(&tls.key).unwrap();
+        make_certificate(&tls, names("fd00::7")).unwrap();
+        assert!(holds_for(&tls.certificate, &names("fd00::7")));
+        assert_eq!(fs::read(&tls.key).unwrap(), key, "the key stays");
+        fs::write(&tls.certificate, "damaged").unwrap();
+        assert!(!holds_for(&tls.certificate, &names("fd00::7")));
+    }
+
+    #[test]
+    fn the_square_is_black_on_white_and_has_a_margin() {
+        let url = format!("https://192.168.1.7:8443/#token={}", "0".repeat(64));
+        let [coloured, plain] = [true, false].map(|coloured| qr_code(&url, coloured).unwrap());
+        assert!(coloured.lines().all(|line| line.starts_with("\x1b[97;40m") && line.ends_with("\x1b[0m")));
+        let first = plain.lines().next().unwrap();
+        assert!(first.chars().all(|letter| letter == first.chars().next().unwrap()), "{plain}");
+        assert!(plain.lines().count() <= 40 && first.chars().count() <= 80, "it fits a terminal");
+    }
+}

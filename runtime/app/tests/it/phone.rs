@@ -1,0 +1,83 @@
+//! Teaching from a phone: what `orco serve --phone` shows is enough to reach the service, and is the same again after a
+//! restart.
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Child, Stdio};
+
+use tempfile::TempDir;
+use ureq::Agent;
+use ureq::tls::{Certificate, RootCerts, TlsConfig};
+
+use crate::support::{assert_refused, orco, shipped};
+
+/// The service, and the address that it shows to phones. It is killed when this is dropped.
+struct Invited {
+    process: Child,
+    url: String,
+}
+
+impl Invited {
+    fn start(state: &Path) -> Self {
+        let mut command = orco(&shipped(), state, &["--engine", "rten", "serve", "--phone", "--listen", "127.0.0.1:0"]);
+        let mut process = command.stdout(Stdio::piped()).spawn().unwrap();
+        let lines = BufReader::new(process.stdout.take().unwrap()).lines().map(Result::unwrap);
+        let mut drawn = 0;
+        for line in lines {
+            drawn += usize::from(line.contains('\u{2588}') || line.contains('\u{2580}') || line.contains('\u{2584}'));
+            if line.contains("#token=") {
+                assert!(drawn > 15, "a QR code stands above the address");
+                return Self { process, url: line.trim().to_owned() };
+            }
+        }
+        panic!("no address is shown")
+    }
+
+    /// Status of `GET path` by a client that trusts the certificate alone, with the address's token or without.
+    fn ask(&self, certificate: &[u8], path: &str, with_token: bool) -> u16 {
+        let roots = RootCerts::new_with_certs(&[Certificate::from_pem(certificate).unwrap()]);
+        let tls = TlsConfig::builder().root_certs(roots).build();
+        let client: Agent = Agent::config_builder().tls_config(tls).http_status_as_error(false).build().new_agent();
+        let (address, token) = self.url.split_once("/#token=").unwrap();
+        let mut request = client.get(format!("{address}{path}"));
+        if with_token {
+            request = request.header("Authorization", format!("Bearer {token}"));
+        }
+        request.call().unwrap().status().as_u16()
+    }
+}
+
+impl Drop for Invited {
+    fn drop(&mut self) {
+        self.process.kill().unwrap();
+        self.process.wait().unwrap();
+    }
+}
+
+#[test]
+fn a_phone_reaches_the_service_by_what_it_shows_also_after_a_restart() {
+    let folder = TempDir::new().unwrap();
+    let state = folder.path().join("state");
+    let certificate = folder.path().join("state.phone/certificate.pem");
+    let service = Invited::start(&state);
+    let trusted = fs::read(&certificate).unwrap();
+    assert_eq!(service.ask(&trusted, "/", false), 200, "the page");
+    assert_eq!(service.ask(&trusted, "/api/v1/classes", false), 401);
+    assert_eq!(service.ask(&trusted, "/api/v1/classes", true), 200);
+    let (_, token) = service.url.split_once('#').unwrap();
+    let token = token.to_owned();
+    drop(service);
+    let again = Invited::start(&state);
+    assert_eq!(again.url.split_once('#').unwrap().1, token);
+    assert_eq!(fs::read(&certificate).unwrap(), trusted, "the phone does not ask again");
+    assert_eq!(again.ask(&trusted, "/api/v1/classes", true), 200);
+}
+
+#[test]
+fn a_certificate_of_ones_own_and_that_for_phones_are_not_given_together() {
+    let folder = TempDir::new().unwrap();
+    let arguments = ["serve", "--phone", "--certificate", "certificate.pem", "--key", "key.pem"];
+    let output = orco(&shipped(), &folder.path().join("state"), &arguments).output().unwrap();
+    assert_refused(&output, "cannot be used with");
+}

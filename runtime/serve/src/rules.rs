@@ -1,0 +1,193 @@
+//! Outputs that act: a rule says what is to be done once a label was shown for a while: call a web address, start a
+//! program, or switch a line of the GPIO.
+//!
+//! One thread looks at what the camera shows ten times a second and decides ([`RuleClock`]); another one acts, so that a
+//! slow web server delays no decision. At most [`WAITING`] actions wait; further ones are dropped, and the log says so.
+
+mod action;
+mod clock;
+mod file;
+
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender, TrySendError};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use axum::body::Bytes;
+use serde_json::Value;
+
+pub use self::action::{Action, Gpio, Webhook};
+pub use self::clock::RuleClock;
+pub use self::file::{Rule, RulesError};
+use crate::error::ServeError;
+use crate::live::LiveReader;
+use crate::service::Service;
+use crate::worker::{self, Worker};
+
+/// How often what is shown is compared with the rules.
+const EVERY: Duration = Duration::from_millis(100);
+/// Actions that may wait.
+pub const WAITING: usize = 32;
+
+/// Something that a rule has noticed.
+#[derive(Clone, Debug)]
+pub struct Occurrence {
+    /// The label that is shown.
+    pub label: String,
+    /// How probable it is, 0..1.
+    pub probability: Option<f64>,
+    /// Seconds since 1970.
+    pub time: u64,
+    /// A small JPEG of the frame.
+    pub picture: Option<Bytes>,
+}
+
+/// Follows rules until it is dropped.
+#[derive(Debug)]
+pub struct Rules {
+    stop: Arc<AtomicBool>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Rules {
+    /// Reads the rules of a file.
+    ///
+    /// # Errors
+    /// [`RulesError`] says what cannot be used, and in which rule.
+    pub fn read(path: &Path) -> Result<Vec<Rule>, RulesError> {
+        file::read(path)
+    }
+
+    /// Starts to follow rules by what the service's camera shows. Without a camera nothing ever happens.
+    ///
+    /// # Errors
+    /// [`ServeError`] if a thread cannot be started.
+    pub fn start(service: &Service, rules: Vec<Rule>) -> Result<Self, ServeError> {
+        let stop = Arc::new(AtomicBool::new(false));
+        let Some(live) = service.live() else {
+            log::warn!("there are rules, but no camera: nothing will ever happen");
+            return Ok(Self { stop, threads: Vec::new() });
+        };
+        let (sender, queue) = mpsc::sync_channel(WAITING);
+        let rules = Arc::new(rules);
+        let actor = ActionWorker { rules: Arc::clone(&rules), queue: Mutex::new(queue), stop: Arc::clone(&stop) };
+        let watcher = RuleWorker { rules, live: live.reader(), queue: sender, stop: Arc::clone(&stop) };
+        let threads = vec![worker::start(actor, &service.health)?, worker::start(watcher, &service.health)?];
+        Ok(Self { stop, threads })
+    }
+}
+
+impl Drop for Rules {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        for thread in self.threads.drain(..) {
+            if thread.join().is_err() {
+                log::error!("a thread of the rules broke off at its end");
+            }
+        }
+    }
+}
+
+/// Number of the rule that is to act, and why.
+type DueAction = (usize, Occurrence);
+
+/// Compares what is shown with the rules.
+struct RuleWorker {
+    rules: Arc<Vec<Rule>>,
+    live: LiveReader,
+    queue: SyncSender<DueAction>,
+    stop: Arc<AtomicBool>,
+}
+
+impl Worker for RuleWorker {
+    const NAME: &'static str = "rules";
+
+    fn run(&mut self, up: &mut dyn FnMut()) -> Result<(), ServeError> {
+        let mut clocks: Vec<RuleClock> = self.rules.iter().map(RuleClock::of).collect();
+        up();
+        while !worker::sleep(EVERY, || self.stop.load(Ordering::Relaxed)) {
+            let shown = shown_labels(&self.live.json());
+            for (number, (rule, clock)) in self.rules.iter().zip(&mut clocks).enumerate() {
+                let found = shown.iter().find(|(label, _)| rule.is_about(label));
+                if clock.tick(found.is_some(), Instant::now())
+                    && let Some((label, probability)) = found
+                {
+                    self.act(number, label, *probability);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn back_off(&mut self, pause: Duration) -> bool {
+        worker::sleep(pause, || self.stop.load(Ordering::Relaxed))
+    }
+}
+
+impl RuleWorker {
+    fn act(&self, number: usize, label: &str, probability: Option<f64>) {
+        let time = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs());
+        let picture = self.live.view();
+        let occurrence = Occurrence { label: label.to_owned(), probability, time, picture };
+        if let Err(TrySendError::Full(_)) = self.queue.try_send((number, occurrence)) {
+            log::warn!("rule {} has nobody to act: {WAITING} actions wait already", number + 1);
+        }
+    }
+}
+
+/// What is shown: labels with their probabilities; `empty` for an empty place, and `unknown` for what is like nothing known.
+fn shown_labels(live: &Value) -> Vec<(String, Option<f64>)> {
+    if live["state"] != "running" {
+        return Vec::new();
+    }
+    if live["empty"] == true {
+        return vec![(file::EMPTY.to_owned(), None)];
+    }
+    let things = live["things"].as_array().filter(|things| !things.is_empty());
+    let shown = things.map_or_else(|| std::slice::from_ref(live), Vec::as_slice);
+    let label = |shown: &Value| {
+        let label = shown["label"].as_str()?;
+        let known = shown["known"] == true;
+        Some((if known { label } else { file::UNKNOWN }.to_owned(), shown["probability"].as_f64().filter(|_| known)))
+    };
+    shown.iter().filter_map(label).collect()
+}
+
+/// Acts, one action after the other.
+struct ActionWorker {
+    rules: Arc<Vec<Rule>>,
+    queue: Mutex<Receiver<DueAction>>,
+    stop: Arc<AtomicBool>,
+}
+
+impl Worker for ActionWorker {
+    const NAME: &'static str = "actions";
+
+    fn run(&mut self, up: &mut dyn FnMut()) -> Result<(), ServeError> {
+        up();
+        let queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
+        while !self.stop.load(Ordering::Relaxed) {
+            match queue.recv_timeout(EVERY) {
+                Ok((number, occurrence)) => {
+                    for action in &self.rules[number].actions {
+                        if let Err(reason) = action.perform(&occurrence, &|| self.stop.load(Ordering::Relaxed)) {
+                            log::warn!("rule {}: {action} failed: {reason}", number + 1);
+                        }
+                    }
+                }
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return Ok(()),
+            }
+        }
+        Ok(())
+    }
+
+    fn back_off(&mut self, pause: Duration) -> bool {
+        worker::sleep(pause, || self.stop.load(Ordering::Relaxed))
+    }
+}
+
+#[cfg(test)]
+mod tests;

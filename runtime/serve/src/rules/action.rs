@@ -1,0 +1,205 @@
+//! What rules do.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use hmac::{Hmac, KeyInit, Mac};
+use serde_json::json;
+use sha2::Sha256;
+
+use super::Occurrence;
+use crate::worker;
+
+/// How often a web address is called until it takes what it is told.
+const TRIES: u32 = 4;
+/// Pause before it is called again; twice as long before every further time.
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
+/// How long a call, or a program, may take.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// How often it is looked whether a program has ended.
+const TICK: Duration = Duration::from_millis(20);
+
+/// What a rule does.
+#[derive(Clone, Debug)]
+pub enum Action {
+    /// Posts JSON to a web address.
+    Webhook(Webhook),
+    /// Starts a program, with these arguments.
+    Command(Vec<String>),
+    /// Switches a line.
+    Gpio(Gpio),
+}
+
+/// A web address that is told.
+#[derive(Clone)]
+pub struct Webhook {
+    /// The address.
+    pub url: String,
+    /// What the message is signed with.
+    pub secret: Option<Vec<u8>>,
+    /// Whether a small picture goes with it.
+    pub picture: bool,
+}
+
+/// A line of a GPIO chip.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Gpio {
+    /// The chip's character device.
+    pub chip: PathBuf,
+    /// The line's number on the chip.
+    pub line: u32,
+    /// How long it is active.
+    pub pulse: Duration,
+    /// Whether active is low.
+    pub active_low: bool,
+}
+
+impl fmt::Debug for Webhook {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Webhook({})", self.url)
+    }
+}
+
+impl fmt::Display for Action {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Webhook(webhook) => write!(f, "webhook {}", webhook.url),
+            Self::Command(command) => write!(f, "command {}", command[0]),
+            Self::Gpio(gpio) => write!(f, "line {} of {}", gpio.line, gpio.chip.display()),
+        }
+    }
+}
+
+impl Action {
+    /// Does it; gives up when it is told to stop.
+    ///
+    /// # Errors
+    /// What went wrong.
+    pub fn perform(&self, occurrence: &Occurrence, is_stopping: &dyn Fn() -> bool) -> Result<(), String> {
+        match self {
+            Self::Webhook(webhook) => webhook.call(occurrence, is_stopping),
+            Self::Command(command) => run(command, occurrence, is_stopping),
+            Self::Gpio(gpio) => gpio.pulse(is_stopping),
+        }
+    }
+}
+
+impl Webhook {
+    /// The message.
+    fn body(&self, occurrence: &Occurrence) -> Vec<u8> {
+        let mut body =
+            json!({ "label": occurrence.label, "probability": occurrence.probability, "time": occurrence.time });
+        if let Some(picture) = occurrence.picture.as_ref().filter(|_| self.picture) {
+            body["picture"] = STANDARD.encode(picture).into();
+        }
+        body.to_string().into_bytes()
+    }
+
+    /// HMAC-SHA256 over the time, a point, and the message, in hexadecimal digits. A receiver that compares the time with
+    /// its own is not told the same thing twice by somebody who listens.
+    fn signature(&self, time: u64, body: &[u8]) -> Option<String> {
+        let mut mac = Hmac::<Sha256>::new_from_slice(self.secret.as_ref()?).ok()?;
+        mac.update(format!("{time}.").as_bytes());
+        mac.update(body);
+        Some(mac.finalize().into_bytes().iter().map(|byte| format!("{byte:02x}")).collect())
+    }
+
+    fn call(&self, occurrence: &Occurrence, is_stopping: &dyn Fn() -> bool) -> Result<(), String> {
+        let body = self.body(occurrence);
+        let signature = self.signature(occurrence.time, &body);
+        let client: ureq::Agent =
+            ureq::Agent::config_builder().timeout_global(Some(PATIENCE)).max_redirects(0).build().new_agent();
+        let mut failure = String::new();
+        for attempt in 0..TRIES {
+            if attempt > 0 && worker::sleep(FIRST_PAUSE * 2_u32.pow(attempt - 1), is_stopping) {
+                break;
+            }
+            let mut request = client
+                .post(&self.url)
+                .header("Content-Type", "application/json")
+                .header("X-OrCo-Time", occurrence.time.to_string());
+            if let Some(signature) = &signature {
+                request = request.header("X-OrCo-Signature", format!("sha256={signature}"));
+            }
+            match request.send(&body[..]) {
+                Ok(response) if response.status().is_success() => return Ok(()),
+                Ok(response) => failure = format!("it answered {}", response.status()),
+                // Another call would be answered alike.
+                Err(ureq::Error::StatusCode(status)) if (400..500).contains(&status) && status != 429 => {
+                    return Err(format!("it answered {status}"));
+                }
+                Err(error) => failure = error.to_string(),
+            }
+        }
+        Err(format!("{failure}; it was called {TRIES} times"))
+    }
+}
+
+/// Starts a program without a shell; label and probability are in its environment.
+fn run(command: &[String], occurrence: &Occurrence, is_stopping: &dyn Fn() -> bool) -> Result<(), String> {
+    let mut process = Command::new(&command[0])
+        .args(&command[1..])
+        .env("ORCO_LABEL", &occurrence.label)
+        .env("ORCO_PROBABILITY", occurrence.probability.map(|value| format!("{value:.3}")).unwrap_or_default())
+        .env("ORCO_TIME", occurrence.time.to_string())
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .spawn()
+        .map_err(|error| error.to_string())?;
+    let end = Instant::now() + PATIENCE;
+    loop {
+        match process.try_wait().map_err(|error| error.to_string())? {
+            Some(status) if status.success() => return Ok(()),
+            Some(status) => return Err(format!("it ended with {status}")),
+            None if Instant::now() < end && !is_stopping() => std::thread::sleep(TICK),
+            None => {
+                let _ = process.kill();
+                let _ = process.wait();
+                return Err(format!("it was ended after {} s", PATIENCE.as_secs()));
+            }
+        }
+    }
+}
+
+impl Gpio {
+    /// Makes the line active for a while.
+    #[cfg(target_os = "linux")]
+    fn pulse(&self, is_stopping: &dyn Fn() -> bool) -> Result<(), String> {
+        use gpiocdev::line::Value;
+
+        let mut request = gpiocdev::Request::builder();
+        request.on_chip(&self.chip).with_consumer("orco").with_line(self.line).as_output(Value::Inactive);
+        if self.active_low {
+            request.as_active_low();
+        }
+        let line = request.request().map_err(|error| error.to_string())?;
+        let switch = |value| line.set_value(self.line, value).map_err(|error| error.to_string());
+        switch(Value::Active)?;
+        worker::sleep(self.pulse, is_stopping);
+        switch(Value::Inactive)
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    fn pulse(&self, _: &dyn Fn() -> bool) -> Result<(), String> {
+        Err("this system has no lines that can be switched".into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_is_signed_over_its_time_and_its_body() {
+        let webhook = Webhook { url: String::new(), secret: Some(b"Jefe".to_vec()), picture: false };
+        let signature = webhook.signature(0, b"what do ya want for nothing?").unwrap();
+        // By Python's hmac.
+        let expected = "37f471929915ccd2cbbe79feb84ffcff4f2bb25e15fc41c2506687331ae179cc";
+        assert_eq!(signature, expected);
+        assert_ne!(webhook.signature(1, b"what do ya want for nothing?").unwrap(), expected, "the time counts");
+    }
+}

@@ -1,0 +1,194 @@
+//! Rules act when they should, as often as they should, and what they call is told the truth.
+
+#[path = "../../tests/service/support.rs"]
+mod support;
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::TcpListener;
+use std::path::Path;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use hmac::{Hmac, KeyInit, Mac};
+use orco_runtime::bundle::Bundle;
+use orco_runtime::learner::{Learner, LearnerSettings, Shots};
+use orco_runtime::store::Store;
+use serde_json::{Value, json};
+use sha2::Sha256;
+use tempfile::TempDir;
+
+use self::support::{sample, workspace};
+use super::{Occurrence, Rule, RuleClock, Rules, shown_labels};
+use crate::Service;
+use crate::live::LiveSettings;
+
+fn rules(folder: &Path, text: &str) -> Result<Vec<Rule>, String> {
+    let path = folder.join("rules.toml");
+    fs::write(&path, text).unwrap();
+    Rules::read(&path).map_err(|error| error.to_string())
+}
+
+#[test]
+fn a_rule_acts_after_its_time_and_not_again_before_its_pause_is_over() {
+    let folder = TempDir::new().unwrap();
+    let text = "[[rule]]\nlabel = \"mug\"\nfor = 2\npause = 60\ncommand = [\"/bin/true\"]";
+    let mut clock = RuleClock::of(&rules(folder.path(), text).unwrap()[0]);
+    let start = Instant::now();
+    let mut tick = |seconds: f64, is_shown| clock.tick(is_shown, start + Duration::from_secs_f64(seconds));
+    assert!(!tick(0.0, true) && !tick(1.9, true));
+    assert!(tick(2.0, true), "two seconds are over");
+    assert!(!tick(2.1, true) && !tick(61.9, true));
+    assert!(tick(62.0, true), "it is shown all the time");
+    assert!(!tick(70.0, false) && !tick(130.0, true), "shown anew");
+    assert!(!tick(130.3, false) && !tick(130.6, true), "a flicker");
+    assert!(tick(132.0, true), "counted over the flicker");
+    assert!(!tick(200.0, false) && !tick(200.6, true) && !tick(202.0, true));
+}
+
+#[test]
+fn rules_that_cannot_be_used_are_refused_with_a_reason() {
+    let folder = TempDir::new().unwrap();
+    let refused = |rule: &str, reason: &str| {
+        let said = rules(folder.path(), rule).unwrap_err();
+        assert!(said.contains(reason), "{said}");
+    };
+    let mug = |rest: &str| format!("[[rule]]\nlabel = \"mug\"\n{rest}");
+    refused("", "no table [[rule]]");
+    refused("[[rule]]", "label");
+    refused(&mug(""), "it does nothing");
+    refused("[[rule]]\nlabel = \" \"\ncommand = [\"/bin/true\"]", "its label is empty");
+    refused(&mug("command = []"), "names no program");
+    refused(&mug("command = [\"true\"]"), "full path");
+    refused(&mug("for = -1\ncommand = [\"/bin/true\"]"), "no number of seconds");
+    refused(&mug("for = nan\ncommand = [\"/bin/true\"]"), "no number of seconds");
+    refused(&mug("after = 1\ncommand = [\"/bin/true\"]"), "unknown field `after`");
+    refused(&mug("webhook = { url = \"ftp://x\" }"), "does not begin with http");
+    refused(&mug("webhook = { url = \"http://x/\", secret-file = \"none\" }"), "cannot read");
+    let signed = mug("webhook = { url = \"http://x/\", secret-file = \"secret\" }");
+    let secret = folder.path().join("secret");
+    fs::write(&secret, "geheim").unwrap();
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt;
+        fs::set_permissions(&secret, fs::Permissions::from_mode(0o644)).unwrap();
+        refused(&signed, "chmod 600");
+        fs::set_permissions(&secret, fs::Permissions::from_mode(0o600)).unwrap();
+    }
+    assert_eq!(rules(folder.path(), &signed).unwrap().len(), 1);
+}
+
+#[test]
+fn what_is_shown_is_every_thing_or_an_empty_place_or_nothing() {
+    let of = |live: Value| -> Vec<String> { shown_labels(&live).into_iter().map(|(label, _)| label).collect() };
+    let mug = json!({ "label": "mug", "probability": 0.9, "known": true });
+    let strange = json!({ "label": "mug", "probability": 0.2, "known": false });
+    let duck = json!({ "state": "running", "label": "duck", "known": true });
+    let with = |key: &str, value: Value| {
+        let mut live = duck.clone();
+        live[key] = value;
+        live
+    };
+    assert_eq!(of(duck.clone()), ["duck"]);
+    assert_eq!(of(with("things", json!([]))), ["duck"]);
+    assert_eq!(of(with("things", json!([mug, strange]))), ["mug", "unknown"]);
+    assert_eq!(of(with("empty", true.into())), ["empty"]);
+    assert!(of(with("state", "away".into())).is_empty());
+}
+
+#[test]
+fn programs_are_told_what_was_seen_and_failures_are_said() {
+    let folder = TempDir::new().unwrap();
+    let told = folder.path().join("told");
+    let script = format!("echo \"$ORCO_LABEL $ORCO_PROBABILITY\" > {}", told.display());
+    let actions = [
+        format!("command = [\"/bin/sh\", \"-c\", '{script}']"),
+        "command = [\"/bin/false\"]".to_owned(),
+        "gpio = { chip = \"/dev/none\", line = 1 }".to_owned(),
+    ];
+    let text = actions.map(|action| format!("[[rule]]\nlabel = \"mug\"\n{action}\n")).concat();
+    let rules = rules(folder.path(), &text).unwrap();
+    let occurrence = Occurrence { label: "mug; rm -rf /".into(), probability: Some(0.5), time: 1, picture: None };
+    let perform = |rule: usize| rules[rule].actions[0].perform(&occurrence, &|| false);
+    perform(0).unwrap();
+    assert_eq!(fs::read_to_string(told).unwrap(), "mug; rm -rf / 0.500\n");
+    assert!(perform(1).unwrap_err().contains("ended with"));
+    assert!(!perform(2).unwrap_err().is_empty(), "there is no such chip");
+}
+
+/// Head and body of a request, which is answered so.
+fn request(listener: &TcpListener, answer: &str) -> (String, Vec<u8>) {
+    let (mut stream, _) = listener.accept().unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+    let (mut bytes, mut buffer) = (Vec::new(), [0; 4096]);
+    let end = loop {
+        let count = stream.read(&mut buffer).unwrap();
+        bytes.extend_from_slice(&buffer[..count]);
+        if let Some(end) = bytes.windows(4).position(|four| four == b"\r\n\r\n") {
+            break end + 4;
+        }
+    };
+    let head = String::from_utf8(bytes[..end].to_vec()).unwrap().to_lowercase();
+    let length: usize = head.split("content-length: ").nth(1).unwrap().split("\r\n").next().unwrap().parse().unwrap();
+    while bytes.len() < end + length {
+        let count = stream.read(&mut buffer).unwrap();
+        bytes.extend_from_slice(&buffer[..count]);
+    }
+    write!(stream, "HTTP/1.1 {answer}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n").unwrap();
+    (head, bytes.split_off(end))
+}
+
+/// A folder is the camera and shows a duck again and again. The web address fails at first.
+#[test]
+fn a_web_address_is_told_what_the_camera_shows_until_it_takes_it() {
+    let folder = TempDir::new().unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let secret = folder.path().join("secret");
+    fs::write(&secret, "geheim\n").unwrap();
+    #[cfg(unix)]
+    fs::set_permissions(&secret, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
+    let url = format!("http://{}/seen", listener.local_addr().unwrap());
+    let webhook = format!("webhook = {{ url = \"{url}\", secret-file = \"secret\", picture = true }}");
+    let text = format!("[[rule]]\nlabel = \"duck\"\nfor = 0.3\npause = 3600\n{webhook}");
+    let rules = rules(folder.path(), &text).unwrap();
+
+    let bundle = || Bundle::open(workspace().join("models/cifar100-edge")).unwrap();
+    let store = || Store::new(folder.path().join("state"));
+    let mut learner = Learner::new(bundle(), store(), LearnerSettings::default()).unwrap();
+    let shots = workspace().join("examples/shots/learn/rubber-duck");
+    learner.learn("duck", Shots::folder(shots).unwrap()).unwrap().durable().unwrap();
+    let pictures = folder.path().join("pictures");
+    fs::create_dir(&pictures).unwrap();
+    let service = Service::open(bundle(), store(), LearnerSettings::default()).unwrap();
+    let source = format!("folder:{}", pictures.display()).parse().unwrap();
+    service.look_at(source, LiveSettings { frames: 1, per_second: 20.0 }).unwrap();
+    let following = Rules::start(&service, rules).unwrap();
+    let camera = thread::spawn(move || {
+        for number in 0.. {
+            let duck = sample("learn", "rubber-duck", 1 + number % 5);
+            if fs::write(pictures.join(format!("{number:06}.jpg")), duck).is_err() {
+                return;
+            }
+            thread::sleep(Duration::from_millis(100));
+        }
+    });
+
+    let (_, first) = request(&listener, "503 Service Unavailable");
+    let (head, second) = request(&listener, "204 No Content");
+    assert_eq!(first, second, "it is told again");
+    let message: Value = serde_json::from_slice(&second).unwrap();
+    assert_eq!(message["label"], "duck", "{message}");
+    assert!(message["picture"].as_str().is_some_and(|picture| picture.starts_with("/9j/")), "a JPEG");
+    let time = message["time"].as_u64().unwrap();
+    assert!(head.contains(&format!("x-orco-time: {time}")), "{head}");
+    let mut mac = Hmac::<Sha256>::new_from_slice(b"geheim").unwrap();
+    mac.update(format!("{time}.").as_bytes());
+    mac.update(&second);
+    let signature: String = mac.finalize().into_bytes().iter().map(|byte| format!("{byte:02x}")).collect();
+    assert!(head.contains(&format!("x-orco-signature: sha256={signature}")), "{head}");
+    listener.set_nonblocking(true).unwrap();
+    thread::sleep(Duration::from_secs(1));
+    assert!(listener.accept().is_err(), "the pause is not over");
+    drop((following, service, folder));
+    camera.join().unwrap();
+}
