@@ -41,23 +41,20 @@ pub struct PhoneAccess {
 }
 
 impl PhoneAccess {
-    /// Makes token and certificate in `folder`, unless they are there and hold for the machine's present addresses, or
-    /// for the one where the service listens.
+    /// Makes token and certificate in `folder`, unless they are given, or are there and hold for the machine's present
+    /// addresses, or for the one where the service listens.
     ///
     /// # Errors
     /// If the folder or a file cannot be written, or the machine is on no network.
-    pub fn prepare(folder: &Path, listen: IpAddr) -> Result<Self> {
+    pub fn prepare(folder: &Path, listen: IpAddr, given: (Option<Tls>, Option<PathBuf>)) -> Result<Self> {
         let addresses = if listen.is_unspecified() { own_addresses()? } else { vec![listen] };
         let name = format!("{}.local", host_name());
         files::create_folder(folder).with_context(|| format!("cannot make the folder {}", folder.display()))?;
-        let token = folder.join("token");
+        let token = given.1.unwrap_or_else(|| folder.join("token"));
         Token::read_or_make(&token)?;
-        let tls = Tls { certificate: folder.join("certificate.pem"), key: folder.join("key.pem") };
         let mut names = vec![name.clone(), "localhost".to_owned()];
         names.extend(addresses.iter().map(IpAddr::to_string));
-        if tls.check().is_err() || !holds_for(&tls.certificate, &names) {
-            make_certificate(&tls, names)?;
-        }
+        let tls = given.0.map_or_else(|| own_certificate(folder, names), Ok)?;
         Ok(Self { tls, token, name, addresses })
     }
 
@@ -83,7 +80,7 @@ impl PhoneAccess {
             text,
             "\nPoint the phone's camera at this square, in the same network, or open\n\n    {url}\n\nThe phone says that it does not \
              know the certificate: go on to the page (\"Advanced\" or \"Details\"). It asks once. Whoever has this address may \
-             teach. Another name of this machine is https://{}:{port}",
+             teach.\n\nAnother name of this machine is https://{}:{port}",
             self.name
         );
         Ok(text)
@@ -124,7 +121,10 @@ fn own_addresses() -> Result<Vec<IpAddr>> {
     let mut addresses: Vec<IpAddr> = found.filter(of_network).collect();
     addresses.sort_by_key(|address| (address.is_ipv6(), *address));
     addresses.dedup();
-    ensure!(!addresses.is_empty(), "this machine is on no network: connect it to the one that the phone is on, and start again");
+    ensure!(
+        !addresses.is_empty(),
+        "this machine is on no network: connect it to the one that the phone is on, and start again"
+    );
     Ok(addresses)
 }
 
@@ -140,7 +140,8 @@ fn host_name() -> String {
 /// The first label of a name, with letters, digits and hyphens alone.
 fn label(name: &str) -> String {
     let first = name.split('.').next().unwrap_or_default();
-    let kept: String = first.chars().filter(|letter| letter.is_ascii_alphanumeric() || *letter == '-').take(63).collect();
+    let kept: String =
+        first.chars().filter(|letter| letter.is_ascii_alphanumeric() || *letter == '-').take(63).collect();
     let kept = kept.trim_matches('-').to_ascii_lowercase();
     if kept.is_empty() { "orco".to_owned() } else { kept }
 }
@@ -150,6 +151,15 @@ fn in_url(address: IpAddr) -> String {
         IpAddr::V4(address) => address.to_string(),
         IpAddr::V6(address) => format!("[{address}]"),
     }
+}
+
+/// The certificate in a folder; it is made where there is none for all these names.
+fn own_certificate(folder: &Path, names: Vec<String>) -> Result<Tls> {
+    let tls = Tls { certificate: folder.join("certificate.pem"), key: folder.join("key.pem") };
+    if tls.check().is_err() || !holds_for(&tls.certificate, &names) {
+        make_certificate(&tls, names)?;
+    }
+    Ok(tls)
 }
 
 /// Whether a certificate is for all these names and addresses, and for some weeks to come.

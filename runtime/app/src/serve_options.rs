@@ -20,14 +20,9 @@ pub struct ServeOptions {
     /// Where it listens, 127.0.0.1:8080 by default. On any address but this machine's own, callers must give the token.
     #[arg(long, value_name = "ADDRESS:PORT", env = "ORCO_LISTEN", value_parser = listen)]
     listen: Option<SocketAddr>,
-    /// Lets a phone of the same network teach: makes a certificate and a token in a folder beside the state, shows the
-    /// address as a QR code, and tells the network the machine's name. Listens on 0.0.0.0:8443 by default.
-    #[arg(
-        long,
-        env = "ORCO_PHONE",
-        conflicts_with_all = ["token_file", "certificate", "key"],
-        value_parser = clap::builder::BoolishValueParser::new()
-    )]
+    /// Lets a phone of the same network teach: makes a certificate and a token in a folder beside the state where none are
+    /// given, shows the address as a QR code, and tells the network the machine's name. Listens on 0.0.0.0:8443 by default.
+    #[arg(long, env = "ORCO_PHONE", value_parser = clap::builder::BoolishValueParser::new())]
     pub phone: bool,
     /// File of the token that callers must give, readable by its owner alone; it is made if it is not there.
     #[arg(long, value_name = "FILE", env = "ORCO_TOKEN_FILE")]

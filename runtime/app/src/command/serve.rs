@@ -2,6 +2,7 @@
 
 use std::io::{self, IsTerminal};
 use std::net::{IpAddr, Ipv4Addr};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::Result;
@@ -10,7 +11,7 @@ use orco_runtime::store::{Store, StoreError};
 #[cfg(feature = "mqtt")]
 use orco_serve::mqtt::Mqtt;
 use orco_serve::rules::Rules;
-use orco_serve::{Address, RetentionOptions, Server, Service, admission, live, memory};
+use orco_serve::{Address, RetentionOptions, Server, Service, Tls, admission, live, memory};
 use serde_json::{Value, json};
 
 use crate::device;
@@ -48,7 +49,7 @@ pub fn run(options: &Options, output: &Output, arguments: &ServeOptions) -> Resu
         options.check_destination(token)?;
     }
     let (bundle, store, settings) = device::parts(options, usize::MAX)?;
-    let phone = arguments.phone.then(|| phone_access(&store, arguments.listen().ip())).transpose()?;
+    let phone = arguments.phone.then(|| phone_access(&store, arguments.listen().ip(), given.clone())).transpose()?;
     let (tls, token) = phone.as_ref().map_or(given, |phone| (Some(phone.tls.clone()), Some(phone.token.clone())));
     let (wait, keep_shots) = (settings.wait.max(WAIT), arguments.keep.keep_shots);
     let settings = settings.wait(wait).keep_shots(keep_shots).false_alarms(arguments.false_alarms);
@@ -88,11 +89,11 @@ pub fn run(options: &Options, output: &Output, arguments: &ServeOptions) -> Resu
     Ok(json!({ "url": url }))
 }
 
-/// Certificate, token and names for phones, in a folder beside the state.
-fn phone_access(store: &Store, listen: IpAddr) -> Result<PhoneAccess> {
+/// Certificate, token and names for phones; what is not given lies in a folder beside the state.
+fn phone_access(store: &Store, listen: IpAddr, given: (Option<Tls>, Option<PathBuf>)) -> Result<PhoneAccess> {
     let mut folder = store.folder().as_os_str().to_owned();
     folder.push(".phone");
-    PhoneAccess::prepare(folder.as_ref(), listen)
+    PhoneAccess::prepare(folder.as_ref(), listen, given)
 }
 
 /// Shows phones the way. The network's knowing the machine's name ends with what is returned.

@@ -10,7 +10,7 @@ use tempfile::TempDir;
 use ureq::Agent;
 use ureq::tls::{Certificate, RootCerts, TlsConfig};
 
-use crate::support::{assert_refused, orco, shipped};
+use crate::support::{orco, shipped};
 
 /// The service, and the address that it shows to phones. It is killed when this is dropped.
 struct Invited {
@@ -19,19 +19,17 @@ struct Invited {
 }
 
 impl Invited {
-    fn start(state: &Path) -> Self {
-        let mut command = orco(&shipped(), state, &["--engine", "rten", "serve", "--phone", "--listen", "127.0.0.1:0"]);
+    fn start(state: &Path, more: &[&str]) -> Self {
+        let arguments = [&["--engine", "rten", "serve", "--phone", "--listen", "127.0.0.1:0"], more].concat();
+        let mut command = orco(&shipped(), state, &arguments);
         let mut process = command.stdout(Stdio::piped()).spawn().unwrap();
         let lines = BufReader::new(process.stdout.take().unwrap()).lines().map(Result::unwrap);
-        let mut drawn = 0;
-        for line in lines {
-            drawn += usize::from(line.contains('\u{2588}') || line.contains('\u{2580}') || line.contains('\u{2584}'));
-            if line.contains("#token=") {
-                assert!(drawn > 15, "a QR code stands above the address");
-                return Self { process, url: line.trim().to_owned() };
-            }
-        }
-        panic!("no address is shown")
+        let shown: Vec<String> = lines.take_while(|line| !line.contains("Another name of this machine")).collect();
+        let url = shown.iter().find(|line| line.contains("#token=")).map(|line| line.trim().to_owned());
+        let service = Self { process, url: url.unwrap_or_default() };
+        let is_drawn = |line: &&String| line.contains(['\u{2588}', '\u{2580}', '\u{2584}']);
+        assert!(shown.iter().filter(is_drawn).count() > 15 && !service.url.is_empty(), "{shown:?}");
+        service
     }
 
     /// Status of `GET path` by a client that trusts the certificate alone, with the address's token or without.
@@ -60,7 +58,7 @@ fn a_phone_reaches_the_service_by_what_it_shows_also_after_a_restart() {
     let folder = TempDir::new().unwrap();
     let state = folder.path().join("state");
     let certificate = folder.path().join("state.phone/certificate.pem");
-    let service = Invited::start(&state);
+    let service = Invited::start(&state, &[]);
     let trusted = fs::read(&certificate).unwrap();
     assert_eq!(service.ask(&trusted, "/", false), 200, "the page");
     assert_eq!(service.ask(&trusted, "/api/v1/classes", false), 401);
@@ -68,16 +66,17 @@ fn a_phone_reaches_the_service_by_what_it_shows_also_after_a_restart() {
     let (_, token) = service.url.split_once('#').unwrap();
     let token = token.to_owned();
     drop(service);
-    let again = Invited::start(&state);
+    let again = Invited::start(&state, &[]);
     assert_eq!(again.url.split_once('#').unwrap().1, token);
     assert_eq!(fs::read(&certificate).unwrap(), trusted, "the phone does not ask again");
     assert_eq!(again.ask(&trusted, "/api/v1/classes", true), 200);
 }
 
 #[test]
-fn a_certificate_of_ones_own_and_that_for_phones_are_not_given_together() {
+fn a_token_of_ones_own_is_taken() {
     let folder = TempDir::new().unwrap();
-    let arguments = ["serve", "--phone", "--certificate", "certificate.pem", "--key", "key.pem"];
-    let output = orco(&shipped(), &folder.path().join("state"), &arguments).output().unwrap();
-    assert_refused(&output, "cannot be used with");
+    let token = folder.path().join("token");
+    let service = Invited::start(&folder.path().join("state"), &["--token-file", token.to_str().unwrap()]);
+    assert!(service.url.ends_with(&format!("#token={}", fs::read_to_string(token).unwrap().trim())), "{}", service.url);
+    assert!(!folder.path().join("state.phone/token").exists());
 }

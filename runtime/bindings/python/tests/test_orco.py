@@ -79,7 +79,8 @@ class Device(unittest.TestCase):
         later.learn({"cone": pictures("learn", "traffic-cone")})
         report = later.align()
         assert report is not None
-        self.assertGreater(report.old_accuracy_after, 0.5)
+        assert report.old_accuracy is not None
+        self.assertGreater(report.old_accuracy[1], 0.5)
         self.assertIsNone(report.new_accuracy, "nothing new came")
         self.assertIsNone(later.align(), "it is done")
         self.assertEqual(later.counts().changes, 1, "it is part of the change")

@@ -1,8 +1,5 @@
 //! Rules act when they should, as often as they should, and what they call is told the truth.
 
-#[path = "../../tests/service/support.rs"]
-mod support;
-
 use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpListener;
@@ -18,10 +15,12 @@ use serde_json::{Value, json};
 use sha2::Sha256;
 use tempfile::TempDir;
 
-use self::support::{sample, workspace};
 use super::{Occurrence, Rule, RuleClock, Rules, shown_labels};
 use crate::Service;
 use crate::live::LiveSettings;
+
+/// The repository's folder.
+const WORKSPACE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
 
 fn rules(folder: &Path, text: &str) -> Result<Vec<Rule>, String> {
     let path = folder.join("rules.toml");
@@ -152,11 +151,11 @@ fn a_web_address_is_told_what_the_camera_shows_until_it_takes_it() {
     let text = format!("[[rule]]\nlabel = \"duck\"\nfor = 0.3\npause = 3600\n{webhook}");
     let rules = rules(folder.path(), &text).unwrap();
 
-    let bundle = || Bundle::open(workspace().join("models/cifar100-edge")).unwrap();
+    let bundle = || Bundle::open(Path::new(WORKSPACE).join("models/cifar100-edge")).unwrap();
     let store = || Store::new(folder.path().join("state"));
     let mut learner = Learner::new(bundle(), store(), LearnerSettings::default()).unwrap();
-    let shots = workspace().join("examples/shots/learn/rubber-duck");
-    learner.learn("duck", Shots::folder(shots).unwrap()).unwrap().durable().unwrap();
+    let shots = Path::new(WORKSPACE).join("examples/shots/learn/rubber-duck");
+    learner.learn("duck", Shots::folder(&shots).unwrap()).unwrap().durable().unwrap();
     let pictures = folder.path().join("pictures");
     fs::create_dir(&pictures).unwrap();
     let service = Service::open(bundle(), store(), LearnerSettings::default()).unwrap();
@@ -165,8 +164,8 @@ fn a_web_address_is_told_what_the_camera_shows_until_it_takes_it() {
     let following = Rules::start(&service, rules).unwrap();
     let camera = thread::spawn(move || {
         for number in 0.. {
-            let duck = sample("learn", "rubber-duck", 1 + number % 5);
-            if fs::write(pictures.join(format!("{number:06}.jpg")), duck).is_err() {
+            let duck = shots.join(format!("{}.jpg", 1 + number % 5));
+            if fs::copy(duck, pictures.join(format!("{number:06}.jpg"))).is_err() {
                 return;
             }
             thread::sleep(Duration::from_millis(100));
