@@ -332,7 +332,7 @@ impl LearnConfig {
     /// to the other scores and need not answer alone.
     pub const fn combined() -> Self {
         let answer = AnswerWeights { targets: 0.125, aligned: 0.125, means: 1.0, discriminant: 2.0, class_offset: 0.0 };
-        Self { epochs: 15, epoch_samples: 1000, answer: Some(answer), ..Self::edge() }
+        Self { epochs: 15, epoch_samples: 500, answer: Some(answer), ..Self::edge() }
     }
 
     /// The closed form alone: nothing is trained on the device, and the aligned head is missing from the answer. Weights

@@ -16,7 +16,7 @@ use crate::bank::Bank;
 pub(crate) const MAX_OTHERS: usize = 4;
 
 /// Shots whose views are scored, beside one of each class; more cost time and change nothing that matters.
-pub(crate) const MAX_VIEWED: usize = 1000;
+pub(crate) const MAX_VIEWED: usize = 250;
 
 /// Scores `[views, classes]` of a shot's views without the border: of its own class, whose `row` is that without the shot,
 /// as if the class had it and yet did not know it. The exemplars are a bank's, whose projections are given.
