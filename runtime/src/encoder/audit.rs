@@ -50,6 +50,15 @@ pub fn audit(model: &[u8]) -> AuditResult {
     walk(model, operators::is_allowed)
 }
 
+/// Audits a model as [`audit`] does, and refuses the operators by which exporters compute constants, too. A model of which
+/// this refuses one is worth folding ([`super::onnx::fold_constants`]).
+///
+/// # Errors
+/// [`AuditError`] names what is refused.
+pub fn audit_layers(model: &[u8]) -> AuditResult {
+    walk(model, operators::is_layer)
+}
+
 /// Audits a model whose constants are going to be folded ([`super::onnx::fold_constants`]): as [`audit`], but allows
 /// operators that make constants. The folded model has to pass [`audit`].
 ///

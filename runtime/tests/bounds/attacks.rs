@@ -60,6 +60,24 @@ fn with(operator: &str, list: &[i64]) -> Model {
 }
 
 /// A convolution with weights of these sides.
+/// A constant of a shape, beside the image.
+fn constant_of_shape(shape: &[i64]) -> Model {
+    let mut model = Model::new();
+    model.list("shape", shape).node("ConstantOfShape", &["shape"], "y", &[]);
+    model
+}
+
+/// Numbers from a start to an end in steps, beside the image.
+fn range(numbers: &[i64; 3]) -> Model {
+    let mut model = Model::new();
+    let names = ["start", "end", "step"];
+    for (name, number) in names.iter().zip(numbers) {
+        model.list(name, &[*number]);
+    }
+    model.node("Range", &names, "y", &[]);
+    model
+}
+
 fn convolution(weight: &[i64], settings: &[crate::model::Setting<'_>]) -> Model {
     let mut model = Model::new();
     model.floats("w", weight).node("Conv", &["x", "w"], "y", settings);
@@ -138,9 +156,11 @@ fn attacks_are_refused_before_an_engine_sees_them() {
         ("doubling", doubled(60), elements),
         ("products of constants", folded(), "\"MatMul\" brings the multiply-adds on constants to"),
         ("all alive", kept_alive(), "of weights and live tensors"),
-        ("expand", with("Expand", &[LONG, LONG, 3, 8, 8]), "is not on the list of allowed ones"),
-        ("tile", with("Tile", &[1, LONG, LONG, 1]), "is not on the list of allowed ones"),
-        ("constant of shape", with("ConstantOfShape", &[LONG, LONG]), "is not on the list of allowed ones"),
+        ("expand", with("Expand", &[LONG, LONG, 3, 8, 8]), elements),
+        ("tile", with("Tile", &[1, LONG, LONG, 1]), elements),
+        ("constant of shape", constant_of_shape(&[LONG, LONG]), elements),
+        ("range", range(&[0, i64::MAX, 1]), elements),
+        ("range for ever", range(&[0, 9, 0]), "cannot infer the output shape of node"),
         ("resize", with("Resize", &[1, 3, LONG, LONG]), "is not on the list of allowed ones"),
         ("upsample", with("Upsample", &[1, 3, LONG, LONG]), "is not on the list of allowed ones"),
         ("pad", with("Pad", &[0, 0, 0, 0, 0, 0, LONG, LONG]), elements),

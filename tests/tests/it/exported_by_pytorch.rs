@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use ndarray::{Array4, ArrayView4, s};
 use orco_runtime::encoder::Encoder;
-use orco_runtime::encoder::audit::{AuditError, audit};
+use orco_runtime::encoder::audit::{AuditError, audit, audit_layers};
 use orco_runtime::encoder::onnx::Onnx;
 use orco_runtime::encoder::rten::Rten;
 use orco_tests::tiny::take_turn;
@@ -54,13 +54,13 @@ fn plain_exports_become_backbones_that_compute_what_pytorch_computes() {
     let text = std::fs::read_to_string(fixture("features.json")).unwrap();
     let expected: BTreeMap<String, Vec<f32>> = serde_json::from_str(&text).unwrap();
     let images = images();
-    for case in ["padded-by-size", "padded-by-layer"] {
+    for case in ["padded-by-size", "padded-by-layer", "rows-of-the-batch"] {
         for exporter in EXPORTERS {
             let name = format!("{case}-{exporter}.onnx");
             let backbone = open(&name).unwrap_or_else(|reason| panic!("{reason}"));
             assert_eq!(backbone.features, FEATURES);
             let file = std::fs::read(fixture(&name)).unwrap();
-            assert_eq!(audit(&file).is_ok(), backbone.bytes == file, "{name}: folded only if it has to be");
+            assert_eq!(audit_layers(&file).is_ok(), backbone.bytes == file, "{name}: folded only if it has to be");
             let expected = &expected[case];
             assert_eq!(expected.len(), IMAGES * FEATURES);
             // A batch of any size.
@@ -78,26 +78,16 @@ fn plain_exports_become_backbones_that_compute_what_pytorch_computes() {
 }
 
 #[test]
-fn what_the_old_exporter_writes_would_be_refused_unfolded() {
+fn what_the_old_exporter_writes_for_constants_is_folded() {
     for case in ["padded-by-size", "padded-by-layer"] {
         let file = std::fs::read(fixture(&format!("{case}-legacy.onnx"))).unwrap();
-        assert!(matches!(audit(&file), Err(AuditError::Operator { operator, .. }) if operator == "ConstantOfShape"));
+        assert!(
+            matches!(audit_layers(&file), Err(AuditError::Operator { operator, .. }) if operator == "ConstantOfShape")
+        );
         let folded = open(&format!("{case}-legacy.onnx")).unwrap().bytes;
-        assert_eq!(audit(&folded), Ok(()));
+        assert_eq!(audit_layers(&folded), Ok(()));
         assert!(folded.len() < file.len(), "{case}: {} of {} bytes", folded.len(), file.len());
         let own_operators = b"com.microsoft";
         assert!(!folded.windows(own_operators.len()).any(|part| part == own_operators), "{case}");
-    }
-}
-
-#[test]
-fn what_depends_on_the_batch_is_refused_with_its_node_and_operator() {
-    let _turn = take_turn();
-    for exporter in EXPORTERS {
-        let reason = open(&format!("rows-of-the-batch-{exporter}.onnx")).unwrap_err();
-        assert!(reason.contains("rows-of-the-batch") && reason.contains("cannot be the backbone: "), "{reason}");
-        assert!(reason.contains("the node \"") && reason.contains("is of the operator \""), "{reason}");
-        assert!(reason.contains("\"Expand\"") || reason.contains("\"ConstantOfShape\""), "{reason}");
-        assert!(!reason.contains("the node \"\""), "{reason}");
     }
 }

@@ -3,6 +3,7 @@
 //! Beside it lie those that need a program to themselves: `corpus` and `image_bombs` count the memory that their program
 //! takes, `golden_text` and `golden_trainer` tell libtorch how many threads to take.
 
+mod backbone_matrix;
 mod backbones;
 mod comparison;
 mod compatibility;

@@ -1,13 +1,13 @@
 //! The operators that a backbone may be made of: those that our exporter writes, and what feature extractors are made
-//! of elsewhere. Left out are control flow, sequences and texts, random numbers, and whatever makes a large tensor out
-//! of a few numbers (`ConstantOfShape`, `Expand`, `Range`, `Resize`, `Tile`). Another operator is one more entry here, of
-//! an existing rule or of one more function in [`super::rules`].
+//! of elsewhere. Left out are control flow, sequences and texts, random numbers, and whatever makes a tensor of a size that
+//! depends on its numbers (`NonZero`, `Resize`). Another operator is one more entry here, of an existing rule or of one
+//! more function in [`super::rules`].
 
 use super::call::ShapeRule;
 use super::rules::{elementwise, fill, index, layout, matrix, reduce, window};
 
-/// The allowed operators of ONNX's own domain with their shape rules, sorted by name.
-const ALLOWED: [(&str, ShapeRule); 76] = [
+/// The operators of layers, of ONNX's own domain, with their shape rules, sorted by name.
+const LAYERS: [(&str, ShapeRule); 76] = [
     ("Abs", elementwise::abs),
     ("Add", elementwise::add),
     ("AveragePool", window::pool),
@@ -86,14 +86,14 @@ const ALLOWED: [(&str, ShapeRule); 76] = [
     ("Where", elementwise::select),
 ];
 
-/// Further operators by which exporters compute constants, such as paddings and tables of positions, sorted.
-const FOLDABLE: [(&str, ShapeRule); 23] = [
+/// Operators by which exporters compute shapes, masks and tables of positions, sorted. What depends on the batch stays in a
+/// model; its size is inferred like any other ([`super::bounds`]), and what is constant is folded away.
+const TABLES: [(&str, ShapeRule); 20] = [
     ("And", elementwise::and),
     ("ArgMax", reduce::arg_max),
     ("ConstantOfShape", fill::constant_of_shape),
     ("CumSum", elementwise::transcendental),
     ("Expand", fill::expand),
-    ("EyeLike", fill::eye_like),
     ("GatherElements", index::gather_elements),
     ("GatherND", index::gather_nd),
     ("Greater", elementwise::greater),
@@ -101,9 +101,7 @@ const FOLDABLE: [(&str, ShapeRule); 23] = [
     ("Less", elementwise::less),
     ("LessOrEqual", elementwise::less_or_equal),
     ("Mod", elementwise::modulo),
-    ("NonZero", fill::nonzero),
     ("Not", elementwise::not),
-    ("OneHot", fill::one_hot),
     ("Or", elementwise::or),
     ("Range", fill::range),
     ("ReduceMin", reduce::reduce),
@@ -113,20 +111,33 @@ const FOLDABLE: [(&str, ShapeRule); 23] = [
     ("Tile", fill::tile),
 ];
 
+/// Further operators that may make constants and nothing else, sorted.
+const FOLDABLE: [(&str, ShapeRule); 3] =
+    [("EyeLike", fill::eye_like), ("NonZero", fill::nonzero), ("OneHot", fill::one_hot)];
+
 /// Whether an operator of a domain may be used, or makes constants and so may go once they are folded.
 #[cfg(feature = "onnx")]
 pub fn is_foldable(domain: &str, operator: &str) -> bool {
-    is_allowed(domain, operator) || (matches!(domain, "" | "ai.onnx") && find(&FOLDABLE, operator).is_some())
+    is_allowed(domain, operator) || (is_onnx(domain) && find(&FOLDABLE, operator).is_some())
 }
 
 /// Whether an operator of a domain may be used.
 pub fn is_allowed(domain: &str, operator: &str) -> bool {
-    matches!(domain, "" | "ai.onnx") && find(&ALLOWED, operator).is_some()
+    is_layer(domain, operator) || (is_onnx(domain) && find(&TABLES, operator).is_some())
+}
+
+/// Whether an operator of a domain is one of layers.
+pub fn is_layer(domain: &str, operator: &str) -> bool {
+    is_onnx(domain) && find(&LAYERS, operator).is_some()
+}
+
+fn is_onnx(domain: &str) -> bool {
+    matches!(domain, "" | "ai.onnx")
 }
 
 /// The shape rule of an operator of ONNX's own domain.
 pub fn rule(operator: &str) -> Option<ShapeRule> {
-    find(&ALLOWED, operator).or_else(|| find(&FOLDABLE, operator))
+    [&LAYERS[..], &TABLES, &FOLDABLE].into_iter().find_map(|operators| find(operators, operator))
 }
 
 fn find(operators: &[(&str, ShapeRule)], operator: &str) -> Option<ShapeRule> {
@@ -138,11 +149,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_list_is_sorted_and_without_control_flow() {
-        assert!(ALLOWED.is_sorted_by_key(|(name, _)| *name));
-        assert!(is_allowed("", "Conv") && is_allowed("ai.onnx", "Where"));
-        assert!(!is_allowed("com.microsoft", "Conv"));
-        for operator in ["If", "Loop", "Scan", "ConstantOfShape", "conv", ""] {
+    fn the_lists_are_sorted_disjoint_and_without_control_flow() {
+        assert!([&LAYERS[..], &TABLES, &FOLDABLE].iter().all(|list| list.is_sorted_by_key(|(name, _)| *name)));
+        assert!(!TABLES.iter().any(|(operator, _)| is_layer("", operator)));
+        assert!(!FOLDABLE.iter().any(|(operator, _)| is_allowed("", operator)));
+        assert!(is_allowed("", "Conv") && is_allowed("ai.onnx", "Where") && is_allowed("", "Range"));
+        assert!(!is_layer("", "Range"));
+        for domain in ["com.microsoft", "ai.onnx.ml"] {
+            assert!(!is_allowed(domain, "Conv") && !is_allowed(domain, "Range"));
+        }
+        for operator in ["If", "Loop", "Scan", "NonZero", "Resize", "conv", ""] {
             assert!(!is_allowed("", operator), "{operator}");
         }
     }
@@ -150,9 +166,7 @@ mod tests {
     #[cfg(feature = "onnx")]
     #[test]
     fn operators_that_make_constants_may_be_folded() {
-        assert!(FOLDABLE.is_sorted_by_key(|(name, _)| *name));
-        assert!(!FOLDABLE.iter().any(|(operator, _)| is_allowed("", operator)));
-        assert!(is_foldable("", "ConstantOfShape") && is_foldable("", "Conv"));
+        assert!(is_foldable("", "NonZero") && is_foldable("", "ConstantOfShape") && is_foldable("", "Conv"));
         for operator in ["If", "Loop", "Scan", "RandomNormal", "StringConcat", ""] {
             assert!(!is_foldable("", operator), "{operator}");
         }

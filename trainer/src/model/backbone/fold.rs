@@ -1,5 +1,6 @@
 //! Folds the constants of a model that the user brings. Exporters write paddings, shapes and tables as nodes that
-//! compute them from numbers known beforehand, by operators that no engine is to see (`ConstantOfShape`, `Range`).
+//! compute them from numbers known beforehand (`ConstantOfShape`, `Range`), which costs time in every call and bars an
+//! engine's own optimisations.
 //!
 //! ONNX Runtime folds what depends on constants alone, and infers shapes. It does not look into the shape of a tensor
 //! whose batch is left open; so nodes that take fixed sides out of such a shape become constants here, and it folds on,
@@ -8,19 +9,19 @@
 use std::collections::{HashMap, HashSet};
 
 use orco_runtime::encoder::EncodeError;
-use orco_runtime::encoder::audit::{AuditError, audit};
+use orco_runtime::encoder::audit::{AuditError, audit, audit_layers};
 use orco_runtime::encoder::onnx::fold_constants;
 use prost::Message;
 
 use crate::model::onnx_proto::{INT64, NodeProto, OperatorSetProto, StringEntryProto, TensorProto, ValueInfoProto};
 
-/// A model as the engines accept it: as it is, or with constants folded if an operator of it is refused otherwise.
+/// A model as the engines accept it: as it is, or with constants folded if it has operators that make some.
 ///
 /// # Errors
 /// [`EncodeError::Refused`] names what is refused even so.
 pub(super) fn without_constant_nodes(model: Vec<u8>) -> Result<Vec<u8>, EncodeError> {
     // What is no model at all is found to be none by its reader.
-    if !matches!(audit(&model), Err(AuditError::Operator { .. })) {
+    if !matches!(audit_layers(&model), Err(AuditError::Operator { .. })) {
         return Ok(model);
     }
     let damaged = |_| EncodeError::Refused(AuditError::Damaged { part: "graph" });
