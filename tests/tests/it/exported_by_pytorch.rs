@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use ndarray::{Array4, ArrayView4, s};
 use orco_runtime::encoder::Encoder;
-use orco_runtime::encoder::audit::{AuditError, audit, audit_layers};
+use orco_runtime::encoder::audit::{AuditError, audit_layers};
 use orco_runtime::encoder::onnx::Onnx;
 use orco_runtime::encoder::rten::Rten;
 use orco_tests::tiny::take_turn;
