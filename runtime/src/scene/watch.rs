@@ -1,5 +1,6 @@
 //! The frames of a running camera, beside its empty place.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use ::image::RgbImage;
@@ -29,7 +30,7 @@ const MOST: f32 = 0.2;
 pub enum Sighting {
     /// The empty place.
     Empty,
-    /// Things in front of it: at least one piece.
+    /// Things in front of it: at least one.
     Things(Foreground),
     /// Another place: the camera was moved, or the light is quite another. The empty place must be shown again; until
     /// then frames are to be classified without it.
@@ -40,7 +41,7 @@ pub enum Sighting {
 /// empty, and notices when the camera was moved.
 #[derive(Clone, Debug)]
 pub struct SceneWatch {
-    background: Background,
+    background: Arc<Background>,
     is_moved: bool,
     /// Since when frames have said otherwise than `is_moved`, and how many.
     doubt: Option<(Duration, u32)>,
@@ -50,11 +51,11 @@ pub struct SceneWatch {
 impl SceneWatch {
     /// Watches by a background.
     pub fn new(background: Background) -> Self {
-        Self { background, is_moved: false, doubt: None, followed: None }
+        Self { background: Arc::new(background), is_moved: false, doubt: None, followed: None }
     }
 
-    /// The background, as it is by now.
-    pub fn background(&self) -> &Background {
+    /// The background, as it is by now. Who keeps it is not disturbed when it follows the light.
+    pub fn background(&self) -> &Arc<Background> {
         &self.background
     }
 
@@ -76,7 +77,7 @@ impl SceneWatch {
         }
         let size = [frame.width(), frame.height()];
         let foreground = Foreground::of(self.background.width, &difference, size, None);
-        if !foreground.pieces().is_empty() {
+        if !foreground.things().is_empty() {
             return Ok(Sighting::Things(foreground));
         }
         self.follow(&small, &difference, at);
@@ -103,7 +104,7 @@ impl SceneWatch {
         let passed = self.followed.map_or(STEP, |last| at.saturating_sub(last));
         if passed >= STEP {
             let share = 1.0 - libm::expf(-passed.as_secs_f32() / FOLLOWING.as_secs_f32());
-            self.background.follow(small, difference, share.min(MOST));
+            Arc::make_mut(&mut self.background).follow(small, difference, share.min(MOST));
             self.followed = Some(at);
         }
     }

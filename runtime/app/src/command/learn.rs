@@ -9,10 +9,11 @@ use serde_json::Value;
 
 use crate::change_options::{ClassFolder, LearnOptions};
 use crate::device;
+use crate::folder_shots::{FolderShots, folder_shots};
 use crate::options::Options;
 use crate::output::Output;
 use crate::progress::ProgressBars;
-use crate::scene_options::{SceneOptions, cut_out};
+use crate::scene_options::SceneOptions;
 use crate::session_report;
 
 /// Arguments of `orco learn`.
@@ -33,20 +34,11 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<
     let mut learner = device::open(options, output)?;
     arguments.options.apply(&mut learner);
     let viewfinder = arguments.scene.viewfinder(&learner)?;
-    let cut_outs = if viewfinder.is_plain() { Vec::new() } else { cut_out(&viewfinder, &arguments.classes)? };
-    let classes: Vec<(&str, Shots<'_>)> = if viewfinder.is_plain() {
-        arguments.classes.iter().map(|class| shots_of(class, output)).collect::<Result<_>>()?
-    } else {
-        cut_outs.iter().map(|shots| (shots.label.as_str(), shots.as_shots())).collect()
-    };
+    let shots = folder_shots(&viewfinder, &arguments.classes, output)?;
+    let classes: Vec<(&str, Shots<'_>)> = shots.iter().map(FolderShots::labelled).collect();
     let report = session_report::unwrap_outcome(output, learner.learn_many(&classes, &mut ProgressBars::default())?);
     session_report::warn_of_shots(output, &learner);
     let seconds = started.elapsed().as_secs_f64();
     session_report::print(output, &report, &format!("learned {}", session_report::list_classes(&classes)), seconds)?;
     Ok(session_report::to_json(output, &report, seconds))
-}
-
-/// A class with all pictures of its folder.
-fn shots_of<'a>(class: &'a ClassFolder, output: &Output) -> Result<(&'a str, Shots<'a>)> {
-    Ok((class.label.as_str(), class.shots(output)?))
 }

@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use orco_runtime::image_rs::RgbImage;
-use orco_runtime::scene::{Foreground, Piece};
+use orco_runtime::scene::{Foreground, Thing};
 
 use super::LiveWorker;
 use crate::admission::{Admitted, Permit};
@@ -59,14 +59,14 @@ impl LiveWorker {
         taken: Instant,
     ) -> Option<ShownFrame> {
         self.agreement.clear();
-        let mut pieces: Vec<&Piece> = foreground.pieces().iter().take(thing_tracks::MOST).collect();
-        let central = foreground.central().map(|piece| piece.bounds);
-        pieces.sort_by_key(|piece| Some(piece.bounds) != central);
+        let mut things: Vec<&Thing> = foreground.things().iter().take(thing_tracks::MOST).collect();
+        let central = foreground.central().map(|thing| thing.bounds);
+        things.sort_by_key(|thing| Some(thing.bounds) != central);
         let fill = self.input.mean_colour();
         let mut answers = Vec::new();
-        for piece in pieces {
-            let PictureAnswer { classes, known, .. } = self.ask(&foreground.cut_out(picture, piece, fill), permit)?;
-            answers.push(ThingAnswer { bounds: piece.bounds, classes, known });
+        for thing in things {
+            let PictureAnswer { classes, known, .. } = self.ask(&foreground.cut_out(picture, thing, fill), permit)?;
+            answers.push(ThingAnswer { bounds: thing.bounds, classes, known });
         }
         let things = self.things.add(taken, [picture.width(), picture.height()], answers);
         let first = things.first()?;
