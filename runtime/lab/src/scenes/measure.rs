@@ -218,7 +218,8 @@ fn draw_places(plan: &ScenePlan<'_>, random: &mut Random) -> Result<Vec<Place>, 
         let photograph = image::open(path).map_err(|source| SceneError::Place { path: path.clone(), source })?;
         let empty = Stage::empty(&photograph);
         let views: Vec<RgbImage> = (0..VIEWS).map(|_| empty.frame(random)).collect();
-        places.extend(Background::learn(&views).ok().map(|background| Place { empty, background: Arc::new(background) }));
+        places
+            .extend(Background::learn(&views).ok().map(|background| Place { empty, background: Arc::new(background) }));
     }
     let needed = "each can be learned as an empty place";
     let too_few = SceneError::Few { what: "places", wanted: plan.taken, needed, have: places.len() };
