@@ -36,7 +36,7 @@
 //!
 //! A [`Viewfinder`] puts this together with [regions](Region): what of a picture is learned or answered. [`SceneWatch`]
 //! compares the frames of a running camera: it follows slow changes of light while the place is empty, and notices when
-//! the camera was moved. [`KeptBackground`] keeps a background beside a device's state.
+//! the camera was moved. [`KeptBackground`] and [`KeptRegions`] keep both beside a device's state.
 
 mod background;
 mod cut_out;
@@ -45,6 +45,7 @@ mod exposure;
 mod filter;
 mod foreground;
 mod kept;
+mod kept_regions;
 mod region;
 mod small_frame;
 #[cfg(test)]
@@ -55,6 +56,7 @@ mod watch;
 pub use background::{Background, BackgroundError, FrameSizeError, MAX_VIEWS};
 pub use foreground::{Foreground, MAX_THINGS, Thing};
 pub use kept::{BackgroundFileError, KeptBackground};
+pub use kept_regions::{KeptRegions, RegionFileError};
 pub use region::{NamedRegion, PixelRect, Region, RegionError};
 pub use small_frame::SIDE;
 pub use viewfinder::{RegionView, ThingView, ViewError, Viewfinder};

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use orco_runtime::image::Preprocessing;
 use orco_runtime::image_rs::RgbImage;
 use orco_runtime::scene::{
-    Background, Foreground, KeptBackground, PixelRect, SceneWatch, Sighting, ViewError, Viewfinder,
+    Background, Foreground, KeptBackground, NamedRegion, PixelRect, SceneWatch, Sighting, ViewError, Viewfinder,
 };
 use orco_runtime::store::Store;
 use serde_json::{Value, json};
@@ -57,14 +57,22 @@ struct SceneStatus {
     problem: Option<String>,
 }
 
-/// What a frame shows, by its empty place.
+/// What a frame or a region of it shows, by its empty place.
 pub enum SceneView {
-    /// No empty place is known, or it does not fit: the frame counts as a whole.
+    /// No empty place is known, or it does not fit: it counts as a whole.
     Whole,
-    /// The empty place.
-    Empty,
-    /// Things in front of it.
+    /// Things in front of the empty place; none if it is empty.
     Things(Foreground),
+}
+
+/// What a region of a frame shows.
+pub struct SeenRegion {
+    /// The region's name; empty if the frame has none.
+    pub name: String,
+    /// The region in pixels of the frame, where it has regions.
+    pub bounds: Option<PixelRect>,
+    /// What it shows.
+    pub view: SceneView,
 }
 
 impl CameraScene {
@@ -142,16 +150,38 @@ impl CameraScene {
         Ok(forgotten)
     }
 
-    /// What a frame of the camera shows.
-    pub fn see(&self, frame: &RgbImage) -> SceneView {
+    /// What each region of a frame of the camera shows, or the frame as a whole where there are none. A region that is too
+    /// small in it is passed over.
+    pub fn see(&self, frame: &RgbImage, regions: &[NamedRegion]) -> Vec<SeenRegion> {
+        let in_frame = |named: &NamedRegion| {
+            let bounds = named.region.in_frame(frame.width(), frame.height()).ok()?;
+            Some(SeenRegion { name: named.name.clone(), bounds: Some(bounds), view: SceneView::Whole })
+        };
+        let mut seen: Vec<SeenRegion> = regions.iter().filter_map(in_frame).collect();
+        if seen.is_empty() {
+            seen.push(SeenRegion { name: String::new(), bounds: None, view: SceneView::Whole });
+        }
+        let bounds: Vec<PixelRect> = seen.iter().filter_map(|region| region.bounds).collect();
+        if let Some(foregrounds) = self.compare(frame, &bounds) {
+            let views = foregrounds.into_iter().map(SceneView::Things);
+            seen.iter_mut().zip(views).for_each(|(region, view)| region.view = view);
+        }
+        seen
+    }
+
+    /// What is in front of the empty place in each region, or in the frame; none if there is no such place, or it does not
+    /// fit.
+    fn compare(&self, frame: &RgbImage, regions: &[PixelRect]) -> Option<Vec<Foreground>> {
         let now = self.0.started.elapsed();
         let mut watched = self.watched();
-        let Some(watch) = &mut watched.watch else { return SceneView::Whole };
-        let (sighting, problem) = match watch.see(frame, now) {
-            Ok(Sighting::Moved) => (SceneView::Whole, Some(MOVED.to_owned())),
-            Ok(Sighting::Empty) => (SceneView::Empty, None),
-            Ok(Sighting::Things(foreground)) => (SceneView::Things(foreground), None),
-            Err(error) => (SceneView::Whole, Some(error.to_string())),
+        let watch = watched.watch.as_mut()?;
+        let (sighting, problem) = match watch.see(frame, regions, now) {
+            Ok(Sighting::Moved) => (None, Some(MOVED.to_owned())),
+            Ok(Sighting::Empty) => {
+                (Some(vec![Foreground::empty([frame.width(), frame.height()]); regions.len().max(1)]), None)
+            }
+            Ok(Sighting::Things(foregrounds)) => (Some(foregrounds), None),
+            Err(error) => (None, Some(error.to_string())),
         };
         let is_usable = problem.is_none();
         let is_moved = watch.is_moved();
@@ -180,13 +210,19 @@ impl CameraScene {
         watched.watch.as_ref().filter(|watch| !watch.is_moved()).map(|watch| Arc::clone(watch.background()))
     }
 
-    /// What a frame is a shot of: the thing at a place of it, in shares of its sides, or else in its middle; the frame
-    /// as a whole where no empty place is known or it does not fit.
+    /// What a frame is a shot of: the thing at a place of it, in shares of its sides, or else in the middle of its first
+    /// region; the region or frame as a whole where no empty place is known or it does not fit.
     ///
     /// # Errors
     /// [`Refusal`] if the place is empty.
-    pub fn shot(&self, frame: RgbImage, at: Option<[f32; 2]>, fill: [u8; 3]) -> Result<RgbImage, Refusal> {
-        let viewfinder = Viewfinder { background: self.background(), fill, ..Viewfinder::default() };
+    pub fn shot(
+        &self,
+        frame: RgbImage,
+        regions: Vec<NamedRegion>,
+        at: Option<[f32; 2]>,
+        fill: [u8; 3],
+    ) -> Result<RgbImage, Refusal> {
+        let viewfinder = Viewfinder { background: self.background(), regions, fill };
         if viewfinder.is_plain() {
             return Ok(frame);
         }
@@ -194,6 +230,10 @@ impl CameraScene {
         match shot {
             Ok(shot) => Ok(shot),
             Err(ViewError::Empty) => Err(Refusal::conflict("the place is empty: put the thing in view")),
+            Err(ViewError::Size(_)) => {
+                let viewfinder = Viewfinder { background: None, ..viewfinder };
+                viewfinder.shot(&frame).or(Ok(frame))
+            }
             Err(_) => Ok(frame),
         }
     }

@@ -72,6 +72,11 @@ impl Foreground {
         Self { frame, marks, things }
     }
 
+    /// That of an empty place, for a frame of that size.
+    pub fn empty(frame: [u32; 2]) -> Self {
+        Self { frame, marks: GrayImage::new(1, 1), things: Vec::new() }
+    }
+
     /// The things, the largest first; none if the place is empty.
     pub fn things(&self) -> &[Thing] {
         &self.things

@@ -192,6 +192,13 @@ pub struct NamedRegion {
     pub region: Region,
 }
 
+/// As it is read.
+impl fmt::Display for NamedRegion {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.name.is_empty() { self.region.fmt(f) } else { write!(f, "{}={}", self.name, self.region) }
+    }
+}
+
 /// Reads `name=x,y,width,height`, or a region without a name.
 impl FromStr for NamedRegion {
     type Err = RegionError;

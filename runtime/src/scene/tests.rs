@@ -247,7 +247,7 @@ fn slow_changes_of_light_are_followed_while_the_place_is_empty() {
     };
     for step in 0..90 {
         let frame = evening(step as f32 / 90.0).taken(200 + step);
-        let seen = watch.see(&frame, Duration::from_secs(20 * step)).unwrap();
+        let seen = watch.see(&frame, &[], Duration::from_secs(20 * step)).unwrap();
         assert!(matches!(seen, Sighting::Empty), "step {step}");
     }
     let last = evening(1.0);
@@ -255,9 +255,9 @@ fn slow_changes_of_light_are_followed_while_the_place_is_empty() {
     // A thing is still found, and does not become part of the place.
     for step in 0..90 {
         let frame = last.clone().with_ball([300.0, 180.0], 60.0).taken(400 + step);
-        let seen = watch.see(&frame, Duration::from_secs(1800 + 20 * step)).unwrap();
-        let Sighting::Things(foreground) = seen else { panic!("step {step}: {seen:?}") };
-        assert_ball(foreground.central().unwrap().bounds, [300.0, 180.0], 60.0, 8.0);
+        let seen = watch.see(&frame, &[], Duration::from_secs(1800 + 20 * step)).unwrap();
+        let Sighting::Things(foregrounds) = seen else { panic!("step {step}: {seen:?}") };
+        assert_ball(foregrounds[0].central().unwrap().bounds, [300.0, 180.0], 60.0, 8.0);
     }
 }
 
@@ -273,8 +273,9 @@ fn a_moved_camera_is_noticed_after_some_seconds_and_so_is_one_that_is_put_back()
             .collect(),
     };
     let hand = Painting::place(WIDE).with_ball([330.0, 180.0], 300.0);
-    let mut see =
-        |painting: &Painting, seconds: u64| watch.see(&painting.taken(seconds), Duration::from_secs(seconds)).unwrap();
+    let mut see = |painting: &Painting, seconds: u64| {
+        watch.see(&painting.taken(seconds), &[], Duration::from_secs(seconds)).unwrap()
+    };
     assert!(matches!(see(&place, 0), Sighting::Empty));
     // A hand before the lens is none of that.
     (1..4).for_each(|second| assert!(matches!(see(&hand, second), Sighting::Things(_)), "{second}"));

@@ -123,12 +123,7 @@ impl Viewfinder {
     }
 
     /// The thing nearest to a pixel in a region of a picture.
-    fn shot_of(
-        &self,
-        picture: &RgbImage,
-        region: Option<PixelRect>,
-        pixel: [u32; 2],
-    ) -> Result<RgbImage, ViewError> {
+    fn shot_of(&self, picture: &RgbImage, region: Option<PixelRect>, pixel: [u32; 2]) -> Result<RgbImage, ViewError> {
         let Some(background) = &self.background else { return Ok(self.whole(picture, region)) };
         let foreground = background.compare(picture, region)?;
         let thing = foreground.at(pixel[0], pixel[1]).ok_or(ViewError::Empty)?;

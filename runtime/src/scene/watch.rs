@@ -8,6 +8,7 @@ use ::image::RgbImage;
 use super::background::{Background, FrameSizeError};
 use super::difference::Difference;
 use super::foreground::Foreground;
+use super::region::PixelRect;
 use super::small_frame::SmallFrame;
 
 /// Share of the place that a frame of a moved camera has lost.
@@ -30,8 +31,8 @@ const MOST: f32 = 0.2;
 pub enum Sighting {
     /// The empty place.
     Empty,
-    /// Things in front of it: at least one.
-    Things(Foreground),
+    /// Something is in front of it: what each of the regions shows, or the frame as a whole where there are none.
+    Things(Vec<Foreground>),
     /// Another place: the camera was moved, or the light is quite another. The empty place must be shown again; until
     /// then frames are to be classified without it.
     Moved,
@@ -64,11 +65,11 @@ impl SceneWatch {
         self.is_moved
     }
 
-    /// Looks at a frame. `at` is the time of a clock that never goes back.
+    /// Looks at a frame, or at regions of it, in its pixels. `at` is the time of a clock that never goes back.
     ///
     /// # Errors
     /// [`FrameSizeError`] if the frame has another size than the views of the empty place.
-    pub fn see(&mut self, frame: &RgbImage, at: Duration) -> Result<Sighting, FrameSizeError> {
+    pub fn see(&mut self, frame: &RgbImage, regions: &[PixelRect], at: Duration) -> Result<Sighting, FrameSizeError> {
         let small = self.background.small(frame)?;
         let difference = Difference::of(&self.background, &small);
         self.judge(difference.lost(), at);
@@ -78,7 +79,11 @@ impl SceneWatch {
         let size = [frame.width(), frame.height()];
         let foreground = Foreground::of(self.background.width, &difference, size, None);
         if !foreground.things().is_empty() {
-            return Ok(Sighting::Things(foreground));
+            if regions.is_empty() {
+                return Ok(Sighting::Things(vec![foreground]));
+            }
+            let of = |region: &PixelRect| Foreground::of(self.background.width, &difference, size, Some(*region));
+            return Ok(Sighting::Things(regions.iter().map(of).collect()));
         }
         self.follow(&small, &difference, at);
         Ok(Sighting::Empty)
