@@ -46,7 +46,7 @@ pub use check::DoubtfulShot;
 pub use error::{BrokenPicture, ChangeError, ExportError, OpenLearnerError, ShotsError};
 pub use keeping::KeptShots;
 pub use observer::{ChangeStep, Observer};
-pub use settings::{AlignmentTime, LearnerSettings, ShotChecks};
+pub use settings::{AlignmentTime, AnswerScope, LearnerSettings, ShotChecks};
 pub use shots::{PictureFolder, Shots, pictures_in};
 pub use undo::UndoOutcome;
 
@@ -269,6 +269,11 @@ impl Learner {
     /// All known classes, base classes first; a class's index is that in a [`Match`](orco_state::classify::Match).
     pub fn classes(&self) -> impl Iterator<Item = &Class> + Clone {
         self.saved.state.known_classes(&self.bundle.base_model)
+    }
+
+    /// Whether base classes are kept out of the answers now ([`LearnerSettings::scope`]).
+    pub fn is_taught_only(&self) -> bool {
+        self.settings.scope.is_taught_only(self.saved.state.classes.len())
     }
 
     /// Label of the class of that index, one that was [imprinted](Self::imprint) among them; empty if there is none.

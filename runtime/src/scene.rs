@@ -2,8 +2,8 @@
 //!
 //! A backbone that sees whole frames learns the place with the thing, and does not know the thing elsewhere. A fixed
 //! camera can be shown its place empty: a [`Background`] is made from a few such views. Every frame is then compared
-//! with it, and what differs falls into [pieces](Piece), each with its box. A [cut-out](Foreground::cut_out) holds one
-//! piece on plain grey, as a square: learn from it and classify it like any other picture. Where nothing differs, the
+//! with it: what differs is its [`Foreground`], which falls into [things](Thing), each with its box. A
+//! [cut-out](Foreground::cut_out) holds one thing on plain grey, as a square: learn from it and classify it like any other picture. Where nothing differs, the
 //! place is empty, which is an answer and never a class.
 //!
 //! ```
@@ -12,14 +12,14 @@
 //!
 //! let place = RgbImage::from_fn(160, 120, |x, y| Rgb([(x + y / 3) as u8, 120, (y * 2) as u8]));
 //! let background = Background::learn(&[place.clone(), place.clone(), place.clone()])?;
-//! assert!(background.compare(&place, None)?.pieces().is_empty());
+//! assert!(background.compare(&place, None)?.things().is_empty());
 //!
 //! let mut frame = place;
 //! (40..80).flat_map(|x| (30..70).map(move |y| (x, y))).for_each(|(x, y)| frame.put_pixel(x, y, Rgb([200, 30, 40])));
 //! let foreground = background.compare(&frame, None)?;
-//! let [piece] = foreground.pieces() else { panic!("there is one thing") };
-//! assert!(piece.bounds.x.abs_diff(40) <= 2 && piece.bounds.width.abs_diff(40) <= 4);
-//! let picture = foreground.cut_out(&frame, piece, [127; 3]);
+//! let [thing] = foreground.things() else { panic!("there is one thing") };
+//! assert!(thing.bounds.x.abs_diff(40) <= 2 && thing.bounds.width.abs_diff(40) <= 4);
+//! let picture = foreground.cut_out(&frame, thing, [127; 3]);
 //! assert_eq!(picture.width(), picture.height());
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
@@ -32,11 +32,11 @@
 //! differs if it is off by more than the noise of the camera, of the pixel itself, and of a small shake at edges allow.
 //! It does not differ if it has the background's colour and is only darker, or a little brighter, by a ratio that is
 //! smooth around it: that is a shadow or a reflection (Horprasert, Harwood and Davis, 1999). Morphology and connected
-//! components, both of `imageproc`, make pieces of what is left.
+//! components, both of `imageproc`, tell the things in what is left apart.
 //!
 //! A [`Viewfinder`] puts this together with [regions](Region): what of a picture is learned or answered. [`SceneWatch`]
 //! compares the frames of a running camera: it follows slow changes of light while the place is empty, and notices when
-//! the camera was moved. [`KeptBackground`] keeps a background beside a device's state.
+//! the camera was moved. [`KeptBackground`] and [`KeptRegions`] keep both beside a device's state.
 
 mod background;
 mod cut_out;
@@ -45,6 +45,7 @@ mod exposure;
 mod filter;
 mod foreground;
 mod kept;
+mod kept_regions;
 mod region;
 mod small_frame;
 #[cfg(test)]
@@ -53,8 +54,9 @@ mod viewfinder;
 mod watch;
 
 pub use background::{Background, BackgroundError, FrameSizeError, MAX_VIEWS};
-pub use foreground::{Foreground, MAX_PIECES, Piece};
+pub use foreground::{Foreground, MAX_THINGS, Thing};
 pub use kept::{BackgroundFileError, KeptBackground};
+pub use kept_regions::{KeptRegions, RegionFileError};
 pub use region::{NamedRegion, PixelRect, Region, RegionError};
 pub use small_frame::SIDE;
 pub use viewfinder::{RegionView, ThingView, ViewError, Viewfinder};

@@ -98,6 +98,10 @@ fn on_change(error: &ChangeError) -> Option<&'static str> {
         ChangeError::Learn(LearnError::LabelExists { .. }) => {
             "nothing was changed; `orco add` gives a known class further shots"
         }
+        ChangeError::Learn(LearnError::BaseLabelExists { .. }) => {
+            "nothing was changed: `orco learn --add-to-base` gives that class these shots, `orco learn --replace` answers \
+             yours in its place on this device, or choose another label"
+        }
         ChangeError::Shots(ShotsError::Unfit(_)) => {
             "nothing was changed: take other pictures, or these all the same with --take-anyway"
         }

@@ -3,10 +3,8 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
-use orco_runtime::learner::{AlignmentTime, Learner, PictureFolder, ShotChecks, Shots, ShotsError};
+use orco_runtime::learner::{AlignmentTime, Learner, ShotChecks};
 use orco_runtime::state::label;
-
-use crate::output::Output;
 
 /// When the head is aligned to a change.
 #[derive(Args, Clone, Copy, Debug)]
@@ -146,16 +144,6 @@ impl ClassFolder {
             return Err("expected LABEL=FOLDER or FOLDER, such as mug=pictures/of-mugs or shots/mug".into());
         }
         Ok(Self { label: label::normal(&label), folder })
-    }
-
-    /// The pictures in the folder. Those in formats that are not read are named.
-    ///
-    /// # Errors
-    /// If the folder cannot be read or holds no picture that can.
-    pub fn shots<'a>(&self, output: &Output) -> Result<Shots<'a>, ShotsError> {
-        let shots = Shots::folder(&self.folder)?;
-        PictureFolder::read(&self.folder)?.foreign.iter().for_each(|file| output.warn(file));
-        Ok(shots)
     }
 }
 

@@ -42,6 +42,7 @@ pub fn settings(options: &Options, pictures: usize) -> LearnerSettings {
     LearnerSettings::default()
         .limits(options.limits())
         .wait(options.wait)
+        .scope(options.answers.scope())
         .engine(options.engine.choice())
         .pictures_ahead(pictures)
         // Releases are compared only where a signature vouches for them.

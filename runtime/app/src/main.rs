@@ -8,6 +8,7 @@ mod config;
 mod destination;
 mod device;
 mod doctor;
+mod folder_shots;
 #[cfg(feature = "mqtt")]
 mod mqtt;
 mod options;

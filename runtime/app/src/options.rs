@@ -8,6 +8,7 @@ use anyhow::{Context, Result, bail};
 use clap::{Args, ValueEnum};
 use orco_runtime::bundle::Bundle;
 use orco_runtime::encoder::engine_choice::EngineChoice;
+use orco_runtime::learner::AnswerScope;
 use orco_runtime::signature::PublicKey;
 use orco_runtime::state::history::HistoryLimits;
 
@@ -36,6 +37,10 @@ pub struct Options {
     /// Computes on so many threads at most; by default on as many as the machine runs at a time.
     #[arg(long, global = true, value_name = "N", env = "ORCO_THREADS", value_parser = at_least_one)]
     pub threads: Option<usize>,
+    /// Which classes are answered: those alone that were taught (`taught`), all that are known (`all`), or all until three
+    /// are taught (`auto`). What is none of them is `unknown`.
+    #[arg(long, global = true, value_name = "WHICH", env = "ORCO_ANSWERS", value_enum, default_value_t)]
+    pub answers: AnswersArgument,
     /// Folder of the device's state; by default one per bundle in the user's state folder.
     #[arg(long, global = true, value_name = "DIR", env = "ORCO_STATE")]
     pub state: Option<PathBuf>,
@@ -67,6 +72,29 @@ pub enum Backbone {
     Float,
     /// The one whose arithmetic is int8.
     Int8,
+}
+
+/// [`AnswerScope`], as the command line names it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum AnswersArgument {
+    /// All, until three classes are taught; then those alone
+    #[default]
+    Auto,
+    /// Those alone that were taught
+    Taught,
+    /// All that are known
+    All,
+}
+
+impl AnswersArgument {
+    /// As the library takes it.
+    pub fn scope(self) -> AnswerScope {
+        match self {
+            Self::Auto => AnswerScope::Auto,
+            Self::Taught => AnswerScope::Taught,
+            Self::All => AnswerScope::All,
+        }
+    }
 }
 
 /// The engines, as `--engine` takes them.

@@ -1,20 +1,14 @@
 //! What of a picture is looked at.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Context, Result};
 use clap::Args;
-use image::RgbImage;
-use orco_runtime::learner::{Learner, Shots, pictures_in};
+use orco_runtime::learner::{Learner, pictures_in};
 use orco_runtime::scene::{Background, BackgroundError, KeptBackground, MAX_VIEWS, NamedRegion, Viewfinder};
-use orco_runtime::state::sentence::join_first;
 use orco_runtime::store::Store;
 
-use crate::change_options::ClassFolder;
 use crate::picture;
-
-/// Most pictures that a message names.
-const SHOWN: usize = 5;
 
 /// Options of the verbs that look at pictures.
 #[derive(Args, Debug)]
@@ -23,9 +17,9 @@ pub struct SceneOptions {
     /// (0.5,0,0.5,1) or in pixels. `classify` takes several, each with a name.
     #[arg(long = "region", value_name = "[NAME=]X,Y,WIDTH,HEIGHT")]
     regions: Vec<NamedRegion>,
-    /// Pictures of the empty place, or a folder of them, by the same camera: things in front of it are cut out of every
-    /// picture, and each is looked at alone. Three pictures are a good number.
-    #[arg(long, value_name = "PICTURE", num_args = 1..)]
+    /// A picture of the empty place by the same camera, or a folder of them; may be given again, three pictures are a good
+    /// number. Things in front of the place are cut out of every picture, and each is looked at alone.
+    #[arg(long, value_name = "PICTURE")]
     empty: Vec<PathBuf>,
     /// As --empty, with the empty place that `orco scene learn` keeps.
     #[arg(long, conflicts_with = "empty")]
@@ -60,51 +54,4 @@ pub fn learn_background(paths: &[PathBuf]) -> Result<Background> {
     }
     let views = files.iter().map(|path| picture::open(path)).collect::<Result<Vec<_>>>()?;
     Ok(Background::learn(&views)?)
-}
-
-/// The shots of a class, cut out of their pictures.
-pub struct CutOutShots {
-    /// The class.
-    pub label: String,
-    /// The pictures' files.
-    pub names: Vec<String>,
-    /// What of them is learned.
-    pub pictures: Vec<RgbImage>,
-}
-
-impl CutOutShots {
-    /// As the learner takes them.
-    pub fn as_shots(&self) -> Shots<'_> {
-        Shots::NamedPictures { names: &self.names, pictures: &self.pictures }
-    }
-}
-
-/// Looks at the pictures of all classes. Those that cannot be used are named in one sentence.
-pub fn cut_out(viewfinder: &Viewfinder, classes: &[ClassFolder]) -> Result<Vec<CutOutShots>> {
-    if viewfinder.regions.len() > 1 {
-        bail!("shots are taken of one region: give --region once");
-    }
-    let (mut all, mut refused) = (Vec::new(), Vec::new());
-    for ClassFolder { label, folder } in classes {
-        let mut shots = CutOutShots { label: label.clone(), names: Vec::new(), pictures: Vec::new() };
-        for path in pictures_in(folder)? {
-            match shot_of(viewfinder, &path) {
-                Ok(shot) => {
-                    shots.names.push(path.display().to_string());
-                    shots.pictures.push(shot);
-                }
-                Err(error) => refused.push(error.to_string()),
-            }
-        }
-        all.push(shots);
-    }
-    if !refused.is_empty() {
-        bail!("{}; nothing was changed", join_first(refused.iter(), SHOWN, "; "));
-    }
-    Ok(all)
-}
-
-fn shot_of(viewfinder: &Viewfinder, path: &Path) -> Result<RgbImage> {
-    let picture = picture::open(path)?;
-    viewfinder.shot(&picture).map_err(|error| anyhow!("{} is no shot: {error}", path.display()))
 }

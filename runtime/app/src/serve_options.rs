@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use anyhow::{Result, bail};
 use clap::builder::RangedI64ValueParser;
 use clap::{Args, value_parser};
+use orco_runtime::scene::NamedRegion;
 use orco_runtime::state::unknown::FALSE_ALARMS;
 use orco_serve::inbox::FRAMES;
 use orco_serve::{CameraSource, Tls};
@@ -40,6 +41,11 @@ pub struct ServeOptions {
     /// folder:PATH.
     #[arg(long, value_name = "SOURCE", env = "ORCO_CAMERA")]
     pub camera: Option<CameraSource>,
+    /// A part of the camera's frames that gets answers, boxes and entities of its own: its name, and left edge, upper edge,
+    /// width and height as shares of the frame (shelf=0,0,1,0.5); may be given again. By default those that were drawn on
+    /// the page.
+    #[arg(long = "region", value_name = "NAME=X,Y,WIDTH,HEIGHT", env = "ORCO_REGION", value_delimiter = ';')]
+    pub regions: Vec<NamedRegion>,
     /// Over how many of the camera's frames a label is agreed upon, so that it does not flicker.
     #[arg(long, value_name = "N", env = "ORCO_CAMERA_FRAMES", default_value_t = 5, value_parser = to(100))]
     pub camera_frames: u16,

@@ -11,6 +11,9 @@ use serde_json::{Value, json};
 use crate::advice;
 use crate::output::{Output, say};
 
+/// Most labels that one sentence names.
+const MAX_LABELS: usize = 5;
+
 /// Notes that a change is made, and what is doubtful about it; the verb goes on with what it did.
 pub fn unwrap_outcome<T>(output: &Output, outcome: ChangeOutcome<T>) -> T {
     output.changed();
@@ -27,6 +30,20 @@ pub fn unwrap_outcome<T>(output: &Output, outcome: ChangeOutcome<T>) -> T {
 /// Says what speaks against shots that were taken all the same.
 pub fn warn_of_shots(output: &Output, learner: &Learner) {
     learner.doubtful_shots().iter().for_each(|shot| output.warn(shot));
+}
+
+/// Says that base classes are kept out of answers from now on, where a change turned that on.
+pub fn tell_scope(output: &Output, learner: &Learner, was_taught_only: bool) -> Result<()> {
+    if was_taught_only || !learner.is_taught_only() {
+        return Ok(());
+    }
+    let base = learner.base_model().classes.len();
+    let taught = learner.state().classes.len();
+    say!(
+        output,
+        "from now on answers name only the {taught} classes that you taught, or say unknown; \
+         --answers all names the {base} that came with the bundle, too"
+    )
 }
 
 /// "LABEL (N shots)" for the first few of the classes.
@@ -51,6 +68,13 @@ pub fn print(output: &Output, report: &SessionReport, what: &str, seconds: f64) 
     }
     if let Some(expected) = report.expected {
         say!(output, "{}", expectation(expected))?;
+    }
+    if !report.one_scene.is_empty() {
+        let labels = join_first(report.one_scene.iter().map(|label| EscapedText(label)), MAX_LABELS, ", ");
+        say!(
+            output,
+            "the shots of {labels} are much alike: add two that were taken elsewhere, or show the empty place with --empty"
+        )?;
     }
     if output.is_verbose() {
         print_details(output, report)?;
@@ -100,9 +124,10 @@ fn what_it_knew(AccuracyChange { before, after }: AccuracyChange) -> String {
     }
 }
 
-/// What is to be expected on new pictures.
-fn expectation(ExpectedAccuracy { base, learned }: ExpectedAccuracy) -> String {
-    match (base.map(percent), learned.map(percent)) {
+/// What is to be expected on new pictures: a range where it is known how much the shots say.
+fn expectation(ExpectedAccuracy { base, learned, learned_range }: ExpectedAccuracy) -> String {
+    let of_learned = learned_range.map(|[low, high]| format!("{:.0} to {}", 100.0 * low, percent(high)));
+    match (base.map(percent), of_learned.or(learned.map(percent))) {
         (Some(base), Some(learned)) => {
             format!(
                 "expected on new pictures: {base} right of what it knew from the start, {learned} of what it learned"

@@ -23,6 +23,7 @@ pub mod geometry;
 #[cfg(feature = "trials")]
 pub mod kept;
 pub mod method;
+pub mod promises;
 pub mod published;
 pub mod question;
 #[cfg(feature = "report")]

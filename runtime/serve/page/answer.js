@@ -6,7 +6,7 @@ import { api, call } from "./service.js";
 import { frame } from "./source.js";
 import { NO_ANSWER, store } from "./store.js";
 
-const EVERY_MS = 250, IDLE_MS = 300, SIDE = 480;
+const EVERY_MS = 250, IDLE_MS = 300, SIDE = 480, MOST_ALTERNATIVES = 3;
 
 export function startAnswer() {
   $("why-ask").onclick = () => explain().catch(() => {});
@@ -32,9 +32,9 @@ async function classify() {
     if (store.state.files.length) store.update({ answer: NO_ANSWER });
     throw error;
   });
-  const { matches, known } = await response.json();
+  const { matches, set, known } = await response.json();
   const { files, stream } = store.state;
-  if (files.length ? asked === files[0] : stream) store.update({ answer: { matches, known } });
+  if (files.length ? asked === files[0] : stream) store.update({ answer: { matches, set, known } });
 }
 
 async function watchCamera() {
@@ -45,7 +45,7 @@ async function watchCamera() {
   }
 }
 
-function show({ answer: { matches, known, empty } }) {
+function show({ answer: { matches, set, known, empty } }) {
   // It keeps its place: what stands below must not move under a finger.
   $("why-ask").disabled = !matches.length;
   const isUnknown = matches.length > 0 && !known;
@@ -54,8 +54,13 @@ function show({ answer: { matches, known, empty } }) {
   $("provisional").hidden = !best?.provisional;
   setText("sure", best ? message("sure", { percent: percent(best.probability) }) : "");
   $("sure-bar").style.width = `${best ? percent(Math.max(0, best.probability)) : 0}%`;
+  setText("set", best ? alternatives(set) : "");
   setText("others", isUnknown ? nearest(matches[0]) : others(matches));
 }
+
+// "mug or cup", where one of a few is right; nothing where the answer is clear, or nothing is.
+export const alternatives = (set) =>
+  set?.length > 1 && set.length <= MOST_ALTERNATIVES ? set.map(isolate).join(` ${message("or")} `) : "";
 
 const nearest = ({ label, probability }) => message("nearestKnown", { label, percent: percent(probability) });
 

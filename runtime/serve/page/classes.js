@@ -1,10 +1,10 @@
 // Known classes with their stored shots, and the dial between base and learned ones.
 import { REMOVE, ask } from "./dialog.js";
-import { $, element, small } from "./dom.js";
-import { isolate, message, percent } from "./language.js";
+import { $, element, setText, small } from "./dom.js";
+import { isolate, message, percent, term } from "./language.js";
 import { picturedShots, storedPicture } from "./pictures.js";
 import { baseClasses, learnedClasses } from "./selectors.js";
-import { change, classPath } from "./service.js";
+import { api, call, change, classPath } from "./service.js";
 import { store } from "./store.js";
 
 export function startClasses() {
@@ -18,8 +18,20 @@ function show(state) {
   $("known").replaceChildren(...learned.map(({ label }) => element("option", { value: label })));
   $("learned").replaceChildren(...learned.map(classItem));
   $("base-title").textContent = message("baseTitle", { count: base.length });
-  $("base").textContent = base.map(({ label }) => isolate(label)).join(", ");
+  $("base").textContent = base.filter(({ replaced }) => !replaced).map(({ label }) => isolate(label)).join(", ");
   showDial(state.status);
+  showScope(state.status, learned.length);
+}
+
+// Which classes are answered, and that base classes are not any more once enough were taught.
+function showScope({ answers, answer_choices: choices, taught_only: isTaughtOnly }, count) {
+  $("scope").hidden = !choices;
+  setText("scope-state", isTaughtOnly ? message("taughtOnly", { count }) : "");
+  $("scope-choices").replaceChildren(...(choices ?? []).map((name) => {
+    const choice = element("input", { type: "radio", name: "answers", value: name, checked: name === answers });
+    choice.addEventListener("change", () => call("POST", api("answers"), { answers: name }).catch(() => {}));
+    return element("label", {}, choice, term("scopes", name));
+  }));
 }
 
 function classItem(known) {
@@ -58,8 +70,9 @@ async function move(label, { id, number }) {
 
 function showDial({ balance, balances, expected }) {
   $("dial").hidden = !balance;
+  const [low, high] = (expected?.learned_range ?? [expected?.learned, expected?.learned]).map((share) => percent(share ?? 0));
   $("expected").textContent = expected?.learned > 0
-    ? message("expected", { base: percent(expected.base), learned: percent(expected.learned) }) : "";
+    ? message("expected", { base: percent(expected.base), learned: low === high ? low : `${low}–${high}` }) : "";
   $("dial-choices").replaceChildren(...balances.map((name) => {
     const choice = element("input", { type: "radio", name: "balance", value: name, checked: name === balance });
     choice.addEventListener("change", () => change("POST", "balance", { balance: name }));

@@ -16,7 +16,7 @@ export function startDevice() {
 let unreadable = 0;
 function show({ deviceCamera: camera, deviceChosen }) {
   if (!camera || !deviceChosen) return;
-  store.update({ answer: { matches: camera.matches, known: camera.known, empty: camera.empty } });
+  store.update({ answer: { matches: camera.matches, set: camera.set, known: camera.known, empty: camera.empty } });
   const isBad = camera.unreadable > unreadable && camera.unreadable_reason;
   unreadable = camera.unreadable;
   setText("camera-error", camera.state === "away" ? message("deviceAway", camera)

@@ -3,7 +3,7 @@ import { $, element, setText } from "./dom.js";
 import { message, percent, term } from "./language.js";
 import { noPicture, picturedShots, storedPicture } from "./pictures.js";
 import { problem } from "./problems.js";
-import { isOfLabel, isUnfinished } from "./selectors.js";
+import { classOf, isOfLabel, isUnfinished } from "./selectors.js";
 import { store } from "./store.js";
 
 const MOST_LINES = 3, MOST_PICTURES = 3;
@@ -56,6 +56,7 @@ export function reportLines({ report, warning }) {
   const shares = ({ before, after }) => ({ before: percent(before), after: percent(after) });
   return [
     ...(report?.new ?? []).map(({ label, after }) => message("learnedNew", { label, percent: percent(after) })),
+    ...first(report?.one_scene).map((label) => message("oneScene", { label })),
     ...(report?.old_accuracy ? [message("kept", shares(report.old_accuracy))] : []),
     ...first(report?.lost).map((lost) => message("lost", { label: lost.label, ...shares(lost) })),
     ...first(report?.confusions).map(({ label, taken_for: other, share }) =>
@@ -74,7 +75,7 @@ function comparisons(report, classes) {
 
 function sideBySide(labels, classes, title) {
   const columns = labels.map((label) => {
-    const shots = picturedShots(classes.find((known) => known.label === label)).slice(0, MOST_PICTURES);
+    const shots = picturedShots(classOf(label, classes)).slice(0, MOST_PICTURES);
     const pictures = shots.length ? shots.map((shot) => storedPicture(label, shot)) : [noPicture()];
     return element("div", {}, element("div", { className: "strip" }, ...pictures),
       element("p", { className: "small", textContent: label }));

@@ -19,6 +19,7 @@ export async function refreshClasses() {
     present: present ?? 0,
     // What events brought meanwhile is newer than the status.
     job: store.state.job === job ? status.jobs[0] ?? job : store.state.job,
+    regions: status.regions ?? [],
     deviceCamera: store.state.deviceCamera ?? status.camera,
   });
 }

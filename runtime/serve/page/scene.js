@@ -1,7 +1,8 @@
 // The empty place in front of the service's own camera, and the boxes of the things in it.
 import { $, element, setText, showError } from "./dom.js";
 import { message } from "./language.js";
-import { middleOf, placeInView, thingName } from "./selectors.js";
+import { showRegions } from "./regions.js";
+import { lookedAt, middleOf, placeInView, thingName } from "./selectors.js";
 import { api, call } from "./service.js";
 import { store } from "./store.js";
 
@@ -13,7 +14,7 @@ export function startScene() {
   }
   window.addEventListener("resize", () => showPlaces(store.state));
   store.subscribe(["deviceCamera", "deviceChosen", "language"], show);
-  store.subscribe(["deviceCamera", "deviceChosen", "stream", "files", "chosenThing", "language"], showPlaces);
+  store.subscribe(["deviceCamera", "deviceChosen", "regions", "stream", "files", "chosenThing", "language"], showPlaces);
   show(store.state);
 }
 
@@ -35,36 +36,44 @@ function show({ deviceCamera: camera, deviceChosen }) {
 }
 
 // The size of the picture that is shown, in its own pixels; null while there is none.
-function pictureSize({ stream, files, deviceChosen }) {
+export function pictureSize({ stream, files, deviceChosen }) {
   if (stream) return [$("video").videoWidth, $("video").videoHeight];
   const image = deviceChosen ? $("live") : files.length ? $("still") : null;
   return image && [image.naturalWidth, image.naturalHeight];
 }
 
-// Draws the largest square, or the box of each thing, over the picture as it is fitted into the view.
+// Draws what is looked at, and the box of each thing, over the picture as it is fitted into the view; the rest is dimmed.
 function showPlaces(state) {
-  const size = pictureSize(state), view = [$("view").clientWidth, $("view").clientHeight];
-  const things = state.deviceChosen ? state.deviceCamera?.things ?? [] : [];
-  const isShown = state.deviceChosen && state.deviceCamera?.scene?.state === "shown";
+  const size = pictureSize(state), view = viewSize();
   const isSized = Boolean(size?.[0] && view[0]);
-  $("square").hidden = !isSized || isShown;
-  if (isSized) {
-    const side = Math.min(...size);
-    place($("square"), [(1 - side / size[0]) / 2, (1 - side / size[1]) / 2, side / size[0], side / size[1]], size, view);
-  }
-  const shown = isSized ? things : [];
+  const parts = isSized ? lookedAt(state, size) : [];
+  const isSquare = parts.length === 1 && !(state.deviceChosen && state.regions.length);
+  $("square").hidden = !isSquare;
+  if (isSquare) place($("square"), parts[0], size, view);
+  $("dim").hidden = !parts.length;
+  if (parts.length) $("dim").style.clipPath = holes(parts.map((part) => placeInView(part, size, view)), view);
+  showRegions(isSized && state.deviceChosen ? state.regions : [], state, size, view);
+  const things = isSized && state.deviceChosen ? state.deviceCamera?.things ?? [] : [];
   for (const [id, node] of boxes) {
-    if (shown.some((thing) => thing.id === id)) continue;
+    if (things.some((thing) => thing.id === id)) continue;
     node.remove();
     boxes.delete(id);
   }
-  for (const thing of shown) {
+  for (const thing of things) {
     const name = thingName(thing) ?? message("unknown"), node = boxOf(thing.id);
     node.textContent = name;
     node.title = message("boxChoose", { label: name });
     node.setAttribute("aria-pressed", String(thing.id === state.chosenThing));
     place(node, thing.box, size, view);
   }
+}
+
+export const viewSize = () => [$("view").clientWidth, $("view").clientHeight];
+
+// All of a view but these rectangles.
+function holes(rectangles, [width, height]) {
+  const path = ([x, y, across, down]) => `M${x} ${y}h${across}v${down}h${-across}z`;
+  return `path(evenodd, "${[[0, 0, width, height], ...rectangles].map(path).join("")}")`;
 }
 
 // The button of each thing, by its id. It stays as long as the thing does: one that were made anew with every frame

@@ -1,6 +1,6 @@
 // What follows from the state: functions without side effects.
 
-const ENOUGH_SHOTS = 5;
+const ENOUGH_SHOTS = 5, LEAST_REGION = 0.05;
 
 // The label that a typed text stands for. Browsers resolve "." and ".." in a URL, and the service refuses them.
 export const labelOf = (typed) => typed.trim().replace(/^\.{1,2}$/, "");
@@ -27,6 +27,12 @@ export const canShoot = (state) => Boolean(isReachable(state) && state.label && 
 export const canLearn = ({ connected, label, shots, job }) =>
   Boolean(isReachable({ connected }) && label && shots.length && !(isUnfinished(job) && job.label === label.normalize()));
 
+// The class of a label, the learned one where it replaces a base class; it comes after that.
+export const classOf = (label, classes) => classes.filter((known) => known.label === label.normalize()).at(-1);
+
+// Whether the typed label is that of a base class, which shots can be added to or replace.
+export const isBaseLabel = ({ label, classes }) => classOf(label, classes)?.learned === false;
+
 // Whether a job is of what the page is about: of the typed label, or where none is typed yet.
 export const isOfLabel = (job, label) => Boolean(job) && (!label || !job.label || job.label === label.normalize());
 
@@ -38,6 +44,27 @@ export function placeInView([left, top, width, height], [pictureWidth, pictureHe
     width * shownWidth, height * shownHeight];
 }
 
+// The opposite: the place of a view's pixel in the picture, in shares of its sides, no farther than its edges.
+export function placeInPicture([x, y], size, view) {
+  const [left, top, width, height] = placeInView([0, 0, 1, 1], size, view);
+  return [(x - left) / width, (y - top) / height].map((share) => Math.min(1, Math.max(0, share)));
+}
+
+// The rectangle between two places of a picture; nothing if it is hardly more than a tap.
+export function regionBetween([x, y], [otherX, otherY]) {
+  const [width, height] = [Math.abs(x - otherX), Math.abs(y - otherY)];
+  return width < LEAST_REGION || height < LEAST_REGION ? null : [Math.min(x, otherX), Math.min(y, otherY), width, height];
+}
+
+// The parts of a picture that are looked at: its regions, else nothing special once the empty place is known, else the
+// largest square.
+export function lookedAt({ deviceChosen, regions, deviceCamera }, [width, height]) {
+  if (deviceChosen && regions.length) return regions.map((region) => region.box);
+  if (deviceChosen && deviceCamera?.scene?.state === "shown") return [];
+  const side = Math.min(width, height);
+  return [[(1 - side / width) / 2, (1 - side / height) / 2, side / width, side / height]];
+}
+
 export const middleOf = ([left, top, width, height]) => [left + width / 2, top + height / 2];
 
 // What a thing is called; nothing if it is like nothing known.
@@ -47,7 +74,7 @@ export const thingName = ({ label, known }) => (known ? label : null);
 export function hints(state) {
   const { label, shots, classes } = state;
   if (!isReachable(state)) return [{ key: "hintOffline", values: {} }];
-  const known = classes.find((one) => one.label === label.normalize());
+  const known = classOf(label, classes);
   return [shotHint(state), ...(known ? [known.learned ? "hintLearned" : "hintBase"] : [])]
     .map((key) => ({ key, values: { count: shots.length, label: label.normalize() || state.job?.label } }));
 }

@@ -4,7 +4,7 @@ import { isolate, message, percent } from "./language.js";
 import { picture, releasePictures } from "./pictures.js";
 import { refreshShots } from "./refresh.js";
 import { chosenPlace } from "./scene.js";
-import { canLearn, canShoot, hints, isSameOrLater, labelOf } from "./selectors.js";
+import { canLearn, canShoot, hints, isBaseLabel, isSameOrLater, labelOf } from "./selectors.js";
 import { api, call, change, shotsPath } from "./service.js";
 import { frame } from "./source.js";
 import { store } from "./store.js";
@@ -118,7 +118,8 @@ async function learn(byKey) {
   // A button that cannot be pressed has no focus; the next label is what comes next.
   if (byKey) $("label").focus();
   try {
-    const job = await (await call("POST", api("learn"), { label: store.state.label })).json();
+    const base = isBaseLabel(store.state) && $("replace").checked ? "replace" : "add";
+    const job = await (await call("POST", api("learn"), { label: store.state.label, base })).json();
     // Its events may have been faster.
     const { job: newest } = store.state;
     requested = { id: job.id, label: store.state.label };
@@ -139,6 +140,8 @@ function startAnew({ job, label, shots }) {
 
 function showHint(state) {
   $("shoot").disabled = !canShoot(state);
+  $("replace-row").hidden = !isBaseLabel(state);
+  if (!isBaseLabel(state)) $("replace").checked = false;
   $("learn").disabled = isRequested || !canLearn(state);
   setText("hint", hints(state).map(({ key, values }) => message(key, values)).join(" "));
 }

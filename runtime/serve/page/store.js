@@ -27,7 +27,7 @@ export function createStore(fields) {
   };
 }
 
-export const NO_ANSWER = { matches: [], known: true, empty: false };
+export const NO_ANSWER = { matches: [], set: [], known: true, empty: false };
 
 export const store = createStore({
   // What the service last reported.
@@ -40,6 +40,7 @@ export const store = createStore({
   shots: [], // shots of `label` that are not learned yet
   waiting: [], // labels with such shots, `label` left out
   job: null, // the change that is made, or was made last
+  regions: [], // of the service's own camera: { name, box }
   deviceCamera: null, // state of the service's own camera, if it has one
 
   // What people chose on this page.

@@ -75,18 +75,23 @@ impl Agreement {
         means
     }
 
-    /// The classes of the newest answer; one that an earlier answer did not name had no probability there.
+    /// The classes of the newest answer; one that an earlier answer did not name had no probability there. A class is in
+    /// the set if it is in those of at least half of the frames.
     fn means(&self) -> Vec<ClassProbability> {
         let Some(newest) = self.frames.back() else { return Vec::new() };
         let mut means = newest.classes.clone();
+        let mut in_sets: Vec<usize> = means.iter().map(|mean| usize::from(mean.in_set)).collect();
         for FrameAnswer { classes: earlier, .. } in self.frames.iter().rev().skip(1) {
             for (place, mean) in means.iter_mut().enumerate() {
                 // Answers name the same classes, sorted differently.
                 let same = earlier.get(place).filter(|named| named.label == mean.label);
                 let named = same.or_else(|| earlier.iter().find(|named| named.label == mean.label));
                 mean.probability += named.map_or(0.0, |named| named.probability);
+                in_sets[place] += usize::from(named.is_some_and(|named| named.in_set));
             }
         }
+        let is_in_most = |count: usize| 2 * count >= self.frames.len();
+        means.iter_mut().zip(in_sets).for_each(|(mean, count)| mean.in_set = is_in_most(count));
         means.iter_mut().for_each(|mean| mean.probability /= self.frames.len() as f32);
         means
     }
@@ -101,6 +106,7 @@ mod tests {
             label: (*label).into(),
             probability: *probability,
             provisional: false,
+            in_set: *probability > 0.3,
         };
         let mut answer: Vec<ClassProbability> = probabilities.iter().map(named).collect();
         answer.sort_by(|one, other| other.probability.total_cmp(&one.probability));
@@ -157,5 +163,6 @@ mod tests {
         let labels: Vec<(&str, f32)> = means.iter().map(|mean| (mean.label.as_str(), mean.probability)).collect();
         assert_eq!(labels[0], ("cup", 0.45));
         assert!(labels[1].0 == "jug" && (labels[1].1 - 0.15).abs() < 1e-6 && labels.len() == 2);
+        assert_eq!(means.iter().map(|mean| mean.in_set).collect::<Vec<_>>(), [true, false]);
     }
 }

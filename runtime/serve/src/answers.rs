@@ -4,13 +4,13 @@ mod watch;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender, TrySendError};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
 use orco_runtime::encoder::EncodeError;
 use orco_runtime::encoder::engine_choice::Workload;
 use orco_runtime::image_rs::RgbImage;
-use orco_runtime::learner::{Answer, Learner};
+use orco_runtime::learner::{Answer, AnswerScope, Learner};
 use orco_runtime::ndarray::{Array2, Array3};
 use orco_runtime::state::nearest::{ExemplarId, Neighbour};
 use orco_runtime::state::sufficiency::{LearningCurve, ShotSufficiency};
@@ -19,6 +19,7 @@ use tokio::sync::oneshot;
 
 use crate::admission::Admitted;
 use crate::error::{Refusal, ServeError};
+use crate::health;
 use crate::inbox::Inbox;
 use crate::knowledge::Knowledge;
 use crate::prediction::{
@@ -48,6 +49,7 @@ enum Request {
     ShotFeatures { picture: Admitted<RgbImage>, reply: Reply<ShotFeatures> },
     Sufficiency { label: String, shots: Array3<f32>, curve: Option<LearningCurve>, reply: Reply<SufficiencyAnswer> },
     Imprint { label: String, shots: Array3<f32> },
+    Scope { reply: Reply<()> },
     Refresh { done: oneshot::Sender<()> },
     Alive { reply: Reply<()> },
 }
@@ -61,6 +63,8 @@ impl Request {
             Self::ClassifyFeatures { reply, .. } => reply.is_closed(),
             Self::ShotFeatures { reply, .. } => reply.is_closed(),
             Self::Sufficiency { reply, .. } => reply.is_closed(),
+            // It is set already.
+            Self::Scope { .. } => false,
             Self::Imprint { .. } | Self::Refresh { .. } | Self::Alive { .. } => false,
         }
     }
@@ -71,8 +75,12 @@ impl Request {
 pub struct Answers {
     requests: SyncSender<Request>,
     knowledge: SharedKnowledge,
+    scope: ChosenScope,
     handled: Arc<AtomicU64>,
 }
+
+/// Which classes are to be answered, where that was chosen since the service was started.
+type ChosenScope = Arc<Mutex<Option<AnswerScope>>>;
 
 /// The newest knowledge, which the thread replaces as a whole.
 #[derive(Clone, Default)]
@@ -102,9 +110,11 @@ impl Answers {
     ) -> Result<Self, ServeError> {
         let (requests, receiver) = mpsc::sync_channel(WAITING);
         let (knowledge, handled) = (SharedKnowledge::default(), Arc::<AtomicU64>::default());
-        let answers = Self { requests, knowledge: knowledge.clone(), handled: Arc::clone(&handled) };
+        let scope = ChosenScope::default();
+        let answers =
+            Self { requests, knowledge: knowledge.clone(), scope: Arc::clone(&scope), handled: Arc::clone(&handled) };
         let health = telemetry.health.clone();
-        let context = Context { inbox, knowledge, handled, telemetry };
+        let context = Context { inbox, knowledge, scope, handled, telemetry };
         let worker = AnswerWorker { open: Box::new(open), store, requests: receiver, context };
         worker::start(worker, &health)?;
         Ok(answers)
@@ -171,6 +181,15 @@ impl Answers {
         self.ask(|reply| Request::Sufficiency { label: label.to_owned(), shots, curve, reply }).await
     }
 
+    /// Sets which classes are answered, until the service ends.
+    ///
+    /// # Errors
+    /// As for [`Answers::answer`].
+    pub async fn set_scope(&self, scope: AnswerScope) -> Result<(), Refusal> {
+        *health::lock(&self.scope) = Some(scope);
+        self.ask(|reply| Request::Scope { reply }).await
+    }
+
     /// Returns once the thread has come to this request: it runs, and does not hang.
     ///
     /// # Errors
@@ -213,7 +232,8 @@ impl Answers {
     /// One whose thread comes to no request while the receiver is held.
     pub(crate) fn stuck() -> (Self, impl Sized) {
         let (requests, receiver) = mpsc::sync_channel(1);
-        (Self { requests, knowledge: SharedKnowledge::default(), handled: Arc::default() }, receiver)
+        let (knowledge, scope) = (SharedKnowledge::default(), ChosenScope::default());
+        (Self { requests, knowledge, scope, handled: Arc::default() }, receiver)
     }
 }
 
@@ -222,6 +242,7 @@ impl Answers {
 struct Context {
     inbox: Inbox,
     knowledge: SharedKnowledge,
+    scope: ChosenScope,
     handled: Arc<AtomicU64>,
     telemetry: Telemetry,
 }
@@ -249,6 +270,7 @@ impl Worker for AnswerWorker {
         // The number goes on rising after a panic.
         let reads = context.knowledge.get().number;
         let mut thread = AnswerThread { learner, revision, checked: Instant::now(), reads, context };
+        thread.follow_scope();
         thread.publish(None);
         // The state may have changed while the thread was down.
         thread.judge_inbox();
@@ -301,11 +323,12 @@ impl AnswerThread {
         match request {
             Request::Answer { picture, similar, reply } => drop(reply.send(self.answer(&picture, similar))),
             Request::Classify { picture, reply } => {
-                drop(reply.send(self.classify(&picture).map(|(_, answer)| prediction(answer))));
+                let answer = self.classify(&picture).map(|(_, answer)| self.prediction(answer));
+                drop(reply.send(answer));
             }
             Request::ClassifyFeatures { rows, reply } => {
                 let answers = self.learner.classify_features(rows.view());
-                drop(reply.send(Ok(answers.into_iter().map(prediction).collect())));
+                drop(reply.send(Ok(answers.into_iter().map(|answer| self.prediction(answer)).collect())));
             }
             Request::ShotFeatures { picture, reply } => drop(reply.send(self.shot_features(&picture))),
             Request::Sufficiency { label, shots, curve, reply } => {
@@ -315,6 +338,13 @@ impl AnswerThread {
                 drop(reply.send(Ok(SufficiencyAnswer { sufficiency, labels })));
             }
             Request::Alive { reply } => drop(reply.send(Ok(()))),
+            Request::Scope { reply } => {
+                self.follow_scope();
+                self.publish(self.problem());
+                self.judge_inbox();
+                self.tell_changed();
+                drop(reply.send(Ok(())));
+            }
             Request::Imprint { label, shots } => {
                 if let Err(error) = self.learner.imprint(&label, shots.view()) {
                     log::warn!("{label} does not answer before it is learned: {error}");
@@ -326,6 +356,13 @@ impl AnswerThread {
                 }
                 let _ = done.send(());
             }
+        }
+    }
+
+    /// Answers the classes that were chosen.
+    fn follow_scope(&mut self) {
+        if let Some(scope) = *health::lock(&self.context.scope) {
+            self.learner.settings_mut().scope = scope;
         }
     }
 
@@ -388,6 +425,7 @@ impl AnswerThread {
             label: self.learner.label(found.class).to_owned(),
             probability: found.score,
             provisional: found.class >= known,
+            in_set: answer.set.contains(&found.class),
         });
         classes.collect()
     }
@@ -395,13 +433,15 @@ impl AnswerThread {
     fn recognition(&self, answer: &Answer) -> Recognition {
         Recognition { best: self.classes(answer).into_iter().next(), known: !answer.is_unknown() }
     }
-}
 
-fn prediction(answer: Answer) -> Prediction {
-    let known = !answer.is_unknown();
-    let mut probabilities = vec![0.0; answer.matches.len()];
-    answer.matches.iter().for_each(|found| probabilities[found.class] = found.score);
-    Prediction { label: answer.label, probabilities, known }
+    /// A class that is not answered has no probability.
+    fn prediction(&self, answer: Answer) -> Prediction {
+        let known = !answer.is_unknown();
+        let provisional = answer.matches.iter().map(|found| found.class + 1).max().unwrap_or(0);
+        let mut probabilities = vec![0.0; provisional.max(self.learner.classes().count())];
+        answer.matches.iter().for_each(|found| probabilities[found.class] = found.score);
+        Prediction { label: answer.label, probabilities, known }
+    }
 }
 
 #[cfg(test)]

@@ -9,7 +9,9 @@ use std::time::{Duration, Instant};
 
 use orco_runtime::image::Preprocessing;
 use orco_runtime::image_rs::RgbImage;
-use orco_runtime::scene::{Background, Foreground, KeptBackground, PixelRect, SceneWatch, Sighting};
+use orco_runtime::scene::{
+    Background, Foreground, KeptBackground, NamedRegion, PixelRect, SceneWatch, Sighting, ViewError, Viewfinder,
+};
 use orco_runtime::store::Store;
 use serde_json::{Value, json};
 
@@ -32,50 +34,77 @@ pub struct CameraScene(Arc<Shared>);
 struct Shared {
     kept: KeptBackground,
     started: Instant,
-    scene: Mutex<Scene>,
+    /// Held while a frame is compared.
+    watched: Mutex<Watched>,
+    /// Held for moments only: whoever reads it does not wait for a frame. Locked after `watched`.
+    status: Mutex<SceneStatus>,
 }
 
-/// What is known of the place.
+/// The place that frames are compared with.
 #[derive(Default)]
-struct Scene {
+struct Watched {
     watch: Option<SceneWatch>,
-    /// Why it cannot be used now.
-    problem: Option<String>,
     saved: Duration,
 }
 
-/// What a frame shows, by its empty place.
+/// What is told of the place.
+#[derive(Clone, Default)]
+struct SceneStatus {
+    /// Width and height of the frames that it was shown with, if it was.
+    frame: Option<[u32; 2]>,
+    is_moved: bool,
+    /// Why it cannot be used now.
+    problem: Option<String>,
+}
+
+/// What a frame or a region of it shows, by its empty place.
 pub enum SceneView {
-    /// No empty place is known, or it does not fit: the frame counts as a whole.
+    /// No empty place is known, or it does not fit: it counts as a whole.
     Whole,
-    /// The empty place.
-    Empty,
-    /// Things in front of it.
+    /// Things in front of the empty place; none if it is empty.
     Things(Foreground),
+}
+
+/// What a region of a frame shows.
+pub struct SeenRegion {
+    /// The region's name; empty if the frame has none.
+    pub name: String,
+    /// The region in pixels of the frame, where it has regions.
+    pub bounds: Option<PixelRect>,
+    /// What it shows.
+    pub view: SceneView,
 }
 
 impl CameraScene {
     /// The one that is kept beside a state. One that cannot be read is told, and does without.
     pub fn of(store: &Store) -> Self {
         let kept = KeptBackground::of(store.folder());
-        let mut scene = Scene::default();
+        let (mut watched, mut status) = (Watched::default(), SceneStatus::default());
         match kept.read() {
-            Ok(background) => scene.watch = background.map(SceneWatch::new),
+            Ok(background) => {
+                status.frame = background.as_ref().map(Background::frame_size);
+                watched.watch = background.map(SceneWatch::new);
+            }
             Err(error) => {
                 log::warn!("{error}");
-                scene.problem = Some(error.to_string());
+                status.problem = Some(error.to_string());
             }
         }
-        Self(Arc::new(Shared { kept, started: Instant::now(), scene: Mutex::new(scene) }))
+        let (watched, status) = (Mutex::new(watched), Mutex::new(status));
+        Self(Arc::new(Shared { kept, started: Instant::now(), watched, status }))
     }
 
-    fn scene(&self) -> MutexGuard<'_, Scene> {
-        health::lock(&self.0.scene)
+    fn watched(&self) -> MutexGuard<'_, Watched> {
+        health::lock(&self.0.watched)
+    }
+
+    fn status(&self) -> MutexGuard<'_, SceneStatus> {
+        health::lock(&self.0.status)
     }
 
     /// Whether frames are compared with an empty place.
     pub fn is_shown(&self) -> bool {
-        self.scene().watch.is_some()
+        self.status().frame.is_some()
     }
 
     /// Most bytes that comparing a frame takes, beside the frame.
@@ -85,17 +114,14 @@ impl CameraScene {
 
     /// What it is: `state` is `none`, `shown`, `moved` or `unusable`.
     pub fn json(&self) -> Value {
-        let scene = self.scene();
-        let state = match &scene.watch {
-            None if scene.problem.is_none() => "none",
-            Some(watch) if watch.is_moved() => "moved",
-            Some(_) if scene.problem.is_none() => "shown",
+        let SceneStatus { frame, is_moved, problem } = self.status().clone();
+        let state = match frame {
+            None if problem.is_none() => "none",
+            Some(_) if is_moved => "moved",
+            Some(_) if problem.is_none() => "shown",
             _ => "unusable",
         };
-        json!({
-            "state": state, "problem": scene.problem,
-            "frame": scene.watch.as_ref().map(|watch| watch.background().frame_size()),
-        })
+        json!({ "state": state, "problem": problem, "frame": frame })
     }
 
     /// Learns the place from views of it, and keeps it.
@@ -105,10 +131,10 @@ impl CameraScene {
     pub fn learn(&self, views: &[RgbImage]) -> Result<(), Refusal> {
         let background = Background::learn(views).map_err(|error| Refusal::conflict(error.to_string()))?;
         // The file changes under the lock, so that none brings back what another has just replaced.
-        let mut scene = self.scene();
+        let mut watched = self.watched();
         self.0.kept.keep(&background).map_err(|error| Refusal::internal(error.to_string()))?;
-        let saved = self.0.started.elapsed();
-        *scene = Scene { watch: Some(SceneWatch::new(background)), problem: None, saved };
+        *self.status() = SceneStatus { frame: Some(background.frame_size()), ..SceneStatus::default() };
+        *watched = Watched { watch: Some(SceneWatch::new(background)), saved: self.0.started.elapsed() };
         Ok(())
     }
 
@@ -117,58 +143,108 @@ impl CameraScene {
     /// # Errors
     /// [`Refusal`] if its file cannot be removed.
     pub fn forget(&self) -> Result<bool, Refusal> {
-        let mut scene = self.scene();
+        let mut watched = self.watched();
         let forgotten = self.0.kept.forget().map_err(|error| Refusal::internal(error.to_string()))?;
-        *scene = Scene::default();
+        *self.status() = SceneStatus::default();
+        *watched = Watched::default();
         Ok(forgotten)
     }
 
-    /// What a frame of the camera shows.
-    pub fn see(&self, frame: &RgbImage) -> SceneView {
-        let now = self.0.started.elapsed();
-        let mut scene = self.scene();
-        let Some(watch) = &mut scene.watch else { return SceneView::Whole };
-        let (sighting, problem) = match watch.see(frame, now) {
-            Ok(Sighting::Moved) => (SceneView::Whole, Some(MOVED.to_owned())),
-            Ok(Sighting::Empty) => (SceneView::Empty, None),
-            Ok(Sighting::Things(foreground)) => (SceneView::Things(foreground), None),
-            Err(error) => (SceneView::Whole, Some(error.to_string())),
+    /// What each region of a frame of the camera shows, or the frame as a whole where there are none. A region that is too
+    /// small in it is passed over.
+    pub fn see(&self, frame: &RgbImage, regions: &[NamedRegion]) -> Vec<SeenRegion> {
+        let in_frame = |named: &NamedRegion| {
+            let bounds = named.region.in_frame(frame.width(), frame.height()).ok()?;
+            Some(SeenRegion { name: named.name.clone(), bounds: Some(bounds), view: SceneView::Whole })
         };
-        scene.problem = problem;
-        if scene.is_due(now)
-            && let Some(watch) = &scene.watch
-            && let Err(error) = self.0.kept.keep(watch.background())
+        let mut seen: Vec<SeenRegion> = regions.iter().filter_map(in_frame).collect();
+        if seen.is_empty() {
+            seen.push(SeenRegion { name: String::new(), bounds: None, view: SceneView::Whole });
+        }
+        let bounds: Vec<PixelRect> = seen.iter().filter_map(|region| region.bounds).collect();
+        if let Some(foregrounds) = self.compare(frame, &bounds) {
+            let views = foregrounds.into_iter().map(SceneView::Things);
+            seen.iter_mut().zip(views).for_each(|(region, view)| region.view = view);
+        }
+        seen
+    }
+
+    /// What is in front of the empty place in each region, or in the frame; none if there is no such place, or it does not
+    /// fit.
+    fn compare(&self, frame: &RgbImage, regions: &[PixelRect]) -> Option<Vec<Foreground>> {
+        let now = self.0.started.elapsed();
+        let mut watched = self.watched();
+        let watch = watched.watch.as_mut()?;
+        let (sighting, problem) = match watch.see(frame, regions, now) {
+            Ok(Sighting::Moved) => (None, Some(MOVED.to_owned())),
+            Ok(Sighting::Empty) => {
+                (Some(vec![Foreground::empty([frame.width(), frame.height()]); regions.len().max(1)]), None)
+            }
+            Ok(Sighting::Things(foregrounds)) => (Some(foregrounds), None),
+            Err(error) => (None, Some(error.to_string())),
+        };
+        let is_usable = problem.is_none();
+        let is_moved = watch.is_moved();
         {
-            log::warn!("{error}");
+            let mut status = self.status();
+            (status.is_moved, status.problem) = (is_moved, problem);
+        }
+        if is_usable && watched.is_due(now) {
+            self.keep(&watched);
         }
         sighting
     }
 
-    /// What a frame is a shot of: the thing at a place of it, in shares of its sides, or else in its middle; the frame
-    /// as a whole where no empty place is known or it does not fit.
+    /// Keeps the place as it is by now.
+    fn keep(&self, watched: &Watched) {
+        if let Some(watch) = &watched.watch
+            && let Err(error) = self.0.kept.keep(watch.background())
+        {
+            log::warn!("{error}");
+        }
+    }
+
+    /// The place as it is by now, unless the camera was moved.
+    fn background(&self) -> Option<Arc<Background>> {
+        let watched = self.watched();
+        watched.watch.as_ref().filter(|watch| !watch.is_moved()).map(|watch| Arc::clone(watch.background()))
+    }
+
+    /// What a frame is a shot of: the thing at a place of it, in shares of its sides, or else in the middle of its first
+    /// region; the region or frame as a whole where no empty place is known or it does not fit.
     ///
     /// # Errors
     /// [`Refusal`] if the place is empty.
-    pub fn shot(&self, frame: RgbImage, at: Option<[f32; 2]>, fill: [u8; 3]) -> Result<RgbImage, Refusal> {
-        let background = match &self.scene().watch {
-            Some(watch) if !watch.is_moved() => watch.background().clone(),
-            _ => return Ok(frame),
-        };
-        let Ok(foreground) = background.compare(&frame, None) else { return Ok(frame) };
-        let [x, y] = at.unwrap_or([0.5; 2]).map(|share| share.clamp(0.0, 1.0));
-        let place = |share: f32, length: u32| ((share * length as f32) as u32).min(length - 1);
-        let piece = foreground.at(place(x, frame.width()), place(y, frame.height()));
-        let piece = piece.ok_or_else(|| Refusal::conflict("the place is empty: put the thing in view"))?;
-        Ok(foreground.cut_out(&frame, piece, fill))
+    pub fn shot(
+        &self,
+        frame: RgbImage,
+        regions: Vec<NamedRegion>,
+        at: Option<[f32; 2]>,
+        fill: [u8; 3],
+    ) -> Result<RgbImage, Refusal> {
+        let viewfinder = Viewfinder { background: self.background(), regions, fill };
+        if viewfinder.is_plain() {
+            return Ok(frame);
+        }
+        let shot = at.map_or_else(|| viewfinder.shot(&frame), |place| viewfinder.shot_at(&frame, place));
+        match shot {
+            Ok(shot) => Ok(shot),
+            Err(ViewError::Empty) => Err(Refusal::conflict("the place is empty: put the thing in view")),
+            Err(ViewError::Size(_)) => {
+                let viewfinder = Viewfinder { background: None, ..viewfinder };
+                viewfinder.shot(&frame).or(Ok(frame))
+            }
+            Err(_) => Ok(frame),
+        }
     }
 }
 
 const MOVED: &str = "the camera seems to have been moved, or the light is quite another: show it the empty place again";
 
-impl Scene {
+impl Watched {
     /// Whether the place is to be kept anew.
     fn is_due(&mut self, now: Duration) -> bool {
-        let is_due = now.saturating_sub(self.saved) >= KEEP_EVERY && self.problem.is_none();
+        let is_due = now.saturating_sub(self.saved) >= KEEP_EVERY;
         if is_due {
             self.saved = now;
         }

@@ -51,6 +51,8 @@ pub enum ChangeRequest {
         pictures: Option<Vec<RgbImage>>,
         /// Identifiers of the shots; they are removed from the pending ones once they are learned.
         ids: Vec<Id>,
+        /// Whether they replace a base class of that label, and are not added to it.
+        replaces: bool,
     },
     /// Moves a stored shot to another class.
     Move {
@@ -375,16 +377,21 @@ impl ChangeWorker {
             learner.expect_state();
         }
         match change {
-            ChangeRequest::Learn { label, shots, pictures, ids } => {
+            ChangeRequest::Learn { label, shots, pictures, ids, replaces } => {
                 let view = match &pictures {
                     Some(pictures) => Shots::WithFeatures { pictures, features: shots.view() },
                     None => Shots::Features(shots.view()),
                 };
-                let made = if learner.state().find_class(learner.base_model(), &label).is_some() {
-                    learner.add(&label, view, &mut observer)?
-                } else {
-                    self.answers.imprint(&label, shots.clone());
-                    learner.learn_many(&[(&label, view)], &mut observer)?
+                let base = learner.base_model().classes.len();
+                let made = match learner.state().find_class(learner.base_model(), &label) {
+                    Some(class) if replaces && class < base => {
+                        learner.replace_base(&[(&label, view)], &mut observer)?
+                    }
+                    Some(_) => learner.add(&label, view, &mut observer)?,
+                    None => {
+                        self.answers.imprint(&label, shots.clone());
+                        learner.learn_many(&[(&label, view)], &mut observer)?
+                    }
                 };
                 self.keep_thumbnails(learner, &label, &ids);
                 self.pending_shots.remove(&label, |id| ids.contains(&id));

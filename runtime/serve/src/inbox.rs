@@ -264,7 +264,7 @@ mod tests {
     }
 
     fn answer(known: bool, probability: f32, features: [f32; 2]) -> PictureAnswer {
-        let best = ClassProbability { label: "mug".into(), probability, provisional: false };
+        let best = ClassProbability { label: "mug".into(), probability, provisional: false, in_set: true };
         PictureAnswer { classes: vec![best], known, features: features.to_vec(), knowledge: 1, similar: Vec::new() }
     }
 
@@ -303,7 +303,7 @@ mod tests {
         let (ids, rows) = inbox.rows(2);
         assert_eq!((ids, rows.row(1).to_vec()), (vec![first, second], vec![0.0, 1.0]));
         let now = |known: bool, probability: f32| Recognition {
-            best: Some(ClassProbability { label: "cup".into(), probability, provisional: false }),
+            best: Some(ClassProbability { label: "cup".into(), probability, provisional: false, in_set: true }),
             known,
         };
         inbox.judge(2, vec![(first, now(true, 0.8)), (second, now(false, 0.8))]);

@@ -1,10 +1,10 @@
 //! What is known at a moment: classes, stored shots, history.
 
-use orco_runtime::learner::Learner;
+use orco_runtime::learner::{AnswerScope, Learner};
 use orco_runtime::method::border::Border;
 use orco_runtime::state::history::{HistoryEntry, Timeline};
-use orco_runtime::state::label;
 use orco_runtime::state::{Balance, Class};
+use orco_runtime::state::{independence, label};
 
 use crate::error::Refusal;
 
@@ -21,6 +21,12 @@ pub struct Knowledge {
     pub base: usize,
     /// All classes.
     pub classes: Vec<Class>,
+    /// Which classes are answered, as it is set.
+    pub scope: AnswerScope,
+    /// Whether base classes are kept out of answers.
+    pub is_taught_only: bool,
+    /// For every base class, whether a learned class replaces it.
+    pub replaced: Vec<bool>,
     /// Number of stored shots of every class, without those of the bundle.
     pub shots: Vec<usize>,
     /// SHA-256 of each of them, by which thumbnails are found.
@@ -31,6 +37,8 @@ pub struct Knowledge {
     pub balance: Balance,
     /// The border between base classes and learned ones with the accuracies to be expected, where answers have one.
     pub border: Option<Border>,
+    /// The range that the accuracy to be expected on learned classes becomes ([`independence`]).
+    pub learned_range: Option<[f32; 2]>,
     /// Whether answers follow in closed form until a head is aligned to the last change.
     pub awaits_alignment: bool,
     /// Sessions since the bundle.
@@ -42,17 +50,25 @@ pub struct Knowledge {
 }
 
 impl Knowledge {
-    /// Index of the class of that label, base classes first.
+    /// Whether a learned class replaces the class of an index.
+    pub fn is_replaced(&self, class: usize) -> bool {
+        self.replaced.get(class) == Some(&true)
+    }
+
+    /// Index of the class of that label: the learned one where it replaces a base class.
     ///
     /// # Errors
     /// [`Refusal`] if no class has it.
     pub fn class(&self, label: &str) -> Result<usize, Refusal> {
-        let index = self.classes.iter().position(|class| label::same(&class.label, label));
+        let index = self.classes.iter().rposition(|class| label::same(&class.label, label));
         index.ok_or_else(|| Refusal::missing(format!("no class has the label \"{label}\"")))
     }
 
     pub(crate) fn of(learner: &Learner, number: u64, problem: Option<String>) -> Self {
         let (base_model, state) = (learner.base_model(), learner.state());
+        let border = state.calibration.map(|calibration| calibration.border);
+        let shots = independence::of_learned(base_model, state).filter(|_| !state.classes.is_empty());
+        let learned_range = border.zip(shots).map(|(border, learned)| independence::range(border.new, &learned));
         let classes: Vec<Class> = learner.classes().cloned().collect();
         let mut digests = vec![Vec::new(); classes.len()];
         for (exemplar, class) in state.exemplars.classes().iter().enumerate() {
@@ -65,11 +81,15 @@ impl Knowledge {
             problem,
             base: base_model.classes.len(),
             classes,
+            scope: learner.settings().scope,
+            is_taught_only: learner.is_taught_only(),
+            replaced: state.replaced(base_model),
             shots,
             digests,
             free_targets: state.free_targets(base_model).len(),
             balance: state.balance,
-            border: state.calibration.map(|calibration| calibration.border),
+            border,
+            learned_range,
             awaits_alignment: learner.awaits_alignment(),
             sessions: state.sessions,
             history: learner.history().entries().to_vec(),

@@ -16,10 +16,11 @@
 //! - two threads that own a learner each: [`answers`] reads, and takes up what other programs did to the state;
 //!   [`changes`] makes one change at a time. A class that is being learned answers at once, by its imprinted shots, until
 //!   it is trained;
-//! - [`agreement`] over several frames; [`camera_scene`]: the empty place before the service's own camera; [`thing_tracks`] in
-//!   front of it; [`live`]: that camera;
+//! - [`agreement`] over several frames; [`camera_regions`]: parts of the frames of the service's own camera;
+//!   [`camera_scene`]: the empty place before it; [`thing_tracks`] in front of that; [`live`]: that camera;
 //! - [`service`]: these together, without HTTP; [`token`]: what callers from other machines must give;
-//! - `mqtt`, a feature: tells an MQTT broker what the service sees and learns;
+//! - `mqtt`, a feature: tells an MQTT broker what the service sees and learns; [`rules`]: what is done once a label is
+//!   shown for a while;
 //! - [`route`]: what a route takes; [`page`]: its files; [`guard`]: who may ask for what;
 //! - [`api`]: the handlers; [`routes`]: all of them;
 //! - `supervisor`: what systemd is told; `limits` of the process; `connections`: how many one caller may have;
@@ -43,6 +44,7 @@ pub mod admission;
 pub mod agreement;
 pub mod answers;
 pub mod api;
+pub mod camera_regions;
 pub mod camera_scene;
 pub mod changes;
 pub mod compression;

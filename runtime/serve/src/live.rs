@@ -5,6 +5,7 @@
 //! skips frames.
 
 mod answered_frame;
+mod reported;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
@@ -14,22 +15,24 @@ use axum::body::Bytes;
 use orco_camera::{Camera, CameraFrame, CameraPhase, CameraStatus};
 use orco_runtime::image::{self, DecodingCost, ImageError, Preprocessing};
 use orco_runtime::image_rs::RgbImage;
+use orco_runtime::scene::NamedRegion;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
 use crate::admission::{Admission, picture_bytes};
-use crate::agreement::Agreement;
 use crate::answers::Answers;
-use crate::camera_scene::{self, CameraScene, SceneView};
+use crate::camera_regions::CameraRegions;
+use crate::camera_scene::{self, CameraScene};
 use crate::error::{Refusal, ServeError};
 use crate::health;
 use crate::inbox::Inbox;
 use crate::knowledge::Knowledge;
 use crate::prediction::ClassProbability;
 use crate::telemetry::Telemetry;
-use crate::thing_tracks::{AnsweredThing, Things};
+use crate::thing_tracks::{AnsweredThing, ThingIds};
 use crate::worker::{self, Worker};
-use answered_frame::ShownFrame;
+use answered_frame::{RegionTrack, ShownRegion};
+use reported::Reported;
 
 /// Width and height of the live picture at most, in pixels.
 pub const VIEW: u32 = 640;
@@ -37,8 +40,6 @@ pub const VIEW: u32 = 640;
 const HELD: usize = 4 << 20;
 /// How long the thread waits for a frame before it looks after other things.
 const TICK: Duration = Duration::from_millis(250);
-/// How often the same label is reported again, with its new probability, at most.
-const REPORT_EVERY: Duration = Duration::from_millis(500);
 
 /// How often the camera's frames are processed, and over how many a label is agreed upon.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -78,16 +79,8 @@ impl ObservedFrame {
 #[derive(Default)]
 struct Now {
     seen: Option<Arc<ObservedFrame>>,
-    /// The classes as several frames agree, the one that is shown first.
-    matches: Vec<ClassProbability>,
-    /// How many frames do.
-    agreed: usize,
-    /// Whether most of these are like anything known.
-    known: bool,
-    /// Whether the place is empty, as far as it was shown.
-    empty: bool,
-    /// The things in front of the empty place; none where it was not shown.
-    things: Vec<AnsweredThing>,
+    /// What its regions show, or the frame as a whole.
+    regions: Vec<ShownRegion>,
     /// Why frames cannot be processed, whatever else is going on.
     problem: Option<String>,
     /// The frame of the last shot that was not taken.
@@ -97,6 +90,7 @@ struct Now {
 struct Inner {
     camera: Camera,
     scene: CameraScene,
+    regions: CameraRegions,
     now: Mutex<Now>,
     /// Number of the newest frame that was processed; 0 while there is none.
     newest: watch::Sender<u64>,
@@ -108,6 +102,7 @@ pub(crate) struct LivePeers {
     pub inbox: Inbox,
     pub answers: Answers,
     pub scene: CameraScene,
+    pub regions: CameraRegions,
     pub telemetry: Telemetry,
 }
 
@@ -149,14 +144,17 @@ impl Live {
         admission: Admission,
         peers: LivePeers,
     ) -> Result<Self, ServeError> {
-        let LivePeers { inbox, answers, scene, telemetry } = peers;
+        let LivePeers { inbox, answers, scene, regions, telemetry } = peers;
         let (now, newest) = (Mutex::default(), watch::Sender::new(0));
-        let inner = Arc::new(Inner { camera, scene, now, newest, stop: AtomicBool::new(false) });
+        let (looked_at, ids) = (regions.get(), ThingIds::default());
+        let inner = Arc::new(Inner { camera, scene, regions, now, newest, stop: AtomicBool::new(false) });
         let health = telemetry.health.clone();
         let worker = LiveWorker {
             inner: Arc::clone(&inner),
-            agreement: Agreement::of(settings.frames),
-            things: Things::of(settings.frames),
+            tracks: RegionTrack::of_all(&looked_at, settings.frames, &ids),
+            regions: looked_at,
+            frames: settings.frames,
+            ids,
             input,
             admission,
             pause: Duration::from_secs_f32(1.0 / settings.per_second.clamp(0.01, 1000.0)),
@@ -284,14 +282,18 @@ impl Inner {
             CameraPhase::Away { reason, .. } => Some(reason.as_str()),
             _ => None,
         };
-        let (shown, seen) = (now.matches.first(), now.seen.as_ref());
+        let (frame, seen) = (now.regions.first().cloned().unwrap_or_default(), now.seen.as_ref());
+        let things = now.regions.iter().flat_map(|region| &region.things).map(AnsweredThing::json);
+        let named = now.regions.iter().filter(|region| region.bounds.is_some());
+        let shown = frame.matches.first();
         json!({
             "source": self.camera.source().to_string(), "state": status.phase.name(), "reason": reason, "problem": now.problem,
             "label": shown.map(|shown| &shown.label), "probability": shown.map(|shown| shown.probability),
             "provisional": shown.is_some_and(|shown| shown.provisional),
-            "matches": ClassProbability::list_json(&now.matches, 3), "known": now.known, "agreed": now.agreed,
-            "empty": now.empty, "things": now.things.iter().map(AnsweredThing::json).collect::<Vec<_>>(),
-            "scene": self.scene.json(),
+            "matches": ClassProbability::list_json(&frame.matches, 3), "set": ClassProbability::set_json(&frame.matches),
+            "known": frame.known, "agreed": frame.agreed,
+            "empty": frame.empty, "things": things.collect::<Vec<_>>(),
+            "regions": named.map(ShownRegion::json).collect::<Vec<_>>(), "scene": self.scene.json(),
             "frame": seen.map(|seen| seen.frame.number),
             "age_seconds": seen.map(|seen| seen.frame.taken.elapsed().as_secs_f32()),
             "frames_per_second": status.frames_per_second, "frames": status.frames, "opened": status.opened,
@@ -300,30 +302,13 @@ impl Inner {
     }
 }
 
-/// What the last event said.
-#[derive(Default)]
-struct Reported {
-    at: Option<Instant>,
-    shown: Shown,
-    frame: u64,
-    unreadable: u64,
-}
-
-/// What listeners are told of at once when it changes.
-#[derive(Default, PartialEq)]
-struct Shown {
-    label: Option<String>,
-    known: bool,
-    empty: bool,
-    things: usize,
-    state: Option<&'static str>,
-    problem: Option<String>,
-}
-
 struct LiveWorker {
     inner: Arc<Inner>,
-    agreement: Agreement,
-    things: Things,
+    /// The regions that are looked at, what follows each, and over how many frames labels are agreed upon.
+    regions: Arc<[NamedRegion]>,
+    tracks: Vec<RegionTrack>,
+    frames: usize,
+    ids: ThingIds,
     input: Preprocessing,
     admission: Admission,
     pause: Duration,
@@ -396,21 +381,29 @@ impl LiveWorker {
         let known = self.answers.knowledge();
         if !Arc::ptr_eq(&known, &self.known) {
             self.known = known;
-            self.agreement.clear();
-            self.things.clear();
-            let mut now = self.inner.now();
+            self.tracks.iter_mut().for_each(RegionTrack::clear);
             let is_gone = |class: &ClassProbability| !class.provisional && self.known.class(&class.label).is_err();
-            if now.matches.iter().any(is_gone) {
-                (now.matches, now.agreed, now.known) = (Vec::new(), 0, false);
+            for region in &mut self.inner.now().regions {
+                if region.matches.iter().any(is_gone) {
+                    (region.matches, region.agreed, region.known) = (Vec::new(), 0, false);
+                }
+                region.things.retain(|thing| !thing.matches.iter().any(is_gone));
             }
-            now.things.retain(|thing| !thing.matches.iter().any(is_gone));
+        }
+        let regions = self.inner.regions.get();
+        if !Arc::ptr_eq(&regions, &self.regions) {
+            self.tracks = RegionTrack::of_all(&regions, self.frames, &self.ids);
+            self.regions = regions;
+            self.inner.now().regions.clear();
         }
     }
 
     fn process(&mut self, frame: Arc<CameraFrame>) {
         let scene = &self.inner.scene;
         let whole = self.input.width.max(self.input.height);
-        let side = if scene.is_shown() { camera_scene::decoded_side(&self.input) } else { whole };
+        // Of a part of the frame, as many pixels as the backbone sees.
+        let is_part = scene.is_shown() || !self.regions.is_empty();
+        let side = if is_part { camera_scene::decoded_side(&self.input) } else { whole };
         let needs = frame.needs(Some(side)).map(|needs| picture_bytes(&needs, &self.input) + scene.working_memory());
         // What is no picture is decoded, which says so.
         let permit = match self.admission.try_work(needs.unwrap_or(0)) {
@@ -421,11 +414,8 @@ impl LiveWorker {
         };
         let Ok(picture) = self.inner.camera.decode(&frame, Some(side)) else { return };
         let (number, taken) = (frame.number, frame.taken);
-        let shown = match self.inner.scene.see(&picture) {
-            SceneView::Whole => self.whole(&picture, &permit, taken),
-            SceneView::Empty => self.empty(),
-            SceneView::Things(foreground) => self.things(&picture, &foreground, &permit, taken),
-        };
+        let seen = self.inner.scene.see(&picture, &self.regions);
+        let shown = self.show(&picture, seen, &permit, taken);
         // What is held until the next frame is no larger than what is shown, or a few MiB.
         let picture = if picture.as_raw().len() > HELD { image::reduced(&picture, VIEW).into_owned() } else { picture };
         drop(permit);
@@ -433,9 +423,8 @@ impl LiveWorker {
         now.problem = None;
         now.seen = Some(Arc::new(ObservedFrame { frame, picture, view: OnceLock::new() }));
         // Where requests went first, the next frame comes soon.
-        if let Some(ShownFrame { matches, agreed, known, empty, things }) = shown {
-            (now.matches, now.agreed, now.known) = (matches, agreed, known);
-            (now.empty, now.things) = (empty, things);
+        if let Some(regions) = shown {
+            now.regions = regions;
         }
         drop(now);
         self.inner.newest.send_replace(number);
@@ -454,8 +443,7 @@ impl LiveWorker {
 
     /// Shows nothing any more: an old label would be taken for a new one.
     fn clear(&mut self) {
-        self.agreement.clear();
-        self.things.clear();
+        self.tracks.iter_mut().for_each(RegionTrack::clear);
         let refused = self.inner.now().refused.take();
         *self.inner.now() = Now { refused, ..Now::default() };
     }
@@ -468,29 +456,5 @@ impl LiveWorker {
         metrics.unreadable.inc_by(status.unreadable - self.counted.unreadable);
         metrics.opened.inc_by(status.opened - self.counted.opened);
         self.counted = status;
-    }
-
-    /// Reports another label or state at once, another probability now and then.
-    fn report(&mut self) {
-        let status = &self.counted;
-        let (shown, frame) = {
-            let now = self.inner.now();
-            let shown = Shown {
-                label: now.matches.first().map(|shown| shown.label.clone()),
-                known: now.known,
-                empty: now.empty,
-                things: now.things.len(),
-                state: Some(status.phase.name()),
-                problem: now.problem.clone(),
-            };
-            (shown, now.seen.as_ref().map_or(0, |seen| seen.frame.number))
-        };
-        let has_moved = (self.reported.frame, self.reported.unreadable) != (frame, status.unreadable);
-        let is_due = self.reported.at.is_none_or(|at| at.elapsed() >= REPORT_EVERY);
-        if self.reported.shown != shown || has_moved && is_due {
-            self.telemetry.events.tell("live", &self.inner.json());
-            let (at, unreadable) = (Some(Instant::now()), status.unreadable);
-            self.reported = Reported { at, shown, frame, unreadable };
-        }
     }
 }

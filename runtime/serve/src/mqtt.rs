@@ -31,6 +31,7 @@ use self::discovery::{About, OFFLINE, ONLINE, Topics};
 pub use self::settings::{BrokerAddress, MqttDevice, MqttError, MqttSettings};
 use self::updates::{LiveState, MqttUpdates, classes};
 use crate::answers::Answers;
+use crate::camera_regions::CameraRegions;
 use crate::error::ServeError;
 use crate::event::{self, Events};
 use crate::health::Health;
@@ -68,10 +69,11 @@ impl Mqtt {
         }
         let (stop, stopped) = watch::channel(false);
         let live = service.live();
-        let about = About { bundle: service.manifest.name.clone(), camera: live.is_some() };
+        let about = About { bundle: service.manifest.name.clone(), camera: live.is_some(), regions: Vec::new() };
         let worker = MqttWorker {
             device,
             about,
+            regions: service.regions.clone(),
             live: live.map(Live::reader),
             answers: service.answers.clone(),
             health: service.health.clone(),
@@ -99,6 +101,7 @@ impl Drop for Mqtt {
 struct MqttWorker {
     device: MqttDevice,
     about: About,
+    regions: CameraRegions,
     live: Option<LiveReader>,
     answers: Answers,
     health: Health,
@@ -118,7 +121,8 @@ impl Worker for MqttWorker {
         let updates = MqttUpdates::new(self.live.as_ref().map(LiveReader::json));
         let (device, about) = (self.device.clone(), self.about.clone());
         let (answers, health, metrics) = (self.answers.clone(), self.health.clone(), self.metrics.clone());
-        let reporter = Reporter { device, about, answers, health, updates, metrics };
+        let regions = self.regions.clone();
+        let reporter = Reporter { device, about, regions, answers, health, updates, metrics };
         runtime.block_on(reporter.run(events, self.stopped.clone(), up));
         // A name that is being looked up is not waited for.
         runtime.shutdown_background();
@@ -150,6 +154,7 @@ struct PublishedState {
 struct Reporter {
     device: MqttDevice,
     about: About,
+    regions: CameraRegions,
     answers: Answers,
     health: Health,
     updates: MqttUpdates,
@@ -246,11 +251,30 @@ impl Reporter {
         let _ = tokio::time::timeout(FAREWELL, last_word).await;
     }
 
-    async fn tell(&self, client: &AsyncClient) {
-        let topics = Topics::of(&self.device);
-        for (topic, config) in discovery::messages(&self.device, &self.about) {
+    /// Describes all entities, those of the regions that are set now among them, and takes those of `before` away that
+    /// are gone. Returns the regions.
+    async fn announce(&self, client: &AsyncClient, before: Vec<String>) -> Vec<String> {
+        let regions = self.regions();
+        let about = About { regions: regions.clone(), ..self.about.clone() };
+        let messages = discovery::messages(&self.device, &about);
+        let earlier = discovery::messages(&self.device, &About { regions: before, ..self.about.clone() });
+        for (topic, _) in earlier.iter().filter(|(topic, _)| messages.iter().all(|(other, _)| other != topic)) {
+            self.deliver(client, topic, "", true).await;
+        }
+        for (topic, config) in messages {
             self.deliver(client, &topic, &config, true).await;
         }
+        regions
+    }
+
+    /// Names of the regions that are set now.
+    fn regions(&self) -> Vec<String> {
+        self.regions.get().iter().map(|region| region.name.clone()).collect()
+    }
+
+    async fn tell(&self, client: &AsyncClient) {
+        let topics = Topics::of(&self.device);
+        let mut announced = self.announce(client, Vec::new()).await;
         if !self.about.camera {
             // Clears the state of a time when there was a camera.
             self.deliver(client, &topics.state, "", true).await;
@@ -266,6 +290,9 @@ impl Reporter {
             while let Some(ended) = self.updates.first() {
                 self.deliver(client, &topics.change, &ended.message, false).await;
                 self.updates.remove(&ended.job);
+            }
+            if self.regions() != announced {
+                announced = self.announce(client, announced).await;
             }
             let mut due = None;
             if let Some(shown) = self.updates.shown() {

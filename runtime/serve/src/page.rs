@@ -44,6 +44,7 @@ pub static FILES: &[File] = &[
     script("/pictures.js", include_str!("../page/pictures.js")),
     script("/problems.js", include_str!("../page/problems.js")),
     script("/refresh.js", include_str!("../page/refresh.js")),
+    script("/regions.js", include_str!("../page/regions.js")),
     script("/scene.js", include_str!("../page/scene.js")),
     script("/selectors.js", include_str!("../page/selectors.js")),
     script("/service.js", include_str!("../page/service.js")),

@@ -12,9 +12,16 @@ pub struct ClassProbability {
     pub probability: f32,
     /// Whether the class answers by its imprinted shots while it is being learned.
     pub provisional: bool,
+    /// Whether it is in the set that holds the right label with a probability of 90 %.
+    pub in_set: bool,
 }
 
 impl ClassProbability {
+    /// Labels of the set, as JSON.
+    pub(crate) fn set_json(classes: &[Self]) -> Value {
+        classes.iter().filter(|class| class.in_set).map(|class| json!(class.label)).collect()
+    }
+
     /// The first `top` of several, at least one, as JSON.
     pub(crate) fn list_json(classes: &[Self], top: usize) -> Value {
         classes.iter().take(top.max(1)).map(Self::json).collect()

@@ -13,6 +13,7 @@ use orco_runtime::thumbnails::Thumbnails;
 
 use crate::admission::{self, Admission};
 use crate::answers::Answers;
+use crate::camera_regions::CameraRegions;
 use crate::camera_scene::CameraScene;
 use crate::changes::{ChangeRequest, Changes, Job};
 use crate::error::{Refusal, ServeError};
@@ -65,6 +66,8 @@ pub struct Service {
     pub thumbnails: Thumbnails,
     /// The empty place in front of the camera of its own.
     pub scene: CameraScene,
+    /// The regions of its frames.
+    pub regions: CameraRegions,
     /// How much memory pictures take together.
     pub admission: Admission,
     /// What is wrong, if anything is.
@@ -106,7 +109,7 @@ impl Service {
         let pending_shots = PendingShots::new(metrics.clone());
         let inbox = Inbox::new(&bundle.base_model, retention.frames, events.clone());
         let thumbnails = Thumbnails::of(&store);
-        let scene = CameraScene::of(&store);
+        let (scene, regions) = (CameraScene::of(&store), CameraRegions::of(&store));
         let measured = bundle.clone();
         let curve: Box<dyn FnOnce() -> Option<LearningCurve> + Send> =
             Box::new(move || LearningCurve::of(&measured.base_model));
@@ -136,6 +139,7 @@ impl Service {
             inbox,
             thumbnails,
             scene,
+            regions,
             admission: Admission::new(retention.memory),
             health,
             events,
@@ -171,8 +175,9 @@ impl Service {
         let (input, admission) = (self.manifest.preprocessing, self.admission.clone());
         let telemetry =
             Telemetry { health: self.health.clone(), events: self.events.clone(), metrics: self.metrics.clone() };
-        let (inbox, answers, scene) = (self.inbox.clone(), self.answers.clone(), self.scene.clone());
-        let peers = live::LivePeers { inbox, answers, scene, telemetry };
+        let (inbox, answers) = (self.inbox.clone(), self.answers.clone());
+        let (scene, regions) = (self.scene.clone(), self.regions.clone());
+        let peers = live::LivePeers { inbox, answers, scene, regions, telemetry };
         let _ = self.live.set(Live::start(camera, settings, input, admission, peers)?);
         Ok(())
     }
@@ -190,22 +195,23 @@ impl Service {
         self.changes.as_ref().expect("it is there until the service is let go")
     }
 
-    /// Queues learning the shots of a label.
+    /// Queues learning the shots of a label. Shots of a base class replace it on this device, or are added to it.
     ///
     /// # Errors
     /// [`Refusal`] if there are none, no target is free, or the change cannot be queued.
-    pub fn learn(&self, label: &str) -> Result<Job, Refusal> {
+    pub fn learn(&self, label: &str, replaces: bool) -> Result<Job, Refusal> {
         let shots = self.pending_shots.of(label);
         let Some(features) = shots::features(&shots).filter(|_| !shots.is_empty()) else {
             return Err(Refusal::conflict(format!("there are no shots of \"{label}\": take some first")));
         };
         let knowledge = self.answers.knowledge();
-        if knowledge.class(label).is_err() && knowledge.free_targets == 0 {
+        let is_new = knowledge.class(label).map_or(true, |class| replaces && class < knowledge.base);
+        if is_new && knowledge.free_targets == 0 {
             return Err(Refusal::conflict("no free target is left: forget a class first"));
         }
         let ids = shots.iter().map(|shot| shot.id).collect();
         let pictures = shots::pictures(&shots);
-        self.changes().ask(ChangeRequest::Learn { label: label.to_owned(), shots: features, pictures, ids })
+        self.changes().ask(ChangeRequest::Learn { label: label.to_owned(), shots: features, pictures, ids, replaces })
     }
 }
 

@@ -1,5 +1,7 @@
 //! Things in the camera's frames, each with its answers over several frames.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use orco_runtime::scene::PixelRect;
@@ -36,7 +38,7 @@ impl AnsweredThing {
         json!({
             "id": self.id, "box": self.bounds, "label": shown.map(|shown| &shown.label),
             "probability": shown.map(|shown| shown.probability), "known": self.known, "agreed": self.agreed,
-            "matches": ClassProbability::list_json(&self.matches, 3),
+            "matches": ClassProbability::list_json(&self.matches, 3), "set": ClassProbability::set_json(&self.matches),
         })
     }
 }
@@ -49,10 +51,20 @@ struct Track {
     agreement: Agreement,
 }
 
-/// Follows the things of a camera.
+/// Numbers things, those of all regions of a camera.
+#[derive(Clone, Default)]
+pub struct ThingIds(Arc<AtomicU64>);
+
+impl ThingIds {
+    fn next(&self) -> u64 {
+        self.0.fetch_add(1, Ordering::Relaxed) + 1
+    }
+}
+
+/// Follows the things of a region of a camera.
 pub struct Things {
     frames: usize,
-    next: u64,
+    ids: ThingIds,
     tracks: Vec<Track>,
 }
 
@@ -68,8 +80,8 @@ pub struct ThingAnswer {
 
 impl Things {
     /// Labels are agreed upon over so many frames at most.
-    pub fn of(frames: usize) -> Self {
-        Self { frames, next: 0, tracks: Vec::new() }
+    pub fn of(frames: usize, ids: ThingIds) -> Self {
+        Self { frames, ids, tracks: Vec::new() }
     }
 
     /// Forgets all: the camera went away, or what is known changed.
@@ -93,9 +105,8 @@ impl Things {
         let place = match best {
             Some((place, _)) => free.swap_remove(place),
             None => {
-                self.next += 1;
                 let agreement = Agreement::of(self.frames);
-                self.tracks.push(Track { id: self.next, bounds, seen: now, agreement });
+                self.tracks.push(Track { id: self.ids.next(), bounds, seen: now, agreement });
                 self.tracks.len() - 1
             }
         };
@@ -114,8 +125,12 @@ mod tests {
     use super::*;
 
     fn answer(x: u32, label: &str, probability: f32) -> ThingAnswer {
-        let class =
-            |label: &str, probability| ClassProbability { label: label.into(), probability, provisional: false };
+        let class = |label: &str, probability| ClassProbability {
+            label: label.into(),
+            probability,
+            provisional: false,
+            in_set: probability > 0.3,
+        };
         let mut classes =
             vec![class(label, probability), class(if label == "mug" { "jug" } else { "mug" }, 1.0 - probability)];
         classes.sort_by(|one, other| other.probability.total_cmp(&one.probability));
@@ -130,7 +145,7 @@ mod tests {
     fn each_thing_keeps_its_own_label_while_others_come_and_go() {
         let (start, frame) = (Instant::now(), [640, 480]);
         let after = |milliseconds| start + Duration::from_millis(milliseconds);
-        let mut things = Things::of(5);
+        let mut things = Things::of(5, ThingIds::default());
         let first = things.add(after(0), frame, vec![answer(0, "mug", 0.9), answer(400, "jug", 0.9)]);
         assert_eq!(labels(&first), [(1, "mug"), (2, "jug")]);
         assert_eq!(first[1].bounds, [0.625, 100.0 / 480.0, 100.0 / 640.0, 100.0 / 480.0]);

@@ -4,9 +4,10 @@ use std::fmt;
 
 use ::image::RgbImage;
 use ndarray::{ArrayView1, ArrayView2};
-use orco_state::classify::{Classifier, Match};
+use orco_state::classify::{Classifier, Match, prediction_set};
 use orco_state::nearest::{self, Neighbour};
-use orco_state::unknown::KnownScores;
+use orco_state::prediction_set::{COVERAGE, SetThresholds};
+use orco_state::unknown::{KnownScores, TaughtThresholds};
 
 use super::Learner;
 use crate::encoder::EncodeError;
@@ -48,7 +49,7 @@ impl fmt::Display for Score {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Answer {
-    /// Label of the class with the highest score.
+    /// Label of the class with the highest score; empty if no class may be answered.
     pub label: String,
     /// Its score.
     pub score: Score,
@@ -56,9 +57,13 @@ pub struct Answer {
     /// [`false_alarms`](field@super::LearnerSettings::false_alarms) of known pictures pass ([`orco_state::unknown`]).
     /// `None` where answers do not use the bundle's statistics: nothing can be told to be unknown then.
     pub known: Option<bool>,
-    /// All known classes with their scores, highest first; [`Learner::label`] names them. Scores are of the same kind as
-    /// [`Answer::score`].
+    /// All classes that may be answered ([`scope`](field@super::LearnerSettings::scope)) with their scores, highest first;
+    /// [`Learner::label`] names them. Scores are of the same kind as [`Answer::score`].
     pub matches: Vec<Match>,
+    /// The fewest classes that hold the right one with a probability of [`COVERAGE`], the most probable first: two or more
+    /// where the picture may show either ([`orco_state::prediction_set`]). None of them if it shows nothing known, or
+    /// answers do not use the bundle's statistics.
+    pub set: Vec<usize>,
 }
 
 impl Answer {
@@ -72,16 +77,50 @@ impl Answer {
 struct Ranking {
     known: Option<bool>,
     matches: Vec<Match>,
+    set: Vec<usize>,
 }
 
-impl Ranking {
-    /// Orders the known classes by how well they fit a picture's features. It is known if it is as familiar as a
-    /// threshold, where there is one.
-    fn of(classifier: &Classifier, threshold: Option<f32>, features: ArrayView1<'_, f32>) -> Self {
+/// How scores become answers.
+struct AnswerRule {
+    /// Number of base classes.
+    base: usize,
+    /// Whether they are kept out of answers.
+    is_taught_only: bool,
+    /// For each of them, whether a learned class replaces it.
+    replaced: Vec<bool>,
+    thresholds: Option<AnswerThresholds>,
+}
+
+/// What is known of how known pictures score.
+struct AnswerThresholds {
+    familiarity: f32,
+    taught: Option<TaughtThresholds>,
+    sets: SetThresholds,
+}
+
+impl AnswerRule {
+    /// Whether a picture of these scores is like anything that may be answered.
+    fn is_known(&self, classifier: &Classifier, scores: &[f32]) -> Option<bool> {
+        let AnswerThresholds { familiarity: least, taught, .. } = self.thresholds.as_ref()?;
+        let is_familiar = classifier.familiarity(scores)? >= *least;
+        if !self.is_taught_only {
+            return Some(is_familiar);
+        }
+        // Without shots to tell by, a base class that leads says that nothing was taught of it.
+        let least = TaughtThresholds { familiarity: *least, lead: 0.0 };
+        Some(taught.unwrap_or(least).are_reached(scores, self.base))
+    }
+
+    /// Orders the classes that may be answered by how well they fit a picture's features.
+    fn rank(&self, classifier: &Classifier, features: ArrayView1<'_, f32>) -> Ranking {
         let mut scores = classifier.scores(features.to_slice().expect("rows of the standard layout"));
-        let familiarity = classifier.familiarity(&scores);
-        let known = familiarity.zip(threshold).map(|(familiarity, threshold)| familiarity >= threshold);
-        Self { known, matches: classifier.ranked(&mut scores) }
+        let known = self.is_known(classifier, &scores);
+        let first = if self.is_taught_only { self.base } else { 0 };
+        let mut matches = classifier.ranked_from(&mut scores, first);
+        matches.retain(|found| self.replaced.get(found.class) != Some(&true));
+        let sets = self.thresholds.as_ref().filter(|_| known == Some(true)).map(|thresholds| &thresholds.sets);
+        let set = sets.map(|sets| prediction_set(&matches, sets, self.base, self.is_taught_only));
+        Ranking { known, matches, set: set.unwrap_or_default() }
     }
 }
 
@@ -103,21 +142,27 @@ impl Learner {
     /// If rows have another length than the bundle's features.
     pub fn classify_features(&mut self, features: ArrayView2<'_, f32>) -> Vec<Answer> {
         let false_alarms = self.settings.false_alarms;
+        let (base, replaced) = (self.base_model().classes.len(), self.state().replaced(self.base_model()));
+        let is_taught_only = self.is_taught_only();
         let (classifier, known_scores) = self.classifier();
-        let threshold = known_scores.map(|scores| scores.threshold(false_alarms));
+        let thresholds = known_scores.map(|scores| AnswerThresholds {
+            familiarity: scores.threshold(false_alarms),
+            taught: scores.taught_thresholds(false_alarms),
+            sets: scores.set_thresholds(COVERAGE),
+        });
+        let rule = AnswerRule { base, is_taught_only, replaced, thresholds };
         let rows = features.as_standard_layout();
-        let rankings: Vec<Ranking> =
-            rows.rows().into_iter().map(|row| Ranking::of(classifier, threshold, row)).collect();
+        let rankings: Vec<Ranking> = rows.rows().into_iter().map(|row| rule.rank(classifier, row)).collect();
         rankings.into_iter().map(|ranking| self.answer(ranking)).collect()
     }
 
-    fn answer(&self, Ranking { known, matches }: Ranking) -> Answer {
+    fn answer(&self, Ranking { known, matches, set }: Ranking) -> Answer {
         let base_model = &self.bundle.base_model;
         let is_probable = base_model.scoring(&base_model.config).is_some();
         let score = if is_probable { Score::Probability } else { Score::Cosine };
         let best = matches.first().copied();
         let label = best.map_or(String::new(), |best| self.label(best.class).to_owned());
-        Answer { label, score: score(best.map_or(0.0, |best| best.score)), known, matches }
+        Answer { label, score: score(best.map_or(0.0, |best| best.score)), known, matches, set }
     }
 
     /// What classifies, and what known pictures score, where unknown ones can be told; made if there is none.

@@ -9,7 +9,7 @@ use orco_core::config::LearnConfig;
 use orco_state::history::{ChangeKind, HistoryChange, PurgeError, SavedState};
 use orco_state::label;
 use orco_state::pack::Pack;
-use orco_state::session::{self, LearnError, NewClass, Session, SessionReport, StoredClass};
+use orco_state::session::{self, BaseLabels, LearnError, NewClass, Session, SessionReport, StoredClass};
 use orco_state::state::{Balance, State};
 
 use super::check::ShotExaminer;
@@ -86,12 +86,37 @@ impl Learner {
         classes: &[(&str, Shots<'_>)],
         observer: &mut dyn Observer,
     ) -> Result<ChangeOutcome, ChangeError> {
+        self.learn_with(classes, BaseLabels::Refuse, observer)
+    }
+
+    /// The same, but a class may have the label of one that came with the bundle. It replaces that one on this device:
+    /// as long as the class is known, the base class is not answered.
+    ///
+    /// # Errors
+    /// As for [`Learner::learn_many`].
+    pub fn replace_base(
+        &mut self,
+        classes: &[(&str, Shots<'_>)],
+        observer: &mut dyn Observer,
+    ) -> Result<ChangeOutcome, ChangeError> {
+        self.learn_with(classes, BaseLabels::Replace, observer)
+    }
+
+    fn learn_with(
+        &mut self,
+        classes: &[(&str, Shots<'_>)],
+        base_labels: BaseLabels,
+        observer: &mut dyn Observer,
+    ) -> Result<ChangeOutcome, ChangeError> {
         let locked = self.lock()?;
         let labels: Vec<&str> = classes.iter().map(|(label, _)| *label).collect();
-        session::check_labels(self.base_model(), self.state(), &labels)?;
+        session::check_labels(self.base_model(), self.state(), &labels, base_labels)?;
         let mut keeping = self.keeping(&locked)?;
         let new = self.read_shots(classes, keeping.as_mut(), observer)?;
-        let (next, report) = self.run_session(observer, |session, state| session.learn(state, &new))?;
+        let (next, report) = self.run_session(observer, |session, state| match base_labels {
+            BaseLabels::Refuse => session.learn(state, &new),
+            BaseLabels::Replace => session.replace_base(state, &new),
+        })?;
         let change =
             HistoryChange::new(ChangeKind::Learn, self.settings.seed).labels(labels.into_iter().map(label::normal));
         self.commit_with_pictures(&locked, next, change, report, keeping, observer)

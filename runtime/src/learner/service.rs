@@ -4,7 +4,7 @@
 use ndarray::ArrayView3;
 use orco_state::history::EntryId;
 use orco_state::label;
-use orco_state::session::{self, LearnError, SessionReport};
+use orco_state::session::{self, BaseLabels, LearnError, SessionReport};
 use orco_state::sufficiency::{LearningCurve, ShotSufficiency};
 
 use super::change::NumberedShot;
@@ -26,7 +26,7 @@ impl Learner {
     /// If rows have another length than the bundle's features.
     pub fn imprint(&mut self, label: &str, shots: ArrayView3<'_, f32>) -> Result<(), LearnError> {
         let (base_model, state) = (&self.bundle.base_model, &self.saved.state);
-        session::check_labels(base_model, state, &[label])?;
+        session::check_labels(base_model, state, &[label], BaseLabels::Refuse)?;
         session::check_count(base_model, state, label, shots.dim().0)?;
         if self.provisional.iter().any(|known| label::same(known, label)) {
             return Err(LearnError::LabelExists { label: label.into() });
@@ -69,7 +69,9 @@ impl Learner {
         let (base_model, state) = (&self.bundle.base_model, &self.saved.state);
         let provisional = self.provisional.iter().map(String::as_str);
         let labels = state.known_classes(base_model).map(|class| class.label.as_str()).chain(provisional);
-        let known = labels.into_iter().position(|known| label::same(known, label));
+        let labels: Vec<&str> = labels.collect();
+        // A learned class that replaces a base class comes after it.
+        let known = labels.iter().rposition(|known| label::same(known, label));
         let shots: Vec<Vec<f32>> = shots.outer_iter().map(|shot| shot.iter().copied().collect()).collect();
         let classifier = self.classifier.as_ref().expect("made ready above");
         ShotSufficiency::of(base_model, classifier, curve, known, &shots)

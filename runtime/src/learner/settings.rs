@@ -36,6 +36,43 @@ pub enum AlignmentTime {
     Never,
 }
 
+/// Which classes are answered.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum AnswerScope {
+    /// All that are known.
+    #[default]
+    All,
+    /// All, until [`AnswerScope::ENOUGH`] classes are taught; then those alone.
+    Auto,
+    /// Those alone that the device was taught. What is none of them is unknown.
+    Taught,
+}
+
+impl AnswerScope {
+    /// So many taught classes are answered by themselves.
+    pub const ENOUGH: usize = 3;
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Auto, Self::Taught, Self::All];
+
+    /// Its name in settings and interfaces.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::All => "all",
+            Self::Auto => "auto",
+            Self::Taught => "taught",
+        }
+    }
+
+    /// Whether base classes are kept out of the answers of a device that was taught so many classes.
+    pub fn is_taught_only(self, taught: usize) -> bool {
+        match self {
+            Self::All => false,
+            Self::Auto => taught >= Self::ENOUGH,
+            Self::Taught => true,
+        }
+    }
+}
+
 /// How a learner works. Settings of phase 3 are not among them: those come with the bundle.
 ///
 /// ```
@@ -55,6 +92,8 @@ pub struct LearnerSettings {
     pub forgetting_budget: Option<f32>,
     /// Share of known pictures, 0..1, that may be taken for unknown ones: how strict [`super::Answer::known`] is.
     pub false_alarms: f32,
+    /// Which classes are answered.
+    pub scope: AnswerScope,
     /// How much of the past is kept.
     pub limits: HistoryLimits,
     /// How long a change waits, at most, for another process that is changing the same state.
@@ -96,6 +135,7 @@ setters! {
     seed: u64,
     forgetting_budget: Option<f32>,
     false_alarms: f32,
+    scope: AnswerScope,
     limits: HistoryLimits,
     wait: Duration,
     engine: EngineChoice,
@@ -121,13 +161,14 @@ impl LearnerSettings {
 }
 
 impl Default for LearnerSettings {
-    /// Seed 1, no budget, 5 % false alarms, no waiting, any engine for one picture, the head is aligned in every change,
+    /// Seed 1, no budget, 5 % false alarms, all classes answered, no waiting, any engine for one picture, the head is aligned in every change,
     /// shots are not looked at.
     fn default() -> Self {
         Self {
             seed: 1,
             forgetting_budget: None,
             false_alarms: FALSE_ALARMS,
+            scope: AnswerScope::default(),
             limits: HistoryLimits::default(),
             wait: Duration::ZERO,
             engine: EngineChoice::Auto,

@@ -76,12 +76,7 @@ impl Shots<'_> {
 /// # Errors
 /// [`ShotsError`] if the folder cannot be read or holds none.
 pub fn pictures_in(folder: impl AsRef<Path>) -> Result<Vec<PathBuf>, ShotsError> {
-    let folder = folder.as_ref();
-    let PictureFolder { pictures, foreign } = PictureFolder::read(folder)?;
-    if pictures.is_empty() {
-        return Err(ShotsError::Empty { path: folder.into(), foreign });
-    }
-    Ok(pictures)
+    Ok(PictureFolder::read_filled(folder)?.pictures)
 }
 
 /// What a folder holds.
@@ -105,6 +100,19 @@ impl PictureFolder {
         let pictures = paths.iter().filter(|path| has_ending_of_picture(path)).cloned().collect();
         let foreign = |path: PathBuf| Some(ForeignFile { format: ForeignFormat::of_name(&path)?, path });
         Ok(Self { pictures, foreign: paths.into_iter().filter_map(foreign).collect() })
+    }
+
+    /// Lists a folder that is to hold pictures.
+    ///
+    /// # Errors
+    /// [`ShotsError`] if it cannot be read, or holds no picture that can.
+    pub fn read_filled(folder: impl AsRef<Path>) -> Result<Self, ShotsError> {
+        let folder = folder.as_ref();
+        let listed = Self::read(folder)?;
+        if listed.pictures.is_empty() {
+            return Err(ShotsError::Empty { path: folder.into(), foreign: listed.foreign });
+        }
+        Ok(listed)
     }
 }
 

@@ -94,7 +94,7 @@ fn shots_that_cannot_be_judged_promise_nothing() {
     let single = learner.learn_many(&[("spoon", Shots::Features(one.view()))], &mut ()).unwrap().report;
     assert_eq!(single.new_accuracy(), None, "nothing is left of the class without its one shot");
     assert!(
-        matches!(single.expected, Some(ExpectedAccuracy { base: Some(_), learned: None })),
+        matches!(single.expected, Some(ExpectedAccuracy { base: Some(_), learned: None, learned_range: None })),
         "{:?}",
         single.expected
     );
@@ -275,7 +275,7 @@ fn an_imprinted_class_is_known_at_once_and_until_the_state_is_read_again() {
     assert_eq!((answer.label.as_str(), answer.matches.len()), ("mug", 61));
     assert!(learner.state().classes.is_empty());
     let taken = learner.imprint("bear", shots.view());
-    assert!(matches!(taken, Err(LearnError::LabelExists { .. })), "{taken:?}");
+    assert!(matches!(taken, Err(LearnError::BaseLabelExists { .. })), "{taken:?}");
     learner.refresh().unwrap();
     let answer = learner.classify_features(picture.view()).swap_remove(0);
     assert_eq!(answer.matches.len(), 60);

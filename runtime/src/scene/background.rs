@@ -171,7 +171,7 @@ impl Background {
         if difference.lost() > LOST {
             return Err(BackgroundError::Moved { view });
         }
-        let is_empty = Foreground::of(self.width, &difference, self.frame, None).pieces().is_empty();
+        let is_empty = Foreground::of(self.width, &difference, self.frame, None).things().is_empty();
         if is_empty { Ok(()) } else { Err(BackgroundError::Thing { view }) }
     }
 

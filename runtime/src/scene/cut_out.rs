@@ -3,10 +3,10 @@
 use ::image::imageops::{self, FilterType};
 use ::image::{GrayImage, Rgb, RgbImage};
 
-use super::foreground::{Foreground, Piece};
+use super::foreground::{Foreground, Thing};
 use super::region::PixelRect;
 
-/// Space around a piece, on each side, as a share of the square's side.
+/// Space around a thing, on each side, as a share of the square's side.
 const MARGIN: f64 = 0.1;
 /// Largest side of a square, in pixels: more than backbones see.
 const MAX_SIDE: u32 = 448;
@@ -77,23 +77,23 @@ pub(super) fn square(frame: &RgbImage, bounds: PixelRect, fill: [u8; 3]) -> RgbI
 }
 
 impl Foreground {
-    /// A piece as a square picture: its pixels as they are, all else in the colour `fill`. Choose the colour that the
+    /// A thing as a square picture: its pixels as they are, all else in the colour `fill`. Choose the colour that the
     /// bundle's preprocessing maps to zero ([`Preprocessing::mean_colour`](crate::image::Preprocessing::mean_colour)).
     ///
-    /// The piece takes the same share of every cut-out, however near it was. A side has at most 448 pixels.
+    /// The thing takes the same share of every cut-out, however near it was. A side has at most 448 pixels.
     ///
     /// # Panics
     /// If the picture has another size than the frame that was compared.
-    pub fn cut_out(&self, picture: &RgbImage, piece: &Piece, fill: [u8; 3]) -> RgbImage {
+    pub fn cut_out(&self, picture: &RgbImage, thing: &Thing, fill: [u8; 3]) -> RgbImage {
         assert_eq!([picture.width(), picture.height()], self.frame, "the picture is another one");
-        let square = Square::around(piece.bounds, MARGIN);
+        let square = Square::around(thing.bounds, MARGIN);
         let frame = PixelRect { x: 0, y: 0, width: picture.width(), height: picture.height() };
         let mut cut_out = square.picture(picture, frame, fill);
         let columns: Vec<Cells> = (0..square.pixels).map(|x| self.cells(0, square.left, square.scale(), x)).collect();
         for y in 0..square.pixels {
             let row = self.cells(1, square.top, square.scale(), y);
             for (x, column) in columns.iter().enumerate() {
-                let cover = cover(&self.marks, piece.mark, column, &row);
+                let cover = cover(&self.marks, thing.mark, column, &row);
                 let pixel = cut_out.get_pixel_mut(x as u32, y);
                 for channel in 0..3 {
                     let (own, rest) = (f32::from(pixel[channel]), f32::from(fill[channel]));
@@ -122,7 +122,7 @@ struct Cells {
     share: f32,
 }
 
-/// How much of a place belongs to a piece, 0..1.
+/// How much of a place belongs to a thing, 0..1.
 fn cover(marks: &GrayImage, mark: u8, column: &Cells, row: &Cells) -> f32 {
     let is_own = |x: usize, y: usize| f32::from(u8::from(marks.get_pixel(column.cells[x], row.cells[y])[0] == mark));
     let across = |y: usize| is_own(0, y) * (1.0 - column.share) + is_own(1, y) * column.share;

@@ -1,4 +1,4 @@
-//! What is in a frame and not in the empty place, piece by piece.
+//! What is in a frame and not in the empty place, thing by thing.
 
 use ::image::{GrayImage, Luma};
 use imageproc::distance_transform::Norm;
@@ -8,9 +8,9 @@ use imageproc::region_labelling::{Connectivity, connected_components};
 use super::difference::{Change, Difference};
 use super::region::PixelRect;
 
-/// Most pieces that are told apart; the smallest ones go.
-pub const MAX_PIECES: usize = 16;
-/// Least share of the frame that a piece covers.
+/// Most things that are told apart; the smallest go.
+pub const MAX_THINGS: usize = 16;
+/// Least share of the frame that a thing covers.
 const LEAST: f32 = 0.002;
 /// Pixels of the small frame below which something is no more than a speck.
 // Steps along rows and columns: their distances take a tenth of the time that round ones take.
@@ -19,7 +19,7 @@ const SPECK: u8 = 1;
 const JOIN: u8 = 4;
 /// Thinnest part of a thing that is kept, as a radius in pixels of the small frame.
 const THIN: u8 = 2;
-/// A piece belongs to a larger one if it has less than this share of its surface ...
+/// A thing belongs to a larger one if it has less than this share of its surface ...
 const CRUMB: f32 = 0.25;
 /// ... and is nearer to it than this share of the frame's shorter side.
 const NEAR: f32 = 0.06;
@@ -31,10 +31,10 @@ const SEEN_THROUGH: f32 = 0.5;
 const SET: Luma<u8> = Luma([255]);
 const UNSET: Luma<u8> = Luma([0]);
 
-/// One thing in front of the place, as far as that can be told: things that touch are one piece.
+/// One thing in front of the place, as far as that can be told: those that touch are one.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
-pub struct Piece {
+pub struct Thing {
     /// The smallest rectangle around it, in pixels of the frame.
     pub bounds: PixelRect,
     /// The share of the frame that it covers, 0..1.
@@ -48,13 +48,13 @@ pub struct Piece {
 pub struct Foreground {
     /// Width and height of the frame.
     pub(super) frame: [u32; 2],
-    /// The piece that each pixel of the small frame belongs to, by its mark; 0 for none.
+    /// The thing that each pixel of the small frame belongs to, by its mark; 0 for none.
     pub(super) marks: GrayImage,
-    pieces: Vec<Piece>,
+    things: Vec<Thing>,
 }
 
 impl Foreground {
-    /// Pieces of a frame of that size; the small frame has so many columns.
+    /// That of a frame of that size; the small frame has so many columns.
     pub(super) fn of(columns: usize, difference: &Difference, frame: [u32; 2], region: Option<PixelRect>) -> Self {
         let width = columns as u32;
         let height = difference.changes.len() as u32 / width;
@@ -68,25 +68,30 @@ impl Foreground {
         close_mut(&mut mask, Norm::L1, JOIN);
         fill_holes(&mut mask, difference);
         open_mut(&mut mask, Norm::L1, THIN);
-        let (marks, pieces) = pieces(&mask, frame);
-        Self { frame, marks, pieces }
+        let (marks, things) = things(&mask, frame);
+        Self { frame, marks, things }
     }
 
-    /// The pieces, the largest first; none if the place is empty.
-    pub fn pieces(&self) -> &[Piece] {
-        &self.pieces
+    /// That of an empty place, for a frame of that size.
+    pub fn empty(frame: [u32; 2]) -> Self {
+        Self { frame, marks: GrayImage::new(1, 1), things: Vec::new() }
     }
 
-    /// The piece in the middle of the frame, or the one that is nearest to it: the one that shots are taken of.
-    pub fn central(&self) -> Option<&Piece> {
+    /// The things, the largest first; none if the place is empty.
+    pub fn things(&self) -> &[Thing] {
+        &self.things
+    }
+
+    /// The thing in the middle of the frame, or the one that is nearest to it: the one that shots are taken of.
+    pub fn central(&self) -> Option<&Thing> {
         self.at(self.frame[0] / 2, self.frame[1] / 2)
     }
 
-    /// The piece at a place of the frame, in pixels, or the one that is nearest to it: the one that a person points at.
-    pub fn at(&self, x: u32, y: u32) -> Option<&Piece> {
+    /// The thing at a place of the frame, in pixels, or the one that is nearest to it: the one that a person points at.
+    pub fn at(&self, x: u32, y: u32) -> Option<&Thing> {
         let place = [x, y];
-        let distance = |piece: &&Piece| {
-            let bounds = piece.bounds;
+        let distance = |thing: &&Thing| {
+            let bounds = thing.bounds;
             let outside = [[bounds.x, bounds.right()], [bounds.y, bounds.bottom()]];
             let outside = [0, 1].map(|axis| {
                 let [low, high] = outside[axis];
@@ -97,7 +102,7 @@ impl Foreground {
             let squared = |sides: [u64; 2]| sides[0] * sides[0] + sides[1] * sides[1];
             (squared(outside), squared(from_middle))
         };
-        self.pieces.iter().min_by_key(distance)
+        self.things.iter().min_by_key(distance)
     }
 }
 
@@ -189,9 +194,9 @@ impl Hole {
     }
 }
 
-/// A piece in pixels of the small frame.
+/// A thing in pixels of the small frame.
 #[derive(Clone, Copy)]
-struct SmallPiece {
+struct SmallThing {
     /// The number of its component.
     component: usize,
     pixels: usize,
@@ -200,7 +205,7 @@ struct SmallPiece {
     high: [u32; 2],
 }
 
-impl SmallPiece {
+impl SmallThing {
     fn new(component: usize) -> Self {
         Self { component, pixels: 0, low: [u32::MAX; 2], high: [0; 2] }
     }
@@ -236,23 +241,23 @@ impl SmallPiece {
     }
 }
 
-/// Pieces of a mask, the largest first, and the mark of each pixel.
-fn pieces(mask: &GrayImage, frame: [u32; 2]) -> (GrayImage, Vec<Piece>) {
+/// Things of a mask, the largest first, and the mark of each pixel.
+fn things(mask: &GrayImage, frame: [u32; 2]) -> (GrayImage, Vec<Thing>) {
     let (width, height) = mask.dimensions();
     let labels = connected_components(mask, Connectivity::Eight, UNSET);
     let count = count(&labels);
-    let mut components: Vec<SmallPiece> = (0..count).map(SmallPiece::new).collect();
-    let of_pieces = labels.enumerate_pixels().filter(|(_, _, label)| label[0] != 0);
-    of_pieces.for_each(|(x, y, label)| components[label[0] as usize].add(x, y));
+    let mut components: Vec<SmallThing> = (0..count).map(SmallThing::new).collect();
+    let of_things = labels.enumerate_pixels().filter(|(_, _, label)| label[0] != 0);
+    of_things.for_each(|(x, y, label)| components[label[0] as usize].add(x, y));
     let least = (LEAST * (width * height) as f32).max(1.0);
     components.retain(|component| component.pixels as f32 >= least);
     components.sort_by_key(|component| core::cmp::Reverse(component.pixels));
 
     let near = (NEAR * width.min(height) as f32) as u32;
-    let mut joined: Vec<SmallPiece> = Vec::new();
+    let mut joined: Vec<SmallThing> = Vec::new();
     let mut mark_of = vec![0u8; count];
     for component in components {
-        let is_crumb = |large: &SmallPiece| {
+        let is_crumb = |large: &SmallThing| {
             (component.pixels as f32) < CRUMB * large.pixels as f32 && component.gap(large) <= near
         };
         let index = match joined.iter().position(is_crumb) {
@@ -260,7 +265,7 @@ fn pieces(mask: &GrayImage, frame: [u32; 2]) -> (GrayImage, Vec<Piece>) {
                 joined[index].join(&component);
                 index
             }
-            None if joined.len() == MAX_PIECES => continue,
+            None if joined.len() == MAX_THINGS => continue,
             None => {
                 joined.push(component);
                 joined.len() - 1
@@ -269,12 +274,12 @@ fn pieces(mask: &GrayImage, frame: [u32; 2]) -> (GrayImage, Vec<Piece>) {
         mark_of[component.component] = index as u8 + 1;
     }
     let marks = GrayImage::from_fn(width, height, |x, y| Luma([mark_of[labels.get_pixel(x, y)[0] as usize]]));
-    let piece = |(index, small): (usize, &SmallPiece)| Piece {
+    let thing = |(index, small): (usize, &SmallThing)| Thing {
         bounds: small.bounds([width, height], frame),
         share: small.pixels as f32 / (width * height) as f32,
         mark: index as u8 + 1,
     };
-    let mut pieces: Vec<Piece> = joined.iter().enumerate().map(piece).collect();
-    pieces.sort_by(|one, other| other.share.total_cmp(&one.share));
-    (marks, pieces)
+    let mut things: Vec<Thing> = joined.iter().enumerate().map(thing).collect();
+    things.sort_by(|one, other| other.share.total_cmp(&one.share));
+    (marks, things)
 }

@@ -30,6 +30,11 @@ impl PixelRect {
         self.y.saturating_add(self.height)
     }
 
+    /// Whether a pixel, column and row, lies in it.
+    pub fn contains(self, [x, y]: [u32; 2]) -> bool {
+        (self.x..self.right()).contains(&x) && (self.y..self.bottom()).contains(&y)
+    }
+
     /// Intersection over union with another one, 0..1.
     pub fn intersection_over_union(self, other: Self) -> f32 {
         let along = |low: [u32; 2], high: [u32; 2]| f64::from(high[0].min(high[1]).saturating_sub(low[0].max(low[1])));
@@ -185,6 +190,13 @@ pub struct NamedRegion {
     pub name: String,
     /// The region.
     pub region: Region,
+}
+
+/// As it is read.
+impl fmt::Display for NamedRegion {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.name.is_empty() { self.region.fmt(f) } else { write!(f, "{}={}", self.name, self.region) }
+    }
 }
 
 /// Reads `name=x,y,width,height`, or a region without a name.

@@ -93,9 +93,9 @@ fn background(size: [u32; 2]) -> Background {
     Background::learn(&views).unwrap()
 }
 
-fn pieces(background: &Background, painting: &Painting, seed: u64) -> Vec<PixelRect> {
+fn things(background: &Background, painting: &Painting, seed: u64) -> Vec<PixelRect> {
     let foreground = background.compare(&painting.taken(seed), None).unwrap();
-    foreground.pieces().iter().map(|piece| piece.bounds).collect()
+    foreground.things().iter().map(|thing| thing.bounds).collect()
 }
 
 /// Asserts that a rectangle is that of a ball, within some pixels.
@@ -118,7 +118,7 @@ fn an_empty_place_is_empty_whatever_exposure_and_lamp_do() {
         let frame = Painting::place(WIDE)
             .lit(gains)
             .map(|_, y, pixel| pixel.map(|value| value * (1.0 + 0.05 * libm::sinf(0.03 * y + phase))));
-        assert_eq!(pieces(&background, &frame, seed), [], "frame {seed}, {gains:?}");
+        assert_eq!(things(&background, &frame, seed), [], "frame {seed}, {gains:?}");
     }
 }
 
@@ -132,12 +132,12 @@ fn a_thing_is_found_anywhere_in_a_wide_frame_in_any_exposure() {
             .enumerate()
     {
         let frame = Painting::place(WIDE).with_ball(middle, 55.0).lit([gain, gain * 1.02, gain * 0.98]);
-        let found = pieces(&background, &frame, 50 + seed as u64);
+        let found = things(&background, &frame, 50 + seed as u64);
         assert_eq!(found.len(), 1, "{middle:?}: {found:?}");
         assert_ball(found[0], middle, 55.0, 7.0);
     }
     let cut_off = Painting::place(WIDE).with_ball([640.0, 180.0], 60.0);
-    let found = pieces(&background, &cut_off, 60);
+    let found = things(&background, &cut_off, 60);
     assert_eq!((found.len(), found[0].right()), (1, 640));
 }
 
@@ -148,9 +148,9 @@ fn frames_that_were_decoded_at_another_scale_are_compared_too() {
     let quarter = |painting: &Painting| ::image::imageops::thumbnail(&painting.taken(45), 321, 181);
     let found = |background: &Background, frame: &RgbImage| {
         let foreground = background.compare(frame, None).unwrap();
-        let [piece] = foreground.pieces() else { panic!("{:?}", foreground.pieces()) };
-        foreground.cut_out(frame, piece, GREY);
-        piece.bounds
+        let [thing] = foreground.things() else { panic!("{:?}", foreground.things()) };
+        foreground.cut_out(frame, thing, GREY);
+        thing.bounds
     };
     let whole = Background::learn(&[place.taken(1), place.taken(2)]).unwrap();
     assert_ball(found(&whole, &quarter(&ball)), [250.0, 60.0], 27.5, 4.0);
@@ -167,14 +167,14 @@ fn two_things_are_two_pieces_and_the_middle_one_is_told() {
     let background = background(WIDE);
     let frame = Painting::place(WIDE).with_ball([300.0, 190.0], 40.0).with_ball([520.0, 150.0], 60.0).taken(70);
     let foreground = background.compare(&frame, None).unwrap();
-    let [large, small] = foreground.pieces() else { panic!("{:?}", foreground.pieces()) };
+    let [large, small] = foreground.things() else { panic!("{:?}", foreground.things()) };
     assert_ball(large.bounds, [520.0, 150.0], 60.0, 7.0);
     assert_ball(small.bounds, [300.0, 190.0], 40.0, 7.0);
     assert_eq!(foreground.central(), Some(small));
     assert_eq!(foreground.at(600, 10), Some(large));
-    // Each cut-out holds its own piece alone.
-    let red = |piece| {
-        let cut_out = foreground.cut_out(&frame, piece, GREY);
+    // Each cut-out holds its own thing alone.
+    let red = |thing| {
+        let cut_out = foreground.cut_out(&frame, thing, GREY);
         let corner = *cut_out.get_pixel(0, 0);
         assert_eq!((cut_out.width(), corner), (cut_out.height(), Rgb(GREY)));
         cut_out.pixels().filter(|pixel| **pixel != corner).count() as f32 / cut_out.len() as f32 * 3.0
@@ -182,7 +182,7 @@ fn two_things_are_two_pieces_and_the_middle_one_is_told() {
     // A circle in a square with a tenth of margin.
     [large, small].map(red).iter().for_each(|share| assert!((0.42..0.58).contains(share), "{share}"));
     let only = Region::Shares([0.0, 0.0, 0.6, 1.0]).in_frame(WIDE[0], WIDE[1]).unwrap();
-    assert_eq!(background.compare(&frame, Some(only)).unwrap().pieces().len(), 1);
+    assert_eq!(background.compare(&frame, Some(only)).unwrap().things().len(), 1);
 }
 
 #[test]
@@ -191,10 +191,10 @@ fn shadows_are_no_things_and_no_part_of_one() {
     for (seed, depth) in [0.25, 0.45].into_iter().enumerate() {
         for middle in [[100.0, 200.0], [430.0, 200.0]] {
             let shadow = Painting::place(WIDE).with_shadow(middle, 60.0, depth);
-            assert_eq!(pieces(&background, &shadow, 80 + seed as u64), [], "{middle:?}, {depth}");
+            assert_eq!(things(&background, &shadow, 80 + seed as u64), [], "{middle:?}, {depth}");
             let [x, y] = middle;
             let both = shadow.with_ball([x - 40.0, y - 40.0], 45.0);
-            let found = pieces(&background, &both, 90 + seed as u64);
+            let found = things(&background, &both, 90 + seed as u64);
             assert_eq!(found.len(), 1, "{found:?}");
             assert_ball(found[0], [x - 40.0, y - 40.0], 45.0, 12.0);
         }
@@ -209,7 +209,7 @@ fn a_thing_of_the_walls_colour_is_no_shadow() {
     let shades: [fn(f32) -> f32; 2] = [|_| 0.6, |x| 0.85 - 0.3 * (x - 60.0) / 90.0];
     for (seed, shade) in shades.into_iter().enumerate() {
         let paint = |x, y, pixel: [f32; 3]| if inside(x, y) { pixel.map(|value| shade(x) * value) } else { pixel };
-        let found = pieces(&background, &Painting::place(WIDE).map(paint), 100 + seed as u64);
+        let found = things(&background, &Painting::place(WIDE).map(paint), 100 + seed as u64);
         assert_eq!(found.len(), 1, "{found:?}");
         assert!(found[0].width.abs_diff(90) <= 10 && found[0].height.abs_diff(120) <= 10, "{found:?}");
     }
@@ -227,9 +227,9 @@ fn the_place_seen_through_a_ring_is_no_part_of_it() {
     });
     let frame = ring.taken(110);
     let foreground = background.compare(&frame, None).unwrap();
-    let piece = foreground.central().unwrap();
-    assert_ball(piece.bounds, middle, 80.0, 7.0);
-    let cut_out = foreground.cut_out(&frame, piece, GREY);
+    let thing = foreground.central().unwrap();
+    assert_ball(thing.bounds, middle, 80.0, 7.0);
+    let cut_out = foreground.cut_out(&frame, thing, GREY);
     assert_eq!(cut_out.get_pixel(cut_out.width() / 2, cut_out.height() / 2), &Rgb(GREY));
 }
 
@@ -247,17 +247,17 @@ fn slow_changes_of_light_are_followed_while_the_place_is_empty() {
     };
     for step in 0..90 {
         let frame = evening(step as f32 / 90.0).taken(200 + step);
-        let seen = watch.see(&frame, Duration::from_secs(20 * step)).unwrap();
+        let seen = watch.see(&frame, &[], Duration::from_secs(20 * step)).unwrap();
         assert!(matches!(seen, Sighting::Empty), "step {step}");
     }
     let last = evening(1.0);
-    assert!(!pieces(&still, &last, 300).is_empty(), "the light has hardly changed");
+    assert!(!things(&still, &last, 300).is_empty(), "the light has hardly changed");
     // A thing is still found, and does not become part of the place.
     for step in 0..90 {
         let frame = last.clone().with_ball([300.0, 180.0], 60.0).taken(400 + step);
-        let seen = watch.see(&frame, Duration::from_secs(1800 + 20 * step)).unwrap();
-        let Sighting::Things(foreground) = seen else { panic!("step {step}: {seen:?}") };
-        assert_ball(foreground.central().unwrap().bounds, [300.0, 180.0], 60.0, 8.0);
+        let seen = watch.see(&frame, &[], Duration::from_secs(1800 + 20 * step)).unwrap();
+        let Sighting::Things(foregrounds) = seen else { panic!("step {step}: {seen:?}") };
+        assert_ball(foregrounds[0].central().unwrap().bounds, [300.0, 180.0], 60.0, 8.0);
     }
 }
 
@@ -273,8 +273,9 @@ fn a_moved_camera_is_noticed_after_some_seconds_and_so_is_one_that_is_put_back()
             .collect(),
     };
     let hand = Painting::place(WIDE).with_ball([330.0, 180.0], 300.0);
-    let mut see =
-        |painting: &Painting, seconds: u64| watch.see(&painting.taken(seconds), Duration::from_secs(seconds)).unwrap();
+    let mut see = |painting: &Painting, seconds: u64| {
+        watch.see(&painting.taken(seconds), &[], Duration::from_secs(seconds)).unwrap()
+    };
     assert!(matches!(see(&place, 0), Sighting::Empty));
     // A hand before the lens is none of that.
     (1..4).for_each(|second| assert!(matches!(see(&hand, second), Sighting::Things(_)), "{second}"));
@@ -316,8 +317,8 @@ fn views_that_show_no_empty_place_are_refused() {
 fn a_single_view_is_enough() {
     let background = Background::learn(&[Painting::place(WIDE).taken(1)]).unwrap();
     let ball = Painting::place(WIDE).with_ball([320.0, 180.0], 60.0);
-    assert_eq!(pieces(&background, &Painting::place(WIDE), 2), []);
-    assert_eq!(pieces(&background, &ball, 3).len(), 1);
+    assert_eq!(things(&background, &Painting::place(WIDE), 2), []);
+    assert_eq!(things(&background, &ball, 3).len(), 1);
 }
 
 #[test]
@@ -332,7 +333,7 @@ fn a_background_is_kept_replaced_and_forgotten_and_damage_is_told() {
     let read = kept.read().unwrap().unwrap();
     assert_eq!((read.frame_size(), read.picture()), (WIDE, wide.picture()));
     let ball = Painting::place(WIDE).with_ball([320.0, 180.0], 60.0);
-    assert_eq!(pieces(&read, &ball, 1), pieces(&wide, &ball, 1));
+    assert_eq!(things(&read, &ball, 1), things(&wide, &ball, 1));
     assert_eq!(std::fs::read_dir(&state).unwrap().count(), 1, "something was left behind");
 
     let bytes = std::fs::read(kept.path()).unwrap();

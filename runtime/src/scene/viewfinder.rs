@@ -1,10 +1,12 @@
 //! What of a picture is looked at.
 
+use std::sync::Arc;
+
 use ::image::RgbImage;
 
 use super::background::{Background, FrameSizeError};
 use super::cut_out::square;
-use super::foreground::Piece;
+use super::foreground::Thing;
 use super::region::{NamedRegion, PixelRect, RegionError};
 use crate::image::Preprocessing;
 
@@ -23,7 +25,7 @@ use crate::image::Preprocessing;
 #[derive(Clone, Debug, Default)]
 pub struct Viewfinder {
     /// The empty place, where the camera was shown it.
-    pub background: Option<Background>,
+    pub background: Option<Arc<Background>>,
     /// The regions; where there is none, things are looked for in all of the picture.
     pub regions: Vec<NamedRegion>,
     /// The colour of what is no part of a thing.
@@ -69,7 +71,7 @@ pub enum ViewError {
 impl Viewfinder {
     /// One for a bundle's backbone: what is no part of a thing becomes zero.
     pub fn new(input: &Preprocessing, background: Option<Background>, regions: Vec<NamedRegion>) -> Self {
-        Self { background, regions, fill: input.mean_colour() }
+        Self { background: background.map(Arc::new), regions, fill: input.mean_colour() }
     }
 
     /// Whether it leaves pictures as they are.
@@ -99,13 +101,33 @@ impl Viewfinder {
     pub fn shot(&self, picture: &RgbImage) -> Result<RgbImage, ViewError> {
         let region = self.regions.first().map(|named| named.region.in_frame(picture.width(), picture.height()));
         let region = region.transpose()?;
-        let Some(background) = &self.background else { return Ok(self.whole(picture, region)) };
-        let foreground = background.compare(picture, region)?;
         let middle = region.map_or([picture.width() / 2, picture.height() / 2], |region| {
             [region.x + region.width / 2, region.y + region.height / 2]
         });
-        let piece = foreground.at(middle[0], middle[1]).ok_or(ViewError::Empty)?;
-        Ok(foreground.cut_out(picture, piece, self.fill))
+        self.shot_of(picture, region, middle)
+    }
+
+    /// The thing at a place of a picture, in shares of its sides, or the nearest one, as a shot of it. It is looked for
+    /// in the region that holds the place, or else in the first one.
+    ///
+    /// # Errors
+    /// As for [`Viewfinder::shot`].
+    pub fn shot_at(&self, picture: &RgbImage, place: [f32; 2]) -> Result<RgbImage, ViewError> {
+        let size = [picture.width(), picture.height()];
+        let pixel =
+            [0, 1].map(|axis| ((place[axis].clamp(0.0, 1.0) * size[axis] as f32) as u32).min(size[axis].max(1) - 1));
+        let regions = self.regions.iter().map(|named| named.region.in_frame(size[0], size[1]));
+        let regions = regions.collect::<Result<Vec<_>, _>>()?;
+        let region = regions.iter().find(|region| region.contains(pixel)).or(regions.first());
+        self.shot_of(picture, region.copied(), pixel)
+    }
+
+    /// The thing nearest to a pixel in a region of a picture.
+    fn shot_of(&self, picture: &RgbImage, region: Option<PixelRect>, pixel: [u32; 2]) -> Result<RgbImage, ViewError> {
+        let Some(background) = &self.background else { return Ok(self.whole(picture, region)) };
+        let foreground = background.compare(picture, region)?;
+        let thing = foreground.at(pixel[0], pixel[1]).ok_or(ViewError::Empty)?;
+        Ok(foreground.cut_out(picture, thing, self.fill))
     }
 
     fn view(&self, picture: &RgbImage, name: String, region: Option<PixelRect>) -> Result<RegionView, ViewError> {
@@ -116,9 +138,9 @@ impl Viewfinder {
             return Ok(RegionView { name, bounds, things });
         };
         let foreground = background.compare(picture, region)?;
-        let thing =
-            |piece: &Piece| ThingView { bounds: piece.bounds, picture: foreground.cut_out(picture, piece, self.fill) };
-        Ok(RegionView { name, bounds, things: foreground.pieces().iter().map(thing).collect() })
+        let view =
+            |thing: &Thing| ThingView { bounds: thing.bounds, picture: foreground.cut_out(picture, thing, self.fill) };
+        Ok(RegionView { name, bounds, things: foreground.things().iter().map(view).collect() })
     }
 
     /// A region as a square; without one the picture as it is, of which the backbone sees the largest square.

@@ -1,5 +1,6 @@
 //! The frames of a running camera, beside its empty place.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use ::image::RgbImage;
@@ -7,6 +8,7 @@ use ::image::RgbImage;
 use super::background::{Background, FrameSizeError};
 use super::difference::Difference;
 use super::foreground::Foreground;
+use super::region::PixelRect;
 use super::small_frame::SmallFrame;
 
 /// Share of the place that a frame of a moved camera has lost.
@@ -29,8 +31,8 @@ const MOST: f32 = 0.2;
 pub enum Sighting {
     /// The empty place.
     Empty,
-    /// Things in front of it: at least one piece.
-    Things(Foreground),
+    /// Something is in front of it: what each of the regions shows, or the frame as a whole where there are none.
+    Things(Vec<Foreground>),
     /// Another place: the camera was moved, or the light is quite another. The empty place must be shown again; until
     /// then frames are to be classified without it.
     Moved,
@@ -40,7 +42,7 @@ pub enum Sighting {
 /// empty, and notices when the camera was moved.
 #[derive(Clone, Debug)]
 pub struct SceneWatch {
-    background: Background,
+    background: Arc<Background>,
     is_moved: bool,
     /// Since when frames have said otherwise than `is_moved`, and how many.
     doubt: Option<(Duration, u32)>,
@@ -50,11 +52,11 @@ pub struct SceneWatch {
 impl SceneWatch {
     /// Watches by a background.
     pub fn new(background: Background) -> Self {
-        Self { background, is_moved: false, doubt: None, followed: None }
+        Self { background: Arc::new(background), is_moved: false, doubt: None, followed: None }
     }
 
-    /// The background, as it is by now.
-    pub fn background(&self) -> &Background {
+    /// The background, as it is by now. Who keeps it is not disturbed when it follows the light.
+    pub fn background(&self) -> &Arc<Background> {
         &self.background
     }
 
@@ -63,11 +65,11 @@ impl SceneWatch {
         self.is_moved
     }
 
-    /// Looks at a frame. `at` is the time of a clock that never goes back.
+    /// Looks at a frame, or at regions of it, in its pixels. `at` is the time of a clock that never goes back.
     ///
     /// # Errors
     /// [`FrameSizeError`] if the frame has another size than the views of the empty place.
-    pub fn see(&mut self, frame: &RgbImage, at: Duration) -> Result<Sighting, FrameSizeError> {
+    pub fn see(&mut self, frame: &RgbImage, regions: &[PixelRect], at: Duration) -> Result<Sighting, FrameSizeError> {
         let small = self.background.small(frame)?;
         let difference = Difference::of(&self.background, &small);
         self.judge(difference.lost(), at);
@@ -76,8 +78,12 @@ impl SceneWatch {
         }
         let size = [frame.width(), frame.height()];
         let foreground = Foreground::of(self.background.width, &difference, size, None);
-        if !foreground.pieces().is_empty() {
-            return Ok(Sighting::Things(foreground));
+        if !foreground.things().is_empty() {
+            if regions.is_empty() {
+                return Ok(Sighting::Things(vec![foreground]));
+            }
+            let of = |region: &PixelRect| Foreground::of(self.background.width, &difference, size, Some(*region));
+            return Ok(Sighting::Things(regions.iter().map(of).collect()));
         }
         self.follow(&small, &difference, at);
         Ok(Sighting::Empty)
@@ -103,7 +109,7 @@ impl SceneWatch {
         let passed = self.followed.map_or(STEP, |last| at.saturating_sub(last));
         if passed >= STEP {
             let share = 1.0 - libm::expf(-passed.as_secs_f32() / FOLLOWING.as_secs_f32());
-            self.background.follow(small, difference, share.min(MOST));
+            Arc::make_mut(&mut self.background).follow(small, difference, share.min(MOST));
             self.followed = Some(at);
         }
     }

@@ -30,7 +30,8 @@ use alloc::vec::Vec;
 use orco_core::math::{add_scaled, highest};
 
 pub use self::calibrate::Calibrator;
-use self::calibrate::{shift, softmax};
+use self::calibrate::shift;
+pub(crate) use self::calibrate::softmax;
 use self::embed::Embedder;
 pub(crate) use self::embed::TOGETHER;
 pub(crate) use self::left_out::{MAX_OTHERS, MAX_VIEWED};
@@ -42,6 +43,9 @@ use crate::state::{BaseModel, Calibration, Scoring, State};
 /// Most samples that are looked at before the first answer, which waits for it: for what a picture scores that shows
 /// something known, and for the temperature where no change has chosen one yet.
 pub(crate) const MAX_FIRST_SAMPLES: usize = 1000;
+
+/// Most shots of learned classes that are looked at by themselves then.
+const MAX_FIRST_SHOTS: usize = 250;
 
 /// How much a picture is like anything known, by its scores, the border among them: the largest.
 pub(crate) fn familiarity(scores: &[f32]) -> f32 {
@@ -55,6 +59,14 @@ pub(crate) struct ScoredSample {
     pub(crate) class: u32,
     /// Scores of every known class.
     pub(crate) scores: Vec<f32>,
+}
+
+/// What samples whose class is known score, the border among it.
+pub(crate) struct KnownSamples {
+    /// Samples of all classes, evenly chosen.
+    pub(crate) evenly: Vec<ScoredSample>,
+    /// Shots of learned classes.
+    pub(crate) learned: Vec<ScoredSample>,
 }
 
 /// A state made ready for answering with all that is known.
@@ -76,14 +88,11 @@ impl Predictor {
     }
 
     /// The same, and what samples whose class is known score, the border among it.
-    pub(crate) fn with_samples(
-        base_model: &BaseModel,
-        state: &State,
-        scoring: Scoring<'_>,
-    ) -> (Self, Vec<ScoredSample>) {
+    pub(crate) fn with_samples(base_model: &BaseModel, state: &State, scoring: Scoring<'_>) -> (Self, KnownSamples) {
         let known = ScoringModel::new(base_model, state, scoring);
         let validation = ValidationSamples::of(base_model, state, scoring);
         let mut rows = validation.rows(&known, MAX_FIRST_SAMPLES);
+        let mut shots = validation.learned_rows(&known, MAX_FIRST_SHOTS);
         let base = known.base();
         let calibration = state.calibration.unwrap_or_else(|| {
             if !state.classes.is_empty() {
@@ -94,8 +103,8 @@ impl Predictor {
             rows.iter().for_each(|row| fitting.add(&row.scores, false));
             fitting.choose(state.balance, 0.0, scoring.statistics.start)
         });
-        rows.iter_mut().for_each(|row| shift(&mut row.scores, base, calibration.border.shift));
-        (Self::of(known, calibration), rows)
+        rows.iter_mut().chain(&mut shots).for_each(|row| shift(&mut row.scores, base, calibration.border.shift));
+        (Self::of(known, calibration), KnownSamples { evenly: rows, learned: shots })
     }
 
     fn of(known: ScoringModel<'_>, calibration: Calibration) -> Self {
@@ -105,6 +114,11 @@ impl Predictor {
 
     pub(crate) fn classes(&self) -> usize {
         self.rows.len()
+    }
+
+    /// What scores are divided by before they become probabilities.
+    pub(crate) fn temperature(&self) -> f32 {
+        self.calibration.temperature
     }
 
     /// Scores `[n, classes]` of features `[n, inputs]`, the border among them.

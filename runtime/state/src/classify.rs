@@ -35,8 +35,9 @@ use alloc::boxed::Box;
 use alloc::vec;
 use alloc::vec::Vec;
 
-use crate::answer::{Predictor, familiarity};
+use crate::answer::{KnownSamples, Predictor, familiarity};
 use crate::head::Projector;
+use crate::prediction_set::{SampleScale, SetThresholds};
 use crate::state::{BaseModel, State};
 use crate::target::{argmax, cosines};
 use crate::unknown::KnownScores;
@@ -80,6 +81,8 @@ struct Nearest {
     /// Mean directions of the classes' exemplars, `[classes, inputs]`, if they count.
     means: Option<Vec<f32>>,
     weight: f32,
+    /// For every base class, whether a learned class replaces it.
+    replaced: Vec<bool>,
 }
 
 impl Classifier {
@@ -107,8 +110,14 @@ impl Classifier {
         let Some(scoring) = base_model.scoring(config) else {
             return (Self::with_config(base_model, state, config), None);
         };
-        let (answerer, rows) = Predictor::with_samples(base_model, state, scoring);
-        let scores = KnownScores::of(&rows, answerer.classes());
+        let (answerer, samples) = Predictor::with_samples(base_model, state, scoring);
+        let KnownSamples { evenly, learned } = samples;
+        let scale = SampleScale {
+            base: base_model.classes.len(),
+            temperature: answerer.temperature(),
+            ratio: scoring.statistics.accuracy_ratio(),
+        };
+        let scores = KnownScores::of(&evenly, &learned, scale);
         (Self(Rule::Predictor(Box::new(answerer))), scores)
     }
 
@@ -144,10 +153,17 @@ impl Classifier {
 
     /// All classes by one picture's [scores](Self::scores), which become probabilities where they can, highest first.
     pub fn ranked(&self, scores: &mut [f32]) -> Vec<Match> {
+        self.ranked_from(scores, 0)
+    }
+
+    /// The same of the classes from number `first` on alone, as if there were no others.
+    pub fn ranked_from(&self, scores: &mut [f32], first: usize) -> Vec<Match> {
+        let scores = &mut scores[first..];
         if let Rule::Predictor(answerer) = &self.0 {
             answerer.probabilities(scores);
         }
-        let mut matches: Vec<Match> = scores.iter().enumerate().map(|(class, &score)| Match { class, score }).collect();
+        let found = |(class, &score): (usize, &f32)| Match { class: first + class, score };
+        let mut matches: Vec<Match> = scores.iter().enumerate().map(found).collect();
         matches.sort_by(|a, b| b.score.total_cmp(&a.score).then(a.class.cmp(&b.class)));
         matches
     }
@@ -197,7 +213,9 @@ impl Nearest {
         let weight = config.class_means;
         let means = if weight > 0.0 { class_means(base_model, state, config) } else { None };
         let targets = state.assigned_targets(base_model);
-        Self { head: Projector::new(state.head(base_model)), targets, dimension: base_model.dimension, means, weight }
+        let replaced = state.replaced(base_model);
+        let (head, dimension) = (Projector::new(state.head(base_model)), base_model.dimension);
+        Self { head, targets, dimension, means, weight, replaced }
     }
 
     fn imprint<'a>(&mut self, shots: impl Iterator<Item = &'a [f32]>) {
@@ -212,7 +230,8 @@ impl Nearest {
     /// Scores of a class with these shots alone.
     fn scores_of<'a>(&self, shots: impl Iterator<Item = &'a [f32]>, features: &[f32]) -> Vec<f32> {
         let none = Vec::new();
-        let mut alone = Self { targets: none.clone(), means: self.means.as_ref().map(|_| none), ..self.clone() };
+        let (targets, means) = (none.clone(), self.means.as_ref().map(|_| none));
+        let mut alone = Self { targets, means, replaced: Vec::new(), ..self.clone() };
         alone.imprint(shots);
         alone.scores(features)
     }
@@ -228,6 +247,11 @@ impl Nearest {
             for (score, to_mean) in scores.iter_mut().zip(to_means) {
                 *score = (*score + self.weight * to_mean) / (1.0 + self.weight);
             }
+        }
+        for row in scores.chunks_exact_mut((self.targets.len() / self.dimension).max(1)) {
+            let replaced = row.iter_mut().zip(&self.replaced).filter(|(_, is_replaced)| **is_replaced);
+            // The least that a cosine can be.
+            replaced.for_each(|(score, _)| *score = -1.0);
         }
         scores
     }
@@ -262,10 +286,33 @@ fn class_means(base_model: &BaseModel, state: &State, config: &LearnConfig) -> O
     Some(means)
 }
 
+/// The classes of the set that holds the right one with the probability of its thresholds, of matches that are sorted by
+/// their probability: at least the first of them. `base` is the number of base classes.
+pub fn prediction_set(matches: &[Match], thresholds: &SetThresholds, base: usize, is_taught_only: bool) -> Vec<usize> {
+    let is_likely = |found: &Match| found.score >= thresholds.of_class(found.class, base, is_taught_only);
+    let is_in = |(place, found): &(usize, &Match)| *place == 0 || is_likely(found);
+    matches.iter().enumerate().filter(is_in).map(|(_, found)| found.class).collect()
+}
+
 /// Normalised mean of rows.
 pub fn mean_direction(rows: &[f32], dimension: usize) -> Vec<f32> {
     let mut mean = vec![0.0; dimension];
     rows.chunks_exact(dimension).for_each(|row| add_scaled(&mut mean, 1.0, row));
     normalise(&mut mean);
     mean
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_set_holds_the_first_label_and_all_that_reach_their_threshold() {
+        let matches = [(4, 0.5), (0, 0.3), (3, 0.15), (1, 0.05)].map(|(class, score)| Match { class, score });
+        let thresholds = SetThresholds { base: 0.2, learned: 0.1, taught: 0.4 };
+        assert_eq!(prediction_set(&matches, &thresholds, 3, false), [4, 0, 3]);
+        assert_eq!(prediction_set(&matches, &thresholds, 3, true), [4]);
+        let unsure = SetThresholds { base: 0.9, learned: 0.9, taught: 0.9 };
+        assert_eq!(prediction_set(&matches, &unsure, 3, false), [4], "never empty");
+    }
 }

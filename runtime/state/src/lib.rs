@@ -10,10 +10,11 @@
 //! - texts and bytes: [`codec`] (the envelope of files), [`label`], [`sentence`] (what sentences for people are made of);
 //! - what is known: [`bank`] (exemplars), [`head`], [`target`] (pseudo-targets), [`statistics`] (of base features),
 //!   [`state`] (base model and state);
-//! - answering: [`answer`] (class means, discriminant and head together, with the border), [`unknown`] (whether a
-//!   picture shows anything known), [`classify`];
+//! - answering: [`answer`] (class means, discriminant and head together, with the border), [`prediction_set`] (the labels
+//!   of which one is right), [`unknown`] (whether a picture shows anything known), [`classify`];
 //! - looking closer: [`likeness`] (of pictures to each other), [`grouping`] (of pictures without labels), [`nearest`]
-//!   (why an answer was given), [`sufficiency`] (whether shots are enough);
+//!   (why an answer was given), [`independence`] (how many independent shots there are), [`sufficiency`] (whether shots
+//!   are enough);
 //! - keeping and changing: [`history`] (what was done, and undoing it), [`store`] (slots that survive a power cut),
 //!   [`session`], [`pack`] (a class for another device).
 #![no_std]
@@ -29,10 +30,13 @@ pub mod codec;
 pub mod grouping;
 pub mod head;
 pub mod history;
+pub mod independence;
 pub mod label;
 pub mod likeness;
 pub mod nearest;
 pub mod pack;
+pub mod prediction_set;
+mod ranked;
 pub mod sentence;
 pub mod session;
 pub mod state;

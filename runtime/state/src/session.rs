@@ -81,7 +81,7 @@ mod summary;
 mod tests;
 
 pub use change::rename;
-pub use check::{check_count, check_known, check_labels};
+pub use check::{BaseLabels, check_count, check_known, check_labels};
 pub use error::LearnError;
 pub use forgetting::{ForgettingExcess, ForgettingGroup, GroupLoss};
 pub use report::{
@@ -223,13 +223,26 @@ impl Session<'_> {
         self.learn_admitted(state, next)
     }
 
+    /// The same, but new classes may have the labels of base classes, which they replace on this device.
+    ///
+    /// # Errors
+    /// As for [`Session::learn`].
+    pub fn replace_base(&mut self, state: &State, new: &[NewClass]) -> Result<(State, SessionReport), LearnError> {
+        let next = self.admit_with(state, new, BaseLabels::Replace)?;
+        self.learn_admitted(state, next)
+    }
+
     /// The first part of [`Session::learn`]: takes new classes in, each with a target and all of its shots, under the
     /// head of the state.
     ///
     /// # Errors
     /// [`LearnError`] if the input makes no sense, or the new classes do not fit.
     pub fn admit(&mut self, state: &State, new: &[NewClass]) -> Result<State, LearnError> {
-        check_classes(self.base_model, state, new)?;
+        self.admit_with(state, new, BaseLabels::Refuse)
+    }
+
+    fn admit_with(&mut self, state: &State, new: &[NewClass], labels: BaseLabels) -> Result<State, LearnError> {
+        check_classes(self.base_model, state, new, labels)?;
         let quantised = |class: &NewClass| {
             let mut exemplars = state.exemplars.emptied();
             in_fixed_order(class).shots.iter().for_each(|shot| exemplars.push(0, shot));

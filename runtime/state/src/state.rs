@@ -1,5 +1,6 @@
 //! What a device knows: the unchanging base model from the bundle, and the state learned on top of it.
 
+use alloc::collections::BTreeSet;
 use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -221,7 +222,10 @@ impl BaseModel {
                 && self.exemplars.is_sound()
                 && self.exemplars.dimension() == self.head.inputs;
         let members = self.exemplars.classes().iter().all(|class| (*class as usize) < self.classes.len());
-        shapes && members && are_distinct(self.classes.iter(), self.target_count()) && self.config.is_sound()
+        shapes
+            && members
+            && are_distinct(&self.classes, core::iter::empty(), self.target_count())
+            && self.config.is_sound()
     }
 }
 
@@ -253,9 +257,25 @@ impl State {
         if index < base { base_model.classes.get(index) } else { self.classes.get(index - base) }
     }
 
-    /// Index of the known class that has a label, base classes first.
+    /// Index of the known class that has a label: the learned one where it replaces a base class.
     pub fn find_class(&self, base_model: &BaseModel, label: &str) -> Option<usize> {
-        self.known_classes(base_model).position(|class| label::same(&class.label, label))
+        let find = |classes: &[Class]| classes.iter().position(|class| label::same(&class.label, label));
+        let learned = find(&self.classes).map(|index| base_model.classes.len() + index);
+        learned.or_else(|| find(&base_model.classes))
+    }
+
+    /// Index in this state of a class of another one, by its label.
+    pub(crate) fn index_of(&self, base_model: &BaseModel, other: &Self, class: usize) -> Option<usize> {
+        let base = base_model.classes.len();
+        let Some(learned) = class.checked_sub(base) else { return Some(class) };
+        let label = &other.classes[learned].label;
+        self.classes.iter().position(|known| known.label == *label).map(|index| base + index)
+    }
+
+    /// For every base class, whether a learned class of the same label replaces it: it is not answered then.
+    pub fn replaced(&self, base_model: &BaseModel) -> Vec<bool> {
+        let learned: BTreeSet<&str> = self.classes.iter().map(|class| class.label.as_str()).collect();
+        base_model.classes.iter().map(|class| learned.contains(class.label.as_str())).collect()
     }
 
     /// The head in use.
@@ -307,7 +327,7 @@ impl State {
             && self.exemplars.views() == base_model.config.views
             && self.exemplars.view().precision == base_model.config.precision
             && self.exemplars.dimension() == base_model.head.inputs
-            && are_distinct(self.known_classes(base_model), base_model.target_count())
+            && are_distinct(&base_model.classes, self.classes.iter(), base_model.target_count())
     }
 }
 
@@ -321,14 +341,22 @@ pub(crate) fn within_shot_limit(classes: &[u32]) -> bool {
     sorted.chunk_by(|one, next| one == next).all(|own| own.len() <= MAX_SHOTS)
 }
 
-/// Whether the classes have different labels and different targets, all of which exist.
-pub(crate) fn are_distinct<'a>(classes: impl Iterator<Item = &'a Class> + Clone, targets: usize) -> bool {
+/// Whether the classes have different targets, all of which exist, and different labels. A learned class may have the
+/// label of a base class, which it replaces.
+pub(crate) fn are_distinct<'a>(
+    base: &'a [Class],
+    learned: impl Iterator<Item = &'a Class> + Clone,
+    targets: usize,
+) -> bool {
     let mut taken = vec![false; targets];
-    let targets_differ = classes.clone().all(|class| match taken.get_mut(class.target as usize) {
+    let targets_differ = base.iter().chain(learned.clone()).all(|class| match taken.get_mut(class.target as usize) {
         Some(taken) => !core::mem::replace(taken, true),
         None => false,
     });
-    let mut labels: Vec<&str> = classes.map(|class| class.label.as_str()).collect();
-    labels.sort_unstable();
-    targets_differ && labels.windows(2).all(|pair| pair[0] != pair[1])
+    let labels_differ = |classes: Vec<&Class>| {
+        let mut labels: Vec<&str> = classes.iter().map(|class| class.label.as_str()).collect();
+        labels.sort_unstable();
+        labels.windows(2).all(|pair| pair[0] != pair[1])
+    };
+    targets_differ && labels_differ(base.iter().collect()) && labels_differ(learned.collect())
 }

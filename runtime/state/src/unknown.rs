@@ -5,11 +5,16 @@
 //! the stored exemplars of the device, each left out of its own class; where there are many, evenly chosen ones. Every
 //! class counts alike. It is chosen anew from the state whenever that changes; nothing of it is stored, so the share
 //! may be another one at every start.
+//!
+//! Where learned classes alone are answered, the shots of these alone say what is known: a picture must look as much like
+//! a learned class as they do, and no base class may lead by more than it does on them. A banana that nobody taught is
+//! unknown then, and no mug.
 
-use alloc::vec;
 use alloc::vec::Vec;
 
 use crate::answer::{ScoredSample, familiarity};
+use crate::prediction_set::{RightProbabilities, SampleScale, SetThresholds};
+use crate::ranked::{ClassValue, RankedValues};
 
 /// Share of known pictures that may be taken for unknown ones unless a setting says otherwise.
 pub const FALSE_ALARMS: f32 = 0.05;
@@ -17,43 +22,79 @@ pub const FALSE_ALARMS: f32 = 0.05;
 /// What known pictures score.
 #[derive(Clone, Debug, PartialEq)]
 pub struct KnownScores {
-    /// In the order of their scores, the lowest first.
-    scores: Vec<KnownScore>,
+    familiarity: RankedValues,
+    taught: Option<TaughtScores>,
+    right: RightProbabilities,
 }
 
-/// What a known picture scores.
+/// What shots of learned classes score.
+#[derive(Clone, Debug, PartialEq)]
+struct TaughtScores {
+    /// The best score of a learned class.
+    familiarity: RankedValues,
+    /// By how much that is ahead of the best base class.
+    lead: RankedValues,
+}
+
+/// What a picture must reach to show a learned class, where these alone are answered.
 #[derive(Clone, Copy, Debug, PartialEq)]
-struct KnownScore {
-    score: f32,
-    /// Its share among all, classes counting alike.
-    share: f32,
+pub struct TaughtThresholds {
+    /// The best score of a learned class.
+    pub familiarity: f32,
+    /// By how much that must be ahead of the best score of a base class; at most 0.
+    pub lead: f32,
 }
 
 impl KnownScores {
-    /// Collects them from samples whose class is known, one of `classes`; their scores have the border among them.
-    pub(crate) fn of(samples: &[ScoredSample], classes: usize) -> Option<Self> {
-        let mut counts = vec![0.0f32; classes];
-        samples.iter().for_each(|sample| counts[sample.class as usize] += 1.0);
-        let classes = counts.iter().filter(|count| **count > 0.0).count() as f32;
-        let share = |sample: &ScoredSample| 1.0 / (counts[sample.class as usize] * classes);
-        let scored = |sample: &ScoredSample| KnownScore { score: familiarity(&sample.scores), share: share(sample) };
-        let mut scores: Vec<KnownScore> = samples.iter().map(scored).collect();
-        scores.sort_by(|a, b| a.score.total_cmp(&b.score));
-        (!scores.is_empty()).then_some(Self { scores })
+    /// Collects them from samples whose class is known, and from shots of learned classes; their scores have the border
+    /// among them.
+    pub(crate) fn of(samples: &[ScoredSample], shots: &[ScoredSample], scale: SampleScale) -> Option<Self> {
+        let base = scale.base;
+        if samples.is_empty() {
+            return None;
+        }
+        let ranked = |samples: &[ScoredSample], of: &dyn Fn(&[f32]) -> f32| {
+            let value = |sample: &ScoredSample| ClassValue { class: sample.class, value: of(&sample.scores) };
+            RankedValues::of(&samples.iter().map(value).collect::<Vec<_>>())
+        };
+        let taught = (!shots.is_empty()).then(|| TaughtScores {
+            familiarity: ranked(shots, &|scores| familiarity(&scores[base..])),
+            lead: ranked(shots, &|scores| lead(scores, base)),
+        });
+        let right = RightProbabilities::of(samples, shots, scale);
+        Some(Self { familiarity: ranked(samples, &familiarity), taught, right })
     }
 
     /// The highest score that at most a share of `false_alarms`, 0..1, of known pictures stays below. A picture with a
     /// lower one is unknown.
     pub fn threshold(&self, false_alarms: f32) -> f32 {
-        let mut below = 0.0;
-        for &KnownScore { score, share } in &self.scores {
-            below += share;
-            if below > false_alarms {
-                return score;
-            }
-        }
-        f32::MAX
+        self.familiarity.threshold(false_alarms)
     }
+
+    /// The same where learned classes alone are answered; none where no shot tells.
+    pub fn taught_thresholds(&self, false_alarms: f32) -> Option<TaughtThresholds> {
+        let TaughtScores { familiarity, lead } = self.taught.as_ref()?;
+        // Each of the two may refuse half of them.
+        let share = false_alarms / 2.0;
+        Some(TaughtThresholds { familiarity: familiarity.threshold(share), lead: lead.threshold(share).min(0.0) })
+    }
+
+    /// From which probability on a label is in the set that holds the right one with a probability of `coverage`.
+    pub fn set_thresholds(&self, coverage: f32) -> SetThresholds {
+        self.right.thresholds(coverage)
+    }
+}
+
+impl TaughtThresholds {
+    /// Whether a picture of these scores shows a learned class; the first `base` are those of base classes.
+    pub fn are_reached(&self, scores: &[f32], base: usize) -> bool {
+        scores.len() > base && familiarity(&scores[base..]) >= self.familiarity && lead(scores, base) >= self.lead
+    }
+}
+
+/// By how much the best learned class is ahead of the best base class.
+fn lead(scores: &[f32], base: usize) -> f32 {
+    familiarity(&scores[base..]) - familiarity(&scores[..base])
 }
 
 #[cfg(test)]
@@ -61,12 +102,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_threshold_lets_the_chosen_share_fall_below() {
-        let known = |score, share| KnownScore { score, share };
-        let even = KnownScores { scores: (0..20).map(|index| known(index as f32, 0.05)).collect() };
-        assert_eq!(even.threshold(0.0), 0.0);
-        assert_eq!(even.threshold(0.12), 2.0);
-        let uneven = KnownScores { scores: vec![known(1.0, 0.5), known(2.0, 0.25), known(3.0, 0.25)] };
-        assert_eq!((uneven.threshold(0.4), uneven.threshold(0.6)), (1.0, 2.0));
+    fn a_thing_that_nobody_taught_is_unknown_among_what_was_taught() {
+        let sample = |class, scores: [f32; 3]| ScoredSample { class, scores: scores.to_vec() };
+        let base = [sample(0, [3.0, 0.0, 0.5])];
+        let shots: Vec<ScoredSample> = (0..4).map(|shot| sample(2, [1.0, 0.2, 2.0 + 0.1 * shot as f32])).collect();
+        let known = KnownScores::of(&base, &shots, SampleScale { base: 2, temperature: 1.0, ratio: 1.0 }).unwrap();
+        let thresholds = known.taught_thresholds(FALSE_ALARMS).unwrap();
+        assert_eq!(thresholds, TaughtThresholds { familiarity: 2.0, lead: 0.0 });
+        assert!(thresholds.are_reached(&[2.0, 0.0, 2.1], 2));
+        assert!(!thresholds.are_reached(&[0.0, 0.0, 1.9], 2), "like nothing that was taught");
+        assert!(!thresholds.are_reached(&[2.5, 0.0, 2.1], 2), "a base class");
+        assert!(!thresholds.are_reached(&[2.5, 0.0], 2), "nothing was taught");
     }
 }

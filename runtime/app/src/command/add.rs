@@ -4,15 +4,15 @@ use std::time::Instant;
 
 use anyhow::Result;
 use clap::Args;
-use orco_runtime::learner::Shots;
 use serde_json::Value;
 
 use crate::change_options::{ClassFolder, LearnOptions};
 use crate::device;
+use crate::folder_shots::folder_shots;
 use crate::options::Options;
 use crate::output::Output;
 use crate::progress::ProgressBars;
-use crate::scene_options::{SceneOptions, cut_out};
+use crate::scene_options::SceneOptions;
 use crate::session_report;
 
 /// Arguments of `orco add`.
@@ -32,14 +32,9 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<
     let started = Instant::now();
     let mut learner = device::open(options, output)?;
     arguments.options.apply(&mut learner);
-    let label = arguments.class.label.as_str();
     let viewfinder = arguments.scene.viewfinder(&learner)?;
-    let cut_outs =
-        if viewfinder.is_plain() { Vec::new() } else { cut_out(&viewfinder, core::slice::from_ref(&arguments.class))? };
-    let shots: Shots<'_> = match cut_outs.first() {
-        Some(shots) => shots.as_shots(),
-        None => arguments.class.shots(output)?,
-    };
+    let class = folder_shots(&viewfinder, core::slice::from_ref(&arguments.class), output)?.swap_remove(0);
+    let (label, shots) = class.labelled();
     let report =
         session_report::unwrap_outcome(output, learner.add(label, shots.clone(), &mut ProgressBars::default())?);
     session_report::warn_of_shots(output, &learner);

@@ -18,6 +18,9 @@ use crate::output::{Output, say};
 use crate::picture;
 use crate::scene_options::SceneOptions;
 
+/// Most labels of which a line says that one of them is right; the JSON lists all.
+const MOST_ALTERNATIVES: usize = 3;
+
 /// Arguments of `orco classify`.
 #[derive(Args, Debug)]
 pub struct Arguments {
@@ -75,7 +78,7 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<
         let all = counted(arguments.images.len(), "picture");
         output.error(format!("{failed} of {all} could not be classified"));
     }
-    Ok(json!({ "images": results }))
+    Ok(json!({ "images": results, "taught_only": learner.is_taught_only() }))
 }
 
 /// A thing in a picture, with its answer.
@@ -153,12 +156,31 @@ impl Found<'_> {
     fn in_words(&self) -> String {
         let named: Vec<String> =
             self.named().map(|(label, score)| format!("{} ({score:.2})", EscapedText(label))).collect();
-        let unknown = if self.answer.is_unknown() { "unknown; nearest: " } else { "" };
-        format!("{unknown}{}", named.join(", "))
+        let named = named.join(", ");
+        match (self.answer.is_unknown(), named.is_empty()) {
+            (true, true) => "unknown".into(),
+            (true, false) => format!("unknown; nearest: {named}"),
+            (false, _) => format!("{named}{}", self.set_in_words()),
+        }
+    }
+
+    /// "; mug or cup" where one of a few is right with the probability of a set; else nothing.
+    fn set_in_words(&self) -> String {
+        let labels: Vec<String> = self.set().map(|label| EscapedText(label).to_string()).collect();
+        if (2..=MOST_ALTERNATIVES).contains(&labels.len()) {
+            format!("; {}", labels.join(" or "))
+        } else {
+            String::new()
+        }
+    }
+
+    fn set(&self) -> impl Iterator<Item = &str> {
+        self.answer.set.iter().map(|class| self.learner.label(*class))
     }
 
     fn to_json(&self) -> Value {
         let named: Vec<_> = self.named().map(|(label, score)| json!({ "label": label, "score": score })).collect();
-        json!({ "known": !self.answer.is_unknown(), "matches": named })
+        let set: Vec<&str> = self.set().collect();
+        json!({ "known": !self.answer.is_unknown(), "matches": named, "set": set })
     }
 }

@@ -2,17 +2,18 @@
 
 use std::time::Instant;
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use clap::Args;
-use orco_runtime::learner::Shots;
+use orco_runtime::learner::{ChangeOutcome, Learner, Shots};
 use serde_json::Value;
 
 use crate::change_options::{ClassFolder, LearnOptions};
 use crate::device;
+use crate::folder_shots::{FolderShots, folder_shots};
 use crate::options::Options;
 use crate::output::Output;
 use crate::progress::ProgressBars;
-use crate::scene_options::{SceneOptions, cut_out};
+use crate::scene_options::SceneOptions;
 use crate::session_report;
 
 /// Arguments of `orco learn`.
@@ -21,10 +22,36 @@ pub struct Arguments {
     /// A class and the folder with its pictures; a folder alone names the class: `orco learn shots/*`.
     #[arg(required = true, value_name = "[LABEL=]FOLDER", value_parser = ClassFolder::parse)]
     classes: Vec<ClassFolder>,
+    /// If the class came with the bundle under this label: gives it these shots, too.
+    #[arg(long)]
+    add_to_base: bool,
+    /// If classes came with the bundle under these labels: answers yours in their place on this device. `orco forget`
+    /// brings them back.
+    #[arg(long, conflicts_with = "add_to_base")]
+    replace: bool,
     #[command(flatten)]
     options: LearnOptions,
     #[command(flatten)]
     scene: SceneOptions,
+}
+
+impl Arguments {
+    /// Learns the classes, or adds to the one that came with the bundle; says which of both.
+    fn learn(&self, learner: &mut Learner, classes: &[(&str, Shots<'_>)]) -> Result<(ChangeOutcome, &'static str)> {
+        let bars = &mut ProgressBars::default();
+        if self.replace {
+            return Ok((learner.replace_base(classes, bars)?, "learned"));
+        }
+        if !self.add_to_base {
+            return Ok((learner.learn_many(classes, bars)?, "learned"));
+        }
+        let [(label, shots)] = classes else { bail!("--add-to-base takes one class; nothing was changed") };
+        let base = learner.base_model().classes.len();
+        match learner.state().find_class(learner.base_model(), label) {
+            Some(class) if class < base => Ok((learner.add(label, shots.clone(), bars)?, "added to")),
+            _ => Ok((learner.learn_many(classes, bars)?, "learned")),
+        }
+    }
 }
 
 /// Learns the classes in one session and saves the new state.
@@ -33,20 +60,14 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<
     let mut learner = device::open(options, output)?;
     arguments.options.apply(&mut learner);
     let viewfinder = arguments.scene.viewfinder(&learner)?;
-    let cut_outs = if viewfinder.is_plain() { Vec::new() } else { cut_out(&viewfinder, &arguments.classes)? };
-    let classes: Vec<(&str, Shots<'_>)> = if viewfinder.is_plain() {
-        arguments.classes.iter().map(|class| shots_of(class, output)).collect::<Result<_>>()?
-    } else {
-        cut_outs.iter().map(|shots| (shots.label.as_str(), shots.as_shots())).collect()
-    };
-    let report = session_report::unwrap_outcome(output, learner.learn_many(&classes, &mut ProgressBars::default())?);
+    let shots = folder_shots(&viewfinder, &arguments.classes, output)?;
+    let classes: Vec<(&str, Shots<'_>)> = shots.iter().map(FolderShots::labelled).collect();
+    let was_taught_only = learner.is_taught_only();
+    let (outcome, verb) = arguments.learn(&mut learner, &classes)?;
+    let report = session_report::unwrap_outcome(output, outcome);
     session_report::warn_of_shots(output, &learner);
     let seconds = started.elapsed().as_secs_f64();
-    session_report::print(output, &report, &format!("learned {}", session_report::list_classes(&classes)), seconds)?;
+    session_report::print(output, &report, &format!("{verb} {}", session_report::list_classes(&classes)), seconds)?;
+    session_report::tell_scope(output, &learner, was_taught_only)?;
     Ok(session_report::to_json(output, &report, seconds))
-}
-
-/// A class with all pictures of its folder.
-fn shots_of<'a>(class: &'a ClassFolder, output: &Output) -> Result<(&'a str, Shots<'a>)> {
-    Ok((class.label.as_str(), class.shots(output)?))
 }

@@ -1,6 +1,7 @@
 //! `orco list`.
 
 use anyhow::Result;
+use orco_runtime::state::Class;
 use orco_runtime::state::label::EscapedText;
 use serde_json::{Value, json};
 
@@ -8,21 +9,34 @@ use crate::device;
 use crate::options::Options;
 use crate::output::{Output, say};
 
-/// Prints the known classes.
+/// Prints the known classes, those that were taught first.
 pub fn run(options: &Options, output: &Output) -> Result<Value> {
     let learner = device::open(options, output)?;
     let base_model = learner.base_model();
     let banks = [&base_model.exemplars, &learner.state().exemplars];
     let stored =
         |class: usize| banks.iter().flat_map(|bank| bank.classes()).filter(|&&member| member as usize == class).count();
-    let mut listed = Vec::new();
+    let replaced = learner.state().replaced(base_model);
+    let is_replaced = |class: usize| replaced.get(class) == Some(&true);
+    let (base, known): (usize, Vec<&Class>) = (base_model.classes.len(), learner.classes().collect());
     say!(output, "{:>5}  {:24} {:>9} {:>9}", "class", "label", "session", "exemplars")?;
-    for (index, class) in learner.classes().enumerate() {
-        let session = if class.session == 0 { "base".to_owned() } else { class.session.to_string() };
+    for index in (base..known.len()).chain(0..base) {
+        let class = known[index];
+        let session = match class.session {
+            0 if is_replaced(index) => "replaced".to_owned(),
+            0 => "base".to_owned(),
+            session => session.to_string(),
+        };
         say!(output, "{index:>5}  {:24} {session:>9} {:>9}", EscapedText(&class.label).to_string(), stored(index))?;
-        listed.push(json!({
-            "class": index, "label": class.label, "session": class.session, "exemplars": stored(index),
-        }));
     }
-    Ok(json!({ "classes": listed }))
+    if learner.is_taught_only() {
+        say!(output, "answers name only the {} that were taught", known.len() - base)?;
+    }
+    let listed = known.iter().enumerate().map(|(index, class)| {
+        json!({
+            "class": index, "label": class.label, "session": class.session, "replaced": is_replaced(index),
+            "exemplars": stored(index),
+        })
+    });
+    Ok(json!({ "classes": listed.collect::<Vec<_>>(), "taught_only": learner.is_taught_only() }))
 }

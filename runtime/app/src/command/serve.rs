@@ -65,6 +65,9 @@ pub fn run(options: &Options, output: &Output, arguments: &ServeOptions) -> Resu
         Err(error) => output.warn(format_args!("nothing can be learned: {:#}", anyhow::Error::from(error))),
     }
     let service = Service::open_with(bundle, store, settings, keeping)?;
+    if !arguments.regions.is_empty() {
+        service.regions.set(arguments.regions.clone())?;
+    }
     if let Some(source) = arguments.camera.clone() {
         let (frames, per_second) = (usize::from(arguments.camera_frames), f32::from(arguments.camera_rate));
         service.look_at(source, live::LiveSettings { frames, per_second })?;

@@ -1,5 +1,6 @@
 //! Tests of the program `orco`, all in one program: each program of its own would link the whole device again.
 
+mod answers;
 mod bench;
 mod browser;
 mod command_line;

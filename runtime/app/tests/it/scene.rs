@@ -145,7 +145,9 @@ fn a_region_is_looked_at_alone() {
     }
     let classes = [argument("my mug", &root.join("mug")), argument("my duck", &root.join("duck"))];
     let region = "320,75,160,160";
-    device.json(&["learn", &classes[0], &classes[1], "--region", region]);
+    fs::write(root.join("mug/IMG_1.HEIC"), b"\0\0\0\x24ftypheic\0\0\0\0mif1heic").unwrap();
+    let learned = device.command(&["learn", &classes[0], &classes[1], "--region", region]).output().unwrap();
+    assert!(learned.status.success() && text(&learned.stderr).contains("IMG_1.HEIC"), "{}", text(&learned.stderr));
     let both = saved(root, "both.png", &shelf.take(&[(&ducks[5], 5), (&mugs[5], 325)]));
     let found = device.json(&["classify", &both, "--top", "200", "--region", region, "--region", "left=0,75,160,160"]);
     let regions = found["images"][0]["regions"].as_array().unwrap();
@@ -180,7 +182,8 @@ fn what_is_no_empty_place_is_refused_and_nothing_is_lost() {
         ([&one, &other, &two], "view 2 of the empty place has 640 x 480 pixels, the first has 480 x 270"),
     ] {
         device.refused(&["scene", "learn", pictures[0], pictures[1], pictures[2]], expected);
-        device.refused(&["classify", &one, "--empty", pictures[0], pictures[1], pictures[2]], expected);
+        let empty = pictures.map(|picture| ["--empty", picture]).concat();
+        device.refused(&[&["classify"][..], &empty, &[&*one]].concat(), expected);
     }
     let shown = root.join("shown.png");
     assert_eq!(device.json(&["scene", "show", "-o", shown.to_str().unwrap()])["frame"][0], SIZE[0]);

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use orco_core::random::Random;
 use orco_runtime::bundle::Bundle;
@@ -10,7 +11,7 @@ use orco_runtime::image::{self, ImageError};
 use orco_runtime::image_rs::RgbImage;
 use orco_runtime::learner::{ChangeError, Learner, LearnerSettings, OpenLearnerError, Shots};
 use orco_runtime::quality::{EarlierShot, Quality, ShotCandidate, Thresholds};
-use orco_runtime::scene::{Background, NamedRegion, PixelRect, Region, Viewfinder};
+use orco_runtime::scene::{Background, NamedRegion, PixelRect, Region, Thing, Viewfinder};
 use orco_runtime::store::{Store, StoreError};
 use serde::{Deserialize, Serialize};
 
@@ -28,7 +29,7 @@ const BESIDE: f32 = 0.5;
 const ASIDE: f32 = 0.08;
 /// Empty frames of each place.
 const EMPTY: usize = 10;
-/// A thing is found if a piece and it share this much of what they cover together.
+/// A thing is found if its box and the one that is found share this much of what they cover together.
 const FOUND: f32 = 0.4;
 
 /// What is measured.
@@ -93,9 +94,9 @@ pub struct SceneResults {
     pub inputs: [InputShares; 3],
     /// Empty frames that were called empty.
     pub empty: f64,
-    /// Frames with a thing of which no piece is near it.
+    /// Frames with a thing near which nothing was found.
     pub missed: f64,
-    /// Frames with one thing in which other pieces were found, too.
+    /// Frames with one thing in which more was found, too.
     pub crumbs: f64,
     /// Frames with two things of which both were answered right.
     pub two_things: f64,
@@ -159,7 +160,7 @@ pub enum SceneError {
 /// A place with its camera's empty view.
 struct Place {
     empty: Stage,
-    background: Background,
+    background: Arc<Background>,
 }
 
 /// A frame with one thing in it.
@@ -217,7 +218,8 @@ fn draw_places(plan: &ScenePlan<'_>, random: &mut Random) -> Result<Vec<Place>, 
         let photograph = image::open(path).map_err(|source| SceneError::Place { path: path.clone(), source })?;
         let empty = Stage::empty(&photograph);
         let views: Vec<RgbImage> = (0..VIEWS).map(|_| empty.frame(random)).collect();
-        places.extend(Background::learn(&views).ok().map(|background| Place { empty, background }));
+        places
+            .extend(Background::learn(&views).ok().map(|background| Place { empty, background: Arc::new(background) }));
     }
     let needed = "each can be learned as an empty place";
     let too_few = SceneError::Few { what: "places", wanted: plan.taken, needed, have: places.len() };
@@ -272,7 +274,7 @@ fn empty_share(places: &[Place], random: &mut Random) -> f64 {
     for place in places {
         for _ in 0..EMPTY {
             let frame = place.empty.frame(random);
-            called += usize::from(place.pieces(&frame).is_empty());
+            called += usize::from(place.things(&frame).is_empty());
         }
     }
     share(called, EMPTY * places.len())
@@ -282,19 +284,19 @@ fn empty_share(places: &[Place], random: &mut Random) -> f64 {
 fn found_shares(places: &[Place], objects: &[TakenObject]) -> (f64, f64) {
     let (mut frames, mut missed, mut crumbs) = (0, 0, 0);
     for shown in objects.iter().flat_map(|object| object.shots.iter().chain(&object.at_home).chain(&object.elsewhere)) {
-        let pieces = places[shown.place].pieces(&shown.frame);
-        let best = pieces.iter().map(|piece| piece.intersection_over_union(shown.thing)).fold(0.0, f32::max);
+        let things = places[shown.place].things(&shown.frame);
+        let best = things.iter().map(|found| found.intersection_over_union(shown.thing)).fold(0.0, f32::max);
         frames += 1;
         missed += usize::from(best < FOUND);
-        crumbs += usize::from(pieces.len() > 1);
+        crumbs += usize::from(things.len() > 1);
     }
     (share(missed, frames), share(crumbs, frames))
 }
 
 impl Place {
-    fn pieces(&self, frame: &RgbImage) -> Vec<PixelRect> {
+    fn things(&self, frame: &RgbImage) -> Vec<PixelRect> {
         let foreground = self.background.compare(frame, None).expect("all frames have one size");
-        foreground.pieces().iter().map(|piece| piece.bounds).collect()
+        foreground.things().iter().map(|thing| thing.bounds).collect()
     }
 }
 
@@ -337,7 +339,7 @@ impl Device {
 
     /// What the backbone sees of a frame; nothing if it is called empty.
     fn view(&self, places: &[Place], shown: &Shown) -> Option<RgbImage> {
-        let background = (self.input == Input::EmptyView).then(|| places[shown.place].background.clone());
+        let background = (self.input == Input::EmptyView).then(|| Arc::clone(&places[shown.place].background));
         let regions = if self.input == Input::Region {
             vec![NamedRegion { name: String::new(), region: Region::Pixels(shown.thing) }]
         } else {
@@ -393,7 +395,7 @@ impl Device {
         share(refused, count)
     }
 
-    /// The share of frames with two things of which both are answered right, each by the piece that is nearest to it.
+    /// The share of frames with two things of which both are answered right, each by what was found where it is.
     fn two_things(
         &mut self,
         places: &[Place],
@@ -428,9 +430,9 @@ impl Device {
         let foreground = place.background.compare(&frame, None).expect("all frames have one size");
         let mut right = 0;
         for (bounds, thing) in stage.things.iter().zip(things) {
-            let piece = foreground.pieces().iter().find(|piece| piece.bounds.intersection_over_union(*bounds) >= FOUND);
-            if let Some(piece) = piece {
-                let picture = foreground.cut_out(&frame, piece, self.fill);
+            let is_here = |found: &&Thing| found.bounds.intersection_over_union(*bounds) >= FOUND;
+            if let Some(found) = foreground.things().iter().find(is_here) {
+                let picture = foreground.cut_out(&frame, found, self.fill);
                 right += usize::from(self.asked(&picture)?.0 == thing);
             }
         }

@@ -5,7 +5,9 @@ use core::ops::ControlFlow;
 use std::path::Path;
 
 use orco_benchmark::benchmark::Benchmark;
+use orco_core::config::LearnConfig;
 use orco_core::workers::Serial;
+use orco_lab::promises::PromiseRow;
 use orco_lab::unknown::UnknownRow;
 use orco_lab::{Measurement, System};
 use orco_runtime::bundle::Bundle;
@@ -50,6 +52,24 @@ fn classes_to_come_are_told_from_known_ones_better_than_by_chance() {
     assert!(rows[8].auroc.is_none() && rows[8].passed.is_none(), "nothing is unknown at the end");
     let by_targets = config.by_targets_alone();
     assert_eq!(Measurement { config: &by_targets, ..measurement }.unknown(0, 0.05).unwrap(), None);
+}
+
+#[test]
+fn sets_hold_the_right_label_as_often_as_they_say_and_ranges_hold_more_than_their_middle() {
+    let (bundle, mut benchmark) = edge();
+    let some: Vec<usize> = (0..benchmark.measured.len()).step_by(10).collect();
+    benchmark.measured = benchmark.measured.only(&some);
+    let base_model = &bundle.base_model;
+    let config = &LearnConfig { epochs: 0, ..base_model.config.clone() };
+    let measurement = Measurement { base_model, benchmark: &benchmark, system: System::ORCO, config, seed: 1 };
+    let rows = measurement.promises(0, 0.05).unwrap().unwrap();
+    assert_eq!(rows.len(), 8);
+    let mean = |of: fn(&PromiseRow) -> f64| rows.iter().map(of).sum::<f64>() / rows.len() as f64;
+    assert!(mean(|row| row.base_covered) > 80.0 && mean(|row| row.learned_covered) > 80.0, "{rows:?}");
+    assert!((1.0..30.0).contains(&mean(|row| row.size)), "{rows:?}");
+    assert!(mean(|row| row.learned_gap.unwrap()).abs() < 15.0, "{rows:?}");
+    // Where learned classes alone are answered, other things pass less often than theirs.
+    assert!(mean(|row| row.taught_passed) + 20.0 < 100.0 - mean(|row| row.taught_false_alarms), "{rows:?}");
 }
 
 #[test]

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 
-import { middleOf, placeInView, thingName } from "../selectors.js";
+import { lookedAt, middleOf, placeInPicture, placeInView, regionBetween, thingName } from "../selectors.js";
 
 test("a part of a picture is drawn where the view shows it, whatever the shape of both", () => {
   // A wide picture in a 4:3 view: as wide as the view, with room above and below.
@@ -16,4 +16,25 @@ test("a thing is named if it is known, and pointed at in its middle", () => {
   assert.equal(thingName({ label: "mug", known: true }), "mug");
   assert.equal(thingName({ label: "mug", known: false }), null);
   assert.deepEqual(middleOf([0.5, 0.25, 0.25, 0.5]), [0.625, 0.5]);
+});
+
+test("a region is drawn in the picture, wherever the view shows it", () => {
+  const size = [1600, 900], view = [400, 300];
+  assert.deepEqual(placeInPicture([200, 150], size, view), [0.5, 0.5]);
+  assert.deepEqual(placeInPicture([0, 10], size, view), [0, 0], "above the picture is its edge");
+  assert.deepEqual(regionBetween([0.75, 0.5], [0.25, 0.75]), [0.25, 0.5, 0.5, 0.25]);
+  assert.equal(regionBetween([0.5, 0.5], [0.51, 0.9]), null, "a tap");
+});
+
+test("what is looked at is the regions, all things before the empty place, or the largest square", () => {
+  const box = [0, 0, 1, 0.5], camera = { scene: { state: "none" } };
+  const state = { deviceChosen: true, regions: [], deviceCamera: camera };
+  for (const size of [[1600, 900], [640, 480], [300, 600], [500, 500]]) {
+    const [[left, top, width, height]] = lookedAt(state, size);
+    assert.equal(Math.round(width * size[0]), Math.round(height * size[1]), "a square");
+    assert.ok(Math.abs(2 * left + width - 1) < 1e-9 && Math.abs(2 * top + height - 1) < 1e-9, "in the middle");
+  }
+  assert.deepEqual(lookedAt({ ...state, deviceCamera: { scene: { state: "shown" } } }, [1600, 900]), []);
+  assert.deepEqual(lookedAt({ ...state, regions: [{ name: "shelf", box }] }, [1600, 900]), [box]);
+  assert.equal(lookedAt({ ...state, deviceChosen: false, regions: [{ name: "shelf", box }] }, [4, 4]).length, 1);
 });

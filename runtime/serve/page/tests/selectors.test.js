@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 
-import { canLearn, canShoot, hasSource, hints, isOfLabel, isSameOrLater, isUnfinished, labelOf } from "../selectors.js";
+import { canLearn, canShoot, classOf, hasSource, hints, isBaseLabel, isOfLabel, isSameOrLater, isUnfinished, labelOf } from "../selectors.js";
 import { store } from "../store.js";
 
 const state = (changes) => ({ ...store.state, ...changes });
@@ -64,4 +64,12 @@ test("a report belongs to the label that it is about", () => {
   assert.deepEqual([[job, ""], [job, "cafe\u0301"], [job, "mug"], [null, ""]].map((one) => isOfLabel(...one)), [true, true, false, false]);
   assert.equal(isOfLabel({ label: null, verb: "undo" }, "mug"), true);
   assert.deepEqual(hints(state({ job }))[0], { key: "hintLearnedNow", values: { count: 0, label: "caf\u00e9" } });
+});
+
+test("a learned class stands for the base class that it replaces", () => {
+  const base = { label: "cup", learned: false }, own = { label: "cup", learned: true };
+  assert.equal(isBaseLabel({ label: "cup", classes: [base] }), true);
+  assert.equal(isBaseLabel({ label: "cup", classes: [base, own] }), false);
+  assert.equal(isBaseLabel({ label: "jug", classes: [base] }), false);
+  assert.equal(classOf("cup", [base, own]), own);
 });

@@ -45,7 +45,7 @@ impl AnswerThread {
         is_other
     }
 
-    fn problem(&self) -> Option<String> {
+    pub(super) fn problem(&self) -> Option<String> {
         self.context.knowledge.get().problem.clone()
     }
 

@@ -9,6 +9,8 @@ use axum::extract::State;
 use axum::http::{HeaderName, StatusCode, header};
 use axum::response::IntoResponse;
 use futures_util::stream;
+use orco_runtime::scene::{NamedRegion, RegionError};
+use orco_runtime::state::label;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -100,6 +102,9 @@ pub struct CameraShotRequest {
     /// The place of the thing in the frame, as shares of its sides; its middle by default.
     #[serde(default)]
     at: Option<[f32; 2]>,
+    /// The region in which it is; by default the one that holds the place, or else the first.
+    #[serde(default)]
+    region: Option<String>,
 }
 
 /// `POST /api/v1/camera/shot`: takes the newest frame as a shot, at its full size.
@@ -108,9 +113,10 @@ pub struct CameraShotRequest {
 /// [`Refusal`] if the service has no camera, that is not there, or for what a picture that is sent is refused for.
 pub async fn shoot(
     State(service): State<Arc<Service>>,
-    Json(CameraShotRequest { label, anyway, frame, at }): Json<CameraShotRequest>,
+    Json(CameraShotRequest { label, anyway, frame, at, region }): Json<CameraShotRequest>,
 ) -> Result<axum::Json<Value>, Refusal> {
     let label = usable(&label)?;
+    let regions = shot_regions(&service, region.as_deref())?;
     let frame = live(&service)?.frame(frame)?;
     let number = frame.number;
     let (asked, theirs) = (Arc::clone(&service), Arc::clone(&frame));
@@ -120,13 +126,63 @@ pub async fn shoot(
     let (asked, theirs) = (Arc::clone(&service), Arc::clone(&frame));
     let decode = move || -> Result<_, Refusal> {
         let picture = live(&asked)?.decode(&theirs)?;
-        Ok(Admitted::new(asked.scene.shot(picture, at, input.mean_colour())?, permit))
+        Ok(Admitted::new(asked.scene.shot(picture, regions, at, input.mean_colour())?, permit))
     };
     let picture = blocking(decode).await??;
     let mut taken = shots::take_picture(&service, &label, picture, anyway).await?;
     live(&service)?.hold((taken["accepted"] == false).then_some(frame));
     taken["frame"] = json!(number);
     Ok(axum::Json(taken))
+}
+
+/// The regions of which a shot may be taken: all, or the one of that name.
+fn shot_regions(service: &Service, name: Option<&str>) -> Result<Vec<NamedRegion>, Refusal> {
+    let all = service.regions.get();
+    let Some(name) = name else { return Ok(all.to_vec()) };
+    let named = all.iter().find(|region| label::same(&region.name, name)).cloned();
+    Ok(vec![named.ok_or_else(|| Refusal::missing(format!("there is no region \"{name}\"")))?])
+}
+
+/// `GET /api/v1/regions`: the regions of the camera's frames.
+pub async fn regions(State(service): State<Arc<Service>>) -> axum::Json<Value> {
+    axum::Json(json!({ "regions": service.regions.json() }))
+}
+
+/// A region of the camera's frames.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RegionRequest {
+    name: String,
+    /// Left edge, upper edge, width and height, as shares of the frame's sides.
+    #[serde(rename = "box")]
+    bounds: [f64; 4],
+}
+
+/// All regions of the camera's frames.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RegionsRequest {
+    regions: Vec<RegionRequest>,
+}
+
+/// `POST /api/v1/regions`: sets all regions, and keeps them.
+///
+/// # Errors
+/// [`Refusal`] if they cannot be used or kept.
+pub async fn set_regions(
+    State(service): State<Arc<Service>>,
+    Json(RegionsRequest { regions }): Json<RegionsRequest>,
+) -> Result<axum::Json<Value>, Refusal> {
+    let region = |RegionRequest { name, bounds: [x, y, width, height] }: RegionRequest| {
+        let region: NamedRegion = format!("{name}={x},{y},{width},{height}").parse()?;
+        Ok(region)
+    };
+    let regions = regions.into_iter().map(region).collect::<Result<Vec<_>, RegionError>>();
+    let regions = regions.map_err(|error| Refusal::bad(error.to_string()))?;
+    let asked = Arc::clone(&service);
+    blocking(move || asked.regions.keep(regions)).await??;
+    service.events.tell("changed", &json!({ "job": null }));
+    Ok(axum::Json(json!({ "regions": service.regions.json() })))
 }
 
 /// `GET /api/v1/scene`: whether the empty place is known.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use orco_runtime::learner::AnswerScope;
 use orco_runtime::state::Balance;
 use orco_runtime::state::history::EntryId;
 use orco_runtime::state::label;
@@ -24,15 +25,58 @@ pub(crate) fn queued(job: &Job) -> Response {
     (StatusCode::ACCEPTED, [(header::LOCATION, place)], axum::Json(job.json())).into_response()
 }
 
+/// What becomes of a base class whose label the shots have.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum BaseClassChoice {
+    /// It gets them.
+    #[default]
+    Add,
+    /// It is not answered any more on this device: a class of these shots is.
+    Replace,
+}
+
+/// What is learned.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LearnRequest {
+    label: String,
+    #[serde(default)]
+    base: BaseClassChoice,
+}
+
 /// `POST /api/v1/learn`
 ///
 /// # Errors
 /// [`Refusal`] if there are no shots, no free targets, or too many changes wait.
 pub async fn learn(
     State(service): State<Arc<Service>>,
-    Json(NewLabel { label }): Json<NewLabel>,
+    Json(LearnRequest { label, base }): Json<LearnRequest>,
 ) -> Result<Response, Refusal> {
-    Ok(queued(&service.learn(&usable(&label)?)?))
+    Ok(queued(&service.learn(&usable(&label)?, base == BaseClassChoice::Replace)?))
+}
+
+/// Which classes are answered.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct AnswersRequest {
+    answers: String,
+}
+
+/// `POST /api/v1/answers`: holds until the service ends; the settings say it for the next start.
+///
+/// # Errors
+/// [`Refusal`] if there is no such setting, or too many requests wait.
+pub async fn answers(
+    State(service): State<Arc<Service>>,
+    Json(AnswersRequest { answers }): Json<AnswersRequest>,
+) -> Result<axum::Json<Value>, Refusal> {
+    let Some(scope) = AnswerScope::ALL.into_iter().find(|scope| scope.name() == answers) else {
+        let names = AnswerScope::ALL.map(AnswerScope::name).join(", ");
+        return Err(Refusal::bad(format!("answers must be one of {names}")));
+    };
+    service.answers.set_scope(scope).await?;
+    Ok(axum::Json(json!({ "answers": answers, "taught_only": service.answers.knowledge().is_taught_only })))
 }
 
 /// `PATCH /api/v1/classes/{label}`

@@ -6,6 +6,7 @@ use axum::Json;
 use axum::body::Bytes;
 use axum::extract::State;
 use orco_runtime::image_rs::RgbImage;
+use orco_runtime::learner::AnswerScope;
 use orco_runtime::manifest::hexadecimal;
 use orco_runtime::state::Balance;
 use serde::Deserialize;
@@ -30,16 +31,23 @@ pub async fn status(State(service): State<Arc<Service>>) -> Result<Json<Value>, 
     let problems = blocking(move || health.problems()).await?;
     let known = service.answers.knowledge();
     let manifest = &service.manifest;
-    let expected = known.border.map(|border| json!({ "base": border.base, "learned": border.new }));
+    let expected = known.border.map(|border| {
+        json!({
+            "base": border.base, "learned": border.new, "learned_range": known.learned_range,
+        })
+    });
+    let scopes = AnswerScope::ALL.map(AnswerScope::name);
     let dial: Vec<&str> = Balance::ALL.iter().map(|balance| balance.name()).collect();
     let jobs: Vec<Value> = service.changes().unfinished().iter().map(Job::json).collect();
     Ok(Json(json!({
         "problem": known.problem, "problems": problems,
         "bundle": manifest.name, "release": manifest.release, "version": env!("CARGO_PKG_VERSION"),
         "classes": known.classes.len(), "base_classes": known.base, "free_targets": known.free_targets,
+        "answers": known.scope.name(), "answer_choices": scopes, "taught_only": known.is_taught_only,
         "sessions": known.sessions, "balance": known.border.map(|_| known.balance.name()), "balances": dial,
         "expected": expected, "improving": known.awaits_alignment && service.aligns, "inbox": service.inbox.len(), "inbox_most": service.inbox.most(),
         "changes": known.timeline.earlier().len(), "undone": known.timeline.later().len(), "jobs": jobs, "camera": service.live().map(Live::json),
+        "regions": service.regions.json(),
     })))
 }
 
@@ -59,7 +67,7 @@ pub async fn classes(State(service): State<Arc<Service>>) -> Result<Json<Value>,
     let class = |(index, class): (usize, &orco_runtime::state::Class)| {
         let learned = index >= known.base;
         json!({
-            "label": class.label, "learned": learned, "session": learned.then_some(class.session),
+            "label": class.label, "learned": learned, "replaced": known.is_replaced(index), "session": learned.then_some(class.session),
             "shots": known.shots[index], "stored": stored(index),
         })
     };
@@ -121,7 +129,10 @@ pub async fn classify(
     let fitted = Admitted::new(fitted, permit.clone());
     let answer = service.answers.answer(fitted, if why { SIMILAR } else { 0 }).await?;
     let matches = ClassProbability::list_json(&answer.classes, top);
-    let mut json = json!({ "matches": matches, "known": answer.known, "width": width, "height": height });
+    let set = ClassProbability::set_json(&answer.classes);
+    let mut json = json!({
+        "matches": matches, "set": set, "known": answer.known, "width": width, "height": height,
+    });
     if why {
         let (theirs, exemplars) = (Arc::clone(&service), answer.similar.clone());
         let why = blocking(move || exemplars.iter().map(|exemplar| similar_json(&theirs, exemplar)).collect()).await;

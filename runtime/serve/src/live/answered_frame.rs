@@ -1,23 +1,74 @@
-//! What a frame shows: as a whole, or thing by thing where the empty place is known.
+//! What a frame shows: each of its regions as a whole, or thing by thing where the empty place is known.
 
 use std::time::Instant;
 
 use orco_runtime::image_rs::RgbImage;
-use orco_runtime::scene::{Foreground, Piece};
+use orco_runtime::scene::{Foreground, NamedRegion, PixelRect, Region, Thing, Viewfinder};
+use serde_json::{Value, json};
 
 use super::LiveWorker;
 use crate::admission::{Admitted, Permit};
+use crate::agreement::Agreement;
+use crate::camera_scene::{SceneView, SeenRegion, shares};
 use crate::prediction::{ClassProbability, PictureAnswer};
-use crate::thing_tracks::{self, AnsweredThing, ThingAnswer};
+use crate::thing_tracks::{self, AnsweredThing, ThingAnswer, ThingIds, Things};
 
-/// What a frame is shown as.
-#[derive(Default)]
-pub(super) struct ShownFrame {
+/// What a region of a frame is shown as, or the frame where it has none.
+#[derive(Clone, Default)]
+pub(super) struct ShownRegion {
+    /// The region's name; empty if the frame has none.
+    pub name: String,
+    /// Where it is, as shares of the frame's sides.
+    pub bounds: Option<[f32; 4]>,
+    /// The classes as several frames agree, the one that is shown first.
     pub matches: Vec<ClassProbability>,
+    /// How many frames do.
     pub agreed: usize,
+    /// Whether most of these are like anything known.
     pub known: bool,
+    /// Whether the place is empty, as far as it was shown.
     pub empty: bool,
+    /// The things in front of the empty place; none where it was not shown.
     pub things: Vec<AnsweredThing>,
+}
+
+impl ShownRegion {
+    /// As programs get it.
+    pub fn json(&self) -> Value {
+        let shown = self.matches.first();
+        json!({
+            "name": self.name, "box": self.bounds,
+            "label": shown.map(|shown| &shown.label), "probability": shown.map(|shown| shown.probability),
+            "matches": ClassProbability::list_json(&self.matches, 3), "set": ClassProbability::set_json(&self.matches),
+            "known": self.known, "agreed": self.agreed, "empty": self.empty,
+            "things": self.things.iter().map(AnsweredThing::json).collect::<Vec<_>>(),
+        })
+    }
+}
+
+/// Follows a region from frame to frame.
+pub(super) struct RegionTrack {
+    name: String,
+    agreement: Agreement,
+    things: Things,
+}
+
+impl RegionTrack {
+    /// One for each of the regions, or for the frame where there are none; labels are agreed upon over so many frames.
+    pub fn of_all(regions: &[NamedRegion], frames: usize, ids: &ThingIds) -> Vec<Self> {
+        let track = |name: &str| Self {
+            name: name.to_owned(),
+            agreement: Agreement::of(frames),
+            things: Things::of(frames, ids.clone()),
+        };
+        if regions.is_empty() { vec![track("")] } else { regions.iter().map(|named| track(&named.name)).collect() }
+    }
+
+    /// Forgets all frames.
+    pub fn clear(&mut self) {
+        self.agreement.clear();
+        self.things.clear();
+    }
 }
 
 impl LiveWorker {
@@ -35,42 +86,81 @@ impl LiveWorker {
         }
     }
 
-    /// What a frame as a whole shows.
-    pub(super) fn whole(&mut self, picture: &RgbImage, permit: &Permit, taken: Instant) -> Option<ShownFrame> {
-        self.things.clear();
-        let answer = self.ask(picture, permit)?;
-        let matches = self.agreement.add(taken, answer.classes, answer.known);
-        let (agreed, known) = (self.agreement.frames(), self.agreement.is_known());
-        Some(ShownFrame { matches, agreed, known, ..ShownFrame::default() })
-    }
-
-    /// Nothing: that is no class, and what was there counts no more.
-    pub(super) fn empty(&mut self) -> Option<ShownFrame> {
-        self.agreement.clear();
-        Some(ShownFrame { empty: true, ..ShownFrame::default() })
-    }
-
-    /// What the things in a frame are; the one in the middle is shown first.
-    pub(super) fn things(
+    /// What the regions of a frame are shown as; none if requests went first.
+    pub(super) fn show(
         &mut self,
         picture: &RgbImage,
+        seen: Vec<SeenRegion>,
+        permit: &Permit,
+        taken: Instant,
+    ) -> Option<Vec<ShownRegion>> {
+        let size = [picture.width(), picture.height()];
+        let show = |region: SeenRegion| {
+            let SeenRegion { name, bounds, view } = region;
+            let shown = match view {
+                SceneView::Whole => self.whole(picture, &name, bounds, permit, taken)?,
+                SceneView::Things(foreground) => self.things(picture, &name, &foreground, permit, taken)?,
+            };
+            Some(ShownRegion { name, bounds: bounds.map(|bounds| shares(bounds, size)), ..shown })
+        };
+        seen.into_iter().map(show).collect()
+    }
+
+    /// What follows a region; the first one where the regions are others by now.
+    fn track(&mut self, name: &str) -> &mut RegionTrack {
+        let place = self.tracks.iter().position(|track| track.name == name).unwrap_or(0);
+        &mut self.tracks[place]
+    }
+
+    /// What a region as a whole shows.
+    fn whole(
+        &mut self,
+        picture: &RgbImage,
+        name: &str,
+        bounds: Option<PixelRect>,
+        permit: &Permit,
+        taken: Instant,
+    ) -> Option<ShownRegion> {
+        self.track(name).things.clear();
+        let answer = match bounds {
+            None => self.ask(picture, permit)?,
+            Some(bounds) => {
+                let region = NamedRegion { name: String::new(), region: Region::Pixels(bounds) };
+                let viewfinder = Viewfinder { background: None, regions: vec![region], fill: self.input.mean_colour() };
+                self.ask(&viewfinder.shot(picture).ok()?, permit)?
+            }
+        };
+        let agreement = &mut self.track(name).agreement;
+        let matches = agreement.add(taken, answer.classes, answer.known);
+        Some(ShownRegion { matches, agreed: agreement.frames(), known: agreement.is_known(), ..ShownRegion::default() })
+    }
+
+    /// What the things in a region are; the one in its middle is shown first. Nothing is no class, and what was there
+    /// counts no more.
+    fn things(
+        &mut self,
+        picture: &RgbImage,
+        name: &str,
         foreground: &Foreground,
         permit: &Permit,
         taken: Instant,
-    ) -> Option<ShownFrame> {
-        self.agreement.clear();
-        let mut pieces: Vec<&Piece> = foreground.pieces().iter().take(thing_tracks::MOST).collect();
-        let central = foreground.central().map(|piece| piece.bounds);
-        pieces.sort_by_key(|piece| Some(piece.bounds) != central);
+    ) -> Option<ShownRegion> {
+        self.track(name).agreement.clear();
+        let mut things: Vec<&Thing> = foreground.things().iter().take(thing_tracks::MOST).collect();
+        if things.is_empty() {
+            return Some(ShownRegion { empty: true, ..ShownRegion::default() });
+        }
+        let central = foreground.central().map(|thing| thing.bounds);
+        things.sort_by_key(|thing| Some(thing.bounds) != central);
         let fill = self.input.mean_colour();
         let mut answers = Vec::new();
-        for piece in pieces {
-            let PictureAnswer { classes, known, .. } = self.ask(&foreground.cut_out(picture, piece, fill), permit)?;
-            answers.push(ThingAnswer { bounds: piece.bounds, classes, known });
+        for thing in things {
+            let PictureAnswer { classes, known, .. } = self.ask(&foreground.cut_out(picture, thing, fill), permit)?;
+            answers.push(ThingAnswer { bounds: thing.bounds, classes, known });
         }
-        let things = self.things.add(taken, [picture.width(), picture.height()], answers);
+        let things = self.track(name).things.add(taken, [picture.width(), picture.height()], answers);
         let first = things.first()?;
         let (matches, agreed, known) = (first.matches.clone(), first.agreed, first.known);
-        Some(ShownFrame { matches, agreed, known, empty: false, things })
+        Some(ShownRegion { matches, agreed, known, things, ..ShownRegion::default() })
     }
 }

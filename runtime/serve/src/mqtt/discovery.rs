@@ -40,6 +40,8 @@ pub struct About {
     pub bundle: String,
     /// Whether the service looks at a camera of its own.
     pub camera: bool,
+    /// Names of the regions of its frames.
+    pub regions: Vec<String>,
 }
 
 /// Topic and message for every entity; an empty one, which takes the entity away, for those that there is no camera
@@ -58,6 +60,7 @@ pub fn messages(device: &MqttDevice, about: &About) -> Vec<(String, String)> {
     });
     entities(&topics)
         .into_iter()
+        .chain(about.regions.iter().flat_map(|region| region_entities(&topics, region)))
         .map(|Entity { component, object, of_camera, mut config }| {
             let topic = format!("{}/{component}/{node}/{object}/config", device.discovery);
             if of_camera && !about.camera {
@@ -74,13 +77,14 @@ pub fn messages(device: &MqttDevice, about: &About) -> Vec<(String, String)> {
 
 struct Entity {
     component: &'static str,
-    object: &'static str,
+    object: String,
     of_camera: bool,
     config: Value,
 }
 
 fn entities(topics: &Topics) -> [Entity; 7] {
-    let entity = |component, object, of_camera, config| Entity { component, object, of_camera, config };
+    let entity =
+        |component, object: &str, of_camera, config| Entity { component, object: object.into(), of_camera, config };
     // "None" makes a state unknown in Home Assistant; so does null, which a template shows as None.
     [
         entity(
@@ -158,6 +162,49 @@ fn entities(topics: &Topics) -> [Entity; 7] {
     ]
 }
 
+/// Label and emptiness of a region.
+fn region_entities(topics: &Topics, name: &str) -> [Entity; 2] {
+    let quoted = Value::from(name).to_string();
+    let of_region = |value: &str| {
+        format!(
+            "{{% set region = value_json.regions | default([]) | selectattr('name', 'eq', {quoted}) | first | default(none) %}}\
+             {{{{ {value} }}}}"
+        )
+    };
+    let object = object_of(name);
+    [
+        Entity {
+            component: "sensor",
+            object: format!("{object}_label"),
+            of_camera: true,
+            config: json!({
+                "name": format!("{name}: label"), "icon": "mdi:eye", "state_topic": topics.state,
+                "value_template": of_region("region.label[:255] if region and region.known else none"),
+            }),
+        },
+        Entity {
+            component: "binary_sensor",
+            object: format!("{object}_empty"),
+            of_camera: true,
+            config: json!({
+                "name": format!("{name}: empty"), "icon": "mdi:tray", "state_topic": topics.state,
+                "value_template": of_region("none if not region else 'ON' if region.empty else 'OFF'"),
+                "payload_on": "ON", "payload_off": "OFF",
+            }),
+        },
+    ]
+}
+
+/// A region's name as a part of a topic: its letters and digits, and the numbers of all others, so that two names never
+/// give the same.
+fn object_of(name: &str) -> String {
+    let part = |letter: char| match letter {
+        'a'..='z' | '0'..='9' => letter.to_string(),
+        other => format!("_{:x}_", u32::from(other)),
+    };
+    format!("region_{}", name.chars().map(part).collect::<String>())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -169,7 +216,8 @@ mod tests {
 
     #[test]
     fn every_entity_has_a_topic_and_an_identifier_of_its_own() {
-        let about = About { bundle: "everyday".into(), camera: true };
+        let regions = vec!["shelf".into(), "Shelf 2".into()];
+        let about = About { bundle: "everyday".into(), camera: true, regions };
         let all: Vec<(String, String)> =
             ["door3", "door4"].iter().flat_map(|id| messages(&device(id), &about)).collect();
         let mut topics: Vec<&str> = all.iter().map(|(topic, _)| topic.as_str()).collect();
@@ -182,13 +230,17 @@ mod tests {
         topics.dedup();
         identifiers.sort_unstable();
         identifiers.dedup();
-        assert_eq!((topics.len(), identifiers.len()), (14, 14));
+        assert_eq!((topics.len(), identifiers.len()), (22, 22));
         assert!(topics.contains(&"homeassistant/sensor/orco_door3/label/config"), "{topics:?}");
+        assert!(topics.contains(&"homeassistant/sensor/orco_door3/region_shelf_label/config"), "{topics:?}");
+        let of_region = all.iter().find(|(topic, _)| topic.contains("region__53_helf_20_2_empty")).unwrap();
+        assert!(of_region.1.contains(r#"'eq', \"Shelf 2\""#), "{}", of_region.1);
     }
 
     #[test]
     fn without_a_camera_its_entities_are_taken_away() {
-        let found = messages(&device("door3"), &About { bundle: "everyday".into(), camera: false });
+        let found =
+            messages(&device("door3"), &About { bundle: "everyday".into(), camera: false, regions: Vec::new() });
         let empty: Vec<&str> =
             found.iter().filter(|(_, config)| config.is_empty()).map(|(topic, _)| &**topic).collect();
         assert_eq!((found.len(), empty.len()), (7, 5), "{empty:?}");

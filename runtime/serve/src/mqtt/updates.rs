@@ -27,6 +27,9 @@ pub struct LiveState {
     /// How probable it is, 0..1.
     #[serde(serialize_with = "rounded")]
     pub probability: Option<f32>,
+    /// Labels of which one is right with a probability of 90 %.
+    #[serde(default)]
+    pub set: Vec<String>,
     /// Whether the picture is like anything known.
     pub known: bool,
     /// Whether the place is empty, where the empty place was shown.
@@ -37,6 +40,32 @@ pub struct LiveState {
     /// How the camera is.
     #[serde(rename(deserialize = "state"))]
     pub camera: String,
+    /// What each of the camera's regions shows.
+    #[serde(default)]
+    pub regions: Vec<RegionState>,
+}
+
+/// What a region of the camera's frames shows.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RegionState {
+    /// The region's name.
+    pub name: String,
+    /// The agreed label; none where there is nothing to name.
+    pub label: Option<String>,
+    /// How probable it is, 0..1.
+    #[serde(serialize_with = "rounded")]
+    pub probability: Option<f32>,
+    /// Whether it is like anything known.
+    pub known: bool,
+    /// Whether the place is empty.
+    pub empty: bool,
+}
+
+impl RegionState {
+    /// The same whatever the probability.
+    fn without_probability(&self) -> Self {
+        Self { probability: None, ..self.clone() }
+    }
 }
 
 /// Three digits after the point are more than a camera's frame is good for.
@@ -47,17 +76,21 @@ fn rounded<S: Serializer>(probability: &Option<f32>, serializer: S) -> Result<S:
 impl LiveState {
     /// Whether it says another thing than `told`, not only with another probability.
     pub fn is_other(&self, told: &Self) -> bool {
-        let of =
-            |shown: &Self| (shown.label.clone(), shown.known, shown.empty, shown.provisional, shown.camera.clone());
+        let of = |shown: &Self| {
+            let regions: Vec<RegionState> = shown.regions.iter().map(RegionState::without_probability).collect();
+            (shown.label.clone(), shown.known, shown.empty, shown.provisional, shown.camera.clone(), regions)
+        };
         of(self) != of(told)
     }
 
-    /// Whether the probability is another one than in `told`.
+    /// Whether a probability is another one than in `told`.
     pub fn has_moved(&self, told: &Self) -> bool {
-        match (self.probability, told.probability) {
+        let regions = self.regions.iter().zip(&told.regions).map(|(now, then)| (now.probability, then.probability));
+        let mut all = regions.chain([(self.probability, told.probability)]);
+        all.any(|both| match both {
             (Some(now), Some(then)) => (now - then).abs() >= MOVED,
             (now, then) => now.is_some() != then.is_some(),
-        }
+        })
     }
 }
 
@@ -205,6 +238,17 @@ mod tests {
         assert!(LiveState { empty: true, ..shown.clone() }.is_other(&shown));
         assert!(LiveState { provisional: true, ..shown.clone() }.is_other(&shown));
         assert!(LiveState { camera: "away".into(), ..shown.clone() }.is_other(&shown));
+        let region = |label: Option<&str>, probability| RegionState {
+            name: "shelf".into(),
+            label: label.map(str::to_owned),
+            probability,
+            known: label.is_some(),
+            empty: label.is_none(),
+        };
+        let with = |label, probability| LiveState { regions: vec![region(label, probability)], ..shown.clone() };
+        assert!(with(Some("mug"), Some(0.9)).is_other(&shown) && with(None, None).is_other(&with(Some("mug"), None)));
+        let (sure, surer) = (with(Some("mug"), Some(0.8)), with(Some("mug"), Some(0.9)));
+        assert!(!surer.is_other(&sure) && surer.has_moved(&sure));
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! The service as its clients meet it, over HTTP. One program, since each takes long to compile.
 
+mod answers;
 mod camera;
 mod clients;
 mod closed;

@@ -141,3 +141,58 @@ fn what_shows_no_empty_place_is_refused_and_the_earlier_one_stays() {
     assert_eq!(service.get("/api/v1/scene")["frame"], json!(SIZE));
     assert_eq!(service.json("POST", "/api/v1/scene", &json!({ "views": 9 })).status, 400);
 }
+
+#[test]
+fn each_region_answers_for_itself_and_is_kept() {
+    let (state, fake) = (TempDir::new().unwrap(), FakeCamera::start(frames(&[]), EVERY));
+    let service = looking_at(state.path(), &fake.url());
+    once(&service, "it shows something", |shown| shown["label"].is_string());
+    let regions = json!({ "regions": [
+        { "name": "left", "box": [0.0, 0.2, 0.4, 0.6] }, { "name": "right", "box": [0.6, 0.2, 0.4, 0.6] },
+    ] });
+    let set = service.json("POST", "/api/v1/regions", &regions).ok();
+    assert_eq!(set, regions);
+    let wrong = json!({ "regions": [{ "name": "left", "box": [0.5, 0.0, 0.75, 1.0] }] });
+    let refused = service.json("POST", "/api/v1/regions", &wrong);
+    assert_eq!((refused.status, service.get("/api/v1/regions")), (400, regions.clone()), "{}", refused.text());
+    let region = |shown: &Value, place: usize| shown["regions"][place].clone();
+    // Without an empty place each is looked at as a whole.
+    let whole = once(&service, "both answer", |shown| {
+        region(shown, 0)["label"].is_string() && region(shown, 1)["label"].is_string()
+    });
+    assert_eq!([&whole["regions"][0]["name"], &whole["label"]], [&json!("left"), &whole["regions"][0]["label"]]);
+    service.json("POST", "/api/v1/scene", &json!({})).ok();
+    once(&service, "both are empty", |shown| region(shown, 0)["empty"] == true && region(shown, 1)["empty"] == true);
+    for (label, class) in [("duck", "rubber-duck"), ("cone", "traffic-cone")] {
+        for picture in 1..=5 {
+            fake.play(frames(&[(class, picture, 440)]));
+            let sent = fake.sent() as u64 + 2;
+            once(&service, "it is at the right", |shown| {
+                shown["frames"].as_u64() > Some(sent)
+                    && region(shown, 0)["empty"] == true
+                    && region(shown, 1)["things"].as_array().is_some_and(|things| things.len() == 1)
+            });
+            let nothing = service.json("POST", "/api/v1/camera/shot", &json!({ "label": label }));
+            assert_eq!(nothing.status, 409, "the first region is empty: {}", nothing.text());
+            let shot = json!({ "label": label, "region": "right" });
+            let taken = service.json("POST", "/api/v1/camera/shot", &shot).ok();
+            assert_eq!(taken["accepted"], true, "{taken}");
+        }
+        let job = service.finished(&service.json("POST", "/api/v1/learn", &json!({ "label": label })));
+        assert_eq!(job["state"], "done", "{job}");
+    }
+    fake.play(frames(&[("rubber-duck", 7, 30), ("traffic-cone", 7, 440)]));
+    let both = once(&service, "each knows its own", |shown| {
+        region(shown, 0)["label"] == "duck" && region(shown, 1)["label"] == "cone"
+    });
+    assert_eq!(things(&both), 2, "{both}");
+    assert_ne!(both["things"][0]["id"], both["things"][1]["id"]);
+    let unknown = service.json("POST", "/api/v1/camera/shot", &json!({ "label": "duck", "region": "middle" }));
+    assert_eq!((unknown.status, &*unknown.error()), (404, "there is no region \"middle\""));
+
+    drop(service);
+    let service = looking_at(state.path(), &fake.url());
+    once(&service, "they outlive the service", |shown| region(shown, 1)["label"] == "cone");
+    service.json("POST", "/api/v1/regions", &json!({ "regions": [] })).ok();
+    once(&service, "frames are looked at as a whole", |shown| shown["regions"] == json!([]) && things(shown) == 2);
+}

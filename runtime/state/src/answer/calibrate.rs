@@ -262,7 +262,7 @@ pub(super) fn shift(scores: &mut [f32], base: usize, border: f32) {
 }
 
 /// Turns scores into probabilities.
-pub(super) fn softmax(scores: &mut [f32], temperature: f32) {
+pub(crate) fn softmax(scores: &mut [f32], temperature: f32) {
     let highest = highest(scores);
     scores.iter_mut().for_each(|score| *score = exp((*score - highest) / temperature));
     let sum: f32 = scores.iter().sum();

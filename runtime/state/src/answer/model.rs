@@ -71,11 +71,18 @@ impl<'a> ScoringModel<'a> {
         let mut known = Self { state, base_model, embedder, scorer, projections, sums, counts, class_offsets, rows };
         known.add_shots();
         known.rows = known.rows_of_sums();
+        known.rows.add(&known.replacements());
         if scoring.weights.class_offset > 0.0 {
             known.class_offsets = known.offsets_by(&scoring.statistics.set_aside, scoring.weights.class_offset);
             known.rows.add(&known.class_offsets);
         }
         known
+    }
+
+    /// Offsets that keep base classes out of the answer that learned ones replace.
+    fn replacements(&self) -> Vec<f32> {
+        let replaced = self.state.replaced(self.base_model);
+        replaced.into_iter().map(|is_replaced| if is_replaced { f32::MIN } else { 0.0 }).collect()
     }
 
     /// Class offsets: a share of how much less a learned class's excess is than that of learned classes on average. The
@@ -87,7 +94,9 @@ impl<'a> ScoringModel<'a> {
             return offsets;
         }
         let mut leads: Vec<Vec<f32>> = vec![Vec::with_capacity(set_aside.len()); count - base];
-        let every: Vec<usize> = (0..set_aside.len()).collect();
+        let replaced = self.state.replaced(self.base_model);
+        let counts = |sample: &usize| !replaced[set_aside.classes()[*sample] as usize];
+        let every: Vec<usize> = (0..set_aside.len()).filter(counts).collect();
         for samples in every.chunks(TOGETHER) {
             let mut features = vec![0.0; samples.len() * inputs];
             for (&sample, row) in samples.iter().zip(features.chunks_exact_mut(inputs)) {
@@ -99,7 +108,10 @@ impl<'a> ScoringModel<'a> {
                 leads.iter_mut().zip(learned).for_each(|(leads, score)| leads.push(score - best));
             }
         }
-        let nearest = ((NEAREST_SHARE * set_aside.len() as f32) as usize).max(1);
+        if every.is_empty() {
+            return offsets;
+        }
+        let nearest = ((NEAREST_SHARE * every.len() as f32) as usize).max(1);
         for (excess, leads) in offsets[base..].iter_mut().zip(&mut leads) {
             leads.sort_unstable_by(|a, b| b.total_cmp(a));
             *excess = leads[..nearest].iter().sum::<f32>() / nearest as f32;

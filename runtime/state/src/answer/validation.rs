@@ -25,6 +25,8 @@ pub(crate) struct ValidationSamples<'a> {
     digests: Vec<[u8; 32]>,
     /// For every exemplar, whether another class has the same one, or its own class has it before.
     duplicate: Vec<bool>,
+    /// For every base class, whether a learned one replaces it.
+    replaced: Vec<bool>,
 }
 
 /// What the validation of a state gave.
@@ -35,7 +37,7 @@ pub(crate) struct Validation {
     /// The answers of an earlier state.
     pub(crate) earlier: Vec<usize>,
     /// Whether a sample is excluded: it is all that its class has, or stands in two classes, one of which it cannot be,
-    /// or its class has the same one before.
+    /// or its class has the same one before, or a learned class replaces its class.
     pub(crate) excluded: Vec<bool>,
 }
 
@@ -45,7 +47,7 @@ struct SampleScores<'a> {
     number: usize,
     /// Scores of every class that the state knows.
     scores: &'a [f32],
-    /// Whether it says nothing: it has a duplicate, or without it nothing is left of its class.
+    /// Whether it says nothing: it has a duplicate, its class is replaced, or without it nothing is left of its class.
     is_excluded: bool,
     /// Scores of its views, `[views, classes]`, where it is a shot of a learned class and views were asked for.
     views: Vec<f32>,
@@ -64,7 +66,8 @@ impl<'a> ValidationSamples<'a> {
     /// The samples set aside, and the exemplars of a state.
     pub(crate) fn of(base_model: &'a BaseModel, state: &'a State, scoring: Scoring<'a>) -> Self {
         let digests = (0..state.exemplars.len()).map(|exemplar| state.exemplars.digest_of(exemplar)).collect();
-        let mut validation = Self { base_model, scoring, state, digests, duplicate: Vec::new() };
+        let replaced = state.replaced(base_model);
+        let mut validation = Self { base_model, scoring, state, digests, duplicate: Vec::new(), replaced };
         let shared = validation.sharing_shots();
         validation.duplicate = validation
             .repeats()
@@ -194,9 +197,20 @@ impl<'a> ValidationSamples<'a> {
     /// Scores of samples in the state whose exemplars they are, without the border: of at most `most` samples, evenly
     /// chosen, excluded ones left out.
     pub(crate) fn rows(&self, known: &ScoringModel<'_>, most: usize) -> Vec<ScoredSample> {
+        self.rows_of(known, (0..self.len()).step_by(self.len().div_ceil(most).max(1)).collect())
+    }
+
+    /// The same, of shots of learned classes alone.
+    pub(crate) fn learned_rows(&self, known: &ScoringModel<'_>, most: usize) -> Vec<ScoredSample> {
+        let classes = self.classes();
+        let learned: Vec<usize> =
+            (self.set_aside()..self.len()).filter(|sample| classes[*sample] as usize >= known.base()).collect();
+        self.rows_of(known, learned.iter().copied().step_by(learned.len().div_ceil(most).max(1)).collect())
+    }
+
+    fn rows_of(&self, known: &ScoringModel<'_>, some: Vec<usize>) -> Vec<ScoredSample> {
         let classes = self.classes();
         let own = |sample: usize| Some(classes[sample] as usize);
-        let some: Vec<usize> = (0..self.len()).step_by(self.len().div_ceil(most).max(1)).collect();
         let mut rows = Vec::with_capacity(some.len());
         self.scores(known, &known.projections, (&own, &some), Wanted::Answers, &mut |sample| {
             if !sample.is_excluded {
@@ -210,7 +224,13 @@ impl<'a> ValidationSamples<'a> {
         state.calibration.map_or(self.scoring.statistics.start, |calibration| calibration.border.shift)
     }
 
-    /// Whether a sample is an exemplar that another class has, too, or its own class before.
+    /// Whether a sample of this class counts for nothing: it is an exemplar that another class has, too, or its own class
+    /// before, or a learned class replaces its class.
+    fn says_nothing(&self, sample: usize, class: Option<usize>) -> bool {
+        let is_replaced = class.is_some_and(|class| self.replaced.get(class) == Some(&true));
+        is_replaced || self.is_duplicate(sample)
+    }
+
     fn is_duplicate(&self, sample: usize) -> bool {
         sample.checked_sub(self.set_aside()).is_some_and(|exemplar| self.duplicate[exemplar])
     }
@@ -330,7 +350,7 @@ impl<'a> ValidationSamples<'a> {
             let mut without = known.without(&shots, contributions).into_iter();
             let each = scores.chunks_exact_mut(count.max(1)).zip(embedded.chunks_exact(length));
             for ((&number, left_out), (scores, embedded)) in some.iter().zip(left_out).zip(each) {
-                let mut is_excluded = self.is_duplicate(number);
+                let mut is_excluded = self.says_nothing(number, own(number));
                 let mut views = Vec::new();
                 if let Some(shot) = left_out {
                     let without = without.next().expect("one for each that is left out");

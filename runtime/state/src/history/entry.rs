@@ -234,6 +234,6 @@ impl HistoryEntry {
             && self.first_recognitions.iter().all(FirstRecognition::is_sound)
             && within_shot_limit(&self.exemplar_classes)
             && learned.clone().all(|class| (1..=self.sessions).contains(&class.session))
-            && are_distinct(base_model.classes.iter().chain(learned), base_model.target_count())
+            && are_distinct(&base_model.classes, learned, base_model.target_count())
     }
 }

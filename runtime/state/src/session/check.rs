@@ -14,16 +14,35 @@ pub fn check_known(base_model: &BaseModel, state: &State, label: &str) -> Result
     state.find_class(base_model, label).ok_or_else(|| LearnError::UnknownLabel { label: label.into() })
 }
 
+/// What is done about a new class that has the label of a base class.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum BaseLabels {
+    /// It is refused.
+    #[default]
+    Refuse,
+    /// It replaces the base class, which is answered no more as long as the device has the new one.
+    Replace,
+}
+
 /// Asks whether classes of these labels could be learned: the checks that need no features.
 ///
 /// # Errors
 /// [`LearnError`] if there are none, a label is unusable or taken, or there are too few free targets. Labels are
 /// compared in their [normal form](label::normal).
-pub fn check_labels(base_model: &BaseModel, state: &State, labels: &[&str]) -> Result<(), LearnError> {
+pub fn check_labels(
+    base_model: &BaseModel,
+    state: &State,
+    labels: &[&str],
+    base_labels: BaseLabels,
+) -> Result<(), LearnError> {
     if labels.is_empty() {
         return Err(LearnError::NoClasses);
     }
-    labels.iter().try_for_each(|label| check_free_label(base_model, state, label))?;
+    let check = |label: &&str| match check_free_label(base_model, state, label) {
+        Err(LearnError::BaseLabelExists { .. }) if base_labels == BaseLabels::Replace => Ok(()),
+        checked => checked,
+    };
+    labels.iter().try_for_each(check)?;
     if let Some(index) = label::first_repeated(labels) {
         return Err(LearnError::LabelTwice { label: labels[index].into() });
     }
@@ -40,16 +59,22 @@ pub(super) fn check_free_label(base_model: &BaseModel, state: &State, label: &st
     if !trimmed || !label::is_usable(&label::normal(label)) {
         return Err(LearnError::BadLabel { label: label.into() });
     }
-    if state.find_class(base_model, label).is_some() {
-        return Err(LearnError::LabelExists { label: label.into() });
+    match state.find_class(base_model, label) {
+        Some(class) if class < base_model.classes.len() => Err(LearnError::BaseLabelExists { label: label.into() }),
+        Some(_) => Err(LearnError::LabelExists { label: label.into() }),
+        None => Ok(()),
     }
-    Ok(())
 }
 
 /// Whether new classes can be learned.
-pub(super) fn check_classes(base_model: &BaseModel, state: &State, new: &[NewClass]) -> Result<(), LearnError> {
+pub(super) fn check_classes(
+    base_model: &BaseModel,
+    state: &State,
+    new: &[NewClass],
+    base_labels: BaseLabels,
+) -> Result<(), LearnError> {
     let labels: Vec<&str> = new.iter().map(|class| class.label.as_str()).collect();
-    check_labels(base_model, state, &labels)?;
+    check_labels(base_model, state, &labels, base_labels)?;
     new.iter().try_for_each(|class| check_shots(base_model, state, class))
 }
 
@@ -64,6 +89,7 @@ pub fn check_count(base_model: &BaseModel, state: &State, label: &str, shots: us
     if shots == 0 {
         return Err(LearnError::NoShots { label: label.into() });
     }
+    // A base class of this label is one that the shots are added to, or one that is replaced: then it has none.
     let class = state.find_class(base_model, label);
     let has = |class: usize| state.exemplars.classes().iter().filter(|of| **of as usize == class).count();
     let shots = shots + class.map_or(0, has);

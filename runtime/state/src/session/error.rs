@@ -47,6 +47,12 @@ pub enum LearnError {
         /// The label.
         label: String,
     },
+    /// The label belongs to a class that came with the bundle.
+    #[error("the label \"{label}\" exists already: a class that came with the bundle has it")]
+    BaseLabelExists {
+        /// The label.
+        label: String,
+    },
     /// The label came twice in one session.
     #[error("the label \"{label}\" is given twice; every class needs one of its own")]
     LabelTwice {

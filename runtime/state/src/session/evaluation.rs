@@ -15,7 +15,7 @@ use super::report::AnsweredState;
 use super::{CumulativeLoss, RepeatedShots, SessionReport, data};
 use crate::answer::{Validation, ValidationSamples};
 use crate::classify::Classifier;
-use crate::state::{BaseModel, Class, FirstRecognition, Scoring, State};
+use crate::state::{BaseModel, FirstRecognition, Scoring, State};
 
 /// Samples with the answers of several states.
 struct Answers {
@@ -66,7 +66,9 @@ pub(super) fn report(
 /// Counts how classes are recognised at first whose shots nobody has counted yet: new ones now, those of older releases
 /// as they were before the change.
 fn note_origins(base_model: &BaseModel, before: &State, after: &mut State, answers: &Answers) {
-    let indices: Vec<Option<usize>> = after.classes.iter().map(|class| index_of(class, base_model, before)).collect();
+    let base = base_model.classes.len();
+    let learned = base..base + after.classes.len();
+    let indices: Vec<Option<usize>> = learned.map(|class| before.index_of(base_model, after, class)).collect();
     after.first_recognitions.resize(after.classes.len(), FirstRecognition::UNKNOWN);
     for (index, origin) in after.first_recognitions.iter_mut().enumerate().filter(|(_, origin)| origin.shots == 0) {
         let class = base_model.classes.len() + index;
@@ -108,11 +110,6 @@ impl Answers {
     }
 }
 
-/// Index of the same class in another state, base classes first.
-fn index_of(class: &Class, base_model: &BaseModel, state: &State) -> Option<usize> {
-    state.known_classes(base_model).position(|known| known.label == class.label)
-}
-
 /// On the exemplars that `after` was trained on, by targets alone.
 fn by_targets(base_model: &BaseModel, before: &State, after: &State, config: &LearnConfig) -> Answers {
     let data = data(base_model, after);
@@ -144,18 +141,17 @@ fn by_targets(base_model: &BaseModel, before: &State, after: &State, config: &Le
 /// On samples set aside and shots left out in turn, by all that is known; chooses the border first.
 fn by_all(base_model: &BaseModel, before: &State, after: &mut State, scoring: Scoring<'_>) -> Answers {
     let samples = ValidationSamples::of(base_model, after, scoring);
-    let indices: Vec<Option<usize>> =
-        after.known_classes(base_model).map(|class| index_of(class, base_model, before)).collect();
+    let count = base_model.classes.len() + after.classes.len();
+    let indices: Vec<Option<usize>> = (0..count).map(|class| before.index_of(base_model, after, class)).collect();
     let Validation { calibration, answers: later, earlier, excluded } = samples.evaluate(before, &indices);
-    let (classes, base) = (samples.classes(), samples.set_aside());
+    let (classes, set_aside) = (samples.classes(), samples.set_aside());
     let bundle = State::fresh(base_model, after.bundle_digest);
-    let first = samples.answers(&bundle, &|_| None, 0..base);
+    let first = included(samples.answers(&bundle, &|_| None, 0..set_aside), &excluded);
     let pairs = samples.pairs().into_iter().collect();
     let repeated = samples.repeated().into_iter().collect();
     after.calibration = (!after.classes.is_empty()).then_some(calibration);
-    // None of the samples set aside is excluded, so the first ones stay what they are.
     Answers {
-        base,
+        base: first.len(),
         classes: included(classes, &excluded),
         first,
         earlier: included(earlier, &excluded),

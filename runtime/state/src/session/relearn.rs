@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use super::check::{check_classes, check_known, check_shots};
+use super::check::{BaseLabels, check_classes, check_known, check_shots};
 use super::{LearnError, NewClass, Session, SessionReport, in_fixed_order};
 use crate::state::State;
 
@@ -21,7 +21,7 @@ impl Session<'_> {
     ) -> Result<(State, SessionReport), LearnError> {
         let all: Vec<NewClass> = sessions.iter().flatten().cloned().collect();
         if !all.is_empty() {
-            check_classes(self.base_model, state, &all)?;
+            check_classes(self.base_model, state, &all, BaseLabels::Refuse)?;
         }
         let mut next = state.clone();
         for session in sessions.iter().filter(|session| !session.is_empty()) {

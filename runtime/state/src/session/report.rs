@@ -6,6 +6,7 @@ use alloc::vec::Vec;
 
 use serde::Serialize;
 
+use crate::independence::{self, ShotIndependence, range};
 use crate::state::{BaseModel, State};
 use orco_core::align::LossTerms;
 use orco_core::border::Border;
@@ -69,6 +70,8 @@ pub struct ExpectedAccuracy {
     pub base: Option<f32>,
     /// Of learned classes, 0..1; `None` without samples.
     pub learned: Option<f32>,
+    /// The range that this becomes by how many independent shots say so ([`crate::independence`]).
+    pub learned_range: Option<[f32; 2]>,
 }
 
 /// A class of which a shot is stored more than once.
@@ -102,6 +105,8 @@ pub struct SessionReport {
     pub expected: Option<ExpectedAccuracy>,
     /// Pairs of labels under which the very same shot is stored; such shots count for nothing when answers are judged.
     pub sharing_shots: Vec<[String; 2]>,
+    /// New classes whose shots seem to come from one scene: two more elsewhere would help, or an empty view of the place.
+    pub one_scene: Vec<String>,
     /// Classes of which a shot is stored more than once. When answers are judged, such a shot counts once.
     pub repeated: Vec<RepeatedShots>,
 }
@@ -130,8 +135,7 @@ impl SessionReport {
         let labels: Vec<&str> = new.known_classes(base_model).map(|class| class.label.as_str()).collect();
         let count = labels.len();
         // The same class under its index in the old state.
-        let index_before = |class: usize| old.known_classes(base_model).position(|known| known.label == labels[class]);
-        let index_before: Vec<Option<usize>> = (0..count).map(index_before).collect();
+        let index_before: Vec<Option<usize>> = (0..count).map(|class| old.index_of(base_model, new, class)).collect();
         let mut total = vec![0u32; count];
         let mut right_before = vec![0u32; count];
         let mut right_after = vec![0u32; count];
@@ -174,12 +178,20 @@ impl SessionReport {
         confusions.sort_by(|a, b| b.share.total_cmp(&a.share));
         let free_targets = base_model.target_count() - count;
         let border = new.calibration.map(|calibration| calibration.border);
+        let independence = independence::of_learned(base_model, new);
         let (base, learned) = total.split_at(base_model.classes.len().min(count));
         let [base_judged, learned_judged] = [base, learned].map(|side| side.iter().any(|samples| *samples > 0));
         let expected = border.map(|Border { base, new, .. }| ExpectedAccuracy {
             base: base_judged.then_some(base),
             learned: learned_judged.then_some(new),
+            learned_range: independence.as_ref().filter(|_| learned_judged).map(|learned| range(new, learned)),
         });
+        let one_scene: Vec<bool> = independence.iter().flatten().map(ShotIndependence::is_one_scene).collect();
+        let is_alike = |class: &usize| {
+            let learned = class.checked_sub(base_model.classes.len());
+            index_before[*class].is_none() && learned.is_some_and(|learned| one_scene.get(learned) == Some(&true))
+        };
+        let one_scene = (0..count).filter(is_alike).map(|class| labels[class].into()).collect();
         let (exemplars, sharing_shots, repeated) = (classes_of_exemplars.len(), Vec::new(), Vec::new());
         let base_classes = base_model.classes.len();
         Self {
@@ -192,6 +204,7 @@ impl SessionReport {
             free_targets,
             border,
             sharing_shots,
+            one_scene,
             repeated,
         }
     }
@@ -208,6 +221,7 @@ impl SessionReport {
             border: None,
             expected: None,
             sharing_shots: Vec::new(),
+            one_scene: Vec::new(),
             repeated: Vec::new(),
         }
     }

@@ -31,6 +31,8 @@ pub struct SessionSummary<'a> {
     pub confusions: &'a [ConfusedPair],
     /// Pairs of labels under which the very same shot is stored.
     pub sharing_shots: &'a [[String; 2]],
+    /// New classes whose shots seem to come from one scene.
+    pub one_scene: &'a [String],
     /// Classes of which a shot is stored more than once.
     pub repeated: &'a [RepeatedShots],
 }
@@ -69,6 +71,7 @@ impl SessionReport {
             lost,
             confusions: first(&self.confusions, most),
             sharing_shots: first(&self.sharing_shots, most),
+            one_scene: first(&self.one_scene, most),
             repeated: first(&self.repeated, most),
         }
     }

@@ -193,7 +193,7 @@ fn what_cannot_be_learned_is_refused() {
     let base_model = base_model(3);
     let refused = |new: &[NewClass]| learn_with(&base_model, new, 1).unwrap_err();
     assert_eq!(refused(&[]), LearnError::NoClasses);
-    assert_eq!(refused(&[new_class(2, 1)]), LearnError::LabelExists { label: label(2) });
+    assert_eq!(refused(&[new_class(2, 1)]), LearnError::BaseLabelExists { label: label(2) });
     assert_eq!(refused(&[new_class(4, 1), new_class(4, 1)]), LearnError::LabelTwice { label: label(4) });
     assert_eq!(refused(&[new_class(4, 0)]), LearnError::NoShots { label: label(4) });
     let many: Vec<NewClass> = (3..13).map(|class| new_class(class, 1)).collect();
@@ -388,7 +388,7 @@ fn renaming_changes_the_label_alone() {
     assert_eq!(renamed.classes[0].label, "mug");
     assert_eq!(State { classes: state.classes.clone(), ..renamed }, state);
     let refused = |from: &str, to: &str| rename(&base_model, &state, from, to).unwrap_err();
-    assert_eq!(refused(&label(3), &label(0)), LearnError::LabelExists { label: label(0) });
+    assert_eq!(refused(&label(3), &label(0)), LearnError::BaseLabelExists { label: label(0) });
     assert_eq!(refused(&label(0), "x"), LearnError::BaseClass { label: label(0) });
     assert_eq!(refused(&label(3), ""), LearnError::BadLabel { label: String::new() });
 }

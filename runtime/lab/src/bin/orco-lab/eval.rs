@@ -11,6 +11,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use orco_benchmark::benchmark::{Benchmark, BenchmarkError, SEED};
 use orco_benchmark::{Summary, answer_rule, csv, from_cifar100};
 use orco_lab::format::{print, session_table};
+use orco_lab::promises::{PromiseRow, mean_promises};
 use orco_lab::results::{MeasuredSystem, Results, are_results};
 use orco_lab::unknown::{UnknownRow, mean_rows};
 use orco_lab::{Measurement, System};
@@ -51,8 +52,9 @@ pub struct EvalArguments {
     /// Answers by pseudo-targets alone, the paper's rule, whatever weight the settings give to class means.
     #[arg(long, conflicts_with = "presets")]
     targets_alone: bool,
-    /// Measures instead, over all draws, whether probabilities come true (expected calibration error) and how well
-    /// pictures of classes that were not learned yet are told from known ones.
+    /// Measures instead, over all draws, whether probabilities come true (expected calibration error), how well pictures of
+    /// classes that were not learned yet are told from known ones, how often sets of labels hold the right one and how large
+    /// they are, and what accuracies are promised less what is measured.
     #[arg(long, conflicts_with = "presets")]
     unknown: bool,
     /// Share of known pictures that may be taken for unknown ones.
@@ -93,6 +95,8 @@ struct UnknownResults {
     /// Share of known pictures that may be taken for unknown ones.
     false_alarms: f32,
     sessions: Vec<UnknownRow>,
+    /// Whether promised accuracies and sets of labels come true, after each session.
+    promises: Vec<PromiseRow>,
 }
 
 /// Measures all systems and prints every session's row.
@@ -143,7 +147,10 @@ pub fn run(arguments: &EvalArguments) -> Result<()> {
         let sessions = unknown(&measurement, draws, arguments.false_alarms)?;
         let lines: String = sessions.iter().map(|row| format!("\n{row}")).collect();
         say(format!("\n{}{lines}", UnknownRow::HEADING))?;
-        all.unknown = Some(UnknownResults { false_alarms: arguments.false_alarms, sessions });
+        let promises = promises(&measurement, draws, arguments.false_alarms)?;
+        let lines: String = promises.iter().map(|row| format!("\n{row}")).collect();
+        say(format!("\n{}{lines}", PromiseRow::HEADING))?;
+        all.unknown = Some(UnknownResults { false_alarms: arguments.false_alarms, sessions, promises });
     } else if arguments.presets {
         let measured = presets(&measurement, draws)?;
         say(format!("\n{}", preset_table(&measured)))?;
@@ -203,11 +210,18 @@ fn over(measurement: &Measurement<'_>, draws: u32, name: &str) -> Result<Summary
 fn unknown(measurement: &Measurement<'_>, draws: u32, false_alarms: f32) -> Result<Vec<UnknownRow>> {
     let draw = |draw| Ok(measurement.unknown(draw, false_alarms)?);
     let draws = (0..draws as usize).map(draw).collect::<Result<Option<Vec<_>>>>()?;
-    let draws = draws.context(
-        "these settings answer without the bundle's statistics, so nothing is unknown; take another --preset",
-    )?;
-    Ok(mean_rows(&draws))
+    Ok(mean_rows(&draws.context(NO_STATISTICS)?))
 }
+
+/// Whether promises come true: means over the draws.
+fn promises(measurement: &Measurement<'_>, draws: u32, false_alarms: f32) -> Result<Vec<PromiseRow>> {
+    let draw = |draw| Ok(measurement.promises(draw, false_alarms)?);
+    let draws = (0..draws as usize).map(draw).collect::<Result<Option<Vec<_>>>>()?;
+    Ok(mean_promises(&draws.context(NO_STATISTICS)?))
+}
+
+const NO_STATISTICS: &str =
+    "these settings answer without the bundle's statistics, so nothing is unknown; take another --preset";
 
 /// Measures every preset that the bundle has what it takes for, each under its name.
 fn presets(measurement: &Measurement<'_>, draws: u32) -> Result<Vec<Summary>> {

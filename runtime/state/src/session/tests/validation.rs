@@ -86,7 +86,9 @@ fn a_state_without_a_border_gets_the_one_that_a_change_would_choose() {
 fn probabilities_fit_before_anything_is_learned() {
     let base_model = with_statistics();
     let scoring = base_model.scoring(&base_model.config).unwrap();
-    let (answerer, rows) = Predictor::with_samples(&base_model, &State::fresh(&base_model, [0; 32]), scoring);
+    let (answerer, samples) = Predictor::with_samples(&base_model, &State::fresh(&base_model, [0; 32]), scoring);
+    let rows = samples.evenly;
+    assert!(samples.learned.is_empty());
     assert_eq!(rows.len(), 12);
     let likelihood = |probabilities: &dyn Fn(&mut [f32])| -> f32 {
         let each = rows.iter().map(|sample| {
@@ -187,4 +189,36 @@ fn alignment_is_part_of_the_change_and_is_undone_with_it() {
     let back = restore(&after, 1);
     assert!(back.head.is_none() && back.awaits_alignment(config));
     assert_eq!(bytes(&back), bytes(&closed.state));
+}
+
+#[test]
+fn a_class_replaces_a_base_class_of_its_label_until_it_is_forgotten() {
+    let base_model = with_statistics();
+    let fresh = State::fresh(&base_model, [0; 32]);
+    let aside = base_model.statistics.as_ref().unwrap().set_aside.clean();
+    let (features, answer) = (&aside[..INPUTS], |state: &State| Classifier::new(&base_model, state).nearest(&aside)[0]);
+    let base = answer(&fresh);
+    // Looks like something else, but has that class's name.
+    let own = NewClass { label: label(base), ..new_class(5, 4) };
+    let (memory, on_progress) = (&mut SessionMemory::default(), &mut proceed);
+    let config = &base_model.config;
+    let mut session = Session { base_model: &base_model, config, seed: 1, memory, workers: &Serial, on_progress };
+    let refused = session.learn(&fresh, core::slice::from_ref(&own)).unwrap_err();
+    assert_eq!(refused, LearnError::BaseLabelExists { label: label(base) });
+    let (state, report) = session.replace_base(&fresh, &[own]).unwrap();
+    assert!(state.is_sound(&base_model));
+    assert_eq!(state.find_class(&base_model, &label(base)), Some(3));
+    assert_eq!(state.replaced(&base_model), [0, 1, 2].map(|class| class == base));
+    let samples: Vec<u32> = report.classes.iter().map(|class| class.samples).collect();
+    assert_eq!(samples, [0, 1, 2, 3].map(|class| if class == base { 0 } else { 4 }));
+    let score = |state: &State, config: &LearnConfig| {
+        let matches = Classifier::with_config(&base_model, state, config).matches(features, 4);
+        matches.into_iter().find(|found| found.class == base).unwrap().score
+    };
+    assert_ne!(answer(&state), base);
+    assert_eq!(score(&state, config), 0.0);
+    assert_eq!(score(&state, &config.by_targets_alone()), -1.0, "the paper's rule");
+    let forgotten = session.forget(&state, &label(base)).unwrap().0;
+    assert_eq!((answer(&forgotten), forgotten.find_class(&base_model, &label(base))), (base, Some(base)));
+    assert_eq!(session.forget(&forgotten, &label(base)), Err(LearnError::BaseClass { label: label(base) }));
 }

@@ -1,0 +1,61 @@
+//! Which classes are answered, and labels that the bundle has already.
+
+use crate::support::{Device, argument, shots, text};
+
+#[test]
+fn three_taught_classes_are_answered_alone_and_that_is_said_once() {
+    let device = Device::new();
+    let learn = |label: &str, folder: &str, more: &[&str]| {
+        let class = argument(label, &shots("learn", folder));
+        let output = device.command(&[&["learn", &class], more].concat()).output().unwrap();
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        text(&output.stdout)
+    };
+    let turned_on = "from now on answers name only the 3 classes that you taught";
+    assert!(!learn("duck", "rubber-duck", &[]).contains("from now on"));
+    assert!(!learn("cone", "traffic-cone", &[]).contains("from now on"));
+    assert!(learn("mug", "mug", &[]).contains(turned_on));
+    assert!(!learn("brick", "toy-brick", &[]).contains("from now on"), "it is on already");
+    let picture = shots("try", "rubber-duck").join("1.jpg");
+    let picture = picture.to_str().unwrap();
+    let count = |more: &[&str]| {
+        let found = device.json(&[&["classify", picture, "--top", "200"], more].concat());
+        (found["images"][0]["matches"].as_array().unwrap().len(), found["taught_only"].as_bool().unwrap())
+    };
+    assert_eq!(count(&[]), (4, true));
+    assert_eq!(count(&["--answers", "all"]), (64, false));
+    let listed = text(&device.command(&["list"]).output().unwrap().stdout);
+    let lines: Vec<&str> = listed.lines().collect();
+    assert!(lines[1].contains("duck") && lines[5].contains("apple"), "{listed}");
+    assert!(listed.ends_with("answers name only the 4 that were taught\n"), "{listed}");
+}
+
+#[test]
+fn a_label_of_the_bundle_gets_shots_or_is_replaced() {
+    let device = Device::new();
+    let apple = argument("apple", &shots("learn", "rubber-duck"));
+    device.refused(&["learn", &apple], "`orco learn --add-to-base` gives that class these shots");
+    device.json(&["learn", &apple, "--add-to-base"]);
+    let apples = || -> Vec<(u64, bool, u64)> {
+        let listed = device.json(&["list"]);
+        let classes = listed["classes"].as_array().unwrap().iter().filter(|class| class["label"] == "apple");
+        classes
+            .map(|class| {
+                let number = |key: &str| class[key].as_u64().unwrap();
+                (number("session"), class["replaced"].as_bool().unwrap(), number("exemplars"))
+            })
+            .collect()
+    };
+    let [(0, false, with_shots)] = apples()[..] else { panic!("{:?}", apples()) };
+    device.json(&["undo"]);
+    device.json(&["learn", &apple, "--replace"]);
+    assert_eq!(apples(), [(0, true, with_shots - 5), (1, false, 5)]);
+    device.refused(&["learn", &apple, "--replace"], "\"apple\" exists already; choose another one");
+    let picture = shots("try", "rubber-duck").join("1.jpg");
+    let found = device.json(&["classify", picture.to_str().unwrap()]);
+    assert_eq!(found["images"][0]["matches"][0]["label"], "apple", "{found}");
+    device.json(&["forget", "apple"]);
+    assert_eq!(apples(), [(0, false, with_shots - 5)]);
+    let mug = argument("mug", &shots("learn", "mug"));
+    device.refused(&["learn", &apple, &mug, "--add-to-base"], "--add-to-base takes one class");
+}

@@ -1,0 +1,227 @@
+//! Whether promises come true: the accuracies that a change promises, and the sets of labels of which one is right.
+
+use core::fmt;
+use core::ops::ControlFlow;
+
+use orco_benchmark::{EvaluateError, percent_or_dash};
+use orco_core::workers::Serial;
+use orco_state::classify::{Classifier, prediction_set};
+use orco_state::prediction_set::COVERAGE;
+use orco_state::session::{ExpectedAccuracy, Session, SessionMemory};
+use orco_state::state::State;
+use serde::{Deserialize, Serialize};
+
+use crate::evaluate::Measurement;
+
+/// One session's figures, in percent but for `size`; classes count alike. Learned classes are those of this session and
+/// earlier ones.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PromiseRow {
+    /// The session, from 1.
+    pub session: usize,
+    /// Share of pictures of base classes whose right label is in the set.
+    pub base_covered: f64,
+    /// The same of learned classes.
+    pub learned_covered: f64,
+    /// Mean number of labels in a set.
+    pub size: f64,
+    /// Promised accuracy on base classes less the measured one; none without samples, as below.
+    pub base_gap: Option<f64>,
+    /// The same on learned classes.
+    pub learned_gap: Option<f64>,
+    /// The middle of the promised range less the measured accuracy, on learned classes.
+    pub range_gap: Option<f64>,
+    /// Share of draws in which the measured accuracy lies in the range.
+    pub in_range: Option<f64>,
+    /// Share of pictures of learned classes that count as unknown where these alone are answered.
+    pub taught_false_alarms: f64,
+    /// Share of pictures of other classes that pass as learned ones there.
+    pub taught_passed: f64,
+}
+
+impl PromiseRow {
+    /// Names the columns of a row as it is printed.
+    pub const HEADING: &'static str = "session  in set: base  learned  labels  promised less measured: base  learned  \
+                                       range  in range  taught alone: false alarms  passed";
+}
+
+impl fmt::Display for PromiseRow {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [base, learned, range, inside] =
+            [self.base_gap, self.learned_gap, self.range_gap, self.in_range].map(percent_or_dash);
+        let Self { session, base_covered, learned_covered, size, taught_false_alarms, taught_passed, .. } = self;
+        write!(
+            f,
+            "{session:>7} {base_covered:>13.2} {learned_covered:>8.2} {size:>7.2} {base:>29} {learned:>8} {range:>6} \
+             {inside:>9} {taught_false_alarms:>27.2} {taught_passed:>7.2}"
+        )
+    }
+}
+
+/// A mean over pictures, classes counting alike.
+struct ClassMean {
+    sums: Vec<f64>,
+    counts: Vec<f64>,
+}
+
+impl ClassMean {
+    fn of(classes: usize) -> Self {
+        Self { sums: vec![0.0; classes], counts: vec![0.0; classes] }
+    }
+
+    fn add(&mut self, class: usize, value: f64) {
+        self.sums[class] += value;
+        self.counts[class] += 1.0;
+    }
+
+    /// Over some of the classes, 0 where there is no picture of them.
+    fn mean(&self, classes: core::ops::Range<usize>) -> f64 {
+        let seen: Vec<usize> = classes.filter(|class| self.counts[*class] > 0.0).collect();
+        seen.iter().map(|class| self.sums[*class] / self.counts[*class]).sum::<f64>() / seen.len().max(1) as f64
+    }
+}
+
+/// What is counted of the pictures of one session.
+struct Tally {
+    right: ClassMean,
+    covered: ClassMean,
+    size: ClassMean,
+    taught_known: ClassMean,
+}
+
+impl Measurement<'_> {
+    /// Measures one draw of our own answers after each session, with thresholds that let the share `false_alarms` of known
+    /// pictures fall below; `None` where answers do not use the bundle's statistics.
+    ///
+    /// # Errors
+    /// [`EvaluateError`] if a session cannot be learned.
+    pub fn promises(&self, draw: usize, false_alarms: f32) -> Result<Option<Vec<PromiseRow>>, EvaluateError> {
+        let Self { base_model, benchmark, config, seed, .. } = *self;
+        let mut state = State::fresh(base_model, [0; 32]);
+        let mut memory = SessionMemory::default();
+        let mut rows = Vec::with_capacity(benchmark.ways.len());
+        for session in 1..=benchmark.ways.len() {
+            let new = benchmark.session(base_model, session, draw, seed);
+            let (memory, on_progress) = (&mut memory, &mut |_| ControlFlow::Continue(()));
+            let mut step = Session { base_model, config, seed, memory, workers: &Serial, on_progress };
+            let learned = step.learn(&state, &new).map_err(|source| EvaluateError::Learn { session, source })?;
+            let (next, report) = learned;
+            state = next;
+            let Some(tally) = self.tally(&state, false_alarms) else { return Ok(None) };
+            rows.push(self.row(session, &state, &tally, report.expected));
+        }
+        Ok(Some(rows))
+    }
+
+    fn tally(&self, state: &State, false_alarms: f32) -> Option<Tally> {
+        let Self { base_model, benchmark, config, .. } = *self;
+        let base = base_model.classes.len();
+        let (classifier, stored) = Classifier::with_known_scores(base_model, state, config);
+        let stored = stored?;
+        let (sets, taught) = (stored.set_thresholds(COVERAGE), stored.taught_thresholds(false_alarms)?);
+        let (measured, classes) = (benchmark.measured.clean(), benchmark.measured.classes());
+        let (seen, all) = (classifier.classes(), classes.iter().map(|class| *class as usize + 1).max().unwrap_or(0));
+        let mean = || ClassMean::of(all.max(seen));
+        let mut tally = Tally { right: mean(), covered: mean(), size: mean(), taught_known: mean() };
+        for (&class, scores) in classes.iter().zip(classifier.scores(&measured).chunks_exact_mut(seen)) {
+            let class = class as usize;
+            tally.taught_known.add(class, f64::from(u8::from(taught.are_reached(scores, base))));
+            if class >= seen {
+                continue;
+            }
+            let matches = classifier.ranked(scores);
+            let set = prediction_set(&matches, &sets, base, false);
+            tally.right.add(class, f64::from(u8::from(matches[0].class == class)));
+            tally.covered.add(class, f64::from(u8::from(set.contains(&class))));
+            tally.size.add(class, set.len() as f64);
+        }
+        Some(tally)
+    }
+
+    fn row(&self, session: usize, state: &State, tally: &Tally, expected: Option<ExpectedAccuracy>) -> PromiseRow {
+        let base = self.base_model.classes.len();
+        let (seen, all) = (base + state.classes.len(), tally.right.sums.len());
+        let measured = tally.right.mean(base..seen);
+        let gap = |promised: f32, measured: f64| 100.0 * (f64::from(promised) - measured);
+        let range = expected.and_then(|expected| expected.learned_range);
+        let is_inside = |[low, high]: [f32; 2]| (f64::from(low)..=f64::from(high)).contains(&measured);
+        // Base classes and those of later sessions are no learned ones.
+        let others = (0..all).filter(|class| !(base..seen).contains(class));
+        let passed: Vec<f64> = others
+            .filter(|class| tally.taught_known.counts[*class] > 0.0)
+            .map(|class| tally.taught_known.mean(class..class + 1))
+            .collect();
+        PromiseRow {
+            session,
+            base_covered: 100.0 * tally.covered.mean(0..base),
+            learned_covered: 100.0 * tally.covered.mean(base..seen),
+            size: tally.size.mean(0..seen),
+            base_gap: expected.and_then(|of| of.base).map(|promised| gap(promised, tally.right.mean(0..base))),
+            learned_gap: expected.and_then(|of| of.learned).map(|promised| gap(promised, measured)),
+            range_gap: range.map(|[low, high]| gap((low + high) / 2.0, measured)),
+            in_range: range.map(|range| if is_inside(range) { 100.0 } else { 0.0 }),
+            taught_false_alarms: 100.0 * (1.0 - tally.taught_known.mean(base..seen)),
+            taught_passed: 100.0 * passed.iter().sum::<f64>() / passed.len().max(1) as f64,
+        }
+    }
+}
+
+/// Means of several draws' rows, session by session.
+///
+/// # Panics
+/// If there is no draw.
+pub fn mean_promises(draws: &[Vec<PromiseRow>]) -> Vec<PromiseRow> {
+    let optional = |session: usize, of: &dyn Fn(&PromiseRow) -> Option<f64>| {
+        let values: Vec<f64> = draws.iter().filter_map(|rows| of(&rows[session])).collect();
+        (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
+    };
+    let mean = |session: usize, of: &dyn Fn(&PromiseRow) -> f64| {
+        draws.iter().map(|rows| of(&rows[session])).sum::<f64>() / draws.len() as f64
+    };
+    let row = |session: usize| PromiseRow {
+        session: draws[0][session].session,
+        base_covered: mean(session, &|row| row.base_covered),
+        learned_covered: mean(session, &|row| row.learned_covered),
+        size: mean(session, &|row| row.size),
+        base_gap: optional(session, &|row| row.base_gap),
+        learned_gap: optional(session, &|row| row.learned_gap),
+        range_gap: optional(session, &|row| row.range_gap),
+        in_range: optional(session, &|row| row.in_range),
+        taught_false_alarms: mean(session, &|row| row.taught_false_alarms),
+        taught_passed: mean(session, &|row| row.taught_passed),
+    };
+    (0..draws[0].len()).map(row).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_stand_below_their_headings() {
+        let row = PromiseRow {
+            session: 8,
+            base_covered: 91.0,
+            learned_covered: 88.5,
+            size: 1.75,
+            base_gap: Some(-1.25),
+            learned_gap: Some(4.0),
+            range_gap: None,
+            in_range: Some(100.0),
+            taught_false_alarms: 6.0,
+            taught_passed: 30.0,
+        };
+        assert_eq!(row.to_string().len(), PromiseRow::HEADING.len());
+        let other = PromiseRow { size: 2.25, base_gap: None, in_range: Some(0.0), ..row };
+        let mean = PromiseRow { size: 2.0, in_range: Some(50.0), ..row };
+        assert_eq!(mean_promises(&[vec![row], vec![other]]), [mean]);
+    }
+
+    #[test]
+    fn classes_count_alike_however_many_pictures_they_have() {
+        let mut mean = ClassMean::of(3);
+        [(0, 1.0), (0, 1.0), (0, 0.0), (1, 0.0)].into_iter().for_each(|(class, value)| mean.add(class, value));
+        assert!((mean.mean(0..3) - 1.0 / 3.0).abs() < 1e-9);
+        assert_eq!(mean.mean(2..3), 0.0);
+    }
+}

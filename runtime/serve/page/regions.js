@@ -1,0 +1,109 @@
+// Regions of the service's own camera: drawn on its picture, named, removed.
+import { ask } from "./dialog.js";
+import { $, element, setText } from "./dom.js";
+import { isolate, message } from "./language.js";
+import { placeInPicture, placeInView, regionBetween, thingName } from "./selectors.js";
+import { api, call } from "./service.js";
+import { store } from "./store.js";
+
+// `pictureSize` and `viewSize` tell the size of the picture that is shown, and of the view around it.
+export function startRegions(pictureSize, viewSize) {
+  drawn = element("div", { className: "region", hidden: true });
+  $("region-draw").onclick = () => setDrawing(!isDrawing);
+  const place = ({ clientX, clientY }) => {
+    const { left, top } = $("view").getBoundingClientRect();
+    return placeInPicture([clientX - left, clientY - top], pictureSize(store.state), viewSize());
+  };
+  $("view").addEventListener("pointerdown", (event) => {
+    if (!isDrawing || !pictureSize(store.state)?.[0]) return;
+    event.preventDefault();
+    $("view").setPointerCapture(event.pointerId);
+    from = place(event);
+  });
+  $("view").addEventListener("pointermove", (event) => {
+    if (!from) return;
+    const part = regionBetween(from, place(event));
+    drawn.hidden = !part;
+    if (part) put(drawn, part, pictureSize(store.state), viewSize());
+  });
+  $("view").addEventListener("pointerup", (event) => {
+    if (!from) return;
+    const part = regionBetween(from, place(event));
+    stop();
+    if (part) add(part).catch(() => {});
+  });
+  $("view").addEventListener("pointercancel", stop);
+  $("regions").append(drawn);
+  store.subscribe(["deviceCamera", "deviceChosen", "regions", "language"], showTools);
+  showTools(store.state);
+}
+
+let isDrawing = false, from = null;
+// The rectangle that is being drawn.
+let drawn = null;
+
+function setDrawing(is) {
+  isDrawing = is;
+  $("region-draw").setAttribute("aria-pressed", String(is));
+  $("view").classList.toggle("drawing", is);
+  showTools(store.state);
+}
+
+function stop() {
+  from = null;
+  drawn.hidden = true;
+  setDrawing(false);
+}
+
+async function add(box) {
+  const name = await ask(message("regionName"), "");
+  if (name?.trim()) await set([...store.state.regions, { name: name.trim(), box }]);
+}
+
+async function remove(name) {
+  if (await ask(message("regionRemove", { label: name }))) {
+    await set(store.state.regions.filter((region) => region.name !== name));
+  }
+}
+
+async function set(regions) {
+  const answer = await (await call("POST", api("regions"), { regions })).json();
+  store.update({ regions: answer.regions });
+}
+
+function showTools({ deviceCamera, deviceChosen, regions }) {
+  $("region-tools").hidden = !deviceChosen || !deviceCamera;
+  setText("region-state", message(isDrawing ? "regionDrag" : regions.length ? "regionSome" : "regionNone"));
+}
+
+// The frame of each region, with its name and answer on a button that removes it.
+const frames = new Map();
+
+export function showRegions(regions, { deviceCamera }, size, view) {
+  for (const [name, node] of frames) {
+    if (regions.some((region) => region.name === name)) continue;
+    node.remove();
+    frames.delete(name);
+  }
+  for (const { name, box } of regions) {
+    const node = frameOf(name), shown = deviceCamera?.regions?.find((region) => region.name === name);
+    const answer = shown && (shown.empty ? message("empty") : shown.label ? thingName(shown) ?? message("unknown") : "");
+    node.firstChild.textContent = answer ? `${isolate(name)}: ${isolate(answer)}` : name;
+    node.firstChild.title = message("regionRemove", { label: name });
+    put(node, box, size, view);
+  }
+}
+
+function frameOf(name) {
+  if (!frames.has(name)) {
+    const button = element("button", { type: "button", on: () => remove(name).catch(() => {}) });
+    frames.set(name, element("div", { className: "region" }, button));
+    $("regions").append(frames.get(name));
+  }
+  return frames.get(name);
+}
+
+function put(node, box, size, view) {
+  const [left, top, width, height] = placeInView(box, size, view);
+  Object.assign(node.style, { left: `${left}px`, top: `${top}px`, width: `${width}px`, height: `${height}px` });
+}

@@ -1,0 +1,127 @@
+//! The regions of the service's own camera: parts of its frames, each with answers of its own.
+//!
+//! They come from the settings, or from people who draw them; drawn ones are kept beside the state, and hold where the
+//! settings name none.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex};
+
+use orco_runtime::scene::{KeptRegions, NamedRegion, Region};
+use orco_runtime::store::Store;
+use serde_json::{Value, json};
+
+use crate::error::{Refusal, ServeError};
+use crate::health;
+
+/// Most regions of a camera.
+pub const MOST: usize = 8;
+
+/// The regions, shared by the camera's thread and those that serve. Each has a name, and shares of the frame: frames are
+/// looked at in other sizes than the camera's.
+#[derive(Clone)]
+pub struct CameraRegions(Arc<Shared>);
+
+struct Shared {
+    kept: KeptRegions,
+    regions: Mutex<Arc<[NamedRegion]>>,
+}
+
+impl CameraRegions {
+    /// Those that are kept beside a state. A file that cannot be read is told, and there are none.
+    pub fn of(store: &Store) -> Self {
+        let kept = KeptRegions::of(store.folder());
+        let regions = kept.read().unwrap_or_else(|error| {
+            log::warn!("{error}");
+            Vec::new()
+        });
+        let is_usable = problem(&regions).is_none();
+        let regions = if is_usable { regions.into() } else { Arc::default() };
+        Self(Arc::new(Shared { kept, regions: Mutex::new(regions) }))
+    }
+
+    /// The regions; none if frames are looked at as a whole.
+    pub fn get(&self) -> Arc<[NamedRegion]> {
+        Arc::clone(&health::lock(&self.0.regions))
+    }
+
+    /// Takes the regions of the settings, as long as the service runs.
+    ///
+    /// # Errors
+    /// [`ServeError::Camera`] if they cannot be used.
+    pub fn set(&self, regions: Vec<NamedRegion>) -> Result<(), ServeError> {
+        match problem(&regions) {
+            Some(problem) => Err(ServeError::Camera(problem)),
+            None => {
+                *health::lock(&self.0.regions) = regions.into();
+                Ok(())
+            }
+        }
+    }
+
+    /// Takes other regions, and keeps them.
+    ///
+    /// # Errors
+    /// [`Refusal`] if they cannot be used or kept; the earlier ones hold then.
+    pub fn keep(&self, regions: Vec<NamedRegion>) -> Result<(), Refusal> {
+        if let Some(problem) = problem(&regions) {
+            return Err(Refusal::bad(problem));
+        }
+        let mut held = health::lock(&self.0.regions);
+        self.0.kept.keep(&regions).map_err(|error| Refusal::internal(error.to_string()))?;
+        *held = regions.into();
+        Ok(())
+    }
+
+    /// As programs get them.
+    pub fn json(&self) -> Value {
+        let region = |named: &NamedRegion| match named.region {
+            Region::Shares(shares) => json!({ "name": named.name, "box": shares }),
+            _ => json!({ "name": named.name }),
+        };
+        self.get().iter().map(region).collect()
+    }
+}
+
+/// Why regions cannot be used, in a sentence.
+fn problem(regions: &[NamedRegion]) -> Option<String> {
+    if regions.len() > MOST {
+        return Some(format!("a camera has at most {MOST} regions, these are {}", regions.len()));
+    }
+    let names: BTreeSet<&str> = regions.iter().map(|named| named.name.as_str()).collect();
+    if names.contains("") {
+        return Some("every region needs a name: NAME=X,Y,WIDTH,HEIGHT".into());
+    }
+    if names.len() < regions.len() {
+        return Some("two regions have one name".into());
+    }
+    let in_pixels = regions.iter().find(|named| !matches!(named.region, Region::Shares(_)))?;
+    Some(format!("the region {in_pixels} is in pixels: give shares of the frame, such as 0.5,0,0.5,1"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn regions_are_kept_and_those_that_cannot_be_used_are_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::new(folder.path());
+        let parse = |texts: &[&str]| texts.iter().map(|text| text.parse().unwrap()).collect::<Vec<NamedRegion>>();
+        let regions = CameraRegions::of(&store);
+        regions.keep(parse(&["shelf=0,0,1,0.5", "table=0,0.5,1,0.5"])).unwrap();
+        assert_eq!(CameraRegions::of(&store).json()[1], json!({ "name": "table", "box": [0.0, 0.5, 1.0, 0.5] }));
+        for (wrong, why) in [
+            (&["0,0,1,0.5"][..], "needs a name"),
+            (&["a=0,0,1,0.5", "a=0,0.5,1,0.5"], "two regions have one name"),
+            (&["a=0,0,320,200"], "the region a=0,0,320,200 is in pixels"),
+        ] {
+            let refused = regions.keep(parse(wrong)).unwrap_err();
+            assert!(refused.sentence.contains(why), "{}", refused.sentence);
+        }
+        regions.set(parse(&["door=0.2,0,0.5,1"])).unwrap();
+        assert_eq!(regions.get()[0].name, "door");
+        assert_eq!(CameraRegions::of(&store).get().len(), 2, "those of the settings are not kept");
+        regions.keep(Vec::new()).unwrap();
+        assert!(CameraRegions::of(&store).get().is_empty());
+    }
+}

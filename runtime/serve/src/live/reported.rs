@@ -1,0 +1,71 @@
+//! What listeners are told of the camera, and when.
+
+use std::time::{Duration, Instant};
+
+use super::LiveWorker;
+use super::answered_frame::ShownRegion;
+
+/// How often the same label is reported again, with its new probability, at most.
+const REPORT_EVERY: Duration = Duration::from_millis(500);
+
+/// What the last event said.
+#[derive(Default)]
+pub(super) struct Reported {
+    at: Option<Instant>,
+    pub(super) shown: Shown,
+    frame: u64,
+    unreadable: u64,
+}
+
+/// What listeners are told of at once when it changes.
+#[derive(Default, PartialEq)]
+pub(super) struct Shown {
+    regions: Vec<ShownSummary>,
+    state: Option<&'static str>,
+    pub(super) problem: Option<String>,
+}
+
+/// That of a region.
+#[derive(PartialEq)]
+struct ShownSummary {
+    name: String,
+    label: Option<String>,
+    known: bool,
+    empty: bool,
+    things: usize,
+}
+
+impl ShownSummary {
+    fn of(region: &ShownRegion) -> Self {
+        Self {
+            name: region.name.clone(),
+            label: region.matches.first().map(|shown| shown.label.clone()),
+            known: region.known,
+            empty: region.empty,
+            things: region.things.len(),
+        }
+    }
+}
+
+impl LiveWorker {
+    /// Reports another label or state at once, another probability now and then.
+    pub(super) fn report(&mut self) {
+        let status = &self.counted;
+        let (shown, frame) = {
+            let now = self.inner.now();
+            let shown = Shown {
+                regions: now.regions.iter().map(ShownSummary::of).collect(),
+                state: Some(status.phase.name()),
+                problem: now.problem.clone(),
+            };
+            (shown, now.seen.as_ref().map_or(0, |seen| seen.frame.number))
+        };
+        let has_moved = (self.reported.frame, self.reported.unreadable) != (frame, status.unreadable);
+        let is_due = self.reported.at.is_none_or(|at| at.elapsed() >= REPORT_EVERY);
+        if self.reported.shown != shown || has_moved && is_due {
+            self.telemetry.events.tell("live", &self.inner.json());
+            let (at, unreadable) = (Some(Instant::now()), status.unreadable);
+            self.reported = Reported { at, shown, frame, unreadable };
+        }
+    }
+}

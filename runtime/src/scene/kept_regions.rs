@@ -1,0 +1,104 @@
+//! Regions of a camera in a file of their own beside a device's state.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use super::region::{NamedRegion, RegionError};
+use crate::files;
+
+/// The file's name.
+const NAME: &str = "regions";
+/// Largest file that is read, in bytes.
+const MAX_FILE: u64 = 64 << 10;
+
+/// Why regions that were kept cannot be read, or some cannot be kept.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RegionFileError {
+    /// The file cannot be read or written.
+    #[error("the regions in {} cannot be read or written: {source}", path.display())]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// A line is no region.
+    #[error("the regions in {} cannot be used: {source}; draw them again", path.display())]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        source: RegionError,
+    },
+}
+
+/// The place of a camera's regions in a device's state folder: the file `regions`, one a line as `name=x,y,width,height`,
+/// readable by its owner alone. It is replaced as a whole.
+#[derive(Clone, Debug)]
+pub struct KeptRegions {
+    path: PathBuf,
+}
+
+impl KeptRegions {
+    /// Those of a state's folder.
+    pub fn of(folder: impl AsRef<Path>) -> Self {
+        Self { path: folder.as_ref().join(NAME) }
+    }
+
+    /// Reads them; none if none are kept.
+    ///
+    /// # Errors
+    /// [`RegionFileError`] if the file cannot be read, or holds something else.
+    pub fn read(&self) -> Result<Vec<NamedRegion>, RegionFileError> {
+        let bytes = match files::read_own(&self.path, MAX_FILE) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            read => read.map_err(|source| self.failed(source))?,
+        };
+        let region =
+            |line: &str| line.parse().map_err(|source| RegionFileError::Damaged { path: self.path.clone(), source });
+        String::from_utf8_lossy(&bytes).lines().filter(|line| !line.is_empty()).map(region).collect()
+    }
+
+    /// Keeps regions in the place of earlier ones; the folder is made if it is not there.
+    ///
+    /// # Errors
+    /// [`RegionFileError`] if they cannot be written; the earlier ones are still there then.
+    pub fn keep(&self, regions: &[NamedRegion]) -> Result<(), RegionFileError> {
+        if regions.is_empty() {
+            return files::remove_if_there(&self.path).map_err(|source| self.failed(source));
+        }
+        let text: String = regions.iter().map(|region| format!("{region}\n")).collect();
+        let folder = self.path.parent().filter(|folder| !folder.is_dir());
+        folder
+            .map_or(Ok(()), files::create_folder)
+            .and_then(|()| files::replace(&self.path, text.as_bytes()))
+            .map_err(|source| self.failed(source))
+    }
+
+    fn failed(&self, source: io::Error) -> RegionFileError {
+        RegionFileError::File { path: self.path.clone(), source }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn regions_come_back_and_what_is_none_is_told() {
+        let folder = tempfile::tempdir().unwrap();
+        let kept = KeptRegions::of(folder.path());
+        assert_eq!(kept.read().unwrap(), []);
+        let regions: Vec<NamedRegion> =
+            ["upper shelf=0,0,1,0.5", "table 2=0.25,0.5,0.5,0.5"].iter().map(|text| text.parse().unwrap()).collect();
+        kept.keep(&regions).unwrap();
+        assert_eq!(kept.read().unwrap(), regions);
+        kept.keep(&[]).unwrap();
+        assert_eq!(kept.read().unwrap(), []);
+        fs::write(folder.path().join(NAME), "shelf=0,0,2.5\n").unwrap();
+        assert!(kept.read().unwrap_err().to_string().contains("draw them again"));
+    }
+}

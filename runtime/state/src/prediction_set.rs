@@ -1,0 +1,155 @@
+//! The fewest labels that hold the right one with a chosen probability: split conformal prediction (Vovk et al. 2005;
+//! Angelopoulos and Bates, *A gentle introduction to conformal prediction*, 2021).
+//!
+//! Of samples whose class is known - those that the bundle set aside, and the device's shots, each left out of its own
+//! class - the probability of the right class is looked at. A label is in a picture's set if its probability is at least
+//! the one that all but a chosen share of the samples reach, with the correction for a finite number of them. Base
+//! classes and learned ones have a threshold each, so that the promise holds for both (Mondrian conformal prediction).
+//!
+//! Samples that the bundle set aside are easier than pictures to come, which are recognised less often by a ratio that the
+//! bundle brings. So of base classes, the right class's score is lowered on all samples alike, by as much as it takes to
+//! recognise that share of them.
+
+use alloc::vec::Vec;
+
+use crate::answer::{ScoredSample, softmax};
+use crate::ranked::{ClassValue, RankedValues};
+
+/// The probability with which a set holds the right label.
+pub const COVERAGE: f32 = 0.9;
+
+/// Probabilities of the right class, of samples whose class is known.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct RightProbabilities {
+    all: RankedValues,
+    base: RankedValues,
+    learned: RankedValues,
+    /// Of learned classes where no base class is answered.
+    taught: RankedValues,
+}
+
+/// From which probability on a label is in a set.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct SetThresholds {
+    /// For base classes.
+    pub base: f32,
+    /// For learned classes.
+    pub learned: f32,
+    /// For learned classes where no base class is answered.
+    pub taught: f32,
+}
+
+/// What makes probabilities of samples' scores, and what they stand for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SampleScale {
+    /// Number of base classes.
+    pub(crate) base: usize,
+    /// What scores are divided by.
+    pub(crate) temperature: f32,
+    /// Accuracy on pictures of base classes to come, as a multiple of that on samples.
+    pub(crate) ratio: f32,
+}
+
+impl SampleScale {
+    /// The probability of a sample's class among those from number `first` on, its score lowered by so much.
+    fn right(&self, sample: &ScoredSample, first: usize, lowered: f32) -> ClassValue {
+        let (mut scores, own) = (sample.scores[first..].to_vec(), sample.class as usize - first);
+        scores[own] -= lowered;
+        softmax(&mut scores, self.temperature);
+        ClassValue { class: sample.class, value: scores[own] }
+    }
+
+    /// Those of samples of base classes, as of pictures to come.
+    fn of_base(&self, samples: &[ScoredSample]) -> Vec<ClassValue> {
+        let base = || samples.iter().filter(|sample| (sample.class as usize) < self.base);
+        let leads: Vec<ClassValue> =
+            base().map(|sample| ClassValue { class: sample.class, value: lead(sample) }).collect();
+        let leads = RankedValues::of(&leads);
+        let right = self.ratio * (1.0 - leads.share_below(0.0));
+        let lowered = if leads.len() > 0 { leads.threshold(1.0 - right).max(0.0) } else { 0.0 };
+        base().map(|sample| self.right(sample, 0, lowered)).collect()
+    }
+}
+
+/// By how much the score of a sample's class is ahead of all others'.
+fn lead(sample: &ScoredSample) -> f32 {
+    let (before, rest) = sample.scores.split_at(sample.class as usize);
+    rest[0] - before.iter().chain(&rest[1..]).copied().fold(f32::MIN, f32::max)
+}
+
+impl RightProbabilities {
+    /// Of samples of base classes, and of the shots of learned ones; scores have the border among them.
+    pub(crate) fn of(samples: &[ScoredSample], shots: &[ScoredSample], scale: SampleScale) -> Self {
+        let base = scale.of_base(samples);
+        let of_shots = |first: usize| shots.iter().map(|sample| scale.right(sample, first, 0.0)).collect::<Vec<_>>();
+        let learned = of_shots(0);
+        let all: Vec<ClassValue> = base.iter().chain(&learned).copied().collect();
+        Self {
+            all: RankedValues::of(&all),
+            base: RankedValues::of(&base),
+            learned: RankedValues::of(&learned),
+            taught: RankedValues::of(&of_shots(scale.base)),
+        }
+    }
+
+    /// Thresholds by which sets hold the right label with a probability of `coverage`, 0..1. Where a side has too few
+    /// samples to tell, all of them together do.
+    pub(crate) fn thresholds(&self, coverage: f32) -> SetThresholds {
+        let all = conformal(&self.all, coverage).unwrap_or(0.0);
+        let of = |side: &RankedValues| conformal(side, coverage).unwrap_or(all);
+        SetThresholds { base: of(&self.base), learned: of(&self.learned), taught: of(&self.taught) }
+    }
+}
+
+/// The floor(miss (n + 1))-th smallest of n probabilities; none where that is none of them.
+fn conformal(right: &RankedValues, coverage: f32) -> Option<f32> {
+    let count = right.len() as f32;
+    let below = ((1.0 - coverage) * (count + 1.0) - 1.0) / count;
+    // Shares add up with rounding.
+    (count > 0.0 && below > -1e-6).then(|| right.threshold(below.max(0.0) + 1e-6))
+}
+
+impl SetThresholds {
+    /// That of a class; `base` is the number of base classes.
+    pub fn of_class(&self, class: usize, base: usize, is_taught_only: bool) -> f32 {
+        match (is_taught_only, class < base) {
+            (true, _) => self.taught,
+            (false, true) => self.base,
+            (false, false) => self.learned,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ranked(count: usize) -> RankedValues {
+        let sample = |sample: usize| ClassValue { class: sample as u32, value: sample as f32 / 100.0 };
+        RankedValues::of(&(0..count).map(sample).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn the_threshold_is_the_right_order_statistic() {
+        // floor(0.1 * 20) = 2, the second smallest of 19; with nine the smallest, with eight none.
+        assert_eq!(conformal(&ranked(19), 0.9), Some(0.01));
+        assert_eq!(conformal(&ranked(9), 0.9), Some(0.0));
+        assert_eq!(conformal(&ranked(8), 0.9), None);
+        assert_eq!(conformal(&ranked(0), 0.9), None);
+    }
+
+    #[test]
+    fn samples_are_made_as_hard_as_pictures_to_come() {
+        // Leads of 1, 2 ... 20 over the other class. Of pictures to come 62 % are recognised: the eighth loses its lead
+        // of 8, so that the second smallest is one of -6.
+        let sample = |lead: usize| ScoredSample { class: 0, scores: [lead as f32, 0.0].to_vec() };
+        let samples: Vec<ScoredSample> = (1..=20).map(sample).collect();
+        let base = |ratio| {
+            let scale = SampleScale { base: 1, temperature: 1.0, ratio };
+            RightProbabilities::of(&samples, &[], scale).thresholds(COVERAGE).base
+        };
+        let of_lead = |lead: f32| 1.0 / (1.0 + orco_core::math::exp(-lead));
+        assert!((base(0.62) - of_lead(-6.0)).abs() < 1e-5, "{}", base(0.62));
+        assert_eq!(lead(&sample(3)), 3.0);
+    }
+}
