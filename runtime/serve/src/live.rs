@@ -137,7 +137,7 @@ impl Drop for Live {
 }
 
 impl Live {
-    /// Starts the thread, which decodes pictures to at least the size of the backbone's input, as far as `admission`
+    /// Starts the thread, which decodes pictures to at least the size of the bundle's canvas, as far as `admission`
     /// lets it.
     ///
     /// # Errors
@@ -409,7 +409,8 @@ impl LiveWorker {
 
     fn process(&mut self, frame: Arc<CameraFrame>) {
         let scene = &self.inner.scene;
-        let whole = self.input.width.max(self.input.height);
+        let [width, height] = self.input.canvas();
+        let whole = width.max(height);
         let side = if scene.is_shown() { camera_scene::decoded_side(&self.input) } else { whole };
         let needs = frame.needs(Some(side)).map(|needs| picture_bytes(&needs, &self.input) + scene.working_memory());
         // What is no picture is decoded, which says so.
