@@ -95,10 +95,11 @@ fn jitter(view: &mut RgbImage, brightness: f32, contrast: f32, saturation: f32) 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::image::Look;
 
     #[test]
     fn views_depend_on_content_and_seed_alone() {
-        let input = Preprocessing { width: 16, height: 16, mean: [0.5; 3], deviation: [0.5; 3] };
+        let input = Preprocessing { width: 16, height: 16, mean: [0.5; 3], deviation: [0.5; 3], look: Look::WHOLE };
         let picture = RgbImage::from_fn(40, 30, |x, y| ::image::Rgb([x as u8 * 5, y as u8 * 7, 90]));
         let views = AugmentedViews::default();
         let drawn = views.draw(&picture, &input, 4, 1);

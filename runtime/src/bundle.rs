@@ -81,14 +81,14 @@ pub enum OpenError {
     },
     /// The bundle was written for another release.
     #[error(
-        "the bundle {} has format {actual}, but this program reads format {expected}; export it again with a \
+        "the bundle {} has format {actual}, but this program reads formats up to {expected}; export it again with a \
          matching orco-train",
         folder.display()
     )]
     Version {
         /// The bundle.
         folder: PathBuf,
-        /// Version that this program reads.
+        /// Newest version that this program reads.
         expected: u32,
         /// The bundle's version.
         actual: i64,
@@ -187,7 +187,8 @@ impl Bundle {
             return unfit(MANIFEST, reason);
         }
         if !manifest.preprocessing.is_sound() {
-            let demand = "width and height from 1 to 1024, finite means, deviations above 0";
+            let demand = "width and height from 1 to 1024 (divided by the smallest side of its look, if it has one), \
+                          finite means, deviations above 0";
             return unfit(MANIFEST, format!("its [preprocessing] must have {demand}"));
         }
         if !manifest.views.is_sound() {

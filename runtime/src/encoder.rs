@@ -93,7 +93,8 @@ fn in_words(size: Option<usize>) -> String {
     size.map_or_else(|| "any".to_owned(), |size| size.to_string())
 }
 
-/// Computes features of pictures that have the input's size, in batches of bounded size.
+/// Computes features of [fitted](Preprocessing::fit) pictures, in batches of bounded size. All parts of a picture that
+/// the look has go through the engine together; the picture's features are their mean.
 ///
 /// # Shapes
 /// Returns `[pictures, features]`, finite.
@@ -105,27 +106,56 @@ pub fn encode_pictures(
     features: usize,
     pictures: &[RgbImage],
 ) -> Result<Array2<f32>, EncodeError> {
-    let batch = batch_size(input);
+    let batch = pictures_at_once(input, 1);
     let mut encoded = Array2::zeros((pictures.len(), features));
     for (number, pictures) in pictures.chunks(batch).enumerate() {
-        let rows = encode_planes(encoder, input, features, to_planes(input, pictures).view())?;
+        let rows = encode_fitted(encoder, input, features, to_planes(input, pictures).view())?;
         encoded.slice_mut(s![number * batch..number * batch + pictures.len(), ..]).assign(&rows);
     }
     Ok(encoded)
 }
 
-/// The number of pictures that go through an engine together.
+/// The number of images that go through an engine together.
 pub fn batch_size(input: &Preprocessing) -> usize {
     const BATCH_BYTES: usize = 4 << 20;
     (BATCH_BYTES / (3 * size_of::<f32>() * input.height as usize * input.width as usize)).max(1)
 }
 
-/// Pictures of the input's size as an engine takes them: normalised planes.
+/// The number of pictures that go through an engine together, with so many views each.
+fn pictures_at_once(input: &Preprocessing, views: usize) -> usize {
+    (batch_size(input) / (views.max(1) * input.look.parts())).max(1)
+}
+
+/// Fitted pictures as an engine takes them: normalised planes of all parts, picture after picture.
 fn to_planes(input: &Preprocessing, pictures: &[RgbImage]) -> Array4<f32> {
     let (height, width) = (input.height as usize, input.width as usize);
-    let mut planes = Vec::with_capacity(pictures.len() * 3 * height * width);
+    let images = pictures.len() * input.look.parts();
+    let mut planes = Vec::with_capacity(images * 3 * height * width);
     pictures.iter().for_each(|picture| input.append(picture, &mut planes));
-    Array4::from_shape_vec((pictures.len(), 3, height, width), planes).expect("planes of every picture")
+    Array4::from_shape_vec((images, 3, height, width), planes).expect("planes of every part of every picture")
+}
+
+/// Computes features of pictures from the planes of all their parts.
+///
+/// # Shapes
+/// `images` `[pictures * parts, 3, height, width]`; returns `[pictures, features]`, finite.
+fn encode_fitted(
+    encoder: &mut dyn Encoder,
+    input: &Preprocessing,
+    features: usize,
+    images: ArrayView4<'_, f32>,
+) -> Result<Array2<f32>, EncodeError> {
+    let rows = encode_planes(encoder, input, features, images)?;
+    let parts = input.look.parts();
+    if parts == 1 {
+        return Ok(rows);
+    }
+    let mut means = Array2::zeros((rows.nrows() / parts, features));
+    for (rows, mut mean) in rows.axis_chunks_iter(Axis(0), parts).zip(means.rows_mut()) {
+        rows.rows().into_iter().for_each(|row| mean += &row);
+        mean /= parts as f32;
+    }
+    Ok(means)
 }
 
 /// Computes features of normalised images, in batches of bounded size.

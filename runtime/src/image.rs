@@ -3,6 +3,7 @@
 mod colours;
 mod foreign;
 mod jpeg;
+mod look;
 mod memory;
 mod png;
 mod reduced;
@@ -18,6 +19,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::files;
 pub use foreign::{ForeignFile, ForeignFormat};
+pub use look::{Look, LookError};
 pub use memory::DecodingCost;
 pub use reduced::{reduced, reduced_jpeg};
 
@@ -32,6 +34,8 @@ pub const MAX_MEMORY: u64 = 64 << 20;
 pub const MAX_FILE: u64 = 64 << 20;
 /// Largest PNG file that is read, in bytes.
 pub const MAX_PNG_FILE: u64 = 1 << 30;
+/// Largest width and height of the pictures that a backbone is fed with, in pixels.
+pub const MAX_CANVAS: u32 = 1024;
 
 /// What the backbone expects of its input.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -44,6 +48,9 @@ pub struct Preprocessing {
     pub mean: [f32; 3],
     /// Deviation of red, green and blue, in 0..1.
     pub deviation: [f32; 3],
+    /// The parts of a picture that the backbone sees, one image each.
+    #[serde(default, skip_serializing_if = "Look::is_whole")]
+    pub look: Look,
 }
 
 /// Why a picture could not be used.
@@ -246,10 +253,19 @@ pub fn from_rows(width: u32, height: u32, stride: usize, rows: &[u8]) -> Result<
     Ok(RgbImage::from_raw(width, height, pixels).expect("as many pixels as rows were taken"))
 }
 
+/// The part `[x, y, width, height]` of a picture, scaled to a size (triangle filter, antialiased).
+fn scaled(picture: &RgbImage, [x, y, width, height]: [u32; 4], size: [u32; 2]) -> RgbImage {
+    let part = imageops::crop_imm(picture, x, y, width, height);
+    if [width, height] == size {
+        return part.to_image();
+    }
+    imageops::resize(&*part, size[0], size[1], FilterType::Triangle)
+}
+
 impl Preprocessing {
     /// Whether the values make sense; to be asked after decoding.
     pub fn is_sound(&self) -> bool {
-        let sides = [self.width, self.height].iter().all(|side| (1..=1024).contains(side));
+        let sides = self.canvas().iter().all(|side| (1..=MAX_CANVAS).contains(side));
         let finite = self.mean.iter().chain(&self.deviation).all(|value| value.is_finite());
         sides && finite && self.deviation.iter().all(|value| *value > 0.0)
     }
@@ -259,7 +275,13 @@ impl Preprocessing {
         self.mean.map(|mean| (255.0 * mean).round().clamp(0.0, 255.0) as u8)
     }
 
-    /// The largest centred part of the picture with the input's aspect ratio, scaled to the input's size.
+    /// Width and height of a [fitted](Self::fit) picture: large enough that the smallest part of the look has the
+    /// input's size.
+    pub fn canvas(&self) -> [u32; 2] {
+        [self.width, self.height].map(|side| self.look.canvas(side))
+    }
+
+    /// The largest centred part of the picture with the input's aspect ratio, scaled to the [canvas](Self::canvas).
     pub fn fit(&self, picture: &RgbImage) -> RgbImage {
         let (width, height) = (u64::from(picture.width()), u64::from(picture.height()));
         let (wanted_width, wanted_height) = (u64::from(self.width), u64::from(self.height));
@@ -271,23 +293,30 @@ impl Preprocessing {
         )
     }
 
-    /// The part `[x, y, width, height]` of the picture, scaled to the input's size (triangle filter, antialiased).
-    pub(crate) fn scale(&self, picture: &RgbImage, [x, y, width, height]: [u32; 4]) -> RgbImage {
-        let part = imageops::crop_imm(picture, x, y, width, height);
-        if (width, height) == (self.width, self.height) {
-            return part.to_image();
-        }
-        imageops::resize(&*part, self.width, self.height, FilterType::Triangle)
+    /// The part of the picture, scaled to the canvas.
+    pub(crate) fn scale(&self, picture: &RgbImage, part: [u32; 4]) -> RgbImage {
+        scaled(picture, part, self.canvas())
     }
 
-    /// Appends the normalised planes of a picture of the input's size.
+    /// Appends the normalised planes of every part of a fitted picture that the look has, the whole first.
     ///
     /// # Shapes
-    /// Appends f32 `[3, height, width]`: (byte / 255 - mean) / deviation.
+    /// Appends f32 `[parts, 3, height, width]`: (byte / 255 - mean) / deviation.
     /// # Panics
-    /// If the picture has another size.
+    /// If the picture has another size than the [canvas](Self::canvas).
     pub fn append(&self, picture: &RgbImage, planes: &mut Vec<f32>) {
-        assert_eq!((picture.width(), picture.height()), (self.width, self.height), "picture was not fitted");
+        let [width, height] = self.canvas();
+        assert_eq!((picture.width(), picture.height()), (width, height), "picture was not fitted");
+        if self.look.is_whole() {
+            return self.append_image(picture, planes);
+        }
+        for ([x, width], [y, height]) in self.look.spans(width).zip(self.look.spans(height)) {
+            self.append_image(&scaled(picture, [x, y, width, height], [self.width, self.height]), planes);
+        }
+    }
+
+    /// Appends the normalised planes of an image of the input's size.
+    fn append_image(&self, picture: &RgbImage, planes: &mut Vec<f32>) {
         for channel in 0..3 {
             let (mean, deviation) = (self.mean[channel], self.deviation[channel]);
             // Two divisions for each of 256 values, not for each pixel.
@@ -312,11 +341,32 @@ mod tests {
     #[test]
     fn a_picture_is_cropped_in_the_middle_and_normalised() {
         let picture = RgbImage::from_fn(8, 4, |x, _| ::image::Rgb([if (2..6).contains(&x) { 255 } else { 0 }, 51, 0]));
-        let input = Preprocessing { width: 4, height: 4, mean: [0.5; 3], deviation: [0.5; 3] };
+        let input = Preprocessing { width: 4, height: 4, mean: [0.5; 3], deviation: [0.5; 3], look: Look::WHOLE };
         let mut planes = Vec::new();
         input.append(&input.fit(&decode(&png(&picture)).unwrap()), &mut planes);
         assert!(planes[..16].iter().all(|value| *value == 1.0));
         assert!(planes[16..32].iter().all(|value| (value + 0.6).abs() < 1e-6));
+    }
+
+    #[test]
+    fn a_closer_look_adds_the_middle_of_the_picture_in_the_same_detail() {
+        // White around a black middle of half the side.
+        let is_middle = |at: u32| (10..30).contains(&at);
+        let white = |x, y| if is_middle(x) && is_middle(y) { 0 } else { 255 };
+        let picture = RgbImage::from_fn(40, 40, |x, y| ::image::Rgb([white(x, y); 3]));
+        let look = Look::new(&[1.0, 0.5]).unwrap();
+        let input = Preprocessing { width: 20, height: 20, mean: [0.0; 3], deviation: [1.0; 3], look };
+        assert_eq!(input.canvas(), [40, 40]);
+        let mut planes = Vec::new();
+        input.append(&input.fit(&picture), &mut planes);
+        let (whole, middle) = planes.split_at(3 * 400);
+        let mut expected = Vec::new();
+        let once = Preprocessing { look: Look::WHOLE, ..input };
+        once.append(&once.fit(&picture), &mut expected);
+        assert_eq!(whole, expected);
+        assert_eq!(middle, [0.0; 3 * 400]);
+        // What was fitted before is as it was.
+        assert_eq!(input.fit(&input.fit(&picture)), input.fit(&picture));
     }
 
     #[test]

@@ -9,8 +9,12 @@ use orco_core::config::LearnConfig;
 use crate::augment::AugmentedViews;
 use crate::image::Preprocessing;
 
-/// Version of the bundle layout that this release writes and reads.
-pub const FORMAT: u32 = 1;
+/// Newest version of the bundle layout that this release reads. It reads older ones, too, and writes the oldest one that
+/// says all ([`Manifest::format_for`]).
+pub const FORMAT: u32 = 2;
+/// The version of bundles whose backbone sees whole pictures: programs that read no other would compute other features
+/// where it sees more.
+const WHOLE_PICTURES: u32 = 1;
 /// Name of the manifest in the bundle's folder.
 pub const MANIFEST: &str = "manifest.toml";
 /// Name of the manifest's signature; not every bundle has one.
@@ -135,7 +139,7 @@ pub enum ManifestError {
     #[error("{0}")]
     Toml(String),
     /// It was written for another release of the program; the format that it names, or 0.
-    #[error("it has format {0}, but this program reads format {FORMAT}")]
+    #[error("it has format {0}, but this program reads formats up to {FORMAT}")]
     Version(i64),
 }
 
@@ -149,7 +153,7 @@ impl Manifest {
         // The version is read alone first: another version may have other fields.
         let table: toml::Table = text.parse().map_err(not_valid)?;
         let format = table.get("format").and_then(toml::Value::as_integer).unwrap_or(0);
-        if format != i64::from(FORMAT) {
+        if !(1..=i64::from(FORMAT)).contains(&format) {
             return Err(ManifestError::Version(format));
         }
         let learn = table.get("learn").and_then(toml::Value::as_table);
@@ -158,11 +162,22 @@ impl Manifest {
             return Err(ManifestError::Toml(format!("{name} is no setting of [learn]: {fixed}; leave it out")));
         }
         let manifest: Self = toml::from_str(text).map_err(not_valid)?;
+        let needed = Self::format_for(&manifest.preprocessing);
+        if manifest.format < needed {
+            let reason =
+                format!("its look needs format = {needed}, so that programs that do not know it refuse the bundle");
+            return Err(ManifestError::Toml(reason));
+        }
         // The name is printed, and part of the signature's comment, which is one line.
         if manifest.name.is_empty() || manifest.name.chars().any(char::is_control) {
             return Err(ManifestError::Toml("its `name` is empty or holds control characters".to_string()));
         }
         Ok(manifest)
+    }
+
+    /// The oldest version of the layout in which a bundle with this preprocessing can be written.
+    pub fn format_for(preprocessing: &Preprocessing) -> u32 {
+        if preprocessing.look.is_whole() { WHOLE_PICTURES } else { FORMAT }
     }
 
     /// What the trusted comment of the manifest's signature says.
@@ -235,5 +250,24 @@ mod tests {
         let name = SHIPPED.lines().find(|line| line.starts_with("name = ")).unwrap();
         assert!(refused(name, "").starts_with("missing field `name`"));
         assert!(Manifest::parse("").is_err_and(|error| error == ManifestError::Version(0)));
+    }
+
+    #[test]
+    fn a_look_needs_the_format_that_knows_it() {
+        let mean = SHIPPED.lines().find(|line| line.starts_with("mean = ")).unwrap();
+        let with = |look: &str| SHIPPED.replace(mean, &format!("{mean}\nlook = {look}"));
+        let refused = |text: &str| Manifest::parse(text).unwrap_err().to_string();
+        assert!(refused(&with("[1.0, 0.75]")).starts_with("its look needs format = 2"));
+        let newer = with("[1.0, 0.75]").replace("format = 1", "format = 2");
+        let manifest = Manifest::parse(&newer).unwrap();
+        assert_eq!(manifest.preprocessing.look.sides(), [1.0, 0.75]);
+        assert_eq!(Manifest::parse(&toml::to_string(&manifest).unwrap()), Ok(manifest));
+        assert!(
+            refused(&with("[0.75]")).contains("`look = [0.75]`: a look starts with 1.0"),
+            "{}",
+            refused(&with("[0.75]"))
+        );
+        let whole = Manifest::parse(SHIPPED).unwrap();
+        assert!(whole.preprocessing.look.is_whole() && !toml::to_string(&whole).unwrap().contains("look"));
     }
 }

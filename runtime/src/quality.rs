@@ -24,7 +24,7 @@ use std::fmt;
 use ::image::RgbImage;
 use ::image::imageops::{self, FilterType};
 
-use crate::image::Preprocessing;
+use crate::image::{Look, Preprocessing};
 
 pub use objection::{BestClass, EarlierShot, LOOKS_LIKE, Objection, ShotCandidate};
 
@@ -59,7 +59,9 @@ pub struct Quality {
 impl Quality {
     /// Measures a picture.
     pub fn of(picture: &RgbImage) -> Self {
-        let square = Preprocessing { width: SIDE, height: SIDE, mean: [0.0; 3], deviation: [1.0; 3] }.fit(picture);
+        let square =
+            Preprocessing { width: SIDE, height: SIDE, mean: [0.0; 3], deviation: [1.0; 3], look: Look::WHOLE }
+                .fit(picture);
         let light: Vec<f32> = square.pixels().map(|pixel| brightness(pixel.0)).collect();
         let share =
             |is: &dyn Fn(f32) -> bool| light.iter().filter(|light| is(**light)).count() as f32 / light.len() as f32;

@@ -11,7 +11,7 @@ use orco_core::config::LearnConfig;
 use orco_core::exemplar::ExemplarPrecision;
 use orco_core::projection::HeadShape;
 use orco_runtime::encoder::audit::bounds::Bounds;
-use orco_runtime::image::{self, MAX_MEMORY, Preprocessing};
+use orco_runtime::image::{self, Look, MAX_MEMORY, Preprocessing};
 use orco_runtime::manifest::Manifest;
 use orco_runtime::scene::Background;
 use orco_runtime::signature::PublicKey;
@@ -192,7 +192,7 @@ pub fn pack(bytes: &[u8]) -> bool {
 pub fn image(bytes: &[u8]) -> bool {
     let Ok(picture) = image::decode(bytes) else { return false };
     assert!(picture.as_raw().len() as u64 <= MAX_MEMORY, "{:?}", picture.dimensions());
-    let input = Preprocessing { width: 8, height: 6, mean: [0.5; 3], deviation: [0.25; 3] };
+    let input = Preprocessing { width: 8, height: 6, mean: [0.5; 3], deviation: [0.25; 3], look: Look::WHOLE };
     let mut planes = Vec::new();
     input.append(&input.fit(&picture), &mut planes);
     assert_eq!(planes.len(), 3 * 8 * 6);
@@ -200,7 +200,8 @@ pub fn image(bytes: &[u8]) -> bool {
 }
 
 /// The pictures that ONNX models are tried with.
-pub const PICTURES: Preprocessing = Preprocessing { width: 8, height: 8, mean: [0.5; 3], deviation: [0.25; 3] };
+pub const PICTURES: Preprocessing =
+    Preprocessing { width: 8, height: 8, mean: [0.5; 3], deviation: [0.25; 3], look: Look::WHOLE };
 
 /// ONNX models; whether an engine would see them, for a cost that is known.
 pub fn onnx(bytes: &[u8]) -> bool {

@@ -9,7 +9,7 @@ use flate2::write::ZlibEncoder;
 use image::RgbImage;
 use image::imageops::{self, FilterType};
 use jpeg_encoder::{Encoder, ImageBuffer, JpegColorType, SamplingFactor};
-use orco_runtime::image::{ImageError, MAX_MEMORY, Preprocessing, decode};
+use orco_runtime::image::{ImageError, Look, MAX_MEMORY, Preprocessing, decode};
 use orco_trials::heavy;
 use orco_trials::memory::{Counting, peak_of, take_turn};
 
@@ -259,7 +259,8 @@ fn the_model_sees_the_same_of_a_large_photograph() {
         assert!(reduced.width() < 6000, "{what} was decoded whole");
         let whole = image::load_from_memory(&file).unwrap().into_rgb8();
         for side in [32, 224] {
-            let input = Preprocessing { width: side, height: side, mean: [0.5; 3], deviation: [0.5; 3] };
+            let input =
+                Preprocessing { width: side, height: side, mean: [0.5; 3], deviation: [0.5; 3], look: Look::WHOLE };
             let found = difference(&input.fit(&reduced), &input.fit(&whole));
             println!("{what}, {side} x {side}: {found:.3} levels of 255");
             assert!(found < 1.0, "{what}, {side} x {side}: {found}");

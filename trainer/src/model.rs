@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail};
 use orco_runtime::encoder::EncodeError;
 use orco_runtime::files;
+use orco_runtime::image::Look;
 use orco_runtime::manifest::hexadecimal;
 use sha2::{Digest, Sha256};
 use tch::nn::{Init, VarStore};
@@ -19,7 +20,8 @@ use crate::config::{Arithmetic, AugmentConfig, Recipe};
 use crate::data::augment::view;
 use crate::data::dataset::{Channels, Images};
 use crate::model::backbone::{
-    Description, FeatureSource, Network, OnnxBackbone, ProjectionHead, pth, published_names, unfold,
+    Description, FeatureSource, LookingSource, Network, OnnxBackbone, ProjectionHead, parts, pth, published_names,
+    unfold,
 };
 use crate::platform::kernels;
 use crate::run::checkpoint::TensorFile;
@@ -42,6 +44,8 @@ pub struct Model {
     pub classifier_bias: Tensor,
     /// Normalises the images; known from the recipe, or set from the data set (see [`crate::data::dataset::open`]).
     pub channels: Channels,
+    /// The parts of an image over which a feature vector is the mean.
+    pub look: Look,
 }
 
 impl Model {
@@ -81,7 +85,8 @@ impl Model {
         let classifier = linear.var("weight", &[classes, features], Init::Uniform { lo: -bound, up: bound });
         let classifier_bias = linear.var("bias", &[classes], Init::Const(0.0));
         let channels = Channels::of(recipe).unwrap_or_default();
-        Self { store, backbone, onnx: None, head, classifier, classifier_bias, channels }
+        let look = recipe.data.look;
+        Self { store, backbone, onnx: None, head, classifier, classifier_bias, channels, look }
     }
 
     /// Where the model's tensors live.
@@ -101,11 +106,33 @@ impl Model {
     }
 
     /// Where features come from: the network in inference mode and the arithmetic given, or the model that the user
-    /// brings, which has its own.
+    /// brings, which has its own. Features are means over the parts of the look.
     ///
     /// # Errors
     /// [`EncodeError`] if the latter cannot be started.
     pub fn source(&self, precision: Arithmetic) -> Result<Box<dyn FeatureSource + '_>, EncodeError> {
+        let once = self.source_of_parts(precision)?;
+        let look = self.look;
+        Ok(if look.is_whole() { once } else { Box::new(LookingSource { once, look, input: self.input() }) })
+    }
+
+    /// Height and width of the backbone's input.
+    pub fn input(&self) -> [i64; 2] {
+        let [_, height, width] = self.backbone.description.input;
+        self.onnx.as_ref().map_or([height, width], |onnx| [onnx.input.height, onnx.input.width].map(i64::from))
+    }
+
+    /// The parts of images that the look has, of the size that the backbone takes; images as they are where the look is
+    /// the whole alone.
+    pub fn parts(&self, images: &Tensor) -> Vec<Tensor> {
+        if self.look.is_whole() { vec![images.shallow_clone()] } else { parts(images, self.look, self.input()) }
+    }
+
+    /// As [`Model::source`], for images that are parts already.
+    ///
+    /// # Errors
+    /// As for [`Model::source`].
+    pub fn source_of_parts(&self, precision: Arithmetic) -> Result<Box<dyn FeatureSource + '_>, EncodeError> {
         Ok(match &self.onnx {
             Some(onnx) => Box::new(onnx.start()?),
             None => Box::new(FrozenNetwork(&self.backbone, self.channels, precision)),
@@ -181,7 +208,7 @@ impl Model {
         const BATCH: usize = 128;
         let some: Vec<usize> = indices.iter().copied().step_by((indices.len() / COUNT).max(1)).collect();
         let batches = some.chunks(images.forward_batch(BATCH)).map(|indices| images.batch(indices, self.device()));
-        self.backbone.restore_norms(batches.map(|images| self.channels.normalise(&images)));
+        self.backbone.restore_norms(batches.map(|images| self.channels.normalise(&self.parts(&images)[0])));
     }
 
     /// Sets every tensor of the model from a checkpoint.
@@ -279,7 +306,7 @@ mod tests {
     fn a_model_that_moves_stays_what_it_was() {
         let mut recipe: Recipe = toml::from_str(include_str!("../recipes/synthetic-tiny.toml")).unwrap();
         recipe.backbone.width = 2;
-        let input = Preprocessing { width: 8, height: 8, mean: [0.1; 3], deviation: [0.2; 3] };
+        let input = Preprocessing { width: 8, height: 8, mean: [0.1; 3], deviation: [0.2; 3], look: Look::WHOLE };
         let onnx = OnnxBackbone {
             bytes: vec![1, 2, 3],
             digest: [4; 32],

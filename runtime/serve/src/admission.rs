@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use axum::body::Bytes;
 use axum::http::StatusCode;
-use orco_runtime::image::{DecodingCost, Preprocessing};
+use orco_runtime::image::{DecodingCost, Look, Preprocessing};
 use orco_runtime::quality;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
@@ -48,7 +48,7 @@ pub fn default_memory() -> u64 {
 /// Most bytes from the first of decoding a picture to the last of what is done with it: it is scaled to the backbone's
 /// input, judged, and made small for a thumbnail, the inbox or the live view.
 pub fn picture_bytes(needs: &DecodingCost, input: &Preprocessing) -> u64 {
-    let judged = Preprocessing { width: quality::SIDE, height: quality::SIDE, ..*input };
+    let judged = Preprocessing { width: quality::SIDE, height: quality::SIDE, look: Look::WHOLE, ..*input };
     let is_long = needs.width.max(needs.height) > LONG;
     let small = needs.picture_bytes() + if is_long { MADE_SMALL } else { MADE_SMALL / 16 };
     needs.with_scaling(input).max(needs.with_scaling(&judged)).max(small)

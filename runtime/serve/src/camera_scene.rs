@@ -255,7 +255,8 @@ impl Watched {
 /// Width and height to which frames are decoded at least when they are compared with the place: a thing is a part of a
 /// frame, and is to have as many pixels as the backbone sees.
 pub fn decoded_side(input: &Preprocessing) -> u32 {
-    (2 * input.width.max(input.height)).max(MIN_SIDE)
+    let [width, height] = input.canvas();
+    (2 * width.max(height)).max(MIN_SIDE)
 }
 
 /// A rectangle as shares of a frame's sides: left edge, upper edge, width, height.

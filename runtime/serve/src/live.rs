@@ -132,7 +132,7 @@ impl Drop for Live {
 }
 
 impl Live {
-    /// Starts the thread, which decodes pictures to at least the size of the backbone's input, as far as `admission`
+    /// Starts the thread, which decodes pictures to at least the size of the bundle's canvas, as far as `admission`
     /// lets it.
     ///
     /// # Errors
@@ -400,7 +400,8 @@ impl LiveWorker {
 
     fn process(&mut self, frame: Arc<CameraFrame>) {
         let scene = &self.inner.scene;
-        let whole = self.input.width.max(self.input.height);
+        let [width, height] = self.input.canvas();
+        let whole = width.max(height);
         // Of a part of the frame, as many pixels as the backbone sees.
         let is_part = scene.is_shown() || !self.regions.is_empty();
         let side = if is_part { camera_scene::decoded_side(&self.input) } else { whole };

@@ -243,9 +243,9 @@ fn faster([onnx_runtime, rten]: [Duration; 2]) -> (Engine, ChoiceReason) {
     }
 }
 
-/// What a picture takes.
+/// What a picture takes, with all parts that the look has.
 fn time_of_a_picture(encoder: &mut dyn Encoder, input: &Preprocessing) -> Result<Duration, EncodeError> {
-    let shape = (1, 3, input.height as usize, input.width as usize);
+    let shape = (input.look.parts(), 3, input.height as usize, input.width as usize);
     let picture = Array4::from_shape_fn(shape, |(_, _, y, x)| ((31 * y + x) % 251) as f32 / 251.0 - 0.5);
     let mut time = || {
         let started = Instant::now();
@@ -288,6 +288,7 @@ fn open_in(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::image::Look;
 
     #[test]
     fn rten_encodes_shots_and_few_pictures() {
@@ -317,7 +318,7 @@ mod tests {
     }
 
     fn opened(open: Open<'_>) -> Result<(String, ChoiceReason), EncodeError> {
-        let input = Preprocessing { width: 6, height: 4, mean: [0.5; 3], deviation: [0.25; 3] };
+        let input = Preprocessing { width: 6, height: 4, mean: [0.5; 3], deviation: [0.25; 3], look: Look::WHOLE };
         open_faster(open, &input).map(|opened| (opened.encoder.engine(), opened.reason))
     }
 

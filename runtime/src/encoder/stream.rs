@@ -11,7 +11,7 @@ use std::thread;
 use ::image::RgbImage;
 use ndarray::{Array2, ArrayView2, ArrayView4, Axis, concatenate};
 
-use super::{EncodeError, Encoder, batch_size, encode_planes, to_planes};
+use super::{EncodeError, Encoder, encode_fitted, pictures_at_once, to_planes};
 use crate::image::Preprocessing;
 
 /// Engines with the same backbone that compute side by side, each on its own share of the processor's cores.
@@ -74,14 +74,14 @@ pub struct BackboneShape<'a> {
 pub struct ViewSource<D> {
     /// Views of each picture.
     pub count: usize,
-    /// Draws them, as pictures of the input's size.
+    /// Draws them, as [fitted](Preprocessing::fit) pictures.
     pub draw: D,
 }
 
 /// Computes features of a stream of pictures. Views are drawn beside the engines; `each` gets the features of one picture
 /// after the other, `[views, features]`.
 ///
-/// Pictures go through an engine in batches of [`batch_size`] pictures, or of one picture's views if these are more. ONNX
+/// Images go through an engine in batches of [`batch_size`](super::batch_size), or of one picture's views if these are more. ONNX
 /// Runtime gives the shipped backbones' features bit for bit alike in any batch; a layer whose sums it orders by the
 /// batch's size, as it may for a matrix product, would differ by rounding. An error ends the stream.
 ///
@@ -96,7 +96,7 @@ pub fn encode_stream<E: From<EncodeError>>(
 ) -> Result<(), E> {
     let BackboneShape { input, features } = shape;
     let ViewSource { count, draw } = views;
-    let pictures_per_job = (batch_size(input) / count.max(1)).max(1);
+    let pictures_per_job = pictures_at_once(input, count);
     let jobs = iter::from_fn(|| {
         let job: Vec<RgbImage> = pictures.by_ref().take(pictures_per_job).collect();
         (!job.is_empty()).then_some(job)
@@ -109,7 +109,7 @@ pub fn encode_stream<E: From<EncodeError>>(
         encoder,
         jobs,
         prepare,
-        |engine, planes| encode_planes(engine, input, features, planes.view()),
+        |engine, planes| encode_fitted(engine, input, features, planes.view()),
         |rows| rows.axis_chunks_iter(Axis(0), count.max(1)).try_for_each(&mut each),
     )
 }
@@ -197,8 +197,11 @@ mod tests {
     use ndarray::Array4;
 
     use super::*;
+    use crate::encoder::encode_pictures;
+    use crate::image::Look;
 
-    const INPUT: Preprocessing = Preprocessing { width: 1, height: 1, mean: [0.0; 3], deviation: [1.0; 3] };
+    const INPUT: Preprocessing =
+        Preprocessing { width: 1, height: 1, mean: [0.0; 3], deviation: [1.0; 3], look: Look::WHOLE };
 
     const SHAPE: BackboneShape<'_> = BackboneShape { input: &INPUT, features: 1 };
 
@@ -242,6 +245,34 @@ mod tests {
         assert_eq!(streamed(&mut FirstNumber), expected);
         assert_eq!(streamed(&mut pool(1)), expected);
         assert_eq!(streamed(&mut pool(5)), expected);
+    }
+
+    #[test]
+    fn features_of_a_closer_look_are_the_mean_over_its_parts() {
+        // A white frame of a pixel around black: the whole is partly white, the middle black.
+        let is_edge = |x, y| [x, y].into_iter().any(|at| at == 0 || at == 3);
+        let picture =
+            |white: u8| RgbImage::from_fn(4, 4, |x, y| ::image::Rgb([if is_edge(x, y) { white } else { 0 }; 3]));
+        let input = Preprocessing { look: Look::new(&[1.0, 0.5, 0.25]).unwrap(), ..INPUT };
+        let shape = BackboneShape { input: &input, features: 1 };
+        let views = ViewSource { count: 1, draw: |picture: &_| vec![input.fit(picture)] };
+        let whites = [255, 0, 100, 30, 255];
+        let mut rows = Vec::<f32>::new();
+        let each = |row: ArrayView2<'_, f32>| {
+            rows.extend(row.iter());
+            Ok::<(), EncodeError>(())
+        };
+        encode_stream(&mut pool(2), shape, whites.into_iter().map(picture), views, each).unwrap();
+        for (white, row) in whites.into_iter().zip(&rows) {
+            let fitted = input.fit(&picture(white));
+            let alone = encode_pictures(&mut FirstNumber, &input, 1, std::slice::from_ref(&fitted)).unwrap();
+            let mut parts = Vec::new();
+            input.append(&fitted, &mut parts);
+            assert_eq!(parts.len(), 3 * 3);
+            assert_eq!([*row; 1], [(parts[0] + parts[3] + parts[6]) / 3.0]);
+            assert_eq!(alone.as_slice(), Some(&[*row][..]));
+            assert_eq!(*row == 0.0, white == 0);
+        }
     }
 
     #[test]

@@ -46,10 +46,11 @@ impl DecodingCost {
     pub fn with_scaling(&self, input: &Preprocessing) -> u64 {
         let (width, height) = (u64::from(self.width), u64::from(self.height));
         // A crop of aspect ratio 4/3, or of the input's own.
-        let own = height * u64::from(input.width) / u64::from(input.height.max(1));
+        let [input_width, input_height] = input.canvas().map(u64::from);
+        let own = height * input_width / input_height.max(1);
         let crop = width.min((width * height * 4 / 3).isqrt().max(own) + 1);
         // Four f32 for each column of each row of the result, and the result.
-        let scaled = 16 * crop * u64::from(input.height) + 3 * u64::from(input.width) * u64::from(input.height);
+        let scaled = 16 * crop * input_height + 3 * input_width * input_height;
         self.peak.max(self.picture_bytes() + scaled)
     }
 }
@@ -60,7 +61,7 @@ mod tests {
 
     use ::image::{ImageFormat, RgbImage};
 
-    use crate::image::{self, MAX_MEMORY, Preprocessing};
+    use crate::image::{self, Look, MAX_MEMORY, Preprocessing};
 
     fn written(width: u32, height: u32, format: ImageFormat) -> Vec<u8> {
         let mut bytes = Vec::new();
@@ -99,7 +100,7 @@ mod tests {
 
     #[test]
     fn scaling_takes_a_crop_and_not_the_whole_of_a_long_picture() {
-        let input = Preprocessing { width: 224, height: 224, mean: [0.0; 3], deviation: [1.0; 3] };
+        let input = Preprocessing { width: 224, height: 224, mean: [0.0; 3], deviation: [1.0; 3], look: Look::WHOLE };
         let long = image::DecodingCost::of_pixels(65_535, 300);
         assert!(long.with_scaling(&input) < long.picture_bytes() + (20 << 20));
         let (small, large) = (image::DecodingCost::of_pixels(1, 1), image::DecodingCost::of_pixels(4600, 4600));

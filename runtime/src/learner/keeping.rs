@@ -84,7 +84,7 @@ impl Learner {
         let kept::KeptUsage { pictures, bytes } = pictures.usage(&self.saved.exemplar_digests()).unwrap_or_default();
         let exemplars = &self.saved.state.exemplars;
         let shots = (0..exemplars.len()).filter(|exemplar| there.contains(&exemplars.digest_of(*exemplar))).count();
-        let input = &self.bundle.manifest.preprocessing;
-        KeptShots { shots, pictures, bytes, bytes_each: kept::most_bytes(input.width, input.height) }
+        let [width, height] = self.bundle.manifest.preprocessing.canvas();
+        KeptShots { shots, pictures, bytes, bytes_each: kept::most_bytes(width, height) }
     }
 }

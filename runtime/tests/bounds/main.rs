@@ -7,12 +7,12 @@ mod engines;
 mod model;
 mod wire;
 
-use orco_runtime::image::Preprocessing;
+use orco_runtime::image::{Look, Preprocessing};
 use orco_trials::memory::Counting;
 
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
 fn input(side: u32) -> Preprocessing {
-    Preprocessing { width: side, height: side, mean: [0.5; 3], deviation: [0.5; 3] }
+    Preprocessing { width: side, height: side, mean: [0.5; 3], deviation: [0.5; 3], look: Look::WHOLE }
 }

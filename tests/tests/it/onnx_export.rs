@@ -9,7 +9,7 @@ use ndarray::ArrayView4;
 use orco_runtime::encoder::onnx::Onnx;
 use orco_runtime::encoder::rten::Rten;
 use orco_runtime::encoder::{EncodeError, Encoder};
-use orco_runtime::image::Preprocessing;
+use orco_runtime::image::{Look, Preprocessing};
 use orco_runtime::manifest::{BACKBONE, BACKBONE_INT8, WeightFormat};
 use orco_tests::tiny::take_turn;
 use orco_trainer::config::Arithmetic;
@@ -18,7 +18,8 @@ use orco_trainer::model::backbone::{Description, Network};
 use tch::nn::VarStore;
 use tch::{Device, Kind, Tensor, no_grad};
 
-const INPUT: Preprocessing = Preprocessing { width: 32, height: 32, mean: [0.5; 3], deviation: [0.25; 3] };
+const INPUT: Preprocessing =
+    Preprocessing { width: 32, height: 32, mean: [0.5; 3], deviation: [0.25; 3], look: Look::WHOLE };
 /// Images of noise on which the engines are compared with tch; so many in the heavy trials, a tenth otherwise.
 const IMAGES: i64 = 1000;
 

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use ndarray::ArrayView4;
 use orco_runtime::encoder::Encoder;
 use orco_runtime::encoder::onnx::Onnx;
-use orco_runtime::image::Preprocessing;
+use orco_runtime::image::{Look, Preprocessing};
 use orco_tests::tiny::take_turn;
 use orco_trainer::config::{Architecture, Arithmetic, Recipe};
 use orco_trainer::export::onnx;
@@ -68,7 +68,13 @@ fn check(name: &str, architecture: Architecture, side: i64, weights: &Path, expe
     let in_tch = deviation(&ours);
     assert!(in_tch <= LARGEST_DEVIATION, "{name} differs from the original by {in_tch:e}");
 
-    let input = Preprocessing { width: side as u32, height: side as u32, mean: [0.5; 3], deviation: [0.5; 3] };
+    let input = Preprocessing {
+        width: side as u32,
+        height: side as u32,
+        mean: [0.5; 3],
+        deviation: [0.5; 3],
+        look: Look::WHOLE,
+    };
     let mut encoder = Onnx::open(&onnx::encode(&model.backbone, &[]), &input).unwrap();
     let planes = Vec::<f32>::try_from(images.contiguous().view(-1)).unwrap();
     let rows = encoder.encode(ArrayView4::from_shape((count, 3, side as usize, side as usize), &planes).unwrap());

@@ -187,6 +187,9 @@ pub(crate) fn check_trainable(is_brought: bool) -> Result<()> {
 /// If there is nothing to compare, or a share is no number of at least 0.
 pub fn check(model: &Model, learn: &LearnConfig, shares: &[f64]) -> Result<()> {
     check_trainable(model.onnx.is_some())?;
+    if !model.look.is_whole() {
+        bail!("the recipe has a data.look, but what is trained here sees whole images; leave it out");
+    }
     if learn.epochs == 0 {
         bail!(
             "compare trains in every session, but [learn] of the recipe has epochs = 0, as the preset \"closed-form\" \

@@ -151,6 +151,10 @@ impl Recipe {
         demand("pretrain.precision", "f16", scaled, "bf16 or f32 where align.train_backbone is true")?;
         let own = self.backbone.onnx.is_none();
         demand("align.train_backbone", true, own || !self.align.train_backbone, "false where backbone.onnx is set")?;
+        let once = self.data.look.is_whole();
+        let expected = "left out unless the backbone is given and stays as it is: phase 1 and align.train_backbone see whole images";
+        let frozen = self.pretrain.epochs == 0 && !self.align.train_backbone;
+        demand("data.look", self.data.look, once || frozen, expected)?;
         let weights = &self.export.weights;
         demand("export.weights", weights.name(), own || weights.is_f32(), "f32 where backbone.onnx is set")?;
         demand("export.int8", true, own || !self.export.int8, "false where backbone.onnx is set")?;

@@ -1,5 +1,6 @@
 //! Which images a run works on: the `[data]` table of a recipe.
 
+use orco_runtime::image::{Look, MAX_CANVAS};
 use serde::{Deserialize, Serialize};
 
 use super::ConfigError;
@@ -36,6 +37,11 @@ pub struct DataConfig {
     /// too.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub crop: Option<f64>,
+    /// Sides of the centred parts of that square that the backbone sees beside the whole, as `[1.0, 0.75]`, each scaled
+    /// to `image_size`; a feature vector is the mean over them. For things that do not fill the picture, and a backbone
+    /// that is given.
+    #[serde(skip_serializing_if = "Look::is_whole")]
+    pub look: Look,
     /// Mean of red, green and blue in 0..1; known for published data sets, else computed from base training images.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mean: Option<[f32; 3]>,
@@ -125,6 +131,11 @@ impl DataConfig {
         })
     }
 
+    /// Width and height to which pictures are decoded: the smallest part of the look has [`DataConfig::side`].
+    pub fn canvas(&self) -> u32 {
+        self.look.canvas(self.side())
+    }
+
     /// Mean and deviation of the channels, as far as they are known before the images are read.
     pub fn statistics(&self) -> Option<([f32; 3], [f32; 3])> {
         match (self.mean, self.deviation, self.kind) {
@@ -168,6 +179,15 @@ impl DataConfig {
             demand("data.crop", crop, decoded, "left out where no picture is decoded")?;
             demand("data.crop", crop, crop > 0.1 && crop <= 1.0, "above 0.1 and up to 1")?;
         }
+        let looks = self.kind != DataKind::Cifar100 || self.look.is_whole();
+        demand("data.look", self.look, looks, "left out for CIFAR-100, whose things fill the picture")?;
+        let fits = self.canvas() <= MAX_CANVAS;
+        demand(
+            "data.look",
+            self.look,
+            fits,
+            "of parts that leave the whole at most 1024 pixels: image_size by the smallest side",
+        )?;
         let synthetic = [
             ("data.classes", self.classes, 2, 4096, "from 2 to 4096"),
             ("data.train_per_class", self.train_per_class, 1, 100_000, "from 1 to 100000"),
@@ -188,6 +208,14 @@ mod tests {
 
     fn refused(text: &str) -> String {
         toml::from_str::<DataConfig>(text).unwrap().check().unwrap_err().to_string()
+    }
+
+    #[test]
+    fn pictures_are_decoded_so_that_the_smallest_part_has_the_size_that_the_backbone_takes() {
+        let data: DataConfig = toml::from_str("kind = \"folders\"\nimage_size = 224\nlook = [1.0, 0.75]").unwrap();
+        data.check().unwrap();
+        assert_eq!((data.side(), data.canvas()), (224, 299));
+        assert_eq!(toml::from_str::<DataConfig>(&toml::to_string(&data).unwrap()), Ok(data));
     }
 
     #[test]
@@ -214,5 +242,8 @@ mod tests {
         assert!(refused("classes = 5").contains("unless kind = \"synthetic\""));
         assert!(refused("kind = \"synthetic\"\ntest_share = 0.5").contains("unless kind = \"folders\""));
         assert!(toml::from_str::<DataConfig>("kind = \"imagenet\"").is_err());
+        assert!(refused("look = [1.0, 0.75]").contains("left out for CIFAR-100"));
+        assert!(refused("kind = \"folders\"\nimage_size = 800\nlook = [1.0, 0.75]").contains("at most 1024 pixels"));
+        assert!(toml::from_str::<DataConfig>("look = [0.75]").is_err());
     }
 }

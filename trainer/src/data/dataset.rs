@@ -140,9 +140,9 @@ fn read(recipe: &Recipe, origin: &DataOrigin<'_>) -> Result<Parts, DataError> {
         DataKind::Synthetic => {
             let classes = data.classes.unwrap_or_else(|| recipe.classes());
             let (each, tests) = (data.train_per_class.unwrap_or(100), data.test_per_class.unwrap_or(20));
-            demand_room(classes.saturating_mul(each.saturating_add(tests)), data.side(), 2)?;
-            let train = synthetic::images(classes, each, data.side(), synthetic::SyntheticPart::Train, recipe.seed);
-            let test = synthetic::images(classes, tests, data.side(), synthetic::SyntheticPart::Test, recipe.seed);
+            demand_room(classes.saturating_mul(each.saturating_add(tests)), data.canvas(), 2)?;
+            let train = synthetic::images(classes, each, data.canvas(), synthetic::SyntheticPart::Train, recipe.seed);
+            let test = synthetic::images(classes, tests, data.canvas(), synthetic::SyntheticPart::Test, recipe.seed);
             // Rendering breaks off at Ctrl-C.
             interrupt::check().map_err(DataError::Stopped)?;
             return Ok((train, test, synthetic::class_names(classes, recipe.seed), ListNames::Numbers, Vec::new()));
@@ -163,7 +163,7 @@ fn read(recipe: &Recipe, origin: &DataOrigin<'_>) -> Result<Parts, DataError> {
         let expected = format!("at most {MOST_CLASSES}");
         return Err(DataError::Count { path, what: "classes", expected, actual: class_names.len() });
     }
-    demand_room(train.len() + test.len(), data.side(), 1)?;
+    demand_room(train.len() + test.len(), data.canvas(), 1)?;
     let train = listing::decode(&train, data, origin.skip_broken, "training images", &origin.group)?;
     let test = listing::decode(&test, data, origin.skip_broken, "test images", &origin.group)?;
     skipped.extend([train.skipped, test.skipped].concat());
@@ -210,6 +210,14 @@ impl Images {
     /// u8 `[k, 3, height, width]`: the images at `indices`, where the pixels are.
     pub fn select(&self, indices: &[usize]) -> Tensor {
         self.at(&tensor(indices))
+    }
+
+    /// The first images, `most` at most, of each the middle of that height and width; the same pixels in memory.
+    pub fn middle(&self, most: usize, [height, width]: [i64; 2]) -> Self {
+        let (count, size) = (most.min(self.len()), self.pixels.size());
+        let (top, left) = ((size[2] - height) / 2, (size[3] - width) / 2);
+        let pixels = self.pixels.narrow(0, 0, count as i64).narrow(2, top, height).narrow(3, left, width);
+        Self { pixels, labels: self.labels[..count].to_vec() }
     }
 
     /// How many of them, `most` at most, go through a backbone together where nothing is trained: what lies between its

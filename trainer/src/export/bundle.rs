@@ -8,6 +8,7 @@ use orco_benchmark::benchmark::Benchmark;
 use orco_runtime::bundle::Bundle;
 use orco_runtime::encoder::Encoder;
 use orco_runtime::encoder::onnx::Onnx;
+use orco_runtime::image::{Look, Preprocessing};
 use orco_runtime::manifest::{
     BACKBONE, BACKBONE_INT8, BENCHMARK, LABELS, LEARNER, MANIFEST, STATISTICS, WeightFormat, hexadecimal,
 };
@@ -20,7 +21,7 @@ use super::int8::int8;
 use super::metadata::{OnnxFacts, metadata};
 use super::output::{BundleOutput, CARD};
 use super::source::BundleSource;
-use super::statistics::statistics;
+use super::statistics::{clean_features, statistics};
 use super::{card, onnx};
 use crate::config::{Arithmetic, Recipe};
 use crate::data::dataset::DataSet;
@@ -128,14 +129,17 @@ pub fn write_bundle(
 
 /// Largest difference between the exported model's features and the network's.
 fn parity(model: &Model, encoder: &mut dyn Encoder, source: &BundleSource<'_>) -> Result<Parity> {
-    let indices: Vec<usize> = (0..PARITY_IMAGES.min(source.train.len())).collect();
-    let mut network = model.source(Arithmetic::F32)?;
+    // Images of the network's own size: scaling rounds here and there in different ways.
+    let images = source.train.middle(PARITY_IMAGES, model.input());
+    let indices: Vec<usize> = (0..images.len()).collect();
+    let mut network = model.source_of_parts(Arithmetic::F32)?;
     let mut expected = Vec::new();
-    for indices in indices.chunks(source.train.forward_batch(PARITY_IMAGES)) {
-        expected.push(network.features(&source.train.batch(indices, model.device()))?.to_device(tch::Device::Cpu));
+    for indices in indices.chunks(images.forward_batch(PARITY_IMAGES)) {
+        expected.push(network.features(&images.batch(indices, model.device()))?.to_device(tch::Device::Cpu));
     }
     let expected = Tensor::cat(&expected, 0);
-    let actual = source.clean_features(encoder, source.train, &indices)?;
+    let input = Preprocessing { look: Look::WHOLE, ..source.input };
+    let actual = clean_features(encoder, &input, source.features, &images, &indices)?;
     let largest = |tensor: &Tensor| tensor.abs().max().double_value(&[]);
     let difference = Tensor::from_slice(&actual).view_as(&expected) - &expected;
     Ok(Parity { deviation: largest(&difference), largest: largest(&expected), images: indices.len() })

@@ -69,6 +69,14 @@ pub(super) fn write(
         let what = "A feature vector is the mean over an image and its mirror image; the file computes both";
         writeln!(text, "- {what}, and the multiply-adds count both.")?;
     }
+    let look = manifest.preprocessing.look;
+    if !look.is_whole() {
+        let times = look.parts();
+        writeln!(
+            text,
+            "- Look: {look}. A feature vector is the mean over these {times} images of a picture; each takes those multiply-adds."
+        )?;
+    }
     let head = &bundle.base_model.head;
     writeln!(
         text,

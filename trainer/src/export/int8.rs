@@ -2,6 +2,7 @@
 
 use anyhow::{Context, Result};
 use orco_runtime::encoder::onnx::Onnx;
+use tch::Tensor;
 
 use super::fidelity::{Fidelity, Opened, spread};
 use super::metadata::{OnnxFacts, metadata};
@@ -24,7 +25,7 @@ pub(super) fn int8(
     let calibration = spread(&source.split.base, source.recipe.export.calibration_images);
     let batches = calibration.chunks(source.train.forward_batch(BATCH)).map(|indices| {
         let images = source.train.batch(indices, model.device());
-        model.channels.normalise(&images)
+        model.channels.normalise(&Tensor::cat(&model.parts(&images), 0))
     });
     let ranges = Ranges::measure(&model.backbone, batches);
     let facts = OnnxFacts { precision: "int8", weights: "int8", ..*facts };

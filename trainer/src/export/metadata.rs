@@ -82,11 +82,13 @@ fn utc(seconds: u64) -> String {
 
 #[cfg(test)]
 mod tests {
+    use orco_runtime::image::Look;
+
     use super::*;
 
     #[test]
     fn every_key_of_the_conventions_is_there() {
-        let input = Preprocessing { width: 32, height: 24, mean: [0.5; 3], deviation: [0.25; 3] };
+        let input = Preprocessing { width: 32, height: 24, mean: [0.5; 3], deviation: [0.25; 3], look: Look::WHOLE };
         let export: ExportConfig =
             toml::from_str("exemplars_per_class = 5\ncandidates_per_class = 5\nauthor = \"A\"\ndate = \"2026-11-21\"")
                 .unwrap();

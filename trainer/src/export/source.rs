@@ -10,7 +10,7 @@ use orco_runtime::augment::AugmentedViews;
 use orco_runtime::encoder::Encoder;
 use orco_runtime::encoder::stream::{BackboneShape, ViewSource, encode_stream};
 use orco_runtime::image::Preprocessing;
-use orco_runtime::manifest::{BackboneFacts, FORMAT, Manifest, Provenance};
+use orco_runtime::manifest::{BackboneFacts, Manifest, Provenance};
 use orco_state::bank::Bank;
 use orco_state::state::{BaseModel, Class};
 
@@ -45,12 +45,13 @@ pub struct BundleSource<'a> {
 impl<'a> BundleSource<'a> {
     /// For a model that was trained by this recipe on these data.
     pub fn new(model: &Model, recipe: &'a Recipe, data: &'a DataSet) -> Self {
-        let [_, height, width] = model.backbone.description.input;
+        let [height, width] = model.input();
         let own = Preprocessing {
             width: width as u32,
             height: height as u32,
             mean: model.channels.mean,
             deviation: model.channels.deviation,
+            look: model.look,
         };
         Self {
             recipe,
@@ -58,7 +59,7 @@ impl<'a> BundleSource<'a> {
             measured: if recipe.split.measure_on == MeasureOn::Test { &data.test } else { &data.train },
             split: &data.split,
             labels: &data.class_names,
-            input: model.onnx.as_ref().map_or(own, |onnx| onnx.input),
+            input: model.onnx.as_ref().map_or(own, |onnx| Preprocessing { look: model.look, ..onnx.input }),
             views: AugmentedViews::default(),
             features: model.backbone.description.features() as usize,
         }
@@ -176,7 +177,7 @@ impl<'a> BundleSource<'a> {
         let description = &model.backbone.description;
         let parameters = model.onnx.as_ref().map_or(description.parameters() as u64, |onnx| onnx.parameters);
         Manifest {
-            format: FORMAT,
+            format: Manifest::format_for(&self.input),
             name: self.recipe.name.clone(),
             release: 0,
             preprocessing: self.input,

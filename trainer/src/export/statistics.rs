@@ -99,6 +99,13 @@ pub fn add_statistics(folder: &Path, recipe: &Recipe, data: &DataSet) -> Result<
         folder.display()
     );
     let input = bundle.manifest.preprocessing;
+    ensure!(
+        input.look == recipe.data.look,
+        "the backbone of {} sees the {}, but the recipe's data.look is the {}",
+        folder.display(),
+        input.look,
+        recipe.data.look
+    );
     let mut encoder = Onnx::pool(&bundle.backbone, &input).context("features are computed with ONNX Runtime")?;
     let (train, split) = (&data.train, &data.split);
     let values = clean_features(&mut encoder, &input, base_model.head.inputs, train, &split.base)?;

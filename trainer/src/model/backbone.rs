@@ -17,7 +17,7 @@ pub use build::Builder;
 pub use description::{Activation, Block, ConvNorm, Description, Shortcut};
 pub use head::{ProjectionHead, unit};
 pub use network::Network;
-pub use source::{FeatureSource, OnnxBackbone, OnnxBackboneError};
+pub use source::{FeatureSource, LookingSource, OnnxBackbone, OnnxBackboneError, parts};
 
 /// What others call a tensor of ours below `backbone.`: torchvision and timm for ResNet-18, and
 /// `efficientnet-lite-pytorch`.

@@ -4,6 +4,7 @@ mod align;
 mod command;
 mod damage;
 mod distributed;
+mod look;
 mod paper;
 mod signing;
 mod support;

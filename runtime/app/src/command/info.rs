@@ -28,7 +28,7 @@ pub fn run(options: &Options, output: &Output) -> Result<Value> {
     say!(output, "release     {}, {signature}", manifest.release)?;
     say!(
         output,
-        "backbone    {}, {}: {:.2} M parameters, {}, {}x{} pixels, {} features",
+        "backbone    {}, {}: {:.2} M parameters, {}, {}x{} pixels, {} features, {}",
         manifest.backbone.architecture,
         match options.backbone {
             Backbone::Float => format!("weights in {}", manifest.backbone.weights.name()),
@@ -38,7 +38,8 @@ pub fn run(options: &Options, output: &Output) -> Result<Value> {
         manifest.backbone.work(),
         manifest.preprocessing.width,
         manifest.preprocessing.height,
-        manifest.backbone.features
+        manifest.backbone.features,
+        manifest.preprocessing.look
     )?;
     engines.say(output)?;
     say!(output, "head        {}-{}-{}", base_model.head.inputs, base_model.head.hidden, base_model.head.outputs)?;
@@ -102,7 +103,7 @@ pub fn run(options: &Options, output: &Output) -> Result<Value> {
         "engine_for_more_reason": engines.more.as_ref().map(|more| more.reason.to_string()),
         "pictures_for_more": ONNX_RUNTIME_FROM,
         "backbone": manifest.backbone.architecture, "backbone_kind": options.backbone.name(),
-        "weights": manifest.backbone.weights.name(),
+        "weights": manifest.backbone.weights.name(), "look": manifest.preprocessing.look.sides(),
         "features": manifest.backbone.features, "parameters": manifest.backbone.parameters,
         "base_classes": base_model.classes.len(), "learned_classes": learner.state().classes.len(),
         "class_means": base_model.config.class_means, "sessions": learner.state().sessions, "free_targets": free,

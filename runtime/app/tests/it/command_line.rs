@@ -284,7 +284,7 @@ fn bad_bundles_are_refused() {
     };
     let restore = |(path, good): (PathBuf, Vec<u8>)| fs::write(path, good).unwrap();
     let other_version = change("manifest.toml", &|bytes| text(&bytes).replace("format = 1", "format = 7").into_bytes());
-    device.refused(&["info"], "has format 7, but this program reads format 1");
+    device.refused(&["info"], "has format 7, but this program reads formats up to 2");
     restore(other_version);
     for name in ["learner.postcard", "backbone.onnx"] {
         let flipped = change(name, &|mut bytes| {

@@ -156,9 +156,9 @@ fn truncations_and_flipped_bits_neither_panic_nor_pass_as_something_else() {
 fn the_engines_refuse_before_they_look() {
     use crate::encoder::engine_choice::{self, EngineChoice, Workload};
     use crate::encoder::{self, EncodeError};
-    use crate::image::Preprocessing;
+    use crate::image::{Look, Preprocessing};
 
-    let input = Preprocessing { width: 32, height: 32, mean: [0.5; 3], deviation: [0.5; 3] };
+    let input = Preprocessing { width: 32, height: 32, mean: [0.5; 3], deviation: [0.5; 3], look: Look::WHOLE };
     let model = plus(&tensor_of(5, &[2], &bytes(13, b"")));
     let refused = |error: Option<EncodeError>| {
         let Some(EncodeError::Refused(error)) = error else { panic!("{error:?}") };

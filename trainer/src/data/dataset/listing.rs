@@ -63,7 +63,7 @@ pub(super) fn decode(
     what: &'static str,
     group: &RankGroup,
 ) -> Result<DecodedImages, DataError> {
-    let side = i64::from(data.side());
+    let side = i64::from(data.canvas());
     if group.size() > 1 {
         // Before any rank decodes its part of another list.
         let size = |entry: &ListedImage| entry.path.metadata().map_or(0, |file| file.len());
@@ -111,7 +111,7 @@ pub(super) fn decode(
 
 /// Decodes some files on all cores into `rows`, `[n, 3, side, side]`; what went wrong with each.
 fn decode_block(entries: &[ListedImage], data: &DataConfig, rows: &Tensor) -> Vec<Option<ImageError>> {
-    let image = 3 * (data.side() * data.side()) as usize;
+    let image = 3 * (data.canvas() * data.canvas()) as usize;
     let mut buffer = vec![0; entries.len() * image];
     let mut failures: Vec<Option<ImageError>> = entries.iter().map(|_| None).collect();
     let share = entries.len().div_ceil(cores());
@@ -132,7 +132,7 @@ fn decode_block(entries: &[ListedImage], data: &DataConfig, rows: &Tensor) -> Ve
 /// Decodes one file into the planes of red, green and blue.
 fn decode_one(entry: &ListedImage, data: &DataConfig, planes: &mut [u8]) -> Result<(), ImageError> {
     let picture = image::open(&entry.path)?;
-    let side = data.side();
+    let side = data.canvas();
     let [x, y, width, height] = part(picture.width(), picture.height(), data.fit, data.crop.unwrap_or(1.0));
     let kept = imageops::crop_imm(&picture, x, y, width, height).to_image();
     let fitted =

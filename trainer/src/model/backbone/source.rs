@@ -7,7 +7,7 @@ use ndarray::Array4;
 use orco_runtime::encoder::onnx::Onnx;
 use orco_runtime::encoder::stream::{EncoderPool, map_in_order};
 use orco_runtime::encoder::{EncodeError, Encoder, batch_size, encode_planes};
-use orco_runtime::image::Preprocessing;
+use orco_runtime::image::{Look, Preprocessing};
 use orco_state::codec;
 use prost::Message;
 use tch::{Kind, Tensor};
@@ -110,6 +110,7 @@ impl OnnxBackbone {
             height,
             mean: config.mean.or_else(|| model.three("orco.mean")).unwrap_or(channels.mean),
             deviation: config.deviation.or_else(|| model.three("orco.deviation")).unwrap_or(channels.deviation),
+            look: Look::WHOLE,
         };
         if !input.is_sound() {
             return Err(wrong(format!("its images of {width}x{height} pixels are larger than 1024x1024")));
@@ -189,6 +190,47 @@ impl FeatureSource for GivenBackbone<'_> {
     }
 }
 
+/// A source whose features are the means over the parts of an image that a look has.
+pub struct LookingSource<'a> {
+    /// Computes those of a part.
+    pub once: Box<dyn FeatureSource + 'a>,
+    /// The look.
+    pub look: Look,
+    /// Height and width of the backbone's input.
+    pub input: [i64; 2],
+}
+
+impl FeatureSource for LookingSource<'_> {
+    fn features(&mut self, images: &Tensor) -> Result<Tensor, EncodeError> {
+        let parts = parts(images, self.look, self.input);
+        let features = parts.iter().map(|part| self.once.features(part)).collect::<Result<Vec<_>, _>>()?;
+        Ok(Tensor::stack(&features, 0).mean_dim(0, false, Kind::Float))
+    }
+}
+
+/// The parts of images that a look has, each scaled to the backbone's input, as
+/// [`Preprocessing::append`] does with a picture.
+///
+/// # Shapes
+/// `images` f32 `[n, 3, h, w]`; returns as many `[n, 3, height, width]` as there are parts.
+pub fn parts(images: &Tensor, look: Look, [height, width]: [i64; 2]) -> Vec<Tensor> {
+    let size = images.size();
+    let spans = |side: i64| look.spans(side as u32).map(|span| span.map(i64::from)).collect::<Vec<_>>();
+    let both = spans(size[2]).into_iter().zip(spans(size[3]));
+    let part = |([y, rows], [x, columns]): ([i64; 2], [i64; 2])| {
+        scaled(&images.narrow(2, y, rows).narrow(3, x, columns), [height, width])
+    };
+    both.map(part).collect()
+}
+
+/// Images of another size, f32.
+fn scaled(images: &Tensor, [height, width]: [i64; 2]) -> Tensor {
+    if images.size()[2..] == [height, width] {
+        return images.to_kind(Kind::Float);
+    }
+    images.internal_upsample_bilinear2d_aa([height, width], false, None, None)
+}
+
 /// The largest centred part with the input's aspect ratio, scaled to its size, as [`Preprocessing::fit`] does with a
 /// picture.
 fn fit(images: &Tensor, input: &Preprocessing) -> Tensor {
@@ -197,11 +239,7 @@ fn fit(images: &Tensor, input: &Preprocessing) -> Tensor {
     let crop_width = width.min(height * wanted_width / wanted_height).max(1);
     let crop_height = height.min(width * wanted_height / wanted_width).max(1);
     let part = images.narrow(2, (height - crop_height) / 2, crop_height);
-    let part = part.narrow(3, (width - crop_width) / 2, crop_width);
-    if [crop_height, crop_width] == [wanted_height, wanted_width] {
-        return part.to_kind(Kind::Float);
-    }
-    part.internal_upsample_bilinear2d_aa([wanted_height, wanted_width], false, None, None)
+    scaled(&part.narrow(3, (width - crop_width) / 2, crop_width), [wanted_height, wanted_width])
 }
 
 /// Sizes of a value's dimensions, `None` where one is not fixed; `None` for all if it is not of floats.
@@ -252,6 +290,34 @@ mod tests {
         let dim = sizes.iter().map(|&size| DimensionProto { dim_value: (size > 0).then_some(size), dim_param: None });
         let tensor_type = TensorTypeProto { elem_type, shape: Some(ShapeProto { dim: dim.collect() }) };
         ValueInfoProto { name: "x".into(), r#type: Some(TypeProto { tensor_type: Some(tensor_type) }) }
+    }
+
+    /// Features that are the image's mean colours.
+    struct MeanColours;
+
+    impl FeatureSource for MeanColours {
+        fn features(&mut self, images: &Tensor) -> Result<Tensor, EncodeError> {
+            assert_eq!(images.size()[2..], [24, 24]);
+            Ok(images.mean_dim([2i64, 3].as_slice(), false, Kind::Float))
+        }
+    }
+
+    #[test]
+    fn a_look_at_images_is_that_of_the_runtime_at_pictures() {
+        let look = Look::new(&[1.0, 0.75, 0.5]).unwrap();
+        let input = Preprocessing { width: 24, height: 24, mean: [0.0; 3], deviation: [1.0; 3], look };
+        let [side, _] = input.canvas();
+        let bytes: Vec<u8> = (0..3 * side * side).map(|at| (at * at / 7 % 251) as u8).collect();
+        let mut planes = Vec::new();
+        input.append(&orco_runtime::image::from_planes(side, side, &bytes), &mut planes);
+        let expected = Tensor::from_slice(&planes).view([3, 3, 24, 24]);
+        let images = Tensor::from_slice(&bytes).view([1, 3, i64::from(side), i64::from(side)]) / 255.0;
+        let parts = Tensor::cat(&parts(&images, look, [24, 24]), 0);
+        // Pictures are rounded to bytes where they are scaled.
+        assert!((&parts - &expected).abs().max().double_value(&[]) < 1.1 / 255.0);
+        let features = LookingSource { once: Box::new(MeanColours), look, input: [24, 24] }.features(&images).unwrap();
+        let means = expected.mean_dim([0i64, 2, 3].as_slice(), false, Kind::Float);
+        assert!((features - means).abs().max().double_value(&[]) < 1e-3);
     }
 
     #[test]

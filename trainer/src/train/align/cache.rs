@@ -64,7 +64,7 @@ impl SharedFeatures {
 fn key(model: &Model, augment: &AugmentConfig, config: &AlignConfig, base: &BaseSession<'_>) -> Result<String> {
     let views = json!([augment, config.cached_views, config.views_precision, config.train_backbone, config.mirrored]);
     let images = json!([base.seed, base.split.base, base.images.labels]);
-    let channels = json!([model.channels.mean, model.channels.deviation]);
+    let channels = json!([model.channels.mean, model.channels.deviation, model.look]);
     let own = model.tensors().into_iter().filter(|(name, _)| name.starts_with("backbone."));
     let backbone = [
         codec::digest(&checkpoint::encode(&own.collect::<Vec<_>>(), None)?),
@@ -198,7 +198,7 @@ fn features_of(
         augment.map_or_else(|| images.shallow_clone(), |(augment, _)| view(&images, augment))
     };
     let mut parts = Vec::new();
-    if let Some(onnx) = &model.onnx {
+    if let Some(onnx) = model.onnx.as_ref().filter(|_| model.look.is_whole()) {
         onnx.start()?.stream(indices.chunks(train.forward_batch(BATCH)).map(batch), |features| {
             done(features.size()[0] as usize)?;
             parts.push(features);
