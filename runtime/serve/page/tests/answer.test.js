@@ -5,8 +5,15 @@ import test from "node:test";
 globalThis.sessionStorage = { getItem: () => null };
 globalThis.localStorage = { getItem: () => null };
 const { alternatives, certainty } = await import("../answer.js");
+const { message, setLanguage } = await import("../language.js");
 
 test("an answer is sure, probable, or a guess", () => {
+  for (const language of ["en", "de"]) {
+    setLanguage(language);
+    const words = [1, 0.7, 0.2].map((probability) => message(certainty(probability)));
+    assert.ok(new Set(words).size === 3 && words.every((word) => /^[a-z]+$/.test(word)), `${language}: ${words}`);
+  }
+  setLanguage("en");
   assert.deepEqual([1, 0.9, 0.89, 0.6, 0.59, 0].map(certainty), ["sure", "sure", "probably", "probably", "perhaps", "perhaps"]);
 });
 
