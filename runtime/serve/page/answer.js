@@ -52,17 +52,20 @@ function show({ answer: { matches, set, known, empty } }) {
   const best = isUnknown ? undefined : matches[0];
   setText("answer", isUnknown ? message("unknown") : best?.label ?? (empty ? message("empty") : "–"));
   $("provisional").hidden = !best?.provisional;
-  setText("sure", best ? message("sure", { percent: percent(best.probability) }) : "");
+  setText("sure", best ? message(certainty(best.probability)) : "");
   $("sure-bar").style.width = `${best ? percent(Math.max(0, best.probability)) : 0}%`;
   setText("set", best ? alternatives(set) : "");
   setText("others", isUnknown ? nearest(matches[0]) : others(matches));
 }
 
+// How sure an answer is, in a word; the bar says the rest.
+export const certainty = (probability) => (probability >= 0.9 ? "sure" : probability >= 0.6 ? "probably" : "perhaps");
+
 // "mug or cup", where one of a few is right; nothing where the answer is clear, or nothing is.
 export const alternatives = (set) =>
   set?.length > 1 && set.length <= MOST_ALTERNATIVES ? set.map(isolate).join(` ${message("or")} `) : "";
 
-const nearest = ({ label, probability }) => message("nearestKnown", { label, percent: percent(probability) });
+const nearest = ({ label }) => message("nearestKnown", { label });
 
 const others = ([, ...matches]) => matches.filter(({ probability }) => percent(probability) > 0)
   .map(({ label, probability }) => `${isolate(label)} ${percent(probability)}\u00a0%`).join(" · ");
