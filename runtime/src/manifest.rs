@@ -9,8 +9,8 @@ use orco_core::config::LearnConfig;
 use crate::augment::AugmentedViews;
 use crate::image::Preprocessing;
 
-/// Newest version of the bundle layout that this release reads. It reads older ones, too, and writes the oldest one that
-/// says all ([`Manifest::format_for`]).
+/// Newest version of the bundle layout that this release reads. It reads older ones, too, and writes the oldest one
+/// that says all ([`Manifest::format_for`]).
 pub const FORMAT: u32 = 2;
 /// The version of bundles whose backbone sees whole pictures: programs that read no other would compute other features
 /// where it sees more.

@@ -81,7 +81,8 @@ pub struct ViewSource<D> {
 /// Computes features of a stream of pictures. Views are drawn beside the engines; `each` gets the features of one picture
 /// after the other, `[views, features]`.
 ///
-/// Images go through an engine in batches of [`batch_size`](super::batch_size), or of one picture's views if these are more. ONNX
+/// Images go through an engine in batches of [`batch_size`](super::batch_size), or of one picture's views and their
+/// parts if these are more. ONNX
 /// Runtime gives the shipped backbones' features bit for bit alike in any batch; a layer whose sums it orders by the
 /// batch's size, as it may for a matrix product, would differ by rounding. An error ends the stream.
 ///

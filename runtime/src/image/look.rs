@@ -32,7 +32,8 @@ pub struct Look {
 /// Why numbers are no look.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "a look starts with 1.0, the whole picture; at most three smaller sides follow, each smaller than the one before and at least 0.25"
+    "a look starts with 1.0, the whole picture; at most three sides follow, each smaller than the one before and at \
+     least 0.25"
 )]
 #[non_exhaustive]
 pub struct LookError;

@@ -152,7 +152,7 @@ impl Recipe {
         let own = self.backbone.onnx.is_none();
         demand("align.train_backbone", true, own || !self.align.train_backbone, "false where backbone.onnx is set")?;
         let once = self.data.look.is_whole();
-        let expected = "left out unless the backbone is given and stays as it is: phase 1 and align.train_backbone see whole images";
+        let expected = "left out unless the backbone is given and stays as it is: what is trained sees whole images";
         let frozen = self.pretrain.epochs == 0 && !self.align.train_backbone;
         demand("data.look", self.data.look, once || frozen, expected)?;
         let weights = &self.export.weights;

@@ -74,7 +74,8 @@ pub(super) fn write(
         let times = look.parts();
         writeln!(
             text,
-            "- Look: {look}. A feature vector is the mean over these {times} images of a picture; each takes those multiply-adds."
+            "- Look: {look}. A feature vector is the mean over these {times} images of a picture; each takes those \
+             multiply-adds."
         )?;
     }
     let head = &bundle.base_model.head;

@@ -173,6 +173,9 @@ impl<'a> ValidationSamples<'a> {
             // A class's offset depends on all others.
             return None;
         }
+        if self.replaced != earlier.replaced(self.base_model) {
+            return None;
+        }
         let count = self.base_model.classes.len() + earlier.classes.len();
         let mut columns = vec![None; count];
         for (class, index) in indices.iter().enumerate() {
