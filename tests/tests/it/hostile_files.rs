@@ -131,10 +131,15 @@ fn a_state_that_makes_no_sense_is_refused() {
     good.exemplars.push(shipped.base_model.classes.len() as u32, &vec![0.5; shipped.base_model.head.inputs]);
     put(&store, &postcard::to_allocvec(&SavedState::without_history(good.clone())).unwrap(), shipped.digest);
     assert_eq!(store.load(&shipped).unwrap().saved.state, good);
+    // A learned class may stand in the place of a base class.
+    let mut replacing = good.clone();
+    replacing.classes[0].label = shipped.base_model.classes[0].label.clone();
+    put(&store, &postcard::to_allocvec(&SavedState::without_history(replacing.clone())).unwrap(), shipped.digest);
+    assert_eq!(store.load(&shipped).unwrap().saved.state, replacing);
     type Change = fn(&mut State, &Bundle);
     let changes: &[(&str, Change)] = &[
         ("taken target", |s, b| s.classes[0].target = b.base_model.classes[0].target),
-        ("label of a base class", |s, b| s.classes[0].label = b.base_model.classes[0].label.clone()),
+        ("label twice", |s, _| s.classes.push(s.classes[0].clone())),
         ("session that never was", |s, _| s.classes[0].session = 2),
         ("session 0", |s, _| s.classes[0].session = 0),
         ("exemplars of no class", |s, _| s.classes.clear()),
