@@ -27,11 +27,12 @@
 //! - [`server`]: sockets, TLS, time limits.
 //!
 //! ```no_run
-//! use orco_runtime::{bundle::Bundle, learner::LearnerSettings, store::Store};
+//! use orco_runtime::{bundle::Bundle, learner::{AlignmentTime, LearnerSettings}, store::Store};
 //! use orco_serve::{Address, Server, Service};
 //!
 //! let bundle = Bundle::open("models/everyday")?;
-//! let service = Service::open(bundle, Store::new("state"), LearnerSettings::default())?;
+//! let settings = LearnerSettings::default().alignment(AlignmentTime::Later); // answers first, trains afterwards
+//! let service = Service::open(bundle, Store::new("state"), settings)?;
 //! Server::bind(service, Address::default())?.run()?; // http://127.0.0.1:8080, until Ctrl-C
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```

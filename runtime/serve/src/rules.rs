@@ -2,7 +2,7 @@
 //! program, or switch a line of the GPIO.
 //!
 //! One thread looks at what the camera shows ten times a second and decides ([`RuleClock`]); another one acts, so that a
-//! slow web server delays no decision. At most [`WAITING`] actions wait; further ones are dropped, and the log says so.
+//! slow web server delays no decision. At most [`WAITING`] occurrences wait; further ones are dropped, and the log says so.
 
 mod action;
 mod clock;
@@ -28,7 +28,7 @@ use crate::worker::{self, Worker};
 
 /// How often what is shown is compared with the rules.
 const EVERY: Duration = Duration::from_millis(100);
-/// Actions that may wait.
+/// Occurrences that may wait, each with all actions of its rule.
 pub const WAITING: usize = 32;
 
 /// Something that a rule has noticed.
@@ -132,7 +132,7 @@ impl RuleWorker {
         let picture = self.live.view();
         let occurrence = Occurrence { label: label.to_owned(), probability, time, picture };
         if let Err(TrySendError::Full(_)) = self.queue.try_send((number, occurrence)) {
-            log::warn!("rule {} has nobody to act: {WAITING} actions wait already", number + 1);
+            log::warn!("rule {} has nobody to act: {WAITING} others wait already", number + 1);
         }
     }
 }
@@ -142,11 +142,17 @@ fn shown_labels(live: &Value) -> Vec<(String, Option<f64>)> {
     if live["state"] != "running" {
         return Vec::new();
     }
-    if live["empty"] == true {
+    // Without regions of its own, the frame is one.
+    let regions = live["regions"].as_array().filter(|regions| !regions.is_empty());
+    regions.map_or_else(|| std::slice::from_ref(live), Vec::as_slice).iter().flat_map(shown_in_region).collect()
+}
+
+fn shown_in_region(region: &Value) -> Vec<(String, Option<f64>)> {
+    if region["empty"] == true {
         return vec![(file::EMPTY.to_owned(), None)];
     }
-    let things = live["things"].as_array().filter(|things| !things.is_empty());
-    let shown = things.map_or_else(|| std::slice::from_ref(live), Vec::as_slice);
+    let things = region["things"].as_array().filter(|things| !things.is_empty());
+    let shown = things.map_or_else(|| std::slice::from_ref(region), Vec::as_slice);
     let label = |shown: &Value| {
         let label = shown["label"].as_str()?;
         let known = shown["known"] == true;

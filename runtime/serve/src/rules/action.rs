@@ -25,6 +25,7 @@ const TICK: Duration = Duration::from_millis(20);
 
 /// What a rule does.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub enum Action {
     /// Posts JSON to a web address.
     Webhook(Webhook),

@@ -15,6 +15,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use orco_runtime::files;
+use orco_runtime::state::label;
 use serde::Deserialize;
 
 use super::action::{Action, Gpio, Webhook};
@@ -28,6 +29,8 @@ pub(super) const UNKNOWN: &str = "unknown";
 const LARGEST: u64 = 1 << 20;
 /// Longest time in a rule, in seconds.
 const LONGEST: f64 = 7.0 * 24.0 * 3600.0;
+/// Longest pulse, in seconds: other actions wait for its end.
+const LONGEST_PULSE: f64 = 60.0;
 /// Longest secret, in bytes.
 const LONGEST_SECRET: u64 = 4096;
 
@@ -155,8 +158,9 @@ pub(super) fn read(path: &Path) -> Result<Vec<Rule>, RulesError> {
 }
 
 fn checked(written: WrittenRule, folder: &Path) -> Result<Rule, String> {
-    let WrittenRule { label, shown_for, pause, webhook, command, gpio } = written;
-    if label.trim().is_empty() {
+    let WrittenRule { label: written_label, shown_for, pause, webhook, command, gpio } = written;
+    let label = label::normal(&written_label);
+    if label.is_empty() {
         return Err("its label is empty".into());
     }
     let mut actions = Vec::new();
@@ -174,14 +178,14 @@ fn checked(written: WrittenRule, folder: &Path) -> Result<Rule, String> {
         if !cfg!(target_os = "linux") {
             return Err("gpio: this system has no lines that can be switched".into());
         }
-        let pulse = seconds_of("gpio: seconds", seconds)?;
+        let pulse = seconds_up_to(LONGEST_PULSE, "gpio: seconds", seconds)?;
         actions.push(Action::Gpio(Gpio { chip, line, pulse, active_low }));
     }
     if actions.is_empty() {
         return Err("it does nothing: give it a webhook, a command or a gpio line".into());
     }
     let (shown_for, pause) = (seconds_of("for", shown_for)?, seconds_of("pause", pause)?);
-    Ok(Rule { label: label.trim().to_owned(), shown_for, pause, actions })
+    Ok(Rule { label, shown_for, pause, actions })
 }
 
 fn checked_webhook(written: WrittenWebhook, folder: &Path) -> Result<Webhook, String> {
@@ -208,9 +212,13 @@ fn secret(path: &Path) -> Result<Vec<u8>, String> {
 }
 
 fn seconds_of(name: &str, seconds: f64) -> Result<Duration, String> {
-    if (0.0..=LONGEST).contains(&seconds) {
+    seconds_up_to(LONGEST, name, seconds)
+}
+
+fn seconds_up_to(most: f64, name: &str, seconds: f64) -> Result<Duration, String> {
+    if (0.0..=most).contains(&seconds) {
         Ok(Duration::from_secs_f64(seconds))
     } else {
-        Err(format!("{name}: {seconds} is no number of seconds from 0 to {LONGEST}"))
+        Err(format!("{name}: {seconds} is no number of seconds from 0 to {most}"))
     }
 }

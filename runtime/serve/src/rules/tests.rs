@@ -93,6 +93,9 @@ fn what_is_shown_is_every_thing_or_an_empty_place_or_nothing() {
     assert_eq!(of(with("things", json!([mug, strange]))), ["mug", "unknown"]);
     assert_eq!(of(with("empty", true.into())), ["empty"]);
     assert!(of(with("state", "away".into())).is_empty());
+    let empty = json!({ "name": "left", "empty": true, "things": [] });
+    let shelf = json!({ "name": "shelf", "empty": false, "label": "mug", "known": true, "things": [mug] });
+    assert_eq!(of(with("regions", json!([empty, shelf]))), ["empty", "mug"], "every region counts");
 }
 
 #[test]
