@@ -3,7 +3,8 @@
 #
 # PICTURES holds a folder of pictures (JPEG, PNG) for each thing. Five of each are learned into a state of their own, up to
 # twenty others of each classified among all that is known then, and the share that is right is printed; "unknown" is
-# wrong, whatever is said to be nearest. Blurred pictures are taken, too. DRAW (1 where none is given) decides which pictures these are; further options
+# wrong, whatever is said to be nearest. Blurred pictures are taken, too. DRAW (1 where none is given) decides which
+# pictures these are; further options
 # go to every `orco`, such as `--bundle models/everyday` or `--backbone int8`. ORCO names the program, if not `cargo orco`.
 set -eu
 pictures=${1:?PICTURES: a folder that holds a folder of pictures for each thing}
