@@ -226,7 +226,8 @@ mod tests {
         let shown = updates.shown().unwrap();
         let message = serde_json::to_value(&shown).unwrap();
         let expected = json!({
-            "label": "mug", "probability": 0.912, "known": true, "empty": false, "provisional": false, "camera": "running",
+            "label": "mug", "probability": 0.912, "set": [], "known": true, "empty": false, "provisional": false,
+            "camera": "running", "regions": [],
         });
         assert_eq!(message, expected);
         let near = LiveState { probability: Some(0.915), ..shown.clone() };
