@@ -170,6 +170,8 @@ pub struct Learner {
     /// What known pictures score, by which unknown ones are told, where the bundle has statistics; made with the
     /// classifier.
     known_scores: Option<KnownScores>,
+    /// For every base class, whether a learned class replaces it; as of the classifier.
+    replaced: Vec<bool>,
     /// Labels of classes that the classifier alone knows.
     provisional: Vec<String>,
     /// Backbones for pictures, and for shots.
@@ -208,6 +210,7 @@ impl Learner {
             doubtful_shots: Vec::new(),
             classifier: None,
             known_scores: None,
+            replaced: Vec::new(),
             provisional: Vec::new(),
             encoders,
             memory,

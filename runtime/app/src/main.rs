@@ -2,6 +2,8 @@
 
 mod advice;
 mod bundle_search;
+#[cfg(feature = "serve")]
+mod certificate;
 mod change_options;
 mod command;
 mod config;

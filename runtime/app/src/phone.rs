@@ -13,28 +13,33 @@ use anyhow::{Context, Result, ensure};
 use jiff::Timestamp;
 use mdns_sd::{ServiceDaemon, ServiceInfo};
 use orco_runtime::files;
-use orco_serve::Tls;
 use orco_serve::token::Token;
+use orco_serve::{Tls, host_name};
 use qrcode::render::unicode::Dense1x2;
 use qrcode::{EcLevel, QrCode};
 use rcgen::{CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, KeyPair};
 use time::{Duration, OffsetDateTime};
-use x509_parser::extensions::GeneralName;
-use x509_parser::pem::parse_x509_pem;
+
+use crate::certificate::CertificateFacts;
 
 /// Where it listens unless another address is given.
 pub const LISTEN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 8443);
 /// Days that a certificate is valid: phones take none of more than 825.
 const DAYS: i64 = 800;
-/// Days before its end from which a new one is made.
-const SOON: i64 = 30;
+
+/// What the settings name of what callers and the service identify themselves with.
+#[derive(Clone, Debug, Default)]
+pub struct Credentials {
+    /// Certificate and key.
+    pub tls: Option<Tls>,
+    /// The token's file.
+    pub token: Option<PathBuf>,
+}
 
 /// What `orco serve --phone` serves with.
 pub struct PhoneAccess {
-    /// Certificate and key.
-    pub tls: Tls,
-    /// The token's file.
-    pub token: PathBuf,
+    tls: Tls,
+    token: PathBuf,
     /// The machine's name on the network, such as `door3.local`.
     pub name: String,
     addresses: Vec<IpAddr>,
@@ -46,16 +51,21 @@ impl PhoneAccess {
     ///
     /// # Errors
     /// If the folder or a file cannot be written, or the machine is on no network.
-    pub fn prepare(folder: &Path, listen: IpAddr, given: (Option<Tls>, Option<PathBuf>)) -> Result<Self> {
+    pub fn prepare(folder: &Path, listen: IpAddr, given: Credentials) -> Result<Self> {
         let addresses = if listen.is_unspecified() { own_addresses()? } else { vec![listen] };
-        let name = format!("{}.local", host_name());
+        let name = format!("{}.local", label(&host_name()));
         files::create_folder(folder).with_context(|| format!("cannot make the folder {}", folder.display()))?;
-        let token = given.1.unwrap_or_else(|| folder.join("token"));
+        let token = given.token.unwrap_or_else(|| folder.join("token"));
         Token::read_or_make(&token)?;
         let mut names = vec![name.clone(), "localhost".to_owned()];
         names.extend(addresses.iter().map(IpAddr::to_string));
-        let tls = given.0.map_or_else(|| own_certificate(folder, names), Ok)?;
+        let tls = given.tls.map_or_else(|| own_certificate(folder, names), Ok)?;
         Ok(Self { tls, token, name, addresses })
+    }
+
+    /// What the service is to use.
+    pub fn credentials(&self) -> Credentials {
+        Credentials { tls: Some(self.tls.clone()), token: Some(self.token.clone()) }
     }
 
     /// The page's address for a phone, with the token in its fragment, which browsers send to nobody.
@@ -128,16 +138,7 @@ fn own_addresses() -> Result<Vec<IpAddr>> {
     Ok(addresses)
 }
 
-/// The machine's name as a label of the network.
-fn host_name() -> String {
-    #[cfg(unix)]
-    let name = rustix::system::uname().nodename().to_string_lossy().into_owned();
-    #[cfg(not(unix))]
-    let name = std::env::var("COMPUTERNAME").unwrap_or_default();
-    label(&name)
-}
-
-/// The first label of a name, with letters, digits and hyphens alone.
+/// The first label of a machine's name, with letters, digits and hyphens alone.
 fn label(name: &str) -> String {
     let first = name.split('.').next().unwrap_or_default();
     let kept: String =
@@ -164,25 +165,9 @@ fn own_certificate(folder: &Path, names: Vec<String>) -> Result<Tls> {
 
 /// Whether a certificate is for all these names and addresses, and for some weeks to come.
 fn holds_for(certificate: &Path, names: &[String]) -> bool {
-    let Ok(bytes) = fs::read(certificate) else { return false };
-    let Ok((_, pem)) = parse_x509_pem(&bytes) else { return false };
-    let Ok(parsed) = pem.parse_x509() else { return false };
-    let Ok(Some(alternatives)) = parsed.subject_alternative_name() else { return false };
-    let held: Vec<String> = alternatives.value.general_names.iter().filter_map(name_of).collect();
-    let until = parsed.validity().not_after.timestamp() - SOON * 24 * 60 * 60;
-    Timestamp::now().as_second() < until && names.iter().all(|name| held.contains(name))
-}
-
-fn name_of(name: &GeneralName<'_>) -> Option<String> {
-    match *name {
-        GeneralName::DNSName(name) => Some(name.to_owned()),
-        GeneralName::IPAddress(bytes) => match bytes.len() {
-            4 => Some(IpAddr::from(<[u8; 4]>::try_from(bytes).ok()?).to_string()),
-            16 => Some(IpAddr::from(<[u8; 16]>::try_from(bytes).ok()?).to_string()),
-            _ => None,
-        },
-        _ => None,
-    }
+    let now = Timestamp::now().as_second();
+    CertificateFacts::read(certificate)
+        .is_some_and(|facts| !facts.ends_soon(now) && names.iter().all(|name| facts.names.contains(name)))
 }
 
 /// Makes a certificate that nobody vouches for; its key is the one that is there, or a new one.

@@ -75,7 +75,7 @@ impl ClassMean {
     }
 
     /// Over some of the classes, 0 where there is no picture of them.
-    fn mean(&self, classes: core::ops::Range<usize>) -> f64 {
+    fn mean(&self, classes: impl Iterator<Item = usize>) -> f64 {
         let seen: Vec<usize> = classes.filter(|class| self.counts[*class] > 0.0).collect();
         seen.iter().map(|class| self.sums[*class] / self.counts[*class]).sum::<f64>() / seen.len().max(1) as f64
     }
@@ -147,10 +147,6 @@ impl Measurement<'_> {
         let is_inside = |[low, high]: [f32; 2]| (f64::from(low)..=f64::from(high)).contains(&measured);
         // Base classes and those of later sessions are no learned ones.
         let others = (0..all).filter(|class| !(base..seen).contains(class));
-        let passed: Vec<f64> = others
-            .filter(|class| tally.taught_known.counts[*class] > 0.0)
-            .map(|class| tally.taught_known.mean(class..class + 1))
-            .collect();
         PromiseRow {
             session,
             base_covered: 100.0 * tally.covered.mean(0..base),
@@ -161,7 +157,7 @@ impl Measurement<'_> {
             range_gap: range.map(|[low, high]| gap((low + high) / 2.0, measured)),
             in_range: range.map(|range| if is_inside(range) { 100.0 } else { 0.0 }),
             taught_false_alarms: 100.0 * (1.0 - tally.taught_known.mean(base..seen)),
-            taught_passed: 100.0 * passed.iter().sum::<f64>() / passed.len().max(1) as f64,
+            taught_passed: 100.0 * tally.taught_known.mean(others),
         }
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! Modules stand in layers, each importing only from those above:
 //!
-//! - [`memory`]: what this process may have; [`error`]: why it does not start, and why it refuses a request;
+//! - `machine`: its name; [`memory`]: what this process may have; [`error`]: why it does not start, and why it refuses a request;
 //! - [`admission`]: how much memory pictures take together, however many requests there are;
 //! - [`compression`]: bodies that come compressed;
 //! - [`event`]: what page and programs are told as it happens; [`metric`]: figures; [`id`]: identifiers that no restart
@@ -21,7 +21,7 @@
 //! - [`service`]: these together, without HTTP; [`token`]: what callers from other machines must give;
 //! - `mqtt`, a feature: tells an MQTT broker what the service sees and learns; [`rules`]: what is done once a label is
 //!   shown for a while;
-//! - [`route`]: what a route takes; [`page`]: its files; [`guard`]: who may ask for what;
+//! - [`route`]: what a route takes; [`page`]: the web page's files; [`guard`]: who may ask for what;
 //! - [`api`]: the handlers; [`routes`]: all of them;
 //! - `supervisor`: what systemd is told; `limits` of the process; `connections`: how many one caller may have;
 //! - [`server`]: sockets, TLS, time limits.
@@ -59,6 +59,7 @@ pub mod inbox;
 pub mod knowledge;
 mod limits;
 pub mod live;
+mod machine;
 pub mod memory;
 pub mod metric;
 #[cfg(feature = "mqtt")]
@@ -80,6 +81,7 @@ pub mod token;
 mod worker;
 
 pub use error::ServeError;
+pub use machine::host_name;
 pub use orco_camera::CameraSource;
 pub use server::{Address, Server, Tls};
 pub use service::{RetentionOptions, Service};

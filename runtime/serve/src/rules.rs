@@ -9,9 +9,9 @@ mod clock;
 mod file;
 
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender, TrySendError};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -72,7 +72,7 @@ impl Rules {
         };
         let (sender, queue) = mpsc::sync_channel(WAITING);
         let rules = Arc::new(rules);
-        let actor = ActionWorker { rules: Arc::clone(&rules), queue: Mutex::new(queue), stop: Arc::clone(&stop) };
+        let actor = ActionWorker { rules: Arc::clone(&rules), queue, stop: Arc::clone(&stop) };
         let watcher = RuleWorker { rules, live: live.reader(), queue: sender, stop: Arc::clone(&stop) };
         let threads = vec![worker::start(actor, &service.health)?, worker::start(watcher, &service.health)?];
         Ok(Self { stop, threads })
@@ -164,7 +164,7 @@ fn shown_in_region(region: &Value) -> Vec<(String, Option<f64>)> {
 /// Acts, one action after the other.
 struct ActionWorker {
     rules: Arc<Vec<Rule>>,
-    queue: Mutex<Receiver<DueAction>>,
+    queue: Receiver<DueAction>,
     stop: Arc<AtomicBool>,
 }
 
@@ -173,9 +173,8 @@ impl Worker for ActionWorker {
 
     fn run(&mut self, up: &mut dyn FnMut()) -> Result<(), ServeError> {
         up();
-        let queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
         while !self.stop.load(Ordering::Relaxed) {
-            match queue.recv_timeout(EVERY) {
+            match self.queue.recv_timeout(EVERY) {
                 Ok((number, occurrence)) => {
                     for action in &self.rules[number].actions {
                         if let Err(reason) = action.perform(&occurrence, &|| self.stop.load(Ordering::Relaxed)) {

@@ -107,7 +107,7 @@ impl AnswerRule {
             return Some(is_familiar);
         }
         // Without shots to tell by, a base class that leads says that nothing was taught of it.
-        let least = TaughtThresholds { familiarity: *least, lead: 0.0 };
+        let least = TaughtThresholds { familiarity: *least, margin: 0.0 };
         Some(taught.unwrap_or(least).are_reached(scores, self.base))
     }
 
@@ -142,8 +142,9 @@ impl Learner {
     /// If rows have another length than the bundle's features.
     pub fn classify_features(&mut self, features: ArrayView2<'_, f32>) -> Vec<Answer> {
         let false_alarms = self.settings.false_alarms;
-        let (base, replaced) = (self.base_model().classes.len(), self.state().replaced(self.base_model()));
-        let is_taught_only = self.is_taught_only();
+        let (base, is_taught_only) = (self.base_model().classes.len(), self.is_taught_only());
+        self.classifier();
+        let replaced = self.replaced.clone();
         let (classifier, known_scores) = self.classifier();
         let thresholds = known_scores.map(|scores| AnswerThresholds {
             familiarity: scores.threshold(false_alarms),
@@ -170,6 +171,7 @@ impl Learner {
         if self.classifier.is_none() {
             let (base_model, state) = (&self.bundle.base_model, &self.saved.state);
             let (classifier, scores) = Classifier::with_known_scores(base_model, state, &base_model.config);
+            self.replaced = state.replaced(base_model);
             (self.classifier, self.known_scores) = (Some(classifier), scores);
         }
         (self.classifier.as_mut().expect("made where there was none"), self.known_scores.as_ref())

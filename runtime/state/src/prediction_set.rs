@@ -62,17 +62,17 @@ impl SampleScale {
     /// Those of samples of base classes, as of pictures to come.
     fn of_base(&self, samples: &[ScoredSample]) -> Vec<ClassValue> {
         let base = || samples.iter().filter(|sample| (sample.class as usize) < self.base);
-        let leads: Vec<ClassValue> =
-            base().map(|sample| ClassValue { class: sample.class, value: lead(sample) }).collect();
-        let leads = RankedValues::of(&leads);
-        let right = self.ratio * (1.0 - leads.share_below(0.0));
-        let lowered = if leads.len() > 0 { leads.threshold(1.0 - right).max(0.0) } else { 0.0 };
+        let margins: Vec<ClassValue> =
+            base().map(|sample| ClassValue { class: sample.class, value: margin(sample) }).collect();
+        let margins = RankedValues::of(&margins);
+        let right = self.ratio * (1.0 - margins.share_below(0.0));
+        let lowered = if margins.len() > 0 { margins.threshold(1.0 - right).max(0.0) } else { 0.0 };
         base().map(|sample| self.right(sample, 0, lowered)).collect()
     }
 }
 
 /// By how much the score of a sample's class is ahead of all others'.
-fn lead(sample: &ScoredSample) -> f32 {
+fn margin(sample: &ScoredSample) -> f32 {
     let (before, rest) = sample.scores.split_at(sample.class as usize);
     rest[0] - before.iter().chain(&rest[1..]).copied().fold(f32::MIN, f32::max)
 }
@@ -140,16 +140,16 @@ mod tests {
 
     #[test]
     fn samples_are_made_as_hard_as_pictures_to_come() {
-        // Leads of 1, 2 ... 20 over the other class. Of pictures to come 62 % are recognised: the eighth loses its lead
+        // Margins of 1, 2 ... 20 over the other class. Of pictures to come 62 % are recognised: the eighth loses its margin
         // of 8, so that the second smallest is one of -6.
-        let sample = |lead: usize| ScoredSample { class: 0, scores: [lead as f32, 0.0].to_vec() };
+        let sample = |margin: usize| ScoredSample { class: 0, scores: [margin as f32, 0.0].to_vec() };
         let samples: Vec<ScoredSample> = (1..=20).map(sample).collect();
         let base = |ratio| {
             let scale = SampleScale { base: 1, temperature: 1.0, ratio };
             RightProbabilities::of(&samples, &[], scale).thresholds(COVERAGE).base
         };
-        let of_lead = |lead: f32| 1.0 / (1.0 + orco_core::math::exp(-lead));
-        assert!((base(0.62) - of_lead(-6.0)).abs() < 1e-5, "{}", base(0.62));
-        assert_eq!(lead(&sample(3)), 3.0);
+        let of_margin = |margin: f32| 1.0 / (1.0 + orco_core::math::exp(-margin));
+        assert!((base(0.62) - of_margin(-6.0)).abs() < 1e-5, "{}", base(0.62));
+        assert_eq!(margin(&sample(3)), 3.0);
     }
 }

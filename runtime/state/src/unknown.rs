@@ -7,7 +7,7 @@
 //! may be another one at every start.
 //!
 //! Where learned classes alone are answered, the shots of these alone say what is known: a picture must look as much like
-//! a learned class as they do, and no base class may lead by more than it does on them. A banana that nobody taught is
+//! a learned class as they do, and no base class may be ahead by more than it is on them. A banana that nobody taught is
 //! unknown then, and no mug.
 
 use alloc::vec::Vec;
@@ -33,7 +33,7 @@ struct TaughtScores {
     /// The best score of a learned class.
     familiarity: RankedValues,
     /// By how much that is ahead of the best base class.
-    lead: RankedValues,
+    margin: RankedValues,
 }
 
 /// What a picture must reach to show a learned class, where these alone are answered.
@@ -42,7 +42,7 @@ pub struct TaughtThresholds {
     /// The best score of a learned class.
     pub familiarity: f32,
     /// By how much that must be ahead of the best score of a base class; at most 0.
-    pub lead: f32,
+    pub margin: f32,
 }
 
 impl KnownScores {
@@ -59,7 +59,7 @@ impl KnownScores {
         };
         let taught = (!shots.is_empty()).then(|| TaughtScores {
             familiarity: ranked(shots, &|scores| familiarity(&scores[base..])),
-            lead: ranked(shots, &|scores| lead(scores, base)),
+            margin: ranked(shots, &|scores| margin(scores, base)),
         });
         let right = RightProbabilities::of(samples, shots, scale);
         Some(Self { familiarity: ranked(samples, &familiarity), taught, right })
@@ -73,10 +73,10 @@ impl KnownScores {
 
     /// The same where learned classes alone are answered; none where no shot tells.
     pub fn taught_thresholds(&self, false_alarms: f32) -> Option<TaughtThresholds> {
-        let TaughtScores { familiarity, lead } = self.taught.as_ref()?;
+        let TaughtScores { familiarity, margin } = self.taught.as_ref()?;
         // Each of the two may refuse half of them.
         let share = false_alarms / 2.0;
-        Some(TaughtThresholds { familiarity: familiarity.threshold(share), lead: lead.threshold(share).min(0.0) })
+        Some(TaughtThresholds { familiarity: familiarity.threshold(share), margin: margin.threshold(share).min(0.0) })
     }
 
     /// From which probability on a label is in the set that holds the right one with a probability of `coverage`.
@@ -88,12 +88,12 @@ impl KnownScores {
 impl TaughtThresholds {
     /// Whether a picture of these scores shows a learned class; the first `base` are those of base classes.
     pub fn are_reached(&self, scores: &[f32], base: usize) -> bool {
-        scores.len() > base && familiarity(&scores[base..]) >= self.familiarity && lead(scores, base) >= self.lead
+        scores.len() > base && familiarity(&scores[base..]) >= self.familiarity && margin(scores, base) >= self.margin
     }
 }
 
 /// By how much the best learned class is ahead of the best base class.
-fn lead(scores: &[f32], base: usize) -> f32 {
+fn margin(scores: &[f32], base: usize) -> f32 {
     familiarity(&scores[base..]) - familiarity(&scores[..base])
 }
 
@@ -108,7 +108,7 @@ mod tests {
         let shots: Vec<ScoredSample> = (0..4).map(|shot| sample(2, [1.0, 0.2, 2.0 + 0.1 * shot as f32])).collect();
         let known = KnownScores::of(&base, &shots, SampleScale { base: 2, temperature: 1.0, ratio: 1.0 }).unwrap();
         let thresholds = known.taught_thresholds(FALSE_ALARMS).unwrap();
-        assert_eq!(thresholds, TaughtThresholds { familiarity: 2.0, lead: 0.0 });
+        assert_eq!(thresholds, TaughtThresholds { familiarity: 2.0, margin: 0.0 });
         assert!(thresholds.are_reached(&[2.0, 0.0, 2.1], 2));
         assert!(!thresholds.are_reached(&[0.0, 0.0, 1.9], 2), "like nothing that was taught");
         assert!(!thresholds.are_reached(&[2.5, 0.0, 2.1], 2), "a base class");

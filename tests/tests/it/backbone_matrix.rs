@@ -1,15 +1,16 @@
-//! Backbones of other makers, as PyTorch's two exporters write them (`tests/backbones/export.py`), in both engines: they
-//! compute what PyTorch computes. `ORCO_BACKBONES` names the folder of the exports; with `ORCO_WRITE_BACKBONES=1` the
-//! book's page is written anew.
+//! Backbones of other makers, as PyTorch's two exporters write them, in both engines: they compute what PyTorch computes.
+//! `ORCO_BACKBONES` names the folder of what `tests/fixtures/backbones/other_makers.py` exports; with
+//! `ORCO_WRITE_BACKBONES=1` the book's page is written anew.
 
 use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use ndarray::{Array4, s};
-use orco_runtime::encoder::Encoder;
 use orco_runtime::encoder::onnx::Onnx;
 use orco_runtime::encoder::rten::Rten;
+use orco_runtime::encoder::{EncodeError, Encoder};
+use orco_runtime::state::sentence::with_causes;
 use orco_tests::tiny::take_turn;
 use orco_trainer::config::Recipe;
 use orco_trainer::data::dataset::Channels;
@@ -63,10 +64,46 @@ impl Expected {
     }
 }
 
-fn open(path: &Path) -> Result<OnnxBackbone, String> {
+/// The backbone that an exporter wrote, as the recipe's `backbone.onnx`; the reason where there is none.
+fn exported(folder: &Path, exporter: &str) -> Result<OnnxBackbone, String> {
+    let path = folder.join(format!("{exporter}.onnx"));
+    if !path.is_file() {
+        let reason = fs::read_to_string(folder.join(format!("{exporter}.txt"))).unwrap();
+        return Err(format!("PyTorch cannot write it: {}", reason.trim()));
+    }
     let recipe: Recipe = toml::from_str(include_str!("../../../trainer/recipes/synthetic-tiny.toml")).unwrap();
-    OnnxBackbone::open(path, &recipe.backbone, Channels::default())
-        .map_err(|error| orco_runtime::state::sentence::with_causes(&error))
+    OnnxBackbone::open(&path, &recipe.backbone, Channels::default()).map_err(|error| with_causes(&error))
+}
+
+/// How much ONNX Runtime and rten differ from PyTorch, or why they do not open a backbone.
+fn differences(backbone: &OnnxBackbone, expected: &Expected) -> [Result<f32, EncodeError>; 2] {
+    let (bytes, input) = (&backbone.bytes, &backbone.input);
+    [
+        Onnx::open(bytes, input).map(|mut engine| expected.compare(&mut engine)),
+        Rten::open(bytes, input).map(|mut engine| expected.compare(&mut engine)),
+    ]
+}
+
+/// A row of the table; what is wrong with it is noted.
+fn row(folder: &Path, exporter: &str, expected: &Expected, wrong: &mut Vec<String>) -> String {
+    let name = folder.file_name().unwrap().to_string_lossy();
+    let mut note = |reason: String| wrong.push(format!("{name}, {exporter}: {reason}"));
+    let backbone = match exported(folder, exporter) {
+        Ok(backbone) => backbone,
+        Err(reason) => {
+            note(reason);
+            return String::new();
+        }
+    };
+    let mut text = format!("| {name} | {:.1} M | {exporter} |", expected.sizes.parameters as f64 / 1e6);
+    for difference in differences(&backbone, expected) {
+        match difference {
+            Ok(difference) if difference <= LIMIT => drop(write!(text, " {difference:.0e} |")),
+            Ok(difference) => note(format!("differs by {difference:e}")),
+            Err(error) => note(error.to_string()),
+        }
+    }
+    text + "\n"
 }
 
 #[test]
@@ -75,48 +112,13 @@ fn backbones_of_other_makers_compute_what_pytorch_computes() {
         return orco_trials::skipped("backbones of other makers (ORCO_BACKBONES names no folder of exports)");
     };
     let _turn = take_turn();
-    let mut rows = String::new();
-    let mut wrong = Vec::new();
-    let mut backbones: Vec<PathBuf> = fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path()).collect();
-    backbones.sort();
-    for backbone in backbones.iter().filter(|path| path.join("sizes.json").is_file()) {
-        let name = backbone.file_name().unwrap().to_string_lossy();
-        let expected = Expected::read(backbone);
-        let millions = expected.sizes.parameters as f64 / 1e6;
+    let mut folders: Vec<PathBuf> = fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    folders.sort();
+    let (mut rows, mut wrong) = (String::new(), Vec::new());
+    for folder in folders.iter().filter(|path| path.join("sizes.json").is_file()) {
+        let expected = Expected::read(folder);
         for exporter in ["legacy", "dynamo"] {
-            let path = backbone.join(format!("{exporter}.onnx"));
-            if !path.is_file() {
-                let reason = fs::read_to_string(backbone.join(format!("{exporter}.txt"))).unwrap();
-                wrong.push(format!("{name}, {exporter}: PyTorch cannot write it: {}", reason.trim()));
-                continue;
-            }
-            let opened = match open(&path) {
-                Ok(opened) => opened,
-                Err(reason) => {
-                    wrong.push(format!("{name}, {exporter}: {reason}"));
-                    continue;
-                }
-            };
-            let _ = write!(rows, "| {name} | {millions:.1} M | {exporter} |");
-            for encoder in [
-                Onnx::open(&opened.bytes, &opened.input).map(|onnx| Box::new(onnx) as Box<dyn Encoder>),
-                Rten::open(&opened.bytes, &opened.input).map(|rten| Box::new(rten) as Box<dyn Encoder>),
-            ] {
-                match encoder {
-                    Ok(mut encoder) => {
-                        let differs = expected.compare(encoder.as_mut());
-                        let _ = write!(rows, " {differs:.0e} |");
-                        if differs > LIMIT {
-                            wrong.push(format!("{name}, {exporter}, {}: differs by {differs:e}", encoder.engine()));
-                        }
-                    }
-                    Err(error) => {
-                        rows += " refused |";
-                        wrong.push(format!("{name}, {exporter}: {error}"));
-                    }
-                }
-            }
-            rows += "\n";
+            rows += &row(folder, exporter, &expected, &mut wrong);
         }
     }
     println!("{rows}");
@@ -131,8 +133,8 @@ fn page(rows: &str) -> String {
         "<!-- Written by the test backbone_matrix; see its first lines. Do not edit. -->\n# Backbones of other makers\n\nBackbones \
          of torchvision and timm, with random weights, as PyTorch's exporters write them with nothing set but a batch of \
          any size. Each becomes a backbone without help. *Differs* is the largest difference from PyTorch's features over \
-         one picture and a batch of five, as a share of the largest feature.\n\n    python3 -m pip install torch torchvision timm onnx onnxscript\n    python3 \
-         tests/backbones/export.py EXPORTS\n    ORCO_BACKBONES=EXPORTS ORCO_WRITE_BACKBONES=1 cargo test --release -p \
+         one picture and a batch of five, as a share of the largest feature.\n\n    python3 -m pip install torch torchvision timm onnx onnxscript pillow\n    python3 \
+         tests/fixtures/backbones/other_makers.py EXPORTS\n    ORCO_BACKBONES=EXPORTS ORCO_WRITE_BACKBONES=1 cargo test --release -p \
          orco-tests --test it backbone_matrix\n\n| backbone | parameters | exporter | ONNX Runtime differs | rten \
          differs |\n|---|---|---|---|---|\n{rows}"
     )

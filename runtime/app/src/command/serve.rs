@@ -2,7 +2,6 @@
 
 use std::io::{self, IsTerminal};
 use std::net::{IpAddr, Ipv4Addr};
-use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::Result;
@@ -11,13 +10,13 @@ use orco_runtime::store::{Store, StoreError};
 #[cfg(feature = "mqtt")]
 use orco_serve::mqtt::Mqtt;
 use orco_serve::rules::Rules;
-use orco_serve::{Address, RetentionOptions, Server, Service, Tls, admission, live, memory};
+use orco_serve::{Address, RetentionOptions, Server, Service, admission, live, memory};
 use serde_json::{Value, json};
 
 use crate::device;
 use crate::options::Options;
 use crate::output::{Output, say};
-use crate::phone::{Announcement, PhoneAccess};
+use crate::phone::{Announcement, Credentials, PhoneAccess};
 use crate::serve_options::ServeOptions;
 
 /// How long a change waits, at least, for another program that is changing the same state.
@@ -40,7 +39,7 @@ pub fn show(options: &Options, output: &Output) -> Result<()> {
 
 /// Serves until it is told to stop.
 pub fn run(options: &Options, output: &Output, arguments: &ServeOptions) -> Result<Value> {
-    let given = (arguments.tls()?, arguments.token_file.clone());
+    let given = Credentials { tls: arguments.tls()?, token: arguments.token_file.clone() };
     #[cfg(feature = "mqtt")]
     let device = arguments.mqtt.device()?;
     let rules = arguments.rules.as_deref().map(Rules::read).transpose()?;
@@ -50,7 +49,7 @@ pub fn run(options: &Options, output: &Output, arguments: &ServeOptions) -> Resu
     }
     let (bundle, store, settings) = device::parts(options, usize::MAX)?;
     let phone = arguments.phone.then(|| phone_access(&store, arguments.listen().ip(), given.clone())).transpose()?;
-    let (tls, token) = phone.as_ref().map_or(given, |phone| (Some(phone.tls.clone()), Some(phone.token.clone())));
+    let Credentials { tls, token } = phone.as_ref().map_or(given, PhoneAccess::credentials);
     let (wait, keep_shots) = (settings.wait.max(WAIT), arguments.keep.keep_shots);
     let settings = settings.wait(wait).keep_shots(keep_shots).false_alarms(arguments.false_alarms);
     let settings = settings.alignment(arguments.alignment.time_or(AlignmentTime::Later));
@@ -93,7 +92,7 @@ pub fn run(options: &Options, output: &Output, arguments: &ServeOptions) -> Resu
 }
 
 /// Certificate, token and names for phones; what is not given lies in a folder beside the state.
-fn phone_access(store: &Store, listen: IpAddr, given: (Option<Tls>, Option<PathBuf>)) -> Result<PhoneAccess> {
+fn phone_access(store: &Store, listen: IpAddr, given: Credentials) -> Result<PhoneAccess> {
     let mut folder = store.folder().as_os_str().to_owned();
     folder.push(".phone");
     PhoneAccess::prepare(folder.as_ref(), listen, given)

@@ -1,6 +1,5 @@
 //! What `orco serve` needs: port, token, certificate.
 
-use std::fs;
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::time::Duration;
@@ -8,13 +7,11 @@ use std::time::Duration;
 use jiff::Timestamp;
 use orco_serve::ServeError;
 use orco_serve::token::Token;
-use x509_parser::pem::parse_x509_pem;
 
 use super::Findings;
+use crate::certificate::CertificateFacts;
 use crate::serve_options::ServeOptions;
 
-/// Days before a certificate's end from which that is said.
-const SOON: i64 = 30;
 /// How long a program on the port may take to say what it is.
 const PATIENCE: Duration = Duration::from_secs(2);
 
@@ -56,15 +53,11 @@ pub fn certificate(arguments: &ServeOptions, findings: &mut Findings) {
         return findings.failed(SUBJECT, error);
     }
     let shown = tls.certificate.display();
-    let dates = fs::read(&tls.certificate).ok().and_then(|bytes| {
-        let (_, pem) = parse_x509_pem(&bytes).ok()?;
-        let validity = pem.parse_x509().ok()?.validity().clone();
-        Some([validity.not_before.timestamp(), validity.not_after.timestamp()])
-    });
-    let Some([from, to]) = dates else {
+    let Some(facts) = CertificateFacts::read(&tls.certificate) else {
         return findings.note(SUBJECT, format!("{shown} can be used; its dates cannot be read"));
     };
-    let (now, day) = (Timestamp::now().as_second(), 24 * 60 * 60);
+    let (from, to) = (facts.from, facts.to);
+    let now = Timestamp::now().as_second();
     let date =
         |second| Timestamp::from_second(second).map_or_else(|_| "?".into(), |time| time.strftime("%F").to_string());
     if now < from {
@@ -72,7 +65,7 @@ pub fn certificate(arguments: &ServeOptions, findings: &mut Findings) {
         findings.wrong(SUBJECT, text);
     } else if now > to {
         findings.wrong(SUBJECT, format!("{shown} ended on {}: take a new one", date(to)));
-    } else if now > to - SOON * day {
+    } else if facts.ends_soon(now) {
         findings.note(SUBJECT, format!("{shown} ends on {}: take a new one soon", date(to)));
     } else {
         findings.good(SUBJECT, format!("{shown}, valid until {}", date(to)));

@@ -83,8 +83,6 @@ struct Entity {
 }
 
 fn entities(topics: &Topics) -> [Entity; 7] {
-    let entity =
-        |component, object: &str, of_camera, config| Entity { component, object: object.into(), of_camera, config };
     // "None" makes a state unknown in Home Assistant; so does null, which a template shows as None.
     [
         entity(
@@ -173,26 +171,30 @@ fn region_entities(topics: &Topics, name: &str) -> [Entity; 2] {
     };
     let object = object_of(name);
     [
-        Entity {
-            component: "sensor",
-            object: format!("{object}_label"),
-            of_camera: true,
-            config: json!({
+        entity(
+            "sensor",
+            &format!("{object}_label"),
+            true,
+            json!({
                 "name": format!("{name}: label"), "icon": "mdi:eye", "state_topic": topics.state,
                 "value_template": of_region("region.label[:255] if region and region.known else none"),
             }),
-        },
-        Entity {
-            component: "binary_sensor",
-            object: format!("{object}_empty"),
-            of_camera: true,
-            config: json!({
+        ),
+        entity(
+            "binary_sensor",
+            &format!("{object}_empty"),
+            true,
+            json!({
                 "name": format!("{name}: empty"), "icon": "mdi:tray", "state_topic": topics.state,
                 "value_template": of_region("none if not region else 'ON' if region.empty else 'OFF'"),
                 "payload_on": "ON", "payload_off": "OFF",
             }),
-        },
+        ),
     ]
+}
+
+fn entity(component: &'static str, object: &str, of_camera: bool, config: Value) -> Entity {
+    Entity { component, object: object.into(), of_camera, config }
 }
 
 /// A region's name as a part of a topic: its letters and digits, and the numbers of all others, so that two names never

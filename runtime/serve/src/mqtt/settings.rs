@@ -13,6 +13,7 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
 
+use crate::machine::host_name;
 use crate::token::is_exposed;
 
 /// Longest password that MQTT transmits, in bytes.
@@ -176,7 +177,7 @@ impl MqttSettings {
             (false, Some(_)) => return Err(MqttError::NoTls),
             (false, None) => None,
         };
-        let id = self.id.unwrap_or_else(host_name);
+        let id = self.id.unwrap_or_else(id_of_machine);
         let is_plain = |letter: u8| letter.is_ascii_alphanumeric() || matches!(letter, b'-' | b'_');
         if id.is_empty() || id.len() > LONGEST_NAME || !id.bytes().all(is_plain) {
             return Err(MqttError::Id(id));
@@ -283,12 +284,9 @@ impl BrokerTls {
     }
 }
 
-/// The machine's host name as far as it can stand in topics, `orco` where it has none.
-fn host_name() -> String {
-    #[cfg(unix)]
-    let name = rustix::system::uname().nodename().to_string_lossy().into_owned();
-    #[cfg(not(unix))]
-    let name = std::env::var("COMPUTERNAME").unwrap_or_default();
+/// The machine's name as far as it can stand in topics, `orco` where it has none.
+fn id_of_machine() -> String {
+    let name = host_name();
     let plain = |letter: char| if letter.is_ascii_alphanumeric() || letter == '-' { letter } else { '_' };
     let name: String = name.chars().take(LONGEST_NAME).map(plain).collect();
     if name.is_empty() { "orco".into() } else { name }

@@ -1,0 +1,10 @@
+//! The machine that the service runs on.
+
+/// Its name; empty where it has none.
+pub fn host_name() -> String {
+    #[cfg(unix)]
+    let name = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    #[cfg(not(unix))]
+    let name = std::env::var("COMPUTERNAME").unwrap_or_default();
+    name
+}
