@@ -75,6 +75,22 @@ pub struct SeenRegion {
     pub view: SceneView,
 }
 
+impl SeenRegion {
+    /// The regions of a frame, each as a whole, or the frame where there are none. A region that is too small in it is
+    /// passed over.
+    pub fn all_of(frame: &RgbImage, regions: &[NamedRegion]) -> Vec<Self> {
+        let in_frame = |named: &NamedRegion| {
+            let bounds = named.region.in_frame(frame.width(), frame.height()).ok()?;
+            Some(Self { name: named.name.clone(), bounds: Some(bounds), view: SceneView::Whole })
+        };
+        let mut all: Vec<Self> = regions.iter().filter_map(in_frame).collect();
+        if all.is_empty() {
+            all.push(Self { name: String::new(), bounds: None, view: SceneView::Whole });
+        }
+        all
+    }
+}
+
 impl CameraScene {
     /// The one that is kept beside a state. One that cannot be read is told, and does without.
     pub fn of(store: &Store) -> Self {
@@ -150,17 +166,9 @@ impl CameraScene {
         Ok(forgotten)
     }
 
-    /// What each region of a frame of the camera shows, or the frame as a whole where there are none. A region that is too
-    /// small in it is passed over.
+    /// What each region of a frame of the camera shows, or the frame as a whole where there are none.
     pub fn see(&self, frame: &RgbImage, regions: &[NamedRegion]) -> Vec<SeenRegion> {
-        let in_frame = |named: &NamedRegion| {
-            let bounds = named.region.in_frame(frame.width(), frame.height()).ok()?;
-            Some(SeenRegion { name: named.name.clone(), bounds: Some(bounds), view: SceneView::Whole })
-        };
-        let mut seen: Vec<SeenRegion> = regions.iter().filter_map(in_frame).collect();
-        if seen.is_empty() {
-            seen.push(SeenRegion { name: String::new(), bounds: None, view: SceneView::Whole });
-        }
+        let mut seen = SeenRegion::all_of(frame, regions);
         let bounds: Vec<PixelRect> = seen.iter().filter_map(|region| region.bounds).collect();
         if let Some(foregrounds) = self.compare(frame, &bounds) {
             let views = foregrounds.into_iter().map(SceneView::Things);

@@ -5,7 +5,8 @@ pub(crate) mod fake;
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::Ipv4Addr;
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use crate::support::{Running, sample, workspace};
 use fake::{FakeCamera, Mode, until};
@@ -18,6 +19,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 const EVERY: Duration = Duration::from_millis(20);
+const PATIENCE: Duration = Duration::from_secs(240);
 
 /// A service that looks at a camera.
 fn looking_at(state: &TempDir, source: &str, address: Address) -> Running {
@@ -30,12 +32,15 @@ fn looking_at(state: &TempDir, source: &str, address: Address) -> Running {
 
 /// What the camera shows, once that is so.
 pub(crate) fn once(service: &Running, what: &str, is: impl Fn(&Value) -> bool) -> Value {
-    let mut shown = Value::Null;
-    until(what, || {
-        shown = service.get("/api/v1/live");
-        is(&shown)
-    });
-    shown
+    let started = Instant::now();
+    loop {
+        let shown = service.get("/api/v1/live");
+        if is(&shown) {
+            return shown;
+        }
+        assert!(started.elapsed() < PATIENCE, "it never came: {what}; {shown}");
+        thread::sleep(Duration::from_millis(20));
+    }
 }
 
 fn tried(class: &str) -> Vec<Vec<u8>> {

@@ -90,7 +90,7 @@ fn things_are_told_from_the_empty_place_wherever_they_are() {
         let job = service.finished(&service.json("POST", "/api/v1/learn", &json!({ "label": label })));
         assert_eq!(job["state"], "done", "{job}");
     }
-    fake.play(frames(&[("rubber-duck", 7, 10), ("traffic-cone", 7, 470)]));
+    fake.play(frames(&[("rubber-duck", 3, 10), ("traffic-cone", 3, 470)]));
     let label = |shown: &Value, thing: usize| shown["things"][thing]["label"].clone();
     let both = once(&service, "both are known", |shown| {
         let labels = [label(shown, 0), label(shown, 1)];
@@ -114,6 +114,18 @@ fn things_are_told_from_the_empty_place_wherever_they_are() {
     assert_eq!(service.ask("DELETE", "/api/v1/scene", &[], b"").status, 204);
     let whole = once(&service, "frames count as a whole", |shown| shown["label"].is_string());
     assert_eq!((&whole["empty"], &whole["scene"]["state"], things(&whole)), (&json!(false), &json!("none"), 0));
+}
+
+#[test]
+fn a_frame_that_was_decoded_before_the_place_was_shown_is_not_compared_with_it() {
+    let (state, fake) = (TempDir::new().unwrap(), FakeCamera::start(frames(&[]), Duration::from_millis(3)));
+    let service = looking_at(state.path(), &fake.url());
+    for _ in 0..25 {
+        let learned = service.json("POST", "/api/v1/scene", &json!({})).ok();
+        assert_eq!((&learned["state"], &learned["problem"]), (&json!("shown"), &Value::Null));
+        assert_eq!(service.ask("DELETE", "/api/v1/scene", &[], b"").status, 204);
+        once(&service, "the place is forgotten", |shown| shown["scene"]["state"] == "none");
+    }
 }
 
 #[test]
@@ -181,7 +193,7 @@ fn each_region_answers_for_itself_and_is_kept() {
         let job = service.finished(&service.json("POST", "/api/v1/learn", &json!({ "label": label })));
         assert_eq!(job["state"], "done", "{job}");
     }
-    fake.play(frames(&[("rubber-duck", 7, 30), ("traffic-cone", 7, 440)]));
+    fake.play(frames(&[("rubber-duck", 3, 30), ("traffic-cone", 3, 440)]));
     let both = once(&service, "each knows its own", |shown| {
         region(shown, 0)["label"] == "duck" && region(shown, 1)["label"] == "cone"
     });
