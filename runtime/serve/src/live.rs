@@ -416,7 +416,8 @@ impl LiveWorker {
         let Ok(picture) = self.inner.camera.decode(&frame, Some(side)) else { return };
         let (number, taken) = (frame.number, frame.taken);
         // A place that was shown meanwhile is compared with the next frame: this one may have been decoded too small for it.
-        let seen = if is_part { scene.see(&picture, &self.regions) } else { SeenRegion::all_of(&picture, &self.regions) };
+        let seen =
+            if is_part { scene.see(&picture, &self.regions) } else { SeenRegion::all_of(&picture, &self.regions) };
         let shown = self.show(&picture, seen, &permit, taken);
         // What is held until the next frame is no larger than what is shown, or a few MiB.
         let picture = if picture.as_raw().len() > HELD { image::reduced(&picture, VIEW).into_owned() } else { picture };
