@@ -10,8 +10,8 @@ mod answer;
 mod change;
 mod check;
 mod error;
+pub mod forgetting_sentences;
 mod keeping;
-pub mod losses;
 mod observer;
 mod service;
 mod settings;
@@ -275,8 +275,8 @@ impl Learner {
     }
 
     /// Whether base classes are kept out of the answers now ([`LearnerSettings::scope`]).
-    pub fn is_taught_only(&self) -> bool {
-        self.settings.scope.is_taught_only(self.saved.state.classes.len())
+    pub fn is_learned_only(&self) -> bool {
+        self.settings.scope.is_learned_only(self.saved.state.classes.len())
     }
 
     /// Label of the class of that index, one that was [imprinted](Self::imprint) among them; empty if there is none.

@@ -41,7 +41,8 @@
 //! - [`store`]: the folder that keeps what was learned; [`thumbnails`]: small pictures of shots beside it; [`pack`]: one
 //!   learned class in a file, for another device;
 //! - [`learner`]: all of it together;
-//! - [`backup`]: all that a device knows in one file, for its replacement.
+//! - [`backup`]: all that a device knows in one file, for its replacement;
+//! - [`prelude`]: what most programs use.
 //!
 //! # Features
 //!

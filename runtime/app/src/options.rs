@@ -37,8 +37,8 @@ pub struct Options {
     /// Computes on so many threads at most; by default on as many as the machine runs at a time.
     #[arg(long, global = true, value_name = "N", env = "ORCO_THREADS", value_parser = at_least_one)]
     pub threads: Option<usize>,
-    /// Which classes are answered: those alone that were taught (`taught`), all that are known (`all`), or all until three
-    /// are taught (`auto`). What is none of them is `unknown`.
+    /// Which classes are answered: learned classes alone (`learned`), all that are known (`all`), or all until three
+    /// are learned (`auto`). What is none of them is `unknown`.
     #[arg(long, global = true, value_name = "WHICH", env = "ORCO_ANSWERS", value_enum, default_value_t)]
     pub answers: AnswersArgument,
     /// Folder of the device's state; by default one per bundle in the user's state folder.
@@ -77,11 +77,11 @@ pub enum Backbone {
 /// [`AnswerScope`], as the command line names it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum AnswersArgument {
-    /// All, until three classes are taught; then those alone
+    /// All, until three classes are learned; then those alone
     #[default]
     Auto,
-    /// Those alone that were taught
-    Taught,
+    /// Learned classes alone
+    Learned,
     /// All that are known
     All,
 }
@@ -91,7 +91,7 @@ impl AnswersArgument {
     pub fn scope(self) -> AnswerScope {
         match self {
             Self::Auto => AnswerScope::Auto,
-            Self::Taught => AnswerScope::Taught,
+            Self::Learned => AnswerScope::Learned,
             Self::All => AnswerScope::All,
         }
     }

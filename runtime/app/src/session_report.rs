@@ -1,7 +1,7 @@
 //! What a change did, for people and as JSON.
 
 use anyhow::Result;
-use orco_runtime::learner::{ChangeOutcome, Learner, Shots, losses};
+use orco_runtime::learner::{ChangeOutcome, Learner, Shots, forgetting_sentences};
 use orco_runtime::method::align::LossTerms;
 use orco_runtime::state::label::EscapedText;
 use orco_runtime::state::sentence::{counted, join_first};
@@ -33,15 +33,15 @@ pub fn warn_of_shots(output: &Output, learner: &Learner) {
 }
 
 /// Says that base classes are kept out of answers from now on, where a change turned that on.
-pub fn tell_scope(output: &Output, learner: &Learner, was_taught_only: bool) -> Result<()> {
-    if was_taught_only || !learner.is_taught_only() {
+pub fn tell_scope(output: &Output, learner: &Learner, was_learned_only: bool) -> Result<()> {
+    if was_learned_only || !learner.is_learned_only() {
         return Ok(());
     }
     let base = learner.base_model().classes.len();
-    let taught = learner.state().classes.len();
+    let count = learner.state().classes.len();
     say!(
         output,
-        "from now on answers name only the {taught} classes that you taught, or say unknown; \
+        "from now on answers name only the {count} classes that you taught, or say unknown; \
          --answers all names the {base} that came with the bundle, too"
     )
 }
@@ -61,7 +61,7 @@ pub fn print(output: &Output, report: &SessionReport, what: &str, seconds: f64) 
     }
     let forgotten = report.forgotten(0.0);
     if !forgotten.is_empty() {
-        say!(output, "recognised less than before: {}", losses::by_this(&forgotten))?;
+        say!(output, "recognised less than before: {}", forgetting_sentences::by_this(&forgotten))?;
     }
     if let Some(accuracy) = report.new_accuracy() {
         say!(output, "what is new: {} of its shots recognised", percent(accuracy))?;
@@ -158,9 +158,13 @@ fn print_details(output: &Output, report: &SessionReport) -> Result<()> {
     }
     let forgotten = report.forgotten_since(0.0);
     if !forgotten.is_empty() {
-        say!(output, "recognised less than at first, over all sessions: {}", losses::forgetting_sentence(&forgotten))?;
+        say!(
+            output,
+            "recognised less than at first, over all sessions: {}",
+            forgetting_sentences::forgetting_sentence(&forgotten)
+        )?;
     }
-    let losses: Vec<String> = report.group_losses().iter().map(losses::of_group).collect();
+    let losses: Vec<String> = report.group_losses().iter().map(forgetting_sentences::of_group).collect();
     if !losses.is_empty() {
         say!(output, "recognised at first and now: {}", losses.join("; "))?;
     }

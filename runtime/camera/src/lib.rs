@@ -53,11 +53,3 @@ pub use frame::{CameraFrame, CameraPicture, MAX_PICTURE};
 pub use multipart::Multipart;
 pub use source::CameraSource;
 pub use status::{CameraPhase, CameraStatus};
-
-#[cfg(test)]
-mod tests {
-    #[test]
-    fn modules_import_only_from_those_above() {
-        orco_trials::layers::check(env!("CARGO_MANIFEST_DIR").as_ref());
-    }
-}

@@ -34,26 +34,26 @@ pub struct PromiseRow {
     /// Share of draws in which the measured accuracy lies in the range.
     pub in_range: Option<f64>,
     /// Share of pictures of learned classes that count as unknown where these alone are answered.
-    pub taught_false_alarms: f64,
+    pub learned_false_alarms: f64,
     /// Share of pictures of other classes that pass as learned ones there.
-    pub taught_passed: f64,
+    pub learned_passed: f64,
 }
 
 impl PromiseRow {
     /// Names the columns of a row as it is printed.
     pub const HEADING: &'static str = "session  in set: base  learned  labels  promised less measured: base  learned  \
-                                       range  in range  taught alone: false alarms  passed";
+                                       range  in range  learned alone: false alarms  passed";
 }
 
 impl fmt::Display for PromiseRow {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let [base, learned, range, inside] =
             [self.base_gap, self.learned_gap, self.range_gap, self.in_range].map(percent_or_dash);
-        let Self { session, base_covered, learned_covered, size, taught_false_alarms, taught_passed, .. } = self;
+        let Self { session, base_covered, learned_covered, size, learned_false_alarms, learned_passed, .. } = self;
         write!(
             f,
             "{session:>7} {base_covered:>13.2} {learned_covered:>8.2} {size:>7.2} {base:>29} {learned:>8} {range:>6} \
-             {inside:>9} {taught_false_alarms:>27.2} {taught_passed:>7.2}"
+             {inside:>9} {learned_false_alarms:>27.2} {learned_passed:>7.2}"
         )
     }
 }
@@ -86,7 +86,7 @@ struct Tally {
     right: ClassMean,
     covered: ClassMean,
     size: ClassMean,
-    taught_known: ClassMean,
+    learned_known: ClassMean,
 }
 
 impl Measurement<'_> {
@@ -118,14 +118,14 @@ impl Measurement<'_> {
         let base = base_model.classes.len();
         let (classifier, stored) = Classifier::with_known_scores(base_model, state, config);
         let stored = stored?;
-        let (sets, taught) = (stored.set_thresholds(COVERAGE), stored.taught_thresholds(false_alarms)?);
+        let (sets, learned_only) = (stored.set_thresholds(COVERAGE), stored.learned_thresholds(false_alarms)?);
         let (measured, classes) = (benchmark.measured.clean(), benchmark.measured.classes());
         let (seen, all) = (classifier.classes(), classes.iter().map(|class| *class as usize + 1).max().unwrap_or(0));
         let mean = || ClassMean::of(all.max(seen));
-        let mut tally = Tally { right: mean(), covered: mean(), size: mean(), taught_known: mean() };
+        let mut tally = Tally { right: mean(), covered: mean(), size: mean(), learned_known: mean() };
         for (&class, scores) in classes.iter().zip(classifier.scores(&measured).chunks_exact_mut(seen)) {
             let class = class as usize;
-            tally.taught_known.add(class, f64::from(u8::from(taught.are_reached(scores, base))));
+            tally.learned_known.add(class, f64::from(u8::from(learned_only.are_reached(scores, base))));
             if class >= seen {
                 continue;
             }
@@ -156,8 +156,8 @@ impl Measurement<'_> {
             learned_gap: expected.and_then(|of| of.learned).map(|promised| gap(promised, measured)),
             range_gap: range.map(|[low, high]| gap((low + high) / 2.0, measured)),
             in_range: range.map(|range| if is_inside(range) { 100.0 } else { 0.0 }),
-            taught_false_alarms: 100.0 * (1.0 - tally.taught_known.mean(base..seen)),
-            taught_passed: 100.0 * tally.taught_known.mean(others),
+            learned_false_alarms: 100.0 * (1.0 - tally.learned_known.mean(base..seen)),
+            learned_passed: 100.0 * tally.learned_known.mean(others),
         }
     }
 }
@@ -183,8 +183,8 @@ pub fn mean_promises(draws: &[Vec<PromiseRow>]) -> Vec<PromiseRow> {
         learned_gap: optional(session, &|row| row.learned_gap),
         range_gap: optional(session, &|row| row.range_gap),
         in_range: optional(session, &|row| row.in_range),
-        taught_false_alarms: mean(session, &|row| row.taught_false_alarms),
-        taught_passed: mean(session, &|row| row.taught_passed),
+        learned_false_alarms: mean(session, &|row| row.learned_false_alarms),
+        learned_passed: mean(session, &|row| row.learned_passed),
     };
     (0..draws[0].len()).map(row).collect()
 }
@@ -204,8 +204,8 @@ mod tests {
             learned_gap: Some(4.0),
             range_gap: None,
             in_range: Some(100.0),
-            taught_false_alarms: 6.0,
-            taught_passed: 30.0,
+            learned_false_alarms: 6.0,
+            learned_passed: 30.0,
         };
         assert_eq!(row.to_string().len(), PromiseRow::HEADING.len());
         let other = PromiseRow { size: 2.25, base_gap: None, in_range: Some(0.0), ..row };

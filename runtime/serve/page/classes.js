@@ -24,9 +24,9 @@ function show(state) {
 }
 
 // Which classes are answered, and that base classes are not any more once enough were taught.
-function showScope({ answers, answer_choices: choices, taught_only: isTaughtOnly }, count) {
+function showScope({ answers, answer_choices: choices, learned_only: isLearnedOnly }, count) {
   $("scope").hidden = !choices;
-  setText("scope-state", isTaughtOnly ? message("taughtOnly", { count }) : "");
+  setText("scope-state", isLearnedOnly ? message("learnedOnly", { count }) : "");
   $("scope-choices").replaceChildren(...(choices ?? []).map((name) => {
     const choice = element("input", { type: "radio", name: "answers", value: name, checked: name === answers });
     choice.addEventListener("change", () => call("POST", api("answers"), { answers: name }).catch(() => {}));

@@ -4,7 +4,7 @@ use orco_runtime::learner::{AnswerScope, Learner};
 use orco_runtime::method::border::Border;
 use orco_runtime::state::history::{HistoryEntry, Timeline};
 use orco_runtime::state::{Balance, Class};
-use orco_runtime::state::{independence, label};
+use orco_runtime::state::{effective_sample_size, label};
 
 use crate::error::Refusal;
 
@@ -24,7 +24,7 @@ pub struct Knowledge {
     /// Which classes are answered, as it is set.
     pub scope: AnswerScope,
     /// Whether base classes are kept out of answers.
-    pub is_taught_only: bool,
+    pub is_learned_only: bool,
     /// For every base class, whether a learned class replaces it.
     pub replaced: Vec<bool>,
     /// Number of stored shots of every class, without those of the bundle.
@@ -37,7 +37,7 @@ pub struct Knowledge {
     pub balance: Balance,
     /// The border between base classes and learned ones with the accuracies to be expected, where answers have one.
     pub border: Option<Border>,
-    /// The range that the accuracy to be expected on learned classes becomes ([`independence`]).
+    /// The range that the accuracy to be expected on learned classes becomes ([`effective_sample_size`]).
     pub learned_range: Option<[f32; 2]>,
     /// Whether answers follow in closed form until a head is aligned to the last change.
     pub awaits_alignment: bool,
@@ -67,8 +67,9 @@ impl Knowledge {
     pub(crate) fn of(learner: &Learner, number: u64, problem: Option<String>) -> Self {
         let (base_model, state) = (learner.base_model(), learner.state());
         let border = state.calibration.map(|calibration| calibration.border);
-        let shots = independence::of_learned(base_model, state).filter(|_| !state.classes.is_empty());
-        let learned_range = border.zip(shots).map(|(border, learned)| independence::range(border.new, &learned));
+        let shots = effective_sample_size::of_learned(base_model, state).filter(|_| !state.classes.is_empty());
+        let learned_range =
+            border.zip(shots).map(|(border, learned)| effective_sample_size::range(border.new, &learned));
         let classes: Vec<Class> = learner.classes().cloned().collect();
         let mut digests = vec![Vec::new(); classes.len()];
         for (exemplar, class) in state.exemplars.classes().iter().enumerate() {
@@ -82,7 +83,7 @@ impl Knowledge {
             base: base_model.classes.len(),
             classes,
             scope: learner.settings().scope,
-            is_taught_only: learner.is_taught_only(),
+            is_learned_only: learner.is_learned_only(),
             replaced: state.replaced(base_model),
             shots,
             digests,

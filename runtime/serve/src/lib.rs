@@ -85,11 +85,3 @@ pub use machine::host_name;
 pub use orco_camera::CameraSource;
 pub use server::{Address, Server, Tls};
 pub use service::{RetentionOptions, Service};
-
-#[cfg(test)]
-mod tests {
-    #[test]
-    fn modules_import_only_from_those_above() {
-        orco_trials::layers::check(env!("CARGO_MANIFEST_DIR").as_ref());
-    }
-}

@@ -7,7 +7,7 @@ use ndarray::{ArrayView1, ArrayView2};
 use orco_state::classify::{Classifier, Match, prediction_set};
 use orco_state::nearest::{self, Neighbour};
 use orco_state::prediction_set::{COVERAGE, SetThresholds};
-use orco_state::unknown::{KnownScores, TaughtThresholds};
+use orco_state::unknown::{KnownScores, LearnedThresholds};
 
 use super::Learner;
 use crate::encoder::EncodeError;
@@ -85,7 +85,7 @@ struct AnswerRule {
     /// Number of base classes.
     base: usize,
     /// Whether they are kept out of answers.
-    is_taught_only: bool,
+    is_learned_only: bool,
     /// For each of them, whether a learned class replaces it.
     replaced: Vec<bool>,
     thresholds: Option<AnswerThresholds>,
@@ -94,32 +94,32 @@ struct AnswerRule {
 /// What is known of how known pictures score.
 struct AnswerThresholds {
     familiarity: f32,
-    taught: Option<TaughtThresholds>,
+    learned: Option<LearnedThresholds>,
     sets: SetThresholds,
 }
 
 impl AnswerRule {
     /// Whether a picture of these scores is like anything that may be answered.
     fn is_known(&self, classifier: &Classifier, scores: &[f32]) -> Option<bool> {
-        let AnswerThresholds { familiarity: least, taught, .. } = self.thresholds.as_ref()?;
+        let AnswerThresholds { familiarity: least, learned, .. } = self.thresholds.as_ref()?;
         let is_familiar = classifier.familiarity(scores)? >= *least;
-        if !self.is_taught_only {
+        if !self.is_learned_only {
             return Some(is_familiar);
         }
         // Without shots to tell by, a base class that leads says that nothing was taught of it.
-        let least = TaughtThresholds { familiarity: *least, margin: 0.0 };
-        Some(taught.unwrap_or(least).are_reached(scores, self.base))
+        let least = LearnedThresholds { familiarity: *least, margin: 0.0 };
+        Some(learned.unwrap_or(least).are_reached(scores, self.base))
     }
 
     /// Orders the classes that may be answered by how well they fit a picture's features.
     fn rank(&self, classifier: &Classifier, features: ArrayView1<'_, f32>) -> Ranking {
         let mut scores = classifier.scores(features.to_slice().expect("rows of the standard layout"));
         let known = self.is_known(classifier, &scores);
-        let first = if self.is_taught_only { self.base } else { 0 };
+        let first = if self.is_learned_only { self.base } else { 0 };
         let mut matches = classifier.ranked_from(&mut scores, first);
         matches.retain(|found| self.replaced.get(found.class) != Some(&true));
         let sets = self.thresholds.as_ref().filter(|_| known == Some(true)).map(|thresholds| &thresholds.sets);
-        let set = sets.map(|sets| prediction_set(&matches, sets, self.base, self.is_taught_only));
+        let set = sets.map(|sets| prediction_set(&matches, sets, self.base, self.is_learned_only));
         Ranking { known, matches, set: set.unwrap_or_default() }
     }
 }
@@ -142,16 +142,16 @@ impl Learner {
     /// If rows have another length than the bundle's features.
     pub fn classify_features(&mut self, features: ArrayView2<'_, f32>) -> Vec<Answer> {
         let false_alarms = self.settings.false_alarms;
-        let (base, is_taught_only) = (self.base_model().classes.len(), self.is_taught_only());
+        let (base, is_learned_only) = (self.base_model().classes.len(), self.is_learned_only());
         self.classifier();
         let replaced = self.replaced.clone();
         let (classifier, known_scores) = self.classifier();
         let thresholds = known_scores.map(|scores| AnswerThresholds {
             familiarity: scores.threshold(false_alarms),
-            taught: scores.taught_thresholds(false_alarms),
+            learned: scores.learned_thresholds(false_alarms),
             sets: scores.set_thresholds(COVERAGE),
         });
-        let rule = AnswerRule { base, is_taught_only, replaced, thresholds };
+        let rule = AnswerRule { base, is_learned_only, replaced, thresholds };
         let rows = features.as_standard_layout();
         let rankings: Vec<Ranking> = rows.rows().into_iter().map(|row| rule.rank(classifier, row)).collect();
         rankings.into_iter().map(|ranking| self.answer(ranking)).collect()

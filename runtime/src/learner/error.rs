@@ -11,7 +11,7 @@ use orco_state::sentence::join_first;
 use orco_state::session::{ForgettingExcess, LearnError};
 
 use super::check::DoubtfulShot;
-use super::losses::beyond;
+use super::forgetting_sentences::beyond;
 use crate::bundle::OpenError;
 use crate::encoder::EncodeError;
 use crate::image::{ForeignFile, ImageError};

@@ -42,33 +42,33 @@ pub enum AnswerScope {
     /// All that are known.
     #[default]
     All,
-    /// All, until [`AnswerScope::ENOUGH`] classes are taught; then those alone.
+    /// All, until [`AnswerScope::ENOUGH`] classes are learned; then those alone.
     Auto,
-    /// Those alone that the device was taught. What is none of them is unknown.
-    Taught,
+    /// Learned classes alone. What is none of them is unknown.
+    Learned,
 }
 
 impl AnswerScope {
-    /// So many taught classes are answered by themselves.
+    /// So many learned classes are answered by themselves.
     pub const ENOUGH: usize = 3;
-    /// All of them.
-    pub const ALL: [Self; 3] = [Self::Auto, Self::Taught, Self::All];
+    /// All choices.
+    pub const CHOICES: [Self; 3] = [Self::Auto, Self::Learned, Self::All];
 
     /// Its name in settings and interfaces.
     pub fn name(self) -> &'static str {
         match self {
             Self::All => "all",
             Self::Auto => "auto",
-            Self::Taught => "taught",
+            Self::Learned => "learned",
         }
     }
 
-    /// Whether base classes are kept out of the answers of a device that was taught so many classes.
-    pub fn is_taught_only(self, taught: usize) -> bool {
+    /// Whether base classes are kept out of the answers of a device that learned so many classes.
+    pub fn is_learned_only(self, learned: usize) -> bool {
         match self {
             Self::All => false,
-            Self::Auto => taught >= Self::ENOUGH,
-            Self::Taught => true,
+            Self::Auto => learned >= Self::ENOUGH,
+            Self::Learned => true,
         }
     }
 }

@@ -7,14 +7,15 @@
 //!
 //! Modules stand in layers; each imports from those above it:
 //!
-//! - texts and bytes: [`codec`] (the envelope of files), [`label`], [`sentence`] (what sentences for people are made of);
+//! - texts, bytes, numbers: [`codec`] (the envelope of files), [`label`], [`sentence`] (what sentences for people are made
+//!   of), `ranked` (quantiles of stored values);
 //! - what is known: [`bank`] (exemplars), [`head`], [`target`] (pseudo-targets), [`statistics`] (of base features),
 //!   [`state`] (base model and state);
 //! - answering: [`answer`] (class means, discriminant and head together, with the border), [`prediction_set`] (the labels
 //!   of which one is right), [`unknown`] (whether a picture shows anything known), [`classify`];
 //! - looking closer: [`likeness`] (of pictures to each other), [`grouping`] (of pictures without labels), [`nearest`]
-//!   (why an answer was given), [`independence`] (how many independent shots there are), [`sufficiency`] (whether shots
-//!   are enough);
+//!   (why an answer was given), [`effective_sample_size`] (how many independent shots there are), [`sufficiency`]
+//!   (whether shots are enough);
 //! - keeping and changing: [`history`] (what was done, and undoing it), [`store`] (slots that survive a power cut),
 //!   [`session`], [`pack`] (a class for another device).
 #![no_std]
@@ -27,10 +28,10 @@ pub mod answer;
 pub mod bank;
 pub mod classify;
 pub mod codec;
+pub mod effective_sample_size;
 pub mod grouping;
 pub mod head;
 pub mod history;
-pub mod independence;
 pub mod label;
 pub mod likeness;
 pub mod nearest;

@@ -25,7 +25,7 @@ pub(crate) struct RightProbabilities {
     base: RankedValues,
     learned: RankedValues,
     /// Of learned classes where no base class is answered.
-    taught: RankedValues,
+    learned_only: RankedValues,
 }
 
 /// From which probability on a label is in a set.
@@ -36,7 +36,7 @@ pub struct SetThresholds {
     /// For learned classes.
     pub learned: f32,
     /// For learned classes where no base class is answered.
-    pub taught: f32,
+    pub learned_only: f32,
 }
 
 /// What makes probabilities of samples' scores, and what they stand for.
@@ -88,7 +88,7 @@ impl RightProbabilities {
             all: RankedValues::of(&all),
             base: RankedValues::of(&base),
             learned: RankedValues::of(&learned),
-            taught: RankedValues::of(&of_shots(scale.base)),
+            learned_only: RankedValues::of(&of_shots(scale.base)),
         }
     }
 
@@ -97,7 +97,7 @@ impl RightProbabilities {
     pub(crate) fn thresholds(&self, coverage: f32) -> SetThresholds {
         let all = conformal(&self.all, coverage).unwrap_or(0.0);
         let of = |side: &RankedValues| conformal(side, coverage).unwrap_or(all);
-        SetThresholds { base: of(&self.base), learned: of(&self.learned), taught: of(&self.taught) }
+        SetThresholds { base: of(&self.base), learned: of(&self.learned), learned_only: of(&self.learned_only) }
     }
 }
 
@@ -111,9 +111,9 @@ fn conformal(right: &RankedValues, coverage: f32) -> Option<f32> {
 
 impl SetThresholds {
     /// That of a class; `base` is the number of base classes.
-    pub fn of_class(&self, class: usize, base: usize, is_taught_only: bool) -> f32 {
-        match (is_taught_only, class < base) {
-            (true, _) => self.taught,
+    pub fn of_class(&self, class: usize, base: usize, is_learned_only: bool) -> f32 {
+        match (is_learned_only, class < base) {
+            (true, _) => self.learned_only,
             (false, true) => self.base,
             (false, false) => self.learned,
         }

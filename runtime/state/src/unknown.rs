@@ -23,13 +23,13 @@ pub const FALSE_ALARMS: f32 = 0.05;
 #[derive(Clone, Debug, PartialEq)]
 pub struct KnownScores {
     familiarity: RankedValues,
-    taught: Option<TaughtScores>,
+    learned: Option<LearnedScores>,
     right: RightProbabilities,
 }
 
 /// What shots of learned classes score.
 #[derive(Clone, Debug, PartialEq)]
-struct TaughtScores {
+struct LearnedScores {
     /// The best score of a learned class.
     familiarity: RankedValues,
     /// By how much that is ahead of the best base class.
@@ -38,7 +38,7 @@ struct TaughtScores {
 
 /// What a picture must reach to show a learned class, where these alone are answered.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct TaughtThresholds {
+pub struct LearnedThresholds {
     /// The best score of a learned class.
     pub familiarity: f32,
     /// By how much that must be ahead of the best score of a base class; at most 0.
@@ -57,12 +57,12 @@ impl KnownScores {
             let value = |sample: &ScoredSample| ClassValue { class: sample.class, value: of(&sample.scores) };
             RankedValues::of(&samples.iter().map(value).collect::<Vec<_>>())
         };
-        let taught = (!shots.is_empty()).then(|| TaughtScores {
+        let learned = (!shots.is_empty()).then(|| LearnedScores {
             familiarity: ranked(shots, &|scores| familiarity(&scores[base..])),
             margin: ranked(shots, &|scores| margin(scores, base)),
         });
         let right = RightProbabilities::of(samples, shots, scale);
-        Some(Self { familiarity: ranked(samples, &familiarity), taught, right })
+        Some(Self { familiarity: ranked(samples, &familiarity), learned, right })
     }
 
     /// The highest score that at most a share of `false_alarms`, 0..1, of known pictures stays below. A picture with a
@@ -72,11 +72,11 @@ impl KnownScores {
     }
 
     /// The same where learned classes alone are answered; none where no shot tells.
-    pub fn taught_thresholds(&self, false_alarms: f32) -> Option<TaughtThresholds> {
-        let TaughtScores { familiarity, margin } = self.taught.as_ref()?;
+    pub fn learned_thresholds(&self, false_alarms: f32) -> Option<LearnedThresholds> {
+        let LearnedScores { familiarity, margin } = self.learned.as_ref()?;
         // Each of the two may refuse half of them.
         let share = false_alarms / 2.0;
-        Some(TaughtThresholds { familiarity: familiarity.threshold(share), margin: margin.threshold(share).min(0.0) })
+        Some(LearnedThresholds { familiarity: familiarity.threshold(share), margin: margin.threshold(share).min(0.0) })
     }
 
     /// From which probability on a label is in the set that holds the right one with a probability of `coverage`.
@@ -85,7 +85,7 @@ impl KnownScores {
     }
 }
 
-impl TaughtThresholds {
+impl LearnedThresholds {
     /// Whether a picture of these scores shows a learned class; the first `base` are those of base classes.
     pub fn are_reached(&self, scores: &[f32], base: usize) -> bool {
         scores.len() > base && familiarity(&scores[base..]) >= self.familiarity && margin(scores, base) >= self.margin
@@ -107,8 +107,8 @@ mod tests {
         let base = [sample(0, [3.0, 0.0, 0.5])];
         let shots: Vec<ScoredSample> = (0..4).map(|shot| sample(2, [1.0, 0.2, 2.0 + 0.1 * shot as f32])).collect();
         let known = KnownScores::of(&base, &shots, SampleScale { base: 2, temperature: 1.0, ratio: 1.0 }).unwrap();
-        let thresholds = known.taught_thresholds(FALSE_ALARMS).unwrap();
-        assert_eq!(thresholds, TaughtThresholds { familiarity: 2.0, margin: 0.0 });
+        let thresholds = known.learned_thresholds(FALSE_ALARMS).unwrap();
+        assert_eq!(thresholds, LearnedThresholds { familiarity: 2.0, margin: 0.0 });
         assert!(thresholds.are_reached(&[2.0, 0.0, 2.1], 2));
         assert!(!thresholds.are_reached(&[0.0, 0.0, 1.9], 2), "like nothing that was taught");
         assert!(!thresholds.are_reached(&[2.5, 0.0, 2.1], 2), "a base class");

@@ -1,4 +1,5 @@
-//! Modules of a crate import one another without circles: whoever reads one need not have read those that use it.
+//! Modules of a crate import one another without circles: whoever reads one need not have read those that use it. Where a
+//! `lib.rs` lists its modules in layers, each imports only from those above it.
 //!
 //! A module here is a file or a folder directly under `src`; what the files of one folder import of one another is
 //! theirs. Unit tests may import anything.
@@ -22,6 +23,10 @@ const CRATES: &[&str] = &[
     "tests/trials",
     "tests/xtask",
 ];
+
+/// Those of them whose `lib.rs` lists modules in layers, after these words.
+const LAYERED: &[&str] = &["runtime/core", "runtime/state", "runtime", "runtime/camera", "runtime/serve"];
+const LAYERS: &str = "from those above";
 
 /// What each module imports.
 type Imports = BTreeMap<String, BTreeSet<String>>;
@@ -131,6 +136,52 @@ fn circle(imports: &Imports, start: &str) -> Option<Vec<String>> {
 fn circles(imports: &Imports) -> BTreeSet<String> {
     let ways = imports.keys().filter_map(|module| circle(imports, module));
     ways.filter(|way| way.iter().min() == way.first()).map(|way| way.join(" -> ")).collect()
+}
+
+/// Names in backticks, in the order in which the documentation of a `lib.rs` lists its layers.
+fn layers(root: &str) -> Vec<String> {
+    let (_, list) = root.split_once(LAYERS).unwrap_or_default();
+    let lines = list.lines().skip(1).take_while(|line| line.starts_with("//!") && !line.contains("```"));
+    let list = lines.collect::<Vec<_>>().join("\n");
+    list.split('`').skip(1).step_by(2).map(str::to_owned).collect()
+}
+
+/// What breaks the order of layers: modules that it does not list, and imports from below.
+fn misplaced(layers: &[String], imports: &Imports) -> Vec<String> {
+    let place = |module: &str| layers.iter().position(|name| name == module);
+    let mut found = Vec::new();
+    for (module, imported) in imports {
+        let Some(own) = place(module) else {
+            found.push(format!("lib.rs does not list {module}"));
+            continue;
+        };
+        let below = imported.iter().filter(|name| place(name).is_none_or(|place| place > own));
+        found.extend(below.map(|name| format!("{module} imports {name} from below")));
+    }
+    found
+}
+
+#[test]
+fn modules_import_only_from_those_above() {
+    let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let mut found = Vec::new();
+    for name in LAYERED {
+        let source = workspace.join(name).join("src");
+        let layers = layers(&fs::read_to_string(source.join("lib.rs")).unwrap());
+        assert!(!layers.is_empty(), "{name} lists no layers");
+        found.extend(misplaced(&layers, &imports(&source)).into_iter().map(|fault| format!("{name}: {fault}")));
+    }
+    assert!(found.is_empty(), "{}", found.join("\n"));
+}
+
+#[test]
+fn an_import_from_below_is_found() {
+    let root = "//! Each imports only from those above:\n//!\n//! - [`upper`]: one; `lower`: other;\n\nmod lower;";
+    let of = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect();
+    let imports = Imports::from([("lower".into(), of(&["upper"])), ("upper".into(), of(&[]))]);
+    assert_eq!(misplaced(&layers(root), &imports), Vec::<String>::new());
+    let imports = Imports::from([("other".into(), of(&[])), ("upper".into(), of(&["lower"]))]);
+    assert_eq!(misplaced(&layers(root), &imports), ["lib.rs does not list other", "upper imports lower from below"]);
 }
 
 #[test]

@@ -1,7 +1,6 @@
 //! Which trials the tests of all packages make, what they measure with, and what they counted.
 
 pub mod alone;
-pub mod layers;
 pub mod memory;
 pub mod record;
 pub mod system;

@@ -78,7 +78,7 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<
         let all = counted(arguments.images.len(), "picture");
         output.error(format!("{failed} of {all} could not be classified"));
     }
-    Ok(json!({ "images": results, "taught_only": learner.is_taught_only() }))
+    Ok(json!({ "images": results, "learned_only": learner.is_learned_only() }))
 }
 
 /// A thing in a picture, with its answer.

@@ -62,12 +62,12 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<
     let viewfinder = arguments.scene.viewfinder(&learner)?;
     let shots = folder_shots(&viewfinder, &arguments.classes, output)?;
     let classes: Vec<(&str, Shots<'_>)> = shots.iter().map(FolderShots::labelled).collect();
-    let was_taught_only = learner.is_taught_only();
+    let was_learned_only = learner.is_learned_only();
     let (outcome, verb) = arguments.learn(&mut learner, &classes)?;
     let report = session_report::unwrap_outcome(output, outcome);
     session_report::warn_of_shots(output, &learner);
     let seconds = started.elapsed().as_secs_f64();
     session_report::print(output, &report, &format!("{verb} {}", session_report::list_classes(&classes)), seconds)?;
-    session_report::tell_scope(output, &learner, was_taught_only)?;
+    session_report::tell_scope(output, &learner, was_learned_only)?;
     Ok(session_report::to_json(output, &report, seconds))
 }

@@ -9,7 +9,7 @@ use crate::device;
 use crate::options::Options;
 use crate::output::{Output, say};
 
-/// Prints the known classes, those that were taught first.
+/// Prints the known classes, learned ones first.
 pub fn run(options: &Options, output: &Output) -> Result<Value> {
     let learner = device::open(options, output)?;
     let base_model = learner.base_model();
@@ -29,8 +29,8 @@ pub fn run(options: &Options, output: &Output) -> Result<Value> {
         };
         say!(output, "{index:>5}  {:24} {session:>9} {:>9}", EscapedText(&class.label).to_string(), stored(index))?;
     }
-    if learner.is_taught_only() {
-        say!(output, "answers name only the {} that were taught", known.len() - base)?;
+    if learner.is_learned_only() {
+        say!(output, "answers name only the {} that were learned", known.len() - base)?;
     }
     let listed = known.iter().enumerate().map(|(index, class)| {
         json!({
@@ -38,5 +38,5 @@ pub fn run(options: &Options, output: &Output) -> Result<Value> {
             "exemplars": stored(index),
         })
     });
-    Ok(json!({ "classes": listed.collect::<Vec<_>>(), "taught_only": learner.is_taught_only() }))
+    Ok(json!({ "classes": listed.collect::<Vec<_>>(), "learned_only": learner.is_learned_only() }))
 }

@@ -20,14 +20,14 @@ fn three_taught_classes_are_answered_alone_and_that_is_said_once() {
     let picture = picture.to_str().unwrap();
     let count = |more: &[&str]| {
         let found = device.json(&[&["classify", picture, "--top", "200"], more].concat());
-        (found["images"][0]["matches"].as_array().unwrap().len(), found["taught_only"].as_bool().unwrap())
+        (found["images"][0]["matches"].as_array().unwrap().len(), found["learned_only"].as_bool().unwrap())
     };
     assert_eq!(count(&[]), (4, true));
     assert_eq!(count(&["--answers", "all"]), (64, false));
     let listed = text(&device.command(&["list"]).output().unwrap().stdout);
     let lines: Vec<&str> = listed.lines().collect();
     assert!(lines[1].contains("duck") && lines[5].contains("apple"), "{listed}");
-    assert!(listed.ends_with("answers name only the 4 that were taught\n"), "{listed}");
+    assert!(listed.ends_with("answers name only the 4 that were learned\n"), "{listed}");
 }
 
 #[test]

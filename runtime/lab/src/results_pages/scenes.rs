@@ -65,7 +65,7 @@ fn section(bundle: &str, MeasuredScenes { places, report }: &MeasuredScenes) -> 
             text,
             "| {} | {} | {} | {} | {} |",
             seen_through(kind),
-            cell(&|results| results.inputs[input].taught_place),
+            cell(&|results| results.inputs[input].own_place),
             cell(&|results| results.inputs[input].other_place),
             cell(&|results| results.inputs[input].other_place_all_classes),
             cell(&|results| results.inputs[input].refused_shots),

@@ -77,8 +77,8 @@ impl Input {
 /// Shares of right answers through one input, 0..1.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct InputShares {
-    /// In the place where the thing was learned, among the things that were taught.
-    pub taught_place: f64,
+    /// In the place where the thing was learned, among learned classes.
+    pub own_place: f64,
     /// In the place of another thing.
     pub other_place: f64,
     /// The same, where base classes may be answered, too.
@@ -348,12 +348,12 @@ impl Device {
         Viewfinder { background, regions, fill: self.fill }.shot(&shown.frame).ok()
     }
 
-    /// Asks of a picture: the thing that is answered among those that were taught, and whether a base class comes first.
+    /// Asks of a picture: the thing that is answered among learned classes, and whether a base class comes first.
     fn asked(&mut self, picture: &RgbImage) -> Result<(usize, bool), EncodeError> {
         let answer = self.learner.classify(picture)?;
-        let taught = answer.matches.iter().map(|found| found.class).find(|class| *class >= self.first);
+        let learned = answer.matches.iter().map(|found| found.class).find(|class| *class >= self.first);
         let is_base = answer.matches.first().is_some_and(|found| found.class < self.first);
-        Ok((taught.map_or(usize::MAX, |class| class - self.first), is_base))
+        Ok((learned.map_or(usize::MAX, |class| class - self.first), is_base))
     }
 
     fn shares(&mut self, places: &[Place], objects: &[TakenObject]) -> Result<InputShares, SceneError> {
@@ -372,7 +372,7 @@ impl Device {
             }
         }
         Ok(InputShares {
-            taught_place: share(home, count),
+            own_place: share(home, count),
             other_place: share(other, count),
             other_place_all_classes: share(all, count),
             refused_shots: self.refused_shots(places, objects),
@@ -445,7 +445,7 @@ impl SceneResults {
     pub fn mean(draws: &[Self]) -> Self {
         let over = |of: &dyn Fn(&Self) -> f64| draws.iter().map(of).sum::<f64>() / draws.len().max(1) as f64;
         let shares = |input: usize| InputShares {
-            taught_place: over(&|draw| draw.inputs[input].taught_place),
+            own_place: over(&|draw| draw.inputs[input].own_place),
             other_place: over(&|draw| draw.inputs[input].other_place),
             other_place_all_classes: over(&|draw| draw.inputs[input].other_place_all_classes),
             refused_shots: over(&|draw| draw.inputs[input].refused_shots),

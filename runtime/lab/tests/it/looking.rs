@@ -69,7 +69,7 @@ fn sets_hold_the_right_label_as_often_as_they_say_and_ranges_hold_more_than_thei
     assert!((1.0..30.0).contains(&mean(|row| row.size)), "{rows:?}");
     assert!(mean(|row| row.learned_gap.unwrap()).abs() < 15.0, "{rows:?}");
     // Where learned classes alone are answered, other things pass less often than theirs.
-    assert!(mean(|row| row.taught_passed) + 20.0 < 100.0 - mean(|row| row.taught_false_alarms), "{rows:?}");
+    assert!(mean(|row| row.learned_passed) + 20.0 < 100.0 - mean(|row| row.learned_false_alarms), "{rows:?}");
 }
 
 #[test]

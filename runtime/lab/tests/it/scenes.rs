@@ -45,7 +45,7 @@ fn with_an_empty_view_things_are_known_in_other_places_and_empty_ones_are_empty(
     let plan = ScenePlan { bundle: &bundle, objects: &objects, places: &places, taken: 6, asked: 2, seed: 1 };
     let results = measure(&plan).unwrap();
     let [.., empty_view] = results.inputs;
-    assert!(empty_view.other_place >= 0.9 && empty_view.taught_place >= 0.95, "{results:?}");
+    assert!(empty_view.other_place >= 0.9 && empty_view.own_place >= 0.95, "{results:?}");
     assert!(results.empty >= 0.99 && results.missed <= 0.02, "{results:?}");
     assert!(results.two_things >= 0.8, "{results:?}");
     let more = measure(&ScenePlan { taken: 7, ..plan }).unwrap_err().to_string();

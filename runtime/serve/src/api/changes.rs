@@ -71,12 +71,12 @@ pub async fn answers(
     State(service): State<Arc<Service>>,
     Json(AnswersRequest { answers }): Json<AnswersRequest>,
 ) -> Result<axum::Json<Value>, Refusal> {
-    let Some(scope) = AnswerScope::ALL.into_iter().find(|scope| scope.name() == answers) else {
-        let names = AnswerScope::ALL.map(AnswerScope::name).join(", ");
+    let Some(scope) = AnswerScope::CHOICES.into_iter().find(|scope| scope.name() == answers) else {
+        let names = AnswerScope::CHOICES.map(AnswerScope::name).join(", ");
         return Err(Refusal::bad(format!("answers must be one of {names}")));
     };
     service.answers.set_scope(scope).await?;
-    Ok(axum::Json(json!({ "answers": answers, "taught_only": service.answers.knowledge().is_taught_only })))
+    Ok(axum::Json(json!({ "answers": answers, "learned_only": service.answers.knowledge().is_learned_only })))
 }
 
 /// `PATCH /api/v1/classes/{label}`

@@ -36,14 +36,14 @@ pub async fn status(State(service): State<Arc<Service>>) -> Result<Json<Value>, 
             "base": border.base, "learned": border.new, "learned_range": known.learned_range,
         })
     });
-    let scopes = AnswerScope::ALL.map(AnswerScope::name);
+    let scopes = AnswerScope::CHOICES.map(AnswerScope::name);
     let dial: Vec<&str> = Balance::ALL.iter().map(|balance| balance.name()).collect();
     let jobs: Vec<Value> = service.changes().unfinished().iter().map(Job::json).collect();
     Ok(Json(json!({
         "problem": known.problem, "problems": problems,
         "bundle": manifest.name, "release": manifest.release, "version": env!("CARGO_PKG_VERSION"),
         "classes": known.classes.len(), "base_classes": known.base, "free_targets": known.free_targets,
-        "answers": known.scope.name(), "answer_choices": scopes, "taught_only": known.is_taught_only,
+        "answers": known.scope.name(), "answer_choices": scopes, "learned_only": known.is_learned_only,
         "sessions": known.sessions, "balance": known.border.map(|_| known.balance.name()), "balances": dial,
         "expected": expected, "improving": known.awaits_alignment && service.aligns, "inbox": service.inbox.len(), "inbox_most": service.inbox.most(),
         "changes": known.timeline.earlier().len(), "undone": known.timeline.later().len(), "jobs": jobs, "camera": service.live().map(Live::json),

@@ -23,11 +23,11 @@ fn answers_name_what_was_taught_alone_once_that_is_enough() {
     let all = |service: &Running| service.picture("/api/v1/classify?top=100", &sample("try", "rubber-duck", 1)).ok();
     service.teach("duck", "rubber-duck");
     service.teach("cone", "traffic-cone");
-    assert_eq!(service.get("/api/v1/status")["taught_only"], false);
+    assert_eq!(service.get("/api/v1/status")["learned_only"], false);
     assert_eq!(labels(&all(&service)).len(), 62);
     service.teach("mug", "mug");
     let status = service.get("/api/v1/status");
-    assert_eq!((&status["answers"], &status["taught_only"]), (&json!("auto"), &json!(true)));
+    assert_eq!((&status["answers"], &status["learned_only"]), (&json!("auto"), &json!(true)));
     assert_eq!(labels(&all(&service)).len(), 3);
     let answers = |class| -> Vec<Value> {
         let answer = |number| service.picture("/api/v1/classify", &sample("try", class, number)).ok();
@@ -44,10 +44,10 @@ fn answers_name_what_was_taught_alone_once_that_is_enough() {
     }
 
     let set = service.json("POST", "/api/v1/answers", &json!({ "answers": "all" })).ok();
-    assert_eq!(set, json!({ "answers": "all", "taught_only": false }));
+    assert_eq!(set, json!({ "answers": "all", "learned_only": false }));
     assert_eq!(labels(&all(&service)).len(), 63);
     let wrong = service.json("POST", "/api/v1/answers", &json!({ "answers": "some" }));
-    assert_eq!((wrong.status, wrong.error()), (400, "answers must be one of auto, taught, all".into()));
+    assert_eq!((wrong.status, wrong.error()), (400, "answers must be one of auto, learned, all".into()));
 }
 
 #[test]

@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 
 use serde::Serialize;
 
-use crate::independence::{self, ShotIndependence, range};
+use crate::effective_sample_size::{self, ShotIndependence, range};
 use crate::state::{BaseModel, State};
 use orco_core::align::LossTerms;
 use orco_core::border::Border;
@@ -70,7 +70,7 @@ pub struct ExpectedAccuracy {
     pub base: Option<f32>,
     /// Of learned classes, 0..1; `None` without samples.
     pub learned: Option<f32>,
-    /// The range that this becomes by how many independent shots say so ([`crate::independence`]).
+    /// The range that this becomes by how many independent shots say so ([`crate::effective_sample_size`]).
     pub learned_range: Option<[f32; 2]>,
 }
 
@@ -178,7 +178,7 @@ impl SessionReport {
         confusions.sort_by(|a, b| b.share.total_cmp(&a.share));
         let free_targets = base_model.target_count() - count;
         let border = new.calibration.map(|calibration| calibration.border);
-        let independence = independence::of_learned(base_model, new);
+        let independence = effective_sample_size::of_learned(base_model, new);
         let (base, learned) = total.split_at(base_model.classes.len().min(count));
         let [base_judged, learned_judged] = [base, learned].map(|side| side.iter().any(|samples| *samples > 0));
         let expected = border.map(|Border { base, new, .. }| ExpectedAccuracy {

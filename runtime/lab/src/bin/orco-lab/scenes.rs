@@ -74,7 +74,7 @@ fn print_results(name: &str, results: &SceneResults) -> Result<()> {
     let percent = |share: f64| format!("{:.1}", 100.0 * share);
     print(name)?;
     for (input, shares) in Input::ALL.into_iter().zip(&results.inputs) {
-        let shares = [shares.taught_place, shares.other_place, shares.other_place_all_classes, shares.refused_shots];
+        let shares = [shares.own_place, shares.other_place, shares.other_place_all_classes, shares.refused_shots];
         let shares = shares.map(|share| format!("{:>6}", percent(share))).join(" ");
         print(format!("  {:<15} {shares}", input.name()))?;
     }
