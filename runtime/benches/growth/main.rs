@@ -23,6 +23,7 @@ use orco_core::random::Random;
 use orco_runtime::learner::{AlignmentTime, Learner, Shots};
 use orco_runtime::state::classify::Classifier;
 use orco_runtime::state::session::NewClass;
+use orco_trials::median;
 use support::{bundles, class, roomy};
 
 const KNOWN: [usize; 3] = [10, 100, 1000];
@@ -110,9 +111,4 @@ fn imprinting(learner: &Learner, shots: ArrayView3<'_, f32>) -> f64 {
     let started = Instant::now();
     classifier.imprint(&class.shots);
     started.elapsed().as_secs_f64()
-}
-
-fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values[values.len() / 2]
 }

@@ -28,6 +28,7 @@ use orco_runtime::threads::Threads;
 use orco_state::head::Head;
 use orco_state::session::SessionMemory;
 use orco_state::target::{TargetMethod, generate};
+use orco_trials::median;
 
 const SHAPE: HeadShape = HeadShape { inputs: 640, hidden: 2048, outputs: 128 };
 const BATCH: usize = 64;
@@ -48,11 +49,6 @@ fn median_seconds(mut call: impl FnMut()) -> f64 {
         start.elapsed().as_secs_f64()
     });
     median(seconds.collect())
-}
-
-fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values[values.len() / 2]
 }
 
 /// Floating-point operations of a step's products: (those of the head, those of the losses).

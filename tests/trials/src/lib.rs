@@ -14,6 +14,15 @@ use std::io::Write;
 /// have run, for what a test says that succeeds is not shown.
 pub const SKIPPED: &str = "ORCO_SKIPPED";
 
+/// The middle one of what a benchmark measured, or the higher of two in the middle.
+///
+/// # Panics
+/// If there is none.
+pub fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values[values.len() / 2]
+}
+
 /// Whether trials are made in full, which takes minutes: `cargo xtask test full` sets the variable.
 pub fn heavy() -> bool {
     std::env::var_os("ORCO_HEAVY").is_some()

@@ -25,6 +25,7 @@ use orco_trainer::data::augment::view;
 use orco_trainer::data::dataset::Channels;
 use orco_trainer::model::backbone::OnnxBackbone;
 use orco_trainer::platform::system;
+use orco_trials::median;
 use tch::{Kind, Tensor};
 
 const TURNS: usize = 7;
@@ -113,11 +114,6 @@ fn drop_rows(rows: usize) -> Result<(), EncodeError> {
 fn rate(run: impl FnOnce() -> usize) -> f64 {
     let start = Instant::now();
     run() as f64 / start.elapsed().as_secs_f64()
-}
-
-fn median(mut numbers: Vec<f64>) -> f64 {
-    numbers.sort_by(f64::total_cmp);
-    numbers[numbers.len() / 2]
 }
 
 /// Pictures as an export has them: a data set is read at the input's size.
