@@ -127,7 +127,12 @@ fn pictures_at_once(input: &Preprocessing, views: usize) -> usize {
 }
 
 /// Fitted pictures as an engine takes them: normalised planes of all parts, picture after picture.
-fn to_planes(input: &Preprocessing, pictures: &[RgbImage]) -> Array4<f32> {
+///
+/// # Shapes
+/// Returns `[pictures * parts, 3, height, width]`, for [`Encoder::encode`].
+/// # Panics
+/// If a picture was not [fitted](Preprocessing::fit).
+pub fn to_planes(input: &Preprocessing, pictures: &[RgbImage]) -> Array4<f32> {
     let (height, width) = (input.height as usize, input.width as usize);
     let images = pictures.len() * input.look.parts();
     let mut planes = Vec::with_capacity(images * 3 * height * width);

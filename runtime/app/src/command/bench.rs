@@ -1,6 +1,7 @@
 //! `orco bench`: figures of this machine. Every bundle and engine is measured in a process of its own, so that start
 //! and memory are its own.
 
+use std::fmt;
 use std::fs;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
@@ -10,8 +11,8 @@ use std::time::Instant;
 use anyhow::{Context, Result, bail, ensure};
 use clap::{Args, ValueEnum};
 use orco_benchmark::machine;
-use orco_runtime::encoder::engine_choice::Workload;
-use orco_runtime::encoder::library;
+use orco_runtime::encoder::engine_choice::{OpenedEncoder, Workload};
+use orco_runtime::encoder::{library, to_planes};
 use orco_runtime::image_rs::{Rgb, RgbImage};
 use orco_runtime::learner::{Answer, Shots};
 use orco_runtime::manifest::MANIFEST;
@@ -27,10 +28,8 @@ use crate::output::{Output, say};
 const SHOTS: u32 = 5;
 /// Its label, which no bundle has.
 const LABEL: &str = "class of orco bench";
-/// Size of the frames, as many cameras give them.
-const WIDTH: u32 = 640;
-/// Their height.
-const HEIGHT: u32 = 480;
+/// Pixels along a tile of the frames.
+const TILE: u32 = 80;
 /// What a process that measures says after its first answer.
 const STARTED: &str = "started";
 
@@ -43,9 +42,36 @@ pub struct Arguments {
     /// Frames that are classified.
     #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     frames: u32,
+    /// Width and height of the frames, in pixels.
+    #[arg(long, value_name = "WIDTHxHEIGHT", default_value = "640x480", value_parser = frame_size)]
+    size: FrameSize,
     /// Measures in this process, for the one that compares.
     #[arg(long, hide = true)]
     measure: bool,
+}
+
+/// Width and height of frames, as many cameras give them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct FrameSize {
+    width: u32,
+    height: u32,
+}
+
+/// A size like `640x480`.
+fn frame_size(text: &str) -> Result<FrameSize, String> {
+    let sides = text.split_once('x').and_then(|(width, height)| Some([width.parse().ok()?, height.parse().ok()?]));
+    match sides {
+        Some([width, height]) if (16..=8192).contains(&width) && (16..=8192).contains(&height) => {
+            Ok(FrameSize { width, height })
+        }
+        _ => Err("give width and height in pixels, 16 to 8192 each, such as 640x480".into()),
+    }
+}
+
+impl fmt::Display for FrameSize {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}x{}", self.width, self.height)
+    }
 }
 
 /// What a process measures of itself.
@@ -57,6 +83,10 @@ struct Figures {
     p50: f64,
     /// Milliseconds that 95 of 100 frames took at most.
     p95: f64,
+    /// Milliseconds that the engine alone takes for the prepared input of half of the frames at most.
+    engine_p50: f64,
+    /// Milliseconds that half of the frames take beside that at most: each frame's own time less its engine's.
+    around_p50: f64,
     /// Frames a second, one after the other.
     rate: f64,
     /// Seconds from the shots of a new class to an answer that knows it.
@@ -68,7 +98,7 @@ struct Figures {
 /// Prints a row for every bundle and engine.
 pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<Value> {
     if arguments.measure {
-        return measure(options, output, arguments.frames).map(|()| json!({}));
+        return measure(options, output, arguments).map(|()| json!({}));
     }
     let bundles = if arguments.bundles.is_empty() { found(&options.bundle)? } else { arguments.bundles.clone() };
     let engines = match options.engine {
@@ -77,9 +107,10 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<
     };
     say!(
         output,
-        "{}, {}; frames of {WIDTH} x {HEIGHT}, {} of them, one after the other; {SHOTS} shots\n",
+        "{}, {}; frames of {} pixels, {} of them, one after the other; {SHOTS} shots\n",
         machine::processor().unwrap_or_else(|| std::env::consts::ARCH.into()),
-        counted(orco_runtime::threads::cores(), "thread"),
+        counted(options.threads.unwrap_or_else(orco_runtime::threads::cores), "thread"),
+        arguments.size,
         arguments.frames
     )?;
     say!(output, "{HEADING}")?;
@@ -93,7 +124,7 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<
                 rows.push(json!({ "bundle": name, "engine": chosen, "left_out": "no library was found" }));
                 continue;
             }
-            match in_its_own_process(options, bundle, &chosen, arguments.frames) {
+            match in_its_own_process(options, bundle, &chosen, arguments) {
                 Ok((start, figures)) => {
                     say!(output, "{name:<22} {chosen:<12} {}", row(start, &figures))?;
                     let mut result = json!({ "bundle": name, "engine": chosen, "start_seconds": start });
@@ -107,16 +138,20 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<
             }
         }
     }
-    Ok(json!({ "processor": machine::processor(), "frames": arguments.frames, "shots": SHOTS, "rows": rows }))
+    Ok(json!({
+        "processor": machine::processor(), "frames": arguments.frames, "size": arguments.size.to_string(),
+        "shots": SHOTS, "rows": rows,
+    }))
 }
 
-const HEADING: &str =
-    "bundle                 engine         start s   p50 ms   p95 ms  frames/s  shots to answer s  memory MiB";
+const HEADING: &str = "bundle                 engine         start s   p50 ms   p95 ms  engine ms  around ms  frames/s  shots to answer s  memory MiB";
 
 fn row(start: f64, figures: &Figures) -> String {
-    let Figures { p50, p95, rate, learned, memory, .. } = figures;
+    let Figures { p50, p95, engine_p50, around_p50, rate, learned, memory, .. } = figures;
     let memory = memory.map_or_else(|| "?".into(), |bytes| format!("{:.0}", bytes as f64 / f64::from(1 << 20)));
-    format!("{start:>9.2} {p50:>8.1} {p95:>8.1} {rate:>9.1} {learned:>18.2} {memory:>11}")
+    format!(
+        "{start:>9.2} {p50:>8.1} {p95:>8.1} {engine_p50:>10.2} {around_p50:>10.2} {rate:>9.1} {learned:>18.2} {memory:>11}"
+    )
 }
 
 /// The bundles that lie beside one, that one among them.
@@ -131,9 +166,12 @@ fn found(bundle: &Path) -> Result<Vec<PathBuf>> {
 }
 
 /// Measures a bundle with an engine. Returns the seconds from starting the program to its first answer, too.
-fn in_its_own_process(options: &Options, bundle: &Path, engine: &str, frames: u32) -> Result<(f64, Figures)> {
+fn in_its_own_process(options: &Options, bundle: &Path, engine: &str, arguments: &Arguments) -> Result<(f64, Figures)> {
     let mut command = Command::new(std::env::current_exe().context("this program cannot be found")?);
-    command.args(["bench", "--measure", "--frames", &frames.to_string(), "--engine", engine, "--bundle"]).arg(bundle);
+    let (frames, size) = (arguments.frames.to_string(), arguments.size.to_string());
+    command
+        .args(["bench", "--measure", "--frames", &frames, "--size", &size, "--engine", engine, "--bundle"])
+        .arg(bundle);
     command.args(["--backbone", options.backbone.name()]);
     if let Some(threads) = options.threads {
         command.args(["--threads", &threads.to_string()]);
@@ -158,30 +196,48 @@ fn in_its_own_process(options: &Options, bundle: &Path, engine: &str, frames: u3
 }
 
 /// Measures in this process; says on standard output when the first answer was given, and the figures.
-fn measure(options: &Options, output: &Output, frames: u32) -> Result<()> {
+fn measure(options: &Options, output: &Output, arguments: &Arguments) -> Result<()> {
     let folder = tempfile::tempdir().context("cannot make a temporary folder for the state")?;
     let options = Options { state: Some(folder.path().into()), ..options.clone() };
     let mut learner = device::open_for(&options, output, usize::MAX)?;
     let engine = learner.engine(Workload::Pictures(usize::MAX))?.name;
-    learner.classify(&frame(0))?;
+    learner.classify(&frame(arguments.size, 0))?;
     tell(STARTED)?;
-    let pictures: Vec<RgbImage> = (0..frames.min(8)).map(frame).collect();
+    let pictures: Vec<RgbImage> = (0..arguments.frames.min(8)).map(|number| frame(arguments.size, number)).collect();
+    let frames = || pictures.iter().cycle().take(arguments.frames as usize);
     let mut took = Vec::new();
-    for picture in pictures.iter().cycle().take(frames as usize) {
-        let started = Instant::now();
-        learner.classify(picture)?;
-        took.push(started.elapsed().as_secs_f64());
+    for picture in frames() {
+        took.push(seconds(|| learner.classify(picture))?);
     }
     let rate = took.len() as f64 / took.iter().sum::<f64>();
-    took.sort_by(f64::total_cmp);
-    let shots: Vec<RgbImage> = (0..SHOTS).map(|number| frame(1000 + number)).collect();
+    let shots: Vec<RgbImage> = (0..SHOTS).map(|number| frame(arguments.size, 1000 + number)).collect();
     let started = Instant::now();
     learner.learn(LABEL, Shots::Pictures(&shots))?.durable()?;
     let Answer { matches, .. } = learner.classify(&shots[0])?;
     let learned = started.elapsed().as_secs_f64();
     ensure!(matches.iter().any(|found| learner.label(found.class) == LABEL), "the new class was not learned");
-    let (p50, p95) = (1e3 * percentile(&took, 50), 1e3 * percentile(&took, 95));
-    tell(&serde_json::to_string(&Figures { engine, p50, p95, rate, learned, memory: machine::memory_peak() })?)
+    let memory = machine::memory_peak();
+    // The engine alone, frame by frame beside all of it, so that both see the same machine.
+    let bundle = options.open_bundle()?;
+    let input = bundle.manifest.preprocessing;
+    let OpenedEncoder { mut encoder, .. } = bundle.encoder(options.engine.choice(), Workload::Pictures(usize::MAX))?;
+    let (mut alone, mut around) = (Vec::new(), Vec::new());
+    for picture in frames() {
+        let planes = to_planes(&input, &[input.fit(picture)]);
+        let engine = seconds(|| encoder.encode(planes.view()))?;
+        around.push(seconds(|| learner.classify(picture))? - engine);
+        alone.push(engine);
+    }
+    let [p50, engine_p50, around_p50] = [&took, &alone, &around].map(|took| 1e3 * percentile(took, 50));
+    let p95 = 1e3 * percentile(&took, 95);
+    tell(&serde_json::to_string(&Figures { engine, p50, p95, engine_p50, around_p50, rate, learned, memory })?)
+}
+
+/// Seconds that a call takes.
+fn seconds<T, E>(call: impl FnOnce() -> Result<T, E>) -> Result<f64, E> {
+    let started = Instant::now();
+    call()?;
+    Ok(started.elapsed().as_secs_f64())
 }
 
 /// Tells the process that compares.
@@ -191,21 +247,23 @@ fn tell(line: &str) -> Result<()> {
     Ok(standard.flush()?)
 }
 
-/// The value that so many of a hundred do not exceed, of sorted ones.
-fn percentile(sorted: &[f64], percent: usize) -> f64 {
+/// The value that so many of a hundred do not exceed.
+fn percentile(values: &[f64], percent: usize) -> f64 {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
     sorted[(sorted.len() * percent).div_ceil(100).max(1) - 1]
 }
 
 /// A frame that nobody shot: coarse tiles of colours that hang on the number, and noise.
-fn frame(number: u32) -> RgbImage {
+fn frame(size: FrameSize, number: u32) -> RgbImage {
     let mixed = |value: u32| {
         let value = value.wrapping_mul(0x9E37_79B9) ^ (value >> 15);
         let value = value.wrapping_mul(0x85EB_CA6B);
         value ^ (value >> 13)
     };
-    RgbImage::from_fn(WIDTH, HEIGHT, |x, y| {
-        let tile = mixed(number / 1000 * 7919 + (x / 80) * 31 + y / 80);
-        let noise = mixed(number.wrapping_mul(0x1_0001) ^ (y * WIDTH + x));
+    RgbImage::from_fn(size.width, size.height, |x, y| {
+        let tile = mixed(number / 1000 * 7919 + (x / TILE) * 31 + y / TILE);
+        let noise = mixed(number.wrapping_mul(0x1_0001) ^ (y * size.width + x));
         Rgb([0, 8, 16].map(|shift| ((tile >> shift) as u8 / 2).saturating_add((noise >> shift) as u8 / 4)))
     })
 }
@@ -216,14 +274,24 @@ mod tests {
 
     #[test]
     fn percentiles_are_values_that_were_measured() {
-        let hundred: Vec<f64> = (1..=100).map(f64::from).collect();
+        let hundred: Vec<f64> = (1..=100).rev().map(f64::from).collect();
         assert_eq!([50, 95, 100].map(|percent| percentile(&hundred, percent)), [50.0, 95.0, 100.0]);
         assert_eq!([50, 95].map(|percent| percentile(&[3.0], percent)), [3.0, 3.0]);
-        assert_eq!(percentile(&[1.0, 2.0], 95), 2.0);
+        assert_eq!(percentile(&[2.0, 1.0], 95), 2.0);
+    }
+
+    #[test]
+    fn a_size_is_two_numbers_within_bounds() {
+        let size = FrameSize { width: 4608, height: 2592 };
+        assert_eq!((frame_size("4608x2592"), &*size.to_string()), (Ok(size), "4608x2592"));
+        for wrong in ["", "640", "640x", "x480", "640*480", "15x480", "640x8193", "-1x480", "640x480x3"] {
+            assert!(frame_size(wrong).is_err(), "{wrong}");
+        }
     }
 
     #[test]
     fn frames_differ_and_come_again() {
+        let frame = |number| frame(FrameSize { width: 64, height: 48 }, number);
         assert_eq!(frame(3), frame(3));
         assert_ne!(frame(3), frame(4));
         assert_ne!(frame(0).get_pixel(0, 0), frame(1000).get_pixel(0, 0));
