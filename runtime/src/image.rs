@@ -7,12 +7,12 @@ mod look;
 mod memory;
 mod png;
 mod reduced;
+mod resize;
 mod webp;
 
 use std::io::{self, BufRead, BufReader, Cursor, Read};
 use std::path::Path;
 
-use ::image::imageops::{self, FilterType};
 use ::image::metadata::Orientation;
 use ::image::{DynamicImage, RgbImage};
 use serde::{Deserialize, Serialize};
@@ -22,6 +22,7 @@ pub use foreign::{ForeignFile, ForeignFormat};
 pub use look::{Look, LookError};
 pub use memory::DecodingCost;
 pub use reduced::{reduced, reduced_jpeg};
+pub use resize::{resize, resize_part};
 
 /// Most pixels of a picture.
 pub const MAX_PIXELS: u64 = 100_000_000;
@@ -253,15 +254,6 @@ pub fn from_rows(width: u32, height: u32, stride: usize, rows: &[u8]) -> Result<
     Ok(RgbImage::from_raw(width, height, pixels).expect("as many pixels as rows were taken"))
 }
 
-/// The part `[x, y, width, height]` of a picture, scaled to a size (triangle filter, antialiased).
-fn scaled(picture: &RgbImage, [x, y, width, height]: [u32; 4], size: [u32; 2]) -> RgbImage {
-    let part = imageops::crop_imm(picture, x, y, width, height);
-    if [width, height] == size {
-        return part.to_image();
-    }
-    imageops::resize(&*part, size[0], size[1], FilterType::Triangle)
-}
-
 impl Preprocessing {
     /// Whether the values make sense; to be asked after decoding.
     pub fn is_sound(&self) -> bool {
@@ -295,7 +287,7 @@ impl Preprocessing {
 
     /// The part of the picture, scaled to the canvas.
     pub(crate) fn scale(&self, picture: &RgbImage, part: [u32; 4]) -> RgbImage {
-        scaled(picture, part, self.canvas())
+        resize_part(picture, part, self.canvas())
     }
 
     /// Appends the normalised planes of every part of a fitted picture that the look has, the whole first.
@@ -311,7 +303,7 @@ impl Preprocessing {
             return self.append_image(picture, planes);
         }
         for ([x, width], [y, height]) in self.look.spans(width).zip(self.look.spans(height)) {
-            self.append_image(&scaled(picture, [x, y, width, height], [self.width, self.height]), planes);
+            self.append_image(&resize_part(picture, [x, y, width, height], [self.width, self.height]), planes);
         }
     }
 

@@ -22,9 +22,8 @@ mod tests;
 use std::fmt;
 
 use ::image::RgbImage;
-use ::image::imageops::{self, FilterType};
 
-use crate::image::{Look, Preprocessing};
+use crate::image::{self, Look, Preprocessing};
 
 pub use objection::{BestClass, EarlierShot, LOOKS_LIKE, Objection, ShotCandidate};
 
@@ -105,7 +104,7 @@ fn variance(values: &[f32]) -> f32 {
 
 /// The fingerprint, and where it says nothing.
 fn fingerprint(square: &RgbImage) -> ([u64; 4], [u64; 4]) {
-    let cells = imageops::resize(square, CELLS + 1, CELLS, FilterType::Triangle);
+    let cells = image::resize(square, [CELLS + 1, CELLS]);
     let light = |x, y| brightness(cells.get_pixel(x, y).0);
     let (mut bits, mut flat) = ([0; 4], [0; 4]);
     for (bit, (x, y)) in (0..CELLS).flat_map(|y| (0..CELLS).map(move |x| (x, y))).enumerate() {

@@ -2,6 +2,7 @@
 
 use ::image::metadata::Orientation;
 
+use super::resize::resize_memory;
 use super::{Preprocessing, swaps_sides};
 
 /// What the header of a picture file says: its size, the size of the picture that comes of decoding it, and the memory
@@ -44,13 +45,12 @@ impl DecodingCost {
 
     /// Most bytes while the picture is decoded, and then it or a crop of it is scaled to an input's size.
     pub fn with_scaling(&self, input: &Preprocessing) -> u64 {
-        let (width, height) = (u64::from(self.width), u64::from(self.height));
+        let [width, height] = [self.width, self.height].map(u64::from);
         // A crop of aspect ratio 4/3, or of the input's own.
-        let [input_width, input_height] = input.canvas().map(u64::from);
+        let canvas @ [input_width, input_height] = input.canvas().map(u64::from);
         let own = height * input_width / input_height.max(1);
         let crop = width.min((width * height * 4 / 3).isqrt().max(own) + 1);
-        // Four f32 for each column of each row of the result, and the result.
-        let scaled = 16 * crop * input_height + 3 * input_width * input_height;
+        let scaled = resize_memory([crop, height], canvas);
         self.peak.max(self.picture_bytes() + scaled)
     }
 }

@@ -4,31 +4,21 @@ use std::borrow::Cow;
 
 use ::image::RgbImage;
 use ::image::codecs::jpeg::JpegEncoder;
-use ::image::imageops::{self, FilterType};
+
+use super::resize::resize;
 
 /// Quality of reduced JPEG pictures, 1..100.
 const QUALITY: u8 = 75;
 
 /// A picture whose sides have at most `side` pixels: itself if it is small enough.
-///
-/// Takes at most 45 bytes for each pixel of the result, however large the picture is.
 pub fn reduced(picture: &RgbImage, side: u32) -> Cow<'_, RgbImage> {
     let (width, height) = picture.dimensions();
     let longest = width.max(height);
     if longest <= side {
         return Cow::Borrowed(picture);
     }
-    let to = |most: u32| [width, height].map(|length| scaled(length, most, longest));
-    // The filter holds four f32 for each column of what it is given: a large picture is brought near the size first.
-    let [near_width, near_height] = to(2 * side);
-    let near = (longest > 2 * side).then(|| imageops::thumbnail(picture, near_width, near_height));
-    let [width, height] = to(side);
-    Cow::Owned(imageops::resize(near.as_ref().unwrap_or(picture), width, height, FilterType::Triangle))
-}
-
-/// A length where the longest becomes `most`.
-fn scaled(length: u32, most: u32, longest: u32) -> u32 {
-    ((f64::from(length) * f64::from(most) / f64::from(longest)).round() as u32).max(1)
+    let scaled = |length: u32| ((f64::from(length) * f64::from(side) / f64::from(longest)).round() as u32).max(1);
+    Cow::Owned(resize(picture, [scaled(width), scaled(height)]))
 }
 
 /// A JPEG of a picture, with at most `side` pixels a side and without the picture's own description (place, time,

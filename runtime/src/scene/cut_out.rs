@@ -1,10 +1,11 @@
 //! Parts of a frame as square pictures of their own.
 
-use ::image::imageops::{self, FilterType};
+use ::image::imageops;
 use ::image::{GrayImage, Rgb, RgbImage};
 
 use super::foreground::{Foreground, Thing};
 use super::region::PixelRect;
+use crate::image::resize_part;
 
 /// Space around a thing, on each side, as a share of the square's side.
 const MARGIN: f64 = 0.1;
@@ -49,26 +50,11 @@ impl Square {
         };
         let (x, width, column, small_width) = part(self.left, bounds.x, bounds.right());
         let (y, height, row, small_height) = part(self.top, bounds.y, bounds.bottom());
-        let part = scaled(frame, [x, y, width, height], [small_width, small_height]);
+        let part = resize_part(frame, [x, y, width, height], [small_width, small_height]);
         let mut picture = RgbImage::from_pixel(self.pixels, self.pixels, Rgb(fill));
         imageops::replace(&mut picture, &part, column, row);
         picture
     }
-}
-
-/// The part `[x, y, width, height]` of a frame at another size.
-fn scaled(frame: &RgbImage, [x, y, width, height]: [u32; 4], size: [u32; 2]) -> RgbImage {
-    let part = imageops::crop_imm(frame, x, y, width, height);
-    if size == [width, height] {
-        return part.to_image();
-    }
-    // The filter holds four f32 for each column of what it is given: a large part is brought near the size first.
-    let near = size.map(|side| 2 * side);
-    if width > 2 * near[0] && height > 2 * near[1] {
-        let near = imageops::thumbnail(&*part, near[0], near[1]);
-        return imageops::resize(&near, size[0], size[1], FilterType::Triangle);
-    }
-    imageops::resize(&*part, size[0], size[1], FilterType::Triangle)
 }
 
 /// A part of a frame as a square picture, with `fill` on both sides of what is no square.

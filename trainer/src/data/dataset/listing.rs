@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::thread;
 
-use ::image::imageops::{self, FilterType};
 use orco_runtime::image::{self, ImageError};
 use orco_runtime::threads::cores;
 use tch::Tensor;
@@ -133,10 +132,8 @@ fn decode_block(entries: &[ListedImage], data: &DataConfig, rows: &Tensor) -> Ve
 fn decode_one(entry: &ListedImage, data: &DataConfig, planes: &mut [u8]) -> Result<(), ImageError> {
     let picture = image::open(&entry.path)?;
     let side = data.canvas();
-    let [x, y, width, height] = part(picture.width(), picture.height(), data.fit, data.crop.unwrap_or(1.0));
-    let kept = imageops::crop_imm(&picture, x, y, width, height).to_image();
-    let fitted =
-        if (width, height) == (side, side) { kept } else { imageops::resize(&kept, side, side, FilterType::Triangle) };
+    let part = part(picture.width(), picture.height(), data.fit, data.crop.unwrap_or(1.0));
+    let fitted = image::resize_part(&picture, part, [side, side]);
     let plane = (side * side) as usize;
     for (index, pixel) in fitted.pixels().enumerate() {
         for channel in 0..3 {
