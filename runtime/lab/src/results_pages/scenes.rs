@@ -86,6 +86,7 @@ fn seen_through(input: Input) -> &'static str {
         Input::CentreSquare => "centre square",
         Input::Region => "tight region",
         Input::EmptyView => "cut out by the empty view",
+        Input::Mask => "cut out by its own mask",
     }
 }
 

@@ -58,11 +58,13 @@ pub enum Input {
     Region,
     /// What differs from the empty place.
     EmptyView,
+    /// What the thing's own mask leaves: the bound of what a comparison with the empty place can give.
+    Mask,
 }
 
 impl Input {
     /// All of them, in the order in which they stand in tables.
-    pub const ALL: [Self; 3] = [Self::CentreSquare, Self::Region, Self::EmptyView];
+    pub const ALL: [Self; 4] = [Self::CentreSquare, Self::Region, Self::EmptyView, Self::Mask];
 
     /// Its name in tables.
     pub fn name(self) -> &'static str {
@@ -70,6 +72,7 @@ impl Input {
             Self::CentreSquare => "centre square",
             Self::Region => "region",
             Self::EmptyView => "empty view",
+            Self::Mask => "its own mask",
         }
     }
 }
@@ -91,7 +94,7 @@ pub struct InputShares {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct SceneResults {
     /// Right answers for each of [`Input::ALL`].
-    pub inputs: [InputShares; 3],
+    pub inputs: [InputShares; 4],
     /// Empty frames that were called empty.
     pub empty: f64,
     /// Frames with a thing near which nothing was found.
@@ -166,7 +169,7 @@ struct Place {
 /// A frame with one thing in it.
 struct Shown {
     frame: RgbImage,
-    thing: PixelRect,
+    stage: Stage,
     /// The place, by its number.
     place: usize,
 }
@@ -265,7 +268,7 @@ fn shown(thing: &MaskedPicture, empty: &Stage, place: usize, random: &mut Random
         (side as f32 / 2.0 + aside) as u32
     });
     let stage = empty.clone().with(thing, (ALONE * height) as u32, middle);
-    Shown { frame: stage.frame(random), thing: stage.things[0], place }
+    Shown { frame: stage.frame(random), stage, place }
 }
 
 /// The share of empty frames that are called empty.
@@ -285,7 +288,7 @@ fn found_shares(places: &[Place], objects: &[TakenObject]) -> (f64, f64) {
     let (mut frames, mut missed, mut crumbs) = (0, 0, 0);
     for shown in objects.iter().flat_map(|object| object.shots.iter().chain(&object.at_home).chain(&object.elsewhere)) {
         let things = places[shown.place].things(&shown.frame);
-        let best = things.iter().map(|found| found.intersection_over_union(shown.thing)).fold(0.0, f32::max);
+        let best = things.iter().map(|found| found.intersection_over_union(shown.stage.things[0])).fold(0.0, f32::max);
         frames += 1;
         missed += usize::from(best < FOUND);
         crumbs += usize::from(things.len() > 1);
@@ -298,6 +301,14 @@ impl Place {
         let foreground = self.background.compare(frame, None).expect("all frames have one size");
         foreground.things().iter().map(|thing| thing.bounds).collect()
     }
+}
+
+/// A thing's bounds with the space that a cut-out leaves around it, as far as the frame has it.
+fn with_margin(thing: PixelRect) -> PixelRect {
+    let space = thing.width.max(thing.height) / 8;
+    let (x, y) = (thing.x.saturating_sub(space), thing.y.saturating_sub(space));
+    let [width, height] = FRAME;
+    PixelRect { x, y, width: width.min(thing.right() + space) - x, height: height.min(thing.bottom() + space) - y }
 }
 
 fn share(count: usize, of: usize) -> f64 {
@@ -339,13 +350,21 @@ impl Device {
 
     /// What the backbone sees of a frame; nothing if it is called empty.
     fn view(&self, places: &[Place], shown: &Shown) -> Option<RgbImage> {
-        let background = (self.input == Input::EmptyView).then(|| Arc::clone(&places[shown.place].background));
-        let regions = if self.input == Input::Region {
-            vec![NamedRegion { name: String::new(), region: Region::Pixels(shown.thing) }]
-        } else {
-            Vec::new()
-        };
-        Viewfinder { background, regions, fill: self.fill }.shot(&shown.frame).ok()
+        let thing = shown.stage.things[0];
+        let region = |bounds| vec![NamedRegion { name: String::new(), region: Region::Pixels(bounds) }];
+        let plain = Viewfinder { background: None, regions: Vec::new(), fill: self.fill };
+        match self.input {
+            Input::CentreSquare => plain.shot(&shown.frame).ok(),
+            Input::Region => Viewfinder { regions: region(thing), ..plain }.shot(&shown.frame).ok(),
+            Input::EmptyView => {
+                let background = Some(Arc::clone(&places[shown.place].background));
+                Viewfinder { background, ..plain }.shot(&shown.frame).ok()
+            }
+            Input::Mask => {
+                let cut_out = shown.stage.cut_out(&shown.frame, self.fill);
+                Viewfinder { regions: region(with_margin(thing)), ..plain }.shot(&cut_out).ok()
+            }
+        }
     }
 
     /// Asks of a picture: the thing that is answered among learned classes, and whether a base class comes first.
@@ -451,7 +470,7 @@ impl SceneResults {
             refused_shots: over(&|draw| draw.inputs[input].refused_shots),
         };
         Self {
-            inputs: [0, 1, 2].map(shares),
+            inputs: [0, 1, 2, 3].map(shares),
             empty: over(&|draw| draw.empty),
             missed: over(&|draw| draw.missed),
             crumbs: over(&|draw| draw.crumbs),

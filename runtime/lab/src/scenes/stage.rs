@@ -4,7 +4,7 @@ use orco_core::random::Random;
 use orco_runtime::image;
 use orco_runtime::image_rs::codecs::jpeg::JpegEncoder;
 use orco_runtime::image_rs::imageops::{self, FilterType};
-use orco_runtime::image_rs::{RgbImage, RgbaImage};
+use orco_runtime::image_rs::{GrayImage, RgbImage, RgbaImage};
 use orco_runtime::scene::PixelRect;
 
 use super::objects::MaskedPicture;
@@ -26,6 +26,8 @@ pub struct Stage {
     pub picture: RgbImage,
     /// Where the things are, in the order in which they were put there.
     pub things: Vec<PixelRect>,
+    /// How much of each pixel the things cover, 0..255.
+    pub cover: GrayImage,
 }
 
 impl Stage {
@@ -37,7 +39,11 @@ impl Stage {
         let [part_width, part_height] = FRAME.map(|side| (f64::from(side) * scale).floor().max(1.0) as u32);
         let (left, top) = ((have_width - part_width) / 2, (have_height - part_height) / 2);
         let part = imageops::crop_imm(photograph, left, top, part_width, part_height);
-        Self { picture: imageops::resize(&*part, width, height, FilterType::Triangle), things: Vec::new() }
+        Self {
+            picture: imageops::resize(&*part, width, height, FilterType::Triangle),
+            things: Vec::new(),
+            cover: GrayImage::new(width, height),
+        }
     }
 
     /// With a thing whose longer side has so many pixels, and whose middle is there, as far as it fits the frame.
@@ -50,7 +56,7 @@ impl Stage {
         let start =
             |middle: u32, length: u32, frame: u32| middle.saturating_sub(length / 2).min(frame.saturating_sub(length));
         let (x, y) = (start(middle[0], width, FRAME[0]), start(middle[1], height, FRAME[1]));
-        paste(&mut self.picture, &thing, x, y);
+        self.paste(&thing, x, y);
         self.things.push(PixelRect { x, y, width, height });
         self
     }
@@ -72,17 +78,34 @@ impl Stage {
             .expect("writing into memory cannot fail");
         image::decode(&file).expect("it was just encoded")
     }
-}
 
-fn paste(picture: &mut RgbImage, thing: &RgbaImage, left: u32, top: u32) {
-    for (x, y, pixel) in thing.enumerate_pixels() {
-        if left + x < picture.width() && top + y < picture.height() {
-            let place = picture.get_pixel_mut(left + x, top + y);
-            let cover = f32::from(pixel[3]) / 255.0;
-            for channel in 0..3 {
-                let (own, rest) = (f32::from(pixel[channel]), f32::from(place[channel]));
-                place[channel] = (rest + cover * (own - rest)).round() as u8;
+    fn paste(&mut self, thing: &RgbaImage, left: u32, top: u32) {
+        for (x, y, pixel) in thing.enumerate_pixels() {
+            let (x, y) = (left + x, top + y);
+            if x < self.picture.width() && y < self.picture.height() {
+                let place = self.picture.get_pixel_mut(x, y);
+                let cover = f32::from(pixel[3]) / 255.0;
+                for channel in 0..3 {
+                    let (own, rest) = (f32::from(pixel[channel]), f32::from(place[channel]));
+                    place[channel] = (rest + cover * (own - rest)).round() as u8;
+                }
+                let covered = self.cover.get_pixel_mut(x, y);
+                covered[0] = covered[0].max(pixel[3]);
             }
         }
+    }
+
+    /// A frame of it in which all that no thing covers has the colour `fill`: what a perfect comparison with the empty
+    /// place would leave.
+    pub fn cut_out(&self, frame: &RgbImage, fill: [u8; 3]) -> RgbImage {
+        let mut cut_out = frame.clone();
+        for (pixel, cover) in cut_out.pixels_mut().zip(self.cover.pixels()) {
+            let cover = f32::from(cover[0]) / 255.0;
+            for channel in 0..3 {
+                let (own, rest) = (f32::from(pixel[channel]), f32::from(fill[channel]));
+                pixel[channel] = (rest + cover * (own - rest)).round() as u8;
+            }
+        }
+        cut_out
     }
 }
