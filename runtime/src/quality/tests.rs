@@ -3,10 +3,9 @@
 
 use std::path::{Path, PathBuf};
 
-use ::image::{ImageFormat, Rgb};
+use ::image::{ImageFormat, Rgb, imageops};
 
 use super::*;
-use crate::image;
 use crate::learner::pictures_in;
 
 /// All pictures of a folder of folders.
