@@ -128,7 +128,8 @@ Frames a second on one core of an Intel Xeon (family 6, model 167), without and 
 ## What is left
 
 With the empty view, the place matters little: answers in another place are about as often right as in the thing's own. \
-What is left are things that look alike: ETH-80 has ten of each of eight kinds, and a draw may hold two pears or three \
-cups. A white cup before a white wall loses a part of itself. The centre square is always right in its own place because \
-it learns the place, and nearly always wrong elsewhere.
+The row of the thing's own mask shows what a perfect comparison with the empty place would give: about the same. What is \
+left are things that look alike: ETH-80 has ten of each of eight kinds, and a draw may hold two pears or three cups. \
+Tight region and centre square are better in the thing's own place because they learn the place, too, and worse \
+elsewhere.
 ";
