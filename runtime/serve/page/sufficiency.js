@@ -1,9 +1,15 @@
-// Are these shots enough? How well they recognise each other, and what more would bring.
+// Are these shots enough? One verdict, and behind it how well they recognise each other and what more would bring.
 import { $, setText } from "./dom.js";
 import { message, percent } from "./language.js";
 import { get, shotsPath } from "./service.js";
 
 const MOST_LABELS = 2;
+// Fewer shots are not called enough.
+const LEAST_SHOTS = 3;
+// As many as people are asked to take at first.
+const USUAL_SHOTS = 5;
+// What two more shots must bring, as a share of new pictures, to be asked for.
+const WORTH_TAKING = 0.03;
 let requests = 0;
 
 export async function showSufficiency(label, shots) {
@@ -13,7 +19,22 @@ export async function showSufficiency(label, shots) {
   if (request !== requests) return;
   const missed = new Set((found?.left_out ?? []).filter((shot) => shot.taken_for !== null).map((shot) => shot.id));
   [...$("shots").children].forEach((item, index) => item.classList.toggle("missed", missed.has(shots[index]?.id)));
-  setText("sufficiency", found ? sufficiencySentences(found).join(" ") : "");
+  const verdict = found && sufficiencyVerdict(found);
+  $("sufficiency-row").hidden = !verdict;
+  if (!verdict) return;
+  $("verdict").classList.toggle("good", verdict.isEnough);
+  setText("verdict", message(verdict.text, verdict));
+  setText("sufficiency", sufficiencySentences(found).join(" "));
+}
+
+// Whether to take more shots, and how many: as long as there are few, one is taken for something else by the others, or
+// two more would bring a good deal.
+export function sufficiencyVerdict({ shots, left_out: leftOut, expected }) {
+  const isMissed = leftOut.some((shot) => shot.taken_for !== null);
+  const brings = expected ? expected.two_more - expected.now : 0;
+  const isEnough = shots >= LEAST_SHOTS && !isMissed && brings < WORTH_TAKING;
+  const count = isEnough ? 0 : Math.max(USUAL_SHOTS - shots, 2);
+  return { isEnough, count, text: isEnough ? "verdictEnough" : "verdictMore" };
 }
 
 export function sufficiencySentences({ shots, recognised, left_out: leftOut, expected }) {

@@ -16,30 +16,41 @@ const SIZE: [u32; 2] = [480, 270];
 const THING: u32 = 150;
 
 /// A place and the camera before it.
-struct Camera {
+pub(crate) struct Camera {
     place: RgbImage,
     noise: Noise,
 }
 
 impl Camera {
-    fn new(number: usize) -> Self {
+    pub(crate) fn new(number: usize) -> Self {
         let place = place(SIZE[0] as usize / 2, SIZE[1] as usize / 2, &mut Random::new("scene/place", number));
         let place = imageops::resize(&place, SIZE[0], SIZE[1], FilterType::CatmullRom);
         Self { place, noise: Noise::new(number as u64, "camera") }
     }
 
     /// A picture of things whose left edges are given.
-    fn take(&mut self, things: &[(&RgbaImage, i64)]) -> RgbImage {
+    pub(crate) fn take(&mut self, things: &[(&RgbaImage, i64)]) -> RgbImage {
+        let gain = self.noise.uniform(0.95, 1.05);
+        self.take_in_light(things, gain)
+    }
+
+    /// The same in this light, 1 being the usual one.
+    pub(crate) fn take_in_light(&mut self, things: &[(&RgbaImage, i64)], gain: f32) -> RgbImage {
         let mut frame = image::DynamicImage::from(self.place.clone()).into_rgba8();
         for (thing, left) in things {
             imageops::overlay(&mut frame, *thing, *left, 80);
         }
-        let gain = self.noise.uniform(0.95, 1.05);
         let mut frame = image::DynamicImage::from(frame).into_rgb8();
         frame.iter_mut().for_each(|value| {
             *value = (f32::from(*value) * gain + 2.0 * self.noise.normal()).round().clamp(0.0, 255.0) as u8;
         });
         frame
+    }
+
+    /// Pushed to the side by so many pixels.
+    pub(crate) fn pushed(&self, by: u32) -> Self {
+        let place = RgbImage::from_fn(SIZE[0], SIZE[1], |x, y| *self.place.get_pixel((x + by) % SIZE[0], y));
+        Self { place, noise: self.noise.clone() }
     }
 
     /// Three pictures of the empty place, in a folder.
@@ -50,7 +61,7 @@ impl Camera {
     }
 }
 
-fn things(class: Class, count: usize) -> Vec<RgbaImage> {
+pub(crate) fn things(class: Class, count: usize) -> Vec<RgbaImage> {
     let folder = format!("scene/{}", class.name());
     let render = |index| {
         let small = thing(class, 64, &mut Random::new(&folder, index));

@@ -5,7 +5,7 @@ import test, { afterEach } from "node:test";
 import { alignmentText, reportLines } from "../jobs.js";
 import { fill, message, setLanguage, term } from "../language.js";
 import { warningSentences } from "../shots.js";
-import { sufficiencySentences } from "../sufficiency.js";
+import { sufficiencySentences, sufficiencyVerdict } from "../sufficiency.js";
 import { texts } from "../texts.js";
 
 afterEach(() => setLanguage("en"));
@@ -75,4 +75,15 @@ test("answers are being improved, then have improved, and nothing is said where 
   assert.equal(alignmentText({ improving: false }, false), "");
   assert.equal(alignmentText({ improving: true }, true), "Answers follow the change already and are being improved \u2026");
   assert.equal(alignmentText({ improving: false }, true), "Answers have improved.");
+});
+
+test("one verdict says whether to take more shots", () => {
+  const seen = (count, missed = 0) => Array.from({ length: count }, (_, index) => ({ taken_for: index < missed ? "cup" : null }));
+  const verdict = (shots, missed, now, two) =>
+    sufficiencyVerdict({ shots, left_out: seen(shots, missed), expected: { now, two_more: two } });
+  assert.deepEqual(verdict(5, 0, 0.95, 0.96), { isEnough: true, count: 0, text: "verdictEnough" });
+  assert.equal(verdict(5, 1, 0.95, 0.96).count, 2);
+  assert.equal(verdict(5, 0, 0.8, 0.9).count, 2);
+  assert.equal(verdict(2, 0, 0.95, 0.96).count, 3);
+  assert.equal(sufficiencyVerdict({ shots: 4, left_out: seen(4), expected: null }).isEnough, true);
 });

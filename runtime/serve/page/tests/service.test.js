@@ -74,6 +74,11 @@ test("sentences of the service are German on a German page, and none is lost", (
     ["the last change is entry 4, not entry 3; nothing was changed", /Eintrag 4/],
     ["too many pictures wait for an answer; try again", /zu viel zu tun/],
     ["the camera is not there, trying again: No such file", /Kamera ist nicht da/],
+    ["the camera seems to have been moved, or the light is quite another: show it the empty place again", /verschoben/],
+    ["view 2 of the empty place does not look like the others: is a thing or a hand in it? Clear the place", /Hand im Bild/],
+    ["view 1 of the empty place is black: is the lens covered, or the light off?", /schwarz/],
+    ["the empty place was shown with 640 x 360 pixels, this picture has 80 x 45: show it again", /mit 640 x 360 Bildpunkten/],
+    ["the place is empty: put the thing in view", /Platz ist leer/],
     ["something of a later release", /^Der Dienst meldet auf Englisch: something of a later release$/],
   ]) assert.match(problem(said), expected, said);
   setLanguage("en");

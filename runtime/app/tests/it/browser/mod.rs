@@ -7,6 +7,7 @@
 mod camera;
 mod chromium;
 mod first_try;
+mod table;
 
 use std::collections::BTreeMap;
 use std::fs;
