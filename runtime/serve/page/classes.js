@@ -44,7 +44,7 @@ function classItem(known) {
       ...picturedShots(known).map((shot) => shotItem(label, shot))));
 }
 
-// Pressing a stored shot moves or removes it.
+// Pressing a stored shot shows it larger, to be moved or removed.
 function shotItem(label, shot) {
   const title = message("storedShot", { label, number: shot.number });
   return element("li", {},
@@ -61,9 +61,10 @@ async function forget(label) {
 }
 
 // By its id: its number may be another shot's by then.
-async function move(label, { id, number }) {
-  const path = `${classPath(label)}/shots/${id}`;
-  const to = await ask(message("moveAsk", { label, number }), label, { list: "known", remove: message("removeStored") });
+async function move(label, shot) {
+  const path = `${classPath(label)}/shots/${shot.id}`;
+  const options = { list: "known", remove: message("removeStored"), picture: storedPicture(label, shot) };
+  const to = await ask(message("moveAsk", { label, number: shot.number }), label, options);
   if (to === REMOVE) await change("DELETE", path);
   else if (to && to.trim() !== label) await change("PATCH", path, { label: to.trim() });
 }

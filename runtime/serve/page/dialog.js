@@ -8,16 +8,17 @@ let last = Promise.resolve();
 export const REMOVE = Symbol("remove");
 
 // Asks for a text, `value` to begin with, or without a value for consent. `list` names a list of proposals, `remove` is
-// written on a button that answers REMOVE.
+// written on a button that answers REMOVE, `picture` shows what is asked about.
 // Returns the text or true; null if it was cancelled.
 export function ask(question, value, options = {}) {
   last = last.catch(() => {}).then(() => new Promise((answer) => open(question, value, options, answer)));
   return last;
 }
 
-function open(question, value, { list, remove }, answer) {
+function open(question, value, { list, remove, picture }, answer) {
   const dialog = $("dialog"), field = $("dialog-value");
   $("dialog-text").textContent = question;
+  $("dialog-picture").replaceChildren(...(picture ? [picture] : []));
   field.hidden = value === undefined;
   field.value = value ?? "";
   if (list) field.setAttribute("list", list);
