@@ -27,12 +27,12 @@ export function alignmentText(status, wasImproving) {
   return wasImproving ? message("improved") : "";
 }
 
-function show({ job, label, classes }) {
+function show({ job, label, classes, deviceCamera }) {
   $("job").hidden = !isUnfinished(job);
   if (isUnfinished(job)) showProgress(job);
   // Under the shots of the next thing, the report of the one before would be taken for its.
   const isShown = isOfLabel(job, label) && !isUnfinished(job);
-  $("report").replaceChildren(...(isShown ? reportElements(job, classes) : []));
+  $("report").replaceChildren(...(isShown ? reportElements(job, classes, deviceCamera) : []));
 }
 
 function showProgress(job) {
@@ -41,22 +41,23 @@ function showProgress(job) {
   $("job-bar").value = job.progress ?? 0;
 }
 
-function reportElements(job, classes) {
+function reportElements(job, classes, camera) {
   // Where the thread broke off, nobody may know whether the change was saved.
   if (job.state === "failed") {
     return [message(job.changed === null ? "uncertain" : "failed", { error: problem(job.error) })];
   }
-  const list = element("ul", {}, ...reportLines(job).map((textContent) => element("li", { textContent })));
+  const list = element("ul", {}, ...reportLines(job, camera?.scene?.state === "shown").map((textContent) => element("li", { textContent })));
   return [element("p", { textContent: message("done") }), list, ...comparisons(job.report, classes)];
 }
 
 const first = (list) => (list ?? []).slice(0, MOST_LINES);
 
-export function reportLines({ report, warning }) {
+// Where the empty place was shown, the place is no reason for shots to be alike.
+export function reportLines({ report, warning }, isPlaceKnown) {
   const shares = ({ before, after }) => ({ before: percent(before), after: percent(after) });
   return [
     ...(report?.new ?? []).map(({ label, after }) => message("learnedNew", { label, percent: percent(after) })),
-    ...first(report?.one_scene).map((label) => message("oneScene", { label })),
+    ...first(report?.one_scene).map((label) => message(isPlaceKnown ? "oneSide" : "oneScene", { label })),
     ...(report?.old_accuracy ? [message("kept", shares(report.old_accuracy))] : []),
     ...first(report?.lost).map((lost) => message("lost", { label: lost.label, ...shares(lost) })),
     ...first(report?.confusions).map(({ label, taken_for: other, share }) =>

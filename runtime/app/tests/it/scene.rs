@@ -22,10 +22,17 @@ pub(crate) struct Camera {
 }
 
 impl Camera {
-    pub(crate) fn new(number: usize) -> Self {
+    fn new(number: usize) -> Self {
         let place = place(SIZE[0] as usize / 2, SIZE[1] as usize / 2, &mut Random::new("scene/place", number));
         let place = imageops::resize(&place, SIZE[0], SIZE[1], FilterType::CatmullRom);
         Self { place, noise: Noise::new(number as u64, "camera") }
+    }
+
+    /// Over a chequered tablecloth.
+    pub(crate) fn over_tablecloth() -> Self {
+        let colour =
+            |x: u32, y: u32| if (x / 24 + y / 24).is_multiple_of(2) { [176, 148, 120] } else { [110, 128, 150] };
+        Self { place: RgbImage::from_fn(SIZE[0], SIZE[1], |x, y| Rgb(colour(x, y))), noise: Noise::new(0, "camera") }
     }
 
     /// A picture of things whose left edges are given.

@@ -45,6 +45,9 @@ test("a report says what was learned, lost and confused, the worst three of each
     "A power cut could lose it.",
   ]);
   assert.deepEqual(reportLines({ report: null, warning: null }), []);
+  const alike = { report: { one_scene: ["mug"] }, warning: null };
+  assert.match(reportLines(alike)[0], /show the empty place/);
+  assert.match(reportLines(alike, true)[0], /other sides/);
 });
 
 test("shots that are taken for others are named by their numbers", () => {
