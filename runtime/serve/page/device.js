@@ -19,8 +19,9 @@ function show({ deviceCamera: camera, deviceChosen }) {
   store.update({ answer: { matches: camera.matches, set: camera.set, known: camera.known, empty: camera.empty } });
   const isBad = camera.unreadable > unreadable && camera.unreadable_reason;
   unreadable = camera.unreadable;
-  setText("camera-error", camera.state === "away" ? message("deviceAway", camera)
-    : isBad ? message("deviceUnreadable", { reason: problem(camera.unreadable_reason) }) : "");
+  const bad = isBad ? message("deviceUnreadable", { reason: problem(camera.unreadable_reason) }) : "";
+  const place = camera.scene?.problem ? problem(camera.scene.problem) : "";
+  setText("camera-error", camera.state === "away" ? message("deviceAway", camera) : bad || place);
 }
 
 // Fetches frame after frame while the camera is looked at.

@@ -1,7 +1,6 @@
 // The empty place in front of the service's own camera, and the boxes of the things in it.
 import { $, element, setText, showError } from "./dom.js";
 import { message } from "./language.js";
-import { problem } from "./problems.js";
 import { showRegions } from "./regions.js";
 import { lookedAt, middleOf, placeInView, thingName } from "./selectors.js";
 import { api, call } from "./service.js";
@@ -33,8 +32,7 @@ function show({ deviceCamera: camera, deviceChosen }) {
   $("scene").hidden = !deviceChosen || !scene;
   if (!scene) return;
   $("scene-forget").hidden = scene.state === "none";
-  const state = message(scene.state === "shown" ? "sceneShown" : "sceneNone");
-  setText("scene-state", scene.problem ? problem(scene.problem) : state);
+  setText("scene-state", message(scene.state === "shown" ? "sceneShown" : "sceneNone"));
 }
 
 // The size of the picture that is shown, in its own pixels; null while there is none.

@@ -112,7 +112,7 @@ fn a_table_is_shown_taught_lit_and_pushed() {
         }
 
         camera.play(still(&mut table.pushed(15), &[]));
-        browser.until("document.getElementById('scene-state').textContent.includes('moved')").await?;
+        browser.until("document.getElementById('camera-error').textContent.includes('moved')").await?;
         browser.keep("table-pushed").await?;
         camera.play(still(&mut table, &[]));
         browser.until(&answer("empty")).await?;
