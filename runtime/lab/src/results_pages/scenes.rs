@@ -128,8 +128,9 @@ Frames a second on one core of an Intel Xeon (family 6, model 167), without and 
 ## What is left
 
 With the empty view, the place matters little: answers in another place are about as often right as in the thing's own. \
-The row of the thing's own mask shows what a perfect comparison with the empty place would give: about the same. What is \
-left are things that look alike: ETH-80 has ten of each of eight kinds, and a draw may hold two pears or three cups. \
+The row of the thing's own mask shows what a perfect comparison with the empty place would give; what lies between is \
+the cost of comparing, for instance where a white cup before a white wall loses a part of itself. What remains \
+are things that look alike: ETH-80 has ten of each of eight kinds, and a draw may hold two pears or three cups. \
 Tight region and centre square are better in the thing's own place because they learn the place, too, and worse \
 elsewhere.
 ";
