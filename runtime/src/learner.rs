@@ -25,13 +25,11 @@ use std::path::Path;
 
 use ::image::RgbImage;
 use ndarray::Array2;
-use orco_state::classify::Classifier;
 use orco_state::history::{History, SavedState};
 use orco_state::pack::{Pack, PackOrigin};
 use orco_state::session::budget::{SessionBudget, SessionExtent};
 use orco_state::session::{self, SessionMemory};
 use orco_state::state::{BaseModel, Class, State};
-use orco_state::unknown::KnownScores;
 
 use crate::bundle::Bundle;
 use crate::encoder::engine_choice::{ChoiceReason, OpenedEncoder, Workload};
@@ -40,6 +38,7 @@ use crate::release;
 use crate::store::{Store, StoreError, StoreSnapshot};
 use crate::threads::Threads;
 
+use answer::StateClassifier;
 pub use answer::{Answer, Score};
 pub use change::{ChangeOutcome, PackClass};
 pub use check::DoubtfulShot;
@@ -166,12 +165,7 @@ pub struct Learner {
     warnings: Vec<String>,
     doubtful_shots: Vec<DoubtfulShot>,
     /// Made when first needed, and made again after every change.
-    classifier: Option<Classifier>,
-    /// What known pictures score, by which unknown ones are told, where the bundle has statistics; made with the
-    /// classifier.
-    known_scores: Option<KnownScores>,
-    /// For every base class, whether a learned class replaces it; as of the classifier.
-    replaced: Vec<bool>,
+    classifier: Option<StateClassifier>,
     /// Labels of classes that the classifier alone knows.
     provisional: Vec<String>,
     /// Backbones for pictures, and for shots.
@@ -209,8 +203,6 @@ impl Learner {
             warnings,
             doubtful_shots: Vec::new(),
             classifier: None,
-            known_scores: None,
-            replaced: Vec::new(),
             provisional: Vec::new(),
             encoders,
             memory,
@@ -317,7 +309,6 @@ impl Learner {
     /// Drops what was made from the state, which changes.
     fn reset_classifier(&mut self) {
         self.classifier = None;
-        self.known_scores = None;
         self.provisional.clear();
     }
 

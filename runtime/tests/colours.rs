@@ -1,7 +1,9 @@
-//! Pictures with colour profiles, ordinary and monstrous, are converted within the bounds of memory.
+//! Pictures with colour profiles, ordinary and monstrous, are converted within the bounds of memory, and pictures are
+//! scaled within what is said of it.
 
 use jpeg_encoder::{ColorType, Encoder};
-use orco_runtime::image::{MAX_MEMORY, decode};
+use orco_runtime::image::{DecodingCost, Look, MAX_MEMORY, Preprocessing, decode};
+use orco_runtime::image_rs::RgbImage;
 use orco_trials::memory::{Counting, peak_of};
 
 #[global_allocator]
@@ -50,6 +52,19 @@ fn converting_stays_within_the_bounds_of_memory() {
                 let red = picture.get_pixel(9, 9).0[0];
                 assert!(red > 206, "not converted: {red}");
             }
+        }
+    }
+}
+
+#[test]
+fn scaling_takes_no_more_than_is_said() {
+    for side in [16, 224] {
+        let input = Preprocessing { width: side, height: side, mean: [0.5; 3], deviation: [0.5; 3], look: Look::WHOLE };
+        for [width, height] in [[1, 1], [8, 300], [640, 480], [4608, 2592], [20_000, 100], [100, 20_000]] {
+            let picture = RgbImage::new(width, height);
+            let said = DecodingCost::of_pixels(width, height).with_scaling(&input) - picture.as_raw().len() as u64;
+            let (_, peak) = peak_of(|| input.fit(&picture));
+            assert!(peak as u64 <= said, "{width} x {height} to {side}: {peak} bytes, {said} were said");
         }
     }
 }

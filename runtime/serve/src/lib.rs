@@ -2,7 +2,8 @@
 //!
 //! Modules stand in layers, each importing only from those above:
 //!
-//! - `machine`: its name; [`memory`]: what this process may have; [`error`]: why it does not start, and why it refuses a request;
+//! - `machine`: its name; [`memory`]: what this process may have; [`error`]: why it does not start, and why it refuses a
+//!   request;
 //! - [`admission`]: how much memory pictures take together, however many requests there are;
 //! - [`compression`]: bodies that come compressed;
 //! - [`event`]: what page and programs are told as it happens; [`metric`]: figures; [`id`]: identifiers that no restart

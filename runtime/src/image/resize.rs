@@ -93,6 +93,8 @@ mod tests {
         let units = [CpuExtensions::Sse4_1, CpuExtensions::Avx2];
         #[cfg(target_arch = "aarch64")]
         let units = [CpuExtensions::Neon];
+        #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+        let units: [CpuExtensions; 0] = [];
         for (size, part, to) in CASES {
             let picture = picture(size);
             let with = |unit| {

@@ -8,6 +8,7 @@ use orco_state::classify::{Classifier, Match, prediction_set};
 use orco_state::nearest::{self, Neighbour};
 use orco_state::prediction_set::{COVERAGE, SetThresholds};
 use orco_state::unknown::{KnownScores, LearnedThresholds};
+use orco_state::{BaseModel, State};
 
 use super::Learner;
 use crate::encoder::EncodeError;
@@ -80,14 +81,29 @@ struct Ranking {
     set: Vec<usize>,
 }
 
+/// What classifies as a state has it.
+pub(super) struct StateClassifier {
+    pub(super) classifier: Classifier,
+    /// What known pictures score, by which unknown ones are told, where the bundle has statistics.
+    known_scores: Option<KnownScores>,
+    /// For every base class, whether a learned class replaces it.
+    replaced: Vec<bool>,
+}
+
+impl StateClassifier {
+    fn of(base_model: &BaseModel, state: &State) -> Self {
+        let (classifier, known_scores) = Classifier::with_known_scores(base_model, state, &base_model.config);
+        Self { classifier, known_scores, replaced: state.replaced(base_model) }
+    }
+}
+
 /// How scores become answers.
-struct AnswerRule {
+struct AnswerRule<'a> {
+    known: &'a StateClassifier,
     /// Number of base classes.
     base: usize,
     /// Whether they are kept out of answers.
     is_learned_only: bool,
-    /// For each of them, whether a learned class replaces it.
-    replaced: Vec<bool>,
     thresholds: Option<AnswerThresholds>,
 }
 
@@ -98,11 +114,11 @@ struct AnswerThresholds {
     sets: SetThresholds,
 }
 
-impl AnswerRule {
+impl AnswerRule<'_> {
     /// Whether a picture of these scores is like anything that may be answered.
-    fn is_known(&self, classifier: &Classifier, scores: &[f32]) -> Option<bool> {
+    fn is_known(&self, scores: &[f32]) -> Option<bool> {
         let AnswerThresholds { familiarity: least, learned, .. } = self.thresholds.as_ref()?;
-        let is_familiar = classifier.familiarity(scores)? >= *least;
+        let is_familiar = self.known.classifier.familiarity(scores)? >= *least;
         if !self.is_learned_only {
             return Some(is_familiar);
         }
@@ -112,12 +128,13 @@ impl AnswerRule {
     }
 
     /// Orders the classes that may be answered by how well they fit a picture's features.
-    fn rank(&self, classifier: &Classifier, features: ArrayView1<'_, f32>) -> Ranking {
+    fn rank(&self, features: ArrayView1<'_, f32>) -> Ranking {
+        let StateClassifier { classifier, replaced, .. } = self.known;
         let mut scores = classifier.scores(features.to_slice().expect("rows of the standard layout"));
-        let known = self.is_known(classifier, &scores);
+        let known = self.is_known(&scores);
         let first = if self.is_learned_only { self.base } else { 0 };
         let mut matches = classifier.ranked_from(&mut scores, first);
-        matches.retain(|found| self.replaced.get(found.class) != Some(&true));
+        matches.retain(|found| replaced.get(found.class) != Some(&true));
         let sets = self.thresholds.as_ref().filter(|_| known == Some(true)).map(|thresholds| &thresholds.sets);
         let set = sets.map(|sets| prediction_set(&matches, sets, self.base, self.is_learned_only));
         Ranking { known, matches, set: set.unwrap_or_default() }
@@ -143,17 +160,15 @@ impl Learner {
     pub fn classify_features(&mut self, features: ArrayView2<'_, f32>) -> Vec<Answer> {
         let false_alarms = self.settings.false_alarms;
         let (base, is_learned_only) = (self.base_model().classes.len(), self.is_learned_only());
-        self.classifier();
-        let replaced = self.replaced.clone();
-        let (classifier, known_scores) = self.classifier();
-        let thresholds = known_scores.map(|scores| AnswerThresholds {
+        let known = &*self.classifier();
+        let thresholds = known.known_scores.as_ref().map(|scores| AnswerThresholds {
             familiarity: scores.threshold(false_alarms),
             learned: scores.learned_thresholds(false_alarms),
             sets: scores.set_thresholds(COVERAGE),
         });
-        let rule = AnswerRule { base, is_learned_only, replaced, thresholds };
+        let rule = AnswerRule { known, base, is_learned_only, thresholds };
         let rows = features.as_standard_layout();
-        let rankings: Vec<Ranking> = rows.rows().into_iter().map(|row| rule.rank(classifier, row)).collect();
+        let rankings: Vec<Ranking> = rows.rows().into_iter().map(|row| rule.rank(row)).collect();
         rankings.into_iter().map(|ranking| self.answer(ranking)).collect()
     }
 
@@ -166,15 +181,10 @@ impl Learner {
         Answer { label, score: score(best.map_or(0.0, |best| best.score)), known, matches, set }
     }
 
-    /// What classifies, and what known pictures score, where unknown ones can be told; made if there is none.
-    pub(super) fn classifier(&mut self) -> (&mut Classifier, Option<&KnownScores>) {
-        if self.classifier.is_none() {
-            let (base_model, state) = (&self.bundle.base_model, &self.saved.state);
-            let (classifier, scores) = Classifier::with_known_scores(base_model, state, &base_model.config);
-            self.replaced = state.replaced(base_model);
-            (self.classifier, self.known_scores) = (Some(classifier), scores);
-        }
-        (self.classifier.as_mut().expect("made where there was none"), self.known_scores.as_ref())
+    /// What classifies as the state has it; made if there is none.
+    pub(super) fn classifier(&mut self) -> &mut StateClassifier {
+        let (base_model, state) = (&self.bundle.base_model, &self.saved.state);
+        self.classifier.get_or_insert_with(|| StateClassifier::of(base_model, state))
     }
 
     /// The `count` stored exemplars that a picture is most like, by its features: why an answer was given.

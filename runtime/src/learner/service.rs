@@ -33,7 +33,7 @@ impl Learner {
         }
         assert_eq!(shots.dim().2, base_model.head.inputs, "shots have other features than the bundle");
         let shots: Vec<Vec<f32>> = shots.outer_iter().map(|shot| shot.iter().copied().collect()).collect();
-        self.classifier().0.imprint(&shots);
+        self.classifier().classifier.imprint(&shots);
         self.provisional.push(label::normal(label));
         Ok(())
     }
@@ -74,7 +74,7 @@ impl Learner {
         let known = labels.iter().rposition(|known| label::same(known, label));
         let shots: Vec<Vec<f32>> = shots.outer_iter().map(|shot| shot.iter().copied().collect()).collect();
         let classifier = self.classifier.as_ref().expect("made ready above");
-        ShotSufficiency::of(base_model, classifier, curve, known, &shots)
+        ShotSufficiency::of(base_model, &classifier.classifier, curve, known, &shots)
     }
 
     /// Moves a stored shot of a class to another known class, by the SHA-256 of its exemplar

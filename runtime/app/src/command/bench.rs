@@ -144,7 +144,8 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<
     }))
 }
 
-const HEADING: &str = "bundle                 engine         start s   p50 ms   p95 ms  engine ms  around ms  frames/s  shots to answer s  memory MiB";
+const HEADING: &str = "bundle                 engine         start s   p50 ms   p95 ms  engine ms  around ms  frames/s  \
+                       shots to answer s  memory MiB";
 
 fn row(start: f64, figures: &Figures) -> String {
     let Figures { p50, p95, engine_p50, around_p50, rate, learned, memory, .. } = figures;
@@ -278,6 +279,21 @@ mod tests {
         assert_eq!([50, 95, 100].map(|percent| percentile(&hundred, percent)), [50.0, 95.0, 100.0]);
         assert_eq!([50, 95].map(|percent| percentile(&[3.0], percent)), [3.0, 3.0]);
         assert_eq!(percentile(&[2.0, 1.0], 95), 2.0);
+    }
+
+    #[test]
+    fn rows_stand_below_their_heading() {
+        let figures = Figures {
+            engine: "rten".into(),
+            p50: 10.0,
+            p95: 12.0,
+            engine_p50: 9.0,
+            around_p50: 1.0,
+            rate: 100.0,
+            learned: 0.5,
+            memory: Some(64 << 20),
+        };
+        assert_eq!(format!("{:<22} {:<12} {}", "everyday", "rten", row(0.25, &figures)).len(), HEADING.len());
     }
 
     #[test]

@@ -83,14 +83,11 @@ impl Stage {
         for (x, y, pixel) in thing.enumerate_pixels() {
             let (x, y) = (left + x, top + y);
             if x < self.picture.width() && y < self.picture.height() {
+                let [red, green, blue, cover] = pixel.0;
                 let place = self.picture.get_pixel_mut(x, y);
-                let cover = f32::from(pixel[3]) / 255.0;
-                for channel in 0..3 {
-                    let (own, rest) = (f32::from(pixel[channel]), f32::from(place[channel]));
-                    place[channel] = (rest + cover * (own - rest)).round() as u8;
-                }
+                place.0 = blended([red, green, blue], place.0, cover);
                 let covered = self.cover.get_pixel_mut(x, y);
-                covered[0] = covered[0].max(pixel[3]);
+                covered[0] = covered[0].max(cover);
             }
         }
     }
@@ -100,12 +97,17 @@ impl Stage {
     pub fn cut_out(&self, frame: &RgbImage, fill: [u8; 3]) -> RgbImage {
         let mut cut_out = frame.clone();
         for (pixel, cover) in cut_out.pixels_mut().zip(self.cover.pixels()) {
-            let cover = f32::from(cover[0]) / 255.0;
-            for channel in 0..3 {
-                let (own, rest) = (f32::from(pixel[channel]), f32::from(fill[channel]));
-                pixel[channel] = (rest + cover * (own - rest)).round() as u8;
-            }
+            pixel.0 = blended(pixel.0, fill, cover[0]);
         }
         cut_out
     }
+}
+
+/// A colour that covers another one so far, 0..255.
+fn blended(upper: [u8; 3], lower: [u8; 3], cover: u8) -> [u8; 3] {
+    let cover = f32::from(cover) / 255.0;
+    core::array::from_fn(|channel| {
+        let (upper, lower) = (f32::from(upper[channel]), f32::from(lower[channel]));
+        (lower + cover * (upper - lower)).round() as u8
+    })
 }

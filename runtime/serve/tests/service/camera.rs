@@ -5,8 +5,7 @@ pub(crate) mod fake;
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::Ipv4Addr;
-use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::support::{Running, sample, workspace};
 use fake::{FakeCamera, Mode, until};
@@ -19,7 +18,6 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 const EVERY: Duration = Duration::from_millis(20);
-const PATIENCE: Duration = Duration::from_secs(240);
 
 /// A service that looks at a camera.
 fn looking_at(state: &TempDir, source: &str, address: Address) -> Running {
@@ -32,15 +30,7 @@ fn looking_at(state: &TempDir, source: &str, address: Address) -> Running {
 
 /// What the camera shows, once that is so.
 pub(crate) fn once(service: &Running, what: &str, is: impl Fn(&Value) -> bool) -> Value {
-    let started = Instant::now();
-    loop {
-        let shown = service.get("/api/v1/live");
-        if is(&shown) {
-            return shown;
-        }
-        assert!(started.elapsed() < PATIENCE, "it never came: {what}; {shown}");
-        thread::sleep(Duration::from_millis(20));
-    }
+    service.until("/api/v1/live", what, is)
 }
 
 fn tried(class: &str) -> Vec<Vec<u8>> {

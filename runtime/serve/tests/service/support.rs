@@ -6,8 +6,8 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::thread::JoinHandle;
-use std::time::Duration;
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
 
 use orco_runtime::bundle::Bundle;
 use orco_runtime::learner::LearnerSettings;
@@ -26,6 +26,9 @@ pub fn sample(part: &str, class: &str, number: usize) -> Vec<u8> {
     let path = workspace().join("examples/shots").join(part).join(class).join(format!("{number}.jpg"));
     std::fs::read(path).unwrap()
 }
+
+/// How long a test waits for what must come; none depends on how soon it does.
+const PATIENCE: Duration = Duration::from_secs(300);
 
 /// A service that runs until it is dropped.
 pub struct Running {
@@ -55,7 +58,7 @@ impl Running {
         let server = Server::bind(service, Address { listen, ..address }).unwrap();
         let (address, url) = (server.address(), server.url());
         let (stop, stopped) = oneshot::channel::<()>();
-        let thread = std::thread::spawn(move || {
+        let thread = thread::spawn(move || {
             server.run_until(async { drop(stopped.await) }).unwrap();
         });
         Self { address, url, token: None, stop: Some(stop), thread: Some(thread) }
@@ -93,6 +96,19 @@ impl Running {
 
     pub fn get(&self, path: &str) -> Value {
         self.ask("GET", path, &[], b"").ok()
+    }
+
+    /// What a path answers, once it is so.
+    pub fn until(&self, path: &str, what: &str, is: impl Fn(&Value) -> bool) -> Value {
+        let started = Instant::now();
+        loop {
+            let answer = self.get(path);
+            if is(&answer) {
+                return answer;
+            }
+            assert!(started.elapsed() < PATIENCE, "it never came: {what}; {answer}");
+            thread::sleep(Duration::from_millis(20));
+        }
     }
 
     pub fn json(&self, method: &str, path: &str, body: &Value) -> Answer {

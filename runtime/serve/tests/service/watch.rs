@@ -4,8 +4,6 @@
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
-use std::thread;
-use std::time::{Duration, Instant};
 
 use crate::support::{Running, sample, workspace};
 use orco_runtime::bundle::Bundle;
@@ -23,15 +21,7 @@ fn other(bundle: &str, state: &Path) -> Learner {
 
 /// The status, once it is so.
 fn once(service: &Running, what: &str, is: impl Fn(&Value) -> bool) -> Value {
-    let started = Instant::now();
-    loop {
-        let status = service.get("/api/v1/status");
-        if is(&status) {
-            return status;
-        }
-        assert!(started.elapsed() < Duration::from_secs(300), "never: {what}; {status}");
-        thread::sleep(Duration::from_millis(50));
-    }
+    service.until("/api/v1/status", what, is)
 }
 
 /// Asserts that the service says what is wrong, wherever it is asked, and changes nothing.
