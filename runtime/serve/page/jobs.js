@@ -46,7 +46,8 @@ function reportElements(job, classes, camera) {
   if (job.state === "failed") {
     return [message(job.changed === null ? "uncertain" : "failed", { error: problem(job.error) })];
   }
-  const list = element("ul", {}, ...reportLines(job, camera?.scene?.state === "shown").map((textContent) => element("li", { textContent })));
+  const lines = reportLines(job, camera?.scene?.state === "shown");
+  const list = element("ul", {}, ...lines.map((textContent) => element("li", { textContent })));
   return [element("p", { textContent: message("done") }), list, ...comparisons(job.report, classes)];
 }
 
