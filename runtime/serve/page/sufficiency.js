@@ -29,11 +29,11 @@ export async function showSufficiency(label, shots) {
 
 // Whether to take more shots, and how many: as long as there are few, one is taken for something else by the others, or
 // two more would bring a good deal.
-export function sufficiencyVerdict({ shots, left_out: leftOut, expected }) {
+export function sufficiencyVerdict({ shots: shotCount, left_out: leftOut, expected }) {
   const isMissed = leftOut.some((shot) => shot.taken_for !== null);
   const brings = expected ? expected.two_more - expected.now : 0;
-  const isEnough = shots >= LEAST_SHOTS && !isMissed && brings < WORTH_TAKING;
-  const count = isEnough ? 0 : Math.max(USUAL_SHOTS - shots, 2);
+  const isEnough = shotCount >= LEAST_SHOTS && !isMissed && brings < WORTH_TAKING;
+  const count = isEnough ? 0 : Math.max(USUAL_SHOTS - shotCount, 2);
   return { isEnough, count, text: isEnough ? "verdictEnough" : "verdictMore" };
 }
 

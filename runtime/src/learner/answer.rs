@@ -81,7 +81,7 @@ struct Ranking {
     set: Vec<usize>,
 }
 
-/// What classifies as a state has it.
+/// The classifier made from a state, and what goes with it.
 pub(super) struct StateClassifier {
     pub(super) classifier: Classifier,
     /// What known pictures score, by which unknown ones are told, where the bundle has statistics.
@@ -122,7 +122,7 @@ impl AnswerRule<'_> {
         if !self.is_learned_only {
             return Some(is_familiar);
         }
-        // Without shots to tell by, a base class that leads says that nothing was taught of it.
+        // Without thresholds of learned classes, the best of them must score at least as high as the best base class.
         let least = LearnedThresholds { familiarity: *least, margin: 0.0 };
         Some(learned.unwrap_or(least).are_reached(scores, self.base))
     }
@@ -181,7 +181,7 @@ impl Learner {
         Answer { label, score: score(best.map_or(0.0, |best| best.score)), known, matches, set }
     }
 
-    /// What classifies as the state has it; made if there is none.
+    /// The classifier made from the state as it is; made now if there is none.
     pub(super) fn classifier(&mut self) -> &mut StateClassifier {
         let (base_model, state) = (&self.bundle.base_model, &self.saved.state);
         self.classifier.get_or_insert_with(|| StateClassifier::of(base_model, state))

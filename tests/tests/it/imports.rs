@@ -1,5 +1,5 @@
 //! Modules of a crate import one another without circles: whoever reads one need not have read those that use it. Where a
-//! `lib.rs` lists its modules in layers, each imports only from those above it.
+//! `lib.rs` lists its modules in layers, the lowest first, each imports only from those listed before it.
 //!
 //! A module here is a file or a folder directly under `src`; what the files of one folder import of one another is
 //! theirs. Unit tests may import anything.
@@ -176,12 +176,12 @@ fn modules_import_only_from_those_above() {
 
 #[test]
 fn an_import_from_below_is_found() {
-    let root = "//! Each imports only from those above:\n//!\n//! - [`upper`]: one; `lower`: other;\n\nmod lower;";
+    let root = "//! Each imports only from those above:\n//!\n//! - [`earlier`]: one; `later`: other;\n\nmod later;";
     let of = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect();
-    let imports = Imports::from([("lower".into(), of(&["upper"])), ("upper".into(), of(&[]))]);
+    let imports = Imports::from([("later".into(), of(&["earlier"])), ("earlier".into(), of(&[]))]);
     assert_eq!(misplaced(&layers(root), &imports), Vec::<String>::new());
-    let imports = Imports::from([("other".into(), of(&[])), ("upper".into(), of(&["lower"]))]);
-    assert_eq!(misplaced(&layers(root), &imports), ["lib.rs does not list other", "upper imports lower from below"]);
+    let imports = Imports::from([("other".into(), of(&[])), ("earlier".into(), of(&["later"]))]);
+    assert_eq!(misplaced(&layers(root), &imports), ["earlier imports later from below", "lib.rs does not list other"]);
 }
 
 #[test]

@@ -51,11 +51,12 @@ fn brought(table: &mut Camera, thing: &RgbaImage) -> Vec<Vec<u8>> {
         .collect()
 }
 
-/// Whether the page shows so many boxes.
+/// JavaScript that tests whether the page shows so many boxes.
 fn boxes(count: usize) -> String {
     format!("document.querySelectorAll('#boxes button').length === {count}")
 }
 
+/// JavaScript that tests what is answered.
 fn answer(text: &str) -> String {
     format!("document.getElementById('answer').textContent === '{text}'")
 }
