@@ -2,7 +2,7 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use orco_trainer::config::{AlignRate, Arithmetic, Recipe};
+use orco_trainer::config::{BaseAlignRate, Arithmetic, Recipe};
 use orco_trainer::data::dataset::{Channels, DataSet, Images, ListNames, Split};
 use tch::{Kind, Tensor};
 
@@ -43,7 +43,7 @@ pub fn recipe(epochs: usize) -> Recipe {
     (recipe.pretrain.epochs, recipe.pretrain.batch, recipe.pretrain.warmup_epochs) = (epochs, 16, 1);
     (recipe.pretrain.learning_rate, recipe.pretrain.precision) = (0.05, Arithmetic::F32);
     (recipe.align.epochs, recipe.align.batch, recipe.align.cached_views) = (30, 16, 3);
-    (recipe.align.learning_rate, recipe.align.rate) = (0.1, AlignRate::Cosine);
+    (recipe.align.learning_rate, recipe.align.rate) = (0.1, BaseAlignRate::Cosine);
     recipe.targets.count = 8;
     recipe
 }

@@ -13,7 +13,7 @@ use orco_state::session::SessionMemory;
 use orco_tests::compare::{GRADIENT, LOSS, Mismatch, compare};
 use orco_tests::golden::Golden;
 use orco_tests::phase3::PARAMETERS;
-use orco_trainer::config::AlignConfig;
+use orco_trainer::config::BaseAlignConfig;
 use orco_trainer::model::backbone::unit;
 use orco_trainer::platform::kernels;
 use orco_trainer::train::objective::{LossWeights, Objective, Targets};
@@ -158,13 +158,13 @@ fn golden_text_of_the_trainer() {
         for (case, config) in cases() {
             let config = LearnConfig { perturbation_width: 0.0, ..config };
             let objective = if base_classes == 0 {
-                let align = AlignConfig {
+                let align = BaseAlignConfig {
                     contrast_form: config.contrast_form,
                     unperturbed_targets: config.unperturbed_targets,
                     cross_entropy: config.cross_entropy.into(),
                     perturbation_width: 0.0,
                     perturbed: PerturbedTargets { base: false, incremental: false, free: true },
-                    ..AlignConfig::default()
+                    ..BaseAlignConfig::default()
                 };
                 Objective::of_base(&targets, LossWeights::from(&align))
             } else {

@@ -8,7 +8,7 @@ mod defaults;
 mod export;
 mod pretrain;
 
-pub use align::{AlignConfig, AlignRate, BaseAssignment};
+pub use align::{BaseAlignConfig, BaseAlignRate, BaseAssignment};
 pub use backbone::{Architecture, BackboneConfig, Stem};
 pub use check::ConfigError;
 pub use data::{DataConfig, DataKind, SquareFit};
@@ -48,9 +48,9 @@ pub struct Recipe {
     #[serde(default)]
     pub targets: TargetConfig,
     /// Phase 2. Without this table, as many steps as converge on any data; a partial table gets defaults for its missing
-    /// fields ([`AlignConfig`]).
+    /// fields ([`BaseAlignConfig`]).
     #[serde(default, deserialize_with = "align::filled")]
-    pub align: AlignConfig,
+    pub align: BaseAlignConfig,
     /// Views of phase 3 where it is trained from images, which is what `compare` does; those of phase 1 if left out. (A
     /// device makes its own views of its shots.)
     #[serde(default, skip_serializing_if = "Option::is_none")]

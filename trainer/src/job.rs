@@ -16,7 +16,7 @@ use crate::platform::failure::catch_torch;
 use crate::platform::interrupt::{self, Activity};
 use crate::platform::{device, waiting};
 use crate::run::{RECIPE, Run, RunRecord, TrainedOn, read_recipe};
-use crate::train::align::{SharedFeatures, align_sharing};
+use crate::train::base_align::{SharedFeatures, align_sharing};
 use crate::train::fit::BaseSession;
 use crate::train::objective::Targets;
 use crate::train::pretrain::pretrain;
@@ -185,7 +185,7 @@ impl TrainingJob {
     /// Phase 2, as far as it is not done yet.
     ///
     /// # Errors
-    /// As for [`crate::train::align::align`].
+    /// As for [`crate::train::base_align::align`].
     pub fn align(&mut self) -> Result<Targets> {
         self.align_sharing(&mut SharedFeatures::default())
     }

@@ -5,7 +5,7 @@
 //! - [`data`] downloads a data set, reads and splits its images, and draws random views of them.
 //! - [`model`] is the backbone with its projection head.
 //! - [`train`] holds the losses, the optimisers and the training loop. Phase 1 is [`train::pretrain`], phase 2
-//!   [`train::align`].
+//!   [`train::base_align`].
 //! - [`export`] writes the bundle.
 //! - [`run`] keeps a run's folder: checkpoints, metrics, its record.
 //! - [`platform`] stands between training and the machine: devices, processes that train together, signals.

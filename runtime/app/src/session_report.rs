@@ -5,7 +5,7 @@ use orco_runtime::learner::{ChangeOutcome, Learner, Shots, forgetting_sentences}
 use orco_runtime::method::align::LossTerms;
 use orco_runtime::state::label::EscapedText;
 use orco_runtime::state::sentence::{counted, join_first};
-use orco_runtime::state::session::{AccuracyChange, ExpectedAccuracy, RepeatedShots, SessionReport};
+use orco_runtime::state::session::{AccuracyChange, ExpectedAccuracy, RepeatedShots, ChangeReport};
 use serde_json::{Value, json};
 
 use crate::advice;
@@ -54,7 +54,7 @@ pub fn list_classes(classes: &[(&str, Shots<'_>)]) -> String {
 }
 
 /// Says what a session did.
-pub fn print(output: &Output, report: &SessionReport, what: &str, seconds: f64) -> Result<()> {
+pub fn print(output: &Output, report: &ChangeReport, what: &str, seconds: f64) -> Result<()> {
     say!(output, "{} in {seconds:.1} s", EscapedText(what))?;
     if let Some(change) = report.old_accuracy() {
         say!(output, "{}", what_it_knew(change))?;
@@ -142,7 +142,7 @@ fn expectation(ExpectedAccuracy { base, learned, learned_range }: ExpectedAccura
 }
 
 /// Says what only experts need: losses, exact shares, what all sessions together have cost.
-fn print_details(output: &Output, report: &SessionReport) -> Result<()> {
+fn print_details(output: &Output, report: &ChangeReport) -> Result<()> {
     if let (Some(first), Some(last)) = (report.losses.first(), report.losses.last()) {
         let epochs = report.losses.len();
         say!(
@@ -176,7 +176,7 @@ fn print_details(output: &Output, report: &SessionReport) -> Result<()> {
 ///
 /// # Panics
 /// Never: serialising into memory cannot fail.
-pub fn to_json(output: &Output, report: &SessionReport, seconds: f64) -> Value {
+pub fn to_json(output: &Output, report: &ChangeReport, seconds: f64) -> Value {
     let mut result = json!(report.summary(usize::MAX));
     result["seconds"] = seconds.into();
     if output.is_verbose() {

@@ -7,7 +7,7 @@
 //! - [`FeatureLearner`], [`SessionWalk`]: how a system goes through the sessions; [`DeviceLearner`] is the device's own;
 //! - [`SessionAccuracy`], [`Summary`]: accuracies of a session, and their means and deviations over draws; [`csv`] writes
 //!   them;
-//! - [`PromiseErrors`]: how far the accuracies that a device promises are off.
+//! - [`AccuracyEstimateErrors`]: how far the accuracies that a device promises are off.
 
 pub mod benchmark;
 pub mod cifar100;
@@ -23,5 +23,5 @@ mod walk;
 pub use device::{DeviceLearner, REVISION, answer_rule};
 pub use from_images::{ImagesError, from_cifar100};
 pub use metrics::{AccuracyCounts, Draw, SessionAccuracy, Summary, percent_or_dash, summarise};
-pub use promise::{PromiseError, PromiseErrors};
+pub use promise::{AccuracyEstimateError, AccuracyEstimateErrors};
 pub use walk::{EvaluateError, FeatureLearner, LearningCost, SessionScores, SessionWalk};

@@ -5,7 +5,7 @@ use core::fmt;
 use orco_state::target::argmax;
 use serde::{Deserialize, Serialize};
 
-use crate::promise::{PromiseError, PromiseErrors};
+use crate::promise::{AccuracyEstimateError, AccuracyEstimateErrors};
 use crate::spread::{deviation, mean};
 
 /// One session's accuracies, in percent.
@@ -185,7 +185,7 @@ pub struct Summary {
     pub performance_decay_deviation: f64,
     /// What a device promised less what was measured, where the system is one that promises.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub promises: Option<PromiseErrors>,
+    pub promises: Option<AccuracyEstimateErrors>,
     /// Means over the draws, session by session.
     pub sessions: Vec<SessionAccuracy>,
     /// Deviations over the draws, session by session.
@@ -244,7 +244,7 @@ pub struct Draw {
     pub rows: Vec<SessionAccuracy>,
     /// For every session after which a device promises accuracies, how far it is off.
     #[serde(default)]
-    pub promises: Vec<PromiseError>,
+    pub promises: Vec<AccuracyEstimateError>,
     /// Floating-point operations of learning all sessions, those of matrix products.
     pub operations: f64,
     /// Seconds of learning all sessions.
@@ -307,7 +307,7 @@ pub fn summarise(name: &str, all: &[Draw]) -> Summary {
         base_decay_deviation: deviation(&base_decay),
         performance_decay: mean(&performance_decay),
         performance_decay_deviation: deviation(&performance_decay),
-        promises: PromiseErrors::over(all.iter().map(|draw| draw.promises.as_slice())),
+        promises: AccuracyEstimateErrors::over(all.iter().map(|draw| draw.promises.as_slice())),
         sessions: means,
         deviations,
         operations: mean(&all.iter().map(|draw| draw.operations).collect::<Vec<_>>()),

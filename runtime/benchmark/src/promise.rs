@@ -7,7 +7,7 @@ use crate::spread::{deviation, mean};
 
 /// What a device promises of a session less what is measured, in percentage points: above 0 it promises too much.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct PromiseError {
+pub struct AccuracyEstimateError {
     /// Of the accuracy on base classes.
     pub base: f64,
     /// Of that on learned classes.
@@ -16,7 +16,7 @@ pub struct PromiseError {
     pub overall: f64,
 }
 
-impl PromiseError {
+impl AccuracyEstimateError {
     /// Of a border's promise beside the accuracies that were measured on base classes and on learned ones, in percent;
     /// `share` is the fraction that are base classes.
     pub fn of(border: &Border, [base, learned]: [f64; 2], share: f64) -> Self {
@@ -33,28 +33,28 @@ impl PromiseError {
 
 /// How far promises are off, over several draws.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct PromiseErrors {
+pub struct AccuracyEstimateErrors {
     /// Means over sessions and draws.
-    pub mean: PromiseError,
+    pub mean: AccuracyEstimateError,
     /// Deviations over the draws of the means over sessions.
-    pub deviation: PromiseError,
+    pub deviation: AccuracyEstimateError,
 }
 
-impl PromiseErrors {
-    /// Names of [`PromiseErrors::numbers`].
+impl AccuracyEstimateErrors {
+    /// Names of [`AccuracyEstimateErrors::numbers`].
     pub const NAMES: [&'static str; 3] = ["base promise error", "learned promise error", "overall promise error"];
 
     /// Over the sessions of every draw; none where nothing was promised.
-    pub(crate) fn over<'a>(draws: impl Iterator<Item = &'a [PromiseError]>) -> Option<Self> {
+    pub(crate) fn over<'a>(draws: impl Iterator<Item = &'a [AccuracyEstimateError]>) -> Option<Self> {
         let draws = draws.filter(|sessions| !sessions.is_empty());
-        let means: Vec<PromiseError> = draws.map(|sessions| PromiseError::combine(sessions, mean)).collect();
-        let over = |by| PromiseError::combine(&means, by);
+        let means: Vec<AccuracyEstimateError> = draws.map(|sessions| AccuracyEstimateError::combine(sessions, mean)).collect();
+        let over = |by| AccuracyEstimateError::combine(&means, by);
         (!means.is_empty()).then(|| Self { mean: over(mean), deviation: over(deviation) })
     }
 
     /// Each error with its name and its deviation.
     pub fn numbers(&self) -> impl Iterator<Item = (&'static str, f64, f64)> + use<> {
-        let numbers = |of: PromiseError| [of.base, of.learned, of.overall];
+        let numbers = |of: AccuracyEstimateError| [of.base, of.learned, of.overall];
         let both = numbers(self.mean).into_iter().zip(numbers(self.deviation));
         Self::NAMES.into_iter().zip(both).map(|(name, (mean, deviation))| (name, mean, deviation))
     }
@@ -67,7 +67,7 @@ mod tests {
     #[test]
     fn promises_are_compared_with_what_is_measured() {
         let border = Border { shift: 0.3, base: 0.8, new: 0.5 };
-        let PromiseError { base, learned, overall } = PromiseError::of(&border, [70.0, 60.0], 0.75);
+        let AccuracyEstimateError { base, learned, overall } = AccuracyEstimateError::of(&border, [70.0, 60.0], 0.75);
         for (error, expected) in [(base, 10.0), (learned, -10.0), (overall, 5.0)] {
             assert!((error - expected).abs() < 1e-4, "{error} instead of {expected}");
         }
@@ -75,13 +75,13 @@ mod tests {
 
     #[test]
     fn deviations_are_those_of_the_draws_means() {
-        let draw = |errors: &[f64]| -> Vec<PromiseError> {
-            errors.iter().map(|&base| PromiseError { base, learned: 0.0, overall: -base }).collect()
+        let draw = |errors: &[f64]| -> Vec<AccuracyEstimateError> {
+            errors.iter().map(|&base| AccuracyEstimateError { base, learned: 0.0, overall: -base }).collect()
         };
         let draws = [draw(&[1.0, 3.0]), draw(&[4.0]), draw(&[])];
-        let errors = PromiseErrors::over(draws.iter().map(Vec::as_slice)).unwrap();
-        assert_eq!(errors.mean, PromiseError { base: 3.0, learned: 0.0, overall: -3.0 });
+        let errors = AccuracyEstimateErrors::over(draws.iter().map(Vec::as_slice)).unwrap();
+        assert_eq!(errors.mean, AccuracyEstimateError { base: 3.0, learned: 0.0, overall: -3.0 });
         assert!((errors.deviation.base - 2f64.sqrt()).abs() < 1e-9, "{errors:?}");
-        assert_eq!(PromiseErrors::over([].into_iter()), None, "nothing is promised");
+        assert_eq!(AccuracyEstimateErrors::over([].into_iter()), None, "nothing is promised");
     }
 }

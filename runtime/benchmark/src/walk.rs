@@ -9,7 +9,7 @@ use orco_state::state::{BaseModel, State};
 
 use crate::benchmark::Benchmark;
 use crate::metrics::{AccuracyCounts, Draw, SessionAccuracy};
-use crate::promise::PromiseError;
+use crate::promise::AccuracyEstimateError;
 
 /// A system on its way through the sessions of a draw: it is given the shots of one session after the other, as a device
 /// is, and scores pictures in between.
@@ -115,7 +115,7 @@ impl SessionWalk<'_> {
         let LearningCost { operations, seconds } = self.run(learner, on_progress, &mut |scores| {
             let row = scores.counts().row(scores.session);
             on_session(scores, &row);
-            promises.extend(scores.promise_error(&row));
+            promises.extend(scores.estimate_error(&row));
             rows.push(row);
         })?;
         Ok(Draw { rows, promises, operations, seconds })
@@ -147,9 +147,9 @@ impl<'a> SessionScores<'a> {
     }
 
     /// What a device promises less what was measured, where it promises something.
-    fn promise_error(&self, measured: &SessionAccuracy) -> Option<PromiseError> {
+    fn estimate_error(&self, measured: &SessionAccuracy) -> Option<AccuracyEstimateError> {
         let border = self.state?.calibration?.border;
-        Some(PromiseError::of(&border, [measured.base, measured.inc?], self.base as f64 / self.classes as f64))
+        Some(AccuracyEstimateError::of(&border, [measured.base, measured.inc?], self.base as f64 / self.classes as f64))
     }
 
     /// Right answers per class.

@@ -16,7 +16,7 @@ use crate::evaluate::Measurement;
 /// One session's figures, in percent but for `size`; classes count alike. Learned classes are those of this session and
 /// earlier ones.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct PromiseRow {
+pub struct EstimateRow {
     /// The session, from 1.
     pub session: usize,
     /// Share of pictures of base classes whose right label is in the set.
@@ -39,13 +39,13 @@ pub struct PromiseRow {
     pub learned_passed: f64,
 }
 
-impl PromiseRow {
+impl EstimateRow {
     /// Names the columns of a row as it is printed.
     pub const HEADING: &'static str = "session  in set: base  learned  labels  promised less measured: base  learned  \
                                        range  in range  learned alone: false alarms  passed";
 }
 
-impl fmt::Display for PromiseRow {
+impl fmt::Display for EstimateRow {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let [base, learned, range, inside] =
             [self.base_gap, self.learned_gap, self.range_gap, self.in_range].map(percent_or_dash);
@@ -95,7 +95,7 @@ impl Measurement<'_> {
     ///
     /// # Errors
     /// [`EvaluateError`] if a session cannot be learned.
-    pub fn promises(&self, draw: usize, false_alarms: f32) -> Result<Option<Vec<PromiseRow>>, EvaluateError> {
+    pub fn promises(&self, draw: usize, false_alarms: f32) -> Result<Option<Vec<EstimateRow>>, EvaluateError> {
         let Self { base_model, benchmark, config, seed, .. } = *self;
         let mut state = State::fresh(base_model, [0; 32]);
         let mut memory = SessionMemory::default();
@@ -138,7 +138,7 @@ impl Measurement<'_> {
         Some(tally)
     }
 
-    fn row(&self, session: usize, state: &State, tally: &Tally, expected: Option<ExpectedAccuracy>) -> PromiseRow {
+    fn row(&self, session: usize, state: &State, tally: &Tally, expected: Option<ExpectedAccuracy>) -> EstimateRow {
         let base = self.base_model.classes.len();
         let (seen, all) = (base + state.classes.len(), tally.right.sums.len());
         let measured = tally.right.mean(base..seen);
@@ -147,7 +147,7 @@ impl Measurement<'_> {
         let is_inside = |[low, high]: [f32; 2]| (f64::from(low)..=f64::from(high)).contains(&measured);
         // Base classes and those of later sessions are no learned ones.
         let others = (0..all).filter(|class| !(base..seen).contains(class));
-        PromiseRow {
+        EstimateRow {
             session,
             base_covered: 100.0 * tally.covered.mean(0..base),
             learned_covered: 100.0 * tally.covered.mean(base..seen),
@@ -166,15 +166,15 @@ impl Measurement<'_> {
 ///
 /// # Panics
 /// If there is no draw.
-pub fn mean_promises(draws: &[Vec<PromiseRow>]) -> Vec<PromiseRow> {
-    let optional = |session: usize, of: &dyn Fn(&PromiseRow) -> Option<f64>| {
+pub fn mean_estimates(draws: &[Vec<EstimateRow>]) -> Vec<EstimateRow> {
+    let optional = |session: usize, of: &dyn Fn(&EstimateRow) -> Option<f64>| {
         let values: Vec<f64> = draws.iter().filter_map(|rows| of(&rows[session])).collect();
         (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
     };
-    let mean = |session: usize, of: &dyn Fn(&PromiseRow) -> f64| {
+    let mean = |session: usize, of: &dyn Fn(&EstimateRow) -> f64| {
         draws.iter().map(|rows| of(&rows[session])).sum::<f64>() / draws.len() as f64
     };
-    let row = |session: usize| PromiseRow {
+    let row = |session: usize| EstimateRow {
         session: draws[0][session].session,
         base_covered: mean(session, &|row| row.base_covered),
         learned_covered: mean(session, &|row| row.learned_covered),
@@ -195,7 +195,7 @@ mod tests {
 
     #[test]
     fn rows_stand_below_their_headings() {
-        let row = PromiseRow {
+        let row = EstimateRow {
             session: 8,
             base_covered: 91.0,
             learned_covered: 88.5,
@@ -207,10 +207,10 @@ mod tests {
             learned_false_alarms: 6.0,
             learned_passed: 30.0,
         };
-        assert_eq!(row.to_string().len(), PromiseRow::HEADING.len());
-        let other = PromiseRow { size: 2.25, base_gap: None, in_range: Some(0.0), ..row };
-        let mean = PromiseRow { size: 2.0, in_range: Some(50.0), ..row };
-        assert_eq!(mean_promises(&[vec![row], vec![other]]), [mean]);
+        assert_eq!(row.to_string().len(), EstimateRow::HEADING.len());
+        let other = EstimateRow { size: 2.25, base_gap: None, in_range: Some(0.0), ..row };
+        let mean = EstimateRow { size: 2.0, in_range: Some(50.0), ..row };
+        assert_eq!(mean_estimates(&[vec![row], vec![other]]), [mean]);
     }
 
     #[test]

@@ -83,7 +83,7 @@ impl Question {
 
 /// One row of an ablation's table.
 #[derive(Clone, Debug, PartialEq)]
-pub struct AblationTrial<S> {
+pub struct AblationVariant<S> {
     /// Its name among those of its question.
     pub name: String,
     /// What it is trained or learned with.

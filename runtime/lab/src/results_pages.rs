@@ -11,7 +11,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use orco_benchmark::{PromiseErrors, SessionAccuracy, Summary, percent_or_dash};
+use orco_benchmark::{AccuracyEstimateErrors, SessionAccuracy, Summary, percent_or_dash};
 use orco_runtime::manifest::{MANIFEST, Manifest, ManifestError};
 
 use self::scenes::MeasuredScenes;
@@ -186,7 +186,7 @@ impl ResultsPages {
                  | bundle | base classes | learned classes | all classes |\n|---|---|---|---|\n";
         for MeasuredBundle { manifest, report, .. } in &self.bundles {
             let cells: String =
-                PromiseErrors::NAMES.iter().map(|name| format!(" {} |", cell(report, "orco", &[name]))).collect();
+                AccuracyEstimateErrors::NAMES.iter().map(|name| format!(" {} |", cell(report, "orco", &[name]))).collect();
             let _ = writeln!(text, "| {} |{cells}", manifest.name);
         }
         text + &systems()

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use orco_benchmark::benchmark::Benchmark;
 use orco_benchmark::csv::quoted;
-use orco_benchmark::{Draw, PromiseError, PromiseErrors, SessionAccuracy, Summary, summarise};
+use orco_benchmark::{Draw, AccuracyEstimateError, AccuracyEstimateErrors, SessionAccuracy, Summary, summarise};
 
 /// A system, measured on what was trained with every seed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -135,15 +135,15 @@ impl OverSeeds {
             area: maybe(&|summary| summary.deviations[at].area),
         };
         let promise =
-            |of: fn(&PromiseError) -> f64| all(&|summary| summary.promises.map_or(0.0, |errors| of(&errors.deviation)));
-        let of_draws = PromiseError {
+            |of: fn(&AccuracyEstimateError) -> f64| all(&|summary| summary.promises.map_or(0.0, |errors| of(&errors.deviation)));
+        let of_draws = AccuracyEstimateError {
             base: promise(|of| of.base),
             learned: promise(|of| of.learned),
             overall: promise(|of| of.overall),
         };
         let over_draws = Summary {
             draws,
-            promises: over_seeds.promises.map(|errors| PromiseErrors { deviation: of_draws, ..errors }),
+            promises: over_seeds.promises.map(|errors| AccuracyEstimateErrors { deviation: of_draws, ..errors }),
             ahm_deviation: all(&|summary| summary.ahm_deviation),
             last_hm_deviation: maybe(&|summary| summary.last_hm_deviation),
             aacc_deviation: all(&|summary| summary.aacc_deviation),

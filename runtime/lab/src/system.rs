@@ -30,7 +30,7 @@ use crate::method::Method;
 use crate::published::PaperRow;
 
 /// What a system is, as tables, reports and commands know it. Each file of this folder defines those that it implements;
-/// [`System::ALL`] or [`System::FURTHER`] lists them.
+/// [`System::COMPARED`] or [`System::ON_REQUEST`] lists them.
 pub(crate) struct Definition {
     /// Its name, and where it comes from.
     pub method: Method,
@@ -125,7 +125,7 @@ impl System {
         Self { definition: &ablated::ABLATED, ablation: Some(ablation) }
     }
 
-    /// The systems of [`System::ALL`] that can be measured on a bundle.
+    /// The systems of [`System::COMPARED`] that can be measured on a bundle.
     pub fn on(base_model: &BaseModel) -> impl Iterator<Item = Self> {
         Self::ALL.into_iter().filter(|system| system.fits(base_model))
     }
@@ -160,7 +160,7 @@ impl System {
         self.definition.method.definition
     }
 
-    /// All systems: [`System::ALL`], then [`System::FURTHER`].
+    /// All systems: [`System::COMPARED`], then [`System::ON_REQUEST`].
     pub fn every() -> impl Iterator<Item = Self> {
         Self::ALL.into_iter().chain(Self::FURTHER)
     }

@@ -20,7 +20,7 @@ use crate::evaluate::Measurement;
 use crate::geometry::SessionGeometry;
 use crate::kept;
 use crate::published::{self, Reading};
-use crate::question::{AblationTrial, Question};
+use crate::question::{AblationVariant, Question};
 use crate::results::Results;
 use crate::system::System;
 use orco_benchmark::benchmark::Benchmark;
@@ -28,7 +28,7 @@ use orco_benchmark::{Draw, EvaluateError, Summary, summarise};
 
 /// How phase 3 is changed in a trial.
 #[derive(Clone, Debug, PartialEq)]
-pub struct PhaseThree {
+pub struct Phase3Settings {
     /// Its settings.
     pub config: LearnConfig,
     /// What is done otherwise than on a device.
@@ -50,7 +50,7 @@ pub const RANDOM_IN_BOTH: &str = "random, in phase 2 too";
 
 /// What is measured for a question, each a change of the published program's settings, or of a device's default ones
 /// for [`Question::Answer`]; nothing for a question that needs a training.
-pub fn trials(question: Question, program: &LearnConfig) -> Vec<AblationTrial<PhaseThree>> {
+pub fn trials(question: Question, program: &LearnConfig) -> Vec<AblationVariant<Phase3Settings>> {
     match question {
         Question::Losses => [
             losses(program, "CE", [false, true, false]),
@@ -103,13 +103,13 @@ pub fn trials(question: Question, program: &LearnConfig) -> Vec<AblationTrial<Ph
 }
 
 /// A trial by other settings.
-fn configured(name: impl Into<String>, config: LearnConfig) -> AblationTrial<PhaseThree> {
-    AblationTrial { name: name.into(), settings: PhaseThree { config, ablation: Ablation::default() } }
+fn configured(name: impl Into<String>, config: LearnConfig) -> AblationVariant<Phase3Settings> {
+    AblationVariant { name: name.into(), settings: Phase3Settings { config, ablation: Ablation::default() } }
 }
 
 /// A trial by a choice that the settings do not leave open.
-fn ablated(program: &LearnConfig, name: &str, ablation: Ablation) -> AblationTrial<PhaseThree> {
-    AblationTrial { name: name.into(), settings: PhaseThree { config: program.clone(), ablation } }
+fn ablated(program: &LearnConfig, name: &str, ablation: Ablation) -> AblationVariant<Phase3Settings> {
+    AblationVariant { name: name.into(), settings: Phase3Settings { config: program.clone(), ablation } }
 }
 
 /// Whether PSCL, cross entropy and ORTH are taken.
@@ -117,7 +117,7 @@ fn losses(
     program: &LearnConfig,
     name: &str,
     [contrast, cross_entropy, orthogonality]: [bool; 3],
-) -> AblationTrial<PhaseThree> {
+) -> AblationVariant<Phase3Settings> {
     let mut config = program.clone();
     if !contrast {
         config.contrast = 0.0;
@@ -131,17 +131,17 @@ fn losses(
     configured(name, config)
 }
 
-fn perturbations(program: &LearnConfig) -> Vec<AblationTrial<PhaseThree>> {
+fn perturbations(program: &LearnConfig) -> Vec<AblationVariant<Phase3Settings>> {
     let by = |perturbation| Ablation { perturbation, ..Ablation::default() };
     let perturbed = PerturbedTargets { base: false, incremental: false, free: false };
-    let no_targets = PhaseThree {
+    let no_targets = Phase3Settings {
         config: LearnConfig { unperturbed_targets: UnperturbedTargets::NONE, ..program.clone() },
         ablation: Ablation { perturbed, ..Ablation::default() },
     };
     let perturbed = PerturbedTargets { base: true, ..PerturbedTargets::SESSION };
     let base_too = Ablation { perturbed, ..Ablation::default() };
     let mut trials = vec![
-        AblationTrial { name: "no targets in the batch".into(), settings: no_targets },
+        AblationVariant { name: "no targets in the batch".into(), settings: no_targets },
         ablated(program, "none", by(Perturbation::None)),
         ablated(program, "Gaussian", by(Perturbation::Gaussian)),
         ablated(program, "uniform", by(Perturbation::Uniform)),
@@ -159,7 +159,7 @@ fn perturbations(program: &LearnConfig) -> Vec<AblationTrial<PhaseThree>> {
 /// Why a trial was not measured.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum TrialError {
+pub enum AblationError {
     /// A session could not be learned.
     #[error(transparent)]
     Evaluate(#[from] EvaluateError),
@@ -190,23 +190,23 @@ pub struct Trials<'a> {
 
 impl Trials<'_> {
     /// What is measured for a question on this benchmark: changes of the published program's settings, or of the text's.
-    pub fn of(&self, question: Question, reading: Reading) -> Vec<AblationTrial<PhaseThree>> {
+    pub fn of(&self, question: Question, reading: Reading) -> Vec<AblationVariant<Phase3Settings>> {
         trials(question, &reading.settings(published::program(&self.benchmark.source)))
     }
 
     /// Measures one of them over so many draws. `on_epoch` may cancel; what is done by then is kept.
     ///
     /// # Errors
-    /// [`TrialError`] if a session cannot be learned, was cancelled, or a draw cannot be kept.
+    /// [`AblationError`] if a session cannot be learned, was cancelled, or a draw cannot be kept.
     /// # Panics
     /// If `draws` is 0.
     pub fn measure(
         &self,
-        trial: &AblationTrial<PhaseThree>,
+        trial: &AblationVariant<Phase3Settings>,
         draws: usize,
         workers: &dyn Workers,
         on_epoch: &(dyn Fn() -> ControlFlow<()> + Sync),
-    ) -> Result<Summary, TrialError> {
+    ) -> Result<Summary, AblationError> {
         let drawn = (0..draws).map(|draw| self.draw(trial, draw, workers, on_epoch));
         Ok(summarise(&trial.name, &drawn.collect::<Result<Vec<_>, _>>()?))
     }
@@ -217,7 +217,7 @@ impl Trials<'_> {
     /// [`EvaluateError`] if a session cannot be learned, or was cancelled.
     pub fn geometry(
         &self,
-        trial: &AblationTrial<PhaseThree>,
+        trial: &AblationVariant<Phase3Settings>,
         workers: &dyn Workers,
         on_epoch: &(dyn Fn() -> ControlFlow<()> + Sync),
     ) -> Result<Option<SessionGeometry>, EvaluateError> {
@@ -228,11 +228,11 @@ impl Trials<'_> {
 
     fn draw(
         &self,
-        trial: &AblationTrial<PhaseThree>,
+        trial: &AblationVariant<Phase3Settings>,
         draw: usize,
         workers: &dyn Workers,
         on_epoch: &(dyn Fn() -> ControlFlow<()> + Sync),
-    ) -> Result<Draw, TrialError> {
+    ) -> Result<Draw, AblationError> {
         let config = self.settings(trial);
         let fingerprint = self.fingerprint(trial, &config, draw);
         let path = self.cache.join(format!("{fingerprint}.json"));
@@ -243,13 +243,13 @@ impl Trials<'_> {
         let system = System::ablated(trial.settings.ablation);
         let measurement = Measurement { base_model, benchmark, system, config: &config, seed };
         let drawn = measurement.draw(draw, workers, &mut |_, _| on_epoch(), &mut |_| {})?;
-        kept::keep(&path, &fingerprint, &drawn).map_err(|source| TrialError::Keep { path, source })?;
+        kept::keep(&path, &fingerprint, &drawn).map_err(|source| AblationError::Keep { path, source })?;
         Ok(drawn)
     }
 
     /// The trial's settings, with views and precision as those of the base model. Where they name no weights of answers,
     /// the paper's rule holds.
-    fn settings(&self, trial: &AblationTrial<PhaseThree>) -> LearnConfig {
+    fn settings(&self, trial: &AblationVariant<Phase3Settings>) -> LearnConfig {
         let config = &trial.settings.config;
         let config = if config.answer.is_some() { config.clone() } else { config.by_targets_alone() };
         let stored = &self.base_model.config;
@@ -257,7 +257,7 @@ impl Trials<'_> {
     }
 
     /// Of all that a draw depends on.
-    fn fingerprint(&self, trial: &AblationTrial<PhaseThree>, config: &LearnConfig, draw: usize) -> String {
+    fn fingerprint(&self, trial: &AblationVariant<Phase3Settings>, config: &LearnConfig, draw: usize) -> String {
         let Self { content, seed, benchmark, .. } = self;
         kept::fingerprint(serde_json::json!({
             "content": content, "sessions": benchmark.ways, "settings": config,
@@ -345,7 +345,7 @@ mod tests {
             for (index, trial) in trials.iter().enumerate() {
                 assert_eq!(trial.settings.config.problem(), None, "{}", trial.name);
                 let same =
-                    |other: &AblationTrial<PhaseThree>| other.name == trial.name || other.settings == trial.settings;
+                    |other: &AblationVariant<Phase3Settings>| other.name == trial.name || other.settings == trial.settings;
                 assert!(!trials[..index].iter().any(same), "{}", trial.name);
             }
         }

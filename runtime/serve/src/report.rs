@@ -1,7 +1,7 @@
 //! What a change did, as JSON.
 
 use orco_runtime::state::history::{ChangeKind, HistoryEntry};
-use orco_runtime::state::session::SessionReport;
+use orco_runtime::state::session::ChangeReport;
 use serde_json::{Value, json};
 
 /// Most entries in a list of a report: it stays in memory with its job.
@@ -11,7 +11,7 @@ const LISTED: usize = 10;
 ///
 /// # Panics
 /// Never: serialising into memory cannot fail.
-pub fn of(report: &SessionReport) -> Value {
+pub fn of(report: &ChangeReport) -> Value {
     serde_json::to_value(report.summary(LISTED)).expect("serialising into memory cannot fail")
 }
 

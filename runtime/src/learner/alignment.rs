@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use orco_core::align::Sampling;
 use orco_core::config::LearnConfig;
-use orco_state::session::SessionReport;
+use orco_state::session::ChangeReport;
 use orco_state::state::State;
 
 use super::Learner;
@@ -28,7 +28,7 @@ impl Learner {
     /// # Errors
     /// [`ChangeError`] if training diverged, old classes would lose more than the budget, the observer cancels, or the
     /// state cannot be saved. Answers follow in closed form then, as before.
-    pub fn align(&mut self, observer: &mut dyn Observer) -> Result<ChangeOutcome<Option<SessionReport>>, ChangeError> {
+    pub fn align(&mut self, observer: &mut dyn Observer) -> Result<ChangeOutcome<Option<ChangeReport>>, ChangeError> {
         let locked = self.lock()?;
         let before = self.saved.state.clone();
         self.align_locked(&locked, &before, observer)
@@ -70,7 +70,7 @@ impl Learner {
         locked: &LockedStore,
         before: &State,
         observer: &mut dyn Observer,
-    ) -> Result<ChangeOutcome<Option<SessionReport>>, ChangeError> {
+    ) -> Result<ChangeOutcome<Option<ChangeReport>>, ChangeError> {
         if !self.awaits_alignment() {
             return Ok(ChangeOutcome { report: None, uncertain: None, unaligned: None });
         }

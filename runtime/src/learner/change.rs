@@ -9,7 +9,7 @@ use orco_core::config::LearnConfig;
 use orco_state::history::{ChangeKind, HistoryChange, PurgeError, SavedState};
 use orco_state::label;
 use orco_state::pack::Pack;
-use orco_state::session::{self, BaseLabels, LearnError, NewClass, Session, SessionReport, StoredClass};
+use orco_state::session::{self, BaseLabels, LearnError, NewClass, Session, ChangeReport, StoredClass};
 use orco_state::state::{Balance, State};
 
 use super::check::ShotExaminer;
@@ -29,7 +29,7 @@ use crate::thumbnails::Thumbnails;
 /// to tell looks at [`uncertain`](Self::uncertain); any other takes the report by [`durable`](Self::durable).
 #[derive(Debug)]
 #[must_use = "the change may not survive a power cut: `durable` tells"]
-pub struct ChangeOutcome<T = SessionReport> {
+pub struct ChangeOutcome<T = ChangeReport> {
     /// What it did.
     pub report: T,
     /// Why it may not be kept as safely as it should: a power cut could lose it, or something of the old is left.
@@ -184,7 +184,7 @@ impl Learner {
         &mut self,
         label: &str,
         observer: &mut dyn Observer,
-    ) -> Result<ChangeOutcome<Option<SessionReport>>, ChangeError> {
+    ) -> Result<ChangeOutcome<Option<ChangeReport>>, ChangeError> {
         let locked = self.lock()?;
         let label = &label::normal(label);
         let known = self.state().find_class(self.base_model(), label).is_some();
@@ -416,8 +416,8 @@ impl Learner {
     pub(super) fn run_session(
         &mut self,
         observer: &mut dyn Observer,
-        step: impl FnOnce(&mut Session<'_>, &State) -> Result<(State, SessionReport), LearnError>,
-    ) -> Result<(State, SessionReport), ChangeError> {
+        step: impl FnOnce(&mut Session<'_>, &State) -> Result<(State, ChangeReport), LearnError>,
+    ) -> Result<(State, ChangeReport), ChangeError> {
         let config = self.settings_of_change().into_owned();
         self.run_session_with(&config, observer, step)
     }
@@ -427,8 +427,8 @@ impl Learner {
         &mut self,
         config: &LearnConfig,
         observer: &mut dyn Observer,
-        step: impl FnOnce(&mut Session<'_>, &State) -> Result<(State, SessionReport), LearnError>,
-    ) -> Result<(State, SessionReport), ChangeError> {
+        step: impl FnOnce(&mut Session<'_>, &State) -> Result<(State, ChangeReport), LearnError>,
+    ) -> Result<(State, ChangeReport), ChangeError> {
         let threads: &Threads = self.threads.get_or_insert_with(Threads::of_machine);
         let mut on_progress =
             |progress: AlignProgress| -> ControlFlow<()> { observer.step(ChangeStep::Epoch(progress)) };
@@ -443,8 +443,8 @@ impl Learner {
         Ok(step(&mut session, &self.saved.state)?)
     }
 
-    /// Refuses what costs old classes more than the forgetting budget ([`SessionReport::excess`]).
-    pub(super) fn check_budget(&self, report: &SessionReport) -> Result<(), ChangeError> {
+    /// Refuses what costs old classes more than the forgetting budget ([`ChangeReport::excess`]).
+    pub(super) fn check_budget(&self, report: &ChangeReport) -> Result<(), ChangeError> {
         let Some(budget) = self.settings.forgetting_budget else { return Ok(()) };
         let excess = report.excess(budget);
         if excess.is_empty() { Ok(()) } else { Err(ChangeError::Forgetting { budget, excess }) }
@@ -456,7 +456,7 @@ impl Learner {
         locked: &LockedStore,
         next: State,
         change: HistoryChange,
-        report: SessionReport,
+        report: ChangeReport,
         observer: &mut dyn Observer,
     ) -> Result<ChangeOutcome, ChangeError> {
         self.check_budget(&report)?;
@@ -469,7 +469,7 @@ impl Learner {
         locked: &LockedStore,
         next: State,
         change: HistoryChange,
-        report: SessionReport,
+        report: ChangeReport,
         keeping: Option<ShotKeeper<'_>>,
         observer: &mut dyn Observer,
     ) -> Result<ChangeOutcome, ChangeError> {
@@ -486,7 +486,7 @@ impl Learner {
         locked: &LockedStore,
         next: State,
         change: HistoryChange,
-        report: SessionReport,
+        report: ChangeReport,
         observer: &mut dyn Observer,
     ) -> Result<ChangeOutcome, ChangeError> {
         let (made, before) = self.replace(locked, next, change, report)?;

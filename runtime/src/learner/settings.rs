@@ -88,7 +88,7 @@ pub struct LearnerSettings {
     pub seed: u64,
     /// Share of their samples, 0..1, that classes may lose over all sessions since the bundle: those that came with it
     /// together, learned ones together, and each by itself as far as its samples say so for certain
-    /// ([`orco_state::session::SessionReport::excess`]). A change that would cost more is refused.
+    /// ([`orco_state::session::ChangeReport::excess`]). A change that would cost more is refused.
     pub forgetting_budget: Option<f32>,
     /// Share of known pictures, 0..1, that may be taken for unknown ones: how strict [`super::Answer::known`] is.
     pub false_alarms: f32,

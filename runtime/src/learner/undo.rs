@@ -1,7 +1,7 @@
 //! Going back to earlier class sets, and forth again.
 
 use orco_state::history::{ChangeKind, HeadMark, HistoryChange};
-use orco_state::session::SessionReport;
+use orco_state::session::ChangeReport;
 
 use super::Learner;
 use super::change::ChangeOutcome;
@@ -13,7 +13,7 @@ use crate::store::LockedStore;
 #[derive(Clone, Debug, PartialEq)]
 pub struct UndoOutcome {
     /// What changed.
-    pub report: SessionReport,
+    pub report: ChangeReport,
     /// The entry of the history that came back.
     pub entry: u32,
     /// Whether the state is that of then to the bit, which it is not before its head is [aligned](Learner::align);

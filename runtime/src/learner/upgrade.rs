@@ -9,7 +9,7 @@ mod plan;
 
 use orco_core::align::AlignProgress;
 use orco_state::history::{ChangeKind, HistoryChange, SavedState};
-use orco_state::session::{NewClass, Session, SessionMemory, SessionReport};
+use orco_state::session::{NewClass, Session, SessionMemory, ChangeReport};
 use orco_state::state::State;
 use orco_state::store as slots;
 
@@ -29,7 +29,7 @@ use plan::{ClassRole, PlannedClass, UpgradePlan};
 #[derive(Clone, Debug, PartialEq)]
 pub struct UpgradeOutcome {
     /// How the new state answers.
-    pub report: SessionReport,
+    pub report: ChangeReport,
     /// The bundle that the old state belonged to.
     pub from: KeptBundle,
     /// The classes, in the order of learning.
@@ -210,7 +210,7 @@ fn relearn(
     sessions: &[Vec<NewClass>],
     more: &[NewClass],
     observer: &mut dyn Observer,
-) -> Result<(State, SessionReport), UpgradeError> {
+) -> Result<(State, ChangeReport), UpgradeError> {
     let threads = Threads::of_machine();
     let mut on_progress = |progress: AlignProgress| observer.step(ChangeStep::Epoch(progress));
     let base_model = &bundle.base_model;

@@ -85,7 +85,7 @@ pub use check::{BaseLabels, check_count, check_known, check_labels};
 pub use error::LearnError;
 pub use forgetting::{ForgettingExcess, ForgettingGroup, GroupLoss};
 pub use report::{
-    AccuracyChange, ClassAccuracy, ConfusedPair, CumulativeLoss, ExpectedAccuracy, RepeatedShots, SessionReport,
+    AccuracyChange, ClassAccuracy, ConfusedPair, CumulativeLoss, ExpectedAccuracy, RepeatedShots, ChangeReport,
 };
 pub use stored::StoredClass;
 pub use summary::{ForgettingByGroup, SessionSummary};
@@ -218,7 +218,7 @@ impl Session<'_> {
     ///
     /// # Errors
     /// [`LearnError`] if the input makes no sense, the new classes do not fit, or the callback stopped it.
-    pub fn learn(&mut self, state: &State, new: &[NewClass]) -> Result<(State, SessionReport), LearnError> {
+    pub fn learn(&mut self, state: &State, new: &[NewClass]) -> Result<(State, ChangeReport), LearnError> {
         let next = self.admit(state, new)?;
         self.learn_admitted(state, next)
     }
@@ -227,7 +227,7 @@ impl Session<'_> {
     ///
     /// # Errors
     /// As for [`Session::learn`].
-    pub fn replace_base(&mut self, state: &State, new: &[NewClass]) -> Result<(State, SessionReport), LearnError> {
+    pub fn replace_base(&mut self, state: &State, new: &[NewClass]) -> Result<(State, ChangeReport), LearnError> {
         let next = self.admit_with(state, new, BaseLabels::Replace)?;
         self.learn_admitted(state, next)
     }
@@ -284,7 +284,7 @@ impl Session<'_> {
     }
 
     /// The rest of learning: drops exemplars that are too many, and aligns the head.
-    fn learn_admitted(&mut self, state: &State, mut next: State) -> Result<(State, SessionReport), LearnError> {
+    fn learn_admitted(&mut self, state: &State, mut next: State) -> Result<(State, ChangeReport), LearnError> {
         self.keep_within_budget(&mut next);
         self.realign(state, next)
     }
@@ -303,7 +303,7 @@ impl Session<'_> {
     }
 
     /// Aligns the head of phase 2 anew to what `next` knows, and [settles](Self::settle) it.
-    fn realign(&mut self, state: &State, next: State) -> Result<(State, SessionReport), LearnError> {
+    fn realign(&mut self, state: &State, next: State) -> Result<(State, ChangeReport), LearnError> {
         self.align(state, next, Sampling::seeded(self.seed))
     }
 
@@ -318,7 +318,7 @@ impl Session<'_> {
         state: &State,
         mut next: State,
         sampling: Sampling,
-    ) -> Result<(State, SessionReport), LearnError> {
+    ) -> Result<(State, ChangeReport), LearnError> {
         let (base_model, config) = (self.base_model, self.config);
         let mut history = Vec::with_capacity(config.epochs);
         if config.epochs == 0 || (next.classes.is_empty() && next.exemplars.is_empty()) {
@@ -340,7 +340,7 @@ impl Session<'_> {
     }
 
     /// Chooses the border of `next` where answers have one, and reports what changed since `state`.
-    fn settle(&self, state: &State, mut next: State, losses: Vec<LossTerms>) -> (State, SessionReport) {
+    fn settle(&self, state: &State, mut next: State, losses: Vec<LossTerms>) -> (State, ChangeReport) {
         let report = evaluation::report(self.base_model, state, &mut next, self.config, losses);
         (next, report)
     }

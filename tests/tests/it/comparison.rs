@@ -5,7 +5,7 @@ use orco_trainer::data::dataset::Split;
 use orco_trainer::model::{Model, Norms};
 use orco_trainer::run::Run;
 use orco_trainer::run::digest::session_digest;
-use orco_trainer::train::align::align;
+use orco_trainer::train::base_align::align;
 use orco_trainer::train::fit::BaseSession;
 use orco_trainer::train::pretrain::{CHECKPOINT, pretrain};
 use orco_trainer_lab::comparison::{compare, table};

@@ -9,7 +9,7 @@ use orco_trainer::config::{Arithmetic, AugmentPolicy, OptimiserKind, Recipe};
 use orco_trainer::data::dataset::Split;
 use orco_trainer::model::Model;
 use orco_trainer::run::Run;
-use orco_trainer::train::align::align;
+use orco_trainer::train::base_align::align;
 use orco_trainer::train::fit::BaseSession;
 use orco_trainer::train::pretrain::{CHECKPOINT, pretrain};
 use tch::{Device, Tensor};

@@ -12,9 +12,9 @@ use orco_lab::ablation::Assignment;
 use orco_lab::format;
 use orco_lab::kept::fingerprint;
 use orco_lab::published::{self, Reading};
-use orco_lab::question::{AblationTrial, Question};
+use orco_lab::question::{AblationVariant, Question};
 use orco_lab::results::MeasuredSystem;
-use orco_lab::trials::{self, PhaseThree, RANDOM_IN_BOTH};
+use orco_lab::trials::{self, Phase3Settings, RANDOM_IN_BOTH};
 use orco_state::target::TargetMethod;
 use serde_json::json;
 
@@ -40,7 +40,7 @@ pub fn trains_the_recipe(question: Question) -> bool {
 ///
 /// # Errors
 /// If the recipe leaves nothing to vary, with what to do.
-pub fn trials(question: Question, recipe: &Recipe, reading: Reading) -> Result<Vec<AblationTrial<Recipe>>> {
+pub fn trials(question: Question, recipe: &Recipe, reading: Reading) -> Result<Vec<AblationVariant<Recipe>>> {
     check(question, recipe)?;
     let learn =
         LearnConfig { views: recipe.learn.views, precision: recipe.learn.precision, ..settings(recipe, reading) };
@@ -93,13 +93,13 @@ fn settings(recipe: &Recipe, reading: Reading) -> LearnConfig {
 }
 
 /// The lab's trials of a question that varies the head alone, as far as they fit how phase 2 was trained.
-fn trials_of_head(question: Question, recipe: &Recipe, reading: Reading) -> Vec<AblationTrial<PhaseThree>> {
+fn trials_of_head(question: Question, recipe: &Recipe, reading: Reading) -> Vec<AblationVariant<Phase3Settings>> {
     let trials = trials::trials(question, &settings(recipe, reading));
     match recipe.align.assignment {
         BaseAssignment::Matched => trials,
         BaseAssignment::Random => {
             let random = trials.into_iter().filter(|trial| trial.settings.ablation.assignment == Assignment::Random);
-            random.map(|trial| AblationTrial { name: RANDOM_IN_BOTH.into(), ..trial }).collect()
+            random.map(|trial| AblationVariant { name: RANDOM_IN_BOTH.into(), ..trial }).collect()
         }
     }
 }
@@ -122,12 +122,12 @@ fn check(question: Question, recipe: &Recipe) -> Result<()> {
     Ok(())
 }
 
-fn trial(name: &str, recipe: Recipe) -> AblationTrial<Recipe> {
-    AblationTrial { name: name.into(), settings: recipe }
+fn trial(name: &str, recipe: Recipe) -> AblationVariant<Recipe> {
+    AblationVariant { name: name.into(), settings: recipe }
 }
 
 /// Whether phases 2 and 3 take PSCL, cross entropy and ORTH.
-fn losses(recipe: &Recipe, name: &str, [contrast, cross_entropy, orthogonality]: [bool; 3]) -> AblationTrial<Recipe> {
+fn losses(recipe: &Recipe, name: &str, [contrast, cross_entropy, orthogonality]: [bool; 3]) -> AblationVariant<Recipe> {
     let mut recipe = recipe.clone();
     let (align, learn) = (&mut recipe.align, &mut recipe.learn);
     for (taken, in_2, in_3) in [
@@ -145,7 +145,7 @@ fn losses(recipe: &Recipe, name: &str, [contrast, cross_entropy, orthogonality]:
     trial(name, recipe)
 }
 
-fn target_methods(recipe: &Recipe) -> Vec<AblationTrial<Recipe>> {
+fn target_methods(recipe: &Recipe) -> Vec<AblationVariant<Recipe>> {
     let (count, dimension) = (recipe.targets.count as i64, recipe.head.projection);
     let optimised = TargetConfig { method: TargetMethod::Optimised, ..recipe.targets };
     // What only a descent has is as by default.
@@ -162,7 +162,7 @@ fn target_methods(recipe: &Recipe) -> Vec<AblationTrial<Recipe>> {
 }
 
 /// Weights of cross entropy, of SCL and of SSCL in phase 1.
-fn pretraining(recipe: &Recipe, name: &str, [cross_entropy, supervised, own]: [f64; 3]) -> AblationTrial<Recipe> {
+fn pretraining(recipe: &Recipe, name: &str, [cross_entropy, supervised, own]: [f64; 3]) -> AblationVariant<Recipe> {
     let mut recipe = recipe.clone();
     let pretrain = &mut recipe.pretrain;
     pretrain.cross_entropy = cross_entropy;
@@ -173,14 +173,14 @@ fn pretraining(recipe: &Recipe, name: &str, [cross_entropy, supervised, own]: [f
     trial(name, recipe)
 }
 
-fn backbone(recipe: &Recipe, name: &str, architecture: Architecture) -> AblationTrial<Recipe> {
+fn backbone(recipe: &Recipe, name: &str, architecture: Architecture) -> AblationVariant<Recipe> {
     let mut recipe = recipe.clone();
     recipe.backbone.architecture = architecture;
     trial(name, recipe)
 }
 
 /// A digest of all that phase 1 depends on beside the data: trials that share it share its checkpoint.
-pub fn phase_1(trial: &AblationTrial<Recipe>) -> String {
+pub fn phase_1(trial: &AblationVariant<Recipe>) -> String {
     digest(json!(phase_1_inputs(&trial.settings)))
 }
 
@@ -192,7 +192,7 @@ pub fn phase_1(trial: &AblationTrial<Recipe>) -> String {
 pub fn measure(
     question: Question,
     reading: Reading,
-    trial: &AblationTrial<Recipe>,
+    trial: &AblationVariant<Recipe>,
     model: &mut Model,
     targets: &Targets,
     experiment: &Experiment<'_>,
@@ -251,7 +251,7 @@ mod tests {
 
     #[test]
     fn every_trial_has_a_recipe_that_makes_sense_and_a_name_of_its_own() {
-        for question in Question::ALL {
+        for question in Question::PAPER {
             let trials = trials(question, &recipe(), Reading::Program).unwrap();
             for (index, trial) in trials.iter().enumerate() {
                 let text = toml::to_string(&trial.settings).unwrap();
@@ -259,7 +259,7 @@ mod tests {
                 let path = folder.path().join("recipe.toml");
                 std::fs::write(&path, text).unwrap();
                 assert_eq!(Recipe::read(&path).unwrap(), trial.settings, "{}", trial.name);
-                let same = |other: &AblationTrial<Recipe>| other.name == trial.name || other.settings == trial.settings;
+                let same = |other: &AblationVariant<Recipe>| other.name == trial.name || other.settings == trial.settings;
                 assert!(!trials[..index].iter().any(same), "{}", trial.name);
             }
         }
@@ -267,7 +267,7 @@ mod tests {
 
     #[test]
     fn the_papers_figures_are_those_of_trials_and_of_compared_systems() {
-        for question in Question::ALL {
+        for question in Question::PAPER {
             let trials = trials(question, &recipe(), Reading::Program).unwrap();
             if trains_the_recipe(question) {
                 continue;

@@ -15,8 +15,8 @@ use orco_benchmark::Summary;
 use orco_benchmark::benchmark::{Benchmark, SEED};
 use orco_core::config::LearnConfig;
 use orco_lab::kept::fingerprint;
-use orco_lab::question::AblationTrial;
-use orco_lab::trials::{PhaseThree, Trials};
+use orco_lab::question::AblationVariant;
+use orco_lab::trials::{Phase3Settings, Trials};
 use orco_lab::{Measurement, System};
 use orco_runtime::encoder::onnx::Onnx;
 use orco_runtime::threads::{Threads, cores};
@@ -129,7 +129,7 @@ pub fn on_device(model: &Model, targets: &Targets, recipe: &Recipe, data: &DataS
 /// # Errors
 /// If ONNX Runtime is missing, a loss stops being finite, or the run cannot be written.
 pub fn of_head(
-    of_the_head: &[AblationTrial<PhaseThree>],
+    of_the_head: &[AblationVariant<Phase3Settings>],
     model: &Model,
     targets: &Targets,
     experiment: &Experiment<'_>,

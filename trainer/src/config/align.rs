@@ -16,7 +16,7 @@ use super::defaults::{self, is_default};
 /// that what was made before they existed is still recognised.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct AlignConfig {
+pub struct BaseAlignConfig {
     /// Passes over the base images; where `steps` is given, as many as make that many steps.
     #[serde(default)]
     pub epochs: usize,
@@ -75,7 +75,7 @@ pub struct AlignConfig {
     pub assignment: BaseAssignment,
     /// How the learning rate goes over the epochs.
     #[serde(default, skip_serializing_if = "is_default")]
-    pub rate: AlignRate,
+    pub rate: BaseAlignRate,
     /// Linear warm-up, in epochs.
     #[serde(default, skip_serializing_if = "is_default")]
     pub warmup_epochs: usize,
@@ -100,12 +100,12 @@ fn is_free(perturbed: &PerturbedTargets) -> bool {
 }
 
 /// Reads settings of phase 2. A table that leaves out what has no value of its own gives what differs from the default.
-pub(super) fn filled<'de, D: Deserializer<'de>>(deserializer: D) -> Result<AlignConfig, D::Error> {
+pub(super) fn filled<'de, D: Deserializer<'de>>(deserializer: D) -> Result<BaseAlignConfig, D::Error> {
     let mut given = toml::Table::deserialize(deserializer)?;
-    let default = toml::Table::try_from(AlignConfig::default()).expect("settings are a table");
+    let default = toml::Table::try_from(BaseAlignConfig::default()).expect("settings are a table");
     // What has a value of its own is not written where it has it.
     let needed =
-        toml::Table::try_from(AlignConfig { rate: AlignRate::Constant, steps: None, ..AlignConfig::default() });
+        toml::Table::try_from(BaseAlignConfig { rate: BaseAlignRate::Constant, steps: None, ..BaseAlignConfig::default() });
     let whole = needed.expect("settings are a table").keys().all(|key| key == "epochs" || given.contains_key(key));
     if !whole {
         let by_epochs = given.contains_key("epochs");
@@ -130,7 +130,7 @@ pub enum BaseAssignment {
 /// The learning rate after the warm-up.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum AlignRate {
+pub enum BaseAlignRate {
     /// Constant.
     #[default]
     Constant,
@@ -138,7 +138,7 @@ pub enum AlignRate {
     Cosine,
 }
 
-impl Default for AlignConfig {
+impl Default for BaseAlignConfig {
     /// Phase 2 on a given backbone and any data.
     fn default() -> Self {
         Self {
@@ -162,7 +162,7 @@ impl Default for AlignConfig {
             perturbation: Perturbation::default(),
             unperturbed_targets: UnperturbedTargets::NONE,
             assignment: BaseAssignment::default(),
-            rate: AlignRate::Cosine,
+            rate: BaseAlignRate::Cosine,
             warmup_epochs: 0,
             train_backbone: false,
             backbone_learning_rate: None,
@@ -170,7 +170,7 @@ impl Default for AlignConfig {
     }
 }
 
-impl AlignConfig {
+impl BaseAlignConfig {
     /// The published program's settings as the paper's text reads them, as [`orco_core::config::LearnConfig::by_the_text`]
     /// does for phase 3. Cross entropy and ORTH, over base classes alone, are the same in both.
     #[must_use]
@@ -258,18 +258,18 @@ mod tests {
             #[derive(Deserialize)]
             struct AlignFields {
                 #[serde(deserialize_with = "filled")]
-                align: AlignConfig,
+                align: BaseAlignConfig,
             }
             toml::from_str::<AlignFields>(table).map(|only| only.align).map_err(|error| error.to_string())
         };
-        let default = AlignConfig::default();
+        let default = BaseAlignConfig::default();
         assert_eq!(with("[align]").unwrap(), default);
-        let fewer = AlignConfig { steps: Some(500), mirrored: true, ..default.clone() };
+        let fewer = BaseAlignConfig { steps: Some(500), mirrored: true, ..default.clone() };
         assert_eq!(with("align = { steps = 500, mirrored = true }").unwrap(), fewer);
-        let epochs = AlignConfig { steps: None, epochs: 3, ..default.clone() };
+        let epochs = BaseAlignConfig { steps: None, epochs: 3, ..default.clone() };
         assert_eq!(with("align = { epochs = 3 }").unwrap(), epochs);
         // As a run writes it, where a rate that is left out is constant.
-        let constant = AlignConfig { rate: AlignRate::Constant, ..default };
+        let constant = BaseAlignConfig { rate: BaseAlignRate::Constant, ..default };
         let written = toml::to_string(&constant).unwrap();
         assert_eq!(with(&format!("[align]\n{written}")).unwrap(), constant);
         assert!(with("align = { stepps = 500 }").unwrap_err().contains("unknown field `stepps`"));

@@ -321,7 +321,7 @@ fn license(name: &str) -> String {
 fn accuracy(run: &Run, steps: usize) -> Option<f64> {
     let lines = run.metrics("align");
     // Checkpoints of older programs do not say how many there were.
-    let Some(taken) = run.steps(crate::train::align::CHECKPOINT) else { return lines.last()?["accuracy"].as_f64() };
+    let Some(taken) = run.steps(crate::train::base_align::CHECKPOINT) else { return lines.last()?["accuracy"].as_f64() };
     let last = taken / steps.max(1) as u64;
     let line = lines.iter().find(|line| line["epoch"].as_u64() == Some(last));
     if line.is_none() {

@@ -17,7 +17,7 @@ pub use self::cache::SharedFeatures;
 use self::cache::{FeatureCache, blank};
 use self::checkpoint::{AlignState, UnfinishedAlign, finished};
 use self::stopping::Stopping;
-use crate::config::{AlignConfig, AlignRate, BaseAssignment, PretrainConfig, Recipe, TargetConfig};
+use crate::config::{BaseAlignConfig, BaseAlignRate, BaseAssignment, PretrainConfig, Recipe, TargetConfig};
 use crate::data::augment::view;
 use crate::model::Model;
 use crate::model::backbone::unit;
@@ -35,7 +35,7 @@ pub struct AlignTables<'a> {
     /// The pseudo-targets.
     pub targets: &'a TargetConfig,
     /// Phase 2.
-    pub align: &'a AlignConfig,
+    pub align: &'a BaseAlignConfig,
     /// Phase 1, whose views and arithmetic a backbone that is trained further keeps.
     pub pretrain: &'a PretrainConfig,
 }
@@ -130,7 +130,7 @@ fn assigned(
     cache: &FeatureCache,
     targets: &[f32],
     base: &BaseSession<'_>,
-    config: &AlignConfig,
+    config: &BaseAlignConfig,
 ) -> Result<Vec<i64>> {
     let classes = base.split.base_classes;
     let (means, present) = no_grad(|| class_means(&model.head.forward(&cache.clean), &cache.labels, 0..classes as i64));
@@ -325,11 +325,11 @@ impl TrainingPhase for AlignPhase<'_> {
 }
 
 /// The learning rate of an epoch, whose highest is `peak`.
-fn rate(config: &AlignConfig, peak: f64, epoch: usize) -> f64 {
+fn rate(config: &BaseAlignConfig, peak: f64, epoch: usize) -> f64 {
     /// Where the published program's warm-up begins.
     const START: f64 = 3e-5;
     let warmup = config.warmup_epochs;
-    if config.rate == AlignRate::Constant && epoch >= warmup {
+    if config.rate == BaseAlignRate::Constant && epoch >= warmup {
         return peak;
     }
     Schedule { steps: config.epochs, warmup, start: START.min(peak), peak, end: 0.0 }.rate(epoch)
@@ -343,13 +343,13 @@ mod tests {
     fn the_rate_warms_up_and_falls_only_where_the_recipe_says_so() {
         let recipe: Recipe = toml::from_str(include_str!("../../recipes/cifar100-edge.toml")).unwrap();
         let rates = |rate_is, warmup_epochs| -> Vec<f64> {
-            let config = AlignConfig { rate: rate_is, warmup_epochs, epochs: 100, ..recipe.align.clone() };
+            let config = BaseAlignConfig { rate: rate_is, warmup_epochs, epochs: 100, ..recipe.align.clone() };
             (0..100).map(|epoch| rate(&config, 0.025, epoch)).collect()
         };
-        assert_eq!(rates(AlignRate::Constant, 0), vec![0.025; 100]);
-        let warmed = rates(AlignRate::Constant, 3);
+        assert_eq!(rates(BaseAlignRate::Constant, 0), vec![0.025; 100]);
+        let warmed = rates(BaseAlignRate::Constant, 3);
         assert!(warmed[0] < warmed[1] && warmed[1] < warmed[2] && warmed[3..].iter().all(|rate| *rate == 0.025));
-        let cosine = rates(AlignRate::Cosine, 3);
+        let cosine = rates(BaseAlignRate::Cosine, 3);
         assert!(cosine[..3] == warmed[..3] && cosine[3] == 0.025, "{:?}", &cosine[..4]);
         assert!(cosine[3..].windows(2).all(|pair| pair[1] < pair[0]) && cosine[99] < 1e-4);
     }

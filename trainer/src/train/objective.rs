@@ -16,7 +16,7 @@ use tch::{Device, Kind, Tensor};
 pub use self::generation::pseudo_targets;
 pub use self::loss::NEVER;
 pub use self::loss::{class_means, contrast, cosine_cross_entropy, orthogonality};
-use crate::config::AlignConfig;
+use crate::config::BaseAlignConfig;
 use crate::model::backbone::unit;
 
 /// Pseudo-targets, and which class has which.
@@ -79,8 +79,8 @@ pub struct LossWeights {
     orthogonality_classes: ClassScope,
 }
 
-impl From<&AlignConfig> for LossWeights {
-    fn from(config: &AlignConfig) -> Self {
+impl From<&BaseAlignConfig> for LossWeights {
+    fn from(config: &BaseAlignConfig) -> Self {
         Self {
             contrast: config.contrast,
             contrast_form: config.contrast_form,

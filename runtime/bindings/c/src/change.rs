@@ -3,7 +3,7 @@
 use std::ffi::c_char;
 
 use orco_runtime::learner::{ChangeError, ChangeOutcome, Learner};
-use orco_runtime::state::session::{AccuracyChange, SessionReport};
+use orco_runtime::state::session::{AccuracyChange, ChangeReport};
 
 use crate::learner::OrcoLearner;
 use crate::pointer::{borrow, read_text};
@@ -24,8 +24,8 @@ pub struct OrcoReport {
     pub old_accuracy_after: f32,
 }
 
-impl From<&SessionReport> for OrcoReport {
-    fn from(report: &SessionReport) -> Self {
+impl From<&ChangeReport> for OrcoReport {
+    fn from(report: &ChangeReport) -> Self {
         let summary = report.summary(0);
         let old = summary.old_accuracy.unwrap_or(AccuracyChange { before: f32::NAN, after: f32::NAN });
         Self {
@@ -45,7 +45,7 @@ unsafe fn change_and_report<T>(
     learner: *const OrcoLearner,
     report: *mut OrcoReport,
     change: impl FnOnce(&mut Learner) -> Result<ChangeOutcome<T>, ChangeError>,
-    of: impl FnOnce(&T) -> &SessionReport,
+    of: impl FnOnce(&T) -> &ChangeReport,
 ) -> Result<(), StatusError> {
     // SAFETY: the caller's promise.
     let outcome = change(&mut *unsafe { borrow(learner, "learner") }?.lock()?)?;

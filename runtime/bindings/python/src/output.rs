@@ -1,7 +1,7 @@
 //! Answers and reports as Python gets them. Documentation for people stands in `python/orco/_orco.pyi`.
 
 use orco_runtime::learner::{Answer, Learner};
-use orco_runtime::state::session::SessionReport;
+use orco_runtime::state::session::ChangeReport;
 use pyo3::prelude::*;
 
 /// What a picture shows.
@@ -91,8 +91,8 @@ pub struct PyReport {
     confusions: Vec<(String, String, f32)>,
 }
 
-impl From<&SessionReport> for PyReport {
-    fn from(report: &SessionReport) -> Self {
+impl From<&ChangeReport> for PyReport {
+    fn from(report: &ChangeReport) -> Self {
         let summary = report.summary(usize::MAX);
         let lost = summary.lost.into_iter();
         let lost = lost.map(|class| (class.label.clone(), class.before.unwrap_or(0.0), class.after)).collect();

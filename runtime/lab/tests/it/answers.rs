@@ -13,7 +13,7 @@ use orco_state::bank::Bank;
 use orco_state::classify::Classifier;
 use orco_state::head::Head;
 use orco_state::history::{ChangeKind, HistoryChange, HistoryLimits, SavedState};
-use orco_state::session::{LearnError, NewClass, RepeatedShots, Session, SessionMemory, SessionReport};
+use orco_state::session::{LearnError, NewClass, RepeatedShots, Session, SessionMemory, ChangeReport};
 use orco_state::state::{Balance, BaseModel, Class, State};
 use orco_state::statistics::Statistics;
 use orco_state::target::{TargetMethod, generate};
@@ -93,7 +93,7 @@ fn with<T>(base_model: &BaseModel, step: impl FnOnce(&mut Session<'_>) -> Result
     step(&mut session).unwrap()
 }
 
-fn learn(base_model: &BaseModel, state: &State, classes: core::ops::Range<usize>) -> (State, SessionReport) {
+fn learn(base_model: &BaseModel, state: &State, classes: core::ops::Range<usize>) -> (State, ChangeReport) {
     let new: Vec<NewClass> = classes.map(|class| new_class(class, 5)).collect();
     with(base_model, |session| session.learn(state, &new))
 }
@@ -181,7 +181,7 @@ fn a_shot_does_not_speak_for_itself() {
     let fresh = State::fresh(&base_model, [0; 32]);
     let (_, report) = with(&base_model, |session| session.learn(&fresh, &[odd]));
     let (_, real) = learn(&base_model, &fresh, BASE..BASE + 1);
-    let accuracy = |report: &SessionReport| report.new_accuracy().unwrap();
+    let accuracy = |report: &ChangeReport| report.new_accuracy().unwrap();
     assert!(accuracy(&real) > 0.75 && accuracy(&report) < accuracy(&real), "{} {}", accuracy(&real), accuracy(&report));
 }
 

@@ -7,7 +7,7 @@ use std::path::Path;
 use orco_benchmark::benchmark::Benchmark;
 use orco_core::config::LearnConfig;
 use orco_core::workers::Serial;
-use orco_lab::promises::PromiseRow;
+use orco_lab::promises::EstimateRow;
 use orco_lab::unknown::UnknownRow;
 use orco_lab::{Measurement, System};
 use orco_runtime::bundle::Bundle;
@@ -64,7 +64,7 @@ fn sets_hold_the_right_label_as_often_as_they_say_and_ranges_hold_more_than_thei
     let measurement = Measurement { base_model, benchmark: &benchmark, system: System::ORCO, config, seed: 1 };
     let rows = measurement.promises(0, 0.05).unwrap().unwrap();
     assert_eq!(rows.len(), 8);
-    let mean = |of: fn(&PromiseRow) -> f64| rows.iter().map(of).sum::<f64>() / rows.len() as f64;
+    let mean = |of: fn(&EstimateRow) -> f64| rows.iter().map(of).sum::<f64>() / rows.len() as f64;
     assert!(mean(|row| row.base_covered) > 80.0 && mean(|row| row.learned_covered) > 80.0, "{rows:?}");
     assert!((1.0..30.0).contains(&mean(|row| row.size)), "{rows:?}");
     assert!(mean(|row| row.learned_gap.unwrap()).abs() < 15.0, "{rows:?}");

@@ -6,7 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use orco_benchmark::benchmark::Benchmark;
-use orco_benchmark::{PromiseError, PromiseErrors};
+use orco_benchmark::{AccuracyEstimateError, AccuracyEstimateErrors};
 use orco_lab::published::{PaperTable, ROWS, Reading};
 use orco_lab::question::Question;
 use orco_lab::report::{BundleReport, prepare};
@@ -241,8 +241,8 @@ fn pictures_of_an_earlier_report_go_and_others_stay() {
 fn a_page_says_how_far_promises_are_off() {
     let json = fs::read(models().join("cifar100-micro/report/report.json")).unwrap();
     let mut report: BundleReport = serde_json::from_slice(&json).unwrap();
-    let errors = |base, learned, overall| PromiseError { base, learned, overall };
-    let promises = PromiseErrors { mean: errors(1.25, -0.37, 0.85), deviation: errors(0.62, 1.12, 0.53) };
+    let errors = |base, learned, overall| AccuracyEstimateError { base, learned, overall };
+    let promises = AccuracyEstimateErrors { mean: errors(1.25, -0.37, 0.85), deviation: errors(0.62, 1.12, 0.53) };
     report.results.systems[0].summary.promises = Some(promises);
     let page = report.page().unwrap();
     let numbers = numbers(&page);

@@ -3,7 +3,7 @@
 use std::ops::Add;
 
 use orco_state::label;
-use orco_state::session::SessionReport;
+use orco_state::session::ChangeReport;
 use orco_state::state::{FirstRecognition, State};
 
 use super::plan::{ClassRole, PlannedClass, UpgradePlan};
@@ -85,7 +85,7 @@ fn tail(successes: u32, trials: u32, rate: f64) -> f64 {
 }
 
 /// Compares what is known of the old state with what the report says of the new one.
-pub fn compare(plan: &UpgradePlan, old: &State, report: &SessionReport) -> Vec<ClassComparison> {
+pub fn compare(plan: &UpgradePlan, old: &State, report: &ChangeReport) -> Vec<ClassComparison> {
     let compared = |planned: &PlannedClass| {
         let PlannedClass { label, learned, role, shots, files } = planned;
         let origin =

@@ -89,7 +89,7 @@ impl Walk {
     fn session(
         &self,
         seed: u64,
-        work: impl FnOnce(&mut Session<'_>) -> Result<(State, session::SessionReport), session::LearnError>,
+        work: impl FnOnce(&mut Session<'_>) -> Result<(State, session::ChangeReport), session::LearnError>,
     ) -> State {
         let (base_model, memory) = (&self.base_model, &mut SessionMemory::default());
         let on_progress = &mut |_| ControlFlow::Continue(());

@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 
 use super::check::{check_free_label, check_known, check_shots};
-use super::{LearnError, NewClass, Session, SessionReport, in_fixed_order};
+use super::{LearnError, NewClass, Session, ChangeReport, in_fixed_order};
 use crate::history::{EarlierState, HeadMark};
 use crate::label;
 use crate::state::{Balance, BaseModel, State};
@@ -14,7 +14,7 @@ impl Session<'_> {
     ///
     /// # Errors
     /// [`LearnError`] if the class is unknown, the shots are unusable, or the callback stopped it.
-    pub fn add_shots(&mut self, state: &State, class: &NewClass) -> Result<(State, SessionReport), LearnError> {
+    pub fn add_shots(&mut self, state: &State, class: &NewClass) -> Result<(State, ChangeReport), LearnError> {
         let index = check_known(self.base_model, state, &class.label)?;
         check_shots(self.base_model, state, class)?;
         let mut next = state.clone();
@@ -27,7 +27,7 @@ impl Session<'_> {
     ///
     /// # Errors
     /// [`LearnError`] if the class is unknown or a base class, or the callback stopped it.
-    pub fn forget(&mut self, state: &State, label: &str) -> Result<(State, SessionReport), LearnError> {
+    pub fn forget(&mut self, state: &State, label: &str) -> Result<(State, ChangeReport), LearnError> {
         let index = learned(self.base_model, state, label)?;
         let mut next = state.clone();
         next.classes.remove(index);
@@ -42,7 +42,7 @@ impl Session<'_> {
     ///
     /// # Errors
     /// [`LearnError::NoBorder`] if answers have none, which the bundle's settings say.
-    pub fn balance(&mut self, state: &State, balance: Balance) -> Result<(State, SessionReport), LearnError> {
+    pub fn balance(&mut self, state: &State, balance: Balance) -> Result<(State, ChangeReport), LearnError> {
         if self.base_model.scoring(self.config).is_none() {
             return Err(LearnError::NoBorder);
         }
@@ -54,7 +54,7 @@ impl Session<'_> {
     ///
     /// # Errors
     /// [`LearnError`] if the callback stopped it.
-    pub fn restore(&mut self, state: &State, earlier: &EarlierState) -> Result<(State, SessionReport), LearnError> {
+    pub fn restore(&mut self, state: &State, earlier: &EarlierState) -> Result<(State, ChangeReport), LearnError> {
         let next = earlier.state.clone();
         if next.head.is_some() || earlier.head == HeadMark::Bundle {
             return Ok(self.settle(state, next, Vec::new()));

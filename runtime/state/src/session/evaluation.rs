@@ -12,7 +12,7 @@ use orco_core::align::LossTerms;
 use orco_core::config::LearnConfig;
 
 use super::report::AnsweredState;
-use super::{CumulativeLoss, RepeatedShots, SessionReport, data};
+use super::{CumulativeLoss, RepeatedShots, ChangeReport, data};
 use crate::answer::{Validation, ValidationSamples};
 use crate::classify::Classifier;
 use crate::state::{BaseModel, FirstRecognition, Scoring, State};
@@ -43,7 +43,7 @@ pub(super) fn report(
     after: &mut State,
     config: &LearnConfig,
     losses: Vec<LossTerms>,
-) -> SessionReport {
+) -> ChangeReport {
     let answers = match base_model.scoring(config) {
         Some(scoring) => by_all(base_model, before, after, scoring),
         None => by_targets(base_model, before, after, config),
@@ -59,8 +59,8 @@ pub(super) fn report(
     let repeated = repeated.collect();
     let before = AnsweredState { state: before, answers: earlier };
     let after = AnsweredState { state: after, answers: later };
-    let report = SessionReport::new(base_model, before, after, classes, &since, losses);
-    SessionReport { sharing_shots, repeated, ..report }
+    let report = ChangeReport::new(base_model, before, after, classes, &since, losses);
+    ChangeReport { sharing_shots, repeated, ..report }
 }
 
 /// Counts how classes are recognised at first whose shots nobody has counted yet: new ones now, those of older releases

@@ -9,7 +9,7 @@
 
 use alloc::vec::Vec;
 
-use super::{ClassAccuracy, CumulativeLoss, SessionReport};
+use super::{ClassAccuracy, CumulativeLoss, ChangeReport};
 
 /// Probability of calling a loss certain that is within the budget, over all classes.
 const LEVEL: f64 = 0.05;
@@ -52,7 +52,7 @@ impl ForgettingExcess {
     }
 }
 
-impl SessionReport {
+impl ChangeReport {
     /// What all sessions since the bundle have cost what came with it, and what was learned, as far as samples say.
     pub fn group_losses(&self) -> Vec<GroupLoss> {
         [ForgettingGroup::Base, ForgettingGroup::Learned]
@@ -169,7 +169,7 @@ mod tests {
     use super::*;
 
     /// Classes with samples of which so many were recognised at first, and are now.
-    fn report(base: &[(u32, u32, u32)], learned: &[(u32, u32, u32)]) -> SessionReport {
+    fn report(base: &[(u32, u32, u32)], learned: &[(u32, u32, u32)]) -> ChangeReport {
         let class = |(index, &(samples, first, now)): (usize, &(u32, u32, u32))| {
             let share = |right: u32| right as f32 / samples as f32;
             let since = CumulativeLoss { first: share(first), now: share(now), samples };
@@ -182,10 +182,10 @@ mod tests {
             }
         };
         let classes = base.iter().chain(learned).enumerate().map(class).collect();
-        SessionReport { base_classes: base.len(), classes, ..SessionReport::empty() }
+        ChangeReport { base_classes: base.len(), classes, ..ChangeReport::empty() }
     }
 
-    fn named(report: &SessionReport, budget: f32) -> (Vec<ForgettingGroup>, Vec<String>) {
+    fn named(report: &ChangeReport, budget: f32) -> (Vec<ForgettingGroup>, Vec<String>) {
         let ForgettingExcess { groups, classes } = report.excess(budget);
         (groups.iter().map(|loss| loss.group).collect(), classes.into_iter().map(|class| class.label).collect())
     }

@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 
 use super::check::{check_count, check_known};
-use super::{LearnError, Session, SessionReport};
+use super::{LearnError, Session, ChangeReport};
 use crate::state::{FirstRecognition, State};
 
 impl Session<'_> {
@@ -19,7 +19,7 @@ impl Session<'_> {
         from: &str,
         number: usize,
         to: &str,
-    ) -> Result<(State, SessionReport), LearnError> {
+    ) -> Result<(State, ChangeReport), LearnError> {
         let [source, target] = [from, to].map(|label| check_known(self.base_model, state, label));
         let (source, target) = (source?, target?);
         let moved = self.stored_shot(state, from, source, number)?;
@@ -43,7 +43,7 @@ impl Session<'_> {
         state: &State,
         label: &str,
         number: usize,
-    ) -> Result<(State, SessionReport), LearnError> {
+    ) -> Result<(State, ChangeReport), LearnError> {
         let class = check_known(self.base_model, state, label)?;
         let removed = self.stored_shot(state, label, class, number)?;
         self.check_not_last(state, label, class)?;

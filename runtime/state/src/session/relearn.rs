@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 
 use super::check::{BaseLabels, check_classes, check_known, check_shots};
-use super::{LearnError, NewClass, Session, SessionReport, in_fixed_order};
+use super::{LearnError, NewClass, Session, ChangeReport, in_fixed_order};
 use crate::state::State;
 
 impl Session<'_> {
@@ -18,7 +18,7 @@ impl Session<'_> {
         state: &State,
         sessions: &[Vec<NewClass>],
         more: &[NewClass],
-    ) -> Result<(State, SessionReport), LearnError> {
+    ) -> Result<(State, ChangeReport), LearnError> {
         let all: Vec<NewClass> = sessions.iter().flatten().cloned().collect();
         if !all.is_empty() {
             check_classes(self.base_model, state, &all, BaseLabels::Refuse)?;

@@ -85,7 +85,7 @@ pub struct RepeatedShots {
 
 /// What a session did.
 #[derive(Clone, Debug, PartialEq)]
-pub struct SessionReport {
+pub struct ChangeReport {
     /// Mean losses of every epoch.
     pub losses: Vec<LossTerms>,
     /// Exemplars trained on.
@@ -119,7 +119,7 @@ pub(super) struct AnsweredState<'a> {
     pub(super) answers: &'a [usize],
 }
 
-impl SessionReport {
+impl ChangeReport {
     /// From the answers for every exemplar under the old state and under the new one; `since` says for every class what
     /// all sessions have cost it.
     pub(super) fn new(
@@ -241,7 +241,7 @@ impl SessionReport {
     }
 
     /// Old classes of which all sessions since the bundle, this one among them, cost more than `budget` of the samples
-    /// that were recognised at first, worst first, whether chance could explain it or not: [`SessionReport::excess`] tells.
+    /// that were recognised at first, worst first, whether chance could explain it or not: [`ChangeReport::excess`] tells.
     pub fn forgotten_since(&self, budget: f32) -> Vec<&ClassAccuracy> {
         let loss = |class: &ClassAccuracy| class.since.map_or(0.0, |since| since.first - since.now);
         let mut forgotten: Vec<_> = self.classes.iter().filter(|class| loss(class) > budget + ROUNDING).collect();
@@ -281,7 +281,7 @@ mod tests {
             class("gained", Some(0.2), 0.6),
             class("new", None, 0.0),
         ];
-        let report = SessionReport { classes, ..SessionReport::empty() };
+        let report = ChangeReport { classes, ..ChangeReport::empty() };
         let labels = |budget| report.forgotten(budget).iter().map(|class| &class.label[..]).collect::<Vec<_>>();
         assert_eq!(labels(0.0), ["three of five lost", "one of five lost"]);
         assert_eq!(labels(0.2), ["three of five lost"], "a loss equal to the budget is within it");

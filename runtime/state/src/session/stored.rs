@@ -5,7 +5,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 use super::check::{BaseLabels, LARGEST, check_count, check_labels};
-use super::{LearnError, Session, SessionReport};
+use super::{LearnError, Session, ChangeReport};
 use crate::bank::Bank;
 use crate::state::{BaseModel, State};
 
@@ -24,7 +24,7 @@ impl Session<'_> {
     ///
     /// # Errors
     /// [`LearnError`] as for [`Session::learn`], and if exemplars are stored in another layout than the state's.
-    pub fn learn_stored(&mut self, state: &State, new: &[StoredClass]) -> Result<(State, SessionReport), LearnError> {
+    pub fn learn_stored(&mut self, state: &State, new: &[StoredClass]) -> Result<(State, ChangeReport), LearnError> {
         let labels: Vec<&str> = new.iter().map(|class| class.label.as_str()).collect();
         check_labels(self.base_model, state, &labels, BaseLabels::Refuse)?;
         new.iter().try_for_each(|class| check_exemplars(self.base_model, state, class))?;

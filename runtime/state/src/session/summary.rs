@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use serde::Serialize;
 
 use super::{AccuracyChange, ClassAccuracy, ConfusedPair, CumulativeLoss, ExpectedAccuracy, RepeatedShots};
-use super::{ForgettingGroup, SessionReport};
+use super::{ForgettingGroup, ChangeReport};
 
 /// What a session did, in the form that the command line and HTTP share. Shares are 0..1.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -48,7 +48,7 @@ pub struct ForgettingByGroup {
     pub learned: Option<CumulativeLoss>,
 }
 
-impl SessionReport {
+impl ChangeReport {
     /// What the session did, with at most so many entries in each list.
     pub fn summary(&self, most: usize) -> SessionSummary<'_> {
         let mut forgetting = ForgettingByGroup::default();
@@ -96,7 +96,7 @@ mod tests {
             class("new", None, 1.0),
             class("newer", None, 0.5),
         ];
-        let report = SessionReport { classes, ..SessionReport::empty() };
+        let report = ChangeReport { classes, ..ChangeReport::empty() };
         let labels = |classes: &[&ClassAccuracy]| classes.iter().map(|class| class.label.clone()).collect::<Vec<_>>();
         let whole = report.summary(usize::MAX);
         assert_eq!(labels(&whole.lost), ["lost", "a little lost"]);

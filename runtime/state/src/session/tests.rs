@@ -64,7 +64,7 @@ fn learn_on(
     new: &[NewClass],
     seed: u64,
     on_progress: &mut (dyn FnMut(AlignProgress) -> ControlFlow<()> + Send),
-) -> Result<(State, SessionReport), LearnError> {
+) -> Result<(State, ChangeReport), LearnError> {
     let memory = &mut SessionMemory::default();
     Session { base_model, config: &base_model.config, seed, memory, workers: &Serial, on_progress }.learn(state, new)
 }
@@ -88,7 +88,7 @@ fn proceed(_: AlignProgress) -> ControlFlow<()> {
     ControlFlow::Continue(())
 }
 
-fn learn_with(base_model: &BaseModel, new: &[NewClass], seed: u64) -> Result<(State, SessionReport), LearnError> {
+fn learn_with(base_model: &BaseModel, new: &[NewClass], seed: u64) -> Result<(State, ChangeReport), LearnError> {
     learn_on(base_model, &State::fresh(base_model, [0; 32]), new, seed, &mut proceed)
 }
 
@@ -312,7 +312,7 @@ fn losses_are_counted_from_the_bundle_on() {
     assert!(named(reports[2].forgotten_since(budget)), "together they are");
 }
 
-fn report_of(base_model: &BaseModel, before: &State, after: &mut State, config: &LearnConfig) -> SessionReport {
+fn report_of(base_model: &BaseModel, before: &State, after: &mut State, config: &LearnConfig) -> ChangeReport {
     super::evaluation::report(base_model, before, after, config, Vec::new())
 }
 

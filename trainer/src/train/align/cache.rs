@@ -8,7 +8,7 @@ use orco_state::codec;
 use serde_json::json;
 use tch::{Device, Kind, Tensor};
 
-use crate::config::{AlignConfig, Arithmetic, AugmentConfig};
+use crate::config::{BaseAlignConfig, Arithmetic, AugmentConfig};
 use crate::data::augment::view;
 use crate::data::dataset::{Images, Split};
 use crate::model::Model;
@@ -43,7 +43,7 @@ impl SharedFeatures {
         &mut self,
         model: &Model,
         augment: &AugmentConfig,
-        config: &AlignConfig,
+        config: &BaseAlignConfig,
         base: &BaseSession<'_>,
     ) -> Result<Rc<FeatureCache>> {
         let key = key(model, augment, config, base)?;
@@ -61,7 +61,7 @@ impl SharedFeatures {
 }
 
 /// A digest of all that features depend on.
-fn key(model: &Model, augment: &AugmentConfig, config: &AlignConfig, base: &BaseSession<'_>) -> Result<String> {
+fn key(model: &Model, augment: &AugmentConfig, config: &BaseAlignConfig, base: &BaseSession<'_>) -> Result<String> {
     let views = json!([augment, config.cached_views, config.views_precision, config.train_backbone, config.mirrored]);
     let images = json!([base.seed, base.split.base, base.images.labels]);
     let channels = json!([model.channels.mean, model.channels.deviation, model.look]);
@@ -82,7 +82,7 @@ impl FeatureCache {
     pub(super) fn new(
         model: &Model,
         augment: &AugmentConfig,
-        config: &AlignConfig,
+        config: &BaseAlignConfig,
         base: &BaseSession<'_>,
     ) -> Result<Self> {
         let (train, split, group) = (base.images, base.split, base.run.group());

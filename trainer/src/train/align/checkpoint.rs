@@ -7,7 +7,7 @@ use tch::{Kind, Tensor, no_grad};
 
 use super::CHECKPOINT;
 use super::stopping::Stopping;
-use crate::config::AlignConfig;
+use crate::config::BaseAlignConfig;
 use crate::model::Model;
 use crate::platform::distributed::RankGroup;
 use crate::run::Run;
@@ -76,7 +76,7 @@ pub(super) struct AlignState {
 
 impl AlignState {
     /// The beginning.
-    pub fn new(model: &Model, config: &AlignConfig) -> Self {
+    pub fn new(model: &Model, config: &BaseAlignConfig) -> Self {
         let settings = SgdConfig {
             momentum: config.momentum,
             dampening: config.dampening,

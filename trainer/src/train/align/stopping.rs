@@ -6,7 +6,7 @@ use anyhow::Result;
 use tch::{Kind, Tensor, no_grad};
 
 use super::cache;
-use crate::config::AlignConfig;
+use crate::config::BaseAlignConfig;
 use crate::model::Model;
 use crate::platform::device::send;
 use crate::train::fit::BaseSession;
@@ -46,7 +46,7 @@ impl Stopping {
     ///
     /// # Errors
     /// If an engine outside this program fails, or a stop was asked for.
-    pub fn new(model: &Model, config: &AlignConfig, base: &BaseSession<'_>, targets: &Targets) -> Result<Option<Self>> {
+    pub fn new(model: &Model, config: &BaseAlignConfig, base: &BaseSession<'_>, targets: &Targets) -> Result<Option<Self>> {
         let unseen = base.split.unseen();
         if config.steps.is_none() || unseen.is_empty() {
             return Ok(None);

@@ -12,7 +12,7 @@ fn the_settings_say_which_targets_are_perturbed_and_how_much() {
     let targets = Targets { vectors: Tensor::eye(5, (Kind::Float, Device::Cpu)), rows: vec![4, 1] };
     let drawn = |[base, free]: [bool; 2], perturbation, perturbation_width| {
         let perturbed = PerturbedTargets { base, incremental: false, free };
-        let config = AlignConfig { perturbed, perturbation, perturbation_width, ..recipe.align.clone() };
+        let config = BaseAlignConfig { perturbed, perturbation, perturbation_width, ..recipe.align.clone() };
         let objective = Objective::of_base(&targets, LossWeights::from(&config));
         let (rows, labels) = objective.with_perturbed(&objective.assigned, &Tensor::from_slice(&[0i64, 1]), 60);
         let mut labels: Vec<i64> = Vec::try_from(labels.slice(0, 2, None, 1)).unwrap();
@@ -45,17 +45,17 @@ fn the_phases_differ_in_who_counts() {
     let z = unit(&Tensor::randn([8, 4], (Kind::Float, Device::Cpu)));
     let labels = Tensor::from_slice(&[0i64, 1, 2, 3]);
     let none = LearnConfig { contrast: 0.0, cross_entropy: 0.0, orthogonality: 0.0, ..LearnConfig::orco() };
-    let phase_2 = |config: AlignConfig| Objective::of_base(&targets, LossWeights::from(&config)).loss(&z, &labels);
+    let phase_2 = |config: BaseAlignConfig| Objective::of_base(&targets, LossWeights::from(&config)).loss(&z, &labels);
     let session =
         |config: LearnConfig| Objective::of_session(&targets, LossWeights::from(&config), 2).loss(&z, &labels);
     let value = |loss: Tensor| loss.double_value(&[]);
-    let base = AlignConfig { contrast: 0.0, cross_entropy: 0.0, orthogonality: 1.0, ..recipe.align.clone() };
+    let base = BaseAlignConfig { contrast: 0.0, cross_entropy: 0.0, orthogonality: 1.0, ..recipe.align.clone() };
     let by_means = value(orthogonality(&Tensor::cat(&[unit(&z.narrow(0, 0, 4)), targets.free()], 0)));
     assert!((value(phase_2(base.clone())) - by_means).abs() < 1e-6);
     let mixed = Tensor::cat(&[targets.assigned().narrow(0, 0, 2), unit(&z.narrow(0, 2, 2)), targets.free()], 0);
     let orth = session(LearnConfig { orthogonality: 1.0, ..none.clone() });
     assert!((value(orth) - value(orthogonality(&mixed))).abs() < 1e-6);
-    let all = AlignConfig { orthogonality: 0.0, cross_entropy: 1.0, ..base };
+    let all = BaseAlignConfig { orthogonality: 0.0, cross_entropy: 1.0, ..base };
     let both = labels.repeat([2]);
     assert_eq!(value(phase_2(all)), value(cosine_cross_entropy(&z, &targets.assigned(), &both)));
     let new = Tensor::from_slice(&[2i64, 3, 6, 7]);

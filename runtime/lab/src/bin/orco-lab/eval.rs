@@ -11,7 +11,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use orco_benchmark::benchmark::{Benchmark, BenchmarkError, SEED};
 use orco_benchmark::{Summary, answer_rule, csv, from_cifar100};
 use orco_lab::format::{print, session_table};
-use orco_lab::promises::{PromiseRow, mean_promises};
+use orco_lab::promises::{EstimateRow, mean_estimates};
 use orco_lab::results::{MeasuredSystem, Results, are_results};
 use orco_lab::unknown::{UnknownRow, mean_rows};
 use orco_lab::{Measurement, System};
@@ -96,7 +96,7 @@ struct UnknownResults {
     false_alarms: f32,
     sessions: Vec<UnknownRow>,
     /// Whether promised accuracies and sets of labels come true, after each session.
-    promises: Vec<PromiseRow>,
+    promises: Vec<EstimateRow>,
 }
 
 /// Measures all systems and prints every session's row.
@@ -149,7 +149,7 @@ pub fn run(arguments: &EvalArguments) -> Result<()> {
         say(format!("\n{}{lines}", UnknownRow::HEADING))?;
         let promises = promises(&measurement, draws, arguments.false_alarms)?;
         let lines: String = promises.iter().map(|row| format!("\n{row}")).collect();
-        say(format!("\n{}{lines}", PromiseRow::HEADING))?;
+        say(format!("\n{}{lines}", EstimateRow::HEADING))?;
         all.unknown = Some(UnknownResults { false_alarms: arguments.false_alarms, sessions, promises });
     } else if arguments.presets {
         let measured = presets(&measurement, draws)?;
@@ -214,10 +214,10 @@ fn unknown(measurement: &Measurement<'_>, draws: u32, false_alarms: f32) -> Resu
 }
 
 /// Whether promises come true: means over the draws.
-fn promises(measurement: &Measurement<'_>, draws: u32, false_alarms: f32) -> Result<Vec<PromiseRow>> {
+fn promises(measurement: &Measurement<'_>, draws: u32, false_alarms: f32) -> Result<Vec<EstimateRow>> {
     let draw = |draw| Ok(measurement.promises(draw, false_alarms)?);
     let draws = (0..draws as usize).map(draw).collect::<Result<Option<Vec<_>>>>()?;
-    Ok(mean_promises(&draws.context(NO_STATISTICS)?))
+    Ok(mean_estimates(&draws.context(NO_STATISTICS)?))
 }
 
 const NO_STATISTICS: &str =

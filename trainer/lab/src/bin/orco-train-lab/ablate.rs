@@ -10,7 +10,7 @@ use orco_trainer::platform::distributed::RankGroup;
 use orco_trainer::platform::failure::catch_torch;
 use orco_trainer::platform::interrupt;
 use orco_trainer::run::digest::session_digest;
-use orco_trainer::train::align::SharedFeatures;
+use orco_trainer::train::base_align::SharedFeatures;
 use orco_trainer::train::pretrain;
 use orco_trainer_lab::ablation::{heading, line, measure, phase_1, trains_the_recipe, trials, write};
 use orco_trainer_lab::measurements::Experiment;

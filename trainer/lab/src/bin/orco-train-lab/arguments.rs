@@ -42,7 +42,7 @@ pub enum Command {
     /// that is there, `orco-lab ablate` measures those that vary the head alone.)
     Ablate {
         /// What is varied.
-        #[arg(value_parser = PossibleValuesParser::new(Question::ALL.map(Question::name)))]
+        #[arg(value_parser = PossibleValuesParser::new(Question::PAPER.map(Question::name)))]
         question: String,
         #[command(flatten)]
         common: TrainingArguments,
