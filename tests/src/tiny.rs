@@ -2,7 +2,7 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use orco_trainer::config::{BaseAlignRate, Arithmetic, Recipe};
+use orco_trainer::config::{Arithmetic, BaseAlignRate, Recipe};
 use orco_trainer::data::dataset::{Channels, DataSet, Images, ListNames, Split};
 use tch::{Kind, Tensor};
 

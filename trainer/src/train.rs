@@ -1,6 +1,6 @@
 //! Training: losses, optimisers, the loop over epochs, and the two phases that run in it.
 
-pub mod align;
+pub mod base_align;
 pub mod fit;
 pub mod objective;
 pub mod optimiser;

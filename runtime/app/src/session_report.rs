@@ -5,7 +5,7 @@ use orco_runtime::learner::{ChangeOutcome, Learner, Shots, forgetting_sentences}
 use orco_runtime::method::align::LossTerms;
 use orco_runtime::state::label::EscapedText;
 use orco_runtime::state::sentence::{counted, join_first};
-use orco_runtime::state::session::{AccuracyChange, ExpectedAccuracy, RepeatedShots, ChangeReport};
+use orco_runtime::state::session::{AccuracyChange, ChangeReport, ExpectedAccuracy, RepeatedShots};
 use serde_json::{Value, json};
 
 use crate::advice;

@@ -7,8 +7,9 @@
 //! - [`FeatureLearner`], [`SessionWalk`]: how a system goes through the sessions; [`DeviceLearner`] is the device's own;
 //! - [`SessionAccuracy`], [`Summary`]: accuracies of a session, and their means and deviations over draws; [`csv`] writes
 //!   them;
-//! - [`AccuracyEstimateErrors`]: how far the accuracies that a device promises are off.
+//! - [`AccuracyEstimateErrors`]: how far the accuracies that a device estimates are off.
 
+mod accuracy_estimate;
 pub mod benchmark;
 pub mod cifar100;
 pub mod csv;
@@ -16,12 +17,11 @@ mod device;
 mod from_images;
 pub mod machine;
 mod metrics;
-mod promise;
 mod spread;
 mod walk;
 
+pub use accuracy_estimate::{AccuracyEstimateError, AccuracyEstimateErrors};
 pub use device::{DeviceLearner, REVISION, answer_rule};
 pub use from_images::{ImagesError, from_cifar100};
 pub use metrics::{AccuracyCounts, Draw, SessionAccuracy, Summary, percent_or_dash, summarise};
-pub use promise::{AccuracyEstimateError, AccuracyEstimateErrors};
 pub use walk::{EvaluateError, FeatureLearner, LearningCost, SessionScores, SessionWalk};

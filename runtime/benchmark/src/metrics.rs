@@ -5,7 +5,7 @@ use core::fmt;
 use orco_state::target::argmax;
 use serde::{Deserialize, Serialize};
 
-use crate::promise::{AccuracyEstimateError, AccuracyEstimateErrors};
+use crate::accuracy_estimate::{AccuracyEstimateError, AccuracyEstimateErrors};
 use crate::spread::{deviation, mean};
 
 /// One session's accuracies, in percent.
@@ -183,9 +183,9 @@ pub struct Summary {
     pub performance_decay: f64,
     /// Its deviation over the draws.
     pub performance_decay_deviation: f64,
-    /// What a device promised less what was measured, where the system is one that promises.
+    /// What a device estimated less what was measured, where the system is one that estimates.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub promises: Option<AccuracyEstimateErrors>,
+    pub estimate_errors: Option<AccuracyEstimateErrors>,
     /// Means over the draws, session by session.
     pub sessions: Vec<SessionAccuracy>,
     /// Deviations over the draws, session by session.
@@ -208,8 +208,8 @@ impl Summary {
             ("base decay", Some(self.base_decay), Some(self.base_decay_deviation)),
             ("performance decay", Some(self.performance_decay), Some(self.performance_decay_deviation)),
         ];
-        let promises = self.promises.into_iter().flat_map(|errors| errors.numbers());
-        all.into_iter().filter_map(|(name, mean, deviation)| Some((name, mean?, deviation?))).chain(promises)
+        let estimate_errors = self.estimate_errors.into_iter().flat_map(|errors| errors.numbers());
+        all.into_iter().filter_map(|(name, mean, deviation)| Some((name, mean?, deviation?))).chain(estimate_errors)
     }
 
     /// A mean with its deviation, in percent with two decimals; of a single draw, which says nothing of deviations, the
@@ -242,9 +242,9 @@ impl Summary {
 pub struct Draw {
     /// A row for every session.
     pub rows: Vec<SessionAccuracy>,
-    /// For every session after which a device promises accuracies, how far it is off.
+    /// For every session after which a device estimates accuracies, how far it is off.
     #[serde(default)]
-    pub promises: Vec<AccuracyEstimateError>,
+    pub estimate_errors: Vec<AccuracyEstimateError>,
     /// Floating-point operations of learning all sessions, those of matrix products.
     pub operations: f64,
     /// Seconds of learning all sessions.
@@ -254,7 +254,7 @@ pub struct Draw {
 impl Draw {
     /// A draw of which rows alone are known.
     pub fn of_rows(rows: Vec<SessionAccuracy>) -> Self {
-        Self { rows, promises: Vec::new(), operations: 0.0, seconds: 0.0 }
+        Self { rows, estimate_errors: Vec::new(), operations: 0.0, seconds: 0.0 }
     }
 }
 
@@ -307,7 +307,7 @@ pub fn summarise(name: &str, all: &[Draw]) -> Summary {
         base_decay_deviation: deviation(&base_decay),
         performance_decay: mean(&performance_decay),
         performance_decay_deviation: deviation(&performance_decay),
-        promises: AccuracyEstimateErrors::over(all.iter().map(|draw| draw.promises.as_slice())),
+        estimate_errors: AccuracyEstimateErrors::over(all.iter().map(|draw| draw.estimate_errors.as_slice())),
         sessions: means,
         deviations,
         operations: mean(&all.iter().map(|draw| draw.operations).collect::<Vec<_>>()),

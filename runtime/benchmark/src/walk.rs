@@ -7,9 +7,9 @@ use orco_core::align::AlignProgress;
 use orco_state::session::{LearnError, NewClass, OnProgress};
 use orco_state::state::{BaseModel, State};
 
+use crate::accuracy_estimate::AccuracyEstimateError;
 use crate::benchmark::Benchmark;
 use crate::metrics::{AccuracyCounts, Draw, SessionAccuracy};
-use crate::promise::AccuracyEstimateError;
 
 /// A system on its way through the sessions of a draw: it is given the shots of one session after the other, as a device
 /// is, and scores pictures in between.
@@ -111,14 +111,14 @@ impl SessionWalk<'_> {
         on_session: &mut dyn FnMut(&SessionScores<'_>, &SessionAccuracy),
     ) -> Result<Draw, EvaluateError> {
         let mut rows = Vec::with_capacity(self.benchmark.ways.len() + 1);
-        let mut promises = Vec::new();
+        let mut estimate_errors = Vec::new();
         let LearningCost { operations, seconds } = self.run(learner, on_progress, &mut |scores| {
             let row = scores.counts().row(scores.session);
             on_session(scores, &row);
-            promises.extend(scores.estimate_error(&row));
+            estimate_errors.extend(scores.estimate_error(&row));
             rows.push(row);
         })?;
-        Ok(Draw { rows, promises, operations, seconds })
+        Ok(Draw { rows, estimate_errors, operations, seconds })
     }
 }
 
@@ -146,7 +146,7 @@ impl<'a> SessionScores<'a> {
         of.iter().map(|class| *class as usize).zip(scores.chunks_exact(classes))
     }
 
-    /// What a device promises less what was measured, where it promises something.
+    /// What a device estimates less what was measured, where it estimates something.
     fn estimate_error(&self, measured: &SessionAccuracy) -> Option<AccuracyEstimateError> {
         let border = self.state?.calibration?.border;
         Some(AccuracyEstimateError::of(&border, [measured.base, measured.inc?], self.base as f64 / self.classes as f64))

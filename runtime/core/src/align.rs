@@ -24,7 +24,7 @@
 //! let exemplar = |classes, values| {
 //!     Exemplars { dimension: 2, views: 1, precision: ExemplarPrecision::Int8, classes, scales: SCALES, values }
 //! };
-//! let lesson = AlignmentData {
+//! let data = AlignmentData {
 //!     shape: SHAPE,
 //!     head: HeadParameters { w1: &[1.0, 0.0, 0.0, 1.0], b1: &[0.0; 2], w2: &[1.0, 0.0, 0.0, 1.0], b2: &[0.0; 2] },
 //!     targets: &[1.0, 0.0, 0.0, 1.0, -1.0, 0.0],
@@ -36,13 +36,13 @@
 //! let mut workspace = Workspace { numbers, indices, workers: &Serial };
 //!
 //! let mut assigned = [0; 2];
-//! align::assign(&lesson, &mut assigned, 1, &CONFIG, &mut workspace)?;
+//! align::assign(&data, &mut assigned, 1, &CONFIG, &mut workspace)?;
 //! assert_eq!(assigned, [0, 1]); // the nearer of the free targets
 //!
 //! let (w1, b1, w2, b2) = (&mut [0.0; 4][..], &mut [0.0; 2][..], &mut [0.0; 4][..], &mut [0.0; 2][..]);
 //! let head = HeadParameters { w1, b1, w2, b2 };
 //! let (mut first, mut last) = (None, None);
-//! align::align(&lesson, &assigned, &CONFIG, Sampling::seeded(1), &mut workspace, head, &mut |progress| {
+//! align::align(&data, &assigned, &CONFIG, Sampling::seeded(1), &mut workspace, head, &mut |progress| {
 //!     let loss = progress.losses.cross_entropy;
 //!     (first, last) = (first.or(Some(loss)), Some(loss));
 //!     ControlFlow::Continue(())
@@ -53,14 +53,14 @@
 
 mod data;
 mod memory;
+mod perturbation;
 mod sampler;
-mod sampling;
 mod step;
 
 pub use data::{AlignmentData, operations};
 pub use memory::{Workspace, WorkspaceSize};
+pub use perturbation::{Perturbation, PerturbedTargets, Sampling};
 pub use sampler::Sampler;
-pub use sampling::{Perturbation, PerturbedTargets, Sampling};
 pub use step::{Alignment, LossTerms, StepBatch, StepExtent, TargetRows};
 
 use core::ops::ControlFlow;
@@ -113,7 +113,7 @@ pub enum AlignError {
 
 impl AlignmentData<'_> {
     /// Working memory that [`assign`] and [`align`] need for so many known classes, and so many more exemplars than the
-    /// lesson holds.
+    /// data holds.
     pub fn workspace_size(&self, classes: usize, more: usize, config: &LearnConfig) -> WorkspaceSize {
         let exemplars = self.base.len() + self.learned.len() + more;
         workspace_size(self.shape, self.target_count(), classes, exemplars, config)
@@ -219,7 +219,7 @@ pub fn assign(
     Ok(())
 }
 
-/// Trains the head of phase 2 on everything that the lesson holds and writes it into `head`. The same lesson,
+/// Trains the head of phase 2 on everything that the data holds and writes it into `head`. The same data,
 /// configuration and sampling give the same bits, whoever the workers are.
 ///
 /// # Shapes

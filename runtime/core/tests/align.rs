@@ -209,8 +209,8 @@ proptest! {
     }
 }
 
-/// A lesson of 3 base classes with 3, 1 and 7 exemplars and one learned class with 2, of 3 views each.
-fn with_lesson(work: impl FnOnce(&AlignmentData<'_>, &[u32])) {
+/// Data of 3 base classes with 3, 1 and 7 exemplars and one learned class with 2, of 3 views each.
+fn with_data(work: impl FnOnce(&AlignmentData<'_>, &[u32])) {
     use orco_core::exemplar::ExemplarPrecision;
     use orco_state::bank::Bank;
     let shape = HeadShape { inputs: 4, hidden: 8, outputs: 8 };
@@ -246,7 +246,7 @@ fn perturbed_targets_are_those_of_the_setting() {
         [(true, false, false), (false, true, false), (false, true, true), (true, true, true), (false, false, false)]
     {
         let sampling = Sampling { perturbed: PerturbedTargets { base, incremental, free }, ..Sampling::seeded(1) };
-        with_lesson(|data, assigned| {
+        with_data(|data, assigned| {
             draw((data, assigned), &LearnConfig::default(), sampling, |batch| {
                 let mut labels = batch.perturbed_labels.to_vec();
                 labels.sort_unstable();
@@ -268,7 +268,7 @@ fn perturbed_targets_are_those_of_the_setting() {
 fn an_epoch_holds_every_exemplar_once_or_more_of_classes_with_few() {
     let counts = |config: &LearnConfig| {
         let mut counts = vec![0; 4];
-        with_lesson(|data, assigned| {
+        with_data(|data, assigned| {
             draw((data, assigned), config, Sampling::seeded(1), |batch| {
                 batch.classes.iter().for_each(|class| counts[*class as usize] += 1);
                 let views = batch.features.len() / data.shape.inputs / batch.classes.len();
@@ -293,7 +293,7 @@ fn an_epoch_holds_no_more_samples_than_the_limit() {
     let limited = LearnConfig { base_exemplars: 9, epoch_samples: 5, ..LearnConfig::default() };
     let mut seen = std::collections::BTreeSet::new();
     for seed in 0..20 {
-        with_lesson(|data, assigned| {
+        with_data(|data, assigned| {
             draw((data, assigned), &limited, Sampling::seeded(seed), |batch| {
                 assert_eq!(batch.classes.len(), 5);
                 seen.extend(batch.classes.iter().copied());

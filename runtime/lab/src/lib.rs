@@ -8,38 +8,38 @@
 //! - [`statistics`]: what a workstation computes from all base images, for answers on the device;
 //! - [`geometry`]: how classes lie in the projected space;
 //! - [`unknown`]: how well answers know what they do not know;
-//! - `results` (feature `trials`): the one form of results as JSON;
-//! - `trials` (feature `trials`): the paper's ablations of phase 3; `kept`: what was measured, in files;
-//! - `seeds` (feature `trials`): trainings of one recipe with several seeds;
+//! - `results` (feature `ablations`): the one form of results as JSON;
+//! - `phase3_ablations` (feature `ablations`): the paper's ablations of phase 3; `kept`: what was measured, in files;
+//! - `seeds` (feature `ablations`): trainings of one recipe with several seeds;
 //! - `report` (feature `report`): a bundle's results as JSON, CSV, pictures, and a page;
 //! - `results_pages` (feature `report`): the reports of several bundles as pages of the book;
 //! - `scenes` (feature `report`): things that are learned in one place and asked in others;
 //! - [`format`](mod@format) shows summaries on a terminal.
 
 pub mod ablation;
+pub mod estimates;
 mod evaluate;
 pub mod format;
 pub mod geometry;
-#[cfg(feature = "trials")]
+#[cfg(feature = "ablations")]
 pub mod kept;
 pub mod method;
-pub mod promises;
+#[cfg(feature = "ablations")]
+pub mod phase3_ablations;
 pub mod published;
 pub mod question;
 #[cfg(feature = "report")]
 pub mod report;
-#[cfg(feature = "trials")]
+#[cfg(feature = "ablations")]
 pub mod results;
 #[cfg(feature = "report")]
 pub mod results_pages;
 #[cfg(feature = "report")]
 pub mod scenes;
-#[cfg(feature = "trials")]
+#[cfg(feature = "ablations")]
 pub mod seeds;
 pub mod statistics;
 mod system;
-#[cfg(feature = "trials")]
-pub mod trials;
 pub mod unknown;
 
 pub use evaluate::Measurement;

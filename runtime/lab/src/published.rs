@@ -314,16 +314,16 @@ pub const ORCO_INC: [f64; 8] = [77.60, 60.20, 51.67, 48.90, 45.80, 48.23, 44.94,
 /// A row of one of the paper's ablations, which are on mini-ImageNet.
 struct AblationRow {
     question: Question,
-    trial: &'static str,
+    variant: &'static str,
     metric: Metric,
     value: f64,
 }
 
-const fn ablation(question: Question, trial: &'static str, metric: Metric, value: f64) -> AblationRow {
-    AblationRow { question, trial, metric, value }
+const fn ablation(question: Question, variant: &'static str, metric: Metric, value: f64) -> AblationRow {
+    AblationRow { question, variant, metric, value }
 }
 
-/// All rows of the paper's ablations, under the names of our trials and, of [`Question::Frozen`], of the systems that are
+/// All rows of the paper's ablations, under the names of our variants and, of [`Question::Frozen`], of the systems that are
 /// compared. The paper's row without perturbation has no targets in the batch: targets that are there but not moved serve as
 /// well as moved ones. Its random assignment is random in phase 2, too.
 static ABLATIONS: [AblationRow; 31] = [
@@ -360,9 +360,9 @@ static ABLATIONS: [AblationRow; 31] = [
     ablation(Question::Exemplars, "5", Metric::Ahm, 58.1),
 ];
 
-/// What the paper reports for a trial of an ablation, or for a system that is measured for it.
-pub fn figures(question: Question, trial: &str) -> Vec<PublishedFigure> {
-    let rows = ABLATIONS.iter().filter(|row| row.question == question && row.trial == trial);
+/// What the paper reports for a variant of an ablation, or for a system that is measured for it.
+pub fn figures(question: Question, variant: &str) -> Vec<PublishedFigure> {
+    let rows = ABLATIONS.iter().filter(|row| row.question == question && row.variant == variant);
     let figure =
         |row: &AblationRow| PublishedFigure { table: PaperTable::MiniImagenet, metric: row.metric, value: row.value };
     rows.map(figure).collect()
@@ -373,12 +373,12 @@ pub fn listed(figures: &[PublishedFigure]) -> String {
     figures.iter().map(PublishedFigure::to_string).collect::<Vec<_>>().join(", ")
 }
 
-/// Names of the trials for which the paper reports a figure, each once.
+/// Names of the variants for which the paper reports a figure, each once.
 pub fn reported(question: Question) -> impl Iterator<Item = &'static str> {
     let mut names = Vec::new();
     for row in ABLATIONS.iter().filter(|row| row.question == question) {
-        if !names.contains(&row.trial) {
-            names.push(row.trial);
+        if !names.contains(&row.variant) {
+            names.push(row.variant);
         }
     }
     names.into_iter()
@@ -397,7 +397,7 @@ mod tests {
     }
 
     #[test]
-    fn a_trial_has_all_its_figures_and_one_name() {
+    fn a_variant_has_all_its_figures_and_one_name() {
         let uniform = figures(Question::Perturbation, "uniform");
         assert_eq!(listed(&uniform), "last HM 53.12, aHM 58.12");
         assert!(figures(Question::Noise, "e = 1e-2").is_empty());

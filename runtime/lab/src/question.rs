@@ -1,4 +1,4 @@
-//! The questions of the paper's ablations, and one about our answers. [`crate::trials`] answers those that vary phase 3
+//! The questions of the paper's ablations, and one about our answers. [`crate::phase3_ablations`] answers those that vary phase 3
 //! alone; the trainer answers the others, and the figures that the paper gives for both stand in [`crate::published`].
 
 use serde::{Deserialize, Serialize};
@@ -31,7 +31,7 @@ pub enum Question {
 
 impl Question {
     /// All of the paper's.
-    pub const ALL: [Self; 9] = [
+    pub const PAPER: [Self; 9] = [
         Self::Losses,
         Self::Targets,
         Self::Pretraining,
@@ -61,7 +61,7 @@ impl Question {
 
     /// The question of this name.
     pub fn named(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().chain([Self::Answer]).find(|question| question.name() == name)
+        Self::PAPER.into_iter().chain([Self::Answer]).find(|question| question.name() == name)
     }
 
     /// What is asked, as the title of a table.

@@ -15,10 +15,10 @@ use orco_benchmark::{AccuracyEstimateErrors, SessionAccuracy, Summary, percent_o
 use orco_runtime::manifest::{MANIFEST, Manifest, ManifestError};
 
 use self::scenes::MeasuredScenes;
+use crate::phase3_ablations::AblationResults;
 use crate::published::{ORCO_BASE, ORCO_INC, PaperTable, ROWS};
 use crate::report::BundleReport;
 use crate::system::System;
-use crate::trials::AblationResults;
 use orco_state::sentence::counted;
 
 /// Says so at the top of every page.
@@ -182,11 +182,13 @@ impl ResultsPages {
                 DIAL.iter().map(|name| format!(" {} |", cell(report, name, &["ahm", "aacc"]))).collect();
             let _ = writeln!(text, "| {} |{cells}", manifest.name);
         }
-        text += "\nWhat a device with default answers promises after a session, less what is measured, in percentage points:\n\n\
+        text += "\nWhat a device with default answers estimates after a session, less what is measured, in percentage points:\n\n\
                  | bundle | base classes | learned classes | all classes |\n|---|---|---|---|\n";
         for MeasuredBundle { manifest, report, .. } in &self.bundles {
-            let cells: String =
-                AccuracyEstimateErrors::NAMES.iter().map(|name| format!(" {} |", cell(report, "orco", &[name]))).collect();
+            let cells: String = AccuracyEstimateErrors::NAMES
+                .iter()
+                .map(|name| format!(" {} |", cell(report, "orco", &[name])))
+                .collect();
             let _ = writeln!(text, "| {} |{cells}", manifest.name);
         }
         text + &systems()

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use orco_benchmark::benchmark::Benchmark;
 use orco_benchmark::csv::quoted;
-use orco_benchmark::{Draw, AccuracyEstimateError, AccuracyEstimateErrors, SessionAccuracy, Summary, summarise};
+use orco_benchmark::{AccuracyEstimateError, AccuracyEstimateErrors, Draw, SessionAccuracy, Summary, summarise};
 
 /// A system, measured on what was trained with every seed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -116,7 +116,7 @@ impl OverSeeds {
         assert!(each.iter().all(|summary| summary.draws == draws), "as many draws with each seed");
         let means = |summary: &Summary| Draw {
             rows: summary.sessions.clone(),
-            promises: summary.promises.iter().map(|errors| errors.mean).collect(),
+            estimate_errors: summary.estimate_errors.iter().map(|errors| errors.mean).collect(),
             operations: summary.operations,
             seconds: summary.seconds,
         };
@@ -134,16 +134,19 @@ impl OverSeeds {
             top1: all(&|summary| summary.deviations[at].top1),
             area: maybe(&|summary| summary.deviations[at].area),
         };
-        let promise =
-            |of: fn(&AccuracyEstimateError) -> f64| all(&|summary| summary.promises.map_or(0.0, |errors| of(&errors.deviation)));
+        let estimate = |of: fn(&AccuracyEstimateError) -> f64| {
+            all(&|summary| summary.estimate_errors.map_or(0.0, |errors| of(&errors.deviation)))
+        };
         let of_draws = AccuracyEstimateError {
-            base: promise(|of| of.base),
-            learned: promise(|of| of.learned),
-            overall: promise(|of| of.overall),
+            base: estimate(|of| of.base),
+            learned: estimate(|of| of.learned),
+            overall: estimate(|of| of.overall),
         };
         let over_draws = Summary {
             draws,
-            promises: over_seeds.promises.map(|errors| AccuracyEstimateErrors { deviation: of_draws, ..errors }),
+            estimate_errors: over_seeds
+                .estimate_errors
+                .map(|errors| AccuracyEstimateErrors { deviation: of_draws, ..errors }),
             ahm_deviation: all(&|summary| summary.ahm_deviation),
             last_hm_deviation: maybe(&|summary| summary.last_hm_deviation),
             aacc_deviation: all(&|summary| summary.aacc_deviation),

@@ -93,7 +93,7 @@ impl System {
     pub const FINE_TUNING: Self = Self::of(&bounds::FINE_TUNING);
 
     /// The systems that train nothing, which are set side by side everywhere, ours first.
-    pub const ALL: [Self; 9] = [
+    pub const COMPARED: [Self; 9] = [
         Self::ORCO,
         Self::KEEP_BASE,
         Self::FAVOUR_NEW,
@@ -106,7 +106,7 @@ impl System {
     ];
 
     /// Those that a report adds: most of them train a head in every session.
-    pub const FURTHER: [Self; 7] = [
+    pub const ON_REQUEST: [Self; 7] = [
         Self::PROGRAM,
         Self::TEXT,
         Self::of(&fecam::C_FECAM),
@@ -127,7 +127,7 @@ impl System {
 
     /// The systems of [`System::COMPARED`] that can be measured on a bundle.
     pub fn on(base_model: &BaseModel) -> impl Iterator<Item = Self> {
-        Self::ALL.into_iter().filter(|system| system.fits(base_model))
+        Self::COMPARED.into_iter().filter(|system| system.fits(base_model))
     }
 
     /// Whether it trains a head in every session, whatever the settings it is measured with.
@@ -162,7 +162,7 @@ impl System {
 
     /// All systems: [`System::COMPARED`], then [`System::ON_REQUEST`].
     pub fn every() -> impl Iterator<Item = Self> {
-        Self::ALL.into_iter().chain(Self::FURTHER)
+        Self::COMPARED.into_iter().chain(Self::ON_REQUEST)
     }
 
     /// The one that has this name.

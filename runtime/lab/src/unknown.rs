@@ -1,4 +1,4 @@
-//! How well answers know what they do not know: whether promised probabilities come true, and how well pictures of
+//! How well answers know what they do not know: whether probabilities come true, and how well pictures of
 //! classes that were not learned yet are told from those of known ones.
 
 use core::fmt;
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn the_calibration_error_is_the_gap_between_promise_and_truth() {
+    fn the_calibration_error_is_the_gap_between_estimate_and_truth() {
         // Ten answers at 0.8, of which six are right; two at 1.0, both right.
         let mut answers: Vec<(f32, bool)> = (0..10).map(|index| (0.8, index < 6)).collect();
         assert!((calibration_error(&answers).unwrap() - 0.2).abs() < 1e-6);

@@ -9,7 +9,7 @@ use orco_core::config::LearnConfig;
 use orco_state::history::{ChangeKind, HistoryChange, PurgeError, SavedState};
 use orco_state::label;
 use orco_state::pack::Pack;
-use orco_state::session::{self, BaseLabels, LearnError, NewClass, Session, ChangeReport, StoredClass};
+use orco_state::session::{self, BaseLabels, ChangeReport, LearnError, NewClass, Session, StoredClass};
 use orco_state::state::{Balance, State};
 
 use super::check::ShotExaminer;

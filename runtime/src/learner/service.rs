@@ -4,7 +4,7 @@
 use ndarray::ArrayView3;
 use orco_state::history::EntryId;
 use orco_state::label;
-use orco_state::session::{self, BaseLabels, LearnError, ChangeReport};
+use orco_state::session::{self, BaseLabels, ChangeReport, LearnError};
 use orco_state::sufficiency::{LearningCurve, ShotSufficiency};
 
 use super::change::NumberedShot;

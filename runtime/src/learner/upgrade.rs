@@ -9,7 +9,7 @@ mod plan;
 
 use orco_core::align::AlignProgress;
 use orco_state::history::{ChangeKind, HistoryChange, SavedState};
-use orco_state::session::{NewClass, Session, SessionMemory, ChangeReport};
+use orco_state::session::{ChangeReport, NewClass, Session, SessionMemory};
 use orco_state::state::State;
 use orco_state::store as slots;
 

@@ -85,7 +85,7 @@ pub use check::{BaseLabels, check_count, check_known, check_labels};
 pub use error::LearnError;
 pub use forgetting::{ForgettingExcess, ForgettingGroup, GroupLoss};
 pub use report::{
-    AccuracyChange, ClassAccuracy, ConfusedPair, CumulativeLoss, ExpectedAccuracy, RepeatedShots, ChangeReport,
+    AccuracyChange, ChangeReport, ClassAccuracy, ConfusedPair, CumulativeLoss, ExpectedAccuracy, RepeatedShots,
 };
 pub use stored::StoredClass;
 pub use summary::{ForgettingByGroup, SessionSummary};

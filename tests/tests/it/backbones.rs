@@ -7,7 +7,7 @@ use orco_runtime::bundle::{Bundle, OpenError};
 use orco_runtime::encoder::engine_choice::{EngineChoice, Workload};
 use orco_runtime::manifest::{BACKBONE, BACKBONE_INT8, WeightFormat};
 use orco_tests::tiny::{self, images};
-use orco_trainer::config::{BaseAlignRate, Architecture, Arithmetic, BackboneConfig, Recipe};
+use orco_trainer::config::{Architecture, Arithmetic, BackboneConfig, BaseAlignRate, Recipe};
 use orco_trainer::data::dataset::{Channels, DataSet, Images, Split};
 use orco_trainer::export::{BundleOutput, onnx, write_bundle};
 use orco_trainer::model::backbone::{Description, Network, OnnxBackbone};

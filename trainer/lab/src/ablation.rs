@@ -1,6 +1,6 @@
-//! The paper's ablations. Those of what comes before phase 3 train every trial by a recipe of its own, and measure it
+//! The paper's ablations. Those of what comes before phase 3 train every variant by a recipe of its own, and measure it
 //! with the published program's phase 3. Those of phase 3 train once, by the recipe as it is; the ones that vary the head
-//! alone are the lab's ([`orco_lab::trials`], on a bundle `orco-lab ablate`). All answer by pseudo-targets alone.
+//! alone are the lab's ([`orco_lab::phase3_ablations`], on a bundle `orco-lab ablate`). All answer by pseudo-targets alone.
 
 use std::path::Path;
 
@@ -11,10 +11,10 @@ use orco_core::config::LearnConfig;
 use orco_lab::ablation::Assignment;
 use orco_lab::format;
 use orco_lab::kept::fingerprint;
+use orco_lab::phase3_ablations::{self, Phase3Settings, RANDOM_IN_BOTH};
 use orco_lab::published::{self, Reading};
 use orco_lab::question::{AblationVariant, Question};
 use orco_lab::results::MeasuredSystem;
-use orco_lab::trials::{self, Phase3Settings, RANDOM_IN_BOTH};
 use orco_state::target::TargetMethod;
 use serde_json::json;
 
@@ -25,7 +25,7 @@ use orco_trainer::model::Model;
 use orco_trainer::run::digest::{digest, phase_1_inputs};
 use orco_trainer::train::objective::Targets;
 
-/// Whether the lab's trials of the head answer it.
+/// Whether the lab's variants of the head answer it.
 fn varies_the_head_alone(question: Question) -> bool {
     matches!(question, Question::Perturbation | Question::Assignment | Question::Exemplars | Question::Noise)
 }
@@ -40,7 +40,7 @@ pub fn trains_the_recipe(question: Question) -> bool {
 ///
 /// # Errors
 /// If the recipe leaves nothing to vary, with what to do.
-pub fn trials(question: Question, recipe: &Recipe, reading: Reading) -> Result<Vec<AblationVariant<Recipe>>> {
+pub fn variants(question: Question, recipe: &Recipe, reading: Reading) -> Result<Vec<AblationVariant<Recipe>>> {
     check(question, recipe)?;
     let learn =
         LearnConfig { views: recipe.learn.views, precision: recipe.learn.precision, ..settings(recipe, reading) };
@@ -78,11 +78,11 @@ pub fn trials(question: Question, recipe: &Recipe, reading: Reading) -> Result<V
         Question::Assignment => {
             let mut random = recipe.clone();
             random.align.assignment = BaseAssignment::Random;
-            vec![trial("recipe", recipe), trial(RANDOM_IN_BOTH, random)]
+            vec![variant("recipe", recipe), variant(RANDOM_IN_BOTH, random)]
         }
         // The lab alone asks how a device answers by default: that needs the statistics of a bundle.
         Question::Frozen | Question::Perturbation | Question::Exemplars | Question::Noise | Question::Answer => {
-            vec![trial("recipe", recipe)]
+            vec![variant("recipe", recipe)]
         }
     })
 }
@@ -92,14 +92,15 @@ fn settings(recipe: &Recipe, reading: Reading) -> LearnConfig {
     reading.settings(published::program(recipe.data.kind.title()))
 }
 
-/// The lab's trials of a question that varies the head alone, as far as they fit how phase 2 was trained.
-fn trials_of_head(question: Question, recipe: &Recipe, reading: Reading) -> Vec<AblationVariant<Phase3Settings>> {
-    let trials = trials::trials(question, &settings(recipe, reading));
+/// The lab's variants of a question that varies the head alone, as far as they fit how phase 2 was trained.
+fn variants_of_head(question: Question, recipe: &Recipe, reading: Reading) -> Vec<AblationVariant<Phase3Settings>> {
+    let variants = phase3_ablations::variants(question, &settings(recipe, reading));
     match recipe.align.assignment {
-        BaseAssignment::Matched => trials,
+        BaseAssignment::Matched => variants,
         BaseAssignment::Random => {
-            let random = trials.into_iter().filter(|trial| trial.settings.ablation.assignment == Assignment::Random);
-            random.map(|trial| AblationVariant { name: RANDOM_IN_BOTH.into(), ..trial }).collect()
+            let random =
+                variants.into_iter().filter(|variant| variant.settings.ablation.assignment == Assignment::Random);
+            random.map(|variant| AblationVariant { name: RANDOM_IN_BOTH.into(), ..variant }).collect()
         }
     }
 }
@@ -122,7 +123,7 @@ fn check(question: Question, recipe: &Recipe) -> Result<()> {
     Ok(())
 }
 
-fn trial(name: &str, recipe: Recipe) -> AblationVariant<Recipe> {
+fn variant(name: &str, recipe: Recipe) -> AblationVariant<Recipe> {
     AblationVariant { name: name.into(), settings: recipe }
 }
 
@@ -142,7 +143,7 @@ fn losses(recipe: &Recipe, name: &str, [contrast, cross_entropy, orthogonality]:
     if !cross_entropy {
         learn.base_cross_entropy = 0.0;
     }
-    trial(name, recipe)
+    variant(name, recipe)
 }
 
 fn target_methods(recipe: &Recipe) -> Vec<AblationVariant<Recipe>> {
@@ -150,15 +151,15 @@ fn target_methods(recipe: &Recipe) -> Vec<AblationVariant<Recipe>> {
     let optimised = TargetConfig { method: TargetMethod::Optimised, ..recipe.targets };
     // What only a descent has is as by default.
     let direct = |method| TargetConfig { method, learning_rate: 1.0, accumulate: true, ..recipe.targets };
-    let made = |name, targets| trial(name, Recipe { targets, ..recipe.clone() });
-    let mut trials = vec![made("optimised", optimised), made("random", direct(TargetMethod::Random))];
+    let made = |name, targets| variant(name, Recipe { targets, ..recipe.clone() });
+    let mut variants = vec![made("optimised", optimised), made("random", direct(TargetMethod::Random))];
     if count <= dimension {
-        trials.push(made("orthonormal", direct(TargetMethod::Orthonormal)));
+        variants.push(made("orthonormal", direct(TargetMethod::Orthonormal)));
     }
     if count <= dimension + 1 {
-        trials.push(made("simplex", direct(TargetMethod::Simplex)));
+        variants.push(made("simplex", direct(TargetMethod::Simplex)));
     }
-    trials
+    variants
 }
 
 /// Weights of cross entropy, of SCL and of SSCL in phase 1.
@@ -170,21 +171,21 @@ fn pretraining(recipe: &Recipe, name: &str, [cross_entropy, supervised, own]: [f
     pretrain.self_contrast = own;
     // What contrast compares.
     pretrain.views = pretrain.views.max(if cross_entropy > 0.0 { 1 } else { 2 });
-    trial(name, recipe)
+    variant(name, recipe)
 }
 
 fn backbone(recipe: &Recipe, name: &str, architecture: Architecture) -> AblationVariant<Recipe> {
     let mut recipe = recipe.clone();
     recipe.backbone.architecture = architecture;
-    trial(name, recipe)
+    variant(name, recipe)
 }
 
-/// A digest of all that phase 1 depends on beside the data: trials that share it share its checkpoint.
-pub fn phase_1(trial: &AblationVariant<Recipe>) -> String {
-    digest(json!(phase_1_inputs(&trial.settings)))
+/// A digest of all that phase 1 depends on beside the data: variants that share it share its checkpoint.
+pub fn phase_1(variant: &AblationVariant<Recipe>) -> String {
+    digest(json!(phase_1_inputs(&variant.settings)))
 }
 
-/// Measures what was trained for a trial, with its recipe in place of the experiment's, or reads what was measured of the
+/// Measures what was trained for a variant, with its recipe in place of the experiment's, or reads what was measured of the
 /// same before.
 ///
 /// # Errors
@@ -192,12 +193,12 @@ pub fn phase_1(trial: &AblationVariant<Recipe>) -> String {
 pub fn measure(
     question: Question,
     reading: Reading,
-    trial: &AblationVariant<Recipe>,
+    variant: &AblationVariant<Recipe>,
     model: &mut Model,
     targets: &Targets,
     experiment: &Experiment<'_>,
 ) -> Result<Vec<Summary>> {
-    let experiment = &Experiment { recipe: &trial.settings, ..*experiment };
+    let experiment = &Experiment { recipe: &variant.settings, ..*experiment };
     let Experiment { recipe, data, run, sessions, draws } = *experiment;
     let brought = model.onnx.as_ref().map(|onnx| onnx.digest);
     let inputs = fingerprint(json!([recipe, brought, sessions, question.name(), reading, draws]));
@@ -207,10 +208,10 @@ pub fn measure(
             return compare(model, targets, experiment, &[1.0]);
         }
         if varies_the_head_alone(question) {
-            return of_head(&trials_of_head(question, recipe, reading), model, targets, experiment);
+            return of_head(&variants_of_head(question, recipe, reading), model, targets, experiment);
         }
         let measured = on_device(model, targets, recipe, data, draws)?;
-        Ok(vec![Summary { name: trial.name.clone(), ..measured }])
+        Ok(vec![Summary { name: variant.name.clone(), ..measured }])
     })
 }
 
@@ -250,30 +251,31 @@ mod tests {
     }
 
     #[test]
-    fn every_trial_has_a_recipe_that_makes_sense_and_a_name_of_its_own() {
+    fn every_variant_has_a_recipe_that_makes_sense_and_a_name_of_its_own() {
         for question in Question::PAPER {
-            let trials = trials(question, &recipe(), Reading::Program).unwrap();
-            for (index, trial) in trials.iter().enumerate() {
-                let text = toml::to_string(&trial.settings).unwrap();
+            let variants = variants(question, &recipe(), Reading::Program).unwrap();
+            for (index, variant) in variants.iter().enumerate() {
+                let text = toml::to_string(&variant.settings).unwrap();
                 let folder = tempfile::tempdir().unwrap();
                 let path = folder.path().join("recipe.toml");
                 std::fs::write(&path, text).unwrap();
-                assert_eq!(Recipe::read(&path).unwrap(), trial.settings, "{}", trial.name);
-                let same = |other: &AblationVariant<Recipe>| other.name == trial.name || other.settings == trial.settings;
-                assert!(!trials[..index].iter().any(same), "{}", trial.name);
+                assert_eq!(Recipe::read(&path).unwrap(), variant.settings, "{}", variant.name);
+                let same =
+                    |other: &AblationVariant<Recipe>| other.name == variant.name || other.settings == variant.settings;
+                assert!(!variants[..index].iter().any(same), "{}", variant.name);
             }
         }
     }
 
     #[test]
-    fn the_papers_figures_are_those_of_trials_and_of_compared_systems() {
+    fn the_papers_figures_are_those_of_variants_and_of_compared_systems() {
         for question in Question::PAPER {
-            let trials = trials(question, &recipe(), Reading::Program).unwrap();
+            let variants = variants(question, &recipe(), Reading::Program).unwrap();
             if trains_the_recipe(question) {
                 continue;
             }
-            let is_a_trial = |name: &&str| trials.iter().any(|trial| trial.name == **name);
-            assert!(published::reported(question).all(|name| is_a_trial(&name)), "{question:?}");
+            let is_a_variant = |name: &&str| variants.iter().any(|variant| variant.name == **name);
+            assert!(published::reported(question).all(|name| is_a_variant(&name)), "{question:?}");
         }
         let compared = [ON_DEVICE.to_owned(), TrainedParts::Head.name(), TrainedParts::Both(1.0).name()];
         assert!(published::reported(Question::Frozen).eq(compared.iter().map(String::as_str)), "{compared:?}");
@@ -287,8 +289,8 @@ mod tests {
             include_str!("../../recipes/cub200-paper.toml"),
         ] {
             let recipe: Recipe = toml::from_str(text).unwrap();
-            for trial in trials(Question::Targets, &recipe, Reading::Program).unwrap() {
-                assert_eq!(trial.settings.learn, recipe.learn, "{}", recipe.name);
+            for variant in variants(Question::Targets, &recipe, Reading::Program).unwrap() {
+                assert_eq!(variant.settings.learn, recipe.learn, "{}", recipe.name);
             }
         }
     }
@@ -296,9 +298,9 @@ mod tests {
     #[test]
     fn phase_1_is_shared_where_it_is_the_same() {
         let phases = |question: Question| {
-            let trials = trials(question, &recipe(), Reading::Program).unwrap();
-            let phases: std::collections::HashSet<String> = trials.iter().map(phase_1).collect();
-            (trials.len(), phases.len())
+            let variants = variants(question, &recipe(), Reading::Program).unwrap();
+            let phases: std::collections::HashSet<String> = variants.iter().map(phase_1).collect();
+            (variants.len(), phases.len())
         };
         assert_eq!((phases(Question::Targets), phases(Question::Frozen)), ((4, 1), (1, 1)));
         assert_eq!(phases(Question::Losses), (6, 1));
@@ -309,14 +311,14 @@ mod tests {
     fn what_cannot_be_varied_is_said() {
         let mut given = recipe();
         given.pretrain.epochs = 0;
-        let said = trials(Question::Pretraining, &given, Reading::Program).unwrap_err().to_string();
+        let said = variants(Question::Pretraining, &given, Reading::Program).unwrap_err().to_string();
         assert!(said.contains("is given, not trained") && said.contains("\"pretraining\""), "{said}");
         assert!(
-            trials(Question::Targets, &given, Reading::Program).is_ok()
-                && trials(Question::Frozen, &given, Reading::Program).is_ok()
+            variants(Question::Targets, &given, Reading::Program).is_ok()
+                && variants(Question::Frozen, &given, Reading::Program).is_ok()
         );
         given.backbone.onnx = Some("backbone.onnx".into());
-        let said = trials(Question::Frozen, &given, Reading::Program).unwrap_err().to_string();
+        let said = variants(Question::Frozen, &given, Reading::Program).unwrap_err().to_string();
         assert!(said.contains("cannot be trained") && said.contains("backbone.weights"), "{said}");
     }
 }

@@ -15,8 +15,8 @@ use orco_benchmark::Summary;
 use orco_benchmark::benchmark::{Benchmark, SEED};
 use orco_core::config::LearnConfig;
 use orco_lab::kept::fingerprint;
+use orco_lab::phase3_ablations::{Phase3Ablations, Phase3Settings};
 use orco_lab::question::AblationVariant;
-use orco_lab::trials::{Phase3Settings, Trials};
 use orco_lab::{Measurement, System};
 use orco_runtime::encoder::onnx::Onnx;
 use orco_runtime::threads::{Threads, cores};
@@ -124,7 +124,7 @@ pub fn on_device(model: &Model, targets: &Targets, recipe: &Recipe, data: &DataS
     by_device(&base_model, &benchmark, &recipe.learn.by_targets_alone(), draws)
 }
 
-/// Measures trials of the lab, which vary the head alone. The run keeps every draw.
+/// Measures variants of the lab, which vary the head alone. The run keeps every draw.
 ///
 /// # Errors
 /// If ONNX Runtime is missing, a loss stops being finite, or the run cannot be written.
@@ -139,14 +139,15 @@ pub fn of_head(
     let content = &fingerprint(json!([recipe, brought, sessions]));
     let source = BundleSource::new(model, recipe, data);
     let (base_model, benchmark) = exported(model, &targets.to_device(model.device()), &source)?;
-    let cache = run.path("trials");
+    let cache = run.path("variants");
     fs::create_dir_all(&cache).with_context(|| format!("cannot make the folder {}", cache.display()))?;
-    let trials = Trials { base_model: &base_model, benchmark: &benchmark, content, cache: &cache, seed: SEED };
+    let ablations =
+        Phase3Ablations { base_model: &base_model, benchmark: &benchmark, content, cache: &cache, seed: SEED };
     let threads = Threads::new(cores())?;
-    let measured = of_the_head.iter().map(|trial| {
-        let measured = trials.measure(trial, draws, &threads, &interrupt::flow);
+    let measured = of_the_head.iter().map(|variant| {
+        let measured = ablations.measure(variant, draws, &threads, &interrupt::flow);
         interrupt::check()?;
-        log::info!("\"{}\" is measured", trial.name);
+        log::info!("\"{}\" is measured", variant.name);
         Ok(measured?)
     });
     measured.collect()

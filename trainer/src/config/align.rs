@@ -104,8 +104,11 @@ pub(super) fn filled<'de, D: Deserializer<'de>>(deserializer: D) -> Result<BaseA
     let mut given = toml::Table::deserialize(deserializer)?;
     let default = toml::Table::try_from(BaseAlignConfig::default()).expect("settings are a table");
     // What has a value of its own is not written where it has it.
-    let needed =
-        toml::Table::try_from(BaseAlignConfig { rate: BaseAlignRate::Constant, steps: None, ..BaseAlignConfig::default() });
+    let needed = toml::Table::try_from(BaseAlignConfig {
+        rate: BaseAlignRate::Constant,
+        steps: None,
+        ..BaseAlignConfig::default()
+    });
     let whole = needed.expect("settings are a table").keys().all(|key| key == "epochs" || given.contains_key(key));
     if !whole {
         let by_epochs = given.contains_key("epochs");

@@ -146,7 +146,7 @@ pub(super) fn write(
             }
         )?;
         if let Some(statistics) = &base_model.statistics {
-            writeln!(text, "- Promises: {}.", promises(statistics))?;
+            writeln!(text, "- Estimates: {}.", estimates(statistics))?;
         }
     } else if config.class_means > 0.0 {
         let weight = config.class_means;
@@ -227,8 +227,8 @@ pub(super) fn write(
     Ok(text)
 }
 
-/// How the accuracy that a device promises of base classes follows from that on the samples set aside.
-fn promises(statistics: &Statistics) -> String {
+/// How the accuracy that a device estimates of base classes follows from that on the samples set aside.
+fn estimates(statistics: &Statistics) -> String {
     let source = match statistics.base_accuracy_ratio {
         None => "a usual ratio: how well unseen pictures are recognised was not measured",
         Some(1.0) => "no phase was trained on them",
@@ -321,7 +321,9 @@ fn license(name: &str) -> String {
 fn accuracy(run: &Run, steps: usize) -> Option<f64> {
     let lines = run.metrics("align");
     // Checkpoints of older programs do not say how many there were.
-    let Some(taken) = run.steps(crate::train::base_align::CHECKPOINT) else { return lines.last()?["accuracy"].as_f64() };
+    let Some(taken) = run.steps(crate::train::base_align::CHECKPOINT) else {
+        return lines.last()?["accuracy"].as_f64();
+    };
     let last = taken / steps.max(1) as u64;
     let line = lines.iter().find(|line| line["epoch"].as_u64() == Some(last));
     if line.is_none() {

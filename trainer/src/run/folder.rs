@@ -10,7 +10,7 @@ use crate::run::checksum::Checksum;
 use crate::train::{align, pretrain};
 
 /// Files that a run writes.
-const FILES: [&str; 6] = [RECIPE, RECORD, trained_on::FILE, METRICS, pretrain::CHECKPOINT, align::CHECKPOINT];
+const FILES: [&str; 6] = [RECIPE, RECORD, trained_on::FILE, METRICS, pretrain::CHECKPOINT, base_align::CHECKPOINT];
 
 /// Refuses a folder with files of a run's names that no run wrote, or with links in their places.
 ///

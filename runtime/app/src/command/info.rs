@@ -61,7 +61,7 @@ pub fn run(options: &Options, output: &Output) -> Result<Value> {
             None => "a usual ratio, since the bundle does not know its own",
         };
         let ratio = statistics.accuracy_ratio();
-        say!(output, "promises    base accuracy is {ratio:.2} times that on samples set aside, {source}")?;
+        say!(output, "estimates   base accuracy is {ratio:.2} times that on samples set aside, {source}")?;
     }
     say!(output, "trained on  {} ({})", manifest.provenance.trained_on, manifest.provenance.program)?;
     say!(output, "benchmark   {}", if benchmark { "in the bundle" } else { "none in the bundle" })?;

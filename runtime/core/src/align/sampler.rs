@@ -2,7 +2,7 @@
 
 use super::data::AlignmentData;
 use super::memory::{WorkspaceSize, buffers};
-use super::sampling::{Perturbation, Sampling};
+use super::perturbation::{Perturbation, Sampling};
 use super::step::{StepBatch, TargetRows};
 use crate::config::{LearnConfig, SampleViews};
 use crate::math::normalise;

@@ -34,7 +34,7 @@ pub(super) fn page(report: &BundleReport) -> Result<String, DrawError> {
         (figure("sessions"), "What <b>orco</b> reaches; bands are a deviation over the draws."),
     ]);
     page.sessions(report);
-    page.promises();
+    page.estimate_errors();
     page.section(
         "Between old and new",
         "As one number is added to the scores of all new classes, base accuracy is traded for new accuracy. Dots: where \
@@ -218,9 +218,9 @@ impl Page {
         ));
     }
 
-    /// What the device promises less what is measured.
-    fn promises(&mut self) {
-        let at = |kind: &str, side: &str| format!("/systems/0/promises/{kind}/{side}");
+    /// What the device estimates less what is measured.
+    fn estimate_errors(&mut self) {
+        let at = |kind: &str, side: &str| format!("/systems/0/estimate_errors/{kind}/{side}");
         let error = |side: &str| self.both(&at("mean", side), &at("deviation", side));
         if self.json.pointer(&at("mean", "base")).is_some() {
             let [base, learned, overall] = ["base", "learned", "overall"].map(error);

@@ -7,10 +7,10 @@ use std::path::Path;
 
 use super::{MeasuredBundle, NOTE, ResultsPagesError, total};
 use crate::geometry::Geometry;
+use crate::phase3_ablations::{AblationResults, QUESTIONS};
 use crate::published::{Reading, listed};
 use crate::question::Question;
 use crate::results::MeasuredSystem;
-use crate::trials::{AblationResults, QUESTIONS};
 
 /// Folder of what `orco-lab ablate` measured, in that of a bundle.
 const FOLDER: &str = "report/ablations";
@@ -90,7 +90,7 @@ fn section(question: Question, columns: &[Column<'_>]) -> String {
     text + "\n" + remark(question) + "\n"
 }
 
-/// A row for each trial.
+/// A row for each variant.
 fn table(has_published: bool, columns: &[Column<'_>]) -> String {
     let titles: String = columns.iter().map(|column| format!(" {} |", column.title)).collect();
     let published = if has_published { " the paper's |" } else { "" };
@@ -146,13 +146,13 @@ const TOTALS: [&str; 3] = ["ahm", "last hm", "aacc"];
 /// How classes lie after the first draw, where that was measured.
 fn geometry(Column { title, measured }: &Column<'_>) -> String {
     let mut rows = String::new();
-    for trial in &measured.geometry {
-        let Some(of) = &trial.geometry else { continue };
+    for variant in &measured.geometry {
+        let Some(of) = &variant.geometry else { continue };
         let Geometry { false_incremental, between_classes, to_target, .. } = of.last;
         let _ = writeln!(
             rows,
             "| {} | {false_incremental:.2} | {between_classes:.3} | {to_target:.3} | {} of {} |",
-            trial.system, of.moved, of.earlier
+            variant.system, of.moved, of.earlier
         );
     }
     if rows.is_empty() {
@@ -207,21 +207,25 @@ mod tests {
     use orco_benchmark::{Draw, SessionAccuracy, summarise};
 
     use super::*;
+    use crate::phase3_ablations::VariantGeometry;
     use crate::published::figures;
     use crate::results::Results;
-    use crate::trials::TrialGeometry;
 
     fn measured(names: &[&str], reading: Reading) -> AblationResults {
         let row = |session, inc| SessionAccuracy { session, base: 60.0, inc, hm: inc, top1: 60.0, area: None };
-        let draw =
-            Draw { rows: vec![row(0, None), row(1, Some(50.0))], operations: 0.0, seconds: 0.0, promises: Vec::new() };
+        let draw = Draw {
+            rows: vec![row(0, None), row(1, Some(50.0))],
+            operations: 0.0,
+            seconds: 0.0,
+            estimate_errors: Vec::new(),
+        };
         let mut results = Results::new("bundle", "CIFAR-100 test images", 1);
         let system = |name: &&str| {
             let summary = summarise(name, std::slice::from_ref(&draw));
             MeasuredSystem::from(summary).beside(figures(Question::Perturbation, name))
         };
         results.systems = names.iter().map(system).collect();
-        let geometry = TrialGeometry { system: "none".into(), geometry: None };
+        let geometry = VariantGeometry { system: "none".into(), geometry: None };
         AblationResults {
             results,
             command: "orco-lab ablate".into(),
@@ -233,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn every_trial_has_a_row_and_every_reading_a_column() {
+    fn every_variant_has_a_row_and_every_reading_a_column() {
         let [program, text] = [measured(&["none", "uniform"], Reading::Program), measured(&["uniform"], Reading::Text)];
         let column = |title: &str, measured| Column { title: title.into(), measured };
         let columns = [column("edge, program", &program), column("edge, text", &text)];

@@ -13,7 +13,7 @@ use orco_state::bank::Bank;
 use orco_state::classify::Classifier;
 use orco_state::head::Head;
 use orco_state::history::{ChangeKind, HistoryChange, HistoryLimits, SavedState};
-use orco_state::session::{LearnError, NewClass, RepeatedShots, Session, SessionMemory, ChangeReport};
+use orco_state::session::{ChangeReport, LearnError, NewClass, RepeatedShots, Session, SessionMemory};
 use orco_state::state::{Balance, BaseModel, Class, State};
 use orco_state::statistics::Statistics;
 use orco_state::target::{TargetMethod, generate};
@@ -120,8 +120,8 @@ fn all_that_is_known_answers_better_than_means_alone() {
     assert!(all[0] > 0.75 && all[1] > 0.75, "{all:?}");
     assert!(all[0] + all[1] > alone[0] + alone[1] + 0.1, "the shared scatter is known: {all:?} against {alone:?}");
     let border = report.border.unwrap();
-    assert!((f64::from(border.base) - all[0]).abs() < 0.15, "promised {border:?}, measured {all:?}");
-    assert!((f64::from(border.new) - all[1]).abs() < 0.25, "promised {border:?}, measured {all:?}");
+    assert!((f64::from(border.base) - all[0]).abs() < 0.15, "estimated {border:?}, measured {all:?}");
+    assert!((f64::from(border.new) - all[1]).abs() < 0.25, "estimated {border:?}, measured {all:?}");
 }
 
 /// Samples that the training has seen are told at once; of unseen pictures one in five is of another class.
@@ -147,16 +147,16 @@ fn the_ratio_is_that_of_unseen_pictures() {
     assert!((ratio - 0.8).abs() < 0.05, "{ratio}");
 }
 
-/// A device that knows that its samples are easier promises as much less of base classes, whatever border it chooses.
+/// A device that knows that its samples are easier estimates as much less of base classes, whatever border it chooses.
 #[test]
-fn what_is_promised_follows_the_ratio() {
-    let promised = |base_accuracy_ratio: Option<f32>| {
+fn what_is_estimated_follows_the_ratio() {
+    let estimated = |base_accuracy_ratio: Option<f32>| {
         let mut base_model = base_model();
         base_model.statistics.as_mut().unwrap().base_accuracy_ratio = base_accuracy_ratio;
         let (_, report) = learn(&base_model, &State::fresh(&base_model, [0; 32]), BASE..BASE + 6);
         report.expected.unwrap().base.unwrap()
     };
-    let [full, half, unknown] = [Some(1.0), Some(0.5), None].map(promised);
+    let [full, half, unknown] = [Some(1.0), Some(0.5), None].map(estimated);
     assert!(half < 0.6 * full && half > 0.4 * full, "{half} of {full}");
     assert!(unknown < 0.95 * full && unknown > 0.75 * full, "{unknown} of {full}");
 }
@@ -186,7 +186,7 @@ fn a_shot_does_not_speak_for_itself() {
 }
 
 #[test]
-fn of_a_class_with_one_shot_nothing_is_promised() {
+fn of_a_class_with_one_shot_nothing_is_estimated() {
     let base_model = base_model();
     let fresh = State::fresh(&base_model, [0; 32]);
     let one = NewClass { label: label(BASE), shots: new_class(BASE, 1).shots };

@@ -86,11 +86,11 @@ fn the_bundle_reaches_what_it_must_on_the_benchmark_file() {
     let [keep, favour] = ["orco, keep-base", "orco, favour-new"];
     assert!(aacc(keep) > aacc("orco") && aacc("orco") > aacc(favour), "aACC {} and {}", aacc(keep), aacc(favour));
     assert!(ahm(keep) < ahm("orco") && ahm("orco") < ahm(favour), "aHM {} and {}", ahm(keep), ahm(favour));
-    // What is promised comes true. The bundle does not know how much easier its samples are.
-    let off = |side: &str| of("orco")["promises"]["mean"][side].as_f64().unwrap().abs();
+    // Estimates come true. The bundle does not know how much easier its samples are.
+    let off = |side: &str| of("orco")["estimate_errors"]["mean"][side].as_f64().unwrap().abs();
     let off = ["base", "learned", "overall"].map(off);
     assert!(off[0] < 7.0 && off[1] < 4.0 && off[2] < 6.0, "{off:?} points");
-    assert!(of("ncm")["promises"].is_null(), "a rival promises nothing");
+    assert!(of("ncm")["estimate_errors"].is_null(), "a rival estimates nothing");
     let sessions = of("orco")["sessions"].as_array().unwrap();
     assert_eq!(sessions.len(), 9);
     assert!(sessions[0]["inc"].is_null() && sessions[0]["hm"].is_null());

@@ -7,7 +7,7 @@ use std::path::Path;
 use orco_benchmark::benchmark::Benchmark;
 use orco_core::config::LearnConfig;
 use orco_core::workers::Serial;
-use orco_lab::promises::EstimateRow;
+use orco_lab::estimates::EstimateRow;
 use orco_lab::unknown::UnknownRow;
 use orco_lab::{Measurement, System};
 use orco_runtime::bundle::Bundle;
@@ -62,7 +62,7 @@ fn sets_hold_the_right_label_as_often_as_they_say_and_ranges_hold_more_than_thei
     let base_model = &bundle.base_model;
     let config = &LearnConfig { epochs: 0, ..base_model.config.clone() };
     let measurement = Measurement { base_model, benchmark: &benchmark, system: System::ORCO, config, seed: 1 };
-    let rows = measurement.promises(0, 0.05).unwrap().unwrap();
+    let rows = measurement.estimate_errors(0, 0.05).unwrap().unwrap();
     assert_eq!(rows.len(), 8);
     let mean = |of: fn(&EstimateRow) -> f64| rows.iter().map(of).sum::<f64>() / rows.len() as f64;
     assert!(mean(|row| row.base_covered) > 80.0 && mean(|row| row.learned_covered) > 80.0, "{rows:?}");

@@ -7,11 +7,11 @@ use std::path::{Path, PathBuf};
 
 use orco_benchmark::benchmark::Benchmark;
 use orco_benchmark::{AccuracyEstimateError, AccuracyEstimateErrors};
+use orco_lab::phase3_ablations::Phase3Ablations;
 use orco_lab::published::{PaperTable, ROWS, Reading};
 use orco_lab::question::Question;
 use orco_lab::report::{BundleReport, prepare};
 use orco_lab::results_pages::ResultsPages;
-use orco_lab::trials::Trials;
 use orco_lab::{Measurement, System};
 use orco_runtime::bundle::Bundle;
 use orco_runtime::threads::Threads;
@@ -238,20 +238,21 @@ fn pictures_of_an_earlier_report_go_and_others_stay() {
 }
 
 #[test]
-fn a_page_says_how_far_promises_are_off() {
+fn a_page_says_how_far_estimates_are_off() {
     let json = fs::read(models().join("cifar100-micro/report/report.json")).unwrap();
     let mut report: BundleReport = serde_json::from_slice(&json).unwrap();
     let errors = |base, learned, overall| AccuracyEstimateError { base, learned, overall };
-    let promises = AccuracyEstimateErrors { mean: errors(1.25, -0.37, 0.85), deviation: errors(0.62, 1.12, 0.53) };
-    report.results.systems[0].summary.promises = Some(promises);
+    let estimate_errors =
+        AccuracyEstimateErrors { mean: errors(1.25, -0.37, 0.85), deviation: errors(0.62, 1.12, 0.53) };
+    report.results.systems[0].summary.estimate_errors = Some(estimate_errors);
     let page = report.page().unwrap();
     let numbers = numbers(&page);
     for (side, shown) in [("base", "1.25"), ("learned", "-0.37"), ("overall", "0.85")] {
-        let pointer = format!("/systems/0/promises/mean/{side}");
+        let pointer = format!("/systems/0/estimate_errors/mean/{side}");
         assert!(numbers.contains(&(pointer.as_str(), shown)), "{side} is not {shown}");
     }
-    report.results.systems[0].summary.promises = None;
-    assert!(!report.page().unwrap().contains("/promises/"));
+    report.results.systems[0].summary.estimate_errors = None;
+    assert!(!report.page().unwrap().contains("/estimate_errors/"));
 }
 
 #[test]
@@ -273,7 +274,7 @@ fn the_shipped_numbers_are_those_that_measuring_gives() {
 }
 
 #[test]
-fn a_trial_is_measured_once_and_a_stopped_one_goes_on() {
+fn a_variant_is_measured_once_and_a_stopped_one_goes_on() {
     let bundle = Bundle::open(models().join("cifar100-edge")).unwrap();
     let mut benchmark = Benchmark::of(&bundle).unwrap();
     // Two sessions, and few pictures, say enough.
@@ -282,13 +283,18 @@ fn a_trial_is_measured_once_and_a_stopped_one_goes_on() {
     let few: Vec<usize> = (0..benchmark.measured.len()).step_by(50).collect();
     benchmark.measured = benchmark.measured.only(&few);
     let cache = tempfile::tempdir().unwrap();
-    let trials =
-        Trials { base_model: &bundle.base_model, benchmark: &benchmark, content: "", cache: cache.path(), seed: 1 };
-    let mut trial = trials.of(Question::Exemplars, Reading::Program).remove(1);
-    trial.settings.config.epochs = 1;
-    trial.settings.config.warmup_epochs = 0;
+    let ablations = Phase3Ablations {
+        base_model: &bundle.base_model,
+        benchmark: &benchmark,
+        content: "",
+        cache: cache.path(),
+        seed: 1,
+    };
+    let mut variant = ablations.of(Question::Exemplars, Reading::Program).remove(1);
+    variant.settings.config.epochs = 1;
+    variant.settings.config.warmup_epochs = 0;
     let threads = Threads::new(1).unwrap();
-    let measure = |on_epoch: &(dyn Fn() -> ControlFlow<()> + Sync)| trials.measure(&trial, 2, &threads, on_epoch);
+    let measure = |on_epoch: &(dyn Fn() -> ControlFlow<()> + Sync)| ablations.measure(&variant, 2, &threads, on_epoch);
     // Two sessions of the first draw are one epoch each; the second draw is stopped.
     let epochs = std::sync::atomic::AtomicUsize::new(0);
     let stopping = || match epochs.fetch_add(1, std::sync::atomic::Ordering::Relaxed) {

@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 
 use super::check::{check_free_label, check_known, check_shots};
-use super::{LearnError, NewClass, Session, ChangeReport, in_fixed_order};
+use super::{ChangeReport, LearnError, NewClass, Session, in_fixed_order};
 use crate::history::{EarlierState, HeadMark};
 use crate::label;
 use crate::state::{Balance, BaseModel, State};

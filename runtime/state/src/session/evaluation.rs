@@ -12,7 +12,7 @@ use orco_core::align::LossTerms;
 use orco_core::config::LearnConfig;
 
 use super::report::AnsweredState;
-use super::{CumulativeLoss, RepeatedShots, ChangeReport, data};
+use super::{ChangeReport, CumulativeLoss, RepeatedShots, data};
 use crate::answer::{Validation, ValidationSamples};
 use crate::classify::Classifier;
 use crate::state::{BaseModel, FirstRecognition, Scoring, State};

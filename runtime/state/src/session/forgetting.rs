@@ -9,7 +9,7 @@
 
 use alloc::vec::Vec;
 
-use super::{ClassAccuracy, CumulativeLoss, ChangeReport};
+use super::{ChangeReport, ClassAccuracy, CumulativeLoss};
 
 /// Probability of calling a loss certain that is within the budget, over all classes.
 const LEVEL: f64 = 0.05;

@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 
 use super::check::{check_count, check_known};
-use super::{LearnError, Session, ChangeReport};
+use super::{ChangeReport, LearnError, Session};
 use crate::state::{FirstRecognition, State};
 
 impl Session<'_> {

@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 
 use super::check::{BaseLabels, check_classes, check_known, check_shots};
-use super::{LearnError, NewClass, Session, ChangeReport, in_fixed_order};
+use super::{ChangeReport, LearnError, NewClass, Session, in_fixed_order};
 use crate::state::State;
 
 impl Session<'_> {

@@ -5,7 +5,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 use super::check::{BaseLabels, LARGEST, check_count, check_labels};
-use super::{LearnError, Session, ChangeReport};
+use super::{ChangeReport, LearnError, Session};
 use crate::bank::Bank;
 use crate::state::{BaseModel, State};
 

@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use serde::Serialize;
 
 use super::{AccuracyChange, ClassAccuracy, ConfusedPair, CumulativeLoss, ExpectedAccuracy, RepeatedShots};
-use super::{ForgettingGroup, ChangeReport};
+use super::{ChangeReport, ForgettingGroup};
 
 /// What a session did, in the form that the command line and HTTP share. Shares are 0..1.
 #[derive(Clone, Debug, PartialEq, Serialize)]

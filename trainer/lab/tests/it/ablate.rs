@@ -23,7 +23,7 @@ fn ablate(folder: &Path, question: &str) -> Output {
 }
 
 #[test]
-fn trials_share_what_they_have_in_common_and_are_measured_once() {
+fn variants_share_what_they_have_in_common_and_are_measured_once() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     recipe(folder, &MORE);
@@ -45,8 +45,8 @@ fn trials_share_what_they_have_in_common_and_are_measured_once() {
     assert_eq!(json["systems"][0]["published"], published);
     assert!(names.iter().all(|name| file("targets.csv").contains(&format!("{name},1,2,hm,"))));
 
-    // What is shared changes nothing: without the trials before, the last one comes to the same.
-    let measured = |trial: &str| fs::read(folder.join("run/targets").join(trial).join("targets.json")).unwrap();
+    // What is shared changes nothing: without the variants before, the last one comes to the same.
+    let measured = |variant: &str| fs::read(folder.join("run/targets").join(variant).join("targets.json")).unwrap();
     let shared = measured("simplex");
     fs::remove_dir_all(folder.join("run/targets/simplex")).unwrap();
     let alone = ablate(folder, "targets");
@@ -78,7 +78,7 @@ fn trials_share_what_they_have_in_common_and_are_measured_once() {
     assert_eq!((table.len(), trained(&exemplars)), (7, 0), "{table:?}");
     assert!(table[2].starts_with("0 ") && table[4].ends_with("aHM 58.10"), "{table:?}");
     fs::remove_file(folder.join("run/recipe/exemplars.json")).unwrap();
-    let draws = fs::read_dir(folder.join("run/recipe/trials")).unwrap().count();
+    let draws = fs::read_dir(folder.join("run/recipe/variants")).unwrap().count();
     assert_eq!((draws, lines(&ablate(folder, "exemplars"))), (5, table));
     let shared = fs::read_dir(folder.join("run")).unwrap();
     let shared = shared.filter(|entry| entry.as_ref().unwrap().file_name().to_string_lossy().starts_with("phase-1-"));

@@ -10,8 +10,8 @@ use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 use orco_benchmark::benchmark::{Benchmark, BenchmarkError, SEED};
 use orco_benchmark::{Summary, answer_rule, csv, from_cifar100};
+use orco_lab::estimates::{EstimateRow, mean_estimates};
 use orco_lab::format::{print, session_table};
-use orco_lab::promises::{EstimateRow, mean_estimates};
 use orco_lab::results::{MeasuredSystem, Results, are_results};
 use orco_lab::unknown::{UnknownRow, mean_rows};
 use orco_lab::{Measurement, System};
@@ -54,7 +54,7 @@ pub struct EvalArguments {
     targets_alone: bool,
     /// Measures instead, over all draws, whether probabilities come true (expected calibration error), how well pictures of
     /// classes that were not learned yet are told from known ones, how often sets of labels hold the right one and how large
-    /// they are, and what accuracies are promised less what is measured.
+    /// they are, and what accuracies are estimated less what is measured.
     #[arg(long, conflicts_with = "presets")]
     unknown: bool,
     /// Share of known pictures that may be taken for unknown ones.
@@ -95,8 +95,8 @@ struct UnknownResults {
     /// Share of known pictures that may be taken for unknown ones.
     false_alarms: f32,
     sessions: Vec<UnknownRow>,
-    /// Whether promised accuracies and sets of labels come true, after each session.
-    promises: Vec<EstimateRow>,
+    /// Whether estimated accuracies and sets of labels come true, after each session.
+    estimate_errors: Vec<EstimateRow>,
 }
 
 /// Measures all systems and prints every session's row.
@@ -147,10 +147,10 @@ pub fn run(arguments: &EvalArguments) -> Result<()> {
         let sessions = unknown(&measurement, draws, arguments.false_alarms)?;
         let lines: String = sessions.iter().map(|row| format!("\n{row}")).collect();
         say(format!("\n{}{lines}", UnknownRow::HEADING))?;
-        let promises = promises(&measurement, draws, arguments.false_alarms)?;
-        let lines: String = promises.iter().map(|row| format!("\n{row}")).collect();
+        let estimate_errors = estimate_errors(&measurement, draws, arguments.false_alarms)?;
+        let lines: String = estimate_errors.iter().map(|row| format!("\n{row}")).collect();
         say(format!("\n{}{lines}", EstimateRow::HEADING))?;
-        all.unknown = Some(UnknownResults { false_alarms: arguments.false_alarms, sessions, promises });
+        all.unknown = Some(UnknownResults { false_alarms: arguments.false_alarms, sessions, estimate_errors });
     } else if arguments.presets {
         let measured = presets(&measurement, draws)?;
         say(format!("\n{}", preset_table(&measured)))?;
@@ -213,9 +213,9 @@ fn unknown(measurement: &Measurement<'_>, draws: u32, false_alarms: f32) -> Resu
     Ok(mean_rows(&draws.context(NO_STATISTICS)?))
 }
 
-/// Whether promises come true: means over the draws.
-fn promises(measurement: &Measurement<'_>, draws: u32, false_alarms: f32) -> Result<Vec<EstimateRow>> {
-    let draw = |draw| Ok(measurement.promises(draw, false_alarms)?);
+/// Whether estimates come true: means over the draws.
+fn estimate_errors(measurement: &Measurement<'_>, draws: u32, false_alarms: f32) -> Result<Vec<EstimateRow>> {
+    let draw = |draw| Ok(measurement.estimate_errors(draw, false_alarms)?);
     let draws = (0..draws as usize).map(draw).collect::<Result<Option<Vec<_>>>>()?;
     Ok(mean_estimates(&draws.context(NO_STATISTICS)?))
 }

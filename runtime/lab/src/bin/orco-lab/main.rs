@@ -15,6 +15,7 @@ use orco_benchmark::benchmark::{Benchmark, SEED};
 use orco_benchmark::csv::csv;
 use orco_lab::format::{heading, line, print, shell_word};
 use orco_lab::geometry::SessionGeometry;
+use orco_lab::phase3_ablations::{AblationResults, Phase3Ablations, QUESTIONS, VariantGeometry};
 use orco_lab::published::{self, Reading};
 use orco_lab::question::Question;
 use orco_lab::report::figures::paper_figures;
@@ -22,7 +23,6 @@ use orco_lab::report::{self, BundleReport, ReportPlan, collect};
 use orco_lab::results::{self, MeasuredSystem, Results};
 use orco_lab::results_pages::ResultsPages;
 use orco_lab::seeds::{self, OverSeeds};
-use orco_lab::trials::{AblationResults, QUESTIONS, TrialGeometry, Trials};
 use orco_lab::{Measurement, System};
 use orco_runtime::bundle::Bundle;
 use orco_runtime::encoder::telemetry;
@@ -320,7 +320,7 @@ fn write_tables(arguments: &TablesArguments) -> Result<()> {
     Ok(print(format!("{} pages are written to {}", pages.len(), output.display()))?)
 }
 
-/// Columns of a trial's name.
+/// Columns of a variant's name.
 const WIDTH: usize = 28;
 
 fn ablate(arguments: &AblateArguments) -> Result<()> {
@@ -336,7 +336,7 @@ fn ablate(arguments: &AblateArguments) -> Result<()> {
     output.iter().try_for_each(|output| results::claim(output, &file))?;
     let content = serde_json::to_string(&bundle.manifest.files)?;
     let base_model = &bundle.base_model;
-    let trials = Trials { base_model, benchmark: &benchmark, content: &content, cache, seed: *seed };
+    let ablations = Phase3Ablations { base_model, benchmark: &benchmark, content: &content, cache, seed: *seed };
     let threads = Threads::new(cores())?;
     let settings = match question {
         Question::Answer => "a device's default settings".to_owned(),
@@ -346,21 +346,21 @@ fn ablate(arguments: &AblateArguments) -> Result<()> {
     print(heading(WIDTH, "the paper's, on mini-ImageNet"))?;
     let results = Results::new(&bundle.manifest.name, &benchmark.source, *draws as usize);
     let mut results = Results { seed: *seed, ..results };
-    for trial in trials.of(question, *reading) {
-        let summary = trials.measure(&trial, *draws as usize, &threads, &|| ControlFlow::Continue(()))?;
-        let published = published::figures(question, &trial.name);
-        print(line(WIDTH, &trial.name, &summary, &published::listed(&published)))?;
+    for variant in ablations.of(question, *reading) {
+        let summary = ablations.measure(&variant, *draws as usize, &threads, &|| ControlFlow::Continue(()))?;
+        let published = published::figures(question, &variant.name);
+        print(line(WIDTH, &variant.name, &summary, &published::listed(&published)))?;
         results.systems.push(MeasuredSystem::from(summary).beside(published));
     }
     let mut geometries = Vec::new();
     if *geometry {
         print(format!("\n{:<WIDTH$} {}", "", SessionGeometry::HEADING))?;
-        for trial in trials.of(question, *reading) {
-            let found = trials.geometry(&trial, &threads, &|| ControlFlow::Continue(()))?;
+        for variant in ablations.of(question, *reading) {
+            let found = ablations.geometry(&variant, &threads, &|| ControlFlow::Continue(()))?;
             if let Some(found) = &found {
-                print(format!("{:<WIDTH$} {}", trial.name, found.line()))?;
+                print(format!("{:<WIDTH$} {}", variant.name, found.line()))?;
             }
-            geometries.push(TrialGeometry { system: trial.name, geometry: found });
+            geometries.push(VariantGeometry { system: variant.name, geometry: found });
         }
     }
     if let Some(output) = output {

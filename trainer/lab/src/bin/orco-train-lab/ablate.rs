@@ -1,4 +1,4 @@
-//! `orco-train-lab ablate`: the trials of a question, one after the other.
+//! `orco-train-lab ablate`: the variants of a question, one after the other.
 
 use anyhow::Result;
 use orco_lab::format::print;
@@ -12,13 +12,13 @@ use orco_trainer::platform::interrupt;
 use orco_trainer::run::digest::session_digest;
 use orco_trainer::train::base_align::SharedFeatures;
 use orco_trainer::train::pretrain;
-use orco_trainer_lab::ablation::{heading, line, measure, phase_1, trains_the_recipe, trials, write};
+use orco_trainer_lab::ablation::{heading, line, measure, phase_1, trains_the_recipe, variants, write};
 use orco_trainer_lab::measurements::Experiment;
 
-/// Trains and measures every trial. The images are read once; trials with the same phase 1 share it.
+/// Trains and measures every variant. The images are read once; variants with the same phase 1 share it.
 ///
 /// # Errors
-/// If the recipe leaves nothing to vary, or a trial cannot be trained or measured; what is done by then is kept.
+/// If the recipe leaves nothing to vary, or a variant cannot be trained or measured; what is done by then is kept.
 pub fn all(
     question: Question,
     reading: Reading,
@@ -31,34 +31,34 @@ pub fn all(
     claim(&common.run, question.name())?;
     let group = RankGroup::alone();
     let (recipe, mut data) = job::open_data_for(common, &group)?;
-    let trials = trials(question, &recipe, reading)?;
+    let variants = variants(question, &recipe, reading)?;
     let of = settings_for(recipe.data.kind.title()).name();
     let (name, recipe_name) = (question.name(), &recipe.name);
     print(format!("{name} on {recipe_name}, draws: {draws}; {reading} for {of}\n{}", heading()))?;
     let sessions = session_digest(&data)?;
     let mut features = SharedFeatures::default();
     let mut measured = Vec::new();
-    for trial in trials {
-        log::info!("trial \"{}\"", trial.name);
+    for variant in variants {
+        log::info!("variant \"{}\"", variant.name);
         let below = |folder: String| TrainingArguments { run: common.run.join(folder), ..common.clone() };
-        let phase_1 = below(format!("phase-1-{}", &phase_1(&trial)[..12]));
-        let mut job = TrainingJob::over(trial.settings.clone(), data, &phase_1, request.clone(), &group)?;
+        let phase_1 = below(format!("phase-1-{}", &phase_1(&variant)[..12]));
+        let mut job = TrainingJob::over(variant.settings.clone(), data, &phase_1, request.clone(), &group)?;
         job.pretrain(None)?;
         data = job.data;
         let own = if trains_the_recipe(question) {
-            trial.name.clone()
+            variant.name.clone()
         } else {
-            format!("{}/{}", question.name(), trial.name)
+            format!("{}/{}", question.name(), variant.name)
         };
         let own = below(own.replace(' ', ""));
-        let mut job = TrainingJob::over(trial.settings.clone(), data, &own, request.clone(), &group)?;
+        let mut job = TrainingJob::over(variant.settings.clone(), data, &own, request.clone(), &group)?;
         job.run.take_over(pretrain::CHECKPOINT, &phase_1.run)?;
         job.pretrain(None)?;
         let targets = job.align_sharing(&mut features)?;
         let TrainingJob { recipe: own, data: images, model, run } = &mut job;
         let experiment = Experiment { recipe: own, data: images, run, sessions: &sessions, draws };
         let summaries =
-            catch_torch("learn.batch", || measure(question, reading, &trial, model, &targets, &experiment))?;
+            catch_torch("learn.batch", || measure(question, reading, &variant, model, &targets, &experiment))?;
         for summary in summaries {
             print(line(question, &summary))?;
             measured.push(summary);

@@ -8,7 +8,7 @@ use orco_state::codec;
 use serde_json::json;
 use tch::{Device, Kind, Tensor};
 
-use crate::config::{BaseAlignConfig, Arithmetic, AugmentConfig};
+use crate::config::{Arithmetic, AugmentConfig, BaseAlignConfig};
 use crate::data::augment::view;
 use crate::data::dataset::{Images, Split};
 use crate::model::Model;
@@ -33,7 +33,7 @@ pub(super) struct FeatureCache {
 }
 
 /// What one alignment computed, for the next ones in this process: those that differ in what comes after the features,
-/// as the trials of an ablation do, take them as they are.
+/// as the variants of an ablation do, take them as they are.
 #[derive(Default)]
 pub struct SharedFeatures(Option<(String, Rc<FeatureCache>)>);
 

@@ -46,7 +46,12 @@ impl Stopping {
     ///
     /// # Errors
     /// If an engine outside this program fails, or a stop was asked for.
-    pub fn new(model: &Model, config: &BaseAlignConfig, base: &BaseSession<'_>, targets: &Targets) -> Result<Option<Self>> {
+    pub fn new(
+        model: &Model,
+        config: &BaseAlignConfig,
+        base: &BaseSession<'_>,
+        targets: &Targets,
+    ) -> Result<Option<Self>> {
         let unseen = base.split.unseen();
         if config.steps.is_none() || unseen.is_empty() {
             return Ok(None);

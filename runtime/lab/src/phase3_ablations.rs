@@ -2,7 +2,7 @@
 //! features, from the published program's settings for the benchmark, answers by pseudo-targets alone. Beside them
 //! stands the same question about a device's default answer.
 //!
-//! Every draw that is done is kept in a folder, under a digest of all that it depends on: stopped trials go on where
+//! Every draw that is done is kept in a folder, under a digest of all that it depends on: stopped variants go on where
 //! they were, and nothing is measured twice.
 
 use core::ops::ControlFlow;
@@ -26,7 +26,7 @@ use crate::system::System;
 use orco_benchmark::benchmark::Benchmark;
 use orco_benchmark::{Draw, EvaluateError, Summary, summarise};
 
-/// How phase 3 is changed in a trial.
+/// How phase 3 is changed in a variant.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Phase3Settings {
     /// Its settings.
@@ -35,7 +35,7 @@ pub struct Phase3Settings {
     pub ablation: Ablation,
 }
 
-/// The questions that have trials of phase 3.
+/// The questions that have variants of phase 3.
 pub const QUESTIONS: [Question; 6] = [
     Question::Losses,
     Question::Perturbation,
@@ -45,12 +45,12 @@ pub const QUESTIONS: [Question; 6] = [
     Question::Answer,
 ];
 
-/// Name of the trial of [`Question::Assignment`] that draws targets in phase 2 as well, and so needs a training.
+/// Name of the variant of [`Question::Assignment`] that draws targets in phase 2 as well, and so needs a training.
 pub const RANDOM_IN_BOTH: &str = "random, in phase 2 too";
 
 /// What is measured for a question, each a change of the published program's settings, or of a device's default ones
 /// for [`Question::Answer`]; nothing for a question that needs a training.
-pub fn trials(question: Question, program: &LearnConfig) -> Vec<AblationVariant<Phase3Settings>> {
+pub fn variants(question: Question, program: &LearnConfig) -> Vec<AblationVariant<Phase3Settings>> {
     match question {
         Question::Losses => [
             losses(program, "CE", [false, true, false]),
@@ -102,12 +102,12 @@ pub fn trials(question: Question, program: &LearnConfig) -> Vec<AblationVariant<
     }
 }
 
-/// A trial by other settings.
+/// A variant by other settings.
 fn configured(name: impl Into<String>, config: LearnConfig) -> AblationVariant<Phase3Settings> {
     AblationVariant { name: name.into(), settings: Phase3Settings { config, ablation: Ablation::default() } }
 }
 
-/// A trial by a choice that the settings do not leave open.
+/// A variant by a choice that the settings do not leave open.
 fn ablated(program: &LearnConfig, name: &str, ablation: Ablation) -> AblationVariant<Phase3Settings> {
     AblationVariant { name: name.into(), settings: Phase3Settings { config: program.clone(), ablation } }
 }
@@ -140,7 +140,7 @@ fn perturbations(program: &LearnConfig) -> Vec<AblationVariant<Phase3Settings>> 
     };
     let perturbed = PerturbedTargets { base: true, ..PerturbedTargets::SESSION };
     let base_too = Ablation { perturbed, ..Ablation::default() };
-    let mut trials = vec![
+    let mut variants = vec![
         AblationVariant { name: "no targets in the batch".into(), settings: no_targets },
         ablated(program, "none", by(Perturbation::None)),
         ablated(program, "Gaussian", by(Perturbation::Gaussian)),
@@ -150,13 +150,13 @@ fn perturbations(program: &LearnConfig) -> Vec<AblationVariant<Phase3Settings>> 
     // On CUB200 the program takes it anyway.
     if program.base_cross_entropy == 0.0 {
         let on_base = LearnConfig { base_cross_entropy: program.cross_entropy, ..program.clone() };
-        trials.push(configured("uniform, CE on base too", on_base.clone()));
-        trials.push(ablated(&on_base, "uniform, both", base_too));
+        variants.push(configured("uniform, CE on base too", on_base.clone()));
+        variants.push(ablated(&on_base, "uniform, both", base_too));
     }
-    trials
+    variants
 }
 
-/// Why a trial was not measured.
+/// Why a variant was not measured.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum AblationError {
@@ -173,9 +173,9 @@ pub enum AblationError {
     },
 }
 
-/// Measures trials on what a bundle holds, keeping each draw in a folder.
+/// Measures variants on what a bundle holds, keeping each draw in a folder.
 #[derive(Clone, Copy)]
-pub struct Trials<'a> {
+pub struct Phase3Ablations<'a> {
     /// What sessions begin with.
     pub base_model: &'a BaseModel,
     /// What is learned and measured.
@@ -188,10 +188,10 @@ pub struct Trials<'a> {
     pub seed: u64,
 }
 
-impl Trials<'_> {
+impl Phase3Ablations<'_> {
     /// What is measured for a question on this benchmark: changes of the published program's settings, or of the text's.
     pub fn of(&self, question: Question, reading: Reading) -> Vec<AblationVariant<Phase3Settings>> {
-        trials(question, &reading.settings(published::program(&self.benchmark.source)))
+        variants(question, &reading.settings(published::program(&self.benchmark.source)))
     }
 
     /// Measures one of them over so many draws. `on_epoch` may cancel; what is done by then is kept.
@@ -202,13 +202,13 @@ impl Trials<'_> {
     /// If `draws` is 0.
     pub fn measure(
         &self,
-        trial: &AblationVariant<Phase3Settings>,
+        variant: &AblationVariant<Phase3Settings>,
         draws: usize,
         workers: &dyn Workers,
         on_epoch: &(dyn Fn() -> ControlFlow<()> + Sync),
     ) -> Result<Summary, AblationError> {
-        let drawn = (0..draws).map(|draw| self.draw(trial, draw, workers, on_epoch));
-        Ok(summarise(&trial.name, &drawn.collect::<Result<Vec<_>, _>>()?))
+        let drawn = (0..draws).map(|draw| self.draw(variant, draw, workers, on_epoch));
+        Ok(summarise(&variant.name, &drawn.collect::<Result<Vec<_>, _>>()?))
     }
 
     /// How classes lie after the last session of the first draw, which is learned once more for it.
@@ -217,51 +217,51 @@ impl Trials<'_> {
     /// [`EvaluateError`] if a session cannot be learned, or was cancelled.
     pub fn geometry(
         &self,
-        trial: &AblationVariant<Phase3Settings>,
+        variant: &AblationVariant<Phase3Settings>,
         workers: &dyn Workers,
         on_epoch: &(dyn Fn() -> ControlFlow<()> + Sync),
     ) -> Result<Option<SessionGeometry>, EvaluateError> {
         let Self { base_model, benchmark, seed, .. } = *self;
-        let (system, config) = (System::ablated(trial.settings.ablation), &self.settings(trial));
+        let (system, config) = (System::ablated(variant.settings.ablation), &self.settings(variant));
         SessionGeometry::of(&Measurement { base_model, benchmark, system, config, seed }, workers, on_epoch)
     }
 
     fn draw(
         &self,
-        trial: &AblationVariant<Phase3Settings>,
+        variant: &AblationVariant<Phase3Settings>,
         draw: usize,
         workers: &dyn Workers,
         on_epoch: &(dyn Fn() -> ControlFlow<()> + Sync),
     ) -> Result<Draw, AblationError> {
-        let config = self.settings(trial);
-        let fingerprint = self.fingerprint(trial, &config, draw);
+        let config = self.settings(variant);
+        let fingerprint = self.fingerprint(variant, &config, draw);
         let path = self.cache.join(format!("{fingerprint}.json"));
         if let Some(draw) = kept::read(&path, &fingerprint) {
             return Ok(draw);
         }
         let Self { base_model, benchmark, seed, .. } = *self;
-        let system = System::ablated(trial.settings.ablation);
+        let system = System::ablated(variant.settings.ablation);
         let measurement = Measurement { base_model, benchmark, system, config: &config, seed };
         let drawn = measurement.draw(draw, workers, &mut |_, _| on_epoch(), &mut |_| {})?;
         kept::keep(&path, &fingerprint, &drawn).map_err(|source| AblationError::Keep { path, source })?;
         Ok(drawn)
     }
 
-    /// The trial's settings, with views and precision as those of the base model. Where they name no weights of answers,
+    /// The variant's settings, with views and precision as those of the base model. Where they name no weights of answers,
     /// the paper's rule holds.
-    fn settings(&self, trial: &AblationVariant<Phase3Settings>) -> LearnConfig {
-        let config = &trial.settings.config;
+    fn settings(&self, variant: &AblationVariant<Phase3Settings>) -> LearnConfig {
+        let config = &variant.settings.config;
         let config = if config.answer.is_some() { config.clone() } else { config.by_targets_alone() };
         let stored = &self.base_model.config;
         LearnConfig { views: stored.views, precision: stored.precision, ..config }
     }
 
     /// Of all that a draw depends on.
-    fn fingerprint(&self, trial: &AblationVariant<Phase3Settings>, config: &LearnConfig, draw: usize) -> String {
+    fn fingerprint(&self, variant: &AblationVariant<Phase3Settings>, config: &LearnConfig, draw: usize) -> String {
         let Self { content, seed, benchmark, .. } = self;
         kept::fingerprint(serde_json::json!({
             "content": content, "sessions": benchmark.ways, "settings": config,
-            "ablation": trial.settings.ablation, "seed": seed, "draw": draw,
+            "ablation": variant.settings.ablation, "seed": seed, "draw": draw,
         }))
     }
 }
@@ -269,7 +269,7 @@ impl Trials<'_> {
 /// What an ablation gave, as it stands in files.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct AblationResults {
-    /// The numbers of every trial.
+    /// The numbers of every variant.
     #[serde(flatten)]
     pub results: Results,
     /// The command that measures them.
@@ -281,7 +281,7 @@ pub struct AblationResults {
     /// Whether they are the program's, or those of the paper's text.
     pub reading: Reading,
     /// How classes lie after the first draw, where that was asked for.
-    pub geometry: Vec<TrialGeometry>,
+    pub geometry: Vec<VariantGeometry>,
 }
 
 impl AblationResults {
@@ -294,10 +294,10 @@ impl AblationResults {
     }
 }
 
-/// How classes lie after a trial's sessions.
+/// How classes lie after a variant's sessions.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct TrialGeometry {
-    /// The trial.
+pub struct VariantGeometry {
+    /// The variant.
     pub system: String,
     /// Nothing of a system that keeps no device's state.
     pub geometry: Option<SessionGeometry>,
@@ -310,10 +310,10 @@ mod tests {
 
     #[test]
     fn the_default_answer_loses_one_loss_at_a_time() {
-        let trials = trials(Question::Answer, &LearnConfig::orco());
-        let of = |name: &str| &trials.iter().find(|trial| trial.name == name).unwrap().settings.config;
+        let variants = variants(Question::Answer, &LearnConfig::orco());
+        let of = |name: &str| &variants.iter().find(|variant| variant.name == name).unwrap().settings.config;
         assert_eq!(*of("default"), LearnConfig::combined());
-        assert!(trials.iter().all(|trial| trial.settings.config.answer == LearnConfig::combined().answer));
+        assert!(variants.iter().all(|variant| variant.settings.config.answer == LearnConfig::combined().answer));
         let weights = |name| {
             let config = of(name);
             [config.contrast, config.cross_entropy, config.orthogonality].map(|weight| weight > 0.0)
@@ -325,28 +325,30 @@ mod tests {
     }
 
     #[test]
-    fn the_papers_figures_are_those_of_trials() {
-        let trials: Vec<_> = QUESTIONS.map(|question| (question, trials(question, &LearnConfig::orco()))).into();
-        for (question, trials) in trials {
-            let is_a_trial = |name: &&str| trials.iter().any(|trial| trial.name == **name) || *name == RANDOM_IN_BOTH;
-            assert!(published::reported(question).all(|name| is_a_trial(&name)), "{question:?}");
+    fn the_papers_figures_are_those_of_variants() {
+        let variants: Vec<_> = QUESTIONS.map(|question| (question, variants(question, &LearnConfig::orco()))).into();
+        for (question, variants) in variants {
+            let is_a_variant =
+                |name: &&str| variants.iter().any(|variant| variant.name == **name) || *name == RANDOM_IN_BOTH;
+            assert!(published::reported(question).all(|name| is_a_variant(&name)), "{question:?}");
         }
     }
 
     #[test]
-    fn every_trial_has_settings_that_make_sense_and_a_name_of_its_own() {
+    fn every_variant_has_settings_that_make_sense_and_a_name_of_its_own() {
         let programs = [PaperTable::Cifar100, PaperTable::MiniImagenet, PaperTable::Cub200].map(PaperTable::program);
         let readings = Reading::ALL.map(|reading| programs.clone().map(|program| reading.settings(program)));
         for (question, program) in
             QUESTIONS.iter().flat_map(|question| readings.iter().flatten().map(move |of| (question, of)))
         {
-            let trials = trials(*question, program);
-            assert!(trials.len() >= 3, "{question:?}");
-            for (index, trial) in trials.iter().enumerate() {
-                assert_eq!(trial.settings.config.problem(), None, "{}", trial.name);
-                let same =
-                    |other: &AblationVariant<Phase3Settings>| other.name == trial.name || other.settings == trial.settings;
-                assert!(!trials[..index].iter().any(same), "{}", trial.name);
+            let variants = variants(*question, program);
+            assert!(variants.len() >= 3, "{question:?}");
+            for (index, variant) in variants.iter().enumerate() {
+                assert_eq!(variant.settings.config.problem(), None, "{}", variant.name);
+                let same = |other: &AblationVariant<Phase3Settings>| {
+                    other.name == variant.name || other.settings == variant.settings
+                };
+                assert!(!variants[..index].iter().any(same), "{}", variant.name);
             }
         }
     }

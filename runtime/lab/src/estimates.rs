@@ -1,4 +1,4 @@
-//! Whether promises come true: the accuracies that a change promises, and the sets of labels of which one is right.
+//! Whether estimates come true: the accuracies that a change estimates, and the sets of labels of which one is right.
 
 use core::fmt;
 use core::ops::ControlFlow;
@@ -25,11 +25,11 @@ pub struct EstimateRow {
     pub learned_covered: f64,
     /// Mean number of labels in a set.
     pub size: f64,
-    /// Promised accuracy on base classes less the measured one; none without samples, as below.
+    /// Estimated accuracy on base classes less the measured one; none without samples, as below.
     pub base_gap: Option<f64>,
     /// The same on learned classes.
     pub learned_gap: Option<f64>,
-    /// The middle of the promised range less the measured accuracy, on learned classes.
+    /// The middle of the estimated range less the measured accuracy, on learned classes.
     pub range_gap: Option<f64>,
     /// Share of draws in which the measured accuracy lies in the range.
     pub in_range: Option<f64>,
@@ -41,7 +41,7 @@ pub struct EstimateRow {
 
 impl EstimateRow {
     /// Names the columns of a row as it is printed.
-    pub const HEADING: &'static str = "session  in set: base  learned  labels  promised less measured: base  learned  \
+    pub const HEADING: &'static str = "session  in set: base  learned  labels  estimated less measured: base  learned  \
                                        range  in range  learned alone: false alarms  passed";
 }
 
@@ -95,7 +95,7 @@ impl Measurement<'_> {
     ///
     /// # Errors
     /// [`EvaluateError`] if a session cannot be learned.
-    pub fn promises(&self, draw: usize, false_alarms: f32) -> Result<Option<Vec<EstimateRow>>, EvaluateError> {
+    pub fn estimate_errors(&self, draw: usize, false_alarms: f32) -> Result<Option<Vec<EstimateRow>>, EvaluateError> {
         let Self { base_model, benchmark, config, seed, .. } = *self;
         let mut state = State::fresh(base_model, [0; 32]);
         let mut memory = SessionMemory::default();
@@ -142,7 +142,7 @@ impl Measurement<'_> {
         let base = self.base_model.classes.len();
         let (seen, all) = (base + state.classes.len(), tally.right.sums.len());
         let measured = tally.right.mean(base..seen);
-        let gap = |promised: f32, measured: f64| 100.0 * (f64::from(promised) - measured);
+        let gap = |estimated: f32, measured: f64| 100.0 * (f64::from(estimated) - measured);
         let range = expected.and_then(|expected| expected.learned_range);
         let is_inside = |[low, high]: [f32; 2]| (f64::from(low)..=f64::from(high)).contains(&measured);
         // Base classes and those of later sessions are no learned ones.
@@ -152,8 +152,8 @@ impl Measurement<'_> {
             base_covered: 100.0 * tally.covered.mean(0..base),
             learned_covered: 100.0 * tally.covered.mean(base..seen),
             size: tally.size.mean(0..seen),
-            base_gap: expected.and_then(|of| of.base).map(|promised| gap(promised, tally.right.mean(0..base))),
-            learned_gap: expected.and_then(|of| of.learned).map(|promised| gap(promised, measured)),
+            base_gap: expected.and_then(|of| of.base).map(|estimated| gap(estimated, tally.right.mean(0..base))),
+            learned_gap: expected.and_then(|of| of.learned).map(|estimated| gap(estimated, measured)),
             range_gap: range.map(|[low, high]| gap((low + high) / 2.0, measured)),
             in_range: range.map(|range| if is_inside(range) { 100.0 } else { 0.0 }),
             learned_false_alarms: 100.0 * (1.0 - tally.learned_known.mean(base..seen)),

@@ -1,11 +1,11 @@
-//! How far the accuracies that a device promises after a session are from those that are measured.
+//! How far the accuracies that a device estimates after a session are from those that are measured.
 
 use orco_core::border::Border;
 use serde::{Deserialize, Serialize};
 
 use crate::spread::{deviation, mean};
 
-/// What a device promises of a session less what is measured, in percentage points: above 0 it promises too much.
+/// What a device estimates of a session less what is measured, in percentage points: above 0 the estimate is too high.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct AccuracyEstimateError {
     /// Of the accuracy on base classes.
@@ -17,10 +17,10 @@ pub struct AccuracyEstimateError {
 }
 
 impl AccuracyEstimateError {
-    /// Of a border's promise beside the accuracies that were measured on base classes and on learned ones, in percent;
+    /// Of a border's estimate beside the accuracies that were measured on base classes and on learned ones, in percent;
     /// `share` is the fraction that are base classes.
     pub fn of(border: &Border, [base, learned]: [f64; 2], share: f64) -> Self {
-        let error = |promised: f32, measured: f64| 100.0 * f64::from(promised) - measured;
+        let error = |estimated: f32, measured: f64| 100.0 * f64::from(estimated) - measured;
         let (base, learned) = (error(border.base, base), error(border.new, learned));
         Self { base, learned, overall: share * base + (1.0 - share) * learned }
     }
@@ -31,7 +31,7 @@ impl AccuracyEstimateError {
     }
 }
 
-/// How far promises are off, over several draws.
+/// How far estimates are off, over several draws.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct AccuracyEstimateErrors {
     /// Means over sessions and draws.
@@ -42,12 +42,13 @@ pub struct AccuracyEstimateErrors {
 
 impl AccuracyEstimateErrors {
     /// Names of [`AccuracyEstimateErrors::numbers`].
-    pub const NAMES: [&'static str; 3] = ["base promise error", "learned promise error", "overall promise error"];
+    pub const NAMES: [&'static str; 3] = ["base estimate error", "learned estimate error", "overall estimate error"];
 
-    /// Over the sessions of every draw; none where nothing was promised.
+    /// Over the sessions of every draw; none where nothing was estimated.
     pub(crate) fn over<'a>(draws: impl Iterator<Item = &'a [AccuracyEstimateError]>) -> Option<Self> {
         let draws = draws.filter(|sessions| !sessions.is_empty());
-        let means: Vec<AccuracyEstimateError> = draws.map(|sessions| AccuracyEstimateError::combine(sessions, mean)).collect();
+        let means: Vec<AccuracyEstimateError> =
+            draws.map(|sessions| AccuracyEstimateError::combine(sessions, mean)).collect();
         let over = |by| AccuracyEstimateError::combine(&means, by);
         (!means.is_empty()).then(|| Self { mean: over(mean), deviation: over(deviation) })
     }
@@ -65,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn promises_are_compared_with_what_is_measured() {
+    fn estimates_are_compared_with_what_is_measured() {
         let border = Border { shift: 0.3, base: 0.8, new: 0.5 };
         let AccuracyEstimateError { base, learned, overall } = AccuracyEstimateError::of(&border, [70.0, 60.0], 0.75);
         for (error, expected) in [(base, 10.0), (learned, -10.0), (overall, 5.0)] {
@@ -82,6 +83,6 @@ mod tests {
         let errors = AccuracyEstimateErrors::over(draws.iter().map(Vec::as_slice)).unwrap();
         assert_eq!(errors.mean, AccuracyEstimateError { base: 3.0, learned: 0.0, overall: -3.0 });
         assert!((errors.deviation.base - 2f64.sqrt()).abs() < 1e-9, "{errors:?}");
-        assert_eq!(AccuracyEstimateErrors::over([].into_iter()), None, "nothing is promised");
+        assert_eq!(AccuracyEstimateErrors::over([].into_iter()), None, "nothing is estimated");
     }
 }
