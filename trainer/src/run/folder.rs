@@ -7,7 +7,7 @@ use anyhow::{Result, bail};
 
 use super::{METRICS, RECIPE, RECORD, RunRecord, TrainedOn, trained_on};
 use crate::run::checksum::Checksum;
-use crate::train::{align, pretrain};
+use crate::train::{base_align, pretrain};
 
 /// Files that a run writes.
 const FILES: [&str; 6] = [RECIPE, RECORD, trained_on::FILE, METRICS, pretrain::CHECKPOINT, base_align::CHECKPOINT];
