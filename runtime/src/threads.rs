@@ -3,6 +3,7 @@
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::{env, fmt, fs, thread};
 
 use rayon::iter::{IntoParallelIterator, ParallelIterator};
@@ -64,6 +65,11 @@ pub(crate) fn alone() -> bool {
 /// The panic's message.
 pub fn catch_panic<T>(run: impl FnOnce() -> T) -> Result<T, String> {
     catch_unwind(AssertUnwindSafe(run)).map_err(|panic| panic_message(panic.as_ref()))
+}
+
+/// What a lock holds, also after a thread broke off while it held it: for contents that are whole at every moment.
+pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The message of a panic, as [`catch_unwind`] returns it.

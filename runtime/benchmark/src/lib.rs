@@ -23,5 +23,5 @@ mod walk;
 pub use accuracy_estimate::{AccuracyEstimateError, AccuracyEstimateErrors};
 pub use device::{DeviceLearner, REVISION, answer_rule};
 pub use from_images::{ImagesError, from_cifar100};
-pub use metrics::{AccuracyCounts, Draw, SessionAccuracy, Summary, percent_or_dash, summarise};
+pub use metrics::{AccuracyCounts, Draw, SessionAccuracy, Summary, harmonic_mean, percent_or_dash, summarise};
 pub use walk::{EvaluateError, FeatureLearner, LearningCost, SessionScores, SessionWalk};

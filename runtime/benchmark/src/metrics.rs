@@ -47,6 +47,11 @@ impl fmt::Display for SessionAccuracy {
     }
 }
 
+/// HM: the harmonic mean of an accuracy on base classes and one on learned classes; 0 where both are.
+pub fn harmonic_mean(base: f64, inc: f64) -> f64 {
+    if base + inc > 0.0 { 2.0 * base * inc / (base + inc) } else { 0.0 }
+}
+
 /// A percentage with two decimals, `-` where there is none.
 pub fn percent_or_dash(percent: Option<f64>) -> String {
     percent.map_or_else(|| "-".to_string(), |percent| std::format!("{percent:.2}"))
@@ -138,14 +143,12 @@ impl AccuracyCounts {
             (!measured.is_empty()).then(|| 100.0 * shares.sum::<f64>() / measured.len() as f64)
         };
         let (base_accuracy, inc) = (mean(0..self.base).unwrap_or(0.0), mean(self.base..self.total.len()));
-        let harmonic =
-            |inc: f64| if base_accuracy + inc > 0.0 { 2.0 * base_accuracy * inc / (base_accuracy + inc) } else { 0.0 };
         let (right, total) = (self.right.iter().sum::<u64>(), self.total.iter().sum::<u64>());
         SessionAccuracy {
             session,
             base: base_accuracy,
             inc,
-            hm: inc.map(harmonic),
+            hm: inc.map(|inc| harmonic_mean(base_accuracy, inc)),
             top1: 100.0 * right as f64 / total.max(1) as f64,
             area: (!self.leads.is_empty()).then(|| 100.0 * self.area()),
         }
@@ -330,7 +333,7 @@ mod tests {
                 session: session + 1,
                 base,
                 inc: Some(inc),
-                hm: Some(2.0 * base * inc / (base + inc)),
+                hm: Some(harmonic_mean(base, inc)),
                 top1: 0.0,
                 area: None,
             }

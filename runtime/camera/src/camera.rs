@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use orco_runtime::image::ImageError;
 use orco_runtime::image_rs::RgbImage;
-use orco_runtime::threads::catch_panic;
+use orco_runtime::threads::{catch_panic, lock};
 
 use crate::error::CameraError;
 use crate::folder::FolderSource;
@@ -62,7 +62,7 @@ struct Slot {
 impl Shared {
     fn slot(&self) -> MutexGuard<'_, Slot> {
         // A thread that broke off leaves the slot as it was.
-        self.slot.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.slot)
     }
 
     fn put(&self, picture: CameraPicture) {

@@ -9,13 +9,14 @@
 //! though whoever sent it is gone.
 
 use std::ops::Deref;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use axum::body::Bytes;
 use axum::http::StatusCode;
 use orco_runtime::image::{DecodingCost, Look, Preprocessing};
 use orco_runtime::quality;
+use orco_runtime::threads::lock;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::error::Refusal;
@@ -264,7 +265,7 @@ impl Permit {
 
 impl Rights {
     fn shrink_to(&self, bytes: u64) {
-        let mut room = self.room.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut room = lock(&self.room);
         let excess = room.num_permits().saturating_sub(units(bytes) as usize);
         if excess > 0 {
             drop(room.split(excess));

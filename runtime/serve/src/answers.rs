@@ -15,11 +15,11 @@ use orco_runtime::ndarray::{Array2, Array3};
 use orco_runtime::state::nearest::{ExemplarId, Neighbour};
 use orco_runtime::state::sufficiency::{LearningCurve, ShotSufficiency};
 use orco_runtime::store::{Revision, Store};
+use orco_runtime::threads::lock;
 use tokio::sync::oneshot;
 
 use crate::admission::Admitted;
 use crate::error::{Refusal, ServeError};
-use crate::health;
 use crate::inbox::Inbox;
 use crate::knowledge::Knowledge;
 use crate::prediction::{
@@ -186,7 +186,7 @@ impl Answers {
     /// # Errors
     /// As for [`Answers::answer`].
     pub async fn set_scope(&self, scope: AnswerScope) -> Result<(), Refusal> {
-        *health::lock(&self.scope) = Some(scope);
+        *lock(&self.scope) = Some(scope);
         self.ask(|reply| Request::Scope { reply }).await
     }
 
@@ -361,7 +361,7 @@ impl AnswerThread {
 
     /// Answers the classes that were chosen.
     fn follow_scope(&mut self) {
-        if let Some(scope) = *health::lock(&self.context.scope) {
+        if let Some(scope) = *lock(&self.context.scope) {
             self.learner.settings_mut().scope = scope;
         }
     }

@@ -8,10 +8,10 @@ use std::sync::{Arc, Mutex};
 
 use orco_runtime::scene::{KeptRegions, NamedRegion, Region};
 use orco_runtime::store::Store;
+use orco_runtime::threads::lock;
 use serde_json::{Value, json};
 
 use crate::error::{Refusal, ServeError};
-use crate::health;
 
 /// Most regions of a camera.
 pub const MOST: usize = 8;
@@ -41,7 +41,7 @@ impl CameraRegions {
 
     /// The regions; none if frames are looked at as a whole.
     pub fn get(&self) -> Arc<[NamedRegion]> {
-        Arc::clone(&health::lock(&self.0.regions))
+        Arc::clone(&lock(&self.0.regions))
     }
 
     /// Takes the regions of the settings, as long as the service runs.
@@ -52,7 +52,7 @@ impl CameraRegions {
         match problem(&regions) {
             Some(problem) => Err(ServeError::Camera(problem)),
             None => {
-                *health::lock(&self.0.regions) = regions.into();
+                *lock(&self.0.regions) = regions.into();
                 Ok(())
             }
         }
@@ -66,7 +66,7 @@ impl CameraRegions {
         if let Some(problem) = problem(&regions) {
             return Err(Refusal::bad(problem));
         }
-        let mut held = health::lock(&self.0.regions);
+        let mut held = lock(&self.0.regions);
         self.0.kept.keep(&regions).map_err(|error| Refusal::internal(error.to_string()))?;
         *held = regions.into();
         Ok(())

@@ -13,10 +13,10 @@ use orco_runtime::scene::{
     Background, Foreground, KeptBackground, NamedRegion, PixelRect, SceneWatch, Sighting, ViewError, Viewfinder,
 };
 use orco_runtime::store::Store;
+use orco_runtime::threads::lock;
 use serde_json::{Value, json};
 
 use crate::error::Refusal;
-use crate::health;
 
 /// Least width and height to which frames are decoded that are compared with the place, whatever the backbone sees.
 const MIN_SIDE: u32 = 256;
@@ -111,11 +111,11 @@ impl CameraScene {
     }
 
     fn watched(&self) -> MutexGuard<'_, Watched> {
-        health::lock(&self.0.watched)
+        lock(&self.0.watched)
     }
 
     fn status(&self) -> MutexGuard<'_, SceneStatus> {
-        health::lock(&self.0.status)
+        lock(&self.0.status)
     }
 
     /// Whether frames are compared with an empty place.

@@ -18,6 +18,7 @@ use orco_runtime::learner::{ChangeError, ChangeOutcome, ChangeStep, Learner, Sho
 use orco_runtime::ndarray::Array3;
 use orco_runtime::state::Balance;
 use orco_runtime::state::history::EntryId;
+use orco_runtime::threads::lock;
 use orco_runtime::thumbnails::Thumbnails;
 use serde_json::{Value, json};
 
@@ -26,7 +27,6 @@ pub use self::job::{Job, JobProgress, REMEMBERED};
 use self::trace::Trace;
 use crate::answers::Answers;
 use crate::error::{Refusal, ServeError};
-use crate::health;
 use crate::id::Id;
 use crate::metric::ChangeMetric;
 use crate::report;
@@ -239,7 +239,7 @@ impl Changes {
 
 impl Shared {
     fn jobs(&self) -> MutexGuard<'_, Jobs> {
-        health::lock(&self.jobs)
+        lock(&self.jobs)
     }
 
     fn set(&self, id: Id, progress: JobProgress) {

@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use axum::http::StatusCode;
+use orco_runtime::threads::lock;
 use serde_json::json;
 use tokio::sync::watch;
 
@@ -44,11 +45,6 @@ struct Disk {
     checking: Option<Instant>,
     /// Why nothing could be written then.
     problem: Option<String>,
-}
-
-/// A lock that stays usable after a thread broke off while it held it.
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Health {

@@ -11,10 +11,10 @@ use orco_runtime::image_rs::RgbImage;
 use orco_runtime::ndarray::Array2;
 use orco_runtime::state::BaseModel;
 use orco_runtime::state::grouping::Grouping;
+use orco_runtime::threads::lock;
 use serde_json::{Value, json};
 
 use crate::event::Events;
-use crate::health;
 use crate::id::{Id, IdSource};
 use crate::prediction::{PictureAnswer, Recognition};
 
@@ -89,7 +89,7 @@ impl Inbox {
     }
 
     fn kept(&self) -> MutexGuard<'_, Frames> {
-        health::lock(&self.kept)
+        lock(&self.kept)
     }
 
     /// Most frames that are kept; with 0 none is.

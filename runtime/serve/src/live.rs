@@ -16,6 +16,7 @@ use orco_camera::{Camera, CameraFrame, CameraPhase, CameraStatus};
 use orco_runtime::image::{self, DecodingCost, ImageError, Preprocessing};
 use orco_runtime::image_rs::RgbImage;
 use orco_runtime::scene::NamedRegion;
+use orco_runtime::threads::lock;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
@@ -24,7 +25,6 @@ use crate::answers::Answers;
 use crate::camera_regions::CameraRegions;
 use crate::camera_scene::{self, CameraScene, SeenRegion};
 use crate::error::{Refusal, ServeError};
-use crate::health;
 use crate::inbox::Inbox;
 use crate::knowledge::Knowledge;
 use crate::prediction::ClassProbability;
@@ -272,7 +272,7 @@ fn unreadable(error: ImageError) -> Refusal {
 
 impl Inner {
     fn now(&self) -> MutexGuard<'_, Now> {
-        health::lock(&self.now)
+        lock(&self.now)
     }
 
     fn json(&self) -> Value {

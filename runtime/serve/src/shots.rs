@@ -11,10 +11,10 @@ use orco_runtime::image::{self, Preprocessing};
 use orco_runtime::image_rs::RgbImage;
 use orco_runtime::ndarray::{Array2, Array3, Axis};
 use orco_runtime::quality::{BestClass, EarlierShot, Objection, Quality, ShotCandidate, Thresholds};
+use orco_runtime::threads::lock;
 use serde_json::{Value, json};
 
 use crate::error::Refusal;
-use crate::health;
 use crate::id::{Id, IdSource};
 use crate::metric::Metrics;
 use crate::prediction::ShotFeatures;
@@ -91,7 +91,7 @@ impl PendingShots {
     }
 
     fn held(&self) -> MutexGuard<'_, HeldShots> {
-        health::lock(&self.held)
+        lock(&self.held)
     }
 
     /// Takes a shot, unless something speaks against it that `anyway` does not overrule. Returns its identifier, if it was

@@ -13,11 +13,12 @@
 use std::panic::resume_unwind;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
 use super::EncodeError;
+use crate::threads::lock;
 
 /// The time that an engine has for opening a model. The largest backbones take some seconds, on a small device ten times
 /// as much.
@@ -33,11 +34,11 @@ pub struct Cancel(Mutex<Option<Box<dyn FnOnce() + Send>>>);
 impl Cancel {
     /// Sets the function that asks the engine.
     pub fn by(&self, ask: impl FnOnce() + Send + 'static) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(Box::new(ask));
+        *lock(&self.0) = Some(Box::new(ask));
     }
 
     fn ask(&self) {
-        if let Some(ask) = self.0.lock().unwrap_or_else(PoisonError::into_inner).take() {
+        if let Some(ask) = lock(&self.0).take() {
             ask();
         }
     }
@@ -110,7 +111,7 @@ fn on_thread<T: Send + 'static>(
 
 /// Takes the function that opens the model, which one of two threads calls.
 fn take<F>(open: &Mutex<Option<F>>) -> F {
-    open.lock().unwrap_or_else(PoisonError::into_inner).take().expect("it is called once")
+    lock(open).take().expect("it is called once")
 }
 
 /// Does something when it goes, whether by the end of a function or by a panic.

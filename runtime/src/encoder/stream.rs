@@ -4,8 +4,8 @@
 use std::collections::BTreeMap;
 use std::iter;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::Mutex;
 use std::sync::mpsc::{Receiver, channel};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 
 use ::image::RgbImage;
@@ -13,6 +13,7 @@ use ndarray::{Array2, ArrayView2, ArrayView4, Axis, concatenate};
 
 use super::{EncodeError, Encoder, encode_fitted, pictures_at_once, to_planes};
 use crate::image::Preprocessing;
+use crate::threads::lock;
 
 /// Engines with the same backbone that compute side by side, each on its own share of the processor's cores.
 ///
@@ -186,11 +187,6 @@ pub fn map_in_order<J: Send, P, R: Send, E: From<EncodeError>>(
 /// The next job; none once there will be none.
 fn next<J>(waiting: &Mutex<Receiver<J>>) -> Option<J> {
     lock(waiting).recv().ok()
-}
-
-/// What a lock holds, also where a job has panicked.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use super::picture::{
 use super::{BundleReport, TradeOff};
 use crate::published::{self, PaperTable};
 use crate::system::System;
-use orco_benchmark::SessionAccuracy;
+use orco_benchmark::{SessionAccuracy, harmonic_mean};
 
 /// The systems whose curves are drawn, as far as they were measured: more than these cannot be told apart.
 const DRAWN: [System; 7] = [
@@ -62,8 +62,7 @@ fn harmonic_means(report: &BundleReport) -> SessionCurves {
     });
     let mut lines: Vec<_> = measured.collect();
     if report.paper == Some(PaperTable::Cifar100) {
-        let harmonic = |(base, inc): (&f64, f64)| 2.0 * base * inc / (base + inc);
-        let hm = published::ORCO_BASE[1..].iter().zip(published::ORCO_INC).map(harmonic);
+        let hm = published::ORCO_BASE[1..].iter().zip(published::ORCO_INC).map(|(base, inc)| harmonic_mean(*base, inc));
         let points = hm.enumerate().map(|(session, hm)| (session as f64 + 1.0, hm)).collect();
         let entry = LegendEntry { name: "OrCo, as published".into(), colour: SERIES[7], mark: Mark::Dashes };
         lines.push(SessionCurve { entry, points, deviations: Vec::new() });
