@@ -1,14 +1,16 @@
 //! Frames that were not recognised, or not surely. They wait for somebody to say what they show: a bounded number, in
 //! memory only. A frame of a scene that is there already is counted, not kept. After every change of what is known, all
-//! are judged again, and those that are surely recognised leave.
+//! are judged again, and those that are surely recognised leave. Of a camera, nothing is kept while somebody teaches, and
+//! no frame that would be refused as a shot.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use orco_runtime::image;
 use orco_runtime::image_rs::RgbImage;
 use orco_runtime::ndarray::Array2;
+use orco_runtime::quality::{Quality, Thresholds};
 use orco_runtime::state::BaseModel;
 use orco_runtime::state::grouping::Grouping;
 use orco_runtime::threads::lock;
@@ -26,6 +28,8 @@ const SIDE: u32 = 640;
 const SURE: f32 = 0.5;
 /// Cosine of two frames' features from which on they count as the same scene.
 const SAME: f32 = 0.98;
+/// So long after a shot somebody teaches: the camera sees the thing that is being taught, and the hand that holds it.
+const TEACHING: Duration = Duration::from_secs(60);
 
 /// A frame that is kept.
 #[derive(Clone, Debug)]
@@ -71,6 +75,8 @@ struct Frames {
     knowledge: u64,
     /// Oldest first.
     frames: VecDeque<InboxFrame>,
+    /// When somebody took a shot last.
+    taught: Option<Instant>,
 }
 
 /// The frames that wait for a label.
@@ -100,6 +106,25 @@ impl Inbox {
     /// Keeps a picture if the answer to it is unknown or uncertain, and removes the oldest where there are too many.
     /// Returns its identifier, that of the frame that shows the same scene where there is one.
     pub fn offer(&self, picture: &RgbImage, answer: &PictureAnswer) -> Option<Id> {
+        self.offer_if(picture, answer, || true)
+    }
+
+    /// The same for a camera's frame, which nobody asked to keep: none while somebody teaches, and none that is dark,
+    /// white, blurred or blank.
+    pub(crate) fn offer_frame(&self, picture: &RgbImage, answer: &PictureAnswer) -> Option<Id> {
+        if self.kept().taught.is_some_and(|taught| taught.elapsed() < TEACHING) {
+            return None;
+        }
+        self.offer_if(picture, answer, || Thresholds::default().flaws(&Quality::of(picture)).is_empty())
+    }
+
+    /// Says that somebody takes a shot.
+    pub(crate) fn note_shot(&self) {
+        self.kept().taught = Some(Instant::now());
+    }
+
+    /// Keeps a picture that is fit; that is asked of one which shows something new.
+    fn offer_if(&self, picture: &RgbImage, answer: &PictureAnswer, is_fit: impl FnOnce() -> bool) -> Option<Id> {
         let recognition = Recognition { best: answer.classes.first().cloned(), known: answer.known };
         if self.most == 0 || is_sure(&recognition) {
             return None;
@@ -110,7 +135,10 @@ impl Inbox {
         if let Some(id) = count_again(&mut self.kept(), &direction, when) {
             return Some(id);
         }
-        // Nobody waits for the lock while the picture is made small.
+        // Nobody waits for the lock while the picture is looked at and made small.
+        if !is_fit() {
+            return None;
+        }
         let jpeg = image::reduced_jpeg(picture, SIDE).into();
         let mut kept = self.kept();
         if let Some(id) = count_again(&mut kept, &direction, when) {
@@ -256,6 +284,8 @@ fn is_sure(recognition: &Recognition) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use orco_runtime::image_rs::Rgb;
+
     use super::*;
     use crate::prediction::ClassProbability;
 
@@ -289,6 +319,26 @@ mod tests {
         inbox.take(third).unwrap().used();
         assert_eq!(inbox.rows(2).0, [fourth]);
         assert_eq!(self::inbox(0).offer(&picture, &answer(false, 0.0, [1.0, 0.0])), None);
+    }
+
+    #[test]
+    fn a_cameras_frames_are_kept_that_could_be_shots_and_not_while_somebody_teaches() {
+        let inbox = inbox(9);
+        let unknown = |features| answer(false, 0.2, features);
+        // Stripes and a gradient: neither dark, nor white, nor blurred, nor noise.
+        let sharp = RgbImage::from_fn(256, 256, |x, y| Rgb([(x / 8 % 2 * 100 + y / 4 + 60) as u8; 3]));
+        assert_eq!(inbox.offer_frame(&RgbImage::new(256, 256), &unknown([1.0, 0.0])), None, "it is black");
+        let grey = RgbImage::from_pixel(256, 256, Rgb([128; 3]));
+        assert_eq!(inbox.offer_frame(&grey, &unknown([1.0, 0.0])), None, "it is blank");
+        let first = inbox.offer_frame(&sharp, &unknown([1.0, 0.0])).unwrap();
+
+        inbox.note_shot();
+        assert_eq!(inbox.offer_frame(&sharp, &unknown([0.0, 1.0])), None, "the thing that is being taught");
+        let asked = inbox.offer(&grey, &unknown([0.0, 1.0])).unwrap();
+        assert_eq!(inbox.rows(2).0, [first, asked], "what somebody asks to keep is kept");
+
+        inbox.kept().taught = Instant::now().checked_sub(TEACHING);
+        assert!(inbox.offer_frame(&sharp, &unknown([-1.0, 0.0])).is_some(), "nobody teaches any more");
     }
 
     #[test]

@@ -94,6 +94,7 @@ pub(super) async fn take_picture(
     picture: Admitted<RgbImage>,
     anyway: bool,
 ) -> Result<Value, Refusal> {
+    service.inbox.note_shot();
     let keep = service.keeps_shots.then_some(service.manifest.preprocessing);
     let (candidate, picture) = blocking(move || (Candidate::of(&picture, keep.as_ref()), picture)).await?;
     let features = service.answers.shot_features(picture).await?;

@@ -76,7 +76,7 @@ impl LiveWorker {
     fn ask(&self, picture: &RgbImage, permit: &Permit) -> Option<PictureAnswer> {
         match self.answers.try_answer(Admitted::new(self.input.fit(picture), permit.clone()))? {
             Ok(answer) => {
-                self.inbox.offer(picture, &answer);
+                self.inbox.offer_frame(picture, &answer);
                 Some(answer)
             }
             Err(refusal) => {
