@@ -35,6 +35,9 @@ pub struct MqttOptions {
     /// What the topics begin with in which Home Assistant looks for devices.
     #[arg(long, value_name = "PREFIX", env = "ORCO_MQTT_DISCOVERY", default_value = "homeassistant")]
     mqtt_discovery: String,
+    /// Publish a small picture whenever the camera shows something else: whoever may read from the broker sees it.
+    #[arg(long, env = "ORCO_MQTT_PICTURES")]
+    mqtt_pictures: bool,
 }
 
 impl MqttOptions {
@@ -58,6 +61,7 @@ impl MqttOptions {
             name: self.mqtt_name.clone(),
             topic: self.mqtt_topic.clone(),
             discovery: self.mqtt_discovery.clone(),
+            pictures: self.mqtt_pictures,
         };
         Ok(Some(settings.check()?))
     }

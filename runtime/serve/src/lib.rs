@@ -56,6 +56,7 @@ pub mod event;
 pub mod guard;
 pub mod health;
 pub mod id;
+mod in_view;
 pub mod inbox;
 pub mod knowledge;
 mod limits;

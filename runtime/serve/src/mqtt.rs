@@ -9,9 +9,10 @@
 //! | topic | message | retained |
 //! |---|---|---|
 //! | `orco/ID/availability` | `online`; `offline` when the service ends, by the broker itself when it is killed | yes |
-//! | `orco/ID/state` | label, probability, whether it is known or provisional, how the camera is | yes |
+//! | `orco/ID/state` | label, probability, whether it is known or provisional, what is in view, how the camera is | yes |
 //! | `orco/ID/classes` | number of classes: all, of the bundle, learned; free targets | yes |
 //! | `orco/ID/change` | the result of a change, once | no |
+//! | `orco/ID/picture` | a JPEG of what the camera saw when that changed, where pictures are asked for | yes |
 //! | `homeassistant/...` | [`discovery`] | yes |
 
 mod connection;
@@ -19,15 +20,17 @@ pub mod discovery;
 mod settings;
 mod updates;
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use axum::body::Bytes;
 use rumqttc::{AsyncClient, Event, EventLoop, Packet};
 use tokio::sync::{Notify, broadcast, watch};
 
 use self::connection::delivered;
-use self::discovery::{About, OFFLINE, ONLINE, Topics};
+use self::discovery::{About, MOST_THINGS, Named, OFFLINE, ONLINE, Topics};
 pub use self::settings::{BrokerAddress, MqttDevice, MqttError, MqttSettings};
 use self::updates::{LiveState, MqttUpdates, classes};
 use crate::answers::Answers;
@@ -46,7 +49,7 @@ const FIRST: Duration = Duration::from_secs(1);
 const LONGEST: Duration = Duration::from_secs(60);
 /// A connection that held so long was a good one: the next pause is the first one again.
 const GOOD: Duration = Duration::from_secs(30);
-/// How often another probability of the same label is told, at most.
+/// How often another probability of the same label, and a picture, is told, at most.
 const EVERY: Duration = Duration::from_secs(5);
 /// How long the last word may take.
 const FAREWELL: Duration = Duration::from_secs(2);
@@ -59,17 +62,19 @@ pub struct Mqtt {
 }
 
 impl Mqtt {
-    /// Starts to report what a service sees and learns. A broker that is not there is asked again and again.
+    /// Starts to report what a service sees and learns. A broker that is not there is asked again and again. `page` is
+    /// the address of the service's page, where other machines reach it.
     ///
     /// # Errors
     /// [`ServeError`] if the thread cannot be started.
-    pub fn start(service: &Service, device: MqttDevice) -> Result<Self, ServeError> {
+    pub fn start(service: &Service, device: MqttDevice, page: Option<String>) -> Result<Self, ServeError> {
         if device.is_overheard() {
             log::warn!("MQTT: the password goes to {} unencrypted; mqtts:// encrypts it", device.broker);
         }
         let (stop, stopped) = watch::channel(false);
         let live = service.live();
-        let about = About { bundle: service.manifest.name.clone(), camera: live.is_some(), regions: Vec::new() };
+        let (bundle, camera, named) = (service.manifest.name.clone(), live.is_some(), Named::default());
+        let about = About { bundle, page, camera, pictures: device.pictures && camera, named };
         let worker = MqttWorker {
             device,
             about,
@@ -121,8 +126,9 @@ impl Worker for MqttWorker {
         let updates = MqttUpdates::new(self.live.as_ref().map(LiveReader::json));
         let (device, about) = (self.device.clone(), self.about.clone());
         let (answers, health, metrics) = (self.answers.clone(), self.health.clone(), self.metrics.clone());
-        let regions = self.regions.clone();
-        let reporter = Reporter { device, about, regions, answers, health, updates, metrics };
+        let (regions, live) = (self.regions.clone(), self.live.as_ref());
+        let announced = RefCell::default();
+        let reporter = Reporter { device, about, regions, live, answers, health, updates, metrics, announced };
         runtime.block_on(reporter.run(events, self.stopped.clone(), up));
         // A name that is being looked up is not waited for.
         runtime.shutdown_background();
@@ -151,17 +157,27 @@ struct PublishedState {
     at: Instant,
 }
 
-struct Reporter {
+/// When a picture was published last, and whether something else was recognised since.
+#[derive(Default)]
+struct PictureTime {
+    at: Option<Instant>,
+    is_wanted: bool,
+}
+
+struct Reporter<'a> {
     device: MqttDevice,
     about: About,
     regions: CameraRegions,
+    live: Option<&'a LiveReader>,
     answers: Answers,
     health: Health,
     updates: MqttUpdates,
     metrics: MqttMetrics,
+    /// What brokers were told of that has entities of its own; none before the first.
+    announced: RefCell<Option<Named>>,
 }
 
-impl Reporter {
+impl Reporter<'_> {
     async fn run(self, events: broadcast::Receiver<event::Event>, stop: watch::Receiver<bool>, up: &mut dyn FnMut()) {
         tokio::select! {
             // In this order: the thread works once both have gone as far as they can before somebody else's turn.
@@ -251,48 +267,67 @@ impl Reporter {
         let _ = tokio::time::timeout(FAREWELL, last_word).await;
     }
 
-    /// Describes all entities, those of the regions that are set now among them, and takes those of `before` away that
-    /// are gone. Returns the regions.
-    async fn announce(&self, client: &AsyncClient, before: Vec<String>) -> Vec<String> {
-        let regions = self.regions();
-        let about = About { regions: regions.clone(), ..self.about.clone() };
-        let messages = discovery::messages(&self.device, &about);
-        let earlier = discovery::messages(&self.device, &About { regions: before, ..self.about.clone() });
+    /// Describes all entities, and takes those away whose region or class is gone.
+    async fn announce(&self, client: &AsyncClient, named: &Named) {
+        // Before the first time, those of an earlier run may be there: the history knows which classes it had.
+        let before = self.announced.borrow().clone().unwrap_or_else(|| self.remembered());
+        let messages = discovery::messages(&self.device, &About { named: named.clone(), ..self.about.clone() });
+        let earlier = discovery::messages(&self.device, &About { named: before, ..self.about.clone() });
         for (topic, _) in earlier.iter().filter(|(topic, _)| messages.iter().all(|(other, _)| other != topic)) {
             self.deliver(client, topic, "", true).await;
         }
         for (topic, config) in messages {
-            self.deliver(client, &topic, &config, true).await;
+            self.deliver(client, &topic, config, true).await;
         }
-        regions
+        self.announced.replace(Some(named.clone()));
     }
 
-    /// Names of the regions that are set now.
-    fn regions(&self) -> Vec<String> {
-        self.regions.get().iter().map(|region| region.name.clone()).collect()
+    /// What has entities of its own now.
+    fn named(&self) -> Named {
+        let regions = self.regions.get().iter().map(|region| region.name.clone()).collect();
+        let known = self.answers.knowledge();
+        let learned = known.classes[known.base..].iter().rev().take(MOST_THINGS);
+        Named { regions, things: learned.map(|class| class.label.clone()).collect() }
+    }
+
+    /// The labels of all changes that are remembered.
+    fn remembered(&self) -> Named {
+        let known = self.answers.knowledge();
+        let labels: BTreeSet<&str> =
+            known.history.iter().flat_map(|entry| &entry.names).map(|named| &*named.label).collect();
+        let things = labels.into_iter().filter(|label| !label.is_empty()).map(str::to_owned).collect();
+        Named { regions: Vec::new(), things }
     }
 
     async fn tell(&self, client: &AsyncClient) {
         let topics = Topics::of(&self.device);
-        let mut announced = self.announce(client, Vec::new()).await;
+        let mut announced = self.named();
+        self.announce(client, &announced).await;
         if !self.about.camera {
             // Clears the state of a time when there was a camera.
             self.deliver(client, &topics.state, "", true).await;
         }
+        if !self.about.pictures {
+            // And the picture of a time when these were asked for.
+            self.deliver(client, &topics.picture, "", true).await;
+        }
         self.deliver(client, &topics.availability, ONLINE, true).await;
         let (mut published, mut counted): (Option<PublishedState>, String) = (None, String::new());
+        let mut picture = PictureTime::default();
         loop {
             let now = classes(&self.answers.knowledge());
             if now != counted {
-                self.deliver(client, &topics.classes, &now, true).await;
+                self.deliver(client, &topics.classes, now.clone(), true).await;
                 counted = now;
             }
             while let Some(ended) = self.updates.first() {
-                self.deliver(client, &topics.change, &ended.message, false).await;
+                self.deliver(client, &topics.change, ended.message, false).await;
                 self.updates.remove(&ended.job);
             }
-            if self.regions() != announced {
-                announced = self.announce(client, announced).await;
+            let named = self.named();
+            if named != announced {
+                self.announce(client, &named).await;
+                announced = named;
             }
             let mut due = None;
             if let Some(shown) = self.updates.shown() {
@@ -305,11 +340,24 @@ impl Reporter {
                     }
                     Some(_) => false,
                 };
+                if published.as_ref().is_none_or(|before| shown.is_other(&before.state)) {
+                    picture.is_wanted = self.about.pictures;
+                }
                 if is_due {
                     let message = serde_json::to_string(&shown).unwrap_or_default();
-                    self.deliver(client, &topics.state, &message, true).await;
+                    self.deliver(client, &topics.state, message, true).await;
                     published = Some(PublishedState { state: shown, at: Instant::now() });
                 }
+            }
+            match (picture.is_wanted, picture.at.map(|at| at + EVERY).filter(|next| *next > Instant::now())) {
+                (false, _) => {}
+                (true, None) => {
+                    if let Some(jpeg) = self.live.and_then(LiveReader::view) {
+                        self.deliver(client, &topics.picture, jpeg, true).await;
+                    }
+                    picture = PictureTime { is_wanted: false, at: Some(Instant::now()) };
+                }
+                (true, next) => due = due.into_iter().chain(next).min(),
             }
             let until_due = async {
                 match due {
@@ -326,8 +374,8 @@ impl Reporter {
 
     /// Sends a message and waits until the broker has it. Where that fails, the connection has ended, and the other half
     /// says so.
-    async fn deliver(&self, client: &AsyncClient, topic: &str, message: &str, retained: bool) {
-        let sent = client.publish_tracked(topic, message.to_owned(), delivered(retained)).await;
+    async fn deliver(&self, client: &AsyncClient, topic: &str, message: impl Into<Bytes>, retained: bool) {
+        let sent = client.publish_tracked(topic, message.into(), delivered(retained)).await;
         let confirmed = match sent {
             Ok(notice) => notice.wait_completion_async().await.map_err(|error| error.to_string()),
             Err(error) => Err(error.to_string()),

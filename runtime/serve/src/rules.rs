@@ -22,6 +22,7 @@ pub use self::action::{Action, Gpio, Webhook};
 pub use self::clock::RuleClock;
 pub use self::file::{Rule, RulesError};
 use crate::error::ServeError;
+use crate::in_view::{InView, in_view};
 use crate::live::LiveReader;
 use crate::service::Service;
 use crate::worker::{self, Worker};
@@ -137,28 +138,14 @@ impl RuleWorker {
     }
 }
 
-/// What is shown: labels with their probabilities; `empty` for an empty place, and `unknown` for what is like nothing known.
+/// What is shown, in the words of rules: labels with their probabilities.
 fn shown_labels(live: &Value) -> Vec<(String, Option<f64>)> {
-    if live["state"] != "running" {
-        return Vec::new();
-    }
-    // Without regions of its own, the frame is one.
-    let regions = live["regions"].as_array().filter(|regions| !regions.is_empty());
-    regions.map_or_else(|| std::slice::from_ref(live), Vec::as_slice).iter().flat_map(shown_in_region).collect()
-}
-
-fn shown_in_region(region: &Value) -> Vec<(String, Option<f64>)> {
-    if region["empty"] == true {
-        return vec![(file::EMPTY.to_owned(), None)];
-    }
-    let things = region["things"].as_array().filter(|things| !things.is_empty());
-    let shown = things.map_or_else(|| std::slice::from_ref(region), Vec::as_slice);
-    let label = |shown: &Value| {
-        let label = shown["label"].as_str()?;
-        let known = shown["known"] == true;
-        Some((if known { label } else { file::UNKNOWN }.to_owned(), shown["probability"].as_f64().filter(|_| known)))
+    let in_words = |shown| match shown {
+        InView::Empty => (file::EMPTY.to_owned(), None),
+        InView::Unknown => (file::UNKNOWN.to_owned(), None),
+        InView::Known { label, probability } => (label, probability),
     };
-    shown.iter().filter_map(label).collect()
+    in_view(live).into_iter().map(in_words).collect()
 }
 
 /// Acts, one action after the other.

@@ -106,6 +106,8 @@ impl Default for Address {
 pub struct Server {
     listener: TcpListener,
     address: SocketAddr,
+    /// The first name by which it is called.
+    name: Option<String>,
     router: Router,
     answers: Answers,
     health: Health,
@@ -136,6 +138,7 @@ impl Server {
         limits::check_threads(WORKERS + DECODERS)?;
         let connections = limits::connections(CONNECTIONS)?;
         let (answers, health) = (service.answers.clone(), service.health.clone());
+        let name = names.first().cloned();
         let guard = Guard::new(service, token, loopback, names, body_time, &routes::ROUTES);
         let router = [
             (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
@@ -157,7 +160,7 @@ impl Server {
             router.layer(SetResponseHeaderLayer::if_not_present(name, HeaderValue::from_static(value)))
         })
         .layer(CatchPanicLayer::new());
-        Ok(Self { listener, address, router, answers, health, connections, tls, head_time, body_time })
+        Ok(Self { listener, address, name, router, answers, health, connections, tls, head_time, body_time })
     }
 
     /// Where it listens.
@@ -173,6 +176,18 @@ impl Server {
             format!("{scheme}://localhost:{port}")
         } else {
             format!("{scheme}://{}", self.address)
+        }
+    }
+
+    /// The page's address, as other machines take it: by the first name that it was given, or the address that it
+    /// listens at. None where it listens on this machine alone, or at every address and has no name.
+    pub fn url_for_others(&self) -> Option<String> {
+        let scheme = if self.tls.is_some() { "https" } else { "http" };
+        let ip = self.address.ip();
+        match &self.name {
+            _ if ip.is_loopback() => None,
+            Some(name) => Some(format!("{scheme}://{name}:{}", self.address.port())),
+            None => (!ip.is_unspecified()).then(|| format!("{scheme}://{}", self.address)),
         }
     }
 
@@ -200,7 +215,8 @@ impl Server {
     }
 
     async fn serve(self, stop: impl Future<Output = ()>) -> Result<(), ServeError> {
-        let Self { listener, address, router, answers, health, connections: most, tls, head_time, body_time } = self;
+        let Self { listener, address, router, name: _, answers, health, connections: most, tls, head_time, body_time } =
+            self;
         let listener = tokio::net::TcpListener::from_std(listener);
         let listener = listener.map_err(|source| ServeError::Listen { address, source })?;
         let watchdog = supervisor::ready(answers, health.clone());

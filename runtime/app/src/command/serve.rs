@@ -81,7 +81,7 @@ pub fn run(options: &Options, output: &Output, arguments: &ServeOptions) -> Resu
     let server = Server::bind(service.clone(), address)?;
     // Until the service ends.
     #[cfg(feature = "mqtt")]
-    let _mqtt = device.map(|device| Mqtt::start(&service, device)).transpose()?;
+    let _mqtt = device.map(|device| Mqtt::start(&service, device, server.url_for_others())).transpose()?;
     let _rules = rules.map(|rules| Rules::start(&service, rules)).transpose()?;
     drop(service);
     let url = server.url();

@@ -95,7 +95,7 @@ fn home_assistant_shows_what_the_device_sees_and_learns() {
     let folder = TempDir::new().unwrap();
     let broker = Broker::start(folder.path(), "allow_anonymous true");
     let Some(home) = HomeAssistant::start(&broker) else { return };
-    let reporting = Reporting::start(folder.path(), &broker.url(), &["--mqtt-name", "Front door"]);
+    let reporting = Reporting::start(folder.path(), &broker.url(), &["--mqtt-name", "Front door", "--mqtt-pictures"]);
     // Found by itself, as one device; nothing was seen yet.
     for (entity, state) in [
         ("sensor.front_door_label", "unknown"),
@@ -104,13 +104,15 @@ fn home_assistant_shows_what_the_device_sees_and_learns() {
         ("binary_sensor.front_door_empty", "off"),
         ("binary_sensor.front_door_camera", "off"),
         ("sensor.front_door_learned_classes", "0"),
-        ("event.front_door_change", "unknown"),
+        ("event.front_door_learned_or_corrected", "unknown"),
     ] {
         assert_eq!(home.says(entity, state)["device"], "Front door");
     }
     reporting.teach("beaker", "mug");
     home.says("sensor.front_door_learned_classes", "1");
-    let change = home.shows("event.front_door_change", "done", |line| line["attributes"]["event_type"] == "done");
+    home.says("binary_sensor.front_door_beaker", "off");
+    let change =
+        home.shows("event.front_door_learned_or_corrected", "done", |line| line["attributes"]["event_type"] == "done");
     assert_eq!(
         (&change["attributes"]["verb"], &change["attributes"]["label"]),
         (&"learn".into(), &"beaker".into()),
@@ -120,6 +122,11 @@ fn home_assistant_shows_what_the_device_sees_and_learns() {
     reporting.show("mug", "beaker", &listener);
     let label = home.says("sensor.front_door_label", "beaker");
     home.says("binary_sensor.front_door_known", "on");
+    let presence = home.says("binary_sensor.front_door_beaker", "on");
+    assert_eq!(presence["attributes"]["device_class"], "occupancy");
+    home.shows("image.front_door_picture", "a picture", |line| {
+        line["state"].as_str().is_some_and(|state| state.starts_with("20"))
+    });
     home.says("binary_sensor.front_door_camera", "on");
     let is_percentage = |line: &Value| {
         let state = line["state"].as_str().and_then(|state| state.parse::<f64>().ok());

@@ -18,7 +18,7 @@ use crate::support::reporting::Reporting;
 use crate::support::{Device, assert_refused, shots, text};
 
 /// Keys that an entity's discovery message may have, by Home Assistant's documentation of MQTT discovery and of the
-/// three components. Those that every component takes come first.
+/// four components. Those that every component takes come first.
 const SHARED: &str = "availability availability_mode availability_template availability_topic default_entity_id \
     device enabled_by_default encoding entity_category entity_picture icon json_attributes_template \
     json_attributes_topic name origin payload_available payload_not_available platform qos state_topic unique_id \
@@ -27,6 +27,7 @@ const SENSOR: &str = "device_class expire_after force_update last_reset_value_te
     suggested_display_precision unit_of_measurement";
 const BINARY_SENSOR: &str = "device_class expire_after force_update off_delay payload_off payload_on";
 const EVENT: &str = "device_class event_types";
+const IMAGE: &str = "content_type image_encoding image_topic url_template url_topic";
 const DEVICE: &str = "configuration_url connections hw_version identifiers manufacturer model model_id name \
     serial_number suggested_area sw_version via_device";
 
@@ -45,6 +46,7 @@ fn flaws(topic: &str, config: &Value) -> Vec<String> {
         "sensor" => SENSOR,
         "binary_sensor" => BINARY_SENSOR,
         "event" => EVENT,
+        "image" => IMAGE,
         _ => return vec![format!("{component} is no component that we tell of")],
     };
     let keys = |value: &Value| value.as_object().unwrap().keys().cloned().collect::<Vec<_>>();
@@ -52,7 +54,8 @@ fn flaws(topic: &str, config: &Value) -> Vec<String> {
     flaws.extend(keys(config).into_iter().filter(|key| !known.contains(&key.as_str())));
     flaws
         .extend(keys(&config["device"]).into_iter().filter(|key| !DEVICE.split_whitespace().any(|known| known == key)));
-    for needed in ["unique_id", "state_topic", "availability_topic"] {
+    let told_at = if component == "image" { "image_topic" } else { "state_topic" };
+    for needed in ["unique_id", told_at, "availability_topic"] {
         if config[needed].as_str().is_none_or(str::is_empty) {
             flaws.push(format!("{needed} is missing"));
         }
@@ -75,7 +78,8 @@ fn flaws(topic: &str, config: &Value) -> Vec<String> {
 /// The discovery messages that a listener heard, by topic.
 fn discovered(listener: &Listener) -> BTreeMap<String, Value> {
     let heard = listener.heard().into_iter();
-    let found = heard.filter(|message| message.topic.starts_with("homeassistant/"));
+    // An empty message takes an entity away.
+    let found = heard.filter(|message| message.topic.starts_with("homeassistant/") && !message.text.is_empty());
     found.map(|message| (message.topic.clone(), message.json())).collect()
 }
 
@@ -86,11 +90,12 @@ fn home_assistant_finds_the_device_follows_it_and_sees_it_go() {
     }
     let folder = TempDir::new().unwrap();
     let broker = Broker::start(folder.path(), "allow_anonymous true");
-    let reporting = Reporting::start(folder.path(), &broker.url(), &["--mqtt-name", "Front door"]);
+    let arguments = ["--mqtt-name", "Front door", "--mqtt-pictures"];
+    let reporting = Reporting::start(folder.path(), &broker.url(), &arguments);
     let listener = broker.listen(&[]);
     listener.once("orco/door3/availability", "it is online", |message| message.text == "online");
     let late = broker.listen(&[]);
-    until("seven entities were found by one who came late", || discovered(&late).len() == 7);
+    until("eight entities were found by one who came late", || discovered(&late).len() == 8);
     assert!(late.heard().iter().all(|message| message.retained), "all that comes first was kept by the broker");
     let found = discovered(&late);
     for (topic, config) in &found {
@@ -125,15 +130,28 @@ fn home_assistant_finds_the_device_follows_it_and_sees_it_go() {
             let (state, live) = (message.json(), reporting.service.json("GET", "/api/v1/live", &Value::Null));
             let apart = state["probability"].as_f64().unwrap() - live["probability"].as_f64().unwrap();
             let same = ["label", "known", "empty", "provisional"].iter().all(|key| state[key] == live[key]);
-            same && apart.abs() < 0.011 && state["camera"] == "running"
+            same && apart.abs() < 0.011 && state["camera"] == "running" && state["in_view"] == json!([label])
         });
     }
+    let picture = broker.bytes("orco/door3/picture");
+    assert_eq!(orco_runtime::image_rs::guess_format(&picture).ok(), Some(orco_runtime::image_rs::ImageFormat::Jpeg));
+    // Every learned thing has a presence sensor, as long as it is known.
+    let presence = |label: &str| format!("homeassistant/binary_sensor/orco_door3/thing_{label}/config");
+    let found = discovered(&listener);
+    for label in ["beaker", "duck"] {
+        let config = &found[&presence(label)];
+        assert_eq!((flaws(&presence(label), config), &config["name"]), (Vec::new(), &json!(label)), "{config:#}");
+    }
+    reporting.service.json("DELETE", "/api/v1/classes/duck", &Value::Null);
+    listener.once(&presence("duck"), "its sensor is taken away", |message| message.text.is_empty());
     // Killed as by a power cut: the broker says so in its place.
     drop(reporting);
     listener.once("orco/door3/availability", "the broker says that it is gone", |message| message.text == "offline");
-    // Ended in order: it says so itself, and nothing of it is lost.
+    // Ended in order: it says so itself, and nothing of it is lost. Pictures are not asked for any more.
     let reporting = Reporting::start(folder.path(), &broker.url(), &[]);
     listener.once("orco/door3/availability", "it is back", |message| message.text == "online");
+    let picture = "homeassistant/image/orco_door3/picture/config";
+    listener.once(picture, "the picture's entity is taken away", |message| message.text.is_empty());
     kill(Pid::from_raw(i32::try_from(reporting.service.id()).unwrap()), Signal::SIGTERM).unwrap();
     let log = folder.path().join("log");
     reporting.service.wait();

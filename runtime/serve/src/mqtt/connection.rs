@@ -16,8 +16,8 @@ use super::settings::{BrokerTls, MqttDevice};
 const KEEP_ALIVE: u16 = 30;
 /// Messages that may be on their way.
 const CAPACITY: usize = 16;
-/// Largest message, in bytes.
-const LARGEST: usize = 256 * 1024;
+/// Largest message, in bytes: more than a picture of noise takes.
+const LARGEST: usize = 1024 * 1024;
 /// At least once.
 pub const QOS: QoS = QoS::AtLeastOnce;
 

@@ -1,8 +1,10 @@
 //! What Home Assistant is told so that it finds the device by itself: one retained message for each entity, at
 //! `PREFIX/COMPONENT/orco_ID/OBJECT/config` (Home Assistant's documentation, "MQTT Discovery", and the pages of the
-//! components "MQTT Sensor", "MQTT Binary sensor" and "MQTT Event").
+//! components "MQTT Sensor", "MQTT Binary sensor", "MQTT Event" and "MQTT Image").
 
+use orco_runtime::manifest::hexadecimal;
 use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
 
 use super::settings::MqttDevice;
 
@@ -10,6 +12,10 @@ use super::settings::MqttDevice;
 pub const ONLINE: &str = "online";
 /// The broker says this for a device that went without a word.
 pub const OFFLINE: &str = "offline";
+/// Learned classes that have a presence sensor; those that were learned last.
+pub const MOST_THINGS: usize = 64;
+/// Letters of a name that are shown.
+const LONGEST: usize = 60;
 
 /// The device's topics. All but `change` are retained.
 #[derive(Clone, Debug)]
@@ -22,6 +28,8 @@ pub struct Topics {
     pub classes: String,
     /// The result of a change.
     pub change: String,
+    /// What the camera saw when something else was last recognised.
+    pub picture: String,
 }
 
 impl Topics {
@@ -29,19 +37,32 @@ impl Topics {
     pub fn of(device: &MqttDevice) -> Self {
         let topic = |name: &str| format!("{}/{name}", device.topic);
         let (availability, state) = (topic("availability"), topic("state"));
-        Self { availability, state, classes: topic("classes"), change: topic("change") }
+        Self { availability, state, classes: topic("classes"), change: topic("change"), picture: topic("picture") }
     }
 }
 
-/// Who the device is: the bundle's name, and whether there is a camera to report of.
+/// What the device is, and what there is to report of.
 #[derive(Clone, Debug)]
 pub struct About {
     /// The bundle's name.
     pub bundle: String,
+    /// The address of the service's page, where other machines reach it.
+    pub page: Option<String>,
     /// Whether the service looks at a camera of its own.
     pub camera: bool,
-    /// Names of the regions of its frames.
+    /// Whether the camera's pictures are published.
+    pub pictures: bool,
+    /// What has entities of its own.
+    pub named: Named,
+}
+
+/// What has entities of its own, which come and go while the service runs.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Named {
+    /// Names of the regions of the camera's frames.
     pub regions: Vec<String>,
+    /// Labels of learned classes, at most [`MOST_THINGS`].
+    pub things: Vec<String>,
 }
 
 /// Topic and message for every entity; an empty one, which takes the entity away, for those that there is no camera
@@ -49,7 +70,7 @@ pub struct About {
 pub fn messages(device: &MqttDevice, about: &About) -> Vec<(String, String)> {
     let node = format!("orco_{}", device.id);
     let topics = Topics::of(device);
-    let shared = json!({
+    let mut shared = json!({
         "availability_topic": topics.availability, "payload_available": ONLINE, "payload_not_available": OFFLINE,
         "qos": 1,
         "device": {
@@ -58,12 +79,17 @@ pub fn messages(device: &MqttDevice, about: &About) -> Vec<(String, String)> {
         },
         "origin": { "name": "orco", "sw_version": env!("CARGO_PKG_VERSION") },
     });
+    if let Some(page) = &about.page {
+        shared["device"]["configuration_url"] = json!(page);
+    }
     entities(&topics)
         .into_iter()
-        .chain(about.regions.iter().flat_map(|region| region_entities(&topics, region)))
+        .chain([picture_entity(&topics)])
+        .chain(about.named.regions.iter().flat_map(|region| region_entities(&topics, region)))
+        .chain(about.named.things.iter().map(|label| presence_entity(&topics, label)))
         .map(|Entity { component, object, of_camera, mut config }| {
             let topic = format!("{}/{component}/{node}/{object}/config", device.discovery);
-            if of_camera && !about.camera {
+            if of_camera && !about.camera || component == PICTURE && !about.pictures {
                 return (topic, String::new());
             }
             config["unique_id"] = format!("{node}_{object}").into();
@@ -153,11 +179,35 @@ fn entities(topics: &Topics) -> [Entity; 7] {
             "change",
             false,
             json!({
-                "name": "Change", "icon": "mdi:update", "state_topic": topics.change,
+                "name": "Learned or corrected", "icon": "mdi:update", "state_topic": topics.change,
                 "event_types": ["done", "failed"],
             }),
         ),
     ]
+}
+
+/// Home Assistant's component of pictures.
+const PICTURE: &str = "image";
+
+/// The camera's picture.
+fn picture_entity(topics: &Topics) -> Entity {
+    let config = json!({ "name": "Picture", "image_topic": topics.picture, "content_type": "image/jpeg" });
+    entity(PICTURE, "picture", true, config)
+}
+
+/// Whether a learned thing is in view, anywhere in the frame.
+fn presence_entity(topics: &Topics, label: &str) -> Entity {
+    let quoted = Value::from(label).to_string();
+    entity(
+        "binary_sensor",
+        &object_of("thing", label),
+        true,
+        json!({
+            "name": shortened(label), "device_class": "occupancy", "state_topic": topics.state,
+            "value_template": format!("{{{{ 'ON' if {quoted} in value_json.in_view | default([]) else 'OFF' }}}}"),
+            "payload_on": "ON", "payload_off": "OFF",
+        }),
+    )
 }
 
 /// Label and emptiness of a region.
@@ -169,7 +219,7 @@ fn region_entities(topics: &Topics, name: &str) -> [Entity; 2] {
              {{{{ {value} }}}}"
         )
     };
-    let object = object_of(name);
+    let object = object_of("region", name);
     [
         entity(
             "sensor",
@@ -197,14 +247,22 @@ fn entity(component: &'static str, object: &str, of_camera: bool, config: Value)
     Entity { component, object: object.into(), of_camera, config }
 }
 
-/// A region's name as a part of a topic: its letters and digits, and the numbers of all others, so that two names never
-/// give the same.
-fn object_of(name: &str) -> String {
+/// A name that Home Assistant can make an identifier of, which has at most 255 letters.
+fn shortened(name: &str) -> String {
+    if name.chars().count() <= LONGEST { name.into() } else { name.chars().take(LONGEST - 1).chain(['…']).collect() }
+}
+
+/// A name as a part of a topic: its letters and digits, and the numbers of all others, so that two names never give the
+/// same; of a long name, a digest.
+fn object_of(kind: &str, name: &str) -> String {
+    if name.chars().count() > LONGEST {
+        return format!("{kind}_{}", hexadecimal(&Sha256::digest(name)[..16]));
+    }
     let part = |letter: char| match letter {
         'a'..='z' | '0'..='9' => letter.to_string(),
         other => format!("_{:x}_", u32::from(other)),
     };
-    format!("region_{}", name.chars().map(part).collect::<String>())
+    format!("{kind}_{}", name.chars().map(part).collect::<String>())
 }
 
 #[cfg(test)]
@@ -216,10 +274,16 @@ mod tests {
         MqttSettings { id: Some(id.into()), ..MqttSettings::new("mqtt://localhost") }.check().unwrap()
     }
 
+    fn about(named: Named) -> About {
+        let page = Some("https://door3.local:8080".into());
+        About { bundle: "everyday".into(), page, camera: true, pictures: true, named }
+    }
+
     #[test]
     fn every_entity_has_a_topic_and_an_identifier_of_its_own() {
-        let regions = vec!["shelf".into(), "Shelf 2".into()];
-        let about = About { bundle: "everyday".into(), camera: true, regions };
+        let long = "b".repeat(300);
+        let (regions, things) = (vec!["shelf".into(), "Shelf 2".into()], vec!["mug \"A\"".into(), long.clone()]);
+        let about = about(Named { regions, things });
         let all: Vec<(String, String)> =
             ["door3", "door4"].iter().flat_map(|id| messages(&device(id), &about)).collect();
         let mut topics: Vec<&str> = all.iter().map(|(topic, _)| topic.as_str()).collect();
@@ -232,20 +296,36 @@ mod tests {
         topics.dedup();
         identifiers.sort_unstable();
         identifiers.dedup();
-        assert_eq!((topics.len(), identifiers.len()), (22, 22));
+        assert_eq!((topics.len(), identifiers.len()), (28, 28));
         assert!(topics.contains(&"homeassistant/sensor/orco_door3/label/config"), "{topics:?}");
         assert!(topics.contains(&"homeassistant/sensor/orco_door3/region_shelf_label/config"), "{topics:?}");
         let of_region = all.iter().find(|(topic, _)| topic.contains("region__53_helf_20_2_empty")).unwrap();
         assert!(of_region.1.contains(r#"'eq', \"Shelf 2\""#), "{}", of_region.1);
+        let config = |object: &str| -> Value {
+            let (_, config) = all.iter().find(|(topic, _)| topic.contains(object)).unwrap();
+            serde_json::from_str(config).unwrap()
+        };
+        let mug = config("/thing_mug_20__22__41__22_/");
+        assert_eq!(
+            mug["value_template"],
+            r#"{{ 'ON' if "mug \"A\"" in value_json.in_view | default([]) else 'OFF' }}"#
+        );
+        assert_eq!(mug["device"]["configuration_url"], "https://door3.local:8080");
+        let name = config(&object_of("thing", &long))["name"].as_str().unwrap().to_owned();
+        assert!(name.chars().count() == LONGEST && name.ends_with("b…"), "{name}");
     }
 
     #[test]
     fn without_a_camera_its_entities_are_taken_away() {
-        let found =
-            messages(&device("door3"), &About { bundle: "everyday".into(), camera: false, regions: Vec::new() });
+        let found = messages(&device("door3"), &About { camera: false, ..about(Named::default()) });
         let empty: Vec<&str> =
             found.iter().filter(|(_, config)| config.is_empty()).map(|(topic, _)| &**topic).collect();
-        assert_eq!((found.len(), empty.len()), (7, 5), "{empty:?}");
+        assert_eq!((found.len(), empty.len()), (8, 6), "{empty:?}");
         assert!(empty.iter().all(|topic| !topic.contains("classes") && !topic.contains("change")));
+        // Nor is there a picture that nobody asked for.
+        let found = messages(&device("door3"), &About { pictures: false, ..about(Named::default()) });
+        let empty: Vec<&str> =
+            found.iter().filter(|(_, config)| config.is_empty()).map(|(topic, _)| &**topic).collect();
+        assert_eq!(empty, ["homeassistant/image/orco_door3/picture/config"]);
     }
 }

@@ -152,14 +152,27 @@ pub struct MqttSettings {
     pub topic: String,
     /// What the topics begin with in which Home Assistant looks for devices.
     pub discovery: String,
+    /// Whether the camera's pictures are published, to whoever may read from the broker.
+    pub pictures: bool,
 }
 
 impl MqttSettings {
-    /// A broker's device with all else as by default: no user, topics `orco/...`, discovery under `homeassistant`.
+    /// A broker's device with all else as by default: no user, topics `orco/...`, discovery under `homeassistant`, no
+    /// pictures.
     pub fn new(broker: impl Into<String>) -> Self {
         let (name, topic, discovery) = ("OrCo".into(), "orco".into(), "homeassistant".into());
         let broker = broker.into();
-        Self { broker, user: None, password_file: None, ca_file: None, id: None, name, topic, discovery }
+        Self {
+            broker,
+            user: None,
+            password_file: None,
+            ca_file: None,
+            id: None,
+            name,
+            topic,
+            discovery,
+            pictures: false,
+        }
     }
 
     /// Reads the files, and looks whether all of it can be used; asks no broker.
@@ -191,9 +204,9 @@ impl MqttSettings {
         if self.name.trim().is_empty() || self.name.chars().any(char::is_control) {
             return Err(MqttError::Name);
         }
-        let (name, discovery) = (self.name.trim().to_owned(), self.discovery);
+        let (name, discovery, pictures) = (self.name.trim().to_owned(), self.discovery, self.pictures);
         let topic = format!("{}/{id}", self.topic);
-        Ok(MqttDevice { broker, user: self.user, password, tls, id, name, topic, discovery })
+        Ok(MqttDevice { broker, user: self.user, password, tls, id, name, topic, discovery, pictures })
     }
 }
 
@@ -213,6 +226,8 @@ pub struct MqttDevice {
     pub topic: String,
     /// Where Home Assistant looks for devices.
     pub discovery: String,
+    /// Whether the camera's pictures are published.
+    pub pictures: bool,
 }
 
 impl MqttDevice {

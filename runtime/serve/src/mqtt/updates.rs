@@ -11,6 +11,7 @@ use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::RecvError;
 
 use crate::event::Event;
+use crate::in_view::labels_in_view;
 use crate::knowledge::Knowledge;
 use crate::metric::MqttMetrics;
 
@@ -37,6 +38,9 @@ pub struct LiveState {
     pub empty: bool,
     /// Whether the class answers by its shots while it is being learned.
     pub provisional: bool,
+    /// Labels of all known things in view.
+    #[serde(default)]
+    pub in_view: Vec<String>,
     /// How the camera is.
     #[serde(rename(deserialize = "state"))]
     pub camera: String,
@@ -74,11 +78,24 @@ fn rounded<S: Serializer>(probability: &Option<f32>, serializer: S) -> Result<S:
 }
 
 impl LiveState {
+    /// Out of what [`crate::live::Live::json`] says.
+    fn of(live: &Value) -> Result<Self, serde_json::Error> {
+        Ok(Self { in_view: labels_in_view(live), ..Self::deserialize(live)? })
+    }
+
     /// Whether it says another thing than `told`, not only with another probability.
     pub fn is_other(&self, told: &Self) -> bool {
         let of = |shown: &Self| {
             let regions: Vec<RegionState> = shown.regions.iter().map(RegionState::without_probability).collect();
-            (shown.label.clone(), shown.known, shown.empty, shown.provisional, shown.camera.clone(), regions)
+            (
+                shown.label.clone(),
+                shown.known,
+                shown.empty,
+                shown.provisional,
+                shown.camera.clone(),
+                shown.in_view.clone(),
+                regions,
+            )
         };
         of(self) != of(told)
     }
@@ -136,7 +153,7 @@ pub struct MqttUpdates {
 impl MqttUpdates {
     /// Beginning with what the camera shows already.
     pub fn new(live: Option<Value>) -> Self {
-        let shown = live.and_then(|live| serde_json::from_value(live).ok());
+        let shown = live.and_then(|live| LiveState::of(&live).ok());
         Self { shown: RefCell::new(shown), ended: RefCell::default(), dropped: Cell::new(0), fresh: Notify::new() }
     }
 
@@ -170,7 +187,7 @@ impl MqttUpdates {
 
     fn take(&self, event: &Event) {
         match event.kind {
-            "live" => match serde_json::from_str(&event.data) {
+            "live" => match serde_json::from_str(&event.data).and_then(|live| LiveState::of(&live)) {
                 Ok(shown) => *self.shown.borrow_mut() = Some(shown),
                 Err(error) => log::error!("MQTT: what the camera shows is not understood: {error}"),
             },
@@ -227,7 +244,7 @@ mod tests {
         let message = serde_json::to_value(&shown).unwrap();
         let expected = json!({
             "label": "mug", "probability": 0.912, "set": [], "known": true, "empty": false, "provisional": false,
-            "camera": "running", "regions": [],
+            "in_view": ["mug"], "camera": "running", "regions": [],
         });
         assert_eq!(message, expected);
         let near = LiveState { probability: Some(0.915), ..shown.clone() };
@@ -237,6 +254,7 @@ mod tests {
         assert!(LiveState { known: false, ..shown.clone() }.is_other(&shown));
         assert!(LiveState { label: None, ..shown.clone() }.is_other(&shown));
         assert!(LiveState { empty: true, ..shown.clone() }.is_other(&shown));
+        assert!(LiveState { in_view: vec!["duck".into(), "mug".into()], ..shown.clone() }.is_other(&shown));
         assert!(LiveState { provisional: true, ..shown.clone() }.is_other(&shown));
         assert!(LiveState { camera: "away".into(), ..shown.clone() }.is_other(&shown));
         let region = |label: Option<&str>, probability| RegionState {

@@ -272,7 +272,7 @@ fn the_thread_that_reports_comes_back_and_ready_tells() {
     service.health.break_at("mqtt: reporting", SOME);
     let device =
         crate::mqtt::MqttSettings { id: Some("door3".into()), ..crate::mqtt::MqttSettings::new("mqtt://127.0.0.1:9") };
-    let mqtt = crate::mqtt::Mqtt::start(&service, device.check().unwrap()).unwrap();
+    let mqtt = crate::mqtt::Mqtt::start(&service, device.check().unwrap(), None).unwrap();
     assert_is_down_and_comes_back(&running, "mqtt");
     drop(mqtt);
 }
@@ -285,7 +285,7 @@ fn a_thread_that_reports_does_not_say_that_it_works_before_it_does() {
     service.health.break_at("mqtt: connecting", 1);
     let device = crate::mqtt::MqttSettings::new("mqtt://127.0.0.1:9");
     let device = crate::mqtt::MqttSettings { id: Some("door3".into()), ..device }.check().unwrap();
-    let refused = crate::mqtt::Mqtt::start(&service, device).map(drop).unwrap_err();
+    let refused = crate::mqtt::Mqtt::start(&service, device, None).map(drop).unwrap_err();
     assert!(matches!(refused, ServeError::BrokeOff { thread: "mqtt", .. }), "{refused}");
 }
 

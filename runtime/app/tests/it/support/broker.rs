@@ -103,10 +103,18 @@ impl<'a> Broker<'a> {
         format!("mqtt://127.0.0.1:{}", self.port)
     }
 
-    /// Hears all messages from now on, retained ones first.
+    /// The bytes that the broker keeps of a topic, or the next ones.
+    pub fn bytes(&self, topic: &str) -> Vec<u8> {
+        let mut command = Command::new("mosquitto_sub");
+        command.args(["-h", "127.0.0.1", "-p", &self.port.to_string(), "-t", topic, "-N", "-C", "1", "-W", "60"]);
+        command.output().unwrap().stdout
+    }
+
+    /// Hears all messages but pictures from now on, retained ones first.
     pub fn listen(&self, arguments: &[&str]) -> Listener {
         let mut command = Command::new("mosquitto_sub");
         command.args(["-h", "127.0.0.1", "-p", &self.port.to_string(), "-t", "#", "-q", "1", "-F", "%r\t%t\t%p"]);
+        command.args(["-T", "+/+/picture"]);
         let mut process = command.args(arguments).stdout(Stdio::piped()).spawn().unwrap();
         let heard: Arc<Mutex<Vec<Message>>> = Arc::default();
         let (lines, theirs) = (BufReader::new(process.stdout.take().unwrap()).lines(), Arc::clone(&heard));
