@@ -19,6 +19,7 @@
 //!   it is trained;
 //! - [`agreement`] over several frames; [`camera_regions`]: parts of the frames of the service's own camera;
 //!   [`camera_scene`]: the empty place before it; [`thing_tracks`] in front of that; [`live`]: that camera;
+//!   `in_view`: what it shows, as rules and brokers are told;
 //! - [`service`]: these together, without HTTP; [`token`]: what callers from other machines must give;
 //! - `mqtt`, a feature: tells an MQTT broker what the service sees and learns; [`rules`]: what is done once a label is
 //!   shown for a while;

@@ -18,6 +18,10 @@ use super::{EncodeError, Encoder, opening, rows, telemetry};
 use crate::image::Preprocessing;
 use crate::threads::{cores, limited_to};
 
+/// Has ONNX Runtime multiply int8 weights exactly on x86 processors without VNNI, where its fastest way saturates sums of
+/// two products. Weights of 7 bits are as fast as ever.
+const EXACT_INT8: &str = "session.x64quantprecision";
+
 /// A backbone in ONNX Runtime on the CPU.
 pub struct Onnx {
     session: Session,
@@ -84,6 +88,7 @@ fn session(runtime: &'static Runtime, model: &Arc<[u8]>, threads: Option<usize>)
         if let Some(threads) = threads.or(limited_to()) {
             builder = builder.with_intra_threads(threads)?;
         }
+        builder = builder.with_config_entry(EXACT_INT8, "1")?;
         let canceler = builder.canceler();
         cancel.by(move || drop(canceler.cancel()));
         builder.commit_from_memory(&model)
