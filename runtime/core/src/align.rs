@@ -71,7 +71,7 @@ use crate::math::{add_scaled, dot, normalise};
 use crate::projection::{self, HeadParameters, HeadShape};
 use memory::{buffers, sum};
 
-/// How far a session has come.
+/// Progress of an alignment.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct AlignProgress {
     /// Epochs done.
@@ -89,15 +89,18 @@ pub enum AlignError {
     /// The caller's progress callback asked to stop.
     #[error("learning was cancelled")]
     Cancelled,
-    /// Training left the range of numbers; the settings are too extreme.
+    /// The workers ended without doing the work.
+    #[error("the learner's threads did not run; try again")]
+    Workers,
+    /// The loss or a weight is not finite; the settings are too extreme.
     #[error("training diverged within {epochs} epochs; lower the learning rate or raise the temperature")]
     Diverged {
         /// Epochs done.
         epochs: usize,
     },
-    /// The workspace is smaller than the session needs.
+    /// The workspace is smaller than needed.
     #[error(
-        "the session needs working memory of {} numbers and {} indices, but was given {} and {}",
+        "this alignment needs working memory of {} floats and {} indices, but was given {} and {}",
         needed.numbers, needed.indices, given.numbers, given.indices
     )]
     Workspace {
@@ -169,7 +172,7 @@ const fn assignment_indices(classes: usize, free: usize) -> [usize; 2] {
     [free, AssignmentMemory::of(classes, free).indices]
 }
 
-/// Gives classes `first..` their pseudo-targets: together they match the free ones best.
+/// Gives classes `first..` their pseudo-targets, so that the sum of cosines is highest (Hungarian method, [`assignment::assign`]).
 ///
 /// # Shapes
 /// `assigned` `[classes]`: for every known class the row of its target; those before `first` stay, the others are
@@ -251,8 +254,7 @@ pub fn align(
             done = train(data, assigned, config, sampling, workspace, head, on_progress);
         }
     });
-    // Workers that never did the work have trained nothing.
-    if head.is_some() { Err(AlignError::Cancelled) } else { done }
+    if head.is_some() { Err(AlignError::Workers) } else { done }
 }
 
 /// What [`align`] does, on a thread of the workers.

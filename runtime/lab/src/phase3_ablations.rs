@@ -1,8 +1,8 @@
 //! The paper's ablations of phase 3, as far as they need no training of backbone or head before it: measured on stored
-//! features, from the published program's settings for the benchmark, answers by pseudo-targets alone. Beside them
-//! stands the same question about a device's default answer.
+//! features, from the published program's settings for the benchmark, answers by pseudo-targets alone. [`Question::Answer`]
+//! asks the same of the shipped settings.
 //!
-//! Every draw that is done is kept in a folder, under a digest of all that it depends on: stopped variants go on where
+//! A draw is a random choice of shots. Every draw that is done is kept in a folder, under a digest of all that it depends on: stopped variants go on where
 //! they were, and nothing is measured twice.
 
 use core::ops::ControlFlow;
@@ -112,7 +112,7 @@ fn ablated(program: &LearnConfig, name: &str, ablation: Ablation) -> AblationVar
     AblationVariant { name: name.into(), settings: Phase3Settings { config: program.clone(), ablation } }
 }
 
-/// Whether PSCL, cross entropy and ORTH are taken.
+/// Which of the losses are switched on: PSCL (perturbed supervised contrast), cross entropy, ORTH (orthogonality).
 fn losses(
     program: &LearnConfig,
     name: &str,
@@ -147,7 +147,7 @@ fn perturbations(program: &LearnConfig) -> Vec<AblationVariant<Phase3Settings>> 
         ablated(program, "uniform", by(Perturbation::Uniform)),
         ablated(program, "uniform, base targets too", base_too),
     ];
-    // On CUB200 the program takes it anyway.
+    // The program's settings for CUB200 have it already.
     if program.base_cross_entropy == 0.0 {
         let on_base = LearnConfig { base_cross_entropy: program.cross_entropy, ..program.clone() };
         variants.push(configured("uniform, CE on base too", on_base.clone()));
@@ -180,7 +180,7 @@ pub struct Phase3Ablations<'a> {
     pub base_model: &'a BaseModel,
     /// What is learned and measured.
     pub benchmark: &'a Benchmark,
-    /// Digests of both, or of all that they are made of, in any form: another text is measured anew.
+    /// Digests of both, or of all that they are made of, in any form: of another string, all is measured anew.
     pub content: &'a str,
     /// Where draws are kept; the folder must be there.
     pub cache: &'a Path,
@@ -189,7 +189,7 @@ pub struct Phase3Ablations<'a> {
 }
 
 impl Phase3Ablations<'_> {
-    /// What is measured for a question on this benchmark: changes of the published program's settings, or of the text's.
+    /// What is measured for a question on this benchmark: changes of the published program's settings, or of those of its text.
     pub fn of(&self, question: Question, reading: Reading) -> Vec<AblationVariant<Phase3Settings>> {
         variants(question, &reading.settings(published::program(&self.benchmark.source)))
     }
@@ -299,7 +299,7 @@ impl AblationResults {
 pub struct VariantGeometry {
     /// The variant.
     pub system: String,
-    /// Nothing of a system that keeps no device's state.
+    /// `None` of a system that keeps no device's state.
     pub geometry: Option<SessionGeometry>,
 }
 

@@ -57,12 +57,16 @@ const german = [
   [/^nothing can be (?:learned|written|saved).*$/, "Es kann nichts gespeichert werden: Der Datenträger ist voll oder schreibgeschützt."],
 ];
 
+// The languages that are not the service's own; `other` says a sentence that is not listed.
+const languages = { de: { sentences: german, other: "Der Dienst meldet auf Englisch: {1}" } };
+
 // What the page says where the service says `sentence`. What it does not know is quoted as it is.
 export function problem(sentence) {
-  if (currentLanguage() !== "de") return sentence;
-  for (const [pattern, template] of german) {
+  const language = languages[currentLanguage()];
+  if (!language) return sentence;
+  for (const [pattern, template] of language.sentences) {
     const found = pattern.exec(sentence);
     if (found) return fill(template, found);
   }
-  return `Der Dienst meldet auf Englisch: ${sentence}`;
+  return fill(language.other, [sentence, sentence]);
 }

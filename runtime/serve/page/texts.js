@@ -1,4 +1,4 @@
-// All texts of the page. A text in {braces} is filled in; both languages have the same keys.
+// All texts of the page. A text in {braces} is filled in; all languages have the same keys.
 export const texts = {
   en: {
     language: "Language",

@@ -1,5 +1,5 @@
 //! Frames that were not recognised, or not surely. They wait for somebody to say what they show: a bounded number, in
-//! memory only. A frame of a scene that is there already is counted, not kept. After every change of what is known, all
+//! memory only. A near-duplicate of one that is there is counted, not kept. After every change of what is known, all
 //! are judged again, and those that are surely recognised leave. Of a camera, nothing is kept while somebody teaches, and
 //! no frame that would be refused as a shot.
 
@@ -26,8 +26,8 @@ pub const FRAMES: usize = 200;
 const SIDE: u32 = 640;
 /// Answers that are less probable are uncertain.
 const SURE: f32 = 0.5;
-/// Cosine of two frames' features from which on they count as the same scene.
-const SAME: f32 = 0.98;
+/// Cosine of two frames' features from which on they are near-duplicates.
+const DUPLICATE: f32 = 0.98;
 /// So long after a shot somebody teaches: the camera sees the thing that is being taught, and the hand that holds it.
 const TEACHING: Duration = Duration::from_secs(60);
 
@@ -48,7 +48,7 @@ pub struct InboxFrame {
     features: Vec<f32>,
     /// Their direction, by which similarity is measured.
     direction: Vec<f32>,
-    /// Number of the knowledge that it was judged by ([`crate::knowledge::Knowledge::number`]).
+    /// Number of the version of the knowledge that it was answered by ([`crate::knowledge::Knowledge::number`]).
     knowledge: u64,
 }
 
@@ -104,7 +104,7 @@ impl Inbox {
     }
 
     /// Keeps a picture if the answer to it is unknown or uncertain, and removes the oldest where there are too many.
-    /// Returns its identifier, that of the frame that shows the same scene where there is one.
+    /// Returns its identifier, that of its near-duplicate where there is one.
     pub fn offer(&self, picture: &RgbImage, answer: &PictureAnswer) -> Option<Id> {
         self.offer_if(picture, answer, || true)
     }
@@ -132,7 +132,7 @@ impl Inbox {
         let mut direction = answer.features.clone();
         self.grouping.see(&mut direction);
         let when = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
-        if let Some(id) = count_again(&mut self.kept(), &direction, when) {
+        if let Some(id) = count_duplicate(&mut self.kept(), &direction, when) {
             return Some(id);
         }
         // Nobody waits for the lock while the picture is looked at and made small.
@@ -141,7 +141,7 @@ impl Inbox {
         }
         let jpeg = image::reduced_jpeg(picture, SIDE).into();
         let mut kept = self.kept();
-        if let Some(id) = count_again(&mut kept, &direction, when) {
+        if let Some(id) = count_duplicate(&mut kept, &direction, when) {
             return Some(id);
         }
         let id = kept.ids.next_id();
@@ -169,7 +169,7 @@ impl Inbox {
         (ids, rows.expect("every frame has as many features as the bundle"))
     }
 
-    /// Takes up what frames show by newer knowledge, given by its number. Those that are surely recognised leave.
+    /// Stores answers by newer knowledge, given by its number; frames that are surely recognised now leave.
     pub(crate) fn judge(&self, knowledge: u64, recognitions: Vec<(Id, Recognition)>) {
         let mut recognitions: BTreeMap<Id, Recognition> = recognitions.into_iter().collect();
         let mut kept = self.kept();
@@ -268,10 +268,10 @@ impl Drop for ClaimedFrame {
     }
 }
 
-/// Counts a frame of the same scene again, if there is one; returns its identifier.
-fn count_again(kept: &mut Frames, direction: &[f32], when: u64) -> Option<Id> {
+/// Counts a near-duplicate again, if there is one; returns its identifier.
+fn count_duplicate(kept: &mut Frames, direction: &[f32], when: u64) -> Option<Id> {
     let cosine = |frame: &InboxFrame| frame.direction.iter().zip(direction).map(|(a, b)| a * b).sum::<f32>();
-    let frame = kept.frames.iter_mut().find(|frame| cosine(frame) >= SAME)?;
+    let frame = kept.frames.iter_mut().find(|frame| cosine(frame) >= DUPLICATE)?;
     (frame.seen, frame.when) = (frame.seen.saturating_add(1), when);
     Some(frame.id)
 }
@@ -304,7 +304,7 @@ mod tests {
         let picture = RgbImage::new(8, 8);
         assert_eq!(inbox.offer(&picture, &answer(true, 0.9, [1.0, 0.0])), None);
         let first = inbox.offer(&picture, &answer(false, 0.9, [1.0, 0.0])).unwrap();
-        assert_eq!(inbox.offer(&picture, &answer(false, 0.9, [2.0, 0.01])), Some(first), "the same scene");
+        assert_eq!(inbox.offer(&picture, &answer(false, 0.9, [2.0, 0.01])), Some(first), "a near-duplicate");
         assert_eq!(inbox.frame(first).unwrap().seen, 2);
         let second = inbox.offer(&picture, &answer(true, 0.4, [0.0, 1.0])).unwrap();
         let third = inbox.offer(&picture, &answer(false, 0.9, [-1.0, 0.0])).unwrap();

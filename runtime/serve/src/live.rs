@@ -233,7 +233,7 @@ impl Live {
         self.0.camera.decode(frame, None).map_err(unreadable)
     }
 
-    /// The size of a frame's picture when it is compared with the empty place: enough for a thing that is a part of it.
+    /// A frame at `side` pixels or more, for comparison with the empty place: enough for a thing that is a part of it.
     ///
     /// # Errors
     /// [`Refusal`] if it cannot be decoded.
@@ -241,7 +241,7 @@ impl Live {
         self.0.camera.decode(frame, Some(side)).map_err(unreadable)
     }
 
-    /// What that takes.
+    /// What [`Live::decode_view`] takes.
     ///
     /// # Errors
     /// [`Refusal`] if it is no picture.
@@ -402,11 +402,11 @@ impl LiveWorker {
         let scene = &self.inner.scene;
         let [width, height] = self.input.canvas();
         let whole = width.max(height);
-        // Of a part of the frame, as many pixels as the backbone sees.
+        // A part of the frame is cut out later, so that it needs as many pixels as the backbone sees.
         let is_part = scene.is_shown() || !self.regions.is_empty();
         let side = if is_part { camera_scene::decoded_side(&self.input) } else { whole };
         let needs = frame.needs(Some(side)).map(|needs| picture_bytes(&needs, &self.input) + scene.working_memory());
-        // What is no picture is decoded, which says so.
+        // A frame that is no picture takes nothing here, and is refused below.
         let permit = match self.admission.try_work(needs.unwrap_or(0)) {
             Ok(Some(permit)) => permit,
             // Requests go first; the next frame comes soon.
@@ -415,7 +415,7 @@ impl LiveWorker {
         };
         let Ok(picture) = self.inner.camera.decode(&frame, Some(side)) else { return };
         let (number, taken) = (frame.number, frame.taken);
-        // A place that was shown meanwhile is compared with the next frame: this one may have been decoded too small for it.
+        // An empty place that was shown since `side` was chosen counts from the next frame on: this one may be too small.
         let seen =
             if is_part { scene.see(&picture, &self.regions) } else { SeenRegion::all_of(&picture, &self.regions) };
         let shown = self.show(&picture, seen, &permit, taken);

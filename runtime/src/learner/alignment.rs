@@ -16,7 +16,7 @@ use crate::store::LockedStore;
 
 impl Learner {
     /// Whether a head is still to be aligned to what was learned: [`Learner::align`] does it, and answers improve. Until
-    /// then they follow in closed form.
+    /// then they follow from class means, the discriminant and the head of phase 2.
     pub fn awaits_alignment(&self) -> bool {
         let base_model = self.base_model();
         self.state().awaits_alignment(&base_model.config) && base_model.scoring(&base_model.config).is_some()
@@ -27,15 +27,15 @@ impl Learner {
     ///
     /// # Errors
     /// [`ChangeError`] if training diverged, old classes would lose more than the budget, the observer cancels, or the
-    /// state cannot be saved. Answers follow in closed form then, as before.
+    /// state cannot be saved. Answers are as before then.
     pub fn align(&mut self, observer: &mut dyn Observer) -> Result<ChangeOutcome<Option<ChangeReport>>, ChangeError> {
         let locked = self.lock()?;
         let before = self.saved.state.clone();
         self.align_locked(&locked, &before, observer)
     }
 
-    /// Settings of the session that makes a change: those of the closed form where answers have one, and the head is
-    /// aligned afterwards.
+    /// Settings of the session that makes a change: without alignment where answers can do without it, and the
+    /// head is aligned afterwards.
     pub(super) fn settings_of_change(&self) -> Cow<'_, LearnConfig> {
         let base_model = self.base_model();
         match base_model.scoring(&base_model.config) {
@@ -45,7 +45,7 @@ impl Learner {
     }
 
     /// Aligns the head after a change that was kept, where that is wanted now; `before` is the state before the change.
-    /// That it cannot be aligned makes no error of the change.
+    /// An alignment that fails does not fail the change: [`ChangeOutcome::unaligned`] says why.
     pub(super) fn align_after(
         &mut self,
         locked: &LockedStore,

@@ -172,7 +172,7 @@ impl Learner {
         let number = entry.number;
         match self.history().entry(number) {
             Some(known) if known.id() != entry => Err(ChangeError::OtherEntry { number }),
-            _ => self.go_back(&locked, number, observer),
+            _ => self.restore_entry(&locked, number, observer),
         }
     }
 }

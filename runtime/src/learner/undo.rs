@@ -46,7 +46,7 @@ impl Learner {
         let timeline = self.history().timeline();
         let remembered = timeline.earlier().len();
         let number = timeline.back(changes).ok_or(ChangeError::NotEnoughToUndo { asked: changes, remembered })?;
-        self.go_back(locked, number, observer)
+        self.restore_entry(locked, number, observer)
     }
 
     /// Redoes the last changes that were undone, exactly.
@@ -71,7 +71,7 @@ impl Learner {
         let timeline = self.history().timeline();
         let undone = timeline.later().len();
         let number = timeline.forth(changes).ok_or(ChangeError::NotEnoughToRedo { asked: changes, undone })?;
-        self.go_back(locked, number, observer)
+        self.restore_entry(locked, number, observer)
     }
 
     /// Goes back to the class set after an entry of the history.
@@ -84,10 +84,10 @@ impl Learner {
         observer: &mut dyn Observer,
     ) -> Result<ChangeOutcome<UndoOutcome>, ChangeError> {
         let locked = self.lock()?;
-        self.go_back(&locked, entry, observer)
+        self.restore_entry(&locked, entry, observer)
     }
 
-    pub(super) fn go_back(
+    pub(super) fn restore_entry(
         &mut self,
         locked: &LockedStore,
         number: u32,

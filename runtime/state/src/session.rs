@@ -1,6 +1,6 @@
-//! Sessions: pure steps (base model, state, shots) -> (new state, report).
+//! Sessions: pure functions (base model, state, shots) -> (new state, report).
 //!
-//! A session of the default settings ([`LearnConfig::combined`](orco_core::config::LearnConfig::combined)):
+//! A session of the shipped settings ([`LearnConfig::combined`](orco_core::config::LearnConfig::combined)):
 //!
 //! 1. The new classes' means are assigned to free pseudo-targets; earlier assignments stay (OrCo, section 3.4).
 //! 2. The shots are kept as exemplars. Answers follow from them in closed form: by class means, by the linear
@@ -140,7 +140,7 @@ impl SessionMemory {
 /// Hears of every epoch of an alignment, and may stop it.
 pub type OnProgress<'a> = &'a mut (dyn FnMut(AlignProgress) -> ControlFlow<()> + Send);
 
-/// Working memory that a session needs after which there are so many more classes and shots.
+/// Working memory for a session that adds `classes` classes and `shots` shots.
 pub fn workspace_size(
     base_model: &BaseModel,
     state: &State,
@@ -157,9 +157,9 @@ pub fn operations(base_model: &BaseModel, state: &State, config: &LearnConfig) -
     data(base_model, state).operations(base_model.classes.len() + state.classes.len(), config)
 }
 
-/// All that a step from one state to the next works with, but for the state itself.
+/// All that a change of a state works with, except the state.
 ///
-/// Every step is a pure function: the same base model, state, input, settings and seed give the same bytes of state,
+/// Every change is a pure function: the same base model, state, input, settings and seed give the same bytes of state,
 /// whatever the workers and the memory. The state that it starts from is left as it is, and holds if the step fails.
 ///
 /// # Example
@@ -269,7 +269,7 @@ impl Session<'_> {
         Ok(next)
     }
 
-    /// Gives the learned classes from number `first` on their targets: together they match the free ones best.
+    /// Gives the learned classes from number `first` on their targets, so that the sum of cosines between class means and targets is highest.
     ///
     /// # Errors
     /// [`LearnError`] if the settings are out of range.
@@ -286,7 +286,7 @@ impl Session<'_> {
     /// The rest of learning: drops exemplars that are too many, and aligns the head.
     fn learn_admitted(&mut self, state: &State, mut next: State) -> Result<(State, ChangeReport), LearnError> {
         self.keep_within_budget(&mut next);
-        self.realign(state, next)
+        self.align(state, next, Sampling::seeded(self.seed))
     }
 
     /// Drops exemplars until the others fit into the configuration's bytes.
@@ -302,14 +302,9 @@ impl Session<'_> {
         self.memory.workspace(self.workers)
     }
 
-    /// Aligns the head of phase 2 anew to what `next` knows, and [settles](Self::settle) it.
-    fn realign(&mut self, state: &State, next: State) -> Result<(State, ChangeReport), LearnError> {
-        self.align(state, next, Sampling::seeded(self.seed))
-    }
-
-    /// The last part of [`Session::learn`]: aligns the head of phase 2 anew to what `next` knows, where the settings
-    /// train one, chooses the border, and reports what changed since `state`. What a session without alignment kept is
-    /// made up for so.
+    /// Trains the head of phase 2 on what `next` knows, unless `epochs` is 0, chooses the border, and reports what changed
+    /// since `state`: the last part of [`Session::learn`]. Called on a state that was learned without alignment, it makes
+    /// up for that.
     ///
     /// # Errors
     /// [`LearnError`] if training diverged, or the callback stopped it.
@@ -336,11 +331,16 @@ impl Session<'_> {
             align::align(&data, &assigned, config, sampling, &mut workspace, head.view_mut(), &mut note)?;
             next.head = Some(head);
         }
-        Ok(self.settle(state, next, history))
+        Ok(self.choose_border_and_report(state, next, history))
     }
 
     /// Chooses the border of `next` where answers have one, and reports what changed since `state`.
-    fn settle(&self, state: &State, mut next: State, losses: Vec<LossTerms>) -> (State, ChangeReport) {
+    fn choose_border_and_report(
+        &self,
+        state: &State,
+        mut next: State,
+        losses: Vec<LossTerms>,
+    ) -> (State, ChangeReport) {
         let report = evaluation::report(self.base_model, state, &mut next, self.config, losses);
         (next, report)
     }

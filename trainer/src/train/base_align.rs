@@ -1,5 +1,5 @@
 //! Phase 2: base alignment. Every base class gets a pseudo-target, and the head g is trained towards them; f is frozen
-//! unless the recipe says otherwise.
+//! unless the recipe says otherwise. The recipe calls it `[align]`; phase 3 is [`orco_core::align`].
 
 mod cache;
 mod checkpoint;
@@ -101,7 +101,7 @@ pub fn align_sharing(
         None => (assigned(model, cache, &made, base, config)?, Position::default()),
         Some(begun) => (begun.targets.rows.clone(), state.restore(&begun.tensors)?),
     };
-    // Other machines may round otherwise, and so choose otherwise.
+    // Ranks may round differently and so assign differently: all take what the first one chose.
     let (vectors, chosen) = (Tensor::from_slice(&made), Tensor::from_slice(&rows));
     group.equalise([&vectors, &chosen])?;
     let vectors = vectors.view([tables.targets.count as i64, dimension]).to_device(device);
@@ -197,7 +197,7 @@ impl<'a> AlignPhase<'a> {
         if steps == 0 {
             bail!("the {count} base images do not fill one batch of {batch}; lower align.batch");
         }
-        // Of other settings: what follows takes its place, in the metrics too.
+        // A finished checkpoint of other settings goes, with its metrics.
         run.remove(CHECKPOINT)?;
         run.rewind("align", at.epoch)?;
         self.redraw(at, steps)?;
@@ -216,7 +216,7 @@ impl<'a> AlignPhase<'a> {
         Tensor::randperm(self.base.split.base.len() as i64, (Kind::Int64, self.model.device()))
     }
 
-    /// Draws what the steps before a checkpoint drew.
+    /// Repeats the random draws of the steps before a checkpoint, so that a run that goes on ends in the same numbers.
     fn redraw(&mut self, at: Position, steps: usize) -> Result<()> {
         let (config, device) = (self.tables.align, self.model.device());
         let batch = config.batch as i64;
@@ -304,7 +304,7 @@ impl TrainingPhase for AlignPhase<'_> {
         self.state.begin_epoch();
         let mut metrics = Map::from_iter([("accuracy".to_owned(), json!(percent))]);
         let mut words = format!("accuracy on base training images {percent:.1} %");
-        if let Some(aside) = self.state.look(self.model, self.base, at.epoch + 1)? {
+        if let Some(aside) = self.state.validation_loss(self.model, self.base, at.epoch + 1)? {
             metrics.insert("loss_set_aside".to_owned(), json!(aside));
             words += &format!(", loss on images set aside {aside:.3}");
         }

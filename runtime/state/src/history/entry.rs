@@ -29,7 +29,7 @@ pub enum ChangeKind {
     Rename,
     /// Classes came from another device.
     Import,
-    /// An earlier class set came back.
+    /// An undo or a redo: the class set of another entry came back.
     Undo,
     /// A class was forgotten together with its past.
     Purge,

@@ -20,7 +20,7 @@ impl Session<'_> {
         let mut next = state.clone();
         in_fixed_order(class).shots.iter().for_each(|shot| next.exemplars.push(index as u32, shot));
         self.keep_within_budget(&mut next);
-        self.realign(state, next)
+        self.align(state, next, Sampling::seeded(self.seed))
     }
 
     /// Forgets a learned class: its target is free again, its exemplars are gone, the head is aligned anew to the rest.
@@ -35,7 +35,7 @@ impl Session<'_> {
             next.first_recognitions.remove(index);
         }
         next.exemplars.remove_class((self.base_model.classes.len() + index) as u32);
-        self.realign(state, next)
+        self.align(state, next, Sampling::seeded(self.seed))
     }
 
     /// Changes the weight of base classes by which the border is chosen, and chooses it anew. Nothing is trained.
@@ -46,7 +46,7 @@ impl Session<'_> {
         if self.base_model.scoring(self.config).is_none() {
             return Err(LearnError::NoBorder);
         }
-        Ok(self.settle(state, State { balance, ..state.clone() }, Vec::new()))
+        Ok(self.choose_border_and_report(state, State { balance, ..state.clone() }, Vec::new()))
     }
 
     /// Restores an earlier class set with the seed that its head was aligned with, or the head that it brings, so that
@@ -57,7 +57,7 @@ impl Session<'_> {
     pub fn restore(&mut self, state: &State, earlier: &EarlierState) -> Result<(State, ChangeReport), LearnError> {
         let next = earlier.state.clone();
         if next.head.is_some() || earlier.head == HeadMark::Bundle {
-            return Ok(self.settle(state, next, Vec::new()));
+            return Ok(self.choose_border_and_report(state, next, Vec::new()));
         }
         self.align(state, next, Sampling::seeded(earlier.seed))
     }

@@ -30,7 +30,7 @@ impl Session<'_> {
         check_count(self.base_model, state, to, 1)?;
         let mut next = self.without_shot(state, source, moved);
         next.exemplars.push_from(&state.exemplars, moved, target as u32);
-        self.realign(state, next)
+        self.align(state, next, Sampling::seeded(self.seed))
     }
 
     /// Removes a stored shot of the class `label`, numbered as for [`Session::move_shot`], and aligns the head anew.
@@ -48,7 +48,7 @@ impl Session<'_> {
         let removed = self.stored_shot(state, label, class, number)?;
         self.check_not_last(state, label, class)?;
         let next = self.without_shot(state, class, removed);
-        self.realign(state, next)
+        self.align(state, next, Sampling::seeded(self.seed))
     }
 
     /// Index of a class's stored shot among all exemplars.

@@ -1,4 +1,5 @@
-//! What a session did, measured on the stored exemplars.
+//! What a session did, measured on samples that the bundle set aside and on shots that are left out of their class in turn; where
+//! answers follow the paper, on the exemplars.
 
 use alloc::string::String;
 use alloc::vec;
@@ -14,7 +15,7 @@ use orco_core::border::Border;
 /// Shares are ratios of small numbers; their difference errs in the last bit.
 const ROUNDING: f32 = 1e-6;
 
-/// How a class's stored exemplars are recognised.
+/// How the samples of a class are recognised.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ClassAccuracy {
     /// The class.
@@ -88,7 +89,7 @@ pub struct RepeatedShots {
 pub struct ChangeReport {
     /// Mean losses of every epoch.
     pub losses: Vec<LossTerms>,
-    /// Exemplars trained on.
+    /// Samples that accuracies were measured on.
     pub exemplars: usize,
     /// How many of the classes came with the bundle.
     pub base_classes: usize,

@@ -138,9 +138,9 @@ impl AlignState {
     ///
     /// # Errors
     /// If an engine outside this program fails.
-    pub fn look(&mut self, model: &Model, base: &BaseSession<'_>, epoch: usize) -> Result<Option<f64>> {
+    pub fn validation_loss(&mut self, model: &Model, base: &BaseSession<'_>, epoch: usize) -> Result<Option<f64>> {
         let Some(mut stopping) = self.stopping.take() else { return Ok(None) };
-        let loss = stopping.look(model, base, epoch, self.parameters());
+        let loss = stopping.validation_loss(model, base, epoch, self.parameters());
         self.stopping = Some(stopping);
         loss.map(Some)
     }
