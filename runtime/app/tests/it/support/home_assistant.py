@@ -13,6 +13,7 @@ import json
 import logging
 import sys
 import tempfile
+import unittest.mock
 from pathlib import Path
 from types import MappingProxyType
 
@@ -56,6 +57,8 @@ async def start(folder: str, port: int) -> core.HomeAssistant:
     hass.config.skip_pip = True
     hass.config_entries = config_entries.ConfigEntries(hass, {})
     await bootstrap.async_load_base_functionality(hass)
+    # Pictures are entities with a page of their own, which nobody looks at here.
+    hass.http = unittest.mock.Mock(spec=["register_view"])
     # The integration asks for them, for its settings' page alone.
     hass.config.components.update({"http", "file_upload"})
     hass.bus.async_listen(core.EVENT_STATE_CHANGED, core.callback(lambda event: changed(hass, event)))
