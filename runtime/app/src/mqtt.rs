@@ -35,7 +35,7 @@ pub struct MqttOptions {
     /// What the topics begin with in which Home Assistant looks for devices.
     #[arg(long, value_name = "PREFIX", env = "ORCO_MQTT_DISCOVERY", default_value = "homeassistant")]
     mqtt_discovery: String,
-    /// Publish a small picture whenever the camera shows something else: whoever may read from the broker sees it.
+    /// Publishes a small picture whenever the camera shows something else: whoever may read from the broker sees it.
     #[arg(long, env = "ORCO_MQTT_PICTURES")]
     mqtt_pictures: bool,
 }
