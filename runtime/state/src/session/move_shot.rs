@@ -4,6 +4,8 @@ use alloc::vec::Vec;
 
 use super::check::{check_count, check_known};
 use super::{ChangeReport, LearnError, Session};
+use orco_core::align::Sampling;
+
 use crate::state::{FirstRecognition, State};
 
 impl Session<'_> {
