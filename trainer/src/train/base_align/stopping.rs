@@ -69,7 +69,7 @@ impl Stopping {
     ///
     /// # Errors
     /// If an engine outside this program fails.
-    pub fn look<'a>(
+    pub fn validation_loss<'a>(
         &mut self,
         model: &Model,
         base: &BaseSession<'_>,
