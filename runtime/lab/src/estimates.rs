@@ -52,7 +52,7 @@ impl fmt::Display for EstimateRow {
         let Self { session, base_covered, learned_covered, size, learned_false_alarms, learned_passed, .. } = self;
         write!(
             f,
-            "{session:>7} {base_covered:>13.2} {learned_covered:>8.2} {size:>7.2} {base:>29} {learned:>8} {range:>6} \
+            "{session:>7} {base_covered:>13.2} {learned_covered:>8.2} {size:>7.2} {base:>30} {learned:>8} {range:>6} \
              {inside:>9} {learned_false_alarms:>28.2} {learned_passed:>7.2}"
         )
     }
