@@ -2,10 +2,10 @@
 
 use anyhow::{Result, bail};
 use orco_runtime::bundle::Bundle;
-use orco_runtime::learner::{Learner, LearnerSettings};
+use orco_runtime::learner::{AnswerScope, KeptScope, Learner, LearnerSettings};
 use orco_runtime::store::Store;
 
-use crate::options::Options;
+use crate::options::{AnswersArgument, Options};
 use crate::output::Output;
 
 /// Opens the bundle and the state that the options name, to classify so many pictures. Where a copy of the state cannot
@@ -21,7 +21,8 @@ pub fn open_for(options: &Options, output: &Output, pictures: usize) -> Result<L
 pub fn parts(options: &Options, pictures: usize) -> Result<(Bundle, Store, LearnerSettings)> {
     let bundle = options.open_bundle()?;
     let store = store(options, &bundle)?;
-    Ok((bundle, store, settings(options, pictures)))
+    let settings = settings(options, &store, pictures);
+    Ok((bundle, store, settings))
 }
 
 /// The state's folder, which need not be there yet.
@@ -37,16 +38,25 @@ pub fn store(options: &Options, bundle: &Bundle) -> Result<Store> {
     Ok(Store::new(&folder))
 }
 
-/// The settings, for so many pictures.
-pub fn settings(options: &Options, pictures: usize) -> LearnerSettings {
+/// The settings for a state, and for so many pictures.
+pub fn settings(options: &Options, store: &Store, pictures: usize) -> LearnerSettings {
     LearnerSettings::default()
         .limits(options.limits())
         .wait(options.wait)
-        .scope(options.answers.scope())
+        .scope(options.answers.map_or_else(|| chosen_scope(store), AnswersArgument::scope))
         .engine(options.engine.choice())
         .pictures_ahead(pictures)
         // Releases are compared only where a signature vouches for them.
         .compare_releases(options.public_key.is_some())
+}
+
+/// What was chosen on the device's page. A choice that cannot be read is no reason to stop.
+fn chosen_scope(store: &Store) -> AnswerScope {
+    let chosen = KeptScope::of(store.folder()).read().unwrap_or_else(|error| {
+        log::warn!("{error}; it is `auto` until somebody chooses again on the page");
+        None
+    });
+    chosen.unwrap_or(AnswerScope::Auto)
 }
 
 /// As [`open_for`], for what does not depend on the number of pictures.

@@ -38,9 +38,10 @@ pub struct Options {
     #[arg(long, global = true, value_name = "N", env = "ORCO_THREADS", value_parser = at_least_one)]
     pub threads: Option<usize>,
     /// Which classes are answered: learned classes alone (`learned`), all that are known (`all`), or all until three
-    /// are learned (`auto`). What is none of them is `unknown`.
-    #[arg(long, global = true, value_name = "WHICH", env = "ORCO_ANSWERS", value_enum, default_value_t)]
-    pub answers: AnswersArgument,
+    /// are learned (`auto`). What is none of them is `unknown`. By default what was chosen on the device's page, at
+    /// first `auto`.
+    #[arg(long, global = true, value_name = "WHICH", env = "ORCO_ANSWERS", value_enum)]
+    pub answers: Option<AnswersArgument>,
     /// Folder of the device's state; by default one per bundle in the user's state folder.
     #[arg(long, global = true, value_name = "DIR", env = "ORCO_STATE")]
     pub state: Option<PathBuf>,
@@ -75,10 +76,9 @@ pub enum Backbone {
 }
 
 /// [`AnswerScope`], as the command line names it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum AnswersArgument {
     /// All, until three classes are learned; then those alone
-    #[default]
     Auto,
     /// Learned classes alone
     Learned,

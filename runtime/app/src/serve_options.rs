@@ -71,6 +71,10 @@ pub struct ServeOptions {
     /// switches a GPIO line.
     #[arg(long, value_name = "FILE", env = "ORCO_RULES")]
     pub rules: Option<PathBuf>,
+    /// Folder in which is kept what the camera saw, and when: the newest 1000 things, in the file sightings.csv, each with
+    /// a small picture. Whoever gives the token can look at them.
+    #[arg(long, value_name = "FOLDER", env = "ORCO_SIGHTINGS")]
+    pub sightings: Option<PathBuf>,
     /// Keeps no small pictures of learned shots beside the state.
     #[arg(long, env = "ORCO_NO_THUMBNAILS", value_parser = clap::builder::BoolishValueParser::new())]
     pub no_thumbnails: bool,

@@ -11,6 +11,7 @@ import { startRegions } from "./regions.js";
 import { pictureSize, startScene, viewSize } from "./scene.js";
 import { takeTokenFromAddress } from "./service.js";
 import { startShots } from "./shots.js";
+import { startSightings } from "./sightings.js";
 import { startSource } from "./source.js";
 
 takeTokenFromAddress();
@@ -22,6 +23,7 @@ startRegions(pictureSize, viewSize);
 startAnswer();
 startShots();
 startInbox();
+startSightings();
 startJobs();
 startClasses();
 startHistory();

@@ -16,6 +16,13 @@ export function element(tag, { on, ...properties } = {}, ...children) {
 
 export const small = (textContent) => element("span", { className: "small", textContent });
 
+// Puts a file among those that the browser has fetched.
+export function saveFile(blob, name) {
+  const link = element("a", { href: URL.createObjectURL(blob), download: name });
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(link.href));
+}
+
 // Screen readers do not read out again what has not changed.
 export function setText(id, text) {
   if ($(id).textContent !== text) $(id).textContent = text;

@@ -1,7 +1,7 @@
 // The service's events: each updates the store. A lost connection is opened again.
 import { showError, sleep } from "./dom.js";
 import { message } from "./language.js";
-import { refreshAll, refreshClasses, refreshInbox, refreshShots } from "./refresh.js";
+import { refreshAll, refreshClasses, refreshInbox, refreshShots, refreshSightings } from "./refresh.js";
 import { isUnfinished } from "./selectors.js";
 import { api, call, get } from "./service.js";
 import { NO_ANSWER, store } from "./store.js";
@@ -61,6 +61,8 @@ function handle({ kind, data }) {
   if (kind === "job") store.update({ job: JSON.parse(data) });
   if (kind === "changed") refreshClasses().catch(() => {});
   if (kind === "changed" || kind === "shots") refreshShots().catch(() => {});
+  // A purge takes the sightings of its class away.
+  if (kind === "sightings" || kind === "purged") refreshSightings().catch(() => {});
   if (kind === "inbox") refreshInbox().catch(() => {});
   // The report of a change shows labels of the class that was purged.
   if (kind === "purged" && JSON.parse(data).jobs.includes(store.state.job?.id)) store.update({ job: null });

@@ -46,4 +46,8 @@ export async function refreshInbox() {
   store.update({ inbox: await get("inbox") });
 }
 
-export const refreshAll = () => Promise.all([refreshClasses(), refreshShots(), refreshInbox()]);
+export async function refreshSightings() {
+  store.update({ sightings: await get("sightings", { quiet: true }) });
+}
+
+export const refreshAll = () => Promise.all([refreshClasses(), refreshShots(), refreshInbox(), refreshSightings()]);

@@ -70,6 +70,14 @@ export const middleOf = ([left, top, width, height]) => [left + width / 2, top +
 // What a thing is called; nothing if it is like nothing known.
 export const thingName = ({ label, known }) => (known ? label : null);
 
+// How long a thing stayed that was seen, as the key of a text with its number; it is still there without one.
+export function stay(seconds) {
+  if (seconds === null) return { key: "stillThere" };
+  if (seconds < 60) return { key: "staySeconds", count: seconds };
+  return seconds < 3600 ? { key: "stayMinutes", count: Math.round(seconds / 60) }
+    : { key: "stayHours", count: Math.round(seconds / 3600) };
+}
+
 // What to do next, as keys of texts: about the shots, and about the class if it is known already.
 export function hints(state) {
   const { label, shots, classes } = state;

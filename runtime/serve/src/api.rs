@@ -8,6 +8,7 @@ pub mod known;
 pub mod model;
 mod picture;
 pub mod shots;
+pub mod sightings;
 mod tensor;
 pub mod thumbnails;
 pub mod watch;

@@ -31,6 +31,7 @@ use crate::id::Id;
 use crate::metric::ChangeMetric;
 use crate::report;
 use crate::shots::PendingShots;
+use crate::sightings::Sightings;
 use crate::telemetry::Telemetry;
 use crate::worker::{self, Worker};
 use orco_runtime::state::sentence::with_causes;
@@ -139,6 +140,16 @@ impl ChangeRequest {
     }
 }
 
+/// What the service has of pictures that follows the changes.
+pub(crate) struct ShownRecords {
+    /// Shots that were not learned yet.
+    pub pending_shots: PendingShots,
+    /// Small pictures of learned shots, where they are kept.
+    pub thumbnails: Option<Thumbnails>,
+    /// What the camera saw.
+    pub sightings: Sightings,
+}
+
 /// Asks the thread that changes.
 #[derive(Clone)]
 pub struct Changes {
@@ -155,16 +166,14 @@ struct Shared {
 }
 
 impl Changes {
-    /// Starts the thread; `open` makes its learner there, and anew where it broke off. Thumbnails of learned shots are
-    /// kept where a place for them is given.
+    /// Starts the thread; `open` makes its learner there, and anew where it broke off.
     ///
     /// # Errors
     /// [`ServeError`] if the thread or its learner cannot be started.
     pub(crate) fn start(
         open: impl FnMut() -> Result<Learner, ServeError> + Send + 'static,
         answers: Answers,
-        pending_shots: PendingShots,
-        thumbnails: Option<Thumbnails>,
+        records: ShownRecords,
         telemetry: Telemetry,
     ) -> Result<(Self, JoinHandle<()>), ServeError> {
         let (queue, receiver) = mpsc::sync_channel(WAITING);
@@ -173,8 +182,7 @@ impl Changes {
             open: Box::new(open),
             queue: receiver,
             answers,
-            pending_shots,
-            thumbnails,
+            records,
             shared: shared.clone(),
             running: None,
             cannot_begin: false,
@@ -282,8 +290,7 @@ struct ChangeWorker {
     open: Box<dyn FnMut() -> Result<Learner, ServeError> + Send>,
     queue: Receiver<(Id, ChangeRequest)>,
     answers: Answers,
-    pending_shots: PendingShots,
-    thumbnails: Option<Thumbnails>,
+    records: ShownRecords,
     shared: Shared,
     /// The change that is being made.
     running: Option<Trace>,
@@ -394,7 +401,7 @@ impl ChangeWorker {
                     }
                 };
                 self.keep_thumbnails(learner, &label, &ids);
-                self.pending_shots.remove(&label, |id| ids.contains(&id));
+                self.records.pending_shots.remove(&label, |id| ids.contains(&id));
                 Ok(reported(made, |report| report::of(&report)))
             }
             ChangeRequest::Move { from, exemplar, to } => {
@@ -441,7 +448,7 @@ impl ChangeWorker {
 
     /// Removes the thumbnails of shots that are in no saved state any more.
     fn prune_thumbnails(&self, learner: &Learner) {
-        if let Some(thumbnails) = &self.thumbnails
+        if let Some(thumbnails) = &self.records.thumbnails
             && let Err(error) = thumbnails.prune(learner.saved())
         {
             log::warn!("thumbnails that nobody needs are left: {}", with_causes(&error));
@@ -450,8 +457,8 @@ impl ChangeWorker {
 
     /// Keeps the thumbnails of shots that were just learned. The class is as good without.
     fn keep_thumbnails(&self, learner: &Learner, label: &str, ids: &[Id]) {
-        let Some(thumbnails) = &self.thumbnails else { return };
-        for shot in self.pending_shots.of(label).iter().filter(|shot| ids.contains(&shot.id)) {
+        let Some(thumbnails) = &self.records.thumbnails else { return };
+        for shot in self.records.pending_shots.of(label).iter().filter(|shot| ids.contains(&shot.id)) {
             let bank = &learner.state().exemplars;
             if let Err(error) = thumbnails.keep(bank, shot.features.view(), &shot.thumbnail) {
                 log::warn!("a thumbnail of {label} is not kept: {error}");

@@ -96,6 +96,14 @@ pub enum ServeError {
     /// The camera can never be one.
     #[error("{0}")]
     Camera(String),
+    /// The folder of sightings cannot be used.
+    #[error("cannot keep sightings in {}: {reason}", path.display())]
+    Sightings {
+        /// The folder.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
     /// The certificate or its key cannot be read.
     #[error("cannot read {}: {reason}", path.display())]
     Certificate {

@@ -10,8 +10,8 @@ const KEPT: usize = 256;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Event {
     /// `job` (one was queued, goes on or ended), `changed` (what is known, or how the service is), `shots` (what was
-    /// taken), `inbox` (how many frames wait), `purged` (jobs that told of a class that was purged) or `live` (what the
-    /// camera shows).
+    /// taken), `inbox` (how many frames wait), `purged` (jobs that told of a class that was purged), `live` (what the
+    /// camera shows) or `sightings` (something came or left).
     pub kind: &'static str,
     /// JSON.
     pub data: String,

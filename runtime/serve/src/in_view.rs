@@ -1,4 +1,5 @@
-//! What is in front of the camera, as rules and brokers are told: every thing of every region, or that a place is empty.
+//! What is in front of the camera, as rules, brokers and sightings have it: every thing of every region, or that a place
+//! is empty.
 
 use serde_json::Value;
 
@@ -18,14 +19,41 @@ pub(crate) enum InView {
     },
 }
 
+/// A known thing, and where it is.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct KnownThing {
+    /// The region's name; empty where the frame is looked at as a whole.
+    pub region: String,
+    /// Its label.
+    pub label: String,
+    /// How probable it is, 0..1.
+    pub probability: Option<f64>,
+}
+
 /// All that the camera shows, of what [`crate::live::Live::json`] says; nothing while it is away.
 pub(crate) fn in_view(live: &Value) -> Vec<InView> {
+    regions(live).iter().flat_map(in_region).collect()
+}
+
+/// The known things among them, with their regions.
+pub(crate) fn known_in_view(live: &Value) -> Vec<KnownThing> {
+    let known = |region: &Value| {
+        let name = region["name"].as_str().unwrap_or_default().to_owned();
+        in_region(region).into_iter().filter_map(move |shown| match shown {
+            InView::Known { label, probability } => Some(KnownThing { region: name.clone(), label, probability }),
+            InView::Empty | InView::Unknown => None,
+        })
+    };
+    regions(live).iter().flat_map(known).collect()
+}
+
+/// What is shown of each region; without regions of its own, the frame is one.
+fn regions(live: &Value) -> &[Value] {
     if live["state"] != "running" {
-        return Vec::new();
+        return &[];
     }
-    // Without regions of its own, the frame is one.
     let regions = live["regions"].as_array().filter(|regions| !regions.is_empty());
-    regions.map_or_else(|| std::slice::from_ref(live), Vec::as_slice).iter().flat_map(in_region).collect()
+    regions.map_or_else(|| std::slice::from_ref(live), Vec::as_slice)
 }
 
 /// Labels of the known things among them, in order, each once.
@@ -85,6 +113,8 @@ mod tests {
         let both = with("regions", json!([empty, shelf]));
         assert_eq!(in_view(&both), [InView::Empty, known("mug", Some(0.9))]);
         assert_eq!(labels_in_view(&both), ["mug"]);
+        let placed = KnownThing { region: "shelf".into(), label: "mug".into(), probability: Some(0.9) };
+        assert_eq!(known_in_view(&both), [placed]);
         assert_eq!(labels_in_view(&with("things", json!([mug, duck, strange, mug]))), ["duck", "mug"]);
     }
 }

@@ -14,13 +14,15 @@
 //!   change did;
 //! - [`shots`]: shots that are not learned yet; [`inbox`]: frames that were not recognised. Both are in memory
 //!   only;
+//! - `in_view`: what the service's own camera shows, as rules, brokers and sightings have it; [`sightings`]: what it saw,
+//!   and when;
 //! - two threads that own a learner each: [`answers`] reads, and takes up what other programs did to the state;
 //!   [`changes`] makes one change at a time. A class that is being learned answers at once, by its imprinted shots, until
 //!   it is trained;
 //! - [`agreement`] over several frames; [`camera_regions`]: parts of the frames of the service's own camera;
 //!   [`camera_scene`]: the empty place before it; [`thing_tracks`] in front of that; [`live`]: that camera;
-//!   `in_view`: what it shows, as rules and brokers are told;
 //! - [`service`]: these together, without HTTP; [`token`]: what callers from other machines must give;
+//! - [`sighting_recorder`]: follows the camera for the sightings;
 //! - `mqtt`, a feature: tells an MQTT broker what the service sees and learns; [`rules`]: what is done once a label is
 //!   shown for a while;
 //! - [`route`]: what a route takes; [`page`]: the web page's files; [`guard`]: who may ask for what;
@@ -76,6 +78,8 @@ pub mod rules;
 pub mod server;
 pub mod service;
 pub mod shots;
+pub mod sighting_recorder;
+pub mod sightings;
 pub mod statistics;
 mod supervisor;
 mod telemetry;

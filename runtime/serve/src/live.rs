@@ -123,6 +123,12 @@ impl LiveReader {
         let seen = self.0.now().seen.clone();
         seen.map(|seen| seen.view())
     }
+
+    /// The same, at most `side` pixels wide and high.
+    pub fn reduced(&self, side: u32) -> Option<Vec<u8>> {
+        let seen = self.0.now().seen.clone();
+        seen.map(|seen| image::reduced_jpeg(&seen.picture, side))
+    }
 }
 
 impl Drop for Live {

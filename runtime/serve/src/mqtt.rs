@@ -268,7 +268,7 @@ impl Reporter<'_> {
     }
 
     /// Describes all entities, and takes those away whose region or class is gone.
-    async fn announce(&self, client: &AsyncClient, named: &Named) {
+    async fn announce(&self, client: &AsyncClient, named: Named) {
         // Before the first time, those of an earlier run may be there: the history knows which classes it had.
         let before = self.announced.borrow().clone().unwrap_or_else(|| self.remembered());
         let messages = discovery::messages(&self.device, &About { named: named.clone(), ..self.about.clone() });
@@ -279,7 +279,7 @@ impl Reporter<'_> {
         for (topic, config) in messages {
             self.deliver(client, &topic, config, true).await;
         }
-        self.announced.replace(Some(named.clone()));
+        self.announced.replace(Some(named));
     }
 
     /// What has entities of its own now.
@@ -301,8 +301,7 @@ impl Reporter<'_> {
 
     async fn tell(&self, client: &AsyncClient) {
         let topics = Topics::of(&self.device);
-        let mut announced = self.named();
-        self.announce(client, &announced).await;
+        self.announce(client, self.named()).await;
         if !self.about.camera {
             // Clears the state of a time when there was a camera.
             self.deliver(client, &topics.state, "", true).await;
@@ -325,9 +324,8 @@ impl Reporter<'_> {
                 self.updates.remove(&ended.job);
             }
             let named = self.named();
-            if named != announced {
-                self.announce(client, &named).await;
-                announced = named;
+            if self.announced.borrow().as_ref() != Some(&named) {
+                self.announce(client, named).await;
             }
             let mut due = None;
             if let Some(shown) = self.updates.shown() {

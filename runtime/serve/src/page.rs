@@ -49,6 +49,7 @@ pub static FILES: &[File] = &[
     script("/selectors.js", include_str!("../page/selectors.js")),
     script("/service.js", include_str!("../page/service.js")),
     script("/shots.js", include_str!("../page/shots.js")),
+    script("/sightings.js", include_str!("../page/sightings.js")),
     script("/source.js", include_str!("../page/source.js")),
     script("/store.js", include_str!("../page/store.js")),
     script("/sufficiency.js", include_str!("../page/sufficiency.js")),

@@ -6,7 +6,7 @@ use axum::Router;
 use axum::extract::DefaultBodyLimit;
 use axum::middleware;
 
-use crate::api::{camera, changes, inbox, inference, known, model, shots, thumbnails, watch};
+use crate::api::{camera, changes, inbox, inference, known, model, shots, sightings, thumbnails, watch};
 use crate::error::Refusal;
 use crate::guard::{self, Guard};
 use crate::page;
@@ -52,6 +52,9 @@ pub static ROUTES: LazyLock<Vec<Route>> = LazyLock::new(|| {
         Route::get("/api/v1/inbox/{id}", inbox::frame),
         Route::post("/api/v1/inbox/label", Body::Json, inbox::label),
         Route::post("/api/v1/inbox/dismiss", Body::Json, inbox::dismiss),
+        Route::get("/api/v1/sightings", sightings::all),
+        Route::get("/api/v1/sightings/{file}", sightings::file),
+        Route::delete("/api/v1/sightings", sightings::clear),
         Route::post("/api/v1/learn", Body::Json, changes::learn),
         Route::get("/api/v1/jobs", changes::unfinished),
         Route::get("/api/v1/jobs/{id}", changes::job),

@@ -5,7 +5,7 @@ use std::thread::JoinHandle;
 
 use orco_camera::{Camera, CameraSource};
 use orco_runtime::bundle::Bundle;
-use orco_runtime::learner::{AlignmentTime, Learner, LearnerSettings};
+use orco_runtime::learner::{AlignmentTime, KeptScope, Learner, LearnerSettings};
 use orco_runtime::manifest::Manifest;
 use orco_runtime::state::sufficiency::LearningCurve;
 use orco_runtime::store::Store;
@@ -15,7 +15,7 @@ use crate::admission::{self, Admission};
 use crate::answers::Answers;
 use crate::camera_regions::CameraRegions;
 use crate::camera_scene::CameraScene;
-use crate::changes::{ChangeRequest, Changes, Job};
+use crate::changes::{ChangeRequest, Changes, Job, ShownRecords};
 use crate::error::{Refusal, ServeError};
 use crate::event::Events;
 use crate::health::Health;
@@ -23,6 +23,7 @@ use crate::inbox::{self, Inbox};
 use crate::live::{self, Live};
 use crate::metric::Metrics;
 use crate::shots::{self, PendingShots};
+use crate::sightings::Sightings;
 use crate::statistics::InferenceStatistics;
 use crate::telemetry::Telemetry;
 
@@ -68,6 +69,10 @@ pub struct Service {
     pub scene: CameraScene,
     /// The regions of its frames.
     pub regions: CameraRegions,
+    /// Which classes are answered, as it was chosen on this device.
+    pub scope: KeptScope,
+    /// What that camera saw.
+    pub sightings: Sightings,
     /// How much memory pictures take together.
     pub admission: Admission,
     /// What is wrong, if anything is.
@@ -126,8 +131,13 @@ impl Service {
         };
         let telemetry = Telemetry { health: health.clone(), events: events.clone(), metrics: metrics.clone() };
         let answers = Answers::start(opener(usize::MAX), store.clone(), inbox.clone(), telemetry.clone())?;
-        let kept = retention.thumbnails.then(|| thumbnails.clone());
-        let (changes, thread) = Changes::start(opener(1), answers.clone(), pending_shots.clone(), kept, telemetry)?;
+        let sightings = Sightings::default();
+        let records = ShownRecords {
+            pending_shots: pending_shots.clone(),
+            thumbnails: retention.thumbnails.then(|| thumbnails.clone()),
+            sightings: sightings.clone(),
+        };
+        let (changes, thread) = Changes::start(opener(1), answers.clone(), records, telemetry)?;
         let (changes, thread) = (Some(changes), Some(thread));
         Ok(Arc::new(Self {
             manifest,
@@ -140,6 +150,8 @@ impl Service {
             thumbnails,
             scene,
             regions,
+            scope: KeptScope::of(store.folder()),
+            sightings,
             admission: Admission::new(retention.memory),
             health,
             events,

@@ -2,6 +2,7 @@
 
 use std::io::{self, IsTerminal};
 use std::net::{IpAddr, Ipv4Addr};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::Result;
@@ -10,6 +11,7 @@ use orco_runtime::store::{Store, StoreError};
 #[cfg(feature = "mqtt")]
 use orco_serve::mqtt::Mqtt;
 use orco_serve::rules::Rules;
+use orco_serve::sighting_recorder::SightingRecorder;
 use orco_serve::{Address, RetentionOptions, Server, Service, admission, live, memory};
 use serde_json::{Value, json};
 
@@ -47,6 +49,9 @@ pub fn run(options: &Options, output: &Output, arguments: &ServeOptions) -> Resu
     if let Some(token) = arguments.token_file.as_deref().filter(|path| !path.exists()) {
         options.check_destination(token)?;
     }
+    if let Some(folder) = &arguments.sightings {
+        options.check_destination(folder)?;
+    }
     let (bundle, store, settings) = device::parts(options, usize::MAX)?;
     let phone = arguments.phone.then(|| phone_access(&store, arguments.listen().ip(), given.clone())).transpose()?;
     let Credentials { tls, token } = phone.as_ref().map_or(given, PhoneAccess::credentials);
@@ -82,6 +87,8 @@ pub fn run(options: &Options, output: &Output, arguments: &ServeOptions) -> Resu
     // Until the service ends.
     #[cfg(feature = "mqtt")]
     let _mqtt = device.map(|device| Mqtt::start(&service, device, server.url_for_others())).transpose()?;
+    let recorder = |folder: &PathBuf| SightingRecorder::start(&service, folder);
+    let _sightings = arguments.sightings.as_ref().map(recorder).transpose()?;
     let _rules = rules.map(|rules| Rules::start(&service, rules)).transpose()?;
     drop(service);
     let url = server.url();

@@ -58,8 +58,10 @@ pub fn state(options: &Options, bundle: Option<Bundle>, findings: &mut Findings)
     }
     room(&folder, findings);
     let bundle = bundle?;
-    let opened = device::store(options, &bundle)
-        .and_then(|store| Ok(Learner::new(bundle, store, device::settings(options, 1))?));
+    let opened = device::store(options, &bundle).and_then(|store| {
+        let settings = device::settings(options, &store, 1);
+        Ok(Learner::new(bundle, store, settings)?)
+    });
     let needed = |learner: &Learner| {
         let free = learner.state().free_targets(learner.base_model()).len();
         learner.session_bytes(usize::from(free > 0), SHOTS)

@@ -1,5 +1,9 @@
 //! Which classes are answered, and labels that the bundle has already.
 
+use std::fs;
+
+use orco_runtime::learner::{AnswerScope, KeptScope};
+
 use crate::support::{Device, argument, shots, text};
 
 #[test]
@@ -24,6 +28,12 @@ fn three_taught_classes_are_answered_alone_and_that_is_said_once() {
     };
     assert_eq!(count(&[]), (4, true));
     assert_eq!(count(&["--answers", "all"]), (64, false));
+    // What was chosen on the page holds where the command line names nothing.
+    KeptScope::of(device.state()).keep(AnswerScope::All).unwrap();
+    assert_eq!(count(&[]), (64, false));
+    assert_eq!(count(&["--answers", "learned"]), (4, true));
+    fs::write(device.state().join("answers"), "some").unwrap();
+    assert_eq!(count(&[]), (4, true), "what cannot be read stops nobody");
     let listed = text(&device.command(&["list"]).output().unwrap().stdout);
     let lines: Vec<&str> = listed.lines().collect();
     assert!(lines[1].contains("duck") && lines[5].contains("apple"), "{listed}");

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 
-import { canLearn, canShoot, classOf, hasSource, hints, isBaseLabel, isOfLabel, isSameOrLater, isUnfinished, labelOf } from "../selectors.js";
+import { canLearn, canShoot, classOf, hasSource, hints, isBaseLabel, isOfLabel, isSameOrLater, isUnfinished, labelOf, stay } from "../selectors.js";
 import { store } from "../store.js";
 
 const state = (changes) => ({ ...store.state, ...changes });
@@ -72,4 +72,10 @@ test("a learned class stands for the base class that it replaces", () => {
   assert.equal(isBaseLabel({ label: "cup", classes: [base, own] }), false);
   assert.equal(isBaseLabel({ label: "jug", classes: [base] }), false);
   assert.equal(classOf("cup", [base, own]), own);
+});
+
+test("how long a thing stayed is said in one unit", () => {
+  const said = [null, 0, 59, 60, 3599, 3600, 90000].map(stay).map(({ key, count }) => [key, count]);
+  assert.deepEqual(said, [["stillThere", undefined], ["staySeconds", 0], ["staySeconds", 59], ["stayMinutes", 1],
+    ["stayMinutes", 60], ["stayHours", 1], ["stayHours", 25]]);
 });

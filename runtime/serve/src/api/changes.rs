@@ -63,10 +63,10 @@ pub struct AnswersRequest {
     answers: String,
 }
 
-/// `POST /api/v1/answers`: holds until the service ends; the settings say it for the next start.
+/// `POST /api/v1/answers`: kept beside the state, for the next start too unless the settings name another scope.
 ///
 /// # Errors
-/// [`Refusal`] if there is no such setting, or too many requests wait.
+/// [`Refusal`] if there is no such scope, it cannot be kept, or too many requests wait.
 pub async fn answers(
     State(service): State<Arc<Service>>,
     Json(AnswersRequest { answers }): Json<AnswersRequest>,
@@ -75,6 +75,8 @@ pub async fn answers(
         let names = AnswerScope::CHOICES.map(AnswerScope::name).join(", ");
         return Err(Refusal::bad(format!("answers must be one of {names}")));
     };
+    let kept = service.scope.clone();
+    blocking(move || kept.keep(scope)).await?.map_err(|error| Refusal::internal(error.to_string()))?;
     service.answers.set_scope(scope).await?;
     Ok(axum::Json(json!({ "answers": answers, "learned_only": service.answers.knowledge().is_learned_only })))
 }

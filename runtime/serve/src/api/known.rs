@@ -47,7 +47,7 @@ pub async fn status(State(service): State<Arc<Service>>) -> Result<Json<Value>, 
         "sessions": known.sessions, "balance": known.border.map(|_| known.balance.name()), "balances": dial,
         "expected": expected, "improving": known.awaits_alignment && service.aligns, "inbox": service.inbox.len(), "inbox_most": service.inbox.most(),
         "changes": known.timeline.earlier().len(), "undone": known.timeline.later().len(), "jobs": jobs, "camera": service.live().map(Live::json),
-        "regions": service.regions.json(),
+        "regions": service.regions.json(), "sightings": service.sightings.are_kept(),
     })))
 }
 

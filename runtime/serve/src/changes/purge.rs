@@ -38,7 +38,10 @@ impl ChangeWorker {
             });
         }
         for label in &labels {
-            self.pending_shots.remove(label, |_| true);
+            self.records.pending_shots.remove(label, |_| true);
+        }
+        if let Err(error) = self.records.sightings.remove(&labels) {
+            log::warn!("sightings of a purged class are left: {error}");
         }
         let mut touched: Vec<Id> = Vec::new();
         for job in self.shared.jobs().all() {

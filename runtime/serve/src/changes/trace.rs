@@ -115,7 +115,7 @@ impl ChangeWorker {
             return self.shared.end(trace.id, trace.verb, JobProgress::Failed(why));
         };
         if let Some(label) = trace.labels.first() {
-            self.pending_shots.remove(label, |shot| trace.shots.contains(&shot));
+            self.records.pending_shots.remove(label, |shot| trace.shots.contains(&shot));
         }
         if !trace.purged.is_empty() {
             self.purge(learner, trace.purged);

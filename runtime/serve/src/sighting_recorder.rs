@@ -1,0 +1,91 @@
+//! The thread that keeps [`crate::sightings`]: it looks at what the service's own camera shows.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use serde_json::json;
+
+use crate::error::ServeError;
+use crate::event::Events;
+use crate::in_view::known_in_view;
+use crate::live::LiveReader;
+use crate::service::Service;
+use crate::sightings::Sightings;
+use crate::worker::{self, Worker};
+
+/// How often what is shown is compared with what was shown before.
+const EVERY: Duration = Duration::from_millis(200);
+/// Longest side of a picture, in pixels.
+const SIDE: u32 = 320;
+
+/// Keeps sightings until it is dropped.
+#[derive(Debug)]
+pub struct SightingRecorder {
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl SightingRecorder {
+    /// Keeps what the service's camera sees in a folder, which is made if it is not there. Without a camera nothing is
+    /// ever seen.
+    ///
+    /// # Errors
+    /// [`ServeError`] if the folder cannot be used, or the thread not started.
+    pub fn start(service: &Service, folder: &Path) -> Result<Self, ServeError> {
+        service.sightings.open(folder)?;
+        let stop = Arc::new(AtomicBool::new(false));
+        let Some(live) = service.live() else {
+            log::warn!("there is a folder for sightings, but no camera: nothing will ever be seen");
+            return Ok(Self { stop, thread: None });
+        };
+        let worker = SightingWorker {
+            sightings: service.sightings.clone(),
+            live: live.reader(),
+            events: service.events.clone(),
+            stop: Arc::clone(&stop),
+        };
+        let thread = Some(worker::start(worker, &service.health)?);
+        Ok(Self { stop, thread })
+    }
+}
+
+impl Drop for SightingRecorder {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take()
+            && thread.join().is_err()
+        {
+            log::error!("the thread that keeps sightings broke off at its end");
+        }
+    }
+}
+
+struct SightingWorker {
+    sightings: Sightings,
+    live: LiveReader,
+    events: Events,
+    stop: Arc<AtomicBool>,
+}
+
+impl Worker for SightingWorker {
+    const NAME: &'static str = "sightings";
+
+    fn run(&mut self, up: &mut dyn FnMut()) -> Result<(), ServeError> {
+        up();
+        while !self.back_off(EVERY) {
+            let shown = known_in_view(&self.live.json());
+            if self.sightings.see(shown, || self.live.reduced(SIDE)) {
+                self.events.tell("sightings", &json!({}));
+            }
+        }
+        self.sightings.end();
+        Ok(())
+    }
+
+    fn back_off(&mut self, pause: Duration) -> bool {
+        worker::sleep(pause, || self.stop.load(Ordering::Relaxed))
+    }
+}

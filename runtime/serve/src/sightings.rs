@@ -1,0 +1,151 @@
+//! What the service's own camera saw, and when: for whoever wants to look back. Off unless a folder is named.
+//!
+//! A known thing that was there and has left is a [`Sighting`]: a line of [`FILE`] and a small picture in that folder,
+//! which keeps the newest [`MOST`]. A thing that is still there is listed, too, and written when it leaves or the service
+//! ends; a power cut loses that line. [`crate::sighting_recorder`] follows the camera.
+
+mod folder;
+mod tracker;
+
+use std::collections::BTreeSet;
+use std::io;
+use std::path::Path;
+use std::sync::{Arc, Mutex, OnceLock};
+use std::time::Instant;
+
+use jiff::Timestamp;
+use orco_runtime::threads::lock;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use self::folder::SightingFolder;
+use self::tracker::{OpenSighting, Tracker};
+use crate::error::ServeError;
+use crate::in_view::KnownThing;
+
+pub use self::folder::{FILE, MOST};
+
+/// A known thing that was in front of the camera for a while.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Sighting {
+    /// Names it, and its picture: digits and a dash.
+    pub id: String,
+    /// When it came.
+    pub from: Timestamp,
+    /// How long it stayed, in seconds; none while it is there.
+    pub seconds: Option<u64>,
+    /// The region of the frame; empty where there are none.
+    pub region: String,
+    /// What it was called then.
+    pub label: String,
+    /// The highest probability of that label, 0..1.
+    pub probability: Option<f64>,
+}
+
+impl Sighting {
+    fn json(&self) -> Value {
+        let Self { id, from, seconds, region, label, probability } = self;
+        let region = Some(region).filter(|region| !region.is_empty());
+        json!({
+            "id": id, "label": label, "probability": probability, "region": region,
+            "seconds_since_1970": from.as_second(), "seconds": seconds,
+        })
+    }
+}
+
+/// The sightings, shared by the thread that follows the camera and those that serve. There are none until a folder is
+/// [opened](Sightings::open).
+#[derive(Clone, Default)]
+pub struct Sightings(Arc<OnceLock<Mutex<Log>>>);
+
+struct Log {
+    folder: SightingFolder,
+    tracker: Tracker,
+}
+
+impl Sightings {
+    /// Whether they are kept.
+    pub fn are_kept(&self) -> bool {
+        self.0.get().is_some()
+    }
+
+    /// Keeps them in a folder from now on, which is made if it is not there. A second folder is not taken.
+    ///
+    /// # Errors
+    /// [`ServeError::Sightings`] if it cannot be read or written, or holds other files and no sightings.
+    pub(crate) fn open(&self, folder: &Path) -> Result<(), ServeError> {
+        let (folder, mut tracker) = (SightingFolder::open(folder)?, Tracker::default());
+        tracker.continue_after(Timestamp::now());
+        let _ = self.0.set(Mutex::new(Log { folder, tracker }));
+        Ok(())
+    }
+
+    /// Takes up what is shown now; returns whether something has come or left. `picture` makes a JPEG of the frame.
+    pub(crate) fn see(&self, shown: Vec<KnownThing>, picture: impl Fn() -> Option<Vec<u8>>) -> bool {
+        let Some(log) = self.0.get() else { return false };
+        let (mut log, now) = (lock(log), Instant::now());
+        let has_come = log.tracker.see(now, Timestamp::now(), shown, picture);
+        let left = log.tracker.left(now);
+        let has_changed = has_come || !left.is_empty();
+        left.into_iter().for_each(|open| log.keep(open));
+        has_changed
+    }
+
+    /// The service ends: whatever is there was seen until now.
+    pub(crate) fn end(&self) {
+        let Some(log) = self.0.get() else { return };
+        let mut log = lock(log);
+        let open = log.tracker.end();
+        open.into_iter().for_each(|open| log.keep(open));
+    }
+
+    /// As programs get them, the newest first: those of things that are still there, then the others.
+    pub fn json(&self) -> Value {
+        let Some(log) = self.0.get() else { return json!({ "kept": false, "most": 0, "sightings": [] }) };
+        let log = lock(log);
+        let open = log.tracker.open().map(|open| open.sighting.json());
+        let sightings: Vec<Value> = open.chain(log.folder.newest_first().map(Sighting::json)).collect();
+        json!({ "kept": true, "most": MOST, "sightings": sightings })
+    }
+
+    /// The file of those whose thing has left.
+    pub fn csv(&self) -> Vec<u8> {
+        self.0.get().map(|log| lock(log).folder.csv()).unwrap_or_default()
+    }
+
+    /// The picture of one, a JPEG.
+    pub fn picture(&self, id: &str) -> Option<Vec<u8>> {
+        let log = lock(self.0.get()?);
+        let open = log.tracker.open().find(|open| open.sighting.id == id);
+        open.map_or_else(|| log.folder.picture(id), |open| open.picture.clone())
+    }
+
+    /// Removes those of some labels, also of things that are there.
+    ///
+    /// # Errors
+    /// If the folder cannot be written.
+    pub fn remove(&self, labels: &BTreeSet<String>) -> io::Result<()> {
+        self.remove_where(|sighting| labels.contains(&sighting.label))
+    }
+
+    /// Removes all. A thing that is still there is seen anew.
+    ///
+    /// # Errors
+    /// If the folder cannot be written.
+    pub fn clear(&self) -> io::Result<()> {
+        self.remove_where(|_| true)
+    }
+
+    fn remove_where(&self, is_gone: impl Fn(&Sighting) -> bool) -> io::Result<()> {
+        let Some(log) = self.0.get() else { return Ok(()) };
+        let mut log = lock(log);
+        log.tracker.remove(&is_gone);
+        log.folder.remove(&is_gone)
+    }
+}
+
+impl Log {
+    fn keep(&mut self, open: OpenSighting) {
+        self.folder.add(open.sighting, open.picture.as_deref());
+    }
+}

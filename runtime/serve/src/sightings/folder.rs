@@ -1,0 +1,249 @@
+//! The folder of sightings: one CSV file, and a picture for each of its lines.
+//!
+//! The folder is a user's, and may come to hold other files. Only pictures that the CSV file names, by ids of our own
+//! form, are ever removed. A line is written before its picture, so that every picture has its line.
+
+use std::collections::VecDeque;
+use std::fs::{self, OpenOptions};
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+
+use orco_runtime::files;
+
+use super::Sighting;
+use crate::error::ServeError;
+
+/// The file's name.
+pub const FILE: &str = "sightings.csv";
+/// Sightings that are kept. The file is written anew once a tenth more are there.
+pub const MOST: usize = 1000;
+/// Largest file that is read, in bytes.
+const MAX_FILE: u64 = 4 << 20;
+/// Largest picture that is read, in bytes.
+const MAX_PICTURE: u64 = 1 << 20;
+/// The names of the columns.
+const HEADING: &str = "id,from,seconds,region,label,probability\n";
+
+/// The sightings of one folder.
+pub(super) struct SightingFolder {
+    folder: PathBuf,
+    /// Oldest first.
+    sightings: VecDeque<Sighting>,
+    /// Whether the last attempt to write failed, which is said once.
+    has_failed: bool,
+}
+
+impl SightingFolder {
+    /// Opens a folder, and makes it if it is not there.
+    ///
+    /// # Errors
+    /// [`ServeError::Sightings`] if it cannot be read or written, or holds other files and no sightings.
+    pub fn open(folder: &Path) -> Result<Self, ServeError> {
+        let failed = |source: io::Error| ServeError::Sightings { path: folder.into(), reason: source.to_string() };
+        if !folder.is_dir() {
+            files::create_folder(folder).map_err(failed)?;
+        }
+        let path = folder.join(FILE);
+        let text = match files::read_own(&path, MAX_FILE) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                if fs::read_dir(folder).map_err(failed)?.next().is_some() {
+                    let reason = format!("it holds other files and no {FILE}: name an empty folder, or a new one");
+                    return Err(ServeError::Sightings { path: folder.into(), reason });
+                }
+                None
+            }
+            read => Some(read.map_err(failed)?),
+        };
+        let mut opened = Self { folder: folder.into(), sightings: VecDeque::new(), has_failed: false };
+        let Some(text) = text else {
+            files::replace(&path, HEADING.as_bytes()).map_err(failed)?;
+            return Ok(opened);
+        };
+        if !text.starts_with(HEADING.as_bytes()) {
+            let reason = format!("{FILE} is not one of ours: it does not start with {}", HEADING.trim_end());
+            return Err(ServeError::Sightings { path: folder.into(), reason });
+        }
+        let mut rows = csv::Reader::from_reader(&*text);
+        let (read, unread): (Vec<_>, Vec<_>) =
+            rows.deserialize::<Sighting>().partition(|row| row.as_ref().is_ok_and(|row| is_id(&row.id)));
+        opened.sightings.extend(read.into_iter().flatten());
+        // A power cut leaves a part of a line.
+        if !unread.is_empty() || !text.ends_with(b"\n") {
+            log::warn!("{}: {} of its lines are no sightings, and are left out", path.display(), unread.len());
+            opened.rewrite().map_err(failed)?;
+        }
+        opened.forget_old().map_err(failed)?;
+        Ok(opened)
+    }
+
+    /// The newest first.
+    pub fn newest_first(&self) -> impl Iterator<Item = &Sighting> {
+        self.sightings.iter().rev()
+    }
+
+    /// All of them, as the file has them.
+    pub fn csv(&self) -> Vec<u8> {
+        let mut text = HEADING.as_bytes().to_vec();
+        self.sightings.iter().for_each(|sighting| text.extend(line(sighting)));
+        text
+    }
+
+    /// The picture of one, a JPEG.
+    pub fn picture(&self, id: &str) -> Option<Vec<u8>> {
+        let is_listed = self.sightings.iter().any(|sighting| sighting.id == id);
+        is_listed.then(|| files::read_own(&self.picture_path(id), MAX_PICTURE).ok())?
+    }
+
+    /// Adds one with its picture. It is listed as long as the service runs, though it may not be written.
+    pub fn add(&mut self, sighting: Sighting, picture: Option<&[u8]>) {
+        let written = self.append(&sighting, picture);
+        self.sightings.push_back(sighting);
+        match written.and_then(|()| self.forget_old()) {
+            Ok(()) => self.has_failed = false,
+            Err(error) if !self.has_failed => {
+                log::warn!("sightings are not written into {}: {error}", self.folder.display());
+                self.has_failed = true;
+            }
+            Err(_) => {}
+        }
+    }
+
+    fn append(&self, sighting: &Sighting, picture: Option<&[u8]>) -> io::Result<()> {
+        let mut file = files::open_own(OpenOptions::new().append(true), &self.folder.join(FILE))?;
+        file.write_all(&line(sighting))?;
+        picture.map_or(Ok(()), |picture| files::create(&self.picture_path(&sighting.id), picture))
+    }
+
+    /// Removes the oldest where there are too many.
+    fn forget_old(&mut self) -> io::Result<()> {
+        if self.sightings.len() <= MOST + MOST / 10 {
+            return Ok(());
+        }
+        let old = self.sightings.drain(..self.sightings.len() - MOST).collect();
+        self.let_go(old)
+    }
+
+    /// Removes some.
+    ///
+    /// # Errors
+    /// If the file cannot be written, or a picture not removed.
+    pub fn remove(&mut self, is_gone: impl Fn(&Sighting) -> bool) -> io::Result<()> {
+        let (gone, kept): (Vec<_>, _) = std::mem::take(&mut self.sightings).into_iter().partition(is_gone);
+        self.sightings = kept;
+        if gone.is_empty() { Ok(()) } else { self.let_go(gone) }
+    }
+
+    /// Writes the file without those that are not listed any more, then removes their pictures.
+    fn let_go(&self, gone: Vec<Sighting>) -> io::Result<()> {
+        self.rewrite()?;
+        gone.iter().try_for_each(|sighting| files::remove_if_there(&self.picture_path(&sighting.id)))
+    }
+
+    fn rewrite(&self) -> io::Result<()> {
+        files::replace(&self.folder.join(FILE), &self.csv())
+    }
+
+    fn picture_path(&self, id: &str) -> PathBuf {
+        self.folder.join(format!("{id}.jpg"))
+    }
+}
+
+/// Whether a text has the form of our ids: such a name leads nowhere else.
+fn is_id(text: &str) -> bool {
+    let is_number = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
+    text.split_once('-').is_some_and(|(second, count)| is_number(second) && is_number(count))
+}
+
+/// A line of the file.
+fn line(sighting: &Sighting) -> Vec<u8> {
+    let mut writer = csv::WriterBuilder::new().has_headers(false).from_writer(Vec::new());
+    // Writing into memory cannot fail.
+    let _ = writer.serialize(sighting);
+    writer.into_inner().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use jiff::Timestamp;
+    use tempfile::TempDir;
+
+    use super::*;
+
+    fn sighting(number: usize, label: &str) -> Sighting {
+        let from = Timestamp::from_second(1_800_000_000 + number as i64).unwrap();
+        Sighting {
+            id: format!("{}-1", from.as_second()),
+            from,
+            seconds: Some(3),
+            region: String::new(),
+            label: label.into(),
+            probability: Some(0.75),
+        }
+    }
+
+    fn labels(folder: &SightingFolder) -> Vec<&str> {
+        folder.newest_first().map(|sighting| sighting.label.as_str()).collect()
+    }
+
+    #[test]
+    fn sightings_are_there_after_a_restart_with_their_pictures() {
+        let place = TempDir::new().unwrap();
+        let mut folder = SightingFolder::open(&place.path().join("seen")).unwrap();
+        folder.add(sighting(1, "mug, \"blue\""), Some(b"one"));
+        folder.add(sighting(2, "duck"), None);
+        let again = SightingFolder::open(&place.path().join("seen")).unwrap();
+        assert_eq!(labels(&again), ["duck", "mug, \"blue\""]);
+        assert_eq!(again.picture("1800000001-1").as_deref(), Some(&b"one"[..]));
+        assert_eq!(again.picture("1800000002-1"), None);
+        assert_eq!(again.picture("../seen/1800000001-1"), None);
+        let text = String::from_utf8(again.csv()).unwrap();
+        assert!(text.contains("1800000002-1,2027-01-15T08:00:02Z,3,,duck,0.75\n"), "{text}");
+        assert_eq!(fs::read(place.path().join("seen").join(FILE)).unwrap(), again.csv());
+    }
+
+    #[test]
+    fn the_oldest_go_and_no_file_of_others() {
+        let place = TempDir::new().unwrap();
+        let mut folder = SightingFolder::open(place.path()).unwrap();
+        for name in ["holiday.jpg", "1-1.jpg"] {
+            fs::write(place.path().join(name), "a user's").unwrap();
+        }
+        for number in 0..=MOST + MOST / 10 {
+            folder.add(sighting(number, "mug"), Some(b"one"));
+        }
+        assert_eq!(folder.sightings.len(), MOST);
+        // Pictures, two files of the user, the list.
+        assert_eq!(fs::read_dir(place.path()).unwrap().count(), MOST + 3);
+        folder.remove(|_| true).unwrap();
+        assert_eq!(fs::read_dir(place.path()).unwrap().count(), 3);
+        assert_eq!(fs::read_to_string(place.path().join(FILE)).unwrap(), HEADING);
+    }
+
+    #[test]
+    fn a_line_that_broke_off_is_left_out_and_what_leads_elsewhere_is_no_id() {
+        let place = TempDir::new().unwrap();
+        let mut folder = SightingFolder::open(place.path()).unwrap();
+        folder.add(sighting(1, "mug"), None);
+        let mut text = folder.csv();
+        text.extend(b"../../home/x,2027-01-15T08:00:02Z,3,,duck,0.75\n1800000009-1,2027-01-1");
+        fs::write(place.path().join(FILE), text).unwrap();
+        let again = SightingFolder::open(place.path()).unwrap();
+        assert_eq!(labels(&again), ["mug"]);
+        assert_eq!(fs::read(place.path().join(FILE)).unwrap(), again.csv());
+    }
+
+    #[test]
+    fn a_folder_of_other_files_is_refused_and_stays_as_it_is() {
+        let place = TempDir::new().unwrap();
+        fs::write(place.path().join("holiday.jpg"), "a user's").unwrap();
+        let refused = SightingFolder::open(place.path()).map(drop).unwrap_err().to_string();
+        assert!(refused.contains("it holds other files"), "{refused}");
+        assert_eq!(fs::read_dir(place.path()).unwrap().count(), 1);
+        fs::write(place.path().join(FILE), "bird,count\nwren,3\n").unwrap();
+        let refused = SightingFolder::open(place.path()).map(drop).unwrap_err().to_string();
+        assert!(refused.contains("is not one of ours"), "{refused}");
+        let file = place.path().join("holiday.jpg");
+        let refused = SightingFolder::open(&file).map(drop).unwrap_err().to_string();
+        assert!(refused.contains("holiday.jpg"), "{refused}");
+    }
+}

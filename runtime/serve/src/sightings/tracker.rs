@@ -1,0 +1,177 @@
+//! Which things come and go.
+
+use std::time::{Duration, Instant};
+
+use jiff::Timestamp;
+
+use super::Sighting;
+use crate::in_view::KnownThing;
+
+/// A thing that was there for less is none: answers change while a hand puts something down.
+const SHORTEST: Duration = Duration::from_secs(1);
+/// A thing that is not seen for so long has left; shorter, somebody stood before it.
+const GONE: Duration = Duration::from_secs(5);
+
+/// A sighting whose thing is there, or was a moment ago.
+#[derive(Clone, Debug)]
+pub(super) struct OpenSighting {
+    pub sighting: Sighting,
+    /// A JPEG of the frame, once it was there long enough to count.
+    pub picture: Option<Vec<u8>>,
+    first: Instant,
+    last: Instant,
+}
+
+impl OpenSighting {
+    fn counts(&self) -> bool {
+        self.last - self.first >= SHORTEST
+    }
+
+    fn ended(mut self) -> Self {
+        self.sighting.seconds = Some((self.last - self.first).as_secs());
+        self
+    }
+}
+
+/// Follows what is shown, by region and label.
+#[derive(Debug, Default)]
+pub(super) struct Tracker {
+    /// In the order in which they came.
+    open: Vec<OpenSighting>,
+    /// The second of the last id, and how many ids that second had.
+    last_id: (i64, u32),
+}
+
+impl Tracker {
+    /// Gives no id of a second that an earlier run may have used.
+    pub fn continue_after(&mut self, now: Timestamp) {
+        self.last_id = (now.as_second() + 1, 0);
+    }
+
+    /// Those that count, the newest first.
+    pub fn open(&self) -> impl Iterator<Item = &OpenSighting> {
+        self.open.iter().rev().filter(|open| open.counts())
+    }
+
+    /// Takes up what is shown at a moment; returns whether something is there now that was not before. `picture` makes a
+    /// JPEG of the frame.
+    pub fn see(
+        &mut self,
+        now: Instant,
+        time: Timestamp,
+        shown: Vec<KnownThing>,
+        picture: impl Fn() -> Option<Vec<u8>>,
+    ) -> bool {
+        let mut has_begun = false;
+        for thing in shown {
+            let is_same =
+                |open: &&mut OpenSighting| open.sighting.label == thing.label && open.sighting.region == thing.region;
+            let Some(open) = self.open.iter_mut().find(is_same) else {
+                let sighting = Sighting {
+                    id: self.next_id(time),
+                    from: time.round(jiff::Unit::Second).unwrap_or(time),
+                    seconds: None,
+                    region: thing.region,
+                    label: thing.label,
+                    probability: thing.probability,
+                };
+                self.open.push(OpenSighting { sighting, picture: None, first: now, last: now });
+                continue;
+            };
+            let counted = open.counts();
+            open.last = now;
+            open.sighting.probability =
+                [open.sighting.probability, thing.probability].into_iter().flatten().reduce(f64::max);
+            if open.counts() && !counted {
+                open.picture = picture();
+                has_begun = true;
+            }
+        }
+        has_begun
+    }
+
+    /// Takes out those whose thing has left.
+    pub fn left(&mut self, now: Instant) -> Vec<OpenSighting> {
+        self.take(|open| now.saturating_duration_since(open.last) >= GONE)
+    }
+
+    /// Takes out all.
+    pub fn end(&mut self) -> Vec<OpenSighting> {
+        self.take(|_| true)
+    }
+
+    /// Forgets some.
+    pub fn remove(&mut self, is_gone: impl Fn(&Sighting) -> bool) {
+        self.open.retain(|open| !is_gone(&open.sighting));
+    }
+
+    fn take(&mut self, has_left: impl Fn(&OpenSighting) -> bool) -> Vec<OpenSighting> {
+        let (left, open) = std::mem::take(&mut self.open).into_iter().partition(has_left);
+        self.open = open;
+        left.into_iter().filter(OpenSighting::counts).map(OpenSighting::ended).collect()
+    }
+
+    /// The second at which it comes, and a number within that second. Where the clock was set back, seconds go on.
+    fn next_id(&mut self, time: Timestamp) -> String {
+        let (second, count) = self.last_id;
+        self.last_id = if time.as_second() > second { (time.as_second(), 1) } else { (second, count + 1) };
+        format!("{}-{}", self.last_id.0, self.last_id.1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn thing(label: &str, probability: f64) -> KnownThing {
+        KnownThing { region: String::new(), label: label.into(), probability: Some(probability) }
+    }
+
+    /// Shows labels for each tenth of a second; returns what has left by then.
+    fn show(tracker: &mut Tracker, start: Instant, tenths: std::ops::Range<u32>, label: Option<&str>) -> Vec<Sighting> {
+        let mut left = Vec::new();
+        for tenth in tenths {
+            let since = Duration::from_millis(100) * tenth;
+            let time = Timestamp::from_second(1000 + i64::from(tenth / 10)).unwrap();
+            let shown = label.into_iter().map(|label| thing(label, f64::from(tenth) / 1000.0)).collect();
+            tracker.see(start + since, time, shown, || Some(vec![1]));
+            left.extend(tracker.left(start + since).into_iter().map(|open| open.sighting));
+        }
+        left
+    }
+
+    #[test]
+    fn a_thing_is_seen_once_however_often_somebody_stands_before_it() {
+        let (mut tracker, start) = (Tracker::default(), Instant::now());
+        assert_eq!(show(&mut tracker, start, 0..30, Some("mug")), []);
+        assert_eq!(show(&mut tracker, start, 30..70, None), []);
+        assert_eq!(tracker.open().count(), 1, "it may come back");
+        assert_eq!(show(&mut tracker, start, 70..100, Some("mug")), []);
+        let left = show(&mut tracker, start, 100..160, None);
+        assert_eq!(left.len(), 1, "{left:?}");
+        assert_eq!((left[0].seconds, left[0].from.as_second()), (Some(9), 1000));
+        assert_eq!(left[0].probability, Some(0.099), "the highest one");
+        assert_eq!(tracker.open().count(), 0);
+    }
+
+    #[test]
+    fn what_is_there_for_a_moment_is_no_sighting() {
+        let (mut tracker, start) = (Tracker::default(), Instant::now());
+        show(&mut tracker, start, 0..5, Some("mug"));
+        assert_eq!(tracker.open().count(), 0);
+        assert_eq!(show(&mut tracker, start, 5..100, None), []);
+        assert!(tracker.end().is_empty());
+    }
+
+    #[test]
+    fn ids_are_new_also_where_the_clock_is_set_back() {
+        let mut tracker = Tracker::default();
+        let id = |tracker: &mut Tracker, second| tracker.next_id(Timestamp::from_second(second).unwrap());
+        assert_eq!(
+            [1000, 1000, 900, 1001].map(|second| id(&mut tracker, second)),
+            ["1000-1", "1000-2", "1000-3", "1001-1"]
+        );
+        tracker.continue_after(Timestamp::from_second(1001).unwrap());
+        assert_eq!(id(&mut tracker, 1001), "1002-1");
+    }
+}

@@ -1,0 +1,87 @@
+//! What the service's own camera saw, and when.
+
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+
+use crate::camera::once;
+use crate::support::{Running, sample, workspace};
+use orco_runtime::bundle::Bundle;
+use orco_runtime::image;
+use orco_runtime::learner::LearnerSettings;
+use orco_runtime::store::Store;
+use orco_serve::sighting_recorder::SightingRecorder;
+use orco_serve::{Address, Service, live};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+/// A service that looks at a folder of pictures and keeps what it sees in another one.
+fn recording(state: &TempDir, pictures: &Path, folder: &Path) -> (Arc<Service>, SightingRecorder, Running) {
+    let bundle = Bundle::open(workspace().join("models/cifar100-edge")).unwrap();
+    let service = Service::open(bundle, Store::new(state.path()), LearnerSettings::default()).unwrap();
+    let source = format!("folder:{}", pictures.display()).parse().unwrap();
+    service.look_at(source, live::LiveSettings { per_second: 100.0, ..live::LiveSettings::default() }).unwrap();
+    let recorder = SightingRecorder::start(&service, folder).unwrap();
+    let running = Running::serving(Arc::clone(&service), Address::default());
+    (service, recorder, running)
+}
+
+fn sightings(listed: &Value) -> Vec<(String, bool)> {
+    let sighting = |one: &Value| (one["label"].as_str().unwrap().to_owned(), one["seconds"].is_null());
+    listed["sightings"].as_array().unwrap().iter().map(sighting).collect()
+}
+
+fn put(pictures: &Path, name: &str, class: &str) {
+    fs::write(pictures.join("new"), sample("learn", class, 1)).unwrap();
+    fs::rename(pictures.join("new"), pictures.join(name)).unwrap();
+}
+
+#[test]
+fn what_came_and_left_is_listed_with_a_picture_and_is_there_after_a_restart() {
+    let [state, pictures, place] = [(); 3].map(|()| TempDir::new().unwrap());
+    let folder = place.path().join("seen");
+    let (service, recorder, running) = recording(&state, pictures.path(), &folder);
+    assert_eq!(running.get("/api/v1/status")["sightings"], true);
+    running.teach("cup", "mug");
+    running.teach("duck", "rubber-duck");
+    put(pictures.path(), "1.jpg", "mug");
+    once(&running, "the cup is shown", |shown| shown["label"] == "cup" && shown["known"] == true);
+    let is_there = |listed: &Value| sightings(listed) == [("cup".to_owned(), true)];
+    let listed = running.until("/api/v1/sightings", "the cup is there", is_there);
+    let id = listed["sightings"][0]["id"].as_str().unwrap();
+    let picture = running.ask("GET", &format!("/api/v1/sightings/{id}.jpg"), &[], b"");
+    assert!(picture.head.contains("image/jpeg"), "{}", picture.text());
+    assert!(image::decode(&picture.body).unwrap().width() <= 320);
+
+    put(pictures.path(), "2.jpg", "rubber-duck");
+    let both = [("duck".to_owned(), true), ("cup".to_owned(), false)];
+    running.until("/api/v1/sightings", "the cup has left", |listed| sightings(listed) == both);
+    drop((running, service));
+    drop(recorder);
+
+    let (_service, _recorder, running) = recording(&state, place.path(), &folder);
+    let listed = running.get("/api/v1/sightings");
+    assert_eq!(sightings(&listed), [("duck".to_owned(), false), ("cup".to_owned(), false)], "{listed}");
+    let kept = running.ask("GET", &format!("/api/v1/sightings/{id}.jpg"), &[], b"");
+    assert_eq!(kept.body, picture.body);
+    let csv = running.ask("GET", "/api/v1/sightings/sightings.csv", &[], b"");
+    assert!(csv.head.contains("text/csv") && csv.text().lines().count() == 3, "{}", csv.text());
+
+    // A purge leaves no trace of the class, and what is removed is gone from the disk.
+    let purged = running.finished(&running.ask("DELETE", "/api/v1/classes/cup?purge=true", &[], b""));
+    assert_eq!(purged["state"], "done", "{purged}");
+    assert_eq!(sightings(&running.get("/api/v1/sightings")), [("duck".to_owned(), false)]);
+    assert_eq!(running.ask("GET", &format!("/api/v1/sightings/{id}.jpg"), &[], b"").status, 404);
+    assert_eq!(running.ask("DELETE", "/api/v1/sightings", &[], b"").status, 204);
+    assert_eq!(running.get("/api/v1/sightings")["sightings"], json!([]));
+    assert_eq!(fs::read_dir(&folder).unwrap().count(), 1, "the empty list");
+}
+
+#[test]
+fn without_a_folder_nothing_is_kept() {
+    let (_state, running) = Running::fresh();
+    assert_eq!(running.get("/api/v1/sightings"), json!({ "kept": false, "most": 0, "sightings": [] }));
+    let file = running.ask("GET", "/api/v1/sightings/sightings.csv", &[], b"");
+    assert_eq!(file.status, 404);
+    assert!(file.error().contains("--sightings FOLDER"), "{}", file.error());
+}

@@ -1,0 +1,89 @@
+//! Which classes are answered, in a file of its own beside a device's state.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use super::settings::AnswerScope;
+use crate::files;
+
+/// The file's name.
+const NAME: &str = "answers";
+/// Largest file that is read, in bytes.
+const MAX_FILE: u64 = 64;
+
+/// The place of a device's [`AnswerScope`] in its state's folder, once somebody has chosen one there: the file `answers`
+/// with its name, readable by its owner alone. It is replaced as a whole.
+#[derive(Clone, Debug)]
+pub struct KeptScope {
+    path: PathBuf,
+}
+
+/// Why a choice that was kept cannot be read, or one cannot be kept.
+#[derive(Debug, thiserror::Error)]
+#[error("the choice of answers in {} cannot be read or written: {source}", path.display())]
+pub struct ScopeFileError {
+    /// The file.
+    pub path: PathBuf,
+    /// What is wrong.
+    pub source: io::Error,
+}
+
+impl KeptScope {
+    /// That of a state's folder.
+    pub fn of(folder: impl AsRef<Path>) -> Self {
+        Self { path: folder.as_ref().join(NAME) }
+    }
+
+    /// Reads it; none if nobody has chosen.
+    ///
+    /// # Errors
+    /// [`ScopeFileError`] if the file cannot be read, or names no scope.
+    pub fn read(&self) -> Result<Option<AnswerScope>, ScopeFileError> {
+        let bytes = match files::read_own(&self.path, MAX_FILE) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            read => read.map_err(|source| self.failed(source))?,
+        };
+        let text = String::from_utf8_lossy(&bytes);
+        let scope = AnswerScope::CHOICES.into_iter().find(|scope| scope.name() == text.trim());
+        let names = || AnswerScope::CHOICES.map(AnswerScope::name).join(", ");
+        let none = || io::Error::new(io::ErrorKind::InvalidData, format!("it names none of {}", names()));
+        scope.map(Some).ok_or_else(|| self.failed(none()))
+    }
+
+    /// Keeps a choice in the place of an earlier one; the folder is made if it is not there.
+    ///
+    /// # Errors
+    /// [`ScopeFileError`] if it cannot be written; the earlier one is still there then.
+    pub fn keep(&self, scope: AnswerScope) -> Result<(), ScopeFileError> {
+        let folder = self.path.parent().filter(|folder| !folder.is_dir());
+        folder
+            .map_or(Ok(()), files::create_folder)
+            .and_then(|()| files::replace(&self.path, format!("{}\n", scope.name()).as_bytes()))
+            .map_err(|source| self.failed(source))
+    }
+
+    fn failed(&self, source: io::Error) -> ScopeFileError {
+        ScopeFileError { path: self.path.clone(), source }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn the_last_choice_is_read_and_what_is_none_is_said() {
+        let folder = tempfile::tempdir().unwrap();
+        let kept = KeptScope::of(folder.path().join("state"));
+        assert_eq!(kept.read().unwrap(), None);
+        for scope in AnswerScope::CHOICES {
+            kept.keep(scope).unwrap();
+            assert_eq!(kept.read().unwrap(), Some(scope));
+        }
+        fs::write(folder.path().join("state").join(NAME), "everything").unwrap();
+        let refused = kept.read().unwrap_err().to_string();
+        assert!(refused.contains("it names none of auto, learned, all"), "{refused}");
+    }
+}
