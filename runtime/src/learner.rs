@@ -28,7 +28,7 @@ use ::image::RgbImage;
 use ndarray::Array2;
 use orco_state::history::{History, SavedState};
 use orco_state::pack::{Pack, PackOrigin};
-use orco_state::session::budget::{SessionBudget, SessionExtent};
+use orco_state::session::cost::{SessionCost, SessionExtent};
 use orco_state::session::{self, SessionMemory};
 use orco_state::state::{BaseModel, Class, State};
 
@@ -367,8 +367,8 @@ impl Learner {
     pub fn session_bytes(&self, classes: usize, shots: usize) -> usize {
         let (base_model, state) = (&self.bundle.base_model, &self.saved.state);
         let extent = SessionExtent { learned: state.classes.len(), stored: state.exemplars.len(), classes, shots };
-        match SessionBudget::of(base_model, extent) {
-            Some(budget) => budget.learning.max(budget.saving),
+        match SessionCost::of(base_model, extent) {
+            Some(cost) => cost.learning.max(cost.saving),
             None => session::workspace_size(base_model, state, classes, shots, &base_model.config).bytes(),
         }
     }

@@ -21,7 +21,7 @@ impl AccuracyEstimateError {
     /// `share` is the fraction that are base classes.
     pub fn of(border: &Border, [base, learned]: [f64; 2], share: f64) -> Self {
         let error = |estimated: f32, measured: f64| 100.0 * f64::from(estimated) - measured;
-        let (base, learned) = (error(border.base, base), error(border.new, learned));
+        let (base, learned) = (error(border.base, base), error(border.learned, learned));
         Self { base, learned, overall: share * base + (1.0 - share) * learned }
     }
 
@@ -67,7 +67,7 @@ mod tests {
 
     #[test]
     fn estimates_are_compared_with_what_is_measured() {
-        let border = Border { shift: 0.3, base: 0.8, new: 0.5 };
+        let border = Border { shift: 0.3, base: 0.8, learned: 0.5 };
         let AccuracyEstimateError { base, learned, overall } = AccuracyEstimateError::of(&border, [70.0, 60.0], 0.75);
         for (error, expected) in [(base, 10.0), (learned, -10.0), (overall, 5.0)] {
             assert!((error - expected).abs() < 1e-4, "{error} instead of {expected}");

@@ -19,7 +19,7 @@
 //! let weights = BorderWeights { base: 0.5, harmonic: &[1.0] };
 //! let border = choose(&base, &new, &BorderObjective { weights, base_fraction: 0.5, min_accuracy: 0.0 });
 //! assert!((0.8..1.6).contains(&border.shift));
-//! assert!(border.base > 0.95 && border.new > 0.95);
+//! assert!(border.base > 0.95 && border.learned > 0.95);
 //! ```
 
 use core::array::from_fn;
@@ -31,7 +31,7 @@ use crate::math::{exp, ln, normal_distribution, sqrt};
 /// What a sample whose class is known says about the border.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct BorderSample {
-    /// The highest score of a new class less the highest one of a base class.
+    /// The highest score of a learned class less the highest one of a base class.
     pub margin: f32,
     /// Whether the best class of the sample's own side is its class.
     pub right: bool,
@@ -43,18 +43,18 @@ pub struct BorderSample {
 /// The border, with the accuracies that the samples promise.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Border {
-    /// What is added to the scores of new classes.
+    /// What is added to the scores of learned classes.
     pub shift: f32,
     /// Accuracy on base classes to be expected, 0..1.
     pub base: f32,
-    /// Accuracy on new classes to be expected, 0..1.
-    pub new: f32,
+    /// Accuracy on learned classes to be expected, 0..1.
+    pub learned: f32,
 }
 
 impl Border {
     /// Expected accuracy over all classes, 0..1; `base_fraction` is the fraction of them that are base classes.
     pub fn overall(&self, base_fraction: f32) -> f32 {
-        base_fraction * self.base + (1.0 - base_fraction) * self.new
+        base_fraction * self.base + (1.0 - base_fraction) * self.learned
     }
 }
 
@@ -62,7 +62,7 @@ impl Border {
 /// accuracies, mixed with the accuracy over all classes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct BorderWeights<'a> {
-    /// Weight of the accuracy on base classes in the harmonic mean, 0..1; new classes have the rest.
+    /// Weight of the accuracy on base classes in the harmonic mean, 0..1; learned classes have the rest.
     pub base: f32,
     /// Weights of the harmonic mean in the mixture, 0..1 and falling; the accuracy over all classes has the rest. The
     /// first counts, and a lower one only where it takes that to reach [`BorderObjective::min_accuracy`].
@@ -82,7 +82,7 @@ pub struct BorderObjective<'a> {
 
 impl BorderObjective<'_> {
     fn value(&self, border: &Border, harmonic_weight: f32) -> f32 {
-        let mean = harmonic(border.base, border.new, self.weights.base);
+        let mean = harmonic(border.base, border.learned, self.weights.base);
         harmonic_weight * mean + (1.0 - harmonic_weight) * border.overall(self.base_fraction)
     }
 }
@@ -179,7 +179,7 @@ impl<'a> Expectation<'a> {
         let over = |sample: &BorderSample| sample.weight * ramp((sample.margin + shift) / width);
         let lost = base.iter().filter(|sample| sample.right).map(over).fold(0.0, |sum, lost| sum + lost);
         let won = new.weight * normal_distribution((new.mean + shift) / new.deviation.max(NARROWEST));
-        Border { shift, base: (base_weight - lost).clamp(0.0, 1.0), new: won.clamp(0.0, 1.0) }
+        Border { shift, base: (base_weight - lost).clamp(0.0, 1.0), learned: won.clamp(0.0, 1.0) }
     }
 
     /// From where nothing is new to where everything is, as far as samples say.

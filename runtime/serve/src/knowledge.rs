@@ -69,7 +69,7 @@ impl Knowledge {
         let border = state.calibration.map(|calibration| calibration.border);
         let shots = effective_sample_size::of_learned(base_model, state).filter(|_| !state.classes.is_empty());
         let learned_range =
-            border.zip(shots).map(|(border, learned)| effective_sample_size::range(border.new, &learned));
+            border.zip(shots).map(|(border, learned)| effective_sample_size::range(border.learned, &learned));
         let classes: Vec<Class> = learner.classes().cloned().collect();
         let mut digests = vec![Vec::new(); classes.len()];
         for (exemplar, class) in state.exemplars.classes().iter().enumerate() {

@@ -1,4 +1,4 @@
-//! A bank of exemplars: what a bundle brings and a state collects, within a budget of bytes.
+//! A bank of exemplars: what a bundle brings and a state collects, within a limit of bytes.
 
 use alloc::collections::BTreeMap;
 use alloc::vec;
@@ -198,23 +198,23 @@ impl Bank {
         (&self.scales[exemplar * scales..][..scales], &self.values[exemplar * length..][..length])
     }
 
-    /// Leaves as many exemplars as fit into `budget` bytes, at most equally many of each class, but at least one: the
+    /// Leaves as many exemplars as fit into `limit` bytes, at most equally many of each class, but at least one: the
     /// first ones.
-    pub fn shrink_to(&mut self, budget: usize) {
-        self.shrink_in_order(budget, |_, _| ());
+    pub fn shrink_to(&mut self, limit: usize) {
+        self.shrink_in_order(limit, |_, _| ());
     }
 
     /// The same, but of each class those exemplars that `order` puts first; it is given the bank and the numbers of a
     /// class's exemplars, rising.
-    pub fn shrink_in_order(&mut self, budget: usize, mut order: impl FnMut(&Self, &mut [usize])) {
-        if self.bytes() <= budget {
+    pub fn shrink_in_order(&mut self, limit: usize, mut order: impl FnMut(&Self, &mut [usize])) {
+        if self.bytes() <= limit {
             return;
         }
         let mut sorted: Vec<usize> = (0..self.len()).collect();
         sorted.sort_by_key(|&exemplar| self.classes[exemplar]);
         let same_class = |a: &usize, b: &usize| self.classes[*a] == self.classes[*b];
         let kept_of = |each: usize| sorted.chunk_by(same_class).map(|own| own.len().min(each)).sum::<usize>();
-        let room = budget / self.bytes_of_one();
+        let room = limit / self.bytes_of_one();
         let mut each = 1;
         while kept_of(each + 1) <= room {
             each += 1;
@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn a_budget_leaves_each_class_equally_many() {
+    fn a_limit_leaves_each_class_equally_many() {
         let mut bank = filled(ExemplarPrecision::Int8);
         bank.shrink_to(2 * bank.bytes_of_one());
         assert_eq!(bank, filled(ExemplarPrecision::Int8).only(&[0, 1]));

@@ -66,9 +66,9 @@
 //! # Ok::<(), orco_state::session::LearnError>(())
 //! ```
 
-pub mod budget;
 mod change;
 mod check;
+pub mod cost;
 mod error;
 mod evaluation;
 mod forgetting;
@@ -285,12 +285,12 @@ impl Session<'_> {
 
     /// The rest of learning: drops exemplars that are too many, and aligns the head.
     fn learn_admitted(&mut self, state: &State, mut next: State) -> Result<(State, ChangeReport), LearnError> {
-        self.keep_within_budget(&mut next);
+        self.limit_exemplar_bytes(&mut next);
         self.align(state, next, Sampling::seeded(self.seed))
     }
 
     /// Drops exemplars until the others fit into the configuration's bytes.
-    fn keep_within_budget(&self, state: &mut State) {
+    fn limit_exemplar_bytes(&self, state: &mut State) {
         if self.config.exemplar_bytes > 0 {
             state.exemplars.shrink_to(self.config.exemplar_bytes);
         }

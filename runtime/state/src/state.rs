@@ -120,8 +120,8 @@ impl Calibration {
     pub const TEMPERATURE: f32 = 0.1;
 
     fn is_sound(&self) -> bool {
-        let Border { shift, base, new } = self.border;
-        let shares = [base, new].iter().all(|share| (0.0..=1.0).contains(share));
+        let Border { shift, base, learned } = self.border;
+        let shares = [base, learned].iter().all(|share| (0.0..=1.0).contains(share));
         shift.is_finite() && shares && self.temperature.is_finite() && self.temperature > 0.0
     }
 }

@@ -75,7 +75,7 @@ fn expected_accuracies_are_those_of_the_weights_and_of_a_normal_distribution() {
     for (shift, of_new) in [(-0.1, 0.5), (0.0, 0.841_345), (0.1, 0.977_25), (-0.2, 0.158_655), (1.0, 1.0)] {
         let border = at(shift);
         assert!((border.base - 0.4).abs() < 1e-6, "{border:?}");
-        assert!((border.new - 0.8 * of_new).abs() < 1e-5, "{border:?} instead of {of_new}");
+        assert!((border.learned - 0.8 * of_new).abs() < 1e-5, "{border:?} instead of {of_new}");
     }
     assert_eq!(at(3.0).base, 0.0, "all is taken for new");
 }
@@ -84,14 +84,14 @@ fn expected_accuracies_are_those_of_the_weights_and_of_a_normal_distribution() {
 fn without_samples_nothing_moves() {
     let base = samples(&[(-1.0, true), (0.5, false)]);
     let border = choose(&base, &[], &aim(by_harmonic_mean(0.5)));
-    assert_eq!((border.shift, border.base, border.new), (0.0, 0.5, 0.0));
+    assert_eq!((border.shift, border.base, border.learned), (0.0, 0.5, 0.0));
     assert_eq!(choose(&[], &[], &aim(by_harmonic_mean(0.5))), Border::default());
 }
 
 #[test]
 fn a_single_sample_of_each_side_is_told_apart() {
     let border = choose(&samples(&[(-3.0, true)]), &samples(&[(-1.0, true)]), &aim(by_harmonic_mean(0.75)));
-    assert!(border.base > 0.9999 && border.new > 0.9999, "{border:?}");
+    assert!(border.base > 0.9999 && border.learned > 0.9999, "{border:?}");
     assert!((border.shift - 2.0).abs() < 0.1, "in the middle: {}", border.shift);
 }
 
@@ -99,7 +99,7 @@ fn a_single_sample_of_each_side_is_told_apart() {
 fn where_no_shot_is_right_nothing_of_the_base_classes_is_given_up() {
     let base = samples(&[(-3.0, true), (0.5, true)]);
     let border = choose(&base, &samples(&[(-1.0, false)]), &aim(by_harmonic_mean(0.75)));
-    assert!(border.base > 0.999 && border.new == 0.0, "{border:?}");
+    assert!(border.base > 0.999 && border.learned == 0.0, "{border:?}");
 }
 
 proptest! {
@@ -135,7 +135,7 @@ proptest! {
         let all = samples(&leads);
         let right = leads.iter().filter(|(_, right)| *right).count() as f32 / leads.len() as f32;
         let [first, last] = [-1e3, 1e3].map(|shift| expected(&all, &all, shift));
-        prop_assert!((first.base - right).abs() < 1e-4 && first.new.abs() < 1e-4, "{first:?}");
-        prop_assert!(last.base.abs() < 1e-4 && (last.new - right).abs() < 1e-4, "{last:?}");
+        prop_assert!((first.base - right).abs() < 1e-4 && first.learned.abs() < 1e-4, "{first:?}");
+        prop_assert!(last.base.abs() < 1e-4 && (last.learned - right).abs() < 1e-4, "{last:?}");
     }
 }

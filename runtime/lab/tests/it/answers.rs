@@ -121,7 +121,7 @@ fn all_that_is_known_answers_better_than_means_alone() {
     assert!(all[0] + all[1] > alone[0] + alone[1] + 0.1, "the shared scatter is known: {all:?} against {alone:?}");
     let border = report.border.unwrap();
     assert!((f64::from(border.base) - all[0]).abs() < 0.15, "estimated {border:?}, measured {all:?}");
-    assert!((f64::from(border.new) - all[1]).abs() < 0.25, "estimated {border:?}, measured {all:?}");
+    assert!((f64::from(border.learned) - all[1]).abs() < 0.25, "estimated {border:?}, measured {all:?}");
 }
 
 /// Samples that the training has seen are told at once; of unseen pictures one in five is of another class.

@@ -33,7 +33,7 @@ pub async fn status(State(service): State<Arc<Service>>) -> Result<Json<Value>, 
     let manifest = &service.manifest;
     let expected = known.border.map(|border| {
         json!({
-            "base": border.base, "learned": border.new, "learned_range": known.learned_range,
+            "base": border.base, "learned": border.learned, "learned_range": known.learned_range,
         })
     });
     let scopes = AnswerScope::CHOICES.map(AnswerScope::name);

@@ -85,7 +85,7 @@ impl Golden {
             state.exemplars.push(*class as u32, shot);
         }
         state.head = Some(golden.head("aligned"));
-        let border = Border { shift: 0.0, base: 1.0, new: 1.0 };
+        let border = Border { shift: 0.0, base: 1.0, learned: 1.0 };
         state.calibration = Some(Calibration { border, temperature: 1.0 });
         Self { value, base_model, state }
     }
@@ -188,8 +188,8 @@ fn borders_are_those_of_an_independent_implementation() {
     for balance in Balance::ALL {
         let state = State { balance, ..scene.state.clone() };
         let samples = ValidationSamples::of(&scene.base_model, &state, scoring);
-        let Border { shift, base, new } = samples.evaluate(&fresh, &indices).calibration.border;
-        assert_near(&[shift, base, new], &Reader(&scene.value["border"]).numbers(&[balance.name()]));
+        let Border { shift, base, learned } = samples.evaluate(&fresh, &indices).calibration.border;
+        assert_near(&[shift, base, learned], &Reader(&scene.value["border"]).numbers(&[balance.name()]));
     }
 }
 

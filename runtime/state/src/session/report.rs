@@ -182,10 +182,10 @@ impl ChangeReport {
         let independence = effective_sample_size::of_learned(base_model, new);
         let (base, learned) = total.split_at(base_model.classes.len().min(count));
         let [base_judged, learned_judged] = [base, learned].map(|side| side.iter().any(|samples| *samples > 0));
-        let expected = border.map(|Border { base, new, .. }| ExpectedAccuracy {
-            base: base_judged.then_some(base),
-            learned: learned_judged.then_some(new),
-            learned_range: independence.as_ref().filter(|_| learned_judged).map(|learned| range(new, learned)),
+        let expected = border.map(|border| ExpectedAccuracy {
+            base: base_judged.then_some(border.base),
+            learned: learned_judged.then_some(border.learned),
+            learned_range: independence.as_ref().filter(|_| learned_judged).map(|shots| range(border.learned, shots)),
         });
         let one_scene: Vec<bool> = independence.iter().flatten().map(ShotIndependence::is_one_scene).collect();
         let is_alike = |class: &usize| {

@@ -27,7 +27,7 @@ fn what_a_simpler_answer_would_recognise_makes_the_harmonic_mean_weigh_less() {
     let border = |balance, simplest| fitting(&classes).choose(balance, simplest, 0.0).border;
     let [keep, favour] = [Balance::KeepBase, Balance::FavourNew].map(|balance| border(balance, 1.0));
     let free = border(Balance::Balanced, 0.0);
-    assert!(free.new > keep.new + 0.1, "{free:?} {keep:?}");
+    assert!(free.learned > keep.learned + 0.1, "{free:?} {keep:?}");
     let share = 20.0 / 21.0;
     let bound = border(Balance::Balanced, 1.0);
     assert!(bound.overall(share) > free.overall(share), "{bound:?} {free:?}");
@@ -63,10 +63,10 @@ fn samples_that_are_easier_than_pictures_promise_less() {
         fitting.choose(Balance::Balanced, 0.0, 0.0).border
     };
     let plain = promised(1.0);
-    assert!((plain.base - 1.0).abs() < 1e-5 && (plain.new - 1.0).abs() < 1e-5, "{plain:?}");
+    assert!((plain.base - 1.0).abs() < 1e-5 && (plain.learned - 1.0).abs() < 1e-5, "{plain:?}");
     // The device's own shot counts in full: a quarter of the base classes' accuracy.
     let honest = promised(0.8);
-    assert!((honest.base - (0.75 * 0.8 + 0.25)).abs() < 1e-5 && (honest.new - 1.0).abs() < 1e-5, "{honest:?}");
+    assert!((honest.base - (0.75 * 0.8 + 0.25)).abs() < 1e-5 && (honest.learned - 1.0).abs() < 1e-5, "{honest:?}");
 }
 
 /// A learned class of two shots, each with two views: three of four views are right, and half of these are ahead.
@@ -89,5 +89,5 @@ fn views_stand_for_their_shots() {
     assert!(new.iter().all(|view| (view.weight - 0.25).abs() < 1e-6));
     assert_eq!(new.iter().filter(|view| view.right).count(), 3);
     let border = border::expected(&known, &new, 0.0);
-    assert!((border.new - 0.75 * 0.5).abs() < 1e-5, "{border:?}");
+    assert!((border.learned - 0.75 * 0.5).abs() < 1e-5, "{border:?}");
 }

@@ -10,7 +10,7 @@ use orco_runtime::bundle::Bundle;
 use orco_runtime::learner::{Learner, LearnerSettings, Shots};
 use orco_runtime::manifest::BACKBONE;
 use orco_runtime::store::Store;
-use orco_state::session::budget::{SessionBudget, SessionExtent};
+use orco_state::session::cost::{SessionCost, SessionExtent};
 use orco_state::state::BaseModel;
 use orco_state::store::Slot;
 use orco_trials::memory::{Counting, held, peak_of};
@@ -43,7 +43,7 @@ fn takes_what_it_is_told_to(config: LearnConfig) {
         let backbone = fs::metadata(folder.join(BACKBONE)).unwrap().len() as usize;
         let opened = held() - before - backbone;
         let extent = SessionExtent { learned: known, stored: SHOTS * known, classes: new, shots: SHOTS * new };
-        let told = SessionBudget::of(learner.base_model(), extent).unwrap();
+        let told = SessionCost::of(learner.base_model(), extent).unwrap();
         near(told.bundle + told.state, opened, 0.05, "opened");
 
         let labels: Vec<String> = (known..known + new).map(|class| format!("class {class}")).collect();

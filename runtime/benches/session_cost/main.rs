@@ -1,11 +1,11 @@
-//! The budget sheet: what one session takes of a device - memory, flash, bytes written, arithmetic - with every shipped
+//! What one session takes of a device - memory, flash, bytes written, arithmetic - with every shipped
 //! bundle, beside 100, 500 and 1,000 learned classes:
 //!
 //! ```sh
-//! cargo bench -p orco-runtime --bench budget              # or some: -- everyday cifar100-edge
+//! cargo bench -p orco-runtime --bench session_cost              # or some: -- everyday cifar100-edge
 //! ```
 //!
-//! A session learns five classes from five shots each. Beside what `orco_state::session::budget` tells beforehand
+//! A session learns five classes from five shots each. Beside what `orco_state::session::cost` tells beforehand
 //! stands what was measured: bytes that the allocator had handed out at the most, bytes handed to the system to write,
 //! and the largest resident memory of a process that opens the bundle and learns from pictures with rten. Learned
 //! classes are made up as in the benchmark `growth`. Seconds are estimates: arithmetic at a processor's peak rate.
@@ -24,7 +24,7 @@ use orco_core::random::Random;
 use orco_runtime::bundle::Bundle;
 use orco_runtime::learner::{Learner, Shots};
 use orco_runtime::manifest::{BACKBONE, BENCHMARK};
-use orco_state::session::budget::{SessionBudget, SessionExtent};
+use orco_state::session::cost::{SessionCost, SessionExtent};
 use orco_state::store::Slot;
 use orco_trials::memory::{Counting, held, peak_of};
 use orco_trials::system::{figure, status};
@@ -39,7 +39,7 @@ const KNOWN: [usize; 3] = [100, 500, 1000];
 /// Classes that the session learns, and what they are where they come from pictures.
 const NEW: [&str; 5] = ["cactus", "dumbbell", "mug", "rubber-duck", "traffic-cone"];
 /// Names bundle and state to the process whose resident memory is measured.
-const OF_CHILD: [&str; 2] = ["ORCO_BUDGET_BUNDLE", "ORCO_BUDGET_STATE"];
+const OF_CHILD: [&str; 2] = ["ORCO_SESSION_COST_BUNDLE", "ORCO_SESSION_COST_STATE"];
 
 fn main() {
     if let [Some(bundle), Some(state)] = OF_CHILD.map(env::var_os) {
@@ -48,7 +48,7 @@ fn main() {
     let sheets: Vec<Sheet> = bundles().iter().flat_map(|bundle| sheets(bundle)).collect();
     println!("\nMemory, MB\n");
     table(&["base model", "state", "learning", "saving", "at most", "measured", "whole process"], &sheets, |sheet| {
-        let SessionBudget { bundle, state, learning, saving, .. } = sheet.told;
+        let SessionCost { bundle, state, learning, saving, .. } = sheet.told;
         let parts = [bundle, state, learning, saving, sheet.told.memory(), sheet.measured, sheet.resident];
         parts.map(|bytes| format!("{:.1}", bytes as f64 / 1e6)).into()
     });
@@ -56,7 +56,7 @@ fn main() {
     let boards = BOARDS.map(|board| board.name);
     let figures = ["files", "both slots", "to write", "written", "session", "backbone"];
     table(&[&figures[..], &boards].concat(), &sheets, |sheet| {
-        let SessionBudget { written, multiply_adds, .. } = sheet.told;
+        let SessionCost { written, multiply_adds, .. } = sheet.told;
         let kilobytes = [sheet.files, sheet.slots, written as u64, sheet.written];
         let kilobytes = kilobytes.map(|bytes| bytes.div_ceil(1000).to_string());
         let millions = [multiply_adds, sheet.backbone].map(|count| format!("{:.0}", count as f64 / 1e6));
@@ -77,7 +77,7 @@ fn table(columns: &[&str], sheets: &[Sheet], line: impl Fn(&Sheet) -> Vec<String
 struct Sheet {
     bundle: String,
     known: usize,
-    told: SessionBudget,
+    told: SessionCost,
     /// Most bytes that the allocator had handed out: bundle and state, and what the session took beside them.
     measured: usize,
     /// Most resident bytes of a process that learns from pictures.
@@ -115,7 +115,7 @@ fn sheet(name: &str, bundle: &Path, known: usize, state: &Path) -> Sheet {
     // The file of the backbone, which a device may keep elsewhere, is not among what is told.
     let opened = held() - before - fs::metadata(bundle.join(BACKBONE)).unwrap().len() as usize;
     let extent = SessionExtent { learned: known, stored: SHOTS * known, classes: NEW.len(), shots: SHOTS * NEW.len() };
-    let told = SessionBudget::of(learner.base_model(), extent).expect("shipped bundles have statistics");
+    let told = SessionCost::of(learner.base_model(), extent).expect("shipped bundles have statistics");
     let session = Session::of(&NEW, &learner, &mut random);
     let began = written();
     let ((), more) = peak_of(|| session.learn(&mut learner));

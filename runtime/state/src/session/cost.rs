@@ -29,7 +29,7 @@ pub struct SessionExtent {
 
 /// What a session takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SessionBudget {
+pub struct SessionCost {
     /// Bytes of memory that the bundle's base model takes, with its statistics, as long as the bundle is open.
     pub bundle: usize,
     /// Bytes of memory that the state before the session takes.
@@ -48,7 +48,7 @@ pub struct SessionBudget {
 /// Bytes of a label, by and large.
 const LABEL: usize = 10;
 
-impl SessionBudget {
+impl SessionCost {
     /// What a session takes with the bundle's settings, where the history holds the last two changes. `None` where
     /// answers do not use the bundle's statistics: not so in any bundle that is shipped.
     pub fn of(base_model: &BaseModel, extent: SessionExtent) -> Option<Self> {
