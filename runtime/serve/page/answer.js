@@ -9,9 +9,7 @@ import { NO_ANSWER, store } from "./store.js";
 const EVERY_MS = 250, IDLE_MS = 300, SIDE = 480, MOST_ALTERNATIVES = 3;
 
 export function startAnswer() {
-  $("why-ask").onclick = () => explain().catch(() => {});
-  $("collect").checked = localStorage.getItem("collect") !== "no";
-  $("collect").onchange = () => localStorage.setItem("collect", $("collect").checked ? "yes" : "no");
+  $("why-ask").onclick = () => toggleExplanation().catch(() => {});
   store.subscribe(["answer", "language"], show);
   store.subscribe(["answer", "files"], dropExplanation);
   store.subscribe(["explanation", "language"], showExplanation);
@@ -25,8 +23,8 @@ const picture = async () => store.state.files[0] ?? frame(SIDE);
 async function classify() {
   const asked = await picture();
   if (!asked) return;
-  const collect = store.state.stream && $("collect").checked;
-  const path = api(`classify${collect ? "?inbox=true" : ""}`);
+  const mayKeep = store.state.stream && store.state.collects;
+  const path = api(`classify${mayKeep ? "?inbox=true" : ""}`);
   // The camera's next picture follows in any case; that a file cannot be read is shown.
   const response = await call("POST", path, asked, { quiet: !store.state.files.length }).catch((error) => {
     if (store.state.files.length) store.update({ answer: NO_ANSWER });
@@ -70,6 +68,11 @@ const nearest = ({ label }) => message("nearestKnown", { label });
 const others = ([, ...matches]) => matches.filter(({ probability }) => percent(probability) > 0)
   .map(({ label, probability }) => `${isolate(label)} ${percent(probability)}\u00a0%`).join(" · ");
 
+async function toggleExplanation() {
+  if (store.state.explanation) store.update({ explanation: null });
+  else await explain();
+}
+
 async function explain() {
   const asked = await picture();
   if (!asked) return;
@@ -84,6 +87,7 @@ function dropExplanation({ answer, files }) {
 
 function showExplanation({ explanation }) {
   $("why").hidden = !explanation;
+  $("why-ask").setAttribute("aria-expanded", String(Boolean(explanation)));
   $("why-list").replaceChildren(...(explanation ?? []).map(({ label, similarity, thumbnail }) =>
     element("li", {}, thumbnail ? storedPicture(thumbnail) : noPicture(),
       small(message("alike", { label, percent: percent(Math.max(0, similarity)) })))));

@@ -1,7 +1,9 @@
 // The page. Every part shows fields of the store and changes them; the service's events arrive in the store, too.
 import { startAnswer } from "./answer.js";
 import { startClasses } from "./classes.js";
+import { startConsent } from "./consent.js";
 import { startDevice } from "./device.js";
+import { startDial } from "./dial.js";
 import { listen } from "./events.js";
 import { startHeader } from "./header.js";
 import { startHistory } from "./history.js";
@@ -9,22 +11,28 @@ import { startInbox } from "./inbox.js";
 import { startJobs } from "./jobs.js";
 import { startRegions } from "./regions.js";
 import { pictureSize, startScene, viewSize } from "./scene.js";
+import { startScope } from "./scope.js";
 import { takeTokenFromAddress } from "./service.js";
 import { startShots } from "./shots.js";
 import { startSightings } from "./sightings.js";
 import { startSource } from "./source.js";
+import { startTabs } from "./tabs.js";
 
 takeTokenFromAddress();
 startHeader();
+startTabs();
 startSource();
 startDevice();
 startScene();
 startRegions(pictureSize, viewSize);
+startConsent();
 startAnswer();
 startShots();
 startInbox();
 startSightings();
 startJobs();
 startClasses();
+startDial();
+startScope();
 startHistory();
 listen();

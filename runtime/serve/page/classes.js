@@ -1,10 +1,10 @@
-// Known classes with their stored shots, and the dial between base and learned ones.
+// Known classes with their stored shots.
 import { REMOVE, ask } from "./dialog.js";
 import { $, element, setText, small } from "./dom.js";
-import { isolate, message, percent, term } from "./language.js";
+import { isolate, message } from "./language.js";
 import { picturedShots, storedPicture } from "./pictures.js";
 import { baseClasses, learnedClasses } from "./selectors.js";
-import { api, call, change, classPath } from "./service.js";
+import { change, classPath } from "./service.js";
 import { store } from "./store.js";
 
 export function startClasses() {
@@ -19,19 +19,7 @@ function show(state) {
   $("learned").replaceChildren(...learned.map(classItem));
   $("base-title").textContent = message("baseTitle", { count: base.length });
   $("base").textContent = base.filter(({ replaced }) => !replaced).map(({ label }) => isolate(label)).join(", ");
-  showDial(state.status);
-  showScope(state.status, learned.length);
-}
-
-// Which classes are answered, and that base classes are not any more once enough were taught.
-function showScope({ answers, answer_choices: choices, learned_only: isLearnedOnly }, count) {
-  $("scope").hidden = !choices;
-  setText("scope-state", isLearnedOnly ? message("learnedOnly", { count }) : "");
-  $("scope-choices").replaceChildren(...(choices ?? []).map((name) => {
-    const choice = element("input", { type: "radio", name: "answers", value: name, checked: name === answers });
-    choice.addEventListener("change", () => call("POST", api("answers"), { answers: name }).catch(() => {}));
-    return element("label", {}, choice, term("scopes", name));
-  }));
+  $("learned-none").hidden = learned.length > 0;
 }
 
 function classItem(known) {
@@ -67,16 +55,4 @@ async function move(label, shot) {
   const to = await ask(message("moveAsk", { label, number: shot.number }), label, options);
   if (to === REMOVE) await change("DELETE", path);
   else if (to && to.trim() !== label) await change("PATCH", path, { label: to.trim() });
-}
-
-function showDial({ balance, balances, expected }) {
-  $("dial").hidden = !balance;
-  const [low, high] = (expected?.learned_range ?? [expected?.learned, expected?.learned]).map((share) => percent(share ?? 0));
-  $("expected").textContent = expected?.learned > 0
-    ? message("expected", { base: percent(expected.base), learned: low === high ? low : `${low}–${high}` }) : "";
-  $("dial-choices").replaceChildren(...balances.map((name) => {
-    const choice = element("input", { type: "radio", name: "balance", value: name, checked: name === balance });
-    choice.addEventListener("change", () => change("POST", "balance", { balance: name }));
-    return element("label", {}, choice, message(name));
-  }));
 }

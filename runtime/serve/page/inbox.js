@@ -1,4 +1,5 @@
-// The inbox: pictures that were not recognised, similar ones together, labelled many at once.
+// The inbox: pictures that were not recognised, similar ones together, labelled many at once. A few groups are shown at
+// a time, and pictures that may not belong to their group stand apart.
 import { ask } from "./dialog.js";
 import { $, DOUBLE_CLICK_MS, element, isPressKey, onRelease, setText, showError, sleep } from "./dom.js";
 import { message } from "./language.js";
@@ -6,9 +7,13 @@ import { picture } from "./pictures.js";
 import { api, call } from "./service.js";
 import { chooseLabel } from "./shots.js";
 import { store } from "./store.js";
+import { choose } from "./tabs.js";
 
-// Ids of pictures that were unchosen, and labels that were typed with the ids they were typed for.
-const unchosen = new Set();
+// More are a wall; the next come up when these are done.
+const MOST_GROUPS = 3;
+
+// Pictures that somebody chose or unchose, by their ids, and labels that were typed with the ids they were typed for.
+const decisions = new Map();
 let typed = [];
 // Nothing is sent twice.
 let isSending = false;
@@ -18,11 +23,16 @@ let enablers = [];
 let isPressed = false, isComposing = false, isHeld = false;
 
 const idsOf = ({ frames }) => frames.map(({ id }) => id);
-const groups = () => store.state.inbox?.groups ?? [];
-const presentIds = () => new Set(groups().flatMap(idsOf));
+const allGroups = () => store.state.inbox?.groups ?? [];
+const groups = () => allGroups().slice(0, MOST_GROUPS);
+const presentIds = () => new Set(allGroups().flatMap(idsOf));
+
+// What may not belong to its group is not chosen unless somebody chooses it.
+const isChosen = ({ id, typical }) => decisions.get(id) ?? typical !== false;
 
 export function startInbox() {
   store.subscribe(["inbox", "language"], show);
+  $("inbox-teach").onclick = goOn;
   const box = $("inbox-groups");
   const press = () => { isPressed = true; };
   const drawHeld = () => { if (isHeld) draw(); };
@@ -39,12 +49,18 @@ export function startInbox() {
 function show({ inbox }) {
   if (!inbox) return;
   const present = presentIds(), count = present.size;
-  [...unchosen].filter((id) => !present.has(id)).forEach((id) => unchosen.delete(id));
-  $("inbox").hidden = inbox.most === 0;
-  setText("inbox-count", count ? message("inboxCount", { count }) : message("inboxEmpty"));
+  [...decisions.keys()].filter((id) => !present.has(id)).forEach((id) => decisions.delete(id));
+  setText("inbox-count", count ? message("inboxCount", { count }) : message(inbox.most ? "inboxEmpty" : "inboxOff"));
+  setText("inbox-more", moreSentence(inbox.groups));
   $("inbox-clear").hidden = !count;
   $("inbox-clear").onclick = () => clear(count);
   draw();
+}
+
+// How many pictures wait behind those that are shown.
+export function moreSentence(groups) {
+  const count = groups.slice(MOST_GROUPS).flatMap(idsOf).length;
+  return count ? message("inboxMore", { count }) : "";
 }
 
 // ---- groups, which do not move under a finger or while a label is typed
@@ -106,7 +122,10 @@ function control(kind, ids, tag, properties) {
 
 function groupItem(group, label) {
   const ids = idsOf(group);
-  const chosen = () => { const present = presentIds(); return ids.filter((id) => present.has(id) && !unchosen.has(id)); };
+  const chosen = () => {
+    const present = presentIds();
+    return group.frames.filter((frame) => present.has(frame.id) && isChosen(frame)).map(({ id }) => id);
+  };
   const title = message("inboxLabel");
   const field = control("name", ids, "input",
     { type: "text", value: label, autocomplete: "off", maxLength: 64, placeholder: title, "aria-label": title, list: "known" });
@@ -131,8 +150,18 @@ function groupItem(group, label) {
   const size = group.frames.length;
   return element("li", {},
     element("p", { className: "small", textContent: size > 1 ? message("inboxGroup", { count: size }) : "" }),
-    element("ul", { className: "shots" }, ...group.frames.map((frame, index) => frameItem(frame, index + 1, enable))),
+    ...frameLists(group.frames, enable),
     element("div", { className: "row" }, field, teach, dismiss));
+}
+
+// Those that are like the rest of their group, then the others.
+function frameLists(frames, onChange) {
+  const list = (some) => element("ul", { className: "shots" },
+    ...some.map((frame) => frameItem(frame, frames.indexOf(frame) + 1, onChange)));
+  const typical = frames.filter((frame) => frame.typical !== false);
+  const others = frames.filter((frame) => frame.typical === false);
+  if (!others.length) return [list(typical)];
+  return [list(typical), element("p", { className: "small", textContent: message("inboxOthers") }), list(others)];
 }
 
 function forgetTyped(ids) {
@@ -140,15 +169,15 @@ function forgetTyped(ids) {
 }
 
 // A picture of a group with the box that chooses it.
-function frameItem({ id, known, label }, number, onChange) {
+function frameItem(frame, number, onChange) {
+  const { id, known, label } = frame;
   const title = message(known && label ? "inboxChoose" : "inboxUnknown", { number, label });
-  const box = control("box", [id], "input", { type: "checkbox", checked: !unchosen.has(id), "aria-label": title });
+  const box = control("box", [id], "input", { type: "checkbox", checked: isChosen(frame), "aria-label": title });
   const enable = () => { box.disabled = isSending; };
   enablers.push(enable);
   enable();
   box.addEventListener("change", () => {
-    if (box.checked) unchosen.delete(id);
-    else unchosen.add(id);
+    decisions.set(id, box.checked);
     onChange();
   });
   return element("li", {}, element("label", { title }, picture(api(`inbox/${id}`)), box));
@@ -176,9 +205,17 @@ async function teachGroup(ids, field) {
   if (!response) return;
   forgetTyped(ids);
   field.value = "";
-  $("inbox-result").textContent = message("inboxTaken", await response.json());
+  setText("inbox-taken", message("inboxTaken", await response.json()));
+  $("inbox-result").hidden = false;
   chooseLabel(label);
   draw();
+}
+
+// To where the new shots can be learned.
+function goOn() {
+  $("inbox-result").hidden = true;
+  choose("teach");
+  ($("learn").disabled ? $("label") : $("learn")).focus();
 }
 
 async function clear(count) {

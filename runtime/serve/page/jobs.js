@@ -1,5 +1,5 @@
 // Changes as they are made, and the report of what they changed.
-import { $, element, setText } from "./dom.js";
+import { $, element, setText, showError } from "./dom.js";
 import { message, percent, term } from "./language.js";
 import { noPicture, picturedShots, storedPicture } from "./pictures.js";
 import { problem } from "./problems.js";
@@ -13,6 +13,7 @@ export function startJobs() {
   // The classes that a report shows may have other pictures now.
   store.subscribe(["classes"], (state) => { if (state.job?.state === "done") show(state); });
   store.subscribe(["status", "language"], showAlignment);
+  store.subscribe(["job"], sayFailure);
 }
 
 // A change answers at once, and better as soon as the head is aligned to it.
@@ -35,6 +36,14 @@ function show({ job, label, classes, deviceCamera }) {
   $("report").replaceChildren(...(isShown ? reportElements(job, classes, deviceCamera) : []));
 }
 
+// Whoever looks at another tab than that of the report is told there that a change failed.
+function sayFailure({ job, tab }) {
+  if (job?.state === "failed" && tab !== "teach") showError(failure(job));
+}
+
+// Where the thread broke off, nobody may know whether the change was saved.
+const failure = ({ changed, error }) => message(changed === null ? "uncertain" : "failed", { error: problem(error) });
+
 function showProgress(job) {
   const verb = `${term("verbs", job.verb)}${job.label ? ` ${message("quoted", job)}` : ""}`;
   setText("job-text", message(job.state, { verb }));
@@ -42,28 +51,33 @@ function showProgress(job) {
 }
 
 function reportElements(job, classes, camera) {
-  // Where the thread broke off, nobody may know whether the change was saved.
-  if (job.state === "failed") {
-    return [message(job.changed === null ? "uncertain" : "failed", { error: problem(job.error) })];
-  }
+  if (job.state === "failed") return [element("p", { className: "warning", textContent: failure(job) })];
   const lines = reportLines(job, camera?.scene?.state === "shown");
-  const list = element("ul", {}, ...lines.map((textContent) => element("li", { textContent })));
-  return [element("p", { textContent: message("done") }), list, ...comparisons(job.report, classes)];
+  const list = element("ul", {}, ...lines.map(({ text, isWarning }) =>
+    element("li", { textContent: text, className: isWarning ? "warning" : "" })));
+  const title = job.verb === "learn" && job.label ? message("learnedTitle", job) : message("done");
+  return [element("p", { textContent: title }), list, ...comparisons(job.report, classes)];
 }
 
 const first = (list) => (list ?? []).slice(0, MOST_LINES);
 
+// Lines of a report. What is still confused after learning is a warning: before, nobody could know.
 // Where the empty place was shown, the place is no reason for shots to be alike.
 export function reportLines({ report, warning }, isPlaceKnown) {
   const shares = ({ before, after }) => ({ before: percent(before), after: percent(after) });
+  const note = (key, values) => ({ text: message(key, values), isWarning: false });
+  const loud = (key, values) => ({ text: message(key, values), isWarning: true });
+  const confusions = first(report?.confusions);
+  // What a class is taken for says more than how much less it is recognised.
+  const lost = first(report?.lost).filter(({ label }) => !confusions.some((confused) => confused.label === label));
   return [
-    ...(report?.new ?? []).map(({ label, after }) => message("learnedNew", { label, percent: percent(after) })),
-    ...first(report?.one_scene).map((label) => message(isPlaceKnown ? "oneSide" : "oneScene", { label })),
-    ...(report?.old_accuracy ? [message("kept", shares(report.old_accuracy))] : []),
-    ...first(report?.lost).map((lost) => message("lost", { label: lost.label, ...shares(lost) })),
-    ...first(report?.confusions).map(({ label, taken_for: other, share }) =>
-      message("confused", { label, other, percent: percent(share) })),
-    ...(warning ? [warning] : []),
+    ...(report?.new ?? []).map(({ label, after }) => note("learnedNew", { label, percent: percent(after) })),
+    ...first(report?.one_scene).map((label) => note(isPlaceKnown ? "oneSide" : "oneScene", { label })),
+    ...(report?.old_accuracy ? [note("kept", shares(report.old_accuracy))] : []),
+    ...lost.map((one) => loud("lost", { label: one.label, ...shares(one) })),
+    ...confusions.map(({ label, taken_for: other, share }) =>
+      loud("confused", { label, other, percent: percent(share) })),
+    ...(warning ? [{ text: warning, isWarning: true }] : []),
   ];
 }
 
@@ -82,5 +96,5 @@ function sideBySide(labels, classes, title) {
     return element("div", {}, element("div", { className: "strip" }, ...pictures),
       element("p", { className: "small", textContent: label }));
   });
-  return element("div", { className: "beside", role: "group", "aria-label": title }, ...columns);
+  return element("div", { className: "beside-pictures", role: "group", "aria-label": title }, ...columns);
 }

@@ -1,6 +1,9 @@
 // What follows from the state: functions without side effects.
 
-const ENOUGH_SHOTS = 5, LEAST_REGION = 0.05;
+// As many shots as people are asked to take at first.
+export const ENOUGH_SHOTS = 5;
+
+const LEAST_REGION = 0.05;
 
 // The label that a typed text stands for. Browsers resolve "." and ".." in a URL, and the service refuses them.
 export const labelOf = (typed) => typed.trim().replace(/^\.{1,2}$/, "");
@@ -9,6 +12,12 @@ export const labelOf = (typed) => typed.trim().replace(/^\.{1,2}$/, "");
 export const hasSource = ({ stream, files, deviceChosen }) => Boolean(stream || files.length || deviceChosen);
 
 export const isUnfinished = (job) => job?.state === "queued" || job?.state === "running";
+
+// Whether a change was made that people have not seen the report of.
+export function isNewReport({ job, tab, reportSeen }) {
+  if (!job || isUnfinished(job) || tab === "teach" || job.id === reportSeen) return false;
+  return job.state === "failed" || job.verb === "learn" || job.verb === "add";
+}
 
 // Whether a job is the one with that id or was requested later. Within one run of the service, ids count up.
 export function isSameOrLater(job, id) {
@@ -29,6 +38,9 @@ export const canLearn = ({ connected, label, shots, job }) =>
 
 // The class of a label, the learned one where it replaces a base class; it comes after that.
 export const classOf = (label, classes) => classes.filter((known) => known.label === label.normalize()).at(-1);
+
+// Whether nothing was taught yet.
+export const isFirstTime = ({ classes, shots }) => classes.length > 0 && !classes.some(({ learned }) => learned) && !shots.length;
 
 // Whether the typed label is that of a base class, which shots can be added to or replace.
 export const isBaseLabel = ({ label, classes }) => classOf(label, classes)?.learned === false;

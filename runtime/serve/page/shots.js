@@ -4,7 +4,9 @@ import { isolate, message, percent } from "./language.js";
 import { picture, releasePictures } from "./pictures.js";
 import { refreshShots } from "./refresh.js";
 import { chosenPlace } from "./scene.js";
-import { canLearn, canShoot, hints, isBaseLabel, isSameOrLater, labelOf } from "./selectors.js";
+import {
+  ENOUGH_SHOTS, canLearn, canShoot, classOf, hints, isBaseLabel, isFirstTime, isSameOrLater, labelOf,
+} from "./selectors.js";
 import { api, call, change, shotsPath } from "./service.js";
 import { frame } from "./source.js";
 import { store } from "./store.js";
@@ -90,24 +92,34 @@ async function take(shot, label, anyway = false) {
   if (!response) return;
   const { accepted, warnings, frame: number } = await response.json();
   refused = accepted ? null : isFile ? shot : { ...shot, frame: number };
-  $("shot-warning").textContent = warningSentences(warnings, label, anyway).join(" ");
+  const isLearned = classOf(label, store.state.classes)?.learned === true;
+  const said = shotSentences(warnings, { label, anyway, isLearned });
+  $("shot-warning").textContent = said.warnings.join(" ");
+  $("shot-note").textContent = said.notes.join(" ");
   $("anyway-row").hidden = accepted;
 }
 
-// Of a shot that was taken anyway, the reasons against it are known.
-export function warningSentences(warnings, label, anyway) {
-  const isNews = ({ kind }) => !anyway || kind === "looks-like";
+// What is said of a shot. That a new thing looks like another one is no more than a note, since learning tells them
+// apart; of a thing that is learned already, it is a warning. Of a shot that was taken anyway, the reasons against it
+// are known.
+export function shotSentences(warnings, { label, anyway, isLearned }) {
+  const isSimilar = ({ kind }) => kind === "looks-like";
+  const isLoud = (warning) => (isSimilar(warning) ? isLearned : !anyway);
   const sentence = ({ kind, label: other, probability }) => {
     const isElsewhere = kind === "repeated" && other !== label.normalize();
-    return message(isElsewhere ? "repeatedElsewhere" : kind, { label: other, percent: percent(probability ?? 0) });
+    const key = isElsewhere ? "repeatedElsewhere" : kind === "looks-like" && isLearned ? "stillTaken" : kind;
+    return message(key, { label: other, percent: percent(probability ?? 0) });
   };
-  return warnings.filter(isNews).map(sentence);
+  return {
+    warnings: warnings.filter(isLoud).map(sentence),
+    notes: warnings.filter((warning) => isSimilar(warning) && !isLearned).map(sentence),
+  };
 }
 
 function forgetWarning() {
   showError();
   refused = null;
-  $("shot-warning").textContent = "";
+  $("shot-warning").textContent = $("shot-note").textContent = "";
   $("anyway-row").hidden = true;
 }
 
@@ -143,6 +155,7 @@ function showHint(state) {
   $("replace-row").hidden = !isBaseLabel(state);
   if (!isBaseLabel(state)) $("replace").checked = false;
   $("learn").disabled = isRequested || !canLearn(state);
+  $("first-steps").hidden = !isFirstTime(state);
   setText("hint", hints(state).map(({ key, values }) => message(key, values)).join(" "));
 }
 
@@ -155,7 +168,17 @@ function showShots({ label, shots }) {
     return element("li", {}, picture(api(path(shot)), message("shotName", { number })),
       element("button", { textContent: "×", "aria-label": message("remove", { number }), on: remove }));
   }));
+  showCount(shots.length);
   showSufficiency(label, shots);
+}
+
+// How many of the five that people are asked for there are: from then on, learning is what comes next.
+function showCount(count) {
+  const isEnough = count >= ENOUGH_SHOTS;
+  setText("taken", isEnough ? message("shotCount", { count }) : message("takenOf", { count, most: ENOUGH_SHOTS }));
+  $("taken-steps").replaceChildren(...Array.from({ length: ENOUGH_SHOTS }, (_, index) =>
+    element("span", { className: index < count ? "done" : "" })));
+  $("learn").classList.toggle("main", isEnough);
 }
 
 // Shots under other labels; pressing one goes on with it.

@@ -92,14 +92,14 @@ let isOffered = false;
 function offerDevice(state) {
   if (isOffered || !state.deviceCamera) return;
   isOffered = true;
-  $("sources").hidden = false;
+  $("own-camera").hidden = false;
   if (!hasSource(state)) update({ deviceChosen: true });
 }
 
 function show(state) {
   const { stream, files, deviceChosen } = state;
   radio(deviceChosen ? "device" : "browser").checked = true;
-  $("camera").hidden = $("collect-row").hidden = deviceChosen;
+  $("camera").hidden = deviceChosen;
   $("camera").textContent = message(stream ? "cameraStop" : "camera");
   $("shoot").textContent = message(files.length ? "shootFiles" : "shoot");
   $("still").alt = $("live").alt = message("picture");
@@ -114,7 +114,10 @@ function showView({ stream, files, deviceChosen, devicePicture }) {
   // An image without a source is drawn as a broken one.
   $("live").hidden = !(deviceChosen && devicePicture);
   setSource("live", devicePicture);
-  $("nothing").hidden = Boolean(stream || files.length || (deviceChosen && devicePicture));
+  const isShowing = Boolean(stream || files.length || (deviceChosen && devicePicture));
+  $("nothing").hidden = isShowing;
+  $("view").classList.toggle("showing", isShowing);
+  $("camera").classList.toggle("main", !isShowing);
   setText("nothing", message(deviceChosen ? "deviceWaiting" : "nothing"));
 }
 

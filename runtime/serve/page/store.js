@@ -41,18 +41,22 @@ export const store = createStore({
   shots: [], // shots of `label` that are not learned yet
   waiting: [], // labels with such shots, `label` left out
   job: null, // the change that is made, or was made last
+  balances: [], // what each balance would recognise
   regions: [], // of the service's own camera: { name, box }
   deviceCamera: null, // state of the service's own camera, if it has one
 
   // What people chose on this page.
   language: "en",
+  tab: "teach",
   label: "",
   stream: null, // the browser's camera, while it runs
   files: [],
+  collects: false, // whether unknown pictures of the browser's camera may be kept
   deviceChosen: false, // whether the service's own camera is the source
   devicePicture: null, // address of its newest frame
   chosenThing: null, // id of the thing that shots are taken of; the one in the middle if there is none
 
   answer: NO_ANSWER,
+  reportSeen: null, // id of the change whose report was seen last
   explanation: null, // stored shots that a picture is most like
 });

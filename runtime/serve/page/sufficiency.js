@@ -1,13 +1,12 @@
 // Are these shots enough? One verdict, and behind it how well they recognise each other and what more would bring.
 import { $, setText } from "./dom.js";
 import { message, percent } from "./language.js";
+import { ENOUGH_SHOTS } from "./selectors.js";
 import { get, shotsPath } from "./service.js";
 
 const MOST_LABELS = 2;
 // Fewer shots are not called enough.
 const LEAST_SHOTS = 3;
-// As many as people are asked to take at first.
-const USUAL_SHOTS = 5;
 // What two more shots must bring, as a share of new pictures, to be asked for.
 const WORTH_TAKING = 0.03;
 let requests = 0;
@@ -33,7 +32,7 @@ export function sufficiencyVerdict({ shots: shotCount, left_out: leftOut, expect
   const isMissed = leftOut.some((shot) => shot.taken_for !== null);
   const brings = expected ? expected.two_more - expected.now : 0;
   const isEnough = shotCount >= LEAST_SHOTS && !isMissed && brings < WORTH_TAKING;
-  const count = isEnough ? 0 : Math.max(USUAL_SHOTS - shotCount, 2);
+  const count = isEnough ? 0 : Math.max(ENOUGH_SHOTS - shotCount, 2);
   return { isEnough, count, text: isEnough ? "verdictEnough" : "verdictMore" };
 }
 

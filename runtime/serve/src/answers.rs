@@ -12,6 +12,7 @@ use orco_runtime::encoder::engine_choice::Workload;
 use orco_runtime::image_rs::RgbImage;
 use orco_runtime::learner::{Answer, AnswerScope, Learner};
 use orco_runtime::ndarray::{Array2, Array3};
+use orco_runtime::state::answer::BalanceEstimate;
 use orco_runtime::state::nearest::{ExemplarId, Neighbour};
 use orco_runtime::state::sufficiency::{LearningCurve, ShotSufficiency};
 use orco_runtime::store::{Revision, Store};
@@ -51,6 +52,7 @@ enum Request {
     Imprint { label: String, shots: Array3<f32> },
     Scope { reply: Reply<()> },
     Refresh { done: oneshot::Sender<()> },
+    BalanceEstimates { reply: Reply<Vec<BalanceEstimate>> },
     Alive { reply: Reply<()> },
 }
 
@@ -63,6 +65,7 @@ impl Request {
             Self::ClassifyFeatures { reply, .. } => reply.is_closed(),
             Self::ShotFeatures { reply, .. } => reply.is_closed(),
             Self::Sufficiency { reply, .. } => reply.is_closed(),
+            Self::BalanceEstimates { reply } => reply.is_closed(),
             // It is set already.
             Self::Scope { .. } => false,
             Self::Imprint { .. } | Self::Refresh { .. } | Self::Alive { .. } => false,
@@ -179,6 +182,14 @@ impl Answers {
         curve: Option<LearningCurve>,
     ) -> Result<SufficiencyAnswer, Refusal> {
         self.ask(|reply| Request::Sufficiency { label: label.to_owned(), shots, curve, reply }).await
+    }
+
+    /// What answers would recognise with every balance.
+    ///
+    /// # Errors
+    /// As for [`Answers::answer`].
+    pub async fn balance_estimates(&self) -> Result<Vec<BalanceEstimate>, Refusal> {
+        self.ask(|reply| Request::BalanceEstimates { reply }).await
     }
 
     /// Sets which classes are answered, until the service ends.
@@ -337,6 +348,7 @@ impl AnswerThread {
                 let labels = (0..known).map(|class| self.learner.label(class).to_owned()).collect();
                 drop(reply.send(Ok(SufficiencyAnswer { sufficiency, labels })));
             }
+            Request::BalanceEstimates { reply } => drop(reply.send(Ok(self.learner.balance_estimates()))),
             Request::Alive { reply } => drop(reply.send(Ok(()))),
             Request::Scope { reply } => {
                 self.follow_scope();

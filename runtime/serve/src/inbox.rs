@@ -63,6 +63,24 @@ impl InboxFrame {
     }
 }
 
+/// A frame of a group.
+#[derive(Clone, Debug)]
+pub struct GroupedFrame {
+    /// The frame.
+    pub frame: InboxFrame,
+    /// Whether it is like the rest of its group ([`Grouping::typical`]).
+    pub is_typical: bool,
+}
+
+impl GroupedFrame {
+    /// As JSON.
+    pub fn json(&self) -> Value {
+        let mut json = self.frame.json();
+        json["typical"] = json!(self.is_typical);
+        json
+    }
+}
+
 /// A picture as small as a frame is kept.
 pub(crate) fn reduced(picture: &RgbImage) -> RgbImage {
     image::reduced(picture, SIDE).into_owned()
@@ -203,13 +221,14 @@ impl Inbox {
     }
 
     /// All frames, those together that are alike, largest groups first.
-    pub fn groups(&self) -> Vec<Vec<InboxFrame>> {
+    pub fn groups(&self) -> Vec<Vec<GroupedFrame>> {
         let frames: Vec<InboxFrame> = self.kept().frames.iter().cloned().collect();
         let Some(dimension) = frames.first().map(|frame| frame.direction.len()) else { return Vec::new() };
         let rows: Vec<f32> = frames.iter().flat_map(|frame| &frame.direction).copied().collect();
         let groups = self.grouping.groups(&rows, dimension);
-        let frames = |group: &Vec<usize>| group.iter().map(|index| frames[*index].clone()).collect();
-        let mut groups: Vec<Vec<InboxFrame>> = groups.iter().map(frames).collect();
+        let typical = self.grouping.typical(&rows, dimension, &groups);
+        let frame = |index: &usize| GroupedFrame { frame: frames[*index].clone(), is_typical: typical[*index] };
+        let mut groups: Vec<Vec<GroupedFrame>> = groups.iter().map(|group| group.iter().map(frame).collect()).collect();
         groups.sort_by_key(|group| std::cmp::Reverse(group.len()));
         groups
     }
@@ -373,7 +392,7 @@ mod tests {
         let offer = |features| inbox.offer(&picture, &answer(false, 0.2, features)).unwrap();
         let ids: Vec<Id> = [[1.0, 0.0], [0.0, 1.0], [0.9, 0.4], [0.3, 0.9], [0.7, 0.6]].map(offer).to_vec();
         let expected = [vec![ids[0], ids[2], ids[4]], vec![ids[1], ids[3]]];
-        let ids = |group: &Vec<InboxFrame>| group.iter().map(|frame| frame.id).collect::<Vec<_>>();
+        let ids = |group: &Vec<GroupedFrame>| group.iter().map(|grouped| grouped.frame.id).collect::<Vec<_>>();
         assert_eq!(inbox.groups().iter().map(ids).collect::<Vec<_>>(), expected);
     }
 }

@@ -31,8 +31,11 @@ pub static FILES: &[File] = &[
     File { path: "/icon.svg", content_type: "image/svg+xml", text: include_str!("../page/icon.svg") },
     script("/app.js", include_str!("../page/app.js")),
     script("/answer.js", include_str!("../page/answer.js")),
+    script("/choices.js", include_str!("../page/choices.js")),
     script("/classes.js", include_str!("../page/classes.js")),
+    script("/consent.js", include_str!("../page/consent.js")),
     script("/device.js", include_str!("../page/device.js")),
+    script("/dial.js", include_str!("../page/dial.js")),
     script("/dialog.js", include_str!("../page/dialog.js")),
     script("/dom.js", include_str!("../page/dom.js")),
     script("/events.js", include_str!("../page/events.js")),
@@ -46,6 +49,7 @@ pub static FILES: &[File] = &[
     script("/refresh.js", include_str!("../page/refresh.js")),
     script("/regions.js", include_str!("../page/regions.js")),
     script("/scene.js", include_str!("../page/scene.js")),
+    script("/scope.js", include_str!("../page/scope.js")),
     script("/selectors.js", include_str!("../page/selectors.js")),
     script("/service.js", include_str!("../page/service.js")),
     script("/shots.js", include_str!("../page/shots.js")),
@@ -53,6 +57,7 @@ pub static FILES: &[File] = &[
     script("/source.js", include_str!("../page/source.js")),
     script("/store.js", include_str!("../page/store.js")),
     script("/sufficiency.js", include_str!("../page/sufficiency.js")),
+    script("/tabs.js", include_str!("../page/tabs.js")),
     script("/texts.js", include_str!("../page/texts.js")),
 ];
 

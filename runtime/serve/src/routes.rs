@@ -61,6 +61,7 @@ pub static ROUTES: LazyLock<Vec<Route>> = LazyLock::new(|| {
         Route::post("/api/v1/undo", Body::Json, changes::undo),
         Route::post("/api/v1/redo", Body::Json, changes::redo),
         Route::get("/api/v1/history", known::history),
+        Route::get("/api/v1/balance", known::balance),
         Route::post("/api/v1/balance", Body::Json, changes::balance),
         Route::post("/api/v1/answers", Body::Json, changes::answers),
         Route::get("/api/v1/events", watch::events),

@@ -2,6 +2,7 @@
 //! advice while shots are taken.
 
 use ndarray::ArrayView3;
+use orco_state::answer::BalanceEstimate;
 use orco_state::history::EntryId;
 use orco_state::label;
 use orco_state::session::{self, BaseLabels, ChangeReport, LearnError};
@@ -36,6 +37,12 @@ impl Learner {
         self.classifier().classifier.imprint(&shots);
         self.provisional.push(label::normal(label));
         Ok(())
+    }
+
+    /// What answers would recognise with every balance; none before anything is learned, or where answers have no border.
+    /// They are estimated once for each state, when its first answer is made ready.
+    pub fn balance_estimates(&mut self) -> Vec<BalanceEstimate> {
+        self.classifier().classifier.balance_estimates().to_vec()
     }
 
     /// How often the state was saved when it was read last; 0 if nothing was saved yet.

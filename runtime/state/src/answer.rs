@@ -15,6 +15,7 @@
 //! Each is divided by its deviation over base images, so that weights mean the same with every backbone: both heads by
 //! that under the head of phase 2, whose weight is that of both together until a head is aligned.
 
+mod balance_estimate;
 mod calibrate;
 mod embed;
 mod left_out;
@@ -29,6 +30,8 @@ use alloc::vec::Vec;
 
 use orco_core::math::{add_scaled, highest};
 
+pub use self::balance_estimate::BalanceEstimate;
+use self::balance_estimate::{PresentBorder, estimates};
 pub use self::calibrate::Calibrator;
 use self::calibrate::shift;
 pub(crate) use self::calibrate::softmax;
@@ -77,6 +80,8 @@ pub(crate) struct Predictor {
     rows: ScoreRows,
     base: usize,
     calibration: Calibration,
+    /// What every balance would recognise, where samples were looked at.
+    balance_estimates: Vec<BalanceEstimate>,
 }
 
 impl Predictor {
@@ -103,13 +108,22 @@ impl Predictor {
             rows.iter().for_each(|row| fitting.add(&row.scores, false));
             fitting.choose(state.balance, 0.0, scoring.statistics.start)
         });
+        let present =
+            PresentBorder { base, count: known.len(), balance: state.balance, shift: calibration.border.shift };
+        let balance_estimates = estimates(&rows, &shots, present);
         rows.iter_mut().chain(&mut shots).for_each(|row| shift(&mut row.scores, base, calibration.border.shift));
-        (Self::of(known, calibration), KnownSamples { evenly: rows, learned: shots })
+        let predictor = Self { balance_estimates, ..Self::of(known, calibration) };
+        (predictor, KnownSamples { evenly: rows, learned: shots })
     }
 
     fn of(known: ScoringModel<'_>, calibration: Calibration) -> Self {
         let base = known.base();
-        Self { embedder: known.embedder, scorer: known.scorer, rows: known.rows, base, calibration }
+        let (embedder, scorer, rows) = (known.embedder, known.scorer, known.rows);
+        Self { embedder, scorer, rows, base, calibration, balance_estimates: Vec::new() }
+    }
+
+    pub(crate) fn balance_estimates(&self) -> &[BalanceEstimate] {
+        &self.balance_estimates
     }
 
     pub(crate) fn classes(&self) -> usize {

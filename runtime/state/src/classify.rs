@@ -35,7 +35,7 @@ use alloc::boxed::Box;
 use alloc::vec;
 use alloc::vec::Vec;
 
-use crate::answer::{KnownSamples, Predictor, familiarity};
+use crate::answer::{BalanceEstimate, KnownSamples, Predictor, familiarity};
 use crate::head::Projector;
 use crate::prediction_set::{SampleScale, SetThresholds};
 use crate::state::{BaseModel, State};
@@ -197,6 +197,15 @@ impl Classifier {
     /// [`crate::unknown::KnownScores::threshold`]; `None` where answers do not use the bundle's statistics.
     pub fn familiarity(&self, scores: &[f32]) -> Option<f32> {
         matches!(self.0, Rule::Predictor(_)).then(|| familiarity(scores))
+    }
+
+    /// What every balance would recognise, in the order of [`Balance::ALL`](crate::state::Balance::ALL); none of a
+    /// classifier that was made without [known scores](Self::with_known_scores), or before anything is learned.
+    pub fn balance_estimates(&self) -> &[BalanceEstimate] {
+        match &self.0 {
+            Rule::Nearest(_) => &[],
+            Rule::Predictor(answerer) => answerer.balance_estimates(),
+        }
     }
 
     /// Number of known classes, imprinted ones among them.

@@ -74,6 +74,28 @@ impl Grouping {
         linkage.members
     }
 
+    /// Of every picture, whether it would join the rest of its group now. Groups grow by the mean, so one that joined
+    /// early may fit less than what came later.
+    ///
+    /// # Shapes
+    /// `directions` `[n, dimension]`, of which [`groups`](Self::groups) made the groups; returns `[n]`.
+    pub fn typical(&self, directions: &[f32], dimension: usize, groups: &[Vec<usize>]) -> Vec<bool> {
+        let rows = from_their_mean(directions, dimension);
+        let row = |picture: usize| &rows[picture * dimension..][..dimension];
+        let mut typical = vec![true; rows.len() / dimension];
+        // Two are as like each other as each is like the other.
+        for group in groups.iter().filter(|group| group.len() > 2) {
+            let mut sum = vec![0.0; dimension];
+            group.iter().for_each(|&picture| add_scaled(&mut sum, 1.0, row(picture)));
+            for &picture in group {
+                // Rows have length 1: each adds that much to its own cosine.
+                let cosine = (dot(row(picture), &sum) - 1.0) / (group.len() - 1) as f32;
+                typical[picture] = cosine >= self.least;
+            }
+        }
+        typical
+    }
+
     /// The least cosine with which groups of mixed samples leave least to do.
     fn choose(&self, bank: &Bank) -> f32 {
         let steps: Vec<f32> = (-5..=35).map(|step| 0.02 * step as f32).collect();
@@ -239,6 +261,14 @@ mod tests {
         };
         let rows: Vec<f32> = [0.0, 20.0, 40.0, 60.0, 80.0].into_iter().flat_map(at).collect();
         assert!(groups(&rows, 2, 0.8).len() > 1);
+    }
+
+    #[test]
+    fn a_picture_that_is_unlike_the_rest_of_its_group_is_not_typical() {
+        // Three that point the same way, one that joined for want of a better group, and a group of two.
+        let rows = [1.0, 0.0, 0.0, 1.0, 0.05, 0.0, 1.0, -0.05, 0.0, 0.6, 0.8, 0.0, 0.0, 0.0, 1.0, 0.0, 0.1, 1.0];
+        let groups = [vec![0, 1, 2, 3], vec![4, 5]];
+        assert_eq!(Grouping::with(None, 0.75).typical(&rows, 3, &groups), [true, true, true, false, true, true]);
     }
 
     /// Pictures of `kinds` things, some of each in turn: a direction that all share, one of the thing, and noise.

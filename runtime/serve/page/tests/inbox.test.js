@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 
-import { assignLabels } from "../inbox.js";
+import { assignLabels, moreSentence } from "../inbox.js";
 
 const group = (...ids) => ({ frames: ids.map((id) => ({ id })) });
 
@@ -16,4 +16,11 @@ test("a typed label follows most of its pictures, and goes with the last of them
 test("a label that was deleted is not kept", () => {
   assert.deepEqual(assignLabels([group("a")], [{ ids: ["a"], label: "" }]), { labels: [""], typed: [] });
   assert.deepEqual(assignLabels([], [{ ids: ["a"], label: "duck" }]), { labels: [], typed: [] });
+});
+
+test("three groups are shown, and how many pictures wait behind them is said", () => {
+  const groups = [group("a"), group("b", "c"), group("d")];
+  assert.equal(moreSentence(groups), "");
+  assert.match(moreSentence([...groups, group("e")]), /^One more waits/);
+  assert.match(moreSentence([...groups, group("e"), group("f", "g")]), /^3 more wait/);
 });

@@ -2,9 +2,10 @@
 import assert from "node:assert/strict";
 import test, { afterEach } from "node:test";
 
+import { estimateSentence } from "../dial.js";
 import { alignmentText, reportLines } from "../jobs.js";
 import { fill, message, setLanguage, term } from "../language.js";
-import { warningSentences } from "../shots.js";
+import { shotSentences } from "../shots.js";
 import { sufficiencySentences, sufficiencyVerdict } from "../sufficiency.js";
 import { texts } from "../texts.js";
 
@@ -37,17 +38,18 @@ test("a report says what was learned, lost and confused, the worst three of each
   const report = { new: [{ label: "mug", after: 0.8 }], old_accuracy: { before: 0.9, after: 0.89 }, lost,
     confusions: [{ label: "cup", taken_for: "mug", share: 0.4 }] };
   const lines = reportLines({ report, warning: "A power cut could lose it." });
-  assert.deepEqual(lines.map((line) => line.replaceAll("\u00a0", " ")), [
+  assert.deepEqual(lines.map(({ isWarning }) => isWarning), [false, false, true, true, true, true, true]);
+  assert.deepEqual(lines.map(({ text }) => text.replaceAll("\u00a0", " ")), [
     "“mug”: 80 % of its shots are recognised.",
     "Samples of what was known: 90 % recognised before, 89 % after.",
     ...["a", "b", "c"].map((label) => `“${label}” is recognised less: 100 % before, 50 % after.`),
-    "40 % of “cup” are taken for “mug”.",
+    "40 % of “cup” are still taken for “mug”. Add shots that show the difference.",
     "A power cut could lose it.",
   ]);
   assert.deepEqual(reportLines({ report: null, warning: null }), []);
   const alike = { report: { one_scene: ["mug"] }, warning: null };
-  assert.match(reportLines(alike)[0], /show the empty place/);
-  assert.match(reportLines(alike, true)[0], /other sides/);
+  assert.match(reportLines(alike)[0].text, /show the empty place/);
+  assert.match(reportLines(alike, true)[0].text, /other sides/);
 });
 
 test("shots that are taken for others are named by their numbers", () => {
@@ -56,21 +58,37 @@ test("shots that are taken for others are named by their numbers", () => {
   const sentences = sufficiencySentences({ shots: 5, recognised: 1, left_out, expected });
   assert.deepEqual(sentences.slice(0, 3), [
     "1 of 5 recognised when left out.",
-    "Shots 1, 3 were taken for “cup”: more shots of that kind would help.",
-    "Shot 4 was taken for “bowl”: more shots of that kind would help.",
+    "Shots 1, 3 are most like “cup” so far: more shots of that kind will tell them apart.",
+    "Shot 4 is most like “bowl” so far: more shots of that kind will tell them apart.",
   ]);
   assert.equal(sentences.length, 4);
   assert.deepEqual(sufficiencySentences({ shots: 1, recognised: 0, left_out: [], expected: null }), []);
 });
 
+test("what a class is taken for is not said a second time as a loss", () => {
+  const report = { lost: [{ label: "cup", before: 1, after: 0.2 }], confusions: [{ label: "cup", taken_for: "mug", share: 0.8 }] };
+  assert.equal(reportLines({ report, warning: null }).length, 1);
+});
+
 test("of a shot that was taken anyway, only what it looks like is news", () => {
   const warnings = [{ kind: "too-dark" }, { kind: "repeated", label: "cup" }, { kind: "repeated", label: "mug" },
     { kind: "looks-like", label: "cup", probability: 0.7 }];
-  const [dark, elsewhere, repeated, similar] = warningSentences(warnings, "mug", false);
+  const said = (anyway, isLearned) => shotSentences(warnings, { label: "mug", anyway, isLearned });
+  const { warnings: [dark, elsewhere, repeated, ...others], notes } = said(false, false);
   assert.equal(dark, "Not taken: too dark.");
   assert.match(elsewhere, /is a shot of “cup” already/);
   assert.match(repeated, /the same picture again/);
-  assert.deepEqual(warningSentences(warnings, "mug", true), [similar]);
+  assert.deepEqual([others, notes], [[], ["Similar to “cup”; five shots will tell them apart."]]);
+  assert.deepEqual(said(true, false), { warnings: [], notes });
+  // What is learned and still taken for something else is a warning.
+  const still = said(true, true);
+  assert.deepEqual(still.notes, []);
+  assert.match(still.warnings.join(), /^Still taken for “cup” \(70.%\)/);
+});
+
+test("a position of the dial says what it recognises and what it mistakes", () => {
+  const estimate = { balance: "balanced", shots: 20, recognised: 18, base_samples: 400, taken_for_learned: 3 };
+  assert.equal(estimateSentence(estimate), "Recognises 18 of 20 stored shots, and takes 3 of 400 other things for yours.");
 });
 
 test("answers are being improved, then have improved, and nothing is said where they never were", () => {

@@ -13,7 +13,7 @@ use super::shots::take_picture;
 use super::{Json, Path, blocking, picture, usable};
 use crate::error::Refusal;
 use crate::id::Id;
-use crate::inbox::InboxFrame;
+use crate::inbox::GroupedFrame;
 use crate::service::Service;
 
 /// `GET /api/v1/inbox`: all frames, those together that are alike.
@@ -23,7 +23,8 @@ use crate::service::Service;
 pub async fn all(State(service): State<Arc<Service>>) -> Result<axum::Json<Value>, Refusal> {
     let inbox = service.inbox.clone();
     let groups = blocking(move || inbox.groups()).await?;
-    let group = |frames: &Vec<InboxFrame>| json!({ "frames": frames.iter().map(InboxFrame::json).collect::<Vec<_>>() });
+    let group =
+        |frames: &Vec<GroupedFrame>| json!({ "frames": frames.iter().map(GroupedFrame::json).collect::<Vec<_>>() });
     let groups: Vec<Value> = groups.iter().map(group).collect();
     Ok(axum::Json(json!({ "groups": groups, "most": service.inbox.most() })))
 }

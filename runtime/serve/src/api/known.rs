@@ -9,6 +9,7 @@ use orco_runtime::image_rs::RgbImage;
 use orco_runtime::learner::AnswerScope;
 use orco_runtime::manifest::hexadecimal;
 use orco_runtime::state::Balance;
+use orco_runtime::state::answer::BalanceEstimate;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -81,6 +82,23 @@ pub async fn history(State(service): State<Arc<Service>>) -> Json<Value> {
         "entries": known.history.iter().map(report::entry).collect::<Vec<_>>(),
         "present": known.timeline.present(), "earlier": known.timeline.earlier(), "later": known.timeline.later(),
     }))
+}
+
+/// `GET /api/v1/balance`: what answers would recognise with every balance.
+///
+/// # Errors
+/// [`Refusal`] if too many wait.
+pub async fn balance(State(service): State<Arc<Service>>) -> Result<Json<Value>, Refusal> {
+    let known = service.answers.knowledge();
+    let estimates = service.answers.balance_estimates().await?;
+    let choice = |estimate: &BalanceEstimate| {
+        json!({
+            "balance": estimate.balance.name(), "shots": estimate.shots, "recognised": estimate.recognised,
+            "base_samples": estimate.base_samples, "taken_for_learned": estimate.taken_for_learned,
+        })
+    };
+    let choices: Vec<Value> = estimates.iter().map(choice).collect();
+    Ok(Json(json!({ "balance": known.border.map(|_| known.balance.name()), "choices": choices })))
 }
 
 /// What is answered about a picture.

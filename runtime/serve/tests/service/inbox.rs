@@ -54,6 +54,7 @@ fn pictures_that_are_not_recognised_wait_and_are_labelled_together() {
         .flat_map(|group| group["frames"].as_array().unwrap().clone())
         .collect();
     assert_eq!(service.get("/api/v1/status")["inbox"], frames.len());
+    assert!(frames.iter().all(|frame| frame["typical"].is_boolean()), "{inbox}");
     assert!(frames.iter().any(|frame| frame["id"] == first.as_str() && frame["seen"].as_u64() >= Some(2)), "{inbox}");
     let picture = service.ask("GET", &format!("/api/v1/inbox/{first}"), &[], b"");
     assert!(picture.head.contains("image/jpeg") && image::decode(&picture.body).unwrap().width() <= 640);

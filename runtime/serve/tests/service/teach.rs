@@ -92,6 +92,12 @@ fn two_classes_are_taught_recognised_undone_and_still_there_after_a_restart() {
     let stored = duck["stored"].as_array().unwrap();
     assert!(stored.iter().all(|shot| shot["thumbnail"] == true && shot["id"].as_str().unwrap().len() == 64));
     assert!(stored.iter().map(|shot| shot["number"].as_u64().unwrap()).eq(1..=5));
+    let estimates = service.get("/api/v1/balance");
+    let choices = estimates["choices"].as_array().unwrap();
+    let of = |key: &'static str| choices.iter().map(move |choice| choice[key].as_u64().unwrap());
+    assert_eq!((&estimates["balance"], choices.len()), (&json!("balanced"), 3), "{estimates}");
+    assert!(of("shots").all(|shots| shots == 5) && of("recognised").is_sorted(), "{estimates}");
+    assert!(of("base_samples").all(|samples| samples > 0) && of("taken_for_learned").is_sorted(), "{estimates}");
     let balanced = service.finished(&service.json("POST", "/api/v1/balance", &json!({ "balance": "favour-new" })));
     assert_eq!(balanced["state"], "done", "{balanced}");
     assert_eq!(service.get("/api/v1/status")["balance"], "favour-new");

@@ -3,7 +3,7 @@
 use alloc::vec;
 use alloc::vec::Vec;
 
-use orco_core::border::{self, BorderObjective, BorderSample};
+use orco_core::border::{self, Border, BorderObjective, BorderSample};
 use orco_core::math::{exp, highest, ln};
 
 use crate::state::{Balance, Calibration};
@@ -144,24 +144,20 @@ impl<'a> Calibrator<'a> {
     /// it takes that to expect as much accuracy as `simplest`, that of a simpler answer over all classes; `start` is the
     /// border where there is nothing to choose it from.
     pub fn choose(&mut self, balance: Balance, simplest: f32, start: f32) -> Calibration {
-        let shares = self.shares();
-        let [known, new] = self.sides(&shares);
-        let border = if known.is_empty() || new.is_empty() {
-            border::expected(&known, &new, start)
-        } else {
-            border::choose(
-                &known,
-                &new,
-                &BorderObjective {
-                    weights: balance.weights(),
-                    base_fraction: self.base_fraction(),
-                    min_accuracy: simplest,
-                },
-            )
-        };
+        let border = self.border(balance, simplest, start);
         let base = self.base;
         self.rows.iter_mut().for_each(|row| shift(&mut row.scores, base, border.shift));
-        Calibration { border, temperature: self.temperature(&shares) }
+        Calibration { border, temperature: self.temperature(&self.shares()) }
+    }
+
+    /// Chooses the border alone.
+    pub(super) fn border(&self, balance: Balance, simplest: f32, start: f32) -> Border {
+        let [known, new] = self.sides(&self.shares());
+        if known.is_empty() || new.is_empty() {
+            return border::expected(&known, &new, start);
+        }
+        let (weights, base_fraction) = (balance.weights(), self.base_fraction());
+        border::choose(&known, &new, &BorderObjective { weights, base_fraction, min_accuracy: simplest })
     }
 
     /// Accuracy over all classes to be expected without a border, 0..1.

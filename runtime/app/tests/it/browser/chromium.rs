@@ -230,6 +230,12 @@ impl Browser {
         self.driver.find(By::Id(id)).await?.send_keys(path.display().to_string()).await
     }
 
+    /// Shows a tab's panel.
+    pub async fn show_tab(&self, tab: &str) -> WebDriverResult<()> {
+        self.click(&format!("tab-{tab}")).await?;
+        self.until(&format!("!document.getElementById('panel-{tab}').hidden")).await
+    }
+
     pub async fn start_camera(&self) -> WebDriverResult<()> {
         self.click("camera").await?;
         self.until("document.getElementById('video').videoWidth > 0").await

@@ -33,11 +33,14 @@ fn picture_name_and_shutter_are_seen_together_on_a_small_phone_and_stay_where_th
         browser.write("label", "Tasse").await?;
         browser.value("scrollTo(0, 0)").await?;
         browser.until("document.getElementById('sure').textContent !== ''").await?;
-        for part in [".view", "#label", "#shoot"] {
+        // The tabs lie below, over whatever goes on there.
+        let tabs = browser.value(&edges("#tabs")).await?[0].as_f64().unwrap();
+        for part in [".view", "#answer", "#label", "#shoot", "#learn", "#taken"] {
             let edges = browser.value(&edges(part)).await?;
             let [top, bottom] = [0, 1].map(|edge| edges[edge].as_f64().unwrap());
-            assert!(top >= 0.0 && bottom <= 664.0, "{part} from {top} to {bottom}");
+            assert!(top >= 0.0 && bottom <= tabs && tabs < 664.0, "{part} from {top} to {bottom}, tabs from {tabs}");
         }
+        assert_eq!(browser.text("taken").await?, "0 von 5");
         browser.keep("small-phone").await?;
         // Answers come and go; the button stays under the thumb.
         let place = browser.value(&edges("#shoot")).await?;
@@ -70,6 +73,7 @@ fn a_service_that_is_gone_is_said_where_people_look() {
         for button in ["learn", "shoot", "undo"] {
             browser.until(&format!("!document.getElementById('{button}').disabled")).await?;
         }
+        browser.show_tab("history").await?;
         drop(service);
         let gone = Instant::now();
         browser.until("document.getElementById('hint').textContent.includes('does not answer')").await?;
@@ -137,10 +141,12 @@ fn the_next_thing_begins_with_an_empty_name_and_no_report_and_errors_are_german_
         let stored = "document.querySelectorAll('#learned .stored li').length";
         browser.until(&format!("{stored} > 1")).await?;
         let before = browser.value(stored).await?.as_u64().unwrap();
+        browser.show_tab("knows").await?;
         browser.click_css("#learned .stored button").await?;
         browser.until("document.getElementById('dialog').open").await?;
         browser.click("dialog-remove").await?;
         browser.until(&format!("{stored} === {}", before - 1)).await?;
+        browser.show_tab("history").await?;
         browser.click("undo").await?;
         browser.until(&format!("{stored} === {before}")).await?;
         browser.click("redo").await?;

@@ -89,8 +89,10 @@ fn a_table_is_shown_taught_lit_and_pushed() {
     chromium::run(async {
         let browser = Browser::open(&driver, &service, DESK).await?;
         browser.until("document.getElementById('answer').textContent !== '–'").await?;
+        browser.show_tab("settings").await?;
         browser.click("scene-learn").await?;
         browser.until(&answer("empty")).await?;
+        browser.show_tab("teach").await?;
 
         camera.play(brought(&mut table, &ducks[0]));
         browser.until("document.querySelectorAll('#boxes button').length > 0").await?;

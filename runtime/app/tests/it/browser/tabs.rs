@@ -1,0 +1,115 @@
+//! The tabs, and what stands on them: with the keyboard alone, after a reload, on a wide screen and on a small phone.
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+use super::camera::Film;
+use super::chromium::{self, Browser, DESK, Driver, PHONE, ViewOptions};
+use super::teach;
+use crate::support::service::Service;
+use crate::support::shots;
+
+// Keys, as WebDriver writes them.
+const RIGHT: &str = "\u{e014}";
+const LEFT: &str = "\u{e012}";
+const END: &str = "\u{e010}";
+const HOME: &str = "\u{e011}";
+
+/// JavaScript that tests whether a tab is chosen, has the focus, and shows its panel alone.
+fn is_shown(tab: &str) -> String {
+    format!(
+        "document.activeElement.id === 'tab-{tab}' && document.activeElement.ariaSelected === 'true' && \
+         [...document.querySelectorAll('[role=tabpanel]')].filter(panel => !panel.hidden).map(panel => panel.id).join() \
+         === 'panel-{tab}'"
+    )
+}
+
+/// JavaScript that counts the pictures of the inbox.
+const WAITING: &str = "(parseInt(document.getElementById('badge-review').textContent) || 0)";
+
+#[test]
+fn tabs_follow_keys_and_outlast_a_reload_and_a_wide_screen_needs_fewer() {
+    let Some(driver) = Driver::start() else { return };
+    let folder = TempDir::new().unwrap();
+    let service = Service::start("everyday", folder.path());
+    chromium::run(async {
+        let browser = Browser::open(&driver, &service, DESK).await?;
+        browser.value("document.getElementById('tab-teach').focus()").await?;
+        for (key, tab) in [(RIGHT, "review"), (END, "settings"), (RIGHT, "teach"), (LEFT, "settings"), (HOME, "teach")]
+        {
+            browser.send_keys(":focus", key).await?;
+            browser.until(&is_shown(tab)).await?;
+        }
+        browser.show_tab("history").await?;
+        browser.reload().await?;
+        browser.until("!document.getElementById('panel-history').hidden").await?;
+        browser.close().await?;
+
+        let wide = ViewOptions { size: (1920, 1080), ..DESK };
+        let browser = Browser::open(&driver, &service, wide).await?;
+        for panel in ["teach", "knows", "history"] {
+            browser.until(&format!("document.getElementById('panel-{panel}').offsetParent !== null")).await?;
+        }
+        browser.until("document.getElementById('tab-knows').offsetParent === null").await?;
+        browser.show_tab("settings").await?;
+        browser.until("document.getElementById('panel-teach').hidden").await?;
+        browser.close().await
+    });
+}
+
+#[test]
+fn nothing_of_a_browsers_camera_is_kept_before_somebody_allows_it() {
+    let Some(driver) = Driver::start() else { return };
+    let folder = TempDir::new().unwrap();
+    let service = Service::start("everyday", folder.path());
+    let film = Film::of(&shots("try", "rubber-duck"), folder.path());
+    chromium::run(async {
+        let browser = Browser::open(&driver, &service, ViewOptions { camera: Some(&film), ..DESK }).await?;
+        browser.start_camera().await?;
+        // Several answers to several pictures.
+        for _ in 0..2 {
+            browser.until("document.getElementById('answer').textContent === 'unknown'").await?;
+            browser.until("document.getElementById('answer').textContent !== 'unknown'").await?;
+        }
+        assert_eq!(browser.value(WAITING).await?, 0);
+        browser.show_tab("review").await?;
+        browser.until("document.getElementById('collect-asked').textContent.includes('at most 200')").await?;
+        browser.click("collect-allow").await?;
+        browser.until(&format!("{WAITING} > 0")).await?;
+        browser.reload().await?;
+        browser.show_tab("settings").await?;
+        browser.until("document.getElementById('collect').checked").await?;
+        browser.click("collect").await?;
+        browser.show_tab("review").await?;
+        browser.until("document.getElementById('collect-allow').offsetParent !== null").await?;
+        browser.close().await
+    });
+}
+
+#[test]
+fn the_picture_stays_and_the_dial_says_what_it_would_recognise() {
+    let Some(driver) = Driver::start() else { return };
+    let folder = TempDir::new().unwrap();
+    let service = Service::start("everyday", folder.path());
+    let film = Film::of(&shots("learn", "cactus"), folder.path());
+    chromium::run(async {
+        let small = ViewOptions { size: (390, 664), camera: Some(&film), ..PHONE };
+        let browser = Browser::open(&driver, &service, small).await?;
+        teach(&browser, "cactus").await?;
+        browser.show_tab("settings").await?;
+        let notes = "[...document.querySelectorAll('#dial-choices .small')].map(note => note.textContent)";
+        browser
+            .until(&format!("{notes}.every(note => /^Recognises [0-9]+ of [0-9]+ stored shots/.test(note))"))
+            .await?;
+        assert_eq!(browser.value(&format!("{notes}.length")).await?, 3);
+        browser.value("scrollTo(0, document.documentElement.scrollHeight)").await?;
+        browser.until("scrollY > 0").await?;
+        let view = browser.value("document.getElementById('view').getBoundingClientRect().top").await?;
+        assert!(view.as_f64().unwrap() >= 0.0, "the picture is scrolled away: {view}");
+        browser.click_css("#dial-choices label:last-child input").await?;
+        browser.until("document.getElementById('job').hidden").await?;
+        browser.until("document.querySelector('#dial-choices label:last-child input').checked").await?;
+        assert_eq!(service.json("GET", "/api/v1/status", &Value::Null)["balance"], "favour-new");
+        browser.close().await
+    });
+}

@@ -1,0 +1,45 @@
+// The dial: how readily pictures are taken for what was learned, and what each position would recognise.
+import { showChoices } from "./choices.js";
+import { $, setText } from "./dom.js";
+import { message, percent, term } from "./language.js";
+import { learnedClasses } from "./selectors.js";
+import { change, get } from "./service.js";
+import { store } from "./store.js";
+
+export function startDial() {
+  store.subscribe(["status", "classes", "balances", "language"], show);
+  store.subscribe(["tab", "status", "classes"], refresh);
+}
+
+function show({ status, classes, balances }) {
+  if (!status) return;
+  const isShown = Boolean(status.balance) && learnedClasses({ classes }).length > 0;
+  $("dial").hidden = !isShown;
+  $("answering-none").hidden = isShown;
+  const choices = status.balances.map((value) => {
+    const estimate = balances.find(({ balance }) => balance === value);
+    return { value, label: term("balances", value), note: estimate ? estimateSentence(estimate) : "" };
+  });
+  const choose = (balance) => change("POST", "balance", { balance });
+  showChoices($("dial-choices"), "balance", choices, status.balance, choose);
+  setText("expected", expectedSentence(status.expected));
+}
+
+// What a position would recognise of the stored shots, and what it would wrongly take for them.
+export const estimateSentence = ({ recognised, shots, taken_for_learned: taken, base_samples: others }) =>
+  message("balanceEstimate", { recognised, shots, taken, others });
+
+function expectedSentence(expected) {
+  if (!(expected?.learned > 0)) return "";
+  const [low, high] = (expected.learned_range ?? [expected.learned, expected.learned]).map(percent);
+  return message("expected", { base: percent(expected.base), learned: low === high ? low : `${low}–${high}` });
+}
+
+// The estimates change with what is known, and are read where they are seen.
+let requests = 0;
+async function refresh({ tab, classes }) {
+  if (tab !== "settings" || !learnedClasses({ classes }).length) return;
+  const request = ++requests;
+  const { choices } = await get("balance", { quiet: true }).catch(() => ({ choices: [] }));
+  if (request === requests) store.update({ balances: choices });
+}

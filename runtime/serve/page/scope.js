@@ -1,0 +1,22 @@
+// Which classes are answered: all that are known, or only what was learned.
+import { showChoices } from "./choices.js";
+import { $, setText } from "./dom.js";
+import { message, term } from "./language.js";
+import { learnedClasses } from "./selectors.js";
+import { api, call } from "./service.js";
+import { store } from "./store.js";
+
+export function startScope() {
+  store.subscribe(["status", "classes", "language"], show);
+}
+
+function show({ status, classes }) {
+  if (!status) return;
+  const { answers, answer_choices: scopes, learned_only: isLearnedOnly } = status;
+  $("scope").hidden = !scopes;
+  const choices = (scopes ?? []).map((value) => ({ value, label: term("scopes", value) }));
+  const choose = (scope) => call("POST", api("answers"), { answers: scope }).catch(() => show(store.state));
+  showChoices($("scope-choices"), "answers", choices, answers, choose);
+  const count = learnedClasses({ classes }).length;
+  setText("scope-state", isLearnedOnly ? message("learnedOnly", { count }) : "");
+}
