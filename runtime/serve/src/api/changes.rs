@@ -13,7 +13,7 @@ use serde::Deserialize;
 use serde::de::{Deserializer, Error};
 use serde_json::{Value, json};
 
-use super::{Json, NewLabel, Path, Query, usable};
+use super::{Json, NewLabel, Path, Query, blocking, usable};
 use crate::changes::{ChangeRequest, Job};
 use crate::error::Refusal;
 use crate::id::Id;

@@ -128,8 +128,8 @@ impl SightingFolder {
     /// # Errors
     /// If the file cannot be written, or a picture not removed.
     pub fn remove(&mut self, is_gone: impl Fn(&Sighting) -> bool) -> io::Result<()> {
-        let (gone, kept): (Vec<_>, _) = std::mem::take(&mut self.sightings).into_iter().partition(is_gone);
-        self.sightings = kept;
+        let (gone, kept): (Vec<_>, Vec<_>) = std::mem::take(&mut self.sightings).into_iter().partition(is_gone);
+        self.sightings = kept.into();
         if gone.is_empty() { Ok(()) } else { self.let_go(gone) }
     }
 

@@ -19,7 +19,7 @@ impl Session<'_> {
         check_shots(self.base_model, state, class)?;
         let mut next = state.clone();
         in_fixed_order(class).shots.iter().for_each(|shot| next.exemplars.push(index as u32, shot));
-        self.keep_within_budget(&mut next);
+        self.limit_exemplar_bytes(&mut next);
         self.align(state, next, Sampling::seeded(self.seed))
     }
 
