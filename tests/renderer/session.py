@@ -20,7 +20,7 @@ BLOCKS = [
     (LEARN, "five shots", "learn", 5),
     (ASK, "after: the same three", "try", 3),
 ]
-LINE, FONT, LEFT, MARGIN, WIDTH = 19, 12.5, 262, 16, 940
+LINE, FONT, LEFT, MARGIN, WIDTH = 19, 12.5, 262, 16, 1050
 SIDE, GAP = 72, 6
 STYLE = (
     f'text {{ font: {FONT}px ui-monospace, "DejaVu Sans Mono", Menlo, Consolas, monospace; fill: #d6dbe0; white-space: pre }} '

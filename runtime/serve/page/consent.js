@@ -5,18 +5,15 @@ import { store } from "./store.js";
 
 const KEY = "collect";
 
-// Whether pictures may be kept: only if that was said.
-export const isGiven = () => localStorage.getItem(KEY) === "yes";
+// Whether pictures may be kept; null before somebody has decided, and then they may not.
+export const storedDecision = () => ({ yes: true, no: false })[localStorage.getItem(KEY)] ?? null;
 
 export function startConsent() {
   $("collect").onchange = () => decide($("collect").checked);
-  $("collect-allow").onclick = () => {
-    decide(true);
-    // The button is gone, and the focus with it.
-    $("tab-review").focus();
-  };
+  $("collect-allow").onclick = () => answer(true);
+  $("collect-refuse").onclick = () => answer(false);
   store.subscribe(["inbox", "collects", "deviceChosen", "deviceCamera", "language"], show);
-  store.update({ collects: isGiven() });
+  store.update({ collects: storedDecision() });
 }
 
 function decide(isAllowed) {
@@ -24,11 +21,17 @@ function decide(isAllowed) {
   store.update({ collects: isAllowed });
 }
 
+function answer(isAllowed) {
+  decide(isAllowed);
+  // The buttons are gone, and the focus with them.
+  $("tab-review").focus();
+}
+
 function show({ inbox, collects, deviceChosen, deviceCamera }) {
   const most = inbox?.most ?? 0;
   $("collecting").hidden = !most;
-  $("collect-ask").hidden = !most || collects || deviceChosen;
-  $("collect").checked = collects;
+  $("collect-ask").hidden = !most || collects !== null || deviceChosen;
+  $("collect").checked = collects === true;
   $("collect-device").hidden = !deviceCamera;
   const what = message("collectWhat", { most });
   setText("collect-what", what);

@@ -22,7 +22,8 @@ function show({ status, classes, balances }) {
   });
   const choose = (balance) => change("POST", "balance", { balance });
   showChoices($("dial-choices"), "balance", choices, status.balance, choose);
-  setText("expected", expectedSentence(status.expected));
+  // Without base classes in answers there is nothing to weigh.
+  setText("expected", status.learned_only ? message("dialIdle") : expectedSentence(status.expected));
 }
 
 // What a position would recognise of the stored shots, and what it would wrongly take for them.

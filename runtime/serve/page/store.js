@@ -51,7 +51,7 @@ export const store = createStore({
   label: "",
   stream: null, // the browser's camera, while it runs
   files: [],
-  collects: false, // whether unknown pictures of the browser's camera may be kept
+  collects: null, // whether unknown pictures of the browser's camera may be kept; null until somebody decides
   deviceChosen: false, // whether the service's own camera is the source
   devicePicture: null, // address of its newest frame
   chosenThing: null, // id of the thing that shots are taken of; the one in the middle if there is none

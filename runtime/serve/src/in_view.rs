@@ -57,6 +57,7 @@ fn regions(live: &Value) -> &[Value] {
 }
 
 /// Labels of the known things among them, in order, each once.
+#[cfg(any(feature = "mqtt", test))]
 pub(crate) fn labels_in_view(live: &Value) -> Vec<String> {
     let known = |shown| if let InView::Known { label, .. } = shown { Some(label) } else { None };
     let mut labels: Vec<String> = in_view(live).into_iter().filter_map(known).collect();

@@ -100,6 +100,21 @@ mod tests {
         assert_eq!(served.collect::<BTreeSet<_>>(), scripts);
     }
 
+    /// Bytes of the page, as they are sent: a phone on a slow network shows it within a second.
+    const MOST_BYTES: usize = 200_000;
+    /// Of these, what a browser needs before it shows anything.
+    const MOST_BYTES_AT_FIRST: usize = 40_000;
+
+    #[test]
+    fn the_page_stays_light() {
+        let bytes = |is_counted: &dyn Fn(&str) -> bool| -> usize {
+            super::FILES.iter().filter(|file| is_counted(file.path)).map(|file| file.text.len()).sum()
+        };
+        assert!(bytes(&|_| true) <= MOST_BYTES, "{} bytes", bytes(&|_| true));
+        let first = bytes(&|path| [super::PAGE, "/style.css"].contains(&path));
+        assert!(first <= MOST_BYTES_AT_FIRST, "{first} bytes");
+    }
+
     #[test]
     fn both_languages_have_every_text_of_the_page() {
         let english = keys("en");

@@ -2,12 +2,12 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 
-import { isGiven } from "../consent.js";
+import { storedDecision } from "../consent.js";
 
 test("consent is given only where it was given", () => {
-  const given = (stored) => {
+  const decided = (stored) => {
     globalThis.localStorage = { getItem: () => stored };
-    return isGiven();
+    return storedDecision();
   };
-  assert.deepEqual([null, "no", "", "yes"].map(given), [false, false, false, true]);
+  assert.deepEqual([null, "no", "", "yes"].map(decided), [null, false, null, true]);
 });
