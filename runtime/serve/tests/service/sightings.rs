@@ -42,33 +42,33 @@ fn what_came_and_left_is_listed_with_a_picture_and_is_there_after_a_restart() {
     let folder = place.path().join("seen");
     let (service, recorder, running) = recording(&state, pictures.path(), &folder);
     assert_eq!(running.get("/api/v1/status")["sightings"], true);
-    running.teach("cup", "mug");
+    running.teach("cone", "traffic-cone");
     running.teach("duck", "rubber-duck");
-    put(pictures.path(), "1.jpg", "mug");
-    once(&running, "the cup is shown", |shown| shown["label"] == "cup" && shown["known"] == true);
-    let is_there = |listed: &Value| sightings(listed) == [("cup".to_owned(), true)];
-    let listed = running.until("/api/v1/sightings", "the cup is there", is_there);
+    put(pictures.path(), "1.jpg", "traffic-cone");
+    once(&running, "the cone is shown", |shown| shown["label"] == "cone" && shown["known"] == true);
+    let is_there = |listed: &Value| sightings(listed) == [("cone".to_owned(), true)];
+    let listed = running.until("/api/v1/sightings", "the cone is there", is_there);
     let id = listed["sightings"][0]["id"].as_str().unwrap();
     let picture = running.ask("GET", &format!("/api/v1/sightings/{id}.jpg"), &[], b"");
     assert!(picture.head.contains("image/jpeg"), "{}", picture.text());
     assert!(image::decode(&picture.body).unwrap().width() <= 320);
 
     put(pictures.path(), "2.jpg", "rubber-duck");
-    let both = [("duck".to_owned(), true), ("cup".to_owned(), false)];
-    running.until("/api/v1/sightings", "the cup has left", |listed| sightings(listed) == both);
+    let both = [("duck".to_owned(), true), ("cone".to_owned(), false)];
+    running.until("/api/v1/sightings", "the cone has left", |listed| sightings(listed) == both);
     drop((running, service));
     drop(recorder);
 
     let (_service, _recorder, running) = recording(&state, place.path(), &folder);
     let listed = running.get("/api/v1/sightings");
-    assert_eq!(sightings(&listed), [("duck".to_owned(), false), ("cup".to_owned(), false)], "{listed}");
+    assert_eq!(sightings(&listed), [("duck".to_owned(), false), ("cone".to_owned(), false)], "{listed}");
     let kept = running.ask("GET", &format!("/api/v1/sightings/{id}.jpg"), &[], b"");
     assert_eq!(kept.body, picture.body);
     let csv = running.ask("GET", "/api/v1/sightings/sightings.csv", &[], b"");
     assert!(csv.head.contains("text/csv") && csv.text().lines().count() == 3, "{}", csv.text());
 
     // A purge leaves no trace of the class, and what is removed is gone from the disk.
-    let purged = running.finished(&running.ask("DELETE", "/api/v1/classes/cup?purge=true", &[], b""));
+    let purged = running.finished(&running.ask("DELETE", "/api/v1/classes/cone?purge=true", &[], b""));
     assert_eq!(purged["state"], "done", "{purged}");
     assert_eq!(sightings(&running.get("/api/v1/sightings")), [("duck".to_owned(), false)]);
     assert_eq!(running.ask("GET", &format!("/api/v1/sightings/{id}.jpg"), &[], b"").status, 404);
