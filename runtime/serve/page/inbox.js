@@ -75,7 +75,8 @@ function draw() {
   isHeld = isPressed || isComposing || isTyping();
   if (isHeld) return;
   const focus = findFocus();
-  const assigned = assignLabels(groups(), typed);
+  // What was typed for a group that has to wait is kept until it comes up.
+  const assigned = assignLabels(allGroups(), typed);
   typed = assigned.typed;
   enablers = [];
   $("inbox-groups").replaceChildren(...groups().map((group, index) => groupItem(group, assigned.labels[index] ?? "")));

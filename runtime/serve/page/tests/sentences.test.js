@@ -43,7 +43,7 @@ test("a report says what was learned, lost and confused, the worst three of each
     "“mug”: 80 % of its shots are recognised.",
     "Samples of what was known: 90 % recognised before, 89 % after.",
     ...["a", "b", "c"].map((label) => `“${label}” is recognised less: 100 % before, 50 % after.`),
-    "40 % of “cup” are still taken for “mug”. Add shots that show the difference.",
+    "40 % of “cup” are taken for “mug”. Add shots that show the difference.",
     "A power cut could lose it.",
   ]);
   assert.deepEqual(reportLines({ report: null, warning: null }), []);

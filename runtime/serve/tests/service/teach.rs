@@ -96,7 +96,7 @@ fn two_classes_are_taught_recognised_undone_and_still_there_after_a_restart() {
     let choices = estimates["choices"].as_array().unwrap();
     let of = |key: &'static str| choices.iter().map(move |choice| choice[key].as_u64().unwrap());
     assert_eq!((&estimates["balance"], choices.len()), (&json!("balanced"), 3), "{estimates}");
-    assert!(of("shots").all(|shots| shots == 5) && of("recognised").is_sorted(), "{estimates}");
+    assert!(of("shots").all(|shots| shots == 10) && of("recognised").is_sorted(), "{estimates}");
     assert!(of("base_samples").all(|samples| samples > 0) && of("taken_for_learned").is_sorted(), "{estimates}");
     let balanced = service.finished(&service.json("POST", "/api/v1/balance", &json!({ "balance": "favour-new" })));
     assert_eq!(balanced["state"], "done", "{balanced}");
