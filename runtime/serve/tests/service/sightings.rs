@@ -3,7 +3,9 @@
 use std::fs;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
+use crate::camera::fake::FakeCamera;
 use crate::camera::once;
 use crate::support::{Running, sample, workspace};
 use orco_runtime::bundle::Bundle;
@@ -15,12 +17,13 @@ use orco_serve::{Address, Service, live};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-/// A service that looks at a folder of pictures and keeps what it sees in another one.
-fn recording(state: &TempDir, pictures: &Path, folder: &Path) -> (Arc<Service>, SightingRecorder, Running) {
+/// A service that looks at a camera and keeps what it sees in a folder.
+fn recording(state: &TempDir, source: &str, folder: &Path) -> (Arc<Service>, SightingRecorder, Running) {
     let bundle = Bundle::open(workspace().join("models/cifar100-edge")).unwrap();
     let service = Service::open(bundle, Store::new(state.path()), LearnerSettings::default()).unwrap();
-    let source = format!("folder:{}", pictures.display()).parse().unwrap();
-    service.look_at(source, live::LiveSettings { per_second: 100.0, ..live::LiveSettings::default() }).unwrap();
+    service
+        .look_at(source.parse().unwrap(), live::LiveSettings { per_second: 100.0, ..live::LiveSettings::default() })
+        .unwrap();
     let recorder = SightingRecorder::start(&service, folder).unwrap();
     let running = Running::serving(Arc::clone(&service), Address::default());
     (service, recorder, running)
@@ -31,20 +34,15 @@ fn sightings(listed: &Value) -> Vec<(String, bool)> {
     listed["sightings"].as_array().unwrap().iter().map(sighting).collect()
 }
 
-fn put(pictures: &Path, name: &str, class: &str) {
-    fs::write(pictures.join("new"), sample("learn", class, 1)).unwrap();
-    fs::rename(pictures.join("new"), pictures.join(name)).unwrap();
-}
-
 #[test]
 fn what_came_and_left_is_listed_with_a_picture_and_is_there_after_a_restart() {
-    let [state, pictures, place] = [(); 3].map(|()| TempDir::new().unwrap());
+    let [state, place] = [(); 2].map(|()| TempDir::new().unwrap());
     let folder = place.path().join("seen");
-    let (service, recorder, running) = recording(&state, pictures.path(), &folder);
+    let camera = FakeCamera::start(vec![sample("learn", "traffic-cone", 1)], Duration::from_millis(20));
+    let (service, recorder, running) = recording(&state, &camera.url(), &folder);
     assert_eq!(running.get("/api/v1/status")["sightings"], true);
     running.teach("cone", "traffic-cone");
     running.teach("duck", "rubber-duck");
-    put(pictures.path(), "1.jpg", "traffic-cone");
     once(&running, "the cone is shown", |shown| shown["label"] == "cone" && shown["known"] == true);
     let is_there = |listed: &Value| sightings(listed) == [("cone".to_owned(), true)];
     let listed = running.until("/api/v1/sightings", "the cone is there", is_there);
@@ -53,13 +51,13 @@ fn what_came_and_left_is_listed_with_a_picture_and_is_there_after_a_restart() {
     assert!(picture.head.contains("image/jpeg"), "{}", picture.text());
     assert!(image::decode(&picture.body).unwrap().width() <= 320);
 
-    put(pictures.path(), "2.jpg", "rubber-duck");
+    camera.play(vec![sample("learn", "rubber-duck", 1)]);
     let both = [("duck".to_owned(), true), ("cone".to_owned(), false)];
     running.until("/api/v1/sightings", "the cone has left", |listed| sightings(listed) == both);
     drop((running, service));
     drop(recorder);
 
-    let (_service, _recorder, running) = recording(&state, place.path(), &folder);
+    let (_service, _recorder, running) = recording(&state, &format!("folder:{}", state.path().display()), &folder);
     let listed = running.get("/api/v1/sightings");
     assert_eq!(sightings(&listed), [("duck".to_owned(), false), ("cone".to_owned(), false)], "{listed}");
     let kept = running.ask("GET", &format!("/api/v1/sightings/{id}.jpg"), &[], b"");
