@@ -91,12 +91,13 @@ fn check_thumbnail(number: usize, jpeg: &[u8]) -> Result<(), OpenPackError> {
     if ::image::guess_format(jpeg).ok() != Some(ImageFormat::Jpeg) {
         return Err(OpenPackError::ThumbnailFormat { number });
     }
-    let picture = image::decode(jpeg).map_err(|source| OpenPackError::ThumbnailDamaged { number, source })?;
-    let (width, height) = picture.dimensions();
+    let damaged = |source| OpenPackError::ThumbnailDamaged { number, source };
+    // Before it is decoded: a few bytes may claim to be a large picture.
+    let (width, height) = image::size(jpeg).map_err(damaged)?;
     if width.max(height) > MAX_THUMBNAIL_SIDE {
         return Err(OpenPackError::ThumbnailSize { number, width, height });
     }
-    Ok(())
+    image::decode(jpeg).map(drop).map_err(damaged)
 }
 
 #[cfg(test)]

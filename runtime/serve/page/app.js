@@ -15,6 +15,7 @@ import { startScope } from "./scope.js";
 import { takeTokenFromAddress } from "./service.js";
 import { startShots } from "./shots.js";
 import { startSightings } from "./sightings.js";
+import { startTransfer } from "./transfer.js";
 import { startSource } from "./source.js";
 import { startTabs } from "./tabs.js";
 
@@ -35,4 +36,5 @@ startClasses();
 startDial();
 startScope();
 startHistory();
+startTransfer();
 listen();

@@ -6,6 +6,7 @@ import { picturedShots, storedPicture } from "./pictures.js";
 import { baseClasses, learnedClasses } from "./selectors.js";
 import { change, classPath } from "./service.js";
 import { store } from "./store.js";
+import { exportClass } from "./transfer.js";
 
 export function startClasses() {
   store.subscribe(["status", "classes", "language"], show);
@@ -26,6 +27,7 @@ function classItem(known) {
   const { label, shots: count } = known;
   return element("li", {},
     element("span", {}, isolate(label), " ", small(message("shotCount", { count }))),
+    element("button", { textContent: message("export"), "aria-label": message("exportOf", known), on: () => exportClass(label) }),
     element("button", { textContent: message("rename"), "aria-label": message("renameOf", known), on: () => rename(label) }),
     element("button", { textContent: message("forget"), "aria-label": message("forgetOf", known), on: () => forget(label) }),
     element("ul", { className: "stored", "aria-label": message("storedShots", { label }) },

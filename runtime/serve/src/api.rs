@@ -11,6 +11,7 @@ pub mod shots;
 pub mod sightings;
 mod tensor;
 pub mod thumbnails;
+pub mod transfer;
 pub mod watch;
 
 use axum::body::Bytes;

@@ -14,8 +14,9 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use orco_runtime::image_rs::RgbImage;
-use orco_runtime::learner::{ChangeError, ChangeOutcome, ChangeStep, Learner, Shots};
+use orco_runtime::learner::{ChangeError, ChangeOutcome, ChangeStep, Learner, PackClass, Shots};
 use orco_runtime::ndarray::Array3;
+use orco_runtime::pack::Pack;
 use orco_runtime::state::Balance;
 use orco_runtime::state::history::EntryId;
 use orco_runtime::threads::lock;
@@ -54,6 +55,13 @@ pub enum ChangeRequest {
         ids: Vec<Id>,
         /// Whether they replace a base class of that label, and are not added to it.
         replaces: bool,
+    },
+    /// Learns the class of a pack.
+    Import {
+        /// Its label here.
+        label: String,
+        /// The pack.
+        pack: Box<Pack>,
     },
     /// Moves a stored shot to another class.
     Move {
@@ -115,6 +123,7 @@ impl ChangeRequest {
     pub fn verb(&self) -> &'static str {
         match self {
             Self::Learn { .. } => "learn",
+            Self::Import { .. } => "import",
             Self::Move { .. } => "move",
             Self::RemoveShot { .. } => "remove",
             Self::Rename { .. } => "rename",
@@ -130,6 +139,7 @@ impl ChangeRequest {
     pub fn label(&self) -> Option<&str> {
         match self {
             Self::Learn { label, .. }
+            | Self::Import { label, .. }
             | Self::Forget { label }
             | Self::Purge { label }
             | Self::RemoveShot { label, .. }
@@ -403,6 +413,10 @@ impl ChangeWorker {
                 self.keep_thumbnails(learner, &label, &ids);
                 self.records.pending_shots.remove(&label, |id| ids.contains(&id));
                 Ok(reported(made, |report| report::of(&report)))
+            }
+            ChangeRequest::Import { label, pack } => {
+                let class = PackClass { pack: &pack, label: Some(&label) };
+                Ok(reported(learner.import(&[class], &mut observer)?, |report| report::of(&report)))
             }
             ChangeRequest::Move { from, exemplar, to } => {
                 let made = learner.move_shot_by_digest(&from, &exemplar, &to, &mut observer)?;

@@ -59,6 +59,7 @@ pub static FILES: &[File] = &[
     script("/sufficiency.js", include_str!("../page/sufficiency.js")),
     script("/tabs.js", include_str!("../page/tabs.js")),
     script("/texts.js", include_str!("../page/texts.js")),
+    script("/transfer.js", include_str!("../page/transfer.js")),
 ];
 
 impl File {

@@ -9,6 +9,7 @@ use axum::routing::{MethodFilter, MethodRouter, on};
 use orco_runtime::image::MAX_FILE;
 
 use crate::service::Service;
+use crate::transfer::MAX_PACK;
 
 /// Most bytes of JSON without tensors.
 pub(crate) const JSON: usize = 64 << 10;
@@ -24,6 +25,8 @@ pub enum Body {
     OptionalJson,
     /// A JPEG, PNG or WebP file.
     Picture,
+    /// A pack, a class in a file.
+    Pack,
     /// JSON, with or without binary tensors behind it, as the Open Inference Protocol has it.
     Tensors,
 }
@@ -36,6 +39,7 @@ impl Body {
             Self::None => 0,
             Self::Json | Self::OptionalJson => JSON,
             Self::Picture => MAX_FILE as usize,
+            Self::Pack => MAX_PACK,
             // A picture of 12 MiB in Base64, or a thousand long feature vectors; what is larger goes as it is.
             Self::Tensors if is_json => (16 << 20) + JSON,
             Self::Tensors => MAX_FILE as usize + JSON,
@@ -48,6 +52,7 @@ impl Body {
             Self::None => &[],
             Self::Json | Self::OptionalJson => &["application/json"],
             Self::Picture => &["image/jpeg", "image/png", "image/webp"],
+            Self::Pack => &["application/octet-stream"],
             Self::Tensors => &["application/json", "application/octet-stream"],
         }
     }

@@ -6,7 +6,7 @@ use axum::Router;
 use axum::extract::DefaultBodyLimit;
 use axum::middleware;
 
-use crate::api::{camera, changes, inbox, inference, known, model, shots, sightings, thumbnails, watch};
+use crate::api::{camera, changes, inbox, inference, known, model, shots, sightings, thumbnails, transfer, watch};
 use crate::error::Refusal;
 use crate::guard::{self, Guard};
 use crate::page;
@@ -60,6 +60,9 @@ pub static ROUTES: LazyLock<Vec<Route>> = LazyLock::new(|| {
         Route::get("/api/v1/jobs/{id}", changes::job),
         Route::post("/api/v1/undo", Body::Json, changes::undo),
         Route::post("/api/v1/redo", Body::Json, changes::redo),
+        Route::get("/api/v1/backup", transfer::backup),
+        Route::get("/api/v1/classes/{label}/pack", transfer::pack),
+        Route::post("/api/v1/import", Body::Pack, transfer::import).with_query(),
         Route::get("/api/v1/history", known::history),
         Route::get("/api/v1/balance", known::balance),
         Route::post("/api/v1/balance", Body::Json, changes::balance),

@@ -26,6 +26,7 @@ use crate::shots::{self, PendingShots};
 use crate::sightings::Sightings;
 use crate::statistics::InferenceStatistics;
 use crate::telemetry::Telemetry;
+use crate::transfer::Transfer;
 
 /// What pictures are kept, and what memory they may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,6 +74,8 @@ pub struct Service {
     pub scope: KeptScope,
     /// What that camera saw.
     pub sightings: Sightings,
+    /// Backups and packs.
+    pub transfer: Transfer,
     /// How much memory pictures take together.
     pub admission: Admission,
     /// What is wrong, if anything is.
@@ -129,6 +132,7 @@ impl Service {
                 Ok(Learner::new(bundle.clone(), store.clone(), settings)?)
             }
         };
+        let transfer = Transfer::new(bundle.clone(), store.clone(), settings.clone());
         let telemetry = Telemetry { health: health.clone(), events: events.clone(), metrics: metrics.clone() };
         let answers = Answers::start(opener(usize::MAX), store.clone(), inbox.clone(), telemetry.clone())?;
         let sightings = Sightings::default();
@@ -150,6 +154,7 @@ impl Service {
             thumbnails,
             scene,
             regions,
+            transfer,
             scope: KeptScope::of(store.folder()),
             sightings,
             admission: Admission::new(retention.memory),

@@ -68,7 +68,11 @@ pub fn run(options: &Options, output: &Output, arguments: &ServeOptions) -> Resu
         Err(StoreError::Busy { .. }) => {}
         Err(error) => output.warn(format_args!("nothing can be learned: {:#}", anyhow::Error::from(error))),
     }
+    let key = options.public_key()?;
     let service = Service::open_with(bundle, store, settings, keeping)?;
+    if let Some(key) = key {
+        service.transfer.require_signatures(key);
+    }
     if !arguments.regions.is_empty() {
         service.regions.set(arguments.regions.clone())?;
     }

@@ -130,7 +130,7 @@ pub async fn forget(
 }
 
 /// The label of a learned class.
-fn learned(service: &Service, label: &str) -> Result<String, Refusal> {
+pub(crate) fn learned(service: &Service, label: &str) -> Result<String, Refusal> {
     let known = service.answers.knowledge();
     let index = known.class(&label::normal(label))?;
     if index < known.base {

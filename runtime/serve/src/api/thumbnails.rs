@@ -17,13 +17,13 @@ use crate::service::Service;
 
 /// Where a stored shot's thumbnail is served.
 pub(crate) fn place(label: &str, shot: &[u8; 32]) -> String {
-    // What a URL's path may hold as it is.
+    format!("/api/v1/classes/{}/shots/{}.jpg", escaped(label), hexadecimal(shot))
+}
+
+/// A label as it may stand in a URL's path or a header (RFC 3986, section 2.3).
+pub(crate) fn escaped(label: &str) -> String {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
-    let escaped: String = label
-        .bytes()
-        .map(|byte| if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") })
-        .collect();
-    format!("/api/v1/classes/{escaped}/shots/{}.jpg", hexadecimal(shot))
+    label.bytes().map(|byte| if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") }).collect()
 }
 
 /// The stored shot that a path names: its id, with or without `.jpg`.

@@ -58,6 +58,9 @@ impl Trace {
                 shots: ids.clone(),
                 ..trace
             },
+            ChangeRequest::Import { label, .. } => {
+                Self { verbs: &[ChangeKind::Import], labels: vec![label.clone()], ..trace }
+            }
             ChangeRequest::Move { from, to, .. } => {
                 Self { verbs: &[ChangeKind::Move], labels: vec![from.clone(), to.clone()], ..trace }
             }

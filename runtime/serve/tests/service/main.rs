@@ -10,4 +10,5 @@ mod scene;
 mod sightings;
 mod support;
 mod teach;
+mod transfer;
 mod watch;

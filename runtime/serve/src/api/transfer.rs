@@ -1,0 +1,96 @@
+//! Backups and packs: what leaves the device in a file, and classes that come in one.
+
+use std::fs::File;
+use std::io;
+use std::sync::Arc;
+
+use axum::body::{Body, Bytes};
+use axum::extract::State;
+use axum::http::header;
+use axum::response::{IntoResponse, Response};
+use futures_util::stream::try_unfold;
+use serde::Deserialize;
+use tokio::io::AsyncReadExt;
+
+use super::changes::{learned, queued};
+use super::thumbnails::escaped;
+use super::{Path, Query, blocking, usable};
+use crate::changes::ChangeRequest;
+use crate::error::Refusal;
+use crate::service::Service;
+use crate::transfer::WrittenBackup;
+
+/// Bytes of a file that are sent at a time.
+const CHUNK: usize = 64 << 10;
+/// What clients are told a file of ours is.
+const OURS: &str = "application/octet-stream";
+
+/// `GET /api/v1/backup`: all that the device knows in one file, as `orco backup` writes it.
+///
+/// # Errors
+/// [`Refusal`] if nothing was learned, or the backup cannot be written now.
+pub async fn backup(State(service): State<Arc<Service>>) -> Result<Response, Refusal> {
+    let transfer = service.transfer.clone();
+    let WrittenBackup { file, bytes, name } = blocking(move || transfer.backup()).await??;
+    let attached = format!("attachment; filename=\"{name}\"");
+    let headers = [
+        (header::CONTENT_TYPE, OURS.to_owned()),
+        (header::CONTENT_LENGTH, bytes.to_string()),
+        (header::CONTENT_DISPOSITION, attached),
+    ];
+    Ok((headers, streamed(file)).into_response())
+}
+
+/// A file from where it stands to its end, piece by piece.
+fn streamed(file: File) -> Body {
+    Body::from_stream(try_unfold(tokio::fs::File::from_std(file), |mut file| async {
+        let mut chunk = vec![0; CHUNK];
+        let read = file.read(&mut chunk).await?;
+        chunk.truncate(read);
+        Ok::<_, io::Error>((read > 0).then(|| (Bytes::from(chunk), file)))
+    }))
+}
+
+/// `GET /api/v1/classes/{label}/pack`: a learned class in a file, for another device with the same bundle, as
+/// `orco export` writes it.
+///
+/// # Errors
+/// [`Refusal`] if no learned class has the label, or it cannot be exported.
+pub async fn pack(State(service): State<Arc<Service>>, Path(label): Path<String>) -> Result<Response, Refusal> {
+    let label = learned(&service, &label)?;
+    let (transfer, exported) = (service.transfer.clone(), label.clone());
+    let bytes = blocking(move || transfer.pack(&exported)).await??;
+    let attached = format!("attachment; filename*=UTF-8''{}.orcopack", escaped(&label));
+    Ok(([(header::CONTENT_TYPE, OURS.to_owned()), (header::CONTENT_DISPOSITION, attached)], bytes).into_response())
+}
+
+/// How the class of a pack is called here.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ImportQuery {
+    label: Option<String>,
+}
+
+/// `POST /api/v1/import`: learns the class of a pack, under its own label or another one.
+///
+/// # Errors
+/// [`Refusal`] if the pack is not taken, its label is known already, no target is free, or too many changes wait.
+pub async fn import(
+    State(service): State<Arc<Service>>,
+    Query(ImportQuery { label }): Query<ImportQuery>,
+    bytes: Bytes,
+) -> Result<Response, Refusal> {
+    let transfer = service.transfer.clone();
+    let pack = blocking(move || transfer.open(&bytes)).await??;
+    let label = usable(label.as_deref().unwrap_or(&pack.label))?;
+    let knowledge = service.answers.knowledge();
+    if knowledge.class(&label).is_ok() {
+        return Err(Refusal::conflict(format!(
+            "the label \"{label}\" exists already: import the class under another one"
+        )));
+    }
+    if knowledge.free_targets == 0 {
+        return Err(Refusal::conflict("no free target is left: forget a class first"));
+    }
+    Ok(queued(&service.changes().ask(ChangeRequest::Import { label, pack: Box::new(pack) })?))
+}

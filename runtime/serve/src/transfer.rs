@@ -1,0 +1,140 @@
+//! What leaves the device and comes to it in files: backups of all that it knows, packs of one class.
+
+use std::fs::File;
+use std::io::{Seek, SeekFrom};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, TryLockError};
+
+use axum::http::StatusCode;
+use jiff::Timestamp;
+use orco_runtime::backup::{self, BackupError};
+use orco_runtime::bundle::Bundle;
+use orco_runtime::learner::{ExportError, Learner, LearnerSettings};
+use orco_runtime::pack::{self, OpenPackError, Pack, PackOrigin};
+use orco_runtime::signature::PublicKey;
+use orco_runtime::state::sentence::with_causes;
+use orco_runtime::store::{Store, StoreError};
+
+use crate::error::Refusal;
+
+/// Most bytes of a pack that is taken in over HTTP: more than a class of a hundred shots has. Some may wait to be
+/// learned at a time; `orco import` takes larger ones.
+pub const MAX_PACK: usize = 8 << 20;
+
+/// Writes and reads the files.
+#[derive(Clone)]
+pub struct Transfer(Arc<Shared>);
+
+struct Shared {
+    bundle: Bundle,
+    store: Store,
+    settings: LearnerSettings,
+    /// Packs must be signed with this key's secret key, where there is one.
+    key: OnceLock<PublicKey>,
+    /// One file is written at a time.
+    writing: Mutex<()>,
+}
+
+/// A backup that was written.
+pub struct WrittenBackup {
+    /// A file without a name, at its beginning.
+    pub file: File,
+    /// Its length.
+    pub bytes: u64,
+    /// What it may be called.
+    pub name: String,
+}
+
+impl Transfer {
+    pub(crate) fn new(bundle: Bundle, store: Store, settings: LearnerSettings) -> Self {
+        Self(Arc::new(Shared { bundle, store, settings, key: OnceLock::new(), writing: Mutex::default() }))
+    }
+
+    /// From now on only packs are taken that were signed with this key's secret key.
+    pub fn require_signatures(&self, key: PublicKey) {
+        let _ = self.0.key.set(key);
+    }
+
+    /// Writes a backup, as `orco backup` does, into a temporary file.
+    ///
+    /// # Errors
+    /// [`Refusal`] if nothing was learned, a file is being written already, another program holds the state, or the
+    /// backup cannot be written.
+    pub fn backup(&self) -> Result<WrittenBackup, Refusal> {
+        let _alone = self.alone()?;
+        let Shared { bundle, store, settings, .. } = &*self.0;
+        let nothing = || Refusal::conflict("nothing was learned, so there is nothing to back up");
+        if !store.folder().is_dir() {
+            return Err(nothing());
+        }
+        // On the state's disk: others may be small, or memory.
+        let mut file = tempfile::tempfile_in(store.folder()).map_err(|error| no_backup(&error))?;
+        let contents = backup::write(bundle, store, settings, &mut file).map_err(|error| match &error {
+            BackupError::Nothing { .. } => nothing(),
+            BackupError::Store(StoreError::Busy { .. }) => {
+                Refusal::new(StatusCode::SERVICE_UNAVAILABLE, format!("no backup: {error}"))
+            }
+            error => no_backup(error),
+        })?;
+        contents.warnings.iter().for_each(|warning| log::warn!("backup: {warning}"));
+        file.seek(SeekFrom::Start(0)).map_err(|error| no_backup(&error))?;
+        let plain = |letter: char| if letter.is_ascii_alphanumeric() { letter } else { '-' };
+        let bundle: String = contents.bundle.name.chars().map(plain).collect();
+        let name = format!("{bundle}-{}.orcobackup", Timestamp::now().strftime("%Y-%m-%d"));
+        Ok(WrittenBackup { file, bytes: contents.bytes, name })
+    }
+
+    /// A learned class as an unsigned pack, as `orco export` writes it.
+    ///
+    /// # Errors
+    /// [`Refusal`] if there is no such class, it came with the bundle, or the state cannot be read.
+    pub fn pack(&self, label: &str) -> Result<Vec<u8>, Refusal> {
+        let _alone = self.alone()?;
+        let Shared { bundle, store, settings, .. } = &*self.0;
+        let learner = Learner::new(bundle.clone(), store.clone(), settings.clone());
+        let mut learner = learner.map_err(|error| Refusal::internal(with_causes(&error)))?;
+        let origin = PackOrigin {
+            bundle: bundle.manifest.name.clone(),
+            program: concat!("orco ", env!("CARGO_PKG_VERSION")).into(),
+            ..PackOrigin::default()
+        };
+        let exported = learner.export(label, origin).map_err(|error| match error {
+            ExportError::Class(error) => Refusal::conflict(error.to_string()),
+            error => Refusal::internal(with_causes(&error)),
+        })?;
+        if !exported.is_sound() {
+            return Err(Refusal::conflict(format!("\"{label}\" has a label that no pack may have: rename it first")));
+        }
+        Ok(pack::seal(&exported.to_be_signed(), ""))
+    }
+
+    /// Opens a pack that was sent, and checks that it is of this bundle. Its thumbnails are let go.
+    ///
+    /// # Errors
+    /// [`Refusal`] if it is no sound pack, is not signed with the configured key, or is of another bundle.
+    pub fn open(&self, bytes: &[u8]) -> Result<Pack, Refusal> {
+        let opened = pack::open(bytes, self.0.key.get()).map_err(|error| {
+            let status = if matches!(error, OpenPackError::Signature(_)) {
+                StatusCode::FORBIDDEN
+            } else {
+                StatusCode::BAD_REQUEST
+            };
+            Refusal::new(status, format!("the pack cannot be imported: {}", with_causes(&error)))
+        })?;
+        opened
+            .to_class(&self.0.bundle.digest)
+            .map_err(|error| Refusal::conflict(format!("the pack cannot be imported: {}", with_causes(&error))))?;
+        Ok(Pack { thumbnails: Vec::new(), ..opened })
+    }
+
+    fn alone(&self) -> Result<MutexGuard<'_, ()>, Refusal> {
+        match self.0.writing.try_lock() {
+            Ok(alone) => Ok(alone),
+            Err(TryLockError::Poisoned(broken)) => Ok(broken.into_inner()),
+            Err(TryLockError::WouldBlock) => Err(Refusal::busy("another file is being written; try again in a moment")),
+        }
+    }
+}
+
+fn no_backup(error: &(dyn std::error::Error + 'static)) -> Refusal {
+    Refusal::internal(format!("no backup: {}", with_causes(error)))
+}

@@ -1,0 +1,147 @@
+//! Backups and packs that leave the service and come to it.
+
+use std::fs;
+use std::thread;
+
+use crate::support::{Running, sample, workspace};
+use orco_runtime::backup::{self, RestoreOptions};
+use orco_runtime::bundle::Bundle;
+use orco_runtime::learner::{Learner, LearnerSettings};
+use orco_runtime::signature::PublicKey;
+use orco_runtime::store::Store;
+use orco_serve::transfer::MAX_PACK;
+use orco_serve::{Address, Service};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+const OURS: &[(&str, &str)] = &[("Content-Type", "application/octet-stream")];
+
+fn bundle() -> Bundle {
+    Bundle::open(workspace().join("models/cifar100-edge")).unwrap()
+}
+
+fn labels(service: &Running) -> Vec<String> {
+    let classes = service.get("/api/v1/classes");
+    let learned = classes["classes"].as_array().unwrap().iter().filter(|class| class["learned"] == true);
+    learned.map(|class| class["label"].as_str().unwrap().to_owned()).collect()
+}
+
+fn answer(service: &Running) -> Value {
+    service.picture("/api/v1/classify?top=70", &sample("try", "rubber-duck", 1)).ok()["matches"].clone()
+}
+
+#[test]
+fn a_backup_is_restored_and_answers_as_the_device_did() {
+    let (_state, service) = Running::fresh();
+    let refused = service.ask("GET", "/api/v1/backup", &[], b"");
+    assert_eq!((refused.status, &*refused.error()), (409, "nothing was learned, so there is nothing to back up"));
+    service.teach("duck", "rubber-duck");
+    service.teach("mug", "mug");
+    let backup = service.ask("GET", "/api/v1/backup", &[], b"");
+    assert!(backup.head.contains("content-disposition: attachment; filename=\"cifar100-edge-20"), "{}", backup.head);
+    assert!(backup.head.contains(&format!("content-length: {}", backup.body.len())), "{}", backup.head);
+
+    let place = TempDir::new().unwrap();
+    let (file, store) = (place.path().join("device.orcobackup"), Store::new(place.path().join("state")));
+    fs::write(&file, &backup.body).unwrap();
+    backup::restore(&bundle(), &store, &LearnerSettings::default(), &file, &RestoreOptions::default()).unwrap();
+    let restored = Service::open(bundle(), store, LearnerSettings::default()).unwrap();
+    let restored = Running::serving(restored, Address::default());
+    assert_eq!(labels(&restored), ["duck", "mug"]);
+    assert_eq!(answer(&restored), answer(&service));
+}
+
+#[test]
+fn backups_are_whole_while_classes_are_learned() {
+    let (_state, service) = Running::fresh();
+    service.teach("duck", "rubber-duck");
+    let backups = thread::scope(|scope| {
+        let teaching = scope.spawn(|| service.teach("mug", "mug"));
+        let mut backups = Vec::new();
+        while !teaching.is_finished() {
+            let backup = service.ask("GET", "/api/v1/backup", &[], b"");
+            // 503 while the change holds the state for longer than is waited.
+            assert!([200, 503].contains(&backup.status), "{}", backup.text());
+            backups.extend((backup.status == 200).then_some(backup.body));
+        }
+        teaching.join().unwrap();
+        backups
+    });
+    for bytes in backups.iter().take(3) {
+        let place = TempDir::new().unwrap();
+        let (file, store) = (place.path().join("backup"), Store::new(place.path().join("state")));
+        fs::write(&file, bytes).unwrap();
+        backup::restore(&bundle(), &store, &LearnerSettings::default(), &file, &RestoreOptions::default()).unwrap();
+        let learner = Learner::new(bundle(), store, LearnerSettings::default()).unwrap();
+        assert!(learner.classes().any(|class| class.label == "duck"));
+    }
+    assert_eq!(labels(&service), ["duck", "mug"]);
+}
+
+#[test]
+fn a_class_goes_to_another_device_and_is_undone_there() {
+    let ((_giver, giver), (_taker, taker)) = (Running::fresh(), Running::fresh());
+    giver.teach("duck / \"Ente\"", "rubber-duck");
+    let path = "/api/v1/classes/duck%20%2F%20%22Ente%22/pack";
+    let pack = giver.ask("GET", path, &[], b"");
+    assert!(pack.head.contains("filename*=UTF-8''duck%20%2F%20%22Ente%22.orcopack"), "{}", pack.head);
+    let job = taker.finished(&taker.ask("POST", "/api/v1/import", OURS, &pack.body));
+    assert_eq!((&job["verb"], &job["state"]), (&json!("import"), &json!("done")), "{job}");
+    assert_eq!(labels(&taker), ["duck / \"Ente\""]);
+    assert_eq!(answer(&taker), answer(&giver));
+    let known = taker.ask("POST", "/api/v1/import", OURS, &pack.body);
+    assert_eq!(known.status, 409);
+    assert!(known.error().contains("exists already"), "{}", known.error());
+    let renamed = taker.finished(&taker.ask("POST", "/api/v1/import?label=bird", OURS, &pack.body));
+    assert_eq!(renamed["state"], "done", "{renamed}");
+    assert_eq!(taker.get("/api/v1/history")["entries"].as_array().unwrap().last().unwrap()["verb"], "import");
+    taker.finished(&taker.json("POST", "/api/v1/undo", &json!({})));
+    assert_eq!(labels(&taker), ["duck / \"Ente\""]);
+}
+
+#[test]
+fn what_is_no_pack_of_this_bundle_is_refused_in_a_sentence() {
+    let (_state, service) = Running::fresh();
+    service.teach("duck", "rubber-duck");
+    let pack = service.ask("GET", "/api/v1/classes/duck/pack", &[], b"").body;
+    let refused = |bytes: &[u8]| {
+        let answer = service.ask("POST", "/api/v1/import?label=bird", OURS, bytes);
+        (answer.status, answer.error())
+    };
+    let mut damaged = pack.clone();
+    damaged[pack.len() / 2] ^= 1;
+    for bytes in [&b""[..], b"no pack", &pack[..pack.len() - 1], &damaged] {
+        let (status, sentence) = refused(bytes);
+        assert!(status == 400 && sentence.starts_with("the pack cannot be imported: "), "{status} {sentence}");
+    }
+    assert_eq!(refused(&vec![0; MAX_PACK + 1]).0, 413);
+    let other = TempDir::new().unwrap();
+    let small = Bundle::open(workspace().join("models/cifar100-small")).unwrap();
+    let small = Service::open(small, Store::new(other.path()), LearnerSettings::default()).unwrap();
+    let small = Running::serving(small, Address::default());
+    small.teach("duck", "rubber-duck");
+    let foreign = small.ask("GET", "/api/v1/classes/duck/pack", &[], b"").body;
+    let (status, sentence) = refused(&foreign);
+    assert!(status == 409 && sentence.contains("another bundle"), "{status} {sentence}");
+    for (path, expected) in [("nothing", 404), ("apple", 409)] {
+        assert_eq!(service.ask("GET", &format!("/api/v1/classes/{path}/pack"), &[], b"").status, expected, "{path}");
+    }
+    let typed = service.ask("POST", "/api/v1/import", &[("Content-Type", "image/png")], &pack);
+    assert_eq!(typed.status, 415);
+    assert_eq!(labels(&service), ["duck"]);
+}
+
+#[test]
+fn with_a_public_key_an_unsigned_pack_is_refused() {
+    let (_giver, giver) = Running::fresh();
+    giver.teach("duck", "rubber-duck");
+    let pack = giver.ask("GET", "/api/v1/classes/duck/pack", &[], b"").body;
+    let state = TempDir::new().unwrap();
+    let service = Service::open(bundle(), Store::new(state.path()), LearnerSettings::default()).unwrap();
+    let key = "untrusted comment: minisign public key\nRWQf6LRCGA9i53mlYecO4IzT51TGPpvWucNSCh1CBM0QTaLn73Y7GFO3\n";
+    service.transfer.require_signatures(PublicKey::parse(key).unwrap());
+    let service = Running::serving(service, Address::default());
+    let refused = service.ask("POST", "/api/v1/import", OURS, &pack);
+    assert_eq!(refused.status, 403);
+    assert!(refused.error().contains("it is not signed"), "{}", refused.error());
+}
