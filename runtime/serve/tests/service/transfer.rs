@@ -1,6 +1,6 @@
 //! Backups and packs that leave the service and come to it.
 
-use std::fs;
+use std::io::{Seek, Write};
 use std::thread;
 
 use crate::support::{Running, sample, workspace};
@@ -26,6 +26,18 @@ fn labels(service: &Running) -> Vec<String> {
     learned.map(|class| class["label"].as_str().unwrap().to_owned()).collect()
 }
 
+/// A store that a backup was restored into.
+fn restored(bytes: &[u8], place: &TempDir) -> Store {
+    let mut file = tempfile::tempfile().unwrap();
+    file.write_all(bytes).unwrap();
+    file.rewind().unwrap();
+    let store = Store::new(place.path().join("state"));
+    let options = RestoreOptions::default();
+    let outcome = backup::restore(&bundle(), &store, &LearnerSettings::default(), &mut file, &options).unwrap();
+    outcome.durable().unwrap();
+    store
+}
+
 fn answer(service: &Running) -> Value {
     service.picture("/api/v1/classify?top=70", &sample("try", "rubber-duck", 1)).ok()["matches"].clone()
 }
@@ -42,10 +54,7 @@ fn a_backup_is_restored_and_answers_as_the_device_did() {
     assert!(backup.head.contains(&format!("content-length: {}", backup.body.len())), "{}", backup.head);
 
     let place = TempDir::new().unwrap();
-    let (file, store) = (place.path().join("device.orcobackup"), Store::new(place.path().join("state")));
-    fs::write(&file, &backup.body).unwrap();
-    backup::restore(&bundle(), &store, &LearnerSettings::default(), &file, &RestoreOptions::default()).unwrap();
-    let restored = Service::open(bundle(), store, LearnerSettings::default()).unwrap();
+    let restored = Service::open(bundle(), restored(&backup.body, &place), LearnerSettings::default()).unwrap();
     let restored = Running::serving(restored, Address::default());
     assert_eq!(labels(&restored), ["duck", "mug"]);
     assert_eq!(answer(&restored), answer(&service));
@@ -69,10 +78,7 @@ fn backups_are_whole_while_classes_are_learned() {
     });
     for bytes in backups.iter().take(3) {
         let place = TempDir::new().unwrap();
-        let (file, store) = (place.path().join("backup"), Store::new(place.path().join("state")));
-        fs::write(&file, bytes).unwrap();
-        backup::restore(&bundle(), &store, &LearnerSettings::default(), &file, &RestoreOptions::default()).unwrap();
-        let learner = Learner::new(bundle(), store, LearnerSettings::default()).unwrap();
+        let learner = Learner::new(bundle(), restored(bytes, &place), LearnerSettings::default()).unwrap();
         assert!(learner.classes().any(|class| class.label == "duck"));
     }
     assert_eq!(labels(&service), ["duck", "mug"]);
@@ -81,10 +87,12 @@ fn backups_are_whole_while_classes_are_learned() {
 #[test]
 fn a_class_goes_to_another_device_and_is_undone_there() {
     let ((_giver, giver), (_taker, taker)) = (Running::fresh(), Running::fresh());
-    giver.teach("duck / \"Ente\"", "rubber-duck");
+    giver.teach("duck", "rubber-duck");
+    let label = json!({ "label": "duck / \"Ente\"" });
+    giver.finished(&giver.json("PATCH", "/api/v1/classes/duck", &label));
     let path = "/api/v1/classes/duck%20%2F%20%22Ente%22/pack";
     let pack = giver.ask("GET", path, &[], b"");
-    assert!(pack.head.contains("filename*=UTF-8''duck%20%2F%20%22Ente%22.orcopack"), "{}", pack.head);
+    assert!(pack.head.contains("filename*=utf-8''duck%20%2f%20%22ente%22.orcopack"), "{}", pack.head);
     let job = taker.finished(&taker.ask("POST", "/api/v1/import", OURS, &pack.body));
     assert_eq!((&job["verb"], &job["state"]), (&json!("import"), &json!("done")), "{job}");
     assert_eq!(labels(&taker), ["duck / \"Ente\""]);
