@@ -69,7 +69,7 @@ impl Tracker {
             let Some(open) = self.open.iter_mut().find(is_same) else {
                 let sighting = Sighting {
                     id: self.next_id(time),
-                    from: time.round(jiff::Unit::Second).unwrap_or(time),
+                    from: Timestamp::from_second(time.as_second()).unwrap_or(time),
                     seconds: None,
                     region: thing.region,
                     label: thing.label,
