@@ -309,11 +309,19 @@ impl Preprocessing {
 
     /// Appends the normalised planes of an image of the input's size.
     fn append_image(&self, picture: &RgbImage, planes: &mut Vec<f32>) {
-        for channel in 0..3 {
-            let (mean, deviation) = (self.mean[channel], self.deviation[channel]);
-            // Two divisions for each of 256 values, not for each pixel.
-            let normalised: [f32; 256] = core::array::from_fn(|byte| (byte as f32 / 255.0 - mean) / deviation);
-            planes.extend(picture.pixels().map(|pixel| normalised[usize::from(pixel[channel])]));
+        // Two divisions for each of 256 values, not for each pixel.
+        let normalised: [[f32; 256]; 3] = core::array::from_fn(|channel| {
+            core::array::from_fn(|byte| (byte as f32 / 255.0 - self.mean[channel]) / self.deviation[channel])
+        });
+        let (start, pixels) = (planes.len(), picture.as_raw().len() / 3);
+        planes.resize(start + 3 * pixels, 0.0);
+        let (red, others) = planes[start..].split_at_mut(pixels);
+        let (green, blue) = others.split_at_mut(pixels);
+        let values = red.iter_mut().zip(green).zip(blue);
+        for (pixel, ((red, green), blue)) in picture.as_raw().chunks_exact(3).zip(values) {
+            *red = normalised[0][usize::from(pixel[0])];
+            *green = normalised[1][usize::from(pixel[1])];
+            *blue = normalised[2][usize::from(pixel[2])];
         }
     }
 }
