@@ -312,7 +312,10 @@ fn every_view_can_be_read_by_everyone() {
                         let view = format!("{view}-{tab}");
                         browser.show_tab(tab).await?;
                         browser.keep(&view).await?;
-                        browser.check(&axe, &view).await?;
+                        // On a phone, tabs have what they have on a desk.
+                        if heavy() || size == "desk" || tab == TABS[0] {
+                            browser.check(&axe, &view).await?;
+                        }
                         let width = browser.value("document.documentElement.scrollWidth").await?;
                         assert!(width.as_u64().unwrap() <= u64::from(options.size.0), "{view} is {width} pixels wide");
                     }
