@@ -8,14 +8,14 @@ import { api, call, classPath } from "./service.js";
 let isBusy = false;
 
 export function startTransfer() {
-  $("backup").onclick = () => alone("backupSaving", async () => {
-    await save(api("backup"), "orco.orcobackup");
+  $("backup").onclick = () => exclusively("backupSaving", async () => {
+    await save(api("backup"), "orco.orcobackup", { quiet: true });
     return message("backupSaved");
   });
   $("import").onchange = () => {
     const [file] = $("import").files;
     $("import").value = "";
-    if (file) alone("importing", () => take(file), { name: file.name });
+    if (file) exclusively("importing", () => take(file), { name: file.name });
   };
 }
 
@@ -23,8 +23,8 @@ export function startTransfer() {
 export const exportClass = (label) =>
   save(api(`${classPath(label)}/pack`), `${label}.orcopack`).catch(() => { /* The error is shown. */ });
 
-async function save(path, name) {
-  const response = await call("GET", path);
+async function save(path, name, options) {
+  const response = await call("GET", path, undefined, options);
   const given = /filename="([^"]+)"/.exec(response.headers.get("content-disposition") ?? "")?.[1];
   saveFile(await response.blob(), given ?? name);
 }
@@ -36,16 +36,19 @@ async function take(file) {
   return message("imported", { label });
 }
 
-async function alone(key, work, values) {
+async function exclusively(key, work, values) {
   if (isBusy) return;
   isBusy = true;
   enable();
   setText("transfer-state", message(key, values));
-  const said = await work().catch((error) => message("transferFailed", { reason: problem(error.message) }));
+  const said = await work().catch((error) => message("transferFailed", { reason: reasonOf(error) }));
   setText("transfer-state", said);
   isBusy = false;
   enable();
 }
+
+// An error without a status is the browser's: the service did not answer.
+const reasonOf = (error) => (error.status ? problem(error.message) : message("notReached"));
 
 function enable() {
   $("backup").disabled = isBusy;

@@ -16,13 +16,13 @@ use crate::error::ServeError;
 /// The file's name.
 pub const FILE: &str = "sightings.csv";
 /// Sightings that are kept. The file is written anew once a tenth more are there.
-pub const MOST: usize = 1000;
+pub const MAX_SIGHTINGS: usize = 1000;
 /// Largest file that is read, in bytes.
 const MAX_FILE: u64 = 4 << 20;
 /// Largest picture that is read, in bytes.
 const MAX_PICTURE: u64 = 1 << 20;
 /// The names of the columns.
-const HEADING: &str = "id,from,seconds,region,label,probability\n";
+const HEADING: &str = "id,started,seconds,region,label,probability\n";
 
 /// The sightings of one folder.
 pub(super) struct SightingFolder {
@@ -116,10 +116,10 @@ impl SightingFolder {
 
     /// Removes the oldest where there are too many.
     fn forget_old(&mut self) -> io::Result<()> {
-        if self.sightings.len() <= MOST + MOST / 10 {
+        if self.sightings.len() <= MAX_SIGHTINGS + MAX_SIGHTINGS / 10 {
             return Ok(());
         }
-        let old = self.sightings.drain(..self.sightings.len() - MOST).collect();
+        let old = self.sightings.drain(..self.sightings.len() - MAX_SIGHTINGS).collect();
         self.let_go(old)
     }
 
@@ -170,10 +170,10 @@ mod tests {
     use super::*;
 
     fn sighting(number: usize, label: &str) -> Sighting {
-        let from = Timestamp::from_second(1_800_000_000 + number as i64).unwrap();
+        let started = Timestamp::from_second(1_800_000_000 + number as i64).unwrap();
         Sighting {
-            id: format!("{}-1", from.as_second()),
-            from,
+            id: format!("{}-1", started.as_second()),
+            started,
             seconds: Some(3),
             region: String::new(),
             label: label.into(),
@@ -208,12 +208,12 @@ mod tests {
         for name in ["holiday.jpg", "1-1.jpg"] {
             fs::write(place.path().join(name), "a user's").unwrap();
         }
-        for number in 0..=MOST + MOST / 10 {
+        for number in 0..=MAX_SIGHTINGS + MAX_SIGHTINGS / 10 {
             folder.add(sighting(number, "mug"), Some(b"one"));
         }
-        assert_eq!(folder.sightings.len(), MOST);
+        assert_eq!(folder.sightings.len(), MAX_SIGHTINGS);
         // Pictures, two files of the user, the list.
-        assert_eq!(fs::read_dir(place.path()).unwrap().count(), MOST + 3);
+        assert_eq!(fs::read_dir(place.path()).unwrap().count(), MAX_SIGHTINGS + 3);
         folder.remove(|_| true).unwrap();
         assert_eq!(fs::read_dir(place.path()).unwrap().count(), 3);
         assert_eq!(fs::read_to_string(place.path().join(FILE)).unwrap(), HEADING);
