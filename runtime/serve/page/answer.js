@@ -73,16 +73,20 @@ async function toggleExplanation() {
   else await explain();
 }
 
+// The label that was explained.
+let explained;
+
 async function explain() {
   const asked = await picture();
   if (!asked) return;
   const { why } = await (await call("POST", api("classify?why=true"), asked)).json();
+  explained = store.state.answer.matches[0]?.label;
   store.update({ explanation: why });
 }
 
-// An explanation of the camera's picture stays: it belongs to the moment in which it was asked for.
+// An explanation of the camera's picture stays as long as the answer that it explains.
 function dropExplanation({ answer, files }) {
-  if (!answer.matches.length || files.length) store.update({ explanation: null });
+  if (answer.matches[0]?.label !== explained || files.length) store.update({ explanation: null });
 }
 
 function showExplanation({ explanation }) {

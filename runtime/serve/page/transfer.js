@@ -1,8 +1,12 @@
 // Files for elsewhere: a backup of the whole device, classes that leave and come.
+import { ask } from "./dialog.js";
 import { $, saveFile, setText } from "./dom.js";
 import { message } from "./language.js";
 import { problem } from "./problems.js";
 import { api, call, classPath } from "./service.js";
+
+// What the service takes of a pack, in bytes.
+const MAX_PACK = 8 << 20;
 
 // A file that is being fetched or sent is not asked for twice.
 let isBusy = false;
@@ -30,10 +34,21 @@ async function save(path, name, options) {
 }
 
 async function take(file) {
+  // The service would break the connection off.
+  if (file.size > MAX_PACK) return message("importTooLarge");
   const body = file.slice(0, file.size, "application/octet-stream");
-  const response = await call("POST", api("import"), body, { quiet: true });
-  const { label } = await response.json();
-  return message("imported", { label });
+  for (let path = api("import"); ;) {
+    try {
+      const { label } = await (await call("POST", path, body, { quiet: true })).json();
+      return message("imported", { label });
+    } catch (error) {
+      const known = /^the label "(.*)" exists already/.exec(error.message)?.[1];
+      const other = known && await ask(message("importAs", { label: known }), known);
+      if (!known) throw error;
+      if (!other) return "";
+      path = `${api("import")}?label=${encodeURIComponent(other.trim())}`;
+    }
+  }
 }
 
 async function exclusively(key, work, values) {

@@ -101,11 +101,13 @@ impl Sightings {
 
     /// As programs get them, the newest first: those of things that are still there, then the others.
     pub fn json(&self) -> Value {
-        let Some(store) = self.0.get() else { return json!({ "kept": false, "most": 0, "sightings": [] }) };
+        let Some(store) = self.0.get() else {
+            return json!({ "kept": false, "most": 0, "problem": null, "sightings": [] });
+        };
         let store = lock(store);
         let ongoing = store.tracker.ongoing().map(|ongoing| ongoing.sighting.json());
         let sightings: Vec<Value> = ongoing.chain(store.folder.newest_first().map(Sighting::json)).collect();
-        json!({ "kept": true, "most": MAX_SIGHTINGS, "sightings": sightings })
+        json!({ "kept": true, "most": MAX_SIGHTINGS, "problem": store.folder.problem(), "sightings": sightings })
     }
 
     /// The file of those whose thing has left.
