@@ -27,8 +27,8 @@ pub enum LearnError {
     /// seen or typed.
     #[error(
         "the label {:?} cannot be used: it is empty, \".\" or \"..\", longer than {MAX_TEXT} bytes, starts or ends with white space, \
-         is one of the answers \"unknown\" and \"empty\", or holds \"=\", control characters, marks of direction or characters that \
-         cannot be seen",
+         or holds \"=\", control characters, marks of direction or characters that cannot be seen, or is \"unknown\" or \
+         \"empty\", which are answers of their own",
         shown(label)
     )]
     BadLabel {
