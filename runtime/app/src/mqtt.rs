@@ -6,7 +6,7 @@ use anyhow::{Result, bail};
 use clap::Args;
 use orco_serve::mqtt::{MqttDevice, MqttSettings};
 
-/// See the fields.
+/// Options of the MQTT client in `orco serve`.
 #[derive(Args, Clone, Debug)]
 pub struct MqttOptions {
     /// An MQTT broker that is told what the camera shows and what was learned: mqtt://HOST, or mqtts://HOST for TLS;

@@ -15,7 +15,7 @@ use crate::change_options::{AlignmentOptions, KeepOptions};
 use crate::options::share;
 use crate::phone;
 
-/// See the fields.
+/// Options of `orco serve`, which `orco doctor` checks.
 #[derive(Args, Debug)]
 pub struct ServeOptions {
     /// Where it listens, 127.0.0.1:8080 by default. On any address but this machine's own, callers must give the token.

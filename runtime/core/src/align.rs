@@ -1,6 +1,6 @@
 //! Phase 3, few-shot alignment, on borrowed numbers alone: nothing here allocates or starts a thread.
 //!
-//! 1. The new classes' means are assigned to free pseudo-targets; earlier assignments stay ([`assign`]).
+//! 1. The new classes' means are assigned to free pseudo-targets; earlier assignments stay ([`assign_new_classes`]).
 //! 2. The head of phase 2 is trained on the exemplars of all base classes and all shots since ([`align`]).
 //!
 //! `orco_state::session` wraps this into states that are kept.
@@ -36,7 +36,7 @@
 //! let mut workspace = Workspace { numbers, indices, workers: &Serial };
 //!
 //! let mut assigned = [0; 2];
-//! align::assign(&data, &mut assigned, 1, &CONFIG, &mut workspace)?;
+//! align::assign_new_classes(&data, &mut assigned, 1, &CONFIG, &mut workspace)?;
 //! assert_eq!(assigned, [0, 1]); // the nearer of the free targets
 //!
 //! let (w1, b1, w2, b2) = (&mut [0.0; 4][..], &mut [0.0; 2][..], &mut [0.0; 4][..], &mut [0.0; 2][..]);
@@ -115,7 +115,7 @@ pub enum AlignError {
 }
 
 impl AlignmentData<'_> {
-    /// Working memory that [`assign`] and [`align`] need for so many known classes, and so many more exemplars than the
+    /// Working memory that [`assign_new_classes`] and [`align`] need for so many known classes, and so many more exemplars than the
     /// data holds.
     pub fn workspace_size(&self, classes: usize, more: usize, config: &LearnConfig) -> WorkspaceSize {
         let exemplars = self.base.len() + self.learned.len() + more;
@@ -123,7 +123,7 @@ impl AlignmentData<'_> {
     }
 }
 
-/// Working memory that [`assign`] and [`align`] need for a head of that shape and so many pseudo-targets, known classes
+/// Working memory that [`assign_new_classes`] and [`align`] need for a head of that shape and so many pseudo-targets, known classes
 /// and exemplars at most: known when a program is compiled. Without epochs nothing is trained, and that takes none.
 pub const fn workspace_size(
     shape: HeadShape,
@@ -146,7 +146,7 @@ pub const fn workspace_size(
 }
 
 buffers! {
-    /// The numbers that [`assign`] works with, for so many new classes and free targets.
+    /// The numbers that [`assign_new_classes`] works with, for so many new classes and free targets.
     struct AssignmentNumbers of f32, sized by (shape: HeadShape, classes: usize, free: usize) {
         /// The head at work ([`HeadShape::load`]).
         parameters: shape.parameters(),
@@ -162,17 +162,17 @@ buffers! {
         means: classes * shape.outputs,
         /// Cosines of the means with the free targets, `[classes, free]`.
         cosines: classes * free,
-        /// What [`assignment::assign`] works with.
+        /// What [`assignment::hungarian`] works with.
         scratch: AssignmentMemory::of(classes, free).numbers,
     }
 }
 
-/// Indices that [`assign`] needs: the free targets, and what [`assignment::assign`] works with.
+/// Indices that [`assign_new_classes`] needs: the free targets, and what [`assignment::hungarian`] works with.
 const fn assignment_indices(classes: usize, free: usize) -> [usize; 2] {
     [free, AssignmentMemory::of(classes, free).indices]
 }
 
-/// Gives classes `first..` their pseudo-targets, so that the sum of cosines is highest (Hungarian method, [`assignment::assign`]).
+/// Gives classes `first..` their pseudo-targets, so that the sum of cosines is highest (Hungarian method, [`assignment::hungarian`]).
 ///
 /// # Shapes
 /// `assigned` `[classes]`: for every known class the row of its target; those before `first` stay, the others are
@@ -181,7 +181,7 @@ const fn assignment_indices(classes: usize, free: usize) -> [usize; 2] {
 /// [`AlignError::Workspace`] if the workspace is too small.
 /// # Panics
 /// If there are fewer free targets than classes that need one.
-pub fn assign(
+pub fn assign_new_classes(
     data: &AlignmentData<'_>,
     assigned: &mut [u32],
     first: usize,
@@ -217,7 +217,7 @@ pub fn assign(
         row.iter_mut().zip(&*free).for_each(|(cosine, index)| *cosine = dot(mean, target(index)));
     }
     let cosine = |class: usize, index: usize| cosines[class * free.len() + index];
-    assignment::assign(new, free.len(), cosine, scratch, indices);
+    assignment::hungarian(new, free.len(), cosine, scratch, indices);
     new.iter_mut().for_each(|target| *target = free[*target as usize]);
     Ok(())
 }

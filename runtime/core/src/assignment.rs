@@ -2,7 +2,7 @@
 
 const NOBODY: u32 = u32::MAX;
 
-/// Working memory that [`assign`] needs.
+/// Working memory that [`hungarian`] needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AssignmentMemory {
     /// Numbers.
@@ -26,7 +26,7 @@ impl AssignmentMemory {
 /// `matched`. `numbers` and `indices` hold as many as [`AssignmentMemory`] says.
 /// # Panics
 /// If there are more classes than targets, or too little memory.
-pub fn assign(
+pub fn hungarian(
     matched: &mut [u32],
     free: usize,
     cosine: impl Fn(usize, usize) -> f32,
@@ -108,7 +108,7 @@ mod tests {
             let mut matched = vec![0; rows];
             let AssignmentMemory { numbers, indices } = AssignmentMemory::of(rows, columns);
             let cosine = |row: usize, column: usize| -(costs[row * columns + column] as f32);
-            assign(&mut matched, columns, cosine, &mut vec![0.0; numbers], &mut vec![0; indices]);
+            hungarian(&mut matched, columns, cosine, &mut vec![0.0; numbers], &mut vec![0; indices]);
             let cost = |(row, column): (usize, &u32)| costs[row * columns + *column as usize];
             let total: i64 = matched.iter().enumerate().map(cost).sum();
             let (expected, _) = kuhn_munkres_min(&Matrix::from_vec(rows, columns, costs).unwrap());

@@ -22,13 +22,13 @@
 //! Two new classes and three free pseudo-targets: together they match best if the first class leaves the target that
 //! both are nearest to.
 //! ```
-//! use orco_core::assignment::{AssignmentMemory, assign};
+//! use orco_core::assignment::{AssignmentMemory, hungarian};
 //!
 //! const MEMORY: AssignmentMemory = AssignmentMemory::of(2, 3);
 //! let cosines = [[0.9, 0.8, 0.1], [0.9, 0.2, 0.0]];
 //! let (mut numbers, mut indices) = ([0.0; MEMORY.numbers], [0; MEMORY.indices]);
 //! let mut targets = [0; 2];
-//! assign(&mut targets, 3, |class, target| cosines[class][target], &mut numbers, &mut indices);
+//! hungarian(&mut targets, 3, |class, target| cosines[class][target], &mut numbers, &mut indices);
 //! assert_eq!(targets, [1, 0]);
 //! ```
 #![no_std]

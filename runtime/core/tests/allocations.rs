@@ -81,7 +81,7 @@ fn a_session_allocates_nothing() {
             };
 
             let before = ALLOCATIONS.get();
-            align::assign(&data, &mut assigned, 6, &config, &mut workspace).unwrap();
+            align::assign_new_classes(&data, &mut assigned, 6, &config, &mut workspace).unwrap();
             let sampling = Sampling::seeded(1);
             align::align(&data, &assigned, &config, sampling, &mut workspace, after.view_mut(), &mut count).unwrap();
             assert_eq!(ALLOCATIONS.get() - before, 0);

@@ -1,7 +1,7 @@
 // What is this? The answer to a picture, how sure it is, and why.
 import { $, element, setText, sleep, small } from "./dom.js";
 import { isolate, message, percent } from "./language.js";
-import { noPicture, picture as storedPicture } from "./pictures.js";
+import { noPicture, picture as servicePicture } from "./pictures.js";
 import { api, call } from "./service.js";
 import { frame } from "./source.js";
 import { NO_ANSWER, store } from "./store.js";
@@ -73,22 +73,26 @@ async function toggleExplanation() {
   else await explain();
 }
 
+// The label that was explained.
+let explained;
+
 async function explain() {
   const asked = await picture();
   if (!asked) return;
   const { why } = await (await call("POST", api("classify?why=true"), asked)).json();
+  explained = store.state.answer.matches[0]?.label;
   store.update({ explanation: why });
 }
 
-// An explanation of the camera's picture stays: it belongs to the moment in which it was asked for.
+// An explanation of the camera's picture stays as long as the answer that it explains.
 function dropExplanation({ answer, files }) {
-  if (!answer.matches.length || files.length) store.update({ explanation: null });
+  if (answer.matches[0]?.label !== explained || files.length) store.update({ explanation: null });
 }
 
 function showExplanation({ explanation }) {
   $("why").hidden = !explanation;
   $("why-ask").setAttribute("aria-expanded", String(Boolean(explanation)));
   $("why-list").replaceChildren(...(explanation ?? []).map(({ label, similarity, thumbnail }) =>
-    element("li", {}, thumbnail ? storedPicture(thumbnail) : noPicture(),
+    element("li", {}, thumbnail ? servicePicture(thumbnail) : noPicture(),
       small(message("alike", { label, percent: percent(Math.max(0, similarity)) })))));
 }

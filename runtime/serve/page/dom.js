@@ -16,6 +16,11 @@ export function element(tag, { on, ...properties } = {}, ...children) {
 
 export const small = (textContent) => element("span", { className: "small", textContent });
 
+// Lays an element over its parent, in pixels of that.
+export function setPlace(node, [left, top, width, height]) {
+  Object.assign(node.style, { left: `${left}px`, top: `${top}px`, width: `${width}px`, height: `${height}px` });
+}
+
 // Puts a file among those that the browser has fetched.
 export function saveFile(blob, name) {
   const link = element("a", { href: URL.createObjectURL(blob), download: name });

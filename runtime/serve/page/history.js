@@ -1,4 +1,5 @@
 // What was done, and undoing it.
+import { ask } from "./dialog.js";
 import { $, DOUBLE_CLICK_MS, element, isByKey, showError, sleep, small } from "./dom.js";
 import { dateTime, isolate, message, term } from "./language.js";
 import { refreshClasses } from "./refresh.js";
@@ -33,7 +34,7 @@ function entryItem(entry, { isPresent, isLast }, language) {
   if (isPresent) item.append(element("span", { className: "badge", textContent: message("present") }));
   else if (!isLast) {
     item.append(element("button", { textContent: message("back"), "aria-label": message("backOf", entry),
-      on: (event) => go("undo", { entry: entry.id }, event) }));
+      on: (event) => goBack(entry, event) }));
   }
   return item;
 }
@@ -42,6 +43,10 @@ function enable() {
   $("undo").disabled = isUndoing || !(store.state.status?.changes > 0);
   $("redo").disabled = isUndoing || !(store.state.status?.undone > 0);
   document.querySelectorAll("#history button").forEach((button) => { button.disabled = isUndoing; });
+}
+
+async function goBack(entry, { detail, currentTarget }) {
+  if (await ask(message("backAsk"))) await go("undo", { entry: entry.id }, { detail, currentTarget });
 }
 
 async function go(verb, target, click) {

@@ -210,6 +210,7 @@ async function teachGroup(ids, field) {
   $("inbox-result").hidden = false;
   chooseLabel(label);
   draw();
+  $("inbox-result").scrollIntoView({ block: "nearest" });
 }
 
 // To where the new shots can be learned.

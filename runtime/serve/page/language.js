@@ -22,8 +22,8 @@ export const message = (key, values) =>
 export const term = (group, key, values) => fill(words[group][key] ?? key, values);
 
 // A time in seconds since 1970, as the language writes it.
-export const dateTime = (seconds, language) =>
-  new Date(1000 * seconds).toLocaleString(language, { dateStyle: "short", timeStyle: "short" });
+export const dateTime = (seconds, language, timeStyle = "short") =>
+  new Date(1000 * seconds).toLocaleString(language, { dateStyle: "short", timeStyle });
 
 // Chooses the language, English if there is no such, and returns it.
 export function setLanguage(language) {

@@ -1,6 +1,6 @@
 // Regions of the service's own camera: drawn on its picture, named, removed.
 import { ask } from "./dialog.js";
-import { $, element, setText } from "./dom.js";
+import { $, element, setPlace, setText } from "./dom.js";
 import { isolate, message } from "./language.js";
 import { placeInPicture, placeInView, regionBetween, thingName } from "./selectors.js";
 import { api, call } from "./service.js";
@@ -90,7 +90,7 @@ export function showRegions(regions, { deviceCamera }, size, view) {
     const answer = shown && (shown.empty ? message("empty") : shown.label ? thingName(shown) ?? message("unknown") : "");
     node.firstChild.textContent = answer ? `${isolate(name)}: ${isolate(answer)}` : name;
     node.firstChild.title = message("regionRemove", { label: name });
-    put(node, box, size, view);
+    setPlace(node, placeInView(box, size, view));
   }
 }
 
@@ -103,7 +103,3 @@ function frameOf(name) {
   return frames.get(name);
 }
 
-function put(node, box, size, view) {
-  const [left, top, width, height] = placeInView(box, size, view);
-  Object.assign(node.style, { left: `${left}px`, top: `${top}px`, width: `${width}px`, height: `${height}px` });
-}

@@ -1,5 +1,5 @@
 // The empty place in front of the service's own camera, and the boxes of the things in it.
-import { $, element, setText, showError } from "./dom.js";
+import { $, element, setPlace, setText, showError } from "./dom.js";
 import { message } from "./language.js";
 import { showRegions } from "./regions.js";
 import { lookedAt, middleOf, placeInView, thingName } from "./selectors.js";
@@ -49,7 +49,7 @@ function showPlaces(state) {
   const parts = isSized ? lookedAt(state, size) : [];
   const isSquare = parts.length === 1 && !(state.deviceChosen && state.regions.length);
   $("square").hidden = !isSquare;
-  if (isSquare) place($("square"), parts[0], size, view);
+  if (isSquare) setPlace($("square"), placeInView(parts[0], size, view));
   $("dim").hidden = !parts.length;
   if (parts.length) $("dim").style.clipPath = holes(parts.map((part) => placeInView(part, size, view)), view);
   showRegions(isSized && state.deviceChosen ? state.regions : [], state, size, view);
@@ -64,7 +64,7 @@ function showPlaces(state) {
     node.textContent = name;
     node.title = message("boxChoose", { label: name });
     node.setAttribute("aria-pressed", String(thing.id === state.chosenThing));
-    place(node, thing.box, size, view);
+    setPlace(node, placeInView(thing.box, size, view));
   }
 }
 
@@ -87,11 +87,6 @@ function boxOf(id) {
     $("boxes").append(boxes.get(id));
   }
   return boxes.get(id);
-}
-
-function place(node, bounds, size, view) {
-  const [left, top, width, height] = placeInView(bounds, size, view);
-  Object.assign(node.style, { left: `${left}px`, top: `${top}px`, width: `${width}px`, height: `${height}px` });
 }
 
 // Where the thing is that people chose for shots, if it is there.

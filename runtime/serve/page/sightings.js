@@ -1,6 +1,6 @@
 // What the service's own camera saw, and when, where that is kept.
 import { ask } from "./dialog.js";
-import { $, element, saveFile, small } from "./dom.js";
+import { $, element, saveFile, setText, small } from "./dom.js";
 import { dateTime, isolate, message } from "./language.js";
 import { picture, releasePictures } from "./pictures.js";
 import { stay } from "./selectors.js";
@@ -23,6 +23,7 @@ function show({ sightings, language }) {
   const listed = new Set(all.map(({ id }) => path(id)));
   releasePictures((address) => address.startsWith(api("sightings/")) && !listed.has(address));
   $("sightings-count").textContent = all.length ? message("sightingsKept", { most: sightings.most }) : message("sightingsNone");
+  setText("sightings-problem", sightings.problem ? message("sightingsProblem", { reason: sightings.problem }) : "");
   $("sightings-list").replaceChildren(...all.slice(0, MOST_SHOWN).map((sighting) => item(sighting, language)));
   $("sightings-save").hidden = $("sightings-clear").hidden = !all.length;
 }
@@ -33,7 +34,7 @@ function item({ id, label, region, seconds_since_1970: from, seconds }, language
   const { key, count } = stay(seconds);
   const place = region ? ` · ${isolate(region)}` : "";
   return element("li", {}, picture(path(id)), element("span", {}, isolate(label)),
-    small(`${dateTime(from, language)} · ${message(key, { count })}${place}`));
+    small(`${dateTime(from, language, "medium")} · ${message(key, { count })}${place}`));
 }
 
 async function save() {

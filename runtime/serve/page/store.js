@@ -37,7 +37,7 @@ export const store = createStore({
   history: [], // entries, the oldest first
   present: 0, // number of the entry that led to what is known now
   inbox: null, // { groups, most }
-  sightings: { kept: false, most: 0, sightings: [] }, // what the service's own camera saw, the newest first
+  sightings: { kept: false, most: 0, problem: null, sightings: [] }, // what the service's own camera saw, the newest first
   shots: [], // shots of `label` that are not learned yet
   waiting: [], // labels with such shots, `label` left out
   job: null, // the change that is made, or was made last

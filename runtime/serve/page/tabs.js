@@ -1,5 +1,5 @@
 // The tabs: one panel at a time. A wide screen has room for some panels beside it, whose tabs are then not needed.
-import { $, setText } from "./dom.js";
+import { $, setText, showError } from "./dom.js";
 import { message } from "./language.js";
 import { isNewReport, isUnfinished } from "./selectors.js";
 import { store } from "./store.js";
@@ -51,6 +51,7 @@ export function startTabs() {
 // Chooses a tab, and keeps it in the page's address for when that is loaded again.
 export function choose(tab) {
   history.replaceState(null, "", `#${tab}`);
+  showError();
   store.update({ tab });
   scrollTo({ top: 0 });
 }

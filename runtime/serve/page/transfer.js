@@ -5,18 +5,18 @@ import { message } from "./language.js";
 import { problem } from "./problems.js";
 import { api, call, classPath } from "./service.js";
 
-// The service takes no larger pack. Where it refuses one unread, a browser may see nothing but a broken connection.
-const MOST_BYTES = 8 << 20;
+// What the service takes of a pack, in bytes.
+const MAX_PACK = 8 << 20;
 
 // A file that is being fetched or sent is not asked for twice.
 let isBusy = false;
 
 export function startTransfer() {
-  $("backup").onclick = () => alone("backupSaving", "backupFailed", saveBackup);
+  $("backup").onclick = () => exclusively("backupSaving", saveBackup);
   $("import").onchange = () => {
     const [file] = $("import").files;
     $("import").value = "";
-    if (file) alone("importing", "importFailed", () => importFile(file), { name: file.name });
+    if (file) exclusively("importing", () => importFile(file), { name: file.name });
   };
 }
 
@@ -37,10 +37,11 @@ async function save(path, name, options) {
 // The name that the service gives a file, if it is one of plain letters.
 export const attachedName = (disposition) => /filename="([^"]+)"/.exec(disposition ?? "")?.[1];
 
-// Sends a class that was exported elsewhere. Where its name is known already, people are asked for another one, until
-// one is free or they give up; nothing is said then.
+// Sends a class that was exported elsewhere, and returns what is to be said. Where its name is known already, people are
+// asked for another one, until one is free or they give up; nothing is said then.
 export async function importFile(file, label) {
-  if (file.size > MOST_BYTES) throw new Error(message("importTooLarge"));
+  // The service would break the connection off.
+  if (file.size > MAX_PACK) return message("importTooLarge");
   const body = file.slice(0, file.size, "application/octet-stream");
   const path = api(label === undefined ? "import" : `import?label=${encodeURIComponent(label)}`);
   try {
@@ -58,18 +59,19 @@ export async function importFile(file, label) {
 const knownLabel = ({ status, message: sentence }) =>
   (status === 409 ? /^the label "(.+)" exists already/s.exec(sentence)?.[1] : undefined);
 
-// Why a request failed: the service said so, it was not reached, or the page knows.
+// Why a request failed: the service said so, it was not reached, or the page knows, which says so in its language.
 export function reasonOf(error) {
   if (error.status !== undefined) return problem(error.message);
   return error instanceof TypeError ? message("notReached") : error.message;
 }
 
-async function alone(started, failed, work, values) {
+async function exclusively(key, work, values) {
   if (isBusy) return;
   isBusy = true;
   enable();
-  setText("transfer-state", message(started, values));
-  setText("transfer-state", await work().catch((error) => message(failed, { reason: reasonOf(error) })));
+  setText("transfer-state", message(key, values));
+  const said = await work().catch((error) => message("transferFailed", { reason: reasonOf(error) }));
+  setText("transfer-state", said);
   isBusy = false;
   enable();
 }

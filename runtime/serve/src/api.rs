@@ -2,6 +2,7 @@
 
 pub mod camera;
 pub mod changes;
+pub mod events_and_metrics;
 pub mod inbox;
 pub mod inference;
 pub mod known;
@@ -12,7 +13,6 @@ pub mod sightings;
 mod tensor;
 pub mod thumbnails;
 pub mod transfer;
-pub mod watch;
 
 use axum::body::Bytes;
 use axum::extract::{self, FromRequest, FromRequestParts, Request};

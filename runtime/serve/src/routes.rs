@@ -6,7 +6,9 @@ use axum::Router;
 use axum::extract::DefaultBodyLimit;
 use axum::middleware;
 
-use crate::api::{camera, changes, inbox, inference, known, model, shots, sightings, thumbnails, transfer, watch};
+use crate::api::{
+    camera, changes, events_and_metrics, inbox, inference, known, model, shots, sightings, thumbnails, transfer,
+};
 use crate::error::Refusal;
 use crate::guard::{self, Guard};
 use crate::page;
@@ -67,7 +69,7 @@ pub static ROUTES: LazyLock<Vec<Route>> = LazyLock::new(|| {
         Route::get("/api/v1/balance", known::balance),
         Route::post("/api/v1/balance", Body::Json, changes::balance),
         Route::post("/api/v1/answers", Body::Json, changes::answers),
-        Route::get("/api/v1/events", watch::events),
+        Route::get("/api/v1/events", events_and_metrics::events),
         Route::get("/api/v1/live", camera::now),
         Route::get("/api/v1/camera.jpg", camera::newest).with_query(),
         Route::get("/api/v1/camera.mjpg", camera::stream),
@@ -77,7 +79,7 @@ pub static ROUTES: LazyLock<Vec<Route>> = LazyLock::new(|| {
         Route::get("/api/v1/scene", camera::scene),
         Route::post("/api/v1/scene", Body::Json, camera::learn_scene),
         Route::delete("/api/v1/scene", camera::forget_scene),
-        Route::get("/metrics", watch::metrics),
+        Route::get("/metrics", events_and_metrics::metrics),
     ])
     .collect()
 });

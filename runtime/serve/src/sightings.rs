@@ -1,7 +1,7 @@
 //! What the service's own camera saw, and when: for whoever wants to look back. Off unless a folder is named.
 //!
 //! A known thing that was there and has left is a [`Sighting`]: a line of [`FILE`] and a small picture in that folder,
-//! which keeps the newest [`MOST`]. A thing that is still there is listed, too, and written when it leaves or the service
+//! which keeps the newest [`MAX_SIGHTINGS`]. A thing that is still there is listed, too, and written when it leaves or the service
 //! ends; a power cut loses that line. [`crate::sighting_recorder`] follows the camera.
 
 mod folder;
@@ -19,11 +19,11 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use self::folder::SightingFolder;
-use self::tracker::{OpenSighting, Tracker};
+use self::tracker::{OngoingSighting, Tracker};
 use crate::error::ServeError;
 use crate::in_view::KnownThing;
 
-pub use self::folder::{FILE, MOST};
+pub use self::folder::{FILE, MAX_SIGHTINGS};
 
 /// A known thing that was in front of the camera for a while.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -31,7 +31,7 @@ pub struct Sighting {
     /// Names it, and its picture: digits and a dash.
     pub id: String,
     /// When it came.
-    pub from: Timestamp,
+    pub started: Timestamp,
     /// How long it stayed, in seconds; none while it is there.
     pub seconds: Option<u64>,
     /// The region of the frame; empty where there are none.
@@ -44,11 +44,11 @@ pub struct Sighting {
 
 impl Sighting {
     fn json(&self) -> Value {
-        let Self { id, from, seconds, region, label, probability } = self;
+        let Self { id, started, seconds, region, label, probability } = self;
         let region = Some(region).filter(|region| !region.is_empty());
         json!({
             "id": id, "label": label, "probability": probability, "region": region,
-            "seconds_since_1970": from.as_second(), "seconds": seconds,
+            "seconds_since_1970": started.as_second(), "seconds": seconds,
         })
     }
 }
@@ -56,9 +56,9 @@ impl Sighting {
 /// The sightings, shared by the thread that follows the camera and those that serve. There are none until a folder is
 /// [opened](Sightings::open).
 #[derive(Clone, Default)]
-pub struct Sightings(Arc<OnceLock<Mutex<Log>>>);
+pub struct Sightings(Arc<OnceLock<Mutex<SightingStore>>>);
 
-struct Log {
+struct SightingStore {
     folder: SightingFolder,
     tracker: Tracker,
 }
@@ -76,48 +76,50 @@ impl Sightings {
     pub(crate) fn open(&self, folder: &Path) -> Result<(), ServeError> {
         let (folder, mut tracker) = (SightingFolder::open(folder)?, Tracker::default());
         tracker.continue_after(Timestamp::now());
-        let _ = self.0.set(Mutex::new(Log { folder, tracker }));
+        let _ = self.0.set(Mutex::new(SightingStore { folder, tracker }));
         Ok(())
     }
 
     /// Takes up what is shown now; returns whether something has come or left. `picture` makes a JPEG of the frame.
     pub(crate) fn see(&self, shown: Vec<KnownThing>, picture: impl Fn() -> Option<Vec<u8>>) -> bool {
-        let Some(log) = self.0.get() else { return false };
-        let (mut log, now) = (lock(log), Instant::now());
-        let has_come = log.tracker.see(now, Timestamp::now(), shown, picture);
-        let left = log.tracker.left(now);
+        let Some(store) = self.0.get() else { return false };
+        let (mut store, now) = (lock(store), Instant::now());
+        let has_come = store.tracker.see(now, Timestamp::now(), shown, picture);
+        let left = store.tracker.left(now);
         let has_changed = has_come || !left.is_empty();
-        left.into_iter().for_each(|open| log.keep(open));
+        left.into_iter().for_each(|ended| store.keep(ended));
         has_changed
     }
 
     /// The service ends: whatever is there was seen until now.
     pub(crate) fn end(&self) {
-        let Some(log) = self.0.get() else { return };
-        let mut log = lock(log);
-        let open = log.tracker.end();
-        open.into_iter().for_each(|open| log.keep(open));
+        let Some(store) = self.0.get() else { return };
+        let mut store = lock(store);
+        let ended = store.tracker.end();
+        ended.into_iter().for_each(|ended| store.keep(ended));
     }
 
     /// As programs get them, the newest first: those of things that are still there, then the others.
     pub fn json(&self) -> Value {
-        let Some(log) = self.0.get() else { return json!({ "kept": false, "most": 0, "sightings": [] }) };
-        let log = lock(log);
-        let open = log.tracker.open().map(|open| open.sighting.json());
-        let sightings: Vec<Value> = open.chain(log.folder.newest_first().map(Sighting::json)).collect();
-        json!({ "kept": true, "most": MOST, "sightings": sightings })
+        let Some(store) = self.0.get() else {
+            return json!({ "kept": false, "most": 0, "problem": null, "sightings": [] });
+        };
+        let store = lock(store);
+        let ongoing = store.tracker.ongoing().map(|ongoing| ongoing.sighting.json());
+        let sightings: Vec<Value> = ongoing.chain(store.folder.newest_first().map(Sighting::json)).collect();
+        json!({ "kept": true, "most": MAX_SIGHTINGS, "problem": store.folder.problem(), "sightings": sightings })
     }
 
     /// The file of those whose thing has left.
     pub fn csv(&self) -> Vec<u8> {
-        self.0.get().map(|log| lock(log).folder.csv()).unwrap_or_default()
+        self.0.get().map(|store| lock(store).folder.csv()).unwrap_or_default()
     }
 
     /// The picture of one, a JPEG.
     pub fn picture(&self, id: &str) -> Option<Vec<u8>> {
-        let log = lock(self.0.get()?);
-        let open = log.tracker.open().find(|open| open.sighting.id == id);
-        open.map_or_else(|| log.folder.picture(id), |open| open.picture.clone())
+        let store = lock(self.0.get()?);
+        let ongoing = store.tracker.ongoing().find(|ongoing| ongoing.sighting.id == id);
+        ongoing.map_or_else(|| store.folder.picture(id), |ongoing| ongoing.picture.clone())
     }
 
     /// Removes those of some labels, also of things that are there.
@@ -137,15 +139,15 @@ impl Sightings {
     }
 
     fn remove_where(&self, is_gone: impl Fn(&Sighting) -> bool) -> io::Result<()> {
-        let Some(log) = self.0.get() else { return Ok(()) };
-        let mut log = lock(log);
-        log.tracker.remove(&is_gone);
-        log.folder.remove(&is_gone)
+        let Some(store) = self.0.get() else { return Ok(()) };
+        let mut store = lock(store);
+        store.tracker.remove(&is_gone);
+        store.folder.remove(&is_gone)
     }
 }
 
-impl Log {
-    fn keep(&mut self, open: OpenSighting) {
-        self.folder.add(open.sighting, open.picture.as_deref());
+impl SightingStore {
+    fn keep(&mut self, ended: OngoingSighting) {
+        self.folder.add(ended.sighting, ended.picture.as_deref());
     }
 }

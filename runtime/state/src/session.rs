@@ -278,7 +278,7 @@ impl Session<'_> {
         let base = base_model.classes.len();
         let mut assigned: Vec<u32> = state.known_classes(base_model).map(|class| class.target).collect();
         let data = data(base_model, state);
-        align::assign(&data, &mut assigned, base + first, config, &mut self.workspace(state))?;
+        align::assign_new_classes(&data, &mut assigned, base + first, config, &mut self.workspace(state))?;
         state.classes.iter_mut().zip(&assigned[base..]).for_each(|(class, target)| class.target = *target);
         Ok(())
     }

@@ -63,6 +63,9 @@ pub struct Scoring<'a> {
 
 /// How much base classes count against learned ones, where the border between them is chosen: by a mixture of the
 /// harmonic mean of both accuracies and the accuracy over all classes.
+///
+/// A state stores it by its position (STATE.md), JSON by its name: a new one goes to the end here, and between the others
+/// in [`Balance::ALL`] alone.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Balance {
@@ -78,7 +81,7 @@ pub enum Balance {
 }
 
 impl Balance {
-    /// All of them.
+    /// All of them, in the order in which people choose.
     pub const ALL: [Self; 3] = [Self::KeepBase, Self::Balanced, Self::FavourNew];
 
     /// What the border is chosen by. Of several weights of the harmonic mean, a lower one than the first counts only

@@ -149,13 +149,13 @@ fn simplex(count: usize, dimension: usize, random: &mut Random) -> Vec<f32> {
 /// its target.
 /// # Panics
 /// If there are more classes than targets.
-pub fn assign(prototypes: &[f32], targets: &[f32], dimension: usize) -> Vec<usize> {
+pub fn match_to_targets(prototypes: &[f32], targets: &[f32], dimension: usize) -> Vec<usize> {
     let (classes, free) = (prototypes.len() / dimension, targets.len() / dimension);
     let cosines = cosines(prototypes, targets, dimension);
     let AssignmentMemory { numbers, indices } = AssignmentMemory::of(classes, free);
     let (mut matched, mut numbers, mut indices) = (vec![0; classes], vec![0.0; numbers], vec![0; indices]);
     let cosine = |class: usize, target: usize| cosines[class * free + target];
-    assignment::assign(&mut matched, free, cosine, &mut numbers, &mut indices);
+    assignment::hungarian(&mut matched, free, cosine, &mut numbers, &mut indices);
     matched.into_iter().map(|target| target as usize).collect()
 }
 

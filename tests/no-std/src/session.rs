@@ -142,7 +142,7 @@ pub fn run(memory: &mut BareMemory) -> Result<usize, BareError> {
     let mut workspace = Workspace { numbers, indices, workers: &Serial };
     let mut assigned = [0; CLASSES];
     classes.assigned(&mut assigned);
-    align::assign(&data, &mut assigned, BASE, &CONFIG, &mut workspace)?;
+    align::assign_new_classes(&data, &mut assigned, BASE, &CONFIG, &mut workspace)?;
     classes.assign(&assigned);
     let Learned { w1, b1, w2, b2 } = learned;
     let head = HeadParameters { w1: &mut w1[..], b1: &mut b1[..], w2: &mut w2[..], b2: &mut b2[..] };

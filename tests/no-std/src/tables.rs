@@ -68,7 +68,7 @@ impl<const CLASSES: usize, const LABEL: usize> ClassTable<CLASSES, LABEL> {
         assigned.iter_mut().zip(&self.classes).for_each(|(target, class)| *target = class.target);
     }
 
-    /// Takes over the targets that [`orco_core::align::assign`] found.
+    /// Takes over the targets that [`orco_core::align::assign_new_classes`] found.
     ///
     /// # Panics
     /// If there is not one for each class.

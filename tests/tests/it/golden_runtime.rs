@@ -11,7 +11,7 @@ use orco_core::schedule::Schedule;
 use orco_core::workers::Serial;
 use orco_state::head::Head;
 use orco_state::session::SessionMemory;
-use orco_state::target::{TargetGenerator, assign};
+use orco_state::target::{TargetGenerator, match_to_targets};
 use orco_tests::compare::{GRADIENT, LOSS, Mismatch, assert_close, compare};
 use orco_tests::golden::{Array, Golden};
 use orco_tests::phase3::{
@@ -115,7 +115,7 @@ fn golden_assignment() {
             normalise(row);
         });
         let rows: Vec<f32> = free.iter().flat_map(|&row| targets.part(row)).copied().collect();
-        let places = assign(&prototypes, &rows, dimension);
+        let places = match_to_targets(&prototypes, &rows, dimension);
         let taken: Vec<u32> = places.into_iter().map(|index| free[index] as u32).collect();
         assert_eq!(taken, golden.labels(&format!("assign.{name}_target_index")).values, "assignment of {name}");
         free.retain(|&row| !taken.contains(&(row as u32)));

@@ -9,7 +9,7 @@ use anyhow::{Result, bail};
 use orco_core::random::Random;
 use orco_core::schedule::Schedule;
 use orco_runtime::manifest::hexadecimal;
-use orco_state::target::assign;
+use orco_state::target::match_to_targets;
 use serde_json::{Map, json};
 use tch::{Device, Kind, Tensor, no_grad};
 
@@ -142,7 +142,7 @@ fn assigned(
     let rows = match config.assignment {
         BaseAssignment::Matched => {
             let prototypes = Vec::<f32>::try_from(means.to_device(Device::Cpu).contiguous().view(-1))?;
-            assign(&prototypes, targets, dimension)
+            match_to_targets(&prototypes, targets, dimension)
         }
         BaseAssignment::Random => {
             let mut rows: Vec<usize> = (0..targets.len() / dimension).collect();

@@ -53,6 +53,9 @@ pub fn run(options: &Options, output: &Output, arguments: &ServeOptions) -> Resu
         options.check_destination(folder)?;
     }
     let (bundle, store, settings) = device::parts(options, usize::MAX)?;
+    if arguments.phone && arguments.listen().ip().is_loopback() {
+        output.warn("no phone reaches this machine's own address: leave --listen out, or give 0.0.0.0:8443");
+    }
     let phone = arguments.phone.then(|| phone_access(&store, arguments.listen().ip(), given.clone())).transpose()?;
     let Credentials { tls, token } = phone.as_ref().map_or(given, PhoneAccess::credentials);
     let (wait, keep_shots) = (settings.wait.max(WAIT), arguments.keep.keep_shots);

@@ -16,21 +16,21 @@ use crate::error::ServeError;
 /// The file's name.
 pub const FILE: &str = "sightings.csv";
 /// Sightings that are kept. The file is written anew once a tenth more are there.
-pub const MOST: usize = 1000;
+pub const MAX_SIGHTINGS: usize = 1000;
 /// Largest file that is read, in bytes.
 const MAX_FILE: u64 = 4 << 20;
 /// Largest picture that is read, in bytes.
 const MAX_PICTURE: u64 = 1 << 20;
 /// The names of the columns.
-const HEADING: &str = "id,from,seconds,region,label,probability\n";
+const HEADING: &str = "id,started,seconds,region,label,probability\n";
 
 /// The sightings of one folder.
 pub(super) struct SightingFolder {
     folder: PathBuf,
     /// Oldest first.
     sightings: VecDeque<Sighting>,
-    /// Whether the last attempt to write failed, which is said once.
-    has_failed: bool,
+    /// Why the last attempt to write failed.
+    problem: Option<String>,
 }
 
 impl SightingFolder {
@@ -40,6 +40,10 @@ impl SightingFolder {
     /// [`ServeError::Sightings`] if it cannot be read or written, or holds other files and no sightings.
     pub fn open(folder: &Path) -> Result<Self, ServeError> {
         let failed = |source: io::Error| ServeError::Sightings { path: folder.into(), reason: source.to_string() };
+        if folder.exists() && !folder.is_dir() {
+            let reason = "it is a file: name a folder".to_owned();
+            return Err(ServeError::Sightings { path: folder.into(), reason });
+        }
         if !folder.is_dir() {
             files::create_folder(folder).map_err(failed)?;
         }
@@ -54,7 +58,7 @@ impl SightingFolder {
             }
             read => Some(read.map_err(failed)?),
         };
-        let mut opened = Self { folder: folder.into(), sightings: VecDeque::new(), has_failed: false };
+        let mut opened = Self { folder: folder.into(), sightings: VecDeque::new(), problem: None };
         let Some(text) = text else {
             files::replace(&path, HEADING.as_bytes()).map_err(failed)?;
             return Ok(opened);
@@ -94,32 +98,47 @@ impl SightingFolder {
         is_listed.then(|| files::read_own(&self.picture_path(id), MAX_PICTURE).ok())?
     }
 
-    /// Adds one with its picture. It is listed as long as the service runs, though it may not be written.
-    pub fn add(&mut self, sighting: Sighting, picture: Option<&[u8]>) {
-        let written = self.append(&sighting, picture);
-        self.sightings.push_back(sighting);
-        match written.and_then(|()| self.forget_old()) {
-            Ok(()) => self.has_failed = false,
-            Err(error) if !self.has_failed => {
-                log::warn!("sightings are not written into {}: {error}", self.folder.display());
-                self.has_failed = true;
-            }
-            Err(_) => {}
-        }
+    /// Why sightings are not written, as of the last attempt.
+    pub fn problem(&self) -> Option<&str> {
+        self.problem.as_deref()
     }
 
-    fn append(&self, sighting: &Sighting, picture: Option<&[u8]>) -> io::Result<()> {
-        let mut file = files::open_own(OpenOptions::new().append(true), &self.folder.join(FILE))?;
-        file.write_all(&line(sighting))?;
-        picture.map_or(Ok(()), |picture| files::create(&self.picture_path(&sighting.id), picture))
+    /// Adds one with its picture. It is listed as long as the service runs, though it may not be written; once the folder
+    /// can be written again, all that are listed are.
+    pub fn add(&mut self, sighting: Sighting, picture: Option<&[u8]>) {
+        let id = sighting.id.clone();
+        self.sightings.push_back(sighting);
+        let written = self.append_last();
+        let written =
+            written.and_then(|()| picture.map_or(Ok(()), |bytes| files::create(&self.picture_path(&id), bytes)));
+        let problem = written.and_then(|()| self.forget_old()).err().map(|error| error.to_string());
+        if self.problem != problem {
+            let folder = self.folder.display();
+            match &problem {
+                Some(reason) => log::warn!("sightings are not written into {folder}: {reason}"),
+                None => log::info!("sightings are written into {folder} again"),
+            }
+        }
+        self.problem = problem;
+    }
+
+    /// Writes the last one; where earlier ones may be missing, all of them.
+    fn append_last(&self) -> io::Result<()> {
+        let path = self.folder.join(FILE);
+        if self.problem.is_some() || !path.exists() {
+            files::create_folder(&self.folder)?;
+            return self.rewrite();
+        }
+        let mut file = files::open_own(OpenOptions::new().append(true), &path)?;
+        self.sightings.back().map_or(Ok(()), |last| file.write_all(&line(last)))
     }
 
     /// Removes the oldest where there are too many.
     fn forget_old(&mut self) -> io::Result<()> {
-        if self.sightings.len() <= MOST + MOST / 10 {
+        if self.sightings.len() <= MAX_SIGHTINGS + MAX_SIGHTINGS / 10 {
             return Ok(());
         }
-        let old = self.sightings.drain(..self.sightings.len() - MOST).collect();
+        let old = self.sightings.drain(..self.sightings.len() - MAX_SIGHTINGS).collect();
         self.let_go(old)
     }
 
@@ -170,10 +189,10 @@ mod tests {
     use super::*;
 
     fn sighting(number: usize, label: &str) -> Sighting {
-        let from = Timestamp::from_second(1_800_000_000 + number as i64).unwrap();
+        let started = Timestamp::from_second(1_800_000_000 + number as i64).unwrap();
         Sighting {
-            id: format!("{}-1", from.as_second()),
-            from,
+            id: format!("{}-1", started.as_second()),
+            started,
             seconds: Some(3),
             region: String::new(),
             label: label.into(),
@@ -208,12 +227,12 @@ mod tests {
         for name in ["holiday.jpg", "1-1.jpg"] {
             fs::write(place.path().join(name), "a user's").unwrap();
         }
-        for number in 0..=MOST + MOST / 10 {
+        for number in 0..=MAX_SIGHTINGS + MAX_SIGHTINGS / 10 {
             folder.add(sighting(number, "mug"), Some(b"one"));
         }
-        assert_eq!(folder.sightings.len(), MOST);
+        assert_eq!(folder.sightings.len(), MAX_SIGHTINGS);
         // Pictures, two files of the user, the list.
-        assert_eq!(fs::read_dir(place.path()).unwrap().count(), MOST + 3);
+        assert_eq!(fs::read_dir(place.path()).unwrap().count(), MAX_SIGHTINGS + 3);
         folder.remove(|_| true).unwrap();
         assert_eq!(fs::read_dir(place.path()).unwrap().count(), 3);
         assert_eq!(fs::read_to_string(place.path().join(FILE)).unwrap(), HEADING);
@@ -230,6 +249,25 @@ mod tests {
         let again = SightingFolder::open(place.path()).unwrap();
         assert_eq!(labels(&again), ["mug"]);
         assert_eq!(fs::read(place.path().join(FILE)).unwrap(), again.csv());
+    }
+
+    #[test]
+    fn a_folder_that_is_gone_for_a_while_has_all_afterwards() {
+        let place = TempDir::new().unwrap();
+        let path = place.path().join("seen");
+        let mut folder = SightingFolder::open(&path).unwrap();
+        folder.add(sighting(1, "mug"), Some(b"one"));
+        fs::remove_dir_all(&path).unwrap();
+        // Something else lies there meanwhile.
+        fs::write(&path, "a user's").unwrap();
+        folder.add(sighting(2, "duck"), Some(b"two"));
+        assert!(folder.problem().is_some());
+        fs::remove_file(&path).unwrap();
+        folder.add(sighting(3, "cone"), Some(b"three"));
+        assert_eq!(folder.problem(), None);
+        let again = SightingFolder::open(&path).unwrap();
+        assert_eq!(labels(&again), ["cone", "duck", "mug"]);
+        assert_eq!(again.picture("1800000003-1").as_deref(), Some(&b"three"[..]));
     }
 
     #[test]

@@ -14,7 +14,7 @@ const GONE: Duration = Duration::from_secs(5);
 
 /// A sighting whose thing is there, or was a moment ago.
 #[derive(Clone, Debug)]
-pub(super) struct OpenSighting {
+pub(super) struct OngoingSighting {
     pub sighting: Sighting,
     /// A JPEG of the frame, once it was there long enough to count.
     pub picture: Option<Vec<u8>>,
@@ -22,7 +22,7 @@ pub(super) struct OpenSighting {
     last: Instant,
 }
 
-impl OpenSighting {
+impl OngoingSighting {
     fn counts(&self) -> bool {
         self.last - self.first >= SHORTEST
     }
@@ -37,7 +37,7 @@ impl OpenSighting {
 #[derive(Debug, Default)]
 pub(super) struct Tracker {
     /// In the order in which they came.
-    open: Vec<OpenSighting>,
+    ongoing: Vec<OngoingSighting>,
     /// The second of the last id, and how many ids that second had.
     last_id: (i64, u32),
 }
@@ -49,8 +49,8 @@ impl Tracker {
     }
 
     /// Those that count, the newest first.
-    pub fn open(&self) -> impl Iterator<Item = &OpenSighting> {
-        self.open.iter().rev().filter(|open| open.counts())
+    pub fn ongoing(&self) -> impl Iterator<Item = &OngoingSighting> {
+        self.ongoing.iter().rev().filter(|ongoing| ongoing.counts())
     }
 
     /// Takes up what is shown at a moment; returns whether something is there now that was not before. `picture` makes a
@@ -64,26 +64,27 @@ impl Tracker {
     ) -> bool {
         let mut has_begun = false;
         for thing in shown {
-            let is_same =
-                |open: &&mut OpenSighting| open.sighting.label == thing.label && open.sighting.region == thing.region;
-            let Some(open) = self.open.iter_mut().find(is_same) else {
+            let is_same = |known: &&mut OngoingSighting| {
+                known.sighting.label == thing.label && known.sighting.region == thing.region
+            };
+            let Some(ongoing) = self.ongoing.iter_mut().find(is_same) else {
                 let sighting = Sighting {
                     id: self.next_id(time),
-                    from: Timestamp::from_second(time.as_second()).unwrap_or(time),
+                    started: Timestamp::from_second(time.as_second()).unwrap_or(time),
                     seconds: None,
                     region: thing.region,
                     label: thing.label,
                     probability: thing.probability,
                 };
-                self.open.push(OpenSighting { sighting, picture: None, first: now, last: now });
+                self.ongoing.push(OngoingSighting { sighting, picture: None, first: now, last: now });
                 continue;
             };
-            let counted = open.counts();
-            open.last = now;
-            open.sighting.probability =
-                [open.sighting.probability, thing.probability].into_iter().flatten().reduce(f64::max);
-            if open.counts() && !counted {
-                open.picture = picture();
+            let counted = ongoing.counts();
+            ongoing.last = now;
+            ongoing.sighting.probability =
+                [ongoing.sighting.probability, thing.probability].into_iter().flatten().reduce(f64::max);
+            if ongoing.counts() && !counted {
+                ongoing.picture = picture();
                 has_begun = true;
             }
         }
@@ -91,24 +92,24 @@ impl Tracker {
     }
 
     /// Takes out those whose thing has left.
-    pub fn left(&mut self, now: Instant) -> Vec<OpenSighting> {
-        self.take(|open| now.saturating_duration_since(open.last) >= GONE)
+    pub fn left(&mut self, now: Instant) -> Vec<OngoingSighting> {
+        self.take(|ongoing| now.saturating_duration_since(ongoing.last) >= GONE)
     }
 
     /// Takes out all.
-    pub fn end(&mut self) -> Vec<OpenSighting> {
+    pub fn end(&mut self) -> Vec<OngoingSighting> {
         self.take(|_| true)
     }
 
     /// Forgets some.
     pub fn remove(&mut self, is_gone: impl Fn(&Sighting) -> bool) {
-        self.open.retain(|open| !is_gone(&open.sighting));
+        self.ongoing.retain(|ongoing| !is_gone(&ongoing.sighting));
     }
 
-    fn take(&mut self, has_left: impl Fn(&OpenSighting) -> bool) -> Vec<OpenSighting> {
-        let (left, open) = std::mem::take(&mut self.open).into_iter().partition(has_left);
-        self.open = open;
-        left.into_iter().filter(OpenSighting::counts).map(OpenSighting::ended).collect()
+    fn take(&mut self, has_left: impl Fn(&OngoingSighting) -> bool) -> Vec<OngoingSighting> {
+        let (left, ongoing) = std::mem::take(&mut self.ongoing).into_iter().partition(has_left);
+        self.ongoing = ongoing;
+        left.into_iter().filter(OngoingSighting::counts).map(OngoingSighting::ended).collect()
     }
 
     /// The second at which it comes, and a number within that second. Where the clock was set back, seconds go on.
@@ -135,7 +136,7 @@ mod tests {
             let time = Timestamp::from_second(1000 + i64::from(tenth / 10)).unwrap();
             let shown = label.into_iter().map(|label| thing(label, f64::from(tenth) / 1000.0)).collect();
             tracker.see(start + since, time, shown, || Some(vec![1]));
-            left.extend(tracker.left(start + since).into_iter().map(|open| open.sighting));
+            left.extend(tracker.left(start + since).into_iter().map(|ongoing| ongoing.sighting));
         }
         left
     }
@@ -145,20 +146,20 @@ mod tests {
         let (mut tracker, start) = (Tracker::default(), Instant::now());
         assert_eq!(show(&mut tracker, start, 0..30, Some("mug")), []);
         assert_eq!(show(&mut tracker, start, 30..70, None), []);
-        assert_eq!(tracker.open().count(), 1, "it may come back");
+        assert_eq!(tracker.ongoing().count(), 1, "it may come back");
         assert_eq!(show(&mut tracker, start, 70..100, Some("mug")), []);
         let left = show(&mut tracker, start, 100..160, None);
         assert_eq!(left.len(), 1, "{left:?}");
-        assert_eq!((left[0].seconds, left[0].from.as_second()), (Some(9), 1000));
+        assert_eq!((left[0].seconds, left[0].started.as_second()), (Some(9), 1000));
         assert_eq!(left[0].probability, Some(0.099), "the highest one");
-        assert_eq!(tracker.open().count(), 0);
+        assert_eq!(tracker.ongoing().count(), 0);
     }
 
     #[test]
     fn what_is_there_for_a_moment_is_no_sighting() {
         let (mut tracker, start) = (Tracker::default(), Instant::now());
         show(&mut tracker, start, 0..5, Some("mug"));
-        assert_eq!(tracker.open().count(), 0);
+        assert_eq!(tracker.ongoing().count(), 0);
         assert_eq!(show(&mut tracker, start, 5..100, None), []);
         assert!(tracker.end().is_empty());
     }

@@ -78,7 +78,7 @@ fn what_came_and_left_is_listed_with_a_picture_and_is_there_after_a_restart() {
 #[test]
 fn without_a_folder_nothing_is_kept() {
     let (_state, running) = Running::fresh();
-    assert_eq!(running.get("/api/v1/sightings"), json!({ "kept": false, "most": 0, "sightings": [] }));
+    assert_eq!(running.get("/api/v1/sightings"), json!({ "kept": false, "most": 0, "problem": null, "sightings": [] }));
     let file = running.ask("GET", "/api/v1/sightings/sightings.csv", &[], b"");
     assert_eq!(file.status, 404);
     assert!(file.error().contains("--sightings FOLDER"), "{}", file.error());

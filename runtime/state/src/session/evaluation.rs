@@ -48,7 +48,7 @@ pub(super) fn report(
         Some(scoring) => by_all(base_model, before, after, scoring),
         None => by_targets(base_model, before, after, config),
     };
-    note_origins(base_model, before, after, &answers);
+    note_first_recognitions(base_model, before, after, &answers);
     let count = base_model.classes.len() + after.classes.len();
     let since: Vec<Option<CumulativeLoss>> = (0..count).map(|class| answers.since(base_model, after, class)).collect();
     let Answers { classes, earlier, later, pairs, repeated, .. } = &answers;
@@ -65,20 +65,22 @@ pub(super) fn report(
 
 /// Counts how classes are recognised at first whose shots nobody has counted yet: new ones now, those of older releases
 /// as they were before the change.
-fn note_origins(base_model: &BaseModel, before: &State, after: &mut State, answers: &Answers) {
+fn note_first_recognitions(base_model: &BaseModel, before: &State, after: &mut State, answers: &Answers) {
     let base = base_model.classes.len();
     let learned = base..base + after.classes.len();
     let indices: Vec<Option<usize>> = learned.map(|class| before.index_of(base_model, after, class)).collect();
     after.first_recognitions.resize(after.classes.len(), FirstRecognition::UNKNOWN);
-    for (index, origin) in after.first_recognitions.iter_mut().enumerate().filter(|(_, origin)| origin.shots == 0) {
+    for (index, recognition) in
+        after.first_recognitions.iter_mut().enumerate().filter(|(_, recognition)| recognition.shots == 0)
+    {
         let class = base_model.classes.len() + index;
         for sample in answers.of_class(class, answers.base..answers.classes.len()) {
             let right = match indices[index] {
                 Some(was) => answers.earlier.get(sample) == Some(&was),
                 None => answers.later[sample] == class,
             };
-            origin.shots += 1;
-            origin.recognised += u32::from(right);
+            recognition.shots += 1;
+            recognition.recognised += u32::from(right);
         }
     }
 }

@@ -49,7 +49,7 @@ impl ComparedSession<'_> {
         let (means, _) = class_means(&z, &Tensor::from_slice(&classes).to_device(model.device()), new);
         let flat = |tensor: Tensor| Vec::<f32>::try_from(tensor.to_device(Device::Cpu).contiguous().view(-1));
         let (free, rows) = (self.targets.free(), self.targets.free_rows());
-        let chosen = target::assign(&flat(means)?, &flat(free)?, model.head.dimension() as usize);
+        let chosen = target::match_to_targets(&flat(means)?, &flat(free)?, model.head.dimension() as usize);
         self.targets.rows.extend(chosen.into_iter().map(|index| rows[index]));
         self.exemplars.extend_from_slice(shots);
         Ok(())
