@@ -60,4 +60,4 @@ pub use kept_regions::{KeptRegions, RegionFileError};
 pub use region::{NamedRegion, PixelRect, Region, RegionError};
 pub use small_frame::SIDE;
 pub use viewfinder::{RegionView, ThingView, ViewError, Viewfinder};
-pub use watch::{SceneWatch, Sighting};
+pub use watch::{FrameContent, SceneWatch};

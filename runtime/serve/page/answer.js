@@ -53,7 +53,7 @@ function show({ answer: { matches, set, known, empty } }) {
   setText("sure", best ? message(certainty(best.probability)) : "");
   $("sure-bar").style.width = `${best ? percent(Math.max(0, best.probability)) : 0}%`;
   setText("set", best ? alternatives(set) : "");
-  setText("others", isUnknown ? nearest(matches[0]) : others(matches));
+  $("others").replaceChildren(...(isUnknown ? [nearest(matches[0])] : matches.slice(1).filter(isSeen).map(otherItem)));
 }
 
 // How sure an answer is, in a word; the bar says the rest.
@@ -65,8 +65,15 @@ export const alternatives = (set) =>
 
 const nearest = ({ label }) => message("nearestKnown", { label });
 
-const others = ([, ...matches]) => matches.filter(({ probability }) => percent(probability) > 0)
-  .map(({ label, probability }) => `${isolate(label)} ${percent(probability)}\u00a0%`).join(" · ");
+const isSeen = ({ probability }) => percent(probability) > 0;
+
+// Another class that it may be, with a bar behind it that says how probable that is.
+function otherItem({ label, probability }) {
+  const share = percent(probability);
+  const item = element("span", { className: "other", textContent: `${isolate(label)} ${share}\u00a0%` });
+  item.style.setProperty("--share", `${share}%`);
+  return item;
+}
 
 async function toggleExplanation() {
   if (store.state.explanation) store.update({ explanation: null });

@@ -7,6 +7,8 @@ import { classOf, isOfLabel, isUnfinished } from "./selectors.js";
 import { store } from "./store.js";
 
 const MOST_LINES = 3, MOST_PICTURES = 3;
+// So much less of a class is recognised by chance.
+const CHANCE = 0.25;
 
 export function startJobs() {
   store.subscribe(["job", "label", "language"], show);
@@ -61,6 +63,9 @@ function reportElements(job, classes, camera) {
 
 const first = (list) => (list ?? []).slice(0, MOST_LINES);
 
+// One sample of five more or less says nothing.
+const isNotChance = ({ before, after }) => before - after > CHANCE;
+
 // Lines of a report. What is still confused after learning is a warning: before, nobody could know.
 // Where the empty place was shown, the place is no reason for shots to be alike.
 export function reportLines({ report, warning }, isPlaceKnown) {
@@ -69,7 +74,7 @@ export function reportLines({ report, warning }, isPlaceKnown) {
   const loud = (key, values) => ({ text: message(key, values), isWarning: true });
   const confusions = first(report?.confusions);
   // What a class is taken for says more than how much less it is recognised.
-  const lost = first(report?.lost).filter(({ label }) => !confusions.some((confused) => confused.label === label));
+  const lost = first(report?.lost?.filter(isNotChance)).filter(({ label }) => !confusions.some((confused) => confused.label === label));
   return [
     ...(report?.new ?? []).map(({ label, after }) => note("learnedNew", { label, percent: percent(after) })),
     ...first(report?.one_scene).map((label) => note(isPlaceKnown ? "oneSide" : "oneScene", { label })),

@@ -17,7 +17,7 @@ const german = [
   [/^(\d+) shots are held already.*$/, "{1} Aufnahmen liegen schon da: Bitte einige lernen oder löschen."],
   [/^too many .*$/, "Der Dienst hat gerade zu viel zu tun. Bitte noch einmal versuchen."],
   [/^a class was learned or forgotten meanwhile.*$/, "Inzwischen wurde etwas gelernt oder vergessen. Bitte noch einmal versuchen."],
-  [/^the label "(.*)" cannot be used.*$/s, "Der Name „{1}“ ist nicht erlaubt: Er darf nicht leer oder sehr lang sein und kein „=“ enthalten."],
+  [/^the label "(.*)" cannot be used.*$/s, "Der Name „{1}“ ist nicht erlaubt: Er darf nicht leer oder sehr lang sein und kein „=“ enthalten; „unknown“ und „empty“ sind vergeben."],
   [/^nothing was learned, so there is nothing to back up$/, "Noch ist nichts gelernt, also gibt es nichts zu sichern."],
   [/^another file is being written.*$/, "Es wird gerade schon eine Datei geschrieben. Bitte gleich noch einmal versuchen."],
   [/^(\d+) backups are being sent already.*$/, "{1} Sicherungen werden gerade übertragen. Bitte warten, bis eine angekommen ist."],

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use orco_runtime::image::Preprocessing;
 use orco_runtime::image_rs::RgbImage;
 use orco_runtime::scene::{
-    Background, Foreground, KeptBackground, NamedRegion, PixelRect, SceneWatch, Sighting, ViewError, Viewfinder,
+    Background, Foreground, FrameContent, KeptBackground, NamedRegion, PixelRect, SceneWatch, ViewError, Viewfinder,
 };
 use orco_runtime::store::Store;
 use orco_runtime::threads::lock;
@@ -184,11 +184,11 @@ impl CameraScene {
         let mut watched = self.watched();
         let watch = watched.watch.as_mut()?;
         let (sighting, problem) = match watch.see(frame, regions, now) {
-            Ok(Sighting::Moved) => (None, Some(MOVED.to_owned())),
-            Ok(Sighting::Empty) => {
+            Ok(FrameContent::Moved) => (None, Some(MOVED.to_owned())),
+            Ok(FrameContent::Empty) => {
                 (Some(vec![Foreground::empty([frame.width(), frame.height()]); regions.len().max(1)]), None)
             }
-            Ok(Sighting::Things(foregrounds)) => (Some(foregrounds), None),
+            Ok(FrameContent::Things(foregrounds)) => (Some(foregrounds), None),
             Err(error) => (None, Some(error.to_string())),
         };
         let is_usable = problem.is_none();

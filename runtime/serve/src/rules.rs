@@ -16,6 +16,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use axum::body::Bytes;
+use orco_runtime::state::label;
 use serde_json::Value;
 
 pub use self::action::{Action, Gpio, Webhook};
@@ -141,8 +142,8 @@ impl RuleWorker {
 /// What is shown, in the words of rules: labels with their probabilities.
 fn shown_labels(live: &Value) -> Vec<(String, Option<f64>)> {
     let in_words = |shown| match shown {
-        InView::Empty => (file::EMPTY.to_owned(), None),
-        InView::Unknown => (file::UNKNOWN.to_owned(), None),
+        InView::Empty => (label::EMPTY.to_owned(), None),
+        InView::Unknown => (label::UNKNOWN.to_owned(), None),
         InView::Known { label, probability } => (label, probability),
     };
     in_view(live).into_iter().map(in_words).collect()

@@ -248,7 +248,7 @@ fn slow_changes_of_light_are_followed_while_the_place_is_empty() {
     for step in 0..90 {
         let frame = evening(step as f32 / 90.0).taken(200 + step);
         let seen = watch.see(&frame, &[], Duration::from_secs(20 * step)).unwrap();
-        assert!(matches!(seen, Sighting::Empty), "step {step}");
+        assert!(matches!(seen, FrameContent::Empty), "step {step}");
     }
     let last = evening(1.0);
     assert!(!things(&still, &last, 300).is_empty(), "the light has hardly changed");
@@ -256,7 +256,7 @@ fn slow_changes_of_light_are_followed_while_the_place_is_empty() {
     for step in 0..90 {
         let frame = last.clone().with_ball([300.0, 180.0], 60.0).taken(400 + step);
         let seen = watch.see(&frame, &[], Duration::from_secs(1800 + 20 * step)).unwrap();
-        let Sighting::Things(foregrounds) = seen else { panic!("step {step}: {seen:?}") };
+        let FrameContent::Things(foregrounds) = seen else { panic!("step {step}: {seen:?}") };
         assert_ball(foregrounds[0].central().unwrap().bounds, [300.0, 180.0], 60.0, 8.0);
     }
 }
@@ -276,14 +276,14 @@ fn a_moved_camera_is_noticed_after_some_seconds_and_so_is_one_that_is_put_back()
     let mut see = |painting: &Painting, seconds: u64| {
         watch.see(&painting.taken(seconds), &[], Duration::from_secs(seconds)).unwrap()
     };
-    assert!(matches!(see(&place, 0), Sighting::Empty));
+    assert!(matches!(see(&place, 0), FrameContent::Empty));
     // A hand before the lens is none of that.
-    (1..4).for_each(|second| assert!(matches!(see(&hand, second), Sighting::Things(_)), "{second}"));
-    assert!(matches!(see(&place, 5), Sighting::Empty));
-    (6..10).for_each(|second| assert!(!matches!(see(&pushed, second), Sighting::Moved), "{second}"));
-    (10..20).for_each(|second| assert!(matches!(see(&pushed, second), Sighting::Moved), "{second}"));
-    (20..24).for_each(|second| assert!(matches!(see(&place, second), Sighting::Moved), "{second}"));
-    (24..26).for_each(|second| assert!(matches!(see(&place, second), Sighting::Empty), "{second}"));
+    (1..4).for_each(|second| assert!(matches!(see(&hand, second), FrameContent::Things(_)), "{second}"));
+    assert!(matches!(see(&place, 5), FrameContent::Empty));
+    (6..10).for_each(|second| assert!(!matches!(see(&pushed, second), FrameContent::Moved), "{second}"));
+    (10..20).for_each(|second| assert!(matches!(see(&pushed, second), FrameContent::Moved), "{second}"));
+    (20..24).for_each(|second| assert!(matches!(see(&place, second), FrameContent::Moved), "{second}"));
+    (24..26).for_each(|second| assert!(matches!(see(&place, second), FrameContent::Empty), "{second}"));
 }
 
 #[test]

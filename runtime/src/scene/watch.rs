@@ -28,7 +28,7 @@ const MOST: f32 = 0.2;
 
 /// What one frame shows.
 #[derive(Clone, Debug)]
-pub enum Sighting {
+pub enum FrameContent {
     /// The empty place.
     Empty,
     /// Something is in front of it: what each of the regions shows, or the frame as a whole where there are none.
@@ -69,24 +69,29 @@ impl SceneWatch {
     ///
     /// # Errors
     /// [`FrameSizeError`] if the frame has another size than the views of the empty place.
-    pub fn see(&mut self, frame: &RgbImage, regions: &[PixelRect], at: Duration) -> Result<Sighting, FrameSizeError> {
+    pub fn see(
+        &mut self,
+        frame: &RgbImage,
+        regions: &[PixelRect],
+        at: Duration,
+    ) -> Result<FrameContent, FrameSizeError> {
         let small = self.background.small(frame)?;
         let difference = Difference::of(&self.background, &small);
         self.judge(difference.lost(), at);
         if self.is_moved {
-            return Ok(Sighting::Moved);
+            return Ok(FrameContent::Moved);
         }
         let size = [frame.width(), frame.height()];
         let foreground = Foreground::of(self.background.width, &difference, size, None);
         if !foreground.things().is_empty() {
             if regions.is_empty() {
-                return Ok(Sighting::Things(vec![foreground]));
+                return Ok(FrameContent::Things(vec![foreground]));
             }
             let of = |region: &PixelRect| Foreground::of(self.background.width, &difference, size, Some(*region));
-            return Ok(Sighting::Things(regions.iter().map(of).collect()));
+            return Ok(FrameContent::Things(regions.iter().map(of).collect()));
         }
         self.follow(&small, &difference, at);
-        Ok(Sighting::Empty)
+        Ok(FrameContent::Empty)
     }
 
     /// Whether the camera was moved, or is back.

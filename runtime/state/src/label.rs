@@ -29,10 +29,16 @@ pub fn first_repeated(labels: &[&str]) -> Option<usize> {
     labels.iter().position(|label| !seen.insert(label.nfc().collect::<String>()))
 }
 
-/// Whether a label can be given, in its normal form: it can be typed, shown on one line as it is, put into a pack, and
-/// be part of a URL, of which browsers resolve `.` and `..`.
+/// What is answered where nothing known is seen.
+pub const UNKNOWN: &str = "unknown";
+/// What is answered where the place is empty.
+pub const EMPTY: &str = "empty";
+
+/// Whether a label can be given, in its normal form: it is not what is answered without a class, can be typed, shown on
+/// one line as it is, put into a pack, and be part of a URL, of which browsers resolve `.` and `..`.
 pub fn is_usable(label: &str) -> bool {
     !matches!(label, "" | "." | "..")
+        && ![UNKNOWN, EMPTY].iter().any(|answer| label.eq_ignore_ascii_case(answer))
         && label.len() <= MAX_TEXT
         && normal(label) == label
         && !label.chars().any(|c| c == '=' || (c.is_whitespace() && c != ' ') || is_unseen(c))
@@ -114,11 +120,34 @@ mod tests {
             assert!(!is_usable(&label) && !is_plain(&label), "{c:?}");
             assert_eq!(EscapedText(&label).to_string(), alloc::format!("mu{}g", c.escape_unicode()));
         }
-        for label in ["", ".", "..", " mug", "mug ", "a=b", "a\u{a0}b", "a\u{2003}b", &"x".repeat(MAX_TEXT + 1)] {
+        for label in [
+            "",
+            ".",
+            "..",
+            " mug",
+            "mug ",
+            "a=b",
+            "a\u{a0}b",
+            "a\u{2003}b",
+            "unknown",
+            "Empty",
+            &"x".repeat(MAX_TEXT + 1),
+        ] {
             assert!(!is_usable(label), "{label:?}");
         }
-        for label in ["mug", "...", ".5 l", "toy brick", "Größe 3", "カップ", "чашка", "杯子", "\u{1f986}", "a'b\"c\\d"]
-        {
+        for label in [
+            "mug",
+            "empty box",
+            "...",
+            ".5 l",
+            "toy brick",
+            "Größe 3",
+            "カップ",
+            "чашка",
+            "杯子",
+            "\u{1f986}",
+            "a'b\"c\\d",
+        ] {
             assert!(is_usable(label) && is_plain(label), "{label}");
             assert_eq!(EscapedText(label).to_string(), label);
         }

@@ -52,6 +52,11 @@ test("a report says what was learned, lost and confused, the worst three of each
   assert.match(reportLines(alike, true)[0].text, /other sides/);
 });
 
+test("a sample more or less is no loss", () => {
+  const lost = [{ label: "mug", before: 1, after: 0.8 }, { label: "cup", before: 1, after: 0.6 }];
+  assert.deepEqual(reportLines({ report: { lost } }).filter(({ isWarning }) => isWarning).map(({ text }) => text.includes("cup")), [true]);
+});
+
 test("shots that are taken for others are named by their numbers", () => {
   const left_out = ["cup", null, "cup", "bowl", "jar"].map((taken_for, index) => ({ id: `1-${index}`, taken_for }));
   const expected = { now: 0.72, one_more: 0.84, two_more: 0.86 };

@@ -135,7 +135,7 @@ pub(crate) fn learned(service: &Service, label: &str) -> Result<String, Refusal>
     let index = known.class(&label::normal(label))?;
     if index < known.base {
         return Err(Refusal::conflict(format!(
-            "\"{label}\" came with the bundle; only learned classes can be changed"
+            "\"{label}\" came with the bundle; only learned classes can be changed or exported"
         )));
     }
     Ok(known.classes[index].label.clone())

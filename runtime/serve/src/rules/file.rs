@@ -21,10 +21,6 @@ use serde::Deserialize;
 use super::action::{Action, Gpio, Webhook};
 use crate::token::is_exposed;
 
-/// The label of an empty place.
-pub(super) const EMPTY: &str = "empty";
-/// The label of what is like nothing known.
-pub(super) const UNKNOWN: &str = "unknown";
 /// Largest file, in bytes.
 const LARGEST: u64 = 1 << 20;
 /// Longest time in a rule, in seconds.
