@@ -12,43 +12,57 @@ const MAX_PACK = 8 << 20;
 let isBusy = false;
 
 export function startTransfer() {
-  $("backup").onclick = () => exclusively("backupSaving", async () => {
-    await save(api("backup"), "orco.orcobackup", { quiet: true });
-    return message("backupSaved");
-  });
+  $("backup").onclick = () => exclusively("backupSaving", saveBackup);
   $("import").onchange = () => {
     const [file] = $("import").files;
     $("import").value = "";
-    if (file) exclusively("importing", () => take(file), { name: file.name });
+    if (file) exclusively("importing", () => importFile(file), { name: file.name });
   };
 }
 
 // Saves a class as a file for another device.
 export const exportClass = (label) =>
-  save(api(`${classPath(label)}/pack`), `${label}.orcopack`).catch(() => { /* The error is shown. */ });
+  save(`${classPath(label)}/pack`, `${label}.orcopack`).catch(() => { /* The error is shown. */ });
 
-async function save(path, name, options) {
-  const response = await call("GET", path, undefined, options);
-  const given = /filename="([^"]+)"/.exec(response.headers.get("content-disposition") ?? "")?.[1];
-  saveFile(await response.blob(), given ?? name);
+async function saveBackup() {
+  await save("backup", "orco.orcobackup", { quiet: true });
+  return message("backupSaved");
 }
 
-async function take(file) {
+async function save(path, name, options) {
+  const response = await call("GET", api(path), undefined, options);
+  saveFile(await response.blob(), attachedName(response.headers.get("content-disposition")) ?? name);
+}
+
+// The name that the service gives a file, if it is one of plain letters.
+export const attachedName = (disposition) => /filename="([^"]+)"/.exec(disposition ?? "")?.[1];
+
+// Sends a class that was exported elsewhere, and returns what is to be said. Where its name is known already, people are
+// asked for another one, until one is free or they give up; nothing is said then.
+export async function importFile(file, label) {
   // The service would break the connection off.
   if (file.size > MAX_PACK) return message("importTooLarge");
   const body = file.slice(0, file.size, "application/octet-stream");
-  for (let path = api("import"); ;) {
-    try {
-      const { label } = await (await call("POST", path, body, { quiet: true })).json();
-      return message("imported", { label });
-    } catch (error) {
-      const known = /^the label "(.*)" exists already/.exec(error.message)?.[1];
-      const other = known && await ask(message("importAs", { label: known }), known);
-      if (!known) throw error;
-      if (!other) return "";
-      path = `${api("import")}?label=${encodeURIComponent(other.trim())}`;
-    }
+  const path = api(label === undefined ? "import" : `import?label=${encodeURIComponent(label)}`);
+  try {
+    const response = await call("POST", path, body, { quiet: true });
+    return message("imported", await response.json());
+  } catch (error) {
+    const known = knownLabel(error);
+    if (known === undefined) throw error;
+    const other = await ask(message("importAs", { label: known }), known);
+    return other?.trim() ? importFile(file, other.trim()) : "";
   }
+}
+
+// The name that is known already, where that is why an import was refused.
+const knownLabel = ({ status, message: sentence }) =>
+  (status === 409 ? /^the label "(.+)" exists already/s.exec(sentence)?.[1] : undefined);
+
+// Why a request failed: the service said so, it was not reached, or the page knows, which says so in its language.
+export function reasonOf(error) {
+  if (error.status !== undefined) return problem(error.message);
+  return error instanceof TypeError ? message("notReached") : error.message;
 }
 
 async function exclusively(key, work, values) {
@@ -61,9 +75,6 @@ async function exclusively(key, work, values) {
   isBusy = false;
   enable();
 }
-
-// An error without a status is the browser's: the service did not answer.
-const reasonOf = (error) => (error.status ? problem(error.message) : message("notReached"));
 
 function enable() {
   $("backup").disabled = isBusy;

@@ -75,6 +75,7 @@ impl Shares {
     }
 }
 
+#[derive(Debug)]
 struct Lane {
     size: u64,
     room: Arc<Semaphore>,
@@ -95,6 +96,7 @@ fn units(bytes: u64) -> u32 {
     u32::try_from(bytes.div_ceil(UNIT)).unwrap_or(u32::MAX)
 }
 
+#[derive(Debug)]
 struct Inner {
     shares: Shares,
     files: Arc<Semaphore>,
@@ -111,7 +113,7 @@ impl Inner {
 }
 
 /// Admits pictures.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct Admission(Arc<Inner>);
 
 impl Admission {
@@ -185,6 +187,7 @@ impl Admission {
 }
 
 /// Room among the files.
+#[derive(Debug)]
 pub struct BodyPermit {
     held: Option<OwnedSemaphorePermit>,
     admission: Admission,

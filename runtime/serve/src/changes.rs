@@ -26,6 +26,7 @@ use serde_json::{Value, json};
 use self::job::Jobs;
 pub use self::job::{Job, JobProgress, REMEMBERED};
 use self::trace::Trace;
+use crate::admission::BodyPermit;
 use crate::answers::Answers;
 use crate::error::{Refusal, ServeError};
 use crate::id::Id;
@@ -34,6 +35,7 @@ use crate::report;
 use crate::shots::PendingShots;
 use crate::sightings::Sightings;
 use crate::telemetry::Telemetry;
+use crate::turns::TurnQueue;
 use crate::worker::{self, Worker};
 use orco_runtime::state::sentence::with_causes;
 
@@ -62,6 +64,8 @@ pub enum ChangeRequest {
         label: String,
         /// The pack.
         pack: Box<Pack>,
+        /// The memory that the pack takes, which goes back with it.
+        room: Arc<BodyPermit>,
     },
     /// Moves a stored shot to another class.
     Move {
@@ -185,6 +189,7 @@ impl Changes {
         answers: Answers,
         records: ShownRecords,
         telemetry: Telemetry,
+        turns: TurnQueue,
     ) -> Result<(Self, JoinHandle<()>), ServeError> {
         let (queue, receiver) = mpsc::sync_channel(WAITING);
         let shared = Shared { jobs: Arc::default(), telemetry, stopping: Arc::default() };
@@ -194,6 +199,7 @@ impl Changes {
             answers,
             records,
             shared: shared.clone(),
+            turns,
             running: None,
             cannot_begin: false,
             unalignable: None,
@@ -302,6 +308,8 @@ struct ChangeWorker {
     answers: Answers,
     records: ShownRecords,
     shared: Shared,
+    /// Backups of this service lock the state, too.
+    turns: TurnQueue,
     /// The change that is being made.
     running: Option<Trace>,
     /// The state could not be read when it was to begin.
@@ -354,6 +362,8 @@ impl Drop for ChangeWorker {
 impl ChangeWorker {
     fn change(&mut self, learner: &mut Learner, id: Id, change: ChangeRequest) {
         let verb = change.verb();
+        // It is queued as long as a backup is being written.
+        let turn = self.turns.take();
         self.running = Some(Trace::new(id, &change, learner, &self.answers));
         self.shared.set(id, JobProgress::Running(0.0));
         let made = self.make(learner, id, change);
@@ -361,6 +371,7 @@ impl ChangeWorker {
         if made.is_ok() {
             self.prune_thumbnails(learner);
         }
+        drop(turn);
         // Before anybody is told that it is done.
         self.answers.refresh();
         let progress = match made {
@@ -414,7 +425,7 @@ impl ChangeWorker {
                 self.records.pending_shots.remove(&label, |id| ids.contains(&id));
                 Ok(reported(made, |report| report::of(&report)))
             }
-            ChangeRequest::Import { label, pack } => {
+            ChangeRequest::Import { label, pack, room: _room } => {
                 let class = PackClass { pack: &pack, label: Some(&label) };
                 Ok(reported(learner.import(&[class], &mut observer)?, |report| report::of(&report)))
             }

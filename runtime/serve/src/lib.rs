@@ -16,7 +16,8 @@
 //!   only;
 //! - `in_view`: what the service's own camera shows, as rules, brokers and sightings have it; [`sightings`]: what it saw,
 //!   and when;
-//! - [`transfer`]: backups, and classes that leave and come in files;
+//! - `turns`: backups and changes take turns at locking the state; [`transfer`]: backups, and classes that leave and
+//!   come in files;
 //! - two threads that own a learner each: [`answers`] reads, and takes up what other programs did to the state;
 //!   [`changes`] makes one change at a time. A class that is being learned answers at once, by its imprinted shots, until
 //!   it is trained;
@@ -87,6 +88,7 @@ mod telemetry;
 pub mod thing_tracks;
 pub mod token;
 pub mod transfer;
+mod turns;
 mod worker;
 
 pub use error::ServeError;

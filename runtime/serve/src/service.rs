@@ -27,6 +27,7 @@ use crate::sightings::Sightings;
 use crate::statistics::InferenceStatistics;
 use crate::telemetry::Telemetry;
 use crate::transfer::Transfer;
+use crate::turns::TurnQueue;
 
 /// What pictures are kept, and what memory they may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -132,7 +133,8 @@ impl Service {
                 Ok(Learner::new(bundle.clone(), store.clone(), settings)?)
             }
         };
-        let transfer = Transfer::new(bundle.clone(), store.clone(), settings.clone());
+        let turns = TurnQueue::default();
+        let transfer = Transfer::new(bundle.clone(), store.clone(), settings.clone(), turns.clone());
         let telemetry = Telemetry { health: health.clone(), events: events.clone(), metrics: metrics.clone() };
         let answers = Answers::start(opener(usize::MAX), store.clone(), inbox.clone(), telemetry.clone())?;
         let sightings = Sightings::default();
@@ -141,7 +143,7 @@ impl Service {
             thumbnails: retention.thumbnails.then(|| thumbnails.clone()),
             sightings: sightings.clone(),
         };
-        let (changes, thread) = Changes::start(opener(1), answers.clone(), records, telemetry)?;
+        let (changes, thread) = Changes::start(opener(1), answers.clone(), records, telemetry, turns)?;
         let (changes, thread) = (Some(changes), Some(thread));
         Ok(Arc::new(Self {
             manifest,

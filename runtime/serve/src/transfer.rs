@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::io::{Seek, SeekFrom};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, TryLockError};
+use std::time::Duration;
 
 use axum::http::StatusCode;
 use jiff::Timestamp;
@@ -13,12 +14,20 @@ use orco_runtime::pack::{self, OpenPackError, Pack, PackOrigin};
 use orco_runtime::signature::PublicKey;
 use orco_runtime::state::sentence::with_causes;
 use orco_runtime::store::{Store, StoreError};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::error::Refusal;
+use crate::turns::TurnQueue;
 
 /// Most bytes of a pack that is taken in over HTTP: more than a class of a hundred shots has. Some may wait to be
 /// learned at a time; `orco import` takes larger ones.
 pub const MAX_PACK: usize = 8 << 20;
+
+/// Backups that lie on the disk at a time, being written or sent.
+pub const MAX_BACKUPS: usize = 2;
+
+/// How long a backup waits, at least, for a change that is being made.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Writes and reads the files.
 #[derive(Clone)]
@@ -32,6 +41,8 @@ struct Shared {
     key: OnceLock<PublicKey>,
     /// One file is written at a time.
     writing: Mutex<()>,
+    backups: Arc<Semaphore>,
+    turns: TurnQueue,
 }
 
 /// A backup that was written.
@@ -42,11 +53,22 @@ pub struct WrittenBackup {
     pub bytes: u64,
     /// What it may be called.
     pub name: String,
+    /// Its place on the disk, to be kept as long as the file.
+    pub place: OwnedSemaphorePermit,
 }
 
 impl Transfer {
-    pub(crate) fn new(bundle: Bundle, store: Store, settings: LearnerSettings) -> Self {
-        Self(Arc::new(Shared { bundle, store, settings, key: OnceLock::new(), writing: Mutex::default() }))
+    pub(crate) fn new(bundle: Bundle, store: Store, settings: LearnerSettings, turns: TurnQueue) -> Self {
+        let backups = Arc::new(Semaphore::new(MAX_BACKUPS));
+        Self(Arc::new(Shared {
+            bundle,
+            store,
+            settings,
+            key: OnceLock::new(),
+            writing: Mutex::default(),
+            backups,
+            turns,
+        }))
     }
 
     /// From now on only packs are taken that were signed with this key's secret key.
@@ -54,18 +76,26 @@ impl Transfer {
         let _ = self.0.key.set(key);
     }
 
-    /// Writes a backup, as `orco backup` does, into a temporary file.
+    /// Writes a backup, as `orco backup` does, into a temporary file. It waits for a change that is being made, and
+    /// changes wait for it.
     ///
     /// # Errors
-    /// [`Refusal`] if nothing was learned, a file is being written already, another program holds the state, or the
-    /// backup cannot be written.
+    /// [`Refusal`] if nothing was learned, a file is being written already, [`MAX_BACKUPS`] are being sent, a change or
+    /// another program holds the state for too long, or the backup cannot be written.
     pub fn backup(&self) -> Result<WrittenBackup, Refusal> {
         let _alone = self.alone()?;
-        let Shared { bundle, store, settings, .. } = &*self.0;
+        let Shared { bundle, store, settings, backups, turns, .. } = &*self.0;
         let nothing = || Refusal::conflict("nothing was learned, so there is nothing to back up");
         if !store.folder().is_dir() {
             return Err(nothing());
         }
+        let place = Arc::clone(backups).try_acquire_owned().map_err(|_| {
+            Refusal::busy(format!("{MAX_BACKUPS} backups are being sent already; try again when one has arrived"))
+        })?;
+        let turn = turns.take_within(settings.wait.max(PATIENCE)).ok_or_else(|| {
+            let sentence = "no backup: a change is being made; ask again when it is done";
+            Refusal::new(StatusCode::SERVICE_UNAVAILABLE, sentence)
+        })?;
         // On the state's disk: others may be small, or memory.
         let mut file = tempfile::tempfile_in(store.folder()).map_err(|error| no_backup(&error))?;
         let contents = backup::write(bundle, store, settings, &mut file).map_err(|error| match &error {
@@ -75,12 +105,13 @@ impl Transfer {
             }
             error => no_backup(error),
         })?;
+        drop(turn);
         contents.warnings.iter().for_each(|warning| log::warn!("backup: {warning}"));
         file.seek(SeekFrom::Start(0)).map_err(|error| no_backup(&error))?;
         let plain = |letter: char| if letter.is_ascii_alphanumeric() { letter } else { '-' };
         let bundle: String = contents.bundle.name.chars().map(plain).collect();
         let name = format!("{bundle}-{}.orcobackup", Timestamp::now().strftime("%Y-%m-%d"));
-        Ok(WrittenBackup { file, bytes: contents.bytes, name })
+        Ok(WrittenBackup { file, bytes: contents.bytes, name, place })
     }
 
     /// A learned class as an unsigned pack, as `orco export` writes it.

@@ -11,6 +11,7 @@ use axum::response::{IntoResponse, Response};
 use futures_util::stream::try_unfold;
 use serde::Deserialize;
 use tokio::io::AsyncReadExt;
+use tokio::sync::OwnedSemaphorePermit;
 
 use super::changes::{learned, queued};
 use super::thumbnails::escaped;
@@ -31,23 +32,23 @@ const OURS: &str = "application/octet-stream";
 /// [`Refusal`] if nothing was learned, or the backup cannot be written now.
 pub async fn backup(State(service): State<Arc<Service>>) -> Result<Response, Refusal> {
     let transfer = service.transfer.clone();
-    let WrittenBackup { file, bytes, name } = blocking(move || transfer.backup()).await??;
+    let WrittenBackup { file, bytes, name, place } = blocking(move || transfer.backup()).await??;
     let attached = format!("attachment; filename=\"{name}\"");
     let headers = [
         (header::CONTENT_TYPE, OURS.to_owned()),
         (header::CONTENT_LENGTH, bytes.to_string()),
         (header::CONTENT_DISPOSITION, attached),
     ];
-    Ok((headers, streamed(file)).into_response())
+    Ok((headers, streamed(file, place)).into_response())
 }
 
-/// A file from where it stands to its end, piece by piece.
-fn streamed(file: File) -> Body {
-    Body::from_stream(try_unfold(tokio::fs::File::from_std(file), |mut file| async {
+/// A file from where it stands to its end, piece by piece; its place on the disk is given back with it.
+fn streamed(file: File, place: OwnedSemaphorePermit) -> Body {
+    Body::from_stream(try_unfold((tokio::fs::File::from_std(file), place), |(mut file, place)| async {
         let mut chunk = vec![0; CHUNK];
         let read = file.read(&mut chunk).await?;
         chunk.truncate(read);
-        Ok::<_, io::Error>((read > 0).then(|| (Bytes::from(chunk), file)))
+        Ok::<_, io::Error>((read > 0).then(|| (Bytes::from(chunk), (file, place))))
     }))
 }
 
@@ -74,13 +75,17 @@ pub struct ImportQuery {
 /// `POST /api/v1/import`: learns the class of a pack, under its own label or another one.
 ///
 /// # Errors
-/// [`Refusal`] if the pack is not taken, its label is known already, no target is free, or too many changes wait.
+/// [`Refusal`] if the pack is not taken, its label is known already, no target is free, there
+/// is no room, or too many changes wait.
 pub async fn import(
     State(service): State<Arc<Service>>,
     Query(ImportQuery { label }): Query<ImportQuery>,
     bytes: Bytes,
 ) -> Result<Response, Refusal> {
     let transfer = service.transfer.clone();
+    // What is decoded takes as much again, until it is learned.
+    let mut room = service.admission.file();
+    room.grow_to(bytes.len())?;
     let pack = blocking(move || transfer.open(&bytes)).await??;
     let label = usable(label.as_deref().unwrap_or(&pack.label))?;
     let knowledge = service.answers.knowledge();
@@ -92,5 +97,5 @@ pub async fn import(
     if knowledge.free_targets == 0 {
         return Err(Refusal::conflict("no free target is left: forget a class first"));
     }
-    Ok(queued(&service.changes().ask(ChangeRequest::Import { label, pack: Box::new(pack) })?))
+    Ok(queued(&service.changes().ask(ChangeRequest::Import { label, pack: Box::new(pack), room: room.into() })?))
 }

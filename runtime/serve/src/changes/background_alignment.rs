@@ -14,8 +14,8 @@ use super::ChangeWorker;
 pub(super) const INTERVAL: Duration = Duration::from_millis(250);
 
 impl ChangeWorker {
-    /// Aligns the head where that is still to be done, whoever made the change. A change that is requested meanwhile
-    /// goes first: the alignment is given up, and made again after it.
+    /// Aligns the head where that is still to be done, whoever made the change. A change or a
+    /// backup that is requested meanwhile goes first: the alignment is given up, and made again after it.
     pub(super) fn align(&mut self, learner: &mut Learner) {
         let knowledge = self.answers.knowledge();
         let wanted = learner.settings().alignment == AlignmentTime::Later
@@ -25,13 +25,15 @@ impl ChangeWorker {
         if !wanted || self.shared.is_stopping() {
             return;
         }
+        // A backup is being written.
+        let Some(turn) = self.turns.take_within(Duration::ZERO) else { return };
         // What broke off once is not tried again and again.
         self.unalignable = Some(knowledge.generation);
         self.shared.telemetry.health.fault_point("changes: aligning");
         let shared = self.shared.clone();
         let mut observer = |_: ChangeStep| {
-            let is_wanted = shared.is_stopping() || shared.jobs().unfinished().next().is_some();
-            if is_wanted { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+            let is_stopped = shared.is_stopping() || turn.is_awaited() || shared.jobs().unfinished().next().is_some();
+            if is_stopped { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         };
         match learner.align(&mut observer) {
             Ok(aligned) => {

@@ -2,14 +2,16 @@
 
 use std::io::{Seek, Write};
 use std::thread;
+use std::time::Duration;
 
 use crate::support::{Running, sample, workspace};
 use orco_runtime::backup::{self, RestoreOptions};
 use orco_runtime::bundle::Bundle;
-use orco_runtime::learner::{Learner, LearnerSettings};
-use orco_runtime::signature::PublicKey;
+use orco_runtime::learner::{AlignmentTime, Learner, LearnerSettings};
+use orco_runtime::pack;
+use orco_runtime::signature::SecretKey;
 use orco_runtime::store::Store;
-use orco_serve::transfer::MAX_PACK;
+use orco_serve::transfer::{MAX_BACKUPS, MAX_PACK};
 use orco_serve::{Address, Service};
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -68,20 +70,64 @@ fn backups_are_whole_while_classes_are_learned() {
         let teaching = scope.spawn(|| service.teach("mug", "mug"));
         let mut backups = Vec::new();
         while !teaching.is_finished() {
+            // The settings wait for nobody, but each waits for its turn: no backup fails, and no change does.
             let backup = service.ask("GET", "/api/v1/backup", &[], b"");
-            // 503 while the change holds the state for longer than is waited.
-            assert!([200, 503].contains(&backup.status), "{}", backup.text());
-            backups.extend((backup.status == 200).then_some(backup.body));
+            assert_eq!(backup.status, 200, "{}", backup.text());
+            backups.push(backup.body);
         }
         teaching.join().unwrap();
         backups
     });
+    assert!(!backups.is_empty());
     for bytes in backups.iter().take(3) {
         let place = TempDir::new().unwrap();
         let learner = Learner::new(bundle(), restored(bytes, &place), LearnerSettings::default()).unwrap();
         assert!(learner.classes().any(|class| class.label == "duck"));
     }
     assert_eq!(labels(&service), ["duck", "mug"]);
+}
+
+#[test]
+fn a_head_that_is_aligned_later_keeps_no_backup_waiting_and_is_aligned_after_it() {
+    let state = TempDir::new().unwrap();
+    let settings = LearnerSettings::default().alignment(AlignmentTime::Later);
+    let service =
+        Running::serving(Service::open(bundle(), Store::new(state.path()), settings).unwrap(), Address::default());
+    service.teach("duck", "rubber-duck");
+    for _ in 0..5 {
+        let backup = service.ask("GET", "/api/v1/backup", &[], b"");
+        assert_eq!(backup.status, 200, "{}", backup.text());
+    }
+    service.until("/api/v1/status", "the head is aligned", |status| status["improving"] == false);
+}
+
+#[test]
+fn no_more_backups_lie_on_the_disk_than_are_bounded() {
+    let state = TempDir::new().unwrap();
+    let service = Service::open(bundle(), Store::new(state.path()), LearnerSettings::default()).unwrap();
+    let transfer = service.transfer.clone();
+    let service = Running::serving(service, Address::default());
+    service.teach("duck", "rubber-duck");
+    let held: Vec<_> = (0..MAX_BACKUPS).map(|_| transfer.backup().unwrap()).collect();
+    let refused = service.ask("GET", "/api/v1/backup", &[], b"");
+    assert_eq!(refused.status, 429);
+    assert!(refused.error().contains("are being sent already"), "{}", refused.error());
+    drop(held);
+    // Each gives its place back, also one of which the head alone is asked for.
+    for method in ["HEAD", "GET", "HEAD", "GET"] {
+        let place = || {
+            let answer = service.ask(method, "/api/v1/backup", &[], b"");
+            (answer.status != 429).then_some(answer.status)
+        };
+        // That of the last one is free a moment after its last byte has arrived.
+        let status = (0..100).find_map(|_| {
+            place().or_else(|| {
+                thread::sleep(Duration::from_millis(50));
+                None
+            })
+        });
+        assert_eq!(status, Some(200), "{method}");
+    }
 }
 
 #[test]
@@ -140,16 +186,35 @@ fn what_is_no_pack_of_this_bundle_is_refused_in_a_sentence() {
 }
 
 #[test]
-fn with_a_public_key_an_unsigned_pack_is_refused() {
-    let (_giver, giver) = Running::fresh();
+fn the_same_class_is_not_imported_twice_at_a_time() {
+    let ((_giver, giver), (_taker, taker)) = (Running::fresh(), Running::fresh());
     giver.teach("duck", "rubber-duck");
     let pack = giver.ask("GET", "/api/v1/classes/duck/pack", &[], b"").body;
+    let [first, second] = [(); 2].map(|()| taker.ask("POST", "/api/v1/import", OURS, &pack));
+    assert_eq!(second.status, 409, "{}", second.text());
+    assert_eq!(taker.finished(&first)["state"], "done");
+    assert_eq!(labels(&taker), ["duck"]);
+}
+
+#[test]
+fn with_a_public_key_only_packs_signed_with_its_secret_key_are_taken() {
+    let (_giver, giver) = Running::fresh();
+    giver.teach("duck", "rubber-duck");
+    let unsigned = giver.ask("GET", "/api/v1/classes/duck/pack", &[], b"").body;
+    let pack = pack::open(&unsigned, None).unwrap();
+    let bytes = pack.to_be_signed();
+    let [ours, other] = [(); 2].map(|()| SecretKey::generate().unwrap());
+    let signed = |key: &SecretKey| pack::seal(&bytes, &key.sign(&bytes, &pack.comment()).unwrap());
     let state = TempDir::new().unwrap();
     let service = Service::open(bundle(), Store::new(state.path()), LearnerSettings::default()).unwrap();
-    let key = "untrusted comment: minisign public key\nRWQf6LRCGA9i53mlYecO4IzT51TGPpvWucNSCh1CBM0QTaLn73Y7GFO3\n";
-    service.transfer.require_signatures(PublicKey::parse(key).unwrap());
+    service.transfer.require_signatures(ours.public);
     let service = Running::serving(service, Address::default());
-    let refused = service.ask("POST", "/api/v1/import", OURS, &pack);
-    assert_eq!(refused.status, 403);
-    assert!(refused.error().contains("it is not signed"), "{}", refused.error());
+    for (pack, why) in [(&unsigned, "it is not signed"), (&signed(&other.secret), "another key")] {
+        let refused = service.ask("POST", "/api/v1/import", OURS, pack);
+        assert_eq!(refused.status, 403);
+        assert!(refused.error().contains(why), "{}", refused.error());
+    }
+    let job = service.finished(&service.ask("POST", "/api/v1/import", OURS, &signed(&ours.secret)));
+    assert_eq!(job["state"], "done", "{job}");
+    assert_eq!(labels(&service), ["duck"]);
 }

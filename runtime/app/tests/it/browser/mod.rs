@@ -9,6 +9,7 @@ mod chromium;
 mod first_try;
 mod table;
 mod tabs;
+mod transfer;
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -1,0 +1,51 @@
+//! A class that was exported comes back by the page.
+
+use std::fs;
+
+use serde_json::json;
+use tempfile::TempDir;
+
+use super::chromium::{self, Browser, DESK, Driver};
+use crate::support::service::Service;
+use crate::support::shots;
+
+#[test]
+fn a_class_whose_name_is_known_is_imported_under_another_one() {
+    let Some(driver) = Driver::start() else { return };
+    let folder = TempDir::new().unwrap();
+    let service = Service::start("cifar100-edge", folder.path());
+    for number in 1..=5 {
+        let picture = fs::read(shots("learn", "rubber-duck").join(format!("{number}.jpg"))).unwrap();
+        assert_eq!(service.ask("POST", "/api/v1/shots/duck?anyway=true", "image/jpeg", &picture).0, 200);
+    }
+    service.json("POST", "/api/v1/learn", &json!({ "label": "duck" }));
+    let learned =
+        "[...document.querySelectorAll('#learned li > span:first-of-type')].map(i => i.firstChild.data).join()";
+    let state = "document.getElementById('transfer-state').textContent";
+    chromium::run(async {
+        let browser = Browser::open(&driver, &service, DESK).await?;
+        browser.until(&format!("{learned} === 'duck'")).await?;
+        let (status, bytes) = service.ask("GET", "/api/v1/classes/duck/pack", "", b"");
+        assert_eq!(status, 200);
+        let [pack, broken] = ["duck.orcopack", "broken.orcopack"].map(|name| folder.path().join(name));
+        fs::write(&pack, &bytes).unwrap();
+        fs::write(&broken, &bytes[1..]).unwrap();
+
+        browser.show_tab("settings").await?;
+        browser.choose_file("import", &broken).await?;
+        browser.until(&format!("{state}.includes('the pack cannot be imported')")).await?;
+        browser.choose_file("import", &pack).await?;
+        browser.until("document.getElementById('dialog').open").await?;
+        browser.keep("import-as").await?;
+        browser.click("dialog-no").await?;
+        browser.until(&format!("{state} === '' && !document.getElementById('import').disabled")).await?;
+        browser.choose_file("import", &pack).await?;
+        browser.until("document.getElementById('dialog').open").await?;
+        browser.write("dialog-value", "goose").await?;
+        browser.click("dialog-yes").await?;
+        browser.until(&format!("{state}.includes('goose')")).await?;
+        browser.until(&format!("{learned} === 'duck,goose'")).await?;
+        assert_eq!(browser.text("error").await?, "");
+        browser.close().await
+    });
+}
