@@ -54,7 +54,7 @@ impl Sighting {
 }
 
 /// The sightings, shared by the thread that follows the camera and those that serve. There are none until a folder is
-/// [opened](Sightings::open).
+/// opened for them.
 #[derive(Clone, Default)]
 pub struct Sightings(Arc<OnceLock<Mutex<SightingStore>>>);
 
