@@ -40,9 +40,9 @@ impl Learner {
     }
 
     /// What answers would recognise with every balance; none before anything is learned, or where answers have no border.
-    /// They are estimated once for each state, when its first answer is made ready.
+    /// Computed anew in each call, from samples that the classifier has scored.
     pub fn balance_estimates(&mut self) -> Vec<BalanceEstimate> {
-        self.classifier().classifier.balance_estimates().to_vec()
+        self.classifier().classifier.balance_estimates()
     }
 
     /// How often the state was saved when it was read last; 0 if nothing was saved yet.

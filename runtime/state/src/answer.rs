@@ -31,7 +31,7 @@ use alloc::vec::Vec;
 use orco_core::math::{add_scaled, highest};
 
 pub use self::balance_estimate::BalanceEstimate;
-use self::balance_estimate::{PresentBorder, estimates};
+use self::balance_estimate::{BalanceSamples, PresentBorder};
 pub use self::calibrate::Calibrator;
 use self::calibrate::shift;
 pub(crate) use self::calibrate::softmax;
@@ -80,8 +80,8 @@ pub(crate) struct Predictor {
     rows: ScoreRows,
     base: usize,
     calibration: Calibration,
-    /// What every balance would recognise, where samples were looked at.
-    balance_estimates: Vec<BalanceEstimate>,
+    /// What every balance is estimated from, where samples were looked at.
+    balance_samples: Option<BalanceSamples>,
 }
 
 impl Predictor {
@@ -110,20 +110,20 @@ impl Predictor {
         });
         let present =
             PresentBorder { base, count: known.len(), balance: state.balance, shift: calibration.border.shift };
-        let balance_estimates = estimates(&rows, &shots, present);
+        let balance_samples = Some(BalanceSamples::of(&rows, &shots, present));
         rows.iter_mut().chain(&mut shots).for_each(|row| shift(&mut row.scores, base, calibration.border.shift));
-        let predictor = Self { balance_estimates, ..Self::of(known, calibration) };
+        let predictor = Self { balance_samples, ..Self::of(known, calibration) };
         (predictor, KnownSamples { evenly: rows, learned: shots })
     }
 
     fn of(known: ScoringModel<'_>, calibration: Calibration) -> Self {
         let base = known.base();
         let (embedder, scorer, rows) = (known.embedder, known.scorer, known.rows);
-        Self { embedder, scorer, rows, base, calibration, balance_estimates: Vec::new() }
+        Self { embedder, scorer, rows, base, calibration, balance_samples: None }
     }
 
-    pub(crate) fn balance_estimates(&self) -> &[BalanceEstimate] {
-        &self.balance_estimates
+    pub(crate) fn balance_estimates(&self) -> Vec<BalanceEstimate> {
+        self.balance_samples.as_ref().map_or_else(Vec::new, BalanceSamples::estimates)
     }
 
     pub(crate) fn classes(&self) -> usize {

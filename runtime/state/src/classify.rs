@@ -201,9 +201,9 @@ impl Classifier {
 
     /// What every balance would recognise, in the order of [`Balance::ALL`](crate::state::Balance::ALL); none of a
     /// classifier that was made without [known scores](Self::with_known_scores), or before anything is learned.
-    pub fn balance_estimates(&self) -> &[BalanceEstimate] {
+    pub fn balance_estimates(&self) -> Vec<BalanceEstimate> {
         match &self.0 {
-            Rule::Nearest(_) => &[],
+            Rule::Nearest(_) => Vec::new(),
             Rule::Predictor(answerer) => answerer.balance_estimates(),
         }
     }

@@ -1,13 +1,13 @@
 //! What answers would recognise with every balance, estimated from samples that are scored anyway.
 //!
 //! A change chooses the border of one balance, from all samples and the views of shots. The other borders are chosen
-//! here, from the clean views of some samples. Where these put the present border elsewhere than the change did, the
+//! here, when somebody asks, from the clean views of some samples. Where these put the present border elsewhere than the change did, the
 //! others are off by as much and are moved by the difference.
 
 use alloc::vec::Vec;
 
 use super::ScoredSample;
-use super::calibrate::Calibrator;
+use super::calibrate::{BestScores, Calibrator};
 use crate::state::Balance;
 
 /// What answers recognise with one balance.
@@ -38,38 +38,55 @@ pub(super) struct PresentBorder {
     pub(super) shift: f32,
 }
 
-/// Estimates for every balance, from samples of all classes and from shots of learned ones, whose scores hold no border;
-/// none where one of the sides has no samples.
-pub(super) fn estimates(
-    evenly: &[ScoredSample],
-    learned: &[ScoredSample],
+/// What every balance is estimated from: the leading classes of samples whose scores hold no border.
+#[derive(Clone, Debug)]
+pub(super) struct BalanceSamples {
     present: PresentBorder,
-) -> Vec<BalanceEstimate> {
-    let base_samples = evenly.iter().filter(|sample| (sample.class as usize) < present.base).count();
-    if base_samples == 0 || learned.is_empty() {
-        return Vec::new();
+    /// Class of each sample, those of base classes first.
+    classes: Vec<u32>,
+    leaders: Vec<BestScores>,
+    /// How many samples are of base classes.
+    base_samples: usize,
+}
+
+impl BalanceSamples {
+    /// Of samples of all classes, those of base classes, and of shots of learned ones.
+    pub(super) fn of(evenly: &[ScoredSample], learned: &[ScoredSample], present: PresentBorder) -> Self {
+        let of_base = evenly.iter().filter(|sample| (sample.class as usize) < present.base);
+        let (mut classes, mut leaders) = (Vec::new(), Vec::new());
+        for sample in of_base.chain(learned) {
+            classes.push(sample.class);
+            leaders.push(BestScores::of(&sample.scores, present.base));
+        }
+        let base_samples = classes.len() - learned.len();
+        Self { present, classes, leaders, base_samples }
     }
-    let of_base = evenly.iter().filter(|sample| (sample.class as usize) < present.base);
-    let samples: Vec<&ScoredSample> = of_base.chain(learned).collect();
-    let classes: Vec<u32> = samples.iter().map(|sample| sample.class).collect();
-    let mut calibrator = Calibrator::new(&classes, present.base, present.count);
-    samples.iter().for_each(|sample| calibrator.add(&sample.scores, false));
-    let shift = |balance| calibrator.border(balance, 0.0, present.shift).shift;
-    let error = present.shift - shift(present.balance);
-    let estimate = |balance| {
-        let shift = shift(balance) + error;
-        let answers: Vec<usize> = calibrator.leaders.iter().map(|leaders| leaders.answer(shift)).collect();
-        let (of_base, of_learned) = answers.split_at(base_samples);
+
+    /// An estimate for every balance; none where one of the sides has no samples.
+    pub(super) fn estimates(&self) -> Vec<BalanceEstimate> {
+        let Self { present, classes, leaders, base_samples } = self;
+        if *base_samples == 0 || *base_samples == leaders.len() {
+            return Vec::new();
+        }
+        let calibrator = Calibrator::of_leaders(classes, present.base, present.count, leaders.clone());
+        let shift = |balance| calibrator.border(balance, 0.0, present.shift).shift;
+        let error = present.shift - shift(present.balance);
+        Balance::ALL.map(|balance| self.estimate(balance, shift(balance) + error)).to_vec()
+    }
+
+    /// What is recognised where the border of a balance lies at a shift.
+    fn estimate(&self, balance: Balance, shift: f32) -> BalanceEstimate {
+        let answers: Vec<usize> = self.leaders.iter().map(|leaders| leaders.answer(shift)).collect();
+        let (of_base, of_learned) = answers.split_at(self.base_samples);
         let is_right = |(answer, class): &(&usize, &u32)| **answer == **class as usize;
         BalanceEstimate {
             balance,
             shots: of_learned.len(),
-            recognised: of_learned.iter().zip(&classes[base_samples..]).filter(is_right).count(),
-            base_samples,
-            taken_for_learned: of_base.iter().filter(|answer| **answer >= present.base).count(),
+            recognised: of_learned.iter().zip(&self.classes[self.base_samples..]).filter(is_right).count(),
+            base_samples: self.base_samples,
+            taken_for_learned: of_base.iter().filter(|answer| **answer >= self.present.base).count(),
         }
-    };
-    Balance::ALL.map(estimate).to_vec()
+    }
 }
 
 #[cfg(test)]
@@ -95,7 +112,9 @@ mod tests {
     fn the_more_a_balance_favours_learned_classes_the_more_it_recognises_and_mistakes() {
         let (base, learned) = samples();
         let present = PresentBorder { base: BASE, count: BASE + 1, balance: Balance::Balanced, shift: 0.1 };
-        let [keep, balanced, favour] = estimates(&base, &learned, present)[..] else { panic!("one for each balance") };
+        let [keep, balanced, favour] = BalanceSamples::of(&base, &learned, present).estimates()[..] else {
+            panic!("one for each balance")
+        };
         assert_eq!([keep, balanced, favour].map(|one| one.balance), Balance::ALL);
         assert_eq!([keep, balanced, favour].map(|one| (one.shots, one.base_samples)), [(10, 40); 3]);
         assert!(keep.recognised <= balanced.recognised && balanced.recognised <= favour.recognised);
@@ -109,7 +128,7 @@ mod tests {
     fn nothing_is_estimated_without_samples_of_both_sides() {
         let (base, learned) = samples();
         let present = PresentBorder { base: BASE, count: BASE + 1, balance: Balance::Balanced, shift: 0.0 };
-        assert!(estimates(&base, &[], present).is_empty());
-        assert!(estimates(&[], &learned, present).is_empty());
+        assert!(BalanceSamples::of(&base, &[], present).estimates().is_empty());
+        assert!(BalanceSamples::of(&[], &learned, present).estimates().is_empty());
     }
 }

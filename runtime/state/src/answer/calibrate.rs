@@ -111,6 +111,12 @@ impl<'a> Calibrator<'a> {
         }
     }
 
+    /// The same for the border alone, of samples whose leading classes are known.
+    pub(super) fn of_leaders(classes: &'a [u32], base: usize, count: usize, leaders: Vec<BestScores>) -> Self {
+        let excluded = vec![false; leaders.len()];
+        Self { leaders, excluded, ..Self::new(classes, base, count) }
+    }
+
     /// The first so many samples are easier than pictures to come: those are recognised `ratio` times as well
     /// ([`Statistics::accuracy_ratio`](crate::statistics::Statistics::accuracy_ratio)).
     #[must_use]
