@@ -45,6 +45,16 @@ pub fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     replace_with(path, |new| new.write_all(bytes))
 }
 
+/// Replaces a file as [`replace`] does; its folder is made if it is not there.
+///
+/// # Errors
+/// As for [`replace`], and if the folder cannot be made.
+pub fn replace_in_new_folder(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let folder = path.parent().filter(|folder| !folder.is_dir());
+    folder.map_or(Ok(()), create_folder)?;
+    replace(path, bytes)
+}
+
 /// Replaces a file as [`replace`] does, by what `write` writes into a new one.
 ///
 /// # Errors

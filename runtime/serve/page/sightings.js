@@ -1,18 +1,19 @@
 // What the service's own camera saw, and when, where that is kept.
 import { ask } from "./dialog.js";
-import { $, element, saveFile, setText, small } from "./dom.js";
+import { $, element, setText, small } from "./dom.js";
 import { dateTime, isolate, message } from "./language.js";
 import { picture, releasePictures } from "./pictures.js";
 import { stay } from "./selectors.js";
-import { api, call, change } from "./service.js";
+import { api, change } from "./service.js";
 import { store } from "./store.js";
+import { save } from "./transfer.js";
 
 // Those that are listed on the page; the file has all.
 const MOST_SHOWN = 24;
 
 export function startSightings() {
   store.subscribe(["sightings", "language"], show);
-  $("sightings-save").onclick = () => save().catch(() => { /* The error is shown. */ });
+  $("sightings-save").onclick = () => save("sightings/sightings.csv", "sightings.csv").catch(() => { /* The error is shown. */ });
   $("sightings-clear").onclick = clear;
 }
 
@@ -35,11 +36,6 @@ function item({ id, label, region, seconds_since_1970: from, seconds }, language
   const place = region ? ` · ${isolate(region)}` : "";
   return element("li", {}, picture(path(id)), element("span", {}, isolate(label)),
     small(`${dateTime(from, language, "medium")} · ${message(key, { count })}${place}`));
-}
-
-async function save() {
-  const response = await call("GET", api("sightings/sightings.csv"));
-  saveFile(await response.blob(), "sightings.csv");
 }
 
 async function clear() {

@@ -29,7 +29,8 @@ async function saveBackup() {
   return message("backupSaved");
 }
 
-async function save(path, name, options) {
+// Saves what the service has at a path, under the name that it gives or this one.
+export async function save(path, name, options) {
   const response = await call("GET", api(path), undefined, options);
   saveFile(await response.blob(), attachedName(response.headers.get("content-disposition")) ?? name);
 }

@@ -154,8 +154,8 @@ impl ChangeRequest {
     }
 }
 
-/// What the service has of pictures that follows the changes.
-pub(crate) struct ShownRecords {
+/// Pictures that the service keeps, which change with what is known.
+pub(crate) struct PictureRecords {
     /// Shots that were not learned yet.
     pub pending_shots: PendingShots,
     /// Small pictures of learned shots, where they are kept.
@@ -187,7 +187,7 @@ impl Changes {
     pub(crate) fn start(
         open: impl FnMut() -> Result<Learner, ServeError> + Send + 'static,
         answers: Answers,
-        records: ShownRecords,
+        records: PictureRecords,
         telemetry: Telemetry,
         turns: TurnQueue,
     ) -> Result<(Self, JoinHandle<()>), ServeError> {
@@ -306,7 +306,7 @@ struct ChangeWorker {
     open: Box<dyn FnMut() -> Result<Learner, ServeError> + Send>,
     queue: Receiver<(Id, ChangeRequest)>,
     answers: Answers,
-    records: ShownRecords,
+    records: PictureRecords,
     shared: Shared,
     /// Backups of this service lock the state, too.
     turns: TurnQueue,

@@ -64,6 +64,17 @@ impl Knowledge {
         index.ok_or_else(|| Refusal::missing(format!("no class has the label \"{label}\"")))
     }
 
+    /// Makes sure that a new class has a target.
+    ///
+    /// # Errors
+    /// [`Refusal`] if none is free.
+    pub fn check_free_target(&self) -> Result<(), Refusal> {
+        if self.free_targets > 0 {
+            return Ok(());
+        }
+        Err(Refusal::conflict("no free target is left: forget a class first"))
+    }
+
     pub(crate) fn of(learner: &Learner, number: u64, problem: Option<String>) -> Self {
         let (base_model, state) = (learner.base_model(), learner.state());
         let border = state.calibration.map(|calibration| calibration.border);

@@ -94,11 +94,7 @@ impl Mqtt {
 impl Drop for Mqtt {
     fn drop(&mut self) {
         self.stop.send_replace(true);
-        if let Some(thread) = self.thread.take()
-            && thread.join().is_err()
-        {
-            log::error!("the thread that reports by MQTT broke off at its end");
-        }
+        self.thread.take().into_iter().for_each(worker::join);
     }
 }
 

@@ -84,11 +84,7 @@ impl Rules {
 impl Drop for Rules {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
-        for thread in self.threads.drain(..) {
-            if thread.join().is_err() {
-                log::error!("a thread of the rules broke off at its end");
-            }
-        }
+        self.threads.drain(..).for_each(worker::join);
     }
 }
 

@@ -15,7 +15,7 @@ use crate::admission::{self, Admission};
 use crate::answers::Answers;
 use crate::camera_regions::CameraRegions;
 use crate::camera_scene::CameraScene;
-use crate::changes::{ChangeRequest, Changes, Job, ShownRecords};
+use crate::changes::{ChangeRequest, Changes, Job, PictureRecords};
 use crate::error::{Refusal, ServeError};
 use crate::event::Events;
 use crate::health::Health;
@@ -28,6 +28,7 @@ use crate::statistics::InferenceStatistics;
 use crate::telemetry::Telemetry;
 use crate::transfer::Transfer;
 use crate::turns::TurnQueue;
+use crate::worker;
 
 /// What pictures are kept, and what memory they may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -138,7 +139,7 @@ impl Service {
         let telemetry = Telemetry { health: health.clone(), events: events.clone(), metrics: metrics.clone() };
         let answers = Answers::start(opener(usize::MAX), store.clone(), inbox.clone(), telemetry.clone())?;
         let sightings = Sightings::default();
-        let records = ShownRecords {
+        let records = PictureRecords {
             pending_shots: pending_shots.clone(),
             thumbnails: retention.thumbnails.then(|| thumbnails.clone()),
             sightings: sightings.clone(),
@@ -225,8 +226,8 @@ impl Service {
         };
         let knowledge = self.answers.knowledge();
         let is_new = knowledge.class(label).map_or(true, |class| replaces && class < knowledge.base);
-        if is_new && knowledge.free_targets == 0 {
-            return Err(Refusal::conflict("no free target is left: forget a class first"));
+        if is_new {
+            knowledge.check_free_target()?;
         }
         let ids = shots.iter().map(|shot| shot.id).collect();
         let pictures = shots::pictures(&shots);
@@ -239,10 +240,6 @@ impl Drop for Service {
         self.changes().stop();
         // The queue ends with its last sender.
         self.changes = None;
-        if let Some(thread) = self.thread.take()
-            && thread.join().is_err()
-        {
-            log::error!("the thread that changes broke off at its end");
-        }
+        self.thread.take().into_iter().for_each(worker::join);
     }
 }

@@ -55,11 +55,7 @@ impl SightingRecorder {
 impl Drop for SightingRecorder {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
-        if let Some(thread) = self.thread.take()
-            && thread.join().is_err()
-        {
-            log::error!("the thread that keeps sightings broke off at its end");
-        }
+        self.thread.take().into_iter().for_each(worker::join);
     }
 }
 

@@ -83,7 +83,7 @@ impl Transfer {
     /// [`Refusal`] if nothing was learned, a file is being written already, [`MAX_BACKUPS`] are being sent, a change or
     /// another program holds the state for too long, or the backup cannot be written.
     pub fn backup(&self) -> Result<WrittenBackup, Refusal> {
-        let _alone = self.alone()?;
+        let _exclusive = self.try_exclusive()?;
         let Shared { bundle, store, settings, backups, turns, .. } = &*self.0;
         let nothing = || Refusal::conflict("nothing was learned, so there is nothing to back up");
         if !store.folder().is_dir() {
@@ -119,7 +119,7 @@ impl Transfer {
     /// # Errors
     /// [`Refusal`] if there is no such class, it came with the bundle, or the state cannot be read.
     pub fn pack(&self, label: &str) -> Result<Vec<u8>, Refusal> {
-        let _alone = self.alone()?;
+        let _exclusive = self.try_exclusive()?;
         let Shared { bundle, store, settings, .. } = &*self.0;
         let learner = Learner::new(bundle.clone(), store.clone(), settings.clone());
         let mut learner = learner.map_err(|error| Refusal::internal(with_causes(&error)))?;
@@ -157,9 +157,9 @@ impl Transfer {
         Ok(Pack { thumbnails: Vec::new(), ..opened })
     }
 
-    fn alone(&self) -> Result<MutexGuard<'_, ()>, Refusal> {
+    fn try_exclusive(&self) -> Result<MutexGuard<'_, ()>, Refusal> {
         match self.0.writing.try_lock() {
-            Ok(alone) => Ok(alone),
+            Ok(exclusive) => Ok(exclusive),
             Err(TryLockError::Poisoned(broken)) => Ok(broken.into_inner()),
             Err(TryLockError::WouldBlock) => Err(Refusal::busy("another file is being written; try again in a moment")),
         }

@@ -97,6 +97,14 @@ fn supervise<W: Worker>(mut worker: W, health: &Health, started: &mpsc::Sender<R
     }
 }
 
+/// Waits for a thread that was told to stop.
+pub(crate) fn join(thread: JoinHandle<()>) {
+    let name = thread.thread().name().unwrap_or_default().to_owned();
+    if thread.join().is_err() {
+        log::error!("the thread \"{name}\" broke off at its end");
+    }
+}
+
 /// Takes everything out of a queue for `pause`. Returns whether the queue has ended, which tells the thread to stop.
 pub(crate) fn drain<T>(queue: &Receiver<T>, pause: Duration, mut each: impl FnMut(T)) -> bool {
     let end = Instant::now() + pause;

@@ -55,10 +55,7 @@ impl KeptScope {
     /// # Errors
     /// [`ScopeFileError`] if it cannot be written; the earlier one is still there then.
     pub fn keep(&self, scope: AnswerScope) -> Result<(), ScopeFileError> {
-        let folder = self.path.parent().filter(|folder| !folder.is_dir());
-        folder
-            .map_or(Ok(()), files::create_folder)
-            .and_then(|()| files::replace(&self.path, format!("{}\n", scope.name()).as_bytes()))
+        files::replace_in_new_folder(&self.path, format!("{}\n", scope.name()).as_bytes())
             .map_err(|source| self.failed(source))
     }
 

@@ -88,11 +88,7 @@ impl KeptBackground {
     /// # Errors
     /// [`BackgroundFileError`] if it cannot be written; the earlier one is still there then.
     pub fn keep(&self, background: &Background) -> Result<(), BackgroundFileError> {
-        let folder = self.path.parent().filter(|folder| !folder.is_dir());
-        folder
-            .map_or(Ok(()), files::create_folder)
-            .and_then(|()| files::replace(&self.path, &background.encode()))
-            .map_err(|source| self.failed(source))
+        files::replace_in_new_folder(&self.path, &background.encode()).map_err(|source| self.failed(source))
     }
 
     /// Removes it, damaged or not; says whether there was one.

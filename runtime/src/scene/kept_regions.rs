@@ -69,11 +69,7 @@ impl KeptRegions {
             return files::remove_if_there(&self.path).map_err(|source| self.failed(source));
         }
         let text: String = regions.iter().map(|region| format!("{region}\n")).collect();
-        let folder = self.path.parent().filter(|folder| !folder.is_dir());
-        folder
-            .map_or(Ok(()), files::create_folder)
-            .and_then(|()| files::replace(&self.path, text.as_bytes()))
-            .map_err(|source| self.failed(source))
+        files::replace_in_new_folder(&self.path, text.as_bytes()).map_err(|source| self.failed(source))
     }
 
     fn failed(&self, source: io::Error) -> RegionFileError {

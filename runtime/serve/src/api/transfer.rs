@@ -75,8 +75,8 @@ pub struct ImportQuery {
 /// `POST /api/v1/import`: learns the class of a pack, under its own label or another one.
 ///
 /// # Errors
-/// [`Refusal`] if the pack is not taken, its label is known already, no target is free, there
-/// is no room, or too many changes wait.
+/// [`Refusal`] if the pack is not taken, its label is known already, no target is free, there is no room, or too many
+/// changes wait.
 pub async fn import(
     State(service): State<Arc<Service>>,
     Query(ImportQuery { label }): Query<ImportQuery>,
@@ -94,8 +94,6 @@ pub async fn import(
             "the label \"{label}\" exists already: import the class under another one"
         )));
     }
-    if knowledge.free_targets == 0 {
-        return Err(Refusal::conflict("no free target is left: forget a class first"));
-    }
+    knowledge.check_free_target()?;
     Ok(queued(&service.changes().ask(ChangeRequest::Import { label, pack: Box::new(pack), room: room.into() })?))
 }

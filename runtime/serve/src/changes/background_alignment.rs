@@ -14,8 +14,8 @@ use super::ChangeWorker;
 pub(super) const INTERVAL: Duration = Duration::from_millis(250);
 
 impl ChangeWorker {
-    /// Aligns the head where that is still to be done, whoever made the change. A change or a
-    /// backup that is requested meanwhile goes first: the alignment is given up, and made again after it.
+    /// Aligns the head where that is still to be done, whoever made the change. A change or a backup that is requested
+    /// meanwhile goes first: the alignment is given up, and made again after it.
     pub(super) fn align(&mut self, learner: &mut Learner) {
         let knowledge = self.answers.knowledge();
         let wanted = learner.settings().alignment == AlignmentTime::Later
