@@ -20,6 +20,9 @@ use crate::support::service::Service;
 /// Longest time that anything on the page may take.
 const TIMEOUT: Duration = Duration::from_secs(180);
 
+/// How often a driver or a browser is started before its test fails.
+const ATTEMPTS: usize = 3;
+
 /// chromedriver, until it is dropped.
 pub struct Driver {
     url: String,
@@ -28,21 +31,30 @@ pub struct Driver {
 
 impl Driver {
     /// `None` where it is not installed, unless ORCO_BROWSER says that it must be.
+    ///
+    /// Asked for any port, chromedriver takes one that is free for IPv4 and ends if IPv6 has given the same number
+    /// away, which happens where many tests start servers.
     pub fn start() -> Option<Self> {
-        let started = Command::new("chromedriver").arg("--port=0").stdout(Stdio::piped()).spawn();
-        let mut process = match started {
-            Ok(process) => process,
-            Err(error) => {
-                missing("ORCO_BROWSER", "the page in a browser", &format!("chromedriver does not start: {error}"));
-                return None;
+        for _ in 0..ATTEMPTS {
+            let started = Command::new("chromedriver").arg("--port=0").stdout(Stdio::piped()).spawn();
+            let mut process = match started {
+                Ok(process) => process,
+                Err(error) => {
+                    missing("ORCO_BROWSER", "the page in a browser", &format!("chromedriver does not start: {error}"));
+                    return None;
+                }
+            };
+            let lines = BufReader::new(process.stdout.take().unwrap()).lines();
+            let port = lines.map(Result::unwrap).find_map(|line| {
+                let port = line.strip_prefix("ChromeDriver was started successfully on port ")?;
+                Some(port.trim_end_matches('.').to_owned())
+            });
+            match port {
+                Some(port) => return Some(Self { url: format!("http://127.0.0.1:{port}"), process }),
+                None => println!("chromedriver found no port: {}", process.wait().unwrap()),
             }
-        };
-        let lines = BufReader::new(process.stdout.take().unwrap()).lines();
-        let port = lines.map(Result::unwrap).find_map(|line| {
-            let port = line.strip_prefix("ChromeDriver was started successfully on port ")?;
-            Some(port.trim_end_matches('.').to_owned())
-        });
-        Some(Self { url: format!("http://127.0.0.1:{}", port.expect("it says its port")), process })
+        }
+        panic!("chromedriver ended {ATTEMPTS} times before it said its port");
     }
 }
 
@@ -99,7 +111,6 @@ pub fn axe() -> Option<String> {
 
 /// Starts a browser. On a busy machine Chromium sometimes exits before its driver reaches it.
 async fn start(driver: &Driver, capabilities: ChromeCapabilities) -> WebDriverResult<WebDriver> {
-    const ATTEMPTS: usize = 3;
     let mut attempt = 1;
     loop {
         match WebDriver::new(&driver.url, capabilities.clone()).await {
