@@ -352,14 +352,20 @@ impl Learner {
     }
 
     /// Takes a learned class out, for another device with the same bundle. What leaves the device comes from the
-    /// newest state or not at all: in an older one may be a class that was forgotten since.
+    /// newest state or not at all: in an older one may be a class that was forgotten since. Of `origin` the device and
+    /// the time count; the learner fills in bundle, program and session.
     ///
     /// # Errors
     /// [`ExportError`] if the newest state cannot be read, or the class cannot be exported.
-    pub fn export(&mut self, label: &str, provenance: PackOrigin) -> Result<Pack, ExportError> {
+    pub fn export(&mut self, label: &str, origin: PackOrigin) -> Result<Pack, ExportError> {
         let reading = self.store.load_newest(&self.bundle)?;
         self.adopt(reading)?;
-        Ok(Pack::of(&self.bundle.base_model, &self.saved.state, label, provenance)?)
+        let origin = PackOrigin {
+            bundle: self.bundle.manifest.name.clone(),
+            program: concat!("orco ", env!("CARGO_PKG_VERSION")).into(),
+            ..origin
+        };
+        Ok(Pack::of(&self.bundle.base_model, &self.saved.state, label, origin)?)
     }
 
     /// Bytes of memory that one session of so many classes and shots takes at the most, beside bundle, state and

@@ -7,7 +7,7 @@ use std::path::{Component, Path, PathBuf};
 use anyhow::{Result, bail};
 
 /// Most links that are followed, one after the other.
-const MOST_LINKS: usize = 40;
+const MAX_LINKS: usize = 40;
 
 /// Refuses a path into a folder, through whatever links, and a second name of a file in it. `folder_name` is what the
 /// error calls the folder.
@@ -29,7 +29,7 @@ pub fn check(path: &Path, folder: &Path, folder_name: &str) -> Result<()> {
 /// A path without links, as far as it exists: what does not exist yet would be made there.
 fn canonical(path: &Path) -> PathBuf {
     let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
-    resolved(&path, MOST_LINKS).unwrap_or(path)
+    resolved(&path, MAX_LINKS).unwrap_or(path)
 }
 
 /// The same; `None` if links lead in a circle.

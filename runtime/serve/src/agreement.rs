@@ -7,12 +7,47 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
+use serde_json::{Value, json};
+
 use crate::prediction::ClassProbability;
 
+/// Most classes that programs are told with a label.
+const MAX_MATCHES: usize = 3;
 /// How long a frame counts.
 pub const MEMORY: Duration = Duration::from_secs(3);
 /// By how much another class must be more probable than the one that is shown.
 pub const MARGIN: f32 = 0.1;
+
+/// What the last frames agree on.
+#[derive(Clone, Debug, Default)]
+pub struct AgreedAnswer {
+    /// All classes with the means of their probabilities: first the one that is shown, then the others, most probable
+    /// first.
+    pub classes: Vec<ClassProbability>,
+    /// How many frames count.
+    pub frames: usize,
+    /// Whether at least half of them are like anything known.
+    pub known: bool,
+}
+
+impl AgreedAnswer {
+    /// The class that is shown.
+    pub fn shown(&self) -> Option<&ClassProbability> {
+        self.classes.first()
+    }
+
+    /// The JSON object `about`, which says what this is the answer to, with the answer.
+    pub fn json_with(&self, mut about: Value) -> Value {
+        let shown = self.shown();
+        about["label"] = json!(shown.map(|shown| &shown.label));
+        about["probability"] = json!(shown.map(|shown| shown.probability));
+        about["matches"] = ClassProbability::list_json(&self.classes, MAX_MATCHES);
+        about["set"] = ClassProbability::set_json(&self.classes);
+        about["known"] = self.known.into();
+        about["agreed"] = self.frames.into();
+        about
+    }
+}
 
 /// The answer to a frame.
 #[derive(Clone, Debug)]
@@ -42,19 +77,8 @@ impl Agreement {
         self.shown = None;
     }
 
-    /// How many frames count.
-    pub fn frames(&self) -> usize {
-        self.frames.len()
-    }
-
-    /// Whether at least half of them are like anything known.
-    pub fn is_known(&self) -> bool {
-        2 * self.frames.iter().filter(|frame| frame.known).count() >= self.frames.len()
-    }
-
-    /// Adds the answer to a frame, and whether the frame is like anything known. Returns all classes with their means:
-    /// first the one that is shown, then the others, most probable first.
-    pub fn add(&mut self, now: Instant, answer: Vec<ClassProbability>, known: bool) -> Vec<ClassProbability> {
+    /// Adds the answer to a frame, and whether the frame is like anything known.
+    pub fn add(&mut self, now: Instant, answer: Vec<ClassProbability>, known: bool) -> AgreedAnswer {
         self.frames.retain(|frame| now.saturating_duration_since(frame.when) <= MEMORY);
         while self.frames.len() >= self.most {
             self.frames.pop_front();
@@ -72,7 +96,8 @@ impl Agreement {
             means[..=shown].rotate_right(1);
         }
         self.shown = means.first().map(|shown| shown.label.clone());
-        means
+        let known = 2 * self.frames.iter().filter(|frame| frame.known).count() >= self.frames.len();
+        AgreedAnswer { classes: means, frames: self.frames.len(), known }
     }
 
     /// The classes of the newest answer; one that an earlier answer did not name had no probability there. A class is in
@@ -118,7 +143,7 @@ mod tests {
         let (mut agreement, start) = (Agreement::of(frames), Instant::now());
         let step = |(at, mug): (u64, &f32)| {
             let answer = answer(&[("mug", *mug), ("jug", 1.0 - mug)]);
-            agreement.add(start + Duration::from_millis(100 * at), answer, true).swap_remove(0).label
+            agreement.add(start + Duration::from_millis(100 * at), answer, true).classes.swap_remove(0).label
         };
         (0..).zip(mug).map(step).collect()
     }
@@ -141,25 +166,24 @@ mod tests {
         let add = |agreement: &mut Agreement, seconds: u64, mug: f32| {
             agreement.add(start + Duration::from_secs(seconds), answer(&[("mug", mug), ("jug", 1.0 - mug)]), mug > 0.5)
         };
-        assert_eq!(add(&mut agreement, 0, 0.9)[0].probability, 0.9);
-        assert!((add(&mut agreement, 1, 0.6)[0].probability - 0.75).abs() < 1e-6);
-        assert!((add(&mut agreement, 2, 0.6)[0].probability - 0.7).abs() < 1e-6);
-        assert!((add(&mut agreement, 2, 0.6)[0].probability - 0.6).abs() < 1e-6, "the first is one too many");
-        assert_eq!(agreement.frames(), 3);
+        assert_eq!(add(&mut agreement, 0, 0.9).classes[0].probability, 0.9);
+        assert!((add(&mut agreement, 1, 0.6).classes[0].probability - 0.75).abs() < 1e-6);
+        assert!((add(&mut agreement, 2, 0.6).classes[0].probability - 0.7).abs() < 1e-6);
+        assert!((add(&mut agreement, 2, 0.6).classes[0].probability - 0.6).abs() < 1e-6, "the first is one too many");
+        assert_eq!(add(&mut agreement, 2, 0.6).frames, 3);
         let alone = add(&mut agreement, 60, 0.48);
-        assert_eq!((alone[0].label.as_str(), agreement.frames()), ("jug", 1), "nothing earlier counts");
-        assert!(!agreement.is_known());
-        add(&mut agreement, 60, 0.9);
-        assert!(agreement.is_known(), "one of two");
+        assert_eq!((alone.classes[0].label.as_str(), alone.frames), ("jug", 1), "nothing earlier counts");
+        assert!(!alone.known);
+        assert!(add(&mut agreement, 60, 0.9).known, "one of two");
         agreement.clear();
-        assert_eq!(add(&mut agreement, 61, 0.48)[0].label, "jug");
+        assert_eq!(add(&mut agreement, 61, 0.48).classes[0].label, "jug");
     }
 
     #[test]
     fn classes_may_come_and_go() {
         let (mut agreement, now) = (Agreement::of(4), Instant::now());
         agreement.add(now, answer(&[("mug", 0.8), ("jug", 0.2)]), true);
-        let means = agreement.add(now, answer(&[("jug", 0.1), ("cup", 0.9)]), true);
+        let means = agreement.add(now, answer(&[("jug", 0.1), ("cup", 0.9)]), true).classes;
         let labels: Vec<(&str, f32)> = means.iter().map(|mean| (mean.label.as_str(), mean.probability)).collect();
         assert_eq!(labels[0], ("cup", 0.45));
         assert!(labels[1].0 == "jug" && (labels[1].1 - 0.15).abs() < 1e-6 && labels.len() == 2);

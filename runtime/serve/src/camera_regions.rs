@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use crate::error::{Refusal, ServeError};
 
 /// Most regions of a camera.
-pub const MOST: usize = 8;
+pub const MAX_REGIONS: usize = 8;
 
 /// The regions, shared by the camera's thread and those that serve. Each has a name, and shares of the frame: frames are
 /// looked at in other sizes than the camera's.
@@ -84,8 +84,8 @@ impl CameraRegions {
 
 /// Why regions cannot be used, in a sentence.
 fn problem(regions: &[NamedRegion]) -> Option<String> {
-    if regions.len() > MOST {
-        return Some(format!("a camera has at most {MOST} regions, these are {}", regions.len()));
+    if regions.len() > MAX_REGIONS {
+        return Some(format!("a camera has at most {MAX_REGIONS} regions, these are {}", regions.len()));
     }
     let names: BTreeSet<&str> = regions.iter().map(|named| named.name.as_str()).collect();
     if names.contains("") {

@@ -4,7 +4,7 @@
 mod background_alignment;
 mod job;
 mod purge;
-mod trace;
+mod running;
 
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,7 +14,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use orco_runtime::image_rs::RgbImage;
-use orco_runtime::learner::{ChangeError, ChangeOutcome, ChangeStep, Learner, PackClass, Shots};
+use orco_runtime::learner::{ChangeError, ChangeOutcome, ChangeStep, Learner, Observer, PackClass, Shots};
 use orco_runtime::ndarray::Array3;
 use orco_runtime::pack::Pack;
 use orco_runtime::state::Balance;
@@ -25,7 +25,7 @@ use serde_json::{Value, json};
 
 use self::job::Jobs;
 pub use self::job::{Job, JobProgress, REMEMBERED};
-use self::trace::Trace;
+use self::running::RunningChange;
 use crate::admission::BodyPermit;
 use crate::answers::Answers;
 use crate::error::{Refusal, ServeError};
@@ -299,6 +299,40 @@ impl Shared {
     fn is_stopping(&self) -> bool {
         self.stopping.load(Ordering::Relaxed)
     }
+
+    /// Tells how far a change is, and breaks it off when the service ends.
+    fn observer(&self, id: Id) -> impl FnMut(ChangeStep) -> ControlFlow<()> + use<> {
+        /// A few reports are enough for a bar that moves.
+        const STEP: f32 = 0.02;
+        let (shared, mut last_share) = (self.clone(), 0.0);
+        move |step| {
+            let share = match step {
+                ChangeStep::Epoch(progress) => progress.epoch as f32 / progress.epochs.max(1) as f32,
+                _ => 0.0,
+            };
+            if share >= last_share + STEP {
+                last_share = share;
+                shared.set(id, JobProgress::Running(share));
+            }
+            if shared.is_stopping() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        }
+    }
+}
+
+/// Learns a new class, or shots of one that is known, which they may replace if it came with the bundle.
+fn learn(
+    learner: &mut Learner,
+    label: &str,
+    shots: Shots<'_>,
+    replaces: bool,
+    observer: &mut dyn Observer,
+) -> Result<ChangeOutcome, ChangeError> {
+    let base = learner.base_model().classes.len();
+    match learner.state().find_class(learner.base_model(), label) {
+        Some(class) if replaces && class < base => learner.replace_base(&[(label, shots)], observer),
+        Some(_) => learner.add(label, shots, observer),
+        None => learner.learn_many(&[(label, shots)], observer),
+    }
 }
 
 /// Makes the changes of the queue, one after the other.
@@ -311,7 +345,7 @@ struct ChangeWorker {
     /// Backups of this service lock the state, too.
     turns: TurnQueue,
     /// The change that is being made.
-    running: Option<Trace>,
+    running: Option<RunningChange>,
     /// The state could not be read when it was to begin.
     cannot_begin: bool,
     /// Generation of a state to which no head can be aligned.
@@ -337,8 +371,8 @@ impl Worker for ChangeWorker {
     }
 
     fn on_panic(&mut self) {
-        if let Some(trace) = self.running.take() {
-            self.settle(trace);
+        if let Some(running) = self.running.take() {
+            self.settle(running);
         }
     }
 
@@ -364,7 +398,7 @@ impl ChangeWorker {
         let verb = change.verb();
         // It is queued as long as a backup is being written.
         let turn = self.turns.take();
-        self.running = Some(Trace::new(id, &change, learner, &self.answers));
+        self.running = Some(RunningChange::new(id, &change, learner, &self.answers));
         self.shared.set(id, JobProgress::Running(0.0));
         let made = self.make(learner, id, change);
         self.shared.telemetry.health.fault_point("changes: made");
@@ -383,20 +417,7 @@ impl ChangeWorker {
     }
 
     fn make(&mut self, learner: &mut Learner, id: Id, change: ChangeRequest) -> Result<ReportedChange, ChangeError> {
-        let shared = self.shared.clone();
-        let mut last_share = 0.0;
-        let mut observer = move |step: ChangeStep| {
-            let share = match step {
-                ChangeStep::Epoch(progress) => progress.epoch as f32 / progress.epochs.max(1) as f32,
-                _ => 0.0,
-            };
-            // A few reports are enough for a bar that moves.
-            if share >= last_share + 0.02 {
-                last_share = share;
-                shared.set(id, JobProgress::Running(share));
-            }
-            if shared.is_stopping() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
-        };
+        let mut observer = self.shared.observer(id);
         if self.shared.is_stopping() {
             return Err(ChangeError::Cancelled);
         }
@@ -406,21 +427,14 @@ impl ChangeWorker {
         }
         match change {
             ChangeRequest::Learn { label, shots, pictures, ids, replaces } => {
+                if learner.state().find_class(learner.base_model(), &label).is_none() {
+                    self.answers.imprint(&label, shots.clone());
+                }
                 let view = match &pictures {
                     Some(pictures) => Shots::WithFeatures { pictures, features: shots.view() },
                     None => Shots::Features(shots.view()),
                 };
-                let base = learner.base_model().classes.len();
-                let made = match learner.state().find_class(learner.base_model(), &label) {
-                    Some(class) if replaces && class < base => {
-                        learner.replace_base(&[(&label, view)], &mut observer)?
-                    }
-                    Some(_) => learner.add(&label, view, &mut observer)?,
-                    None => {
-                        self.answers.imprint(&label, shots.clone());
-                        learner.learn_many(&[(&label, view)], &mut observer)?
-                    }
-                };
+                let made = learn(learner, &label, view, replaces, &mut observer)?;
                 self.keep_thumbnails(learner, &label, &ids);
                 self.records.pending_shots.remove(&label, |id| ids.contains(&id));
                 Ok(reported(made, |report| report::of(&report)))
@@ -443,7 +457,7 @@ impl ChangeWorker {
             }
             ChangeRequest::Purge { label } => {
                 // Found before the change: the class's other labels are gone after it.
-                let labels = self.running.as_ref().map(|trace| trace.purged.clone()).unwrap_or_default();
+                let labels = self.running.as_ref().map(|running| running.purged.clone()).unwrap_or_default();
                 let made = learner.purge(&label, &mut observer)?;
                 self.purge(learner, labels);
                 Ok(reported(made, |report| report.map_or(Value::Null, |report| report::of(&report))))

@@ -21,6 +21,7 @@ use serde_json::{Value, json};
 use tokio::sync::watch;
 
 use crate::admission::{Admission, picture_bytes};
+use crate::agreement::AgreedAnswer;
 use crate::answers::Answers;
 use crate::camera_regions::CameraRegions;
 use crate::camera_scene::{self, CameraScene, SeenRegion};
@@ -291,20 +292,16 @@ impl Inner {
         let (frame, seen) = (now.regions.first().cloned().unwrap_or_default(), now.seen.as_ref());
         let things = now.regions.iter().flat_map(|region| &region.things).map(AnsweredThing::json);
         let named = now.regions.iter().filter(|region| region.bounds.is_some());
-        let shown = frame.matches.first();
-        json!({
+        frame.answer.json_with(json!({
             "source": self.camera.source().to_string(), "state": status.phase.name(), "reason": reason, "problem": now.problem,
-            "label": shown.map(|shown| &shown.label), "probability": shown.map(|shown| shown.probability),
-            "provisional": shown.is_some_and(|shown| shown.provisional),
-            "matches": ClassProbability::list_json(&frame.matches, 3), "set": ClassProbability::set_json(&frame.matches),
-            "known": frame.known, "agreed": frame.agreed,
+            "provisional": frame.answer.shown().is_some_and(|shown| shown.provisional),
             "empty": frame.empty, "things": things.collect::<Vec<_>>(),
             "regions": named.map(ShownRegion::json).collect::<Vec<_>>(), "scene": self.scene.json(),
             "frame": seen.map(|seen| seen.frame.number),
             "age_seconds": seen.map(|seen| seen.frame.taken.elapsed().as_secs_f32()),
             "frames_per_second": status.frames_per_second, "frames": status.frames, "opened": status.opened,
             "unreadable": status.unreadable, "unreadable_reason": status.unreadable_reason,
-        })
+        }))
     }
 }
 
@@ -390,10 +387,10 @@ impl LiveWorker {
             self.tracks.iter_mut().for_each(RegionTrack::clear);
             let is_gone = |class: &ClassProbability| !class.provisional && self.known.class(&class.label).is_err();
             for region in &mut self.inner.now().regions {
-                if region.matches.iter().any(is_gone) {
-                    (region.matches, region.agreed, region.known) = (Vec::new(), 0, false);
+                if region.answer.classes.iter().any(is_gone) {
+                    region.answer = AgreedAnswer::default();
                 }
-                region.things.retain(|thing| !thing.matches.iter().any(is_gone));
+                region.things.retain(|thing| !thing.answer.classes.iter().any(is_gone));
             }
         }
         let regions = self.inner.regions.get();

@@ -30,7 +30,7 @@ use rumqttc::{AsyncClient, Event, EventLoop, Packet};
 use tokio::sync::{Notify, broadcast, watch};
 
 use self::connection::delivered;
-use self::discovery::{About, MOST_THINGS, Named, OFFLINE, ONLINE, Topics};
+use self::discovery::{About, MAX_THINGS, Named, OFFLINE, ONLINE, Topics};
 pub use self::settings::{BrokerAddress, MqttDevice, MqttError, MqttSettings};
 use self::updates::{LiveState, MqttUpdates, classes};
 use crate::answers::Answers;
@@ -282,7 +282,7 @@ impl Reporter<'_> {
     fn named(&self) -> Named {
         let regions = self.regions.get().iter().map(|region| region.name.clone()).collect();
         let known = self.answers.knowledge();
-        let learned = known.classes[known.base..].iter().rev().take(MOST_THINGS);
+        let learned = known.classes[known.base..].iter().rev().take(MAX_THINGS);
         Named { regions, things: learned.map(|class| class.label.clone()).collect() }
     }
 

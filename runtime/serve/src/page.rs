@@ -102,18 +102,18 @@ mod tests {
     }
 
     /// Bytes of the page, as they are sent: a phone on a slow network shows it within a second.
-    const MOST_BYTES: usize = 200_000;
+    const MAX_BYTES: usize = 200_000;
     /// Of these, what a browser needs before it shows anything.
-    const MOST_BYTES_AT_FIRST: usize = 40_000;
+    const MAX_BYTES_AT_FIRST: usize = 40_000;
 
     #[test]
     fn the_page_stays_light() {
         let bytes = |is_counted: &dyn Fn(&str) -> bool| -> usize {
             super::FILES.iter().filter(|file| is_counted(file.path)).map(|file| file.text.len()).sum()
         };
-        assert!(bytes(&|_| true) <= MOST_BYTES, "{} bytes", bytes(&|_| true));
+        assert!(bytes(&|_| true) <= MAX_BYTES, "{} bytes", bytes(&|_| true));
         let first = bytes(&|path| [super::PAGE, "/style.css"].contains(&path));
-        assert!(first <= MOST_BYTES_AT_FIRST, "{first} bytes");
+        assert!(first <= MAX_BYTES_AT_FIRST, "{first} bytes");
     }
 
     #[test]

@@ -46,7 +46,7 @@ const WORKERS: usize = 2;
 /// Threads that decode pictures and the like and are there from the start, so that one is there when threads run out;
 const DECODERS: usize = 2;
 /// and at most: twice as many as large pictures are decoded at a time, so that small ones find one.
-const MOST_DECODERS: usize = 32;
+const MAX_DECODERS: usize = 32;
 /// Threads that decode stay.
 const FOREVER: Duration = Duration::from_secs(u32::MAX as u64);
 /// How long answers that are under way may take when the service stops.
@@ -205,7 +205,7 @@ impl Server {
     /// As for [`Server::run`].
     pub fn run_until(self, stop: impl Future<Output = ()>) -> Result<(), ServeError> {
         let mut builder = tokio::runtime::Builder::new_multi_thread();
-        builder.worker_threads(WORKERS).max_blocking_threads(MOST_DECODERS).thread_keep_alive(FOREVER).enable_all();
+        builder.worker_threads(WORKERS).max_blocking_threads(MAX_DECODERS).thread_keep_alive(FOREVER).enable_all();
         let runtime = builder.build().map_err(ServeError::Threads)?;
         start_decoders(&runtime);
         let served = runtime.block_on(self.serve(stop));

@@ -7,12 +7,12 @@ use std::time::Instant;
 use orco_runtime::scene::PixelRect;
 use serde_json::{Value, json};
 
-use crate::agreement::{Agreement, MEMORY};
+use crate::agreement::{AgreedAnswer, Agreement, MEMORY};
 use crate::camera_scene::shares;
 use crate::prediction::ClassProbability;
 
 /// Things of a frame that are answered; the smallest get none.
-pub const MOST: usize = 4;
+pub const MAX_THINGS: usize = 4;
 /// Share that two rectangles have in common, of what they cover together, from which they are the same thing.
 const SAME: f32 = 0.3;
 
@@ -23,23 +23,14 @@ pub struct AnsweredThing {
     pub id: u64,
     /// Where it is, as shares of the frame's sides: left edge, upper edge, width, height.
     pub bounds: [f32; 4],
-    /// The classes as several frames agree, the one that is shown first.
-    pub matches: Vec<ClassProbability>,
-    /// How many frames do.
-    pub agreed: usize,
-    /// Whether most of these are like anything known.
-    pub known: bool,
+    /// What it is.
+    pub answer: AgreedAnswer,
 }
 
 impl AnsweredThing {
     /// As programs get it.
     pub fn json(&self) -> Value {
-        let shown = self.matches.first();
-        json!({
-            "id": self.id, "box": self.bounds, "label": shown.map(|shown| &shown.label),
-            "probability": shown.map(|shown| shown.probability), "known": self.known, "agreed": self.agreed,
-            "matches": ClassProbability::list_json(&self.matches, 3), "set": ClassProbability::set_json(&self.matches),
-        })
+        self.answer.json_with(json!({ "id": self.id, "box": self.bounds }))
     }
 }
 
@@ -112,9 +103,8 @@ impl Things {
         };
         let track = &mut self.tracks[place];
         (track.bounds, track.seen) = (bounds, now);
-        let matches = track.agreement.add(now, classes, known);
-        let (agreed, known) = (track.agreement.frames(), track.agreement.is_known());
-        AnsweredThing { id: track.id, bounds: shares(bounds, frame), matches, agreed, known }
+        let answer = track.agreement.add(now, classes, known);
+        AnsweredThing { id: track.id, bounds: shares(bounds, frame), answer }
     }
 }
 
@@ -138,7 +128,7 @@ mod tests {
     }
 
     fn labels(things: &[AnsweredThing]) -> Vec<(u64, &str)> {
-        things.iter().map(|thing| (thing.id, &*thing.matches[0].label)).collect()
+        things.iter().map(|thing| (thing.id, &*thing.answer.classes[0].label)).collect()
     }
 
     #[test]
@@ -152,7 +142,7 @@ mod tests {
         // The other way round, a little moved; one frame errs about the mug.
         let second = things.add(after(100), frame, vec![answer(390, "jug", 0.8), answer(10, "jug", 0.6)]);
         assert_eq!(labels(&second), [(2, "jug"), (1, "mug")]);
-        assert_eq!((second[1].agreed, second[1].matches[0].probability), (2, 0.65));
+        assert_eq!((second[1].answer.frames, second[1].answer.classes[0].probability), (2, 0.65));
         // One is gone for a moment, a third comes; long after, whatever stands there is another thing.
         let third = things.add(after(200), frame, vec![answer(200, "mug", 0.9), answer(20, "mug", 0.9)]);
         assert_eq!(labels(&third), [(3, "mug"), (1, "mug")]);

@@ -123,12 +123,7 @@ impl Transfer {
         let Shared { bundle, store, settings, .. } = &*self.0;
         let learner = Learner::new(bundle.clone(), store.clone(), settings.clone());
         let mut learner = learner.map_err(|error| Refusal::internal(with_causes(&error)))?;
-        let origin = PackOrigin {
-            bundle: bundle.manifest.name.clone(),
-            program: concat!("orco ", env!("CARGO_PKG_VERSION")).into(),
-            ..PackOrigin::default()
-        };
-        let exported = learner.export(label, origin).map_err(|error| match error {
+        let exported = learner.export(label, PackOrigin::default()).map_err(|error| match error {
             ExportError::Class(error) => Refusal::conflict(error.to_string()),
             error => Refusal::internal(with_causes(&error)),
         })?;

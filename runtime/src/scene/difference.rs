@@ -25,7 +25,7 @@ const CLIPPED: f32 = 250.0;
 /// Brightness rise from which a pixel of the background is an edge, in steps per pixel above what noise makes.
 const EDGE: f32 = 4.0;
 /// Least share of edges by which a moved camera is told.
-const LEAST_EDGES: f32 = 0.02;
+const MIN_EDGES: f32 = 0.02;
 /// Share of the pixels that certainly show the place, by whose deviations the frame's own noise is told.
 const CERTAIN: f32 = 0.25;
 /// Deviations within which that share of normal values is.
@@ -92,7 +92,7 @@ impl Difference {
         let changed = |place: &usize| self.changes[*place].may_be_thing();
         let surface = (0..self.changes.len()).filter(changed).count() as f32 / all;
         let edges: Vec<usize> = (0..self.edges.len()).filter(|place| self.edges[*place]).collect();
-        if (edges.len() as f32) < LEAST_EDGES * all {
+        if (edges.len() as f32) < MIN_EDGES * all {
             return surface;
         }
         surface.max(edges.iter().copied().filter(changed).count() as f32 / edges.len() as f32)

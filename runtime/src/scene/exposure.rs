@@ -1,15 +1,15 @@
 //! How much brighter a frame is than the background, channel by channel.
 
 /// Ratios are counted by their logarithm, up to this one on both sides: about 1 to 3.3.
-const MOST: f32 = 1.2;
+const MAX_LOG_RATIO: f32 = 1.2;
 /// Bins for each unit of the logarithm.
 const BINS_PER_UNIT: f32 = 100.0;
 /// A channel's logarithm is at most so far from that of the brightness: as white balance goes.
-const MOST_TINT: f32 = 0.15;
+const MAX_TINT: f32 = 0.15;
 /// Every so many pixels one is counted.
 const STEP: usize = 3;
 /// Least share of the pixels that must be neither dark nor clipped, in both, for a ratio to be told.
-const LEAST_USABLE: usize = 20;
+const MIN_USABLE: usize = 20;
 
 /// The factor by which each channel of a frame is brighter than the background: the most frequent ratio, so that what
 /// covers a part of the frame does not matter. 1 where nothing can be told.
@@ -20,14 +20,14 @@ pub(super) fn gains(frame: &[[f32; 3]], background: &[[f32; 3]]) -> [f32; 3] {
     let brightness = |pixel: &[f32; 3]| pixel.iter().sum::<f32>() / 3.0;
     let pairs = || frame.iter().zip(background).step_by(STEP);
     let whole: Vec<f32> = pairs().filter_map(|(frame, back)| log_ratio(brightness(frame), brightness(back))).collect();
-    if whole.len() * STEP * LEAST_USABLE < frame.len() {
+    if whole.len() * STEP * MIN_USABLE < frame.len() {
         return [1.0; 3];
     }
-    let common = most_frequent(&whole, -MOST, MOST);
+    let common = most_frequent(&whole, -MAX_LOG_RATIO, MAX_LOG_RATIO);
     core::array::from_fn(|channel| {
         let ratios: Vec<f32> = pairs().filter_map(|(frame, back)| log_ratio(frame[channel], back[channel])).collect();
-        let usable = ratios.len() * STEP * LEAST_USABLE >= frame.len();
-        let log = if usable { most_frequent(&ratios, common - MOST_TINT, common + MOST_TINT) } else { common };
+        let usable = ratios.len() * STEP * MIN_USABLE >= frame.len();
+        let log = if usable { most_frequent(&ratios, common - MAX_TINT, common + MAX_TINT) } else { common };
         libm::expf(log)
     })
 }

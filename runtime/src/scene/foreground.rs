@@ -11,7 +11,7 @@ use super::region::PixelRect;
 /// Most things that are told apart; the smallest go.
 pub const MAX_THINGS: usize = 16;
 /// Least share of the frame that a thing covers.
-const LEAST: f32 = 0.002;
+const MIN_AREA: f32 = 0.002;
 /// Pixels of the small frame below which something is no more than a speck.
 // Steps along rows and columns: their distances take a tenth of the time that round ones take.
 const SPECK: u8 = 1;
@@ -249,7 +249,7 @@ fn things(mask: &GrayImage, frame: [u32; 2]) -> (GrayImage, Vec<Thing>) {
     let mut components: Vec<SmallThing> = (0..count).map(SmallThing::new).collect();
     let of_things = labels.enumerate_pixels().filter(|(_, _, label)| label[0] != 0);
     of_things.for_each(|(x, y, label)| components[label[0] as usize].add(x, y));
-    let least = (LEAST * (width * height) as f32).max(1.0);
+    let least = (MIN_AREA * (width * height) as f32).max(1.0);
     components.retain(|component| component.pixels as f32 >= least);
     components.sort_by_key(|component| core::cmp::Reverse(component.pixels));
 

@@ -6,7 +6,7 @@ use ::image::RgbImage;
 pub const SIDE: u32 = 320;
 /// Most pixels of a row, or of a column, that are read for one pixel of the small frame: so that a frame of any size
 /// takes the same time.
-const MOST_TAPS: u32 = 4;
+const MAX_TAPS: u32 = 4;
 
 /// A frame whose longest side is [`SIDE`] at the most.
 #[derive(Clone, Debug)]
@@ -62,7 +62,7 @@ struct Taps {
 }
 
 fn taps(length: u32, cells: usize) -> Taps {
-    let count = length.div_ceil(cells as u32).clamp(1, MOST_TAPS) as usize;
+    let count = length.div_ceil(cells as u32).clamp(1, MAX_TAPS) as usize;
     let all = cells * count;
     // The middle of each tap's part, in whole pixels.
     let places = (0..all).map(|tap| (2 * tap + 1) * length as usize / (2 * all)).collect();

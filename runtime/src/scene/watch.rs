@@ -18,13 +18,13 @@ const FOUND: f32 = 0.4;
 /// How long it takes until that is believed: a hand before the lens is gone by then.
 const PATIENCE: Duration = Duration::from_secs(4);
 /// Least frames that must agree.
-const LEAST_FRAMES: u32 = 3;
+const MIN_FRAMES: u32 = 3;
 /// Time in which the background follows a change of light by 63 %.
 const FOLLOWING: Duration = Duration::from_secs(60);
 /// Least time between two steps of that.
 const STEP: Duration = Duration::from_secs(1);
 /// Most that one step follows: after a pause one frame must not become the place.
-const MOST: f32 = 0.2;
+const MAX_RATE: f32 = 0.2;
 
 /// What one frame shows.
 #[derive(Clone, Debug)]
@@ -104,7 +104,7 @@ impl SceneWatch {
         let (since, frames) = self.doubt.unwrap_or((at, 0));
         let frames = frames + 1;
         self.doubt = Some((since, frames));
-        if frames >= LEAST_FRAMES && at.saturating_sub(since) >= PATIENCE {
+        if frames >= MIN_FRAMES && at.saturating_sub(since) >= PATIENCE {
             self.is_moved = !self.is_moved;
             self.doubt = None;
         }
@@ -114,7 +114,7 @@ impl SceneWatch {
         let passed = self.followed.map_or(STEP, |last| at.saturating_sub(last));
         if passed >= STEP {
             let share = 1.0 - libm::expf(-passed.as_secs_f32() / FOLLOWING.as_secs_f32());
-            Arc::make_mut(&mut self.background).follow(small, difference, share.min(MOST));
+            Arc::make_mut(&mut self.background).follow(small, difference, share.min(MAX_RATE));
             self.followed = Some(at);
         }
     }

@@ -68,13 +68,13 @@ pub struct Classifier(Rule);
 
 #[derive(Clone, Debug)]
 enum Rule {
-    Nearest(Nearest),
+    NearestTarget(NearestTarget),
     Predictor(Box<Predictor>),
 }
 
 /// By targets, and class means.
 #[derive(Clone, Debug)]
-struct Nearest {
+struct NearestTarget {
     head: Projector,
     targets: Vec<f32>,
     dimension: usize,
@@ -96,7 +96,7 @@ impl Classifier {
     pub fn with_config(base_model: &BaseModel, state: &State, config: &LearnConfig) -> Self {
         Self(match base_model.scoring(config) {
             Some(scoring) => Rule::Predictor(Box::new(Predictor::new(base_model, state, scoring))),
-            None => Rule::Nearest(Nearest::new(base_model, state, config)),
+            None => Rule::NearestTarget(NearestTarget::new(base_model, state, config)),
         })
     }
 
@@ -131,7 +131,7 @@ impl Classifier {
     /// If a shot has no whole feature vector.
     pub fn imprint(&mut self, shots: &[Vec<f32>]) {
         match &mut self.0 {
-            Rule::Nearest(nearest) => nearest.imprint(shots.iter().map(Vec::as_slice)),
+            Rule::NearestTarget(nearest) => nearest.imprint(shots.iter().map(Vec::as_slice)),
             Rule::Predictor(answerer) => answerer.imprint(shots.iter().map(Vec::as_slice)),
         }
     }
@@ -171,7 +171,7 @@ impl Classifier {
     /// Scores of every class, by which they are ordered: `features` `[n, inputs]`, result `[n, classes]`.
     pub fn scores(&self, features: &[f32]) -> Vec<f32> {
         match &self.0 {
-            Rule::Nearest(nearest) => nearest.scores(features),
+            Rule::NearestTarget(nearest) => nearest.scores(features),
             Rule::Predictor(answerer) => answerer.scores(features),
         }
     }
@@ -183,7 +183,7 @@ impl Classifier {
     /// If a shot has no whole feature vector, or there is no such shot.
     pub fn scores_of_some(&self, shots: &[Vec<f32>], subsets: &[Vec<usize>], features: &[f32]) -> Vec<Vec<f32>> {
         match &self.0 {
-            Rule::Nearest(nearest) => {
+            Rule::NearestTarget(nearest) => {
                 let scores = |subset: &Vec<usize>| {
                     nearest.scores_of(subset.iter().map(|shot| shots[*shot].as_slice()), features)
                 };
@@ -203,7 +203,7 @@ impl Classifier {
     /// classifier that was made without [known scores](Self::with_known_scores), or before anything is learned.
     pub fn balance_estimates(&self) -> Vec<BalanceEstimate> {
         match &self.0 {
-            Rule::Nearest(_) => Vec::new(),
+            Rule::NearestTarget(_) => Vec::new(),
             Rule::Predictor(answerer) => answerer.balance_estimates(),
         }
     }
@@ -211,13 +211,13 @@ impl Classifier {
     /// Number of known classes, imprinted ones among them.
     pub fn classes(&self) -> usize {
         match &self.0 {
-            Rule::Nearest(nearest) => nearest.targets.len() / nearest.dimension,
+            Rule::NearestTarget(nearest) => nearest.targets.len() / nearest.dimension,
             Rule::Predictor(answerer) => answerer.classes(),
         }
     }
 }
 
-impl Nearest {
+impl NearestTarget {
     fn new(base_model: &BaseModel, state: &State, config: &LearnConfig) -> Self {
         let weight = config.class_means;
         let means = if weight > 0.0 { class_means(base_model, state, config) } else { None };

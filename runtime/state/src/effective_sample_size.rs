@@ -25,7 +25,7 @@ const DEVIATE: f32 = 1.28;
 /// From which share in common on shots are said to come from one scene.
 const ONE_SCENE: f32 = 0.5;
 /// Least shots of which that is said.
-const LEAST_SHOTS: usize = 3;
+const MIN_SHOTS: usize = 3;
 
 /// How alike the shots of a learned class are.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -45,7 +45,7 @@ impl ShotIndependence {
 
     /// Whether they seem to come from one scene, so that others would help.
     pub fn is_one_scene(&self) -> bool {
-        self.shots >= LEAST_SHOTS && self.common >= ONE_SCENE
+        self.shots >= MIN_SHOTS && self.common >= ONE_SCENE
     }
 }
 

@@ -213,12 +213,12 @@ impl BaseModel {
     /// Whether all parts fit together; to be asked after decoding.
     pub fn is_sound(&self) -> bool {
         const WIDEST: usize = 65_536;
-        const MOST_TARGETS: usize = 4096;
+        const MAX_TARGETS: usize = 4096;
         let is_unit = |target: &[f32]| (math::dot(target, target) - 1.0).abs() < 1e-3;
         let shapes =
             [self.dimension, self.head.inputs, self.head.hidden].iter().all(|size| (1..=WIDEST).contains(size))
                 && self.targets.len().is_multiple_of(self.dimension)
-                && self.target_count() <= MOST_TARGETS
+                && self.target_count() <= MAX_TARGETS
                 && self.targets.chunks_exact(self.dimension).all(is_unit)
                 && self.head.is_sound()
                 && self.head.outputs == self.dimension

@@ -57,7 +57,7 @@ pub enum ConfigError {
 }
 
 /// Largest number of classes and of pseudo-targets.
-const MOST: usize = 4096;
+const MAX_CLASSES: usize = 4096;
 
 /// Refuses the recipe unless the rule holds.
 pub(super) fn demand(
@@ -120,7 +120,7 @@ impl Recipe {
         demand("pretrain.epochs", self.pretrain.epochs, trained, expected)?;
         self.pretrain.check()?;
         let targets = self.targets.count;
-        let enough = targets >= self.classes() && targets <= MOST;
+        let enough = targets >= self.classes() && targets <= MAX_CLASSES;
         demand("targets.count", targets, enough, "at least the number of classes of the split, at most 4096")?;
         let fits = match self.targets.method {
             TargetMethod::Orthonormal => targets as i64 <= projection,
@@ -164,10 +164,15 @@ impl Recipe {
 
 impl SplitConfig {
     fn check(&self) -> Result<(), ConfigError> {
-        demand("split.base_classes", self.base_classes, (2..=MOST).contains(&self.base_classes), "from 2 to 4096")?;
+        demand(
+            "split.base_classes",
+            self.base_classes,
+            (2..=MAX_CLASSES).contains(&self.base_classes),
+            "from 2 to 4096",
+        )?;
         let expected = "from 1 to 4096, since the bundle's benchmark needs one";
-        count("split.sessions", self.sessions, 1..=MOST, expected)?;
-        count("split.ways", self.ways, 1..=MOST, "from 1 to 4096")?;
+        count("split.sessions", self.sessions, 1..=MAX_CLASSES, expected)?;
+        count("split.ways", self.ways, 1..=MAX_CLASSES, "from 1 to 4096")?;
         let measurable = self.measure_on == MeasureOn::Test || self.holdout_per_class >= 1;
         let expected = "at least 1 when split.measure_on is \"holdout\"";
         demand("split.holdout_per_class", self.holdout_per_class, measurable, expected)?;

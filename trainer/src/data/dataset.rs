@@ -158,9 +158,9 @@ fn read(recipe: &Recipe, origin: &DataOrigin<'_>) -> Result<Parts, DataError> {
     let Listing { train, test, class_names, prefix } = listing;
     // Also before images are decoded, which takes time.
     printable(&class_names)?;
-    if class_names.len() > MOST_CLASSES {
+    if class_names.len() > MAX_CLASSES {
         let path = folder()?.into();
-        let expected = format!("at most {MOST_CLASSES}");
+        let expected = format!("at most {MAX_CLASSES}");
         return Err(DataError::Count { path, what: "classes", expected, actual: class_names.len() });
     }
     demand_room(train.len() + test.len(), data.canvas(), 1)?;
@@ -180,7 +180,7 @@ fn printable(class_names: &[String]) -> Result<(), DataError> {
 }
 
 /// Most classes that a data set may have.
-const MOST_CLASSES: usize = 4096;
+const MAX_CLASSES: usize = 4096;
 
 /// Labelled images in memory.
 #[derive(Debug)]

@@ -42,162 +42,223 @@ pub(super) fn write(
         .collect::<Result<Vec<_>>>()?;
     let fixed = summarise(drawn[0].0, &drawn[0].1[..1]);
     let measured: Vec<Summary> = drawn.iter().map(|(system, draws)| summarise(system, draws)).collect();
-    let manifest = &bundle.manifest;
     let ours = &measured[0];
+    let by_targets = measured.iter().find(|summary| summary.name == System::IMPRINT.name());
+    let card = Card { bundle, recipe, exported, run };
     let mut text = String::new();
     front_matter(&mut text, recipe, &benchmark.source, ours)?;
-    writeln!(text, "# {}\n", manifest.name)?;
+    writeln!(text, "# {}\n", bundle.manifest.name)?;
     writeln!(
         text,
         "A bundle for `orco`: it knows {} classes and learns up to {} more on the device.\n",
-        bundle.base_model.classes.len(),
-        bundle.base_model.target_count() - bundle.base_model.classes.len()
+        base_model.classes.len(),
+        base_model.target_count() - base_model.classes.len()
     )?;
-    let facts = &manifest.backbone;
-    let brought = if facts.multiply_adds == 0 { "brought as an ONNX file, " } else { "" };
-    writeln!(
-        text,
-        "- Backbone: {}, {:.2} M parameters, {brought}{} for one {}x{} image, {} features.",
-        facts.architecture,
-        facts.parameters as f64 / 1e6,
-        facts.work(),
-        manifest.preprocessing.width,
-        manifest.preprocessing.height,
-        facts.features
-    )?;
-    if recipe.align.mirrored {
-        let what = "A feature vector is the mean over an image and its mirror image; the file computes both";
-        writeln!(text, "- {what}, and the multiply-adds count both.")?;
+    card.backbone(&mut text)?;
+    card.training(&mut text, split, skipped, by_targets)?;
+    card.answers(&mut text)?;
+    card.files(&mut text)?;
+    writeln!(text, "\n## Measured\n")?;
+    card.benchmark(&mut text, &benchmark)?;
+    systems(&mut text, &measured)?;
+    if benchmark.fixed_draw && draws > 1 {
+        writeln!(text, "\nOn the field's fixed draw alone, orco: aHM {:.2}, aACC {:.2}.", fixed.ahm, fixed.aacc)?;
     }
-    let look = manifest.preprocessing.look;
-    if !look.is_whole() {
-        let times = look.parts();
+    sessions(&mut text, ours)?;
+    Ok(text)
+}
+
+/// What a card is about.
+struct Card<'a> {
+    bundle: &'a Bundle,
+    recipe: &'a Recipe,
+    exported: &'a ExportReport,
+    run: &'a Run,
+}
+
+impl Card<'_> {
+    /// Backbone, look and head.
+    fn backbone(&self, text: &mut String) -> Result<()> {
+        let Self { bundle: Bundle { manifest, base_model, .. }, recipe, .. } = self;
+        let facts = &manifest.backbone;
+        let brought = if facts.multiply_adds == 0 { "brought as an ONNX file, " } else { "" };
         writeln!(
             text,
-            "- Look: {look}. A feature vector is the mean over these {times} images of a picture; each takes those \
-             multiply-adds."
+            "- Backbone: {}, {:.2} M parameters, {brought}{} for one {}x{} image, {} features.",
+            facts.architecture,
+            facts.parameters as f64 / 1e6,
+            facts.work(),
+            manifest.preprocessing.width,
+            manifest.preprocessing.height,
+            facts.features
         )?;
-    }
-    let head = &bundle.base_model.head;
-    writeln!(
-        text,
-        "- Head: {}-{}-{}, {:.2} M multiply-adds for one image; {} pseudo-targets ({}).",
-        head.inputs,
-        head.hidden,
-        head.outputs,
-        (head.hidden * (head.inputs + head.outputs)) as f64 / 1e6,
-        recipe.targets.count,
-        made_by(&recipe.targets)
-    )?;
-    let without = match skipped {
-        0 => String::new(),
-        1 => "; 1 broken image of the data set was left out".into(),
-        count => format!("; {count} broken images of the data set were left out"),
-    };
-    let align = recipe.align.settled(split.base.len());
-    writeln!(text, "- Trained on: {}, seed {}{without}.", manifest.provenance.trained_on, recipe.seed)?;
-    phase_1(&mut text, recipe)?;
-    time(&mut text, recipe, &run.metrics("pretrain"))?;
-    let watched = recipe.align.steps.is_some() && !split.unseen().is_empty();
-    writeln!(
-        text,
-        "- Phase 2: {}, batch {}{}{}. {} No epoch and no head was selected on test data.",
-        if watched { format!("{} epochs at most", align.epochs) } else { format!("{} epochs", align.epochs) },
-        align.batch,
-        match recipe.align.contrast_form {
-            ContrastForm::Outside => String::new(),
-            form => format!(", PSCL {form:?}"),
-        },
-        if recipe.align.train_backbone { ", backbone trained too" } else { "" },
-        if watched {
-            "The head with the least loss on training images set aside is shipped."
-        } else {
-            "The last epoch's head is shipped."
+        if recipe.align.mirrored {
+            let what = "A feature vector is the mean over an image and its mirror image; the file computes both";
+            writeln!(text, "- {what}, and the multiply-adds count both.")?;
         }
-    )?;
-    if let Some(accuracy) = accuracy(run, split.base.len() / align.batch.max(1)) {
-        writeln!(text, "- Accuracy on the base training images after phase 2: {accuracy:.1} %.")?;
-    }
-    let by_targets = measured.iter().find(|summary| summary.name == System::IMPRINT.name());
-    if let (Some(phase_1), Some(by_targets)) = (exported.phase_1, by_targets) {
-        // Imprinting answers by targets alone, and in session 0 nothing is imprinted yet.
+        let look = manifest.preprocessing.look;
+        if !look.is_whole() {
+            let times = look.parts();
+            writeln!(
+                text,
+                "- Look: {look}. A feature vector is the mean over these {times} images of a picture; each takes those \
+                 multiply-adds."
+            )?;
+        }
+        let head = &base_model.head;
         writeln!(
             text,
-            "- Accuracy on the measured images of the base classes: {:.2} % by the classifier of phase 1, {:.2} % \
-             by the targets of phase 2.",
-            phase_1, by_targets.sessions[0].base
+            "- Head: {}-{}-{}, {:.2} M multiply-adds for one image; {} pseudo-targets ({}).",
+            head.inputs,
+            head.hidden,
+            head.outputs,
+            (head.hidden * (head.inputs + head.outputs)) as f64 / 1e6,
+            recipe.targets.count,
+            made_by(&recipe.targets)
         )?;
+        Ok(())
     }
-    if config.epochs == 0 {
-        writeln!(text, "- On the device nothing is trained; {} views of a shot are stored.", config.views)?;
-    } else {
-        phase_3(&mut text, config)?;
-    }
-    if let Some(weights) = config.answer {
+
+    /// Data and phases. Of the measured systems the one that answers `by_targets` tells what phase 2 made of phase 1.
+    fn training(&self, text: &mut String, split: &Split, skipped: usize, by_targets: Option<&Summary>) -> Result<()> {
+        let Self { bundle, recipe, exported, run } = self;
+        let without = match skipped {
+            0 => String::new(),
+            1 => "; 1 broken image of the data set was left out".into(),
+            count => format!("; {count} broken images of the data set were left out"),
+        };
+        let align = recipe.align.settled(split.base.len());
+        writeln!(text, "- Trained on: {}, seed {}{without}.", bundle.manifest.provenance.trained_on, recipe.seed)?;
+        phase_1(text, recipe)?;
+        time(text, recipe, &run.metrics("pretrain"))?;
+        let watched = recipe.align.steps.is_some() && !split.unseen().is_empty();
         writeln!(
             text,
-            "- Answers: by {weights}; the \
-             border between base classes and learned ones is chosen in every session, by {} samples that were set \
-             aside and by the shots themselves.{}",
-            base_model.statistics.as_ref().map_or(0, |statistics| statistics.set_aside.len()),
-            match recipe.split.set_aside_per_class {
-                0 => " The samples were set aside after the training, which had seen them.",
-                _ => "",
+            "- Phase 2: {}, batch {}{}{}. {} No epoch and no head was selected on test data.",
+            if watched { format!("{} epochs at most", align.epochs) } else { format!("{} epochs", align.epochs) },
+            align.batch,
+            match recipe.align.contrast_form {
+                ContrastForm::Outside => String::new(),
+                form => format!(", PSCL {form:?}"),
+            },
+            if recipe.align.train_backbone { ", backbone trained too" } else { "" },
+            if watched {
+                "The head with the least loss on training images set aside is shipped."
+            } else {
+                "The last epoch's head is shipped."
             }
         )?;
-        if let Some(statistics) = &base_model.statistics {
-            writeln!(text, "- Estimates: {}.", estimates(statistics))?;
+        if let Some(accuracy) = accuracy(run, split.base.len() / align.batch.max(1)) {
+            writeln!(text, "- Accuracy on the base training images after phase 2: {accuracy:.1} %.")?;
         }
-    } else if config.class_means > 0.0 {
-        let weight = config.class_means;
+        if let (Some(phase_1), Some(by_targets)) = (exported.phase_1, by_targets) {
+            // Imprinting answers by targets alone, and in session 0 nothing is imprinted yet.
+            writeln!(
+                text,
+                "- Accuracy on the measured images of the base classes: {:.2} % by the classifier of phase 1, {:.2} % \
+                 by the targets of phase 2.",
+                phase_1, by_targets.sessions[0].base
+            )?;
+        }
+        let config = &bundle.base_model.config;
+        if config.epochs == 0 {
+            writeln!(text, "- On the device nothing is trained; {} views of a shot are stored.", config.views)?;
+        } else {
+            phase_3(text, config)?;
+        }
+        Ok(())
+    }
+
+    /// What a device answers by.
+    fn answers(&self, text: &mut String) -> Result<()> {
+        let Self { bundle: Bundle { base_model, .. }, recipe, .. } = self;
+        let config = &base_model.config;
+        if let Some(weights) = config.answer {
+            writeln!(
+                text,
+                "- Answers: by {weights}; the \
+                 border between base classes and learned ones is chosen in every session, by {} samples that were set \
+                 aside and by the shots themselves.{}",
+                base_model.statistics.as_ref().map_or(0, |statistics| statistics.set_aside.len()),
+                match recipe.split.set_aside_per_class {
+                    0 => " The samples were set aside after the training, which had seen them.",
+                    _ => "",
+                }
+            )?;
+            if let Some(statistics) = &base_model.statistics {
+                writeln!(text, "- Estimates: {}.", estimates(statistics))?;
+            }
+        } else if config.class_means > 0.0 {
+            let weight = config.class_means;
+            writeln!(
+                text,
+                "- Answers: by the cosines to a class's target and to its exemplars' mean, weighed 1 to {weight}."
+            )?;
+        }
+        Ok(())
+    }
+
+    /// The stored backbones beside the trained one, and the size of each file.
+    fn files(&self, text: &mut String) -> Result<()> {
+        let Self { bundle, exported, .. } = self;
+        if let Some(parity) = exported.parity {
+            writeln!(text, "- {}, weights in f32.", parity.sentence("the training network"))?;
+        }
+        if let Some(stored) = &exported.stored {
+            let weights = bundle.manifest.backbone.weights.name();
+            writeln!(
+                text,
+                "- `{BACKBONE}` stores weights in {weights} and computes in f32; it {}.",
+                stored.sentence()
+            )?;
+        }
+        if let Some(int8) = &exported.int8 {
+            writeln!(text, "- `{BACKBONE_INT8}` computes in int8; it {}.", int8.sentence())?;
+        }
+        let size = |name: &str| std::fs::metadata(bundle.folder.join(name)).map_or(0, |file| file.len());
+        let sizes = [BACKBONE, LEARNER, STATISTICS, BENCHMARK]
+            .map(|name| format!("`{name}` {:.2} MB", size(name) as f64 / 1e6));
+        writeln!(text, "- Files: {}.", sizes.join(", "))?;
+        Ok(())
+    }
+
+    /// What was asked, and the command that asks it again.
+    fn benchmark(&self, text: &mut String, benchmark: &Benchmark) -> Result<()> {
+        let Self { recipe, exported, .. } = self;
+        let draws = recipe.export.draws;
         writeln!(
             text,
-            "- Answers: by the cosines to a class's target and to its exemplars' mean, weighed 1 to {weight}."
+            "On {}: {} session{} of {} new classes, {} shots each; {} of the shots{}. Percent.\n",
+            benchmark.source,
+            benchmark.ways.len(),
+            if benchmark.ways.len() == 1 { "" } else { "s" },
+            benchmark.ways.first().copied().unwrap_or(0),
+            benchmark.shots,
+            match draws {
+                1 if benchmark.fixed_draw => "the field's fixed draw".to_owned(),
+                1 => "one draw".to_owned(),
+                _ => format!("means of {draws} draws"),
+            },
+            if benchmark.fixed_draw && draws > 1 { ", the first of them the field's fixed one" } else { "" }
         )?;
-    }
-    if let Some(parity) = exported.parity {
-        writeln!(text, "- {}, weights in f32.", parity.sentence("the training network"))?;
-    }
-    if let Some(stored) = &exported.stored {
-        let weights = facts.weights.name();
-        writeln!(text, "- `{BACKBONE}` stores weights in {weights} and computes in f32; it {}.", stored.sentence())?;
-    }
-    if let Some(int8) = &exported.int8 {
-        writeln!(text, "- `{BACKBONE_INT8}` computes in int8; it {}.", int8.sentence())?;
-    }
-    let size = |name: &str| std::fs::metadata(bundle.folder.join(name)).map_or(0, |file| file.len());
-    let sizes =
-        [BACKBONE, LEARNER, STATISTICS, BENCHMARK].map(|name| format!("`{name}` {:.2} MB", size(name) as f64 / 1e6));
-    writeln!(text, "- Files: {}.", sizes.join(", "))?;
-    writeln!(text)?;
-    writeln!(text, "## Measured\n")?;
-    writeln!(
-        text,
-        "On {}: {} session{} of {} new classes, {} shots each; {} of the shots{}. Percent.\n",
-        benchmark.source,
-        benchmark.ways.len(),
-        if benchmark.ways.len() == 1 { "" } else { "s" },
-        benchmark.ways.first().copied().unwrap_or(0),
-        benchmark.shots,
-        match draws {
-            1 if benchmark.fixed_draw => "the field's fixed draw".to_owned(),
-            1 => "one draw".to_owned(),
-            _ => format!("means of {draws} draws"),
-        },
-        if benchmark.fixed_draw && draws > 1 { ", the first of them the field's fixed one" } else { "" }
-    )?;
-    match recipe.split.measure_on {
-        MeasureOn::Test => writeln!(
-            text,
-            "    cargo run --release -p orco-lab -- eval {} --draws {draws} --seed {SEED}\n",
-            shell_word(&exported.folder.to_string_lossy())
-        )?,
-        MeasureOn::Holdout => {
-            writeln!(text, "These images are for choosing settings; the numbers are no result to report.\n")?
+        match recipe.split.measure_on {
+            MeasureOn::Test => writeln!(
+                text,
+                "    cargo run --release -p orco-lab -- eval {} --draws {draws} --seed {SEED}\n",
+                shell_word(&exported.folder.to_string_lossy())
+            )?,
+            MeasureOn::Holdout => {
+                writeln!(text, "These images are for choosing settings; the numbers are no result to report.\n")?
+            }
         }
+        Ok(())
     }
+}
+
+/// A row for each system.
+fn systems(text: &mut String, measured: &[Summary]) -> Result<()> {
     writeln!(text, "| system | aHM | aACC | area | base decay | performance decay |\n|---|---|---|---|---|---|")?;
-    for summary in &measured {
+    for summary in measured {
         writeln!(
             text,
             "| {} | {} | {} | {} | {:.2} | {:.2} |",
@@ -209,9 +270,11 @@ pub(super) fn write(
             summary.performance_decay
         )?;
     }
-    if benchmark.fixed_draw && draws > 1 {
-        writeln!(text, "\nOn the field's fixed draw alone, orco: aHM {:.2}, aACC {:.2}.", fixed.ahm, fixed.aacc)?;
-    }
+    Ok(())
+}
+
+/// A row for each session of the device's own answers.
+fn sessions(text: &mut String, ours: &Summary) -> Result<()> {
     writeln!(text, "\n| session (orco) | base | incremental | HM | top-1 |\n|---|---|---|---|---|")?;
     for row in &ours.sessions {
         writeln!(
@@ -224,7 +287,7 @@ pub(super) fn write(
             row.top1
         )?;
     }
-    Ok(text)
+    Ok(())
 }
 
 /// How the accuracy that a device estimates of base classes follows from that on the samples set aside.

@@ -19,7 +19,7 @@ use crate::picture;
 use crate::scene_options::SceneOptions;
 
 /// Most labels of which a line says that one of them is right; the JSON lists all.
-const MOST_ALTERNATIVES: usize = 3;
+const MAX_ALTERNATIVES: usize = 3;
 
 /// Arguments of `orco classify`.
 #[derive(Args, Debug)]
@@ -167,7 +167,7 @@ impl Found<'_> {
     /// "; mug or cup" where one of a few is right with the probability of a set; else nothing.
     fn set_in_words(&self) -> String {
         let labels: Vec<String> = self.set().map(|label| EscapedText(label).to_string()).collect();
-        if (2..=MOST_ALTERNATIVES).contains(&labels.len()) {
+        if (2..=MAX_ALTERNATIVES).contains(&labels.len()) {
             format!("; {}", labels.join(" or "))
         } else {
             String::new()

@@ -50,14 +50,9 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<
     options.check_destination(&arguments.output)?;
     let mut learner = device::open(options, output)?;
     let key = arguments.sign.as_deref().map(SecretKey::read).transpose()?;
-    let provenance = PackOrigin {
-        bundle: learner.bundle().manifest.name.clone(),
-        program: concat!("orco ", env!("CARGO_PKG_VERSION")).into(),
-        device: arguments.device.clone(),
-        created: arguments.created.clone(),
-        session: 0,
-    };
-    let mut pack = learner.export(&arguments.label, provenance)?;
+    let origin =
+        PackOrigin { device: arguments.device.clone(), created: arguments.created.clone(), ..PackOrigin::default() };
+    let mut pack = learner.export(&arguments.label, origin)?;
     if let Some(folder) = &arguments.thumbnails {
         pack.thumbnails = thumbnail::of_folder(folder)?;
     }

@@ -16,107 +16,156 @@ use crate::{device, session_report};
 pub fn run(options: &Options, output: &Output) -> Result<Value> {
     let mut learner = device::open(options, output)?;
     let engines = Engines::of(&mut learner)?;
-    let (manifest, base_model) = (&learner.bundle().manifest, learner.base_model());
-    let free = learner.state().free_targets(base_model).len();
-    // A device may do without the file.
-    let benchmark = manifest.files.contains_key(BENCHMARK) && learner.bundle().folder.join(BENCHMARK).is_file();
-    let signed = options.public_key.is_some();
-    const SHOTS: usize = 5;
-    let learning = learner.session_bytes(usize::from(free > 0), SHOTS);
-    say!(output, "bundle      {} ({})", manifest.name, learner.bundle().folder.display())?;
-    let signature = if signed { "its signature is valid" } else { "signature not checked (--public-key FILE)" };
-    say!(output, "release     {}, {signature}", manifest.release)?;
-    say!(
-        output,
-        "backbone    {}, {}: {:.2} M parameters, {}, {}x{} pixels, {} features, {}",
-        manifest.backbone.architecture,
-        match options.backbone {
-            Backbone::Float => format!("weights in {}", manifest.backbone.weights.name()),
-            Backbone::Int8 => "arithmetic in int8".to_owned(),
-        },
-        manifest.backbone.parameters as f64 / 1e6,
-        manifest.backbone.work(),
-        manifest.preprocessing.width,
-        manifest.preprocessing.height,
-        manifest.backbone.features,
-        manifest.preprocessing.look
-    )?;
-    engines.say(output)?;
-    say!(output, "head        {}-{}-{}", base_model.head.inputs, base_model.head.hidden, base_model.head.outputs)?;
-    say!(output, "answers     {}", orco_benchmark::answer_rule(&base_model.config))?;
-    let alignment = if learner.awaits_alignment() {
-        "the head is still to be aligned (orco align); until then answers follow in closed form"
-    } else if learner.state().head.is_some() {
-        "the head is aligned to all that was learned"
-    } else if base_model.config.epochs > 0 {
-        "the head will be aligned to what is learned"
-    } else {
-        "none: the bundle's settings train nothing"
-    };
-    say!(output, "alignment   {alignment}")?;
-    say!(output, "balance     {}", learner.state().balance.name())?;
-    if let Some(statistics) = &base_model.statistics {
-        let source = match statistics.base_accuracy_ratio {
-            Some(_) => "as the bundle says",
-            None => "a usual ratio, since the bundle does not know its own",
-        };
-        let ratio = statistics.accuracy_ratio();
-        say!(output, "estimates   base accuracy is {ratio:.2} times that on samples set aside, {source}")?;
+    let info = Info::of(&learner, engines, options);
+    info.say_bundle(output)?;
+    info.say_answers(output)?;
+    info.say_learned(output)?;
+    Ok(info.json())
+}
+
+/// What is told.
+struct Info<'a> {
+    learner: &'a Learner,
+    engines: Engines,
+    backbone: Backbone,
+    /// Whether the bundle's signature was checked.
+    is_signed: bool,
+    /// Whether the bundle's features for measuring are there.
+    has_benchmark: bool,
+    free_targets: usize,
+    /// Bytes at work when a class is learned.
+    learning: usize,
+}
+
+impl<'a> Info<'a> {
+    fn of(learner: &'a Learner, engines: Engines, options: &Options) -> Self {
+        const SHOTS: usize = 5;
+        let bundle = learner.bundle();
+        let free_targets = learner.state().free_targets(learner.base_model()).len();
+        Self {
+            learner,
+            engines,
+            backbone: options.backbone,
+            is_signed: options.public_key.is_some(),
+            // A device may do without the file.
+            has_benchmark: bundle.manifest.files.contains_key(BENCHMARK) && bundle.folder.join(BENCHMARK).is_file(),
+            free_targets,
+            learning: learner.session_bytes(usize::from(free_targets > 0), SHOTS),
+        }
     }
-    say!(output, "trained on  {} ({})", manifest.provenance.trained_on, manifest.provenance.program)?;
-    say!(output, "benchmark   {}", if benchmark { "in the bundle" } else { "none in the bundle" })?;
-    say!(output, "state       {}", learner.store().folder().display())?;
-    say!(
-        output,
-        "classes     {} from the start, {} learned in {}, {}",
-        base_model.classes.len(),
-        learner.state().classes.len(),
-        counted(learner.state().sessions as usize, "session"),
-        session_report::room(free)
-    )?;
-    say!(
-        output,
-        "shots       {} stored, {} bytes",
-        learner.state().exemplars.len(),
-        learner.state().exemplars.bytes()
-    )?;
-    let kept = learner.kept_shots();
-    say!(
-        output,
-        "kept shots  {} of {}, {} bytes in all; at most {} bytes each, and {MAX_PICTURES} pictures (--keep-shots)",
-        counted(kept.shots, "picture"),
-        counted(learner.state().exemplars.len(), "shot"),
-        kept.bytes,
-        kept.bytes_each
-    )?;
-    say!(
-        output,
-        "history     {} can be undone, {} bytes",
-        counted(learner.history().timeline().earlier().len(), "change"),
-        learner.history().bytes()
-    )?;
-    say!(output, "memory      {:.1} MiB at work when a class is learned", learning as f64 / f64::from(1 << 20))?;
-    Ok(json!({
-        "bundle": manifest.name, "release": manifest.release, "signature_checked": signed,
-        "engine": engines.first, "engine_reason": engines.reason.to_string(),
-        "engine_for_more": engines.more.as_ref().map(|more| &more.name),
-        "engine_for_more_reason": engines.more.as_ref().map(|more| more.reason.to_string()),
-        "pictures_for_more": ONNX_RUNTIME_FROM,
-        "backbone": manifest.backbone.architecture, "backbone_kind": options.backbone.name(),
-        "weights": manifest.backbone.weights.name(), "look": manifest.preprocessing.look.sides(),
-        "features": manifest.backbone.features, "parameters": manifest.backbone.parameters,
-        "base_classes": base_model.classes.len(), "learned_classes": learner.state().classes.len(),
-        "class_means": base_model.config.class_means, "sessions": learner.state().sessions, "free_targets": free,
-        "balance": learner.state().balance.name(),
-        "base_accuracy_ratio": base_model.statistics.as_ref().and_then(|statistics| statistics.base_accuracy_ratio),
-        "epochs": base_model.config.epochs,
-        "aligned": learner.state().head.is_some(), "awaits_alignment": learner.awaits_alignment(),
-        "state": learner.store().folder().to_string_lossy(), "benchmark": benchmark,
-        "history_entries": learner.history().entries().len(), "history_bytes": learner.history().bytes(),
-        "kept_shots": kept.shots, "kept_pictures": kept.pictures, "kept_bytes": kept.bytes,
-        "kept_bytes_each": kept.bytes_each, "kept_pictures_most": MAX_PICTURES,
-        "working_memory_bytes": learning,
-    }))
+
+    fn say_bundle(&self, output: &Output) -> Result<()> {
+        let (manifest, head) = (&self.learner.bundle().manifest, &self.learner.base_model().head);
+        say!(output, "bundle      {} ({})", manifest.name, self.learner.bundle().folder.display())?;
+        let signature =
+            if self.is_signed { "its signature is valid" } else { "signature not checked (--public-key FILE)" };
+        say!(output, "release     {}, {signature}", manifest.release)?;
+        say!(
+            output,
+            "backbone    {}, {}: {:.2} M parameters, {}, {}x{} pixels, {} features, {}",
+            manifest.backbone.architecture,
+            match self.backbone {
+                Backbone::Float => format!("weights in {}", manifest.backbone.weights.name()),
+                Backbone::Int8 => "arithmetic in int8".to_owned(),
+            },
+            manifest.backbone.parameters as f64 / 1e6,
+            manifest.backbone.work(),
+            manifest.preprocessing.width,
+            manifest.preprocessing.height,
+            manifest.backbone.features,
+            manifest.preprocessing.look
+        )?;
+        self.engines.say(output)?;
+        say!(output, "head        {}-{}-{}", head.inputs, head.hidden, head.outputs)
+    }
+
+    fn say_answers(&self, output: &Output) -> Result<()> {
+        let Self { learner, .. } = self;
+        let (manifest, base_model) = (&learner.bundle().manifest, learner.base_model());
+        say!(output, "answers     {}", orco_benchmark::answer_rule(&base_model.config))?;
+        let alignment = if learner.awaits_alignment() {
+            "the head is still to be aligned (orco align); until then answers follow in closed form"
+        } else if learner.state().head.is_some() {
+            "the head is aligned to all that was learned"
+        } else if base_model.config.epochs > 0 {
+            "the head will be aligned to what is learned"
+        } else {
+            "none: the bundle's settings train nothing"
+        };
+        say!(output, "alignment   {alignment}")?;
+        say!(output, "balance     {}", learner.state().balance.name())?;
+        if let Some(statistics) = &base_model.statistics {
+            let source = match statistics.base_accuracy_ratio {
+                Some(_) => "as the bundle says",
+                None => "a usual ratio, since the bundle does not know its own",
+            };
+            let ratio = statistics.accuracy_ratio();
+            say!(output, "estimates   base accuracy is {ratio:.2} times that on samples set aside, {source}")?;
+        }
+        say!(output, "trained on  {} ({})", manifest.provenance.trained_on, manifest.provenance.program)?;
+        say!(output, "benchmark   {}", if self.has_benchmark { "in the bundle" } else { "none in the bundle" })
+    }
+
+    fn say_learned(&self, output: &Output) -> Result<()> {
+        let Self { learner, .. } = self;
+        say!(output, "state       {}", learner.store().folder().display())?;
+        say!(
+            output,
+            "classes     {} from the start, {} learned in {}, {}",
+            learner.base_model().classes.len(),
+            learner.state().classes.len(),
+            counted(learner.state().sessions as usize, "session"),
+            session_report::room(self.free_targets)
+        )?;
+        say!(
+            output,
+            "shots       {} stored, {} bytes",
+            learner.state().exemplars.len(),
+            learner.state().exemplars.bytes()
+        )?;
+        let kept = learner.kept_shots();
+        say!(
+            output,
+            "kept shots  {} of {}, {} bytes in all; at most {} bytes each, and {MAX_PICTURES} pictures (--keep-shots)",
+            counted(kept.shots, "picture"),
+            counted(learner.state().exemplars.len(), "shot"),
+            kept.bytes,
+            kept.bytes_each
+        )?;
+        say!(
+            output,
+            "history     {} can be undone, {} bytes",
+            counted(learner.history().timeline().earlier().len(), "change"),
+            learner.history().bytes()
+        )?;
+        say!(output, "memory      {:.1} MiB at work when a class is learned", self.learning as f64 / f64::from(1 << 20))
+    }
+
+    fn json(&self) -> Value {
+        let Self { learner, engines, .. } = self;
+        let (manifest, base_model, kept) = (&learner.bundle().manifest, learner.base_model(), learner.kept_shots());
+        json!({
+            "bundle": manifest.name, "release": manifest.release, "signature_checked": self.is_signed,
+            "engine": engines.first, "engine_reason": engines.reason.to_string(),
+            "engine_for_more": engines.more.as_ref().map(|more| &more.name),
+            "engine_for_more_reason": engines.more.as_ref().map(|more| more.reason.to_string()),
+            "pictures_for_more": ONNX_RUNTIME_FROM,
+            "backbone": manifest.backbone.architecture, "backbone_kind": self.backbone.name(),
+            "weights": manifest.backbone.weights.name(), "look": manifest.preprocessing.look.sides(),
+            "features": manifest.backbone.features, "parameters": manifest.backbone.parameters,
+            "base_classes": base_model.classes.len(), "learned_classes": learner.state().classes.len(),
+            "class_means": base_model.config.class_means, "sessions": learner.state().sessions, "free_targets": self.free_targets,
+            "balance": learner.state().balance.name(),
+            "base_accuracy_ratio": base_model.statistics.as_ref().and_then(|statistics| statistics.base_accuracy_ratio),
+            "epochs": base_model.config.epochs,
+            "aligned": learner.state().head.is_some(), "awaits_alignment": learner.awaits_alignment(),
+            "state": learner.store().folder().to_string_lossy(), "benchmark": self.has_benchmark,
+            "history_entries": learner.history().entries().len(), "history_bytes": learner.history().bytes(),
+            "kept_shots": kept.shots, "kept_pictures": kept.pictures, "kept_bytes": kept.bytes,
+            "kept_bytes_each": kept.bytes_each, "kept_pictures_most": MAX_PICTURES,
+            "working_memory_bytes": self.learning,
+        })
+    }
 }
 
 /// Which engine does what.

@@ -16,7 +16,7 @@ use crate::device;
 use crate::options::Options;
 
 /// Free room below which a save may soon fail.
-const LEAST_ROOM: u64 = 32 << 20;
+const MIN_ROOM: u64 = 32 << 20;
 /// Shots that a class is mostly learned from.
 const SHOTS: usize = 5;
 
@@ -172,20 +172,16 @@ fn room(folder: &Path, findings: &mut Findings) {
         let free = disk.f_bavail * disk.f_frsize;
         if disk.f_flag.contains(rustix::fs::StatVfsMountFlags::RDONLY) {
             findings.wrong("disk", format!("the disk of {} is read-only; mount it to be written", folder.display()));
-        } else if free < LEAST_ROOM {
-            let text = format!(
-                "{} free, {} should be; make room where {} lies",
-                size(free),
-                size(LEAST_ROOM),
-                folder.display()
-            );
+        } else if free < MIN_ROOM {
+            let text =
+                format!("{} free, {} should be; make room where {} lies", size(free), size(MIN_ROOM), folder.display());
             findings.wrong("disk", text);
         } else {
             findings.good("disk", format!("{} free", size(free)));
         }
     }
     #[cfg(not(unix))]
-    let _ = (folder, findings, LEAST_ROOM, size);
+    let _ = (folder, findings, MIN_ROOM, size);
 }
 
 /// Whether files can be made in a folder: that is tried, since rights alone do not tell (a disk that is read-only,

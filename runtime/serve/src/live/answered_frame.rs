@@ -8,10 +8,10 @@ use serde_json::{Value, json};
 
 use super::LiveWorker;
 use crate::admission::{Admitted, Permit};
-use crate::agreement::Agreement;
+use crate::agreement::{AgreedAnswer, Agreement};
 use crate::camera_scene::{SceneView, SeenRegion, shares};
-use crate::prediction::{ClassProbability, PictureAnswer};
-use crate::thing_tracks::{self, AnsweredThing, ThingAnswer, ThingIds, Things};
+use crate::prediction::PictureAnswer;
+use crate::thing_tracks::{AnsweredThing, MAX_THINGS, ThingAnswer, ThingIds, Things};
 
 /// What a region of a frame is shown as, or the frame where it has none.
 #[derive(Clone, Default)]
@@ -20,12 +20,8 @@ pub(super) struct ShownRegion {
     pub name: String,
     /// Where it is, as shares of the frame's sides.
     pub bounds: Option<[f32; 4]>,
-    /// The classes as several frames agree, the one that is shown first.
-    pub matches: Vec<ClassProbability>,
-    /// How many frames do.
-    pub agreed: usize,
-    /// Whether most of these are like anything known.
-    pub known: bool,
+    /// What it shows, or the thing in its middle.
+    pub answer: AgreedAnswer,
     /// Whether the place is empty, as far as it was shown.
     pub empty: bool,
     /// The things in front of the empty place; none where it was not shown.
@@ -35,14 +31,10 @@ pub(super) struct ShownRegion {
 impl ShownRegion {
     /// As programs get it.
     pub fn json(&self) -> Value {
-        let shown = self.matches.first();
-        json!({
-            "name": self.name, "box": self.bounds,
-            "label": shown.map(|shown| &shown.label), "probability": shown.map(|shown| shown.probability),
-            "matches": ClassProbability::list_json(&self.matches, 3), "set": ClassProbability::set_json(&self.matches),
-            "known": self.known, "agreed": self.agreed, "empty": self.empty,
+        self.answer.json_with(json!({
+            "name": self.name, "box": self.bounds, "empty": self.empty,
             "things": self.things.iter().map(AnsweredThing::json).collect::<Vec<_>>(),
-        })
+        }))
     }
 }
 
@@ -130,9 +122,8 @@ impl LiveWorker {
                 self.ask(&viewfinder.shot(picture).ok()?, permit)?
             }
         };
-        let agreement = &mut self.track(name).agreement;
-        let matches = agreement.add(taken, answer.classes, answer.known);
-        Some(ShownRegion { matches, agreed: agreement.frames(), known: agreement.is_known(), ..ShownRegion::default() })
+        let answer = self.track(name).agreement.add(taken, answer.classes, answer.known);
+        Some(ShownRegion { answer, ..ShownRegion::default() })
     }
 
     /// What the things in a region are; the one in its middle is shown first. Nothing is no class, and what was there
@@ -146,7 +137,7 @@ impl LiveWorker {
         taken: Instant,
     ) -> Option<ShownRegion> {
         self.track(name).agreement.clear();
-        let mut things: Vec<&Thing> = foreground.things().iter().take(thing_tracks::MOST).collect();
+        let mut things: Vec<&Thing> = foreground.things().iter().take(MAX_THINGS).collect();
         if things.is_empty() {
             return Some(ShownRegion { empty: true, ..ShownRegion::default() });
         }
@@ -159,8 +150,7 @@ impl LiveWorker {
             answers.push(ThingAnswer { bounds: thing.bounds, classes, known });
         }
         let things = self.track(name).things.add(taken, [picture.width(), picture.height()], answers);
-        let first = things.first()?;
-        let (matches, agreed, known) = (first.matches.clone(), first.agreed, first.known);
-        Some(ShownRegion { matches, agreed, known, things, ..ShownRegion::default() })
+        let answer = things.first()?.answer.clone();
+        Some(ShownRegion { answer, things, ..ShownRegion::default() })
     }
 }

@@ -39,8 +39,8 @@ impl ShownSummary {
     fn of(region: &ShownRegion) -> Self {
         Self {
             name: region.name.clone(),
-            label: region.matches.first().map(|shown| shown.label.clone()),
-            known: region.known,
+            label: region.answer.shown().map(|shown| shown.label.clone()),
+            known: region.answer.known,
             empty: region.empty,
             things: region.things.len(),
         }

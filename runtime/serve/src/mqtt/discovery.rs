@@ -13,7 +13,7 @@ pub const ONLINE: &str = "online";
 /// The broker says this for a device that went without a word.
 pub const OFFLINE: &str = "offline";
 /// Learned classes that have a presence sensor; those that were learned last.
-pub const MOST_THINGS: usize = 64;
+pub const MAX_THINGS: usize = 64;
 /// Letters of a name that are shown.
 const LONGEST: usize = 60;
 
@@ -61,7 +61,7 @@ pub struct About {
 pub struct Named {
     /// Names of the regions of the camera's frames.
     pub regions: Vec<String>,
-    /// Labels of learned classes, at most [`MOST_THINGS`].
+    /// Labels of learned classes, at most [`MAX_THINGS`].
     pub things: Vec<String>,
 }
 

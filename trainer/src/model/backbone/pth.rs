@@ -11,7 +11,7 @@ use tch::Tensor;
 /// The number that such a file begins with, as its pickle gives it: ten bytes, little endian.
 const MAGIC: [u8; 10] = [0x6c, 0xfc, 0x9c, 0x46, 0xf9, 0x20, 0x6a, 0xa8, 0x50, 0x19];
 /// Most that all values made on the way may take, by [`Value::cost`]; far more than the names in any network.
-const MOST: usize = 1 << 26;
+const MAX_COST: usize = 1 << 26;
 /// How deep values may lie in each other: a tensor's arguments hold its shape, and nothing holds more.
 const DEEPEST: usize = 4;
 
@@ -41,7 +41,7 @@ pub fn is_pth(bytes: &[u8]) -> bool {
 /// [`PthError`] if the bytes are no such file.
 pub fn read(bytes: &[u8]) -> Result<Vec<(String, Tensor)>, PthError> {
     let mut machine =
-        Machine { bytes, at: 0, stack: Vec::new(), marks: Vec::new(), memory: HashMap::new(), left: MOST };
+        Machine { bytes, at: 0, stack: Vec::new(), marks: Vec::new(), memory: HashMap::new(), left: MAX_COST };
     if machine.run()? != Value::Long(MAGIC.to_vec()) {
         return Err(PthError::Kind);
     }

@@ -22,7 +22,7 @@ pub struct RankPlace {
 }
 
 /// Highest number of ranks.
-const MOST: usize = 65_536;
+const MAX_RANKS: usize = 65_536;
 
 impl RankPlace {
     /// What the environment says; nothing where one process trains alone.
@@ -45,7 +45,7 @@ impl RankPlace {
     }
 
     fn torchrun(variable: &dyn Fn(&str) -> Option<String>) -> Result<Option<Self>, RankError> {
-        let size = number(variable, "WORLD_SIZE", 1, MOST, "a number of ranks")?;
+        let size = number(variable, "WORLD_SIZE", 1, MAX_RANKS, "a number of ranks")?;
         if size == 1 {
             return Ok(None);
         }
@@ -62,7 +62,7 @@ impl RankPlace {
     }
 
     fn slurm(variable: &dyn Fn(&str) -> Option<String>) -> Result<Option<Self>, RankError> {
-        let size = number(variable, "SLURM_STEP_NUM_TASKS", 1, MOST, "a number of ranks")?;
+        let size = number(variable, "SLURM_STEP_NUM_TASKS", 1, MAX_RANKS, "a number of ranks")?;
         if size == 1 {
             return Ok(None);
         }

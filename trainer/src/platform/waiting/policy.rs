@@ -18,7 +18,7 @@ const BUSY_LOOKS: u32 = 2;
 /// Looks for which threads sleep before they try to spin again.
 const REST: u32 = 5;
 /// The same after several tries that failed.
-const REST_AT_MOST: u32 = 100;
+const MAX_REST: u32 = 100;
 /// Looks after which a try has not failed.
 const SETTLED: u32 = 50;
 
@@ -50,7 +50,7 @@ impl WaitPolicy {
         self.busy = if share >= BUSY { self.busy + 1 } else { 0 };
         match self.waiting {
             WaitMode::Awake if self.busy >= BUSY_LOOKS => {
-                self.rest = if self.looks > SETTLED { REST } else { (2 * self.rest).min(REST_AT_MOST) };
+                self.rest = if self.looks > SETTLED { REST } else { (2 * self.rest).min(MAX_REST) };
                 self.change(WaitMode::Asleep);
             }
             WaitMode::Asleep if self.looks >= self.rest => self.change(WaitMode::Awake),

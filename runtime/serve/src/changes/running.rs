@@ -16,7 +16,7 @@ use orco_runtime::threads::catch_panic;
 
 /// A change that is being made.
 #[derive(Clone, Debug)]
-pub(super) struct Trace {
+pub(super) struct RunningChange {
     id: Id,
     verb: &'static str,
     /// What its entry would say.
@@ -32,7 +32,7 @@ pub(super) struct Trace {
     pub purged: BTreeSet<String>,
 }
 
-impl Trace {
+impl RunningChange {
     pub fn new(id: Id, change: &ChangeRequest, learner: &mut Learner, answers: &Answers) -> Self {
         let purged = match change {
             ChangeRequest::Purge { label } => purge::labels(learner, label),
@@ -40,7 +40,7 @@ impl Trace {
         };
         let last = |entries: &[HistoryEntry]| entries.last().map(|entry| entry.number);
         let before = last(learner.history().entries()).max(last(&answers.knowledge().history));
-        let trace = Self {
+        let running = Self {
             id,
             verb: change.verb(),
             verbs: &[],
@@ -56,35 +56,35 @@ impl Trace {
                 verbs: &[ChangeKind::Learn, ChangeKind::Add],
                 labels: vec![label.clone()],
                 shots: ids.clone(),
-                ..trace
+                ..running
             },
             ChangeRequest::Import { label, .. } => {
-                Self { verbs: &[ChangeKind::Import], labels: vec![label.clone()], ..trace }
+                Self { verbs: &[ChangeKind::Import], labels: vec![label.clone()], ..running }
             }
             ChangeRequest::Move { from, to, .. } => {
-                Self { verbs: &[ChangeKind::Move], labels: vec![from.clone(), to.clone()], ..trace }
+                Self { verbs: &[ChangeKind::Move], labels: vec![from.clone(), to.clone()], ..running }
             }
             ChangeRequest::RemoveShot { label, .. } => {
-                Self { verbs: &[ChangeKind::RemoveShot], labels: vec![label.clone()], ..trace }
+                Self { verbs: &[ChangeKind::RemoveShot], labels: vec![label.clone()], ..running }
             }
             ChangeRequest::Rename { from, to } => {
-                Self { verbs: &[ChangeKind::Rename], labels: vec![from.clone(), to.clone()], ..trace }
+                Self { verbs: &[ChangeKind::Rename], labels: vec![from.clone(), to.clone()], ..running }
             }
             ChangeRequest::Forget { label } => {
-                Self { verbs: &[ChangeKind::Forget], labels: vec![label.clone()], ..trace }
+                Self { verbs: &[ChangeKind::Forget], labels: vec![label.clone()], ..running }
             }
             // Its entry has no label.
-            ChangeRequest::Purge { .. } => Self { verbs: &[ChangeKind::Purge], ..trace },
-            ChangeRequest::Undo { .. } | ChangeRequest::Redo { .. } => Self { verbs: &[ChangeKind::Undo], ..trace },
-            ChangeRequest::UndoTo { entry } => Self { verbs: &[ChangeKind::Undo], to: Some(entry.number), ..trace },
+            ChangeRequest::Purge { .. } => Self { verbs: &[ChangeKind::Purge], ..running },
+            ChangeRequest::Undo { .. } | ChangeRequest::Redo { .. } => Self { verbs: &[ChangeKind::Undo], ..running },
+            ChangeRequest::UndoTo { entry } => Self { verbs: &[ChangeKind::Undo], to: Some(entry.number), ..running },
             ChangeRequest::Balance { balance } => {
-                Self { verbs: &[ChangeKind::Balance], balance: Some(*balance), ..trace }
+                Self { verbs: &[ChangeKind::Balance], balance: Some(*balance), ..running }
             }
         }
     }
 
     /// Number of the entry that the change has left.
-    fn left(&self, entries: &[HistoryEntry]) -> Option<u32> {
+    fn found_in(&self, entries: &[HistoryEntry]) -> Option<u32> {
         let names =
             |entry: &HistoryEntry, label: &String| entry.names.iter().any(|name| label::same(&name.label, label));
         let is_it = |entry: &&HistoryEntry| {
@@ -100,32 +100,32 @@ impl Trace {
 
 impl ChangeWorker {
     /// Ends the job of a change whose thread panicked, by what was saved.
-    pub(super) fn settle(&mut self, trace: Trace) {
+    pub(super) fn settle(&mut self, running: RunningChange) {
         const BROKE_OFF: &str = "the thread that makes changes broke off";
         let unread = match catch_panic(|| (self.open)()) {
-            Ok(Ok(learner)) => return self.settle_by(&learner, trace, BROKE_OFF),
+            Ok(Ok(learner)) => return self.settle_by(&learner, running, BROKE_OFF),
             Ok(Err(error)) => with_causes(&error),
             Err(why) => why,
         };
         let lost = format!("{BROKE_OFF}, and whether the change was saved cannot be told: {unread}");
-        self.shared.end(trace.id, trace.verb, JobProgress::Lost(lost));
+        self.shared.end(running.id, running.verb, JobProgress::Lost(lost));
     }
 
     /// The same, by the history of a learner that was opened since.
-    fn settle_by(&self, learner: &Learner, trace: Trace, broke_off: &str) {
-        let Some(entry) = trace.left(learner.history().entries()) else {
+    fn settle_by(&self, learner: &Learner, running: RunningChange, broke_off: &str) {
+        let Some(entry) = running.found_in(learner.history().entries()) else {
             let why = format!("{broke_off} before the change was saved; ask for it again");
-            return self.shared.end(trace.id, trace.verb, JobProgress::Failed(why));
+            return self.shared.end(running.id, running.verb, JobProgress::Failed(why));
         };
-        if let Some(label) = trace.labels.first() {
-            self.records.pending_shots.remove(label, |shot| trace.shots.contains(&shot));
+        if let Some(label) = running.labels.first() {
+            self.records.pending_shots.remove(label, |shot| running.shots.contains(&shot));
         }
-        if !trace.purged.is_empty() {
-            self.purge(learner, trace.purged);
+        if !running.purged.is_empty() {
+            self.purge(learner, running.purged);
         }
         self.prune_thumbnails(learner);
         self.answers.refresh();
         let warning = format!("the change is saved, as entry {entry} of the history, but {broke_off} after that");
-        self.shared.end(trace.id, trace.verb, JobProgress::Done(Value::Null, Some(warning)));
+        self.shared.end(running.id, running.verb, JobProgress::Done(Value::Null, Some(warning)));
     }
 }
