@@ -47,7 +47,10 @@ async function rename(label) {
 }
 
 async function forget(label) {
-  if (await ask(message("forgetAsk", { label }))) await change("DELETE", classPath(label));
+  const answer = await ask(message("forgetAsk", { label }), undefined, { remove: message("purge") });
+  if (answer === REMOVE) {
+    if (await ask(message("purgeAsk", { label }))) await change("DELETE", `${classPath(label)}?purge=true`);
+  } else if (answer) await change("DELETE", classPath(label));
 }
 
 // By its id: its number may be another shot's by then.

@@ -27,7 +27,7 @@ function show({ history, present, language }) {
 }
 
 function entryItem(entry, { isPresent, isLast }, language) {
-  const change = term("past", entry.verb, { to: entry.to });
+  const change = term("past", entry.verb, { to: entry.to, balance: term("balances", entry.balance) });
   const time = entry.seconds_since_1970 ? ` · ${dateTime(entry.seconds_since_1970, language)}` : "";
   const item = element("li", {}, element("span", {}, `${change} ${entry.labels.map(isolate).join(" → ")}`),
     small(`${entry.entry}${time}`));

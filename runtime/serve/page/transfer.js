@@ -4,9 +4,7 @@ import { $, saveFile, setText } from "./dom.js";
 import { message } from "./language.js";
 import { problem } from "./problems.js";
 import { api, call, classPath } from "./service.js";
-
-// What the service takes of a pack, in bytes.
-const MAX_PACK = 8 << 20;
+import { store } from "./store.js";
 
 // A file that is being fetched or sent is not asked for twice.
 let isBusy = false;
@@ -42,7 +40,7 @@ export const attachedName = (disposition) => /filename="([^"]+)"/.exec(dispositi
 // asked for another one, until one is free or they give up; nothing is said then.
 export async function importFile(file, label) {
   // The service would break the connection off.
-  if (file.size > MAX_PACK) return message("importTooLarge");
+  if (file.size > store.state.status?.pack_bytes_most) return message("importTooLarge");
   const body = file.slice(0, file.size, "application/octet-stream");
   const path = api(label === undefined ? "import" : `import?label=${encodeURIComponent(label)}`);
   try {

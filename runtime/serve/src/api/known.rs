@@ -22,6 +22,7 @@ use crate::live::Live;
 use crate::prediction::{ClassProbability, SimilarExemplar};
 use crate::report;
 use crate::service::Service;
+use crate::transfer::MAX_PACK;
 
 /// `GET /api/v1/status`
 ///
@@ -48,7 +49,7 @@ pub async fn status(State(service): State<Arc<Service>>) -> Result<Json<Value>, 
         "sessions": known.sessions, "balance": known.border.map(|_| known.balance.name()), "balances": dial,
         "expected": expected, "improving": known.awaits_alignment && service.aligns, "inbox": service.inbox.len(), "inbox_most": service.inbox.most(),
         "changes": known.timeline.earlier().len(), "undone": known.timeline.later().len(), "jobs": jobs, "camera": service.live().map(Live::json),
-        "regions": service.regions.json(), "sightings": service.sightings.are_kept(),
+        "regions": service.regions.json(), "sightings": service.sightings.are_kept(), "pack_bytes_most": MAX_PACK,
     })))
 }
 

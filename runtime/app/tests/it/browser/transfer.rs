@@ -49,3 +49,38 @@ fn a_class_whose_name_is_known_is_imported_under_another_one() {
         browser.close().await
     });
 }
+
+#[test]
+fn a_class_is_forgotten_for_good_with_its_past() {
+    let Some(driver) = Driver::start() else { return };
+    let folder = TempDir::new().unwrap();
+    let service = Service::start("cifar100-edge", folder.path());
+    for number in 1..=2 {
+        let picture = fs::read(shots("learn", "rubber-duck").join(format!("{number}.jpg"))).unwrap();
+        assert_eq!(service.ask("POST", "/api/v1/shots/duck?anyway=true", "image/jpeg", &picture).0, 200);
+    }
+    service.json("POST", "/api/v1/learn", &json!({ "label": "duck" }));
+    let forget = "[...document.querySelectorAll('#learned button')].find(b => b.textContent === 'Forget').click()";
+    let question = |is_last: bool| {
+        let kind = if is_last { "=" } else { "!" };
+        format!(
+            "document.getElementById('dialog').open && document.getElementById('dialog-remove').hidden {kind}== true"
+        )
+    };
+    chromium::run(async {
+        let browser = Browser::open(&driver, &service, DESK).await?;
+        browser.show_tab("knows").await?;
+        browser.until("document.querySelectorAll('#learned > li').length === 1").await?;
+        browser.value(&format!("({forget}, true)")).await?;
+        browser.until(&question(false)).await?;
+        browser.keep("forget").await?;
+        browser.click("dialog-remove").await?;
+        browser.until(&question(true)).await?;
+        browser.click("dialog-yes").await?;
+        browser.until("document.querySelectorAll('#learned > li').length === 0").await?;
+        browser.show_tab("history").await?;
+        browser.until("document.getElementById('history').textContent.includes('purged a class')").await?;
+        assert!(!browser.text("history").await?.contains("duck"));
+        browser.close().await
+    });
+}
