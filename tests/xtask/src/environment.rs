@@ -46,6 +46,12 @@ impl Environment {
         self.with("ORCO_TRITON_CLIENT", folder)
     }
 
+    /// Adds a Python with Home Assistant's core, for the tests of what brokers are told.
+    #[cfg(unix)]
+    pub fn with_home_assistant(self, python: PathBuf) -> Self {
+        self.with("ORCO_HOME_ASSISTANT", python)
+    }
+
     /// Adds the script of axe, for the tests of the web page.
     pub fn with_axe(self, file: PathBuf) -> Self {
         self.with("ORCO_AXE", file)

@@ -20,6 +20,7 @@
 //! - [`emulation`] has programs for aarch64 run here, [`cross`] builds them, [`aarch64`] tries them;
 //! - [`reliability`] writes the page of what was tried how often;
 //! - [`machines`] repeats the tests that train as other processors would compute them;
+//! - [`home_assistant`] makes a Debian with Home Assistant's core;
 //! - [`error`] is why a set-up failed and what to do next.
 
 #[cfg(unix)]
@@ -34,6 +35,8 @@ mod debian;
 mod emulation;
 mod environment;
 mod error;
+#[cfg(unix)]
+mod home_assistant;
 mod library;
 mod machines;
 #[cfg(unix)]
@@ -160,8 +163,13 @@ enum Tier {
     /// Format, and the libraries' lints and unit tests
     Quick,
     /// Also every feature alone, benchmarks, fuzz targets and documentation, and the long trials in full (ORCO_HEAVY is
-    /// set), with Debian's packages as by --install
+    /// set), with Debian's packages as by --install, and with Home Assistant
     Full,
+    /// Home Assistant's core on a real broker finds the device and follows it
+    ///
+    /// Needs root, and mmdebstrap or debootstrap, which make a Debian with a Python that it takes.
+    #[cfg(unix)]
+    HomeAssistant,
     /// The Debian package: built, then installed, taught, started, upgraded and removed in a clean Debian
     ///
     /// Needs root, and mmdebstrap or debootstrap. Not part of the other tiers.
@@ -279,8 +287,10 @@ fn test(tier: Option<Tier>, install: bool) -> Result<ExitCode, Box<dyn Error>> {
         None if install => checks::run(&checks::standard(), everything_and_packages),
         None => checks::run(&checks::standard(), everything),
         Some(Tier::Quick) => checks::run(&checks::quick(), everything),
-        Some(Tier::Full) => {
-            checks::run(&checks::full(), || Ok(everything_and_packages()?.with_program(&CARGO_HACK.locate()?)))
+        Some(Tier::Full) => checks::run(&checks::full(), all_there_is),
+        #[cfg(unix)]
+        Some(Tier::HomeAssistant) => {
+            home_assistant::test(&everything_and_packages()?.with_home_assistant(home_assistant::python()?))
         }
         #[cfg(unix)]
         Some(Tier::Package { profile }) => package::trial::all(profile, false),
@@ -314,6 +324,17 @@ fn everything_and_packages() -> Result<Environment, Box<dyn Error>> {
             Ok(()) => environment = environment.with_package(wanted.variable),
             Err(error) => eprintln!("warning: left out: {}: {error}", wanted.tried),
         }
+    }
+    Ok(environment)
+}
+
+/// The same, and what the whole of the checks needs beside it.
+fn all_there_is() -> Result<Environment, Box<dyn Error>> {
+    let environment = everything_and_packages()?.with_program(&CARGO_HACK.locate()?);
+    #[cfg(unix)]
+    match home_assistant::python() {
+        Ok(python) => return Ok(environment.with_home_assistant(python)),
+        Err(error) => eprintln!("warning: left out: Home Assistant: {error}"),
     }
     Ok(environment)
 }

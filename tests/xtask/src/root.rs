@@ -1,5 +1,5 @@
 //! Debians in folders of the cache, whose programs work on folders of this machine: one with compilers for other
-//! machines, one for aarch64. Needs root, `unshare`, and `mmdebstrap` or, for the first, `debootstrap`; network for the
+//! machines, one for aarch64, one with Home Assistant. Needs root, `unshare`, and `mmdebstrap` or, for the first, `debootstrap`; network for the
 //! first time.
 
 use std::error::Error;
@@ -86,9 +86,9 @@ impl Root {
         cache.install(&name, &OF_COMPILERS, |kept, scratch| {
             eprintln!("Making a Debian {SID} with {} in {}", COMPILERS.join(" "), cache.path(&name).display());
             bootstrap(SID, kept, scratch).map_err(failed(kept))?;
-            Self { folder: kept.to_owned(), qemu: None }.install(&COMPILERS).map_err(failed(kept))
+            Self::at(kept).install(&COMPILERS).map_err(failed(kept))
         })?;
-        Ok(Self { folder: cache.path(&name), qemu: None })
+        Ok(Self::at(&cache.path(&name)))
     }
 
     /// The one in the cache for aarch64, with what is linked to, made there if it is not.
@@ -106,6 +106,11 @@ impl Root {
         })?;
         keep_links_inside(&cache.path(&name), LIBRARIES)?;
         Ok(Self { folder: cache.path(&name), qemu: Some(qemu) })
+    }
+
+    /// The one in that folder, for this machine.
+    pub fn at(folder: &Path) -> Self {
+        Self { folder: folder.to_owned(), qemu: None }
     }
 
     /// The same in another folder, which is made; its folder's system runs programs for aarch64 if this one does.
@@ -128,7 +133,10 @@ impl Root {
     }
 
     /// Installs packages, those of other architectures as `PACKAGE:ARCHITECTURE`.
-    fn install(&self, packages: &[&str]) -> Result<(), Box<dyn Error>> {
+    ///
+    /// # Errors
+    /// If a package cannot be installed.
+    pub fn install(&self, packages: &[&str]) -> Result<(), Box<dyn Error>> {
         let mut architectures: Vec<&str> = packages.iter().filter_map(|name| Some(name.split_once(':')?.1)).collect();
         architectures.dedup();
         for architecture in architectures {

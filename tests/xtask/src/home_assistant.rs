@@ -1,0 +1,84 @@
+//! A Python with Home Assistant's core, which needs a newer one than most machines have: in a Debian of its own, with a
+//! script that enters it.
+
+use std::env;
+use std::error::Error;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+
+use crate::cache::Cache;
+use crate::environment::{Environment, cargo, exit_code, quoted, workspace};
+use crate::error::SetupCause;
+use crate::process::run;
+use crate::root::{Root, bootstrap, failed};
+
+/// What is installed by pip. The script `home_assistant.py` of the tests uses what this release has.
+const WHEELS: [&str; 2] = ["homeassistant==2026.2.3", "paho-mqtt==2.1.0"];
+/// The first Debian whose Python is new enough.
+const RELEASE: &str = "trixie";
+/// Python, and what builds the wheels that are published as sources alone.
+const PACKAGES: [&str; 4] = ["python3-venv", "python3-dev", "gcc", "libc6-dev"];
+/// Where the packages lie in there.
+const VENV: &str = "/opt/home-assistant";
+/// Names pip's file of certificate authorities, where it has one of its own.
+const AUTHORITIES: &str = "PIP_CERT";
+/// Variables that say how pip reaches its index.
+const NETWORK: [&str; 5] = [AUTHORITIES, "PIP_INDEX_URL", "HTTPS_PROXY", "HTTP_PROXY", "NO_PROXY"];
+/// The script's name, in that Debian's folder.
+const SCRIPT: &str = "home-assistant-python";
+
+/// The program to call as Python, in the cache; made there if it is not. Needs root, and mmdebstrap or debootstrap.
+///
+/// # Errors
+/// If it cannot be made.
+pub fn python() -> Result<PathBuf, Box<dyn Error>> {
+    let (cache, folder) = (Cache::of_user()?, format!("debian-{RELEASE}-{}", WHEELS[0].replace("==", "-")));
+    let root = cache.path(&folder);
+    cache.install(&folder, &["opt/home-assistant/bin/python", "opt/home-assistant/bin/hass"], |kept, scratch| {
+        eprintln!("Making a Debian {RELEASE} with {} in {}", WHEELS.join(" and "), root.display());
+        bootstrap(RELEASE, kept, scratch).map_err(failed(kept))?;
+        fill(&Root::at(kept)).map_err(failed(kept))
+    })?;
+    let script = root.join(SCRIPT);
+    write_script(&script, &Root::at(&root)).map_err(SetupCause::file(&script))?;
+    Ok(script)
+}
+
+fn fill(root: &Root) -> Result<(), Box<dyn Error>> {
+    root.install(&PACKAGES)?;
+    run(&mut root.command(&[], &["python3", "-m", "venv", VENV]))?;
+    let pip = format!("{VENV}/bin/pip");
+    // In there pip trusts whom this machine trusts, and takes the same way out.
+    let authorities = env::var_os(AUTHORITIES).map(PathBuf::from);
+    let shared: Vec<&Path> = authorities.iter().filter_map(|file| file.parent()).collect();
+    let words = [&[pip.as_str(), "install", "--no-cache-dir", "--quiet"][..], &WHEELS].concat();
+    let variables = NETWORK.iter().filter_map(|name| Some((name, env::var_os(name)?)));
+    run(root.command(&shared, &words).envs(variables))
+}
+
+/// A script that enters the root, which sees the checkout, and hands its arguments to Python.
+fn write_script(script: &Path, root: &Root) -> std::io::Result<()> {
+    let python = format!("{VENV}/bin/python");
+    let command = root.command(&[workspace()], &[&python]);
+    let variables = command
+        .get_envs()
+        .filter_map(|(name, value)| Some(format!("{}={}", name.to_string_lossy(), quoted(&value?.to_string_lossy()))));
+    let words = std::iter::once(command.get_program()).chain(command.get_args());
+    let words = words.map(|word| quoted(&word.to_string_lossy()));
+    let line: Vec<String> = variables.chain(words).collect();
+    fs::write(script, format!("#!/bin/sh\nexec env -i {} \"$@\"\n", line.join(" ")))?;
+    fs::set_permissions(script, fs::Permissions::from_mode(0o755))
+}
+
+/// Runs the tests with Home Assistant alone.
+///
+/// # Errors
+/// If something that they need cannot be had.
+pub fn test(environment: &Environment) -> Result<ExitCode, Box<dyn Error>> {
+    let mut command: Command = cargo();
+    command.args("nextest run --release --package orco".split(' ')).args(["-E", "test(home_assistant::)"]);
+    environment.apply(command.current_dir(workspace()));
+    Ok(exit_code(command.status()?))
+}
