@@ -11,6 +11,7 @@ use orco_lab::format::shell_word;
 use orco_lab::{Measurement, System};
 use orco_runtime::bundle::Bundle;
 use orco_runtime::manifest::{BACKBONE, BACKBONE_INT8, BENCHMARK, LEARNER, STATISTICS};
+use orco_state::state::BaseModel;
 use orco_state::statistics::Statistics;
 use orco_state::target::TargetMethod;
 
@@ -56,9 +57,9 @@ pub(super) fn write(
     )?;
     card.backbone(&mut text)?;
     card.training(&mut text, split, skipped, by_targets)?;
-    card.answers(&mut text)?;
+    on_device(&mut text, base_model, recipe.split.set_aside_per_class == 0)?;
     card.files(&mut text)?;
-    writeln!(text, "\n## Measured\n")?;
+    writeln!(text, "\n{MEASURED}")?;
     card.benchmark(&mut text, &benchmark)?;
     systems(&mut text, &measured)?;
     if benchmark.fixed_draw && draws > 1 {
@@ -158,41 +159,6 @@ impl Card<'_> {
                 "- Accuracy on the measured images of the base classes: {:.2} % by the classifier of phase 1, {:.2} % \
                  by the targets of phase 2.",
                 phase_1, by_targets.sessions[0].base
-            )?;
-        }
-        let config = &bundle.base_model.config;
-        if config.epochs == 0 {
-            writeln!(text, "- On the device nothing is trained; {} views of a shot are stored.", config.views)?;
-        } else {
-            phase_3(text, config)?;
-        }
-        Ok(())
-    }
-
-    /// What a device answers by.
-    fn answers(&self, text: &mut String) -> Result<()> {
-        let Self { bundle: Bundle { base_model, .. }, recipe, .. } = self;
-        let config = &base_model.config;
-        if let Some(weights) = config.answer {
-            writeln!(
-                text,
-                "- Answers: by {weights}; the \
-                 border between base classes and learned ones is chosen in every session, by {} samples that were set \
-                 aside and by the shots themselves.{}",
-                base_model.statistics.as_ref().map_or(0, |statistics| statistics.set_aside.len()),
-                match recipe.split.set_aside_per_class {
-                    0 => " The samples were set aside after the training, which had seen them.",
-                    _ => "",
-                }
-            )?;
-            if let Some(statistics) = &base_model.statistics {
-                writeln!(text, "- Estimates: {}.", estimates(statistics))?;
-            }
-        } else if config.class_means > 0.0 {
-            let weight = config.class_means;
-            writeln!(
-                text,
-                "- Answers: by the cosines to a class's target and to its exemplars' mean, weighed 1 to {weight}."
             )?;
         }
         Ok(())
@@ -299,6 +265,62 @@ fn estimates(statistics: &Statistics) -> String {
     };
     let ratio = statistics.accuracy_ratio();
     format!("base accuracy is told as {ratio:.2} times that on the samples set aside ({source})")
+}
+
+/// How lines begin that tell what a device does, some of them in cards of older programs.
+const ON_DEVICE: [&str; 5] = ["- Phase 3", "- On the device", "- Answers:", "- Estimates:", "- Promises:"];
+/// What cards say where the samples by which devices choose the border are training images.
+const WERE_TRAINED_ON: &str = " The samples were set aside after the training, which had seen them.";
+/// The heading of what was measured.
+const MEASURED: &str = "## Measured\n";
+/// What stands below that heading once the settings are others.
+const WITH_OTHER_SETTINGS: &str =
+    "\nThese numbers are of settings that the bundle had before; the command below measures again.\n";
+
+/// A card with what devices do by the settings that the bundle has now.
+pub(super) fn with_settings(card: &str, base_model: &BaseModel) -> Result<String> {
+    let mut lines = String::new();
+    on_device(&mut lines, base_model, card.contains(WERE_TRAINED_ON))?;
+    let mut lines = Some(lines);
+    let mut text = String::new();
+    for line in card.split_inclusive('\n') {
+        match ON_DEVICE.iter().any(|start| line.starts_with(start)) {
+            true => text.push_str(&lines.take().unwrap_or_default()),
+            false => text.push_str(line),
+        }
+    }
+    if !text.contains(WITH_OTHER_SETTINGS) {
+        text = text.replacen(MEASURED, &format!("{MEASURED}{WITH_OTHER_SETTINGS}"), 1);
+    }
+    Ok(text)
+}
+
+/// What a device does: phase 3, and how it answers.
+fn on_device(text: &mut String, base_model: &BaseModel, were_trained_on: bool) -> Result<()> {
+    let config = &base_model.config;
+    match config.epochs {
+        0 => writeln!(text, "- On the device nothing is trained; {} views of a shot are stored.", config.views)?,
+        _ => phase_3(text, config)?,
+    }
+    if let Some(weights) = config.answer {
+        writeln!(
+            text,
+            "- Answers: by {weights}; the border between base classes and learned ones is chosen in every session, by \
+             {} samples that were set aside and by the shots themselves.{}",
+            base_model.statistics.as_ref().map_or(0, |statistics| statistics.set_aside.len()),
+            if were_trained_on { WERE_TRAINED_ON } else { "" }
+        )?;
+        if let Some(statistics) = &base_model.statistics {
+            writeln!(text, "- Estimates: {}.", estimates(statistics))?;
+        }
+    } else if config.class_means > 0.0 {
+        let weight = config.class_means;
+        writeln!(
+            text,
+            "- Answers: by the cosines to a class's target and to its exemplars' mean, weighed 1 to {weight}."
+        )?;
+    }
+    Ok(())
 }
 
 /// What phase 3 does on the device.
@@ -498,6 +520,8 @@ fn beyond(augment: &AugmentConfig) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use serde_json::json;
 
     use super::*;
@@ -507,6 +531,28 @@ mod tests {
         assert_eq!(license("MIT OR Apache-2.0"), "license: [\"mit\", \"apache-2.0\"]");
         assert_eq!(license("CC-BY-NC-4.0"), "license: \"cc-by-nc-4.0\"");
         assert_eq!(license("ours: \"ask\""), "license: other\nlicense_name: \"ours: \\\"ask\\\"\"");
+    }
+
+    #[test]
+    fn a_card_follows_other_settings_and_says_that_its_numbers_do_not() {
+        let mut base_model = Bundle::open("../models/cifar100-edge").unwrap().base_model;
+        let card = fs::read_to_string("../models/cifar100-edge/README.md").unwrap();
+        assert!(card.contains("- Phase 3 (on the device"), "{card}");
+        base_model.config = LearnConfig::preset("closed-form").unwrap();
+        let other = with_settings(&card, &base_model).unwrap();
+        let on_device = |text: &str| -> Vec<String> {
+            text.lines()
+                .filter(|line| ON_DEVICE.iter().any(|start| line.starts_with(start)))
+                .map(str::to_owned)
+                .collect()
+        };
+        let [phase_3, answers, estimates] = &on_device(&other)[..] else { panic!("{other}") };
+        assert!(phase_3.starts_with("- On the device nothing is trained"), "{phase_3}");
+        assert!(answers.ends_with("The samples were set aside after the training, which had seen them."), "{answers}");
+        assert_eq!(*estimates, on_device(&card)[2]);
+        assert!(other.contains(&format!("{MEASURED}{WITH_OTHER_SETTINGS}")));
+        assert_eq!(with_settings(&other, &base_model).unwrap(), other, "said once");
+        assert_eq!(other.lines().count(), card.lines().count() + 2);
     }
 
     #[test]

@@ -1,12 +1,15 @@
 //! Another preset for a bundle that is there already.
 
 use std::path::Path;
+use std::{fs, io};
 
 use anyhow::{Context, Result, ensure};
 use orco_core::config::LearnConfig;
 use orco_runtime::bundle::Bundle;
 use orco_runtime::manifest::{MANIFEST, Manifest, SIGNATURE, STATISTICS};
 
+use super::card;
+use super::output::CARD;
 use crate::run::files::write_atomically;
 
 /// Gives a bundle the settings of a preset. How exemplars are stored stays: those that the bundle brings are stored so,
@@ -35,15 +38,21 @@ pub(super) fn storing_as(stored: &LearnConfig, preset: LearnConfig) -> LearnConf
     LearnConfig { views, precision, exemplar_bytes, ..preset }
 }
 
-/// Writes a bundle's manifest, and removes the signature of the old one.
+/// Writes a bundle's manifest with other settings, removes the signature of the old one, and has the card say what
+/// devices do now.
 pub(super) fn replace_manifest(folder: &Path, manifest: &Manifest) -> Result<()> {
     // A manifest without its signature is refused where one is demanded; one beside a wrong signature says less.
-    match std::fs::remove_file(folder.join(SIGNATURE)) {
+    match fs::remove_file(folder.join(SIGNATURE)) {
         Ok(()) => log::warn!("the bundle's signature was removed; sign it again with `orco-train sign`"),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
         Err(error) => return Err(error).context("cannot remove the old signature"),
     }
     write_atomically(&folder.join(MANIFEST), toml::to_string(manifest)?.as_bytes())?;
-    Bundle::open(folder).context("the bundle just written does not open")?;
-    Ok(())
+    let bundle = Bundle::open(folder).context("the bundle just written does not open")?;
+    let card = folder.join(CARD);
+    match fs::read_to_string(&card) {
+        Ok(text) => write_atomically(&card, card::with_settings(&text, &bundle.base_model)?.as_bytes()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(error).with_context(|| format!("cannot read {}", card.display())),
+    }
 }
