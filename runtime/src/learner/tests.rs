@@ -424,6 +424,33 @@ fn an_upgrade_whose_pictures_change_meanwhile_is_refused() {
     assert_eq!((made.report.classes[0].pictures, made.report.warnings.len()), (2, 1));
 }
 
+/// A class that was learned in the place of a base class is not mixed with the new bundle's pictures of it.
+#[test]
+#[cfg(feature = "rten")]
+fn a_class_that_replaces_one_of_the_bundle_replaces_that_of_the_next_bundle_too() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut learner = learner(folder.path());
+    learner.settings_mut().keep_shots = true;
+    let (pictures, shots) = (plain_pictures(), [1, 2].map(|class| features(&learner, class, 3)));
+    let with_pictures = |shots| Shots::WithFeatures { pictures: &pictures, features: shots };
+    learner.add("cup", with_pictures(shots[0].view()), &mut ()).unwrap().durable().unwrap();
+    learner.replace_base(&[("cup", with_pictures(shots[1].view()))], &mut ()).unwrap().durable().unwrap();
+    let other = Bundle::open(concat!(env!("CARGO_MANIFEST_DIR"), "/../models/everyday")).unwrap();
+    assert!(other.base_model.classes.iter().any(|class| class.label == "cup"));
+    let settings =
+        LearnerSettings { engine: crate::encoder::engine_choice::EngineChoice::Rten, ..LearnerSettings::default() };
+    let options = UpgradeOptions::default().force(true);
+    let made = upgrade::upgrade(&other, learner.store(), &settings, &options, &mut ()).unwrap();
+    let compared: Vec<(&str, usize, bool)> =
+        made.report.classes.iter().map(|class| (&*class.label, class.pictures, class.merged)).collect();
+    assert_eq!(compared, [("cup", 3, false)]);
+    assert!(made.report.warnings.iter().any(|warning| warning.contains("since it was replaced")));
+    let state = learner.store().load(&other).unwrap().saved.state;
+    assert_eq!((state.classes.len(), state.exemplars.len()), (1, 3));
+    let cup = other.base_model.classes.iter().position(|class| class.label == "cup").unwrap();
+    assert!(state.replaced(&other.base_model)[cup]);
+}
+
 #[test]
 fn pictures_that_are_not_fit_to_be_shots_are_refused_where_that_is_wanted() {
     let folder = tempfile::tempdir().unwrap();

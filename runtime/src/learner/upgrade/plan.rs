@@ -53,7 +53,7 @@ pub struct KeptPicture {
 pub enum ClassRole {
     /// The new bundle brings it; its shots are further ones.
     Base,
-    /// It is learned.
+    /// It is learned, in the place of a base class if it replaced one already.
     Learned {
         /// In which session of the old state; classes of the old bundle that the new one does not have come last.
         session: u32,
@@ -93,9 +93,15 @@ impl UpgradePlan {
             if learned.is_none() && own.is_empty() {
                 continue;
             }
+            let replaces = state.classes.iter().any(|class| label::same(&class.label, label))
+                && labels.iter().any(|given| label::same(given, label));
+            if replaces && learned.is_none() {
+                plan.warnings.push(format!("shots of the base class \"{label}\" are left out, since it was replaced"));
+                continue;
+            }
             let is_base = bundle.base_model.classes.iter().any(|class| label::same(&class.label, label));
             let session = learned.map_or(u32::MAX, |index| state.classes[index].session);
-            let role = if is_base { ClassRole::Base } else { ClassRole::Learned { session } };
+            let role = if is_base && !replaces { ClassRole::Base } else { ClassRole::Learned { session } };
             let files = plan.usable(label, &own, &mut one_more)?;
             plan.classes.push(PlannedClass { label: label.clone(), learned, role, shots: own.len(), files });
         }

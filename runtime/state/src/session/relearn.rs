@@ -9,7 +9,8 @@ use crate::state::State;
 impl Session<'_> {
     /// Learns classes session by session, and gives base classes their further shots, but aligns the head once, at the
     /// end: gives the very state that learning them one after the other and then adding the shots gives, where no
-    /// exemplar is dropped for want of room.
+    /// exemplar is dropped for want of room. Those of `sessions` may have the labels of base classes, which they
+    /// replace.
     ///
     /// # Errors
     /// [`LearnError`] as for [`Session::learn`] and [`Session::add_shots`].
@@ -21,11 +22,11 @@ impl Session<'_> {
     ) -> Result<(State, ChangeReport), LearnError> {
         let all: Vec<NewClass> = sessions.iter().flatten().cloned().collect();
         if !all.is_empty() {
-            check_classes(self.base_model, state, &all, BaseLabels::Refuse)?;
+            check_classes(self.base_model, state, &all, BaseLabels::Replace)?;
         }
         let mut next = state.clone();
         for session in sessions.iter().filter(|session| !session.is_empty()) {
-            next = self.admit(&next, session)?;
+            next = self.admit_with(&next, session, BaseLabels::Replace)?;
         }
         for class in more {
             let index = check_known(self.base_model, &next, &class.label)?;
