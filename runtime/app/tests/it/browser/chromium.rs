@@ -12,6 +12,7 @@ use orco_trials::{missing, skipped};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use thirtyfour::error::WebDriverResult;
+use thirtyfour::extensions::cdp::ChromeDevTools;
 use thirtyfour::{By, ChromeCapabilities, ChromiumLikeCapabilities, DesiredCapabilities, WebDriver};
 
 use crate::browser::camera::Film;
@@ -169,6 +170,19 @@ impl Browser {
     pub async fn reload(&self) -> WebDriverResult<()> {
         self.driver.refresh().await?;
         self.connected().await
+    }
+
+    /// From now on the page comes over a network of that speed, and nothing of it from the cache.
+    pub async fn slow_down(&self, latency: Duration, bytes_per_second: u32) -> WebDriverResult<()> {
+        let tools = ChromeDevTools::new(self.driver.handle().clone());
+        tools.execute_cdp("Network.enable").await?;
+        tools.execute_cdp_with_params("Network.setCacheDisabled", json!({ "cacheDisabled": true })).await?;
+        let conditions = json!({
+            "offline": false, "latency": latency.as_millis() as u64,
+            "downloadThroughput": bytes_per_second, "uploadThroughput": bytes_per_second,
+        });
+        tools.execute_cdp_with_params("Network.emulateNetworkConditions", conditions).await?;
+        Ok(())
     }
 
     /// Goes to a page of somebody else.
