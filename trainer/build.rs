@@ -27,8 +27,8 @@ fn main() {
     }
 }
 
-/// Compiles `cpp/c10d.cpp` against the headers of the libtorch that torch-sys found, and says so by `cfg(c10d)`. Without
-/// those headers the trainer works in one process only.
+/// Compiles `cpp/c10d.cpp` against the headers of the libtorch that torch-sys found, and says so by `cfg(c10d)`.
+/// Without those headers the trainer works in one process only.
 fn compile_c10d() {
     println!("cargo:rustc-check-cfg=cfg(c10d)");
     for name in ["LIBTORCH_INCLUDE", "LIBTORCH_CXX11_ABI"] {

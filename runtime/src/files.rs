@@ -117,7 +117,8 @@ pub fn remove_if_there(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Opens a regular file that is our own: no link is followed in its place, and nobody waits for the other end of a pipe.
+/// Opens a regular file that is our own: no link is followed in its place, and nobody waits for the other end of a
+/// pipe.
 ///
 /// # Errors
 /// If it cannot be opened, or something else lies in its place.
@@ -164,8 +165,8 @@ pub(crate) fn is_temporary(name: &str) -> bool {
 #[error("it was written, but a power cut could still undo that: {0}")]
 struct Unsynced(io::Error);
 
-/// Whether a file is in place as a whole although writing it failed: only its folder could not be synced, so a power cut
-/// could still undo the change.
+/// Whether a file is in place as a whole although writing it failed: only its folder could not be synced, so a power
+/// cut could still undo the change.
 pub fn is_unsynced(error: &io::Error) -> bool {
     error.get_ref().is_some_and(|cause| cause.is::<Unsynced>())
 }

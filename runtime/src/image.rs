@@ -91,9 +91,9 @@ pub enum ImageError {
     Damaged(std::string::String),
 }
 
-/// Reads a JPEG, PNG or WebP file. The picture is turned upright as its EXIF data say, put on white where it is transparent, and
-/// converted to sRGB if it has another colour profile (ICC; in PNG files also gAMA, cHRM and cICP). CMYK profiles are
-/// ignored.
+/// Reads a JPEG, PNG or WebP file. The picture is turned upright as its EXIF data say, put on white where it is
+/// transparent, and converted to sRGB if it has another colour profile (ICC; in PNG files also gAMA, cHRM and cICP).
+/// CMYK profiles are ignored.
 ///
 /// A picture that cannot be decoded within [`MAX_MEMORY`] is returned at reduced scale, one in WebP refused.
 ///
@@ -149,8 +149,8 @@ pub fn decoding_memory(bytes: &[u8]) -> Result<DecodingCost, ImageError> {
     }
 }
 
-/// As [`decode`], but decodes a JPEG picture at the smallest scale of 1, 1/4 and 1/8 that leaves at least `side` pixels in
-/// width and height. This is faster for large pictures: use it for a live view, or a classifier with a small input.
+/// As [`decode`], but decodes a JPEG picture at the smallest scale of 1, 1/4 and 1/8 that leaves at least `side` pixels
+/// in width and height. This is faster for large pictures: use it for a live view, or a classifier with a small input.
 ///
 /// # Errors
 /// As for [`decode`].

@@ -1,9 +1,9 @@
 //! The learner: a bundle, what was learned on it, and all that changes it.
 //!
 //! A change is a pure step ([`orco_state::session`]) and one act of committing at its end: it is made as a whole, and
-//! kept in the store, or nothing happened. Where the bundle's settings align a head, that follows as a second act, which
-//! improves the answers and is part of the same entry of the history. While one is made, the store is locked and its
-//! newest state read, so that any number of learners, in this process or in others, may share a folder.
+//! kept in the store, or nothing happened. Where the bundle's settings align a head, that follows as a second act,
+//! which improves the answers and is part of the same entry of the history. While one is made, the store is locked and
+//! its newest state read, so that any number of learners, in this process or in others, may share a folder.
 
 mod alignment;
 mod answer;
@@ -62,8 +62,8 @@ pub struct EngineInUse {
 
 /// A device that classifies pictures and learns new classes.
 ///
-/// It joins a [bundle](Bundle), which came from a workstation, with a folder that holds what was learned since. Open one
-/// learner, keep it, and use it for everything: its backbone is started once, when it is first needed.
+/// It joins a [bundle](Bundle), which came from a workstation, with a folder that holds what was learned since. Open
+/// one learner, keep it, and use it for everything: its backbone is started once, when it is first needed.
 ///
 /// # Opening
 ///
@@ -144,7 +144,8 @@ pub struct EngineInUse {
 /// # Undoing
 ///
 /// [`Learner::forget`] takes a class away, [`Learner::undo`] takes changes back, exactly, [`Learner::redo`] makes them
-/// once more, and [`history`](Learner::history) lists them. For good, and with all its traces, a class goes by [`Learner::purge`].
+/// once more, and [`history`](Learner::history) lists them. For good, and with all its traces, a class goes by
+/// [`Learner::purge`].
 /// ```
 /// use orco_runtime::prelude::*;
 ///

@@ -1,12 +1,12 @@
 //! Teaches a device new classes of images from a few shots each, without forgetting the old ones: few-shot
 //! class-incremental learning by OrCo (CVPR 2024).
 //!
-//! A workstation hands over a *bundle*: a frozen backbone, a small projection head, and the base classes. On the device,
-//! the backbone turns a picture into a feature vector, and the head puts that onto the unit sphere, where each class has
-//! a target. Learning a class gives it a free target and is kept at once, in closed form; then the head alone is aligned,
-//! from stored exemplars of all classes, in seconds, where the bundle's settings ask for it. All shipped bundles answer
-//! with probabilities: statistics of the base classes, the exemplars' means and projections under the bundle's head and
-//! the aligned one are weighed together, and a picture that is like nothing known is called unknown.
+//! A workstation hands over a *bundle*: a frozen backbone, a small projection head, and the base classes. On the
+//! device, the backbone turns a picture into a feature vector, and the head puts that onto the unit sphere, where each
+//! class has a target. Learning a class gives it a free target and is kept at once, in closed form; then the head alone
+//! is aligned, from stored exemplars of all classes, in seconds, where the bundle's settings ask for it. All shipped
+//! bundles answer with probabilities: statistics of the base classes, the exemplars' means and projections under the
+//! bundle's head and the aligned one are weighed together, and a picture that is like nothing known is called unknown.
 //!
 //! # Where to start
 //!
@@ -33,13 +33,13 @@
 //!
 //! - the two crates below this one, which need no operating system: the method as [`method`], what is known and kept as
 //!   [`state`];
-//! - [`files`] (read and replaced without trust), [`signature`] and [`release`] (whose bundle it is, and not an older
+//! - [`clock`], [`files`] (read and replaced without trust), [`signature`] and [`release`] (whose bundle it is, and not an older
 //!   one), [`threads`];
 //! - pictures and features: [`image`], [`quality`] (is a picture fit to be a shot?), [`scene`] (things before a camera
 //!   that stands still), [`augment`] (views), [`encoder`] (the backbone's engines);
 //! - [`manifest`] and [`bundle`]: what the workstation hands over;
-//! - [`store`]: the folder that keeps what was learned; [`thumbnails`]: small pictures of shots beside it; [`pack`]: one
-//!   learned class in a file, for another device;
+//! - [`store`]: the folder that keeps what was learned; [`thumbnails`]: small pictures of shots beside it; [`pack`]:
+//!   one learned class in a file, for another device;
 //! - [`learner`]: all of it together;
 //! - [`backup`]: all that a device knows in one file, for its replacement;
 //! - [`prelude`]: what most programs use.
@@ -66,6 +66,7 @@ pub use crate::learner::Learner;
 pub mod augment;
 pub mod backup;
 pub mod bundle;
+pub mod clock;
 pub mod encoder;
 pub mod files;
 pub mod image;

@@ -67,8 +67,8 @@ pub enum OpenPackError {
     },
 }
 
-/// Opens a pack. With a key, nothing that the pack says is believed before its signature was checked; its thumbnails are
-/// looked at last.
+/// Opens a pack. With a key, nothing that the pack says is believed before its signature was checked; its thumbnails
+/// are looked at last.
 ///
 /// [`Pack::to_class`] and [`Learner::import`](crate::learner::Learner::import) check that it belongs to the bundle.
 ///

@@ -134,8 +134,8 @@ impl Default for Thresholds {
     /// Chosen on the sample pictures and on 500 photographs of Caltech-101, with the largest square in their middle. Of
     /// those photographs none was called blurred, 97.2 % were after a blur of two of 128 pixels; 0.6 % were called too
     /// dark, 0.6 % too bright; 98 % were found again when framed 3 % closer, and 0.002 % of all pairs taken for the
-    /// same (`quality/tests.rs`). White noise has a sharpness of 6 and more, as long as it has at least 96 pixels a side; of
-    /// 600 photographs of mini-ImageNet none has more than 0.9, of the sample pictures none more than 1.7.
+    /// same (`quality/tests.rs`). White noise has a sharpness of 6 and more, as long as it has at least 96 pixels a
+    /// side; of 600 photographs of mini-ImageNet none has more than 0.9, of the sample pictures none more than 1.7.
     fn default() -> Self {
         Self { dark: 0.8, clipped: 0.8, sharpness: 0.025, noise: 5.0, distance: 36 }
     }

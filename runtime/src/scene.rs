@@ -3,8 +3,8 @@
 //! A backbone that sees whole frames learns the place with the thing, and does not know the thing elsewhere. A fixed
 //! camera can be shown its place empty: a [`Background`] is made from a few such views. Every frame is then compared
 //! with it: what differs is its [`Foreground`], which falls into [things](Thing), each with its box. A
-//! [cut-out](Foreground::cut_out) holds one thing on plain grey, as a square: learn from it and classify it like any other picture. Where nothing differs, the
-//! place is empty, which is an answer and never a class.
+//! [cut-out](Foreground::cut_out) holds one thing on plain grey, as a square: learn from it and classify it like any
+//! other picture. Where nothing differs, the place is empty, which is an answer and never a class.
 //!
 //! ```
 //! use orco_runtime::image_rs::{Rgb, RgbImage};

@@ -144,8 +144,8 @@ impl PublicKey {
     /// The same for bytes that come piece by piece: `feed` hands all of them, in order, to what it is given.
     ///
     /// # Errors
-    /// Those of `feed`; within, as for [`check`](Self::check). Where it is clear from the start that the signature is not
-    /// accepted, `feed` is called all the same.
+    /// Those of `feed`; within, as for [`check`](Self::check). Where it is clear from the start that the signature is
+    /// not accepted, `feed` is called all the same.
     pub(crate) fn check_chunks(
         &self,
         signature: &str,

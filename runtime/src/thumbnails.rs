@@ -145,7 +145,8 @@ mod tests {
         SavedState::fresh(&bundle.base_model, bundle.digest)
     }
 
-    /// Puts a thumbnail of no exemplar, a cut-off write, and things of others into a folder; returns the latter's paths.
+    /// Puts a thumbnail of no exemplar, a cut-off write, and things of others into a folder; returns the latter's
+    /// paths.
     fn fill(folder: &Path) -> Vec<PathBuf> {
         fs::create_dir(folder).unwrap();
         fs::write(folder.join(name(&[7; 32])), b"ours").unwrap();

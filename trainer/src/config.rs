@@ -47,8 +47,8 @@ pub struct Recipe {
     /// The pseudo-targets.
     #[serde(default)]
     pub targets: TargetConfig,
-    /// Phase 2. Without this table, as many steps as converge on any data; a partial table gets defaults for its missing
-    /// fields ([`BaseAlignConfig`]).
+    /// Phase 2. Without this table, as many steps as converge on any data; a partial table gets defaults for its
+    /// missing fields ([`BaseAlignConfig`]).
     #[serde(default, deserialize_with = "align::filled")]
     pub align: BaseAlignConfig,
     /// Views of phase 3 where it is trained from images, which is what `compare` does; those of phase 1 if left out. (A
@@ -193,8 +193,8 @@ pub struct PretrainConfig {
     /// process does, instead of from those of each rank. Costs two messages for each norm, forwards and backwards.
     #[serde(default, skip_serializing_if = "defaults::is_default")]
     pub sync_batch_norm: bool,
-    /// Phase 1 ends with the mean of the weights at the ends of this many last epochs, and batch-norm statistics estimated
-    /// anew for that mean from views of training images; 0 for the weights of the last step.
+    /// Phase 1 ends with the mean of the weights at the ends of this many last epochs, and batch-norm statistics
+    /// estimated anew for that mean from views of training images; 0 for the weights of the last step.
     #[serde(default, skip_serializing_if = "defaults::is_default")]
     pub average_last: usize,
     /// The views.

@@ -115,8 +115,8 @@ impl Run {
         let text = toml::to_string(recipe).context("recipe")?;
         if path.exists() {
             let there = read_recipe(folder)?;
-            // Phases 2 and 3 may be set anew over a trained backbone; what phase 1 was trained with may not. Weights may
-            // be elsewhere: their content is known.
+            // Phases 2 and 3 may be set anew over a trained backbone; what phase 1 was trained with may not. Weights
+            // may be elsewhere: their content is known.
             let wherever = |recipe: &Recipe| {
                 let mut recipe = recipe.clone();
                 recipe.backbone.weights = recipe.backbone.weights.map(|_| PathBuf::new());

@@ -87,8 +87,8 @@ pub struct KeepOptions {
 /// Whether pictures are looked at before they become shots.
 #[derive(Args, Debug)]
 pub struct CheckOptions {
-    /// Learns from unfit pictures too, with a warning for each: too dark, too bright, blurred, nothing but noise, or the
-    /// same as another picture of this command. Without it, they are refused.
+    /// Learns from unfit pictures too, with a warning for each: too dark, too bright, blurred, nothing but noise, or
+    /// the same as another picture of this command. Without it, they are refused.
     #[arg(long)]
     pub take_anyway: bool,
 }

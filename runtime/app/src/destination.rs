@@ -1,4 +1,5 @@
-//! Where results may be written: anywhere but among the device's state and in its bundle, whose files they could replace.
+//! Where results may be written: anywhere but among the device's state and in its bundle, whose files they could
+//! replace.
 
 use std::fs;
 use std::io;

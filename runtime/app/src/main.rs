@@ -85,7 +85,8 @@ enum Verb {
     Backup(command::backup::Arguments),
     /// Restores what `orco backup` wrote.
     Restore(command::restore::Arguments),
-    /// Keeps what the place in front of the device's camera looks like when it is empty: things in front of it are then found.
+    /// Keeps what the place in front of the device's camera looks like when it is empty: things in front of it are then
+    /// found.
     Scene(command::scene::Arguments),
     /// Lists the known classes.
     List,

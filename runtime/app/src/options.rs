@@ -45,13 +45,15 @@ pub struct Options {
     /// Folder of the device's state; by default one per bundle in the user's state folder.
     #[arg(long, global = true, value_name = "DIR", env = "ORCO_STATE")]
     pub state: Option<PathBuf>,
-    /// Public key of minisign; with it, only bundles, packs and backups that were signed with its secret key are accepted.
+    /// Public key of minisign; with it, only bundles, packs and backups that were signed with its secret key are
+    /// accepted.
     #[arg(long, global = true, value_name = "FILE", env = "ORCO_PUBLIC_KEY")]
     pub public_key: Option<PathBuf>,
     /// Writes the result as JSON into a file, too; `-` is standard output.
     #[arg(long, global = true, value_name = "FILE")]
     pub json: Option<PathBuf>,
-    /// Says more: losses, exact shares, what only experts need; the JSON lists all classes, not those alone that changed.
+    /// Says more: losses, exact shares, what only experts need; the JSON lists all classes, not those alone that
+    /// changed.
     #[arg(long, global = true)]
     pub verbose: bool,
     /// Waits so long for another orco that is changing the same state, instead of being refused at once.

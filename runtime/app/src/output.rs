@@ -58,8 +58,8 @@ pub struct ReportFile {
 }
 
 impl ReportFile {
-    /// Opens or makes the file, without emptying it. One that is there must be empty, or begin as results of this kind do:
-    /// a mistyped name must not cost a photograph.
+    /// Opens or makes the file, without emptying it. One that is there must be empty, or begin as results of this kind
+    /// do: a mistyped name must not cost a photograph.
     ///
     /// # Errors
     /// If it is something else, lies in the bundle's folder or among the device's states, or cannot be opened.

@@ -1,8 +1,8 @@
-//! Teaching from a phone (`orco serve --phone`): a certificate of the device's own, the addresses by which phones reach it,
-//! a QR code that carries the token, and the machine's name on the network.
+//! Teaching from a phone (`orco serve --phone`): a certificate of the device's own, the addresses by which phones reach
+//! it, a QR code that carries the token, and the machine's name on the network.
 //!
-//! A phone gives its camera only to pages that come over TLS. Nobody vouches for the certificate, so the phone asks once
-//! whether to go on; it is kept, so that the phone does not ask again.
+//! A phone gives its camera only to pages that come over TLS. Nobody vouches for the certificate, so the phone asks
+//! once whether to go on; it is kept, so that the phone does not ask again.
 
 use std::fmt::Write as _;
 use std::fs;

@@ -17,8 +17,8 @@ pub struct SceneOptions {
     /// (0.5,0,0.5,1) or in pixels. `classify` takes several, each with a name.
     #[arg(long = "region", value_name = "[NAME=]X,Y,WIDTH,HEIGHT")]
     regions: Vec<NamedRegion>,
-    /// A picture of the empty place by the same camera, or a folder of them; may be given again, three pictures are a good
-    /// number. Things in front of the place are cut out of every picture, and each is looked at alone.
+    /// A picture of the empty place by the same camera, or a folder of them; may be given again, three pictures are a
+    /// good number. Things in front of the place are cut out of every picture, and each is looked at alone.
     #[arg(long, value_name = "PICTURE")]
     empty: Vec<PathBuf>,
     /// As --empty, with the empty place that `orco scene learn` keeps.

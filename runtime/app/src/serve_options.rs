@@ -21,8 +21,9 @@ pub struct ServeOptions {
     /// Where it listens, 127.0.0.1:8080 by default. On any address but this machine's own, callers must give the token.
     #[arg(long, value_name = "ADDRESS:PORT", env = "ORCO_LISTEN", value_parser = listen)]
     listen: Option<SocketAddr>,
-    /// Lets a phone of the same network teach: makes a certificate and a token in a folder beside the state where none are
-    /// given, shows the address as a QR code, and tells the network the machine's name. Listens on 0.0.0.0:8443 by default.
+    /// Lets a phone of the same network teach: makes a certificate and a token in a folder beside the state where none
+    /// are given, shows the address as a QR code, and tells the network the machine's name. Listens on 0.0.0.0:8443 by
+    /// default.
     #[arg(long, env = "ORCO_PHONE", value_parser = clap::builder::BoolishValueParser::new())]
     pub phone: bool,
     /// File of the token that callers must give, readable by its owner alone; it is made if it is not there.
@@ -41,9 +42,9 @@ pub struct ServeOptions {
     /// folder:PATH.
     #[arg(long, value_name = "SOURCE", env = "ORCO_CAMERA")]
     pub camera: Option<CameraSource>,
-    /// A part of the camera's frames that gets answers, boxes and entities of its own: its name, and left edge, upper edge,
-    /// width and height as shares of the frame (shelf=0,0,1,0.5); may be given again. By default those that were drawn on
-    /// the page.
+    /// A part of the camera's frames that gets answers, boxes and entities of its own: its name, and left edge, upper
+    /// edge, width and height as shares of the frame (shelf=0,0,1,0.5); may be given again. By default those that were
+    /// drawn on the page.
     #[arg(long = "region", value_name = "NAME=X,Y,WIDTH,HEIGHT", env = "ORCO_REGION", value_delimiter = ';')]
     pub regions: Vec<NamedRegion>,
     /// Over how many of the camera's frames a label is agreed upon, so that it does not flicker.
@@ -67,12 +68,12 @@ pub struct ServeOptions {
     /// photographs. Default: an eighth of the machine's memory, but at least 192 and at most 512.
     #[arg(long, value_name = "MIB", env = "ORCO_PICTURE_MEMORY", value_parser = value_parser!(u32).range(32..=65_536))]
     pub picture_memory: Option<u32>,
-    /// File of rules: what is to be done once a label is shown for a while. A rule calls a web address, starts a program or
-    /// switches a GPIO line.
+    /// File of rules: what is to be done once a label is shown for a while. A rule calls a web address, starts a
+    /// program or switches a GPIO line.
     #[arg(long, value_name = "FILE", env = "ORCO_RULES")]
     pub rules: Option<PathBuf>,
-    /// Folder in which is kept what the camera saw, and when: the newest 1000 things, in the file sightings.csv, each with
-    /// a small picture. Whoever gives the token can look at them.
+    /// Folder in which is kept what the camera saw, and when: the newest 1000 things, in the file sightings.csv, each
+    /// with a small picture. Whoever gives the token can look at them.
     #[arg(long, value_name = "FOLDER", env = "ORCO_SIGHTINGS")]
     pub sightings: Option<PathBuf>,
     /// Keeps no small pictures of learned shots beside the state.

@@ -4,8 +4,8 @@
 //! cargo bench -p orco-runtime --bench growth              # or some: -- everyday cifar100-edge
 //! ```
 //!
-//! "One more" is the time until the class is kept and answers in closed form, "aligned" what it then takes until the head
-//! is aligned to it and kept, too.
+//! "One more" is the time until the class is kept and answers in closed form, "aligned" what it then takes until the
+//! head is aligned to it and kept, too.
 //!
 //! Shots are features drawn around the features of the bundle's exemplars, five for each class, with the views that the
 //! bundle keeps. Where a bundle has too few pseudo-targets for a thousand classes, random directions are put beside

@@ -1,5 +1,5 @@
-//! What scaling a part of a frame takes, beside the `image` crate's triangle filter: milliseconds of one thread, medians
-//! of calls that take turns.
+//! What scaling a part of a frame takes, beside the `image` crate's triangle filter: milliseconds of one thread,
+//! medians of calls that take turns.
 //!
 //! ```sh
 //! cargo bench -p orco-runtime --bench resize
@@ -14,7 +14,8 @@ use orco_runtime::image_rs::RgbImage;
 use orco_runtime::image_rs::imageops::{self, FilterType};
 use orco_trials::median;
 
-/// Sizes of the frames, the square that is scaled, and its side afterwards: the inputs of `cifar100-edge` and `everyday`.
+/// Sizes of the frames, the square that is scaled, and its side afterwards: the inputs of `cifar100-edge` and
+/// `everyday`.
 const CASES: [([u32; 2], [u32; 4], u32); 4] = [
     ([640, 480], [80, 0, 480, 480], 32),
     ([640, 480], [80, 0, 480, 480], 298),

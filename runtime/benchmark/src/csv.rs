@@ -4,8 +4,8 @@ use std::fmt::Write as _;
 
 use crate::metrics::{SessionAccuracy, Summary};
 
-/// The names of the columns. `session` is empty where a number is over all sessions, `deviation`, which is over the draws,
-/// where there is but one.
+/// The names of the columns. `session` is empty where a number is over all sessions, `deviation`, which is over the
+/// draws, where there is but one.
 pub const HEADING: &str = "system,draws,session,metric,mean,deviation";
 
 /// All numbers of all systems, below [`HEADING`]. What a session does not have has no line.

@@ -1,12 +1,13 @@
-//! Measures a bundle on its own benchmark by the field's protocol, without any rival: what `orco demo` runs on a device,
-//! and what the laboratory (`orco-lab`) and the trainer build on.
+//! Measures a bundle on its own benchmark by the field's protocol, without any rival: what `orco demo` runs on a
+//! device, and what the laboratory (`orco-lab`) and the trainer build on.
 //!
 //! - [`benchmark`]: features to measure on, as a bundle carries them, and the draws of the shots;
 //! - [`cifar100`], [`from_cifar100`]: CIFAR-100's images, and a benchmark computed anew from them;
 //! - [`machine`]: what Linux says of the machine that something is measured on;
-//! - [`FeatureLearner`], [`SessionWalk`]: how a system goes through the sessions; [`DeviceLearner`] is the device's own;
-//! - [`SessionAccuracy`], [`Summary`]: accuracies of a session, and their means and deviations over draws; [`csv`] writes
-//!   them;
+//! - [`FeatureLearner`], [`SessionWalk`]: how a system goes through the sessions; [`DeviceLearner`] is the device's
+//!   own;
+//! - [`SessionAccuracy`], [`Summary`]: accuracies of a session, and their means and deviations over draws; [`csv`]
+//!   writes them;
 //! - [`AccuracyEstimateErrors`]: how far the accuracies that a device estimates are off.
 
 mod accuracy_estimate;

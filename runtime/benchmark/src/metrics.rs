@@ -104,8 +104,9 @@ impl AccuracyCounts {
         counts.map(|(right, total)| (*total > 0).then(|| 100.0 * *right as f64 / *total as f64)).collect()
     }
 
-    /// The curve of new against base accuracy, both in percent, as a bias moves the border between them: from the border
-    /// that answers with no new class to that which answers with no base class. [`SessionAccuracy::area`] is the area below it.
+    /// The curve of new against base accuracy, both in percent, as a bias moves the border between them: from the
+    /// border that answers with no new class to that which answers with no base class. [`SessionAccuracy::area`] is the
+    /// area below it.
     pub fn curve(&self) -> Vec<(f64, f64)> {
         let counted = |totals: &[u64]| totals.iter().filter(|total| **total > 0).count();
         let (base, new) = self.total.split_at(self.base);

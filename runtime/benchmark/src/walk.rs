@@ -11,8 +11,8 @@ use crate::accuracy_estimate::AccuracyEstimateError;
 use crate::benchmark::Benchmark;
 use crate::metrics::{AccuracyCounts, Draw, SessionAccuracy};
 
-/// A system on its way through the sessions of a draw: it is given the shots of one session after the other, as a device
-/// is, and scores pictures in between.
+/// A system on its way through the sessions of a draw: it is given the shots of one session after the other, as a
+/// device is, and scores pictures in between.
 pub trait FeatureLearner {
     /// Learns the classes of a session and returns the floating-point operations of its training, those of matrix
     /// products, as far as they are counted.

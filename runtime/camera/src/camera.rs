@@ -246,7 +246,9 @@ mod tests {
                 thread::sleep(Duration::from_millis(5));
             }
         };
-        let is_away = |status: &CameraStatus| matches!(&status.phase, CameraPhase::Away { reason, .. } if reason == "reading it broke off: a test broke it off");
+        let broke_off = "reading it broke off: a test broke it off";
+        let is_away =
+            |status: &CameraStatus| matches!(&status.phase, CameraPhase::Away { reason, .. } if reason == broke_off);
         until("away", &is_away);
         until("open again", &|status| status.opened == 1);
         std::fs::copy("../../examples/shots/learn/mug/1.jpg", folder.path().join("1.jpg")).unwrap();

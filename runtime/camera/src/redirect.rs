@@ -11,7 +11,8 @@ use crate::error::CameraError;
 ///
 /// # Errors
 /// [`CameraError::NoAddress`] if it is no address; [`CameraError::Redirect`] if it leads to another host or port, or from
-/// https to http. From http on its usual port to https on its usual port may be gone: that is how cameras insist on TLS.
+/// https to http. From http on its usual port to https on its usual port may be gone: that is how cameras insist on
+/// TLS.
 pub(crate) fn target(from: &str, location: &str) -> Result<String, CameraError> {
     let from = Url::parse(from).map_err(|_| CameraError::NoAddress)?;
     if location.is_empty() {

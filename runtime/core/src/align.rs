@@ -115,16 +115,17 @@ pub enum AlignError {
 }
 
 impl AlignmentData<'_> {
-    /// Working memory that [`assign_new_classes`] and [`align`] need for so many known classes, and so many more exemplars
-    /// than the data holds.
+    /// Working memory that [`assign_new_classes`] and [`align`] need for so many known classes, and so many more
+    /// exemplars than the data holds.
     pub fn workspace_size(&self, classes: usize, more: usize, config: &LearnConfig) -> WorkspaceSize {
         let exemplars = self.base.len() + self.learned.len() + more;
         workspace_size(self.shape, self.target_count(), classes, exemplars, config)
     }
 }
 
-/// Working memory that [`assign_new_classes`] and [`align`] need for a head of that shape and so many pseudo-targets, known
-/// classes and exemplars at most: known when a program is compiled. Without epochs nothing is trained, and that takes none.
+/// Working memory that [`assign_new_classes`] and [`align`] need for a head of that shape and so many pseudo-targets,
+/// known classes and exemplars at most: known when a program is compiled. Without epochs nothing is trained, and that
+/// takes none.
 pub const fn workspace_size(
     shape: HeadShape,
     targets: usize,

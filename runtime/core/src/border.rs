@@ -5,9 +5,9 @@
 //! 2016). It is chosen from samples whose class is known and that no score was made from: base samples set aside, and
 //! shots left out of their class's mean in turn.
 //!
-//! Counted one by one, single samples would decide where it lies. So each base sample counts on both sides of its margin as
-//! much as a kernel gives it, whose width follows the normal reference rule (Silverman, *Density Estimation*, 1986,
-//! section 3.4). Of learned classes there are few shots: their margins are modelled as normally distributed.
+//! Counted one by one, single samples would decide where it lies. So each base sample counts on both sides of its
+//! margin as much as a kernel gives it, whose width follows the normal reference rule (Silverman, *Density Estimation*,
+//! 1986, section 3.4). Of learned classes there are few shots: their margins are modelled as normally distributed.
 //!
 //! ```
 //! use orco_core::border::{BorderObjective, BorderSample, BorderWeights, choose};
@@ -90,8 +90,8 @@ impl BorderObjective<'_> {
 /// Chooses the border of the highest value.
 ///
 /// Tries the weights of the harmonic mean in order. For each, it takes the middle of the shifts with the highest value.
-/// Returns the first border whose expected accuracy over all classes reaches [`BorderObjective::min_accuracy`], else the one
-/// that expects most.
+/// Returns the first border whose expected accuracy over all classes reaches [`BorderObjective::min_accuracy`], else
+/// the one that expects most.
 ///
 /// Without samples on one of the sides, the border is 0.
 pub fn choose(base: &[BorderSample], new: &[BorderSample], aim: &BorderObjective<'_>) -> Border {

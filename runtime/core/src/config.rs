@@ -151,8 +151,9 @@ fn is_unlimited(value: &usize) -> bool {
 
 /// Every setting of phase 3 (protocol: OrCo, section 3.4, and its released program).
 ///
-/// Settings are stored by name. One that a file does not name has the value that [`LearnConfig::default`] gives it, so a new
-/// setting's default must be what releases without it did; one that this release does not know is refused by its name.
+/// Settings are stored by name. One that a file does not name has the value that [`LearnConfig::default`] gives it, so
+/// a new setting's default must be what releases without it did; one that this release does not know is refused by its
+/// name.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct LearnConfig {
@@ -288,9 +289,9 @@ impl LearnConfig {
     }
 
     /// The published program's settings as the paper's text reads them. In PSCL, negatives alone stand in the
-    /// denominator, and unperturbed targets are rows; targets are perturbed by U(-1e-2, 1e-2). Cross entropy has weight 1,
-    /// counts samples of incremental classes, and tells them apart among these classes alone (Eq. 5). ORTH takes the means
-    /// of all classes in the batch.
+    /// denominator, and unperturbed targets are rows; targets are perturbed by U(-1e-2, 1e-2). Cross entropy has weight
+    /// 1, counts samples of incremental classes, and tells them apart among these classes alone (Eq. 5). ORTH takes the
+    /// means of all classes in the batch.
     ///
     /// The text has no cross entropy over base samples in phase 3; the program has it on CUB200.
     #[must_use]
@@ -326,17 +327,17 @@ impl LearnConfig {
         }
     }
 
-    /// Ours for any pictures and any backbone, and what bundles ship with. Discriminant, class means, the head of phase 2
-    /// and the head that phase 3 aligned answer together, and every session chooses the border between base classes and
-    /// new ones. Phase 3 is that of [`LearnConfig::edge`] with fewer epochs, of which most are warm-up: the aligned head adds
-    /// to the other scores and need not answer alone.
+    /// Ours for any pictures and any backbone, and what bundles ship with. Discriminant, class means, the head of phase
+    /// 2 and the head that phase 3 aligned answer together, and every session chooses the border between base classes
+    /// and new ones. Phase 3 is that of [`LearnConfig::edge`] with fewer epochs, of which most are warm-up: the aligned
+    /// head adds to the other scores and need not answer alone.
     pub const fn combined() -> Self {
         let answer = AnswerWeights { targets: 0.125, aligned: 0.125, means: 1.0, discriminant: 2.0, class_offset: 0.0 };
         Self { epochs: 15, epoch_samples: 500, answer: Some(answer), ..Self::edge() }
     }
 
-    /// The closed form alone: nothing is trained on the device, and the aligned head is missing from the answer. Weights
-    /// were compared on several data sets (journal of the book, 2026-11-22); none is tuned to one.
+    /// The closed form alone: nothing is trained on the device, and the aligned head is missing from the answer.
+    /// Weights were compared on several data sets (journal of the book, 2026-11-22); none is tuned to one.
     pub const fn closed_form() -> Self {
         let answer = AnswerWeights { targets: 0.5, aligned: 0.0, means: 1.0, discriminant: 2.0, class_offset: 0.0 };
         Self { epochs: 0, answer: Some(answer), ..Self::edge() }

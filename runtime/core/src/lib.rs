@@ -1,13 +1,13 @@
-//! The arithmetic of OrCo, few-shot class-incremental learning by orthogonal pseudo-targets and contrast (CVPR 2024), on
-//! slices that its caller lends.
+//! The arithmetic of OrCo, few-shot class-incremental learning by orthogonal pseudo-targets and contrast (CVPR 2024),
+//! on slices that its caller lends.
 //!
 //! The crate needs neither an operating system nor an allocator, and starts no threads. What a device knows and keeps
 //! is `orco-state`'s; a program that has pictures takes `orco-runtime`.
 //!
 //! A device answers at once in closed form: by the means of stored features, by the [`discriminant`] and by the
-//! [`projection`] under the head that a bundle brings, with a [`border`] between base and learned classes. Then it trains
-//! that head on stored exemplars, the paper's phase 3 ([`align`]), and the aligned head's projection joins the answer. A
-//! bundle's settings say how much each counts, and whether a head is aligned at all ([`config`]).
+//! [`projection`] under the head that a bundle brings, with a [`border`] between base and learned classes. Then it
+//! trains that head on stored exemplars, the paper's phase 3 ([`align`]), and the aligned head's projection joins the
+//! answer. A bundle's settings say how much each counts, and whether a head is aligned at all ([`config`]).
 //!
 //! Modules stand in layers; each imports from those above it:
 //!

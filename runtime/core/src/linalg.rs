@@ -141,8 +141,8 @@ pub trait Epilogue {
         None
     }
 
-    /// Memory to bring near while a tile of these rows and columns is computed: what [`Epilogue::finish`] will touch, or
-    /// what comes after the product. It changes no result.
+    /// Memory to bring near while a tile of these rows and columns is computed: what [`Epilogue::finish`] will touch,
+    /// or what comes after the product. It changes no result.
     #[inline(always)]
     fn ahead(&self, _rows: Range<usize>, _columns: Range<usize>) -> [Prefetch; AHEAD] {
         [Prefetch::NONE; AHEAD]

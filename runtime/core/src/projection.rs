@@ -220,8 +220,8 @@ impl HeadShape {
     /// Projects features onto the unit sphere.
     ///
     /// # Shapes
-    /// `parameters` as [`HeadShape::load`] left them; fills `hidden`, `z` (|z| = 1 within 1e-6, unless the projection is
-    /// shorter than 1e-12) and `norms` of the batch.
+    /// `parameters` as [`HeadShape::load`] left them; fills `hidden`, `z` (|z| = 1 within 1e-6, unless the projection
+    /// is shorter than 1e-12) and `norms` of the batch.
     pub fn forward(self, parameters: &[f32], batch: &mut HeadBatch<'_>, workers: &dyn Workers) {
         let Self { inputs, .. } = self;
         let (width, rows) = (self.width(), batch.norms.len());
@@ -271,7 +271,8 @@ impl HeadShape {
     /// The backward pass with the update of every parameter.
     ///
     /// # Shapes
-    /// `gradient` `[rows, width]` with respect to the projection before it was normalised (see [`HeadShape::unnormalise`]).
+    /// `gradient` `[rows, width]` with respect to the projection before it was normalised (see
+    /// [`HeadShape::unnormalise`]).
     pub fn backward(
         self,
         head: &mut TrainedHead<'_>,

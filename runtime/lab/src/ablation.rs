@@ -49,8 +49,8 @@ pub struct Ablation {
     pub perturbation: Perturbation,
     /// Which exemplars are kept within the settings' `exemplar_bytes`.
     pub keep: Keep,
-    /// Most exemplars of each class of an earlier incremental session; a device keeps all. The limit for base classes is
-    /// a setting, `base_exemplars`.
+    /// Most exemplars of each class of an earlier incremental session; a device keeps all. The limit for base classes
+    /// is a setting, `base_exemplars`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub earlier_exemplars: Option<usize>,
 }

@@ -90,8 +90,8 @@ struct Tally {
 }
 
 impl Measurement<'_> {
-    /// Measures one draw of our own answers after each session, with thresholds that let the share `false_alarms` of known
-    /// pictures fall below; `None` where answers do not use the bundle's statistics.
+    /// Measures one draw of our own answers after each session, with thresholds that let the share `false_alarms` of
+    /// known pictures fall below; `None` where answers do not use the bundle's statistics.
     ///
     /// # Errors
     /// [`EvaluateError`] if a session cannot be learned.

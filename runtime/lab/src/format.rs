@@ -18,8 +18,8 @@ pub fn print(line: impl Display) -> Result<(), PrintError> {
     Ok(writeln!(io::stdout(), "{line}")?)
 }
 
-/// What stands above [lines](fn@line) whose names take so many columns; `theirs` is the title of the last column. Session
-/// 0 is what phases 1 and 2 reach on base classes.
+/// What stands above [lines](fn@line) whose names take so many columns; `theirs` is the title of the last column.
+/// Session 0 is what phases 1 and 2 reach on base classes.
 pub fn heading(width: usize, theirs: &str) -> String {
     let title = |name| format!("{name:>14}");
     let titles = ["session 0", "aHM", "last HM", "aACC", "base decay"].map(title).join(" ");

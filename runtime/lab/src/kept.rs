@@ -1,5 +1,5 @@
-//! Measurements that are kept in files under a fingerprint of all that they depend on: a stopped command goes on where it
-//! was, and nothing is measured twice.
+//! Measurements that are kept in files under a fingerprint of all that they depend on: a stopped command goes on where
+//! it was, and nothing is measured twice.
 
 use std::fs;
 use std::io;
@@ -13,9 +13,9 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-/// A digest of everything that a measurement depends on, in hexadecimal digits: settings, seeds, digests of data, and the
-/// [`REVISION`] of what computes it. It does not depend on the order of an object's keys, which `serde_json` chooses by
-/// what else a program is built of.
+/// A digest of everything that a measurement depends on, in hexadecimal digits: settings, seeds, digests of data, and
+/// the [`REVISION`] of what computes it. It does not depend on the order of an object's keys, which `serde_json`
+/// chooses by what else a program is built of.
 pub fn fingerprint(inputs: Value) -> String {
     digest(json!([REVISION, inputs]))
 }
@@ -36,8 +36,8 @@ struct Kept<T> {
 /// What stands before and behind the digest of a file's content.
 const SEAL: [&str; 2] = ["{\"digest\":\"", "\",\"kept\":"];
 
-/// What a file keeps under this fingerprint; none where it keeps something else, cannot be read, or is damaged: a number
-/// that a disk changed is no measurement.
+/// What a file keeps under this fingerprint; none where it keeps something else, cannot be read, or is damaged: a
+/// number that a disk changed is no measurement.
 pub fn read<T: DeserializeOwned>(path: &Path, fingerprint: &str) -> Option<T> {
     let text = fs::read_to_string(path).ok()?;
     let Some(kept) = opened::<Kept<T>>(&text) else {

@@ -1,5 +1,5 @@
-//! The laboratory: OrCo beside its rivals, by the field's protocol. No device carries it; what a device measures of itself
-//! is in `orco-benchmark`, on which this builds.
+//! The laboratory: OrCo beside its rivals, by the field's protocol. No device carries it; what a device measures of
+//! itself is in `orco-benchmark`, on which this builds.
 //!
 //! - [`Measurement`]: runs a benchmark's sessions through any [`System`]: the device's own learner, and its rivals;
 //! - [`method`]: what a method is called, wherever it is measured;

@@ -1,9 +1,9 @@
 //! The paper's ablations of phase 3, as far as they need no training of backbone or head before it: measured on stored
-//! features, from the published program's settings for the benchmark, answers by pseudo-targets alone. [`Question::Answer`]
-//! asks the same of the shipped settings.
+//! features, from the published program's settings for the benchmark, answers by pseudo-targets alone.
+//! [`Question::Answer`] asks the same of the shipped settings.
 //!
-//! A draw is a random choice of shots. Every draw that is done is kept in a folder, under a digest of all that it depends on: stopped variants go on where
-//! they were, and nothing is measured twice.
+//! A draw is a random choice of shots. Every draw that is done is kept in a folder, under a digest of all that it
+//! depends on: stopped variants go on where they were, and nothing is measured twice.
 
 use core::ops::ControlFlow;
 use std::io;
@@ -189,7 +189,8 @@ pub struct Phase3Ablations<'a> {
 }
 
 impl Phase3Ablations<'_> {
-    /// What is measured for a question on this benchmark: changes of the published program's settings, or of those of its text.
+    /// What is measured for a question on this benchmark: changes of the published program's settings, or of those of
+    /// its text.
     pub fn of(&self, question: Question, reading: Reading) -> Vec<AblationVariant<Phase3Settings>> {
         variants(question, &reading.settings(published::program(&self.benchmark.source)))
     }
@@ -247,8 +248,8 @@ impl Phase3Ablations<'_> {
         Ok(drawn)
     }
 
-    /// The variant's settings, with views and precision as those of the base model. Where they name no weights of answers,
-    /// the paper's rule holds.
+    /// The variant's settings, with views and precision as those of the base model. Where they name no weights of
+    /// answers, the paper's rule holds.
     fn settings(&self, variant: &AblationVariant<Phase3Settings>) -> LearnConfig {
         let config = &variant.settings.config;
         let config = if config.answer.is_some() { config.clone() } else { config.by_targets_alone() };

@@ -323,9 +323,9 @@ const fn ablation(question: Question, variant: &'static str, metric: Metric, val
     AblationRow { question, variant, metric, value }
 }
 
-/// All rows of the paper's ablations, under the names of our variants and, of [`Question::Frozen`], of the systems that are
-/// compared. The paper's row without perturbation has no targets in the batch: targets that are there but not moved serve as
-/// well as moved ones. Its random assignment is random in phase 2, too.
+/// All rows of the paper's ablations, under the names of our variants and, of [`Question::Frozen`], of the systems that
+/// are compared. The paper's row without perturbation has no targets in the batch: targets that are there but not moved
+/// serve as well as moved ones. Its random assignment is random in phase 2, too.
 static ABLATIONS: [AblationRow; 31] = [
     ablation(Question::Losses, "CE", Metric::Ahm, 35.74),
     ablation(Question::Losses, "CE + ORTH", Metric::Ahm, 36.17),

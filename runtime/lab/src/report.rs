@@ -248,9 +248,9 @@ impl BundleReport {
         serde_json::from_slice(&json).map_err(|source| ReadReportError::Form { path, source })
     }
 
-    /// Writes `report.json`, `numbers.csv`, `index.html` and `pictures/*.svg`, `*.png` into a folder, which is made. Each
-    /// is written whole or not at all, `report.json` first: wherever it is stopped, it can be written again. Pictures that
-    /// another report left there are removed.
+    /// Writes `report.json`, `numbers.csv`, `index.html` and `pictures/*.svg`, `*.png` into a folder, which is made.
+    /// Each is written whole or not at all, `report.json` first: wherever it is stopped, it can be written again.
+    /// Pictures that another report left there are removed.
     ///
     /// # Errors
     /// [`WriteError`] if a file cannot be written.

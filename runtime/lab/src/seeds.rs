@@ -16,8 +16,8 @@ pub struct OverSeeds {
     pub seeds: usize,
     /// Draws of the shots with each of them.
     pub draws: usize,
-    /// Means over all draws and seeds. Deviations are those of the seeds' means, each over its draws; its `draws` are the
-    /// seeds.
+    /// Means over all draws and seeds. Deviations are those of the seeds' means, each over its draws; its `draws` are
+    /// the seeds.
     pub over_seeds: Summary,
     /// The same means. Deviations are over the draws of one seed: the root mean square of all seeds' ones.
     pub over_draws: Summary,
@@ -52,8 +52,8 @@ pub enum SeedsError {
     },
 }
 
-/// Makes sure that bundles differ by the seed of their training alone, as far as manifests tell - rate and losses of the
-/// training are not in them -, and are measured on the same images.
+/// Makes sure that bundles differ by the seed of their training alone, as far as manifests tell - rate and losses of
+/// the training are not in them -, and are measured on the same images.
 ///
 /// # Errors
 /// [`SeedsError`] names the first two that do not.

@@ -1,9 +1,9 @@
 //! The systems that are measured side by side: ours, its forms, and its rivals as far as they are a head on given
 //! features.
 //!
-//! Each is a [`FeatureLearner`]: it is given the shots of one session after the other, as a device is, and scores pictures in
-//! between. Methods that live in the training of the backbone are not among them; [`crate::published`] says which, and
-//! why.
+//! Each is a [`FeatureLearner`]: it is given the shots of one session after the other, as a device is, and scores
+//! pictures in between. Methods that live in the training of the backbone are not among them; [`crate::published`] says
+//! which, and why.
 
 mod ablated;
 mod bounds;
@@ -29,8 +29,8 @@ use crate::ablation::Ablation;
 use crate::method::Method;
 use crate::published::PaperRow;
 
-/// What a system is, as tables, reports and commands know it. Each file of this folder defines those that it implements;
-/// [`System::COMPARED`] or [`System::ON_REQUEST`] lists them.
+/// What a system is, as tables, reports and commands know it. Each file of this folder defines those that it
+/// implements; [`System::COMPARED`] or [`System::ON_REQUEST`] lists them.
 pub(crate) struct Definition {
     /// Its name, and where it comes from.
     pub method: Method,

@@ -36,7 +36,7 @@ const LONG: u32 = 640;
 /// Most bytes that making a longer one small takes ([`crate::pending_shots`]).
 const MADE_SMALL: u64 = 20 << 20;
 /// How long a request waits for its turn.
-const PATIENCE: Duration = Duration::from_secs(20);
+const TURN_TIMEOUT: Duration = Duration::from_secs(20);
 /// What memory is counted in, so that a semaphore's 32 bits suffice.
 const UNIT: u64 = 1 << 10;
 
@@ -142,7 +142,7 @@ impl Admission {
         let busy = |_| Refusal::busy("too many pictures are being processed; try again");
         let seat = Arc::clone(&lane.seats).try_acquire_owned().map_err(busy)?;
         let room = Arc::clone(&lane.room).acquire_many_owned(units(bytes));
-        let room = tokio::time::timeout(PATIENCE, room).await;
+        let room = tokio::time::timeout(TURN_TIMEOUT, room).await;
         let room = room.map_err(|_| Refusal::busy("too many pictures are being processed; try again"))?;
         let room = room.map_err(|_| Refusal::stopping())?;
         Ok(Permit::new(room, Some(seat), self))

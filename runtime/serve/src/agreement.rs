@@ -100,8 +100,8 @@ impl Agreement {
         AgreedAnswer { classes: means, frames: self.frames.len(), known }
     }
 
-    /// The classes of the newest answer; one that an earlier answer did not name had no probability there. A class is in
-    /// the set if it is in those of at least half of the frames.
+    /// The classes of the newest answer; one that an earlier answer did not name had no probability there. A class is
+    /// in the set if it is in those of at least half of the frames.
     fn means(&self) -> Vec<ClassProbability> {
         let Some(newest) = self.frames.back() else { return Vec::new() };
         let mut means = newest.classes.clone();

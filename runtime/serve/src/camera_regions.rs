@@ -16,8 +16,8 @@ use crate::error::{Refusal, ServeError};
 /// Most regions of a camera.
 pub const MAX_REGIONS: usize = 8;
 
-/// The regions, shared by the camera's thread and those that serve. Each has a name, and shares of the frame: frames are
-/// looked at in other sizes than the camera's.
+/// The regions, shared by the camera's thread and those that serve. Each has a name, and shares of the frame: frames
+/// are looked at in other sizes than the camera's.
 #[derive(Clone)]
 pub struct CameraRegions(Arc<Shared>);
 

@@ -1,8 +1,8 @@
 //! The empty place in front of the service's own camera.
 //!
 //! Once it was shown, every frame is compared with it: things get answers of their own, and an empty place is answered
-//! `empty`. It is kept beside the state, so that it outlives the service. Where it does not fit any more - the camera was
-//! moved, another resolution was set - that is said, and frames are looked at as a whole until it is shown again.
+//! `empty`. It is kept beside the state, so that it outlives the service. Where it does not fit any more - the camera
+//! was moved, another resolution was set - that is said, and frames are looked at as a whole until it is shown again.
 
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
@@ -177,8 +177,8 @@ impl CameraScene {
         seen
     }
 
-    /// What is in front of the empty place in each region, or in the frame; none if there is no such place, or it does not
-    /// fit.
+    /// What is in front of the empty place in each region, or in the frame; none if there is no such place, or it does
+    /// not fit.
     fn compare(&self, frame: &RgbImage, regions: &[PixelRect]) -> Option<Vec<Foreground>> {
         let now = self.0.started.elapsed();
         let mut watched = self.watched();
@@ -218,8 +218,8 @@ impl CameraScene {
         watched.watch.as_ref().filter(|watch| !watch.is_moved()).map(|watch| Arc::clone(watch.background()))
     }
 
-    /// What a frame is a shot of: the thing at a place of it, in shares of its sides, or else in the middle of its first
-    /// region; the region or frame as a whole where no empty place is known or it does not fit.
+    /// What a frame is a shot of: the thing at a place of it, in shares of its sides, or else in the middle of its
+    /// first region; the region or frame as a whole where no empty place is known or it does not fit.
     ///
     /// # Errors
     /// [`Refusal`] if the place is empty.

@@ -1,5 +1,5 @@
-//! The thread that changes: a learner with a queue, one change at a time. While nothing waits, it aligns the head to the
-//! last change.
+//! The thread that changes: a learner with a queue, one change at a time. While nothing waits, it aligns the head to
+//! the last change.
 
 mod background_alignment;
 mod job;

@@ -16,7 +16,7 @@ use crate::event::Events;
 /// How long a check of the state's folder holds. It writes nothing.
 const CHECK_EVERY: Duration = Duration::from_secs(2);
 /// A disk that takes longer hangs.
-const PATIENCE: Duration = Duration::from_secs(10);
+const DISK_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// How the service is.
 #[derive(Clone)]
@@ -113,7 +113,7 @@ impl Health {
             return disk.problem.clone();
         }
         if let Some(begun) = disk.checking {
-            let hangs = begun.elapsed() >= PATIENCE;
+            let hangs = begun.elapsed() >= DISK_TIMEOUT;
             let folder = self.0.folder.display();
             return if hangs { Some(format!("the disk of {folder} does not answer")) } else { disk.problem.clone() };
         }

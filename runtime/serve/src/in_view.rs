@@ -1,5 +1,5 @@
-//! What is in front of the camera, as rules, brokers and sightings have it: every thing of every region, or that a place
-//! is empty.
+//! What is in front of the camera, as rules, brokers and sightings have it: every thing of every region, or that a
+//! place is empty.
 
 use serde_json::Value;
 

@@ -1,12 +1,13 @@
 //! Frames that were not recognised, or not surely. They wait for somebody to say what they show: a bounded number, in
 //! memory only. A near-duplicate of one that is there is counted, not kept. After every change of what is known, all
-//! are judged again, and those that are surely recognised leave. Of a camera, nothing is kept while somebody teaches, and
-//! no frame that would be refused as a shot.
+//! are judged again, and those that are surely recognised leave. Of a camera, nothing is kept while somebody teaches,
+//! and no frame that would be refused as a shot.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
+use orco_runtime::clock::seconds_since_1970;
 use orco_runtime::image;
 use orco_runtime::image_rs::RgbImage;
 use orco_runtime::ndarray::Array2;
@@ -149,7 +150,7 @@ impl Inbox {
         }
         let mut direction = answer.features.clone();
         self.grouping.see(&mut direction);
-        let when = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+        let when = seconds_since_1970();
         if let Some(id) = count_duplicate(&mut self.kept(), &direction, when) {
             return Some(id);
         }
@@ -283,6 +284,10 @@ impl Drop for ClaimedFrame {
         let mut kept = self.inbox.kept();
         let place = kept.frames.partition_point(|other| other.id < frame.id);
         kept.frames.insert(place, frame);
+        // Others may have taken its place meanwhile.
+        while kept.frames.len() > self.inbox.most {
+            kept.frames.pop_front();
+        }
         self.inbox.tell(&kept);
     }
 }
@@ -335,7 +340,13 @@ mod tests {
         assert!(inbox.take(third).is_none() && inbox.len() == 1, "nobody else gets it");
         drop(taken);
         assert_eq!(inbox.rows(2).0, [third, fourth], "it is back in its place");
-        inbox.take(third).unwrap().used();
+        let taken = inbox.take(third).unwrap();
+        let fifth = inbox.offer(&picture, &answer(false, 0.9, [0.7, 0.7])).unwrap();
+        drop(taken);
+        assert_eq!(inbox.rows(2).0, [fourth, fifth], "there is no room for it any more");
+        inbox.remove(|id| id == fifth);
+        let sixth = inbox.offer(&picture, &answer(false, 0.9, [-0.7, 0.7])).unwrap();
+        inbox.take(sixth).unwrap().used();
         assert_eq!(inbox.rows(2).0, [fourth]);
         assert_eq!(self::inbox(0).offer(&picture, &answer(false, 0.0, [1.0, 0.0])), None);
     }

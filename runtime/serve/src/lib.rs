@@ -2,8 +2,8 @@
 //!
 //! Modules stand in layers, each importing only from those above:
 //!
-//! - `machine`: its name; [`memory`]: what this process may have; [`error`]: why it does not start, and why it refuses a
-//!   request;
+//! - `machine`: its name; [`memory`]: what this process may have; [`error`]: why it does not start, and why it refuses
+//!   a request;
 //! - [`admission`]: how much memory pictures take together, however many requests there are;
 //! - [`compression`]: bodies that come compressed;
 //! - [`event`]: what page and programs are told as it happens; [`metric`]: figures; [`id`]: identifiers that no restart
@@ -14,13 +14,13 @@
 //!   change did;
 //! - [`shots`]: shots that are not learned yet; [`inbox`]: frames that were not recognised. Both are in memory
 //!   only;
-//! - `in_view`: what the service's own camera shows, as rules, brokers and sightings have it; [`sightings`]: what it saw,
-//!   and when;
+//! - `in_view`: what the service's own camera shows, as rules, brokers and sightings have it; [`sightings`]: what it
+//!   saw, and when;
 //! - `turns`: backups and changes take turns at locking the state; [`transfer`]: backups, and classes that leave and
 //!   come in files;
 //! - two threads that own a learner each: [`answers`] reads, and takes up what other programs did to the state;
-//!   [`changes`] makes one change at a time. A class that is being learned answers at once, by its imprinted shots, until
-//!   it is trained;
+//!   [`changes`] makes one change at a time. A class that is being learned answers at once, by its imprinted shots,
+//!   until it is trained;
 //! - [`agreement`] over several frames; [`camera_regions`]: parts of the frames of the service's own camera;
 //!   [`camera_scene`]: the empty place before it; [`thing_tracks`] in front of that; [`live`]: that camera;
 //! - [`service`]: these together, without HTTP; [`token`]: what callers from other machines must give;

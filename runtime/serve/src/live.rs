@@ -165,7 +165,7 @@ impl Live {
             input,
             admission,
             pause: Duration::from_secs_f32(1.0 / settings.per_second.clamp(0.01, 1000.0)),
-            known: answers.knowledge(),
+            knowledge: answers.knowledge(),
             inbox,
             answers,
             telemetry,
@@ -293,7 +293,8 @@ impl Inner {
         let things = now.regions.iter().flat_map(|region| &region.things).map(AnsweredThing::json);
         let named = now.regions.iter().filter(|region| region.bounds.is_some());
         frame.answer.json_with(json!({
-            "source": self.camera.source().to_string(), "state": status.phase.name(), "reason": reason, "problem": now.problem,
+            "source": self.camera.source().to_string(), "state": status.phase.name(),
+            "reason": reason, "problem": now.problem,
             "provisional": frame.answer.shown().is_some_and(|shown| shown.provisional),
             "empty": frame.empty, "things": things.collect::<Vec<_>>(),
             "regions": named.map(ShownRegion::json).collect::<Vec<_>>(), "scene": self.scene.json(),
@@ -315,11 +316,12 @@ struct LiveWorker {
     input: Preprocessing,
     admission: Admission,
     pause: Duration,
-    known: Arc<Knowledge>,
+    knowledge: Arc<Knowledge>,
     inbox: Inbox,
     answers: Answers,
     telemetry: Telemetry,
-    /// Number of the last frame that was taken. It outlives a panic, so that a frame that causes one is not taken again.
+    /// Number of the last frame that was taken. It outlives a panic, so that a frame that causes one is not taken
+    /// again.
     last: u64,
     has_panicked: bool,
     reported: Reported,
@@ -364,7 +366,7 @@ impl LiveWorker {
     fn step(&mut self) {
         self.telemetry.health.fault_point("live: looking");
         let frame = self.inner.camera.wait(self.last, TICK);
-        self.follow();
+        self.take_up_changes();
         match frame {
             Some(frame) => {
                 self.last = frame.number;
@@ -380,12 +382,12 @@ impl LiveWorker {
 
     /// Takes up what is known now. Frames that were answered by older knowledge count no more, and a class that is gone
     /// is not shown any more, though no frame may come.
-    fn follow(&mut self) {
-        let known = self.answers.knowledge();
-        if !Arc::ptr_eq(&known, &self.known) {
-            self.known = known;
+    fn take_up_changes(&mut self) {
+        let knowledge = self.answers.knowledge();
+        if !Arc::ptr_eq(&knowledge, &self.knowledge) {
+            self.knowledge = knowledge;
             self.tracks.iter_mut().for_each(RegionTrack::clear);
-            let is_gone = |class: &ClassProbability| !class.provisional && self.known.class(&class.label).is_err();
+            let is_gone = |class: &ClassProbability| !class.provisional && self.knowledge.class(&class.label).is_err();
             for region in &mut self.inner.now().regions {
                 if region.answer.classes.iter().any(is_gone) {
                     region.answer = AgreedAnswer::default();
@@ -418,7 +420,8 @@ impl LiveWorker {
         };
         let Ok(picture) = self.inner.camera.decode(&frame, Some(side)) else { return };
         let (number, taken) = (frame.number, frame.taken);
-        // An empty place that was shown since `side` was chosen counts from the next frame on: this one may be too small.
+        // An empty place that was shown since `side` was chosen counts from the next frame on: this one may be too
+        // small.
         let seen =
             if is_part { scene.see(&picture, &self.regions) } else { SeenRegion::all_of(&picture, &self.regions) };
         let shown = self.show(&picture, seen, &permit, taken);

@@ -366,8 +366,8 @@ impl Reporter<'_> {
         }
     }
 
-    /// Sends a message and waits until the broker has it. Where that fails, the connection has ended, and the other half
-    /// says so.
+    /// Sends a message and waits until the broker has it. Where that fails, the connection has ended, and the other
+    /// half says so.
     async fn deliver(&self, client: &AsyncClient, topic: &str, message: impl Into<Bytes>, retained: bool) {
         let sent = client.publish_tracked(topic, message.into(), delivered(retained)).await;
         let confirmed = match sent {

@@ -21,7 +21,8 @@ pub fn entry(entry: &HistoryEntry) -> Value {
     let known: Vec<&str> = entry.classes.iter().map(|known| known.class.label.as_str()).collect();
     json!({
         "entry": entry.number, "id": entry.id().to_string(), "verb": verb(entry.kind), "labels": labels, "to": entry.to,
-        "balance": entry.balance.name(), "seconds_since_1970": entry.when, "classes": known, "exemplars": entry.exemplars(),
+        "balance": entry.balance.name(), "seconds_since_1970": entry.when,
+        "classes": known, "exemplars": entry.exemplars(),
     })
 }
 

@@ -57,8 +57,8 @@ impl Body {
         }
     }
 
-    /// Whether it is what clients of the Open Inference Protocol send: they may leave the content type out, and compress
-    /// the body.
+    /// Whether it is what clients of the Open Inference Protocol send: they may leave the content type out, and
+    /// compress the body.
     pub fn is_of_inference_protocol(self) -> bool {
         matches!(self, Self::OptionalJson | Self::Tensors)
     }

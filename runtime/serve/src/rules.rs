@@ -1,8 +1,9 @@
 //! Outputs that act: a rule says what is to be done once a label was shown for a while: call a web address, start a
 //! program, or switch a line of the GPIO.
 //!
-//! One thread looks at what the camera shows ten times a second and decides ([`RuleClock`]); another one acts, so that a
-//! slow web server delays no decision. At most [`WAITING`] occurrences wait; further ones are dropped, and the log says so.
+//! One thread looks at what the camera shows ten times a second and decides ([`RuleClock`]); another one acts, so that
+//! a slow web server delays no decision. At most [`WAITING`] occurrences wait; further ones are dropped, and the log
+//! says so.
 
 mod action;
 mod clock;
@@ -13,9 +14,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender, TrySendError};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use axum::body::Bytes;
+use orco_runtime::clock::seconds_since_1970;
 use orco_runtime::state::label;
 use serde_json::Value;
 
@@ -126,7 +128,7 @@ impl Worker for RuleWorker {
 
 impl RuleWorker {
     fn act(&self, number: usize, label: &str, probability: Option<f64>) {
-        let time = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs());
+        let time = seconds_since_1970();
         let picture = self.live.view();
         let occurrence = Occurrence { label: label.to_owned(), probability, time, picture };
         if let Err(TrySendError::Full(_)) = self.queue.try_send((number, occurrence)) {

@@ -94,8 +94,8 @@ impl PendingShots {
         lock(&self.held)
     }
 
-    /// Takes a shot, unless something speaks against it that `anyway` does not overrule. Returns its identifier, if it was
-    /// taken, and what is to be said about it.
+    /// Takes a shot, unless something speaks against it that `anyway` does not overrule. Returns its identifier, if it
+    /// was taken, and what is to be said about it.
     ///
     /// # Errors
     /// [`Refusal`] if too many shots are held.

@@ -5,6 +5,7 @@ use std::io::{self, Read};
 use std::path::Path;
 
 use orco_runtime::files;
+use orco_runtime::manifest::hexadecimal;
 use subtle::ConstantTimeEq;
 
 use crate::error::ServeError;
@@ -51,7 +52,7 @@ impl Token {
     fn make(path: &Path) -> io::Result<Self> {
         let mut bytes = [0; DIGITS / 2];
         getrandom::fill(&mut bytes)?;
-        let token: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+        let token = hexadecimal(&bytes);
         files::create(path, format!("{token}\n").as_bytes())?;
         Ok(Self(token))
     }

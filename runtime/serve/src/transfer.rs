@@ -27,7 +27,7 @@ pub const MAX_PACK: usize = 8 << 20;
 pub const MAX_BACKUPS: usize = 2;
 
 /// How long a backup waits, at least, for a change that is being made.
-const PATIENCE: Duration = Duration::from_secs(10);
+const MIN_BACKUP_WAIT: Duration = Duration::from_secs(10);
 
 /// Writes and reads the files.
 #[derive(Clone)]
@@ -92,7 +92,7 @@ impl Transfer {
         let place = Arc::clone(backups).try_acquire_owned().map_err(|_| {
             Refusal::busy(format!("{MAX_BACKUPS} backups are being sent already; try again when one has arrived"))
         })?;
-        let turn = turns.take_within(settings.wait.max(PATIENCE)).ok_or_else(|| {
+        let turn = turns.take_within(settings.wait.max(MIN_BACKUP_WAIT)).ok_or_else(|| {
             let sentence = "no backup: a change is being made; ask again when it is done";
             Refusal::new(StatusCode::SERVICE_UNAVAILABLE, sentence)
         })?;

@@ -1,8 +1,8 @@
 //! Threads that go on after a panic.
 //!
-//! Every thread of the service is started here. After a panic, [`Health`] says so, [`Worker::on_panic`] settles what the
-//! thread was doing, and the worker runs again. One that panics again and again is given up, and the service ends with
-//! an error, so that whoever supervises it (systemd, for example) starts a new process.
+//! Every thread of the service is started here. After a panic, [`Health`] says so, [`Worker::on_panic`] settles what
+//! the thread was doing, and the worker runs again. One that panics again and again is given up, and the service ends
+//! with an error, so that whoever supervises it (systemd, for example) starts a new process.
 
 use std::io;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};

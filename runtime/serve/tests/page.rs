@@ -1,5 +1,5 @@
-//! Unit tests of the page's scripts, `page/tests`, run by Node's test runner. Node is Debian's (`apt-get install nodejs`);
-//! where it is not installed, they are skipped and say so.
+//! Unit tests of the page's scripts, `page/tests`, run by Node's test runner. Node is Debian's (`apt-get install
+//! nodejs`); where it is not installed, they are skipped and say so.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -1,8 +1,8 @@
 //! The envelope of a backup: its checksum, and its signature where it has one.
 //!
 //! A backup may be larger than memory, so it is read twice: once to be checked, and once to be restored. The second
-//! time its bytes are hashed again ([`ArchiveReader`]), so that what is restored is what was checked, whoever writes into the
-//! file meanwhile.
+//! time its bytes are hashed again ([`ArchiveReader`]), so that what is restored is what was checked, whoever writes
+//! into the file meanwhile.
 
 use std::fs::File;
 use std::io::{self, BufReader, BufWriter, Read, Seek, SeekFrom, Write};
@@ -43,8 +43,8 @@ pub(super) fn begin(file: &mut File) -> io::Result<BufWriter<&mut File>> {
     Ok(BufWriter::new(file))
 }
 
-/// Signs what was written, where `sign` gives the text of a signature over it, and writes the header; returns the file's
-/// length.
+/// Signs what was written, where `sign` gives the text of a signature over it, and writes the header; returns the
+/// file's length.
 pub(super) fn finish(file: &mut File, sign: impl FnOnce(&mut dyn Read) -> io::Result<String>) -> io::Result<u64> {
     let archive = file.seek(SeekFrom::End(0))? - codec::HEADER as u64;
     let version = FileKind::Backup.version();
@@ -85,7 +85,8 @@ pub(super) fn check(file: &mut File, key: Option<&PublicKey>) -> Result<SoundEnv
         return Err(damaged());
     }
     let version = u16::from_le_bytes([start[8], start[9]]);
-    // Nothing of what stands at the end is believed before the checksum is right, but it is needed to check both at once.
+    // Nothing of what stands at the end is believed before the checksum is right, but it is needed to check both at
+    // once.
     let trailer = if version == WITHOUT_SIGNATURE { None } else { trailer(file, length)? };
     let archive = match &trailer {
         Some(signature) => length - signature.len() as u64 - LENGTH,

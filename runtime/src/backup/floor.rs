@@ -1,5 +1,5 @@
-//! The floor under releases while a backup is restored: the highest of what this device used and of what the one did that
-//! the backup comes from.
+//! The floor under releases while a backup is restored: the highest of what this device used and of what the one did
+//! that the backup comes from.
 
 use std::path::Path;
 

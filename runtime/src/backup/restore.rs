@@ -58,8 +58,8 @@ impl RestoreOptions {
     }
 }
 
-/// Puts what a backup holds into the place of what the device knows, at once or not at all. Releases that were used here
-/// or where it was written stay used.
+/// Puts what a backup holds into the place of what the device knows, at once or not at all. Releases that were used
+/// here or where it was written stay used.
 ///
 /// Of the settings, `wait` counts.
 ///

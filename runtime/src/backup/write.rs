@@ -41,8 +41,8 @@ impl<'a> BackupOptions<'a> {
         Self { key, ..self }
     }
 
-    /// The text of the signature over all that can be read, for a backup that belongs to a bundle; empty where it is not
-    /// signed.
+    /// The text of the signature over all that can be read, for a backup that belongs to a bundle; empty where it is
+    /// not signed.
     #[cfg(feature = "sign")]
     fn signature(&self, signed: &mut dyn Read, bundle: &KeptBundle) -> io::Result<String> {
         let Some(key) = self.key else { return Ok(String::new()) };

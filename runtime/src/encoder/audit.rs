@@ -1,11 +1,11 @@
-//! Audits an ONNX model before any engine sees its bytes, and refuses what a feature extractor does not need: data outside
-//! the file, sparse tensors, subgraphs, functions, operators beyond a list, fields that the format's description
-//! (onnx.proto, IR version 13) does not name, and sizes that make no sense.
+//! Audits an ONNX model before any engine sees its bytes, and refuses what a feature extractor does not need: data
+//! outside the file, sparse tensors, subgraphs, functions, operators beyond a list, fields that the format's
+//! description (onnx.proto, IR version 13) does not name, and sizes that make no sense.
 //!
-//! The walk through the bytes has a fixed depth, copies nothing, and takes memory only for the sentence of a refusal. It
-//! bounds what a model is. [`bounds`] bounds what it may compute: broadcasting can make large tensors out of small ones,
-//! so the shape of every tensor is inferred, and work and memory are summed up, before an engine opens the model and
-//! before it gets a batch of another size.
+//! The walk through the bytes has a fixed depth, copies nothing, and takes memory only for the sentence of a refusal.
+//! It bounds what a model is. [`bounds`] bounds what it may compute: broadcasting can make large tensors out of small
+//! ones, so the shape of every tensor is inferred, and work and memory are summed up, before an engine opens the model
+//! and before it gets a batch of another size.
 
 pub mod bounds;
 mod call;
@@ -50,8 +50,8 @@ pub fn audit(model: &[u8]) -> AuditResult {
     walk(model, operators::is_allowed)
 }
 
-/// Audits a model as [`audit`] does, and refuses the operators by which exporters compute constants, too. A model of which
-/// this refuses one is worth folding ([`super::onnx::fold_constants`]).
+/// Audits a model as [`audit`] does, and refuses the operators by which exporters compute constants, too. A model of
+/// which this refuses one is worth folding ([`super::onnx::fold_constants`]).
 ///
 /// # Errors
 /// [`AuditError`] names what is refused.

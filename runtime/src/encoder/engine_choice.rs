@@ -1,12 +1,12 @@
-//! Chooses the engine that computes features. rten is part of the program, works everywhere, and computes a few pictures
-//! before ONNX Runtime has started. Which of them is faster from then on depends on the machine and on the backbone. So
-//! [`choose`] looks at the work ahead: ONNX Runtime has [`ONNX_RUNTIME_FROM`] pictures or more, and whole data sets. From
-//! [`MEASURED_FROM`] on, as in a service, [`open`] has both compute a picture and takes the faster one.
+//! Chooses the engine that computes features. rten is part of the program, works everywhere, and computes a few
+//! pictures before ONNX Runtime has started. Which of them is faster from then on depends on the machine and on the
+//! backbone. So [`choose`] looks at the work ahead: ONNX Runtime has [`ONNX_RUNTIME_FROM`] pictures or more, and whole
+//! data sets. From [`MEASURED_FROM`] on, as in a service, [`open`] has both compute a picture and takes the faster one.
 //!
-//! Features of the two differ by rounding. Features that a device stores come from one engine, however many pictures there
-//! are: otherwise a further shot, or a machine without ONNX Runtime, would change the bytes of what was learned. That
-//! engine is rten, which every device has. It learns a class of five shots in the same time as ONNX Runtime, in 20 to 100
-//! MiB less memory (measured with cifar100-edge and cifar100-resnet12).
+//! Features of the two differ by rounding. Features that a device stores come from one engine, however many pictures
+//! there are: otherwise a further shot, or a machine without ONNX Runtime, would change the bytes of what was learned.
+//! That engine is rten, which every device has. It learns a class of five shots in the same time as ONNX Runtime, in 20
+//! to 100 MiB less memory (measured with cifar100-edge and cifar100-resnet12).
 
 use std::fmt;
 use std::time::{Duration, Instant};
@@ -126,8 +126,8 @@ impl OpenedEncoder {
     }
 }
 
-/// The engine for some work: rten for shots and for fewer than [`ONNX_RUNTIME_FROM`] pictures, ONNX Runtime for more; none
-/// from [`MEASURED_FROM`] pictures on, where a measurement decides.
+/// The engine for some work: rten for shots and for fewer than [`ONNX_RUNTIME_FROM`] pictures, ONNX Runtime for more;
+/// none from [`MEASURED_FROM`] pictures on, where a measurement decides.
 pub fn choose(work: Workload) -> Option<ChosenEngine> {
     let (engine, reason) = match work {
         Workload::Shots => (Engine::Rten, ChoiceReason::StoredFeatures),
@@ -138,8 +138,8 @@ pub fn choose(work: Workload) -> Option<ChosenEngine> {
     Some(ChosenEngine { engine, reason })
 }
 
-/// Opens a backbone for some work with the engine that is asked for. With [`EngineChoice::Auto`], the other engine takes
-/// over where the chosen one cannot be started, and a warning goes to `log`; only a note where no ONNX Runtime is
+/// Opens a backbone for some work with the engine that is asked for. With [`EngineChoice::Auto`], the other engine
+/// takes over where the chosen one cannot be started, and a warning goes to `log`; only a note where no ONNX Runtime is
 /// installed, which is no fault.
 ///
 /// # Errors

@@ -188,8 +188,8 @@ fn check_elf(path: &Path, length: u64) -> Result<(), LibraryError> {
 struct LibraryHeader {
     file_type: elf::FileType,
     machine: TargetMachine,
-    /// First byte behind everything that the headers name: the segments that are mapped, and the table of sections, which
-    /// linkers write last. The file is at least this long.
+    /// First byte behind everything that the headers name: the segments that are mapped, and the table of sections,
+    /// which linkers write last. The file is at least this long.
     end: u64,
 }
 

@@ -18,8 +18,8 @@ use super::{EncodeError, Encoder, opening, rows, telemetry};
 use crate::image::Preprocessing;
 use crate::threads::{cores, limited_to};
 
-/// Has ONNX Runtime multiply int8 weights exactly on x86 processors without VNNI, where its fastest way saturates sums of
-/// two products. Weights of 7 bits are as fast as ever.
+/// Has ONNX Runtime multiply int8 weights exactly on x86 processors without VNNI, where its fastest way saturates sums
+/// of two products. Weights of 7 bits are as fast as ever.
 const EXACT_INT8: &str = "session.x64quantprecision";
 
 /// A backbone in ONNX Runtime on the CPU.
@@ -34,8 +34,8 @@ impl Onnx {
     ///
     /// # Errors
     /// [`EncodeError::Refused`] if it is suspicious or costs too much, [`EncodeError::Start`] if there is no usable
-    /// library, [`EncodeError::Model`] if it refuses the model, [`EncodeError::Input`] if the model takes other pictures,
-    /// [`EncodeError::Slow`] if it takes too long, [`EncodeError::Busy`] while another one does.
+    /// library, [`EncodeError::Model`] if it refuses the model, [`EncodeError::Input`] if the model takes other
+    /// pictures, [`EncodeError::Slow`] if it takes too long, [`EncodeError::Busy`] while another one does.
     pub fn open(model: &[u8], input: &Preprocessing) -> Result<Self, EncodeError> {
         let bounds = Bounds::of(model, input)?;
         Self::new(runtime()?, &model.into(), bounds, None)

@@ -3,10 +3,10 @@
 //! [`audit`](super::audit) bounds nodes, weights and the work on constants, so every model that passes is open within
 //! seconds. The limit stands behind the audit: an engine's optimiser may do with a graph what nobody has thought of.
 //!
-//! A thread cannot be killed. So the engine opens the model on a thread of its own, and after the limit the caller stops
-//! waiting and abandons it. ONNX Runtime is asked to give up, which it does between two steps; rten cannot be asked. An
-//! abandoned thread holds the model and one core until it is done or the process ends. While there is one, no further
-//! model is opened: only those that were being opened at the same time can be abandoned together.
+//! A thread cannot be killed. So the engine opens the model on a thread of its own, and after the limit the caller
+//! stops waiting and abandons it. ONNX Runtime is asked to give up, which it does between two steps; rten cannot be
+//! asked. An abandoned thread holds the model and one core until it is done or the process ends. While there is one, no
+//! further model is opened: only those that were being opened at the same time can be abandoned together.
 //!
 //! The first inference needs no limit of its own: the audit has summed up its work, and engines optimise nothing then.
 
@@ -20,8 +20,8 @@ use std::time::Duration;
 use super::EncodeError;
 use crate::threads::lock;
 
-/// The time that an engine has for opening a model. The largest backbones take some seconds, on a small device ten times
-/// as much.
+/// The time that an engine has for opening a model. The largest backbones take some seconds, on a small device ten
+/// times as much.
 pub const LIMIT: Duration = Duration::from_secs(60);
 
 /// Stack of the thread: that of a main thread, wherever a model is opened.

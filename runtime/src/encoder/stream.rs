@@ -79,8 +79,8 @@ pub struct ViewSource<D> {
     pub draw: D,
 }
 
-/// Computes features of a stream of pictures. Views are drawn beside the engines; `each` gets the features of one picture
-/// after the other, `[views, features]`.
+/// Computes features of a stream of pictures. Views are drawn beside the engines; `each` gets the features of one
+/// picture after the other, `[views, features]`.
 ///
 /// Images go through an engine in batches of [`batch_size`](super::batch_size), or of one picture's views and their
 /// parts if these are more. ONNX

@@ -1,9 +1,9 @@
-//! A folder in which files of others may lie beside ours: it is listed, and files are removed from it, without following
-//! a link.
+//! A folder in which files of others may lie beside ours: it is listed, and files are removed from it, without
+//! following a link.
 //!
-//! The folder is opened once, and everything is done relative to what was opened: nobody can put another folder into its
-//! place meanwhile. Listing it cannot panic: [`std::fs::ReadDir`] does when the system refuses to close the folder, and
-//! folders are listed after a change was saved.
+//! The folder is opened once, and everything is done relative to what was opened: nobody can put another folder into
+//! its place meanwhile. Listing it cannot panic: [`std::fs::ReadDir`] does when the system refuses to close the folder,
+//! and folders are listed after a change was saved.
 
 use std::ffi::OsString;
 use std::io;

@@ -1,5 +1,5 @@
-//! Converts pictures in other colour spaces to sRGB, on which backbones are trained. A picture without a profile, or with
-//! one that is equivalent to sRGB, keeps its bytes.
+//! Converts pictures in other colour spaces to sRGB, on which backbones are trained. A picture without a profile, or
+//! with one that is equivalent to sRGB, keeps its bytes.
 //!
 //! A profile that makes no sense is ignored, as in viewers: the picture counts as sRGB then, and the log says so.
 
@@ -92,8 +92,8 @@ impl Conversion {
         Self::of(&ColorProfile::new_from_cicp(code), ProfileKind::Rgb)
     }
 
-    /// From a PNG's chunk `gAMA` and, unless the picture is grey, `cHRM`: white, red, green and blue, x and y of each. A
-    /// gamma close to that of sRGB stands for sRGB's own curve.
+    /// From a PNG's chunk `gAMA` and, unless the picture is grey, `cHRM`: white, red, green and blue, x and y of each.
+    /// A gamma close to that of sRGB stands for sRGB's own curve.
     pub(super) fn of_gamma(gamma: f32, chromaticities: Option<[[f32; 2]; 4]>) -> Option<Self> {
         if !(0.1..=10.0).contains(&gamma) {
             return unusable("its gamma makes no sense");

@@ -131,8 +131,8 @@ fn converting(conversion: Option<&Conversion>) -> usize {
     conversion.map_or(0, |_| colours::BYTES)
 }
 
-/// What turns the picture's colours into sRGB's, where they are others: by the first of its chunks that says (PNG, third
-/// edition, section 4.3).
+/// What turns the picture's colours into sRGB's, where they are others: by the first of its chunks that says (PNG,
+/// third edition, section 4.3).
 fn conversion(info: &Info<'_>) -> Option<Conversion> {
     let grey = matches!(info.color_type, ColorType::Grayscale | ColorType::GrayscaleAlpha);
     if let Some(code) = info.coding_independent_code_points {

@@ -8,8 +8,8 @@ use super::from_rows;
 
 /// The part `[x, y, width, height]` of a picture, scaled to `[width, height]` (triangle filter, antialiased).
 ///
-/// Every machine gives the same bytes: the arithmetic is in integers, whichever vector unit does it. The trainer and the
-/// device both scale by this function, so that a picture has the same features on both.
+/// Every machine gives the same bytes: the arithmetic is in integers, whichever vector unit does it. The trainer and
+/// the device both scale by this function, so that a picture has the same features on both.
 ///
 /// # Panics
 /// If a length is 0, or the part reaches beyond the picture.
@@ -45,8 +45,8 @@ fn resize_by(resizer: &mut Resizer, picture: &RgbImage, part: [u32; 4], size: [u
 
 /// Most bytes that [`resize_part`] takes for a part of a size, the result among them.
 pub(super) fn resize_memory(part: [u64; 2], size: [u64; 2]) -> u64 {
-    // The picture between both passes, which has the part's columns and the result's rows; the result; and the weights, up to
-    // three for each pixel of both along both axes.
+    // The picture between both passes, which has the part's columns and the result's rows; the result; and the weights,
+    // up to three for each pixel of both along both axes.
     let weights = 24 * (part[0] + part[1] + 3 * size[0] + 3 * size[1]);
     3 * part[0] * size[1] + 3 * size[0] * size[1] + weights
 }

@@ -15,8 +15,8 @@ use super::settings::AlignmentTime;
 use crate::store::LockedStore;
 
 impl Learner {
-    /// Whether a head is still to be aligned to what was learned: [`Learner::align`] does it, and answers improve. Until
-    /// then they follow from class means, the discriminant and the head of phase 2.
+    /// Whether a head is still to be aligned to what was learned: [`Learner::align`] does it, and answers improve.
+    /// Until then they follow from class means, the discriminant and the head of phase 2.
     pub fn awaits_alignment(&self) -> bool {
         let base_model = self.base_model();
         self.state().awaits_alignment(&base_model.config) && base_model.scoring(&base_model.config).is_some()

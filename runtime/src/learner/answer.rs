@@ -58,12 +58,12 @@ pub struct Answer {
     /// [`false_alarms`](field@super::LearnerSettings::false_alarms) of known pictures pass ([`orco_state::unknown`]).
     /// `None` where answers do not use the bundle's statistics: nothing can be told to be unknown then.
     pub known: Option<bool>,
-    /// All classes that may be answered ([`scope`](field@super::LearnerSettings::scope)) with their scores, highest first;
-    /// [`Learner::label`] names them. Scores are of the same kind as [`Answer::score`].
+    /// All classes that may be answered ([`scope`](field@super::LearnerSettings::scope)) with their scores, highest
+    /// first; [`Learner::label`] names them. Scores are of the same kind as [`Answer::score`].
     pub matches: Vec<Match>,
-    /// The fewest classes that hold the right one with a probability of [`COVERAGE`], the most probable first: two or more
-    /// where the picture may show either ([`orco_state::prediction_set`]). None of them if it shows nothing known, or
-    /// answers do not use the bundle's statistics.
+    /// The fewest classes that hold the right one with a probability of [`COVERAGE`], the most probable first: two or
+    /// more where the picture may show either ([`orco_state::prediction_set`]). None of them if it shows nothing known,
+    /// or answers do not use the bundle's statistics.
     pub set: Vec<usize>,
 }
 

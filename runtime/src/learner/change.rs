@@ -1,7 +1,6 @@
 //! The changes: learning, adding shots, forgetting, renaming, importing.
 
 use std::ops::ControlFlow;
-use std::time::SystemTime;
 
 use ndarray::{ArrayView2, Axis};
 use orco_core::align::AlignProgress;
@@ -18,6 +17,7 @@ use super::keeping::ShotKeeper;
 use super::observer::{ChangeStep, Observer};
 use super::shots::{self, Shots};
 use super::{Learner, StoreSnapshot};
+use crate::clock::seconds_if_set;
 use crate::quality::BestClass;
 use crate::store::{LockedStore, StoreError};
 use crate::threads::Threads;
@@ -25,8 +25,8 @@ use crate::thumbnails::Thumbnails;
 
 /// A change that was made and saved.
 ///
-/// In rare cases, with a failing disk for one, it is saved but not as safely as it should be. A program that has somebody
-/// to tell looks at [`uncertain`](Self::uncertain); any other takes the report by [`durable`](Self::durable).
+/// In rare cases, with a failing disk for one, it is saved but not as safely as it should be. A program that has
+/// somebody to tell looks at [`uncertain`](Self::uncertain); any other takes the report by [`durable`](Self::durable).
 #[derive(Debug)]
 #[must_use = "the change may not survive a power cut: `durable` tells"]
 pub struct ChangeOutcome<T = ChangeReport> {
@@ -194,7 +194,7 @@ impl Learner {
         } else {
             (self.saved.state.clone(), None)
         };
-        let change = HistoryChange::new(ChangeKind::Purge, self.settings.seed).at(now());
+        let change = HistoryChange::new(ChangeKind::Purge, self.settings.seed).at(seconds_if_set());
         let saved = match self.saved.purge(self.base_model(), next, label, &change, self.settings.limits) {
             // Only an older copy has it still, after a purge that was cut off, say.
             Err(PurgeError::Unknown { .. }) if self.store.mentions(label)? => self.saved.clone(),
@@ -512,7 +512,7 @@ impl Learner {
         change: HistoryChange,
         report: T,
     ) -> Result<(ChangeOutcome<T>, SavedState), ChangeError> {
-        let saved = self.saved.successor(next, &change.at(now()), self.settings.limits);
+        let saved = self.saved.successor(next, &change.at(seconds_if_set()), self.settings.limits);
         let uncertain = uncertainty(locked.save(&self.bundle, &saved))?;
         self.generation = locked.generation();
         let before = self.set_saved(saved);
@@ -537,11 +537,4 @@ pub(super) fn uncertainty(saved: Result<(), StoreError>) -> Result<Option<StoreE
         Err(error @ StoreError::Uncertain { .. }) => Ok(Some(error)),
         Err(error) => Err(error),
     }
-}
-
-/// Seconds since 1970, unless the clock was obviously never set.
-pub(super) fn now() -> Option<u64> {
-    const YEAR_2020: u64 = 1_577_836_800;
-    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).ok()?;
-    Some(since.as_secs()).filter(|seconds| *seconds >= YEAR_2020)
 }

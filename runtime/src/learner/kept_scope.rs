@@ -11,8 +11,8 @@ const NAME: &str = "answers";
 /// Largest file that is read, in bytes.
 const MAX_FILE: u64 = 64;
 
-/// The place of a device's [`AnswerScope`] in its state's folder, once somebody has chosen one there: the file `answers`
-/// with its name, readable by its owner alone. It is replaced as a whole.
+/// The place of a device's [`AnswerScope`] in its state's folder, once somebody has chosen one there: the file
+/// `answers` with its name, readable by its owner alone. It is replaced as a whole.
 #[derive(Clone, Debug)]
 pub struct KeptScope {
     path: PathBuf,

@@ -39,8 +39,8 @@ impl Learner {
         Ok(())
     }
 
-    /// What answers would recognise with every balance; none before anything is learned, or where answers have no border.
-    /// Computed anew in each call, from samples that the classifier has scored.
+    /// What answers would recognise with every balance; none before anything is learned, or where answers have no
+    /// border. Computed anew in each call, from samples that the classifier has scored.
     pub fn balance_estimates(&mut self) -> Vec<BalanceEstimate> {
         self.classifier().classifier.balance_estimates()
     }

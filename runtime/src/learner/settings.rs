@@ -10,8 +10,8 @@ use crate::encoder::engine_choice::EngineChoice;
 use crate::release::{self, ReleaseError};
 use crate::store::LockedStore;
 
-/// What is done about pictures that are hardly fit to be shots ([`crate::quality`]): too dark or bright, blurred, noise,
-/// or the same as another shot of the change.
+/// What is done about pictures that are hardly fit to be shots ([`crate::quality`]): too dark or bright, blurred,
+/// noise, or the same as another shot of the change.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ShotChecks {
     /// Nobody looks: every picture is taken.
@@ -23,8 +23,8 @@ pub enum ShotChecks {
     Refuse,
 }
 
-/// When the head is aligned to what a change brought, where the bundle's settings align one. Until then answers follow in
-/// closed form, from the moment that the change is made.
+/// When the head is aligned to what a change brought, where the bundle's settings align one. Until then answers follow
+/// in closed form, from the moment that the change is made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum AlignmentTime {
     /// Before the change returns, after it is kept.
@@ -161,8 +161,8 @@ impl LearnerSettings {
 }
 
 impl Default for LearnerSettings {
-    /// Seed 1, no budget, 5 % false alarms, all classes answered, no waiting, any engine for one picture, the head is aligned in every change,
-    /// shots are not looked at.
+    /// Seed 1, no budget, 5 % false alarms, all classes answered, no waiting, any engine for one picture, the head is
+    /// aligned in every change, shots are not looked at.
     fn default() -> Self {
         Self {
             seed: 1,

@@ -13,10 +13,11 @@ use orco_state::session::{ChangeReport, NewClass, Session, SessionMemory};
 use orco_state::state::State;
 use orco_state::store as slots;
 
-use super::change::{ChangeOutcome, now, uncertainty};
+use super::change::{ChangeOutcome, uncertainty};
 use super::keeping::ShotKeeper;
 use super::{ChangeStep, LearnerSettings, Observer, ShotsError};
 use crate::bundle::Bundle;
+use crate::clock::seconds_if_set;
 use crate::encoder::engine_choice::Workload;
 use crate::store::kept::KeptBundle;
 use crate::store::{LockedStore, Store};
@@ -56,7 +57,8 @@ impl UpgradeOptions {
 
 /// Learns all that the device knows again on `bundle`, from the kept pictures of its shots, and keeps that in the place
 /// of the old state. That is refused if a class has no picture left, or is recognised clearly worse than when it was
-/// learned, unless the options [force](UpgradeOptions::force) it. A picture that is missing or damaged is a warning; one that cannot be read is an error.
+/// learned, unless the options [force](UpgradeOptions::force) it. A picture that is missing or damaged is a warning;
+/// one that cannot be read is an error.
 ///
 /// A class that the new bundle brings itself gets the shots as further ones.
 ///
@@ -90,7 +92,7 @@ pub fn upgrade(
         return Err(UpgradeError::Worse { classes: worse });
     }
     let labels = classes.iter().map(|class| class.label.clone());
-    let change = HistoryChange::new(ChangeKind::Upgrade, settings.seed).labels(labels).at(now());
+    let change = HistoryChange::new(ChangeKind::Upgrade, settings.seed).labels(labels).at(seconds_if_set());
     keeping.check()?;
     let uncertain = go_over(&locked, &old, &SavedState::initial(next, &change))?;
     keeping.done();

@@ -132,8 +132,8 @@ pub struct Background {
 }
 
 impl Background {
-    /// Makes a background from views of the empty place: one to [`MAX_VIEWS`], three are a good number. Several tell how
-    /// noisy the camera is, and give a thing away that is in one of them.
+    /// Makes a background from views of the empty place: one to [`MAX_VIEWS`], three are a good number. Several tell
+    /// how noisy the camera is, and give a thing away that is in one of them.
     ///
     /// # Errors
     /// [`BackgroundError`] if a view shows nothing, or views do not show the same.

@@ -33,8 +33,8 @@ pub enum RegionFileError {
     },
 }
 
-/// The place of a camera's regions in a device's state folder: the file `regions`, one a line as `name=x,y,width,height`,
-/// readable by its owner alone. It is replaced as a whole.
+/// The place of a camera's regions in a device's state folder: the file `regions`, one a line as
+/// `name=x,y,width,height`, readable by its owner alone. It is replaced as a whole.
 #[derive(Clone, Debug)]
 pub struct KeptRegions {
     path: PathBuf,

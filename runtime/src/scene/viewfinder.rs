@@ -10,8 +10,8 @@ use super::foreground::Thing;
 use super::region::{NamedRegion, PixelRect, RegionError};
 use crate::image::Preprocessing;
 
-/// What of every picture of a camera is looked at: [regions](super::Region), and the things in front of the empty place.
-/// Shots and answers must be taken through the same one.
+/// What of every picture of a camera is looked at: [regions](super::Region), and the things in front of the empty
+/// place. Shots and answers must be taken through the same one.
 ///
 /// ```
 /// use orco_runtime::image_rs::RgbImage;
@@ -39,8 +39,8 @@ pub struct RegionView {
     pub name: String,
     /// The region, in pixels of the picture.
     pub bounds: PixelRect,
-    /// What is to be answered, the largest first: the things in front of the empty place, or the region as a whole where
-    /// that place is not known. None if the place is empty.
+    /// What is to be answered, the largest first: the things in front of the empty place, or the region as a whole
+    /// where that place is not known. None if the place is empty.
     pub things: Vec<ThingView>,
 }
 

@@ -16,7 +16,7 @@ const MOVED: f32 = 0.6;
 /// Share below which the place is found again.
 const FOUND: f32 = 0.4;
 /// How long it takes until that is believed: a hand before the lens is gone by then.
-const PATIENCE: Duration = Duration::from_secs(4);
+const MOVED_AFTER: Duration = Duration::from_secs(4);
 /// Least frames that must agree.
 const MIN_FRAMES: u32 = 3;
 /// Time in which the background follows a change of light by 63 %.
@@ -104,7 +104,7 @@ impl SceneWatch {
         let (since, frames) = self.doubt.unwrap_or((at, 0));
         let frames = frames + 1;
         self.doubt = Some((since, frames));
-        if frames >= MIN_FRAMES && at.saturating_sub(since) >= PATIENCE {
+        if frames >= MIN_FRAMES && at.saturating_sub(since) >= MOVED_AFTER {
             self.is_moved = !self.is_moved;
             self.doubt = None;
         }

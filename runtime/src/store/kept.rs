@@ -318,9 +318,9 @@ pub(super) fn about(folder: &Path) -> Option<KeptBundle> {
     toml::from_str(&bundle_text(folder).ok()?).ok()
 }
 
-/// Removes a folder of kept pictures with what is ours in it; returns whether it was ours. The state goes first: without
-/// it, nothing of the rest can come back. The file that names the bundle goes last: until then, a removal that was cut
-/// off can be repeated.
+/// Removes a folder of kept pictures with what is ours in it; returns whether it was ours. The state goes first:
+/// without it, nothing of the rest can come back. The file that names the bundle goes last: until then, a removal that
+/// was cut off can be repeated.
 pub(super) fn discard(folder: &Path) -> io::Result<bool> {
     if !is_ours(folder)? {
         log::warn!("{} is left alone: it does not hold kept pictures of a bundle", folder.display());

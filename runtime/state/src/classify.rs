@@ -61,8 +61,8 @@ pub struct Match {
 /// alignment, the other cannot forget; they err on different pictures. Means count only where every class has an
 /// exemplar.
 ///
-/// Where [`LearnConfig::answer`] has weights and the bundle has statistics, the score is a class's probability by all that
-/// is known ([`crate::answer`]).
+/// Where [`LearnConfig::answer`] has weights and the bundle has statistics, the score is a class's probability by all
+/// that is known ([`crate::answer`]).
 #[derive(Clone, Debug)]
 pub struct Classifier(Rule);
 
@@ -295,8 +295,8 @@ fn class_means(base_model: &BaseModel, state: &State, config: &LearnConfig) -> O
     Some(means)
 }
 
-/// The classes of the set that holds the right one with the probability of its thresholds, of matches that are sorted by
-/// their probability: at least the first of them. `base` is the number of base classes.
+/// The classes of the set that holds the right one with the probability of its thresholds, of matches that are sorted
+/// by their probability: at least the first of them. `base` is the number of base classes.
 pub fn prediction_set(matches: &[Match], thresholds: &SetThresholds, base: usize, is_learned_only: bool) -> Vec<usize> {
     let is_likely = |found: &Match| found.score >= thresholds.of_class(found.class, base, is_learned_only);
     let is_in = |(place, found): &(usize, &Match)| *place == 0 || is_likely(found);

@@ -50,9 +50,9 @@ impl FileKind {
         }
     }
 
-    /// Version of the content that this release writes, and the only one that [`decode`] takes: kinds with older versions
-    /// have decoders of their own. Each kind has its own version, so that a change of one leaves the files of the others as
-    /// they are.
+    /// Version of the content that this release writes, and the only one that [`decode`] takes: kinds with older
+    /// versions have decoders of their own. Each kind has its own version, so that a change of one leaves the files of
+    /// the others as they are.
     pub const fn version(self) -> u16 {
         match self {
             Self::Learner | Self::Benchmark | Self::Slot | Self::Pack | Self::Background => 1,

@@ -1,8 +1,8 @@
 //! How many independent shots the shots of a class are worth, and the range that a promise of accuracy becomes.
 //!
-//! Five shots of one minute before one background are more alike than five pictures of a class usually are, and say less
-//! about other days and places. How alike pictures of one class usually are, the exemplars of base classes tell: with
-//! their mean cosine c0 within a class and that of the shots c, the shots have
+//! Five shots of one minute before one background are more alike than five pictures of a class usually are, and say
+//! less about other days and places. How alike pictures of one class usually are, the exemplars of base classes tell:
+//! with their mean cosine c0 within a class and that of the shots c, the shots have
 //!
 //! rho = (c - c0) / (1 - c0), between 0 and 1,
 //!

@@ -154,8 +154,8 @@ fn mixed(members: &[Vec<usize>], random: &mut Random) -> Vec<usize> {
         .collect()
 }
 
-/// What is left to do for somebody who labels: a label for every group, and a [move](MOVE_EFFORT) for every picture that most
-/// of its group are not like.
+/// What is left to do for somebody who labels: a label for every group, and a [move](MOVE_EFFORT) for every picture
+/// that most of its group are not like.
 fn effort(groups: &[Vec<usize>], classes: &[u32]) -> f32 {
     let odd = |group: &Vec<usize>| {
         let like = |one: &usize| group.iter().filter(|other| classes[**other] == classes[*one]).count();

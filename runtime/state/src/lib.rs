@@ -1,18 +1,18 @@
 //! What an OrCo learner knows and keeps. Needs an allocator, but no operating system.
 //!
 //! The heart is pure: [`session`] turns (base model, state, shots, settings) into (new state, report), with the same
-//! bytes for the same input on every machine. Answers follow from stored exemplars in closed form, and from the head that
-//! was aligned to them ([`answer`]); a session chooses the border between base and learned classes. Keeping the result
-//! is one act at the end, by [`store`].
+//! bytes for the same input on every machine. Answers follow from stored exemplars in closed form, and from the head
+//! that was aligned to them ([`answer`]); a session chooses the border between base and learned classes. Keeping the
+//! result is one act at the end, by [`store`].
 //!
 //! Modules stand in layers; each imports from those above it:
 //!
-//! - texts, bytes, numbers: [`codec`] (the envelope of files), [`label`], [`sentence`] (what sentences for people are made
-//!   of), `ranked` (quantiles of stored values);
+//! - texts, bytes, numbers: [`codec`] (the envelope of files), [`label`], [`sentence`] (what sentences for people are
+//!   made of), `ranked` (quantiles of stored values);
 //! - what is known: [`bank`] (exemplars), [`head`], [`target`] (pseudo-targets), [`statistics`] (of base features),
 //!   [`state`] (base model and state);
-//! - answering: [`answer`] (class means, discriminant and head together, with the border), [`prediction_set`] (the labels
-//!   of which one is right), [`unknown`] (whether a picture shows anything known), [`classify`];
+//! - answering: [`answer`] (class means, discriminant and head together, with the border), [`prediction_set`] (the
+//!   labels of which one is right), [`unknown`] (whether a picture shows anything known), [`classify`];
 //! - looking closer: [`likeness`] (of pictures to each other), [`grouping`] (of pictures without labels), [`nearest`]
 //!   (why an answer was given), [`effective_sample_size`] (how many independent shots there are), [`sufficiency`]
 //!   (whether shots are enough);

@@ -1,7 +1,7 @@
 //! A pack: one learned class, to be learned by another device with the same bundle. `pack/PACK.md` lays its bytes out.
 //!
-//! Reading goes in two steps, so that nothing is believed before the signature is checked: [`UnverifiedPack::read`] finds the
-//! parts and compares the checksum, [`UnverifiedPack::content`] decodes what was signed.
+//! Reading goes in two steps, so that nothing is believed before the signature is checked: [`UnverifiedPack::read`]
+//! finds the parts and compares the checksum, [`UnverifiedPack::content`] decodes what was signed.
 
 #[cfg(test)]
 mod tests;

@@ -2,13 +2,14 @@
 //! Angelopoulos and Bates, *A gentle introduction to conformal prediction*, 2021).
 //!
 //! Of samples whose class is known - those that the bundle set aside, and the device's shots, each left out of its own
-//! class - the probability of the right class is looked at. A label is in a picture's set if its probability is at least
-//! the one that all but a chosen share of the samples reach, with the correction for a finite number of them. Base
-//! classes and learned ones have a threshold each, so that the promise holds for both (Mondrian conformal prediction).
+//! class - the probability of the right class is looked at. A label is in a picture's set if its probability is at
+//! least the one that all but a chosen share of the samples reach, with the correction for a finite number of them.
+//! Base classes and learned ones have a threshold each, so that the promise holds for both (Mondrian conformal
+//! prediction).
 //!
-//! Samples that the bundle set aside are easier than pictures to come, which are recognised less often by a ratio that the
-//! bundle brings. So of base classes, the right class's score is lowered on all samples alike, by as much as it takes to
-//! recognise that share of them.
+//! Samples that the bundle set aside are easier than pictures to come, which are recognised less often by a ratio that
+//! the bundle brings. So of base classes, the right class's score is lowered on all samples alike, by as much as it
+//! takes to recognise that share of them.
 
 use alloc::vec::Vec;
 
@@ -140,8 +141,8 @@ mod tests {
 
     #[test]
     fn samples_are_made_as_hard_as_pictures_to_come() {
-        // Margins of 1, 2 ... 20 over the other class. Of pictures to come 62 % are recognised: the eighth loses its margin
-        // of 8, so that the second smallest is one of -6.
+        // Margins of 1, 2 ... 20 over the other class. Of pictures to come 62 % are recognised: the eighth loses its
+        // margin of 8, so that the second smallest is one of -6.
         let sample = |margin: usize| ScoredSample { class: 0, scores: [margin as f32, 0.0].to_vec() };
         let samples: Vec<ScoredSample> = (1..=20).map(sample).collect();
         let base = |ratio| {

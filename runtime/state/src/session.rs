@@ -5,14 +5,14 @@
 //! 1. The new classes' means are assigned to free pseudo-targets; earlier assignments stay (OrCo, section 3.4).
 //! 2. The shots are kept as exemplars. Answers follow from them in closed form: by class means, by the linear
 //!    discriminant, and by the projection under the head of phase 2 ([`crate::answer`]).
-//! 3. The head is reset to that of phase 2 and trained on the exemplars of all base classes and all shots of all learned
-//!    ones ([`orco_core::align`], section 3.4); its projection joins the answers.
+//! 3. The head is reset to that of phase 2 and trained on the exemplars of all base classes and all shots of all
+//!    learned ones ([`orco_core::align`], section 3.4); its projection joins the answers.
 //! 4. The border between base classes and learned ones is chosen anew, and the temperature of probabilities.
 //!
-//! Without the third step ([`LearnConfig::without_alignment`](orco_core::config::LearnConfig::without_alignment)) the state answers
-//! in closed form alone, and [`Session::align`] makes up for it: a program that waits for nothing keeps that state first.
-//! Where the bundle has no statistics, or the settings name no weights, answers follow the paper instead: there is no
-//! closed form and no border ([`crate::classify`]).
+//! Without the third step ([`LearnConfig::without_alignment`](orco_core::config::LearnConfig::without_alignment)) the
+//! state answers in closed form alone, and [`Session::align`] makes up for it: a program that waits for nothing keeps
+//! that state first. Where the bundle has no statistics, or the settings name no weights, answers follow the paper
+//! instead: there is no closed form and no border ([`crate::classify`]).
 //!
 //! Committing the new state is the caller's business, so any failure leaves the old one.
 //!
@@ -71,7 +71,7 @@ mod check;
 pub mod cost;
 mod error;
 mod evaluation;
-mod forgetting;
+mod forgetting_budget;
 mod move_shot;
 mod relearn;
 mod report;
@@ -83,7 +83,7 @@ mod tests;
 pub use change::rename;
 pub use check::{BaseLabels, check_count, check_known, check_labels};
 pub use error::LearnError;
-pub use forgetting::{ForgettingExcess, ForgettingGroup, GroupLoss};
+pub use forgetting_budget::{ForgettingExcess, ForgettingGroup, GroupLoss};
 pub use report::{
     AccuracyChange, ChangeReport, ClassAccuracy, ConfusedPair, CumulativeLoss, ExpectedAccuracy, RepeatedShots,
 };
@@ -269,7 +269,8 @@ impl Session<'_> {
         Ok(next)
     }
 
-    /// Gives the learned classes from number `first` on their targets, so that the sum of cosines between class means and targets is highest.
+    /// Gives the learned classes from number `first` on their targets, so that the sum of cosines between class means
+    /// and targets is highest.
     ///
     /// # Errors
     /// [`LearnError`] if the settings are out of range.
@@ -302,9 +303,9 @@ impl Session<'_> {
         self.memory.workspace(self.workers)
     }
 
-    /// Trains the head of phase 2 on what `next` knows, unless `epochs` is 0, chooses the border, and reports what changed
-    /// since `state`: the last part of [`Session::learn`]. Called on a state that was learned without alignment, it makes
-    /// up for that.
+    /// Trains the head of phase 2 on what `next` knows, unless `epochs` is 0, chooses the border, and reports what
+    /// changed since `state`: the last part of [`Session::learn`]. Called on a state that was learned without
+    /// alignment, it makes up for that.
     ///
     /// # Errors
     /// [`LearnError`] if training diverged, or the callback stopped it.

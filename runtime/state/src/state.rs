@@ -64,13 +64,13 @@ pub struct Scoring<'a> {
 /// How much base classes count against learned ones, where the border between them is chosen: by a mixture of the
 /// harmonic mean of both accuracies and the accuracy over all classes.
 ///
-/// A state stores it by its position (STATE.md), JSON by its name: a new one goes to the end here, and between the others
-/// in [`Balance::ALL`] alone.
+/// A state stores it by its position (STATE.md), JSON by its name: a new one goes to the end here, and between the
+/// others in [`Balance::ALL`] alone.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Balance {
-    /// One part harmonic mean, in which base classes count three times as much, and four parts accuracy over all classes:
-    /// old answers stay as they were, wherever possible.
+    /// One part harmonic mean, in which base classes count three times as much, and four parts accuracy over all
+    /// classes: old answers stay as they were, wherever possible.
     KeepBase,
     /// Equal parts, or down to one part harmonic mean and four parts accuracy over all classes as far as answers would
     /// otherwise be right less often, over all classes, than those of the nearest class mean.

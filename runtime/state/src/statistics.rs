@@ -32,8 +32,9 @@ pub struct Statistics {
     pub start: f32,
     /// Samples of base classes that were set aside: none of these numbers was computed from them.
     pub set_aside: Bank,
-    /// Accuracy among the base classes on pictures that no phase of the training has seen, divided by that on the samples
-    /// set aside; `None` where nobody measured it. Samples that a phase has seen are easier than pictures to come.
+    /// Accuracy among the base classes on pictures that no phase of the training has seen, divided by that on the
+    /// samples set aside; `None` where nobody measured it. Samples that a phase has seen are easier than pictures to
+    /// come.
     ///
     /// It follows the rest in files of version 2; files of version 1 do without it.
     #[serde(skip)]

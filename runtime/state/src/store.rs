@@ -108,8 +108,8 @@ pub fn load_any<M: Medium>(medium: &mut M) -> Result<MediumSnapshot<M::Error>, L
     with_whole(owner(medium).unwrap_or_default(), |rules| rules.load(medium))?.refuse_unreadable().map(decoded)
 }
 
-/// Replaces the state of bundle `owner` (generation `from`), usually of another bundle, by this one in every slot. Until
-/// this returns, the old state holds. Returns the new generation.
+/// Replaces the state of bundle `owner` (generation `from`), usually of another bundle, by this one in every slot.
+/// Until this returns, the old state holds. Returns the new generation.
 ///
 /// # Errors
 /// As for [`save`].

@@ -39,8 +39,8 @@ pub struct ShotSufficiency {
 }
 
 impl ShotSufficiency {
-    /// Leaves each of a class's shots out in turn. If `known` is given, the shots extend the class of that index; a shot
-    /// that is answered with it counts as recognised.
+    /// Leaves each of a class's shots out in turn. If `known` is given, the shots extend the class of that index; a
+    /// shot that is answered with it counts as recognised.
     ///
     /// # Panics
     /// If a shot has no whole feature vector.

@@ -52,9 +52,9 @@ pub fn generate(method: TargetMethod, count: usize, dimension: usize, steps: usi
     targets
 }
 
-/// Gradient descent on L_TG(T) = 1/|T| sum_i log sum_j exp(t_i . t_j) (OrCo, section 3.1), gradients accumulated
-/// over the steps, rows renormalised after each step, as the published program does; [`TargetGenerator::forget`] before every
-/// step gives the paper's plain descent.
+/// Gradient descent on L_TG(T) = 1/|T| sum_i log sum_j exp(t_i . t_j) (OrCo, section 3.1), gradients accumulated over
+/// the steps, rows renormalised after each step, as the published program does; [`TargetGenerator::reset_gradient`]
+/// before every step gives the paper's plain descent.
 #[derive(Clone, Debug)]
 pub struct TargetGenerator {
     dimension: usize,

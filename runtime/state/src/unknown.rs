@@ -6,9 +6,9 @@
 //! class counts alike. It is chosen anew from the state whenever that changes; nothing of it is stored, so the share
 //! may be another one at every start.
 //!
-//! Where learned classes alone are answered, the shots of these alone say what is known: a picture must look as much like
-//! a learned class as they do, and no base class may be ahead by more than it is on them. A banana that nobody taught is
-//! unknown then, and no mug.
+//! Where learned classes alone are answered, the shots of these alone say what is known: a picture must look as much
+//! like a learned class as they do, and no base class may be ahead by more than it is on them. A banana that nobody
+//! taught is unknown then, and no mug.
 
 use alloc::vec::Vec;
 

@@ -1,5 +1,5 @@
-//! A whole session of the core on the host, as a microcontroller runs it: no std, no allocator, all memory static, a panic
-//! handler of its own. If anything of std or an allocation crept into the core, this would not link.
+//! A whole session of the core on the host, as a microcontroller runs it: no std, no allocator, all memory static, a
+//! panic handler of its own. If anything of std or an allocation crept into the core, this would not link.
 #![no_std]
 #![no_main]
 

@@ -1,5 +1,5 @@
-//! Backbones of other makers, as PyTorch's two exporters write them, in both engines: they compute what PyTorch computes.
-//! `ORCO_BACKBONES` names the folder of what `tests/fixtures/backbones/other_makers.py` exports; with
+//! Backbones of other makers, as PyTorch's two exporters write them, in both engines: they compute what PyTorch
+//! computes. `ORCO_BACKBONES` names the folder of what `tests/fixtures/backbones/other_makers.py` exports; with
 //! `ORCO_WRITE_BACKBONES=1` the book's page is written anew.
 
 use std::fmt::Write as _;

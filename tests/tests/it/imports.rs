@@ -1,5 +1,5 @@
-//! Modules of a crate import one another without circles: whoever reads one need not have read those that use it. Where a
-//! `lib.rs` lists its modules in layers, the lowest first, each imports only from those listed before it.
+//! Modules of a crate import one another without circles: whoever reads one need not have read those that use it. Where
+//! a `lib.rs` lists its modules in layers, the lowest first, each imports only from those listed before it.
 //!
 //! A module here is a file or a folder directly under `src`; what the files of one folder import of one another is
 //! theirs. Unit tests may import anything.

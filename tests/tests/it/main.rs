@@ -1,7 +1,7 @@
 //! Tests across the packages, all in one program: each program of its own would link libtorch and the trainer again.
 //!
-//! Beside it lie those that need a program to themselves: `corpus` and `image_bombs` count the memory that their program
-//! takes, `golden_text` and `golden_trainer` tell libtorch how many threads to take.
+//! Beside it lie those that need a program to themselves: `corpus` and `image_bombs` count the memory that their
+//! program takes, `golden_text` and `golden_trainer` tell libtorch how many threads to take.
 
 mod backbone_matrix;
 mod backbones;

@@ -129,8 +129,8 @@ pub const ONNX_CHECKER: Library = Library {
     required: &["onnx/checker.py", "numpy/__init__.py", "google/protobuf/__init__.py", "typing_extensions.py"],
 };
 
-/// Triton's client of the Open Inference Protocol over HTTP, which the service is asked with: Python packages side by side
-/// in one folder.
+/// Triton's client of the Open Inference Protocol over HTTP, which the service is asked with: Python packages side by
+/// side in one folder.
 pub const TRITON_CLIENT: Library = Library {
     name: "tritonclient 2.73.0",
     size: "35 MB to download, 100 MB on disk",

@@ -1,5 +1,5 @@
-//! `cargo xtask test micro`: the firmware in tests/microcontroller is built in a Debian that has the compiler's own library as
-//! source, and runs on QEMU's Cortex-M7 there, beside the host.
+//! `cargo xtask test micro`: the firmware in tests/microcontroller is built in a Debian that has the compiler's own
+//! library as source, and runs on QEMU's Cortex-M7 there, beside the host.
 
 use std::error::Error;
 use std::fs;

@@ -1,5 +1,5 @@
-//! Room on the disk, which is looked at before anything is built: a linker that finds none is ended by a signal, an hour
-//! later and without a reason.
+//! Room on the disk, which is looked at before anything is built: a linker that finds none is ended by a signal, an
+//! hour later and without a reason.
 
 use std::error::Error;
 use std::fs;

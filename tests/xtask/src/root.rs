@@ -1,6 +1,6 @@
 //! Debians in folders of the cache, whose programs work on folders of this machine: one with compilers for other
-//! machines, one for aarch64, one with Home Assistant. Needs root, `unshare`, and `mmdebstrap` or, for the first, `debootstrap`; network for the
-//! first time.
+//! machines, one for aarch64, one with Home Assistant. Needs root, `unshare`, and `mmdebstrap` or, for the first,
+//! `debootstrap`; network for the first time.
 
 use std::error::Error;
 use std::fs;
@@ -170,8 +170,8 @@ impl Root {
     }
 }
 
-/// Makes links in a root's folder that begin with `/` lead to the same file inside that root from wherever it is seen: a
-/// linker in another root would follow them to that one's libraries, of another release.
+/// Makes links in a root's folder that begin with `/` lead to the same file inside that root from wherever it is seen:
+/// a linker in another root would follow them to that one's libraries, of another release.
 fn keep_links_inside(root: &Path, folder: &str) -> std::io::Result<()> {
     let up = "../".repeat(folder.split('/').count());
     for entry in fs::read_dir(root.join(folder))? {

@@ -345,8 +345,8 @@ fn main() {
         return train_turns(case.expect("the name of a case"));
     }
     println!("views per second of phase 1 (cross entropy and SCL, one view), {} threads", tch::get_num_threads());
-    // Arguments choose cases by parts of their names (cargo adds `--bench`), and `alone`, `beside` or `ranks` one of the
-    // tables.
+    // Arguments choose cases by parts of their names (cargo adds `--bench`), and `alone`, `beside` or `ranks` one of
+    // the tables.
     let wanted: Vec<String> = env::args().skip(1).filter(|argument| !argument.starts_with('-')).collect();
     fn choose<'a>(cases: &'a [Case], table: &str, wanted: &[String]) -> Vec<&'a Case> {
         let fits = |case: &&Case| wanted.iter().all(|part| part == table || case.name.contains(part.as_str()));

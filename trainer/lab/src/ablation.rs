@@ -1,6 +1,7 @@
 //! The paper's ablations. Those of what comes before phase 3 train every variant by a recipe of its own, and measure it
-//! with the published program's phase 3. Those of phase 3 train once, by the recipe as it is; the ones that vary the head
-//! alone are the lab's ([`orco_lab::phase3_ablations`], on a bundle `orco-lab ablate`). All answer by pseudo-targets alone.
+//! with the published program's phase 3. Those of phase 3 train once, by the recipe as it is; the ones that vary the
+//! head alone are the lab's ([`orco_lab::phase3_ablations`], on a bundle `orco-lab ablate`). All answer by
+//! pseudo-targets alone.
 
 use std::path::Path;
 
@@ -35,8 +36,8 @@ pub fn trains_the_recipe(question: Question) -> bool {
     question == Question::Frozen || varies_the_head_alone(question)
 }
 
-/// What is trained for a question, each a change of the recipe. Phase 3 is the published program's for its data, with the
-/// views and the precision of the recipe; by the text, its settings and those of phase 2 are the text's.
+/// What is trained for a question, each a change of the recipe. Phase 3 is the published program's for its data, with
+/// the views and the precision of the recipe; by the text, its settings and those of phase 2 are the text's.
 ///
 /// # Errors
 /// If the recipe leaves nothing to vary, with what to do.
@@ -185,8 +186,8 @@ pub fn phase_1(variant: &AblationVariant<Recipe>) -> String {
     digest(json!(phase_1_inputs(&variant.settings)))
 }
 
-/// Measures what was trained for a variant, with its recipe in place of the experiment's, or reads what was measured of the
-/// same before.
+/// Measures what was trained for a variant, with its recipe in place of the experiment's, or reads what was measured of
+/// the same before.
 ///
 /// # Errors
 /// As for [`compare`].

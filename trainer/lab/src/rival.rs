@@ -1,12 +1,11 @@
 //! Rivals that need the training of a backbone, or all base images, beside a baseline: their backbones are trained by
-//! one recipe - the same network, images, views, optimiser, rate and number of steps - and all are measured by the lab's
-//! protocol. Episodes and sessions have each rival's own settings.
+//! one recipe - the same network, images, views, optimiser, rate and number of steps - and all are measured by the
+//! lab's protocol. Episodes and sessions have each rival's own settings.
 //!
-//! Each has a file with its definition, its source, and what differs from its authors' program; [`Rival::ALL`] lists them.
-//! Its own settings are those that
-//! its authors published, for CIFAR-100 where they did; none was chosen here. The recipe's table `pretrain` is the
-//! budget; of its losses, number of views and temperature nothing is taken. No backbone is chosen by test images, as
-//! some of the published programs do: the last step's counts.
+//! Each has a file with its definition, its source, and what differs from its authors' program; [`Rival::ALL`] lists
+//! them. Its own settings are those that its authors published, for CIFAR-100 where they did; none was chosen here. The
+//! recipe's table `pretrain` is the budget; of its losses, number of views and temperature nothing is taken. No
+//! backbone is chosen by test images, as some of the published programs do: the last step's counts.
 
 mod attention;
 mod bidist;
@@ -54,7 +53,8 @@ use orco_trainer::train::pretrain::{Criterion, train};
 pub(crate) struct RivalDefinition {
     /// Its name, and whose it is.
     method: Method,
-    /// Number of what it computes. Raise it with every change of its numbers: what was kept of it is then measured anew.
+    /// Number of what it computes. Raise it with every change of its numbers: what was kept of it is then measured
+    /// anew.
     revision: u32,
     /// What trains its backbone: rivals that say the same share one.
     backbone: &'static str,
@@ -137,8 +137,8 @@ impl Rival {
         Ok(summary)
     }
 
-    /// What was measured of it last, on the same [sessions](orco_trainer::run::digest::session_digest), in the folder of
-    /// its backbone; nothing if that cannot be read.
+    /// What was measured of it last, on the same [sessions](orco_trainer::run::digest::session_digest), in the folder
+    /// of its backbone; nothing if that cannot be read.
     pub fn kept(self, recipe: &Recipe, sessions: &str, folder: &Path) -> Option<Summary> {
         kept::read(&folder.join(self.file()), &self.fingerprint(recipe, sessions))
     }

@@ -53,9 +53,9 @@ impl<'a> Protocol<'a> {
         if self.recipe.split.measure_on == MeasureOn::Test { &self.data.test } else { &self.data.train }
     }
 
-    /// Leads a learner through all sessions of every draw that was not measured before. With the first draw the run gets a
-    /// picture of who is taken for whom after the last session: `confusion-NAME.svg` and `.png`, and `.json` with the
-    /// counts.
+    /// Leads a learner through all sessions of every draw that was not measured before. With the first draw the run
+    /// gets a picture of who is taken for whom after the last session: `confusion-NAME.svg` and `.png`, and `.json`
+    /// with the counts.
     ///
     /// # Errors
     /// If a stop was asked for, it cannot learn, or a file cannot be written.
@@ -117,7 +117,8 @@ impl<'a> Protocol<'a> {
         (0..=split.sessions.len()).map(|sessions| split.base_classes + classes(sessions).sum::<usize>()).collect()
     }
 
-    /// Measures the classes seen so far; also counts the images of a class (row) that were answered with a class (column).
+    /// Measures the classes seen so far; also counts the images of a class (row) that were answered with a class
+    /// (column).
     fn measure(&self, learner: &dyn SessionLearner, session: usize) -> (SessionAccuracy, Vec<Vec<u32>>) {
         let (split, images) = (&self.data.split, self.measured());
         let seen = self.ends()[session];

@@ -14,8 +14,9 @@ use orco_trainer::platform::interrupt;
 
 /// Measures trial settings on a bundle's benchmark file and prints a line for each; the baselines follow.
 ///
-/// A trial is the inside of a TOML table with fields of [`LearnConfig`], such as `epochs = 50, learning_rate = 0.2`; they
-/// change the bundle's settings, or those of a `preset` named among them. Fields of [`Ablation`] may stand beside them.
+/// A trial is the inside of a TOML table with fields of [`LearnConfig`], such as `epochs = 50, learning_rate = 0.2`;
+/// they change the bundle's settings, or those of a `preset` named among them. Fields of [`Ablation`] may stand beside
+/// them.
 ///
 /// # Errors
 /// If the bundle cannot be opened, was made from test data, a trial makes no sense, or a stop was asked for.

@@ -67,7 +67,8 @@ pub struct BaseAlignConfig {
     /// How they are perturbed.
     #[serde(default, skip_serializing_if = "is_default")]
     pub perturbation: Perturbation,
-    /// Which targets are rows of PSCL unperturbed, beside those: none in the published program, all in the paper's text.
+    /// Which targets are rows of PSCL unperturbed, beside those: none in the published program, all in the paper's
+    /// text.
     #[serde(default, skip_serializing_if = "is_default")]
     pub unperturbed_targets: UnperturbedTargets,
     /// How base classes get their targets.
@@ -174,8 +175,9 @@ impl Default for BaseAlignConfig {
 }
 
 impl BaseAlignConfig {
-    /// The published program's settings as the paper's text reads them, as [`orco_core::config::LearnConfig::by_the_text`]
-    /// does for phase 3. Cross entropy and ORTH, over base classes alone, are the same in both.
+    /// The published program's settings as the paper's text reads them, as
+    /// [`orco_core::config::LearnConfig::by_the_text`] does for phase 3. Cross entropy and ORTH, over base classes
+    /// alone, are the same in both.
     #[must_use]
     pub fn by_the_text(&self) -> Self {
         Self {

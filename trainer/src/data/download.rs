@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use flate2::read::GzDecoder;
 use md5::{Digest, Md5};
 use orco_runtime::files::replace_shared_with;
+use orco_runtime::manifest::hexadecimal;
 
 /// A published archive (tar, compressed by gzip).
 #[derive(Clone, Copy, Debug)]
@@ -200,7 +201,7 @@ fn md5(path: &Path) -> io::Result<String> {
     let mut buffer = vec![0; 1 << 16];
     loop {
         match file.read(&mut buffer)? {
-            0 => return Ok(sum.finalize().iter().map(|byte| format!("{byte:02x}")).collect()),
+            0 => return Ok(hexadecimal(&sum.finalize())),
             count => sum.update(&buffer[..count]),
         }
     }

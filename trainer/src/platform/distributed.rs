@@ -1,8 +1,8 @@
 //! Data-parallel training: several processes, the ranks, train one model, each on its own share of every batch.
 //!
-//! A [`RankGroup`] is what a rank knows of the others. Its collectives are those of c10d, PyTorch's own engine (Gloo between
-//! processors, NCCL between GPUs), through a few functions in `trainer/cpp`. A process that trains alone has a group
-//! too, in which nothing is sent and nothing changes, so callers need not ask.
+//! A [`RankGroup`] is what a rank knows of the others. Its collectives are those of c10d, PyTorch's own engine (Gloo
+//! between processors, NCCL between GPUs), through a few functions in `trainer/cpp`. A process that trains alone has a
+//! group too, in which nothing is sent and nothing changes, so callers need not ask.
 //!
 //! Every collective must be called by all ranks, in the same order. What only some ranks know, such as a stop that was
 //! asked for, is therefore agreed on first ([`RankGroup::any`]).
@@ -33,7 +33,7 @@ use crate::run::progress;
 /// is noticed at once, by its closed connections.
 const STEP: Duration = Duration::from_secs(45);
 /// How long is waited where ranks may be apart: for all of them to start, and after work that takes minutes.
-const PATIENCE: Duration = Duration::from_secs(600);
+const APART_TIMEOUT: Duration = Duration::from_secs(600);
 
 /// Why ranks cannot train together.
 #[derive(Debug, thiserror::Error)]
@@ -121,7 +121,7 @@ fn meet(place: &RankPlace, cuda: bool) -> Result<c10d::CollectiveEngine, RankErr
     thread::scope(|scope| {
         scope.spawn(move || {
             if waiting.recv_timeout(LONG) == Err(mpsc::RecvTimeoutError::Timeout) {
-                let minutes = PATIENCE.as_secs() / 60;
+                let minutes = APART_TIMEOUT.as_secs() / 60;
                 log::warn!(
                     "rank {rank} of {size} waits for the others at {host}:{port}, {minutes} minutes at the most"
                 );
@@ -152,8 +152,8 @@ impl RankGroup {
         Self(None)
     }
 
-    /// Meets the other ranks that a launcher started, as its environment variables say (see [`RankPlace`]); without them
-    /// this process trains alone.
+    /// Meets the other ranks that a launcher started, as its environment variables say (see [`RankPlace`]); without
+    /// them this process trains alone.
     ///
     /// # Errors
     /// [`RankError`] if the variables make no sense, or the others do not come within ten minutes.
@@ -270,7 +270,7 @@ impl RankGroup {
     /// The rows of all ranks, one rank's after the other's, after work that may have taken one of them minutes more.
     fn gather(&self, rows: &Tensor) -> Result<Tensor, RankError> {
         let Some(ranks) = &self.0 else { return Ok(rows.shallow_clone()) };
-        self.told(ranks.engine.gather(&rows.detach(), PATIENCE))
+        self.told(ranks.engine.gather(&rows.detach(), APART_TIMEOUT))
     }
 
     /// Gives the first rank's tensors to all, in place.
@@ -279,7 +279,7 @@ impl RankGroup {
     /// [`RankError::Lost`].
     pub fn equalise<'a>(&self, tensors: impl IntoIterator<Item = &'a Tensor>) -> Result<(), RankError> {
         let Some(ranks) = &self.0 else { return Ok(()) };
-        tensors.into_iter().try_for_each(|tensor| self.told(ranks.engine.broadcast(tensor, PATIENCE)))
+        tensors.into_iter().try_for_each(|tensor| self.told(ranks.engine.broadcast(tensor, APART_TIMEOUT)))
     }
 
     /// The first rank's number.
@@ -309,7 +309,7 @@ impl RankGroup {
     /// [`RankError::Lost`].
     pub fn meet(&self) -> Result<(), RankError> {
         let Some(ranks) = &self.0 else { return Ok(()) };
-        self.told(ranks.engine.sum(&Tensor::zeros([1], (Kind::Int64, Device::Cpu)), PATIENCE))
+        self.told(ranks.engine.sum(&Tensor::zeros([1], (Kind::Int64, Device::Cpu)), APART_TIMEOUT))
     }
 
     /// Draws random numbers that differ from rank to rank, and leaves torch's generator in a state that all share, as

@@ -13,8 +13,8 @@
 //! still has to come.
 //!
 //! So a thread of this program looks a few times a second how long the others were ready to run and got no core (Linux
-//! counts that), and `WaitPolicy` decides. To have threads sleep it makes a `Crowd`; to let them spin again it ends it. The
-//! number of threads that compute is the same either way, and so is every result, to the last bit.
+//! counts that), and `WaitPolicy` decides. To have threads sleep it makes a `Crowd`; to let them spin again it ends it.
+//! The number of threads that compute is the same either way, and so is every result, to the last bit.
 
 mod delay;
 mod openmp;

@@ -1,7 +1,7 @@
 //! Checkpoints: tensors as a safetensors file that carries its own checksum, in two generations.
 //!
-//! A new checkpoint is written and synced beside the old one. Then the old one becomes the previous one, and the new one
-//! takes its name. Whenever the program ends, a whole checkpoint lies under one of the two names.
+//! A new checkpoint is written and synced beside the old one. Then the old one becomes the previous one, and the new
+//! one takes its name. Whenever the program ends, a whole checkpoint lies under one of the two names.
 
 use std::collections::HashMap;
 use std::fs;
@@ -66,8 +66,8 @@ impl Run {
         saved.context("cannot save the checkpoint; the one before it is kept")
     }
 
-    /// Reads the newest whole checkpoint, if there is one. Of several ranks the first does so, and gives it to the others.
-    /// A damaged one is set aside, with a warning, and the previous one is used.
+    /// Reads the newest whole checkpoint, if there is one. Of several ranks the first does so, and gives it to the
+    /// others. A damaged one is set aside, with a warning, and the previous one is used.
     ///
     /// # Errors
     /// If none is whole of those that are there, or one cannot be read.

@@ -103,8 +103,8 @@ impl RunRecord {
         }
     }
 
-    /// What computed, in words: `2 CPU threads (AMD EPYC 7763)`, or the GPU's name; of several ranks how many there were
-    /// of these.
+    /// What computed, in words: `2 CPU threads (AMD EPYC 7763)`, or the GPU's name; of several ranks how many there
+    /// were of these.
     pub fn machine(&self) -> String {
         match self.ranks {
             1 => self.of_a_rank(),

@@ -124,7 +124,8 @@ fn settings(model: &Model, tables: AlignTables<'_>) -> Result<Tensor> {
     Ok(Tensor::from_slice(text.as_bytes()))
 }
 
-/// For every base class the row of its target among `targets`: chosen by the class means as the head sees them, or drawn.
+/// For every base class the row of its target among `targets`: chosen by the class means as the head sees them, or
+/// drawn.
 fn assigned(
     model: &Model,
     cache: &FeatureCache,

@@ -1,7 +1,7 @@
 //! The objective of phases 2 and 3 in tch: PSCL + CE + ORTH over the pseudo-targets by role (OrCo, section 3.4).
 //!
-//! Phase 2 and the comparison of phase 3 minimise the same sum; what differs is in [`LossWeights`], and in which classes
-//! enter ORTH by their targets. The runtime's learner computes the same on the device ([`orco_core::align`]).
+//! Phase 2 and the comparison of phase 3 minimise the same sum; what differs is in [`LossWeights`], and in which
+//! classes enter ORTH by their targets. The runtime's learner computes the same on the device ([`orco_core::align`]).
 
 mod generation;
 mod loss;

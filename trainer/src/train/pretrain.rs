@@ -28,8 +28,8 @@ use crate::train::optimiser::{gradients, unscale};
 /// Name of the checkpoint in the run's folder.
 pub const CHECKPOINT: &str = "pretrain.safetensors";
 
-/// Trains for the epochs that the checkpoint has not seen yet, but not past `until`; [`crate::train::fit`] says when one is
-/// saved.
+/// Trains for the epochs that the checkpoint has not seen yet, but not past `until`; [`crate::train::fit`] says when
+/// one is saved.
 ///
 /// Every epoch seeds torch's generator from the recipe's seed and its own number, and a run that continues within an
 /// epoch draws the views of the steps before once more. So a resumed run draws the same views in the same order as one

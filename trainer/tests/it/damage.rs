@@ -1,4 +1,5 @@
-//! Files of a run's folder that a disk damaged: the run is refused, or it ends in the bundle of a run that was not harmed.
+//! Files of a run's folder that a disk damaged: the run is refused, or it ends in the bundle of a run that was not
+//! harmed.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -84,8 +85,8 @@ fn bundle(folder: &Path) -> (BTreeMap<String, Vec<u8>>, Option<String>) {
     (files, logged)
 }
 
-/// A run that was stopped in phase 1, one that was stopped in phase 2, one that ended, each by its files; and the bundle
-/// that all of them end in.
+/// A run that was stopped in phase 1, one that was stopped in phase 2, one that ended, each by its files; and the
+/// bundle that all of them end in.
 struct Runs {
     root: tempfile::TempDir,
     stages: Vec<(&'static str, BTreeMap<String, Vec<u8>>)>,

@@ -27,8 +27,8 @@ enum Dial {
     /// Old answers stay as they were, wherever possible: accuracy over all classes counts four times as much as the
     /// harmonic mean of both sides, in which base classes count three times as much
     KeepBase,
-    /// Accuracy over all classes counts as much as the harmonic mean of both sides, or more where answers would otherwise
-    /// be right less often than those of the nearest class mean
+    /// Accuracy over all classes counts as much as the harmonic mean of both sides, or more where answers would
+    /// otherwise be right less often than those of the nearest class mean
     Balanced,
     /// The harmonic mean alone counts: of base classes and new ones alike
     FavourNew,

@@ -38,8 +38,8 @@ pub struct Arguments {
 }
 
 /// Prints the nearest classes of every picture, or of each thing in it where the empty place or regions are given. A
-/// picture that cannot be used is named at once, listed in the result with the reason, and counted at the end; the others
-/// are classified all the same.
+/// picture that cannot be used is named at once, listed in the result with the reason, and counted at the end; the
+/// others are classified all the same.
 pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<Value> {
     let mut learner = device::open_for(options, output, arguments.images.len())?;
     learner.settings_mut().false_alarms = arguments.false_alarms;

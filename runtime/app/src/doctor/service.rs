@@ -13,7 +13,7 @@ use crate::certificate::CertificateFacts;
 use crate::serve_options::ServeOptions;
 
 /// How long a program on the port may take to say what it is.
-const PATIENCE: Duration = Duration::from_secs(2);
+const PORT_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Whether the token can be used, or made.
 pub fn token(arguments: &ServeOptions, findings: &mut Findings) {
@@ -113,8 +113,8 @@ fn answers(mut address: SocketAddr) -> bool {
         address.set_ip(IpAddr::V4(Ipv4Addr::LOCALHOST));
     }
     let ask = || -> io::Result<Vec<u8>> {
-        let mut stream = TcpStream::connect_timeout(&address, PATIENCE)?;
-        stream.set_read_timeout(Some(PATIENCE))?;
+        let mut stream = TcpStream::connect_timeout(&address, PORT_TIMEOUT)?;
+        stream.set_read_timeout(Some(PORT_TIMEOUT))?;
         let port = address.port();
         write!(stream, "GET /v2/health/live HTTP/1.1\r\nHost: localhost:{port}\r\nConnection: close\r\n\r\n")?;
         let mut answer = Vec::new();

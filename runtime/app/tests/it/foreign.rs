@@ -1,5 +1,5 @@
-//! Nothing that is not ours is deleted or replaced: files, links and pipes of others lie in every folder that is cleaned
-//! or written, and are the same after every kind of change.
+//! Nothing that is not ours is deleted or replaced: files, links and pipes of others lie in every folder that is
+//! cleaned or written, and are the same after every kind of change.
 
 #![cfg(unix)]
 

@@ -25,7 +25,7 @@ use crate::support::user::User;
 use crate::support::{Mounted, argument, assert_refused, copied_bundle, orco, shipped, shots, text};
 
 /// How long anything may take that does not hang.
-const PATIENCE: Duration = Duration::from_secs(120);
+const TIMEOUT: Duration = Duration::from_secs(120);
 
 /// Has a command run under a limit.
 fn limited(command: &mut Command, resource: Resource, limit: u64) {
@@ -58,7 +58,7 @@ impl Tried {
 
     /// Where it serves, or `None` if it has ended, with exit code 1 and one sentence.
     fn outcome(&mut self, what: &str) -> Option<Service> {
-        if let Ok(url) = self.url.recv_timeout(PATIENCE) {
+        if let Ok(url) = self.url.recv_timeout(TIMEOUT) {
             return Some(Service::at(url));
         }
         let code = self.ended(what);
@@ -68,7 +68,7 @@ impl Tried {
     }
 
     fn ended(&mut self, what: &str) -> std::process::ExitStatus {
-        let end = Instant::now() + PATIENCE;
+        let end = Instant::now() + TIMEOUT;
         loop {
             if let Some(status) = self.process.try_wait().unwrap() {
                 return status;
@@ -224,7 +224,7 @@ fn ready_tells_of_a_disk_that_is_read_only_or_full() {
     };
     let service = Service::start("cifar100-edge", &mounted.path);
     let until = |status: u16, said: &str| {
-        let end = Instant::now() + PATIENCE;
+        let end = Instant::now() + TIMEOUT;
         loop {
             let (is, _) = service.ask("GET", "/v2/health/ready", "", b"");
             let problems = service.json("GET", "/api/v1/status", &Value::Null)["problems"].to_string();

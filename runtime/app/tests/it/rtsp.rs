@@ -21,7 +21,7 @@ use crate::support::service::Service;
 use crate::support::{orco, shipped, shots, text};
 
 /// How long a test waits for what must come; none depends on how soon it does.
-const PATIENCE: Duration = Duration::from_secs(240);
+const TIMEOUT: Duration = Duration::from_secs(240);
 
 /// A camera that speaks RTSP, until it is dropped.
 struct Camera {
@@ -70,7 +70,7 @@ fn live(service: &Service, what: &str, is: impl Fn(&Value) -> bool) -> Value {
         if is(&live) {
             return live;
         }
-        assert!(start.elapsed() < PATIENCE, "not so after {PATIENCE:?}: {what}: {live:#}");
+        assert!(start.elapsed() < TIMEOUT, "not so after {TIMEOUT:?}: {what}: {live:#}");
         thread::sleep(Duration::from_millis(50));
     }
 }
@@ -102,7 +102,7 @@ fn is_named_on_the_network(encoding: &str) {
     let _camera = loop {
         match Camera::start(&port, encoding, "rubber-duck") {
             Ok(camera) => break camera,
-            Err(reason) => assert!(start.elapsed() < PATIENCE, "it does not start again: {reason}"),
+            Err(reason) => assert!(start.elapsed() < TIMEOUT, "it does not start again: {reason}"),
         }
         thread::sleep(Duration::from_millis(200));
     };

@@ -119,8 +119,8 @@ pub unsafe extern "C" fn orco_rename(
     })
 }
 
-/// Moves a stored shot of the class `from`, numbered from 1 as they were stored, to another known class. `report` may be
-/// NULL.
+/// Moves a stored shot of the class `from`, numbered from 1 as they were stored, to another known class. `report` may
+/// be NULL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn orco_move_shot(
     learner: *const OrcoLearner,

@@ -98,8 +98,8 @@ pub unsafe fn free_handle<T>(pointer: *mut T) {
     }
 }
 
-/// Writes a new text of lines to `place`, for the caller to free with orco_text_free(), NULL if there is no line; nothing
-/// is done if `place` is NULL.
+/// Writes a new text of lines to `place`, for the caller to free with orco_text_free(), NULL if there is no line;
+/// nothing is done if `place` is NULL.
 ///
 /// # Safety
 /// Unless it is NULL, `place` can be written, and what lies there need not be freed, or is what this call with no lines

@@ -20,8 +20,8 @@ pub struct OrcoUpgradeOptions {
     /// The file of a public key, written by minisign; NULL for none. With a key, the bundle must be signed with it, and
     /// be no older release than was used before.
     pub public_key: *const c_char,
-    /// Whether classes of which no picture is left are given up, and others recognised clearly worse than when they were
-    /// learned; it is refused otherwise.
+    /// Whether classes of which no picture is left are given up, and others recognised clearly worse than when they
+    /// were learned; it is refused otherwise.
     pub force: bool,
     /// How long a change of another process is waited for, at most.
     pub wait_milliseconds: u32,
@@ -33,8 +33,8 @@ impl Default for OrcoUpgradeOptions {
     }
 }
 
-/// Learns all that the device knows, by the state in the folder `state`, again on another bundle, from the pictures that
-/// orco_set_keep_shots() kept; no learner may be open on that folder, and those of the new bundle are opened
+/// Learns all that the device knows, by the state in the folder `state`, again on another bundle, from the pictures
+/// that orco_set_keep_shots() kept; no learner may be open on that folder, and those of the new bundle are opened
 /// afterwards. The old state is kept aside. `options` may be NULL for all zero.
 ///
 /// `report` may be NULL, and so may `warnings`, which gets what was given up and which pictures could not be used, a

@@ -1,6 +1,6 @@
-//! Tests of the package, which is put together from what Cargo built: its example teaches two classes, and `test_orco.py`
-//! tests the rest. Without a python3 with numpy they are skipped and say so. Where ORCO_MATURIN names maturin, the wheel
-//! that it builds is tested, too.
+//! Tests of the package, which is put together from what Cargo built: its example teaches two classes, and
+//! `test_orco.py` tests the rest. Without a python3 with numpy they are skipped and say so. Where ORCO_MATURIN names
+//! maturin, the wheel that it builds is tested, too.
 
 #![cfg(unix)]
 

@@ -11,7 +11,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 /// How long a test waits for what must come; none depends on how soon it does.
-const PATIENCE: Duration = Duration::from_secs(240);
+const TIMEOUT: Duration = Duration::from_secs(240);
 
 /// What the camera does with the next picture, and with who asks next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -190,7 +190,7 @@ fn answer(mut stream: TcpStream, inner: &Inner) -> std::io::Result<()> {
 pub fn until(what: &str, mut is: impl FnMut() -> bool) {
     let start = Instant::now();
     while !is() {
-        assert!(start.elapsed() < PATIENCE, "it never came: {what}");
+        assert!(start.elapsed() < TIMEOUT, "it never came: {what}");
         thread::sleep(Duration::from_millis(20));
     }
 }

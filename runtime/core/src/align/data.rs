@@ -59,8 +59,8 @@ impl<'a> AlignmentData<'a> {
         StepExtent::new(self.shape, self.target_count(), classes, self.base.len() + self.learned.len(), config)
     }
 
-    /// Floating-point operations of the matrix products of [`super::align`] over so many known classes: those of the head and
-    /// of the losses.
+    /// Floating-point operations of the matrix products of [`super::align`] over so many known classes: those of the
+    /// head and of the losses.
     pub fn operations(&self, classes: usize, config: &LearnConfig) -> u64 {
         operations(self.shape, self.target_count(), classes, self.exemplars(config).count(), config)
     }

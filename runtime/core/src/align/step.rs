@@ -231,7 +231,7 @@ impl<'a> Alignment<'a> {
         self.started = true;
         let [first, last] = config.layer_rates;
         let decay = config.weight_decay;
-        self.follow(batch, config, SgdUpdate { rate: rate * first, last_rate: rate * last, keep, take, decay })
+        self.run_batch(batch, config, SgdUpdate { rate: rate * first, last_rate: rate * last, keep, take, decay })
     }
 
     /// Writes out the gradient of a batch's loss with respect to the head, and returns the losses; the next step starts
@@ -242,14 +242,14 @@ impl<'a> Alignment<'a> {
         config: &LearnConfig,
         gradient: HeadParameters<&mut [f32]>,
     ) -> LossTerms {
-        let losses = self.follow(batch, config, SgdUpdate::GRADIENT);
+        let losses = self.run_batch(batch, config, SgdUpdate::GRADIENT);
         self.started = false;
         self.shape.store(self.numbers.momenta, gradient);
         losses
     }
 
     /// Forward, losses, backward with the update.
-    fn follow(&mut self, batch: &StepBatch<'_>, config: &LearnConfig, update: SgdUpdate) -> LossTerms {
+    fn run_batch(&mut self, batch: &StepBatch<'_>, config: &LearnConfig, update: SgdUpdate) -> LossTerms {
         self.forward(batch);
         self.place_targets(batch, config);
         let length = self.projections(batch) * self.shape.width();

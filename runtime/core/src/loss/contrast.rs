@@ -32,9 +32,9 @@ pub struct ContrastSettings {
 /// Contrastive loss: the mean over all anchors that have a positive (a row of equal label other than itself) and, for
 /// [`ContrastForm::Negatives`], a negative.
 ///
-/// With s_ik = z_i . z_k / t, t the temperature, and p_i the softmax of s_i over the rows in the denominator, the gradient with respect to
-/// s_ik is p_ik - q_ik, where q_i is uniform over the positives ([`ContrastForm::Outside`], [`ContrastForm::Negatives`]) or
-/// proportional to e^{s_ik} over them ([`ContrastForm::Inside`]).
+/// With s_ik = z_i . z_k / t, t the temperature, and p_i the softmax of s_i over the rows in the denominator, the
+/// gradient with respect to s_ik is p_ik - q_ik, where q_i is uniform over the positives ([`ContrastForm::Outside`],
+/// [`ContrastForm::Negatives`]) or proportional to e^{s_ik} over them ([`ContrastForm::Inside`]).
 ///
 /// # Shapes
 /// `rows` `[n, width]`, `labels` `[n]`; adds `weight` times its gradient to `gradient` `[m, width]`, that of the first

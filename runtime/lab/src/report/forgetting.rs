@@ -16,7 +16,8 @@ pub(super) fn pictures(report: &BundleReport) -> Result<Vec<(String, DrawnPictur
     )])
 }
 
-/// For every class a dot at its accuracy after the last session, and a bar from there to that right after it was learned.
+/// For every class a dot at its accuracy after the last session, and a bar from there to that right after it was
+/// learned.
 struct AccuracyBars<'a> {
     classes: &'a [Forgetting],
     sessions: usize,

@@ -21,8 +21,8 @@ pub struct FeaturePlane {
     pub targets: Vec<PlanePoint>,
     /// Shares of the variance along the two axes, in percent.
     pub explained: [f64; 2],
-    /// Mean distance of a picture to its class's mean over that between the means of two classes, in all dimensions: the
-    /// smaller, the tighter the classes.
+    /// Mean distance of a picture to its class's mean over that between the means of two classes, in all dimensions:
+    /// the smaller, the tighter the classes.
     pub spread: f64,
 }
 

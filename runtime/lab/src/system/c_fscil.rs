@@ -2,12 +2,12 @@
 //! features.
 //!
 //! Of every class seen one mean feature vector is kept. In each session the prototypes, their projections, are nudged
-//! apart until they are nearly orthogonal, without going far from where they were; the head is trained on so that the mean
-//! features come to the nudged prototypes; and the means' new projections are what pictures are compared with. Losses,
-//! rates and steps are those of the authors' command for mode 3.
+//! apart until they are nearly orthogonal, without going far from where they were; the head is trained on so that the
+//! mean features come to the nudged prototypes; and the means' new projections are what pictures are compared with.
+//! Losses, rates and steps are those of the authors' command for mode 3.
 //!
-//! Otherwise than there: the backbone and the head that it starts from are the bundle's, trained by OrCo's phases 1
-//! and 2 instead of meta-learning; the head has a hidden layer; prototypes are unit vectors, not hyperbolic tangents of a
+//! Otherwise than there: the backbone and the head that it starts from are the bundle's, trained by OrCo's phases 1 and
+//! 2 instead of meta-learning; the head has a hidden layer; prototypes are unit vectors, not hyperbolic tangents of a
 //! layer's outputs, so that the same rate turns them further; and the rate of the head's training falls along a cosine.
 
 use orco_core::math::{add_scaled, dot, exp, normalise_rows};
@@ -137,9 +137,9 @@ mod tests {
 
     #[test]
     fn prototypes_are_nudged_apart_and_no_further_than_needed() {
-        // Two prototypes 60 degrees apart in the plane: symmetric, so both turn away from each other by an angle d, with
-        // the loss 2 cosh(4 c) - 2 + 1 - cos d, c = cos(60 + 2 d). It is least where sin d = 16 sin(60 + 2 d) sinh(4 c):
-        // almost at right angles, d = 14.9 and c = sin d / 64 = 0.004.
+        // Two prototypes 60 degrees apart in the plane: symmetric, so both turn away from each other by an angle d,
+        // with the loss 2 cosh(4 c) - 2 + 1 - cos d, c = cos(60 + 2 d). It is least where sin d = 16 sin(60 + 2 d)
+        // sinh(4 c): almost at right angles, d = 14.9 and c = sin d / 64 = 0.004.
         let third = 0.75f32.sqrt();
         let moved = nudged(&[1.0, 0.0, 0.5, third], 2, 0.01);
         let cosine = cosines(&moved, &moved, 2)[1];

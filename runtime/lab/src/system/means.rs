@@ -89,8 +89,8 @@ pub(super) struct TeenShift {
 pub(super) const TEEN_SHIFT: TeenShift = TeenShift { alpha: 0.5, tau: 16.0 };
 
 impl TeenShift {
-    /// Moves a mean to the base means that are like it: (1 - alpha) mean + alpha x their average, weighed by the softmax
-    /// of tau x cosine.
+    /// Moves a mean to the base means that are like it: (1 - alpha) mean + alpha x their average, weighed by the
+    /// softmax of tau x cosine.
     pub(super) fn moved(self, mean: &[f32], base: &[f32]) -> Vec<f32> {
         let inputs = mean.len();
         let mut direction = mean.to_vec();

@@ -61,8 +61,8 @@ fn said(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// What the shipped bundle must reach: aHM at least 50, aACC at least 59 and at least that of the nearest class mean, no
-/// rival above its aHM by more than a deviation.
+/// What the shipped bundle must reach: aHM at least 50, aACC at least 59 and at least that of the nearest class mean,
+/// no rival above its aHM by more than a deviation.
 #[test]
 fn the_bundle_reaches_what_it_must_on_the_benchmark_file() {
     let eval = Eval::new();

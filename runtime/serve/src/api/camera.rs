@@ -22,7 +22,7 @@ use crate::live::{Live, ObservedFrame};
 use crate::service::Service;
 
 /// How long a newer frame is waited for.
-const PATIENCE: Duration = Duration::from_secs(5);
+const FRAME_TIMEOUT: Duration = Duration::from_secs(5);
 /// Says a picture's frame.
 const FRAME: HeaderName = HeaderName::from_static("orco-frame");
 
@@ -60,7 +60,7 @@ pub async fn newest(
     State(service): State<Arc<Service>>,
     Query(FrameQuery { after }): Query<FrameQuery>,
 ) -> Result<impl IntoResponse, Refusal> {
-    let seen = live(&service)?.seen_after(after, PATIENCE).await?;
+    let seen = live(&service)?.seen_after(after, FRAME_TIMEOUT).await?;
     let number = seen.frame.number.to_string();
     Ok(([(header::CONTENT_TYPE, "image/jpeg".to_owned()), (FRAME, number)], view(seen).await?))
 }
@@ -210,7 +210,7 @@ pub async fn learn_scene(
     // Not what it showed before the place was cleared.
     let mut after = *live(&service)?.watch().borrow();
     for _ in 0..camera_scene::VIEWS {
-        let seen = live(&service)?.seen_after(after, PATIENCE).await?;
+        let seen = live(&service)?.seen_after(after, FRAME_TIMEOUT).await?;
         // The same frame again would say nothing of the noise, and hide a hand that is in it.
         if seen.frame.number <= after {
             return Err(Refusal::busy("the camera gives no new frames; try again"));

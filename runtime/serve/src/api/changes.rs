@@ -141,8 +141,8 @@ pub(crate) fn learned(service: &Service, label: &str) -> Result<String, Refusal>
     Ok(known.classes[index].label.clone())
 }
 
-/// What is undone: the last change, whichever it is or if the last entry is a certain one, or all after an entry. Entries
-/// are named by their ids.
+/// What is undone: the last change, whichever it is or if the last entry is a certain one, or all after an entry.
+/// Entries are named by their ids.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct UndoRequest {

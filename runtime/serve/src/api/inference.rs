@@ -1,8 +1,9 @@
 //! The Open Inference Protocol, version 2, over HTTP, with its extension for binary tensors.
 //!
-//! The model takes either `image`, BYTES `[n]` (JPEG, PNG or WebP files; Base64 where they stand in JSON), or `features`,
-//! FP32 `[n, features]`; it returns `label` BYTES `[n]`, `probability` FP32 `[n]`, `probabilities` FP32 `[n,
-//! classes]` in the order of `GET /api/v1/classes`, and `known` BOOL `[n]`: whether a picture is like anything known.
+//! The model takes either `image`, BYTES `[n]` (JPEG, PNG or WebP files; Base64 where they stand in JSON), or
+//! `features`, FP32 `[n, features]`; it returns `label` BYTES `[n]`, `probability` FP32 `[n]`, `probabilities` FP32
+//! `[n, classes]` in the order of `GET /api/v1/classes`, and `known` BOOL `[n]`: whether a picture is like anything
+//! known.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

@@ -47,8 +47,10 @@ pub async fn status(State(service): State<Arc<Service>>) -> Result<Json<Value>, 
         "classes": known.classes.len(), "base_classes": known.base, "free_targets": known.free_targets,
         "answers": known.scope.name(), "answer_choices": scopes, "learned_only": known.is_learned_only,
         "sessions": known.sessions, "balance": known.border.map(|_| known.balance.name()), "balances": dial,
-        "expected": expected, "improving": known.awaits_alignment && service.aligns, "inbox": service.inbox.len(), "inbox_most": service.inbox.most(),
-        "changes": known.timeline.earlier().len(), "undone": known.timeline.later().len(), "jobs": jobs, "camera": service.live().map(Live::json),
+        "expected": expected, "improving": known.awaits_alignment && service.aligns,
+        "inbox": service.inbox.len(), "inbox_most": service.inbox.most(),
+        "changes": known.timeline.earlier().len(), "undone": known.timeline.later().len(),
+        "jobs": jobs, "camera": service.live().map(Live::json),
         "regions": service.regions.json(), "sightings": service.sightings.are_kept(), "pack_bytes_most": MAX_PACK,
     })))
 }
@@ -69,7 +71,8 @@ pub async fn classes(State(service): State<Arc<Service>>) -> Result<Json<Value>,
     let class = |(index, class): (usize, &orco_runtime::state::Class)| {
         let learned = index >= known.base;
         json!({
-            "label": class.label, "learned": learned, "replaced": known.is_replaced(index), "session": learned.then_some(class.session),
+            "label": class.label, "learned": learned, "replaced": known.is_replaced(index),
+            "session": learned.then_some(class.session),
             "shots": known.shots[index], "stored": stored(index),
         })
     };

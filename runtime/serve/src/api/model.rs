@@ -66,8 +66,8 @@ pub async fn live() -> StatusCode {
     StatusCode::OK
 }
 
-/// `GET /v2/health/ready`: a service that listens has opened everything; no thread is down, and its state can be read and
-/// written.
+/// `GET /v2/health/ready`: a service that listens has opened everything; no thread is down, and its state can be read
+/// and written.
 ///
 /// # Errors
 /// [`Refusal`] if something of that is not so any more; the status says what, to those who may know.

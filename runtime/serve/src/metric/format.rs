@@ -44,8 +44,8 @@ impl MetricFormat {
     }
 }
 
-/// The classic text for one of OpenMetrics: a counter's help and type stand under the name of its samples, which ends in
-/// `_total`; units and the mark of the end are not known.
+/// The classic text for one of OpenMetrics: a counter's help and type stand under the name of its samples, which ends
+/// in `_total`; units and the mark of the end are not known.
 fn classic(text: &str) -> String {
     let is_counter = |name: &str| text.contains(&format!("# TYPE {name} counter\n"));
     let mut classic = String::with_capacity(text.len());

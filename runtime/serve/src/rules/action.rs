@@ -8,6 +8,8 @@ use std::time::{Duration, Instant};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use hmac::{Hmac, KeyInit, Mac};
+use orco_runtime::manifest::hexadecimal;
+use orco_runtime::state::sentence::counted;
 use serde_json::json;
 use sha2::Sha256;
 
@@ -19,7 +21,7 @@ const TRIES: u32 = 4;
 /// Pause before it is called again; twice as long before every further time.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 /// How long a call, or a program, may take.
-const PATIENCE: Duration = Duration::from_secs(10);
+const ACTION_TIMEOUT: Duration = Duration::from_secs(10);
 /// How often it is looked whether a program has ended.
 const TICK: Duration = Duration::from_millis(20);
 
@@ -100,25 +102,26 @@ impl Webhook {
         body.to_string().into_bytes()
     }
 
-    /// HMAC-SHA256 over the time, a point, and the message, in hexadecimal digits. A receiver that compares the time with
-    /// its own is not told the same thing twice by somebody who listens.
+    /// HMAC-SHA256 over the time, a point, and the message, in hexadecimal digits. A receiver that compares the time
+    /// with its own is not told the same thing twice by somebody who listens.
     fn signature(&self, time: u64, body: &[u8]) -> Option<String> {
         let mut mac = Hmac::<Sha256>::new_from_slice(self.secret.as_ref()?).ok()?;
         mac.update(format!("{time}.").as_bytes());
         mac.update(body);
-        Some(mac.finalize().into_bytes().iter().map(|byte| format!("{byte:02x}")).collect())
+        Some(hexadecimal(&mac.finalize().into_bytes()))
     }
 
     fn call(&self, occurrence: &Occurrence, is_stopping: &dyn Fn() -> bool) -> Result<(), String> {
         let body = self.body(occurrence);
         let signature = self.signature(occurrence.time, &body);
         let client: ureq::Agent =
-            ureq::Agent::config_builder().timeout_global(Some(PATIENCE)).max_redirects(0).build().new_agent();
-        let mut failure = String::new();
-        for attempt in 0..TRIES {
-            if attempt > 0 && worker::sleep(FIRST_PAUSE * 2_u32.pow(attempt - 1), is_stopping) {
+            ureq::Agent::config_builder().timeout_global(Some(ACTION_TIMEOUT)).max_redirects(0).build().new_agent();
+        let (mut failure, mut calls) = (String::new(), 0);
+        while calls < TRIES {
+            if calls > 0 && worker::sleep(FIRST_PAUSE * 2_u32.pow(calls - 1), is_stopping) {
                 break;
             }
+            calls += 1;
             let mut request = client
                 .post(&self.url)
                 .header("Content-Type", "application/json")
@@ -136,7 +139,7 @@ impl Webhook {
                 Err(error) => failure = error.to_string(),
             }
         }
-        Err(format!("{failure}; it was called {TRIES} times"))
+        Err(format!("{failure}; it was called {}", counted(calls as usize, "time")))
     }
 }
 
@@ -151,7 +154,7 @@ fn run(command: &[String], occurrence: &Occurrence, is_stopping: &dyn Fn() -> bo
         .stdout(Stdio::null())
         .spawn()
         .map_err(|error| error.to_string())?;
-    let end = Instant::now() + PATIENCE;
+    let end = Instant::now() + ACTION_TIMEOUT;
     loop {
         match process.try_wait().map_err(|error| error.to_string())? {
             Some(status) if status.success() => return Ok(()),
@@ -160,7 +163,7 @@ fn run(command: &[String], occurrence: &Occurrence, is_stopping: &dyn Fn() -> bo
             None => {
                 let _ = process.kill();
                 let _ = process.wait();
-                return Err(format!("it was ended after {} s", PATIENCE.as_secs()));
+                return Err(format!("it was ended after {} s", ACTION_TIMEOUT.as_secs()));
             }
         }
     }

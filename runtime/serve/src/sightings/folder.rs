@@ -103,8 +103,8 @@ impl SightingFolder {
         self.problem.as_deref()
     }
 
-    /// Adds one with its picture. It is listed as long as the service runs, though it may not be written; once the folder
-    /// can be written again, all that are listed are.
+    /// Adds one with its picture. It is listed as long as the service runs, though it may not be written; once the
+    /// folder can be written again, all that are listed are.
     pub fn add(&mut self, sighting: Sighting, picture: Option<&[u8]>) {
         let id = sighting.id.clone();
         self.sightings.push_back(sighting);

@@ -53,8 +53,8 @@ impl Tracker {
         self.ongoing.iter().rev().filter(|ongoing| ongoing.counts())
     }
 
-    /// Takes up what is shown at a moment; returns whether something is there now that was not before. `picture` makes a
-    /// JPEG of the frame.
+    /// Takes up what is shown at a moment; returns whether something is there now that was not before. `picture` makes
+    /// a JPEG of the frame.
     pub fn see(
         &mut self,
         now: Instant,

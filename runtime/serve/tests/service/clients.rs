@@ -1,4 +1,5 @@
-//! Programs of others that ask the service: Triton's client of the Open Inference Protocol, and Prometheus's `promtool`.
+//! Programs of others that ask the service: Triton's client of the Open Inference Protocol, and Prometheus's
+//! `promtool`.
 
 use std::io::Write;
 use std::path::Path;

@@ -231,8 +231,8 @@ fn on_this_machine_alone_no_token_is_asked_but_hosts_and_origins_are() {
     assert_eq!((base.status, base.error().contains("came with the bundle")), (409, true));
 }
 
-/// What a browser says of a request that a page of another site causes: an `<img>`, a `fetch`, an `EventSource`, a frame,
-/// a link.
+/// What a browser says of a request that a page of another site causes: an `<img>`, a `fetch`, an `EventSource`, a
+/// frame, a link.
 #[test]
 fn pages_of_other_sites_may_read_and_embed_nothing() {
     let mut trial = orco_trials::trial!(26, "cross-site requests");

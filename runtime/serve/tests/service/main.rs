@@ -7,6 +7,7 @@ mod closed;
 mod identity;
 mod inbox;
 mod scene;
+mod schemas;
 mod sightings;
 mod support;
 mod teach;

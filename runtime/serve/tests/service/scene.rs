@@ -31,7 +31,8 @@ fn looking_at(state: &Path, source: &str) -> Running {
     Running::serving(service, Address::default())
 }
 
-/// A frame of a place with sample pictures in it, whose left edges are given; noise and exposure are those of the number.
+/// A frame of a place with sample pictures in it, whose left edges are given; noise and exposure are those of the
+/// number.
 fn frame(things: &[(&str, usize, u32)], number: u32) -> Vec<u8> {
     let wave = |place: u32, length: f32| 60.0 * (place as f32 / length).sin();
     let mut frame = RgbImage::from_fn(SIZE[0], SIZE[1], |x, y| {

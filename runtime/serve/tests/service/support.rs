@@ -28,7 +28,7 @@ pub fn sample(part: &str, class: &str, number: usize) -> Vec<u8> {
 }
 
 /// How long a test waits for what must come; none depends on how soon it does.
-const PATIENCE: Duration = Duration::from_secs(300);
+const TIMEOUT: Duration = Duration::from_secs(300);
 
 /// A service that runs until it is dropped.
 pub struct Running {
@@ -106,7 +106,7 @@ impl Running {
             if is(&answer) {
                 return answer;
             }
-            assert!(started.elapsed() < PATIENCE, "it never came: {what}; {answer}");
+            assert!(started.elapsed() < TIMEOUT, "it never came: {what}; {answer}");
             thread::sleep(Duration::from_millis(20));
         }
     }

@@ -1,6 +1,6 @@
-//! Bounds the cost of a backbone before an engine sees it: the walk, then shape inference for the batches that the engine
-//! will get, and again before each batch of another size. So the work of an engine is summed up before it opens a model,
-//! and before it runs one.
+//! Bounds the cost of a backbone before an engine sees it: the walk, then shape inference for the batches that the
+//! engine will get, and again before each batch of another size. So the work of an engine is summed up before it opens
+//! a model, and before it runs one.
 
 use std::sync::Arc;
 

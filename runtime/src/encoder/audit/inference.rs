@@ -1,5 +1,5 @@
-//! Infers the shape of every tensor of a graph for an input of a given shape, and sums up the cost of the graph; refuses
-//! what exceeds [`super::limits`]. Nothing is computed but short lists of integers, which become shapes.
+//! Infers the shape of every tensor of a graph for an input of a given shape, and sums up the cost of the graph;
+//! refuses what exceeds [`super::limits`]. Nothing is computed but short lists of integers, which become shapes.
 
 use super::call::{NodeCall, RuleError};
 use super::graph::{Graph, Node};

@@ -1,5 +1,5 @@
-//! The most that an engine may be asked for, and why not less. The released backbones stay a factor of two and more below; the
-//! largest that must pass are ViT-L/14 and ResNet-152 on images of 448 x 448 pixels.
+//! The most that an engine may be asked for, and why not less. The released backbones stay a factor of two and more
+//! below; the largest that must pass are ViT-L/14 and ResNet-152 on images of 448 x 448 pixels.
 
 /// Most multiply-adds for one picture, where other work counts as so many as take as long: 550 thousand million.
 /// ViT-L/14 takes 389 thousand million at 448 x 448 pixels, ResNet-152 takes 50.

@@ -1,8 +1,8 @@
 //! The memory that a graph takes while it runs: tensors are freed after the last node that reads them.
 //!
-//! How many are live at a time depends on the order of the nodes, which engines choose themselves. So several orders are
-//! tried: that of the file, the walks from the outputs back to the inputs by which ONNX Runtime and rten plan, and first
-//! come, first served, by which rten runs. The sum of all tensors ([`super::limits::MAX_TOTAL`]) bounds any
+//! How many are live at a time depends on the order of the nodes, which engines choose themselves. So several orders
+//! are tried: that of the file, the walks from the outputs back to the inputs by which ONNX Runtime and rten plan, and
+//! first come, first served, by which rten runs. The sum of all tensors ([`super::limits::MAX_TOTAL`]) bounds any
 //! order.
 
 use super::graph::{Graph, Node};
@@ -63,7 +63,8 @@ impl LiveMemory<'_> {
         peak
     }
 
-    /// Every node right behind what it reads, from the last node back; `order_inputs` says which of its inputs comes first.
+    /// Every node right behind what it reads, from the last node back; `order_inputs` says which of its inputs comes
+    /// first.
     fn backwards(&self, order_inputs: fn(&mut dyn Iterator<Item = usize>) -> Vec<usize>) -> Vec<usize> {
         let nodes = &self.graph.nodes;
         let makers = self.makers();

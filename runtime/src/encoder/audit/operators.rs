@@ -1,7 +1,7 @@
 //! The operators that a backbone may be made of: those that our exporter writes, and what feature extractors are made
-//! of elsewhere. Left out are control flow, sequences and texts, random numbers, and whatever makes a tensor of a size that
-//! depends on its numbers (`NonZero`, `Resize`). Another operator is one more entry here, of an existing rule or of one
-//! more function in [`super::rules`].
+//! of elsewhere. Left out are control flow, sequences and texts, random numbers, and whatever makes a tensor of a size
+//! that depends on its numbers (`NonZero`, `Resize`). Another operator is one more entry here, of an existing rule or
+//! of one more function in [`super::rules`].
 
 use super::call::ShapeRule;
 use super::rules::{elementwise, fill, index, layout, matrix, reduce, window};
@@ -86,8 +86,8 @@ const LAYERS: [(&str, ShapeRule); 76] = [
     ("Where", elementwise::select),
 ];
 
-/// Operators by which exporters compute shapes, masks and tables of positions, sorted. What depends on the batch stays in a
-/// model; its size is inferred like any other ([`super::bounds`]), and what is constant is folded away.
+/// Operators by which exporters compute shapes, masks and tables of positions, sorted. What depends on the batch stays
+/// in a model; its size is inferred like any other ([`super::bounds`]), and what is constant is folded away.
 const TABLES: [(&str, ShapeRule); 20] = [
     ("And", elementwise::and),
     ("ArgMax", reduce::arg_max),

@@ -1,5 +1,5 @@
-//! What is known of a tensor before anything is computed: its shape, its data type, and the values themselves where they
-//! are a few integers, since such lists become shapes further on.
+//! What is known of a tensor before anything is computed: its shape, its data type, and the values themselves where
+//! they are a few integers, since such lists become shapes further on.
 
 /// Most values of a tensor that are followed through a graph. Shapes have at most eight, paddings twice as many.
 pub const SHORT: u64 = 64;

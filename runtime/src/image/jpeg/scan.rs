@@ -1,9 +1,9 @@
 //! Walks through all scans of a JPEG picture, code by code, and notices what is missing or makes no sense (ITU-T T.81,
 //! annexes F and G).
 //!
-//! Decoders fill what is missing with grey. The walk counts the units of every scan: its codes must exist, restarts must
-//! come in their order, and nothing may be left over at the end. For a progressive picture it keeps one bit for each
-//! coefficient, which is what reading later scans takes.
+//! Decoders fill what is missing with grey. The walk counts the units of every scan: its codes must exist, restarts
+//! must come in their order, and nothing may be left over at the end. For a progressive picture it keeps one bit for
+//! each coefficient, which is what reading later scans takes.
 
 use super::bits::{Bits, Damage, HuffmanTable, NO_CODE};
 use super::frame::{CUT_OFF, DHT, DQT, DRI, EOI, JpegFrame, SOS, Segments};

@@ -1,8 +1,8 @@
 //! Whole pictures, decoded by `zune-jpeg`.
 //!
 //! The decoder would keep copies of the metadata in a file: of what spreads over several segments two, and after every
-//! segment it would look through all of them again. Nothing of the metadata is needed here, so it gets a copy of the file
-//! in which they are segments that it passes over.
+//! segment it would look through all of them again. Nothing of the metadata is needed here, so it gets a copy of the
+//! file in which they are segments that it passes over.
 
 use ::image::{DynamicImage, GrayImage, RgbImage};
 use zune_jpeg::JpegDecoder;

@@ -1,8 +1,8 @@
 //! What answers would recognise with every balance, estimated from samples that are scored anyway.
 //!
 //! A change chooses the border of one balance, from all samples and the views of shots. The other borders are chosen
-//! here, when somebody asks, from the clean views of some samples. Where these put the present border elsewhere than the change did, the
-//! others are off by as much and are moved by the difference.
+//! here, when somebody asks, from the clean views of some samples. Where these put the present border elsewhere than
+//! the change did, the others are off by as much and are moved by the difference.
 
 use alloc::vec::Vec;
 

@@ -36,20 +36,21 @@ pub(super) struct BestScores {
 
 impl BestScores {
     pub(super) fn of(row: &[f32], base: usize) -> Self {
-        let (known, new) = row.split_at(base);
-        Self { base: LeadingClass::of(known, 0), learned: (!new.is_empty()).then(|| LeadingClass::of(new, base)) }
+        let (of_base, of_learned) = row.split_at(base);
+        let learned = (!of_learned.is_empty()).then(|| LeadingClass::of(of_learned, base));
+        Self { base: LeadingClass::of(of_base, 0), learned }
     }
 
-    /// For a sample of this learned class: how far the best learned class is ahead of the best base class, and whether it is
-    /// the sample's.
+    /// For a sample of this learned class: how far the best learned class is ahead of the best base class, and whether
+    /// it is the sample's.
     fn margin_of_learned(&self, class: usize) -> Option<(f32, bool)> {
         self.learned.map(|learned| (learned.score - self.base.score, learned.class == class))
     }
 
-    /// The class that a border makes the answer, the base class of equal ones.
-    pub(super) fn answer(&self, border: f32) -> usize {
+    /// The class that a border of this shift makes the answer, the base class of equal ones.
+    pub(super) fn answer(&self, shift: f32) -> usize {
         match self.learned {
-            Some(learned) if learned.score + border > self.base.score => learned.class,
+            Some(learned) if learned.score + shift > self.base.score => learned.class,
             _ => self.base.class,
         }
     }
@@ -146,9 +147,9 @@ impl<'a> Calibrator<'a> {
         }));
     }
 
-    /// Chooses both: the border by the weights of a balance, of which a lower one of the harmonic mean counts only where
-    /// it takes that to expect as much accuracy as `simplest`, that of a simpler answer over all classes; `start` is the
-    /// border where there is nothing to choose it from.
+    /// Chooses both: the border by the weights of a balance, of which a lower one of the harmonic mean counts only
+    /// where it takes that to expect as much accuracy as `simplest`, that of a simpler answer over all classes; `start`
+    /// is the border where there is nothing to choose it from.
     pub fn choose(&mut self, balance: Balance, simplest: f32, start: f32) -> Calibration {
         let border = self.border(balance, simplest, start);
         let base = self.base;
@@ -158,18 +159,18 @@ impl<'a> Calibrator<'a> {
 
     /// Chooses the border alone.
     pub(super) fn border(&self, balance: Balance, simplest: f32, start: f32) -> Border {
-        let [known, new] = self.sides(&self.shares());
-        if known.is_empty() || new.is_empty() {
-            return border::expected(&known, &new, start);
+        let [base, learned] = self.sides(&self.shares());
+        if base.is_empty() || learned.is_empty() {
+            return border::expected(&base, &learned, start);
         }
         let (weights, base_fraction) = (balance.weights(), self.base_fraction());
-        border::choose(&known, &new, &BorderObjective { weights, base_fraction, min_accuracy: simplest })
+        border::choose(&base, &learned, &BorderObjective { weights, base_fraction, min_accuracy: simplest })
     }
 
     /// Accuracy over all classes to be expected without a border, 0..1.
     pub fn accuracy(&self) -> f32 {
-        let [known, new] = self.sides(&self.shares());
-        border::expected(&known, &new, 0.0).overall(self.base_fraction())
+        let [base, learned] = self.sides(&self.shares());
+        border::expected(&base, &learned, 0.0).overall(self.base_fraction())
     }
 
     /// Fraction of all classes that are base classes.
@@ -197,8 +198,8 @@ impl<'a> Calibrator<'a> {
         classes().map(share).collect()
     }
 
-    /// Samples of base classes and of learned ones, without excluded ones. Of learned classes, views stand for the shots
-    /// that have some.
+    /// Samples of base classes and of learned ones, without excluded ones. Of learned classes, views stand for the
+    /// shots that have some.
     fn sides(&self, shares: &[f32]) -> [Vec<BorderSample>; 2] {
         let mut sides = [Vec::new(), Vec::new()];
         for (sample, leaders) in self.leaders.iter().enumerate().filter(|(sample, _)| !self.excluded[*sample]) {
@@ -258,9 +259,9 @@ impl<'a> Calibrator<'a> {
     }
 }
 
-/// Adds the border to the scores of learned classes.
-pub(super) fn shift(scores: &mut [f32], base: usize, border: f32) {
-    scores.iter_mut().skip(base).for_each(|score| *score += border);
+/// Adds the border's shift to the scores of learned classes.
+pub(super) fn shift(scores: &mut [f32], base: usize, by: f32) {
+    scores.iter_mut().skip(base).for_each(|score| *score += by);
 }
 
 /// Turns scores into probabilities.

@@ -1,9 +1,9 @@
 //! What the views of a shot score that its class does without.
 //!
 //! All of them say what a picture of the class will score, not the clean one alone: they are taken as the pictures that
-//! augmentation makes them look like. But a class without one of its shots scores its pictures lower than the whole class
-//! will. A mean of n shots errs as 1 / n, so a score differs from that with very many shots as 1 / n does. What a further
-//! shot costs the class tells how much: of five shots, three fifths of that is added.
+//! augmentation makes them look like. But a class without one of its shots scores its pictures lower than the whole
+//! class will. A mean of n shots errs as 1 / n, so a score differs from that with very many shots as 1 / n does. What a
+//! further shot costs the class tells how much: of five shots, three fifths of that is added.
 
 use alloc::vec::Vec;
 
@@ -18,8 +18,8 @@ pub(crate) const MAX_OTHERS: usize = 4;
 /// Shots whose views are scored, beside one of each class; more cost time and change nothing that matters.
 pub(crate) const MAX_VIEWED: usize = 250;
 
-/// Scores `[views, classes]` of a shot's views without the border: of its own class, whose `row` is that without the shot,
-/// as if the class had it and yet did not know it. The exemplars are a bank's, whose projections are given.
+/// Scores `[views, classes]` of a shot's views without the border: of its own class, whose `row` is that without the
+/// shot, as if the class had it and yet did not know it. The exemplars are a bank's, whose projections are given.
 pub(super) fn view_scores(
     known: &ScoringModel<'_>,
     (bank, projections): (&Bank, &Projections),
@@ -47,8 +47,8 @@ pub(super) fn view_scores(
     scores
 }
 
-/// What a class of `count` shots gains by a shot with so many copies, as a multiple of what it gains by another one when it
-/// lacks the first: the ratio of differences of 1 / n.
+/// What a class of `count` shots gains by a shot with so many copies, as a multiple of what it gains by another one
+/// when it lacks the first: the ratio of differences of 1 / n.
 fn extrapolation(count: f32, copies: u32, of_other: u32) -> f32 {
     let [copies, of_other] = [copies as f32, of_other as f32];
     copies * (count - copies - of_other) / (of_other * count)

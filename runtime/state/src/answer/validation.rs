@@ -1,5 +1,5 @@
-//! Samples by which states are validated: those that the bundle set aside, then the device's exemplars, each left out of
-//! its own class.
+//! Samples by which states are validated: those that the bundle set aside, then the device's exemplars, each left out
+//! of its own class.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec;
@@ -227,8 +227,8 @@ impl<'a> ValidationSamples<'a> {
         state.calibration.map_or(self.scoring.statistics.start, |calibration| calibration.border.shift)
     }
 
-    /// Whether a sample of this class counts for nothing: it is an exemplar that another class has, too, or its own class
-    /// before, or a learned class replaces its class.
+    /// Whether a sample of this class counts for nothing: it is an exemplar that another class has, too, or its own
+    /// class before, or a learned class replaces its class.
     fn says_nothing(&self, sample: usize, class: Option<usize>) -> bool {
         let is_replaced = class.is_some_and(|class| self.replaced.get(class) == Some(&true));
         is_replaced || self.is_duplicate(sample)

@@ -23,8 +23,8 @@ pub enum LearnError {
         /// Its label.
         label: String,
     },
-    /// A label is empty, `.` or `..`, what is answered without a class, too long, or has characters in it that cannot be
-    /// seen or typed.
+    /// A label is empty, `.` or `..`, what is answered without a class, too long, or has characters in it that cannot
+    /// be seen or typed.
     #[error(
         "the label {:?} cannot be used: it is empty, \".\" or \"..\", longer than {MAX_TEXT} bytes, starts or ends with white space, \
          or holds \"=\", control characters, marks of direction or characters that cannot be seen, or is \"unknown\" or \

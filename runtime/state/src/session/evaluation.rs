@@ -1,9 +1,9 @@
 //! How a state answers for what is stored, before a change and after it.
 //!
-//! No sample speaks for itself. Answers that follow the paper are evaluated by targets alone, on the exemplars that were
-//! trained on: an exemplar is part of its class's mean, which would speak for it whatever became of the head. Answers
-//! that use the bundle's statistics are evaluated on samples that the bundle set aside, and on shots left out of their
-//! class's mean in turn; the border is chosen by the same samples.
+//! No sample speaks for itself. Answers that follow the paper are evaluated by targets alone, on the exemplars that
+//! were trained on: an exemplar is part of its class's mean, which would speak for it whatever became of the head.
+//! Answers that use the bundle's statistics are evaluated on samples that the bundle set aside, and on shots left out
+//! of their class's mean in turn; the border is chosen by the same samples.
 
 use alloc::vec::Vec;
 use core::ops::Range;

@@ -9,8 +9,8 @@ use orco_core::align::Sampling;
 use crate::state::{FirstRecognition, State};
 
 impl Session<'_> {
-    /// Moves a stored shot from the class `from` to the class `to` and aligns the head anew; both classes' targets stay. `number`
-    /// counts the shots of the class that the device stores, from 1.
+    /// Moves a stored shot from the class `from` to the class `to` and aligns the head anew; both classes' targets
+    /// stay. `number` counts the shots of the class that the device stores, from 1.
     ///
     /// # Errors
     /// [`LearnError`] if a class is unknown, there is no such shot, it is all that a learned class has, the other

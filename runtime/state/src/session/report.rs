@@ -1,5 +1,5 @@
-//! What a session did, measured on samples that the bundle set aside and on shots that are left out of their class in turn; where
-//! answers follow the paper, on the exemplars.
+//! What a session did, measured on samples that the bundle set aside and on shots that are left out of their class in
+//! turn; where answers follow the paper, on the exemplars.
 
 use alloc::string::String;
 use alloc::vec;
@@ -106,7 +106,8 @@ pub struct ChangeReport {
     pub expected: Option<ExpectedAccuracy>,
     /// Pairs of labels under which the very same shot is stored; such shots count for nothing when answers are judged.
     pub sharing_shots: Vec<[String; 2]>,
-    /// New classes whose shots seem to come from one scene: two more elsewhere would help, or an empty view of the place.
+    /// New classes whose shots seem to come from one scene: two more elsewhere would help, or an empty view of the
+    /// place.
     pub one_scene: Vec<String>,
     /// Classes of which a shot is stored more than once. When answers are judged, such a shot counts once.
     pub repeated: Vec<RepeatedShots>,
@@ -242,7 +243,8 @@ impl ChangeReport {
     }
 
     /// Old classes of which all sessions since the bundle, this one among them, cost more than `budget` of the samples
-    /// that were recognised at first, worst first, whether chance could explain it or not: [`ChangeReport::excess`] tells.
+    /// that were recognised at first, worst first, whether chance could explain it or not: [`ChangeReport::excess`]
+    /// tells.
     pub fn forgotten_since(&self, budget: f32) -> Vec<&ClassAccuracy> {
         let loss = |class: &ClassAccuracy| class.since.map_or(0.0, |since| since.first - since.now);
         let mut forgotten: Vec<_> = self.classes.iter().filter(|class| loss(class) > budget + ROUNDING).collect();

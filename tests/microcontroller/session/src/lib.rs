@@ -1,5 +1,5 @@
-//! What a microcontroller does between power on and power off: it takes an order, opens the bundle in its flash and
-//! the state on its flash chip, learns or only answers, and hands back what came of it. Or it runs a session that needs no
+//! What a microcontroller does between power on and power off: it takes an order, opens the bundle in its flash and the
+//! state on its flash chip, learns or only answers, and hands back what came of it. Or it runs a session that needs no
 //! allocator.
 //!
 //! The firmware and the host run the same functions, so that their results can be compared:

@@ -1,7 +1,7 @@
 //! Runs the firmware on QEMU's board mps2-an500, a Cortex-M7 with 4 MiB of flash and 4 MiB of RAM, and the same orders
-//! on the host. A session without an allocator recognises its shots. Then five classes are learned from five shots each in
-//! two sessions, the power goes at chosen moments, and after every restart the device answers as the host does, by what
-//! was known before the session or after it. `cargo xtask test micro` builds the firmware and starts this.
+//! on the host. A session without an allocator recognises its shots. Then five classes are learned from five shots each
+//! in two sessions, the power goes at chosen moments, and after every restart the device answers as the host does, by
+//! what was known before the session or after it. `cargo xtask test micro` builds the firmware and starts this.
 
 mod device;
 mod lesson;

@@ -24,7 +24,7 @@ use crate::root::{PACKAGED, bootstrap, failed};
 /// The version to which the package is upgraded.
 const LATER: &str = "99.0.0";
 /// How long the service may take for anything.
-const PATIENCE: Duration = Duration::from_secs(120);
+const TIMEOUT: Duration = Duration::from_secs(120);
 
 /// Builds the package twice, as of two versions, and tries it; for this machine, or for aarch64, which QEMU emulates
 /// then.
@@ -158,7 +158,7 @@ impl Device {
         let start = unit.lines().find_map(|line| line.strip_prefix("ExecStart=")).ok_or("the unit starts nothing")?;
         let systemd = UnixDatagram::bind(self.path("/run/systemd-notify"))?;
         fs::set_permissions(self.path("/run/systemd-notify"), Permissions::from_mode(0o777))?;
-        systemd.set_read_timeout(Some(PATIENCE))?;
+        systemd.set_read_timeout(Some(TIMEOUT))?;
         let words: Vec<&str> = start.split_whitespace().collect();
         let mut command = self.command(Some("orco"), &words);
         command.env("NOTIFY_SOCKET", "/run/systemd-notify").env("WATCHDOG_USEC", "3000000");
@@ -294,7 +294,7 @@ impl Machine {
 
 /// Asks again and again until there is an answer.
 fn within_patience<T>(otherwise: &str, mut ask: impl FnMut() -> Option<T>) -> Result<T, Box<dyn Error>> {
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + TIMEOUT;
     while Instant::now() < until {
         if let Some(answer) = ask() {
             return Ok(answer);
@@ -328,7 +328,7 @@ fn hears(systemd: &UnixDatagram, what: &str) -> Result<(), Box<dyn Error>> {
 /// Asks what is known.
 fn ask(address: SocketAddr, headers: &str) -> Result<String, Box<dyn Error>> {
     let mut stream = TcpStream::connect(address)?;
-    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_read_timeout(Some(TIMEOUT))?;
     let port = address.port();
     let host = format!("Host: localhost:{port}\r\nConnection: close\r\n");
     stream.write_all(format!("GET /api/v1/classes HTTP/1.1\r\n{host}{headers}\r\n").as_bytes())?;

@@ -1,5 +1,5 @@
-//! LCwoF: learning and calibration without forgetting (Kukleva et al., "Generalized and Incremental Few-Shot Learning by
-//! Explicit Learning and Calibration without Forgetting", ICCV 2021).
+//! LCwoF: learning and calibration without forgetting (Kukleva et al., "Generalized and Incremental Few-Shot Learning
+//! by Explicit Learning and Calibration without Forgetting", ICCV 2021).
 //!
 //! Cross entropy on the base classes is its first phase; every session has two more. The second trains the new classes'
 //! rows of the classifier and the last stage of the backbone on the shots alone; the classes before stay in the
@@ -154,8 +154,8 @@ fn clip(gradients: &mut [Tensor]) {
 }
 
 /// Draws weights back after a step of that rate: the proximal step of [`CONSTRAINT`] times the squared distance from
-/// `before`. Momentum makes of one gradient as many steps as here are drawn back at once, so that weights rest where the
-/// gradients of loss and constraint are even.
+/// `before`. Momentum makes of one gradient as many steps as here are drawn back at once, so that weights rest where
+/// the gradients of loss and constraint are even.
 fn hold(weights: &[Parameter], before: &[Tensor], rate: f64) {
     let pull = 2.0 * rate * CONSTRAINT / (1.0 - SGD.momentum);
     no_grad(|| {

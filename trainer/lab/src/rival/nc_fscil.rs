@@ -2,10 +2,10 @@
 //! Few-Shot Class-Incremental Learning", ICLR 2023).
 //!
 //! Every class, those of sessions to come among them, has a vertex of one regular simplex for its classifier, which
-//! nothing trains. A projection of the features is pulled there by the dot-regression loss: in the base session together
-//! with the backbone, on images that are mixed with each other or pasted into each other; in a session alone, on the
-//! features of the shots and one mean feature vector of every class before, and goes on from session to session. An
-//! image is answered with the vertex that its projection is nearest to.
+//! nothing trains. A projection of the features is pulled there by the dot-regression loss: in the base session
+//! together with the backbone, on images that are mixed with each other or pasted into each other; in a session alone,
+//! on the features of the shots and one mean feature vector of every class before, and goes on from session to session.
+//! An image is answered with the vertex that its projection is nearest to.
 //!
 //! Settings beside the recipe's are those of the authors' program for CIFAR-100. Otherwise than there, a session's rate
 //! falls along the cosine to its end, without steps at a tenth of it; sessions beyond the eighth are as long as the
@@ -193,9 +193,9 @@ impl Criterion for NcFscil {
     }
 }
 
-/// Images with a box of other ones in each, and the share of an image that is left of it (CutMix, Yun et al., ICCV 2019):
-/// the box has the sides' share √(1 - `kept`), lies around `centre`, given as shares of height and width, and ends at the
-/// border.
+/// Images with a box of other ones in each, and the share of an image that is left of it (CutMix, Yun et al., ICCV
+/// 2019): the box has the sides' share √(1 - `kept`), lies around `centre`, given as shares of height and width, and
+/// ends at the border.
 ///
 /// # Shapes
 /// `images` and `others` f32 `[n, 3, h, w]`.

@@ -211,7 +211,8 @@ impl Builder for TracedForward<'_> {
 /// oneDNN 3.10 (in libtorch 2.11) writes past the end of its memory while it computes gradients of a strided 1x1
 /// convolution whose input channels do not fill vectors: that by the weights where the processor has AVX2 only (vectors
 /// of 8), that by the input where it has AVX-512 (vectors of 16; seen with 8 and 12 channels and images of 48 x 48 and
-/// more, as PyTorch does it, too). Every other pixel of the input, taken beforehand, gives the same numbers at stride 1.
+/// more, as PyTorch does it, too). Every other pixel of the input, taken beforehand, gives the same numbers at stride
+/// 1.
 fn strided(x: Tensor, conv: &ConvNorm) -> (Tensor, i64) {
     if conv.kernel == 1 && conv.stride > 1 && conv.inputs % 16 != 0 && x.device() == Device::Cpu {
         let every = |x: Tensor, axis| x.slice(axis, None, None, conv.stride);

@@ -14,7 +14,8 @@ use crate::platform::distributed::RankGroup;
 /// `x` `[n, channels, h, w]`, n the same on every rank; returns the same shape, in f32 or f64.
 ///
 /// # Panics
-/// If another rank is gone, with the words by which [`crate::platform::failure`] knows that, as libtorch's own failures do.
+/// If another rank is gone, with the words by which [`crate::platform::failure`] knows that, as libtorch's own failures
+/// do.
 pub(super) fn synchronised(
     x: &Tensor,
     tensors: &ConvNormTensors,

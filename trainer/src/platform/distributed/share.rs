@@ -1,5 +1,5 @@
-//! What one rank knows is given to all: a checkpoint, which need not lie where other ranks could read it, or images that
-//! are broken.
+//! What one rank knows is given to all: a checkpoint, which need not lie where other ranks could read it, or images
+//! that are broken.
 
 use std::collections::HashMap;
 

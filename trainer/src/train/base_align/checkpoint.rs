@@ -153,8 +153,8 @@ impl AlignState {
         }
     }
 
-    /// Writes the checkpoint of a finished phase, after so many steps: with the best weights, where images set aside say
-    /// which those are.
+    /// Writes the checkpoint of a finished phase, after so many steps: with the best weights, where images set aside
+    /// say which those are.
     ///
     /// # Errors
     /// As for [`AlignState::save`].

@@ -14,7 +14,7 @@ use crate::train::objective::Targets;
 use crate::train::optimiser::Parameter;
 
 /// Share of the epochs without a better head after which no better one is expected.
-const PATIENCE: f64 = 0.25;
+const STOP_AFTER: f64 = 0.25;
 /// As many epochs are waited for at least.
 const LEAST: usize = 5;
 /// A loss counts as less only if it is so by this share; and none is told from 0 that is below the least.
@@ -60,7 +60,7 @@ impl Stopping {
             true => None,
             false => Some(cache::features(model, None, base, unseen, &mut |_| Ok(()))?),
         };
-        let patience = LEAST.max((PATIENCE * config.epochs as f64).ceil() as usize);
+        let patience = LEAST.max((STOP_AFTER * config.epochs as f64).ceil() as usize);
         let labels = send(&base.images.select_labels(unseen), model.device());
         Ok(Some(Self { clean, labels, targets: targets.assigned() / config.temperature, patience, best: None }))
     }

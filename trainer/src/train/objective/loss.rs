@@ -10,9 +10,9 @@ use tch::{Kind, Tensor};
 use crate::model::backbone::unit;
 
 /// Contrastive loss over rows with labels, as [`orco_core::loss::contrast::loss`] computes it on the device: the mean
-/// over all anchors that have a positive (a row of equal label) and, for [`ContrastForm::Negatives`], a negative. With class
-/// labels it is SCL (OrCo, Eq. 2), with image identities SSCL; over views of a batch and perturbed targets it is PSCL
-/// (Eq. 6).
+/// over all anchors that have a positive (a row of equal label) and, for [`ContrastForm::Negatives`], a negative. With
+/// class labels it is SCL (OrCo, Eq. 2), with image identities SSCL; over views of a batch and perturbed targets it is
+/// PSCL (Eq. 6).
 ///
 /// # Shapes
 /// `z` f32 or f64 `[n, d]`, `labels` i64 `[n]`; returns a scalar of the same kind, 0 if there is no such anchor.

@@ -8,7 +8,7 @@ use tch::Tensor;
 /// Scale of the first step.
 const FIRST: f64 = 65_536.0;
 /// Good steps in a row after which the scale doubles.
-const PATIENCE: i64 = 2_000;
+const GROW_AFTER: i64 = 2_000;
 /// Highest scale: beyond it f32 losses would overflow themselves.
 const HIGHEST: f64 = 16_777_216.0;
 /// Below this scale the gradients overflow by themselves: training has diverged.
@@ -50,7 +50,7 @@ impl Scaler {
             return Ok(false);
         }
         self.good += 1;
-        if self.good == PATIENCE {
+        if self.good == GROW_AFTER {
             (self.scale, self.good) = ((self.scale * 2.0).min(HIGHEST), 0);
         }
         Ok(true)
@@ -78,14 +78,14 @@ mod tests {
         let mut scaler = Scaler::default();
         assert!(!scaler.update(false).unwrap());
         assert_eq!(scaler.scale(), 32_768.0);
-        for _ in 0..PATIENCE - 1 {
+        for _ in 0..GROW_AFTER - 1 {
             assert!(scaler.update(true).unwrap());
         }
         assert_eq!(scaler.scale(), 32_768.0);
         scaler.update(true).unwrap();
         assert_eq!(scaler.scale(), 65_536.0);
         // An overflow starts the count anew.
-        (0..PATIENCE - 1).for_each(|_| assert!(scaler.update(true).unwrap()));
+        (0..GROW_AFTER - 1).for_each(|_| assert!(scaler.update(true).unwrap()));
         scaler.update(false).unwrap();
         scaler.update(true).unwrap();
         assert_eq!(scaler.scale(), 32_768.0);
@@ -94,7 +94,7 @@ mod tests {
     #[test]
     fn the_scale_stays_within_bounds() {
         let mut scaler = Scaler::default();
-        (0..100 * PATIENCE).for_each(|_| assert!(scaler.update(true).unwrap()));
+        (0..100 * GROW_AFTER).for_each(|_| assert!(scaler.update(true).unwrap()));
         assert_eq!(scaler.scale(), HIGHEST);
         let error = (0..60).find_map(|_| scaler.update(false).err()).expect("an end to halving");
         assert!(error.to_string().contains("gradients overflow"), "{error}");

@@ -1,11 +1,12 @@
 //! Power cuts of the service: the real program on a real file system, recorded, and cut at any moment afterwards.
 //!
-//! `orco serve` runs under ptrace in an empty folder, and is taught over HTTP. Every system call that changes the folder
-//! is recorded with its bytes ([`journal`]), and so is the moment at which the service said that a change was done. A
-//! cut is a moment of that journal. From it the trial builds a folder that POSIX allows to be found after a power cut at
-//! that moment ([`medium`]): what was synced is there; of everything else, each name and each block of bytes is there,
-//! lost, or garbage, one independent of the other, which is more than any real file system does. The real program is
-//! then started on that folder. It must serve what was acknowledged, or the one change that was under way, and learn on.
+//! `orco serve` runs under ptrace in an empty folder, and is taught over HTTP. Every system call that changes the
+//! folder is recorded with its bytes ([`journal`]), and so is the moment at which the service said that a change was
+//! done. A cut is a moment of that journal. From it the trial builds a folder that POSIX allows to be found after a
+//! power cut at that moment ([`medium`]): what was synced is there; of everything else, each name and each block of
+//! bytes is there, lost, or garbage, one independent of the other, which is more than any real file system does. The
+//! real program is then started on that folder. It must serve what was acknowledged, or the one change that was under
+//! way, and learn on.
 //!
 //! This needs no root, no kernel module and no mount, so it runs wherever the tests do. ptrace sees what a preloaded
 //! library would not: `rustix` calls the kernel without libc. Calls that change files unseen, such as writes through a

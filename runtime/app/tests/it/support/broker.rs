@@ -13,13 +13,13 @@ use orco_trials::missing;
 use serde_json::Value;
 
 /// How long a test waits for what must come; none depends on how soon it does.
-const PATIENCE: Duration = Duration::from_secs(240);
+const TIMEOUT: Duration = Duration::from_secs(240);
 
 /// Waits until something is so.
 pub fn until(what: &str, mut is: impl FnMut() -> bool) {
     let start = Instant::now();
     while !is() {
-        assert!(start.elapsed() < PATIENCE, "not so after {PATIENCE:?}: {what}");
+        assert!(start.elapsed() < TIMEOUT, "not so after {TIMEOUT:?}: {what}");
         thread::sleep(Duration::from_millis(20));
     }
 }

@@ -1,5 +1,5 @@
-//! Lets one system call of a program fail, through ptrace: the n-th of those that name something in a folder, or work on
-//! something that is open in it. Needs nothing installed, and no rights beyond those over one's own children.
+//! Lets one system call of a program fail, through ptrace: the n-th of those that name something in a folder, or work
+//! on something that is open in it. Needs nothing installed, and no rights beyond those over one's own children.
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -52,9 +52,9 @@ pub struct EvalArguments {
     /// Answers by pseudo-targets alone, the paper's rule, whatever weight the settings give to class means.
     #[arg(long, conflicts_with = "presets")]
     targets_alone: bool,
-    /// Measures instead, over all draws, whether probabilities come true (expected calibration error), how well pictures of
-    /// classes that were not learned yet are told from known ones, how often sets of labels hold the right one and how large
-    /// they are, and what accuracies are estimated less what is measured.
+    /// Measures instead, over all draws, whether probabilities come true (expected calibration error), how well
+    /// pictures of classes that were not learned yet are told from known ones, how often sets of labels hold the right
+    /// one and how large they are, and what accuracies are estimated less what is measured.
     #[arg(long, conflicts_with = "presets")]
     unknown: bool,
     /// Share of known pictures that may be taken for unknown ones.

@@ -44,9 +44,9 @@ enum Verb {
     /// Measures all systems on a bundle's benchmark file and writes a report: report.json, numbers.csv, pictures as SVG
     /// and PNG, and index.html, which holds all of it and opens offline.
     Report(ReportArguments),
-    /// Makes the figures of the paper that a report does not have, on the first draw of a bundle's benchmark file: angles
-    /// against the dimension, projections before and after the sessions with their targets, losses over the epochs,
-    /// confusion matrices. Writes figures.json, and pictures as SVG and PNG.
+    /// Makes the figures of the paper that a report does not have, on the first draw of a bundle's benchmark file:
+    /// angles against the dimension, projections before and after the sessions with their targets, losses over the
+    /// epochs, confusion matrices. Writes figures.json, and pictures as SVG and PNG.
     Figures(FiguresArguments),
     /// Measures one of the paper's ablations of phase 3 on a bundle's benchmark file. Draws that are done are kept:
     /// stopped, it goes on where it was.
@@ -57,7 +57,8 @@ enum Verb {
     /// Measures whether a device knows things in other places than those where it learned them: things with masks are
     /// pasted onto photographs of places, and are learned and asked with and without an empty view.
     Scenes(scenes::ScenesArguments),
-    /// Writes the results pages of the book, as Markdown, from the reports of all bundles in a folder. Measures nothing.
+    /// Writes the results pages of the book, as Markdown, from the reports of all bundles in a folder. Measures
+    /// nothing.
     Tables(TablesArguments),
 }
 
@@ -111,8 +112,8 @@ struct AblateArguments {
     /// The settings that are varied: the published program's, or those of the paper's text.
     #[arg(long, value_name = "READING", default_value = "program")]
     by: Reading,
-    /// Learns the first draw once more and says how classes lie after it (the paper's Table 4): wrong answers that name a
-    /// new class, in percent; the mean cosine between two classes, and between a class and its target; and how many
+    /// Learns the first draw once more and says how classes lie after it (the paper's Table 4): wrong answers that name
+    /// a new class, in percent; the mean cosine between two classes, and between a class and its target; and how many
     /// earlier classes changed their targets. Pictures are the measured ones.
     #[arg(long)]
     geometry: bool,

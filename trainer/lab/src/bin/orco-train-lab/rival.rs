@@ -15,9 +15,10 @@ use orco_trainer_lab::rival::{MeasuredRival, Rival, check, heading, line, write,
 
 use crate::arguments::Rivals;
 
-/// Trains and measures the rivals that are asked for, by so many seeds from the recipe's on, all on the images and shots
-/// that the recipe's own draws. The images are read once; rivals on the same backbone share it. What others were measured
-/// by the same recipe stands in the files beside them: by its own seed over however many draws, by all seeds over as many.
+/// Trains and measures the rivals that are asked for, by so many seeds from the recipe's on, all on the images and
+/// shots that the recipe's own draws. The images are read once; rivals on the same backbone share it. What others were
+/// measured by the same recipe stands in the files beside them: by its own seed over however many draws, by all seeds
+/// over as many.
 ///
 /// # Errors
 /// If the recipe trains no backbone, or a rival cannot be trained or measured; what is done by then is kept.
