@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tch::{Device, Kind, Tensor};
 
-use super::{PATIENCE, RankError, RankPlace, STEP};
+use super::{APART_TIMEOUT, RankError, RankPlace, STEP};
 
 /// `orco_group` of the shim.
 #[repr(C)]
@@ -77,7 +77,7 @@ impl CollectiveEngine {
                 prefix.as_ptr(),
                 place.rank as c_int,
                 place.size as c_int,
-                milliseconds(PATIENCE),
+                milliseconds(APART_TIMEOUT),
                 milliseconds(STEP),
                 cuda,
                 &raw mut opened,
@@ -85,7 +85,7 @@ impl CollectiveEngine {
         };
         told(error).map_err(&lost)?;
         let engine = NonNull::new(opened).map(Self).ok_or_else(|| lost("c10d made no group".into()))?;
-        engine.sum(&Tensor::zeros([1], (Kind::Int64, Device::Cpu)), PATIENCE).map_err(&lost)?;
+        engine.sum(&Tensor::zeros([1], (Kind::Int64, Device::Cpu)), APART_TIMEOUT).map_err(&lost)?;
         Ok(engine)
     }
 
