@@ -12,7 +12,6 @@ use orco_trials::{missing, skipped};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use thirtyfour::error::WebDriverResult;
-use thirtyfour::extensions::cdp::ChromeDevTools;
 use thirtyfour::{By, ChromeCapabilities, ChromiumLikeCapabilities, DesiredCapabilities, WebDriver};
 
 use crate::browser::camera::Film;
@@ -174,14 +173,14 @@ impl Browser {
 
     /// From now on the page comes over a network of that speed, and nothing of it from the cache.
     pub async fn slow_down(&self, latency: Duration, bytes_per_second: u32) -> WebDriverResult<()> {
-        let tools = ChromeDevTools::new(self.driver.handle().clone());
-        tools.execute_cdp("Network.enable").await?;
-        tools.execute_cdp_with_params("Network.setCacheDisabled", json!({ "cacheDisabled": true })).await?;
+        let tools = self.driver.cdp();
+        tools.send_raw("Network.enable", json!({})).await?;
+        tools.send_raw("Network.setCacheDisabled", json!({ "cacheDisabled": true })).await?;
         let conditions = json!({
             "offline": false, "latency": latency.as_millis() as u64,
             "downloadThroughput": bytes_per_second, "uploadThroughput": bytes_per_second,
         });
-        tools.execute_cdp_with_params("Network.emulateNetworkConditions", conditions).await?;
+        tools.send_raw("Network.emulateNetworkConditions", conditions).await?;
         Ok(())
     }
 
