@@ -54,7 +54,7 @@ function showProgress(job) {
 
 function reportElements(job, classes, camera) {
   if (job.state === "failed") return [element("p", { className: "warning", textContent: failure(job) })];
-  const lines = reportLines(job, camera?.scene?.state === "shown");
+  const lines = reportLines(job, camera?.scene?.state);
   const list = element("ul", {}, ...lines.map(({ text, isWarning }) =>
     element("li", { textContent: text, className: isWarning ? "warning" : "" })));
   const title = job.verb === "learn" && job.label ? message("learnedTitle", job) : message("done");
@@ -67,8 +67,10 @@ const first = (list) => (list ?? []).slice(0, MOST_LINES);
 const isNotChance = ({ before, after }) => before - after > CHANCE;
 
 // Lines of a report. What is still confused after learning is a warning: before, nobody could know.
-// Where the empty place was shown, the place is no reason for shots to be alike.
-export function reportLines({ report, warning }, isPlaceKnown) {
+// Where the empty place was shown, the place is no reason for shots to be alike; only the service's own camera can be
+// shown it.
+export function reportLines({ report, warning }, scene) {
+  const alike = scene === "shown" ? "oneSide" : scene ? "oneScene" : "oneSceneHandheld";
   const shares = ({ before, after }) => ({ before: percent(before), after: percent(after) });
   const note = (key, values) => ({ text: message(key, values), isWarning: false });
   const loud = (key, values) => ({ text: message(key, values), isWarning: true });
@@ -77,7 +79,7 @@ export function reportLines({ report, warning }, isPlaceKnown) {
   const lost = first(report?.lost?.filter(isNotChance)).filter(({ label }) => !confusions.some((confused) => confused.label === label));
   return [
     ...(report?.new ?? []).map(({ label, after }) => note("learnedNew", { label, percent: percent(after) })),
-    ...first(report?.one_scene).map((label) => note(isPlaceKnown ? "oneSide" : "oneScene", { label })),
+    ...first(report?.one_scene).map((label) => note(alike, { label })),
     ...(report?.old_accuracy ? [note("kept", shares(report.old_accuracy))] : []),
     ...lost.map((one) => loud("lost", { label: one.label, ...shares(one) })),
     ...confusions.map(({ label, taken_for: other, share }) =>

@@ -24,7 +24,7 @@ export function startRegions(pictureSize, viewSize) {
     if (!from) return;
     const part = regionBetween(from, place(event));
     drawn.hidden = !part;
-    if (part) put(drawn, part, pictureSize(store.state), viewSize());
+    if (part) setPlace(drawn, placeInView(part, pictureSize(store.state), viewSize()));
   });
   $("view").addEventListener("pointerup", (event) => {
     if (!from) return;

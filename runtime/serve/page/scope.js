@@ -6,6 +6,9 @@ import { learnedClasses } from "./selectors.js";
 import { api, call } from "./service.js";
 import { store } from "./store.js";
 
+// Whether answers named only what was learned, when that was last told.
+let wasLearnedOnly = null;
+
 export function startScope() {
   store.subscribe(["status", "classes", "language"], show);
 }
@@ -19,4 +22,8 @@ function show({ status, classes }) {
   showChoices($("scope-choices"), "answers", choices, answers, choose);
   const count = learnedClasses({ classes }).length;
   setText("scope-state", isLearnedOnly ? message("learnedOnly", { count }) : "");
+  // Whoever teaches is told when what came with the bundle is not answered any more.
+  const isNew = isLearnedOnly && wasLearnedOnly === false;
+  if (isNew || !isLearnedOnly) setText("scope-note", isNew ? message("learnedOnlyNow") : "");
+  wasLearnedOnly = isLearnedOnly;
 }

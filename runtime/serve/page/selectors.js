@@ -45,6 +45,10 @@ export const isFirstTime = ({ classes, shots }) => classes.length > 0 && !classe
 // Whether the typed label is that of a base class, which shots can be added to or replace.
 export const isBaseLabel = ({ label, classes }) => classOf(label, classes)?.learned === false;
 
+// Whether what is taught under the label of a base class replaces it, unless somebody chooses otherwise: where answers
+// name only what was learned, shots that are added to a base class would never be answered.
+export const isReplaced = ({ status }) => status?.answers !== "all";
+
 // Whether a job is of what the page is about: of the typed label, or where none is typed yet.
 export const isOfLabel = (job, label) => Boolean(job) && (!label || !job.label || job.label === label.normalize());
 

@@ -5,7 +5,8 @@ import { picture, releasePictures } from "./pictures.js";
 import { refreshShots } from "./refresh.js";
 import { chosenPlace } from "./scene.js";
 import {
-  ENOUGH_SHOTS, canLearn, canShoot, classOf, hints, isBaseLabel, isFirstTime, isSameOrLater, labelOf,
+  ENOUGH_SHOTS, canLearn, canShoot, classOf, hints, isBaseLabel, isFirstTime, isReplaced,
+  isSameOrLater, labelOf,
 } from "./selectors.js";
 import { api, call, change, shotsPath } from "./service.js";
 import { frame } from "./source.js";
@@ -15,7 +16,9 @@ import { showSufficiency } from "./sufficiency.js";
 const EVERY_MS = 450, SIDE = 1280;
 const { subscribe, update } = store;
 
-let isHeld = false, isTaking = false, isRequested = false;
+let isHeld = false, isRequested = false;
+// The shots that are being taken; settled once the last of them is in.
+let taking = null;
 // The change that was asked for here: once it is made, the next thing gets another name.
 let requested = null;
 // The picture that was refused last: a file, or the number of a frame of the service's own camera.
@@ -65,12 +68,16 @@ function listenToShoot() {
   };
 }
 
-async function hold() {
-  if (isTaking || $("shoot").disabled) return;
+function hold() {
+  if (taking || $("shoot").disabled) return;
   // The shots belong to the label of the moment in which they were begun.
   const { label, files } = store.state;
-  isHeld = isTaking = true;
+  isHeld = true;
   showError();
+  taking = takeAll(label, files).catch(() => {}).finally(() => { isHeld = false; taking = null; });
+}
+
+async function takeAll(label, files) {
   if (files.length) {
     for (const file of files) await take(file, label);
   } else {
@@ -80,7 +87,6 @@ async function hold() {
       await sleep(EVERY_MS);
     } while (isHeld && (store.state.stream || store.state.deviceChosen));
   }
-  isHeld = isTaking = false;
 }
 
 // Sends a picture, or has the service take that frame, or the newest, of its own camera.
@@ -127,14 +133,17 @@ async function learn(byKey) {
   forgetWarning();
   isRequested = true;
   showHint(store.state);
+  const { label } = store.state, base = isBaseLabel(store.state) && $("replace").checked ? "replace" : "add";
   // A button that cannot be pressed has no focus; the next label is what comes next.
   if (byKey) $("label").focus();
   try {
-    const base = isBaseLabel(store.state) && $("replace").checked ? "replace" : "add";
-    const job = await (await call("POST", api("learn"), { label: store.state.label, base })).json();
+    // Shots that are on their way are learned, too.
+    isHeld = false;
+    await taking;
+    const job = await (await call("POST", api("learn"), { label, base })).json();
     // Its events may have been faster.
     const { job: newest } = store.state;
-    requested = { id: job.id, label: store.state.label };
+    requested = { id: job.id, label };
     startAnew(store.state);
     if (!newest || !isSameOrLater(newest, job.id)) update({ job });
   } finally {
@@ -152,8 +161,10 @@ function startAnew({ job, label, shots }) {
 
 function showHint(state) {
   $("shoot").disabled = !canShoot(state);
-  $("replace-row").hidden = !isBaseLabel(state);
-  if (!isBaseLabel(state)) $("replace").checked = false;
+  const isBase = isBaseLabel(state);
+  // What somebody chose for a label stays until another one is typed.
+  if (isBase === $("replace-row").hidden) $("replace").checked = isBase && isReplaced(state);
+  $("replace-row").hidden = !isBase;
   $("learn").disabled = isRequested || !canLearn(state);
   $("first-steps").hidden = !isFirstTime(state);
   setText("hint", hints(state).map(({ key, values }) => message(key, values)).join(" "));

@@ -194,8 +194,8 @@ typedef struct OrcoUpgradeOptions {
    */
   const char *public_key;
   /**
-   * Whether classes of which no picture is left are given up, and others recognised clearly worse than when they were
-   * learned; it is refused otherwise.
+   * Whether classes of which no picture is left are given up, and others recognised clearly worse than when they
+   * were learned; it is refused otherwise.
    */
   bool force;
   /**
@@ -330,8 +330,8 @@ bool orco_classes_learned(const struct OrcoClasses *classes, size_t index);
 void orco_classes_free(struct OrcoClasses *classes);
 
 /**
- * Says what a JPEG, PNG or WebP file shows: `answer` gets the `most` likeliest classes, fewer if fewer are known. It is to
- * be freed with orco_answer_free().
+ * Says what a JPEG, PNG or WebP file shows: `answer` gets the `most` likeliest classes, fewer if fewer are known. It
+ * is to be freed with orco_answer_free().
  */
 enum OrcoStatus orco_classify_file(const struct OrcoLearner *learner,
                                    const char *path,
@@ -447,8 +447,8 @@ enum OrcoStatus orco_forget(const struct OrcoLearner *learner, const char *label
 enum OrcoStatus orco_rename(const struct OrcoLearner *learner, const char *from, const char *to);
 
 /**
- * Moves a stored shot of the class `from`, numbered from 1 as they were stored, to another known class. `report` may be
- * NULL.
+ * Moves a stored shot of the class `from`, numbered from 1 as they were stored, to another known class. `report` may
+ * be NULL.
  */
 enum OrcoStatus orco_move_shot(const struct OrcoLearner *learner,
                                const char *from,
@@ -498,8 +498,8 @@ enum OrcoStatus orco_restore(const char *bundle,
                              struct OrcoBackup *backup);
 
 /**
- * Learns all that the device knows, by the state in the folder `state`, again on another bundle, from the pictures that
- * orco_set_keep_shots() kept; no learner may be open on that folder, and those of the new bundle are opened
+ * Learns all that the device knows, by the state in the folder `state`, again on another bundle, from the pictures
+ * that orco_set_keep_shots() kept; no learner may be open on that folder, and those of the new bundle are opened
  * afterwards. The old state is kept aside. `options` may be NULL for all zero.
  *
  * `report` may be NULL, and so may `warnings`, which gets what was given up and which pictures could not be used, a

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 
-import { canLearn, canShoot, classOf, hasSource, hints, isBaseLabel, isOfLabel, isSameOrLater, isUnfinished, labelOf, stay } from "../selectors.js";
+import { canLearn, canShoot, classOf, hasSource, hints, isBaseLabel, isOfLabel, isReplaced, isSameOrLater, isUnfinished, labelOf, stay } from "../selectors.js";
 import { store } from "../store.js";
 
 const state = (changes) => ({ ...store.state, ...changes });
@@ -78,4 +78,9 @@ test("how long a thing stayed is said in one unit", () => {
   const said = [null, 0, 59, 60, 3599, 3600, 90000].map(stay).map(({ key, count }) => [key, count]);
   assert.deepEqual(said, [["stillThere", undefined], ["staySeconds", 0], ["staySeconds", 59], ["stayMinutes", 1],
     ["stayMinutes", 60], ["stayHours", 1], ["stayHours", 25]]);
+});
+
+test("what is taught under a base class's label replaces it, unless all classes are answered", () => {
+  assert.deepEqual(["auto", "learned", "all"].map((answers) => isReplaced({ status: { answers } })), [true, true, false]);
+  assert.equal(isReplaced({ status: null }), true);
 });

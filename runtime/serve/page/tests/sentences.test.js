@@ -48,8 +48,9 @@ test("a report says what was learned, lost and confused, the worst three of each
   ]);
   assert.deepEqual(reportLines({ report: null, warning: null }), []);
   const alike = { report: { one_scene: ["mug"] }, warning: null };
-  assert.match(reportLines(alike)[0].text, /show the empty place/);
-  assert.match(reportLines(alike, true)[0].text, /other sides/);
+  assert.match(reportLines(alike, "not shown")[0].text, /show the empty place/);
+  assert.match(reportLines(alike, "shown")[0].text, /other sides/);
+  assert.match(reportLines(alike)[0].text, /elsewhere\.$/, "a browser's camera cannot be shown the empty place");
 });
 
 test("a sample more or less is no loss", () => {
