@@ -11,6 +11,7 @@ pub mod demo;
 pub mod doctor;
 pub mod export;
 pub mod forget;
+pub mod generate;
 pub mod history;
 pub mod import;
 pub mod info;

@@ -99,6 +99,8 @@ enum Verb {
     Doctor(command::doctor::Arguments),
     /// Measures bundles and engines on this machine: start, time of an answer, of learning, memory.
     Bench(command::bench::Arguments),
+    /// Writes manual pages and completions for bash, zsh and fish, as packages install them.
+    Generate(command::generate::Arguments),
     /// Shows everything: the sessions of the bundle's benchmark, then the classes of the sample pictures.
     Demo(command::demo::Arguments),
 }
@@ -154,6 +156,7 @@ fn main() -> ExitCode {
         #[cfg(feature = "serve")]
         Verb::Serve(arguments) => command::serve::run(options, &output, arguments),
         Verb::Config(arguments) => command::config::run(&output, arguments, &plain, file.as_ref(), &matches),
+        Verb::Generate(arguments) => command::generate::run(options, &output, arguments, &plain),
         Verb::Doctor(arguments) => command::doctor::run(options, &output, arguments),
         Verb::Bench(arguments) => command::bench::run(options, &output, arguments),
         Verb::Demo(arguments) => {

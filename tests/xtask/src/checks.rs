@@ -59,6 +59,13 @@ const DENIED: (&str, &str) = ("CLIPPY_ARGS", "-D__CLIPPY_HACKERY__warnings");
 /// Licences, crates that are not wanted, and where crates come from, by `deny.toml`. Advisories are left out: their
 /// database lies on GitHub.
 const DEPENDENCIES: Step = Step::new("deny --workspace check licenses bans sources");
+/// Weaknesses of dependencies that are known, by a database that lies on GitHub.
+const ADVISORIES: Step = Step::new("deny --workspace check advisories");
+/// The workflows: permissions, pinned actions, what a stranger's pull request could do. Questions to GitHub are left out.
+const WORKFLOWS: Step = Step {
+    program: "zizmor",
+    ..Step::new("--offline --no-progress --persona=pedantic --strict-collection .github/workflows")
+};
 
 /// What other selections of packages and features compile to, and the documentation.
 const OTHER_BUILDS: [Step; 5] = [
@@ -87,7 +94,7 @@ pub fn quick() -> Vec<Step> {
 
 /// All tests, the long trials shortened.
 pub fn standard() -> Vec<Step> {
-    vec![FORMAT, DEPENDENCIES, BOOK, TESTS, EXAMPLES]
+    vec![FORMAT, DEPENDENCIES, WORKFLOWS, BOOK, TESTS, EXAMPLES]
 }
 
 /// All checks, the long trials in full.
@@ -98,7 +105,12 @@ pub fn full() -> Vec<Step> {
         tests: Some(TestThreads::Cores),
         ..TESTS
     };
-    [&[FORMAT, DEPENDENCIES, BOOK][..], &OTHER_BUILDS, &[tests, EXAMPLES]].concat()
+    [&[FORMAT, DEPENDENCIES, WORKFLOWS, BOOK][..], &OTHER_BUILDS, &[tests, EXAMPLES]].concat()
+}
+
+/// What changes without a commit.
+pub fn advisories() -> Vec<Step> {
+    vec![ADVISORIES]
 }
 
 /// Runs the steps in the workspace's folder up to the first that fails, then prints a table of

@@ -70,6 +70,16 @@ pub const WANTED: [Wanted; 5] = [
     },
 ];
 
+/// What checks packages for Debian.
+#[cfg(unix)]
+pub const LINTIAN: Wanted = Wanted {
+    tried: "the package by Debian's rules",
+    variable: "ORCO_LINTIAN",
+    start: &[&["lintian", "--version"]],
+    succeed: true,
+    packages: &["lintian"],
+};
+
 impl Wanted {
     /// Installs the packages with apt unless they are there.
     ///

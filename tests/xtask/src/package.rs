@@ -1,25 +1,29 @@
 //! The Debian package: built by cargo-deb from `[package.metadata.deb]` in runtime/app, after what Cargo does not build
-//! - ONNX Runtime, the licences of everything inside - was put beside the program.
+//! was put beside the program: manual pages and completions, ONNX Runtime, the licences of everything inside, Debian's
+//! changelog. One commit gives the same bytes in every folder.
 
+mod build_date;
+mod changelog;
+mod notice;
+mod program;
+mod sbom;
 pub mod trial;
 
-use std::collections::BTreeMap;
 use std::error::Error;
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use serde_json::Value;
 
-use crate::cache::Cache;
+use self::build_date::BuildDate;
 use crate::cross::{Cross, TRIPLE};
-use crate::environment::cargo;
-use crate::environment::workspace;
+use crate::debian;
+use crate::environment::{cargo, workspace};
 use crate::library::{ONNX_RUNTIME, ONNX_RUNTIME_LICENCES};
 use crate::process::{output, run};
-
-/// The release that the package was tried with.
-const CARGO_DEB: &str = "3.8.0";
+use crate::tool::CARGO_DEB;
 
 /// What is packed.
 #[derive(Clone, Debug, clap::Args)]
@@ -39,37 +43,106 @@ pub struct Arguments {
     /// Compress less, in less time
     #[arg(long)]
     pub fast: bool,
+    /// Have lintian check the package; as root, it is installed if it is missing
+    #[arg(long)]
+    pub lint: bool,
 }
 
-/// Builds the package and returns its path.
+impl Arguments {
+    /// What a release holds: this machine's package, checked.
+    pub fn of_release() -> Self {
+        Self { profile: "release".to_owned(), target: None, deb_version: None, fast: false, lint: true }
+    }
+}
+
+/// What was made.
+#[derive(Debug)]
+pub struct Package {
+    /// The package.
+    pub deb: PathBuf,
+    /// What it is made of.
+    pub sbom: PathBuf,
+}
+
+/// Builds the package and, beside it, its bill of materials.
 ///
 /// # Errors
-/// If a program cannot be started or fails, or a file cannot be written.
-pub fn build(arguments: &Arguments) -> Result<PathBuf, Box<dyn Error>> {
+/// If a program cannot be started or fails, a file cannot be written, or lintian finds something.
+pub fn build(arguments: &Arguments) -> Result<Package, Box<dyn Error>> {
     let metadata = output(cargo().args(["metadata", "--format-version", "1", "--locked"]))?;
     let metadata: Value = serde_json::from_str(&metadata)?;
     let of_metadata = metadata["target_directory"].as_str().ok_or("cargo metadata names no target folder")?;
     let is_cross = arguments.target.as_deref() == Some(TRIPLE) && cfg!(not(target_arch = "aarch64"));
     let cross = is_cross.then(Cross::set_up).transpose()?;
     let target = cross.as_ref().map_or(Path::new(of_metadata), Cross::target);
-    let triple = arguments.target.iter().flat_map(|triple| ["--target", triple.as_str()]);
-    let profile = ["--profile", &arguments.profile];
-    let mut command = match &cross {
-        Some(cross) => cross.command(&[], &["cargo"]),
-        None => cargo(),
-    };
-    command.args(["build", "--locked", "--package", "orco"]).args(profile).args(triple.clone());
-    run(command.current_dir(workspace()))?;
+    let (triple, profile) = (arguments.target.as_deref(), arguments.profile.as_str());
+    let date = BuildDate::find()?;
+    program::build(cross.as_ref(), triple, profile, target, &date)?;
 
-    let built = arguments.target.as_ref().map_or(target.to_owned(), |triple| target.join(triple));
-    let built = built.join(folder_of(&arguments.profile));
+    let built = triple.map_or(target.to_owned(), |triple| target.join(triple)).join(folder_of(profile));
     let stage = built.join("package");
     if stage.exists() {
         fs::remove_dir_all(&stage)?;
     }
-    let licences = stage.join("licences");
-    fs::create_dir_all(&licences)?;
-    let onnx_runtime = match &cross {
+    fs::create_dir_all(&stage)?;
+    generate(cross.as_ref(), &built.join("orco"), &stage)?;
+    copy_onnx_runtime(arguments, cross.as_ref(), &stage)?;
+    let for_triple = triple.map_or_else(program::host, |triple| Ok(triple.to_owned()))?;
+    notice::write(&for_triple, &stage.join("NOTICE"))?;
+    let release = env!("CARGO_PKG_VERSION");
+    let version = arguments.deb_version.clone().unwrap_or_else(|| format!("{release}-1"));
+    let maintainer = maintainer(&metadata)?;
+    let changes = fs::read_to_string(workspace().join("CHANGELOG.md"))?;
+    let changelog = stage.join("changelog.Debian");
+    fs::write(&changelog, changelog::of(&changes, release, &version, &maintainer, &date))?;
+    compress(&[changelog])?;
+    let pages = fs::read_dir(stage.join("man1"))?.map(|page| Ok(page?.path())).collect::<io::Result<Vec<_>>>()?;
+    compress(&pages)?;
+
+    let packages = target.join("debian");
+    fs::create_dir_all(&packages)?;
+    let cargo_deb = std::path::absolute(CARGO_DEB.locate()?)?;
+    let mut command = match &cross {
+        // There it finds out what the program is linked to.
+        Some(cross) => {
+            let folder = cargo_deb.parent().unwrap_or(Path::new("/"));
+            cross.command(&[folder], &[cargo_deb.to_str().ok_or("cargo-deb's path is no text")?])
+        }
+        None => Command::new(cargo_deb),
+    };
+    // Cargo has stripped the program.
+    command.args(["--package", "orco", "--no-build", "--no-dbgsym", "--no-strip", "--profile", profile]);
+    command.args(["--deb-version", &version, "--maintainer", &maintainer, "--output"]).arg(&packages);
+    command.args(triple.iter().flat_map(|triple| ["--target", triple]));
+    command.args(arguments.fast.then_some("--fast")).env(build_date::VARIABLE, date.seconds().to_string());
+    let packed = output(command.current_dir(workspace()))?;
+    let path = packed.lines().last().filter(|path| path.ends_with(".deb")).ok_or("cargo-deb named no package")?;
+    let deb = PathBuf::from(path);
+    let sbom = deb.with_extension("cdx.json");
+    sbom::write(&metadata, &for_triple, &date, &sbom)?;
+    if arguments.lint {
+        lint(&deb)?;
+    }
+    Ok(Package { deb, sbom })
+}
+
+/// Compresses files as Debian wants them, without name and time, so that the same text gives the same bytes.
+fn compress(files: &[PathBuf]) -> Result<(), Box<dyn Error>> {
+    run(Command::new("gzip").args(["-9", "--no-name"]).args(files))
+}
+
+/// Has the program write its manual pages and completions.
+fn generate(cross: Option<&Cross>, program: &Path, stage: &Path) -> Result<(), Box<dyn Error>> {
+    let mut command = match cross {
+        Some(cross) => cross.command(&[], &[program.to_str().ok_or("the program's path is no text")?]),
+        None => Command::new(program),
+    };
+    output(command.arg("generate").arg(stage)).map(drop)
+}
+
+/// Puts ONNX Runtime and its licences where cargo-deb takes them.
+fn copy_onnx_runtime(arguments: &Arguments, cross: Option<&Cross>, stage: &Path) -> Result<(), Box<dyn Error>> {
+    let onnx_runtime = match cross {
         Some(cross) => cross.onnx_runtime().to_owned(),
         None if arguments.target.is_some() && std::env::var_os("ORT_DYLIB_PATH").is_none() => {
             return Err(
@@ -79,96 +152,49 @@ pub fn build(arguments: &Arguments) -> Result<PathBuf, Box<dyn Error>> {
         None => ONNX_RUNTIME.locate()?,
     };
     fs::copy(onnx_runtime, stage.join("libonnxruntime.so"))?;
+    let licences = stage.join("licences");
+    fs::create_dir_all(&licences)?;
     let of_onnx_runtime = ONNX_RUNTIME_LICENCES.locate()?;
     for (name, kept) in [("LICENSE", "onnxruntime"), ("ThirdPartyNotices.txt", "onnxruntime-third-party")] {
         fs::copy(of_onnx_runtime.join(name), licences.join(kept))?;
     }
-    let of_crates = licences_of_crates(&metadata, triple.clone())?;
-    fs::write(licences.join("crates"), of_crates)?;
+    Ok(())
+}
 
-    let packages = target.join("debian");
-    fs::create_dir_all(&packages)?;
-    let cargo_deb = std::path::absolute(cargo_deb()?)?;
-    let mut command = match &cross {
-        // There it finds out what the program is linked to.
-        Some(cross) => {
-            let folder = cargo_deb.parent().unwrap_or(Path::new("/"));
-            cross.command(&[folder], &[cargo_deb.to_str().ok_or("cargo-deb's path is no text")?])
-        }
-        None => Command::new(cargo_deb),
-    };
-    command.args(["--package", "orco", "--no-build", "--no-dbgsym", "--output"]).arg(&packages).args(profile);
-    command.args(triple).args(arguments.deb_version.iter().flat_map(|version| ["--deb-version", version.as_str()]));
-    command.args(arguments.fast.then_some("--fast"));
-    let packed = output(command.current_dir(workspace()))?;
-    let path = packed.lines().last().filter(|path| path.ends_with(".deb")).ok_or("cargo-deb named no package")?;
-    Ok(path.into())
+/// How the address ends that stands for none (RFC 2606).
+const PLACEHOLDER: &str = ".invalid>";
+
+/// Refuses to go on if nobody answers for the package.
+///
+/// # Errors
+/// If the maintainer is the placeholder.
+pub fn demand_maintainer(metadata: &Value) -> Result<(), Box<dyn Error>> {
+    if maintainer(metadata)?.ends_with(PLACEHOLDER) {
+        return Err("name in DEBFULLNAME and DEBEMAIL who answers for the package".into());
+    }
+    Ok(())
+}
+
+/// Who answers for the package: DEBFULLNAME and DEBEMAIL, as Debian's tools take them, else `maintainer` of
+/// `[package.metadata.deb]`.
+fn maintainer(metadata: &Value) -> Result<String, Box<dyn Error>> {
+    let set = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
+    if let (Some(name), Some(address)) = (set("DEBFULLNAME"), set("DEBEMAIL")) {
+        return Ok(format!("{name} <{address}>"));
+    }
+    let packages = metadata["packages"].as_array().into_iter().flatten();
+    let app = packages.clone().find(|package| package["name"] == "orco");
+    let maintainer = app.and_then(|app| app["metadata"]["deb"]["maintainer"].as_str());
+    Ok(maintainer.ok_or("runtime/app/Cargo.toml names no maintainer")?.to_owned())
+}
+
+/// Has lintian check a package: warnings are errors.
+fn lint(deb: &Path) -> Result<(), Box<dyn Error>> {
+    debian::LINTIAN.install()?;
+    run(Command::new("lintian").args(["--fail-on", "error,warning", "--tag-display-limit", "0"]).arg(deb))
 }
 
 /// Cargo's folder for what it builds with a profile.
 pub fn folder_of(profile: &str) -> &str {
     if profile == "dev" { "debug" } else { profile }
-}
-
-/// cargo-deb: `ORCO_CARGO_DEB`, else the one in the cache, into which Cargo builds it if it is not there.
-fn cargo_deb() -> Result<PathBuf, Box<dyn Error>> {
-    if let Some(own) = std::env::var_os("ORCO_CARGO_DEB").filter(|own| !own.is_empty()) {
-        return Ok(own.into());
-    }
-    let folder = Cache::of_user()?.path(&format!("cargo-deb-{CARGO_DEB}"));
-    let program = folder.join("bin/cargo-deb");
-    if !program.is_file() {
-        let mut command = cargo();
-        // xz is called as a program: Debian always has it.
-        command.args(["install", "cargo-deb", "--locked", "--no-default-features", "--version", CARGO_DEB, "--root"]);
-        run(command.arg(&folder))?;
-    }
-    Ok(program)
-}
-
-/// The licences of all crates that are in the program, each text once, under the crates that it goes for.
-fn licences_of_crates<'a>(metadata: &Value, triple: impl Iterator<Item = &'a str>) -> Result<String, Box<dyn Error>> {
-    let mut command = cargo();
-    command.args(["tree", "--locked", "--package", "orco", "--edges", "normal", "--prefix", "none"]).args(triple);
-    let tree = output(command.args(["--format", "{p}"]).current_dir(workspace()))?;
-    let mut texts: BTreeMap<String, Vec<String>> = BTreeMap::new();
-    let packages = metadata["packages"].as_array().ok_or("cargo metadata lists no packages")?;
-    let mut inside: Vec<&str> = tree.lines().collect();
-    inside.sort_unstable();
-    inside.dedup();
-    for line in inside {
-        let mut words = line.split_whitespace();
-        let (name, version) = (words.next(), words.next().and_then(|version| version.strip_prefix('v')));
-        let same = |package: &&Value| package["name"].as_str() == name && package["version"].as_str() == version;
-        // Licences of our own are in files of their own.
-        let Some(package) = packages.iter().find(same).filter(|package| !package["source"].is_null()) else { continue };
-        let licence = package["license"].as_str().unwrap_or("see its text");
-        let title = format!("{} {}: {licence}", name.unwrap_or_default(), version.unwrap_or_default());
-        let manifest = Path::new(package["manifest_path"].as_str().ok_or("a package has no manifest")?);
-        let files = licence_files(manifest.parent().unwrap_or(manifest))?;
-        if files.is_empty() {
-            texts.entry(String::new()).or_default().push(title.clone());
-        }
-        for text in files {
-            texts.entry(text).or_default().push(title.clone());
-        }
-    }
-    let rule = "-".repeat(100);
-    let one =
-        |(text, titles): (String, Vec<String>)| format!("{}\n\n{}\n\n{rule}\n", titles.join("\n"), text.trim_end());
-    Ok(texts.into_iter().map(one).collect())
-}
-
-fn licence_files(folder: &Path) -> Result<Vec<String>, Box<dyn Error>> {
-    let mut paths: Vec<PathBuf> = fs::read_dir(folder)?.filter_map(|entry| Some(entry.ok()?.path())).collect();
-    paths.sort();
-    let is_licence = |path: &PathBuf| {
-        let name = path.file_name().unwrap_or_default().to_string_lossy().to_uppercase();
-        path.is_file()
-            && ["LICENSE", "LICENCE", "COPYING", "COPYRIGHT", "NOTICE", "UNLICENSE"]
-                .iter()
-                .any(|word| name.starts_with(word))
-    };
-    let text = |path: PathBuf| Ok(String::from_utf8_lossy(&fs::read(path)?).into_owned());
-    paths.into_iter().filter(is_licence).map(text).collect()
 }

@@ -13,6 +13,7 @@ mod exit_codes;
 mod faults;
 mod first_try;
 mod foreign;
+mod generate;
 mod home_assistant;
 mod hostile_inputs;
 mod keep;

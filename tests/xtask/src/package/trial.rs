@@ -47,7 +47,10 @@ pub fn all(profile: String, for_aarch64: bool) -> Result<ExitCode, Box<dyn Error
     let target = for_aarch64.then(|| TRIPLE.to_owned());
     // One after the other: cargo-deb removes an older package of the same name.
     for (deb_version, inside) in [(None, "/tmp/first.deb"), (Some(LATER.to_owned()), "/tmp/later.deb")] {
-        let built = build(&Arguments { profile: profile.clone(), target: target.clone(), deb_version, fast: true })?;
+        // The later one differs in its version only.
+        let lint = deb_version.is_none();
+        let built =
+            build(&Arguments { profile: profile.clone(), target: target.clone(), deb_version, fast: true, lint })?.deb;
         fs::copy(&built, device.path(inside))
             .map_err(|error| format!("{} cannot be copied: {error}", built.display()))?;
     }
@@ -118,10 +121,19 @@ impl Device {
         expect(self.is_enabled(), "the service does not start with the machine")?;
         let state = fs::metadata(self.path("/var/lib/orco"))?;
         expect(state.mode() & 0o777 == 0o700 && state.uid() != 0, "the state's folder is not the service's alone")?;
-        let licences = ["onnxruntime", "onnxruntime-third-party", "crates", "LICENSE-MIT", "LICENSE-APACHE"];
-        for name in licences {
-            let path = self.path("/usr/share/doc/orco/licences").join(name);
+        for name in ["copyright", "NOTICE", "licences/onnxruntime", "licences/onnxruntime-third-party"] {
+            let path = self.path("/usr/share/doc/orco").join(name);
             expect(fs::metadata(path)?.len() > 500, format!("the licence {name} is empty"))?;
+        }
+        let generated = [
+            "man/man1/orco.1.gz",
+            "man/man1/orco-learn.1.gz",
+            "bash-completion/completions/orco",
+            "zsh/vendor-completions/_orco",
+            "fish/vendor_completions.d/orco.fish",
+        ];
+        for name in generated {
+            expect(self.path("/usr/share").join(name).is_file(), format!("/usr/share/{name} is missing"))?;
         }
         let settings = self.path("/etc/orco/orco.toml");
         let changed = fs::read_to_string(&settings)? + &format!("\nlisten = \"127.0.0.1:{}\"\n", self.port);

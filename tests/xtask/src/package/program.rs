@@ -1,0 +1,70 @@
+//! The program that a package holds: stripped, and the same bytes wherever the checkout, Cargo's home and the target
+//! folder lie.
+
+use std::error::Error;
+use std::path::Path;
+use std::process::Command;
+
+use serde_json::Value;
+
+use super::build_date::{self, BuildDate};
+use crate::cross::Cross;
+use crate::environment::{cargo, workspace};
+use crate::process::{output, run};
+
+/// What a shell may have set for other builds.
+const FOREIGN: [&str; 4] = ["RUSTFLAGS", "CARGO_ENCODED_RUSTFLAGS", "RUSTC_WORKSPACE_WRAPPER", "RUSTC_WRAPPER"];
+
+/// Builds the package `orco`.
+///
+/// # Errors
+/// If Cargo fails.
+pub fn build(
+    cross: Option<&Cross>,
+    triple: Option<&str>,
+    profile: &str,
+    target: &Path,
+    date: &BuildDate,
+) -> Result<(), Box<dyn Error>> {
+    let mut command = match cross {
+        Some(cross) => cross.command(&[], &["cargo"]),
+        None => cargo(),
+    };
+    for variable in FOREIGN {
+        command.env_remove(variable);
+    }
+    command.env(build_date::VARIABLE, date.seconds().to_string());
+    command.args(["build", "--locked", "--package", "orco", "--profile", profile]);
+    command.args(triple.iter().flat_map(|triple| ["--target", triple]));
+    let host = host()?;
+    let flags = mapped_paths(target)?;
+    // Cargo appends these to flags of the same target in the environment, such as those of the linker.
+    command.args(["--config", &format!("target.{}.rustflags = {flags}", triple.unwrap_or(&host))]);
+    command.args(["--config", &format!("profile.{profile}.strip = \"symbols\"")]);
+    run(command.current_dir(workspace()))
+}
+
+/// Flags for the compiler, as TOML: folders of this machine get names that are the same everywhere. The last that fits
+/// counts, so folders that may lie in others come later.
+fn mapped_paths(target: &Path) -> Result<Value, Box<dyn Error>> {
+    let home = cargo_home()?;
+    let folders = [(workspace(), "/orco"), (target, "/orco/target"), (Path::new(&home), "/cargo")];
+    let flags = folders.map(|(folder, name)| format!("--remap-path-prefix={}={name}", folder.display()));
+    Ok(Value::from(flags.to_vec()))
+}
+
+/// Where Cargo keeps sources of crates.
+fn cargo_home() -> Result<String, Box<dyn Error>> {
+    if let Some(home) = std::env::var_os("CARGO_HOME").filter(|home| !home.is_empty()) {
+        return Ok(home.to_string_lossy().into_owned());
+    }
+    let home = std::env::home_dir().ok_or("neither CARGO_HOME nor HOME is set")?;
+    Ok(home.join(".cargo").to_string_lossy().into_owned())
+}
+
+/// The triple of this machine.
+pub fn host() -> Result<String, Box<dyn Error>> {
+    let said = output(Command::new("rustc").arg("-vV"))?;
+    let host = said.lines().find_map(|line| line.strip_prefix("host: "));
+    Ok(host.ok_or("rustc -vV names no host")?.to_owned())
+}

@@ -1,0 +1,206 @@
+//! A release: crates for the registry, in the order in which they build on each other, and files for the release's page
+//! with their checksums and a signature.
+
+use std::error::Error;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+
+use serde_json::Value;
+
+use crate::environment::{cargo, workspace};
+use crate::package;
+use crate::process::{output, run};
+
+/// The crates, each after those that it builds on.
+const CRATES: [&str; 7] =
+    ["orco-core", "orco-state", "orco-runtime", "orco-benchmark", "orco-camera", "orco-serve", "orco"];
+/// Those of them that are libraries, for other programs to depend on.
+pub const LIBRARIES: &[&str] = CRATES.split_at(CRATES.len() - 1).0;
+/// Crates whose unit tests need neither a bundle nor another file of the checkout.
+const TESTED: [&str; 2] = ["orco-core", "orco-camera"];
+/// The largest file that the registry takes, in bytes.
+const MAX_CRATE: u64 = 10 << 20;
+/// Folder of what goes to the release's page, in the workspace.
+const FILES: &str = "target/release-files";
+/// Their checksums.
+const SUMS: &str = "SHA256SUMS";
+
+/// What is released.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Arguments {
+    /// Make everything and print what would go where, but upload nothing
+    #[arg(long)]
+    dry_run: bool,
+    /// Neither compile nor test the packaged crates
+    #[arg(long, requires = "dry_run")]
+    no_verify: bool,
+    /// Only the crates, not the Debian package
+    #[arg(long, requires = "dry_run")]
+    crates_only: bool,
+    /// Package what is not committed, too
+    #[arg(long, requires = "dry_run")]
+    allow_dirty: bool,
+    /// The tag that is released; it must be `v` and the version
+    #[arg(long)]
+    tag: Option<String>,
+    /// A secret key of minisign without a password, which signs the checksums
+    #[arg(long, value_name = "FILE")]
+    sign: Option<PathBuf>,
+}
+
+/// Makes what is released, prints where it goes, and publishes the crates unless this is a dry run. The release's page is
+/// made by others, from `target/release-files`.
+///
+/// # Errors
+/// If the tag is another version's, nobody answers for the package, a crate cannot be packaged or is too large for the registry, or a program fails.
+pub fn run_all(arguments: &Arguments) -> Result<ExitCode, Box<dyn Error>> {
+    let version = env!("CARGO_PKG_VERSION");
+    check_tag(arguments.tag.as_deref(), version)?;
+    let metadata = output(cargo().args(["metadata", "--format-version", "1", "--locked", "--no-deps"]))?;
+    let metadata: Value = serde_json::from_str(&metadata)?;
+    if !arguments.dry_run {
+        package::demand_maintainer(&metadata)?;
+    }
+    let crates = package_crates(arguments, version, &metadata)?;
+    println!("crates, to the registry in this order:");
+    for file in &crates {
+        println!("{}", row(file)?);
+    }
+    if !arguments.crates_only {
+        let files = package_files(arguments)?;
+        println!("files, to the page of the release:");
+        for file in &files {
+            println!("{}", row(file)?);
+        }
+    }
+    if arguments.dry_run {
+        println!("a dry run: nothing was uploaded");
+    } else {
+        // They were compiled a moment ago.
+        run(selected("publish").arg("--no-verify").current_dir(workspace()))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn check_tag(tag: Option<&str>, version: &str) -> Result<(), Box<dyn Error>> {
+    match tag {
+        Some(tag) if tag.strip_prefix('v') != Some(version) => {
+            Err(format!("the tag is {tag}, but Cargo.toml says version {version}").into())
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Cargo's command for all crates.
+fn selected(verb: &str) -> Command {
+    let mut command = cargo();
+    command.args([verb, "--locked"]).args(CRATES.iter().flat_map(|name| ["--package", name]));
+    // Lints that a shell has Cargo apply would count warnings as errors in a user's build.
+    command.env_remove("RUSTC_WORKSPACE_WRAPPER");
+    command
+}
+
+/// Packages the crates, compiles what was packaged unless told not to, and returns the files.
+fn package_crates(arguments: &Arguments, version: &str, metadata: &Value) -> Result<Vec<PathBuf>, Box<dyn Error>> {
+    let target = metadata["target_directory"].as_str().ok_or("cargo metadata names no target folder")?;
+    let mut command = selected("package");
+    command.args(arguments.no_verify.then_some("--no-verify"));
+    command.args(arguments.allow_dirty.then_some("--allow-dirty"));
+    // Whether they compile is the question, not how well they can be debugged.
+    run(command.args(["--config", "profile.dev.debug = false"]).current_dir(workspace()))?;
+    let folder = Path::new(target).join("package");
+    let files = CRATES.map(|name| folder.join(format!("{name}-{version}.crate")));
+    for file in &files {
+        let bytes = fs::metadata(file)?.len();
+        if bytes > MAX_CRATE {
+            return Err(format!("{} has {bytes} bytes; the registry takes {MAX_CRATE}", file.display()).into());
+        }
+    }
+    if !arguments.no_verify {
+        for name in TESTED {
+            test_unpacked(name, version, &folder)?;
+        }
+    }
+    Ok(files.to_vec())
+}
+
+/// Runs the unit tests of a crate as somebody has it who downloads it: without the checkout around it. Crates of ours
+/// that it depends on are those that were packaged, too.
+fn test_unpacked(name: &str, version: &str, folder: &Path) -> Result<(), Box<dyn Error>> {
+    let unpacked = |name: &str| folder.join(format!("{name}-{version}"));
+    let mut command = cargo();
+    command.args(["test", "--lib", "--config", "profile.dev.debug = false", "--manifest-path"]);
+    command.arg(unpacked(name).join("Cargo.toml")).env_remove("RUSTC_WORKSPACE_WRAPPER");
+    for other in CRATES.iter().take_while(|other| **other != name) {
+        command.args(["--config", &format!("patch.crates-io.{other}.path = {:?}", unpacked(other))]);
+    }
+    run(&mut command)
+}
+
+/// Builds the Debian package and puts it with its bill of materials, checksums and signature into one folder.
+fn package_files(arguments: &Arguments) -> Result<Vec<PathBuf>, Box<dyn Error>> {
+    let folder = workspace().join(FILES);
+    if folder.exists() {
+        fs::remove_dir_all(&folder)?;
+    }
+    fs::create_dir_all(&folder)?;
+    let package = package::build(&package::Arguments::of_release())?;
+    let mut names = Vec::new();
+    for file in [&package.deb, &package.sbom] {
+        let name = file.file_name().ok_or("a file has no name")?;
+        fs::copy(file, folder.join(name))?;
+        names.push(name.to_owned());
+    }
+    let sums = output(Command::new("sha256sum").args(&names).current_dir(&folder))?;
+    fs::write(folder.join(SUMS), sums)?;
+    names.push(SUMS.into());
+    if let Some(key) = &arguments.sign {
+        let key = std::path::absolute(key)?;
+        run(Command::new("minisign").arg("-S").arg("-s").arg(key).args(["-m", SUMS]).current_dir(&folder))?;
+        names.push(format!("{SUMS}.minisig").into());
+    }
+    Ok(names.iter().map(|name| folder.join(name)).collect())
+}
+
+/// A file with its size, for people.
+fn row(file: &Path) -> Result<String, Box<dyn Error>> {
+    let kib = fs::metadata(file)?.len().div_ceil(1 << 10);
+    Ok(format!("{kib:>9} KiB  {}", file.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tag_is_the_version() {
+        assert!(check_tag(None, "0.1.0").is_ok());
+        assert!(check_tag(Some("v0.1.0"), "0.1.0").is_ok());
+        for wrong in ["0.1.0", "v0.1.1", "v0.1.0-rc1", ""] {
+            assert!(check_tag(Some(wrong), "0.1.0").is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn every_crate_that_may_be_published_is_and_after_those_it_builds_on() {
+        let metadata =
+            output(cargo().args(["metadata", "--format-version", "1", "--no-deps"]).current_dir(workspace()));
+        let metadata: Value = serde_json::from_str(&metadata.unwrap()).unwrap();
+        let packages = metadata["packages"].as_array().unwrap();
+        let place = |name: &str| CRATES.iter().position(|listed| *listed == name);
+        for package in packages {
+            let name = package["name"].as_str().unwrap();
+            assert_eq!(package["publish"].is_null(), place(name).is_some(), "{name}");
+            let Some(own) = place(name) else { continue };
+            for fact in ["description", "license", "readme"] {
+                assert!(package[fact].is_string(), "{name} has no {fact}");
+            }
+            let built_on = package["dependencies"].as_array().unwrap().iter();
+            for dependency in built_on.filter(|dependency| dependency["kind"] != "dev") {
+                let dependency = dependency["name"].as_str().unwrap();
+                assert!(!dependency.starts_with("orco") || place(dependency) < Some(own), "{name}: {dependency}");
+            }
+        }
+    }
+}
