@@ -12,6 +12,8 @@ pub mod doctor;
 pub mod export;
 pub mod forget;
 pub mod history;
+#[cfg(feature = "hub")]
+pub mod hub;
 pub mod import;
 pub mod info;
 pub mod learn;
@@ -22,5 +24,7 @@ pub mod restore;
 pub mod scene;
 #[cfg(feature = "serve")]
 pub mod serve;
+#[cfg(feature = "hub")]
+pub mod sync;
 pub mod undo;
 pub mod upgrade;
