@@ -99,7 +99,8 @@ fn a_new_device_gets_its_first_bundle_through_power_cuts() {
     let hub = KillableHub::start(folder.path().join("hub"), Arc::clone(&proxy.port));
     let store = hub.store();
     let mut network = FaultyNetwork::new(&proxy.url(), 0, 0);
-    let device = DeviceFiles { bundle: None, ..DeviceFiles::new(folder.path(), "new") };
+    let mut device = DeviceFiles::new(folder.path(), "new");
+    device.bundle = None;
     device.enrol(&mut network, &store, "next");
     let bundle = shipped();
     let release = BundleRelease { folder: &bundle, channel: "next", stage: RolloutStage::All, force: false, key: None };
