@@ -191,7 +191,8 @@ fn make_release(options: &Options, output: &Output, store: &HubStore, release: &
     };
     output.changed();
     for id in &made {
-        say!(output, "release {id}: {} % of {channel}; `orco hub stage {id} 25` widens it", stage.percent())?;
+        let wider = if *stage == RolloutStage::All { "" } else { "; `orco hub stage` widens it" };
+        say!(output, "release {id}: {} % of {channel}{wider}", stage.percent())?;
     }
     Ok(json!({ "releases": made }))
 }

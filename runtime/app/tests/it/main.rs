@@ -15,6 +15,7 @@ mod first_try;
 mod foreign;
 mod home_assistant;
 mod hostile_inputs;
+mod hub;
 mod keep;
 mod kill;
 mod limits;
