@@ -13,6 +13,8 @@ pub mod export;
 pub mod forget;
 pub mod generate;
 pub mod history;
+#[cfg(feature = "hub")]
+pub mod hub;
 pub mod import;
 pub mod info;
 pub mod learn;
@@ -23,5 +25,7 @@ pub mod restore;
 pub mod scene;
 #[cfg(feature = "serve")]
 pub mod serve;
+#[cfg(feature = "hub")]
+pub mod sync;
 pub mod undo;
 pub mod upgrade;

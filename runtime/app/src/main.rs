@@ -93,6 +93,12 @@ enum Verb {
     /// Serves the web page that teaches the device, and the same over HTTP, until Ctrl-C.
     #[cfg(feature = "serve")]
     Serve(serve_options::ServeOptions),
+    /// One round with the fleet's hub: reports, pulls what the device's channel holds, pushes what may be shared.
+    #[cfg(feature = "hub")]
+    Sync(command::sync::Arguments),
+    /// Runs the hub of a fleet, and does what its operator asks for.
+    #[cfg(feature = "hub")]
+    Hub(command::hub::Arguments),
     /// Prints the settings that count and where each comes from, or a commented file of all.
     Config(command::config::Arguments),
     /// Says what is wrong on this machine and how to mend it.
@@ -155,6 +161,10 @@ fn main() -> ExitCode {
         Verb::List => command::list::run(options, &output),
         #[cfg(feature = "serve")]
         Verb::Serve(arguments) => command::serve::run(options, &output, arguments),
+        #[cfg(feature = "hub")]
+        Verb::Sync(arguments) => command::sync::run(options, &output, arguments),
+        #[cfg(feature = "hub")]
+        Verb::Hub(arguments) => command::hub::run(options, &output, arguments),
         Verb::Config(arguments) => command::config::run(&output, arguments, &plain, file.as_ref(), &matches),
         Verb::Generate(arguments) => command::generate::run(options, &output, arguments, &plain),
         Verb::Doctor(arguments) => command::doctor::run(options, &output, arguments),

@@ -16,6 +16,7 @@ const CRATES: &[&str] = &[
     "runtime/lab",
     "runtime/camera",
     "runtime/serve",
+    "runtime/hub",
     "runtime/app",
     "trainer/lab",
     "tests/microcontroller/session",
@@ -25,7 +26,8 @@ const CRATES: &[&str] = &[
 ];
 
 /// Those of them whose `lib.rs` lists modules in layers, after these words.
-const LAYERED: &[&str] = &["runtime/core", "runtime/state", "runtime", "runtime/camera", "runtime/serve"];
+const LAYERED: &[&str] =
+    &["runtime/core", "runtime/state", "runtime", "runtime/camera", "runtime/serve", "runtime/hub"];
 const LAYERS: &str = "from those above";
 
 /// What each module imports.

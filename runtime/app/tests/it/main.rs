@@ -16,6 +16,7 @@ mod foreign;
 mod generate;
 mod home_assistant;
 mod hostile_inputs;
+mod hub;
 mod keep;
 mod kill;
 mod limits;

@@ -1,0 +1,235 @@
+//! `orco hub`: runs a fleet's hub, and what its operator does.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context, Result, anyhow, bail};
+use clap::{Args, Subcommand};
+use orco_hub::export;
+use orco_hub::merge::SameLabel;
+use orco_hub::overview::FleetOverview;
+use orco_hub::protocol::{DeviceId, ObjectDigest, ReleaseId};
+use orco_hub::rollout::{DEFAULT_CHANNEL, RolloutStage};
+use orco_hub::server::{HubAddress, HubServer};
+use orco_hub::store::{BundleRelease, HubStore, PackRelease, now};
+use orco_runtime::manifest::MANIFEST;
+use orco_runtime::signature::SecretKey;
+use orco_runtime::state::label::EscapedText;
+use orco_runtime::state::sentence::counted;
+use serde_json::{Value, json};
+
+use crate::options::Options;
+use crate::output::{Output, say};
+
+/// Fewest digits by which a pack is named.
+const MIN_DIGITS: usize = 8;
+
+/// Arguments of `orco hub`.
+#[derive(Args, Debug)]
+pub struct Arguments {
+    /// Folder of what the hub keeps; it is made if it is not there.
+    #[arg(long = "hub-folder", value_name = "DIR", env = "ORCO_HUB_FOLDER", default_value = "hub", global = true)]
+    folder: PathBuf,
+    #[command(subcommand)]
+    verb: HubVerb,
+}
+
+#[derive(Subcommand, Debug)]
+enum HubVerb {
+    /// Serves devices, and administrators with the token in the file `token` of the folder, until Ctrl-C.
+    Run {
+        /// Where it listens.
+        #[arg(long, value_name = "ADDRESS:PORT", default_value_t = SocketAddr::from((Ipv4Addr::LOCALHOST, 8090)))]
+        listen: SocketAddr,
+    },
+    /// Prints a code by which one device enrols.
+    Code {
+        /// The channel that the device will follow.
+        #[arg(long, value_name = "NAME", default_value = DEFAULT_CHANNEL)]
+        channel: String,
+        /// How long the code counts.
+        #[arg(long, value_name = "HOURS", default_value_t = 24)]
+        hours: u32,
+    },
+    /// Lists devices, packs and releases.
+    List,
+    /// Gives packs that devices pushed, or a bundle, to a channel.
+    Release(ReleaseArguments),
+    /// Gives a release to more devices: 5, 25 or 100 percent.
+    Stage {
+        /// Number of the release.
+        release: i64,
+        /// Percentage, or `all`.
+        stage: RolloutStage,
+    },
+    /// Takes a release back.
+    Withdraw {
+        /// Number of the release.
+        release: i64,
+    },
+    /// Has a device follow another channel.
+    Channel {
+        /// Identifier of the device.
+        device: String,
+        /// Name of the channel.
+        channel: String,
+    },
+    /// Takes a device out of the fleet.
+    Remove {
+        /// Identifier of the device.
+        device: String,
+    },
+    /// Writes shared pictures as CLASS/*.jpg, which orco-train takes as data.
+    Export {
+        /// Folder for the classes' folders.
+        to: PathBuf,
+    },
+}
+
+/// Arguments of `orco hub release`.
+#[derive(Args, Debug)]
+struct ReleaseArguments {
+    /// Digests of packs, or their first digits; or the folder of one bundle.
+    #[arg(required = true, value_name = "PACK|BUNDLE")]
+    what: Vec<String>,
+    /// The channel.
+    #[arg(long, value_name = "NAME", default_value = DEFAULT_CHANNEL)]
+    channel: String,
+    /// Which share of the devices gets it at first: 5, 25 or 100 percent.
+    #[arg(long, value_name = "PERCENT", default_value = "5")]
+    stage: RolloutStage,
+    /// Merges packs of one label into one class, also with those that the channel holds.
+    #[arg(long, conflicts_with = "apart")]
+    merge: bool,
+    /// Keeps packs apart: each is called by its label and device.
+    #[arg(long)]
+    apart: bool,
+    /// Signs packs with a secret key of minisign, for devices that have its public key.
+    #[arg(long, value_name = "KEY")]
+    sign: Option<PathBuf>,
+    /// Has devices go over to a bundle even if classes are recognised clearly worse.
+    #[arg(long)]
+    force: bool,
+}
+
+/// Does what the operator asks for.
+pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<Value> {
+    let store = HubStore::open(&arguments.folder)?;
+    match &arguments.verb {
+        HubVerb::Run { listen } => serve(output, store, *listen),
+        HubVerb::Code { channel, hours } => {
+            let code = store.new_code(channel, Duration::from_secs(3_600 * u64::from(*hours)), now())?;
+            output.changed();
+            say!(output, "{code}")?;
+            Ok(json!({ "code": code.to_string() }))
+        }
+        HubVerb::List => list(output, &store),
+        HubVerb::Release(release) => make_release(options, output, &store, release),
+        HubVerb::Stage { release, stage } => {
+            store.widen(ReleaseId(*release), *stage)?;
+            done(output, &format!("release {release} is for {} % of its channel", stage.percent()))
+        }
+        HubVerb::Withdraw { release } => {
+            store.withdraw(ReleaseId(*release))?;
+            done(output, &format!("release {release} is taken back"))
+        }
+        HubVerb::Channel { device, channel } => {
+            store.set_channel(&parse_device(device)?, channel)?;
+            done(output, &format!("{device} follows {channel}"))
+        }
+        HubVerb::Remove { device } => {
+            store.remove_device(&parse_device(device)?)?;
+            done(output, &format!("{device} is no device of the fleet any more"))
+        }
+        HubVerb::Export { to } => {
+            let exported = export::export(&store, to)?;
+            let (classes, pictures) = (counted(exported.classes, "class"), counted(exported.pictures, "picture"));
+            done(output, &format!("wrote {pictures} of {classes} into {}", to.display()))
+        }
+    }
+}
+
+fn done(output: &Output, sentence: &str) -> Result<Value> {
+    output.changed();
+    say!(output, "{sentence}")?;
+    Ok(json!({}))
+}
+
+fn parse_device(text: &str) -> Result<DeviceId> {
+    DeviceId::parse(text).ok_or_else(|| anyhow!("{text} is no identifier of a device; `orco hub list` shows all"))
+}
+
+fn serve(output: &Output, store: HubStore, listen: SocketAddr) -> Result<Value> {
+    let token = store.folder().join("token");
+    let server = HubServer::bind(store, &HubAddress { listen, token: Some(token.clone()) })?;
+    let url = format!("http://{}", server.address());
+    say!(output, "the hub is at {url}; its token is in {}; Ctrl-C ends it", token.display())?;
+    server.run()?;
+    Ok(json!({ "url": url }))
+}
+
+fn make_release(options: &Options, output: &Output, store: &HubStore, release: &ReleaseArguments) -> Result<Value> {
+    let ReleaseArguments { what, channel, stage, merge, apart, sign, force } = release;
+    let made = match what.as_slice() {
+        [folder] if Path::new(folder).join(MANIFEST).is_file() => {
+            let (folder, key) = (Path::new(folder), options.public_key()?);
+            let release = BundleRelease { folder, channel, stage: *stage, force: *force, key: key.as_ref() };
+            vec![store.release_bundle(&release, now())?]
+        }
+        packs => {
+            let packs = packs.iter().map(|digits| find_pack(store, digits)).collect::<Result<Vec<_>>>()?;
+            let key = sign.as_deref().map(SecretKey::read).transpose()?;
+            let same_label = match (merge, apart) {
+                (true, _) => SameLabel::Merge,
+                (_, true) => SameLabel::Apart,
+                _ => SameLabel::Refuse,
+            };
+            let release = PackRelease { packs: &packs, channel, stage: *stage, same_label, key: key.as_ref() };
+            store.release_packs(&release, now())?
+        }
+    };
+    output.changed();
+    for id in &made {
+        let wider = if *stage == RolloutStage::All { "" } else { "; `orco hub stage` widens it" };
+        say!(output, "release {id}: {} % of {channel}{wider}", stage.percent())?;
+    }
+    Ok(json!({ "releases": made }))
+}
+
+/// The pack whose digest begins with these digits.
+fn find_pack(store: &HubStore, digits: &str) -> Result<ObjectDigest> {
+    if digits.len() < MIN_DIGITS {
+        bail!("{digits} names no pack: give at least {MIN_DIGITS} digits of its digest, or a bundle's folder");
+    }
+    let packs = store.packs()?;
+    let mut found = packs.iter().filter(|pack| pack.digest.to_string().starts_with(digits));
+    let pack = found.next().with_context(|| format!("no device pushed a pack {digits}"))?;
+    if found.next().is_some() { bail!("several packs begin with {digits}; give more digits") } else { Ok(pack.digest) }
+}
+
+fn list(output: &Output, store: &HubStore) -> Result<Value> {
+    let fleet = FleetOverview::of(store)?;
+    say!(output, "{}", counted(fleet.devices.len(), "device"))?;
+    for device in &fleet.devices {
+        let report = device.report.as_ref();
+        let bundle = report.and_then(|report| report.bundle.as_ref()).map_or("no bundle", |bundle| &bundle.name);
+        let classes = counted(report.map_or(0, |report| report.classes.len()), "learned class");
+        let name = EscapedText(&device.name);
+        say!(output, "  {} {name}, {}: {}, {classes}", device.id, device.channel, EscapedText(bundle))?;
+    }
+    say!(output, "{}", counted(fleet.packs.len(), "pack"))?;
+    for pack in &fleet.packs {
+        let (label, device) = (EscapedText(&pack.label), EscapedText(&pack.device));
+        let shots = counted(pack.shots as usize, "shot");
+        say!(output, "  {} {label}, from {device}: {shots}, {} bytes", pack.digest, pack.bytes)?;
+    }
+    say!(output, "{}", counted(fleet.releases.len(), "release"))?;
+    for release in &fleet.releases {
+        let stage = if release.withdrawn { "withdrawn".into() } else { format!("{} %", release.percent.percent()) };
+        let (name, channel) = (EscapedText(&release.name), &release.channel);
+        let (held, devices, refused) = (release.held, release.devices, release.refused);
+        say!(output, "  {} {name}, {channel}, {stage}: held by {held} of {devices}, refused by {refused}", release.id)?;
+    }
+    Ok(serde_json::to_value(&fleet)?)
+}

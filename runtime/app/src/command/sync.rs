@@ -1,0 +1,136 @@
+//! `orco sync`.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+use clap::Args;
+use orco_hub::client::{
+    DeviceFolder, FleetDevice, FleetSettings, HttpTransport, RetryPolicy, SharedClasses, SyncOutcome,
+};
+use orco_hub::protocol::EnrolmentCode;
+use orco_runtime::bundle::{Bundle, OpenError};
+use orco_runtime::encoder::engine_choice::{EngineChoice, Workload};
+use orco_runtime::image_rs::RgbImage;
+use orco_runtime::state::label::EscapedText;
+use orco_runtime::state::sentence::{counted, with_causes};
+use orco_runtime::store::Store;
+use orco_serve::host_name;
+use serde_json::{Value, json};
+
+use crate::device;
+use crate::options::{Backbone, Options};
+use crate::output::{Output, say};
+
+/// Arguments of `orco sync`.
+#[derive(Args, Debug)]
+pub struct Arguments {
+    /// Address of the fleet's hub, such as http://hub:8090. Without one nothing is ever sent.
+    #[arg(long, value_name = "URL", env = "ORCO_HUB", required = true)]
+    hub: String,
+    /// Enrols this device first, with a code that `orco hub code` printed.
+    #[arg(long, value_name = "CODE")]
+    code: Option<String>,
+    /// What people call this device; by default the machine's name.
+    #[arg(long, value_name = "NAME", requires = "code")]
+    name: Option<String>,
+    /// Folder of the device's key and of bundles that its channel named; by default `fleet` in the state's folder.
+    #[arg(long, value_name = "DIR", env = "ORCO_FLEET")]
+    fleet: Option<PathBuf>,
+    /// Label of a class that may be shared; may be given again. `*` stands for all that were taught here.
+    #[arg(long, value_name = "LABEL", env = "ORCO_SHARE", value_delimiter = ',')]
+    share: Vec<String>,
+    /// Shares the kept pictures of their shots, too.
+    #[arg(long, env = "ORCO_SHARE_PICTURES", value_parser = clap::builder::BoolishValueParser::new())]
+    share_pictures: bool,
+}
+
+impl Arguments {
+    fn shared(&self) -> SharedClasses {
+        match self.share.as_slice() {
+            [] => SharedClasses::None,
+            labels if labels.iter().any(|label| label == "*") => SharedClasses::All,
+            labels => SharedClasses::Labels(labels.to_vec()),
+        }
+    }
+}
+
+/// Reports to the hub, pulls what the device's channel holds, and pushes what may be shared.
+pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<Value> {
+    let Some(state) = options.state.clone() else {
+        bail!("name the folder of the device's state with --state DIR: its name must not change with the bundle");
+    };
+    let key = options.public_key()?;
+    let folder = DeviceFolder::new(arguments.fleet.clone().unwrap_or_else(|| state.join("fleet")));
+    let store = Store::new(&state);
+    let learner = device::settings(options, &store, 1);
+    let engine = learner.engine;
+    let open = |folder: &Path| -> Result<Bundle, OpenError> {
+        let bundle = Bundle::open_trusted(folder, key.as_ref())?;
+        if options.backbone == Backbone::Int8 { bundle.with_int8() } else { Ok(bundle) }
+    };
+    let check = |bundle: &Bundle| check(bundle, engine);
+    let settings = FleetSettings {
+        version: env!("CARGO_PKG_VERSION").into(),
+        bundle: options.searched.is_empty().then(|| options.bundle.clone()),
+        learner,
+        open: &open,
+        check: &check,
+        key: key.clone(),
+        shared: arguments.shared(),
+        share_pictures: arguments.share_pictures,
+        retry: RetryPolicy::default(),
+    };
+    let current = folder.current_bundle();
+    let device = FleetDevice::new(folder, &state, settings);
+    let mut transport = HttpTransport::new(&arguments.hub);
+    if let Some(code) = &arguments.code {
+        let name = arguments.name.clone().unwrap_or_else(host_name);
+        let channel = device.enrol(&mut transport, &EnrolmentCode::parse(code)?, &name, &mut ())?;
+        output.changed();
+        say!(output, "enrolled as {}, channel {channel}", EscapedText(&name))?;
+    }
+    let outcome = device.sync(&mut transport, &mut ()).context("the round with the hub ended early")?;
+    print(output, &outcome, &current)?;
+    Ok(to_json(&outcome))
+}
+
+/// Whether a bundle works on this machine: its backbone runs, and gives numbers.
+fn check(bundle: &Bundle, engine: EngineChoice) -> Result<(), String> {
+    let failed = |error| format!("its backbone does not run on this device: {}", with_causes(&error));
+    let mut encoder = bundle.encoder(engine, Workload::Shots).map_err(failed)?.encoder;
+    let features = bundle.features(encoder.as_mut(), &RgbImage::new(64, 64), 1).map_err(failed)?;
+    let finite = features.iter().all(|number| number.is_finite());
+    if finite { Ok(()) } else { Err("its backbone gives no numbers on this device".into()) }
+}
+
+fn print(output: &Output, outcome: &SyncOutcome, current: &Path) -> Result<()> {
+    let SyncOutcome { bundle, imported, forgotten, pushed, pictures, outcomes } = outcome;
+    if bundle.is_some() || !imported.is_empty() || !forgotten.is_empty() {
+        output.changed();
+    }
+    if let Some(name) = bundle {
+        say!(output, "went over to the bundle {}; run with --bundle {}", EscapedText(name), current.display())?;
+    }
+    let lists = [("learned", imported), ("forgot, since the channel took them back:", forgotten), ("pushed", pushed)];
+    for (what, labels) in lists.iter().filter(|(_, labels)| !labels.is_empty()) {
+        say!(output, "{what} {}", EscapedText(&labels.join(", ")))?;
+    }
+    if *pictures > 0 {
+        say!(output, "pushed {}", counted(*pictures, "picture"))?;
+    }
+    for outcome in outcomes {
+        if let Some(reason) = &outcome.refused {
+            output.warn(format_args!("release {} is not held: {reason}", outcome.release));
+        }
+    }
+    let held = outcomes.iter().filter(|outcome| outcome.refused.is_none()).count();
+    say!(output, "the device holds {held} of {} of its channel", counted(outcomes.len(), "release"))
+}
+
+fn to_json(outcome: &SyncOutcome) -> Value {
+    let SyncOutcome { bundle, imported, forgotten, pushed, pictures, outcomes } = outcome;
+    json!({
+        "bundle": bundle, "imported": imported, "forgotten": forgotten, "pushed": pushed, "pictures": pictures,
+        "releases": outcomes,
+    })
+}

@@ -1,0 +1,82 @@
+//! `orco hub` and `orco sync`: two devices share a class by way of a hub that is killed in between.
+
+#![cfg(feature = "hub")]
+
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::support::{argument, orco, shipped, shots};
+
+/// A hub that is a process of its own; it is killed when dropped.
+struct RunningHub {
+    process: Child,
+    url: String,
+}
+
+impl RunningHub {
+    fn start(folder: &Path) -> Self {
+        let mut command = hub(folder, &["run", "--listen", "127.0.0.1:0"]);
+        let mut process = command.stdout(Stdio::piped()).spawn().unwrap();
+        let line = BufReader::new(process.stdout.take().unwrap()).lines().next().unwrap().unwrap();
+        let url = line.split([' ', ';']).find(|word| word.starts_with("http://")).unwrap().to_owned();
+        Self { process, url }
+    }
+}
+
+impl Drop for RunningHub {
+    fn drop(&mut self) {
+        self.process.kill().unwrap();
+        self.process.wait().unwrap();
+    }
+}
+
+fn hub(folder: &Path, arguments: &[&str]) -> Command {
+    let folder = folder.join("hub");
+    let arguments = [&["hub", "--hub-folder", folder.to_str().unwrap()], arguments].concat();
+    orco(&shipped(), &folder.join("unused"), &arguments)
+}
+
+/// The JSON of a command that must succeed.
+fn json(mut command: Command) -> Value {
+    let output = command.args(["--json", "-"]).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+fn sync(folder: &Path, device: &str, hub: &RunningHub, more: &[&str]) -> Value {
+    let arguments = [&["sync", "--hub", &hub.url], more].concat();
+    json(orco(&shipped(), &folder.join(device), &arguments))
+}
+
+#[test]
+fn a_class_goes_from_one_device_to_another_by_way_of_a_hub() {
+    let folder = TempDir::new().unwrap();
+    let folder = folder.path();
+    let running = RunningHub::start(folder);
+    for device in ["giver", "taker"] {
+        let code = json(hub(folder, &["code"]))["code"].as_str().unwrap().to_owned();
+        sync(folder, device, &running, &["--code", &code, "--name", device]);
+    }
+    let mug = argument("mug", &shots("learn", "mug"));
+    json(orco(&shipped(), &folder.join("giver"), &["learn", "--keep-shots", &mug]));
+    assert_eq!(sync(folder, "giver", &running, &[])["pushed"], serde_json::json!([]), "nothing leaves by itself");
+    let pushed = sync(folder, "giver", &running, &["--share", "mug", "--share-pictures"]);
+    assert_eq!(pushed["pushed"], serde_json::json!(["mug"]));
+    drop(running);
+
+    let running = RunningHub::start(folder);
+    let list = json(hub(folder, &["list"]));
+    json(hub(folder, &["release", list["packs"][0]["digest"].as_str().unwrap(), "--stage", "all"]));
+    assert_eq!(sync(folder, "taker", &running, &[])["imported"], serde_json::json!(["mug"]));
+    assert_eq!(sync(folder, "taker", &running, &[])["imported"], serde_json::json!([]));
+    sync(folder, "giver", &running, &[]);
+    let list = json(hub(folder, &["list"]));
+    assert_eq!((&list["releases"][0]["held"], &list["releases"][0]["devices"]), (&2.into(), &2.into()));
+    let data = folder.join("data");
+    json(hub(folder, &["export", data.to_str().unwrap()]));
+    assert_eq!(pushed["pictures"], std::fs::read_dir(data.join("mug")).unwrap().count());
+}

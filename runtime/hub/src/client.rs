@@ -1,0 +1,293 @@
+//! What a device does: enrol once, then one round after the other: report, pull what its channel holds, push what it
+//! may share.
+//!
+//! A round may end anywhere, by an error or a power cut: every step is durable by itself and decided by what is on the
+//! disk, so the next round goes on from there. Doing a step twice has no effect.
+
+mod bundles;
+mod connection;
+mod content;
+mod download;
+mod error;
+mod folder;
+mod observer;
+mod packs;
+mod push;
+
+use std::path::{Path, PathBuf};
+
+use orco_runtime::bundle::{Bundle, OpenError};
+use orco_runtime::learner::{Learner, LearnerSettings};
+use orco_runtime::signature::PublicKey;
+use orco_runtime::store::Store;
+
+use connection::{Call, HubConnection, HubKey};
+pub use connection::{HttpTransport, RetryPolicy, Transport, TransportError, WireAnswer, WireRequest};
+pub use error::SyncError;
+pub use folder::DeviceFolder;
+use folder::{DeviceIdentity, SyncProgress};
+pub use observer::{SyncObserver, SyncStep};
+pub use push::SharedClasses;
+
+use crate::protocol::{
+    ChannelTarget, ClassReport, DeviceHealth, DeviceReport, ENROL, Enrolled, Enrolment, EnrolmentCode, MAX_CLASSES,
+    ObjectDigest, REPORT, ReleaseOutcome, ReportedBundle, SigningKey, bounded,
+};
+
+/// Most warnings of a report.
+const MAX_WARNINGS: usize = 20;
+
+/// How a device takes part in a fleet.
+pub struct FleetSettings<'a> {
+    /// Version of its program.
+    pub version: String,
+    /// The bundle that it runs with until its channel names one.
+    pub bundle: Option<PathBuf>,
+    /// How it learns.
+    pub learner: LearnerSettings,
+    /// Opens a bundle, with whatever the device demands of one.
+    pub open: &'a dyn Fn(&Path) -> Result<Bundle, OpenError>,
+    /// The device's own check of a bundle that it went over to; where it fails, the device goes back.
+    pub check: &'a dyn Fn(&Bundle) -> Result<(), String>,
+    /// The key that packs must be signed with.
+    pub key: Option<PublicKey>,
+    /// Which classes the device may share.
+    pub shared: SharedClasses,
+    /// Whether it may share the kept pictures of their shots, too.
+    pub share_pictures: bool,
+    /// How often and how soon a request is sent again.
+    pub retry: RetryPolicy,
+}
+
+/// A device of a fleet.
+pub struct FleetDevice<'a> {
+    folder: DeviceFolder,
+    state: PathBuf,
+    settings: FleetSettings<'a>,
+}
+
+/// What a round did.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SyncOutcome {
+    /// Name of the bundle that the device went over to.
+    pub bundle: Option<String>,
+    /// Classes that it learned.
+    pub imported: Vec<String>,
+    /// Classes that its channel took back.
+    pub forgotten: Vec<String>,
+    /// Classes that it pushed.
+    pub pushed: Vec<String>,
+    /// Pictures that it pushed.
+    pub pictures: usize,
+    /// What its channel holds, and why the device does not, where it does not.
+    pub outcomes: Vec<ReleaseOutcome>,
+}
+
+/// A round that is under way.
+struct Round<'r, 'a> {
+    device: &'r FleetDevice<'a>,
+    connection: HubConnection<'r>,
+    observer: &'r mut dyn SyncObserver,
+    progress: SyncProgress,
+    learner: Option<Learner>,
+    warnings: Vec<String>,
+    outcome: SyncOutcome,
+}
+
+impl<'a> FleetDevice<'a> {
+    /// The device whose state lies in one folder, and its part in the fleet in another.
+    pub fn new(folder: DeviceFolder, state: impl AsRef<Path>, settings: FleetSettings<'a>) -> Self {
+        Self { folder, state: state.as_ref().into(), settings }
+    }
+
+    /// Whether the device enrolled.
+    ///
+    /// # Errors
+    /// [`SyncError`] if that cannot be read.
+    pub fn is_enrolled(&self) -> Result<bool, SyncError> {
+        Ok(self.folder.identity()?.is_some_and(|identity| identity.hub.is_some()))
+    }
+
+    /// Enrols with a code from `orco hub code`; returns the channel that the device follows. A device that is enrolled
+    /// with the same hub may repeat it, as after a lost answer.
+    ///
+    /// # Errors
+    /// [`SyncError`] if the hub cannot be reached or does not take the code.
+    pub fn enrol(
+        &self,
+        transport: &mut dyn Transport,
+        code: &EnrolmentCode,
+        name: &str,
+        observer: &mut dyn SyncObserver,
+    ) -> Result<String, SyncError> {
+        let mut identity = match self.folder.identity()? {
+            Some(identity) if identity.fingerprint != code.fingerprint => {
+                return Err(SyncError::OtherHub { folder: self.folder.path().into() });
+            }
+            Some(identity) => identity,
+            None => {
+                // Before the hub hears of it: a key that it knows must not get lost.
+                let new = DeviceIdentity::new(&SigningKey::generate().ok_or(SyncError::Random)?, code.fingerprint);
+                self.folder.keep_identity(&new, observer)?;
+                new
+            }
+        };
+        let key = self.signing_key(&identity)?;
+        let device = key.verifying_key();
+        let proof = ObjectDigest::new(code.key().prove(&device));
+        let enrolment = Enrolment { code: code.id(), key: device, name: bounded(name), proof };
+        let body = serde_json::to_vec(&enrolment).map_err(answer_error)?;
+        let (folder, retry) = (&self.folder, self.settings.retry);
+        let hub = HubKey::Expected(code.fingerprint);
+        let mut connection = HubConnection { transport, folder, key, hub, retry };
+        let answer = connection.call(Call::post(ENROL, &body), observer)?;
+        let enrolled: Enrolled = serde_json::from_slice(&answer).map_err(answer_error)?;
+        identity.hub = Some(enrolled.hub);
+        self.folder.keep_identity(&identity, observer)?;
+        Ok(enrolled.channel)
+    }
+
+    /// One round: reports, pulls what the channel holds, pushes what may be shared, and reports again if anything
+    /// changed.
+    ///
+    /// # Errors
+    /// [`SyncError`] if the round had to stop. What was done stays, and the next round goes on.
+    pub fn sync(
+        &self,
+        transport: &mut dyn Transport,
+        observer: &mut dyn SyncObserver,
+    ) -> Result<SyncOutcome, SyncError> {
+        let identity = self.folder.identity()?.ok_or(SyncError::NotEnrolled)?;
+        let hub = HubKey::Known(identity.hub.ok_or(SyncError::NotEnrolled)?);
+        let (folder, key, retry) = (&self.folder, self.signing_key(&identity)?, self.settings.retry);
+        let mut round = Round {
+            device: self,
+            connection: HubConnection { transport, folder, key, hub, retry },
+            observer,
+            progress: self.folder.progress()?,
+            learner: None,
+            warnings: Vec::new(),
+            outcome: SyncOutcome::default(),
+        };
+        round.run()?;
+        Ok(round.outcome)
+    }
+
+    fn signing_key(&self, identity: &DeviceIdentity) -> Result<SigningKey, SyncError> {
+        let damaged = || SyncError::Damaged { path: self.folder.path().into(), reason: "it holds no key".into() };
+        identity.signing_key().ok_or_else(damaged)
+    }
+
+    fn store(&self) -> Store {
+        Store::new(&self.state)
+    }
+
+    /// The folder of the bundle that the device runs with.
+    fn current_folder(&self) -> Option<PathBuf> {
+        std::fs::canonicalize(self.folder.current_bundle()).ok().or_else(|| self.settings.bundle.clone())
+    }
+
+    fn open_learner(&self, folder: &Path) -> Result<Learner, SyncError> {
+        Ok(Learner::new((self.settings.open)(folder)?, self.store(), self.settings.learner.clone())?)
+    }
+}
+
+impl Round<'_, '_> {
+    fn run(&mut self) -> Result<(), SyncError> {
+        self.open_current()?;
+        let mut sent = self.report();
+        let mut target = self.send(&sent)?;
+        let mut outcomes = Vec::new();
+        if let Some(bundle) = target.bundle.clone() {
+            let refused = self.follow_bundle(&bundle)?;
+            let outcome = ReleaseOutcome { release: bundle.release, refused };
+            let is_new = !self.progress.outcomes.contains(&outcome);
+            outcomes.push(outcome);
+            if is_new {
+                // The hub chooses packs by the bundle.
+                self.keep_outcomes(outcomes.clone())?;
+                sent = self.report();
+                target = self.send(&sent)?;
+            }
+        }
+        if self.learner.is_none() {
+            return Err(SyncError::NoBundle);
+        }
+        outcomes.extend(self.follow_packs(&target.packs)?);
+        self.push_classes()?;
+        self.keep_outcomes(outcomes.clone())?;
+        self.outcome.outcomes = outcomes;
+        let after = self.report();
+        if after != sent {
+            self.send(&after)?;
+        }
+        Ok(())
+    }
+
+    fn keep_outcomes(&mut self, outcomes: Vec<ReleaseOutcome>) -> Result<(), SyncError> {
+        if self.progress.outcomes == outcomes {
+            return Ok(());
+        }
+        self.progress.outcomes = outcomes;
+        self.keep_progress()
+    }
+
+    fn keep_progress(&mut self) -> Result<(), SyncError> {
+        self.device.folder.keep_progress(&self.progress, self.observer)
+    }
+
+    fn send(&mut self, report: &DeviceReport) -> Result<ChannelTarget, SyncError> {
+        let body = serde_json::to_vec(report).map_err(answer_error)?;
+        let answer = self.connection.call(Call::post(REPORT, &body), self.observer)?;
+        serde_json::from_slice(&answer).map_err(answer_error)
+    }
+
+    fn report(&self) -> DeviceReport {
+        let learner = self.learner.as_ref();
+        let said = learner.map_or(&[][..], Learner::warnings).iter().chain(&self.warnings);
+        let warnings = said.take(MAX_WARNINGS).map(|warning| bounded(warning)).collect();
+        DeviceReport {
+            version: self.device.settings.version.clone(),
+            bundle: learner.map(|learner| ReportedBundle {
+                name: learner.bundle().manifest.name.clone(),
+                release: learner.bundle().manifest.release,
+                learner: ObjectDigest::new(learner.bundle().digest),
+            }),
+            classes: learner.map(class_reports).unwrap_or_default(),
+            health: DeviceHealth { free_bytes: free_bytes(&self.device.state), warnings },
+            outcomes: self.progress.outcomes.clone(),
+        }
+    }
+}
+
+fn class_reports(learner: &Learner) -> Vec<ClassReport> {
+    let (state, base) = (learner.state(), learner.base_model().classes.len());
+    let mut shots = vec![0; state.classes.len()];
+    for class in state.exemplars.classes() {
+        if let Some(count) = (*class as usize).checked_sub(base).and_then(|learned| shots.get_mut(learned)) {
+            *count += 1;
+        }
+    }
+    let classes = state.classes.iter().zip(shots);
+    classes.take(MAX_CLASSES).map(|(class, shots)| ClassReport { label: class.label.clone(), shots }).collect()
+}
+
+/// Bytes that are free where a folder lies, in steps of 64 MB, so that a report does not change with every file.
+fn free_bytes(folder: &Path) -> Option<u64> {
+    const STEP: u64 = 64 << 20;
+    #[cfg(unix)]
+    {
+        let place = folder.ancestors().find(|place| place.exists())?;
+        let facts = rustix::fs::statvfs(place).ok()?;
+        Some(facts.f_bavail.saturating_mul(facts.f_frsize) / STEP * STEP)
+    }
+    #[cfg(not(unix))]
+    {
+        let _ = (folder, STEP);
+        None
+    }
+}
+
+fn answer_error(error: serde_json::Error) -> SyncError {
+    SyncError::Answer { reason: error.to_string() }
+}

@@ -1,0 +1,226 @@
+//! Going over to the bundle that the channel names, and back where that fails.
+//!
+//! The state goes over first, at once or not at all; then a link, which says what the device runs with. After a power
+//! cut between the two, the next round finds a state that belongs to another bundle than the link's and finishes.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use orco_runtime::bundle::Bundle;
+use orco_runtime::files;
+use orco_runtime::learner::upgrade::{self, UpgradeError, UpgradeOptions};
+use orco_runtime::learner::{Learner, OpenLearnerError};
+use orco_runtime::manifest::MANIFEST;
+use orco_runtime::state::sentence::with_causes;
+use orco_runtime::store::StoreError;
+
+use super::Round;
+use super::download::{self, WantedObject};
+use super::error::SyncError;
+use super::folder::RefusedRelease;
+use super::observer::{SyncStep, proceed};
+use crate::protocol::{BundleTarget, ObjectDigest, ReleasedFile, bounded};
+
+/// Most files of a bundle.
+const MAX_FILES: usize = 64;
+/// Largest manifest, in bytes.
+const MAX_MANIFEST: u64 = 1 << 20;
+
+/// What became of a release on this device.
+pub(super) type Refusal = Option<String>;
+
+impl Round<'_, '_> {
+    /// Opens the bundle that the device runs with; none if it has none yet.
+    pub(super) fn open_current(&mut self) -> Result<(), SyncError> {
+        let Some(folder) = self.device.current_folder() else { return Ok(()) };
+        self.learner = match self.device.open_learner(&folder) {
+            Err(SyncError::Learner(OpenLearnerError::Store(error @ StoreError::OtherBundle { .. }))) => {
+                Some(self.finish_switch(&folder, error)?)
+            }
+            opened => Some(opened?),
+        };
+        Ok(())
+    }
+
+    /// The power failed after the state went over to a bundle that was fetched: looks for that one.
+    fn finish_switch(&mut self, old: &Path, error: StoreError) -> Result<Learner, SyncError> {
+        for folder in self.fetched_bundles()? {
+            let Ok(learner) = self.device.open_learner(&folder) else { continue };
+            if (self.device.settings.check)(learner.bundle()).is_ok() {
+                self.switch_link(&folder)?;
+                return Ok(learner);
+            }
+            self.go_back(old)?;
+            return self.device.open_learner(old);
+        }
+        Err(error.into())
+    }
+
+    fn fetched_bundles(&self) -> Result<Vec<PathBuf>, SyncError> {
+        let folder = self.device.folder.bundles();
+        let entries = match fs::read_dir(&folder) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            entries => entries.map_err(SyncError::file(&folder))?,
+        };
+        let is_digest =
+            |path: &PathBuf| path.file_name().and_then(|name| ObjectDigest::parse(name.to_str()?)).is_some();
+        Ok(entries.filter_map(|entry| Some(entry.ok()?.path())).filter(is_digest).collect())
+    }
+
+    /// Goes over to the bundle that the channel names; returns why not, if the device stays with its own.
+    pub(super) fn follow_bundle(&mut self, target: &BundleTarget) -> Result<Refusal, SyncError> {
+        if let Some(reason) = self.progress.refusal(target.release) {
+            return Ok(Some(reason.to_owned()));
+        }
+        let manifest = manifest_of(target)?;
+        if self.device.current_folder().is_some_and(|folder| has_manifest(&folder, manifest)) {
+            return Ok(None);
+        }
+        let folder = self.fetch_bundle(target, manifest)?;
+        let changed = match (self.device.settings.open)(&folder) {
+            Ok(bundle) => self.change_bundle(&bundle, &folder, target.force)?,
+            // Not signed by whom it should be, or made for a later program.
+            Err(error) => Err(with_causes(&error)),
+        };
+        if let Err(reason) = changed {
+            let reason = bounded(&reason);
+            log::warn!("the bundle {} of release {} is refused: {reason}", target.name, target.release);
+            self.progress.refused.push(RefusedRelease { release: target.release, reason: reason.clone() });
+            self.keep_progress()?;
+            return Ok(Some(reason));
+        }
+        self.outcome.bundle = Some(target.name.clone());
+        Ok(None)
+    }
+
+    /// Fetches a bundle's files into a folder of their own, which is there as a whole or not at all.
+    fn fetch_bundle(&mut self, target: &BundleTarget, manifest: ObjectDigest) -> Result<PathBuf, SyncError> {
+        let folder = self.device.folder.bundles().join(manifest.to_string());
+        if folder.is_dir() {
+            return Ok(folder);
+        }
+        let mut fetched = Vec::new();
+        for ReleasedFile { name, digest, size } in &target.files {
+            let wanted = WantedObject { digest: *digest, size: *size };
+            fetched.push((name, download::fetch(&mut self.connection, wanted, self.observer)?));
+        }
+        proceed(self.observer, SyncStep::Write)?;
+        let unfinished = folder.with_extension("new");
+        let assemble = || -> io::Result<()> {
+            if unfinished.exists() {
+                fs::remove_dir_all(&unfinished)?;
+            }
+            files::create_folder(&unfinished)?;
+            for (name, object) in &fetched {
+                fs::hard_link(object, unfinished.join(name))
+                    .or_else(|_| fs::copy(object, unfinished.join(name)).map(drop))?;
+            }
+            sync_folder(&unfinished)?;
+            fs::rename(&unfinished, &folder)?;
+            sync_folder(&self.device.folder.bundles())
+        };
+        assemble().map_err(SyncError::file(&folder))?;
+        Ok(folder)
+    }
+
+    /// Takes the state over to a bundle and has the device run with it. The inner error says why the device stays with
+    /// its own.
+    fn change_bundle(&mut self, new: &Bundle, folder: &Path, force: bool) -> Result<Result<(), String>, SyncError> {
+        proceed(self.observer, SyncStep::Upgrade)?;
+        let (store, settings) = (self.device.store(), &self.device.settings.learner);
+        let options = UpgradeOptions::default().force(force);
+        let went_over = match upgrade::upgrade(new, &store, settings, &options, &mut ()) {
+            Ok(outcome) => {
+                outcome.durable()?;
+                true
+            }
+            Err(UpgradeError::Nothing { .. } | UpgradeError::Same { .. }) => false,
+            Err(UpgradeError::Store(error)) => return Err(error.into()),
+            Err(error) => return Ok(Err(with_causes(&error))),
+        };
+        let opened = (self.device.settings.check)(new)
+            .and_then(|()| self.device.open_learner(folder).map_err(|error| with_causes(&error)));
+        match opened {
+            Ok(learner) => {
+                self.switch_link(folder)?;
+                self.learner = Some(learner);
+                Ok(Ok(()))
+            }
+            Err(reason) => {
+                if let Some(old) = self.device.current_folder().filter(|_| went_over) {
+                    self.go_back(&old)?;
+                    self.learner = Some(self.device.open_learner(&old)?);
+                }
+                Ok(Err(reason))
+            }
+        }
+    }
+
+    /// Brings back, to the bit, the state that a bundle had.
+    fn go_back(&mut self, folder: &Path) -> Result<(), SyncError> {
+        proceed(self.observer, SyncStep::Upgrade)?;
+        let old = (self.device.settings.open)(folder)?;
+        upgrade::undo(&old, &self.device.store(), &self.device.settings.learner)?.durable()?;
+        Ok(())
+    }
+
+    /// Has the device run with a bundle; the one before stays, for a person to go back to.
+    fn switch_link(&mut self, folder: &Path) -> Result<(), SyncError> {
+        proceed(self.observer, SyncStep::SwitchBundle)?;
+        let link = self.device.folder.current_bundle();
+        let before = fs::canonicalize(&link).ok();
+        replace_link(folder, &link).map_err(SyncError::file(&link))?;
+        let stays = |other: &Path| fs::canonicalize(other).ok().is_some_and(|other| Some(other) == before);
+        for other in self.fetched_bundles()?.into_iter().filter(|other| other != folder && !stays(other)) {
+            if let Err(error) = fs::remove_dir_all(&other) {
+                log::warn!("cannot remove {}: {error}", other.display());
+            }
+        }
+        self.clear_objects();
+        Ok(())
+    }
+
+    /// Removes objects that were fetched. Those of bundles have names in the bundles' folders, too.
+    pub(super) fn clear_objects(&self) {
+        match fs::remove_dir_all(self.device.folder.objects()) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => log::warn!("objects are left: {error}"),
+            _ => {}
+        }
+    }
+}
+
+/// The digest of a bundle's manifest. Names that could lead anywhere else are refused.
+fn manifest_of(target: &BundleTarget) -> Result<ObjectDigest, SyncError> {
+    let plain = |name: &str| {
+        !name.starts_with('.') && name.bytes().all(|letter| letter.is_ascii_alphanumeric() || b".-_".contains(&letter))
+    };
+    if target.files.len() > MAX_FILES || target.files.iter().any(|file| file.name.is_empty() || !plain(&file.name)) {
+        return Err(SyncError::Answer { reason: "a bundle's files have names that are not used".into() });
+    }
+    let manifest = target.files.iter().find(|file| file.name == MANIFEST).map(|file| file.digest);
+    manifest.ok_or_else(|| SyncError::Answer { reason: "a bundle has no manifest".into() })
+}
+
+fn has_manifest(folder: &Path, manifest: ObjectDigest) -> bool {
+    files::read(&folder.join(MANIFEST), MAX_MANIFEST).is_ok_and(|bytes| ObjectDigest::of(&bytes) == manifest)
+}
+
+fn sync_folder(folder: &Path) -> io::Result<()> {
+    if cfg!(unix) { fs::File::open(folder)?.sync_all() } else { Ok(()) }
+}
+
+/// Has a link lead to a folder beside it, at once.
+#[cfg(unix)]
+fn replace_link(folder: &Path, link: &Path) -> io::Result<()> {
+    let new = link.with_file_name(".current.new");
+    files::remove_if_there(&new)?;
+    std::os::unix::fs::symlink(folder.file_name().unwrap_or_default(), &new)?;
+    fs::rename(&new, link)?;
+    sync_folder(link.parent().unwrap_or(Path::new(".")))
+}
+
+#[cfg(not(unix))]
+fn replace_link(_: &Path, _: &Path) -> io::Result<()> {
+    Err(io::Error::new(io::ErrorKind::Unsupported, "bundles are switched by links, which this system does not have"))
+}

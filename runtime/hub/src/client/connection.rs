@@ -1,0 +1,222 @@
+//! Requests of a device: numbered, signed, sent until a signed answer comes.
+
+use std::thread;
+use std::time::Duration;
+
+use super::error::SyncError;
+use super::folder::DeviceFolder;
+use super::observer::{SyncObserver, SyncStep, proceed};
+use crate::protocol::{
+    AnswerHead, BODY, ByteRange, DEVICE, Fingerprint, HubRefusal, MAX_CHUNK, MAX_MESSAGE, ObjectDigest, RefusalKind,
+    RequestHead, SEQUENCE, SIGNATURE, Signature, SigningKey, VerifyingKey,
+};
+
+/// Longest answer that is read, in bytes.
+const MAX_ANSWER: u64 = if MAX_CHUNK > MAX_MESSAGE as u64 { 2 * MAX_CHUNK } else { 2 * MAX_MESSAGE as u64 };
+/// How long a request may take.
+const TIME: Duration = Duration::from_secs(60);
+
+/// A request as it goes over the network.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WireRequest {
+    /// `GET` or `POST`.
+    pub method: &'static str,
+    /// Path and query.
+    pub path: String,
+    /// Headers.
+    pub headers: Vec<(&'static str, String)>,
+    /// Body.
+    pub body: Vec<u8>,
+}
+
+/// An answer as it comes over the network.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WireAnswer {
+    /// Status of HTTP.
+    pub status: u16,
+    /// The header of the signature.
+    pub signature: Option<String>,
+    /// Body.
+    pub body: Vec<u8>,
+}
+
+/// No answer came.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct TransportError(pub String);
+
+/// What carries requests to the hub. It need not be reliable: requests may get lost, or arrive twice.
+pub trait Transport {
+    /// Carries one.
+    ///
+    /// # Errors
+    /// [`TransportError`] if no answer came; the request may have arrived all the same.
+    fn exchange(&mut self, request: &WireRequest) -> Result<WireAnswer, TransportError>;
+}
+
+/// HTTP, or HTTPS where the address says so.
+#[derive(Debug)]
+pub struct HttpTransport {
+    agent: ureq::Agent,
+    url: String,
+}
+
+impl HttpTransport {
+    /// To the hub at that address, such as `http://hub:8090`.
+    pub fn new(url: &str) -> Self {
+        let config = ureq::Agent::config_builder().http_status_as_error(false).max_redirects(0);
+        let agent = config.timeout_global(Some(TIME)).build().into();
+        Self { agent, url: url.trim_end_matches('/').into() }
+    }
+}
+
+impl Transport for HttpTransport {
+    fn exchange(&mut self, request: &WireRequest) -> Result<WireAnswer, TransportError> {
+        let failed = |error: ureq::Error| TransportError(error.to_string());
+        let url = format!("{}{}", self.url, request.path);
+        let head = ureq::http::Request::builder().method(request.method).uri(url);
+        let head = request.headers.iter().fold(head, |head, (name, value)| head.header(*name, value));
+        let message = head.body(request.body.as_slice()).map_err(|error| TransportError(error.to_string()))?;
+        let mut answer = self.agent.run(message).map_err(failed)?;
+        let signature = answer.headers().get(SIGNATURE).and_then(|value| value.to_str().ok()).map(str::to_owned);
+        let status = answer.status().as_u16();
+        let body = answer.body_mut().with_config().limit(MAX_ANSWER).read_to_vec().map_err(failed)?;
+        Ok(WireAnswer { status, signature, body })
+    }
+}
+
+/// What is asked of the hub.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Call<'a> {
+    pub method: &'static str,
+    pub path: &'a str,
+    pub range: Option<ByteRange>,
+    pub body: &'a [u8],
+}
+
+impl<'a> Call<'a> {
+    pub fn post(path: &'a str, body: &'a [u8]) -> Self {
+        Self { method: "POST", path, range: None, body }
+    }
+
+    pub fn get(path: &'a str, range: ByteRange) -> Self {
+        Self { method: "GET", path, range: Some(range), body: &[] }
+    }
+}
+
+/// By what the hub's answers are recognised.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum HubKey {
+    /// The key that the hub showed when the device enrolled.
+    Known(VerifyingKey),
+    /// While the device enrols: the first signed answer brings the key, which must have this fingerprint.
+    Expected(Fingerprint),
+}
+
+/// How often and how soon a request is sent again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RetryPolicy {
+    /// How often it is sent, at most.
+    pub attempts: u32,
+    /// Pause before it is sent the second time; twice as long before every further one.
+    pub pause: Duration,
+}
+
+impl Default for RetryPolicy {
+    /// Four times within seven seconds.
+    fn default() -> Self {
+        Self { attempts: 4, pause: Duration::from_secs(1) }
+    }
+}
+
+/// A device's connection to its hub.
+pub(super) struct HubConnection<'a> {
+    pub transport: &'a mut dyn Transport,
+    pub folder: &'a DeviceFolder,
+    pub key: SigningKey,
+    pub hub: HubKey,
+    pub retry: RetryPolicy,
+}
+
+impl HubConnection<'_> {
+    /// Asks the hub, and returns the body of its answer. A lost sequence number, as after a restored backup, is caught
+    /// up with.
+    pub fn call(&mut self, call: Call<'_>, observer: &mut dyn SyncObserver) -> Result<Vec<u8>, SyncError> {
+        match self.call_once(call, observer) {
+            Err(SyncError::Refused { kind: RefusalKind::Replay { last }, .. }) => {
+                // Signed by the hub, for this very request.
+                self.folder.keep_sequence(last, observer)?;
+                self.call_once(call, observer)
+            }
+            answered => answered,
+        }
+    }
+
+    fn call_once(&mut self, call: Call<'_>, observer: &mut dyn SyncObserver) -> Result<Vec<u8>, SyncError> {
+        let sequence = self.folder.sequence()?.saturating_add(1);
+        // Before it is sent: a number that was sent and forgotten would be used twice.
+        self.folder.keep_sequence(sequence, observer)?;
+        let Call { method, path, range, body } = call;
+        let device = self.key.verifying_key().device();
+        let head = RequestHead {
+            method: method.into(),
+            path: path.into(),
+            range,
+            device,
+            sequence,
+            body: ObjectDigest::of(body),
+        };
+        let request = wire_request(&head, method, &head.sign(&self.key), body);
+        let mut failed = SyncError::Unknown;
+        for attempt in 0..self.retry.attempts {
+            if attempt > 0 {
+                thread::sleep(self.retry.pause * 2_u32.saturating_pow(attempt - 1));
+            }
+            proceed(observer, SyncStep::Send)?;
+            failed = match self.transport.exchange(&request) {
+                Err(TransportError(reason)) => SyncError::Unreachable { reason },
+                Ok(answer) if self.is_signed(&head, &answer) => return read(answer),
+                Ok(WireAnswer { status: 404, .. }) => SyncError::Unknown,
+                Ok(WireAnswer { status, .. }) => {
+                    SyncError::Unreachable { reason: format!("an answer of status {status} is not signed by the hub") }
+                }
+            };
+        }
+        Err(failed)
+    }
+
+    fn is_signed(&self, head: &RequestHead, answer: &WireAnswer) -> bool {
+        let Some(signature) = answer.signature.as_deref().and_then(Signature::parse) else { return false };
+        let key = match self.hub {
+            HubKey::Known(key) => key,
+            HubKey::Expected(fingerprint) => match serde_json::from_slice::<crate::protocol::Enrolled>(&answer.body) {
+                Ok(enrolled) if enrolled.hub.fingerprint() == fingerprint => enrolled.hub,
+                _ => return false,
+            },
+        };
+        let body = ObjectDigest::of(&answer.body);
+        AnswerHead { request: head.digest(), status: answer.status, body }.is_signed(&key, &signature)
+    }
+}
+
+fn wire_request(head: &RequestHead, method: &'static str, signature: &Signature, body: &[u8]) -> WireRequest {
+    let mut headers = vec![
+        (DEVICE, head.device.to_string()),
+        (SEQUENCE, head.sequence.to_string()),
+        (BODY, head.body.to_string()),
+        (SIGNATURE, signature.to_string()),
+    ];
+    headers.extend(head.range.map(|range| ("range", range.to_string())));
+    WireRequest { method, path: head.path.clone(), headers, body: body.to_vec() }
+}
+
+/// The body of a signed answer.
+fn read(answer: WireAnswer) -> Result<Vec<u8>, SyncError> {
+    if matches!(answer.status, 200 | 206) {
+        return Ok(answer.body);
+    }
+    match serde_json::from_slice::<HubRefusal>(&answer.body) {
+        Ok(HubRefusal { kind, reason }) => Err(SyncError::Refused { kind, reason }),
+        Err(error) => Err(SyncError::Answer { reason: error.to_string() }),
+    }
+}

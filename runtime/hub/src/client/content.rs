@@ -1,0 +1,25 @@
+//! By what a class's shots are compared: two devices that hold the same shots give the same digest, whatever they call
+//! the class and wherever it comes from.
+
+use orco_runtime::learner::Learner;
+use orco_runtime::pack::{Pack, PackOrigin};
+
+use crate::protocol::ObjectDigest;
+
+/// The digest of a pack's shots and their bundle.
+pub(super) fn content(pack: &Pack) -> ObjectDigest {
+    let bare = Pack {
+        label: String::new(),
+        bundle_digest: pack.bundle_digest,
+        exemplars: pack.exemplars.clone(),
+        thumbnails: Vec::new(),
+        provenance: PackOrigin::default(),
+    };
+    ObjectDigest::of(&bare.to_be_signed())
+}
+
+/// The digest of a learned class's shots; none if there is no such class.
+pub(super) fn class_content(learner: &Learner, label: &str) -> Option<ObjectDigest> {
+    let pack = Pack::of(learner.base_model(), learner.state(), label, PackOrigin::default()).ok()?;
+    Some(content(&pack))
+}

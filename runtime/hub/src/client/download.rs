@@ -1,0 +1,96 @@
+//! Objects come in parts. What came before the network or the power failed is not fetched again.
+
+use std::fs::{self, OpenOptions};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use orco_runtime::files;
+
+use super::connection::{Call, HubConnection};
+use super::error::SyncError;
+use super::observer::{SyncObserver, SyncStep, proceed};
+use crate::protocol::{ByteRange, MAX_CHUNK, OBJECTS, ObjectDigest};
+
+/// Largest object that is fetched, in bytes.
+const MAX_OBJECT: u64 = 1 << 30;
+
+/// An object that the channel holds.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct WantedObject {
+    pub digest: ObjectDigest,
+    pub size: u64,
+}
+
+/// Fetches an object into the device's folder, or finds it there; returns its file.
+///
+/// Parts are not synced: after a power cut the end of the file may be anything, and the digest tells.
+pub(super) fn fetch(
+    connection: &mut HubConnection<'_>,
+    wanted: WantedObject,
+    observer: &mut dyn SyncObserver,
+) -> Result<PathBuf, SyncError> {
+    let WantedObject { digest, size } = wanted;
+    if size > MAX_OBJECT {
+        return Err(SyncError::Answer { reason: format!("the object {digest} has {size} bytes") });
+    }
+    let folder = connection.folder.objects();
+    if !folder.is_dir() {
+        files::create_folder(&folder).map_err(SyncError::file(&folder))?;
+    }
+    let path = folder.join(digest.to_string());
+    if path.is_file() {
+        return Ok(path);
+    }
+    let partial = folder.join(format!("{digest}.part"));
+    let mut come = length(&partial).map_err(SyncError::file(&partial))?;
+    while come < size {
+        let range = ByteRange { start: come, last: (come + MAX_CHUNK).min(size) - 1 };
+        let part = connection.call(Call::get(&format!("{OBJECTS}/{digest}"), range), observer)?;
+        if part.is_empty() || part.len() as u64 > size - come {
+            return Err(discard(&partial, digest));
+        }
+        proceed(observer, SyncStep::Write)?;
+        append(&partial, &part).map_err(SyncError::file(&partial))?;
+        come += part.len() as u64;
+    }
+    let bytes = if size == 0 { Ok(Vec::new()) } else { files::read_own(&partial, MAX_OBJECT) };
+    let bytes = bytes.map_err(SyncError::file(&partial))?;
+    if ObjectDigest::of(&bytes) != digest {
+        return Err(discard(&partial, digest));
+    }
+    proceed(observer, SyncStep::Write)?;
+    files::replace(&path, &bytes).map_err(SyncError::file(&path))?;
+    files::remove_if_there(&partial).map_err(SyncError::file(&partial))?;
+    Ok(path)
+}
+
+/// Reads an object that was fetched, and makes sure that it is still what its name says.
+pub(super) fn read(path: &Path, digest: ObjectDigest) -> Result<Vec<u8>, SyncError> {
+    let bytes = files::read_own(path, MAX_OBJECT).map_err(SyncError::file(path))?;
+    if ObjectDigest::of(&bytes) == digest { Ok(bytes) } else { Err(discard(path, digest)) }
+}
+
+/// Begins anew with an object.
+fn discard(path: &Path, digest: ObjectDigest) -> SyncError {
+    match files::remove_if_there(path) {
+        Ok(()) => SyncError::Object { digest },
+        Err(source) => SyncError::File { path: path.into(), source },
+    }
+}
+
+fn length(path: &Path) -> io::Result<u64> {
+    match fs::symlink_metadata(path) {
+        Ok(facts) if facts.is_file() => Ok(facts.len()),
+        Ok(_) => Err(io::Error::other("it is not a regular file")),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(0),
+        Err(error) => Err(error),
+    }
+}
+
+fn append(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let mut options = OpenOptions::new();
+    options.append(true).create(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    files::open_own(&mut options, path)?.write_all(bytes)
+}

@@ -1,0 +1,112 @@
+//! Why a round of synchronisation stops.
+
+use std::io;
+use std::path::PathBuf;
+
+use orco_runtime::bundle::OpenError;
+use orco_runtime::learner::upgrade::UpgradeError;
+use orco_runtime::learner::{ChangeError, ExportError, OpenLearnerError};
+use orco_runtime::store::StoreError;
+
+use crate::protocol::{CodeError, ObjectDigest, RefusalKind};
+
+/// Why a round stops. What was done until then stays, and the next round goes on from there.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SyncError {
+    /// A file of the device cannot be read or written.
+    #[error("{} cannot be read or written", path.display())]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// A file of the device holds something else.
+    #[error("{} is damaged: {reason}; remove it and enrol again with a new code", path.display())]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        reason: String,
+    },
+    /// The system has no random numbers.
+    #[error("the system gives no random numbers")]
+    Random,
+    /// The device never enrolled.
+    #[error("this device is not enrolled; get a code with `orco hub code` and pass it with --code")]
+    NotEnrolled,
+    /// The device belongs to another hub.
+    #[error("this device is enrolled with another hub; remove {} to enrol anew", folder.display())]
+    OtherHub {
+        /// The device's folder.
+        folder: PathBuf,
+    },
+    /// A text is no code.
+    #[error(transparent)]
+    Code(#[from] CodeError),
+    /// No signed answer came.
+    #[error("the hub cannot be reached: {reason}")]
+    Unreachable {
+        /// The last attempt's reason.
+        reason: String,
+    },
+    /// The hub, or something in its place, does not know the device.
+    #[error(
+        "the hub does not know this device, or does not take its code: a code counts once and for a limited time, and \
+         the address must be the hub's"
+    )]
+    Unknown,
+    /// The hub refuses the message.
+    #[error("the hub refuses: {reason}")]
+    Refused {
+        /// Which kind of reason.
+        kind: RefusalKind,
+        /// In a sentence.
+        reason: String,
+    },
+    /// An answer of the hub makes no sense.
+    #[error("the hub's answer makes no sense: {reason}")]
+    Answer {
+        /// What is wrong.
+        reason: String,
+    },
+    /// An object is not what the channel says.
+    #[error("the object {digest} came damaged; the next round fetches it again")]
+    Object {
+        /// Its digest.
+        digest: ObjectDigest,
+    },
+    /// The bundle cannot be used.
+    #[error(transparent)]
+    Bundle(#[from] OpenError),
+    /// There is neither a bundle on the device nor one in its channel.
+    #[error("the device has no bundle, and its channel holds none; release one, or name one with --bundle")]
+    NoBundle,
+    /// The state cannot be used.
+    #[error(transparent)]
+    Learner(#[from] OpenLearnerError),
+    /// The store cannot be used.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// A class cannot be learned or forgotten.
+    #[error(transparent)]
+    Change(#[from] ChangeError),
+    /// A class cannot be exported.
+    #[error(transparent)]
+    Export(#[from] ExportError),
+    /// The state cannot go over to another bundle, or back.
+    #[error(transparent)]
+    Upgrade(#[from] UpgradeError),
+    /// The observer stopped the round.
+    #[error("the round was stopped")]
+    Stopped,
+}
+
+impl SyncError {
+    /// That of a file.
+    pub(super) fn file(path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Self {
+        let path = path.into();
+        move |source| Self::File { path, source }
+    }
+}

@@ -1,0 +1,156 @@
+//! Learning what the channel holds, and forgetting what it took back.
+
+use orco_runtime::files;
+use orco_runtime::learner::{ChangeError, Learner, PackClass};
+use orco_runtime::pack::{self, Pack};
+use orco_runtime::state::label;
+use orco_runtime::state::sentence::with_causes;
+
+use super::Round;
+use super::bundles::Refusal;
+use super::content::{class_content, content};
+use super::download::{self, WantedObject};
+use super::error::SyncError;
+use super::folder::LearnedPack;
+use super::observer::{SyncStep, proceed};
+use crate::protocol::{ObjectDigest, PackTarget, ReleaseOutcome, bounded};
+
+/// What is to be done about a pack of the channel.
+#[derive(Debug, PartialEq, Eq)]
+enum PackAction {
+    /// Nothing: the device holds it.
+    Hold,
+    /// It is learned.
+    Learn,
+    /// It is learned in the place of a class of its label, which came from the channel or is part of the pack.
+    Replace,
+    /// A class of its label was taught here, unless it is the pack itself, learned before the power failed.
+    Compare,
+}
+
+impl Round<'_, '_> {
+    /// Learns the packs that the channel holds, in their order, and forgets those that it took back.
+    pub(super) fn follow_packs(&mut self, packs: &[PackTarget]) -> Result<Vec<ReleaseOutcome>, SyncError> {
+        let Some(mut learner) = self.learner.take() else { return Ok(Vec::new()) };
+        let followed = self.follow_all(&mut learner, packs);
+        self.learner = Some(learner);
+        followed
+    }
+
+    fn follow_all(&mut self, learner: &mut Learner, packs: &[PackTarget]) -> Result<Vec<ReleaseOutcome>, SyncError> {
+        self.forget_withdrawn(learner, packs)?;
+        let mut outcomes = Vec::with_capacity(packs.len());
+        for target in packs {
+            let refused = self.follow_pack(learner, target)?.map(|reason| bounded(&reason));
+            outcomes.push(ReleaseOutcome { release: target.release, refused });
+        }
+        Ok(outcomes)
+    }
+
+    fn follow_pack(&mut self, learner: &mut Learner, target: &PackTarget) -> Result<Refusal, SyncError> {
+        let action = self.action(learner, target);
+        if action == PackAction::Hold {
+            return Ok(None);
+        }
+        let wanted = WantedObject { digest: target.digest, size: target.size };
+        let path = download::fetch(&mut self.connection, wanted, self.observer)?;
+        let bytes = download::read(&path, target.digest)?;
+        let pack = match pack::open(&bytes, self.device.settings.key.as_ref()) {
+            Ok(pack) if label::same(&pack.label, &target.label) => pack,
+            Ok(_) => return Ok(Some("the pack has another label than the channel says".into())),
+            Err(error) => return Ok(Some(with_causes(&error))),
+        };
+        let content = content(&pack);
+        if class_content(learner, &pack.label) != Some(content) {
+            if action == PackAction::Compare {
+                let label = &target.label;
+                return Ok(Some(format!("this device was taught another \"{label}\"; merge both, or keep them apart")));
+            }
+            if let Some(reason) = self.learn(learner, &pack, action == PackAction::Replace)? {
+                return Ok(Some(reason));
+            }
+        }
+        self.progress.learned.retain(|learned| !label::same(&learned.label, &pack.label));
+        let bundle = ObjectDigest::new(pack.bundle_digest);
+        self.progress.learned.push(LearnedPack { pack: target.digest, bundle, label: pack.label, content });
+        self.keep_progress()?;
+        if let Err(error) = files::remove_if_there(&path) {
+            log::warn!("{} is left: {error}", path.display());
+        }
+        Ok(None)
+    }
+
+    /// Decides by what the device knows, without fetching anything.
+    fn action(&self, learner: &Learner, target: &PackTarget) -> PackAction {
+        // Even if somebody forgot the class since: that was meant.
+        if self.progress.learned(&target.digest).is_some() {
+            return PackAction::Hold;
+        }
+        let classes = &learner.state().classes;
+        match classes.iter().find(|class| self.is_origin(learner, &class.label, &target.origins)) {
+            // The channel gives the device's own class to others.
+            Some(_) if target.origins.len() == 1 => return PackAction::Hold,
+            Some(class) if label::same(&class.label, &target.label) => return PackAction::Replace,
+            _ => {}
+        }
+        match classes.iter().find(|class| label::same(&class.label, &target.label)) {
+            None => PackAction::Learn,
+            Some(class) if self.is_from_channel(learner, &class.label) => PackAction::Replace,
+            Some(_) => PackAction::Compare,
+        }
+    }
+
+    /// Whether a class is, as it is now, one that the device pushed and that a release was made of.
+    fn is_origin(&self, learner: &Learner, label: &str, origins: &[ObjectDigest]) -> bool {
+        let mut pushed = self.progress.pushed.iter().filter(|pushed| label::same(&pushed.label, label));
+        pushed.any(|pushed| origins.contains(&pushed.pack) && class_content(learner, label) == Some(pushed.content))
+    }
+
+    /// Whether a class is, as it is now, one that the device learned because its channel held it.
+    pub(super) fn is_from_channel(&self, learner: &Learner, label: &str) -> bool {
+        let mut learned = self.progress.learned.iter().filter(|learned| label::same(&learned.label, label));
+        learned.any(|learned| class_content(learner, label) == Some(learned.content))
+    }
+
+    /// Learns a pack, an entry of the history; returns why not, if it cannot be learned.
+    fn learn(&mut self, learner: &mut Learner, pack: &Pack, replace: bool) -> Result<Refusal, SyncError> {
+        if replace && class_content(learner, &pack.label).is_some() {
+            self.forget(learner, &pack.label)?;
+        }
+        proceed(self.observer, SyncStep::Import(pack.label.clone()))?;
+        match learner.import(&[PackClass { pack, label: None }], &mut ()) {
+            Ok(outcome) => drop(outcome.durable()?),
+            Err(error @ (ChangeError::Store(_) | ChangeError::Cancelled)) => return Err(error.into()),
+            Err(error) => return Ok(Some(with_causes(&error))),
+        }
+        self.outcome.imported.push(pack.label.clone());
+        Ok(None)
+    }
+
+    fn forget(&mut self, learner: &mut Learner, label: &str) -> Result<(), SyncError> {
+        proceed(self.observer, SyncStep::Forget(label.to_owned()))?;
+        learner.forget(label, &mut ())?.durable()?;
+        Ok(())
+    }
+
+    /// Forgets classes whose packs the channel holds no more. A class that got further shots here stays: it is the
+    /// device's own by now.
+    fn forget_withdrawn(&mut self, learner: &mut Learner, packs: &[PackTarget]) -> Result<(), SyncError> {
+        let bundle = ObjectDigest::new(learner.bundle().digest);
+        let is_held = |learned: &LearnedPack| {
+            packs.iter().any(|target| target.digest == learned.pack || label::same(&target.label, &learned.label))
+        };
+        let all = self.progress.learned.iter();
+        let withdrawn: Vec<LearnedPack> =
+            all.filter(|learned| learned.bundle == bundle && !is_held(learned)).cloned().collect();
+        for LearnedPack { pack, label, .. } in withdrawn {
+            if self.is_from_channel(learner, &label) {
+                self.forget(learner, &label)?;
+                self.outcome.forgotten.push(label);
+            }
+            self.progress.learned.retain(|learned| learned.pack != pack);
+            self.keep_progress()?;
+        }
+        Ok(())
+    }
+}

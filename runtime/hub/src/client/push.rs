@@ -1,0 +1,118 @@
+//! Pushing what the device was taught and may share.
+
+use std::io;
+
+use orco_runtime::learner::Learner;
+use orco_runtime::pack::{self, PackOrigin};
+use orco_runtime::state::label;
+
+use super::Round;
+use super::connection::Call;
+use super::content::class_content;
+use super::error::SyncError;
+use super::folder::PushedClass;
+use crate::protocol::{MAX_PACK, ObjectDigest, PACKS, Received};
+
+/// Which classes a device may share.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum SharedClasses {
+    /// None.
+    #[default]
+    None,
+    /// All that it was taught.
+    All,
+    /// Those with these labels.
+    Labels(Vec<String>),
+}
+
+impl SharedClasses {
+    fn includes(&self, class: &str) -> bool {
+        match self {
+            Self::None => false,
+            Self::All => true,
+            Self::Labels(labels) => labels.iter().any(|label| label::same(label, class)),
+        }
+    }
+}
+
+impl Round<'_, '_> {
+    /// Pushes classes that were taught here and are not pushed as they are now.
+    pub(super) fn push_classes(&mut self) -> Result<(), SyncError> {
+        let Some(mut learner) = self.learner.take() else { return Ok(()) };
+        let pushed = self.push_all(&mut learner);
+        self.learner = Some(learner);
+        pushed
+    }
+
+    fn push_all(&mut self, learner: &mut Learner) -> Result<(), SyncError> {
+        let labels: Vec<String> = learner.state().classes.iter().map(|class| class.label.clone()).collect();
+        for label in labels.iter().filter(|label| self.device.settings.shared.includes(label)) {
+            let Some(content) = class_content(learner, label) else { continue };
+            if self.is_from_channel(learner, label) {
+                continue;
+            }
+            let is_same = |pushed: &PushedClass| pushed.content == content && label::same(&pushed.label, label);
+            let known = self.progress.pushed.iter().find(|pushed| is_same(pushed)).cloned();
+            let class = match known {
+                Some(class) => class,
+                None => match self.push_class(learner, label, content)? {
+                    Some(class) => class,
+                    None => continue,
+                },
+            };
+            if self.device.settings.share_pictures && !class.pictures {
+                self.push_pictures(learner, label, &class)?;
+                if let Some(pushed) = self.progress.pushed.iter_mut().find(|pushed| is_same(pushed)) {
+                    pushed.pictures = true;
+                }
+                self.keep_progress()?;
+            }
+        }
+        Ok(())
+    }
+
+    fn push_class(
+        &mut self,
+        learner: &mut Learner,
+        label: &str,
+        content: ObjectDigest,
+    ) -> Result<Option<PushedClass>, SyncError> {
+        let bytes = pack::seal(&learner.export(label, PackOrigin::default())?.to_be_signed(), "");
+        if bytes.len() > MAX_PACK {
+            self.warnings.push(format!("\"{label}\" is too large to be shared"));
+            return Ok(None);
+        }
+        let answer = match self.connection.call(Call::post(PACKS, &bytes), self.observer) {
+            Err(SyncError::Refused { reason, .. }) => {
+                self.warnings.push(format!("\"{label}\" is not shared: {reason}"));
+                return Ok(None);
+            }
+            answer => answer?,
+        };
+        let Received { digest: pack } =
+            serde_json::from_slice(&answer).map_err(|error| SyncError::Answer { reason: error.to_string() })?;
+        let class = PushedClass { label: label.to_owned(), content, pack, pictures: false };
+        self.progress.pushed.push(class.clone());
+        self.keep_progress()?;
+        self.outcome.pushed.push(label.to_owned());
+        Ok(Some(class))
+    }
+
+    /// Pushes the kept pictures of a class's shots. Those that are not kept are passed over.
+    fn push_pictures(&mut self, learner: &Learner, label: &str, class: &PushedClass) -> Result<(), SyncError> {
+        let state = learner.state();
+        let Some(index) = state.find_class(learner.base_model(), label) else { return Ok(()) };
+        let kept = learner.store().pictures(&learner.bundle().digest);
+        let path = format!("{PACKS}/{}/pictures", class.pack);
+        let shots = (0..state.exemplars.len()).filter(|&shot| state.exemplars.classes()[shot] as usize == index);
+        for exemplar in shots.map(|shot| state.exemplars.digest_of(shot)) {
+            let picture = match kept.read(&exemplar) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                picture => picture.map_err(SyncError::file(kept.path(&exemplar)))?,
+            };
+            self.connection.call(Call::post(&path, &picture), self.observer)?;
+            self.outcome.pictures += 1;
+        }
+        Ok(())
+    }
+}

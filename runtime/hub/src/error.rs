@@ -1,0 +1,121 @@
+//! Why the hub cannot do what it is to do.
+
+use std::io;
+use std::path::PathBuf;
+
+use orco_runtime::bundle::OpenError;
+use orco_runtime::pack::OpenPackError;
+
+use crate::merge::MergeError;
+use crate::protocol::{DeviceId, ObjectDigest, ReleaseId};
+
+/// Why the hub cannot start, or refuses what its operator asks for.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum HubError {
+    /// The database cannot be used.
+    #[error("the hub's database cannot be used")]
+    Database(#[from] rusqlite::Error),
+    /// The database was written by a newer program.
+    #[error("the hub's database has version {found}, but this program knows up to {known}; update the program")]
+    Newer {
+        /// Version of the database.
+        found: i64,
+        /// Newest version that is known.
+        known: i64,
+    },
+    /// A file cannot be read or written.
+    #[error("{} cannot be read or written", path.display())]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The file of the hub's key holds no key.
+    #[error("{} holds no key of a hub; restore it from a backup, or every device must enrol again", path.display())]
+    Key {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The system has no random numbers.
+    #[error("the system gives no random numbers")]
+    Random,
+    /// An object is not what its name says.
+    #[error("the object {digest} is damaged: its bytes do not match its name; restore it from a backup")]
+    Damaged {
+        /// Its name.
+        digest: ObjectDigest,
+    },
+    /// A text names no channel.
+    #[error("\"{name}\" names no channel: use up to 64 small letters, digits and hyphens")]
+    Channel {
+        /// The text.
+        name: String,
+    },
+    /// No device has that identifier.
+    #[error("no device has the identifier {device}; `orco hub list` shows all")]
+    NoDevice {
+        /// The identifier.
+        device: DeviceId,
+    },
+    /// No device pushed that pack.
+    #[error("no device pushed the pack {digest}; `orco hub list` shows all")]
+    NoPack {
+        /// Its digest.
+        digest: ObjectDigest,
+    },
+    /// There is no such release.
+    #[error("there is no release {release}; `orco hub list` shows all")]
+    NoRelease {
+        /// Its number.
+        release: ReleaseId,
+    },
+    /// A stage never gets narrower.
+    #[error("release {release} is at {present} % already; a stage never narrows, withdraw the release instead")]
+    StaleStage {
+        /// Its number.
+        release: ReleaseId,
+        /// Its percentage now.
+        present: u8,
+    },
+    /// A pack cannot be opened.
+    #[error("the pack {digest} cannot be used")]
+    Pack {
+        /// Its digest.
+        digest: ObjectDigest,
+        /// What is wrong.
+        source: OpenPackError,
+    },
+    /// Packs cannot be combined.
+    #[error(transparent)]
+    Merge(#[from] MergeError),
+    /// A pack cannot be signed.
+    #[error("the pack cannot be signed: {0}")]
+    Sign(String),
+    /// A bundle cannot be opened.
+    #[error(transparent)]
+    Bundle(#[from] OpenError),
+    /// The token's file cannot be used.
+    #[error(transparent)]
+    Token(#[from] orco_serve::ServeError),
+    /// The hub cannot listen.
+    #[error("cannot listen at {address}")]
+    Listen {
+        /// Where it should.
+        address: std::net::SocketAddr,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The threads of the network cannot be started.
+    #[error("cannot start threads")]
+    Threads(#[source] io::Error),
+}
+
+impl HubError {
+    /// That of a file.
+    pub(crate) fn file(path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Self {
+        let path = path.into();
+        move |source| Self::File { path, source }
+    }
+}

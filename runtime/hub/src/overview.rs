@@ -1,0 +1,128 @@
+//! The fleet at a glance, for the page, the administrators' API and `orco hub list`.
+
+use serde::Serialize;
+
+use crate::error::HubError;
+use crate::protocol::{DeviceId, DeviceReport, ObjectDigest, ReleaseId};
+use crate::rollout::RolloutStage;
+use crate::store::{DeviceRecord, HubStore, ReleaseKind, ReleaseRecord, UnixSeconds};
+
+/// The fleet.
+#[derive(Clone, Debug, Serialize)]
+pub struct FleetOverview {
+    /// Its devices, by name.
+    pub devices: Vec<DeviceOverview>,
+    /// Packs that devices pushed, by label.
+    pub packs: Vec<PackOverview>,
+    /// Releases, newest first.
+    pub releases: Vec<ReleaseOverview>,
+}
+
+/// A device.
+#[derive(Clone, Debug, Serialize)]
+pub struct DeviceOverview {
+    /// Its identifier.
+    pub id: DeviceId,
+    /// What people call it.
+    pub name: String,
+    /// The channel that it follows.
+    pub channel: String,
+    /// When its last request came, in seconds since 1970.
+    pub seen: UnixSeconds,
+    /// What it said of itself last.
+    pub report: Option<DeviceReport>,
+}
+
+/// A pack that a device pushed.
+#[derive(Clone, Debug, Serialize)]
+pub struct PackOverview {
+    /// Its digest, by which it is released.
+    pub digest: ObjectDigest,
+    /// Its label.
+    pub label: String,
+    /// Name of the device.
+    pub device: String,
+    /// Name of its bundle.
+    pub bundle: String,
+    /// Its shots.
+    pub shots: u32,
+    /// Pictures that the device shares of them.
+    pub pictures: u32,
+    /// Its length in bytes.
+    pub bytes: u64,
+}
+
+/// A release.
+#[derive(Clone, Debug, Serialize)]
+pub struct ReleaseOverview {
+    /// Its number.
+    pub id: ReleaseId,
+    /// The channel.
+    pub channel: String,
+    /// What is released.
+    pub kind: ReleaseKind,
+    /// Name of the bundle, or label of the pack.
+    pub name: String,
+    /// Which share of the devices gets it.
+    pub percent: RolloutStage,
+    /// Whether it was taken back.
+    pub withdrawn: bool,
+    /// Devices that it is for at this stage.
+    pub devices: usize,
+    /// Those that hold it.
+    pub held: usize,
+    /// Those that refused it.
+    pub refused: usize,
+}
+
+impl FleetOverview {
+    /// That of a hub.
+    ///
+    /// # Errors
+    /// [`HubError::Database`] if it cannot be read.
+    pub fn of(store: &HubStore) -> Result<Self, HubError> {
+        let devices = store.devices()?;
+        let releases = store.releases()?.into_iter().map(|release| release_overview(release, &devices)).collect();
+        let packs = store.packs()?.into_iter().map(|pack| PackOverview {
+            digest: pack.digest,
+            label: pack.label,
+            device: pack.device_name,
+            bundle: pack.bundle_name,
+            shots: pack.shots,
+            pictures: pack.pictures,
+            bytes: pack.size,
+        });
+        let packs = packs.collect();
+        let devices = devices.into_iter().map(|device| DeviceOverview {
+            id: device.id,
+            name: device.name,
+            channel: device.channel,
+            seen: device.seen,
+            report: device.report,
+        });
+        Ok(Self { devices: devices.collect(), packs, releases })
+    }
+}
+
+fn release_overview(release: ReleaseRecord, devices: &[DeviceRecord]) -> ReleaseOverview {
+    let meant: Vec<&DeviceRecord> = devices
+        .iter()
+        .filter(|device| device.channel == release.channel && release.stage.includes(&device.id, &release.identity))
+        .collect();
+    let outcomes = meant.iter().filter_map(|device| device.report.as_ref()).flat_map(|report| &report.outcomes);
+    let (mut held, mut refused) = (0, 0);
+    for outcome in outcomes.filter(|outcome| outcome.release == release.id) {
+        *(if outcome.refused.is_none() { &mut held } else { &mut refused }) += 1;
+    }
+    ReleaseOverview {
+        id: release.id,
+        channel: release.channel,
+        kind: release.kind,
+        name: release.name,
+        percent: release.stage,
+        withdrawn: release.withdrawn,
+        devices: meant.len(),
+        held,
+        refused,
+    }
+}

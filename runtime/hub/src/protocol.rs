@@ -1,0 +1,73 @@
+//! What devices and the hub say to each other, and how each knows that the other said it.
+//!
+//! Every request carries the device's identifier, a sequence number and a signature ([`RequestHead`]); every answer
+//! carries a signature of the hub over the request that it answers ([`AnswerHead`]). So nothing can be replayed: an old
+//! request has an old number, and an old answer belongs to another request. TLS is not needed for that. It is needed
+//! where nobody else may read what devices learn.
+//!
+//! | header | holds |
+//! |---|---|
+//! | `orco-device` | identifier of the device, 32 hexadecimal digits |
+//! | `orco-sequence` | a number that rises with every request of the device |
+//! | `orco-body` | SHA-256 of the body, 64 hexadecimal digits |
+//! | `orco-signature` | Ed25519 over [`RequestHead`] or [`AnswerHead`], 128 hexadecimal digits |
+
+mod code;
+mod head;
+mod hex;
+mod key;
+mod message;
+
+pub use code::{CodeError, CodeId, CodeKey, EnrolmentCode};
+pub use head::{AnswerHead, BODY, ByteRange, DEVICE, RequestHead, SEQUENCE, SIGNATURE};
+pub use key::{DeviceId, Fingerprint, ObjectDigest, Signature, SigningKey, VerifyingKey};
+pub use message::{
+    BundleTarget, ChannelTarget, ClassReport, DeviceHealth, DeviceReport, Enrolled, Enrolment, HubRefusal, PackTarget,
+    Received, RefusalKind, ReleaseId, ReleaseOutcome, ReleasedFile, ReportedBundle,
+};
+
+/// Largest body of a message that is no pack or picture, in bytes.
+pub const MAX_MESSAGE: usize = 1 << 20;
+/// Largest body of an enrolment, the only message that a stranger may send, in bytes.
+pub const MAX_ENROLMENT: usize = 4 << 10;
+/// Largest pack that is pushed, in bytes. A pack of 1,000 shots with float features of 512 numbers takes half of it.
+pub const MAX_PACK: usize = 8 << 20;
+/// Largest picture that is pushed, in bytes.
+pub const MAX_PICTURE: usize = 5 << 20;
+/// Bytes of an object that one answer carries at most.
+pub const MAX_CHUNK: u64 = 1 << 20;
+/// Most classes that a report lists.
+pub const MAX_CLASSES: usize = 10_000;
+/// Most packs and bundles that a channel holds for a device.
+pub const MAX_RELEASES: usize = 10_000;
+/// Longest name or reason, in bytes; longer ones are cut.
+pub const MAX_TEXT: usize = 512;
+/// Longest label, in bytes.
+pub const MAX_LABEL: usize = orco_runtime::state::label::MAX_TEXT;
+
+/// Where a device enrols.
+pub const ENROL: &str = "/v1/enrol";
+/// Where a device reports, and learns what its channel holds.
+pub const REPORT: &str = "/v1/report";
+/// Where a device pushes packs; `/DIGEST/pictures` below it takes a pack's pictures.
+pub const PACKS: &str = "/v1/packs";
+/// Where objects lie, by their digests.
+pub const OBJECTS: &str = "/v1/objects";
+
+/// A text of at most [`MAX_TEXT`] bytes, cut between letters.
+pub fn bounded(text: &str) -> String {
+    let end = text.char_indices().map(|(at, letter)| at + letter.len_utf8()).take_while(|end| *end <= MAX_TEXT).last();
+    text[..end.unwrap_or(0)].to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_texts_are_cut_between_letters() {
+        assert_eq!(bounded("mug"), "mug");
+        assert_eq!(bounded(&"ä".repeat(MAX_TEXT)).len(), MAX_TEXT);
+        assert_eq!(bounded(&format!("x{}", "ä".repeat(MAX_TEXT))).len(), MAX_TEXT - 1);
+    }
+}

@@ -1,0 +1,173 @@
+//! Bodies of messages, JSON.
+
+use serde::{Deserialize, Serialize};
+
+use super::code::CodeId;
+use super::key::{ObjectDigest, VerifyingKey};
+
+/// A device asks to be one of the fleet.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Enrolment {
+    /// The code's identifier.
+    pub code: CodeId,
+    /// The device's key.
+    pub key: VerifyingKey,
+    /// What people call the device.
+    pub name: String,
+    /// That the device has the code ([`super::CodeKey::prove`]), by which it is bound to the key.
+    pub proof: ObjectDigest,
+}
+
+/// The device is one of the fleet.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Enrolled {
+    /// The hub's key.
+    pub hub: VerifyingKey,
+    /// The channel that the device follows.
+    pub channel: String,
+}
+
+/// Number of a release, which the hub gives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct ReleaseId(pub i64);
+
+impl std::fmt::Display for ReleaseId {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// What a device is and knows.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct DeviceReport {
+    /// Version of its program.
+    pub version: String,
+    /// Its bundle, if it has one.
+    pub bundle: Option<ReportedBundle>,
+    /// The classes that it learned.
+    pub classes: Vec<ClassReport>,
+    /// How it is.
+    pub health: DeviceHealth,
+    /// What became of the releases of its channel.
+    pub outcomes: Vec<ReleaseOutcome>,
+}
+
+/// The bundle that a device runs with.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ReportedBundle {
+    /// Its name.
+    pub name: String,
+    /// Its release, of which its signer decides.
+    pub release: u32,
+    /// Digest of its learner file, by which packs name their bundle.
+    pub learner: ObjectDigest,
+}
+
+/// A class that a device learned.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ClassReport {
+    /// Its label.
+    pub label: String,
+    /// Its stored shots.
+    pub shots: u32,
+}
+
+/// How a device is.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DeviceHealth {
+    /// Bytes that are free where its state lies, if that is known.
+    pub free_bytes: Option<u64>,
+    /// What is wrong, in sentences.
+    pub warnings: Vec<String>,
+}
+
+/// What became of a release on a device.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ReleaseOutcome {
+    /// The release.
+    pub release: ReleaseId,
+    /// Why the device does not hold it; none if it does.
+    pub refused: Option<String>,
+}
+
+/// What a channel holds for a device at its stage.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ChannelTarget {
+    /// The bundle, where the channel says which.
+    pub bundle: Option<BundleTarget>,
+    /// Packs of that bundle, or of the device's own where the channel names none; one for each label.
+    pub packs: Vec<PackTarget>,
+}
+
+/// A bundle that a device should run with.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BundleTarget {
+    /// The release.
+    pub release: ReleaseId,
+    /// Its name.
+    pub name: String,
+    /// Digest of its learner file.
+    pub learner: ObjectDigest,
+    /// Whether a device goes over even if classes are recognised clearly worse.
+    pub force: bool,
+    /// Its files.
+    pub files: Vec<ReleasedFile>,
+}
+
+/// A file of a bundle.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ReleasedFile {
+    /// Its name in the bundle's folder.
+    pub name: String,
+    /// Its digest.
+    pub digest: ObjectDigest,
+    /// Its length in bytes.
+    pub size: u64,
+}
+
+/// A pack that a device should have learned.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PackTarget {
+    /// The release.
+    pub release: ReleaseId,
+    /// Its label.
+    pub label: String,
+    /// Its digest.
+    pub digest: ObjectDigest,
+    /// Its length in bytes.
+    pub size: u64,
+    /// The packs that devices pushed and that it was made of.
+    pub origins: Vec<ObjectDigest>,
+}
+
+/// The hub keeps what was pushed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Received {
+    /// Its digest.
+    pub digest: ObjectDigest,
+}
+
+/// Why the hub refuses a device that it knows.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HubRefusal {
+    /// Which kind of reason.
+    pub kind: RefusalKind,
+    /// In a sentence.
+    pub reason: String,
+}
+
+/// Kinds of reasons.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum RefusalKind {
+    /// The sequence number was used before; the device goes on after this one.
+    Replay {
+        /// The highest number that the hub has seen.
+        last: u64,
+    },
+    /// The message makes no sense, or something in it is beyond a limit.
+    Invalid,
+    /// There is no such object, or the device may not have it.
+    Missing,
+}

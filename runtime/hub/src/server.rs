@@ -1,0 +1,200 @@
+//! The hub over HTTP: for devices, whose messages are signed, and for administrators, who have a token.
+//!
+//! A stranger gets the same empty answer whatever it asks for, before its body is read. TLS is the task of a proxy in
+//! front: nothing here needs it to be trusted, but without it others can read what devices learn.
+
+mod admin;
+mod device;
+
+use std::convert::Infallible;
+use std::future::Future;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::extract::DefaultBodyLimit;
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{any, get, post};
+use hyper::server::conn::http1;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use orco_serve::token::Token;
+use tokio::net::TcpListener;
+use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
+
+use crate::error::HubError;
+use crate::store::HubStore;
+
+/// Connections at a time.
+const CONNECTIONS: usize = 1024;
+/// Bodies that are read at a time, which bounds the memory that they take.
+const BODIES: usize = 32;
+/// How long the head of a request may take.
+const HEAD_TIME: Duration = Duration::from_secs(10);
+/// How long the body of a request may take.
+const BODY_TIME: Duration = Duration::from_secs(60);
+/// How long a connection lasts; devices open another one.
+const CONNECTION_TIME: Duration = Duration::from_secs(600);
+
+/// Where a hub listens.
+#[derive(Clone, Debug)]
+pub struct HubAddress {
+    /// Where it listens.
+    pub listen: SocketAddr,
+    /// File of the administrators' token, which is made if it is not there. Without one there is neither their API nor
+    /// the page.
+    pub token: Option<PathBuf>,
+}
+
+/// What handlers share.
+struct HubService {
+    store: HubStore,
+    token: Option<Token>,
+    bodies: Semaphore,
+}
+
+/// A hub that listens.
+pub struct HubServer {
+    listener: std::net::TcpListener,
+    address: SocketAddr,
+    router: Router,
+}
+
+impl HubServer {
+    /// Listens. Connections wait until [`HubServer::run_until`].
+    ///
+    /// # Errors
+    /// [`HubError`] if the address or the token's file cannot be used.
+    pub fn bind(store: HubStore, address: &HubAddress) -> Result<Self, HubError> {
+        let failed = |source| HubError::Listen { address: address.listen, source };
+        let token = address.token.as_deref().map(Token::read_or_make).transpose()?;
+        let listener = std::net::TcpListener::bind(address.listen).map_err(failed)?;
+        listener.set_nonblocking(true).map_err(failed)?;
+        let address = listener.local_addr().map_err(failed)?;
+        let service = Arc::new(HubService { store, token, bodies: Semaphore::new(BODIES) });
+        Ok(Self { listener, address, router: router(service) })
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Serves until Ctrl-C or SIGTERM.
+    ///
+    /// # Errors
+    /// [`HubError`] if threads cannot be started.
+    pub fn run(self) -> Result<(), HubError> {
+        self.run_until(asked_to_stop())
+    }
+
+    /// Serves until `stop` ends. Requests that are under way then are cut off: devices ask again.
+    ///
+    /// # Errors
+    /// As for [`HubServer::run`].
+    pub fn run_until(self, stop: impl Future<Output = ()>) -> Result<(), HubError> {
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
+        let runtime = runtime.map_err(HubError::Threads)?;
+        let served = runtime.block_on(self.serve(stop));
+        runtime.shutdown_background();
+        served
+    }
+
+    async fn serve(self, stop: impl Future<Output = ()>) -> Result<(), HubError> {
+        let Self { listener, address, router } = self;
+        let listener = TcpListener::from_std(listener).map_err(|source| HubError::Listen { address, source })?;
+        let places = Arc::new(Semaphore::new(CONNECTIONS));
+        let mut connections = JoinSet::new();
+        let mut stop = std::pin::pin!(stop);
+        loop {
+            while connections.try_join_next().is_some() {}
+            let Ok(place) = Arc::clone(&places).acquire_owned().await else { return Ok(()) };
+            let accepted = tokio::select! {
+                () = &mut stop => return Ok(()),
+                accepted = listener.accept() => accepted,
+            };
+            match accepted {
+                Ok((stream, _)) => {
+                    let service = TowerToHyperService::new(router.clone());
+                    connections.spawn(async move {
+                        let mut http = http1::Builder::new();
+                        http.timer(TokioTimer::new()).header_read_timeout(HEAD_TIME);
+                        let connection = http.serve_connection(TokioIo::new(stream), service);
+                        // How it ended is the caller's to know.
+                        let _ = tokio::time::timeout(CONNECTION_TIME, connection).await;
+                        drop(place);
+                    });
+                }
+                Err(error) => {
+                    log::warn!("a connection could not be accepted: {error}");
+                    tokio::time::sleep(Duration::from_millis(100)).await;
+                }
+            }
+        }
+    }
+}
+
+fn router(service: Arc<HubService>) -> Router {
+    Router::new()
+        .route("/", get(admin::page))
+        .route("/admin/v1/fleet", get(admin::fleet))
+        .route("/admin/v1/codes", post(admin::new_code))
+        .route("/admin/v1/releases", post(admin::release))
+        .route("/admin/v1/releases/{id}/stage", post(admin::widen))
+        .route("/admin/v1/releases/{id}/withdraw", post(admin::withdraw))
+        .route("/v1/{*path}", any(device::answer))
+        .fallback(|| async { stranger() })
+        .method_not_allowed_fallback(|| async { stranger() })
+        // Each handler has a limit of its own.
+        .layer(DefaultBodyLimit::disable())
+        .with_state(service)
+}
+
+/// What everybody gets who may not know more.
+fn stranger() -> Response {
+    let mut answer = StatusCode::NOT_FOUND.into_response();
+    answer.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    answer
+}
+
+/// The hub failed; whoever asked may ask again.
+fn failed(error: &HubError) -> Response {
+    log::error!("{}", orco_runtime::state::sentence::with_causes(error));
+    StatusCode::SERVICE_UNAVAILABLE.into_response()
+}
+
+/// Runs what reads and writes files outside the threads of the network.
+async fn blocking<T: Send + 'static>(
+    service: &Arc<HubService>,
+    run: impl FnOnce(&HubStore) -> Result<T, HubError> + Send + 'static,
+) -> Result<T, Response> {
+    let service = Arc::clone(service);
+    match tokio::task::spawn_blocking(move || run(&service.store)).await {
+        Ok(result) => result.map_err(|error| failed(&error)),
+        Err(error) => {
+            log::error!("a request broke off: {error}");
+            Err(StatusCode::SERVICE_UNAVAILABLE.into_response())
+        }
+    }
+}
+
+async fn asked_to_stop() {
+    #[cfg(unix)]
+    if let Ok(mut terminate) = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate()) {
+        tokio::select! {
+            _ = tokio::signal::ctrl_c() => {}
+            _ = terminate.recv() => {}
+        }
+        return;
+    }
+    let _: Result<(), std::io::Error> = tokio::signal::ctrl_c().await;
+}
+
+/// Of handlers whose answer is decided either way.
+fn either(result: Result<Response, Response>) -> Result<Response, Infallible> {
+    Ok(result.unwrap_or_else(|refusal| refusal))
+}

@@ -1,0 +1,177 @@
+//! What administrators ask for, with the token: `Authorization: Bearer TOKEN`. A browser that looks at the page may give
+//! it as the password of any user.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Json;
+use axum::body::{Body, to_bytes};
+use axum::extract::{Path, Request, State};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::response::{Html, IntoResponse, Response};
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
+use orco_runtime::state::sentence::with_causes;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+use super::{HubService, either, stranger};
+use crate::error::HubError;
+use crate::merge::SameLabel;
+use crate::overview::FleetOverview;
+use crate::page;
+use crate::protocol::{MAX_ENROLMENT, ObjectDigest, ReleaseId};
+use crate::rollout::{DEFAULT_CHANNEL, RolloutStage};
+use crate::store::{HubStore, PackRelease, now};
+
+/// Longest time that a code counts.
+const MAX_HOURS: u32 = 24 * 366;
+
+type Service = State<Arc<HubService>>;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct NewCode {
+    #[serde(default = "default_channel")]
+    channel: String,
+    #[serde(default = "one_day")]
+    hours: u32,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct NewRelease {
+    packs: Vec<ObjectDigest>,
+    #[serde(default = "default_channel")]
+    channel: String,
+    #[serde(default = "first_stage")]
+    percent: RolloutStage,
+    #[serde(default)]
+    same_label: SameLabel,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct NewStage {
+    percent: RolloutStage,
+}
+
+fn default_channel() -> String {
+    DEFAULT_CHANNEL.into()
+}
+
+fn one_day() -> u32 {
+    24
+}
+
+fn first_stage() -> RolloutStage {
+    RolloutStage::First
+}
+
+/// Whether a request brings the token. Only a page may be asked for with a password: browsers send those by themselves.
+fn may_enter(hub: &HubService, headers: &HeaderMap, with_password: bool) -> bool {
+    let Some(token) = &hub.token else { return false };
+    let Some(given) = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok()) else { return false };
+    if let Some(bearer) = given.strip_prefix("Bearer ") {
+        return token.is(bearer.trim());
+    }
+    let basic = given.strip_prefix("Basic ").filter(|_| with_password);
+    let decoded = basic.and_then(|basic| String::from_utf8(BASE64_STANDARD.decode(basic.trim()).ok()?).ok());
+    decoded.is_some_and(|pair| pair.split_once(':').is_some_and(|(_, password)| token.is(password)))
+}
+
+pub(super) async fn page(State(hub): Service, headers: HeaderMap) -> Result<Response, Infallible> {
+    if !may_enter(&hub, &headers, true) {
+        if hub.token.is_none() {
+            return Ok(stranger());
+        }
+        let ask = HeaderValue::from_static("Basic realm=\"OrCo hub\", charset=\"UTF-8\"");
+        return Ok((StatusCode::UNAUTHORIZED, [(header::WWW_AUTHENTICATE, ask)]).into_response());
+    }
+    either(run(&hub, FleetOverview::of).await.map(|fleet| {
+        let policy = "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'; base-uri 'none'";
+        let headers = [(header::CONTENT_SECURITY_POLICY, policy), (header::CACHE_CONTROL, "no-store")];
+        (headers, Html(page::html(&fleet, now()))).into_response()
+    }))
+}
+
+pub(super) async fn fleet(State(hub): Service, headers: HeaderMap) -> Result<Response, Infallible> {
+    if !may_enter(&hub, &headers, false) {
+        return Ok(stranger());
+    }
+    either(run(&hub, FleetOverview::of).await.map(|fleet| shown(&fleet)))
+}
+
+pub(super) async fn new_code(State(hub): Service, request: Request) -> Result<Response, Infallible> {
+    either(make_code(&hub, request).await)
+}
+
+async fn make_code(hub: &Arc<HubService>, request: Request) -> Result<Response, Response> {
+    let NewCode { channel, hours } = read(hub, request).await?;
+    let valid = Duration::from_secs(3_600 * u64::from(hours.min(MAX_HOURS)));
+    let code = run(hub, move |store| store.new_code(&channel, valid, now())).await?;
+    Ok(shown(&json!({ "code": code.to_string() })))
+}
+
+pub(super) async fn release(State(hub): Service, request: Request) -> Result<Response, Infallible> {
+    either(make_release(&hub, request).await)
+}
+
+async fn make_release(hub: &Arc<HubService>, request: Request) -> Result<Response, Response> {
+    let NewRelease { packs, channel, percent: stage, same_label } = read(hub, request).await?;
+    let made = run(hub, move |store| {
+        let release = PackRelease { packs: &packs, channel: &channel, stage, same_label, key: None };
+        store.release_packs(&release, now())
+    });
+    Ok(shown(&json!({ "releases": made.await? })))
+}
+
+pub(super) async fn widen(State(hub): Service, Path(id): Path<i64>, request: Request) -> Result<Response, Infallible> {
+    either(set_stage(&hub, ReleaseId(id), request).await)
+}
+
+async fn set_stage(hub: &Arc<HubService>, id: ReleaseId, request: Request) -> Result<Response, Response> {
+    let NewStage { percent } = read(hub, request).await?;
+    run(hub, move |store| store.widen(id, percent)).await?;
+    Ok(shown(&json!({})))
+}
+
+pub(super) async fn withdraw(
+    State(hub): Service,
+    Path(id): Path<i64>,
+    headers: HeaderMap,
+) -> Result<Response, Infallible> {
+    if !may_enter(&hub, &headers, false) {
+        return Ok(stranger());
+    }
+    either(run(&hub, move |store| store.withdraw(ReleaseId(id))).await.map(|()| shown(&json!({}))))
+}
+
+/// Reads the body of a request with the token.
+async fn read<T: DeserializeOwned>(hub: &HubService, request: Request) -> Result<T, Response> {
+    let (parts, body): (_, Body) = request.into_parts();
+    if !may_enter(hub, &parts.headers, false) {
+        return Err(stranger());
+    }
+    let bytes = to_bytes(body, 16 * MAX_ENROLMENT).await.map_err(|error| refused(&error.to_string()))?;
+    serde_json::from_slice(&bytes).map_err(|error| refused(&error.to_string()))
+}
+
+/// Runs what changes or reads the store. What an administrator asked for in vain is said, unlike to devices.
+async fn run<T: Send + 'static>(
+    hub: &Arc<HubService>,
+    run: impl FnOnce(&HubStore) -> Result<T, HubError> + Send + 'static,
+) -> Result<T, Response> {
+    let outcome = super::blocking(hub, move |store| Ok(run(store))).await?;
+    outcome.map_err(|error| refused(&with_causes(&error)))
+}
+
+fn refused(reason: &str) -> Response {
+    (StatusCode::UNPROCESSABLE_ENTITY, Json(json!({ "error": reason }))).into_response()
+}
+
+fn shown(value: &impl Serialize) -> Response {
+    ([(header::CACHE_CONTROL, "no-store")], Json(value)).into_response()
+}

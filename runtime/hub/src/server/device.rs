@@ -1,0 +1,170 @@
+//! Messages of devices.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+
+use axum::body::{Body, to_bytes};
+use axum::extract::{Request, State};
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
+use axum::response::Response;
+use tokio::time::timeout;
+
+use super::{BODY_TIME, HubService, blocking, either, stranger};
+use crate::error::HubError;
+use crate::protocol::{
+    AnswerHead, BODY, ByteRange, DEVICE, DeviceReport, ENROL, Enrolment, MAX_CLASSES, MAX_ENROLMENT, MAX_LABEL,
+    MAX_MESSAGE, MAX_PACK, MAX_PICTURE, MAX_RELEASES, OBJECTS, ObjectDigest, PACKS, REPORT, RefusalKind, RequestHead,
+    SEQUENCE, SIGNATURE, Signature,
+};
+use crate::store::{HubStore, StoredAnswer, now};
+
+/// What a device asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum DeviceRoute {
+    Enrol,
+    Report,
+    Pack,
+    Picture { pack: ObjectDigest },
+    Object { digest: ObjectDigest, range: ByteRange },
+}
+
+impl DeviceRoute {
+    fn of(head: &RequestHead) -> Option<Self> {
+        match (head.method.as_str(), head.path.as_str()) {
+            ("POST", ENROL) => Some(Self::Enrol),
+            ("POST", REPORT) => Some(Self::Report),
+            ("POST", PACKS) => Some(Self::Pack),
+            ("POST", path) => {
+                let pack = path.strip_prefix(PACKS)?.strip_prefix('/')?.strip_suffix("/pictures")?;
+                Some(Self::Picture { pack: ObjectDigest::parse(pack)? })
+            }
+            ("GET", path) => {
+                let digest = ObjectDigest::parse(path.strip_prefix(OBJECTS)?.strip_prefix('/')?)?;
+                Some(Self::Object { digest, range: head.range.unwrap_or(ByteRange { start: 0, last: u64::MAX }) })
+            }
+            _ => None,
+        }
+    }
+
+    /// Bytes of a body at most.
+    fn limit(self) -> usize {
+        match self {
+            Self::Enrol => MAX_ENROLMENT,
+            Self::Report => MAX_MESSAGE,
+            Self::Pack => MAX_PACK,
+            Self::Picture { .. } => MAX_PICTURE,
+            Self::Object { .. } => 0,
+        }
+    }
+}
+
+/// Answers a device.
+pub(super) async fn answer(State(hub): State<Arc<HubService>>, request: Request) -> Result<Response, Infallible> {
+    either(respond(&hub, request).await)
+}
+
+async fn respond(hub: &Arc<HubService>, request: Request) -> Result<Response, Response> {
+    let (parts, body) = request.into_parts();
+    let (head, signature) = signed_head(&parts).ok_or_else(stranger)?;
+    let route = DeviceRoute::of(&head).ok_or_else(stranger)?;
+    // An enrolment brings its own key; of all others the key is known.
+    if route != DeviceRoute::Enrol {
+        let id = head.device;
+        let device = blocking(hub, move |store| store.device(&id)).await?.ok_or_else(stranger)?;
+        if !head.is_signed(&device.key, &signature) {
+            return Err(stranger());
+        }
+    }
+    let _place = hub.bodies.acquire().await.map_err(|_| stranger())?;
+    let body = read(body, route.limit()).await.filter(|body| ObjectDigest::of(body) == head.body);
+    let body = body.ok_or_else(stranger)?;
+    let asked = head.clone();
+    let answer = blocking(hub, move |store| act(store, route, &asked, &signature, &body)).await?;
+    let answer = answer.ok_or_else(stranger)?;
+    let answer = match route {
+        DeviceRoute::Object { digest, range } if answer.status == 206 => {
+            let part = blocking(hub, move |store| store.objects().read_part(&digest, range)).await?;
+            StoredAnswer { status: 206, body: part.bytes }
+        }
+        _ => answer,
+    };
+    Ok(signed(hub, &head, answer))
+}
+
+async fn read(body: Body, limit: usize) -> Option<Vec<u8>> {
+    timeout(BODY_TIME, to_bytes(body, limit)).await.ok()?.ok().map(Into::into)
+}
+
+/// What a request's headers say, if they say all of it.
+fn signed_head(parts: &Parts) -> Option<(RequestHead, Signature)> {
+    let text = |headers: &HeaderMap, name: &str| Some(headers.get(name)?.to_str().ok()?.to_owned());
+    let range = match text(&parts.headers, header::RANGE.as_str()) {
+        Some(range) => Some(ByteRange::parse(&range)?),
+        None => None,
+    };
+    let known = [Method::GET, Method::POST].contains(&parts.method);
+    let head = RequestHead {
+        method: known.then(|| parts.method.to_string())?,
+        path: parts.uri.path_and_query()?.as_str().to_owned(),
+        range,
+        device: text(&parts.headers, DEVICE).and_then(|id| crate::protocol::DeviceId::parse(&id))?,
+        sequence: text(&parts.headers, SEQUENCE)?.parse().ok()?,
+        body: ObjectDigest::parse(&text(&parts.headers, BODY)?)?,
+    };
+    Some((head, Signature::parse(&text(&parts.headers, SIGNATURE)?)?))
+}
+
+/// Does what is asked, once.
+fn act(
+    store: &HubStore,
+    route: DeviceRoute,
+    head: &RequestHead,
+    signature: &Signature,
+    body: &[u8],
+) -> Result<Option<StoredAnswer>, HubError> {
+    match route {
+        DeviceRoute::Enrol => match serde_json::from_slice::<Enrolment>(body) {
+            Ok(enrolment) => store.enrol(head, signature, &enrolment, now()),
+            Err(_) => Ok(None),
+        },
+        DeviceRoute::Report => report(store, head, body),
+        DeviceRoute::Pack => store.receive_pack(head, body, now()),
+        DeviceRoute::Picture { pack } => store.receive_picture(head, &pack, body, now()),
+        DeviceRoute::Object { digest, .. } => store.answer_once(head, now(), |transaction| {
+            if HubStore::may_read(transaction, &head.device, &digest)? {
+                return Ok(StoredAnswer::part());
+            }
+            Ok(StoredAnswer::refusal(RefusalKind::Missing, "this device's channel holds no such object"))
+        }),
+    }
+}
+
+fn report(store: &HubStore, head: &RequestHead, body: &[u8]) -> Result<Option<StoredAnswer>, HubError> {
+    let report = serde_json::from_slice::<DeviceReport>(body).ok().filter(is_bounded);
+    store.answer_once(head, now(), |transaction| {
+        let Some(report) = report else {
+            return Ok(StoredAnswer::refusal(RefusalKind::Invalid, "the report is none, or lists too much"));
+        };
+        HubStore::keep_report(transaction, &head.device, &report)?;
+        Ok(StoredAnswer::json(&HubStore::target(transaction, &head.device, &report)?))
+    })
+}
+
+fn is_bounded(report: &DeviceReport) -> bool {
+    report.classes.len() <= MAX_CLASSES
+        && report.outcomes.len() <= 2 * MAX_RELEASES
+        && report.classes.iter().all(|class| class.label.len() <= MAX_LABEL)
+}
+
+/// An answer with the hub's signature.
+fn signed(hub: &HubService, head: &RequestHead, answer: StoredAnswer) -> Response {
+    let StoredAnswer { status, body } = answer;
+    let signature = AnswerHead { request: head.digest(), status, body: ObjectDigest::of(&body) }.sign(hub.store.key());
+    let built = Response::builder()
+        .status(StatusCode::from_u16(status).unwrap_or(StatusCode::OK))
+        .header(header::CACHE_CONTROL, HeaderValue::from_static("no-store"))
+        .header(SIGNATURE, signature.to_string())
+        .body(Body::from(body));
+    built.unwrap_or_else(|_| stranger())
+}

@@ -1,0 +1,125 @@
+//! What the hub keeps: a database of facts, and objects named by their digests.
+//!
+//! The order of writing makes every acknowledged fact durable: objects first, then one transaction that holds the fact,
+//! the device's sequence number and the answer, then the answer itself. A hub that is killed between any two of them
+//! has either not heard the request, or gives the same answer again.
+
+mod codes;
+mod devices;
+mod messages;
+mod objects;
+mod packs;
+mod releases;
+mod schema;
+#[cfg(test)]
+mod tests;
+
+use std::fs::OpenOptions;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::SystemTime;
+
+use orco_runtime::files;
+use rusqlite::Connection;
+
+pub use devices::DeviceRecord;
+pub use messages::{Delivery, StoredAnswer};
+pub use objects::{ObjectFolder, ObjectPart};
+pub use packs::{PackRecord, SharedPicture};
+pub use releases::{BundleRelease, PackRelease, ReleaseKind, ReleaseRecord};
+
+use crate::error::HubError;
+use crate::protocol::SigningKey;
+
+/// Name of the database in the hub's folder.
+const DATABASE: &str = "hub.sqlite";
+/// Name of the file of the hub's key.
+const KEY: &str = "key";
+/// Largest file of a key that is read, in bytes.
+const MAX_KEY: u64 = 1 << 10;
+
+/// Seconds since 1970.
+pub type UnixSeconds = i64;
+
+/// The present time.
+pub fn now() -> UnixSeconds {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    since.as_secs().try_into().unwrap_or(UnixSeconds::MAX)
+}
+
+/// The folder of a hub. Several processes may open it at the same time: the service, and commands of the operator.
+#[derive(Debug)]
+pub struct HubStore {
+    folder: PathBuf,
+    key: SigningKey,
+    objects: ObjectFolder,
+    connection: Mutex<Connection>,
+}
+
+impl HubStore {
+    /// Opens a hub's folder, or makes it with a new key.
+    ///
+    /// # Errors
+    /// [`HubError`] if it cannot be read or written, or belongs to a newer program.
+    pub fn open(folder: impl AsRef<Path>) -> Result<Self, HubError> {
+        let folder = folder.as_ref();
+        if !folder.is_dir() {
+            files::create_folder(folder).map_err(HubError::file(folder))?;
+        }
+        let key = read_or_make_key(&folder.join(KEY))?;
+        let objects = ObjectFolder::open(folder)?;
+        let path = folder.join(DATABASE);
+        // SQLite would make it readable by all.
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create(true).truncate(false);
+        #[cfg(unix)]
+        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+        files::open_own(&mut options, &path).map_err(HubError::file(&path))?;
+        let mut connection = Connection::open(&path)?;
+        schema::prepare(&mut connection)?;
+        Ok(Self { folder: folder.into(), key, objects, connection: Mutex::new(connection) })
+    }
+
+    /// Its folder.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// The hub's key.
+    pub fn key(&self) -> &SigningKey {
+        &self.key
+    }
+
+    /// The objects.
+    pub fn objects(&self) -> &ObjectFolder {
+        &self.objects
+    }
+
+    /// A transaction that panicked was rolled back, so the connection can be used again.
+    fn connection(&self) -> MutexGuard<'_, Connection> {
+        self.connection.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn read_or_make_key(path: &Path) -> Result<SigningKey, HubError> {
+    match read_key(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            let key = SigningKey::generate().ok_or(HubError::Random)?;
+            match files::create(path, key.pkcs8()) {
+                // Another process was faster.
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                made => made.map_err(HubError::file(path))?,
+            }
+        }
+        read => drop(read.map_err(HubError::file(path))?),
+    }
+    let bytes = read_key(path).map_err(HubError::file(path))?;
+    SigningKey::from_pkcs8(&bytes).ok_or_else(|| HubError::Key { path: path.into() })
+}
+
+fn read_key(path: &Path) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    files::open_own(OpenOptions::new().read(true), path)?.take(MAX_KEY).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}

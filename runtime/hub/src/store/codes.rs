@@ -1,0 +1,117 @@
+//! Enrolment: codes, and devices that use them.
+
+use std::time::Duration;
+
+use rusqlite::{OptionalExtension, Transaction, TransactionBehavior, params};
+
+use super::{Delivery, HubStore, StoredAnswer, UnixSeconds, messages};
+use crate::error::HubError;
+use crate::protocol::{CodeKey, DeviceId, Enrolled, Enrolment, EnrolmentCode, RequestHead, Signature, bounded};
+use crate::rollout;
+
+/// A code as the database has it.
+struct CodeRecord {
+    key: CodeKey,
+    channel: String,
+    expires: UnixSeconds,
+    device: Option<DeviceId>,
+}
+
+impl HubStore {
+    /// A new code for one device, which will follow a channel.
+    ///
+    /// # Errors
+    /// [`HubError`] if the channel's name is none, or the code cannot be kept.
+    pub fn new_code(&self, channel: &str, valid: Duration, now: UnixSeconds) -> Result<EnrolmentCode, HubError> {
+        if !rollout::is_channel(channel) {
+            return Err(HubError::Channel { name: channel.into() });
+        }
+        let code = EnrolmentCode::generate(self.key().verifying_key().fingerprint()).ok_or(HubError::Random)?;
+        let expires = now.saturating_add(valid.as_secs().try_into().unwrap_or(UnixSeconds::MAX));
+        let connection = self.connection();
+        // Codes that nobody used in time are of no use.
+        connection.execute("DELETE FROM code WHERE expires < ?1 AND device IS NULL", [now])?;
+        connection.execute(
+            "INSERT INTO code (id, key, channel, expires) VALUES (?1, ?2, ?3, ?4)",
+            params![code.id(), code.key(), channel, expires],
+        )?;
+        Ok(code)
+    }
+
+    /// Takes a device into the fleet. None if anything is wrong: a stranger learns nothing from it.
+    ///
+    /// The same device may use its code again, since the first answer may have been lost.
+    ///
+    /// # Errors
+    /// [`HubError::Database`] if it cannot be kept.
+    pub fn enrol(
+        &self,
+        head: &RequestHead,
+        signature: &Signature,
+        enrolment: &Enrolment,
+        now: UnixSeconds,
+    ) -> Result<Option<StoredAnswer>, HubError> {
+        let key = enrolment.key;
+        if head.device != key.device() || !head.is_signed(&key, signature) {
+            return Ok(None);
+        }
+        let mut connection = self.connection();
+        let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        let Some(code) = find(&transaction, enrolment)? else { return Ok(None) };
+        if !code.key.accepts(&key, enrolment.proof.bytes()) {
+            return Ok(None);
+        }
+        let enrolled = Enrolled { hub: self.key().verifying_key(), channel: code.channel };
+        match code.device {
+            Some(device) if device != head.device => return Ok(None),
+            Some(_) => {
+                // A copy of the first request, or another one after its answer was lost.
+                return Ok(match messages::delivery(&transaction, head)? {
+                    Some(Delivery::First) => Some(answer_again(transaction, head, &enrolled)?),
+                    Some(Delivery::Again(answer)) => Some(answer),
+                    Some(Delivery::Replay { .. }) | None => None,
+                });
+            }
+            None if code.expires < now => return Ok(None),
+            None => {}
+        }
+        transaction.execute("UPDATE code SET device = ?2 WHERE id = ?1", params![enrolment.code, head.device])?;
+        let answer = StoredAnswer::json(&enrolled);
+        transaction.execute(
+            "INSERT OR REPLACE INTO device (id, key, name, channel, enrolled, seen, sequence, request, status, answer)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?5, ?6, ?7, ?8, ?9)",
+            params![
+                head.device,
+                key,
+                bounded(&enrolment.name),
+                enrolled.channel,
+                now,
+                messages::column(head.sequence),
+                head.digest(),
+                answer.status,
+                answer.body
+            ],
+        )?;
+        transaction.commit()?;
+        Ok(Some(answer))
+    }
+}
+
+fn find(transaction: &Transaction<'_>, enrolment: &Enrolment) -> Result<Option<CodeRecord>, HubError> {
+    let query = "SELECT key, channel, expires, device FROM code WHERE id = ?1";
+    let record = transaction.query_row(query, [enrolment.code], |row| {
+        Ok(CodeRecord { key: row.get(0)?, channel: row.get(1)?, expires: row.get(2)?, device: row.get(3)? })
+    });
+    Ok(record.optional()?)
+}
+
+fn answer_again(
+    transaction: Transaction<'_>,
+    head: &RequestHead,
+    enrolled: &Enrolled,
+) -> Result<StoredAnswer, HubError> {
+    let answer = StoredAnswer::json(enrolled);
+    messages::keep(&transaction, head, &answer)?;
+    transaction.commit()?;
+    Ok(answer)
+}

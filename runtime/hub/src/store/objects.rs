@@ -1,0 +1,129 @@
+//! Objects: packs, pictures and files of bundles, each named by its SHA-256.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read, Seek, SeekFrom};
+use std::path::{Path, PathBuf};
+
+use orco_runtime::files;
+
+use crate::error::HubError;
+use crate::protocol::{ByteRange, MAX_CHUNK, ObjectDigest};
+
+/// Name of the folder.
+const FOLDER: &str = "objects";
+/// Largest object that is read as a whole, in bytes.
+const MAX_OBJECT: u64 = 1 << 30;
+
+/// The folder of objects. An object is there as a whole or not at all, and never changes.
+#[derive(Clone, Debug)]
+pub struct ObjectFolder(PathBuf);
+
+/// A part of an object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ObjectPart {
+    /// Its bytes; empty where the range begins behind the object.
+    pub bytes: Vec<u8>,
+    /// Bytes of the whole object.
+    pub total: u64,
+}
+
+impl ObjectFolder {
+    pub(super) fn open(hub: &Path) -> Result<Self, HubError> {
+        let folder = hub.join(FOLDER);
+        if !folder.is_dir() {
+            files::create_folder(&folder).map_err(HubError::file(&folder))?;
+        }
+        Ok(Self(folder))
+    }
+
+    /// Where an object lies: 256 folders keep each of them small.
+    pub fn path(&self, digest: &ObjectDigest) -> PathBuf {
+        let name = digest.to_string();
+        self.0.join(&name[..2]).join(name)
+    }
+
+    /// Keeps an object. When this returns, it survives a power cut.
+    ///
+    /// # Errors
+    /// [`HubError::File`] if it cannot be written.
+    pub fn put(&self, bytes: &[u8]) -> Result<ObjectDigest, HubError> {
+        let digest = ObjectDigest::of(bytes);
+        let path = self.path(&digest);
+        self.put_at(&path, bytes).map_err(HubError::file(path))?;
+        Ok(digest)
+    }
+
+    fn put_at(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
+        let folder = path.parent().unwrap_or(&self.0);
+        if !folder.is_dir() {
+            files::create_folder(folder)?;
+        }
+        match files::create(path, bytes) {
+            // Whoever wrote it may not have synced the folder yet.
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => File::open(folder)?.sync_all(),
+            made => made,
+        }
+    }
+
+    /// Whether an object is there.
+    pub fn holds(&self, digest: &ObjectDigest) -> bool {
+        fs::symlink_metadata(self.path(digest)).is_ok_and(|facts| facts.is_file())
+    }
+
+    /// Reads a whole object and compares it with its name.
+    ///
+    /// # Errors
+    /// [`HubError`] if it cannot be read or is damaged.
+    pub fn read(&self, digest: &ObjectDigest) -> Result<Vec<u8>, HubError> {
+        let path = self.path(digest);
+        let bytes = files::read_own(&path, MAX_OBJECT).map_err(HubError::file(path))?;
+        if ObjectDigest::of(&bytes) == *digest { Ok(bytes) } else { Err(HubError::Damaged { digest: *digest }) }
+    }
+
+    /// Reads a part of an object, at most [`MAX_CHUNK`] bytes. It is not compared with the name: whoever has all parts
+    /// does that.
+    ///
+    /// # Errors
+    /// [`HubError::File`] if it cannot be read.
+    pub fn read_part(&self, digest: &ObjectDigest, range: ByteRange) -> Result<ObjectPart, HubError> {
+        let path = self.path(digest);
+        let read = || -> io::Result<ObjectPart> {
+            let mut file = files::open_own(OpenOptions::new().read(true), &path)?;
+            let total = file.metadata()?.len();
+            let length = (range.last - range.start).saturating_add(1).min(MAX_CHUNK);
+            file.seek(SeekFrom::Start(range.start.min(total)))?;
+            let mut bytes = Vec::new();
+            file.take(length).read_to_end(&mut bytes)?;
+            Ok(ObjectPart { bytes, total })
+        };
+        read().map_err(HubError::file(&path))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn objects_are_whole_and_read_in_parts() {
+        let hub = tempfile::tempdir().unwrap();
+        let objects = ObjectFolder::open(hub.path()).unwrap();
+        let digest = objects.put(b"0123456789").unwrap();
+        assert_eq!(objects.put(b"0123456789").unwrap(), digest);
+        assert_eq!(objects.read(&digest).unwrap(), b"0123456789");
+        let part = |start, last| objects.read_part(&digest, ByteRange { start, last }).unwrap();
+        assert_eq!(part(2, 4), ObjectPart { bytes: b"234".to_vec(), total: 10 });
+        assert_eq!(part(8, u64::MAX), ObjectPart { bytes: b"89".to_vec(), total: 10 });
+        assert_eq!(part(10, 20), ObjectPart { bytes: Vec::new(), total: 10 });
+        assert!(!objects.holds(&ObjectDigest::of(b"other")));
+    }
+
+    #[test]
+    fn a_truncated_object_is_noticed() {
+        let hub = tempfile::tempdir().unwrap();
+        let objects = ObjectFolder::open(hub.path()).unwrap();
+        let digest = objects.put(b"0123456789").unwrap();
+        fs::write(objects.path(&digest), b"012345").unwrap();
+        assert!(matches!(objects.read(&digest), Err(HubError::Damaged { .. })));
+    }
+}

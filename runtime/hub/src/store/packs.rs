@@ -1,0 +1,196 @@
+//! Packs and pictures that devices push.
+
+use orco_runtime::pack::{self, Pack};
+use orco_runtime::store::kept;
+use rusqlite::{OptionalExtension, Row, Transaction, params};
+
+use super::{HubStore, StoredAnswer, UnixSeconds};
+use crate::error::HubError;
+use crate::protocol::{DeviceId, ObjectDigest, Received, RefusalKind, RequestHead};
+
+/// Most packs that the hub takes from one device.
+const MAX_PACKS: i64 = 10_000;
+
+/// A pack that a device pushed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PackRecord {
+    /// Its digest.
+    pub digest: ObjectDigest,
+    /// Its label.
+    pub label: String,
+    /// Digest of the learner file of its bundle.
+    pub bundle: ObjectDigest,
+    /// Name of that bundle.
+    pub bundle_name: String,
+    /// The device that pushed it first.
+    pub device: DeviceId,
+    /// Name of the device at that time.
+    pub device_name: String,
+    /// Its shots.
+    pub shots: u32,
+    /// Its length in bytes.
+    pub size: u64,
+    /// When it came.
+    pub received: UnixSeconds,
+    /// How many pictures of its shots the device shares.
+    pub pictures: u32,
+}
+
+/// A picture of a shot that a device shares.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SharedPicture {
+    /// Label of its class.
+    pub label: String,
+    /// Its digest.
+    pub digest: ObjectDigest,
+}
+
+/// A pushed pack that was opened.
+struct OpenedPack {
+    digest: ObjectDigest,
+    pack: Pack,
+    size: usize,
+}
+
+const COLUMNS: &str = "SELECT digest, label, bundle, bundle_name, device, device_name, shots, size, received,
+    (SELECT count(*) FROM picture WHERE picture.pack = pack.digest) FROM pack";
+
+fn record(row: &Row<'_>) -> rusqlite::Result<PackRecord> {
+    Ok(PackRecord {
+        digest: row.get(0)?,
+        label: row.get(1)?,
+        bundle: row.get(2)?,
+        bundle_name: row.get(3)?,
+        device: row.get(4)?,
+        device_name: row.get(5)?,
+        shots: row.get(6)?,
+        size: row.get::<_, i64>(7)?.unsigned_abs(),
+        received: row.get(8)?,
+        pictures: row.get(9)?,
+    })
+}
+
+impl HubStore {
+    /// All packs that devices pushed, by label and time.
+    ///
+    /// # Errors
+    /// [`HubError::Database`] if they cannot be read.
+    pub fn packs(&self) -> Result<Vec<PackRecord>, HubError> {
+        let connection = self.connection();
+        let mut query = connection.prepare_cached(&format!("{COLUMNS} ORDER BY label, received, digest"))?;
+        let packs = query.query_map([], record)?.collect::<Result<_, _>>()?;
+        Ok(packs)
+    }
+
+    /// A pack that a device pushed.
+    ///
+    /// # Errors
+    /// [`HubError`] if there is none, or it cannot be read.
+    pub fn pack(&self, digest: &ObjectDigest) -> Result<PackRecord, HubError> {
+        let query = format!("{COLUMNS} WHERE digest = ?1");
+        let found = self.connection().query_row(&query, [digest], record).optional()?;
+        found.ok_or(HubError::NoPack { digest: *digest })
+    }
+
+    /// All pictures that devices share, by label.
+    ///
+    /// # Errors
+    /// [`HubError::Database`] if they cannot be read.
+    pub fn shared_pictures(&self) -> Result<Vec<SharedPicture>, HubError> {
+        let connection = self.connection();
+        let mut query = connection.prepare_cached(
+            "SELECT DISTINCT pack.label, picture.digest FROM picture JOIN pack ON pack.digest = picture.pack
+             ORDER BY pack.label, picture.digest",
+        )?;
+        let pictures = query.query_map([], |row| Ok(SharedPicture { label: row.get(0)?, digest: row.get(1)? }))?;
+        Ok(pictures.collect::<Result<_, _>>()?)
+    }
+
+    /// Keeps a pack that a device pushes. The same pack counts once, whoever pushes it.
+    ///
+    /// # Errors
+    /// [`HubError`] if it cannot be kept. A pack that makes no sense is refused in the answer.
+    pub fn receive_pack(
+        &self,
+        head: &RequestHead,
+        body: &[u8],
+        now: UnixSeconds,
+    ) -> Result<Option<StoredAnswer>, HubError> {
+        let opened = match pack::open(body, None) {
+            Ok(pack) => OpenedPack { digest: self.objects().put(body)?, pack, size: body.len() },
+            Err(error) => {
+                let refusal = StoredAnswer::refusal(RefusalKind::Invalid, format!("the pack is refused: {error}"));
+                return self.answer_once(head, now, |_| Ok(refusal));
+            }
+        };
+        self.answer_once(head, now, |transaction| {
+            let count = "SELECT count(*) FROM pack WHERE device = ?1";
+            if transaction.query_row(count, [head.device], |row| row.get::<_, i64>(0))? >= MAX_PACKS {
+                let reason = format!("the hub has {MAX_PACKS} packs of this device and takes no more");
+                return Ok(StoredAnswer::refusal(RefusalKind::Invalid, reason));
+            }
+            insert(transaction, head.device, &opened, now)?;
+            Ok(StoredAnswer::json(&Received { digest: opened.digest }))
+        })
+    }
+
+    /// Keeps the picture of a shot of a pack that the same device pushed.
+    ///
+    /// # Errors
+    /// [`HubError`] if it cannot be kept. What is no picture, or belongs to no pack of the device, is refused in the
+    /// answer.
+    pub fn receive_picture(
+        &self,
+        head: &RequestHead,
+        pack: &ObjectDigest,
+        body: &[u8],
+        now: UnixSeconds,
+    ) -> Result<Option<StoredAnswer>, HubError> {
+        if let Err(error) = kept::decoded(body) {
+            let refusal = StoredAnswer::refusal(RefusalKind::Invalid, format!("the picture {error}"));
+            return self.answer_once(head, now, |_| Ok(refusal));
+        }
+        let digest = self.objects().put(body)?;
+        self.answer_once(head, now, |transaction| {
+            let query = "SELECT shots, (SELECT count(*) FROM picture WHERE pack = ?1) FROM pack
+                         WHERE digest = ?1 AND device = ?2";
+            let room = transaction
+                .query_row(query, params![pack, head.device], |row| Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?)));
+            let Some((shots, pictures)) = room.optional()? else {
+                return Ok(StoredAnswer::refusal(RefusalKind::Missing, "this device pushed no such pack"));
+            };
+            let known = "SELECT count(*) FROM picture WHERE pack = ?1 AND digest = ?2";
+            let is_known = transaction.query_row(known, params![pack, digest], |row| row.get::<_, i64>(0))? > 0;
+            if !is_known && pictures >= shots {
+                return Ok(StoredAnswer::refusal(RefusalKind::Invalid, "the pack has a picture for every shot"));
+            }
+            let insert = "INSERT OR IGNORE INTO picture (pack, digest) VALUES (?1, ?2)";
+            transaction.execute(insert, params![pack, digest])?;
+            Ok(StoredAnswer::json(&Received { digest }))
+        })
+    }
+}
+
+fn insert(
+    transaction: &Transaction<'_>,
+    device: DeviceId,
+    opened: &OpenedPack,
+    now: UnixSeconds,
+) -> Result<(), HubError> {
+    let OpenedPack { digest, pack, size } = opened;
+    transaction.execute(
+        "INSERT OR IGNORE INTO pack (digest, label, bundle, bundle_name, device, device_name, shots, size, received)
+         VALUES (?1, ?2, ?3, ?4, ?5, (SELECT name FROM device WHERE id = ?5), ?6, ?7, ?8)",
+        params![
+            digest,
+            pack.label,
+            ObjectDigest::new(pack.bundle_digest),
+            pack.provenance.bundle,
+            device,
+            u32::try_from(pack.exemplars.len()).unwrap_or(u32::MAX),
+            i64::try_from(*size).unwrap_or(i64::MAX),
+            now
+        ],
+    )?;
+    Ok(())
+}

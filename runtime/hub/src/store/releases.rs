@@ -1,0 +1,432 @@
+//! Releases: bundles and packs that a person gives to a channel.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+use orco_runtime::bundle::Bundle;
+use orco_runtime::files;
+use orco_runtime::manifest::{MANIFEST, SIGNATURE};
+use orco_runtime::pack::{self, Pack};
+use orco_runtime::signature::{self, PublicKey, SecretKey};
+use orco_runtime::state::label;
+use rusqlite::{Connection, OptionalExtension, Row, Transaction, TransactionBehavior, params};
+
+use super::{HubStore, PackRecord, UnixSeconds};
+use crate::error::HubError;
+use crate::merge::{self, CombinedPack, MergeError, PushedPack, SameLabel};
+use crate::protocol::{
+    BundleTarget, ChannelTarget, DeviceId, DeviceReport, MAX_RELEASES, ObjectDigest, PackTarget, ReleaseId,
+    ReleasedFile,
+};
+use crate::rollout::{self, RolloutStage};
+
+/// Largest file of a bundle that is released, in bytes.
+const MAX_FILE: u64 = 1 << 30;
+/// Name of the only file of a released pack.
+const PACK_FILE: &str = "pack";
+
+/// What is released.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ReleaseKind {
+    /// A bundle.
+    Bundle,
+    /// A pack.
+    Pack,
+}
+
+impl ReleaseKind {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Bundle => "bundle",
+            Self::Pack => "pack",
+        }
+    }
+}
+
+/// A release.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReleaseRecord {
+    /// Its number.
+    pub id: ReleaseId,
+    /// The channel that it belongs to.
+    pub channel: String,
+    /// What is released.
+    pub kind: ReleaseKind,
+    /// Name of the bundle, or label of the pack.
+    pub name: String,
+    /// Digest of the learner file of the bundle, or of the pack's bundle.
+    pub bundle: ObjectDigest,
+    /// Digest of the manifest or the pack, by which devices get their places.
+    pub identity: ObjectDigest,
+    /// Which share of the devices gets it.
+    pub stage: RolloutStage,
+    /// Whether devices go over to the bundle at any cost.
+    pub force: bool,
+    /// Whether it was taken back.
+    pub withdrawn: bool,
+    /// When it was made.
+    pub created: UnixSeconds,
+}
+
+/// A bundle that a person releases.
+#[derive(Clone, Copy, Debug)]
+pub struct BundleRelease<'a> {
+    /// Its folder.
+    pub folder: &'a Path,
+    /// The channel.
+    pub channel: &'a str,
+    /// Which share of the devices gets it at first.
+    pub stage: RolloutStage,
+    /// Whether devices go over to it even if classes are recognised clearly worse.
+    pub force: bool,
+    /// The key that its signature is checked with.
+    pub key: Option<&'a PublicKey>,
+}
+
+/// Packs that a person releases.
+#[derive(Clone, Copy)]
+pub struct PackRelease<'a> {
+    /// The packs, which devices pushed.
+    pub packs: &'a [ObjectDigest],
+    /// The channel.
+    pub channel: &'a str,
+    /// Which share of the devices gets them at first.
+    pub stage: RolloutStage,
+    /// What becomes of packs with the same label.
+    pub same_label: SameLabel,
+    /// Signs what is released.
+    pub key: Option<&'a SecretKey>,
+}
+
+/// A release that is to be kept, with what belongs to it.
+struct NewRelease<'a> {
+    channel: &'a str,
+    kind: ReleaseKind,
+    name: String,
+    bundle: ObjectDigest,
+    identity: ObjectDigest,
+    stage: RolloutStage,
+    force: bool,
+    files: Vec<ReleasedFile>,
+    origins: Vec<ObjectDigest>,
+}
+
+const COLUMNS: &str = "SELECT id, channel, kind, name, bundle, identity, stage, force, withdrawn, created FROM release";
+
+fn record(row: &Row<'_>) -> rusqlite::Result<ReleaseRecord> {
+    let kind: String = row.get(2)?;
+    Ok(ReleaseRecord {
+        id: ReleaseId(row.get(0)?),
+        channel: row.get(1)?,
+        kind: if kind == ReleaseKind::Bundle.name() { ReleaseKind::Bundle } else { ReleaseKind::Pack },
+        name: row.get(3)?,
+        bundle: row.get(4)?,
+        identity: row.get(5)?,
+        // The narrowest one, should the database hold a number that is none.
+        stage: row.get::<_, u8>(6)?.try_into().unwrap_or(RolloutStage::First),
+        force: row.get(7)?,
+        withdrawn: row.get(8)?,
+        created: row.get(9)?,
+    })
+}
+
+impl HubStore {
+    /// All releases, newest first.
+    ///
+    /// # Errors
+    /// [`HubError::Database`] if they cannot be read.
+    pub fn releases(&self) -> Result<Vec<ReleaseRecord>, HubError> {
+        let connection = self.connection();
+        let mut query = connection.prepare_cached(&format!("{COLUMNS} ORDER BY id DESC"))?;
+        let releases = query.query_map([], record)?.collect::<Result<_, _>>()?;
+        Ok(releases)
+    }
+
+    /// The packs that a release was made of.
+    ///
+    /// # Errors
+    /// [`HubError::Database`] if they cannot be read.
+    pub fn origins(&self, release: ReleaseId) -> Result<Vec<ObjectDigest>, HubError> {
+        origins(&self.connection(), release)
+    }
+
+    /// Gives a bundle to a channel. A bundle that is there already at a narrower stage stays a release of its own.
+    ///
+    /// # Errors
+    /// [`HubError`] if the bundle cannot be used, or the release cannot be kept.
+    pub fn release_bundle(&self, release: &BundleRelease<'_>, now: UnixSeconds) -> Result<ReleaseId, HubError> {
+        let BundleRelease { folder, channel, stage, force, key } = *release;
+        check_channel(channel)?;
+        let bundle = Bundle::open_trusted(folder, key)?;
+        let mut released = Vec::new();
+        for name in bundle.manifest.files.keys().map(String::as_str).chain([MANIFEST]) {
+            released.push(self.put_file(folder, name, MAX_FILE)?);
+        }
+        if folder.join(SIGNATURE).exists() {
+            released.push(self.put_file(folder, SIGNATURE, signature::MAX_FILE)?);
+        }
+        let manifest = released.iter().find(|file| file.name == MANIFEST).map(|file| file.digest);
+        let new = NewRelease {
+            channel,
+            kind: ReleaseKind::Bundle,
+            name: bundle.manifest.name.clone(),
+            bundle: ObjectDigest::new(bundle.digest),
+            identity: manifest.unwrap_or(ObjectDigest::new(bundle.digest)),
+            stage,
+            force,
+            files: released,
+            origins: Vec::new(),
+        };
+        Ok(self.keep_releases(&[new], now)?.remove(0))
+    }
+
+    fn put_file(&self, folder: &Path, name: &str, limit: u64) -> Result<ReleasedFile, HubError> {
+        let path = folder.join(name);
+        let bytes = files::read(&path, limit).map_err(HubError::file(path))?;
+        Ok(ReleasedFile { name: name.into(), digest: self.objects().put(&bytes)?, size: bytes.len() as u64 })
+    }
+
+    /// Gives packs to a channel. A pack takes the place of an earlier one of its label and bundle, if the same devices
+    /// made both or the new one has the shots of both.
+    ///
+    /// # Errors
+    /// [`HubError`] if a pack is not there, packs cannot be combined, or the releases cannot be kept.
+    pub fn release_packs(&self, release: &PackRelease<'_>, now: UnixSeconds) -> Result<Vec<ReleaseId>, HubError> {
+        let PackRelease { packs, channel, stage, same_label, key } = *release;
+        check_channel(channel)?;
+        let mut chosen = packs.iter().map(|digest| self.pack(digest)).collect::<Result<Vec<_>, _>>()?;
+        if same_label == SameLabel::Merge {
+            chosen.extend(self.released_beside(&chosen, channel)?);
+        }
+        let opened = chosen.iter().map(|record| self.opened(record)).collect::<Result<Vec<_>, _>>()?;
+        let combined = merge::combine(opened, same_label)?;
+        let mut new = Vec::with_capacity(combined.len());
+        for CombinedPack { origins, pack } in combined {
+            self.check_replaced(&pack, &origins, channel)?;
+            let bytes = sealed(&pack, key)?;
+            let (digest, size) = (self.objects().put(&bytes)?, bytes.len() as u64);
+            new.push(NewRelease {
+                channel,
+                kind: ReleaseKind::Pack,
+                name: pack.label,
+                bundle: ObjectDigest::new(pack.bundle_digest),
+                identity: digest,
+                stage,
+                force: false,
+                files: vec![ReleasedFile { name: PACK_FILE.into(), digest, size }],
+                origins,
+            });
+        }
+        self.keep_releases(&new, now)
+    }
+
+    fn opened(&self, record: &PackRecord) -> Result<PushedPack<ObjectDigest>, HubError> {
+        let digest = record.digest;
+        let bytes = self.objects().read(&digest)?;
+        let pack = pack::open(&bytes, None).map_err(|source| HubError::Pack { digest, source })?;
+        Ok(PushedPack { id: digest, device: record.device_name.clone(), pack })
+    }
+
+    /// The newest release of a label in a channel.
+    fn newest(&self, channel: &str, name: &str, bundle: &ObjectDigest) -> Result<Option<ReleaseRecord>, HubError> {
+        let connection = self.connection();
+        let all = active(&connection, channel)?;
+        let is_same = |release: &ReleaseRecord| {
+            release.kind == ReleaseKind::Pack && release.bundle == *bundle && label::same(&release.name, name)
+        };
+        Ok(all.into_iter().find(is_same))
+    }
+
+    /// Packs of other devices that are released under the labels of these, to be merged with them.
+    fn released_beside(&self, chosen: &[PackRecord], channel: &str) -> Result<Vec<PackRecord>, HubError> {
+        let mut devices: BTreeMap<String, BTreeSet<DeviceId>> = BTreeMap::new();
+        for pack in chosen {
+            devices.entry(label::normal(&pack.label)).or_default().insert(pack.device);
+        }
+        let mut more = Vec::new();
+        for (label, devices) in devices {
+            let Some(bundle) = chosen.iter().find(|pack| label::same(&pack.label, &label)).map(|pack| pack.bundle)
+            else {
+                continue;
+            };
+            let Some(release) = self.newest(channel, &label, &bundle)? else { continue };
+            for origin in self.origins(release.id)? {
+                let pack = self.pack(&origin)?;
+                if !devices.contains(&pack.device) {
+                    more.push(pack);
+                }
+            }
+        }
+        Ok(more)
+    }
+
+    /// Refuses a pack that would silently take the place of another device's.
+    fn check_replaced(&self, pack: &Pack, made_of: &[ObjectDigest], channel: &str) -> Result<(), HubError> {
+        let bundle = ObjectDigest::new(pack.bundle_digest);
+        let Some(release) = self.newest(channel, &pack.label, &bundle)? else { return Ok(()) };
+        let devices = |packs: &[ObjectDigest]| -> Result<BTreeSet<DeviceId>, HubError> {
+            packs.iter().map(|pack| Ok(self.pack(pack)?.device)).collect()
+        };
+        let (before, after) = (devices(&self.origins(release.id)?)?, devices(made_of)?);
+        if before.is_subset(&after) {
+            return Ok(());
+        }
+        let count = before.union(&after).count();
+        Err(MergeError::Undecided { label: pack.label.clone(), count }.into())
+    }
+
+    fn keep_releases(&self, new: &[NewRelease<'_>], now: UnixSeconds) -> Result<Vec<ReleaseId>, HubError> {
+        let mut connection = self.connection();
+        let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        let ids = new.iter().map(|release| insert(&transaction, release, now)).collect::<Result<_, _>>()?;
+        transaction.commit()?;
+        Ok(ids)
+    }
+
+    /// Gives a release to more devices.
+    ///
+    /// # Errors
+    /// [`HubError::StaleStage`] if it is at a wider stage already, or another if it cannot be kept.
+    pub fn widen(&self, release: ReleaseId, stage: RolloutStage) -> Result<(), HubError> {
+        let mut connection = self.connection();
+        let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        let query = "SELECT stage FROM release WHERE id = ?1";
+        let present: Option<u8> = transaction.query_row(query, [release.0], |row| row.get(0)).optional()?;
+        let present = present.ok_or(HubError::NoRelease { release })?;
+        if stage.percent() < present {
+            return Err(HubError::StaleStage { release, present });
+        }
+        transaction.execute("UPDATE release SET stage = ?2 WHERE id = ?1", params![release.0, stage.percent()])?;
+        Ok(transaction.commit()?)
+    }
+
+    /// Takes a release back. Devices forget a pack that they learned from it and did not change; they keep a bundle
+    /// until the channel names another one.
+    ///
+    /// # Errors
+    /// [`HubError`] if there is no such release, or it cannot be kept.
+    pub fn withdraw(&self, release: ReleaseId) -> Result<(), HubError> {
+        let changed = self.connection().execute("UPDATE release SET withdrawn = 1 WHERE id = ?1", [release.0])?;
+        if changed == 0 { Err(HubError::NoRelease { release }) } else { Ok(()) }
+    }
+
+    /// What its channel holds for a device that says this of itself.
+    ///
+    /// # Errors
+    /// [`HubError::Database`] if it cannot be read.
+    pub fn target(
+        connection: &Connection,
+        device: &DeviceId,
+        report: &DeviceReport,
+    ) -> Result<ChannelTarget, HubError> {
+        let query = "SELECT channel FROM device WHERE id = ?1";
+        let channel: Option<String> = connection.query_row(query, [device], |row| row.get(0)).optional()?;
+        let mut releases = active(connection, &channel.unwrap_or_default())?;
+        releases.retain(|release| release.stage.includes(device, &release.identity));
+        let bundle = releases.iter().find(|release| release.kind == ReleaseKind::Bundle);
+        let refused = |release: &&ReleaseRecord| {
+            report.outcomes.iter().any(|outcome| outcome.release == release.id && outcome.refused.is_some())
+        };
+        // A device that went back to its bundle still gets packs of that one.
+        let own = || report.bundle.as_ref().map(|bundle| bundle.learner);
+        let learner = bundle.filter(|release| !refused(release)).map(|release| release.bundle).or_else(own);
+        let mut labels = BTreeSet::new();
+        let mut packs = Vec::new();
+        for release in releases.iter().filter(|release| release.kind == ReleaseKind::Pack) {
+            if Some(release.bundle) == learner
+                && labels.insert(label::normal(&release.name))
+                && packs.len() < MAX_RELEASES
+            {
+                packs.push(pack_target(connection, release)?);
+            }
+        }
+        // In the order of release: devices learn them so.
+        packs.reverse();
+        Ok(ChannelTarget { bundle: bundle.map(|release| bundle_target(connection, release)).transpose()?, packs })
+    }
+
+    /// Whether a device may read an object: one that its channel holds.
+    ///
+    /// # Errors
+    /// [`HubError::Database`] if that cannot be read.
+    pub fn may_read(connection: &Connection, device: &DeviceId, object: &ObjectDigest) -> Result<bool, HubError> {
+        let query = "SELECT EXISTS (SELECT 1 FROM release_file JOIN release ON release.id = release_file.release
+            JOIN device ON device.channel = release.channel
+            WHERE release_file.digest = ?1 AND device.id = ?2 AND release.withdrawn = 0)";
+        Ok(connection.prepare_cached(query)?.query_row(params![object, device], |row| row.get(0))?)
+    }
+}
+
+fn check_channel(name: &str) -> Result<(), HubError> {
+    if rollout::is_channel(name) { Ok(()) } else { Err(HubError::Channel { name: name.into() }) }
+}
+
+/// A pack's bytes, signed where there is a key.
+fn sealed(pack: &Pack, key: Option<&SecretKey>) -> Result<Vec<u8>, HubError> {
+    let bytes = pack.to_be_signed();
+    let signature = key.map_or(Ok(String::new()), |key| key.sign(&bytes, &pack.comment())).map_err(HubError::Sign)?;
+    Ok(pack::seal(&bytes, &signature))
+}
+
+/// Releases of a channel that were not taken back, newest first.
+fn active(connection: &Connection, channel: &str) -> Result<Vec<ReleaseRecord>, HubError> {
+    let query = format!("{COLUMNS} WHERE channel = ?1 AND withdrawn = 0 ORDER BY id DESC");
+    let mut query = connection.prepare_cached(&query)?;
+    let releases = query.query_map([channel], record)?.collect::<Result<_, _>>()?;
+    Ok(releases)
+}
+
+fn origins(connection: &Connection, release: ReleaseId) -> Result<Vec<ObjectDigest>, HubError> {
+    let mut query = connection.prepare_cached("SELECT pack FROM release_origin WHERE release = ?1 ORDER BY pack")?;
+    let origins = query.query_map([release.0], |row| row.get(0))?.collect::<Result<_, _>>()?;
+    Ok(origins)
+}
+
+fn released_files(connection: &Connection, release: ReleaseId) -> Result<Vec<ReleasedFile>, HubError> {
+    let mut query =
+        connection.prepare_cached("SELECT name, digest, size FROM release_file WHERE release = ?1 ORDER BY name")?;
+    let files = query.query_map([release.0], |row| {
+        Ok(ReleasedFile { name: row.get(0)?, digest: row.get(1)?, size: row.get::<_, i64>(2)?.unsigned_abs() })
+    })?;
+    Ok(files.collect::<Result<_, _>>()?)
+}
+
+fn bundle_target(connection: &Connection, release: &ReleaseRecord) -> Result<BundleTarget, HubError> {
+    Ok(BundleTarget {
+        release: release.id,
+        name: release.name.clone(),
+        learner: release.bundle,
+        force: release.force,
+        files: released_files(connection, release.id)?,
+    })
+}
+
+fn pack_target(connection: &Connection, release: &ReleaseRecord) -> Result<PackTarget, HubError> {
+    let size = released_files(connection, release.id)?.iter().map(|file| file.size).sum();
+    Ok(PackTarget {
+        release: release.id,
+        label: release.name.clone(),
+        digest: release.identity,
+        size,
+        origins: origins(connection, release.id)?,
+    })
+}
+
+fn insert(transaction: &Transaction<'_>, new: &NewRelease<'_>, now: UnixSeconds) -> Result<ReleaseId, HubError> {
+    transaction.execute(
+        "INSERT INTO release (channel, kind, name, bundle, identity, stage, force, withdrawn, created)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, 0, ?8)",
+        params![new.channel, new.kind.name(), new.name, new.bundle, new.identity, new.stage.percent(), new.force, now],
+    )?;
+    let id = transaction.last_insert_rowid();
+    for file in &new.files {
+        let size = i64::try_from(file.size).unwrap_or(i64::MAX);
+        let insert = "INSERT INTO release_file (release, name, digest, size) VALUES (?1, ?2, ?3, ?4)";
+        transaction.execute(insert, params![id, file.name, file.digest, size])?;
+    }
+    for origin in &new.origins {
+        transaction.execute("INSERT INTO release_origin (release, pack) VALUES (?1, ?2)", params![id, origin])?;
+    }
+    Ok(ReleaseId(id))
+}

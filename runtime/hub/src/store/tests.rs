@@ -1,0 +1,261 @@
+use std::time::Duration;
+
+use orco_runtime::method::exemplar::ExemplarPrecision;
+use orco_runtime::pack::PackOrigin;
+use orco_runtime::state::bank::Bank;
+
+use super::*;
+use crate::merge::{MergeError, SameLabel};
+use crate::protocol::*;
+use crate::rollout::{DEFAULT_CHANNEL, RolloutStage};
+
+const DAY: Duration = Duration::from_secs(86_400);
+const NOW: UnixSeconds = 1_800_000_000;
+
+/// A device by its key alone.
+struct Caller {
+    key: SigningKey,
+    sequence: u64,
+}
+
+impl Caller {
+    fn new() -> Self {
+        Self { key: SigningKey::generate().unwrap(), sequence: 0 }
+    }
+
+    fn id(&self) -> DeviceId {
+        self.key.verifying_key().device()
+    }
+
+    fn head(&mut self, path: &str, body: &[u8]) -> RequestHead {
+        self.sequence += 1;
+        RequestHead {
+            method: "POST".into(),
+            path: path.into(),
+            range: None,
+            device: self.id(),
+            sequence: self.sequence,
+            body: ObjectDigest::of(body),
+        }
+    }
+
+    fn enrolment(&self, code: &EnrolmentCode, name: &str) -> Enrolment {
+        let key = self.key.verifying_key();
+        Enrolment { code: code.id(), key, name: name.into(), proof: ObjectDigest::new(code.key().prove(&key)) }
+    }
+
+    fn enrol(&mut self, hub: &HubStore, code: &EnrolmentCode, name: &str, now: UnixSeconds) -> Option<StoredAnswer> {
+        let (head, enrolment) = (self.head(ENROL, b""), self.enrolment(code, name));
+        hub.enrol(&head, &head.sign(&self.key), &enrolment, now).unwrap()
+    }
+
+    fn enrolled(hub: &HubStore, name: &str) -> Self {
+        let mut caller = Self::new();
+        let code = hub.new_code(DEFAULT_CHANNEL, DAY, NOW).unwrap();
+        assert_eq!(caller.enrol(hub, &code, name, NOW).unwrap().status, 200);
+        caller
+    }
+
+    fn push(&mut self, hub: &HubStore, label: &str, shade: f32) -> ObjectDigest {
+        let bytes = pack(label, shade);
+        let head = self.head(PACKS, &bytes);
+        let answer = hub.receive_pack(&head, &bytes, NOW).unwrap().unwrap();
+        assert_eq!(answer.status, 200, "{}", String::from_utf8_lossy(&answer.body));
+        ObjectDigest::of(&bytes)
+    }
+}
+
+fn pack(label: &str, shade: f32) -> Vec<u8> {
+    let mut exemplars = Bank::new(2, 1, ExemplarPrecision::F16);
+    exemplars.push(0, &[shade, 1.0]);
+    let provenance = PackOrigin { bundle: "b".into(), ..PackOrigin::default() };
+    let label = label.to_owned();
+    let pack =
+        orco_runtime::pack::Pack { label, bundle_digest: [7; 32], exemplars, thumbnails: Vec::new(), provenance };
+    orco_runtime::pack::seal(&pack.to_be_signed(), "")
+}
+
+fn hub() -> (tempfile::TempDir, HubStore) {
+    let folder = tempfile::tempdir().unwrap();
+    let store = HubStore::open(folder.path().join("hub")).unwrap();
+    (folder, store)
+}
+
+fn release(hub: &HubStore, packs: &[ObjectDigest], same_label: SameLabel) -> Result<Vec<ReleaseId>, HubError> {
+    let stage = RolloutStage::All;
+    hub.release_packs(&PackRelease { packs, channel: DEFAULT_CHANNEL, stage, same_label, key: None }, NOW)
+}
+
+/// What the channel holds for a device with the packs' bundle.
+fn target(hub: &HubStore, device: &DeviceId) -> ChannelTarget {
+    let bundle = ReportedBundle { name: "b".into(), release: 0, learner: ObjectDigest::new([7; 32]) };
+    let report = DeviceReport { bundle: Some(bundle), ..DeviceReport::default() };
+    HubStore::target(&hub.connection(), device, &report).unwrap()
+}
+
+#[test]
+fn the_key_and_devices_survive_a_restart() {
+    let (folder, hub) = hub();
+    let device = Caller::enrolled(&hub, "door 3");
+    let key = hub.key().verifying_key();
+    drop(hub);
+    let hub = HubStore::open(folder.path().join("hub")).unwrap();
+    assert_eq!(hub.key().verifying_key(), key);
+    assert_eq!(hub.device(&device.id()).unwrap().unwrap().name, "door 3");
+}
+
+#[test]
+fn a_code_enrols_one_device_and_may_be_repeated_by_it_alone() {
+    let (_folder, hub) = hub();
+    let code = hub.new_code("doors", DAY, NOW).unwrap();
+    let mut device = Caller::new();
+    let first = device.enrol(&hub, &code, "door 3", NOW).unwrap();
+    assert_eq!(device.enrol(&hub, &code, "door 3", NOW + 999_999).unwrap(), first);
+    assert_eq!(Caller::new().enrol(&hub, &code, "thief", NOW), None, "the code was used");
+    assert_eq!(hub.devices().unwrap().len(), 1);
+    assert_eq!(hub.devices().unwrap()[0].channel, "doors");
+}
+
+#[test]
+fn wrong_and_expired_codes_say_nothing() {
+    let (_folder, hub) = hub();
+    let fingerprint = hub.key().verifying_key().fingerprint();
+    let wrong = EnrolmentCode::generate(fingerprint).unwrap();
+    assert_eq!(Caller::new().enrol(&hub, &wrong, "x", NOW), None);
+    let code = hub.new_code(DEFAULT_CHANNEL, DAY, NOW).unwrap();
+    assert_eq!(Caller::new().enrol(&hub, &code, "x", NOW + 86_401), None);
+    // The proof of another device, and a signature by another key.
+    let (mut device, mut thief) = (Caller::new(), Caller::new());
+    let (head, stolen) = (thief.head(ENROL, b""), device.enrolment(&code, "x"));
+    assert_eq!(hub.enrol(&head, &head.sign(&thief.key), &stolen, NOW).unwrap(), None);
+    let key = thief.key.verifying_key();
+    let stolen = Enrolment { key, ..stolen };
+    assert_eq!(hub.enrol(&head, &head.sign(&thief.key), &stolen, NOW).unwrap(), None);
+    let head = device.head(ENROL, b"");
+    let enrolment = device.enrolment(&code, "x");
+    assert_eq!(hub.enrol(&head, &head.sign(&thief.key), &enrolment, NOW).unwrap(), None);
+    assert!(hub.devices().unwrap().is_empty());
+    assert!(matches!(hub.new_code("No Channel", DAY, NOW), Err(HubError::Channel { .. })));
+}
+
+#[test]
+fn a_request_counts_once_even_after_a_restart() {
+    let (folder, hub) = hub();
+    let mut device = Caller::enrolled(&hub, "door 3");
+    let (one, two) = (device.head(REPORT, b"1"), device.head(REPORT, b"2"));
+    let answer = |hub: &HubStore, head: &RequestHead, text: &str| {
+        hub.answer_once(head, NOW, |_| Ok(StoredAnswer::json(&text))).unwrap().unwrap()
+    };
+    let first = answer(&hub, &one, "first");
+    assert_eq!(answer(&hub, &one, "once more"), first, "a duplicate gets the stored answer");
+    drop(hub);
+    let hub = HubStore::open(folder.path().join("hub")).unwrap();
+    assert_eq!(answer(&hub, &one, "once more"), first);
+    answer(&hub, &two, "second");
+    let refusal = StoredAnswer::refusal(RefusalKind::Replay { last: 3 }, "the sequence number was used before");
+    assert_eq!(answer(&hub, &one, "replay"), refusal);
+    // The number of the last request, with another body.
+    let forged = RequestHead { body: ObjectDigest::of(b"other"), ..two.clone() };
+    assert_eq!(answer(&hub, &forged, "forged"), refusal);
+    let stranger = Caller::new().head(REPORT, b"");
+    assert_eq!(hub.answer_once(&stranger, NOW, |_| Ok(StoredAnswer::json(&0))).unwrap(), None);
+}
+
+#[test]
+fn a_failed_request_changes_nothing() {
+    let (_folder, hub) = hub();
+    let mut device = Caller::enrolled(&hub, "door 3");
+    let head = device.head(REPORT, b"1");
+    let failed = hub.answer_once(&head, NOW, |transaction| {
+        transaction.execute("DELETE FROM device", [])?;
+        Err(HubError::Random)
+    });
+    assert!(failed.is_err());
+    let answer = hub.answer_once(&head, NOW, |_| Ok(StoredAnswer::json(&"first"))).unwrap().unwrap();
+    assert_eq!(answer, StoredAnswer::json(&"first"));
+}
+
+#[test]
+fn a_removed_device_is_a_stranger() {
+    let (_folder, hub) = hub();
+    let mut device = Caller::enrolled(&hub, "door 3");
+    hub.remove_device(&device.id()).unwrap();
+    let head = device.head(REPORT, b"");
+    assert_eq!(hub.answer_once(&head, NOW, |_| Ok(StoredAnswer::json(&0))).unwrap(), None);
+    assert!(matches!(hub.remove_device(&device.id()), Err(HubError::NoDevice { .. })));
+}
+
+#[test]
+fn packs_are_merged_or_kept_apart_and_updates_take_the_place_of_the_old() {
+    let (_folder, hub) = hub();
+    let (mut three, mut seven) = (Caller::enrolled(&hub, "door 3"), Caller::enrolled(&hub, "door 7"));
+    let (of_three, of_seven) = (three.push(&hub, "mug", 3.0), seven.push(&hub, "mug", 7.0));
+    let labels = || -> Vec<String> { target(&hub, &three.id()).packs.into_iter().map(|pack| pack.label).collect() };
+    assert!(labels().is_empty(), "nothing goes to others before a person releases it");
+    release(&hub, &[of_three], SameLabel::Refuse).unwrap();
+    let refused = release(&hub, &[of_seven], SameLabel::Refuse).unwrap_err();
+    assert!(matches!(refused, HubError::Merge(MergeError::Undecided { count: 2, .. })), "{refused}");
+    release(&hub, &[of_seven], SameLabel::Merge).unwrap();
+    let merged = target(&hub, &seven.id());
+    assert_eq!(merged.packs.len(), 1);
+    let mut both = vec![of_three, of_seven];
+    both.sort();
+    assert_eq!(merged.packs[0].origins, both);
+    release(&hub, &[of_seven], SameLabel::Apart).unwrap();
+    assert_eq!(labels(), ["mug", "mug (door 7)"]);
+    // A newer pack of the same device, beside the other's.
+    let newer = seven.push(&hub, "mug", 7.5);
+    release(&hub, &[newer], SameLabel::Merge).unwrap();
+    let origins: Vec<_> = target(&hub, &three.id()).packs.into_iter().map(|pack| pack.origins).collect();
+    assert!(origins[1].contains(&newer) && origins[1].contains(&of_three) && !origins[1].contains(&of_seven));
+}
+
+#[test]
+fn stages_widen_and_never_narrow() {
+    let (_folder, hub) = hub();
+    let mut device = Caller::enrolled(&hub, "door 3");
+    let packs = [device.push(&hub, "mug", 1.0)];
+    let (channel, stage, same_label) = (DEFAULT_CHANNEL, RolloutStage::First, SameLabel::Refuse);
+    let release = PackRelease { packs: &packs, channel, stage, same_label, key: None };
+    let id = hub.release_packs(&release, NOW).unwrap()[0];
+    hub.widen(id, RolloutStage::Quarter).unwrap();
+    hub.widen(id, RolloutStage::Quarter).unwrap();
+    let stale = hub.widen(id, RolloutStage::First).unwrap_err();
+    assert!(matches!(stale, HubError::StaleStage { present: 25, .. }), "{stale}");
+    hub.widen(id, RolloutStage::All).unwrap();
+    assert_eq!(target(&hub, &device.id()).packs.len(), 1);
+    hub.withdraw(id).unwrap();
+    assert!(target(&hub, &device.id()).packs.is_empty());
+    assert!(matches!(hub.widen(ReleaseId(99), RolloutStage::All), Err(HubError::NoRelease { .. })));
+}
+
+#[test]
+fn devices_read_what_their_channel_holds_and_nothing_else() {
+    let (_folder, hub) = hub();
+    let (mut giver, other) = (Caller::enrolled(&hub, "door 3"), Caller::enrolled(&hub, "door 7"));
+    let pushed = giver.push(&hub, "mug", 1.0);
+    let may = |object: &ObjectDigest| HubStore::may_read(&hub.connection(), &other.id(), object).unwrap();
+    assert!(!may(&pushed), "nobody has released it");
+    let id = release(&hub, &[pushed], SameLabel::Refuse).unwrap()[0];
+    let object = target(&hub, &other.id()).packs[0].digest;
+    assert!(may(&object));
+    hub.set_channel(&other.id(), "gates").unwrap();
+    assert!(!may(&object));
+    hub.set_channel(&other.id(), DEFAULT_CHANNEL).unwrap();
+    hub.withdraw(id).unwrap();
+    assert!(!may(&object));
+}
+
+#[test]
+fn what_makes_no_sense_is_refused_and_counts_as_answered() {
+    let (_folder, hub) = hub();
+    let mut device = Caller::enrolled(&hub, "door 3");
+    let bytes = pack("mug", 1.0);
+    let truncated = &bytes[..bytes.len() - 1];
+    let head = device.head(PACKS, truncated);
+    assert_eq!(hub.receive_pack(&head, truncated, NOW).unwrap().unwrap().status, 422);
+    let head = device.head(PACKS, b"");
+    let missing = hub.receive_picture(&head, &ObjectDigest::of(b""), b"no picture", NOW).unwrap().unwrap();
+    assert_eq!(missing.status, 422);
+    assert!(hub.packs().unwrap().is_empty());
+}

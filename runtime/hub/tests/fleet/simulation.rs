@@ -1,0 +1,204 @@
+//! Many devices settle whatever happens to them on the way.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use orco_hub::merge::SameLabel;
+use orco_hub::rollout::{DEFAULT_CHANNEL, RolloutStage};
+use orco_hub::store::{HubStore, PackRelease, ReleaseKind, now};
+use orco_runtime::state::history::{ChangeKind, HistoryEntry};
+use rand_chacha::ChaCha8Rng;
+use rand_core::{Rng, SeedableRng};
+
+use crate::support::{CountingProxy, DeviceFiles, FaultyNetwork, KillableHub, failing_power};
+
+/// One fault of each kind in so many requests.
+const FAULTS: u32 = 12;
+/// One power cut in so many steps.
+const POWER_CUTS: u32 = 25;
+/// Rounds of each device while everything fails.
+const ROUNDS: usize = 6;
+/// Devices that work at a time.
+const WORKERS: usize = 4;
+/// One device in so many was taught a class of its own.
+const TEACHERS: usize = 4;
+
+/// The fleet: some devices were taught something before, two of them the same label.
+fn fleet(folder: &std::path::Path, count: usize) -> Vec<DeviceFiles> {
+    let devices: Vec<DeviceFiles> =
+        (0..count).map(|number| DeviceFiles::new(folder, &format!("door {number}"))).collect();
+    for (number, device) in devices.iter().enumerate().step_by(TEACHERS).take(8) {
+        device.teach(&format!("thing {number}"), number as u64);
+    }
+    devices[1].teach("mug", 1_001);
+    devices[2].teach("mug", 1_002);
+    devices
+}
+
+/// Rounds under faults; returns how many of them ended before their time.
+fn suffer(devices: &[DeviceFiles], url: &str, seed: u64) -> usize {
+    let mut random = ChaCha8Rng::seed_from_u64(seed);
+    let mut network = FaultyNetwork::new(url, random.next_u64(), FAULTS);
+    let mut cut = 0;
+    for _ in 0..ROUNDS {
+        for device in devices {
+            // Its power fails between two steps, or the hub or network fails it.
+            let mut power = failing_power(&mut random, POWER_CUTS);
+            cut += usize::from(device.device().sync(&mut network, &mut power).is_err());
+        }
+    }
+    cut
+}
+
+/// Releases what devices have pushed so far, first to a few.
+fn release_some(hub: &HubStore, random: &mut ChaCha8Rng) {
+    let released: BTreeSet<_> =
+        hub.releases().unwrap().iter().flat_map(|release| hub.origins(release.id).unwrap()).collect();
+    let waiting: Vec<_> = hub.packs().unwrap().iter().map(|pack| pack.digest).collect();
+    let waiting: Vec<_> = waiting.into_iter().filter(|pack| !released.contains(pack)).collect();
+    let (channel, same_label) = (DEFAULT_CHANNEL, SameLabel::Merge);
+    if !waiting.is_empty() {
+        let release = PackRelease { packs: &waiting, channel, stage: RolloutStage::First, same_label, key: None };
+        hub.release_packs(&release, now()).unwrap();
+    }
+    for release in hub.releases().unwrap() {
+        let stages = [RolloutStage::First, RolloutStage::Quarter, RolloutStage::All];
+        let stage = stages[random.next_u32() as usize % 3];
+        // A narrower one is refused.
+        let _ = hub.widen(release.id, stage);
+    }
+}
+
+fn chaos(devices: &[DeviceFiles], hub: &KillableHub, url: &str) -> usize {
+    let stop = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut random = ChaCha8Rng::seed_from_u64(99);
+            while !stop.load(Ordering::SeqCst) {
+                thread::sleep(Duration::from_millis(50 + u64::from(random.next_u32() % 400)));
+                hub.restart();
+                release_some(&hub.store(), &mut random);
+            }
+        });
+        let share = devices.len().div_ceil(WORKERS);
+        let workers: Vec<_> = devices
+            .chunks(share)
+            .enumerate()
+            .map(|(seed, devices)| scope.spawn(move || suffer(devices, url, seed as u64)))
+            .collect();
+        let cut = workers.into_iter().map(|worker| worker.join().unwrap()).sum();
+        stop.store(true, Ordering::SeqCst);
+        cut
+    })
+}
+
+/// Everything works again: all is released to all, and devices sync until nothing is left to do.
+fn settle(devices: &[DeviceFiles], hub: &HubStore, url: &str) {
+    let mut network = FaultyNetwork::new(url, 0, 0);
+    devices.iter().for_each(|device| drop(device.sync(&mut network)));
+    let mut random = ChaCha8Rng::seed_from_u64(7);
+    release_some(hub, &mut random);
+    for release in hub.releases().unwrap() {
+        hub.widen(release.id, RolloutStage::All).unwrap();
+    }
+    for _ in 0..2 {
+        devices.iter().for_each(|device| drop(device.sync(&mut network)));
+    }
+}
+
+fn check_device(device: &DeviceFiles, hub: &HubStore, newest: &[(String, i64)]) {
+    let mut labels = device.labels();
+    labels.sort();
+    let mut expected: Vec<String> = newest.iter().map(|(label, _)| label.clone()).collect();
+    expected.sort();
+    assert_eq!(labels, expected, "{} does not hold what its channel says", device.name);
+    let known = hub.devices().unwrap().into_iter().find(|known| known.name == device.name).unwrap();
+    let report = known.report.unwrap();
+    let held: BTreeSet<i64> = report.outcomes.iter().map(|outcome| outcome.release.0).collect();
+    assert_eq!(held, newest.iter().map(|(_, id)| *id).collect(), "{}", device.name);
+    assert!(report.outcomes.iter().all(|outcome| outcome.refused.is_none()), "{}: {report:?}", device.name);
+    // A pack is an entry of the history, once: a class that was replaced was forgotten before.
+    let learner = device.learner();
+    let entries = learner.history().entries();
+    for (label, _) in newest {
+        let count = |kind: ChangeKind| {
+            let about = |entry: &&HistoryEntry| entry.names.iter().any(|name| name.label == *label);
+            entries.iter().filter(|entry| entry.kind == kind).filter(about).count()
+        };
+        let made = count(ChangeKind::Import) + count(ChangeKind::Learn);
+        assert_eq!(made, count(ChangeKind::Forget) + 1, "{}: {label} was learned {made} times", device.name);
+    }
+}
+
+#[test]
+fn a_fleet_settles() {
+    let count = if orco_trials::heavy() { 200 } else { 20 };
+    let folder = tempfile::tempdir().unwrap();
+    let proxy = CountingProxy::start();
+    let hub = KillableHub::start(folder.path().join("hub"), Arc::clone(&proxy.port));
+    let devices = fleet(folder.path(), count);
+    let store = hub.store();
+    let mut quiet = FaultyNetwork::new(&proxy.url(), 0, 0);
+    devices.iter().for_each(|device| device.enrol(&mut quiet, &store, DEFAULT_CHANNEL));
+    let cut = chaos(&devices, &hub, &proxy.url());
+    assert!(cut > 0, "nothing ever failed");
+    hub.restart();
+    settle(&devices, &store, &proxy.url());
+
+    // The newest release of each label counts.
+    let releases = store.releases().unwrap();
+    let mut labels = BTreeSet::new();
+    let newest: Vec<(String, i64)> = releases
+        .iter()
+        .filter(|release| release.kind == ReleaseKind::Pack && labels.insert(release.name.clone()))
+        .map(|release| (release.name.clone(), release.id.0))
+        .collect();
+    let taught = devices.iter().step_by(TEACHERS).take(8).count() + 1;
+    assert_eq!(newest.len(), taught, "a pushed class got lost: {newest:?}");
+    devices.iter().for_each(|device| check_device(device, &store, &newest));
+    let bytes = proxy.take();
+    let learned = (count * taught) as u64;
+    println!(
+        "{count} devices, {taught} classes, {cut} of {} rounds cut off: {bytes} bytes, {} for each class and device",
+        count * ROUNDS,
+        bytes / learned
+    );
+}
+
+/// What messages take, without faults.
+#[test]
+fn bytes_on_the_wire() {
+    let folder = tempfile::tempdir().unwrap();
+    let proxy = CountingProxy::start();
+    let hub = KillableHub::start(folder.path().join("hub"), Arc::clone(&proxy.port));
+    let (giver, taker) = (DeviceFiles::new(folder.path(), "giver"), DeviceFiles::new(folder.path(), "taker"));
+    let store = hub.store();
+    let network = || FaultyNetwork::new(&proxy.url(), 0, 0);
+    giver.enrol(&mut network(), &store, DEFAULT_CHANNEL);
+    let enrolment = proxy.take();
+    taker.enrol(&mut network(), &store, DEFAULT_CHANNEL);
+    taker.sync(&mut network());
+    proxy.take();
+    taker.sync(&mut network());
+    let idle = proxy.take();
+    giver.teach("mug", 1);
+    giver.sync(&mut network());
+    let push = proxy.take();
+    let pack = &store.packs().unwrap()[0];
+    let (channel, stage, same_label) = (DEFAULT_CHANNEL, RolloutStage::All, SameLabel::Refuse);
+    store.release_packs(&PackRelease { packs: &[pack.digest], channel, stage, same_label, key: None }, now()).unwrap();
+    proxy.take();
+    assert_eq!(taker.sync(&mut network()).imported, ["mug"]);
+    let pull = proxy.take();
+    taker.sync(&mut network());
+    let with_class = proxy.take();
+    println!(
+        "enrolment {enrolment} bytes, idle round {idle}, with one class {with_class}, a pack of 5 shots {}: its round of \
+         pushing {push}, of pulling {pull}",
+        pack.size
+    );
+    assert!(pull < pack.size + 8 * idle.max(1_000), "{pull} bytes for a pack of {}", pack.size);
+}

@@ -1,0 +1,128 @@
+//! Bundles by channel: a device goes over, or stays with its own and says why.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use orco_hub::export;
+use orco_hub::rollout::RolloutStage;
+use orco_hub::store::{BundleRelease, now};
+use orco_runtime::bundle::Bundle;
+use orco_runtime::learner::{Learner, LearnerSettings, Shots};
+use orco_runtime::manifest::{LEARNER, MANIFEST, hexadecimal};
+use orco_runtime::state::codec::{self, FileKind};
+use orco_runtime::store::Store;
+
+use crate::support::{CountingProxy, DeviceFiles, FaultyNetwork, KillableHub, shipped};
+
+/// The shipped bundle as after another training: it lacks one exemplar.
+fn other_bundle(folder: &Path) -> PathBuf {
+    let copy = folder.join("other");
+    fs::create_dir(&copy).unwrap();
+    for file in fs::read_dir(shipped()).unwrap().map(|entry| entry.unwrap().path()).filter(|path| path.is_file()) {
+        fs::copy(&file, copy.join(file.file_name().unwrap())).unwrap();
+    }
+    let bundle = Bundle::open(&copy).unwrap();
+    let mut base_model = bundle.base_model.clone();
+    let kept: Vec<usize> = (1..base_model.exemplars.len()).collect();
+    base_model.exemplars = base_model.exemplars.only(&kept);
+    let learner = codec::encode(FileKind::Learner, &base_model);
+    let text = fs::read_to_string(copy.join(MANIFEST)).unwrap();
+    let old = hexadecimal(&bundle.digest);
+    assert!(text.contains(&old));
+    fs::write(copy.join(MANIFEST), text.replace(&old, &hexadecimal(&codec::digest(&learner)))).unwrap();
+    fs::write(copy.join(LEARNER), learner).unwrap();
+    copy
+}
+
+fn teach_pictures(device: &DeviceFiles) {
+    let settings = LearnerSettings::default().keep_shots(true);
+    let mut learner = Learner::new(Bundle::open(shipped()).unwrap(), Store::new(device.state()), settings).unwrap();
+    let shots = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/shots/learn/rubber-duck");
+    learner.learn("duck", Shots::folder(shots).unwrap()).unwrap().durable().unwrap();
+}
+
+#[test]
+fn devices_go_over_or_stay_with_their_own() {
+    let folder = tempfile::tempdir().unwrap();
+    let proxy = CountingProxy::start();
+    let hub = KillableHub::start(folder.path().join("hub"), Arc::clone(&proxy.port));
+    let store = hub.store();
+    let mut network = FaultyNetwork::new(&proxy.url(), 0, 0);
+    let mut devices = ["fresh", "pictures", "features", "failing"].map(|name| DeviceFiles::new(folder.path(), name));
+    devices[3].check = |bundle| if bundle.folder == shipped() { Ok(()) } else { Err("the engine fails".into()) };
+    devices.iter().for_each(|device| device.enrol(&mut network, &store, "next"));
+    let [fresh, pictures, features, failing] = &devices;
+    teach_pictures(pictures);
+    features.teach("mug", 1);
+    teach_pictures(failing);
+    let before = failing.learner().saved().clone();
+    let bundle = other_bundle(folder.path());
+    let digest = Bundle::open(&bundle).unwrap().digest;
+    let release = BundleRelease { folder: &bundle, channel: "next", stage: RolloutStage::All, force: false, key: None };
+    store.release_bundle(&release, now()).unwrap();
+    proxy.take();
+    fresh.sync(&mut network);
+    println!("a bundle takes {} bytes on the wire", proxy.take());
+    [pictures, features, failing].iter().for_each(|device| drop(device.sync(&mut network)));
+
+    for device in [fresh, pictures] {
+        assert_eq!(device.learner().bundle().digest, digest, "{}", device.name);
+    }
+    assert_eq!(pictures.labels(), ["duck"]);
+    for (device, reason) in [(features, "no pictures"), (failing, "the engine fails")] {
+        assert_ne!(device.learner().bundle().digest, digest, "{}", device.name);
+        let known = store.devices().unwrap().into_iter().find(|known| known.name == device.name).unwrap();
+        let refused = known.report.unwrap().outcomes[0].refused.clone().unwrap();
+        assert!(refused.contains(reason), "{refused}");
+        // It is not tried again in every round.
+        proxy.take();
+        device.sync(&mut network);
+        assert!(proxy.take() < 10_000);
+    }
+    assert_eq!(*failing.learner().saved(), before, "the old state came back changed");
+
+    // A bundle that the device checks in vain costs no class; pictures that it shares come out for the trainer.
+    let folders = folder.path().join("export");
+    let exported = export::export(&store, &folders).unwrap();
+    assert_eq!(exported.classes, 1);
+    assert_eq!(exported.pictures, fs::read_dir(folders.join("duck")).unwrap().count());
+    let bytes = fs::read(fs::read_dir(folders.join("duck")).unwrap().next().unwrap().unwrap().path()).unwrap();
+    orco_runtime::image::decode(&bytes).unwrap();
+}
+
+/// A device without any bundle gets its first one from the hub, in parts that a power cut does not throw away.
+#[test]
+fn a_new_device_gets_its_first_bundle_through_power_cuts() {
+    let folder = tempfile::tempdir().unwrap();
+    let proxy = CountingProxy::start();
+    let hub = KillableHub::start(folder.path().join("hub"), Arc::clone(&proxy.port));
+    let store = hub.store();
+    let mut network = FaultyNetwork::new(&proxy.url(), 0, 0);
+    let mut device = DeviceFiles::new(folder.path(), "new");
+    device.bundle = None;
+    device.enrol(&mut network, &store, "next");
+    let bundle = shipped();
+    let release = BundleRelease { folder: &bundle, channel: "next", stage: RolloutStage::All, force: false, key: None };
+    store.release_bundle(&release, now()).unwrap();
+    let mut rounds = 0;
+    proxy.take();
+    // The power fails after ever so many steps.
+    loop {
+        let mut left = 12;
+        let mut power = |_| {
+            left -= 1;
+            if left == 0 { std::ops::ControlFlow::Break(()) } else { std::ops::ControlFlow::Continue(()) }
+        };
+        rounds += 1;
+        if device.device().sync(&mut network, &mut power).is_ok() {
+            break;
+        }
+        assert!(rounds < 50, "no progress");
+    }
+    assert!(rounds > 1);
+    let total: u64 = fs::read_dir(&bundle).unwrap().map(|entry| entry.unwrap().metadata().unwrap().len()).sum();
+    assert!(proxy.take() < 2 * total, "parts were fetched again");
+    assert!(device.fleet().current_bundle().join(MANIFEST).exists());
+    assert_eq!(device.learner().bundle().manifest.name, "cifar100-edge");
+}
