@@ -26,7 +26,7 @@ async function classify() {
   const mayKeep = store.state.stream && store.state.collects;
   const path = api(`classify${mayKeep ? "?inbox=true" : ""}`);
   // The camera's next picture follows in any case; that a file cannot be read is shown.
-  const response = await call("POST", path, asked, { quiet: !store.state.files.length }).catch((error) => {
+  const response = await call("POST", path, asked, { quiet: !store.state.files.length, name: asked.name }).catch((error) => {
     if (store.state.files.length) store.update({ answer: NO_ANSWER });
     throw error;
   });
@@ -44,9 +44,11 @@ async function watchCamera() {
 }
 
 function show({ answer: { matches, set, known, empty } }) {
+  const isUnknown = matches.length > 0 && !known;
   // It keeps its place: what stands below must not move under a finger.
   $("why-ask").disabled = !matches.length;
-  const isUnknown = matches.length > 0 && !known;
+  setText("why-ask", message(isUnknown ? "whyUnknown" : "why"));
+  setText("why-title", message(isUnknown ? "whyUnknownTitle" : "whyTitle"));
   const best = isUnknown ? undefined : matches[0];
   setText("answer", isUnknown ? message("unknown") : best?.label ?? (empty ? message("empty") : "–"));
   $("provisional").hidden = !best?.provisional;

@@ -21,6 +21,7 @@ function show(state) {
   $("base-title").textContent = message("baseTitle", { count: base.length });
   $("base").textContent = base.filter(({ replaced }) => !replaced).map(({ label }) => isolate(label)).join(", ");
   $("learned-none").hidden = learned.length > 0;
+  $("stored-hint").hidden = !learned.some((known) => picturedShots(known).length);
 }
 
 function classItem(known) {

@@ -16,15 +16,21 @@ function show({ status, classes, balances }) {
   const isShown = Boolean(status.balance) && learnedClasses({ classes }).length > 0;
   $("dial").hidden = !isShown;
   $("answering-none").hidden = isShown;
+  const isSame = isWithoutEffect(balances);
   const choices = status.balances.map((value) => {
-    const estimate = balances.find(({ balance }) => balance === value);
+    const estimate = isSame ? null : balances.find(({ balance }) => balance === value);
     return { value, label: term("balances", value), note: estimate ? estimateSentence(estimate) : "" };
   });
   const choose = (balance) => change("POST", "balance", { balance });
   showChoices($("dial-choices"), "balance", choices, status.balance, choose);
   // Without base classes in answers there is nothing to weigh.
-  setText("expected", status.learned_only ? message("dialIdle") : expectedSentence(status.expected));
+  setText("expected", status.learned_only ? message("dialIdle")
+    : [isSame ? message("dialSame") : "", expectedSentence(status.expected)].filter(Boolean).join(" "));
 }
+
+// Whether all positions recognise the same of what is stored.
+export const isWithoutEffect = ([first, ...others]) => others.length > 0 && others.every((other) =>
+  other.recognised === first.recognised && other.taken_for_learned === first.taken_for_learned);
 
 // What a position would recognise of the stored shots, and what it would wrongly take for them.
 export const estimateSentence = ({ recognised, shots, taken_for_learned: taken, base_samples: others }) =>

@@ -11,7 +11,7 @@ const MOST_LINES = 3, MOST_PICTURES = 3;
 const CHANCE = 0.25;
 
 export function startJobs() {
-  store.subscribe(["job", "label", "language"], show);
+  store.subscribe(["job", "label", "deviceChosen", "language"], show);
   // The classes that a report shows may have other pictures now.
   store.subscribe(["classes"], (state) => { if (state.job?.state === "done") show(state); });
   store.subscribe(["status", "language"], showAlignment);
@@ -30,12 +30,12 @@ export function alignmentText(status, wasImproving) {
   return wasImproving ? message("improved") : "";
 }
 
-function show({ job, label, classes, deviceCamera }) {
+function show({ job, label, classes, deviceCamera, deviceChosen }) {
   $("job").hidden = !isUnfinished(job);
   if (isUnfinished(job)) showProgress(job);
   // Under the shots of the next thing, the report of the one before would be taken for its.
   const isShown = isOfLabel(job, label) && !isUnfinished(job);
-  $("report").replaceChildren(...(isShown ? reportElements(job, classes, deviceCamera) : []));
+  $("report").replaceChildren(...(isShown ? reportElements(job, classes, deviceChosen ? deviceCamera : null) : []));
 }
 
 // Whoever looks at another tab than that of the report is told there that a change failed.
@@ -58,7 +58,9 @@ function reportElements(job, classes, camera) {
   const list = element("ul", {}, ...lines.map(({ text, isWarning }) =>
     element("li", { textContent: text, className: isWarning ? "warning" : "" })));
   const title = job.verb === "learn" && job.label ? message("learnedTitle", job) : message("done");
-  return [element("p", { textContent: title }), list, ...comparisons(job.report, classes)];
+  // One line, unless there is something to act upon.
+  return [element("details", { open: lines.some(({ isWarning }) => isWarning) }, element("summary", { textContent: title }),
+    list, ...comparisons(job.report, classes))];
 }
 
 const first = (list) => (list ?? []).slice(0, MOST_LINES);
@@ -84,7 +86,7 @@ export function reportLines({ report, warning }, scene) {
     ...lost.map((one) => loud("lost", { label: one.label, ...shares(one) })),
     ...confusions.map(({ label, taken_for: other, share }) =>
       loud("confused", { label, other, percent: percent(share) })),
-    ...(warning ? [{ text: warning, isWarning: true }] : []),
+    ...(warning ? [{ text: problem(warning), isWarning: true }] : []),
   ];
 }
 

@@ -18,6 +18,9 @@ export const fill = (template, values = {}) =>
 export const message = (key, values) =>
   fill((values?.count === 1 && words[`${key}One`]) || (words[key] ?? key), values);
 
+// A sentence about a file, with its name in front of it.
+export const ofFile = (name, sentence) => (name ? `${isolate(name)}: ${sentence}` : sentence);
+
 // A word of a group such as the verbs of jobs; what the page does not know yet stays as the service names it.
 export const term = (group, key, values) => fill(words[group][key] ?? key, values);
 

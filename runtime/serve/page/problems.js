@@ -1,4 +1,4 @@
-// Sentences of the service in the page's language: it says what is wrong in English alone.
+// Sentences of the service in the page's language: it says what is wrong in English, and in the words of programs.
 import { currentLanguage, fill } from "./language.js";
 
 // What a sentence is to be like, and how German says it; {1} and so on are what its groups held.
@@ -70,16 +70,40 @@ const german = [
   [/^nothing can be (?:learned|written|saved).*$/, "Es kann nichts gespeichert werden: Der Datenträger ist voll oder schreibgeschützt."],
 ];
 
-// The languages that are not the service's own; `other` says a sentence that is not listed.
-const languages = { de: { sentences: german, other: "Der Dienst meldet auf Englisch: {1}" } };
+// What the service says to programs, for people.
+const english = [
+  [/^(?:the (?:camera's )?picture )?is neither a JPEG .*$/, "This is not a picture in JPEG, PNG or WebP."],
+  [/^(?:the (?:camera's )?picture )?is a (.+) file, which cannot be read.*$/, "{1} files cannot be read: save the picture as JPEG or PNG."],
+  [/^(?:the (?:camera's )?picture )?is damaged: .*$/, "The picture is damaged."],
+  [/^the content type must be image.*$/, "Only pictures in JPEG, PNG and WebP can be read: save it as one of them."],
+  [/^the body is too large.*$/, "The file is too large."],
+  [/^the body (?:took too long|broke off)$/, "The upload broke off. Please try again."],
+  [/^the label "(.*)" cannot be used.*$/s, "The name “{1}” cannot be used: it may not be empty or very long, nor hold “=”, and “unknown” and “empty” are taken."],
+  [/^the pack cannot be imported: it is not signed.*$/, "This device takes only signed files."],
+  [/^the pack cannot be imported: it is signed with another key.*$/, "The file is signed with another key than this device demands."],
+  [/^the pack cannot be imported: .*(?:its signature does not match|trusted comment).*$/, "The file was changed after it was signed."],
+  [/^the pack cannot be imported: it has format version .*$/, "The file comes from another version of OrCo."],
+  [/^the pack cannot be imported: it holds (\d+) shots.*$/, "The file holds {1} shots, more than a thing may have."],
+  [/^the pack cannot be imported: .*another bundle.*$/, "The file comes from a device with another bundle."],
+  [/^the pack cannot be imported: .*$/, "This is no file of an exported thing, or it is damaged."],
+  [/^"(.+)" came with the bundle.*$/, "“{1}” is known from the start and cannot be changed."],
+  [/^no free target is left.*$/, "There is no room for more things: forget one first."],
+];
 
-// What the page says where the service says `sentence`. What it does not know is quoted as it is.
+const asSentence = (text) => text.replace(/^./u, (first) => first.toUpperCase()).replace(/[^.?!…]$/u, "$&.");
+
+// `other` says what is not listed.
+const languages = {
+  en: { sentences: english, other: asSentence },
+  de: { sentences: german, other: (sentence) => `Der Dienst meldet auf Englisch: ${sentence}` },
+};
+
+// What the page says where the service says `sentence`.
 export function problem(sentence) {
-  const language = languages[currentLanguage()];
-  if (!language) return sentence;
-  for (const [pattern, template] of language.sentences) {
+  const { sentences, other } = languages[currentLanguage()];
+  for (const [pattern, template] of sentences) {
     const found = pattern.exec(sentence);
     if (found) return fill(template, found);
   }
-  return fill(language.other, [sentence, sentence]);
+  return other(sentence);
 }

@@ -20,7 +20,8 @@ export async function refreshClasses() {
     // What events brought meanwhile is newer than the status.
     job: store.state.job === job ? status.jobs[0] ?? job : store.state.job,
     regions: status.regions ?? [],
-    deviceCamera: store.state.deviceCamera ?? status.camera,
+    // A service that was started anew may have no camera any more; of one that has it, events bring what is newer.
+    deviceCamera: status.camera ? store.state.deviceCamera ?? status.camera : null,
   });
 }
 

@@ -34,6 +34,7 @@ export function startRegions(pictureSize, viewSize) {
   });
   $("view").addEventListener("pointercancel", stop);
   $("regions").append(drawn);
+  addEventListener("keydown", ({ key }) => { if (key === "Escape" && isDrawing) stop(); });
   store.subscribe(["deviceCamera", "deviceChosen", "regions", "language"], showTools);
   showTools(store.state);
 }
@@ -73,6 +74,7 @@ async function set(regions) {
 
 function showTools({ deviceCamera, deviceChosen, regions }) {
   $("region-tools").hidden = !deviceChosen || !deviceCamera;
+  $("region-draw").textContent = message(isDrawing ? "cancel" : "regionDraw");
   setText("region-state", message(isDrawing ? "regionDrag" : regions.length ? "regionSome" : "regionNone"));
 }
 

@@ -6,8 +6,9 @@ import { learnedClasses } from "./selectors.js";
 import { api, call } from "./service.js";
 import { store } from "./store.js";
 
-// Whether answers named only what was learned, when that was last told.
-let wasLearnedOnly = null;
+// Whether answers named only what was learned, when that was last told, and whether that has changed while the page is
+// open: whoever teaches is told that what came with the bundle is not answered any more.
+let wasLearnedOnly = null, isNew = false;
 
 export function startScope() {
   store.subscribe(["status", "classes", "language"], show);
@@ -22,8 +23,7 @@ function show({ status, classes }) {
   showChoices($("scope-choices"), "answers", choices, answers, choose);
   const count = learnedClasses({ classes }).length;
   setText("scope-state", isLearnedOnly ? message("learnedOnly", { count }) : "");
-  // Whoever teaches is told when what came with the bundle is not answered any more.
-  const isNew = isLearnedOnly && wasLearnedOnly === false;
-  if (isNew || !isLearnedOnly) setText("scope-note", isNew ? message("learnedOnlyNow") : "");
+  isNew = isLearnedOnly && (isNew || wasLearnedOnly === false);
+  setText("scope-note", isNew ? message("learnedOnlyNow") : "");
   wasLearnedOnly = isLearnedOnly;
 }

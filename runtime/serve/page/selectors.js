@@ -5,8 +5,18 @@ export const ENOUGH_SHOTS = 5;
 
 const LEAST_REGION = 0.05;
 
+// Characters that nobody sees, which keyboards put into and around emoji; the service refuses them.
+const UNSEEN = /[\u00ad\u200b-\u200f\u2060\ufe00-\ufe0f\ufeff]/g;
+
 // The label that a typed text stands for. Browsers resolve "." and ".." in a URL, and the service refuses them.
-export const labelOf = (typed) => typed.trim().replace(/^\.{1,2}$/, "");
+export const labelOf = (typed) => typed.replace(UNSEEN, "").replace(/\s+/g, " ").trim().replace(/^\.{1,2}$/, "");
+
+// The label that a typed text stands for where it may be known already: one that differs in capitals alone is the same.
+export function nameFor(typed, { classes, waiting }) {
+  const label = labelOf(typed), plain = (name) => name.normalize().toLocaleLowerCase();
+  const known = [...learnedClasses({ classes }), ...waiting, ...classes].map((one) => one.label);
+  return known.includes(label.normalize()) ? label : known.find((name) => plain(name) === plain(label)) ?? label;
+}
 
 // Whether there is anything to take pictures from.
 export const hasSource = ({ stream, files, deviceChosen }) => Boolean(stream || files.length || deviceChosen);

@@ -1,7 +1,7 @@
 // Requests to the service, with its token, which is asked for once.
 import { ask } from "./dialog.js";
 import { showError } from "./dom.js";
-import { message } from "./language.js";
+import { message, ofFile } from "./language.js";
 import { problem } from "./problems.js";
 
 export const api = (path) => `/api/v1/${path}`;
@@ -52,8 +52,9 @@ async function answered(request, quiet) {
   }
 }
 
-// Sends a request with a body of JSON or a Blob. Its error is shown, unless it is quiet, and thrown.
-export async function call(method, path, body, { quiet = false } = {}) {
+// Sends a request with a body of JSON or a Blob. Its error is shown, with the file's `name` if it has one, unless it is
+// quiet, and thrown.
+export async function call(method, path, body, { quiet = false, name } = {}) {
   const token = storedToken();
   const headers = token ? { Authorization: `Bearer ${token}` } : {};
   const isFile = body instanceof Blob;
@@ -62,11 +63,11 @@ export async function call(method, path, body, { quiet = false } = {}) {
   const response = await answered(fetch(path, { method, headers, body: sent }), quiet);
   if (response.status === 401) {
     await renewToken(token);
-    return call(method, path, body, { quiet });
+    return call(method, path, body, { quiet, name });
   }
   if (response.ok) return response;
   const { error = response.statusText } = await response.json().catch(() => ({}));
-  if (!quiet) showError(problem(error));
+  if (!quiet) showError(ofFile(name, problem(error)));
   throw Object.assign(new Error(error), { status: response.status });
 }
 

@@ -1,12 +1,12 @@
 // Shots that are not learned yet: they are taken, shown and learned.
 import { $, element, isByKey, isPressKey, onRelease, setText, showError, sleep } from "./dom.js";
-import { isolate, message, percent } from "./language.js";
+import { isolate, message, ofFile, percent } from "./language.js";
 import { picture, releasePictures } from "./pictures.js";
 import { refreshShots } from "./refresh.js";
 import { chosenPlace } from "./scene.js";
 import {
   ENOUGH_SHOTS, canLearn, canShoot, classOf, hints, isBaseLabel, isFirstTime, isReplaced,
-  isSameOrLater, labelOf,
+  isSameOrLater, labelOf, nameFor,
 } from "./selectors.js";
 import { api, call, change, shotsPath } from "./service.js";
 import { frame } from "./source.js";
@@ -17,21 +17,26 @@ const EVERY_MS = 450, SIDE = 1280;
 const { subscribe, update } = store;
 
 let isHeld = false, isRequested = false;
-// The shots that are being taken; settled once the last of them is in.
+// The shots that are being taken, { label, done }; `done` is settled once the last of them is in.
 let taking = null;
+// Ids of the shots that were taken here: others come from other browsers and programs.
+const takenHere = new Set();
+// Whether shots replace a base class, as somebody chose for its label.
+const replaces = new Map();
 // The change that was asked for here: once it is made, the next thing gets another name.
 let requested = null;
-// The picture that was refused last: a file, or the number of a frame of the service's own camera.
+// What was refused last, { shot, label }: the shot is a file, or a frame of the service's own camera.
 let refused = null;
 
 export function startShots() {
   $("label").oninput = () => {
     forgetWarning();
-    update({ label: labelOf($("label").value) });
+    update({ label: nameFor($("label").value, store.state) });
     refreshShots().catch(() => {});
   };
   listenToShoot();
-  $("anyway").onclick = () => refused && take(refused, store.state.label, true);
+  $("anyway").onclick = () => refused && take(refused.shot, refused.label, true).catch(() => {});
+  $("replace").onchange = () => replaces.set(store.state.label, $("replace").checked);
   $("learn").onclick = (event) => learn(isByKey(event)).catch(() => {});
   subscribe(["label", "shots", "classes", "job", "stream", "files", "deviceChosen", "connected", "language"], showHint);
   subscribe(["job", "shots"], startAnew);
@@ -74,7 +79,7 @@ function hold() {
   const { label, files } = store.state;
   isHeld = true;
   showError();
-  taking = takeAll(label, files).catch(() => {}).finally(() => { isHeld = false; taking = null; });
+  taking = { label, done: takeAll(label, files).catch(() => {}).finally(() => { isHeld = false; taking = null; }) };
 }
 
 async function takeAll(label, files) {
@@ -92,14 +97,15 @@ async function takeAll(label, files) {
 // Sends a picture, or has the service take that frame, or the newest, of its own camera.
 async function take(shot, label, anyway = false) {
   const isFile = shot instanceof Blob;
-  const request = isFile ? call("POST", `${api(shotsPath(label))}${anyway ? "?anyway=true" : ""}`, shot)
+  const request = isFile ? call("POST", `${api(shotsPath(label))}${anyway ? "?anyway=true" : ""}`, shot, { name: shot.name })
     : call("POST", api("camera/shot"), { label, anyway, ...shot });
   const response = await request.catch(() => null);
   if (!response) return;
-  const { accepted, warnings, frame: number } = await response.json();
-  refused = accepted ? null : isFile ? shot : { ...shot, frame: number };
+  const { accepted, id, warnings, frame: number } = await response.json();
+  if (accepted) takenHere.add(id);
+  refused = accepted ? null : { shot: isFile ? shot : { ...shot, frame: number }, label };
   const isLearned = classOf(label, store.state.classes)?.learned === true;
-  const said = shotSentences(warnings, { label, anyway, isLearned });
+  const said = shotSentences(warnings, { label, anyway, isLearned, file: shot.name });
   $("shot-warning").textContent = said.warnings.join(" ");
   $("shot-note").textContent = said.notes.join(" ");
   $("anyway-row").hidden = accepted;
@@ -107,8 +113,8 @@ async function take(shot, label, anyway = false) {
 
 // What is said of a shot. That a new thing looks like another one is no more than a note, since learning tells them
 // apart; of a thing that is learned already, it is a warning. Of a shot that was taken anyway, the reasons against it
-// are known.
-export function shotSentences(warnings, { label, anyway, isLearned }) {
+// are known. Of several files, a warning names its own.
+export function shotSentences(warnings, { label, anyway, isLearned, file }) {
   const isSimilar = ({ kind }) => kind === "looks-like";
   const isLoud = (warning) => (isSimilar(warning) ? isLearned : !anyway);
   const sentence = ({ kind, label: other, probability }) => {
@@ -117,7 +123,7 @@ export function shotSentences(warnings, { label, anyway, isLearned }) {
     return message(key, { label: other, percent: percent(probability ?? 0) });
   };
   return {
-    warnings: warnings.filter(isLoud).map(sentence),
+    warnings: warnings.filter(isLoud).map((warning) => ofFile(file, sentence(warning))),
     notes: warnings.filter((warning) => isSimilar(warning) && !isLearned).map(sentence),
   };
 }
@@ -137,9 +143,11 @@ async function learn(byKey) {
   // A button that cannot be pressed has no focus; the next label is what comes next.
   if (byKey) $("label").focus();
   try {
-    // Shots that are on their way are learned, too.
-    isHeld = false;
-    await taking;
+    // Its shots that are on their way are learned, too.
+    if (taking?.label === label) {
+      isHeld = false;
+      await taking.done;
+    }
     const job = await (await call("POST", api("learn"), { label, base })).json();
     // Its events may have been faster.
     const { job: newest } = store.state;
@@ -162,8 +170,7 @@ function startAnew({ job, label, shots }) {
 function showHint(state) {
   $("shoot").disabled = !canShoot(state);
   const isBase = isBaseLabel(state);
-  // What somebody chose for a label stays until another one is typed.
-  if (isBase === $("replace-row").hidden) $("replace").checked = isBase && isReplaced(state);
+  $("replace").checked = isBase && (replaces.get(state.label) ?? isReplaced(state));
   $("replace-row").hidden = !isBase;
   $("learn").disabled = isRequested || !canLearn(state);
   $("first-steps").hidden = !isFirstTime(state);
@@ -180,6 +187,9 @@ function showShots({ label, shots }) {
       element("button", { textContent: "×", "aria-label": message("remove", { number }), on: remove }));
   }));
   showCount(shots.length);
+  const elsewhere = shots.filter(({ id }) => !takenHere.has(id)).length;
+  const isShared = elsewhere > 0 && elsewhere < shots.length;
+  setText("elsewhere", isShared ? message("elsewhere", { count: elsewhere }) : "");
   showSufficiency(label, shots);
 }
 

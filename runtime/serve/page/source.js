@@ -87,13 +87,16 @@ function chooseFiles() {
   else update({ files });
 }
 
-// The service's own camera is looked at unless people have chosen something else before it was known.
+// The service's own camera is looked at unless people have chosen something else before it was known. A service that was
+// started anew may have none.
 let isOffered = false;
 function offerDevice(state) {
-  if (isOffered || !state.deviceCamera) return;
-  isOffered = true;
-  $("own-camera").hidden = false;
-  if (!hasSource(state)) update({ deviceChosen: true });
+  const isThere = Boolean(state.deviceCamera);
+  if (isOffered === isThere) return;
+  isOffered = isThere;
+  $("own-camera").hidden = !isThere;
+  if (!isThere) update({ deviceChosen: false, devicePicture: null });
+  else if (!hasSource(state)) update({ deviceChosen: true });
 }
 
 function show(state) {

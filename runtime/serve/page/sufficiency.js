@@ -26,10 +26,15 @@ export async function showSufficiency(label, shots) {
   setText("sufficiency", sufficiencySentences(found).join(" "));
 }
 
-// Whether to take more shots, and how many: as long as there are few, one is taken for something else by the others, or
-// two more would bring a good deal.
+// Whether to take more shots, and how many: as long as there are few, some are taken for something else by the others, or
+// two more would bring a good deal. One that alone is taken for something else may be of something else.
 export function sufficiencyVerdict({ shots: shotCount, left_out: leftOut, expected }) {
-  const isMissed = leftOut.some((shot) => shot.taken_for !== null);
+  const missed = leftOut.filter((shot) => shot.taken_for !== null), isMissed = missed.length > 0;
+  // All but one agree: that one may have got among them by mistake.
+  if (missed.length === 1 && shotCount > LEAST_SHOTS) {
+    const number = leftOut.indexOf(missed[0]) + 1;
+    return { isEnough: false, count: 2, number, label: missed[0].taken_for, text: "verdictOdd" };
+  }
   const brings = expected ? expected.two_more - expected.now : 0;
   const isEnough = shotCount >= LEAST_SHOTS && !isMissed && brings < WORTH_TAKING;
   const count = isEnough ? 0 : Math.max(ENOUGH_SHOTS - shotCount, 2);

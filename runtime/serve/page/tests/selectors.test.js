@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 
-import { canLearn, canShoot, classOf, hasSource, hints, isBaseLabel, isOfLabel, isReplaced, isSameOrLater, isUnfinished, labelOf, stay } from "../selectors.js";
+import { canLearn, canShoot, classOf, hasSource, hints, isBaseLabel, isOfLabel, isReplaced, isSameOrLater, isUnfinished, labelOf, nameFor, stay } from "../selectors.js";
 import { store } from "../store.js";
 
 const state = (changes) => ({ ...store.state, ...changes });
@@ -10,6 +10,17 @@ const keys = (changes) => hints(state(changes)).map(({ key }) => key);
 
 test("a label has no spaces around it and is no part of a path", () => {
   assert.deepEqual(["  mug ", ".", " .. ", "...", "a b"].map(labelOf), ["mug", "", "", "...", "a b"]);
+});
+
+test("a label has nothing in it that nobody sees, as keyboards put beside emoji", () => {
+  assert.deepEqual(["❤\ufe0f", "\u{1f468}\u200d\u{1f469}", "a\u00a0b", "\u200b"].map(labelOf), ["❤", "\u{1f468}\u{1f469}", "a b", ""]);
+});
+
+test("a name that differs from a known one in capitals alone stands for it", () => {
+  const classes = [{ label: "Cup", learned: false }, { label: "toy cow", learned: true }];
+  const name = (typed) => nameFor(typed, state({ classes, waiting: [{ label: "Box" }] }));
+  assert.deepEqual(["Toy Cow ", "cup", "BOX", "toy cat"].map(name), ["toy cow", "Cup", "Box", "toy cat"]);
+  assert.equal(nameFor("cup", state({ classes: [...classes, { label: "cup", learned: true }] })), "cup", "both are known");
 });
 
 test("shots need a label and a source", () => {

@@ -113,4 +113,8 @@ test("one verdict says whether to take more shots", () => {
   assert.equal(verdict(5, 0, 0.8, 0.9).count, 2);
   assert.equal(verdict(2, 0, 0.95, 0.96).count, 3);
   assert.equal(sufficiencyVerdict({ shots: 4, left_out: seen(4), expected: null }).isEnough, true);
+  const odd = verdict(5, 1, 0.95, 0.96);
+  assert.match(message(odd.text, odd), /^Shot \d looks like “.+”: remove it if it shows that/, "one that alone does not fit");
+  assert.equal(verdict(5, 2, 0.95, 0.96).text, "verdictMore");
+  assert.equal(verdict(3, 1, 0.95, 0.96).text, "verdictMore", "of three, one is a third");
 });

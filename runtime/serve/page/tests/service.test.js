@@ -53,7 +53,9 @@ test("what the service says is shown in the page's language", async () => {
   const said = 'there are no shots of "mug": take some first';
   globalThis.fetch = async () => ({ ok: false, status: 409, json: async () => ({ error: said }) });
   await assert.rejects(call("POST", "/api/v1/learn", {}), { message: said, status: 409 });
-  assert.equal(shown(), said);
+  assert.equal(shown(), 'There are no shots of "mug": take some first.');
+  await assert.rejects(call("POST", "/api/v1/shots/mug", new Blob([]), { name: "1.jpg" }));
+  assert.equal(shown(), '1.jpg: There are no shots of "mug": take some first.', "of several files, it says which");
   setLanguage("de");
   await assert.rejects(call("POST", "/api/v1/learn", {}));
   assert.equal(shown(), "Es gibt noch keine Aufnahmen von „mug“: Bitte zuerst welche machen.");
@@ -82,7 +84,8 @@ test("sentences of the service are German on a German page, and none is lost", (
     ["something of a later release", /^Der Dienst meldet auf Englisch: something of a later release$/],
   ]) assert.match(problem(said), expected, said);
   setLanguage("en");
-  assert.equal(problem("there is nothing to undo"), "there is nothing to undo");
+  assert.equal(problem("there is nothing to undo"), "There is nothing to undo.");
+  assert.equal(problem("the picture is damaged: its end is missing"), "The picture is damaged.");
 });
 
 test("a token in the page's address is kept, sent, and no longer in the address", async () => {
