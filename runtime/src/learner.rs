@@ -22,6 +22,7 @@ mod tests;
 mod undo;
 pub mod upgrade;
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use ::image::RgbImage;
@@ -272,6 +273,20 @@ impl Learner {
     /// Whether base classes are kept out of the answers now ([`LearnerSettings::scope`]).
     pub fn is_learned_only(&self) -> bool {
         self.settings.scope.is_learned_only(self.saved.state.classes.len())
+    }
+
+    /// Labels of base classes that were given shots here, and that no answer names, since answers name only learned
+    /// classes ([`Learner::is_learned_only`]). [`Learner::replace_base`] has their shots answered.
+    pub fn unanswered_classes(&self) -> Vec<&str> {
+        if !self.is_learned_only() {
+            return Vec::new();
+        }
+        let base_model = &self.bundle.base_model;
+        let replaced = self.saved.state.replaced(base_model);
+        let given: BTreeSet<u32> = self.saved.state.exemplars.classes().iter().copied().collect();
+        let base = base_model.classes.iter().enumerate();
+        let unanswered = base.filter(|(class, _)| given.contains(&(*class as u32)) && !replaced[*class]);
+        unanswered.map(|(_, class)| class.label.as_str()).collect()
     }
 
     /// Label of the class of that index, one that was [imprinted](Self::imprint) among them; empty if there is none.

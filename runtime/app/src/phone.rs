@@ -90,7 +90,7 @@ impl PhoneAccess {
             text,
             "\nPoint the phone's camera at this square, in the same network, or open\n\n    {url}\n\nThe phone says that it does not \
              know the certificate: go on to the page (\"Advanced\" or \"Details\"). It asks once. Whoever has this address may \
-             teach.\n\nAnother name of this machine is https://{}:{port}",
+             teach. Ctrl-C ends the service.\n\nAnother name of this machine is https://{}:{port}",
             self.name
         );
         Ok(text)

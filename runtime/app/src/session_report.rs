@@ -3,7 +3,7 @@
 use anyhow::Result;
 use orco_runtime::learner::{ChangeOutcome, Learner, Shots, forgetting_sentences};
 use orco_runtime::method::align::LossTerms;
-use orco_runtime::state::label::EscapedText;
+use orco_runtime::state::label::{self, EscapedText};
 use orco_runtime::state::sentence::{counted, join_first};
 use orco_runtime::state::session::{AccuracyChange, ChangeReport, ExpectedAccuracy, RepeatedShots};
 use serde_json::{Value, json};
@@ -32,8 +32,24 @@ pub fn warn_of_shots(output: &Output, learner: &Learner) {
     learner.doubtful_shots().iter().for_each(|shot| output.warn(shot));
 }
 
-/// Says that base classes are kept out of answers from now on, where a change turned that on.
-pub fn tell_scope(output: &Output, learner: &Learner, was_learned_only: bool) -> Result<()> {
+/// Says that base classes are kept out of answers from now on, where a change turned that on. Warns of base classes that
+/// were given shots, now or before, and are not answered.
+pub fn tell_scope(
+    output: &Output,
+    learner: &Learner,
+    changed: &[(&str, Shots<'_>)],
+    was_learned_only: bool,
+) -> Result<()> {
+    let is_changed = |label: &&str| changed.iter().any(|(given, _)| label::same(given, label));
+    let mut unanswered = learner.unanswered_classes();
+    unanswered.retain(|label| !was_learned_only || is_changed(label));
+    if !unanswered.is_empty() {
+        let labels = join_first(unanswered.into_iter().map(EscapedText), MAX_LABELS, ", ");
+        output.warn(format_args!(
+            "no answer names {labels}, although you gave shots: answers name only what was learned. Learn it with \
+             --replace, or answer all classes with --answers all"
+        ));
+    }
     if was_learned_only || !learner.is_learned_only() {
         return Ok(());
     }

@@ -41,10 +41,13 @@ const german = [
   [/^"(.+)" has no shot .*$/, "Diese Aufnahme von „{1}“ gibt es nicht mehr."],
   [/^there is nothing to undo$/, "Es gibt nichts zurückzunehmen."],
   [/^nothing was undone since the last change$/, "Seit der letzten Änderung wurde nichts zurückgenommen."],
-  [/^fewer changes .*$/, "So viele Änderungen sind nicht gespeichert."],
+  [/^nothing can be undone$/, "Es gibt nichts zurückzunehmen."],
+  [/^nothing can be redone$/, "Seit der letzten Änderung wurde nichts zurückgenommen."],
+  [/^only \d+ changes? can be .*$/, "So viele Änderungen sind nicht gespeichert."],
   [/^the last change is entry (\d+), not entry (\d+).*$/, "Inzwischen gab es eine andere Änderung (Eintrag {1}); nichts wurde zurückgenommen."],
   [/^(?:there is no entry|entry) .*$/, "Diesen Eintrag gibt es im Verlauf nicht mehr."],
   [/^old classes would have lost more than the forgetting budget.*$/, "Bekanntes würde dadurch zu viel schlechter erkannt."],
+  [/^no answer names "(.+)", although.*$/, "Keine Antwort nennt „{1}“, denn sie nennen nur Gelerntes: Anstelle des Bekannten lernen, oder in den Einstellungen alles Bekannte nennen lassen."],
   [/^the change was cancelled$/, "Die Änderung wurde abgebrochen."],
   [/^the camera gave no picture yet.*$/, "Die Kamera hat noch kein Bild geschickt."],
   [/^the camera seems to have been moved.*$/, "Die Kamera wurde wohl verschoben, oder das Licht ist ganz anders: Bitte den leeren Platz noch einmal zeigen."],
@@ -87,6 +90,7 @@ const english = [
   [/^the pack cannot be imported: .*another bundle.*$/, "The file comes from a device with another bundle."],
   [/^the pack cannot be imported: .*$/, "This is no file of an exported thing, or it is damaged."],
   [/^"(.+)" came with the bundle.*$/, "“{1}” is known from the start and cannot be changed."],
+  [/^no answer names "(.+)", although.*$/, "No answer names “{1}”, since they name only what it learned: learn it in place of the one from the start, or have answers name all it knows (Settings)."],
   [/^no free target is left.*$/, "There is no room for more things: forget one first."],
 ];
 

@@ -437,7 +437,11 @@ impl ChangeWorker {
                 let made = learn(learner, &label, view, replaces, &mut observer)?;
                 self.keep_thumbnails(learner, &label, &ids);
                 self.records.pending_shots.remove(&label, |id| ids.contains(&id));
-                Ok(reported(made, |report| report::of(&report)))
+                let mut change = reported(made, |report| report::of(&report));
+                if learner.unanswered_classes().contains(&label.as_str()) {
+                    change.warning.get_or_insert_with(|| unanswered(&label));
+                }
+                Ok(change)
             }
             ChangeRequest::Import { label, pack, room: _room } => {
                 let class = PackClass { pack: &pack, label: Some(&label) };
@@ -509,8 +513,15 @@ impl ChangeWorker {
 /// What a change did, as its job says it.
 struct ReportedChange {
     report: Value,
-    /// Why the change may not survive a power cut, or the head was not aligned to it.
+    /// Why the change may not survive a power cut, the head was not aligned to it, or no answer names the class.
     warning: Option<String>,
+}
+
+fn unanswered(label: &str) -> String {
+    format!(
+        "no answer names {label:?}, although it has these shots: answers name only what was learned. Learn it in place \
+         of the class of the bundle, or answer all classes"
+    )
 }
 
 fn reported<T>(made: ChangeOutcome<T>, report: impl FnOnce(T) -> Value) -> ReportedChange {

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use orco_core::align::AlignError;
 use orco_state::history::PurgeError;
 use orco_state::pack::PackError;
-use orco_state::sentence::join_first;
+use orco_state::sentence::{counted, join_first};
 use orco_state::session::{ForgettingExcess, LearnError};
 
 use super::check::DoubtfulShot;
@@ -46,10 +46,12 @@ pub enum ShotsError {
         source: io::Error,
     },
     /// A folder holds no pictures.
-    #[error("the folder {} holds no pictures (.jpg, .jpeg, .png or .webp){}", path.display(), passed_over(foreign))]
+    #[error("the folder {} holds no pictures (.jpg, .jpeg, .png or .webp){}{}", path.display(), passed_over(foreign), inner(*folders))]
     Empty {
         /// The folder.
         path: PathBuf,
+        /// Folders in it.
+        folders: usize,
         /// Its pictures in formats that are not read.
         foreign: Vec<ForeignFile>,
     },
@@ -72,6 +74,22 @@ pub struct BrokenPicture {
     pub path: PathBuf,
     /// Why.
     pub reason: ImageError,
+}
+
+/// That fewer changes can be undone or redone than were to be.
+fn too_few(possible: usize, asked: usize, what: &str) -> String {
+    match possible {
+        0 => format!("nothing can be {what}"),
+        _ => format!("only {} can be {what}, not {asked}", counted(possible, "change")),
+    }
+}
+
+/// What a folder without pictures holds instead.
+fn inner(folders: usize) -> String {
+    match folders {
+        0 => String::new(),
+        _ => format!(", but {}: give each by itself, as FOLDER/*", counted(folders, "folder")),
+    }
 }
 
 fn passed_over(foreign: &[ForeignFile]) -> String {
@@ -121,7 +139,7 @@ pub enum ChangeError {
         excess: ForgettingExcess,
     },
     /// Fewer changes are remembered than were to be undone.
-    #[error("fewer changes are remembered than were to be undone: {remembered}, not {asked}")]
+    #[error("{}", too_few(*remembered, *asked, "undone"))]
     NotEnoughToUndo {
         /// Changes that were to be undone.
         asked: usize,
@@ -129,7 +147,7 @@ pub enum ChangeError {
         remembered: usize,
     },
     /// Fewer changes were undone than were to be redone.
-    #[error("fewer changes were undone than are to be redone: {undone}, not {asked}")]
+    #[error("{}", too_few(*undone, *asked, "redone"))]
     NotEnoughToRedo {
         /// Changes that were to be redone.
         asked: usize,

@@ -110,7 +110,11 @@ impl PictureFolder {
         let folder = folder.as_ref();
         let listed = Self::read(folder)?;
         if listed.pictures.is_empty() {
-            return Err(ShotsError::Empty { path: folder.into(), foreign: listed.foreign });
+            return Err(ShotsError::Empty {
+                path: folder.into(),
+                folders: folders_in(folder),
+                foreign: listed.foreign,
+            });
         }
         Ok(listed)
     }
@@ -125,6 +129,13 @@ fn paths_in(folder: &Path) -> Result<Vec<PathBuf>, ShotsError> {
     let is_folder = |path: &Path| fs::metadata(path).is_ok_and(|facts| facts.is_dir());
     let paths = names.iter().map(|name| folder.join(name));
     Ok(paths.filter(|path| !is_hidden(path) && has_known_ending(path) && !is_folder(path)).collect())
+}
+
+/// How many folders there are in a folder, hidden ones left out.
+fn folders_in(folder: &Path) -> usize {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    let is_shown = |entry: &fs::DirEntry| !entry.file_name().as_encoded_bytes().starts_with(b".");
+    entries.filter(|entry| is_shown(entry) && entry.path().is_dir()).count()
 }
 
 /// Whether a file is meant to be a picture or film, by its name.

@@ -45,7 +45,7 @@ pub struct Pack {
     #[serde(deserialize_with = "bounded_thumbnails")]
     pub thumbnails: Vec<Thumbnail>,
     /// Where it comes from.
-    pub provenance: PackOrigin,
+    pub origin: PackOrigin,
 }
 
 /// The bytes of a small JPEG picture.
@@ -126,12 +126,7 @@ impl Pack {
     ///
     /// # Errors
     /// [`PackExportError`] if there is no such class, it came with the bundle, or none of its exemplars is left.
-    pub fn of(
-        base_model: &BaseModel,
-        state: &State,
-        label: &str,
-        provenance: PackOrigin,
-    ) -> Result<Self, PackExportError> {
+    pub fn of(base_model: &BaseModel, state: &State, label: &str, origin: PackOrigin) -> Result<Self, PackExportError> {
         let label = String::from(label);
         let Some(index) = state.find_class(base_model, &label) else {
             return Err(PackExportError::UnknownLabel { label });
@@ -144,8 +139,8 @@ impl Pack {
             return Err(PackExportError::NoExemplars { label });
         }
         let Class { label, session, .. } = state.classes[learned].clone();
-        let provenance = PackOrigin { session, ..provenance };
-        Ok(Self { label, bundle_digest: state.bundle_digest, exemplars, thumbnails: Vec::new(), provenance })
+        let origin = PackOrigin { session, ..origin };
+        Ok(Self { label, bundle_digest: state.bundle_digest, exemplars, thumbnails: Vec::new(), origin })
     }
 
     /// The bytes that a signature covers.
@@ -155,7 +150,7 @@ impl Pack {
 
     /// What trusted comments of packs' signatures say.
     pub fn comment(&self) -> String {
-        alloc::format!("orco pack {} from bundle {}", self.label, self.provenance.bundle)
+        alloc::format!("orco pack {} from bundle {}", self.label, self.origin.bundle)
     }
 
     /// Whether the parts fit together and the texts can be shown.
@@ -170,7 +165,7 @@ impl Pack {
 
     /// Whether the texts can be shown, and the label can be seen as it is.
     fn texts_are_sound(&self) -> bool {
-        let PackOrigin { bundle, program, device, created, .. } = &self.provenance;
+        let PackOrigin { bundle, program, device, created, .. } = &self.origin;
         let mut texts = [&self.label, bundle, program].into_iter().chain(device).chain(created);
         texts.all(|text| text.len() <= MAX_TEXT && label::is_plain(text)) && !self.label.trim().is_empty()
     }
@@ -181,7 +176,7 @@ impl Pack {
     /// [`PackError`] if the pack was made with another bundle.
     pub fn to_class(&self, bundle_digest: &[u8; 32]) -> Result<StoredClass, PackError> {
         if self.bundle_digest != *bundle_digest {
-            return Err(PackError::OtherBundle { bundle: self.provenance.bundle.clone() });
+            return Err(PackError::OtherBundle { bundle: self.origin.bundle.clone() });
         }
         Ok(StoredClass { label: self.label.clone(), exemplars: self.exemplars.clone() })
     }

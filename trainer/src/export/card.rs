@@ -268,7 +268,8 @@ fn estimates(statistics: &Statistics) -> String {
 }
 
 /// How lines begin that tell what a device does, some of them in cards of older programs.
-const ON_DEVICE: [&str; 5] = ["- Phase 3", "- On the device", "- Answers:", "- Estimates:", "- Promises:"];
+const ON_DEVICE: [&str; 6] =
+    ["- Phase 3", "- On the device", "- Answers:", "- Estimates:", "- Promises:", "- Samples set aside:"];
 /// What cards say where the samples by which devices choose the border are training images.
 const WERE_TRAINED_ON: &str = " The samples were set aside after the training, which had seen them.";
 /// The heading of what was measured.
@@ -289,7 +290,7 @@ pub(super) fn with_settings(card: &str, base_model: &BaseModel) -> Result<String
             false => text.push_str(line),
         }
     }
-    if !text.contains(WITH_OTHER_SETTINGS) {
+    if text != card && !text.contains(WITH_OTHER_SETTINGS) {
         text = text.replacen(MEASURED, &format!("{MEASURED}{WITH_OTHER_SETTINGS}"), 1);
     }
     Ok(text)
@@ -319,6 +320,10 @@ fn on_device(text: &mut String, base_model: &BaseModel, were_trained_on: bool) -
             text,
             "- Answers: by the cosines to a class's target and to its exemplars' mean, weighed 1 to {weight}."
         )?;
+    }
+    if were_trained_on && config.answer.is_none() {
+        // Not lost by settings that need none: others may follow.
+        writeln!(text, "- Samples set aside: not used by these settings.{WERE_TRAINED_ON}")?;
     }
     Ok(())
 }
@@ -553,6 +558,11 @@ mod tests {
         assert!(other.contains(&format!("{MEASURED}{WITH_OTHER_SETTINGS}")));
         assert_eq!(with_settings(&other, &base_model).unwrap(), other, "said once");
         assert_eq!(other.lines().count(), card.lines().count() + 2);
+        let shipped = Bundle::open("../models/cifar100-edge").unwrap().base_model;
+        assert_eq!(with_settings(&card, &shipped).unwrap(), card, "the same settings change nothing");
+        base_model.config.answer = None;
+        let without = with_settings(&card, &base_model).unwrap();
+        assert_eq!(with_settings(&without, &shipped).unwrap().replace(WITH_OTHER_SETTINGS, ""), card, "and back");
     }
 
     #[test]

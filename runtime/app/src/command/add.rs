@@ -34,16 +34,13 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<
     arguments.options.apply(&mut learner);
     let viewfinder = arguments.scene.viewfinder(&learner)?;
     let class = folder_shots(&viewfinder, core::slice::from_ref(&arguments.class), output)?.swap_remove(0);
-    let (label, shots) = class.labelled();
-    let report =
-        session_report::unwrap_outcome(output, learner.add(label, shots.clone(), &mut ProgressBars::default())?);
+    let classes = [class.labelled()];
+    let [(label, shots)] = &classes;
+    let outcome = learner.add(label, shots.clone(), &mut ProgressBars::default())?;
+    let report = session_report::unwrap_outcome(output, outcome);
     session_report::warn_of_shots(output, &learner);
     let seconds = started.elapsed().as_secs_f64();
-    session_report::print(
-        output,
-        &report,
-        &format!("added to {}", session_report::list_classes(&[(label, shots)])),
-        seconds,
-    )?;
+    session_report::print(output, &report, &format!("added to {}", session_report::list_classes(&classes)), seconds)?;
+    session_report::tell_scope(output, &learner, &classes, learner.is_learned_only())?;
     Ok(session_report::to_json(output, &report, seconds))
 }

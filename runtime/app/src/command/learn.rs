@@ -68,6 +68,6 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<
     session_report::warn_of_shots(output, &learner);
     let seconds = started.elapsed().as_secs_f64();
     session_report::print(output, &report, &format!("{verb} {}", session_report::list_classes(&classes)), seconds)?;
-    session_report::tell_scope(output, &learner, was_learned_only)?;
+    session_report::tell_scope(output, &learner, &classes, was_learned_only)?;
     Ok(session_report::to_json(output, &report, seconds))
 }

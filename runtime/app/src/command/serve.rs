@@ -99,8 +99,13 @@ pub fn run(options: &Options, output: &Output, arguments: &ServeOptions) -> Resu
     let _rules = rules.map(|rules| Rules::start(&service, rules)).transpose()?;
     drop(service);
     let url = server.url();
-    say!(output, "open {url} in a browser; Ctrl-C ends it")?;
-    let _announcement = phone.map(|phone| invite(output, &phone, server.address().port())).transpose()?.flatten();
+    let _announcement = match &phone {
+        Some(phone) => invite(output, phone, server.address().port())?,
+        None => {
+            say!(output, "open {url} in a browser; Ctrl-C ends it")?;
+            None
+        }
+    };
     server.run()?;
     Ok(json!({ "url": url }))
 }
@@ -114,7 +119,7 @@ fn phone_access(store: &Store, listen: IpAddr, given: Credentials) -> Result<Pho
 
 /// Shows phones the way. The network's knowing the machine's name ends with what is returned.
 fn invite(output: &Output, phone: &PhoneAccess, port: u16) -> Result<Option<Announcement>> {
-    say!(output, "\n{}", phone.invitation(port, io::stdout().is_terminal())?)?;
+    say!(output, "{}", phone.invitation(port, io::stdout().is_terminal())?)?;
     Ok(match phone.announce(port) {
         Ok(announcement) => Some(announcement),
         Err(error) => {

@@ -185,7 +185,7 @@ fn insert(
             digest,
             pack.label,
             ObjectDigest::new(pack.bundle_digest),
-            pack.provenance.bundle,
+            pack.origin.bundle,
             device,
             u32::try_from(pack.exemplars.len()).unwrap_or(u32::MAX),
             i64::try_from(*size).unwrap_or(i64::MAX),

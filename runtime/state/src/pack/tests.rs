@@ -9,15 +9,9 @@ fn pack() -> Pack {
     let mut exemplars = Bank::new(3, 2, ExemplarPrecision::Int8);
     exemplars.push(0, &[1.0, 2.0, -3.0]);
     exemplars.push(0, &[0.5, 0.0, 9.0, 1.0, 1.0, 1.0]);
-    let provenance =
+    let origin =
         PackOrigin { bundle: "tiny".into(), program: "test".into(), device: Some("one".into()), ..Default::default() };
-    Pack {
-        label: "mug".into(),
-        bundle_digest: [5; 32],
-        exemplars,
-        thumbnails: vec![Thumbnail(vec![1, 2, 3])],
-        provenance,
-    }
+    Pack { label: "mug".into(), bundle_digest: [5; 32], exemplars, thumbnails: vec![Thumbnail(vec![1, 2, 3])], origin }
 }
 
 fn read(bytes: &[u8]) -> Result<Pack, PackError> {
@@ -64,9 +58,9 @@ fn a_pack_whose_content_makes_no_sense_is_refused_though_its_checksum_is_right()
         ("no label", |p| p.label = " ".into()),
         ("control characters", |p| p.label = "mug\x1b[2J".into()),
         ("a character of no width", |p| p.label = "mu\u{200b}g".into()),
-        ("a mark of direction in the bundle's name", |p| p.provenance.bundle = "\u{202e}tiny".into()),
+        ("a mark of direction in the bundle's name", |p| p.origin.bundle = "\u{202e}tiny".into()),
         ("long label", |p| p.label = "m".repeat(MAX_TEXT + 1)),
-        ("control characters in the device's name", |p| p.provenance.device = Some("a\nb".into())),
+        ("control characters in the device's name", |p| p.origin.device = Some("a\nb".into())),
     ];
     for (what, change) in texts {
         let mut changed = pack();
