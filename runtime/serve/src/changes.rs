@@ -438,6 +438,8 @@ impl ChangeWorker {
                 self.keep_thumbnails(learner, &label, &ids);
                 self.records.pending_shots.remove(&label, |id| ids.contains(&id));
                 let mut change = reported(made, |report| report::of(&report));
+                // It may have been chosen since this learner was opened.
+                learner.settings_mut().scope = self.answers.knowledge().scope;
                 if learner.unanswered_classes().contains(&label.as_str()) {
                     change.warning.get_or_insert_with(|| unanswered(&label));
                 }

@@ -44,6 +44,7 @@ fn three_taught_classes_are_answered_alone_and_that_is_said_once() {
 fn a_label_of_the_bundle_gets_shots_or_is_replaced() {
     let device = Device::new();
     let apple = argument("apple", &shots("learn", "rubber-duck"));
+    device.refused(&["undo"], "nothing can be undone");
     device.refused(&["learn", &apple], "`orco learn --add-to-base` gives that class these shots");
     device.json(&["learn", &apple, "--add-to-base"]);
     let apples = || -> Vec<(u64, bool, u64)> {
@@ -57,6 +58,10 @@ fn a_label_of_the_bundle_gets_shots_or_is_replaced() {
             .collect()
     };
     let [(0, false, with_shots)] = apples()[..] else { panic!("{:?}", apples()) };
+    device.json(&["undo"]);
+    let unanswered = device.json(&["--answers", "learned", "learn", &apple, "--add-to-base"]);
+    let warning = unanswered["warnings"][0].as_str().unwrap_or_default();
+    assert!(warning.starts_with("no answer names apple"), "{unanswered}");
     device.json(&["undo"]);
     device.json(&["learn", &apple, "--replace"]);
     assert_eq!(apples(), [(0, true, with_shots - 5), (1, false, 5)]);

@@ -222,6 +222,8 @@ fn bad_shots_are_refused_and_the_state_is_unchanged() {
     let empty = folder("empty");
     fs::write(empty.join("notes.txt"), "no picture").unwrap();
     device.refused(&["learn", &argument("x", &empty)], "holds no pictures");
+    fs::create_dir(empty.join("mug")).unwrap();
+    device.refused(&["learn", &argument("x", &empty)], "webp), but 1 folder: give each by itself, as FOLDER/*");
     device.refused(&["learn", &argument("x", &empty.join("missing"))], "cannot read the folder");
     let broken = folder("broken");
     fs::copy(shots("learn", "mug").join("1.jpg"), broken.join("1.jpg")).unwrap();
@@ -378,8 +380,8 @@ fn what_was_done_is_listed_and_can_be_taken_back() {
     device.json(&["undo", "--to", "1"]);
     assert_eq!(device.saved().state, learned);
     device.refused(&["undo", "--to", "1"], "entry 1 is the present state");
-    device.refused(&["undo", "99"], "fewer changes are remembered than were to be undone: 1, not 99");
-    device.refused(&["redo", "3"], "fewer changes were undone than are to be redone: 2, not 3");
+    device.refused(&["undo", "99"], "only 1 change can be undone, not 99");
+    device.refused(&["redo", "3"], "only 2 changes can be redone, not 3");
     device.refused(&["undo", "--to", "99"], "there is no entry 99");
     device.refused(&["undo", "--to", "7"], "entry 7 is the present state");
     device.json(&["rename", "duck", "bird", "--history", "1"]);

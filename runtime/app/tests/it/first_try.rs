@@ -67,17 +67,17 @@ fn undoing_walks_back_through_changes_and_redoing_forth() {
         labels(&device).join(" ")
     };
     assert_eq!(["undo", "undo", "undo"].map(known), ["duck mug", "duck", ""]);
-    device.refused(&["undo"], "fewer changes are remembered");
+    device.refused(&["undo"], "nothing can be undone");
     assert_eq!(["redo", "redo"].map(known), ["duck", "duck mug"]);
     let history = device.json(&["history"]);
     assert_eq!((&history["present"], &history["undo"], &history["redo"]), (&json!(2), &json!([1, 0]), &json!([3])));
     assert_eq!(known("redo"), "bird mug");
     assert_eq!(device.saved().state, newest, "the same bytes");
-    device.refused(&["redo"], "fewer changes were undone");
+    device.refused(&["redo"], "nothing can be redone");
     // A change after undoing begins anew: what was undone is reached by its entry alone.
     device.json(&["undo"]);
     device.json(&["rename", "mug", "beaker"]);
-    device.refused(&["redo"], "fewer changes were undone");
+    device.refused(&["redo"], "nothing can be redone");
     device.json(&["undo", "--to", "3"]);
     assert_eq!(labels(&device), ["bird", "mug"]);
 }

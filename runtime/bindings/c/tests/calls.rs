@@ -203,7 +203,7 @@ fn a_class_is_learned_renamed_widened_forgotten_and_brought_back() {
         assert_eq!(orco_redo(device.learner, 1, null_mut()), OrcoStatus::Ok, "{}", error());
         assert!(device.learned().is_empty());
         assert_eq!(orco_redo(device.learner, 1, null_mut()), OrcoStatus::Refused);
-        assert!(error().contains("fewer changes were undone"), "{}", error());
+        assert!(error().contains("nothing can be redone"), "{}", error());
         assert_eq!(orco_undo(device.learner, 1, &mut report), OrcoStatus::Ok, "{}", error());
         assert_eq!(orco_refresh(device.learner), OrcoStatus::Ok);
         assert_eq!((device.learned(), device.counts()), (vec!["Tasse".to_owned()], [60, 1, 39, 3]));
@@ -278,7 +278,7 @@ fn wrong_arguments_are_named_and_change_nothing() {
         refused(orco_add(device.learner, empty, null_mut()), Refused, "mug");
         refused(orco_forget(device.learner, label.as_ptr(), null_mut()), Refused, "mug");
         refused(orco_rename(device.learner, label.as_ptr(), null()), BadArgument, "to is NULL");
-        refused(orco_undo(device.learner, 1, null_mut()), Refused, "fewer changes");
+        refused(orco_undo(device.learner, 1, null_mut()), Refused, "nothing can be undone");
         refused(orco_set_forgetting_budget(device.learner, 1.5), BadArgument, "0 to 1");
         assert_eq!(orco_set_forgetting_budget(device.learner, 0.4), OrcoStatus::Ok);
         assert_eq!(orco_set_forgetting_budget(device.learner, f32::NAN), OrcoStatus::Ok);

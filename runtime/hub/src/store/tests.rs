@@ -70,8 +70,7 @@ fn pack(label: &str, shade: f32) -> Vec<u8> {
     exemplars.push(0, &[shade, 1.0]);
     let origin = PackOrigin { bundle: "b".into(), ..PackOrigin::default() };
     let label = label.to_owned();
-    let pack =
-        orco_runtime::pack::Pack { label, bundle_digest: [7; 32], exemplars, thumbnails: Vec::new(), origin };
+    let pack = orco_runtime::pack::Pack { label, bundle_digest: [7; 32], exemplars, thumbnails: Vec::new(), origin };
     orco_runtime::pack::seal(&pack.to_be_signed(), "")
 }
 

@@ -43,9 +43,18 @@ fn answers_name_what_was_taught_alone_once_that_is_enough() {
         assert_eq!(first, is_known(&answer).then_some(&answer["matches"][0]["label"]), "{answer}");
     }
 
+    let add_to_apple = |number| {
+        service.picture("/api/v1/shots/apple", &sample("learn", "cactus", number)).ok();
+        service.finished(&service.json("POST", "/api/v1/learn", &json!({ "label": "apple" })))
+    };
+    let unanswered = add_to_apple(1);
+    let warning = unanswered["warning"].as_str().unwrap_or_default();
+    assert!(warning.starts_with("no answer names \"apple\""), "{unanswered}");
+
     let set = service.json("POST", "/api/v1/answers", &json!({ "answers": "all" })).ok();
     assert_eq!(set, json!({ "answers": "all", "learned_only": false }));
     assert_eq!(labels(&all(&service)).len(), 63);
+    assert_eq!(add_to_apple(2)["warning"], Value::Null, "all classes are answered now");
     let wrong = service.json("POST", "/api/v1/answers", &json!({ "answers": "some" }));
     assert_eq!((wrong.status, wrong.error()), (400, "answers must be one of auto, learned, all".into()));
     // For the next start, which asks it before it opens the service.
