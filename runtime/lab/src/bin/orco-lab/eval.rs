@@ -1,14 +1,14 @@
 //! `orco-lab eval`: the systems on one bundle, session by session.
 
 use std::fs;
-use std::io::{self, IsTerminal};
+use std::io;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
-use indicatif::{ProgressBar, ProgressStyle};
 use orco_benchmark::benchmark::{Benchmark, BenchmarkError, SEED};
+use orco_benchmark::terminal::{parse_share, progress_bar};
 use orco_benchmark::{Summary, answer_rule, csv, from_cifar100};
 use orco_lab::estimates::{EstimateRow, mean_estimates};
 use orco_lab::format::{print, session_table};
@@ -58,7 +58,7 @@ pub struct EvalArguments {
     #[arg(long, conflicts_with = "presets")]
     unknown: bool,
     /// Share of known pictures that may be taken for unknown ones.
-    #[arg(long, value_name = "SHARE", default_value_t = FALSE_ALARMS, value_parser = share)]
+    #[arg(long, value_name = "SHARE", default_value_t = FALSE_ALARMS, value_parser = parse_share)]
     false_alarms: f32,
     /// Compares the presets instead of the systems: accuracy, arithmetic and time of each.
     #[arg(long, conflicts_with = "preset")]
@@ -197,7 +197,7 @@ fn settings(arguments: &EvalArguments, bundle: &Bundle) -> Result<LearnConfig> {
 /// Measures a system over so many draws, with a bar of its epochs.
 fn over(measurement: &Measurement<'_>, draws: u32, name: &str) -> Result<Summary> {
     let epochs = draws as usize * measurement.benchmark.ways.len() * measurement.config.epochs;
-    let bar = bar(epochs, &format!("{name}, epochs"));
+    let bar = progress_bar(epochs, &format!("{name}, epochs"));
     let summary = measurement.over(draws as usize, &|| {
         bar.inc(1);
         ControlFlow::Continue(())
@@ -277,7 +277,7 @@ fn from_images(bundle: &Bundle, folder: &Path, engine: EngineChoice) -> Result<B
     let mut encoder = bundle.encoder(engine, Workload::Stream)?.encoder;
     let mut progress = None;
     let mut on_progress = |done: usize, total: usize| {
-        progress.get_or_insert_with(|| bar(total, "features")).set_position(done as u64);
+        progress.get_or_insert_with(|| progress_bar(total, "features")).set_position(done as u64);
     };
     let benchmark = from_cifar100(bundle, template.as_ref(), encoder.as_mut(), folder, &mut on_progress);
     if let Some(bar) = progress {
@@ -307,19 +307,4 @@ fn claim(path: &Path, is_ours: fn(&[u8]) -> bool, bundle: &Path) -> Result<()> {
 
 fn write(path: &Path, text: &str) -> Result<()> {
     fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
-}
-
-/// A progress bar with rate and time left; hidden where nobody looks.
-fn bar(total: usize, what: &str) -> ProgressBar {
-    let bar = if io::stderr().is_terminal() { ProgressBar::new(total as u64) } else { ProgressBar::hidden() };
-    let style = ProgressStyle::with_template("{prefix} [{bar:30}] {pos}/{len}, {per_sec}, {eta} left {msg}");
-    bar.set_style(style.expect("template is valid").progress_chars("=> "));
-    bar.set_prefix(what.to_owned());
-    bar
-}
-
-/// Reads a share, 0 to 1.
-fn share(argument: &str) -> Result<f32, String> {
-    let share = argument.parse().ok().filter(|share| (0.0..=1.0).contains(share));
-    share.ok_or_else(|| "expected a share from 0 to 1, such as 0.05".into())
 }
