@@ -151,69 +151,14 @@ impl Bundle {
     /// [`OpenError`] if something is missing, damaged, of another version, or not signed.
     pub fn open_trusted(folder: impl AsRef<Path>, key: Option<&PublicKey>) -> Result<Self, OpenError> {
         let folder = folder.as_ref();
-        let path = folder.join(MANIFEST);
-        let text = read_text(&path, MAX_MANIFEST).map_err(|source| OpenError::Read { path: path.clone(), source })?;
-        let comment = key.map(|key| signed_comment(folder, &text, key)).transpose()?;
-        let manifest = Manifest::parse(&text).map_err(|error| match error {
-            ManifestError::Toml(reason) => OpenError::Manifest { path: path.clone(), reason },
-            ManifestError::Version(actual) => OpenError::Version { folder: folder.into(), expected: FORMAT, actual },
-        })?;
-        if let Some(actual) = comment.filter(|comment| *comment != manifest.comment()) {
-            let source = SignatureError::Comment { expected: manifest.comment(), actual };
-            return Err(OpenError::Signature { path, source });
-        }
+        let manifest = read_manifest(folder, key)?;
         let backbone = read_checked(folder, &manifest, BACKBONE)?;
         let learner = read_checked(folder, &manifest, LEARNER)?;
         let labels = read_checked(folder, &manifest, LABELS)?;
-        let path = folder.join(LEARNER);
-        let mut base_model: BaseModel = codec::decode(FileKind::Learner, &learner)
-            .map_err(|source| OpenError::Decode { path: path.clone(), source })?;
-        let unfit = |name: &str, reason: String| Err(OpenError::Unfit { path: folder.join(name), reason });
-        if let Some(problem) = manifest.learn.problem() {
-            return unfit(MANIFEST, format!("in its [learn], {problem}"));
-        }
-        base_model.config = manifest.learn.clone();
-        if !base_model.is_sound() {
-            return Err(OpenError::Decode { path, source: DecodeError::Body });
-        }
-        base_model.shrink_to_fit();
-        if manifest.files.contains_key(STATISTICS) {
-            let bytes = read_checked(folder, &manifest, STATISTICS)?;
-            let path = folder.join(STATISTICS);
-            let decode = |source| OpenError::Decode { path, source };
-            base_model.statistics = Some(base_model.decode_statistics(&bytes).map_err(decode)?);
-        } else if manifest.learn.answer.is_some() {
-            let reason = format!("its [learn.answer] needs {STATISTICS}, which it does not list");
-            return unfit(MANIFEST, reason);
-        }
-        if !manifest.preprocessing.is_sound() {
-            let demand = "width and height from 1 to 1024 (divided by the smallest side of its look, if it has one), \
-                          finite means, deviations above 0";
-            return unfit(MANIFEST, format!("its [preprocessing] must have {demand}"));
-        }
-        if !manifest.views.is_sound() {
-            return unfit(MANIFEST, "its [views] must have shares from 0 to 1, and a crop_scale above 0".to_string());
-        }
-        let (said, inputs) = (manifest.backbone.features, base_model.head.inputs);
-        if said != inputs {
-            return unfit(MANIFEST, format!("it speaks of {said} features, but the head in {LEARNER} takes {inputs}"));
-        }
-        let listed = String::from_utf8_lossy(&labels);
-        if !listed.lines().eq(base_model.classes.iter().map(|class| class.label.as_str())) {
-            let count = base_model.classes.len();
-            return unfit(LABELS, format!("it does not list the {count} base classes of {LEARNER}, a line for each"));
-        }
-        let base: Vec<&str> = base_model.classes.iter().map(|class| class.label.as_str()).collect();
-        let unseen = base.iter().position(|label| !label::is_plain(label));
-        if let Some(index) = unseen.or_else(|| label::first_repeated(&base)) {
-            let shown = EscapedText(base[index]);
-            return unfit(
-                LEARNER,
-                format!("its label {shown} holds characters that cannot be seen, or is there twice"),
-            );
-        }
-        let digest = codec::digest(&learner);
-        Ok(Self { folder: folder.into(), manifest, base_model, digest, backbone })
+        let base_model = decode_base_model(folder, &manifest, &learner)?;
+        check_preparation(folder, &manifest, &base_model)?;
+        check_labels(folder, &base_model, &labels)?;
+        Ok(Self { folder: folder.into(), manifest, base_model, digest: codec::digest(&learner), backbone })
     }
 
     /// The same bundle with its int8 backbone in the place of the float one.
@@ -272,6 +217,89 @@ impl Bundle {
     pub fn read(&self, name: &'static str) -> Result<Vec<u8>, OpenError> {
         read_checked(&self.folder, &self.manifest, name)
     }
+}
+
+/// The manifest; where a key is given, it must carry that key's signature and say the same as its trusted comment.
+fn read_manifest(folder: &Path, key: Option<&PublicKey>) -> Result<Manifest, OpenError> {
+    let path = folder.join(MANIFEST);
+    let text = read_text(&path, MAX_MANIFEST).map_err(|source| OpenError::Read { path: path.clone(), source })?;
+    let comment = key.map(|key| signed_comment(folder, &text, key)).transpose()?;
+    let manifest = Manifest::parse(&text).map_err(|error| match error {
+        ManifestError::Toml(reason) => OpenError::Manifest { path: path.clone(), reason },
+        ManifestError::Version(actual) => OpenError::Version { folder: folder.into(), expected: FORMAT, actual },
+    })?;
+    match comment.filter(|comment| *comment != manifest.comment()) {
+        None => Ok(manifest),
+        Some(actual) => {
+            let source = SignatureError::Comment { expected: manifest.comment(), actual };
+            Err(OpenError::Signature { path, source })
+        }
+    }
+}
+
+/// The base model that a learner file holds, with the manifest's settings and the bundle's statistics.
+fn decode_base_model(folder: &Path, manifest: &Manifest, learner: &[u8]) -> Result<BaseModel, OpenError> {
+    let path = folder.join(LEARNER);
+    let mut base_model: BaseModel =
+        codec::decode(FileKind::Learner, learner).map_err(|source| OpenError::Decode { path: path.clone(), source })?;
+    if let Some(problem) = manifest.learn.problem() {
+        return unfit(folder, MANIFEST, format!("in its [learn], {problem}"));
+    }
+    base_model.config = manifest.learn.clone();
+    if !base_model.is_sound() {
+        return Err(OpenError::Decode { path, source: DecodeError::Body });
+    }
+    base_model.shrink_to_fit();
+    if manifest.files.contains_key(STATISTICS) {
+        let bytes = read_checked(folder, manifest, STATISTICS)?;
+        let decode = |source| OpenError::Decode { path: folder.join(STATISTICS), source };
+        base_model.statistics = Some(base_model.decode_statistics(&bytes).map_err(decode)?);
+    } else if manifest.learn.answer.is_some() {
+        let reason = format!("its [learn.answer] needs {STATISTICS}, which it does not list");
+        return unfit(folder, MANIFEST, reason);
+    }
+    Ok(base_model)
+}
+
+/// Refuses a manifest by which pictures cannot be prepared, or not for this head.
+fn check_preparation(folder: &Path, manifest: &Manifest, base_model: &BaseModel) -> Result<(), OpenError> {
+    if !manifest.preprocessing.is_sound() {
+        let demand = "width and height from 1 to 1024 (divided by the smallest side of its look, if it has one), \
+                      finite means, deviations above 0";
+        return unfit(folder, MANIFEST, format!("its [preprocessing] must have {demand}"));
+    }
+    if !manifest.views.is_sound() {
+        return unfit(folder, MANIFEST, "its [views] must have shares from 0 to 1, and a crop_scale above 0".into());
+    }
+    let (said, inputs) = (manifest.backbone.features, base_model.head.inputs);
+    if said != inputs {
+        let reason = format!("it speaks of {said} features, but the head in {LEARNER} takes {inputs}");
+        return unfit(folder, MANIFEST, reason);
+    }
+    Ok(())
+}
+
+/// Refuses labels that are not those of the base classes, and labels of base classes that people cannot tell apart.
+fn check_labels(folder: &Path, base_model: &BaseModel, listed: &[u8]) -> Result<(), OpenError> {
+    let base: Vec<&str> = base_model.classes.iter().map(|class| class.label.as_str()).collect();
+    if !String::from_utf8_lossy(listed).lines().eq(base.iter().copied()) {
+        let count = base.len();
+        let reason = format!("it does not list the {count} base classes of {LEARNER}, a line for each");
+        return unfit(folder, LABELS, reason);
+    }
+    let unseen = base.iter().position(|label| !label::is_plain(label));
+    match unseen.or_else(|| label::first_repeated(&base)) {
+        None => Ok(()),
+        Some(index) => {
+            let shown = EscapedText(base[index]);
+            let reason = format!("its label {shown} holds characters that cannot be seen, or is there twice");
+            unfit(folder, LEARNER, reason)
+        }
+    }
+}
+
+fn unfit<T>(folder: &Path, name: &str, reason: String) -> Result<T, OpenError> {
+    Err(OpenError::Unfit { path: folder.join(name), reason })
 }
 
 fn read_text(path: &Path, limit: u64) -> io::Result<String> {

@@ -35,8 +35,7 @@ const CELLS: u32 = 16;
 const DARK: f32 = 40.0;
 /// Brightness from which a pixel is clipped.
 const CLIPPED: f32 = 250.0;
-
-/// Brightness by which two cells differ at the most that are alike.
+/// Brightness by which two neighbouring cells of the fingerprint may differ and still count as alike.
 const FLAT: f32 = 0.5;
 
 /// What was measured on a picture.
@@ -49,7 +48,8 @@ pub struct Quality {
     /// Variance of the brightness's Laplacian (Pech-Pacheco et al., ICPR 2000) over the variance of the brightness, so
     /// that neither light nor contrast matters. 0 for a blank picture.
     pub sharpness: f32,
-    /// Whether brightness falls from each of 16 x 17 cells to the next one of its row (difference hash).
+    /// Whether brightness falls from a cell to the next one of its row (difference hash): a bit for each of 16 x 16
+    /// cells, row by row, the lowest bit first.
     pub fingerprint: [u64; 4],
     /// Where both cells are alike, so that the fingerprint says nothing: around a thing that was cut out, for one.
     pub flat: [u64; 4],

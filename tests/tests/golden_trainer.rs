@@ -3,6 +3,7 @@
 use orco_core::loss::contrast::ContrastForm;
 use orco_tests::compare::{GRADIENT, LOSS, Mismatch, assert_close};
 use orco_tests::golden::{Array, Golden};
+use orco_tests::golden_checks::{check_phase_1, check_target_generation};
 use orco_tests::phase3::{
     CROSS_ENTROPY, DAMPENING, Deviation, Losses, MOMENTUM, PARAMETERS, Phase3, RATE, TEMPERATURE, WEIGHT_DECAY,
 };
@@ -14,48 +15,34 @@ use tch::{Kind, Tensor, no_grad};
 
 #[test]
 fn golden_contrast_by_class() {
-    phase1("scl", "phase1.labels");
+    check_phase_1(&vectors(Golden::open), "scl", "phase1.labels", inside_contrast);
 }
 
 #[test]
 fn golden_contrast_by_instance() {
-    phase1("sscl", "phase1.instances");
+    check_phase_1(&vectors(Golden::open), "sscl", "phase1.instances", inside_contrast);
 }
 
-fn phase1(name: &str, labels: &str) {
-    let golden = vectors(Golden::open);
-    let z = golden.f32("phase1.z");
-    let labels = Tensor::from_slice(&golden.i64(labels).shaped(&[z.length(0)]).values);
-    for temperature in golden.names(&format!("phase1.{name}.t"), ".loss") {
-        let key = format!("phase1.{name}.t{temperature}");
-        let temperature = temperature.parse().expect("a temperature stands in the key");
-        let z = tensor(&z).set_requires_grad(true);
-        let loss = contrast(&z, &labels, temperature, ContrastForm::Inside);
-        loss.backward();
-        golden.f32(&format!("{key}.loss")).assert_close(&[value(&loss)], LOSS);
-        golden.f32(&format!("{key}.grad_z")).assert_close(&values(&z.grad()), GRADIENT);
-    }
+/// The loss of phase 1 and its gradient by unnormalised rows.
+fn inside_contrast(z: &Array<f32>, classes: &[u32], temperature: f64) -> (f64, Vec<f32>) {
+    let z = tensor(z).set_requires_grad(true);
+    let loss = contrast(&z, &labels(classes), temperature, ContrastForm::Inside);
+    loss.backward();
+    (value(&loss), values(&z.grad()))
 }
 
 /// Descent on L_TG by the trainer's [`orthogonality`], gradients accumulated, rows renormalised.
 #[test]
 fn golden_target_generation() {
     let golden = vectors(Golden::open);
-    let after = golden.numbers("targets.after", "");
-    let with_loss = golden.numbers("targets.loss", "");
     let mut targets = tensor(&golden.f32("targets.initial")).set_requires_grad(true);
-    for step in 1..=after.iter().chain(&with_loss).copied().max().unwrap_or(0) {
+    check_target_generation(&golden, || {
         let loss = orthogonality(&targets);
         loss.backward();
         let moved = no_grad(|| unit(&(&targets - targets.grad())));
         no_grad(|| targets.copy_(&moved));
-        if with_loss.contains(&step) {
-            golden.f32(&format!("targets.loss{step}")).assert_close(&[value(&loss)], LOSS);
-        }
-        if after.contains(&step) {
-            golden.f32(&format!("targets.after{step}")).assert_close(&values(&targets), GRADIENT);
-        }
-    }
+        (value(&loss), values(&targets))
+    });
 }
 
 #[test]

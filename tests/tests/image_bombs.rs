@@ -12,6 +12,7 @@ use jpeg_encoder::{Encoder, ImageBuffer, JpegColorType, SamplingFactor};
 use orco_runtime::image::{ImageError, Look, MAX_MEMORY, Preprocessing, decode};
 use orco_trials::heavy;
 use orco_trials::memory::{Counting, peak_of, take_turn};
+use orco_trials::png::chunk;
 
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
@@ -31,17 +32,6 @@ fn decoded(what: &str, bytes: &[u8]) -> Result<RgbImage, ImageError> {
     println!("{what}: {} bytes of file, {mebibytes:.1} MiB of memory, {took:?}, {result:?}", bytes.len());
     assert!(peak as u64 <= MAX_MEMORY, "{what} took {peak} bytes");
     picture
-}
-
-fn crc(bytes: &[u8]) -> u32 {
-    !bytes.iter().fold(!0u32, |crc, &byte| {
-        (0..8).fold(crc ^ u32::from(byte), |crc, _| crc >> 1 ^ if crc & 1 == 1 { 0xedb8_8320 } else { 0 })
-    })
-}
-
-fn chunk(name: &[u8; 4], content: &[u8]) -> Vec<u8> {
-    let named = [name, content].concat();
-    [&(content.len() as u32).to_be_bytes()[..], &named, &crc(&named).to_be_bytes()].concat()
 }
 
 /// So many zeros, packed.

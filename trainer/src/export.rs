@@ -1,4 +1,9 @@
 //! The hand-over: a trained model becomes a bundle.
+//!
+//! `bundle` is the whole of it: from what a `source` gives it has features computed, writes every file into a staged
+//! folder (`output`) and measures what it wrote. Files are made by [`onnx`] (with `graph`, `weights` and `metadata`),
+//! `int8` and `quantise`, `statistics` and `card`. `fidelity` and `exported` say how close a written backbone is to
+//! the trained one. `preset`, `sign` and [`add_statistics`] change a bundle that is there.
 
 mod bundle;
 mod card;

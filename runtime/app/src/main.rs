@@ -28,14 +28,16 @@ mod thumbnail;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use anyhow::Result;
 use clap::builder::Resettable;
 use clap::parser::ValueSource;
-use clap::{Command, CommandFactory, FromArgMatches, Parser, Subcommand};
+use clap::{ArgMatches, Command, CommandFactory, FromArgMatches, Parser, Subcommand};
 use config::File;
 use options::Options;
 use orco_runtime::encoder::telemetry;
 use orco_runtime::threads;
 use output::Output;
+use serde_json::Value;
 
 #[derive(Parser)]
 #[command(
@@ -140,42 +142,56 @@ fn main() -> ExitCode {
     if let Some(Err(error)) = options.threads.map(threads::limit) {
         return output.finish(Err(error.into()));
     }
-    let done = match &cli.verb {
-        Verb::Info => command::info::run(options, &output),
-        Verb::Classify(arguments) => command::classify::run(options, &output, arguments),
-        Verb::Learn(arguments) => command::learn::run(options, &output, arguments),
-        Verb::Add(arguments) => command::add::run(options, &output, arguments),
-        Verb::Align => command::align::run(options, &output),
-        Verb::Forget(arguments) => command::forget::run(options, &output, arguments),
-        Verb::Rename(arguments) => command::rename::run(options, &output, arguments),
-        Verb::Balance(arguments) => command::balance::run(options, &output, arguments),
-        Verb::History => command::history::run(options, &output),
-        Verb::Undo(arguments) => command::undo::run(options, &output, arguments),
-        Verb::Redo(arguments) => command::redo::run(options, &output, arguments),
-        Verb::Export(arguments) => command::export::run(options, &output, arguments),
-        Verb::Import(arguments) => command::import::run(options, &output, arguments),
-        Verb::Upgrade(arguments) => command::upgrade::run(options, &output, arguments),
-        Verb::Backup(arguments) => command::backup::run(options, &output, arguments),
-        Verb::Restore(arguments) => command::restore::run(options, &output, arguments),
-        Verb::Scene(arguments) => command::scene::run(options, &output, arguments),
-        Verb::List => command::list::run(options, &output),
+    let definition = Definition { plain: &plain, file: file.as_ref(), matches: &matches };
+    let done = run(&cli.verb, options, &output, &definition);
+    output.finish(done)
+}
+
+/// Where settings come from: the command line's definition, the file, and what both say.
+struct Definition<'a> {
+    plain: &'a Command,
+    file: Option<&'a File>,
+    matches: &'a ArgMatches,
+}
+
+/// Does what a verb asks for; returns the result as JSON.
+fn run(verb: &Verb, options: &Options, output: &Output, definition: &Definition<'_>) -> Result<Value> {
+    let Definition { plain, file, matches } = *definition;
+    match verb {
+        Verb::Info => command::info::run(options, output),
+        Verb::Classify(arguments) => command::classify::run(options, output, arguments),
+        Verb::Learn(arguments) => command::learn::run(options, output, arguments),
+        Verb::Add(arguments) => command::add::run(options, output, arguments),
+        Verb::Align => command::align::run(options, output),
+        Verb::Forget(arguments) => command::forget::run(options, output, arguments),
+        Verb::Rename(arguments) => command::rename::run(options, output, arguments),
+        Verb::Balance(arguments) => command::balance::run(options, output, arguments),
+        Verb::History => command::history::run(options, output),
+        Verb::Undo(arguments) => command::undo::run(options, output, arguments),
+        Verb::Redo(arguments) => command::redo::run(options, output, arguments),
+        Verb::Export(arguments) => command::export::run(options, output, arguments),
+        Verb::Import(arguments) => command::import::run(options, output, arguments),
+        Verb::Upgrade(arguments) => command::upgrade::run(options, output, arguments),
+        Verb::Backup(arguments) => command::backup::run(options, output, arguments),
+        Verb::Restore(arguments) => command::restore::run(options, output, arguments),
+        Verb::Scene(arguments) => command::scene::run(options, output, arguments),
+        Verb::List => command::list::run(options, output),
         #[cfg(feature = "serve")]
-        Verb::Serve(arguments) => command::serve::run(options, &output, arguments),
+        Verb::Serve(arguments) => command::serve::run(options, output, arguments),
         #[cfg(feature = "hub")]
-        Verb::Sync(arguments) => command::sync::run(options, &output, arguments),
+        Verb::Sync(arguments) => command::sync::run(options, output, arguments),
         #[cfg(feature = "hub")]
-        Verb::Hub(arguments) => command::hub::run(options, &output, arguments),
-        Verb::Config(arguments) => command::config::run(&output, arguments, &plain, file.as_ref(), &matches),
-        Verb::Generate(arguments) => command::generate::run(options, &output, arguments, &plain),
-        Verb::Doctor(arguments) => command::doctor::run(options, &output, arguments),
-        Verb::Bench(arguments) => command::bench::run(options, &output, arguments),
+        Verb::Hub(arguments) => command::hub::run(options, output, arguments),
+        Verb::Config(arguments) => command::config::run(output, arguments, plain, file, matches),
+        Verb::Generate(arguments) => command::generate::run(options, output, arguments, plain),
+        Verb::Doctor(arguments) => command::doctor::run(options, output, arguments),
+        Verb::Bench(arguments) => command::bench::run(options, output, arguments),
         Verb::Demo(arguments) => {
             // Settings name the device's own state.
             let asked = matches.value_source("state") == Some(ValueSource::CommandLine);
-            command::demo::run(options, &output, arguments, options.state.as_deref().filter(|_| asked))
+            command::demo::run(options, output, arguments, options.state.as_deref().filter(|_| asked))
         }
-    };
-    output.finish(done)
+    }
 }
 
 /// Has a write beyond the limit of file sizes (`ulimit -f`) fail, as on a full disk, rather than end the process.

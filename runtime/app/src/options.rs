@@ -213,12 +213,6 @@ fn seconds(argument: &str) -> Result<Duration, String> {
     seconds.ok_or_else(|| "expected a number of seconds, such as 10 or 0.5".into())
 }
 
-/// Reads a share, 0 to 1.
-pub fn share(argument: &str) -> Result<f32, String> {
-    let share = argument.parse().ok().filter(|share| (0.0..=1.0).contains(share));
-    share.ok_or_else(|| "expected a share from 0 to 1, such as 0.05".into())
-}
-
 /// A letter of a name out of a file, as it may stand in a path: such a name must not lead anywhere else.
 pub fn in_a_path(letter: char) -> char {
     if letter.is_alphanumeric() || letter == '-' { letter } else { '_' }

@@ -3,12 +3,11 @@
 use std::cell::{Cell, RefCell};
 use std::fmt::Display;
 use std::fs::{self, File};
-use std::io::{self, IsTerminal, Read, Seek, Write};
+use std::io::{self, Read, Seek, Write};
 use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, anyhow, bail};
-use indicatif::{ProgressBar, ProgressStyle};
 use jiff::Timestamp;
 use orco_runtime::state::label;
 use serde_json::{Value, json};
@@ -257,15 +256,6 @@ fn may_be_replaced(path: &Path, beginning: &str) -> io::Result<bool> {
         }
         _ => Ok(true),
     }
-}
-
-/// A progress bar with rate and time left; hidden where nobody looks.
-pub fn bar(total: usize, what: &str) -> ProgressBar {
-    let bar = if std::io::stderr().is_terminal() { ProgressBar::new(total as u64) } else { ProgressBar::hidden() };
-    let style = ProgressStyle::with_template("{prefix} [{bar:30}] {pos}/{len}, {per_sec}, {eta} left {msg}");
-    bar.set_style(style.expect("template is valid").progress_chars("=> "));
-    bar.set_prefix(what.to_owned());
-    bar
 }
 
 /// A time in seconds since 1970 as date, hour and minute of UTC.

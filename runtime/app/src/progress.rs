@@ -3,9 +3,8 @@
 use std::ops::ControlFlow;
 
 use indicatif::ProgressBar;
+use orco_benchmark::terminal::progress_bar;
 use orco_runtime::learner::{ChangeStep, Observer};
-
-use crate::output;
 
 /// Shows a change's progress: a bar for kept pictures that are looked at, one for the shots, then one for the epochs.
 #[derive(Default)]
@@ -21,7 +20,7 @@ impl Observer for ProgressBars {
             ChangeStep::Pictures { done, total } => advance(&mut self.pictures, "pictures", done, total),
             ChangeStep::Shots { done, total } => advance(&mut self.shots, "shots", done, total),
             ChangeStep::Epoch(progress) => {
-                let bar = self.epochs.get_or_insert_with(|| output::bar(progress.epochs, "aligning"));
+                let bar = self.epochs.get_or_insert_with(|| progress_bar(progress.epochs, "aligning"));
                 bar.set_position(progress.epoch as u64);
                 bar.set_message(format!("loss {:.3}", progress.losses.total()));
             }
@@ -33,7 +32,7 @@ impl Observer for ProgressBars {
 
 /// Moves a bar, which is made with the first thing that is done and goes with the last.
 fn advance(bar: &mut Option<ProgressBar>, what: &str, done: usize, total: usize) {
-    let bar = bar.get_or_insert_with(|| output::bar(total, what));
+    let bar = bar.get_or_insert_with(|| progress_bar(total, what));
     bar.set_position(done as u64);
     if done == total {
         bar.finish_and_clear();

@@ -6,13 +6,13 @@ use std::path::PathBuf;
 use anyhow::{Result, bail};
 use clap::builder::RangedI64ValueParser;
 use clap::{Args, value_parser};
+use orco_benchmark::terminal::parse_share;
 use orco_runtime::scene::NamedRegion;
 use orco_runtime::state::unknown::FALSE_ALARMS;
 use orco_serve::inbox::FRAMES;
 use orco_serve::{CameraSource, Tls};
 
 use crate::change_options::{AlignmentOptions, KeepOptions};
-use crate::options::share;
 use crate::phone;
 
 /// Options of `orco serve`, which `orco doctor` checks.
@@ -58,7 +58,7 @@ pub struct ServeOptions {
     #[command(flatten)]
     pub keep: KeepOptions,
     /// Share of known pictures that may be taken for unknown ones: how strict `unknown` is.
-    #[arg(long, value_name = "SHARE", env = "ORCO_FALSE_ALARMS", default_value_t = FALSE_ALARMS, value_parser = share)]
+    #[arg(long, value_name = "SHARE", env = "ORCO_FALSE_ALARMS", default_value_t = FALSE_ALARMS, value_parser = parse_share)]
     pub false_alarms: f32,
     /// Most pictures that were not recognised and wait, in memory, for a name; 0 keeps none.
     #[arg(long, value_name = "N", env = "ORCO_INBOX", default_value_t = FRAMES)]

@@ -1,5 +1,7 @@
 //! A benchmark computed from CIFAR-100's images themselves.
 
+use core::ops::Range;
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use crate::benchmark::Benchmark;
@@ -118,58 +120,58 @@ impl ImagePlan {
         if let Some(unknown) = base.iter().find(|label| !names.contains(label)) {
             return Err(ImagesError::UnknownClass { label: unknown.clone() });
         }
-        let room = bundle.base_model.target_count() - base.len();
-        let labels: Vec<String> = match template {
+        let labels = match template {
             Some(template) => template.labels.clone(),
-            None => {
-                let unknown = names.iter().filter(|name| !base.contains(name)).cloned();
-                let mut unknown: Vec<String> = unknown.take(room).collect();
-                unknown.truncate(unknown.len() / WAYS * WAYS);
-                unknown
-            }
+            None => unseen_classes(names, &base, bundle.base_model.target_count() - base.len()),
         };
         let order: Vec<&String> = base.iter().chain(&labels).collect();
         // Excluded classes are numbered past the others and never read.
         let number = |name: &String| order.iter().position(|label| *label == name).unwrap_or(order.len()) as u32;
         let class_of: Vec<u32> = names.iter().map(number).collect();
-        let members = |records: &Cifar100Records, wanted: core::ops::Range<usize>| -> Vec<u32> {
-            let labels = records.labels().enumerate();
-            let inside = labels.filter(|(_, label)| wanted.contains(&(class_of[usize::from(*label)] as usize)));
-            inside.map(|(index, _)| index as u32).collect()
-        };
         let (measured, measured_on_test, candidates) = match template {
             Some(template) => {
                 (template.measured_sources.clone(), template.measured_on_test, template.candidate_sources.clone())
             }
             None => {
-                let mut candidates = Vec::new();
-                for class in base.len()..order.len() {
-                    let mut of_class = members(train, class..class + 1);
-                    Random::new(bundle.manifest.provenance.seed, &format!("candidates of {class}"))
-                        .shuffle(&mut of_class);
-                    candidates.extend_from_slice(&of_class[..CANDIDATES.min(of_class.len())]);
-                }
-                (members(test, 0..order.len()), true, candidates)
+                let seed = bundle.manifest.provenance.seed;
+                let candidates = (base.len()..order.len()).flat_map(|class| candidates(train, &class_of, class, seed));
+                (members(test, &class_of, 0..order.len()), true, candidates.collect())
             }
         };
-        let limit =
+        let is_within =
             |records: &Cifar100Records, indices: &[u32]| indices.iter().all(|&index| (index as usize) < records.len());
-        if !limit(if measured_on_test { test } else { train }, &measured) || !limit(train, &candidates) {
+        if !is_within(if measured_on_test { test } else { train }, &measured) || !is_within(train, &candidates) {
             return Err(ImagesError::Template);
         }
-        let held_out: &[u32] = if measured_on_test { &[] } else { &measured };
-        let mut sorted = held_out.to_vec();
-        sorted.sort_unstable();
-        let trained = members(train, 0..base.len()).into_iter().filter(|index| sorted.binary_search(index).is_err());
-        Ok(Self {
-            ways: template
-                .map_or_else(|| std::vec![WAYS as u32; labels.len() / WAYS], |template| template.ways.clone()),
-            base: trained.collect(),
-            class_of,
-            labels,
-            measured,
-            measured_on_test,
-            candidates,
-        })
+        let held_out: BTreeSet<u32> =
+            if measured_on_test { BTreeSet::new() } else { measured.iter().copied().collect() };
+        let mut trained = members(train, &class_of, 0..base.len());
+        trained.retain(|index| !held_out.contains(index));
+        let ways =
+            template.map_or_else(|| std::vec![WAYS as u32; labels.len() / WAYS], |template| template.ways.clone());
+        Ok(Self { class_of, labels, ways, measured, measured_on_test, candidates, base: trained })
     }
+}
+
+/// The classes that no base class is, as many as make whole sessions with `room` free targets.
+fn unseen_classes(names: &[String], base: &[String], room: usize) -> Vec<String> {
+    let unseen = names.iter().filter(|name| !base.contains(name)).cloned();
+    let mut unseen: Vec<String> = unseen.take(room).collect();
+    unseen.truncate(unseen.len() / WAYS * WAYS);
+    unseen
+}
+
+/// Indices of the images whose classes have such numbers.
+fn members(records: &Cifar100Records, class_of: &[u32], wanted: Range<usize>) -> Vec<u32> {
+    let labels = records.labels().enumerate();
+    let inside = labels.filter(|(_, label)| wanted.contains(&(class_of[usize::from(*label)] as usize)));
+    inside.map(|(index, _)| index as u32).collect()
+}
+
+/// Images of a class that shots are drawn from.
+fn candidates(train: &Cifar100Records, class_of: &[u32], class: usize, seed: u64) -> Vec<u32> {
+    let mut candidates = members(train, class_of, class..class + 1);
+    Random::new(seed, &format!("candidates of {class}")).shuffle(&mut candidates);
+    candidates.truncate(CANDIDATES);
+    candidates
 }

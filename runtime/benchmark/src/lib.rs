@@ -8,7 +8,9 @@
 //!   own;
 //! - [`SessionAccuracy`], [`Summary`]: accuracies of a session, and their means and deviations over draws; [`csv`]
 //!   writes them;
-//! - [`AccuracyEstimateErrors`]: how far the accuracies that a device estimates are off.
+//! - [`AccuracyEstimateErrors`]: how far the accuracies that a device estimates are off;
+//! - [`spread`]: mean, deviation and median;
+//! - `terminal`, by the feature of that name: what programs that measure show and read on a command line.
 
 mod accuracy_estimate;
 pub mod benchmark;
@@ -18,7 +20,9 @@ mod device;
 mod from_images;
 pub mod machine;
 mod metrics;
-mod spread;
+pub mod spread;
+#[cfg(feature = "terminal")]
+pub mod terminal;
 mod walk;
 
 pub use accuracy_estimate::{AccuracyEstimateError, AccuracyEstimateErrors};

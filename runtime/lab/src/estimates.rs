@@ -3,6 +3,7 @@
 use core::fmt;
 use core::ops::ControlFlow;
 
+use orco_benchmark::spread::{mean, mean_of_any};
 use orco_benchmark::{EvaluateError, percent_or_dash};
 use orco_core::workers::Serial;
 use orco_state::classify::{Classifier, prediction_set};
@@ -168,11 +169,10 @@ impl Measurement<'_> {
 /// If there is no draw.
 pub fn mean_estimates(draws: &[Vec<EstimateRow>]) -> Vec<EstimateRow> {
     let optional = |session: usize, of: &dyn Fn(&EstimateRow) -> Option<f64>| {
-        let values: Vec<f64> = draws.iter().filter_map(|rows| of(&rows[session])).collect();
-        (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
+        mean_of_any(&draws.iter().filter_map(|rows| of(&rows[session])).collect::<Vec<_>>())
     };
     let mean = |session: usize, of: &dyn Fn(&EstimateRow) -> f64| {
-        draws.iter().map(|rows| of(&rows[session])).sum::<f64>() / draws.len() as f64
+        mean(&draws.iter().map(|rows| of(&rows[session])).collect::<Vec<_>>())
     };
     let row = |session: usize| EstimateRow {
         session: draws[0][session].session,

@@ -3,6 +3,7 @@
 use core::ops::ControlFlow;
 
 use orco_benchmark::benchmark::Benchmark;
+use orco_benchmark::spread::mean_of_any;
 use orco_benchmark::{EvaluateError, SessionScores};
 use orco_core::math::{add_scaled, dot, normalise_rows};
 use orco_core::workers::Workers;
@@ -102,9 +103,9 @@ impl Geometry {
         Self {
             false_incremental: 100.0 * wrong as f64 / all.max(1) as f64,
             between_classes: between(&means),
-            to_target: mean(&to_target).unwrap_or_default(),
-            base_to_target: mean(&to_target[..of_base]).unwrap_or_default(),
-            incremental_to_target: mean(&to_target[of_base..]),
+            to_target: mean_of_any(&to_target).unwrap_or_default(),
+            base_to_target: mean_of_any(&to_target[..of_base]).unwrap_or_default(),
+            incremental_to_target: mean_of_any(&to_target[of_base..]),
         }
     }
 }
@@ -129,16 +130,12 @@ fn between(means: &[ClassDirection]) -> f64 {
         .iter()
         .enumerate()
         .flat_map(|(index, (_, one))| means[..index].iter().map(move |(_, other)| f64::from(dot(one, other))));
-    mean(&pairs.collect::<Vec<_>>()).unwrap_or_default()
+    mean_of_any(&pairs.collect::<Vec<_>>()).unwrap_or_default()
 }
 
 /// Cosine of a unit row with row `class` of the targets.
 fn cosine(direction: &[f32], targets: &[f32], class: usize) -> f64 {
     f64::from(dot(direction, &targets[class * direction.len()..][..direction.len()]))
-}
-
-fn mean(values: &[f64]) -> Option<f64> {
-    (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
 }
 
 #[cfg(test)]

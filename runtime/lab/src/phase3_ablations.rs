@@ -20,7 +20,7 @@ use crate::evaluate::Measurement;
 use crate::geometry::SessionGeometry;
 use crate::kept;
 use crate::published::{self, Reading};
-use crate::question::{AblationVariant, Question};
+use crate::question::{AblationVariant, LossSelection, Question};
 use crate::results::Results;
 use crate::system::System;
 use orco_benchmark::benchmark::Benchmark;
@@ -52,15 +52,7 @@ pub const RANDOM_IN_BOTH: &str = "random, in phase 2 too";
 /// for [`Question::Answer`]; nothing for a question that needs a training.
 pub fn variants(question: Question, program: &LearnConfig) -> Vec<AblationVariant<Phase3Settings>> {
     match question {
-        Question::Losses => [
-            losses(program, "CE", [false, true, false]),
-            losses(program, "CE + ORTH", [false, true, true]),
-            losses(program, "PSCL", [true, false, false]),
-            losses(program, "PSCL + ORTH", [true, false, true]),
-            losses(program, "PSCL + CE", [true, true, false]),
-            losses(program, "all", [true; 3]),
-        ]
-        .into(),
+        Question::Losses => LossSelection::VARIANTS.map(|(name, taken)| losses(program, name, taken)).into(),
         Question::Perturbation => perturbations(program),
         Question::Assignment => {
             let by = |name, assignment| ablated(program, name, Ablation { assignment, ..Ablation::default() });
@@ -89,12 +81,12 @@ pub fn variants(question: Question, program: &LearnConfig) -> Vec<AblationVarian
             [1e-5, 9e-5, 1e-3, 1e-2, 1e-1].map(width).into()
         }
         Question::Answer => {
-            let default = LearnConfig::combined();
+            let (default, all) = (LearnConfig::combined(), LossSelection::ALL);
             vec![
-                losses(&default, "default", [true; 3]),
-                losses(&default, "without PSCL", [false, true, true]),
-                losses(&default, "without cross entropy", [true, false, true]),
-                losses(&default, "without ORTH", [true, true, false]),
+                losses(&default, "default", all),
+                losses(&default, "without PSCL", LossSelection { contrast: false, ..all }),
+                losses(&default, "without cross entropy", LossSelection { cross_entropy: false, ..all }),
+                losses(&default, "without ORTH", LossSelection { orthogonality: false, ..all }),
                 configured("without phase 3", default.without_alignment()),
             ]
         }
@@ -112,23 +104,9 @@ fn ablated(program: &LearnConfig, name: &str, ablation: Ablation) -> AblationVar
     AblationVariant { name: name.into(), settings: Phase3Settings { config: program.clone(), ablation } }
 }
 
-/// Which of the losses are switched on: PSCL (perturbed supervised contrast), cross entropy, ORTH (orthogonality).
-fn losses(
-    program: &LearnConfig,
-    name: &str,
-    [contrast, cross_entropy, orthogonality]: [bool; 3],
-) -> AblationVariant<Phase3Settings> {
-    let mut config = program.clone();
-    if !contrast {
-        config.contrast = 0.0;
-    }
-    if !cross_entropy {
-        (config.cross_entropy, config.base_cross_entropy) = (0.0, 0.0);
-    }
-    if !orthogonality {
-        config.orthogonality = 0.0;
-    }
-    configured(name, config)
+/// A variant by the losses that phase 3 takes.
+fn losses(program: &LearnConfig, name: &str, taken: LossSelection) -> AblationVariant<Phase3Settings> {
+    configured(name, taken.of(program))
 }
 
 fn perturbations(program: &LearnConfig) -> Vec<AblationVariant<Phase3Settings>> {

@@ -386,12 +386,13 @@ pub fn reported(question: Question) -> impl Iterator<Item = &'static str> {
 
 #[cfg(test)]
 mod tests {
+    use orco_benchmark::harmonic_mean;
+
     use super::*;
 
     #[test]
     fn the_rows_of_sessions_give_the_row_of_the_table() {
-        let harmonic = |base: f64, inc: f64| 2.0 * base * inc / (base + inc);
-        let hm: Vec<f64> = ORCO_BASE[1..].iter().zip(ORCO_INC).map(|(base, inc)| harmonic(*base, inc)).collect();
+        let hm: Vec<f64> = ORCO_BASE[1..].iter().zip(ORCO_INC).map(|(base, inc)| harmonic_mean(*base, inc)).collect();
         let PaperTotals { ahm, last_hm, .. } = PaperRow::named("OrCo").unwrap().totals(PaperTable::Cifar100).unwrap();
         assert!((hm.iter().sum::<f64>() / 8.0 - ahm).abs() < 0.01 && (hm[7] - last_hm).abs() < 0.01, "{hm:?}");
     }

@@ -2,6 +2,7 @@
 //! vary phase 3 alone; the trainer answers the others, and the figures that the paper gives for both stand in
 //! [`crate::published`].
 
+use orco_core::config::LearnConfig;
 use serde::{Deserialize, Serialize};
 
 /// What an ablation varies.
@@ -89,4 +90,47 @@ pub struct AblationVariant<S> {
     pub name: String,
     /// What it is trained or learned with.
     pub settings: S,
+}
+
+/// Which losses phases 2 and 3 take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LossSelection {
+    /// PSCL, perturbed supervised contrast.
+    pub contrast: bool,
+    /// Cross entropy.
+    pub cross_entropy: bool,
+    /// ORTH, orthogonality.
+    pub orthogonality: bool,
+}
+
+impl LossSelection {
+    /// All three.
+    pub const ALL: Self = Self { contrast: true, cross_entropy: true, orthogonality: true };
+
+    const NONE: Self = Self { contrast: false, cross_entropy: false, orthogonality: false };
+
+    /// The paper's variants of [`Question::Losses`], each with its name.
+    pub const VARIANTS: [(&'static str, Self); 6] = [
+        ("CE", Self { cross_entropy: true, ..Self::NONE }),
+        ("CE + ORTH", Self { contrast: false, ..Self::ALL }),
+        ("PSCL", Self { contrast: true, ..Self::NONE }),
+        ("PSCL + ORTH", Self { cross_entropy: false, ..Self::ALL }),
+        ("PSCL + CE", Self { orthogonality: false, ..Self::ALL }),
+        ("all", Self::ALL),
+    ];
+
+    /// Phase 3 with these losses alone.
+    pub fn of(self, config: &LearnConfig) -> LearnConfig {
+        let mut config = config.clone();
+        if !self.contrast {
+            config.contrast = 0.0;
+        }
+        if !self.cross_entropy {
+            (config.cross_entropy, config.base_cross_entropy) = (0.0, 0.0);
+        }
+        if !self.orthogonality {
+            config.orthogonality = 0.0;
+        }
+        config
+    }
 }

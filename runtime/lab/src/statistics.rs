@@ -2,6 +2,7 @@
 
 use nalgebra::{DMatrix, DVector, SymmetricEigen};
 use orco_benchmark::AccuracyCounts;
+use orco_benchmark::spread::median;
 use orco_core::config::{AnswerWeights, LearnConfig};
 use orco_core::discriminant::{Whitening, direction, root};
 use orco_core::exemplar::{ExemplarPrecision, Exemplars};
@@ -224,10 +225,8 @@ fn base_accuracy(base_model: &BaseModel, statistics: &Statistics, features: Feat
 /// The border that sessions played with base classes choose: in each round a fifth of them are new.
 fn start(base_model: &BaseModel, statistics: &Statistics, features: Features<'_>, seed: u64) -> f32 {
     let mut random = Random::new(seed, "sessions played with base classes");
-    let mut borders: Vec<f32> =
-        (0..ROUNDS).filter_map(|_| played(base_model, statistics, features, &mut random)).collect();
-    borders.sort_by(f32::total_cmp);
-    borders.get(borders.len() / 2).copied().unwrap_or(0.0)
+    let borders = (0..ROUNDS).filter_map(|_| played(base_model, statistics, features, &mut random)).map(f64::from);
+    median(borders.collect()).unwrap_or(0.0) as f32
 }
 
 /// One of them; none where there are too few classes or samples.

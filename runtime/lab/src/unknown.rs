@@ -11,6 +11,7 @@ use orco_state::state::State;
 use serde::{Deserialize, Serialize};
 
 use crate::evaluate::Measurement;
+use orco_benchmark::spread::mean_of_any;
 use orco_benchmark::{EvaluateError, percent_or_dash};
 
 /// One session's figures, in percent. Known pictures are those measured of all classes seen so far, unknown ones those
@@ -100,8 +101,7 @@ impl Measurement<'_> {
 /// If there is no draw.
 pub fn mean_rows(draws: &[Vec<UnknownRow>]) -> Vec<UnknownRow> {
     let mean = |session: usize, of: &dyn Fn(&UnknownRow) -> Option<f64>| {
-        let values: Vec<f64> = draws.iter().filter_map(|rows| of(&rows[session])).collect();
-        (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
+        mean_of_any(&draws.iter().filter_map(|rows| of(&rows[session])).collect::<Vec<_>>())
     };
     let row = |session: usize| UnknownRow {
         session,

@@ -94,21 +94,8 @@ pub fn restore(
     if key.is_some() {
         floor.accept(&bundle.manifest.name, bundle.manifest.release)?;
     }
-    let exemplars = saved.exemplar_digests();
     let mut written = WrittenPictures { locked: &locked, digest, exemplars: Vec::new() };
-    let mut restored = BTreeSet::new();
-    while let Some(entry) = entries.next().transpose()? {
-        let (exemplar, bytes) = picture(entry, &exemplars)?;
-        if !restored.insert(exemplar) || restored.len() > kept::MAX_PICTURES {
-            return Err(BackupError::Content("it holds a picture twice, or too many".into()));
-        }
-        if restored.len() == 1 {
-            locked.begin_keeping(&digest, &owner)?;
-        }
-        if locked.keep_picture(&digest, &exemplar, &bytes)? {
-            written.exemplars.push(exemplar);
-        }
-    }
+    let pictures = restore_pictures(&mut entries, &owner, &saved, &mut written)?;
     archive.into_inner().finish()?;
     // Before the state: a power cut between leaves a floor that is too high for nobody, and never one that is too low.
     floor.write()?;
@@ -125,11 +112,36 @@ pub fn restore(
         bundle: owner,
         classes: state.classes.len(),
         exemplars: state.exemplars.len(),
-        pictures: restored.len(),
+        pictures,
         bytes,
         warnings: Vec::new(),
     };
     Ok(ChangeOutcome { report, uncertain, unaligned: None })
+}
+
+/// Keeps all pictures that a backup holds, and notes those that were not there; returns how many it holds.
+fn restore_pictures(
+    entries: &mut Entries<'_, ArchiveReader<'_>>,
+    owner: &KeptBundle,
+    saved: &SavedState,
+    written: &mut WrittenPictures<'_>,
+) -> Result<usize, BackupError> {
+    let (locked, digest) = (written.locked, written.digest);
+    let exemplars = saved.exemplar_digests();
+    let mut restored = BTreeSet::new();
+    while let Some(entry) = entries.next().transpose()? {
+        let (exemplar, bytes) = picture(entry, &exemplars)?;
+        if !restored.insert(exemplar) || restored.len() > kept::MAX_PICTURES {
+            return Err(BackupError::Content("it holds a picture twice, or too many".into()));
+        }
+        if restored.len() == 1 {
+            locked.begin_keeping(&digest, owner)?;
+        }
+        if locked.keep_picture(&digest, &exemplar, &bytes)? {
+            written.exemplars.push(exemplar);
+        }
+    }
+    Ok(restored.len())
 }
 
 /// Refuses to replace a state that knows anything.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::iter;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Mutex;
-use std::sync::mpsc::{Receiver, channel};
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 
 use ::image::RgbImage;
@@ -148,15 +148,7 @@ pub fn map_in_order<J: Send, P, R: Send, E: From<EncodeError>>(
         let mut workers = 0;
         for worker in 0..engines.len().max(2) {
             let (engine, done) = (&engines[worker % engines.len()], done.clone());
-            let run = move || {
-                while let Some((number, job)) = next(waiting) {
-                    // A panic is the caller's, who would wait for the result otherwise.
-                    let result = catch_unwind(AssertUnwindSafe(|| work(engine, job)));
-                    if done.send((number, result)).is_err() {
-                        return;
-                    }
-                }
-            };
+            let run = move || work_until_empty(waiting, &done, |job| work(engine, job));
             workers += usize::from(thread::Builder::new().name("features".into()).spawn_scoped(scope, run).is_ok());
         }
         drop(done);
@@ -182,6 +174,24 @@ pub fn map_in_order<J: Send, P, R: Send, E: From<EncodeError>>(
             }
         }
     })
+}
+
+/// A job's result with its number, or the panic that it ended with.
+type NumberedResult<T> = (usize, thread::Result<T>);
+
+/// Does jobs until there will be none, or nobody waits for their results.
+fn work_until_empty<J, T>(
+    waiting: &Mutex<Receiver<(usize, J)>>,
+    done: &Sender<NumberedResult<T>>,
+    work: impl Fn(J) -> T,
+) {
+    while let Some((number, job)) = next(waiting) {
+        // A panic is the caller's, who would wait for the result otherwise.
+        let result = catch_unwind(AssertUnwindSafe(|| work(job)));
+        if done.send((number, result)).is_err() {
+            return;
+        }
+    }
 }
 
 /// The next job; none once there will be none.

@@ -282,18 +282,19 @@ fn an_imprinted_class_is_known_at_once_and_until_the_state_is_read_again() {
     assert_ne!(answer.label, "mug");
 }
 
+/// Learns `mug` from three pictures, which are kept.
+fn learn_keeping_pictures(learner: &mut Learner) {
+    learner.settings_mut().keep_shots = true;
+    let (pictures, features) = (plain_pictures(), features(learner, 1, 3));
+    let shots = Shots::WithFeatures { pictures: &pictures, features: features.view() };
+    learner.learn_many(&[("mug", shots)], &mut ()).unwrap().durable().unwrap();
+}
+
 #[test]
 fn going_over_tells_how_many_pictures_it_has_looked_at_and_can_be_cancelled() {
     let folder = tempfile::tempdir().unwrap();
     let mut learner = learner(folder.path());
-    learner.settings_mut().keep_shots = true;
-    let shots = features(&learner, 1, 3);
-    let shades = plain_pictures();
-    learner
-        .learn_many(&[("mug", Shots::WithFeatures { pictures: &shades, features: shots.view() })], &mut ())
-        .unwrap()
-        .durable()
-        .unwrap();
+    learn_keeping_pictures(&mut learner);
     let other = Bundle::open(concat!(env!("CARGO_MANIFEST_DIR"), "/../models/everyday")).unwrap();
     let mut told = Vec::new();
     let mut observer = |step: ChangeStep| {
@@ -375,14 +376,7 @@ fn an_upgrade_whose_pictures_change_meanwhile_is_refused() {
     use super::upgrade::UpgradeError;
     let folder = tempfile::tempdir().unwrap();
     let mut learner = learner(folder.path());
-    learner.settings_mut().keep_shots = true;
-    let shots = features(&learner, 1, 3);
-    let pictures = plain_pictures();
-    learner
-        .learn_many(&[("mug", Shots::WithFeatures { pictures: &pictures, features: shots.view() })], &mut ())
-        .unwrap()
-        .durable()
-        .unwrap();
+    learn_keeping_pictures(&mut learner);
     let exemplar = learner.state().exemplars.digest_of(1);
     let picture = learner.store().pictures(&learner.bundle().digest).path(&exemplar);
     let sound = std::fs::read(&picture).unwrap();

@@ -15,8 +15,11 @@ pub struct Bank {
     dimension: usize,
     views: usize,
     precision: ExemplarPrecision,
+    /// `[exemplars]`.
     classes: Vec<u32>,
+    /// `[exemplars, views]` where values are int8; none where they are f16.
     scales: Vec<f32>,
+    /// `[exemplars, views, dimension]`, of one or two bytes each.
     #[serde(with = "crate::codec::bytes")]
     values: Vec<u8>,
 }

@@ -14,31 +14,19 @@ use orco_state::session::SessionMemory;
 use orco_state::target::{TargetGenerator, match_to_targets};
 use orco_tests::compare::{GRADIENT, LOSS, Mismatch, assert_close, compare};
 use orco_tests::golden::{Array, Golden};
+use orco_tests::golden_checks::{check_phase_1, check_target_generation};
 use orco_tests::phase3::{
     CROSS_ENTROPY, DAMPENING, Deviation, Losses, MOMENTUM, PARAMETERS, Phase3, RATE, TEMPERATURE, WEIGHT_DECAY,
 };
 
 #[test]
 fn golden_contrast_by_class() {
-    phase1("scl", "phase1.labels");
+    check_phase_1(&Golden::open(), "scl", "phase1.labels", inside_contrast);
 }
 
 #[test]
 fn golden_contrast_by_instance() {
-    phase1("sscl", "phase1.instances");
-}
-
-fn phase1(name: &str, labels: &str) {
-    let golden = Golden::open();
-    let z = golden.f32("phase1.z");
-    let labels = golden.labels(labels).shaped(&[z.length(0)]);
-    for temperature in golden.names(&format!("phase1.{name}.t"), ".loss") {
-        let key = format!("phase1.{name}.t{temperature}");
-        let temperature = temperature.parse().expect("a temperature stands in the key");
-        let (loss, gradient) = inside_contrast(&z, &labels.values, temperature);
-        golden.f32(&format!("{key}.loss")).assert_close(&[loss], LOSS);
-        golden.f32(&format!("{key}.grad_z")).assert_close(&gradient, GRADIENT);
-    }
+    check_phase_1(&Golden::open(), "sscl", "phase1.instances", inside_contrast);
 }
 
 /// The loss of phase 1 and its gradient with respect to unnormalised rows.
@@ -85,19 +73,9 @@ fn pairs(rows: usize, width: usize) -> PairsMemory {
 fn golden_target_generation() {
     let golden = Golden::open();
     let initial = golden.f32("targets.initial");
-    let after = golden.numbers("targets.after", "");
-    let with_loss = golden.numbers("targets.loss", "");
     let mut generator = TargetGenerator::new(initial.length(0), initial.length(1));
     let mut targets = initial.values;
-    for step in 1..=after.iter().chain(&with_loss).copied().max().unwrap_or(0) {
-        let loss = generator.step(&mut targets, 1.0);
-        if with_loss.contains(&step) {
-            golden.f32(&format!("targets.loss{step}")).assert_close(&[loss], LOSS);
-        }
-        if after.contains(&step) {
-            golden.f32(&format!("targets.after{step}")).assert_close(&targets, GRADIENT);
-        }
-    }
+    check_target_generation(&golden, || (generator.step(&mut targets, 1.0), targets.clone()));
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 pub mod alone;
 pub mod memory;
+pub mod png;
 pub mod record;
 pub mod system;
 #[cfg(target_os = "linux")]
@@ -14,12 +15,12 @@ use std::io::Write;
 /// have run, for what a test says that succeeds is not shown.
 pub const SKIPPED: &str = "ORCO_SKIPPED";
 
-/// The middle one of what a benchmark measured, or the higher of two in the middle.
+/// The middle one of what was measured, or the higher of two in the middle.
 ///
 /// # Panics
-/// If there is none.
-pub fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
+/// If there is none, or one is no number.
+pub fn median<T: Copy + PartialOrd>(mut values: Vec<T>) -> T {
+    values.sort_by(|one, other| one.partial_cmp(other).expect("a measured number is one"));
     values[values.len() / 2]
 }
 

@@ -14,7 +14,7 @@ use orco_lab::format;
 use orco_lab::kept::fingerprint;
 use orco_lab::phase3_ablations::{self, Phase3Settings, RANDOM_IN_BOTH};
 use orco_lab::published::{self, Reading};
-use orco_lab::question::{AblationVariant, Question};
+use orco_lab::question::{AblationVariant, LossSelection, Question};
 use orco_lab::results::MeasuredSystem;
 use orco_state::target::TargetMethod;
 use serde_json::json;
@@ -51,15 +51,7 @@ pub fn variants(question: Question, recipe: &Recipe, reading: Reading) -> Result
     };
     let recipe = Recipe { learn, align, ..recipe.clone() };
     Ok(match question {
-        Question::Losses => [
-            losses(&recipe, "CE", [false, true, false]),
-            losses(&recipe, "CE + ORTH", [false, true, true]),
-            losses(&recipe, "PSCL", [true, false, false]),
-            losses(&recipe, "PSCL + ORTH", [true, false, true]),
-            losses(&recipe, "PSCL + CE", [true, true, false]),
-            losses(&recipe, "all", [true; 3]),
-        ]
-        .into(),
+        Question::Losses => LossSelection::VARIANTS.map(|(name, taken)| losses(&recipe, name, taken)).into(),
         Question::Targets => target_methods(&recipe),
         Question::Pretraining => [
             pretraining(&recipe, "CE", [1.0, 0.0, 0.0]),
@@ -128,23 +120,19 @@ fn variant(name: &str, recipe: Recipe) -> AblationVariant<Recipe> {
     AblationVariant { name: name.into(), settings: recipe }
 }
 
-/// Whether phases 2 and 3 take PSCL, cross entropy and ORTH.
-fn losses(recipe: &Recipe, name: &str, [contrast, cross_entropy, orthogonality]: [bool; 3]) -> AblationVariant<Recipe> {
-    let mut recipe = recipe.clone();
-    let (align, learn) = (&mut recipe.align, &mut recipe.learn);
-    for (taken, in_2, in_3) in [
-        (contrast, &mut align.contrast, &mut learn.contrast),
-        (cross_entropy, &mut align.cross_entropy, &mut learn.cross_entropy),
-        (orthogonality, &mut align.orthogonality, &mut learn.orthogonality),
+/// A variant by the losses that phases 2 and 3 take.
+fn losses(recipe: &Recipe, name: &str, taken: LossSelection) -> AblationVariant<Recipe> {
+    let mut align = recipe.align.clone();
+    for (is_taken, weight) in [
+        (taken.contrast, &mut align.contrast),
+        (taken.cross_entropy, &mut align.cross_entropy),
+        (taken.orthogonality, &mut align.orthogonality),
     ] {
-        if !taken {
-            (*in_2, *in_3) = (0.0, 0.0);
+        if !is_taken {
+            *weight = 0.0;
         }
     }
-    if !cross_entropy {
-        learn.base_cross_entropy = 0.0;
-    }
-    variant(name, recipe)
+    variant(name, Recipe { align, learn: taken.of(&recipe.learn), ..recipe.clone() })
 }
 
 fn target_methods(recipe: &Recipe) -> Vec<AblationVariant<Recipe>> {

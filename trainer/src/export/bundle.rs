@@ -13,10 +13,12 @@ use orco_runtime::manifest::{
     BACKBONE, BACKBONE_INT8, BENCHMARK, LABELS, LEARNER, MANIFEST, STATISTICS, WeightFormat, hexadecimal,
 };
 use orco_state::codec::{self, FileKind};
+use orco_state::state::BaseModel;
+use orco_state::statistics::Statistics;
 use tch::Tensor;
 
 use super::exported::{ExportReport, PARITY, Parity};
-use super::fidelity::Fidelity;
+use super::fidelity::{Fidelity, Opened};
 use super::int8::int8;
 use super::metadata::{OnnxFacts, metadata};
 use super::output::{BundleOutput, CARD};
@@ -47,84 +49,147 @@ pub fn write_bundle(
     run: &Run,
     output: &BundleOutput,
 ) -> Result<ExportReport> {
-    let (split, labels) = (&data.split, data.class_names.as_slice());
     let source = BundleSource::new(model, recipe, data);
-    let facts = OnnxFacts {
+    let facts = float_facts(model, recipe, data, &source.input);
+    let mut float = BackboneFile::open(BundleSource::encode(model, &metadata(&facts)), &source)?;
+    let parity = model.onnx.is_none().then(|| checked_parity(model, float.encoder.as_mut(), &source)).transpose()?;
+    let mut smaller = smaller_file(model, &source, &facts)?;
+    // What ships computes the features that ship.
+    let content = BundleContent::compute(model, targets, &source, &mut smaller.as_mut().unwrap_or(&mut float).encoder)?;
+    let means = &content.benchmark.base_means;
+    let stored = smaller.as_mut().map(|smaller| smaller.checked_fidelity(&source, &mut float, means)).transpose()?;
+    let int8 = recipe.export.int8.then(|| int8(model, &source, &facts, float.opened(), means)).transpose()?;
+    let (int8_bytes, int8) = int8.unzip();
+    if let Some(measured) = &int8 {
+        log::info!("{BACKBONE_INT8} {}", measured.sentence());
+    }
+    let mut files = content.files(smaller.unwrap_or(float).bytes);
+    files.extend(int8_bytes.map(|bytes| (BACKBONE_INT8, bytes)));
+    let bundle = write_files(&files, &source, model, output)?;
+    let phase_1 = classifier_accuracy(model, recipe, &content.benchmark);
+    let exported = ExportReport { folder: output.folder().into(), parity, phase_1, stored, int8 };
+    let card = card::write(&bundle, recipe, &exported, run, (&data.split, data.skipped.len()))?;
+    write_atomically(&output.staged().join(CARD), card.as_bytes())?;
+    Ok(exported)
+}
+
+/// What the float backbone's file says of itself.
+fn float_facts<'a>(model: &'a Model, recipe: &'a Recipe, data: &'a DataSet, input: &'a Preprocessing) -> OnnxFacts<'a> {
+    let labels = data.class_names.as_slice();
+    OnnxFacts {
         name: &recipe.name,
         architecture: &model.backbone.description.name,
-        classes: &labels[..split.base_classes.min(labels.len())],
-        input: &source.input,
+        classes: &labels[..data.split.base_classes.min(labels.len())],
+        input,
         seed: recipe.seed,
         export: &recipe.export,
         precision: "float32",
         weights: WeightFormat::F32.name(),
-    };
-    let float = BundleSource::encode(model, &metadata(&facts));
-    let open = |bytes: &[u8]| Onnx::pool(bytes, &source.input).context("the export is checked with ONNX Runtime");
-    let mut float_encoder = open(&float)?;
-    let parity = model.onnx.is_none().then(|| parity(model, &mut float_encoder, &source)).transpose()?;
-    if let Some(parity) = parity {
-        log::info!("{}", parity.sentence("tch"));
-        if !parity.is_rounding() {
-            bail!(
-                "ONNX Runtime's features differ from tch's by {:.1e}, more than {PARITY:.0e} of the largest, \
-                 {:.2e}; nothing was written; please report it, with the recipe",
-                parity.deviation,
-                parity.largest
-            );
-        }
     }
-    // What ships computes the features that ship.
-    let weights = recipe.export.weights;
-    let mut smaller = None;
-    if !weights.is_f32() {
-        let facts = OnnxFacts { weights: weights.name(), ..facts };
-        let bytes = onnx::encode_with(&model.backbone, weights, &metadata(&facts));
-        smaller = Some((open(&bytes)?, bytes));
+}
+
+/// A backbone's file, opened by ONNX Runtime.
+struct BackboneFile {
+    bytes: Vec<u8>,
+    encoder: Box<dyn Encoder>,
+}
+
+impl BackboneFile {
+    fn open(bytes: Vec<u8>, source: &BundleSource<'_>) -> Result<Self> {
+        let encoder = Onnx::pool(&bytes, &source.input).context("the export is checked with ONNX Runtime")?;
+        Ok(Self { bytes, encoder: Box::new(encoder) })
     }
-    let encoder = smaller.as_mut().map_or(&mut float_encoder, |(encoder, _)| encoder);
-    let base_model = source.base_model(model, targets, encoder)?;
-    let base = source.clean_features(encoder, source.train, &split.base)?;
-    let statistics = statistics(&base_model, encoder, (&source.input, &base), (source.train, split), recipe.seed)?;
-    let benchmark = source.benchmark(encoder, &base)?;
-    let names: Vec<&str> = base_model.classes.iter().map(|class| class.label.as_str()).collect();
-    let (means, float_bytes) = (&benchmark.base_means, float.len());
-    let mut stored = None;
-    if let Some((encoder, bytes)) = &mut smaller {
-        let float = (&mut float_encoder as &mut dyn Encoder, float_bytes);
-        let measured = Fidelity::measure(&source, float, (encoder, bytes.len()), means)?;
+
+    fn opened(&mut self) -> Opened<'_> {
+        (self.encoder.as_mut(), self.bytes.len())
+    }
+
+    /// How close the features of this file with smaller weights are to those of the float one.
+    fn checked_fidelity(&mut self, source: &BundleSource<'_>, float: &mut Self, means: &[f32]) -> Result<Fidelity> {
+        let weights = source.recipe.export.weights;
+        let measured = Fidelity::measure(source, float.opened(), self.opened(), means)?;
         log::info!("{BACKBONE} with weights in {} {}", weights.name(), measured.sentence());
         measured.accept(weights)?;
-        stored = Some(measured);
+        Ok(measured)
     }
-    let mut int8_bytes = None;
-    let mut int8_measured = None;
-    if recipe.export.int8 {
-        let (bytes, measured) = int8(model, &source, &facts, (&mut float_encoder, float_bytes), means)?;
-        log::info!("{BACKBONE_INT8} {}", measured.sentence());
-        (int8_bytes, int8_measured) = (Some(bytes), Some(measured));
+}
+
+/// The backbone with its weights in fewer bits, if the recipe asks for that.
+fn smaller_file(model: &Model, source: &BundleSource<'_>, float: &OnnxFacts<'_>) -> Result<Option<BackboneFile>> {
+    let weights = source.recipe.export.weights;
+    if weights.is_f32() {
+        return Ok(None);
     }
-    let mut files = vec![
-        (BACKBONE, smaller.map_or(float, |(_, bytes)| bytes)),
-        (LEARNER, codec::encode(FileKind::Learner, &base_model)),
-        (STATISTICS, statistics.encode()),
-        (BENCHMARK, codec::encode(FileKind::Benchmark, &benchmark)),
-        (LABELS, names.join("\n").into_bytes()),
-    ];
-    files.extend(int8_bytes.map(|bytes| (BACKBONE_INT8, bytes)));
+    let facts = OnnxFacts { weights: weights.name(), ..*float };
+    BackboneFile::open(onnx::encode_with(&model.backbone, weights, &metadata(&facts)), source).map(Some)
+}
+
+/// How far ONNX Runtime is from tch; refuses more than rounding explains.
+fn checked_parity(model: &Model, encoder: &mut dyn Encoder, source: &BundleSource<'_>) -> Result<Parity> {
+    let parity = parity(model, encoder, source)?;
+    log::info!("{}", parity.sentence("tch"));
+    if !parity.is_rounding() {
+        bail!(
+            "ONNX Runtime's features differ from tch's by {:.1e}, more than {PARITY:.0e} of the largest, {:.2e}; \
+             nothing was written; please report it, with the recipe",
+            parity.deviation,
+            parity.largest
+        );
+    }
+    Ok(parity)
+}
+
+/// What a bundle holds beside its backbone.
+struct BundleContent {
+    base_model: BaseModel,
+    statistics: Statistics,
+    benchmark: Benchmark,
+}
+
+impl BundleContent {
+    fn compute(
+        model: &Model,
+        targets: &Targets,
+        source: &BundleSource<'_>,
+        encoder: &mut Box<dyn Encoder>,
+    ) -> Result<Self> {
+        let encoder = encoder.as_mut();
+        let base_model = source.base_model(model, targets, encoder)?;
+        let base = source.clean_features(encoder, source.train, &source.split.base)?;
+        let (images, seed) = ((source.train, source.split), source.recipe.seed);
+        let statistics = statistics(&base_model, encoder, (&source.input, &base), images, seed)?;
+        let benchmark = source.benchmark(encoder, &base)?;
+        Ok(Self { base_model, statistics, benchmark })
+    }
+
+    /// All files that the manifest lists, but an int8 backbone.
+    fn files(&self, backbone: Vec<u8>) -> Vec<(&'static str, Vec<u8>)> {
+        let names: Vec<&str> = self.base_model.classes.iter().map(|class| class.label.as_str()).collect();
+        vec![
+            (BACKBONE, backbone),
+            (LEARNER, codec::encode(FileKind::Learner, &self.base_model)),
+            (STATISTICS, self.statistics.encode()),
+            (BENCHMARK, codec::encode(FileKind::Benchmark, &self.benchmark)),
+            (LABELS, names.join("\n").into_bytes()),
+        ]
+    }
+}
+
+/// Writes the files and the manifest that lists them; opens the bundle as a device would.
+fn write_files(
+    files: &[(&str, Vec<u8>)],
+    source: &BundleSource<'_>,
+    model: &Model,
+    output: &BundleOutput,
+) -> Result<Bundle> {
     let mut digests = BTreeMap::new();
-    for (name, bytes) in &files {
+    for (name, bytes) in files {
         write_atomically(&output.staged().join(name), bytes)?;
         digests.insert((*name).to_owned(), hexadecimal(&codec::digest(bytes)));
     }
     let manifest = source.manifest(model, digests);
     write_atomically(&output.staged().join(MANIFEST), toml::to_string(&manifest)?.as_bytes())?;
-    let bundle = Bundle::open(output.staged()).context("the bundle just written does not open")?;
-    let phase_1 = classifier_accuracy(model, recipe, &benchmark);
-    let exported = ExportReport { folder: output.folder().into(), parity, phase_1, stored, int8: int8_measured };
-    let card = card::write(&bundle, recipe, &exported, run, (split, data.skipped.len()))?;
-    write_atomically(&output.staged().join(CARD), card.as_bytes())?;
-    Ok(exported)
+    Bundle::open(output.staged()).context("the bundle just written does not open")
 }
 
 /// Largest difference between the exported model's features and the network's.

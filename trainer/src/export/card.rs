@@ -4,6 +4,7 @@ use std::fmt::Write;
 
 use anyhow::Result;
 use orco_benchmark::benchmark::{Benchmark, SEED};
+use orco_benchmark::spread::median;
 use orco_benchmark::{Summary, percent_or_dash, summarise};
 use orco_core::config::LearnConfig;
 use orco_core::loss::contrast::ContrastForm;
@@ -497,12 +498,6 @@ fn made_by(targets: &TargetConfig) -> String {
         TargetMethod::Optimised => format!("{method:?}, {steps} steps of rate {learning_rate}"),
         _ => format!("{method:?}"),
     }
-}
-
-/// The middle one of some numbers.
-fn median(mut numbers: Vec<f64>) -> Option<f64> {
-    numbers.sort_by(f64::total_cmp);
-    numbers.get(numbers.len() / 2).copied()
 }
 
 /// What of the views a recipe may leave out, in words.

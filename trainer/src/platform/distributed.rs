@@ -199,8 +199,8 @@ impl RankGroup {
         if batch.is_multiple_of(size) { Ok(()) } else { Err(RankError::Share { setting, batch, size }) }
     }
 
-    /// The own part of a batch that all share equally.
-    pub fn share(&self, batch: usize) -> Range<usize> {
+    /// The own rows of a batch, of which every rank gets as many.
+    pub fn own_rows(&self, batch: usize) -> Range<usize> {
         let each = batch / self.size();
         self.rank() * each..(self.rank() + 1) * each
     }
@@ -340,7 +340,7 @@ mod tests {
     fn alone_nothing_changes() {
         let group = RankGroup::alone();
         assert_eq!((group.rank(), group.size(), group.is_first(), group.local()), (0, 1, true, None));
-        assert_eq!((group.share(12), group.own_part(&[4, 5, 6])), (0..12, vec![4, 5, 6]));
+        assert_eq!((group.own_rows(12), group.own_part(&[4, 5, 6])), (0..12, vec![4, 5, 6]));
         let rows = Tensor::arange(6, (Kind::Float, Device::Cpu)).view([3, 2]);
         assert!(group.gather_views(&rows, 3).unwrap().equal(&rows) && group.sum(&rows).unwrap().equal(&rows));
         alone("platform::distributed::tests::alone_nothing_changes", || {

@@ -222,7 +222,7 @@ impl<'a> AlignPhase<'a> {
         let (config, device) = (self.tables.align, self.model.device());
         let batch = config.batch as i64;
         let group = self.base.run.group();
-        let blank = blank(group.share(config.batch).len(), device);
+        let blank = blank(group.own_rows(config.batch).len(), device);
         let step = || {
             if config.train_backbone {
                 group.draw_separately(|| (0..2).for_each(|_| drop(view(&blank, &self.tables.pretrain.augment))));
@@ -242,15 +242,15 @@ impl<'a> AlignPhase<'a> {
         Ok(())
     }
 
-    /// Features of both views of the own share b of a batch, `[2 b, features]`: cached ones, or new ones that gradients
+    /// Features of both views of the own rows b of a batch, `[2 b, features]`: cached ones, or new ones that gradients
     /// flow through. The backbone's norms keep their statistics (inference mode).
     fn features(&self, batch: &Tensor) -> Tensor {
         let group = self.base.run.group();
-        let share = group.share(batch.size()[0] as usize);
+        let rows_of_rank = group.own_rows(batch.size()[0] as usize);
         if !self.tables.align.train_backbone {
-            return Tensor::cat(&self.cache.two_views(batch, share), 0);
+            return Tensor::cat(&self.cache.two_views(batch, rows_of_rank), 0);
         }
-        let own = batch.narrow(0, share.start as i64, share.len() as i64);
+        let own = batch.narrow(0, rows_of_rank.start as i64, rows_of_rank.len() as i64);
         let images = self.base.images.batch_at(&self.indices.index_select(0, &own), batch.device());
         let config = self.tables.pretrain;
         let views = group.draw_separately(|| [view(&images, &config.augment), view(&images, &config.augment)]);

@@ -89,8 +89,8 @@ const BATCH: i64 = 24;
 
 /// Rows of two views of a batch, of which a rank has its share: the first view of all first.
 fn own_rows(rows: &Tensor, group: &RankGroup) -> Tensor {
-    let share = group.share(BATCH as usize);
-    let own = |view: i64| rows.narrow(0, view * BATCH + share.start as i64, share.len() as i64);
+    let rows_of_rank = group.own_rows(BATCH as usize);
+    let own = |view: i64| rows.narrow(0, view * BATCH + rows_of_rank.start as i64, rows_of_rank.len() as i64);
     Tensor::cat(&[own(0), own(1)], 0)
 }
 

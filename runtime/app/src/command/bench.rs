@@ -121,19 +121,21 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<
             let chosen = engine.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned());
             if *engine == Engine::OnnxRuntime && options.engine == Engine::Auto && library::locate().is_none() {
                 say!(output, "{name:<22} {chosen:<12} left out: no library was found (`orco doctor`)")?;
-                rows.push(json!({ "bundle": name, "engine": chosen, "left_out": "no library was found" }));
+                let left_out = Some("no library was found");
+                rows.push(BenchRow { bundle: name.clone(), engine: chosen, left_out, ..BenchRow::default() });
                 continue;
             }
             match in_its_own_process(options, bundle, &chosen, arguments) {
                 Ok((start, figures)) => {
                     say!(output, "{name:<22} {chosen:<12} {}", row(start, &figures))?;
-                    let mut result = json!({ "bundle": name, "engine": chosen, "start_seconds": start });
-                    result["figures"] = json!(figures);
-                    rows.push(result);
+                    let (start_seconds, figures) = (Some(start), Some(figures));
+                    let row = BenchRow { start_seconds, figures, ..BenchRow::default() };
+                    rows.push(BenchRow { bundle: name.clone(), engine: chosen, ..row });
                 }
                 Err(error) => {
                     output.error(format!("{name} with {chosen}: {error:#}"));
-                    rows.push(json!({ "bundle": name, "engine": chosen, "error": format!("{error:#}") }));
+                    let error = Some(format!("{error:#}"));
+                    rows.push(BenchRow { bundle: name.clone(), engine: chosen, error, ..BenchRow::default() });
                 }
             }
         }
@@ -142,6 +144,21 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<
         "processor": machine::processor(), "frames": arguments.frames, "size": arguments.size.to_string(),
         "shots": SHOTS, "rows": rows,
     }))
+}
+
+/// What the JSON says of a bundle on an engine: figures, why it was left out, or why it failed.
+#[derive(Default, Serialize)]
+struct BenchRow {
+    bundle: String,
+    engine: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    left_out: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    start_seconds: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    figures: Option<Figures>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<String>,
 }
 
 const HEADING: &str = "bundle                 engine         start s   p50 ms   p95 ms  engine ms  around ms  frames/s  \

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow};
 use clap::Args;
+use orco_benchmark::terminal::parse_share;
 use orco_runtime::encoder::engine_choice::Workload;
 use orco_runtime::learner::{Answer, Learner};
 use orco_runtime::scene::{PixelRect, RegionView, Viewfinder};
@@ -13,7 +14,7 @@ use orco_runtime::state::unknown::FALSE_ALARMS;
 use serde_json::{Value, json};
 
 use crate::device;
-use crate::options::{Options, share};
+use crate::options::Options;
 use crate::output::{Output, say};
 use crate::picture;
 use crate::scene_options::SceneOptions;
@@ -31,7 +32,7 @@ pub struct Arguments {
     #[arg(long, default_value_t = 3)]
     top: usize,
     /// Share of known pictures that may be taken for unknown ones: how strict `unknown` is.
-    #[arg(long, value_name = "SHARE", env = "ORCO_FALSE_ALARMS", default_value_t = FALSE_ALARMS, value_parser = share)]
+    #[arg(long, value_name = "SHARE", env = "ORCO_FALSE_ALARMS", default_value_t = FALSE_ALARMS, value_parser = parse_share)]
     false_alarms: f32,
     #[command(flatten)]
     scene: SceneOptions,

@@ -7,6 +7,7 @@ use std::time::Instant;
 use anyhow::{Context, Result, ensure};
 use clap::Args;
 use orco_benchmark::benchmark::Benchmark;
+use orco_benchmark::terminal::progress_bar;
 use orco_benchmark::{DeviceLearner, SessionAccuracy, SessionWalk};
 use orco_runtime::encoder::engine_choice::Workload;
 use orco_runtime::learner::{Learner, Shots, pictures_in};
@@ -18,7 +19,7 @@ use orco_runtime::threads::Threads;
 use serde_json::{Value, json};
 
 use crate::options::Options;
-use crate::output::{self, Output, say};
+use crate::output::{Output, say};
 use crate::progress::ProgressBars;
 use crate::session_report;
 use crate::{device, picture};
@@ -91,7 +92,7 @@ fn sessions(learner: &Learner, output: &Output) -> Result<Vec<SessionAccuracy>> 
         benchmark.source
     )?;
     say!(output, "{}", SessionAccuracy::HEADING)?;
-    let bar = output::bar(benchmark.ways.len() * base_model.config.epochs, "learning");
+    let bar = progress_bar(benchmark.ways.len() * base_model.config.epochs, "learning");
     let mut on_progress = |session: usize, progress: AlignProgress| {
         bar.set_position(((session - 1) * base_model.config.epochs + progress.epoch) as u64);
         bar.set_message(format!("session {session}"));

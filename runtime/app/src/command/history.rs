@@ -4,11 +4,25 @@ use anyhow::Result;
 use orco_runtime::state::history::{ChangeKind, HistoryEntry};
 use orco_runtime::state::label::EscapedText;
 use orco_runtime::state::sentence::counted;
+use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::device;
 use crate::options::Options;
 use crate::output::{self, Output, say};
+
+/// A change in the JSON.
+#[derive(Serialize)]
+struct ListedEntry<'a> {
+    entry: u32,
+    /// What was done, in words.
+    change: String,
+    seconds_since_1970: Option<u64>,
+    /// Labels of the classes that were learned by then.
+    classes: Vec<&'a str>,
+    exemplars: usize,
+    sessions: u32,
+}
 
 /// Prints the changes that are remembered, oldest first.
 pub fn run(options: &Options, output: &Output) -> Result<Value> {
@@ -20,14 +34,18 @@ pub fn run(options: &Options, output: &Output) -> Result<Value> {
     for entry in entries {
         let when = entry.when.map_or_else(|| "-".to_owned(), output::minute);
         let what = describe(entry);
-        let (classes, exemplars) = (entry.classes.len(), entry.exemplars());
+        let (count, exemplars) = (entry.classes.len(), entry.exemplars());
         let present = if entry.number == timeline.present() { "  (now)" } else { "" };
-        say!(output, "{:>5}  {when:16}  {classes:>7}  {exemplars:>9}  {}{present}", entry.number, EscapedText(&what))?;
+        say!(output, "{:>5}  {when:16}  {count:>7}  {exemplars:>9}  {}{present}", entry.number, EscapedText(&what))?;
         let classes: Vec<&str> = entry.classes.iter().map(|known| known.class.label.as_str()).collect();
-        listed.push(json!({
-            "entry": entry.number, "change": what, "seconds_since_1970": entry.when, "classes": classes,
-            "exemplars": entry.exemplars(), "sessions": entry.sessions,
-        }));
+        listed.push(ListedEntry {
+            entry: entry.number,
+            change: what,
+            seconds_since_1970: entry.when,
+            classes,
+            exemplars,
+            sessions: entry.sessions,
+        });
     }
     say!(
         output,

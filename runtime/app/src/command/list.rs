@@ -3,11 +3,24 @@
 use anyhow::Result;
 use orco_runtime::state::Class;
 use orco_runtime::state::label::EscapedText;
+use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::device;
 use crate::options::Options;
 use crate::output::{Output, say};
+
+/// A class in the JSON.
+#[derive(Serialize)]
+struct ListedClass<'a> {
+    class: usize,
+    label: &'a str,
+    /// The session that taught it; 0 of a base class.
+    session: u32,
+    /// Whether it is a base class in whose place a learned one is answered.
+    replaced: bool,
+    exemplars: usize,
+}
 
 /// Prints the known classes, learned ones first.
 pub fn run(options: &Options, output: &Output) -> Result<Value> {
@@ -32,11 +45,12 @@ pub fn run(options: &Options, output: &Output) -> Result<Value> {
     if learner.is_learned_only() {
         say!(output, "answers name only the {} that were learned", known.len() - base)?;
     }
-    let listed = known.iter().enumerate().map(|(index, class)| {
-        json!({
-            "class": index, "label": class.label, "session": class.session, "replaced": is_replaced(index),
-            "exemplars": stored(index),
-        })
+    let listed = known.iter().enumerate().map(|(index, class)| ListedClass {
+        class: index,
+        label: &class.label,
+        session: class.session,
+        replaced: is_replaced(index),
+        exemplars: stored(index),
     });
     Ok(json!({ "classes": listed.collect::<Vec<_>>(), "learned_only": learner.is_learned_only() }))
 }

@@ -6,7 +6,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::Result;
-use orco_runtime::learner::AlignmentTime;
+use orco_runtime::bundle::Bundle;
+use orco_runtime::learner::{AlignmentTime, LearnerSettings};
 use orco_runtime::store::{Store, StoreError};
 #[cfg(feature = "mqtt")]
 use orco_serve::mqtt::Mqtt;
@@ -45,13 +46,7 @@ pub fn run(options: &Options, output: &Output, arguments: &ServeOptions) -> Resu
     #[cfg(feature = "mqtt")]
     let device = arguments.mqtt.device()?;
     let rules = arguments.rules.as_deref().map(Rules::read).transpose()?;
-    // One that is there is only read.
-    if let Some(token) = arguments.token_file.as_deref().filter(|path| !path.exists()) {
-        options.check_destination(token)?;
-    }
-    if let Some(folder) = &arguments.sightings {
-        options.check_destination(folder)?;
-    }
+    check_destinations(options, arguments)?;
     let (bundle, store, settings) = device::parts(options, usize::MAX)?;
     if arguments.phone && arguments.listen().ip().is_loopback() {
         output.warn("no phone reaches this machine's own address: leave --listen out, or give 0.0.0.0:8443");
@@ -64,13 +59,7 @@ pub fn run(options: &Options, output: &Output, arguments: &ServeOptions) -> Resu
     let memory = arguments.picture_memory.map_or_else(admission::default_memory, |mib| u64::from(mib) << 20);
     memory::keep_large_buffers_apart();
     let keeping = RetentionOptions { thumbnails: !arguments.no_thumbnails, frames: arguments.inbox, memory };
-    // Whoever starts it reads this; whoever teaches it first may be far away.
-    match store.lock(Duration::ZERO) {
-        // From now on this release is used.
-        Ok(locked) => settings.accept_release(&bundle, &locked)?,
-        Err(StoreError::Busy { .. }) => {}
-        Err(error) => output.warn(format_args!("nothing can be learned: {:#}", anyhow::Error::from(error))),
-    }
+    accept_release(output, &bundle, &store, &settings)?;
     let key = options.public_key()?;
     let service = Service::open_with(bundle, store, settings, keeping)?;
     if let Some(key) = key {
@@ -108,6 +97,24 @@ pub fn run(options: &Options, output: &Output, arguments: &ServeOptions) -> Resu
     };
     server.run()?;
     Ok(json!({ "url": url }))
+}
+
+/// Refuses files to be written where bundle or states lie.
+fn check_destinations(options: &Options, arguments: &ServeOptions) -> Result<()> {
+    // A token that is there is only read.
+    let token = arguments.token_file.as_ref().filter(|path| !path.exists());
+    token.into_iter().chain(&arguments.sightings).try_for_each(|path| options.check_destination(path))
+}
+
+/// Has the bundle's release count as used. Warns if the state cannot be written: whoever starts the service reads that,
+/// whoever teaches it first may be far away.
+fn accept_release(output: &Output, bundle: &Bundle, store: &Store, settings: &LearnerSettings) -> Result<()> {
+    match store.lock(Duration::ZERO) {
+        Ok(locked) => settings.accept_release(bundle, &locked)?,
+        Err(StoreError::Busy { .. }) => {}
+        Err(error) => output.warn(format_args!("nothing can be learned: {:#}", anyhow::Error::from(error))),
+    }
+    Ok(())
 }
 
 /// Certificate, token and names for phones; what is not given lies in a folder beside the state.

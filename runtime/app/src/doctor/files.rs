@@ -84,66 +84,79 @@ pub fn state(options: &Options, bundle: Option<Bundle>, findings: &mut Findings)
     }
 }
 
+/// The subject of what is said about the state's folder.
+const STATE: &str = "state";
+
 /// Whose the folder is, and who may look into it; whether it is there.
 fn folder_of(folder: &Path, findings: &mut Findings) -> bool {
-    const SUBJECT: &str = "state";
     let shown = folder.display();
     let facts = match fs::metadata(folder) {
         Ok(facts) if facts.is_dir() => facts,
         Ok(_) => {
-            findings.wrong(SUBJECT, format!("{shown} is no folder; name another with --state DIR"));
+            findings.wrong(STATE, format!("{shown} is no folder; name another with --state DIR"));
             return false;
         }
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-            match folder.ancestors().skip(1).find(|folder| folder.exists()) {
-                Some(above) if !writable(above) => findings.wrong(
-                    SUBJECT,
-                    format!(
-                        "{shown} is not there and cannot be made; name another with --state DIR, or give this \
-                             user the right to write {}",
-                        above.display()
-                    ),
-                ),
-                _ => findings.good(SUBJECT, format!("{shown} is made with the first change")),
-            }
+            missing_folder(folder, findings);
             return false;
         }
         Err(error) => {
-            findings.failed(SUBJECT, anyhow!("{shown} cannot be read: {error}; run this as the user whose it is"));
+            findings.failed(STATE, anyhow!("{shown} cannot be read: {error}; run this as the user whose it is"));
             return false;
         }
     };
-    #[cfg(unix)]
-    {
-        use std::os::unix::fs::MetadataExt;
-        let (owner, user) = (facts.uid(), rustix::process::geteuid().as_raw());
-        if owner != user {
-            let text =
-                format!("{shown} belongs to user {owner}, and only that one can change it; run orco as that user");
-            // Root looks after other users' services.
-            if user == 0 {
-                findings.note(SUBJECT, text)
-            } else {
-                findings.wrong(SUBJECT, text)
-            }
-            return true;
-        }
-        if facts.mode() & 0o022 != 0 {
-            findings.wrong(SUBJECT, format!("others may write into {shown}; take that right from them (chmod 700)"));
-            return true;
-        }
-        if facts.mode() & 0o077 != 0 {
-            findings
-                .note(SUBJECT, format!("others may look into {shown}, though not read its files; chmod 700 ends that"));
-            return true;
+    if are_rights_sound(folder, &facts, findings) {
+        if writable(folder) {
+            findings.good(STATE, format!("{shown}, this user's alone"));
+        } else {
+            findings.wrong(STATE, format!("{shown} cannot be written; give this user the right to (chmod 700)"));
         }
     }
-    let _ = &facts;
-    if writable(folder) {
-        findings.good(SUBJECT, format!("{shown}, this user's alone"));
+    true
+}
+
+/// Whether a folder that is not there can be made.
+fn missing_folder(folder: &Path, findings: &mut Findings) {
+    let shown = folder.display();
+    match folder.ancestors().skip(1).find(|folder| folder.exists()) {
+        Some(above) if !writable(above) => findings.wrong(
+            STATE,
+            format!(
+                "{shown} is not there and cannot be made; name another with --state DIR, or give this user the right \
+                 to write {}",
+                above.display()
+            ),
+        ),
+        _ => findings.good(STATE, format!("{shown} is made with the first change")),
+    }
+}
+
+/// Whether the folder is this user's and nobody else may enter it; says if not.
+#[cfg(unix)]
+fn are_rights_sound(folder: &Path, facts: &fs::Metadata, findings: &mut Findings) -> bool {
+    use std::os::unix::fs::MetadataExt;
+    let shown = folder.display();
+    let (owner, user) = (facts.uid(), rustix::process::geteuid().as_raw());
+    if owner != user {
+        let text = format!("{shown} belongs to user {owner}, and only that one can change it; run orco as that user");
+        // Root looks after other users' services.
+        if user == 0 {
+            findings.note(STATE, text);
+        } else {
+            findings.wrong(STATE, text);
+        }
+    } else if facts.mode() & 0o022 != 0 {
+        findings.wrong(STATE, format!("others may write into {shown}; take that right from them (chmod 700)"));
+    } else if facts.mode() & 0o077 != 0 {
+        findings.note(STATE, format!("others may look into {shown}, though not read its files; chmod 700 ends that"));
     } else {
-        findings.wrong(SUBJECT, format!("{shown} cannot be written; give this user the right to (chmod 700)"));
+        return true;
     }
+    false
+}
+
+#[cfg(not(unix))]
+fn are_rights_sound(_: &Path, _: &fs::Metadata, _: &mut Findings) -> bool {
     true
 }
 

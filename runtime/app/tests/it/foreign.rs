@@ -56,6 +56,93 @@ enum Thumbnails {
     Link,
 }
 
+/// Folders that have names as a device's files and folders, with files that have such names.
+fn write_photographs(photographs: &Path) {
+    let [picture, small] = ["png", "jpg"].map(|kind| format!("{DIGEST}.{kind}"));
+    let names =
+        ["holiday.jpg", "1.jpg", "2.jpg", "state", "bundle.toml", "slot-a", "slot-b", &picture, &small, ".lock"];
+    for folder in [photographs.to_owned(), photographs.join("other"), photographs.join("mug")] {
+        fs::create_dir(&folder).unwrap();
+        names.iter().for_each(|name| fs::write(folder.join(name), name).unwrap());
+    }
+}
+
+/// Things in a state's folder that no device put there.
+struct ForeignThings {
+    /// Folders, links, pipes, and files that are written already.
+    others: Vec<PathBuf>,
+    /// Plain files.
+    files: Vec<PathBuf>,
+}
+
+impl ForeignThings {
+    /// Beside the slots: names as ours, but no files of ours, and folders whose names begin as ours.
+    fn plant_in_state(&mut self, state: &Path, photographs: &Path) {
+        let names = [
+            "holiday.jpg",
+            ".slot-machine",
+            ".slot-a.new-notes",
+            "slot-a.txt",
+            "slot-a.bad-old",
+            ".orco-notes",
+            "state",
+        ];
+        self.files.extend(names.map(|name| state.join(name)));
+        let link = state.join(".slot-a.new-0123456789abcdef-0");
+        symlink(photographs.join("holiday.jpg"), &link).unwrap();
+        let pipe = state.join("slot-b.bad-3");
+        make_pipe(&pipe);
+        let linked = state.join("kept-0123456789abcdef");
+        symlink(photographs, &linked).unwrap();
+        self.others.extend([link, pipe, linked]);
+        // Of the last, exactly such a name, whose file names no bundle.
+        let lookalike = "kept-aaaaaaaaaaaaaaaa";
+        for name in [".slot-owner-0123456789abcdef", "kept-photographs", "kept-empty", lookalike] {
+            fs::create_dir(state.join(name)).unwrap();
+            self.others.push(state.join(name));
+        }
+        let names = ["state", "bundle.toml", &format!("{DIGEST}.png"), ".kept-notes"];
+        self.files.extend(names.map(|name| state.join("kept-photographs").join(name)));
+        self.files.push(state.join(lookalike).join("bundle.toml"));
+    }
+
+    /// Among kept pictures.
+    fn plant_among_kept(&mut self, kept: &Path, photographs: &Path) {
+        let picture = format!("{DIGEST}.png");
+        let link = kept.join(&picture);
+        symlink(photographs.join(&picture), &link).unwrap();
+        let pipe = kept.join(".kept-state-1");
+        make_pipe(&pipe);
+        let below = kept.join(format!("{}.png", "f".repeat(64)));
+        fs::create_dir(&below).unwrap();
+        self.others.extend([link, pipe, below]);
+        self.files.extend(["holiday.png", ".kept-notes", ".kept-notes-0"].map(|name| kept.join(name)));
+    }
+
+    /// In the place of thumbnails, or among them.
+    fn plant_thumbnails(&mut self, place: &Path, photographs: &Path, thumbnails: Thumbnails) {
+        match thumbnails {
+            Thumbnails::Link => symlink(photographs, place).unwrap(),
+            Thumbnails::Folder => {
+                fs::create_dir(place).unwrap();
+                self.files.extend(["holiday.jpg", "1.jpg", ".orco-notes"].map(|name| place.join(name)));
+                let large = place.join(format!("{DIGEST}.jpg"));
+                fs::write(&large, vec![7; 100_000]).unwrap();
+                let link = place.join(format!("{}.jpg", "f".repeat(64)));
+                symlink(&large, &link).unwrap();
+                self.others.extend([large, link]);
+            }
+        }
+        self.others.push(place.to_owned());
+    }
+
+    /// Writes the files; returns all things.
+    fn written(self) -> Vec<PathBuf> {
+        self.files.iter().for_each(|path| fs::write(path, b"theirs").unwrap());
+        [self.others, self.files].concat()
+    }
+}
+
 /// A device on whose state's folder somebody else keeps things, too.
 struct Shared {
     bench: Bench,
@@ -84,96 +171,22 @@ impl Shared {
 
     /// Puts the state back as it was, with new things of others in it; returns these.
     fn plant(&self, thumbnails: Thumbnails) -> Vec<PathBuf> {
-        let _ = fs::remove_dir_all(&self.bench.state);
-        let _ = fs::remove_dir_all(self.path("photographs"));
-        copy_all(&self.path("pristine"), &self.bench.state);
+        let state = &self.bench.state;
         let photographs = self.path("photographs");
-        let picture = format!("{DIGEST}.png");
-        let mut theirs = vec![photographs.clone()];
-        let mut files = Vec::new();
-        for folder in [photographs.clone(), photographs.join("other"), photographs.join("mug")] {
-            fs::create_dir(&folder).unwrap();
-            let small = format!("{DIGEST}.jpg");
-            let names = [
-                "holiday.jpg",
-                "1.jpg",
-                "2.jpg",
-                "state",
-                "bundle.toml",
-                "slot-a",
-                "slot-b",
-                &picture,
-                &small,
-                ".lock",
-            ];
-            names.iter().for_each(|name| fs::write(folder.join(name), name).unwrap());
-        }
-        for name in [
-            "holiday.jpg",
-            ".slot-machine",
-            ".slot-a.new-notes",
-            "slot-a.txt",
-            "slot-a.bad-old",
-            ".orco-notes",
-            "state",
-        ] {
-            files.push(self.bench.state.join(name));
-        }
-        // Names as ours, but no files of ours.
-        let link = self.bench.state.join(".slot-a.new-0123456789abcdef-0");
-        symlink(photographs.join("holiday.jpg"), &link).unwrap();
-        let pipe = self.bench.state.join("slot-b.bad-3");
-        make_pipe(&pipe);
-        let below = self.bench.state.join(".slot-owner-0123456789abcdef");
-        fs::create_dir(&below).unwrap();
-        let linked = self.bench.state.join("kept-0123456789abcdef");
-        symlink(&photographs, &linked).unwrap();
-        theirs.extend([link, pipe, below, linked]);
-        // Folders whose names begin as ours.
-        for name in ["kept-photographs", "kept-empty"] {
-            fs::create_dir(self.bench.state.join(name)).unwrap();
-            theirs.push(self.bench.state.join(name));
-        }
-        for name in ["state", "bundle.toml", &picture, ".kept-notes"] {
-            files.push(self.bench.state.join("kept-photographs").join(name));
-        }
-        // A folder with exactly such a name, whose file names no bundle.
-        let lookalike = self.bench.state.join("kept-aaaaaaaaaaaaaaaa");
-        fs::create_dir(&lookalike).unwrap();
-        files.push(lookalike.join("bundle.toml"));
-        theirs.push(lookalike);
-        // Among the kept pictures of both bundles.
+        let _ = fs::remove_dir_all(state);
+        let _ = fs::remove_dir_all(&photographs);
+        copy_all(&self.path("pristine"), state);
+        write_photographs(&photographs);
+        let mut things = ForeignThings { others: vec![photographs.clone()], files: Vec::new() };
+        things.plant_in_state(state, &photographs);
         for bundle in [&self.bench.bundle, &self.other] {
-            let kept = self.bench.state.join(format!("kept-{}", &hexadecimal(&bundle.digest)[..16]));
-            if !kept.is_dir() {
-                continue;
-            }
-            let link = kept.join(&picture);
-            symlink(photographs.join(&picture), &link).unwrap();
-            let pipe = kept.join(".kept-state-1");
-            make_pipe(&pipe);
-            let below = kept.join(format!("{}.png", "f".repeat(64)));
-            fs::create_dir(&below).unwrap();
-            theirs.extend([link, pipe, below]);
-            files.extend(["holiday.png", ".kept-notes", ".kept-notes-0"].map(|name| kept.join(name)));
-        }
-        let place = self.bench.state.join("thumbnails");
-        match thumbnails {
-            Thumbnails::Link => symlink(&photographs, &place).unwrap(),
-            Thumbnails::Folder => {
-                fs::create_dir(&place).unwrap();
-                files.extend(["holiday.jpg", "1.jpg", ".orco-notes"].map(|name| place.join(name)));
-                let large = place.join(format!("{DIGEST}.jpg"));
-                fs::write(&large, vec![7; 100_000]).unwrap();
-                let link = place.join(format!("{}.jpg", "f".repeat(64)));
-                symlink(&large, &link).unwrap();
-                theirs.extend([large, link]);
+            let kept = state.join(format!("kept-{}", &hexadecimal(&bundle.digest)[..16]));
+            if kept.is_dir() {
+                things.plant_among_kept(&kept, &photographs);
             }
         }
-        theirs.push(place);
-        files.iter().for_each(|path| fs::write(path, b"theirs").unwrap());
-        theirs.extend(files);
-        theirs
+        things.plant_thumbnails(&state.join("thumbnails"), &photographs, thumbnails);
+        things.written()
     }
 
     fn run(&self, bundle: &Bundle, arguments: &[&str]) -> Output {

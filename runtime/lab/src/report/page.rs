@@ -56,32 +56,20 @@ pub(super) fn page(report: &BundleReport) -> Result<String, DrawError> {
     );
     page.figures(&[(figure("forgetting"), "From the accuracy right after learning a class to that at the end.")]);
     page.forgetting(report);
-    page.section("Features, projections, targets", "");
-    if report.planes.is_some() {
-        page.add(
-            "<p>Test pictures of a few classes; new classes are rings. The head is that of the published program's phase 3 \
-             after the last session of the first draw.</p>",
-        );
-        page.planes(&[figure("features"), figure("projections")]);
-    }
-    let similar = |after: &Similarities| {
-        let session = after.session;
-        let caption = format!("Cosines of test pictures' projections to pseudo-targets after session {session}.");
-        (figure(&format!("similarities-{session}")), caption)
-    };
-    let similar: Vec<(String, String)> = report.similarities.iter().map(similar).collect();
-    page.figures(&similar.iter().map(|(svg, caption)| (svg.clone(), caption.as_str())).collect::<Vec<_>>());
-    page.similarities(report);
-    page.figures(&[(figure("angles"), "Angles between all pairs of pseudo-targets while they are generated.")]);
+    page.projections(report, &figure);
     page.published(report);
-    let title = escaped(&format!("{}: measured", report.results.subject));
-    Ok(format!(
+    Ok(document(&format!("{}: measured", report.results.subject), &page.body))
+}
+
+/// A whole HTML file.
+fn document(title: &str, body: &str) -> String {
+    let title = escaped(title);
+    format!(
         "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
          <meta name=\"color-scheme\" content=\"light dark\">\n<title>{title}</title>\n<style>\n{STYLE}</style>\n</head>\n\
-         <body>\n<main>\n{}</main>\n</body>\n</html>\n",
-        page.body
-    ))
+         <body>\n<main>\n{body}</main>\n</body>\n</html>\n"
+    )
 }
 
 struct Page {
@@ -119,6 +107,27 @@ impl Page {
         if !text.is_empty() {
             self.add(&format!("<p>{text}</p>"));
         }
+    }
+
+    /// Where pictures, their projections and pseudo-targets lie.
+    fn projections(&mut self, report: &BundleReport, figure: &dyn Fn(&str) -> String) {
+        self.section("Features, projections, targets", "");
+        if report.planes.is_some() {
+            self.add(
+                "<p>Test pictures of a few classes; new classes are rings. The head is that of the published program's \
+                 phase 3 after the last session of the first draw.</p>",
+            );
+            self.planes(&[figure("features"), figure("projections")]);
+        }
+        let similar = |after: &Similarities| {
+            let session = after.session;
+            let caption = format!("Cosines of test pictures' projections to pseudo-targets after session {session}.");
+            (figure(&format!("similarities-{session}")), caption)
+        };
+        let similar: Vec<(String, String)> = report.similarities.iter().map(similar).collect();
+        self.figures(&similar.iter().map(|(svg, caption)| (svg.clone(), caption.as_str())).collect::<Vec<_>>());
+        self.similarities(report);
+        self.figures(&[(figure("angles"), "Angles between all pairs of pseudo-targets while they are generated.")]);
     }
 
     fn head(&mut self, report: &BundleReport) {

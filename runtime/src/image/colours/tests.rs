@@ -8,6 +8,7 @@ use jpeg_encoder::{ColorType as JpegColours, Encoder as JpegEncoder, SamplingFac
 use moxcms::ColorProfile;
 use orco_core::random::Random;
 use orco_trials::heavy;
+use orco_trials::png::chunk;
 
 use super::MAX_PROFILE;
 use crate::image::{decode, decode_reduced};
@@ -116,17 +117,9 @@ fn png_of(colours: ColorType, samples: &[u8], [width, height]: [u32; 2], says: C
     encoder.write_header().unwrap().write_image_data(samples).unwrap();
     if let Some([primaries, transfer]) = says.code {
         // Which the encoder does not write: behind the signature and the header.
-        let named = [&b"cICP"[..], &[primaries, transfer, 0, 1]].concat();
-        let chunk = [&4u32.to_be_bytes()[..], &named, &checksum(&named).to_be_bytes()].concat();
-        file.splice(33..33, chunk);
+        file.splice(33..33, chunk(b"cICP", &[primaries, transfer, 0, 1]));
     }
     file
-}
-
-fn checksum(bytes: &[u8]) -> u32 {
-    !bytes.iter().fold(!0u32, |crc, &byte| {
-        (0..8).fold(crc ^ u32::from(byte), |crc, _| crc >> 1 ^ if crc & 1 == 1 { 0xedb8_8320 } else { 0 })
-    })
 }
 
 fn png(picture: &RgbImage, says: ColourChunks) -> Vec<u8> {

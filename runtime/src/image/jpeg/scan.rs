@@ -323,17 +323,7 @@ impl ScanWalk<'_, '_> {
                 (_, 1..=10) if !band.refines => value = bits.signed(size)?,
                 _ => return Err(NO_CODE),
             }
-            // Passes over as many coefficients that are still zero; the others get their next bit.
-            while index <= band.last {
-                if band.refines && self.is_nonzero(own, block, index) {
-                    self.refine(bits, own, block, index, band.shift)?;
-                } else if zeros == 0 {
-                    break;
-                } else {
-                    zeros -= 1;
-                }
-                index += 1;
-            }
+            (index, zeros) = self.pass_over(bits, own, block, band, index, zeros)?;
             if value != 0 {
                 if index > band.last {
                     return Err(NO_CODE);
@@ -350,14 +340,34 @@ impl ScanWalk<'_, '_> {
         if *eob_run > 0 {
             *eob_run -= 1;
             if band.refines {
-                for index in index..=band.last {
-                    if self.is_nonzero(own, block, index) {
-                        self.refine(bits, own, block, index, band.shift)?;
-                    }
-                }
+                self.pass_over(bits, own, block, band, index, usize::MAX)?;
             }
         }
         Ok(())
+    }
+
+    /// Passes over as many coefficients from `index` on that are still zero; the others get their next bit where the
+    /// scan refines. Returns where that ends, and how many zeros are left beyond the band.
+    fn pass_over(
+        &mut self,
+        bits: &mut Bits<'_>,
+        component: usize,
+        block: usize,
+        band: SpectralBand,
+        mut index: usize,
+        mut zeros: usize,
+    ) -> Result<(usize, usize), Damage> {
+        while index <= band.last {
+            if band.refines && self.is_nonzero(component, block, index) {
+                self.refine(bits, component, block, index, band.shift)?;
+            } else if zeros == 0 {
+                break;
+            } else {
+                zeros -= 1;
+            }
+            index += 1;
+        }
+        Ok((index, zeros))
     }
 
     /// Whether an earlier code has set a coefficient of a block.

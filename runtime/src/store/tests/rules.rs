@@ -63,6 +63,15 @@ fn save(shelf: &mut Shelf, saved: &SavedState) -> u64 {
     super::save(shelf, &base_model(), saved).unwrap()
 }
 
+/// A shelf on which these were saved, in turn.
+fn shelf_with(saves: &[SavedState]) -> Shelf {
+    let mut shelf = Shelf::default();
+    for saved in saves {
+        save(&mut shelf, saved);
+    }
+    shelf
+}
+
 #[test]
 fn slots_are_written_alternately_and_the_newest_holds() {
     let saves = saves(&base_model(), 5, 1);
@@ -83,10 +92,7 @@ fn slots_are_written_alternately_and_the_newest_holds() {
 #[test]
 fn a_damaged_slot_is_set_aside_by_the_next_save() {
     let saves = saves(&base_model(), 4, 1);
-    let mut shelf = Shelf::default();
-    for saved in &saves[..3] {
-        save(&mut shelf, saved);
-    }
+    let mut shelf = shelf_with(&saves[..3]);
     shelf.flip(Slot::B, 95);
     let damaged = shelf.slots[1].clone();
     let loaded = store::load(&mut shelf, &base_model(), DIGEST).unwrap();
@@ -105,10 +111,7 @@ fn a_damaged_slot_is_set_aside_by_the_next_save() {
 #[test]
 fn an_unreadable_slot_is_not_a_damaged_one() {
     let saves = saves(&base_model(), 3, 1);
-    let mut shelf = Shelf::default();
-    for saved in &saves[..2] {
-        save(&mut shelf, saved);
-    }
+    let mut shelf = shelf_with(&saves[..2]);
     // The newest, then the older one.
     for (unreadable, left) in [([true, false], 1), ([false, true], 2)] {
         shelf.unreadable = unreadable;

@@ -121,6 +121,117 @@ pub(super) struct AnsweredState<'a> {
     pub(super) answers: &'a [usize],
 }
 
+/// Answers for every sample, counted by its class in the new state.
+struct AnswerCounts {
+    /// The same class under its index in the old state; `None` of a new one.
+    index_before: Vec<Option<usize>>,
+    total: Vec<u32>,
+    right_before: Vec<u32>,
+    right_after: Vec<u32>,
+    /// For every sample that is taken for another class now, its class and that one; sorted.
+    mistaken: Vec<(usize, usize)>,
+}
+
+impl AnswerCounts {
+    fn new(
+        base_model: &BaseModel,
+        before: AnsweredState<'_>,
+        after: AnsweredState<'_>,
+        classes_of_samples: &[u32],
+    ) -> Self {
+        let count = base_model.classes.len() + after.state.classes.len();
+        let index_before = |class| before.state.index_of(base_model, after.state, class);
+        let mut counts = Self {
+            index_before: (0..count).map(index_before).collect(),
+            total: vec![0; count],
+            right_before: vec![0; count],
+            right_after: vec![0; count],
+            mistaken: Vec::new(),
+        };
+        // There are no answers from before if no class was known.
+        let before = before.answers.iter().map(Some).chain(core::iter::repeat(None));
+        for ((&class, before), &after) in classes_of_samples.iter().zip(before).zip(after.answers) {
+            counts.count(class as usize, before.copied(), after);
+        }
+        counts.mistaken.sort_unstable();
+        counts
+    }
+
+    fn count(&mut self, class: usize, before: Option<usize>, after: usize) {
+        self.total[class] += 1;
+        self.right_before[class] += u32::from(before.is_some() && self.index_before[class] == before);
+        if after == class {
+            self.right_after[class] += 1;
+        } else {
+            self.mistaken.push((class, after));
+        }
+    }
+
+    fn is_new(&self, class: usize) -> bool {
+        self.index_before[class].is_none()
+    }
+
+    /// So many of a class's samples, as a share of them.
+    fn share(&self, hits: u32, class: usize) -> f32 {
+        hits as f32 / self.total[class].max(1) as f32
+    }
+
+    fn accuracy(&self, class: usize, label: &str, since: Option<CumulativeLoss>) -> ClassAccuracy {
+        ClassAccuracy {
+            label: label.into(),
+            before: (!self.is_new(class)).then(|| self.share(self.right_before[class], class)),
+            after: self.share(self.right_after[class], class),
+            since: since.filter(|_| !self.is_new(class)),
+            samples: self.total[class],
+        }
+    }
+
+    /// See [`ChangeReport::confusions`].
+    fn confusions(&self, labels: &[&str]) -> Vec<ConfusedPair> {
+        let pairs = self.mistaken.chunk_by(|a, b| a == b).map(|same| (same[0], same.len() as u32));
+        // New classes have the highest indices.
+        let of_new = pairs.filter(|&((class, other), _)| self.is_new(class.max(other)));
+        let mut confusions: Vec<ConfusedPair> = of_new
+            .map(|((class, other), count)| ConfusedPair {
+                label: labels[class].into(),
+                taken_for: labels[other].into(),
+                share: self.share(count, class),
+            })
+            .filter(|pair| pair.share >= 0.1)
+            .collect();
+        confusions.sort_by(|a, b| b.share.total_cmp(&a.share));
+        confusions
+    }
+
+    /// The accuracies that a border promises, of a side that has samples.
+    fn expected(
+        &self,
+        base_model: &BaseModel,
+        border: Border,
+        independence: Option<&[ShotIndependence]>,
+    ) -> ExpectedAccuracy {
+        let (base, learned) = self.total.split_at(base_model.classes.len().min(self.total.len()));
+        let [base, learned] = [base, learned].map(|side| side.iter().any(|samples| *samples > 0));
+        ExpectedAccuracy {
+            base: base.then_some(border.base),
+            learned: learned.then_some(border.learned),
+            learned_range: independence.filter(|_| learned).map(|shots| range(border.learned, shots)),
+        }
+    }
+
+    /// See [`ChangeReport::one_scene`]; `independence` is that of every learned class.
+    fn new_of_one_scene(
+        &self,
+        base_model: &BaseModel,
+        labels: &[&str],
+        independence: &[ShotIndependence],
+    ) -> Vec<String> {
+        let learned = (base_model.classes.len()..).zip(independence);
+        let new = learned.filter(|(class, shots)| self.is_new(*class) && shots.is_one_scene());
+        new.map(|(class, _)| labels[class].into()).collect()
+    }
+}
+
 impl ChangeReport {
     /// From the answers for every exemplar under the old state and under the new one; `since` says for every class what
     /// all sessions have cost it.
@@ -132,82 +243,24 @@ impl ChangeReport {
         since: &[Option<CumulativeLoss>],
         losses: Vec<LossTerms>,
     ) -> Self {
-        let AnsweredState { state: old, answers: before } = before;
-        let AnsweredState { state: new, answers: after } = after;
+        let counts = AnswerCounts::new(base_model, before, after, classes_of_exemplars);
+        let new = after.state;
         let labels: Vec<&str> = new.known_classes(base_model).map(|class| class.label.as_str()).collect();
-        let count = labels.len();
-        // The same class under its index in the old state.
-        let index_before: Vec<Option<usize>> = (0..count).map(|class| old.index_of(base_model, new, class)).collect();
-        let mut total = vec![0u32; count];
-        let mut right_before = vec![0u32; count];
-        let mut right_after = vec![0u32; count];
-        let mut mistaken = Vec::new();
-        // There are no answers from before if no class was known.
-        let before = before.iter().map(Some).chain(core::iter::repeat(None));
-        for ((&class, before), &after) in classes_of_exemplars.iter().zip(before).zip(after) {
-            let class = class as usize;
-            total[class] += 1;
-            right_before[class] += u32::from(before.is_some() && index_before[class] == before.copied());
-            if after == class {
-                right_after[class] += 1;
-            } else {
-                mistaken.push((class, after));
-            }
-        }
-        let share = |hits: u32, class: usize| hits as f32 / total[class].max(1) as f32;
-        let classes = (0..count)
-            .map(|class| ClassAccuracy {
-                label: labels[class].into(),
-                before: index_before[class].map(|_| share(right_before[class], class)),
-                after: share(right_after[class], class),
-                since: index_before[class].and(since[class]),
-                samples: total[class],
-            })
-            .collect();
-        // New classes have the highest indices.
-        let is_new = |class: usize| index_before[class].is_none();
-        mistaken.sort_unstable();
-        let mut confusions: Vec<ConfusedPair> = mistaken
-            .chunk_by(|a, b| a == b)
-            .map(|same| (same[0], share(same.len() as u32, same[0].0)))
-            .filter(|&((class, other), share)| is_new(class.max(other)) && share >= 0.1)
-            .map(|((class, other), share)| ConfusedPair {
-                label: labels[class].into(),
-                taken_for: labels[other].into(),
-                share,
-            })
-            .collect();
-        confusions.sort_by(|a, b| b.share.total_cmp(&a.share));
-        let free_targets = base_model.target_count() - count;
-        let border = new.calibration.map(|calibration| calibration.border);
+        let classes = labels.iter().enumerate().map(|(class, label)| counts.accuracy(class, label, since[class]));
         let independence = effective_sample_size::of_learned(base_model, new);
-        let (base, learned) = total.split_at(base_model.classes.len().min(count));
-        let [base_judged, learned_judged] = [base, learned].map(|side| side.iter().any(|samples| *samples > 0));
-        let expected = border.map(|border| ExpectedAccuracy {
-            base: base_judged.then_some(border.base),
-            learned: learned_judged.then_some(border.learned),
-            learned_range: independence.as_ref().filter(|_| learned_judged).map(|shots| range(border.learned, shots)),
-        });
-        let one_scene: Vec<bool> = independence.iter().flatten().map(ShotIndependence::is_one_scene).collect();
-        let is_alike = |class: &usize| {
-            let learned = class.checked_sub(base_model.classes.len());
-            index_before[*class].is_none() && learned.is_some_and(|learned| one_scene.get(learned) == Some(&true))
-        };
-        let one_scene = (0..count).filter(is_alike).map(|class| labels[class].into()).collect();
-        let (exemplars, sharing_shots, repeated) = (classes_of_exemplars.len(), Vec::new(), Vec::new());
-        let base_classes = base_model.classes.len();
+        let border = new.calibration.map(|calibration| calibration.border);
         Self {
-            expected,
+            expected: border.map(|border| counts.expected(base_model, border, independence.as_deref())),
             losses,
-            exemplars,
-            base_classes,
-            classes,
-            confusions,
-            free_targets,
+            exemplars: classes_of_exemplars.len(),
+            base_classes: base_model.classes.len(),
+            classes: classes.collect(),
+            confusions: counts.confusions(&labels),
+            free_targets: base_model.target_count() - labels.len(),
             border,
-            sharing_shots,
-            one_scene,
-            repeated,
+            sharing_shots: Vec::new(),
+            one_scene: counts.new_of_one_scene(base_model, &labels, independence.as_deref().unwrap_or_default()),
+            repeated: Vec::new(),
         }
     }
 

@@ -100,24 +100,7 @@ fn trial(arguments: &Arguments) -> Result<()> {
 
     let start = device.chip()?;
     let session = order(Task::Learn(second.to_vec()), None);
-    let cuts = (0..arguments.cuts).map(|number| after.changes * number / arguments.cuts.max(2).saturating_sub(1));
-    let mut kept = [0; 2];
-    let mut torn = start.clone();
-    for (number, at) in cuts.enumerate() {
-        let fate = [Fate::Before, Fate::Amid, Fate::After][number % 3];
-        let cut = Cut { after: at.min(after.changes - 1), fate };
-        device.set_chip(&start)?;
-        let ended = device.start(&Order { cut: Some(cut), ..session.clone() })?;
-        ensure!(matches!(ended, Ended::PowerCut), "the power did not go at {cut:?}");
-        let found = device.finish(&order(Task::Answer, None))?;
-        let expected = if found.generation == before.generation { &before } else { &after };
-        same(&found, expected).with_context(|| format!("after a power cut at {cut:?}"))?;
-        if found.generation == before.generation {
-            torn = device.chip()?;
-        }
-        kept[usize::from(found.generation != before.generation)] += 1;
-        println!("power cut at change {} of {} ({fate:?}): {} classes", cut.after, after.changes, found.learned.len());
-    }
+    let PowerCuts { kept, torn } = cut_power(&device, &session, arguments.cuts, start, [&before, &after], &order)?;
     // On with what the last power cut has left that came before the end.
     device.set_chip(&torn)?;
     learned = device.finish(&session)?;
@@ -139,6 +122,45 @@ fn trial(arguments: &Arguments) -> Result<()> {
         difference(&restarted.scores.concat(), &after.scores.concat()),
     );
     Ok(())
+}
+
+/// What power cuts in a session came to.
+struct PowerCuts {
+    /// How often the device had the state before the session, and how often the one after it.
+    kept: [usize; 2],
+    /// The chip after the last cut that left the state before.
+    torn: Vec<u8>,
+}
+
+/// Has the power go in the middle of a session, in so many places; each time the device must come to what the host has
+/// before the session or after it.
+fn cut_power(
+    device: &Device,
+    session: &Order,
+    count: usize,
+    start: Vec<u8>,
+    [before, after]: [&Outcome; 2],
+    order: &dyn Fn(Task, Option<Cut>) -> Order,
+) -> Result<PowerCuts> {
+    let places = (0..count).map(|number| after.changes * number / count.max(2).saturating_sub(1));
+    let mut cuts = PowerCuts { kept: [0; 2], torn: start.clone() };
+    for (number, at) in places.enumerate() {
+        let fate = [Fate::Before, Fate::Amid, Fate::After][number % 3];
+        let cut = Cut { after: at.min(after.changes - 1), fate };
+        device.set_chip(&start)?;
+        let ended = device.start(&Order { cut: Some(cut), ..session.clone() })?;
+        ensure!(matches!(ended, Ended::PowerCut), "the power did not go at {cut:?}");
+        let found = device.finish(&order(Task::Answer, None))?;
+        let is_before = found.generation == before.generation;
+        same(&found, if is_before { before } else { after })
+            .with_context(|| format!("after a power cut at {cut:?}"))?;
+        if is_before {
+            cuts.torn = device.chip()?;
+        }
+        cuts.kept[usize::from(!is_before)] += 1;
+        println!("power cut at change {} of {} ({fate:?}): {} classes", cut.after, after.changes, found.learned.len());
+    }
+    Ok(cuts)
 }
 
 /// Whether the device came to what the host came to.

@@ -8,12 +8,17 @@ use super::build_date::BuildDate;
 const WIDTH: usize = 78;
 
 /// The entry of a release: `changelog` is the text of `CHANGELOG.md`, `release` its version there, `version` that of the
-/// package. A release that the file does not list gets the newest one's text.
+/// package. A release that the file does not list gets the newest one's text, and standard error says so.
 pub fn of(changelog: &str, release: &str, version: &str, maintainer: &str, date: &BuildDate) -> String {
     let heading = format!("## [{release}]");
     let is_heading = |line: &&str| line.starts_with("## [");
     let from = changelog.lines().position(|line| line.starts_with(&heading));
-    let from = from.or_else(|| changelog.lines().position(|line| is_heading(&line)));
+    let from = from.or_else(|| {
+        let newest = changelog.lines().position(|line| is_heading(&line))?;
+        let taken = changelog.lines().nth(newest)?;
+        eprintln!("warning: CHANGELOG.md does not list {release}; the package says what stands below \"{taken}\"");
+        Some(newest)
+    });
     let section = changelog.lines().skip(from.map_or(0, |line| line + 1)).take_while(|line| !is_heading(line));
     let mut entry = format!("orco ({version}) unstable; urgency=medium\n");
     for paragraph in paragraphs(section) {

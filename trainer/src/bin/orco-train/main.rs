@@ -3,6 +3,8 @@
 mod arguments;
 mod resume;
 
+use std::path::Path;
+
 use anyhow::{Context, Result};
 use clap::Parser;
 use orco_lab::format::print;
@@ -11,9 +13,10 @@ use orco_runtime::signature::SecretKey;
 use orco_trainer::data::dataset::write_lists;
 use orco_trainer::data::download;
 use orco_trainer::export::{BundleOutput, add_statistics, seal, set_preset, write_bundle, write_key};
-use orco_trainer::job::{self, TrainingJob, program, request};
+use orco_trainer::job::{self, TrainingArguments, TrainingJob, program, request};
 use orco_trainer::platform::distributed::RankGroup;
 use orco_trainer::platform::{doctor, interrupt};
+use serde_json::Value;
 
 use crate::arguments::{Cli, Command, DataCommand};
 
@@ -35,24 +38,7 @@ fn run(command: Command) -> Result<()> {
             job.align().map(|_| ())
         }
         Command::Run { common, output, sign, release } => {
-            let group = job::join(&common)?;
-            if !group.is_first() {
-                return job::follow(&common, request, &group);
-            }
-            // What could fail after hours of training is tried before them.
-            let key = sign.as_deref().map(SecretKey::read).transpose()?;
-            onnx::start().context("the bundle is checked with ONNX Runtime; see `orco-train doctor`")?;
-            let made = BundleOutput::prepare(&output, &common.run)?;
-            let mut job = TrainingJob::open(&common, request, &group)?;
-            job.pretrain(None)?;
-            let targets = job.align()?;
-            job.move_to_processor()?;
-            interrupt::check()?;
-            let exported = write_bundle(&job.model, &targets, &job.recipe, &job.data, &job.run, &made)?;
-            seal(made.staged(), release, key.as_ref())?;
-            made.finish()?;
-            log::info!("wrote the bundle {}", exported.folder.display());
-            Ok(())
+            train_and_export(&common, request, &output, sign.as_deref(), release)
         }
         Command::Sign { bundle, key, release } => {
             seal(&bundle, release, Some(&SecretKey::read(&key)?))?;
@@ -88,4 +74,32 @@ fn run(command: Command) -> Result<()> {
             Ok(())
         }
     }
+}
+
+/// Both phases as far as they are not done yet, then the bundle, signed if there is a key.
+fn train_and_export(
+    common: &TrainingArguments,
+    request: Value,
+    output: &Path,
+    key: Option<&Path>,
+    release: Option<u32>,
+) -> Result<()> {
+    let group = job::join(common)?;
+    if !group.is_first() {
+        return job::follow(common, request, &group);
+    }
+    // What could fail after hours of training is tried before them.
+    let key = key.map(SecretKey::read).transpose()?;
+    onnx::start().context("the bundle is checked with ONNX Runtime; see `orco-train doctor`")?;
+    let made = BundleOutput::prepare(output, &common.run)?;
+    let mut job = TrainingJob::open(common, request, &group)?;
+    job.pretrain(None)?;
+    let targets = job.align()?;
+    job.move_to_processor()?;
+    interrupt::check()?;
+    let exported = write_bundle(&job.model, &targets, &job.recipe, &job.data, &job.run, &made)?;
+    seal(made.staged(), release, key.as_ref())?;
+    made.finish()?;
+    log::info!("wrote the bundle {}", exported.folder.display());
+    Ok(())
 }

@@ -107,74 +107,24 @@ impl Split {
         names: &ListNames,
         seed: u64,
     ) -> Result<Self, SplitError> {
-        let classes = config.base_classes + config.sessions * config.ways;
-        let mut of_class = vec![Vec::new(); classes];
-        for (index, &label) in train.labels.iter().enumerate() {
-            if let Some(members) = of_class.get_mut(usize::from(label)) {
-                members.push(index);
-            }
-        }
-        let sessions: Vec<SessionSplit> = (0..config.sessions)
-            .map(|session| {
-                let first = config.base_classes + session * config.ways;
-                SessionSplit { classes: (first..first + config.ways).map(|class| class as u16).collect() }
-            })
-            .collect();
-        let mut fixed = vec![Vec::new(); classes];
-        if let Some(lists) = lists {
-            let reader = ListReader::new(train, names);
-            for (number, session) in sessions.iter().enumerate() {
-                reader.read(&lists.join(format!("session_{}.txt", number + 2)), &session.classes, &mut fixed)?;
-            }
-        }
-        let mut random = Random::new(seed, "split");
-        let mut held_out = Vec::new();
-        for (class, (members, fixed)) in of_class.iter_mut().zip(&fixed).enumerate() {
-            // Base classes have no candidates, but one image at least to be trained on.
-            let is_base = class < config.base_classes;
-            let candidates = if is_base { 1 } else { candidates_per_class.max(1) };
-            let expected = config.holdout_per_class.saturating_add(candidates);
-            if members.len() < expected {
-                let fields = match (is_base, config.holdout_per_class) {
-                    (true, 0) => "split.base_classes, or give it images",
-                    (true, _) => "split.holdout_per_class, or give it more images",
-                    (false, 0) => "export.candidates_per_class, or give it more images",
-                    (false, _) => "export.candidates_per_class or split.holdout_per_class, or give it more images",
-                };
-                let (name, actual) = (String::new(), members.len());
-                return Err(SplitError::TooFew { class, name, expected, actual, fields });
-            }
-            // The field's shots are set apart before anything is drawn, and come first among the candidates.
-            members.retain(|index| !fixed.contains(index));
-            random.shuffle(members);
-            held_out.extend(members.drain(..config.holdout_per_class));
-            members.splice(..0, fixed.iter().copied());
-        }
-        let mut set_aside = Vec::new();
-        for members in &mut of_class[..config.base_classes] {
-            let count = config.set_aside_per_class.min(members.len() / 5);
-            set_aside.extend(members.drain(..count));
-        }
-        let mut base: Vec<usize> = of_class[..config.base_classes].concat();
-        base.sort_unstable();
-        if config.set_aside_per_class == 0 {
-            // Chosen after the training: class after class, so that runs are what they were without them.
-            for members in &of_class[..config.base_classes] {
-                set_aside.extend(&members[..SHOTS.min(members.len() / 5)]);
-            }
-        }
-        let mut candidates: Vec<Vec<usize>> = of_class[config.base_classes..].to_vec();
-        for members in &mut candidates {
-            members.truncate(candidates_per_class);
-        }
+        let sessions = sessions(config);
+        let mut of_class = images_of_classes(train, config.base_classes + config.sessions * config.ways);
+        let fixed = match lists {
+            Some(lists) => fixed_draw(lists, &ListReader::new(train, names), &sessions, of_class.len())?,
+            None => vec![Vec::new(); of_class.len()],
+        };
+        let drawn = hold_out(&mut of_class, &fixed, config, candidates_per_class, seed)?;
         let (measured, mut held_out) = match config.measure_on {
-            MeasureOn::Holdout => (held_out, Vec::new()),
+            MeasureOn::Holdout => (drawn, Vec::new()),
             MeasureOn::Test => {
-                let is_known = |index: &usize| usize::from(test.labels[*index]) < classes;
-                ((0..test.len()).filter(is_known).collect(), held_out)
+                let is_known = |index: &usize| usize::from(test.labels[*index]) < of_class.len();
+                ((0..test.len()).filter(is_known).collect(), drawn)
             }
         };
         held_out.retain(|&index| usize::from(train.labels[index]) < config.base_classes);
+        let mut candidates = of_class.split_off(config.base_classes);
+        candidates.iter_mut().for_each(|members| members.truncate(candidates_per_class));
+        let (base, set_aside) = base_and_set_aside(of_class, config.set_aside_per_class);
         Ok(Self {
             base_classes: config.base_classes,
             base,
@@ -186,6 +136,93 @@ impl Split {
             measured,
         })
     }
+}
+
+/// The classes of each incremental session.
+fn sessions(config: &SplitConfig) -> Vec<SessionSplit> {
+    let first = |session: usize| config.base_classes + session * config.ways;
+    let classes = |session| (first(session)..first(session + 1)).map(|class| class as u16).collect();
+    (0..config.sessions).map(|session| SessionSplit { classes: classes(session) }).collect()
+}
+
+/// The images of each of so many classes, rising.
+fn images_of_classes(train: &Images, classes: usize) -> Vec<Vec<usize>> {
+    let mut of_class = vec![Vec::new(); classes];
+    for (index, &label) in train.labels.iter().enumerate() {
+        if let Some(members) = of_class.get_mut(usize::from(label)) {
+            members.push(index);
+        }
+    }
+    of_class
+}
+
+/// The shots of each class that the field's lists name.
+fn fixed_draw(
+    lists: &Path,
+    reader: &ListReader<'_>,
+    sessions: &[SessionSplit],
+    classes: usize,
+) -> Result<Vec<Vec<usize>>, SplitError> {
+    let mut fixed = vec![Vec::new(); classes];
+    for (number, session) in sessions.iter().enumerate() {
+        reader.read(&lists.join(format!("session_{}.txt", number + 2)), &session.classes, &mut fixed)?;
+    }
+    Ok(fixed)
+}
+
+/// Shuffles the images of each class, takes those out that are held out, and puts the fixed draw first.
+fn hold_out(
+    of_class: &mut [Vec<usize>],
+    fixed: &[Vec<usize>],
+    config: &SplitConfig,
+    candidates_per_class: usize,
+    seed: u64,
+) -> Result<Vec<usize>, SplitError> {
+    let mut random = Random::new(seed, "split");
+    let mut held_out = Vec::new();
+    for (class, (members, fixed)) in of_class.iter_mut().zip(fixed).enumerate() {
+        check_count(class, members.len(), config, candidates_per_class)?;
+        // The field's shots are set apart before anything is drawn, and come first among the candidates.
+        members.retain(|index| !fixed.contains(index));
+        random.shuffle(members);
+        held_out.extend(members.drain(..config.holdout_per_class));
+        members.splice(..0, fixed.iter().copied());
+    }
+    Ok(held_out)
+}
+
+/// Refuses a class with too few images for what the recipe wants of it.
+fn check_count(class: usize, actual: usize, config: &SplitConfig, candidates: usize) -> Result<(), SplitError> {
+    // Base classes have no candidates, but one image at least to be trained on.
+    let is_base = class < config.base_classes;
+    let expected = config.holdout_per_class.saturating_add(if is_base { 1 } else { candidates.max(1) });
+    if actual >= expected {
+        return Ok(());
+    }
+    let fields = match (is_base, config.holdout_per_class) {
+        (true, 0) => "split.base_classes, or give it images",
+        (true, _) => "split.holdout_per_class, or give it more images",
+        (false, 0) => "export.candidates_per_class, or give it more images",
+        (false, _) => "export.candidates_per_class or split.holdout_per_class, or give it more images",
+    };
+    Err(SplitError::TooFew { class, name: String::new(), expected, actual, fields })
+}
+
+/// What of the base classes is trained on, rising, and what is set aside: `per_class` images of each at most, a fifth
+/// of them at most. With 0, some of those that are trained on are set aside as well.
+fn base_and_set_aside(mut of_class: Vec<Vec<usize>>, per_class: usize) -> (Vec<usize>, Vec<usize>) {
+    let mut set_aside = Vec::new();
+    for members in &mut of_class {
+        let fifth = members.len() / 5;
+        if per_class > 0 {
+            set_aside.extend(members.drain(..per_class.min(fifth)));
+        } else {
+            set_aside.extend(&members[..SHOTS.min(fifth)]);
+        }
+    }
+    let mut base = of_class.concat();
+    base.sort_unstable();
+    (base, set_aside)
 }
 
 #[cfg(test)]

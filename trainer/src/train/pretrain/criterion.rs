@@ -36,7 +36,7 @@ impl<'a> StepContext<'a> {
     /// Draws so many random views of the own share b of a batch, in 0..1: `[views b, 3, h, w]`, the first of all images
     /// first.
     pub fn views(&self, batch: &[usize], count: usize) -> Tensor {
-        let images = self.images.batch(&batch[self.group.share(batch.len())], self.model.device());
+        let images = self.images.batch(&batch[self.group.own_rows(batch.len())], self.model.device());
         let draw = || (0..count).map(|_| view(&images, &self.config.augment)).collect();
         let views: Vec<Tensor> = self.group.draw_separately(draw);
         Tensor::cat(&views, 0)

@@ -34,7 +34,7 @@ impl BatchLosses {
     /// of the own rows. Their gradients, averaged over the ranks, are those of a single process.
     ///
     /// # Shapes
-    /// `features` `[views b, features]` of the own share b of the batch, the first view of all first; `labels` i64
+    /// `features` `[views b, features]` of the own rows b of the batch, the first view of all first; `labels` i64
     /// `[batch]` of the whole batch.
     ///
     /// # Errors
@@ -47,9 +47,9 @@ impl BatchLosses {
         group: &RankGroup,
     ) -> Result<Self, RankError> {
         let (device, batch) = (features.device(), labels.size()[0]);
-        let share = group.share(batch as usize);
+        let rows_of_rank = group.own_rows(batch as usize);
         let repeated = |tensor: Tensor| tensor.repeat([config.views as i64]);
-        let own_labels = repeated(labels.narrow(0, share.start as i64, share.len() as i64));
+        let own_labels = repeated(labels.narrow(0, rows_of_rank.start as i64, rows_of_rank.len() as i64));
         let zero = || Tensor::zeros([], (Kind::Float, device));
         let mut losses = Self { total: zero(), cross_entropy: zero(), other: zero(), accuracy: zero() };
         if config.cross_entropy > 0.0 {

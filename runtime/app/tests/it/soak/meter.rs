@@ -2,6 +2,7 @@
 
 use std::fs;
 
+use orco_trials::median;
 use orco_trials::system::status;
 
 /// What a process holds at one moment.
@@ -30,12 +31,7 @@ impl Trend {
     fn of(values: &[u64]) -> Self {
         let third = values.len() / 3;
         assert!(third > 0, "too few samples: {values:?}");
-        let median = |values: &[u64]| {
-            let mut sorted = values.to_vec();
-            sorted.sort_unstable();
-            sorted[sorted.len() / 2]
-        };
-        Self { first: median(&values[..third]), last: median(&values[values.len() - third..]) }
+        Self { first: median(values[..third].to_vec()), last: median(values[values.len() - third..].to_vec()) }
     }
 
     /// Whether it grew by no more than so much.

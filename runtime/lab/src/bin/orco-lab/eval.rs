@@ -1,14 +1,14 @@
 //! `orco-lab eval`: the systems on one bundle, session by session.
 
 use std::fs;
-use std::io::{self, IsTerminal};
+use std::io;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
-use indicatif::{ProgressBar, ProgressStyle};
 use orco_benchmark::benchmark::{Benchmark, BenchmarkError, SEED};
+use orco_benchmark::terminal::{parse_share, progress_bar};
 use orco_benchmark::{Summary, answer_rule, csv, from_cifar100};
 use orco_lab::estimates::{EstimateRow, mean_estimates};
 use orco_lab::format::{print, session_table};
@@ -23,6 +23,9 @@ use orco_runtime::signature::PublicKey;
 use orco_runtime::state::unknown::FALSE_ALARMS;
 use orco_state::sentence::counted;
 use serde::Serialize;
+
+/// The path that stands for standard output.
+const STANDARD_OUTPUT: &str = "-";
 
 /// Arguments of `orco-lab eval`.
 #[derive(Args)]
@@ -58,7 +61,7 @@ pub struct EvalArguments {
     #[arg(long, conflicts_with = "presets")]
     unknown: bool,
     /// Share of known pictures that may be taken for unknown ones.
-    #[arg(long, value_name = "SHARE", default_value_t = FALSE_ALARMS, value_parser = share)]
+    #[arg(long, value_name = "SHARE", default_value_t = FALSE_ALARMS, value_parser = parse_share)]
     false_alarms: f32,
     /// Compares the presets instead of the systems: accuracy, arithmetic and time of each.
     #[arg(long, conflicts_with = "preset")]
@@ -101,78 +104,108 @@ struct UnknownResults {
 
 /// Measures all systems and prints every session's row.
 pub fn run(arguments: &EvalArguments) -> Result<()> {
-    let EvalArguments { draws, seed, .. } = *arguments;
-    let json = arguments.json.as_deref().filter(|path| *path != Path::new("-"));
-    if let Some(path) = json {
-        claim(path, are_results, &arguments.bundle)?;
-    }
-    if let Some(path) = &arguments.csv {
-        claim(path, |text| text.starts_with(csv::HEADING.as_bytes()), &arguments.bundle)?;
-    }
-    let say = |line: String| if arguments.json.is_some() && json.is_none() { Ok(()) } else { print(line) };
-    let key = arguments.public_key.as_deref().map(PublicKey::read).transpose()?;
-    let bundle = Bundle::open_trusted(&arguments.bundle, key.as_ref())?;
-    let bundle = if arguments.int8 { bundle.with_int8()? } else { bundle };
+    claim_outputs(arguments)?;
+    let bundle = open(arguments)?;
     let config = settings(arguments, &bundle)?;
     let benchmark = match &arguments.data {
         None => Benchmark::of(&bundle)?,
         Some(folder) => from_images(&bundle, folder, engine(&arguments.engine))?,
     };
-    say(format!(
-        "{} on {}: {} base classes, {}, {} of {}",
-        bundle.manifest.name,
-        benchmark.source,
-        bundle.base_model.classes.len(),
-        counted(benchmark.ways.len(), "session"),
-        counted(draws as usize, "draw"),
-        counted(benchmark.shots as usize, "shot")
-    ))?;
-    if !arguments.presets {
-        say(format!("orco answers {}", answer_rule(&config)))?;
-    }
+    say_what_is_measured(arguments, &bundle, &benchmark, &config)?;
     let measurement = Measurement {
         base_model: &bundle.base_model,
         benchmark: &benchmark,
         system: System::ORCO,
         config: &config,
-        seed,
+        seed: arguments.seed,
     };
+    let results = measure(arguments, &bundle.manifest.name, &measurement)?;
+    let text = serde_json::to_string_pretty(&results)?;
+    match &arguments.json {
+        None => Ok(()),
+        Some(path) if path == Path::new(STANDARD_OUTPUT) => Ok(print(text)?),
+        Some(path) => write(path, &format!("{text}\n")),
+    }
+}
+
+/// Refuses files to be written that hold something else than results, before anything is measured.
+fn claim_outputs(arguments: &EvalArguments) -> Result<()> {
+    if let Some(path) = arguments.json.as_deref().filter(|path| *path != Path::new(STANDARD_OUTPUT)) {
+        claim(path, are_results, &arguments.bundle)?;
+    }
+    match &arguments.csv {
+        Some(path) => claim(path, |text| text.starts_with(csv::HEADING.as_bytes()), &arguments.bundle),
+        None => Ok(()),
+    }
+}
+
+fn open(arguments: &EvalArguments) -> Result<Bundle> {
+    let key = arguments.public_key.as_deref().map(PublicKey::read).transpose()?;
+    let bundle = Bundle::open_trusted(&arguments.bundle, key.as_ref())?;
+    Ok(if arguments.int8 { bundle.with_int8()? } else { bundle })
+}
+
+/// Prints a line for people, unless standard output is for JSON.
+fn say(arguments: &EvalArguments, line: String) -> Result<()> {
+    match &arguments.json {
+        Some(path) if path == Path::new(STANDARD_OUTPUT) => Ok(()),
+        _ => Ok(print(line)?),
+    }
+}
+
+fn say_what_is_measured(
+    arguments: &EvalArguments,
+    bundle: &Bundle,
+    benchmark: &Benchmark,
+    config: &LearnConfig,
+) -> Result<()> {
+    let line = format!(
+        "{} on {}: {} base classes, {}, {} of {}",
+        bundle.manifest.name,
+        benchmark.source,
+        bundle.base_model.classes.len(),
+        counted(benchmark.ways.len(), "session"),
+        counted(arguments.draws as usize, "draw"),
+        counted(benchmark.shots as usize, "shot")
+    );
+    say(arguments, line)?;
+    if arguments.presets { Ok(()) } else { say(arguments, format!("orco answers {}", answer_rule(config))) }
+}
+
+/// Measures what is asked for, and prints its tables.
+fn measure(arguments: &EvalArguments, name: &str, measurement: &Measurement<'_>) -> Result<EvalResults> {
+    let EvalArguments { draws, seed, false_alarms, .. } = *arguments;
     let mut all = EvalResults {
-        results: Results { seed, ..Results::new(&bundle.manifest.name, &benchmark.source, draws as usize) },
+        results: Results { seed, ..Results::new(name, &measurement.benchmark.source, draws as usize) },
         backbone: if arguments.int8 { "int8" } else { "float" },
         class_means: None,
         unknown: None,
     };
     if arguments.unknown {
-        let sessions = unknown(&measurement, draws, arguments.false_alarms)?;
+        let sessions = unknown(measurement, draws, false_alarms)?;
         let lines: String = sessions.iter().map(|row| format!("\n{row}")).collect();
-        say(format!("\n{}{lines}", UnknownRow::HEADING))?;
-        let estimate_errors = estimate_errors(&measurement, draws, arguments.false_alarms)?;
+        say(arguments, format!("\n{}{lines}", UnknownRow::HEADING))?;
+        let estimate_errors = estimate_errors(measurement, draws, false_alarms)?;
         let lines: String = estimate_errors.iter().map(|row| format!("\n{row}")).collect();
-        say(format!("\n{}{lines}", EstimateRow::HEADING))?;
-        all.unknown = Some(UnknownResults { false_alarms: arguments.false_alarms, sessions, estimate_errors });
+        say(arguments, format!("\n{}{lines}", EstimateRow::HEADING))?;
+        all.unknown = Some(UnknownResults { false_alarms, sessions, estimate_errors });
     } else if arguments.presets {
-        let measured = presets(&measurement, draws)?;
-        say(format!("\n{}", preset_table(&measured)))?;
+        let measured = presets(measurement, draws)?;
+        say(arguments, format!("\n{}", preset_table(&measured)))?;
         let timed = |summary: Summary| MeasuredSystem { seconds: Some(summary.seconds), ..summary.into() };
         all.results.systems = measured.into_iter().map(timed).collect();
     } else {
-        for system in System::on(&bundle.base_model) {
-            let summary = over(&Measurement { system, ..measurement }, draws, system.name())?;
-            say(format!("\n{}", session_table(&summary)))?;
+        for system in System::on(measurement.base_model) {
+            let summary = over(&Measurement { system, ..*measurement }, draws, system.name())?;
+            say(arguments, format!("\n{}", session_table(&summary)))?;
             all.results.systems.push(summary.into());
         }
         if let Some(path) = &arguments.csv {
             write(path, &csv::csv(all.results.summaries()))?;
         }
-        all.class_means = Some(config.class_means);
+        all.class_means = Some(measurement.config.class_means);
     }
-    let text = serde_json::to_string_pretty(&all)?;
-    match &arguments.json {
-        None => Ok(()),
-        Some(_) if json.is_none() => Ok(print(text)?),
-        Some(path) => write(path, &format!("{text}\n")),
-    }
+    Ok(all)
 }
 
 /// The settings of phase 3 that the command line asks for.
@@ -197,7 +230,7 @@ fn settings(arguments: &EvalArguments, bundle: &Bundle) -> Result<LearnConfig> {
 /// Measures a system over so many draws, with a bar of its epochs.
 fn over(measurement: &Measurement<'_>, draws: u32, name: &str) -> Result<Summary> {
     let epochs = draws as usize * measurement.benchmark.ways.len() * measurement.config.epochs;
-    let bar = bar(epochs, &format!("{name}, epochs"));
+    let bar = progress_bar(epochs, &format!("{name}, epochs"));
     let summary = measurement.over(draws as usize, &|| {
         bar.inc(1);
         ControlFlow::Continue(())
@@ -277,7 +310,7 @@ fn from_images(bundle: &Bundle, folder: &Path, engine: EngineChoice) -> Result<B
     let mut encoder = bundle.encoder(engine, Workload::Stream)?.encoder;
     let mut progress = None;
     let mut on_progress = |done: usize, total: usize| {
-        progress.get_or_insert_with(|| bar(total, "features")).set_position(done as u64);
+        progress.get_or_insert_with(|| progress_bar(total, "features")).set_position(done as u64);
     };
     let benchmark = from_cifar100(bundle, template.as_ref(), encoder.as_mut(), folder, &mut on_progress);
     if let Some(bar) = progress {
@@ -307,19 +340,4 @@ fn claim(path: &Path, is_ours: fn(&[u8]) -> bool, bundle: &Path) -> Result<()> {
 
 fn write(path: &Path, text: &str) -> Result<()> {
     fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
-}
-
-/// A progress bar with rate and time left; hidden where nobody looks.
-fn bar(total: usize, what: &str) -> ProgressBar {
-    let bar = if io::stderr().is_terminal() { ProgressBar::new(total as u64) } else { ProgressBar::hidden() };
-    let style = ProgressStyle::with_template("{prefix} [{bar:30}] {pos}/{len}, {per_sec}, {eta} left {msg}");
-    bar.set_style(style.expect("template is valid").progress_chars("=> "));
-    bar.set_prefix(what.to_owned());
-    bar
-}
-
-/// Reads a share, 0 to 1.
-fn share(argument: &str) -> Result<f32, String> {
-    let share = argument.parse().ok().filter(|share| (0.0..=1.0).contains(share));
-    share.ok_or_else(|| "expected a share from 0 to 1, such as 0.05".into())
 }
