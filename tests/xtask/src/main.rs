@@ -12,6 +12,7 @@
 //! - [`debian`] installs what is no part of a wheel;
 //! - [`book`] generates the book's results and builds it;
 //! - [`checks`] are the steps of `cargo xtask test` and its tiers, the same here and in CI;
+//! - [`metadata`] is what Cargo says of the workspace;
 //! - [`nextest`] has cargo-nextest run the tests, and lists what they skipped;
 //! - [`room`] looks whether the disk has room for what is built;
 //! - [`tool`] has Cargo build programs that no wheel has;
@@ -44,6 +45,8 @@ mod error;
 mod home_assistant;
 mod library;
 mod machines;
+#[cfg(unix)]
+mod metadata;
 #[cfg(unix)]
 mod micro;
 mod nextest;
@@ -185,7 +188,8 @@ enum Tier {
     Full,
     /// Home Assistant's core on a real broker finds the device and follows it
     ///
-    /// Needs root, and mmdebstrap or debootstrap, which make a Debian with a Python that it takes.
+    /// Needs mosquitto, and root with mmdebstrap or debootstrap, which make a Debian with a Python that it takes, unless
+    /// ORCO_HOME_ASSISTANT names one.
     #[cfg(unix)]
     HomeAssistant,
     /// Weaknesses of dependencies that are known today
@@ -328,9 +332,7 @@ fn test(tier: Option<Tier>, install: bool) -> Result<ExitCode, Box<dyn Error>> {
         Some(Tier::Quick) => checks::run(&checks::quick(), everything),
         Some(Tier::Full) => checks::run(&checks::full(), all_there_is),
         #[cfg(unix)]
-        Some(Tier::HomeAssistant) => {
-            home_assistant::test(&everything_and_packages()?.with_home_assistant(home_assistant::python()?))
-        }
+        Some(Tier::HomeAssistant) => checks::run(&checks::home_assistant(), everything_and_home_assistant),
         Some(Tier::Advisories) => {
             checks::run(&checks::advisories(), || Ok(Environment::default().with_program(&CARGO_DENY.locate()?)))
         }
@@ -375,7 +377,15 @@ fn everything_and_packages() -> Result<Environment, Box<dyn Error>> {
     Ok(environment)
 }
 
-/// The same, and what the whole of the checks needs beside it.
+/// Home Assistant with a broker, which must both be there: the tests would skip otherwise.
+#[cfg(unix)]
+fn everything_and_home_assistant() -> Result<Environment, Box<dyn Error>> {
+    debian::MOSQUITTO.install()?;
+    let environment = everything()?.with_package(debian::MOSQUITTO.variable);
+    Ok(environment.with_home_assistant(home_assistant::python()?))
+}
+
+/// All of it, and what the whole of the checks needs beside it.
 fn all_there_is() -> Result<Environment, Box<dyn Error>> {
     let environment = everything_and_packages()?.with_program(&CARGO_HACK.locate()?);
     #[cfg(unix)]
