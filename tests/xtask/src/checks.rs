@@ -70,6 +70,10 @@ const WORKFLOWS: Step = Step {
     ..Step::new("--offline --no-progress --persona=pedantic --strict-collection .github/workflows")
 };
 
+/// A minute for each target. cargo-fuzz would build them with nightly Rust, for a sanitizer that code without `unsafe` can
+/// do without.
+const FUZZING: Step = Step::new("xtask fuzz");
+
 /// What other selections of packages and features compile to, and the documentation.
 const OTHER_BUILDS: [Step; 5] = [
     Step::new("clippy --release --workspace --benches -- -D warnings"),
@@ -108,7 +112,7 @@ pub fn full() -> Vec<Step> {
         tests: Some(TestThreads::Cores),
         ..TESTS
     };
-    [&[FORMAT, DEPENDENCIES, WORKFLOWS, BOOK][..], &OTHER_BUILDS, &[tests, EXAMPLES]].concat()
+    [&[FORMAT, DEPENDENCIES, WORKFLOWS, BOOK][..], &OTHER_BUILDS, &[tests, EXAMPLES, FUZZING]].concat()
 }
 
 /// What changes without a commit.

@@ -10,7 +10,7 @@
 //! - [`cache`] puts a folder in place whole or not at all, also with two set-ups at once;
 //! - [`environment`] carries the libraries to Cargo as environment variables;
 //! - [`debian`] installs what is no part of a wheel;
-//! - [`book`] generates the book's results and builds it;
+//! - [`book`] generates the book's results and builds it; [`site`] puts it together with rustdoc and reports;
 //! - [`checks`] are the steps of `cargo xtask test` and its tiers, the same here and in CI;
 //! - [`metadata`] is what Cargo says of the workspace;
 //! - [`nextest`] has cargo-nextest run the tests, and lists what they skipped;
@@ -22,6 +22,7 @@
 //! - [`emulation`] has programs for aarch64 run here, [`cross`] builds them, [`aarch64`] tries them;
 //! - [`release`] packages the crates, and puts together what goes to a release's page;
 //! - [`compatibility`] compares the public API with the last release's, and tries the oldest Rust;
+//! - [`fuzz`] runs the fuzz targets; [`python`] tries the Python wheel;
 //! - [`reliability`] writes the page of what was tried how often;
 //! - [`machines`] repeats the tests that train as other processors would compute them;
 //! - [`home_assistant`] makes a Debian with Home Assistant's core;
@@ -42,6 +43,8 @@ mod emulation;
 mod environment;
 mod error;
 #[cfg(unix)]
+mod fuzz;
+#[cfg(unix)]
 mod home_assistant;
 mod library;
 mod machines;
@@ -55,12 +58,16 @@ mod package;
 #[cfg(unix)]
 mod process;
 #[cfg(unix)]
+mod python;
+#[cfg(unix)]
 mod release;
 mod reliability;
 #[cfg(unix)]
 mod room;
 #[cfg(unix)]
 mod root;
+#[cfg(unix)]
+mod site;
 #[cfg(unix)]
 mod tool;
 mod wheel;
@@ -138,6 +145,9 @@ enum Task {
         #[arg(long, conflicts_with = "check")]
         serve: bool,
     },
+    /// Build the site into target/site: the book, the crates' documentation and the bundles' reports
+    #[cfg(unix)]
+    Site,
     /// Build the Debian package, and its bill of materials beside it
     ///
     /// Cargo first builds cargo-deb, cargo-about and cargo-cyclonedx into the cache, unless ORCO_CARGO_DEB,
@@ -150,6 +160,11 @@ enum Task {
     /// --sign, their signature.
     #[cfg(unix)]
     Release(release::Arguments),
+    /// Run the fuzz targets, each for a minute from the corpus on, and keep what they fail on
+    ///
+    /// Under the target folder, `fuzzing/found` holds these files and `fuzzing/grown` further inputs for the next time.
+    #[cfg(unix)]
+    Fuzz(fuzz::Arguments),
     /// Run the trials that back our promises, and write docs/reliability.md: what was tried how often, and when
     Reliability(reliability::Arguments),
     /// Check format, lints, licences and tests of the whole workspace
@@ -219,6 +234,12 @@ enum Tier {
         #[arg(long, default_value = "release")]
         profile: String,
     },
+    /// The Python wheel: built, checked by auditwheel, then installed into a clean environment, taught, and compared with
+    /// its type stubs by mypy
+    ///
+    /// Needs network. Not part of the other tiers.
+    #[cfg(unix)]
+    Wheel,
     /// The device's session on a microcontroller: a Cortex-M7 in QEMU, beside the host, with power cuts
     ///
     /// Needs root, and mmdebstrap or debootstrap, which make a Debian with compiler and QEMU. Not part of the other
@@ -261,9 +282,13 @@ fn main() -> ExitCode {
         Some(Task::Demo { args }) => demo(&args),
         Some(Task::Book { check, serve }) => book::build(check, serve),
         #[cfg(unix)]
+        Some(Task::Site) => site::build(),
+        #[cfg(unix)]
         Some(Task::Package(arguments)) => pack(&arguments),
         #[cfg(unix)]
         Some(Task::Release(arguments)) => release::run_all(&arguments),
+        #[cfg(unix)]
+        Some(Task::Fuzz(arguments)) => fuzz::run(&arguments),
         Some(Task::Reliability(arguments)) => reliability::run(&arguments, everything_and_packages),
         Some(Task::Test { tier, install }) => test(tier, install),
     };
@@ -342,6 +367,8 @@ fn test(tier: Option<Tier>, install: bool) -> Result<ExitCode, Box<dyn Error>> {
         Some(Tier::OldestRust) => compatibility::oldest_rust(),
         #[cfg(unix)]
         Some(Tier::Package { profile }) => package::trial::all(profile, false),
+        #[cfg(unix)]
+        Some(Tier::Wheel) => python::test(),
         #[cfg(unix)]
         Some(Tier::Micro) => micro::run(),
         #[cfg(unix)]
