@@ -11,9 +11,9 @@ use clap::ValueEnum;
 use crate::cross::{Cross, TRIPLE};
 use crate::environment::cargo;
 use crate::environment::workspace;
+use crate::metadata::target_folder;
 use crate::package::{folder_of, trial};
 use crate::process::run as must;
-use crate::root::target_folder;
 use beside::{Machine, Trial};
 
 /// Packages whose tests run. Not those that draw, train or need libtorch; nor the program's own tests, which trace

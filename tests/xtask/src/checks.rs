@@ -48,6 +48,9 @@ const FORMAT: Step = Step::new("fmt --all --check");
 /// the workspace's crates while it compiles them, so neither they nor the crates below them are gone through twice.
 const TESTS: Step =
     Step { variables: &LINTED, tests: Some(TestThreads::Shared), ..Step::new("nextest run --release --workspace") };
+/// The test with Home Assistant's core, by its name; what compiles it is what compiles the others.
+#[cfg(unix)]
+const HOME_ASSISTANT: Step = Step { arguments: "nextest run --release --workspace home_assistant_shows", ..TESTS };
 /// The documentation's examples, which nextest does not run.
 const EXAMPLES: Step = Step { variables: &LINTED, ..Step::new("test --release --workspace --doc") };
 /// The book; a test compares its results with those of the bundles' reports.
@@ -66,6 +69,10 @@ const WORKFLOWS: Step = Step {
     program: "zizmor",
     ..Step::new("--offline --no-progress --persona=pedantic --strict-collection .github/workflows")
 };
+
+/// A minute for each target. cargo-fuzz would build them with nightly Rust, for a sanitizer that code without `unsafe` can
+/// do without.
+const FUZZING: Step = Step::new("xtask fuzz");
 
 /// What other selections of packages and features compile to, and the documentation.
 const OTHER_BUILDS: [Step; 5] = [
@@ -105,12 +112,18 @@ pub fn full() -> Vec<Step> {
         tests: Some(TestThreads::Cores),
         ..TESTS
     };
-    [&[FORMAT, DEPENDENCIES, WORKFLOWS, BOOK][..], &OTHER_BUILDS, &[tests, EXAMPLES]].concat()
+    [&[FORMAT, DEPENDENCIES, WORKFLOWS, BOOK][..], &OTHER_BUILDS, &[tests, EXAMPLES, FUZZING]].concat()
 }
 
 /// What changes without a commit.
 pub fn advisories() -> Vec<Step> {
     vec![ADVISORIES]
+}
+
+/// Home Assistant alone.
+#[cfg(unix)]
+pub fn home_assistant() -> Vec<Step> {
+    vec![HOME_ASSISTANT]
 }
 
 /// Runs the steps in the workspace's folder up to the first that fails, then prints a table of

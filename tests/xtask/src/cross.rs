@@ -8,8 +8,9 @@ use std::process::Command;
 use crate::environment::cargo;
 use crate::environment::workspace;
 use crate::library::ONNX_RUNTIME_AARCH64;
+use crate::metadata::target_folder;
 use crate::process::run as must;
-use crate::root::{Root, folders_of_cargo, target_folder};
+use crate::root::{Root, folders_of_cargo};
 
 /// What Rust calls these machines.
 pub const TRIPLE: &str = "aarch64-unknown-linux-gnu";

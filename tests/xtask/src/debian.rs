@@ -32,14 +32,7 @@ pub const WANTED: [Wanted; 5] = [
         succeed: false,
         packages: &["nodejs"],
     },
-    Wanted {
-        tried: "MQTT",
-        variable: "ORCO_MOSQUITTO",
-        // They ask for their version by another word, and refuse this one.
-        start: &[&["mosquitto", "--version"], &["mosquitto_sub", "--version"]],
-        succeed: false,
-        packages: &["mosquitto", "mosquitto-clients"],
-    },
+    MOSQUITTO,
     Wanted {
         tried: "figures for Prometheus",
         variable: "ORCO_PROMTOOL",
@@ -69,6 +62,16 @@ pub const WANTED: [Wanted; 5] = [
         ],
     },
 ];
+
+/// A broker.
+pub const MOSQUITTO: Wanted = Wanted {
+    tried: "MQTT",
+    variable: "ORCO_MOSQUITTO",
+    // They ask for their version by another word, and refuse this one.
+    start: &[&["mosquitto", "--version"], &["mosquitto_sub", "--version"]],
+    succeed: false,
+    packages: &["mosquitto", "mosquitto-clients"],
+};
 
 /// What checks packages for Debian.
 #[cfg(unix)]

@@ -49,7 +49,7 @@ impl Environment {
     /// Adds a Python with Home Assistant's core, for the tests of what brokers are told.
     #[cfg(unix)]
     pub fn with_home_assistant(self, python: PathBuf) -> Self {
-        self.with("ORCO_HOME_ASSISTANT", python)
+        self.with(crate::home_assistant::VARIABLE, python)
     }
 
     /// Adds the script of axe, for the tests of the web page.

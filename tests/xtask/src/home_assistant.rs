@@ -6,11 +6,11 @@ use std::error::Error;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode};
 
 use crate::cache::Cache;
-use crate::environment::{Environment, cargo, exit_code, quoted, workspace};
+use crate::environment::{quoted, workspace};
 use crate::error::SetupCause;
+use crate::metadata::target_folder;
 use crate::process::run;
 use crate::root::{Root, bootstrap, failed};
 
@@ -22,18 +22,24 @@ const RELEASE: &str = "trixie";
 const PACKAGES: [&str; 4] = ["python3-venv", "python3-dev", "gcc", "libc6-dev"];
 /// Where the packages lie in there.
 const VENV: &str = "/opt/home-assistant";
+/// Names the Python, to the tests and for those who have one.
+pub const VARIABLE: &str = "ORCO_HOME_ASSISTANT";
 /// Names pip's file of certificate authorities, where it has one of its own.
 const AUTHORITIES: &str = "PIP_CERT";
 /// Variables that say how pip reaches its index.
 const NETWORK: [&str; 5] = [AUTHORITIES, "PIP_INDEX_URL", "HTTPS_PROXY", "HTTP_PROXY", "NO_PROXY"];
-/// The script's name, in that Debian's folder.
+/// The script's name.
 const SCRIPT: &str = "home-assistant-python";
 
-/// The program to call as Python, in the cache; made there if it is not. Needs root, and mmdebstrap or debootstrap.
+/// The program to call as Python: the one that ORCO_HOME_ASSISTANT names, else a script in the target folder that enters
+/// the Debian in the cache, which is made there if it is not. That needs root, and mmdebstrap or debootstrap.
 ///
 /// # Errors
 /// If it cannot be made.
 pub fn python() -> Result<PathBuf, Box<dyn Error>> {
+    if let Some(own) = env::var_os(VARIABLE).filter(|own| !own.is_empty()) {
+        return Ok(own.into());
+    }
     let (cache, folder) = (Cache::of_user()?, format!("debian-{RELEASE}-{}", WHEELS[0].replace("==", "-")));
     let root = cache.path(&folder);
     cache.install(&folder, &["opt/home-assistant/bin/python", "opt/home-assistant/bin/hass"], |kept, scratch| {
@@ -41,7 +47,10 @@ pub fn python() -> Result<PathBuf, Box<dyn Error>> {
         bootstrap(RELEASE, kept, scratch).map_err(failed(kept))?;
         fill(&Root::at(kept)).map_err(failed(kept))
     })?;
-    let script = root.join(SCRIPT);
+    // It names this checkout, while the Debian serves all of them.
+    let target = target_folder()?;
+    fs::create_dir_all(&target)?;
+    let script = target.join(SCRIPT);
     write_script(&script, &Root::at(&root)).map_err(SetupCause::file(&script))?;
     Ok(script)
 }
@@ -70,15 +79,4 @@ fn write_script(script: &Path, root: &Root) -> std::io::Result<()> {
     let line: Vec<String> = variables.chain(words).collect();
     fs::write(script, format!("#!/bin/sh\nexec env -i {} \"$@\"\n", line.join(" ")))?;
     fs::set_permissions(script, fs::Permissions::from_mode(0o755))
-}
-
-/// Runs the tests with Home Assistant alone.
-///
-/// # Errors
-/// If something that they need cannot be had.
-pub fn test(environment: &Environment) -> Result<ExitCode, Box<dyn Error>> {
-    let mut command: Command = cargo();
-    command.args("nextest run --release --package orco".split(' ')).args(["-E", "test(home_assistant::)"]);
-    environment.apply(command.current_dir(workspace()));
-    Ok(exit_code(command.status()?))
 }

@@ -10,8 +10,9 @@
 //! - [`cache`] puts a folder in place whole or not at all, also with two set-ups at once;
 //! - [`environment`] carries the libraries to Cargo as environment variables;
 //! - [`debian`] installs what is no part of a wheel;
-//! - [`book`] generates the book's results and builds it;
+//! - [`book`] generates the book's results and builds it; [`site`] puts it together with rustdoc and reports;
 //! - [`checks`] are the steps of `cargo xtask test` and its tiers, the same here and in CI;
+//! - [`metadata`] is what Cargo says of the workspace;
 //! - [`nextest`] has cargo-nextest run the tests, and lists what they skipped;
 //! - [`room`] looks whether the disk has room for what is built;
 //! - [`tool`] has Cargo build programs that no wheel has;
@@ -21,6 +22,7 @@
 //! - [`emulation`] has programs for aarch64 run here, [`cross`] builds them, [`aarch64`] tries them;
 //! - [`release`] packages the crates, and puts together what goes to a release's page;
 //! - [`compatibility`] compares the public API with the last release's, and tries the oldest Rust;
+//! - [`fuzz`] runs the fuzz targets; [`python`] tries the Python wheel;
 //! - [`reliability`] writes the page of what was tried how often;
 //! - [`machines`] repeats the tests that train as other processors would compute them;
 //! - [`home_assistant`] makes a Debian with Home Assistant's core;
@@ -41,9 +43,13 @@ mod emulation;
 mod environment;
 mod error;
 #[cfg(unix)]
+mod fuzz;
+#[cfg(unix)]
 mod home_assistant;
 mod library;
 mod machines;
+#[cfg(unix)]
+mod metadata;
 #[cfg(unix)]
 mod micro;
 mod nextest;
@@ -52,12 +58,16 @@ mod package;
 #[cfg(unix)]
 mod process;
 #[cfg(unix)]
+mod python;
+#[cfg(unix)]
 mod release;
 mod reliability;
 #[cfg(unix)]
 mod room;
 #[cfg(unix)]
 mod root;
+#[cfg(unix)]
+mod site;
 #[cfg(unix)]
 mod tool;
 mod wheel;
@@ -135,6 +145,9 @@ enum Task {
         #[arg(long, conflicts_with = "check")]
         serve: bool,
     },
+    /// Build the site into target/site: the book, the crates' documentation and the bundles' reports
+    #[cfg(unix)]
+    Site,
     /// Build the Debian package, and its bill of materials beside it
     ///
     /// Cargo first builds cargo-deb, cargo-about and cargo-cyclonedx into the cache, unless ORCO_CARGO_DEB,
@@ -147,6 +160,11 @@ enum Task {
     /// --sign, their signature.
     #[cfg(unix)]
     Release(release::Arguments),
+    /// Run the fuzz targets, each for a minute from the corpus on, and keep what they fail on
+    ///
+    /// Under the target folder, `fuzzing/found` holds these files and `fuzzing/grown` further inputs for the next time.
+    #[cfg(unix)]
+    Fuzz(fuzz::Arguments),
     /// Run the trials that back our promises, and write docs/reliability.md: what was tried how often, and when
     Reliability(reliability::Arguments),
     /// Check format, lints, licences and tests of the whole workspace
@@ -185,7 +203,8 @@ enum Tier {
     Full,
     /// Home Assistant's core on a real broker finds the device and follows it
     ///
-    /// Needs root, and mmdebstrap or debootstrap, which make a Debian with a Python that it takes.
+    /// Needs mosquitto, and root with mmdebstrap or debootstrap, which make a Debian with a Python that it takes, unless
+    /// ORCO_HOME_ASSISTANT names one.
     #[cfg(unix)]
     HomeAssistant,
     /// Weaknesses of dependencies that are known today
@@ -215,6 +234,12 @@ enum Tier {
         #[arg(long, default_value = "release")]
         profile: String,
     },
+    /// The Python wheel: built, checked by auditwheel, then installed into a clean environment, taught, and compared with
+    /// its type stubs by mypy
+    ///
+    /// Needs network. Not part of the other tiers.
+    #[cfg(unix)]
+    Wheel,
     /// The device's session on a microcontroller: a Cortex-M7 in QEMU, beside the host, with power cuts
     ///
     /// Needs root, and mmdebstrap or debootstrap, which make a Debian with compiler and QEMU. Not part of the other
@@ -257,9 +282,13 @@ fn main() -> ExitCode {
         Some(Task::Demo { args }) => demo(&args),
         Some(Task::Book { check, serve }) => book::build(check, serve),
         #[cfg(unix)]
+        Some(Task::Site) => site::build(),
+        #[cfg(unix)]
         Some(Task::Package(arguments)) => pack(&arguments),
         #[cfg(unix)]
         Some(Task::Release(arguments)) => release::run_all(&arguments),
+        #[cfg(unix)]
+        Some(Task::Fuzz(arguments)) => fuzz::run(&arguments),
         Some(Task::Reliability(arguments)) => reliability::run(&arguments, everything_and_packages),
         Some(Task::Test { tier, install }) => test(tier, install),
     };
@@ -328,9 +357,7 @@ fn test(tier: Option<Tier>, install: bool) -> Result<ExitCode, Box<dyn Error>> {
         Some(Tier::Quick) => checks::run(&checks::quick(), everything),
         Some(Tier::Full) => checks::run(&checks::full(), all_there_is),
         #[cfg(unix)]
-        Some(Tier::HomeAssistant) => {
-            home_assistant::test(&everything_and_packages()?.with_home_assistant(home_assistant::python()?))
-        }
+        Some(Tier::HomeAssistant) => checks::run(&checks::home_assistant(), everything_and_home_assistant),
         Some(Tier::Advisories) => {
             checks::run(&checks::advisories(), || Ok(Environment::default().with_program(&CARGO_DENY.locate()?)))
         }
@@ -340,6 +367,8 @@ fn test(tier: Option<Tier>, install: bool) -> Result<ExitCode, Box<dyn Error>> {
         Some(Tier::OldestRust) => compatibility::oldest_rust(),
         #[cfg(unix)]
         Some(Tier::Package { profile }) => package::trial::all(profile, false),
+        #[cfg(unix)]
+        Some(Tier::Wheel) => python::test(),
         #[cfg(unix)]
         Some(Tier::Micro) => micro::run(),
         #[cfg(unix)]
@@ -375,7 +404,15 @@ fn everything_and_packages() -> Result<Environment, Box<dyn Error>> {
     Ok(environment)
 }
 
-/// The same, and what the whole of the checks needs beside it.
+/// Home Assistant with a broker, which must both be there: the tests would skip otherwise.
+#[cfg(unix)]
+fn everything_and_home_assistant() -> Result<Environment, Box<dyn Error>> {
+    debian::MOSQUITTO.install()?;
+    let environment = everything()?.with_package(debian::MOSQUITTO.variable);
+    Ok(environment.with_home_assistant(home_assistant::python()?))
+}
+
+/// All of it, and what the whole of the checks needs beside it.
 fn all_there_is() -> Result<Environment, Box<dyn Error>> {
     let environment = everything_and_packages()?.with_program(&CARGO_HACK.locate()?);
     #[cfg(unix)]

@@ -8,8 +8,9 @@ use std::process::ExitCode;
 
 use crate::environment::cargo;
 use crate::environment::workspace;
+use crate::metadata::target_folder;
 use crate::process::run as must;
-use crate::root::{Root, folders_of_cargo, target_folder};
+use crate::root::{Root, folders_of_cargo};
 
 /// The firmware's package, and its program.
 const FIRMWARE: &str = "tests/microcontroller/firmware";

@@ -1,11 +1,12 @@
 //! The Debian package: built by cargo-deb from `[package.metadata.deb]` in runtime/app, after what Cargo does not build
 //! was put beside the program: manual pages and completions, ONNX Runtime, the licences of everything inside, Debian's
-//! changelog. One commit gives the same bytes in every folder.
+//! changelog. Two builds of one commit in different folders give the same files but for the program, in which LLVM lays
+//! out some stack frames in another order (docs/src/journal/2026-11-26-same-package.md).
 
 mod build_date;
 mod changelog;
 mod notice;
-mod program;
+pub mod program;
 mod sbom;
 pub mod trial;
 
@@ -15,13 +16,12 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use serde_json::Value;
-
 use self::build_date::BuildDate;
 use crate::cross::{Cross, TRIPLE};
 use crate::debian;
-use crate::environment::{cargo, workspace};
+use crate::environment::workspace;
 use crate::library::{ONNX_RUNTIME, ONNX_RUNTIME_LICENCES};
+use crate::metadata::Metadata;
 use crate::process::{output, run};
 use crate::tool::CARGO_DEB;
 
@@ -69,12 +69,11 @@ pub struct Package {
 /// # Errors
 /// If a program cannot be started or fails, a file cannot be written, or lintian finds something.
 pub fn build(arguments: &Arguments) -> Result<Package, Box<dyn Error>> {
-    let metadata = output(cargo().args(["metadata", "--format-version", "1", "--locked"]))?;
-    let metadata: Value = serde_json::from_str(&metadata)?;
-    let of_metadata = metadata["target_directory"].as_str().ok_or("cargo metadata names no target folder")?;
+    let metadata = Metadata::read()?;
+    let of_metadata = metadata.target_folder()?;
     let is_cross = arguments.target.as_deref() == Some(TRIPLE) && cfg!(not(target_arch = "aarch64"));
     let cross = is_cross.then(Cross::set_up).transpose()?;
-    let target = cross.as_ref().map_or(Path::new(of_metadata), Cross::target);
+    let target = cross.as_ref().map_or(of_metadata.as_path(), Cross::target);
     let (triple, profile) = (arguments.target.as_deref(), arguments.profile.as_str());
     let date = BuildDate::find()?;
     program::build(cross.as_ref(), triple, profile, target, &date)?;
@@ -94,7 +93,7 @@ pub fn build(arguments: &Arguments) -> Result<Package, Box<dyn Error>> {
     let maintainer = maintainer(&metadata)?;
     let changes = fs::read_to_string(workspace().join("CHANGELOG.md"))?;
     let changelog = stage.join("changelog.Debian");
-    fs::write(&changelog, changelog::of(&changes, release, &version, &maintainer, &date))?;
+    fs::write(&changelog, changelog::of(&changes, release, &version, &maintainer, &date)?)?;
     compress(&[changelog])?;
     let pages = fs::read_dir(stage.join("man1"))?.map(|page| Ok(page?.path())).collect::<io::Result<Vec<_>>>()?;
     compress(&pages)?;
@@ -168,22 +167,34 @@ const PLACEHOLDER: &str = ".invalid>";
 ///
 /// # Errors
 /// If the maintainer is the placeholder.
-pub fn demand_maintainer(metadata: &Value) -> Result<(), Box<dyn Error>> {
+pub fn demand_maintainer(metadata: &Metadata) -> Result<(), Box<dyn Error>> {
     if maintainer(metadata)?.ends_with(PLACEHOLDER) {
         return Err("name in DEBFULLNAME and DEBEMAIL who answers for the package".into());
     }
     Ok(())
 }
 
+/// Refuses to go on if the changelog calls the version unreleased.
+///
+/// # Errors
+/// If it does, or does not list it.
+pub fn demand_date(version: &str) -> Result<(), Box<dyn Error>> {
+    changelog::demand_date(&fs::read_to_string(workspace().join("CHANGELOG.md"))?, version)
+}
+
 /// Who answers for the package: DEBFULLNAME and DEBEMAIL, as Debian's tools take them, else `maintainer` of
 /// `[package.metadata.deb]`.
-fn maintainer(metadata: &Value) -> Result<String, Box<dyn Error>> {
+///
+/// # Errors
+/// If only one of the two is set, or there is no maintainer.
+fn maintainer(metadata: &Metadata) -> Result<String, Box<dyn Error>> {
     let set = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
-    if let (Some(name), Some(address)) = (set("DEBFULLNAME"), set("DEBEMAIL")) {
-        return Ok(format!("{name} <{address}>"));
+    match (set("DEBFULLNAME"), set("DEBEMAIL")) {
+        (Some(name), Some(address)) => return Ok(format!("{name} <{address}>")),
+        (None, None) => {}
+        _ => return Err("set both DEBFULLNAME and DEBEMAIL, or neither".into()),
     }
-    let packages = metadata["packages"].as_array().into_iter().flatten();
-    let app = packages.clone().find(|package| package["name"] == "orco");
+    let app = metadata.packages().find(|package| package["name"] == "orco");
     let maintainer = app.and_then(|app| app["metadata"]["deb"]["maintainer"].as_str());
     Ok(maintainer.ok_or("runtime/app/Cargo.toml names no maintainer")?.to_owned())
 }

@@ -6,19 +6,19 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
-use serde_json::Value;
-
 use crate::environment::{cargo, workspace};
+use crate::metadata::Metadata;
 use crate::package;
 use crate::process::{output, run};
 
 /// The crates, each after those that it builds on.
-const CRATES: [&str; 7] =
-    ["orco-core", "orco-state", "orco-runtime", "orco-benchmark", "orco-camera", "orco-serve", "orco"];
+const CRATES: [&str; 8] =
+    ["orco-core", "orco-state", "orco-runtime", "orco-benchmark", "orco-camera", "orco-serve", "orco-hub", "orco"];
 /// Those of them that are libraries, for other programs to depend on.
 pub const LIBRARIES: &[&str] = CRATES.split_at(CRATES.len() - 1).0;
-/// Crates whose unit tests need neither a bundle nor another file of the checkout.
-const TESTED: [&str; 2] = ["orco-core", "orco-camera"];
+/// Crates whose unit tests need neither a bundle nor another file of the checkout. Those of the others read the checkout's
+/// bundles and pictures, which are too large for a registry.
+const TESTED: [&str; 3] = ["orco-core", "orco-state", "orco-camera"];
 /// The largest file that the registry takes, in bytes.
 const MAX_CRATE: u64 = 10 << 20;
 /// Folder of what goes to the release's page, in the workspace.
@@ -42,10 +42,10 @@ pub struct Arguments {
     #[arg(long, requires = "dry_run")]
     allow_dirty: bool,
     /// The tag that is released; it must be `v` and the version
-    #[arg(long)]
+    #[arg(long, required_unless_present = "dry_run")]
     tag: Option<String>,
     /// A secret key of minisign without a password, which signs the checksums
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", required_unless_present = "dry_run")]
     sign: Option<PathBuf>,
 }
 
@@ -53,16 +53,17 @@ pub struct Arguments {
 /// made by others, from `target/release-files`.
 ///
 /// # Errors
-/// If the tag is another version's, nobody answers for the package, a crate cannot be packaged or is too large for the registry, or a program fails.
+/// If the tag is another version's, the changelog gives the version no date, nobody answers for the package, a crate
+/// cannot be packaged or is too large for the registry, or a program fails.
 pub fn run_all(arguments: &Arguments) -> Result<ExitCode, Box<dyn Error>> {
     let version = env!("CARGO_PKG_VERSION");
     check_tag(arguments.tag.as_deref(), version)?;
-    let metadata = output(cargo().args(["metadata", "--format-version", "1", "--locked", "--no-deps"]))?;
-    let metadata: Value = serde_json::from_str(&metadata)?;
+    let metadata = Metadata::read()?;
     if !arguments.dry_run {
         package::demand_maintainer(&metadata)?;
+        package::demand_date(version)?;
     }
-    let crates = package_crates(arguments, version, &metadata)?;
+    let crates = package_crates(arguments, version, &metadata.target_folder()?)?;
     println!("crates, to the registry in this order:");
     for file in &crates {
         println!("{}", row(file)?);
@@ -102,14 +103,13 @@ fn selected(verb: &str) -> Command {
 }
 
 /// Packages the crates, compiles what was packaged unless told not to, and returns the files.
-fn package_crates(arguments: &Arguments, version: &str, metadata: &Value) -> Result<Vec<PathBuf>, Box<dyn Error>> {
-    let target = metadata["target_directory"].as_str().ok_or("cargo metadata names no target folder")?;
+fn package_crates(arguments: &Arguments, version: &str, target: &Path) -> Result<Vec<PathBuf>, Box<dyn Error>> {
     let mut command = selected("package");
     command.args(arguments.no_verify.then_some("--no-verify"));
     command.args(arguments.allow_dirty.then_some("--allow-dirty"));
     // Whether they compile is the question, not how well they can be debugged.
     run(command.args(["--config", "profile.dev.debug = false"]).current_dir(workspace()))?;
-    let folder = Path::new(target).join("package");
+    let folder = target.join("package");
     let files = CRATES.map(|name| folder.join(format!("{name}-{version}.crate")));
     for file in &files {
         let bytes = fs::metadata(file)?.len();
@@ -184,12 +184,9 @@ mod tests {
 
     #[test]
     fn every_crate_that_may_be_published_is_and_after_those_it_builds_on() {
-        let metadata =
-            output(cargo().args(["metadata", "--format-version", "1", "--no-deps"]).current_dir(workspace()));
-        let metadata: Value = serde_json::from_str(&metadata.unwrap()).unwrap();
-        let packages = metadata["packages"].as_array().unwrap();
+        let metadata = Metadata::read().unwrap();
         let place = |name: &str| CRATES.iter().position(|listed| *listed == name);
-        for package in packages {
+        for package in metadata.packages() {
             let name = package["name"].as_str().unwrap();
             assert_eq!(package["publish"].is_null(), place(name).is_some(), "{name}");
             let Some(own) = place(name) else { continue };
@@ -199,7 +196,10 @@ mod tests {
             let built_on = package["dependencies"].as_array().unwrap().iter();
             for dependency in built_on.filter(|dependency| dependency["kind"] != "dev") {
                 let dependency = dependency["name"].as_str().unwrap();
-                assert!(!dependency.starts_with("orco") || place(dependency) < Some(own), "{name}: {dependency}");
+                assert!(
+                    !dependency.starts_with("orco") || place(dependency).is_some_and(|place| place < own),
+                    "{name} needs {dependency}"
+                );
             }
         }
     }

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use crate::cache::Cache;
 use crate::library::LIBTORCH;
-use crate::root::target_folder;
+use crate::metadata::target_folder;
 
 /// What `cargo xtask test` leaves in an empty target folder, with a tenth more.
 const BUILT: u64 = 2_300_000_000;

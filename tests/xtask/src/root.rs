@@ -9,7 +9,9 @@ use std::process::Command;
 
 use crate::cache::Cache;
 use crate::emulation;
+use crate::environment::workspace;
 use crate::error::SetupCause;
+use crate::metadata::cargo_home;
 use crate::process::{output, run};
 
 /// What brings compilers for other machines: the release that always has recent ones.
@@ -195,25 +197,8 @@ pub fn failed(folder: &Path) -> impl Fn(Box<dyn Error>) -> SetupCause {
 /// # Errors
 /// If a folder cannot be made.
 pub fn folders_of_cargo(target: &Path) -> Result<[PathBuf; 3], Box<dyn Error>> {
-    let home = std::env::var_os("CARGO_HOME").map(PathBuf::from);
-    let home = home.or_else(|| Some(std::env::home_dir()?.join(".cargo"))).ok_or("there is no home folder")?;
     fs::create_dir_all(target)?;
-    Ok([crate::environment::workspace().to_owned(), home, target.to_owned()])
-}
-
-/// Where the workspace is built.
-///
-/// # Errors
-/// If Cargo does not say.
-pub fn target_folder() -> Result<PathBuf, Box<dyn Error>> {
-    let metadata = output(
-        crate::environment::cargo()
-            .args(["metadata", "--format-version", "1", "--no-deps"])
-            .current_dir(crate::environment::workspace()),
-    )?;
-    let metadata: serde_json::Value = serde_json::from_str(&metadata)?;
-    let target = metadata["target_directory"].as_str().ok_or("cargo metadata names no target folder")?;
-    Ok(PathBuf::from(target))
+    Ok([workspace().to_owned(), cargo_home()?, target.to_owned()])
 }
 
 #[cfg(test)]

@@ -118,6 +118,16 @@ impl From<UpgradeError> for PendingError {
     }
 }
 
+impl From<learner::ExportError> for PendingError {
+    fn from(error: learner::ExportError) -> Self {
+        let text = with_causes(&error);
+        match error {
+            learner::ExportError::Store(_) => Self::Open(text),
+            _ => Self::Change(text),
+        }
+    }
+}
+
 impl From<learner::ChangeError> for PendingError {
     fn from(error: learner::ChangeError) -> Self {
         let text = with_causes(&error);

@@ -9,7 +9,10 @@ use numpy::ndarray::{Array2, Array3, Ix2};
 use numpy::{IntoPyArray, PyArray2, PyArray3, PyReadonlyArray2};
 use orco_runtime::backup::{self, BackupOptions};
 use orco_runtime::bundle::Bundle;
+use orco_runtime::files;
 use orco_runtime::learner::{ChangeError, ChangeOutcome, ChangeStep, Learner, Observer};
+use orco_runtime::pack::{self, PackOrigin};
+use orco_runtime::state::Balance;
 use orco_runtime::store::Store;
 use pyo3::exceptions::{PyRuntimeWarning, PyValueError};
 use pyo3::prelude::*;
@@ -19,7 +22,7 @@ use crate::backup::PyBackup;
 use crate::error::PendingError;
 use crate::input::{self, PyPicture, PyShots};
 use crate::options::PyLearnerOptions;
-use crate::output::{PyAnswer, PyCounts, PyKnownClass, PyReport};
+use crate::output::{PyAnswer, PyCounts, PyHistoryEntry, PyKnownClass, PyReport};
 use orco_runtime::state::sentence::with_causes;
 
 /// A device that classifies pictures and learns new classes: an opened bundle and the state that was learned on it.
@@ -213,6 +216,51 @@ impl PyLearner {
         })?;
         contents.warnings.iter().try_for_each(|warning| warn(py, warning))?;
         Ok((&contents).into())
+    }
+
+    /// Writes a learned class into a pack.
+    #[pyo3(signature = (label, path, *, device=None, replace=false))]
+    fn export(
+        &self,
+        py: Python<'_>,
+        label: &str,
+        path: PathBuf,
+        device: Option<String>,
+        replace: bool,
+    ) -> PyResult<usize> {
+        self.with(py, |learner| {
+            let pack = learner.export(label, PackOrigin { device, ..PackOrigin::default() })?;
+            if !pack.is_sound() {
+                return Err(PendingError::Change("the label or the device's name is too long for a pack".to_owned()));
+            }
+            let bytes = pack::seal(&pack.to_be_signed(), "");
+            let write = if replace { files::replace } else { files::create };
+            write(&path, &bytes).map_err(|error| PendingError::Python(error.into()))?;
+            Ok(bytes.len())
+        })
+    }
+
+    /// Changes how much base classes count against learned ones.
+    fn set_balance(&self, py: Python<'_>, balance: &str) -> PyResult<PyReport> {
+        let names = Balance::ALL.map(Balance::name).join(", ");
+        let chosen = Balance::ALL.into_iter().find(|known| known.name() == balance);
+        let chosen =
+            chosen.ok_or_else(|| PyValueError::new_err(format!("balance is one of {names}, not {balance}")))?;
+        Ok((&self.change(py, |learner, observer| learner.balance(chosen, observer))?).into())
+    }
+
+    /// How much base classes count against learned ones.
+    fn balance(&self, py: Python<'_>) -> PyResult<&'static str> {
+        self.with(py, |learner| Ok(learner.state().balance.name()))
+    }
+
+    /// The changes that are remembered.
+    fn history(&self, py: Python<'_>) -> PyResult<Vec<PyHistoryEntry>> {
+        self.with(py, |learner| {
+            let history = learner.history();
+            let present = history.timeline().present();
+            Ok(history.entries().iter().map(|entry| PyHistoryEntry::new(entry, present)).collect())
+        })
     }
 
     /// Undoes the last changes.

@@ -33,7 +33,7 @@ mod _orco {
     #[pymodule_export]
     use super::learner::PyLearner;
     #[pymodule_export]
-    use super::output::{PyAnswer, PyCounts, PyKnownClass, PyReport};
+    use super::output::{PyAnswer, PyCounts, PyHistoryEntry, PyKnownClass, PyReport};
 
     #[pymodule_export]
     #[expect(non_upper_case_globals, reason = "Python's name for it")]

@@ -1,6 +1,7 @@
 //! Answers and reports as Python gets them. Documentation for people stands in `python/orco/_orco.pyi`.
 
 use orco_runtime::learner::{Answer, Learner};
+use orco_runtime::state::history::HistoryEntry;
 use orco_runtime::state::session::ChangeReport;
 use pyo3::prelude::*;
 
@@ -73,6 +74,46 @@ impl PyCounts {
             "Counts(base_classes={base_classes}, learned_classes={learned_classes}, free_targets={free_targets}, \
              changes={changes})"
         )
+    }
+}
+
+/// A change that is remembered.
+#[pyclass(module = "orco", name = "HistoryEntry", frozen, get_all)]
+pub struct PyHistoryEntry {
+    /// Its number, which it keeps; 0 for the state before all changes.
+    pub number: u32,
+    /// What was done: a verb in the past tense.
+    pub change: String,
+    /// Labels of the classes that it was done to.
+    pub labels: Vec<String>,
+    /// When, in seconds since 1970; None where that was not known.
+    pub when: Option<u64>,
+    /// How much base classes counted against learned ones from then on.
+    pub balance: String,
+    /// Whether the learner is there now.
+    pub present: bool,
+}
+
+impl PyHistoryEntry {
+    /// An entry of a history that is at the entry `present`.
+    pub fn new(entry: &HistoryEntry, present: u32) -> Self {
+        Self {
+            number: entry.number,
+            change: entry.kind.past().to_owned(),
+            labels: entry.names.iter().map(|name| name.label.clone()).collect(),
+            when: entry.when,
+            balance: entry.balance.name().to_owned(),
+            present: entry.number == present,
+        }
+    }
+}
+
+#[pymethods]
+impl PyHistoryEntry {
+    fn __repr__(&self) -> String {
+        let present = if self.present { "True" } else { "False" };
+        let Self { number, change, labels, .. } = self;
+        format!("HistoryEntry(number={number}, change={change:?}, labels={labels:?}, present={present})")
     }
 }
 

@@ -73,6 +73,29 @@ class Device(unittest.TestCase):
         self.assertEqual((counts.base_classes, counts.learned_classes, counts.free_targets), (60, 0, 40))
         self.assertEqual(counts.changes, 0)
 
+    def test_history_balance_and_packs(self) -> None:
+        learner = self.learner
+        self.assertEqual((learner.balance(), learner.history()[-1].present), ("balanced", True))
+        learner.learn({"mug": pictures("learn", "mug")})
+        learner.set_balance("favour-new")
+        self.assertEqual(learner.balance(), "favour-new")
+        with self.assertRaisesRegex(ValueError, "keep-base, balanced, favour-new, not new"):
+            learner.set_balance("new")
+        learner.undo()
+        changes = [(entry.number, entry.labels, entry.balance) for entry in learner.history()[:3]]
+        self.assertEqual(changes, [(0, [], "balanced"), (1, ["mug"], "balanced"), (2, [], "favour-new")])
+        self.assertEqual([entry.number for entry in learner.history() if entry.present], [1])
+
+        file = self.state / "mug.orcopack"
+        self.assertEqual(learner.export("mug", file, device="door 3"), file.stat().st_size)
+        before = file.read_bytes()
+        with self.assertRaises(FileExistsError):
+            learner.export("mug", file)
+        learner.export("mug", file, replace=True)
+        self.assertNotEqual(file.read_bytes(), before, "it names no device")
+        with self.assertRaisesRegex(orco.ChangeError, "bear"):
+            learner.export("bear", self.state / "bear.orcopack")
+
     def test_the_head_is_aligned_when_asked(self) -> None:
         at_once, later = self.learner, self.opened(align="later")
         self.assertIsNone(at_once.align(), "nothing is to be done")

@@ -17,8 +17,8 @@ use crate::head::Head;
 use crate::state::{Balance, Class};
 use crate::statistics::Statistics;
 
-/// `tests/golden/combined-answer.py` writes it.
-const GOLDEN: &str = include_str!("../../../../tests/golden/combined-answer.json");
+/// `combined-answer.py` beside it writes it.
+const GOLDEN: &str = include_str!("combined-answer.json");
 
 /// A base model, and a state with two learned classes whose head was aligned.
 struct Golden {

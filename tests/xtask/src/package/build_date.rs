@@ -1,5 +1,6 @@
 //! The time that files of a package carry, so that two builds of one commit are the same bytes.
 
+use std::env::VarError;
 use std::error::Error;
 use std::process::Command;
 
@@ -21,8 +22,11 @@ impl BuildDate {
     pub fn find() -> Result<Self, Box<dyn Error>> {
         let seconds = match std::env::var(VARIABLE) {
             Ok(seconds) => seconds,
-            Err(_) => output(Command::new("git").args(["log", "-1", "--format=%ct"]).current_dir(workspace()))
-                .map_err(|error| format!("the commit's time is unknown, so name one in {VARIABLE}: {error}"))?,
+            Err(VarError::NotUnicode(_)) => return Err(format!("{VARIABLE} is no number").into()),
+            Err(VarError::NotPresent) => {
+                output(Command::new("git").args(["log", "-1", "--format=%ct"]).current_dir(workspace()))
+                    .map_err(|error| format!("the commit's time is unknown, so name one in {VARIABLE}: {error}"))?
+            }
         };
         Self::from_seconds(seconds.trim().parse().map_err(|_| format!("{VARIABLE} is no number: {seconds}"))?)
     }

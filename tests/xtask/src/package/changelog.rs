@@ -1,5 +1,6 @@
 //! Debian's changelog, made from `CHANGELOG.md`.
 
+use std::error::Error;
 use std::fmt::Write;
 
 use super::build_date::BuildDate;
@@ -8,25 +9,48 @@ use super::build_date::BuildDate;
 const WIDTH: usize = 78;
 
 /// The entry of a release: `changelog` is the text of `CHANGELOG.md`, `release` its version there, `version` that of the
-/// package. A release that the file does not list gets the newest one's text, and standard error says so.
-pub fn of(changelog: &str, release: &str, version: &str, maintainer: &str, date: &BuildDate) -> String {
-    let heading = format!("## [{release}]");
-    let is_heading = |line: &&str| line.starts_with("## [");
-    let from = changelog.lines().position(|line| line.starts_with(&heading));
-    let from = from.or_else(|| {
-        let newest = changelog.lines().position(|line| is_heading(&line))?;
-        let taken = changelog.lines().nth(newest)?;
-        eprintln!("warning: CHANGELOG.md does not list {release}; the package says what stands below \"{taken}\"");
-        Some(newest)
-    });
-    let section = changelog.lines().skip(from.map_or(0, |line| line + 1)).take_while(|line| !is_heading(line));
+/// package.
+///
+/// # Errors
+/// If the file does not list the release, or says nothing of it.
+pub fn of(
+    changelog: &str,
+    release: &str,
+    version: &str,
+    maintainer: &str,
+    date: &BuildDate,
+) -> Result<String, Box<dyn Error>> {
+    let section = section(changelog, release)?.lines().skip(1);
     let mut entry = format!("orco ({version}) unstable; urgency=medium\n");
     for paragraph in paragraphs(section) {
         entry.push('\n');
         entry.push_str(&paragraph);
     }
-    let _ = write!(entry, "\n\n -- {maintainer}  {}\n", date.rfc2822());
-    entry
+    write!(entry, "\n\n -- {maintainer}  {}\n", date.rfc2822())?;
+    Ok(entry)
+}
+
+/// Refuses to release what the file calls unreleased.
+///
+/// # Errors
+/// If it does, or does not list the release.
+pub fn demand_date(changelog: &str, release: &str) -> Result<(), Box<dyn Error>> {
+    let heading = section(changelog, release)?.lines().next().unwrap_or_default();
+    let is_dated = heading.rsplit(' ').next().is_some_and(|date| date.parse::<jiff::civil::Date>().is_ok());
+    if is_dated { Ok(()) } else { Err(format!("CHANGELOG.md gives no date of release: {heading}").into()) }
+}
+
+/// The lines of a release, its heading first.
+fn section<'a>(changelog: &'a str, release: &str) -> Result<&'a str, Box<dyn Error>> {
+    let heading = format!("## [{release}]");
+    let mut starts = changelog.match_indices(&heading).map(|(start, _)| start);
+    let start = starts.find(|&start| start == 0 || changelog[..start].ends_with('\n'));
+    let section = &changelog[start.ok_or_else(|| format!("CHANGELOG.md has no section of {release}"))?..];
+    let section = &section[..section.find("\n## [").unwrap_or(section.len())];
+    if section.lines().skip(1).all(|line| line.trim().is_empty()) {
+        return Err(format!("CHANGELOG.md says nothing of {release}").into());
+    }
+    Ok(section)
 }
 
 /// Headings as `[ On the device ]`, items with a star, other paragraphs as items; wrapped.
@@ -82,12 +106,21 @@ mod tests {
     #[test]
     fn an_entry_has_the_form_that_debian_reads() {
         let date = BuildDate::from_seconds(0).unwrap();
-        let entry = of(CHANGELOG, "0.2.0", "0.2.0-1", "A <a@b.org>", &date);
+        let entry = of(CHANGELOG, "0.2.0", "0.2.0-1", "A <a@b.org>", &date).unwrap();
         let expected = "orco (0.2.0-1) unstable; urgency=medium\n\n  * What is new:\n  [ On the device ]\n  * orco is \
                         faster, and smaller.\n  * It learns.\n\n -- A <a@b.org>  Thu, 01 Jan 1970 00:00:00 +0000\n";
         assert_eq!(entry, expected);
-        assert!(of(CHANGELOG, "0.1.0", "0.1.0-1", "A <a@b.org>", &date).contains("\n  * First.\n"));
-        assert!(of(CHANGELOG, "9.0.0", "9.0.0", "A <a@b.org>", &date).contains("  * It learns."));
+        assert!(of(CHANGELOG, "0.1.0", "0.1.0-1", "A <a@b.org>", &date).unwrap().contains("\n  * First.\n"));
+        let missing = of(CHANGELOG, "9.0.0", "9.0.0", "A <a@b.org>", &date).unwrap_err().to_string();
+        assert_eq!(missing, "CHANGELOG.md has no section of 9.0.0");
+        assert!(of("## [0.2.0]\n\n## [0.1.0]\n\n- First.\n", "0.2.0", "0.2.0", "A <a@b.org>", &date).is_err());
+    }
+
+    #[test]
+    fn only_what_has_a_date_is_released() {
+        assert!(demand_date(CHANGELOG, "0.1.0").is_ok());
+        let refused = demand_date(CHANGELOG, "0.2.0").unwrap_err().to_string();
+        assert_eq!(refused, "CHANGELOG.md gives no date of release: ## [0.2.0] - unreleased");
     }
 
     #[test]

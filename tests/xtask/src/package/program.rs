@@ -1,5 +1,5 @@
-//! The program that a package holds: stripped, and the same bytes wherever the checkout, Cargo's home and the target
-//! folder lie.
+//! The program that a package holds: stripped, and without the paths of the checkout, Cargo's home and the target
+//! folder.
 
 use std::error::Error;
 use std::path::Path;
@@ -10,6 +10,7 @@ use serde_json::Value;
 use super::build_date::{self, BuildDate};
 use crate::cross::Cross;
 use crate::environment::{cargo, workspace};
+use crate::metadata::cargo_home;
 use crate::process::{output, run};
 
 /// What a shell may have set for other builds.
@@ -48,18 +49,9 @@ pub fn build(
 /// counts, so folders that may lie in others come later.
 fn mapped_paths(target: &Path) -> Result<Value, Box<dyn Error>> {
     let home = cargo_home()?;
-    let folders = [(workspace(), "/orco"), (target, "/orco/target"), (Path::new(&home), "/cargo")];
+    let folders = [(workspace(), "/orco"), (target, "/orco/target"), (home.as_path(), "/cargo")];
     let flags = folders.map(|(folder, name)| format!("--remap-path-prefix={}={name}", folder.display()));
     Ok(Value::from(flags.to_vec()))
-}
-
-/// Where Cargo keeps sources of crates.
-fn cargo_home() -> Result<String, Box<dyn Error>> {
-    if let Some(home) = std::env::var_os("CARGO_HOME").filter(|home| !home.is_empty()) {
-        return Ok(home.to_string_lossy().into_owned());
-    }
-    let home = std::env::home_dir().ok_or("neither CARGO_HOME nor HOME is set")?;
-    Ok(home.join(".cargo").to_string_lossy().into_owned())
 }
 
 /// The triple of this machine.

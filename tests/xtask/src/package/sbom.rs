@@ -10,9 +10,12 @@ use serde_json::{Value, json};
 use super::build_date::{self, BuildDate};
 use crate::environment::workspace;
 use crate::library::ONNX_RUNTIME_VERSION;
+use crate::metadata::Metadata;
 use crate::process::run;
 use crate::tool::CARGO_CYCLONEDX;
 
+/// Manifest of the bundle in the package.
+const BUNDLE: &str = "models/everyday/manifest.toml";
 /// Name of the files, before `.json`; git ignores them.
 const NAME: &str = "orco.cdx";
 
@@ -20,7 +23,7 @@ const NAME: &str = "orco.cdx";
 ///
 /// # Errors
 /// If cargo-cyclonedx cannot be had or fails, or a file cannot be written.
-pub fn write(metadata: &Value, triple: &str, date: &BuildDate, file: &Path) -> Result<(), Box<dyn Error>> {
+pub fn write(metadata: &Metadata, triple: &str, date: &BuildDate, file: &Path) -> Result<(), Box<dyn Error>> {
     let app = workspace().join("runtime/app/Cargo.toml");
     let mut command = Command::new(CARGO_CYCLONEDX.locate()?);
     command.args(["cyclonedx", "--quiet", "--format", "json", "--spec-version", "1.5", "--no-build-deps"]);
@@ -31,17 +34,15 @@ pub fn write(metadata: &Value, triple: &str, date: &BuildDate, file: &Path) -> R
     let name = format!("{NAME}.json");
     let text = fs::read_to_string(app.with_file_name(&name))?;
     // It writes one beside every member of the workspace.
-    for package in metadata["packages"].as_array().into_iter().flatten() {
-        let manifest = package["manifest_path"].as_str().unwrap_or_default();
-        if Path::new(manifest).starts_with(workspace()) {
-            let _ = fs::remove_file(Path::new(manifest).with_file_name(&name));
-        }
+    for package in metadata.packages() {
+        let manifest = package["manifest_path"].as_str().ok_or("a package has no manifest")?;
+        let _ = fs::remove_file(Path::new(manifest).with_file_name(&name));
     }
-    Ok(fs::write(file, completed(&text, &workspace().to_string_lossy())?)?)
+    Ok(fs::write(file, completed(&text, &workspace().to_string_lossy(), model()?)?)?)
 }
 
 /// The bill with what else is in the package, and without the folder of this checkout.
-fn completed(text: &str, checkout: &str) -> Result<String, Box<dyn Error>> {
+fn completed(text: &str, checkout: &str, model: Value) -> Result<String, Box<dyn Error>> {
     let mut bill: Value = serde_json::from_str(&text.replace(checkout, ""))?;
     let components = bill["components"].as_array_mut().ok_or("cargo-cyclonedx lists no components")?;
     components.push(json!({
@@ -49,11 +50,30 @@ fn completed(text: &str, checkout: &str) -> Result<String, Box<dyn Error>> {
         "purl": format!("pkg:pypi/onnxruntime@{ONNX_RUNTIME_VERSION}"), "scope": "optional",
         "licenses": [{ "license": { "id": "MIT" } }],
     }));
-    components.push(json!({
-        "type": "machine-learning-model", "bom-ref": "everyday", "name": "everyday",
-        "version": env!("CARGO_PKG_VERSION"), "scope": "optional", "licenses": [{ "license": { "id": "Apache-2.0" } }],
-    }));
+    components.push(model);
     Ok(serde_json::to_string_pretty(&bill)? + "\n")
+}
+
+/// The bundle in the package. What it is, its files' digests say: only a bundle that is signed for a fleet has a number
+/// of its own (`release`).
+fn model() -> Result<Value, Box<dyn Error>> {
+    model_of(&fs::read_to_string(workspace().join(BUNDLE))?)
+}
+
+fn model_of(manifest: &str) -> Result<Value, Box<dyn Error>> {
+    let manifest: toml::Table = toml::from_str(manifest)?;
+    let name = manifest.get("name").and_then(|name| name.as_str()).ok_or("the bundle has no name")?;
+    let files = manifest.get("files").and_then(|files| files.as_table()).ok_or("the bundle lists no files")?;
+    let file = |(name, digest): (&String, &toml::Value)| json!({ "type": "file", "name": name, "hashes": [{ "alg": "SHA-256", "content": digest.as_str() }] });
+    let packed = files.iter().filter(|(name, _)| *name != "benchmark.postcard").map(file);
+    let mut model = json!({
+        "type": "machine-learning-model", "bom-ref": name, "name": name, "scope": "optional",
+        "licenses": [{ "license": { "id": "Apache-2.0" } }], "components": packed.collect::<Vec<_>>(),
+    });
+    if let Some(release) = manifest.get("release").and_then(|release| release.as_integer()) {
+        model["version"] = release.to_string().into();
+    }
+    Ok(model)
 }
 
 #[cfg(test)]
@@ -63,8 +83,19 @@ mod tests {
     #[test]
     fn a_bill_holds_what_cargo_does_not_know_and_no_folder() {
         let text = r#"{"components": [{"purl": "pkg:cargo/orco@0.1.0?download_url=file:///home/me/orco/runtime"}]}"#;
-        let bill = completed(text, "/home/me/orco").unwrap();
+        let bill = completed(text, "/home/me/orco", model().unwrap()).unwrap();
         assert!(bill.contains("onnxruntime") && bill.contains("everyday") && !bill.contains("/home/me"), "{bill}");
-        assert!(completed("{}", "/x").is_err());
+        assert!(completed("{}", "/x", Value::Null).is_err());
+    }
+
+    #[test]
+    fn a_model_is_told_by_its_files_and_has_the_version_of_its_release_alone() {
+        let files = "[files]\n\"a.onnx\" = \"0f\"\n\"benchmark.postcard\" = \"1e\"\n";
+        let model = model_of(&format!("name = \"mine\"\n{files}")).unwrap();
+        assert_eq!((&model["name"], &model["version"]), (&json!("mine"), &Value::Null));
+        let hashes = json!([{ "alg": "SHA-256", "content": "0f" }]);
+        assert_eq!(model["components"], json!([{ "type": "file", "name": "a.onnx", "hashes": hashes }]));
+        assert_eq!(model_of(&format!("name = \"mine\"\nrelease = 7\n{files}")).unwrap()["version"], "7");
+        assert!(model_of("name = \"mine\"").is_err());
     }
 }

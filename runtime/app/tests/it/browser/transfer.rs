@@ -33,7 +33,7 @@ fn a_class_whose_name_is_known_is_imported_under_another_one() {
 
         browser.show_tab("settings").await?;
         browser.choose_file("import", &broken).await?;
-        browser.until(&format!("{state}.includes('the pack cannot be imported')")).await?;
+        browser.until(&format!("{state}.includes('This is no file of an exported thing')")).await?;
         browser.choose_file("import", &pack).await?;
         browser.until("document.getElementById('dialog').open").await?;
         browser.keep("import-as").await?;
@@ -79,7 +79,7 @@ fn a_class_is_forgotten_for_good_with_its_past() {
         browser.click("dialog-yes").await?;
         browser.until("document.querySelectorAll('#learned > li').length === 0").await?;
         browser.show_tab("history").await?;
-        browser.until("document.getElementById('history').textContent.includes('purged a class')").await?;
+        browser.until("document.getElementById('history').textContent.includes('forgot a thing for good')").await?;
         assert!(!browser.text("history").await?.contains("duck"));
         browser.close().await
     });

@@ -1,6 +1,6 @@
 from collections.abc import Iterable, Mapping
 from os import PathLike
-from typing import TypeAlias, final
+from typing import Literal, TypeAlias, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +15,9 @@ _Pictures: TypeAlias = Iterable[_Picture] | NDArray[np.uint8]
 # Pictures, or features as Learner.shot_features gives them.
 _Shots: TypeAlias = _Pictures | NDArray[np.float32]
 
+# How much base classes count against learned ones, when the border between both is chosen.
+_Balance: TypeAlias = Literal["keep-base", "balanced", "favour-new"]
+
 __all__ = [
     "Answer",
     "Backup",
@@ -24,6 +27,7 @@ __all__ = [
     "Class",
     "Counts",
     "EngineError",
+    "HistoryEntry",
     "Learner",
     "OpenError",
     "OrcoError",
@@ -91,6 +95,34 @@ class Counts:
     @property
     def changes(self) -> int:
         """Changes that can be undone."""
+
+@final
+class HistoryEntry:
+    """A change that is remembered."""
+
+    @property
+    def number(self) -> int:
+        """Its number, which it keeps; 0 for the state before all changes."""
+
+    @property
+    def change(self) -> str:
+        """What was done: a verb in the past tense, such as `learned`."""
+
+    @property
+    def labels(self) -> list[str]:
+        """Labels of the classes that it was done to; an empty label where the class was purged."""
+
+    @property
+    def when(self) -> int | None:
+        """When, in seconds since 1970; None where that was not known."""
+
+    @property
+    def balance(self) -> _Balance:
+        """How much base classes counted against learned ones from then on."""
+
+    @property
+    def present(self) -> bool:
+        """Whether the learner is there now."""
 
 @final
 class Report:
@@ -212,6 +244,26 @@ class Learner:
 
         Raises BackupError if the file is there or cannot be written, ChangeError if nothing was learned, BusyError.
         """
+
+    def export(self, label: str, path: _Path, *, device: str | None = None, replace: bool = False) -> int:
+        """Writes a learned class into a pack, for another device with the same bundle, and returns the bytes of the file.
+        It holds exemplars and no picture, and is not signed: `orco export --sign` signs.
+
+        device: the name of this one, for whoever receives the pack.
+        replace: whether a file that is there already may be replaced.
+
+        Raises ChangeError if the class was not learned here, OSError if the file is there or cannot be written.
+        """
+
+    def set_balance(self, balance: _Balance) -> Report:
+        """Changes how much base classes count against learned ones, and chooses the border between both anew. Nothing is
+        trained. Raises ChangeError if the bundle's answers have no border, or BusyError."""
+
+    def balance(self) -> _Balance:
+        """How much base classes count against learned ones."""
+
+    def history(self) -> list[HistoryEntry]:
+        """The changes that are remembered, oldest first; the first entry is the state before all of them."""
 
     def undo(self, changes: int = 1) -> Report:
         """Undoes the last changes; called again, it goes further back. `redo` redoes them. Raises

@@ -1,7 +1,7 @@
 """Writes combined-answer.json: the combined answer and its border (docs/src/how/answers.md) in numpy, for tests to hold
 ours to.
 
-    python3 tests/golden/combined-answer.py
+    python3 runtime/state/src/answer/combined-answer.py
 
 Written from the formulas alone, in float64; features are multiples of 1/64, so that half precision stores them exactly.
 """
