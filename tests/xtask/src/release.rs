@@ -13,8 +13,8 @@ use crate::package;
 use crate::process::{output, run};
 
 /// The crates, each after those that it builds on.
-const CRATES: [&str; 7] =
-    ["orco-core", "orco-state", "orco-runtime", "orco-benchmark", "orco-camera", "orco-serve", "orco"];
+const CRATES: [&str; 8] =
+    ["orco-core", "orco-state", "orco-runtime", "orco-benchmark", "orco-camera", "orco-serve", "orco-hub", "orco"];
 /// Those of them that are libraries, for other programs to depend on.
 pub const LIBRARIES: &[&str] = CRATES.split_at(CRATES.len() - 1).0;
 /// Crates whose unit tests need neither a bundle nor another file of the checkout.
