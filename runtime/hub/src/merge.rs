@@ -123,7 +123,7 @@ fn merged<Id>(label: &str, group: Vec<PushedPack<Id>>) -> Result<Option<Combined
         all.origins.push(id);
     }
     all.pack.thumbnails.truncate(MAX_THUMBNAILS);
-    all.pack.origin = PackOrigin { device: Some(devices), created: None, ..all.pack.origin };
+    all.pack.provenance = PackOrigin { device: Some(devices), created: None, ..all.pack.provenance };
     checked(label, all).map(Some)
 }
 
@@ -155,8 +155,8 @@ mod tests {
     fn pushed(id: u32, label: &str, device: &str, shots: usize) -> PushedPack<u32> {
         let mut exemplars = Bank::new(2, 1, ExemplarPrecision::F16);
         (0..shots).for_each(|shot| exemplars.push(0, &[id as f32, shot as f32]));
-        let origin = PackOrigin { device: Some(device.into()), ..PackOrigin::default() };
-        let pack = Pack { label: label.into(), bundle_digest: [7; 32], exemplars, thumbnails: Vec::new(), origin };
+        let provenance = PackOrigin { device: Some(device.into()), ..PackOrigin::default() };
+        let pack = Pack { label: label.into(), bundle_digest: [7; 32], exemplars, thumbnails: Vec::new(), provenance };
         PushedPack { id, device: device.into(), pack }
     }
 
@@ -170,7 +170,7 @@ mod tests {
         assert_eq!((merged[0].pack.label.as_str(), &merged[0].origins[..]), ("cup", &[3][..]));
         assert_eq!((merged[1].pack.label.as_str(), &merged[1].origins[..]), ("mug", &[1, 2][..]));
         assert_eq!(merged[1].pack.exemplars.len(), 5);
-        assert_eq!(merged[1].pack.origin.device.as_deref(), Some("door 3, door 7"));
+        assert_eq!(merged[1].pack.provenance.device.as_deref(), Some("door 3, door 7"));
         let apart = combine(packs(), SameLabel::Apart).unwrap();
         let labels: Vec<&str> = apart.iter().map(|combined| combined.pack.label.as_str()).collect();
         assert_eq!(labels, ["cup (gate)", "mug (door 3)", "mug (door 7)"]);

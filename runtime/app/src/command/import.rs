@@ -97,7 +97,7 @@ fn open(path: &Path, key: Option<&PublicKey>) -> Result<Pack> {
 /// "LABEL (N shots, from DEVICE, TIME)".
 fn describe(label: &str, pack: &Pack) -> String {
     let mut facts = vec![counted(pack.exemplars.len(), "shot")];
-    facts.extend(pack.origin.device.as_ref().map(|device| format!("from {device}")));
-    facts.extend(pack.origin.created.clone());
+    facts.extend(pack.provenance.device.as_ref().map(|device| format!("from {device}")));
+    facts.extend(pack.provenance.created.clone());
     format!("{label} ({})", facts.join(", "))
 }

@@ -13,7 +13,7 @@ pub(super) fn content(pack: &Pack) -> ObjectDigest {
         bundle_digest: pack.bundle_digest,
         exemplars: pack.exemplars.clone(),
         thumbnails: Vec::new(),
-        origin: PackOrigin::default(),
+        provenance: PackOrigin::default(),
     };
     ObjectDigest::of(&bare.to_be_signed())
 }

@@ -201,7 +201,7 @@ fn insert(
             digest,
             pack.label,
             ObjectDigest::new(pack.bundle_digest),
-            pack.origin.bundle,
+            pack.provenance.bundle,
             device,
             u32::try_from(pack.exemplars.len()).unwrap_or(u32::MAX),
             i64::try_from(*size).unwrap_or(i64::MAX),

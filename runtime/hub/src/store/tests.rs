@@ -68,9 +68,10 @@ impl Caller {
 fn pack(label: &str, shade: f32) -> Vec<u8> {
     let mut exemplars = Bank::new(2, 1, ExemplarPrecision::F16);
     exemplars.push(0, &[shade, 1.0]);
-    let origin = PackOrigin { bundle: "b".into(), ..PackOrigin::default() };
+    let provenance = PackOrigin { bundle: "b".into(), ..PackOrigin::default() };
     let label = label.to_owned();
-    let pack = orco_runtime::pack::Pack { label, bundle_digest: [7; 32], exemplars, thumbnails: Vec::new(), origin };
+    let pack =
+        orco_runtime::pack::Pack { label, bundle_digest: [7; 32], exemplars, thumbnails: Vec::new(), provenance };
     orco_runtime::pack::seal(&pack.to_be_signed(), "")
 }
 
