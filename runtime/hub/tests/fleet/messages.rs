@@ -279,7 +279,7 @@ fn at_whatever_step_the_power_fails_the_next_round_goes_on() {
         };
         let stopped = taker.device().sync(&mut fleet.network(), &mut power);
         cut += usize::from(stopped.is_err());
-        trial.count(u64::from(stopped.is_err()));
+        trial.count(usize::from(stopped.is_err()));
         lose_unsynced(taker);
         if let Err(error) = taker.device().sync(&mut fleet.network(), &mut ()) {
             assert!(matches!(error, SyncError::Object { .. }), "step {steps}: {error}");

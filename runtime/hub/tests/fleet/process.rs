@@ -73,7 +73,7 @@ fn nothing_acknowledged_is_lost_when_the_process_is_killed() {
     let mut child = start(&hub, &proxy);
     device.sync(&mut FaultyNetwork::new(&proxy.url(), 0, 0));
     assert_eq!(store.packs().unwrap().len(), KILLS);
-    trial.count(KILLS as u64);
+    trial.count(KILLS);
     println!("{cut} of {KILLS} kills cut a round off");
     child.kill().unwrap();
     child.wait().unwrap();

@@ -160,7 +160,7 @@ fn a_fleet_settles() {
     let taught = devices.iter().step_by(TEACHERS).take(8).count() + 1;
     assert_eq!(newest.len(), taught, "a pushed class got lost: {newest:?}");
     devices.iter().for_each(|device| check_device(device, &store, &newest));
-    trial.count((count * ROUNDS) as u64);
+    trial.count(count * ROUNDS);
     let bytes = proxy.take();
     let learned = (count * taught) as u64;
     println!(
