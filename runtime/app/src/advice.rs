@@ -135,8 +135,8 @@ fn on_upgrade(error: &UpgradeError) -> Option<&'static str> {
              learned from its other shots"
         }
         UpgradeError::Missing { .. } => {
-            "nothing was changed: with the old bundle, `orco add --keep-shots` gives a class pictures again; --force \
-             gives these classes up"
+            "nothing was changed: with the old bundle, `orco add --keep-shots` gives a class pictures again; \
+             --give-up-unkept gives these classes up"
         }
         UpgradeError::Worse { .. } => "nothing was changed: --force goes over all the same",
         UpgradeError::NoEarlier { .. } => "nothing was changed: give the bundle that it belongs to with --bundle",

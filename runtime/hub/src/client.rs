@@ -31,11 +31,11 @@ pub use push::SharedClasses;
 
 use crate::protocol::{
     ChannelTarget, ClassReport, DeviceHealth, DeviceReport, ENROL, Enrolled, Enrolment, EnrolmentCode, MAX_CLASSES,
-    ObjectDigest, REPORT, ReleaseOutcome, ReportedBundle, SigningKey, bounded,
+    MAX_WARNINGS, ObjectDigest, REPORT, ReleaseOutcome, ReportedBundle, SigningKey, bounded,
 };
 
-/// Most warnings of a report.
-const MAX_WARNINGS: usize = 20;
+/// Bytes of all labels of a report, so that it stays below [`crate::protocol::MAX_MESSAGE`] whatever they are.
+const MAX_LABELS: usize = 1 << 20;
 
 /// How a device takes part in a fleet.
 pub struct FleetSettings<'a> {
@@ -120,6 +120,7 @@ impl<'a> FleetDevice<'a> {
         name: &str,
         observer: &mut dyn SyncObserver,
     ) -> Result<String, SyncError> {
+        let _locked = self.folder.lock()?;
         let mut identity = match self.folder.identity()? {
             Some(identity) if identity.fingerprint != code.fingerprint => {
                 return Err(SyncError::OtherHub { folder: self.folder.path().into() });
@@ -158,6 +159,7 @@ impl<'a> FleetDevice<'a> {
         observer: &mut dyn SyncObserver,
     ) -> Result<SyncOutcome, SyncError> {
         let identity = self.folder.identity()?.ok_or(SyncError::NotEnrolled)?;
+        let _locked = self.folder.lock()?;
         let hub = HubKey::Known(identity.hub.ok_or(SyncError::NotEnrolled)?);
         let (folder, key, retry) = (&self.folder, self.signing_key(&identity)?, self.settings.retry);
         let mut round = Round {
@@ -214,6 +216,7 @@ impl Round<'_, '_> {
             return Err(SyncError::NoBundle);
         }
         outcomes.extend(self.follow_packs(&target.packs)?);
+        self.clear_objects(&target.packs);
         self.push_classes()?;
         self.keep_outcomes(outcomes.clone())?;
         self.outcome.outcomes = outcomes;
@@ -268,7 +271,11 @@ fn class_reports(learner: &Learner) -> Vec<ClassReport> {
             *count += 1;
         }
     }
-    let classes = state.classes.iter().zip(shots);
+    let mut bytes = 0;
+    let classes = state.classes.iter().zip(shots).take_while(|(class, _)| {
+        bytes += class.label.len();
+        bytes <= MAX_LABELS
+    });
     classes.take(MAX_CLASSES).map(|(class, shots)| ClassReport { label: class.label.clone(), shots }).collect()
 }
 

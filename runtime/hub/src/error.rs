@@ -24,6 +24,9 @@ pub enum HubError {
         /// Newest version that is known.
         known: i64,
     },
+    /// The database is gone, though there are objects.
+    #[error("the hub's database is empty, but there are objects: it was lost; restore the folder from a backup")]
+    NoDatabase,
     /// A file cannot be read or written.
     #[error("{} cannot be read or written", path.display())]
     File {
@@ -96,7 +99,7 @@ pub enum HubError {
     /// A bundle cannot be opened.
     #[error(transparent)]
     Bundle(#[from] OpenError),
-    /// The token's file cannot be used.
+    /// The token's file or the certificate cannot be used.
     #[error(transparent)]
     Token(#[from] orco_serve::ServeError),
     /// The hub cannot listen.

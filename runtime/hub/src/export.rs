@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use image::codecs::jpeg::JpegEncoder;
 use orco_runtime::files;
+use orco_runtime::state::label;
 use orco_runtime::store::kept;
 
 use crate::error::HubError;
@@ -34,7 +35,8 @@ pub fn export(store: &HubStore, folder: &Path) -> Result<ExportOutcome, HubError
     let mut outcome = ExportOutcome::default();
     let mut last = None;
     for SharedPicture { label, digest } in store.shared_pictures()? {
-        let class = folder.join(folder_name(&label));
+        // Spellings of one label are one class.
+        let class = folder.join(folder_name(&label::normal(&label)));
         let path = class.join(format!("{}.jpg", &digest.to_string()[..16]));
         files::replace_in_new_folder(&path, &jpeg(store, &digest)?).map_err(HubError::file(path))?;
         outcome.pictures += 1;
@@ -48,7 +50,8 @@ pub fn export(store: &HubStore, folder: &Path) -> Result<ExportOutcome, HubError
 fn folder_name(label: &str) -> PathBuf {
     let plain = |letter: char| letter.is_alphanumeric() || " -_".contains(letter);
     let shown: String = label.chars().map(|letter| if plain(letter) { letter } else { '_' }).take(MAX_NAME).collect();
-    if shown == label {
+    // The trainer takes folders of these names for parts of the data.
+    if shown == label && !["train", "test"].contains(&label) {
         return shown.into();
     }
     format!("{shown}-{}", &ObjectDigest::of(label.as_bytes()).to_string()[..8]).into()
@@ -78,5 +81,8 @@ mod tests {
             assert!(!name.to_string_lossy().contains(['/', '.', ':']), "{label}");
         }
         assert_ne!(folder_name("a/b"), folder_name("a:b"));
+        for label in ["train", "test"] {
+            assert_ne!(folder_name(label), Path::new(label), "the trainer would not take it for a class");
+        }
     }
 }

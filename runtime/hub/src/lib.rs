@@ -19,7 +19,7 @@
 //! use orco_hub::server::{HubAddress, HubServer};
 //! use orco_hub::store::HubStore;
 //!
-//! let address = HubAddress { listen: ([127, 0, 0, 1], 8090).into(), token: Some("hub/token".into()) };
+//! let address = HubAddress { listen: ([127, 0, 0, 1], 8090).into(), token: Some("hub/token".into()), tls: None };
 //! HubServer::bind(HubStore::open("hub")?, &address)?.run()?; // until Ctrl-C
 //! # Ok::<(), orco_hub::HubError>(())
 //! ```

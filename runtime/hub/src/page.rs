@@ -1,42 +1,76 @@
 //! One page of plain HTML that shows the fleet. It has no script, and loads nothing.
 
-use crate::overview::{DeviceOverview, FleetOverview, ReleaseOverview};
+use orco_runtime::state::sentence::counted;
+
+use crate::overview::{DeviceOverview, FleetOverview, PackOverview, ReleaseOverview};
 use crate::store::UnixSeconds;
 
-const HEAD: &str = "<!DOCTYPE html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n<title>OrCo fleet</title>\n\
-    <meta name=\"viewport\" content=\"width=device-width\">\n<style>\
-    body{font-family:sans-serif;margin:2rem;max-width:80rem}table{border-collapse:collapse;width:100%}\
-    th,td{border-bottom:1px solid #ccc;padding:.3rem .6rem;text-align:left;vertical-align:top}\
-    .wrong{color:#a00000}code{overflow-wrap:anywhere}</style>\n<h1>Fleet</h1>\n";
+/// What the service's page has no use for: tables, which are cards on a phone.
+const STYLE: &str = "\
+    main { display: grid; gap: 1rem; padding-top: 0; }\
+    section { overflow-x: auto; }\
+    table { border-collapse: collapse; width: 100%; }\
+    th, td { padding: .45rem .75rem .45rem 0; border-bottom: 1px solid var(--line); text-align: left; \
+      vertical-align: top; overflow-wrap: anywhere; }\
+    th { color: var(--quiet); font-size: .875rem; font-weight: 600; overflow-wrap: normal; }\
+    tr:last-child td { border-bottom: 0; }\
+    code { font-size: .75rem; font-weight: 400; color: var(--quiet); overflow-wrap: anywhere; }\
+    @media (min-width: 52rem) {\
+      main { grid-template-columns: minmax(0, 1fr); }\
+      td:nth-child(3) { min-width: 8rem; }\
+      td:first-child code { display: block; white-space: nowrap; }\
+    }\
+    @media (max-width: 52rem) {\
+      thead { display: none; }\
+      table, tbody, tr, td { display: block; }\
+      tr { padding: .6rem 0; border-bottom: 1px solid var(--line); }\
+      tr:last-child { border-bottom: 0; }\
+      td { display: flex; gap: .75rem; padding: .15rem 0; border: 0; }\
+      td:empty { display: none; }\
+      td::before { content: attr(data-column); flex: 0 0 5.5rem; color: var(--quiet); font-size: .875rem; \
+        font-weight: 400; }\
+      td:first-child { font-weight: 600; }\
+      td > span { min-width: 0; }\
+    }";
 
 /// The page.
 pub fn html(fleet: &FleetOverview, now: UnixSeconds) -> String {
-    let mut page = HEAD.to_owned();
-    let devices = fleet.devices.iter().map(|device| device_row(device, now));
-    let columns = ["Device", "Channel", "Last seen", "Program", "Bundle", "Learned classes", "Problems"];
-    table(&mut page, "Devices", &columns, devices);
-    let releases = fleet.releases.iter().map(release_row);
-    table(&mut page, "Releases", &["Number", "Channel", "What", "Stage", "Held", "Refused"], releases);
-    let packs = fleet.packs.iter().map(|pack| {
-        let shots = format!("{} shots, {} pictures, {} bytes", pack.shots, pack.pictures, pack.bytes);
-        let digest = format!("<code>{}</code>", pack.digest);
-        [escaped(&pack.label), escaped(&pack.device), escaped(&pack.bundle), shots, digest].to_vec()
-    });
-    table(&mut page, "Packs that devices pushed", &["Label", "Device", "Bundle", "Holds", "Digest"], packs);
-    page + "</html>\n"
+    let FleetOverview { devices, packs, releases } = fleet;
+    let counts = format!(
+        "{}, {}, {}",
+        counted(devices.len(), "device"),
+        counted(releases.len(), "release"),
+        counted(packs.len(), "pushed pack")
+    );
+    let mut page = format!(
+        "<!DOCTYPE html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n<title>OrCo fleet</title>\n\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
+         <style>{service}{STYLE}</style>\n<header><h1>Fleet</h1><p>{counts}</p></header>\n<main>\n",
+        service = orco_serve::page::STYLE
+    );
+    let columns = ["Device", "Channel", "Last seen", "Program", "Bundle", "Classes", "Problems"];
+    table(&mut page, "Devices", &columns, devices.iter().map(|device| device_row(device, now)));
+    let columns = ["Release", "Channel", "Number", "Stage", "Held", "Refused"];
+    table(&mut page, "Releases", &columns, releases.iter().map(release_row));
+    table(
+        &mut page,
+        "Packs that devices pushed",
+        &["Label", "Device", "Bundle", "Holds", "Digest"],
+        packs.iter().map(pack_row),
+    );
+    page + "</main>\n</html>\n"
 }
 
 fn device_row(device: &DeviceOverview, now: UnixSeconds) -> Vec<String> {
     let DeviceOverview { id, name, channel, seen, report } = device;
-    let mut row = vec![format!("{}<br><code>{id}</code>", escaped(name)), escaped(channel), ago(now - seen)];
+    let mut row = vec![format!("{} <code>{id}</code>", escaped(name)), escaped(channel), ago(now - seen)];
     let Some(report) = report else {
-        row.extend(["".into(), "".into(), "".into(), "no report yet".into()]);
+        row.extend(["", "", "", "no report yet"].map(str::to_owned));
         return row;
     };
-    let bundle = report
-        .bundle
-        .as_ref()
-        .map_or_else(String::new, |bundle| format!("{}, release {}", escaped(&bundle.name), bundle.release));
+    let bundle = report.bundle.as_ref();
+    let bundle =
+        bundle.map_or_else(String::new, |bundle| format!("{}, release {}", escaped(&bundle.name), bundle.release));
     let labels: Vec<String> = report.classes.iter().map(|class| escaped(&class.label)).collect();
     let refused = report
         .outcomes
@@ -44,31 +78,54 @@ fn device_row(device: &DeviceOverview, now: UnixSeconds) -> Vec<String> {
         .filter_map(|outcome| Some(format!("release {}: {}", outcome.release, escaped(outcome.refused.as_ref()?))));
     let problems: Vec<String> = report.health.warnings.iter().map(|text| escaped(text)).chain(refused).collect();
     row.extend([escaped(&report.version), bundle, labels.join(", ")]);
-    row.push(format!("<span class=\"wrong\">{}</span>", problems.join("<br>")));
+    row.push(match problems.as_slice() {
+        [] => String::new(),
+        some => format!("<span class=\"warning\">{}</span>", some.join("<br>")),
+    });
     row
 }
 
 fn release_row(release: &ReleaseOverview) -> Vec<String> {
     let stage = if release.withdrawn { "withdrawn".into() } else { format!("{} %", release.percent.percent()) };
+    let refused = match release.refused {
+        0 => "0".into(),
+        some => format!("<span class=\"warning\">{some}</span>"),
+    };
     vec![
-        release.id.to_string(),
-        escaped(&release.channel),
         escaped(&release.name),
+        escaped(&release.channel),
+        release.id.to_string(),
         stage,
         format!("{} of {}", release.held, release.devices),
-        release.refused.to_string(),
+        refused,
     ]
 }
 
+fn pack_row(pack: &PackOverview) -> Vec<String> {
+    let size = format!("{:.1} KB", pack.bytes as f64 / 1_000.0);
+    let (shots, pictures) = (counted(pack.shots as usize, "shot"), counted(pack.pictures as usize, "picture"));
+    let holds = format!("{shots}, {pictures}, {size}");
+    let digest = format!("<code>{}</code>", pack.digest);
+    vec![escaped(&pack.label), escaped(&pack.device), escaped(&pack.bundle), holds, digest]
+}
+
 fn table(page: &mut String, title: &str, columns: &[&str], rows: impl Iterator<Item = Vec<String>>) {
-    let line = |tag: &str, cells: &[String]| {
-        let cells: String = cells.iter().map(|cell| format!("<{tag}>{cell}</{tag}>")).collect();
-        format!("<tr>{cells}</tr>\n")
+    let head: String = columns.iter().map(|column| format!("<th>{column}</th>")).collect();
+    let row = |cells: Vec<String>| {
+        let cell = |(column, cell): (&&str, String)| match cell.as_str() {
+            "" => "<td></td>".to_owned(),
+            cell => format!("<td data-column=\"{column}\"><span>{cell}</span></td>"),
+        };
+        format!("<tr>{}</tr>\n", columns.iter().zip(cells).map(cell).collect::<String>())
     };
-    let columns: Vec<String> = columns.iter().map(|&column| column.to_owned()).collect();
-    *page += &format!("<h2>{title}</h2>\n<table>\n{}", line("th", &columns));
-    rows.for_each(|row| *page += &line("td", &row));
-    *page += "</table>\n";
+    let rows: String = rows.map(row).collect();
+    *page += &match rows.as_str() {
+        "" => format!("<section><h2>{title}</h2><p class=\"small\">None yet.</p></section>\n"),
+        rows => format!(
+            "<section><h2>{title}</h2>\n<table>\n<thead><tr>{head}</tr></thead>\n<tbody>\n{rows}</tbody></table>\
+             </section>\n"
+        ),
+    };
 }
 
 fn ago(seconds: UnixSeconds) -> String {
@@ -99,7 +156,11 @@ fn escaped(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::protocol::{ClassReport, DeviceReport, SigningKey};
+    use crate::protocol::{
+        ClassReport, DeviceReport, ObjectDigest, ReleaseId, ReleaseOutcome, ReportedBundle, SigningKey,
+    };
+    use crate::rollout::RolloutStage;
+    use crate::store::ReleaseKind;
 
     #[test]
     fn what_devices_say_of_themselves_is_text() {
@@ -113,5 +174,68 @@ mod tests {
         let page = html(&FleetOverview { devices: vec![device], packs: Vec::new(), releases: Vec::new() }, 7_300);
         assert!(page.contains("&lt;script&gt;&#39;&quot;&amp;") && page.contains("&lt;b&gt;door"), "{page}");
         assert!(!page.contains("<script") && page.contains("2 hours ago"), "{page}");
+    }
+
+    /// Ten devices, three releases, two packs; `--no-capture` shows the page's text, for a browser.
+    #[test]
+    fn every_cell_names_its_column_for_phones() {
+        let devices: Vec<DeviceOverview> = (0..10).map(|number| device(number, 40 * number)).collect();
+        let release = |id, name: &str, percent, refused| ReleaseOverview {
+            id: ReleaseId(id),
+            channel: "stable".into(),
+            kind: ReleaseKind::Pack,
+            name: name.into(),
+            percent,
+            withdrawn: id == 1,
+            devices: 10,
+            held: 10 - refused,
+            refused,
+        };
+        let releases = vec![
+            release(3, "cactus", RolloutStage::First, 0),
+            release(2, "mug", RolloutStage::All, 1),
+            release(1, "everyday", RolloutStage::Quarter, 0),
+        ];
+        let pack = |label: &str| PackOverview {
+            digest: ObjectDigest::of(label.as_bytes()),
+            label: label.into(),
+            device: "door 3".into(),
+            bundle: "everyday".into(),
+            shots: 5,
+            pictures: 1,
+            bytes: 4_816,
+        };
+        let page = html(&FleetOverview { devices, packs: vec![pack("mug"), pack("cactus")], releases }, 100_000);
+        println!("{page}");
+        assert!(page.contains("10 devices, 3 releases, 2 pushed packs"), "{page}");
+        assert_eq!(page.matches("<tr>").count(), 3 + 10 + 3 + 2);
+        let cells = page.matches("<td").count();
+        assert_eq!(page.matches("<td data-column").count() + page.matches("<td></td>").count(), cells);
+        let empty = html(&FleetOverview { devices: Vec::new(), packs: Vec::new(), releases: Vec::new() }, 0);
+        assert_eq!(empty.matches("None yet.").count(), 3);
+    }
+
+    fn device(number: i64, minutes: i64) -> DeviceOverview {
+        let id = SigningKey::generate().unwrap().verifying_key().device();
+        let classes =
+            ["mug", "cactus", "rubber duck", "screwdriver"].map(|label| ClassReport { label: label.into(), shots: 5 });
+        let refused = Some("this device was taught another \"mug\"; merge both, or keep them apart".into());
+        let outcome = ReleaseOutcome { release: ReleaseId(2), refused: refused.filter(|_: &String| number == 4) };
+        let bundle = ReportedBundle { name: "everyday".into(), release: 2, learner: ObjectDigest::of(b"") };
+        let report = DeviceReport {
+            version: "0.1.0".into(),
+            bundle: Some(bundle),
+            classes: classes.to_vec(),
+            outcomes: vec![outcome],
+            ..DeviceReport::default()
+        };
+        let report = Some(report).filter(|_| number != 9);
+        DeviceOverview {
+            id,
+            name: format!("door {number}"),
+            channel: "stable".into(),
+            seen: 100_000 - 60 * minutes,
+            report,
+        }
     }
 }

@@ -26,8 +26,9 @@ pub use message::{
     Received, RefusalKind, ReleaseId, ReleaseOutcome, ReleasedFile, ReportedBundle,
 };
 
-/// Largest body of a message that is no pack or picture, in bytes.
-pub const MAX_MESSAGE: usize = 1 << 20;
+/// Largest body of a message that is no pack or picture, and of an answer that is no part of an object, in bytes. A
+/// channel of [`MAX_RELEASES`] packs with labels of usual length takes half of it.
+pub const MAX_MESSAGE: usize = 8 << 20;
 /// Largest body of an enrolment, the only message that a stranger may send, in bytes.
 pub const MAX_ENROLMENT: usize = 4 << 10;
 /// Largest pack that is pushed, in bytes. A pack of 1,000 shots with float features of 512 numbers takes half of it.
@@ -38,6 +39,8 @@ pub const MAX_PICTURE: usize = 5 << 20;
 pub const MAX_CHUNK: u64 = 1 << 20;
 /// Most classes that a report lists.
 pub const MAX_CLASSES: usize = 10_000;
+/// Most warnings that a report lists.
+pub const MAX_WARNINGS: usize = 20;
 /// Most packs and bundles that a channel holds for a device.
 pub const MAX_RELEASES: usize = 10_000;
 /// Longest name or reason, in bytes; longer ones are cut.

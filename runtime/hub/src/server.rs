@@ -1,10 +1,11 @@
 //! The hub over HTTP: for devices, whose messages are signed, and for administrators, who have a token.
 //!
-//! A stranger gets the same empty answer whatever it asks for, before its body is read. TLS is the task of a proxy in
-//! front: nothing here needs it to be trusted, but without it others can read what devices learn.
+//! A stranger gets the same empty answer whatever it asks for, before its body is read; only an enrolment is read
+//! first. Nothing needs TLS to be trusted, but without it others can read what devices learn.
 
 mod admin;
 mod device;
+mod places;
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -21,18 +22,24 @@ use axum::routing::{any, get, post};
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
+use orco_serve::Tls;
 use orco_serve::token::Token;
-use tokio::net::TcpListener;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
+use tokio_rustls::TlsAcceptor;
 
 use crate::error::HubError;
 use crate::store::HubStore;
+use places::DevicePlaces;
 
 /// Connections at a time.
 const CONNECTIONS: usize = 1024;
-/// Bodies that are read at a time, which bounds the memory that they take.
+/// Bodies of devices that are read at a time, which bounds the memory that they take.
 const BODIES: usize = 32;
+/// Enrolments that are read at a time: strangers may send those, and must not take a device's place.
+const ENROLMENTS: usize = 8;
 /// How long the head of a request may take.
 const HEAD_TIME: Duration = Duration::from_secs(10);
 /// How long the body of a request may take.
@@ -48,6 +55,8 @@ pub struct HubAddress {
     /// File of the administrators' token, which is made if it is not there. Without one there is neither their API nor
     /// the page.
     pub token: Option<PathBuf>,
+    /// TLS: without it others can read what devices learn, though not change it.
+    pub tls: Option<Tls>,
 }
 
 /// What handlers share.
@@ -55,6 +64,8 @@ struct HubService {
     store: HubStore,
     token: Option<Token>,
     bodies: Semaphore,
+    enrolments: Semaphore,
+    devices: DevicePlaces,
 }
 
 /// A hub that listens.
@@ -62,21 +73,29 @@ pub struct HubServer {
     listener: std::net::TcpListener,
     address: SocketAddr,
     router: Router,
+    tls: Option<TlsAcceptor>,
 }
 
 impl HubServer {
     /// Listens. Connections wait until [`HubServer::run_until`].
     ///
     /// # Errors
-    /// [`HubError`] if the address or the token's file cannot be used.
+    /// [`HubError`] if the address, the token's file or the certificate cannot be used.
     pub fn bind(store: HubStore, address: &HubAddress) -> Result<Self, HubError> {
         let failed = |source| HubError::Listen { address: address.listen, source };
         let token = address.token.as_deref().map(Token::read_or_make).transpose()?;
+        let tls = address.tls.as_ref().map(Tls::acceptor).transpose()?;
         let listener = std::net::TcpListener::bind(address.listen).map_err(failed)?;
         listener.set_nonblocking(true).map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
-        let service = Arc::new(HubService { store, token, bodies: Semaphore::new(BODIES) });
-        Ok(Self { listener, address, router: router(service) })
+        let service = Arc::new(HubService {
+            store,
+            token,
+            bodies: Semaphore::new(BODIES),
+            enrolments: Semaphore::new(ENROLMENTS),
+            devices: DevicePlaces::default(),
+        });
+        Ok(Self { listener, address, router: router(service), tls })
     }
 
     /// Where it listens.
@@ -105,27 +124,28 @@ impl HubServer {
     }
 
     async fn serve(self, stop: impl Future<Output = ()>) -> Result<(), HubError> {
-        let Self { listener, address, router } = self;
+        let Self { listener, address, router, tls } = self;
         let listener = TcpListener::from_std(listener).map_err(|source| HubError::Listen { address, source })?;
         let places = Arc::new(Semaphore::new(CONNECTIONS));
         let mut connections = JoinSet::new();
         let mut stop = std::pin::pin!(stop);
         loop {
             while connections.try_join_next().is_some() {}
-            let Ok(place) = Arc::clone(&places).acquire_owned().await else { return Ok(()) };
-            let accepted = tokio::select! {
+            let accepted = async {
+                let place = Arc::clone(&places).acquire_owned().await;
+                (place, listener.accept().await)
+            };
+            let (place, accepted) = tokio::select! {
                 () = &mut stop => return Ok(()),
-                accepted = listener.accept() => accepted,
+                accepted = accepted => accepted,
             };
             match accepted {
                 Ok((stream, _)) => {
-                    let service = TowerToHyperService::new(router.clone());
+                    let (router, tls) = (router.clone(), tls.clone());
                     connections.spawn(async move {
-                        let mut http = http1::Builder::new();
-                        http.timer(TokioTimer::new()).header_read_timeout(HEAD_TIME);
-                        let connection = http.serve_connection(TokioIo::new(stream), service);
+                        let conversation = accept(stream, tls, router);
                         // How it ended is the caller's to know.
-                        let _ = tokio::time::timeout(CONNECTION_TIME, connection).await;
+                        let _ = tokio::time::timeout(CONNECTION_TIME, conversation).await;
                         drop(place);
                     });
                 }
@@ -136,6 +156,21 @@ impl HubServer {
             }
         }
     }
+}
+
+async fn accept(stream: TcpStream, tls: Option<TlsAcceptor>, router: Router) {
+    let Some(tls) = tls else { return converse(stream, router).await };
+    match tokio::time::timeout(HEAD_TIME, tls.accept(stream)).await {
+        Ok(Ok(stream)) => converse(stream, router).await,
+        Ok(Err(error)) => log::debug!("a handshake failed: {error}"),
+        Err(_) => log::debug!("a handshake took too long"),
+    }
+}
+
+async fn converse(stream: impl AsyncRead + AsyncWrite + Unpin, router: Router) {
+    let mut http = http1::Builder::new();
+    http.timer(TokioTimer::new()).header_read_timeout(HEAD_TIME);
+    let _ = http.serve_connection(TokioIo::new(stream), TowerToHyperService::new(router)).await;
 }
 
 fn router(service: Arc<HubService>) -> Router {

@@ -77,7 +77,7 @@ impl HubStore {
         std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
         files::open_own(&mut options, &path).map_err(HubError::file(&path))?;
         let mut connection = Connection::open(&path)?;
-        schema::prepare(&mut connection)?;
+        schema::prepare(&mut connection, objects.is_used())?;
         Ok(Self { folder: folder.into(), key, objects, connection: Mutex::new(connection) })
     }
 

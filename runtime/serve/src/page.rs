@@ -6,6 +6,8 @@ use axum::response::IntoResponse;
 /// The interface, as OpenAPI describes it.
 pub const OPENAPI: &str = include_str!("../openapi.json");
 
+/// Fonts and colours of the page, for other pages of the program.
+pub const STYLE: &str = include_str!("../page/style.css");
 /// Where the page itself is served.
 pub const PAGE: &str = "/";
 
@@ -27,7 +29,7 @@ const fn script(path: &'static str, text: &'static str) -> File {
 /// All of them.
 pub static FILES: &[File] = &[
     File { path: PAGE, content_type: "text/html; charset=utf-8", text: include_str!("../page/index.html") },
-    File { path: "/style.css", content_type: "text/css; charset=utf-8", text: include_str!("../page/style.css") },
+    File { path: "/style.css", content_type: "text/css; charset=utf-8", text: STYLE },
     File { path: "/icon.svg", content_type: "image/svg+xml", text: include_str!("../page/icon.svg") },
     script("/app.js", include_str!("../page/app.js")),
     script("/answer.js", include_str!("../page/answer.js")),

@@ -67,7 +67,15 @@ impl Tls {
     /// # Errors
     /// [`ServeError`] if a file cannot be read, others may read the key, or it is not the certificate's.
     pub fn check(&self) -> Result<(), ServeError> {
-        acceptor(self).map(drop)
+        self.acceptor().map(drop)
+    }
+
+    /// What greets callers with it.
+    ///
+    /// # Errors
+    /// As for [`Tls::check`].
+    pub fn acceptor(&self) -> Result<TlsAcceptor, ServeError> {
+        acceptor(self)
     }
 }
 
@@ -130,7 +138,7 @@ impl Server {
         if token.is_none() && !loopback {
             return Err(ServeError::NoToken { address: listen });
         }
-        let tls = tls.as_ref().map(acceptor).transpose()?;
+        let tls = tls.as_ref().map(Tls::acceptor).transpose()?;
         let not_listening = |source| ServeError::Listen { address: listen, source };
         let listener = TcpListener::bind(listen).map_err(not_listening)?;
         listener.set_nonblocking(true).map_err(not_listening)?;

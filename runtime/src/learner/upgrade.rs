@@ -45,19 +45,31 @@ pub struct UpgradeOutcome {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct UpgradeOptions {
     force: bool,
+    give_up_unkept: bool,
 }
 
 impl UpgradeOptions {
     /// Goes over even if a class has no picture left, which is given up then, or is recognised clearly worse.
     #[must_use]
     pub fn force(self, force: bool) -> Self {
-        Self { force }
+        Self { force, ..self }
+    }
+
+    /// Goes over even if a class has no picture left, which is given up then; still not if one is recognised clearly
+    /// worse. Use it where classes came in packs, which have no pictures of their shots.
+    #[must_use]
+    pub fn give_up_unkept(self, give_up_unkept: bool) -> Self {
+        Self { give_up_unkept, ..self }
+    }
+
+    fn gives_up(self) -> bool {
+        self.force || self.give_up_unkept
     }
 }
 
 /// Learns all that the device knows again on `bundle`, from the kept pictures of its shots, and keeps that in the place
 /// of the old state. That is refused if a class has no picture left, or is recognised clearly worse than when it was
-/// learned, unless the options [force](UpgradeOptions::force) it. A picture that is missing or damaged is a warning;
+/// learned, unless the [options](UpgradeOptions) accept it. A picture that is missing or damaged is a warning;
 /// one that cannot be read is an error.
 ///
 /// A class that the new bundle brings itself gets the shots as further ones.
@@ -76,9 +88,9 @@ pub fn upgrade(
     if old.state.bundle_digest == bundle.digest {
         return Err(UpgradeError::Same { name: bundle.manifest.name.clone() });
     }
-    let plan = UpgradePlan::of(&old, &store.pictures(&old.state.bundle_digest), bundle, observer)?;
+    let plan = UpgradePlan::of(&old, &store.pictures(&old.state.bundle_digest), bundle, *options, observer)?;
     let dropped = plan.without_pictures();
-    if !dropped.is_empty() && !options.force {
+    if !dropped.is_empty() && !options.gives_up() {
         return Err(UpgradeError::Missing { labels: dropped });
     }
     let mut keeping = ShotKeeper::begin(&locked, bundle)?;

@@ -17,6 +17,7 @@ use orco_runtime::manifest::MANIFEST;
 use orco_runtime::signature::SecretKey;
 use orco_runtime::state::label::EscapedText;
 use orco_runtime::state::sentence::counted;
+use orco_serve::Tls;
 use serde_json::{Value, json};
 
 use crate::options::Options;
@@ -42,6 +43,12 @@ enum HubVerb {
         /// Where it listens.
         #[arg(long, value_name = "ADDRESS:PORT", default_value_t = SocketAddr::from((Ipv4Addr::LOCALHOST, 8090)))]
         listen: SocketAddr,
+        /// Certificate for TLS, a PEM file; without it others can read what devices learn, though not change it.
+        #[arg(long, value_name = "FILE", requires = "key")]
+        certificate: Option<PathBuf>,
+        /// The certificate's key, a PEM file.
+        #[arg(long, value_name = "FILE", requires = "certificate")]
+        key: Option<PathBuf>,
     },
     /// Prints a code by which one device enrols.
     Code {
@@ -108,16 +115,24 @@ struct ReleaseArguments {
     /// Signs packs with a secret key of minisign, for devices that have its public key.
     #[arg(long, value_name = "KEY")]
     sign: Option<PathBuf>,
-    /// Has devices go over to a bundle even if classes are recognised clearly worse.
+    /// Has devices go over to a bundle even if classes have no kept pictures, which are given up then, or are
+    /// recognised clearly worse.
     #[arg(long)]
     force: bool,
+    /// Has devices give up classes of which they kept no picture, such as those of packs, for the bundle; they still
+    /// refuse it if others get clearly worse.
+    #[arg(long)]
+    give_up_unkept: bool,
 }
 
 /// Does what the operator asks for.
 pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<Value> {
     let store = HubStore::open(&arguments.folder)?;
     match &arguments.verb {
-        HubVerb::Run { listen } => serve(output, store, *listen),
+        HubVerb::Run { listen, certificate, key } => {
+            let tls = certificate.clone().zip(key.clone()).map(|(certificate, key)| Tls { certificate, key });
+            serve(output, store, *listen, tls)
+        }
         HubVerb::Code { channel, hours } => {
             let code = store.new_code(channel, Duration::from_secs(3_600 * u64::from(*hours)), now())?;
             output.changed();
@@ -160,21 +175,23 @@ fn parse_device(text: &str) -> Result<DeviceId> {
     DeviceId::parse(text).ok_or_else(|| anyhow!("{text} is no identifier of a device; `orco hub list` shows all"))
 }
 
-fn serve(output: &Output, store: HubStore, listen: SocketAddr) -> Result<Value> {
+fn serve(output: &Output, store: HubStore, listen: SocketAddr, tls: Option<Tls>) -> Result<Value> {
     let token = store.folder().join("token");
-    let server = HubServer::bind(store, &HubAddress { listen, token: Some(token.clone()) })?;
-    let url = format!("http://{}", server.address());
+    let scheme = if tls.is_some() { "https" } else { "http" };
+    let server = HubServer::bind(store, &HubAddress { listen, token: Some(token.clone()), tls })?;
+    let url = format!("{scheme}://{}", server.address());
     say!(output, "the hub is at {url}; its token is in {}; Ctrl-C ends it", token.display())?;
     server.run()?;
     Ok(json!({ "url": url }))
 }
 
 fn make_release(options: &Options, output: &Output, store: &HubStore, release: &ReleaseArguments) -> Result<Value> {
-    let ReleaseArguments { what, channel, stage, merge, apart, sign, force } = release;
+    let ReleaseArguments { what, channel, stage, merge, apart, sign, force, give_up_unkept } = release;
     let made = match what.as_slice() {
         [folder] if Path::new(folder).join(MANIFEST).is_file() => {
             let (folder, key) = (Path::new(folder), options.public_key()?);
-            let release = BundleRelease { folder, channel, stage: *stage, force: *force, key: key.as_ref() };
+            let (stage, force, give_up_unkept) = (*stage, *force, *give_up_unkept);
+            let release = BundleRelease { folder, channel, stage, force, give_up_unkept, key: key.as_ref() };
             vec![store.release_bundle(&release, now())?]
         }
         packs => {

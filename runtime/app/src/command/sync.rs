@@ -27,6 +27,9 @@ pub struct Arguments {
     /// Address of the fleet's hub, such as http://hub:8090. Without one nothing is ever sent.
     #[arg(long, value_name = "URL", env = "ORCO_HUB", required = true)]
     hub: String,
+    /// Certificates that vouch for a hub with https, a PEM file; by default those of public authorities.
+    #[arg(long, value_name = "FILE", env = "ORCO_HUB_CA_FILE")]
+    hub_ca_file: Option<PathBuf>,
     /// Enrols this device first, with a code that `orco hub code` printed.
     #[arg(long, value_name = "CODE")]
     code: Option<String>,
@@ -82,7 +85,10 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<
     };
     let current = folder.current_bundle();
     let device = FleetDevice::new(folder, &state, settings);
-    let mut transport = HttpTransport::new(&arguments.hub);
+    let mut transport = match &arguments.hub_ca_file {
+        Some(file) => HttpTransport::with_certificates(&arguments.hub, file)?,
+        None => HttpTransport::new(&arguments.hub),
+    };
     if let Some(code) = &arguments.code {
         let name = arguments.name.clone().unwrap_or_else(host_name);
         let channel = device.enrol(&mut transport, &EnrolmentCode::parse(code)?, &name, &mut ())?;

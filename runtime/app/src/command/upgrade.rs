@@ -21,6 +21,9 @@ pub struct Arguments {
     /// Goes over even if classes have no kept pictures, which are given up then, or are recognised clearly worse.
     #[arg(long, conflicts_with_all = ["undo", "discard_old"])]
     force: bool,
+    /// Gives up classes of which no picture was kept, such as those of packs; still refuses if others get clearly worse.
+    #[arg(long, conflicts_with_all = ["undo", "discard_old"])]
+    give_up_unkept: bool,
     /// Brings back, to the bit, the state of the bundle that --bundle names, which was kept aside when another took its
     /// place; the present one is kept aside in turn.
     #[arg(long, conflicts_with = "discard_old")]
@@ -58,8 +61,8 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<
         )?;
         return Ok(json!({ "bundle": name, "learned_classes": classes, "exemplars": exemplars }));
     }
-    let force = UpgradeOptions::default().force(arguments.force);
-    let made = upgrade::upgrade(&bundle, &store, &settings, &force, &mut ProgressBars::default())?;
+    let accepted = UpgradeOptions::default().force(arguments.force).give_up_unkept(arguments.give_up_unkept);
+    let made = upgrade::upgrade(&bundle, &store, &settings, &accepted, &mut ProgressBars::default())?;
     let UpgradeOutcome { report, from, classes, dropped, warnings } = session_report::unwrap_outcome(output, made);
     let seconds = started.elapsed().as_secs_f64();
     warnings.iter().for_each(|warning| output.warn(warning));

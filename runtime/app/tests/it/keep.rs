@@ -180,6 +180,7 @@ fn without_pictures_the_refusal_says_what_to_do() {
     device.bundle = support::shipped();
     device.refused(&["list"], "--keep-shots keeps them next time");
     device.refused(&["upgrade"], "no pictures of the shots were kept");
+    assert_eq!(device.json(&["upgrade", "--give-up-unkept"])["dropped"], serde_json::json!(["mug"]));
 }
 
 #[test]

@@ -3,6 +3,7 @@
 //! The state goes over first, at once or not at all; then a link, which says what the device runs with. After a power
 //! cut between the two, the next round finds a state that belongs to another bundle than the link's and finishes.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -20,7 +21,7 @@ use super::download::{self, WantedObject};
 use super::error::SyncError;
 use super::folder::RefusedRelease;
 use super::observer::{SyncStep, proceed};
-use crate::protocol::{BundleTarget, ObjectDigest, ReleasedFile, bounded};
+use crate::protocol::{BundleTarget, ObjectDigest, PackTarget, ReleasedFile, bounded};
 
 /// Most files of a bundle.
 const MAX_FILES: usize = 64;
@@ -44,6 +45,9 @@ impl Round<'_, '_> {
     }
 
     /// The power failed after the state went over to a bundle that was fetched: looks for that one.
+    ///
+    /// Or a person went back to the bundle that the device was set up with: then the link goes, and what the channel
+    /// says comes next.
     fn finish_switch(&mut self, old: &Path, error: StoreError) -> Result<Learner, SyncError> {
         for folder in self.fetched_bundles()? {
             let Ok(learner) = self.device.open_learner(&folder) else { continue };
@@ -53,6 +57,14 @@ impl Round<'_, '_> {
             }
             self.go_back(old)?;
             return self.device.open_learner(old);
+        }
+        if let Some(first) = self.device.settings.bundle.as_ref().filter(|first| first.as_path() != old)
+            && let Ok(learner) = self.device.open_learner(first)
+        {
+            proceed(self.observer, SyncStep::SwitchBundle)?;
+            let link = self.device.folder.current_bundle();
+            files::remove_if_there(&link).map_err(SyncError::file(&link))?;
+            return Ok(learner);
         }
         Err(error.into())
     }
@@ -77,17 +89,23 @@ impl Round<'_, '_> {
         if self.device.current_folder().is_some_and(|folder| has_manifest(&folder, manifest)) {
             return Ok(None);
         }
+        let was_there = self.device.folder.bundles().join(manifest.to_string()).is_dir();
         let folder = self.fetch_bundle(target, manifest)?;
+        let options = UpgradeOptions::default().force(target.force).give_up_unkept(target.give_up_unkept);
         let changed = match (self.device.settings.open)(&folder) {
-            Ok(bundle) => self.change_bundle(&bundle, &folder, target.force)?,
+            Ok(bundle) => self.change_bundle(&bundle, &folder, options)?,
             // Not signed by whom it should be, or made for a later program.
             Err(error) => Err(with_causes(&error)),
         };
         if let Err(reason) = changed {
             let reason = bounded(&reason);
             log::warn!("the bundle {} of release {} is refused: {reason}", target.name, target.release);
-            self.progress.refused.push(RefusedRelease { release: target.release, reason: reason.clone() });
+            // Only the release that the channel holds now matters.
+            self.progress.refused = vec![RefusedRelease { release: target.release, reason: reason.clone() }];
             self.keep_progress()?;
+            if !was_there && let Err(error) = fs::remove_dir_all(&folder) {
+                log::warn!("{} is left: {error}", folder.display());
+            }
             return Ok(Some(reason));
         }
         self.outcome.bundle = Some(target.name.clone());
@@ -113,8 +131,7 @@ impl Round<'_, '_> {
             }
             files::create_folder(&unfinished)?;
             for (name, object) in &fetched {
-                fs::hard_link(object, unfinished.join(name))
-                    .or_else(|_| fs::copy(object, unfinished.join(name)).map(drop))?;
+                fs::hard_link(object, unfinished.join(name)).or_else(|_| copy(object, &unfinished.join(name)))?;
             }
             sync_folder(&unfinished)?;
             fs::rename(&unfinished, &folder)?;
@@ -126,10 +143,14 @@ impl Round<'_, '_> {
 
     /// Takes the state over to a bundle and has the device run with it. The inner error says why the device stays with
     /// its own.
-    fn change_bundle(&mut self, new: &Bundle, folder: &Path, force: bool) -> Result<Result<(), String>, SyncError> {
+    fn change_bundle(
+        &mut self,
+        new: &Bundle,
+        folder: &Path,
+        options: UpgradeOptions,
+    ) -> Result<Result<(), String>, SyncError> {
         proceed(self.observer, SyncStep::Upgrade)?;
         let (store, settings) = (self.device.store(), &self.device.settings.learner);
-        let options = UpgradeOptions::default().force(force);
         let went_over = match upgrade::upgrade(new, &store, settings, &options, &mut ()) {
             Ok(outcome) => {
                 outcome.durable()?;
@@ -177,15 +198,21 @@ impl Round<'_, '_> {
                 log::warn!("cannot remove {}: {error}", other.display());
             }
         }
-        self.clear_objects();
         Ok(())
     }
 
-    /// Removes objects that were fetched. Those of bundles have names in the bundles' folders, too.
-    pub(super) fn clear_objects(&self) {
-        match fs::remove_dir_all(self.device.folder.objects()) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => log::warn!("objects are left: {error}"),
-            _ => {}
+    /// Removes objects that were fetched, but for packs of the channel that could not be learned. Those of bundles have
+    /// names in the bundles' folders, too.
+    pub(super) fn clear_objects(&self, packs: &[PackTarget]) {
+        let Ok(entries) = fs::read_dir(self.device.folder.objects()) else { return };
+        let wanted: BTreeSet<ObjectDigest> = packs.iter().map(|pack| pack.digest).collect();
+        for path in entries.filter_map(|entry| Some(entry.ok()?.path())) {
+            let digest = path.file_name().and_then(|name| ObjectDigest::parse(name.to_str()?));
+            if !digest.is_some_and(|digest| wanted.contains(&digest))
+                && let Err(error) = fs::remove_file(&path)
+            {
+                log::warn!("{} is left: {error}", path.display());
+            }
         }
     }
 }
@@ -204,6 +231,12 @@ fn manifest_of(target: &BundleTarget) -> Result<ObjectDigest, SyncError> {
 
 fn has_manifest(folder: &Path, manifest: ObjectDigest) -> bool {
     files::read(&folder.join(MANIFEST), MAX_MANIFEST).is_ok_and(|bytes| ObjectDigest::of(&bytes) == manifest)
+}
+
+/// Copies where the system has no hard links, so that the copy survives a power cut.
+fn copy(from: &Path, to: &Path) -> io::Result<()> {
+    fs::copy(from, to)?;
+    fs::OpenOptions::new().write(true).open(to)?.sync_all()
 }
 
 fn sync_folder(folder: &Path) -> io::Result<()> {

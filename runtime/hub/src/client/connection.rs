@@ -1,7 +1,13 @@
 //! Requests of a device: numbered, signed, sent until a signed answer comes.
 
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
+
+use orco_runtime::files;
+use ureq::tls::{PemItem, RootCerts, TlsConfig};
 
 use super::error::SyncError;
 use super::folder::DeviceFolder;
@@ -13,6 +19,8 @@ use crate::protocol::{
 
 /// Longest answer that is read, in bytes.
 const MAX_ANSWER: u64 = if MAX_CHUNK > MAX_MESSAGE as u64 { 2 * MAX_CHUNK } else { 2 * MAX_MESSAGE as u64 };
+/// Largest file of certificates that is read, in bytes.
+const MAX_CERTIFICATES: u64 = 1 << 20;
 /// How long a request may take.
 const TIME: Duration = Duration::from_secs(60);
 
@@ -62,9 +70,34 @@ pub struct HttpTransport {
 }
 
 impl HttpTransport {
-    /// To the hub at that address, such as `http://hub:8090`.
+    /// To the hub at that address, such as `http://hub:8090`. By https, the hub's certificate must be that of a public
+    /// authority.
     pub fn new(url: &str) -> Self {
-        let config = ureq::Agent::config_builder().http_status_as_error(false).max_redirects(0);
+        Self::with_tls(url, TlsConfig::default())
+    }
+
+    /// To a hub whose certificate a file of one's own vouches for: PEM, the hub's certificate itself or its authority's.
+    ///
+    /// # Errors
+    /// [`SyncError::File`] if the file cannot be read or holds no certificate.
+    pub fn with_certificates(url: &str, file: &Path) -> Result<Self, SyncError> {
+        let bytes = files::read(file, MAX_CERTIFICATES).map_err(SyncError::file(file))?;
+        let invalid = |reason: String| SyncError::File { path: file.into(), source: io::Error::other(reason) };
+        let mut certificates = Vec::new();
+        for item in ureq::tls::parse_pem(&bytes) {
+            if let PemItem::Certificate(certificate) = item.map_err(|error| invalid(error.to_string()))? {
+                certificates.push(certificate);
+            }
+        }
+        if certificates.is_empty() {
+            return Err(invalid("there is no certificate in it".into()));
+        }
+        let roots = RootCerts::Specific(Arc::new(certificates));
+        Ok(Self::with_tls(url, TlsConfig::builder().root_certs(roots).build()))
+    }
+
+    fn with_tls(url: &str, tls: TlsConfig) -> Self {
+        let config = ureq::Agent::config_builder().http_status_as_error(false).max_redirects(0).tls_config(tls);
         let agent = config.timeout_global(Some(TIME)).build().into();
         Self { agent, url: url.trim_end_matches('/').into() }
     }

@@ -1,10 +1,11 @@
 //! Objects come in parts. What came before the network or the power failed is not fetched again.
 
-use std::fs::{self, OpenOptions};
-use std::io::{self, Write};
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
 use orco_runtime::files;
+use sha2::{Digest, Sha256};
 
 use super::connection::{Call, HubConnection};
 use super::error::SyncError;
@@ -13,6 +14,9 @@ use crate::protocol::{ByteRange, MAX_CHUNK, OBJECTS, ObjectDigest};
 
 /// Largest object that is fetched, in bytes.
 const MAX_OBJECT: u64 = 1 << 30;
+
+/// Bytes of a file that are in memory at a time.
+const PIECE: usize = 64 << 10;
 
 /// An object that the channel holds.
 #[derive(Clone, Copy, Debug)]
@@ -39,7 +43,10 @@ pub(super) fn fetch(
     }
     let path = folder.join(digest.to_string());
     if path.is_file() {
-        return Ok(path);
+        if is_whole(&path, digest).map_err(SyncError::file(&path))? {
+            return Ok(path);
+        }
+        files::remove_if_there(&path).map_err(SyncError::file(&path))?;
     }
     let partial = folder.join(format!("{digest}.part"));
     let mut come = length(&partial).map_err(SyncError::file(&partial))?;
@@ -53,15 +60,37 @@ pub(super) fn fetch(
         append(&partial, &part).map_err(SyncError::file(&partial))?;
         come += part.len() as u64;
     }
-    let bytes = if size == 0 { Ok(Vec::new()) } else { files::read_own(&partial, MAX_OBJECT) };
-    let bytes = bytes.map_err(SyncError::file(&partial))?;
-    if ObjectDigest::of(&bytes) != digest {
+    if size == 0 {
+        append(&partial, &[]).map_err(SyncError::file(&partial))?;
+    }
+    if !is_whole(&partial, digest).map_err(SyncError::file(&partial))? {
         return Err(discard(&partial, digest));
     }
     proceed(observer, SyncStep::Write)?;
-    files::replace(&path, &bytes).map_err(SyncError::file(&path))?;
-    files::remove_if_there(&partial).map_err(SyncError::file(&partial))?;
+    finish(&partial, &path).map_err(SyncError::file(&path))?;
     Ok(path)
+}
+
+/// Whether a file holds the object of that name. It is read in pieces: a bundle's files may be larger than memory.
+fn is_whole(path: &Path, digest: ObjectDigest) -> io::Result<bool> {
+    let mut file = files::open_own(OpenOptions::new().read(true), path)?;
+    let (mut sum, mut piece) = (Sha256::new(), vec![0; PIECE]);
+    loop {
+        match file.read(&mut piece)? {
+            0 => return Ok(ObjectDigest::new(sum.finalize().into()) == digest),
+            length => sum.update(&piece[..length]),
+        }
+    }
+}
+
+/// Gives a file that is whole its name, so that it survives a power cut.
+fn finish(partial: &Path, path: &Path) -> io::Result<()> {
+    OpenOptions::new().write(true).open(partial)?.sync_all()?;
+    fs::rename(partial, path)?;
+    match path.parent().filter(|_| cfg!(unix)) {
+        Some(folder) => File::open(folder)?.sync_all(),
+        None => Ok(()),
+    }
 }
 
 /// Reads an object that was fetched, and makes sure that it is still what its name says.

@@ -30,6 +30,12 @@ pub enum SyncError {
         /// What is wrong.
         reason: String,
     },
+    /// Another round is under way.
+    #[error("another round is under way in {}", folder.display())]
+    Busy {
+        /// The device's folder.
+        folder: PathBuf,
+    },
     /// The system has no random numbers.
     #[error("the system gives no random numbers")]
     Random,

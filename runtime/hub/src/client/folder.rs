@@ -1,12 +1,13 @@
 //! What a device keeps beside its state: who it is, its last sequence number, and how far it has come.
 
-use std::fs::OpenOptions;
+use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use orco_runtime::files;
+use orco_runtime::state::label;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
@@ -16,6 +17,8 @@ use crate::protocol::{Fingerprint, ObjectDigest, ReleaseId, ReleaseOutcome, Sign
 
 /// Largest file that is read, in bytes.
 const MAX_FILE: u64 = 16 << 20;
+/// Pushed versions of a class that are remembered.
+const MAX_PUSHED: usize = 16;
 
 /// The folder of a device's part in a fleet.
 #[derive(Clone, Debug)]
@@ -96,6 +99,17 @@ impl SyncProgress {
         self.refused.iter().find(|refused| refused.release == release).map(|refused| refused.reason.as_str())
     }
 
+    /// Remembers a class that was pushed. Of each label the newest few count: an undone change brings back an earlier
+    /// one.
+    pub fn remember_pushed(&mut self, class: PushedClass) {
+        let same: Vec<usize> =
+            (0..self.pushed.len()).filter(|&index| label::same(&self.pushed[index].label, &class.label)).collect();
+        if let Some(oldest) = same.first().filter(|_| same.len() >= MAX_PUSHED) {
+            self.pushed.remove(*oldest);
+        }
+        self.pushed.push(class);
+    }
+
     /// The record of a pack.
     pub fn learned(&self, pack: &ObjectDigest) -> Option<&LearnedPack> {
         self.learned.iter().find(|learned| learned.pack == *pack)
@@ -111,6 +125,25 @@ impl DeviceFolder {
     /// Its path.
     pub fn path(&self) -> &Path {
         &self.0
+    }
+
+    /// Keeps other rounds out until what this returns is dropped: two would use the same sequence numbers, and write
+    /// over each other's progress.
+    pub(super) fn lock(&self) -> Result<File, SyncError> {
+        if !self.0.is_dir() {
+            files::create_folder(&self.0).map_err(SyncError::file(&self.0))?;
+        }
+        let path = self.0.join(".lock");
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create(true).truncate(false);
+        #[cfg(unix)]
+        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+        let file = files::open_own(&mut options, &path).map_err(SyncError::file(&path))?;
+        match file.try_lock() {
+            Ok(()) => Ok(file),
+            Err(TryLockError::WouldBlock) => Err(SyncError::Busy { folder: self.0.clone() }),
+            Err(TryLockError::Error(source)) => Err(SyncError::File { path, source }),
+        }
     }
 
     /// Where objects lie until they are used.

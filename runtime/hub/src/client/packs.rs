@@ -114,14 +114,24 @@ impl Round<'_, '_> {
 
     /// Learns a pack, an entry of the history; returns why not, if it cannot be learned.
     fn learn(&mut self, learner: &mut Learner, pack: &Pack, replace: bool) -> Result<Refusal, SyncError> {
-        if replace && class_content(learner, &pack.label).is_some() {
+        if let Err(error) = pack.to_class(&learner.bundle().digest) {
+            return Ok(Some(with_causes(&error)));
+        }
+        let replaced = replace && class_content(learner, &pack.label).is_some();
+        if replaced {
             self.forget(learner, &pack.label)?;
         }
         proceed(self.observer, SyncStep::Import(pack.label.clone()))?;
         match learner.import(&[PackClass { pack, label: None }], &mut ()) {
             Ok(outcome) => drop(outcome.durable()?),
             Err(error @ (ChangeError::Store(_) | ChangeError::Cancelled)) => return Err(error.into()),
-            Err(error) => return Ok(Some(with_causes(&error))),
+            Err(error) => {
+                // What it was to replace may be the device's own.
+                if replaced {
+                    learner.undo(1, &mut ())?.durable()?;
+                }
+                return Ok(Some(with_causes(&error)));
+            }
         }
         self.outcome.imported.push(pack.label.clone());
         Ok(None)

@@ -92,7 +92,7 @@ impl Round<'_, '_> {
         let Received { digest: pack } =
             serde_json::from_slice(&answer).map_err(|error| SyncError::Answer { reason: error.to_string() })?;
         let class = PushedClass { label: label.to_owned(), content, pack, pictures: false };
-        self.progress.pushed.push(class.clone());
+        self.progress.remember_pushed(class.clone());
         self.keep_progress()?;
         self.outcome.pushed.push(label.to_owned());
         Ok(Some(class))
@@ -110,7 +110,14 @@ impl Round<'_, '_> {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
                 picture => picture.map_err(SyncError::file(kept.path(&exemplar)))?,
             };
-            self.connection.call(Call::post(&path, &picture), self.observer)?;
+            match self.connection.call(Call::post(&path, &picture), self.observer) {
+                // As where another device pushed the very same pack, such as one with a copy of this one's card.
+                Err(SyncError::Refused { reason, .. }) => {
+                    self.warnings.push(format!("pictures of \"{label}\" are not shared: {reason}"));
+                    return Ok(());
+                }
+                answer => drop(answer?),
+            }
             self.outcome.pictures += 1;
         }
         Ok(())

@@ -109,8 +109,10 @@ pub struct BundleTarget {
     pub name: String,
     /// Digest of its learner file.
     pub learner: ObjectDigest,
-    /// Whether a device goes over even if classes are recognised clearly worse.
+    /// Whether a device goes over even if classes are recognised clearly worse, or have no pictures.
     pub force: bool,
+    /// Whether a device gives up classes of which it kept no picture, such as those of packs.
+    pub give_up_unkept: bool,
     /// Its files.
     pub files: Vec<ReleasedFile>,
 }

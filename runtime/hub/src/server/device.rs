@@ -2,20 +2,21 @@
 
 use std::convert::Infallible;
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::body::{Body, to_bytes};
 use axum::extract::{Request, State};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
-use axum::response::Response;
+use axum::response::{IntoResponse, Response};
 use tokio::time::timeout;
 
-use super::{BODY_TIME, HubService, blocking, either, stranger};
+use super::{BODY_TIME, HEAD_TIME, HubService, blocking, either, stranger};
 use crate::error::HubError;
 use crate::protocol::{
     AnswerHead, BODY, ByteRange, DEVICE, DeviceReport, ENROL, Enrolment, MAX_CLASSES, MAX_ENROLMENT, MAX_LABEL,
-    MAX_MESSAGE, MAX_PACK, MAX_PICTURE, MAX_RELEASES, OBJECTS, ObjectDigest, PACKS, REPORT, RefusalKind, RequestHead,
-    SEQUENCE, SIGNATURE, Signature,
+    MAX_MESSAGE, MAX_PACK, MAX_PICTURE, MAX_RELEASES, MAX_TEXT, MAX_WARNINGS, OBJECTS, ObjectDigest, PACKS, REPORT,
+    RefusalKind, RequestHead, SEQUENCE, SIGNATURE, Signature,
 };
 use crate::store::{HubStore, StoredAnswer, now};
 
@@ -71,13 +72,19 @@ async fn respond(hub: &Arc<HubService>, request: Request) -> Result<Response, Re
     // An enrolment brings its own key; of all others the key is known.
     if route != DeviceRoute::Enrol {
         let id = head.device;
-        let device = blocking(hub, move |store| store.device(&id)).await?.ok_or_else(stranger)?;
-        if !head.is_signed(&device.key, &signature) {
+        let key = blocking(hub, move |store| store.device_key(&id)).await?.ok_or_else(stranger)?;
+        if !head.is_signed(&key, &signature) {
             return Err(stranger());
         }
     }
-    let _place = hub.bodies.acquire().await.map_err(|_| stranger())?;
-    let body = read(body, route.limit()).await.filter(|body| ObjectDigest::of(body) == head.body);
+    let own = hub.devices.enter(head.device);
+    let _own = own.ok_or_else(|| StatusCode::SERVICE_UNAVAILABLE.into_response())?;
+    let (places, time) = match route {
+        DeviceRoute::Enrol => (&hub.enrolments, HEAD_TIME),
+        _ => (&hub.bodies, BODY_TIME),
+    };
+    let _place = places.acquire().await.map_err(|_| stranger())?;
+    let body = read(body, route.limit(), time).await.filter(|body| ObjectDigest::of(body) == head.body);
     let body = body.ok_or_else(stranger)?;
     let asked = head.clone();
     let answer = blocking(hub, move |store| act(store, route, &asked, &signature, &body)).await?;
@@ -92,8 +99,8 @@ async fn respond(hub: &Arc<HubService>, request: Request) -> Result<Response, Re
     Ok(signed(hub, &head, answer))
 }
 
-async fn read(body: Body, limit: usize) -> Option<Vec<u8>> {
-    timeout(BODY_TIME, to_bytes(body, limit)).await.ok()?.ok().map(Into::into)
+async fn read(body: Body, limit: usize, time: Duration) -> Option<Vec<u8>> {
+    timeout(time, to_bytes(body, limit)).await.ok()?.ok().map(Into::into)
 }
 
 /// What a request's headers say, if they say all of it.
@@ -152,8 +159,12 @@ fn report(store: &HubStore, head: &RequestHead, body: &[u8]) -> Result<Option<St
 }
 
 fn is_bounded(report: &DeviceReport) -> bool {
+    let (health, short) = (&report.health, |text: &String| text.len() <= MAX_TEXT);
     report.classes.len() <= MAX_CLASSES
         && report.outcomes.len() <= 2 * MAX_RELEASES
+        && health.warnings.len() <= MAX_WARNINGS
+        && health.warnings.iter().chain([&report.version]).all(short)
+        && report.outcomes.iter().all(|outcome| outcome.refused.iter().all(short))
         && report.classes.iter().all(|class| class.label.len() <= MAX_LABEL)
 }
 

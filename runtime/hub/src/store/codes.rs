@@ -79,7 +79,8 @@ impl HubStore {
         let answer = StoredAnswer::json(&enrolled);
         transaction.execute(
             "INSERT OR REPLACE INTO device (id, key, name, channel, enrolled, seen, sequence, request, status, answer)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?5, ?6, ?7, ?8, ?9)",
+             VALUES (?1, ?2, ?3, ?4, ?5, ?5, max(?6, ifnull((SELECT sequence FROM device WHERE id = ?1), 0)),
+                     ?7, ?8, ?9)",
             params![
                 head.device,
                 key,

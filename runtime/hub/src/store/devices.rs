@@ -52,6 +52,13 @@ impl HubStore {
         Ok(self.connection().prepare_cached(&query)?.query_row([id], record).optional()?)
     }
 
+    /// The key of a device, without the rest: it is looked up before anything is known of who asks.
+    pub(crate) fn device_key(&self, id: &DeviceId) -> Result<Option<VerifyingKey>, HubError> {
+        let connection = self.connection();
+        let mut query = connection.prepare_cached("SELECT key FROM device WHERE id = ?1")?;
+        Ok(query.query_row([id], |row| row.get(0)).optional()?)
+    }
+
     /// All devices, by name.
     ///
     /// # Errors

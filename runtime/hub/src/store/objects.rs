@@ -36,6 +36,11 @@ impl ObjectFolder {
         Ok(Self(folder))
     }
 
+    /// Whether there was ever an object.
+    pub(super) fn is_used(&self) -> bool {
+        fs::read_dir(&self.0).is_ok_and(|mut entries| entries.next().is_some())
+    }
+
     /// Where an object lies: 256 folders keep each of them small.
     pub fn path(&self, digest: &ObjectDigest) -> PathBuf {
         let name = digest.to_string();
@@ -59,8 +64,12 @@ impl ObjectFolder {
             files::create_folder(folder)?;
         }
         match files::create(path, bytes) {
-            // Whoever wrote it may not have synced the folder yet.
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => File::open(folder)?.sync_all(),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => match files::read_own(path, MAX_OBJECT) {
+                // Whoever wrote it may not have synced the folder yet.
+                Ok(there) if there == bytes => File::open(folder)?.sync_all(),
+                // Damaged since; now it is whole again.
+                _ => files::replace(path, bytes),
+            },
             made => made,
         }
     }
@@ -125,5 +134,8 @@ mod tests {
         let digest = objects.put(b"0123456789").unwrap();
         fs::write(objects.path(&digest), b"012345").unwrap();
         assert!(matches!(objects.read(&digest), Err(HubError::Damaged { .. })));
+        // Whoever sends it again repairs it.
+        assert_eq!(objects.put(b"0123456789").unwrap(), digest);
+        assert_eq!(objects.read(&digest).unwrap(), b"0123456789");
     }
 }

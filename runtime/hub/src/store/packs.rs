@@ -10,6 +10,8 @@ use crate::protocol::{DeviceId, ObjectDigest, Received, RefusalKind, RequestHead
 
 /// Most packs that the hub takes from one device.
 const MAX_PACKS: i64 = 10_000;
+/// Bytes of packs and pictures that the hub takes from one device.
+const MAX_BYTES: i64 = 4 << 30;
 
 /// A pack that a device pushed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -116,19 +118,19 @@ impl HubStore {
         body: &[u8],
         now: UnixSeconds,
     ) -> Result<Option<StoredAnswer>, HubError> {
-        let opened = match pack::open(body, None) {
-            Ok(pack) => OpenedPack { digest: self.objects().put(body)?, pack, size: body.len() },
+        let pack = match pack::open(body, None) {
+            Ok(pack) => pack,
             Err(error) => {
                 let refusal = StoredAnswer::refusal(RefusalKind::Invalid, format!("the pack is refused: {error}"));
                 return self.answer_once(head, now, |_| Ok(refusal));
             }
         };
         self.answer_once(head, now, |transaction| {
-            let count = "SELECT count(*) FROM pack WHERE device = ?1";
-            if transaction.query_row(count, [head.device], |row| row.get::<_, i64>(0))? >= MAX_PACKS {
-                let reason = format!("the hub has {MAX_PACKS} packs of this device and takes no more");
+            if let Some(reason) = no_room(transaction, &head.device, body.len())? {
                 return Ok(StoredAnswer::refusal(RefusalKind::Invalid, reason));
             }
+            // Not before it is known that there is room: nothing would ever remove it.
+            let opened = OpenedPack { digest: self.objects().put(body)?, pack, size: body.len() };
             insert(transaction, head.device, &opened, now)?;
             Ok(StoredAnswer::json(&Received { digest: opened.digest }))
         })
@@ -150,7 +152,7 @@ impl HubStore {
             let refusal = StoredAnswer::refusal(RefusalKind::Invalid, format!("the picture {error}"));
             return self.answer_once(head, now, |_| Ok(refusal));
         }
-        let digest = self.objects().put(body)?;
+        let digest = ObjectDigest::of(body);
         self.answer_once(head, now, |transaction| {
             let query = "SELECT shots, (SELECT count(*) FROM picture WHERE pack = ?1) FROM pack
                          WHERE digest = ?1 AND device = ?2";
@@ -164,11 +166,25 @@ impl HubStore {
             if !is_known && pictures >= shots {
                 return Ok(StoredAnswer::refusal(RefusalKind::Invalid, "the pack has a picture for every shot"));
             }
-            let insert = "INSERT OR IGNORE INTO picture (pack, digest) VALUES (?1, ?2)";
-            transaction.execute(insert, params![pack, digest])?;
+            if !is_known && let Some(reason) = no_room(transaction, &head.device, body.len())? {
+                return Ok(StoredAnswer::refusal(RefusalKind::Invalid, reason));
+            }
+            self.objects().put(body)?;
+            let insert = "INSERT OR IGNORE INTO picture (pack, digest, size) VALUES (?1, ?2, ?3)";
+            transaction.execute(insert, params![pack, digest, i64::try_from(body.len()).unwrap_or(i64::MAX)])?;
             Ok(StoredAnswer::json(&Received { digest }))
         })
     }
+}
+
+/// Why the hub takes no more of a device, if it does not: no device may fill the hub's disk.
+fn no_room(transaction: &Transaction<'_>, device: &DeviceId, more: usize) -> Result<Option<String>, HubError> {
+    let query = "SELECT count(*), ifnull(sum(size + ifnull((SELECT sum(picture.size) FROM picture
+                 WHERE picture.pack = pack.digest), 0)), 0) FROM pack WHERE device = ?1";
+    let (packs, bytes): (i64, i64) =
+        transaction.prepare_cached(query)?.query_row([device], |row| Ok((row.get(0)?, row.get(1)?)))?;
+    let is_full = packs >= MAX_PACKS || bytes.saturating_add(i64::try_from(more).unwrap_or(i64::MAX)) > MAX_BYTES;
+    Ok(is_full.then(|| format!("the hub has {packs} packs and {} MB of this device and takes no more", bytes >> 20)))
 }
 
 fn insert(

@@ -63,6 +63,8 @@ pub struct ReleaseRecord {
     pub stage: RolloutStage,
     /// Whether devices go over to the bundle at any cost.
     pub force: bool,
+    /// Whether they give up classes of which they kept no picture.
+    pub give_up_unkept: bool,
     /// Whether it was taken back.
     pub withdrawn: bool,
     /// When it was made.
@@ -78,8 +80,10 @@ pub struct BundleRelease<'a> {
     pub channel: &'a str,
     /// Which share of the devices gets it at first.
     pub stage: RolloutStage,
-    /// Whether devices go over to it even if classes are recognised clearly worse.
+    /// Whether devices go over to it even if classes are recognised clearly worse, or have no pictures.
     pub force: bool,
+    /// Whether devices give up classes of which they kept no picture, such as those of packs.
+    pub give_up_unkept: bool,
     /// The key that its signature is checked with.
     pub key: Option<&'a PublicKey>,
 }
@@ -108,11 +112,13 @@ struct NewRelease<'a> {
     identity: ObjectDigest,
     stage: RolloutStage,
     force: bool,
+    give_up_unkept: bool,
     files: Vec<ReleasedFile>,
     origins: Vec<ObjectDigest>,
 }
 
-const COLUMNS: &str = "SELECT id, channel, kind, name, bundle, identity, stage, force, withdrawn, created FROM release";
+const COLUMNS: &str = "SELECT id, channel, kind, name, bundle, identity, stage, force, withdrawn, created,
+    give_up_unkept FROM release";
 
 fn record(row: &Row<'_>) -> rusqlite::Result<ReleaseRecord> {
     let kind: String = row.get(2)?;
@@ -128,6 +134,7 @@ fn record(row: &Row<'_>) -> rusqlite::Result<ReleaseRecord> {
         force: row.get(7)?,
         withdrawn: row.get(8)?,
         created: row.get(9)?,
+        give_up_unkept: row.get(10)?,
     })
 }
 
@@ -156,7 +163,7 @@ impl HubStore {
     /// # Errors
     /// [`HubError`] if the bundle cannot be used, or the release cannot be kept.
     pub fn release_bundle(&self, release: &BundleRelease<'_>, now: UnixSeconds) -> Result<ReleaseId, HubError> {
-        let BundleRelease { folder, channel, stage, force, key } = *release;
+        let BundleRelease { folder, channel, stage, force, give_up_unkept, key } = *release;
         check_channel(channel)?;
         let bundle = Bundle::open_trusted(folder, key)?;
         let mut released = Vec::new();
@@ -175,6 +182,7 @@ impl HubStore {
             identity: manifest.unwrap_or(ObjectDigest::new(bundle.digest)),
             stage,
             force,
+            give_up_unkept,
             files: released,
             origins: Vec::new(),
         };
@@ -214,6 +222,7 @@ impl HubStore {
                 identity: digest,
                 stage,
                 force: false,
+                give_up_unkept: false,
                 files: vec![ReleasedFile { name: PACK_FILE.into(), digest, size }],
                 origins,
             });
@@ -398,6 +407,7 @@ fn bundle_target(connection: &Connection, release: &ReleaseRecord) -> Result<Bun
         name: release.name.clone(),
         learner: release.bundle,
         force: release.force,
+        give_up_unkept: release.give_up_unkept,
         files: released_files(connection, release.id)?,
     })
 }
@@ -415,9 +425,19 @@ fn pack_target(connection: &Connection, release: &ReleaseRecord) -> Result<PackT
 
 fn insert(transaction: &Transaction<'_>, new: &NewRelease<'_>, now: UnixSeconds) -> Result<ReleaseId, HubError> {
     transaction.execute(
-        "INSERT INTO release (channel, kind, name, bundle, identity, stage, force, withdrawn, created)
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, 0, ?8)",
-        params![new.channel, new.kind.name(), new.name, new.bundle, new.identity, new.stage.percent(), new.force, now],
+        "INSERT INTO release (channel, kind, name, bundle, identity, stage, force, give_up_unkept, withdrawn, created)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, 0, ?9)",
+        params![
+            new.channel,
+            new.kind.name(),
+            new.name,
+            new.bundle,
+            new.identity,
+            new.stage.percent(),
+            new.force,
+            new.give_up_unkept,
+            now
+        ],
     )?;
     let id = transaction.last_insert_rowid();
     for file in &new.files {

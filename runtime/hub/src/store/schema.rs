@@ -27,12 +27,12 @@ const TABLES: &str = "
     ) STRICT;
     CREATE INDEX pack_of_device ON pack (device);
     CREATE TABLE picture (
-        pack BLOB NOT NULL, digest BLOB NOT NULL, PRIMARY KEY (pack, digest)
+        pack BLOB NOT NULL, digest BLOB NOT NULL, size INTEGER NOT NULL, PRIMARY KEY (pack, digest)
     ) STRICT, WITHOUT ROWID;
     CREATE TABLE release (
         id INTEGER PRIMARY KEY AUTOINCREMENT, channel TEXT NOT NULL, kind TEXT NOT NULL, name TEXT NOT NULL,
         bundle BLOB NOT NULL, identity BLOB NOT NULL, stage INTEGER NOT NULL, force INTEGER NOT NULL,
-        withdrawn INTEGER NOT NULL, created INTEGER NOT NULL
+        give_up_unkept INTEGER NOT NULL, withdrawn INTEGER NOT NULL, created INTEGER NOT NULL
     ) STRICT;
     CREATE INDEX release_of_channel ON release (channel, withdrawn);
     CREATE TABLE release_file (
@@ -46,13 +46,15 @@ const TABLES: &str = "
 ";
 
 /// Makes the tables where they are missing, and has every commit reach the disk before it returns.
-pub(super) fn prepare(connection: &mut Connection) -> Result<(), HubError> {
+/// A hub that was in use has them: empty ones in their place would make every device a stranger, without a word.
+pub(super) fn prepare(connection: &mut Connection, was_in_use: bool) -> Result<(), HubError> {
     connection.busy_timeout(WAIT)?;
     connection.pragma_update(None, "journal_mode", "WAL")?;
     connection.pragma_update(None, "synchronous", "FULL")?;
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
     let found: i64 = transaction.pragma_query_value(None, "user_version", |row| row.get(0))?;
     match found {
+        0 if was_in_use => return Err(HubError::NoDatabase),
         0 => {
             transaction.execute_batch(TABLES)?;
             transaction.pragma_update(None, "user_version", VERSION)?;

@@ -258,3 +258,87 @@ fn what_makes_no_sense_is_refused_and_counts_as_answered() {
     assert_eq!(missing.status, 422);
     assert!(hub.packs().unwrap().is_empty());
 }
+
+fn picture(shade: u8) -> Vec<u8> {
+    let mut bytes = std::io::Cursor::new(Vec::new());
+    image::RgbImage::from_pixel(8, 8, image::Rgb([shade; 3])).write_to(&mut bytes, image::ImageFormat::Png).unwrap();
+    bytes.into_inner()
+}
+
+/// No device may fill the hub's disk, not by what is refused either.
+#[test]
+fn what_is_refused_takes_no_room() {
+    let (_folder, hub) = hub();
+    let mut device = Caller::enrolled(&hub, "door 3");
+    let pushed = device.push(&hub, "mug", 1.0);
+    let mut send = |pack: &ObjectDigest, shade| {
+        let bytes = picture(shade);
+        let head = device.head(PACKS, &bytes);
+        let status = hub.receive_picture(&head, pack, &bytes, NOW).unwrap().unwrap().status;
+        (status, hub.objects().holds(&ObjectDigest::of(&bytes)))
+    };
+    assert_eq!(send(&ObjectDigest::of(b"other"), 1), (404, false), "a picture of a pack that is not there");
+    assert_eq!(send(&pushed, 2), (200, true));
+    assert_eq!(send(&pushed, 3), (422, false), "the pack has one shot");
+    assert_eq!(send(&pushed, 2), (200, true), "once more");
+    // The device has pushed four gigabytes.
+    hub.connection().execute("UPDATE pack SET size = ?1", [4_i64 << 30]).unwrap();
+    assert_eq!(send(&pushed, 2), (200, true), "what is there takes no room");
+    let bytes = pack("cup", 2.0);
+    let head = device.head(PACKS, &bytes);
+    assert_eq!(hub.receive_pack(&head, &bytes, NOW).unwrap().unwrap().status, 422);
+    assert!(!hub.objects().holds(&ObjectDigest::of(&bytes)));
+    Caller::enrolled(&hub, "door 7").push(&hub, "cup", 3.0);
+}
+
+#[test]
+fn a_lost_or_damaged_database_is_no_new_hub() {
+    let (folder, hub) = hub();
+    Caller::enrolled(&hub, "door 3").push(&hub, "mug", 1.0);
+    drop(hub);
+    let folder = folder.path().join("hub");
+    let open = || HubStore::open(&folder).map(drop).unwrap_err();
+    std::fs::remove_file(folder.join(DATABASE)).unwrap();
+    assert!(matches!(open(), HubError::NoDatabase));
+    assert!(matches!(open(), HubError::NoDatabase), "the first attempt made none");
+    std::fs::write(folder.join(DATABASE), [0x55; 8192]).unwrap();
+    assert!(matches!(open(), HubError::Database(_)));
+}
+
+/// As after a device's folder was restored from a backup: what it said in between must not count once more.
+#[test]
+fn a_device_that_enrols_again_does_not_free_its_numbers() {
+    let (_folder, hub) = hub();
+    let mut device = Caller::enrolled(&hub, "door 3");
+    device.sequence = 5;
+    let old = device.head(REPORT, b"");
+    let answer = |head: &RequestHead| hub.answer_once(head, NOW, |_| Ok(StoredAnswer::json(&0))).unwrap().unwrap();
+    assert_eq!(answer(&old).status, 200);
+    device.sequence = 1;
+    let code = hub.new_code(DEFAULT_CHANNEL, DAY, NOW).unwrap();
+    assert_eq!(device.enrol(&hub, &code, "door 3", NOW).unwrap().status, 200);
+    assert_eq!(answer(&old).status, 409);
+}
+
+/// The service and commands of the operator work on one folder at the same time.
+#[test]
+fn processes_work_on_one_folder_at_the_same_time() {
+    let (folder, hub) = hub();
+    let devices: Vec<Caller> = (0..4).map(|number| Caller::enrolled(&hub, &format!("door {number}"))).collect();
+    let path = folder.path().join("hub");
+    std::thread::scope(|scope| {
+        for (number, mut device) in devices.into_iter().enumerate() {
+            let path = &path;
+            scope.spawn(move || {
+                let hub = HubStore::open(path).unwrap();
+                for round in 0..10_u8 {
+                    let pushed = device.push(&hub, &format!("thing {number}-{round}"), f32::from(round));
+                    release(&hub, &[pushed], SameLabel::Refuse).unwrap();
+                }
+            });
+        }
+    });
+    assert_eq!(hub.packs().unwrap().len(), 40);
+    let numbers: std::collections::BTreeSet<i64> = hub.releases().unwrap().iter().map(|one| one.id.0).collect();
+    assert_eq!(numbers.len(), 40);
+}

@@ -1,12 +1,19 @@
 //! What a hub answers to strangers, and what a device does with answers that are not the hub's.
 
+use std::io::Write;
+use std::net::TcpStream;
+use std::ops::ControlFlow;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
-use orco_hub::client::{HttpTransport, SyncError, Transport, TransportError, WireAnswer, WireRequest};
+use orco_hub::client::{HttpTransport, SyncError, SyncStep, Transport, TransportError, WireAnswer, WireRequest};
 use orco_hub::merge::SameLabel;
 use orco_hub::protocol::{EnrolmentCode, SIGNATURE, SigningKey};
 use orco_hub::rollout::{DEFAULT_CHANNEL, RolloutStage};
+use orco_hub::server::{HubAddress, HubServer};
 use orco_hub::store::{HubStore, PackRelease, now};
+use orco_runtime::files;
+use orco_serve::Tls;
 
 use crate::support::{CountingProxy, DeviceFiles, KillableHub, code};
 
@@ -190,4 +197,137 @@ fn a_device_whose_number_got_lost_catches_up() {
     std::fs::write(device.fleet().path().join("sequence.json"), "1").unwrap();
     device.sync(&mut fleet.network());
     device.sync(&mut fleet.network());
+}
+
+#[test]
+fn two_rounds_at_once_keep_out_of_each_others_way() {
+    let fleet = Fleet::new();
+    let device = fleet.device("door 3");
+    device.enrol(&mut fleet.network(), &fleet.hub.store(), DEFAULT_CHANNEL);
+    let mut busy = 0;
+    let mut second = |_: SyncStep| {
+        let refused = device.device().sync(&mut fleet.network(), &mut ());
+        busy += usize::from(matches!(refused, Err(SyncError::Busy { .. })));
+        ControlFlow::Continue(())
+    };
+    device.device().sync(&mut fleet.network(), &mut second).unwrap();
+    assert!(busy > 2, "{busy}");
+    device.sync(&mut fleet.network());
+}
+
+/// Strangers may send enrolments, whose bodies are read before anything is known of who asks.
+#[test]
+fn strangers_who_send_half_an_enrolment_keep_no_device_out() {
+    let fleet = Fleet::new();
+    let device = fleet.device("door 3");
+    device.enrol(&mut fleet.network(), &fleet.hub.store(), DEFAULT_CHANNEL);
+    let head = format!(
+        "POST /v1/enrol HTTP/1.1\r\nhost: hub\r\norco-device: {0}\r\norco-sequence: 1\r\norco-body: {0}{0}\r\n\
+         orco-signature: {0}{0}{0}{0}\r\ncontent-length: 100\r\n\r\n{{",
+        "5".repeat(32)
+    );
+    let port = fleet.proxy.port.load(Ordering::SeqCst);
+    let stalled: Vec<TcpStream> = (0..64)
+        .map(|_| {
+            let mut stranger = TcpStream::connect(("127.0.0.1", port)).unwrap();
+            stranger.write_all(head.as_bytes()).unwrap();
+            stranger
+        })
+        .collect();
+    std::thread::sleep(std::time::Duration::from_millis(300));
+    let started = std::time::Instant::now();
+    device.sync(&mut fleet.network());
+    assert!(started.elapsed() < std::time::Duration::from_secs(5), "{:?}", started.elapsed());
+    drop(stalled);
+}
+
+/// A newer pack takes the place of an older one on devices whose power fails at each step in turn; what was not synced
+/// by then is lost.
+#[test]
+fn at_whatever_step_the_power_fails_the_next_round_goes_on() {
+    let mut trial = orco_trials::trial!(27, "power cuts on devices");
+    let fleet = Fleet::new();
+    let (giver, store) = (fleet.device("giver"), fleet.hub.store());
+    giver.enrol(&mut fleet.network(), &store, DEFAULT_CHANNEL);
+    giver.teach("mug", 1);
+    giver.sync(&mut fleet.network());
+    release_all(&store);
+    let takers: Vec<DeviceFiles> = (0..STEPS).map(|step| fleet.device(&format!("taker {step}"))).collect();
+    for taker in &takers {
+        taker.enrol(&mut fleet.network(), &store, DEFAULT_CHANNEL);
+        assert_eq!(taker.sync(&mut fleet.network()).imported, ["mug"]);
+    }
+    giver.learner().forget("mug", &mut ()).unwrap().durable().unwrap();
+    giver.teach("mug", 2);
+    giver.sync(&mut fleet.network());
+    let newest = store.packs().unwrap().into_iter().map(|pack| pack.digest).find(|pack| {
+        store.releases().unwrap().iter().all(|release| !store.origins(release.id).unwrap().contains(pack))
+    });
+    let (channel, stage, same_label) = (DEFAULT_CHANNEL, RolloutStage::All, SameLabel::Refuse);
+    let packs = [newest.unwrap()];
+    store.release_packs(&PackRelease { packs: &packs, channel, stage, same_label, key: None }, now()).unwrap();
+    let expected = giver.learner().state().exemplars.clean().to_vec();
+    let mut cut = 0;
+    for (steps, taker) in takers.iter().enumerate() {
+        let mut left = steps;
+        let mut power = |_: SyncStep| match left.checked_sub(1) {
+            Some(rest) => {
+                left = rest;
+                ControlFlow::Continue(())
+            }
+            None => ControlFlow::Break(()),
+        };
+        let stopped = taker.device().sync(&mut fleet.network(), &mut power);
+        cut += usize::from(stopped.is_err());
+        trial.count(usize::from(stopped.is_err()));
+        lose_unsynced(taker);
+        if let Err(error) = taker.device().sync(&mut fleet.network(), &mut ()) {
+            assert!(matches!(error, SyncError::Object { .. }), "step {steps}: {error}");
+            taker.sync(&mut fleet.network());
+        }
+        assert_eq!(taker.labels(), ["mug"], "step {steps}");
+        assert_eq!(taker.learner().state().exemplars.clean(), expected, "step {steps}");
+        let outcome = taker.sync(&mut fleet.network());
+        assert!(outcome.imported.is_empty() && outcome.forgotten.is_empty(), "step {steps}: {outcome:?}");
+    }
+    assert!((10..STEPS).contains(&cut), "a round has {cut} steps");
+}
+
+/// More steps than a round with one pack has.
+const STEPS: usize = 40;
+
+/// Parts of objects are the only files that are not synced: after a power cut their ends may be anything.
+fn lose_unsynced(device: &DeviceFiles) {
+    let Ok(objects) = std::fs::read_dir(device.fleet().path().join("objects")) else { return };
+    for part in objects.map(|entry| entry.unwrap().path()).filter(|path| path.extension().is_some()) {
+        let length = std::fs::metadata(&part).unwrap().len();
+        std::fs::write(&part, vec![0; length as usize]).unwrap();
+    }
+}
+
+/// With a certificate of one's own, which the device trusts by its file.
+#[test]
+fn a_device_syncs_by_https() {
+    let folder = tempfile::tempdir().unwrap();
+    let made = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();
+    let [certificate, key] = ["certificate.pem", "key.pem"].map(|name| folder.path().join(name));
+    files::replace(&certificate, made.cert.pem().as_bytes()).unwrap();
+    files::replace(&key, made.signing_key.serialize_pem().as_bytes()).unwrap();
+    let tls = Some(Tls { certificate: certificate.clone(), key });
+    let store = || HubStore::open(folder.path().join("hub")).unwrap();
+    let address = HubAddress { listen: ([127, 0, 0, 1], 0).into(), token: None, tls };
+    let server = HubServer::bind(store(), &address).unwrap();
+    let url = format!("https://localhost:{}", server.address().port());
+    let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
+    let serving = std::thread::spawn(move || server.run_until(async { drop(stopped.await) }).unwrap());
+    let device = DeviceFiles::new(folder.path(), "door 3");
+    let mut network = HttpTransport::with_certificates(&url, &certificate).unwrap();
+    device.enrol(&mut network, &store(), DEFAULT_CHANNEL);
+    device.sync(&mut network);
+    let refused = device.device().sync(&mut HttpTransport::new(&url), &mut ()).unwrap_err();
+    assert!(matches!(refused, SyncError::Unreachable { .. }), "{refused}");
+    let none = HttpTransport::with_certificates(&url, &folder.path().join("key.pem")).unwrap_err();
+    assert!(matches!(none, SyncError::File { .. }), "{none}");
+    stop.send(()).unwrap();
+    serving.join().unwrap();
 }

@@ -22,7 +22,7 @@ const KILLS: usize = 10;
 #[ignore = "serves for the test that kills it"]
 fn serve_until_killed() {
     let Some(folder) = std::env::var_os(FOLDER) else { return };
-    let address = HubAddress { listen: (Ipv4Addr::LOCALHOST, 0).into(), token: None };
+    let address = HubAddress { listen: (Ipv4Addr::LOCALHOST, 0).into(), token: None, tls: None };
     let server = HubServer::bind(HubStore::open(folder).unwrap(), &address).unwrap();
     eprintln!("\nport {}", server.address().port());
     server.run().unwrap();
@@ -40,6 +40,7 @@ fn start(folder: &std::path::Path, proxy: &CountingProxy) -> Child {
 
 #[test]
 fn nothing_acknowledged_is_lost_when_the_process_is_killed() {
+    let mut trial = orco_trials::trial!(27, "kills of a hub");
     let folder = tempfile::tempdir().unwrap();
     let hub = folder.path().join("hub");
     let proxy = CountingProxy::start();
@@ -72,6 +73,7 @@ fn nothing_acknowledged_is_lost_when_the_process_is_killed() {
     let mut child = start(&hub, &proxy);
     device.sync(&mut FaultyNetwork::new(&proxy.url(), 0, 0));
     assert_eq!(store.packs().unwrap().len(), KILLS);
+    trial.count(KILLS);
     println!("{cut} of {KILLS} kills cut a round off");
     child.kill().unwrap();
     child.wait().unwrap();

@@ -135,6 +135,7 @@ fn check_device(device: &DeviceFiles, hub: &HubStore, newest: &[(String, i64)]) 
 
 #[test]
 fn a_fleet_settles() {
+    let mut trial = orco_trials::trial!(27, "rounds of devices, cut off at random");
     let count = if orco_trials::heavy() { 200 } else { 20 };
     let folder = tempfile::tempdir().unwrap();
     let proxy = CountingProxy::start();
@@ -159,6 +160,7 @@ fn a_fleet_settles() {
     let taught = devices.iter().step_by(TEACHERS).take(8).count() + 1;
     assert_eq!(newest.len(), taught, "a pushed class got lost: {newest:?}");
     devices.iter().for_each(|device| check_device(device, &store, &newest));
+    trial.count(count * ROUNDS);
     let bytes = proxy.take();
     let learned = (count * taught) as u64;
     println!(
@@ -201,4 +203,37 @@ fn bytes_on_the_wire() {
         pack.size
     );
     assert!(pull < pack.size + 8 * idle.max(1_000), "{pull} bytes for a pack of {}", pack.size);
+}
+
+/// What one hub takes: rounds of devices that have nothing new, by HTTP, each durable before it is answered.
+#[test]
+fn reports_in_a_second() {
+    let folder = tempfile::tempdir().unwrap();
+    let proxy = CountingProxy::start();
+    let hub = KillableHub::start(folder.path().join("hub"), Arc::clone(&proxy.port));
+    let url = format!("http://127.0.0.1:{}", proxy.port.load(Ordering::SeqCst));
+    let devices: Vec<DeviceFiles> =
+        (0..WORKERS).map(|number| DeviceFiles::new(folder.path(), &format!("door {number}"))).collect();
+    let rounds = if orco_trials::heavy() { 500 } else { 25 };
+    for device in &devices {
+        let mut network = FaultyNetwork::new(&url, 0, 0);
+        device.enrol(&mut network, &hub.store(), DEFAULT_CHANNEL);
+        device.sync(&mut network);
+    }
+    let started = std::time::Instant::now();
+    thread::scope(|scope| {
+        for device in &devices {
+            let url = &url;
+            scope.spawn(move || {
+                let mut network = FaultyNetwork::new(url, 0, 0);
+                (0..rounds).for_each(|_| drop(device.sync(&mut network)));
+            });
+        }
+    });
+    let (seconds, reports) = (started.elapsed().as_secs_f64(), WORKERS * rounds);
+    println!(
+        "{reports} reports of {WORKERS} devices in {seconds:.2} s, devices included: {:.0} a second",
+        reports as f64 / seconds
+    );
+    assert!(hub.store().devices().unwrap().iter().all(|device| device.report.is_some()));
 }

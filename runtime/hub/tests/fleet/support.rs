@@ -78,7 +78,7 @@ impl KillableHub {
 
     pub fn restart(&self) {
         self.kill();
-        let address = HubAddress { listen: (Ipv4Addr::LOCALHOST, 0).into(), token: None };
+        let address = HubAddress { listen: (Ipv4Addr::LOCALHOST, 0).into(), token: None, tls: None };
         let server = HubServer::bind(self.store(), &address).unwrap();
         self.port.store(server.address().port(), Ordering::SeqCst);
         let (stop, stopped) = oneshot::channel::<()>();

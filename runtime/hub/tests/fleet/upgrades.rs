@@ -1,14 +1,16 @@
 //! Bundles by channel: a device goes over, or stays with its own and says why.
 
 use std::fs;
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use orco_hub::client::{SyncError, SyncStep};
 use orco_hub::export;
 use orco_hub::rollout::RolloutStage;
 use orco_hub::store::{BundleRelease, now};
 use orco_runtime::bundle::Bundle;
-use orco_runtime::learner::{Learner, LearnerSettings, Shots};
+use orco_runtime::learner::{Learner, LearnerSettings, Shots, upgrade};
 use orco_runtime::manifest::{LEARNER, MANIFEST, hexadecimal};
 use orco_runtime::state::codec::{self, FileKind};
 use orco_runtime::store::Store;
@@ -35,6 +37,11 @@ fn other_bundle(folder: &Path) -> PathBuf {
     copy
 }
 
+fn release_of(folder: &Path) -> BundleRelease<'_> {
+    let (channel, stage) = ("next", RolloutStage::All);
+    BundleRelease { folder, channel, stage, force: false, give_up_unkept: false, key: None }
+}
+
 fn teach_pictures(device: &DeviceFiles) {
     let settings = LearnerSettings::default().keep_shots(true);
     let mut learner = Learner::new(Bundle::open(shipped()).unwrap(), Store::new(device.state()), settings).unwrap();
@@ -59,7 +66,7 @@ fn devices_go_over_or_stay_with_their_own() {
     let before = failing.learner().saved().clone();
     let bundle = other_bundle(folder.path());
     let digest = Bundle::open(&bundle).unwrap().digest;
-    let release = BundleRelease { folder: &bundle, channel: "next", stage: RolloutStage::All, force: false, key: None };
+    let release = release_of(&bundle);
     store.release_bundle(&release, now()).unwrap();
     proxy.take();
     fresh.sync(&mut network);
@@ -82,13 +89,30 @@ fn devices_go_over_or_stay_with_their_own() {
     }
     assert_eq!(*failing.learner().saved(), before, "the old state came back changed");
 
+    // An operator who accepts that: classes without pictures go, others stay.
+    let accepted = BundleRelease { give_up_unkept: true, ..release };
+    store.release_bundle(&accepted, now()).unwrap();
+    [pictures, features].iter().for_each(|device| drop(device.sync(&mut network)));
+    assert_eq!(features.learner().bundle().digest, digest);
+    assert!(features.labels().is_empty());
+    assert_eq!(pictures.labels(), ["duck"]);
+
     // A bundle that the device checks in vain costs no class; pictures that it shares come out for the trainer.
     let folders = folder.path().join("export");
     let exported = export::export(&store, &folders).unwrap();
     assert_eq!(exported.classes, 1);
+    check_layout(&folders);
     assert_eq!(exported.pictures, fs::read_dir(folders.join("duck")).unwrap().count());
     let bytes = fs::read(fs::read_dir(folders.join("duck")).unwrap().next().unwrap().unwrap().path()).unwrap();
     orco_runtime::image::decode(&bytes).unwrap();
+}
+
+/// What trainer/src/data/dataset/folders.rs reads: a folder for each class, with .jpg files, and nothing beside them.
+fn check_layout(data: &Path) {
+    for class in fs::read_dir(data).unwrap().map(|entry| entry.unwrap().path()) {
+        let files: Vec<PathBuf> = fs::read_dir(class).unwrap().map(|entry| entry.unwrap().path()).collect();
+        assert!(files.iter().all(|file| file.extension().is_some_and(|extension| extension == "jpg")), "{files:?}");
+    }
 }
 
 /// A device without any bundle gets its first one from the hub, in parts that a power cut does not throw away.
@@ -103,7 +127,7 @@ fn a_new_device_gets_its_first_bundle_through_power_cuts() {
     device.bundle = None;
     device.enrol(&mut network, &store, "next");
     let bundle = shipped();
-    let release = BundleRelease { folder: &bundle, channel: "next", stage: RolloutStage::All, force: false, key: None };
+    let release = release_of(&bundle);
     store.release_bundle(&release, now()).unwrap();
     let mut rounds = 0;
     proxy.take();
@@ -125,4 +149,85 @@ fn a_new_device_gets_its_first_bundle_through_power_cuts() {
     assert!(proxy.take() < 2 * total, "parts were fetched again");
     assert!(device.fleet().current_bundle().join(MANIFEST).exists());
     assert_eq!(device.learner().bundle().manifest.name, "cifar100-edge");
+}
+
+/// The power fails when the state has gone over to the new bundle, but the link still leads to the old one.
+#[test]
+fn a_power_cut_between_the_state_and_the_link_is_made_good() {
+    let folder = tempfile::tempdir().unwrap();
+    let proxy = CountingProxy::start();
+    let hub = KillableHub::start(folder.path().join("hub"), Arc::clone(&proxy.port));
+    let store = hub.store();
+    let mut network = FaultyNetwork::new(&proxy.url(), 0, 0);
+    let mut devices = ["going", "failing"].map(|name| DeviceFiles::new(folder.path(), name));
+    let bundle = other_bundle(folder.path());
+    let digest = Bundle::open(&bundle).unwrap().digest;
+    for device in &devices {
+        device.enrol(&mut network, &store, "next");
+        teach_pictures(device);
+    }
+    let before = devices[1].learner().saved().clone();
+    // A service that runs all the time.
+    let mut running = devices[0].learner();
+    store.release_bundle(&release_of(&bundle), now()).unwrap();
+    let cut = |step: SyncStep| {
+        if step == SyncStep::SwitchBundle { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    };
+    for device in &devices {
+        let stopped = device.device().sync(&mut network, &mut { cut }).unwrap_err();
+        assert!(matches!(stopped, SyncError::Stopped), "{stopped}");
+        assert!(!device.fleet().current_bundle().exists());
+        let old =
+            Learner::new(Bundle::open(shipped()).unwrap(), Store::new(device.state()), LearnerSettings::default());
+        assert!(old.is_err(), "the state has not gone over");
+    }
+    // The running service neither answers as if nothing had happened nor harms the state.
+    assert!(running.refresh().is_err());
+    assert!(running.forget("duck", &mut ()).is_err());
+
+    devices[1].check = |bundle| if bundle.folder == shipped() { Ok(()) } else { Err("the engine fails".into()) };
+    let outcomes = devices.each_ref().map(|device| device.sync(&mut network).outcomes);
+    assert_eq!(devices[0].learner().bundle().digest, digest);
+    assert_eq!(devices[0].labels(), ["duck"]);
+    assert_eq!(outcomes[0][0].refused, None);
+    assert_eq!(*devices[1].learner().saved(), before, "the old state came back changed");
+    assert!(outcomes[1][0].refused.as_ref().is_some_and(|reason| reason.contains("the engine fails")));
+    assert!(devices[1].sync(&mut network).bundle.is_none());
+}
+
+/// A person goes back to the bundle that the device was set up with.
+#[test]
+fn a_device_whose_bundle_a_person_changed_follows_its_channel_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let proxy = CountingProxy::start();
+    let hub = KillableHub::start(folder.path().join("hub"), Arc::clone(&proxy.port));
+    let mut network = FaultyNetwork::new(&proxy.url(), 0, 0);
+    let device = DeviceFiles::new(folder.path(), "door 3");
+    device.enrol(&mut network, &hub.store(), "next");
+    teach_pictures(&device);
+    let bundle = other_bundle(folder.path());
+    hub.store().release_bundle(&release_of(&bundle), now()).unwrap();
+    device.sync(&mut network);
+    let old = Bundle::open(shipped()).unwrap();
+    upgrade::undo(&old, &Store::new(device.state()), &LearnerSettings::default()).unwrap().durable().unwrap();
+    device.sync(&mut network);
+    assert_eq!(device.learner().bundle().digest, Bundle::open(&bundle).unwrap().digest);
+    assert_eq!(device.labels(), ["duck"]);
+}
+
+/// Two devices with copies of one card push the very same pack.
+#[test]
+fn a_copy_of_a_device_pushes_the_same_pack_without_harm() {
+    let folder = tempfile::tempdir().unwrap();
+    let proxy = CountingProxy::start();
+    let hub = KillableHub::start(folder.path().join("hub"), Arc::clone(&proxy.port));
+    let mut network = FaultyNetwork::new(&proxy.url(), 0, 0);
+    for name in ["one", "two"] {
+        let device = DeviceFiles::new(folder.path(), name);
+        device.enrol(&mut network, &hub.store(), "next");
+        teach_pictures(&device);
+        assert_eq!(device.sync(&mut network).pushed, ["duck"]);
+        assert!(device.sync(&mut network).pushed.is_empty());
+    }
+    assert_eq!(hub.store().packs().unwrap().len(), 1);
 }

@@ -7,8 +7,9 @@ use ::image::RgbImage;
 use orco_state::codec;
 use orco_state::history::SavedState;
 use orco_state::label;
+use orco_state::state::Class;
 
-use super::UpgradeError;
+use super::{UpgradeError, UpgradeOptions};
 use crate::bundle::Bundle;
 use crate::learner::{ChangeStep, Observer};
 use crate::store::kept::{self, KeptBundle, KeptPictures};
@@ -66,14 +67,16 @@ impl UpgradePlan {
         old: &SavedState,
         pictures: &KeptPictures,
         bundle: &Bundle,
+        options: UpgradeOptions,
         observer: &mut dyn Observer,
     ) -> Result<Self, UpgradeError> {
         let state = &old.state;
         let knows_nothing = state.exemplars.is_empty() && state.classes.is_empty();
         let from = match pictures.kept_with() {
             Ok(from) => from,
-            Err(_) if knows_nothing => {
-                KeptBundle { name: String::new(), release: 0, digest: String::new(), labels: Vec::new() }
+            Err(_) if knows_nothing => unknown_bundle(),
+            Err(source) if source.kind() == io::ErrorKind::NotFound && options.gives_up() => {
+                return Ok(Self::without_any_pictures(old, pictures));
             }
             Err(source) => return Err(UpgradeError::NotKept { folder: pictures.folder().into(), source }),
         };
@@ -106,6 +109,20 @@ impl UpgradePlan {
             plan.classes.push(PlannedClass { label: label.clone(), learned, role, shots: own.len(), files });
         }
         Ok(plan)
+    }
+
+    /// No picture was ever kept, as on a device whose classes came in packs: there is nothing to learn again.
+    fn without_any_pictures(old: &SavedState, pictures: &KeptPictures) -> Self {
+        let class = |(index, class): (usize, &Class)| PlannedClass {
+            label: class.label.clone(),
+            learned: Some(index),
+            role: ClassRole::Learned { session: class.session },
+            shots: 0,
+            files: Vec::new(),
+        };
+        let classes = old.state.classes.iter().enumerate().map(class).collect();
+        let warnings = vec!["no pictures were kept, so all that was learned is given up".into()];
+        Self { from: unknown_bundle(), classes, warnings, pictures: pictures.clone() }
     }
 
     /// The pictures of exemplars that can be used; says which are missing or damaged.
@@ -167,4 +184,9 @@ impl UpgradePlan {
     pub fn pictures(&self) -> usize {
         self.classes.iter().map(|class| class.files.len()).sum()
     }
+}
+
+/// The bundle of a state of which no picture was kept.
+fn unknown_bundle() -> KeptBundle {
+    KeptBundle { name: String::new(), release: 0, digest: String::new(), labels: Vec::new() }
 }
