@@ -134,7 +134,9 @@ fn the_next_thing_begins_with_an_empty_name_and_no_report_and_errors_are_german_
         let broken = folder.path().join("broken.jpg");
         fs::write(&broken, b"no picture").unwrap();
         browser.choose_file("file", &broken).await?;
-        browser.until("document.getElementById('error').textContent.startsWith('broken.jpg: Das Bild ist weder')").await?;
+        browser
+            .until("document.getElementById('error').textContent.startsWith('broken.jpg: Das Bild ist weder')")
+            .await?;
         browser.click("error-close").await?;
 
         // A stored shot goes, comes back, and goes again.

@@ -133,7 +133,9 @@ fn a_bad_shot_is_refused_in_words_and_can_be_taken_anyway() {
         browser.write("label", "mug").await?;
         browser.until(&format!("!{hint}")).await?;
         browser.click("shoot").await?;
-        browser.until("document.getElementById('shot-warning').textContent.startsWith('dark.png: Not taken: too dark.')").await?;
+        browser
+            .until("document.getElementById('shot-warning').textContent.startsWith('dark.png: Not taken: too dark.')")
+            .await?;
         let taken = "document.querySelectorAll('#shots li').length";
         assert_eq!(browser.value(taken).await?, 0);
         browser.keep("refused").await?;
