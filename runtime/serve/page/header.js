@@ -14,7 +14,7 @@ export function startHeader() {
   store.subscribe(["language"], showTexts);
   store.subscribe(["connected", "language"], showConnection);
   store.subscribe(["status", "language"], showStatus);
-  const language = localStorage.getItem("language") ?? (navigator.language.startsWith("de") ? "de" : "en");
+  const language = localStorage.getItem("language") ?? navigator.language.split("-")[0];
   store.update({ language: setLanguage(language) });
   showTexts(store.state);
 }

@@ -104,7 +104,7 @@ const languages = {
 
 // What the page says where the service says `sentence`.
 export function problem(sentence) {
-  const { sentences, other } = languages[currentLanguage()];
+  const { sentences, other } = languages[currentLanguage()] ?? languages.en;
   for (const [pattern, template] of sentences) {
     const found = pattern.exec(sentence);
     if (found) return fill(template, found);

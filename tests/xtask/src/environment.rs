@@ -8,6 +8,9 @@ use std::process::{Command, ExitCode, ExitStatus};
 /// Where the system's loader looks for shared libraries first.
 const LOADER_PATH: &str = if cfg!(target_os = "macos") { "DYLD_LIBRARY_PATH" } else { "LD_LIBRARY_PATH" };
 
+/// Names a Python with Home Assistant's core.
+pub const HOME_ASSISTANT: &str = "ORCO_HOME_ASSISTANT";
+
 /// Where programs are looked for.
 const PATH: &str = "PATH";
 
@@ -49,7 +52,7 @@ impl Environment {
     /// Adds a Python with Home Assistant's core, for the tests of what brokers are told.
     #[cfg(unix)]
     pub fn with_home_assistant(self, python: PathBuf) -> Self {
-        self.with(crate::home_assistant::VARIABLE, python)
+        self.with(HOME_ASSISTANT, python)
     }
 
     /// Adds the script of axe, for the tests of the web page.

@@ -8,7 +8,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use crate::cache::Cache;
-use crate::environment::{quoted, workspace};
+use crate::environment::{HOME_ASSISTANT, quoted, workspace};
 use crate::error::SetupCause;
 use crate::metadata::target_folder;
 use crate::process::run;
@@ -22,8 +22,6 @@ const RELEASE: &str = "trixie";
 const PACKAGES: [&str; 4] = ["python3-venv", "python3-dev", "gcc", "libc6-dev"];
 /// Where the packages lie in there.
 const VENV: &str = "/opt/home-assistant";
-/// Names the Python, to the tests and for those who have one.
-pub const VARIABLE: &str = "ORCO_HOME_ASSISTANT";
 /// Names pip's file of certificate authorities, where it has one of its own.
 const AUTHORITIES: &str = "PIP_CERT";
 /// Variables that say how pip reaches its index.
@@ -37,7 +35,7 @@ const SCRIPT: &str = "home-assistant-python";
 /// # Errors
 /// If it cannot be made.
 pub fn python() -> Result<PathBuf, Box<dyn Error>> {
-    if let Some(own) = env::var_os(VARIABLE).filter(|own| !own.is_empty()) {
+    if let Some(own) = env::var_os(HOME_ASSISTANT).filter(|own| !own.is_empty()) {
         return Ok(own.into());
     }
     let (cache, folder) = (Cache::of_user()?, format!("debian-{RELEASE}-{}", WHEELS[0].replace("==", "-")));

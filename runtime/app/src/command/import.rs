@@ -74,11 +74,13 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<
     if let Some(folder) = &arguments.thumbnails_to {
         packs.iter().try_for_each(|(_, label)| options.check_destination(&thumbnail::folder_of(label, folder)))?;
     }
+    let was_learned_only = learner.is_learned_only();
     let imported: Vec<_> = packs.iter().map(|(pack, label)| PackClass { pack, label: Some(label) }).collect();
     let report = session_report::unwrap_outcome(output, learner.import(&imported, &mut ProgressBars::default())?);
     let seconds = started.elapsed().as_secs_f64();
     let named: Vec<String> = packs.iter().map(|(pack, label)| describe(label, pack)).collect();
     session_report::print(output, &report, &format!("imported {}", named.join(", ")), seconds)?;
+    session_report::tell_scope(output, &learner, &[], was_learned_only)?;
     if let Some(folder) = &arguments.thumbnails_to {
         for (pack, label) in &packs {
             if let Err(error) = thumbnail::write(pack, label, folder) {

@@ -16,7 +16,8 @@ pub enum ContrastForm {
     Outside,
     /// -log(sum_p e^{s_p} / sum_{k != anchor} e^{s_k}): SCL and SSCL in the published program.
     Inside,
-    /// Mean over the positives p of -log(e^{s_p} / sum_n e^{s_n}), n over the negatives alone: the paper's Eq. 2.
+    /// Mean over the positives p of -log(e^{s_p} / sum_n e^{s_n}), n over the negatives alone: the paper's text, in
+    /// Eq. 2 (SCL) and Eq. 6 (PSCL).
     Negatives,
 }
 
@@ -29,12 +30,13 @@ pub struct ContrastSettings {
     pub form: ContrastForm,
 }
 
-/// Contrastive loss: the mean over all anchors that have a positive (a row of equal label other than itself) and, for
-/// [`ContrastForm::Negatives`], a negative.
+/// Contrastive loss (Eq. 2 over samples, Eq. 6 with perturbed targets among the rows): the mean over all anchors that
+/// have a positive (a row of equal label other than itself) and, for [`ContrastForm::Negatives`], a negative.
 ///
 /// With s_ik = z_i . z_k / t, t the temperature, and p_i the softmax of s_i over the rows in the denominator, the
 /// gradient with respect to s_ik is p_ik - q_ik, where q_i is uniform over the positives ([`ContrastForm::Outside`],
-/// [`ContrastForm::Negatives`]) or proportional to e^{s_ik} over them ([`ContrastForm::Inside`]).
+/// [`ContrastForm::Negatives`]) or proportional to e^{s_ik} over them ([`ContrastForm::Inside`]). `ContrastPairs`
+/// carries it on to the rows.
 ///
 /// # Shapes
 /// `rows` `[n, width]`, `labels` `[n]`; adds `weight` times its gradient to `gradient` `[m, width]`, that of the first

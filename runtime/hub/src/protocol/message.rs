@@ -159,7 +159,8 @@ pub struct HubRefusal {
     pub reason: String,
 }
 
-/// Kinds of reasons.
+/// Kinds of reasons. Devices in the field read no others: a new reason is [`RefusalKind::Invalid`] with a sentence of
+/// its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum RefusalKind {

@@ -24,13 +24,15 @@ test("texts take values, and keep a number with its % and a label with its direc
 test("a language that the page does not speak is English", () => {
   assert.equal(setLanguage("de"), "de");
   assert.equal(message("unknown"), "unbekannt");
-  assert.equal(setLanguage("fr"), "en");
+  assert.equal(setLanguage("xx"), "en");
   assert.equal(message("unknown"), "unknown");
 });
 
-test("both languages take the same values", () => {
+test("all languages take the same values", () => {
   const values = (text) => [...JSON.stringify(text).matchAll(/\{\w+\}/g)].map(([value]) => value).sort();
-  for (const key of Object.keys(texts.en)) assert.deepEqual(values(texts.de[key]), values(texts.en[key]), key);
+  for (const [language, own] of Object.entries(texts)) {
+    for (const key of Object.keys(texts.en)) assert.deepEqual(values(own[key]), values(texts.en[key]), `${language}: ${key}`);
+  }
 });
 
 test("a report says what was learned, lost and confused, the worst three of each", () => {
