@@ -20,6 +20,11 @@ fn three_taught_classes_are_answered_alone_and_that_is_said_once() {
     assert!(!learn("cone", "traffic-cone", &[]).contains("from now on"));
     assert!(learn("mug", "mug", &[]).contains(turned_on));
     assert!(!learn("brick", "toy-brick", &[]).contains("from now on"), "it is on already");
+    // A class that comes in a pack counts like one that was taught here.
+    let other = Device::new();
+    other.learn(&[("cone", &shots("learn", "traffic-cone")), ("mug", &shots("learn", "mug"))]);
+    let imported = other.command(&["import", device.export("duck", &[]).to_str().unwrap()]).output().unwrap();
+    assert!(text(&imported.stdout).contains(turned_on), "{}", text(&imported.stdout));
     let picture = shots("try", "rubber-duck").join("1.jpg");
     let picture = picture.to_str().unwrap();
     let count = |more: &[&str]| {
