@@ -86,11 +86,12 @@ impl PhoneAccess {
     pub fn invitation(&self, port: u16, coloured: bool) -> Result<String> {
         let url = self.url(port)?;
         let mut text = qr_code(&url, coloured)?;
+        let (_, token) = url.split_once("/#").unwrap_or_default();
         let _ = write!(
             text,
             "\nPoint the phone's camera at this square, in the same network, or open\n\n    {url}\n\nThe phone says that it does not \
              know the certificate: go on to the page (\"Advanced\" or \"Details\"). It asks once. Whoever has this address may \
-             teach. Ctrl-C ends the service.\n\nAnother name of this machine is https://{}:{port}",
+             teach. Ctrl-C ends the service.\n\nAnother name of this machine is https://{}:{port}/#{token}",
             self.name
         );
         Ok(text)

@@ -3,7 +3,7 @@ import { REMOVE, ask } from "./dialog.js";
 import { $, element, setText, small } from "./dom.js";
 import { isolate, message } from "./language.js";
 import { picturedShots, storedPicture } from "./pictures.js";
-import { baseClasses, learnedClasses } from "./selectors.js";
+import { baseClasses, learnedClasses, nameFor } from "./selectors.js";
 import { change, classPath } from "./service.js";
 import { store } from "./store.js";
 import { exportClass } from "./transfer.js";
@@ -43,12 +43,16 @@ function shotItem(label, shot) {
 }
 
 async function rename(label) {
-  const to = await ask(message("renameAsk", { label }), label);
-  if (to && to.trim() !== label) await change("PATCH", classPath(label), { label: to.trim() });
+  const typed = await ask(message("renameAsk", { label }), label);
+  if (!typed) return;
+  // Another thing's name in other capitals is that thing's: the service says so.
+  const others = store.state.classes.filter((known) => known.label !== label);
+  const to = nameFor(typed, { classes: others, waiting: [] });
+  if (to && to !== label) await change("PATCH", classPath(label), { label: to });
 }
 
 async function forget(label) {
-  const answer = await ask(message("forgetAsk", { label }), undefined, { remove: message("purge") });
+  const answer = await ask(message("forgetAsk", { label }), undefined, { yes: message("forget"), remove: message("purge") });
   if (answer === REMOVE) {
     if (await ask(message("purgeAsk", { label }))) await change("DELETE", `${classPath(label)}?purge=true`);
   } else if (answer) await change("DELETE", classPath(label));

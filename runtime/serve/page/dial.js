@@ -15,6 +15,7 @@ function show({ status, classes, balances }) {
   if (!status) return;
   const isShown = Boolean(status.balance) && learnedClasses({ classes }).length > 0;
   $("dial").hidden = !isShown;
+  $("dial").disabled = status.learned_only;
   $("answering-none").hidden = isShown;
   const isSame = isWithoutEffect(balances);
   const choices = status.balances.map((value) => {

@@ -7,15 +7,15 @@ let last = Promise.resolve();
 // What is answered where somebody would rather have the thing removed.
 export const REMOVE = Symbol("remove");
 
-// Asks for a text, `value` to begin with, or without a value for consent. `list` names a list of proposals, `remove` is
-// written on a button that answers REMOVE, `picture` shows what is asked about.
+// Asks for a text, `value` to begin with, or without a value for consent. `list` names a list of proposals, `yes` is
+// what consent is called, `remove` is written on a button that answers REMOVE, `picture` shows what is asked about.
 // Returns the text or true; null if it was cancelled.
 export function ask(question, value, options = {}) {
   last = last.catch(() => {}).then(() => new Promise((answer) => open(question, value, options, answer)));
   return last;
 }
 
-function open(question, value, { list, remove, picture }, answer) {
+function open(question, value, { list, yes, remove, picture }, answer) {
   const dialog = $("dialog"), field = $("dialog-value");
   $("dialog-text").textContent = question;
   $("dialog-picture").replaceChildren(...(picture ? [picture] : []));
@@ -23,7 +23,7 @@ function open(question, value, { list, remove, picture }, answer) {
   field.value = value ?? "";
   if (list) field.setAttribute("list", list);
   else field.removeAttribute("list");
-  $("dialog-yes").textContent = message("ok");
+  $("dialog-yes").textContent = yes ?? message("ok");
   let given = null;
   $("dialog-yes").onclick = () => { given = value === undefined ? true : field.value; dialog.close(); };
   $("dialog-no").onclick = () => dialog.close();

@@ -109,7 +109,9 @@ export function hints(state) {
   const { label, shots, classes } = state;
   if (!isReachable(state)) return [{ key: "hintOffline", values: {} }];
   const known = classOf(label, classes);
-  return [shotHint(state), ...(known ? [known.learned ? "hintLearned" : "hintBase"] : [])]
+  // Whether the shots are enough is said in one place.
+  const shotKeys = shots.length && state.hasVerdict ? [] : [shotHint(state)];
+  return [...shotKeys, ...(known ? [known.learned ? "hintLearned" : "hintBase"] : [])]
     .map((key) => ({ key, values: { count: shots.length, label: label.normalize() || state.job?.label } }));
 }
 

@@ -19,6 +19,8 @@ const { subscribe, update } = store;
 let isHeld = false, isRequested = false;
 // The shots that are being taken, { label, done }; `done` is settled once the last of them is in.
 let taking = null;
+// Shots that were taken since the button was pressed.
+let takenInHold = 0;
 // Ids of the shots that were taken here: others come from other browsers and programs.
 const takenHere = new Set();
 // Whether shots replace a base class, as somebody chose for its label.
@@ -38,11 +40,11 @@ export function startShots() {
   $("anyway").onclick = () => refused && take(refused.shot, refused.label, true).catch(() => {});
   $("replace").onchange = () => replaces.set(store.state.label, $("replace").checked);
   $("learn").onclick = (event) => learn(isByKey(event)).catch(() => {});
-  subscribe(["label", "shots", "classes", "job", "stream", "files", "deviceChosen", "connected", "language"], showHint);
+  subscribe(["label", "shots", "classes", "job", "stream", "files", "deviceChosen", "connected", "hasVerdict", "language"], showHint);
   subscribe(["job", "shots"], startAnew);
   subscribe(["shots", "language"], showShots);
-  subscribe(["waiting", "language"], showWaiting);
-  subscribe(["language"], forgetWarning);
+  subscribe(["waiting", "label", "language"], showWaiting);
+  subscribe(["connected", "language"], forgetShot);
   // A browser may have kept what was typed before the page was loaded again.
   update({ label: labelOf($("label").value) });
   showHint(store.state);
@@ -78,6 +80,7 @@ function hold() {
   // The shots belong to the label of the moment in which they were begun.
   const { label, files } = store.state;
   isHeld = true;
+  takenInHold = 0;
   showError();
   taking = { label, done: takeAll(label, files).catch(() => {}).finally(() => { isHeld = false; taking = null; }) };
 }
@@ -106,9 +109,12 @@ async function take(shot, label, anyway = false) {
   refused = accepted ? null : { shot: isFile ? shot : { ...shot, frame: number }, label };
   const isLearned = classOf(label, store.state.classes)?.learned === true;
   const said = shotSentences(warnings, { label, anyway, isLearned, file: shot.name });
-  $("shot-warning").textContent = said.warnings.join(" ");
-  $("shot-note").textContent = said.notes.join(" ");
-  $("anyway-row").hidden = accepted;
+  // Whoever holds the button longer than the thing moves has done nothing wrong.
+  const isStill = !accepted && !shot.name && takenInHold > 0 && warnings.every(({ kind }) => kind === "repeated");
+  $("shot-warning").textContent = isStill ? "" : said.warnings.join(" ");
+  $("shot-note").textContent = isStill ? message("holdsStill") : said.notes.join(" ");
+  $("anyway-row").hidden = accepted || isStill;
+  if (accepted) takenInHold += 1;
 }
 
 // What is said of a shot. That a new thing looks like another one is no more than a note, since learning tells them
@@ -130,6 +136,10 @@ export function shotSentences(warnings, { label, anyway, isLearned, file }) {
 
 function forgetWarning() {
   showError();
+  forgetShot();
+}
+
+function forgetShot() {
   refused = null;
   $("shot-warning").textContent = $("shot-note").textContent = "";
   $("anyway-row").hidden = true;
@@ -182,7 +192,7 @@ function showShots({ label, shots }) {
   const shown = new Set(shots.map((shot) => api(path(shot))));
   releasePictures((other) => other.startsWith(api("shots/")) && !shown.has(other));
   $("shots").replaceChildren(...shots.map((shot, index) => {
-    const number = index + 1, remove = () => change("DELETE", path(shot));
+    const number = index + 1, remove = () => { forgetWarning(); change("DELETE", path(shot)); };
     return element("li", {}, picture(api(path(shot)), message("shotName", { number })),
       element("button", { textContent: "×", "aria-label": message("remove", { number }), on: remove }));
   }));
@@ -203,8 +213,15 @@ function showCount(count) {
 }
 
 // Shots under other labels; pressing one goes on with it.
-function showWaiting({ waiting }) {
+function showWaiting({ waiting, label }) {
   $("waiting").hidden = !waiting.length;
-  $("waiting-list").replaceChildren(...waiting.map(({ label, shots: count }) => element("li", {},
-    element("button", { textContent: `${isolate(label)}: ${message("shotCount", { count })}`, on: () => chooseLabel(label) }))));
+  $("waiting-list").replaceChildren(...waiting.map((other) => waitingItem(other, label)));
+}
+
+// Where another name was typed afterwards, its shots may have been meant.
+function waitingItem({ label: other, shots: count }, label) {
+  const goOn = element("button", { textContent: `${isolate(other)}: ${message("shotCount", { count })}`, on: () => chooseLabel(other) });
+  if (!label) return element("li", {}, goOn);
+  const rename = () => change("PATCH", shotsPath(other), { label });
+  return element("li", {}, goOn, element("button", { textContent: message("relabel", { count, label }), on: rename }));
 }

@@ -25,6 +25,8 @@ export function frame(side) {
 export function startSource() {
   $("camera").onclick = toggleCamera;
   $("file").onchange = chooseFiles;
+  // One that cannot be read would be drawn as a broken one.
+  $("still").onerror = () => { $("still").hidden = true; };
   radio("device").onchange = () => choose({ deviceChosen: true });
   radio("browser").onchange = () => update({ deviceChosen: false });
   subscribe(["deviceCamera"], offerDevice);
@@ -80,6 +82,8 @@ async function startCamera() {
 
 function chooseFiles() {
   const files = [...$("file").files];
+  // So that the same file can be chosen again.
+  $("file").value = "";
   showError();
   // The answer belongs to another picture.
   update({ answer: NO_ANSWER });

@@ -57,6 +57,7 @@ export const store = createStore({
   chosenThing: null, // id of the thing that shots are taken of; the one in the middle if there is none
 
   answer: NO_ANSWER,
+  hasVerdict: false, // whether the page says if the shots are enough
   reportSeen: null, // id of the change whose report was seen last
   explanation: null, // stored shots that a picture is most like
 });

@@ -3,6 +3,7 @@ import { $, setText } from "./dom.js";
 import { message, percent } from "./language.js";
 import { ENOUGH_SHOTS } from "./selectors.js";
 import { get, shotsPath } from "./service.js";
+import { store } from "./store.js";
 
 const MOST_LABELS = 2;
 // Fewer shots are not called enough.
@@ -20,6 +21,7 @@ export async function showSufficiency(label, shots) {
   [...$("shots").children].forEach((item, index) => item.classList.toggle("missed", missed.has(shots[index]?.id)));
   const verdict = found && sufficiencyVerdict(found);
   $("sufficiency-row").hidden = !verdict;
+  store.update({ hasVerdict: Boolean(verdict) });
   if (!verdict) return;
   $("verdict").classList.toggle("good", verdict.isEnough);
   setText("verdict", message(verdict.text, verdict));

@@ -45,6 +45,7 @@ pub static ROUTES: LazyLock<Vec<Route>> = LazyLock::new(|| {
         Route::get("/api/v1/shots", shots::all),
         Route::get("/api/v1/shots/{label}", shots::list),
         Route::post("/api/v1/shots/{label}", Body::Picture, shots::take).with_query(),
+        Route::patch("/api/v1/shots/{label}", shots::relabel),
         Route::delete("/api/v1/shots/{label}", shots::clear),
         Route::get("/api/v1/shots/{label}/sufficiency", shots::sufficiency),
         Route::get("/api/v1/shots/{label}/{id}", shots::thumbnail),

@@ -161,6 +161,17 @@ impl PendingShots {
         removed
     }
 
+    /// Gives all shots of a label another one, after those that are there; returns how many.
+    pub fn relabel(&self, from: &str, to: &str) -> usize {
+        let mut held = self.held();
+        let moved = held.labels.remove(from).unwrap_or_default();
+        let count = moved.len();
+        if count > 0 {
+            held.labels.entry(to.to_owned()).or_default().extend(moved);
+        }
+        count
+    }
+
     fn count(&self, held: &HeldShots) {
         self.metrics.shots.set(held.labels.values().map(Vec::len).sum::<usize>() as i64);
     }

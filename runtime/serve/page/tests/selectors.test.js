@@ -48,6 +48,7 @@ test("hints lead from a label over shots to learning", () => {
   assert.deepEqual(keys({ label: "mug", stream: {} }), ["hintFirst"]);
   assert.deepEqual(keys({ label: "mug", shots: shots(4) }), ["hintMore"]);
   assert.deepEqual(keys({ label: "mug", shots: shots(5) }), ["hintEnough"]);
+  assert.deepEqual(keys({ label: "mug", shots: shots(5), hasVerdict: true }), [], "the verdict says it");
   const classes = [{ label: "mug", learned: true }, { label: "cup", learned: false }];
   assert.deepEqual(keys({ label: "mug", classes }), ["hintSource", "hintLearned"]);
   assert.deepEqual(keys({ label: "cup", classes, shots: shots(1) }), ["hintMore", "hintBase"]);

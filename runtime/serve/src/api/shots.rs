@@ -11,7 +11,7 @@ use orco_runtime::image_rs::RgbImage;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::{Path, Query, blocking, picture, usable};
+use super::{NewLabel, Path, Query, blocking, picture, usable};
 use crate::admission::Admitted;
 use crate::answers::SufficiencyAnswer;
 use crate::error::Refusal;
@@ -148,6 +148,23 @@ pub async fn clear(State(service): State<Arc<Service>>, Path(label): Path<String
         return Err(Refusal::missing(format!("there are no shots of \"{label}\"")));
     }
     tell_and_end(&service, &label)
+}
+
+/// `PATCH /api/v1/shots/{label}`: all shots get another label, as where it was mistyped.
+///
+/// # Errors
+/// [`Refusal`] if there are none, or no class may have the label.
+pub async fn relabel(
+    State(service): State<Arc<Service>>,
+    Path(from): Path<String>,
+    super::Json(NewLabel { label }): super::Json<NewLabel>,
+) -> Result<StatusCode, Refusal> {
+    let (from, to) = (usable(&from)?, usable(&label)?);
+    if service.pending_shots.relabel(&from, &to) == 0 {
+        return Err(Refusal::missing(format!("there are no shots of \"{from}\"")));
+    }
+    tell_and_end(&service, &from)?;
+    tell_and_end(&service, &to)
 }
 
 fn none(label: &str, id: Id) -> Refusal {

@@ -102,7 +102,7 @@ fn every_route_that_changes_something_is_refused_to_strangers() {
         tried += 1;
         trial.count(1);
     }
-    assert_eq!(tried, 25);
+    assert_eq!(tried, 26);
     assert_eq!(service.get("/api/v1/history"), before);
     assert_eq!(service.ask("GET", "/api/v1/status", &[("Host", "orco.example")], b"").status, 200);
     for route in ROUTES.iter().filter(|route| !route.mutates()) {

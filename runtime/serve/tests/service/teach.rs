@@ -162,6 +162,23 @@ fn a_change_answers_at_once_and_its_answers_improve_in_the_background() {
 }
 
 #[test]
+fn shots_get_another_label_before_they_are_learned() {
+    let (_state, service) = Running::fresh();
+    for number in 1..=2 {
+        service.picture("/api/v1/shots/mgu", &sample("learn", "mug", number)).ok();
+    }
+    service.picture("/api/v1/shots/mug", &sample("learn", "mug", 3)).ok();
+    let relabel =
+        |from: &str, to: &str| service.json("PATCH", &format!("/api/v1/shots/{from}"), &json!({ "label": to }));
+    assert_eq!(relabel("mgu", "mug").status, 204);
+    assert_eq!(service.get("/api/v1/shots")["labels"], json!([{ "label": "mug", "shots": 3 }]));
+    assert_eq!(relabel("mgu", "mug").status, 404, "there are none any more");
+    assert_eq!(relabel("mug", "a=b").status, 400);
+    let job = service.finished(&service.json("POST", "/api/v1/learn", &json!({ "label": "mug" })));
+    assert_eq!(job["report"]["new"][0]["label"], "mug", "{job}");
+}
+
+#[test]
 fn bad_shots_are_refused_and_taken_anyway_where_asked() {
     let (_state, service) = Running::fresh();
     let good = sample("learn", "mug", 1);
