@@ -50,7 +50,8 @@ export const canLearn = ({ connected, label, shots, job }) =>
 export const classOf = (label, classes) => classes.filter((known) => known.label === label.normalize()).at(-1);
 
 // Whether nothing was taught yet.
-export const isFirstTime = ({ classes, shots }) => classes.length > 0 && !classes.some(({ learned }) => learned) && !shots.length;
+export const isFirstTime = ({ classes, shots, waiting }) =>
+  classes.length > 0 && !classes.some(({ learned }) => learned) && !shots.length && !waiting.length;
 
 // Whether the typed label is that of a base class, which shots can be added to or replace.
 export const isBaseLabel = ({ label, classes }) => classOf(label, classes)?.learned === false;

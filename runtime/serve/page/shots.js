@@ -40,7 +40,7 @@ export function startShots() {
   $("anyway").onclick = () => refused && take(refused.shot, refused.label, true).catch(() => {});
   $("replace").onchange = () => replaces.set(store.state.label, $("replace").checked);
   $("learn").onclick = (event) => learn(isByKey(event)).catch(() => {});
-  subscribe(["label", "shots", "classes", "job", "stream", "files", "deviceChosen", "connected", "hasVerdict", "language"], showHint);
+  subscribe(["label", "shots", "classes", "job", "stream", "files", "deviceChosen", "connected", "hasVerdict", "waiting", "language"], showHint);
   subscribe(["job", "shots"], startAnew);
   subscribe(["shots", "language"], showShots);
   subscribe(["waiting", "label", "language"], showWaiting);
