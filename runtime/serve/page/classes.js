@@ -3,7 +3,7 @@ import { REMOVE, ask } from "./dialog.js";
 import { $, element, setText, small } from "./dom.js";
 import { isolate, message } from "./language.js";
 import { picturedShots, storedPicture } from "./pictures.js";
-import { baseClasses, learnedClasses, nameFor } from "./selectors.js";
+import { baseClasses, learnedClasses, knownLabelFor } from "./selectors.js";
 import { change, classPath } from "./service.js";
 import { store } from "./store.js";
 import { exportClass } from "./transfer.js";
@@ -47,7 +47,7 @@ async function rename(label) {
   if (!typed) return;
   // Another thing's name in other capitals is that thing's: the service says so.
   const others = store.state.classes.filter((known) => known.label !== label);
-  const to = nameFor(typed, { classes: others, waiting: [] });
+  const to = knownLabelFor(typed, { classes: others, waiting: [] });
   if (to && to !== label) await change("PATCH", classPath(label), { label: to });
 }
 
@@ -62,7 +62,8 @@ async function forget(label) {
 async function move(label, shot) {
   const path = `${classPath(label)}/shots/${shot.id}`;
   const options = { list: "known", remove: message("removeStored"), picture: storedPicture(label, shot) };
-  const to = await ask(message("moveAsk", { label, number: shot.number }), label, options);
-  if (to === REMOVE) await change("DELETE", path);
-  else if (to && to.trim() !== label) await change("PATCH", path, { label: to.trim() });
+  const answer = await ask(message("moveAsk", { label, number: shot.number }), label, options);
+  if (answer === REMOVE) return change("DELETE", path);
+  const to = answer && knownLabelFor(answer, store.state);
+  if (to && to !== label) await change("PATCH", path, { label: to });
 }

@@ -4,6 +4,7 @@ import { ask } from "./dialog.js";
 import { $, DOUBLE_CLICK_MS, element, isPressKey, onRelease, setText, showError, sleep } from "./dom.js";
 import { message } from "./language.js";
 import { picture } from "./pictures.js";
+import { labelOf, knownLabelFor } from "./selectors.js";
 import { api, call } from "./service.js";
 import { chooseLabel } from "./shots.js";
 import { store } from "./store.js";
@@ -136,7 +137,7 @@ function groupItem(group, label) {
     { textContent: message("inboxDismiss"), on: () => send("dismiss", { ids: chosen() }) });
   const enable = () => {
     dismiss.disabled = isSending || !chosen().length;
-    teach.disabled = dismiss.disabled || !field.value.trim();
+    teach.disabled = dismiss.disabled || !labelOf(field.value);
   };
   enablers.push(enable);
   enable();
@@ -201,7 +202,7 @@ async function send(action, body) {
 }
 
 async function teachGroup(ids, field) {
-  const label = field.value.trim();
+  const label = knownLabelFor(field.value, store.state);
   const response = await send("label", { ids, label });
   if (!response) return;
   forgetTyped(ids);

@@ -11,11 +11,12 @@ const UNSEEN = /[\u00ad\u200b-\u200f\u2060\ufe00-\ufe0f\ufeff]/g;
 // The label that a typed text stands for. Browsers resolve "." and ".." in a URL, and the service refuses them.
 export const labelOf = (typed) => typed.replace(UNSEEN, "").replace(/\s+/g, " ").trim().replace(/^\.{1,2}$/, "");
 
-// The label that a typed text stands for where it may be known already: one that differs in capitals alone is the same.
-export function nameFor(typed, { classes, waiting }) {
-  const label = labelOf(typed), plain = (name) => name.normalize().toLocaleLowerCase();
+// The label that a typed text stands for: as it is typed if that is known, else as it is known in other capitals, of a
+// learned class first, then of shots that wait, then of a base class.
+export function knownLabelFor(typed, { classes, waiting }) {
+  const label = labelOf(typed), withoutCapitals = (name) => name.normalize().toLocaleLowerCase();
   const known = [...learnedClasses({ classes }), ...waiting, ...classes].map((one) => one.label);
-  return known.includes(label.normalize()) ? label : known.find((name) => plain(name) === plain(label)) ?? label;
+  return known.includes(label.normalize()) ? label : known.find((name) => withoutCapitals(name) === withoutCapitals(label)) ?? label;
 }
 
 // Whether there is anything to take pictures from.

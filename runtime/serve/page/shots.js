@@ -6,7 +6,7 @@ import { refreshShots } from "./refresh.js";
 import { chosenPlace } from "./scene.js";
 import {
   ENOUGH_SHOTS, canLearn, canShoot, classOf, hints, isBaseLabel, isFirstTime, isReplaced,
-  isSameOrLater, labelOf, nameFor,
+  isSameOrLater, labelOf, knownLabelFor,
 } from "./selectors.js";
 import { api, call, change, shotsPath } from "./service.js";
 import { frame } from "./source.js";
@@ -19,8 +19,6 @@ const { subscribe, update } = store;
 let isHeld = false, isRequested = false;
 // The shots that are being taken, { label, done }; `done` is settled once the last of them is in.
 let taking = null;
-// Shots that were taken since the button was pressed.
-let takenInHold = 0;
 // Ids of the shots that were taken here: others come from other browsers and programs.
 const takenHere = new Set();
 // Whether shots replace a base class, as somebody chose for its label.
@@ -33,11 +31,11 @@ let refused = null;
 export function startShots() {
   $("label").oninput = () => {
     forgetWarning();
-    update({ label: nameFor($("label").value, store.state) });
+    update({ label: knownLabelFor($("label").value, store.state) });
     refreshShots().catch(() => {});
   };
   listenToShoot();
-  $("anyway").onclick = () => refused && take(refused.shot, refused.label, true).catch(() => {});
+  $("anyway").onclick = () => refused && take(refused.shot, refused.label, { anyway: true }).catch(() => {});
   $("replace").onchange = () => replaces.set(store.state.label, $("replace").checked);
   $("learn").onclick = (event) => learn(isByKey(event)).catch(() => {});
   subscribe(["label", "shots", "classes", "job", "stream", "files", "deviceChosen", "connected", "hasVerdict", "waiting", "language"], showHint);
@@ -45,7 +43,7 @@ export function startShots() {
   subscribe(["shots", "language"], showShots);
   subscribe(["waiting", "label", "language"], showWaiting);
   subscribe(["connected", "language"], forgetShot);
-  // A browser may have kept what was typed before the page was loaded again.
+  // A browser may have kept what was typed before the page was loaded again. No class is known yet.
   update({ label: labelOf($("label").value) });
   showHint(store.state);
 }
@@ -80,7 +78,6 @@ function hold() {
   // The shots belong to the label of the moment in which they were begun.
   const { label, files } = store.state;
   isHeld = true;
-  takenInHold = 0;
   showError();
   taking = { label, done: takeAll(label, files).catch(() => {}).finally(() => { isHeld = false; taking = null; }) };
 }
@@ -89,32 +86,34 @@ async function takeAll(label, files) {
   if (files.length) {
     for (const file of files) await take(file, label);
   } else {
+    let hasTaken = false;
     do {
       const shot = store.state.deviceChosen ? chosenPlace(store.state) : await frame(SIDE);
-      if (shot) await take(shot, label);
+      if (shot && await take(shot, label, { isHeldOn: hasTaken })) hasTaken = true;
       await sleep(EVERY_MS);
     } while (isHeld && (store.state.stream || store.state.deviceChosen));
   }
 }
 
-// Sends a picture, or has the service take that frame, or the newest, of its own camera.
-async function take(shot, label, anyway = false) {
+// Sends a picture, or has the service take that frame, or the newest, of its own camera; returns whether it was taken.
+// `isHeldOn` says that the button was held on after a shot.
+async function take(shot, label, { anyway = false, isHeldOn = false } = {}) {
   const isFile = shot instanceof Blob;
   const request = isFile ? call("POST", `${api(shotsPath(label))}${anyway ? "?anyway=true" : ""}`, shot, { name: shot.name })
     : call("POST", api("camera/shot"), { label, anyway, ...shot });
   const response = await request.catch(() => null);
-  if (!response) return;
+  if (!response) return false;
   const { accepted, id, warnings, frame: number } = await response.json();
   if (accepted) takenHere.add(id);
   refused = accepted ? null : { shot: isFile ? shot : { ...shot, frame: number }, label };
   const isLearned = classOf(label, store.state.classes)?.learned === true;
   const said = shotSentences(warnings, { label, anyway, isLearned, file: shot.name });
-  // Whoever holds the button longer than the thing moves has done nothing wrong.
-  const isStill = !accepted && !shot.name && takenInHold > 0 && warnings.every(({ kind }) => kind === "repeated");
-  $("shot-warning").textContent = isStill ? "" : said.warnings.join(" ");
-  $("shot-note").textContent = isStill ? message("holdsStill") : said.notes.join(" ");
-  $("anyway-row").hidden = accepted || isStill;
-  if (accepted) takenInHold += 1;
+  // While the button is held, the same picture comes again by itself.
+  const isRepeatWhileHeld = !accepted && isHeldOn && warnings.every(({ kind }) => kind === "repeated");
+  $("shot-warning").textContent = isRepeatWhileHeld ? "" : said.warnings.join(" ");
+  $("shot-note").textContent = isRepeatWhileHeld ? message("holdsStill") : said.notes.join(" ");
+  $("anyway-row").hidden = accepted || isRepeatWhileHeld;
+  return accepted;
 }
 
 // What is said of a shot. That a new thing looks like another one is no more than a note, since learning tells them

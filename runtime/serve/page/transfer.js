@@ -3,6 +3,7 @@ import { ask } from "./dialog.js";
 import { $, saveFile, setText } from "./dom.js";
 import { message } from "./language.js";
 import { problem } from "./problems.js";
+import { knownLabelFor } from "./selectors.js";
 import { api, call, classPath } from "./service.js";
 import { store } from "./store.js";
 
@@ -49,8 +50,9 @@ export async function importFile(file, label) {
   } catch (error) {
     const known = knownLabel(error);
     if (known === undefined) throw error;
-    const other = await ask(message("importAs", { label: known }), known);
-    return other?.trim() ? importFile(file, other.trim()) : "";
+    const typed = await ask(message("importAs", { label: known }), known);
+    const other = typed && knownLabelFor(typed, store.state);
+    return other ? importFile(file, other) : "";
   }
 }
 

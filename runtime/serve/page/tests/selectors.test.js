@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 
-import { canLearn, canShoot, classOf, hasSource, hints, isBaseLabel, isOfLabel, isReplaced, isSameOrLater, isUnfinished, labelOf, nameFor, stay } from "../selectors.js";
+import { canLearn, canShoot, classOf, hasSource, hints, isBaseLabel, isOfLabel, isReplaced, isSameOrLater, isUnfinished, labelOf, knownLabelFor, stay } from "../selectors.js";
 import { store } from "../store.js";
 
 const state = (changes) => ({ ...store.state, ...changes });
@@ -18,9 +18,9 @@ test("a label has nothing in it that nobody sees, as keyboards put beside emoji"
 
 test("a name that differs from a known one in capitals alone stands for it", () => {
   const classes = [{ label: "Cup", learned: false }, { label: "toy cow", learned: true }];
-  const name = (typed) => nameFor(typed, state({ classes, waiting: [{ label: "Box" }] }));
+  const name = (typed) => knownLabelFor(typed, state({ classes, waiting: [{ label: "Box" }] }));
   assert.deepEqual(["Toy Cow ", "cup", "BOX", "toy cat"].map(name), ["toy cow", "Cup", "Box", "toy cat"]);
-  assert.equal(nameFor("cup", state({ classes: [...classes, { label: "cup", learned: true }] })), "cup", "both are known");
+  assert.equal(knownLabelFor("cup", state({ classes: [...classes, { label: "cup", learned: true }] })), "cup", "both are known");
 });
 
 test("shots need a label and a source", () => {
