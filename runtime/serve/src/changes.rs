@@ -217,10 +217,8 @@ impl Changes {
         if jobs.are_closed {
             return Err(Refusal::stopping());
         }
-        let same = |job: &&Job| change.label().is_some() && job.label.as_deref() == change.label();
-        if let Some(job) = jobs.unfinished().find(same) {
-            let label = change.label().unwrap_or_default();
-            return Err(Refusal::conflict(format!("\"{label}\" is being changed already, by job {}", job.id)));
+        if let Some(label) = change.label() {
+            check_idle(&jobs, label)?;
         }
         let label = change.label().map(str::to_owned);
         let job = Job { id: jobs.ids.next_id(), verb: change.verb(), label, progress: JobProgress::Queued };
@@ -250,6 +248,14 @@ impl Changes {
         })
     }
 
+    /// Refuses what would take shots from a change that is under way.
+    ///
+    /// # Errors
+    /// [`Refusal`] if the class of that label is about to be changed.
+    pub fn check_idle(&self, label: &str) -> Result<(), Refusal> {
+        check_idle(&self.shared.jobs(), label)
+    }
+
     /// Changes that wait or are being made.
     pub fn unfinished(&self) -> Vec<Job> {
         self.shared.jobs().unfinished().cloned().collect()
@@ -258,6 +264,13 @@ impl Changes {
     /// Cancels the change that is being made, and all that wait.
     pub(crate) fn stop(&self) {
         self.shared.stopping.store(true, Ordering::Relaxed);
+    }
+}
+
+fn check_idle(jobs: &Jobs, label: &str) -> Result<(), Refusal> {
+    match jobs.unfinished().find(|job| job.label.as_deref() == Some(label)) {
+        None => Ok(()),
+        Some(job) => Err(Refusal::conflict(format!("\"{label}\" is being changed already, by job {}", job.id))),
     }
 }
 
@@ -548,6 +561,8 @@ mod tests {
         let changes = Changes { queue, shared };
         let forget = |label: &str| changes.ask(ChangeRequest::Forget { label: label.into() });
         let waiting = forget("duck").unwrap().id;
+        assert_eq!(changes.check_idle("duck").unwrap_err().status, 409);
+        assert!(changes.check_idle("goose").is_ok());
         changes.shared.close();
         assert!(changes.job(waiting).unwrap().has_ended());
         assert_eq!(forget("goose").unwrap_err().status, 503);

@@ -153,13 +153,14 @@ pub async fn clear(State(service): State<Arc<Service>>, Path(label): Path<String
 /// `PATCH /api/v1/shots/{label}`: all shots get another label, as where it was mistyped.
 ///
 /// # Errors
-/// [`Refusal`] if there are none, or no class may have the label.
+/// [`Refusal`] if there are none, they are being learned, or no class may have the label.
 pub async fn relabel(
     State(service): State<Arc<Service>>,
     Path(from): Path<String>,
     super::Json(NewLabel { label }): super::Json<NewLabel>,
 ) -> Result<StatusCode, Refusal> {
     let (from, to) = (usable(&from)?, usable(&label)?);
+    service.changes().check_idle(&from)?;
     if service.pending_shots.relabel(&from, &to) == 0 {
         return Err(Refusal::missing(format!("there are no shots of \"{from}\"")));
     }
