@@ -132,6 +132,14 @@ pub fn open_own(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
     open(options, path, SymlinkPolicy::Refuse)
 }
 
+/// Options that make files for their owner's eyes alone.
+pub fn private_options() -> OpenOptions {
+    let mut options = OpenOptions::new();
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    options
+}
+
 /// Makes a folder that its owner alone may look into, unless it is there. When this returns, it survives a power cut.
 ///
 /// # Errors
@@ -141,10 +149,15 @@ pub fn create_folder(path: &Path) -> io::Result<()> {
     #[cfg(unix)]
     std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
     builder.recursive(true).create(path)?;
-    match path.parent().filter(|parent| cfg!(unix) && !parent.as_os_str().is_empty()) {
-        Some(parent) => File::open(parent)?.sync_all(),
-        None => Ok(()),
-    }
+    path.parent().filter(|parent| !parent.as_os_str().is_empty()).map_or(Ok(()), sync_folder)
+}
+
+/// Makes the names in a folder survive a power cut. Other systems than Unix do not let a folder be synced.
+///
+/// # Errors
+/// If the folder cannot be synced.
+pub fn sync_folder(folder: &Path) -> io::Result<()> {
+    if cfg!(unix) { File::open(folder)?.sync_all() } else { Ok(()) }
 }
 
 /// Start of the names of files that are being written.
@@ -212,12 +225,10 @@ fn replace_by<T, E: From<io::Error>>(
     Ok(result)
 }
 
-/// Makes a file's name survive a power cut, which renaming alone does not. Other systems than Unix do not let a folder
-/// be synced.
+/// Makes a file's name survive a power cut, which renaming alone does not.
 fn sync_folder_of(path: &Path) -> io::Result<()> {
     let folder = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let synced = if cfg!(unix) { File::open(folder).and_then(|folder| folder.sync_all()) } else { Ok(()) };
-    synced.map_err(|error| io::Error::new(error.kind(), Unsynced(error)))
+    sync_folder(folder).map_err(|error| io::Error::new(error.kind(), Unsynced(error)))
 }
 
 /// Whether links are followed in the last part of a path.

@@ -202,7 +202,7 @@ fn with_line(error: &toml::de::Error, text: &str) -> String {
     }
 }
 
-/// A digest in hexadecimal.
+/// A digest, or other bytes, in hexadecimal.
 pub fn hexadecimal(digest: &[u8]) -> String {
     use core::fmt::Write;
     digest.iter().fold(String::new(), |mut text, byte| {
@@ -211,10 +211,10 @@ pub fn hexadecimal(digest: &[u8]) -> String {
     })
 }
 
-/// A digest out of 64 hexadecimal digits, as [`hexadecimal`] writes them; nothing else is one.
-pub fn from_hexadecimal(digits: &str) -> Option<[u8; 32]> {
+/// A digest, or other bytes, out of two hexadecimal digits for each, as [`hexadecimal`] writes them; nothing else is one.
+pub fn from_hexadecimal<const N: usize>(digits: &str) -> Option<[u8; N]> {
     let digit = |byte: u8| (byte as char).to_digit(16).filter(|_| !byte.is_ascii_uppercase());
-    let mut digest = [0; 32];
+    let mut digest = [0; N];
     if digits.len() != 2 * digest.len() {
         return None;
     }

@@ -45,7 +45,7 @@ pub struct FleetSettings<'a> {
     pub bundle: Option<PathBuf>,
     /// How it learns.
     pub learner: LearnerSettings,
-    /// Opens a bundle, with whatever the device demands of one.
+    /// Opens a bundle, and refuses one that the device does not accept, such as one without a valid signature.
     pub open: &'a dyn Fn(&Path) -> Result<Bundle, OpenError>,
     /// The device's own check of a bundle that it went over to; where it fails, the device goes back.
     pub check: &'a dyn Fn(&Bundle) -> Result<(), String>,
@@ -79,7 +79,7 @@ pub struct SyncOutcome {
     pub pushed: Vec<String>,
     /// Pictures that it pushed.
     pub pictures: usize,
-    /// What its channel holds, and why the device does not, where it does not.
+    /// Each release of its channel, with the reason where the device refused it.
     pub outcomes: Vec<ReleaseOutcome>,
 }
 
@@ -206,7 +206,7 @@ impl Round<'_, '_> {
             let is_new = !self.progress.outcomes.contains(&outcome);
             outcomes.push(outcome);
             if is_new {
-                // The hub chooses packs by the bundle.
+                // The hub offers packs of the bundle that was reported: the new one, before packs are pulled.
                 self.keep_outcomes(outcomes.clone())?;
                 sent = self.report();
                 target = self.send(&sent)?;

@@ -37,6 +37,8 @@ pub const MAX_PACK: usize = 8 << 20;
 pub const MAX_PICTURE: usize = 5 << 20;
 /// Bytes of an object that one answer carries at most.
 pub const MAX_CHUNK: u64 = 1 << 20;
+/// Largest object, in bytes: a file of a bundle, a pack, a picture.
+pub const MAX_OBJECT: u64 = 1 << 30;
 /// Most classes that a report lists.
 pub const MAX_CLASSES: usize = 10_000;
 /// Most warnings that a report lists.

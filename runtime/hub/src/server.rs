@@ -108,7 +108,7 @@ impl HubServer {
     /// # Errors
     /// [`HubError`] if threads cannot be started.
     pub fn run(self) -> Result<(), HubError> {
-        self.run_until(asked_to_stop())
+        self.run_until(orco_serve::asked_to_stop())
     }
 
     /// Serves until `stop` ends. Requests that are under way then are cut off: devices ask again.
@@ -215,18 +215,6 @@ async fn blocking<T: Send + 'static>(
             Err(StatusCode::SERVICE_UNAVAILABLE.into_response())
         }
     }
-}
-
-async fn asked_to_stop() {
-    #[cfg(unix)]
-    if let Ok(mut terminate) = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate()) {
-        tokio::select! {
-            _ = tokio::signal::ctrl_c() => {}
-            _ = terminate.recv() => {}
-        }
-        return;
-    }
-    let _: Result<(), std::io::Error> = tokio::signal::ctrl_c().await;
 }
 
 /// Of handlers whose answer is decided either way.

@@ -14,13 +14,11 @@ mod schema;
 #[cfg(test)]
 mod tests;
 
-use std::fs::OpenOptions;
-use std::io::{self, Read};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::SystemTime;
 
-use orco_runtime::files;
+use orco_runtime::{clock, files};
 use rusqlite::Connection;
 
 pub use devices::DeviceRecord;
@@ -44,8 +42,7 @@ pub type UnixSeconds = i64;
 
 /// The present time.
 pub fn now() -> UnixSeconds {
-    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    since.as_secs().try_into().unwrap_or(UnixSeconds::MAX)
+    clock::seconds_since_1970().try_into().unwrap_or(UnixSeconds::MAX)
 }
 
 /// The folder of a hub. Several processes may open it at the same time: the service, and commands of the operator.
@@ -71,11 +68,9 @@ impl HubStore {
         let objects = ObjectFolder::open(folder)?;
         let path = folder.join(DATABASE);
         // SQLite would make it readable by all.
-        let mut options = OpenOptions::new();
-        options.read(true).write(true).create(true).truncate(false);
-        #[cfg(unix)]
-        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-        files::open_own(&mut options, &path).map_err(HubError::file(&path))?;
+        let mut options = files::private_options();
+        let made = files::open_own(options.read(true).write(true).create(true).truncate(false), &path);
+        drop(made.map_err(HubError::file(&path))?);
         let mut connection = Connection::open(&path)?;
         schema::prepare(&mut connection, objects.is_used())?;
         Ok(Self { folder: folder.into(), key, objects, connection: Mutex::new(connection) })
@@ -103,7 +98,7 @@ impl HubStore {
 }
 
 fn read_or_make_key(path: &Path) -> Result<SigningKey, HubError> {
-    match read_key(path) {
+    match files::read_own(path, MAX_KEY) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             let key = SigningKey::generate().ok_or(HubError::Random)?;
             match files::create(path, key.pkcs8()) {
@@ -114,12 +109,6 @@ fn read_or_make_key(path: &Path) -> Result<SigningKey, HubError> {
         }
         read => drop(read.map_err(HubError::file(path))?),
     }
-    let bytes = read_key(path).map_err(HubError::file(path))?;
+    let bytes = files::read_own(path, MAX_KEY).map_err(HubError::file(path))?;
     SigningKey::from_pkcs8(&bytes).ok_or_else(|| HubError::Key { path: path.into() })
-}
-
-fn read_key(path: &Path) -> io::Result<Vec<u8>> {
-    let mut bytes = Vec::new();
-    files::open_own(OpenOptions::new().read(true), path)?.take(MAX_KEY).read_to_end(&mut bytes)?;
-    Ok(bytes)
 }

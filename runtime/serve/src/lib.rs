@@ -94,5 +94,5 @@ mod worker;
 pub use error::ServeError;
 pub use machine::host_name;
 pub use orco_camera::CameraSource;
-pub use server::{Address, Server, Tls};
+pub use server::{Address, Server, Tls, asked_to_stop};
 pub use service::{RetentionOptions, Service};

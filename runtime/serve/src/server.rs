@@ -352,8 +352,8 @@ async fn converse(
     }
 }
 
-/// Ends with Ctrl-C or SIGTERM.
-async fn asked_to_stop() {
+/// Ends with Ctrl-C or SIGTERM; a second one ends the process at once.
+pub async fn asked_to_stop() {
     #[cfg(unix)]
     {
         use tokio::signal::unix::{SignalKind, signal};

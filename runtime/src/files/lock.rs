@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::{SymlinkPolicy, foreign_owner, open, regular};
+use super::{SymlinkPolicy, foreign_owner, open, private_options, regular};
 
 /// Time between two attempts while another process holds the lock.
 const PAUSE: Duration = Duration::from_millis(20);
@@ -52,11 +52,8 @@ impl Lock {
     /// [`LockError`] if it is held by another process all the time, or the file is none to lock.
     pub fn take(path: &Path, wait: Duration) -> Result<Self, LockError> {
         Self::take_with(path, wait, || {
-            let mut options = OpenOptions::new();
-            options.read(true).write(true).create(true).truncate(false);
-            #[cfg(unix)]
-            std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-            open(&mut options, path, SymlinkPolicy::Refuse)
+            let mut options = private_options();
+            open(options.read(true).write(true).create(true).truncate(false), path, SymlinkPolicy::Refuse)
         })
         .inspect(Self::close_to_others)
     }

@@ -1,6 +1,5 @@
 //! The shots of a class, as files, pictures in memory, or features.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use ::image::RgbImage;
@@ -112,7 +111,7 @@ impl PictureFolder {
         if listed.pictures.is_empty() {
             return Err(ShotsError::Empty {
                 path: folder.into(),
-                folders: folders_in(folder),
+                folders: entries_of(folder)?.iter().filter(|path| path.is_dir()).count(),
                 foreign: listed.foreign,
             });
         }
@@ -120,22 +119,20 @@ impl PictureFolder {
     }
 }
 
-/// The files of a folder that are not hidden.
+/// The pictures and films of a folder, by their names.
 fn paths_in(folder: &Path) -> Result<Vec<PathBuf>, ShotsError> {
+    let mut paths = entries_of(folder)?;
+    paths.retain(|path| has_known_ending(path) && !path.is_dir());
+    Ok(paths)
+}
+
+/// What is in a folder and not hidden.
+fn entries_of(folder: &Path) -> Result<Vec<PathBuf>, ShotsError> {
     let unreadable = |source| ShotsError::Folder { path: folder.into(), source };
     let opened = OpenFolder::open_existing(folder, SymlinkPolicy::Follow).map_err(unreadable)?;
     let names = opened.all_names().map_err(unreadable)?;
     let is_hidden = |path: &Path| path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."));
-    let is_folder = |path: &Path| fs::metadata(path).is_ok_and(|facts| facts.is_dir());
-    let paths = names.iter().map(|name| folder.join(name));
-    Ok(paths.filter(|path| !is_hidden(path) && has_known_ending(path) && !is_folder(path)).collect())
-}
-
-/// How many folders there are in a folder, hidden ones left out.
-fn folders_in(folder: &Path) -> usize {
-    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
-    let is_shown = |entry: &fs::DirEntry| !entry.file_name().as_encoded_bytes().starts_with(b".");
-    entries.filter(|entry| is_shown(entry) && entry.path().is_dir()).count()
+    Ok(names.iter().map(|name| folder.join(name)).filter(|path| !is_hidden(path)).collect())
 }
 
 /// Whether a file is meant to be a picture or film, by its name.

@@ -1,6 +1,6 @@
 //! A folder of a file system, operation by operation, so that tests can stand in for it and fail at each.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::PathBuf;
 
@@ -75,12 +75,8 @@ impl Disk for StateFolder {
     }
 
     fn create(&self, name: &str) -> io::Result<File> {
-        let mut options = OpenOptions::new();
-        options.write(true).create_new(true);
         // Features of a face are personal data: not even for a moment are they for others.
-        #[cfg(unix)]
-        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-        options.open(self.path.join(name))
+        files::private_options().write(true).create_new(true).open(self.path.join(name))
     }
 
     fn write(&self, file: &mut File, bytes: &[u8]) -> io::Result<usize> {

@@ -1,7 +1,7 @@
 //! Going over to the bundle that the channel names, and back where that fails.
 //!
-//! The state goes over first, at once or not at all; then a link, which says what the device runs with. After a power
-//! cut between the two, the next round finds a state that belongs to another bundle than the link's and finishes.
+//! The state goes over first, at once or not at all. Then the link `current` is switched to the new bundle. After a power
+//! cut between the two, state and link name different bundles; the next round settles that.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -28,7 +28,7 @@ const MAX_FILES: usize = 64;
 /// Largest manifest, in bytes.
 const MAX_MANIFEST: u64 = 1 << 20;
 
-/// What became of a release on this device.
+/// Why the device refuses a release; none if it holds it.
 pub(super) type Refusal = Option<String>;
 
 impl Round<'_, '_> {
@@ -44,7 +44,8 @@ impl Round<'_, '_> {
         Ok(())
     }
 
-    /// The power failed after the state went over to a bundle that was fetched: looks for that one.
+    /// The state belongs to another bundle than the link's, as after a power cut. If that is a bundle that was fetched,
+    /// switches the link to it, or goes back where the device's check fails.
     ///
     /// Or a person went back to the bundle that the device was set up with: then the link goes, and what the channel
     /// says comes next.
@@ -133,16 +134,16 @@ impl Round<'_, '_> {
             for (name, object) in &fetched {
                 fs::hard_link(object, unfinished.join(name)).or_else(|_| copy(object, &unfinished.join(name)))?;
             }
-            sync_folder(&unfinished)?;
+            files::sync_folder(&unfinished)?;
             fs::rename(&unfinished, &folder)?;
-            sync_folder(&self.device.folder.bundles())
+            files::sync_folder(&self.device.folder.bundles())
         };
         assemble().map_err(SyncError::file(&folder))?;
         Ok(folder)
     }
 
     /// Takes the state over to a bundle and has the device run with it. The inner error says why the device stays with
-    /// its own.
+    /// its own. After a power cut, `finish_switch` decides the same.
     fn change_bundle(
         &mut self,
         new: &Bundle,
@@ -151,7 +152,7 @@ impl Round<'_, '_> {
     ) -> Result<Result<(), String>, SyncError> {
         proceed(self.observer, SyncStep::Upgrade)?;
         let (store, settings) = (self.device.store(), &self.device.settings.learner);
-        let went_over = match upgrade::upgrade(new, &store, settings, &options, &mut ()) {
+        let has_state_moved = match upgrade::upgrade(new, &store, settings, &options, &mut ()) {
             Ok(outcome) => {
                 outcome.durable()?;
                 true
@@ -169,7 +170,7 @@ impl Round<'_, '_> {
                 Ok(Ok(()))
             }
             Err(reason) => {
-                if let Some(old) = self.device.current_folder().filter(|_| went_over) {
+                if let Some(old) = self.device.current_folder().filter(|_| has_state_moved) {
                     self.go_back(&old)?;
                     self.learner = Some(self.device.open_learner(&old)?);
                 }
@@ -178,7 +179,7 @@ impl Round<'_, '_> {
         }
     }
 
-    /// Brings back, to the bit, the state that a bundle had.
+    /// Undoes the upgrade: the state is again, to the bit, what it was with the bundle in that folder.
     fn go_back(&mut self, folder: &Path) -> Result<(), SyncError> {
         proceed(self.observer, SyncStep::Upgrade)?;
         let old = (self.device.settings.open)(folder)?;
@@ -201,8 +202,8 @@ impl Round<'_, '_> {
         Ok(())
     }
 
-    /// Removes objects that were fetched, but for packs of the channel that could not be learned. Those of bundles have
-    /// names in the bundles' folders, too.
+    /// Removes objects that were fetched, except packs that the channel still names. A bundle's files stay: they are
+    /// linked into its folder.
     pub(super) fn clear_objects(&self, packs: &[PackTarget]) {
         let Ok(entries) = fs::read_dir(self.device.folder.objects()) else { return };
         let wanted: BTreeSet<ObjectDigest> = packs.iter().map(|pack| pack.digest).collect();
@@ -239,10 +240,6 @@ fn copy(from: &Path, to: &Path) -> io::Result<()> {
     fs::OpenOptions::new().write(true).open(to)?.sync_all()
 }
 
-fn sync_folder(folder: &Path) -> io::Result<()> {
-    if cfg!(unix) { fs::File::open(folder)?.sync_all() } else { Ok(()) }
-}
-
 /// Has a link lead to a folder beside it, at once.
 #[cfg(unix)]
 fn replace_link(folder: &Path, link: &Path) -> io::Result<()> {
@@ -250,7 +247,7 @@ fn replace_link(folder: &Path, link: &Path) -> io::Result<()> {
     files::remove_if_there(&new)?;
     std::os::unix::fs::symlink(folder.file_name().unwrap_or_default(), &new)?;
     fs::rename(&new, link)?;
-    sync_folder(link.parent().unwrap_or(Path::new(".")))
+    files::sync_folder(link.parent().unwrap_or(Path::new(".")))
 }
 
 #[cfg(not(unix))]

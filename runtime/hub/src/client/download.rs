@@ -1,6 +1,6 @@
 //! Objects come in parts. What came before the network or the power failed is not fetched again.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, OpenOptions};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
@@ -10,10 +10,7 @@ use sha2::{Digest, Sha256};
 use super::connection::{Call, HubConnection};
 use super::error::SyncError;
 use super::observer::{SyncObserver, SyncStep, proceed};
-use crate::protocol::{ByteRange, MAX_CHUNK, OBJECTS, ObjectDigest};
-
-/// Largest object that is fetched, in bytes.
-const MAX_OBJECT: u64 = 1 << 30;
+use crate::protocol::{ByteRange, MAX_CHUNK, MAX_OBJECT, OBJECTS, ObjectDigest};
 
 /// Bytes of a file that are in memory at a time.
 const PIECE: usize = 64 << 10;
@@ -87,10 +84,7 @@ fn is_whole(path: &Path, digest: ObjectDigest) -> io::Result<bool> {
 fn finish(partial: &Path, path: &Path) -> io::Result<()> {
     OpenOptions::new().write(true).open(partial)?.sync_all()?;
     fs::rename(partial, path)?;
-    match path.parent().filter(|_| cfg!(unix)) {
-        Some(folder) => File::open(folder)?.sync_all(),
-        None => Ok(()),
-    }
+    path.parent().map_or(Ok(()), files::sync_folder)
 }
 
 /// Reads an object that was fetched, and makes sure that it is still what its name says.
@@ -117,9 +111,5 @@ fn length(path: &Path) -> io::Result<u64> {
 }
 
 fn append(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let mut options = OpenOptions::new();
-    options.append(true).create(true);
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    files::open_own(&mut options, path)?.write_all(bytes)
+    files::open_own(files::private_options().append(true).create(true), path)?.write_all(bytes)
 }

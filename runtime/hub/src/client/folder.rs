@@ -1,12 +1,13 @@
 //! What a device keeps beside its state: who it is, its last sequence number, and how far it has come.
 
-use std::fs::{File, OpenOptions, TryLockError};
-use std::io::{self, Read};
+use std::io;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use orco_runtime::files;
+use orco_runtime::files::lock::{Lock, LockError};
 use orco_runtime::state::label;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -129,21 +130,16 @@ impl DeviceFolder {
 
     /// Keeps other rounds out until what this returns is dropped: two would use the same sequence numbers, and write
     /// over each other's progress.
-    pub(super) fn lock(&self) -> Result<File, SyncError> {
+    pub(super) fn lock(&self) -> Result<Lock, SyncError> {
         if !self.0.is_dir() {
             files::create_folder(&self.0).map_err(SyncError::file(&self.0))?;
         }
         let path = self.0.join(".lock");
-        let mut options = OpenOptions::new();
-        options.read(true).write(true).create(true).truncate(false);
-        #[cfg(unix)]
-        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-        let file = files::open_own(&mut options, &path).map_err(SyncError::file(&path))?;
-        match file.try_lock() {
-            Ok(()) => Ok(file),
-            Err(TryLockError::WouldBlock) => Err(SyncError::Busy { folder: self.0.clone() }),
-            Err(TryLockError::Error(source)) => Err(SyncError::File { path, source }),
-        }
+        Lock::take(&path, Duration::ZERO).map_err(|error| match error {
+            LockError::Held => SyncError::Busy { folder: self.0.clone() },
+            LockError::Open(source) => SyncError::File { path, source },
+            other => SyncError::File { path, source: io::Error::other(other) },
+        })
     }
 
     /// Where objects lie until they are used.
@@ -197,10 +193,7 @@ impl DeviceFolder {
 
     fn read<T: DeserializeOwned>(&self, name: &str) -> Result<Option<T>, SyncError> {
         let path = self.0.join(name);
-        let mut bytes = Vec::new();
-        let read = files::open_own(OpenOptions::new().read(true), &path)
-            .and_then(|file| file.take(MAX_FILE).read_to_end(&mut bytes));
-        match read {
+        let bytes = match files::read_own(&path, MAX_FILE) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             read => read.map_err(SyncError::file(&path))?,
         };

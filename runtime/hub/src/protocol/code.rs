@@ -4,10 +4,11 @@
 //! sends an identifier that is derived from it, and a proof over its own key. Whoever listens, or stands in between,
 //! can neither enrol another device with what was sent nor pass for the hub.
 
+use orco_runtime::manifest::{from_hexadecimal, hexadecimal};
 use ring::hmac;
 use sha2::{Digest, Sha256};
 
-use super::hex::{self, hexadecimal_bytes};
+use super::hex::hexadecimal_bytes;
 use super::key::{Fingerprint, VerifyingKey};
 
 /// By which the hub finds a code.
@@ -64,7 +65,7 @@ impl EnrolmentCode {
         let text = text.trim().to_ascii_lowercase();
         let (fingerprint, secret) = text.split_once('-').ok_or(CodeError)?;
         let fingerprint = Fingerprint::parse(fingerprint).ok_or(CodeError)?;
-        Ok(Self { fingerprint, secret: hex::decode(secret).ok_or(CodeError)? })
+        Ok(Self { fingerprint, secret: from_hexadecimal(secret).ok_or(CodeError)? })
     }
 
     fn derived(&self, purpose: &str) -> [u8; 32] {
@@ -86,7 +87,7 @@ impl EnrolmentCode {
 
 impl std::fmt::Display for EnrolmentCode {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}-{}", self.fingerprint, hex::encode(&self.secret))
+        write!(f, "{}-{}", self.fingerprint, hexadecimal(&self.secret))
     }
 }
 

@@ -1,22 +1,4 @@
-//! Hexadecimal digits of byte arrays, for headers, JSON and people.
-
-/// Writes bytes as hexadecimal digits.
-pub(super) fn encode(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
-/// Reads exactly `N` bytes. Capital digits are refused, so that each value has one spelling.
-pub(super) fn decode<const N: usize>(text: &str) -> Option<[u8; N]> {
-    let lower = |digit: u8| digit.is_ascii_digit() || (b'a'..=b'f').contains(&digit);
-    if text.len() != 2 * N || !text.bytes().all(lower) {
-        return None;
-    }
-    let mut bytes = [0; N];
-    for (byte, pair) in bytes.iter_mut().zip(0..) {
-        *byte = u8::from_str_radix(&text[2 * pair..2 * pair + 2], 16).ok()?;
-    }
-    Some(bytes)
-}
+//! Types of fixed bytes that headers, JSON and people see as hexadecimal digits.
 
 /// Gives a type of fixed bytes its text, its JSON and its column in SQLite.
 macro_rules! hexadecimal_bytes {
@@ -24,7 +6,7 @@ macro_rules! hexadecimal_bytes {
         impl $name {
             /// Reads it from hexadecimal digits.
             pub fn parse(text: &str) -> Option<Self> {
-                $crate::protocol::hex::decode::<$length>(text).map(Self)
+                orco_runtime::manifest::from_hexadecimal(text).map(Self)
             }
 
             /// Its bytes.
@@ -35,7 +17,7 @@ macro_rules! hexadecimal_bytes {
 
         impl std::fmt::Display for $name {
             fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                f.write_str(&$crate::protocol::hex::encode(&self.0))
+                f.write_str(&orco_runtime::manifest::hexadecimal(&self.0))
             }
         }
 

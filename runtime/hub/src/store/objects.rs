@@ -1,18 +1,16 @@
 //! Objects: packs, pictures and files of bundles, each named by its SHA-256.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
 use orco_runtime::files;
 
 use crate::error::HubError;
-use crate::protocol::{ByteRange, MAX_CHUNK, ObjectDigest};
+use crate::protocol::{ByteRange, MAX_CHUNK, MAX_OBJECT, ObjectDigest};
 
 /// Name of the folder.
 const FOLDER: &str = "objects";
-/// Largest object that is read as a whole, in bytes.
-const MAX_OBJECT: u64 = 1 << 30;
 
 /// The folder of objects. An object is there as a whole or not at all, and never changes.
 #[derive(Clone, Debug)]
@@ -66,7 +64,7 @@ impl ObjectFolder {
         match files::create(path, bytes) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => match files::read_own(path, MAX_OBJECT) {
                 // Whoever wrote it may not have synced the folder yet.
-                Ok(there) if there == bytes => File::open(folder)?.sync_all(),
+                Ok(there) if there == bytes => files::sync_folder(folder),
                 // Damaged since; now it is whole again.
                 _ => files::replace(path, bytes),
             },

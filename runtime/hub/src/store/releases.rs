@@ -15,13 +15,11 @@ use super::{HubStore, PackRecord, UnixSeconds};
 use crate::error::HubError;
 use crate::merge::{self, CombinedPack, MergeError, PushedPack, SameLabel};
 use crate::protocol::{
-    BundleTarget, ChannelTarget, DeviceId, DeviceReport, MAX_RELEASES, ObjectDigest, PackTarget, ReleaseId,
+    BundleTarget, ChannelTarget, DeviceId, DeviceReport, MAX_OBJECT, MAX_RELEASES, ObjectDigest, PackTarget, ReleaseId,
     ReleasedFile,
 };
 use crate::rollout::{self, RolloutStage};
 
-/// Largest file of a bundle that is released, in bytes.
-const MAX_FILE: u64 = 1 << 30;
 /// Name of the only file of a released pack.
 const PACK_FILE: &str = "pack";
 
@@ -168,7 +166,7 @@ impl HubStore {
         let bundle = Bundle::open_trusted(folder, key)?;
         let mut released = Vec::new();
         for name in bundle.manifest.files.keys().map(String::as_str).chain([MANIFEST]) {
-            released.push(self.put_file(folder, name, MAX_FILE)?);
+            released.push(self.put_file(folder, name, MAX_OBJECT)?);
         }
         if folder.join(SIGNATURE).exists() {
             released.push(self.put_file(folder, SIGNATURE, signature::MAX_FILE)?);

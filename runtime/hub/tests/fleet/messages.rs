@@ -3,7 +3,6 @@
 use std::io::Write;
 use std::net::TcpStream;
 use std::ops::ControlFlow;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use orco_hub::client::{HttpTransport, SyncError, SyncStep, Transport, TransportError, WireAnswer, WireRequest};
@@ -15,30 +14,7 @@ use orco_hub::store::{HubStore, PackRelease, now};
 use orco_runtime::files;
 use orco_serve::Tls;
 
-use crate::support::{CountingProxy, DeviceFiles, KillableHub, code};
-
-struct Fleet {
-    folder: tempfile::TempDir,
-    proxy: CountingProxy,
-    hub: KillableHub,
-}
-
-impl Fleet {
-    fn new() -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        let proxy = CountingProxy::start();
-        let hub = KillableHub::start(folder.path().join("hub"), Arc::clone(&proxy.port));
-        Self { folder, proxy, hub }
-    }
-
-    fn network(&self) -> HttpTransport {
-        HttpTransport::new(&self.proxy.url())
-    }
-
-    fn device(&self, name: &str) -> DeviceFiles {
-        DeviceFiles::new(self.folder.path(), name)
-    }
-}
+use crate::support::{DeviceFiles, Fleet, code};
 
 /// A network that changes what passes.
 struct Changing<F>(HttpTransport, F);
@@ -57,6 +33,16 @@ fn release_all(hub: &HubStore) {
     let packs: Vec<_> = hub.packs().unwrap().iter().map(|pack| pack.digest).collect();
     let (channel, stage, same_label) = (DEFAULT_CHANNEL, RolloutStage::All, SameLabel::Refuse);
     hub.release_packs(&PackRelease { packs: &packs, channel, stage, same_label, key: None }, now()).unwrap();
+}
+
+/// Both devices enrol; the first teaches a mug, pushes it, and it is released to all. Returns the hub's store.
+fn release_mug(fleet: &Fleet, giver: &DeviceFiles, taker: &DeviceFiles) -> HubStore {
+    let store = fleet.hub.store();
+    [giver, taker].iter().for_each(|device| device.enrol(&mut fleet.network(), &store, DEFAULT_CHANNEL));
+    giver.teach("mug", 1);
+    giver.sync(&mut fleet.network());
+    release_all(&store);
+    store
 }
 
 #[test]
@@ -134,12 +120,7 @@ fn a_code_counts_once_and_for_its_hub() {
 fn a_damaged_object_is_fetched_again() {
     let fleet = Fleet::new();
     let (giver, taker) = (fleet.device("giver"), fleet.device("taker"));
-    let store = fleet.hub.store();
-    giver.enrol(&mut fleet.network(), &store, DEFAULT_CHANNEL);
-    taker.enrol(&mut fleet.network(), &store, DEFAULT_CHANNEL);
-    giver.teach("mug", 1);
-    giver.sync(&mut fleet.network());
-    release_all(&store);
+    let store = release_mug(&fleet, &giver, &taker);
     let object = store.objects().path(&store.releases().unwrap()[0].identity);
     let whole = std::fs::read(&object).unwrap();
     std::fs::write(&object, &whole[..whole.len() / 2]).unwrap();
@@ -159,12 +140,7 @@ fn a_damaged_object_is_fetched_again() {
 fn a_class_that_was_taught_here_is_not_replaced_in_silence() {
     let fleet = Fleet::new();
     let (giver, taker) = (fleet.device("giver"), fleet.device("taker"));
-    let store = fleet.hub.store();
-    giver.enrol(&mut fleet.network(), &store, DEFAULT_CHANNEL);
-    taker.enrol(&mut fleet.network(), &store, DEFAULT_CHANNEL);
-    giver.teach("mug", 1);
-    giver.sync(&mut fleet.network());
-    release_all(&store);
+    let store = release_mug(&fleet, &giver, &taker);
     taker.teach("mug", 2);
     let outcome = taker.sync(&mut fleet.network());
     assert!(outcome.outcomes[0].refused.as_ref().is_some_and(|reason| reason.contains("taught another")));

@@ -155,6 +155,30 @@ fn copy(mut from: TcpStream, mut to: TcpStream, count: Arc<AtomicU64>) {
     });
 }
 
+/// A hub behind a proxy, and a folder for devices.
+pub struct Fleet {
+    pub folder: tempfile::TempDir,
+    pub proxy: CountingProxy,
+    pub hub: KillableHub,
+}
+
+impl Fleet {
+    pub fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let proxy = CountingProxy::start();
+        let hub = KillableHub::start(folder.path().join("hub"), Arc::clone(&proxy.port));
+        Self { folder, proxy, hub }
+    }
+
+    pub fn network(&self) -> HttpTransport {
+        HttpTransport::new(&self.proxy.url())
+    }
+
+    pub fn device(&self, name: &str) -> DeviceFiles {
+        DeviceFiles::new(self.folder.path(), name)
+    }
+}
+
 /// A network that drops, duplicates and delays requests, and drops answers.
 pub struct FaultyNetwork {
     http: HttpTransport,

@@ -3,7 +3,6 @@
 use std::fs;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use orco_hub::client::{SyncError, SyncStep};
 use orco_hub::export;
@@ -15,7 +14,7 @@ use orco_runtime::manifest::{LEARNER, MANIFEST, hexadecimal};
 use orco_runtime::state::codec::{self, FileKind};
 use orco_runtime::store::Store;
 
-use crate::support::{CountingProxy, DeviceFiles, FaultyNetwork, KillableHub, shipped};
+use crate::support::{DeviceFiles, Fleet, shipped};
 
 /// The shipped bundle as after another training: it lacks one exemplar.
 fn other_bundle(folder: &Path) -> PathBuf {
@@ -51,12 +50,9 @@ fn teach_pictures(device: &DeviceFiles) {
 
 #[test]
 fn devices_go_over_or_stay_with_their_own() {
-    let folder = tempfile::tempdir().unwrap();
-    let proxy = CountingProxy::start();
-    let hub = KillableHub::start(folder.path().join("hub"), Arc::clone(&proxy.port));
-    let store = hub.store();
-    let mut network = FaultyNetwork::new(&proxy.url(), 0, 0);
-    let mut devices = ["fresh", "pictures", "features", "failing"].map(|name| DeviceFiles::new(folder.path(), name));
+    let fleet = Fleet::new();
+    let (store, mut network) = (fleet.hub.store(), fleet.network());
+    let mut devices = ["fresh", "pictures", "features", "failing"].map(|name| fleet.device(name));
     devices[3].check = |bundle| if bundle.folder == shipped() { Ok(()) } else { Err("the engine fails".into()) };
     devices.iter().for_each(|device| device.enrol(&mut network, &store, "next"));
     let [fresh, pictures, features, failing] = &devices;
@@ -64,13 +60,13 @@ fn devices_go_over_or_stay_with_their_own() {
     features.teach("mug", 1);
     teach_pictures(failing);
     let before = failing.learner().saved().clone();
-    let bundle = other_bundle(folder.path());
+    let bundle = other_bundle(fleet.folder.path());
     let digest = Bundle::open(&bundle).unwrap().digest;
     let release = release_of(&bundle);
     store.release_bundle(&release, now()).unwrap();
-    proxy.take();
+    fleet.proxy.take();
     fresh.sync(&mut network);
-    println!("a bundle takes {} bytes on the wire", proxy.take());
+    println!("a bundle takes {} bytes on the wire", fleet.proxy.take());
     [pictures, features, failing].iter().for_each(|device| drop(device.sync(&mut network)));
 
     for device in [fresh, pictures] {
@@ -83,9 +79,9 @@ fn devices_go_over_or_stay_with_their_own() {
         let refused = known.report.unwrap().outcomes[0].refused.clone().unwrap();
         assert!(refused.contains(reason), "{refused}");
         // It is not tried again in every round.
-        proxy.take();
+        fleet.proxy.take();
         device.sync(&mut network);
-        assert!(proxy.take() < 10_000);
+        assert!(fleet.proxy.take() < 10_000);
     }
     assert_eq!(*failing.learner().saved(), before, "the old state came back changed");
 
@@ -98,7 +94,7 @@ fn devices_go_over_or_stay_with_their_own() {
     assert_eq!(pictures.labels(), ["duck"]);
 
     // A bundle that the device checks in vain costs no class; pictures that it shares come out for the trainer.
-    let folders = folder.path().join("export");
+    let folders = fleet.folder.path().join("export");
     let exported = export::export(&store, &folders).unwrap();
     assert_eq!(exported.classes, 1);
     check_layout(&folders);
@@ -118,19 +114,16 @@ fn check_layout(data: &Path) {
 /// A device without any bundle gets its first one from the hub, in parts that a power cut does not throw away.
 #[test]
 fn a_new_device_gets_its_first_bundle_through_power_cuts() {
-    let folder = tempfile::tempdir().unwrap();
-    let proxy = CountingProxy::start();
-    let hub = KillableHub::start(folder.path().join("hub"), Arc::clone(&proxy.port));
-    let store = hub.store();
-    let mut network = FaultyNetwork::new(&proxy.url(), 0, 0);
-    let mut device = DeviceFiles::new(folder.path(), "new");
+    let fleet = Fleet::new();
+    let (store, mut network) = (fleet.hub.store(), fleet.network());
+    let mut device = fleet.device("new");
     device.bundle = None;
     device.enrol(&mut network, &store, "next");
     let bundle = shipped();
     let release = release_of(&bundle);
     store.release_bundle(&release, now()).unwrap();
     let mut rounds = 0;
-    proxy.take();
+    fleet.proxy.take();
     // The power fails after ever so many steps.
     loop {
         let mut left = 12;
@@ -146,7 +139,7 @@ fn a_new_device_gets_its_first_bundle_through_power_cuts() {
     }
     assert!(rounds > 1);
     let total: u64 = fs::read_dir(&bundle).unwrap().map(|entry| entry.unwrap().metadata().unwrap().len()).sum();
-    assert!(proxy.take() < 2 * total, "parts were fetched again");
+    assert!(fleet.proxy.take() < 2 * total, "parts were fetched again");
     assert!(device.fleet().current_bundle().join(MANIFEST).exists());
     assert_eq!(device.learner().bundle().manifest.name, "cifar100-edge");
 }
@@ -154,13 +147,10 @@ fn a_new_device_gets_its_first_bundle_through_power_cuts() {
 /// The power fails when the state has gone over to the new bundle, but the link still leads to the old one.
 #[test]
 fn a_power_cut_between_the_state_and_the_link_is_made_good() {
-    let folder = tempfile::tempdir().unwrap();
-    let proxy = CountingProxy::start();
-    let hub = KillableHub::start(folder.path().join("hub"), Arc::clone(&proxy.port));
-    let store = hub.store();
-    let mut network = FaultyNetwork::new(&proxy.url(), 0, 0);
-    let mut devices = ["going", "failing"].map(|name| DeviceFiles::new(folder.path(), name));
-    let bundle = other_bundle(folder.path());
+    let fleet = Fleet::new();
+    let (store, mut network) = (fleet.hub.store(), fleet.network());
+    let mut devices = ["going", "failing"].map(|name| fleet.device(name));
+    let bundle = other_bundle(fleet.folder.path());
     let digest = Bundle::open(&bundle).unwrap().digest;
     for device in &devices {
         device.enrol(&mut network, &store, "next");
@@ -198,15 +188,13 @@ fn a_power_cut_between_the_state_and_the_link_is_made_good() {
 /// A person goes back to the bundle that the device was set up with.
 #[test]
 fn a_device_whose_bundle_a_person_changed_follows_its_channel_again() {
-    let folder = tempfile::tempdir().unwrap();
-    let proxy = CountingProxy::start();
-    let hub = KillableHub::start(folder.path().join("hub"), Arc::clone(&proxy.port));
-    let mut network = FaultyNetwork::new(&proxy.url(), 0, 0);
-    let device = DeviceFiles::new(folder.path(), "door 3");
-    device.enrol(&mut network, &hub.store(), "next");
+    let fleet = Fleet::new();
+    let (store, mut network) = (fleet.hub.store(), fleet.network());
+    let device = fleet.device("door 3");
+    device.enrol(&mut network, &store, "next");
     teach_pictures(&device);
-    let bundle = other_bundle(folder.path());
-    hub.store().release_bundle(&release_of(&bundle), now()).unwrap();
+    let bundle = other_bundle(fleet.folder.path());
+    store.release_bundle(&release_of(&bundle), now()).unwrap();
     device.sync(&mut network);
     let old = Bundle::open(shipped()).unwrap();
     upgrade::undo(&old, &Store::new(device.state()), &LearnerSettings::default()).unwrap().durable().unwrap();
@@ -218,16 +206,14 @@ fn a_device_whose_bundle_a_person_changed_follows_its_channel_again() {
 /// Two devices with copies of one card push the very same pack.
 #[test]
 fn a_copy_of_a_device_pushes_the_same_pack_without_harm() {
-    let folder = tempfile::tempdir().unwrap();
-    let proxy = CountingProxy::start();
-    let hub = KillableHub::start(folder.path().join("hub"), Arc::clone(&proxy.port));
-    let mut network = FaultyNetwork::new(&proxy.url(), 0, 0);
+    let fleet = Fleet::new();
+    let (store, mut network) = (fleet.hub.store(), fleet.network());
     for name in ["one", "two"] {
-        let device = DeviceFiles::new(folder.path(), name);
-        device.enrol(&mut network, &hub.store(), "next");
+        let device = fleet.device(name);
+        device.enrol(&mut network, &store, "next");
         teach_pictures(&device);
         assert_eq!(device.sync(&mut network).pushed, ["duck"]);
         assert!(device.sync(&mut network).pushed.is_empty());
     }
-    assert_eq!(hub.store().packs().unwrap().len(), 1);
+    assert_eq!(store.packs().unwrap().len(), 1);
 }
