@@ -4,7 +4,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Context, Result, anyhow, bail, ensure};
 use clap::{Args, Subcommand};
 use orco_hub::export;
 use orco_hub::merge::SameLabel;
@@ -29,7 +29,7 @@ const MIN_DIGITS: usize = 8;
 /// Arguments of `orco hub`.
 #[derive(Args, Debug)]
 pub struct Arguments {
-    /// Folder of what the hub keeps; it is made if it is not there.
+    /// Folder of what the hub keeps; `run` and `code` make it if it is not there.
     #[arg(long = "hub-folder", value_name = "DIR", env = "ORCO_HUB_FOLDER", default_value = "hub", global = true)]
     folder: PathBuf,
     #[command(subcommand)]
@@ -127,7 +127,14 @@ struct ReleaseArguments {
 
 /// Does what the operator asks for.
 pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<Value> {
-    let store = HubStore::open(&arguments.folder)?;
+    let folder = &arguments.folder;
+    let may_begin = matches!(arguments.verb, HubVerb::Run { .. } | HubVerb::Code { .. });
+    ensure!(
+        may_begin || folder.is_dir(),
+        "there is no hub in {}: name its folder with --hub-folder, or begin one with `orco hub run`",
+        folder.display()
+    );
+    let store = HubStore::open(folder)?;
     match &arguments.verb {
         HubVerb::Run { listen, certificate, key } => {
             let tls = certificate.clone().zip(key.clone()).map(|(certificate, key)| Tls { certificate, key });

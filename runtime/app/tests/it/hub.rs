@@ -9,7 +9,7 @@ use std::process::{Child, Command, Stdio};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::support::{argument, orco, shipped, shots};
+use crate::support::{argument, assert_refused, orco, shipped, shots};
 
 /// A hub that is a process of its own; it is killed when dropped.
 struct RunningHub {
@@ -56,6 +56,8 @@ fn sync(folder: &Path, device: &str, hub: &RunningHub, more: &[&str]) -> Value {
 fn a_class_goes_from_one_device_to_another_by_way_of_a_hub() {
     let folder = TempDir::new().unwrap();
     let folder = folder.path();
+    assert_refused(&hub(folder, &["list"]).output().unwrap(), "there is no hub in");
+    assert!(!folder.join("hub").exists(), "looking for a hub makes none");
     let running = RunningHub::start(folder);
     for device in ["giver", "taker"] {
         let code = json(hub(folder, &["code"]))["code"].as_str().unwrap().to_owned();
