@@ -73,9 +73,13 @@ impl PhoneAccess {
     /// # Errors
     /// If the token cannot be read.
     pub fn url(&self, port: u16) -> Result<String> {
-        let token = fs::read_to_string(&self.token).context("cannot read the token")?;
         // The address, since not every phone knows names that end in `.local`.
         let host = self.addresses.first().map_or_else(|| self.name.clone(), |address| in_url(*address));
+        self.url_of(&host, port)
+    }
+
+    fn url_of(&self, host: &str, port: u16) -> Result<String> {
+        let token = fs::read_to_string(&self.token).context("cannot read the token")?;
         Ok(format!("https://{host}:{port}/#token={}", token.trim()))
     }
 
@@ -86,13 +90,12 @@ impl PhoneAccess {
     pub fn invitation(&self, port: u16, coloured: bool) -> Result<String> {
         let url = self.url(port)?;
         let mut text = qr_code(&url, coloured)?;
-        let (_, token) = url.split_once("/#").unwrap_or_default();
         let _ = write!(
             text,
             "\nPoint the phone's camera at this square, in the same network, or open\n\n    {url}\n\nThe phone says that it does not \
              know the certificate: go on to the page (\"Advanced\" or \"Details\"). It asks once. Whoever has this address may \
-             teach. Ctrl-C ends the service.\n\nAnother name of this machine is https://{}:{port}/#{token}",
-            self.name
+             teach. Ctrl-C ends the service.\n\nAnother name of this machine is {}",
+            self.url_of(&self.name, port)?
         );
         Ok(text)
     }
