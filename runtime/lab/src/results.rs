@@ -118,7 +118,7 @@ pub struct ClaimError {
     name: String,
 }
 
-/// Makes sure that NAME.json and NAME.csv can be [written](write) into a folder without a loss: that they are not
+/// Makes sure that NAME.json and NAME.csv can be [written](write()) into a folder without a loss: that they are not
 /// there, or hold results.
 ///
 /// # Errors

@@ -1,8 +1,8 @@
 //! Checksums inside files: what a run reads again later says itself what its bytes were when they were written.
 //!
-//! The checksum is the SHA-256 of all bytes of the file, its own 64 digits taken as zeros. It stands behind [`NAME`]:
-//! in a field of JSON, in a comment of TOML, in the metadata of safetensors; every other program reads those files as
-//! before. One file, one write: a crash cannot part a file from its checksum.
+//! The checksum is the SHA-256 of all bytes of the file, its own 64 digits taken as zeros. It stands behind the name
+//! `file_sha256`: in a field of JSON, in a comment of TOML, in the metadata of safetensors; every other program reads
+//! those files as before. One file, one write: a crash cannot part a file from its checksum.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};

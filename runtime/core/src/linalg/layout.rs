@@ -33,7 +33,7 @@ pub fn transpose_columns(rows: usize, columns: usize, from: &[f32], first: usize
 }
 
 /// Writes `from` `[rows, columns]`, whose columns are a multiple of [`LANES`], into `to` in the order of
-/// [`super::Right::packed`].
+/// [`super::RightFactor::packed`].
 ///
 /// # Panics
 /// If a slice is shorter than its shape.
@@ -46,7 +46,7 @@ pub fn pack(rows: usize, columns: usize, from: &[f32], to: &mut [f32]) {
 }
 
 /// Writes the transpose of `from` `[rows, columns]`, filled up with zeros to `[columns, padded(rows)]`, into `to` in
-/// the order of [`super::Right::packed`].
+/// the order of [`super::RightFactor::packed`].
 ///
 /// # Panics
 /// If a slice is shorter than its shape.

@@ -1,4 +1,4 @@
-//! Routes of the shots that are not learned yet; [`shots`](crate::shots) keeps them, and says what happens to a shot.
+//! Routes of the shots that are not learned yet; [`shots`] keeps them, and says what happens to a shot.
 
 use std::sync::Arc;
 
