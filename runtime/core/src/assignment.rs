@@ -1,4 +1,7 @@
 //! One-to-one assignment of classes to pseudo-targets.
+//!
+//! Phase 2 assigns the base classes (`train/base_align.rs` of the trainer), phase 3 the new ones
+//! ([`crate::align::assign_new_classes`]). `orco_state::target` generates the pseudo-targets.
 
 const NOBODY: u32 = u32::MAX;
 

@@ -1,4 +1,6 @@
-//! The losses of the alignment with their gradients in closed form.
+//! The losses of the alignment with their gradients in closed form: PSCL in [`contrast`], cross entropy in
+//! [`cross_entropy`], ORTH in [`orthogonality`]. [`crate::align`] adds them up for a step (`align/step.rs`);
+//! `tests/align.rs` checks the gradients against finite differences.
 //!
 //! Every loss takes unit rows and adds its gradient with respect to them to a caller's buffer; the projection onto the
 //! sphere is differentiated once, by [`crate::projection::HeadShape::unnormalise`]. Rows are filled up to a multiple of

@@ -7,7 +7,8 @@
 //! - [`question`]: what ablations vary; [`published`]: what authors report;
 //! - [`statistics`]: what a workstation computes from all base images, for answers on the device;
 //! - [`geometry`]: how classes lie in the projected space;
-//! - [`unknown`]: how well answers know what they do not know;
+//! - [`unknown`]: how well probabilities are calibrated, and how well unknown pictures are told from known ones;
+//! - [`estimates`]: how far a device's estimated accuracies and sets of labels are off;
 //! - `results` (feature `ablations`): the one form of results as JSON;
 //! - `phase3_ablations` (feature `ablations`): the paper's ablations of phase 3; `kept`: what was measured, in files;
 //! - `seeds` (feature `ablations`): trainings of one recipe with several seeds;

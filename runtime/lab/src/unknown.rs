@@ -1,5 +1,5 @@
-//! How well answers know what they do not know: whether probabilities come true, and how well pictures of
-//! classes that were not learned yet are told from those of known ones.
+//! Calibration and novelty: how well probabilities are calibrated, and how well pictures of classes that were not
+//! learned yet are told from those of known ones.
 
 use core::fmt;
 use core::ops::ControlFlow;

@@ -1,4 +1,8 @@
-//! What a picture shows.
+//! Answers: from a classifier's scores to a label with its probability, whether the picture is unknown, and the set of
+//! likely labels.
+//!
+//! Scores and probabilities come from [`orco_state::classify`], thresholds from [`orco_state::unknown`] and
+//! [`orco_state::prediction_set`].
 
 use std::fmt;
 

@@ -1,4 +1,7 @@
-//! The answer: the class whose assigned pseudo-target is nearest, or all that is known of the classes together.
+//! Scores of all classes for a picture's features, and their ranking.
+//!
+//! Where the bundle has statistics, four scores are combined into a probability ([`crate::answer`]). Otherwise a score
+//! is the cosine to the class's pseudo-target, as in the paper. Whether a picture is unknown is [`crate::unknown`]'s.
 //!
 //! ```
 //! use orco_state::classify::Classifier;

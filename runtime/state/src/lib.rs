@@ -1,7 +1,7 @@
 //! What an OrCo learner knows and keeps. Needs an allocator, but no operating system.
 //!
 //! The heart is pure: [`session`] turns (base model, state, shots, settings) into (new state, report), with the same
-//! bytes for the same input on every machine. Answers follow from stored exemplars in closed form, and from the head
+//! bytes for the same features on every processor with AVX2, AVX-512 or NEON. Answers follow from stored exemplars in closed form, and from the head
 //! that was aligned to them ([`answer`]); a session chooses the border between base and learned classes. Keeping the
 //! result is one act at the end, by [`store`].
 //!
