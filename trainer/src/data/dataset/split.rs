@@ -57,7 +57,8 @@ pub struct Split {
     pub base_classes: usize,
     /// Training images of base classes that training may see.
     pub base: Vec<usize>,
-    /// Training images of base classes by which a device chooses its border; not among `base`.
+    /// Training images of base classes by which a device chooses its border. They are not among `base` unless
+    /// `set_aside_per_class` is 0 ([`Split::unseen`]).
     pub set_aside: Vec<usize>,
     /// Training images of base classes that were held out and on which nothing is measured: no phase sees them.
     pub held_out: Vec<usize>,
