@@ -118,15 +118,14 @@ fn a_service_that_is_gone_is_said_where_people_look() {
         browser.keep("service-gone").await?;
         browser.click("error-close").await?;
         browser.until("document.getElementById('error-bar').hidden").await?;
-        // And by itself when the service is back.
+        // And by itself when the service is back. While it has the focus, time does not close it.
         browser.click("undo").await?;
         browser.until("!document.getElementById('error-bar').hidden").await?;
+        browser.value("document.getElementById('error-close').focus()").await?;
         let bundle = workspace().join("models/everyday");
         let arguments = ["--engine", "rten", "serve", "--listen", &address];
         let _back = Service::of(orco(&bundle, &folder.path().join("state"), &arguments));
-        let back = Instant::now();
         browser.until("document.getElementById('error-bar').hidden").await?;
-        assert!(back.elapsed() < SOON, "gone after {:?}", back.elapsed());
         browser.close().await
     });
 }
