@@ -1,6 +1,6 @@
 // What is this? The answer to a picture, how sure it is, and why.
 import { $, element, setText, sleep, small } from "./dom.js";
-import { isolate, message, percent } from "./language.js";
+import { message, percent, readable } from "./language.js";
 import { noPicture, picture as servicePicture } from "./pictures.js";
 import { api, call } from "./service.js";
 import { frame } from "./source.js";
@@ -50,7 +50,7 @@ function show({ answer: { matches, set, known, empty } }) {
   setText("why-ask", message(isUnknown ? "whyUnknown" : "why"));
   setText("why-title", message(isUnknown ? "whyUnknownTitle" : "whyTitle"));
   const best = isUnknown ? undefined : matches[0];
-  setText("answer", isUnknown ? message("unknown") : best?.label ?? (empty ? message("empty") : "–"));
+  setText("answer", isUnknown ? message("unknown") : best ? readable(best.label) : empty ? message("empty") : "–");
   $("provisional").hidden = !best?.provisional;
   setText("sure", best ? message(certainty(best.probability)) : "");
   $("sure-bar").style.width = `${best ? percent(Math.max(0, best.probability)) : 0}%`;
@@ -63,7 +63,7 @@ export const certainty = (probability) => (probability >= 0.9 ? "sure" : probabi
 
 // "mug or cup", where one of a few is right; nothing where the answer is clear, or nothing is.
 export const alternatives = (set) =>
-  set?.length > 1 && set.length <= MOST_ALTERNATIVES ? set.map(isolate).join(` ${message("or")} `) : "";
+  set?.length > 1 && set.length <= MOST_ALTERNATIVES ? set.map(readable).join(` ${message("or")} `) : "";
 
 const nearest = ({ label }) => message("nearestKnown", { label });
 
@@ -72,7 +72,7 @@ const isSeen = ({ probability }) => percent(probability) > 0;
 // Another class that it may be, with a bar behind it that says how probable that is.
 function otherItem({ label, probability }) {
   const share = percent(probability);
-  const item = element("span", { className: "other", textContent: `${isolate(label)} ${share}\u00a0%` });
+  const item = element("span", { className: "other", textContent: `${readable(label)} ${share}\u00a0%` });
   item.style.setProperty("--share", `${share}%`);
   return item;
 }

@@ -1,7 +1,7 @@
 // Known classes with their stored shots.
 import { REMOVE, ask } from "./dialog.js";
 import { $, element, setText, small } from "./dom.js";
-import { isolate, message } from "./language.js";
+import { message, readable } from "./language.js";
 import { picturedShots, storedPicture } from "./pictures.js";
 import { baseClasses, learnedClasses, knownLabelFor } from "./selectors.js";
 import { change, classPath } from "./service.js";
@@ -19,7 +19,7 @@ function show(state) {
   $("known").replaceChildren(...learned.map(({ label }) => element("option", { value: label })));
   $("learned").replaceChildren(...learned.map(classItem));
   $("base-title").textContent = message("baseTitle", { count: base.length });
-  $("base").textContent = base.filter(({ replaced }) => !replaced).map(({ label }) => isolate(label)).join(", ");
+  $("base").textContent = base.filter(({ replaced }) => !replaced).map(({ label }) => readable(label)).join(", ");
   $("learned-none").hidden = learned.length > 0;
   $("stored-hint").hidden = !learned.some((known) => picturedShots(known).length);
 }
@@ -27,7 +27,7 @@ function show(state) {
 function classItem(known) {
   const { label, shots: count } = known;
   return element("li", {},
-    element("span", {}, isolate(label), " ", small(message("shotCount", { count }))),
+    element("span", {}, readable(label), " ", small(message("shotCount", { count }))),
     element("button", { textContent: message("rename"), "aria-label": message("renameOf", known), on: () => rename(label) }),
     element("button", { textContent: message("forget"), "aria-label": message("forgetOf", known), on: () => forget(label) }),
     element("button", { textContent: message("export"), "aria-label": message("exportOf", known), on: () => exportClass(label) }),

@@ -12,7 +12,7 @@ export function startConsent() {
   $("collect").onchange = () => decide($("collect").checked);
   $("collect-allow").onclick = () => answer(true);
   $("collect-refuse").onclick = () => answer(false);
-  store.subscribe(["inbox", "collects", "deviceChosen", "deviceCamera", "language"], show);
+  store.subscribe(["inbox", "collects", "deviceChosen", "deviceCamera", "stream", "language"], show);
   store.update({ collects: storedDecision() });
 }
 
@@ -27,11 +27,12 @@ function answer(isAllowed) {
   $("tab-review").focus();
 }
 
-function show({ inbox, collects, deviceChosen, deviceCamera }) {
+function show({ inbox, collects, deviceChosen, deviceCamera, stream }) {
   const most = inbox?.most ?? 0;
   $("collecting").hidden = !most;
   $("collect-ask").hidden = !most || collects !== null || deviceChosen;
   $("collect").checked = collects === true;
+  setText("collect-begun", !most || !collects || deviceChosen ? "" : message(stream ? "collectBegun" : "collectBegins"));
   $("collect-device").hidden = !deviceCamera;
   const what = message("collectWhat", { most });
   setText("collect-what", what);

@@ -33,10 +33,21 @@ export function setText(id, text) {
   if ($(id).textContent !== text) $(id).textContent = text;
 }
 
-// The error of the last request, or none. It stays in view until it is closed or something else is done.
+// The error of the last request, or none. It stays in view until it is closed, something else is done, or some time has
+// passed in which it could be read.
 export function showError(sentence = "") {
+  clearTimeout(closing);
   $("error-bar").hidden = !sentence;
   $("error").textContent = sentence;
+  if (sentence) closing = setTimeout(closeError, READ_MS);
+}
+
+const READ_MS = 20_000;
+let closing;
+
+function closeError() {
+  const isInUse = document.hidden || $("error-bar").matches(":hover, :focus-within");
+  showError(isInUse ? $("error").textContent : "");
 }
 
 export const sleep = (milliseconds) => new Promise((done) => setTimeout(done, milliseconds));

@@ -13,6 +13,8 @@ export function startHeader() {
   };
   store.subscribe(["language"], showTexts);
   store.subscribe(["connected", "language"], showConnection);
+  // That the service could not be reached is no news any more.
+  store.subscribe(["connected"], ({ connected }) => { if (connected) showError(); });
   store.subscribe(["status", "language"], showStatus);
   const language = localStorage.getItem("language") ?? navigator.language.split("-")[0];
   store.update({ language: setLanguage(language) });

@@ -1,9 +1,9 @@
 // What was done, and undoing it.
 import { ask } from "./dialog.js";
 import { $, DOUBLE_CLICK_MS, element, isByKey, showError, sleep, small } from "./dom.js";
-import { dateTime, isolate, message, term } from "./language.js";
+import { dateTime, message, readable, term } from "./language.js";
 import { refreshClasses } from "./refresh.js";
-import { isUnfinished } from "./selectors.js";
+import { historyLines, isUnfinished } from "./selectors.js";
 import { api, call, get } from "./service.js";
 import { store } from "./store.js";
 
@@ -16,27 +16,22 @@ export function startHistory() {
   // Of two who see the same last change and undo it, the second undoes nothing.
   $("undo").onclick = (event) => go("undo", { last: store.state.history.at(-1)?.id }, event);
   $("redo").onclick = (event) => go("redo", { last: store.state.history.at(-1)?.id }, event);
-  store.subscribe(["history", "present", "status", "language"], show);
+  store.subscribe(["history", "present", "earlier", "status", "language"], show);
 }
 
-function show({ history, present, language }) {
-  const items = history.toReversed().map((entry, index) =>
-    entryItem(entry, { isPresent: entry.entry === present, isLast: index === 0 }, language));
-  $("history").replaceChildren(...items);
+function show(state) {
+  $("history").replaceChildren(...historyLines(state).toReversed().map((entry) => entryItem(entry, state.language)));
   enable();
 }
 
-function entryItem(entry, { isPresent, isLast }, language) {
+function entryItem(entry, language) {
   const change = term("past", entry.verb, { to: entry.to, balance: term("balances", entry.balance) });
   const time = entry.seconds_since_1970 ? ` · ${dateTime(entry.seconds_since_1970, language)}` : "";
-  const item = element("li", {}, element("span", {}, `${change} ${entry.labels.map(isolate).join(" → ")}`),
-    small(`${entry.entry}${time}`));
-  if (isPresent) item.append(element("span", { className: "badge", textContent: message("present") }));
-  else if (!isLast) {
-    item.append(element("button", { textContent: message("back"), "aria-label": message("backOf", entry),
-      on: (event) => goBack(entry, event) }));
-  }
-  return item;
+  const undone = entry.isUndone ? ` · ${message("undone")}` : "";
+  const what = element("span", { className: entry.isUndone ? "undone" : "" }, `${change} ${entry.labels.map(readable).join(" → ")}`);
+  const mark = entry.isPresent ? element("span", { className: "badge", textContent: message("present") })
+    : element("button", { textContent: message("back"), "aria-label": message("backOf", entry), on: (event) => goBack(entry, event) });
+  return element("li", {}, what, small(`${entry.entry}${time}${undone}`), mark);
 }
 
 function enable() {

@@ -1,6 +1,6 @@
 // Changes as they are made, and the report of what they changed.
 import { $, element, setText, showError } from "./dom.js";
-import { message, percent, term } from "./language.js";
+import { message, percent, readable, term } from "./language.js";
 import { noPicture, picturedShots, storedPicture } from "./pictures.js";
 import { problem } from "./problems.js";
 import { classOf, isOfLabel, isUnfinished } from "./selectors.js";
@@ -80,7 +80,8 @@ export function reportLines({ report, warning }, scene) {
   // What a class is taken for says more than how much less it is recognised.
   const lost = first(report?.lost?.filter(isNotChance)).filter(({ label }) => !confusions.some((confused) => confused.label === label));
   return [
-    ...(report?.new ?? []).map(({ label, after }) => note("learnedNew", { label, percent: percent(after) })),
+    ...(report?.new ?? []).map(({ label, after, samples }) =>
+      (samples === 0 ? note("learnedOne", { label }) : note("learnedNew", { label, percent: percent(after) }))),
     ...first(report?.one_scene).map((label) => note(alike, { label })),
     ...(report?.old_accuracy ? [note("kept", shares(report.old_accuracy))] : []),
     ...lost.map((one) => loud("lost", { label: one.label, ...shares(one) })),
@@ -103,7 +104,7 @@ function sideBySide(labels, classes, title) {
     const shots = picturedShots(classOf(label, classes)).slice(0, MOST_PICTURES);
     const pictures = shots.length ? shots.map((shot) => storedPicture(label, shot)) : [noPicture()];
     return element("div", {}, element("div", { className: "strip" }, ...pictures),
-      element("p", { className: "small", textContent: label }));
+      element("p", { className: "small", textContent: readable(label) }));
   });
   return element("div", { className: "beside-pictures", role: "group", "aria-label": title }, ...columns);
 }

@@ -8,7 +8,7 @@ const INBOX_EVERY_MS = 500;
 let newest = 0;
 export async function refreshClasses() {
   const request = ++newest, { job } = store.state;
-  const [status, { classes }, { entries, present }] = await Promise.all([get("status"), get("classes"), get("history")]);
+  const [status, { classes }, { entries, present, earlier }] = await Promise.all([get("status"), get("classes"), get("history")]);
   // Answers may overtake one another.
   if (request !== newest) return;
   releaseStored();
@@ -17,6 +17,7 @@ export async function refreshClasses() {
     classes,
     history: entries,
     present: present ?? 0,
+    earlier: earlier ?? [],
     // What events brought meanwhile is newer than the status.
     job: store.state.job === job ? status.jobs[0] ?? job : store.state.job,
     regions: status.regions ?? [],

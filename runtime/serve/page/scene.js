@@ -1,6 +1,6 @@
 // The empty place in front of the service's own camera, and the boxes of the things in it.
 import { $, element, setPlace, setText, showError } from "./dom.js";
-import { message } from "./language.js";
+import { message, readable } from "./language.js";
 import { showRegions } from "./regions.js";
 import { lookedAt, middleOf, placeInView, thingName } from "./selectors.js";
 import { api, call } from "./service.js";
@@ -61,7 +61,7 @@ function showPlaces(state) {
   }
   for (const thing of things) {
     const name = thingName(thing) ?? message("unknown"), node = boxOf(thing.id);
-    node.textContent = name;
+    node.textContent = readable(name);
     node.title = message("boxChoose", { label: name });
     node.setAttribute("aria-pressed", String(thing.id === state.chosenThing));
     setPlace(node, placeInView(thing.box, size, view));

@@ -7,11 +7,12 @@ import { api, call } from "./service.js";
 import { store } from "./store.js";
 
 // Whether answers named only what was learned, when that was last told, and whether that has changed while the page is
-// open: whoever teaches is told that what came with the bundle is not answered any more.
-let wasLearnedOnly = null, isNew = false;
+// open: whoever teaches is told once that what came with the bundle is not answered any more.
+let wasLearnedOnly = null, isNew = false, isRead = false;
 
 export function startScope() {
   store.subscribe(["status", "classes", "language"], show);
+  $("scope-close").onclick = () => { isRead = true; show(store.state); };
 }
 
 function show({ status, classes }) {
@@ -24,6 +25,7 @@ function show({ status, classes }) {
   const count = learnedClasses({ classes }).length;
   setText("scope-state", isLearnedOnly ? message("learnedOnly", { count }) : "");
   isNew = isLearnedOnly && (isNew || wasLearnedOnly === false);
-  setText("scope-note", isNew ? message("learnedOnlyNow") : "");
+  $("scope-news").hidden = !isNew || isRead;
+  setText("scope-note", message("learnedOnlyNow"));
   wasLearnedOnly = isLearnedOnly;
 }

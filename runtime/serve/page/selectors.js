@@ -11,12 +11,12 @@ const UNSEEN = /[\u00ad\u200b-\u200f\u2060\ufe00-\ufe0f\ufeff]/g;
 // The label that a typed text stands for. Browsers resolve "." and ".." in a URL, and the service refuses them.
 export const labelOf = (typed) => typed.replace(UNSEEN, "").replace(/\s+/g, " ").trim().replace(/^\.{1,2}$/, "");
 
-// The label that a typed text stands for: as it is typed if that is known, else as it is known in other capitals, of a
-// learned class first, then of shots that wait, then of a base class.
+// The label that a typed text stands for: as it is typed if that is known, else as it is known in other capitals or with
+// underscores for spaces, of a learned class first, then of shots that wait, then of a base class.
 export function knownLabelFor(typed, { classes, waiting }) {
-  const label = labelOf(typed), withoutCapitals = (name) => name.normalize().toLocaleLowerCase();
+  const label = labelOf(typed), plain = (name) => name.normalize().toLocaleLowerCase().replaceAll("_", " ");
   const known = [...learnedClasses({ classes }), ...waiting, ...classes].map((one) => one.label);
-  return known.includes(label.normalize()) ? label : known.find((name) => withoutCapitals(name) === withoutCapitals(label)) ?? label;
+  return known.includes(label.normalize()) ? label : known.find((name) => plain(name) === plain(label)) ?? label;
 }
 
 // Whether there is anything to take pictures from.
@@ -104,6 +104,14 @@ export function stay(seconds) {
   if (seconds < 60) return { key: "staySeconds", count: seconds };
   return seconds < 3600 ? { key: "stayMinutes", count: Math.round(seconds / 60) }
     : { key: "stayHours", count: Math.round(seconds / 3600) };
+}
+
+// The history as people read it: a change and its undo are one line. Entries that only went back or forth to another one
+// that is listed are left out, and changes that are no part of what is known now are marked.
+export function historyLines({ history, present, earlier }) {
+  const numbers = new Set(history.map(({ entry }) => entry)), kept = new Set([present, ...earlier]);
+  return history.filter(({ verb, to }) => verb !== "undo" || !numbers.has(to))
+    .map((entry) => ({ ...entry, isPresent: entry.entry === present, isUndone: !kept.has(entry.entry) }));
 }
 
 // What to do next, as keys of texts: about the shots, and about the class if it is known already.

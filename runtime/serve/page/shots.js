@@ -1,6 +1,6 @@
 // Shots that are not learned yet: they are taken, shown and learned.
 import { $, element, isByKey, isPressKey, onRelease, setText, showError, sleep } from "./dom.js";
-import { isolate, message, ofFile, percent } from "./language.js";
+import { message, ofFile, percent, readable } from "./language.js";
 import { picture, releasePictures } from "./pictures.js";
 import { refreshShots } from "./refresh.js";
 import { chosenPlace } from "./scene.js";
@@ -219,7 +219,7 @@ function showWaiting({ waiting, label }) {
 
 // Where another name was typed afterwards, its shots may have been meant.
 function waitingItem({ label: other, shots: count }, label) {
-  const goOn = element("button", { textContent: `${isolate(other)}: ${message("shotCount", { count })}`, on: () => chooseLabel(other) });
+  const goOn = element("button", { textContent: `${readable(other)}: ${message("shotCount", { count })}`, on: () => chooseLabel(other) });
   if (!label) return element("li", {}, goOn);
   const rename = () => change("PATCH", shotsPath(other), { label });
   return element("li", {}, goOn, element("button", { textContent: message("relabel", { count, label }), on: rename }));

@@ -1,7 +1,7 @@
 // What the service's own camera saw, and when, where that is kept.
 import { ask } from "./dialog.js";
 import { $, element, setText, small } from "./dom.js";
-import { dateTime, isolate, message } from "./language.js";
+import { dateTime, isolate, message, readable } from "./language.js";
 import { picture, releasePictures } from "./pictures.js";
 import { stay } from "./selectors.js";
 import { api, change } from "./service.js";
@@ -34,7 +34,7 @@ const path = (id) => api(`sightings/${id}.jpg`);
 function item({ id, label, region, seconds_since_1970: from, seconds }, language) {
   const { key, count } = stay(seconds);
   const place = region ? ` · ${isolate(region)}` : "";
-  return element("li", {}, picture(path(id)), element("span", {}, isolate(label)),
+  return element("li", {}, picture(path(id)), element("span", {}, readable(label)),
     small(`${dateTime(from, language, "medium")} · ${message(key, { count })}${place}`));
 }
 

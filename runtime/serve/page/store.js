@@ -36,6 +36,7 @@ export const store = createStore({
   classes: [],
   history: [], // entries, the oldest first
   present: 0, // number of the entry that led to what is known now
+  earlier: [], // numbers of the entries before that one, which undoing goes back to
   inbox: null, // { groups, most }
   sightings: { kept: false, most: 0, problem: null, sightings: [] }, // what the service's own camera saw, the newest first
   shots: [], // shots of `label` that are not learned yet

@@ -1,7 +1,7 @@
 // Are these shots enough? One verdict, and behind it how well they recognise each other and what more would bring.
 import { $, setText } from "./dom.js";
 import { message, percent } from "./language.js";
-import { ENOUGH_SHOTS } from "./selectors.js";
+import { ENOUGH_SHOTS, classOf } from "./selectors.js";
 import { get, shotsPath } from "./service.js";
 import { store } from "./store.js";
 
@@ -19,8 +19,9 @@ export async function showSufficiency(label, shots) {
   if (request !== requests) return;
   const missed = new Set((found?.left_out ?? []).filter((shot) => shot.taken_for !== null).map((shot) => shot.id));
   [...$("shots").children].forEach((item, index) => item.classList.toggle("missed", missed.has(shots[index]?.id)));
-  const verdict = found && sufficiencyVerdict(found);
+  const verdict = found && sufficiencyVerdict(found, classOf(label, store.state.classes)?.learned === true);
   $("sufficiency-row").hidden = !verdict;
+  offerRemoval(verdict?.number);
   store.update({ hasVerdict: Boolean(verdict) });
   if (!verdict) return;
   $("verdict").classList.toggle("good", verdict.isEnough);
@@ -28,12 +29,20 @@ export async function showSufficiency(label, shots) {
   setText("sufficiency", sufficiencySentences(found).join(" "));
 }
 
+// Offers to remove the shot that does not fit, as the cross on its picture does.
+function offerRemoval(number) {
+  $("odd-row").hidden = !number;
+  if (!number) return;
+  $("odd-remove").textContent = message("remove", { number });
+  $("odd-remove").onclick = () => $("shots").children[number - 1]?.querySelector("button").click();
+}
+
 // Whether to take more shots, and how many: as long as there are few, some are taken for something else by the others, or
-// two more would bring a good deal. One that alone is taken for something else may be of something else.
-export function sufficiencyVerdict({ shots: shotCount, left_out: leftOut, expected }) {
+// two more would bring a good deal. One that alone is taken for something else may be of something else: the others
+// agree, or it does not fit what is learned already.
+export function sufficiencyVerdict({ shots: shotCount, left_out: leftOut, expected }, isLearned = false) {
   const missed = leftOut.filter((shot) => shot.taken_for !== null), isMissed = missed.length > 0;
-  // All but one agree: that one may have got among them by mistake.
-  if (missed.length === 1 && shotCount > LEAST_SHOTS) {
+  if (missed.length === 1 && (isLearned || shotCount > LEAST_SHOTS)) {
     const number = leftOut.indexOf(missed[0]) + 1;
     return { isEnough: false, count: 2, number, label: missed[0].taken_for, text: "verdictOdd" };
   }

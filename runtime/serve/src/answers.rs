@@ -11,7 +11,7 @@ use orco_runtime::encoder::EncodeError;
 use orco_runtime::encoder::engine_choice::Workload;
 use orco_runtime::image_rs::RgbImage;
 use orco_runtime::learner::{Answer, AnswerScope, Learner};
-use orco_runtime::ndarray::{Array2, Array3};
+use orco_runtime::ndarray::{Array2, Array3, ArrayView1};
 use orco_runtime::state::answer::BalanceEstimate;
 use orco_runtime::state::nearest::{ExemplarId, Neighbour};
 use orco_runtime::state::sufficiency::{LearningCurve, ShotSufficiency};
@@ -398,7 +398,7 @@ impl AnswerThread {
 
     fn answer(&mut self, picture: &RgbImage, similar: usize) -> Result<PictureAnswer, EncodeError> {
         let (features, answer) = self.classify(picture)?;
-        let neighbours = if similar > 0 { self.learner.nearest(features.row(0), similar) } else { Vec::new() };
+        let neighbours = if similar > 0 { self.neighbours(features.row(0), &answer, similar) } else { Vec::new() };
         Ok(PictureAnswer {
             classes: self.classes(&answer),
             known: !answer.is_unknown(),
@@ -406,6 +406,16 @@ impl AnswerThread {
             knowledge: self.reads,
             similar: neighbours.iter().map(|neighbour| self.similar(neighbour)).collect(),
         })
+    }
+
+    /// The most similar exemplars, those of the class that is answered first: at least one, if it has any.
+    fn neighbours(&self, features: ArrayView1<'_, f32>, answer: &Answer, count: usize) -> Vec<Neighbour> {
+        let answered = answer.matches.first().map(|found| found.class);
+        let is_answered = |neighbour: &Neighbour| Some(neighbour.class) == answered;
+        let all = self.learner.nearest(features, usize::MAX);
+        let of_answered = all.iter().take(count).filter(|neighbour| is_answered(neighbour)).count().max(1);
+        let first = all.iter().filter(|neighbour| is_answered(neighbour)).take(of_answered);
+        first.chain(all.iter().filter(|neighbour| !is_answered(neighbour))).take(count).copied().collect()
     }
 
     fn similar(&self, neighbour: &Neighbour) -> SimilarExemplar {

@@ -30,6 +30,7 @@
 //! - [`route`]: what a route takes; [`page`]: the web page's files; [`guard`]: who may ask for what;
 //! - [`api`]: the handlers; [`routes`]: all of them;
 //! - `supervisor`: what systemd is told; `limits` of the process; `connections`: how many one caller may have;
+//!   `plain_http`: what is answered to it at a port that speaks TLS;
 //! - [`server`]: sockets, TLS, time limits.
 //!
 //! ```no_run
@@ -72,6 +73,7 @@ pub mod metric;
 #[cfg(feature = "mqtt")]
 pub mod mqtt;
 pub mod page;
+mod plain_http;
 pub mod prediction;
 pub mod report;
 pub mod route;

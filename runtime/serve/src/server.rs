@@ -23,6 +23,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
+use tokio::time::{Instant, timeout_at};
 use tokio_io_timeout::TimeoutStream;
 use tokio_rustls::TlsAcceptor;
 use tower_http::catch_panic::CatchPanicLayer;
@@ -33,9 +34,10 @@ use crate::connections::{Busy, ConnectionTable};
 use crate::error::ServeError;
 use crate::guard::Guard;
 use crate::health::Health;
+use crate::plain_http::HttpsRedirect;
 use crate::service::Service;
 use crate::token::{Token, is_exposed};
-use crate::{limits, routes, supervisor};
+use crate::{limits, plain_http, routes, supervisor};
 
 /// Connections at a time, if the system allows so many.
 const CONNECTIONS: usize = 512;
@@ -323,22 +325,30 @@ async fn accept(
     stopped: watch::Receiver<bool>,
 ) {
     let Some(tls) = tls else { return converse(stream, router, head_time, stopped).await };
-    match tokio::time::timeout(head_time, tls.accept(stream)).await {
+    let deadline = Instant::now() + head_time;
+    let mut first = [0];
+    let peeked = timeout_at(deadline, stream.get_ref().peek(&mut first)).await;
+    if matches!(peeked, Ok(Ok(1))) && !plain_http::is_tls(first[0]) {
+        return converse(stream, HttpsRedirect, head_time, stopped).await;
+    }
+    match timeout_at(deadline, tls.accept(stream)).await {
         Ok(Ok(stream)) => converse(stream, router, head_time, stopped).await,
         Ok(Err(error)) => log::debug!("a handshake failed: {error}"),
         Err(_) => log::debug!("a handshake took too long"),
     }
 }
 
-async fn converse(
+async fn converse<S>(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
-    router: Watched,
+    service: S,
     head_time: Duration,
     mut stopped: watch::Receiver<bool>,
-) {
+) where
+    S: hyper::service::Service<hyper::Request<Incoming>, Response = Response, Error = Infallible>,
+{
     let mut builder = http1::Builder::new();
     builder.timer(TokioTimer::new()).header_read_timeout(head_time).max_headers(64).max_buf_size(BUFFER);
-    let connection = builder.serve_connection(TokioIo::new(stream), router);
+    let connection = builder.serve_connection(TokioIo::new(stream), service);
     let mut connection = std::pin::pin!(connection);
     let ended = tokio::select! {
         ended = &mut connection => ended,

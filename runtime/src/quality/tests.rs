@@ -27,6 +27,11 @@ fn blurred(picture: &RgbImage, pixels: f32) -> RgbImage {
     imageops::blur(picture, pixels * scale)
 }
 
+/// As taken with so many pixels a side, and enlarged eightfold.
+fn enlarged(picture: &RgbImage, side: u32) -> RgbImage {
+    imageops::resize(&square(picture, side), 8 * side, 8 * side, imageops::FilterType::CatmullRom)
+}
+
 fn lit(picture: &RgbImage, factor: f32) -> RgbImage {
     let mut lit = picture.clone();
     lit.pixels_mut().for_each(|pixel| pixel.0 = pixel.0.map(|value| (f32::from(value) * factor).min(255.0) as u8));
@@ -46,7 +51,11 @@ fn moved(picture: &RgbImage) -> RgbImage {
 
 /// Share of pictures with that flaw.
 fn share(pictures: &[RgbImage], flaw: Flaw, spoil: impl Fn(&RgbImage) -> RgbImage) -> f32 {
-    let has = |picture: &&RgbImage| Thresholds::default().flaws(&Quality::of(&spoil(picture))).contains(&flaw);
+    share_by(&Thresholds::default(), pictures, flaw, spoil)
+}
+
+fn share_by(by: &Thresholds, pictures: &[RgbImage], flaw: Flaw, spoil: impl Fn(&RgbImage) -> RgbImage) -> f32 {
+    let has = |picture: &&RgbImage| by.flaws(&Quality::of(&spoil(picture))).contains(&flaw);
     pictures.iter().filter(has).count() as f32 / pictures.len() as f32
 }
 
@@ -78,6 +87,14 @@ fn print(name: &str, pictures: &[RgbImage]) -> ([f32; 4], [f32; 3], [f32; 3], f3
         |shares: &[f32]| shares.iter().map(|share| format!("{:.1} %", 100.0 * share)).collect::<Vec<_>>().join(", ");
     println!("{} {name}; of them called blurred, too dark, too bright, noise: {}", pictures.len(), percent(&rates.0));
     println!("  blurred by 2 of 128 pixels, a tenth as bright, ten times as bright: {}", percent(&rates.1));
+    for (name, thresholds) in
+        [("", Thresholds::default()), (", at 128 pixels alone", Thresholds { growth: 0.0, ..Thresholds::default() })]
+    {
+        let share = |side| share_by(&thresholds, pictures, Flaw::Blurred, |picture| enlarged(picture, side));
+        println!("  enlarged from 96, 80, 64 pixels, called blurred{name}: {}", percent(&[96, 80, 64].map(share)));
+        let share = |by| share_by(&thresholds, pictures, Flaw::Blurred, |picture| blurred(picture, by));
+        println!("  blurred by 1.5, 2, 3 of 128 pixels, called so{name}: {}", percent(&[1.5, 2.0, 3.0].map(share)));
+    }
     println!("  found again: compressed, 10 % darker, framed 3 % closer: {}", percent(&rates.2));
     println!("  different pictures taken for the same: {:.3} %", 100.0 * rates.3);
     rates
@@ -96,6 +113,19 @@ fn good_samples_pass_and_spoilt_or_repeated_ones_do_not() {
     if let Some(folder) = std::env::var_os("ORCO_PHOTOGRAPHS") {
         print("photographs", &self::pictures(Path::new(&folder)));
     }
+}
+
+#[test]
+fn a_sharp_picture_that_was_enlarged_is_not_blurred_and_a_blurred_one_still_is() {
+    let pictures = samples();
+    let called = |spoil: &dyn Fn(&RgbImage) -> RgbImage| share(&pictures, Flaw::Blurred, spoil);
+    let sharp = [96, 80].map(|side| called(&|picture| enlarged(picture, side)));
+    assert!(sharp[0] < 0.05 && sharp[1] < 0.15, "enlarged from 96 and 80 pixels: {sharp:?}");
+    let blurred = [2.0, 3.0, 4.0].map(|pixels| called(&|picture| blurred(picture, pixels)));
+    assert_eq!(blurred, [1.0; 3], "blurred by 2, 3 and 4 pixels");
+    // Enlarging a blurred picture makes it no sharper.
+    let both = called(&|picture| enlarged(&self::blurred(picture, 2.0), 96));
+    assert_eq!(both, 1.0);
 }
 
 #[test]

@@ -1,7 +1,8 @@
 //! Whether the shots of a class are enough: how well they recognise each other, and what more of them would bring.
 //!
 //! Each shot is left out in turn, and asked for among all known classes and one that is known by the other shots alone
-//! (the class answers as an imprinted one, [`Classifier::imprint`]). What further shots would bring is told from the
+//! (the class answers as an imprinted one, [`Classifier::imprint`]). The only shot of a class that is learned already is
+//! asked for among the known classes. What further shots would bring is told from the
 //! base classes: each of them is made new again, known by 1, 2, 3 ... of its stored exemplars alone, and asked for
 //! with the samples that the bundle set aside. That gives an error e(k) for every number of shots k, a curve that is
 //! the same for every class taught on this bundle. This class's own error is put in its place on the curve: with
@@ -31,7 +32,7 @@ const CURVE_COUNTS: f32 = 2.0;
 #[derive(Clone, Debug, PartialEq)]
 pub struct ShotSufficiency {
     /// For every shot that was left out in turn: the known class that it was taken for, or `None` where it was
-    /// recognised. Empty where there is one shot alone.
+    /// recognised. Empty where there is one shot alone, unless its class is learned already.
     pub taken_for: Vec<Option<usize>>,
     /// Accuracies, 0..1, to be expected on new pictures of the class with as many shots as there are, one more and two
     /// more; `None` where the bundle has no samples to tell them from.
@@ -53,11 +54,14 @@ impl ShotSufficiency {
     ) -> Self {
         let inputs = base_model.head.inputs;
         let mut taken_for = Vec::new();
-        if shots.len() > 1 {
+        let is_learned = known.is_some_and(|class| class >= base_model.classes.len());
+        if shots.len() > 1 || (is_learned && !shots.is_empty()) {
             let clean: Vec<f32> = shots.iter().flat_map(|shot| &shot[..inputs]).copied().collect();
             let but = |left_out: usize| (0..shots.len()).filter(|shot| *shot != left_out).collect();
             let others: Vec<Vec<usize>> = (0..shots.len()).map(but).collect();
-            let own = classifier.scores_of_some(shots, &others, &clean);
+            // Nothing recognises the only shot but the class as it is known.
+            let alone = || alloc::vec![alloc::vec![f32::NEG_INFINITY]];
+            let own = if shots.len() > 1 { classifier.scores_of_some(shots, &others, &clean) } else { alone() };
             for (shot, rivals) in classifier.scores(&clean).chunks_exact(classifier.classes()).enumerate() {
                 let best = argmax(rivals);
                 taken_for.push((rivals[best] >= own[shot][shot] && Some(best) != known).then_some(best));

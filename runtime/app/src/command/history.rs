@@ -24,29 +24,40 @@ struct ListedEntry<'a> {
     sessions: u32,
 }
 
-/// Prints the changes that are remembered, oldest first.
+impl<'a> ListedEntry<'a> {
+    fn of(entry: &'a HistoryEntry) -> Self {
+        Self {
+            entry: entry.number,
+            change: describe(entry),
+            seconds_since_1970: entry.when,
+            classes: entry.classes.iter().map(|known| known.class.label.as_str()).collect(),
+            exemplars: entry.exemplars(),
+            sessions: entry.sessions,
+        }
+    }
+}
+
+/// Prints the changes that are remembered, oldest first. A change and its undo are one line.
 pub fn run(options: &Options, output: &Output) -> Result<Value> {
     let learner = device::open(options, output)?;
     let entries = learner.history().entries();
     let timeline = learner.history().timeline();
     say!(output, "{:>5}  {:16}  {:>7}  {:>9}  change", "entry", "time (UTC)", "classes", "exemplars")?;
-    let mut listed = Vec::new();
-    for entry in entries {
+    for entry in entries.iter().filter(|entry| output.is_verbose() || !learner.history().is_walk(entry)) {
         let when = entry.when.map_or_else(|| "-".to_owned(), output::minute);
-        let what = describe(entry);
-        let (count, exemplars) = (entry.classes.len(), entry.exemplars());
-        let present = if entry.number == timeline.present() { "  (now)" } else { "" };
-        say!(output, "{:>5}  {when:16}  {count:>7}  {exemplars:>9}  {}{present}", entry.number, EscapedText(&what))?;
-        let classes: Vec<&str> = entry.classes.iter().map(|known| known.class.label.as_str()).collect();
-        listed.push(ListedEntry {
-            entry: entry.number,
-            change: what,
-            seconds_since_1970: entry.when,
-            classes,
-            exemplars,
-            sessions: entry.sessions,
-        });
+        let (count, exemplars, what) = (entry.classes.len(), entry.exemplars(), describe(entry));
+        let now = if entry.number == timeline.present() { "  (now)" } else { "" };
+        // Of an entry that went elsewhere, the changes there say so.
+        let is_undone = timeline.is_undone(entry.number) && !learner.history().is_walk(entry);
+        let undone = if is_undone { "  (undone)" } else { "" };
+        say!(
+            output,
+            "{:>5}  {when:16}  {count:>7}  {exemplars:>9}  {}{now}{undone}",
+            entry.number,
+            EscapedText(&what)
+        )?;
     }
+    let listed: Vec<ListedEntry<'_>> = entries.iter().map(ListedEntry::of).collect();
     say!(
         output,
         "{} can be undone, {} redone; the history takes {} bytes",

@@ -370,7 +370,17 @@ fn what_was_done_is_listed_and_can_be_taken_back() {
         entries["entries"].as_array().unwrap().iter().map(|entry| entry["change"].as_str().unwrap()).collect();
     assert_eq!(told, ["started", "learned duck", "renamed duck to bird", "forgot bird"]);
     assert!(entries["entries"][1]["seconds_since_1970"].as_u64().unwrap() > 1_700_000_000);
+    let lines = |device: &Device, more: &[&str]| {
+        let printed = device.command(&[&["history"], more].concat()).output().unwrap();
+        let lines = text(&printed.stdout).lines().map(str::trim_start).map(str::to_owned).collect::<Vec<_>>();
+        lines.into_iter().filter(|line| line.starts_with(|first: char| first.is_ascii_digit())).collect::<Vec<_>>()
+    };
     let back = device.json(&["undo", "2"]);
+    let shown = lines(&device, &[]);
+    let ends = ["started", "learned duck  (now)", "renamed duck to bird  (undone)", "forgot bird  (undone)"];
+    assert!(shown.iter().zip(ends).all(|(line, end)| line.ends_with(end)), "{shown:?}");
+    // Undoing has no line of its own, but for those who ask for all, and below, where changes are counted.
+    assert_eq!((shown.len(), lines(&device, &["--verbose"]).len()), (5, 6), "{shown:?}");
     assert_eq!((&back["exact"], &back["entry"]), (&Value::Bool(true), &Value::from(1)));
     assert_eq!(device.saved().state, learned, "undoing restores the bits");
     device.json(&["redo", "2"]);

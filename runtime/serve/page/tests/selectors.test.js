@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 
-import { canLearn, canShoot, classOf, hasSource, hints, isBaseLabel, isOfLabel, isReplaced, isSameOrLater, isUnfinished, labelOf, knownLabelFor, stay } from "../selectors.js";
+import { canLearn, canShoot, classOf, hasSource, hints, historyLines, isBaseLabel, isOfLabel, isReplaced, isSameOrLater, isUnfinished, labelOf, knownLabelFor, stay } from "../selectors.js";
 import { store } from "../store.js";
 
 const state = (changes) => ({ ...store.state, ...changes });
@@ -16,10 +16,10 @@ test("a label has nothing in it that nobody sees, as keyboards put beside emoji"
   assert.deepEqual(["❤\ufe0f", "\u{1f468}\u200d\u{1f469}", "a\u00a0b", "\u200b"].map(labelOf), ["❤", "\u{1f468}\u{1f469}", "a b", ""]);
 });
 
-test("a name that differs from a known one in capitals alone stands for it", () => {
-  const classes = [{ label: "Cup", learned: false }, { label: "toy cow", learned: true }];
+test("a name that differs from a known one in capitals or underscores alone stands for it", () => {
+  const classes = [{ label: "Cup", learned: false }, { label: "car_side", learned: false }, { label: "toy cow", learned: true }];
   const name = (typed) => knownLabelFor(typed, state({ classes, waiting: [{ label: "Box" }] }));
-  assert.deepEqual(["Toy Cow ", "cup", "BOX", "toy cat"].map(name), ["toy cow", "Cup", "Box", "toy cat"]);
+  assert.deepEqual(["Toy Cow ", "cup", "BOX", "toy cat", "car side"].map(name), ["toy cow", "Cup", "Box", "toy cat", "car_side"]);
   assert.equal(knownLabelFor("cup", state({ classes: [...classes, { label: "cup", learned: true }] })), "cup", "both are known");
 });
 
@@ -95,4 +95,17 @@ test("how long a thing stayed is said in one unit", () => {
 test("what is taught under a base class's label replaces it, unless all classes are answered", () => {
   assert.deepEqual(["auto", "learned", "all"].map((answers) => isReplaced({ status: { answers } })), [true, true, false]);
   assert.equal(isReplaced({ status: null }), true);
+});
+
+test("a change and its undo are one line of the history", () => {
+  const entry = (number, verb, to = null) => ({ entry: number, verb, to });
+  const lines = (present, earlier, ...history) => historyLines({ history, present, earlier })
+    .map((line) => `${line.entry}${line.isPresent ? " now" : ""}${line.isUndone ? " undone" : ""}`);
+  const past = [entry(0, "start"), entry(1, "learn"), entry(2, "rename")];
+  assert.deepEqual(lines(2, [1, 0], ...past), ["0", "1", "2 now"]);
+  assert.deepEqual(lines(1, [0], ...past, entry(3, "undo", 1)), ["0", "1 now", "2 undone"]);
+  assert.deepEqual(lines(2, [1, 0], ...past, entry(3, "undo", 1), entry(4, "undo", 2)), ["0", "1", "2 now"], "redone");
+  assert.deepEqual(lines(4, [1, 0], ...past, entry(3, "undo", 1), entry(4, "forget")), ["0", "1", "2 undone", "4 now"]);
+  // Where it went back to is not remembered any more.
+  assert.deepEqual(lines(3, [], past[2], entry(3, "undo", 0)), ["2 undone", "3 now"]);
 });

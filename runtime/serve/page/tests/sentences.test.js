@@ -4,7 +4,7 @@ import test, { afterEach } from "node:test";
 
 import { estimateSentence } from "../dial.js";
 import { alignmentText, reportLines } from "../jobs.js";
-import { fill, message, setLanguage, term } from "../language.js";
+import { fill, localeOf, message, readable, setLanguage, term } from "../language.js";
 import { shotSentences } from "../shots.js";
 import { sufficiencySentences, sufficiencyVerdict } from "../sufficiency.js";
 import { texts } from "../texts.js";
@@ -19,6 +19,13 @@ test("texts take values, and keep a number with its % and a label with its direc
   assert.equal(message("a text of a later release"), "a text of a later release");
   assert.equal(term("past", "undo", { to: 3 }), "went back to entry 3");
   assert.equal(term("verbs", "of a later release"), "of a later release");
+});
+
+test("labels are read with spaces for underscores, files are named as they are", () => {
+  assert.equal(readable("car_side"), "car side");
+  assert.equal(message("confused", { label: "car_side", other: "sea_horse", percent: 40 }).replace("\u00a0", " "),
+    "40 % of “car side” are taken for “sea horse”. Add shots that show the difference.");
+  assert.equal(message("importing", { name: "car_side.orcopack" }), "“car_side.orcopack” is being read …");
 });
 
 test("a language that the page does not speak is English", () => {
@@ -55,6 +62,26 @@ test("a report says what was learned, lost and confused, the worst three of each
   assert.match(reportLines(alike)[0].text, /elsewhere\.$/, "a browser's camera cannot be shown the empty place");
 });
 
+test("of a single shot nothing is said of how it is recognised", () => {
+  for (const [language, said] of [["en", /^“mug”: a single shot is too few to judge/], ["de", /^„mug“: Nach einer einzigen Aufnahme/]]) {
+    setLanguage(language);
+    const text = (samples) => reportLines({ report: { new: [{ label: "mug", after: 0, samples }] } })[0].text;
+    assert.match(text(0), said);
+    assert.match(text(2), /0\u00a0%/);
+  }
+});
+
+test("dates are written as where the browser's user lives, in the page's language", () => {
+  const locale = (language, ...wanted) => localeOf(language, wanted);
+  assert.equal(locale("en", "en-GB", "en-US", "en"), "en-GB");
+  assert.equal(locale("en", "de-AT", "de", "en-US"), "en-US");
+  assert.equal(locale("en", "de-DE", "de"), "en-DE");
+  assert.equal(locale("de", "en"), "de");
+  assert.equal(locale("de", "de", "en"), "de");
+  const day = new Date(2026, 10, 27).toLocaleDateString(locale("en", "en-GB", "en"), { dateStyle: "short" });
+  assert.equal(day, "27/11/2026");
+});
+
 test("a sample more or less is no loss", () => {
   const lost = [{ label: "mug", before: 1, after: 0.8 }, { label: "cup", before: 1, after: 0.6 }];
   assert.deepEqual(reportLines({ report: { lost } }).filter(({ isWarning }) => isWarning).map(({ text }) => text.includes("cup")), [true]);
@@ -88,10 +115,10 @@ test("of a shot that was taken anyway, only what it looks like is news", () => {
   assert.match(repeated, /the same picture again/);
   assert.deepEqual([others, notes], [[], ["Similar to “cup”; five shots will tell them apart."]]);
   assert.deepEqual(said(true, false), { warnings: [], notes });
-  // What is learned and still taken for something else is a warning.
+  // What is learned and taken for something else is a warning; the verdict says what to do.
   const still = said(true, true);
   assert.deepEqual(still.notes, []);
-  assert.match(still.warnings.join(), /^Still taken for “cup” \(70.%\)/);
+  assert.match(still.warnings.join(), /^This shot looks like “cup” \(70.%\)\.$/);
 });
 
 test("a position of the dial says what it recognises and what it mistakes", () => {
@@ -119,4 +146,8 @@ test("one verdict says whether to take more shots", () => {
   assert.match(message(odd.text, odd), /^Shot \d looks like “.+”: remove it if it shows that/, "one that alone does not fit");
   assert.equal(verdict(5, 2, 0.95, 0.96).text, "verdictMore");
   assert.equal(verdict(3, 1, 0.95, 0.96).text, "verdictMore", "of three, one is a third");
+  // What does not fit a thing that is learned already is said of the first shot.
+  const added = (shots, missed) => sufficiencyVerdict({ shots, left_out: seen(shots, missed), expected: null }, true);
+  assert.deepEqual(added(1, 1), { isEnough: false, count: 2, number: 1, label: "cup", text: "verdictOdd" });
+  assert.deepEqual([added(1, 0), added(3, 2)].map(({ text }) => text), ["verdictMore", "verdictMore"]);
 });

@@ -2,6 +2,7 @@
 import assert from "node:assert/strict";
 import test, { afterEach, beforeEach, mock } from "node:test";
 
+import { showError } from "../dom.js";
 import { message, setLanguage } from "../language.js";
 import { problem } from "../problems.js";
 import { call, takeTokenFromAddress } from "../service.js";
@@ -23,7 +24,7 @@ beforeEach(() => {
   globalThis.sessionStorage = storage();
   globalThis.localStorage = storage();
 });
-afterEach(() => { setLanguage("en"); mock.timers.reset(); });
+afterEach(() => { showError(); setLanguage("en"); mock.timers.reset(); });
 
 const shown = () => (elements["error-bar"]?.hidden === false ? elements.error.textContent : "");
 
@@ -47,6 +48,34 @@ test("that no answer comes is said after two seconds, and taken back when one do
   answer({ ok: true, status: 200 });
   await asked;
   assert.equal(shown(), "");
+});
+
+test("an error goes by itself once it could be read, and by what is done next", () => {
+  mock.timers.enable({ apis: ["setTimeout"] });
+  let isInUse = false;
+  const bar = document.getElementById("error-bar");
+  bar.matches = (selector) => isInUse && selector.includes(":focus-within");
+  showError("gone");
+  mock.timers.tick(19_999);
+  assert.equal(shown(), "gone");
+  mock.timers.tick(1);
+  assert.equal(shown(), "");
+  // Nobody reads a page that is hidden, and what the focus is in stays.
+  for (const set of [(is) => { document.hidden = is; }, (is) => { isInUse = is; }]) {
+    showError("still there");
+    set(true);
+    mock.timers.tick(60_000);
+    assert.equal(shown(), "still there");
+    set(false);
+    mock.timers.tick(20_000);
+    assert.equal(shown(), "");
+  }
+  // The second error has its own time.
+  showError("first");
+  mock.timers.tick(15_000);
+  showError("second");
+  mock.timers.tick(15_000);
+  assert.equal(shown(), "second");
 });
 
 test("what the service says is shown in the page's language", async () => {

@@ -1,6 +1,6 @@
 //! The service is closed by default: every route that may change something, asked by those who may not.
 
-use std::io::{ErrorKind, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::Ipv4Addr;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -364,10 +364,22 @@ fn tls_is_spoken_where_a_certificate_is_given() {
     let mut stream = rustls::StreamOwned::new(client, running.connect());
     write!(stream, "GET /v2/health/ready HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").unwrap();
     assert_eq!(Answer::read(stream).status, 200);
-    // Plain HTTP is no handshake.
-    let mut plain = running.connect();
-    write!(plain, "GET /v2/health/ready HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
-    let mut bytes = Vec::new();
-    let _ = std::io::Read::read_to_end(&mut plain, &mut bytes);
-    assert!(!bytes.starts_with(b"HTTP"), "{bytes:?}");
+    // Whoever left the https out is sent there, and the connection ends.
+    let plain = |request: &str| {
+        let mut stream = running.connect();
+        // It may be answered, and the connection ended, before all of it is sent.
+        let _ = stream.write_all(request.as_bytes());
+        let mut answer = String::new();
+        let _ = stream.read_to_string(&mut answer);
+        answer
+    };
+    let sent_on = plain("GET /v2/health/ready?a=1 HTTP/1.1\r\nHost: localhost:9\r\n\r\n");
+    assert!(sent_on.starts_with("HTTP/1.1 307 "), "{sent_on}");
+    assert!(sent_on.contains("\r\nlocation: https://localhost:9/v2/health/ready?a=1\r\n"), "{sent_on}");
+    // Its body is not waited for, nothing is done, and an endless head is cut off.
+    let posted = plain("POST /api/v1/undo HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000000\r\n\r\n");
+    assert!(posted.starts_with("HTTP/1.1 307 "), "{posted}");
+    assert!(plain("GET / HTTP/1.0\r\n\r\n").starts_with("HTTP/1.0 400 "));
+    let endless = plain(&format!("GET / HTTP/1.1\r\nA: {}", "a".repeat(1 << 20)));
+    assert!(endless.starts_with("HTTP/1.1 431 ") || endless.is_empty(), "{endless}");
 }

@@ -115,6 +115,14 @@ fn answers_name_the_shots_that_the_picture_is_like_and_shots_move_between_classe
     let best = &answer["why"][0];
     assert_eq!((best["label"].as_str(), answer["why"].as_array().unwrap().len()), (Some("duck"), 6));
     assert!(best["similarity"].as_f64().unwrap() > 0.99, "the very picture that was learned: {answer}");
+    // Whatever else is alike, the class that is named comes first.
+    for (class, number) in
+        ["mug", "cactus", "dumbbell", "toy-brick"].into_iter().flat_map(|class| [1, 2, 3].map(|n| (class, n)))
+    {
+        let answer = service.picture("/api/v1/classify?why=true", &sample("try", class, number)).ok();
+        assert_eq!(answer["why"][0]["label"], answer["matches"][0]["label"], "{class} {number}: {answer}");
+        assert_eq!(answer["why"].as_array().unwrap().len(), 6);
+    }
     let thumbnail = service.ask("GET", best["thumbnail"].as_str().unwrap(), &[], b"");
     let shown = image::decode(&thumbnail.body).unwrap();
     let learned = image::decode(&sample("learn", "rubber-duck", 2)).unwrap();
@@ -208,5 +216,15 @@ fn shots_are_left_out_in_turn_and_more_of_them_promise_no_less() {
     service.picture("/api/v1/shots/duck?anyway=true", &sample("learn", "traffic-cone", 1)).ok();
     let mixed = service.get("/api/v1/shots/duck/sufficiency");
     assert!(mixed["left_out"][5]["taken_for"].is_string(), "{mixed}");
+    // One shot alone is compared with what is known, where its class is.
+    service.ask("DELETE", "/api/v1/shots/duck", &[], b"");
+    service.teach("cone", "traffic-cone");
+    service.teach("brick", "toy-brick");
+    for (class, number, taken_for) in [("toy-brick", 2, json!("brick")), ("traffic-cone", 3, Value::Null)] {
+        service.picture("/api/v1/shots/cone?anyway=true", &sample("learn", class, number)).ok();
+        let alone = service.get("/api/v1/shots/cone/sufficiency");
+        assert_eq!((&alone["shots"], &alone["left_out"][0]["taken_for"]), (&json!(1), &taken_for), "{alone}");
+        service.ask("DELETE", "/api/v1/shots/cone", &[], b"");
+    }
     assert!(mixed["expected"]["now"].as_f64() < before["expected"]["now"].as_f64(), "{mixed}");
 }

@@ -30,6 +30,11 @@ impl Timeline {
         &self.later
     }
 
+    /// Whether an entry's change is no part of what is known now: it was undone, or what it led to was left.
+    pub fn is_undone(&self, entry: u32) -> bool {
+        entry != self.present && !self.earlier.contains(&entry)
+    }
+
     /// Number of the entry that so many changes back led to the class set of then; `None` if that is not remembered.
     pub fn back(&self, changes: usize) -> Option<u32> {
         self.along(&self.earlier, changes)
@@ -46,6 +51,12 @@ impl Timeline {
 }
 
 impl History {
+    /// Whether an entry only went back or forth to another one that is remembered: a list that says which changes
+    /// [were undone](Timeline::is_undone) can leave it out.
+    pub fn is_walk(&self, entry: &HistoryEntry) -> bool {
+        restored(&self.entries, entry).is_some()
+    }
+
     /// Where the present class set stands among all that are remembered.
     pub fn timeline(&self) -> Timeline {
         let walk = Walk::through(&self.entries);

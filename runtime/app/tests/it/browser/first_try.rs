@@ -20,6 +20,28 @@ fn edges(selector: &str) -> String {
     format!("(r => [r.top, r.bottom])(document.querySelector('{selector}').getBoundingClientRect())")
 }
 
+/// JavaScript that lists the buttons which a notice over the picture covers.
+const COVERED: &str = "(notices => [...document.querySelectorAll('button, .button')]
+    .filter(button => button.offsetParent && !notices.contains(button)).filter(button => {
+        const [one, other] = [button, notices].map(node => node.getBoundingClientRect());
+        return one.left < other.right && other.left < one.right && one.top < other.bottom && other.top < one.bottom;
+    }).map(button => button.id || button.textContent).join())(document.getElementById('notices'))";
+
+/// Teaches a thing as another program does.
+fn teach_elsewhere(service: &Service, label: &str) {
+    for number in 1..=5 {
+        let shot = fs::read(shots("learn", label).join(format!("{number}.jpg"))).unwrap();
+        let path = format!("/api/v1/shots/{label}?anyway=true");
+        assert_eq!(service.ask("POST", &path, "image/jpeg", &shot).0, 200);
+    }
+    service.json("POST", "/api/v1/learn", &json!({ "label": label }));
+}
+
+/// JavaScript that tests whether so many things are learned.
+fn learned(count: usize) -> String {
+    format!("document.querySelectorAll('#learned > li').length === {count}")
+}
+
 #[test]
 fn picture_name_and_shutter_are_seen_together_on_a_small_phone_and_stay_where_they_are() {
     let Some(driver) = Driver::start() else { return };
@@ -52,6 +74,13 @@ fn picture_name_and_shutter_are_seen_together_on_a_small_phone_and_stay_where_th
         browser.click("camera").await?;
         browser.until("document.getElementById('answer').textContent === '–'").await?;
         assert_eq!(browser.value(&edges("#shoot")).await?, place, "without an answer");
+        // An error covers nothing that is about to be pressed.
+        let broken = folder.path().join("broken.jpg");
+        fs::write(&broken, b"no picture").unwrap();
+        browser.choose_file("file", &broken).await?;
+        browser.until("document.getElementById('error').textContent.startsWith('broken.jpg: ')").await?;
+        assert_eq!(browser.value(COVERED).await?, "");
+        browser.keep("small-phone-error").await?;
         browser.close().await
     });
 }
@@ -66,6 +95,7 @@ fn a_service_that_is_gone_is_said_where_people_look() {
         assert_eq!(service.ask("POST", "/api/v1/shots/mug?anyway=true", "image/jpeg", &shot).0, 200);
     }
     service.json("POST", "/api/v1/balance", &json!({ "balance": "keep-base" }));
+    let address = format!("127.0.0.1:{}", service.url.trim_end_matches('/').rsplit(':').next().unwrap());
     chromium::run(async {
         let browser = Browser::open(&driver, &service, DESK).await?;
         browser.choose_file("file", &shots("try", "mug").join("1.jpg")).await?;
@@ -83,9 +113,18 @@ fn a_service_that_is_gone_is_said_where_people_look() {
         assert!(gone.elapsed() < SOON, "shown after {:?}", gone.elapsed());
         // It covers no button, is in view, and goes when it is closed.
         let edges = browser.value(&edges("#error-bar")).await?;
-        assert!(edges[0].as_f64().unwrap() >= 0.0 && edges[1].as_f64().unwrap() < 200.0, "{edges}");
+        assert!(edges[0].as_f64().unwrap() >= 0.0 && edges[1].as_f64().unwrap() < 900.0, "{edges}");
+        assert_eq!(browser.value(COVERED).await?, "");
         browser.keep("service-gone").await?;
         browser.click("error-close").await?;
+        browser.until("document.getElementById('error-bar').hidden").await?;
+        // And by itself when the service is back. While it has the focus, time does not close it.
+        browser.click("undo").await?;
+        browser.until("!document.getElementById('error-bar').hidden").await?;
+        browser.value("document.getElementById('error-close').focus()").await?;
+        let bundle = workspace().join("models/everyday");
+        let arguments = ["--engine", "rten", "serve", "--listen", &address];
+        let _back = Service::of(orco(&bundle, &folder.path().join("state"), &arguments));
         browser.until("document.getElementById('error-bar').hidden").await?;
         browser.close().await
     });
@@ -159,6 +198,52 @@ fn the_next_thing_begins_with_an_empty_name_and_no_report_and_errors_are_german_
         browser.click("undo").await?;
         browser.until("document.querySelectorAll('#learned > li').length === 0").await?;
         browser.until("document.getElementById('undo').disabled").await?;
+        browser.close().await
+    });
+}
+
+#[test]
+fn what_changes_answers_is_told_over_the_picture_and_a_shot_of_something_else_can_be_removed() {
+    let Some(driver) = Driver::start() else { return };
+    let folder = TempDir::new().unwrap();
+    let service = Service::start("everyday", folder.path());
+    ["rubber-duck", "cactus"].iter().for_each(|label| teach_elsewhere(&service, label));
+    chromium::run(async {
+        let small = ViewOptions { size: (390, 664), ..PHONE };
+        let browser = Browser::open(&driver, &service, small).await?;
+        browser.until(&learned(2)).await?;
+        browser.choose_file("file", &shots("try", "cactus").join("1.jpg")).await?;
+        // One shot that does not fit a thing that is known already.
+        browser.write("label", "rubber-duck").await?;
+        browser.click("shoot").await?;
+        browser
+            .until("document.getElementById('verdict').textContent.startsWith('Shot 1 looks like “cactus”')")
+            .await?;
+        browser.until("document.getElementById('shot-warning').textContent.includes('looks like “cactus”')").await?;
+        browser.keep("odd-shot").await?;
+        // Not beneath the tabs.
+        browser.value("document.getElementById('odd-remove').scrollIntoView()").await?;
+        browser.click("odd-remove").await?;
+        browser.until("document.querySelectorAll('#shots li').length === 0").await?;
+        browser.until("document.getElementById('odd-row').hidden").await?;
+        assert_eq!(browser.text("shot-warning").await?, "");
+
+        let is_told = "!document.getElementById('scope-news').hidden";
+        assert_eq!(browser.value(is_told).await?, false);
+        teach_elsewhere(&service, "mug");
+        browser.until(is_told).await?;
+        let [news, view] = [edges("#scope-news"), edges("#view")];
+        let (news, view) = (browser.value(&news).await?, browser.value(&view).await?);
+        assert!(news[0].as_f64() > view[0].as_f64() && news[1].as_f64() < view[1].as_f64(), "{news} in {view}");
+        assert_eq!(browser.value(COVERED).await?, "");
+        browser.keep("answers-changed").await?;
+        browser.click("scope-close").await?;
+        // It is told once.
+        service.json("POST", "/api/v1/undo", &json!({}));
+        browser.until(&learned(2)).await?;
+        teach_elsewhere(&service, "toy-brick");
+        browser.until(&learned(3)).await?;
+        assert_eq!(browser.value(is_told).await?, false);
         browser.close().await
     });
 }

@@ -91,6 +91,9 @@ fn things_are_taught_recognised_undone_and_still_there_after_a_reload() {
         browser.show_tab("history").await?;
         browser.click("undo").await?;
         browser.until(&format!("{learned} === 'rubber-duck'")).await?;
+        // The change and its undo are one line.
+        browser.until("document.querySelector('#history .undone')?.textContent === 'learned cactus'").await?;
+        assert_eq!(browser.value("document.querySelectorAll('#history > li').length").await?, 3);
         browser.reload().await?;
         browser.until(&format!("{learned} === 'rubber-duck'")).await?;
         browser.close().await

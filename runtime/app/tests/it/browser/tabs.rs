@@ -74,6 +74,9 @@ fn nothing_of_a_browsers_camera_is_kept_before_somebody_allows_it() {
         browser.show_tab("review").await?;
         browser.until("document.getElementById('collect-asked').textContent.includes('at most 200')").await?;
         browser.click("collect-allow").await?;
+        browser
+            .until("document.getElementById('collect-begun').textContent.startsWith('Collecting has begun')")
+            .await?;
         browser.until(&format!("{WAITING} > 0")).await?;
         browser.reload().await?;
         browser.show_tab("settings").await?;
@@ -82,6 +85,7 @@ fn nothing_of_a_browsers_camera_is_kept_before_somebody_allows_it() {
         // Who has decided is not asked again.
         browser.show_tab("review").await?;
         assert_eq!(browser.value("document.getElementById('collect-ask').hidden").await?, true);
+        assert_eq!(browser.text("collect-begun").await?, "");
         browser.close().await
     });
 }
