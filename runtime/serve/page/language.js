@@ -34,8 +34,18 @@ export const term = (group, key, values) => fill(words[group][key] ?? key, value
 // The page's language as it is written where the browser's user lives: English days and months stand in another order
 // in Britain than in the United States.
 export function localeOf(language, wanted = navigator.languages) {
-  const region = wanted.map((one) => new Intl.Locale(one).region).find(Boolean);
-  return wanted.find((one) => one.startsWith(`${language}-`)) ?? (region ? `${language}-${region}` : language);
+  const locales = wanted.filter(isLocale);
+  const region = locales.map((one) => new Intl.Locale(one).region).find(Boolean);
+  return locales.find((one) => one.startsWith(`${language}-`)) ?? (region ? `${language}-${region}` : language);
+}
+
+// Browsers pass on what the system names, such as "en-US@posix", which dates cannot be written by.
+function isLocale(name) {
+  try {
+    return Boolean(new Intl.Locale(name));
+  } catch {
+    return false;
+  }
 }
 
 // A time in seconds since 1970, as the language writes it there.

@@ -78,6 +78,7 @@ test("dates are written as where the browser's user lives, in the page's languag
   assert.equal(locale("en", "de-DE", "de"), "en-DE");
   assert.equal(locale("de", "en"), "de");
   assert.equal(locale("de", "de", "en"), "de");
+  assert.equal(locale("en", "en-US@posix", "en"), "en");
   const day = new Date(2026, 10, 27).toLocaleDateString(locale("en", "en-GB", "en"), { dateStyle: "short" });
   assert.equal(day, "27/11/2026");
 });
