@@ -28,6 +28,7 @@ use orco_runtime::threads::Threads;
 use orco_state::head::Head;
 use orco_state::session::SessionMemory;
 use orco_state::target::{TargetMethod, generate};
+use orco_trials::benchmark::{Unit, record};
 use orco_trials::median;
 
 const SHAPE: HeadShape = HeadShape { inputs: 640, hidden: 2048, outputs: 128 };
@@ -289,6 +290,10 @@ fn main() {
         line("the head's products, our kernel", head, &|turn| Some(turn.ours));
         line("the head's products, matrixmultiply", head, &|turn| turn.matrixmultiply);
         line("PyTorch's step", head + losses, &|turn| turn.pytorch);
+        for (name, of) in [("our step", (|turn| turn.step) as fn(&Turn) -> f64), ("our kernel", |turn| turn.ours)] {
+            let seconds = median(turns.iter().map(of).collect());
+            record(format!("{name}, {threads} threads"), 1e3 * seconds, Unit::Milliseconds);
+        }
         let fastest = |turn: &Turn| turn.ours.min(turn.matrixmultiply.unwrap_or(f64::INFINITY));
         let share = |turn: &Turn| Some(100.0 * (head + losses) / turn.step / (head / fastest(turn)));
         if let Some([middle, least, most]) = over(&turns, share) {
