@@ -259,7 +259,8 @@ fn turns(threads: usize, avx2: bool) -> Vec<Turn> {
 fn over(turns: &[Turn], of: impl Fn(&Turn) -> Option<f64>) -> Option<[f64; 3]> {
     let values: Vec<f64> = turns.iter().filter_map(of).collect();
     let limit = |join: fn(f64, f64) -> f64| values.iter().copied().reduce(join);
-    Some([median(values.clone()), limit(f64::min)?, limit(f64::max)?]).filter(|_| values.len() == turns.len())
+    let (least, most) = (limit(f64::min)?, limit(f64::max)?);
+    Some([median(values.clone()), least, most]).filter(|_| values.len() == turns.len())
 }
 
 fn main() {
