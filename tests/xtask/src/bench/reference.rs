@@ -8,7 +8,7 @@ use orco_trials::median;
 /// Rows and columns of the matrices; the three take 768 KB.
 const SIDE: usize = 256;
 /// Products that are timed as one, and how often that is done.
-const PRODUCTS: usize = 8;
+const PRODUCTS: usize = 32;
 const TIMES: usize = 15;
 
 /// One measurement of the kernel.
