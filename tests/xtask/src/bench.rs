@@ -26,7 +26,7 @@ use reference::Reading;
 /// The runs that were kept.
 const RUNS: &str = "docs/benchmarks.jsonl";
 
-/// Benchmarks that measure time, with arguments that keep each within about a minute. `session_cost` counts bytes, and a
+/// Benchmarks that measure time, with arguments that keep each short. `session_cost` counts bytes, and a
 /// test compares those.
 const BENCHES: [(&str, &str); 8] = [
     ("step", ""),
