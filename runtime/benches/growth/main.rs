@@ -23,6 +23,7 @@ use orco_core::random::Random;
 use orco_runtime::learner::{AlignmentTime, Learner, Shots};
 use orco_runtime::state::classify::Classifier;
 use orco_runtime::state::session::NewClass;
+use orco_trials::benchmark::{Unit, record};
 use orco_trials::median;
 use support::{bundles, class, roomy};
 
@@ -87,15 +88,15 @@ fn measure(bundle: &Path) {
             fresh.undo(1, &mut ()).unwrap().durable().unwrap();
         }
         let bytes = fs::metadata(state.join("slot-a")).unwrap().len();
+        let [first, next, provisional, more, aligned] =
+            [first, next, provisional, more, aligned].map(|seconds| 1e3 * median(seconds));
         println!(
-            "{name:<20} {known:>6} {:>12.1} {:>12.2} {:>12.2} {:>12.0} {:>12.0} {:>12.0}",
-            1e3 * median(first),
-            1e3 * median(next),
-            1e3 * median(provisional),
-            1e3 * median(more),
-            1e3 * median(aligned),
+            "{name:<20} {known:>6} {first:>12.1} {next:>12.2} {provisional:>12.2} {more:>12.0} {aligned:>12.0} {:>12.0}",
             bytes as f64 / 1e3
         );
+        for (what, took) in [("first answer", first), ("next answer", next), ("one more", more), ("aligned", aligned)] {
+            record(format!("{name} beside {known}, {what}"), took, Unit::Milliseconds);
+        }
     }
 }
 

@@ -12,6 +12,7 @@ use orco_core::random::Random;
 use orco_runtime::image::resize_part;
 use orco_runtime::image_rs::RgbImage;
 use orco_runtime::image_rs::imageops::{self, FilterType};
+use orco_trials::benchmark::{Unit, record};
 use orco_trials::median;
 
 /// Sizes of the frames, the square that is scaled, and its side afterwards: the inputs of `cifar100-edge` and
@@ -48,5 +49,6 @@ fn main() {
         let (own, other) = (median(own), median(other));
         let [part, to] = [columns, side].map(|side| format!("{side} x {side}"));
         println!("{part:<12} {to:>9} {own:>8.2} {other:>10.2} {:>10.1}", other / own);
+        record(format!("{part} to {to}"), own, Unit::Milliseconds);
     }
 }

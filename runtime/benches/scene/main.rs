@@ -19,6 +19,7 @@ use orco_runtime::learner::{Learner, LearnerSettings};
 use orco_runtime::prelude::{Bundle, Store};
 use orco_runtime::scene::{Background, Viewfinder};
 use orco_runtime::threads;
+use orco_trials::benchmark::{Unit, record};
 
 /// Sizes of the frames.
 const SIZES: [[u32; 2]; 3] = [[640, 480], [1920, 1080], [4608, 2592]];
@@ -112,5 +113,7 @@ fn main() {
         let alone = rate(&mut || drop(black_box(viewfinder.views(&picture).unwrap())));
         let name = format!("{} x {}", size[0], size[1]);
         println!("{name:<12} {whole:>14.1} {cut:>19.1} {:>6.0}% {:>12.1}", 100.0 * cut / whole, 1e3 / alone);
+        record(format!("{name}, whole"), whole, Unit::PerSecond);
+        record(format!("{name}, empty view"), cut, Unit::PerSecond);
     }
 }

@@ -2,7 +2,7 @@
 //! starting ONNX Runtime pays, which is the rule of `encoder/engine_choice.rs`:
 //!
 //! ```sh
-//! cargo bench -p orco-runtime --bench start
+//! cargo bench -p orco-runtime --bench start               # or some: -- everyday cifar100-edge
 //! ```
 //!
 //! Every measurement is a program of its own, as `orco classify` is: it starts the engine, looks at the pictures one
@@ -18,6 +18,7 @@ use ndarray::Array4;
 use orco_runtime::encoder::engine_choice::{EngineChoice, ONNX_RUNTIME_FROM, Workload, open};
 use orco_runtime::encoder::telemetry;
 use orco_runtime::manifest::{BACKBONE, BACKBONE_INT8, MANIFEST, Manifest};
+use orco_trials::benchmark::{Unit, record};
 
 /// Times that each program runs; the fastest counts, since other work only adds.
 const RUNS: usize = 5;
@@ -27,7 +28,7 @@ fn main() {
     let arguments: Vec<String> = env::args().skip(1).collect();
     match arguments.as_slice() {
         [child, backbone, engine, pictures] if child == "look" => look(backbone, engine, pictures.parse().unwrap()),
-        _ => compare(),
+        named => compare(named),
     }
 }
 
@@ -46,11 +47,13 @@ fn look(backbone: &str, engine: &str, pictures: usize) {
     }
 }
 
-/// Prints a line for every shipped backbone.
-fn compare() {
+/// Prints a line for every backbone of the bundles that are named; of all that are shipped if none is.
+fn compare(named: &[String]) {
+    let named: Vec<&str> = named.iter().map(String::as_str).filter(|name| !name.starts_with("--")).collect();
     let models = Path::new(env!("CARGO_MANIFEST_DIR")).join("../models");
     let entries = fs::read_dir(models).unwrap().map(|entry| entry.unwrap().path());
     let mut folders: Vec<PathBuf> = entries.filter(|path| path.is_dir()).collect();
+    folders.retain(|path| named.is_empty() || named.iter().any(|name| path.ends_with(name)));
     folders.sort();
     println!("rten for fewer than {ONNX_RUNTIME_FROM} pictures, ONNX Runtime from there on");
     println!("{:<44} {:>21} {:>23} {:>24}", "", "start, ms", "per picture, ms", "ONNX Runtime pays from");
@@ -87,6 +90,10 @@ fn compare() {
                 1e3 * ort.1,
                 1e3 * rten.1
             );
+            for (engine, (start, picture)) in [("ONNX Runtime", ort), ("rten", rten)] {
+                record(format!("{name} starts in {engine}"), 1e3 * start, Unit::Milliseconds);
+                record(format!("{name} for a picture in {engine}"), 1e3 * picture, Unit::Milliseconds);
+            }
         }
     }
 }

@@ -28,6 +28,7 @@ use orco_runtime::threads::Threads;
 use orco_state::head::Head;
 use orco_state::session::SessionMemory;
 use orco_state::target::{TargetMethod, generate};
+use orco_trials::benchmark::{Unit, record};
 use orco_trials::median;
 
 const SHAPE: HeadShape = HeadShape { inputs: 640, hidden: 2048, outputs: 128 };
@@ -258,7 +259,8 @@ fn turns(threads: usize, avx2: bool) -> Vec<Turn> {
 fn over(turns: &[Turn], of: impl Fn(&Turn) -> Option<f64>) -> Option<[f64; 3]> {
     let values: Vec<f64> = turns.iter().filter_map(of).collect();
     let limit = |join: fn(f64, f64) -> f64| values.iter().copied().reduce(join);
-    Some([median(values.clone()), limit(f64::min)?, limit(f64::max)?]).filter(|_| values.len() == turns.len())
+    let (least, most) = (limit(f64::min)?, limit(f64::max)?);
+    Some([median(values.clone()), least, most]).filter(|_| values.len() == turns.len())
 }
 
 fn main() {
@@ -289,6 +291,10 @@ fn main() {
         line("the head's products, our kernel", head, &|turn| Some(turn.ours));
         line("the head's products, matrixmultiply", head, &|turn| turn.matrixmultiply);
         line("PyTorch's step", head + losses, &|turn| turn.pytorch);
+        for (name, of) in [("our step", (|turn| turn.step) as fn(&Turn) -> f64), ("our kernel", |turn| turn.ours)] {
+            let seconds = median(turns.iter().map(of).collect());
+            record(format!("{name}, {threads} threads"), 1e3 * seconds, Unit::Milliseconds);
+        }
         let fastest = |turn: &Turn| turn.ours.min(turn.matrixmultiply.unwrap_or(f64::INFINITY));
         let share = |turn: &Turn| Some(100.0 * (head + losses) / turn.step / (head / fastest(turn)));
         if let Some([middle, least, most]) = over(&turns, share) {

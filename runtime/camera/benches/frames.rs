@@ -11,6 +11,7 @@ use orco_camera::Multipart;
 use orco_runtime::image;
 use orco_runtime::image_rs::imageops::{self, FilterType};
 use orco_runtime::image_rs::{RgbImage, imageops::overlay};
+use orco_trials::benchmark::{Unit, record};
 
 const WIDTH: u32 = 4608;
 const HEIGHT: u32 = 2592;
@@ -50,8 +51,8 @@ fn busy(start: Instant) -> f64 {
     nanoseconds.map_or(start.elapsed().as_secs_f64(), |busy| busy / 1e9)
 }
 
-/// Prints the mean of at least ten rounds, for one core.
-fn rate(name: &str, mut work: impl FnMut()) {
+/// Prints the mean of at least ten rounds on a file of that quality, for one core.
+fn rate(quality: u8, name: &str, mut work: impl FnMut()) {
     work();
     let (start, mut rounds) = (Instant::now(), 0);
     let before = busy(start);
@@ -59,7 +60,9 @@ fn rate(name: &str, mut work: impl FnMut()) {
         work();
         rounds += 1;
     }
-    println!("{name}: {:.1} frames/s", f64::from(rounds) / (busy(start) - before));
+    let rate = f64::from(rounds) / (busy(start) - before);
+    println!("  {name}: {rate:.1} frames/s");
+    record(format!("quality {quality}, {name}"), rate, Unit::PerSecond);
 }
 
 fn main() {
@@ -73,17 +76,17 @@ fn main() {
         let head = format!("--b\r\nContent-Type: image/jpeg\r\nContent-Length: {}\r\n\r\n", file.len());
         let part = [head.as_bytes(), &file, b"\r\n"].concat();
         let without = [&b"--b\r\nContent-Type: image/jpeg\r\n\r\n"[..], &file, b"\r\n--b\r\n"].concat();
-        rate("  cut out of a stream with lengths", || {
+        rate(quality, "cut out of a stream with lengths", || {
             black_box(Multipart::new(Cursor::new(&part), "b").next().unwrap());
         });
-        rate("  cut out of a stream without", || {
+        rate(quality, "cut out of a stream without", || {
             black_box(Multipart::new(Cursor::new(&without), "b").next().unwrap());
         });
-        rate("  decoded whole", || drop(black_box(image::decode(&file).unwrap())));
+        rate(quality, "decoded whole", || drop(black_box(image::decode(&file).unwrap())));
         for side in [500, 224] {
             let [width, height] =
                 image::decode_reduced(&file, side).map(|small| [small.width(), small.height()]).unwrap();
-            rate(&format!("  decoded to {width} x {height}"), || {
+            rate(quality, &format!("decoded to {width} x {height}"), || {
                 drop(black_box(image::decode_reduced(&file, side).unwrap()));
             });
         }

@@ -1,6 +1,7 @@
 //! Which trials the tests of all packages make, what they measure with, and what they counted.
 
 pub mod alone;
+pub mod benchmark;
 pub mod memory;
 pub mod png;
 pub mod record;

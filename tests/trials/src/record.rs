@@ -98,7 +98,7 @@ impl Trial {
             count: self.count,
             unit: self.unit.into(),
             failures: self.failures + u64::from(failed),
-            date: jiff::Timestamp::now().strftime("%Y-%m-%d").to_string(),
+            date: today(),
             commit: commit(),
             processor: crate::system::processor(),
             form: if crate::heavy() { Form::Long } else { Form::Short },
@@ -128,12 +128,20 @@ impl Record {
     }
 }
 
+/// The day, UTC, as 2026-11-25.
+#[must_use]
+pub fn today() -> String {
+    jiff::Timestamp::now().strftime("%Y-%m-%d").to_string()
+}
+
 /// Folder of the workspace, where relative paths start whatever the folder of a test program is.
 fn workspace() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-fn commit() -> String {
+/// What git calls the checkout; it ends in `-dirty` if files were changed.
+#[must_use]
+pub fn commit() -> String {
     let git =
         Command::new("git").args(["describe", "--always", "--dirty", "--abbrev=12"]).current_dir(workspace()).output();
     let said =

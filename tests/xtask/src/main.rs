@@ -10,6 +10,7 @@
 //! - [`cache`] puts a folder in place whole or not at all, also with two set-ups at once;
 //! - [`environment`] carries the libraries to Cargo as environment variables;
 //! - [`debian`] installs what is no part of a wheel;
+//! - [`bench`] runs the benchmarks beside a reference kernel;
 //! - [`book`] generates the book's results and builds it; [`site`] puts it together with rustdoc and reports;
 //! - [`checks`] are the steps of `cargo xtask test` and its tiers, the same here and in CI;
 //! - [`metadata`] is what Cargo says of the workspace;
@@ -30,6 +31,7 @@
 
 #[cfg(unix)]
 mod aarch64;
+mod bench;
 mod book;
 mod cache;
 mod checks;
@@ -165,6 +167,8 @@ enum Task {
     /// Under the target folder, `fuzzing/found` holds these files and `fuzzing/grown` further inputs for the next time.
     #[cfg(unix)]
     Fuzz(fuzz::Arguments),
+    /// Run the benchmarks beside a reference kernel, and compare with the last run on this machine
+    Bench(bench::Arguments),
     /// Run the trials that back our promises, and write docs/reliability.md: what was tried how often, and when
     Reliability(reliability::Arguments),
     /// Check format, lints, licences and tests of the whole workspace
@@ -289,6 +293,7 @@ fn main() -> ExitCode {
         Some(Task::Release(arguments)) => release::run_all(&arguments),
         #[cfg(unix)]
         Some(Task::Fuzz(arguments)) => fuzz::run(&arguments),
+        Some(Task::Bench(arguments)) => both_libraries().and_then(|environment| bench::run(&arguments, &environment)),
         Some(Task::Reliability(arguments)) => reliability::run(&arguments, everything_and_packages),
         Some(Task::Test { tier, install }) => test(tier, install),
     };

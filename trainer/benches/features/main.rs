@@ -25,6 +25,7 @@ use orco_trainer::data::augment::view;
 use orco_trainer::data::dataset::Channels;
 use orco_trainer::model::backbone::OnnxBackbone;
 use orco_trainer::platform::system;
+use orco_trials::benchmark::{Unit, record};
 use orco_trials::median;
 use tch::{Kind, Tensor};
 
@@ -98,7 +99,9 @@ fn main() {
     );
     for (name, own) in names.iter().zip(&rates) {
         let ratios = own.iter().zip(&rates[0]).map(|(own, engine)| own / engine).collect();
-        println!("{name:24} {:10.1} {:8.3}", median(own.clone()), median(ratios));
+        let own = median(own.clone());
+        println!("{name:24} {own:10.1} {:8.3}", median(ratios));
+        record(*name, own, Unit::PerSecond);
     }
     if let (Some(before), Some(peak)) = (before, system::memory_peak()) {
         println!("most memory held: {}, before the first turn {}", system::size(peak), system::size(before));

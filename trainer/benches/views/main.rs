@@ -37,6 +37,7 @@ use orco_trainer::platform::distributed::RankGroup;
 use orco_trainer::run::{Run, TrainedOn};
 use orco_trainer::train::fit::BaseSession;
 use orco_trainer::train::pretrain::pretrain;
+use orco_trials::benchmark::{Unit, record};
 use serde_json::{Value, json};
 use tch::{Device, Kind, Tensor};
 
@@ -248,6 +249,7 @@ fn compare(cases: &[&Case]) {
         let their: Vec<f64> = their.into_iter().flatten().collect();
         let ratios: Vec<f64> = own.iter().zip(&their).map(|(own, their)| own / their).collect();
         let [_, ours, _] = quartiles(own);
+        record(case.name, ours, Unit::PerSecond);
         let Some(pytorch) = pytorch else {
             println!("{:22} {ours:8.0}   ORCO_PYTHON names no Python with torch", case.name);
             continue;

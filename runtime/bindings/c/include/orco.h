@@ -67,10 +67,29 @@ typedef enum OrcoStatus {
    */
   ORCO_STATUS_FAULT = 9,
   /**
-   * A file of a backup is there already, cannot be read or written, or holds no backup; nothing was changed.
+   * The file of a backup or a pack is there already, cannot be read or written, or holds no backup; nothing was
+   * changed.
    */
   ORCO_STATUS_FILE_FAILED = 10,
 } OrcoStatus;
+
+/**
+ * How much base classes count against learned ones, when the border between both is chosen.
+ */
+typedef enum OrcoBalance {
+  /**
+   * Base classes keep their answers, wherever possible.
+   */
+  ORCO_BALANCE_KEEP_BASE = 0,
+  /**
+   * Between the two; every device starts there.
+   */
+  ORCO_BALANCE_BALANCED = 1,
+  /**
+   * Both count alike.
+   */
+  ORCO_BALANCE_FAVOUR_NEW = 2,
+} OrcoBalance;
 
 /**
  * What a picture shows: known classes with their scores, highest first. Any number of threads may read it.
@@ -81,6 +100,12 @@ typedef struct OrcoAnswer OrcoAnswer;
  * The known classes at one moment, those of the bundle first. Any number of threads may read it.
  */
 typedef struct OrcoClasses OrcoClasses;
+
+/**
+ * The remembered changes at one moment, oldest first; the first entry is the state before all of them. Any number of
+ * threads may read it.
+ */
+typedef struct OrcoHistory OrcoHistory;
 
 /**
  * A device that classifies pictures and learns new classes: an opened bundle and the state that was learned on it.
@@ -198,6 +223,11 @@ typedef struct OrcoUpgradeOptions {
    * were learned; it is refused otherwise.
    */
   bool force;
+  /**
+   * Whether classes of which no picture is left are given up, such as those of packs; it is still refused if others
+   * are recognised clearly worse.
+   */
+  bool give_up_unkept;
   /**
    * How long a change of another process is waited for, at most.
    */
@@ -474,6 +504,88 @@ enum OrcoStatus orco_undo(const struct OrcoLearner *learner, size_t changes, str
  * Redoes the last `changes` changes that were undone. `report` may be NULL.
  */
 enum OrcoStatus orco_redo(const struct OrcoLearner *learner, size_t changes, struct OrcoReport *report);
+
+/**
+ * Tells how much base classes count against learned ones.
+ */
+enum OrcoStatus orco_balance(const struct OrcoLearner *learner, enum OrcoBalance *balance);
+
+/**
+ * Changes how much base classes count against learned ones, and chooses the border between both anew; nothing is
+ * trained. `balance` is an OrcoBalance. `report` may be NULL. Refused if the bundle's answers have no border.
+ */
+enum OrcoStatus orco_set_balance(const struct OrcoLearner *learner,
+                                 uint32_t balance,
+                                 struct OrcoReport *report);
+
+/**
+ * Lists the changes that are remembered. The list is to be freed with orco_history_free().
+ */
+enum OrcoStatus orco_history(const struct OrcoLearner *learner, struct OrcoHistory **history);
+
+/**
+ * How many entries a history has; 0 if it is NULL.
+ */
+size_t orco_history_count(const struct OrcoHistory *history);
+
+/**
+ * The number of an entry, which it keeps; 0 for the state before all changes, and if there is no such entry.
+ */
+uint32_t orco_history_number(const struct OrcoHistory *history, size_t index);
+
+/**
+ * What was done: a verb in the past tense, such as "learned"; it lives as long as the history. NULL if there is no such
+ * entry.
+ */
+const char *orco_history_change(const struct OrcoHistory *history,
+                                size_t index);
+
+/**
+ * To how many classes it was done; 0 if there is no such entry.
+ */
+size_t orco_history_label_count(const struct OrcoHistory *history, size_t index);
+
+/**
+ * The label of one of these classes, empty where the class was purged; it lives as long as the history. NULL if there
+ * is no such entry or class.
+ */
+const char *orco_history_label(const struct OrcoHistory *history,
+                               size_t index,
+                               size_t class_);
+
+/**
+ * When, in seconds since 1970; -1 where that was not known, and if there is no such entry.
+ */
+int64_t orco_history_when(const struct OrcoHistory *history, size_t index);
+
+/**
+ * How much base classes counted against learned ones from then on; ORCO_BALANCE_BALANCED if there is no such entry.
+ */
+enum OrcoBalance orco_history_balance(const struct OrcoHistory *history,
+                                      size_t index);
+
+/**
+ * Whether the learner is there now; false if there is no such entry.
+ */
+bool orco_history_present(const struct OrcoHistory *history, size_t index);
+
+/**
+ * Frees a history; NULL is nothing.
+ */
+void orco_history_free(struct OrcoHistory *history);
+
+/**
+ * Writes a learned class into the file `path`, a pack, for another device with the same bundle: as a whole, or not at
+ * all. It holds exemplars and no picture, and is not signed; `orco export --sign` signs. `device`, which may be NULL,
+ * is the name of this one, for whoever receives the pack. A file that is there already stays and the call fails, unless
+ * it may `replace` it. `bytes`, which gets the size of the file, may be NULL.
+ */
+enum OrcoStatus orco_export(const struct OrcoLearner *learner,
+                            const char *label,
+                            const char *path,
+                            const char *device,
+                            bool replace,
+                            uint64_t *bytes);
 
 /**
  * Writes all that the device knows into the file `path`: as a whole, or not at all. A file that is there already stays

@@ -41,7 +41,7 @@ impl From<&ChangeReport> for OrcoReport {
 ///
 /// # Safety
 /// Pointers are as the header says.
-unsafe fn change_and_report<T>(
+pub(crate) unsafe fn change_and_report<T>(
     learner: *const OrcoLearner,
     report: *mut OrcoReport,
     change: impl FnOnce(&mut Learner) -> Result<ChangeOutcome<T>, ChangeError>,

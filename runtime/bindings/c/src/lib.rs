@@ -10,15 +10,21 @@
 //! - [`change`], learning, forgetting, undoing;
 //! - [`answer`], classifying;
 //! - [`classes`], what is known;
+//! - [`balance`], how much base classes count against learned ones;
+//! - [`history`], the changes that are remembered;
+//! - [`pack`], a learned class for another device;
 //! - [`backup`], all of that in one file, for a replacement;
 //! - [`upgrade`], going over to another bundle.
 #![expect(clippy::missing_safety_doc, reason = "the header's opening says what holds for every pointer")]
 
 pub mod answer;
 pub mod backup;
+pub mod balance;
 pub mod change;
 pub mod classes;
+pub mod history;
 pub mod learner;
+pub mod pack;
 mod pointer;
 pub mod shots;
 pub mod status;

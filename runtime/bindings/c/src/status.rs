@@ -10,7 +10,7 @@ use orco_runtime::bundle::OpenError as BundleError;
 use orco_runtime::encoder::EncodeError;
 use orco_runtime::image::ImageError;
 use orco_runtime::learner::upgrade::UpgradeError;
-use orco_runtime::learner::{ChangeError, OpenLearnerError, ShotsError};
+use orco_runtime::learner::{ChangeError, ExportError, OpenLearnerError, ShotsError};
 use orco_runtime::signature::KeyError;
 use orco_runtime::state::sentence::with_causes;
 use orco_runtime::store::StoreError;
@@ -41,7 +41,8 @@ pub enum OrcoStatus {
     StoreFailed = 8,
     /// A fault in this library. The learner that it met answers nothing else from now on and is to be freed.
     Fault = 9,
-    /// A file of a backup is there already, cannot be read or written, or holds no backup; nothing was changed.
+    /// The file of a backup or a pack is there already, cannot be read or written, or holds no backup; nothing was
+    /// changed.
     FileFailed = 10,
 }
 
@@ -122,6 +123,13 @@ impl From<BackupError> for StatusError {
             BackupError::Release(_) => OrcoStatus::CannotOpen,
             _ => OrcoStatus::Refused,
         };
+        Self::of(status, &error)
+    }
+}
+
+impl From<ExportError> for StatusError {
+    fn from(error: ExportError) -> Self {
+        let status = if let ExportError::Store(error) = &error { store_status(error) } else { OrcoStatus::Refused };
         Self::of(status, &error)
     }
 }

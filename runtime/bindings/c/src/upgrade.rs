@@ -23,13 +23,16 @@ pub struct OrcoUpgradeOptions {
     /// Whether classes of which no picture is left are given up, and others recognised clearly worse than when they
     /// were learned; it is refused otherwise.
     pub force: bool,
+    /// Whether classes of which no picture is left are given up, such as those of packs; it is still refused if others
+    /// are recognised clearly worse.
+    pub give_up_unkept: bool,
     /// How long a change of another process is waited for, at most.
     pub wait_milliseconds: u32,
 }
 
 impl Default for OrcoUpgradeOptions {
     fn default() -> Self {
-        Self { public_key: std::ptr::null(), force: false, wait_milliseconds: 0 }
+        Self { public_key: std::ptr::null(), force: false, give_up_unkept: false, wait_milliseconds: 0 }
     }
 }
 
@@ -56,7 +59,7 @@ pub unsafe extern "C" fn orco_upgrade(
         let bundle = Bundle::open_trusted(bundle, key.as_ref())?;
         let wait = Duration::from_millis(options.wait_milliseconds.into());
         let settings = LearnerSettings::default().wait(wait).compare_releases(key.is_some());
-        let options = UpgradeOptions::default().force(options.force);
+        let options = UpgradeOptions::default().force(options.force).give_up_unkept(options.give_up_unkept);
         let outcome = upgrade::upgrade(&bundle, &state, &settings, &options, &mut ())?;
         if !report.is_null() {
             report.write((&outcome.report.report).into());

@@ -10,6 +10,7 @@ use orco::answer::{
     orco_classify_bytes, orco_classify_file, orco_classify_rgb,
 };
 use orco::backup::{OrcoBackup, OrcoRestoreOptions, orco_backup, orco_restore};
+use orco::balance::{OrcoBalance, orco_balance, orco_set_balance};
 use orco::change::{
     OrcoReport, orco_add, orco_align, orco_forget, orco_learn, orco_move_shot, orco_redo, orco_rename, orco_undo,
 };
@@ -17,10 +18,15 @@ use orco::classes::{
     OrcoCounts, orco_classes, orco_classes_count, orco_classes_free, orco_classes_label, orco_classes_learned,
     orco_counts,
 };
+use orco::history::{
+    OrcoHistory, orco_history, orco_history_balance, orco_history_change, orco_history_count, orco_history_free,
+    orco_history_label, orco_history_label_count, orco_history_number, orco_history_present, orco_history_when,
+};
 use orco::learner::{
     OrcoLearner, orco_free, orco_open, orco_open_signed, orco_refresh, orco_set_align_later, orco_set_check_shots,
     orco_set_forgetting_budget, orco_set_keep_shots, orco_set_seed, orco_set_wait, orco_text_free, orco_warnings,
 };
+use orco::pack::orco_export;
 use orco::shots::{
     OrcoShots, orco_shots_add_bytes, orco_shots_add_file, orco_shots_add_rgb, orco_shots_free, orco_shots_new,
 };
@@ -31,6 +37,7 @@ use orco_runtime::bundle::Bundle;
 use orco_runtime::image;
 use orco_runtime::learner::{Learner, LearnerSettings};
 use orco_runtime::manifest::Manifest;
+use orco_runtime::pack;
 use orco_runtime::signature::{GeneratedKey, SecretKey};
 use orco_runtime::store::Store;
 
@@ -383,7 +390,7 @@ fn shots_are_moved_and_all_that_is_known_goes_to_a_replacement_and_to_another_bu
     let state = replacement.close();
     let place = c(state.path().to_str().unwrap());
     let upgrade = |bundle: &str, force: bool, report: &mut OrcoReport, warnings: &mut *mut c_char| unsafe {
-        let options = OrcoUpgradeOptions { public_key: null(), force, wait_milliseconds: 100 };
+        let options = OrcoUpgradeOptions { force, wait_milliseconds: 100, ..OrcoUpgradeOptions::default() };
         orco_upgrade(c(bundle).as_ptr(), place.as_ptr(), &options, report, warnings)
     };
     let mut report =
@@ -395,6 +402,112 @@ fn shots_are_moved_and_all_that_is_known_goes_to_a_replacement_and_to_another_bu
     assert!(warnings.is_null() && report.free_targets > 0, "{report:?}");
     let upgraded = Device::open(OTHER_BUNDLE, state);
     assert_eq!(upgraded.learned(), device.learned());
+}
+
+#[test]
+fn a_class_without_pictures_is_given_up_only_where_that_is_wanted() {
+    let device = Device::fresh();
+    let mug = shots("mug", "mug");
+    assert_eq!(unsafe { orco_learn(device.learner, mug, null_mut()) }, OrcoStatus::Ok, "{}", error());
+    unsafe { orco_shots_free(mug) };
+    let state = device.close();
+    let mut warnings = null_mut();
+    let mut upgrade = |give_up_unkept: bool| unsafe {
+        let options = OrcoUpgradeOptions { give_up_unkept, ..OrcoUpgradeOptions::default() };
+        let (bundle, place) = (c(OTHER_BUNDLE), c(state.path().to_str().unwrap()));
+        orco_upgrade(bundle.as_ptr(), place.as_ptr(), &options, null_mut(), &mut warnings)
+    };
+    assert_eq!(upgrade(false), OrcoStatus::Refused);
+    assert!(error().contains("no pictures of the shots were kept"), "{}", error());
+    assert_eq!(upgrade(true), OrcoStatus::Ok, "{}", error());
+    assert!(read(warnings).starts_with("\"mug\" is given up: no picture of it was kept"), "{}", read(warnings));
+    unsafe { orco_text_free(warnings) };
+    assert!(Device::open(OTHER_BUNDLE, state).learned().is_empty());
+}
+
+/// An entry of a history: number, change, labels, balance, and whether the learner is there.
+type Entry = (u32, String, Vec<String>, OrcoBalance, bool);
+
+fn history(device: &Device) -> Vec<Entry> {
+    let mut history: *mut OrcoHistory = null_mut();
+    unsafe {
+        assert_eq!(orco_history(device.learner, &mut history), OrcoStatus::Ok, "{}", error());
+        let count = orco_history_count(history);
+        let entry = |index| {
+            let labels = 0..orco_history_label_count(history, index);
+            let labels = labels.map(|class| read(orco_history_label(history, index, class))).collect();
+            let (number, change) = (orco_history_number(history, index), read(orco_history_change(history, index)));
+            (number, change, labels, orco_history_balance(history, index), orco_history_present(history, index))
+        };
+        let entries = (0..count).map(entry).collect();
+        assert!(orco_history_when(history, 1) > 1_600_000_000, "the clock of this machine is set");
+        assert_eq!((orco_history_when(history, count), orco_history_label_count(history, count)), (-1, 0));
+        assert!(orco_history_change(history, count).is_null() && orco_history_label(history, 1, 9).is_null());
+        orco_history_free(history);
+        assert_eq!((orco_history_count(null()), orco_history_present(null(), 0)), (0, false));
+        entries
+    }
+}
+
+#[test]
+fn changes_are_remembered_with_their_balance() {
+    use OrcoBalance::{Balanced, FavourNew};
+    let device = Device::fresh();
+    let mut balance = FavourNew;
+    let mut report =
+        OrcoReport { free_targets: 0, new_accuracy: 0.0, old_accuracy_before: 0.0, old_accuracy_after: 0.0 };
+    unsafe {
+        assert_eq!(orco_balance(device.learner, &mut balance), OrcoStatus::Ok, "{}", error());
+        assert_eq!(balance, Balanced);
+        let mug = shots("mug", "mug");
+        assert_eq!(orco_learn(device.learner, mug, null_mut()), OrcoStatus::Ok, "{}", error());
+        orco_shots_free(mug);
+        assert_eq!(orco_set_balance(device.learner, 3, null_mut()), OrcoStatus::BadArgument);
+        assert_eq!(error(), "balance 3 is no OrcoBalance");
+        assert_eq!(orco_balance(device.learner, null_mut()), OrcoStatus::BadArgument);
+        let changed = orco_set_balance(device.learner, FavourNew as u32, &mut report);
+        assert_eq!((changed, report.free_targets), (OrcoStatus::Ok, 39), "{}", error());
+        assert_eq!(orco_balance(device.learner, &mut balance), OrcoStatus::Ok);
+        assert_eq!(balance, FavourNew);
+        assert_eq!(orco_undo(device.learner, 1, null_mut()), OrcoStatus::Ok, "{}", error());
+    }
+    let entries = history(&device);
+    let expected: [Entry; 3] = [
+        (0, "started".into(), vec![], Balanced, false),
+        (1, "learned".into(), vec!["mug".into()], Balanced, true),
+        (2, "balanced".into(), vec![], FavourNew, false),
+    ];
+    assert_eq!(entries[..3], expected);
+    assert_eq!(entries.iter().filter(|(.., present)| *present).count(), 1);
+}
+
+#[test]
+fn a_learned_class_goes_into_a_pack() {
+    let device = Device::fresh();
+    let mug = shots("mug", "mug");
+    assert_eq!(unsafe { orco_learn(device.learner, mug, null_mut()) }, OrcoStatus::Ok, "{}", error());
+    unsafe { orco_shots_free(mug) };
+    let file = device.state.path().join("mug.orcopack");
+    let path = c(file.to_str().unwrap());
+    let mut size = 0;
+    let mut export = |label: &str, name: Option<&str>, replace: bool| unsafe {
+        let (label, name) = (c(label), name.map(c));
+        let name = name.as_ref().map_or(null(), |name| name.as_ptr());
+        orco_export(device.learner, label.as_ptr(), path.as_ptr(), name, replace, &mut size)
+    };
+    assert_eq!(export("bear", None, false), OrcoStatus::Refused);
+    assert!(error().contains("bear"), "{}", error());
+    assert_eq!(export("mug", Some(&"door".repeat(1000)), false), OrcoStatus::Refused);
+    assert!(error().contains("too long for a pack") && !file.exists(), "{}", error());
+    assert_eq!(export("mug", Some("door 3"), false), OrcoStatus::Ok, "{}", error());
+    assert_eq!(export("mug", None, false), OrcoStatus::FileFailed);
+    let named = fs::read(&file).unwrap();
+    assert!(named.windows(6).any(|bytes| bytes == b"door 3"), "the file that was there stays");
+    assert_eq!(export("mug", None, true), OrcoStatus::Ok, "{}", error());
+    assert_eq!(size, fs::metadata(&file).unwrap().len());
+    assert!(size < named.len() as u64, "it names no device");
+    let opened = pack::open(&fs::read(&file).unwrap(), None).unwrap();
+    assert_eq!((&*opened.label, opened.exemplars.len()), ("mug", 5));
 }
 
 /// A copy of the bundle that is signed with the key.

@@ -5,7 +5,8 @@ use std::fs;
 use std::path::Path;
 
 /// In the header's order.
-const SOURCES: [&str; 8] = ["status", "learner", "classes", "answer", "shots", "change", "backup", "upgrade"];
+const SOURCES: [&str; 11] =
+    ["status", "learner", "classes", "answer", "shots", "change", "balance", "history", "pack", "backup", "upgrade"];
 
 #[test]
 fn the_header_is_that_of_the_sources() {

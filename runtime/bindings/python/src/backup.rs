@@ -88,20 +88,22 @@ pub fn restore(
 
 /// Learns all that a device knows again on another bundle.
 #[pyfunction]
-#[pyo3(signature = (bundle, state, options=None, *, force=false))]
+#[pyo3(signature = (bundle, state, options=None, *, force=false, give_up_unkept=false))]
 pub fn upgrade(
     py: Python<'_>,
     bundle: PathBuf,
     state: PathBuf,
     options: Option<Bound<'_, PyAny>>,
     force: bool,
+    give_up_unkept: bool,
 ) -> PyResult<PyUpgrade> {
     let options = PyLearnerOptions::new(py, options)?;
     let settings = options.settings()?;
     let outcome = py.detach(|| -> Result<_, PendingError> {
         let key = options.public_key()?;
         let bundle = Bundle::open_trusted(&bundle, key.as_ref())?;
-        let (options, mut observer) = (UpgradeOptions::default().force(force), SignalObserver::default());
+        let options = UpgradeOptions::default().force(force).give_up_unkept(give_up_unkept);
+        let mut observer = SignalObserver::default();
         let outcome = to_bundle::upgrade(&bundle, &Store::new(&state), &settings, &options, &mut observer);
         outcome.map_err(|error| observer.cause_or(error))
     })?;

@@ -248,6 +248,12 @@ class Device(unittest.TestCase):
             self.assertEqual(([label for label, _, _ in upgraded.classes], upgraded.dropped), (["mug", "cone"], []))
             self.assertEqual(upgraded.report.free_targets, orco.Learner(OTHER_BUNDLE, other).counts().free_targets)
 
+    def test_a_class_without_pictures_is_given_up_only_where_that_is_wanted(self) -> None:
+        self.learner.learn({"mug": pictures("learn", "mug")})
+        with self.assertRaisesRegex(orco.ChangeError, "no pictures of the shots were kept"):
+            orco.upgrade(OTHER_BUNDLE, self.state)
+        self.assertEqual(orco.upgrade(OTHER_BUNDLE, self.state, give_up_unkept=True).dropped, ["mug"])
+
     def test_threads_share_a_learner_and_go_on_meanwhile(self) -> None:
         paths = pictures("try", "mug")
         expected = [answer.scores for answer in self.learner.classify(paths)]

@@ -320,13 +320,22 @@ def restore(bundle: _Path, state: _Path, path: _Path, options: RestoreOptions | 
     bundle or its signature cannot be used; nothing was changed then.
     """
 
-def upgrade(bundle: _Path, state: _Path, options: LearnerOptions | None = None, *, force: bool = False) -> Upgrade:
+def upgrade(
+    bundle: _Path,
+    state: _Path,
+    options: LearnerOptions | None = None,
+    *,
+    force: bool = False,
+    give_up_unkept: bool = False,
+) -> Upgrade:
     """Learns all that a device knows again on another bundle, from the pictures that `keep_shots` kept, while no learner
     is open on its state's folder. The old state is kept aside. What was wrong with kept pictures becomes a
     RuntimeWarning.
 
     options: its public key, seed, wait and engine count.
     force: goes over even if classes have no picture left, which are given up then, or are recognised clearly worse.
+    give_up_unkept: gives up classes that have no picture left, such as those of packs; still refuses if others are
+        recognised clearly worse.
 
     Raises ChangeError if it is refused, BusyError, EngineError, PictureError, and OpenError if the bundle cannot be
     used; nothing was changed then.

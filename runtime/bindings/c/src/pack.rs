@@ -1,0 +1,48 @@
+//! A learned class for another device.
+
+use std::ffi::c_char;
+use std::path::Path;
+
+use orco_runtime::files;
+use orco_runtime::pack::{self, PackOrigin};
+
+use crate::learner::OrcoLearner;
+use crate::pointer::{borrow, read_optional_text, read_text};
+use crate::status::{OrcoStatus, StatusError, guard};
+
+/// Writes a learned class into the file `path`, a pack, for another device with the same bundle: as a whole, or not at
+/// all. It holds exemplars and no picture, and is not signed; `orco export --sign` signs. `device`, which may be NULL,
+/// is the name of this one, for whoever receives the pack. A file that is there already stays and the call fails, unless
+/// it may `replace` it. `bytes`, which gets the size of the file, may be NULL.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn orco_export(
+    learner: *const OrcoLearner,
+    label: *const c_char,
+    path: *const c_char,
+    device: *const c_char,
+    replace: bool,
+    bytes: *mut u64,
+) -> OrcoStatus {
+    // SAFETY: the caller keeps what the header says of pointers.
+    guard(|| unsafe {
+        let (label, path) = (read_text(label, "label")?, read_text(path, "path")?);
+        let device = read_optional_text(device, "device")?.map(str::to_owned);
+        let origin = PackOrigin { device, ..PackOrigin::default() };
+        let pack = borrow(learner, "learner")?.lock()?.export(label, origin)?;
+        if !pack.is_sound() {
+            let text = "the label or the device's name is too long for a pack, or has characters that cannot be seen";
+            return Err(StatusError::new(OrcoStatus::Refused, text));
+        }
+        let sealed = pack::seal(&pack.to_be_signed(), "");
+        let write = if replace { files::replace } else { files::create };
+        let written = write(Path::new(path), &sealed);
+        if !bytes.is_null() && written.is_ok() {
+            bytes.write(sealed.len() as u64);
+        }
+        written.map_err(|error| {
+            let unsynced = files::is_unsynced(&error);
+            let status = if unsynced { OrcoStatus::Uncertain } else { OrcoStatus::FileFailed };
+            StatusError::new(status, format!("{path}: {error}"))
+        })
+    })
+}
