@@ -19,8 +19,8 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use crate::error::Refusal;
 use crate::turns::TurnQueue;
 
-/// Most bytes of a pack that is taken in over HTTP: more than a class of a hundred shots has. Some may wait to be
-/// learned at a time; `orco import` takes larger ones.
+/// Most bytes of a pack that is taken in over HTTP, by a service or a hub: twice what 1,000 shots with float features of
+/// 512 numbers take. Some may wait to be learned at a time; `orco import` takes larger ones.
 pub const MAX_PACK: usize = 8 << 20;
 
 /// Backups that lie on the disk at a time, being written or sent.
