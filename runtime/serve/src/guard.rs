@@ -28,9 +28,9 @@ use crate::token::{self, Token};
 
 /// Who may ask.
 #[derive(Clone)]
-pub struct Guard(Arc<Rules>);
+pub struct Guard(Arc<RequestRules>);
 
-struct Rules {
+struct RequestRules {
     service: Arc<Service>,
     token: Option<Token>,
     loopback: bool,
@@ -50,7 +50,7 @@ impl Guard {
         body_time: Duration,
         routes: &'static [Route],
     ) -> Self {
-        Self(Arc::new(Rules { service, token, loopback, names, body_time, routes }))
+        Self(Arc::new(RequestRules { service, token, loopback, names, body_time, routes }))
     }
 
     /// The service.
@@ -72,7 +72,7 @@ pub async fn check(State(guard): State<Guard>, request: Request, next: Next) -> 
     response
 }
 
-impl Rules {
+impl RequestRules {
     async fn admit(&self, path: Option<&str>, request: Request) -> Result<Request, Refusal> {
         let headers = request.headers();
         let host = self.host(headers)?;

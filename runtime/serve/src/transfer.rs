@@ -31,9 +31,9 @@ const MIN_BACKUP_WAIT: Duration = Duration::from_secs(10);
 
 /// Writes and reads the files.
 #[derive(Clone)]
-pub struct Transfer(Arc<Shared>);
+pub struct Transfer(Arc<SharedTransfer>);
 
-struct Shared {
+struct SharedTransfer {
     bundle: Bundle,
     store: Store,
     settings: LearnerSettings,
@@ -60,7 +60,7 @@ pub struct WrittenBackup {
 impl Transfer {
     pub(crate) fn new(bundle: Bundle, store: Store, settings: LearnerSettings, turns: TurnQueue) -> Self {
         let backups = Arc::new(Semaphore::new(MAX_BACKUPS));
-        Self(Arc::new(Shared {
+        Self(Arc::new(SharedTransfer {
             bundle,
             store,
             settings,
@@ -84,7 +84,7 @@ impl Transfer {
     /// another program holds the state for too long, or the backup cannot be written.
     pub fn backup(&self) -> Result<WrittenBackup, Refusal> {
         let _exclusive = self.try_exclusive()?;
-        let Shared { bundle, store, settings, backups, turns, .. } = &*self.0;
+        let SharedTransfer { bundle, store, settings, backups, turns, .. } = &*self.0;
         let nothing = || Refusal::conflict("nothing was learned, so there is nothing to back up");
         if !store.folder().is_dir() {
             return Err(nothing());
@@ -120,7 +120,7 @@ impl Transfer {
     /// [`Refusal`] if there is no such class, it came with the bundle, or the state cannot be read.
     pub fn pack(&self, label: &str) -> Result<Vec<u8>, Refusal> {
         let _exclusive = self.try_exclusive()?;
-        let Shared { bundle, store, settings, .. } = &*self.0;
+        let SharedTransfer { bundle, store, settings, .. } = &*self.0;
         let learner = Learner::new(bundle.clone(), store.clone(), settings.clone());
         let mut learner = learner.map_err(|error| Refusal::internal(with_causes(&error)))?;
         let exported = learner.export(label, PackOrigin::default()).map_err(|error| match error {
