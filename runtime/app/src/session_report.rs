@@ -77,7 +77,7 @@ pub fn print(output: &Output, report: &ChangeReport, what: &str, seconds: f64) -
     }
     let forgotten = report.forgotten(0.0);
     if !forgotten.is_empty() {
-        say!(output, "recognised less than before: {}", forgetting_sentences::by_this(&forgotten))?;
+        say!(output, "recognised less than before: {}", forgetting_sentences::session_loss_sentence(&forgotten))?;
     }
     if let Some(accuracy) = report.new_accuracy() {
         say!(output, "what is new: {} of its shots recognised", percent(accuracy))?;
@@ -180,7 +180,7 @@ fn print_details(output: &Output, report: &ChangeReport) -> Result<()> {
             forgetting_sentences::forgetting_sentence(&forgotten)
         )?;
     }
-    let losses: Vec<String> = report.group_losses().iter().map(forgetting_sentences::of_group).collect();
+    let losses: Vec<String> = report.group_losses().iter().map(forgetting_sentences::group_sentence).collect();
     if !losses.is_empty() {
         say!(output, "recognised at first and now: {}", losses.join("; "))?;
     }

@@ -20,7 +20,7 @@ use std::time::Instant;
 
 use orco_core::align::{Alignment, StepBatch, StepExtent, TargetRows};
 use orco_core::config::{LearnConfig, UnperturbedTargets};
-use orco_core::linalg::{LANES, LeftFactor, RightFactor, product, without_avx512};
+use orco_core::linalg::{LANES, LeftFactor, RightFactor, allow_avx512, product};
 use orco_core::projection::HeadShape;
 use orco_core::random::Random;
 use orco_core::workers::Workers;
@@ -265,7 +265,7 @@ fn over(turns: &[Turn], of: impl Fn(&Turn) -> Option<f64>) -> Option<[f64; 3]> {
 
 fn main() {
     let avx2 = env::args().any(|argument| argument == "avx2");
-    without_avx512(avx2);
+    allow_avx512(!avx2);
     let (head, losses) = operations();
     println!(
         "one step of phase 3: head {}-{}-{}, batch {BATCH} x 2 views, {CLASSES} classes, {:.0} Mflop",

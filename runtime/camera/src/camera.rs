@@ -38,8 +38,8 @@ fn open(source: &CameraSource, stop: &Stop) -> Result<Box<dyn OpenSource>, Camer
     })
 }
 
-struct Shared {
-    slot: Mutex<Slot>,
+struct SharedReader {
+    state: Mutex<ReaderState>,
     arrived: Condvar,
     stop: Stop,
 }
@@ -52,39 +52,39 @@ struct Unreadable {
     reason: String,
 }
 
-struct Slot {
+struct ReaderState {
     newest: Option<Arc<CameraFrame>>,
     status: CameraStatus,
     rate: FrameRate,
     unreadable: Unreadable,
 }
 
-impl Shared {
-    fn slot(&self) -> MutexGuard<'_, Slot> {
-        // A thread that broke off leaves the slot as it was.
-        lock(&self.slot)
+impl SharedReader {
+    fn state(&self) -> MutexGuard<'_, ReaderState> {
+        // A thread that broke off leaves the state as it was.
+        lock(&self.state)
     }
 
     fn put(&self, picture: CameraPicture) {
-        let mut slot = self.slot();
+        let mut state = self.state();
         let now = Instant::now();
-        slot.status.frames += 1;
-        slot.status.phase = CameraPhase::Running;
-        slot.rate.count(now);
-        slot.newest = Some(Arc::new(CameraFrame { number: slot.status.frames, taken: now, picture }));
-        drop(slot);
+        state.status.frames += 1;
+        state.status.phase = CameraPhase::Running;
+        state.rate.count(now);
+        state.newest = Some(Arc::new(CameraFrame { number: state.status.frames, taken: now, picture }));
+        drop(state);
         self.arrived.notify_all();
     }
 
     fn enter(&self, phase: CameraPhase) {
-        let mut slot = self.slot();
+        let mut state = self.state();
         if let CameraPhase::Away { .. } = phase {
-            slot.newest = None;
-            slot.rate = FrameRate::default();
+            state.newest = None;
+            state.rate = FrameRate::default();
         }
-        slot.unreadable.count = 0;
-        slot.status.phase = phase;
-        drop(slot);
+        state.unreadable.count = 0;
+        state.status.phase = phase;
+        drop(state);
         self.arrived.notify_all();
     }
 }
@@ -97,7 +97,7 @@ impl Shared {
 /// anew, too, but for a folder.
 pub struct Camera {
     source: CameraSource,
-    shared: Arc<Shared>,
+    shared: Arc<SharedReader>,
 }
 
 impl Camera {
@@ -106,13 +106,13 @@ impl Camera {
     /// # Errors
     /// What the system says if the thread cannot be started.
     pub fn open(source: CameraSource) -> std::io::Result<Self> {
-        let slot = Slot {
+        let state = ReaderState {
             newest: None,
             status: CameraStatus::default(),
             rate: FrameRate::default(),
             unreadable: Unreadable::default(),
         };
-        let shared = Arc::new(Shared { slot: slot.into(), arrived: Condvar::new(), stop: Stop::default() });
+        let shared = Arc::new(SharedReader { state: state.into(), arrived: Condvar::new(), stop: Stop::default() });
         let (theirs, wanted) = (Arc::clone(&shared), source.clone());
         thread::Builder::new().name("camera".into()).spawn(move || keep_reading(&wanted, &theirs))?;
         Ok(Self { source, shared })
@@ -125,21 +125,21 @@ impl Camera {
 
     /// Whether it is there, and what it gives.
     pub fn status(&self) -> CameraStatus {
-        let slot = self.shared.slot();
-        CameraStatus { frames_per_second: slot.rate.per_second(Instant::now()), ..slot.status.clone() }
+        let state = self.shared.state();
+        CameraStatus { frames_per_second: state.rate.per_second(Instant::now()), ..state.status.clone() }
     }
 
     /// The newest frame, if the camera is there and gave one.
     pub fn newest(&self) -> Option<Arc<CameraFrame>> {
-        self.shared.slot().newest.clone()
+        self.shared.state().newest.clone()
     }
 
     /// The newest frame after number `after` (0 for any), waited for at most so long.
     pub fn wait(&self, after: u64, most: Duration) -> Option<Arc<CameraFrame>> {
-        let is_old = |slot: &mut Slot| slot.newest.as_ref().is_none_or(|frame| frame.number <= after);
-        let waited = self.shared.arrived.wait_timeout_while(self.shared.slot(), most, is_old);
-        let (slot, _) = waited.unwrap_or_else(PoisonError::into_inner);
-        slot.newest.clone().filter(|frame| frame.number > after)
+        let is_old = |state: &mut ReaderState| state.newest.as_ref().is_none_or(|frame| frame.number <= after);
+        let waited = self.shared.arrived.wait_timeout_while(self.shared.state(), most, is_old);
+        let (state, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        state.newest.clone().filter(|frame| frame.number > after)
     }
 
     /// Decodes a frame of this camera, and notes in its status whether that could be done. With a side, a JPEG picture
@@ -149,13 +149,13 @@ impl Camera {
     /// [`ImageError`] if the frame is no picture, is damaged or too large.
     pub fn decode(&self, frame: &CameraFrame, side: Option<u32>) -> Result<RgbImage, ImageError> {
         let decoded = side.map_or_else(|| frame.decode(), |side| frame.decode_reduced(side));
-        let mut slot = self.shared.slot();
+        let mut state = self.shared.state();
         match &decoded {
-            Ok(_) => slot.unreadable.count = 0,
+            Ok(_) => state.unreadable.count = 0,
             Err(error) => {
-                slot.unreadable = Unreadable { count: slot.unreadable.count + 1, reason: error.to_string() };
-                slot.status.unreadable += 1;
-                slot.status.unreadable_reason = Some(error.to_string());
+                state.unreadable = Unreadable { count: state.unreadable.count + 1, reason: error.to_string() };
+                state.status.unreadable += 1;
+                state.status.unreadable_reason = Some(error.to_string());
             }
         }
         decoded
@@ -174,18 +174,18 @@ impl fmt::Debug for Camera {
     }
 }
 
-fn keep_reading(source: &CameraSource, shared: &Shared) {
+fn keep_reading(source: &CameraSource, shared: &SharedReader) {
     let mut pause = FIRST_PAUSE;
     let mut tries = 0;
     while !shared.stop.is_set() {
-        let frames = shared.slot().status.frames;
+        let frames = shared.state().status.frames;
         let error = match catch_panic(|| read(source, shared)) {
             Ok(Ok(())) => return,
             Ok(Err(error)) => error,
             Err(why) => CameraError::BrokeOff(why),
         };
         // One that was there begins anew; one that sends only garbage does not.
-        let was_there = shared.slot().status.frames > frames && !matches!(error, CameraError::Garbage { .. });
+        let was_there = shared.state().status.frames > frames && !matches!(error, CameraError::Garbage { .. });
         if was_there {
             (pause, tries) = (FIRST_PAUSE, 0);
         }
@@ -199,20 +199,20 @@ fn keep_reading(source: &CameraSource, shared: &Shared) {
 }
 
 /// Reads a camera until it fails; returns once it is told to stop.
-fn read(source: &CameraSource, shared: &Shared) -> Result<(), CameraError> {
+fn read(source: &CameraSource, shared: &SharedReader) -> Result<(), CameraError> {
     let mut pictures = open(source, &shared.stop)?;
     #[cfg(test)]
     tests::break_off(source);
-    shared.slot().status.opened += 1;
+    shared.state().status.opened += 1;
     log::info!("camera: {source} is open");
     while !shared.stop.is_set() {
         if let Some(picture) = pictures.next_picture()? {
             shared.put(picture);
-        } else if matches!(shared.slot().status.phase, CameraPhase::Away { .. }) {
+        } else if matches!(shared.state().status.phase, CameraPhase::Away { .. }) {
             // It is there, and has nothing to show yet.
             shared.enter(CameraPhase::Opening);
         }
-        let Unreadable { count, reason } = shared.slot().unreadable.clone();
+        let Unreadable { count, reason } = shared.state().unreadable.clone();
         if count >= GARBAGE && pictures.is_broken_by_garbage() {
             return Err(CameraError::Garbage { count, reason });
         }

@@ -42,10 +42,10 @@ pub const fn padded(length: usize) -> usize {
     length.next_multiple_of(LANES)
 }
 
-/// Leaves AVX-512 aside from now on, or takes it again where there is one: to measure the other path on the same
-/// processor. No result changes by it.
-pub fn without_avx512(aside: bool) {
-    kernel::WITHOUT_AVX512.store(aside, Ordering::Relaxed);
+/// Has products use AVX-512 from now on where the processor has it, as they do at first, or not: to measure the other
+/// path on the same processor. No result changes by it.
+pub fn allow_avx512(is_allowed: bool) {
+    kernel::WITHOUT_AVX512.store(!is_allowed, Ordering::Relaxed);
 }
 
 /// The left factor of a product, in any layout: entry (row, depth) stands at `row * row_stride + depth * depth_stride`.

@@ -25,14 +25,13 @@ pub use message::{
     BundleTarget, ChannelTarget, ClassReport, DeviceHealth, DeviceReport, Enrolled, Enrolment, HubRefusal, PackTarget,
     Received, RefusalKind, ReleaseId, ReleaseOutcome, ReleasedFile, ReportedBundle,
 };
+pub use orco_serve::transfer::MAX_PACK;
 
 /// Largest body of a message that is no pack or picture, and of an answer that is no part of an object, in bytes. A
 /// channel of [`MAX_RELEASES`] packs with labels of usual length takes half of it.
 pub const MAX_MESSAGE: usize = 8 << 20;
 /// Largest body of an enrolment, the only message that a stranger may send, in bytes.
 pub const MAX_ENROLMENT: usize = 4 << 10;
-/// Largest pack that is pushed, in bytes. A pack of 1,000 shots with float features of 512 numbers takes half of it.
-pub const MAX_PACK: usize = 8 << 20;
 /// Largest picture that is pushed, in bytes.
 pub const MAX_PICTURE: usize = 5 << 20;
 /// Bytes of an object that one answer carries at most.

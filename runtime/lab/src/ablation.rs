@@ -26,7 +26,7 @@ pub enum Assignment {
 /// Which exemplars of a class are kept where there is no room for all.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Keep {
+pub enum ExemplarSelection {
     /// The first ones in the order in which they are stored, which within a session follows their content. What a
     /// device does.
     #[default]
@@ -48,7 +48,7 @@ pub struct Ablation {
     /// How targets are perturbed.
     pub perturbation: Perturbation,
     /// Which exemplars are kept within the settings' `exemplar_bytes`.
-    pub keep: Keep,
+    pub keep: ExemplarSelection,
     /// Most exemplars of each class of an earlier incremental session; a device keeps all. The limit for base classes
     /// is a setting, `base_exemplars`.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -62,7 +62,7 @@ impl Default for Ablation {
             assignment: Assignment::default(),
             perturbed,
             perturbation,
-            keep: Keep::default(),
+            keep: ExemplarSelection::default(),
             earlier_exemplars: None,
         }
     }
@@ -115,7 +115,7 @@ fn limit_earlier(exemplars: &mut Bank, new: u32, most: usize) {
     *exemplars = exemplars.only(&kept);
 }
 
-impl Keep {
+impl ExemplarSelection {
     /// Drops exemplars until the others take at most so many bytes, at most equally many of each class.
     fn within(self, exemplars: &mut Bank, bytes: usize, seed: u64) {
         exemplars.shrink_in_order(bytes, |bank, members| match self {

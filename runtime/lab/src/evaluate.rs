@@ -12,7 +12,7 @@ use orco_runtime::threads::{Threads, cores};
 use orco_state::state::BaseModel;
 
 use crate::published;
-use crate::system::{Start, System};
+use crate::system::{System, SystemContext};
 
 /// What is measured, and how.
 #[derive(Clone, Copy, Debug)]
@@ -134,7 +134,7 @@ impl Measurement<'_> {
     ) -> Result<Draw, EvaluateError> {
         let Self { base_model, benchmark, system, config, seed } = *self;
         let own = system.settings(config, published::program(&benchmark.source));
-        let start = Start {
+        let start = SystemContext {
             base_model,
             benchmark,
             config: own.as_ref().unwrap_or(config),

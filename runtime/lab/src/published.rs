@@ -131,7 +131,7 @@ pub fn program(source: &str) -> LearnConfig {
 /// Which of its two accounts of the method is followed where they differ.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Reading {
+pub enum PaperVariant {
     /// The published program, which the paper's numbers come from.
     #[default]
     Program,
@@ -139,7 +139,7 @@ pub enum Reading {
     Text,
 }
 
-impl fmt::Display for Reading {
+impl fmt::Display for PaperVariant {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Program => "the published program's settings",
@@ -148,7 +148,7 @@ impl fmt::Display for Reading {
     }
 }
 
-impl FromStr for Reading {
+impl FromStr for PaperVariant {
     type Err = &'static str;
 
     fn from_str(name: &str) -> Result<Self, Self::Err> {
@@ -160,7 +160,7 @@ impl FromStr for Reading {
     }
 }
 
-impl Reading {
+impl PaperVariant {
     /// Both.
     pub const ALL: [Self; 2] = [Self::Program, Self::Text];
 

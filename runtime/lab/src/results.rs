@@ -12,7 +12,7 @@ use orco_runtime::files::replace_shared;
 use serde::{Deserialize, Serialize};
 
 use crate::published::PublishedFigure;
-use crate::seeds::OverSeeds;
+use crate::seeds::SeedSummary;
 
 /// What was measured of several systems in the same way.
 ///
@@ -96,7 +96,7 @@ impl MeasuredSystem {
     }
 
     /// Of several trainings, each with its own numbers.
-    pub fn of_trainings(over: &OverSeeds, each: Vec<Summary>) -> Self {
+    pub fn of_trainings(over: &SeedSummary, each: Vec<Summary>) -> Self {
         let trainings = Some(Trainings { over_seeds: over.over_seeds.clone(), each });
         Self { trainings, ..over.over_draws.clone().into() }
     }
@@ -157,7 +157,7 @@ mod tests {
         let rows = vec![row(0, None), row(1, Some(50.0))];
         let summary = summarise("ours", &[Draw { operations: 1e9, seconds: 0.5, ..Draw::of_rows(rows) }]);
         let figure = PublishedFigure { table: PaperTable::MiniImagenet, metric: Metric::Ahm, value: 58.12 };
-        let over = OverSeeds::of(&[summary.clone(), summary.clone()]);
+        let over = SeedSummary::of(&[summary.clone(), summary.clone()]);
         let mut results = Results::new("bundle", "CIFAR-100 test images", 1);
         let timed = MeasuredSystem { seconds: Some(0.5), ..summary.clone().into() };
         let trained = MeasuredSystem::of_trainings(&over, vec![summary.clone(); 2]).beside([figure]);

@@ -11,7 +11,7 @@ use orco_benchmark::{AccuracyEstimateError, AccuracyEstimateErrors, Draw, Sessio
 
 /// A system, measured on what was trained with every seed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct OverSeeds {
+pub struct SeedSummary {
     /// Number of the seeds.
     pub seeds: usize,
     /// Draws of the shots with each of them.
@@ -106,7 +106,7 @@ pub fn check(bundles: &[(Bundle, Benchmark)]) -> Result<(), SeedsError> {
     Ok(())
 }
 
-impl OverSeeds {
+impl SeedSummary {
     /// Takes together what was measured of one system with each seed.
     ///
     /// # Panics
@@ -179,7 +179,7 @@ impl OverSeeds {
         totals.chain(of_rows).collect()
     }
 
-    /// The numbers over all sessions on a line below [`OverSeeds::heading`].
+    /// The numbers over all sessions on a line below [`SeedSummary::heading`].
     pub fn line(&self) -> String {
         let name = format!("{:<24}", self.over_seeds.name);
         let numbers = self.numbers();
@@ -238,7 +238,7 @@ impl fmt::Display for SeedStatistic {
 }
 
 /// All numbers of all systems as CSV, one to a line.
-pub fn csv(all: &[OverSeeds]) -> String {
+pub fn csv(all: &[SeedSummary]) -> String {
     let mut text = "system,session,metric,mean,deviation over draws,deviation over seeds\n".to_owned();
     for system in all {
         for SeedStatistic { session, name, mean, draws, seeds } in system.numbers() {
@@ -263,7 +263,7 @@ mod tests {
     #[test]
     fn one_draw_with_each_seed_deviates_from_nothing() {
         let seed = |inc| summarise("ours", &[draw(80.0, inc, 50.0)]);
-        let over = OverSeeds::of(&[seed(10.0), seed(30.0)]);
+        let over = SeedSummary::of(&[seed(10.0), seed(30.0)]);
         assert_eq!((over.seeds, over.draws, over.over_draws.draws), (2, 1, 1));
         assert!(over.line().contains("20.00 ± - ± 14.14"), "{}", over.line());
         let text = csv(std::slice::from_ref(&over));
@@ -273,7 +273,7 @@ mod tests {
     #[test]
     fn draws_and_seeds_are_told_apart() {
         let seed = |incs: [f64; 2]| summarise("ours, all", &incs.map(|inc| draw(80.0, inc, 50.0)));
-        let over = OverSeeds::of(&[seed([10.0, 30.0]), seed([40.0, 40.0])]);
+        let over = SeedSummary::of(&[seed([10.0, 30.0]), seed([40.0, 40.0])]);
         let (seeds, draws) = (&over.over_seeds, &over.over_draws);
         assert_eq!((seeds.ahm, draws.ahm, seeds.aacc), (30.0, 30.0, 50.0));
         // Sample deviations: of the seeds' means 20 and 40, and of the first one's draws 10 and 30, the root of 200;

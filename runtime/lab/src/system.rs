@@ -44,7 +44,7 @@ pub(crate) struct Definition {
     /// published program.
     pub settings: fn(&LearnConfig, LearnConfig) -> Option<LearnConfig>,
     /// Makes its learner.
-    pub start: for<'a> fn(&Start<'a>) -> Box<dyn FeatureLearner + 'a>,
+    pub start: for<'a> fn(&SystemContext<'a>) -> Box<dyn FeatureLearner + 'a>,
 }
 
 /// The settings that a system is measured with.
@@ -181,7 +181,7 @@ impl System {
     }
 
     /// The system before its first session.
-    pub(crate) fn start<'a>(self, start: &Start<'a>) -> Box<dyn FeatureLearner + 'a> {
+    pub(crate) fn start<'a>(self, start: &SystemContext<'a>) -> Box<dyn FeatureLearner + 'a> {
         (self.definition.start)(start)
     }
 }
@@ -199,7 +199,7 @@ impl fmt::Debug for System {
 }
 
 /// What a system starts from.
-pub(crate) struct Start<'a> {
+pub(crate) struct SystemContext<'a> {
     pub base_model: &'a BaseModel,
     pub benchmark: &'a Benchmark,
     /// Settings of phase 3: the system's own, where it brings some.

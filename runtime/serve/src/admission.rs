@@ -222,13 +222,13 @@ impl BodyPermit {
 
     /// Bytes that hold their room until the last of their slices is gone.
     pub fn holding(self, bytes: Vec<u8>) -> Bytes {
-        struct Held(Vec<u8>, #[expect(dead_code, reason = "dropped with the bytes, after them")] BodyPermit);
-        impl AsRef<[u8]> for Held {
+        struct HeldBytes(Vec<u8>, #[expect(dead_code, reason = "dropped with the bytes, after them")] BodyPermit);
+        impl AsRef<[u8]> for HeldBytes {
             fn as_ref(&self) -> &[u8] {
                 &self.0
             }
         }
-        Bytes::from_owner(Held(bytes, self))
+        Bytes::from_owner(HeldBytes(bytes, self))
     }
 }
 
@@ -247,9 +247,9 @@ fn too_many() -> Refusal {
 /// The right to so much memory, and to a place among those who wait for an answer. Whoever holds a part of what it was
 /// given for holds a clone.
 #[derive(Clone)]
-pub struct Permit(Arc<Rights>);
+pub struct Permit(Arc<Reservation>);
 
-struct Rights {
+struct Reservation {
     room: Mutex<OwnedSemaphorePermit>,
     admission: Admission,
     _seat: Option<OwnedSemaphorePermit>,
@@ -257,7 +257,7 @@ struct Rights {
 
 impl Permit {
     fn new(room: OwnedSemaphorePermit, seat: Option<OwnedSemaphorePermit>, admission: &Admission) -> Self {
-        Self(Arc::new(Rights { room: Mutex::new(room), admission: admission.clone(), _seat: seat }))
+        Self(Arc::new(Reservation { room: Mutex::new(room), admission: admission.clone(), _seat: seat }))
     }
 
     /// Gives back all memory but so many bytes, and keeps the place: the picture has become small.
@@ -266,7 +266,7 @@ impl Permit {
     }
 }
 
-impl Rights {
+impl Reservation {
     fn shrink_to(&self, bytes: u64) {
         let mut room = lock(&self.room);
         let excess = room.num_permits().saturating_sub(units(bytes) as usize);
@@ -277,7 +277,7 @@ impl Rights {
     }
 }
 
-impl Drop for Rights {
+impl Drop for Reservation {
     fn drop(&mut self) {
         self.shrink_to(0);
     }

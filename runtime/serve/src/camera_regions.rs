@@ -19,9 +19,9 @@ pub const MAX_REGIONS: usize = 8;
 /// The regions, shared by the camera's thread and those that serve. Each has a name, and shares of the frame: frames
 /// are looked at in other sizes than the camera's.
 #[derive(Clone)]
-pub struct CameraRegions(Arc<Shared>);
+pub struct CameraRegions(Arc<SharedRegions>);
 
-struct Shared {
+struct SharedRegions {
     kept: KeptRegions,
     regions: Mutex<Arc<[NamedRegion]>>,
 }
@@ -36,7 +36,7 @@ impl CameraRegions {
         });
         let is_usable = problem(&regions).is_none();
         let regions = if is_usable { regions.into() } else { Arc::default() };
-        Self(Arc::new(Shared { kept, regions: Mutex::new(regions) }))
+        Self(Arc::new(SharedRegions { kept, regions: Mutex::new(regions) }))
     }
 
     /// The regions; none if frames are looked at as a whole.

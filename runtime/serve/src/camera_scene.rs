@@ -29,20 +29,20 @@ const KEEP_EVERY: Duration = Duration::from_secs(6 * 3600);
 
 /// The empty place, shared by the camera's thread and those that serve.
 #[derive(Clone)]
-pub struct CameraScene(Arc<Shared>);
+pub struct CameraScene(Arc<SharedScene>);
 
-struct Shared {
+struct SharedScene {
     kept: KeptBackground,
     started: Instant,
     /// Held while a frame is compared.
-    watched: Mutex<Watched>,
+    watched: Mutex<WatchedPlace>,
     /// Held for moments only: whoever reads it does not wait for a frame. Locked after `watched`.
     status: Mutex<SceneStatus>,
 }
 
 /// The place that frames are compared with.
 #[derive(Default)]
-struct Watched {
+struct WatchedPlace {
     watch: Option<SceneWatch>,
     saved: Duration,
 }
@@ -95,7 +95,7 @@ impl CameraScene {
     /// The one that is kept beside a state. One that cannot be read is told, and does without.
     pub fn of(store: &Store) -> Self {
         let kept = KeptBackground::of(store.folder());
-        let (mut watched, mut status) = (Watched::default(), SceneStatus::default());
+        let (mut watched, mut status) = (WatchedPlace::default(), SceneStatus::default());
         match kept.read() {
             Ok(background) => {
                 status.frame = background.as_ref().map(Background::frame_size);
@@ -107,10 +107,10 @@ impl CameraScene {
             }
         }
         let (watched, status) = (Mutex::new(watched), Mutex::new(status));
-        Self(Arc::new(Shared { kept, started: Instant::now(), watched, status }))
+        Self(Arc::new(SharedScene { kept, started: Instant::now(), watched, status }))
     }
 
-    fn watched(&self) -> MutexGuard<'_, Watched> {
+    fn watched(&self) -> MutexGuard<'_, WatchedPlace> {
         lock(&self.0.watched)
     }
 
@@ -150,7 +150,7 @@ impl CameraScene {
         let mut watched = self.watched();
         self.0.kept.keep(&background).map_err(|error| Refusal::internal(error.to_string()))?;
         *self.status() = SceneStatus { frame: Some(background.frame_size()), ..SceneStatus::default() };
-        *watched = Watched { watch: Some(SceneWatch::new(background)), saved: self.0.started.elapsed() };
+        *watched = WatchedPlace { watch: Some(SceneWatch::new(background)), saved: self.0.started.elapsed() };
         Ok(())
     }
 
@@ -162,7 +162,7 @@ impl CameraScene {
         let mut watched = self.watched();
         let forgotten = self.0.kept.forget().map_err(|error| Refusal::internal(error.to_string()))?;
         *self.status() = SceneStatus::default();
-        *watched = Watched::default();
+        *watched = WatchedPlace::default();
         Ok(forgotten)
     }
 
@@ -204,7 +204,7 @@ impl CameraScene {
     }
 
     /// Keeps the place as it is by now.
-    fn keep(&self, watched: &Watched) {
+    fn keep(&self, watched: &WatchedPlace) {
         if let Some(watch) = &watched.watch
             && let Err(error) = self.0.kept.keep(watch.background())
         {
@@ -249,7 +249,7 @@ impl CameraScene {
 
 const MOVED: &str = "the camera seems to have been moved, or the light is quite another: show it the empty place again";
 
-impl Watched {
+impl WatchedPlace {
     /// Whether the place is to be kept anew.
     fn is_due(&mut self, now: Duration) -> bool {
         let is_due = now.saturating_sub(self.saved) >= KEEP_EVERY;

@@ -168,12 +168,12 @@ pub(crate) struct PictureRecords {
 #[derive(Clone)]
 pub struct Changes {
     queue: SyncSender<(Id, ChangeRequest)>,
-    shared: Shared,
+    shared: SharedJobs,
 }
 
 /// What the thread and those who ask it share.
 #[derive(Clone)]
-struct Shared {
+struct SharedJobs {
     jobs: Arc<Mutex<Jobs>>,
     telemetry: Telemetry,
     stopping: Arc<AtomicBool>,
@@ -192,7 +192,7 @@ impl Changes {
         turns: TurnQueue,
     ) -> Result<(Self, JoinHandle<()>), ServeError> {
         let (queue, receiver) = mpsc::sync_channel(WAITING);
-        let shared = Shared { jobs: Arc::default(), telemetry, stopping: Arc::default() };
+        let shared = SharedJobs { jobs: Arc::default(), telemetry, stopping: Arc::default() };
         let worker = ChangeWorker {
             open: Box::new(open),
             queue: receiver,
@@ -274,7 +274,7 @@ fn check_idle(jobs: &Jobs, label: &str) -> Result<(), Refusal> {
     }
 }
 
-impl Shared {
+impl SharedJobs {
     fn jobs(&self) -> MutexGuard<'_, Jobs> {
         lock(&self.jobs)
     }
@@ -354,7 +354,7 @@ struct ChangeWorker {
     queue: Receiver<(Id, ChangeRequest)>,
     answers: Answers,
     records: PictureRecords,
-    shared: Shared,
+    shared: SharedJobs,
     /// Backups of this service lock the state, too.
     turns: TurnQueue,
     /// The change that is being made.
@@ -556,7 +556,7 @@ mod tests {
     fn what_is_asked_after_the_end_is_refused_though_the_queue_is_still_there() {
         let health = Health::new(".".as_ref(), Events::default());
         let telemetry = Telemetry { health, events: Events::default(), metrics: Metrics::default() };
-        let shared = Shared { jobs: Arc::default(), telemetry, stopping: Arc::default() };
+        let shared = SharedJobs { jobs: Arc::default(), telemetry, stopping: Arc::default() };
         let (queue, _receiver) = mpsc::sync_channel(WAITING);
         let changes = Changes { queue, shared };
         let forget = |label: &str| changes.ask(ChangeRequest::Forget { label: label.into() });

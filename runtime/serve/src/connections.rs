@@ -11,10 +11,10 @@ use tokio::task::{AbortHandle, Id};
 /// Who holds a connection, oldest first.
 pub(crate) struct ConnectionTable {
     most: usize,
-    held: Vec<Held>,
+    held: Vec<OpenConnection>,
 }
 
-struct Held {
+struct OpenConnection {
     caller: Caller,
     connection: AbortHandle,
     busy: Busy,
@@ -52,7 +52,7 @@ impl ConnectionTable {
         if self.held.len() >= self.most {
             self.give_way();
         }
-        self.held.push(Held { caller: caller(peer), connection, busy });
+        self.held.push(OpenConnection { caller: caller(peer), connection, busy });
     }
 
     /// Ends a connection, if there is one.
@@ -60,8 +60,8 @@ impl ConnectionTable {
         let mut holds = BTreeMap::<Caller, usize>::new();
         self.held.iter().for_each(|held| *holds.entry(held.caller).or_default() += 1);
         let most = holds.values().max();
-        let greedy = |held: &&Held| holds.get(&held.caller) == most;
-        let is_idle = |held: &&Held| !held.busy.0.load(Ordering::Relaxed);
+        let greedy = |held: &&OpenConnection| holds.get(&held.caller) == most;
+        let is_idle = |held: &&OpenConnection| !held.busy.0.load(Ordering::Relaxed);
         let chosen = self.held.iter().filter(greedy).find(is_idle).or_else(|| self.held.iter().find(greedy));
         if let Some(connection) = chosen.map(|held| held.connection.clone()) {
             connection.abort();

@@ -24,13 +24,13 @@ use crate::metric::RequestMetric;
 use crate::page::PAGE;
 use crate::route::{Body, Route};
 use crate::service::Service;
-use crate::token::Token;
+use crate::token::{self, Token};
 
 /// Who may ask.
 #[derive(Clone)]
-pub struct Guard(Arc<Rules>);
+pub struct Guard(Arc<RequestRules>);
 
-struct Rules {
+struct RequestRules {
     service: Arc<Service>,
     token: Option<Token>,
     loopback: bool,
@@ -50,7 +50,7 @@ impl Guard {
         body_time: Duration,
         routes: &'static [Route],
     ) -> Self {
-        Self(Arc::new(Rules { service, token, loopback, names, body_time, routes }))
+        Self(Arc::new(RequestRules { service, token, loopback, names, body_time, routes }))
     }
 
     /// The service.
@@ -72,7 +72,7 @@ pub async fn check(State(guard): State<Guard>, request: Request, next: Next) -> 
     response
 }
 
-impl Rules {
+impl RequestRules {
     async fn admit(&self, path: Option<&str>, request: Request) -> Result<Request, Refusal> {
         let headers = request.headers();
         let host = self.host(headers)?;
@@ -130,11 +130,8 @@ impl Rules {
 
     fn check_token(&self, route: &Route, headers: &HeaderMap) -> Result<(), Refusal> {
         let Some(token) = self.token.as_ref().filter(|_| !route.open) else { return Ok(()) };
-        // Schemes are written in small letters or large ones (RFC 7235, section 2.1).
-        let given = headers.get(header::AUTHORIZATION).and_then(|given| given.to_str().ok()?.split_once(' '));
-        let given = given.filter(|(scheme, _)| scheme.eq_ignore_ascii_case("Bearer")).map(|(_, token)| token);
-        match given {
-            Some(given) if token.is(given.trim()) => Ok(()),
+        match token::bearer(headers) {
+            Some(given) if token.is(given) => Ok(()),
             Some(_) => Err(Refusal::new(StatusCode::UNAUTHORIZED, "this is not the token of this service")),
             None => Err(Refusal::new(StatusCode::UNAUTHORIZED, "this needs the token: Authorization: Bearer TOKEN")),
         }

@@ -30,7 +30,7 @@ use rumqttc::{AsyncClient, Event, EventLoop, Packet};
 use tokio::sync::{Notify, broadcast, watch};
 
 use self::connection::delivered;
-use self::discovery::{About, MAX_THINGS, Named, OFFLINE, ONLINE, Topics};
+use self::discovery::{DeviceDescription, EntityNames, MAX_THINGS, OFFLINE, ONLINE, Topics};
 pub use self::settings::{BrokerAddress, MqttDevice, MqttError, MqttSettings};
 use self::updates::{LiveState, MqttUpdates, classes};
 use crate::answers::Answers;
@@ -73,8 +73,8 @@ impl Mqtt {
         }
         let (stop, stopped) = watch::channel(false);
         let live = service.live();
-        let (bundle, camera, named) = (service.manifest.name.clone(), live.is_some(), Named::default());
-        let about = About { bundle, page, camera, pictures: device.pictures && camera, named };
+        let (bundle, camera, named) = (service.manifest.name.clone(), live.is_some(), EntityNames::default());
+        let about = DeviceDescription { bundle, page, camera, pictures: device.pictures && camera, named };
         let worker = MqttWorker {
             device,
             about,
@@ -101,7 +101,7 @@ impl Drop for Mqtt {
 /// Runs a [`Reporter`], again after a panic.
 struct MqttWorker {
     device: MqttDevice,
-    about: About,
+    about: DeviceDescription,
     regions: CameraRegions,
     live: Option<LiveReader>,
     answers: Answers,
@@ -162,7 +162,7 @@ struct PictureTime {
 
 struct Reporter<'a> {
     device: MqttDevice,
-    about: About,
+    about: DeviceDescription,
     regions: CameraRegions,
     live: Option<&'a LiveReader>,
     answers: Answers,
@@ -170,7 +170,7 @@ struct Reporter<'a> {
     updates: MqttUpdates,
     metrics: MqttMetrics,
     /// What brokers were told of that has entities of its own; none before the first.
-    announced: RefCell<Option<Named>>,
+    announced: RefCell<Option<EntityNames>>,
 }
 
 impl Reporter<'_> {
@@ -264,11 +264,12 @@ impl Reporter<'_> {
     }
 
     /// Describes all entities, and takes those away whose region or class is gone.
-    async fn announce(&self, client: &AsyncClient, named: Named) {
+    async fn announce(&self, client: &AsyncClient, named: EntityNames) {
         // Before the first time, those of an earlier run may be there: the history knows which classes it had.
         let before = self.announced.borrow().clone().unwrap_or_else(|| self.remembered());
-        let messages = discovery::messages(&self.device, &About { named: named.clone(), ..self.about.clone() });
-        let earlier = discovery::messages(&self.device, &About { named: before, ..self.about.clone() });
+        let messages =
+            discovery::messages(&self.device, &DeviceDescription { named: named.clone(), ..self.about.clone() });
+        let earlier = discovery::messages(&self.device, &DeviceDescription { named: before, ..self.about.clone() });
         for (topic, _) in earlier.iter().filter(|(topic, _)| messages.iter().all(|(other, _)| other != topic)) {
             self.deliver(client, topic, "", true).await;
         }
@@ -279,20 +280,20 @@ impl Reporter<'_> {
     }
 
     /// What has entities of its own now.
-    fn named(&self) -> Named {
+    fn named(&self) -> EntityNames {
         let regions = self.regions.get().iter().map(|region| region.name.clone()).collect();
         let known = self.answers.knowledge();
         let learned = known.classes[known.base..].iter().rev().take(MAX_THINGS);
-        Named { regions, things: learned.map(|class| class.label.clone()).collect() }
+        EntityNames { regions, things: learned.map(|class| class.label.clone()).collect() }
     }
 
     /// The labels of all changes that are remembered.
-    fn remembered(&self) -> Named {
+    fn remembered(&self) -> EntityNames {
         let known = self.answers.knowledge();
         let labels: BTreeSet<&str> =
             known.history.iter().flat_map(|entry| &entry.names).map(|named| &*named.label).collect();
         let things = labels.into_iter().filter(|label| !label.is_empty()).map(str::to_owned).collect();
-        Named { regions: Vec::new(), things }
+        EntityNames { regions: Vec::new(), things }
     }
 
     async fn tell(&self, client: &AsyncClient) {

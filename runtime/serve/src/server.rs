@@ -260,8 +260,13 @@ impl Server {
             let mut stream = TimeoutStream::new(stream);
             stream.set_write_timeout(Some(body_time));
             let stream = Box::pin(stream);
-            let connection =
-                connections.spawn(accept(stream, tls, Watched { router, busy: busy.clone() }, head_time, stopped));
+            let connection = connections.spawn(accept(
+                stream,
+                tls,
+                ConnectionService { router, busy: busy.clone() },
+                head_time,
+                stopped,
+            ));
             places.take(peer, connection, busy);
         };
         drop(listener);
@@ -296,12 +301,12 @@ fn start_decoders(runtime: &tokio::runtime::Runtime) {
 
 /// What answers on a connection, and notes whether an answer is waited for.
 #[derive(Clone)]
-struct Watched {
+struct ConnectionService {
     router: Router,
     busy: Busy,
 }
 
-impl hyper::service::Service<hyper::Request<Incoming>> for Watched {
+impl hyper::service::Service<hyper::Request<Incoming>> for ConnectionService {
     type Response = Response;
     type Error = Infallible;
     type Future = Pin<Box<dyn Future<Output = Result<Response, Infallible>> + Send>>;
@@ -320,7 +325,7 @@ impl hyper::service::Service<hyper::Request<Incoming>> for Watched {
 async fn accept(
     stream: Pin<Box<TimeoutStream<TcpStream>>>,
     tls: Option<TlsAcceptor>,
-    router: Watched,
+    router: ConnectionService,
     head_time: Duration,
     stopped: watch::Receiver<bool>,
 ) {

@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 
+use axum::http::{HeaderMap, header};
 use orco_runtime::files;
 use orco_runtime::manifest::hexadecimal;
 use subtle::ConstantTimeEq;
@@ -61,6 +62,13 @@ impl Token {
     pub fn is(&self, given: &str) -> bool {
         given.to_ascii_lowercase().as_bytes().ct_eq(self.0.as_bytes()).into()
     }
+}
+
+/// The token that a request brings: `Authorization: Bearer TOKEN`.
+pub fn bearer(headers: &HeaderMap) -> Option<&str> {
+    // Schemes are written in small letters or large ones (RFC 7235, section 2.1).
+    let (scheme, token) = headers.get(header::AUTHORIZATION)?.to_str().ok()?.split_once(' ')?;
+    scheme.eq_ignore_ascii_case("Bearer").then(|| token.trim())
 }
 
 impl std::fmt::Debug for Token {

@@ -19,8 +19,8 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use crate::error::Refusal;
 use crate::turns::TurnQueue;
 
-/// Most bytes of a pack that is taken in over HTTP: more than a class of a hundred shots has. Some may wait to be
-/// learned at a time; `orco import` takes larger ones.
+/// Most bytes of a pack that is taken in over HTTP, by a service or a hub: twice what 1,000 shots with float features of
+/// 512 numbers take. Some may wait to be learned at a time; `orco import` takes larger ones.
 pub const MAX_PACK: usize = 8 << 20;
 
 /// Backups that lie on the disk at a time, being written or sent.
@@ -31,9 +31,9 @@ const MIN_BACKUP_WAIT: Duration = Duration::from_secs(10);
 
 /// Writes and reads the files.
 #[derive(Clone)]
-pub struct Transfer(Arc<Shared>);
+pub struct Transfer(Arc<SharedTransfer>);
 
-struct Shared {
+struct SharedTransfer {
     bundle: Bundle,
     store: Store,
     settings: LearnerSettings,
@@ -60,7 +60,7 @@ pub struct WrittenBackup {
 impl Transfer {
     pub(crate) fn new(bundle: Bundle, store: Store, settings: LearnerSettings, turns: TurnQueue) -> Self {
         let backups = Arc::new(Semaphore::new(MAX_BACKUPS));
-        Self(Arc::new(Shared {
+        Self(Arc::new(SharedTransfer {
             bundle,
             store,
             settings,
@@ -84,7 +84,7 @@ impl Transfer {
     /// another program holds the state for too long, or the backup cannot be written.
     pub fn backup(&self) -> Result<WrittenBackup, Refusal> {
         let _exclusive = self.try_exclusive()?;
-        let Shared { bundle, store, settings, backups, turns, .. } = &*self.0;
+        let SharedTransfer { bundle, store, settings, backups, turns, .. } = &*self.0;
         let nothing = || Refusal::conflict("nothing was learned, so there is nothing to back up");
         if !store.folder().is_dir() {
             return Err(nothing());
@@ -120,7 +120,7 @@ impl Transfer {
     /// [`Refusal`] if there is no such class, it came with the bundle, or the state cannot be read.
     pub fn pack(&self, label: &str) -> Result<Vec<u8>, Refusal> {
         let _exclusive = self.try_exclusive()?;
-        let Shared { bundle, store, settings, .. } = &*self.0;
+        let SharedTransfer { bundle, store, settings, .. } = &*self.0;
         let learner = Learner::new(bundle.clone(), store.clone(), settings.clone());
         let mut learner = learner.map_err(|error| Refusal::internal(with_causes(&error)))?;
         let exported = learner.export(label, PackOrigin::default()).map_err(|error| match error {

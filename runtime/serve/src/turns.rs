@@ -9,10 +9,10 @@ use orco_runtime::threads::lock;
 
 /// Gives the turns, in the order of arrival.
 #[derive(Clone, Default)]
-pub(crate) struct TurnQueue(Arc<Shared>);
+pub(crate) struct TurnQueue(Arc<SharedLine>);
 
 #[derive(Default)]
-struct Shared {
+struct SharedLine {
     line: Mutex<Line>,
     moved: Condvar,
 }

@@ -80,7 +80,7 @@ impl Answer {
 
 /// What the classifier says of one picture.
 struct Ranking {
-    known: Option<bool>,
+    is_known: Option<bool>,
     matches: Vec<Match>,
     set: Vec<usize>,
 }
@@ -103,7 +103,7 @@ impl StateClassifier {
 
 /// How scores become answers.
 struct AnswerRule<'a> {
-    known: &'a StateClassifier,
+    classifier: &'a StateClassifier,
     /// Number of base classes.
     base: usize,
     /// Whether they are kept out of answers.
@@ -122,7 +122,7 @@ impl AnswerRule<'_> {
     /// Whether a picture of these scores is like anything that may be answered.
     fn is_known(&self, scores: &[f32]) -> Option<bool> {
         let AnswerThresholds { familiarity: least, learned, .. } = self.thresholds.as_ref()?;
-        let is_familiar = self.known.classifier.familiarity(scores)? >= *least;
+        let is_familiar = self.classifier.classifier.familiarity(scores)? >= *least;
         if !self.is_learned_only {
             return Some(is_familiar);
         }
@@ -133,15 +133,15 @@ impl AnswerRule<'_> {
 
     /// Orders the classes that may be answered by how well they fit a picture's features.
     fn rank(&self, features: ArrayView1<'_, f32>) -> Ranking {
-        let StateClassifier { classifier, replaced, .. } = self.known;
+        let StateClassifier { classifier, replaced, .. } = self.classifier;
         let mut scores = classifier.scores(features.to_slice().expect("rows of the standard layout"));
-        let known = self.is_known(&scores);
+        let is_known = self.is_known(&scores);
         let first = if self.is_learned_only { self.base } else { 0 };
         let mut matches = classifier.ranked_from(&mut scores, first);
         matches.retain(|found| replaced.get(found.class) != Some(&true));
-        let sets = self.thresholds.as_ref().filter(|_| known == Some(true)).map(|thresholds| &thresholds.sets);
+        let sets = self.thresholds.as_ref().filter(|_| is_known == Some(true)).map(|thresholds| &thresholds.sets);
         let set = sets.map(|sets| prediction_set(&matches, sets, self.base, self.is_learned_only));
-        Ranking { known, matches, set: set.unwrap_or_default() }
+        Ranking { is_known, matches, set: set.unwrap_or_default() }
     }
 }
 
@@ -164,25 +164,25 @@ impl Learner {
     pub fn classify_features(&mut self, features: ArrayView2<'_, f32>) -> Vec<Answer> {
         let false_alarms = self.settings.false_alarms;
         let (base, is_learned_only) = (self.base_model().classes.len(), self.is_learned_only());
-        let known = &*self.classifier();
-        let thresholds = known.known_scores.as_ref().map(|scores| AnswerThresholds {
+        let classifier = &*self.classifier();
+        let thresholds = classifier.known_scores.as_ref().map(|scores| AnswerThresholds {
             familiarity: scores.threshold(false_alarms),
             learned: scores.learned_thresholds(false_alarms),
             sets: scores.set_thresholds(COVERAGE),
         });
-        let rule = AnswerRule { known, base, is_learned_only, thresholds };
+        let rule = AnswerRule { classifier, base, is_learned_only, thresholds };
         let rows = features.as_standard_layout();
         let rankings: Vec<Ranking> = rows.rows().into_iter().map(|row| rule.rank(row)).collect();
         rankings.into_iter().map(|ranking| self.answer(ranking)).collect()
     }
 
-    fn answer(&self, Ranking { known, matches, set }: Ranking) -> Answer {
+    fn answer(&self, Ranking { is_known, matches, set }: Ranking) -> Answer {
         let base_model = &self.bundle.base_model;
         let is_probable = base_model.scoring(&base_model.config).is_some();
         let score = if is_probable { Score::Probability } else { Score::Cosine };
         let best = matches.first().copied();
         let label = best.map_or(String::new(), |best| self.label(best.class).to_owned());
-        Answer { label, score: score(best.map_or(0.0, |best| best.score)), known, matches, set }
+        Answer { label, score: score(best.map_or(0.0, |best| best.score)), known: is_known, matches, set }
     }
 
     /// The classifier made from the state as it is; made now if there is none.

@@ -11,7 +11,7 @@ use orco_state::sentence::{counted, join_first};
 use orco_state::session::{ForgettingExcess, LearnError};
 
 use super::check::DoubtfulShot;
-use super::forgetting_sentences::beyond;
+use super::forgetting_sentences::excess_sentence;
 use crate::bundle::OpenError;
 use crate::encoder::EncodeError;
 use crate::image::{ForeignFile, ImageError};
@@ -130,7 +130,7 @@ pub enum ChangeError {
         "old classes would have lost more than the forgetting budget of {} percentage points, over all sessions since \
          the bundle: {}",
         in_points(*budget),
-        beyond(excess)
+        excess_sentence(excess)
     )]
     Forgetting {
         /// The budget, 0..1.

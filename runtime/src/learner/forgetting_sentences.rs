@@ -5,7 +5,7 @@ use orco_state::sentence::join_first;
 use orco_state::session::{ClassAccuracy, ForgettingExcess, GroupLoss};
 
 /// "LABEL (80 to 20 %)" for the first few of the classes: what the session cost them.
-pub fn by_this(forgotten: &[&ClassAccuracy]) -> String {
+pub fn session_loss_sentence(forgotten: &[&ClassAccuracy]) -> String {
     listed(forgotten, |class| (class.before.unwrap_or(0.0), class.after))
 }
 
@@ -15,14 +15,14 @@ pub fn forgetting_sentence(forgotten: &[&ClassAccuracy]) -> String {
 }
 
 /// "classes of the bundle together (80.0 to 72.5 % of 300 samples)".
-pub fn of_group(loss: &GroupLoss) -> String {
+pub fn group_sentence(loss: &GroupLoss) -> String {
     let GroupLoss { group, since } = loss;
     format!("{group} together ({:.1} to {:.1} % of {} samples)", 100.0 * since.first, 100.0 * since.now, since.samples)
 }
 
 /// What is beyond a budget: groups, then the first few of the classes, with the samples that each is judged by.
-pub fn beyond(excess: &ForgettingExcess) -> String {
-    let mut all: Vec<String> = excess.groups.iter().map(of_group).collect();
+pub fn excess_sentence(excess: &ForgettingExcess) -> String {
+    let mut all: Vec<String> = excess.groups.iter().map(group_sentence).collect();
     if !excess.classes.is_empty() {
         let mut samples: Vec<u32> = excess.classes.iter().filter_map(|class| Some(class.since?.samples)).collect();
         samples.sort_unstable();

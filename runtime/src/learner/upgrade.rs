@@ -106,7 +106,7 @@ pub fn upgrade(
     let labels = classes.iter().map(|class| class.label.clone());
     let change = HistoryChange::new(ChangeKind::Upgrade, settings.seed).labels(labels).at(seconds_if_set());
     keeping.check()?;
-    let uncertain = go_over(&locked, &old, &SavedState::initial(next, &change))?;
+    let uncertain = switch_bundle(&locked, &old, &SavedState::initial(next, &change))?;
     keeping.done();
     let UpgradePlan { from, warnings, .. } = plan;
     Ok(ChangeOutcome {
@@ -144,7 +144,7 @@ pub fn undo(
     };
     let earlier = slots::read(&bytes).filter(|saved| saved.is_sound(&bundle.base_model));
     let earlier = earlier.filter(|saved| saved.state.bundle_digest == bundle.digest).ok_or_else(none)?;
-    let uncertain = go_over(&locked, &present, &earlier)?;
+    let uncertain = switch_bundle(&locked, &present, &earlier)?;
     Ok(ChangeOutcome { report: earlier, uncertain, unaligned: None })
 }
 
@@ -165,7 +165,7 @@ fn lock(bundle: &Bundle, store: &Store, settings: &LearnerSettings) -> Result<Lo
 }
 
 /// Puts one state into the place of the other, which is kept aside.
-fn go_over(
+fn switch_bundle(
     locked: &LockedStore,
     old: &SavedState,
     new: &SavedState,

@@ -67,10 +67,10 @@ pub struct Match {
 /// Where [`LearnConfig::answer`] has weights and the bundle has statistics, the score is a class's probability by all
 /// that is known ([`crate::answer`]).
 #[derive(Clone, Debug)]
-pub struct Classifier(Rule);
+pub struct Classifier(ClassifierKind);
 
 #[derive(Clone, Debug)]
-enum Rule {
+enum ClassifierKind {
     NearestTarget(NearestTarget),
     Predictor(Box<Predictor>),
 }
@@ -98,8 +98,8 @@ impl Classifier {
     /// [`LearnConfig::base_exemplars`] matter.
     pub fn with_config(base_model: &BaseModel, state: &State, config: &LearnConfig) -> Self {
         Self(match base_model.scoring(config) {
-            Some(scoring) => Rule::Predictor(Box::new(Predictor::new(base_model, state, scoring))),
-            None => Rule::NearestTarget(NearestTarget::new(base_model, state, config)),
+            Some(scoring) => ClassifierKind::Predictor(Box::new(Predictor::new(base_model, state, scoring))),
+            None => ClassifierKind::NearestTarget(NearestTarget::new(base_model, state, config)),
         })
     }
 
@@ -113,15 +113,15 @@ impl Classifier {
         let Some(scoring) = base_model.scoring(config) else {
             return (Self::with_config(base_model, state, config), None);
         };
-        let (answerer, samples) = Predictor::with_samples(base_model, state, scoring);
+        let (predictor, samples) = Predictor::with_samples(base_model, state, scoring);
         let KnownSamples { evenly, learned } = samples;
         let scale = SampleScale {
             base: base_model.classes.len(),
-            temperature: answerer.temperature(),
+            temperature: predictor.temperature(),
             ratio: scoring.statistics.accuracy_ratio(),
         };
         let scores = KnownScores::of(&evenly, &learned, scale);
-        (Self(Rule::Predictor(Box::new(answerer))), scores)
+        (Self(ClassifierKind::Predictor(Box::new(predictor))), scores)
     }
 
     /// Adds a class at once, without training: by the mean direction of its shots' clean views under the head
@@ -134,8 +134,8 @@ impl Classifier {
     /// If a shot has no whole feature vector.
     pub fn imprint(&mut self, shots: &[Vec<f32>]) {
         match &mut self.0 {
-            Rule::NearestTarget(nearest) => nearest.imprint(shots.iter().map(Vec::as_slice)),
-            Rule::Predictor(answerer) => answerer.imprint(shots.iter().map(Vec::as_slice)),
+            ClassifierKind::NearestTarget(nearest) => nearest.imprint(shots.iter().map(Vec::as_slice)),
+            ClassifierKind::Predictor(predictor) => predictor.imprint(shots.iter().map(Vec::as_slice)),
         }
     }
 
@@ -162,8 +162,8 @@ impl Classifier {
     /// The same of the classes from number `first` on alone, as if there were no others.
     pub fn ranked_from(&self, scores: &mut [f32], first: usize) -> Vec<Match> {
         let scores = &mut scores[first..];
-        if let Rule::Predictor(answerer) = &self.0 {
-            answerer.probabilities(scores);
+        if let ClassifierKind::Predictor(predictor) = &self.0 {
+            predictor.probabilities(scores);
         }
         let found = |(class, &score): (usize, &f32)| Match { class: first + class, score };
         let mut matches: Vec<Match> = scores.iter().enumerate().map(found).collect();
@@ -174,8 +174,8 @@ impl Classifier {
     /// Scores of every class, by which they are ordered: `features` `[n, inputs]`, result `[n, classes]`.
     pub fn scores(&self, features: &[f32]) -> Vec<f32> {
         match &self.0 {
-            Rule::NearestTarget(nearest) => nearest.scores(features),
-            Rule::Predictor(answerer) => answerer.scores(features),
+            ClassifierKind::NearestTarget(nearest) => nearest.scores(features),
+            ClassifierKind::Predictor(predictor) => predictor.scores(features),
         }
     }
 
@@ -186,36 +186,36 @@ impl Classifier {
     /// If a shot has no whole feature vector, or there is no such shot.
     pub fn scores_of_some(&self, shots: &[Vec<f32>], subsets: &[Vec<usize>], features: &[f32]) -> Vec<Vec<f32>> {
         match &self.0 {
-            Rule::NearestTarget(nearest) => {
+            ClassifierKind::NearestTarget(nearest) => {
                 let scores = |subset: &Vec<usize>| {
                     nearest.scores_of(subset.iter().map(|shot| shots[*shot].as_slice()), features)
                 };
                 subsets.iter().map(scores).collect()
             }
-            Rule::Predictor(answerer) => answerer.scores_of_some(shots, subsets, features),
+            ClassifierKind::Predictor(predictor) => predictor.scores_of_some(shots, subsets, features),
         }
     }
 
     /// How much a picture is like anything known, from its scores, to be compared with
     /// [`crate::unknown::KnownScores::threshold`]; `None` where answers do not use the bundle's statistics.
     pub fn familiarity(&self, scores: &[f32]) -> Option<f32> {
-        matches!(self.0, Rule::Predictor(_)).then(|| familiarity(scores))
+        matches!(self.0, ClassifierKind::Predictor(_)).then(|| familiarity(scores))
     }
 
     /// What every balance would recognise, in the order of [`Balance::ALL`](crate::state::Balance::ALL); none of a
     /// classifier that was made without [known scores](Self::with_known_scores), or before anything is learned.
     pub fn balance_estimates(&self) -> Vec<BalanceEstimate> {
         match &self.0 {
-            Rule::NearestTarget(_) => Vec::new(),
-            Rule::Predictor(answerer) => answerer.balance_estimates(),
+            ClassifierKind::NearestTarget(_) => Vec::new(),
+            ClassifierKind::Predictor(predictor) => predictor.balance_estimates(),
         }
     }
 
     /// Number of known classes, imprinted ones among them.
     pub fn classes(&self) -> usize {
         match &self.0 {
-            Rule::NearestTarget(nearest) => nearest.targets.len() / nearest.dimension,
-            Rule::Predictor(answerer) => answerer.classes(),
+            ClassifierKind::NearestTarget(nearest) => nearest.targets.len() / nearest.dimension,
+            ClassifierKind::Predictor(predictor) => predictor.classes(),
         }
     }
 }

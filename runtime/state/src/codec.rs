@@ -118,10 +118,10 @@ pub fn open(kind: FileKind, bytes: &[u8]) -> Result<(u16, &[u8]), DecodeError> {
     let (header, content) = bytes.split_at_checked(HEADER).ok_or(DecodeError::Checksum)?;
     let (checked, sum) = header.split_at(CHECKED);
     // The length first: it costs nothing, and a file that is cut off is the commonest damage.
-    if u64::from_le_bytes(piece(checked, 10)) != content.len() as u64 || sum != checksum(checked, &[content]) {
+    if u64::from_le_bytes(bytes_at(checked, 10)) != content.len() as u64 || sum != checksum(checked, &[content]) {
         return Err(DecodeError::Checksum);
     }
-    Ok((u16::from_le_bytes(piece(checked, 8)), content))
+    Ok((u16::from_le_bytes(bytes_at(checked, 8)), content))
 }
 
 /// Encodes a value as postcard in an envelope of the present version.
@@ -175,10 +175,10 @@ fn checksum(checked: &[u8], content: &[&[u8]]) -> [u8; DIGEST] {
 ///
 /// # Panics
 /// If there are fewer.
-pub(crate) fn piece<const N: usize>(bytes: &[u8], offset: usize) -> [u8; N] {
-    let mut piece = [0; N];
-    piece.copy_from_slice(&bytes[offset..][..N]);
-    piece
+pub(crate) fn bytes_at<const N: usize>(bytes: &[u8], offset: usize) -> [u8; N] {
+    let mut copy = [0; N];
+    copy.copy_from_slice(&bytes[offset..][..N]);
+    copy
 }
 
 /// Serialises `Vec<u8>` as one run of bytes.

@@ -63,7 +63,7 @@ use crate::state::{BaseModel, State, within_shot_limit};
 
 /// A state with its history: what a device keeps.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(from = "Stored")]
+#[serde(from = "StoredState")]
 pub struct SavedState {
     /// The present state.
     pub state: State,
@@ -73,13 +73,13 @@ pub struct SavedState {
 
 /// The same as it is stored: the last entry has what the state leaves out.
 #[derive(Deserialize)]
-struct Stored {
+struct StoredState {
     state: State,
     history: History,
 }
 
-impl From<Stored> for SavedState {
-    fn from(Stored { mut state, history }: Stored) -> Self {
+impl From<StoredState> for SavedState {
+    fn from(StoredState { mut state, history }: StoredState) -> Self {
         if let Some(last) = history.entries.last() {
             state.first_recognitions.clone_from(&last.first_recognitions);
         }

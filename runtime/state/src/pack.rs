@@ -14,7 +14,7 @@ use serde::de::{Deserializer, Error, SeqAccess, Visitor};
 use serde::{Deserialize, Serialize};
 
 use crate::bank::Bank;
-use crate::codec::{self, DecodeError, FileKind, from_postcard, piece, to_postcard};
+use crate::codec::{self, DecodeError, FileKind, bytes_at, from_postcard, to_postcard};
 use crate::label::{self, MAX_TEXT};
 use crate::session::StoredClass;
 use crate::state::{BaseModel, Class, MAX_SHOTS, State};
@@ -207,7 +207,7 @@ impl<'a> UnverifiedPack<'a> {
             return Err(DecodeError::Version { expected: FileKind::Pack.version(), actual }.into());
         }
         let (length, rest) = content.split_at_checked(LENGTH).ok_or(DecodeError::Body)?;
-        let length = u32::from_le_bytes(piece(length, 0)) as usize;
+        let length = u32::from_le_bytes(bytes_at(length, 0)) as usize;
         let (signed, signature) = rest.split_at_checked(length).ok_or(DecodeError::Body)?;
         let start = [&FileKind::Pack.magic()[..], &actual.to_le_bytes()].concat();
         if !signed.starts_with(&start) {

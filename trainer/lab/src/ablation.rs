@@ -13,7 +13,7 @@ use orco_lab::ablation::Assignment;
 use orco_lab::format;
 use orco_lab::kept::fingerprint;
 use orco_lab::phase3_ablations::{self, Phase3Settings, RANDOM_IN_BOTH};
-use orco_lab::published::{self, Reading};
+use orco_lab::published::{self, PaperVariant};
 use orco_lab::question::{AblationVariant, LossSelection, Question};
 use orco_lab::results::MeasuredSystem;
 use orco_state::target::TargetMethod;
@@ -41,13 +41,13 @@ pub fn trains_the_recipe(question: Question) -> bool {
 ///
 /// # Errors
 /// If the recipe leaves nothing to vary, with what to do.
-pub fn variants(question: Question, recipe: &Recipe, reading: Reading) -> Result<Vec<AblationVariant<Recipe>>> {
+pub fn variants(question: Question, recipe: &Recipe, reading: PaperVariant) -> Result<Vec<AblationVariant<Recipe>>> {
     check(question, recipe)?;
     let learn =
         LearnConfig { views: recipe.learn.views, precision: recipe.learn.precision, ..settings(recipe, reading) };
     let align = match reading {
-        Reading::Program => recipe.align.clone(),
-        Reading::Text => recipe.align.by_the_text(),
+        PaperVariant::Program => recipe.align.clone(),
+        PaperVariant::Text => recipe.align.by_the_text(),
     };
     let recipe = Recipe { learn, align, ..recipe.clone() };
     Ok(match question {
@@ -81,12 +81,16 @@ pub fn variants(question: Question, recipe: &Recipe, reading: Reading) -> Result
 }
 
 /// The settings of phase 3 that are varied.
-fn settings(recipe: &Recipe, reading: Reading) -> LearnConfig {
+fn settings(recipe: &Recipe, reading: PaperVariant) -> LearnConfig {
     reading.settings(published::program(recipe.data.kind.title()))
 }
 
 /// The lab's variants of a question that varies the head alone, as far as they fit how phase 2 was trained.
-fn variants_of_head(question: Question, recipe: &Recipe, reading: Reading) -> Vec<AblationVariant<Phase3Settings>> {
+fn variants_of_head(
+    question: Question,
+    recipe: &Recipe,
+    reading: PaperVariant,
+) -> Vec<AblationVariant<Phase3Settings>> {
     let variants = phase3_ablations::variants(question, &settings(recipe, reading));
     match recipe.align.assignment {
         BaseAssignment::Matched => variants,
@@ -181,7 +185,7 @@ pub fn phase_1(variant: &AblationVariant<Recipe>) -> String {
 /// As for [`compare`].
 pub fn measure(
     question: Question,
-    reading: Reading,
+    reading: PaperVariant,
     variant: &AblationVariant<Recipe>,
     model: &mut Model,
     targets: &Targets,
@@ -242,7 +246,7 @@ mod tests {
     #[test]
     fn every_variant_has_a_recipe_that_makes_sense_and_a_name_of_its_own() {
         for question in Question::PAPER {
-            let variants = variants(question, &recipe(), Reading::Program).unwrap();
+            let variants = variants(question, &recipe(), PaperVariant::Program).unwrap();
             for (index, variant) in variants.iter().enumerate() {
                 let text = toml::to_string(&variant.settings).unwrap();
                 let folder = tempfile::tempdir().unwrap();
@@ -259,7 +263,7 @@ mod tests {
     #[test]
     fn the_papers_figures_are_those_of_variants_and_of_compared_systems() {
         for question in Question::PAPER {
-            let variants = variants(question, &recipe(), Reading::Program).unwrap();
+            let variants = variants(question, &recipe(), PaperVariant::Program).unwrap();
             if trains_the_recipe(question) {
                 continue;
             }
@@ -278,7 +282,7 @@ mod tests {
             include_str!("../../recipes/cub200-paper.toml"),
         ] {
             let recipe: Recipe = toml::from_str(text).unwrap();
-            for variant in variants(Question::Targets, &recipe, Reading::Program).unwrap() {
+            for variant in variants(Question::Targets, &recipe, PaperVariant::Program).unwrap() {
                 assert_eq!(variant.settings.learn, recipe.learn, "{}", recipe.name);
             }
         }
@@ -287,7 +291,7 @@ mod tests {
     #[test]
     fn phase_1_is_shared_where_it_is_the_same() {
         let phases = |question: Question| {
-            let variants = variants(question, &recipe(), Reading::Program).unwrap();
+            let variants = variants(question, &recipe(), PaperVariant::Program).unwrap();
             let phases: std::collections::HashSet<String> = variants.iter().map(phase_1).collect();
             (variants.len(), phases.len())
         };
@@ -300,14 +304,14 @@ mod tests {
     fn what_cannot_be_varied_is_said() {
         let mut given = recipe();
         given.pretrain.epochs = 0;
-        let said = variants(Question::Pretraining, &given, Reading::Program).unwrap_err().to_string();
+        let said = variants(Question::Pretraining, &given, PaperVariant::Program).unwrap_err().to_string();
         assert!(said.contains("is given, not trained") && said.contains("\"pretraining\""), "{said}");
         assert!(
-            variants(Question::Targets, &given, Reading::Program).is_ok()
-                && variants(Question::Frozen, &given, Reading::Program).is_ok()
+            variants(Question::Targets, &given, PaperVariant::Program).is_ok()
+                && variants(Question::Frozen, &given, PaperVariant::Program).is_ok()
         );
         given.backbone.onnx = Some("backbone.onnx".into());
-        let said = variants(Question::Frozen, &given, Reading::Program).unwrap_err().to_string();
+        let said = variants(Question::Frozen, &given, PaperVariant::Program).unwrap_err().to_string();
         assert!(said.contains("cannot be trained") && said.contains("backbone.weights"), "{said}");
     }
 }

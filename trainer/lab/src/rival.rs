@@ -32,7 +32,7 @@ use orco_lab::kept::{self, fingerprint};
 use orco_lab::method::Method;
 use orco_lab::published::{PaperRow, PaperTable, PaperTotals, PublishedFigure};
 use orco_lab::results::MeasuredSystem;
-use orco_lab::seeds::{self, OverSeeds};
+use orco_lab::seeds::{self, SeedSummary};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
@@ -290,10 +290,10 @@ pub fn write_over_seeds(
     measured: &[MeasuredRival<Vec<Summary>>],
     recipes: &[Recipe],
     draws: usize,
-) -> Result<Vec<OverSeeds>> {
+) -> Result<Vec<SeedSummary>> {
     let recipe = &recipes[0];
-    let over: Vec<OverSeeds> = measured.iter().map(|of| OverSeeds::of(&of.measured)).collect();
-    let beside = |(over, of): (&OverSeeds, &MeasuredRival<Vec<Summary>>)| {
+    let over: Vec<SeedSummary> = measured.iter().map(|of| SeedSummary::of(&of.measured)).collect();
+    let beside = |(over, of): (&SeedSummary, &MeasuredRival<Vec<Summary>>)| {
         let figures = of.rival.figures(recipe).into_iter().flatten();
         MeasuredSystem::of_trainings(over, of.measured.clone()).beside(figures)
     };

@@ -189,7 +189,7 @@ impl BaseAlignConfig {
     }
 
     /// The same for that many base images: epochs and batch where `steps` says how long phase 2 takes.
-    pub fn settled(&self, images: usize) -> Self {
+    pub fn for_images(&self, images: usize) -> Self {
         let Some(steps) = self.steps else { return self.clone() };
         let batch = self.batch.min(images).max(1);
         Self { epochs: steps.div_ceil((images / batch).max(1)), batch, ..self.clone() }

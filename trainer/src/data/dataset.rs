@@ -91,12 +91,12 @@ pub fn open(recipe: &Recipe, origin: &DataOrigin<'_>) -> Result<DataSet, DataErr
         .map_err(|error| error.with_class_names(&class_names))?;
     let channels = Channels::of(recipe).unwrap_or_else(|| Channels::measure(&train, &split.base));
     log::info!("{title}: {} training and {} test images of {} classes", train.len(), test.len(), class_names.len());
-    doubts(recipe, &split, &train, &class_names).iter().for_each(|doubt| log::warn!("{doubt}"));
+    split_warnings(recipe, &split, &train, &class_names).iter().for_each(|warning| log::warn!("{warning}"));
     Ok(DataSet { train, test, split, class_names, channels, names, skipped })
 }
 
 /// What is allowed, but seldom meant: classes in no session, base classes with few images. A sentence each.
-fn doubts(recipe: &Recipe, split: &Split, train: &Images, class_names: &[String]) -> Vec<String> {
+fn split_warnings(recipe: &Recipe, split: &Split, train: &Images, class_names: &[String]) -> Vec<String> {
     /// Images from which a class can be learned, though not well.
     const FEW: usize = 10;
     /// Names in a sentence.
@@ -107,11 +107,11 @@ fn doubts(recipe: &Recipe, split: &Split, train: &Images, class_names: &[String]
         let more = classes.len().saturating_sub(NAMED);
         names.join(", ") + &if more > 0 { format!(" and {more} more") } else { String::new() }
     };
-    let mut doubts = Vec::new();
+    let mut warnings = Vec::new();
     let unused: Vec<usize> = (recipe.classes()..class_names.len()).collect();
     if !unused.is_empty() {
         let (used, all) = (recipe.classes(), class_names.len());
-        doubts.push(format!(
+        warnings.push(format!(
             "the split uses the first {used} of {all} classes; in no session: {}; [split] says how many are used",
             listed(&unused)
         ));
@@ -120,9 +120,10 @@ fn doubts(recipe: &Recipe, split: &Split, train: &Images, class_names: &[String]
     split.base.iter().for_each(|&index| images[usize::from(train.labels[index])] += 1);
     let few: Vec<usize> = (0..images.len()).filter(|&class| images[class] < FEW).collect();
     if !few.is_empty() {
-        doubts.push(format!("base classes with fewer than {FEW} images to train on: {}; give them more", listed(&few)));
+        warnings
+            .push(format!("base classes with fewer than {FEW} images to train on: {}; give them more", listed(&few)));
     }
-    doubts
+    warnings
 }
 
 /// Training images, test images, class names, names of training images, and what was left out.

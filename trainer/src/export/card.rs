@@ -129,7 +129,7 @@ impl Card<'_> {
             1 => "; 1 broken image of the data set was left out".into(),
             count => format!("; {count} broken images of the data set were left out"),
         };
-        let align = recipe.align.settled(split.base.len());
+        let align = recipe.align.for_images(split.base.len());
         writeln!(text, "- Trained on: {}, seed {}{without}.", bundle.manifest.provenance.trained_on, recipe.seed)?;
         phase_1(text, recipe)?;
         time(text, recipe, &run.metrics("pretrain"))?;
@@ -483,7 +483,7 @@ fn phase_1(text: &mut String, recipe: &Recipe) -> Result<()> {
         augment.jitter_probability,
         augment.grey_probability,
         augment.erase_probability,
-        beyond(augment)
+        optional_augmentation(augment)
     )?;
     Ok(())
 }
@@ -501,7 +501,7 @@ fn made_by(targets: &TargetConfig) -> String {
 }
 
 /// What of the views a recipe may leave out, in words.
-fn beyond(augment: &AugmentConfig) -> String {
+fn optional_augmentation(augment: &AugmentConfig) -> String {
     let mut words = match augment.policy {
         AugmentPolicy::None => String::new(),
         AugmentPolicy::AutoAugment => ", AutoAugment's policy for CIFAR".into(),

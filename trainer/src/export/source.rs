@@ -200,7 +200,7 @@ impl<'a> BundleSource<'a> {
                 ),
                 seed: self.recipe.seed,
                 pretrain_epochs: self.recipe.pretrain.epochs,
-                align_epochs: self.recipe.align.settled(self.split.base.len()).epochs,
+                align_epochs: self.recipe.align.for_images(self.split.base.len()).epochs,
             },
             files,
         }

@@ -64,7 +64,7 @@ pub enum RankError {
         reason: String,
     },
     /// Another rank ended, or cannot be reached any more.
-    #[error("rank {rank} of {size} {}; {}", said(reason), ADVICE)]
+    #[error("rank {rank} of {size} {}; {}", lost_sentence(reason), ADVICE)]
     Lost {
         /// The own rank.
         rank: usize,
@@ -102,7 +102,7 @@ pub(crate) const LOST: &str = "lost the other ranks: ";
 pub(crate) const ADVICE: &str = "the log of the rank that ended first says why, and the same command continues the run";
 
 /// The reason, which begins with [`LOST`] in any case.
-fn said(reason: &str) -> String {
+fn lost_sentence(reason: &str) -> String {
     if reason.starts_with(LOST) { reason.to_owned() } else { format!("{LOST}{reason}") }
 }
 
@@ -215,7 +215,7 @@ impl RankGroup {
         no_grad(|| {
             let parts: Vec<Tensor> = tensors.iter().map(|tensor| tensor.reshape([-1])).collect();
             let mut flat = Tensor::cat(&parts, 0);
-            self.told(ranks.engine.sum(&flat, STEP))?;
+            self.or_lost(ranks.engine.sum(&flat, STEP))?;
             let _ = flat.g_div_scalar_(ranks.size as f64);
             let sizes: Vec<i64> = tensors.iter().map(|tensor| tensor.numel() as i64).collect();
             for (tensor, mean) in tensors.iter().zip(flat.split_with_sizes(&sizes, 0)) {
@@ -231,7 +231,7 @@ impl RankGroup {
     /// [`RankError::Lost`].
     pub fn sum(&self, part: &Tensor) -> Result<Tensor, RankError> {
         let Some(ranks) = &self.0 else { return Ok(part.shallow_clone()) };
-        self.told(ranks.engine.sum_with_gradient(part, STEP))
+        self.or_lost(ranks.engine.sum_with_gradient(part, STEP))
     }
 
     /// The rows of all ranks for every view of the batch, in the order in which a single process has them; gradients
@@ -247,7 +247,7 @@ impl RankGroup {
         let Some(ranks) = &self.0 else { return Ok(rows.shallow_clone()) };
         let width = rows.size()[1];
         let by_image = rows.view([views, -1, width]).transpose(0, 1).contiguous();
-        let all = self.told(ranks.engine.gather(&by_image, STEP))?;
+        let all = self.or_lost(ranks.engine.gather(&by_image, STEP))?;
         Ok(all.transpose(0, 1).reshape([-1, width]))
     }
 
@@ -270,7 +270,7 @@ impl RankGroup {
     /// The rows of all ranks, one rank's after the other's, after work that may have taken one of them minutes more.
     fn gather(&self, rows: &Tensor) -> Result<Tensor, RankError> {
         let Some(ranks) = &self.0 else { return Ok(rows.shallow_clone()) };
-        self.told(ranks.engine.gather(&rows.detach(), APART_TIMEOUT))
+        self.or_lost(ranks.engine.gather(&rows.detach(), APART_TIMEOUT))
     }
 
     /// Gives the first rank's tensors to all, in place.
@@ -279,7 +279,7 @@ impl RankGroup {
     /// [`RankError::Lost`].
     pub fn equalise<'a>(&self, tensors: impl IntoIterator<Item = &'a Tensor>) -> Result<(), RankError> {
         let Some(ranks) = &self.0 else { return Ok(()) };
-        tensors.into_iter().try_for_each(|tensor| self.told(ranks.engine.broadcast(tensor, APART_TIMEOUT)))
+        tensors.into_iter().try_for_each(|tensor| self.or_lost(ranks.engine.broadcast(tensor, APART_TIMEOUT)))
     }
 
     /// The first rank's number.
@@ -299,7 +299,7 @@ impl RankGroup {
     pub fn any(&self, own: bool) -> Result<bool, RankError> {
         let Some(ranks) = &self.0 else { return Ok(own) };
         let count = Tensor::from_slice(&[i64::from(own)]);
-        self.told(ranks.engine.sum(&count, STEP))?;
+        self.or_lost(ranks.engine.sum(&count, STEP))?;
         Ok(count.int64_value(&[0]) > 0)
     }
 
@@ -309,7 +309,7 @@ impl RankGroup {
     /// [`RankError::Lost`].
     pub fn meet(&self) -> Result<(), RankError> {
         let Some(ranks) = &self.0 else { return Ok(()) };
-        self.told(ranks.engine.sum(&Tensor::zeros([1], (Kind::Int64, Device::Cpu)), APART_TIMEOUT))
+        self.or_lost(ranks.engine.sum(&Tensor::zeros([1], (Kind::Int64, Device::Cpu)), APART_TIMEOUT))
     }
 
     /// Draws random numbers that differ from rank to rank, and leaves torch's generator in a state that all share, as
@@ -326,7 +326,7 @@ impl RankGroup {
         drawn
     }
 
-    fn told<T>(&self, result: Result<T, String>) -> Result<T, RankError> {
+    fn or_lost<T>(&self, result: Result<T, String>) -> Result<T, RankError> {
         result.map_err(|reason| RankError::Lost { rank: self.rank(), size: self.size(), reason })
     }
 }

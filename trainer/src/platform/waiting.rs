@@ -13,7 +13,7 @@
 //! still has to come.
 //!
 //! So a thread of this program looks a few times a second how long the others were ready to run and got no core (Linux
-//! counts that), and `WaitPolicy` decides. To have threads sleep it makes a `Crowd`; to let them spin again it ends it.
+//! counts that), and `WaitPolicy` decides. To have threads sleep it makes a `IdleTeam`; to let them spin again it ends it.
 //! The number of threads that compute is the same either way, and so is every result, to the last bit.
 
 mod delay;
@@ -25,7 +25,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use self::delay::Delays;
-use self::openmp::{Crowd, Openmp};
+use self::openmp::{IdleTeam, Openmp};
 use self::policy::{WaitMode, WaitPolicy};
 
 /// Time between two looks.
@@ -70,7 +70,7 @@ fn look_on(openmp: Openmp) {
             log::debug!("threads wait {waiting:?} for one another; they waited {share:.2} s in a second for a core");
             crowd = match waiting {
                 WaitMode::Awake => None,
-                WaitMode::Asleep => Crowd::gather(openmp),
+                WaitMode::Asleep => IdleTeam::gather(openmp),
             };
         }
     }

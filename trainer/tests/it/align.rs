@@ -4,8 +4,10 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, Stdio};
 use std::time::Duration;
+
+use crate::support::error_text;
 
 /// How long phase 2 takes.
 #[derive(Clone, Copy, PartialEq)]
@@ -57,10 +59,6 @@ fn align(folder: &Path, run: &str) -> Command {
     command
 }
 
-fn told(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).into_owned()
-}
-
 /// Epoch and loss of the lines of phase 2.
 fn losses(run: &Path) -> Vec<(u64, f64)> {
     let text = fs::read_to_string(run.join("metrics.jsonl")).unwrap_or_default();
@@ -75,7 +73,7 @@ fn same_after_stops(length: Length, train_backbone: bool) {
     let folder = folder.path();
     recipe(folder, length, train_backbone);
     let straight = align(folder, "straight").output().unwrap();
-    assert!(straight.status.success(), "{}", told(&straight));
+    assert!(straight.status.success(), "{}", error_text(&straight));
     let stopped = folder.join("stopped");
     let mut within = 0;
     for (stop, signal) in ["-INT", "-KILL", "-TERM", "-INT"].into_iter().cycle().enumerate() {
@@ -92,7 +90,7 @@ fn same_after_stops(length: Length, train_backbone: bool) {
         std::thread::sleep(Duration::from_millis(3 * (stop % 4) as u64));
         assert!(Command::new("kill").args([signal, &child.id().to_string()]).status().unwrap().success());
         let output = child.wait_with_output().unwrap();
-        let said = told(&output);
+        let said = error_text(&output);
         if signal != "-KILL" {
             assert_eq!(output.status.code(), Some(130), "{said}");
             assert!(said.contains("stopped by Ctrl-C or SIGTERM; phase 2 is saved up to its last step"), "{said}");
@@ -103,7 +101,7 @@ fn same_after_stops(length: Length, train_backbone: bool) {
         within += usize::from(steps > 0);
     }
     let last = align(folder, "stopped").output().unwrap();
-    assert!(last.status.success() && told(&last).contains("phase 2 continues after"), "{}", told(&last));
+    assert!(last.status.success() && error_text(&last).contains("phase 2 continues after"), "{}", error_text(&last));
     let read = |run: &str| fs::read(folder.join(run).join("align.safetensors")).unwrap();
     assert!(read("straight") == read("stopped"), "the resumed phase differs");
     assert!(!stopped.join("align-unfinished-previous.safetensors").exists(), "two generations are enough");
@@ -111,7 +109,7 @@ fn same_after_stops(length: Length, train_backbone: bool) {
     match length {
         Length::Epochs(epochs) => assert_eq!(expected.len() as i64, epochs),
         Length::Steps(steps) => {
-            let said = told(&straight);
+            let said = error_text(&straight);
             assert!(
                 said.contains("phase 2 ends after ") && said.contains("was the best on images set aside"),
                 "{said}"
@@ -121,7 +119,7 @@ fn same_after_stops(length: Length, train_backbone: bool) {
     }
     assert_eq!(losses(&stopped), expected, "every epoch has one line");
     let again = align(folder, "stopped").output().unwrap();
-    assert!(told(&again).contains("phase 2 was finished before"), "{}", told(&again));
+    assert!(error_text(&again).contains("phase 2 was finished before"), "{}", error_text(&again));
 }
 
 #[test]
@@ -149,7 +147,7 @@ fn other_settings_begin_phase_2_anew() {
     fs::copy(folder.join("run/align.safetensors"), folder.join("run/align-unfinished.safetensors")).unwrap();
     recipe(folder, Length::Epochs(4), false);
     let output = align(folder, "run").output().unwrap();
-    assert!(output.status.success() && !told(&output).contains("phase 2 continues"), "{}", told(&output));
+    assert!(output.status.success() && !error_text(&output).contains("phase 2 continues"), "{}", error_text(&output));
     assert_eq!(losses(&folder.join("run")).len(), 4, "the lines of the epochs that count");
 }
 
@@ -166,7 +164,7 @@ fn an_exploding_phase_is_one_sentence_that_can_be_followed() {
     align_table.insert("weight_decay".into(), 1.0.into());
     fs::write(folder.join("recipe.toml"), table.to_string()).unwrap();
     let output = align(folder, "run").output().unwrap();
-    let said = told(&output);
+    let said = error_text(&output);
     assert_eq!(output.status.code(), Some(1), "{said}");
     let last = said.lines().last().unwrap();
     assert!(last.starts_with("error: phase 2: ") && last.ends_with("; lower align.learning_rate"), "{said}");

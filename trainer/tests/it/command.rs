@@ -13,6 +13,8 @@ use orco_trainer::config::Recipe;
 use orco_trainer::run::{Run, RunRecord};
 use tempfile::TempDir;
 
+use crate::support::error_text;
+
 /// A folder in CIFAR-100's binary layout: noise around one colour per class. Kept between runs of the tests.
 fn data() -> &'static Path {
     static DATA: OnceLock<PathBuf> = OnceLock::new();
@@ -78,13 +80,9 @@ fn program(arguments: &[String]) -> Command {
     command
 }
 
-fn told(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).into_owned()
-}
-
 fn succeeds(command: &mut Command) -> Output {
     let output = command.output().unwrap();
-    assert!(output.status.success(), "{}", told(&output));
+    assert!(output.status.success(), "{}", error_text(&output));
     output
 }
 
@@ -120,7 +118,7 @@ fn ctrl_c_saves_the_step_and_resume_continues_exactly() {
     // Not the recipe's seed.
     let arguments = |run| [arguments(folder.path(), run), vec!["--seed".to_owned(), "5".to_owned()]].concat();
     let output = succeeds(&mut program(&arguments("straight")));
-    assert!(!told(&output).contains("--threads counts"), "{}", told(&output));
+    assert!(!error_text(&output).contains("--threads counts"), "{}", error_text(&output));
 
     // Stopped three times, each time wherever it is then.
     let mut within = Vec::new();
@@ -134,8 +132,8 @@ fn ctrl_c_saves_the_step_and_resume_continues_exactly() {
         std::thread::sleep(Duration::from_millis(7 * stop));
         send("-INT", &child);
         let output = child.wait_with_output().unwrap();
-        assert_eq!(output.status.code(), Some(130), "{}", told(&output));
-        let said = told(&output);
+        assert_eq!(output.status.code(), Some(130), "{}", error_text(&output));
+        let said = error_text(&output);
         assert!(said.contains("stopped by Ctrl-C or SIGTERM; phase 1 is saved up to its last step"), "{said}");
         assert!((1..8).contains(&epochs(&stopped)), "{} epochs", epochs(&stopped));
         within.push(steps(&stopped));
@@ -242,8 +240,8 @@ fn a_second_ctrl_c_ends_at_once() {
         send("-INT", &child);
         send("-INT", &child);
         let output = child.wait_with_output().unwrap();
-        assert_eq!(output.status.code(), Some(130), "{}", told(&output));
-        told(&output)
+        assert_eq!(output.status.code(), Some(130), "{}", error_text(&output));
+        error_text(&output)
     });
     assert!(said.any(|said| said.contains("stopped at once")), "every step was over too soon");
 }
@@ -264,7 +262,7 @@ fn a_full_disk_keeps_the_last_checkpoint() {
         .args(&arguments)
         .output()
         .unwrap();
-    let said = told(&limited);
+    let said = error_text(&limited);
     assert_eq!(limited.status.code(), Some(1), "{said}");
     let last = said.lines().last().unwrap();
     assert!(last.starts_with("error: phase 1: cannot save the checkpoint; the one before it is kept: "), "{said}");
@@ -303,7 +301,7 @@ fn a_disk_that_is_really_full_keeps_the_last_checkpoint() {
         (bytes + bytes / 2).to_string()
     };
     let output = alone(script).arg(size).arg(&run).args(arguments(folder.path(), "run")).output().unwrap();
-    let said = told(&output);
+    let said = error_text(&output);
     assert_eq!(output.status.code(), Some(1), "{said}");
     let last = said.lines().last().unwrap();
     assert!(last.starts_with("error: phase 1: cannot save the checkpoint; the one before it is kept: "), "{said}");
@@ -327,7 +325,7 @@ fn too_little_memory_is_one_sentence() {
         .args(arguments(folder.path(), "run"))
         .output()
         .unwrap();
-    let said = told(&output);
+    let said = error_text(&output);
     assert_eq!(output.status.code(), Some(1), "{said}");
     let last = said.lines().last().unwrap();
     assert!(last.starts_with("error: phase 1: out of memory: libtorch could not get "), "{said}");
@@ -346,18 +344,18 @@ fn limited(changes: &[(&str, &str, i64)]) -> Output {
         .current_dir(folder.path())
         .output()
         .unwrap();
-    assert_eq!(output.status.code(), Some(1), "{}", told(&output));
+    assert_eq!(output.status.code(), Some(1), "{}", error_text(&output));
     output
 }
 
 #[cfg(target_os = "linux")]
 #[test]
 fn too_little_memory_outside_the_phases_is_one_sentence_too() {
-    let said = told(&limited(&[("backbone", "width", 1024)]));
+    let said = error_text(&limited(&[("backbone", "width", 1024)]));
     let last = said.lines().last().unwrap();
     assert!(last.starts_with("error: out of memory: libtorch could not get "), "{said}");
     assert!(last.contains("; lower backbone.width, head.hidden"), "{said}");
-    let said = told(&limited(&[("data", "image_size", 1024), ("data", "train_per_class", 400)]));
+    let said = error_text(&limited(&[("data", "image_size", 1024), ("data", "train_per_class", 400)]));
     assert_eq!(said.lines().count(), 1, "{said}");
     assert!(said.starts_with("error: ") && said.contains(" images of 1024 x 1024 pixels take "), "{said}");
     assert!(said.contains("lower data.image_size"), "{said}");
@@ -372,7 +370,7 @@ fn a_number_of_threads_out_of_range_is_refused() {
         let arguments = ["pretrain", "recipe.toml", "--run", &run, &threads].map(str::to_owned);
         let output = program(&arguments).output().unwrap();
         assert_eq!(output.status.code(), Some(2));
-        assert!(told(&output).contains("is not in 1..=1024"), "{}", told(&output));
+        assert!(error_text(&output).contains("is not in 1..=1024"), "{}", error_text(&output));
     }
 }
 
@@ -386,7 +384,7 @@ fn a_device_that_is_not_there_is_one_sentence() {
     let mut arguments = arguments(folder.path(), "run");
     *arguments.last_mut().unwrap() = "cuda".into();
     let output = program(&arguments).output().unwrap();
-    let said = told(&output);
+    let said = error_text(&output);
     assert_eq!(output.status.code(), Some(1), "{said}");
     assert_eq!(said.lines().count(), 1, "{said}");
     assert!(said.starts_with("error: no CUDA device can be used: libtorch_cuda.so was found neither"), "{said}");
@@ -398,7 +396,7 @@ fn a_folder_without_a_run_is_not_resumed() {
     let folder = tempfile::tempdir().unwrap();
     let output = program(&["resume".to_owned(), folder.path().display().to_string()]).output().unwrap();
     assert_eq!(output.status.code(), Some(1));
-    assert!(told(&output).contains("holds no run that could be resumed"), "{}", told(&output));
+    assert!(error_text(&output).contains("holds no run that could be resumed"), "{}", error_text(&output));
 }
 
 #[test]
@@ -438,7 +436,7 @@ fn synthetic(folder: &Path) -> PathBuf {
 /// The sentence with which the program refuses.
 fn refused(command: &mut Command) -> String {
     let output = command.output().unwrap();
-    let said = told(&output);
+    let said = error_text(&output);
     assert_eq!(output.status.code(), Some(1), "{said}");
     let last = said.lines().last().unwrap_or_default().to_owned();
     assert!(last.starts_with("error: "), "{said}");
@@ -538,7 +536,7 @@ fn other_threads_are_said() {
     let (path, run) = (synthetic(folder.path()), folder.path().join("run"));
     let with = |threads: &str| {
         let until = words(&[&"--device", &"cpu", &"--until", &"0", &"--threads", &threads]);
-        told(&succeeds(&mut program(&[words(&[&"pretrain", &path, &"--run", &run]), until].concat())))
+        error_text(&succeeds(&mut program(&[words(&[&"pretrain", &path, &"--run", &run]), until].concat())))
     };
     assert!(!with("1").contains("last digits"));
     let said = with("2");

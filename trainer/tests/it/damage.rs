@@ -6,7 +6,7 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};
 
-use crate::support;
+use crate::support::{self, error_text};
 
 /// What its recipe has beside that of all.
 const MORE: [(&str, &str, i64); 8] = [
@@ -61,10 +61,6 @@ fn train(folder: &Path, arguments: &[&str]) -> Output {
     command.args(arguments).current_dir(folder).output().unwrap()
 }
 
-fn told(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).into_owned()
-}
-
 /// The files of a folder by name.
 fn files(folder: &Path) -> BTreeMap<String, Vec<u8>> {
     let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap());
@@ -100,7 +96,7 @@ impl Runs {
         let folder = root.path();
         support::recipe(folder, &MORE);
         let words = |verb: &'static str| [verb, "recipe.toml", "--run", "run", "--threads", "1", "--device", "cpu"];
-        let output = |output: Output| assert!(output.status.success(), "{}", told(&output));
+        let output = |output: Output| assert!(output.status.success(), "{}", error_text(&output));
         // The card names the folder as it was given, and `resume` gives the whole path.
         let made = folder.join("bundle").display().to_string();
         output(train(folder, &[&words("run")[..], &["--output", &made]].concat()));
@@ -136,7 +132,7 @@ impl Runs {
         let damaged = damage.of(files[name].clone());
         fs::write(run.join(name), &damaged).unwrap();
         let ended = train(self.root.path(), &["resume", "run"]);
-        let said = told(&ended);
+        let said = error_text(&ended);
         if !ended.status.success() {
             assert_eq!(ended.status.code(), Some(1), "{said}");
             // Errors of TOML show the place, on lines of their own.
@@ -207,8 +203,8 @@ fn a_run_of_an_older_program_goes_on_with_a_warning() {
     let pretrained = |run: &str, more: &[&str]| {
         let words = ["pretrain", "recipe.toml", "--run", run, "--threads", "1", "--device", "cpu"];
         let output = train(folder, &[&words[..], more].concat());
-        assert!(output.status.success(), "{}", told(&output));
-        told(&output)
+        assert!(output.status.success(), "{}", error_text(&output));
+        error_text(&output)
     };
     pretrained("straight", &[]);
     pretrained("run", &["--until", "2"]);
@@ -236,7 +232,7 @@ fn a_recipe_that_lies_in_the_folder_stays_as_it_is() {
     support::recipe(root.path(), &MORE);
     let before = fs::read(root.path().join("recipe.toml")).unwrap();
     let output = train(root.path(), &["pretrain", "recipe.toml", "--run", ".", "--device", "cpu"]);
-    let said = told(&output);
+    let said = error_text(&output);
     assert!(!output.status.success() && said.contains("holds recipe.toml, which is no file of a run"), "{said}");
     assert_eq!(fs::read(root.path().join("recipe.toml")).unwrap(), before);
 }

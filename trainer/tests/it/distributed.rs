@@ -20,7 +20,7 @@ use orco_trainer::train::optimiser::gradients;
 use orco_trainer::train::pretrain::BatchLosses;
 use tch::{Device, Kind, Tensor, no_grad};
 
-use crate::support::{synthetic, take_turn};
+use crate::support::{error_text, synthetic, take_turn};
 
 const RANKS: usize = 2;
 /// Tells a process of this program that it is a rank, and which folder to work in.
@@ -40,17 +40,13 @@ fn as_rank(command: &mut Command, rank: usize, port: u16) {
     command.env_remove("TORCHELASTIC_USE_AGENT_STORE");
 }
 
-fn told(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).into_owned()
-}
-
 /// The output of a process, which is killed at the limit.
 fn ended(mut child: Child, limit: Duration) -> Output {
     let started = Instant::now();
     while child.try_wait().unwrap().is_none() {
         if started.elapsed() > limit {
             child.kill().unwrap();
-            panic!("it did not end: {}", told(&child.wait_with_output().unwrap()));
+            panic!("it did not end: {}", error_text(&child.wait_with_output().unwrap()));
         }
         std::thread::sleep(Duration::from_millis(20));
     }
@@ -181,7 +177,7 @@ fn two_ranks_have_the_gradients_of_one_process() {
     let whole = network_gradients(&RankGroup::alone(), true);
     for (rank, child) in ranks.into_iter().enumerate() {
         let output = ended(child, Duration::from_secs(300));
-        assert!(output.status.success(), "rank {rank}: {}", told(&output));
+        assert!(output.status.success(), "rank {rank}: {}", error_text(&output));
         let made = Tensor::read_safetensors(folder.path().join(format!("{rank}.safetensors"))).unwrap();
         let made: std::collections::HashMap<_, _> = made.into_iter().collect();
         for (name, expected) in &expected {
@@ -268,7 +264,7 @@ fn each_rank_reads_its_share_of_the_images() {
     let expected = open_pictures(&folder.join("pictures"), true, &RankGroup::alone()).unwrap();
     for (rank, child) in ranks.into_iter().enumerate() {
         let output = ended(child, LIMIT);
-        let said = told(&output);
+        let said = error_text(&output);
         assert!(output.status.success(), "rank {rank}: {said}");
         assert!(said.contains(&format!("rank {rank} decodes 26 of 52 training images")), "{said}");
         assert!(said.contains(&format!("rank {rank} decodes 6 of 12 test images")), "{said}");
@@ -347,7 +343,7 @@ fn a_killed_rank_ends_the_other_and_one_process_continues() {
     send("-KILL", &second);
     assert!(!ended(second, LIMIT).status.success());
     let output = ended(first, LIMIT);
-    let said = told(&output);
+    let said = error_text(&output);
     assert_eq!(output.status.code(), Some(1), "{said}");
     let last = said.lines().last().unwrap();
     assert!(last.starts_with("error: phase 1: ") && last.contains("lost the other ranks: "), "{said}");
@@ -364,7 +360,7 @@ fn a_killed_rank_ends_the_other_and_one_process_continues() {
     let done = epochs(&run);
     let mut alone = program(folder, "pretrain", "run");
     let output = alone.args(["--until", &(done + 2).to_string()]).output().unwrap();
-    let said = told(&output);
+    let said = error_text(&output);
     assert!(output.status.success(), "{said}");
     assert!(said.contains("begun by 2 ranks; by one process it draws other views"), "{said}");
     assert!(said.contains("phase 1 continues after"), "{said}");
@@ -387,7 +383,7 @@ fn a_silent_rank_ends_the_other() {
     let output = ended(first, 2 * LIMIT);
     second.kill().unwrap();
     second.wait().unwrap();
-    let said = told(&output);
+    let said = error_text(&output);
     assert_eq!(output.status.code(), Some(1), "{said}");
     let last = said.lines().last().unwrap();
     assert!(last.starts_with("error: phase 1: ") && last.contains("lost the other ranks: "), "{said}");
@@ -407,7 +403,7 @@ fn a_stop_of_one_rank_stops_both_and_they_go_on_exactly() {
         let finish = |run: &str| {
             for (rank, child) in ranks(folder, "align", run).into_iter().enumerate() {
                 let output = ended(child, Duration::from_secs(300));
-                let said = told(&output);
+                let said = error_text(&output);
                 assert!(output.status.success(), "{said}");
                 // The others have nothing to say.
                 assert_eq!(said.contains("phase 2"), rank == 0, "rank {rank}: {said}");
@@ -419,7 +415,7 @@ fn a_stop_of_one_rank_stops_both_and_they_go_on_exactly() {
         send("-INT", &two[1]);
         for child in two {
             let output = ended(child, LIMIT);
-            assert_eq!(output.status.code(), Some(130), "{}", told(&output));
+            assert_eq!(output.status.code(), Some(130), "{}", error_text(&output));
         }
         assert!(!folder.join("stopped/align.safetensors").exists(), "it was over too soon");
         finish("stopped");
@@ -436,7 +432,7 @@ fn a_batch_that_ranks_cannot_share_is_refused() {
     let folder = folder.path();
     recipe(folder, 1, &[("pretrain", "batch", 31.into())]);
     let [first, second] = ranks(folder, "pretrain", "run").map(|child| ended(child, LIMIT));
-    let said = told(&first);
+    let said = error_text(&first);
     assert_eq!((first.status.code(), second.status.code()), (Some(1), Some(1)), "{said}");
     let expected =
         "error: pretrain.batch is 31, which 2 ranks cannot share equally; start a number of ranks that divides it";
@@ -445,7 +441,7 @@ fn a_batch_that_ranks_cannot_share_is_refused() {
     recipe(folder, 1, &[("align", "batch", 33.into())]);
     let [first, second] = ranks(folder, "align", "run").map(|child| ended(child, LIMIT));
     assert!(
-        told(&first).ends_with(
+        error_text(&first).ends_with(
             "align.batch is 33, which 2 ranks cannot share equally; start a number of ranks that divides it\n"
         )
     );
@@ -465,8 +461,8 @@ fn ranks_with_other_data_or_another_recipe_are_refused() {
         });
         ranks.map(|rank| {
             let output = ended(rank, LIMIT);
-            assert_eq!(output.status.code(), Some(1), "{}", told(&output));
-            told(&output).lines().last().unwrap().to_owned()
+            assert_eq!(output.status.code(), Some(1), "{}", error_text(&output));
+            error_text(&output).lines().last().unwrap().to_owned()
         })
     };
     for folder in &folders {

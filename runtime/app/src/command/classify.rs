@@ -83,20 +83,20 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<
 }
 
 /// A thing in a picture, with its answer.
-struct AnsweredThing {
+struct ClassifiedThing {
     bounds: PixelRect,
     answer: Answer,
 }
 
 /// A region of a picture, with the answers of the things in it; none if it shows the empty place.
-struct AnsweredRegion {
+struct ClassifiedRegion {
     name: String,
     bounds: PixelRect,
-    things: Vec<AnsweredThing>,
+    things: Vec<ClassifiedThing>,
 }
 
 /// Classifies what a picture shows.
-fn looked_at(learner: &mut Learner, viewfinder: &Viewfinder, path: &Path) -> Result<Vec<AnsweredRegion>> {
+fn looked_at(learner: &mut Learner, viewfinder: &Viewfinder, path: &Path) -> Result<Vec<ClassifiedRegion>> {
     let image = path.to_string_lossy();
     let picture = picture::open(path)?;
     let views = viewfinder.views(&picture).map_err(|error| anyhow!("{image} cannot be classified: {error}"))?;
@@ -104,14 +104,14 @@ fn looked_at(learner: &mut Learner, viewfinder: &Viewfinder, path: &Path) -> Res
         let RegionView { name, bounds, things } = view;
         let things = things.into_iter().map(|thing| {
             let answer = learner.classify(&thing.picture).with_context(|| format!("{image} cannot be classified"))?;
-            Ok(AnsweredThing { bounds: thing.bounds, answer })
+            Ok(ClassifiedThing { bounds: thing.bounds, answer })
         });
-        Ok(AnsweredRegion { name, bounds, things: things.collect::<Result<_>>()? })
+        Ok(ClassifiedRegion { name, bounds, things: things.collect::<Result<_>>()? })
     };
     views.into_iter().map(&mut classify).collect()
 }
 
-impl AnsweredRegion {
+impl ClassifiedRegion {
     /// A line for each thing, or one that says that there is none.
     fn print(&self, output: &Output, image: &str, learner: &Learner, top: usize) -> Result<()> {
         let place =
@@ -127,7 +127,7 @@ impl AnsweredRegion {
     }
 
     fn to_json(&self, learner: &Learner, top: usize) -> Value {
-        let thing = |thing: &AnsweredThing| {
+        let thing = |thing: &ClassifiedThing| {
             let mut result = Found { learner, answer: &thing.answer, top }.to_json();
             result["box"] = json!(thing.bounds);
             result

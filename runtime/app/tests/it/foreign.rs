@@ -144,13 +144,13 @@ impl ForeignThings {
 }
 
 /// A device on whose state's folder somebody else keeps things, too.
-struct Shared {
+struct SharedFolder {
     bench: Bench,
     other: Bundle,
     backup: PathBuf,
 }
 
-impl Shared {
+impl SharedFolder {
     fn new() -> Self {
         let bench = Bench::new();
         let elsewhere = bench.folder.path().join("elsewhere");
@@ -197,7 +197,7 @@ impl Shared {
 #[test]
 fn what_others_keep_where_we_clean_and_write_stays_as_it_is() {
     let mut trial = orco_trials::trial!(21, "commands beside foreign files");
-    let shared = Shared::new();
+    let shared = SharedFolder::new();
     let more = argument("plant", &shots("try", "cactus"));
     let duck = argument("duck", &shots("learn", "rubber-duck"));
     let (pack, backup, photographs) = [&shared.bench.pack, &shared.backup, &shared.path("photographs")]
@@ -251,7 +251,7 @@ fn what_others_keep_where_we_clean_and_write_stays_as_it_is() {
 /// The test above stands on commands that do what they are for.
 #[test]
 fn things_of_others_stand_in_the_way_of_no_change() {
-    let shared = Shared::new();
+    let shared = SharedFolder::new();
     shared.plant(Thumbnails::Folder);
     let duck = argument("duck", &shots("learn", "rubber-duck"));
     for arguments in [
@@ -282,7 +282,7 @@ fn things_of_others_stand_in_the_way_of_no_change() {
 
 #[test]
 fn thumbnails_of_a_pack_replace_no_file() {
-    let shared = Shared::new();
+    let shared = SharedFolder::new();
     shared.plant(Thumbnails::Folder);
     let photographs = shared.path("photographs");
     let import = |to: &Path| {
@@ -306,7 +306,7 @@ fn thumbnails_of_a_pack_replace_no_file() {
 
 #[test]
 fn no_result_is_written_among_the_state() {
-    let shared = Shared::new();
+    let shared = SharedFolder::new();
     shared.plant(Thumbnails::Folder);
     symlink(&shared.bench.state, shared.path("link")).unwrap();
     symlink(shared.bench.state.join("nothing-yet"), shared.path("nowhere")).unwrap();
@@ -352,7 +352,7 @@ fn no_result_is_written_among_the_state() {
 
 #[test]
 fn a_result_replaces_results_alone() {
-    let shared = Shared::new();
+    let shared = SharedFolder::new();
     shared.plant(Thumbnails::Folder);
     let photograph = shared.path("photograph.jpg");
     fs::write(&photograph, b"\xff\xd8 a photograph").unwrap();

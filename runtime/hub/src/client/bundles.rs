@@ -29,7 +29,7 @@ const MAX_FILES: usize = 64;
 const MAX_MANIFEST: u64 = 1 << 20;
 
 /// Why the device refuses a release; none if it holds it.
-pub(super) type Refusal = Option<String>;
+pub(super) type ReleaseRefusal = Option<String>;
 
 impl Round<'_, '_> {
     /// Opens the bundle that the device runs with; none if it has none yet.
@@ -82,7 +82,7 @@ impl Round<'_, '_> {
     }
 
     /// Goes over to the bundle that the channel names; returns why not, if the device stays with its own.
-    pub(super) fn follow_bundle(&mut self, target: &BundleTarget) -> Result<Refusal, SyncError> {
+    pub(super) fn follow_bundle(&mut self, target: &BundleTarget) -> Result<ReleaseRefusal, SyncError> {
         if let Some(reason) = self.progress.refusal(target.release) {
             return Ok(Some(reason.to_owned()));
         }

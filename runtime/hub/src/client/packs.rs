@@ -7,7 +7,7 @@ use orco_runtime::state::label;
 use orco_runtime::state::sentence::with_causes;
 
 use super::Round;
-use super::bundles::Refusal;
+use super::bundles::ReleaseRefusal;
 use super::content::{class_content, content};
 use super::download::{self, WantedObject};
 use super::error::SyncError;
@@ -47,7 +47,7 @@ impl Round<'_, '_> {
         Ok(outcomes)
     }
 
-    fn follow_pack(&mut self, learner: &mut Learner, target: &PackTarget) -> Result<Refusal, SyncError> {
+    fn follow_pack(&mut self, learner: &mut Learner, target: &PackTarget) -> Result<ReleaseRefusal, SyncError> {
         let action = self.action(learner, target);
         if action == PackAction::Hold {
             return Ok(None);
@@ -113,7 +113,7 @@ impl Round<'_, '_> {
     }
 
     /// Learns a pack, an entry of the history; returns why not, if it cannot be learned.
-    fn learn(&mut self, learner: &mut Learner, pack: &Pack, replace: bool) -> Result<Refusal, SyncError> {
+    fn learn(&mut self, learner: &mut Learner, pack: &Pack, replace: bool) -> Result<ReleaseRefusal, SyncError> {
         if let Err(error) = pack.to_class(&learner.bundle().digest) {
             return Ok(Some(with_causes(&error)));
         }

@@ -13,6 +13,7 @@ use axum::response::{Html, IntoResponse, Response};
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use orco_runtime::state::sentence::with_causes;
+use orco_serve::token::bearer;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -73,11 +74,11 @@ fn first_stage() -> RolloutStage {
 /// Whether a request brings the token. Only a page may be asked for with a password: browsers send those by themselves.
 fn may_enter(hub: &HubService, headers: &HeaderMap, with_password: bool) -> bool {
     let Some(token) = &hub.token else { return false };
-    let Some(given) = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok()) else { return false };
-    if let Some(bearer) = given.strip_prefix("Bearer ") {
-        return token.is(bearer.trim());
+    if let Some(given) = bearer(headers) {
+        return token.is(given);
     }
-    let basic = given.strip_prefix("Basic ").filter(|_| with_password);
+    let given = headers.get(header::AUTHORIZATION).and_then(|given| given.to_str().ok());
+    let basic = given.and_then(|given| given.strip_prefix("Basic ")).filter(|_| with_password);
     let decoded = basic.and_then(|basic| String::from_utf8(BASE64_STANDARD.decode(basic.trim()).ok()?).ok());
     decoded.is_some_and(|pair| pair.split_once(':').is_some_and(|(_, password)| token.is(password)))
 }

@@ -102,7 +102,7 @@ pub struct PackRelease<'a> {
 }
 
 /// A release that is to be kept, with what belongs to it.
-struct NewRelease<'a> {
+struct ReleaseDraft<'a> {
     channel: &'a str,
     kind: ReleaseKind,
     name: String,
@@ -172,7 +172,7 @@ impl HubStore {
             released.push(self.put_file(folder, SIGNATURE, signature::MAX_FILE)?);
         }
         let manifest = released.iter().find(|file| file.name == MANIFEST).map(|file| file.digest);
-        let new = NewRelease {
+        let new = ReleaseDraft {
             channel,
             kind: ReleaseKind::Bundle,
             name: bundle.manifest.name.clone(),
@@ -212,7 +212,7 @@ impl HubStore {
             self.check_replaced(&pack, &origins, channel)?;
             let bytes = sealed(&pack, key)?;
             let (digest, size) = (self.objects().put(&bytes)?, bytes.len() as u64);
-            new.push(NewRelease {
+            new.push(ReleaseDraft {
                 channel,
                 kind: ReleaseKind::Pack,
                 name: pack.label,
@@ -283,7 +283,7 @@ impl HubStore {
         Err(MergeError::Undecided { label: pack.label.clone(), count }.into())
     }
 
-    fn keep_releases(&self, new: &[NewRelease<'_>], now: UnixSeconds) -> Result<Vec<ReleaseId>, HubError> {
+    fn keep_releases(&self, new: &[ReleaseDraft<'_>], now: UnixSeconds) -> Result<Vec<ReleaseId>, HubError> {
         let mut connection = self.connection();
         let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
         let ids = new.iter().map(|release| insert(&transaction, release, now)).collect::<Result<_, _>>()?;
@@ -421,7 +421,7 @@ fn pack_target(connection: &Connection, release: &ReleaseRecord) -> Result<PackT
     })
 }
 
-fn insert(transaction: &Transaction<'_>, new: &NewRelease<'_>, now: UnixSeconds) -> Result<ReleaseId, HubError> {
+fn insert(transaction: &Transaction<'_>, new: &ReleaseDraft<'_>, now: UnixSeconds) -> Result<ReleaseId, HubError> {
     transaction.execute(
         "INSERT INTO release (channel, kind, name, bundle, identity, stage, force, give_up_unkept, withdrawn, created)
          VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, 0, ?9)",

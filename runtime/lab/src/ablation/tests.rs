@@ -131,7 +131,7 @@ fn exemplars_stay_within_their_bytes() {
     let one = Bank::new(INPUTS, 1, ExemplarPrecision::Int8).bytes_of_one();
     let base_model = base_model(LearnConfig { exemplar_bytes: 4 * one, ..LearnConfig::orco() });
     let mut found = Vec::new();
-    for keep in [Keep::First, Keep::Random, Keep::Herding] {
+    for keep in [ExemplarSelection::First, ExemplarSelection::Random, ExemplarSelection::Herding] {
         let [first, second] = ablated(&base_model, Ablation { keep, ..Ablation::default() });
         assert_eq!(first.exemplars.classes(), [3, 3, 4, 4], "{keep:?}");
         assert_eq!(second.exemplars.classes(), [3, 4, 5, 6], "{keep:?}");
@@ -160,6 +160,6 @@ fn herding_keeps_what_is_nearest_to_the_mean() {
         bank.push(class, &row);
     }
     let kept = bank.only(&[1, 3]);
-    Keep::Herding.within(&mut bank, kept.bytes(), 1);
+    ExemplarSelection::Herding.within(&mut bank, kept.bytes(), 1);
     assert_eq!(bank, kept);
 }

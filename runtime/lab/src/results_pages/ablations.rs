@@ -8,7 +8,7 @@ use std::path::Path;
 use super::{MeasuredBundle, NOTE, ResultsPagesError, total};
 use crate::geometry::Geometry;
 use crate::phase3_ablations::{AblationResults, QUESTIONS};
-use crate::published::{Reading, listed};
+use crate::published::{PaperVariant, listed};
 use crate::question::Question;
 use crate::results::MeasuredSystem;
 
@@ -20,7 +20,7 @@ pub(super) fn read(bundle: &Path) -> Result<Vec<AblationResults>, ResultsPagesEr
     let folder = bundle.join(FOLDER);
     let mut found = Vec::new();
     for question in QUESTIONS {
-        let mut files: Vec<_> = Reading::ALL.map(|reading| AblationResults::file(question, reading)).into();
+        let mut files: Vec<_> = PaperVariant::ALL.map(|reading| AblationResults::file(question, reading)).into();
         files.dedup();
         for file in files {
             let path = folder.join(format!("{file}.json"));
@@ -70,8 +70,8 @@ fn columns(bundles: &[MeasuredBundle], question: Question) -> Vec<Column<'_>> {
         for measured in bundle.ablations.iter().filter(|measured| measured.question == question) {
             let of = match measured.reading {
                 _ if question == Question::Answer => "",
-                Reading::Program => ", program",
-                Reading::Text => ", text",
+                PaperVariant::Program => ", program",
+                PaperVariant::Text => ", text",
             };
             columns.push(Column { title: format!("{}{of}", bundle.manifest.name), measured });
         }
@@ -211,7 +211,7 @@ mod tests {
     use crate::published::figures;
     use crate::results::Results;
 
-    fn measured(names: &[&str], reading: Reading) -> AblationResults {
+    fn measured(names: &[&str], reading: PaperVariant) -> AblationResults {
         let row = |session, inc| SessionAccuracy { session, base: 60.0, inc, hm: inc, top1: 60.0, area: None };
         let draw = Draw {
             rows: vec![row(0, None), row(1, Some(50.0))],
@@ -238,7 +238,8 @@ mod tests {
 
     #[test]
     fn every_variant_has_a_row_and_every_reading_a_column() {
-        let [program, text] = [measured(&["none", "uniform"], Reading::Program), measured(&["uniform"], Reading::Text)];
+        let [program, text] =
+            [measured(&["none", "uniform"], PaperVariant::Program), measured(&["uniform"], PaperVariant::Text)];
         let column = |title: &str, measured| Column { title: title.into(), measured };
         let columns = [column("edge, program", &program), column("edge, text", &text)];
         let text = section(Question::Perturbation, &columns);

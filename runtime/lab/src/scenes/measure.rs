@@ -175,7 +175,7 @@ struct Shown {
 }
 
 /// A thing of the draw: shots in its own place, and what is asked in both.
-struct TakenObject {
+struct ObjectSample {
     shots: Vec<Shown>,
     at_home: Vec<Shown>,
     elsewhere: Vec<Shown>,
@@ -229,7 +229,7 @@ fn draw_places(plan: &ScenePlan<'_>, random: &mut Random) -> Result<Vec<Place>, 
     if places.len() == plan.taken { Ok(places) } else { Err(too_few) }
 }
 
-fn draw_objects(plan: &ScenePlan<'_>, places: &[Place], random: &mut Random) -> Result<Vec<TakenObject>, SceneError> {
+fn draw_objects(plan: &ScenePlan<'_>, places: &[Place], random: &mut Random) -> Result<Vec<ObjectSample>, SceneError> {
     let enough = SHOTS + plan.asked;
     let usable: Vec<&PhotographedObject> =
         plan.objects.iter().filter(|object| object.pictures.len() >= enough).collect();
@@ -250,7 +250,7 @@ fn draw_objects(plan: &ScenePlan<'_>, places: &[Place], random: &mut Random) -> 
         let mut show = |things: &[MaskedPicture], place: usize| -> Vec<Shown> {
             things.iter().map(|thing| shown(thing, &places[place].empty, place, random)).collect()
         };
-        taken.push(TakenObject {
+        taken.push(ObjectSample {
             shots: show(shots, own),
             at_home: show(asked, own),
             elsewhere: show(asked, other),
@@ -284,7 +284,7 @@ fn empty_share(places: &[Place], random: &mut Random) -> f64 {
 }
 
 /// Shares of frames in which the thing was missed, and in which more than it was found.
-fn found_shares(places: &[Place], objects: &[TakenObject]) -> (f64, f64) {
+fn found_shares(places: &[Place], objects: &[ObjectSample]) -> (f64, f64) {
     let (mut frames, mut missed, mut crumbs) = (0, 0, 0);
     for shown in objects.iter().flat_map(|object| object.shots.iter().chain(&object.at_home).chain(&object.elsewhere)) {
         let things = places[shown.place].things(&shown.frame);
@@ -327,7 +327,7 @@ struct Device {
 }
 
 impl Device {
-    fn taught(bundle: &Bundle, input: Input, places: &[Place], objects: &[TakenObject]) -> Result<Self, SceneError> {
+    fn taught(bundle: &Bundle, input: Input, places: &[Place], objects: &[ObjectSample]) -> Result<Self, SceneError> {
         let folder = tempfile::tempdir()?;
         // Shots and pictures go through the same engine.
         let settings = LearnerSettings::default().pictures_ahead(1);
@@ -343,7 +343,7 @@ impl Device {
         Ok(device)
     }
 
-    fn shots(&self, places: &[Place], object: &TakenObject) -> Vec<RgbImage> {
+    fn shots(&self, places: &[Place], object: &ObjectSample) -> Vec<RgbImage> {
         // A frame in which nothing is found cannot be a shot: the user takes another one, here the whole frame.
         object.shots.iter().map(|shot| self.view(places, shot).unwrap_or_else(|| shot.frame.clone())).collect()
     }
@@ -375,7 +375,7 @@ impl Device {
         Ok((learned.map_or(usize::MAX, |class| class - self.first), is_base))
     }
 
-    fn shares(&mut self, places: &[Place], objects: &[TakenObject]) -> Result<InputShares, SceneError> {
+    fn shares(&mut self, places: &[Place], objects: &[ObjectSample]) -> Result<InputShares, SceneError> {
         let (mut home, mut other, mut all, mut count) = (0, 0, 0, 0);
         for (thing, object) in objects.iter().enumerate() {
             for (at_home, elsewhere) in object.at_home.iter().zip(&object.elsewhere) {
@@ -399,7 +399,7 @@ impl Device {
     }
 
     /// The share of shots that a device would refuse.
-    fn refused_shots(&self, places: &[Place], objects: &[TakenObject]) -> f64 {
+    fn refused_shots(&self, places: &[Place], objects: &[ObjectSample]) -> f64 {
         let (mut refused, mut count) = (0, 0);
         let thresholds = Thresholds::default();
         for object in objects {
@@ -418,7 +418,7 @@ impl Device {
     fn two_things(
         &mut self,
         places: &[Place],
-        objects: &[TakenObject],
+        objects: &[ObjectSample],
         random: &mut Random,
     ) -> Result<f64, SceneError> {
         let (mut right, mut count) = (0, 0);

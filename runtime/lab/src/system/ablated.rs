@@ -4,7 +4,7 @@ use orco_benchmark::{DeviceLearner, FeatureLearner};
 use orco_state::session::{LearnError, NewClass, OnProgress};
 use orco_state::state::State;
 
-use super::{Definition, Start, as_measured};
+use super::{Definition, SystemContext, as_measured};
 use crate::ablation::Ablation;
 use crate::method::Method;
 
@@ -17,8 +17,8 @@ pub(super) static ABLATED: Definition = Definition {
     start,
 };
 
-fn start<'a>(start: &Start<'a>) -> Box<dyn FeatureLearner + 'a> {
-    let Start { base_model, config, seed, workers, ablation, .. } = *start;
+fn start<'a>(start: &SystemContext<'a>) -> Box<dyn FeatureLearner + 'a> {
+    let SystemContext { base_model, config, seed, workers, ablation, .. } = *start;
     let device = DeviceLearner::new(base_model, config, seed, workers);
     Box::new(AblatedLearner { device, ablation: ablation.unwrap_or_default() })
 }

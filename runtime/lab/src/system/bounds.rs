@@ -11,7 +11,7 @@ use orco_state::state::{BaseModel, State};
 
 use crate::method::Method;
 
-use super::{Definition, Start, orco, stored_as};
+use super::{Definition, SystemContext, orco, stored_as};
 
 use orco_benchmark::FeatureLearner;
 
@@ -26,7 +26,7 @@ pub(super) static FINE_TUNING: Definition = Definition {
     needs_statistics: false,
     settings: |config, program| stored_as(config, fine_tuning(program)),
     start: |start| {
-        let Start { base_model, config, seed, workers, .. } = *start;
+        let SystemContext { base_model, config, seed, workers, .. } = *start;
         Box::new(FineTuned::new(base_model, config, seed, workers))
     },
 };

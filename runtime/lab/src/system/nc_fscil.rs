@@ -18,7 +18,7 @@ use orco_state::state::{BaseModel, State};
 use orco_state::target::cosines;
 
 use super::goal::{GoalLoss, GoalSamples, GoalSettings, GoalTrainer};
-use super::{Definition, Start, as_measured, clean};
+use super::{Definition, SystemContext, as_measured, clean};
 use crate::method;
 use orco_benchmark::FeatureLearner;
 use orco_benchmark::benchmark::Benchmark;
@@ -30,7 +30,7 @@ pub(super) static NC_FSCIL: Definition = Definition {
     needs_statistics: false,
     settings: as_measured,
     start: |start| {
-        let Start { base_model, benchmark, seed, workers, .. } = *start;
+        let SystemContext { base_model, benchmark, seed, workers, .. } = *start;
         Box::new(NcFscilHead::new(base_model, benchmark, seed, workers))
     },
 };

@@ -7,7 +7,7 @@ use orco_state::state::Balance;
 
 use crate::method::Method;
 
-use super::{Definition, Start, as_measured, stored_as};
+use super::{Definition, SystemContext, as_measured, stored_as};
 
 pub(super) static ORCO: Definition = ORCO_DEFINITION;
 
@@ -106,11 +106,11 @@ fn answering_by(config: &LearnConfig, answer: AnswerWeights) -> Option<LearnConf
 }
 
 /// A device that has learned nothing yet, with the start's settings.
-pub(super) fn device<'a>(start: &Start<'a>) -> Box<dyn FeatureLearner + 'a> {
+pub(super) fn device<'a>(start: &SystemContext<'a>) -> Box<dyn FeatureLearner + 'a> {
     Box::new(of(start))
 }
 
-fn of<'a>(start: &Start<'a>) -> DeviceLearner<'a> {
-    let Start { base_model, config, seed, workers, .. } = *start;
+fn of<'a>(start: &SystemContext<'a>) -> DeviceLearner<'a> {
+    let SystemContext { base_model, config, seed, workers, .. } = *start;
     DeviceLearner::new(base_model, config, seed, workers)
 }

@@ -43,7 +43,7 @@ impl Topics {
 
 /// What the device is, and what there is to report of.
 #[derive(Clone, Debug)]
-pub struct About {
+pub struct DeviceDescription {
     /// The bundle's name.
     pub bundle: String,
     /// The address of the service's page, where other machines reach it.
@@ -53,12 +53,12 @@ pub struct About {
     /// Whether the camera's pictures are published.
     pub pictures: bool,
     /// What has entities of its own.
-    pub named: Named,
+    pub named: EntityNames,
 }
 
 /// What has entities of its own, which come and go while the service runs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Named {
+pub struct EntityNames {
     /// Names of the regions of the camera's frames.
     pub regions: Vec<String>,
     /// Labels of learned classes, at most [`MAX_THINGS`].
@@ -67,7 +67,7 @@ pub struct Named {
 
 /// Topic and message for every entity; an empty one, which takes the entity away, for those that there is no camera
 /// for.
-pub fn messages(device: &MqttDevice, about: &About) -> Vec<(String, String)> {
+pub fn messages(device: &MqttDevice, about: &DeviceDescription) -> Vec<(String, String)> {
     let node = format!("orco_{}", device.id);
     let topics = Topics::of(device);
     let mut shared = json!({
@@ -274,16 +274,16 @@ mod tests {
         MqttSettings { id: Some(id.into()), ..MqttSettings::new("mqtt://localhost") }.check().unwrap()
     }
 
-    fn about(named: Named) -> About {
+    fn about(named: EntityNames) -> DeviceDescription {
         let page = Some("https://door3.local:8080".into());
-        About { bundle: "everyday".into(), page, camera: true, pictures: true, named }
+        DeviceDescription { bundle: "everyday".into(), page, camera: true, pictures: true, named }
     }
 
     #[test]
     fn every_entity_has_a_topic_and_an_identifier_of_its_own() {
         let long = "b".repeat(300);
         let (regions, things) = (vec!["shelf".into(), "Shelf 2".into()], vec!["mug \"A\"".into(), long.clone()]);
-        let about = about(Named { regions, things });
+        let about = about(EntityNames { regions, things });
         let all: Vec<(String, String)> =
             ["door3", "door4"].iter().flat_map(|id| messages(&device(id), &about)).collect();
         let mut topics: Vec<&str> = all.iter().map(|(topic, _)| topic.as_str()).collect();
@@ -317,13 +317,13 @@ mod tests {
 
     #[test]
     fn without_a_camera_its_entities_are_taken_away() {
-        let found = messages(&device("door3"), &About { camera: false, ..about(Named::default()) });
+        let found = messages(&device("door3"), &DeviceDescription { camera: false, ..about(EntityNames::default()) });
         let empty: Vec<&str> =
             found.iter().filter(|(_, config)| config.is_empty()).map(|(topic, _)| &**topic).collect();
         assert_eq!((found.len(), empty.len()), (8, 6), "{empty:?}");
         assert!(empty.iter().all(|topic| !topic.contains("classes") && !topic.contains("change")));
         // Nor is there a picture that nobody asked for.
-        let found = messages(&device("door3"), &About { pictures: false, ..about(Named::default()) });
+        let found = messages(&device("door3"), &DeviceDescription { pictures: false, ..about(EntityNames::default()) });
         let empty: Vec<&str> =
             found.iter().filter(|(_, config)| config.is_empty()).map(|(topic, _)| &**topic).collect();
         assert_eq!(empty, ["homeassistant/image/orco_door3/picture/config"]);

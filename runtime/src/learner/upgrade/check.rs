@@ -30,19 +30,19 @@ pub struct ClassComparison {
 
 /// How many samples are recognised.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-struct Recognition {
+struct RecognitionCount {
     right: u32,
     samples: u32,
 }
 
-impl Recognition {
+impl RecognitionCount {
     /// The share that is recognised, 0..1; `None` if there are no samples.
     fn share(self) -> Option<f32> {
         (self.samples > 0).then(|| self.right as f32 / self.samples as f32)
     }
 }
 
-impl Add for Recognition {
+impl Add for RecognitionCount {
     type Output = Self;
 
     fn add(self, other: Self) -> Self {
@@ -53,8 +53,8 @@ impl Add for Recognition {
 /// What the shares were made of.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Counts {
-    before: Recognition,
-    after: Recognition,
+    before: RecognitionCount,
+    after: RecognitionCount,
 }
 
 impl Counts {
@@ -90,7 +90,7 @@ pub fn compare(plan: &UpgradePlan, old: &State, report: &ChangeReport) -> Vec<Cl
         let PlannedClass { label, learned, role, shots, files } = planned;
         let origin =
             learned.and_then(|index| old.first_recognitions.get(index)).copied().unwrap_or(FirstRecognition::UNKNOWN);
-        let before = Recognition { right: origin.recognised, samples: origin.shots };
+        let before = RecognitionCount { right: origin.recognised, samples: origin.shots };
         let after = report.classes.iter().find(|class| label::same(&class.label, label));
         let samples = after.map_or(0, |after| after.samples);
         let share = after.filter(|after| after.samples > 0).map(|after| after.after);
@@ -102,7 +102,7 @@ pub fn compare(plan: &UpgradePlan, old: &State, report: &ChangeReport) -> Vec<Cl
             merged: *role == ClassRole::Base,
             before: before.share(),
             after: share,
-            counts: Counts { before, after: Recognition { right, samples } },
+            counts: Counts { before, after: RecognitionCount { right, samples } },
         }
     };
     plan.classes.iter().filter(|class| !class.files.is_empty()).map(compared).collect()
@@ -113,8 +113,9 @@ pub fn compare(plan: &UpgradePlan, old: &State, report: &ChangeReport) -> Vec<Cl
 pub fn clearly_worse(classes: &[ClassComparison]) -> Vec<ClassComparison> {
     let comparable = |class: &&ClassComparison| !class.merged && class.before.is_some() && class.after.is_some();
     let compared: Vec<&ClassComparison> = classes.iter().filter(comparable).collect();
-    let sum =
-        |of: fn(&Counts) -> Recognition| compared.iter().map(|class| of(&class.counts)).fold(<_>::default(), Add::add);
+    let sum = |of: fn(&Counts) -> RecognitionCount| {
+        compared.iter().map(|class| of(&class.counts)).fold(<_>::default(), Add::add)
+    };
     let counts = Counts { before: sum(|counts| counts.before), after: sum(|counts| counts.after) };
     let all = ClassComparison {
         label: String::new(),
@@ -134,7 +135,7 @@ mod tests {
     use super::*;
 
     fn class(before: [u32; 2], after: [u32; 2]) -> ClassComparison {
-        let [before, after] = [before, after].map(|[right, samples]| Recognition { right, samples });
+        let [before, after] = [before, after].map(|[right, samples]| RecognitionCount { right, samples });
         let (label, shots) = ("mug".to_string(), after.samples as usize);
         let counts = Counts { before, after };
         ClassComparison {

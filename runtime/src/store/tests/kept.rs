@@ -184,7 +184,7 @@ fn going_over_to_another_bundle_leaves_the_old_state_or_the_new_one() {
     let state = State { bundle_digest: OTHER, exemplars, ..old.state.clone() };
     let new = SavedState::initial(state, &HistoryChange::new(ChangeKind::Upgrade, 1));
     assert!(new.exemplar_digests().is_disjoint(&old.exemplar_digests()));
-    let go_over = |files: &mut SlotFiles<SimulatedDisk>| -> bool {
+    let switch_bundle = |files: &mut SlotFiles<SimulatedDisk>| -> bool {
         let Ok(found) = store::load_any(files) else { return false };
         let from = found.generation;
         let slot = files.disk.read(found.slot.unwrap().name()).ok().flatten();
@@ -193,7 +193,7 @@ fn going_over_to_another_bundle_leaves_the_old_state_or_the_new_one() {
             && store::switch(files, DIGEST, &new, from).is_ok()
             && sweep_all(&files.disk, &new).is_ok()
     };
-    let outcomes = cut_everywhere(&start, &go_over, &|image, found, done| {
+    let outcomes = cut_everywhere(&start, &switch_bundle, &|image, found, done| {
         assert!(*found == *old || *found == new, "neither the old state nor the new one");
         assert!(*found == new || !done, "acknowledged and lost");
         if *found == new {
@@ -205,7 +205,7 @@ fn going_over_to_another_bundle_leaves_the_old_state_or_the_new_one() {
     });
     // Whoever opens it with the old bundle is refused, and a save under it too.
     let mut files = files_on(&start, usize::MAX);
-    assert!(go_over(&mut files));
+    assert!(switch_bundle(&mut files));
     assert!(matches!(store::load(&mut files, &base_model, DIGEST), Err(store::LoadError::OtherBundle { .. })));
     assert!(save(&mut files, &base_model, old).is_err());
     assert!(store::switch(&mut files, DIGEST, &new, 3).is_err(), "the state is of another bundle by now");

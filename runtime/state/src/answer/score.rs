@@ -213,7 +213,7 @@ impl ScoreRows {
 
 #[cfg(test)]
 mod tests {
-    use orco_core::linalg::without_avx512;
+    use orco_core::linalg::allow_avx512;
 
     use super::*;
 
@@ -221,12 +221,12 @@ mod tests {
     #[test]
     fn one_axis_whitens_on_every_vector_unit() {
         let whitener = Whitener::of(&[1.0, 0.0, 0.0], vec![0.5], 2.0, 3);
-        for aside in [false, true] {
+        for is_allowed in [true, false] {
             let mut vectors = [4.0, 1.0, 2.0, -2.0, 0.0, 1.0];
-            without_avx512(aside);
+            allow_avx512(is_allowed);
             whitener.apply(&mut vectors);
-            without_avx512(false);
-            assert_eq!(vectors, [4.0, 2.0, 4.0, -2.0, 0.0, 2.0], "without AVX-512: {aside}");
+            allow_avx512(true);
+            assert_eq!(vectors, [4.0, 2.0, 4.0, -2.0, 0.0, 2.0], "with AVX-512: {is_allowed}");
         }
     }
 }

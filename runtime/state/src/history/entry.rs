@@ -210,7 +210,7 @@ impl HistoryEntry {
         // Indices of exemplars and what the head was may change while the entry stays.
         let said = (number, kind, names, to, when, seed, sessions, balance, classes, self.exemplars.len() as u64);
         let digest = codec::digest(&codec::to_postcard(&said));
-        EntryId { number: *number, mark: u64::from_be_bytes(codec::piece(&digest, 0)) }
+        EntryId { number: *number, mark: u64::from_be_bytes(codec::bytes_at(&digest, 0)) }
     }
 
     /// Number of exemplars that the learned classes had.

@@ -127,8 +127,8 @@ impl<F: NorFlash> Flash<F> {
         });
         match gathered {
             // Damage that the library would repair by erasing: what is left of the slot will not match its checksum.
-            Ok(()) | Err(Error::Storage { value: Refusal::ReadOnly, .. }) => Ok(bytes),
-            Err(Error::Storage { value: Refusal::Driver(error), .. }) => Err(FlashError::Driver(error)),
+            Ok(()) | Err(Error::Storage { value: FlashRefusal::ReadOnly, .. }) => Ok(bytes),
+            Err(Error::Storage { value: FlashRefusal::Driver(error), .. }) => Err(FlashError::Driver(error)),
             Err(_) => Ok(bytes),
         }
     }
@@ -161,7 +161,7 @@ impl<F: NorFlash> Medium for Flash<F> {
             Ok(())
         });
         written.map_err(|error| match error {
-            Error::Storage { value: Refusal::Driver(error), .. } => FlashError::Driver(error),
+            Error::Storage { value: FlashRefusal::Driver(error), .. } => FlashError::Driver(error),
             _ => FlashError::Full,
         })
     }
@@ -186,12 +186,12 @@ struct Waiting<'a, F> {
 
 /// Why [`Waiting`] refused.
 #[derive(Debug)]
-enum Refusal<E> {
+enum FlashRefusal<E> {
     Driver(E),
     ReadOnly,
 }
 
-impl<E: NorFlashError> NorFlashError for Refusal<E> {
+impl<E: NorFlashError> NorFlashError for FlashRefusal<E> {
     fn kind(&self) -> NorFlashErrorKind {
         match self {
             Self::Driver(error) => error.kind(),
@@ -201,14 +201,14 @@ impl<E: NorFlashError> NorFlashError for Refusal<E> {
 }
 
 impl<F: NorFlash> ErrorType for Waiting<'_, F> {
-    type Error = Refusal<F::Error>;
+    type Error = FlashRefusal<F::Error>;
 }
 
 impl<F: NorFlash> waiting::ReadNorFlash for Waiting<'_, F> {
     const READ_SIZE: usize = F::READ_SIZE;
 
     async fn read(&mut self, offset: u32, bytes: &mut [u8]) -> Result<(), Self::Error> {
-        self.flash.read(offset, bytes).map_err(Refusal::Driver)
+        self.flash.read(offset, bytes).map_err(FlashRefusal::Driver)
     }
 
     fn capacity(&self) -> usize {
@@ -222,16 +222,16 @@ impl<F: NorFlash> waiting::NorFlash for Waiting<'_, F> {
 
     async fn erase(&mut self, from: u32, to: u32) -> Result<(), Self::Error> {
         if !self.writable {
-            return Err(Refusal::ReadOnly);
+            return Err(FlashRefusal::ReadOnly);
         }
-        self.flash.erase(from, to).map_err(Refusal::Driver)
+        self.flash.erase(from, to).map_err(FlashRefusal::Driver)
     }
 
     async fn write(&mut self, offset: u32, bytes: &[u8]) -> Result<(), Self::Error> {
         if !self.writable {
-            return Err(Refusal::ReadOnly);
+            return Err(FlashRefusal::ReadOnly);
         }
-        self.flash.write(offset, bytes).map_err(Refusal::Driver)
+        self.flash.write(offset, bytes).map_err(FlashRefusal::Driver)
     }
 }
 

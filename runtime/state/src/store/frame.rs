@@ -10,7 +10,7 @@
 use alloc::vec::Vec;
 use core::fmt;
 
-use crate::codec::{self, DecodeError, FileKind, piece};
+use crate::codec::{self, DecodeError, FileKind, bytes_at};
 
 const START: usize = 8 + 32;
 /// Bytes before the body, those of the envelope among them.
@@ -42,7 +42,12 @@ impl<'a> SlotFrame<'a> {
     pub fn decode(bytes: &'a [u8]) -> Result<Self, DecodeError> {
         let (version, content) = codec::open(FileKind::Slot, bytes)?;
         let (start, body) = content.split_at_checked(START).ok_or(DecodeError::Body)?;
-        Ok(Self { version, generation: u64::from_le_bytes(piece(start, 0)), bundle_digest: piece(start, 8), body })
+        Ok(Self {
+            version,
+            generation: u64::from_le_bytes(bytes_at(start, 0)),
+            bundle_digest: bytes_at(start, 8),
+            body,
+        })
     }
 }
 

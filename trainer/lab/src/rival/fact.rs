@@ -144,12 +144,12 @@ fn before_third_stage(description: &Description) -> usize {
     description.stages().get(1).copied().unwrap_or(description.blocks.len() / 2)
 }
 
-/// The second answer of an image, once its label is struck out, is to be the nearest virtual prototype.
+/// The second answer of an image, once its label is masked out, is to be the nearest virtual prototype.
 ///
 /// # Shapes
 /// `logits` f32 `[n, base + virtual]`, `labels` i64 `[n]`; returns a scalar.
 fn reserved(logits: &Tensor, labels: &Tensor, base: i64) -> Tensor {
-    struck(logits, labels).cross_entropy_for_logits(&nearest_virtual(logits, base))
+    masked(logits, labels).cross_entropy_for_logits(&nearest_virtual(logits, base))
 }
 
 /// The first answer of a mixture is to be the nearest virtual prototype, and the second the nearest base
@@ -160,7 +160,7 @@ fn reserved(logits: &Tensor, labels: &Tensor, base: i64) -> Tensor {
 fn forecast(logits: &Tensor, base: i64) -> Tensor {
     let nearest = nearest_virtual(logits, base);
     let known = logits.narrow(1, 0, base).argmax(1, false);
-    logits.cross_entropy_for_logits(&nearest) + struck(logits, &nearest).cross_entropy_for_logits(&known)
+    logits.cross_entropy_for_logits(&nearest) + masked(logits, &nearest).cross_entropy_for_logits(&known)
 }
 
 fn nearest_virtual(logits: &Tensor, base: i64) -> Tensor {
@@ -168,7 +168,7 @@ fn nearest_virtual(logits: &Tensor, base: i64) -> Tensor {
 }
 
 /// The logits without one class of each row.
-fn struck(logits: &Tensor, classes: &Tensor) -> Tensor {
+fn masked(logits: &Tensor, classes: &Tensor) -> Tensor {
     let classes = classes.unsqueeze(1);
     let mask = logits.detach().zeros_like().scatter_value(1, &classes, 1.0).gt(0.0);
     logits.masked_fill(&mask, NEVER)

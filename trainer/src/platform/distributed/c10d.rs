@@ -83,7 +83,7 @@ impl CollectiveEngine {
                 &raw mut opened,
             )
         };
-        told(error).map_err(&lost)?;
+        shim_result(error).map_err(&lost)?;
         let engine = NonNull::new(opened).map(Self).ok_or_else(|| lost("c10d made no group".into()))?;
         engine.sum(&Tensor::zeros([1], (Kind::Int64, Device::Cpu)), APART_TIMEOUT).map_err(&lost)?;
         Ok(engine)
@@ -92,13 +92,13 @@ impl CollectiveEngine {
     /// Adds up a tensor over all ranks, in place.
     pub fn sum(&self, tensor: &Tensor, timeout: Duration) -> Result<(), String> {
         // SAFETY: group and tensor live through the call, which does not keep them.
-        told(unsafe { orco_group_sum(self.0.as_ptr(), tensor.as_ptr().cast(), milliseconds(timeout)) })
+        shim_result(unsafe { orco_group_sum(self.0.as_ptr(), tensor.as_ptr().cast(), milliseconds(timeout)) })
     }
 
     /// Gives rank 0's tensor to all, in place.
     pub fn broadcast(&self, tensor: &Tensor, timeout: Duration) -> Result<(), String> {
         // SAFETY: as for `sum`.
-        told(unsafe { orco_group_broadcast(self.0.as_ptr(), tensor.as_ptr().cast(), milliseconds(timeout)) })
+        shim_result(unsafe { orco_group_broadcast(self.0.as_ptr(), tensor.as_ptr().cast(), milliseconds(timeout)) })
     }
 
     /// Adds up a tensor over all ranks into a new one.
@@ -120,7 +120,7 @@ impl CollectiveEngine {
         let mut made = ptr::null_mut();
         // SAFETY: group and tensor live through the call; what a backward pass needs of the group it holds itself.
         let error = unsafe { collective(self.0.as_ptr(), from.as_ptr().cast(), milliseconds(timeout), &raw mut made) };
-        told(error)?;
+        shim_result(error)?;
         // SAFETY: without an error `made` is a new at::Tensor, which nobody else frees.
         Ok(unsafe { Tensor::from_ptr(made.cast()) })
     }
@@ -138,7 +138,7 @@ fn milliseconds(time: Duration) -> i64 {
 }
 
 /// What the shim returned: nothing, or the first line of an error.
-fn told(error: *mut c_char) -> Result<(), String> {
+fn shim_result(error: *mut c_char) -> Result<(), String> {
     let Some(text) = NonNull::new(error) else { return Ok(()) };
     // SAFETY: the shim returns texts that end with a zero byte and are ours to free, by its own function.
     let owned = unsafe {

@@ -59,8 +59,8 @@ impl RankGroup {
     /// # Errors
     /// [`RankError::Lost`].
     pub(crate) fn gather_all<T: Serialize + DeserializeOwned>(&self, own: &T) -> Result<Vec<T>, RankError> {
-        let said = self.gather_bytes(&serde_json::to_vec(own).expect("plain data"))?;
-        Ok(said.iter().map(|said| serde_json::from_slice(said).expect("as a rank wrote it")).collect())
+        let gathered = self.gather_bytes(&serde_json::to_vec(own).expect("plain data"))?;
+        Ok(gathered.iter().map(|bytes| serde_json::from_slice(bytes).expect("as a rank wrote it")).collect())
     }
 
     /// The bytes of every rank, which may be of different lengths.

@@ -60,12 +60,12 @@ impl Openmp {
 /// 4.4). A team belongs to the thread that called for it and is kept for its next call, so the idle ones ask for no
 /// more than memory.
 #[derive(Debug)]
-pub(super) struct Crowd {
+pub(super) struct IdleTeam {
     leave: Option<Sender<()>>,
     leader: Option<JoinHandle<()>>,
 }
 
-impl Crowd {
+impl IdleTeam {
     /// Starts the threads; `None` if the first of them cannot be started.
     pub(super) fn gather(openmp: Openmp) -> Option<Self> {
         extern "C" fn nothing(_: *mut c_void) {}
@@ -84,7 +84,7 @@ impl Crowd {
     }
 }
 
-impl Drop for Crowd {
+impl Drop for IdleTeam {
     /// Ends the leader, and with it its team.
     fn drop(&mut self) {
         drop(self.leave.take());

@@ -16,13 +16,13 @@ use orco_benchmark::csv::csv;
 use orco_lab::format::{heading, line, print, shell_word};
 use orco_lab::geometry::SessionGeometry;
 use orco_lab::phase3_ablations::{AblationResults, Phase3Ablations, QUESTIONS, VariantGeometry};
-use orco_lab::published::{self, Reading};
+use orco_lab::published::{self, PaperVariant};
 use orco_lab::question::Question;
 use orco_lab::report::figures::paper_figures;
 use orco_lab::report::{self, BundleReport, ReportPlan, collect};
 use orco_lab::results::{self, MeasuredSystem, Results};
 use orco_lab::results_pages::ResultsPages;
-use orco_lab::seeds::{self, OverSeeds};
+use orco_lab::seeds::{self, SeedSummary};
 use orco_lab::{Measurement, System};
 use orco_runtime::bundle::Bundle;
 use orco_runtime::encoder::telemetry;
@@ -64,7 +64,7 @@ enum Verb {
 
 /// What is measured of a bundle.
 #[derive(Args)]
-struct Measuring {
+struct MeasureArguments {
     /// Draws of the shots; the first is the field's fixed one where the bundle knows it.
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000))]
     draws: u32,
@@ -76,7 +76,7 @@ struct Measuring {
     untrained: bool,
 }
 
-impl Measuring {
+impl MeasureArguments {
     /// All systems, or those that train nothing.
     fn systems(&self) -> impl Iterator<Item = System> {
         System::every().filter(|system| !self.untrained || !system.trains())
@@ -89,7 +89,7 @@ struct SeedsArguments {
     #[arg(required = true, num_args = 1.., value_name = "BUNDLE")]
     bundles: Vec<PathBuf>,
     #[command(flatten)]
-    measuring: Measuring,
+    measuring: MeasureArguments,
     /// Folder for all numbers: seeds.json and seeds.csv.
     #[arg(long, value_name = "DIR")]
     output: Option<PathBuf>,
@@ -111,7 +111,7 @@ struct AblateArguments {
     seed: u64,
     /// The settings that are varied: the published program's, or those of the paper's text.
     #[arg(long, value_name = "READING", default_value = "program")]
-    by: Reading,
+    by: PaperVariant,
     /// Learns the first draw once more and says how classes lie after it (the paper's Table 4): wrong answers that name
     /// a new class, in percent; the mean cosine between two classes, and between a class and its target; and how many
     /// earlier classes changed their targets. Pictures are the measured ones.
@@ -153,7 +153,7 @@ struct ReportArguments {
     /// The bundle's folder.
     bundle: PathBuf,
     #[command(flatten)]
-    measuring: Measuring,
+    measuring: MeasureArguments,
     /// Measures nothing: draws page and pictures again from the report.json that is there.
     #[arg(long)]
     redraw: bool,
@@ -189,7 +189,7 @@ fn main() -> ExitCode {
 fn make_report(arguments: &ReportArguments) -> Result<()> {
     let started = Instant::now();
     let ReportArguments { bundle: folder, measuring, redraw, output } = arguments;
-    let Measuring { draws, seed, untrained } = measuring;
+    let MeasureArguments { draws, seed, untrained } = measuring;
     let written = output.clone().unwrap_or_else(|| folder.join("report"));
     if *redraw {
         BundleReport::read(&written)?.write(&written)?;
@@ -251,7 +251,7 @@ fn make_figures(arguments: &FiguresArguments) -> Result<()> {
 
 fn seeds(arguments: &SeedsArguments) -> Result<()> {
     let SeedsArguments { bundles: folders, measuring, output } = arguments;
-    let Measuring { draws, seed, .. } = measuring;
+    let MeasureArguments { draws, seed, .. } = measuring;
     let open = |folder: &PathBuf| -> Result<(Bundle, Benchmark)> {
         let bundle = Bundle::open(folder)?;
         let benchmark = Benchmark::of(&bundle)?;
@@ -266,7 +266,7 @@ fn seeds(arguments: &SeedsArguments) -> Result<()> {
     let of_training: Vec<u64> = bundles.iter().map(|(bundle, _)| bundle.manifest.provenance.seed).collect();
     let shown: Vec<String> = of_training.iter().map(u64::to_string).collect();
     print(format!("seeds {} of the training, {draws} draws with each, on {}", shown.join(", "), bundles[0].1.source))?;
-    print(OverSeeds::heading())?;
+    print(SeedSummary::heading())?;
     let (first, measured_on) = &bundles[0];
     let results = Results::new(&first.manifest.name, &measured_on.source, *draws as usize);
     let mut results = Results { seed: *seed, training_seeds: of_training, ..results };
@@ -278,7 +278,7 @@ fn seeds(arguments: &SeedsArguments) -> Result<()> {
             measurement.over(*draws as usize, &|| ControlFlow::Continue(()))
         });
         let each = measured.collect::<Result<Vec<_>, _>>()?;
-        let over = OverSeeds::of(&each);
+        let over = SeedSummary::of(&each);
         print(over.line())?;
         results.systems.push(MeasuredSystem::of_trainings(&over, each));
         all.push(over);
@@ -383,7 +383,7 @@ fn ablation_command(arguments: &AblateArguments, bundle: &Path, output: &Path) -
     if *seed != SEED {
         command += &format!(" --seed {seed}");
     }
-    if *by == Reading::Text && question != Question::Answer.name() {
+    if *by == PaperVariant::Text && question != Question::Answer.name() {
         command += " --by text";
     }
     if *geometry {

@@ -3,7 +3,7 @@
 use anyhow::{Context, Result};
 use orco_lab::format::print;
 use orco_lab::results::claim;
-use orco_lab::seeds::OverSeeds;
+use orco_lab::seeds::SeedSummary;
 use orco_trainer::config::Recipe;
 use orco_trainer::job::{self, MAX_SEED, TrainingArguments, TrainingJob};
 use orco_trainer::platform::distributed::RankGroup;
@@ -75,7 +75,7 @@ pub fn all(
         };
         let measured: Vec<_> = Rival::ALL.into_iter().filter_map(each).collect();
         let over = write_over_seeds(&common.run, &measured, &recipes, draws)?;
-        print(OverSeeds::heading())?;
+        print(SeedSummary::heading())?;
         for (_, over) in measured.iter().zip(&over).filter(|(of, _)| rivals.0.contains(&of.rival)) {
             print(over.line())?;
         }

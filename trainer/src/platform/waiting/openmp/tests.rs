@@ -113,7 +113,7 @@ fn threads_sleep_sooner_in_a_crowd() {
     }
     for _ in 0..2 {
         let awake = spun(openmp);
-        let crowd = Crowd::gather(openmp).unwrap();
+        let crowd = IdleTeam::gather(openmp).unwrap();
         let asleep = spun(openmp);
         drop(crowd);
         eprintln!("a thread spins for {awake:?}, in a crowd for {asleep:?}");
@@ -137,7 +137,7 @@ fn results_are_the_same_in_a_crowd() {
         weights.grad()
     };
     let before = gradient();
-    let crowd = Crowd::gather(openmp).unwrap();
+    let crowd = IdleTeam::gather(openmp).unwrap();
     let within = gradient();
     drop(crowd);
     assert!(before.equal(&within) && before.equal(&gradient()));
