@@ -64,7 +64,7 @@ impl Quality {
         let light = brightnesses(&square);
         let share =
             |is: &dyn Fn(f32) -> bool| light.iter().filter(|light| is(**light)).count() as f32 / light.len() as f32;
-        let coarse = |side| sharpness(&brightnesses(&self::square(&square, side)), side);
+        let coarse = |side| sharpness(&brightnesses(&self::square(picture, side)), side);
         let (fingerprint, flat) = fingerprint(&square);
         Self {
             dark: share(&|light| light < DARK),
