@@ -21,6 +21,7 @@ use crate::config::{Arithmetic, PretrainConfig};
 use crate::model::Model;
 use crate::platform::interrupt::Activity;
 use crate::platform::speed::Speed;
+use crate::platform::system;
 use crate::run::Run;
 use crate::train::fit::{BaseSession, EpochReport, EpochTime, Position, TrainingLoop, TrainingPhase, seed_torch};
 use crate::train::optimiser::{gradients, unscale};
@@ -67,6 +68,11 @@ pub fn train<C: Criterion>(
     let (device, run, images) = (model.device(), base.run, base.split.base.len());
     if config.precision == Arithmetic::F16 {
         half_precision_works(device)?;
+    }
+    if device == tch::Device::Cpu
+        && let Some(warning) = slow_precision(config.precision, system::half_precisions().0)
+    {
+        log::warn!("{warning}");
     }
     let steps = images / config.batch;
     if steps == 0 {
@@ -260,8 +266,32 @@ fn half_precision_works(device: tch::Device) -> Result<()> {
             "libtorch cannot train convolutions in f16 on this device; set pretrain.precision to \"bf16\" or \"f32\""
         );
     }
-    if device == tch::Device::Cpu {
-        log::warn!("f16 on a processor is mostly slower than f32; bf16 is the faster one where the processor has it");
-    }
     Ok(())
+}
+
+/// What makes a training on a processor slower than in f32, by whether the processor has bf16.
+fn slow_precision(precision: Arithmetic, has_bf16: bool) -> Option<&'static str> {
+    match precision {
+        Arithmetic::F16 if has_bf16 => Some("f16 on a processor is mostly slower than f32; this one has bf16"),
+        Arithmetic::F16 => Some("f16 on a processor is mostly slower than f32: set pretrain.precision to \"f32\""),
+        Arithmetic::Bf16 if !has_bf16 => Some(
+            "this processor computes bf16 in software, which can take twice the time of f32: pretrain.precision = \
+             \"f32\" is the faster one here",
+        ),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_precision_that_the_processor_lacks_is_warned_of() {
+        let is_warned = |precision| [false, true].map(|has_bf16| slow_precision(precision, has_bf16).is_some());
+        assert_eq!(is_warned(Arithmetic::F32), [false, false]);
+        assert_eq!(is_warned(Arithmetic::Bf16), [true, false]);
+        assert_eq!(is_warned(Arithmetic::F16), [true, true]);
+        assert!(slow_precision(Arithmetic::F16, true).unwrap().contains("has bf16"));
+    }
 }
