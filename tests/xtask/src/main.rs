@@ -10,7 +10,7 @@
 //! - [`cache`] puts a folder in place whole or not at all, also with two set-ups at once;
 //! - [`environment`] carries the libraries to Cargo as environment variables;
 //! - [`debian`] installs what is no part of a wheel;
-//! - [`bench`] runs the benchmarks beside a reference kernel;
+//! - [`bench`](mod@bench) runs the benchmarks beside a reference kernel;
 //! - [`book`] generates the book's results and builds it; [`site`] puts it together with rustdoc and reports;
 //! - [`checks`] are the steps of `cargo xtask test` and its tiers, the same here and in CI;
 //! - [`metadata`] is what Cargo says of the workspace;
