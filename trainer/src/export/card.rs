@@ -206,7 +206,7 @@ impl Card<'_> {
                 1 => "one draw".to_owned(),
                 _ => format!("means of {draws} draws"),
             },
-            if benchmark.fixed_draw && draws > 1 { ", the first of them the field's fixed one" } else { "" }
+            if benchmark.fixed_draw && draws > 1 { ", the first the published one" } else { "" }
         )?;
         match recipe.split.measure_on {
             MeasureOn::Test => writeln!(
@@ -260,7 +260,7 @@ fn sessions(text: &mut String, ours: &Summary) -> Result<()> {
 /// How the accuracy that a device estimates of base classes follows from that on the samples set aside.
 fn estimates(statistics: &Statistics) -> String {
     let source = match statistics.base_accuracy_ratio {
-        None => "a usual ratio: how well unseen pictures are recognised was not measured",
+        None => "a usual ratio; accuracy on unseen pictures was not measured",
         Some(1.0) => "no phase was trained on them",
         Some(_) => "the ratio that pictures held out from all phases gave",
     };
@@ -272,7 +272,7 @@ fn estimates(statistics: &Statistics) -> String {
 const ON_DEVICE: [&str; 6] =
     ["- Phase 3", "- On the device", "- Answers:", "- Estimates:", "- Promises:", "- Samples set aside:"];
 /// What cards say where the samples by which devices choose the border are training images.
-const WERE_TRAINED_ON: &str = " The samples were set aside after the training, which had seen them.";
+const WERE_TRAINED_ON: &str = " The training had seen these samples.";
 /// The heading of what was measured.
 const MEASURED: &str = "## Measured\n";
 /// What stands below that heading once the settings are others.
@@ -307,8 +307,8 @@ fn on_device(text: &mut String, base_model: &BaseModel, were_trained_on: bool) -
     if let Some(weights) = config.answer {
         writeln!(
             text,
-            "- Answers: by {weights}; the border between base classes and learned ones is chosen in every session, by \
-             {} samples that were set aside and by the shots themselves.{}",
+            "- Answers: by {weights}; every change chooses the border between base and learned classes by {} samples \
+             set aside and by the shots.{}",
             base_model.statistics.as_ref().map_or(0, |statistics| statistics.set_aside.len()),
             if were_trained_on { WERE_TRAINED_ON } else { "" }
         )?;
@@ -334,7 +334,7 @@ fn phase_3(text: &mut String, config: &LearnConfig) -> Result<()> {
     writeln!(
         text,
         "- Phase 3 (on the device{}): {} epochs{}, batch {}, {} exemplars of a base class, {} stored views of each{}.",
-        if config.answer.is_some() { ", after a change that answers in closed form at once" } else { "" },
+        if config.answer.is_some() { ", after a change that answers at once" } else { "" },
         config.epochs,
         match config.epoch_samples {
             0 => String::new(),
@@ -548,7 +548,7 @@ mod tests {
         };
         let [phase_3, answers, estimates] = &on_device(&other)[..] else { panic!("{other}") };
         assert!(phase_3.starts_with("- On the device nothing is trained"), "{phase_3}");
-        assert!(answers.ends_with("The samples were set aside after the training, which had seen them."), "{answers}");
+        assert!(answers.ends_with("The training had seen these samples."), "{answers}");
         assert_eq!(*estimates, on_device(&card)[2]);
         assert!(other.contains(&format!("{MEASURED}{WITH_OTHER_SETTINGS}")));
         assert_eq!(with_settings(&other, &base_model).unwrap(), other, "said once");
