@@ -114,7 +114,7 @@ test("of a shot that was taken anyway, only what it looks like is news", () => {
   assert.equal(dark, "Not taken: too dark.");
   assert.match(elsewhere, /is a shot of “cup” already/);
   assert.match(repeated, /the same picture again/);
-  assert.deepEqual([others, notes], [[], ["Similar to “cup”; five shots will tell them apart."]]);
+  assert.deepEqual([others, notes], [[], ["Similar to “cup”; more shots will tell them apart."]]);
   assert.deepEqual(said(true, false), { warnings: [], notes });
   // What is learned and taken for something else is a warning; the verdict says what to do.
   const still = said(true, true);
