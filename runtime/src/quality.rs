@@ -48,7 +48,7 @@ pub struct Quality {
     /// Variance of the brightness's Laplacian (Pech-Pacheco et al., ICPR 2000) over the variance of the brightness, so
     /// that neither light nor contrast matters. 0 for a blank picture.
     pub sharpness: f32,
-    /// The same at a half of [`SIDE`] and at a quarter.
+    /// The same at a half of [`SIDE`] and at a quarter of it.
     pub coarse_sharpness: [f32; 2],
     /// Whether brightness falls from a cell to the next one of its row (difference hash): a bit for each of 16 x 16
     /// cells, row by row, the lowest bit first.
@@ -139,9 +139,9 @@ pub struct Thresholds {
     pub clipped: f32,
     /// Least sharpness.
     pub sharpness: f32,
-    /// Most by which sharpness may grow from a half of [`SIDE`] to a quarter where there is too little at [`SIDE`]
-    /// itself. A picture that was enlarged is sharp at the scale that it really has, so that a coarser one adds little;
-    /// what a blur took away comes back with every coarser scale.
+    /// A picture that is not sharp enough at [`SIDE`] counts as enlarged, not as blurred, if it is sharp enough at half
+    /// of that and its sharpness at a quarter is at most this many times that at a half. Below its real size an enlarged
+    /// picture gains little; a blurred one keeps gaining.
     pub growth: f32,
     /// Most sharpness.
     pub noise: f32,
@@ -156,9 +156,9 @@ impl Default for Thresholds {
     /// same (`quality/tests.rs`). White noise has a sharpness of 6 and more, as long as it has at least 96 pixels a
     /// side; of 600 photographs of mini-ImageNet none has more than 0.9, of the sample pictures none more than 1.7.
     ///
-    /// `growth` was chosen on the sample pictures and on 500 other photographs of Caltech-101. Enlarged from 80 pixels a
-    /// side, 0.6 % of those are called blurred, from 64 pixels 11.6 %; at [`SIDE`] alone 5.2 % and 26 % were. Blurred by
-    /// two of 128 pixels, 97.8 % are called so, with it and without.
+    /// `growth` was chosen on the sample pictures and on 500 other photographs of Caltech-101. Of those, enlarged from 80
+    /// pixels a side, 0.6 % are called blurred, and 11.6 % from 64; without this rule 5.2 % and 26 % were. Of those
+    /// blurred by two of 128 pixels, 97.8 % are, with the rule or without.
     fn default() -> Self {
         Self { dark: 0.8, clipped: 0.8, sharpness: 0.025, growth: 3.5, noise: 5.0, distance: 36 }
     }

@@ -153,14 +153,16 @@ fn measure_one(name: &str, arguments: &str, environment: &Environment) -> Result
     Ok(fs::read_to_string(file.path())?.lines().map(line).collect::<Result<_, _>>()?)
 }
 
-/// The median of every figure over the rounds, with that of its ratio, in the order in which they were measured.
+/// Every figure as in its middle round by the ratio, or in the slower of two in the middle, in the order in which they
+/// were measured.
 fn medians(found: &[(Measurement, f64)]) -> Vec<Figure> {
     let mut figures: Vec<Figure> = Vec::new();
     for (Measurement { name, unit, .. }, _) in found {
         if figures.iter().all(|known| known.name != *name) {
-            let same = || found.iter().filter(|(figure, _)| figure.name == *name);
-            let value = significant(median(same().map(|(figure, _)| figure.value).collect()));
-            let ratio = significant(median(same().map(|(_, ratio)| *ratio).collect()));
+            let mut same: Vec<_> = found.iter().filter(|(figure, _)| figure.name == *name).collect();
+            same.sort_by(|(_, one), (_, other)| one.total_cmp(other));
+            let (Measurement { value, .. }, ratio) = same[(same.len() - 1) / 2];
+            let (value, ratio) = (significant(*value), significant(*ratio));
             figures.push(Figure { name: name.clone(), value, unit: *unit, ratio });
         }
     }
@@ -196,6 +198,8 @@ mod tests {
         let [b, a] = &*medians(&found) else { panic!() };
         assert_eq!((&*b.name, b.value, b.ratio), ("b", 2.0, 0.2));
         assert_eq!((&*a.name, a.value, a.ratio), ("a", 7.0, 0.7));
+        let [b] = &*medians(&[measured("b", 4.0, 0.4), measured("b", 3.0, 0.3)]) else { panic!() };
+        assert_eq!((b.value, b.ratio), (3.0, 0.3), "the slower of two, value and ratio of one round");
     }
 
     #[test]
