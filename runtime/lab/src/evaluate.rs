@@ -134,7 +134,7 @@ impl Measurement<'_> {
     ) -> Result<Draw, EvaluateError> {
         let Self { base_model, benchmark, system, config, seed } = *self;
         let own = system.settings(config, published::program(&benchmark.source));
-        let start = SystemContext {
+        let context = SystemContext {
             base_model,
             benchmark,
             config: own.as_ref().unwrap_or(config),
@@ -142,7 +142,7 @@ impl Measurement<'_> {
             workers,
             ablation: system.ablation(),
         };
-        let mut learner = system.start(&start);
+        let mut learner = system.start(&context);
         SessionWalk { base_model, benchmark, draw, seed }.measure(learner.as_mut(), on_progress, on_session)
     }
 }

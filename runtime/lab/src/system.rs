@@ -181,8 +181,8 @@ impl System {
     }
 
     /// The system before its first session.
-    pub(crate) fn start<'a>(self, start: &SystemContext<'a>) -> Box<dyn FeatureLearner + 'a> {
-        (self.definition.start)(start)
+    pub(crate) fn start<'a>(self, context: &SystemContext<'a>) -> Box<dyn FeatureLearner + 'a> {
+        (self.definition.start)(context)
     }
 }
 

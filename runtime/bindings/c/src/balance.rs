@@ -4,7 +4,7 @@ use orco_runtime::state::Balance;
 
 use crate::change::{OrcoReport, change_and_report};
 use crate::learner::OrcoLearner;
-use crate::pointer::borrow;
+use crate::pointer::{borrow, null};
 use crate::status::{OrcoStatus, StatusError, guard};
 
 /// How much base classes count against learned ones, when the border between both is chosen.
@@ -35,7 +35,7 @@ pub unsafe extern "C" fn orco_balance(learner: *const OrcoLearner, balance: *mut
     // SAFETY: the caller keeps what the header says of pointers.
     guard(|| unsafe {
         if balance.is_null() {
-            return Err(StatusError::new(OrcoStatus::BadArgument, "balance is NULL"));
+            return Err(null("balance"));
         }
         balance.write(borrow(learner, "learner")?.lock()?.state().balance.into());
         Ok(())

@@ -3,8 +3,8 @@
 use std::ffi::{CString, c_char};
 
 use crate::learner::OrcoLearner;
-use crate::pointer::{borrow, c_string, free_handle, write_handle};
-use crate::status::{OrcoStatus, StatusError, guard};
+use crate::pointer::{borrow, c_string, free_handle, null, write_handle};
+use crate::status::{OrcoStatus, guard};
 
 /// The known classes at one moment, those of the bundle first. Any number of threads may read it.
 #[derive(Debug)]
@@ -33,7 +33,7 @@ pub unsafe extern "C" fn orco_counts(learner: *const OrcoLearner, counts: *mut O
     // SAFETY: the caller keeps what the header says of pointers.
     guard(|| unsafe {
         if counts.is_null() {
-            return Err(StatusError::new(OrcoStatus::BadArgument, "counts is NULL"));
+            return Err(null("counts"));
         }
         let learner = borrow(learner, "learner")?.lock()?;
         counts.write(OrcoCounts {

@@ -9,7 +9,7 @@ use orco_runtime::learner::{AlignmentTime, Learner, LearnerSettings, ShotChecks}
 use orco_runtime::signature::PublicKey;
 use orco_runtime::store::Store;
 
-use crate::pointer::{borrow, c_string, free_handle, read_optional_text, read_text, write_handle};
+use crate::pointer::{borrow, c_string, free_handle, null, read_optional_text, read_text, write_handle};
 use crate::status::{OrcoStatus, StatusError, guard};
 
 /// A device that classifies pictures and learns new classes: an opened bundle and the state that was learned on it.
@@ -172,7 +172,7 @@ pub unsafe extern "C" fn orco_warnings(learner: *const OrcoLearner, text: *mut *
     // SAFETY: the caller keeps what the header says of pointers.
     guard(|| unsafe {
         if text.is_null() {
-            return Err(StatusError::new(OrcoStatus::BadArgument, "text is NULL"));
+            return Err(null("text"));
         }
         text.write(std::ptr::null_mut());
         let warnings = borrow(learner, "learner")?.lock()?.warnings().join("\n");

@@ -5,7 +5,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crate::status::{OrcoStatus, StatusError};
 
-fn null(name: &str) -> StatusError {
+/// The error of an argument that must not be NULL.
+pub fn null(name: &str) -> StatusError {
     StatusError::new(OrcoStatus::BadArgument, format!("{name} is NULL"))
 }
 

@@ -159,6 +159,10 @@ fn shots(label: &str, class: &str) -> *mut OrcoShots {
     shots
 }
 
+/// What a report holds before a call fills it in.
+const EMPTY_REPORT: OrcoReport =
+    OrcoReport { free_targets: 0, new_accuracy: 0.0, old_accuracy_before: 0.0, old_accuracy_after: 0.0 };
+
 /// A picture's rows with 5 bytes between them, its width, height and stride; the last row ends with its last pixel.
 fn padded(file: &str) -> (Vec<u8>, [u32; 3]) {
     let picture = image::open(file.as_ref()).unwrap();
@@ -172,8 +176,7 @@ fn padded(file: &str) -> (Vec<u8>, [u32; 3]) {
 fn the_head_is_aligned_when_asked() {
     let device = Device::fresh();
     let mut aligned = true;
-    let mut report =
-        OrcoReport { free_targets: 0, new_accuracy: 0.0, old_accuracy_before: 0.0, old_accuracy_after: 0.0 };
+    let mut report = EMPTY_REPORT;
     unsafe {
         assert_eq!(orco_align(device.learner, &mut aligned, null_mut()), OrcoStatus::Ok, "{}", error());
         assert!(!aligned, "nothing is to be done");
@@ -193,8 +196,7 @@ fn the_head_is_aligned_when_asked() {
 fn a_class_is_learned_renamed_widened_forgotten_and_brought_back() {
     let device = Device::fresh();
     assert_eq!(device.counts(), [60, 0, 40, 0]);
-    let mut report =
-        OrcoReport { free_targets: 0, new_accuracy: 0.0, old_accuracy_before: 0.0, old_accuracy_after: 0.0 };
+    let mut report = EMPTY_REPORT;
     unsafe {
         let (mug, more) = (shots("mug", "mug"), shots("Tasse", "mug"));
         assert_eq!(orco_set_seed(device.learner, 7), OrcoStatus::Ok);
@@ -393,8 +395,7 @@ fn shots_are_moved_and_all_that_is_known_goes_to_a_replacement_and_to_another_bu
         let options = OrcoUpgradeOptions { force, wait_milliseconds: 100, ..OrcoUpgradeOptions::default() };
         orco_upgrade(c(bundle).as_ptr(), place.as_ptr(), &options, report, warnings)
     };
-    let mut report =
-        OrcoReport { free_targets: 0, new_accuracy: 0.0, old_accuracy_before: 0.0, old_accuracy_after: 0.0 };
+    let mut report = EMPTY_REPORT;
     refused(upgrade(BUNDLE, false, &mut report, &mut warnings), Refused, "belongs to this bundle");
     refused(upgrade("no-bundle", false, &mut report, &mut warnings), CannotOpen, "no-bundle");
     // The small network may recognise some shots worse; that is not what is tried here.
@@ -454,8 +455,7 @@ fn changes_are_remembered_with_their_balance() {
     use OrcoBalance::{Balanced, FavourNew};
     let device = Device::fresh();
     let mut balance = FavourNew;
-    let mut report =
-        OrcoReport { free_targets: 0, new_accuracy: 0.0, old_accuracy_before: 0.0, old_accuracy_after: 0.0 };
+    let mut report = EMPTY_REPORT;
     unsafe {
         assert_eq!(orco_balance(device.learner, &mut balance), OrcoStatus::Ok, "{}", error());
         assert_eq!(balance, Balanced);

@@ -17,8 +17,8 @@ pub(super) static ABLATED: Definition = Definition {
     start,
 };
 
-fn start<'a>(start: &SystemContext<'a>) -> Box<dyn FeatureLearner + 'a> {
-    let SystemContext { base_model, config, seed, workers, ablation, .. } = *start;
+fn start<'a>(context: &SystemContext<'a>) -> Box<dyn FeatureLearner + 'a> {
+    let SystemContext { base_model, config, seed, workers, ablation, .. } = *context;
     let device = DeviceLearner::new(base_model, config, seed, workers);
     Box::new(AblatedLearner { device, ablation: ablation.unwrap_or_default() })
 }

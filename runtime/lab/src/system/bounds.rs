@@ -25,8 +25,8 @@ pub(super) static FINE_TUNING: Definition = Definition {
     trains: true,
     needs_statistics: false,
     settings: |config, program| stored_as(config, fine_tuning(program)),
-    start: |start| {
-        let SystemContext { base_model, config, seed, workers, .. } = *start;
+    start: |context| {
+        let SystemContext { base_model, config, seed, workers, .. } = *context;
         Box::new(FineTuned::new(base_model, config, seed, workers))
     },
 };

@@ -35,8 +35,8 @@ pub(super) static C_FSCIL: Definition = Definition {
     trains: true,
     needs_statistics: false,
     settings: as_measured,
-    start: |start| {
-        let SystemContext { base_model, benchmark, seed, workers, .. } = *start;
+    start: |context| {
+        let SystemContext { base_model, benchmark, seed, workers, .. } = *context;
         Box::new(CFscilHead::new(base_model, benchmark, seed, workers))
     },
 };

@@ -38,7 +38,7 @@ pub(super) static C_FECAM: Definition = Definition {
     trains: false,
     needs_statistics: true,
     settings: as_measured,
-    start: |start| Box::new(CFecamHead::new(start.base_model)),
+    start: |context| Box::new(CFecamHead::new(context.base_model)),
 };
 
 /// The distances with what they are measured from.

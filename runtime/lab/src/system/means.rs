@@ -23,7 +23,7 @@ pub(super) static IMPRINT: Definition = Definition {
     trains: false,
     needs_statistics: false,
     settings: as_measured,
-    start: |start| Box::new(Imprinted::new(start.base_model)),
+    start: |context| Box::new(Imprinted::new(context.base_model)),
 };
 
 pub(super) static NCM: Definition = Definition {
@@ -38,7 +38,7 @@ pub(super) static NCM: Definition = Definition {
     trains: false,
     needs_statistics: false,
     settings: as_measured,
-    start: |start| Box::new(ClassMeans::new(start.base_model, start.benchmark, None)),
+    start: |context| Box::new(ClassMeans::new(context.base_model, context.benchmark, None)),
 };
 
 pub(super) static TEEN: Definition = Definition {
@@ -53,7 +53,7 @@ pub(super) static TEEN: Definition = Definition {
     trains: false,
     needs_statistics: false,
     settings: as_measured,
-    start: |start| Box::new(ClassMeans::new(start.base_model, start.benchmark, Some(TEEN_SHIFT))),
+    start: |context| Box::new(ClassMeans::new(context.base_model, context.benchmark, Some(TEEN_SHIFT))),
 };
 
 /// Imprinting in the projected space.

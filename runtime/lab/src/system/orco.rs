@@ -33,7 +33,7 @@ pub(super) static KEEP_BASE: Definition = Definition {
     },
     about: "the default with orco balance keep-base",
     needs_statistics: true,
-    start: |start| Box::new(of(start).with_balance(Balance::KeepBase)),
+    start: |context| Box::new(of(context).with_balance(Balance::KeepBase)),
     ..ORCO_DEFINITION
 };
 
@@ -45,7 +45,7 @@ pub(super) static FAVOUR_NEW: Definition = Definition {
     },
     about: "the default with orco balance favour-new",
     needs_statistics: true,
-    start: |start| Box::new(of(start).with_balance(Balance::FavourNew)),
+    start: |context| Box::new(of(context).with_balance(Balance::FavourNew)),
     ..ORCO_DEFINITION
 };
 
@@ -105,12 +105,12 @@ fn answering_by(config: &LearnConfig, answer: AnswerWeights) -> Option<LearnConf
     Some(LearnConfig { epochs: 0, answer: Some(answer), ..config.clone() })
 }
 
-/// A device that has learned nothing yet, with the start's settings.
-pub(super) fn device<'a>(start: &SystemContext<'a>) -> Box<dyn FeatureLearner + 'a> {
-    Box::new(of(start))
+/// A device that has learned nothing yet, with the context's settings.
+pub(super) fn device<'a>(context: &SystemContext<'a>) -> Box<dyn FeatureLearner + 'a> {
+    Box::new(of(context))
 }
 
-fn of<'a>(start: &SystemContext<'a>) -> DeviceLearner<'a> {
-    let SystemContext { base_model, config, seed, workers, .. } = *start;
+fn of<'a>(context: &SystemContext<'a>) -> DeviceLearner<'a> {
+    let SystemContext { base_model, config, seed, workers, .. } = *context;
     DeviceLearner::new(base_model, config, seed, workers)
 }

@@ -39,7 +39,7 @@ pub(super) static RIDGE: Definition = Definition {
     trains: false,
     needs_statistics: true,
     settings: as_measured,
-    start: |start| Box::new(Ridge::new(start.base_model, start.seed)),
+    start: |context| Box::new(Ridge::new(context.base_model, context.seed)),
 };
 
 /// The regression with what it is fitted to.
