@@ -196,8 +196,9 @@ impl Learner {
         if settings.compare_releases {
             release::check(store.folder(), &bundle.manifest.name, bundle.manifest.release)?;
         }
-        let StoreSnapshot { saved, warnings, generation, .. } = store.load(&bundle)?;
-        let (encoders, memory) = ([None, None], SessionMemory::default());
+        let StoreSnapshot { mut saved, warnings, generation, .. } = store.load(&bundle)?;
+        saved.keep_digests();
+        let (encoders, memory) = ([None, None], SessionMemory::that_keeps_sums());
         Ok(Self {
             bundle,
             store,
@@ -317,10 +318,14 @@ impl Learner {
         self.check_there(reading.generation)?;
         self.generation = reading.generation;
         self.warnings = reading.warnings;
-        if self.saved != reading.saved || !self.provisional.is_empty() {
+        let is_same = self.saved == reading.saved;
+        if !is_same || !self.provisional.is_empty() {
             self.reset_classifier();
         }
-        self.saved = reading.saved;
+        if !is_same {
+            self.saved = reading.saved;
+            self.saved.keep_digests();
+        }
         Ok(())
     }
 

@@ -33,10 +33,10 @@ unsafe impl Workers for Serial {
 ///
 /// # Panics
 /// If the buffers have different numbers of chunks.
-pub fn for_each_chunk<const N: usize>(
+pub fn for_each_chunk<T: Send, const N: usize>(
     workers: &dyn Workers,
-    buffers: [(&mut [f32], usize); N],
-    task: impl Fn(usize, [&mut [f32]; N]) + Sync,
+    buffers: [(&mut [T], usize); N],
+    task: impl Fn(usize, [&mut [T]; N]) + Sync,
 ) {
     let cut = buffers.map(|(buffer, chunk)| Chunks::new(buffer, chunk));
     let tasks = cut.first().map_or(0, Chunks::count);
@@ -48,18 +48,18 @@ pub fn for_each_chunk<const N: usize>(
 }
 
 /// A buffer cut into chunks that may be lent to different threads.
-struct Chunks<'a> {
-    start: *mut f32,
+struct Chunks<'a, T> {
+    start: *mut T,
     length: usize,
     chunk: usize,
-    buffer: PhantomData<&'a mut [f32]>,
+    buffer: PhantomData<&'a mut [T]>,
 }
 
-// SAFETY: a chunk is lent to one thread only (see `lend`), and f32 is Send.
-unsafe impl Sync for Chunks<'_> {}
+// SAFETY: a chunk is lent to one thread only (see `lend`), and T is Send.
+unsafe impl<T: Send> Sync for Chunks<'_, T> {}
 
-impl<'a> Chunks<'a> {
-    fn new(buffer: &'a mut [f32], chunk: usize) -> Self {
+impl<'a, T> Chunks<'a, T> {
+    fn new(buffer: &'a mut [T], chunk: usize) -> Self {
         assert!(chunk > 0, "chunks need a length");
         Self { start: buffer.as_mut_ptr(), length: buffer.len(), chunk, buffer: PhantomData }
     }
@@ -70,7 +70,7 @@ impl<'a> Chunks<'a> {
 
     /// # Safety
     /// Each number may be lent once only.
-    unsafe fn lend(&self, number: usize) -> &'a mut [f32] {
+    unsafe fn lend(&self, number: usize) -> &'a mut [T] {
         assert!(number < self.count(), "there is no chunk {number}");
         let first = number * self.chunk;
         let length = self.chunk.min(self.length - first);

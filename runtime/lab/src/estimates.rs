@@ -117,7 +117,7 @@ impl Measurement<'_> {
     fn tally(&self, state: &State, false_alarms: f32) -> Option<Tally> {
         let Self { base_model, benchmark, config, .. } = *self;
         let base = base_model.classes.len();
-        let (classifier, stored) = Classifier::with_known_scores(base_model, state, config);
+        let (classifier, stored) = Classifier::with_known_scores(base_model, state, config, None, &Serial);
         let stored = stored?;
         let (sets, learned_only) = (stored.set_thresholds(COVERAGE), stored.learned_thresholds(false_alarms)?);
         let (measured, classes) = (benchmark.measured.clean(), benchmark.measured.classes());

@@ -64,7 +64,7 @@ impl Measurement<'_> {
                 let learned = step.learn(&state, &new);
                 state = learned.map_err(|source| EvaluateError::Learn { session, source })?.0;
             }
-            let (classifier, stored) = Classifier::with_known_scores(base_model, &state, config);
+            let (classifier, stored) = Classifier::with_known_scores(base_model, &state, config, None, &Serial);
             let Some(stored) = stored else { return Ok(None) };
             let threshold = stored.threshold(false_alarms);
             let seen = classifier.classes();

@@ -11,11 +11,13 @@ use ndarray::{ArrayView1, ArrayView2};
 use orco_state::classify::{Classifier, Match, prediction_set};
 use orco_state::nearest::{self, Neighbour};
 use orco_state::prediction_set::{COVERAGE, SetThresholds};
+use orco_state::session::SessionMemory;
 use orco_state::unknown::{KnownScores, LearnedThresholds};
 use orco_state::{BaseModel, State};
 
 use super::Learner;
 use crate::encoder::EncodeError;
+use crate::threads::Threads;
 
 /// How well a class fits a picture. A bundle's answers are all of one kind.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -95,8 +97,9 @@ pub(super) struct StateClassifier {
 }
 
 impl StateClassifier {
-    fn of(base_model: &BaseModel, state: &State) -> Self {
-        let (classifier, known_scores) = Classifier::with_known_scores(base_model, state, &base_model.config);
+    fn of(base_model: &BaseModel, state: &State, memory: &mut SessionMemory, threads: &Threads) -> Self {
+        let (config, sums) = (&base_model.config, memory.sums());
+        let (classifier, known_scores) = Classifier::with_known_scores(base_model, state, config, sums, threads);
         Self { classifier, known_scores, replaced: state.replaced(base_model) }
     }
 }
@@ -187,8 +190,9 @@ impl Learner {
 
     /// The classifier made from the state as it is; made now if there is none.
     pub(super) fn classifier(&mut self) -> &mut StateClassifier {
-        let (base_model, state) = (&self.bundle.base_model, &self.saved.state);
-        self.classifier.get_or_insert_with(|| StateClassifier::of(base_model, state))
+        let (base_model, state, memory) = (&self.bundle.base_model, &self.saved.state, &mut self.memory);
+        let threads = self.threads.get_or_insert_with(Threads::of_machine);
+        self.classifier.get_or_insert_with(|| StateClassifier::of(base_model, state, memory, threads))
     }
 
     /// The `count` stored exemplars that a picture is most like, by its features: why an answer was given.

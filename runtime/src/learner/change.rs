@@ -206,6 +206,7 @@ impl Learner {
         let swept = locked.sweep(&saved).and_then(|()| locked.discard_others(&self.bundle.digest));
         uncertain = uncertain.or(swept.err()).or(Thumbnails::of(&self.store).prune(&saved).err());
         let before = self.set_saved(saved).state;
+        self.memory.drop_sums();
         let Some(report) = report else { return Ok(ChangeOutcome { report: None, uncertain, unaligned: None }) };
         let made = ChangeOutcome { report, uncertain, unaligned: None };
         let ChangeOutcome { report, uncertain, unaligned } = self.align_after(&locked, &before, made, observer);
@@ -521,8 +522,9 @@ impl Learner {
     }
 
     /// Goes on from what was saved; returns what was before.
-    pub(super) fn set_saved(&mut self, saved: SavedState) -> SavedState {
+    pub(super) fn set_saved(&mut self, mut saved: SavedState) -> SavedState {
         self.reset_classifier();
+        saved.keep_digests();
         core::mem::replace(&mut self.saved, saved)
     }
 }

@@ -17,6 +17,7 @@
 
 mod balance_estimate;
 mod calibrate;
+mod class_sums;
 mod embed;
 mod left_out;
 mod model;
@@ -29,12 +30,14 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 use orco_core::math::{add_scaled, highest};
+use orco_core::workers::{Serial, Workers};
 
 pub use self::balance_estimate::BalanceEstimate;
 use self::balance_estimate::{BalanceSamples, PresentBorder};
 pub use self::calibrate::Calibrator;
 use self::calibrate::shift;
 pub(crate) use self::calibrate::softmax;
+pub use self::class_sums::ClassSums;
 use self::embed::Embedder;
 pub(crate) use self::embed::TOGETHER;
 pub(crate) use self::left_out::{MAX_OTHERS, MAX_VIEWED};
@@ -49,6 +52,14 @@ pub(crate) const MAX_FIRST_SAMPLES: usize = 1000;
 
 /// Most shots of learned classes that are looked at by themselves then.
 const MAX_FIRST_SHOTS: usize = 250;
+
+/// What scoring a state's classes and samples works with.
+pub(crate) struct ScoringWork<'a> {
+    /// Sums of earlier scorings, where they are kept.
+    pub(crate) sums: Option<&'a mut ClassSums>,
+    /// The threads that work.
+    pub(crate) workers: &'a dyn Workers,
+}
 
 /// How much a picture is like anything known, by its scores, the border among them: the largest.
 pub(crate) fn familiarity(scores: &[f32]) -> f32 {
@@ -84,24 +95,49 @@ pub(crate) struct Predictor {
     balance_samples: Option<BalanceSamples>,
 }
 
+impl ScoringWork<'_> {
+    /// On the caller's thread, from what is stored alone.
+    pub(crate) fn alone() -> Self {
+        Self { sums: None, workers: &Serial }
+    }
+}
+
 impl Predictor {
-    pub(crate) fn new(base_model: &BaseModel, state: &State, scoring: Scoring<'_>) -> Self {
+    pub(crate) fn new(
+        base_model: &BaseModel,
+        state: &State,
+        scoring: Scoring<'_>,
+        work: &mut ScoringWork<'_>,
+    ) -> Self {
         match state.calibration {
-            Some(calibration) => Self::of(ScoringModel::new(base_model, state, scoring), calibration),
-            None => Self::with_samples(base_model, state, scoring).0,
+            Some(calibration) => Self::of(ScoringModel::new(base_model, state, scoring, &[], work), calibration),
+            None => Self::with_samples(base_model, state, scoring, work).0,
         }
     }
 
     /// The same, and what samples whose class is known score, the border among it.
-    pub(crate) fn with_samples(base_model: &BaseModel, state: &State, scoring: Scoring<'_>) -> (Self, KnownSamples) {
-        let known = ScoringModel::new(base_model, state, scoring);
+    pub(crate) fn with_samples(
+        base_model: &BaseModel,
+        state: &State,
+        scoring: Scoring<'_>,
+        work: &mut ScoringWork<'_>,
+    ) -> (Self, KnownSamples) {
         let validation = ValidationSamples::of(base_model, state, scoring);
-        let mut rows = validation.rows(&known, MAX_FIRST_SAMPLES);
-        let mut shots = validation.learned_rows(&known, MAX_FIRST_SHOTS);
+        let evenly = validation.even_samples(MAX_FIRST_SAMPLES);
+        let of_learned = validation.learned_samples(MAX_FIRST_SHOTS);
+        let is_calibrated = state.calibration.is_some() || state.classes.is_empty();
+        let wanted = if is_calibrated {
+            validation.exemplars_of(&[&evenly[..], &of_learned].concat())
+        } else {
+            validation.exemplars_to_calibrate()
+        };
+        let known = ScoringModel::new(base_model, state, scoring, &wanted, work);
+        let mut rows = validation.rows(&known, &evenly, work);
+        let mut shots = validation.rows(&known, &of_learned, work);
         let base = known.base();
         let calibration = state.calibration.unwrap_or_else(|| {
             if !state.classes.is_empty() {
-                return validation.calibrate(&known);
+                return validation.calibrate(&known, work);
             }
             let classes: Vec<u32> = rows.iter().map(|row| row.class).collect();
             let mut fitting = Calibrator::new(&classes, base, known.len());

@@ -3,6 +3,7 @@
 use alloc::collections::BTreeMap;
 use alloc::vec;
 use alloc::vec::Vec;
+use core::ops::Range;
 
 use serde::{Deserialize, Serialize};
 
@@ -22,6 +23,19 @@ pub struct Bank {
     /// `[exemplars, views, dimension]`, of one or two bytes each.
     #[serde(with = "crate::codec::bytes")]
     values: Vec<u8>,
+    #[serde(skip)]
+    digests: KeptDigests,
+}
+
+/// SHA-256 of every exemplar, where they are kept ([`Bank::keep_digests`]). They follow from the exemplars, so two
+/// banks do not differ by them.
+#[derive(Clone, Debug, Default)]
+struct KeptDigests(Option<Vec<[u8; 32]>>);
+
+impl PartialEq for KeptDigests {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
 }
 
 impl Bank {
@@ -31,12 +45,13 @@ impl Bank {
     /// If one of them is 0.
     pub fn new(dimension: usize, views: usize, precision: ExemplarPrecision) -> Self {
         assert!(dimension > 0 && views > 0, "a bank needs a dimension and at least one view");
-        Self { dimension, views, precision, classes: Vec::new(), scales: Vec::new(), values: Vec::new() }
+        let digests = KeptDigests::default();
+        Self { dimension, views, precision, classes: Vec::new(), scales: Vec::new(), values: Vec::new(), digests }
     }
 
     /// The exemplars, as the learner reads them.
     pub fn view(&self) -> Exemplars<'_> {
-        let Self { dimension, views, precision, classes, scales, values } = self;
+        let Self { dimension, views, precision, classes, scales, values, .. } = self;
         Exemplars { dimension: *dimension, views: *views, precision: *precision, classes, scales, values }
     }
 
@@ -94,6 +109,24 @@ impl Bank {
         for row in features.chunks_exact(self.dimension).cycle().take(self.views) {
             self.scales.extend(quantise(row, self.precision, |byte| self.values.push(byte)));
         }
+        self.note_digests(self.len() - 1..self.len());
+    }
+
+    /// Keeps the digests of all exemplars from now on, in copies of the bank, too: for a program that asks for them
+    /// often and has the memory, 32 bytes for each.
+    pub fn keep_digests(&mut self) {
+        if self.digests.0.is_none() {
+            self.digests.0 = Some(Vec::with_capacity(self.len()));
+            self.note_digests(0..self.len());
+        }
+    }
+
+    /// Notes the digests of new exemplars, where they are kept.
+    fn note_digests(&mut self, new: Range<usize>) {
+        if let Some(mut digests) = self.digests.0.take() {
+            digests.extend(new.map(|exemplar| self.compute_digest(exemplar)));
+            self.digests.0 = Some(digests);
+        }
     }
 
     /// Makes room for so many more exemplars, and no more: growing as they come would take twice the memory.
@@ -108,7 +141,8 @@ impl Bank {
 
     /// An empty bank of the same layout.
     pub fn emptied(&self) -> Self {
-        Self::new(self.dimension, self.views, self.precision)
+        let digests = KeptDigests(self.digests.0.as_ref().map(|_| Vec::new()));
+        Self { digests, ..Self::new(self.dimension, self.views, self.precision) }
     }
 
     /// Whether two banks have the same layout: length and number of views, and precision.
@@ -123,9 +157,11 @@ impl Bank {
     /// If the other bank has another layout.
     pub fn append(&mut self, class: u32, exemplars: &Self) {
         assert!(self.is_like(exemplars), "the banks have different layouts");
-        self.classes.resize(self.classes.len() + exemplars.len(), class);
+        let first = self.len();
+        self.classes.resize(first + exemplars.len(), class);
         self.scales.extend_from_slice(&exemplars.scales);
         self.values.extend_from_slice(&exemplars.values);
+        self.note_digests(first..self.len());
     }
 
     /// Numbers of the exemplars of every class that has some, rising.
@@ -182,6 +218,10 @@ impl Bank {
         self.classes.push(class);
         self.scales.extend_from_slice(scales);
         self.values.extend_from_slice(values);
+        match (&mut self.digests.0, &other.digests.0) {
+            (Some(own), Some(others)) => own.push(others[exemplar]),
+            _ => self.note_digests(self.len() - 1..self.len()),
+        }
     }
 
     /// SHA-256 of an exemplar as it is stored, its class apart: equal for equal exemplars.
@@ -189,9 +229,13 @@ impl Bank {
     /// # Panics
     /// If there is no such exemplar.
     pub fn digest_of(&self, exemplar: usize) -> [u8; 32] {
+        self.digests.0.as_ref().map_or_else(|| self.compute_digest(exemplar), |digests| digests[exemplar])
+    }
+
+    fn compute_digest(&self, exemplar: usize) -> [u8; 32] {
         let (scales, values) = self.stored(exemplar);
-        let scales = scales.iter().flat_map(|scale| scale.to_le_bytes());
-        crate::codec::digest(&scales.chain(values.iter().copied()).collect::<Vec<u8>>())
+        let scales: Vec<u8> = scales.iter().flat_map(|scale| scale.to_le_bytes()).collect();
+        crate::codec::digest_of_parts(&[&scales, values])
     }
 
     /// Scales and numbers of an exemplar.
@@ -332,6 +376,28 @@ mod tests {
             back.append(1, &bank.of_class(1));
             assert_eq!(back, bank.only(&[0, 2, 3, 1, 4]));
             assert!(bank.of_class(9).is_empty() && bank.emptied().is_like(&bank));
+        }
+    }
+
+    #[test]
+    fn digests_that_are_kept_are_those_that_are_computed() {
+        for precision in [ExemplarPrecision::Int8, ExemplarPrecision::F16] {
+            let mut kept = filled(precision);
+            kept.keep_digests();
+            let others = filled(precision);
+            let mut banks = vec![kept.clone(), kept.only(&[3, 0])];
+            let mut grown = kept.emptied();
+            grown.push(5, &[2.0, 3.0]);
+            grown.append(6, &others.of_class(1));
+            grown.push_from(&others, 3, 7);
+            grown.push_from(&kept, 4, 7);
+            grown.remove_class(6);
+            banks.push(grown);
+            for bank in banks {
+                let digests = bank.digests.0.as_ref().expect("copies keep them, too");
+                assert_eq!(*digests, (0..bank.len()).map(|exemplar| bank.compute_digest(exemplar)).collect::<Vec<_>>());
+            }
+            assert!(kept == others && others.digests.0.is_none(), "they are no difference");
         }
     }
 

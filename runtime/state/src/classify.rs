@@ -38,7 +38,7 @@ use alloc::boxed::Box;
 use alloc::vec;
 use alloc::vec::Vec;
 
-use crate::answer::{BalanceEstimate, KnownSamples, Predictor, familiarity};
+use crate::answer::{BalanceEstimate, ClassSums, KnownSamples, Predictor, ScoringWork, familiarity};
 use crate::head::Projector;
 use crate::prediction_set::{SampleScale, SetThresholds};
 use crate::state::{BaseModel, State};
@@ -46,6 +46,7 @@ use crate::target::{argmax, cosines};
 use crate::unknown::KnownScores;
 use orco_core::config::LearnConfig;
 use orco_core::math::{add_scaled, normalise, normalise_rows};
+use orco_core::workers::Workers;
 
 /// A class with how near a picture came to it.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -98,22 +99,28 @@ impl Classifier {
     /// [`LearnConfig::base_exemplars`] matter.
     pub fn with_config(base_model: &BaseModel, state: &State, config: &LearnConfig) -> Self {
         Self(match base_model.scoring(config) {
-            Some(scoring) => ClassifierKind::Predictor(Box::new(Predictor::new(base_model, state, scoring))),
+            Some(scoring) => {
+                let predictor = Predictor::new(base_model, state, scoring, &mut ScoringWork::alone());
+                ClassifierKind::Predictor(Box::new(predictor))
+            }
             None => ClassifierKind::NearestTarget(NearestTarget::new(base_model, state, config)),
         })
     }
 
     /// The same, and what known pictures score, by which unknown ones are told: `None` where answers do not use the
-    /// bundle's statistics.
+    /// bundle's statistics. With the sums of earlier states it is there sooner.
     pub fn with_known_scores(
         base_model: &BaseModel,
         state: &State,
         config: &LearnConfig,
+        sums: Option<&mut ClassSums>,
+        workers: &dyn Workers,
     ) -> (Self, Option<KnownScores>) {
         let Some(scoring) = base_model.scoring(config) else {
             return (Self::with_config(base_model, state, config), None);
         };
-        let (predictor, samples) = Predictor::with_samples(base_model, state, scoring);
+        let work = &mut ScoringWork { sums, workers };
+        let (predictor, samples) = Predictor::with_samples(base_model, state, scoring, work);
         let KnownSamples { evenly, learned } = samples;
         let scale = SampleScale {
             base: base_model.classes.len(),

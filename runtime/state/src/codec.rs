@@ -166,6 +166,11 @@ pub fn digest(bytes: &[u8]) -> [u8; DIGEST] {
     Sha256::digest(bytes).into()
 }
 
+/// The same of parts one after the other.
+pub(crate) fn digest_of_parts(parts: &[&[u8]]) -> [u8; DIGEST] {
+    checksum(&[], parts)
+}
+
 fn checksum(checked: &[u8], content: &[&[u8]]) -> [u8; DIGEST] {
     let start = Sha256::new().chain_update(checked);
     content.iter().fold(start, |sum, part| sum.chain_update(part)).finalize().into()

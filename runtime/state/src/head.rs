@@ -87,7 +87,7 @@ impl Head {
 }
 
 /// A head made ready for projecting.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Projector {
     shape: HeadShape,
     parameters: Vec<f32>,

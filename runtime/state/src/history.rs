@@ -204,6 +204,12 @@ impl SavedState {
         Some(EarlierState { state, seed: entry.seed, head: entry.head })
     }
 
+    /// Keeps the digests of all exemplars from now on ([`Bank::keep_digests`]).
+    pub fn keep_digests(&mut self) {
+        self.state.exemplars.keep_digests();
+        self.history.attic.keep_digests();
+    }
+
     /// SHA-256 of every exemplar that the state or its history has ([`Bank::digest_of`]).
     pub fn exemplar_digests(&self) -> BTreeSet<[u8; 32]> {
         let all = |bank: &Bank| (0..bank.len()).map(|exemplar| bank.digest_of(exemplar)).collect::<Vec<_>>();

@@ -7,7 +7,7 @@
 //!
 //! Modules stand in layers; each imports from those above it:
 //!
-//! - texts, bytes, numbers: [`codec`] (the envelope of files), [`label`], [`sentence`] (what sentences for people are
+//! - texts, bytes, numbers: `parallel` (results of several threads), [`codec`] (the envelope of files), [`label`], [`sentence`] (what sentences for people are
 //!   made of), `ranked` (quantiles of stored values);
 //! - what is known: [`bank`] (exemplars), [`head`], [`target`] (pseudo-targets), [`statistics`] (of base features),
 //!   [`state`] (base model and state);
@@ -36,6 +36,7 @@ pub mod label;
 pub mod likeness;
 pub mod nearest;
 pub mod pack;
+mod parallel;
 pub mod prediction_set;
 mod ranked;
 pub mod sentence;

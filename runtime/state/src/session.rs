@@ -96,6 +96,7 @@ use alloc::vec::Vec;
 use core::ops::ControlFlow;
 
 use self::check::check_classes;
+use crate::answer::{ClassSums, ScoringWork};
 use crate::head::Head;
 use crate::label;
 use crate::state::{BaseModel, Class, FirstRecognition, State};
@@ -117,12 +118,29 @@ pub struct NewClass {
 pub struct SessionMemory {
     numbers: Vec<f32>,
     indices: Vec<u32>,
+    sums: Option<ClassSums>,
 }
 
 impl SessionMemory {
     /// As much as is needed.
     pub fn new(needs: WorkspaceSize) -> Self {
-        Self { numbers: vec![0.0; needs.numbers], indices: vec![0; needs.indices] }
+        Self { numbers: vec![0.0; needs.numbers], indices: vec![0; needs.indices], sums: None }
+    }
+
+    /// Memory that keeps what shots add up to from one session to the next, so that a change does not cost the more
+    /// the more classes are known. It serves the states of one bundle.
+    pub fn that_keeps_sums() -> Self {
+        Self { sums: Some(ClassSums::default()), ..Self::default() }
+    }
+
+    /// The sums, where they are kept.
+    pub fn sums(&mut self) -> Option<&mut ClassSums> {
+        self.sums.as_mut()
+    }
+
+    /// Drops the sums that are there, such as those of a class that was purged.
+    pub fn drop_sums(&mut self) {
+        self.sums = self.sums.take().map(|_| ClassSums::default());
     }
 
     /// Grows to as much as is needed, if it is smaller.
@@ -337,12 +355,13 @@ impl Session<'_> {
 
     /// Chooses the border of `next` where answers have one, and reports what changed since `state`.
     fn choose_border_and_report(
-        &self,
+        &mut self,
         state: &State,
         mut next: State,
         losses: Vec<LossTerms>,
     ) -> (State, ChangeReport) {
-        let report = evaluation::report(self.base_model, state, &mut next, self.config, losses);
+        let work = &mut ScoringWork { sums: self.memory.sums(), workers: self.workers };
+        let report = evaluation::report((self.base_model, self.config), state, &mut next, losses, work);
         (next, report)
     }
 }

@@ -2,13 +2,16 @@
 
 use alloc::vec;
 use alloc::vec::Vec;
+use core::ops::Range;
 
 use orco_core::config::AnswerWeights;
 use orco_core::discriminant::{direction, root};
 use orco_core::math::add_scaled;
+use orco_core::workers::Workers;
 
 use crate::bank::Bank;
 use crate::head::Projector;
+use crate::parallel::{MAX_AT_ONCE, map};
 use crate::state::{BaseModel, Scoring, State};
 
 /// Exemplars that are embedded at a time.
@@ -17,7 +20,7 @@ pub(crate) const TOGETHER: usize = if cfg!(target_os = "none") { 8 } else { 64 }
 /// A head, made ready, with how much its projections count.
 #[derive(Clone, Debug)]
 pub(super) struct WeightedHead {
-    projector: Projector,
+    pub(super) projector: Projector,
     pub(super) weight: f32,
 }
 
@@ -33,6 +36,17 @@ impl WeightedHead {
         let counted = heads.into_iter().filter_map(|(head, weight)| head.filter(|_| weight > 0.0).zip(Some(weight)));
         counted.map(|(head, weight)| Self { projector: Projector::new(head), weight }).collect()
     }
+}
+
+/// A part of an embedding that follows from the features alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum EmbeddingPart {
+    /// The projection by the head of this number.
+    Projection(usize),
+    /// The direction from the centre.
+    Direction,
+    /// The direction of the roots from their centre.
+    Roots,
 }
 
 /// Turns features into embeddings.
@@ -68,6 +82,59 @@ impl Embedder {
 
     pub(super) fn length(&self) -> usize {
         self.outputs + self.inputs + self.roots
+    }
+
+    /// The parts that count.
+    pub(super) fn parts(&self) -> Vec<EmbeddingPart> {
+        let projections = (0..self.heads.len()).map(EmbeddingPart::Projection);
+        let roots = (self.roots > 0).then_some(EmbeddingPart::Roots);
+        projections.chain([EmbeddingPart::Direction]).chain(roots).collect()
+    }
+
+    /// Where a part lies in an embedding.
+    pub(super) fn range_of(&self, part: EmbeddingPart) -> Range<usize> {
+        let (first, length) = match part {
+            EmbeddingPart::Projection(head) => (head * self.dimension, self.dimension),
+            EmbeddingPart::Direction => (self.outputs, self.inputs),
+            EmbeddingPart::Roots => (self.outputs + self.inputs, self.roots),
+        };
+        first..first + length
+    }
+
+    /// That part of what each of these exemplars of a bank adds to its class, `[exemplars, length of the part]`, as
+    /// [`Self::contributions_of`] gives it. Projections that are known already need not be computed.
+    pub(super) fn part_of(
+        &self,
+        part: EmbeddingPart,
+        bank: &Bank,
+        exemplars: &[usize],
+        known: &Projections,
+    ) -> Vec<f32> {
+        let range = self.range_of(part);
+        let rows = match part {
+            EmbeddingPart::Projection(head) => {
+                let known: Option<Vec<&[f32]>> = exemplars.iter().map(|&exemplar| known.find(exemplar)).collect();
+                let columns = |rows: Vec<&[f32]>| -> Vec<f32> {
+                    let rows = rows.into_iter().flat_map(|rows| rows.chunks_exact(self.outputs));
+                    rows.flat_map(|row| &row[range.clone()]).copied().collect()
+                };
+                known.map_or_else(|| self.heads[head].projector.project(&views_of(bank, exemplars)), columns)
+            }
+            EmbeddingPart::Direction => {
+                let mut rows = views_of(bank, exemplars);
+                rows.chunks_exact_mut(self.inputs).for_each(|row| direction(row, &self.centre));
+                rows
+            }
+            EmbeddingPart::Roots => {
+                let mut rows = views_of(bank, exemplars);
+                for row in rows.chunks_exact_mut(self.inputs) {
+                    root(row);
+                    direction(row, &self.root_centre);
+                }
+                rows
+            }
+        };
+        means_of_views(rows, bank.views(), range.len())
     }
 
     /// Embeddings `[n, length]` of features `[n, inputs]`.
@@ -128,16 +195,18 @@ impl Embedder {
         means_of_views(self.embed(shots), views, self.length())
     }
 
-    /// Projections of all of a bank's exemplars.
-    pub(super) fn projections(&self, bank: &Bank) -> Projections {
-        let mut projections = Projections { views: bank.views(), outputs: self.outputs, rows: Vec::new() };
+    /// Projections of some of a bank's exemplars, whose numbers rise.
+    pub(super) fn projections(&self, bank: &Bank, exemplars: &[usize], workers: &dyn Workers) -> Projections {
+        let mut projections = Projections { views: bank.views(), outputs: self.outputs, ..Projections::default() };
         if self.outputs == 0 {
             return projections;
         }
-        projections.rows.reserve_exact(bank.len() * bank.views() * self.outputs);
-        let every: Vec<usize> = (0..bank.len()).collect();
-        for exemplars in every.chunks(TOGETHER) {
-            projections.rows.extend(self.project(&views_of(bank, exemplars)));
+        projections.exemplars = exemplars.to_vec();
+        projections.rows.reserve_exact(exemplars.len() * bank.views() * self.outputs);
+        for some in exemplars.chunks(TOGETHER * MAX_AT_ONCE) {
+            let chunks: Vec<&[usize]> = some.chunks(TOGETHER).collect();
+            let projected = map(workers, chunks.len(), |chunk| self.project(&views_of(bank, chunks[chunk])));
+            projected.iter().for_each(|rows| projections.rows.extend_from_slice(rows));
         }
         projections
     }
@@ -173,11 +242,14 @@ impl Embedder {
     }
 }
 
-/// Projections of a bank's exemplars: most of the work of embedding them, kept where they are needed more than once.
+/// Projections of some of a bank's exemplars: most of the work of embedding them, kept where they are needed more than
+/// once.
 #[derive(Default)]
 pub(super) struct Projections {
     views: usize,
     outputs: usize,
+    /// Numbers of the exemplars, rising.
+    exemplars: Vec<usize>,
     /// `[exemplars, views, outputs]`.
     rows: Vec<f32>,
 }
@@ -185,8 +257,17 @@ pub(super) struct Projections {
 impl Projections {
     /// Of all views of an exemplar, `[views, outputs]`.
     fn of(&self, exemplar: usize) -> &[f32] {
+        self.find(exemplar).expect("projections of every exemplar that is looked at")
+    }
+
+    /// The same, if they are known.
+    fn find(&self, exemplar: usize) -> Option<&[f32]> {
         let length = self.views * self.outputs;
-        &self.rows[exemplar * length..][..length]
+        if length == 0 {
+            return Some(&[]);
+        }
+        let place = self.exemplars.binary_search(&exemplar).ok()?;
+        Some(&self.rows[place * length..][..length])
     }
 
     /// Of its clean view, `[outputs]`.

@@ -4,10 +4,14 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 use orco_core::math::{add_scaled, highest};
+use orco_core::workers::{Workers, for_each_chunk};
 
-use super::embed::{Embedder, Projections, TOGETHER};
+use super::ScoringWork;
+use super::embed::{Embedder, EmbeddingPart, Projections, TOGETHER};
 use super::score::{ClassRow, ScoreRows, Scorer};
 use crate::bank::Bank;
+use crate::codec;
+use crate::parallel::{MAX_AT_ONCE, map};
 use crate::state::{BaseModel, Scoring, State};
 
 /// As many shots the mean of a base class counts where the device collects further ones: the place of use differs
@@ -28,13 +32,21 @@ pub(super) struct LeftOutShot {
     pub(super) copies: u32,
 }
 
+/// A class with the exemplars that are its shots.
+struct ShotsOfClass {
+    class: usize,
+    exemplars: Vec<usize>,
+    /// A digest of these, where sums are kept.
+    digest: Option<[u8; 32]>,
+}
+
 /// A state with everything that scores its classes.
 pub(crate) struct ScoringModel<'a> {
     pub(super) state: &'a State,
     base_model: &'a BaseModel,
     pub(super) embedder: Embedder,
     pub(super) scorer: Scorer,
-    /// Of the state's exemplars.
+    /// Of those of the state's exemplars that are samples, or are left out beside them.
     pub(super) projections: Projections,
     /// Sums of what each class's shots add, the last part whitened, `[classes, length]`.
     sums: Vec<f32>,
@@ -46,10 +58,17 @@ pub(crate) struct ScoringModel<'a> {
 }
 
 impl<'a> ScoringModel<'a> {
-    pub(crate) fn new(base_model: &'a BaseModel, state: &'a State, scoring: Scoring<'_>) -> Self {
+    /// Projections of the state's exemplars `wanted`, whose numbers rise, are kept.
+    pub(crate) fn new(
+        base_model: &'a BaseModel,
+        state: &'a State,
+        scoring: Scoring<'_>,
+        wanted: &[usize],
+        work: &mut ScoringWork<'_>,
+    ) -> Self {
         let embedder = Embedder::new(base_model, state, scoring);
         let scorer = Scorer::new(&embedder, scoring);
-        let projections = embedder.projections(&state.exemplars);
+        let projections = embedder.projections(&state.exemplars, wanted, work.workers);
         let (length, inputs, statistics) = (embedder.length(), embedder.inputs, scoring.statistics);
         let base = base_model.classes.len();
         let count = base + state.classes.len();
@@ -69,8 +88,8 @@ impl<'a> ScoringModel<'a> {
         let rows = ScoreRows::new(&[], Vec::new(), length);
         let class_offsets = vec![0.0; count];
         let mut known = Self { state, base_model, embedder, scorer, projections, sums, counts, class_offsets, rows };
-        known.add_shots();
-        known.rows = known.rows_of_sums();
+        known.add_shots(work);
+        known.rows = known.rows_of_sums(work.workers);
         known.rows.add(&known.replacements());
         if scoring.weights.class_offset > 0.0 {
             known.class_offsets = known.offsets_by(&scoring.statistics.set_aside, scoring.weights.class_offset);
@@ -121,34 +140,80 @@ impl<'a> ScoringModel<'a> {
         offsets
     }
 
-    /// Adds the device's exemplars to their classes, some at a time.
-    fn add_shots(&mut self) {
-        let (length, bank, rooted) = (self.embedder.length(), &self.state.exemplars, self.scorer.rooted());
-        // Sums are whitened once for a class, not once for a shot.
-        let mut roots: Vec<Option<Vec<f32>>> = vec![None; self.counts.len()];
-        let every: Vec<usize> = (0..bank.len()).collect();
-        for exemplars in every.chunks(TOGETHER) {
-            let contributions = self.embedder.contributions_of(bank, exemplars, &self.projections);
-            for (contribution, &exemplar) in contributions.chunks_exact(length).zip(exemplars) {
-                let class = bank.classes()[exemplar] as usize;
-                let from = self.added_from(class);
-                add_scaled(&mut self.sums[class * length..][from..rooted], 1.0, &contribution[from..rooted]);
-                let sum = roots[class].get_or_insert_with(|| vec![0.0; self.embedder.roots]);
-                add_scaled(sum, 1.0, &contribution[rooted..]);
-                self.counts[class] += 1.0;
+    /// Adds the device's exemplars to their classes.
+    fn add_shots(&mut self, work: &mut ScoringWork<'_>) {
+        let bank = &self.state.exemplars;
+        let digest = |exemplars: &[usize]| {
+            let digests: Vec<u8> = exemplars.iter().flat_map(|&exemplar| bank.digest_of(exemplar)).collect();
+            codec::digest(&digests)
+        };
+        let shots_of_class = |(class, exemplars): (u32, Vec<usize>)| ShotsOfClass {
+            class: class as usize,
+            digest: work.sums.is_some().then(|| digest(&exemplars)),
+            exemplars,
+        };
+        let classes: Vec<ShotsOfClass> = bank.by_class().into_iter().map(shots_of_class).collect();
+        classes.iter().for_each(|shots| self.counts[shots.class] += shots.exemplars.len() as f32);
+        for part in self.embedder.parts() {
+            self.add_part(part, &classes, work);
+        }
+    }
+
+    /// Adds one part of what shots add to their classes: sums that are kept, and those of other classes' shots.
+    fn add_part(&mut self, part: EmbeddingPart, classes: &[ShotsOfClass], work: &mut ScoringWork<'_>) {
+        let (length, range) = (self.embedder.length(), self.embedder.range_of(part));
+        let counts = |class: usize| range.start >= self.added_from(class);
+        let counted: Vec<&ShotsOfClass> = classes.iter().filter(|shots| counts(shots.class)).collect();
+        let mut kept = work.sums.as_deref_mut().map(|sums| match part {
+            EmbeddingPart::Projection(head) => sums.projections(&self.embedder.heads[head].projector),
+            EmbeddingPart::Direction => &mut sums.directions,
+            EmbeddingPart::Roots => &mut sums.whitened,
+        });
+        if let Some(kept) = &mut kept {
+            kept.begin();
+        }
+        let mut missing = Vec::new();
+        for shots in counted {
+            let sum = kept.as_mut().zip(shots.digest.as_ref()).and_then(|(kept, digest)| kept.get(digest));
+            match sum {
+                Some(sum) => add_scaled(&mut self.sums[shots.class * length..][range.clone()], 1.0, sum),
+                None => missing.push(shots),
             }
         }
-        if self.embedder.roots == 0 {
-            return;
-        }
-        let (classes, roots): (Vec<usize>, Vec<Vec<f32>>) =
-            roots.into_iter().enumerate().filter_map(|(class, sum)| Some((class, sum?))).unzip();
-        for (classes, roots) in classes.chunks(TOGETHER).zip(roots.chunks(TOGETHER)) {
-            let whitened = self.scorer.whitened(roots.concat());
-            for (&class, whitened) in classes.iter().zip(whitened.chunks_exact(self.embedder.roots)) {
-                add_scaled(&mut self.sums[class * length..][rooted..length], 1.0, whitened);
+        let sums = self.sums_of(part, &missing, work.workers);
+        for (shots, sum) in missing.iter().zip(sums.chunks_exact(range.len())) {
+            add_scaled(&mut self.sums[shots.class * length..][range.clone()], 1.0, sum);
+            if let Some((kept, digest)) = kept.as_mut().zip(shots.digest) {
+                kept.insert(digest, sum);
             }
         }
+    }
+
+    /// What the shots of classes add up to, `[classes, length of the part]`; roots are whitened.
+    fn sums_of(&self, part: EmbeddingPart, classes: &[&ShotsOfClass], workers: &dyn Workers) -> Vec<f32> {
+        let (bank, length) = (&self.state.exemplars, self.embedder.range_of(part).len());
+        let mut sums = vec![0.0; classes.len() * length];
+        let (rows, every): (Vec<usize>, Vec<usize>) = classes
+            .iter()
+            .enumerate()
+            .flat_map(|(row, shots)| shots.exemplars.iter().map(move |&exemplar| (row, exemplar)))
+            .unzip();
+        let together = TOGETHER * MAX_AT_ONCE;
+        for (rows, exemplars) in rows.chunks(together).zip(every.chunks(together)) {
+            let chunks: Vec<&[usize]> = exemplars.chunks(TOGETHER).collect();
+            let contributions = map(workers, chunks.len(), |chunk| {
+                self.embedder.part_of(part, bank, chunks[chunk], &self.projections)
+            });
+            let contributions = contributions.iter().flat_map(|some| some.chunks_exact(length));
+            rows.iter().zip(contributions).for_each(|(row, contribution)| {
+                add_scaled(&mut sums[row * length..][..length], 1.0, contribution);
+            });
+        }
+        if part == EmbeddingPart::Roots {
+            // Sums are whitened once for a class, not once for a shot.
+            for_each_chunk(workers, [(&mut sums, TOGETHER * length)], |_, [rows]| self.scorer.whiten_roots(rows));
+        }
+        sums
     }
 
     /// Where what shots add to their class begins in a contribution: a base class keeps its pseudo-target under every
@@ -167,14 +232,15 @@ impl<'a> ScoringModel<'a> {
         self.base_model.classes.len()
     }
 
-    fn rows_of_sums(&self) -> ScoreRows {
+    fn rows_of_sums(&self, workers: &dyn Workers) -> ScoreRows {
         let length = self.embedder.length();
         let mut rows = self.sums.clone();
-        let mut offsets = Vec::with_capacity(self.counts.len());
-        for (rows, counts) in rows.chunks_mut(TOGETHER * length).zip(self.counts.chunks(TOGETHER)) {
-            let counts: Vec<f32> = counts.iter().map(|count| count.max(1.0)).collect();
-            offsets.extend(self.scorer.rows(rows, &counts));
-        }
+        let mut offsets: Vec<f32> = self.counts.iter().map(|count| count.max(1.0)).collect();
+        let buffers = [(&mut rows[..], TOGETHER * length), (&mut offsets[..], TOGETHER)];
+        for_each_chunk(workers, buffers, |_, [rows, counts]| {
+            let offsets = self.scorer.rows(rows, counts);
+            counts.copy_from_slice(&offsets);
+        });
         ScoreRows::new(&rows, offsets, length)
     }
 

@@ -106,17 +106,16 @@ impl Scorer {
             return;
         }
         let length = self.rooted() + self.roots;
-        let parts: Vec<f32> = rows.chunks_exact(length).flat_map(|row| &row[self.rooted()..]).copied().collect();
-        let whitened = self.whitened(parts);
-        for (row, whitened) in rows.chunks_exact_mut(length).zip(whitened.chunks_exact(self.inputs)) {
+        let mut parts: Vec<f32> = rows.chunks_exact(length).flat_map(|row| &row[self.rooted()..]).copied().collect();
+        self.whiten_roots(&mut parts);
+        for (row, whitened) in rows.chunks_exact_mut(length).zip(parts.chunks_exact(self.inputs)) {
             row[self.rooted()..].copy_from_slice(whitened);
         }
     }
 
-    /// Whitens vectors `[n, inputs]`.
-    pub(super) fn whitened(&self, mut vectors: Vec<f32>) -> Vec<f32> {
-        self.whitener.apply(&mut vectors);
-        vectors
+    /// Whitens sums of roots, `[n, inputs]`.
+    pub(super) fn whiten_roots(&self, sums: &mut [f32]) {
+        self.whitener.apply(sums);
     }
 
     /// Turns sums of what shots add, `[n, length]`, the last part whitened, into the rows that give the classes'

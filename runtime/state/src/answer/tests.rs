@@ -126,7 +126,9 @@ impl Golden {
     fn left_out(&self, state: &State) -> Vec<f32> {
         let scoring = self.base_model.scoring(&self.base_model.config).unwrap();
         let samples = ValidationSamples::of(&self.base_model, state, scoring);
-        let rows = samples.rows(&ScoringModel::new(&self.base_model, state, scoring), MAX_FIRST_SAMPLES);
+        let (every, work) = (samples.even_samples(MAX_FIRST_SAMPLES), &mut ScoringWork::alone());
+        let known = ScoringModel::new(&self.base_model, state, scoring, &samples.exemplars_of(&every), work);
+        let rows = samples.rows(&known, &every, work);
         rows.into_iter().flat_map(|row| row.scores).collect()
     }
 }
@@ -188,7 +190,8 @@ fn borders_are_those_of_an_independent_implementation() {
     for balance in Balance::ALL {
         let state = State { balance, ..scene.state.clone() };
         let samples = ValidationSamples::of(&scene.base_model, &state, scoring);
-        let Border { shift, base, learned } = samples.evaluate(&fresh, &indices).calibration.border;
+        let evaluated = samples.evaluate(&fresh, &indices, &mut ScoringWork::alone());
+        let Border { shift, base, learned } = evaluated.calibration.border;
         assert_near(&[shift, base, learned], &Reader(&scene.value["border"]).numbers(&[balance.name()]));
     }
 }
@@ -196,8 +199,9 @@ fn borders_are_those_of_an_independent_implementation() {
 #[test]
 fn views_of_left_out_shots_score_as_in_an_independent_implementation() {
     let Golden { value, base_model, state } = Golden::read().border_scene();
-    let known = ScoringModel::new(&base_model, &state, base_model.scoring(&base_model.config).unwrap());
     let (bank, base) = (&state.exemplars, base_model.classes.len());
+    let (scoring, every) = (base_model.scoring(&base_model.config).unwrap(), (0..bank.len()).collect::<Vec<_>>());
+    let known = ScoringModel::new(&base_model, &state, scoring, &every, &mut ScoringWork::alone());
     let left_out = |exemplar: usize| {
         let class = bank.classes()[exemplar] as usize;
         model::LeftOutShot { exemplar, class, copies: 1 }

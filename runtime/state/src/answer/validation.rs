@@ -4,16 +4,20 @@
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec;
 use alloc::vec::Vec;
-use core::ops::Range;
 
 use orco_core::config::AnswerWeights;
 
-use super::ScoredSample;
+use super::{ScoredSample, ScoringWork};
 use super::calibrate::{BestScores, Calibrator};
 use super::embed::{Projections, TOGETHER};
 use super::left_out::{MAX_OTHERS, MAX_VIEWED, view_scores};
 use super::model::{LeftOutShot, ScoringModel};
+use crate::parallel::{MAX_AT_ONCE, map};
 use crate::state::{BaseModel, Calibration, Scoring, State};
+
+/// Exemplars that are samples; of more, an even choice within every class. More cost time and change nothing that
+/// matters.
+pub(crate) const MAX_SHOTS: usize = 1000;
 
 /// The samples by which a state and others are validated.
 pub(crate) struct ValidationSamples<'a> {
@@ -25,6 +29,10 @@ pub(crate) struct ValidationSamples<'a> {
     digests: Vec<[u8; 32]>,
     /// For every exemplar, whether another class has the same one, or its own class has it before.
     duplicate: Vec<bool>,
+    /// The exemplars that are samples, rising.
+    chosen: Vec<usize>,
+    /// Exemplars of learned classes whose views are samples, too, rising.
+    viewed: Vec<usize>,
     /// For every base class, whether a learned one replaces it.
     replaced: Vec<bool>,
 }
@@ -32,6 +40,8 @@ pub(crate) struct ValidationSamples<'a> {
 /// What the validation of a state gave.
 pub(crate) struct Validation {
     pub(crate) calibration: Calibration,
+    /// Class of every sample.
+    pub(crate) classes: Vec<u32>,
     /// The state's answer for every sample.
     pub(crate) answers: Vec<usize>,
     /// The answers of an earlier state.
@@ -42,15 +52,36 @@ pub(crate) struct Validation {
 }
 
 /// What a sample scores in a state, without the border.
-struct SampleScores<'a> {
+struct SampleScores {
     /// The sample's number.
     number: usize,
     /// Scores of every class that the state knows.
-    scores: &'a [f32],
+    scores: Vec<f32>,
     /// Whether it says nothing: it has a duplicate, its class is replaced, or without it nothing is left of its class.
     is_excluded: bool,
     /// Scores of its views, `[views, classes]`, where it is a shot of a learned class and views were asked for.
     views: Vec<f32>,
+}
+
+/// The samples that a state scores.
+#[derive(Clone, Copy)]
+struct SampleSource<'a> {
+    /// Of the exemplars that are looked at, under that state's heads.
+    projections: &'a Projections,
+    /// Each sample's class in that state, if it is known there.
+    own: &'a (dyn Fn(usize) -> Option<usize> + Sync),
+    /// Their numbers, rising.
+    samples: &'a [usize],
+}
+
+/// What all samples of a scoring have in common.
+struct ScoringScene<'a> {
+    known: &'a ScoringModel<'a>,
+    at: SampleSource<'a>,
+    /// How often each class of the state has each exemplar.
+    stored: BTreeMap<(u32, [u8; 32]), u32>,
+    /// Exemplars that are no duplicates, by class, where views are wanted.
+    different: BTreeMap<u32, Vec<usize>>,
 }
 
 /// Which scores of samples are wanted.
@@ -67,13 +98,16 @@ impl<'a> ValidationSamples<'a> {
     pub(crate) fn of(base_model: &'a BaseModel, state: &'a State, scoring: Scoring<'a>) -> Self {
         let digests = (0..state.exemplars.len()).map(|exemplar| state.exemplars.digest_of(exemplar)).collect();
         let replaced = state.replaced(base_model);
-        let mut validation = Self { base_model, scoring, state, digests, duplicate: Vec::new(), replaced };
+        let (duplicate, chosen, viewed) = (Vec::new(), Vec::new(), Vec::new());
+        let mut validation = Self { base_model, scoring, state, digests, duplicate, chosen, viewed, replaced };
         let shared = validation.sharing_shots();
         validation.duplicate = validation
             .repeats()
             .zip(&validation.digests)
             .map(|(repeat, digest)| repeat || shared.contains_key(digest))
             .collect();
+        validation.chosen = evenly(state.exemplars.by_class(), MAX_SHOTS);
+        validation.viewed = evenly(validation.viewable(), MAX_VIEWED);
         validation
     }
 
@@ -82,34 +116,81 @@ impl<'a> ValidationSamples<'a> {
         self.scoring.statistics.set_aside.len()
     }
 
-    fn len(&self) -> usize {
-        self.set_aside() + self.digests.len()
+    /// Numbers of the samples, rising: all that were set aside, and the exemplars that were chosen.
+    pub(crate) fn samples(&self) -> Vec<usize> {
+        let aside = self.set_aside();
+        (0..aside).chain(self.chosen.iter().map(|exemplar| aside + exemplar)).collect()
     }
 
-    /// Class of each sample in the state whose exemplars they are.
+    /// Class of whatever may be a sample, in the state whose exemplars they are.
     pub(crate) fn classes(&self) -> Vec<u32> {
         self.scoring.statistics.set_aside.classes().iter().chain(self.state.exemplars.classes()).copied().collect()
     }
 
+    /// The chosen exemplars of learned classes that are no duplicates, by class.
+    fn viewable(&self) -> BTreeMap<u32, Vec<usize>> {
+        let (base, classes) = (self.base_model.classes.len(), self.state.exemplars.classes());
+        let mut viewable = BTreeMap::<_, Vec<usize>>::new();
+        let learned = self.chosen.iter().filter(|exemplar| classes[**exemplar] as usize >= base);
+        for &exemplar in learned.filter(|exemplar| !self.duplicate[**exemplar]) {
+            viewable.entry(classes[exemplar]).or_default().push(exemplar);
+        }
+        viewable
+    }
+
+    /// The exemplars that are looked at where these samples are, rising: those among them, and what is left out beside
+    /// those whose views are scored.
+    fn looked_at(&self, samples: &[usize], wanted: Wanted) -> Vec<usize> {
+        let mut exemplars: BTreeSet<usize> =
+            samples.iter().filter_map(|sample| sample.checked_sub(self.set_aside())).collect();
+        if wanted == Wanted::Border {
+            let different = self.different_by_class();
+            let viewed: Vec<usize> = self.viewed.iter().copied().filter(|shot| exemplars.contains(shot)).collect();
+            exemplars.extend(viewed.into_iter().flat_map(|shot| self.others(&different, shot)));
+        }
+        exemplars.into_iter().collect()
+    }
+
+    /// The shots of the same class that are left out in turn beside one, of those of every class that are no
+    /// duplicates.
+    fn others(&self, different: &BTreeMap<u32, Vec<usize>>, shot: usize) -> Vec<usize> {
+        let members = &different[&self.state.exemplars.classes()[shot]];
+        let own = members.partition_point(|&member| member < shot);
+        (1..members.len()).take(MAX_OTHERS).map(|step| members[(own + step) % members.len()]).collect()
+    }
+
     /// Chooses the border and the temperature of that state, by the samples that are not excluded, and answers for an
-    /// earlier state, in which its classes were `indices`.
-    pub(crate) fn evaluate(&self, earlier: &State, indices: &[Option<usize>]) -> Validation {
+    /// earlier state, in which its classes were `indices`. Of classes that have changed since, all shots are answered
+    /// for.
+    pub(crate) fn evaluate(
+        &self,
+        earlier: &State,
+        indices: &[Option<usize>],
+        work: &mut ScoringWork<'_>,
+    ) -> Validation {
         let classes = self.classes();
         let own = |sample: usize| Some(classes[sample] as usize);
-        let least = self.nearest_mean_accuracy();
-        let known = ScoringModel::new(self.base_model, self.state, self.scoring);
+        let least = self.nearest_mean_accuracy(work);
+        let chosen = self.samples();
+        let samples = self.with_changed(&chosen, earlier, indices);
+        let classes_of_chosen: Vec<u32> = chosen.iter().map(|&sample| classes[sample]).collect();
+        let looked_at = self.looked_at(&samples, Wanted::Border);
+        let known = ScoringModel::new(self.base_model, self.state, self.scoring, &looked_at, work);
         let base = known.base();
-        let mut fitting = self.calibrator(&classes, &known);
-        let mut excluded = Vec::with_capacity(self.len());
+        let mut fitting = self.calibrator(&classes_of_chosen, &known);
+        let (mut leaders, mut excluded) = (Vec::with_capacity(samples.len()), Vec::with_capacity(samples.len()));
         let columns = self.unchanged(earlier, indices);
         let border = self.border_of(earlier);
         let mut answers_before = Vec::new();
         let mut gathered = Vec::new();
-        let every: Vec<usize> = (0..self.len()).collect();
-        self.scores(&known, &known.projections, (&own, &every), Wanted::Border, &mut |sample| {
+        let at = SampleSource { projections: &known.projections, own: &own, samples: &samples };
+        self.scores(&known, at, Wanted::Border, work, &mut |sample| {
             excluded.push(sample.is_excluded);
-            fitting.add(sample.scores, sample.is_excluded);
-            fitting.add_views(&sample.views);
+            leaders.push(BestScores::of(&sample.scores, base));
+            if chosen.binary_search(&sample.number).is_ok() {
+                fitting.add(&sample.scores, sample.is_excluded);
+                fitting.add_views(&sample.views);
+            }
             if let Some(columns) = &columns {
                 gathered.clear();
                 gathered.extend(columns.iter().map(|&class| sample.scores[class]));
@@ -119,29 +200,59 @@ impl<'a> ValidationSamples<'a> {
         // Its memory is wanted for the earlier state.
         drop(known);
         let calibration = fitting.choose(self.state.balance, least, self.scoring.statistics.start);
-        let answers = fitting.leaders.iter().map(|leaders| leaders.answer(calibration.border.shift)).collect();
+        let answers = leaders.iter().map(|leaders| leaders.answer(calibration.border.shift)).collect();
         let earlier = if columns.is_some() {
             answers_before
         } else {
-            self.answers(earlier, &|sample| indices[classes[sample] as usize], 0..self.len())
+            self.answers(earlier, &|sample| indices[classes[sample] as usize], &samples, work)
         };
-        Validation { calibration, answers, earlier, excluded }
+        let classes = samples.iter().map(|&sample| classes[sample]).collect();
+        Validation { calibration, classes, answers, earlier, excluded }
     }
 
-    /// Chooses the border and the temperature of that state alone.
-    pub(crate) fn calibrate(&self, known: &ScoringModel<'_>) -> Calibration {
-        let classes = self.classes();
+    /// Samples, and all shots of the classes that have changed since an earlier state, rising.
+    fn with_changed(&self, samples: &[usize], earlier: &State, indices: &[Option<usize>]) -> Vec<usize> {
+        if self.chosen.len() == self.digests.len() {
+            return samples.to_vec();
+        }
+        let (now, before) = (self.state.exemplars.by_class(), earlier.exemplars.by_class());
+        let mut samples: BTreeSet<usize> = samples.iter().copied().collect();
+        for (class, shots) in now {
+            let before = indices[class as usize].and_then(|index| before.get(&(index as u32)));
+            let is_same = |(now, before): (&usize, &usize)| {
+                self.state.exemplars.is_same(*now, &earlier.exemplars, *before)
+            };
+            let is_unchanged =
+                before.is_some_and(|before| shots.len() == before.len() && shots.iter().zip(before).all(is_same));
+            if !is_unchanged {
+                samples.extend(shots.into_iter().map(|exemplar| self.set_aside() + exemplar));
+            }
+        }
+        samples.into_iter().collect()
+    }
+
+    /// Chooses the border and the temperature of that state alone; projections of all that is looked at are there.
+    pub(crate) fn calibrate(&self, known: &ScoringModel<'_>, work: &mut ScoringWork<'_>) -> Calibration {
+        let least = self.nearest_mean_accuracy(work);
+        let classes: Vec<u32> = self.classes_of_samples();
         let fitting = &mut self.calibrator(&classes, known);
-        self.collect(known, &classes, fitting);
-        fitting.choose(self.state.balance, self.nearest_mean_accuracy(), self.scoring.statistics.start)
+        self.collect(known, fitting, work);
+        fitting.choose(self.state.balance, least, self.scoring.statistics.start)
     }
 
-    /// Hands all samples of these classes, and the views of shots, to a calibrator.
-    fn collect(&self, known: &ScoringModel<'_>, classes: &[u32], fitting: &mut Calibrator<'_>) {
+    /// Class of every sample.
+    fn classes_of_samples(&self) -> Vec<u32> {
+        let classes = self.classes();
+        self.samples().into_iter().map(|sample| classes[sample]).collect()
+    }
+
+    /// Hands all samples, and the views of shots, to a calibrator.
+    fn collect(&self, known: &ScoringModel<'_>, fitting: &mut Calibrator<'_>, work: &mut ScoringWork<'_>) {
+        let classes = self.classes();
         let own = |sample: usize| Some(classes[sample] as usize);
-        let every: Vec<usize> = (0..self.len()).collect();
-        self.scores(known, &known.projections, (&own, &every), Wanted::Border, &mut |sample| {
-            fitting.add(sample.scores, sample.is_excluded);
+        let at = SampleSource { projections: &known.projections, own: &own, samples: &self.samples() };
+        self.scores(known, at, Wanted::Border, work, &mut |sample| {
+            fitting.add(&sample.scores, sample.is_excluded);
             fitting.add_views(&sample.views);
         });
     }
@@ -154,15 +265,15 @@ impl<'a> ValidationSamples<'a> {
 
     /// Accuracy over all classes to be expected, by the same samples, of the nearest class mean without a border, which
     /// answers should not fall below; 0 where the balance leaves nothing to be chosen by it.
-    pub(crate) fn nearest_mean_accuracy(&self) -> f32 {
+    pub(crate) fn nearest_mean_accuracy(&self, work: &mut ScoringWork<'_>) -> f32 {
         if self.state.classes.is_empty() || !self.state.balance.is_compared() {
             return 0.0;
         }
         let scoring = Scoring { weights: AnswerWeights::NEAREST_MEAN, ..self.scoring };
-        let known = ScoringModel::new(self.base_model, self.state, scoring);
-        let classes = self.classes();
+        let known = ScoringModel::new(self.base_model, self.state, scoring, &[], work);
+        let classes = self.classes_of_samples();
         let mut fitting = self.calibrator(&classes, &known);
-        self.collect(&known, &classes, &mut fitting);
+        self.collect(&known, &mut fitting, work);
         fitting.accuracy()
     }
 
@@ -197,27 +308,42 @@ impl<'a> ValidationSamples<'a> {
         (self.state.head == earlier.head && columns.iter().enumerate().all(same)).then_some(columns)
     }
 
-    /// Scores of samples in the state whose exemplars they are, without the border: of at most `most` samples, evenly
-    /// chosen, excluded ones left out.
-    pub(crate) fn rows(&self, known: &ScoringModel<'_>, most: usize) -> Vec<ScoredSample> {
-        self.rows_of(known, (0..self.len()).step_by(self.len().div_ceil(most).max(1)).collect())
+    /// Samples of all classes, `most` at most, evenly chosen.
+    pub(crate) fn even_samples(&self, most: usize) -> Vec<usize> {
+        thinned(self.samples(), most)
     }
 
-    /// The same, of shots of learned classes alone.
-    pub(crate) fn learned_rows(&self, known: &ScoringModel<'_>, most: usize) -> Vec<ScoredSample> {
-        let classes = self.classes();
-        let learned: Vec<usize> =
-            (self.set_aside()..self.len()).filter(|sample| classes[*sample] as usize >= known.base()).collect();
-        self.rows_of(known, learned.iter().copied().step_by(learned.len().div_ceil(most).max(1)).collect())
+    /// The same of shots of learned classes alone.
+    pub(crate) fn learned_samples(&self, most: usize) -> Vec<usize> {
+        let (classes, base) = (self.classes(), self.base_model.classes.len());
+        let shots = self.samples().split_off(self.set_aside());
+        thinned(shots.into_iter().filter(|sample| classes[*sample] as usize >= base).collect(), most)
     }
 
-    fn rows_of(&self, known: &ScoringModel<'_>, some: Vec<usize>) -> Vec<ScoredSample> {
+    /// The exemplars that are looked at to score these samples alone, rising.
+    pub(crate) fn exemplars_of(&self, samples: &[usize]) -> Vec<usize> {
+        self.looked_at(samples, Wanted::Answers)
+    }
+
+    /// The exemplars that are looked at to [calibrate](Self::calibrate), rising.
+    pub(crate) fn exemplars_to_calibrate(&self) -> Vec<usize> {
+        self.looked_at(&self.samples(), Wanted::Border)
+    }
+
+    /// Scores of samples in the state whose exemplars they are, without the border, excluded ones left out.
+    pub(crate) fn rows(
+        &self,
+        known: &ScoringModel<'_>,
+        samples: &[usize],
+        work: &mut ScoringWork<'_>,
+    ) -> Vec<ScoredSample> {
         let classes = self.classes();
         let own = |sample: usize| Some(classes[sample] as usize);
-        let mut rows = Vec::with_capacity(some.len());
-        self.scores(known, &known.projections, (&own, &some), Wanted::Answers, &mut |sample| {
+        let mut rows = Vec::with_capacity(samples.len());
+        let at = SampleSource { projections: &known.projections, own: &own, samples };
+        self.scores(known, at, Wanted::Answers, work, &mut |sample| {
             if !sample.is_excluded {
-                rows.push(ScoredSample { class: classes[sample.number], scores: sample.scores.to_vec() });
+                rows.push(ScoredSample { class: classes[sample.number], scores: sample.scores });
             }
         });
         rows
@@ -283,90 +409,93 @@ impl<'a> ValidationSamples<'a> {
     pub(crate) fn answers(
         &self,
         state: &State,
-        own: &dyn Fn(usize) -> Option<usize>,
-        samples: Range<usize>,
+        own: &(dyn Fn(usize) -> Option<usize> + Sync),
+        samples: &[usize],
+        work: &mut ScoringWork<'_>,
     ) -> Vec<usize> {
-        let known = ScoringModel::new(self.base_model, state, self.scoring);
+        let known = ScoringModel::new(self.base_model, state, self.scoring, &[], work);
         let (border, base) = (self.border_of(state), known.base());
-        let exemplars = samples.end > self.set_aside();
-        let projections =
-            if exemplars { known.embedder.projections(&self.state.exemplars) } else { Projections::default() };
-        let samples: Vec<usize> = samples.collect();
+        let looked_at = self.looked_at(samples, Wanted::Answers);
+        let projections = &known.embedder.projections(&self.state.exemplars, &looked_at, work.workers);
         let mut answers = Vec::with_capacity(samples.len());
-        self.scores(&known, &projections, (own, &samples), Wanted::Answers, &mut |sample| {
-            answers.push(BestScores::of(sample.scores, base).answer(border));
+        self.scores(&known, SampleSource { projections, own, samples }, Wanted::Answers, work, &mut |sample| {
+            answers.push(BestScores::of(&sample.scores, base).answer(border));
         });
         answers
     }
 
-    /// Hands out each sample's scores in a state without the border, some samples at a time. The projections are those
-    /// of the exemplars that are samples under that state's head.
+    /// Hands out each sample's scores in a state without the border, in order.
     fn scores(
         &self,
         known: &ScoringModel<'_>,
-        projections: &Projections,
-        (own, samples): (&dyn Fn(usize) -> Option<usize>, &[usize]),
+        at: SampleSource<'_>,
         wanted: Wanted,
-        note: &mut dyn FnMut(SampleScores<'_>),
+        work: &mut ScoringWork<'_>,
+        note: &mut dyn FnMut(SampleScores),
     ) {
-        let (length, count) = (known.embedder.length(), known.len());
-        let bank = &known.state.exemplars;
-        let is_own = core::ptr::eq(known.state, self.state);
-        let mut stored = BTreeMap::<(u32, [u8; 32]), u32>::new();
-        for (exemplar, &class) in bank.classes().iter().enumerate() {
-            let digest = if is_own { self.digests[exemplar] } else { bank.digest_of(exemplar) };
+        let different = if wanted == Wanted::Border { self.different_by_class() } else { BTreeMap::new() };
+        let scene = ScoringScene { known, at, stored: self.stored(known.state), different };
+        for some in at.samples.chunks(TOGETHER * MAX_AT_ONCE) {
+            let chunks: Vec<&[usize]> = some.chunks(TOGETHER).collect();
+            let scored = map(work.workers, chunks.len(), |chunk| self.scores_of_some(&scene, chunks[chunk], wanted));
+            scored.into_iter().flatten().for_each(&mut *note);
+        }
+    }
+
+    /// How often each class of a state has each exemplar.
+    fn stored(&self, state: &State) -> BTreeMap<(u32, [u8; 32]), u32> {
+        let is_own = core::ptr::eq(state, self.state);
+        let mut stored = BTreeMap::new();
+        for (exemplar, &class) in state.exemplars.classes().iter().enumerate() {
+            let digest = if is_own { self.digests[exemplar] } else { state.exemplars.digest_of(exemplar) };
             *stored.entry((class, digest)).or_default() += 1;
         }
-        let aside = self.set_aside();
-        let left_out = |sample: usize| {
-            let exemplar = sample.checked_sub(aside)?;
-            let class = own(sample)?;
-            let copies = *stored.get(&(class as u32, self.digests[exemplar]))?;
-            Some(LeftOutShot { exemplar, class, copies })
-        };
-        let different = if wanted == Wanted::Border { self.different_by_class() } else { BTreeMap::new() };
-        let members_of = |exemplar: usize| {
-            let members = &different[&self.state.exemplars.classes()[exemplar]];
-            (members, members.partition_point(|&member| member < exemplar))
-        };
-        let others = |exemplar: usize| -> Vec<LeftOutShot> {
-            let (members, own) = members_of(exemplar);
-            let next = (1..members.len()).take(MAX_OTHERS).map(|step| members[(own + step) % members.len()]);
-            next.filter_map(|exemplar| left_out(aside + exemplar)).collect()
-        };
-        // Within each class, so that every class has some.
-        let every = self.digests.len().div_ceil(MAX_VIEWED).max(1);
-        let is_viewed = |shot: LeftOutShot| {
-            wanted == Wanted::Border && shot.class >= known.base() && members_of(shot.exemplar).1.is_multiple_of(every)
-        };
-        for some in samples.chunks(TOGETHER) {
-            // Samples set aside come before exemplars.
-            let (first, last) = some.split_at(some.partition_point(|&sample| sample < aside));
-            let last: Vec<usize> = last.iter().map(|sample| sample - aside).collect();
-            let mut embedded = known.embedder.embed(&self.features_set_aside(first));
-            embedded.extend(known.embedder.embed_stored(&self.state.exemplars, &last, projections));
-            let mut scores = known.rows.scores(&embedded);
-            let left_out: Vec<Option<LeftOutShot>> = some.iter().map(|&sample| left_out(sample)).collect();
-            let shots: Vec<LeftOutShot> = left_out.iter().flatten().copied().collect();
-            let exemplars: Vec<usize> = shots.iter().map(|shot| shot.exemplar).collect();
-            let contributions = known.embedder.contributions_of(&self.state.exemplars, &exemplars, projections);
-            let mut without = known.without(&shots, contributions).into_iter();
-            let each = scores.chunks_exact_mut(count.max(1)).zip(embedded.chunks_exact(length));
-            for ((&number, left_out), (scores, embedded)) in some.iter().zip(left_out).zip(each) {
-                let mut is_excluded = self.says_nothing(number, own(number));
-                let mut views = Vec::new();
-                if let Some(shot) = left_out {
-                    let without = without.next().expect("one for each that is left out");
-                    is_excluded |= without.is_none();
-                    scores[shot.class] = without.as_ref().map_or(f32::MIN, |class| class.score(embedded));
-                    if let Some(row) = without.filter(|_| !is_excluded && is_viewed(shot)) {
-                        let exemplars = (&self.state.exemplars, projections);
-                        views = view_scores(known, exemplars, shot, &row, &others(shot.exemplar));
-                    }
+        stored
+    }
+
+    /// Scores of some samples.
+    fn scores_of_some(&self, scene: &ScoringScene<'_>, some: &[usize], wanted: Wanted) -> Vec<SampleScores> {
+        let ScoringScene { known, at: SampleSource { projections, own, .. }, different, .. } = scene;
+        let (length, count, aside) = (known.embedder.length(), known.len(), self.set_aside());
+        // Samples set aside come before exemplars.
+        let (first, last) = some.split_at(some.partition_point(|&sample| sample < aside));
+        let last: Vec<usize> = last.iter().map(|sample| sample - aside).collect();
+        let mut embedded = known.embedder.embed(&self.features_set_aside(first));
+        embedded.extend(known.embedder.embed_stored(&self.state.exemplars, &last, projections));
+        let mut scores = known.rows.scores(&embedded);
+        let left_out: Vec<Option<LeftOutShot>> = some.iter().map(|&sample| self.left_out(scene, sample)).collect();
+        let shots: Vec<LeftOutShot> = left_out.iter().flatten().copied().collect();
+        let exemplars: Vec<usize> = shots.iter().map(|shot| shot.exemplar).collect();
+        let contributions = known.embedder.contributions_of(&self.state.exemplars, &exemplars, projections);
+        let mut without = known.without(&shots, contributions).into_iter();
+        let each = scores.chunks_exact_mut(count.max(1)).zip(embedded.chunks_exact(length));
+        let mut scored = Vec::with_capacity(some.len());
+        for ((&number, left_out), (scores, embedded)) in some.iter().zip(left_out).zip(each) {
+            let mut is_excluded = self.says_nothing(number, own(number));
+            let mut views = Vec::new();
+            if let Some(shot) = left_out {
+                let without = without.next().expect("one for each that is left out");
+                is_excluded |= without.is_none();
+                scores[shot.class] = without.as_ref().map_or(f32::MIN, |class| class.score(embedded));
+                let is_viewed = wanted == Wanted::Border && self.viewed.binary_search(&shot.exemplar).is_ok();
+                if let Some(row) = without.filter(|_| !is_excluded && is_viewed) {
+                    let others = self.others(different, shot.exemplar).into_iter();
+                    let others: Vec<LeftOutShot> =
+                        others.filter_map(|exemplar| self.left_out(scene, aside + exemplar)).collect();
+                    views = view_scores(known, (&self.state.exemplars, projections), shot, &row, &others);
                 }
-                note(SampleScores { number, scores, is_excluded, views });
             }
+            scored.push(SampleScores { number, scores: scores.to_vec(), is_excluded, views });
         }
+        scored
+    }
+
+    /// A sample as a shot that is left out of its class in a state; `None` if it is none there.
+    fn left_out(&self, scene: &ScoringScene<'_>, sample: usize) -> Option<LeftOutShot> {
+        let exemplar = sample.checked_sub(self.set_aside())?;
+        let class = (scene.at.own)(sample)?;
+        let copies = *scene.stored.get(&(class as u32, self.digests[exemplar]))?;
+        Some(LeftOutShot { exemplar, class, copies })
     }
 
     /// Features of samples that were set aside, `[samples, inputs]`.
@@ -378,4 +507,21 @@ impl<'a> ValidationSamples<'a> {
         }
         features
     }
+}
+
+/// Some of the exemplars of every class, about `most` of them: as many of each class as of any other, and every class
+/// has some if there are no more than `most` classes.
+fn evenly(by_class: BTreeMap<u32, Vec<usize>>, most: usize) -> Vec<usize> {
+    let total: usize = by_class.values().map(Vec::len).sum();
+    let (of_classes, of_class) = (by_class.len().div_ceil(most).max(1), total.div_ceil(most).max(1));
+    let classes = by_class.into_values().step_by(of_classes);
+    let mut chosen: Vec<usize> = classes.flat_map(|exemplars| exemplars.into_iter().step_by(of_class)).collect();
+    chosen.sort_unstable();
+    chosen
+}
+
+/// At most `most` of them, evenly chosen.
+fn thinned(samples: Vec<usize>, most: usize) -> Vec<usize> {
+    let step = samples.len().div_ceil(most).max(1);
+    samples.into_iter().step_by(step).collect()
 }

@@ -13,7 +13,7 @@ use orco_core::config::LearnConfig;
 
 use super::report::AnsweredState;
 use super::{ChangeReport, CumulativeLoss, RepeatedShots, data};
-use crate::answer::{Validation, ValidationSamples};
+use crate::answer::{ScoringWork, Validation, ValidationSamples};
 use crate::classify::Classifier;
 use crate::state::{BaseModel, FirstRecognition, Scoring, State};
 
@@ -38,14 +38,14 @@ struct Answers {
 /// Chooses the border of the later state, where it has one, compares the answers of both, and notes in the later one
 /// how new classes are recognised at first.
 pub(super) fn report(
-    base_model: &BaseModel,
+    (base_model, config): (&BaseModel, &LearnConfig),
     before: &State,
     after: &mut State,
-    config: &LearnConfig,
     losses: Vec<LossTerms>,
+    work: &mut ScoringWork<'_>,
 ) -> ChangeReport {
     let answers = match base_model.scoring(config) {
-        Some(scoring) => by_all(base_model, before, after, scoring),
+        Some(scoring) => by_all((base_model, scoring), before, after, work),
         None => by_targets(base_model, before, after, config),
     };
     note_first_recognitions(base_model, before, after, &answers);
@@ -141,14 +141,20 @@ fn by_targets(base_model: &BaseModel, before: &State, after: &State, config: &Le
 }
 
 /// On samples set aside and shots left out in turn, by all that is known; chooses the border first.
-fn by_all(base_model: &BaseModel, before: &State, after: &mut State, scoring: Scoring<'_>) -> Answers {
+fn by_all(
+    (base_model, scoring): (&BaseModel, Scoring<'_>),
+    before: &State,
+    after: &mut State,
+    work: &mut ScoringWork<'_>,
+) -> Answers {
     let samples = ValidationSamples::of(base_model, after, scoring);
     let count = base_model.classes.len() + after.classes.len();
     let indices: Vec<Option<usize>> = (0..count).map(|class| before.index_of(base_model, after, class)).collect();
-    let Validation { calibration, answers: later, earlier, excluded } = samples.evaluate(before, &indices);
-    let (classes, set_aside) = (samples.classes(), samples.set_aside());
+    let evaluated = samples.evaluate(before, &indices, work);
+    let Validation { calibration, classes, answers: later, earlier, excluded } = evaluated;
     let bundle = State::fresh(base_model, after.bundle_digest);
-    let first = included(samples.answers(&bundle, &|_| None, 0..set_aside), &excluded);
+    let set_aside: Vec<usize> = (0..samples.set_aside()).collect();
+    let first = included(samples.answers(&bundle, &|_| None, &set_aside, work), &excluded);
     let pairs = samples.pairs().into_iter().collect();
     let repeated = samples.repeated().into_iter().collect();
     after.calibration = (!after.classes.is_empty()).then_some(calibration);

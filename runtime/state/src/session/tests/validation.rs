@@ -1,7 +1,7 @@
 //! What samples of known classes say of states: their answers, and how probable these are.
 
 use super::*;
-use crate::answer::{Predictor, ValidationSamples};
+use crate::answer::{Predictor, ScoringWork, ValidationSamples};
 use crate::history::{ChangeKind, HistoryChange, HistoryEntry, HistoryLimits, SavedState};
 use crate::state::Calibration;
 use crate::statistics::Statistics;
@@ -63,8 +63,9 @@ fn earlier_answers_are_the_same_whether_computed_or_read_off() {
             assert_eq!(samples.unchanged(before, &indices).is_some(), unchanged);
             let classes = samples.classes();
             let own = |sample: usize| indices[classes[sample] as usize];
-            let computed = samples.answers(before, &own, 0..classes.len());
-            assert_eq!(samples.evaluate(before, &indices).earlier, computed);
+            let work = &mut ScoringWork::alone();
+            let computed = samples.answers(before, &own, &samples.samples(), work);
+            assert_eq!(samples.evaluate(before, &indices, work).earlier, computed);
         }
     }
 }
@@ -78,7 +79,8 @@ fn a_state_without_a_border_gets_the_one_that_a_change_would_choose() {
     let without = State { calibration: None, ..learned.clone() };
     let scoring = base_model.scoring(&base_model.config).unwrap();
     let features: Vec<f32> = feature(3, &mut Random::new(9, "picture"));
-    let scores = |state: &State| Predictor::new(&base_model, state, scoring).scores(&features);
+    let scores =
+        |state: &State| Predictor::new(&base_model, state, scoring, &mut ScoringWork::alone()).scores(&features);
     assert_eq!(scores(&without), scores(&learned));
 }
 
@@ -86,7 +88,8 @@ fn a_state_without_a_border_gets_the_one_that_a_change_would_choose() {
 fn probabilities_fit_before_anything_is_learned() {
     let base_model = with_statistics();
     let scoring = base_model.scoring(&base_model.config).unwrap();
-    let (answerer, samples) = Predictor::with_samples(&base_model, &State::fresh(&base_model, [0; 32]), scoring);
+    let fresh = State::fresh(&base_model, [0; 32]);
+    let (answerer, samples) = Predictor::with_samples(&base_model, &fresh, scoring, &mut ScoringWork::alone());
     let rows = samples.evenly;
     assert!(samples.learned.is_empty());
     assert_eq!(rows.len(), 12);
