@@ -103,12 +103,7 @@ impl ScoringWork<'_> {
 }
 
 impl Predictor {
-    pub(crate) fn new(
-        base_model: &BaseModel,
-        state: &State,
-        scoring: Scoring<'_>,
-        work: &mut ScoringWork<'_>,
-    ) -> Self {
+    pub(crate) fn new(base_model: &BaseModel, state: &State, scoring: Scoring<'_>, work: &mut ScoringWork<'_>) -> Self {
         match state.calibration {
             Some(calibration) => Self::of(ScoringModel::new(base_model, state, scoring, &[], work), calibration),
             None => Self::with_samples(base_model, state, scoring, work).0,

@@ -201,9 +201,8 @@ impl<'a> ScoringModel<'a> {
         let together = TOGETHER * MAX_AT_ONCE;
         for (rows, exemplars) in rows.chunks(together).zip(every.chunks(together)) {
             let chunks: Vec<&[usize]> = exemplars.chunks(TOGETHER).collect();
-            let contributions = map(workers, chunks.len(), |chunk| {
-                self.embedder.part_of(part, bank, chunks[chunk], &self.projections)
-            });
+            let contributions =
+                map(workers, chunks.len(), |chunk| self.embedder.part_of(part, bank, chunks[chunk], &self.projections));
             let contributions = contributions.iter().flat_map(|some| some.chunks_exact(length));
             rows.iter().zip(contributions).for_each(|(row, contribution)| {
                 add_scaled(&mut sums[row * length..][..length], 1.0, contribution);

@@ -7,11 +7,11 @@ use alloc::vec::Vec;
 
 use orco_core::config::AnswerWeights;
 
-use super::{ScoredSample, ScoringWork};
 use super::calibrate::{BestScores, Calibrator};
 use super::embed::{Projections, TOGETHER};
 use super::left_out::{MAX_OTHERS, MAX_VIEWED, view_scores};
 use super::model::{LeftOutShot, ScoringModel};
+use super::{ScoredSample, ScoringWork};
 use crate::parallel::{MAX_AT_ONCE, map};
 use crate::state::{BaseModel, Calibration, Scoring, State};
 
@@ -219,9 +219,8 @@ impl<'a> ValidationSamples<'a> {
         let mut samples: BTreeSet<usize> = samples.iter().copied().collect();
         for (class, shots) in now {
             let before = indices[class as usize].and_then(|index| before.get(&(index as u32)));
-            let is_same = |(now, before): (&usize, &usize)| {
-                self.state.exemplars.is_same(*now, &earlier.exemplars, *before)
-            };
+            let is_same =
+                |(now, before): (&usize, &usize)| self.state.exemplars.is_same(*now, &earlier.exemplars, *before);
             let is_unchanged =
                 before.is_some_and(|before| shots.len() == before.len() && shots.iter().zip(before).all(is_same));
             if !is_unchanged {

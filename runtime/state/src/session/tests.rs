@@ -313,7 +313,7 @@ fn losses_are_counted_from_the_bundle_on() {
 }
 
 fn report_of(base_model: &BaseModel, before: &State, after: &mut State, config: &LearnConfig) -> ChangeReport {
-    super::evaluation::report(base_model, before, after, config, Vec::new())
+    super::evaluation::report((base_model, config), before, after, Vec::new(), &mut ScoringWork::alone())
 }
 
 #[test]

@@ -225,3 +225,65 @@ fn a_class_replaces_a_base_class_of_its_label_until_it_is_forgotten() {
     assert_eq!((answer(&forgotten), forgotten.find_class(&base_model, &label(base))), (base, Some(base)));
     assert_eq!(session.forget(&forgotten, &label(base)), Err(LearnError::BaseClass { label: label(base) }));
 }
+
+/// Two threads for every set of tasks.
+struct Two;
+
+// SAFETY: every number once, and the scope ends when all calls have.
+unsafe impl Workers for Two {
+    fn run(&self, tasks: usize, task: &(dyn Fn(usize) + Sync)) {
+        std::thread::scope(|scope| {
+            scope.spawn(|| (0..tasks).step_by(2).for_each(task));
+            (1..tasks).step_by(2).for_each(task);
+        });
+    }
+}
+
+#[test]
+fn sums_that_are_kept_and_further_threads_change_no_bit() {
+    let base_model = combined();
+    let fresh = State::fresh(&base_model, [0; 32]);
+    let further = NewClass { label: label(3), ..new_class(9, 2) };
+    let of_base = NewClass { label: label(0), ..new_class(8, 2) };
+    let run = |memory: &mut SessionMemory, workers: &dyn Workers| {
+        let (base_model, config, on_progress) = (&base_model, &base_model.config, &mut proceed);
+        let mut session = Session { base_model, config, seed: 1, memory, workers, on_progress };
+        let mut states = Vec::from([session.learn(&fresh, &[new_class(3, 5), new_class(4, 1)]).unwrap()]);
+        let steps: [&dyn Fn(&mut Session<'_>, &State) -> Result<(State, ChangeReport), LearnError>; 4] = [
+            &|session, state| session.add_shots(state, &further),
+            &|session, state| session.add_shots(state, &of_base),
+            &|session, state| session.learn(state, &[new_class(5, 3)]),
+            &|session, state| session.forget(state, &label(3)),
+        ];
+        for step in steps {
+            let next = step(&mut session, &states.last().unwrap().0).unwrap();
+            states.push(next);
+        }
+        let scores = states.iter().map(|(state, _)| {
+            let known = Classifier::with_known_scores(base_model, state, config, session.memory.sums(), workers);
+            known.0.scores(&feature(3, &mut Random::new(9, "picture")))
+        });
+        let scores: Vec<Vec<f32>> = scores.collect();
+        (states, scores)
+    };
+    let alone = run(&mut SessionMemory::default(), &Serial);
+    let mut memory = SessionMemory::that_keeps_sums();
+    assert_eq!(run(&mut memory, &Two), alone);
+    assert_eq!(run(&mut memory, &Two), alone, "all sums are there already");
+}
+
+/// More shots than are looked at in every change.
+#[test]
+fn of_very_many_shots_some_are_samples_and_all_of_what_changes() {
+    let mut base_model = with_statistics();
+    base_model.config.epochs = 0;
+    let fresh = State::fresh(&base_model, [0; 32]);
+    let many = [new_class(3, 700), new_class(4, 500)];
+    let (before, report) = learn_on(&base_model, &fresh, &many, 1, &mut proceed).unwrap();
+    assert_eq!(report.classes[3..].iter().map(|class| class.samples).collect::<Vec<_>>(), [700, 500]);
+    let (after, report) = learn_on(&base_model, &before, &[new_class(5, 5)], 1, &mut proceed).unwrap();
+    assert_eq!(report.classes[3..].iter().map(|class| class.samples).collect::<Vec<_>>(), [350, 250, 5]);
+    // What is chosen follows from the state alone, so that undoing is exact.
+    let calibrated = report_of(&base_model, &fresh, &mut after.clone(), &base_model.config).border;
+    assert_eq!(calibrated, after.calibration.map(|calibration| calibration.border));
+}
