@@ -37,8 +37,8 @@ use crate::bundle::Bundle;
 use crate::encoder::engine_choice::{ChoiceReason, OpenedEncoder, Workload};
 use crate::encoder::{EncodeError, Encoder};
 use crate::release;
-use crate::store::{Store, StoreError, StoreSnapshot};
-use crate::threads::Threads;
+use crate::store::{NewestState, Store, StoreError, StoreSnapshot};
+use crate::threads::{self, Threads};
 
 use answer::StateClassifier;
 pub use answer::{Answer, Score};
@@ -166,6 +166,8 @@ pub struct Learner {
     saved: SavedState,
     /// Counts saves of the state.
     generation: u64,
+    /// Where the state that is here lies on disk, if that is known: it need not be read again then.
+    newest: Option<NewestState>,
     warnings: Vec<String>,
     doubtful_shots: Vec<DoubtfulShot>,
     /// Made when first needed, and made again after every change.
@@ -205,6 +207,7 @@ impl Learner {
             settings,
             saved,
             generation,
+            newest: None,
             warnings,
             doubtful_shots: Vec::new(),
             classifier: None,
@@ -393,7 +396,8 @@ impl Learner {
     /// backbone; where it trains a head, those of training alone.
     pub fn session_bytes(&self, classes: usize, shots: usize) -> usize {
         let (base_model, state) = (&self.bundle.base_model, &self.saved.state);
-        let extent = SessionExtent { learned: state.classes.len(), stored: state.exemplars.len(), classes, shots };
+        let (learned, stored, threads) = (state.classes.len(), state.exemplars.len(), threads::cores());
+        let extent = SessionExtent { learned, stored, classes, shots, threads };
         match SessionCost::of(base_model, extent) {
             Some(cost) => cost.learning.max(cost.saving),
             None => session::workspace_size(base_model, state, classes, shots, &base_model.config).bytes(),

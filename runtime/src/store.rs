@@ -70,7 +70,9 @@ pub struct LockedStore {
 
 /// Which state of a store is the newest.
 #[derive(Clone, Copy, Debug, Default)]
-struct NewestState {
+pub(crate) struct NewestState {
+    /// The files that hold it and the one before.
+    revision: Revision,
     /// Counts saves; 0 if nothing was saved yet.
     generation: u64,
     /// The slot that holds it.
@@ -357,6 +359,26 @@ impl LockedStore {
         self.newest.get().generation
     }
 
+    /// Notes which state is the newest.
+    fn note(&self, generation: u64, slot: Option<Slot>) {
+        self.newest.set(NewestState { revision: self.store.revision(), generation, slot });
+    }
+
+    /// The state that was loaded or saved last.
+    pub(crate) fn newest(&self) -> NewestState {
+        self.newest.get()
+    }
+
+    /// Goes on from a state that was loaded or saved under an earlier lock, if its files are the same still; returns
+    /// whether they are. A save reads them in any case.
+    pub(crate) fn resume(&self, known: NewestState) -> bool {
+        let is_same = !known.revision.is_empty() && self.store.revision() == known.revision;
+        if is_same {
+            self.newest.set(known);
+        }
+        is_same
+    }
+
     /// Reads the state to be changed. Writes nothing.
     ///
     /// # Errors
@@ -371,7 +393,7 @@ impl LockedStore {
     /// As for [`LockedStore::load`].
     pub fn load_on(&self, base_model: &BaseModel, digest: [u8; 32]) -> Result<StoreSnapshot, StoreError> {
         let reading = self.store.read(slots::load_to_change, base_model, digest)?;
-        self.newest.set(NewestState { generation: reading.generation, slot: reading.slot });
+        self.note(reading.generation, reading.slot);
         Ok(reading)
     }
 
@@ -391,7 +413,7 @@ impl LockedStore {
     pub fn save_on(&self, base_model: &BaseModel, saved: &SavedState) -> Result<(), StoreError> {
         let generation = self.write(|files, from| slots::save(files, base_model, saved, from))?;
         let slot = self.newest.get().slot.map_or(Slot::B, Slot::other);
-        self.newest.set(NewestState { generation, slot: Some(slot) });
+        self.note(generation, Some(slot));
         Ok(())
     }
 
@@ -403,7 +425,7 @@ impl LockedStore {
     pub fn purge(&self, bundle: &Bundle, saved: &SavedState) -> Result<(), StoreError> {
         let generation = self.write(|files, from| slots::purge(files, &bundle.base_model, saved, from))?;
         let slot = self.newest.get().slot.or(Some(Slot::B));
-        self.newest.set(NewestState { generation, slot });
+        self.note(generation, slot);
         Ok(())
     }
 
@@ -436,7 +458,7 @@ impl LockedStore {
         write: impl FnOnce(&mut SlotFiles<StateFolder>, u64) -> Result<u64, SaveError<io::Error>>,
     ) -> Result<u64, StoreError> {
         self.store.check_owners()?;
-        let NewestState { generation: from, slot } = self.newest.get();
+        let NewestState { generation: from, slot, .. } = self.newest.get();
         let overtaken = || StoreError::Overtaken { folder: self.store.folder.clone() };
         // Where the lock file was removed, another process may be saving just now. So a save holds the folder: the
         // first one writes both slots, and nobody may change the state between. Who changes the state that both loaded

@@ -114,11 +114,6 @@ impl Threads {
         }
         Self { pool: None }
     }
-
-    /// How many work at a time.
-    fn count(&self) -> usize {
-        self.pool.as_ref().map_or(1, ThreadPool::current_num_threads)
-    }
 }
 
 impl fmt::Debug for Threads {
@@ -136,6 +131,10 @@ unsafe impl Workers for Threads {
             }
             _ => (0..tasks).for_each(task),
         }
+    }
+
+    fn count(&self) -> usize {
+        self.pool.as_ref().map_or(1, ThreadPool::current_num_threads)
     }
 
     fn enter(&self, work: &mut (dyn FnMut() + Send)) {

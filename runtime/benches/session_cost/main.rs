@@ -24,6 +24,7 @@ use orco_core::random::Random;
 use orco_runtime::bundle::Bundle;
 use orco_runtime::learner::{Learner, Shots};
 use orco_runtime::manifest::{BACKBONE, BENCHMARK};
+use orco_runtime::threads::cores;
 use orco_state::session::cost::{SessionCost, SessionExtent};
 use orco_state::store::Slot;
 use orco_trials::memory::{Counting, held, peak_of};
@@ -114,7 +115,8 @@ fn sheet(name: &str, bundle: &Path, known: usize, state: &Path) -> Sheet {
     let mut learner = open(bundle, state);
     // The file of the backbone, which a device may keep elsewhere, is not among what is told.
     let opened = held() - before - fs::metadata(bundle.join(BACKBONE)).unwrap().len() as usize;
-    let extent = SessionExtent { learned: known, stored: SHOTS * known, classes: NEW.len(), shots: SHOTS * NEW.len() };
+    let (stored, shots, threads) = (SHOTS * known, SHOTS * NEW.len(), cores());
+    let extent = SessionExtent { learned: known, stored, classes: NEW.len(), shots, threads };
     let told = SessionCost::of(learner.base_model(), extent).expect("shipped bundles have statistics");
     let session = Session::of(&NEW, &learner, &mut random);
     let began = written();

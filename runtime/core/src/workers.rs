@@ -11,6 +11,11 @@ pub unsafe trait Workers: Sync {
     /// Runs `task(0)` to `task(tasks - 1)`.
     fn run(&self, tasks: usize, task: &(dyn Fn(usize) + Sync));
 
+    /// Tasks that run at the same time, at the most.
+    fn count(&self) -> usize {
+        1
+    }
+
     /// Runs work that calls [`Workers::run`] many times where that costs least, such as on a thread of the pool.
     fn enter(&self, work: &mut (dyn FnMut() + Send)) {
         work();

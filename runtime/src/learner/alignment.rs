@@ -81,7 +81,7 @@ impl Learner {
         self.check_budget(&report)?;
         let saved = self.saved.with_alignment(aligned);
         let uncertain = uncertainty(locked.save(&self.bundle, &saved))?;
-        self.generation = locked.generation();
+        self.note_saved(locked);
         self.set_saved(saved);
         Ok(ChangeOutcome { report: Some(report), uncertain, unaligned: None })
     }

@@ -201,7 +201,7 @@ impl Learner {
             purged => purged?,
         };
         let mut uncertain = uncertainty(locked.purge(&self.bundle, &saved))?;
-        self.generation = locked.generation();
+        self.note_saved(&locked);
         // What was kept aside of another bundle may have the class, too.
         let swept = locked.sweep(&saved).and_then(|()| locked.discard_others(&self.bundle.digest));
         uncertain = uncertain.or(swept.err()).or(Thumbnails::of(&self.store).prune(&saved).err());
@@ -304,8 +304,14 @@ impl Learner {
         // Locking would make the folder anew.
         self.check_there(u64::from(!self.store.revision().is_empty()))?;
         let locked = self.store.lock(self.settings.wait)?;
-        let reading: StoreSnapshot = locked.load(&self.bundle)?;
-        self.adopt(reading)?;
+        // What has faults is read again, and so is what was not saved as it should be: its files are others.
+        let known = self.newest.take().filter(|_| self.warnings.is_empty());
+        if !known.is_some_and(|known| locked.resume(known)) {
+            let reading: StoreSnapshot = locked.load(&self.bundle)?;
+            self.adopt(reading)?;
+        } else if !self.provisional.is_empty() {
+            self.reset_classifier();
+        }
         self.settings.accept_release(&self.bundle, &locked)?;
         self.sweep(&locked);
         Ok(locked)
@@ -515,10 +521,16 @@ impl Learner {
     ) -> Result<(ChangeOutcome<T>, SavedState), ChangeError> {
         let saved = self.saved.successor(next, &change.at(seconds_if_set()), self.settings.limits);
         let uncertain = uncertainty(locked.save(&self.bundle, &saved))?;
-        self.generation = locked.generation();
+        self.note_saved(locked);
         let before = self.set_saved(saved);
         self.sweep(locked);
         Ok((ChangeOutcome { report, uncertain, unaligned: None }, before))
+    }
+
+    /// Notes where what is here was saved.
+    pub(super) fn note_saved(&mut self, locked: &LockedStore) {
+        self.generation = locked.generation();
+        self.newest = Some(locked.newest());
     }
 
     /// Goes on from what was saved; returns what was before.

@@ -10,7 +10,7 @@ use orco_state::history::SavedState;
 use orco_state::store::{self as slots, Medium, Slot};
 
 use super::kept::{self, KeptBundle, KeptPictures, MAX_PICTURES};
-use super::{LockedStore, NewestState, Store, StoreError};
+use super::{LockedStore, Store, StoreError};
 
 impl Store {
     /// The pictures that are kept for the bundle whose learner file has that SHA-256.
@@ -42,7 +42,7 @@ impl LockedStore {
     /// [`StoreError`] as for [`LockedStore::load`], but for that of another bundle.
     pub fn load_any(&self) -> Result<Option<SavedState>, StoreError> {
         let loaded = slots::load_any(&mut self.store.files()).map_err(|error| self.store.not_loaded(error))?;
-        self.newest.set(NewestState { generation: loaded.generation, slot: loaded.slot });
+        self.note(loaded.generation, loaded.slot);
         Ok(loaded.saved)
     }
 
@@ -72,7 +72,7 @@ impl LockedStore {
         }
         let owner = from.map(|from| from.state.bundle_digest).unwrap_or_default();
         let generation = self.write(|files, from| slots::switch(files, owner, to, from))?;
-        self.newest.set(NewestState { generation, slot: slot.or(Some(Slot::B)) });
+        self.note(generation, slot.or(Some(Slot::B)));
         let stays = if aside { owner } else { to.state.bundle_digest };
         // What is left is swept away after another change, at the latest by a purge.
         let others = kept::others(&self.store.folder, &to.state.bundle_digest).unwrap_or_else(|error| {

@@ -43,7 +43,7 @@ pub(crate) use self::embed::TOGETHER;
 pub(crate) use self::left_out::{MAX_OTHERS, MAX_VIEWED};
 pub(crate) use self::model::ScoringModel;
 use self::score::{ClassRow, ScoreRows, Scorer};
-pub(crate) use self::validation::{Validation, ValidationSamples};
+pub(crate) use self::validation::{MAX_SHOT_SAMPLES, Validation, ValidationSamples};
 use crate::state::{BaseModel, Calibration, Scoring, State};
 
 /// Most samples that are looked at before the first answer, which waits for it: for what a picture scores that shows

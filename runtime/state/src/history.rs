@@ -59,6 +59,7 @@ use serde::{Deserialize, Serialize};
 use crate::bank::Bank;
 use crate::codec;
 use crate::head::Head;
+use crate::label;
 use crate::state::{BaseModel, State, within_shot_limit};
 
 /// A state with its history: what a device keeps.
@@ -314,13 +315,14 @@ impl History {
         let number = before.map_or(0, |before| before.number.saturating_add(1));
         let restored = change.to.and_then(|number| self.entry(number));
         let mut next_class = self.next_class;
+        let ids = restored.or(before).map_or_else(BTreeMap::new, HistoryEntry::ids);
         let mut known = Vec::with_capacity(state.classes.len());
         for class in &state.classes {
             let label = match (change.kind, &change.labels[..]) {
                 (ChangeKind::Rename, [from, to]) if *to == class.label => from,
                 _ => &class.label,
             };
-            let id = restored.or(before).and_then(|entry| entry.id_of(label)).unwrap_or_else(|| {
+            let id = ids.get(&label::normal(label)).copied().unwrap_or_else(|| {
                 next_class += 1;
                 next_class - 1
             });

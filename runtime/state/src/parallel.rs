@@ -4,12 +4,19 @@ use alloc::vec::Vec;
 
 use orco_core::workers::{Workers, for_each_chunk};
 
-/// Tasks whose results are in memory at a time, at the most.
-pub(crate) const MAX_AT_ONCE: usize = if cfg!(target_os = "none") { 1 } else { 8 };
-
-/// `task(0)` to `task(tasks - 1)`.
-pub(crate) fn map<T: Send>(workers: &dyn Workers, tasks: usize, task: impl Fn(usize) -> T + Sync) -> Vec<T> {
-    let mut results: Vec<Option<T>> = (0..tasks).map(|_| None).collect();
-    for_each_chunk(workers, [(&mut results, 1)], |number, [result]| result[0] = Some(task(number)));
-    results.into_iter().flatten().collect()
+/// Cuts items into chunks of `length` and hands the result of `task` for each to `note`, in order. Results of as many
+/// chunks as there are workers are in memory together.
+pub(crate) fn for_each_result<I: Sync, T: Send>(
+    workers: &dyn Workers,
+    items: &[I],
+    length: usize,
+    task: impl Fn(&[I]) -> T + Sync,
+    mut note: impl FnMut(T),
+) {
+    for some in items.chunks(length * workers.count().max(1)) {
+        let chunks: Vec<&[I]> = some.chunks(length).collect();
+        let mut results: Vec<Option<T>> = chunks.iter().map(|_| None).collect();
+        for_each_chunk(workers, [(&mut results, 1)], |number, [result]| result[0] = Some(task(chunks[number])));
+        results.into_iter().flatten().for_each(&mut note);
+    }
 }

@@ -11,7 +11,7 @@ use orco_core::workers::Workers;
 
 use crate::bank::Bank;
 use crate::head::Projector;
-use crate::parallel::{MAX_AT_ONCE, map};
+use crate::parallel::for_each_result;
 use crate::state::{BaseModel, Scoring, State};
 
 /// Exemplars that are embedded at a time.
@@ -203,11 +203,8 @@ impl Embedder {
         }
         projections.exemplars = exemplars.to_vec();
         projections.rows.reserve_exact(exemplars.len() * bank.views() * self.outputs);
-        for some in exemplars.chunks(TOGETHER * MAX_AT_ONCE) {
-            let chunks: Vec<&[usize]> = some.chunks(TOGETHER).collect();
-            let projected = map(workers, chunks.len(), |chunk| self.project(&views_of(bank, chunks[chunk])));
-            projected.iter().for_each(|rows| projections.rows.extend_from_slice(rows));
-        }
+        let project = |some: &[usize]| self.project(&views_of(bank, some));
+        for_each_result(workers, exemplars, TOGETHER, project, |rows| projections.rows.extend(rows));
         projections
     }
 

@@ -11,7 +11,7 @@ use super::embed::{Embedder, EmbeddingPart, Projections, TOGETHER};
 use super::score::{ClassRow, ScoreRows, Scorer};
 use crate::bank::Bank;
 use crate::codec;
-use crate::parallel::{MAX_AT_ONCE, map};
+use crate::parallel::for_each_result;
 use crate::state::{BaseModel, Scoring, State};
 
 /// As many shots the mean of a base class counts where the device collects further ones: the place of use differs
@@ -193,21 +193,14 @@ impl<'a> ScoringModel<'a> {
     fn sums_of(&self, part: EmbeddingPart, classes: &[&ShotsOfClass], workers: &dyn Workers) -> Vec<f32> {
         let (bank, length) = (&self.state.exemplars, self.embedder.range_of(part).len());
         let mut sums = vec![0.0; classes.len() * length];
-        let (rows, every): (Vec<usize>, Vec<usize>) = classes
-            .iter()
-            .enumerate()
-            .flat_map(|(row, shots)| shots.exemplars.iter().map(move |&exemplar| (row, exemplar)))
-            .unzip();
-        let together = TOGETHER * MAX_AT_ONCE;
-        for (rows, exemplars) in rows.chunks(together).zip(every.chunks(together)) {
-            let chunks: Vec<&[usize]> = exemplars.chunks(TOGETHER).collect();
-            let contributions =
-                map(workers, chunks.len(), |chunk| self.embedder.part_of(part, bank, chunks[chunk], &self.projections));
-            let contributions = contributions.iter().flat_map(|some| some.chunks_exact(length));
-            rows.iter().zip(contributions).for_each(|(row, contribution)| {
+        let exemplars: Vec<usize> = classes.iter().flat_map(|shots| &shots.exemplars).copied().collect();
+        let mut rows = classes.iter().enumerate().flat_map(|(row, shots)| shots.exemplars.iter().map(move |_| row));
+        let contributions = |some: &[usize]| self.embedder.part_of(part, bank, some, &self.projections);
+        for_each_result(workers, &exemplars, TOGETHER, contributions, |contributions| {
+            for (contribution, row) in contributions.chunks_exact(length).zip(&mut rows) {
                 add_scaled(&mut sums[row * length..][..length], 1.0, contribution);
-            });
-        }
+            }
+        });
         if part == EmbeddingPart::Roots {
             // Sums are whitened once for a class, not once for a shot.
             for_each_chunk(workers, [(&mut sums, TOGETHER * length)], |_, [rows]| self.scorer.whiten_roots(rows));

@@ -12,12 +12,12 @@ use super::embed::{Projections, TOGETHER};
 use super::left_out::{MAX_OTHERS, MAX_VIEWED, view_scores};
 use super::model::{LeftOutShot, ScoringModel};
 use super::{ScoredSample, ScoringWork};
-use crate::parallel::{MAX_AT_ONCE, map};
+use crate::parallel::for_each_result;
 use crate::state::{BaseModel, Calibration, Scoring, State};
 
 /// Exemplars that are samples; of more, an even choice within every class. More cost time and change nothing that
 /// matters.
-pub(crate) const MAX_SHOTS: usize = 1000;
+pub(crate) const MAX_SHOT_SAMPLES: usize = 500;
 
 /// The samples by which a state and others are validated.
 pub(crate) struct ValidationSamples<'a> {
@@ -106,7 +106,7 @@ impl<'a> ValidationSamples<'a> {
             .zip(&validation.digests)
             .map(|(repeat, digest)| repeat || shared.contains_key(digest))
             .collect();
-        validation.chosen = evenly(state.exemplars.by_class(), MAX_SHOTS);
+        validation.chosen = evenly(state.exemplars.by_class(), MAX_SHOT_SAMPLES);
         validation.viewed = evenly(validation.viewable(), MAX_VIEWED);
         validation
     }
@@ -434,11 +434,8 @@ impl<'a> ValidationSamples<'a> {
     ) {
         let different = if wanted == Wanted::Border { self.different_by_class() } else { BTreeMap::new() };
         let scene = ScoringScene { known, at, stored: self.stored(known.state), different };
-        for some in at.samples.chunks(TOGETHER * MAX_AT_ONCE) {
-            let chunks: Vec<&[usize]> = some.chunks(TOGETHER).collect();
-            let scored = map(work.workers, chunks.len(), |chunk| self.scores_of_some(&scene, chunks[chunk], wanted));
-            scored.into_iter().flatten().for_each(&mut *note);
-        }
+        let scores = |some: &[usize]| self.scores_of_some(&scene, some, wanted);
+        for_each_result(work.workers, at.samples, TOGETHER, scores, |scored| scored.into_iter().for_each(&mut *note));
     }
 
     /// How often each class of a state has each exemplar.

@@ -1,5 +1,6 @@
 //! One change, and the class set that it led to.
 
+use alloc::collections::BTreeMap;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
@@ -216,6 +217,11 @@ impl HistoryEntry {
     /// Number of exemplars that the learned classes had.
     pub fn exemplars(&self) -> usize {
         self.exemplars.len()
+    }
+
+    /// Identities of the classes by their labels.
+    pub(super) fn ids(&self) -> BTreeMap<String, u32> {
+        self.classes.iter().map(|known| (label::normal(&known.class.label), known.id)).collect()
     }
 
     /// Identity of the class that has this label.

@@ -8,7 +8,7 @@ use orco_core::config::AnswerWeights;
 use orco_core::linalg::padded;
 use orco_core::projection::HeadShape;
 
-use crate::answer::{MAX_FIRST_SAMPLES, MAX_OTHERS, MAX_VIEWED, TOGETHER};
+use crate::answer::{MAX_FIRST_SAMPLES, MAX_OTHERS, MAX_SHOT_SAMPLES, MAX_VIEWED, TOGETHER};
 use crate::bank::Bank;
 use crate::state::{BaseModel, Class, Scoring};
 use crate::statistics::Statistics;
@@ -25,6 +25,8 @@ pub struct SessionExtent {
     pub classes: usize,
     /// Their shots, together.
     pub shots: usize,
+    /// Threads that work.
+    pub threads: usize,
 }
 
 /// What a session takes.
@@ -55,7 +57,7 @@ impl SessionCost {
         let config = &base_model.config;
         let scoring = base_model.scoring(config)?;
         let shape = base_model.head.shape();
-        let SessionExtent { learned, stored, classes, shots } = extent;
+        let SessionExtent { learned, stored, classes, shots, .. } = extent;
         let (learned_then, stored_then) = (learned + classes, stored + shots);
         let one = Bank::new(shape.inputs, config.views, config.precision).bytes_of_one();
         let aligns = config.epochs > 0;
@@ -129,6 +131,9 @@ struct Evaluation {
     aside: usize,
     stored_before: usize,
     stored: usize,
+    /// Of these, those that are samples.
+    chosen: usize,
+    threads: usize,
 }
 
 impl Evaluation {
@@ -151,11 +156,13 @@ impl Evaluation {
             aside: scoring.statistics.set_aside.len(),
             stored_before: extent.stored,
             stored: extent.stored + extent.shots,
+            chosen: (extent.stored + extent.shots).min(MAX_SHOT_SAMPLES + extent.learned + extent.shots),
+            threads: extent.threads.max(1),
         }
     }
 
     fn samples(&self) -> usize {
-        self.aside + self.stored
+        self.aside + self.chosen
     }
 
     /// Length of an embedding by so many heads.
@@ -165,10 +172,10 @@ impl Evaluation {
 
     /// Bytes of memory at the most.
     fn memory(&self) -> usize {
-        let Self { shape, views, axes, heads, base, known, aside, stored, .. } = *self;
+        let Self { shape, views, axes, heads, base, known, aside, stored, threads, .. } = *self;
         let (inputs, length) = (shape.inputs, self.length(heads));
         let whitener = inputs * padded(axes) + axes * padded(inputs);
-        let projections = views * stored * heads * shape.outputs;
+        let projections = views * self.looked_at() * heads * shape.outputs;
         let sums = known * length;
         let columns = length * padded(known);
         // First the classes' rows are made of sums; then they score the samples, some at a time, and the scores of
@@ -181,18 +188,21 @@ impl Evaluation {
         let viewed = TOGETHER.min(stored) * (known + 3 * length)
             + views * (known + length)
             + (1 + MAX_OTHERS) * (views * (inputs + length) + length);
-        let together = some.max(some_aside).max(viewed);
+        let together = threads * some.max(some_aside).max(viewed);
         let scoring = columns + kept + together;
         let adding = 2 * base * inputs + (known - base) * inputs + together;
         // An earlier state with another head answers for itself: its own projections, and those of the samples.
         let earlier = if self.aligns { columns + kept + together + projections } else { 0 };
         let most = making.max(scoring).max(adding).max(earlier);
-        let numbers = heads * shape.parameters() + whitener + projections + sums + most;
+        // What is kept for the next change: sums, under three heads at the most, and these.
+        let kept_heads = if self.aligns { 3 } else { 1 };
+        let kept_sums = (known - base) * (2 * inputs + kept_heads * shape.outputs) + kept_heads * shape.parameters();
+        let numbers = heads * shape.parameters() + whitener + projections + sums + most + kept_sums;
         /// A digest, where it is found among the others, and the two best classes.
         const OF_SAMPLE: usize = 32 + 64 + 64;
         /// What a view says of the border, while it is chosen.
         const OF_VIEW: usize = 32 + 12;
-        size_of::<f32>() * numbers + OF_SAMPLE * self.samples() + OF_VIEW * views * self.viewed()
+        size_of::<f32>() * numbers + OF_SAMPLE * (self.aside + stored) + OF_VIEW * views * self.viewed()
     }
 
     fn multiply_adds(&self) -> u64 {
@@ -200,7 +210,7 @@ impl Evaluation {
         // Class means alone answer for all samples first, and the bundle alone for those set aside.
         let around = self.by_means() + self.by_bundle();
         // An earlier state without an aligned head scores its classes as the closed form does.
-        let earlier = self.of_state(heads_before, known_before, stored_before + stored);
+        let earlier = self.of_state(heads_before, known_before, stored_before + self.looked_at());
         if aligns {
             let closed = self.of_state(heads.min(1), known, stored) + self.of_views(heads.min(1)) + around;
             let alignment = self.of_state(heads, known, stored) + self.of_views(heads) + around + earlier;
@@ -212,10 +222,10 @@ impl Evaluation {
 
     /// Of a state with so many classes, and so many shots that are projected, that answers for all samples.
     fn of_state(&self, heads: usize, known: usize, projected: usize) -> u64 {
-        let Self { shape, views, axes, base, aside, stored, .. } = *self;
+        let Self { shape, views, axes, base, aside, chosen, .. } = *self;
         // Once for the sum of a class, and once for its row; twice for a class without one of its shots.
-        let whitened = (known - base) + known + 2 * stored;
-        let scored = self.samples() * known + stored;
+        let whitened = (known - base) + known + 2 * chosen;
+        let scored = self.samples() * known + chosen;
         (heads * (projected * views + aside)) as u64 * shape.forward_cost()
             + (whitened * 2 * axes * shape.inputs) as u64
             + (scored * self.length(heads)) as u64
@@ -230,7 +240,12 @@ impl Evaluation {
 
     /// Shots whose views are scored, at the most: every class has one.
     fn viewed(&self) -> usize {
-        self.stored.min(MAX_VIEWED + self.known - self.base)
+        self.stored.min(MAX_VIEWED + (self.known - self.base).min(MAX_VIEWED))
+    }
+
+    /// Stored shots that are looked at: samples, and what is left out beside those whose views are scored.
+    fn looked_at(&self) -> usize {
+        self.stored.min(self.chosen + self.viewed() * MAX_OTHERS)
     }
 
     /// Inner products for their views: with all classes, and with their own without some of its shots.
@@ -240,7 +255,7 @@ impl Evaluation {
 
     /// Of class means alone.
     fn by_means(&self) -> u64 {
-        ((self.samples() * self.known + self.stored) as u64 + self.scored_views()) * self.shape.inputs as u64
+        ((self.samples() * self.known + self.chosen) as u64 + self.scored_views()) * self.shape.inputs as u64
     }
 
     /// Of the bundle alone, for the samples that it set aside.
