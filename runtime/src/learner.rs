@@ -198,7 +198,7 @@ impl Learner {
         if settings.compare_releases {
             release::check(store.folder(), &bundle.manifest.name, bundle.manifest.release)?;
         }
-        let StoreSnapshot { mut saved, warnings, generation, .. } = store.load(&bundle)?;
+        let StoreSnapshot { mut saved, warnings, generation, newest } = store.load(&bundle)?;
         saved.keep_digests();
         let (encoders, memory) = ([None, None], SessionMemory::that_keeps_sums());
         Ok(Self {
@@ -207,7 +207,7 @@ impl Learner {
             settings,
             saved,
             generation,
-            newest: None,
+            newest: Some(newest),
             warnings,
             doubtful_shots: Vec::new(),
             classifier: None,
@@ -320,6 +320,7 @@ impl Learner {
     fn adopt(&mut self, reading: StoreSnapshot) -> Result<(), StoreError> {
         self.check_there(reading.generation)?;
         self.generation = reading.generation;
+        self.newest = Some(reading.newest);
         self.warnings = reading.warnings;
         let is_same = self.saved == reading.saved;
         if !is_same || !self.provisional.is_empty() {

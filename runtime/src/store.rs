@@ -69,7 +69,7 @@ pub struct LockedStore {
 }
 
 /// Which state of a store is the newest.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct NewestState {
     /// The files that hold it and the one before.
     revision: Revision,
@@ -88,8 +88,8 @@ pub struct StoreSnapshot {
     pub warnings: Vec<String>,
     /// Counts saves; 0 if nothing was saved yet.
     pub generation: u64,
-    /// The slot that holds the state.
-    slot: Option<Slot>,
+    /// Where it lies.
+    pub(crate) newest: NewestState,
 }
 
 /// How the slots are read.
@@ -242,6 +242,8 @@ impl Store {
     }
 
     fn read(&self, load: SlotLoad, base_model: &BaseModel, digest: [u8; 32]) -> Result<StoreSnapshot, StoreError> {
+        // Before they are read: files that are written meanwhile are others.
+        let revision = self.revision();
         let loaded = load(&mut self.files(), base_model, digest).map_err(|error| self.not_loaded(error))?;
         if loaded.saved.is_none() && self.files().has_aside().map_err(|source| self.unreadable(source))? {
             // Not a first save that was cut off: there was a copy once.
@@ -271,14 +273,18 @@ impl Store {
             ));
         }
         match loaded.saved {
-            Some(saved) => Ok(StoreSnapshot { saved, warnings, generation: loaded.generation, slot: loaded.slot }),
+            Some(saved) => {
+                let newest = NewestState { revision, generation: loaded.generation, slot: loaded.slot };
+                Ok(StoreSnapshot { saved, warnings, generation: loaded.generation, newest })
+            }
             None => Ok(Self::without_slots(base_model, digest, warnings)),
         }
     }
 
     /// What is known where no slot holds a state.
     fn without_slots(base_model: &BaseModel, digest: [u8; 32], warnings: Vec<String>) -> StoreSnapshot {
-        StoreSnapshot { saved: SavedState::fresh(base_model, digest), warnings, generation: 0, slot: None }
+        let saved = SavedState::fresh(base_model, digest);
+        StoreSnapshot { saved, warnings, generation: 0, newest: NewestState::default() }
     }
 
     /// Whether any of its files holds a label, though the state and its history need not: an older slot, one that was
@@ -393,7 +399,7 @@ impl LockedStore {
     /// As for [`LockedStore::load`].
     pub fn load_on(&self, base_model: &BaseModel, digest: [u8; 32]) -> Result<StoreSnapshot, StoreError> {
         let reading = self.store.read(slots::load_to_change, base_model, digest)?;
-        self.note(reading.generation, reading.slot);
+        self.newest.set(reading.newest);
         Ok(reading)
     }
 

@@ -219,10 +219,11 @@ impl Embedder {
         embedded
     }
 
-    /// Embeddings `[views, length]` of all views of one of a bank's exemplars, whose projections are known.
-    pub(super) fn embed_views(&self, bank: &Bank, exemplar: usize, projections: &Projections) -> Vec<f32> {
-        let mut embedded = self.embed_features(&views_of(bank, &[exemplar]));
-        self.set_projections(&mut embedded, projections.of(exemplar).chunks_exact(self.outputs.max(1)));
+    /// Embeddings `[exemplars, views, length]` of all views of some of a bank's exemplars, whose projections are known.
+    pub(super) fn embed_views(&self, bank: &Bank, exemplars: &[usize], projections: &Projections) -> Vec<f32> {
+        let mut embedded = self.embed_features(&views_of(bank, exemplars));
+        let rows = exemplars.iter().flat_map(|&exemplar| projections.of(exemplar).chunks_exact(self.outputs.max(1)));
+        self.set_projections(&mut embedded, rows);
         embedded
     }
 

@@ -18,33 +18,57 @@ pub(crate) const MAX_OTHERS: usize = 4;
 /// Shots whose views are scored, beside one of each class; more cost time and change nothing that matters.
 pub(crate) const MAX_VIEWED: usize = 250;
 
-/// Scores `[views, classes]` of a shot's views without the border: of its own class, whose `row` is that without the
-/// shot, as if the class had it and yet did not know it. The exemplars are a bank's, whose projections are given.
+/// Shots whose views are scored together.
+pub(crate) const VIEWED_TOGETHER: usize = if cfg!(target_os = "none") { 1 } else { 16 };
+
+/// A shot whose views are scored.
+pub(super) struct ViewedShot {
+    pub(super) shot: LeftOutShot,
+    /// Its class without it.
+    pub(super) row: ClassRow,
+    /// The shots that are left out in turn beside it.
+    pub(super) others: Vec<LeftOutShot>,
+}
+
+/// Scores `[views, classes]` of each shot's views without the border: of its own class, as if the class had it and yet
+/// did not know it. The exemplars are a bank's, whose projections are given.
 pub(super) fn view_scores(
     known: &ScoringModel<'_>,
     (bank, projections): (&Bank, &Projections),
-    shot: LeftOutShot,
-    row: &ClassRow,
-    others: &[LeftOutShot],
-) -> Vec<f32> {
-    let count = known.count(shot.class);
-    let exemplars: Vec<usize> = core::iter::once(&shot).chain(others).map(|shot| shot.exemplar).collect();
-    let contributions = known.embedder.contributions_of(bank, &exemplars, projections);
-    let fewer: Vec<(ClassRow, f32)> = known
-        .without_pairs(shot, others, contributions)
-        .into_iter()
-        .zip(others)
-        .filter_map(|(row, other)| Some((row?, extrapolation(count, shot.copies, other.copies))))
-        .collect();
-    let embedded = known.embedder.embed_views(bank, shot.exemplar, projections);
-    let mut scores = known.rows.scores(&embedded);
-    let rows = scores.chunks_exact_mut(known.len()).zip(embedded.chunks_exact(known.embedder.length()));
-    for (scores, embedded) in rows {
-        let score = row.score(embedded);
-        let gain: f32 = fewer.iter().map(|(row, factor)| factor * (score - row.score(embedded))).sum();
-        scores[shot.class] = score + gain / fewer.len().max(1) as f32;
+    viewed: &[ViewedShot],
+) -> Vec<Vec<f32>> {
+    let (count, length, views) = (known.len(), known.embedder.length(), bank.views());
+    let mut scored = Vec::with_capacity(viewed.len());
+    for some in viewed.chunks(VIEWED_TOGETHER) {
+        let exemplars: Vec<usize> = some.iter().map(|viewed| viewed.shot.exemplar).collect();
+        let embedded = known.embedder.embed_views(bank, &exemplars, projections);
+        let mut scores = known.rows.scores(&embedded);
+        let of_shots = scores.chunks_exact_mut(views * count).zip(embedded.chunks_exact(views * length));
+        for (viewed, (scores, embedded)) in some.iter().zip(of_shots) {
+            let fewer = with_fewer(known, (bank, projections), viewed);
+            for (scores, embedded) in scores.chunks_exact_mut(count).zip(embedded.chunks_exact(length)) {
+                let score = viewed.row.score(embedded);
+                let gain: f32 = fewer.iter().map(|(row, factor)| factor * (score - row.score(embedded))).sum();
+                scores[viewed.shot.class] = score + gain / fewer.len().max(1) as f32;
+            }
+            scored.push(scores.to_vec());
+        }
     }
-    scores
+    scored
+}
+
+/// The class of a shot without it and without each of the others in turn, with how much of the difference counts.
+fn with_fewer(
+    known: &ScoringModel<'_>,
+    (bank, projections): (&Bank, &Projections),
+    viewed: &ViewedShot,
+) -> Vec<(ClassRow, f32)> {
+    let ViewedShot { shot, others, .. } = viewed;
+    let count = known.count(shot.class);
+    let exemplars: Vec<usize> = core::iter::once(shot).chain(others).map(|shot| shot.exemplar).collect();
+    let contributions = known.embedder.contributions_of(bank, &exemplars, projections);
+    let rows = known.without_pairs(*shot, others, contributions).into_iter().zip(others);
+    rows.filter_map(|(row, other)| Some((row?, extrapolation(count, shot.copies, other.copies)))).collect()
 }
 
 /// What a class of `count` shots gains by a shot with so many copies, as a multiple of what it gains by another one

@@ -212,7 +212,8 @@ fn views_of_left_out_shots_score_as_in_an_independent_implementation() {
         let others: Vec<_> = (0..bank.len()).filter(own).map(left_out).collect();
         let contributions = known.embedder.contributions_of(bank, &[exemplar], &known.projections);
         let row = known.without(&[shot], contributions).remove(0).unwrap();
-        left_out::view_scores(&known, (bank, &known.projections), shot, &row, &others)
+        let viewed = left_out::ViewedShot { shot, row, others };
+        left_out::view_scores(&known, (bank, &known.projections), &[viewed]).remove(0)
     };
     let shots = (0..bank.len()).filter(|exemplar| bank.classes()[*exemplar] as usize >= base);
     let scores: Vec<f32> = shots.flat_map(of_shot).collect();

@@ -9,7 +9,7 @@ use orco_core::config::AnswerWeights;
 
 use super::calibrate::{BestScores, Calibrator};
 use super::embed::{Projections, TOGETHER};
-use super::left_out::{MAX_OTHERS, MAX_VIEWED, view_scores};
+use super::left_out::{MAX_OTHERS, MAX_VIEWED, ViewedShot, view_scores};
 use super::model::{LeftOutShot, ScoringModel};
 use super::{ScoredSample, ScoringWork};
 use crate::parallel::for_each_result;
@@ -466,9 +466,9 @@ impl<'a> ValidationSamples<'a> {
         let mut without = known.without(&shots, contributions).into_iter();
         let each = scores.chunks_exact_mut(count.max(1)).zip(embedded.chunks_exact(length));
         let mut scored = Vec::with_capacity(some.len());
+        let mut viewed = Vec::new();
         for ((&number, left_out), (scores, embedded)) in some.iter().zip(left_out).zip(each) {
             let mut is_excluded = self.says_nothing(number, own(number));
-            let mut views = Vec::new();
             if let Some(shot) = left_out {
                 let without = without.next().expect("one for each that is left out");
                 is_excluded |= without.is_none();
@@ -476,13 +476,15 @@ impl<'a> ValidationSamples<'a> {
                 let is_viewed = wanted == Wanted::Border && self.viewed.binary_search(&shot.exemplar).is_ok();
                 if let Some(row) = without.filter(|_| !is_excluded && is_viewed) {
                     let others = self.others(different, shot.exemplar).into_iter();
-                    let others: Vec<LeftOutShot> =
-                        others.filter_map(|exemplar| self.left_out(scene, aside + exemplar)).collect();
-                    views = view_scores(known, (&self.state.exemplars, projections), shot, &row, &others);
+                    let others = others.filter_map(|exemplar| self.left_out(scene, aside + exemplar)).collect();
+                    viewed.push((scored.len(), ViewedShot { shot, row, others }));
                 }
             }
-            scored.push(SampleScores { number, scores: scores.to_vec(), is_excluded, views });
+            scored.push(SampleScores { number, scores: scores.to_vec(), is_excluded, views: Vec::new() });
         }
+        let (places, viewed): (Vec<usize>, Vec<ViewedShot>) = viewed.into_iter().unzip();
+        let views = view_scores(known, (&self.state.exemplars, projections), &viewed);
+        places.into_iter().zip(views).for_each(|(place, views)| scored[place].views = views);
         scored
     }
 
