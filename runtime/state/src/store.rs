@@ -129,24 +129,24 @@ pub fn read(slot: &[u8]) -> Option<SavedState> {
     decode(version, body).filter(|saved| saved.is_consistent() && saved.state.bundle_digest == bundle_digest)
 }
 
-/// What was found, its body decoded.
+/// What was found.
 fn decoded<E>(found: SlotSnapshot<E>) -> MediumSnapshot<E> {
-    let saved = found.body.and_then(|(version, body)| decode(version, &body));
-    MediumSnapshot { saved, generation: found.generation, slot: found.slot, faults: found.faults }
+    let SlotSnapshot { saved, generation, slot, faults, .. } = found;
+    MediumSnapshot { saved, generation, slot, faults }
 }
 
 /// Does something by the rules for states of a bundle that is not at hand.
 fn with_whole<T>(owner: [u8; 32], act: impl FnOnce(SlotRules<'_>) -> T) -> T {
-    let accept = |version, body: &[u8]| {
-        decode(version, body).is_some_and(|saved| saved.is_consistent() && saved.state.bundle_digest == owner)
+    let decode = |version, body: &[u8]| {
+        decode(version, body).filter(|saved| saved.is_consistent() && saved.state.bundle_digest == owner)
     };
-    act(SlotRules { bundle_digest: owner, version: VERSION, accept: &accept })
+    act(SlotRules { bundle_digest: owner, version: VERSION, decode: &decode })
 }
 
 /// Does something by the rules for states on a base model.
 fn with_rules<T>(base_model: &BaseModel, digest: [u8; 32], act: impl FnOnce(SlotRules<'_>) -> T) -> T {
-    let accept = |version, body: &[u8]| decode(version, body).is_some_and(|saved| saved.is_sound(base_model));
-    act(SlotRules { bundle_digest: digest, version: VERSION, accept: &accept })
+    let decode = |version, body: &[u8]| decode(version, body).filter(|saved| saved.is_sound(base_model));
+    act(SlotRules { bundle_digest: digest, version: VERSION, decode: &decode })
 }
 
 /// Body of version [`VERSION`].

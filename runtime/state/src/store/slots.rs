@@ -6,12 +6,14 @@
 //!
 //! A slot that cannot be read may be the newest: looking goes on with the other one, and says so; nothing is saved.
 
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::fmt;
 
 use super::frame::SlotFrame;
 use super::medium::{Medium, Slot};
 use crate::codec::DecodeError;
+use crate::history::SavedState;
 
 /// No device saves so often; a higher number is nobody's count.
 const LAST_GENERATION: u64 = u64::MAX / 2;
@@ -117,25 +119,26 @@ pub enum MediumState {
 /// A slot's bytes, judged.
 enum Content<E> {
     Empty,
-    Sound { generation: u64, body: Vec<u8>, version: u16, owner: Owner },
+    Sound { generation: u64, version: u16, owner: Owner },
     Faulty(SlotFault<E>),
 }
 
 /// Whose a sound slot is.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, PartialEq)]
 enum Owner {
-    Ours,
+    /// Ours, with its body.
+    Ours(Box<SavedState>),
     /// Of our bundle, but by a later release.
     LaterRelease,
     OtherBundle,
 }
 
-/// The newest sound slot of a medium, its body still bytes.
+/// The newest sound slot of a medium.
 pub struct SlotSnapshot<E> {
     /// The newest sound slot; `None` if nothing was saved yet.
     pub slot: Option<Slot>,
-    /// Its body, with the version.
-    pub body: Option<(u16, Vec<u8>)>,
+    /// Its body.
+    pub saved: Option<SavedState>,
     /// Its generation; 0 if nothing was saved yet.
     pub generation: u64,
     /// Slots that could not be used.
@@ -169,8 +172,8 @@ pub struct SlotRules<'a> {
     pub bundle_digest: [u8; 32],
     /// Version of bodies that is written.
     pub version: u16,
-    /// Whether a body of an own or an older version makes sense.
-    pub accept: &'a dyn Fn(u16, &[u8]) -> bool,
+    /// Decodes a body of an own or an older version, if it makes sense.
+    pub decode: &'a dyn Fn(u16, &[u8]) -> Option<SavedState>,
 }
 
 impl SlotRules<'_> {
@@ -183,18 +186,17 @@ impl SlotRules<'_> {
         match SlotFrame::decode(&bytes) {
             Err(error) => Content::Faulty(SlotFault::Damaged(error)),
             Ok(SlotFrame { version, generation, bundle_digest, body }) => {
-                let owner = if bundle_digest != self.bundle_digest {
-                    Owner::OtherBundle
-                } else if version > self.version {
-                    Owner::LaterRelease
-                } else {
-                    Owner::Ours
-                };
                 // What belongs to another release or bundle is theirs to judge.
-                if generation <= LAST_GENERATION && (owner != Owner::Ours || (self.accept)(version, body)) {
-                    Content::Sound { generation, body: body.to_vec(), version, owner }
+                let owner = if bundle_digest != self.bundle_digest {
+                    Some(Owner::OtherBundle)
+                } else if version > self.version {
+                    Some(Owner::LaterRelease)
                 } else {
-                    Content::Faulty(SlotFault::Damaged(DecodeError::Body))
+                    (self.decode)(version, body).map(|saved| Owner::Ours(Box::new(saved)))
+                };
+                match owner.filter(|_| generation <= LAST_GENERATION) {
+                    Some(owner) => Content::Sound { generation, version, owner },
+                    None => Content::Faulty(SlotFault::Damaged(DecodeError::Body)),
                 }
             }
         }
@@ -205,20 +207,20 @@ impl SlotRules<'_> {
     /// # Errors
     /// [`LoadError`] if it is not ours, or there is none although something was saved.
     pub fn load<M: Medium>(&self, medium: &mut M) -> Result<SlotSnapshot<M::Error>, LoadError<M::Error>> {
-        let mut found = SlotSnapshot { slot: None, body: None, generation: 0, faults: Vec::new(), foreign: None };
+        let mut found = SlotSnapshot { slot: None, saved: None, generation: 0, faults: Vec::new(), foreign: None };
         let mut newest = None;
         let mut empty = 0;
         for slot in Slot::BOTH {
             match self.judge(medium, slot) {
                 Content::Empty => empty += 1,
                 Content::Faulty(fault) => found.faults.push(FaultySlot { slot, fault }),
-                Content::Sound { generation, body, version, owner } => {
-                    if owner != Owner::Ours {
+                Content::Sound { generation, version, owner } => {
+                    if !matches!(owner, Owner::Ours(_)) {
                         found.foreign = Some(slot);
                     }
                     if newest.is_none() || generation > found.generation {
                         newest = Some((slot, version, owner));
-                        (found.slot, found.generation, found.body) = (Some(slot), generation, Some((version, body)));
+                        (found.slot, found.generation) = (Some(slot), generation);
                     }
                 }
             }
@@ -238,7 +240,7 @@ impl SlotRules<'_> {
             return if lost.is_empty() { Ok(found) } else { Err(LoadError::Lost(lost)) };
         };
         match owner {
-            Owner::Ours => Ok(found),
+            Owner::Ours(saved) => Ok(SlotSnapshot { saved: Some(*saved), ..found }),
             Owner::OtherBundle => Err(LoadError::OtherBundle { slot }),
             Owner::LaterRelease => Err(LoadError::Version { slot, expected: self.version, actual }),
         }
