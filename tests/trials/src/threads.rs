@@ -1,4 +1,4 @@
-//! Programs that get no thread beside their first.
+//! Programs that get no thread beside their first, and threads that get one processor.
 
 use std::os::unix::process::CommandExt;
 use std::process::Command;
@@ -30,4 +30,23 @@ pub fn without_threads(command: &mut Command) -> &mut Command {
     };
     // SAFETY: between fork and exec it makes two system calls.
     unsafe { command.pre_exec(install) }
+}
+
+/// Has this thread, and those that it starts from now on, run on one processor: `available_parallelism` is 1 for them.
+///
+/// # Panics
+/// If the system refuses.
+pub fn on_one_processor() {
+    // SAFETY: a set of processors is plain bits, all of which may be 0, and the calls stay within it.
+    let refused = unsafe {
+        let mut processors: libc::cpu_set_t = std::mem::zeroed();
+        let size = size_of::<libc::cpu_set_t>();
+        libc::sched_getaffinity(0, size, &raw mut processors) != 0 || {
+            let first = (0..8 * size).find(|processor| libc::CPU_ISSET(*processor, &processors));
+            libc::CPU_ZERO(&mut processors);
+            libc::CPU_SET(first.unwrap_or(0), &mut processors);
+            libc::sched_setaffinity(0, size, &raw const processors) != 0
+        }
+    };
+    assert!(!refused, "one processor: {}", std::io::Error::last_os_error());
 }
