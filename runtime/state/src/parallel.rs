@@ -20,3 +20,33 @@ pub(crate) fn for_each_result<I: Sync, T: Send>(
         results.into_iter().flatten().for_each(&mut note);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::vec;
+
+    use super::*;
+
+    /// A thread for every task.
+    struct Threads;
+
+    // SAFETY: every number is taken by one thread, and the scope waits for all.
+    unsafe impl Workers for Threads {
+        fn run(&self, tasks: usize, task: &(dyn Fn(usize) + Sync)) {
+            std::thread::scope(|scope| (0..tasks).for_each(|number| drop(scope.spawn(move || task(number)))));
+        }
+
+        fn count(&self) -> usize {
+            3
+        }
+    }
+
+    #[test]
+    fn results_come_in_order_whichever_thread_is_done_first() {
+        let items: Vec<usize> = (0..17).collect();
+        let mut sums = Vec::new();
+        let sum = |some: &[usize]| vec![some.iter().sum::<usize>(); some.len()];
+        for_each_result(&Threads, &items, 2, sum, |some| sums.extend(some));
+        assert_eq!(sums, [1, 1, 5, 5, 9, 9, 13, 13, 17, 17, 21, 21, 25, 25, 29, 29, 16]);
+    }
+}

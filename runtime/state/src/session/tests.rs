@@ -436,6 +436,10 @@ unsafe impl Workers for Threads {
             }
         });
     }
+
+    fn count(&self) -> usize {
+        self.0
+    }
 }
 
 #[test]

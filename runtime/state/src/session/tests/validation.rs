@@ -226,23 +226,6 @@ fn a_class_replaces_a_base_class_of_its_label_until_it_is_forgotten() {
     assert_eq!(session.forget(&forgotten, &label(base)), Err(LearnError::BaseClass { label: label(base) }));
 }
 
-/// Two threads for every set of tasks.
-struct Two;
-
-// SAFETY: every number once, and the scope ends when all calls have.
-unsafe impl Workers for Two {
-    fn run(&self, tasks: usize, task: &(dyn Fn(usize) + Sync)) {
-        std::thread::scope(|scope| {
-            scope.spawn(|| (0..tasks).step_by(2).for_each(task));
-            (1..tasks).step_by(2).for_each(task);
-        });
-    }
-
-    fn count(&self) -> usize {
-        2
-    }
-}
-
 #[test]
 fn sums_that_are_kept_and_further_threads_change_no_bit() {
     let base_model = combined();
@@ -272,8 +255,8 @@ fn sums_that_are_kept_and_further_threads_change_no_bit() {
     };
     let alone = run(&mut SessionMemory::default(), &Serial);
     let mut memory = SessionMemory::that_keeps_sums();
-    assert_eq!(run(&mut memory, &Two), alone);
-    assert_eq!(run(&mut memory, &Two), alone, "all sums are there already");
+    assert_eq!(run(&mut memory, &Threads(2)), alone);
+    assert_eq!(run(&mut memory, &Threads(2)), alone, "all sums are there already");
 }
 
 /// More shots than are looked at in every change.
