@@ -397,8 +397,13 @@ impl Learner {
     /// backbone; where it trains a head, those of training alone.
     pub fn session_bytes(&self, classes: usize, shots: usize) -> usize {
         let (base_model, state) = (&self.bundle.base_model, &self.saved.state);
-        let (learned, stored, threads) = (state.classes.len(), state.exemplars.len(), threads::cores());
-        let extent = SessionExtent { learned, stored, classes, shots, threads };
+        let extent = SessionExtent {
+            known_classes: state.classes.len(),
+            known_shots: state.exemplars.len(),
+            new_classes: classes,
+            new_shots: shots,
+            threads: threads::cores(),
+        };
         match SessionCost::of(base_model, extent) {
             Some(cost) => cost.learning.max(cost.saving),
             None => session::workspace_size(base_model, state, classes, shots, &base_model.config).bytes(),

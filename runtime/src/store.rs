@@ -129,8 +129,8 @@ impl Store {
         SlotFiles::new(StateFolder { path: self.folder.clone(), links: SymlinkPolicy::Follow }, random_name())
     }
 
-    /// Keeps other processes from changing this folder until the returned value is dropped; waits so long for one that
-    /// is at it.
+    /// Keeps other processes from changing this folder until the returned value is dropped; waits up to `wait` for
+    /// another one.
     ///
     /// # Errors
     /// [`StoreError::Busy`] if another process is at it, [`StoreError::OtherOwner`] if the state belongs to another
@@ -177,7 +177,7 @@ impl Store {
         Ok(locked)
     }
 
-    /// Holds the folder until what it returns is dropped; waits so long for another process that holds it. Nothing
+    /// Holds the folder until what it returns is dropped; waits up to `wait` for another process. Nothing
     /// where the system has no locks for folders.
     fn hold_folder(&self, wait: Duration) -> Result<Option<File>, StoreError> {
         let Ok(folder) = File::open(&self.folder) else { return Ok(None) };
@@ -258,8 +258,11 @@ impl Store {
             return Ok(Self::without_slots(base_model, digest, Vec::new()));
         }
         let has_other = loaded.saved.is_some();
-        let mut warnings: Vec<String> =
-            loaded.faults.iter().map(|faulty| left_out(&self.path(faulty.slot), &faulty.fault, has_other)).collect();
+        let mut warnings: Vec<String> = loaded
+            .faults
+            .iter()
+            .map(|faulty| slot_warning(&self.path(faulty.slot), &faulty.fault, has_other))
+            .collect();
         // From the first acknowledged save on there are two.
         let is_missing = |slot: &Slot| {
             let found = fs::symlink_metadata(self.path(*slot));
@@ -287,8 +290,8 @@ impl Store {
         StoreSnapshot { saved, warnings, generation: 0, newest: NewestState::default() }
     }
 
-    /// Whether any of its files holds a label, though the state and its history need not: an older slot, one that was
-    /// set aside. A short label may be found by chance.
+    /// Whether any of its files still holds a label: an older slot, say, or one that was set aside. A short label may
+    /// match by chance.
     ///
     /// # Errors
     /// [`StoreError::Read`] if a file cannot be read.
@@ -340,7 +343,7 @@ impl Store {
 }
 
 /// The warning that a slot is left out.
-fn left_out(path: &Path, fault: &SlotFault<io::Error>, has_other: bool) -> String {
+fn slot_warning(path: &Path, fault: &SlotFault<io::Error>, has_other: bool) -> String {
     let instead = match (has_other, fault) {
         (_, SlotFault::Unreadable(_)) => {
             "the other copy is used, which may lack what was learned last, and nothing can be changed until this one \

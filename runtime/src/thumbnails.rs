@@ -49,7 +49,7 @@ impl Thumbnails {
         if jpeg.len() > MAX_BYTES {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "the thumbnail is too large"));
         }
-        let mut exemplar = bank.emptied();
+        let mut exemplar = bank.empty_like();
         exemplar.push(0, &features.iter().copied().collect::<Vec<f32>>());
         if self.open()?.is_none() {
             files::create_folder(&self.folder)?;

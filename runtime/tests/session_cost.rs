@@ -45,8 +45,13 @@ fn takes_what_it_is_told_to(config: LearnConfig) {
         let mut learner = open();
         let backbone = fs::metadata(folder.join(BACKBONE)).unwrap().len() as usize;
         let opened = held() - before - backbone;
-        let threads = orco_runtime::threads::cores();
-        let extent = SessionExtent { learned: known, stored: SHOTS * known, classes: new, shots: SHOTS * new, threads };
+        let extent = SessionExtent {
+            known_classes: known,
+            known_shots: SHOTS * known,
+            new_classes: new,
+            new_shots: SHOTS * new,
+            threads: orco_runtime::threads::cores(),
+        };
         let told = SessionCost::of(learner.base_model(), extent).unwrap();
         near(told.bundle + told.state, opened, 0.05, "opened");
 

@@ -115,8 +115,13 @@ fn sheet(name: &str, bundle: &Path, known: usize, state: &Path) -> Sheet {
     let mut learner = open(bundle, state);
     // The file of the backbone, which a device may keep elsewhere, is not among what is told.
     let opened = held() - before - fs::metadata(bundle.join(BACKBONE)).unwrap().len() as usize;
-    let (stored, shots, threads) = (SHOTS * known, SHOTS * NEW.len(), cores());
-    let extent = SessionExtent { learned: known, stored, classes: NEW.len(), shots, threads };
+    let extent = SessionExtent {
+        known_classes: known,
+        known_shots: SHOTS * known,
+        new_classes: NEW.len(),
+        new_shots: SHOTS * NEW.len(),
+        threads: cores(),
+    };
     let told = SessionCost::of(learner.base_model(), extent).expect("shipped bundles have statistics");
     let session = Session::of(&NEW, &learner, &mut random);
     let began = written();

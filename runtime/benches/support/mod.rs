@@ -37,7 +37,7 @@ fn models() -> PathBuf {
 
 /// Features of the shots of a new class, `[shots, views, features]`, around those of one of the bundle's exemplars.
 pub fn class(base_model: &BaseModel, random: &mut Random) -> Array3<f32> {
-    let exemplars = base_model.exemplars.view();
+    let exemplars = base_model.exemplars.as_exemplars();
     let mut centre = vec![0.0; exemplars.dimension];
     exemplars.read(random.below(exemplars.len()), 0, &mut centre);
     let length = centre.iter().map(|value| value * value).sum::<f32>().sqrt();

@@ -125,7 +125,7 @@ impl Benchmark {
                     let dimension = self.candidates.dimension();
                     let mut views = std::vec![0.0; self.candidates.views() * dimension];
                     for (view, row) in views.chunks_exact_mut(dimension).enumerate() {
-                        self.candidates.view().read(shot, view, row);
+                        self.candidates.as_exemplars().read(shot, view, row);
                     }
                     views
                 };

@@ -220,7 +220,7 @@ fn with_data(work: impl FnOnce(&AlignmentData<'_>, &[u32])) {
     }
     (0..2).for_each(|_| learned.push(3, &[1.0; 12]));
     let (head, targets) = (Head::zeros(shape), generate(TargetMethod::Random, 8, 8, 0, 1));
-    let (base, learned) = (base.view(), learned.view());
+    let (base, learned) = (base.as_exemplars(), learned.as_exemplars());
     work(&AlignmentData { shape, head: head.view(), targets: &targets, base_classes: 3, base, learned }, &[0, 1, 2, 3]);
 }
 

@@ -67,8 +67,8 @@ fn a_session_allocates_nothing() {
                 head: head.view(),
                 targets: &targets,
                 base_classes: 6,
-                base: base.view(),
-                learned: learned.view(),
+                base: base.as_exemplars(),
+                learned: learned.as_exemplars(),
             };
             let mut memory = SessionMemory::new(data.workspace_size(12, 0, &config));
             let mut workspace = memory.workspace(&Serial);

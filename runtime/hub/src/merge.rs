@@ -115,7 +115,7 @@ fn merged<Id>(label: &str, group: Vec<PushedPack<Id>>) -> Result<Option<Combined
     let Some(first) = group.next() else { return Ok(None) };
     let mut all = CombinedPack { origins: vec![first.id], pack: first.pack };
     for PushedPack { id, pack, .. } in group {
-        if pack.bundle_digest != all.pack.bundle_digest || !pack.exemplars.is_like(&all.pack.exemplars) {
+        if pack.bundle_digest != all.pack.bundle_digest || !pack.exemplars.has_layout_of(&all.pack.exemplars) {
             return Err(MergeError::OtherBundle { label: label.into() });
         }
         all.pack.exemplars.append(0, &pack.exemplars);

@@ -240,7 +240,7 @@ fn played(base_model: &BaseModel, statistics: &Statistics, features: Features<'_
     }
     let renumbered = |class: u32| old.iter().position(|of| *of == class).map(|index| index as u32);
     let only = |bank: &Bank| {
-        let mut kept = bank.emptied();
+        let mut kept = bank.empty_like();
         for class in old {
             for exemplar in (0..bank.len()).filter(|exemplar| bank.classes()[*exemplar] == *class) {
                 kept.push_from(bank, exemplar, renumbered(*class).expect("it is one of them"));
@@ -248,7 +248,7 @@ fn played(base_model: &BaseModel, statistics: &Statistics, features: Features<'_
         }
         kept
     };
-    let Exemplars { precision, views, .. } = base_model.exemplars.view();
+    let Exemplars { precision, views, .. } = base_model.exemplars.as_exemplars();
     let config = LearnConfig { precision, views, ..LearnConfig::closed_form() };
     let reduced = BaseModel {
         classes: old.iter().map(|class| base_model.classes[*class as usize].clone()).collect(),

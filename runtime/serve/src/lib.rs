@@ -29,7 +29,7 @@
 //!   shown for a while;
 //! - [`route`]: what a route takes; [`page`]: the web page's files; [`guard`]: who may ask for what;
 //! - [`api`]: the handlers; [`routes`]: all of them;
-//! - `supervisor`: what systemd is told; `limits` of the process; `connections`: how many one caller may have;
+//! - `service_watchdog`: what systemd is told; `limits` of the process; `connections`: how many one caller may have;
 //!   `plain_http`: what is answered to it at a port that speaks TLS;
 //! - [`server`]: sockets, TLS, time limits.
 //!
@@ -81,11 +81,11 @@ pub mod routes;
 pub mod rules;
 pub mod server;
 pub mod service;
+mod service_watchdog;
 pub mod shots;
 pub mod sighting_recorder;
 pub mod sightings;
 pub mod statistics;
-mod supervisor;
 mod telemetry;
 pub mod thing_tracks;
 pub mod token;

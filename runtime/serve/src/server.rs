@@ -37,7 +37,7 @@ use crate::health::Health;
 use crate::plain_http::HttpsRedirect;
 use crate::service::Service;
 use crate::token::{Token, is_exposed};
-use crate::{limits, plain_http, routes, supervisor};
+use crate::{limits, plain_http, routes, service_watchdog};
 
 /// Connections at a time, if the system allows so many.
 const CONNECTIONS: usize = 512;
@@ -229,7 +229,7 @@ impl Server {
             self;
         let listener = tokio::net::TcpListener::from_std(listener);
         let listener = listener.map_err(|source| ServeError::Listen { address, source })?;
-        let watchdog = supervisor::ready(answers, health.clone());
+        let watchdog = service_watchdog::ready(answers, health.clone());
         let (stopping, stopped) = watch::channel(false);
         let mut places = ConnectionTable::new(most);
         let mut connections = JoinSet::new();
@@ -270,7 +270,7 @@ impl Server {
             places.take(peer, connection, busy);
         };
         drop(listener);
-        supervisor::stopping(watchdog);
+        service_watchdog::stopping(watchdog);
         let _ = stopping.send(true);
         let all = async { while connections.join_next().await.is_some() {} };
         let _ = tokio::time::timeout(GRACE, all).await;

@@ -82,7 +82,7 @@ impl Learner {
         let saved = self.saved.with_alignment(aligned);
         let uncertain = uncertainty(locked.save(&self.bundle, &saved))?;
         self.note_saved(locked);
-        self.set_saved(saved);
+        self.adopt_saved(saved);
         Ok(ChangeOutcome { report: Some(report), uncertain, unaligned: None })
     }
 }

@@ -1,4 +1,4 @@
-//! The changes: learning, adding shots, forgetting, renaming, importing.
+//! The changes: learning, adding shots, importing, forgetting, purging, renaming, moving and removing shots, balance.
 
 use std::ops::ControlFlow;
 
@@ -119,7 +119,7 @@ impl Learner {
         })?;
         let change =
             HistoryChange::new(ChangeKind::Learn, self.settings.seed).labels(labels.into_iter().map(label::normal));
-        self.commit_with_pictures(&locked, next, change, report, keeping, observer)
+        self.commit_within_budget(&locked, next, change, report, keeping, observer)
     }
 
     /// Gives a known class, base or learned, further shots.
@@ -138,7 +138,7 @@ impl Learner {
         let class = self.read_shots(&[(label, shots)], keeping.as_mut(), observer)?;
         let (next, report) = self.run_session(observer, |session, state| session.add_shots(state, &class[0]))?;
         let change = HistoryChange::new(ChangeKind::Add, self.settings.seed).labels([label::normal(label)]);
-        self.commit_with_pictures(&locked, next, change, report, keeping, observer)
+        self.commit_within_budget(&locked, next, change, report, keeping, observer)
     }
 
     /// Learns classes out of packs in one session, without the backbone.
@@ -159,7 +159,7 @@ impl Learner {
         let (next, report) = self.run_session(observer, |session, state| session.learn_stored(state, &new))?;
         let change =
             HistoryChange::new(ChangeKind::Import, self.settings.seed).labels(new.into_iter().map(|class| class.label));
-        self.commit(&locked, next, change, report, observer)
+        self.commit_within_budget(&locked, next, change, report, None, observer)
     }
 
     /// Forgets a learned class; [`Learner::undo`] brings it back.
@@ -171,7 +171,8 @@ impl Learner {
         let locked = self.lock()?;
         let (next, report) = self.run_session(observer, |session, state| session.forget(state, label))?;
         let change = HistoryChange::new(ChangeKind::Forget, self.settings.seed).labels([label::normal(label)]);
-        self.save_and_align(&locked, next, change, report, observer)
+        let (made, before) = self.save_next(&locked, next, change, report)?;
+        Ok(self.align_after(&locked, &before.state, made, observer))
     }
 
     /// Forgets a class together with its past: its exemplars and every label it ever had disappear from every file of
@@ -205,7 +206,7 @@ impl Learner {
         // What was kept aside of another bundle may have the class, too.
         let swept = locked.sweep(&saved).and_then(|()| locked.discard_others(&self.bundle.digest));
         uncertain = uncertain.or(swept.err()).or(Thumbnails::of(&self.store).prune(&saved).err());
-        let before = self.set_saved(saved).state;
+        let before = self.adopt_saved(saved).state;
         self.memory.drop_sums();
         let Some(report) = report else { return Ok(ChangeOutcome { report: None, uncertain, unaligned: None }) };
         let made = ChangeOutcome { report, uncertain, unaligned: None };
@@ -222,7 +223,8 @@ impl Learner {
         let locked = self.lock()?;
         let [from, to] = [from, to].map(label::normal);
         let next = session::rename(self.base_model(), self.state(), &from, &to)?;
-        self.save(&locked, next, HistoryChange::new(ChangeKind::Rename, 0).labels([from, to]), ())
+        let change = HistoryChange::new(ChangeKind::Rename, 0).labels([from, to]);
+        Ok(self.save_next(&locked, next, change, ())?.0)
     }
 
     /// Moves a stored shot of a class, numbered from 1 as the class's are stored, to another known class.
@@ -252,13 +254,8 @@ impl Learner {
         let [from, to] = [shot.label, to].map(label::normal);
         let (next, report) =
             self.run_session(observer, |session, state| session.move_shot(state, &from, shot.number, &to))?;
-        self.commit(
-            locked,
-            next,
-            HistoryChange::new(ChangeKind::Move, self.settings.seed).labels([from, to]),
-            report,
-            observer,
-        )
+        let change = HistoryChange::new(ChangeKind::Move, self.settings.seed).labels([from, to]);
+        self.commit_within_budget(locked, next, change, report, None, observer)
     }
 
     /// Removes a stored shot of a class, numbered from 1 as the class's are stored; [`Learner::undo`] brings it back.
@@ -285,18 +282,20 @@ impl Learner {
         let (next, report) =
             self.run_session(observer, |session, state| session.remove_shot(state, &label, shot.number))?;
         let change = HistoryChange::new(ChangeKind::RemoveShot, self.settings.seed).labels([label]);
-        self.commit(locked, next, change, report, observer)
+        self.commit_within_budget(locked, next, change, report, None, observer)
     }
 
     /// Changes the weight of base classes by which the border is chosen, and chooses it anew. Nothing is trained.
     ///
     /// # Errors
-    /// [`ChangeError`] if the bundle's answers have no border, or the state cannot be saved. Nothing was changed then.
+    /// [`ChangeError`] if the bundle's answers have no border, one of the old classes would lose more than the budget, or
+    /// the state cannot be saved. Nothing was changed then.
     pub fn balance(&mut self, balance: Balance, observer: &mut dyn Observer) -> Result<ChangeOutcome, ChangeError> {
         let locked = self.lock()?;
         let (next, report) = self.run_session(observer, |session, state| session.balance(state, balance))?;
         self.check_budget(&report)?;
-        self.save(&locked, next, HistoryChange::new(ChangeKind::Balance, self.settings.seed), report)
+        let change = HistoryChange::new(ChangeKind::Balance, self.settings.seed);
+        Ok(self.save_next(&locked, next, change, report)?.0)
     }
 
     /// Locks the store and goes on from its newest state.
@@ -304,7 +303,7 @@ impl Learner {
         // Locking would make the folder anew.
         self.check_there(u64::from(!self.store.revision().is_empty()))?;
         let locked = self.store.lock(self.settings.wait)?;
-        // What has faults is read again, and so is what was not saved as it should be: its files are others.
+        // Read again after warnings, or if the last save was uncertain: then its files are others.
         let known = self.newest.take().filter(|_| self.warnings.is_empty());
         if !known.is_some_and(|known| locked.resume(known)) {
             let reading: StoreSnapshot = locked.load(&self.bundle)?;
@@ -457,21 +456,9 @@ impl Learner {
         if excess.is_empty() { Ok(()) } else { Err(ChangeError::Forgetting { budget, excess }) }
     }
 
-    /// Saves the next state, unless it costs too much, and aligns the head to it.
-    fn commit(
-        &mut self,
-        locked: &LockedStore,
-        next: State,
-        change: HistoryChange,
-        report: ChangeReport,
-        observer: &mut dyn Observer,
-    ) -> Result<ChangeOutcome, ChangeError> {
-        self.check_budget(&report)?;
-        self.save_and_align(locked, next, change, report, observer)
-    }
-
-    /// The same for a change whose pictures may be kept, which must still be there.
-    fn commit_with_pictures(
+    /// Saves the next state, unless it costs old classes more than the forgetting budget, and aligns the head to it.
+    /// Pictures that are kept for the change must still be there.
+    fn commit_within_budget(
         &mut self,
         locked: &LockedStore,
         next: State,
@@ -482,37 +469,13 @@ impl Learner {
     ) -> Result<ChangeOutcome, ChangeError> {
         keeping.as_ref().map_or(Ok(()), ShotKeeper::check)?;
         self.check_budget(&report)?;
-        let (made, before) = self.replace(locked, next, change, report)?;
+        let (made, before) = self.save_next(locked, next, change, report)?;
         keeping.into_iter().for_each(ShotKeeper::done);
         Ok(self.align_after(locked, &before.state, made, observer))
     }
 
-    /// Saves the next state, whatever it costs, and aligns the head to it.
-    fn save_and_align(
-        &mut self,
-        locked: &LockedStore,
-        next: State,
-        change: HistoryChange,
-        report: ChangeReport,
-        observer: &mut dyn Observer,
-    ) -> Result<ChangeOutcome, ChangeError> {
-        let (made, before) = self.replace(locked, next, change, report)?;
-        Ok(self.align_after(locked, &before.state, made, observer))
-    }
-
-    /// Saves the next state, remembering what was done.
-    fn save<T>(
-        &mut self,
-        locked: &LockedStore,
-        next: State,
-        change: HistoryChange,
-        report: T,
-    ) -> Result<ChangeOutcome<T>, ChangeError> {
-        Ok(self.replace(locked, next, change, report)?.0)
-    }
-
-    /// The same, with what was saved before.
-    pub(super) fn replace<T>(
+    /// Saves the next state, with how it came to be; returns also what was saved before.
+    pub(super) fn save_next<T>(
         &mut self,
         locked: &LockedStore,
         next: State,
@@ -522,7 +485,7 @@ impl Learner {
         let saved = self.saved.successor(next, &change.at(seconds_if_set()), self.settings.limits);
         let uncertain = uncertainty(locked.save(&self.bundle, &saved))?;
         self.note_saved(locked);
-        let before = self.set_saved(saved);
+        let before = self.adopt_saved(saved);
         self.sweep(locked);
         Ok((ChangeOutcome { report, uncertain, unaligned: None }, before))
     }
@@ -534,7 +497,7 @@ impl Learner {
     }
 
     /// Goes on from what was saved; returns what was before.
-    pub(super) fn set_saved(&mut self, mut saved: SavedState) -> SavedState {
+    pub(super) fn adopt_saved(&mut self, mut saved: SavedState) -> SavedState {
         self.reset_classifier();
         saved.keep_digests();
         core::mem::replace(&mut self.saved, saved)

@@ -37,7 +37,7 @@ impl<'a> ShotKeeper<'a> {
 
     /// The same with the picture's file.
     pub(super) fn keep_file(&mut self, bank: &Bank, features: &[f32], bytes: &[u8]) -> Result<(), StoreError> {
-        let mut alone = bank.emptied();
+        let mut alone = bank.empty_like();
         alone.push(0, features);
         let exemplar = alone.digest_of(0);
         if self.locked.keep_picture(&self.digest, &exemplar, bytes)? {

@@ -100,7 +100,7 @@ impl Learner {
         let earlier = self.saved.earlier_state(number).ok_or(ChangeError::NoEntry { number })?;
         let (next, report) = self.run_session(observer, |session, state| session.restore(state, &earlier))?;
         let change = HistoryChange::new(ChangeKind::Undo, earlier.seed).to(number);
-        let (made, before) = self.replace(locked, next, change, report)?;
+        let (made, before) = self.save_next(locked, next, change, report)?;
         // A class set that was left without an aligned head comes back without one.
         let ChangeOutcome { report, uncertain, unaligned } = match earlier.head {
             HeadMark::Bundle => made,

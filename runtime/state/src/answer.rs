@@ -2,9 +2,9 @@
 //! mean, and the linear discriminant, with a border between base classes and new ones.
 //!
 //! A picture's features become one long vector, its *embedding*: their projections by both heads; their direction from
-//! the centre of all base features; and the direction of their roots from the centre of those. Parts that do not count
-//! are left out. A class is the mean of such vectors over its shots, clean views and augmented ones counting half each.
-//! A score is then one inner product and one offset:
+//! the centre of all base features; and the direction of their roots from the centre of those. Projections and roots
+//! that do not count are left out. A class is the mean of such vectors over its shots, clean views and augmented ones
+//! counting half each. A score is then one inner product and one offset:
 //!
 //! - targets and aligned: under each head, the cosine to a base class's pseudo-target, or to the mean projection of a
 //!   learned class's shots;
@@ -38,16 +38,16 @@ pub use self::calibrate::Calibrator;
 use self::calibrate::shift;
 pub(crate) use self::calibrate::softmax;
 pub use self::class_sums::ClassSums;
+pub(crate) use self::embed::EMBED_BATCH;
 use self::embed::Embedder;
-pub(crate) use self::embed::TOGETHER;
 pub(crate) use self::left_out::{MAX_OTHERS, MAX_VIEWED};
 pub(crate) use self::model::ScoringModel;
 use self::score::{ClassRow, ScoreRows, Scorer};
 pub(crate) use self::validation::{MAX_SHOT_SAMPLES, Validation, ValidationSamples};
 use crate::state::{BaseModel, Calibration, Scoring, State};
 
-/// Most samples that are looked at before the first answer, which waits for it: for what a picture scores that shows
-/// something known, and for the temperature where no change has chosen one yet.
+/// Most samples that are scored before the first answer. They set the thresholds of what is unknown, and the temperature
+/// where no change has chosen one yet.
 pub(crate) const MAX_FIRST_SAMPLES: usize = 1000;
 
 /// Most shots of learned classes that are looked at by themselves then.
@@ -135,9 +135,9 @@ impl Predictor {
                 return validation.calibrate(&known, work);
             }
             let classes: Vec<u32> = rows.iter().map(|row| row.class).collect();
-            let mut fitting = Calibrator::new(&classes, base, known.len());
-            rows.iter().for_each(|row| fitting.add(&row.scores, false));
-            fitting.choose(state.balance, 0.0, scoring.statistics.start)
+            let mut calibrator = Calibrator::new(&classes, base, known.len());
+            rows.iter().for_each(|row| calibrator.add(&row.scores, false));
+            calibrator.choose(state.balance, 0.0, scoring.statistics.start)
         });
         let present =
             PresentBorder { base, count: known.len(), balance: state.balance, shift: calibration.border.shift };

@@ -49,8 +49,8 @@ impl Bank {
         Self { dimension, views, precision, classes: Vec::new(), scales: Vec::new(), values: Vec::new(), digests }
     }
 
-    /// The exemplars, as the learner reads them.
-    pub fn view(&self) -> Exemplars<'_> {
+    /// The exemplars, borrowed as `orco-core` reads them.
+    pub fn as_exemplars(&self) -> Exemplars<'_> {
         let Self { dimension, views, precision, classes, scales, values, .. } = self;
         Exemplars { dimension: *dimension, views: *views, precision: *precision, classes, scales, values }
     }
@@ -82,11 +82,11 @@ impl Bank {
 
     /// Bytes that the exemplars take, scales and classes included.
     pub fn bytes(&self) -> usize {
-        self.len() * self.bytes_of_one()
+        self.len() * self.bytes_per_exemplar()
     }
 
     /// Bytes that one exemplar takes.
-    pub fn bytes_of_one(&self) -> usize {
+    pub fn bytes_per_exemplar(&self) -> usize {
         size_of::<u32>() + self.views * self.bytes_of_view()
     }
 
@@ -140,13 +140,13 @@ impl Bank {
     }
 
     /// An empty bank of the same layout.
-    pub fn emptied(&self) -> Self {
+    pub fn empty_like(&self) -> Self {
         let digests = KeptDigests(self.digests.0.as_ref().map(|_| Vec::new()));
         Self { digests, ..Self::new(self.dimension, self.views, self.precision) }
     }
 
     /// Whether two banks have the same layout: length and number of views, and precision.
-    pub fn is_like(&self, other: &Self) -> bool {
+    pub fn has_layout_of(&self, other: &Self) -> bool {
         let layout = |bank: &Self| (bank.dimension, bank.views, bank.precision);
         layout(self) == layout(other)
     }
@@ -156,7 +156,7 @@ impl Bank {
     /// # Panics
     /// If the other bank has another layout.
     pub fn append(&mut self, class: u32, exemplars: &Self) {
-        assert!(self.is_like(exemplars), "the banks have different layouts");
+        assert!(self.has_layout_of(exemplars), "the banks have different layouts");
         let first = self.len();
         self.classes.resize(first + exemplars.len(), class);
         self.scales.extend_from_slice(&exemplars.scales);
@@ -178,7 +178,7 @@ impl Bank {
     /// # Panics
     /// If there is no such exemplar.
     pub fn is_same(&self, exemplar: usize, other: &Self, of_other: usize) -> bool {
-        self.is_like(other) && self.stored(exemplar) == other.stored(of_other)
+        self.has_layout_of(other) && self.stored(exemplar) == other.stored(of_other)
     }
 
     /// The exemplars of one class, byte for byte as they are stored, as those of class 0.
@@ -203,7 +203,7 @@ impl Bank {
     /// # Panics
     /// If there is no such exemplar.
     pub fn only(&self, exemplars: &[usize]) -> Self {
-        let mut kept = self.emptied();
+        let mut kept = self.empty_like();
         exemplars.iter().for_each(|&exemplar| kept.push_from(self, exemplar, self.classes[exemplar]));
         kept
     }
@@ -213,7 +213,7 @@ impl Bank {
     /// # Panics
     /// If there is no such exemplar, or the other bank has another layout.
     pub fn push_from(&mut self, other: &Self, exemplar: usize, class: u32) {
-        assert!(self.is_like(other), "the banks have different layouts");
+        assert!(self.has_layout_of(other), "the banks have different layouts");
         let (scales, values) = other.stored(exemplar);
         self.classes.push(class);
         self.scales.extend_from_slice(scales);
@@ -261,7 +261,7 @@ impl Bank {
         sorted.sort_by_key(|&exemplar| self.classes[exemplar]);
         let same_class = |a: &usize, b: &usize| self.classes[*a] == self.classes[*b];
         let kept_of = |each: usize| sorted.chunk_by(same_class).map(|own| own.len().min(each)).sum::<usize>();
-        let room = limit / self.bytes_of_one();
+        let room = limit / self.bytes_per_exemplar();
         let mut each = 1;
         while kept_of(each + 1) <= room {
             each += 1;
@@ -277,7 +277,7 @@ impl Bank {
 
     fn clean_of(&self, exemplar: usize) -> Vec<f32> {
         let mut features = vec![0.0; self.dimension];
-        self.view().read(exemplar, 0, &mut features);
+        self.as_exemplars().read(exemplar, 0, &mut features);
         features
     }
 
@@ -329,7 +329,7 @@ mod tests {
             bank.push(7, &values);
             let mut back = vec![0.0; 6];
             for (view, row) in [0, 1, 0].into_iter().map(|source| &values[source * 6..][..6]).enumerate() {
-                bank.view().read(0, view, &mut back);
+                bank.as_exemplars().read(0, view, &mut back);
                 let highest = row.iter().fold(0.0f32, |m, v| m.max(v.abs()));
                 let step = if int8 { highest / 127.0 } else { highest / 1024.0 };
                 for (value, back) in row.iter().zip(&back) {
@@ -352,13 +352,13 @@ mod tests {
     #[test]
     fn a_limit_leaves_each_class_equally_many() {
         let mut bank = filled(ExemplarPrecision::Int8);
-        bank.shrink_to(2 * bank.bytes_of_one());
+        bank.shrink_to(2 * bank.bytes_per_exemplar());
         assert_eq!(bank, filled(ExemplarPrecision::Int8).only(&[0, 1]));
         let mut bank = filled(ExemplarPrecision::Int8);
-        bank.shrink_in_order(2 * bank.bytes_of_one(), |_, members| members.reverse());
+        bank.shrink_in_order(2 * bank.bytes_per_exemplar(), |_, members| members.reverse());
         assert_eq!(bank, filled(ExemplarPrecision::Int8).only(&[3, 4]));
         let mut uneven = filled(ExemplarPrecision::Int8).only(&[0, 1, 2, 3]);
-        uneven.shrink_to(3 * uneven.bytes_of_one());
+        uneven.shrink_to(3 * uneven.bytes_per_exemplar());
         assert_eq!(uneven.classes(), [0, 1, 0], "a class with few leaves its room to others");
         let mut bank = filled(ExemplarPrecision::F16);
         bank.shrink_to(bank.bytes() - 1);
@@ -375,7 +375,7 @@ mod tests {
             let mut back = bank.only(&[0, 2, 3]);
             back.append(1, &bank.of_class(1));
             assert_eq!(back, bank.only(&[0, 2, 3, 1, 4]));
-            assert!(bank.of_class(9).is_empty() && bank.emptied().is_like(&bank));
+            assert!(bank.of_class(9).is_empty() && bank.empty_like().has_layout_of(&bank));
         }
     }
 
@@ -386,7 +386,7 @@ mod tests {
             kept.keep_digests();
             let others = filled(precision);
             let mut banks = vec![kept.clone(), kept.only(&[3, 0])];
-            let mut grown = kept.emptied();
+            let mut grown = kept.empty_like();
             grown.push(5, &[2.0, 3.0]);
             grown.append(6, &others.of_class(1));
             grown.push_from(&others, 3, 7);

@@ -298,7 +298,7 @@ fn class_means(base_model: &BaseModel, state: &State, config: &LearnConfig) -> O
     }
     let (mut means, mut features) = (vec![0.0; classes * inputs], vec![0.0; inputs]);
     for (bank, exemplar, class) in used {
-        bank.view().read(exemplar, 0, &mut features);
+        bank.as_exemplars().read(exemplar, 0, &mut features);
         add_scaled(&mut means[class * inputs..][..inputs], 1.0, &features);
     }
     normalise_rows(&mut means, inputs);

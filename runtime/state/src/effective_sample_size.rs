@@ -96,7 +96,7 @@ fn cosines_by_class(bank: &Bank, centre: &[f32]) -> BTreeMap<u32, ClassCosines> 
 fn mean_cosine(bank: &Bank, exemplars: &[usize], centre: &[f32]) -> Option<f32> {
     let (mut row, mut sum) = (vec![0.0; bank.dimension()], vec![0.0; bank.dimension()]);
     for exemplar in exemplars {
-        bank.view().read(*exemplar, 0, &mut row);
+        bank.as_exemplars().read(*exemplar, 0, &mut row);
         direction(&mut row, centre);
         add_scaled(&mut sum, 1.0, &row);
     }

@@ -118,7 +118,7 @@ impl Grouping {
         let dimension = bank.dimension();
         let mut rows = vec![0.0; mixture.len() * dimension];
         for (&sample, row) in mixture.iter().zip(rows.chunks_exact_mut(dimension)) {
-            bank.view().read(sample, 0, row);
+            bank.as_exemplars().read(sample, 0, row);
             self.see(row);
         }
         let mut linkage = Linkage::new(&from_their_mean(&rows, dimension), dimension);

@@ -140,7 +140,7 @@ impl SavedState {
 
     /// A state with which a history begins, by some change.
     pub fn initial(state: State, change: &HistoryChange) -> Self {
-        let (views, precision) = (state.exemplars.views(), state.exemplars.view().precision);
+        let (views, precision) = (state.exemplars.views(), state.exemplars.as_exemplars().precision);
         let attic = Bank::new(state.exemplars.dimension(), views, precision);
         let mut history = History { entries: Vec::new(), attic, next_class: 0 };
         history.append(&state, change);
@@ -181,7 +181,7 @@ impl SavedState {
     pub fn earlier_state(&self, number: u32) -> Option<EarlierState> {
         let entry = self.history.entry(number)?;
         let State { bundle_digest, exemplars: present, .. } = &self.state;
-        let mut exemplars = present.emptied();
+        let mut exemplars = present.empty_like();
         for (&exemplar, &class) in entry.exemplars.iter().zip(&entry.exemplar_classes) {
             let exemplar = exemplar as usize;
             match exemplar.checked_sub(present.len()) {
@@ -237,7 +237,7 @@ impl SavedState {
         };
         present.is_sound()
             && attic.is_sound()
-            && attic.is_like(present)
+            && attic.has_layout_of(present)
             && within_shot_limit(present.classes())
             && self.history.entries.iter().all(entry)
             && self.history.describes(&self.state)
@@ -271,7 +271,7 @@ impl History {
     fn follow(&mut self, present: &Bank, next: &Bank) {
         let mut known: BTreeMap<[u8; 32], u32> =
             (0..next.len()).rev().map(|exemplar| (next.digest_of(exemplar), exemplar as u32)).collect();
-        let mut attic = next.emptied();
+        let mut attic = next.empty_like();
         let mut moved = |bank: &Bank, exemplar: usize| {
             *known.entry(bank.digest_of(exemplar)).or_insert_with(|| {
                 attic.push_from(bank, exemplar, 0);
@@ -366,7 +366,7 @@ impl History {
 
     fn is_sound(&self, base_model: &BaseModel, state: &State) -> bool {
         let pool = state.exemplars.len() + self.attic.len();
-        let bank = |bank: &Bank| (bank.dimension(), bank.views(), bank.view().precision);
+        let bank = |bank: &Bank| (bank.dimension(), bank.views(), bank.as_exemplars().precision);
         let rising = self.entries.windows(2).all(|pair| pair[0].number < pair[1].number);
         let entries = self.entries.iter().all(|entry| entry.is_sound(base_model, pool, self.next_class));
         // Far from where counting on would start again.

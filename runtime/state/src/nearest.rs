@@ -49,7 +49,7 @@ pub fn nearest(base_model: &BaseModel, state: &State, features: &[f32], count: u
         for (exemplar, &class) in bank.classes().iter().enumerate() {
             let class = class as usize;
             numbers[class] += 1;
-            bank.view().read(exemplar, 0, &mut row);
+            bank.as_exemplars().read(exemplar, 0, &mut row);
             see(&mut row);
             let similarity = dot(&picture, &row);
             neighbours.push(Neighbour { class, place: place(exemplar), number: numbers[class], similarity });

@@ -262,7 +262,7 @@ impl Session<'_> {
     fn admit_with(&mut self, state: &State, new: &[NewClass], labels: BaseLabels) -> Result<State, LearnError> {
         check_classes(self.base_model, state, new, labels)?;
         let quantised = |class: &NewClass| {
-            let mut exemplars = state.exemplars.emptied();
+            let mut exemplars = state.exemplars.empty_like();
             in_fixed_order(class).shots.iter().for_each(|shot| exemplars.push(0, shot));
             StoredClass { label: label::normal(&class.label), exemplars }
         };
@@ -334,7 +334,7 @@ impl Session<'_> {
         sampling: Sampling,
     ) -> Result<(State, ChangeReport), LearnError> {
         let (base_model, config) = (self.base_model, self.config);
-        let mut history = Vec::with_capacity(config.epochs);
+        let mut losses = Vec::with_capacity(config.epochs);
         if config.epochs == 0 || (next.classes.is_empty() && next.exemplars.is_empty()) {
             next.head = None;
         } else {
@@ -343,14 +343,14 @@ impl Session<'_> {
             let data = data(base_model, &next);
             self.memory.grow(workspace_size(base_model, &next, 0, 0, config));
             let mut note = |progress: AlignProgress| {
-                history.push(progress.losses);
+                losses.push(progress.losses);
                 (self.on_progress)(progress)
             };
             let mut workspace = self.memory.workspace(self.workers);
             align::align(&data, &assigned, config, sampling, &mut workspace, head.view_mut(), &mut note)?;
             next.head = Some(head);
         }
-        Ok(self.choose_border_and_report(state, next, history))
+        Ok(self.choose_border_and_report(state, next, losses))
     }
 
     /// Chooses the border of `next` where answers have one, and reports what changed since `state`.
@@ -361,7 +361,7 @@ impl Session<'_> {
         losses: Vec<LossTerms>,
     ) -> (State, ChangeReport) {
         let work = &mut ScoringWork { sums: self.memory.sums(), workers: self.workers };
-        let report = evaluation::report((self.base_model, self.config), state, &mut next, losses, work);
+        let report = evaluation::calibrate_and_report((self.base_model, self.config), state, &mut next, losses, work);
         (next, report)
     }
 }
@@ -373,8 +373,8 @@ fn data<'a>(base_model: &'a BaseModel, state: &'a State) -> AlignmentData<'a> {
         head: base_model.head.view(),
         targets: &base_model.targets,
         base_classes: base_model.classes.len(),
-        base: base_model.exemplars.view(),
-        learned: state.exemplars.view(),
+        base: base_model.exemplars.as_exemplars(),
+        learned: state.exemplars.as_exemplars(),
     }
 }
 

@@ -153,8 +153,8 @@ pub struct State {
     pub first_recognitions: Vec<FirstRecognition>,
 }
 
-/// How a learned class was recognised right after the session that learned it, by targets alone: what later sessions
-/// are compared with. (Base classes need nothing stored: the bundle's own head tells.)
+/// How many shots of a learned class were recognised right after the session that learned it, by the answers of then:
+/// what later sessions are compared with. (Base classes need nothing stored: the bundle tells.)
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FirstRecognition {
     /// Shots of the session, which are the class's first exemplars; 0 where nothing is known.
@@ -328,7 +328,7 @@ impl State {
             && within_shot_limit(self.exemplars.classes())
             && self.exemplars.is_sound()
             && self.exemplars.views() == base_model.config.views
-            && self.exemplars.view().precision == base_model.config.precision
+            && self.exemplars.as_exemplars().precision == base_model.config.precision
             && self.exemplars.dimension() == base_model.head.inputs
             && are_distinct(&base_model.classes, self.classes.iter(), base_model.target_count())
     }

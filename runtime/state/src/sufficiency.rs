@@ -169,7 +169,7 @@ fn shots_of(bank: &Bank, class: u32) -> Vec<Vec<f32>> {
     let views = |exemplar: usize| {
         let mut shot = alloc::vec![0.0; bank.views() * bank.dimension()];
         for (view, row) in shot.chunks_exact_mut(bank.dimension()).enumerate() {
-            bank.view().read(exemplar, view, row);
+            bank.as_exemplars().read(exemplar, view, row);
         }
         shot
     };

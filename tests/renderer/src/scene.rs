@@ -43,7 +43,7 @@ impl Scene {
     }
 
     /// The same setting, from which the object was taken away.
-    pub fn emptied(self) -> Self {
+    pub fn empty_like(self) -> Self {
         Self { object: Box::new(Nothing { bounds: self.bounds, view: self.object.view() }), ..self }
     }
 

@@ -408,7 +408,7 @@ fn a_purged_class_leaves_no_byte() {
     let state = device.saved().state;
     let class = (state.known_classes(&Bundle::open(&device.bundle).unwrap().base_model).count() - 1) as u32;
     // The stored numbers of every exemplar of the class, the first 64 bytes of each view.
-    let view = state.exemplars.view();
+    let view = state.exemplars.as_exemplars();
     let needles: Vec<Vec<u8>> = (0..view.len())
         .filter(|exemplar| view.classes[*exemplar] == class)
         .flat_map(|exemplar| (0..view.views).map(move |row| exemplar * view.views + row))

@@ -128,7 +128,7 @@ fn perturbation_changes_the_head() {
 
 #[test]
 fn exemplars_stay_within_their_bytes() {
-    let one = Bank::new(INPUTS, 1, ExemplarPrecision::Int8).bytes_of_one();
+    let one = Bank::new(INPUTS, 1, ExemplarPrecision::Int8).bytes_per_exemplar();
     let base_model = base_model(LearnConfig { exemplar_bytes: 4 * one, ..LearnConfig::orco() });
     let mut found = Vec::new();
     for keep in [ExemplarSelection::First, ExemplarSelection::Random, ExemplarSelection::Herding] {

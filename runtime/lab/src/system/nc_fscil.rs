@@ -67,7 +67,7 @@ impl<'a> NcFscilHead<'a> {
             random: Random::new(seed, "nc-fscil"),
             before: 0.0,
         };
-        let exemplars = base_model.exemplars.view();
+        let exemplars = base_model.exemplars.as_exemplars();
         let mut samples = head.remembered();
         let mut view = vec![0.0; inputs];
         for (exemplar, &class) in exemplars.classes.iter().enumerate() {

@@ -88,7 +88,7 @@ fn errors_fall_with_shots_and_a_stranger_among_shots_is_found() {
     assert!(told.iter().map(|told| told.recognised()).sum::<usize>() >= 5, "{told:?}");
     // A shot of a base class is taken for that class.
     let mut mixed = new[0].shots.clone();
-    let bear = base_model.exemplars.view();
+    let bear = base_model.exemplars.as_exemplars();
     let mut views = vec![0.0; base_model.exemplars.views() * base_model.head.inputs];
     for (view, row) in views.chunks_exact_mut(base_model.head.inputs).enumerate() {
         bear.read(0, view, row);
@@ -124,7 +124,7 @@ fn a_moved_shot_belongs_to_the_other_class_and_to_no_other() {
     assert_eq!((next.exemplars.digest_of(last), next.exemplars.classes()[last]), (digest, base + 1));
     // Its nearest exemplar is itself, under its new class and number.
     let mut clean = vec![0.0; base_model.head.inputs];
-    next.exemplars.view().read(last, 0, &mut clean);
+    next.exemplars.as_exemplars().read(last, 0, &mut clean);
     let best = nearest(base_model, &next, &clean, 1)[0];
     assert_eq!((best.class, best.place, best.number), (base as usize + 1, ExemplarId::Device(last), 6));
     assert!(best.similarity > 0.999);
@@ -152,7 +152,7 @@ fn pictures_of_several_classes_are_grouped_by_class() {
     let shown: Vec<usize> = (0..bank.len()).filter(|&sample| bank.classes()[sample] % 10 == 0).collect();
     let mut rows = vec![0.0; shown.len() * inputs];
     for (&sample, row) in shown.iter().zip(rows.chunks_exact_mut(inputs)) {
-        bank.view().read(sample, 0, row);
+        bank.as_exemplars().read(sample, 0, row);
         grouping.see(row);
     }
     let groups = grouping.groups(&rows, inputs);

@@ -177,7 +177,7 @@ fn going_over_to_another_bundle_leaves_the_old_state_or_the_new_one() {
     let old = &saves[1];
     let start = disk_with(&base_model, &saves);
     // The other bundle's features are others.
-    let mut exemplars = old.state.exemplars.emptied();
+    let mut exemplars = old.state.exemplars.empty_like();
     for (index, class) in old.state.exemplars.classes().iter().enumerate() {
         exemplars.push(*class, &[0.5, index as f32, 2.0]);
     }

@@ -7,7 +7,7 @@
 use alloc::vec::Vec;
 
 use super::ScoredSample;
-use super::calibrate::{BestScores, Calibrator};
+use super::calibrate::{BestPerSide, Calibrator};
 use crate::state::Balance;
 
 /// What answers recognise with one balance.
@@ -44,7 +44,7 @@ pub(super) struct BalanceSamples {
     present: PresentBorder,
     /// Class of each sample, those of base classes first.
     classes: Vec<u32>,
-    leaders: Vec<BestScores>,
+    best: Vec<BestPerSide>,
     /// How many samples are of base classes.
     base_samples: usize,
 }
@@ -53,22 +53,22 @@ impl BalanceSamples {
     /// Of samples of all classes, those of base classes, and of shots of learned ones.
     pub(super) fn of(evenly: &[ScoredSample], learned: &[ScoredSample], present: PresentBorder) -> Self {
         let of_base = evenly.iter().filter(|sample| (sample.class as usize) < present.base);
-        let (mut classes, mut leaders) = (Vec::new(), Vec::new());
+        let (mut classes, mut best) = (Vec::new(), Vec::new());
         for sample in of_base.chain(learned) {
             classes.push(sample.class);
-            leaders.push(BestScores::of(&sample.scores, present.base));
+            best.push(BestPerSide::of(&sample.scores, present.base));
         }
         let base_samples = classes.len() - learned.len();
-        Self { present, classes, leaders, base_samples }
+        Self { present, classes, best, base_samples }
     }
 
     /// An estimate for every balance; none where one of the sides has no samples.
     pub(super) fn estimates(&self) -> Vec<BalanceEstimate> {
-        let Self { present, classes, leaders, base_samples } = self;
-        if *base_samples == 0 || *base_samples == leaders.len() {
+        let Self { present, classes, best, base_samples } = self;
+        if *base_samples == 0 || *base_samples == best.len() {
             return Vec::new();
         }
-        let calibrator = Calibrator::of_leaders(classes, present.base, present.count, leaders.clone());
+        let calibrator = Calibrator::of_best(classes, present.base, present.count, best.clone());
         let shift = |balance| calibrator.border(balance, 0.0, present.shift).shift;
         let error = present.shift - shift(present.balance);
         Balance::ALL.map(|balance| self.estimate(balance, shift(balance) + error)).to_vec()
@@ -76,7 +76,7 @@ impl BalanceSamples {
 
     /// What is recognised where the border of a balance lies at a shift.
     fn estimate(&self, balance: Balance, shift: f32) -> BalanceEstimate {
-        let answers: Vec<usize> = self.leaders.iter().map(|leaders| leaders.answer(shift)).collect();
+        let answers: Vec<usize> = self.best.iter().map(|best| best.answer(shift)).collect();
         let (of_base, of_learned) = answers.split_at(self.base_samples);
         let is_right = |(answer, class): &(&usize, &u32)| **answer == **class as usize;
         BalanceEstimate {

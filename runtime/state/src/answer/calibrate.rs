@@ -14,12 +14,12 @@ const MAX_TEMPERATURE_SAMPLES: usize = 1000;
 
 /// A class with its score for a sample, before the border is added.
 #[derive(Clone, Copy, Debug)]
-struct LeadingClass {
+struct BestClass {
     class: usize,
     score: f32,
 }
 
-impl LeadingClass {
+impl BestClass {
     /// The best of some classes, of which the first has this index.
     fn of(scores: &[f32], first: usize) -> Self {
         let best = argmax(scores);
@@ -29,16 +29,16 @@ impl LeadingClass {
 
 /// The best base class and the best learned one for a sample.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct BestScores {
-    base: LeadingClass,
-    learned: Option<LeadingClass>,
+pub(super) struct BestPerSide {
+    base: BestClass,
+    learned: Option<BestClass>,
 }
 
-impl BestScores {
+impl BestPerSide {
     pub(super) fn of(row: &[f32], base: usize) -> Self {
         let (of_base, of_learned) = row.split_at(base);
-        let learned = (!of_learned.is_empty()).then(|| LeadingClass::of(of_learned, base));
-        Self { base: LeadingClass::of(of_base, 0), learned }
+        let learned = (!of_learned.is_empty()).then(|| BestClass::of(of_learned, base));
+        Self { base: BestClass::of(of_base, 0), learned }
     }
 
     /// For a sample of this learned class: how far the best learned class is ahead of the best base class, and whether
@@ -82,7 +82,7 @@ pub struct Calibrator<'a> {
     /// Number of classes.
     count: usize,
     /// Of the samples so far.
-    pub(super) leaders: Vec<BestScores>,
+    pub(super) best: Vec<BestPerSide>,
     /// Whether a sample is excluded, and counts for nothing.
     excluded: Vec<bool>,
     /// What views say in place of the shots that they are of.
@@ -103,7 +103,7 @@ impl<'a> Calibrator<'a> {
             classes,
             base,
             count,
-            leaders: Vec::new(),
+            best: Vec::new(),
             excluded: Vec::new(),
             views: Vec::new(),
             set_aside: 0,
@@ -113,9 +113,9 @@ impl<'a> Calibrator<'a> {
     }
 
     /// The same for the border alone, of samples whose leading classes are known.
-    pub(super) fn of_leaders(classes: &'a [u32], base: usize, count: usize, leaders: Vec<BestScores>) -> Self {
-        let excluded = vec![false; leaders.len()];
-        Self { leaders, excluded, ..Self::new(classes, base, count) }
+    pub(super) fn of_best(classes: &'a [u32], base: usize, count: usize, best: Vec<BestPerSide>) -> Self {
+        let excluded = vec![false; best.len()];
+        Self { best, excluded, ..Self::new(classes, base, count) }
     }
 
     /// The first so many samples are easier than pictures to come: those are recognised `ratio` times as well
@@ -127,8 +127,8 @@ impl<'a> Calibrator<'a> {
 
     /// Takes the next sample's scores, `[count]`, without a border; an excluded one counts for nothing.
     pub fn add(&mut self, row: &[f32], excluded: bool) {
-        let sample = self.leaders.len();
-        self.leaders.push(BestScores::of(row, self.base));
+        let sample = self.best.len();
+        self.best.push(BestPerSide::of(row, self.base));
         self.excluded.push(excluded);
         if !excluded && sample.is_multiple_of(self.classes.len().div_ceil(MAX_TEMPERATURE_SAMPLES)) {
             self.rows.push(TemperatureSample { sample, scores: row.to_vec() });
@@ -138,33 +138,33 @@ impl<'a> Calibrator<'a> {
     /// Takes the scores of the views of the sample that was [added](Self::add) last, a shot of a learned class,
     /// `[views, count]`, without a border. Where shots have views, the border is chosen by those alone.
     pub fn add_views(&mut self, rows: &[f32]) {
-        let Some(sample) = self.leaders.len().checked_sub(1) else { return };
+        let Some(sample) = self.best.len().checked_sub(1) else { return };
         let (class, views) = (self.classes[sample] as usize, rows.len() / self.count.max(1));
-        let leaders = rows.chunks_exact(self.count).map(|row| BestScores::of(row, self.base));
-        self.views.extend(leaders.filter_map(|leaders| {
-            let (margin, right) = leaders.margin_of_learned(class)?;
+        let best = rows.chunks_exact(self.count).map(|row| BestPerSide::of(row, self.base));
+        self.views.extend(best.filter_map(|best| {
+            let (margin, right) = best.margin_of_learned(class)?;
             Some(ViewMargin { sample, margin, right, fraction: 1.0 / views as f32 })
         }));
     }
 
-    /// Chooses both: the border by the weights of a balance, of which a lower one of the harmonic mean counts only
-    /// where it takes that to expect as much accuracy as `simplest`, that of a simpler answer over all classes; `start`
-    /// is the border where there is nothing to choose it from.
-    pub fn choose(&mut self, balance: Balance, simplest: f32, start: f32) -> Calibration {
-        let border = self.border(balance, simplest, start);
+    /// Chooses the border by the weights of a balance, and the temperature. A lower weight of the harmonic mean is tried
+    /// only until the accuracy over all classes is expected to reach `min_accuracy`. `start` is the border where there are
+    /// no samples.
+    pub fn choose(&mut self, balance: Balance, min_accuracy: f32, start: f32) -> Calibration {
+        let border = self.border(balance, min_accuracy, start);
         let base = self.base;
         self.rows.iter_mut().for_each(|row| shift(&mut row.scores, base, border.shift));
         Calibration { border, temperature: self.temperature(&self.shares()) }
     }
 
     /// Chooses the border alone.
-    pub(super) fn border(&self, balance: Balance, simplest: f32, start: f32) -> Border {
+    pub(super) fn border(&self, balance: Balance, min_accuracy: f32, start: f32) -> Border {
         let [base, learned] = self.sides(&self.shares());
         if base.is_empty() || learned.is_empty() {
             return border::expected(&base, &learned, start);
         }
         let (weights, base_fraction) = (balance.weights(), self.base_fraction());
-        border::choose(&base, &learned, &BorderObjective { weights, base_fraction, min_accuracy: simplest })
+        border::choose(&base, &learned, &BorderObjective { weights, base_fraction, min_accuracy: min_accuracy })
     }
 
     /// Accuracy over all classes to be expected without a border, 0..1.
@@ -186,7 +186,7 @@ impl<'a> Calibrator<'a> {
     /// The same, of the samples that count.
     fn shares_of(&self, counts: &dyn Fn(usize) -> bool) -> Vec<f32> {
         let mut samples = vec![0.0f32; self.count];
-        let classes = || self.classes[..self.leaders.len()].iter().map(|class| *class as usize).enumerate();
+        let classes = || self.classes[..self.best.len()].iter().map(|class| *class as usize).enumerate();
         classes().filter(|(sample, _)| counts(*sample)).for_each(|(_, class)| samples[class] += 1.0);
         let seen = |classes: &[f32]| classes.iter().filter(|count| **count > 0.0).count() as f32;
         let (base, learned) = samples.split_at(self.base);
@@ -202,19 +202,19 @@ impl<'a> Calibrator<'a> {
     /// shots that have some.
     fn sides(&self, shares: &[f32]) -> [Vec<BorderSample>; 2] {
         let mut sides = [Vec::new(), Vec::new()];
-        for (sample, leaders) in self.leaders.iter().enumerate().filter(|(sample, _)| !self.excluded[*sample]) {
+        for (sample, best) in self.best.iter().enumerate().filter(|(sample, _)| !self.excluded[*sample]) {
             let class = self.classes[sample] as usize;
             if class < self.base {
-                let Some(learned) = leaders.learned else { continue };
+                let Some(learned) = best.learned else { continue };
                 let ratio = if sample < self.set_aside { self.ratio } else { 1.0 };
-                let (margin, right) = (learned.score - leaders.base.score, leaders.base.class == class);
+                let (margin, right) = (learned.score - best.base.score, best.base.class == class);
                 sides[0].push(BorderSample { margin, right, weight: ratio * shares[sample] });
             } else if self.views.is_empty() {
-                let Some((margin, right)) = leaders.margin_of_learned(class) else { continue };
+                let Some((margin, right)) = best.margin_of_learned(class) else { continue };
                 sides[1].push(BorderSample { margin, right, weight: shares[sample] });
             }
         }
-        let mut has_views = vec![false; self.leaders.len()];
+        let mut has_views = vec![false; self.best.len()];
         self.views.iter().for_each(|view| has_views[view.sample] = !self.excluded[view.sample]);
         let shares = self.shares_of(&|sample| has_views[sample]);
         let views = self.views.iter().filter(|view| has_views[view.sample]);

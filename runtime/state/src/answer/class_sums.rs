@@ -9,14 +9,15 @@ use crate::head::Projector;
 /// Most heads whose projections are kept: that of phase 2, and those aligned before a change and after it.
 const MAX_HEADS: usize = 3;
 
-/// How many states ago a sum was asked for last when it is dropped: a change compares a few states.
+/// A sum is dropped when so many states have not asked for it: a change compares fewer.
 const MAX_AGE: u32 = 8;
 
 /// Sums over the shots of classes, for a program that scores one state of a bundle after the other: answers are the
 /// same with them and without, but do not take the longer the more classes are known.
 ///
-/// They are found by a digest of the shots, so that no other sum is ever taken for one, and dropped when no state has
-/// asked for them for a while. A class takes 4 bytes for each number of its embedding.
+/// They are found by a digest of the shots, so that no other sum is ever taken for one. Those that no state has asked for
+/// during the last eight are dropped. A class takes 4 bytes for each number of its embedding, in which projections count
+/// once for each of three heads.
 #[derive(Clone, Debug, Default)]
 pub struct ClassSums {
     pub(super) directions: PartSums,

@@ -15,7 +15,7 @@ use crate::parallel::for_each_result;
 use crate::state::{BaseModel, Scoring, State};
 
 /// Exemplars that are embedded at a time.
-pub(crate) const TOGETHER: usize = if cfg!(target_os = "none") { 8 } else { 64 };
+pub(crate) const EMBED_BATCH: usize = if cfg!(target_os = "none") { 8 } else { 64 };
 
 /// A head, made ready, with how much its projections count.
 #[derive(Clone, Debug)]
@@ -204,7 +204,7 @@ impl Embedder {
         projections.exemplars = exemplars.to_vec();
         projections.rows.reserve_exact(exemplars.len() * bank.views() * self.outputs);
         let project = |some: &[usize]| self.project(&views_of(bank, some));
-        for_each_result(workers, exemplars, TOGETHER, project, |rows| projections.rows.extend(rows));
+        for_each_result(workers, exemplars, EMBED_BATCH, project, |rows| projections.rows.extend(rows));
         projections
     }
 
@@ -212,7 +212,7 @@ impl Embedder {
     pub(super) fn embed_stored(&self, bank: &Bank, exemplars: &[usize], projections: &Projections) -> Vec<f32> {
         let mut features = vec![0.0; exemplars.len() * self.inputs];
         for (&exemplar, row) in exemplars.iter().zip(features.chunks_exact_mut(self.inputs)) {
-            bank.view().read(exemplar, 0, row);
+            bank.as_exemplars().read(exemplar, 0, row);
         }
         let mut embedded = self.embed_features(&features);
         self.set_projections(&mut embedded, exemplars.iter().map(|&exemplar| projections.clean(exemplar)));
@@ -297,7 +297,7 @@ fn views_of(bank: &Bank, exemplars: &[usize]) -> Vec<f32> {
     let mut features = vec![0.0; exemplars.len() * views * inputs];
     for (&exemplar, shot) in exemplars.iter().zip(features.chunks_exact_mut(views * inputs)) {
         for (view, row) in shot.chunks_exact_mut(inputs).enumerate() {
-            bank.view().read(exemplar, view, row);
+            bank.as_exemplars().read(exemplar, view, row);
         }
     }
     features

@@ -19,7 +19,7 @@ pub(crate) const MAX_OTHERS: usize = 4;
 pub(crate) const MAX_VIEWED: usize = 250;
 
 /// Shots whose views are scored together.
-pub(crate) const VIEWED_TOGETHER: usize = if cfg!(target_os = "none") { 1 } else { 16 };
+pub(crate) const VIEW_BATCH: usize = if cfg!(target_os = "none") { 1 } else { 16 };
 
 /// A shot whose views are scored.
 pub(super) struct ViewedShot {
@@ -30,8 +30,8 @@ pub(super) struct ViewedShot {
     pub(super) others: Vec<LeftOutShot>,
 }
 
-/// Scores `[views, classes]` of each shot's views without the border: of its own class, as if the class had it and yet
-/// did not know it. The exemplars are a bank's, whose projections are given.
+/// Scores `[views, classes]` of each shot's views, without the border. That of its own class is extrapolated from the
+/// class without the shot to the class with it. The exemplars are a bank's, whose projections are given.
 pub(super) fn view_scores(
     known: &ScoringModel<'_>,
     (bank, projections): (&Bank, &Projections),
@@ -39,7 +39,7 @@ pub(super) fn view_scores(
 ) -> Vec<Vec<f32>> {
     let (count, length, views) = (known.len(), known.embedder.length(), bank.views());
     let mut scored = Vec::with_capacity(viewed.len());
-    for some in viewed.chunks(VIEWED_TOGETHER) {
+    for some in viewed.chunks(VIEW_BATCH) {
         let exemplars: Vec<usize> = some.iter().map(|viewed| viewed.shot.exemplar).collect();
         let embedded = known.embedder.embed_views(bank, &exemplars, projections);
         let mut scores = known.rows.scores(&embedded);

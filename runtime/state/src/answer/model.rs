@@ -7,15 +7,15 @@ use orco_core::math::{add_scaled, highest};
 use orco_core::workers::{Workers, for_each_chunk};
 
 use super::ScoringWork;
-use super::embed::{Embedder, EmbeddingPart, Projections, TOGETHER};
+use super::embed::{EMBED_BATCH, Embedder, EmbeddingPart, Projections};
 use super::score::{ClassRow, ScoreRows, Scorer};
 use crate::bank::Bank;
 use crate::codec;
 use crate::parallel::for_each_result;
 use crate::state::{BaseModel, Scoring, State};
 
-/// As many shots the mean of a base class counts where the device collects further ones: the place of use differs
-/// from that of the training images, so few shots must be able to move it.
+/// Weight of a base class's mean, in shots, where the device adds shots to it. The place of use differs from that of the
+/// training images, so few shots must be able to move it.
 const BASE_COUNTS: f32 = 10.0;
 
 /// Share of the set-aside samples, those that come nearest to a learned class, by which its offset is chosen.
@@ -24,7 +24,7 @@ const NEAREST_SHARE: f32 = 0.05;
 /// A shot that is left out of its class.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct LeftOutShot {
-    /// Its number among the exemplars that are samples.
+    /// Its index in the bank that samples come from.
     pub(super) exemplar: usize,
     /// The class that it is left out of.
     pub(super) class: usize,
@@ -116,15 +116,15 @@ impl<'a> ScoringModel<'a> {
         let replaced = self.state.replaced(self.base_model);
         let counts = |sample: &usize| !replaced[set_aside.classes()[*sample] as usize];
         let every: Vec<usize> = (0..set_aside.len()).filter(counts).collect();
-        for samples in every.chunks(TOGETHER) {
+        for samples in every.chunks(EMBED_BATCH) {
             let mut features = vec![0.0; samples.len() * inputs];
             for (&sample, row) in samples.iter().zip(features.chunks_exact_mut(inputs)) {
-                set_aside.view().read(sample, 0, row);
+                set_aside.as_exemplars().read(sample, 0, row);
             }
             for scores in self.rows.scores(&self.embedder.embed(&features)).chunks_exact(count) {
-                let (known, learned) = scores.split_at(base);
-                let best = highest(known);
-                leads.iter_mut().zip(learned).for_each(|(leads, score)| leads.push(score - best));
+                let (of_base, of_learned) = scores.split_at(base);
+                let best = highest(of_base);
+                leads.iter_mut().zip(of_learned).for_each(|(leads, score)| leads.push(score - best));
             }
         }
         if every.is_empty() {
@@ -196,14 +196,14 @@ impl<'a> ScoringModel<'a> {
         let exemplars: Vec<usize> = classes.iter().flat_map(|shots| &shots.exemplars).copied().collect();
         let mut rows = classes.iter().enumerate().flat_map(|(row, shots)| shots.exemplars.iter().map(move |_| row));
         let contributions = |some: &[usize]| self.embedder.part_of(part, bank, some, &self.projections);
-        for_each_result(workers, &exemplars, TOGETHER, contributions, |contributions| {
+        for_each_result(workers, &exemplars, EMBED_BATCH, contributions, |contributions| {
             for (contribution, row) in contributions.chunks_exact(length).zip(&mut rows) {
                 add_scaled(&mut sums[row * length..][..length], 1.0, contribution);
             }
         });
         if part == EmbeddingPart::Roots {
             // Sums are whitened once for a class, not once for a shot.
-            for_each_chunk(workers, [(&mut sums, TOGETHER * length)], |_, [rows]| self.scorer.whiten_roots(rows));
+            for_each_chunk(workers, [(&mut sums, EMBED_BATCH * length)], |_, [rows]| self.scorer.whiten_roots(rows));
         }
         sums
     }
@@ -228,7 +228,7 @@ impl<'a> ScoringModel<'a> {
         let length = self.embedder.length();
         let mut rows = self.sums.clone();
         let mut offsets: Vec<f32> = self.counts.iter().map(|count| count.max(1.0)).collect();
-        let buffers = [(&mut rows[..], TOGETHER * length), (&mut offsets[..], TOGETHER)];
+        let buffers = [(&mut rows[..], EMBED_BATCH * length), (&mut offsets[..], EMBED_BATCH)];
         for_each_chunk(workers, buffers, |_, [rows, counts]| {
             let offsets = self.scorer.rows(rows, counts);
             counts.copy_from_slice(&offsets);

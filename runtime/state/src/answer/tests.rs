@@ -233,7 +233,7 @@ fn a_class_known_provisionally_scores_as_it_will_when_it_is_stored() {
         let views = |shot: usize, view_of: &mut Vec<f32>| {
             (0..own.views())
                 .flat_map(|number| {
-                    own.view().read(shot, number, view_of);
+                    own.as_exemplars().read(shot, number, view_of);
                     view_of.clone()
                 })
                 .collect::<Vec<f32>>()

@@ -7,8 +7,8 @@ use alloc::vec::Vec;
 
 use orco_core::config::AnswerWeights;
 
-use super::calibrate::{BestScores, Calibrator};
-use super::embed::{Projections, TOGETHER};
+use super::calibrate::{BestPerSide, Calibrator};
+use super::embed::{EMBED_BATCH, Projections};
 use super::left_out::{MAX_OTHERS, MAX_VIEWED, ViewedShot, view_scores};
 use super::model::{LeftOutShot, ScoringModel};
 use super::{ScoredSample, ScoringWork};
@@ -75,7 +75,7 @@ struct SampleSource<'a> {
 }
 
 /// What all samples of a scoring have in common.
-struct ScoringScene<'a> {
+struct ScoringContext<'a> {
     known: &'a ScoringModel<'a>,
     at: SampleSource<'a>,
     /// How often each class of the state has each exemplar.
@@ -159,9 +159,9 @@ impl<'a> ValidationSamples<'a> {
         (1..members.len()).take(MAX_OTHERS).map(|step| members[(own + step) % members.len()]).collect()
     }
 
-    /// Chooses the border and the temperature of that state, by the samples that are not excluded, and answers for an
-    /// earlier state, in which its classes were `indices`. Of classes that have changed since, all shots are answered
-    /// for.
+    /// Chooses the border and the temperature by the samples that are not excluded, then answers every sample with the
+    /// state and with an earlier one, in which class `c` had the index `indices[c]`. Of classes that have changed since,
+    /// all shots are answered.
     pub(crate) fn evaluate(
         &self,
         earlier: &State,
@@ -170,15 +170,15 @@ impl<'a> ValidationSamples<'a> {
     ) -> Validation {
         let classes = self.classes();
         let own = |sample: usize| Some(classes[sample] as usize);
-        let least = self.nearest_mean_accuracy(work);
+        let min_accuracy = self.nearest_mean_accuracy(work);
         let chosen = self.samples();
         let samples = self.with_changed(&chosen, earlier, indices);
         let classes_of_chosen: Vec<u32> = chosen.iter().map(|&sample| classes[sample]).collect();
         let looked_at = self.looked_at(&samples, Wanted::Border);
         let known = ScoringModel::new(self.base_model, self.state, self.scoring, &looked_at, work);
         let base = known.base();
-        let mut fitting = self.calibrator(&classes_of_chosen, &known);
-        let (mut leaders, mut excluded) = (Vec::with_capacity(samples.len()), Vec::with_capacity(samples.len()));
+        let mut calibrator = self.calibrator(&classes_of_chosen, &known);
+        let (mut best, mut excluded) = (Vec::with_capacity(samples.len()), Vec::with_capacity(samples.len()));
         let columns = self.unchanged(earlier, indices);
         let border = self.border_of(earlier);
         let mut answers_before = Vec::new();
@@ -186,21 +186,21 @@ impl<'a> ValidationSamples<'a> {
         let at = SampleSource { projections: &known.projections, own: &own, samples: &samples };
         self.scores(&known, at, Wanted::Border, work, &mut |sample| {
             excluded.push(sample.is_excluded);
-            leaders.push(BestScores::of(&sample.scores, base));
+            best.push(BestPerSide::of(&sample.scores, base));
             if chosen.binary_search(&sample.number).is_ok() {
-                fitting.add(&sample.scores, sample.is_excluded);
-                fitting.add_views(&sample.views);
+                calibrator.add(&sample.scores, sample.is_excluded);
+                calibrator.add_views(&sample.views);
             }
             if let Some(columns) = &columns {
                 gathered.clear();
                 gathered.extend(columns.iter().map(|&class| sample.scores[class]));
-                answers_before.push(BestScores::of(&gathered, base).answer(border));
+                answers_before.push(BestPerSide::of(&gathered, base).answer(border));
             }
         });
         // Its memory is wanted for the earlier state.
         drop(known);
-        let calibration = fitting.choose(self.state.balance, least, self.scoring.statistics.start);
-        let answers = leaders.iter().map(|leaders| leaders.answer(calibration.border.shift)).collect();
+        let calibration = calibrator.choose(self.state.balance, min_accuracy, self.scoring.statistics.start);
+        let answers = best.iter().map(|best| best.answer(calibration.border.shift)).collect();
         let earlier = if columns.is_some() {
             answers_before
         } else {
@@ -232,11 +232,11 @@ impl<'a> ValidationSamples<'a> {
 
     /// Chooses the border and the temperature of that state alone; projections of all that is looked at are there.
     pub(crate) fn calibrate(&self, known: &ScoringModel<'_>, work: &mut ScoringWork<'_>) -> Calibration {
-        let least = self.nearest_mean_accuracy(work);
+        let min_accuracy = self.nearest_mean_accuracy(work);
         let classes: Vec<u32> = self.classes_of_samples();
-        let fitting = &mut self.calibrator(&classes, known);
-        self.collect(known, fitting, work);
-        fitting.choose(self.state.balance, least, self.scoring.statistics.start)
+        let calibrator = &mut self.calibrator(&classes, known);
+        self.collect(known, calibrator, work);
+        calibrator.choose(self.state.balance, min_accuracy, self.scoring.statistics.start)
     }
 
     /// Class of every sample.
@@ -246,13 +246,13 @@ impl<'a> ValidationSamples<'a> {
     }
 
     /// Hands all samples, and the views of shots, to a calibrator.
-    fn collect(&self, known: &ScoringModel<'_>, fitting: &mut Calibrator<'_>, work: &mut ScoringWork<'_>) {
+    fn collect(&self, known: &ScoringModel<'_>, calibrator: &mut Calibrator<'_>, work: &mut ScoringWork<'_>) {
         let classes = self.classes();
         let own = |sample: usize| Some(classes[sample] as usize);
         let at = SampleSource { projections: &known.projections, own: &own, samples: &self.samples() };
         self.scores(known, at, Wanted::Border, work, &mut |sample| {
-            fitting.add(&sample.scores, sample.is_excluded);
-            fitting.add_views(&sample.views);
+            calibrator.add(&sample.scores, sample.is_excluded);
+            calibrator.add_views(&sample.views);
         });
     }
 
@@ -271,13 +271,13 @@ impl<'a> ValidationSamples<'a> {
         let scoring = Scoring { weights: AnswerWeights::NEAREST_MEAN, ..self.scoring };
         let known = ScoringModel::new(self.base_model, self.state, scoring, &[], work);
         let classes = self.classes_of_samples();
-        let mut fitting = self.calibrator(&classes, &known);
-        self.collect(&known, &mut fitting, work);
-        fitting.accuracy()
+        let mut calibrator = self.calibrator(&classes, &known);
+        self.collect(&known, &mut calibrator, work);
+        calibrator.accuracy()
     }
 
-    /// The classes of this state that an earlier one knew, in its order, if it knew no others and all that scores them
-    /// is as it was: then their scores are, too.
+    /// If nothing that scores an earlier state's classes has changed, the indices that they have in this state, in the
+    /// earlier order: their scores are the same.
     pub(crate) fn unchanged(&self, earlier: &State, indices: &[Option<usize>]) -> Option<Vec<usize>> {
         if self.scoring.weights.class_offset > 0.0 && !self.state.classes.is_empty() {
             // A class's offset depends on all others.
@@ -418,7 +418,7 @@ impl<'a> ValidationSamples<'a> {
         let projections = &known.embedder.projections(&self.state.exemplars, &looked_at, work.workers);
         let mut answers = Vec::with_capacity(samples.len());
         self.scores(&known, SampleSource { projections, own, samples }, Wanted::Answers, work, &mut |sample| {
-            answers.push(BestScores::of(&sample.scores, base).answer(border));
+            answers.push(BestPerSide::of(&sample.scores, base).answer(border));
         });
         answers
     }
@@ -433,9 +433,11 @@ impl<'a> ValidationSamples<'a> {
         note: &mut dyn FnMut(SampleScores),
     ) {
         let different = if wanted == Wanted::Border { self.different_by_class() } else { BTreeMap::new() };
-        let scene = ScoringScene { known, at, stored: self.stored(known.state), different };
-        let scores = |some: &[usize]| self.scores_of_some(&scene, some, wanted);
-        for_each_result(work.workers, at.samples, TOGETHER, scores, |scored| scored.into_iter().for_each(&mut *note));
+        let context = ScoringContext { known, at, stored: self.stored(known.state), different };
+        let scores = |some: &[usize]| self.scores_of_some(&context, some, wanted);
+        for_each_result(work.workers, at.samples, EMBED_BATCH, scores, |scored| {
+            scored.into_iter().for_each(&mut *note)
+        });
     }
 
     /// How often each class of a state has each exemplar.
@@ -450,8 +452,8 @@ impl<'a> ValidationSamples<'a> {
     }
 
     /// Scores of some samples.
-    fn scores_of_some(&self, scene: &ScoringScene<'_>, some: &[usize], wanted: Wanted) -> Vec<SampleScores> {
-        let ScoringScene { known, at: SampleSource { projections, own, .. }, different, .. } = scene;
+    fn scores_of_some(&self, context: &ScoringContext<'_>, some: &[usize], wanted: Wanted) -> Vec<SampleScores> {
+        let ScoringContext { known, at: SampleSource { projections, own, .. }, different, .. } = context;
         let (length, count, aside) = (known.embedder.length(), known.len(), self.set_aside());
         // Samples set aside come before exemplars.
         let (first, last) = some.split_at(some.partition_point(|&sample| sample < aside));
@@ -459,7 +461,7 @@ impl<'a> ValidationSamples<'a> {
         let mut embedded = known.embedder.embed(&self.features_set_aside(first));
         embedded.extend(known.embedder.embed_stored(&self.state.exemplars, &last, projections));
         let mut scores = known.rows.scores(&embedded);
-        let left_out: Vec<Option<LeftOutShot>> = some.iter().map(|&sample| self.left_out(scene, sample)).collect();
+        let left_out: Vec<Option<LeftOutShot>> = some.iter().map(|&sample| self.left_out(context, sample)).collect();
         let shots: Vec<LeftOutShot> = left_out.iter().flatten().copied().collect();
         let exemplars: Vec<usize> = shots.iter().map(|shot| shot.exemplar).collect();
         let contributions = known.embedder.contributions_of(&self.state.exemplars, &exemplars, projections);
@@ -476,7 +478,7 @@ impl<'a> ValidationSamples<'a> {
                 let is_viewed = wanted == Wanted::Border && self.viewed.binary_search(&shot.exemplar).is_ok();
                 if let Some(row) = without.filter(|_| !is_excluded && is_viewed) {
                     let others = self.others(different, shot.exemplar).into_iter();
-                    let others = others.filter_map(|exemplar| self.left_out(scene, aside + exemplar)).collect();
+                    let others = others.filter_map(|exemplar| self.left_out(context, aside + exemplar)).collect();
                     viewed.push((scored.len(), ViewedShot { shot, row, others }));
                 }
             }
@@ -489,10 +491,10 @@ impl<'a> ValidationSamples<'a> {
     }
 
     /// A sample as a shot that is left out of its class in a state; `None` if it is none there.
-    fn left_out(&self, scene: &ScoringScene<'_>, sample: usize) -> Option<LeftOutShot> {
+    fn left_out(&self, context: &ScoringContext<'_>, sample: usize) -> Option<LeftOutShot> {
         let exemplar = sample.checked_sub(self.set_aside())?;
-        let class = (scene.at.own)(sample)?;
-        let copies = *scene.stored.get(&(class as u32, self.digests[exemplar]))?;
+        let class = (context.at.own)(sample)?;
+        let copies = *context.stored.get(&(class as u32, self.digests[exemplar]))?;
         Some(LeftOutShot { exemplar, class, copies })
     }
 
@@ -501,14 +503,13 @@ impl<'a> ValidationSamples<'a> {
         let inputs = self.base_model.head.inputs;
         let mut features = vec![0.0; samples.len() * inputs];
         for (&sample, row) in samples.iter().zip(features.chunks_exact_mut(inputs)) {
-            self.scoring.statistics.set_aside.view().read(sample, 0, row);
+            self.scoring.statistics.set_aside.as_exemplars().read(sample, 0, row);
         }
         features
     }
 }
 
-/// Some of the exemplars of every class, about `most` of them: as many of each class as of any other, and every class
-/// has some if there are no more than `most` classes.
+/// Every n-th exemplar of each class, about `most` in all; of every m-th class where there are more than `most`.
 fn evenly(by_class: BTreeMap<u32, Vec<usize>>, most: usize) -> Vec<usize> {
     let total: usize = by_class.values().map(Vec::len).sum();
     let (of_classes, of_class) = (by_class.len().div_ceil(most).max(1), total.div_ceil(most).max(1));

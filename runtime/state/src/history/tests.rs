@@ -212,7 +212,7 @@ impl Walk {
                 assert!(class.class.session > 0);
                 let of = (BASE + index) as u32;
                 let members = (0..state.exemplars.len()).filter(|exemplar| state.exemplars.classes()[*exemplar] == of);
-                let values = state.exemplars.view().values;
+                let values = state.exemplars.as_exemplars().values;
                 gone.extend(members.map(|exemplar| values[exemplar * INPUTS..][..INPUTS].to_vec()));
             }
         }

@@ -42,7 +42,7 @@ fn a_pack_comes_back_and_every_change_is_noticed() {
 fn a_pack_whose_content_makes_no_sense_is_refused_though_its_checksum_is_right() {
     type Change = fn(&mut Pack);
     let changes: &[(&str, Change)] = &[
-        ("no exemplars", |p| p.exemplars = p.exemplars.emptied()),
+        ("no exemplars", |p| p.exemplars = p.exemplars.empty_like()),
         ("exemplars of a second class", |p| p.exemplars.push(1, &[1.0; 3])),
         ("endless views", |p| p.exemplars = Bank::new(3, 1 << 32, ExemplarPrecision::Int8)),
         ("numbers that are not finite", |p| p.exemplars.push(0, &[f32::INFINITY; 3])),

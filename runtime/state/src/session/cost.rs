@@ -8,7 +8,7 @@ use orco_core::config::AnswerWeights;
 use orco_core::linalg::padded;
 use orco_core::projection::HeadShape;
 
-use crate::answer::{MAX_FIRST_SAMPLES, MAX_OTHERS, MAX_SHOT_SAMPLES, MAX_VIEWED, TOGETHER};
+use crate::answer::{EMBED_BATCH, MAX_FIRST_SAMPLES, MAX_OTHERS, MAX_SHOT_SAMPLES, MAX_VIEWED};
 use crate::bank::Bank;
 use crate::state::{BaseModel, Class, Scoring};
 use crate::statistics::Statistics;
@@ -18,13 +18,13 @@ use crate::store::HEADER;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SessionExtent {
     /// Learned classes.
-    pub learned: usize,
+    pub known_classes: usize,
     /// Their shots.
-    pub stored: usize,
+    pub known_shots: usize,
     /// Classes that the session learns.
-    pub classes: usize,
-    /// Their shots, together.
-    pub shots: usize,
+    pub new_classes: usize,
+    /// Their shots.
+    pub new_shots: usize,
     /// Threads that work.
     pub threads: usize,
 }
@@ -52,14 +52,16 @@ const LABEL: usize = 10;
 
 impl SessionCost {
     /// What a session takes with the bundle's settings, where the history holds the last two changes. `None` where
-    /// answers do not use the bundle's statistics: not so in any bundle that is shipped.
+    /// answers do not use the bundle's statistics; every shipped bundle's do.
     pub fn of(base_model: &BaseModel, extent: SessionExtent) -> Option<Self> {
         let config = &base_model.config;
         let scoring = base_model.scoring(config)?;
         let shape = base_model.head.shape();
-        let SessionExtent { learned, stored, classes, shots, .. } = extent;
+        let SessionExtent {
+            known_classes: learned, known_shots: stored, new_classes: classes, new_shots: shots, ..
+        } = extent;
         let (learned_then, stored_then) = (learned + classes, stored + shots);
-        let one = Bank::new(shape.inputs, config.views, config.precision).bytes_of_one();
+        let one = Bank::new(shape.inputs, config.views, config.precision).bytes_per_exemplar();
         let aligns = config.epochs > 0;
         // Every state that was learned brings its aligned head.
         let head = if aligns { size_of::<f32>() * parameter_count(shape) } else { 0 };
@@ -74,7 +76,7 @@ impl SessionCost {
         // While the head is aligned, the closed form is there, too.
         let before_alignment = if aligns { closed(learned_then, stored_then) } else { 0 };
         let meanwhile = features + working + before_alignment + state(learned_then, stored_then);
-        let evaluation = Evaluation::new(base_model, scoring, extent);
+        let evaluation = EvaluationCost::new(base_model, scoring, extent);
         let free = base_model.target_count() - base_model.classes.len() - learned;
         let to_assign = shots as u64 * shape.forward_cost() + (classes * free * shape.outputs) as u64;
         let samples = base_model.exemplars.len().min(base_model.classes.len() * config.base_exemplars) + stored_then;
@@ -114,7 +116,7 @@ fn bundle(base_model: &BaseModel, statistics: &Statistics) -> usize {
 }
 
 /// What evaluating the state after a session depends on.
-struct Evaluation {
+struct EvaluationCost {
     shape: HeadShape,
     views: usize,
     axes: usize,
@@ -136,7 +138,7 @@ struct Evaluation {
     threads: usize,
 }
 
-impl Evaluation {
+impl EvaluationCost {
     fn new(base_model: &BaseModel, scoring: Scoring<'_>, extent: SessionExtent) -> Self {
         let (shape, base) = (base_model.head.shape(), base_model.classes.len());
         let AnswerWeights { targets, aligned, .. } = scoring.weights;
@@ -147,16 +149,17 @@ impl Evaluation {
             shape,
             views: base_model.config.views,
             axes: scoring.statistics.damping.len(),
-            heads_before: if extent.learned > 0 { heads } else { alone },
+            heads_before: if extent.known_classes > 0 { heads } else { alone },
             heads,
             aligns,
             base,
-            known_before: base + extent.learned,
-            known: base + extent.learned + extent.classes,
+            known_before: base + extent.known_classes,
+            known: base + extent.known_classes + extent.new_classes,
             aside: scoring.statistics.set_aside.len(),
-            stored_before: extent.stored,
-            stored: extent.stored + extent.shots,
-            chosen: (extent.stored + extent.shots).min(MAX_SHOT_SAMPLES + extent.learned + extent.shots),
+            stored_before: extent.known_shots,
+            stored: extent.known_shots + extent.new_shots,
+            chosen: (extent.known_shots + extent.new_shots)
+                .min(MAX_SHOT_SAMPLES + extent.known_classes + extent.new_shots),
             threads: extent.threads.max(1),
         }
     }
@@ -182,10 +185,10 @@ impl Evaluation {
         // some are kept.
         let making = 2 * base * inputs + sums + columns;
         let kept = self.samples() / self.samples().div_ceil(MAX_FIRST_SAMPLES).max(1) * known;
-        let some = TOGETHER.min(stored) * (known + length + views * (inputs + length));
-        let some_aside = TOGETHER.min(aside) * (known + 2 * length + inputs + shape.hidden);
+        let some = EMBED_BATCH.min(stored) * (known + length + views * (inputs + length));
+        let some_aside = EMBED_BATCH.min(aside) * (known + 2 * length + inputs + shape.hidden);
         // The views of a shot, its class without it and each of some others, and what these add.
-        let viewed = TOGETHER.min(stored) * (known + 3 * length)
+        let viewed = EMBED_BATCH.min(stored) * (known + 3 * length)
             + views * (known + length)
             + (1 + MAX_OTHERS) * (views * (inputs + length) + length);
         let together = threads * some.max(some_aside).max(viewed);

@@ -37,7 +37,7 @@ struct Answers {
 
 /// Chooses the border of the later state, where it has one, compares the answers of both, and notes in the later one
 /// how new classes are recognised at first.
-pub(super) fn report(
+pub(super) fn calibrate_and_report(
     (base_model, config): (&BaseModel, &LearnConfig),
     before: &State,
     after: &mut State,

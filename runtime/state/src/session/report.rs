@@ -31,12 +31,11 @@ pub struct ClassAccuracy {
     pub samples: u32,
 }
 
-/// What all sessions since a class was new have cost it, judged by the exemplars that it had then: those that the
-/// bundle brought, or the shots of the session that learned it.
+/// What all sessions since a class was new have cost it. A base class is judged by samples that the bundle set aside (by
+/// its exemplars, where answers follow the paper), a learned one by the shots of the session that learned it.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct CumulativeLoss {
-    /// Share of them recognised at first, 0..1: by the bundle's own head, or right after the session that learned the
-    /// class.
+    /// Share of them recognised at first, 0..1: by the bundle alone, or right after the session that learned the class.
     pub first: f32,
     /// Share of them recognised now, 0..1.
     pub now: f32,
@@ -44,14 +43,14 @@ pub struct CumulativeLoss {
     pub samples: u32,
 }
 
-/// Exemplars of one class that are now taken for another.
+/// Samples of one class that are now taken for another.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ConfusedPair {
     /// Their class.
     pub label: String,
     /// What they are taken for.
     pub taken_for: String,
-    /// Share of the class's exemplars, 0..1.
+    /// Share of the class's samples, 0..1.
     pub share: f32,
 }
 

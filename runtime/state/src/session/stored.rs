@@ -37,13 +37,13 @@ impl Session<'_> {
 fn check_exemplars(base_model: &BaseModel, state: &State, class: &StoredClass) -> Result<(), LearnError> {
     let StoredClass { label, exemplars } = class;
     check_count(base_model, state, label, exemplars.len())?;
-    if !exemplars.is_like(&state.exemplars) || !exemplars.is_sound() {
+    if !exemplars.has_layout_of(&state.exemplars) || !exemplars.is_sound() {
         return Err(LearnError::OtherLayout { label: label.clone() });
     }
     let mut features = vec![0.0; exemplars.dimension()];
     let mut usable = |shot: usize| {
         (0..exemplars.views()).all(|view| {
-            exemplars.view().read(shot, view, &mut features);
+            exemplars.as_exemplars().read(shot, view, &mut features);
             features.iter().all(|value| value.abs() <= LARGEST)
         })
     };

@@ -169,7 +169,7 @@ fn exemplars_that_cannot_be_learned_are_refused() {
         let new = [StoredClass { label: label(5), exemplars }];
         within(&base_model, 1, |session| session.learn_stored(&fresh, &new)).unwrap_err()
     };
-    assert_eq!(refused(fresh.exemplars.emptied()), LearnError::NoShots { label: label(5) });
+    assert_eq!(refused(fresh.exemplars.empty_like()), LearnError::NoShots { label: label(5) });
     let other = |dimension, views, precision| {
         let mut bank = Bank::new(dimension, views, precision);
         bank.push(0, &[1.0].repeat(dimension));
@@ -182,7 +182,7 @@ fn exemplars_that_cannot_be_learned_are_refused() {
     ] {
         assert_eq!(refused(bank), LearnError::OtherLayout { label: label(5) });
     }
-    let mut huge = fresh.exemplars.emptied();
+    let mut huge = fresh.exemplars.empty_like();
     huge.push(0, &[1.0; INPUTS]);
     huge.push(0, &[1e16; INPUTS]);
     assert_eq!(refused(huge), LearnError::BadFeatures { label: label(5), shot: 1 });
@@ -313,7 +313,7 @@ fn losses_are_counted_from_the_bundle_on() {
 }
 
 fn report_of(base_model: &BaseModel, before: &State, after: &mut State, config: &LearnConfig) -> ChangeReport {
-    super::evaluation::report((base_model, config), before, after, Vec::new(), &mut ScoringWork::alone())
+    super::evaluation::calibrate_and_report((base_model, config), before, after, Vec::new(), &mut ScoringWork::alone())
 }
 
 #[test]
@@ -508,7 +508,7 @@ fn class_means_have_their_weight_in_a_score() {
     assert_ne!(scores(&state, 0.5, 1), both, "one exemplar of a base class instead of five");
     // Where a class has no exemplar, the means of the others would be an advantage or a handicap.
     assert_eq!(scores(&state, 0.5, 0), targets);
-    state.exemplars = state.exemplars.emptied();
+    state.exemplars = state.exemplars.empty_like();
     assert_eq!(scores(&state, 0.5, 5), targets);
     let fresh = State::fresh(&base_model, [0; 32]);
     let mut classifier = Classifier::with_config(&base_model, &fresh, &settings(0.5, 5));
@@ -529,7 +529,7 @@ fn class_means_have_their_weight_in_a_score() {
 fn exemplars_stay_within_their_bytes() {
     let base = base_model(3);
     let one = Bank::new(INPUTS, 2, ExemplarPrecision::F16);
-    let exemplar_bytes = 4 * one.bytes_of_one();
+    let exemplar_bytes = 4 * one.bytes_per_exemplar();
     let config = LearnConfig { exemplar_bytes, precision: ExemplarPrecision::F16, ..base.config.clone() };
     let base_model = BaseModel { config, ..base };
     let (state, _) = learn_with(&base_model, &[new_class(3, 5), new_class(4, 5)], 1).unwrap();

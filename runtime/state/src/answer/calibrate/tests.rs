@@ -4,8 +4,8 @@ use super::*;
 /// losing eight of the base classes.
 const BASE: usize = 20;
 
-fn fitting(classes: &[u32]) -> Calibrator<'_> {
-    let mut fitting = Calibrator::new(classes, BASE, BASE + 1);
+fn calibrator(classes: &[u32]) -> Calibrator<'_> {
+    let mut calibrator = Calibrator::new(classes, BASE, BASE + 1);
     for (sample, &class) in classes.iter().enumerate() {
         let mut row = vec![0.0; BASE + 1];
         let lead = match sample {
@@ -16,15 +16,15 @@ fn fitting(classes: &[u32]) -> Calibrator<'_> {
         };
         row[if class as usize == BASE { 0 } else { class as usize }] = 1.0;
         row[BASE] = 1.0 + lead;
-        fitting.add(&row, false);
+        calibrator.add(&row, false);
     }
-    fitting
+    calibrator
 }
 
 #[test]
 fn what_a_simpler_answer_would_recognise_makes_the_harmonic_mean_weigh_less() {
     let classes: Vec<u32> = (0..BASE as u32).chain([BASE as u32; 4]).collect();
-    let border = |balance, simplest| fitting(&classes).choose(balance, simplest, 0.0).border;
+    let border = |balance, min_accuracy| calibrator(&classes).choose(balance, min_accuracy, 0.0).border;
     let [keep, favour] = [Balance::KeepBase, Balance::FavourNew].map(|balance| border(balance, 1.0));
     let free = border(Balance::Balanced, 0.0);
     assert!(free.learned > keep.learned + 0.1, "{free:?} {keep:?}");
@@ -39,14 +39,14 @@ fn what_a_simpler_answer_would_recognise_makes_the_harmonic_mean_weigh_less() {
 #[test]
 fn excluded_samples_take_no_share() {
     let classes = [0, 0, 1, 2, 3];
-    let mut fitting = Calibrator::new(&classes, 2, 4);
+    let mut calibrator = Calibrator::new(&classes, 2, 4);
     for (class, excluded) in classes.into_iter().zip([false, false, true, false, true]) {
         let mut row = vec![0.0; 4];
         row[class as usize] = 1.0;
-        fitting.add(&row, excluded);
+        calibrator.add(&row, excluded);
     }
-    assert_eq!(fitting.shares(), [0.5, 0.5, 0.0, 1.0, 0.0]);
-    assert!((fitting.accuracy() - 1.0).abs() < 1e-5);
+    assert_eq!(calibrator.shares(), [0.5, 0.5, 0.0, 1.0, 0.0]);
+    assert!((calibrator.accuracy() - 1.0).abs() < 1e-5);
 }
 
 /// Two base classes, of which the first has a sample set aside and a shot of the device; far from one learned class.
@@ -54,13 +54,13 @@ fn excluded_samples_take_no_share() {
 fn samples_that_are_easier_than_pictures_promise_less() {
     let classes = [0, 1, 0, 2];
     let promised = |ratio| {
-        let mut fitting = Calibrator::new(&classes, 2, 3).with_accuracy_ratio(2, ratio);
+        let mut calibrator = Calibrator::new(&classes, 2, 3).with_accuracy_ratio(2, ratio);
         for class in classes {
             let mut row = vec![0.0; 3];
             row[class as usize] = 5.0;
-            fitting.add(&row, false);
+            calibrator.add(&row, false);
         }
-        fitting.choose(Balance::Balanced, 0.0, 0.0).border
+        calibrator.choose(Balance::Balanced, 0.0, 0.0).border
     };
     let plain = promised(1.0);
     assert!((plain.base - 1.0).abs() < 1e-5 && (plain.learned - 1.0).abs() < 1e-5, "{plain:?}");
@@ -73,18 +73,18 @@ fn samples_that_are_easier_than_pictures_promise_less() {
 #[test]
 fn views_stand_for_their_shots() {
     let classes = [0, 2, 2];
-    let mut fitting = Calibrator::new(&classes, 1, 3);
+    let mut calibrator = Calibrator::new(&classes, 1, 3);
     let row = |lead: f32, best: usize| {
         let mut row = [1.0, -9.0, -9.0];
         row[best] = 1.0 + lead;
         row
     };
-    fitting.add(&[5.0, 0.0, 0.0], false);
-    fitting.add(&row(1.0, 2), false);
-    fitting.add_views(&[row(0.2, 2), row(-0.2, 2)].concat());
-    fitting.add(&row(1.0, 2), false);
-    fitting.add_views(&[row(0.0, 2), row(9.0, 1)].concat());
-    let [known, new] = fitting.sides(&fitting.shares());
+    calibrator.add(&[5.0, 0.0, 0.0], false);
+    calibrator.add(&row(1.0, 2), false);
+    calibrator.add_views(&[row(0.2, 2), row(-0.2, 2)].concat());
+    calibrator.add(&row(1.0, 2), false);
+    calibrator.add_views(&[row(0.0, 2), row(9.0, 1)].concat());
+    let [known, new] = calibrator.sides(&calibrator.shares());
     assert_eq!((known.len(), new.len()), (1, 4));
     assert!(new.iter().all(|view| (view.weight - 0.25).abs() < 1e-6));
     assert_eq!(new.iter().filter(|view| view.right).count(), 3);

@@ -13,7 +13,7 @@ use crate::answers::Answers;
 use crate::health::Health;
 
 /// What the task is called.
-const NAME: &str = "supervisor";
+const NAME: &str = "watchdog";
 /// What feeds a watchdog.
 const FED: &str = "WATCHDOG=1";
 
@@ -28,7 +28,7 @@ pub fn ready(answers: Answers, health: Health) -> Option<JoinHandle<()>> {
 async fn keep_feeding(answers: Answers, health: Health, patience: Duration, say: impl Fn(&str) + Copy) {
     loop {
         let feeding = async {
-            health.fault_point("supervisor: feeding");
+            health.fault_point("watchdog: feeding");
             health.up(NAME);
             feed(&answers, patience, say).await;
         };
@@ -111,10 +111,10 @@ mod tests {
     async fn a_feeder_that_breaks_off_begins_again_and_that_is_told() {
         let (answers, _hanging) = Answers::stuck();
         let health = Health::new(std::env::temp_dir().as_path(), crate::event::Events::default());
-        health.break_at("supervisor: feeding", 2);
+        health.break_at("watchdog: feeding", 2);
         let patience = Duration::from_millis(300);
         let feeding = tokio::spawn(keep_feeding(answers, health.clone(), patience, |_: &str| {}));
-        let is_down = |health: &Health| health.problems().iter().any(|problem| problem.contains("\"supervisor\""));
+        let is_down = |health: &Health| health.problems().iter().any(|problem| problem.contains("\"watchdog\""));
         while !is_down(&health) {
             time::sleep(Duration::from_millis(1)).await;
         }
