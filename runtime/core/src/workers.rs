@@ -83,3 +83,31 @@ impl<'a, T> Chunks<'a, T> {
         unsafe { core::slice::from_raw_parts_mut(self.start.add(first), length) }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::{thread, vec};
+
+    use super::*;
+
+    /// A thread for every task.
+    struct Threads;
+
+    // SAFETY: every number is taken by one thread, and the scope waits for all.
+    unsafe impl Workers for Threads {
+        fn run(&self, tasks: usize, task: &(dyn Fn(usize) + Sync)) {
+            thread::scope(|scope| (0..tasks).for_each(|number| drop(scope.spawn(move || task(number)))));
+        }
+    }
+
+    #[test]
+    fn every_chunk_is_lent_once_and_the_last_may_be_shorter() {
+        let (mut long, mut short) = (vec![0; 11], vec![0; 4]);
+        for_each_chunk(&Threads, [(&mut long, 3), (&mut short, 1)], |number, [long, short]| {
+            long.iter_mut().for_each(|value| *value += number + 1);
+            short[0] += long.len();
+        });
+        assert_eq!(long, [1, 1, 1, 2, 2, 2, 3, 3, 3, 4, 4]);
+        assert_eq!(short, [3, 3, 3, 2]);
+    }
+}

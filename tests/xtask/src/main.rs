@@ -25,6 +25,7 @@
 //! - [`compatibility`] compares the public API with the last release's, and tries the oldest Rust;
 //! - [`fuzz`] runs the fuzz targets; [`python`] tries the Python wheel;
 //! - [`reliability`] writes the page of what was tried how often;
+//! - [`miri`] runs what is unsafe in Rust's interpreter;
 //! - [`machines`] repeats the tests that train as other processors would compute them;
 //! - [`home_assistant`] makes a Debian with Home Assistant's core;
 //! - [`error`] is why a set-up failed and what to do next.
@@ -54,6 +55,8 @@ mod machines;
 mod metadata;
 #[cfg(unix)]
 mod micro;
+#[cfg(unix)]
+mod miri;
 mod nextest;
 #[cfg(unix)]
 mod package;
@@ -263,6 +266,11 @@ enum Tier {
         #[arg(long = "part", value_enum)]
         parts: Vec<aarch64::Part>,
     },
+    /// What is unsafe in the crates without an operating system, in Miri: undefined behaviour, data races
+    ///
+    /// Needs nightly Rust: rustup toolchain install nightly --component miri,rust-src
+    #[cfg(unix)]
+    Miri,
     /// The tests that train and export, as processors with other vector units and other numbers of threads run them
     ///
     /// Prints a table; fails where a setting fails. Not part of the other tiers.
@@ -376,6 +384,8 @@ fn test(tier: Option<Tier>, install: bool) -> Result<ExitCode, Box<dyn Error>> {
         Some(Tier::Wheel) => python::test(),
         #[cfg(unix)]
         Some(Tier::Micro) => micro::run(),
+        #[cfg(unix)]
+        Some(Tier::Miri) => miri::run(),
         #[cfg(unix)]
         Some(Tier::Aarch64 { profile, parts }) => aarch64::run(profile, &parts),
         Some(Tier::Machines { isas, threads }) => machines::try_every_setting(&isas, &threads, &everything()?),

@@ -226,6 +226,9 @@ fn a_class_replaces_a_base_class_of_its_label_until_it_is_forgotten() {
     assert_eq!(session.forget(&forgotten, &label(base)), Err(LearnError::BaseClass { label: label(base) }));
 }
 
+/// A step of a session.
+type Step<'a> = &'a dyn Fn(&mut Session<'_>, &State) -> Result<(State, ChangeReport), LearnError>;
+
 #[test]
 fn sums_that_are_kept_and_further_threads_change_no_bit() {
     let base_model = combined();
@@ -236,7 +239,7 @@ fn sums_that_are_kept_and_further_threads_change_no_bit() {
         let (base_model, config, on_progress) = (&base_model, &base_model.config, &mut proceed);
         let mut session = Session { base_model, config, seed: 1, memory, workers, on_progress };
         let mut states = Vec::from([session.learn(&fresh, &[new_class(3, 5), new_class(4, 1)]).unwrap()]);
-        let steps: [&dyn Fn(&mut Session<'_>, &State) -> Result<(State, ChangeReport), LearnError>; 4] = [
+        let steps: [Step<'_>; 4] = [
             &|session, state| session.add_shots(state, &further),
             &|session, state| session.add_shots(state, &of_base),
             &|session, state| session.learn(state, &[new_class(5, 3)]),
