@@ -164,7 +164,7 @@ impl<'a> Calibrator<'a> {
             return border::expected(&base, &learned, start);
         }
         let (weights, base_fraction) = (balance.weights(), self.base_fraction());
-        border::choose(&base, &learned, &BorderObjective { weights, base_fraction, min_accuracy: min_accuracy })
+        border::choose(&base, &learned, &BorderObjective { weights, base_fraction, min_accuracy })
     }
 
     /// Accuracy over all classes to be expected without a border, 0..1.
