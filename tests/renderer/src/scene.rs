@@ -42,7 +42,7 @@ impl Scene {
         scene
     }
 
-    /// The same setting, from which the object was taken away.
+    /// This setting, from which the object was taken away.
     pub fn emptied(self) -> Self {
         Self { object: Box::new(Nothing { bounds: self.bounds, view: self.object.view() }), ..self }
     }
