@@ -161,7 +161,7 @@ impl Bundle {
         Ok(Self { folder: folder.into(), manifest, base_model, digest: codec::digest(&learner), backbone })
     }
 
-    /// The same bundle with its int8 backbone in the place of the float one.
+    /// This bundle with its int8 backbone in the place of the float one.
     ///
     /// The bundle's own exemplars and benchmark stay features of the float backbone, and a state does not remember
     /// which of the two its shots went through: their features differ by little, and both may be mixed. The measured

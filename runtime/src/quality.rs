@@ -48,7 +48,7 @@ pub struct Quality {
     /// Variance of the brightness's Laplacian (Pech-Pacheco et al., ICPR 2000) over the variance of the brightness, so
     /// that neither light nor contrast matters. 0 for a blank picture.
     pub sharpness: f32,
-    /// The same at a half of [`SIDE`] and at a quarter of it.
+    /// As [`Quality::sharpness`], at a half of [`SIDE`] and at a quarter of it.
     pub coarse_sharpness: [f32; 2],
     /// Whether brightness falls from a cell to the next one of its row (difference hash): a bit for each of 16 x 16
     /// cells, row by row, the lowest bit first.

@@ -130,9 +130,8 @@ pub fn check(folder: &Path, name: &str, release: u32) -> Result<(), ReleaseError
     Releases::read(folder)?.check(name, release)
 }
 
-/// The same as [`check`], but a higher release is remembered in `folder`, which must be there and locked, and only then
-/// is anything written; where that fails, a warning is logged and the bundle is accepted, so that a full disk stops no
-/// camera.
+/// As [`check`], but remembers a higher release in `folder`, which must be there and locked; only then is anything
+/// written. Where that fails, a warning is logged and the bundle is accepted, so that a full disk stops no camera.
 ///
 /// # Errors
 /// [`ReleaseError`] if the release is older, or what was remembered cannot be read.

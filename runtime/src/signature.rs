@@ -141,7 +141,8 @@ impl PublicKey {
         Ok(signature.trusted_comment().to_string())
     }
 
-    /// The same for bytes that come piece by piece: `feed` hands all of them, in order, to what it is given.
+    /// As [`check`](Self::check), for bytes that come piece by piece: `feed` hands all of them, in order, to what it is
+    /// given.
     ///
     /// # Errors
     /// Those of `feed`; within, as for [`check`](Self::check). Where it is clear from the start that the signature is
@@ -309,7 +310,7 @@ mod secret {
             self.sign_read(Cursor::new(bytes), comment)
         }
 
-        /// The same for bytes that are read piece by piece.
+        /// As [`sign`](Self::sign), for bytes that are read piece by piece.
         ///
         /// # Errors
         /// As for [`sign`](Self::sign), and if the bytes cannot be read.

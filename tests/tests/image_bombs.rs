@@ -22,7 +22,7 @@ fn bounded(what: &str, bytes: &[u8]) -> Result<(u32, u32), ImageError> {
     decoded(what, bytes).map(|picture| picture.dimensions())
 }
 
-/// The same, with the picture.
+/// Decodes within the bounds of memory; returns the picture.
 fn decoded(what: &str, bytes: &[u8]) -> Result<RgbImage, ImageError> {
     let started = Instant::now();
     let (picture, peak) = peak_of(|| decode(bytes));
@@ -49,7 +49,7 @@ fn png(width: u32, height: u32, depth: u8, colour: u8, extra: &[u8], pixels: &[u
     png_in_passes(width, height, [depth, colour, 0], extra, pixels)
 }
 
-/// The same, interlaced if the last of the numbers is 1.
+/// As `png`, interlaced if the last number of `form` is 1.
 fn png_in_passes(width: u32, height: u32, form: [u8; 3], extra: &[u8], pixels: &[u8]) -> Vec<u8> {
     let [depth, colour, interlaced] = form;
     let header = [&width.to_be_bytes()[..], &height.to_be_bytes(), &[depth, colour, 0, 0, interlaced]].concat();

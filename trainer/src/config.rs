@@ -342,7 +342,7 @@ impl Recipe {
         Ok(recipe)
     }
 
-    /// The same recipe on a feature extractor that the user brings as an ONNX file.
+    /// This recipe on a feature extractor that the user brings as an ONNX file.
     ///
     /// # Errors
     /// [`ConfigError`] if other settings do not go with one.

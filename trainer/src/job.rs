@@ -52,7 +52,7 @@ fn open_data_by(mut recipe: Recipe, images: &ImageArguments, group: &RankGroup) 
     Ok((recipe, data))
 }
 
-/// The same on the device, and with the backbone, that the command line names.
+/// As [`open_data`], on the device, and with the backbone, that the command line names.
 ///
 /// # Errors
 /// As for [`open_data`], or if the device is not there, which is told before images are read.
@@ -123,7 +123,7 @@ impl TrainingJob {
         Self::over(recipe, data, arguments, request, group)
     }
 
-    /// The same for a recipe and its data, read before.
+    /// As [`TrainingJob::open`], for a recipe and its data that were read before.
     ///
     /// # Errors
     /// As for [`TrainingJob::open`].
@@ -190,7 +190,7 @@ impl TrainingJob {
         self.align_sharing(&mut SharedFeatures::default())
     }
 
-    /// The same, with features that other jobs over the same backbone share.
+    /// As [`TrainingJob::align`], with features that other jobs over the same backbone share.
     ///
     /// # Errors
     /// As for [`TrainingJob::align`].

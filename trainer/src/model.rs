@@ -61,7 +61,7 @@ impl Model {
         Self { onnx: Some(onnx), ..Self::with(recipe, description, device) }
     }
 
-    /// The same model on another device.
+    /// This model on another device.
     ///
     /// # Errors
     /// If the recipe is not the model's.

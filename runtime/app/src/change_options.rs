@@ -27,7 +27,7 @@ enum AlignArgument {
 }
 
 impl AlignArgument {
-    /// The same for a learner.
+    /// This choice as a learner takes it.
     fn time(self) -> AlignmentTime {
         match self {
             Self::Now => AlignmentTime::Now,

@@ -33,7 +33,7 @@ fn canonical(path: &Path) -> PathBuf {
     resolved(&path, MAX_LINKS).unwrap_or(path)
 }
 
-/// The same; `None` if links lead in a circle.
+/// A path without links, as far as it exists; `None` if links lead in a circle.
 fn resolved(path: &Path, links: usize) -> Option<PathBuf> {
     if let Ok(whole) = fs::canonicalize(path) {
         return Some(whole);

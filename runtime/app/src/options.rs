@@ -134,7 +134,7 @@ impl Backbone {
 }
 
 impl Options {
-    /// The same, with the bundle where it is found, if its name alone was given, or none.
+    /// These options with the bundle where it is found, if its name alone was given, or none.
     pub fn with_bundle_found(mut self) -> Self {
         match bundle_search::find(&self.bundle, &bundle_search::Places::of_machine()) {
             Ok(folder) => self.bundle = folder,

@@ -203,7 +203,7 @@ impl Output {
     }
 }
 
-/// The same with numbers of six digits: more of them say nothing, and shares of 32 bits become long in 64.
+/// A result with numbers of six digits: more of them say nothing, and shares of 32 bits become long in 64.
 fn rounded(value: &Value) -> Value {
     match value {
         Value::Number(number) if number.is_f64() => {

@@ -185,7 +185,7 @@ fn by_ours(operands: &mut Operands) {
     }
 }
 
-/// The same step in PyTorch, in a Python of its own that waits for its turns.
+/// The training step in PyTorch, in a Python of its own that waits for its turns.
 struct PyTorch {
     python: Child,
     turns: ChildStdin,

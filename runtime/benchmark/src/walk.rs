@@ -100,7 +100,8 @@ impl SessionWalk<'_> {
         Ok(cost)
     }
 
-    /// The same, measuring every session; `on_session` is given each with its accuracies as soon as it is measured.
+    /// As [`SessionWalk::run`], measuring every session; `on_session` is given each with its accuracies as soon as it
+    /// is measured.
     ///
     /// # Errors
     /// As for [`SessionWalk::run`].

@@ -43,7 +43,8 @@ impl CameraFrame {
         }
     }
 
-    /// The same, a JPEG picture reduced as far as at least `side` pixels are left in width and height.
+    /// As [`CameraFrame::decode`], but reduces a JPEG picture as far as at least `side` pixels are left in width and
+    /// height.
     ///
     /// # Errors
     /// As for [`CameraFrame::decode`].

@@ -22,13 +22,13 @@ pub struct EstimateRow {
     pub session: usize,
     /// Share of pictures of base classes whose right label is in the set.
     pub base_covered: f64,
-    /// The same of learned classes.
+    /// Share of pictures of learned classes whose right label is in the set.
     pub learned_covered: f64,
     /// Mean number of labels in a set.
     pub size: f64,
     /// Estimated accuracy on base classes less the measured one; none without samples, as below.
     pub base_gap: Option<f64>,
-    /// The same on learned classes.
+    /// Estimated accuracy on learned classes less the measured one; none where nothing was estimated.
     pub learned_gap: Option<f64>,
     /// The middle of the estimated range less the measured accuracy, on learned classes.
     pub range_gap: Option<f64>,

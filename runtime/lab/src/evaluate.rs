@@ -45,7 +45,7 @@ impl Measurement<'_> {
         Ok(summarise(self.system.name(), &self.draws(draws, on_epoch)?))
     }
 
-    /// The same, draw by draw, to be [summarised](summarise).
+    /// Measures as [`Measurement::over`] does, draw by draw, to be [summarised](summarise).
     ///
     /// # Errors
     /// As for [`Measurement::over`].
@@ -59,7 +59,7 @@ impl Measurement<'_> {
         self.draws_seen(draws, on_epoch, &|_, _| {})
     }
 
-    /// The same; `on_session` looks at every session of every draw, from any of the threads.
+    /// As [`Measurement::draws`]; `on_session` looks at every session of every draw, from any of the threads.
     ///
     /// # Errors
     /// As for [`Measurement::over`].

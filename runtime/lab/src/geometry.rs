@@ -74,9 +74,10 @@ pub struct Geometry {
     pub between_classes: f64,
     /// Mean cosine between a class's mean direction and its pseudo-target, over all classes (Sim_cls-to-target).
     pub to_target: f64,
-    /// The same over base classes alone.
+    /// Mean cosine between a class's mean direction and its pseudo-target, over base classes alone.
     pub base_to_target: f64,
-    /// The same over incremental classes alone; none before the first session.
+    /// Mean cosine between a class's mean direction and its pseudo-target, over incremental classes alone; none before
+    /// the first session.
     pub incremental_to_target: Option<f64>,
 }
 

@@ -189,7 +189,7 @@ impl PaperTotals {
         Some(Self { ahm, last_hm, aacc })
     }
 
-    /// The same, number by number.
+    /// These numbers one by one, as figures of `table`.
     pub fn figures(self, table: PaperTable) -> [PublishedFigure; 3] {
         let Self { ahm, last_hm, aacc } = self;
         [(Metric::Ahm, ahm), (Metric::LastHm, last_hm), (Metric::Aacc, aacc)].map(|(metric, value)| PublishedFigure {
@@ -308,7 +308,7 @@ pub static ROWS: [PaperRow; 9] = [
 /// OrCo on CIFAR-100 as the paper prints it: A_base of sessions 0 to 8.
 pub const ORCO_BASE: [f64; 9] = [80.08, 67.37, 68.12, 63.30, 63.40, 63.93, 61.45, 61.08, 58.22];
 
-/// The same: A_inc of sessions 1 to 8.
+/// OrCo on CIFAR-100 as the paper prints it: A_inc of sessions 1 to 8.
 pub const ORCO_INC: [f64; 8] = [77.60, 60.20, 51.67, 48.90, 45.80, 48.23, 44.94, 43.15];
 
 /// A row of one of the paper's ablations, which are on mini-ImageNet.

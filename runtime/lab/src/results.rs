@@ -59,7 +59,7 @@ pub struct MeasuredSystem {
 /// What was measured of several trainings by one recipe with different seeds.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Trainings {
-    /// The same means as those of the system. Deviations are those of the trainings' means, each over its draws.
+    /// The means of [`MeasuredSystem::summary`]. Deviations are those of the trainings' means, each over its draws.
     pub over_seeds: Summary,
     /// Each training, in the order of [`Results::training_seeds`].
     pub each: Vec<Summary>,

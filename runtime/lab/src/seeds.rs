@@ -19,7 +19,8 @@ pub struct SeedSummary {
     /// Means over all draws and seeds. Deviations are those of the seeds' means, each over its draws; its `draws` are
     /// the seeds.
     pub over_seeds: Summary,
-    /// The same means. Deviations are over the draws of one seed: the root mean square of all seeds' ones.
+    /// Means over all draws and seeds. Deviations are over the draws of one seed: the root mean square of all seeds'
+    /// ones.
     pub over_draws: Summary,
 }
 

@@ -68,20 +68,20 @@ pub struct System {
 impl System {
     /// The device's learner with the settings it is measured with.
     pub const ORCO: Self = Self::of(&orco::ORCO);
-    /// The same with the dial at its other two positions.
+    /// [`System::ORCO`] with the dial at `keep-base`.
     pub const KEEP_BASE: Self = Self::of(&orco::KEEP_BASE);
-    /// See [`System::KEEP_BASE`].
+    /// [`System::ORCO`] with the dial at `favour-new`.
     pub const FAVOUR_NEW: Self = Self::of(&orco::FAVOUR_NEW);
     /// Phase 3 by the published program's settings for the benchmark ([`crate::published::program`]), answers by
     /// pseudo-targets alone.
     pub const PROGRAM: Self = Self::of(&orco::PROGRAM);
-    /// The same by the paper's text where it differs.
+    /// [`System::PROGRAM`], by the paper's text where it differs.
     pub const TEXT: Self = Self::of(&orco::TEXT);
     /// Imprinting in the projected space.
     pub const IMPRINT: Self = Self::of(&means::IMPRINT);
     /// Nearest class mean on backbone features (IW in the paper's tables).
     pub const NCM: Self = Self::of(&means::NCM);
-    /// The same with calibrated means of new classes.
+    /// [`System::NCM`] with calibrated means of new classes.
     pub const TEEN: Self = Self::of(&means::TEEN);
     /// Ridge regression on random features (RanPAC).
     pub const RIDGE: Self = Self::of(&ridge::RIDGE);

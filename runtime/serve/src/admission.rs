@@ -148,7 +148,7 @@ impl Admission {
         Ok(Permit::new(room, Some(seat), self))
     }
 
-    /// The same for a thread, which does not wait; `None` if there is no room now.
+    /// As [`Admission::work`], for a thread, which does not wait; `None` if there is no room now.
     ///
     /// # Errors
     /// [`Refusal`] if so much is never given.

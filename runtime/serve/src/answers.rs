@@ -136,7 +136,7 @@ impl Answers {
         self.ask(|reply| Request::Answer { picture, similar, reply }).await
     }
 
-    /// The same for a thread, which waits; `None` if too many wait already.
+    /// As [`Answers::answer`], without similar exemplars, for a thread, which waits; `None` if too many wait already.
     pub(crate) fn try_answer(&self, picture: Admitted<RgbImage>) -> Option<Result<PictureAnswer, Refusal>> {
         let (reply, answer) = oneshot::channel();
         match self.requests.try_send(Request::Answer { picture, similar: 0, reply }) {
@@ -155,7 +155,7 @@ impl Answers {
         self.ask(|reply| Request::Classify { picture, reply }).await
     }
 
-    /// The same for feature vectors, `[pictures, features]`.
+    /// As [`Answers::classify`], for feature vectors, `[pictures, features]`.
     ///
     /// # Errors
     /// As for [`Answers::answer`].

@@ -128,8 +128,8 @@ impl Inbox {
         self.offer_if(picture, answer, || true)
     }
 
-    /// The same for a camera's frame, which nobody asked to keep: none while somebody teaches, and none that is dark,
-    /// white, blurred or blank.
+    /// As [`Inbox::offer`], for a camera's frame, which nobody asked to keep: keeps none while somebody teaches, and
+    /// none that is dark, white, blurred or blank.
     pub(crate) fn offer_frame(&self, picture: &RgbImage, answer: &PictureAnswer) -> Option<Id> {
         if self.kept().taught.is_some_and(|taught| taught.elapsed() < TEACHING) {
             return None;

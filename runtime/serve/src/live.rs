@@ -125,7 +125,7 @@ impl LiveReader {
         seen.map(|seen| seen.view())
     }
 
-    /// The same, at most `side` pixels wide and high.
+    /// A JPEG of the newest frame, at most `side` pixels wide and high.
     pub fn reduced(&self, side: u32) -> Option<Vec<u8>> {
         let seen = self.0.now().seen.clone();
         seen.map(|seen| image::reduced_jpeg(&seen.picture, side))
@@ -183,7 +183,7 @@ impl Live {
         self.0.json()
     }
 
-    /// The same, for a thread that may live longer.
+    /// Reads what the camera shows, for a thread that may live longer.
     pub(crate) fn reader(&self) -> LiveReader {
         LiveReader(Arc::clone(&self.0))
     }
@@ -197,7 +197,7 @@ impl Live {
         seen.ok_or_else(|| self.nothing())
     }
 
-    /// The same once there is one after number `after`, or after `most`.
+    /// As [`Live::seen`], once there is a frame after number `after`, or `most` has passed.
     ///
     /// # Errors
     /// As for [`Live::seen`].

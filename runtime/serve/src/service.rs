@@ -104,7 +104,7 @@ impl Service {
         Self::open_with(bundle, store, settings, RetentionOptions::default())
     }
 
-    /// The same with other options than the default ones.
+    /// As [`Service::open`], with other retention options than the default ones.
     ///
     /// # Errors
     /// As for [`Service::open`].

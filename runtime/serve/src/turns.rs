@@ -42,7 +42,7 @@ impl TurnQueue {
         turn
     }
 
-    /// The same, but gives up after so long.
+    /// Waits for a turn, but gives up after `patience`.
     pub fn take_within(&self, patience: Duration) -> Option<Turn> {
         let (turn, started) = (self.line_up(), Instant::now());
         let mut line = lock(&self.0.line);

@@ -89,7 +89,7 @@ fn sealed(entries: &[(Header, Vec<u8>)]) -> Vec<u8> {
     sealed_with(entries, "")
 }
 
-/// The same as version 1 had it.
+/// A backup of such entries as version 1 wrote it, without releases and signature.
 fn sealed_as_version_1(entries: &[(Header, Vec<u8>)]) -> Vec<u8> {
     let kept: Vec<_> =
         entries.iter().filter(|(header, _)| &*header.path_bytes() != RELEASES.as_bytes()).cloned().collect();

@@ -53,7 +53,7 @@ pub fn within_limit<T: Send + 'static>(open: impl FnOnce(&Cancel) -> T + Send + 
     within(LIMIT, &ABANDONED, open)
 }
 
-/// The same within `limit`; `abandoned` counts the threads that still open a model for which nobody waits.
+/// Opens a model within `limit`; `abandoned` counts the threads that still open a model for which nobody waits.
 fn within<T: Send + 'static>(
     limit: Duration,
     abandoned: &'static AtomicUsize,

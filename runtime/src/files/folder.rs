@@ -100,7 +100,7 @@ impl OpenFolder {
         Ok(names)
     }
 
-    /// The same on other systems than Unix.
+    /// Names of all that is in it, on other systems than Unix.
     #[cfg(not(unix))]
     pub fn all_names(&self) -> io::Result<Vec<OsString>> {
         std::fs::read_dir(&self.path)?.map(|entry| Ok(entry?.file_name())).collect()

@@ -58,7 +58,7 @@ impl Lock {
         .inspect(Self::close_to_others)
     }
 
-    /// The same for a file that must be there.
+    /// As [`Lock::take`], for a file that must be there.
     ///
     /// # Errors
     /// As for [`Lock::take`], and if there is no such file.

@@ -217,7 +217,7 @@ struct Means {
     by: usize,
     /// `[height, width, 3]`, each reduced.
     sums: Vec<u16>,
-    /// The same, of whole pictures.
+    /// The picture itself, `[height, width, 3]`, where it is not reduced.
     rgb: Vec<u8>,
 }
 

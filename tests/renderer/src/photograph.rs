@@ -70,7 +70,7 @@ pub fn thing(class: Class, side: usize, random: &mut Random) -> RgbaImage {
 
 /// A random setting without an object, as a picture of that size.
 pub fn place(width: usize, height: usize, random: &mut Random) -> RgbImage {
-    let scene = Scene::random(random.deal("place", &Class::ALL), random).empty_like();
+    let scene = Scene::random(random.deal("place", &Class::ALL), random).emptied();
     let aspect = width as f32 / height as f32;
     let look = |x: usize, y: usize| scene.look(aspect * centred(x, width), -centred(y, height)).0;
     let light: Vec<Vec3> = (0..width * height).map(|pixel| look(pixel % width, pixel / width)).collect();

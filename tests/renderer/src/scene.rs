@@ -42,8 +42,8 @@ impl Scene {
         scene
     }
 
-    /// The same setting, from which the object was taken away.
-    pub fn empty_like(self) -> Self {
+    /// This setting, from which the object was taken away.
+    pub fn emptied(self) -> Self {
         Self { object: Box::new(Nothing { bounds: self.bounds, view: self.object.view() }), ..self }
     }
 

@@ -34,7 +34,7 @@ impl Surface {
         Self { colour, roughness, metal: true }
     }
 
-    /// The same material with its colour multiplied by `factor`.
+    /// This material with its colour multiplied by `factor`.
     pub fn shaded(self, factor: f32) -> Self {
         Self { colour: self.colour * factor, ..self }
     }

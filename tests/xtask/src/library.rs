@@ -51,7 +51,7 @@ pub const ONNX_RUNTIME: Library = Library {
     required: &[ONNX_RUNTIME_FILE],
 };
 
-/// The same for aarch64 and Linux, on any machine: for the package, and for tests of programs for it.
+/// ONNX Runtime for aarch64 and Linux, on any machine: for the package, and for tests of programs for it.
 pub const ONNX_RUNTIME_AARCH64: Library = Library {
     name: "ONNX Runtime 1.31.1 for aarch64",
     size: "21 MB to download, 26 MB on disk",

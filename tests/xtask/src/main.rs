@@ -407,7 +407,7 @@ fn everything() -> Result<Environment, Box<dyn Error>> {
         .with_program(&ZIZMOR.locate()?))
 }
 
-/// The same, and what some tests need of Debian, where it can be had.
+/// As `everything`, and what some tests need of Debian, where it can be had.
 fn everything_and_packages() -> Result<Environment, Box<dyn Error>> {
     let mut environment = everything()?;
     for wanted in &debian::WANTED {

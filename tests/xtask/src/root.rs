@@ -115,7 +115,7 @@ impl Root {
         Self { folder: folder.to_owned(), qemu: None }
     }
 
-    /// The same in another folder, which is made; its folder's system runs programs for aarch64 if this one does.
+    /// A copy of this Debian in another folder, which is made; it runs programs for aarch64 if this one does.
     ///
     /// # Errors
     /// If it cannot be copied.
@@ -124,7 +124,7 @@ impl Root {
         Ok(Self { folder: to.to_owned(), qemu: self.qemu.clone() })
     }
 
-    /// The same, where programs for aarch64 run, too.
+    /// This Debian, where programs for aarch64 run, too.
     pub fn with_aarch64(self) -> Self {
         Self { qemu: Some(self.path("usr/bin/qemu-aarch64")), ..self }
     }

@@ -167,7 +167,7 @@ impl Trainer {
         })
     }
 
-    /// The same in PyTorch, if a Python that has it was named.
+    /// PyTorch's, if a Python that has it was named.
     fn pytorch(case: &Case, ranks: usize, threads: usize) -> Option<Self> {
         let python = env::var_os("ORCO_PYTHON")?;
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("benches/views/pytorch.py");

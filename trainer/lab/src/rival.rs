@@ -112,7 +112,7 @@ impl Rival {
         PaperRow::named(self.0.method.paper_row?)?.totals(table)
     }
 
-    /// The same, of the table that is on the data and split of a recipe.
+    /// What the OrCo paper's table on the data and split of a recipe gives for it.
     fn figures(self, recipe: &Recipe) -> Option<[PublishedFigure; 3]> {
         let table = table(recipe)?;
         Some(self.published(table)?.figures(table))

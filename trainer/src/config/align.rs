@@ -188,7 +188,7 @@ impl BaseAlignConfig {
         }
     }
 
-    /// The same for that many base images: epochs and batch where `steps` says how long phase 2 takes.
+    /// These settings for that many base images: epochs and batch where `steps` says how long phase 2 takes.
     pub fn for_images(&self, images: usize) -> Self {
         let Some(steps) = self.steps else { return self.clone() };
         let batch = self.batch.min(images).max(1);

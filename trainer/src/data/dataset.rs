@@ -235,7 +235,7 @@ impl Images {
         self.batch_at(&tensor(indices), device)
     }
 
-    /// The same for indices in a tensor, i64 `[k]`, on any device.
+    /// As [`Images::batch`], for indices in a tensor, i64 `[k]`, on any device.
     pub fn batch_at(&self, indices: &Tensor, device: Device) -> Tensor {
         let mut chosen = self.at(indices);
         if device != chosen.device() && device.is_cuda() {

@@ -24,7 +24,7 @@ pub struct Fidelity {
     pub lowest: f64,
     /// Accuracy of the nearest base mean (of the shipped features) for f32 features, 0 to 1.
     pub float_accuracy: f64,
-    /// The same for the file's features.
+    /// Accuracy of the nearest base mean (of the shipped features) for the file's features, 0 to 1.
     pub accuracy: f64,
 }
 

@@ -11,7 +11,7 @@ pub fn encode(network: &Network, metadata: &[(&str, String)]) -> Vec<u8> {
     encode_with(network, WeightFormat::F32, metadata)
 }
 
-/// The same with weights of convolutions stored as `weights` says.
+/// As [`encode`], with weights of convolutions stored as `weights` says.
 pub fn encode_with(network: &Network, weights: WeightFormat, metadata: &[(&str, String)]) -> Vec<u8> {
     let mut writer = Writer { network, weights, parts: Parts::default() };
     let x = writer.parts.start(&network.description);

@@ -145,7 +145,7 @@ pub fn check() -> Result<(), Interrupted> {
     }
 }
 
-/// The same for work that asks whether to go on; whoever called it then asks [`check`].
+/// Says whether to go on, to work that asks for a [`ControlFlow`]; whoever called it then asks [`check`].
 pub fn flow() -> ControlFlow<()> {
     if check().is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
 }

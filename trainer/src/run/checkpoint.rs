@@ -75,7 +75,7 @@ impl Run {
         self.load_or(name, DamagePolicy::Refuse)
     }
 
-    /// The same for what can be computed again: where none is whole, all are set aside, with a warning.
+    /// As [`Run::load`], for what can be computed again: where none is whole, all are set aside, with a warning.
     ///
     /// # Errors
     /// If one cannot be read or set aside.

@@ -59,7 +59,7 @@ pub fn align(model: &mut Model, tables: AlignTables<'_>, base: &BaseSession<'_>)
     align_sharing(model, tables, base, &mut SharedFeatures::default())
 }
 
-/// The same, with features that other alignments of the same backbone share; it ends in the same numbers.
+/// As [`align`], with features that other alignments of the same backbone share; it ends in the same numbers.
 ///
 /// # Errors
 /// As for [`align`].

@@ -44,7 +44,7 @@ impl Targets {
         self.select(&self.free_rows())
     }
 
-    /// The same on another device.
+    /// These targets on another device.
     #[must_use]
     pub fn to_device(&self, device: Device) -> Self {
         Self { vectors: self.vectors.to_device(device), rows: self.rows.clone() }

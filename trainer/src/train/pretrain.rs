@@ -54,7 +54,7 @@ pub fn pretrain(
     Ok(())
 }
 
-/// The same by any criterion; says how fast it was.
+/// As [`pretrain`], by any criterion; says how fast it was.
 ///
 /// # Errors
 /// As for [`pretrain`].

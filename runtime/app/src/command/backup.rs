@@ -69,7 +69,7 @@ pub fn described(contents: &BackupContents) -> String {
     )
 }
 
-/// The same as JSON.
+/// What a backup holds, as JSON.
 pub fn to_json(contents: &BackupContents) -> Value {
     let BackupContents { bundle, classes, exemplars, pictures, bytes, .. } = contents;
     json!({

@@ -68,7 +68,7 @@ impl HomeAssistant {
         newest.unwrap()
     }
 
-    /// The same for its state.
+    /// Waits until it shows an entity in this state; returns the line.
     fn says(&self, entity: &str, state: &str) -> Value {
         self.shows(entity, state, |line| line["state"] == state)
     }

@@ -41,7 +41,7 @@ impl Camera {
         self.take_in_light(things, gain)
     }
 
-    /// The same in this light, 1 being the usual one.
+    /// A picture of things whose left edges are given, in this light, 1 being the usual one.
     pub(crate) fn take_in_light(&mut self, things: &[(&RgbaImage, i64)], gain: f32) -> RgbImage {
         let mut frame = image::DynamicImage::from(self.place.clone()).into_rgba8();
         for (thing, left) in things {

@@ -153,11 +153,11 @@ typedef struct OrcoReport {
    */
   float new_accuracy;
   /**
-   * The same of the classes that were known before, before the change.
+   * Share of the exemplars of the classes known before that are recognised, before the change.
    */
   float old_accuracy_before;
   /**
-   * The same after it.
+   * Share of the exemplars of the classes known before that are recognised, after the change.
    */
   float old_accuracy_after;
 } OrcoReport;
@@ -258,7 +258,7 @@ enum OrcoStatus orco_open(const char *bundle,
                           struct OrcoLearner **learner);
 
 /**
- * The same for bundles that are signed with the key in the file `public_key`, written by minisign; others are
+ * As orco_open(), for bundles that are signed with the key in the file `public_key`, written by minisign; others are
  * refused, and so are older releases than were used before.
  */
 enum OrcoStatus orco_open_signed(const char *bundle,
@@ -369,7 +369,7 @@ enum OrcoStatus orco_classify_file(const struct OrcoLearner *learner,
                                    struct OrcoAnswer **answer);
 
 /**
- * The same for the bytes of a JPEG, PNG or WebP file.
+ * As orco_classify_file(), for the bytes of a JPEG, PNG or WebP file.
  */
 enum OrcoStatus orco_classify_bytes(const struct OrcoLearner *learner,
                                     const uint8_t *data,
@@ -378,7 +378,7 @@ enum OrcoStatus orco_classify_bytes(const struct OrcoLearner *learner,
                                     struct OrcoAnswer **answer);
 
 /**
- * The same for a picture in memory, as orco_shots_add_rgb() takes it.
+ * As orco_classify_file(), for a picture in memory, as orco_shots_add_rgb() takes it.
  */
 enum OrcoStatus orco_classify_rgb(const struct OrcoLearner *learner,
                                   const uint8_t *rows,

@@ -43,7 +43,7 @@ pub unsafe extern "C" fn orco_classify_file(
     })
 }
 
-/// The same for the bytes of a JPEG, PNG or WebP file.
+/// As orco_classify_file(), for the bytes of a JPEG, PNG or WebP file.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn orco_classify_bytes(
     learner: *const OrcoLearner,
@@ -60,7 +60,7 @@ pub unsafe extern "C" fn orco_classify_bytes(
     })
 }
 
-/// The same for a picture in memory, as orco_shots_add_rgb() takes it.
+/// As orco_classify_file(), for a picture in memory, as orco_shots_add_rgb() takes it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn orco_classify_rgb(
     learner: *const OrcoLearner,

@@ -18,9 +18,9 @@ pub struct OrcoReport {
     pub free_targets: usize,
     /// Share of the exemplars of the new classes that are recognised.
     pub new_accuracy: f32,
-    /// The same of the classes that were known before, before the change.
+    /// Share of the exemplars of the classes known before that are recognised, before the change.
     pub old_accuracy_before: f32,
-    /// The same after it.
+    /// Share of the exemplars of the classes known before that are recognised, after the change.
     pub old_accuracy_after: f32,
 }
 

@@ -71,7 +71,7 @@ pub unsafe extern "C" fn orco_open(
     })
 }
 
-/// The same for bundles that are signed with the key in the file `public_key`, written by minisign; others are
+/// As orco_open(), for bundles that are signed with the key in the file `public_key`, written by minisign; others are
 /// refused, and so are older releases than were used before.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn orco_open_signed(

@@ -19,7 +19,7 @@ pub unsafe fn borrow<'a, T>(pointer: *const T, name: &str) -> Result<&'a T, Stat
     unsafe { pointer.as_ref() }.ok_or_else(|| null(name))
 }
 
-/// The same, to be changed.
+/// What a pointer points to, to be changed.
 ///
 /// # Safety
 /// As for [`borrow`], and nobody else reads it meanwhile.

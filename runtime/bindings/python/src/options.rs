@@ -42,7 +42,7 @@ impl PyLearnerOptions {
         given_or_default(py, given, "LearnerOptions")?.extract()
     }
 
-    /// The same for the library.
+    /// These options as the library takes them.
     pub fn settings(&self) -> PyResult<LearnerSettings> {
         if self.forgetting_budget.is_some_and(|share| !(0.0..=1.0).contains(&share)) {
             return Err(PyValueError::new_err("forgetting_budget is a share from 0 to 1"));
@@ -79,7 +79,7 @@ impl PyRestoreOptions {
         Ok(LearnerSettings::default().wait(seconds(self.wait)?))
     }
 
-    /// The same for the library, with the key read.
+    /// These options as the library takes them, with the key read.
     pub fn restore_options(&self) -> Result<RestoreOptions, PendingError> {
         let key = read_key(self.public_key.as_ref())?;
         Ok(RestoreOptions::default().replace(self.replace).other_bundle(self.other_bundle).public_key(key))

@@ -124,7 +124,7 @@ pub struct PyReport {
     free_targets: usize,
     /// Share of the exemplars of the new classes that are recognised; None where none says.
     new_accuracy: Option<f32>,
-    /// The same of the classes that were known before: before the change, and after it.
+    /// Share of the exemplars of the classes known before that are recognised: before the change, and after it.
     old_accuracy: Option<(f32, f32)>,
     /// Classes of which fewer exemplars are recognised than before: label, share before, share after; worst first.
     lost: Vec<(String, f32, f32)>,

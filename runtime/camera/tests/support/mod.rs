@@ -18,7 +18,7 @@ const TIMEOUT: Duration = Duration::from_secs(240);
 pub enum Mode {
     /// Photographs, with their lengths.
     Good,
-    /// The same without lengths.
+    /// Photographs, without their lengths.
     Unmeasured,
     /// One picture, and the end.
     Single,

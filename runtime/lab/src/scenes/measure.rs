@@ -84,7 +84,7 @@ pub struct InputShares {
     pub own_place: f64,
     /// In the place of another thing.
     pub other_place: f64,
-    /// The same, where base classes may be answered, too.
+    /// In the place of another thing, where base classes may be answered, too.
     pub other_place_all_classes: f64,
     /// Shots that a device refuses, since they are blurred or the same again.
     pub refused_shots: f64,

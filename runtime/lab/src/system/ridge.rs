@@ -109,7 +109,7 @@ impl<'a> Ridge<'a> {
         expanded
     }
 
-    /// The same for features that are scored, as far as it was not done before.
+    /// Random features of features that are scored; expands only those that were not expanded before.
     fn expand_scored(&self, features: &[f32]) -> Ref<'_, [f32]> {
         let mut scored = self.scored.borrow_mut();
         let (known, expanded) = &mut *scored;

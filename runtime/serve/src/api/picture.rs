@@ -42,7 +42,7 @@ pub(super) async fn decode<T: Send + 'static>(
     blocking(decoding).await?.map_err(refused)
 }
 
-/// The same of a picture alone.
+/// Admits a picture and decodes it.
 ///
 /// # Errors
 /// As for [`admit`] and [`decode`].

@@ -111,7 +111,7 @@ impl ChangeWorker {
         self.shared.end(running.id, running.verb, JobProgress::Lost(lost));
     }
 
-    /// The same, by the history of a learner that was opened since.
+    /// Ends the job of a change that broke off, by the history of a learner that was opened since.
     fn settle_by(&self, learner: &Learner, running: RunningChange, broke_off: &str) {
         let Some(entry) = running.found_in(learner.history().entries()) else {
             let why = format!("{broke_off} before the change was saved; ask for it again");

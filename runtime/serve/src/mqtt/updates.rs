@@ -66,7 +66,7 @@ pub struct RegionState {
 }
 
 impl RegionState {
-    /// The same whatever the probability.
+    /// This state without its probability.
     fn without_probability(&self) -> Self {
         Self { probability: None, ..self.clone() }
     }

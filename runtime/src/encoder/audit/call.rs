@@ -49,7 +49,7 @@ impl NodeOutput {
         Self { outputs: vec![output], work, scratch: 0 }
     }
 
-    /// The same with other work.
+    /// This output with other work.
     pub fn with_work(self, work: u64) -> Self {
         Self { work, ..self }
     }

@@ -4,7 +4,8 @@
 /// Most multiply-adds for one picture, where other work counts as so many as take as long: 550 thousand million.
 /// ViT-L/14 takes 389 thousand million at 448 x 448 pixels, ResNet-152 takes 50.
 pub const MAX_WORK: u64 = 1 << 39;
-/// The same for one call of an engine, which computes several small pictures at once.
+/// Most multiply-adds, counted as in [`MAX_WORK`], for one call of an engine, which computes several small pictures at
+/// once.
 pub const MAX_WORK_OF_CALL: u64 = 1 << 40;
 /// Most of it that depends on no picture, which an engine does while it opens a model: 17 thousand million, enough to
 /// convert four thousand million weights.

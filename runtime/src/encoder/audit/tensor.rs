@@ -70,7 +70,7 @@ impl TensorType {
         Self { shape, data_type, values: None, constant: false }
     }
 
-    /// The same with its values, which are left out where they are too many or not of its data type.
+    /// This tensor with its values, which are left out where they are too many or not of its data type.
     pub fn with_values(mut self, values: Option<Vec<i64>>) -> Self {
         let fits = |values: &Vec<i64>| {
             values.len() as u64 <= SHORT

@@ -38,7 +38,7 @@ fn node_of(operator: &str, more: &[u8]) -> Vec<u8> {
     bytes(1, &[&bytes(3, b"added"), &bytes(4, operator.as_bytes()), more].concat())
 }
 
-/// The same with one attribute of some fields.
+/// A `Conv` node with one attribute, `pads`, of some fields.
 fn node_with(attribute: &[u8]) -> Vec<u8> {
     node_of("Conv", &bytes(5, &[&bytes(1, b"pads"), attribute].concat()))
 }

@@ -40,7 +40,7 @@ pub(super) enum Colours {
     YCbCr,
     /// Inverted, as all programs write it.
     Cmyk,
-    /// The same, its first three as YCbCr.
+    /// Inverted CMYK, its first three components stored as YCbCr.
     Ycck,
 }
 

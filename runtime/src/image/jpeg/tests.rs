@@ -12,7 +12,7 @@ const SAMPLES: [(&str, &[u8]); 5] = [
     ("CMYK", include_bytes!("samples/cmyk.jpg")),
 ];
 
-/// The same photograph in the usual samplings, baseline and in ten scans, with and without restarts.
+/// One photograph in the usual samplings, baseline and in ten scans, with and without restarts.
 fn usual() -> Vec<(std::string::String, Vec<u8>)> {
     use SamplingFactor::*;
     written(&[R_4_4_4, R_4_4_0, R_4_2_2, R_4_2_0, R_4_1_1, F_4_1])

@@ -78,7 +78,7 @@ impl Cec {
         Ok(Self::over(features.to_device(model.device()), &labels, data.split.base_classes as i64))
     }
 
-    /// The same over features that are there.
+    /// Takes features that were computed before.
     fn over(features: Tensor, labels: &Tensor, base: i64) -> Self {
         Self { features, classes: rows_of_classes(labels, base) }
     }

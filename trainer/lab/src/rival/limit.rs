@@ -87,7 +87,7 @@ impl Limit {
         Ok(Self::over(features.to_device(device), labels, means.to_device(device), config.batch))
     }
 
-    /// The same over features that are there.
+    /// Takes features that were computed before.
     fn over(features: Tensor, labels: Tensor, means: Tensor, batch: usize) -> Self {
         let classes = rows_of_classes(&labels, means.size()[0]);
         Self { features, labels, classes, means, batch }

@@ -66,7 +66,7 @@ impl ProjectionHead {
         [&self.w1, &self.b1, &self.w2, &self.b2]
     }
 
-    /// The same head as the device stores it.
+    /// This head as the device stores it.
     pub fn to_runtime(&self) -> orco_state::head::Head {
         let values = |tensor: &Tensor| -> Vec<f32> {
             let tensor = tensor.detach().to_device(tch::Device::Cpu).to_kind(Kind::Float);

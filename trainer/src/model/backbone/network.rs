@@ -236,7 +236,7 @@ fn create(path: &Path<'_>, conv: &ConvNorm) -> ConvNormTensors {
     }
 }
 
-/// The same tensor `[n, c, h, w]`, channels stored last: the layout that convolutions run fastest in.
+/// A tensor `[n, c, h, w]` with its channels stored last: the layout that convolutions run fastest in.
 fn channels_last(x: &Tensor) -> Tensor {
     x.permute([0, 2, 3, 1]).contiguous().permute([0, 3, 1, 2])
 }

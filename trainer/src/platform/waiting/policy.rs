@@ -17,7 +17,7 @@ const BUSY: f64 = 0.25;
 const BUSY_LOOKS: u32 = 2;
 /// Looks for which threads sleep before they try to spin again.
 const REST: u32 = 5;
-/// The same after several tries that failed.
+/// Most looks for which threads sleep, after several tries that failed.
 const MAX_REST: u32 = 100;
 /// Looks after which a try has not failed.
 const SETTLED: u32 = 50;

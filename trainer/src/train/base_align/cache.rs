@@ -185,7 +185,7 @@ pub(super) fn features(
     Ok(group.gather_rows(&rows, indices.len())?)
 }
 
-/// The same of this process alone.
+/// As `features`, by this process alone.
 fn features_of(
     model: &Model,
     augment: Option<(&AugmentConfig, Arithmetic)>,

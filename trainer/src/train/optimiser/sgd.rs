@@ -88,7 +88,7 @@ impl Sgd {
     }
 }
 
-/// The same step as tensor operations, for parameters anywhere else.
+/// A step of one parameter as tensor operations, where `FusedTensors` does not fit it.
 fn by_tensors(
     weights: &mut Tensor,
     momentum: &mut Tensor,

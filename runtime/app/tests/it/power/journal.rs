@@ -194,7 +194,7 @@ impl Watch {
         }
     }
 
-    /// The same of a call that names a file.
+    /// What a call that names a file is about to do to the folder, if anything.
     fn naming_intent(&mut self, call: NamingCall, thread: Pid, arguments: [u64; 6]) -> Option<Intent> {
         let path = call.path(thread, arguments);
         match call.purpose {

@@ -245,7 +245,7 @@ impl Device {
         Self { folder: TempDir::new().unwrap(), bundle, options: Vec::new() }
     }
 
-    /// The same on a copy of the shipped bundle that the test may damage.
+    /// A device on a copy of the shipped bundle that the test may damage.
     pub fn with_own_bundle() -> Self {
         let folder = TempDir::new().unwrap();
         Self { bundle: copied_bundle(folder.path()), folder, options: Vec::new() }

@@ -88,7 +88,7 @@ impl Service {
         self.send_shots(&format!("/api/v1/shots/{label}"), class, count);
     }
 
-    /// The same, even where a picture is unfit or was a shot before.
+    /// Sends the first sample pictures of a class as shots of a label, even where one is unfit or was a shot before.
     pub fn shoot_anyway(&self, label: &str, class: &str, count: usize) {
         self.send_shots(&format!("/api/v1/shots/{label}?anyway=true"), class, count);
     }

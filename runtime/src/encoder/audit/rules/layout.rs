@@ -7,7 +7,7 @@ use crate::encoder::audit::tensor::{DataType, TensorType, axis_of, product};
 
 const UNKNOWN_SHAPE: RuleError = RuleError("its new shape cannot be inferred");
 
-/// The same elements in another shape.
+/// The elements of `input` in another shape.
 fn reshaped(input: &TensorType, shape: Vec<u64>) -> RuleResult {
     if product(&shape) != input.elements() {
         return Err(MISMATCH);

@@ -22,7 +22,7 @@ struct Meeting {
     other: AtomicI32,
     /// Nanoseconds that it had computed by then.
     computed: AtomicU64,
-    /// The same when it had fallen asleep.
+    /// Nanoseconds that the other thread had computed when it had fallen asleep.
     slept: AtomicU64,
 }
 
