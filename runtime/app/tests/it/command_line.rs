@@ -196,6 +196,7 @@ fn labels_are_compared_in_one_normal_form() {
 
 #[test]
 fn the_same_shots_give_the_same_bytes_in_any_order() {
+    let mut trial = orco_trials::trial!(28, "states compared");
     let (one, two) = (Device::new(), Device::new());
     one.learn(&[("duck", &shots("learn", "rubber-duck"))]);
     let renamed = two.folder.path().join("reversed");
@@ -208,6 +209,7 @@ fn the_same_shots_give_the_same_bytes_in_any_order() {
     let state = one.saved().state;
     assert_eq!(state.classes.len(), 1);
     assert_eq!(state, two.saved().state);
+    trial.count(1);
 }
 
 #[test]

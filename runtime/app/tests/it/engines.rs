@@ -206,6 +206,7 @@ fn nothing_warns_where_no_onnx_runtime_is_installed() {
 /// What is learned does not depend on whether there is an ONNX Runtime.
 #[test]
 fn the_same_shots_give_the_same_bytes_with_and_without_onnx_runtime() {
+    let mut trial = orco_trials::trial!(28, "states compared");
     let duck = argument("duck", &shots("learn", "rubber-duck"));
     let state = |library: Option<&str>| {
         let device = Device::new();
@@ -218,6 +219,7 @@ fn the_same_shots_give_the_same_bytes_with_and_without_onnx_runtime() {
         device.saved().state
     };
     assert!(state(None) == state(Some("/nowhere")));
+    trial.count(1);
 }
 
 #[test]

@@ -138,7 +138,7 @@ class Report:
 
     @property
     def old_accuracy(self) -> tuple[float, float] | None:
-        """The same of the classes that were known before: before the change, and after it."""
+        """Mean share recognised of the classes that were known before: before the change, and after it."""
 
     @property
     def lost(self) -> list[tuple[str, float, float]]:
@@ -208,7 +208,7 @@ class Learner:
         """
 
     def classify_features(self, features: NDArray[np.float32], *, most: int = 5) -> list[Answer]:
-        """The same for pictures whose features [pictures, features] are known."""
+        """Answers for pictures whose features [pictures, features] are known, as `classify` gives them."""
 
     def features(self, pictures: _Pictures) -> NDArray[np.float32]:
         """Features of pictures, to be classified: [pictures, features]."""
