@@ -275,15 +275,21 @@ impl Bank {
         *self = self.only(&kept);
     }
 
-    fn clean_of(&self, exemplar: usize) -> Vec<f32> {
-        let mut features = vec![0.0; self.dimension];
-        self.as_exemplars().read(exemplar, 0, &mut features);
+    /// Clean views of these exemplars, `[exemplars, dimension]`.
+    ///
+    /// # Panics
+    /// If there is no such exemplar.
+    pub fn clean_of(&self, exemplars: &[usize]) -> Vec<f32> {
+        let mut features = vec![0.0; exemplars.len() * self.dimension];
+        for (&exemplar, row) in exemplars.iter().zip(features.chunks_exact_mut(self.dimension)) {
+            self.as_exemplars().read(exemplar, 0, row);
+        }
         features
     }
 
     /// All clean views, `[len, dimension]`.
     pub fn clean(&self) -> Vec<f32> {
-        (0..self.len()).flat_map(|exemplar| self.clean_of(exemplar)).collect()
+        self.clean_of(&(0..self.len()).collect::<Vec<_>>())
     }
 
     /// Mean of the clean views of each of the classes `0..classes`, `[classes, dimension]`; zero for an empty class.

@@ -116,11 +116,8 @@ impl Grouping {
     /// Adds what each least cosine, in ascending order, leaves to do with a mixture.
     fn try_all(&self, bank: &Bank, mixture: &[usize], steps: &[f32], efforts: &mut [f32]) {
         let dimension = bank.dimension();
-        let mut rows = vec![0.0; mixture.len() * dimension];
-        for (&sample, row) in mixture.iter().zip(rows.chunks_exact_mut(dimension)) {
-            bank.as_exemplars().read(sample, 0, row);
-            self.see(row);
-        }
+        let mut rows = bank.clean_of(mixture);
+        rows.chunks_exact_mut(dimension).for_each(|row| self.see(row));
         let mut linkage = Linkage::new(&from_their_mean(&rows, dimension), dimension);
         let classes: Vec<u32> = mixture.iter().map(|&sample| bank.classes()[sample]).collect();
         let mut left = steps.iter().zip(efforts).rev().peekable();

@@ -150,11 +150,8 @@ fn pictures_of_several_classes_are_grouped_by_class() {
     // Not the samples by which it was chosen what is alike enough.
     let (bank, inputs) = (&base_model.exemplars, base_model.head.inputs);
     let shown: Vec<usize> = (0..bank.len()).filter(|&sample| bank.classes()[sample] % 10 == 0).collect();
-    let mut rows = vec![0.0; shown.len() * inputs];
-    for (&sample, row) in shown.iter().zip(rows.chunks_exact_mut(inputs)) {
-        bank.as_exemplars().read(sample, 0, row);
-        grouping.see(row);
-    }
+    let mut rows = bank.clean_of(&shown);
+    rows.chunks_exact_mut(inputs).for_each(|row| grouping.see(row));
     let groups = grouping.groups(&rows, inputs);
     assert!((6..=10).contains(&groups.len()), "30 pictures of 6 classes: {groups:?}");
     let class = |index: &usize| bank.classes()[shown[*index]];

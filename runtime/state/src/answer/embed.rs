@@ -210,11 +210,7 @@ impl Embedder {
 
     /// Embeddings `[exemplars, length]` of the clean views of some of a bank's exemplars, whose projections are known.
     pub(super) fn embed_stored(&self, bank: &Bank, exemplars: &[usize], projections: &Projections) -> Vec<f32> {
-        let mut features = vec![0.0; exemplars.len() * self.inputs];
-        for (&exemplar, row) in exemplars.iter().zip(features.chunks_exact_mut(self.inputs)) {
-            bank.as_exemplars().read(exemplar, 0, row);
-        }
-        let mut embedded = self.embed_features(&features);
+        let mut embedded = self.embed_features(&bank.clean_of(exemplars));
         self.set_projections(&mut embedded, exemplars.iter().map(|&exemplar| projections.clean(exemplar)));
         embedded
     }

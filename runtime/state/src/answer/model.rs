@@ -107,7 +107,7 @@ impl<'a> ScoringModel<'a> {
     /// Class offsets: a share of how much less a learned class's excess is than that of learned classes on average. The
     /// excess is what it leads the best base class by, on those of the set-aside samples where it leads most.
     fn offsets_by(&self, set_aside: &Bank, share: f32) -> Vec<f32> {
-        let (base, count, inputs) = (self.base(), self.len(), self.embedder.inputs);
+        let (base, count) = (self.base(), self.len());
         let mut offsets = vec![0.0; count];
         if count == base || set_aside.is_empty() {
             return offsets;
@@ -117,10 +117,7 @@ impl<'a> ScoringModel<'a> {
         let counts = |sample: &usize| !replaced[set_aside.classes()[*sample] as usize];
         let every: Vec<usize> = (0..set_aside.len()).filter(counts).collect();
         for samples in every.chunks(EMBED_BATCH) {
-            let mut features = vec![0.0; samples.len() * inputs];
-            for (&sample, row) in samples.iter().zip(features.chunks_exact_mut(inputs)) {
-                set_aside.as_exemplars().read(sample, 0, row);
-            }
+            let features = set_aside.clean_of(samples);
             for scores in self.rows.scores(&self.embedder.embed(&features)).chunks_exact(count) {
                 let (of_base, of_learned) = scores.split_at(base);
                 let best = highest(of_base);

@@ -219,11 +219,7 @@ impl<'a> ValidationSamples<'a> {
         let mut samples: BTreeSet<usize> = samples.iter().copied().collect();
         for (class, shots) in now {
             let before = indices[class as usize].and_then(|index| before.get(&(index as u32)));
-            let is_same =
-                |(now, before): (&usize, &usize)| self.state.exemplars.is_same(*now, &earlier.exemplars, *before);
-            let is_unchanged =
-                before.is_some_and(|before| shots.len() == before.len() && shots.iter().zip(before).all(is_same));
-            if !is_unchanged {
+            if !before.is_some_and(|before| self.are_same(&shots, earlier, before)) {
                 samples.extend(shots.into_iter().map(|exemplar| self.set_aside() + exemplar));
             }
         }
@@ -276,6 +272,12 @@ impl<'a> ValidationSamples<'a> {
         calibrator.accuracy()
     }
 
+    /// Whether these exemplars are stored as those of an earlier state are.
+    fn are_same(&self, now: &[usize], earlier: &State, before: &[usize]) -> bool {
+        let (bank, others) = (&self.state.exemplars, &earlier.exemplars);
+        now.len() == before.len() && now.iter().zip(before).all(|(now, before)| bank.is_same(*now, others, *before))
+    }
+
     /// If nothing that scores an earlier state's classes has changed, the indices that they have in this state, in the
     /// earlier order: their scores are the same.
     pub(crate) fn unchanged(&self, earlier: &State, indices: &[Option<usize>]) -> Option<Vec<usize>> {
@@ -296,13 +298,10 @@ impl<'a> ValidationSamples<'a> {
         let columns: Vec<usize> = columns.into_iter().collect::<Option<_>>()?;
         let targets = |state: &State, class: usize| state.class(self.base_model, class).map(|class| class.target);
         let (now, before) = (self.state.exemplars.by_class(), earlier.exemplars.by_class());
-        let is_same = |now: &usize, before: &usize| self.state.exemplars.is_same(*now, &earlier.exemplars, *before);
         let same = |(index, &class): (usize, &usize)| {
             let now = now.get(&(class as u32)).map_or(&[][..], Vec::as_slice);
             let before = before.get(&(index as u32)).map_or(&[][..], Vec::as_slice);
-            targets(self.state, class) == targets(earlier, index)
-                && now.len() == before.len()
-                && now.iter().zip(before).all(|(now, before)| is_same(now, before))
+            targets(self.state, class) == targets(earlier, index) && self.are_same(now, earlier, before)
         };
         (self.state.head == earlier.head && columns.iter().enumerate().all(same)).then_some(columns)
     }
@@ -458,7 +457,7 @@ impl<'a> ValidationSamples<'a> {
         // Samples set aside come before exemplars.
         let (first, last) = some.split_at(some.partition_point(|&sample| sample < aside));
         let last: Vec<usize> = last.iter().map(|sample| sample - aside).collect();
-        let mut embedded = known.embedder.embed(&self.features_set_aside(first));
+        let mut embedded = known.embedder.embed(&self.scoring.statistics.set_aside.clean_of(first));
         embedded.extend(known.embedder.embed_stored(&self.state.exemplars, &last, projections));
         let mut scores = known.rows.scores(&embedded);
         let left_out: Vec<Option<LeftOutShot>> = some.iter().map(|&sample| self.left_out(context, sample)).collect();
@@ -496,16 +495,6 @@ impl<'a> ValidationSamples<'a> {
         let class = (context.at.own)(sample)?;
         let copies = *context.stored.get(&(class as u32, self.digests[exemplar]))?;
         Some(LeftOutShot { exemplar, class, copies })
-    }
-
-    /// Features of samples that were set aside, `[samples, inputs]`.
-    fn features_set_aside(&self, samples: &[usize]) -> Vec<f32> {
-        let inputs = self.base_model.head.inputs;
-        let mut features = vec![0.0; samples.len() * inputs];
-        for (&sample, row) in samples.iter().zip(features.chunks_exact_mut(inputs)) {
-            self.scoring.statistics.set_aside.as_exemplars().read(sample, 0, row);
-        }
-        features
     }
 }
 
