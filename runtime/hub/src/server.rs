@@ -19,15 +19,11 @@ use axum::extract::DefaultBodyLimit;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{any, get, post};
-use hyper::server::conn::http1;
-use hyper_util::rt::{TokioIo, TokioTimer};
-use hyper_util::service::TowerToHyperService;
 use orco_serve::Tls;
+use orco_serve::connection_server::ConnectionServer;
 use orco_serve::token::Token;
-use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
-use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 
 use crate::error::HubError;
@@ -44,8 +40,6 @@ const ENROLMENTS: usize = 8;
 const HEAD_TIME: Duration = Duration::from_secs(10);
 /// How long the body of a request may take.
 const BODY_TIME: Duration = Duration::from_secs(60);
-/// How long a connection lasts; devices open another one.
-const CONNECTION_TIME: Duration = Duration::from_secs(600);
 
 /// Where a hub listens.
 #[derive(Clone, Debug)]
@@ -111,7 +105,7 @@ impl HubServer {
         self.run_until(orco_serve::asked_to_stop())
     }
 
-    /// Serves until `stop` ends. Requests that are under way then are cut off: devices ask again.
+    /// Serves until `stop` ends. Requests that are under way then have two seconds: devices ask again.
     ///
     /// # Errors
     /// As for [`HubServer::run`].
@@ -126,51 +120,10 @@ impl HubServer {
     async fn serve(self, stop: impl Future<Output = ()>) -> Result<(), HubError> {
         let Self { listener, address, router, tls } = self;
         let listener = TcpListener::from_std(listener).map_err(|source| HubError::Listen { address, source })?;
-        let places = Arc::new(Semaphore::new(CONNECTIONS));
-        let mut connections = JoinSet::new();
-        let mut stop = std::pin::pin!(stop);
-        loop {
-            while connections.try_join_next().is_some() {}
-            let accepted = async {
-                let place = Arc::clone(&places).acquire_owned().await;
-                (place, listener.accept().await)
-            };
-            let (place, accepted) = tokio::select! {
-                () = &mut stop => return Ok(()),
-                accepted = accepted => accepted,
-            };
-            match accepted {
-                Ok((stream, _)) => {
-                    let (router, tls) = (router.clone(), tls.clone());
-                    connections.spawn(async move {
-                        let conversation = accept(stream, tls, router);
-                        // How it ended is the caller's to know.
-                        let _ = tokio::time::timeout(CONNECTION_TIME, conversation).await;
-                        drop(place);
-                    });
-                }
-                Err(error) => {
-                    log::warn!("a connection could not be accepted: {error}");
-                    tokio::time::sleep(Duration::from_millis(100)).await;
-                }
-            }
-        }
+        let (most, head_time, write_time) = (CONNECTIONS, HEAD_TIME, BODY_TIME);
+        ConnectionServer { listener, router, tls, most, head_time, write_time }.serve(stop, || ()).await;
+        Ok(())
     }
-}
-
-async fn accept(stream: TcpStream, tls: Option<TlsAcceptor>, router: Router) {
-    let Some(tls) = tls else { return converse(stream, router).await };
-    match tokio::time::timeout(HEAD_TIME, tls.accept(stream)).await {
-        Ok(Ok(stream)) => converse(stream, router).await,
-        Ok(Err(error)) => log::debug!("a handshake failed: {error}"),
-        Err(_) => log::debug!("a handshake took too long"),
-    }
-}
-
-async fn converse(stream: impl AsyncRead + AsyncWrite + Unpin, router: Router) {
-    let mut http = http1::Builder::new();
-    http.timer(TokioTimer::new()).header_read_timeout(HEAD_TIME);
-    let _ = http.serve_connection(TokioIo::new(stream), TowerToHyperService::new(router)).await;
 }
 
 fn router(service: Arc<HubService>) -> Router {

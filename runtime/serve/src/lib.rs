@@ -30,8 +30,9 @@
 //! - [`route`]: what a route takes; [`page`]: the web page's files; [`guard`]: who may ask for what;
 //! - [`api`]: the handlers; [`routes`]: all of them;
 //! - `service_watchdog`: what systemd is told; `limits` of the process; `connections`: how many one caller may have;
-//!   `plain_http`: what is answered to it at a port that speaks TLS;
-//! - [`server`]: sockets, TLS, time limits.
+//!   `plain_http`: what is answered to it at a port that speaks TLS; [`connection_server`]: accepts and answers, the
+//!   hub's too;
+//! - [`server`]: address, TLS, threads, time limits.
 //!
 //! ```no_run
 //! use orco_runtime::{bundle::Bundle, learner::{AlignmentTime, LearnerSettings}, store::Store};
@@ -56,6 +57,7 @@ pub mod camera_regions;
 pub mod camera_scene;
 pub mod changes;
 pub mod compression;
+pub mod connection_server;
 mod connections;
 pub mod error;
 pub mod event;

@@ -1,48 +1,32 @@
-//! Sockets, TLS, and how long anything may take.
+//! A service that listens: its address, TLS, threads, and what every answer says of itself.
 
-use std::convert::Infallible;
 use std::fs::File;
 use std::future::Future;
 use std::io::BufReader;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
-use std::pin::Pin;
 use std::sync::{Arc, Barrier};
 use std::time::Duration;
 
 use axum::Router;
 use axum::http::{HeaderName, HeaderValue, header};
-use axum::response::Response;
-use hyper::body::Incoming;
-use hyper::server::conn::http1;
-use hyper_util::rt::{TokioIo, TokioTimer};
-use hyper_util::service::TowerToHyperService;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::TcpStream;
-use tokio::sync::watch;
-use tokio::task::JoinSet;
-use tokio::time::{Instant, timeout_at};
-use tokio_io_timeout::TimeoutStream;
 use tokio_rustls::TlsAcceptor;
 use tower_http::catch_panic::CatchPanicLayer;
 use tower_http::set_header::SetResponseHeaderLayer;
 
 use crate::answers::Answers;
-use crate::connections::{Busy, ConnectionTable};
+use crate::connection_server::{ConnectionServer, GRACE};
 use crate::error::ServeError;
 use crate::guard::Guard;
 use crate::health::Health;
-use crate::plain_http::HttpsRedirect;
 use crate::service::Service;
 use crate::token::{Token, is_exposed};
-use crate::{limits, plain_http, routes, service_watchdog};
+use crate::{limits, routes, service_watchdog};
 
 /// Connections at a time, if the system allows so many.
 const CONNECTIONS: usize = 512;
-/// Most bytes that a connection holds of what it has read or is to write; a body is held by itself.
-const BUFFER: usize = 32 << 10;
 /// Threads that serve.
 const WORKERS: usize = 2;
 /// Threads that decode pictures and the like and are there from the start, so that one is there when threads run out;
@@ -51,9 +35,6 @@ const DECODERS: usize = 2;
 const MAX_DECODERS: usize = 32;
 /// Threads that decode stay.
 const FOREVER: Duration = Duration::from_secs(u32::MAX as u64);
-/// How long answers that are under way may take when the service stops.
-const GRACE: Duration = Duration::from_secs(2);
-
 /// A certificate and its key, PEM files.
 #[derive(Clone, Debug)]
 pub struct Tls {
@@ -230,64 +211,15 @@ impl Server {
         let listener = tokio::net::TcpListener::from_std(listener);
         let listener = listener.map_err(|source| ServeError::Listen { address, source })?;
         let watchdog = service_watchdog::ready(answers, health.clone());
-        let (stopping, stopped) = watch::channel(false);
-        let mut places = ConnectionTable::new(most);
-        let mut connections = JoinSet::new();
-        let mut stop = std::pin::pin!(stop);
-        let mut broken = std::pin::pin!(health.broken());
-        let outcome = loop {
-            while let Some(ended) = connections.try_join_next_with_id() {
-                places.leave(ended.map_or_else(|error| error.id(), |(id, ())| id));
+        let connections = ConnectionServer { listener, router, tls, most, head_time, write_time: body_time };
+        let ended = async {
+            tokio::select! {
+                () = stop => Ok(()),
+                why = health.broken() => Err(ServeError::Broken(why)),
             }
-            let (stream, peer) = tokio::select! {
-                () = &mut stop => break Ok(()),
-                why = &mut broken => break Err(ServeError::Broken(why)),
-                accepted = listener.accept() => match accepted {
-                    Ok((stream, peer)) => (stream, peer.ip()),
-                    Err(error) => {
-                        log::warn!("cannot accept a connection: {error}");
-                        if no_file_is_left(&error) {
-                            places.give_way();
-                        }
-                        tokio::time::sleep(Duration::from_millis(20)).await;
-                        continue;
-                    }
-                },
-            };
-            let (router, tls, stopped, busy) = (router.clone(), tls.clone(), stopped.clone(), Busy::default());
-            let _ = stream.set_nodelay(true);
-            // An answer that nobody reads holds its memory.
-            let mut stream = TimeoutStream::new(stream);
-            stream.set_write_timeout(Some(body_time));
-            let stream = Box::pin(stream);
-            let connection = connections.spawn(accept(
-                stream,
-                tls,
-                ConnectionService { router, busy: busy.clone() },
-                head_time,
-                stopped,
-            ));
-            places.take(peer, connection, busy);
         };
-        drop(listener);
-        service_watchdog::stopping(watchdog);
-        let _ = stopping.send(true);
-        let all = async { while connections.join_next().await.is_some() {} };
-        let _ = tokio::time::timeout(GRACE, all).await;
-        outcome
+        connections.serve(ended, || service_watchdog::stopping(watchdog)).await
     }
-}
-
-/// Whether the process or the machine has no file left for a connection.
-#[cfg(unix)]
-fn no_file_is_left(error: &std::io::Error) -> bool {
-    use rustix::io::Errno;
-    matches!(Errno::from_io_error(error), Some(Errno::MFILE | Errno::NFILE))
-}
-
-#[cfg(not(unix))]
-fn no_file_is_left(_: &std::io::Error) -> bool {
-    false
 }
 
 /// Starts the threads that decode, all at once: each waits for the others.
@@ -296,74 +228,6 @@ fn start_decoders(runtime: &tokio::runtime::Runtime) {
     for _ in 0..DECODERS {
         let there = Arc::clone(&there);
         runtime.spawn_blocking(move || there.wait().is_leader());
-    }
-}
-
-/// What answers on a connection, and notes whether an answer is waited for.
-#[derive(Clone)]
-struct ConnectionService {
-    router: Router,
-    busy: Busy,
-}
-
-impl hyper::service::Service<hyper::Request<Incoming>> for ConnectionService {
-    type Response = Response;
-    type Error = Infallible;
-    type Future = Pin<Box<dyn Future<Output = Result<Response, Infallible>> + Send>>;
-
-    fn call(&self, request: hyper::Request<Incoming>) -> Self::Future {
-        self.busy.set(true);
-        let (busy, answer) = (self.busy.clone(), TowerToHyperService::new(self.router.clone()).call(request));
-        Box::pin(async move {
-            let answer = answer.await;
-            busy.set(false);
-            answer
-        })
-    }
-}
-
-async fn accept(
-    stream: Pin<Box<TimeoutStream<TcpStream>>>,
-    tls: Option<TlsAcceptor>,
-    router: ConnectionService,
-    head_time: Duration,
-    stopped: watch::Receiver<bool>,
-) {
-    let Some(tls) = tls else { return converse(stream, router, head_time, stopped).await };
-    let deadline = Instant::now() + head_time;
-    let mut first = [0];
-    let peeked = timeout_at(deadline, stream.get_ref().peek(&mut first)).await;
-    if matches!(peeked, Ok(Ok(1))) && !plain_http::is_tls(first[0]) {
-        return converse(stream, HttpsRedirect, head_time, stopped).await;
-    }
-    match timeout_at(deadline, tls.accept(stream)).await {
-        Ok(Ok(stream)) => converse(stream, router, head_time, stopped).await,
-        Ok(Err(error)) => log::debug!("a handshake failed: {error}"),
-        Err(_) => log::debug!("a handshake took too long"),
-    }
-}
-
-async fn converse<S>(
-    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
-    service: S,
-    head_time: Duration,
-    mut stopped: watch::Receiver<bool>,
-) where
-    S: hyper::service::Service<hyper::Request<Incoming>, Response = Response, Error = Infallible>,
-{
-    let mut builder = http1::Builder::new();
-    builder.timer(TokioTimer::new()).header_read_timeout(head_time).max_headers(64).max_buf_size(BUFFER);
-    let connection = builder.serve_connection(TokioIo::new(stream), service);
-    let mut connection = std::pin::pin!(connection);
-    let ended = tokio::select! {
-        ended = &mut connection => ended,
-        _ = stopped.changed() => {
-            connection.as_mut().graceful_shutdown();
-            connection.await
-        }
-    };
-    if let Err(error) = ended {
-        log::debug!("a connection broke: {error}");
     }
 }
 

@@ -1,6 +1,6 @@
 //! What a hub answers to strangers, and what a device does with answers that are not the hub's.
 
-use std::io::Write;
+use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::ops::ControlFlow;
 use std::sync::atomic::Ordering;
@@ -303,6 +303,12 @@ fn a_device_syncs_by_https() {
     device.sync(&mut network);
     let refused = device.device().sync(&mut HttpTransport::new(&url), &mut ()).unwrap_err();
     assert!(matches!(refused, SyncError::Unreachable { .. }), "{refused}");
+    // A browser whose address lacks the https is sent there.
+    let mut browser = TcpStream::connect(url.trim_start_matches("https://")).unwrap();
+    browser.write_all(b"GET / HTTP/1.1\r\nhost: localhost\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    browser.read_to_string(&mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 307 ") && answer.contains("location: https://localhost/"), "{answer}");
     let none = HttpTransport::with_certificates(&url, &folder.path().join("key.pem")).unwrap_err();
     assert!(matches!(none, SyncError::File { .. }), "{none}");
     stop.send(()).unwrap();

@@ -1,0 +1,170 @@
+//! Connections: accepted, answered by a router, bounded in number and in time.
+
+use std::convert::Infallible;
+use std::future::Future;
+use std::pin::Pin;
+use std::time::Duration;
+
+use axum::Router;
+use axum::response::Response;
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, timeout_at};
+use tokio_io_timeout::TimeoutStream;
+use tokio_rustls::TlsAcceptor;
+
+use crate::connections::{Busy, ConnectionTable};
+use crate::plain_http::{self, HttpsRedirect};
+
+/// Most bytes that a connection holds of what it has read or is to write; a body is held by itself.
+const BUFFER: usize = 32 << 10;
+/// How long answers that are under way may take when the server stops.
+pub(crate) const GRACE: Duration = Duration::from_secs(2);
+
+/// Has a router answer whoever connects.
+pub struct ConnectionServer {
+    /// Where it listens.
+    pub listener: TcpListener,
+    /// What answers.
+    pub router: Router,
+    /// TLS; plain HTTP is then sent to https.
+    pub tls: Option<TlsAcceptor>,
+    /// Connections at a time. Beyond that, one of whoever holds most gives way.
+    pub most: usize,
+    /// How long a handshake or the head of a request may take.
+    pub head_time: Duration,
+    /// How long a caller may leave an answer unread.
+    pub write_time: Duration,
+}
+
+impl ConnectionServer {
+    /// Serves until `stop` ends, calls `stopping`, and gives answers that are under way two seconds. Returns what `stop`
+    /// returned.
+    pub async fn serve<T>(self, stop: impl Future<Output = T>, stopping: impl FnOnce()) -> T {
+        let Self { listener, router, tls, most, head_time, write_time } = self;
+        let (ending, ended) = watch::channel(false);
+        let mut places = ConnectionTable::new(most);
+        let mut connections = JoinSet::new();
+        let mut stop = std::pin::pin!(stop);
+        let outcome = loop {
+            while let Some(ended) = connections.try_join_next_with_id() {
+                places.leave(ended.map_or_else(|error| error.id(), |(id, ())| id));
+            }
+            let (stream, peer) = tokio::select! {
+                outcome = &mut stop => break outcome,
+                accepted = listener.accept() => match accepted {
+                    Ok((stream, peer)) => (stream, peer.ip()),
+                    Err(error) => {
+                        log::warn!("cannot accept a connection: {error}");
+                        if no_file_is_left(&error) {
+                            places.give_way();
+                        }
+                        tokio::time::sleep(Duration::from_millis(20)).await;
+                        continue;
+                    }
+                },
+            };
+            let _ = stream.set_nodelay(true);
+            // An answer that nobody reads holds its memory.
+            let mut stream = TimeoutStream::new(stream);
+            stream.set_write_timeout(Some(write_time));
+            let busy = Busy::default();
+            let service = ConnectionService { router: router.clone(), busy: busy.clone() };
+            let connection =
+                connections.spawn(accept(Box::pin(stream), tls.clone(), service, head_time, ended.clone()));
+            places.take(peer, connection, busy);
+        };
+        drop(listener);
+        stopping();
+        let _ = ending.send(true);
+        let all = async { while connections.join_next().await.is_some() {} };
+        let _ = tokio::time::timeout(GRACE, all).await;
+        outcome
+    }
+}
+
+/// Whether the process or the machine has no file left for a connection.
+#[cfg(unix)]
+fn no_file_is_left(error: &std::io::Error) -> bool {
+    use rustix::io::Errno;
+    matches!(Errno::from_io_error(error), Some(Errno::MFILE | Errno::NFILE))
+}
+
+#[cfg(not(unix))]
+fn no_file_is_left(_: &std::io::Error) -> bool {
+    false
+}
+
+/// What answers on a connection, and notes whether an answer is waited for.
+#[derive(Clone)]
+struct ConnectionService {
+    router: Router,
+    busy: Busy,
+}
+
+impl hyper::service::Service<hyper::Request<Incoming>> for ConnectionService {
+    type Response = Response;
+    type Error = Infallible;
+    type Future = Pin<Box<dyn Future<Output = Result<Response, Infallible>> + Send>>;
+
+    fn call(&self, request: hyper::Request<Incoming>) -> Self::Future {
+        self.busy.set(true);
+        let (busy, answer) = (self.busy.clone(), TowerToHyperService::new(self.router.clone()).call(request));
+        Box::pin(async move {
+            let answer = answer.await;
+            busy.set(false);
+            answer
+        })
+    }
+}
+
+async fn accept(
+    stream: Pin<Box<TimeoutStream<TcpStream>>>,
+    tls: Option<TlsAcceptor>,
+    router: ConnectionService,
+    head_time: Duration,
+    stopped: watch::Receiver<bool>,
+) {
+    let Some(tls) = tls else { return converse(stream, router, head_time, stopped).await };
+    let deadline = Instant::now() + head_time;
+    let mut first = [0];
+    let peeked = timeout_at(deadline, stream.get_ref().peek(&mut first)).await;
+    if matches!(peeked, Ok(Ok(1))) && !plain_http::is_tls(first[0]) {
+        return converse(stream, HttpsRedirect, head_time, stopped).await;
+    }
+    match timeout_at(deadline, tls.accept(stream)).await {
+        Ok(Ok(stream)) => converse(stream, router, head_time, stopped).await,
+        Ok(Err(error)) => log::debug!("a handshake failed: {error}"),
+        Err(_) => log::debug!("a handshake took too long"),
+    }
+}
+
+async fn converse<S>(
+    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    service: S,
+    head_time: Duration,
+    mut stopped: watch::Receiver<bool>,
+) where
+    S: hyper::service::Service<hyper::Request<Incoming>, Response = Response, Error = Infallible>,
+{
+    let mut builder = http1::Builder::new();
+    builder.timer(TokioTimer::new()).header_read_timeout(head_time).max_headers(64).max_buf_size(BUFFER);
+    let connection = builder.serve_connection(TokioIo::new(stream), service);
+    let mut connection = std::pin::pin!(connection);
+    let ended = tokio::select! {
+        ended = &mut connection => ended,
+        _ = stopped.changed() => {
+            connection.as_mut().graceful_shutdown();
+            connection.await
+        }
+    };
+    if let Err(error) = ended {
+        log::debug!("a connection broke: {error}");
+    }
+}
