@@ -184,7 +184,11 @@ impl HubStore {
             files: released,
             origins: Vec::new(),
         };
-        Ok(self.keep_releases(&[new], now)?.remove(0))
+        let mut connection = self.connection();
+        let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        let id = insert(&transaction, &new, now)?;
+        transaction.commit()?;
+        Ok(id)
     }
 
     fn put_file(&self, folder: &Path, name: &str, limit: u64) -> Result<ReleasedFile, HubError> {
@@ -194,13 +198,25 @@ impl HubStore {
     }
 
     /// Gives packs to a channel. A pack takes the place of an earlier one of its label and bundle, if the same devices
-    /// made both or the new one has the shots of both.
+    /// made both or the new one has the shots of both. Where somebody else changes the channel's releases meanwhile, they
+    /// are combined anew.
     ///
     /// # Errors
     /// [`HubError`] if a pack is not there, packs cannot be combined, or the releases cannot be kept.
     pub fn release_packs(&self, release: &PackRelease<'_>, now: UnixSeconds) -> Result<Vec<ReleaseId>, HubError> {
+        check_channel(release.channel)?;
+        loop {
+            let before = self.active_ids(release.channel)?;
+            let new = self.combined(release)?;
+            if let Some(ids) = self.keep_if_unchanged(&new, release.channel, &before, now)? {
+                return Ok(ids);
+            }
+        }
+    }
+
+    /// Releases of packs, combined with what the channel has.
+    fn combined<'a>(&self, release: &PackRelease<'a>) -> Result<Vec<ReleaseDraft<'a>>, HubError> {
         let PackRelease { packs, channel, stage, same_label, key } = *release;
-        check_channel(channel)?;
         let mut chosen = packs.iter().map(|digest| self.pack(digest)).collect::<Result<Vec<_>, _>>()?;
         if same_label == SameLabel::Merge {
             chosen.extend(self.released_beside(&chosen, channel)?);
@@ -225,7 +241,12 @@ impl HubStore {
                 origins,
             });
         }
-        self.keep_releases(&new, now)
+        Ok(new)
+    }
+
+    /// Releases of a channel that were not taken back, newest first.
+    fn active_ids(&self, channel: &str) -> Result<Vec<ReleaseId>, HubError> {
+        Ok(active(&self.connection(), channel)?.iter().map(|release| release.id).collect())
     }
 
     fn opened(&self, record: &PackRecord) -> Result<PushedPack<ObjectDigest>, HubError> {
@@ -283,12 +304,22 @@ impl HubStore {
         Err(MergeError::Undecided { label: pack.label.clone(), count }.into())
     }
 
-    fn keep_releases(&self, new: &[ReleaseDraft<'_>], now: UnixSeconds) -> Result<Vec<ReleaseId>, HubError> {
+    /// Keeps releases that were combined with what a channel had; `None` if it has others by now.
+    fn keep_if_unchanged(
+        &self,
+        new: &[ReleaseDraft<'_>],
+        channel: &str,
+        before: &[ReleaseId],
+        now: UnixSeconds,
+    ) -> Result<Option<Vec<ReleaseId>>, HubError> {
         let mut connection = self.connection();
         let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        if !active(&transaction, channel)?.iter().map(|release| release.id).eq(before.iter().copied()) {
+            return Ok(None);
+        }
         let ids = new.iter().map(|release| insert(&transaction, release, now)).collect::<Result<_, _>>()?;
         transaction.commit()?;
-        Ok(ids)
+        Ok(Some(ids))
     }
 
     /// Gives a release to more devices.

@@ -210,6 +210,29 @@ fn packs_are_merged_or_kept_apart_and_updates_take_the_place_of_the_old() {
 }
 
 #[test]
+fn two_people_who_release_one_label_at_the_same_moment_merge_with_each_other() {
+    for _ in 0..8 {
+        let (folder, hub) = hub();
+        let [mut three, mut seven] = ["door 3", "door 7"].map(|name| Caller::enrolled(&hub, name));
+        let pushed = [three.push(&hub, "mug", 3.0), seven.push(&hub, "mug", 7.0)];
+        let start = std::sync::Barrier::new(2);
+        std::thread::scope(|scope| {
+            for pack in pushed {
+                let (folder, start) = (folder.path().join("hub"), &start);
+                scope.spawn(move || {
+                    let hub = HubStore::open(folder).unwrap();
+                    start.wait();
+                    release(&hub, &[pack], SameLabel::Merge).unwrap();
+                });
+            }
+        });
+        let mut both = pushed.to_vec();
+        both.sort();
+        assert_eq!(target(&hub, &three.id()).packs[0].origins, both, "neither takes the other's place");
+    }
+}
+
+#[test]
 fn stages_widen_and_never_narrow() {
     let (_folder, hub) = hub();
     let mut device = Caller::enrolled(&hub, "door 3");
