@@ -42,22 +42,26 @@ use orco_runtime::state::sentence::with_causes;
 /// Changes that may wait.
 const WAITING: usize = 8;
 
+/// Shots that are to be learned.
+#[derive(Clone, Debug)]
+pub struct LabelledShots {
+    /// Label of their class.
+    pub label: String,
+    /// `[shots, views, features]`.
+    pub shots: Array3<f32>,
+    /// Their pictures, where they are kept.
+    pub pictures: Option<Vec<RgbImage>>,
+    /// Their identifiers; they are removed from the pending shots once they are learned.
+    pub ids: Vec<Id>,
+    /// Whether they replace a base class of that label, and are not added to it.
+    pub replaces: bool,
+}
+
 /// A change that is requested.
 #[derive(Clone, Debug)]
 pub enum ChangeRequest {
     /// Learns a class, or gives a known one further shots.
-    Learn {
-        /// Its label.
-        label: String,
-        /// `[shots, views, features]`.
-        shots: Array3<f32>,
-        /// Their pictures, where they are kept.
-        pictures: Option<Vec<RgbImage>>,
-        /// Identifiers of the shots; they are removed from the pending ones once they are learned.
-        ids: Vec<Id>,
-        /// Whether they replace a base class of that label, and are not added to it.
-        replaces: bool,
-    },
+    Learn(LabelledShots),
     /// Learns the class of a pack.
     Import {
         /// Its label here.
@@ -126,7 +130,7 @@ impl ChangeRequest {
     /// Its verb.
     pub fn verb(&self) -> &'static str {
         match self {
-            Self::Learn { .. } => "learn",
+            Self::Learn(_) => "learn",
             Self::Import { .. } => "import",
             Self::Move { .. } => "move",
             Self::RemoveShot { .. } => "remove",
@@ -142,7 +146,7 @@ impl ChangeRequest {
     /// The class that it is about.
     pub fn label(&self) -> Option<&str> {
         match self {
-            Self::Learn { label, .. }
+            Self::Learn(LabelledShots { label, .. })
             | Self::Import { label, .. }
             | Self::Forget { label }
             | Self::Purge { label }
@@ -439,25 +443,7 @@ impl ChangeWorker {
             learner.expect_state();
         }
         match change {
-            ChangeRequest::Learn { label, shots, pictures, ids, replaces } => {
-                if learner.state().find_class(learner.base_model(), &label).is_none() {
-                    self.answers.imprint(&label, shots.clone());
-                }
-                let view = match &pictures {
-                    Some(pictures) => Shots::WithFeatures { pictures, features: shots.view() },
-                    None => Shots::Features(shots.view()),
-                };
-                let made = learn(learner, &label, view, replaces, &mut observer)?;
-                self.keep_thumbnails(learner, &label, &ids);
-                self.records.pending_shots.remove(&label, |id| ids.contains(&id));
-                let mut change = reported(made, |report| report::of(&report));
-                // It may have been chosen since this learner was opened.
-                learner.settings_mut().scope = self.answers.knowledge().scope;
-                if learner.unanswered_classes().contains(&label.as_str()) {
-                    change.warning.get_or_insert_with(|| unanswered(&label));
-                }
-                Ok(change)
-            }
+            ChangeRequest::Learn(given) => self.learn(learner, &given, &mut observer),
             ChangeRequest::Import { label, pack, room: _room } => {
                 let class = PackClass { pack: &pack, label: Some(&label) };
                 Ok(reported(learner.import(&[class], &mut observer)?, |report| report::of(&report)))
@@ -502,6 +488,33 @@ impl ChangeWorker {
                 Ok(reported(learner.balance(balance, &mut observer)?, |report| report::of(&report)))
             }
         }
+    }
+
+    /// Has shots learned. A new class answers by them meanwhile.
+    fn learn(
+        &mut self,
+        learner: &mut Learner,
+        given: &LabelledShots,
+        observer: &mut dyn Observer,
+    ) -> Result<ReportedChange, ChangeError> {
+        let LabelledShots { label, shots, pictures, ids, replaces } = given;
+        if learner.state().find_class(learner.base_model(), label).is_none() {
+            self.answers.imprint(label, shots.clone());
+        }
+        let view = match pictures {
+            Some(pictures) => Shots::WithFeatures { pictures, features: shots.view() },
+            None => Shots::Features(shots.view()),
+        };
+        let made = learn(learner, label, view, *replaces, observer)?;
+        self.keep_thumbnails(learner, label, ids);
+        self.records.pending_shots.remove(label, |id| ids.contains(&id));
+        let mut change = reported(made, |report| report::of(&report));
+        // It may have been chosen since this learner was opened.
+        learner.settings_mut().scope = self.answers.knowledge().scope;
+        if learner.unanswered_classes().contains(&label.as_str()) {
+            change.warning.get_or_insert_with(|| unanswered(label));
+        }
+        Ok(change)
     }
 
     /// Removes the thumbnails of shots that are in no saved state any more.

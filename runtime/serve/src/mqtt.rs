@@ -324,38 +324,10 @@ impl Reporter<'_> {
             if self.announced.borrow().as_ref() != Some(&named) {
                 self.announce(client, named).await;
             }
-            let mut due = None;
-            if let Some(shown) = self.updates.shown() {
-                let is_due = match &published {
-                    None => true,
-                    Some(before) if shown.is_other(&before.state) => true,
-                    Some(before) if shown.has_moved(&before.state) => {
-                        due = Some(before.at + EVERY).filter(|due| *due > Instant::now());
-                        due.is_none()
-                    }
-                    Some(_) => false,
-                };
-                if published.as_ref().is_none_or(|before| shown.is_other(&before.state)) {
-                    picture.is_wanted = self.about.pictures;
-                }
-                if is_due {
-                    let message = serde_json::to_string(&shown).unwrap_or_default();
-                    self.deliver(client, &topics.state, message, true).await;
-                    published = Some(PublishedState { state: shown, at: Instant::now() });
-                }
-            }
-            match (picture.is_wanted, picture.at.map(|at| at + EVERY).filter(|next| *next > Instant::now())) {
-                (false, _) => {}
-                (true, None) => {
-                    if let Some(jpeg) = self.live.and_then(LiveReader::view) {
-                        self.deliver(client, &topics.picture, jpeg, true).await;
-                    }
-                    picture = PictureTime { is_wanted: false, at: Some(Instant::now()) };
-                }
-                (true, next) => due = due.into_iter().chain(next).min(),
-            }
+            let state_due = self.publish_state(client, &topics, &mut published, &mut picture).await;
+            let picture_due = self.publish_picture(client, &topics, &mut picture).await;
             let until_due = async {
-                match due {
+                match state_due.into_iter().chain(picture_due).min() {
                     Some(due) => tokio::time::sleep_until(due.into()).await,
                     None => std::future::pending().await,
                 }
@@ -365,6 +337,53 @@ impl Reporter<'_> {
                 () = until_due => {}
             }
         }
+    }
+
+    /// Publishes what the camera shows: at once where it is something else, now and then where it has moved. Returns
+    /// when the next one is due.
+    async fn publish_state(
+        &self,
+        client: &AsyncClient,
+        topics: &Topics,
+        published: &mut Option<PublishedState>,
+        picture: &mut PictureTime,
+    ) -> Option<Instant> {
+        let shown = self.updates.shown()?;
+        if published.as_ref().is_none_or(|before| shown.is_other(&before.state)) {
+            picture.is_wanted = self.about.pictures;
+        } else if let Some(before) = published.as_ref() {
+            if !shown.has_moved(&before.state) {
+                return None;
+            }
+            let due = before.at + EVERY;
+            if due > Instant::now() {
+                return Some(due);
+            }
+        }
+        let message = serde_json::to_string(&shown).unwrap_or_default();
+        self.deliver(client, &topics.state, message, true).await;
+        *published = Some(PublishedState { state: shown, at: Instant::now() });
+        None
+    }
+
+    /// Publishes a picture where one is wanted, now and then at the most. Returns when the next one is due.
+    async fn publish_picture(
+        &self,
+        client: &AsyncClient,
+        topics: &Topics,
+        picture: &mut PictureTime,
+    ) -> Option<Instant> {
+        if !picture.is_wanted {
+            return None;
+        }
+        let next = picture.at.map(|at| at + EVERY).filter(|next| *next > Instant::now());
+        if next.is_none() {
+            if let Some(jpeg) = self.live.and_then(LiveReader::view) {
+                self.deliver(client, &topics.picture, jpeg, true).await;
+            }
+            *picture = PictureTime { is_wanted: false, at: Some(Instant::now()) };
+        }
+        next
     }
 
     /// Sends a message and waits until the broker has it. Where that fails, the connection has ended, and the other

@@ -15,7 +15,7 @@ use crate::admission::{self, Admission};
 use crate::answers::Answers;
 use crate::camera_regions::CameraRegions;
 use crate::camera_scene::CameraScene;
-use crate::changes::{ChangeRequest, Changes, Job, PictureRecords};
+use crate::changes::{ChangeRequest, Changes, Job, LabelledShots, PictureRecords};
 use crate::error::{Refusal, ServeError};
 use crate::event::Events;
 use crate::health::Health;
@@ -231,7 +231,13 @@ impl Service {
         }
         let ids = shots.iter().map(|shot| shot.id).collect();
         let pictures = shots::pictures(&shots);
-        self.changes().ask(ChangeRequest::Learn { label: label.to_owned(), shots: features, pictures, ids, replaces })
+        self.changes().ask(ChangeRequest::Learn(LabelledShots {
+            label: label.to_owned(),
+            shots: features,
+            pictures,
+            ids,
+            replaces,
+        }))
     }
 }
 

@@ -8,7 +8,7 @@ use orco_runtime::state::history::{ChangeKind, HistoryEntry};
 use orco_runtime::state::label;
 use serde_json::Value;
 
-use super::{ChangeRequest, ChangeWorker, JobProgress, purge};
+use super::{ChangeRequest, ChangeWorker, JobProgress, LabelledShots, purge};
 use crate::answers::Answers;
 use crate::id::Id;
 use orco_runtime::state::sentence::with_causes;
@@ -52,7 +52,7 @@ impl RunningChange {
             purged,
         };
         match change {
-            ChangeRequest::Learn { label, ids, .. } => Self {
+            ChangeRequest::Learn(LabelledShots { label, ids, .. }) => Self {
                 verbs: &[ChangeKind::Learn, ChangeKind::Add],
                 labels: vec![label.clone()],
                 shots: ids.clone(),
