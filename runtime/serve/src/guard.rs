@@ -8,10 +8,11 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::body::{Body as Stream, Bytes};
+use axum::body::{Body as Stream, BodyDataStream, Bytes};
 use axum::extract::{MatchedPath, Request, State};
+use axum::http::request::Parts;
 use axum::http::uri::Authority;
-use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, header};
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, Version, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use futures_util::StreamExt;
@@ -25,6 +26,13 @@ use crate::page::PAGE;
 use crate::route::{Body, Route};
 use crate::service::Service;
 use crate::token::{self, Token};
+
+/// Bytes of a refused body that are read so that its sender sees the answer, at the most,
+const MOST_DISCARDED: usize = 64 << 20;
+/// for how long,
+const DISCARD_TIME: Duration = Duration::from_secs(10);
+/// and how long its sender may pause.
+const DISCARD_PAUSE: Duration = Duration::from_secs(1);
 
 /// Who may ask.
 #[derive(Clone)]
@@ -63,30 +71,55 @@ impl Guard {
 pub async fn check(State(guard): State<Guard>, request: Request, next: Next) -> Response {
     let path = request.extensions().get::<MatchedPath>().map(|path| path.as_str().to_owned());
     let rules = &guard.0;
-    let response = match rules.admit(path.as_deref(), request).await {
+    let (parts, body) = request.into_parts();
+    // Whoever asks first whether the body is wanted has not sent it.
+    let is_held_back = parts.headers.contains_key(header::EXPECT);
+    let mut body = body.into_data_stream();
+    let response = match rules.admit(path.as_deref(), parts, &mut body).await {
         Ok(request) => next.run(request).await,
-        Err(refusal) => refusal.into_response(),
+        Err(refusal) => {
+            if !is_held_back && refusal.status != StatusCode::REQUEST_TIMEOUT {
+                task::spawn(discard(body));
+            }
+            refusal.into_response()
+        }
     };
     let answered = RequestMetric { route: path.unwrap_or_else(|| "none".into()), status: response.status().as_u16() };
     rules.service.metrics.requests.get_or_create(&answered).inc();
     response
 }
 
+/// Reads what is left of a refused body and keeps nothing of it: were the connection closed meanwhile, most clients would
+/// report that, and not the answer (RFC 9112, section 9.6).
+async fn discard(mut body: BodyDataStream) {
+    let mut left = MOST_DISCARDED;
+    let all = async {
+        while let Ok(Some(Ok(chunk))) = tokio::time::timeout(DISCARD_PAUSE, body.next()).await {
+            match left.checked_sub(chunk.len()) {
+                Some(less) => left = less,
+                None => return,
+            }
+        }
+    };
+    // What takes longer, or is more, ends with the connection.
+    let _ = tokio::time::timeout(DISCARD_TIME, all).await;
+}
+
 impl RequestRules {
-    async fn admit(&self, path: Option<&str>, request: Request) -> Result<Request, Refusal> {
-        let headers = request.headers();
-        let host = self.host(headers)?;
-        check_origin(headers, &host)?;
-        check_site(headers, path == Some(PAGE) && request.method() == Method::GET)?;
+    async fn admit(&self, path: Option<&str>, parts: Parts, body: &mut BodyDataStream) -> Result<Request, Refusal> {
+        let headers = &parts.headers;
+        let host = self.host(parts.version, headers)?;
+        check_origin(headers, host.as_ref())?;
+        check_site(headers, path == Some(PAGE) && parts.method == Method::GET)?;
         // What may be got may be asked for its head alone.
-        let method = if request.method() == Method::HEAD { &Method::GET } else { request.method() };
+        let method = if parts.method == Method::HEAD { &Method::GET } else { &parts.method };
         let route = self.routes.iter().find(|route| Some(route.path) == path && route.method == *method);
         let Some(route) = route else {
             // A path that is served, by another method.
             return Err(Refusal::new(StatusCode::METHOD_NOT_ALLOWED, "this path does not know this method"));
         };
         self.check_token(route, headers)?;
-        if !route.query && request.uri().query().is_some_and(|query| !query.is_empty()) {
+        if !route.query && parts.uri.query().is_some_and(|query| !query.is_empty()) {
             return Err(Refusal::bad("this path takes nothing after a \"?\""));
         }
         let limit = route.body.limit(check_content_type(route.body, headers)?);
@@ -96,8 +129,7 @@ impl RequestRules {
         if most > limit {
             return Err(Refusal::too_large(limit));
         }
-        let (parts, body) = request.into_parts();
-        if route.body == Body::None && announced.unwrap_or(0) == 0 && !parts.headers.contains_key("transfer-encoding") {
+        if route.body == Body::None && announced.unwrap_or(0) == 0 && !headers.contains_key("transfer-encoding") {
             return Ok(Request::from_parts(parts, Stream::empty()));
         }
         let room = self.service.admission.file();
@@ -113,11 +145,16 @@ impl RequestRules {
         Ok(Request::from_parts(parts, Stream::from(bytes)))
     }
 
-    /// The host that the request is for, which must be this one.
-    fn host(&self, headers: &HeaderMap) -> Result<Authority, Refusal> {
+    /// The host that the request is for, which must be this one. Clients of HTTP/1.0 need not name it, such as probes of
+    /// load balancers; browsers do.
+    fn host(&self, version: Version, headers: &HeaderMap) -> Result<Option<Authority>, Refusal> {
         let foreign = || Refusal::new(StatusCode::MISDIRECTED_REQUEST, "this service does not answer for that host");
         let mut hosts = headers.get_all(header::HOST).iter();
-        let (Some(host), None) = (hosts.next(), hosts.next()) else { return Err(foreign()) };
+        let host = match (hosts.next(), hosts.next()) {
+            (Some(host), None) => host,
+            (None, _) if version == Version::HTTP_10 => return Ok(None),
+            _ => return Err(Refusal::bad("a request of HTTP/1.1 names its host, once")),
+        };
         let host: Authority = host.to_str().ok().and_then(|host| host.parse().ok()).ok_or_else(foreign)?;
         let name = host.host().trim_start_matches('[').trim_end_matches(']');
         let own = match name.parse::<IpAddr>() {
@@ -125,7 +162,7 @@ impl RequestRules {
             Err(_) => name.eq_ignore_ascii_case("localhost"),
         };
         let named = self.names.iter().any(|known| known.eq_ignore_ascii_case(name));
-        if own || named { Ok(host) } else { Err(foreign()) }
+        if own || named { Ok(Some(host)) } else { Err(foreign()) }
     }
 
     fn check_token(&self, route: &Route, headers: &HeaderMap) -> Result<(), Refusal> {
@@ -154,11 +191,14 @@ fn check_site(headers: &HeaderMap, is_page: bool) -> Result<(), Refusal> {
 }
 
 /// A page that asks must be this service's own.
-fn check_origin(headers: &HeaderMap, host: &Authority) -> Result<(), Refusal> {
+fn check_origin(headers: &HeaderMap, host: Option<&Authority>) -> Result<(), Refusal> {
     for origin in headers.get_all(header::ORIGIN) {
         let origin: Uri = origin.to_str().ok().and_then(|origin| origin.parse().ok()).ok_or_else(foreign)?;
         let is_web = matches!(origin.scheme_str(), Some("http" | "https"));
-        let same = origin.authority().is_some_and(|origin| origin.as_str().eq_ignore_ascii_case(host.as_str()));
+        let same = origin
+            .authority()
+            .zip(host)
+            .is_some_and(|(origin, host)| origin.as_str().eq_ignore_ascii_case(host.as_str()));
         if !is_web || !same {
             return Err(foreign());
         }
@@ -198,10 +238,9 @@ fn compression(body: Body, headers: &HeaderMap) -> Result<Option<Compression>, R
 
 /// A body of at most so many bytes. It takes room as it comes, so that who announces much and sends little keeps nobody
 /// out.
-async fn read(body: Stream, most: usize, mut room: BodyPermit) -> Result<Bytes, Refusal> {
-    let mut stream = body.into_data_stream();
+async fn read(body: &mut BodyDataStream, most: usize, mut room: BodyPermit) -> Result<Bytes, Refusal> {
     let mut bytes = Vec::new();
-    while let Some(chunk) = stream.next().await {
+    while let Some(chunk) = body.next().await {
         let chunk = chunk.map_err(|_| Refusal::bad("the body broke off"))?;
         let wanted = bytes.len() + chunk.len();
         if wanted > most {

@@ -51,7 +51,8 @@ impl Body {
         match self {
             Self::None => &[],
             Self::Json | Self::OptionalJson => &["application/json"],
-            Self::Picture => &["image/jpeg", "image/png", "image/webp"],
+            // What a picture is shows in its bytes; many clients name no better type for a file.
+            Self::Picture => &["image/jpeg", "image/png", "image/webp", "application/octet-stream"],
             Self::Pack => &["application/octet-stream"],
             Self::Tensors => &["application/json", "application/octet-stream"],
         }

@@ -10,13 +10,13 @@ use std::time::{Duration, Instant};
 
 use axum::body::Bytes;
 use axum::extract::State;
-use axum::http::{HeaderMap, HeaderName, StatusCode, header};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::IntoResponse;
 use orco_runtime::ndarray::{Array2, Axis};
 use serde::{Serialize, Serializer};
 
 use super::model::ModelPath;
-use super::tensor::{self, ROWS, Tensor};
+use super::tensor::{self, InferenceRequest, OUTPUTS, OutputForm, ROWS, RequestedOutputs, Tensor};
 use super::{Path, blocking, picture};
 use crate::admission::{Admitted, BodyPermit, UNCOUNTED};
 use crate::error::Refusal;
@@ -99,14 +99,14 @@ async fn answer_request(
     let read = move || (tensor::read(&body, length, features), room);
     let reading = Instant::now();
     let (tensor, _room) = if is_short { read() } else { blocking(read).await? };
-    let (id, tensor) = tensor?;
+    let InferenceRequest { id, tensor, outputs } = tensor?;
     times.input = reading.elapsed();
     let (predictions, room) = match tensor {
         Tensor::Rows(rows) => classify_rows(service, rows, &mut times).await?,
         Tensor::Pictures(files) => (classify_pictures(service, files, &mut times).await?, service.admission.file()),
     };
     let (count, writing) = (predictions.len(), Instant::now());
-    let answer = answer(service, id, predictions, room).await?;
+    let answer = answer(service, (id, outputs), predictions, room).await?;
     times.output = writing.elapsed();
     Ok((answer, count, times))
 }
@@ -161,8 +161,8 @@ async fn classify_rows(
     Ok((predictions, room))
 }
 
-/// JSON, with the room that it takes.
-type Answer = ([(HeaderName, &'static str); 1], Bytes);
+/// JSON, and binary tensors behind it, with the room that they take.
+type Answer = (HeaderMap, Bytes);
 
 #[derive(Serialize)]
 struct Response<'a> {
@@ -170,18 +170,56 @@ struct Response<'a> {
     model_version: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     id: Option<String>,
-    outputs: Outputs<'a>,
+    outputs: Vec<Output<'a>>,
 }
 
-/// Label, probability, probabilities, and whether it is like anything known.
-type Outputs<'a> = (Output<Vec<&'a str>>, Output<Vec<f32>>, Output<Flattened<'a>>, Output<Vec<bool>>);
-
 #[derive(Serialize)]
-struct Output<T> {
+struct Output<'a> {
     name: &'static str,
     datatype: &'static str,
     shape: Vec<usize>,
-    data: T,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    parameters: Option<BinarySize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    data: Option<OutputData<'a>>,
+}
+
+#[derive(Serialize)]
+struct BinarySize {
+    binary_data_size: usize,
+}
+
+/// The numbers or texts of an output.
+#[derive(Serialize)]
+#[serde(untagged)]
+enum OutputData<'a> {
+    Labels(Vec<&'a str>),
+    Numbers(Vec<f32>),
+    Flattened(Flattened<'a>),
+    Flags(Vec<bool>),
+}
+
+impl OutputData<'_> {
+    fn datatype(&self) -> &'static str {
+        match self {
+            Self::Labels(_) => "BYTES",
+            Self::Numbers(_) | Self::Flattened(_) => "FP32",
+            Self::Flags(_) => "BOOL",
+        }
+    }
+
+    /// Writes it as a binary tensor.
+    fn write(&self, to: &mut Vec<u8>) {
+        match self {
+            Self::Labels(labels) => labels.iter().for_each(|label| {
+                to.extend_from_slice(&(label.len() as u32).to_le_bytes());
+                to.extend_from_slice(label.as_bytes());
+            }),
+            Self::Numbers(numbers) => numbers.iter().for_each(|number| to.extend_from_slice(&number.to_le_bytes())),
+            Self::Flattened(all) => all.numbers().for_each(|number| to.extend_from_slice(&number.to_le_bytes())),
+            Self::Flags(flags) => to.extend(flags.iter().map(|flag| u8::from(*flag))),
+        }
+    }
 }
 
 /// The probabilities of all predictions as one flat list.
@@ -202,19 +240,19 @@ impl Serialize for Flattened<'_> {
 /// Writes the answer; a large one away from the threads that serve.
 async fn answer(
     service: &Arc<Service>,
-    id: Option<String>,
+    (id, outputs): (Option<String>, RequestedOutputs),
     predictions: Vec<Prediction>,
     room: BodyPermit,
 ) -> Result<Answer, Refusal> {
     let numbers: usize = predictions.iter().map(|prediction| prediction.probabilities.len()).sum();
     let theirs = Arc::clone(service);
-    let write = move || write_answer(&theirs, id, &predictions, room);
+    let write = move || write_answer(&theirs, (id, outputs), &predictions, room);
     if numbers * PROBABILITY <= SHORT { write() } else { blocking(write).await? }
 }
 
 fn write_answer(
     service: &Service,
-    id: Option<String>,
+    (id, outputs): (Option<String>, RequestedOutputs),
     predictions: &[Prediction],
     mut room: BodyPermit,
 ) -> Result<Answer, Refusal> {
@@ -229,34 +267,43 @@ fn write_answer(
         ));
     }
     let best = |one: &Prediction| one.probabilities.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+    let data = [
+        OutputData::Labels(predictions.iter().map(|one| &*one.label).collect()),
+        OutputData::Numbers(predictions.iter().map(best).collect()),
+        OutputData::Flattened(probabilities),
+        OutputData::Flags(predictions.iter().map(|one| one.known).collect()),
+    ];
+    let mut binary = Vec::new();
+    let mut written = Vec::with_capacity(OUTPUTS.len());
+    for ((name, data), form) in OUTPUTS.into_iter().zip(data).zip(outputs.0) {
+        let Some(form) = form else { continue };
+        let shape = if matches!(data, OutputData::Flattened(_)) { vec![count, classes] } else { vec![count] };
+        let (datatype, before) = (data.datatype(), binary.len());
+        let (parameters, data) = match form {
+            OutputForm::Json => (None, Some(data)),
+            OutputForm::Binary => {
+                data.write(&mut binary);
+                (Some(BinarySize { binary_data_size: binary.len() - before }), None)
+            }
+        };
+        written.push(Output { name, datatype, shape, parameters, data });
+    }
     let response = Response {
         model_name: &service.manifest.name,
         model_version: service.manifest.release.to_string(),
         id,
-        outputs: (
-            Output {
-                name: "label",
-                datatype: "BYTES",
-                shape: vec![count],
-                data: predictions.iter().map(|one| &*one.label).collect(),
-            },
-            Output {
-                name: "probability",
-                datatype: "FP32",
-                shape: vec![count],
-                data: predictions.iter().map(best).collect(),
-            },
-            Output { name: "probabilities", datatype: "FP32", shape: vec![count, classes], data: probabilities },
-            Output {
-                name: "known",
-                datatype: "BOOL",
-                shape: vec![count],
-                data: predictions.iter().map(|one| one.known).collect(),
-            },
-        ),
+        outputs: written,
     };
-    let text = serde_json::to_vec(&response).map_err(|error| Refusal::internal(error.to_string()))?;
+    let is_binary = response.outputs.iter().any(|output| output.data.is_none());
+    let mut body = serde_json::to_vec(&response).map_err(|error| Refusal::internal(error.to_string()))?;
+    let mut headers = HeaderMap::new();
+    if is_binary {
+        headers.insert(JSON_LENGTH, body.len().into());
+    }
+    let kind = if is_binary { "application/octet-stream" } else { "application/json" };
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
+    body.append(&mut binary);
     // The answer waits for whoever asked to read it.
-    room.grow_to(text.len())?;
-    Ok(([(header::CONTENT_TYPE, "application/json")], room.holding(text)))
+    room.grow_to(body.len())?;
+    Ok((headers, room.holding(body)))
 }

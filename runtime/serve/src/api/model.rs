@@ -62,8 +62,8 @@ fn outputs() -> [TensorDescription; 4] {
 }
 
 /// `GET /v2/health/live`: it answers.
-pub async fn live() -> StatusCode {
-    StatusCode::OK
+pub async fn live() -> Json<Value> {
+    Json(json!({ "live": true }))
 }
 
 /// `GET /v2/health/ready`: a service that listens has opened everything; no thread is down, and its state can be read
@@ -71,10 +71,16 @@ pub async fn live() -> StatusCode {
 ///
 /// # Errors
 /// [`Refusal`] if something of that is not so any more; the status says what, to those who may know.
-pub async fn server_ready(State(service): State<Arc<Service>>) -> Result<StatusCode, Refusal> {
+pub async fn server_ready(State(service): State<Arc<Service>>) -> Result<Json<Value>, Refusal> {
+    check_ready(&service).await?;
+    // The protocol's text calls it "live" here, too; KServe's client reads "ready".
+    Ok(Json(json!({ "live": true, "ready": true })))
+}
+
+async fn check_ready(service: &Service) -> Result<(), Refusal> {
     service.health.check().await?;
     match service.answers.knowledge().problem {
-        None => Ok(StatusCode::OK),
+        None => Ok(()),
         Some(_) => Err(Refusal::new(
             StatusCode::SERVICE_UNAVAILABLE,
             "the state cannot be used any more: GET /api/v1/status says why",
@@ -109,9 +115,10 @@ pub async fn metadata(
 ///
 /// # Errors
 /// [`Refusal`] if the bundle has another name or release, or as for [`server_ready`].
-pub async fn ready(State(service): State<Arc<Service>>, Path(model): Path<ModelPath>) -> Result<StatusCode, Refusal> {
+pub async fn ready(State(service): State<Arc<Service>>, Path(model): Path<ModelPath>) -> Result<Json<Value>, Refusal> {
     model.check(&service)?;
-    server_ready(State(service)).await
+    check_ready(&service).await?;
+    Ok(Json(json!({ "name": model.name, "ready": true })))
 }
 
 /// `GET /v2/models/{name}/config`, and the same with its version.
@@ -170,7 +177,7 @@ pub async fn index(State(service): State<Arc<Service>>, body: Bytes) -> Result<J
         b"" => IndexRequest::default(),
         text => serde_json::from_slice(text).map_err(|error| Refusal::bad(format!("the request: {error}")))?,
     };
-    let problem = server_ready(State(Arc::clone(&service))).await.err().map(|refusal| refusal.sentence);
+    let problem = check_ready(&service).await.err().map(|refusal| refusal.sentence);
     if request.ready && problem.is_some() {
         return Ok(Json(json!([])));
     }

@@ -20,8 +20,29 @@ pub(super) const PICTURES: usize = 64;
 pub(super) const ROWS: usize = 4096;
 /// Longest identifier of a request, in bytes; it is sent back.
 const ID: usize = 256;
+/// Names of the outputs.
+pub(super) const OUTPUTS: [&str; 4] = ["label", "probability", "probabilities", "known"];
 /// Characters of a number, at most, with what stands around it.
 const NUMBER: usize = 64;
+
+/// What is asked.
+pub(super) struct InferenceRequest {
+    /// Sent back.
+    pub id: Option<String>,
+    pub tensor: Tensor,
+    pub outputs: RequestedOutputs,
+}
+
+/// Which outputs are answered, in the order of [`OUTPUTS`], and whether as binary tensors.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct RequestedOutputs(pub [Option<OutputForm>; OUTPUTS.len()]);
+
+/// How an output is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum OutputForm {
+    Json,
+    Binary,
+}
 
 /// What is to be classified.
 #[derive(Debug)]
@@ -37,6 +58,69 @@ struct Request<'a> {
     id: Option<String>,
     #[serde(borrow, deserialize_with = "only_one")]
     inputs: Input<'a>,
+    #[serde(default)]
+    outputs: Option<OutputList>,
+    #[serde(default)]
+    parameters: RequestParameters,
+}
+
+#[derive(Default, Deserialize)]
+struct RequestParameters {
+    binary_data_output: Option<bool>,
+}
+
+/// Outputs that a request names: of each whether it is to be binary, if that is said.
+#[derive(Default)]
+struct OutputList([Option<Option<bool>>; OUTPUTS.len()]);
+
+#[derive(Deserialize)]
+struct RequestedOutput<'a> {
+    #[serde(borrow)]
+    name: Cow<'a, str>,
+    #[serde(default)]
+    parameters: OutputParameters,
+}
+
+#[derive(Default, Deserialize)]
+struct OutputParameters {
+    binary_data: Option<bool>,
+}
+
+impl<'de> Deserialize<'de> for OutputList {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct List;
+        impl<'de> Visitor<'de> for List {
+            type Value = OutputList;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, "a list of outputs, of {}", OUTPUTS.join(", "))
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<OutputList, A::Error> {
+                let mut outputs = OutputList::default();
+                while let Some(RequestedOutput { name, parameters }) = list.next_element()? {
+                    let known = OUTPUTS.iter().position(|output| *output == name);
+                    let place = known.ok_or_else(|| A::Error::unknown_variant(&name, &OUTPUTS))?;
+                    outputs.0[place] = Some(parameters.binary_data);
+                }
+                Ok(outputs)
+            }
+        }
+        deserializer.deserialize_seq(List)
+    }
+}
+
+impl RequestedOutputs {
+    /// All of them where a request names none.
+    fn of(list: Option<OutputList>, is_binary: bool) -> Self {
+        let OutputList(named) = list.unwrap_or_default();
+        let form = |is_binary| if is_binary { OutputForm::Binary } else { OutputForm::Json };
+        let all = named.iter().all(Option::is_none);
+        Self(named.map(|output| match output {
+            Some(own) => Some(form(own.unwrap_or(is_binary))),
+            None => all.then(|| form(is_binary)),
+        }))
+    }
 }
 
 #[derive(Deserialize)]
@@ -57,13 +141,14 @@ struct Parameters {
     binary_data_size: Option<usize>,
 }
 
-/// Identifier and tensor of a request, whose first `json` bytes are JSON and the others binary.
+/// A request, whose first `json` bytes are JSON and the others binary.
 ///
 /// # Errors
 /// [`Refusal`] if it is not understood, or is more than the model takes.
-pub(super) fn read(body: &Bytes, json: usize, features: usize) -> Result<(Option<String>, Tensor), Refusal> {
+pub(super) fn read(body: &Bytes, json: usize, features: usize) -> Result<InferenceRequest, Refusal> {
     let request = serde_json::from_slice(&body[..json]);
-    let Request { id, inputs: input } = request.map_err(|error| Refusal::bad(format!("the request: {error}")))?;
+    let Request { id, inputs: input, outputs, parameters } =
+        request.map_err(|error| Refusal::bad(format!("the request: {error}")))?;
     if id.as_ref().is_some_and(|id| id.len() > ID) {
         return Err(Refusal::bad(format!("\"id\" must have at most {ID} bytes")));
     }
@@ -77,7 +162,8 @@ pub(super) fn read(body: &Bytes, json: usize, features: usize) -> Result<(Option
         ("features", "FP32") => Tensor::Rows(rows(&input, binary, features)?),
         _ => return Err(Refusal::bad("the input must be \"image\" of BYTES or \"features\" of FP32")),
     };
-    Ok((id, tensor))
+    let outputs = RequestedOutputs::of(outputs, parameters.binary_data_output == Some(true));
+    Ok(InferenceRequest { id, tensor, outputs })
 }
 
 /// The files of pictures.
@@ -310,7 +396,7 @@ mod tests {
 
     fn read(json: &str) -> Result<Tensor, String> {
         let body = Bytes::copy_from_slice(json.as_bytes());
-        super::read(&body, body.len(), 3).map(|(_, tensor)| tensor).map_err(|refusal| refusal.sentence)
+        super::read(&body, body.len(), 3).map(|request| request.tensor).map_err(|refusal| refusal.sentence)
     }
 
     fn features(shape: &str, data: &str) -> Result<Vec<f32>, String> {
@@ -407,6 +493,24 @@ mod tests {
     }
 
     #[test]
+    fn outputs_are_those_that_are_named_in_the_form_that_is_asked_for() {
+        use OutputForm::{Binary, Json};
+        let outputs = |more: &str| {
+            let input = r#"{"name":"features","datatype":"FP32","shape":[1,3],"data":[1,2,3]}"#;
+            let json = format!(r#"{{"inputs":[{input}]{more}}}"#);
+            let body = Bytes::from(json);
+            super::read(&body, body.len(), 3).map(|request| request.outputs.0).map_err(|refusal| refusal.sentence)
+        };
+        assert_eq!(outputs(""), Ok([Some(Json); 4]));
+        assert_eq!(outputs(r#","outputs":[]"#), Ok([Some(Json); 4]));
+        assert_eq!(outputs(r#","parameters":{"binary_data_output":true}"#), Ok([Some(Binary); 4]));
+        let label = r#","outputs":[{"name":"label","parameters":{"binary_data":true}},{"name":"known"}]"#;
+        assert_eq!(outputs(label), Ok([Some(Binary), None, None, Some(Json)]));
+        let unknown = outputs(r#","outputs":[{"name":"zzz"}]"#).unwrap_err();
+        assert!(unknown.contains("zzz") && unknown.contains("probabilities"), "{unknown}");
+    }
+
+    #[test]
     fn binary_files_stand_behind_their_lengths() {
         let head = |size: usize, count: usize| {
             format!(
@@ -416,7 +520,7 @@ mod tests {
         let read = |count: usize, binary: &[u8]| {
             let json = head(binary.len(), count);
             let body = Bytes::from([json.as_bytes(), binary].concat());
-            super::read(&body, json.len(), 3).map(|(_, tensor)| tensor)
+            super::read(&body, json.len(), 3).map(|request| request.tensor)
         };
         let binary = [2, 0, 0, 0, 7, 8, 0, 0, 0, 0];
         let Ok(Tensor::Pictures(files)) = read(2, &binary) else { panic!() };

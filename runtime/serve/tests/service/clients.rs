@@ -5,7 +5,7 @@ use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use crate::support::{Running, sample, workspace};
+use crate::support::{Answer, Running, sample, workspace};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use orco_trials::{missing, skipped};
@@ -21,6 +21,84 @@ fn binary_request(picture: &[u8]) -> (Vec<u8>, String) {
     let head = head.to_string();
     let body = [head.as_bytes(), &(picture.len() as u32).to_le_bytes(), picture].concat();
     (body, head.len().to_string())
+}
+
+/// KServe's client reads these as JSON.
+#[test]
+fn health_is_told_as_the_protocol_has_it() {
+    let (_state, service) = Running::fresh();
+    assert_eq!(service.get("/v2/health/live"), json!({ "live": true }));
+    assert_eq!(service.get("/v2/health/ready"), json!({ "live": true, "ready": true }));
+    assert_eq!(service.get(&format!("{MODEL}/ready")), json!({ "name": "cifar100-edge", "ready": true }));
+}
+
+/// Load balancers probe so.
+#[test]
+fn a_client_of_http_1_0_need_not_name_the_host() {
+    let (_state, service) = Running::fresh();
+    let ask = |head: &str| {
+        let mut stream = service.connect();
+        stream.write_all(head.as_bytes()).unwrap();
+        Answer::read(stream)
+    };
+    assert_eq!(ask("GET /v2/health/ready HTTP/1.0\r\n\r\n").status, 200);
+    assert_eq!(ask("GET /v2/health/ready HTTP/1.0\r\nOrigin: http://evil.example\r\n\r\n").status, 403);
+    let refused = ask("GET /v2/health/ready HTTP/1.1\r\nConnection: close\r\n\r\n");
+    assert_eq!((refused.status, refused.error().contains("host")), (400, true), "{}", refused.text());
+}
+
+/// Most clients send all of a body before they read the answer.
+#[test]
+fn whoever_sends_a_body_that_is_refused_can_send_all_of_it_and_sees_why() {
+    let (_state, service) = Running::fresh();
+    let body = vec![0; 9 << 20];
+    let send = |path: &str, kind: &str| {
+        let mut stream = service.connect();
+        let length = body.len();
+        let head = format!(
+            "POST {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Type: {kind}\r\nContent-Length: \
+             {length}\r\n\r\n"
+        );
+        stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(&body)).unwrap();
+        Answer::read(stream)
+    };
+    for (path, kind, status) in [
+        ("/api/v1/learn", "application/json", 413),
+        ("/api/v1/classify", "text/plain", 415),
+        ("/api/v1/nowhere", "application/json", 404),
+    ] {
+        let answer = send(path, kind);
+        assert_eq!((answer.status, answer.error().is_empty()), (status, false), "{path}: {}", answer.text());
+    }
+}
+
+#[test]
+fn a_picture_may_come_as_plain_bytes() {
+    let (_state, service) = Running::fresh();
+    let picture = sample("try", "cactus", 1);
+    let ask = |kind: &str| service.ask("POST", "/api/v1/classify", &[("Content-Type", kind)], &picture).ok();
+    assert_eq!(ask("application/octet-stream"), ask("image/jpeg"));
+}
+
+#[test]
+fn only_the_outputs_that_are_named_are_answered() {
+    let (_state, service) = Running::fresh();
+    let (body, length) = binary_request(&sample("try", "cactus", 1));
+    let (head, tensor) = body.split_at(length.parse().unwrap());
+    let ask = |outputs: Value| {
+        let mut head: Value = serde_json::from_slice(head).unwrap();
+        head["outputs"] = outputs;
+        let head = head.to_string();
+        let length = head.len().to_string();
+        let headers = [("Inference-Header-Content-Length", length.as_str())];
+        service.ask("POST", &format!("{MODEL}/infer"), &headers, &[head.as_bytes(), tensor].concat())
+    };
+    let label = ask(json!([{ "name": "label" }])).ok()["outputs"].clone();
+    assert_eq!((label.as_array().unwrap().len(), &label[0]["name"]), (1, &json!("label")));
+    assert_eq!(ask(json!([{ "name": "zzz" }])).status, 400);
+    let binary = ask(json!([{ "name": "known", "parameters": { "binary_data": true } }, { "name": "label" }]));
+    assert!(binary.head.contains("inference-header-content-length: "), "{}", binary.head);
+    assert!([0, 1].contains(binary.body.last().unwrap()), "one byte for one answer");
 }
 
 fn gzip(body: &[u8]) -> Vec<u8> {

@@ -1,10 +1,11 @@
-//! What the service answers has no field that its description lacks.
+//! What the service answers has no field that its description lacks, and all that the description requires.
 
 use serde_json::{Value, json};
 
 use crate::support::Running;
 
-/// Adds fields of an answer that a schema does not name, by their paths.
+/// Adds fields of an answer that a schema does not name, and those that it requires and the answer lacks, by their
+/// paths.
 fn undescribed(document: &Value, schema: &Value, answer: &Value, path: &str, found: &mut Vec<String>) {
     if let Some(reference) = schema["$ref"].as_str() {
         let named = document.pointer(reference.trim_start_matches('#')).unwrap_or_else(|| panic!("no {reference}"));
@@ -20,6 +21,8 @@ fn undescribed(document: &Value, schema: &Value, answer: &Value, path: &str, fou
     }
     match (answer, schema["properties"].as_object()) {
         (Value::Object(fields), Some(properties)) => {
+            let required = schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str);
+            found.extend(required.filter(|name| !fields.contains_key(*name)).map(|name| format!("{path}.{name}!")));
             for (name, value) in fields {
                 let path = format!("{path}.{name}");
                 match properties.get(name) {
@@ -62,11 +65,10 @@ fn every_field_of_an_answer_is_described() {
 
 #[test]
 fn a_field_without_a_description_is_found() {
-    let document =
-        json!({ "components": { "schemas": { "Thing": { "type": "object", "properties": { "id": {} } } } } });
+    let document = json!({ "components": { "schemas": { "Thing": { "type": "object", "properties": { "id": {} }, "required": ["id"] } } } });
     let schema = json!({ "type": "array", "items": { "oneOf": [
         { "$ref": "#/components/schemas/Thing" }, { "type": "null" }] } });
     let mut found = Vec::new();
-    undescribed(&document, &schema, &json!([{ "id": 1, "more": 2 }, null, { "id": 3 }]), "things", &mut found);
-    assert_eq!(found, ["things[].more"]);
+    undescribed(&document, &schema, &json!([{ "id": 1, "more": 2 }, null, { "id": 3 }, {}]), "things", &mut found);
+    assert_eq!(found, ["things[].more", "things[].id!"]);
 }
