@@ -5,11 +5,15 @@ export const ENOUGH_SHOTS = 5;
 
 const LEAST_REGION = 0.05;
 
-// Characters that nobody sees, which keyboards put into and around emoji; the service refuses them.
-const UNSEEN = /[\u00ad\u200b-\u200f\u2060\ufe00-\ufe0f\ufeff]/g;
+// Characters that nobody sees, which keyboards put around emoji; the service refuses them.
+const UNSEEN = /[\u00ad\u200b\u200e\u200f\u2060\ufe00-\ufe0f\ufeff]/g;
+
+// Joiners, but for those between letters of scripts that join, or emoji: spelling needs these.
+const JOINED = "\\u0600-\\u0dff\\u2190-\\u2bff\\ufb50-\\ufdff\\ufe70-\\ufefc\\u{1f000}-\\u{1faff}";
+const LOOSE_JOINER = new RegExp(`(?<![${JOINED}])[\\u200c\\u200d]|[\\u200c\\u200d](?![${JOINED}])`, "gu");
 
 // The label that a typed text stands for. Browsers resolve "." and ".." in a URL, and the service refuses them.
-export const labelOf = (typed) => typed.replace(UNSEEN, "").replace(/\s+/g, " ").trim().replace(/^\.{1,2}$/, "");
+export const labelOf = (typed) => typed.replace(UNSEEN, "").replace(LOOSE_JOINER, "").replace(/\s+/g, " ").trim().replace(/^\.{1,2}$/, "");
 
 // The label that a typed text stands for: as it is typed if that is known, else as it is known in other capitals or with
 // underscores for spaces, of a learned class first, then of shots that wait, then of a base class.

@@ -2,7 +2,8 @@
 //!
 //! The same word can be written in more than one way ("é" as one character, or as "e" with an accent), and characters
 //! that nobody sees can make two labels look alike. Labels are therefore kept and compared in Unicode's normal form C,
-//! and refused if there is anything invisible in them.
+//! without the selectors that phones put behind symbols, and refused if there is anything else invisible in them. Joiners
+//! stay where spelling needs them: between letters of scripts that join, and between emoji.
 
 use alloc::collections::BTreeSet;
 use alloc::string::String;
@@ -13,20 +14,30 @@ use unicode_normalization::UnicodeNormalization;
 /// Longest label, and any other text that people give, in bytes.
 pub const MAX_TEXT: usize = 1024;
 
-/// A label as it is kept and compared: in normal form C, without white space around it.
+/// A label as it is kept and compared: in normal form C, without white space around it and without variation selectors.
 pub fn normal(label: &str) -> String {
-    label.trim().nfc().collect()
+    compared(label.trim()).collect()
 }
 
 /// Whether two labels are the same.
 pub fn same(one: &str, other: &str) -> bool {
-    one == other || one.nfc().eq(other.nfc())
+    one == other || compared(one).eq(compared(other))
+}
+
+/// The characters by which labels are compared.
+fn compared(label: &str) -> impl Iterator<Item = char> {
+    label.chars().filter(|c| !is_variation_selector(*c)).nfc()
+}
+
+/// Whether a character only asks for one of the looks of the one before it, such as the coloured one of a heart.
+fn is_variation_selector(c: char) -> bool {
+    matches!(c, '\u{fe00}'..='\u{fe0f}')
 }
 
 /// Index of the first label that is the same as an earlier one.
 pub fn first_repeated(labels: &[&str]) -> Option<usize> {
     let mut seen = BTreeSet::new();
-    labels.iter().position(|label| !seen.insert(label.nfc().collect::<String>()))
+    labels.iter().position(|label| !seen.insert(compared(label).collect::<String>()))
 }
 
 /// What is answered where nothing known is seen.
@@ -41,12 +52,33 @@ pub fn is_usable(label: &str) -> bool {
         && ![UNKNOWN, EMPTY].iter().any(|answer| label.eq_ignore_ascii_case(answer))
         && label.len() <= MAX_TEXT
         && normal(label) == label
-        && !label.chars().any(|c| c == '=' || (c.is_whitespace() && c != ' ') || is_unseen(c))
+        && !label.chars().any(|c| c == '=' || (c.is_whitespace() && c != ' '))
+        && is_plain(label)
 }
 
 /// Whether a text holds no characters that cannot be seen.
 pub fn is_plain(text: &str) -> bool {
-    !text.chars().any(is_unseen)
+    !with_unseen(text).any(|(_, is_unseen)| is_unseen)
+}
+
+/// The characters of a text, each with whether it is one that nobody sees. Joiners are not where they join: they change
+/// how their neighbours are written.
+fn with_unseen(text: &str) -> impl Iterator<Item = (char, bool)> {
+    let mut chars = text.chars().peekable();
+    let mut before = None;
+    core::iter::from_fn(move || {
+        let c = chars.next()?;
+        let neighbours = [before.replace(c), chars.peek().copied()];
+        let joins = matches!(c, '\u{200c}' | '\u{200d}') && neighbours.iter().all(|c| c.is_some_and(is_joined));
+        Some((c, is_unseen(c) && !joins))
+    })
+}
+
+/// Whether a character is of a script whose letters join (Arabic and its neighbours, those of India), or a symbol or emoji.
+fn is_joined(c: char) -> bool {
+    matches!(c,
+        '\u{600}'..='\u{dff}' | '\u{2190}'..='\u{2bff}' | '\u{fb50}'..='\u{fdff}' | '\u{fe70}'..='\u{fefc}'
+        | '\u{1f000}'..='\u{1faff}')
 }
 
 /// Whether a character is one that nobody sees, but that changes what is seen or compared: controls, marks of
@@ -74,9 +106,11 @@ pub struct EscapedText<'a>(pub &'a str);
 
 impl fmt::Display for EscapedText<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0
-            .chars()
-            .try_for_each(|c| if is_unseen(c) { write!(f, "{}", c.escape_unicode()) } else { f.write_char(c) })
+        with_unseen(self.0).try_for_each(
+            |(c, is_unseen)| {
+                if is_unseen { write!(f, "{}", c.escape_unicode()) } else { f.write_char(c) }
+            },
+        )
     }
 }
 
@@ -109,6 +143,30 @@ mod tests {
     fn the_first_label_that_comes_again_is_found_in_whatever_form() {
         assert_eq!(first_repeated(&["caf\u{e9}", "mug", "cafe\u{301}", "mug"]), Some(2));
         assert_eq!((first_repeated(&["mug", "Mug", "mug "]), first_repeated(&[])), (None, None));
+    }
+
+    #[test]
+    fn what_a_phone_types_is_a_label() {
+        // A heart and a digit in a box with the selector of their coloured look, a cook, a Persian and a Hindi word.
+        let cook = "\u{1f469}\u{200d}\u{1f373}";
+        for (typed, kept) in [
+            ("\u{2764}\u{fe0f}", "\u{2764}"),
+            ("1\u{fe0f}\u{20e3}", "1\u{20e3}"),
+            ("\u{2764}\u{fe0f}\u{200d}\u{1f525}", "\u{2764}\u{200d}\u{1f525}"),
+            (cook, cook),
+            (
+                "\u{645}\u{6cc}\u{200c}\u{62e}\u{648}\u{627}\u{647}\u{645}",
+                "\u{645}\u{6cc}\u{200c}\u{62e}\u{648}\u{627}\u{647}\u{645}",
+            ),
+            ("\u{915}\u{94d}\u{200d}\u{937}", "\u{915}\u{94d}\u{200d}\u{937}"),
+        ] {
+            assert_eq!(normal(typed), kept);
+            assert!(same(typed, kept) && is_usable(kept), "{kept}");
+            assert_eq!(EscapedText(kept).to_string(), kept);
+        }
+        for refused in ["\u{200d}\u{1f373}", "\u{1f469}\u{200d}", "mu\u{200c}g", "\u{1f469}\u{200d}a"] {
+            assert!(!is_usable(&normal(refused)), "{refused:?}");
+        }
     }
 
     #[test]
