@@ -126,30 +126,30 @@ impl Predictor {
         } else {
             validation.exemplars_to_calibrate()
         };
-        let known = ScoringModel::new(base_model, state, scoring, &wanted, work);
-        let mut rows = validation.rows(&known, &evenly, work);
-        let mut shots = validation.rows(&known, &of_learned, work);
-        let base = known.base();
+        let model = ScoringModel::new(base_model, state, scoring, &wanted, work);
+        let mut rows = validation.rows(&model, &evenly, work);
+        let mut shots = validation.rows(&model, &of_learned, work);
+        let base = model.base();
         let calibration = state.calibration.unwrap_or_else(|| {
             if !state.classes.is_empty() {
-                return validation.calibrate(&known, work);
+                return validation.calibrate(&model, work);
             }
             let classes: Vec<u32> = rows.iter().map(|row| row.class).collect();
-            let mut calibrator = Calibrator::new(&classes, base, known.len());
+            let mut calibrator = Calibrator::new(&classes, base, model.len());
             rows.iter().for_each(|row| calibrator.add(&row.scores, false));
             calibrator.choose(state.balance, 0.0, scoring.statistics.start)
         });
         let present =
-            PresentBorder { base, count: known.len(), balance: state.balance, shift: calibration.border.shift };
+            PresentBorder { base, count: model.len(), balance: state.balance, shift: calibration.border.shift };
         let balance_samples = Some(BalanceSamples::of(&rows, &shots, present));
         rows.iter_mut().chain(&mut shots).for_each(|row| shift(&mut row.scores, base, calibration.border.shift));
-        let predictor = Self { balance_samples, ..Self::of(known, calibration) };
+        let predictor = Self { balance_samples, ..Self::of(model, calibration) };
         (predictor, KnownSamples { evenly: rows, learned: shots })
     }
 
-    fn of(known: ScoringModel<'_>, calibration: Calibration) -> Self {
-        let base = known.base();
-        let (embedder, scorer, rows) = (known.embedder, known.scorer, known.rows);
+    fn of(model: ScoringModel<'_>, calibration: Calibration) -> Self {
+        let base = model.base();
+        let (embedder, scorer, rows) = (model.embedder, model.scorer, model.rows);
         Self { embedder, scorer, rows, base, calibration, balance_samples: None }
     }
 

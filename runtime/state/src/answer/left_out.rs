@@ -33,19 +33,19 @@ pub(super) struct ViewedShot {
 /// Scores `[views, classes]` of each shot's views, without the border. That of its own class is extrapolated from the
 /// class without the shot to the class with it. The exemplars are a bank's, whose projections are given.
 pub(super) fn view_scores(
-    known: &ScoringModel<'_>,
+    model: &ScoringModel<'_>,
     (bank, projections): (&Bank, &Projections),
     viewed: &[ViewedShot],
 ) -> Vec<Vec<f32>> {
-    let (count, length, views) = (known.len(), known.embedder.length(), bank.views());
+    let (count, length, views) = (model.len(), model.embedder.length(), bank.views());
     let mut scored = Vec::with_capacity(viewed.len());
     for some in viewed.chunks(VIEW_BATCH) {
         let exemplars: Vec<usize> = some.iter().map(|viewed| viewed.shot.exemplar).collect();
-        let embedded = known.embedder.embed_views(bank, &exemplars, projections);
-        let mut scores = known.rows.scores(&embedded);
+        let embedded = model.embedder.embed_views(bank, &exemplars, projections);
+        let mut scores = model.rows.scores(&embedded);
         let of_shots = scores.chunks_exact_mut(views * count).zip(embedded.chunks_exact(views * length));
         for (viewed, (scores, embedded)) in some.iter().zip(of_shots) {
-            let fewer = with_fewer(known, (bank, projections), viewed);
+            let fewer = with_fewer(model, (bank, projections), viewed);
             for (scores, embedded) in scores.chunks_exact_mut(count).zip(embedded.chunks_exact(length)) {
                 let score = viewed.row.score(embedded);
                 let gain: f32 = fewer.iter().map(|(row, factor)| factor * (score - row.score(embedded))).sum();
@@ -59,15 +59,15 @@ pub(super) fn view_scores(
 
 /// The class of a shot without it and without each of the others in turn, with how much of the difference counts.
 fn with_fewer(
-    known: &ScoringModel<'_>,
+    model: &ScoringModel<'_>,
     (bank, projections): (&Bank, &Projections),
     viewed: &ViewedShot,
 ) -> Vec<(ClassRow, f32)> {
     let ViewedShot { shot, others, .. } = viewed;
-    let count = known.count(shot.class);
+    let count = model.count(shot.class);
     let exemplars: Vec<usize> = core::iter::once(shot).chain(others).map(|shot| shot.exemplar).collect();
-    let contributions = known.embedder.contributions_of(bank, &exemplars, projections);
-    let rows = known.without_pairs(*shot, others, contributions).into_iter().zip(others);
+    let contributions = model.embedder.contributions_of(bank, &exemplars, projections);
+    let rows = model.without_pairs(*shot, others, contributions).into_iter().zip(others);
     rows.filter_map(|(row, other)| Some((row?, extrapolation(count, shot.copies, other.copies)))).collect()
 }
 

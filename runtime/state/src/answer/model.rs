@@ -87,15 +87,15 @@ impl<'a> ScoringModel<'a> {
         counts.resize(count, 0.0);
         let rows = ScoreRows::new(&[], Vec::new(), length);
         let class_offsets = vec![0.0; count];
-        let mut known = Self { state, base_model, embedder, scorer, projections, sums, counts, class_offsets, rows };
-        known.add_shots(work);
-        known.rows = known.rows_of_sums(work.workers);
-        known.rows.add(&known.replacements());
+        let mut model = Self { state, base_model, embedder, scorer, projections, sums, counts, class_offsets, rows };
+        model.add_shots(work);
+        model.rows = model.rows_of_sums(work.workers);
+        model.rows.add(&model.replacements());
         if scoring.weights.class_offset > 0.0 {
-            known.class_offsets = known.offsets_by(&scoring.statistics.set_aside, scoring.weights.class_offset);
-            known.rows.add(&known.class_offsets);
+            model.class_offsets = model.offsets_by(&scoring.statistics.set_aside, scoring.weights.class_offset);
+            model.rows.add(&model.class_offsets);
         }
-        known
+        model
     }
 
     /// Offsets that keep base classes out of the answer that learned ones replace.

@@ -127,8 +127,8 @@ impl Golden {
         let scoring = self.base_model.scoring(&self.base_model.config).unwrap();
         let samples = ValidationSamples::of(&self.base_model, state, scoring);
         let (every, work) = (samples.even_samples(MAX_FIRST_SAMPLES), &mut ScoringWork::alone());
-        let known = ScoringModel::new(&self.base_model, state, scoring, &samples.exemplars_of(&every), work);
-        let rows = samples.rows(&known, &every, work);
+        let model = ScoringModel::new(&self.base_model, state, scoring, &samples.exemplars_of(&every), work);
+        let rows = samples.rows(&model, &every, work);
         rows.into_iter().flat_map(|row| row.scores).collect()
     }
 }
@@ -201,7 +201,7 @@ fn views_of_left_out_shots_score_as_in_an_independent_implementation() {
     let Golden { value, base_model, state } = Golden::read().border_scene();
     let (bank, base) = (&state.exemplars, base_model.classes.len());
     let (scoring, every) = (base_model.scoring(&base_model.config).unwrap(), (0..bank.len()).collect::<Vec<_>>());
-    let known = ScoringModel::new(&base_model, &state, scoring, &every, &mut ScoringWork::alone());
+    let model = ScoringModel::new(&base_model, &state, scoring, &every, &mut ScoringWork::alone());
     let left_out = |exemplar: usize| {
         let class = bank.classes()[exemplar] as usize;
         model::LeftOutShot { exemplar, class, copies: 1 }
@@ -210,10 +210,10 @@ fn views_of_left_out_shots_score_as_in_an_independent_implementation() {
         let shot = left_out(exemplar);
         let own = |other: &usize| *other != exemplar && bank.classes()[*other] as usize == shot.class;
         let others: Vec<_> = (0..bank.len()).filter(own).map(left_out).collect();
-        let contributions = known.embedder.contributions_of(bank, &[exemplar], &known.projections);
-        let row = known.without(&[shot], contributions).remove(0).unwrap();
+        let contributions = model.embedder.contributions_of(bank, &[exemplar], &model.projections);
+        let row = model.without(&[shot], contributions).remove(0).unwrap();
         let viewed = left_out::ViewedShot { shot, row, others };
-        left_out::view_scores(&known, (bank, &known.projections), &[viewed]).remove(0)
+        left_out::view_scores(&model, (bank, &model.projections), &[viewed]).remove(0)
     };
     let shots = (0..bank.len()).filter(|exemplar| bank.classes()[*exemplar] as usize >= base);
     let scores: Vec<f32> = shots.flat_map(of_shot).collect();

@@ -76,7 +76,7 @@ struct SampleSource<'a> {
 
 /// What all samples of a scoring have in common.
 struct ScoringContext<'a> {
-    known: &'a ScoringModel<'a>,
+    model: &'a ScoringModel<'a>,
     at: SampleSource<'a>,
     /// How often each class of the state has each exemplar.
     stored: BTreeMap<(u32, [u8; 32]), u32>,
@@ -175,16 +175,16 @@ impl<'a> ValidationSamples<'a> {
         let samples = self.with_changed(&chosen, earlier, indices);
         let classes_of_chosen: Vec<u32> = chosen.iter().map(|&sample| classes[sample]).collect();
         let looked_at = self.looked_at(&samples, Wanted::Border);
-        let known = ScoringModel::new(self.base_model, self.state, self.scoring, &looked_at, work);
-        let base = known.base();
-        let mut calibrator = self.calibrator(&classes_of_chosen, &known);
+        let model = ScoringModel::new(self.base_model, self.state, self.scoring, &looked_at, work);
+        let base = model.base();
+        let mut calibrator = self.calibrator(&classes_of_chosen, &model);
         let (mut best, mut excluded) = (Vec::with_capacity(samples.len()), Vec::with_capacity(samples.len()));
         let columns = self.unchanged(earlier, indices);
         let border = self.border_of(earlier);
         let mut answers_before = Vec::new();
         let mut gathered = Vec::new();
-        let at = SampleSource { projections: &known.projections, own: &own, samples: &samples };
-        self.scores(&known, at, Wanted::Border, work, &mut |sample| {
+        let at = SampleSource { projections: &model.projections, own: &own, samples: &samples };
+        self.scores(&model, at, Wanted::Border, work, &mut |sample| {
             excluded.push(sample.is_excluded);
             best.push(BestPerSide::of(&sample.scores, base));
             if chosen.binary_search(&sample.number).is_ok() {
@@ -198,7 +198,7 @@ impl<'a> ValidationSamples<'a> {
             }
         });
         // Its memory is wanted for the earlier state.
-        drop(known);
+        drop(model);
         let calibration = calibrator.choose(self.state.balance, min_accuracy, self.scoring.statistics.start);
         let answers = best.iter().map(|best| best.answer(calibration.border.shift)).collect();
         let earlier = if columns.is_some() {
@@ -227,11 +227,11 @@ impl<'a> ValidationSamples<'a> {
     }
 
     /// Chooses the border and the temperature of that state alone; projections of all that is looked at are there.
-    pub(crate) fn calibrate(&self, known: &ScoringModel<'_>, work: &mut ScoringWork<'_>) -> Calibration {
+    pub(crate) fn calibrate(&self, model: &ScoringModel<'_>, work: &mut ScoringWork<'_>) -> Calibration {
         let min_accuracy = self.nearest_mean_accuracy(work);
         let classes: Vec<u32> = self.classes_of_samples();
-        let calibrator = &mut self.calibrator(&classes, known);
-        self.collect(known, calibrator, work);
+        let calibrator = &mut self.calibrator(&classes, model);
+        self.collect(model, calibrator, work);
         calibrator.choose(self.state.balance, min_accuracy, self.scoring.statistics.start)
     }
 
@@ -242,20 +242,20 @@ impl<'a> ValidationSamples<'a> {
     }
 
     /// Hands all samples, and the views of shots, to a calibrator.
-    fn collect(&self, known: &ScoringModel<'_>, calibrator: &mut Calibrator<'_>, work: &mut ScoringWork<'_>) {
+    fn collect(&self, model: &ScoringModel<'_>, calibrator: &mut Calibrator<'_>, work: &mut ScoringWork<'_>) {
         let classes = self.classes();
         let own = |sample: usize| Some(classes[sample] as usize);
-        let at = SampleSource { projections: &known.projections, own: &own, samples: &self.samples() };
-        self.scores(known, at, Wanted::Border, work, &mut |sample| {
+        let at = SampleSource { projections: &model.projections, own: &own, samples: &self.samples() };
+        self.scores(model, at, Wanted::Border, work, &mut |sample| {
             calibrator.add(&sample.scores, sample.is_excluded);
             calibrator.add_views(&sample.views);
         });
     }
 
     /// To choose a border by these samples, of these classes.
-    fn calibrator<'c>(&self, classes: &'c [u32], known: &ScoringModel<'_>) -> Calibrator<'c> {
+    fn calibrator<'c>(&self, classes: &'c [u32], model: &ScoringModel<'_>) -> Calibrator<'c> {
         let ratio = self.scoring.statistics.accuracy_ratio();
-        Calibrator::new(classes, known.base(), known.len()).with_accuracy_ratio(self.set_aside(), ratio)
+        Calibrator::new(classes, model.base(), model.len()).with_accuracy_ratio(self.set_aside(), ratio)
     }
 
     /// Accuracy over all classes to be expected, by the same samples, of the nearest class mean without a border, which
@@ -265,10 +265,10 @@ impl<'a> ValidationSamples<'a> {
             return 0.0;
         }
         let scoring = Scoring { weights: AnswerWeights::NEAREST_MEAN, ..self.scoring };
-        let known = ScoringModel::new(self.base_model, self.state, scoring, &[], work);
+        let model = ScoringModel::new(self.base_model, self.state, scoring, &[], work);
         let classes = self.classes_of_samples();
-        let mut calibrator = self.calibrator(&classes, &known);
-        self.collect(&known, &mut calibrator, work);
+        let mut calibrator = self.calibrator(&classes, &model);
+        self.collect(&model, &mut calibrator, work);
         calibrator.accuracy()
     }
 
@@ -331,15 +331,15 @@ impl<'a> ValidationSamples<'a> {
     /// Scores of samples in the state whose exemplars they are, without the border, excluded ones left out.
     pub(crate) fn rows(
         &self,
-        known: &ScoringModel<'_>,
+        model: &ScoringModel<'_>,
         samples: &[usize],
         work: &mut ScoringWork<'_>,
     ) -> Vec<ScoredSample> {
         let classes = self.classes();
         let own = |sample: usize| Some(classes[sample] as usize);
         let mut rows = Vec::with_capacity(samples.len());
-        let at = SampleSource { projections: &known.projections, own: &own, samples };
-        self.scores(known, at, Wanted::Answers, work, &mut |sample| {
+        let at = SampleSource { projections: &model.projections, own: &own, samples };
+        self.scores(model, at, Wanted::Answers, work, &mut |sample| {
             if !sample.is_excluded {
                 rows.push(ScoredSample { class: classes[sample.number], scores: sample.scores });
             }
@@ -411,12 +411,12 @@ impl<'a> ValidationSamples<'a> {
         samples: &[usize],
         work: &mut ScoringWork<'_>,
     ) -> Vec<usize> {
-        let known = ScoringModel::new(self.base_model, state, self.scoring, &[], work);
-        let (border, base) = (self.border_of(state), known.base());
+        let model = ScoringModel::new(self.base_model, state, self.scoring, &[], work);
+        let (border, base) = (self.border_of(state), model.base());
         let looked_at = self.looked_at(samples, Wanted::Answers);
-        let projections = &known.embedder.projections(&self.state.exemplars, &looked_at, work.workers);
+        let projections = &model.embedder.projections(&self.state.exemplars, &looked_at, work.workers);
         let mut answers = Vec::with_capacity(samples.len());
-        self.scores(&known, SampleSource { projections, own, samples }, Wanted::Answers, work, &mut |sample| {
+        self.scores(&model, SampleSource { projections, own, samples }, Wanted::Answers, work, &mut |sample| {
             answers.push(BestPerSide::of(&sample.scores, base).answer(border));
         });
         answers
@@ -425,14 +425,14 @@ impl<'a> ValidationSamples<'a> {
     /// Hands out each sample's scores in a state without the border, in order.
     fn scores(
         &self,
-        known: &ScoringModel<'_>,
+        model: &ScoringModel<'_>,
         at: SampleSource<'_>,
         wanted: Wanted,
         work: &mut ScoringWork<'_>,
         note: &mut dyn FnMut(SampleScores),
     ) {
         let different = if wanted == Wanted::Border { self.different_by_class() } else { BTreeMap::new() };
-        let context = ScoringContext { known, at, stored: self.stored(known.state), different };
+        let context = ScoringContext { model, at, stored: self.stored(model.state), different };
         let scores = |some: &[usize]| self.scores_of_some(&context, some, wanted);
         for_each_result(work.workers, at.samples, EMBED_BATCH, scores, |scored| {
             scored.into_iter().for_each(&mut *note)
@@ -452,19 +452,19 @@ impl<'a> ValidationSamples<'a> {
 
     /// Scores of some samples.
     fn scores_of_some(&self, context: &ScoringContext<'_>, some: &[usize], wanted: Wanted) -> Vec<SampleScores> {
-        let ScoringContext { known, at: SampleSource { projections, own, .. }, different, .. } = context;
-        let (length, count, aside) = (known.embedder.length(), known.len(), self.set_aside());
+        let ScoringContext { model, at: SampleSource { projections, own, .. }, different, .. } = context;
+        let (length, count, aside) = (model.embedder.length(), model.len(), self.set_aside());
         // Samples set aside come before exemplars.
         let (first, last) = some.split_at(some.partition_point(|&sample| sample < aside));
         let last: Vec<usize> = last.iter().map(|sample| sample - aside).collect();
-        let mut embedded = known.embedder.embed(&self.scoring.statistics.set_aside.clean_of(first));
-        embedded.extend(known.embedder.embed_stored(&self.state.exemplars, &last, projections));
-        let mut scores = known.rows.scores(&embedded);
+        let mut embedded = model.embedder.embed(&self.scoring.statistics.set_aside.clean_of(first));
+        embedded.extend(model.embedder.embed_stored(&self.state.exemplars, &last, projections));
+        let mut scores = model.rows.scores(&embedded);
         let left_out: Vec<Option<LeftOutShot>> = some.iter().map(|&sample| self.left_out(context, sample)).collect();
         let shots: Vec<LeftOutShot> = left_out.iter().flatten().copied().collect();
         let exemplars: Vec<usize> = shots.iter().map(|shot| shot.exemplar).collect();
-        let contributions = known.embedder.contributions_of(&self.state.exemplars, &exemplars, projections);
-        let mut without = known.without(&shots, contributions).into_iter();
+        let contributions = model.embedder.contributions_of(&self.state.exemplars, &exemplars, projections);
+        let mut without = model.without(&shots, contributions).into_iter();
         let each = scores.chunks_exact_mut(count.max(1)).zip(embedded.chunks_exact(length));
         let mut scored = Vec::with_capacity(some.len());
         let mut viewed = Vec::new();
@@ -484,7 +484,7 @@ impl<'a> ValidationSamples<'a> {
             scored.push(SampleScores { number, scores: scores.to_vec(), is_excluded, views: Vec::new() });
         }
         let (places, viewed): (Vec<usize>, Vec<ViewedShot>) = viewed.into_iter().unzip();
-        let views = view_scores(known, (&self.state.exemplars, projections), &viewed);
+        let views = view_scores(model, (&self.state.exemplars, projections), &viewed);
         places.into_iter().zip(views).for_each(|(place, views)| scored[place].views = views);
         scored
     }
