@@ -72,8 +72,7 @@ pub async fn check(State(guard): State<Guard>, request: Request, next: Next) -> 
     let path = request.extensions().get::<MatchedPath>().map(|path| path.as_str().to_owned());
     let rules = &guard.0;
     let (parts, body) = request.into_parts();
-    // Whoever asks first whether the body is wanted has not sent it.
-    let is_held_back = parts.headers.contains_key(header::EXPECT);
+    let is_held_back = is_held_back(&parts.headers);
     let mut body = body.into_data_stream();
     let response = match rules.admit(path.as_deref(), parts, &mut body).await {
         Ok(request) => next.run(request).await,
@@ -87,6 +86,18 @@ pub async fn check(State(guard): State<Guard>, request: Request, next: Next) -> 
     let answered = RequestMetric { route: path.unwrap_or_else(|| "none".into()), status: response.status().as_u16() };
     rules.service.metrics.requests.get_or_create(&answered).inc();
     response
+}
+
+/// Reads the body of a request that is refused for other reasons, as [`check`] does.
+pub fn discard_body_of(request: Request) {
+    if !is_held_back(request.headers()) {
+        task::spawn(discard(request.into_body().into_data_stream()));
+    }
+}
+
+/// Whether the sender asks first whether the body is wanted, and has not sent it.
+fn is_held_back(headers: &HeaderMap) -> bool {
+    headers.contains_key(header::EXPECT)
 }
 
 /// Reads what is left of a refused body and keeps nothing of it: were the connection closed meanwhile, most clients would

@@ -3,7 +3,7 @@
 use std::sync::{Arc, LazyLock};
 
 use axum::Router;
-use axum::extract::DefaultBodyLimit;
+use axum::extract::{DefaultBodyLimit, Request};
 use axum::middleware;
 
 use crate::api::{
@@ -85,13 +85,18 @@ pub static ROUTES: LazyLock<Vec<Route>> = LazyLock::new(|| {
     .collect()
 });
 
+async fn no_such_path(request: Request) -> Refusal {
+    guard::discard_body_of(request);
+    Refusal::missing("there is no such path: GET /api/v1/openapi.json lists all")
+}
+
 /// The router behind the guard.
 pub fn router(guard: Guard) -> Router {
     let service = Arc::clone(guard.service());
     let routes = ROUTES.iter();
     routes
         .fold(Router::new(), |router, route| router.route(route.path, route.handler.clone()))
-        .fallback(|| async { Refusal::missing("there is no such path: GET /api/v1/openapi.json lists all") })
+        .fallback(no_such_path)
         .route_layer(middleware::from_fn_with_state(guard, guard::check))
         // The guard has a limit for each route; axum's own would cut pictures off at 2 MB.
         .layer(DefaultBodyLimit::disable())

@@ -69,6 +69,7 @@ fn a_field_without_a_description_is_found() {
     let schema = json!({ "type": "array", "items": { "oneOf": [
         { "$ref": "#/components/schemas/Thing" }, { "type": "null" }] } });
     let mut found = Vec::new();
-    undescribed(&document, &schema, &json!([{ "id": 1, "more": 2 }, null, { "id": 3 }, {}]), "things", &mut found);
-    assert_eq!(found, ["things[].more", "things[].id!"]);
+    undescribed(&document, &schema, &json!([{ "id": 1, "more": 2 }, null, { "id": 3 }]), "things", &mut found);
+    undescribed(&document, &json!({ "$ref": "#/components/schemas/Thing" }), &json!({}), "thing", &mut found);
+    assert_eq!(found, ["things[].more", "thing.id!"]);
 }
