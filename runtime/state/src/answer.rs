@@ -40,7 +40,7 @@ pub(crate) use self::calibrate::softmax;
 pub use self::class_sums::ClassSums;
 pub(crate) use self::embed::EMBED_BATCH;
 use self::embed::Embedder;
-pub(crate) use self::left_out::{MAX_OTHERS, MAX_VIEWED};
+pub(crate) use self::left_out::{MAX_OTHERS, MAX_VIEWED, VIEW_BATCH};
 pub(crate) use self::model::ScoringModel;
 use self::score::{ClassRow, ScoreRows, Scorer};
 pub(crate) use self::validation::{MAX_SHOT_SAMPLES, Validation, ValidationSamples};

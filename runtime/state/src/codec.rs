@@ -166,7 +166,7 @@ pub fn digest(bytes: &[u8]) -> [u8; DIGEST] {
     Sha256::digest(bytes).into()
 }
 
-/// The same of parts one after the other.
+/// SHA-256 of several parts, one after the other.
 pub(crate) fn digest_of_parts(parts: &[&[u8]]) -> [u8; DIGEST] {
     checksum(&[], parts)
 }

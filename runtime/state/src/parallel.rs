@@ -21,32 +21,45 @@ pub(crate) fn for_each_result<I: Sync, T: Send>(
     }
 }
 
+/// Threads for tests.
 #[cfg(test)]
-mod tests {
-    use std::vec;
+pub(crate) mod threads {
+    use std::thread;
 
-    use super::*;
+    use super::Workers;
 
-    /// A thread for every task.
-    struct Threads;
+    /// As many threads as asked for, begun for every piece of work; thread t takes every task t, t + n, t + 2n, ...
+    pub(crate) struct Threads(pub(crate) usize);
 
     // SAFETY: every number is taken by one thread, and the scope waits for all.
     unsafe impl Workers for Threads {
         fn run(&self, tasks: usize, task: &(dyn Fn(usize) + Sync)) {
-            std::thread::scope(|scope| (0..tasks).for_each(|number| drop(scope.spawn(move || task(number)))));
+            thread::scope(|scope| {
+                for first in 0..self.0 {
+                    scope.spawn(move || (first..tasks).step_by(self.0).for_each(task));
+                }
+            });
         }
 
         fn count(&self) -> usize {
-            3
+            self.0
         }
     }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::vec;
+
+    use super::threads::Threads;
+    use super::*;
 
     #[test]
     fn results_come_in_order_whichever_thread_is_done_first() {
         let items: Vec<usize> = (0..17).collect();
         let mut sums = Vec::new();
         let sum = |some: &[usize]| vec![some.iter().sum::<usize>(); some.len()];
-        for_each_result(&Threads, &items, 2, sum, |some| sums.extend(some));
+        for_each_result(&Threads(3), &items, 2, sum, |some| sums.extend(some));
         assert_eq!(sums, [1, 1, 5, 5, 9, 9, 13, 13, 17, 17, 21, 21, 25, 25, 29, 29, 16]);
     }
 }

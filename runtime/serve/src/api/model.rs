@@ -11,6 +11,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::Path;
+use super::tensor::OUTPUTS;
 use crate::error::Refusal;
 use crate::service::Service;
 
@@ -53,11 +54,12 @@ fn inputs(service: &Service) -> [TensorDescription; 2] {
 }
 
 fn outputs() -> [TensorDescription; 4] {
+    let [label, probability, probabilities, known] = OUTPUTS;
     [
-        ("label", "BYTES", "TYPE_STRING", vec![-1]),
-        ("probability", "FP32", "TYPE_FP32", vec![-1]),
-        ("probabilities", "FP32", "TYPE_FP32", vec![-1, -1]),
-        ("known", "BOOL", "TYPE_BOOL", vec![-1]),
+        (label, "BYTES", "TYPE_STRING", vec![-1]),
+        (probability, "FP32", "TYPE_FP32", vec![-1]),
+        (probabilities, "FP32", "TYPE_FP32", vec![-1, -1]),
+        (known, "BOOL", "TYPE_BOOL", vec![-1]),
     ]
 }
 

@@ -311,7 +311,7 @@ impl<'a> ValidationSamples<'a> {
         thinned(self.samples(), most)
     }
 
-    /// The same of shots of learned classes alone.
+    /// Samples that are shots of learned classes, `most` at most, evenly chosen.
     pub(crate) fn learned_samples(&self, most: usize) -> Vec<usize> {
         let (classes, base) = (self.classes(), self.base_model.classes.len());
         let shots = self.samples().split_off(self.set_aside());

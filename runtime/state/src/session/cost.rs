@@ -8,7 +8,7 @@ use orco_core::config::AnswerWeights;
 use orco_core::linalg::padded;
 use orco_core::projection::HeadShape;
 
-use crate::answer::{EMBED_BATCH, MAX_FIRST_SAMPLES, MAX_OTHERS, MAX_SHOT_SAMPLES, MAX_VIEWED};
+use crate::answer::{EMBED_BATCH, MAX_FIRST_SAMPLES, MAX_OTHERS, MAX_SHOT_SAMPLES, MAX_VIEWED, VIEW_BATCH};
 use crate::bank::Bank;
 use crate::state::{BaseModel, Class, Scoring};
 use crate::statistics::Statistics;
@@ -189,7 +189,8 @@ impl EvaluationCost {
         let some_aside = EMBED_BATCH.min(aside) * (known + 2 * length + inputs + shape.hidden);
         // The views of a shot, its class without it and each of some others, and what these add.
         let viewed = EMBED_BATCH.min(stored) * (known + 3 * length)
-            + views * (known + length)
+            + VIEW_BATCH.min(self.viewed()) * views * (known + length)
+            + EMBED_BATCH.min(self.viewed()) * views * known
             + (1 + MAX_OTHERS) * (views * (inputs + length) + length);
         let together = threads * some.max(some_aside).max(viewed);
         let scoring = columns + kept + together;

@@ -9,6 +9,7 @@ use core::ops::ControlFlow;
 use super::*;
 use crate::bank::Bank;
 use crate::classify::Classifier;
+use crate::parallel::threads::Threads;
 use crate::state::MAX_SHOTS;
 use crate::target::{TargetMethod, generate};
 use orco_core::align::AlignError;
@@ -422,24 +423,6 @@ fn settings_out_of_range_are_refused() {
     base_model.config.batch = 0;
     let refused = learn_with(&base_model, &[new_class(3, 2)], 1).unwrap_err();
     assert_eq!(refused, LearnError::Align(AlignError::Settings));
-}
-
-/// As many threads as asked for, begun for every piece of work; thread t takes every task t, t + n, t + 2n, ...
-struct Threads(usize);
-
-// SAFETY: every number is taken by one thread, and the scope waits for all.
-unsafe impl Workers for Threads {
-    fn run(&self, tasks: usize, task: &(dyn Fn(usize) + Sync)) {
-        std::thread::scope(|scope| {
-            for first in 0..self.0 {
-                scope.spawn(move || (first..tasks).step_by(self.0).for_each(task));
-            }
-        });
-    }
-
-    fn count(&self) -> usize {
-        self.0
-    }
 }
 
 #[test]
