@@ -200,7 +200,7 @@ impl Learner {
         }
         let StoreSnapshot { mut saved, warnings, generation, newest } = store.load(&bundle)?;
         saved.keep_digests();
-        let (encoders, memory) = ([None, None], SessionMemory::that_keeps_sums());
+        let (encoders, memory) = ([None, None], SessionMemory::with_kept_sums());
         Ok(Self {
             bundle,
             store,

@@ -19,7 +19,7 @@ use tokio::time::{Instant, timeout_at};
 use tokio_io_timeout::TimeoutStream;
 use tokio_rustls::TlsAcceptor;
 
-use crate::connections::{Busy, ConnectionTable};
+use crate::connection_table::{Busy, ConnectionTable};
 use crate::plain_http::{self, HttpsRedirect};
 
 /// Most bytes that a connection holds of what it has read or is to write; a body is held by itself.

@@ -29,7 +29,7 @@
 //!   shown for a while;
 //! - [`route`]: what a route takes; [`page`]: the web page's files; [`guard`]: who may ask for what;
 //! - [`api`]: the handlers; [`routes`]: all of them;
-//! - `service_watchdog`: what systemd is told; `limits` of the process; `connections`: how many one caller may have;
+//! - `service_watchdog`: what systemd is told; `limits` of the process; `connection_table`: how many one caller may have;
 //!   `plain_http`: what is answered to it at a port that speaks TLS; [`connection_server`]: accepts and answers, the
 //!   hub's too;
 //! - [`server`]: address, TLS, threads, time limits.
@@ -58,7 +58,7 @@ pub mod camera_scene;
 pub mod changes;
 pub mod compression;
 pub mod connection_server;
-mod connections;
+mod connection_table;
 pub mod error;
 pub mod event;
 pub mod guard;

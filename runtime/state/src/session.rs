@@ -129,7 +129,7 @@ impl SessionMemory {
 
     /// Memory that keeps what shots add up to from one session to the next, so that a change does not cost the more
     /// the more classes are known. It serves the states of one bundle.
-    pub fn that_keeps_sums() -> Self {
+    pub fn with_kept_sums() -> Self {
         Self { sums: Some(ClassSums::default()), ..Self::default() }
     }
 

@@ -60,14 +60,14 @@ impl PartSums {
         self.kept.retain(|_, kept| now.wrapping_sub(kept.state) <= MAX_AGE);
     }
 
-    /// The sum over the shots of a digest.
-    pub(super) fn get(&mut self, shots: &[u8; 32]) -> Option<&[f32]> {
-        let kept = self.kept.get_mut(shots)?;
+    /// The sum over the shots that have this digest.
+    pub(super) fn get(&mut self, digest: &[u8; 32]) -> Option<&[f32]> {
+        let kept = self.kept.get_mut(digest)?;
         kept.state = self.states;
         Some(&kept.sum)
     }
 
-    pub(super) fn insert(&mut self, shots: [u8; 32], sum: &[f32]) {
-        self.kept.insert(shots, KeptSum { sum: sum.to_vec(), state: self.states });
+    pub(super) fn insert(&mut self, digest: [u8; 32], sum: &[f32]) {
+        self.kept.insert(digest, KeptSum { sum: sum.to_vec(), state: self.states });
     }
 }

@@ -257,7 +257,7 @@ fn sums_that_are_kept_and_further_threads_change_no_bit() {
         (states, scores)
     };
     let alone = run(&mut SessionMemory::default(), &Serial);
-    let mut memory = SessionMemory::that_keeps_sums();
+    let mut memory = SessionMemory::with_kept_sums();
     assert_eq!(run(&mut memory, &Threads(2)), alone);
     assert_eq!(run(&mut memory, &Threads(2)), alone, "all sums are there already");
 }
