@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use orco_runtime::{clock, files};
-use rusqlite::Connection;
+use rusqlite::{Connection, Transaction, TransactionBehavior};
 
 pub use devices::DeviceRecord;
 pub use messages::{Delivery, StoredAnswer};
@@ -94,6 +94,15 @@ impl HubStore {
     /// A transaction that panicked was rolled back, so the connection can be used again.
     fn connection(&self) -> MutexGuard<'_, Connection> {
         self.connection.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Runs `change` in one transaction and commits it; where `change` fails, nothing is changed.
+    fn in_transaction<T>(&self, change: impl FnOnce(&Transaction<'_>) -> Result<T, HubError>) -> Result<T, HubError> {
+        let mut connection = self.connection();
+        let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        let changed = change(&transaction)?;
+        transaction.commit()?;
+        Ok(changed)
     }
 }
 

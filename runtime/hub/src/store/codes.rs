@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use rusqlite::{OptionalExtension, Transaction, TransactionBehavior, params};
+use rusqlite::{OptionalExtension, Transaction, params};
 
 use super::{Delivery, HubStore, StoredAnswer, UnixSeconds, messages};
 use crate::error::HubError;
@@ -55,46 +55,46 @@ impl HubStore {
         if head.device != key.device() || !head.is_signed(&key, signature) {
             return Ok(None);
         }
-        let mut connection = self.connection();
-        let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-        let Some(code) = find(&transaction, enrolment)? else { return Ok(None) };
-        if !code.key.accepts(&key, enrolment.proof.bytes()) {
-            return Ok(None);
-        }
-        let enrolled = Enrolled { hub: self.key().verifying_key(), channel: code.channel };
-        match code.device {
-            Some(device) if device != head.device => return Ok(None),
-            Some(_) => {
-                // A copy of the first request, or another one after its answer was lost.
-                return Ok(match messages::delivery(&transaction, head)? {
-                    Some(Delivery::First) => Some(answer_again(transaction, head, &enrolled)?),
-                    Some(Delivery::Again(answer)) => Some(answer),
-                    Some(Delivery::Replay { .. }) | None => None,
-                });
+        self.in_transaction(|transaction| {
+            let Some(code) = find(transaction, enrolment)? else { return Ok(None) };
+            if !code.key.accepts(&key, enrolment.proof.bytes()) {
+                return Ok(None);
             }
-            None if code.expires < now => return Ok(None),
-            None => {}
-        }
-        transaction.execute("UPDATE code SET device = ?2 WHERE id = ?1", params![enrolment.code, head.device])?;
-        let answer = StoredAnswer::json(&enrolled);
-        transaction.execute(
-            "INSERT OR REPLACE INTO device (id, key, name, channel, enrolled, seen, sequence, request, status, answer)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?5, max(?6, ifnull((SELECT sequence FROM device WHERE id = ?1), 0)),
-                     ?7, ?8, ?9)",
-            params![
-                head.device,
-                key,
-                bounded(&enrolment.name),
-                enrolled.channel,
-                now,
-                messages::column(head.sequence),
-                head.digest(),
-                answer.status,
-                answer.body
-            ],
-        )?;
-        transaction.commit()?;
-        Ok(Some(answer))
+            let enrolled = Enrolled { hub: self.key().verifying_key(), channel: code.channel };
+            match code.device {
+                Some(device) if device != head.device => return Ok(None),
+                Some(_) => {
+                    // A copy of the first request, or another one after its answer was lost.
+                    return Ok(match messages::delivery(transaction, head)? {
+                        Some(Delivery::First) => Some(answer_again(transaction, head, &enrolled)?),
+                        Some(Delivery::Again(answer)) => Some(answer),
+                        Some(Delivery::Replay { .. }) | None => None,
+                    });
+                }
+                None if code.expires < now => return Ok(None),
+                None => {}
+            }
+            transaction.execute("UPDATE code SET device = ?2 WHERE id = ?1", params![enrolment.code, head.device])?;
+            let answer = StoredAnswer::json(&enrolled);
+            transaction.execute(
+                "INSERT OR REPLACE INTO device
+                     (id, key, name, channel, enrolled, seen, sequence, request, status, answer)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?5, max(?6, ifnull((SELECT sequence FROM device WHERE id = ?1), 0)),
+                         ?7, ?8, ?9)",
+                params![
+                    head.device,
+                    key,
+                    bounded(&enrolment.name),
+                    enrolled.channel,
+                    now,
+                    messages::column(head.sequence),
+                    head.digest(),
+                    answer.status,
+                    answer.body
+                ],
+            )?;
+            Ok(Some(answer))
+        })
     }
 }
 
@@ -107,12 +107,11 @@ fn find(transaction: &Transaction<'_>, enrolment: &Enrolment) -> Result<Option<C
 }
 
 fn answer_again(
-    transaction: Transaction<'_>,
+    transaction: &Transaction<'_>,
     head: &RequestHead,
     enrolled: &Enrolled,
 ) -> Result<StoredAnswer, HubError> {
     let answer = StoredAnswer::json(enrolled);
-    messages::keep(&transaction, head, &answer)?;
-    transaction.commit()?;
+    messages::keep(transaction, head, &answer)?;
     Ok(answer)
 }

@@ -1,6 +1,6 @@
 //! Each request of a device counts once.
 
-use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior, params};
+use rusqlite::{Connection, OptionalExtension, Transaction, params};
 use serde::Serialize;
 
 use super::{HubStore, UnixSeconds};
@@ -98,20 +98,19 @@ impl HubStore {
         now: UnixSeconds,
         act: impl FnOnce(&Transaction<'_>) -> Result<StoredAnswer, HubError>,
     ) -> Result<Option<StoredAnswer>, HubError> {
-        let mut connection = self.connection();
-        let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-        let answer = match delivery(&transaction, head)? {
-            None => return Ok(None),
-            Some(Delivery::Again(answer)) => return Ok(Some(answer)),
-            Some(Delivery::Replay { last }) => {
-                let reason = "the sequence number was used before";
-                return Ok(Some(StoredAnswer::refusal(RefusalKind::Replay { last }, reason)));
-            }
-            Some(Delivery::First) => act(&transaction)?,
-        };
-        transaction.execute("UPDATE device SET seen = ?2 WHERE id = ?1", params![head.device, now])?;
-        keep(&transaction, head, &answer)?;
-        transaction.commit()?;
-        Ok(Some(answer))
+        self.in_transaction(|transaction| {
+            let answer = match delivery(transaction, head)? {
+                None => return Ok(None),
+                Some(Delivery::Again(answer)) => return Ok(Some(answer)),
+                Some(Delivery::Replay { last }) => {
+                    let reason = "the sequence number was used before";
+                    return Ok(Some(StoredAnswer::refusal(RefusalKind::Replay { last }, reason)));
+                }
+                Some(Delivery::First) => act(transaction)?,
+            };
+            transaction.execute("UPDATE device SET seen = ?2 WHERE id = ?1", params![head.device, now])?;
+            keep(transaction, head, &answer)?;
+            Ok(Some(answer))
+        })
     }
 }

@@ -9,7 +9,7 @@ use orco_runtime::manifest::{MANIFEST, SIGNATURE};
 use orco_runtime::pack::{self, Pack};
 use orco_runtime::signature::{self, PublicKey, SecretKey};
 use orco_runtime::state::label;
-use rusqlite::{Connection, OptionalExtension, Row, Transaction, TransactionBehavior, params};
+use rusqlite::{Connection, OptionalExtension, Row, Transaction, params};
 
 use super::{HubStore, PackRecord, UnixSeconds};
 use crate::error::HubError;
@@ -184,11 +184,7 @@ impl HubStore {
             files: released,
             origins: Vec::new(),
         };
-        let mut connection = self.connection();
-        let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-        let id = insert(&transaction, &new, now)?;
-        transaction.commit()?;
-        Ok(id)
+        self.in_transaction(|transaction| insert(transaction, &new, now))
     }
 
     fn put_file(&self, folder: &Path, name: &str, limit: u64) -> Result<ReleasedFile, HubError> {
@@ -312,14 +308,12 @@ impl HubStore {
         before: &[ReleaseId],
         now: UnixSeconds,
     ) -> Result<Option<Vec<ReleaseId>>, HubError> {
-        let mut connection = self.connection();
-        let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-        if !active(&transaction, channel)?.iter().map(|release| release.id).eq(before.iter().copied()) {
-            return Ok(None);
-        }
-        let ids = new.iter().map(|release| insert(&transaction, release, now)).collect::<Result<_, _>>()?;
-        transaction.commit()?;
-        Ok(Some(ids))
+        self.in_transaction(|transaction| {
+            if !active(transaction, channel)?.iter().map(|release| release.id).eq(before.iter().copied()) {
+                return Ok(None);
+            }
+            new.iter().map(|release| insert(transaction, release, now)).collect::<Result<_, _>>().map(Some)
+        })
     }
 
     /// Gives a release to more devices.
@@ -327,16 +321,16 @@ impl HubStore {
     /// # Errors
     /// [`HubError::StaleStage`] if it is at a wider stage already, or another if it cannot be kept.
     pub fn widen(&self, release: ReleaseId, stage: RolloutStage) -> Result<(), HubError> {
-        let mut connection = self.connection();
-        let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-        let query = "SELECT stage FROM release WHERE id = ?1";
-        let present: Option<u8> = transaction.query_row(query, [release.0], |row| row.get(0)).optional()?;
-        let present = present.ok_or(HubError::NoRelease { release })?;
-        if stage.percent() < present {
-            return Err(HubError::StaleStage { release, present });
-        }
-        transaction.execute("UPDATE release SET stage = ?2 WHERE id = ?1", params![release.0, stage.percent()])?;
-        Ok(transaction.commit()?)
+        self.in_transaction(|transaction| {
+            let query = "SELECT stage FROM release WHERE id = ?1";
+            let present: Option<u8> = transaction.query_row(query, [release.0], |row| row.get(0)).optional()?;
+            let present = present.ok_or(HubError::NoRelease { release })?;
+            if stage.percent() < present {
+                return Err(HubError::StaleStage { release, present });
+            }
+            transaction.execute("UPDATE release SET stage = ?2 WHERE id = ?1", params![release.0, stage.percent()])?;
+            Ok(())
+        })
     }
 
     /// Takes a release back. Devices forget a pack that they learned from it and did not change; they keep a bundle
