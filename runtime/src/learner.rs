@@ -198,7 +198,7 @@ impl Learner {
         if settings.compare_releases {
             release::check(store.folder(), &bundle.manifest.name, bundle.manifest.release)?;
         }
-        let StoreSnapshot { mut saved, warnings, generation, newest } = store.load(&bundle)?;
+        let StoreSnapshot { mut saved, warnings, newest } = store.load(&bundle)?;
         saved.keep_digests();
         let (encoders, memory) = ([None, None], SessionMemory::with_kept_sums());
         Ok(Self {
@@ -206,7 +206,7 @@ impl Learner {
             store,
             settings,
             saved,
-            generation,
+            generation: newest.generation,
             newest: Some(newest),
             warnings,
             doubtful_shots: Vec::new(),
@@ -318,8 +318,8 @@ impl Learner {
 
     /// Goes on from what was read from the store.
     fn adopt(&mut self, reading: StoreSnapshot) -> Result<(), StoreError> {
-        self.check_there(reading.generation)?;
-        self.generation = reading.generation;
+        self.check_there(reading.generation())?;
+        self.generation = reading.generation();
         self.newest = Some(reading.newest);
         self.warnings = reading.warnings;
         let is_same = self.saved == reading.saved;

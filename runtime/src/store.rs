@@ -74,7 +74,7 @@ pub(crate) struct NewestState {
     /// The files that hold it and the one before.
     revision: Revision,
     /// Counts saves; 0 if nothing was saved yet.
-    generation: u64,
+    pub(crate) generation: u64,
     /// The slot that holds it.
     slot: Option<Slot>,
 }
@@ -86,10 +86,15 @@ pub struct StoreSnapshot {
     pub saved: SavedState,
     /// What is wrong with the store, in sentences, for somebody to be told.
     pub warnings: Vec<String>,
-    /// Counts saves; 0 if nothing was saved yet.
-    pub generation: u64,
     /// Where it lies.
     pub(crate) newest: NewestState,
+}
+
+impl StoreSnapshot {
+    /// Counts saves; 0 if nothing was saved yet.
+    pub fn generation(&self) -> u64 {
+        self.newest.generation
+    }
 }
 
 /// How the slots are read.
@@ -278,7 +283,7 @@ impl Store {
         match loaded.saved {
             Some(saved) => {
                 let newest = NewestState { revision, generation: loaded.generation, slot: loaded.slot };
-                Ok(StoreSnapshot { saved, warnings, generation: loaded.generation, newest })
+                Ok(StoreSnapshot { saved, warnings, newest })
             }
             None => Ok(Self::without_slots(base_model, digest, warnings)),
         }
@@ -287,7 +292,7 @@ impl Store {
     /// What is known where no slot holds a state.
     fn without_slots(base_model: &BaseModel, digest: [u8; 32], warnings: Vec<String>) -> StoreSnapshot {
         let saved = SavedState::fresh(base_model, digest);
-        StoreSnapshot { saved, warnings, generation: 0, newest: NewestState::default() }
+        StoreSnapshot { saved, warnings, newest: NewestState::default() }
     }
 
     /// Whether any of its files still holds a label: an older slot, say, or one that was set aside. A short label may
