@@ -63,6 +63,14 @@ struct SampleScores {
     views: Vec<f32>,
 }
 
+impl SampleScores {
+    /// Hands its scores, and those of its views, to a calibrator.
+    fn add_to(&self, calibrator: &mut Calibrator<'_>) {
+        calibrator.add(&self.scores, self.is_excluded);
+        calibrator.add_views(&self.views);
+    }
+}
+
 /// The samples that a state scores.
 #[derive(Clone, Copy)]
 struct SampleSource<'a> {
@@ -122,9 +130,17 @@ impl<'a> ValidationSamples<'a> {
         (0..aside).chain(self.chosen.iter().map(|exemplar| aside + exemplar)).collect()
     }
 
-    /// Class of whatever may be a sample, in the state whose exemplars they are.
-    pub(crate) fn classes(&self) -> Vec<u32> {
-        self.scoring.statistics.set_aside.classes().iter().chain(self.state.exemplars.classes()).copied().collect()
+    /// Class of a sample, in the state whose exemplars they are.
+    pub(crate) fn class_of(&self, sample: usize) -> u32 {
+        match sample.checked_sub(self.set_aside()) {
+            None => self.scoring.statistics.set_aside.classes()[sample],
+            Some(exemplar) => self.state.exemplars.classes()[exemplar],
+        }
+    }
+
+    /// Class of each of these samples.
+    fn classes_of(&self, samples: &[usize]) -> Vec<u32> {
+        samples.iter().map(|&sample| self.class_of(sample)).collect()
     }
 
     /// The chosen exemplars of learned classes that are no duplicates, by class.
@@ -168,12 +184,10 @@ impl<'a> ValidationSamples<'a> {
         indices: &[Option<usize>],
         work: &mut ScoringWork<'_>,
     ) -> Validation {
-        let classes = self.classes();
-        let own = |sample: usize| Some(classes[sample] as usize);
         let min_accuracy = self.nearest_mean_accuracy(work);
         let chosen = self.samples();
         let samples = self.with_changed(&chosen, earlier, indices);
-        let classes_of_chosen: Vec<u32> = chosen.iter().map(|&sample| classes[sample]).collect();
+        let classes_of_chosen = self.classes_of(&chosen);
         let looked_at = self.looked_at(&samples, Wanted::Border);
         let model = ScoringModel::new(self.base_model, self.state, self.scoring, &looked_at, work);
         let base = model.base();
@@ -183,13 +197,11 @@ impl<'a> ValidationSamples<'a> {
         let border = self.border_of(earlier);
         let mut answers_before = Vec::new();
         let mut gathered = Vec::new();
-        let at = SampleSource { projections: &model.projections, own: &own, samples: &samples };
-        self.scores(&model, at, Wanted::Border, work, &mut |sample| {
+        self.own_scores(&model, &samples, Wanted::Border, work, &mut |sample| {
             excluded.push(sample.is_excluded);
             best.push(BestPerSide::of(&sample.scores, base));
             if chosen.binary_search(&sample.number).is_ok() {
-                calibrator.add(&sample.scores, sample.is_excluded);
-                calibrator.add_views(&sample.views);
+                sample.add_to(&mut calibrator);
             }
             if let Some(columns) = &columns {
                 gathered.clear();
@@ -204,9 +216,9 @@ impl<'a> ValidationSamples<'a> {
         let earlier = if columns.is_some() {
             answers_before
         } else {
-            self.answers(earlier, &|sample| indices[classes[sample] as usize], &samples, work)
+            self.answers(earlier, &|sample| indices[self.class_of(sample) as usize], &samples, work)
         };
-        let classes = samples.iter().map(|&sample| classes[sample]).collect();
+        let classes = self.classes_of(&samples);
         Validation { calibration, classes, answers, earlier, excluded }
     }
 
@@ -229,27 +241,15 @@ impl<'a> ValidationSamples<'a> {
     /// Chooses the border and the temperature of that state alone; projections of all that is looked at are there.
     pub(crate) fn calibrate(&self, model: &ScoringModel<'_>, work: &mut ScoringWork<'_>) -> Calibration {
         let min_accuracy = self.nearest_mean_accuracy(work);
-        let classes: Vec<u32> = self.classes_of_samples();
+        let classes = self.classes_of(&self.samples());
         let calibrator = &mut self.calibrator(&classes, model);
         self.collect(model, calibrator, work);
         calibrator.choose(self.state.balance, min_accuracy, self.scoring.statistics.start)
     }
 
-    /// Class of every sample.
-    fn classes_of_samples(&self) -> Vec<u32> {
-        let classes = self.classes();
-        self.samples().into_iter().map(|sample| classes[sample]).collect()
-    }
-
     /// Hands all samples, and the views of shots, to a calibrator.
     fn collect(&self, model: &ScoringModel<'_>, calibrator: &mut Calibrator<'_>, work: &mut ScoringWork<'_>) {
-        let classes = self.classes();
-        let own = |sample: usize| Some(classes[sample] as usize);
-        let at = SampleSource { projections: &model.projections, own: &own, samples: &self.samples() };
-        self.scores(model, at, Wanted::Border, work, &mut |sample| {
-            calibrator.add(&sample.scores, sample.is_excluded);
-            calibrator.add_views(&sample.views);
-        });
+        self.own_scores(model, &self.samples(), Wanted::Border, work, &mut |sample| sample.add_to(calibrator));
     }
 
     /// To choose a border by these samples, of these classes.
@@ -266,7 +266,7 @@ impl<'a> ValidationSamples<'a> {
         }
         let scoring = Scoring { weights: AnswerWeights::NEAREST_MEAN, ..self.scoring };
         let model = ScoringModel::new(self.base_model, self.state, scoring, &[], work);
-        let classes = self.classes_of_samples();
+        let classes = self.classes_of(&self.samples());
         let mut calibrator = self.calibrator(&classes, &model);
         self.collect(&model, &mut calibrator, work);
         calibrator.accuracy()
@@ -313,9 +313,9 @@ impl<'a> ValidationSamples<'a> {
 
     /// Samples that are shots of learned classes, `most` at most, evenly chosen.
     pub(crate) fn learned_samples(&self, most: usize) -> Vec<usize> {
-        let (classes, base) = (self.classes(), self.base_model.classes.len());
+        let base = self.base_model.classes.len();
         let shots = self.samples().split_off(self.set_aside());
-        thinned(shots.into_iter().filter(|sample| classes[*sample] as usize >= base).collect(), most)
+        thinned(shots.into_iter().filter(|&sample| self.class_of(sample) as usize >= base).collect(), most)
     }
 
     /// The exemplars that are looked at to score these samples alone, rising.
@@ -335,13 +335,10 @@ impl<'a> ValidationSamples<'a> {
         samples: &[usize],
         work: &mut ScoringWork<'_>,
     ) -> Vec<ScoredSample> {
-        let classes = self.classes();
-        let own = |sample: usize| Some(classes[sample] as usize);
         let mut rows = Vec::with_capacity(samples.len());
-        let at = SampleSource { projections: &model.projections, own: &own, samples };
-        self.scores(model, at, Wanted::Answers, work, &mut |sample| {
+        self.own_scores(model, samples, Wanted::Answers, work, &mut |sample| {
             if !sample.is_excluded {
-                rows.push(ScoredSample { class: classes[sample.number], scores: sample.scores });
+                rows.push(ScoredSample { class: self.class_of(sample.number), scores: sample.scores });
             }
         });
         rows
@@ -420,6 +417,19 @@ impl<'a> ValidationSamples<'a> {
             answers.push(BestPerSide::of(&sample.scores, base).answer(border));
         });
         answers
+    }
+
+    /// Hands out each sample's scores in the state whose exemplars they are, without the border, in order.
+    fn own_scores(
+        &self,
+        model: &ScoringModel<'_>,
+        samples: &[usize],
+        wanted: Wanted,
+        work: &mut ScoringWork<'_>,
+        note: &mut dyn FnMut(SampleScores),
+    ) {
+        let own = |sample: usize| Some(self.class_of(sample) as usize);
+        self.scores(model, SampleSource { projections: &model.projections, own: &own, samples }, wanted, work, note);
     }
 
     /// Hands out each sample's scores in a state without the border, in order.

@@ -61,8 +61,7 @@ fn earlier_answers_are_the_same_whether_computed_or_read_off() {
                 known(after).iter().map(|label| earlier.iter().position(|known| known == label)).collect();
             let samples = ValidationSamples::of(&base_model, after, scoring);
             assert_eq!(samples.unchanged(before, &indices).is_some(), unchanged);
-            let classes = samples.classes();
-            let own = |sample: usize| indices[classes[sample] as usize];
+            let own = |sample: usize| indices[samples.class_of(sample) as usize];
             let work = &mut ScoringWork::alone();
             let computed = samples.answers(before, &own, &samples.samples(), work);
             assert_eq!(samples.evaluate(before, &indices, work).earlier, computed);
