@@ -9,7 +9,7 @@
 //! # let mut learner = Learner::open("../models/cifar100-edge", giver.path())?;
 //! # learner.learn("duck", Shots::folder("../examples/shots/learn/rubber-duck")?)?.durable()?;
 //! let pack = learner.export("duck", PackOrigin::default())?;
-//! let bytes = pack::seal(&pack.to_be_signed(), ""); // an empty signature: not signed
+//! let bytes = pack::unsigned(&pack).expect("its label is short");
 //!
 //! let mut other = Learner::open("../models/cifar100-edge", taker.path())?;
 //! let pack = pack::open(&bytes, None)?;
@@ -18,6 +18,9 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+use std::io;
+use std::path::Path;
+
 use ::image::ImageFormat;
 
 pub use orco_state::pack::{
@@ -25,6 +28,7 @@ pub use orco_state::pack::{
     seal,
 };
 
+use crate::files;
 use crate::image::{self, ImageError};
 use crate::signature::{PublicKey, SignatureError};
 
@@ -65,6 +69,35 @@ pub enum OpenPackError {
         /// Height in pixels.
         height: u32,
     },
+}
+
+/// Why a pack is not written.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum WritePackError {
+    /// No device would take it ([`Pack::is_sound`]).
+    #[error("the label or the device's name is too long for a pack, or has characters that cannot be seen")]
+    Unsound,
+    /// The file cannot be written, or is in place and [unsynced](files::is_unsynced).
+    #[error(transparent)]
+    File(#[from] io::Error),
+}
+
+/// The bytes of a pack without a signature; `None` if no device would take it ([`Pack::is_sound`]).
+pub fn unsigned(pack: &Pack) -> Option<Vec<u8>> {
+    pack.is_sound().then(|| seal(&pack.to_be_signed(), ""))
+}
+
+/// Writes a pack without a signature into a file, as a whole or not at all; returns the file's size in bytes. A file
+/// that is there already stays and the call fails, unless it may `replace` it.
+///
+/// # Errors
+/// [`WritePackError`] if no device would take the pack, or the file cannot be written.
+pub fn write_unsigned(path: &Path, pack: &Pack, replace: bool) -> Result<usize, WritePackError> {
+    let bytes = unsigned(pack).ok_or(WritePackError::Unsound)?;
+    let write = if replace { files::replace } else { files::create };
+    write(path, &bytes)?;
+    Ok(bytes.len())
 }
 
 /// Opens a pack. With a key, nothing that the pack says is believed before its signature was checked; its thumbnails

@@ -127,10 +127,8 @@ impl Transfer {
             ExportError::Class(error) => Refusal::conflict(error.to_string()),
             error => Refusal::internal(with_causes(&error)),
         })?;
-        if !exported.is_sound() {
-            return Err(Refusal::conflict(format!("\"{label}\" has a label that no pack may have: rename it first")));
-        }
-        Ok(pack::seal(&exported.to_be_signed(), ""))
+        let no_label = || Refusal::conflict(format!("\"{label}\" has a label that no pack may have: rename it first"));
+        pack::unsigned(&exported).ok_or_else(no_label)
     }
 
     /// Opens a pack that was sent, and checks that it is of this bundle. Its thumbnails are let go.

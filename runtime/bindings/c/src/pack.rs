@@ -4,7 +4,7 @@ use std::ffi::c_char;
 use std::path::Path;
 
 use orco_runtime::files;
-use orco_runtime::pack::{self, PackOrigin};
+use orco_runtime::pack::{self, PackOrigin, WritePackError};
 
 use crate::learner::OrcoLearner;
 use crate::pointer::{borrow, read_optional_text, read_text};
@@ -29,20 +29,17 @@ pub unsafe extern "C" fn orco_export(
         let device = read_optional_text(device, "device")?.map(str::to_owned);
         let origin = PackOrigin { device, ..PackOrigin::default() };
         let pack = borrow(learner, "learner")?.lock()?.export(label, origin)?;
-        if !pack.is_sound() {
-            let text = "the label or the device's name is too long for a pack, or has characters that cannot be seen";
-            return Err(StatusError::new(OrcoStatus::Refused, text));
+        let written = pack::write_unsigned(Path::new(path), &pack, replace).map_err(|error| match error {
+            WritePackError::File(error) => {
+                let unsynced = files::is_unsynced(&error);
+                let status = if unsynced { OrcoStatus::Uncertain } else { OrcoStatus::FileFailed };
+                StatusError::new(status, format!("{path}: {error}"))
+            }
+            error => StatusError::of(OrcoStatus::Refused, &error),
+        })?;
+        if !bytes.is_null() {
+            bytes.write(written as u64);
         }
-        let sealed = pack::seal(&pack.to_be_signed(), "");
-        let write = if replace { files::replace } else { files::create };
-        let written = write(Path::new(path), &sealed);
-        if !bytes.is_null() && written.is_ok() {
-            bytes.write(sealed.len() as u64);
-        }
-        written.map_err(|error| {
-            let unsynced = files::is_unsynced(&error);
-            let status = if unsynced { OrcoStatus::Uncertain } else { OrcoStatus::FileFailed };
-            StatusError::new(status, format!("{path}: {error}"))
-        })
+        Ok(())
     })
 }

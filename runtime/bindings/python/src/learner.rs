@@ -9,9 +9,8 @@ use numpy::ndarray::{Array2, Array3, Ix2};
 use numpy::{IntoPyArray, PyArray2, PyArray3, PyReadonlyArray2};
 use orco_runtime::backup::{self, BackupOptions};
 use orco_runtime::bundle::Bundle;
-use orco_runtime::files;
 use orco_runtime::learner::{ChangeError, ChangeOutcome, ChangeStep, Learner, Observer};
-use orco_runtime::pack::{self, PackOrigin};
+use orco_runtime::pack::{self, PackOrigin, WritePackError};
 use orco_runtime::state::Balance;
 use orco_runtime::store::Store;
 use pyo3::exceptions::{PyRuntimeWarning, PyValueError};
@@ -230,13 +229,10 @@ impl PyLearner {
     ) -> PyResult<usize> {
         self.with(py, |learner| {
             let pack = learner.export(label, PackOrigin { device, ..PackOrigin::default() })?;
-            if !pack.is_sound() {
-                return Err(PendingError::Change("the label or the device's name is too long for a pack".to_owned()));
-            }
-            let bytes = pack::seal(&pack.to_be_signed(), "");
-            let write = if replace { files::replace } else { files::create };
-            write(&path, &bytes).map_err(|error| PendingError::Python(error.into()))?;
-            Ok(bytes.len())
+            pack::write_unsigned(&path, &pack, replace).map_err(|error| match error {
+                WritePackError::File(error) => PendingError::Python(error.into()),
+                _ => PendingError::Change("the label or the device's name is too long for a pack".to_owned()),
+            })
         })
     }
 
