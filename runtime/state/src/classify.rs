@@ -5,27 +5,10 @@
 //!
 //! ```
 //! use orco_state::classify::Classifier;
-//! # use orco_core::{config::LearnConfig, exemplar::ExemplarPrecision, projection::HeadShape};
-//! # use orco_state::{bank::Bank, head::Head, state::{Class, BaseModel, State}};
-//! # // A head that hands two features on, two base classes with one exemplar each, and a free target.
-//! # let mut head = Head::zeros(HeadShape { inputs: 2, hidden: 2, outputs: 2 });
-//! # head.w1 = vec![1.0, 0.0, 0.0, 1.0];
-//! # head.w2 = head.w1.clone();
-//! # let class = |label: &str, target| Class { label: label.into(), target, session: 0 };
-//! # let mut exemplars = Bank::new(2, 1, ExemplarPrecision::Int8);
-//! # exemplars.push(0, &[1.0, 0.0]);
-//! # exemplars.push(1, &[0.0, 1.0]);
-//! # let base_model = BaseModel {
-//! #     dimension: 2,
-//! #     targets: vec![1.0, 0.0, 0.0, 1.0, -1.0, 0.0],
-//! #     head,
-//! #     classes: vec![class("cat", 0), class("dog", 1)],
-//! #     exemplars,
-//! #     config: LearnConfig { views: 1, ..LearnConfig::edge() },
-//! #     statistics: None,
-//! # };
+//! use orco_state::state::{BaseModel, State};
 //!
 //! // A bundle that knows "cat" at (1, 0) and "dog" at (0, 1), and a device that has learned nothing.
+//! let base_model = BaseModel::example();
 //! let state = State::fresh(&base_model, [0; 32]);
 //! let classifier = Classifier::new(&base_model, &state);
 //! let best = classifier.matches(&[0.3, 0.9], 1)[0];

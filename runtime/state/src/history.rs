@@ -10,25 +10,8 @@
 //!
 //! ```
 //! use orco_state::history::{HistoryChange, HistoryLimits, SavedState, ChangeKind};
-//! # use orco_core::{config::LearnConfig, exemplar::ExemplarPrecision, projection::HeadShape};
-//! # use orco_state::{bank::Bank, head::Head, state::{Class, BaseModel, State}};
-//! # // A head that hands two features on, two base classes with one exemplar each, and a free target.
-//! # let mut head = Head::zeros(HeadShape { inputs: 2, hidden: 2, outputs: 2 });
-//! # head.w1 = vec![1.0, 0.0, 0.0, 1.0];
-//! # head.w2 = head.w1.clone();
-//! # let class = |label: &str, target| Class { label: label.into(), target, session: 0 };
-//! # let mut exemplars = Bank::new(2, 1, ExemplarPrecision::Int8);
-//! # exemplars.push(0, &[1.0, 0.0]);
-//! # exemplars.push(1, &[0.0, 1.0]);
-//! # let base_model = BaseModel {
-//! #     dimension: 2,
-//! #     targets: vec![1.0, 0.0, 0.0, 1.0, -1.0, 0.0],
-//! #     head,
-//! #     classes: vec![class("cat", 0), class("dog", 1)],
-//! #     exemplars,
-//! #     config: LearnConfig { views: 1, ..LearnConfig::edge() },
-//! #     statistics: None,
-//! # };
+//! # use orco_state::state::{BaseModel, Class};
+//! # let base_model = BaseModel::example();
 //!
 //! let fresh = SavedState::fresh(&base_model, [0; 32]);
 //! let mut next = fresh.state.clone();

@@ -19,39 +19,33 @@
 //! A mug beside two base classes, by the default settings:
 //! ```
 //! # use core::ops::ControlFlow;
-//! # use orco_core::{config::LearnConfig, exemplar::ExemplarPrecision, projection::HeadShape, workers::Serial};
-//! # use orco_state::{bank::Bank, head::Head, session::SessionMemory, state::{BaseModel, Class, State}, statistics::Statistics};
+//! # use orco_core::{config::LearnConfig, exemplar::ExemplarPrecision, workers::Serial};
+//! # use orco_state::{bank::Bank, session::SessionMemory, state::{BaseModel, State}, statistics::Statistics};
 //! use orco_state::classify::Classifier;
 //! use orco_state::session::{NewClass, Session};
-//! # let bank = |views, rows: &[[f32; 2]]| {
-//! #     let mut bank = Bank::new(2, views, ExemplarPrecision::F16);
+//! # let bank = |rows: &[[f32; 2]]| {
+//! #     let mut bank = Bank::new(2, 1, ExemplarPrecision::F16);
 //! #     rows.iter().enumerate().for_each(|(class, row)| bank.push(class as u32, row));
 //! #     bank
 //! # };
-//! # let (axes, across) = ([[1.0, 0.0], [0.0, 1.0]], [[0.7, -0.7], [-0.7, 0.7]]);
-//! # let identity = vec![1.0, 0.0, 0.0, 1.0];
-//! # let head = Head { w1: identity.clone(), w2: identity, ..Head::zeros(HeadShape { inputs: 2, hidden: 2, outputs: 2 }) };
-//! # let class = |label: &str, target| Class { label: label.into(), target, session: 0 };
+//! # let across = bank(&[[0.7, -0.7], [-0.7, 0.7]]);
+//! # let base_model = BaseModel::example();
 //! # let base_model = BaseModel {
-//! #     dimension: 2,
-//! #     targets: vec![1.0, 0.0, 0.0, 1.0, -1.0, 0.0],
-//! #     head,
-//! #     classes: vec![class("cat", 0), class("dog", 1)],
-//! #     exemplars: bank(1, &axes),
 //! #     config: LearnConfig { views: 1, precision: ExemplarPrecision::F16, ..LearnConfig::combined() },
 //! #     statistics: Some(Statistics {
 //! #         centre: vec![0.5; 2],
 //! #         root_centre: vec![0.5; 2],
-//! #         axes: bank(1, &[]),
+//! #         axes: bank(&[]),
 //! #         damping: vec![],
 //! #         factor: 1.0,
-//! #         directions: bank(1, &across),
-//! #         whitened: bank(1, &across),
+//! #         directions: across.clone(),
+//! #         whitened: across,
 //! #         deviations: [1.0; 3],
 //! #         start: 0.0,
-//! #         set_aside: bank(1, &axes),
+//! #         set_aside: base_model.exemplars.clone(),
 //! #         base_accuracy_ratio: None,
 //! #     }),
+//! #     ..base_model
 //! # };
 //! # let (mut memory, mut proceed) = (SessionMemory::default(), |_| ControlFlow::Continue(()));
 //! # let (config, on_progress) = (&base_model.config, &mut proceed);
@@ -185,31 +179,15 @@ pub fn operations(base_model: &BaseModel, state: &State, config: &LearnConfig) -
 /// ```
 /// use core::ops::ControlFlow;
 ///
-/// use orco_core::{config::LearnConfig, exemplar::ExemplarPrecision, projection::HeadShape, workers::Serial};
-/// use orco_state::bank::Bank;
-/// use orco_state::head::Head;
-/// use orco_state::session::{SessionMemory, NewClass, Session};
-/// use orco_state::state::{Class, BaseModel, State};
+/// use orco_core::{config::LearnConfig, workers::Serial};
+/// use orco_state::session::{NewClass, Session, SessionMemory};
+/// use orco_state::state::{BaseModel, State};
 ///
-/// let mut exemplars = Bank::new(2, 1, ExemplarPrecision::F16);
-/// exemplars.push(0, &[1.0, 0.0]);
-/// exemplars.push(1, &[0.0, 1.0]);
-/// let identity = vec![1.0, 0.0, 0.0, 1.0];
-/// let shape = HeadShape { inputs: 2, hidden: 2, outputs: 2 };
-/// let head = Head { w1: identity.clone(), w2: identity, ..Head::zeros(shape) };
-/// let class = |label: &str, target| Class { label: label.into(), target, session: 0 };
-/// let base_model = BaseModel {
-///     dimension: 2,
-///     targets: vec![1.0, 0.0, 0.0, 1.0, -1.0, 0.0],
-///     head,
-///     classes: vec![class("cat", 0), class("dog", 1)],
-///     exemplars,
-///     config: LearnConfig { epochs: 5, views: 1, precision: ExemplarPrecision::F16, ..LearnConfig::edge() },
-///     statistics: None,
-/// };
+/// let base_model = BaseModel::example();
+/// let config = &LearnConfig { epochs: 5, ..base_model.config.clone() };
 /// let mug = NewClass { label: "mug".into(), shots: vec![vec![0.7, 0.7], vec![0.6, 0.8]] };
 /// let (memory, on_progress) = (&mut SessionMemory::default(), &mut |_| ControlFlow::Continue(()));
-/// let (base_model, config) = (&base_model, &base_model.config);
+/// let base_model = &base_model;
 /// let mut session = Session { base_model, config, seed: 1, memory, workers: &Serial, on_progress };
 /// let (state, report) = session.learn(&State::fresh(base_model, [0; 32]), &[mug])?;
 /// assert_eq!((state.classes[0].target, report.free_targets), (2, 0));

@@ -14,7 +14,9 @@ use crate::label;
 use crate::statistics::Statistics;
 use orco_core::border::{Border, BorderWeights};
 use orco_core::config::{AnswerWeights, LearnConfig};
+use orco_core::exemplar::ExemplarPrecision;
 use orco_core::math;
+use orco_core::projection::HeadShape;
 
 /// Most shots of a class that a device keeps and learns from, whether they come from pictures or from packs. A session
 /// takes time and memory for each of them in every epoch, for few-shot learning needs few.
@@ -178,6 +180,26 @@ impl BaseModel {
     pub fn scoring<'a>(&'a self, config: &LearnConfig) -> Option<Scoring<'a>> {
         let (weights, statistics) = config.answer.zip(self.statistics.as_ref())?;
         Some(Scoring { weights, statistics })
+    }
+
+    /// A base model for examples: "cat" at (1, 0), "dog" at (0, 1), a head that hands these two features on, and a free
+    /// pseudo-target at (-1, 0). It has no statistics, so answers follow the paper.
+    pub fn example() -> Self {
+        let identity = vec![1.0, 0.0, 0.0, 1.0];
+        let shape = HeadShape { inputs: 2, hidden: 2, outputs: 2 };
+        let class = |label: &str, target| Class { label: label.into(), target, session: 0 };
+        let mut exemplars = Bank::new(2, 1, ExemplarPrecision::F16);
+        exemplars.push(0, &[1.0, 0.0]);
+        exemplars.push(1, &[0.0, 1.0]);
+        Self {
+            dimension: 2,
+            targets: vec![1.0, 0.0, 0.0, 1.0, -1.0, 0.0],
+            head: Head { w1: identity.clone(), w2: identity, ..Head::zeros(shape) },
+            classes: vec![class("cat", 0), class("dog", 1)],
+            exemplars,
+            config: LearnConfig { views: 1, precision: ExemplarPrecision::F16, ..LearnConfig::edge() },
+            statistics: None,
+        }
     }
 
     /// Decodes the file in which a bundle brings the statistics of its base classes ([`Statistics::encode`]).
