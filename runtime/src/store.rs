@@ -230,7 +230,8 @@ impl Store {
         self.load_on(&bundle.base_model, bundle.digest)
     }
 
-    /// The same for the parts of a bundle that states depend on: the base model, and the SHA-256 of its file.
+    /// Reads the newest state as [`load`](Self::load) does, given the parts of a bundle that states depend on: the base
+    /// model, and the SHA-256 of its file.
     ///
     /// # Errors
     /// As for [`Store::load`].
@@ -401,7 +402,8 @@ impl LockedStore {
         self.load_on(&bundle.base_model, bundle.digest)
     }
 
-    /// The same for the parts of a bundle that states depend on: the base model, and the SHA-256 of its file.
+    /// Reads the state to be changed, given the parts of a bundle that states depend on: the base model, and the SHA-256
+    /// of its file.
     ///
     /// # Errors
     /// As for [`LockedStore::load`].
@@ -420,7 +422,7 @@ impl LockedStore {
         self.save_on(&bundle.base_model, saved)
     }
 
-    /// The same for the part of a bundle that states depend on.
+    /// Saves a state as [`save`](Self::save) does, given the part of a bundle that states depend on.
     ///
     /// # Errors
     /// As for [`LockedStore::save`].

@@ -343,13 +343,13 @@ impl LearnConfig {
         Self { epochs: 0, answer: Some(answer), ..Self::edge() }
     }
 
-    /// The same settings without phase 3, which answer in closed form at once. They hold until a state is aligned.
+    /// These settings without phase 3: they answer in closed form at once, and hold until a state is aligned.
     #[must_use]
     pub fn without_alignment(&self) -> Self {
         Self { epochs: 0, ..self.clone() }
     }
 
-    /// The same settings with the paper's rule of answers, by targets alone.
+    /// These settings with the paper's rule of answers, by targets alone.
     pub fn by_targets_alone(&self) -> Self {
         Self { class_means: 0.0, answer: None, ..self.clone() }
     }

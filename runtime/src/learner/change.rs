@@ -89,8 +89,9 @@ impl Learner {
         self.learn_with(classes, BaseLabels::Refuse, observer)
     }
 
-    /// The same, but a class may have the label of one that came with the bundle. It replaces that one on this device:
-    /// as long as the class is known, the base class is not answered.
+    /// Learns classes in one session as [`learn_many`](Self::learn_many) does, also under labels of classes that came
+    /// with the bundle. Such a class replaces the base class on this device: that one is not answered as long as the new
+    /// one is known.
     ///
     /// # Errors
     /// As for [`Learner::learn_many`].
@@ -428,7 +429,7 @@ impl Learner {
         self.run_session_with(&config, observer, step)
     }
 
-    /// The same with these settings of phase 3.
+    /// Runs a session that makes a change, from the present state, on all cores, with these settings of phase 3.
     pub(super) fn run_session_with(
         &mut self,
         config: &LearnConfig,

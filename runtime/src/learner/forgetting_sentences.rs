@@ -9,7 +9,7 @@ pub fn session_loss_sentence(forgotten: &[&ClassAccuracy]) -> String {
     listed(forgotten, |class| (class.before.unwrap_or(0.0), class.after))
 }
 
-/// The same: what all sessions cost them.
+/// "LABEL (80 to 20 %)" for the first few of the classes: what all sessions cost them.
 pub fn forgetting_sentence(forgotten: &[&ClassAccuracy]) -> String {
     listed(forgotten, |class| class.since.map_or((0.0, 0.0), |since| (since.first, since.now)))
 }

@@ -35,7 +35,7 @@ impl<'a> ShotKeeper<'a> {
         self.keep_file(bank, features, &bytes)
     }
 
-    /// The same with the picture's file.
+    /// Keeps the picture of a shot, of which these are the file's bytes.
     pub(super) fn keep_file(&mut self, bank: &Bank, features: &[f32], bytes: &[u8]) -> Result<(), StoreError> {
         let mut alone = bank.empty_like();
         alone.push(0, features);

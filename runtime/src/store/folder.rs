@@ -33,7 +33,7 @@ pub trait Disk {
     /// Gives a file another name; one that had it is gone.
     fn rename(&self, from: &str, to: &str) -> io::Result<()>;
 
-    /// The same, but fails if there is a file of that name.
+    /// Gives a file another name, or fails if there is a file of that name.
     fn rename_new(&self, from: &str, to: &str) -> io::Result<()>;
 
     /// Removes a file. What else has that name, a link or a pipe for example, is not ours, and stays.

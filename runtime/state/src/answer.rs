@@ -110,7 +110,7 @@ impl Predictor {
         }
     }
 
-    /// The same, and what samples whose class is known score, the border among it.
+    /// A predictor, and the scores of samples whose class is known, the border included.
     pub(crate) fn with_samples(
         base_model: &BaseModel,
         state: &State,

@@ -251,8 +251,8 @@ impl Bank {
         self.shrink_in_order(limit, |_, _| ());
     }
 
-    /// The same, but of each class those exemplars that `order` puts first; it is given the bank and the numbers of a
-    /// class's exemplars, rising.
+    /// Leaves as many exemplars as [`shrink_to`](Self::shrink_to) does, of each class those that `order` puts first; it
+    /// is given the bank and the numbers of a class's exemplars, rising.
     pub fn shrink_in_order(&mut self, limit: usize, mut order: impl FnMut(&Self, &mut [usize])) {
         if self.bytes() <= limit {
             return;

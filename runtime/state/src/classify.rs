@@ -78,7 +78,7 @@ impl Classifier {
         Self::with_config(base_model, state, &base_model.config)
     }
 
-    /// The same with other settings, of which [`LearnConfig::answer`], [`LearnConfig::class_means`] and
+    /// Collects what classifying needs, with settings of which [`LearnConfig::answer`], [`LearnConfig::class_means`] and
     /// [`LearnConfig::base_exemplars`] matter.
     pub fn with_config(base_model: &BaseModel, state: &State, config: &LearnConfig) -> Self {
         Self(match base_model.scoring(config) {
@@ -90,7 +90,7 @@ impl Classifier {
         })
     }
 
-    /// The same, and what known pictures score, by which unknown ones are told: `None` where answers do not use the
+    /// A classifier, and what known pictures score, by which unknown ones are told: `None` where answers do not use the
     /// bundle's statistics. With the sums of earlier states it is there sooner.
     pub fn with_known_scores(
         base_model: &BaseModel,
@@ -149,7 +149,8 @@ impl Classifier {
         self.ranked_from(scores, 0)
     }
 
-    /// The same of the classes from number `first` on alone, as if there were no others.
+    /// The classes from number `first` on by one picture's [scores](Self::scores), as if there were no others, highest
+    /// first.
     pub fn ranked_from(&self, scores: &mut [f32], first: usize) -> Vec<Match> {
         let scores = &mut scores[first..];
         if let ClassifierKind::Predictor(predictor) = &self.0 {

@@ -55,7 +55,7 @@ pub struct SavedState {
     pub history: History,
 }
 
-/// The same as it is stored: the last entry has what the state leaves out.
+/// A [`SavedState`] as it is stored: the last entry has what the state leaves out.
 #[derive(Deserialize)]
 struct StoredState {
     state: State,
@@ -142,8 +142,8 @@ impl SavedState {
         Self { state: next, history }
     }
 
-    /// The same with the head of the present state aligned, or with none: part of the change that led to the state, and
-    /// undone with it.
+    /// Replaces the present state by one of the same classes whose head is aligned, or that has none: this is part of the
+    /// change that led to the state, and undone with it.
     ///
     /// # Panics
     /// If `aligned` is another class set.

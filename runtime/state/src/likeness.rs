@@ -11,7 +11,7 @@ pub fn see(base_model: &BaseModel, features: &mut [f32]) {
     see_from(base_model.statistics.as_ref().map(|statistics| statistics.centre.as_slice()), features);
 }
 
-/// The same for the one part of a bundle that it needs.
+/// Turns features into the direction that likeness is measured by: as seen from `centre`, or from zero without one.
 pub fn see_from(centre: Option<&[f32]>, features: &mut [f32]) {
     match centre {
         Some(centre) => direction(features, centre),

@@ -219,7 +219,7 @@ impl Session<'_> {
         self.learn_admitted(state, next)
     }
 
-    /// The same, but new classes may have the labels of base classes, which they replace on this device.
+    /// Learns new classes in one session, also under labels of base classes, which they replace on this device.
     ///
     /// # Errors
     /// As for [`Session::learn`].

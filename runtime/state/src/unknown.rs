@@ -71,7 +71,8 @@ impl KnownScores {
         self.familiarity.threshold(false_alarms)
     }
 
-    /// The same where learned classes alone are answered; none where no shot tells.
+    /// The scores below which a picture is unknown where learned classes alone are answered, for a share of
+    /// `false_alarms`, 0..1; none where no shot tells.
     pub fn learned_thresholds(&self, false_alarms: f32) -> Option<LearnedThresholds> {
         let LearnedScores { familiarity, margin } = self.learned.as_ref()?;
         // Each of the two may refuse half of them.

@@ -130,7 +130,7 @@ trait Vector: Copy {
     unsafe fn store(self, to: *mut f32);
     /// self + a b.
     unsafe fn plus_product(self, a: Self, b: Self) -> Self;
-    /// The same pointer, in a register, and where it came from kept from the compiler, if there is a way to.
+    /// Puts a pointer into a register and hides from the compiler where it came from, if there is a way to.
     #[inline(always)]
     fn opaque(pointer: *const f32) -> *const f32 {
         pointer

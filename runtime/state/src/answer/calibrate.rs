@@ -112,7 +112,7 @@ impl<'a> Calibrator<'a> {
         }
     }
 
-    /// The same for the border alone, of samples whose leading classes are known.
+    /// Ready to choose the border alone, by samples whose leading classes are known.
     pub(super) fn of_best(classes: &'a [u32], base: usize, count: usize, best: Vec<BestPerSide>) -> Self {
         let excluded = vec![false; best.len()];
         Self { best, excluded, ..Self::new(classes, base, count) }
@@ -183,7 +183,7 @@ impl<'a> Calibrator<'a> {
         self.shares_of(&|sample| !self.excluded[sample])
     }
 
-    /// The same, of the samples that count.
+    /// Share of every sample that counts in the accuracy of its side, classes counting alike; 0 for others.
     fn shares_of(&self, counts: &dyn Fn(usize) -> bool) -> Vec<f32> {
         let mut samples = vec![0.0f32; self.count];
         let classes = || self.classes[..self.best.len()].iter().map(|class| *class as usize).enumerate();

@@ -254,7 +254,7 @@ impl Projections {
         self.find(exemplar).expect("projections of every exemplar that is looked at")
     }
 
-    /// The same, if they are known.
+    /// Of all views of an exemplar, `[views, outputs]`, if they are known.
     fn find(&self, exemplar: usize) -> Option<&[f32]> {
         let length = self.views * self.outputs;
         if length == 0 {

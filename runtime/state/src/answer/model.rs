@@ -250,8 +250,8 @@ impl<'a> ScoringModel<'a> {
         self.rows_of_few(contributions, &counts, left_out)
     }
 
-    /// The same for a shot that is left out together with one of its class's other shots: one row for each of these.
-    /// Contributions are those of the shot, then of the others, `[1 + others, length]`.
+    /// For each of a class's other shots, the row that the class would have without this shot and that one. Contributions
+    /// are those of the shot, then of the others, `[1 + others, length]`.
     pub(super) fn without_pairs(
         &self,
         shot: LeftOutShot,

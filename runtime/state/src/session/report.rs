@@ -122,7 +122,7 @@ pub(super) struct AnsweredState<'a> {
 
 /// Answers for every sample, counted by its class in the new state.
 struct AnswerCounts {
-    /// The same class under its index in the old state; `None` of a new one.
+    /// Index of each class in the old state; `None` for a new one.
     index_before: Vec<Option<usize>>,
     total: Vec<u32>,
     right_before: Vec<u32>,
