@@ -14,7 +14,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use orco_runtime::image_rs::RgbImage;
-use orco_runtime::learner::{ChangeError, ChangeOutcome, ChangeStep, Learner, Observer, PackClass, Shots};
+use orco_runtime::learner::{ChangeError, ChangeOutcome, ChangeStep, Learner, Observer, PackClass, Shots, UndoOutcome};
 use orco_runtime::ndarray::Array3;
 use orco_runtime::pack::Pack;
 use orco_runtime::state::Balance;
@@ -467,23 +467,11 @@ impl ChangeWorker {
                 self.purge(learner, labels);
                 Ok(reported(made, |report| report.map_or(Value::Null, |report| report::of(&report))))
             }
-            ChangeRequest::Undo { last } => {
-                let undone = match last {
-                    Some(entry) => learner.undo_if_last(entry, &mut observer)?,
-                    None => learner.undo(1, &mut observer)?,
-                };
-                Ok(reported(undone, |undone| report::of(&undone.report)))
-            }
-            ChangeRequest::Redo { last } => {
-                let redone = match last {
-                    Some(entry) => learner.redo_if_last(entry, &mut observer)?,
-                    None => learner.redo(1, &mut observer)?,
-                };
-                Ok(reported(redone, |redone| report::of(&redone.report)))
-            }
-            ChangeRequest::UndoTo { entry } => {
-                Ok(reported(learner.undo_to_entry(entry, &mut observer)?, |undone| report::of(&undone.report)))
-            }
+            ChangeRequest::Undo { last: Some(entry) } => Ok(restored(learner.undo_if_last(entry, &mut observer)?)),
+            ChangeRequest::Undo { last: None } => Ok(restored(learner.undo(1, &mut observer)?)),
+            ChangeRequest::Redo { last: Some(entry) } => Ok(restored(learner.redo_if_last(entry, &mut observer)?)),
+            ChangeRequest::Redo { last: None } => Ok(restored(learner.redo(1, &mut observer)?)),
+            ChangeRequest::UndoTo { entry } => Ok(restored(learner.undo_to_entry(entry, &mut observer)?)),
             ChangeRequest::Balance { balance } => {
                 Ok(reported(learner.balance(balance, &mut observer)?, |report| report::of(&report)))
             }
@@ -550,6 +538,11 @@ fn unanswered(label: &str) -> String {
         "no answer names {label:?}, although it has these shots: answers name only what was learned. Learn it in place \
          of the class of the bundle, or answer all classes"
     )
+}
+
+/// What going back to an earlier class set did, or forth to a later one.
+fn restored(made: ChangeOutcome<UndoOutcome>) -> ReportedChange {
+    reported(made, |outcome| report::of(&outcome.report))
 }
 
 fn reported<T>(made: ChangeOutcome<T>, report: impl FnOnce(T) -> Value) -> ReportedChange {

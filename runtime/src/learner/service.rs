@@ -140,7 +140,7 @@ impl Learner {
     ) -> Result<ChangeOutcome<UndoOutcome>, ChangeError> {
         let locked = self.lock()?;
         self.check_last(entry)?;
-        self.undo_locked(&locked, 1, observer)
+        self.restore_entry(&locked, self.entry_back(1)?, observer)
     }
 
     /// Redoes the change that was undone last, if the last entry of the history is that one.
@@ -154,7 +154,7 @@ impl Learner {
     ) -> Result<ChangeOutcome<UndoOutcome>, ChangeError> {
         let locked = self.lock()?;
         self.check_last(entry)?;
-        self.redo_locked(&locked, 1, observer)
+        self.restore_entry(&locked, self.entry_forth(1)?, observer)
     }
 
     fn check_last(&self, entry: EntryId) -> Result<(), ChangeError> {

@@ -34,19 +34,14 @@ impl Learner {
         observer: &mut dyn Observer,
     ) -> Result<ChangeOutcome<UndoOutcome>, ChangeError> {
         let locked = self.lock()?;
-        self.undo_locked(&locked, changes, observer)
+        self.restore_entry(&locked, self.entry_back(changes)?, observer)
     }
 
-    pub(super) fn undo_locked(
-        &mut self,
-        locked: &LockedStore,
-        changes: usize,
-        observer: &mut dyn Observer,
-    ) -> Result<ChangeOutcome<UndoOutcome>, ChangeError> {
+    /// Number of the entry that undoing so many changes goes back to.
+    pub(super) fn entry_back(&self, changes: usize) -> Result<u32, ChangeError> {
         let timeline = self.history().timeline();
         let remembered = timeline.earlier().len();
-        let number = timeline.back(changes).ok_or(ChangeError::NotEnoughToUndo { asked: changes, remembered })?;
-        self.restore_entry(locked, number, observer)
+        timeline.back(changes).ok_or(ChangeError::NotEnoughToUndo { asked: changes, remembered })
     }
 
     /// Redoes the last changes that were undone, exactly.
@@ -59,19 +54,14 @@ impl Learner {
         observer: &mut dyn Observer,
     ) -> Result<ChangeOutcome<UndoOutcome>, ChangeError> {
         let locked = self.lock()?;
-        self.redo_locked(&locked, changes, observer)
+        self.restore_entry(&locked, self.entry_forth(changes)?, observer)
     }
 
-    pub(super) fn redo_locked(
-        &mut self,
-        locked: &LockedStore,
-        changes: usize,
-        observer: &mut dyn Observer,
-    ) -> Result<ChangeOutcome<UndoOutcome>, ChangeError> {
+    /// Number of the entry that redoing so many changes goes to.
+    pub(super) fn entry_forth(&self, changes: usize) -> Result<u32, ChangeError> {
         let timeline = self.history().timeline();
         let undone = timeline.later().len();
-        let number = timeline.forth(changes).ok_or(ChangeError::NotEnoughToRedo { asked: changes, undone })?;
-        self.restore_entry(locked, number, observer)
+        timeline.forth(changes).ok_or(ChangeError::NotEnoughToRedo { asked: changes, undone })
     }
 
     /// Goes back to the class set after an entry of the history.

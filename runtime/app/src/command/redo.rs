@@ -1,17 +1,13 @@
 //! `orco redo`.
 
-use std::time::Instant;
-
 use anyhow::Result;
 use clap::Args;
 use serde_json::Value;
 
-use super::undo;
+use super::undo::restore;
 use crate::change_options::AlignmentOptions;
-use crate::device;
 use crate::options::Options;
 use crate::output::Output;
-use crate::progress::ProgressBars;
 
 /// Arguments of `orco redo`.
 #[derive(Args, Debug)]
@@ -25,9 +21,7 @@ pub struct Arguments {
 
 /// Restores a class set that was undone, and saves it as the new state.
 pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<Value> {
-    let started = Instant::now();
-    let mut learner = device::open(options, output)?;
-    arguments.alignment.apply(&mut learner);
-    let redone = learner.redo(arguments.changes as usize, &mut ProgressBars::default())?;
-    undo::tell(output, &learner, redone, started, "redid up to")
+    restore(options, output, arguments.alignment, "redid up to", |learner, progress| {
+        learner.redo(arguments.changes as usize, progress)
+    })
 }

@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use anyhow::Result;
 use clap::Args;
-use orco_runtime::learner::{ChangeOutcome, Learner, UndoOutcome};
+use orco_runtime::learner::{ChangeError, ChangeOutcome, Learner, UndoOutcome};
 use serde_json::Value;
 
 use super::history;
@@ -30,25 +30,25 @@ pub struct Arguments {
 
 /// Restores an earlier class set and saves it as the new state.
 pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<Value> {
-    let started = Instant::now();
-    let mut learner = device::open(options, output)?;
-    arguments.alignment.apply(&mut learner);
-    let undone = match arguments.to {
-        Some(entry) => learner.undo_to(entry, &mut ProgressBars::default())?,
-        None => learner.undo(arguments.changes as usize, &mut ProgressBars::default())?,
-    };
-    tell(output, &learner, undone, started, "went back to")
+    restore(options, output, arguments.alignment, "went back to", |learner, progress| match arguments.to {
+        Some(entry) => learner.undo_to(entry, progress),
+        None => learner.undo(arguments.changes as usize, progress),
+    })
 }
 
-/// Prints what going back did, or forth.
-pub(super) fn tell(
+/// Goes back to another class set by `step`, or forth, and prints what that did.
+pub(super) fn restore(
+    options: &Options,
     output: &Output,
-    learner: &Learner,
-    undone: ChangeOutcome<UndoOutcome>,
-    started: Instant,
+    alignment: AlignmentOptions,
     went: &str,
+    step: impl FnOnce(&mut Learner, &mut ProgressBars) -> Result<ChangeOutcome<UndoOutcome>, ChangeError>,
 ) -> Result<Value> {
-    let UndoOutcome { report, entry, exact } = session_report::unwrap_outcome(output, undone);
+    let started = Instant::now();
+    let mut learner = device::open(options, output)?;
+    alignment.apply(&mut learner);
+    let restored = step(&mut learner, &mut ProgressBars::default())?;
+    let UndoOutcome { report, entry, exact } = session_report::unwrap_outcome(output, restored);
     let seconds = started.elapsed().as_secs_f64();
     let what = learner.history().entry(entry).map(history::describe).unwrap_or_default();
     session_report::print(output, &report, &format!("{went} entry {entry} ({what})"), seconds)?;
