@@ -48,6 +48,9 @@ impl Default for RetentionOptions {
     }
 }
 
+/// How the bundle's errors fall with shots, measured when it is first asked for.
+type LazyCurve = LazyLock<Option<LearningCurve>, Box<dyn FnOnce() -> Option<LearningCurve> + Send>>;
+
 /// A device that is taught and asked by many at a time.
 ///
 /// When the last one who holds it lets it go, a change that is being made is cancelled: nothing is changed then.
@@ -88,7 +91,7 @@ pub struct Service {
     pub metrics: Metrics,
     /// Of requests by the Open Inference Protocol.
     pub statistics: InferenceStatistics,
-    curve: LazyLock<Option<LearningCurve>, Box<dyn FnOnce() -> Option<LearningCurve> + Send>>,
+    curve: LazyCurve,
     live: OnceLock<Live>,
     changes: Option<Changes>,
     thread: Option<JoinHandle<()>>,
@@ -120,19 +123,11 @@ impl Service {
         let inbox = Inbox::new(&bundle.base_model, retention.frames, events.clone());
         let thumbnails = Thumbnails::of(&store);
         let (scene, regions) = (CameraScene::of(&store), CameraRegions::of(&store));
-        let measured = bundle.clone();
-        let curve: Box<dyn FnOnce() -> Option<LearningCurve> + Send> =
-            Box::new(move || LearningCurve::of(&measured.base_model));
-        let curve = LazyLock::new(curve);
         let manifest = bundle.manifest.clone();
         let (features, keeps_shots) = (bundle.base_model.head.inputs, settings.keep_shots);
         let aligns = settings.alignment == AlignmentTime::Later;
         let opener = |pictures_ahead| {
-            let (bundle, store, settings) = (bundle.clone(), store.clone(), settings.clone());
-            move || {
-                let settings = settings.clone().pictures_ahead(pictures_ahead);
-                Ok(Learner::new(bundle.clone(), store.clone(), settings)?)
-            }
+            learner_opener(bundle.clone(), store.clone(), settings.clone().pictures_ahead(pictures_ahead))
         };
         let turns = TurnQueue::default();
         let transfer = Transfer::new(bundle.clone(), store.clone(), settings.clone(), turns.clone());
@@ -165,7 +160,7 @@ impl Service {
             events,
             metrics,
             statistics: InferenceStatistics::default(),
-            curve,
+            curve: lazy_curve(bundle),
             live: OnceLock::new(),
             changes,
             thread,
@@ -239,6 +234,19 @@ impl Service {
             replaces,
         }))
     }
+}
+
+/// Opens a learner whenever it is called: a thread that broke off goes on with a new one.
+fn learner_opener(
+    bundle: Bundle,
+    store: Store,
+    settings: LearnerSettings,
+) -> impl Fn() -> Result<Learner, ServeError> + Send {
+    move || Ok(Learner::new(bundle.clone(), store.clone(), settings.clone())?)
+}
+
+fn lazy_curve(bundle: Bundle) -> LazyCurve {
+    LazyLock::new(Box::new(move || LearningCurve::of(&bundle.base_model)))
 }
 
 impl Drop for Service {

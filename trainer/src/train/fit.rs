@@ -138,7 +138,7 @@ impl TrainingLoop<'_> {
     /// # Errors
     /// If the loss stops being finite, a file cannot be written, or a stop was asked for.
     pub fn run(&self, phase: &mut dyn TrainingPhase, mut at: Position) -> Result<()> {
-        let Self { run, name, title, steps, epochs, until, .. } = *self;
+        let Self { run, title, steps, epochs, until, .. } = *self;
         let of_steps = |at: Position| at.steps(steps);
         let mut progress = PhaseProgress::new(title, (epochs * steps) as u64, of_steps(at));
         let (on_cpu, mut saved) = (self.device == Device::Cpu, Instant::now());
@@ -146,40 +146,11 @@ impl TrainingLoop<'_> {
         interrupt::enter(self.work);
         while at.epoch < until {
             phase.begin(at)?;
-            let (started, first) = (Instant::now(), at.step);
-            while at.step < steps {
-                phase.step(at)?;
-                at.step += 1;
-                let look = on_cpu || at.step.is_multiple_of(LOOK) || at.step == steps;
-                let stop = self.stop(look)?;
-                let save = stop.is_err() || saved.elapsed() > SAVE_AFTER;
-                if look || save {
-                    let loss = phase.loss(at)?;
-                    let made = EpochTime { steps: at.step - first, time: started.elapsed() };
-                    progress.at(of_steps(at), || {
-                        format!("epoch {}/{epochs} loss {loss:.3}{}", at.epoch + 1, self.rate(made))
-                    });
-                }
-                if save && at.step < steps {
-                    phase.save(at, run)?;
-                    saved = Instant::now();
-                }
-                if at.step < steps {
-                    stop?;
-                }
-            }
-            let made = EpochTime { steps: steps - first, time: started.elapsed() };
+            let made = self.take_steps(phase, &mut at, &mut progress, &mut saved)?;
             let EpochReport { loss, metrics, words } = phase.end(at, made)?;
             at = Position { epoch: at.epoch + 1, step: 0 };
-            let mut line = metrics;
-            let own = [("phase", json!(name)), ("epoch", json!(at.epoch)), ("loss", json!(loss))];
-            line.extend(own.map(|(field, value)| (field.to_owned(), value)));
-            line.insert("seconds".into(), json!(made.time.as_secs_f64()));
-            if let Some(views) = self.views_per_second(made) {
-                line.insert("views_per_second".into(), json!(views));
-            }
             // Before the checkpoint; see `Run::rewind`.
-            run.log(&line.into())?;
+            run.log(&self.metrics_line(metrics, at.epoch, loss, made))?;
             let stop = self.stop(true)?;
             let last = at.epoch == until || phase.is_over(at.epoch);
             if on_cpu || saved.elapsed() > SAVE_APART || last || stop.is_err() {
@@ -201,6 +172,53 @@ impl TrainingLoop<'_> {
         interrupt::enter(Activity::Run);
         progress.finish();
         Ok(())
+    }
+
+    /// Takes the steps that are left of an epoch; saves a checkpoint where the last one is too long ago, or a stop was
+    /// asked for.
+    fn take_steps(
+        &self,
+        phase: &mut dyn TrainingPhase,
+        at: &mut Position,
+        progress: &mut PhaseProgress,
+        saved: &mut Instant,
+    ) -> Result<EpochTime> {
+        let Self { run, steps, epochs, .. } = *self;
+        let (started, first) = (Instant::now(), at.step);
+        while at.step < steps {
+            phase.step(*at)?;
+            at.step += 1;
+            let look = self.device == Device::Cpu || at.step.is_multiple_of(LOOK) || at.step == steps;
+            let stop = self.stop(look)?;
+            let save = stop.is_err() || saved.elapsed() > SAVE_AFTER;
+            if look || save {
+                let loss = phase.loss(*at)?;
+                let made = EpochTime { steps: at.step - first, time: started.elapsed() };
+                progress.at(at.steps(steps), || {
+                    format!("epoch {}/{epochs} loss {loss:.3}{}", at.epoch + 1, self.rate(made))
+                });
+            }
+            if save && at.step < steps {
+                phase.save(*at, run)?;
+                *saved = Instant::now();
+            }
+            if at.step < steps {
+                stop?;
+            }
+        }
+        Ok(EpochTime { steps: steps - first, time: started.elapsed() })
+    }
+
+    /// The line of metrics after so many epochs.
+    fn metrics_line(&self, of_phase: Map<String, Value>, epochs: usize, loss: f64, made: EpochTime) -> Value {
+        let mut line = of_phase;
+        let own = [("phase", json!(self.name)), ("epoch", json!(epochs)), ("loss", json!(loss))];
+        line.extend(own.map(|(field, value)| (field.to_owned(), value)));
+        line.insert("seconds".into(), json!(made.time.as_secs_f64()));
+        if let Some(views) = self.views_per_second(made) {
+            line.insert("views_per_second".into(), json!(views));
+        }
+        line.into()
     }
 
     /// Whether a stop was asked for; all ranks agree on that when they look, so that they stop after the same step.

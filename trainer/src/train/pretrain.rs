@@ -66,14 +66,7 @@ pub fn train<C: Criterion>(
     criterion: &mut C,
 ) -> Result<Speed> {
     let (device, run, images) = (model.device(), base.run, base.split.base.len());
-    if config.precision == Arithmetic::F16 {
-        half_precision_works(device)?;
-    }
-    if device == tch::Device::Cpu
-        && let Some(warning) = slow_precision(config.precision, system::half_precisions().0)
-    {
-        log::warn!("{warning}");
-    }
+    check_precision(config.precision, device)?;
     let steps = images / config.batch;
     if steps == 0 {
         bail!("the {images} base images do not fill one batch of {}", config.batch);
@@ -84,13 +77,6 @@ pub fn train<C: Criterion>(
     group.equalise(model.tensors().iter().map(|(_, tensor)| tensor))?;
     model.backbone.norm_group = config.sync_batch_norm.then(|| group.clone());
     run.rewind("pretrain", at.epoch)?;
-    let schedule = Schedule {
-        steps: config.epochs * steps,
-        warmup: config.warmup_epochs * steps,
-        start: config.warmup_start,
-        peak: config.learning_rate,
-        end: 0.0,
-    };
     let norms = model.tensors().into_iter().map(|(_, tensor)| tensor).filter(|tensor| !tensor.requires_grad());
     let views = config.batch * criterion.views(config);
     let mut phase = PretrainPhase {
@@ -98,7 +84,7 @@ pub fn train<C: Criterion>(
         criterion,
         config,
         base,
-        schedule,
+        schedule: schedule(config, steps),
         steps,
         state,
         norms: norms.collect(),
@@ -246,6 +232,30 @@ impl<C: Criterion> TrainingPhase for PretrainPhase<'_, C> {
     fn save(&mut self, at: Position, run: &Run) -> Result<()> {
         self.state.save(at, at.steps(self.steps), self.model, self.criterion, run)
     }
+}
+
+/// The learning rate over all epochs, of so many steps each.
+fn schedule(config: &PretrainConfig, steps: usize) -> Schedule {
+    Schedule {
+        steps: config.epochs * steps,
+        warmup: config.warmup_epochs * steps,
+        start: config.warmup_start,
+        peak: config.learning_rate,
+        end: 0.0,
+    }
+}
+
+/// Refuses a precision that the device cannot train in, and warns of one that makes it slower.
+fn check_precision(precision: Arithmetic, device: tch::Device) -> Result<()> {
+    if precision == Arithmetic::F16 {
+        half_precision_works(device)?;
+    }
+    if device == tch::Device::Cpu
+        && let Some(warning) = slow_precision(precision, system::half_precisions().0)
+    {
+        log::warn!("{warning}");
+    }
+    Ok(())
 }
 
 /// Refuses f16 where libtorch cannot train convolutions in it.

@@ -82,8 +82,9 @@ pub fn messages(device: &MqttDevice, about: &DeviceDescription) -> Vec<(String, 
     if let Some(page) = &about.page {
         shared["device"]["configuration_url"] = json!(page);
     }
-    entities(&topics)
+    camera_entities(&topics)
         .into_iter()
+        .chain(knowledge_entities(&topics))
         .chain([picture_entity(&topics)])
         .chain(about.named.regions.iter().flat_map(|region| region_entities(&topics, region)))
         .chain(about.named.things.iter().map(|label| presence_entity(&topics, label)))
@@ -108,13 +109,25 @@ struct Entity {
     config: Value,
 }
 
-fn entities(topics: &Topics) -> [Entity; 7] {
+impl Entity {
+    /// One that there is only where the service looks at a camera of its own.
+    fn of_camera(component: &'static str, object: &str, config: Value) -> Self {
+        Self { component, object: object.into(), of_camera: true, config }
+    }
+
+    /// One that every device has.
+    fn of_device(component: &'static str, object: &str, config: Value) -> Self {
+        Self { component, object: object.into(), of_camera: false, config }
+    }
+}
+
+/// What the camera shows, and whether it runs.
+fn camera_entities(topics: &Topics) -> [Entity; 5] {
     // "None" makes a state unknown in Home Assistant; so does null, which a template shows as None.
     [
-        entity(
+        Entity::of_camera(
             "sensor",
             "label",
-            true,
             json!({
                 "name": "Label", "icon": "mdi:eye", "state_topic": topics.state,
                 // Home Assistant takes states of at most 255 characters.
@@ -122,10 +135,9 @@ fn entities(topics: &Topics) -> [Entity; 7] {
                 "json_attributes_topic": topics.state,
             }),
         ),
-        entity(
+        Entity::of_camera(
             "sensor",
             "confidence",
-            true,
             json!({
                 "name": "Confidence", "icon": "mdi:gauge", "state_topic": topics.state,
                 "value_template": "{{ None if value_json.probability is none \
@@ -133,30 +145,27 @@ fn entities(topics: &Topics) -> [Entity; 7] {
                 "unit_of_measurement": "%", "state_class": "measurement", "suggested_display_precision": 0,
             }),
         ),
-        entity(
+        Entity::of_camera(
             "binary_sensor",
             "known",
-            true,
             json!({
                 "name": "Known", "icon": "mdi:image-search", "state_topic": topics.state,
                 "value_template": "{{ None if value_json.label is none else 'ON' if value_json.known else 'OFF' }}",
                 "payload_on": "ON", "payload_off": "OFF",
             }),
         ),
-        entity(
+        Entity::of_camera(
             "binary_sensor",
             "empty",
-            true,
             json!({
                 "name": "Empty", "icon": "mdi:tray", "state_topic": topics.state,
                 "value_template": "{{ 'ON' if value_json.empty else 'OFF' }}",
                 "payload_on": "ON", "payload_off": "OFF",
             }),
         ),
-        entity(
+        Entity::of_camera(
             "binary_sensor",
             "camera",
-            true,
             json!({
                 "name": "Camera", "state_topic": topics.state, "device_class": "connectivity",
                 "entity_category": "diagnostic",
@@ -164,20 +173,24 @@ fn entities(topics: &Topics) -> [Entity; 7] {
                 "payload_on": "ON", "payload_off": "OFF",
             }),
         ),
-        entity(
+    ]
+}
+
+/// What the device knows, and the changes to it.
+fn knowledge_entities(topics: &Topics) -> [Entity; 2] {
+    [
+        Entity::of_device(
             "sensor",
             "learned_classes",
-            false,
             json!({
                 "name": "Learned classes", "icon": "mdi:school", "state_topic": topics.classes,
                 "value_template": "{{ value_json.learned }}", "json_attributes_topic": topics.classes,
                 "state_class": "measurement", "entity_category": "diagnostic",
             }),
         ),
-        entity(
+        Entity::of_device(
             "event",
             "change",
-            false,
             json!({
                 "name": "Learned or corrected", "icon": "mdi:update", "state_topic": topics.change,
                 "event_types": ["done", "failed"],
@@ -192,16 +205,15 @@ const PICTURE: &str = "image";
 /// The camera's picture.
 fn picture_entity(topics: &Topics) -> Entity {
     let config = json!({ "name": "Picture", "image_topic": topics.picture, "content_type": "image/jpeg" });
-    entity(PICTURE, "picture", true, config)
+    Entity::of_camera(PICTURE, "picture", config)
 }
 
 /// Whether a learned thing is in view, anywhere in the frame.
 fn presence_entity(topics: &Topics, label: &str) -> Entity {
     let quoted = Value::from(label).to_string();
-    entity(
+    Entity::of_camera(
         "binary_sensor",
         &object_of("thing", label),
-        true,
         json!({
             "name": shortened(label), "device_class": "occupancy", "state_topic": topics.state,
             "value_template": format!("{{{{ 'ON' if {quoted} in value_json.in_view | default([]) else 'OFF' }}}}"),
@@ -221,19 +233,17 @@ fn region_entities(topics: &Topics, name: &str) -> [Entity; 2] {
     };
     let object = object_of("region", name);
     [
-        entity(
+        Entity::of_camera(
             "sensor",
             &format!("{object}_label"),
-            true,
             json!({
                 "name": format!("{name}: label"), "icon": "mdi:eye", "state_topic": topics.state,
                 "value_template": of_region("region.label[:255] if region and region.known else none"),
             }),
         ),
-        entity(
+        Entity::of_camera(
             "binary_sensor",
             &format!("{object}_empty"),
-            true,
             json!({
                 "name": format!("{name}: empty"), "icon": "mdi:tray", "state_topic": topics.state,
                 "value_template": of_region("none if not region else 'ON' if region.empty else 'OFF'"),
@@ -241,10 +251,6 @@ fn region_entities(topics: &Topics, name: &str) -> [Entity; 2] {
             }),
         ),
     ]
-}
-
-fn entity(component: &'static str, object: &str, of_camera: bool, config: Value) -> Entity {
-    Entity { component, object: object.into(), of_camera, config }
 }
 
 /// A name that Home Assistant can make an identifier of, which has at most 255 letters.

@@ -226,92 +226,98 @@ impl<'a> Machine<'a> {
         self.marks.clear();
         self.memory.clear();
         loop {
-            let instruction = self.take(1)?[0];
-            match instruction {
-                // PROTO
-                0x80 => drop(self.take(1)?),
+            match self.take(1)?[0] {
                 b'.' => return self.pop(),
-                b'(' => self.marks.push(self.stack.len()),
-                b'N' => self.push(Value::None)?,
-                0x88 => self.push(Value::Bool(true))?,
-                0x89 => self.push(Value::Bool(false))?,
-                b'K' => {
-                    let number = self.number::<1>()?;
-                    self.push(Value::Int(number as i64))?;
-                }
-                b'M' => {
-                    let number = self.number::<2>()?;
-                    self.push(Value::Int(number as i64))?;
-                }
-                b'J' => {
-                    let number = self.number::<4>()?;
-                    self.push(Value::Int(i64::from(number as u32 as i32)))?;
-                }
-                // LONG1
-                0x8a => {
-                    let length = self.number::<1>()? as usize;
-                    let bytes = self.take(length)?.to_vec();
-                    self.push(Value::Long(bytes))?;
-                }
-                b'X' => {
-                    let length = self.number::<4>()? as usize;
-                    let text = String::from_utf8_lossy(self.take(length)?).into_owned();
-                    self.push(Value::Text(text))?;
-                }
-                b'c' => {
-                    let (module, name) = (self.line()?, self.line()?);
-                    self.push(Value::Name(format!("{module} {name}")))?;
-                }
-                b'q' | b'r' => {
-                    let slot = if instruction == b'q' { self.number::<1>()? } else { self.number::<4>()? };
-                    let value = self.stack.last().cloned().ok_or_else(|| unknown("an empty stack"))?;
-                    self.pay(&value)?;
-                    self.memory.insert(slot as u32, value);
-                }
-                b'h' | b'j' => {
-                    let slot = if instruction == b'h' { self.number::<1>()? } else { self.number::<4>()? };
-                    let value = self.memory.get(&(slot as u32)).cloned().ok_or_else(|| unknown("no such memory"))?;
-                    self.push(value)?;
-                }
-                b')' => self.push(Value::Tuple(Vec::new()))?,
-                b']' => self.push(Value::List(Vec::new()))?,
-                b'}' => self.push(Value::Dictionary(Vec::new()))?,
-                b't' => {
-                    let values = self.since_mark()?;
-                    self.push(Value::Tuple(values))?;
-                }
-                0x85..=0x87 => {
-                    let count = usize::from(instruction - 0x84);
-                    let first = self.stack.len().checked_sub(count).ok_or_else(|| unknown("an empty stack"))?;
-                    let values = Self::shallow(self.stack.split_off(first))?;
-                    self.push(Value::Tuple(values))?;
-                }
-                b'e' => {
-                    let values = self.since_mark()?;
-                    let Some(Value::List(list)) = self.stack.last_mut() else { return Err(unknown("no list")) };
-                    list.extend(values);
-                }
-                b's' => {
-                    let (value, key) = (self.pop()?, self.pop()?);
-                    self.set(Self::shallow(vec![key, value])?)?;
-                }
-                b'u' => {
-                    let values = self.since_mark()?;
-                    self.set(values)?;
-                }
-                b'Q' => {
-                    let reference = self.pop()?;
-                    self.push(Value::Storage(storage(reference)?))?;
-                }
-                b'R' => {
-                    let (arguments, name) = (self.pop()?, self.pop()?);
-                    self.push(called(&name, arguments)?)?;
-                }
-                // BUILD: attributes of the dictionary, which name versions of layers.
-                b'b' => drop(self.pop()?),
-                other => return Err(unknown(&format!("instruction {other:#04x}"))),
+                instruction => self.execute(instruction)?,
             }
         }
+    }
+
+    /// Carries out one instruction that does not end the pickle.
+    fn execute(&mut self, instruction: u8) -> Result<(), PthError> {
+        if let Some(value) = self.literal(instruction)? {
+            return self.push(value);
+        }
+        match instruction {
+            // PROTO
+            0x80 => drop(self.take(1)?),
+            b'(' => self.marks.push(self.stack.len()),
+            b'q' | b'r' => {
+                let slot = if instruction == b'q' { self.number::<1>()? } else { self.number::<4>()? };
+                let value = self.stack.last().cloned().ok_or_else(|| unknown("an empty stack"))?;
+                self.pay(&value)?;
+                self.memory.insert(slot as u32, value);
+            }
+            b'h' | b'j' => {
+                let slot = if instruction == b'h' { self.number::<1>()? } else { self.number::<4>()? };
+                let value = self.memory.get(&(slot as u32)).cloned().ok_or_else(|| unknown("no such memory"))?;
+                self.push(value)?;
+            }
+            b't' => {
+                let values = self.since_mark()?;
+                self.push(Value::Tuple(values))?;
+            }
+            0x85..=0x87 => {
+                let count = usize::from(instruction - 0x84);
+                let first = self.stack.len().checked_sub(count).ok_or_else(|| unknown("an empty stack"))?;
+                let values = Self::shallow(self.stack.split_off(first))?;
+                self.push(Value::Tuple(values))?;
+            }
+            b'e' => {
+                let values = self.since_mark()?;
+                let Some(Value::List(list)) = self.stack.last_mut() else { return Err(unknown("no list")) };
+                list.extend(values);
+            }
+            b's' => {
+                let (value, key) = (self.pop()?, self.pop()?);
+                self.set(Self::shallow(vec![key, value])?)?;
+            }
+            b'u' => {
+                let values = self.since_mark()?;
+                self.set(values)?;
+            }
+            b'Q' => {
+                let reference = self.pop()?;
+                self.push(Value::Storage(storage(reference)?))?;
+            }
+            b'R' => {
+                let (arguments, name) = (self.pop()?, self.pop()?);
+                self.push(called(&name, arguments)?)?;
+            }
+            // BUILD: attributes of the dictionary, which name versions of layers.
+            b'b' => drop(self.pop()?),
+            other => return Err(unknown(&format!("instruction {other:#04x}"))),
+        }
+        Ok(())
+    }
+
+    /// The value that an instruction writes out, in itself or in the bytes behind it; `None` of any other instruction.
+    fn literal(&mut self, instruction: u8) -> Result<Option<Value>, PthError> {
+        Ok(Some(match instruction {
+            b'N' => Value::None,
+            0x88 => Value::Bool(true),
+            0x89 => Value::Bool(false),
+            b')' => Value::Tuple(Vec::new()),
+            b']' => Value::List(Vec::new()),
+            b'}' => Value::Dictionary(Vec::new()),
+            b'K' => Value::Int(self.number::<1>()? as i64),
+            b'M' => Value::Int(self.number::<2>()? as i64),
+            b'J' => Value::Int(i64::from(self.number::<4>()? as u32 as i32)),
+            // LONG1
+            0x8a => {
+                let length = self.number::<1>()? as usize;
+                Value::Long(self.take(length)?.to_vec())
+            }
+            b'X' => {
+                let length = self.number::<4>()? as usize;
+                Value::Text(String::from_utf8_lossy(self.take(length)?).into_owned())
+            }
+            b'c' => {
+                let (module, name) = (self.line()?, self.line()?);
+                Value::Name(format!("{module} {name}"))
+            }
+            _ => return Ok(None),
+        }))
     }
 
     fn set(&mut self, values: Vec<Value>) -> Result<(), PthError> {
