@@ -7,26 +7,26 @@ use std::time::Duration;
 type Interrupt = Box<dyn FnOnce() + Send>;
 
 #[derive(Default)]
-struct Inner {
+struct StopFlag {
     is_set: bool,
     interrupt: Option<Interrupt>,
 }
 
 /// Whether a thread is to stop.
 #[derive(Clone, Default)]
-pub(crate) struct Stop(Arc<(Mutex<Inner>, Condvar)>);
+pub(crate) struct Stop(Arc<(Mutex<StopFlag>, Condvar)>);
 
 impl Stop {
-    fn inner(&self) -> MutexGuard<'_, Inner> {
+    fn flag(&self) -> MutexGuard<'_, StopFlag> {
         self.0.0.lock().expect("nothing panics while it holds the flag")
     }
 
     /// Stops, for good.
     pub fn set(&self) {
-        let mut inner = self.inner();
-        inner.is_set = true;
-        let interrupt = inner.interrupt.take();
-        drop(inner);
+        let mut flag = self.flag();
+        flag.is_set = true;
+        let interrupt = flag.interrupt.take();
+        drop(flag);
         self.0.1.notify_all();
         if let Some(interrupt) = interrupt {
             interrupt();
@@ -35,23 +35,23 @@ impl Stop {
 
     /// Whether it was set.
     pub fn is_set(&self) -> bool {
-        self.inner().is_set
+        self.flag().is_set
     }
 
     /// Waits so long, or until it is set; returns whether it is.
     pub fn wait(&self, time: Duration) -> bool {
-        let waited = self.0.1.wait_timeout_while(self.inner(), time, |inner| !inner.is_set);
+        let waited = self.0.1.wait_timeout_while(self.flag(), time, |flag| !flag.is_set);
         waited.expect("nothing panics while it holds the flag").0.is_set
     }
 
     /// What ends the wait that comes next, in place of what was said before; called at once if it is set already.
     pub fn interrupted_by(&self, interrupt: impl FnOnce() + Send + 'static) {
-        let mut inner = self.inner();
-        if inner.is_set {
-            drop(inner);
+        let mut flag = self.flag();
+        if flag.is_set {
+            drop(flag);
             interrupt();
         } else {
-            inner.interrupt = Some(Box::new(interrupt));
+            flag.interrupt = Some(Box::new(interrupt));
         }
     }
 }

@@ -97,14 +97,14 @@ fn units(bytes: u64) -> u32 {
 }
 
 #[derive(Debug)]
-struct Inner {
+struct PictureMemory {
     shares: Shares,
     files: Arc<Semaphore>,
     small: Lane,
     large: Lane,
 }
 
-impl Inner {
+impl PictureMemory {
     /// Whether nothing large is held.
     fn is_idle(&self) -> bool {
         let is_free = |room: &Semaphore, size: u64| room.available_permits() as u64 == size / UNIT;
@@ -114,13 +114,13 @@ impl Inner {
 
 /// Admits pictures.
 #[derive(Clone, Debug)]
-pub struct Admission(Arc<Inner>);
+pub struct Admission(Arc<PictureMemory>);
 
 impl Admission {
     /// Admits as much as fits in so many bytes.
     pub fn new(memory: u64) -> Self {
         let shares = Shares::of(memory);
-        Self(Arc::new(Inner {
+        Self(Arc::new(PictureMemory {
             shares,
             files: room(shares.files),
             small: Lane::new(shares.small, SMALL_SEATS),
@@ -165,7 +165,7 @@ impl Admission {
     }
 
     fn lane(&self, bytes: u64) -> Result<&Lane, Refusal> {
-        let Inner { shares, small, large, .. } = &*self.0;
+        let PictureMemory { shares, small, large, .. } = &*self.0;
         if bytes <= shares.small_work() {
             return Ok(small);
         }

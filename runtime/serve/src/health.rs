@@ -20,9 +20,9 @@ const DISK_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// How the service is.
 #[derive(Clone)]
-pub struct Health(Arc<Inner>);
+pub struct Health(Arc<SharedHealth>);
 
-struct Inner {
+struct SharedHealth {
     /// The folder of the state.
     folder: PathBuf,
     events: Events,
@@ -50,7 +50,7 @@ struct Disk {
 impl Health {
     /// That of a service whose state is in `folder`; nothing is wrong yet.
     pub(crate) fn new(folder: &Path, events: Events) -> Self {
-        Self(Arc::new(Inner {
+        Self(Arc::new(SharedHealth {
             folder: folder.into(),
             events,
             down: Mutex::default(),

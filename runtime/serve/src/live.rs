@@ -88,7 +88,7 @@ struct Now {
     refused: Option<Arc<CameraFrame>>,
 }
 
-struct Inner {
+struct SharedCamera {
     camera: Camera,
     scene: CameraScene,
     regions: CameraRegions,
@@ -108,10 +108,10 @@ pub(crate) struct LivePeers {
 }
 
 /// The service's own camera.
-pub struct Live(Arc<Inner>);
+pub struct Live(Arc<SharedCamera>);
 
 /// What the camera shows, for a thread that may live longer than it.
-pub(crate) struct LiveReader(Arc<Inner>);
+pub(crate) struct LiveReader(Arc<SharedCamera>);
 
 impl LiveReader {
     /// As [`Live::json`].
@@ -154,10 +154,10 @@ impl Live {
         let LivePeers { inbox, answers, scene, regions, telemetry } = peers;
         let (now, newest) = (Mutex::default(), watch::Sender::new(0));
         let (looked_at, ids) = (regions.get(), ThingIds::default());
-        let inner = Arc::new(Inner { camera, scene, regions, now, newest, stop: AtomicBool::new(false) });
+        let shared = Arc::new(SharedCamera { camera, scene, regions, now, newest, stop: AtomicBool::new(false) });
         let health = telemetry.health.clone();
         let worker = LiveWorker {
-            inner: Arc::clone(&inner),
+            shared: Arc::clone(&shared),
             tracks: RegionTrack::of_all(&looked_at, settings.frames, &ids),
             regions: looked_at,
             frames: settings.frames,
@@ -175,7 +175,7 @@ impl Live {
             counted: CameraStatus::default(),
         };
         worker::start(worker, &health)?;
-        Ok(Self(inner))
+        Ok(Self(shared))
     }
 
     /// What it shows, and whether it is there.
@@ -277,7 +277,7 @@ fn unreadable(error: ImageError) -> Refusal {
     Refusal::new(axum::http::StatusCode::BAD_GATEWAY, format!("the camera's picture {error}"))
 }
 
-impl Inner {
+impl SharedCamera {
     fn now(&self) -> MutexGuard<'_, Now> {
         lock(&self.now)
     }
@@ -307,7 +307,7 @@ impl Inner {
 }
 
 struct LiveWorker {
-    inner: Arc<Inner>,
+    shared: Arc<SharedCamera>,
     /// The regions that are looked at, what follows each, and over how many frames labels are agreed upon.
     regions: Arc<[NamedRegion]>,
     tracks: Vec<RegionTrack>,
@@ -360,12 +360,12 @@ impl Worker for LiveWorker {
 
 impl LiveWorker {
     fn is_stopping(&self) -> bool {
-        self.inner.stop.load(Ordering::Relaxed)
+        self.shared.stop.load(Ordering::Relaxed)
     }
 
     fn step(&mut self) {
         self.telemetry.health.fault_point("live: looking");
-        let frame = self.inner.camera.wait(self.last, TICK);
+        let frame = self.shared.camera.wait(self.last, TICK);
         self.take_up_changes();
         match frame {
             Some(frame) => {
@@ -373,7 +373,7 @@ impl LiveWorker {
                 self.telemetry.health.fault_point("live: frame");
                 self.process(frame);
             }
-            None if self.inner.camera.newest().is_none() => self.clear(),
+            None if self.shared.camera.newest().is_none() => self.clear(),
             None => {}
         }
         self.count();
@@ -388,23 +388,23 @@ impl LiveWorker {
             self.knowledge = knowledge;
             self.tracks.iter_mut().for_each(RegionTrack::clear);
             let is_gone = |class: &ClassProbability| !class.provisional && self.knowledge.class(&class.label).is_err();
-            for region in &mut self.inner.now().regions {
+            for region in &mut self.shared.now().regions {
                 if region.answer.classes.iter().any(is_gone) {
                     region.answer = AgreedAnswer::default();
                 }
                 region.things.retain(|thing| !thing.answer.classes.iter().any(is_gone));
             }
         }
-        let regions = self.inner.regions.get();
+        let regions = self.shared.regions.get();
         if !Arc::ptr_eq(&regions, &self.regions) {
             self.tracks = RegionTrack::of_all(&regions, self.frames, &self.ids);
             self.regions = regions;
-            self.inner.now().regions.clear();
+            self.shared.now().regions.clear();
         }
     }
 
     fn process(&mut self, frame: Arc<CameraFrame>) {
-        let scene = &self.inner.scene;
+        let scene = &self.shared.scene;
         let [width, height] = self.input.canvas();
         let whole = width.max(height);
         // A part of the frame is cut out later, so that it needs as many pixels as the backbone sees.
@@ -418,7 +418,7 @@ impl LiveWorker {
             Ok(None) => return,
             Err(refusal) => return self.refuse(refusal),
         };
-        let Ok(picture) = self.inner.camera.decode(&frame, Some(side)) else { return };
+        let Ok(picture) = self.shared.camera.decode(&frame, Some(side)) else { return };
         let (number, taken) = (frame.number, frame.taken);
         // An empty place that was shown since `side` was chosen counts from the next frame on: this one may be too
         // small.
@@ -428,7 +428,7 @@ impl LiveWorker {
         // What is held until the next frame is no larger than what is shown, or a few MiB.
         let picture = if picture.as_raw().len() > HELD { image::reduced(&picture, VIEW).into_owned() } else { picture };
         drop(permit);
-        let mut now = self.inner.now();
+        let mut now = self.shared.now();
         now.problem = None;
         now.seen = Some(Arc::new(ObservedFrame { frame, picture, view: OnceLock::new() }));
         // Where requests went first, the next frame comes soon.
@@ -436,13 +436,13 @@ impl LiveWorker {
             now.regions = regions;
         }
         drop(now);
-        self.inner.newest.send_replace(number);
+        self.shared.newest.send_replace(number);
     }
 
     /// Says why a frame can never be processed.
     fn refuse(&mut self, refusal: Refusal) {
         self.clear();
-        let mut now = self.inner.now();
+        let mut now = self.shared.now();
         let problem = Some(refusal.sentence);
         if self.reported.shown.problem != problem {
             log::warn!("camera: {}", problem.as_deref().unwrap_or_default());
@@ -453,12 +453,12 @@ impl LiveWorker {
     /// Shows nothing any more: an old label would be taken for a new one.
     fn clear(&mut self) {
         self.tracks.iter_mut().for_each(RegionTrack::clear);
-        let refused = self.inner.now().refused.take();
-        *self.inner.now() = Now { refused, ..Now::default() };
+        let refused = self.shared.now().refused.take();
+        *self.shared.now() = Now { refused, ..Now::default() };
     }
 
     fn count(&mut self) {
-        let status = self.inner.camera.status();
+        let status = self.shared.camera.status();
         let metrics = &self.telemetry.metrics.camera;
         metrics.running.set(i64::from(status.phase == CameraPhase::Running));
         metrics.frames.inc_by(status.frames - self.counted.frames);

@@ -36,7 +36,7 @@ pub enum Mode {
     Moved,
 }
 
-struct Inner {
+struct FakeCameraState {
     mode: Mutex<Mode>,
     photographs: Mutex<Vec<Vec<u8>>>,
     every: Duration,
@@ -49,7 +49,7 @@ struct Inner {
 
 pub struct FakeCamera {
     pub address: SocketAddr,
-    inner: Arc<Inner>,
+    state: Arc<FakeCameraState>,
 }
 
 /// A sample picture's bytes, `part` being `learn` or `try`.
@@ -63,7 +63,7 @@ impl FakeCamera {
     pub fn start(photographs: Vec<Vec<u8>>, every: Duration) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
-        let inner = Arc::new(Inner {
+        let state = Arc::new(FakeCameraState {
             mode: Mode::Good.into(),
             photographs: photographs.into(),
             every,
@@ -73,18 +73,18 @@ impl FakeCamera {
             location: Mutex::default(),
             stop: AtomicBool::new(false),
         });
-        let theirs = Arc::clone(&inner);
+        let theirs = Arc::clone(&state);
         thread::spawn(move || {
             for stream in listener.incoming() {
                 if theirs.stop.load(Ordering::SeqCst) {
                     break;
                 }
-                let inner = Arc::clone(&theirs);
+                let state = Arc::clone(&theirs);
                 // Who asks may hang up at any moment.
-                thread::spawn(move || drop(stream.and_then(|stream| answer(stream, &inner))));
+                thread::spawn(move || drop(stream.and_then(|stream| answer(stream, &state))));
             }
         });
-        Self { address, inner }
+        Self { address, state }
     }
 
     pub fn url(&self) -> String {
@@ -92,54 +92,54 @@ impl FakeCamera {
     }
 
     pub fn set(&self, mode: Mode) {
-        *self.inner.mode.lock().unwrap() = mode;
+        *self.state.mode.lock().unwrap() = mode;
     }
 
     /// From now on every address but `/moved` sends on to this one.
     pub fn send_on(&self, location: &str) {
-        *self.inner.location.lock().unwrap() = location.to_owned();
+        *self.state.location.lock().unwrap() = location.to_owned();
         self.set(Mode::Moved);
     }
 
     pub fn play(&self, photographs: Vec<Vec<u8>>) {
-        *self.inner.photographs.lock().unwrap() = photographs;
+        *self.state.photographs.lock().unwrap() = photographs;
     }
 
     /// How many times it was asked.
     pub fn asked(&self) -> usize {
-        self.inner.asked.load(Ordering::SeqCst)
+        self.state.asked.load(Ordering::SeqCst)
     }
 
     /// How many pictures it has sent. A picture that is being sent when other photographs are chosen is one of those
     /// before.
     pub fn sent(&self) -> usize {
-        self.inner.sent.load(Ordering::SeqCst)
+        self.state.sent.load(Ordering::SeqCst)
     }
 
     /// The heads of all requests.
     pub fn heads(&self) -> Vec<String> {
-        self.inner.heads.lock().unwrap().clone()
+        self.state.heads.lock().unwrap().clone()
     }
 }
 
 impl Drop for FakeCamera {
     fn drop(&mut self) {
-        self.inner.stop.store(true, Ordering::SeqCst);
+        self.state.stop.store(true, Ordering::SeqCst);
         let _ = TcpStream::connect(self.address);
     }
 }
 
-fn answer(mut stream: TcpStream, inner: &Inner) -> std::io::Result<()> {
-    inner.asked.fetch_add(1, Ordering::SeqCst);
+fn answer(mut stream: TcpStream, state: &FakeCameraState) -> std::io::Result<()> {
+    state.asked.fetch_add(1, Ordering::SeqCst);
     let mut head = Vec::new();
     let mut byte = [0];
     while !head.ends_with(b"\r\n\r\n") && head.len() < 8192 && stream.read(&mut byte)? > 0 {
         head.push(byte[0]);
     }
-    inner.heads.lock().unwrap().push(String::from_utf8_lossy(&head).into_owned());
-    let mode = || *inner.mode.lock().unwrap();
+    state.heads.lock().unwrap().push(String::from_utf8_lossy(&head).into_owned());
+    let mode = || *state.mode.lock().unwrap();
     if mode() == Mode::Moved && !head.starts_with(b"GET /moved") {
-        let location = inner.location.lock().unwrap();
+        let location = state.location.lock().unwrap();
         return write!(stream, "HTTP/1.1 302 FileState\r\nConnection: close\r\nLocation: {location}\r\n\r\n");
     }
     let kind = match mode() {
@@ -150,10 +150,10 @@ fn answer(mut stream: TcpStream, inner: &Inner) -> std::io::Result<()> {
     };
     write!(stream, "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Type: {kind}\r\n\r\n")?;
     for turn in 0.. {
-        if inner.stop.load(Ordering::SeqCst) {
+        if state.stop.load(Ordering::SeqCst) {
             break;
         }
-        let photographs = inner.photographs.lock().unwrap().clone();
+        let photographs = state.photographs.lock().unwrap().clone();
         let photograph = &photographs[turn % photographs.len()];
         let head = "--frame\r\nContent-Type: image/jpeg\r\n";
         match mode() {
@@ -178,9 +178,9 @@ fn answer(mut stream: TcpStream, inner: &Inner) -> std::io::Result<()> {
             Mode::Silent => {}
         }
         stream.flush()?;
-        inner.sent.fetch_add(1, Ordering::SeqCst);
+        state.sent.fetch_add(1, Ordering::SeqCst);
         if mode() != Mode::Noise {
-            thread::sleep(inner.every);
+            thread::sleep(state.every);
         }
     }
     Ok(())

@@ -52,7 +52,7 @@ impl LiveWorker {
     pub(super) fn report(&mut self) {
         let status = &self.counted;
         let (shown, frame) = {
-            let now = self.inner.now();
+            let now = self.shared.now();
             let shown = Shown {
                 regions: now.regions.iter().map(ShownSummary::of).collect(),
                 state: Some(status.phase.name()),
@@ -63,7 +63,7 @@ impl LiveWorker {
         let has_moved = (self.reported.frame, self.reported.unreadable) != (frame, status.unreadable);
         let is_due = self.reported.at.is_none_or(|at| at.elapsed() >= REPORT_EVERY);
         if self.reported.shown != shown || has_moved && is_due {
-            self.telemetry.events.tell("live", &self.inner.json());
+            self.telemetry.events.tell("live", &self.shared.json());
             let (at, unreadable) = (Some(Instant::now()), status.unreadable);
             self.reported = Reported { at, shown, frame, unreadable };
         }
