@@ -37,7 +37,7 @@ use orco_state::sentence::counted;
 use crate::release::ReleaseError;
 use crate::signature::SignatureError;
 use crate::store::StoreError;
-use crate::store::kept::KeptBundle;
+use crate::store::kept_pictures::KeptBundle;
 
 pub use restore::{RestoreOptions, restore};
 pub use write::{BackupOptions, write, write_to};

@@ -44,7 +44,7 @@ mod difference;
 mod exposure;
 mod filter;
 mod foreground;
-mod kept;
+mod kept_background;
 mod kept_regions;
 mod region;
 mod small_frame;
@@ -55,7 +55,7 @@ mod watch;
 
 pub use background::{Background, BackgroundError, FrameSizeError, MAX_VIEWS};
 pub use foreground::{Foreground, MAX_THINGS, Thing};
-pub use kept::{BackgroundFileError, KeptBackground};
+pub use kept_background::{BackgroundFileError, KeptBackground};
 pub use kept_regions::{KeptRegions, RegionFileError};
 pub use region::{NamedRegion, PixelRect, Region, RegionError};
 pub use small_frame::SIDE;

@@ -24,7 +24,7 @@
 mod error;
 mod files;
 mod folder;
-pub mod kept;
+pub mod kept_pictures;
 mod revision;
 mod switch;
 #[cfg(test)]
@@ -251,7 +251,7 @@ impl Store {
         // Before they are read: files that are written meanwhile are others.
         let revision = self.revision();
         let loaded = load(&mut self.files(), base_model, digest).map_err(|error| self.not_loaded(error))?;
-        if loaded.saved.is_none() && self.files().has_aside().map_err(|source| self.unreadable(source))? {
+        if loaded.saved.is_none() && self.files().has_slot_aside().map_err(|source| self.unreadable(source))? {
             // Not a first save that was cut off: there was a copy once.
             let damaged = |faulty: &FaultySlot<io::Error>| match faulty.fault {
                 SlotFault::Damaged(error) => Some(DamagedCopy { path: self.path(faulty.slot), error }),
@@ -312,12 +312,12 @@ impl Store {
             }
         }
         // No bundle has this digest.
-        let folders = kept::others(&self.folder, &[0; 32]).map_err(|source| self.unreadable(source))?;
+        let folders = kept_pictures::others(&self.folder, &[0; 32]).map_err(|source| self.unreadable(source))?;
         for folder in folders {
-            if !kept::has_aside(&folder).map_err(|source| self.unreadable(source))? {
+            if !kept_pictures::has_former_state(&folder).map_err(|source| self.unreadable(source))? {
                 continue;
             }
-            let path = kept::aside_in(&folder);
+            let path = kept_pictures::former_state_in(&folder);
             let bytes = crate::files::read_own(&path, MAX_SLOT).map_err(|source| StoreError::Read { path, source })?;
             if bytes.windows(stored.len()).any(|window| window == stored) {
                 return Ok(true);
@@ -459,8 +459,8 @@ impl LockedStore {
     fn leave_nothing(&self) -> io::Result<()> {
         let folder = &self.store.folder;
         // No bundle has this digest.
-        for kept in kept::others(folder, &[0; 32])? {
-            kept::discard(&kept)?;
+        for kept in kept_pictures::others(folder, &[0; 32])? {
+            kept_pictures::discard(&kept)?;
         }
         if self.store.files().disk.list()?.iter().all(|name| name == LOCK) {
             fs::remove_file(folder.join(LOCK))?;

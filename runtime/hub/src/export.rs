@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use image::codecs::jpeg::JpegEncoder;
 use orco_runtime::files;
 use orco_runtime::state::label;
-use orco_runtime::store::kept;
+use orco_runtime::store::kept_pictures;
 
 use crate::error::HubError;
 use crate::protocol::ObjectDigest;
@@ -60,7 +60,7 @@ fn folder_name(label: &str) -> PathBuf {
 fn jpeg(store: &HubStore, digest: &ObjectDigest) -> Result<Vec<u8>, HubError> {
     let bytes = store.objects().read(digest)?;
     let invalid = |reason: String| HubError::file(store.objects().path(digest))(io::Error::other(reason));
-    let picture = kept::decoded(&bytes).map_err(|error| invalid(error.to_string()))?;
+    let picture = kept_pictures::decoded(&bytes).map_err(|error| invalid(error.to_string()))?;
     let mut jpeg = Vec::new();
     let encoder = JpegEncoder::new_with_quality(&mut jpeg, QUALITY);
     picture.write_with_encoder(encoder).map_err(|error| invalid(error.to_string()))?;

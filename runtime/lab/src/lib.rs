@@ -10,7 +10,7 @@
 //! - [`unknown`]: how well probabilities are calibrated, and how well unknown pictures are told from known ones;
 //! - [`estimates`]: how far a device's estimated accuracies and sets of labels are off;
 //! - `results` (feature `ablations`): the one form of results as JSON;
-//! - `phase3_ablations` (feature `ablations`): the paper's ablations of phase 3; `kept`: what was measured, in files;
+//! - `phase3_ablations` (feature `ablations`): the paper's ablations of phase 3; `kept_measurements`, in files;
 //! - `seeds` (feature `ablations`): trainings of one recipe with several seeds;
 //! - `report` (feature `report`): a bundle's results as JSON, CSV, pictures, and a page;
 //! - `results_pages` (feature `report`): the reports of several bundles as pages of the book;
@@ -23,7 +23,7 @@ mod evaluate;
 pub mod format;
 pub mod geometry;
 #[cfg(feature = "ablations")]
-pub mod kept;
+pub mod kept_measurements;
 pub mod method;
 #[cfg(feature = "ablations")]
 pub mod phase3_ablations;

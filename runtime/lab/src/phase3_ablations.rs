@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 use crate::ablation::{Ablation, Assignment};
 use crate::evaluate::Measurement;
 use crate::geometry::SessionGeometry;
-use crate::kept;
+use crate::kept_measurements;
 use crate::published::{self, PaperVariant};
 use crate::question::{AblationVariant, LossSelection, Question};
 use crate::results::Results;
@@ -215,14 +215,14 @@ impl Phase3Ablations<'_> {
         let config = self.settings(variant);
         let fingerprint = self.fingerprint(variant, &config, draw);
         let path = self.cache.join(format!("{fingerprint}.json"));
-        if let Some(draw) = kept::read(&path, &fingerprint) {
+        if let Some(draw) = kept_measurements::read(&path, &fingerprint) {
             return Ok(draw);
         }
         let Self { base_model, benchmark, seed, .. } = *self;
         let system = System::ablated(variant.settings.ablation);
         let measurement = Measurement { base_model, benchmark, system, config: &config, seed };
         let drawn = measurement.draw(draw, workers, &mut |_, _| on_epoch(), &mut |_| {})?;
-        kept::keep(&path, &fingerprint, &drawn).map_err(|source| AblationError::Keep { path, source })?;
+        kept_measurements::keep(&path, &fingerprint, &drawn).map_err(|source| AblationError::Keep { path, source })?;
         Ok(drawn)
     }
 
@@ -238,7 +238,7 @@ impl Phase3Ablations<'_> {
     /// Of all that a draw depends on.
     fn fingerprint(&self, variant: &AblationVariant<Phase3Settings>, config: &LearnConfig, draw: usize) -> String {
         let Self { content, seed, benchmark, .. } = self;
-        kept::fingerprint(serde_json::json!({
+        kept_measurements::fingerprint(serde_json::json!({
             "content": content, "sessions": benchmark.ways, "settings": config,
             "ablation": variant.settings.ablation, "seed": seed, "draw": draw,
         }))

@@ -15,7 +15,7 @@ use crate::bundle::Bundle;
 use crate::learner::{ChangeOutcome, LearnerSettings};
 use crate::release::{self, RELEASES, Releases};
 use crate::signature::PublicKey;
-use crate::store::kept::{self, KeptBundle, MAX_BUNDLE_FILE, MAX_PICTURE};
+use crate::store::kept_pictures::{self, KeptBundle, MAX_BUNDLE_FILE, MAX_PICTURE};
 use crate::store::{LockedStore, Store, StoreError};
 
 /// How a backup is restored: by default into an empty state alone, from a backup of the same bundle, signed or not.
@@ -131,7 +131,7 @@ fn restore_pictures(
     let mut restored = BTreeSet::new();
     while let Some(entry) = entries.next().transpose()? {
         let (exemplar, bytes) = picture(entry, &exemplars)?;
-        if !restored.insert(exemplar) || restored.len() > kept::MAX_PICTURES {
+        if !restored.insert(exemplar) || restored.len() > kept_pictures::MAX_PICTURES {
             return Err(BackupError::Content("it holds a picture twice, or too many".into()));
         }
         if restored.len() == 1 {
@@ -230,11 +230,11 @@ fn named<R: Read>(entry: Option<tar::Entry<'_, R>>, name: &str, limit: u64) -> R
 /// A picture's exemplar, which must be one of these, and its bytes, which must be a picture.
 fn picture<R: Read>(entry: tar::Entry<'_, R>, of: &BTreeSet<[u8; 32]>) -> Result<([u8; 32], Vec<u8>), BackupError> {
     let name = String::from_utf8(entry.path_bytes().into_owned()).ok();
-    let exemplar = name.and_then(|name| kept::exemplar_of(name.strip_prefix(SHOTS)?));
+    let exemplar = name.and_then(|name| kept_pictures::exemplar_of(name.strip_prefix(SHOTS)?));
     let exemplar = exemplar.filter(|exemplar| of.contains(exemplar));
     let exemplar = exemplar.ok_or_else(|| BackupError::Content("it holds something that belongs to no shot".into()))?;
     let bytes = contents(entry, MAX_PICTURE)?;
-    kept::decoded(&bytes).map_err(|error| BackupError::Content(format!("a picture in it {error}")))?;
+    kept_pictures::decoded(&bytes).map_err(|error| BackupError::Content(format!("a picture in it {error}")))?;
     Ok((exemplar, bytes))
 }
 

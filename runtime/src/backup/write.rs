@@ -14,7 +14,7 @@ use crate::release::{RELEASES, Releases};
 #[cfg(feature = "sign")]
 use crate::signature::SecretKey;
 use crate::store::Store;
-use crate::store::kept::{self, KeptBundle};
+use crate::store::kept_pictures::{self, KeptBundle};
 
 /// Without the feature `sign` there is no secret key.
 #[cfg(not(feature = "sign"))]
@@ -98,7 +98,7 @@ fn write_signed(
     for exemplar in kept.exemplars()?.intersection(&saved.exemplar_digests()) {
         match sound_picture(kept.read(exemplar)) {
             Ok(bytes) => {
-                append(&mut tar, &format!("{SHOTS}{}", kept::file_of(exemplar)), &bytes)?;
+                append(&mut tar, &format!("{SHOTS}{}", kept_pictures::file_of(exemplar)), &bytes)?;
                 pictures += 1;
             }
             Err(reason) => warnings.push(format!("{} is left out: {reason}", kept.path(exemplar).display())),
@@ -113,7 +113,7 @@ fn write_signed(
 /// The bytes of a kept picture, or why they cannot be used.
 fn sound_picture(read: io::Result<Vec<u8>>) -> Result<Vec<u8>, String> {
     let bytes = read.map_err(|error| format!("it cannot be read: {error}"))?;
-    match kept::decoded(&bytes) {
+    match kept_pictures::decoded(&bytes) {
         Ok(_) => Ok(bytes),
         Err(error) => Err(format!("it {error}")),
     }

@@ -5,7 +5,7 @@ use orco_state::bank::Bank;
 
 use super::Learner;
 use crate::bundle::Bundle;
-use crate::store::kept::{self, KeptBundle};
+use crate::store::kept_pictures::{self, KeptBundle};
 use crate::store::{LockedStore, StoreError};
 
 /// Pictures that are written while their shots are read, so that one at a time is in memory. They are taken back unless
@@ -31,7 +31,7 @@ impl<'a> ShotKeeper<'a> {
     /// Keeps the picture of a shot, `bank` being one like that which the exemplar goes into.
     pub(super) fn keep(&mut self, bank: &Bank, features: &[f32], fitted: &RgbImage) -> Result<(), StoreError> {
         let path = || self.locked.store().pictures(&self.digest).folder().to_owned();
-        let bytes = kept::encoded(fitted).map_err(|source| StoreError::Write { path: path(), source })?;
+        let bytes = kept_pictures::encoded(fitted).map_err(|source| StoreError::Write { path: path(), source })?;
         self.keep_file(bank, features, &bytes)
     }
 
@@ -81,10 +81,11 @@ impl Learner {
     pub fn kept_shots(&self) -> KeptShots {
         let pictures = self.store.pictures(&self.bundle.digest);
         let there = pictures.exemplars().unwrap_or_default();
-        let kept::KeptUsage { pictures, bytes } = pictures.usage(&self.saved.exemplar_digests()).unwrap_or_default();
+        let kept_pictures::KeptUsage { pictures, bytes } =
+            pictures.usage(&self.saved.exemplar_digests()).unwrap_or_default();
         let exemplars = &self.saved.state.exemplars;
         let shots = (0..exemplars.len()).filter(|exemplar| there.contains(&exemplars.digest_of(*exemplar))).count();
         let [width, height] = self.bundle.manifest.preprocessing.canvas();
-        KeptShots { shots, pictures, bytes, bytes_each: kept::most_bytes(width, height) }
+        KeptShots { shots, pictures, bytes, bytes_each: kept_pictures::most_bytes(width, height) }
     }
 }

@@ -19,7 +19,7 @@ use super::{ChangeStep, LearnerSettings, Observer, ShotsError};
 use crate::bundle::Bundle;
 use crate::clock::seconds_if_set;
 use crate::encoder::engine_choice::Workload;
-use crate::store::kept::KeptBundle;
+use crate::store::kept_pictures::KeptBundle;
 use crate::store::{LockedStore, Store};
 use crate::threads::Threads;
 pub use check::ClassComparison;
@@ -132,13 +132,13 @@ pub fn undo(
         return Err(UpgradeError::Same { name: bundle.manifest.name.clone() });
     }
     let none = || {
-        let aside = store.kept_aside(&present.state.bundle_digest).map(Box::new);
-        UpgradeError::NoEarlier { name: bundle.manifest.name.clone(), aside }
+        let former = store.former_bundle(&present.state.bundle_digest).map(Box::new);
+        UpgradeError::NoEarlier { name: bundle.manifest.name.clone(), former }
     };
-    let bytes = match store.pictures(&bundle.digest).aside() {
+    let bytes = match store.pictures(&bundle.digest).former_state() {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Err(none()),
         Err(source) => {
-            return Err(UpgradeError::Aside { folder: store.pictures(&bundle.digest).folder().into(), source });
+            return Err(UpgradeError::FormerState { folder: store.pictures(&bundle.digest).folder().into(), source });
         }
         Ok(bytes) => bytes,
     };

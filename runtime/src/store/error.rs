@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use orco_state::codec::DecodeError;
 
-use super::kept::MAX_PICTURES;
+use super::kept_pictures::MAX_PICTURES;
 use crate::files::lock::LockError;
 
 /// A file that should hold a state, but is damaged.

@@ -118,8 +118,8 @@ impl<D: Disk> SlotFiles<D> {
     }
 
     /// Whether a slot was set aside.
-    pub fn has_aside(&self) -> io::Result<bool> {
-        Ok(!self.aside()?.is_empty())
+    pub fn has_slot_aside(&self) -> io::Result<bool> {
+        Ok(!self.slots_aside()?.is_empty())
     }
 
     /// Names of all that may hold a state: slots, what was set aside, what was cut off.
@@ -135,7 +135,7 @@ impl<D: Disk> SlotFiles<D> {
     }
 
     /// Names and numbers of the slots that were set aside, oldest first.
-    fn aside(&self) -> io::Result<Vec<(u32, String)>> {
+    fn slots_aside(&self) -> io::Result<Vec<(u32, String)>> {
         let mut aside: Vec<(u32, String)> =
             self.disk.list()?.into_iter().filter_map(|name| Some((number_aside(&name)?, name))).collect();
         aside.sort();
@@ -159,7 +159,7 @@ impl<D: Disk> Medium for SlotFiles<D> {
     }
 
     fn set_aside(&mut self, slot: Slot) -> io::Result<()> {
-        let aside = self.aside()?;
+        let aside = self.slots_aside()?;
         // Behind the highest number, or, where there is none behind it, the lowest that is free.
         let is_free = |number: &u32| aside.iter().all(|(taken, _)| taken != number);
         let behind = aside.last().map_or(Some(0), |(number, _)| number.checked_add(1));
@@ -172,7 +172,7 @@ impl<D: Disk> Medium for SlotFiles<D> {
 
     fn clear(&mut self) -> io::Result<()> {
         self.remove_unfinished()?;
-        self.aside()?.iter().try_for_each(|(_, name)| self.disk.remove(name))?;
+        self.slots_aside()?.iter().try_for_each(|(_, name)| self.disk.remove(name))?;
         self.disk.sync_folder()
     }
 }

@@ -9,7 +9,7 @@ use std::io;
 use orco_state::history::SavedState;
 use orco_state::store::{self as slots, Medium, Slot};
 
-use super::kept::{self, KeptBundle, KeptPictures, MAX_PICTURES};
+use super::kept_pictures::{self, KeptBundle, KeptPictures, MAX_PICTURES};
 use super::{LockedStore, Store, StoreError};
 
 impl Store {
@@ -19,12 +19,12 @@ impl Store {
     }
 
     /// The bundle whose state was kept aside when another one took its place, if there is one and it can be told.
-    pub fn kept_aside(&self, but: &[u8; 32]) -> Option<KeptBundle> {
-        let folders = kept::others(&self.folder, but).ok()?;
+    pub fn former_bundle(&self, but: &[u8; 32]) -> Option<KeptBundle> {
+        let folders = kept_pictures::others(&self.folder, but).ok()?;
         let mut texts = folders
             .iter()
-            .filter(|folder| kept::has_aside(folder).unwrap_or(true))
-            .filter_map(|folder| kept::about(folder));
+            .filter(|folder| kept_pictures::has_former_state(folder).unwrap_or(true))
+            .filter_map(|folder| kept_pictures::about(folder));
         texts.next()
     }
 
@@ -58,30 +58,30 @@ impl LockedStore {
 
     /// Goes over from one state, which [`load_any`](Self::load_any) gave, to another, mostly of another bundle. When
     /// this returns, the new one survives a power cut; whatever happens until then, the old or the new one is there.
-    /// With `aside`, the old one is kept aside, and what was kept aside before is let go.
+    /// With `keep_former`, the old one is kept aside, and what was kept aside before is let go.
     ///
     /// # Errors
     /// As for [`LockedStore::save`].
-    pub fn switch(&self, from: Option<&SavedState>, to: &SavedState, aside: bool) -> Result<(), StoreError> {
+    pub fn switch(&self, from: Option<&SavedState>, to: &SavedState, keep_former: bool) -> Result<(), StoreError> {
         let slot = self.newest.get().slot;
-        if let Some(from) = from.filter(|_| aside) {
+        if let Some(from) = from.filter(|_| keep_former) {
             let bytes =
                 self.newest_slot()?.ok_or_else(|| StoreError::Overtaken { folder: self.store.folder.clone() })?;
             let pictures = self.store.pictures(&from.state.bundle_digest);
-            pictures.keep_aside(&bytes).map_err(|source| failed(&pictures, source))?;
+            pictures.keep_former_state(&bytes).map_err(|source| failed(&pictures, source))?;
         }
         let owner = from.map(|from| from.state.bundle_digest).unwrap_or_default();
         let generation = self.write(|files, from| slots::switch(files, owner, to, from))?;
         self.note(generation, slot.or(Some(Slot::B)));
-        let stays = if aside { owner } else { to.state.bundle_digest };
+        let stays = if keep_former { owner } else { to.state.bundle_digest };
         // What is left is swept away after another change, at the latest by a purge.
-        let others = kept::others(&self.store.folder, &to.state.bundle_digest).unwrap_or_else(|error| {
+        let others = kept_pictures::others(&self.store.folder, &to.state.bundle_digest).unwrap_or_else(|error| {
             log::warn!("cannot look for kept pictures in {}: {error}", self.store.folder.display());
             Vec::new()
         });
         let stays = self.store.pictures(&stays);
         for folder in others.iter().filter(|folder| *folder != stays.folder()) {
-            if let Err(error) = kept::discard(folder) {
+            if let Err(error) = kept_pictures::discard(folder) {
                 log::warn!("cannot remove {}: {error}", folder.display());
             }
         }
@@ -136,9 +136,9 @@ impl LockedStore {
         let pictures = self.store.pictures(&digest);
         let left = |source| StoreError::Uncertain { path: pictures.folder().to_owned(), source };
         pictures.sweep(&saved.exemplar_digests()).map_err(left)?;
-        for folder in kept::others(&self.store.folder, &digest).map_err(left)? {
-            if !kept::has_aside(&folder).map_err(left)? {
-                kept::discard(&folder).map_err(left)?;
+        for folder in kept_pictures::others(&self.store.folder, &digest).map_err(left)? {
+            if !kept_pictures::has_former_state(&folder).map_err(left)? {
+                kept_pictures::discard(&folder).map_err(left)?;
             }
         }
         Ok(())
@@ -150,10 +150,10 @@ impl LockedStore {
     /// [`StoreError::Uncertain`] if some of it cannot be removed.
     pub fn discard_others(&self, digest: &[u8; 32]) -> Result<bool, StoreError> {
         let left = |source| StoreError::Uncertain { path: self.store.folder.clone(), source };
-        let others = kept::others(&self.store.folder, digest).map_err(left)?;
+        let others = kept_pictures::others(&self.store.folder, digest).map_err(left)?;
         let mut any = false;
         for folder in &others {
-            any |= kept::discard(folder).map_err(left)?;
+            any |= kept_pictures::discard(folder).map_err(left)?;
         }
         Ok(any)
     }

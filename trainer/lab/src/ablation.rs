@@ -11,7 +11,7 @@ use orco_benchmark::csv::csv;
 use orco_core::config::LearnConfig;
 use orco_lab::ablation::Assignment;
 use orco_lab::format;
-use orco_lab::kept::fingerprint;
+use orco_lab::kept_measurements::fingerprint;
 use orco_lab::phase3_ablations::{self, Phase3Settings, RANDOM_IN_BOTH};
 use orco_lab::published::{self, PaperVariant};
 use orco_lab::question::{AblationVariant, LossSelection, Question};

@@ -14,7 +14,7 @@ use anyhow::{Context, Result, bail};
 use orco_benchmark::Summary;
 use orco_benchmark::benchmark::{Benchmark, SEED};
 use orco_core::config::LearnConfig;
-use orco_lab::kept::fingerprint;
+use orco_lab::kept_measurements::fingerprint;
 use orco_lab::phase3_ablations::{Phase3Ablations, Phase3Settings};
 use orco_lab::question::AblationVariant;
 use orco_lab::{Measurement, System};

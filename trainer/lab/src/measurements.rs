@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use anyhow::{Context, Result};
-use orco_lab::kept;
+use orco_lab::kept_measurements;
 use orco_lab::results::{self, Results};
 use orco_trainer::config::Recipe;
 use orco_trainer::data::dataset::DataSet;
@@ -26,7 +26,7 @@ pub struct Experiment<'a> {
     pub draws: usize,
 }
 
-/// What a file keeps under this [fingerprint](kept::fingerprint), or what is measured now and kept in it.
+/// What a file keeps under this [fingerprint](kept_measurements::fingerprint), or what is measured now and kept in it.
 ///
 /// # Errors
 /// If it cannot be measured, or the file cannot be written.
@@ -35,7 +35,7 @@ pub(crate) fn once<T: Serialize + DeserializeOwned>(
     fingerprint: &str,
     measure: impl FnOnce() -> Result<T>,
 ) -> Result<T> {
-    if let Some(kept) = kept::read(file, fingerprint) {
+    if let Some(kept) = kept_measurements::read(file, fingerprint) {
         return Ok(kept);
     }
     let measured = measure()?;
@@ -48,7 +48,7 @@ pub(crate) fn once<T: Serialize + DeserializeOwned>(
 /// # Errors
 /// If the file cannot be written.
 pub(crate) fn keep(file: &Path, fingerprint: &str, measured: &impl Serialize) -> Result<()> {
-    kept::keep(file, fingerprint, measured).with_context(|| format!("cannot write {}", file.display()))
+    kept_measurements::keep(file, fingerprint, measured).with_context(|| format!("cannot write {}", file.display()))
 }
 
 /// What was measured by a recipe, as it stands in files.

@@ -28,7 +28,7 @@ use anyhow::{Context, Result, bail};
 use orco_benchmark::Summary;
 use orco_benchmark::csv::csv;
 use orco_lab::format;
-use orco_lab::kept::{self, fingerprint};
+use orco_lab::kept_measurements::{self, fingerprint};
 use orco_lab::method::Method;
 use orco_lab::published::{PaperRow, PaperTable, PaperTotals, PublishedFigure};
 use orco_lab::results::MeasuredSystem;
@@ -140,7 +140,7 @@ impl Rival {
     /// What was measured of it last, on the same [sessions](orco_trainer::run::digest::session_digest), in the folder
     /// of its backbone; nothing if that cannot be read.
     pub fn kept(self, recipe: &Recipe, sessions: &str, folder: &Path) -> Option<Summary> {
-        kept::read(&folder.join(self.file()), &self.fingerprint(recipe, sessions))
+        kept_measurements::read(&folder.join(self.file()), &self.fingerprint(recipe, sessions))
     }
 
     fn file(self) -> String {

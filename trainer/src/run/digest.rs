@@ -1,7 +1,7 @@
 //! Digests that say whether something was made from the same inputs.
 
 use anyhow::Result;
-pub use orco_lab::kept::digest;
+pub use orco_lab::kept_measurements::digest;
 use serde_json::{Value, json};
 
 use super::trained_on;

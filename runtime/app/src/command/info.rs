@@ -5,7 +5,7 @@ use orco_runtime::encoder::engine_choice::{ChoiceReason, ONNX_RUNTIME_FROM, Work
 use orco_runtime::learner::{EngineInUse, Learner};
 use orco_runtime::manifest::BENCHMARK;
 use orco_runtime::state::sentence::counted;
-use orco_runtime::store::kept::MAX_PICTURES;
+use orco_runtime::store::kept_pictures::MAX_PICTURES;
 use serde_json::{Value, json};
 
 use crate::options::{Backbone, Options};

@@ -1,7 +1,7 @@
 //! Packs and pictures that devices push.
 
 use orco_runtime::pack::{self, Pack};
-use orco_runtime::store::kept;
+use orco_runtime::store::kept_pictures;
 use rusqlite::{OptionalExtension, Row, Transaction, params};
 
 use super::{HubStore, StoredAnswer, UnixSeconds};
@@ -148,7 +148,7 @@ impl HubStore {
         body: &[u8],
         now: UnixSeconds,
     ) -> Result<Option<StoredAnswer>, HubError> {
-        if let Err(error) = kept::decoded(body) {
+        if let Err(error) = kept_pictures::decoded(body) {
             let refusal = StoredAnswer::refusal(RefusalKind::Invalid, format!("the picture {error}"));
             return self.answer_once(head, now, |_| Ok(refusal));
         }

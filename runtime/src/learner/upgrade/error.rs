@@ -11,7 +11,7 @@ use super::super::ShotsError;
 use super::check::ClassComparison;
 use crate::release::ReleaseError;
 use crate::store::StoreError;
-use crate::store::kept::KeptBundle;
+use crate::store::kept_pictures::KeptBundle;
 
 /// Why going over to another bundle, or back, is refused. Nothing was changed.
 #[derive(Debug, thiserror::Error)]
@@ -80,17 +80,17 @@ pub enum UpgradeError {
     /// No state of the bundle was kept aside.
     #[error(
         "no state of this bundle, {name}, was kept aside that could be brought back{}",
-        aside.as_ref().map_or(String::new(), |other| format!("; release {} of {} has one", other.release, other.name))
+        former.as_ref().map_or(String::new(), |other| format!("; release {} of {} has one", other.release, other.name))
     )]
     NoEarlier {
         /// The bundle's name.
         name: String,
-        /// The bundle whose state was set aside, if any.
-        aside: Option<Box<KeptBundle>>,
+        /// The bundle whose state was kept aside, if any.
+        former: Option<Box<KeptBundle>>,
     },
     /// The state that was kept aside cannot be read.
     #[error("cannot read the state that was kept aside in {}", folder.display())]
-    Aside {
+    FormerState {
         /// Its folder.
         folder: PathBuf,
         /// What the system said.

@@ -12,7 +12,7 @@ use orco_state::state::Class;
 use super::{UpgradeError, UpgradeOptions};
 use crate::bundle::Bundle;
 use crate::learner::{ChangeStep, Observer};
-use crate::store::kept::{self, KeptBundle, KeptPictures};
+use crate::store::kept_pictures::{self, KeptBundle, KeptPictures};
 
 /// What is to be learned again.
 pub struct UpgradePlan {
@@ -140,7 +140,7 @@ impl UpgradePlan {
         for exemplar in exemplars {
             let path = self.pictures.path(exemplar);
             match self.pictures.read(exemplar) {
-                Ok(bytes) => match kept::decoded(&bytes) {
+                Ok(bytes) => match kept_pictures::decoded(&bytes) {
                     Ok(_) => usable.push(KeptPicture { exemplar: *exemplar, digest: codec::digest(&bytes) }),
                     Err(error) => self.warnings.push(format!("{}, a shot of \"{label}\", {error}", path.display())),
                 },
@@ -168,7 +168,7 @@ impl UpgradePlan {
             if codec::digest(&bytes) == usable.digest { Ok(bytes) } else { Err(changed()) }
         });
         let opened = bytes.and_then(|bytes| {
-            let picture = kept::decoded(&bytes).map_err(|error| io::Error::other(format!("it {error}")))?;
+            let picture = kept_pictures::decoded(&bytes).map_err(|error| io::Error::other(format!("it {error}")))?;
             Ok((bytes, picture))
         });
         let path = || self.pictures.path(&usable.exemplar);

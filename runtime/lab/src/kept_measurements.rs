@@ -28,7 +28,7 @@ pub fn digest(mut value: Value) -> String {
 
 /// What a file holds beside its digest.
 #[derive(Serialize, Deserialize)]
-struct Kept<T> {
+struct KeptMeasurement<T> {
     fingerprint: String,
     measured: T,
 }
@@ -40,7 +40,7 @@ const SEAL: [&str; 2] = ["{\"digest\":\"", "\",\"kept\":"];
 /// number that a disk changed is no measurement.
 pub fn read<T: DeserializeOwned>(path: &Path, fingerprint: &str) -> Option<T> {
     let text = fs::read_to_string(path).ok()?;
-    let Some(kept) = opened::<Kept<T>>(&text) else {
+    let Some(kept) = opened::<KeptMeasurement<T>>(&text) else {
         log::warn!("{} is damaged, or from another version; it is measured again", path.display());
         return None;
     };
@@ -59,7 +59,7 @@ fn opened<T: DeserializeOwned>(text: &str) -> Option<T> {
 /// # Errors
 /// If it cannot be written.
 pub fn keep(path: &Path, fingerprint: &str, measured: &impl Serialize) -> io::Result<()> {
-    let kept = Kept { fingerprint: fingerprint.to_owned(), measured };
+    let kept = KeptMeasurement { fingerprint: fingerprint.to_owned(), measured };
     let content = serde_json::to_string(&kept)?;
     let [before, behind] = SEAL;
     let digest = hexadecimal(&codec::digest(content.as_bytes()));

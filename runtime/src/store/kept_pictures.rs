@@ -39,7 +39,7 @@ const DIGITS: usize = 16;
 /// Name of the file that says which bundle a folder belongs to.
 const BUNDLE: &str = "bundle.toml";
 /// Name of the file that holds the last state of a bundle that another one has taken the place of.
-const ASIDE: &str = "state";
+const FORMER_STATE: &str = "state";
 /// Start of the names of files that are being written.
 const UNFINISHED: &str = ".kept-";
 const ENDING: &str = ".png";
@@ -190,8 +190,8 @@ impl KeptPictures {
     ///
     /// # Errors
     /// If they cannot be read; the kind is [`io::ErrorKind::NotFound`] where there are none.
-    pub fn aside(&self) -> io::Result<Vec<u8>> {
-        files::read_own(&self.folder.join(ASIDE), super::MAX_SLOT)
+    pub fn former_state(&self) -> io::Result<Vec<u8>> {
+        files::read_own(&self.folder.join(FORMER_STATE), super::MAX_SLOT)
     }
 
     fn disk(&self) -> StateFolder {
@@ -229,10 +229,10 @@ impl KeptPictures {
     }
 
     /// Keeps the bytes of the slot that holds the bundle's last state.
-    pub(super) fn keep_aside(&self, slot: &[u8]) -> io::Result<()> {
+    pub(super) fn keep_former_state(&self, slot: &[u8]) -> io::Result<()> {
         self.create_folder()?;
-        match OpenFolder::entry_at(&self.folder, ASIDE)? {
-            None | Some(FolderEntry::File(_)) => put(&self.disk(), ASIDE, slot),
+        match OpenFolder::entry_at(&self.folder, FORMER_STATE)? {
+            None | Some(FolderEntry::File(_)) => put(&self.disk(), FORMER_STATE, slot),
             Some(_) => {
                 Err(io::Error::new(io::ErrorKind::InvalidInput, "something else lies in the place of the state"))
             }
@@ -261,7 +261,7 @@ fn folder_at(path: &Path) -> StateFolder {
 fn is_unfinished(name: &str) -> bool {
     let rest = name.strip_prefix(UNFINISHED);
     let of = rest.and_then(|rest| rest.strip_suffix("-0").or(rest.strip_suffix("-1")));
-    of.is_some_and(|of| of == BUNDLE || of == ASIDE || exemplar_of(of).is_some())
+    of.is_some_and(|of| of == BUNDLE || of == FORMER_STATE || exemplar_of(of).is_some())
 }
 
 /// Puts a file into the place of one of that name, if there is one, so that it survives a power cut.
@@ -274,7 +274,7 @@ pub(super) fn sweep<D: Disk>(disk: &D, exemplars: &BTreeSet<[u8; 32]>) -> io::Re
     let mut swept = false;
     for name in disk.list()? {
         let stray = exemplar_of(&name).is_some_and(|exemplar| !exemplars.contains(&exemplar));
-        if stray || name == ASIDE || is_unfinished(&name) {
+        if stray || name == FORMER_STATE || is_unfinished(&name) {
             remove(disk, &name)?;
             swept = true;
         }
@@ -296,16 +296,16 @@ pub(super) fn others(store: &Path, digest: &[u8; 32]) -> io::Result<Vec<PathBuf>
 }
 
 /// The state that was kept aside in a folder of kept pictures, if there is one.
-pub(super) fn aside_in(folder: &Path) -> PathBuf {
-    folder.join(ASIDE)
+pub(super) fn former_state_in(folder: &Path) -> PathBuf {
+    folder.join(FORMER_STATE)
 }
 
 /// Whether a state was kept aside in a folder of kept pictures.
 ///
 /// # Errors
 /// If the system does not tell: then nobody may take the folder for one without.
-pub(super) fn has_aside(folder: &Path) -> io::Result<bool> {
-    Ok(OpenFolder::entry_at(folder, ASIDE)?.is_some())
+pub(super) fn has_former_state(folder: &Path) -> io::Result<bool> {
+    Ok(OpenFolder::entry_at(folder, FORMER_STATE)?.is_some())
 }
 
 fn bundle_text(folder: &Path) -> io::Result<String> {
@@ -327,7 +327,7 @@ pub(super) fn discard(folder: &Path) -> io::Result<bool> {
         return Ok(false);
     }
     let disk = folder_at(folder);
-    remove(&disk, ASIDE)?;
+    remove(&disk, FORMER_STATE)?;
     for name in disk.list()? {
         if is_unfinished(&name) || exemplar_of(&name).is_some() {
             remove(&disk, &name)?;
@@ -353,7 +353,7 @@ fn is_ours(folder: &Path) -> io::Result<bool> {
         }
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             let names = folder_at(folder).list()?;
-            Ok(names.iter().all(|name| name == ASIDE || is_unfinished(name) || exemplar_of(name).is_some()))
+            Ok(names.iter().all(|name| name == FORMER_STATE || is_unfinished(name) || exemplar_of(name).is_some()))
         }
         Err(error) if error.kind() == io::ErrorKind::InvalidData => Ok(false),
         Err(error) => Err(error),
@@ -412,15 +412,15 @@ mod tests {
         let with_pictures = KeptPictures::new(store.path(), [1; 32]);
         with_pictures.begin(&bundle(&[1; 32])).unwrap();
         with_pictures.keep(&exemplar, b"picture").unwrap();
-        with_pictures.keep_aside(b"state").unwrap();
+        with_pictures.keep_former_state(b"state").unwrap();
         // No picture was kept of its shots, so nothing names the bundle.
         let state_alone = KeptPictures::new(store.path(), [2; 32]);
-        state_alone.keep_aside(b"state").unwrap();
+        state_alone.keep_former_state(b"state").unwrap();
         // A removal that was cut off before the last file.
         let cut_off = KeptPictures::new(store.path(), [3; 32]);
         cut_off.begin(&bundle(&[3; 32])).unwrap();
         let of_others = KeptPictures::new(store.path(), [4; 32]);
-        of_others.keep_aside(b"state").unwrap();
+        of_others.keep_former_state(b"state").unwrap();
         fs::write(of_others.folder().join("holiday.png"), b"precious").unwrap();
         for pictures in [&with_pictures, &state_alone, &cut_off] {
             assert!(discard(pictures.folder()).unwrap());
@@ -440,7 +440,7 @@ mod tests {
         {
             assert_eq!(exemplar_of(other), None, "{other}");
         }
-        for of in [&name, BUNDLE, ASIDE] {
+        for of in [&name, BUNDLE, FORMER_STATE] {
             assert!(is_unfinished(&format!("{UNFINISHED}{of}-0")) && is_unfinished(&format!("{UNFINISHED}{of}-1")));
             assert!(!is_unfinished(&format!("{UNFINISHED}{of}")) && !is_unfinished(&format!("{UNFINISHED}{of}-2")));
         }
