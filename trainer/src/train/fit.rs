@@ -139,8 +139,7 @@ impl TrainingLoop<'_> {
     /// If the loss stops being finite, a file cannot be written, or a stop was asked for.
     pub fn run(&self, phase: &mut dyn TrainingPhase, mut at: Position) -> Result<()> {
         let Self { run, title, steps, epochs, until, .. } = *self;
-        let of_steps = |at: Position| at.steps(steps);
-        let mut progress = PhaseProgress::new(title, (epochs * steps) as u64, of_steps(at));
+        let mut progress = PhaseProgress::new(title, (epochs * steps) as u64, at.steps(steps));
         let (on_cpu, mut saved) = (self.device == Device::Cpu, Instant::now());
         run.group().meet()?;
         interrupt::enter(self.work);
@@ -162,7 +161,7 @@ impl TrainingLoop<'_> {
             if last || at.epoch.is_multiple_of(until.div_ceil(LINES)) {
                 progress.milestone(&line);
             } else {
-                progress.at(of_steps(at), || line);
+                progress.at(at.steps(steps), || line);
             }
             if last {
                 break;
