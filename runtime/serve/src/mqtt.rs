@@ -263,20 +263,44 @@ impl Reporter<'_> {
         let _ = tokio::time::timeout(FAREWELL, last_word).await;
     }
 
-    /// Describes all entities, and takes those away whose region or class is gone.
-    async fn announce(&self, client: &AsyncClient, named: EntityNames) {
+    /// Describes all entities to a broker that has just been connected to, for it may have lost what it was told before.
+    async fn announce_all(&self, client: &AsyncClient) {
+        let named = self.named();
         // Before the first time, those of an earlier run may be there: the history knows which classes it had.
         let before = self.announced.borrow().clone().unwrap_or_else(|| self.remembered());
-        let messages =
-            discovery::messages(&self.device, &DeviceDescription { named: named.clone(), ..self.about.clone() });
-        let earlier = discovery::messages(&self.device, &DeviceDescription { named: before, ..self.about.clone() });
-        for (topic, _) in earlier.iter().filter(|(topic, _)| messages.iter().all(|(other, _)| other != topic)) {
-            self.deliver(client, topic, "", true).await;
-        }
+        let messages = self.descriptions(&named);
+        self.retract(client, &self.descriptions(&before), &messages).await;
         for (topic, config) in messages {
             self.deliver(client, &topic, config, true).await;
         }
         self.announced.replace(Some(named));
+    }
+
+    /// Describes the entities that are new since the last time, and takes those away whose region or class is gone.
+    async fn announce_changes(&self, client: &AsyncClient) {
+        let named = self.named();
+        let before = self.announced.borrow().clone().unwrap_or_default();
+        if named == before {
+            return;
+        }
+        let (messages, earlier) = (self.descriptions(&named), self.descriptions(&before));
+        self.retract(client, &earlier, &messages).await;
+        for (topic, config) in messages.into_iter().filter(|message| !earlier.contains(message)) {
+            self.deliver(client, &topic, config, true).await;
+        }
+        self.announced.replace(Some(named));
+    }
+
+    /// Takes the entities away that are described no more.
+    async fn retract(&self, client: &AsyncClient, earlier: &[(String, String)], messages: &[(String, String)]) {
+        for (topic, _) in earlier.iter().filter(|(topic, _)| messages.iter().all(|(other, _)| other != topic)) {
+            self.deliver(client, topic, "", true).await;
+        }
+    }
+
+    /// Topics of all entities with their descriptions.
+    fn descriptions(&self, named: &EntityNames) -> Vec<(String, String)> {
+        discovery::messages(&self.device, &DeviceDescription { named: named.clone(), ..self.about.clone() })
     }
 
     /// What has entities of its own now.
@@ -298,7 +322,7 @@ impl Reporter<'_> {
 
     async fn tell(&self, client: &AsyncClient) {
         let topics = Topics::of(&self.device);
-        self.announce(client, self.named()).await;
+        self.announce_all(client).await;
         if !self.about.camera {
             // Clears the state of a time when there was a camera.
             self.deliver(client, &topics.state, "", true).await;
@@ -320,10 +344,7 @@ impl Reporter<'_> {
                 self.deliver(client, &topics.change, ended.message, false).await;
                 self.updates.remove(&ended.job);
             }
-            let named = self.named();
-            if self.announced.borrow().as_ref() != Some(&named) {
-                self.announce(client, named).await;
-            }
+            self.announce_changes(client).await;
             let state_due = self.publish_state(client, &topics, &mut published, &mut picture).await;
             let picture_due = self.publish_picture(client, &topics, &mut picture).await;
             let until_due = async {

@@ -167,10 +167,12 @@ fn hostile_backups_are_refused_and_leave_nothing_behind() {
         let names: Vec<_> = std::fs::read_dir(parent.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
         assert!(names.is_empty(), "{what}: {names:?}");
     };
-    for length in (0..bytes.len()).step_by(97) {
+    // Coprime to what the archive is divided into.
+    let [lengths, bits] = if orco_trials::heavy() { [97, 1013] } else { [997, 10_007] };
+    for length in (0..bytes.len()).step_by(lengths) {
         refused("cut off", &bytes[..length], "it is no backup");
     }
-    for bit in (0..8 * bytes.len()).step_by(1013) {
+    for bit in (0..8 * bytes.len()).step_by(bits) {
         let mut flipped = bytes.clone();
         flipped[bit / 8] ^= 1 << (bit % 8);
         refused("a flipped bit", &flipped, "it is no backup");

@@ -138,6 +138,10 @@ fn home_assistant_finds_the_device_follows_it_and_sees_it_go() {
     // Every learned thing has a presence sensor, as long as it is known.
     let presence = |label: &str| format!("homeassistant/binary_sensor/orco_door3/thing_{label}/config");
     let found = discovered(&listener);
+    for topic in found.keys() {
+        let described = listener.heard().iter().filter(|message| message.topic == *topic).count();
+        assert_eq!(described, 1, "a change describes what is new alone: {topic}");
+    }
     for label in ["beaker", "duck"] {
         let config = &found[&presence(label)];
         assert_eq!((flaws(&presence(label), config), &config["name"]), (Vec::new(), &json!(label)), "{config:#}");

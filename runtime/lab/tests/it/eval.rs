@@ -27,9 +27,9 @@ impl Eval {
         Self { folder: TempDir::new().unwrap(), bundle }
     }
 
-    /// On a copy of the bundle, to be changed.
-    fn with_own_bundle() -> Self {
-        let mut own = Self::new();
+    /// On a copy of a shipped bundle, to be changed.
+    fn on_copy_of(name: &str) -> Self {
+        let mut own = Self::on(models().join(name));
         let copy = own.folder.path().join("bundle");
         fs::create_dir(&copy).unwrap();
         for entry in fs::read_dir(&own.bundle).unwrap().flatten().filter(|entry| entry.path().is_file()) {
@@ -96,9 +96,14 @@ fn the_bundle_reaches_what_it_must_on_the_benchmark_file() {
     assert!(sessions[0]["inc"].is_null() && sessions[0]["hm"].is_null());
     let mean: f64 = sessions[1..].iter().map(|row| row["hm"].as_f64().unwrap()).sum::<f64>() / 8.0;
     assert!((mean - ahm("orco")).abs() < 1e-9, "aHM is not the mean of the sessions'");
-    // The test of machines without threads compares two more.
-    if heavy() {
-        assert_eq!(result, eval.json(&["--draws", draws]), "measuring is not reproducible");
+    // The draws work side by side, unless the machine has no threads.
+    #[cfg(target_os = "linux")]
+    {
+        let alone = &mut eval.command(&["--draws", draws, "--json", "-"]);
+        let output = orco_trials::threads::without_threads(alone).output().unwrap();
+        assert!(output.status.success(), "{}", said(&output));
+        let alone: Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(result, alone, "measuring is not reproducible");
     }
     let csv = std::fs::read_to_string(csv).unwrap();
     let orco = &result["systems"][0];
@@ -173,7 +178,7 @@ fn wrong_data_is_refused() {
 
 #[test]
 fn a_damaged_or_unsigned_bundle_is_refused() {
-    let eval = Eval::with_own_bundle();
+    let eval = Eval::on_copy_of("cifar100-edge");
     let key = eval.folder.path().join("key.pub");
     let public = orco_runtime::signature::SecretKey::generate().unwrap().public_text;
     fs::write(&key, public).unwrap();
@@ -186,7 +191,7 @@ fn a_damaged_or_unsigned_bundle_is_refused() {
 
 #[test]
 fn a_result_replaces_results_alone() {
-    let eval = Eval::with_own_bundle();
+    let eval = Eval::on_copy_of("cifar100-micro");
     let photograph = eval.folder.path().join("photograph.jpg");
     fs::write(&photograph, b"\xff\xd8 a photograph").unwrap();
     let manifest = eval.bundle.join("manifest.toml");
@@ -207,21 +212,6 @@ fn a_result_replaces_results_alone() {
     };
     let first = write();
     assert!(serde_json::from_slice::<orco_lab::results::Results>(&first).is_ok() && write() == first);
-}
-
-/// Two draws, which would work side by side.
-#[test]
-#[cfg(target_os = "linux")]
-fn without_threads_the_same_is_measured() {
-    let eval = Eval::new();
-    let run = |command: &mut Command| {
-        let output = command.output().unwrap();
-        assert!(output.status.success(), "{}", said(&output));
-        output.stdout
-    };
-    let draws = ["--draws", "2"];
-    let alone = run(orco_trials::threads::without_threads(&mut eval.command(&draws)));
-    assert!(!alone.is_empty() && alone == run(&mut eval.command(&draws)));
 }
 
 /// A device's program carries no rival.
