@@ -94,7 +94,7 @@ fn in_words(size: Option<usize>) -> String {
 }
 
 /// Computes features of [fitted](Preprocessing::fit) pictures, in batches of bounded size. All parts of a picture that
-/// the look has go through the engine together; the picture's features are their mean.
+/// the look has go through the engine together; the picture's features are their weighted mean.
 ///
 /// # Shapes
 /// Returns `[pictures, features]`, finite.
@@ -123,7 +123,7 @@ pub fn batch_size(input: &Preprocessing) -> usize {
 
 /// The number of pictures that go through an engine together, with so many views each.
 fn pictures_at_once(input: &Preprocessing, views: usize) -> usize {
-    (batch_size(input) / (views.max(1) * input.look.parts())).max(1)
+    (batch_size(input) / (views.max(1) * input.look.parts().len())).max(1)
 }
 
 /// Fitted pictures as an engine takes them: normalised planes of all parts, picture after picture.
@@ -134,7 +134,7 @@ fn pictures_at_once(input: &Preprocessing, views: usize) -> usize {
 /// If a picture was not [fitted](Preprocessing::fit).
 pub fn to_planes(input: &Preprocessing, pictures: &[RgbImage]) -> Array4<f32> {
     let (height, width) = (input.height as usize, input.width as usize);
-    let images = pictures.len() * input.look.parts();
+    let images = pictures.len() * input.look.parts().len();
     let mut planes = Vec::with_capacity(images * 3 * height * width);
     pictures.iter().for_each(|picture| input.append(picture, &mut planes));
     Array4::from_shape_vec((images, 3, height, width), planes).expect("planes of every part of every picture")
@@ -151,14 +151,14 @@ fn encode_fitted(
     images: ArrayView4<'_, f32>,
 ) -> Result<Array2<f32>, EncodeError> {
     let rows = encode_planes(encoder, input, features, images)?;
-    let parts = input.look.parts();
-    if parts == 1 {
+    if input.look.is_whole() {
         return Ok(rows);
     }
-    let mut means = Array2::zeros((rows.nrows() / parts, features));
-    for (rows, mut mean) in rows.axis_chunks_iter(Axis(0), parts).zip(means.rows_mut()) {
-        rows.rows().into_iter().for_each(|row| mean += &row);
-        mean /= parts as f32;
+    let (parts, total) = (input.look.parts(), input.look.total_weight());
+    let mut means = Array2::zeros((rows.nrows() / parts.len(), features));
+    for (rows, mut mean) in rows.axis_chunks_iter(Axis(0), parts.len()).zip(means.rows_mut()) {
+        rows.rows().into_iter().zip(parts).for_each(|(row, part)| mean.scaled_add(part.weight, &row));
+        mean /= total;
     }
     Ok(means)
 }

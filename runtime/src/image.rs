@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::files;
 pub use foreign::{ForeignFile, ForeignFormat};
-pub use look::{Look, LookError};
+pub use look::{Look, LookError, LookPart};
 pub use memory::DecodingCost;
 pub use reduced::{reduced, reduced_jpeg};
 pub use resize::{resize, resize_part};

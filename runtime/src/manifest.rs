@@ -227,6 +227,7 @@ pub fn from_hexadecimal<const N: usize>(digits: &str) -> Option<[u8; N]> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::image::Look;
 
     const SHIPPED: &str = include_str!("../../models/cifar100-edge/manifest.toml");
 
@@ -260,7 +261,7 @@ mod tests {
         assert!(refused(&with("[1.0, 0.75]")).starts_with("its look needs format = 2"));
         let newer = with("[1.0, 0.75]").replace("format = 1", "format = 2");
         let manifest = Manifest::parse(&newer).unwrap();
-        assert_eq!(manifest.preprocessing.look.sides(), [1.0, 0.75]);
+        assert_eq!(manifest.preprocessing.look, Look::new(&[1.0, 0.75]).unwrap());
         assert_eq!(Manifest::parse(&toml::to_string(&manifest).unwrap()), Ok(manifest));
         assert!(
             refused(&with("[0.75]")).contains("`look = [0.75]`: a look starts with 1.0"),

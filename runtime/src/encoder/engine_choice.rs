@@ -245,7 +245,7 @@ fn faster([onnx_runtime, rten]: [Duration; 2]) -> (Engine, ChoiceReason) {
 
 /// What a picture takes, with all parts that the look has.
 fn time_of_a_picture(encoder: &mut dyn Encoder, input: &Preprocessing) -> Result<Duration, EncodeError> {
-    let shape = (input.look.parts(), 3, input.height as usize, input.width as usize);
+    let shape = (input.look.parts().len(), 3, input.height as usize, input.width as usize);
     let picture = Array4::from_shape_fn(shape, |(_, _, y, x)| ((31 * y + x) % 251) as f32 / 251.0 - 0.5);
     let mut time = || {
         let started = Instant::now();

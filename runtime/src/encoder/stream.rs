@@ -205,7 +205,7 @@ mod tests {
 
     use super::*;
     use crate::encoder::encode_pictures;
-    use crate::image::Look;
+    use crate::image::{Look, LookPart};
 
     const INPUT: Preprocessing =
         Preprocessing { width: 1, height: 1, mean: [0.0; 3], deviation: [1.0; 3], look: Look::WHOLE };
@@ -255,12 +255,14 @@ mod tests {
     }
 
     #[test]
-    fn features_of_a_closer_look_are_the_mean_over_its_parts() {
+    fn features_of_a_closer_look_are_the_weighted_mean_over_its_parts() {
         // A white frame of a pixel around black: the whole is partly white, the middle black.
         let is_edge = |x, y| [x, y].into_iter().any(|at| at == 0 || at == 3);
         let picture =
             |white: u8| RgbImage::from_fn(4, 4, |x, y| ::image::Rgb([if is_edge(x, y) { white } else { 0 }; 3]));
-        let input = Preprocessing { look: Look::new(&[1.0, 0.5, 0.25]).unwrap(), ..INPUT };
+        let part = |side, weight| LookPart { side, weight };
+        let look = Look::weighted(&[LookPart::WHOLE, part(0.5, 1.0), part(0.25, 0.5)]).unwrap();
+        let input = Preprocessing { look, ..INPUT };
         let shape = BackboneShape { input: &input, features: 1 };
         let views = ViewSource { count: 1, draw: |picture: &_| vec![input.fit(picture)] };
         let whites = [255, 0, 100, 30, 255];
@@ -276,7 +278,7 @@ mod tests {
             let mut parts = Vec::new();
             input.append(&fitted, &mut parts);
             assert_eq!(parts.len(), 3 * 3);
-            assert_eq!([*row; 1], [(parts[0] + parts[3] + parts[6]) / 3.0]);
+            assert_eq!([*row; 1], [(parts[0] + parts[3] + 0.5 * parts[6]) / 2.5]);
             assert_eq!(alone.as_slice(), Some(&[*row][..]));
             assert_eq!(*row == 0.0, white == 0);
         }

@@ -100,7 +100,7 @@ impl Card<'_> {
         }
         let look = manifest.preprocessing.look;
         if !look.is_whole() {
-            let times = look.parts();
+            let times = look.parts().len();
             writeln!(
                 text,
                 "- Look: {look}. A feature vector is the mean over these {times} images of a picture; each takes those \

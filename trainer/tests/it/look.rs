@@ -68,7 +68,7 @@ fn picture(around: u8, middle: [u8; 3]) -> RgbImage {
 /// Features are the mean over those of the whole picture and of its middle, whoever computes them.
 fn features_are_means(bundle: &Bundle) {
     let input = bundle.manifest.preprocessing;
-    assert_eq!((input.look.sides(), input.canvas(), bundle.manifest.format), (&[1.0, 0.75][..], [32, 32], 2));
+    assert_eq!((input.look, input.canvas(), bundle.manifest.format), (Look::new(&[1.0, 0.75]).unwrap(), [32, 32], 2));
     let mut encoder = bundle.encoder(EngineChoice::OnnxRuntime, Workload::Shots).unwrap().encoder;
     let picture = picture(200, [10, 90, 30]);
     let once = Preprocessing { look: Look::WHOLE, ..input };

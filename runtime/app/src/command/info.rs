@@ -151,7 +151,7 @@ impl<'a> Info<'a> {
             "engine_for_more_reason": engines.more.as_ref().map(|more| more.reason.to_string()),
             "pictures_for_more": ONNX_RUNTIME_FROM,
             "backbone": manifest.backbone.architecture, "backbone_kind": self.backbone.name(),
-            "weights": manifest.backbone.weights.name(), "look": manifest.preprocessing.look.sides(),
+            "weights": manifest.backbone.weights.name(), "look": manifest.preprocessing.look,
             "features": manifest.backbone.features, "parameters": manifest.backbone.parameters,
             "base_classes": base_model.classes.len(), "learned_classes": learner.state().classes.len(),
             "class_means": base_model.config.class_means, "sessions": learner.state().sessions,

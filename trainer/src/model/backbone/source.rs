@@ -190,7 +190,7 @@ impl FeatureSource for GivenBackbone<'_> {
     }
 }
 
-/// A source whose features are the means over the parts of an image that a look has.
+/// A source whose features are the weighted means over the parts of an image that a look has.
 pub struct LookingSource<'a> {
     /// Computes those of a part.
     pub once: Box<dyn FeatureSource + 'a>,
@@ -204,7 +204,8 @@ impl FeatureSource for LookingSource<'_> {
     fn features(&mut self, images: &Tensor) -> Result<Tensor, EncodeError> {
         let parts = parts(images, self.look, self.input);
         let features = parts.iter().map(|part| self.once.features(part)).collect::<Result<Vec<_>, _>>()?;
-        Ok(Tensor::stack(&features, 0).mean_dim(0, false, Kind::Float))
+        let weighted = features.iter().zip(self.look.parts()).map(|(rows, part)| rows * f64::from(part.weight));
+        Ok(weighted.sum::<Tensor>() / f64::from(self.look.total_weight()))
     }
 }
 
@@ -282,6 +283,8 @@ fn check_output(outputs: &[ValueInfoProto]) -> Result<(), String> {
 
 #[cfg(test)]
 mod tests {
+    use orco_runtime::image::LookPart;
+
     use super::*;
     use crate::model::onnx_proto::{DimensionProto, INT8, ShapeProto, TensorTypeProto, TypeProto};
 
@@ -304,7 +307,8 @@ mod tests {
 
     #[test]
     fn a_look_at_images_is_that_of_the_runtime_at_pictures() {
-        let look = Look::new(&[1.0, 0.75, 0.5]).unwrap();
+        let half = LookPart { side: 0.5, weight: 0.5 };
+        let look = Look::weighted(&[LookPart::WHOLE, LookPart { side: 0.75, weight: 1.0 }, half]).unwrap();
         let input = Preprocessing { width: 24, height: 24, mean: [0.0; 3], deviation: [1.0; 3], look };
         let [side, _] = input.canvas();
         let bytes: Vec<u8> = (0..3 * side * side).map(|at| (at * at / 7 % 251) as u8).collect();
@@ -316,7 +320,8 @@ mod tests {
         // Pictures are rounded to bytes where they are scaled.
         assert!((&parts - &expected).abs().max().double_value(&[]) < 1.1 / 255.0);
         let features = LookingSource { once: Box::new(MeanColours), look, input: [24, 24] }.features(&images).unwrap();
-        let means = expected.mean_dim([0i64, 2, 3].as_slice(), false, Kind::Float);
+        let colours = expected.mean_dim([2i64, 3].as_slice(), false, Kind::Float);
+        let means = (colours.get(0) + colours.get(1) + 0.5 * colours.get(2)) / 2.5;
         assert!((features - means).abs().max().double_value(&[]) < 1e-3);
     }
 
