@@ -24,8 +24,7 @@ const PACKAGE: &str = "runtime/bindings/python";
 /// If something cannot be had, or is not as it should be.
 pub fn test() -> Result<ExitCode, Box<dyn Error>> {
     let tools = tools()?;
-    let wheel = build(&tools)?;
-    check_tag(&tools, &wheel)?;
+    let wheel = build_with(&tools)?;
     let folder = tempfile::tempdir()?;
     let venv = folder.path().join("venv");
     run(Command::new("python3").args(["-m", "venv"]).arg(&venv))?;
@@ -66,8 +65,16 @@ fn tools() -> Result<PathBuf, Box<dyn Error>> {
     Ok(cache.path(&folder))
 }
 
+/// Builds the wheel and returns its path.
+///
+/// # Errors
+/// If the tools cannot be had, it cannot be built, or its name promises other systems than auditwheel finds.
+pub fn build() -> Result<PathBuf, Box<dyn Error>> {
+    build_with(&tools()?)
+}
+
 /// Builds the wheel, alone in its folder.
-fn build(tools: &Path) -> Result<PathBuf, Box<dyn Error>> {
+fn build_with(tools: &Path) -> Result<PathBuf, Box<dyn Error>> {
     let folder = target_folder()?.join("wheels");
     if folder.exists() {
         fs::remove_dir_all(&folder)?;
@@ -76,6 +83,7 @@ fn build(tools: &Path) -> Result<PathBuf, Box<dyn Error>> {
     maturin.args(["build", "--release", "--locked", "--auditwheel", "check", "--out"]).arg(&folder);
     run(maturin.current_dir(workspace().join(PACKAGE)).env_remove("RUSTC_WORKSPACE_WRAPPER"))?;
     let wheel = fs::read_dir(&folder)?.next().ok_or("maturin left no wheel")??.path();
+    check_tag(tools, &wheel)?;
     Ok(wheel)
 }
 

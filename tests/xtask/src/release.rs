@@ -10,6 +10,7 @@ use crate::environment::{cargo, workspace};
 use crate::metadata::Metadata;
 use crate::package;
 use crate::process::{output, run};
+use crate::python;
 
 /// The crates, each after those that it builds on.
 const CRATES: [&str; 8] =
@@ -35,7 +36,7 @@ pub struct Arguments {
     /// Neither compile nor test the packaged crates
     #[arg(long, requires = "dry_run")]
     no_verify: bool,
-    /// Only the crates, not the Debian package
+    /// Only the crates, neither the Debian package nor the Python wheel
     #[arg(long, requires = "dry_run")]
     crates_only: bool,
     /// Package what is not committed, too
@@ -138,7 +139,8 @@ fn test_unpacked(name: &str, version: &str, folder: &Path) -> Result<(), Box<dyn
     run(&mut command)
 }
 
-/// Builds the Debian package and puts it with its bill of materials, checksums and signature into one folder.
+/// Builds the Debian package and the Python wheel, and puts them with the package's bill of materials, checksums and
+/// signature into one folder.
 fn package_files(arguments: &Arguments) -> Result<Vec<PathBuf>, Box<dyn Error>> {
     let folder = workspace().join(FILES);
     if folder.exists() {
@@ -147,7 +149,7 @@ fn package_files(arguments: &Arguments) -> Result<Vec<PathBuf>, Box<dyn Error>> 
     fs::create_dir_all(&folder)?;
     let package = package::build(&package::Arguments::of_release())?;
     let mut names = Vec::new();
-    for file in [&package.deb, &package.sbom] {
+    for file in [&package.deb, &package.sbom, &python::build()?] {
         let name = file.file_name().ok_or("a file has no name")?;
         fs::copy(file, folder.join(name))?;
         names.push(name.to_owned());
