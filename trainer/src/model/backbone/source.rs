@@ -321,7 +321,7 @@ mod tests {
         assert!((&parts - &expected).abs().max().double_value(&[]) < 1.1 / 255.0);
         let features = LookingSource { once: Box::new(MeanColours), look, input: [24, 24] }.features(&images).unwrap();
         let colours = expected.mean_dim([2i64, 3].as_slice(), false, Kind::Float);
-        let means = (colours.get(0) + colours.get(1) + 0.5 * colours.get(2)) / 2.5;
+        let means: Tensor = (colours.get(0) + colours.get(1) + colours.get(2) * 0.5) / 2.5;
         assert!((features - means).abs().max().double_value(&[]) < 1e-3);
     }
 
