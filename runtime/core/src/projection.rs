@@ -55,7 +55,7 @@ pub struct HeadParameters<T> {
     pub b2: T,
 }
 
-/// One step of SGD in PyTorch's definition: m = keep m + take (g + decay w), w = w - rate m.
+/// One step of SGD in PyTorch's definition: m = momentum m + gradient_scale (g + decay w), w = w - rate m.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SgdUpdate {
     /// Learning rate of the hidden layer (w1, b1).
@@ -63,16 +63,16 @@ pub struct SgdUpdate {
     /// Learning rate of the last layer (w2, b2).
     pub last_rate: f32,
     /// Share of the momentum that is kept.
-    pub keep: f32,
+    pub momentum: f32,
     /// Share of the gradient that is taken: 1 - dampening; 1 in the first step.
-    pub take: f32,
+    pub gradient_scale: f32,
     /// Weight decay.
     pub decay: f32,
 }
 
 impl SgdUpdate {
     /// Changes no parameter and leaves the gradient itself in the momenta.
-    pub const GRADIENT: Self = Self { rate: 0.0, last_rate: 0.0, keep: 0.0, take: 1.0, decay: 0.0 };
+    pub const GRADIENT: Self = Self { rate: 0.0, last_rate: 0.0, momentum: 0.0, gradient_scale: 1.0, decay: 0.0 };
 
     #[inline(always)]
     fn apply(self, rate: f32, weights: &mut [f32], momenta: &mut [f32], gradients: &[f32]) {
@@ -80,7 +80,7 @@ impl SgdUpdate {
         for ((weights, momenta), gradients) in weights.zip(groups(gradients)) {
             let (mut to, mut momentum) = (*weights, *momenta);
             for ((weight, momentum), gradient) in to.iter_mut().zip(&mut momentum).zip(gradients) {
-                *momentum = self.keep * *momentum + self.take * (gradient + self.decay * *weight);
+                *momentum = self.momentum * *momentum + self.gradient_scale * (gradient + self.decay * *weight);
                 *weight -= rate * *momentum;
             }
             (*weights, *momenta) = (to, momentum);

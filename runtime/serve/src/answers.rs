@@ -1,4 +1,4 @@
-//! The thread that answers: its learner only reads.
+//! The thread that answers: its learner never writes the state.
 
 mod watch;
 
@@ -217,7 +217,7 @@ impl Answers {
     async fn ask<T>(&self, request: impl FnOnce(Reply<T>) -> Request) -> Result<T, Refusal> {
         let (reply, answer) = oneshot::channel();
         self.requests.try_send(request(reply)).map_err(|error| match error {
-            TrySendError::Full(_) => Refusal::busy("too many pictures wait for an answer; try again"),
+            TrySendError::Full(_) => Refusal::busy("too many requests wait for an answer; try again"),
             TrySendError::Disconnected(_) => Refusal::stopping(),
         })?;
         answer.await.map_err(|_| Refusal::lost())?.map_err(Refusal::from)
@@ -271,16 +271,16 @@ impl Worker for AnswerWorker {
 
     fn run(&mut self, up: &mut dyn FnMut()) -> Result<(), ServeError> {
         self.context.telemetry.health.fault_point("answers: opening");
-        // Before the state is read: a change in between is found again, one after a later look would be missed.
+        // Taken before the state is read, so that a change in between is noticed as a newer revision.
         let revision = self.store.revision();
         let mut learner = (self.open)()?;
         learner.engine(Workload::Shots)?;
         learner.engine(Workload::Pictures(usize::MAX))?;
         learner.warnings().iter().for_each(|warning| log::warn!("{warning}"));
         let context = self.context.clone();
-        // The number goes on rising after a panic.
-        let reads = context.knowledge.get().number;
-        let mut thread = AnswerThread { learner, revision, checked: Instant::now(), reads, context };
+        // The version goes on rising after a panic.
+        let version = context.knowledge.get().version;
+        let mut thread = AnswerThread { learner, revision, checked: Instant::now(), version, context };
         thread.follow_scope();
         thread.publish(None);
         // The state may have changed while the thread was down.
@@ -302,8 +302,8 @@ struct AnswerThread {
     revision: Revision,
     /// When the files were checked last.
     checked: Instant,
-    /// How often the state was read.
-    reads: u64,
+    /// Version of the knowledge that was published last.
+    version: u64,
     context: Context,
 }
 
@@ -344,8 +344,8 @@ impl AnswerThread {
             Request::ShotFeatures { picture, reply } => drop(reply.send(self.shot_features(&picture))),
             Request::Sufficiency { label, shots, curve, reply } => {
                 let sufficiency = self.learner.sufficiency(&label, shots.view(), curve.as_ref());
-                let known = sufficiency.taken_for.iter().flatten().max().map_or(0, |last| last + 1);
-                let labels = (0..known).map(|class| self.learner.label(class).to_owned()).collect();
+                let named = sufficiency.taken_for.iter().flatten().max().map_or(0, |last| last + 1);
+                let labels = (0..named).map(|class| self.learner.label(class).to_owned()).collect();
                 drop(reply.send(Ok(SufficiencyAnswer { sufficiency, labels })));
             }
             Request::BalanceEstimates { reply } => drop(reply.send(Ok(self.learner.balance_estimates()))),
@@ -379,8 +379,8 @@ impl AnswerThread {
     }
 
     fn publish(&mut self, problem: Option<String>) {
-        self.reads += 1;
-        let knowledge = Knowledge::of(&self.learner, self.reads, problem);
+        self.version += 1;
+        let knowledge = Knowledge::of(&self.learner, self.version, problem);
         let metrics = &self.context.telemetry.metrics;
         metrics.classes.set(knowledge.classes.len() as i64);
         metrics.free_targets.set(knowledge.free_targets as i64);
@@ -403,12 +403,12 @@ impl AnswerThread {
             classes: self.classes(&answer),
             known: !answer.is_unknown(),
             features: features.row(0).to_vec(),
-            knowledge: self.reads,
+            knowledge: self.version,
             similar: neighbours.iter().map(|neighbour| self.similar(neighbour)).collect(),
         })
     }
 
-    /// The most similar exemplars, those of the class that is answered first: at least one, if it has any.
+    /// The `count` most similar exemplars; those of the answered class come first, at least one of them if it has any.
     fn neighbours(&self, features: ArrayView1<'_, f32>, answer: &Answer, count: usize) -> Vec<Neighbour> {
         let answered = answer.matches.first().map(|found| found.class);
         let is_answered = |neighbour: &Neighbour| Some(neighbour.class) == answered;
@@ -456,11 +456,12 @@ impl AnswerThread {
         Recognition { best: self.classes(answer).into_iter().next(), known: !answer.is_unknown() }
     }
 
-    /// A class that is not answered has no probability.
+    /// A class that is not answered has the probability 0.
     fn prediction(&self, answer: Answer) -> Prediction {
         let known = !answer.is_unknown();
-        let provisional = answer.matches.iter().map(|found| found.class + 1).max().unwrap_or(0);
-        let mut probabilities = vec![0.0; provisional.max(self.learner.classes().count())];
+        // A class that is being learned is answered before it is known.
+        let answered = answer.matches.iter().map(|found| found.class + 1).max().unwrap_or(0);
+        let mut probabilities = vec![0.0; answered.max(self.learner.classes().count())];
         answer.matches.iter().for_each(|found| probabilities[found.class] = found.score);
         Prediction { label: answer.label, probabilities, known }
     }

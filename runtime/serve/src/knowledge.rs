@@ -11,8 +11,8 @@ use crate::error::Refusal;
 /// What is known at a moment. All answers of that moment follow from it.
 #[derive(Clone, Debug, Default)]
 pub struct Knowledge {
-    /// Rises each time that the state is read.
-    pub number: u64,
+    /// Rises whenever knowledge is published: after the state was read, or which classes are answered has changed.
+    pub version: u64,
     /// How often the state was saved; 0 if nothing was saved yet.
     pub generation: u64,
     /// Why the state can no longer be used, in a sentence: answers go on from what was known before.
@@ -75,7 +75,7 @@ impl Knowledge {
         Err(Refusal::conflict("no free target is left: forget a class first"))
     }
 
-    pub(crate) fn of(learner: &Learner, number: u64, problem: Option<String>) -> Self {
+    pub(crate) fn of(learner: &Learner, version: u64, problem: Option<String>) -> Self {
         let (base_model, state) = (learner.base_model(), learner.state());
         let border = state.calibration.map(|calibration| calibration.border);
         let shots = effective_sample_size::of_learned(base_model, state).filter(|_| !state.classes.is_empty());
@@ -88,7 +88,7 @@ impl Knowledge {
         }
         let shots = digests.iter().map(Vec::len).collect();
         Self {
-            number,
+            version,
             generation: learner.generation(),
             problem,
             base: base_model.classes.len(),

@@ -29,7 +29,7 @@
 //!   shown for a while;
 //! - [`route`]: what a route takes; [`page`]: the web page's files; [`guard`]: who may ask for what;
 //! - [`api`]: the handlers; [`routes`]: all of them;
-//! - `service_watchdog`: what systemd is told; `limits` of the process; `connection_table`: how many one caller may have;
+//! - `service_watchdog`: what systemd is told; `process_limits`: threads and files; `connection_table`: how many one caller may have;
 //!   `plain_http`: what is answered to it at a port that speaks TLS; [`connection_server`]: accepts and answers, the
 //!   hub's too;
 //! - [`server`]: address, TLS, threads, time limits.
@@ -67,7 +67,6 @@ pub mod id;
 mod in_view;
 pub mod inbox;
 pub mod knowledge;
-mod limits;
 pub mod live;
 mod machine;
 pub mod memory;
@@ -77,6 +76,7 @@ pub mod mqtt;
 pub mod page;
 mod plain_http;
 pub mod prediction;
+mod process_limits;
 pub mod report;
 pub mod route;
 pub mod routes;

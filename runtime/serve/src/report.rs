@@ -1,6 +1,6 @@
 //! What a change did, as JSON.
 
-use orco_runtime::state::history::{ChangeKind, HistoryEntry};
+use orco_runtime::state::history::HistoryEntry;
 use orco_runtime::state::session::ChangeReport;
 use serde_json::{Value, json};
 
@@ -20,27 +20,29 @@ pub fn entry(entry: &HistoryEntry) -> Value {
     let labels: Vec<&str> = entry.names.iter().map(|name| name.label.as_str()).collect();
     let known: Vec<&str> = entry.classes.iter().map(|known| known.class.label.as_str()).collect();
     json!({
-        "entry": entry.number, "id": entry.id().to_string(), "verb": verb(entry.kind), "labels": labels, "to": entry.to,
+        "entry": entry.number, "id": entry.id().to_string(), "verb": entry.kind.verb(), "labels": labels, "to": entry.to,
         "balance": entry.balance.name(), "seconds_since_1970": entry.when,
         "classes": known, "exemplars": entry.exemplars(),
     })
 }
 
-/// A kind of change, as programs call it.
-fn verb(kind: ChangeKind) -> &'static str {
-    match kind {
-        ChangeKind::Start => "start",
-        ChangeKind::Learn => "learn",
-        ChangeKind::Add => "add",
-        ChangeKind::Forget => "forget",
-        ChangeKind::Rename => "rename",
-        ChangeKind::Import => "import",
-        ChangeKind::Undo => "undo",
-        ChangeKind::Purge => "purge",
-        ChangeKind::Balance => "balance",
-        ChangeKind::Move => "move",
-        ChangeKind::RemoveShot => "remove",
-        ChangeKind::Upgrade => "upgrade",
-        _ => "other",
+#[cfg(test)]
+mod tests {
+    use orco_runtime::state::history::ChangeKind;
+
+    use super::*;
+
+    #[test]
+    fn every_kind_of_change_is_described_to_people_and_to_programs() {
+        let languages: Vec<&str> =
+            include_str!("../page/texts.js").lines().filter(|line| line.trim_start().starts_with("past: {")).collect();
+        assert_eq!(languages.len(), 2);
+        for kind in ChangeKind::ALL {
+            let word = format!(" {}: \"", kind.verb());
+            assert!(languages.iter().all(|words| words.contains(&word)), "the page lacks{word}");
+        }
+        let interface: Value = serde_json::from_str(include_str!("../openapi.json")).unwrap();
+        let verbs = &interface["components"]["schemas"]["Entry"]["properties"]["verb"]["enum"];
+        assert_eq!(verbs, &json!(ChangeKind::ALL.map(ChangeKind::verb)));
     }
 }

@@ -23,7 +23,7 @@ use crate::guard::Guard;
 use crate::health::Health;
 use crate::service::Service;
 use crate::token::{Token, is_exposed};
-use crate::{limits, routes, service_watchdog};
+use crate::{process_limits, routes, service_watchdog};
 
 /// Connections at a time, if the system allows so many.
 const CONNECTIONS: usize = 512;
@@ -126,8 +126,8 @@ impl Server {
         let listener = TcpListener::bind(listen).map_err(not_listening)?;
         listener.set_nonblocking(true).map_err(not_listening)?;
         let address = listener.local_addr().map_err(not_listening)?;
-        limits::check_threads(WORKERS + DECODERS)?;
-        let connections = limits::connections(CONNECTIONS)?;
+        process_limits::check_threads(WORKERS + DECODERS)?;
+        let connections = process_limits::connections(CONNECTIONS)?;
         let (answers, health) = (service.answers.clone(), service.health.clone());
         let name = names.first().cloned();
         let guard = Guard::new(service, token, loopback, names, body_time, &routes::ROUTES);

@@ -5,8 +5,8 @@
 //! head again, in seconds, and its digest tells whether they did. Exemplars are kept once, however many entries name
 //! them: those of the present state lie in the state, those of earlier ones alone in the history's attic.
 //!
-//! Undoing is saved like any other change, with an entry of its own. What undoing goes back to next, and redoing forth
-//! to, follows from the entries ([`History::timeline`]).
+//! Undoing is saved like any other change, with an entry of its own. Which entry the next undo or redo leads to follows
+//! from the entries ([`History::timeline`]).
 //!
 //! ```
 //! use orco_state::history::{HistoryChange, HistoryLimits, SavedState, ChangeKind};
@@ -19,9 +19,9 @@
 //! let saved = fresh.successor(next, &HistoryChange::new(ChangeKind::Learn, 1).labels(["fox"]), HistoryLimits::default());
 //! assert_eq!(saved.history.entries().len(), 2);
 //!
-//! let before = saved.earlier_number(1).unwrap();
+//! let before = saved.entry_before(1).unwrap();
 //! assert_eq!(saved.earlier_state(before).unwrap().state.classes, []);
-//! assert_eq!(saved.earlier_number(2), None);
+//! assert_eq!(saved.entry_before(2), None);
 //! ```
 
 mod entry;
@@ -104,7 +104,7 @@ pub struct EarlierState {
     pub state: State,
     /// Seed of the alignment.
     pub seed: u64,
-    /// What the head was; the bundle's, too, where none was aligned.
+    /// Which head it had: an aligned one by its digest, or the bundle's.
     pub head: HeadMark,
 }
 
@@ -117,8 +117,8 @@ impl SavedState {
     /// A state whose past is unknown.
     pub fn without_history(state: State) -> Self {
         /// `orco` aligns with this seed unless told otherwise.
-        const USUAL_SEED: u64 = 1;
-        Self::initial(state, &HistoryChange::new(ChangeKind::Start, USUAL_SEED))
+        const DEFAULT_SEED: u64 = 1;
+        Self::initial(state, &HistoryChange::new(ChangeKind::Start, DEFAULT_SEED))
     }
 
     /// A state with which a history begins, by some change.
@@ -133,17 +133,17 @@ impl SavedState {
     /// Goes on to the next state and remembers how, within the limits.
     pub fn successor(&self, next: State, change: &HistoryChange, limits: HistoryLimits) -> Self {
         let mut history = self.history.clone();
-        history.follow(&self.state.exemplars, &next.exemplars);
-        // Where the head and what it is aligned to stayed, so did the seed that gave it, or will.
+        history.reindex_exemplars(&self.state.exemplars, &next.exemplars);
+        // If neither the head nor what it is aligned to changes, the recorded seed still gives that head.
         let stayed = self.state.head == next.head && self.state.aligns_alike(&next);
         let seed = if stayed { self.seed() } else { change.seed };
         history.append(&next, &HistoryChange { seed, ..change.clone() });
-        history.keep_within(limits, next.exemplars.len());
+        history.truncate(limits, next.exemplars.len());
         Self { state: next, history }
     }
 
-    /// Replaces the present state by one of the same classes whose head is aligned, or that has none: this is part of the
-    /// change that led to the state, and undone with it.
+    /// Replaces the present state by one of the same classes with another head, without an entry of its own: an alignment
+    /// is part of the change before it, and undone with it.
     ///
     /// # Panics
     /// If `aligned` is another class set.
@@ -201,7 +201,7 @@ impl SavedState {
     }
 
     /// Number of the entry that led to the class set of `steps` changes ago; `None` if that is not remembered.
-    pub fn earlier_number(&self, steps: usize) -> Option<u32> {
+    pub fn entry_before(&self, steps: usize) -> Option<u32> {
         self.history.timeline().back(steps)
     }
 
@@ -251,7 +251,7 @@ impl History {
     }
 
     /// Points all entries at exemplars in `next` and the attic instead of in `present` and the attic.
-    fn follow(&mut self, present: &Bank, next: &Bank) {
+    fn reindex_exemplars(&mut self, present: &Bank, next: &Bank) {
         let mut known: BTreeMap<[u8; 32], u32> =
             (0..next.len()).rev().map(|exemplar| (next.digest_of(exemplar), exemplar as u32)).collect();
         let mut attic = next.empty_like();
@@ -337,7 +337,7 @@ impl History {
     }
 
     /// Forgets the oldest entries until the rest keeps the limits; `present` exemplars come before the attic's.
-    fn keep_within(&mut self, limits: HistoryLimits, present: usize) {
+    fn truncate(&mut self, limits: HistoryLimits, present: usize) {
         let surplus = self.entries.len().saturating_sub(limits.entries.max(1));
         self.entries.drain(..surplus);
         self.sweep(present);

@@ -166,7 +166,7 @@ pub struct FirstRecognition {
 }
 
 impl FirstRecognition {
-    /// For classes that a release learned which did not record this.
+    /// For classes of which this was not recorded.
     pub const UNKNOWN: Self = Self { shots: 0, recognised: 0 };
 
     /// Whether the numbers fit together.

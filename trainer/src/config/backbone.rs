@@ -94,8 +94,10 @@ impl BackboneConfig {
 
     /// Mean and deviation of the pixels that published weights were trained with, where the architecture has some.
     pub fn channels(&self) -> Option<([f32; 3], [f32; 3])> {
+        use Architecture::{EfficientnetLite0, EfficientnetLite1, EfficientnetLite2};
         // (pixel - 127) / 128, pixels from 0 to 255.
-        (self.onnx.is_none() && !self.architecture.has_width()).then_some(([127.0 / 255.0; 3], [128.0 / 255.0; 3]))
+        let is_lite = matches!(self.architecture, EfficientnetLite0 | EfficientnetLite1 | EfficientnetLite2);
+        (self.onnx.is_none() && is_lite).then_some(([127.0 / 255.0; 3], [128.0 / 255.0; 3]))
     }
 
     pub(super) fn check(&self) -> Result<(), ConfigError> {

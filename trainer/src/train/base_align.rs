@@ -304,21 +304,21 @@ impl TrainingPhase for AlignPhase<'_> {
         let (loss, percent) = (self.state.loss(at)?, 100.0 * self.accuracy()?);
         self.state.begin_epoch();
         let mut metrics = Map::from_iter([("accuracy".to_owned(), json!(percent))]);
-        let mut words = format!("accuracy on base training images {percent:.1} %");
+        let mut summary = format!("accuracy on base training images {percent:.1} %");
         if let Some(aside) = self.state.validation_loss(self.model, self.base, at.epoch + 1)? {
             metrics.insert("loss_set_aside".to_owned(), json!(aside));
-            words += &format!(", loss on images set aside {aside:.3}");
+            summary += &format!(", loss on images set aside {aside:.3}");
         }
-        Ok(EpochReport { loss, metrics, words })
+        Ok(EpochReport { loss, metrics, summary })
     }
 
-    fn is_over(&self, epochs: usize) -> bool {
-        self.state.stopping.as_ref().is_some_and(|stopping| stopping.is_over(epochs))
+    fn should_stop_early(&self, epochs: usize) -> bool {
+        self.state.stopping.as_ref().is_some_and(|stopping| stopping.should_stop(epochs))
     }
 
     fn save(&mut self, at: Position, run: &Run) -> Result<()> {
-        let steps = at.steps(self.steps());
-        if at.epoch < self.tables.align.epochs && !self.is_over(at.epoch) {
+        let steps = at.global_step(self.steps());
+        if at.epoch < self.tables.align.epochs && !self.should_stop_early(at.epoch) {
             return self.state.save(at, steps, self.targets, self.settings, run);
         }
         self.state.save_finished(at, steps, self.model, self.targets, self.settings, run)

@@ -11,14 +11,14 @@ use crate::platform::interrupt::{self, Activity, Interrupted};
 use crate::run::Run;
 use crate::run::progress::PhaseProgress;
 
-/// Within an epoch a checkpoint is saved after this time, so that a power cut costs no more.
-const SAVE_AFTER: Duration = Duration::from_secs(300);
+/// A checkpoint is saved at least this often, so that a power cut costs no more.
+const CHECKPOINT_INTERVAL: Duration = Duration::from_secs(300);
 /// A GPU waits while its weights are fetched and written, so epochs of seconds do not each end in a checkpoint there.
-const SAVE_APART: Duration = Duration::from_secs(30);
-/// Lines that stay, at most: few images make epochs of a step each.
-const LINES: usize = 100;
-/// Steps between two looks at the loss on a device that would otherwise wait for each.
-const LOOK: usize = 8;
+const MIN_CHECKPOINT_INTERVAL_GPU: Duration = Duration::from_secs(30);
+/// Most epochs that leave a line on the terminal: where images are few, an epoch is a single step.
+const MAX_EPOCH_LINES: usize = 100;
+/// Steps between two checks of the loss on a device that would otherwise wait for each.
+const LOSS_CHECK_INTERVAL: usize = 8;
 
 /// Seeds torch's generator for a part of the training, such as an epoch.
 pub fn seed_torch(seed: u64, number: i64) {
@@ -53,18 +53,18 @@ pub struct Position {
 }
 
 impl Position {
-    /// Steps of the phase that are done, of whose epochs each has `steps`.
-    pub fn steps(self, steps: usize) -> u64 {
-        (self.epoch * steps + self.step) as u64
+    /// Steps of the phase that are done.
+    pub fn global_step(self, steps_per_epoch: usize) -> u64 {
+        (self.epoch * steps_per_epoch + self.step) as u64
     }
 }
 
-/// What this process made of an epoch.
+/// The steps of an epoch that this process took, and how long it took for them.
 #[derive(Clone, Copy, Debug)]
 pub struct EpochTime {
     /// Steps; fewer than the epoch has where a run was continued within it.
     pub steps: usize,
-    /// What they took.
+    /// Their duration.
     pub time: Duration,
 }
 
@@ -75,12 +75,12 @@ pub struct EpochReport {
     /// What else belongs into its line of metrics.
     pub metrics: Map<String, Value>,
     /// What else people are told.
-    pub words: String,
+    pub summary: String,
 }
 
 /// What is trained.
 pub trait TrainingPhase {
-    /// Begins an epoch: chooses the order of its images, and draws once more what the steps before `at` drew, so that a
+    /// Begins an epoch: chooses the order of its images, and replays the random draws of the steps before `at`, so that a
     /// run that continues ends in the same numbers as one that was never stopped.
     fn begin(&mut self, at: Position) -> Result<()>;
 
@@ -93,11 +93,11 @@ pub trait TrainingPhase {
     /// If it is no number.
     fn loss(&self, at: Position) -> Result<f64>;
 
-    /// Ends the epoch whose last step `at` stands behind.
+    /// Ends the epoch; `at` is after its last step.
     fn end(&mut self, at: Position, made: EpochTime) -> Result<EpochReport>;
 
     /// Whether nothing more is to be gained after so many epochs.
-    fn is_over(&self, _epochs: usize) -> bool {
+    fn should_stop_early(&self, _epochs: usize) -> bool {
         false
     }
 
@@ -139,29 +139,29 @@ impl TrainingLoop<'_> {
     /// If the loss stops being finite, a file cannot be written, or a stop was asked for.
     pub fn run(&self, phase: &mut dyn TrainingPhase, mut at: Position) -> Result<()> {
         let Self { run, title, steps, epochs, until, .. } = *self;
-        let mut progress = PhaseProgress::new(title, (epochs * steps) as u64, at.steps(steps));
+        let mut progress = PhaseProgress::new(title, (epochs * steps) as u64, at.global_step(steps));
         let (on_cpu, mut saved) = (self.device == Device::Cpu, Instant::now());
         run.group().meet()?;
         interrupt::enter(self.work);
         while at.epoch < until {
             phase.begin(at)?;
             let made = self.take_steps(phase, &mut at, &mut progress, &mut saved)?;
-            let EpochReport { loss, metrics, words } = phase.end(at, made)?;
+            let EpochReport { loss, metrics, summary } = phase.end(at, made)?;
             at = Position { epoch: at.epoch + 1, step: 0 };
             // Before the checkpoint; see `Run::rewind`.
             run.log(&self.metrics_line(metrics, at.epoch, loss, made))?;
             let stop = self.stop(true)?;
-            let last = at.epoch == until || phase.is_over(at.epoch);
-            if on_cpu || saved.elapsed() > SAVE_APART || last || stop.is_err() {
+            let last = at.epoch == until || phase.should_stop_early(at.epoch);
+            if on_cpu || saved.elapsed() > MIN_CHECKPOINT_INTERVAL_GPU || last || stop.is_err() {
                 phase.save(at, run)?;
                 saved = Instant::now();
             }
             let rate = self.rate(made);
-            let line = format!("epoch {}/{epochs}: loss {loss:.3}, {words}{rate}", at.epoch);
-            if last || at.epoch.is_multiple_of(until.div_ceil(LINES)) {
+            let line = format!("epoch {}/{epochs}: loss {loss:.3}, {summary}{rate}", at.epoch);
+            if last || at.epoch.is_multiple_of(until.div_ceil(MAX_EPOCH_LINES)) {
                 progress.milestone(&line);
             } else {
-                progress.at(at.steps(steps), || line);
+                progress.at(at.global_step(steps), || line);
             }
             if last {
                 break;
@@ -187,13 +187,13 @@ impl TrainingLoop<'_> {
         while at.step < steps {
             phase.step(*at)?;
             at.step += 1;
-            let look = self.device == Device::Cpu || at.step.is_multiple_of(LOOK) || at.step == steps;
-            let stop = self.stop(look)?;
-            let save = stop.is_err() || saved.elapsed() > SAVE_AFTER;
-            if look || save {
+            let check = self.device == Device::Cpu || at.step.is_multiple_of(LOSS_CHECK_INTERVAL) || at.step == steps;
+            let stop = self.stop(check)?;
+            let save = stop.is_err() || saved.elapsed() > CHECKPOINT_INTERVAL;
+            if check || save {
                 let loss = phase.loss(*at)?;
                 let made = EpochTime { steps: at.step - first, time: started.elapsed() };
-                progress.at(at.steps(steps), || {
+                progress.at(at.global_step(steps), || {
                     format!("epoch {}/{epochs} loss {loss:.3}{}", at.epoch + 1, self.rate(made))
                 });
             }
@@ -220,13 +220,13 @@ impl TrainingLoop<'_> {
         line.into()
     }
 
-    /// Whether a stop was asked for; all ranks agree on that when they look, so that they stop after the same step.
-    fn stop(&self, look: bool) -> Result<Result<(), Interrupted>> {
+    /// Whether a stop was asked for. All ranks agree on that where `check` says so, and stop after the same step.
+    fn stop(&self, check: bool) -> Result<Result<(), Interrupted>> {
         let group = self.run.group();
         if group.size() == 1 {
             return Ok(interrupt::check());
         }
-        if look && group.any(interrupt::check().is_err())? {
+        if check && group.any(interrupt::check().is_err())? {
             interrupt::ask();
             return Ok(interrupt::check());
         }
@@ -269,7 +269,7 @@ mod tests {
 
         fn end(&mut self, at: Position, made: EpochTime) -> Result<EpochReport> {
             self.0.push(format!("end {}.{} after {}", at.epoch, at.step, made.steps));
-            Ok(EpochReport { loss: self.loss(at)?, metrics: Map::new(), words: "fine".into() })
+            Ok(EpochReport { loss: self.loss(at)?, metrics: Map::new(), summary: "fine".into() })
         }
 
         fn save(&mut self, at: Position, _: &Run) -> Result<()> {

@@ -225,12 +225,12 @@ impl<C: Criterion> TrainingPhase for PretrainPhase<'_, C> {
         ];
         let metrics: Map<String, Value> =
             metrics.map(|(name, value)| (name.to_owned(), json!(value))).into_iter().collect();
-        let words = format!("accuracy on augmented views {:.1} %", 100.0 * accuracy);
-        Ok(EpochReport { loss: total, metrics, words })
+        let summary = format!("accuracy on augmented views {:.1} %", 100.0 * accuracy);
+        Ok(EpochReport { loss: total, metrics, summary })
     }
 
     fn save(&mut self, at: Position, run: &Run) -> Result<()> {
-        self.state.save(at, at.steps(self.steps), self.model, self.criterion, run)
+        self.state.save(at, at.global_step(self.steps), self.model, self.criterion, run)
     }
 }
 

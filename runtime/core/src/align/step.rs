@@ -34,7 +34,7 @@ pub struct StepBatch<'a> {
     pub perturbed_labels: &'a [u32],
 }
 
-/// The three terms of the loss; cross entropy and orthogonality with their weights.
+/// The three terms of the loss, each with its weight in it.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct LossTerms {
     /// PSCL.
@@ -58,7 +58,7 @@ impl LossTerms {
     }
 }
 
-/// How large the steps of a training are at most.
+/// The largest step that a training may take: upper bounds of its shapes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StepExtent {
     /// Shape of the head.
@@ -71,7 +71,7 @@ pub struct StepExtent {
     pub classes: usize,
     /// Targets, assigned and free.
     pub targets: usize,
-    /// Targets that are rows of PSCL unperturbed, at most.
+    /// Which targets are rows of PSCL unperturbed.
     pub unperturbed_targets: UnperturbedTargets,
 }
 
@@ -125,7 +125,7 @@ impl StepExtent {
 }
 
 buffers! {
-    /// The numbers of a training; `width` is [`HeadShape::width`].
+    /// The numbers of a training; `width` is [`HeadShape::width`], the outputs padded to whole vectors.
     struct StepNumbers of f32, sized by (extent: &StepExtent) {
         /// The head at work ([`HeadShape::load`]).
         parameters: extent.shape.parameters(),
@@ -149,7 +149,7 @@ buffers! {
         pairs: extent.pairs(),
         /// What cross entropy works with ([`cross_entropy::memory`]).
         logits: cross_entropy::memory(extent.projections(), extent.classes),
-        /// What ORTH spreads: class means, then the other targets, `[targets, width]`.
+        /// The rows of ORTH: class means, then the other targets, `[targets, width]`.
         means: extent.targets * extent.shape.width(),
         /// ORTH's gradient with respect to the class means, `[means, width]`.
         mean_gradient: extent.means() * extent.shape.width(),
@@ -205,7 +205,7 @@ impl<'a> Alignment<'a> {
         let targets = [target_rows.assigned, target_rows.free];
         let targets = targets.iter().flat_map(|rows| rows.chunks_exact(shape.outputs));
         let width = shape.width();
-        numbers.targets.chunks_exact_mut(width).zip(targets).for_each(|(to, from)| fill_up(to, from));
+        numbers.targets.chunks_exact_mut(width).zip(targets).for_each(|(to, from)| copy_zero_padded(to, from));
         pack_transposed(classes, width, &numbers.targets[..classes * width], numbers.transposed);
         let base_classes = target_rows.base_classes;
         Self { shape, workers, base_classes, classes, started: false, numbers, indices }
@@ -222,16 +222,18 @@ impl<'a> Alignment<'a> {
     }
 
     /// One step of SGD with momentum, dampening and weight decay, in PyTorch's definition (the first direction is the
-    /// gradient itself, undamped). Returns the losses before it.
+    /// gradient itself, undamped). Returns the loss terms before the update.
     ///
     /// # Panics
     /// If the batch is empty, or larger than the extent.
     pub fn step(&mut self, batch: &StepBatch<'_>, config: &LearnConfig, rate: f32) -> LossTerms {
-        let (keep, take) = if self.started { (config.momentum, 1.0 - config.dampening) } else { (0.0, 1.0) };
+        let (momentum, gradient_scale) =
+            if self.started { (config.momentum, 1.0 - config.dampening) } else { (0.0, 1.0) };
         self.started = true;
         let [first, last] = config.layer_rates;
         let decay = config.weight_decay;
-        self.run_batch(batch, config, SgdUpdate { rate: rate * first, last_rate: rate * last, keep, take, decay })
+        let (rate, last_rate) = (rate * first, rate * last);
+        self.run_batch(batch, config, SgdUpdate { rate, last_rate, momentum, gradient_scale, decay })
     }
 
     /// Writes out the gradient of a batch's loss with respect to the head, and returns the losses; the next step starts
@@ -281,12 +283,12 @@ impl<'a> Alignment<'a> {
         let width = shape.width();
         let StepNumbers { rows, targets, .. } = &mut self.numbers;
         let perturbed = batch.perturbed.chunks_exact(shape.outputs);
-        let clean = clean_labels(config.unperturbed_targets, self.classes, targets.len() / width);
+        let unperturbed = unperturbed_labels(config.unperturbed_targets, self.classes, targets.len() / width);
         let labels = batch.perturbed_labels.iter().copied().cycle().take(perturbed.len());
-        let labels = batch.classes.iter().copied().cycle().take(projections).chain(labels).chain(clean.clone());
+        let labels = batch.classes.iter().copied().cycle().take(projections).chain(labels).chain(unperturbed.clone());
         let mut rest = rows[projections * width..].chunks_exact_mut(width);
-        rest.by_ref().zip(perturbed).for_each(|(to, from)| fill_up(to, from));
-        rest.zip(clean).for_each(|(to, label)| to.copy_from_slice(&targets[label as usize * width..][..width]));
+        rest.by_ref().zip(perturbed).for_each(|(to, from)| copy_zero_padded(to, from));
+        rest.zip(unperturbed).for_each(|(to, label)| to.copy_from_slice(&targets[label as usize * width..][..width]));
         self.indices.labels.iter_mut().zip(labels).for_each(|(to, from)| *to = from);
     }
 
@@ -298,8 +300,8 @@ impl<'a> Alignment<'a> {
         }
         let (width, projections) = (self.shape.width(), self.projections(batch));
         let StepNumbers { rows, gradient, pairs, targets, .. } = &mut self.numbers;
-        let clean = config.unperturbed_targets.count(self.classes, targets.len() / width);
-        let count = projections + batch.perturbed.len() / self.shape.outputs + clean;
+        let unperturbed = config.unperturbed_targets.count(self.classes, targets.len() / width);
+        let count = projections + batch.perturbed.len() / self.shape.outputs + unperturbed;
         let rows = UnitRows { values: &rows[..count * width], width };
         let labels = &self.indices.labels[..count];
         let settings = ContrastSettings { temperature: config.temperature, form: config.contrast_form };
@@ -341,7 +343,7 @@ impl<'a> Alignment<'a> {
         let StepIndices { mean_of_class, mean_counts, .. } = &mut self.indices;
         let StepNumbers { rows, gradient, targets, means, mean_gradient, mean_norms, pairs, .. } = &mut self.numbers;
         let first = config.orthogonality_classes.first(self.base_classes);
-        let count = count_means(batch.classes, first, mean_of_class);
+        let count = number_means(batch.classes, first, mean_of_class);
         // The targets of absent classes and the free ones stand after the means.
         let has_mean = |target: usize| mean_of_class.get(target).is_some_and(|mean| *mean != ABSENT);
         let others = targets.chunks_exact(width).enumerate().filter(|(target, _)| !has_mean(*target));
@@ -394,21 +396,22 @@ fn pass<'a>(
 }
 
 /// Labels of the targets that are rows of PSCL unperturbed, of so many known classes and targets.
-fn clean_labels(clean: UnperturbedTargets, classes: usize, targets: usize) -> impl Iterator<Item = u32> + Clone {
-    let (assigned, free) = (if clean.assigned { classes } else { 0 }, if clean.free { classes } else { targets });
-    (0..assigned as u32).chain(free as u32..targets as u32)
+fn unperturbed_labels(which: UnperturbedTargets, classes: usize, targets: usize) -> impl Iterator<Item = u32> + Clone {
+    let assigned = if which.assigned { classes } else { 0 };
+    let first_free = if which.free { classes } else { targets };
+    (0..assigned as u32).chain(first_free as u32..targets as u32)
 }
 
 /// Numbers the classes of a batch from `first` on, in their order; returns how many there are.
-fn count_means(classes: &[u32], first: usize, mean_of_class: &mut [u32]) -> usize {
+fn number_means(classes: &[u32], first: usize, mean_of_class: &mut [u32]) -> usize {
     mean_of_class.fill(ABSENT);
     classes.iter().filter(|class| **class as usize >= first).for_each(|class| mean_of_class[*class as usize] = 0);
     let present = mean_of_class.iter_mut().filter(|mean| **mean != ABSENT);
     present.enumerate().map(|(number, mean)| *mean = number as u32).count()
 }
 
-/// Copies a row and fills it up with zeros.
-pub(super) fn fill_up(to: &mut [f32], from: &[f32]) {
+/// Copies a row and pads it with zeros.
+pub(super) fn copy_zero_padded(to: &mut [f32], from: &[f32]) {
     to[..from.len()].copy_from_slice(from);
     to[from.len()..].fill(0.0);
 }

@@ -55,7 +55,7 @@ pub struct ReleaseRecord {
     pub name: String,
     /// Digest of the learner file of the bundle, or of the pack's bundle.
     pub bundle: ObjectDigest,
-    /// Digest of the manifest or the pack, by which devices get their places.
+    /// Digest of the manifest or the pack; with a device's id it decides when the device's turn comes in the rollout.
     pub identity: ObjectDigest,
     /// Which share of the devices gets it.
     pub stage: RolloutStage,
@@ -101,7 +101,7 @@ pub struct PackRelease<'a> {
     pub key: Option<&'a SecretKey>,
 }
 
-/// A release that is to be kept, with what belongs to it.
+/// A release before it is in the database, with what belongs to it.
 struct ReleaseDraft<'a> {
     channel: &'a str,
     kind: ReleaseKind,
@@ -115,7 +115,7 @@ struct ReleaseDraft<'a> {
     origins: Vec<ObjectDigest>,
 }
 
-const COLUMNS: &str = "SELECT id, channel, kind, name, bundle, identity, stage, force, withdrawn, created,
+const SELECT_RELEASE: &str = "SELECT id, channel, kind, name, bundle, identity, stage, force, withdrawn, created,
     give_up_unkept FROM release";
 
 fn record(row: &Row<'_>) -> rusqlite::Result<ReleaseRecord> {
@@ -143,7 +143,7 @@ impl HubStore {
     /// [`HubError::Database`] if they cannot be read.
     pub fn releases(&self) -> Result<Vec<ReleaseRecord>, HubError> {
         let connection = self.connection();
-        let mut query = connection.prepare_cached(&format!("{COLUMNS} ORDER BY id DESC"))?;
+        let mut query = connection.prepare_cached(&format!("{SELECT_RELEASE} ORDER BY id DESC"))?;
         let releases = query.query_map([], record)?.collect::<Result<_, _>>()?;
         Ok(releases)
     }
@@ -204,7 +204,7 @@ impl HubStore {
         loop {
             let before = self.active_ids(release.channel)?;
             let new = self.combined(release)?;
-            if let Some(ids) = self.keep_if_unchanged(&new, release.channel, &before, now)? {
+            if let Some(ids) = self.insert_if_unchanged(&new, release.channel, &before, now)? {
                 return Ok(ids);
             }
         }
@@ -215,13 +215,13 @@ impl HubStore {
         let PackRelease { packs, channel, stage, same_label, key } = *release;
         let mut chosen = packs.iter().map(|digest| self.pack(digest)).collect::<Result<Vec<_>, _>>()?;
         if same_label == SameLabel::Merge {
-            chosen.extend(self.released_beside(&chosen, channel)?);
+            chosen.extend(self.packs_to_merge_with(&chosen, channel)?);
         }
         let opened = chosen.iter().map(|record| self.opened(record)).collect::<Result<Vec<_>, _>>()?;
         let combined = merge::combine(opened, same_label)?;
         let mut new = Vec::with_capacity(combined.len());
         for CombinedPack { origins, pack } in combined {
-            self.check_replaced(&pack, &origins, channel)?;
+            self.refuse_silent_replacement(&pack, &origins, channel)?;
             let bytes = sealed(&pack, key)?;
             let (digest, size) = (self.objects().put(&bytes)?, bytes.len() as u64);
             new.push(ReleaseDraft {
@@ -252,8 +252,13 @@ impl HubStore {
         Ok(PushedPack { id: digest, device: record.device_name.clone(), pack })
     }
 
-    /// The newest release of a label in a channel.
-    fn newest(&self, channel: &str, name: &str, bundle: &ObjectDigest) -> Result<Option<ReleaseRecord>, HubError> {
+    /// The release of a pack that devices of a channel have now for a label on a bundle.
+    fn active_pack_release(
+        &self,
+        channel: &str,
+        name: &str,
+        bundle: &ObjectDigest,
+    ) -> Result<Option<ReleaseRecord>, HubError> {
         let connection = self.connection();
         let all = active(&connection, channel)?;
         let is_same = |release: &ReleaseRecord| {
@@ -263,7 +268,7 @@ impl HubStore {
     }
 
     /// Packs of other devices that are released under the labels of these, to be merged with them.
-    fn released_beside(&self, chosen: &[PackRecord], channel: &str) -> Result<Vec<PackRecord>, HubError> {
+    fn packs_to_merge_with(&self, chosen: &[PackRecord], channel: &str) -> Result<Vec<PackRecord>, HubError> {
         let mut devices: BTreeMap<String, BTreeSet<DeviceId>> = BTreeMap::new();
         for pack in chosen {
             devices.entry(label::normal(&pack.label)).or_default().insert(pack.device);
@@ -274,7 +279,7 @@ impl HubStore {
             else {
                 continue;
             };
-            let Some(release) = self.newest(channel, &label, &bundle)? else { continue };
+            let Some(release) = self.active_pack_release(channel, &label, &bundle)? else { continue };
             for origin in self.origins(release.id)? {
                 let pack = self.pack(&origin)?;
                 if !devices.contains(&pack.device) {
@@ -286,9 +291,9 @@ impl HubStore {
     }
 
     /// Refuses a pack that would silently take the place of another device's.
-    fn check_replaced(&self, pack: &Pack, made_of: &[ObjectDigest], channel: &str) -> Result<(), HubError> {
+    fn refuse_silent_replacement(&self, pack: &Pack, made_of: &[ObjectDigest], channel: &str) -> Result<(), HubError> {
         let bundle = ObjectDigest::new(pack.bundle_digest);
-        let Some(release) = self.newest(channel, &pack.label, &bundle)? else { return Ok(()) };
+        let Some(release) = self.active_pack_release(channel, &pack.label, &bundle)? else { return Ok(()) };
         let devices = |packs: &[ObjectDigest]| -> Result<BTreeSet<DeviceId>, HubError> {
             packs.iter().map(|pack| Ok(self.pack(pack)?.device)).collect()
         };
@@ -300,8 +305,8 @@ impl HubStore {
         Err(MergeError::Undecided { label: pack.label.clone(), count }.into())
     }
 
-    /// Keeps releases that were combined with what a channel had; `None` if it has others by now.
-    fn keep_if_unchanged(
+    /// Inserts releases that were combined with what a channel had; `None` if it has others by now.
+    fn insert_if_unchanged(
         &self,
         new: &[ReleaseDraft<'_>],
         channel: &str,
@@ -343,7 +348,7 @@ impl HubStore {
         if changed == 0 { Err(HubError::NoRelease { release }) } else { Ok(()) }
     }
 
-    /// What its channel holds for a device that says this of itself.
+    /// What a device should have: what its channel holds for one that reports this.
     ///
     /// # Errors
     /// [`HubError::Database`] if it cannot be read.
@@ -403,7 +408,7 @@ fn sealed(pack: &Pack, key: Option<&SecretKey>) -> Result<Vec<u8>, HubError> {
 
 /// Releases of a channel that were not taken back, newest first.
 fn active(connection: &Connection, channel: &str) -> Result<Vec<ReleaseRecord>, HubError> {
-    let query = format!("{COLUMNS} WHERE channel = ?1 AND withdrawn = 0 ORDER BY id DESC");
+    let query = format!("{SELECT_RELEASE} WHERE channel = ?1 AND withdrawn = 0 ORDER BY id DESC");
     let mut query = connection.prepare_cached(&query)?;
     let releases = query.query_map([channel], record)?.collect::<Result<_, _>>()?;
     Ok(releases)

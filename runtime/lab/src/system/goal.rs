@@ -111,7 +111,7 @@ impl<'a> GoalTrainer<'a> {
                     to.iter_mut().zip(goal).for_each(|(to, goal)| *to = slope * goal);
                 }
                 shape.unnormalise(&pass, gradient);
-                let update = SgdUpdate { rate, last_rate: rate, keep: 0.9, take: 1.0, decay };
+                let update = SgdUpdate { rate, last_rate: rate, momentum: 0.9, gradient_scale: 1.0, decay };
                 let (parameters, momenta) = (&mut self.parameters, &mut momenta);
                 let mut head = TrainedHead { parameters, momenta, scratch: &mut scratch };
                 shape.backward(&mut head, &mut pass, gradient, update, workers);

@@ -103,7 +103,7 @@ test("sentences of the service are German on a German page, and none is lost", (
     ['the class "mug" would have 300 shots, but a class may have at most 256', /300 Aufnahmen, höchstens 256/],
     ["there is nothing to undo", /nichts zurückzunehmen/],
     ["the last change is entry 4, not entry 3; nothing was changed", /Eintrag 4/],
-    ["too many pictures wait for an answer; try again", /zu viel zu tun/],
+    ["too many requests wait for an answer; try again", /zu viel zu tun/],
     ["the camera is not there, trying again: No such file", /Kamera ist nicht da/],
     ["the camera seems to have been moved, or the light is quite another: show it the empty place again", /verschoben/],
     ["view 2 of the empty place does not look like the others: is a thing or a hand in it? Clear the place", /Hand im Bild/],

@@ -45,6 +45,40 @@ pub enum ChangeKind {
 }
 
 impl ChangeKind {
+    /// All of them, in the order of their numbers.
+    pub const ALL: [Self; 12] = [
+        Self::Start,
+        Self::Learn,
+        Self::Add,
+        Self::Forget,
+        Self::Rename,
+        Self::Import,
+        Self::Undo,
+        Self::Purge,
+        Self::Balance,
+        Self::Upgrade,
+        Self::Move,
+        Self::RemoveShot,
+    ];
+
+    /// What programs call it.
+    pub fn verb(self) -> &'static str {
+        match self {
+            Self::Start => "start",
+            Self::Learn => "learn",
+            Self::Add => "add",
+            Self::Forget => "forget",
+            Self::Rename => "rename",
+            Self::Import => "import",
+            Self::Undo => "undo",
+            Self::Purge => "purge",
+            Self::Balance => "balance",
+            Self::Upgrade => "upgrade",
+            Self::Move => "move",
+            Self::RemoveShot => "remove",
+        }
+    }
+
     /// The verb in the past tense.
     pub fn past(self) -> &'static str {
         match self {

@@ -277,7 +277,7 @@ fn what_was_undone_is_redone_exactly() {
     walk.learn();
     walk.learn();
     let two = walk.saved.state.clone();
-    let one = walk.saved.earlier_number(1).unwrap();
+    let one = walk.saved.entry_before(1).unwrap();
     let earlier = walk.saved.earlier_state(one).unwrap();
     let next = walk.restored(&earlier);
     walk.advance(next, &HistoryChange::new(ChangeKind::Undo, earlier.seed).to(one));
@@ -286,7 +286,7 @@ fn what_was_undone_is_redone_exactly() {
     assert_eq!((timeline.present(), timeline.earlier(), timeline.later()), (1, &[0][..], &[2][..]));
     let again = walk.saved.earlier_state(timeline.later()[0]).unwrap();
     assert_eq!(walk.restored(&again), two);
-    assert_eq!((walk.saved.earlier_number(1), walk.saved.earlier_number(2)), (Some(0), None));
+    assert_eq!((walk.saved.entry_before(1), walk.saved.entry_before(2)), (Some(0), None));
     // The exemplars of the second class are there once, though two entries name them.
     assert_eq!(walk.saved.history.attic.len(), two.exemplars.len() - walk.saved.state.exemplars.len());
 }
@@ -323,4 +323,11 @@ fn pictures_under_two_labels_are_purged_from_one() {
     assert_eq!(still, PurgeError::StillKnown { label: "right".into() });
     let base = walk.saved.purge(&walk.base_model, state, "base 0", &change, walk.limits).unwrap_err();
     assert_eq!(base, PurgeError::Unknown { label: "base 0".into() });
+}
+
+#[test]
+fn kinds_of_change_are_stored_by_their_place() {
+    for (place, kind) in ChangeKind::ALL.into_iter().enumerate() {
+        assert_eq!(codec::to_postcard(&kind), [place as u8], "{kind:?}");
+    }
 }

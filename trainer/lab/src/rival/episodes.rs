@@ -116,7 +116,7 @@ impl<T: Tasks> TrainingPhase for EpisodePhase<'_, T> {
         let (loss, percent) = (self.loss(at)?, 100.0 * self.sums[1] / at.step as f64);
         self.sums = [0.0; 2];
         let metrics = Map::from_iter([("accuracy".to_owned(), json!(percent))]);
-        Ok(EpochReport { loss, metrics, words: format!("accuracy {percent:.1} %") })
+        Ok(EpochReport { loss, metrics, summary: format!("accuracy {percent:.1} %") })
     }
 
     fn save(&mut self, at: Position, run: &Run) -> Result<()> {
@@ -132,6 +132,6 @@ impl<T: Tasks> TrainingPhase for EpisodePhase<'_, T> {
             ("steps", at.step as f64),
         ];
         tensors.extend(numbers.map(|(name, number)| (name.to_owned(), Tensor::from(number).to_kind(Kind::Double))));
-        run.save(&Self::file(), &tensors, at.steps(self.tasks.length()[1]))
+        run.save(&Self::file(), &tensors, at.global_step(self.tasks.length()[1]))
     }
 }

@@ -95,7 +95,7 @@ impl Stopping {
     }
 
     /// Whether no better weights are expected after so many epochs.
-    pub fn is_over(&self, epochs: usize) -> bool {
+    pub fn should_stop(&self, epochs: usize) -> bool {
         self.best.as_ref().is_some_and(|best| epochs >= best.epoch + self.patience)
     }
 
