@@ -59,7 +59,45 @@ fn with(operator: &str, list: &[i64]) -> Model {
     model
 }
 
-/// A convolution with weights of these sides.
+/// The image resized to these sides.
+fn resized(sides: &[i64], settings: &[crate::model::Setting<'_>]) -> Model {
+    let mut model = Model::new();
+    model.list("sides", sides).node("Resize", &["x", "", "", "sides"], "y", settings);
+    model
+}
+
+/// The image resized by scales that are computed from it.
+fn scaled_by_itself() -> Model {
+    let mut model = Model::new();
+    model.node("ReduceMean", &["x"], "scales", &[Ints("axes", &[0, 2, 3]), Int("keepdims", 0)]);
+    model.node("Resize", &["x", "", "scales"], "y", &[Ints("axes", &[1, 2, 3])]);
+    model
+}
+
+/// A row and a column of 60,000 numbers, joined by an equation.
+fn einsum(equation: &str) -> Model {
+    let mut model = Model::new();
+    model.floats("high", &[LONG, 1]).floats("wide", &[1, LONG]);
+    model.node("Einsum", &["high", "wide"], "y", &[Text("equation", equation)]);
+    model
+}
+
+/// A convolution over three axes.
+fn volumes() -> Model {
+    let mut model = Model::new();
+    model.floats("w", &[1, 1, 1, 1, 1]).list("axis", &[1]).node("Unsqueeze", &["x", "axis"], "volume", &[]);
+    model.node("Conv", &["volume", "w"], "y", &[]);
+    model
+}
+
+/// A batch normalisation by the statistics of the batch.
+fn in_training() -> Model {
+    let mut model = Model::new();
+    ["scale", "shift", "mean", "variance"].iter().for_each(|name| drop(model.floats(name, &[3])));
+    model.node("BatchNormalization", &["x", "scale", "shift", "mean", "variance"], "y", &[Int("training_mode", 1)]);
+    model
+}
+
 /// A constant of a shape, beside the image.
 fn constant_of_shape(shape: &[i64]) -> Model {
     let mut model = Model::new();
@@ -78,6 +116,7 @@ fn range(numbers: &[i64; 3]) -> Model {
     model
 }
 
+/// A convolution with weights of these sides.
 fn convolution(weight: &[i64], settings: &[crate::model::Setting<'_>]) -> Model {
     let mut model = Model::new();
     model.floats("w", weight).node("Conv", &["x", "w"], "y", settings);
@@ -161,7 +200,21 @@ fn attacks_are_refused_before_an_engine_sees_them() {
         ("constant of shape", constant_of_shape(&[LONG, LONG]), elements),
         ("range", range(&[0, i64::MAX, 1]), elements),
         ("range for ever", range(&[0, 9, 0]), "cannot infer the output shape of node"),
-        ("resize", with("Resize", &[1, 3, LONG, LONG]), "is not on the list of allowed ones"),
+        ("resize", resized(&[1, 3, LONG, LONG], &[]), elements),
+        ("resize to nothing", resized(&[1, 3, 0, 8], &[]), "resizes in a way that is unknown"),
+        (
+            "resize by a crop",
+            resized(&[1, 3, 8, 8], &[Text("coordinate_transformation_mode", "tf_crop_and_resize")]),
+            "unknown",
+        ),
+        ("resize by scales that a picture gives", scaled_by_itself(), "not known beforehand"),
+        ("broadcast by Einsum", einsum("ij,kl->il"), elements),
+        ("einsum of other letters", einsum("ij,jk->iz"), "its equation is not"),
+        ("einsum of an ellipsis", einsum("...j,jk->...k"), "its equation is not"),
+        ("einsum of shapes that do not fit", einsum("ij,ik->jk"), "do not fit"),
+        ("convolution of volumes", volumes(), "it convolves volumes"),
+        ("exported as in training", in_training(), "call model.eval() before the export"),
+        ("quantised by the batch", one("DynamicQuantizeLinear", &[]), "quantise the model statically"),
         ("upsample", with("Upsample", &[1, 3, LONG, LONG]), "is not on the list of allowed ones"),
         ("pad", with("Pad", &[0, 0, 0, 0, 0, 0, LONG, LONG]), elements),
         ("pad without end", with("Pad", &[i64::MAX; 8]), "padding does not fit"),

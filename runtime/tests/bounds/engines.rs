@@ -20,14 +20,15 @@ fn candidate(model: &Model, values: &[String], random: &mut Random, index: usize
     let (a, b, new) = (a.as_str(), b.as_str(), format!("v{index}"));
     let (axis, small) = (below(5) as i64 - 1, below(4) as i64);
     let list = format!("list {index}");
-    let unary = ["Relu", "Exp", "Neg", "Sigmoid", "Identity", "Softmax", "Abs", "Floor", "Sqrt", "Erf", "Tanh"];
+    let unary =
+        ["Relu", "Exp", "Neg", "Sigmoid", "Identity", "Softmax", "Abs", "Floor", "Sqrt", "Erf", "Tanh", "Sin", "Cos"];
     let mut settings: Vec<Setting<'_>> = Vec::new();
     let mut inputs = vec![a];
     let window = [small + 1, below(3) as i64 + 1];
     let pads = [below(2) as i64, below(2) as i64, below(2) as i64, below(2) as i64];
     let strides = [below(3) as i64 + 1, below(2) as i64 + 1];
     let numbers: Vec<i64> = (0..1 + below(5)).map(|_| below(11) as i64 - 2).collect();
-    let operator = match below(18) {
+    let operator = match below(20) {
         0 => unary[below(unary.len())],
         1 | 2 => {
             inputs.push(b);
@@ -98,6 +99,29 @@ fn candidate(model: &Model, values: &[String], random: &mut Random, index: usize
         16 => {
             settings.push(Int("to", [1, 6, 7, 9][below(4)]));
             "Cast"
+        }
+        17 => {
+            let scale = [0.3, 0.5, 1.0, 1.5, 2.0];
+            model.numbers(&list, &[1.0, 1.0, scale[below(5)], scale[below(5)]]);
+            inputs.extend(["", &list]);
+            settings.push(Text("mode", ["nearest", "linear", "cubic"][below(3)]));
+            let mode = ["half_pixel", "asymmetric", "align_corners", "pytorch_half_pixel"][below(4)];
+            settings.push(Text("coordinate_transformation_mode", mode));
+            "Resize"
+        }
+        18 => {
+            let (equation, has_two) = [
+                ("ab,bc->ac", true),
+                ("abc,acd->abd", true),
+                ("abcd,abed->abce", true),
+                ("abcd,ed->abce", true),
+                ("abcd,abcd->ab", true),
+                ("abcd->adbc", false),
+                ("abc->ca", false),
+            ][below(7)];
+            inputs.extend(has_two.then_some(b));
+            settings.push(Text("equation", equation));
+            "Einsum"
         }
         _ => {
             inputs.push(b);

@@ -56,6 +56,12 @@ impl Model {
         self.constant(name, 1, sides, &0.01f32.to_le_bytes().repeat(count))
     }
 
+    /// A list of floats.
+    pub fn numbers(&mut self, name: &str, values: &[f32]) -> &mut Self {
+        let raw: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
+        self.constant(name, 1, &[values.len() as i64], &raw)
+    }
+
     /// Half floats of zero.
     pub fn halves(&mut self, name: &str, sides: &[i64]) -> &mut Self {
         self.constant(name, 10, sides, &vec![0; 2 * sides.iter().product::<i64>() as usize])

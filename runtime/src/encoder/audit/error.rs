@@ -19,7 +19,10 @@ pub enum AuditError {
         field: u32,
     },
     /// A tensor's data lie in another file.
-    #[error("the data of the tensor {tensor:?} lie outside the file; export the model into a single file")]
+    #[error(
+        "the data of the tensor {tensor:?} lie outside the file; export the model into a single file \
+         (torch.onnx.export: external_data=False)"
+    )]
     ExternalData {
         /// Name of the tensor.
         tensor: String,
@@ -28,7 +31,10 @@ pub enum AuditError {
     #[error("it has sparse tensors; export it with dense ones")]
     Sparse,
     /// The operator of a node, or its domain, is not on the list.
-    #[error("the node {node:?} is of the operator {operator:?}, which is not on the list of allowed ones")]
+    #[error(
+        "the node {node:?} is of the operator {operator:?}, which is not on the list of allowed ones{}",
+        cure(operator)
+    )]
     Operator {
         /// Name of the node.
         node: String,
@@ -108,6 +114,19 @@ pub enum AuditError {
         /// How many are accepted.
         limit: usize,
     },
+}
+
+/// What helps where a model has this operator, with its domain, as the end of a sentence.
+fn cure(operator: &str) -> &'static str {
+    match operator {
+        "ConvInteger" | "DynamicQuantizeLinear" | "MatMulInteger" => {
+            "; a picture's features would depend on the others of its batch: quantise the model statically (QDQ), or not \
+             at all"
+        }
+        "Attention" | "RMSNormalization" | "RotaryEmbedding" => "; export the model with opset_version=18",
+        _ if operator.starts_with("com.microsoft.") => "; take the file as it was before ONNX Runtime optimised it",
+        _ => "",
+    }
 }
 
 /// What the walk and the inference return.

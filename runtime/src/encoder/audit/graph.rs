@@ -217,7 +217,15 @@ fn tensor(message: &[u8]) -> AuditResult<TensorType> {
     if constant.elements() > SHORT {
         return Ok(constant);
     }
-    let values = match (bytes(message, 9, PART)?, data_type) {
+    let raw = bytes(message, 9, PART)?;
+    if data_type == DataType::FLOAT {
+        let floats = raw.map_or_else(
+            || floats(message, 4),
+            |raw| raw.as_chunks().0.iter().copied().map(f32::from_le_bytes).collect(),
+        );
+        return Ok(TensorType { floats: Some(floats), ..constant });
+    }
+    let values = match (raw, data_type) {
         (Some(raw), DataType::INT64) => raw.as_chunks().0.iter().map(|&bytes| i64::from_le_bytes(bytes)).collect(),
         (Some(raw), DataType::INT32) => {
             raw.as_chunks().0.iter().map(|&bytes| i32::from_le_bytes(bytes).into()).collect()
@@ -296,6 +304,21 @@ fn numbers(message: &[u8], field: u32) -> Vec<i64> {
         }
     }
     numbers
+}
+
+/// The floats of a field, packed or not.
+fn floats(message: &[u8], field: u32) -> Vec<f32> {
+    let mut floats = Vec::new();
+    for entry in WireFields::of(message) {
+        match entry {
+            Ok((number, WireValue::Four(value))) if number == field => floats.push(f32::from_le_bytes(value)),
+            Ok((number, WireValue::Bytes(packed))) if number == field => {
+                floats.extend(packed.as_chunks().0.iter().copied().map(f32::from_le_bytes));
+            }
+            _ => {}
+        }
+    }
+    floats
 }
 
 /// A name as a refusal shows it.

@@ -1,13 +1,14 @@
 //! The operators that a backbone may be made of: those that our exporter writes, and what feature extractors are made
-//! of elsewhere. Left out are control flow, sequences and texts, random numbers, and whatever makes a tensor of a size
-//! that depends on its numbers (`NonZero`, `Resize`). Another operator is one more entry here, of an existing rule or
-//! of one more function in [`super::rules`].
+//! of elsewhere. Left out are control flow, sequences and texts, random numbers, whatever makes a tensor of a size that
+//! depends on its numbers (`NonZero`), and quantisation by scales that all pictures of a batch share
+//! (`DynamicQuantizeLinear` and the products of integers behind it). Another operator is one more entry here, of an
+//! existing rule or of one more function in [`super::rules`].
 
 use super::call::ShapeRule;
 use super::rules::{elementwise, fill, index, layout, matrix, reduce, window};
 
 /// The operators of layers, of ONNX's own domain, with their shape rules, sorted by name.
-const LAYERS: [(&str, ShapeRule); 76] = [
+const LAYERS: [(&str, ShapeRule); 77] = [
     ("Abs", elementwise::abs),
     ("Add", elementwise::add),
     ("AveragePool", window::pool),
@@ -18,11 +19,11 @@ const LAYERS: [(&str, ShapeRule); 76] = [
     ("Concat", layout::concat),
     ("Constant", fill::constant),
     ("Conv", window::conv),
-    ("ConvInteger", window::conv_integer),
+    ("Cos", elementwise::transcendental),
     ("DequantizeLinear", elementwise::dequantize_linear),
     ("Div", elementwise::div),
     ("Dropout", elementwise::dropout),
-    ("DynamicQuantizeLinear", elementwise::dynamic_quantize_linear),
+    ("Einsum", matrix::einsum),
     ("Elu", elementwise::transcendental),
     ("Equal", elementwise::equal),
     ("Erf", elementwise::transcendental),
@@ -46,7 +47,6 @@ const LAYERS: [(&str, ShapeRule); 76] = [
     ("LogSoftmax", elementwise::transcendental),
     ("LpNormalization", elementwise::normalization),
     ("MatMul", matrix::matmul),
-    ("MatMulInteger", matrix::matmul_integer),
     ("Max", elementwise::max),
     ("MaxPool", window::pool),
     ("Min", elementwise::min),
@@ -66,11 +66,13 @@ const LAYERS: [(&str, ShapeRule); 76] = [
     ("ReduceSum", reduce::reduce),
     ("Relu", elementwise::simple),
     ("Reshape", layout::reshape),
+    ("Resize", window::resize),
     ("Round", elementwise::simple),
     ("Selu", elementwise::transcendental),
     ("Shape", layout::shape),
     ("Sigmoid", elementwise::transcendental),
     ("Sign", elementwise::simple),
+    ("Sin", elementwise::transcendental),
     ("Slice", index::slice),
     ("Softmax", elementwise::transcendental),
     ("Softplus", elementwise::transcendental),
@@ -158,7 +160,7 @@ mod tests {
         for domain in ["com.microsoft", "ai.onnx.ml"] {
             assert!(!is_allowed(domain, "Conv") && !is_allowed(domain, "Range"));
         }
-        for operator in ["If", "Loop", "Scan", "NonZero", "Resize", "conv", ""] {
+        for operator in ["If", "Loop", "Scan", "NonZero", "ConvInteger", "conv", ""] {
             assert!(!is_allowed("", operator), "{operator}");
         }
     }

@@ -54,12 +54,14 @@ impl DataType {
 }
 
 /// What is known of a tensor.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct TensorType {
     pub shape: Vec<u64>,
     pub data_type: DataType,
     /// Its values, if they are integers, at most [`SHORT`], and known.
     pub values: Option<Vec<i64>>,
+    /// Its values, if it is a constant of at most [`SHORT`] floats.
+    pub floats: Option<Vec<f32>>,
     /// Whether it is the same for every picture: then an engine may compute it when it opens the model.
     pub constant: bool,
 }
@@ -67,7 +69,7 @@ pub struct TensorType {
 impl TensorType {
     /// A tensor of unknown values.
     pub fn of(shape: Vec<u64>, data_type: DataType) -> Self {
-        Self { shape, data_type, values: None, constant: false }
+        Self { shape, data_type, values: None, floats: None, constant: false }
     }
 
     /// This tensor with its values, which are left out where they are too many or not of its data type.

@@ -5,6 +5,7 @@ use crate::encoder::audit::call::{
 };
 use crate::encoder::audit::tensor::{DataType, TensorType};
 
+const TRAINING: RuleError = RuleError("the model was exported as in training; call model.eval() before the export");
 const INTEGER_DIVISION: RuleError = RuleError("it divides integers by what may be zero");
 
 /// An output of the first input's type, each of whose elements has this cost.
@@ -30,6 +31,10 @@ pub fn identity(call: &NodeCall<'_>) -> RuleResult {
 
 /// The input, and a mask of the elements that are kept.
 pub fn dropout(call: &NodeCall<'_>) -> RuleResult {
+    // An input since version 12 of the operator.
+    if call.optional(2).is_some_and(|training| training.values.as_deref() != Some(&[0][..])) {
+        return Err(TRAINING);
+    }
     let mut result = same_shape(call, ELEMENT_COST)?;
     result.outputs.push(TensorType::of(result.outputs[0].shape.clone(), DataType::BOOL));
     Ok(result)
@@ -80,13 +85,6 @@ pub fn quantize_linear(call: &NodeCall<'_>) -> RuleResult {
 /// Bytes to floats.
 pub fn dequantize_linear(call: &NodeCall<'_>) -> RuleResult {
     Ok(NodeOutput::of(TensorType::of(call.input(0)?.shape.clone(), call.input(1)?.data_type), ELEMENT_COST))
-}
-
-/// Floats to bytes, with the scale and the zero point that fit them.
-pub fn dynamic_quantize_linear(call: &NodeCall<'_>) -> RuleResult {
-    let mut result = NodeOutput::of(TensorType::of(call.input(0)?.shape.clone(), DataType::UINT8), 4 * ELEMENT_COST);
-    result.outputs.extend([TensorType::of(vec![], DataType::FLOAT), TensorType::of(vec![], DataType::UINT8)]);
-    Ok(result)
 }
 
 /// A function of the elements at the same position of tensors that are broadcast to each other.
@@ -243,12 +241,13 @@ pub fn normalization(call: &NodeCall<'_>) -> RuleResult {
     same_shape(call, 4 * ELEMENT_COST)
 }
 
-/// A batch normalisation, in training with the statistics of each channel as further outputs.
+/// A batch normalisation by statistics that the model brings. In training it would compute those of the batch, and
+/// return them as further outputs.
 pub fn batch_normalization(call: &NodeCall<'_>) -> RuleResult {
-    let mut result = normalization(call)?;
-    let (channels, kind) = (call.input(3)?.shape.clone(), result.outputs[0].data_type);
-    result.outputs.extend((0..4).map(|_| TensorType::of(channels.clone(), kind)));
-    Ok(result)
+    if call.flag("training_mode", false)? || call.outputs() > 1 {
+        return Err(TRAINING);
+    }
+    normalization(call)
 }
 
 /// A normalisation over the last axes, with the mean and the deviation of each part as further outputs.

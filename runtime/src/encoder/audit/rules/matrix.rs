@@ -1,7 +1,12 @@
 //! Products of matrices.
 
-use crate::encoder::audit::call::{MISMATCH, NodeCall, NodeOutput, RuleResult, broadcast};
+use std::collections::BTreeMap;
+
+use crate::encoder::audit::call::{MISMATCH, NodeCall, NodeOutput, RuleError, RuleResult, broadcast};
 use crate::encoder::audit::tensor::{DataType, TensorType, product};
+
+const EQUATION: RuleError =
+    RuleError("its equation is not of one or two inputs with a letter for every axis, and an output after \"->\"");
 
 /// The product of stacks of matrices, broadcast to each other as NumPy does it.
 fn product_of_stacks(a: &TensorType, b: &TensorType, kind: DataType) -> RuleResult {
@@ -35,10 +40,6 @@ pub fn matmul(call: &NodeCall<'_>) -> RuleResult {
     product_of_stacks(a, call.input(1)?, a.data_type)
 }
 
-pub fn matmul_integer(call: &NodeCall<'_>) -> RuleResult {
-    product_of_stacks(call.input(0)?, call.input(1)?, DataType::INT32)
-}
-
 /// The product of bytes, as bytes: a, scale, zero, b, scale, zero, scale, zero.
 pub fn qlinear_matmul(call: &NodeCall<'_>) -> RuleResult {
     product_of_stacks(call.input(0)?, call.input(3)?, call.input(7)?.data_type)
@@ -57,4 +58,43 @@ pub fn gemm(call: &NodeCall<'_>) -> RuleResult {
         Some(c) if broadcast(&c.shape, &result.outputs[0].shape)? != result.outputs[0].shape => Err(MISMATCH),
         _ => Ok(result),
     }
+}
+
+/// Sums of products by an equation such as `bij,bjk->bik`.
+pub fn einsum(call: &NodeCall<'_>) -> RuleResult {
+    let equation: String = call.text("equation")?.unwrap_or_default().chars().filter(|c| !c.is_whitespace()).collect();
+    let (terms, output) = equation.split_once("->").ok_or(EQUATION)?;
+    let (terms, inputs): (Vec<&str>, _) = (terms.split(',').collect(), call.all()?);
+    if terms.len() != inputs.len() || terms.len() > 2 {
+        return Err(EQUATION);
+    }
+    let mut sides = BTreeMap::new();
+    for (term, input) in terms.iter().zip(&inputs) {
+        if !has_distinct_letters(term) || term.len() != input.rank() {
+            return Err(EQUATION);
+        }
+        for (letter, &side) in term.chars().zip(&input.shape) {
+            if *sides.entry(letter).or_insert(side) != side {
+                return Err(MISMATCH);
+            }
+        }
+    }
+    if !has_distinct_letters(output) {
+        return Err(EQUATION);
+    }
+    let shape = output.chars().map(|letter| sides.get(&letter).copied().ok_or(EQUATION)).collect::<RuleResult<_>>()?;
+    let output = TensorType::of(shape, inputs[0].data_type);
+    let work = product(&sides.into_values().collect::<Vec<_>>());
+    // Inputs are brought into the order of a matrix product, and its result into that of the output.
+    let copied = inputs
+        .iter()
+        .map(|input| packed_bytes(input).saturating_mul(2))
+        .fold(packed_bytes(&output), u64::saturating_add);
+    Ok(NodeOutput { outputs: vec![output], work, scratch: copied })
+}
+
+/// Whether it is letters alone, none of which comes twice.
+fn has_distinct_letters(term: &str) -> bool {
+    let is_new = |(at, letter): (usize, char)| letter.is_ascii_alphabetic() && !term[..at].contains(letter);
+    term.char_indices().all(is_new)
 }

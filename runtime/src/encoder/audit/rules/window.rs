@@ -1,9 +1,13 @@
-//! Windows that slide over images: convolutions and pooling.
+//! Windows that slide over images: convolutions, pooling, resizing.
 
-use crate::encoder::audit::call::{ELEMENT_COST, MISMATCH, NodeCall, NodeOutput, RuleError, RuleResult, WINDOW_COST};
+use crate::encoder::audit::call::{
+    ELEMENT_COST, FUNCTION_COST, MISMATCH, NodeCall, NodeOutput, RuleError, RuleResult, UNKNOWN, WINDOW_COST, to_shape,
+};
 use crate::encoder::audit::tensor::{DataType, TensorType, product};
 
 const PADDING: RuleError = RuleError("its kind of padding is unknown");
+const VOLUMES: RuleError = RuleError("it convolves volumes, which not all engines can");
+const RESIZING: RuleError = RuleError("it resizes in a way that is unknown");
 const WINDOWS: RuleError = RuleError("its window does not fit into the image");
 
 /// How many positions a window of the shape `kernel` has along each axis of an image.
@@ -48,6 +52,9 @@ fn convolution(call: &NodeCall<'_>, image: &TensorType, weight: &TensorType, kin
     if shape.is_empty() || shape.len() != kernel.len() || !fits || *outputs == 0 {
         return Err(MISMATCH);
     }
+    if shape.len() > 2 {
+        return Err(VOLUMES);
+    }
     if call.has("kernel_shape") && call.lengths("kernel_shape", kernel.len(), 1)? != kernel {
         return Err(MISMATCH);
     }
@@ -65,10 +72,6 @@ fn convolution(call: &NodeCall<'_>, image: &TensorType, weight: &TensorType, kin
 pub fn conv(call: &NodeCall<'_>) -> RuleResult {
     let image = call.input(0)?;
     convolution(call, image, call.input(1)?, image.data_type)
-}
-
-pub fn conv_integer(call: &NodeCall<'_>) -> RuleResult {
-    convolution(call, call.input(0)?, call.input(1)?, DataType::INT32)
 }
 
 /// The convolution of bytes, as bytes: image, scale, zero, weight, scale, zero, scale, zero.
@@ -104,4 +107,44 @@ pub fn global_pool(call: &NodeCall<'_>) -> RuleResult {
     let output = [&[*images, *channels], &vec![1; shape.len()][..]].concat();
     Ok(NodeOutput::of(TensorType::of(output, image.data_type), 0)
         .with_work(image.elements().saturating_mul(ELEMENT_COST)))
+}
+
+/// Images of another size, which constants or the shapes of other tensors give.
+pub fn resize(call: &NodeCall<'_>) -> RuleResult {
+    let input = call.input(0)?;
+    let all: Vec<i64> = (0..input.rank() as i64).collect();
+    let axes = call.ints("axes")?.unwrap_or(&all);
+    call.axes(axes, input.rank())?;
+    let stretches = matches!(call.text("keep_aspect_ratio_policy")?, None | Some("stretch"));
+    if !stretches || call.text("coordinate_transformation_mode")? == Some("tf_crop_and_resize") {
+        return Err(RESIZING);
+    }
+    // Up to version 10 of the operator, scales are the second and last input.
+    let (scales, sizes) = if call.inputs.len() == 2 { (1, 2) } else { (2, 3) };
+    let own = |axis: &i64| input.axis(*axis).map(|axis| input.shape[axis]).ok_or(RESIZING);
+    let sides = if call.optional(sizes).is_some() {
+        to_shape(call.values(sizes)?)?
+    } else {
+        let scales = call.input(scales)?.floats.as_ref().ok_or(UNKNOWN)?;
+        let scaled = |(axis, scale): (&i64, &f32)| Ok((own(axis)? as f32 * scale).floor() as u64);
+        axes.iter().zip(scales).map(scaled).collect::<RuleResult<_>>()?
+    };
+    if sides.len() != axes.len() || sides.contains(&0) {
+        return Err(RESIZING);
+    }
+    let mut shape = input.shape.clone();
+    for (axis, side) in axes.iter().zip(sides) {
+        shape[input.axis(*axis).ok_or(RESIZING)?] = side;
+    }
+    let cost = match call.text("mode")?.unwrap_or("nearest") {
+        "nearest" => ELEMENT_COST,
+        "linear" => WINDOW_COST * 4,
+        "cubic" => FUNCTION_COST * 16,
+        _ => return Err(RESIZING),
+    };
+    let output = TensorType::of(shape, input.data_type);
+    // A smaller image may be a mean over all of the larger one, and has one side changed after the other.
+    let elements = input.elements().saturating_add(output.elements());
+    let (work, scratch) = (elements.saturating_mul(cost), elements.saturating_mul(4));
+    Ok(NodeOutput { outputs: vec![output], work, scratch })
 }
