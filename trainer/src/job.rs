@@ -5,6 +5,7 @@ pub mod program;
 pub mod request;
 
 use anyhow::{Context, Result};
+use orco_runtime::image::Preprocessing;
 
 pub use self::arguments::{ImageArguments, MAX_SEED, TrainingArguments};
 use crate::config::Recipe;
@@ -140,6 +141,15 @@ impl TrainingJob {
             None => Model::new(&recipe, input_of(&recipe), device),
         };
         model.channels = data.channels;
+        if let Some(onnx) = &model.onnx {
+            let (side, OnnxBackbone { input: Preprocessing { width, height, .. }, .. }) = (recipe.data.side(), onnx);
+            if [*width, *height] != [side; 2] {
+                log::warn!(
+                    "the backbone takes images of {width} x {height} pixels, but data.image_size is {side}: it is trained on \
+                     other pictures than devices show it"
+                );
+            }
+        }
         let weights = recipe.backbone.weights.as_deref().map(WeightFile::read).transpose()?;
         if let Some(weights) = &weights
             && model.load_weights(weights)? == Norms::Folded

@@ -93,7 +93,9 @@ fn volumes() -> Model {
 /// A batch normalisation by the statistics of the batch.
 fn in_training() -> Model {
     let mut model = Model::new();
-    ["scale", "shift", "mean", "variance"].iter().for_each(|name| drop(model.floats(name, &[3])));
+    for name in ["scale", "shift", "mean", "variance"] {
+        model.floats(name, &[3]);
+    }
     model.node("BatchNormalization", &["x", "scale", "shift", "mean", "variance"], "y", &[Int("training_mode", 1)]);
     model
 }

@@ -93,7 +93,8 @@ fn candidate(model: &Model, values: &[String], random: &mut Random, index: usize
             return model;
         }
         15 => {
-            model.node_of("Split", &[a], &[&new, &format!("{new} other")], &[Int("axis", axis)]);
+            model.list(&list, &[4, 4]);
+            model.node_of("Split", &[a, &list], &[&new, &format!("{new} other")], &[Int("axis", axis)]);
             return model;
         }
         16 => {

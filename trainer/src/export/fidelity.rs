@@ -5,6 +5,7 @@ use orco_runtime::encoder::Encoder;
 use orco_runtime::manifest::WeightFormat;
 
 use super::source::BundleSource;
+use crate::model::backbone::cosine;
 
 /// Most images that both are compared on.
 const COMPARED: usize = 1000;
@@ -103,11 +104,6 @@ impl Fidelity {
 pub(super) fn spread(indices: &[usize], count: usize) -> Vec<usize> {
     let count = count.min(indices.len());
     (0..count).map(|position| indices[position * indices.len() / count]).collect()
-}
-
-fn cosine(a: &[f32], b: &[f32]) -> f64 {
-    let dot = |a: &[f32], b: &[f32]| a.iter().zip(b).map(|(a, b)| f64::from(*a) * f64::from(*b)).sum::<f64>();
-    dot(a, b) / (dot(a, a) * dot(b, b)).sqrt().max(f64::MIN_POSITIVE)
 }
 
 /// The row of `means` whose cosine to the features is the largest.

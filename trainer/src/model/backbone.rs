@@ -8,6 +8,7 @@ mod fold;
 mod head;
 mod network;
 mod norm;
+mod probe;
 pub mod pth;
 mod source;
 mod torchvision;
@@ -17,6 +18,7 @@ pub use build::Builder;
 pub use description::{Activation, Block, ConvNorm, Description, Shortcut};
 pub use head::{ProjectionHead, unit};
 pub use network::Network;
+pub(crate) use probe::cosine;
 pub use source::{FeatureSource, LookingSource, OnnxBackbone, OnnxBackboneError, parts};
 
 /// What others call a tensor of ours below `backbone.`: torchvision and timm for ResNet-18, and

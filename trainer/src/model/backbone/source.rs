@@ -13,10 +13,11 @@ use prost::Message;
 use tch::{Kind, Tensor};
 
 use super::fold;
+use super::probe::{ProbeError, probe};
 use crate::config::BackboneConfig;
 use crate::data::augment::normalise;
 use crate::data::dataset::Channels;
-use crate::model::onnx_proto::{FLOAT, ModelProto, ValueInfoProto};
+use crate::model::onnx_proto::{FLOAT, GraphProto, ModelProto, ValueInfoProto};
 
 /// Computes features of images.
 pub trait FeatureSource {
@@ -55,6 +56,14 @@ pub enum OnnxBackboneError {
         /// What is wrong and what would be accepted.
         reason: String,
     },
+    /// Its features would mislead a device.
+    #[error("{} cannot be the backbone: {reason}", path.display())]
+    Features {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with them and what to do.
+        reason: String,
+    },
     /// It holds what a feature extractor has no need of, or ONNX Runtime refused it.
     #[error("{} cannot be the backbone", path.display())]
     Refused {
@@ -85,7 +94,7 @@ pub struct OnnxBackbone {
 
 impl OnnxBackbone {
     /// Reads and checks a model: one float input `[batch, 3, height, width]` with fixed sides, one float output
-    /// `[batch, features]` or `[batch, features, 1, 1]`, and ONNX Runtime runs it. Constants are folded if it holds
+    /// `[batch, features]` or `[batch, features, 1, 1]`, and engines run it and agree. Constants are folded if it holds
     /// operators that the engines are not to see. It is fed with images normalised as the recipe says, else as its
     /// metadata say, else by the data set's `channels`.
     ///
@@ -95,21 +104,31 @@ impl OnnxBackbone {
         let read = fs::read(path).map_err(|source| OnnxBackboneError::Read { path: path.into(), source })?;
         let refused = |reason| OnnxBackboneError::Refused { path: path.into(), reason };
         let digest = codec::digest(&read);
-        let bytes = fold::without_constant_nodes(read).map_err(refused)?;
         let no_model = || OnnxBackboneError::NotOnnx { path: path.into() };
+        let wrong = |reason: String| OnnxBackboneError::Shape { path: path.into(), reason };
+        // What is wrong with the input is clearer before constants are folded than by what folding stumbles over.
+        let read_graph = ModelProto::decode(read.as_slice()).map_err(|_| no_model())?.graph.ok_or_else(no_model)?;
+        let [height, width] = image_sides(&read_graph).map_err(wrong)?;
+        drop(read_graph);
+        let bytes = fold::without_constant_nodes(read).map_err(refused)?;
         let model = ModelProto::decode(bytes.as_slice()).map_err(|_| no_model())?;
         let graph = model.graph.as_ref().ok_or_else(no_model)?;
-        let wrong = |reason: String| OnnxBackboneError::Shape { path: path.into(), reason };
-        // Old models list their weights among the inputs.
-        let is_weight = |input: &&ValueInfoProto| graph.initializer.iter().any(|weight| weight.name == input.name);
-        let inputs: Vec<&ValueInfoProto> = graph.input.iter().filter(|input| !is_weight(input)).collect();
-        let [height, width] = image_sides(&inputs).map_err(wrong)?;
         check_output(&graph.output).map_err(wrong)?;
+        let mean = config.mean.or_else(|| model.three("orco.mean"));
+        let deviation = config.deviation.or_else(|| model.three("orco.deviation"));
+        if mean.is_none() || deviation.is_none() {
+            log::warn!(
+                "nothing says which mean and deviation the backbone was trained with, so those of the data are taken, {:?} \
+                 and {:?}; a pretrained network needs its own: backbone.mean and backbone.deviation of the recipe",
+                channels.mean,
+                channels.deviation
+            );
+        }
         let input = Preprocessing {
             width,
             height,
-            mean: config.mean.or_else(|| model.three("orco.mean")).unwrap_or(channels.mean),
-            deviation: config.deviation.or_else(|| model.three("orco.deviation")).unwrap_or(channels.deviation),
+            mean: mean.unwrap_or(channels.mean),
+            deviation: deviation.unwrap_or(channels.deviation),
             look: Look::WHOLE,
         };
         if !input.is_sound() {
@@ -118,17 +137,11 @@ impl OnnxBackbone {
         let floats = graph.initializer.iter().filter(|weight| weight.data_type == FLOAT);
         let parameters = floats.map(|weight| weight.dims.iter().product::<i64>().max(0) as u64).sum();
         let name = path.file_stem().map_or("backbone".into(), |name| name.to_string_lossy().into_owned());
-        let mut onnx = Self { bytes, digest, name, input, features: 0, parameters };
-        onnx.features = onnx.probe().map_err(refused)?;
-        Ok(onnx)
-    }
-
-    /// Length of the feature vector, from running two black images.
-    fn probe(&self) -> Result<usize, EncodeError> {
-        let mut encoder = Onnx::open(&self.bytes, &self.input)?;
-        let black = Array4::zeros((2, 3, self.input.height as usize, self.input.width as usize));
-        let features = encoder.encode(black.view())?.ncols();
-        if features > 0 { Ok(features) } else { Err(EncodeError::Shape { expected: 2, actual: 0 }) }
+        let features = probe(&bytes, &input).map_err(|error| match error {
+            ProbeError::Engine(reason) => refused(reason),
+            ProbeError::Features(reason) => OnnxBackboneError::Features { path: path.into(), reason },
+        })?;
+        Ok(Self { bytes, digest, name, input, features, parameters })
     }
 
     /// The model, started on all cores.
@@ -250,23 +263,34 @@ fn sizes(value: &ValueInfoProto) -> Option<Vec<Option<i64>>> {
     (tensor.elem_type == FLOAT).then(|| dimensions.iter().map(|dim| dim.dim_value.filter(|&size| size > 0)).collect())
 }
 
-/// Height and width of the one input.
-fn image_sides(inputs: &[&ValueInfoProto]) -> Result<[u32; 2], String> {
+/// Height and width of the images that are the one input.
+fn image_sides(graph: &GraphProto) -> Result<[u32; 2], String> {
     const WANTED: &str = "one input of f32 images [batch, 3, height, width]";
-    let [input] = inputs else { return Err(format!("it has {} inputs, but must have {WANTED}", inputs.len())) };
-    let found = sizes(input).ok_or_else(|| format!("its input {} is not {WANTED}", input.name))?;
+    // Old models list their weights among the inputs.
+    let is_weight = |input: &&ValueInfoProto| graph.initializer.iter().any(|weight| weight.name == input.name);
+    let inputs: Vec<&ValueInfoProto> = graph.input.iter().filter(|input| !is_weight(input)).collect();
+    let [input] = inputs[..] else { return Err(format!("it has {} inputs, but must have {WANTED}", inputs.len())) };
+    let name = &input.name;
+    let Some(found) = sizes(input) else {
+        return Err(format!("its input {name:?} is of another type (f16, bytes?), but must be {WANTED}"));
+    };
     match found[..] {
         [None, Some(3), Some(height), Some(width)] => {
             let side = |size: i64| u32::try_from(size).map_err(|_| format!("a side of its images is {size} pixels"));
             Ok([side(height)?, side(width)?])
         }
-        [Some(batch), Some(3), ..] if found.len() == 4 => {
-            Err(format!("it takes exactly {batch} image(s) at a time; export it with a dynamic batch size"))
-        }
+        [Some(batch), Some(3), ..] if found.len() == 4 => Err(format!(
+            "it takes exactly {batch} image(s) at a time; export it for a batch of any size (torch.onnx.export: \
+                 dynamic_shapes=({{0: torch.export.Dim(\"batch\")}},), or dynamic_axes with dynamo=False)"
+        )),
         [_, Some(3), ..] if found.len() == 4 => Err("the size of its images is dynamic; export it with fixed \
              height and width, only the batch may be dynamic"
             .into()),
-        _ => Err(format!("its input {} has {} dimensions of other sizes than {WANTED}", input.name, found.len())),
+        _ => {
+            let size = |size: &Option<i64>| size.map_or_else(|| "any".to_owned(), |size| size.to_string());
+            let shape = found.iter().map(size).collect::<Vec<_>>().join(", ");
+            Err(format!("its input {name:?} has the shape [{shape}], but must be {WANTED}"))
+        }
     }
 }
 
@@ -274,10 +298,11 @@ fn image_sides(inputs: &[&ValueInfoProto]) -> Result<[u32; 2], String> {
 fn check_output(outputs: &[ValueInfoProto]) -> Result<(), String> {
     const WANTED: &str = "one f32 output [batch, features]";
     let [output] = outputs else { return Err(format!("it has {} outputs, but must have {WANTED}", outputs.len())) };
-    let found = sizes(output).ok_or_else(|| format!("its output {} is not {WANTED}", output.name))?;
+    let name = &output.name;
+    let found = sizes(output).ok_or_else(|| format!("its output {name:?} is not {WANTED}"))?;
     match found[..] {
         [_, _] | [_, _, Some(1), Some(1)] => Ok(()),
-        _ => Err(format!("its output {} has {} dimensions, but must be {WANTED}", output.name, found.len())),
+        _ => Err(format!("its output {name:?} has {} dimensions, but must be {WANTED}", found.len())),
     }
 }
 
@@ -293,6 +318,11 @@ mod tests {
         let dim = sizes.iter().map(|&size| DimensionProto { dim_value: (size > 0).then_some(size), dim_param: None });
         let tensor_type = TensorTypeProto { elem_type, shape: Some(ShapeProto { dim: dim.collect() }) };
         ValueInfoProto { name: "x".into(), r#type: Some(TypeProto { tensor_type: Some(tensor_type) }) }
+    }
+
+    /// A graph of these inputs.
+    fn graph(inputs: &[&ValueInfoProto]) -> GraphProto {
+        GraphProto { input: inputs.iter().map(|input| (*input).clone()).collect(), ..GraphProto::default() }
     }
 
     /// Features that are the image's mean colours.
@@ -328,13 +358,13 @@ mod tests {
     #[test]
     fn shapes_that_are_no_feature_extractors_are_refused() {
         let image = value(FLOAT, &[0, 3, 8, 9]);
-        assert_eq!(image_sides(&[&image]), Ok([8, 9]));
-        let refused = |inputs: &[&ValueInfoProto]| image_sides(inputs).unwrap_err();
+        assert_eq!(image_sides(&graph(&[&image])), Ok([8, 9]));
+        let refused = |inputs: &[&ValueInfoProto]| image_sides(&graph(inputs)).unwrap_err();
         assert!(refused(&[&image, &image]).starts_with("it has 2 inputs"));
-        assert!(refused(&[&value(INT8, &[0, 3, 8, 9])]).contains("is not one input of f32"));
+        assert!(refused(&[&value(INT8, &[0, 3, 8, 9])]).contains("is of another type"));
         assert!(refused(&[&value(FLOAT, &[1, 3, 8, 9])]).contains("exactly 1 image(s)"));
         assert!(refused(&[&value(FLOAT, &[0, 3, 0, 0])]).contains("dynamic"));
-        assert!(refused(&[&value(FLOAT, &[0, 8, 9, 3])]).contains("4 dimensions of other sizes"));
+        assert!(refused(&[&value(FLOAT, &[0, 8, 9, 3])]).contains("has the shape [any, 8, 9, 3]"));
         let row = value(FLOAT, &[0, 640]);
         assert_eq!(check_output(std::slice::from_ref(&row)), Ok(()));
         assert_eq!(check_output(&[value(FLOAT, &[0, 640, 1, 1])]), Ok(()));
