@@ -9,7 +9,7 @@ mod export;
 mod pretrain;
 
 pub use align::{BaseAlignConfig, BaseAlignRate, BaseAssignment};
-pub use backbone::{Architecture, BackboneConfig, Stem};
+pub use backbone::{Architecture, BackboneConfig, Pooling, Stem};
 pub use check::ConfigError;
 pub use data::{DataConfig, DataKind, SquareFit};
 pub use export::ExportConfig;
@@ -340,6 +340,24 @@ impl Recipe {
         }
         recipe.check()?;
         Ok(recipe)
+    }
+
+    /// Reads and checks a recipe whose backbone is a feature extractor that the user brings as an ONNX file, whatever
+    /// network the recipe names. What its `[backbone]` says of such a file holds: mean, deviation, output, pool.
+    ///
+    /// # Errors
+    /// [`ConfigError`] if the file cannot be read, is no recipe, or holds a value out of range.
+    pub fn read_on(path: &Path, model: &Path) -> Result<Self, ConfigError> {
+        let shown = path.display().to_string();
+        let text = std::fs::read_to_string(path).map_err(|source| ConfigError::Read { path: shown.clone(), source })?;
+        let mut table: toml::Table =
+            text.parse().map_err(|source| ConfigError::Parse { path: shown, source: Box::new(source) })?;
+        let named = table.remove("backbone").and_then(|named| named.try_into::<toml::Table>().ok()).unwrap_or_default();
+        let is_of_file = |key: &String| ["mean", "deviation", "output", "pool"].contains(&key.as_str());
+        let mut backbone: toml::Table = named.into_iter().filter(|(key, _)| is_of_file(key)).collect();
+        backbone.insert("onnx".into(), model.display().to_string().into());
+        table.insert("backbone".into(), backbone.into());
+        Self::parse(&table.to_string(), path)?.with_backbone(model)
     }
 
     /// This recipe on a feature extractor that the user brings as an ONNX file.

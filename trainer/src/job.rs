@@ -62,7 +62,11 @@ pub fn open_data_for(arguments: &TrainingArguments, group: &RankGroup) -> Result
     let (images, run) = (&arguments.images, &arguments.run);
     // A run's own copy says whether it is whole.
     let is_own = images.recipe == run.join(RECIPE);
-    let recipe = if is_own { read_recipe(run)? } else { Recipe::read(&images.recipe)? };
+    let recipe = match &arguments.backbone {
+        _ if is_own => read_recipe(run)?,
+        Some(model) => Recipe::read_on(&images.recipe, model)?,
+        None => Recipe::read(&images.recipe)?,
+    };
     let (recipe, data) = open_data_by(recipe, images, group)?;
     Ok(match &arguments.backbone {
         Some(model) => (recipe.with_backbone(model)?, data),

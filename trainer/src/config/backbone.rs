@@ -28,6 +28,12 @@ pub struct BackboneConfig {
     /// nothing, and there is no phase 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub onnx: Option<PathBuf>,
+    /// Which of several outputs the model in `onnx` gives its features by.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub output: Option<String>,
+    /// Makes one feature vector of the tokens or of the feature map that the model in `onnx` gives.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pool: Option<Pooling>,
     /// Mean of red, green and blue in 0..1 that the model in `onnx` is fed with; by default what its metadata say, else
     /// the data set's own. EfficientNet-Lite has its own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -35,6 +41,26 @@ pub struct BackboneConfig {
     /// Their deviation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deviation: Option<[f32; 3]>,
+}
+
+/// How one feature vector is made of many.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Pooling {
+    /// The mean over all tokens, or over all positions of a feature map.
+    Mean,
+    /// The first token: the class token of most transformers.
+    First,
+}
+
+impl Pooling {
+    /// Its name in recipes.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Mean => "mean",
+            Self::First => "first",
+        }
+    }
 }
 
 /// Families of backbones.
@@ -110,6 +136,8 @@ impl BackboneConfig {
         demand("backbone.weights", "set", alone, "left out where backbone.onnx names a whole model")?;
         let shown = self.onnx.is_some() || (self.mean.is_none() && self.deviation.is_none());
         demand("backbone.mean", "set", shown, "left out, deviation too, unless backbone.onnx names a model")?;
+        let chosen = self.onnx.is_some() || (self.output.is_none() && self.pool.is_none());
+        demand("backbone.output", "set", chosen, "left out, pool too, unless backbone.onnx names a model")?;
         let finite = self.mean.iter().chain(&self.deviation).flatten().all(|value| value.is_finite());
         demand("backbone.mean", "not finite", finite, "three numbers, as backbone.deviation")?;
         let above = self.deviation.iter().flatten().all(|&value| value > 0.0);

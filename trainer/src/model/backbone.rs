@@ -8,6 +8,7 @@ mod fold;
 mod head;
 mod network;
 mod norm;
+mod output;
 mod probe;
 pub mod pth;
 mod source;

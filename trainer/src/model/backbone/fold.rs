@@ -51,38 +51,38 @@ pub(super) fn without_constant_nodes(model: Vec<u8>) -> Result<Vec<u8>, EncodeEr
 
 /// `onnx.ModelProto` with its graph as it came.
 #[derive(Clone, PartialEq, Message)]
-struct ModelShell {
+pub(super) struct ModelShell {
     #[prost(int64, tag = "1")]
-    ir_version: i64,
+    pub(super) ir_version: i64,
     #[prost(string, tag = "2")]
-    producer_name: String,
+    pub(super) producer_name: String,
     #[prost(string, tag = "3")]
-    producer_version: String,
+    pub(super) producer_version: String,
     #[prost(bytes = "vec", tag = "7")]
-    graph: Vec<u8>,
+    pub(super) graph: Vec<u8>,
     #[prost(message, repeated, tag = "8")]
-    opset_import: Vec<OperatorSetProto>,
+    pub(super) opset_import: Vec<OperatorSetProto>,
     #[prost(message, repeated, tag = "14")]
-    metadata_props: Vec<StringEntryProto>,
+    pub(super) metadata_props: Vec<StringEntryProto>,
 }
 
 /// `onnx.GraphProto` with its parts as they came, so that none loses what [`crate::model::onnx_proto`] does not name.
 #[derive(Clone, PartialEq, Message)]
-struct GraphParts {
+pub(super) struct GraphParts {
     #[prost(bytes = "vec", repeated, tag = "1")]
-    node: Vec<Vec<u8>>,
+    pub(super) node: Vec<Vec<u8>>,
     #[prost(string, tag = "2")]
-    name: String,
+    pub(super) name: String,
     #[prost(bytes = "vec", repeated, tag = "5")]
-    initializer: Vec<Vec<u8>>,
+    pub(super) initializer: Vec<Vec<u8>>,
     #[prost(bytes = "vec", repeated, tag = "11")]
-    input: Vec<Vec<u8>>,
+    pub(super) input: Vec<Vec<u8>>,
     #[prost(bytes = "vec", repeated, tag = "12")]
-    output: Vec<Vec<u8>>,
+    pub(super) output: Vec<Vec<u8>>,
     #[prost(bytes = "vec", repeated, tag = "13")]
-    value_info: Vec<Vec<u8>>,
+    pub(super) value_info: Vec<Vec<u8>>,
     #[prost(bytes = "vec", repeated, tag = "14")]
-    quantization_annotation: Vec<Vec<u8>>,
+    pub(super) quantization_annotation: Vec<Vec<u8>>,
 }
 
 /// `onnx.TensorProto`, one of whole numbers.

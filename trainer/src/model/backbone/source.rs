@@ -13,6 +13,7 @@ use prost::Message;
 use tch::{Kind, Tensor};
 
 use super::fold;
+use super::output::{self, names};
 use super::probe::{ProbeError, probe};
 use crate::config::BackboneConfig;
 use crate::data::augment::normalise;
@@ -110,6 +111,7 @@ impl OnnxBackbone {
         let read_graph = ModelProto::decode(read.as_slice()).map_err(|_| no_model())?.graph.ok_or_else(no_model)?;
         let [height, width] = image_sides(&read_graph).map_err(wrong)?;
         drop(read_graph);
+        let read = output::choose(read, config.output.as_deref(), config.pool).map_err(wrong)?;
         let bytes = fold::without_constant_nodes(read).map_err(refused)?;
         let model = ModelProto::decode(bytes.as_slice()).map_err(|_| no_model())?;
         let graph = model.graph.as_ref().ok_or_else(no_model)?;
@@ -257,7 +259,7 @@ fn fit(images: &Tensor, input: &Preprocessing) -> Tensor {
 }
 
 /// Sizes of a value's dimensions, `None` where one is not fixed; `None` for all if it is not of floats.
-fn sizes(value: &ValueInfoProto) -> Option<Vec<Option<i64>>> {
+pub(super) fn sizes(value: &ValueInfoProto) -> Option<Vec<Option<i64>>> {
     let tensor = value.r#type.as_ref()?.tensor_type.as_ref()?;
     let dimensions = &tensor.shape.as_ref()?.dim;
     (tensor.elem_type == FLOAT).then(|| dimensions.iter().map(|dim| dim.dim_value.filter(|&size| size > 0)).collect())
@@ -297,12 +299,22 @@ fn image_sides(graph: &GraphProto) -> Result<[u32; 2], String> {
 /// Whether there is one output that may be a feature vector for each image.
 fn check_output(outputs: &[ValueInfoProto]) -> Result<(), String> {
     const WANTED: &str = "one f32 output [batch, features]";
-    let [output] = outputs else { return Err(format!("it has {} outputs, but must have {WANTED}", outputs.len())) };
+    let [output] = outputs else {
+        let names = names(outputs);
+        return Err(format!(
+            "it has {} outputs, but must have {WANTED}: choose one of {names} by backbone.output",
+            outputs.len()
+        ));
+    };
     let name = &output.name;
     let found = sizes(output).ok_or_else(|| format!("its output {name:?} is not {WANTED}"))?;
     match found[..] {
         [_, _] | [_, _, Some(1), Some(1)] => Ok(()),
-        _ => Err(format!("its output {name:?} has {} dimensions, but must be {WANTED}", found.len())),
+        _ => Err(format!(
+            "its output {name:?} has {} dimensions, but must be {WANTED}; backbone.pool = \"mean\" averages tokens or a \
+             feature map, \"first\" takes the first token",
+            found.len()
+        )),
     }
 }
 
