@@ -9,7 +9,7 @@ use orco_runtime::image::Preprocessing;
 
 pub use self::arguments::{ImageArguments, MAX_SEED, TrainingArguments};
 use crate::config::Recipe;
-use crate::data::dataset::{self, DataOrigin, DataSet};
+use crate::data::dataset::{self, Channels, DataOrigin, DataSet};
 use crate::model::backbone::OnnxBackbone;
 use crate::model::{Model, Norms, WeightFile};
 use crate::platform::distributed::{self, RankGroup};
@@ -72,6 +72,25 @@ pub fn open_data_for(arguments: &TrainingArguments, group: &RankGroup) -> Result
         Some(model) => (recipe.with_backbone(model)?, data),
         None => (recipe, data),
     })
+}
+
+/// Warns where a backbone that the user brought is likely to be fed with other images than it was made for.
+fn warn_of_mismatch(onnx: &OnnxBackbone, recipe: &Recipe, channels: Channels) {
+    let (side, Preprocessing { width, height, .. }) = (recipe.data.side(), onnx.input);
+    if [width, height] != [side; 2] {
+        log::warn!(
+            "the backbone takes images of {width} x {height} pixels, but data.image_size is {side}: it is trained on other \
+             pictures than devices show it"
+        );
+    }
+    if !onnx.names_channels && Channels::known(&recipe.data).is_none() {
+        log::warn!(
+            "nothing says by which mean and deviation the backbone's images are normalised, so those of the data are taken, \
+             {:?} and {:?}; a pretrained network needs its own: backbone.mean and backbone.deviation of the recipe",
+            channels.mean,
+            channels.deviation
+        );
+    }
 }
 
 /// Meets the other ranks, if a launcher started several of this program; all but the first only warn from then on.
@@ -141,19 +160,15 @@ impl TrainingJob {
     ) -> Result<Self> {
         let device = device::open_for(arguments.device, group)?;
         let mut model = match &recipe.backbone.onnx {
-            Some(path) => Model::on(OnnxBackbone::open(path, &recipe.backbone, data.channels)?, &recipe, device),
+            Some(path) => Model::on(
+                OnnxBackbone::open(path, &recipe.backbone, recipe.data.side(), data.channels)?,
+                &recipe,
+                device,
+            ),
             None => Model::new(&recipe, input_of(&recipe), device),
         };
         model.channels = data.channels;
-        if let Some(onnx) = &model.onnx {
-            let (side, OnnxBackbone { input: Preprocessing { width, height, .. }, .. }) = (recipe.data.side(), onnx);
-            if [*width, *height] != [side; 2] {
-                log::warn!(
-                    "the backbone takes images of {width} x {height} pixels, but data.image_size is {side}: it is trained on \
-                     other pictures than devices show it"
-                );
-            }
-        }
+        model.onnx.iter().for_each(|onnx| warn_of_mismatch(onnx, &recipe, data.channels));
         let weights = recipe.backbone.weights.as_deref().map(WeightFile::read).transpose()?;
         if let Some(weights) = &weights
             && model.load_weights(weights)? == Norms::Folded

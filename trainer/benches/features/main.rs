@@ -43,7 +43,8 @@ fn main() {
     let file = env::temp_dir().join(format!("orco-features-{}.onnx", std::process::id()));
     std::fs::write(&file, &bundle.backbone).expect("a file");
     let recipe: Recipe = toml::from_str(include_str!("../../recipes/synthetic-tiny.toml")).expect("a recipe");
-    let brought = OnnxBackbone::open(&file, &recipe.backbone, Channels::default()).expect("a backbone");
+    let brought =
+        OnnxBackbone::open(&file, &recipe.backbone, recipe.data.side(), Channels::default()).expect("a backbone");
     std::fs::remove_file(&file).expect("the file is ours");
 
     let pictures = pictures(&input, count);

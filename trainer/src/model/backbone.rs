@@ -1,5 +1,6 @@
 //! Backbones: one layer description builds both the tch network and the ONNX file.
 
+mod adapt;
 mod build;
 mod description;
 mod efficientnet;
@@ -8,7 +9,6 @@ mod fold;
 mod head;
 mod network;
 mod norm;
-mod output;
 mod probe;
 pub mod pth;
 mod source;

@@ -12,8 +12,8 @@ use orco_state::codec;
 use prost::Message;
 use tch::{Kind, Tensor};
 
+use super::adapt::{Adaptation, adapt, names};
 use super::fold;
-use super::output::{self, names};
 use super::probe::{ProbeError, probe};
 use crate::config::BackboneConfig;
 use crate::data::augment::normalise;
@@ -91,41 +91,42 @@ pub struct OnnxBackbone {
     pub features: usize,
     /// Numbers in the model's floating point weights.
     pub parameters: u64,
+    /// Whether the recipe or the model itself says by which mean and deviation its images are normalised.
+    pub names_channels: bool,
 }
 
 impl OnnxBackbone {
-    /// Reads and checks a model: one float input `[batch, 3, height, width]` with fixed sides, one float output
+    /// Reads and checks a model: one float input `[batch, 3, height, width]`, whose sides are `side` pixels if the model
+    /// leaves them open, one float output
     /// `[batch, features]` or `[batch, features, 1, 1]`, and engines run it and agree. Constants are folded if it holds
     /// operators that the engines are not to see. It is fed with images normalised as the recipe says, else as its
     /// metadata say, else by the data set's `channels`.
     ///
     /// # Errors
     /// [`OnnxBackboneError`] if it is something else.
-    pub fn open(path: &Path, config: &BackboneConfig, channels: Channels) -> Result<Self, OnnxBackboneError> {
+    pub fn open(
+        path: &Path,
+        config: &BackboneConfig,
+        side: u32,
+        channels: Channels,
+    ) -> Result<Self, OnnxBackboneError> {
         let read = fs::read(path).map_err(|source| OnnxBackboneError::Read { path: path.into(), source })?;
         let refused = |reason| OnnxBackboneError::Refused { path: path.into(), reason };
         let digest = codec::digest(&read);
         let no_model = || OnnxBackboneError::NotOnnx { path: path.into() };
         let wrong = |reason: String| OnnxBackboneError::Shape { path: path.into(), reason };
+        let to = Adaptation { side, output: config.output.as_deref(), pool: config.pool };
+        let read = adapt(read, to).map_err(wrong)?;
         // What is wrong with the input is clearer before constants are folded than by what folding stumbles over.
         let read_graph = ModelProto::decode(read.as_slice()).map_err(|_| no_model())?.graph.ok_or_else(no_model)?;
         let [height, width] = image_sides(&read_graph).map_err(wrong)?;
         drop(read_graph);
-        let read = output::choose(read, config.output.as_deref(), config.pool).map_err(wrong)?;
         let bytes = fold::without_constant_nodes(read).map_err(refused)?;
         let model = ModelProto::decode(bytes.as_slice()).map_err(|_| no_model())?;
         let graph = model.graph.as_ref().ok_or_else(no_model)?;
         check_output(&graph.output).map_err(wrong)?;
         let mean = config.mean.or_else(|| model.three("orco.mean"));
         let deviation = config.deviation.or_else(|| model.three("orco.deviation"));
-        if mean.is_none() || deviation.is_none() {
-            log::warn!(
-                "nothing says which mean and deviation the backbone was trained with, so those of the data are taken, {:?} \
-                 and {:?}; a pretrained network needs its own: backbone.mean and backbone.deviation of the recipe",
-                channels.mean,
-                channels.deviation
-            );
-        }
         let input = Preprocessing {
             width,
             height,
@@ -143,7 +144,8 @@ impl OnnxBackbone {
             ProbeError::Engine(reason) => refused(reason),
             ProbeError::Features(reason) => OnnxBackboneError::Features { path: path.into(), reason },
         })?;
-        Ok(Self { bytes, digest, name, input, features, parameters })
+        let names_channels = mean.is_some() && deviation.is_some();
+        Ok(Self { bytes, digest, name, input, features, parameters, names_channels })
     }
 
     /// The model, started on all cores.
@@ -285,9 +287,6 @@ fn image_sides(graph: &GraphProto) -> Result<[u32; 2], String> {
             "it takes exactly {batch} image(s) at a time; export it for a batch of any size (torch.onnx.export: \
                  dynamic_shapes=({{0: torch.export.Dim(\"batch\")}},), or dynamic_axes with dynamo=False)"
         )),
-        [_, Some(3), ..] if found.len() == 4 => Err("the size of its images is dynamic; export it with fixed \
-             height and width, only the batch may be dynamic"
-            .into()),
         _ => {
             let size = |size: &Option<i64>| size.map_or_else(|| "any".to_owned(), |size| size.to_string());
             let shape = found.iter().map(size).collect::<Vec<_>>().join(", ");
@@ -375,7 +374,6 @@ mod tests {
         assert!(refused(&[&image, &image]).starts_with("it has 2 inputs"));
         assert!(refused(&[&value(INT8, &[0, 3, 8, 9])]).contains("is of another type"));
         assert!(refused(&[&value(FLOAT, &[1, 3, 8, 9])]).contains("exactly 1 image(s)"));
-        assert!(refused(&[&value(FLOAT, &[0, 3, 0, 0])]).contains("dynamic"));
         assert!(refused(&[&value(FLOAT, &[0, 8, 9, 3])]).contains("has the shape [any, 8, 9, 3]"));
         let row = value(FLOAT, &[0, 640]);
         assert_eq!(check_output(std::slice::from_ref(&row)), Ok(()));

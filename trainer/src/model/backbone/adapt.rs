@@ -1,14 +1,14 @@
-//! Makes a feature vector of what a model gives that the user brought: one of several outputs, and the mean or the first
-//! of its tokens, or the mean of its feature map.
+//! Adapts a model that the user brought: images of any size get a fixed one, and a feature vector is made of what it gives,
+//! one of several outputs, the mean or the first of its tokens, or the mean of its feature map.
 
 use orco_runtime::encoder::audit::{AuditError, audit_layers};
-use prost::Message;
+use prost::{DecodeError, Message};
 
 use super::fold::{GraphParts, ModelShell};
 use super::source::sizes;
 use crate::config::Pooling;
 use crate::model::onnx_proto::{
-    AttributeProto, DimensionProto, INT64, NodeProto, TensorProto, ValueInfoProto, attribute_type,
+    AttributeProto, DimensionProto, FLOAT, INT64, NodeProto, TensorProto, ValueInfoProto, attribute_type,
 };
 
 /// Names of what is added begin with this.
@@ -16,41 +16,92 @@ const PREFIX: &str = "orco.pool";
 /// From this version of ONNX's operators on, `ReduceMean` takes its axes as an input.
 const AXES_AS_INPUT: i64 = 18;
 
-/// The model with one output, the chosen one, pooled if wished. What is no model at all, or must be refused, stays as it
-/// is.
+/// What a model is made to take and to give.
+#[derive(Clone, Copy)]
+pub(super) struct Adaptation<'a> {
+    /// Sides of its images, where the model leaves them open.
+    pub side: u32,
+    /// Which of several outputs gives features.
+    pub output: Option<&'a str>,
+    /// How one vector is made of them.
+    pub pool: Option<Pooling>,
+}
+
+/// The model with images of a fixed size and one output, the chosen one, pooled if wished. What is no model at all, or must
+/// be refused, stays as it is.
 ///
 /// # Errors
 /// A sentence if there is no such output, or it cannot be pooled in this way.
-pub(super) fn choose(model: Vec<u8>, output: Option<&str>, pool: Option<Pooling>) -> Result<Vec<u8>, String> {
+pub(super) fn adapt(model: Vec<u8>, to: Adaptation<'_>) -> Result<Vec<u8>, String> {
     // Writing it anew would leave out the parts for which it is refused.
-    let is_refused = audit_layers(&model).is_err_and(|error| !matches!(error, AuditError::Operator { .. }));
-    if is_refused || (output.is_none() && pool.is_none()) {
+    if audit_layers(&model).is_err_and(|error| !matches!(error, AuditError::Operator { .. })) {
         return Ok(model);
     }
     let unreadable = |_| "its graph cannot be read".to_owned();
     let mut shell = ModelShell::decode(model.as_slice()).map_err(unreadable)?;
     let mut graph = GraphParts::decode(shell.graph.as_slice()).map_err(unreadable)?;
-    let outputs = graph.output.iter().map(|value| ValueInfoProto::decode(value.as_slice()));
-    let outputs: Vec<ValueInfoProto> = outputs.collect::<Result<_, _>>().map_err(unreadable)?;
-    let chosen = match output {
-        Some(name) => outputs.iter().find(|value| value.name == name),
-        None => outputs.first().filter(|_| outputs.len() == 1),
-    };
-    let Some(chosen) = chosen else { return Err(format!("backbone.output must be one of {}", names(&outputs))) };
-    let features = match pool {
-        None => chosen.clone(),
-        Some(pool) => {
-            let operators = shell.opset_import.iter().filter(|set| matches!(set.domain.as_str(), "" | "ai.onnx"));
-            let version = operators.map(|set| set.version).max().unwrap_or(0);
-            let pooled = Pooled::of(chosen, pool, version)?;
-            graph.node.extend(pooled.nodes.iter().map(Message::encode_to_vec));
-            graph.initializer.extend(pooled.constants.iter().map(Message::encode_to_vec));
-            pooled.output
-        }
-    };
-    graph.output = vec![features.encode_to_vec()];
+    let before = graph.clone();
+    graph.fix_images(to.side).map_err(unreadable)?;
+    if to.output.is_some() || to.pool.is_some() {
+        let operators = shell.opset_import.iter().filter(|set| matches!(set.domain.as_str(), "" | "ai.onnx"));
+        let version = operators.map(|set| set.version).max().unwrap_or(0);
+        graph.choose_output(to, version)?;
+    }
+    if graph == before {
+        return Ok(model);
+    }
     shell.graph = graph.encode_to_vec();
     Ok(shell.encode_to_vec())
+}
+
+impl GraphParts {
+    /// Gives inputs of images of any size three colours and this size.
+    fn fix_images(&mut self, side: u32) -> Result<(), DecodeError> {
+        for bytes in &mut self.input {
+            let mut value = ValueInfoProto::decode(bytes.as_slice())?;
+            let tensor = value.r#type.as_mut().and_then(|kind| kind.tensor_type.as_mut());
+            let Some(shape) =
+                tensor.filter(|tensor| tensor.elem_type == FLOAT).and_then(|tensor| tensor.shape.as_mut())
+            else {
+                continue;
+            };
+            let [_, sides @ ..] = &mut shape.dim[..] else { continue };
+            let is_open = |dimension: &DimensionProto| dimension.dim_value.is_none_or(|size| size <= 0);
+            if sides.len() != 3 || !sides.iter().any(is_open) {
+                continue;
+            }
+            for (dimension, size) in sides.iter_mut().zip([3, side, side]).filter(|(dimension, _)| is_open(dimension)) {
+                *dimension = DimensionProto { dim_value: Some(size.into()), dim_param: None };
+            }
+            log::info!(
+                "the backbone takes images of any size; it gets {side} x {side} pixels, as data.image_size says"
+            );
+            *bytes = value.encode_to_vec();
+        }
+        Ok(())
+    }
+
+    /// Leaves one output, pooled if wished.
+    fn choose_output(&mut self, to: Adaptation<'_>, version: i64) -> Result<(), String> {
+        let outputs = self.output.iter().map(|value| ValueInfoProto::decode(value.as_slice()));
+        let outputs = outputs.collect::<Result<Vec<_>, _>>().map_err(|_| "its outputs cannot be read".to_owned())?;
+        let chosen = match to.output {
+            Some(name) => outputs.iter().find(|value| value.name == name),
+            None => outputs.first().filter(|_| outputs.len() == 1),
+        };
+        let Some(chosen) = chosen else { return Err(format!("backbone.output must be one of {}", names(&outputs))) };
+        let features = match to.pool {
+            None => chosen.clone(),
+            Some(pool) => {
+                let pooled = Pooled::of(chosen, pool, version)?;
+                self.node.extend(pooled.nodes.iter().map(Message::encode_to_vec));
+                self.initializer.extend(pooled.constants.iter().map(Message::encode_to_vec));
+                pooled.output
+            }
+        };
+        self.output = vec![features.encode_to_vec()];
+        Ok(())
+    }
 }
 
 /// The names of values, for people.
