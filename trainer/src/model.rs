@@ -314,6 +314,7 @@ mod tests {
             input,
             features: 5,
             parameters: 7,
+            names_channels: true,
         };
         for model in [Model::new(&recipe, [3, 24, 24], Device::Cpu), Model::on(onnx, &recipe, Device::Cpu)] {
             let mut model = model;

@@ -72,7 +72,8 @@ fn exported(folder: &Path, exporter: &str) -> Result<OnnxBackbone, String> {
         return Err(format!("PyTorch cannot write it: {}", reason.trim()));
     }
     let recipe: Recipe = toml::from_str(include_str!("../../../trainer/recipes/synthetic-tiny.toml")).unwrap();
-    OnnxBackbone::open(&path, &recipe.backbone, Channels::default()).map_err(|error| with_causes(&error))
+    OnnxBackbone::open(&path, &recipe.backbone, recipe.data.side(), Channels::default())
+        .map_err(|error| with_causes(&error))
 }
 
 /// How much ONNX Runtime and rten differ from PyTorch, or why they do not open a backbone.

@@ -10,7 +10,7 @@ use orco_runtime::encoder::audit::{AuditError, audit_layers};
 use orco_runtime::encoder::onnx::Onnx;
 use orco_runtime::encoder::rten::Rten;
 use orco_tests::tiny::take_turn;
-use orco_trainer::config::Recipe;
+use orco_trainer::config::{Pooling, Recipe};
 use orco_trainer::data::dataset::Channels;
 use orco_trainer::model::backbone::OnnxBackbone;
 
@@ -26,7 +26,7 @@ fn fixture(name: &str) -> PathBuf {
 /// Opens a file as the recipe's `backbone.onnx`; the reason where it is refused.
 fn open(name: &str) -> Result<OnnxBackbone, String> {
     let recipe: Recipe = toml::from_str(include_str!("../../../trainer/recipes/synthetic-tiny.toml")).unwrap();
-    OnnxBackbone::open(&fixture(name), &recipe.backbone, Channels::default()).map_err(|error| {
+    OnnxBackbone::open(&fixture(name), &recipe.backbone, recipe.data.side(), Channels::default()).map_err(|error| {
         let mut sentence = error.to_string();
         let mut cause = std::error::Error::source(&error);
         while let Some(error) = cause {
@@ -74,6 +74,42 @@ fn plain_exports_become_backbones_that_compute_what_pytorch_computes() {
                 assert!(in_rten < 1e-5, "{name}: rten differs by {in_rten:e}");
             }
         }
+    }
+}
+
+#[test]
+fn tokens_of_images_of_any_size_become_feature_vectors() {
+    let _turn = take_turn();
+    let text = std::fs::read_to_string(fixture("features.json")).unwrap();
+    let expected: BTreeMap<String, Vec<f32>> = serde_json::from_str(&text).unwrap();
+    let images = images();
+    let mut recipe: Recipe = toml::from_str(include_str!("../../../trainer/recipes/synthetic-tiny.toml")).unwrap();
+    for exporter in EXPORTERS {
+        let name = format!("tokens-{exporter}.onnx");
+        let refused = open(&name).unwrap_err();
+        assert!(refused.contains("choose one of \"tokens\", \"vector\" by backbone.output"), "{refused}");
+        for (output, pool, case) in [
+            ("tokens", Some(Pooling::Mean), "tokens-mean"),
+            ("tokens", Some(Pooling::First), "tokens-first"),
+            ("vector", None, "tokens-vector"),
+        ] {
+            (recipe.backbone.output, recipe.backbone.pool) = (Some(output.into()), pool);
+            let opened = OnnxBackbone::open(&fixture(&name), &recipe.backbone, SIDE as u32, Channels::default());
+            let backbone = opened.unwrap_or_else(|reason| panic!("{name}, {case}: {reason:?}"));
+            assert_eq!((backbone.features, backbone.input.width), (FEATURES, SIDE as u32));
+            for count in [1, IMAGES] {
+                let part = images.slice(s![..count, .., .., ..]);
+                let expected = &expected[case][..count * FEATURES];
+                let mut onnx = Onnx::open(&backbone.bytes, &backbone.input).unwrap();
+                let mut rten = Rten::open(&backbone.bytes, &backbone.input).unwrap();
+                let apart = [deviation(&mut onnx, part, expected), deviation(&mut rten, part, expected)];
+                assert!(apart.iter().all(|apart| *apart < 1e-5), "{name}, {case}: {apart:?}");
+            }
+        }
+        (recipe.backbone.output, recipe.backbone.pool) = (Some("vector".into()), Some(Pooling::Mean));
+        let refused = OnnxBackbone::open(&fixture(&name), &recipe.backbone, SIDE as u32, Channels::default());
+        let refused = refused.unwrap_err().to_string();
+        assert!(refused.contains("its output \"vector\" cannot be pooled by backbone.pool = \"mean\""), "{refused}");
     }
 }
 
