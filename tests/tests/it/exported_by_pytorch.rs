@@ -1,4 +1,4 @@
-//! Networks as PyTorch's exporters write them, with nothing set but a batch of any size: `tests/fixtures/backbones`,
+//! Networks as PyTorch's exporters write them, with nothing set but one file and a batch of any size: `tests/fixtures/backbones`,
 //! whose `generate.py` made the files and the features.
 
 use std::collections::BTreeMap;
