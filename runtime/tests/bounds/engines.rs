@@ -105,7 +105,7 @@ fn candidate(model: &Model, values: &[String], random: &mut Random, index: usize
             let scale = [0.3, 0.5, 1.0, 1.5, 2.0];
             model.numbers(&list, &[1.0, 1.0, scale[below(5)], scale[below(5)]]);
             inputs.extend(["", &list]);
-            settings.push(Text("mode", ["nearest", "linear", "cubic"][below(3)]));
+            settings.push(Text("mode", ["nearest", "linear"][below(2)]));
             let mode = ["half_pixel", "asymmetric", "align_corners", "pytorch_half_pixel"][below(4)];
             settings.push(Text("coordinate_transformation_mode", mode));
             "Resize"
@@ -134,6 +134,12 @@ fn candidate(model: &Model, values: &[String], random: &mut Random, index: usize
     model
 }
 
+/// Whether both engines computed one number. Rounding can make sums of large numbers differ, and what is no number is none
+/// to both.
+fn are_alike(one: f32, other: f32) -> bool {
+    one == other || (one - other).abs() <= 1e-3 * one.abs().max(1.0) || (!one.is_finite() && !other.is_finite())
+}
+
 #[test]
 fn engines_give_what_was_inferred() {
     const NODES: usize = 8;
@@ -142,7 +148,7 @@ fn engines_give_what_was_inferred() {
         Err(EncodeError::Start(reason)) => Err(reason),
         opened => Ok(opened.ok()),
     };
-    let (mut compared, mut wrong) = ([0; 2], Vec::new());
+    let (mut compared, mut wrong, mut apart) = ([0; 2], Vec::new(), Vec::new());
     for seed in 0..graphs {
         let mut random = Random::new(seed, "graphs");
         let (mut model, mut values) = (Model::new(), vec![String::from("x")]);
@@ -166,11 +172,17 @@ fn engines_give_what_was_inferred() {
         let bytes = model.encode();
         let bounds = Bounds::of(&bytes, &input(8)).unwrap();
         for pictures in [1, 2] {
-            let images = Array4::from_elem((pictures, 3, 8, 8), 0.5);
+            let images = Array4::from_shape_fn((pictures, 3, 8, 8), |(picture, plane, y, x)| {
+                0.1 + ((picture * 7 + plane * 5 + y * 3 + x * 2) % 11) as f32 / 16.0
+            });
             let Ok(told) = bounds.infer(images.shape()) else { continue };
             let numbers = told.outputs[0].iter().product::<u64>() as usize;
+            let mut rows = [None, None];
             let mut check = |number: usize, encoder: &mut dyn Encoder| match encoder.encode(images.view()) {
-                Ok(rows) if rows.len() == numbers => compared[number] += 1,
+                Ok(found) if found.len() == numbers => {
+                    compared[number] += 1;
+                    rows[number] = Some(found);
+                }
                 // No rows for the pictures, but as many numbers.
                 Err(EncodeError::Shape { actual, .. }) if actual == numbers => compared[number] += 1,
                 Err(EncodeError::Run(_)) => {}
@@ -185,9 +197,15 @@ fn engines_give_what_was_inferred() {
                 Ok(None) => {}
                 Err(reason) => orco_trials::skipped(&format!("ONNX Runtime ({reason})")),
             }
+            if let [Some(rten), Some(onnx)] = &rows
+                && !rten.iter().zip(onnx).all(|(rten, onnx)| are_alike(*rten, *onnx))
+            {
+                apart.push(seed);
+            }
         }
     }
     println!("compared {} outputs of rten and {} of ONNX Runtime, of {}", compared[0], compared[1], 2 * graphs);
     assert!(wrong.is_empty(), "{}: {wrong:#?}", wrong.len());
+    assert!(apart.is_empty(), "the engines compute other numbers of the graphs {apart:?}");
     assert!(compared[0] as u64 > graphs, "too few graphs ran");
 }

@@ -1,12 +1,15 @@
 //! Windows that slide over images: convolutions, pooling, resizing.
 
 use crate::encoder::audit::call::{
-    ELEMENT_COST, FUNCTION_COST, MISMATCH, NodeCall, NodeOutput, RuleError, RuleResult, UNKNOWN, WINDOW_COST, to_shape,
+    ELEMENT_COST, MISMATCH, NodeCall, NodeOutput, RuleError, RuleResult, UNKNOWN, WINDOW_COST, to_shape,
 };
 use crate::encoder::audit::tensor::{DataType, TensorType, product};
 
 const PADDING: RuleError = RuleError("its kind of padding is unknown");
 const VOLUMES: RuleError = RuleError("it convolves volumes, which not all engines can");
+const FINE_RESIZING: RuleError = RuleError(
+    "it resizes by cubic or antialiased interpolation, which not all engines have; export it with bilinear one",
+);
 const RESIZING: RuleError = RuleError("it resizes in a way that is unknown");
 const WINDOWS: RuleError = RuleError("its window does not fit into the image");
 
@@ -115,6 +118,10 @@ pub fn resize(call: &NodeCall<'_>) -> RuleResult {
     let all: Vec<i64> = (0..input.rank() as i64).collect();
     let axes = call.ints("axes")?.unwrap_or(&all);
     call.axes(axes, input.rank())?;
+    // rten has neither and would take other neighbours in their place.
+    if call.text("mode")? == Some("cubic") || call.flag("antialias", false)? {
+        return Err(FINE_RESIZING);
+    }
     let stretches = matches!(call.text("keep_aspect_ratio_policy")?, None | Some("stretch"));
     if !stretches || call.text("coordinate_transformation_mode")? == Some("tf_crop_and_resize") {
         return Err(RESIZING);
@@ -139,11 +146,10 @@ pub fn resize(call: &NodeCall<'_>) -> RuleResult {
     let cost = match call.text("mode")?.unwrap_or("nearest") {
         "nearest" => ELEMENT_COST,
         "linear" => WINDOW_COST * 4,
-        "cubic" => FUNCTION_COST * 16,
         _ => return Err(RESIZING),
     };
     let output = TensorType::of(shape, input.data_type);
-    // A smaller image may be a mean over all of the larger one, and has one side changed after the other.
+    // One side is changed after the other.
     let elements = input.elements().saturating_add(output.elements());
     let (work, scratch) = (elements.saturating_mul(cost), elements.saturating_mul(4));
     Ok(NodeOutput { outputs: vec![output], work, scratch })
