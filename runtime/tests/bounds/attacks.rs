@@ -203,7 +203,6 @@ fn attacks_are_refused_before_an_engine_sees_them() {
         ("range", range(&[0, i64::MAX, 1]), elements),
         ("range for ever", range(&[0, 9, 0]), "cannot infer the output shape of node"),
         ("resize", resized(&[1, 3, LONG, LONG], &[]), elements),
-        ("numbers as truth values", one("Cast", &[Int("to", 9)]), "compare with 0 instead"),
         ("resize cubically", resized(&[1, 3, 9, 9], &[Text("mode", "cubic")]), "cubic or antialiased interpolation"),
         ("resize to nothing", resized(&[1, 3, 0, 8], &[]), "resizes in a way that is unknown"),
         (

@@ -98,7 +98,8 @@ fn candidate(model: &Model, values: &[String], random: &mut Random, index: usize
             return model;
         }
         16 => {
-            settings.push(Int("to", [1, 6, 7, 9][below(4)]));
+            // rten casts to truth values as to whole numbers, so 0.5 is false and 3 stays 3.
+            settings.push(Int("to", [1, 6, 7][below(3)]));
             "Cast"
         }
         17 => {

@@ -64,18 +64,12 @@ pub fn cast(call: &NodeCall<'_>) -> RuleResult {
     let input = call.input(0)?;
     let kind = u64::try_from(call.int("to")?.unwrap_or(0)).map(DataType).map_err(|_| DATA_TYPE)?;
     kind.bits().ok_or(DATA_TYPE)?;
-    // rten keeps 3 as 3, and takes 0.5 for false.
-    let is_truth = |values: &Vec<i64>| values.iter().all(|value| matches!(value, 0 | 1));
-    let is_number = input.data_type != DataType::BOOL && !input.values.as_ref().is_some_and(is_truth);
-    if kind == DataType::BOOL && is_number {
-        return Err(TRUTH);
-    }
-    let output = TensorType::of(input.shape.clone(), kind).with_values(input.values.clone());
-    Ok(NodeOutput::of(output, ELEMENT_COST))
+    let truth = |values: &Vec<i64>| values.iter().map(|&value| i64::from(value != 0)).collect();
+    let values =
+        input.values.as_ref().map(|values| if kind == DataType::BOOL { truth(values) } else { values.clone() });
+    Ok(NodeOutput::of(TensorType::of(input.shape.clone(), kind).with_values(values), ELEMENT_COST))
 }
 
-const TRUTH: RuleError =
-    RuleError("it makes truth values of numbers, which engines do in different ways; compare with 0 instead");
 const DATA_TYPE: RuleError = RuleError("it makes values of an unknown data type");
 
 /// Floats to bytes.
