@@ -132,8 +132,8 @@ fn backbones_of_other_makers_compute_what_pytorch_computes() {
 fn page(rows: &str) -> String {
     format!(
         "<!-- Written by the test backbone_matrix; see its first lines. Do not edit. -->\n# Backbones of other makers\n\nBackbones \
-         of torchvision and timm, with random weights, as PyTorch's exporters write them with nothing set but a batch of \
-         any size. Each becomes a backbone without help. *Differs* is the largest difference from PyTorch's features over \
+         of torchvision and timm, with random weights, as PyTorch's exporters write them with nothing set but one file \
+         and a batch of any size. Each becomes a backbone without help. *Differs* is the largest difference from PyTorch's features over \
          one picture and a batch of five, as a share of the largest feature.\n\n    python3 -m pip install torch torchvision timm onnx onnxscript pillow\n    python3 \
          tests/fixtures/backbones/other_makers.py EXPORTS\n    ORCO_BACKBONES=EXPORTS ORCO_WRITE_BACKBONES=1 cargo test --release -p \
          orco-tests --test it backbone_matrix\n\n| backbone | parameters | exporter | ONNX Runtime differs | rten \
