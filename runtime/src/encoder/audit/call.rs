@@ -19,7 +19,7 @@ const ATTRIBUTE: RuleError = RuleError("an attribute is missing, or makes no sen
 pub const MISMATCH: RuleError = RuleError("the shapes of its inputs do not fit");
 /// A shape that comes from values which are known only when the model runs.
 pub const UNKNOWN: RuleError = RuleError(
-    "it depends on values that are not known beforehand; onnxslim may compute them, or PyTorch's other exporter",
+    "it depends on values that are not known beforehand; onnxslim may compute them, or PyTorch's newer exporter",
 );
 
 /// Cost of one element in multiply-adds: reading, changing and writing it.
