@@ -63,15 +63,12 @@ pub fn open_data_for(arguments: &TrainingArguments, group: &RankGroup) -> Result
     // A run's own copy says whether it is whole.
     let is_own = images.recipe == run.join(RECIPE);
     let recipe = match &arguments.backbone {
-        _ if is_own => read_recipe(run)?,
+        Some(model) if is_own => read_recipe(run)?.with_backbone(model)?,
+        None if is_own => read_recipe(run)?,
         Some(model) => Recipe::read_on(&images.recipe, model)?,
         None => Recipe::read(&images.recipe)?,
     };
-    let (recipe, data) = open_data_by(recipe, images, group)?;
-    Ok(match &arguments.backbone {
-        Some(model) => (recipe.with_backbone(model)?, data),
-        None => (recipe, data),
-    })
+    open_data_by(recipe, images, group)
 }
 
 /// Warns where a backbone that the user brought is likely to be fed with other images than it was made for.

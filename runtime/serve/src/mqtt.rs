@@ -265,37 +265,38 @@ impl Reporter<'_> {
 
     /// Describes all entities to a broker that has just been connected to, for it may have lost what it was told before.
     async fn announce_all(&self, client: &AsyncClient) {
-        let named = self.named();
         // Before the first time, those of an earlier run may be there: the history knows which classes it had.
         let before = self.announced.borrow().clone().unwrap_or_else(|| self.remembered());
-        let messages = self.descriptions(&named);
-        self.retract(client, &self.descriptions(&before), &messages).await;
-        for (topic, config) in messages {
-            self.deliver(client, &topic, config, true).await;
-        }
-        self.announced.replace(Some(named));
+        self.announce(client, self.named(), &self.descriptions(&before), &[]).await;
     }
 
-    /// Describes the entities that are new since the last time, and takes those away whose region or class is gone.
+    /// Describes the entities that are new since the last time.
     async fn announce_changes(&self, client: &AsyncClient) {
         let named = self.named();
         let before = self.announced.borrow().clone().unwrap_or_default();
-        if named == before {
-            return;
+        if named != before {
+            let earlier = self.descriptions(&before);
+            self.announce(client, named, &earlier, &earlier).await;
         }
-        let (messages, earlier) = (self.descriptions(&named), self.descriptions(&before));
-        self.retract(client, &earlier, &messages).await;
-        for (topic, config) in messages.into_iter().filter(|message| !earlier.contains(message)) {
-            self.deliver(client, &topic, config, true).await;
-        }
-        self.announced.replace(Some(named));
     }
 
-    /// Takes the entities away that are described no more.
-    async fn retract(&self, client: &AsyncClient, earlier: &[(String, String)], messages: &[(String, String)]) {
+    /// Takes those of the earlier entities away whose region or class is gone, and describes all of now but those that
+    /// the broker `knows`.
+    async fn announce(
+        &self,
+        client: &AsyncClient,
+        named: EntityNames,
+        earlier: &[(String, String)],
+        knows: &[(String, String)],
+    ) {
+        let messages = self.descriptions(&named);
         for (topic, _) in earlier.iter().filter(|(topic, _)| messages.iter().all(|(other, _)| other != topic)) {
             self.deliver(client, topic, "", true).await;
         }
+        for (topic, config) in messages.into_iter().filter(|message| !knows.contains(message)) {
+            self.deliver(client, &topic, config, true).await;
+        }
+        self.announced.replace(Some(named));
     }
 
     /// Topics of all entities with their descriptions.

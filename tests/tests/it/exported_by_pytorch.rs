@@ -48,31 +48,38 @@ fn deviation(encoder: &mut dyn Encoder, images: ArrayView4<'_, f32>, expected: &
     features.iter().zip(expected).map(|(own, theirs)| (own - theirs).abs()).fold(0.0, f32::max)
 }
 
+/// The features that PyTorch computes of the images, by case.
+fn expected_features() -> BTreeMap<String, Vec<f32>> {
+    let text = std::fs::read_to_string(fixture("features.json")).unwrap();
+    serde_json::from_str(&text).unwrap()
+}
+
+/// Both engines compute what PyTorch does, of batches of any size.
+fn compute_what_pytorch_computes(backbone: &OnnxBackbone, expected: &[f32], what: &str) {
+    assert_eq!((backbone.features, expected.len()), (FEATURES, IMAGES * FEATURES), "{what}");
+    let images = images();
+    for count in [1, 3, IMAGES] {
+        let part = images.slice(s![..count, .., .., ..]);
+        let expected = &expected[..count * FEATURES];
+        let mut onnx = Onnx::open(&backbone.bytes, &backbone.input).unwrap();
+        let in_onnx_runtime = deviation(&mut onnx, part, expected);
+        assert!(in_onnx_runtime < 1e-5, "{what}: ONNX Runtime differs by {in_onnx_runtime:e}");
+        let in_rten = deviation(&mut Rten::open(&backbone.bytes, &backbone.input).unwrap(), part, expected);
+        assert!(in_rten < 1e-5, "{what}: rten differs by {in_rten:e}");
+    }
+}
+
 #[test]
 fn plain_exports_become_backbones_that_compute_what_pytorch_computes() {
     let _turn = take_turn();
-    let text = std::fs::read_to_string(fixture("features.json")).unwrap();
-    let expected: BTreeMap<String, Vec<f32>> = serde_json::from_str(&text).unwrap();
-    let images = images();
+    let expected = expected_features();
     for case in ["padded-by-size", "padded-by-layer", "rows-of-the-batch"] {
         for exporter in EXPORTERS {
             let name = format!("{case}-{exporter}.onnx");
             let backbone = open(&name).unwrap_or_else(|reason| panic!("{reason}"));
-            assert_eq!(backbone.features, FEATURES);
             let file = std::fs::read(fixture(&name)).unwrap();
             assert_eq!(audit_layers(&file).is_ok(), backbone.bytes == file, "{name}: folded only if it has to be");
-            let expected = &expected[case];
-            assert_eq!(expected.len(), IMAGES * FEATURES);
-            // A batch of any size.
-            for count in [1, 3, IMAGES] {
-                let part = images.slice(s![..count, .., .., ..]);
-                let expected = &expected[..count * FEATURES];
-                let mut onnx = Onnx::open(&backbone.bytes, &backbone.input).unwrap();
-                let in_onnx_runtime = deviation(&mut onnx, part, expected);
-                assert!(in_onnx_runtime < 1e-5, "{name}: ONNX Runtime differs by {in_onnx_runtime:e}");
-                let in_rten = deviation(&mut Rten::open(&backbone.bytes, &backbone.input).unwrap(), part, expected);
-                assert!(in_rten < 1e-5, "{name}: rten differs by {in_rten:e}");
-            }
+            compute_what_pytorch_computes(&backbone, &expected[case], &name);
         }
     }
 }
@@ -80,9 +87,7 @@ fn plain_exports_become_backbones_that_compute_what_pytorch_computes() {
 #[test]
 fn tokens_of_images_of_any_size_become_feature_vectors() {
     let _turn = take_turn();
-    let text = std::fs::read_to_string(fixture("features.json")).unwrap();
-    let expected: BTreeMap<String, Vec<f32>> = serde_json::from_str(&text).unwrap();
-    let images = images();
+    let expected = expected_features();
     let mut recipe: Recipe = toml::from_str(include_str!("../../../trainer/recipes/synthetic-tiny.toml")).unwrap();
     for exporter in EXPORTERS {
         let name = format!("tokens-{exporter}.onnx");
@@ -96,15 +101,8 @@ fn tokens_of_images_of_any_size_become_feature_vectors() {
             (recipe.backbone.output, recipe.backbone.pool) = (Some(output.into()), pool);
             let opened = OnnxBackbone::open(&fixture(&name), &recipe.backbone, SIDE as u32, Channels::default());
             let backbone = opened.unwrap_or_else(|reason| panic!("{name}, {case}: {reason:?}"));
-            assert_eq!((backbone.features, backbone.input.width), (FEATURES, SIDE as u32));
-            for count in [1, IMAGES] {
-                let part = images.slice(s![..count, .., .., ..]);
-                let expected = &expected[case][..count * FEATURES];
-                let mut onnx = Onnx::open(&backbone.bytes, &backbone.input).unwrap();
-                let mut rten = Rten::open(&backbone.bytes, &backbone.input).unwrap();
-                let apart = [deviation(&mut onnx, part, expected), deviation(&mut rten, part, expected)];
-                assert!(apart.iter().all(|apart| *apart < 1e-5), "{name}, {case}: {apart:?}");
-            }
+            assert_eq!(backbone.input.width, SIDE as u32);
+            compute_what_pytorch_computes(&backbone, &expected[case], &format!("{name}, {case}"));
         }
         (recipe.backbone.output, recipe.backbone.pool) = (Some("vector".into()), Some(Pooling::Mean));
         let refused = OnnxBackbone::open(&fixture(&name), &recipe.backbone, SIDE as u32, Channels::default());

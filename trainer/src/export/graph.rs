@@ -6,7 +6,7 @@ use tch::{Device, Kind, Tensor};
 use crate::model::backbone::{Activation, ConvNorm, Description, Network};
 use crate::model::onnx_proto::{
     AttributeProto, DimensionProto, FLOAT, GraphProto, INT64, ModelProto, NodeProto, OperatorSetProto, ShapeProto,
-    StringEntryProto, TensorProto, TensorTypeProto, TypeProto, ValueInfoProto, attribute_type,
+    StringEntryProto, TensorProto, TensorTypeProto, TypeProto, ValueInfoProto, attribute_type, int, ints, node,
 };
 
 const IR_VERSION: i64 = 8;
@@ -158,18 +158,6 @@ pub(super) fn folded(network: &Network, conv: &ConvNorm) -> (Tensor, Tensor) {
 pub(super) fn values(tensor: &Tensor) -> Vec<f32> {
     let flat = tensor.detach().to_device(Device::Cpu).to_kind(Kind::Float).contiguous().view(-1);
     Vec::try_from(flat).expect("a flat f32 tensor")
-}
-
-fn node(kind: &str, input: Vec<String>, name: &str, attribute: Vec<AttributeProto>) -> NodeProto {
-    NodeProto { input, output: vec![name.into()], name: name.into(), op_type: kind.into(), attribute }
-}
-
-pub(super) fn int(name: &str, value: i64) -> AttributeProto {
-    AttributeProto { name: name.into(), i: Some(value), r#type: attribute_type::INT, ..AttributeProto::default() }
-}
-
-fn ints(name: &str, ints: Vec<i64>) -> AttributeProto {
-    AttributeProto { name: name.into(), ints, r#type: attribute_type::INTS, ..AttributeProto::default() }
 }
 
 fn batch() -> DimensionProto {

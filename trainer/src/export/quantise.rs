@@ -9,10 +9,10 @@ use std::collections::{BTreeMap, HashMap};
 
 use tch::Tensor;
 
-use super::graph::{INPUT, Parts, folded, int, values};
+use super::graph::{INPUT, Parts, folded, values};
 use super::weights::{largest, to_int8};
 use crate::model::backbone::{Activation, Builder, ConvNorm, Network};
-use crate::model::onnx_proto::{INT8, INT32, UINT8};
+use crate::model::onnx_proto::{INT8, INT32, UINT8, int};
 
 /// Share of a batch's values that may lie outside the range of an activation, on either side.
 const TAIL: f64 = 1e-4;

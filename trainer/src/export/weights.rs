@@ -6,8 +6,8 @@
 
 use orco_runtime::manifest::WeightFormat;
 
-use super::graph::{Parts, int};
-use crate::model::onnx_proto::{FLOAT, FLOAT16, INT8};
+use super::graph::Parts;
+use crate::model::onnx_proto::{FLOAT, FLOAT16, INT8, int};
 
 impl Parts {
     /// Adds the weight of a convolution, `dims` = `[outputs, ..]` row-major, and returns the name of its f32 value.

@@ -162,3 +162,34 @@ pub struct DimensionProto {
     #[prost(string, optional, tag = "2")]
     pub dim_param: Option<String>,
 }
+
+impl ValueInfoProto {
+    /// Sizes of its dimensions, `None` where one is not fixed; `None` for all if it is not of floats.
+    pub fn sizes(&self) -> Option<Vec<Option<i64>>> {
+        let tensor = self.r#type.as_ref()?.tensor_type.as_ref()?;
+        let dimensions = &tensor.shape.as_ref()?.dim;
+        (tensor.elem_type == FLOAT)
+            .then(|| dimensions.iter().map(|dim| dim.dim_value.filter(|&size| size > 0)).collect())
+    }
+}
+
+/// A node of one output, whose name it has.
+pub fn node(operator: &str, input: Vec<String>, name: &str, attribute: Vec<AttributeProto>) -> NodeProto {
+    NodeProto { input, output: vec![name.into()], name: name.into(), op_type: operator.into(), attribute }
+}
+
+/// An attribute that is a whole number.
+pub fn int(name: &str, value: i64) -> AttributeProto {
+    AttributeProto { name: name.into(), i: Some(value), r#type: attribute_type::INT, ..AttributeProto::default() }
+}
+
+/// An attribute that is a list of whole numbers.
+pub fn ints(name: &str, ints: Vec<i64>) -> AttributeProto {
+    AttributeProto { name: name.into(), ints, r#type: attribute_type::INTS, ..AttributeProto::default() }
+}
+
+/// A constant of whole numbers, a single one where it has no dimensions.
+pub fn whole_numbers(name: &str, dims: Vec<i64>, values: &[i64]) -> TensorProto {
+    let raw_data = values.iter().flat_map(|value| value.to_le_bytes()).collect();
+    TensorProto { dims, data_type: INT64, name: name.into(), raw_data }
+}

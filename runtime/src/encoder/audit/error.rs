@@ -33,7 +33,7 @@ pub enum AuditError {
     /// The operator of a node, or its domain, is not on the list.
     #[error(
         "the node {node:?} is of the operator {operator:?}, which is not on the list of allowed ones{}",
-        cure(operator)
+        advice(operator)
     )]
     Operator {
         /// Name of the node.
@@ -117,7 +117,7 @@ pub enum AuditError {
 }
 
 /// What helps where a model has this operator, with its domain, as the end of a sentence.
-fn cure(operator: &str) -> &'static str {
+fn advice(operator: &str) -> &'static str {
     match operator {
         "ConvInteger" | "DynamicQuantizeLinear" | "MatMulInteger" => {
             "; a picture's features would depend on the others of its batch: quantise the model statically (QDQ), or not \

@@ -1,14 +1,13 @@
-//! Adapts a model that the user brought: images of any size get a fixed one, and a feature vector is made of what it gives,
-//! one of several outputs, the mean or the first of its tokens, or the mean of its feature map.
+//! Adapts a model that the user brought: images of any size get a fixed one, one of several outputs is chosen, and tokens or
+//! a feature map are pooled into one vector.
 
 use orco_runtime::encoder::audit::{AuditError, audit_layers};
 use prost::{DecodeError, Message};
 
 use super::fold::{GraphParts, ModelShell};
-use super::source::sizes;
 use crate::config::Pooling;
 use crate::model::onnx_proto::{
-    AttributeProto, DimensionProto, FLOAT, INT64, NodeProto, TensorProto, ValueInfoProto, attribute_type,
+    DimensionProto, FLOAT, NodeProto, TensorProto, ValueInfoProto, int, ints, node, whole_numbers,
 };
 
 /// Names of what is added begin with this.
@@ -27,27 +26,27 @@ pub(super) struct Adaptation<'a> {
     pub pool: Option<Pooling>,
 }
 
-/// The model with images of a fixed size and one output, the chosen one, pooled if wished. What is no model at all, or must
-/// be refused, stays as it is.
+/// The model with images of a fixed size and one output, the chosen one, pooled if wished. What is no model at all, or has
+/// parts that are refused, stays as it is.
 ///
 /// # Errors
 /// A sentence if there is no such output, or it cannot be pooled in this way.
-pub(super) fn adapt(model: Vec<u8>, to: Adaptation<'_>) -> Result<Vec<u8>, String> {
-    // Writing it anew would leave out the parts for which it is refused.
+pub(super) fn adapt(model: Vec<u8>, wanted: Adaptation<'_>) -> Result<Vec<u8>, String> {
+    // Writing it anew would drop functions and other fields for which the audit refuses it.
     if audit_layers(&model).is_err_and(|error| !matches!(error, AuditError::Operator { .. })) {
         return Ok(model);
     }
     let unreadable = |_| "its graph cannot be read".to_owned();
     let mut shell = ModelShell::decode(model.as_slice()).map_err(unreadable)?;
     let mut graph = GraphParts::decode(shell.graph.as_slice()).map_err(unreadable)?;
-    let before = graph.clone();
-    graph.fix_images(to.side).map_err(unreadable)?;
-    if to.output.is_some() || to.pool.is_some() {
+    let is_fixed = graph.fix_images(wanted.side).map_err(unreadable)?;
+    let is_chosen = wanted.output.is_some() || wanted.pool.is_some();
+    if is_chosen {
         let operators = shell.opset_import.iter().filter(|set| matches!(set.domain.as_str(), "" | "ai.onnx"));
         let version = operators.map(|set| set.version).max().unwrap_or(0);
-        graph.choose_output(to, version)?;
+        graph.choose_output(wanted, version)?;
     }
-    if graph == before {
+    if !is_fixed && !is_chosen {
         return Ok(model);
     }
     shell.graph = graph.encode_to_vec();
@@ -55,8 +54,10 @@ pub(super) fn adapt(model: Vec<u8>, to: Adaptation<'_>) -> Result<Vec<u8>, Strin
 }
 
 impl GraphParts {
-    /// Gives inputs of images of any size three colours and this size.
-    fn fix_images(&mut self, side: u32) -> Result<(), DecodeError> {
+    /// Fixes what inputs of images leave open: three colours, sides of this length. Whether there was one. Images whose
+    /// colours come last stay as they are.
+    fn fix_images(&mut self, side: u32) -> Result<bool, DecodeError> {
+        let mut is_fixed = false;
         for bytes in &mut self.input {
             let mut value = ValueInfoProto::decode(bytes.as_slice())?;
             let tensor = value.r#type.as_mut().and_then(|kind| kind.tensor_type.as_mut());
@@ -67,36 +68,39 @@ impl GraphParts {
             };
             let [_, sides @ ..] = &mut shape.dim[..] else { continue };
             let is_open = |dimension: &DimensionProto| dimension.dim_value.is_none_or(|size| size <= 0);
-            if sides.len() != 3 || !sides.iter().any(is_open) {
+            if sides.len() != 3 || !sides.iter().any(is_open) || sides[2].dim_value == Some(3) {
                 continue;
             }
             for (dimension, size) in sides.iter_mut().zip([3, side, side]).filter(|(dimension, _)| is_open(dimension)) {
                 *dimension = DimensionProto { dim_value: Some(size.into()), dim_param: None };
             }
             log::info!(
-                "the backbone takes images of any size; it gets {side} x {side} pixels, as data.image_size says"
+                "the backbone leaves sides of its images open; these get {side} pixels, as data.image_size says"
             );
             *bytes = value.encode_to_vec();
+            is_fixed = true;
         }
-        Ok(())
+        Ok(is_fixed)
     }
 
     /// Leaves one output, pooled if wished.
-    fn choose_output(&mut self, to: Adaptation<'_>, version: i64) -> Result<(), String> {
+    fn choose_output(&mut self, wanted: Adaptation<'_>, version: i64) -> Result<(), String> {
         let outputs = self.output.iter().map(|value| ValueInfoProto::decode(value.as_slice()));
         let outputs = outputs.collect::<Result<Vec<_>, _>>().map_err(|_| "its outputs cannot be read".to_owned())?;
-        let chosen = match to.output {
+        let chosen = match wanted.output {
             Some(name) => outputs.iter().find(|value| value.name == name),
             None => outputs.first().filter(|_| outputs.len() == 1),
         };
-        let Some(chosen) = chosen else { return Err(format!("backbone.output must be one of {}", names(&outputs))) };
-        let features = match to.pool {
+        let Some(chosen) = chosen else {
+            return Err(format!("backbone.output must name one of its outputs: {}", names(&outputs)));
+        };
+        let features = match wanted.pool {
             None => chosen.clone(),
             Some(pool) => {
-                let pooled = Pooled::of(chosen, pool, version)?;
-                self.node.extend(pooled.nodes.iter().map(Message::encode_to_vec));
-                self.initializer.extend(pooled.constants.iter().map(Message::encode_to_vec));
-                pooled.output
+                let added = PoolingNodes::of(chosen, pool, version)?;
+                self.node.extend(added.nodes.iter().map(Message::encode_to_vec));
+                self.initializer.extend(added.constants.iter().map(Message::encode_to_vec));
+                added.output
             }
         };
         self.output = vec![features.encode_to_vec()];
@@ -109,79 +113,53 @@ pub(super) fn names(values: &[ValueInfoProto]) -> String {
     values.iter().map(|value| format!("{:?}", value.name)).collect::<Vec<_>>().join(", ")
 }
 
-/// What pooling adds to a graph.
-struct Pooled {
+/// What pooling adds to a graph, and the output that it leaves.
+struct PoolingNodes {
     nodes: Vec<NodeProto>,
     constants: Vec<TensorProto>,
     output: ValueInfoProto,
 }
 
-impl Pooled {
+impl PoolingNodes {
     fn of(output: &ValueInfoProto, pool: Pooling, version: i64) -> Result<Self, String> {
-        let rank = sizes(output).map_or(0, |sizes| sizes.len());
-        let (name, pooled) = (output.name.as_str(), format!("{PREFIX}.features"));
-        let integer = |name: &str, value: i64| AttributeProto {
-            i: Some(value),
-            r#type: attribute_type::INT,
-            ..AttributeProto { name: name.into(), ..AttributeProto::default() }
-        };
-        let (nodes, constants) = match (rank, pool) {
+        /// Axes of the features: of tokens, of a map.
+        const OF_TOKENS: usize = 2;
+        const OF_MAP: usize = 1;
+        let rank = output.sizes().map_or(0, |sizes| sizes.len());
+        let (from, to, constant) = (&output.name, format!("{PREFIX}.features"), format!("{PREFIX}.constant"));
+        let (axis, nodes, constants) = match (rank, pool) {
             (4, Pooling::Mean) => {
-                let mean = format!("{PREFIX}.map");
-                let nodes = vec![
-                    node("GlobalAveragePool", &[name], &mean, vec![]),
-                    node("Flatten", &[&mean], &pooled, vec![integer("axis", 1)]),
-                ];
-                (nodes, vec![])
+                let mean = format!("{PREFIX}.mean");
+                let average = node("GlobalAveragePool", vec![from.clone()], &mean, vec![]);
+                (OF_MAP, vec![average, node("Flatten", vec![mean], &to, vec![int("axis", 1)])], vec![])
             }
             (3, Pooling::Mean) if version >= AXES_AS_INPUT => {
-                let axes = format!("{PREFIX}.axes");
-                let nodes = vec![node("ReduceMean", &[name, &axes], &pooled, vec![integer("keepdims", 0)])];
-                (nodes, vec![number(&axes, &[1], 1)])
+                let inputs = vec![from.clone(), constant.clone()];
+                let mean = node("ReduceMean", inputs, &to, vec![int("keepdims", 0)]);
+                (OF_TOKENS, vec![mean], vec![whole_numbers(&constant, vec![1], &[1])])
             }
             (3, Pooling::Mean) => {
-                let axes = AttributeProto {
-                    name: "axes".into(),
-                    ints: vec![1],
-                    r#type: attribute_type::INTS,
-                    ..AttributeProto::default()
-                };
-                (vec![node("ReduceMean", &[name], &pooled, vec![axes, integer("keepdims", 0)])], vec![])
+                let attributes = vec![ints("axes", vec![1]), int("keepdims", 0)];
+                (OF_TOKENS, vec![node("ReduceMean", vec![from.clone()], &to, attributes)], vec![])
             }
             (3, Pooling::First) => {
-                let first = format!("{PREFIX}.first");
-                let nodes = vec![node("Gather", &[name, &first], &pooled, vec![integer("axis", 1)])];
-                (nodes, vec![number(&first, &[], 0)])
+                let inputs = vec![from.clone(), constant.clone()];
+                let first = node("Gather", inputs, &to, vec![int("axis", 1)]);
+                (OF_TOKENS, vec![first], vec![whole_numbers(&constant, vec![], &[0])])
             }
             _ => {
                 return Err(format!(
-                    "its output {name:?} cannot be pooled by backbone.pool = {:?}: \"mean\" takes tokens [batch, tokens, \
+                    "its output {from:?} cannot be pooled by backbone.pool = {:?}: \"mean\" takes f32 tokens [batch, tokens, \
                      features] or a map [batch, features, height, width], \"first\" tokens",
                     pool.name()
                 ));
             }
         };
-        Ok(Self { nodes, constants, output: vector(output, &pooled, if rank == 4 { 1 } else { 2 }) })
+        Ok(Self { nodes, constants, output: vector(output, &to, axis) })
     }
 }
 
-fn node(operator: &str, inputs: &[&str], output: &str, attribute: Vec<AttributeProto>) -> NodeProto {
-    NodeProto {
-        input: inputs.iter().map(|name| (*name).to_owned()).collect(),
-        output: vec![output.to_owned()],
-        name: format!("{output}.{operator}"),
-        op_type: operator.to_owned(),
-        attribute,
-    }
-}
-
-/// A constant of one whole number.
-fn number(name: &str, dims: &[i64], value: i64) -> TensorProto {
-    let raw_data = value.to_le_bytes().to_vec();
-    TensorProto { dims: dims.to_vec(), data_type: INT64, name: name.to_owned(), raw_data }
-}
-
-/// The value of a vector for each image, whose length is an axis of `of`.
+/// Declares one vector for each image: of the tensor that `of` declares, only the batch and this axis are left.
 fn vector(of: &ValueInfoProto, name: &str, axis: usize) -> ValueInfoProto {
     let mut value = ValueInfoProto { name: name.to_owned(), ..of.clone() };
     let shape = value.r#type.as_mut().and_then(|kind| kind.tensor_type.as_mut()).and_then(|kind| kind.shape.as_mut());
@@ -190,4 +168,33 @@ fn vector(of: &ValueInfoProto, name: &str, axis: usize) -> ValueInfoProto {
         shape.dim = kept;
     }
     value
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::onnx_proto::{ShapeProto, TensorTypeProto, TypeProto};
+
+    /// A graph of one input of floats with these sides, open where they are 0.
+    fn graph(sides: [i64; 4]) -> GraphParts {
+        let dim = sides.map(|size| DimensionProto { dim_value: (size > 0).then_some(size), dim_param: None });
+        let tensor_type = TensorTypeProto { elem_type: FLOAT, shape: Some(ShapeProto { dim: dim.to_vec() }) };
+        let value = ValueInfoProto { name: "x".into(), r#type: Some(TypeProto { tensor_type: Some(tensor_type) }) };
+        GraphParts { input: vec![value.encode_to_vec()], ..GraphParts::default() }
+    }
+
+    #[test]
+    fn images_of_any_size_get_one_unless_their_colours_come_last() {
+        for (sides, expected) in [
+            ([0, 3, 0, 0], [0, 3, 32, 32]),
+            ([0, 0, 0, 0], [0, 3, 32, 32]),
+            ([2, 3, 24, 0], [2, 3, 24, 32]),
+            ([0, 3, 24, 24], [0, 3, 24, 24]),
+            ([0, 0, 0, 3], [0, 0, 0, 3]),
+        ] {
+            let mut fixed = graph(sides);
+            assert_eq!(fixed.fix_images(32).unwrap(), sides != expected, "{sides:?}");
+            assert_eq!(fixed, graph(expected), "{sides:?}");
+        }
+    }
 }

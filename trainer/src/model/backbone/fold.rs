@@ -13,7 +13,9 @@ use orco_runtime::encoder::audit::{AuditError, audit, audit_layers};
 use orco_runtime::encoder::onnx::fold_constants;
 use prost::Message;
 
-use crate::model::onnx_proto::{INT64, NodeProto, OperatorSetProto, StringEntryProto, TensorProto, ValueInfoProto};
+use crate::model::onnx_proto::{
+    INT64, NodeProto, OperatorSetProto, StringEntryProto, TensorProto, ValueInfoProto, whole_numbers,
+};
 
 /// A model as the engines accept it: as it is, or with constants folded if it has operators that make some.
 ///
@@ -213,6 +215,5 @@ fn taken(node: &NodeProto, shapes: &HashMap<&str, Sides>, constants: &Constants)
         }
         _ => return None,
     };
-    let raw_data = values.iter().flat_map(|value| value.to_le_bytes()).collect();
-    Some(TensorProto { dims, data_type: INT64, name: node.output.first()?.clone(), raw_data })
+    Some(whole_numbers(node.output.first()?, dims, &values))
 }

@@ -1,7 +1,8 @@
-//! Tries a model that the user brought as devices will run it: a few images of noise through both engines, together and
-//! alone.
+//! Tries a model that the user brought as devices will run it: a few images of noise through ONNX Runtime, together and
+//! alone, and through rten.
 
-use ndarray::{Array2, Array4, Axis};
+use half::f16;
+use ndarray::{Array2, Array4, ArrayView1, Axis};
 use orco_core::random::Random;
 use orco_runtime::encoder::onnx::Onnx;
 use orco_runtime::encoder::rten::Rten;
@@ -14,10 +15,8 @@ const IMAGES: usize = 3;
 const BATCH_COSINE: f64 = 0.999;
 /// Lowest cosine between an image's features of both engines. Int8 is rounded differently by each.
 const ENGINE_COSINE: f64 = 0.99;
-/// Largest feature that half precision holds.
-const MAX_FEATURE: f32 = 65_504.0;
 
-/// Why a model is of no use as a backbone.
+/// Why a model cannot be a backbone.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ProbeError {
     /// ONNX Runtime refuses it, or fails.
@@ -32,7 +31,7 @@ pub(super) enum ProbeError {
 ///
 /// # Errors
 /// [`ProbeError`] if ONNX Runtime cannot run the model, features are too large or not finite, depend on other images of
-/// the batch, or are others in rten. That rten cannot run it at all is a warning: devices with ONNX Runtime can.
+/// the batch, or differ in rten. That rten cannot run it at all is a warning: devices with ONNX Runtime can.
 pub(super) fn probe(model: &[u8], input: &Preprocessing) -> Result<usize, ProbeError> {
     let mut random = Random::new(1, "probe of a backbone");
     let shape = (IMAGES, 3, input.height as usize, input.width as usize);
@@ -42,32 +41,40 @@ pub(super) fn probe(model: &[u8], input: &Preprocessing) -> Result<usize, ProbeE
     if together.ncols() == 0 {
         return Err(EncodeError::Shape { expected: IMAGES, actual: 0 }.into());
     }
+    if together.iter().any(|value| !value.is_finite()) {
+        return Err(EncodeError::NotFinite.into());
+    }
     let largest = together.iter().fold(0.0f32, |largest, value| largest.max(value.abs()));
-    if together.iter().any(|value| !value.is_finite()) || largest > MAX_FEATURE {
-        let reason =
-            format!("features of noise are as large as {largest:.1e}; devices keep numbers up to {MAX_FEATURE}");
+    let limit = f16::MAX.to_f32();
+    if largest > limit {
+        let reason = format!("features of noise are as large as {largest:.1e}; devices keep numbers up to {limit}");
         return Err(ProbeError::Features(reason));
     }
     let mut alone = Array2::zeros(together.dim());
     for (image, mut row) in images.axis_iter(Axis(0)).zip(alone.rows_mut()) {
         row.assign(&onnx.encode(image.insert_axis(Axis(0)))?.row(0));
     }
-    let apart = lowest_cosine(&together, &alone);
-    if apart < BATCH_COSINE {
+    let lowest = lowest_cosine(&together, &alone);
+    if lowest < BATCH_COSINE {
         return Err(ProbeError::Features(format!(
-            "an image's features depend on the other images of its batch (cosine {apart:.3} to those of the image alone); \
+            "an image's features depend on the other images of its batch (cosine {lowest:.3} to those of the image alone); \
              export it for inference, with nothing computed over the batch"
         )));
     }
     match Rten::open(model, input).and_then(|mut rten| rten.encode(images.view())) {
         Err(error) => log::warn!(
-            "rten, the engine that every device has, cannot run this backbone, so devices need ONNX Runtime for it: {error}"
+            "rten, the engine that every device has, did not run this backbone, so devices need ONNX Runtime for it: {error}"
         ),
-        Ok(rten) => {
-            let apart = lowest_cosine(&together, &rten);
-            if apart < ENGINE_COSINE {
+        Ok(features) if features.dim() != together.dim() || features.iter().any(|value| !value.is_finite()) => {
+            let reason =
+                "rten computes features from it that are too few, too many or not finite; ONNX Runtime does not";
+            return Err(ProbeError::Features(reason.to_owned()));
+        }
+        Ok(features) => {
+            let lowest = lowest_cosine(&together, &features);
+            if lowest < ENGINE_COSINE {
                 return Err(ProbeError::Features(format!(
-                    "rten and ONNX Runtime, the engines of devices, compute other features from it (cosine {apart:.3}); \
+                    "rten and ONNX Runtime, the engines of devices, compute other features from it (cosine {lowest:.3}); \
                      export it with other operators, quantised models from their float form"
                 )));
             }
@@ -76,13 +83,10 @@ pub(super) fn probe(model: &[u8], input: &Preprocessing) -> Result<usize, ProbeE
     Ok(together.ncols())
 }
 
-/// The lowest cosine between rows; none where a row is not finite, 1 where both are zero.
+/// The lowest cosine between rows; 1 where both are the same, zero or not.
 fn lowest_cosine(expected: &Array2<f32>, actual: &Array2<f32>) -> f64 {
-    if expected.dim() != actual.dim() || actual.iter().any(|value| !value.is_finite()) {
-        return -1.0;
-    }
     let rows = expected.rows().into_iter().zip(actual.rows());
-    let of = |(one, other): (ndarray::ArrayView1<'_, f32>, ndarray::ArrayView1<'_, f32>)| {
+    let of = |(one, other): (ArrayView1<'_, f32>, ArrayView1<'_, f32>)| {
         if one == other { 1.0 } else { cosine(&one.to_vec(), &other.to_vec()) }
     };
     rows.map(of).fold(1.0, f64::min)

@@ -260,13 +260,6 @@ fn fit(images: &Tensor, input: &Preprocessing) -> Tensor {
     scaled(&part.narrow(3, (width - crop_width) / 2, crop_width), [wanted_height, wanted_width])
 }
 
-/// Sizes of a value's dimensions, `None` where one is not fixed; `None` for all if it is not of floats.
-pub(super) fn sizes(value: &ValueInfoProto) -> Option<Vec<Option<i64>>> {
-    let tensor = value.r#type.as_ref()?.tensor_type.as_ref()?;
-    let dimensions = &tensor.shape.as_ref()?.dim;
-    (tensor.elem_type == FLOAT).then(|| dimensions.iter().map(|dim| dim.dim_value.filter(|&size| size > 0)).collect())
-}
-
 /// Height and width of the images that are the one input.
 fn image_sides(graph: &GraphProto) -> Result<[u32; 2], String> {
     const WANTED: &str = "one input of f32 images [batch, 3, height, width]";
@@ -275,7 +268,7 @@ fn image_sides(graph: &GraphProto) -> Result<[u32; 2], String> {
     let inputs: Vec<&ValueInfoProto> = graph.input.iter().filter(|input| !is_weight(input)).collect();
     let [input] = inputs[..] else { return Err(format!("it has {} inputs, but must have {WANTED}", inputs.len())) };
     let name = &input.name;
-    let Some(found) = sizes(input) else {
+    let Some(found) = input.sizes() else {
         return Err(format!("its input {name:?} is of another type (f16, bytes?), but must be {WANTED}"));
     };
     match found[..] {
@@ -306,7 +299,7 @@ fn check_output(outputs: &[ValueInfoProto]) -> Result<(), String> {
         ));
     };
     let name = &output.name;
-    let found = sizes(output).ok_or_else(|| format!("its output {name:?} is not {WANTED}"))?;
+    let found = output.sizes().ok_or_else(|| format!("its output {name:?} is not {WANTED}"))?;
     match found[..] {
         [_, _] | [_, _, Some(1), Some(1)] => Ok(()),
         _ => Err(format!(
