@@ -19,7 +19,7 @@ pub const MEMORY: Duration = Duration::from_secs(3);
 pub const MARGIN: f32 = 0.1;
 
 /// What the last frames agree on.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct AgreedAnswer {
     /// All classes with the means of their probabilities: first the one that is shown, then the others, most probable
     /// first.
@@ -34,6 +34,17 @@ impl AgreedAnswer {
     /// The class that is shown.
     pub fn shown(&self) -> Option<&ClassProbability> {
         self.classes.first()
+    }
+
+    /// Labels of the set, of which one is right with a probability of 90 %.
+    pub fn set(&self) -> impl Iterator<Item = &str> {
+        self.classes.iter().filter(|class| class.in_set).map(|class| &*class.label)
+    }
+
+    /// The answer with those classes only that programs are told.
+    pub fn summary(&self) -> Self {
+        let told = self.classes.iter().enumerate().filter(|(place, class)| *place < MAX_MATCHES || class.in_set);
+        Self { classes: told.map(|(_, class)| class.clone()).collect(), ..*self }
     }
 
     /// The JSON object `about`, which says what this is the answer to, with the answer.

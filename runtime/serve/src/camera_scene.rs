@@ -48,13 +48,27 @@ struct WatchedPlace {
 }
 
 /// What is told of the place.
-#[derive(Clone, Default)]
-struct SceneStatus {
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SceneStatus {
     /// Width and height of the frames that it was shown with, if it was.
-    frame: Option<[u32; 2]>,
-    is_moved: bool,
+    pub frame: Option<[u32; 2]>,
+    /// Whether the camera seems to have been moved since.
+    pub is_moved: bool,
     /// Why it cannot be used now.
-    problem: Option<String>,
+    pub problem: Option<String>,
+}
+
+impl SceneStatus {
+    /// As programs get it: `state` is `none`, `shown`, `moved` or `unusable`.
+    pub fn json(&self) -> Value {
+        let state = match self.frame {
+            None if self.problem.is_none() => "none",
+            Some(_) if self.is_moved => "moved",
+            Some(_) if self.problem.is_none() => "shown",
+            _ => "unusable",
+        };
+        json!({ "state": state, "problem": self.problem, "frame": self.frame })
+    }
 }
 
 /// What a frame or a region of it shows, by its empty place.
@@ -114,30 +128,23 @@ impl CameraScene {
         lock(&self.0.watched)
     }
 
-    fn status(&self) -> MutexGuard<'_, SceneStatus> {
+    fn lock_status(&self) -> MutexGuard<'_, SceneStatus> {
         lock(&self.0.status)
+    }
+
+    /// What is told of it now.
+    pub fn status(&self) -> SceneStatus {
+        self.lock_status().clone()
     }
 
     /// Whether frames are compared with an empty place.
     pub fn is_shown(&self) -> bool {
-        self.status().frame.is_some()
+        self.lock_status().frame.is_some()
     }
 
     /// Most bytes that comparing a frame takes, beside the frame.
     pub fn working_memory(&self) -> u64 {
         if self.is_shown() { WORKING_MEMORY } else { 0 }
-    }
-
-    /// What it is: `state` is `none`, `shown`, `moved` or `unusable`.
-    pub fn json(&self) -> Value {
-        let SceneStatus { frame, is_moved, problem } = self.status().clone();
-        let state = match frame {
-            None if problem.is_none() => "none",
-            Some(_) if is_moved => "moved",
-            Some(_) if problem.is_none() => "shown",
-            _ => "unusable",
-        };
-        json!({ "state": state, "problem": problem, "frame": frame })
     }
 
     /// Learns the place from views of it, and keeps it.
@@ -149,7 +156,7 @@ impl CameraScene {
         // The file changes under the lock, so that none brings back what another has just replaced.
         let mut watched = self.watched();
         self.0.kept.keep(&background).map_err(|error| Refusal::internal(error.to_string()))?;
-        *self.status() = SceneStatus { frame: Some(background.frame_size()), ..SceneStatus::default() };
+        *self.lock_status() = SceneStatus { frame: Some(background.frame_size()), ..SceneStatus::default() };
         *watched = WatchedPlace { watch: Some(SceneWatch::new(background)), saved: self.0.started.elapsed() };
         Ok(())
     }
@@ -161,7 +168,7 @@ impl CameraScene {
     pub fn forget(&self) -> Result<bool, Refusal> {
         let mut watched = self.watched();
         let forgotten = self.0.kept.forget().map_err(|error| Refusal::internal(error.to_string()))?;
-        *self.status() = SceneStatus::default();
+        *self.lock_status() = SceneStatus::default();
         *watched = WatchedPlace::default();
         Ok(forgotten)
     }
@@ -183,7 +190,7 @@ impl CameraScene {
         let now = self.0.started.elapsed();
         let mut watched = self.watched();
         let watch = watched.watch.as_mut()?;
-        let (sighting, problem) = match watch.see(frame, regions, now) {
+        let (foregrounds, problem) = match watch.see(frame, regions, now) {
             Ok(FrameContent::Moved) => (None, Some(MOVED.to_owned())),
             Ok(FrameContent::Empty) => {
                 (Some(vec![Foreground::empty([frame.width(), frame.height()]); regions.len().max(1)]), None)
@@ -194,13 +201,13 @@ impl CameraScene {
         let is_usable = problem.is_none();
         let is_moved = watch.is_moved();
         {
-            let mut status = self.status();
+            let mut status = self.lock_status();
             (status.is_moved, status.problem) = (is_moved, problem);
         }
-        if is_usable && watched.is_due(now) {
+        if is_usable && watched.mark_saved_if_due(now) {
             self.keep(&watched);
         }
-        sighting
+        foregrounds
     }
 
     /// Keeps the place as it is by now.
@@ -250,8 +257,8 @@ impl CameraScene {
 const MOVED: &str = "the camera seems to have been moved, or the light is quite another: show it the empty place again";
 
 impl WatchedPlace {
-    /// Whether the place is to be kept anew.
-    fn is_due(&mut self, now: Duration) -> bool {
+    /// Notes that the place is saved now if it is time for that, and says whether it is.
+    fn mark_saved_if_due(&mut self, now: Duration) -> bool {
         let is_due = now.saturating_sub(self.saved) >= KEEP_EVERY;
         if is_due {
             self.saved = now;

@@ -2,7 +2,6 @@
 //! the last change.
 
 mod background_alignment;
-mod job;
 mod purge;
 mod running;
 
@@ -21,15 +20,15 @@ use orco_runtime::state::Balance;
 use orco_runtime::state::history::EntryId;
 use orco_runtime::threads::lock;
 use orco_runtime::thumbnails::Thumbnails;
-use serde_json::{Value, json};
+use serde_json::Value;
 
-use self::job::Jobs;
-pub use self::job::{Job, JobProgress, REMEMBERED};
 use self::running::RunningChange;
 use crate::admission::BodyPermit;
 use crate::answers::Answers;
 use crate::error::{Refusal, ServeError};
+use crate::event::Event;
 use crate::id::Id;
+use crate::job::{Job, JobProgress, Jobs, REMEMBERED};
 use crate::metric::ChangeMetric;
 use crate::report;
 use crate::shots::PendingShots;
@@ -232,7 +231,7 @@ impl Changes {
         })?;
         jobs.list(job.clone());
         self.shared.telemetry.metrics.queued.inc();
-        self.shared.telemetry.events.tell("job", &job.json());
+        self.shared.telemetry.events.send(Event::Job(job.clone()));
         Ok(job)
     }
 
@@ -285,7 +284,7 @@ impl SharedJobs {
 
     fn set(&self, id: Id, progress: JobProgress) {
         if let Some(job) = self.jobs().set(id, progress) {
-            self.telemetry.events.tell("job", &job.json());
+            self.telemetry.events.send(Event::Job(job.clone()));
         }
     }
 
@@ -297,7 +296,7 @@ impl SharedJobs {
         self.telemetry.metrics.queued.dec();
         self.set(id, progress);
         if is_done {
-            self.telemetry.events.tell("changed", &json!({ "job": id }));
+            self.telemetry.events.send(Event::Changed { job: Some(id) });
         }
     }
 

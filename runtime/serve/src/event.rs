@@ -1,20 +1,78 @@
 //! Events, which the page and programs receive as they happen.
 
-use serde::Serialize;
+use serde_json::{Value, json};
 use tokio::sync::broadcast;
 
+use crate::id::Id;
+use crate::job::Job;
+use crate::live_snapshot::LiveSnapshot;
+
 /// Events that a slow listener may fall behind before it misses some.
-const KEPT: usize = 256;
+const BACKLOG: usize = 256;
 
 /// Something that happened.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Event {
-    /// `job` (one was queued, goes on or ended), `changed` (what is known, or how the service is), `shots` (what was
-    /// taken), `inbox` (how many frames wait), `purged` (jobs that told of a class that was purged), `live` (what the
-    /// camera shows) or `sightings` (something came or left).
-    pub kind: &'static str,
-    /// JSON.
-    pub data: String,
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum Event {
+    /// A change was queued, goes on or ended.
+    Job(Job),
+    /// What is known has changed, or how the service is.
+    Changed {
+        /// The change of this service that did it, if one did.
+        job: Option<Id>,
+    },
+    /// A shot was taken, or removed.
+    Shots {
+        /// Its label.
+        label: String,
+        /// How many shots of that label wait to be learned.
+        shots: usize,
+    },
+    /// A frame came into the inbox, or left it.
+    Inbox {
+        /// How many frames wait.
+        frames: usize,
+    },
+    /// A class was purged.
+    Purged {
+        /// The jobs that named it.
+        jobs: Vec<Id>,
+    },
+    /// The camera shows something else, or is in another state.
+    Live(Box<LiveSnapshot>),
+    /// The camera saw something come, or sightings were removed.
+    Sightings,
+}
+
+impl Event {
+    /// Something changed that no job of this service did.
+    pub const CHANGED: Self = Self::Changed { job: None };
+
+    /// Its name for listeners.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Job(_) => "job",
+            Self::Changed { .. } => "changed",
+            Self::Shots { .. } => "shots",
+            Self::Inbox { .. } => "inbox",
+            Self::Purged { .. } => "purged",
+            Self::Live(_) => "live",
+            Self::Sightings => "sightings",
+        }
+    }
+
+    /// What listeners get with the name.
+    pub fn json(&self) -> Value {
+        match self {
+            Self::Job(job) => job.json(),
+            Self::Changed { job } => json!({ "job": job }),
+            Self::Shots { label, shots } => json!({ "label": label, "shots": shots }),
+            Self::Inbox { frames } => json!({ "frames": frames }),
+            Self::Purged { jobs } => json!({ "jobs": jobs }),
+            Self::Live(live) => live.json(),
+            Self::Sightings => json!({}),
+        }
+    }
 }
 
 /// Sends events.
@@ -23,19 +81,15 @@ pub struct Events(broadcast::Sender<Event>);
 
 impl Default for Events {
     fn default() -> Self {
-        Self(broadcast::Sender::new(KEPT))
+        Self(broadcast::Sender::new(BACKLOG))
     }
 }
 
 impl Events {
     /// Sends an event to everybody who listens.
-    ///
-    /// # Panics
-    /// If the value has no form in JSON.
-    pub fn tell(&self, kind: &'static str, value: &impl Serialize) {
-        let data = serde_json::to_string(value).expect("events have a form in JSON");
+    pub fn send(&self, event: Event) {
         // It fails where nobody listens.
-        let _ = self.0.send(Event { kind, data });
+        let _ = self.0.send(event);
     }
 
     /// All events from now on.

@@ -7,11 +7,10 @@ use std::time::{Duration, Instant};
 
 use axum::http::StatusCode;
 use orco_runtime::threads::lock;
-use serde_json::json;
 use tokio::sync::watch;
 
 use crate::error::Refusal;
-use crate::event::Events;
+use crate::event::{Event, Events};
 
 /// How long a check of the state's folder holds. It writes nothing.
 const CHECK_EVERY: Duration = Duration::from_secs(2);
@@ -67,7 +66,7 @@ impl Health {
         let before = lock(&self.0.down).insert(thread, why.clone());
         if before.as_ref() != Some(&why) {
             log::error!("{why}");
-            self.0.events.tell("changed", &json!({ "job": null }));
+            self.0.events.send(Event::CHANGED);
         }
     }
 
@@ -75,7 +74,7 @@ impl Health {
     pub(crate) fn up(&self, thread: &'static str) {
         if lock(&self.0.down).remove(thread).is_some() {
             log::warn!("the thread \"{thread}\" works again");
-            self.0.events.tell("changed", &json!({ "job": null }));
+            self.0.events.send(Event::CHANGED);
         }
     }
 

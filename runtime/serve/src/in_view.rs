@@ -1,7 +1,8 @@
 //! What is in front of the camera, as rules, brokers and sightings have it: every thing of every region, or that a
 //! place is empty.
 
-use serde_json::Value;
+use crate::agreement::AgreedAnswer;
+use crate::live_snapshot::{LiveSnapshot, ShownRegion};
 
 /// One thing, or none.
 #[derive(Clone, Debug, PartialEq)]
@@ -15,7 +16,7 @@ pub(crate) enum InView {
         /// Its label.
         label: String,
         /// How probable it is, 0..1.
-        probability: Option<f64>,
+        probability: f64,
     },
 }
 
@@ -27,38 +28,29 @@ pub(crate) struct KnownThing {
     /// Its label.
     pub label: String,
     /// How probable it is, 0..1.
-    pub probability: Option<f64>,
+    pub probability: f64,
 }
 
-/// All that the camera shows, of what [`crate::live::Live::json`] says; nothing while it is away.
-pub(crate) fn in_view(live: &Value) -> Vec<InView> {
-    regions(live).iter().flat_map(in_region).collect()
+/// All that the camera shows; nothing while it is away.
+pub(crate) fn in_view(live: &LiveSnapshot) -> Vec<InView> {
+    shown_regions(live).iter().flat_map(in_region).collect()
 }
 
 /// The known things among them, with their regions.
-pub(crate) fn known_in_view(live: &Value) -> Vec<KnownThing> {
-    let known = |region: &Value| {
-        let name = region["name"].as_str().unwrap_or_default().to_owned();
+pub(crate) fn known_in_view(live: &LiveSnapshot) -> Vec<KnownThing> {
+    let known = |region: &ShownRegion| {
+        let name = region.name.clone();
         in_region(region).into_iter().filter_map(move |shown| match shown {
             InView::Known { label, probability } => Some(KnownThing { region: name.clone(), label, probability }),
             InView::Empty | InView::Unknown => None,
         })
     };
-    regions(live).iter().flat_map(known).collect()
-}
-
-/// What is shown of each region; without regions of its own, the frame is one.
-fn regions(live: &Value) -> &[Value] {
-    if live["state"] != "running" {
-        return &[];
-    }
-    let regions = live["regions"].as_array().filter(|regions| !regions.is_empty());
-    regions.map_or_else(|| std::slice::from_ref(live), Vec::as_slice)
+    shown_regions(live).iter().flat_map(known).collect()
 }
 
 /// Labels of the known things among them, in order, each once.
 #[cfg(any(feature = "mqtt", test))]
-pub(crate) fn labels_in_view(live: &Value) -> Vec<String> {
+pub(crate) fn labels_in_view(live: &LiveSnapshot) -> Vec<String> {
     let known = |shown| if let InView::Known { label, .. } = shown { Some(label) } else { None };
     let mut labels: Vec<String> = in_view(live).into_iter().filter_map(known).collect();
     labels.sort_unstable();
@@ -66,56 +58,78 @@ pub(crate) fn labels_in_view(live: &Value) -> Vec<String> {
     labels
 }
 
-fn in_region(region: &Value) -> Vec<InView> {
-    if region["empty"] == true {
+fn shown_regions(live: &LiveSnapshot) -> &[ShownRegion] {
+    if live.is_running() { &live.regions } else { &[] }
+}
+
+fn in_region(region: &ShownRegion) -> Vec<InView> {
+    if region.empty {
         return vec![InView::Empty];
     }
-    let things = region["things"].as_array().filter(|things| !things.is_empty());
-    let shown = things.map_or_else(|| std::slice::from_ref(region), Vec::as_slice);
-    let of_thing = |shown: &Value| {
-        let label = shown["label"].as_str()?.to_owned();
-        let is_known = shown["known"] == true;
-        Some(if is_known {
-            InView::Known { label, probability: shown["probability"].as_f64() }
+    let of_answer = |answer: &AgreedAnswer| {
+        let shown = answer.shown()?;
+        Some(if answer.known {
+            InView::Known { label: shown.label.clone(), probability: shown.probability.into() }
         } else {
             InView::Unknown
         })
     };
-    shown.iter().filter_map(of_thing).collect()
+    if region.things.is_empty() {
+        return of_answer(&region.answer).into_iter().collect();
+    }
+    region.things.iter().filter_map(|thing| of_answer(&thing.answer)).collect()
 }
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use orco_camera::{CameraPhase, CameraStatus};
 
     use super::*;
+    use crate::prediction::ClassProbability;
+    use crate::thing_tracks::AnsweredThing;
 
-    fn known(label: &str, probability: Option<f64>) -> InView {
+    fn answer(label: &str, probability: f32, known: bool) -> AgreedAnswer {
+        let class = ClassProbability { label: label.into(), probability, provisional: false, in_set: true };
+        AgreedAnswer { classes: vec![class], frames: 1, known }
+    }
+
+    fn thing(label: &str, probability: f32, known: bool) -> AnsweredThing {
+        AnsweredThing { id: 1, bounds: [0.0; 4], answer: answer(label, probability, known) }
+    }
+
+    fn showing(regions: Vec<ShownRegion>) -> LiveSnapshot {
+        let status = CameraStatus { phase: CameraPhase::Running, ..CameraStatus::default() };
+        LiveSnapshot { status, regions, ..LiveSnapshot::default() }
+    }
+
+    fn known(label: &str, probability: f64) -> InView {
         InView::Known { label: label.into(), probability }
     }
 
     #[test]
     fn every_thing_of_every_region_counts_and_nothing_of_a_camera_that_is_away() {
-        let mug = json!({ "label": "mug", "probability": 0.9, "known": true });
-        let strange = json!({ "label": "mug", "probability": 0.2, "known": false });
-        let duck = json!({ "state": "running", "label": "duck", "known": true });
-        let with = |key: &str, value: Value| {
-            let mut live = duck.clone();
-            live[key] = value;
-            live
+        let (mug, strange) = (thing("mug", 0.5, true), thing("mug", 0.25, false));
+        let duck = ShownRegion { answer: answer("duck", 0.75, true), ..ShownRegion::default() };
+        let with = |things: &[AnsweredThing]| showing(vec![ShownRegion { things: things.to_vec(), ..duck.clone() }]);
+        assert_eq!(in_view(&with(&[])), [known("duck", 0.75)]);
+        assert_eq!(in_view(&with(&[mug.clone(), strange.clone()])), [known("mug", 0.5), InView::Unknown]);
+        let empty = ShownRegion { empty: true, ..duck.clone() };
+        assert_eq!(in_view(&showing(vec![empty.clone()])), [InView::Empty]);
+        assert_eq!(in_view(&LiveSnapshot { status: CameraStatus::default(), ..with(&[]) }), []);
+        assert_eq!(in_view(&showing(vec![ShownRegion::default()])), [], "no answer yet");
+        assert_eq!(in_view(&showing(Vec::new())), [], "no frame yet");
+        let named = |name: &str, region: ShownRegion| ShownRegion {
+            name: name.into(),
+            bounds: Some([0.0, 0.0, 0.5, 1.0]),
+            ..region
         };
-        assert_eq!(in_view(&duck), [known("duck", None)]);
-        assert_eq!(in_view(&with("things", json!([]))), [known("duck", None)]);
-        assert_eq!(in_view(&with("things", json!([mug, strange]))), [known("mug", Some(0.9)), InView::Unknown]);
-        assert_eq!(in_view(&with("empty", true.into())), [InView::Empty]);
-        assert_eq!(in_view(&with("state", "away".into())), []);
-        let empty = json!({ "name": "left", "empty": true, "things": [] });
-        let shelf = json!({ "name": "shelf", "empty": false, "label": "mug", "known": true, "things": [mug] });
-        let both = with("regions", json!([empty, shelf]));
-        assert_eq!(in_view(&both), [InView::Empty, known("mug", Some(0.9))]);
+        let shelf = ShownRegion { things: vec![mug.clone()], ..duck.clone() };
+        let both = showing(vec![named("left", empty), named("shelf", shelf)]);
+        assert_eq!(in_view(&both), [InView::Empty, known("mug", 0.5)]);
         assert_eq!(labels_in_view(&both), ["mug"]);
-        let placed = KnownThing { region: "shelf".into(), label: "mug".into(), probability: Some(0.9) };
+        let placed = KnownThing { region: "shelf".into(), label: "mug".into(), probability: 0.5 };
         assert_eq!(known_in_view(&both), [placed]);
-        assert_eq!(labels_in_view(&with("things", json!([mug, duck, strange, mug]))), ["duck", "mug"]);
+        let several = with(&[mug.clone(), thing("duck", 0.75, true), strange, mug]);
+        assert_eq!(labels_in_view(&several), ["duck", "mug"]);
     }
 }

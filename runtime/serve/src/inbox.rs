@@ -17,7 +17,7 @@ use orco_runtime::state::grouping::Grouping;
 use orco_runtime::threads::lock;
 use serde_json::{Value, json};
 
-use crate::event::Events;
+use crate::event::{Event, Events};
 use crate::id::{Id, IdSource};
 use crate::prediction::{PictureAnswer, Recognition};
 
@@ -169,7 +169,7 @@ impl Inbox {
             kept.frames.pop_front();
         }
         kept.frames.push_back(InboxFrame { id, jpeg, recognition, seen: 1, when, features, direction, knowledge });
-        self.tell(&kept);
+        self.tell_count(&kept);
         Some(id)
     }
 
@@ -202,7 +202,7 @@ impl Inbox {
             stays
         });
         if has_changed {
-            self.tell(&kept);
+            self.tell_count(&kept);
         }
     }
 
@@ -249,13 +249,13 @@ impl Inbox {
         kept.frames.retain(|frame| !ids(frame.id));
         let removed = before - kept.frames.len();
         if removed > 0 {
-            self.tell(&kept);
+            self.tell_count(&kept);
         }
         removed
     }
 
-    fn tell(&self, kept: &Frames) {
-        self.events.tell("inbox", &json!({ "frames": kept.frames.len() }));
+    fn tell_count(&self, kept: &Frames) {
+        self.events.send(Event::Inbox { frames: kept.frames.len() });
     }
 }
 
@@ -274,7 +274,7 @@ impl ClaimedFrame {
     /// It does not come back.
     pub fn used(mut self) {
         self.frame = None;
-        self.inbox.tell(&self.inbox.kept());
+        self.inbox.tell_count(&self.inbox.kept());
     }
 }
 
@@ -288,7 +288,7 @@ impl Drop for ClaimedFrame {
         while kept.frames.len() > self.inbox.most {
             kept.frames.pop_front();
         }
-        self.inbox.tell(&kept);
+        self.inbox.tell_count(&kept);
     }
 }
 

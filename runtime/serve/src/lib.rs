@@ -6,23 +6,24 @@
 //!   a request;
 //! - [`admission`]: how much memory pictures take together, however many requests there are;
 //! - [`compression`]: bodies that come compressed;
-//! - [`event`]: what page and programs are told as it happens; [`metric`]: figures; [`id`]: identifiers that no restart
-//!   issues again; [`statistics`]: of requests by the Open Inference Protocol;
+//! - [`id`]: identifiers that no restart issues again; [`job`]: changes that were asked for, and how far they are;
+//! - [`prediction`]: what is answered about a picture; [`agreement`] over several frames;
+//! - of the service's own camera: [`camera_scene`]: the empty place before it; [`thing_tracks`] in front of that;
+//!   [`live_snapshot`]: what it shows at a moment; `in_view`: that, as rules, brokers and sightings have it;
+//! - [`event`]: what page and programs are told as it happens; [`metric`]: figures; [`statistics`]: of requests by the
+//!   Open Inference Protocol;
 //! - [`health`]: whether the service can do all that it is for; `telemetry`: health, events and metrics together;
 //!   `worker`: threads that go on after a panic;
-//! - [`prediction`]: what is answered about a picture; [`knowledge`]: what is known at a moment; [`report`]: what a
-//!   change did;
+//! - [`knowledge`]: what is known at a moment; [`report`]: what a change did;
 //! - [`shots`]: shots that are not learned yet; [`inbox`]: frames that were not recognised. Both are in memory
 //!   only;
-//! - `in_view`: what the service's own camera shows, as rules, brokers and sightings have it; [`sightings`]: what it
-//!   saw, and when;
+//! - [`sightings`]: what the service's own camera saw, and when;
 //! - `turns`: backups and changes take turns at locking the state; [`transfer`]: backups, and classes that leave and
 //!   come in files;
 //! - two threads that own a learner each: [`answers`] reads, and takes up what other programs did to the state;
 //!   [`changes`] makes one change at a time. A class that is being learned answers at once, by its imprinted shots,
 //!   until it is trained;
-//! - [`agreement`] over several frames; [`camera_regions`]: parts of the frames of the service's own camera;
-//!   [`camera_scene`]: the empty place before it; [`thing_tracks`] in front of that; [`live`]: that camera;
+//! - [`camera_regions`]: parts of the frames of the service's own camera; [`live`]: that camera;
 //! - [`service`]: these together, without HTTP; [`token`]: what callers from other machines must give;
 //! - [`sighting_recorder`]: follows the camera for the sightings;
 //! - `mqtt`, a feature: tells an MQTT broker what the service sees and learns; [`rules`]: what is done once a label is
@@ -66,8 +67,10 @@ pub mod health;
 pub mod id;
 mod in_view;
 pub mod inbox;
+pub mod job;
 pub mod knowledge;
 pub mod live;
+pub mod live_snapshot;
 mod machine;
 pub mod memory;
 pub mod metric;

@@ -17,7 +17,6 @@ use orco_runtime::image::{self, DecodingCost, ImageError, Preprocessing};
 use orco_runtime::image_rs::RgbImage;
 use orco_runtime::scene::NamedRegion;
 use orco_runtime::threads::lock;
-use serde_json::{Value, json};
 use tokio::sync::watch;
 
 use crate::admission::{Admission, picture_bytes};
@@ -28,11 +27,12 @@ use crate::camera_scene::{self, CameraScene, SeenRegion};
 use crate::error::{Refusal, ServeError};
 use crate::inbox::Inbox;
 use crate::knowledge::Knowledge;
+use crate::live_snapshot::{LiveSnapshot, ShownRegion};
 use crate::prediction::ClassProbability;
 use crate::telemetry::Telemetry;
-use crate::thing_tracks::{AnsweredThing, ThingIds};
+use crate::thing_tracks::ThingIds;
 use crate::worker::{self, Worker};
-use answered_frame::{RegionTrack, ShownRegion};
+use answered_frame::RegionTrack;
 use reported::Reported;
 
 /// Width and height of the live picture at most, in pixels.
@@ -76,23 +76,24 @@ impl ObservedFrame {
     }
 }
 
-/// What is shown now.
+/// What was made of the newest frame.
 #[derive(Default)]
-struct Now {
-    seen: Option<Arc<ObservedFrame>>,
+struct LatestView {
+    /// None while no frame was processed.
+    frame: Option<Arc<ObservedFrame>>,
     /// What its regions show, or the frame as a whole.
     regions: Vec<ShownRegion>,
     /// Why frames cannot be processed, whatever else is going on.
     problem: Option<String>,
     /// The frame of the last shot that was not taken.
-    refused: Option<Arc<CameraFrame>>,
+    refused_shot: Option<Arc<CameraFrame>>,
 }
 
 struct SharedCamera {
     camera: Camera,
     scene: CameraScene,
     regions: CameraRegions,
-    now: Mutex<Now>,
+    latest: Mutex<LatestView>,
     /// Number of the newest frame that was processed; 0 while there is none.
     newest: watch::Sender<u64>,
     stop: AtomicBool,
@@ -107,38 +108,38 @@ pub(crate) struct LivePeers {
     pub telemetry: Telemetry,
 }
 
-/// The service's own camera.
-pub struct Live(Arc<SharedCamera>);
+/// The service's own camera. Dropping it ends its thread.
+pub struct LiveCamera(Arc<SharedCamera>);
 
-/// What the camera shows, for a thread that may live longer than it.
-pub(crate) struct LiveReader(Arc<SharedCamera>);
+/// Reads what the camera shows, for a thread that may outlive the [`LiveCamera`].
+pub(crate) struct LiveCameraReader(Arc<SharedCamera>);
 
-impl LiveReader {
-    /// As [`Live::json`].
-    pub fn json(&self) -> Value {
-        self.0.json()
+impl LiveCameraReader {
+    /// What the camera shows, and how it is.
+    pub fn snapshot(&self) -> LiveSnapshot {
+        self.0.snapshot()
     }
 
     /// A small JPEG of the newest frame.
     pub fn view(&self) -> Option<Bytes> {
-        let seen = self.0.now().seen.clone();
-        seen.map(|seen| seen.view())
+        let frame = self.0.latest().frame.clone();
+        frame.map(|frame| frame.view())
     }
 
     /// A JPEG of the newest frame, at most `side` pixels wide and high.
     pub fn reduced(&self, side: u32) -> Option<Vec<u8>> {
-        let seen = self.0.now().seen.clone();
-        seen.map(|seen| image::reduced_jpeg(&seen.picture, side))
+        let frame = self.0.latest().frame.clone();
+        frame.map(|frame| image::reduced_jpeg(&frame.picture, side))
     }
 }
 
-impl Drop for Live {
+impl Drop for LiveCamera {
     fn drop(&mut self) {
         self.0.stop.store(true, Ordering::Relaxed);
     }
 }
 
-impl Live {
+impl LiveCamera {
     /// Starts the thread, which decodes pictures to at least the size of the bundle's canvas, as far as `admission`
     /// lets it.
     ///
@@ -152,9 +153,9 @@ impl Live {
         peers: LivePeers,
     ) -> Result<Self, ServeError> {
         let LivePeers { inbox, answers, scene, regions, telemetry } = peers;
-        let (now, newest) = (Mutex::default(), watch::Sender::new(0));
+        let (latest, newest) = (Mutex::default(), watch::Sender::new(0));
         let (looked_at, ids) = (regions.get(), ThingIds::default());
-        let shared = Arc::new(SharedCamera { camera, scene, regions, now, newest, stop: AtomicBool::new(false) });
+        let shared = Arc::new(SharedCamera { camera, scene, regions, latest, newest, stop: AtomicBool::new(false) });
         let health = telemetry.health.clone();
         let worker = LiveWorker {
             shared: Arc::clone(&shared),
@@ -178,37 +179,37 @@ impl Live {
         Ok(Self(shared))
     }
 
-    /// What it shows, and whether it is there.
-    pub fn json(&self) -> Value {
-        self.0.json()
+    /// What it shows, and how it is.
+    pub fn snapshot(&self) -> LiveSnapshot {
+        self.0.snapshot()
     }
 
-    /// Reads what the camera shows, for a thread that may live longer.
-    pub(crate) fn reader(&self) -> LiveReader {
-        LiveReader(Arc::clone(&self.0))
+    /// A reader for a thread that may outlive this.
+    pub(crate) fn reader(&self) -> LiveCameraReader {
+        LiveCameraReader(Arc::clone(&self.0))
     }
 
     /// The newest frame that was processed.
     ///
     /// # Errors
     /// [`Refusal`] if the camera is not there, or gave none yet.
-    pub fn seen(&self) -> Result<Arc<ObservedFrame>, Refusal> {
-        let seen = self.0.now().seen.clone();
-        seen.ok_or_else(|| self.nothing())
+    pub fn latest_frame(&self) -> Result<Arc<ObservedFrame>, Refusal> {
+        let frame = self.0.latest().frame.clone();
+        frame.ok_or_else(|| self.no_frame())
     }
 
-    /// As [`Live::seen`], once there is a frame after number `after`, or `most` has passed.
+    /// As [`LiveCamera::latest_frame`], once there is a frame after number `after`, or `timeout` has passed.
     ///
     /// # Errors
-    /// As for [`Live::seen`].
-    pub async fn seen_after(&self, after: u64, most: Duration) -> Result<Arc<ObservedFrame>, Refusal> {
-        let mut newest = self.watch();
-        let _ = tokio::time::timeout(most, newest.wait_for(|newest| *newest > after)).await;
-        self.seen()
+    /// As for [`LiveCamera::latest_frame`].
+    pub async fn frame_after(&self, after: u64, timeout: Duration) -> Result<Arc<ObservedFrame>, Refusal> {
+        let mut newest = self.frame_numbers();
+        let _ = tokio::time::timeout(timeout, newest.wait_for(|newest| *newest > after)).await;
+        self.latest_frame()
     }
 
     /// Numbers of frames that are processed, from now on.
-    pub fn watch(&self) -> watch::Receiver<u64> {
+    pub fn frame_numbers(&self) -> watch::Receiver<u64> {
         self.0.newest.subscribe()
     }
 
@@ -216,53 +217,38 @@ impl Live {
     ///
     /// # Errors
     /// [`Refusal`] if the camera is not there, or the frame is gone.
-    pub fn frame(&self, number: Option<u64>) -> Result<Arc<CameraFrame>, Refusal> {
+    pub fn frame_for_shot(&self, number: Option<u64>) -> Result<Arc<CameraFrame>, Refusal> {
         let newest = self.0.camera.newest();
-        let Some(number) = number else { return newest.ok_or_else(|| self.nothing()) };
-        let refused = self.0.now().refused.clone();
+        let Some(number) = number else { return newest.ok_or_else(|| self.no_frame()) };
+        let refused = self.0.latest().refused_shot.clone();
         let frame = [newest, refused].into_iter().flatten().find(|frame| frame.number == number);
         frame.ok_or_else(|| Refusal::missing(format!("frame {number} is not held any more: take another shot")))
     }
 
-    /// What decoding a frame at its full size takes.
+    /// What decoding a frame takes, at its full size, or at `side` pixels or more.
     ///
     /// # Errors
     /// [`Refusal`] if it is no picture.
-    pub fn needs(&self, frame: &CameraFrame) -> Result<DecodingCost, Refusal> {
-        frame.needs(None).map_err(unreadable)
+    pub fn decoding_cost(&self, frame: &CameraFrame, side: Option<u32>) -> Result<DecodingCost, Refusal> {
+        frame.needs(side).map_err(unreadable)
     }
 
-    /// A frame at its full size.
+    /// A frame at its full size, or at `side` pixels or more.
     ///
     /// # Errors
     /// [`Refusal`] if it cannot be decoded.
-    pub fn decode(&self, frame: &CameraFrame) -> Result<RgbImage, Refusal> {
-        self.0.camera.decode(frame, None).map_err(unreadable)
+    pub fn decode(&self, frame: &CameraFrame, side: Option<u32>) -> Result<RgbImage, Refusal> {
+        self.0.camera.decode(frame, side).map_err(unreadable)
     }
 
-    /// A frame at `side` pixels or more, for comparison with the empty place: enough for a thing that is a part of it.
-    ///
-    /// # Errors
-    /// [`Refusal`] if it cannot be decoded.
-    pub fn decode_view(&self, frame: &CameraFrame, side: u32) -> Result<RgbImage, Refusal> {
-        self.0.camera.decode(frame, Some(side)).map_err(unreadable)
+    /// Keeps the frame of a shot that was not taken, in case it is wanted anyway; none after one that was taken.
+    pub fn keep_refused_shot(&self, frame: Option<Arc<CameraFrame>>) {
+        self.0.latest().refused_shot = frame;
     }
 
-    /// What [`Live::decode_view`] takes.
-    ///
-    /// # Errors
-    /// [`Refusal`] if it is no picture.
-    pub fn needs_view(&self, frame: &CameraFrame, side: u32) -> Result<DecodingCost, Refusal> {
-        frame.needs(Some(side)).map_err(unreadable)
-    }
-
-    /// Holds a frame whose shot was not taken, in case it is wanted anyway.
-    pub fn hold(&self, frame: Option<Arc<CameraFrame>>) {
-        self.0.now().refused = frame;
-    }
-
-    fn nothing(&self) -> Refusal {
-        if let Some(problem) = self.0.now().problem.clone() {
+    /// Why there is no frame.
+    fn no_frame(&self) -> Refusal {
+        if let Some(problem) = self.0.latest().problem.clone() {
             return Refusal::new(axum::http::StatusCode::SERVICE_UNAVAILABLE, problem);
         }
         let sentence = match self.0.camera.status().phase {
@@ -278,31 +264,23 @@ fn unreadable(error: ImageError) -> Refusal {
 }
 
 impl SharedCamera {
-    fn now(&self) -> MutexGuard<'_, Now> {
-        lock(&self.now)
+    fn latest(&self) -> MutexGuard<'_, LatestView> {
+        lock(&self.latest)
     }
 
-    fn json(&self) -> Value {
+    fn snapshot(&self) -> LiveSnapshot {
         let status = self.camera.status();
-        let now = self.now();
-        let reason = match &status.phase {
-            CameraPhase::Away { reason, .. } => Some(reason.as_str()),
-            _ => None,
-        };
-        let (frame, seen) = (now.regions.first().cloned().unwrap_or_default(), now.seen.as_ref());
-        let things = now.regions.iter().flat_map(|region| &region.things).map(AnsweredThing::json);
-        let named = now.regions.iter().filter(|region| region.bounds.is_some());
-        frame.answer.json_with(json!({
-            "source": self.camera.source().to_string(), "state": status.phase.name(),
-            "reason": reason, "problem": now.problem,
-            "provisional": frame.answer.shown().is_some_and(|shown| shown.provisional),
-            "empty": frame.empty, "things": things.collect::<Vec<_>>(),
-            "regions": named.map(ShownRegion::json).collect::<Vec<_>>(), "scene": self.scene.json(),
-            "frame": seen.map(|seen| seen.frame.number),
-            "age_seconds": seen.map(|seen| seen.frame.taken.elapsed().as_secs_f32()),
-            "frames_per_second": status.frames_per_second, "frames": status.frames, "opened": status.opened,
-            "unreadable": status.unreadable, "unreadable_reason": status.unreadable_reason,
-        }))
+        let latest = self.latest();
+        let frame = latest.frame.as_ref().map(|observed| &observed.frame);
+        LiveSnapshot {
+            source: self.camera.source().to_string(),
+            status,
+            problem: latest.problem.clone(),
+            regions: latest.regions.iter().map(ShownRegion::summary).collect(),
+            scene: self.scene.status(),
+            frame: frame.map(|frame| frame.number),
+            age: frame.map(|frame| frame.taken.elapsed()),
+        }
     }
 }
 
@@ -388,7 +366,7 @@ impl LiveWorker {
             self.knowledge = knowledge;
             self.tracks.iter_mut().for_each(RegionTrack::clear);
             let is_gone = |class: &ClassProbability| !class.provisional && self.knowledge.class(&class.label).is_err();
-            for region in &mut self.shared.now().regions {
+            for region in &mut self.shared.latest().regions {
                 if region.answer.classes.iter().any(is_gone) {
                     region.answer = AgreedAnswer::default();
                 }
@@ -399,7 +377,7 @@ impl LiveWorker {
         if !Arc::ptr_eq(&regions, &self.regions) {
             self.tracks = RegionTrack::of_all(&regions, self.frames, &self.ids);
             self.regions = regions;
-            self.shared.now().regions.clear();
+            self.shared.latest().regions.clear();
         }
     }
 
@@ -428,33 +406,33 @@ impl LiveWorker {
         // What is held until the next frame is no larger than what is shown, or a few MiB.
         let picture = if picture.as_raw().len() > HELD { image::reduced(&picture, VIEW).into_owned() } else { picture };
         drop(permit);
-        let mut now = self.shared.now();
-        now.problem = None;
-        now.seen = Some(Arc::new(ObservedFrame { frame, picture, view: OnceLock::new() }));
+        let mut latest = self.shared.latest();
+        latest.problem = None;
+        latest.frame = Some(Arc::new(ObservedFrame { frame, picture, view: OnceLock::new() }));
         // Where requests went first, the next frame comes soon.
         if let Some(regions) = shown {
-            now.regions = regions;
+            latest.regions = regions;
         }
-        drop(now);
+        drop(latest);
         self.shared.newest.send_replace(number);
     }
 
     /// Says why a frame can never be processed.
     fn refuse(&mut self, refusal: Refusal) {
         self.clear();
-        let mut now = self.shared.now();
+        let mut latest = self.shared.latest();
         let problem = Some(refusal.sentence);
         if self.reported.shown.problem != problem {
             log::warn!("camera: {}", problem.as_deref().unwrap_or_default());
         }
-        now.problem = problem;
+        latest.problem = problem;
     }
 
     /// Shows nothing any more: an old label would be taken for a new one.
     fn clear(&mut self) {
         self.tracks.iter_mut().for_each(RegionTrack::clear);
-        let refused = self.shared.now().refused.take();
-        *self.shared.now() = Now { refused, ..Now::default() };
+        let refused_shot = self.shared.latest().refused_shot.take();
+        *self.shared.latest() = LatestView { refused_shot, ..LatestView::default() };
     }
 
     fn count(&mut self) {

@@ -38,7 +38,7 @@ use crate::camera_regions::CameraRegions;
 use crate::error::ServeError;
 use crate::event::{self, Events};
 use crate::health::Health;
-use crate::live::{Live, LiveReader};
+use crate::live::{LiveCamera, LiveCameraReader};
 use crate::metric::MqttMetrics;
 use crate::service::Service;
 use crate::worker::{self, Worker};
@@ -79,7 +79,7 @@ impl Mqtt {
             device,
             about,
             regions: service.regions.clone(),
-            live: live.map(Live::reader),
+            live: live.map(LiveCamera::reader),
             answers: service.answers.clone(),
             health: service.health.clone(),
             events: service.events.clone(),
@@ -103,7 +103,7 @@ struct MqttWorker {
     device: MqttDevice,
     about: DeviceDescription,
     regions: CameraRegions,
-    live: Option<LiveReader>,
+    live: Option<LiveCameraReader>,
     answers: Answers,
     health: Health,
     events: Events,
@@ -119,7 +119,7 @@ impl Worker for MqttWorker {
         let runtime = runtime.map_err(ServeError::Threads)?;
         // Events first: what happens between the two is reported twice rather than never.
         let events = self.events.listen();
-        let updates = MqttUpdates::new(self.live.as_ref().map(LiveReader::json));
+        let updates = MqttUpdates::new(self.live.as_ref().map(LiveCameraReader::snapshot).as_ref());
         let (device, about) = (self.device.clone(), self.about.clone());
         let (answers, health, metrics) = (self.answers.clone(), self.health.clone(), self.metrics.clone());
         let (regions, live) = (self.regions.clone(), self.live.as_ref());
@@ -164,7 +164,7 @@ struct Reporter<'a> {
     device: MqttDevice,
     about: DeviceDescription,
     regions: CameraRegions,
-    live: Option<&'a LiveReader>,
+    live: Option<&'a LiveCameraReader>,
     answers: Answers,
     health: Health,
     updates: MqttUpdates,
@@ -343,7 +343,7 @@ impl Reporter<'_> {
             }
             while let Some(ended) = self.updates.first() {
                 self.deliver(client, &topics.change, ended.message, false).await;
-                self.updates.remove(&ended.job);
+                self.updates.remove(ended.job);
             }
             self.announce_changes(client).await;
             let state_due = self.publish_state(client, &topics, &mut published, &mut picture).await;
@@ -371,7 +371,7 @@ impl Reporter<'_> {
         picture: &mut PictureTime,
     ) -> Option<Instant> {
         let shown = self.updates.shown()?;
-        if published.as_ref().is_none_or(|before| shown.is_other(&before.state)) {
+        if published.as_ref().is_none_or(|before| shown.differs_from(&before.state)) {
             picture.is_wanted = self.about.pictures;
         } else if let Some(before) = published.as_ref() {
             if !shown.has_moved(&before.state) {
@@ -400,7 +400,7 @@ impl Reporter<'_> {
         }
         let next = picture.at.map(|at| at + EVERY).filter(|next| *next > Instant::now());
         if next.is_none() {
-            if let Some(jpeg) = self.live.and_then(LiveReader::view) {
+            if let Some(jpeg) = self.live.and_then(LiveCameraReader::view) {
                 self.deliver(client, &topics.picture, jpeg, true).await;
             }
             *picture = PictureTime { is_wanted: false, at: Some(Instant::now()) };

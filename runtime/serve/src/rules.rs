@@ -19,14 +19,14 @@ use std::time::{Duration, Instant};
 use axum::body::Bytes;
 use orco_runtime::clock::seconds_since_1970;
 use orco_runtime::state::label;
-use serde_json::Value;
 
 pub use self::action::{Action, Gpio, Webhook};
 pub use self::clock::RuleClock;
 pub use self::file::{Rule, RulesError};
 use crate::error::ServeError;
 use crate::in_view::{InView, in_view};
-use crate::live::LiveReader;
+use crate::live::LiveCameraReader;
+use crate::live_snapshot::LiveSnapshot;
 use crate::service::Service;
 use crate::worker::{self, Worker};
 
@@ -96,7 +96,7 @@ type DueAction = (usize, Occurrence);
 /// Compares what is shown with the rules.
 struct RuleWorker {
     rules: Arc<Vec<Rule>>,
-    live: LiveReader,
+    live: LiveCameraReader,
     queue: SyncSender<DueAction>,
     stop: Arc<AtomicBool>,
 }
@@ -108,7 +108,7 @@ impl Worker for RuleWorker {
         let mut clocks: Vec<RuleClock> = self.rules.iter().map(RuleClock::of).collect();
         up();
         while !worker::sleep(EVERY, || self.stop.load(Ordering::Relaxed)) {
-            let shown = shown_labels(&self.live.json());
+            let shown = shown_labels(&self.live.snapshot());
             for (number, (rule, clock)) in self.rules.iter().zip(&mut clocks).enumerate() {
                 let found = shown.iter().find(|(label, _)| rule.is_about(label));
                 if clock.tick(found.is_some(), Instant::now())
@@ -138,11 +138,11 @@ impl RuleWorker {
 }
 
 /// What is shown, in the words of rules: labels with their probabilities.
-fn shown_labels(live: &Value) -> Vec<(String, Option<f64>)> {
+fn shown_labels(live: &LiveSnapshot) -> Vec<(String, Option<f64>)> {
     let in_words = |shown| match shown {
         InView::Empty => (label::EMPTY.to_owned(), None),
         InView::Unknown => (label::UNKNOWN.to_owned(), None),
-        InView::Known { label, probability } => (label, probability),
+        InView::Known { label, probability } => (label, Some(probability)),
     };
     in_view(live).into_iter().map(in_words).collect()
 }

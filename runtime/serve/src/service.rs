@@ -15,12 +15,13 @@ use crate::admission::{self, Admission};
 use crate::answers::Answers;
 use crate::camera_regions::CameraRegions;
 use crate::camera_scene::CameraScene;
-use crate::changes::{ChangeRequest, Changes, Job, LabelledShots, PictureRecords};
+use crate::changes::{ChangeRequest, Changes, LabelledShots, PictureRecords};
 use crate::error::{Refusal, ServeError};
 use crate::event::Events;
 use crate::health::Health;
 use crate::inbox::{self, Inbox};
-use crate::live::{self, Live};
+use crate::job::Job;
+use crate::live::{self, LiveCamera};
 use crate::metric::Metrics;
 use crate::shots::{self, PendingShots};
 use crate::sightings::Sightings;
@@ -92,7 +93,7 @@ pub struct Service {
     /// Of requests by the Open Inference Protocol.
     pub statistics: InferenceStatistics,
     curve: LazyCurve,
-    live: OnceLock<Live>,
+    live: OnceLock<LiveCamera>,
     changes: Option<Changes>,
     thread: Option<JoinHandle<()>>,
 }
@@ -193,12 +194,12 @@ impl Service {
         let (inbox, answers) = (self.inbox.clone(), self.answers.clone());
         let (scene, regions) = (self.scene.clone(), self.regions.clone());
         let peers = live::LivePeers { inbox, answers, scene, regions, telemetry };
-        let _ = self.live.set(Live::start(camera, settings, input, admission, peers)?);
+        let _ = self.live.set(LiveCamera::start(camera, settings, input, admission, peers)?);
         Ok(())
     }
 
     /// The camera of its own, if it has one.
-    pub fn live(&self) -> Option<&Live> {
+    pub fn live(&self) -> Option<&LiveCamera> {
         self.live.get()
     }
 

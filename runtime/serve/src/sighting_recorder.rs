@@ -6,12 +6,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use serde_json::json;
-
 use crate::error::ServeError;
-use crate::event::Events;
+use crate::event::{Event, Events};
 use crate::in_view::known_in_view;
-use crate::live::LiveReader;
+use crate::live::LiveCameraReader;
 use crate::service::Service;
 use crate::sightings::Sightings;
 use crate::worker::{self, Worker};
@@ -61,7 +59,7 @@ impl Drop for SightingRecorder {
 
 struct SightingWorker {
     sightings: Sightings,
-    live: LiveReader,
+    live: LiveCameraReader,
     events: Events,
     stop: Arc<AtomicBool>,
 }
@@ -72,9 +70,9 @@ impl Worker for SightingWorker {
     fn run(&mut self, up: &mut dyn FnMut()) -> Result<(), ServeError> {
         up();
         while !self.back_off(EVERY) {
-            let shown = known_in_view(&self.live.json());
+            let shown = known_in_view(&self.live.snapshot());
             if self.sightings.see(shown, || self.live.reduced(SIDE)) {
-                self.events.tell("sightings", &json!({}));
+                self.events.send(Event::Sightings);
             }
         }
         self.sightings.end();

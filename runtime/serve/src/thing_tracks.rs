@@ -17,7 +17,7 @@ pub const MAX_THINGS: usize = 4;
 const SAME: f32 = 0.3;
 
 /// A thing that was answered in the newest frame.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct AnsweredThing {
     /// Counts things from the start of the service.
     pub id: u64,

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use orco_runtime::learner::OpenLearnerError;
 use orco_runtime::store::StoreError;
-use serde_json::json;
 
 use super::AnswerThread;
+use crate::event::Event;
 use orco_runtime::state::sentence::with_causes;
 
 /// How often the thread checks whether another program has changed the state.
@@ -50,7 +50,7 @@ impl AnswerThread {
     }
 
     pub(super) fn tell_changed(&self) {
-        self.context.telemetry.events.tell("changed", &json!({ "job": null }));
+        self.context.telemetry.events.send(Event::CHANGED);
     }
 
     /// Judges the frames of the inbox by what is known now.

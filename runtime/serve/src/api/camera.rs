@@ -18,7 +18,8 @@ use super::{Json, Query, blocking, shots, usable};
 use crate::admission::{Admitted, picture_bytes};
 use crate::camera_scene;
 use crate::error::Refusal;
-use crate::live::{Live, ObservedFrame};
+use crate::event::Event;
+use crate::live::{LiveCamera, ObservedFrame};
 use crate::service::Service;
 
 /// How long a newer frame is waited for.
@@ -26,9 +27,18 @@ const FRAME_TIMEOUT: Duration = Duration::from_secs(5);
 /// Says a picture's frame.
 const FRAME: HeaderName = HeaderName::from_static("orco-frame");
 
-fn live(service: &Service) -> Result<&Live, Refusal> {
+fn live(service: &Service) -> Result<&LiveCamera, Refusal> {
     let none = || Refusal::missing("this service has no camera of its own: start it with --camera SOURCE");
     service.live().ok_or_else(none)
+}
+
+/// Does what needs the camera and may take a while away from the threads that serve.
+async fn with_camera<T: Send + 'static>(
+    service: &Arc<Service>,
+    work: impl FnOnce(&Service, &LiveCamera) -> Result<T, Refusal> + Send + 'static,
+) -> Result<T, Refusal> {
+    let service = Arc::clone(service);
+    blocking(move || work(&service, live(&service)?)).await?
 }
 
 /// Makes the picture to be shown.
@@ -41,7 +51,7 @@ async fn view(seen: Arc<ObservedFrame>) -> Result<Bytes, Refusal> {
 /// # Errors
 /// [`Refusal`] if the service has no camera.
 pub async fn now(State(service): State<Arc<Service>>) -> Result<axum::Json<Value>, Refusal> {
-    Ok(axum::Json(live(&service)?.json()))
+    Ok(axum::Json(live(&service)?.snapshot().json()))
 }
 
 /// Which frame was seen last.
@@ -60,7 +70,7 @@ pub async fn newest(
     State(service): State<Arc<Service>>,
     Query(FrameQuery { after }): Query<FrameQuery>,
 ) -> Result<impl IntoResponse, Refusal> {
-    let seen = live(&service)?.seen_after(after, FRAME_TIMEOUT).await?;
+    let seen = live(&service)?.frame_after(after, FRAME_TIMEOUT).await?;
     let number = seen.frame.number.to_string();
     Ok(([(header::CONTENT_TYPE, "image/jpeg".to_owned()), (FRAME, number)], view(seen).await?))
 }
@@ -70,12 +80,12 @@ pub async fn newest(
 /// # Errors
 /// [`Refusal`] if the service has no camera.
 pub async fn stream(State(service): State<Arc<Service>>) -> Result<impl IntoResponse, Refusal> {
-    let newest = live(&service)?.watch();
+    let newest = live(&service)?.frame_numbers();
     let parts = stream::unfold((service, newest, 0), |(service, mut newest, last)| async move {
         loop {
             // Ends with the thread that looks.
             newest.wait_for(|newest| *newest > last).await.ok()?;
-            let Ok(seen) = live(&service).and_then(Live::seen) else {
+            let Ok(seen) = live(&service).and_then(LiveCamera::latest_frame) else {
                 newest.changed().await.ok()?;
                 continue;
             };
@@ -117,20 +127,20 @@ pub async fn shoot(
 ) -> Result<axum::Json<Value>, Refusal> {
     let label = usable(&label)?;
     let regions = shot_regions(&service, region.as_deref())?;
-    let frame = live(&service)?.frame(frame)?;
+    let frame = live(&service)?.frame_for_shot(frame)?;
     let number = frame.number;
-    let (asked, theirs) = (Arc::clone(&service), Arc::clone(&frame));
-    let needs = blocking(move || live(&asked)?.needs(&theirs)).await??;
+    let measured = Arc::clone(&frame);
+    let cost = with_camera(&service, move |_, camera| camera.decoding_cost(&measured, None)).await?;
     let input = service.manifest.preprocessing;
-    let permit = service.admission.work(picture_bytes(&needs, &input) + service.scene.working_memory()).await?;
-    let (asked, theirs) = (Arc::clone(&service), Arc::clone(&frame));
-    let decode = move || -> Result<_, Refusal> {
-        let picture = live(&asked)?.decode(&theirs)?;
-        Ok(Admitted::new(asked.scene.shot(picture, regions, at, input.mean_colour())?, permit))
+    let permit = service.admission.work(picture_bytes(&cost, &input) + service.scene.working_memory()).await?;
+    let decoded = Arc::clone(&frame);
+    let decode = move |service: &Service, camera: &LiveCamera| {
+        let picture = camera.decode(&decoded, None)?;
+        Ok(Admitted::new(service.scene.shot(picture, regions, at, input.mean_colour())?, permit))
     };
-    let picture = blocking(decode).await??;
+    let picture = with_camera(&service, decode).await?;
     let mut taken = shots::take_picture(&service, &label, picture, anyway).await?;
-    live(&service)?.hold((taken["accepted"] == false).then_some(frame));
+    live(&service)?.keep_refused_shot((taken["accepted"] == false).then_some(frame));
     taken["frame"] = json!(number);
     Ok(axum::Json(taken))
 }
@@ -179,15 +189,15 @@ pub async fn set_regions(
     };
     let regions = regions.into_iter().map(region).collect::<Result<Vec<_>, RegionError>>();
     let regions = regions.map_err(|error| Refusal::bad(error.to_string()))?;
-    let asked = Arc::clone(&service);
-    blocking(move || asked.regions.keep(regions)).await??;
-    service.events.tell("changed", &json!({ "job": null }));
+    let kept = service.regions.clone();
+    blocking(move || kept.keep(regions)).await??;
+    service.events.send(Event::CHANGED);
     Ok(axum::Json(json!({ "regions": service.regions.json() })))
 }
 
 /// `GET /api/v1/scene`: whether the empty place is known.
 pub async fn scene(State(service): State<Arc<Service>>) -> axum::Json<Value> {
-    axum::Json(service.scene.json())
+    axum::Json(service.scene.status().json())
 }
 
 /// Nothing that could be chosen.
@@ -208,29 +218,27 @@ pub async fn learn_scene(
     let mut frames = Vec::new();
     let mut bytes = camera_scene::WORKING_MEMORY;
     // Not what it showed before the place was cleared.
-    let mut after = *live(&service)?.watch().borrow();
+    let mut after = *live(&service)?.frame_numbers().borrow();
     for _ in 0..camera_scene::VIEWS {
-        let seen = live(&service)?.seen_after(after, FRAME_TIMEOUT).await?;
+        let seen = live(&service)?.frame_after(after, FRAME_TIMEOUT).await?;
         // The same frame again would say nothing of the noise, and hide a hand that is in it.
         if seen.frame.number <= after {
             return Err(Refusal::busy("the camera gives no new frames; try again"));
         }
         after = seen.frame.number;
-        bytes += picture_bytes(&live(&service)?.needs_view(&seen.frame, side)?, &input);
+        bytes += picture_bytes(&live(&service)?.decoding_cost(&seen.frame, Some(side))?, &input);
         frames.push(seen);
     }
     let permit = service.admission.work(bytes).await?;
-    let asked = Arc::clone(&service);
-    let learn = move || -> Result<(), Refusal> {
-        let live = live(&asked)?;
-        let views = frames.iter().map(|seen| live.decode_view(&seen.frame, side)).collect::<Result<Vec<_>, _>>()?;
-        asked.scene.learn(&views)?;
+    let learn = move |service: &Service, camera: &LiveCamera| {
+        let views = frames.iter().map(|seen| camera.decode(&seen.frame, Some(side)));
+        service.scene.learn(&views.collect::<Result<Vec<_>, _>>()?)?;
         drop(permit);
         Ok(())
     };
-    blocking(learn).await??;
-    service.events.tell("live", &live(&service)?.json());
-    Ok(axum::Json(service.scene.json()))
+    with_camera(&service, learn).await?;
+    service.events.send(Event::Live(Box::new(live(&service)?.snapshot())));
+    Ok(axum::Json(service.scene.status().json()))
 }
 
 /// `DELETE /api/v1/scene`: forgets the empty place.
@@ -238,10 +246,10 @@ pub async fn learn_scene(
 /// # Errors
 /// [`Refusal`] if none was known, or it cannot be removed.
 pub async fn forget_scene(State(service): State<Arc<Service>>) -> Result<StatusCode, Refusal> {
-    let asked = Arc::clone(&service);
-    let forgotten = blocking(move || asked.scene.forget()).await??;
+    let scene = service.scene.clone();
+    let forgotten = blocking(move || scene.forget()).await??;
     if let Some(live) = service.live() {
-        service.events.tell("live", &live.json());
+        service.events.send(Event::Live(Box::new(live.snapshot())));
     }
     if forgotten { Ok(StatusCode::NO_CONTENT) } else { Err(Refusal::missing("no empty place is known")) }
 }

@@ -14,9 +14,10 @@ use serde::de::{Deserializer, Error};
 use serde_json::{Value, json};
 
 use super::{Json, NewLabel, Path, Query, blocking, usable};
-use crate::changes::{ChangeRequest, Job};
+use crate::changes::ChangeRequest;
 use crate::error::Refusal;
 use crate::id::Id;
+use crate::job::Job;
 use crate::service::Service;
 
 /// 202, with the job and its place.

@@ -10,6 +10,7 @@ use axum::response::IntoResponse;
 use axum::response::sse::{self, KeepAlive, Sse};
 use futures_util::{Stream, StreamExt};
 use tokio_stream::wrappers::BroadcastStream;
+use tokio_stream::wrappers::errors::BroadcastStreamRecvError;
 
 use crate::event::Event;
 use crate::metric::MetricFormat;
@@ -20,8 +21,11 @@ pub async fn events(
     State(service): State<Arc<Service>>,
 ) -> Sse<impl Stream<Item = Result<sse::Event, Infallible>> + Send> {
     let events = BroadcastStream::new(service.events.listen()).map(|event| {
-        let Event { kind, data } = event.unwrap_or_else(|_| Event { kind: "changed", data: "{}".into() });
-        Ok(sse::Event::default().event(kind).data(data))
+        let (name, data) = match event {
+            Ok(event) => (event.name(), event.json().to_string()),
+            Err(BroadcastStreamRecvError::Lagged(_)) => (Event::CHANGED.name(), "{}".to_owned()),
+        };
+        Ok(sse::Event::default().event(name).data(data))
     });
     Sse::new(events).keep_alive(KeepAlive::new().interval(Duration::from_secs(15)))
 }

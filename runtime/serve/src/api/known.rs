@@ -15,10 +15,9 @@ use serde_json::{Value, json};
 
 use super::{Query, blocking, picture, thumbnails};
 use crate::admission::Admitted;
-use crate::changes::Job;
 use crate::error::Refusal;
 use crate::inbox;
-use crate::live::Live;
+use crate::job::Job;
 use crate::prediction::{ClassProbability, SimilarExemplar};
 use crate::report;
 use crate::service::Service;
@@ -50,7 +49,7 @@ pub async fn status(State(service): State<Arc<Service>>) -> Result<Json<Value>, 
         "expected": expected, "improving": known.awaits_alignment && service.aligns,
         "inbox": service.inbox.len(), "inbox_most": service.inbox.most(),
         "changes": known.timeline.earlier().len(), "undone": known.timeline.later().len(),
-        "jobs": jobs, "camera": service.live().map(Live::json),
+        "jobs": jobs, "camera": service.live().map(|live| live.snapshot().json()),
         "regions": service.regions.json(), "sightings": service.sightings.are_kept(), "pack_bytes_most": MAX_PACK,
     })))
 }

@@ -15,6 +15,7 @@ use super::{NewLabel, Path, Query, blocking, picture, usable};
 use crate::admission::Admitted;
 use crate::answers::SufficiencyAnswer;
 use crate::error::Refusal;
+use crate::event::Event;
 use crate::id::Id;
 use crate::prediction::ClassProbability;
 use crate::service::Service;
@@ -102,7 +103,7 @@ pub(super) async fn take_picture(
     let (id, warnings) = service.pending_shots.take(label, candidate, features, anyway)?;
     let held = service.pending_shots.of(label).len();
     if id.is_some() {
-        service.events.tell("shots", &json!({ "label": label, "shots": held }));
+        service.events.send(Event::Shots { label: label.to_owned(), shots: held });
     }
     Ok(json!({
         "accepted": id.is_some(), "id": id, "shots": held, "matches": matches,
@@ -173,6 +174,7 @@ fn none(label: &str, id: Id) -> Refusal {
 }
 
 fn tell_and_end(service: &Service, label: &str) -> Result<StatusCode, Refusal> {
-    service.events.tell("shots", &json!({ "label": label, "shots": service.pending_shots.of(label).len() }));
+    let shots = service.pending_shots.of(label).len();
+    service.events.send(Event::Shots { label: label.to_owned(), shots });
     Ok(StatusCode::NO_CONTENT)
 }

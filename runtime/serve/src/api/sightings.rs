@@ -10,6 +10,7 @@ use serde_json::Value;
 
 use super::{Path, blocking};
 use crate::error::Refusal;
+use crate::event::Event;
 use crate::service::Service;
 use crate::sightings;
 
@@ -49,6 +50,6 @@ pub async fn clear(State(service): State<Arc<Service>>) -> Result<StatusCode, Re
     let sightings = service.sightings.clone();
     let cleared = blocking(move || sightings.clear()).await?;
     cleared.map_err(|error| Refusal::internal(format!("not all sightings could be removed: {error}")))?;
-    service.events.tell("sightings", &serde_json::json!({}));
+    service.events.send(Event::Sightings);
     Ok(StatusCode::NO_CONTENT)
 }

@@ -6,9 +6,9 @@ use std::time::Duration;
 use orco_runtime::learner::{AlignmentTime, ChangeError, ChangeStep, Learner};
 use orco_runtime::state::sentence::with_causes;
 use orco_runtime::store::StoreError;
-use serde_json::json;
 
 use super::ChangeWorker;
+use crate::event::Event;
 
 /// How long the queue must be empty before the head is aligned.
 pub(super) const INTERVAL: Duration = Duration::from_millis(250);
@@ -42,7 +42,7 @@ impl ChangeWorker {
                 }
                 // Another program may have aligned it already.
                 self.answers.refresh();
-                self.shared.telemetry.events.tell("changed", &json!({ "job": null }));
+                self.shared.telemetry.events.send(Event::CHANGED);
             }
             Err(ChangeError::Cancelled | ChangeError::Store(StoreError::Busy { .. })) => self.unalignable = None,
             Err(error) => log::warn!("the head is not aligned to the last change: {}", with_causes(&error)),

@@ -5,10 +5,12 @@ use std::collections::BTreeSet;
 use orco_runtime::learner::Learner;
 use orco_runtime::state::history::HistoryEntry;
 use orco_runtime::state::label;
-use serde_json::{Value, json};
+use serde_json::Value;
 
-use super::{ChangeWorker, JobProgress};
+use super::ChangeWorker;
+use crate::event::Event;
 use crate::id::Id;
+use crate::job::JobProgress;
 
 /// All labels that a class has or had, `label` among them.
 pub(super) fn labels(learner: &mut Learner, label: &str) -> BTreeSet<String> {
@@ -54,7 +56,7 @@ impl ChangeWorker {
             }
         }
         // Whoever keeps what was told of them lets it go.
-        self.shared.telemetry.events.tell("purged", &json!({ "jobs": touched }));
+        self.shared.telemetry.events.send(Event::Purged { jobs: touched });
     }
 }
 
@@ -107,6 +109,8 @@ fn mentions(text: &str, label: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     #[test]

@@ -8,9 +8,10 @@ use orco_runtime::state::history::{ChangeKind, HistoryEntry};
 use orco_runtime::state::label;
 use serde_json::Value;
 
-use super::{ChangeRequest, ChangeWorker, JobProgress, LabelledShots, purge};
+use super::{ChangeRequest, ChangeWorker, LabelledShots, purge};
 use crate::answers::Answers;
 use crate::id::Id;
+use crate::job::JobProgress;
 use orco_runtime::state::sentence::with_causes;
 use orco_runtime::threads::catch_panic;
 

@@ -4,39 +4,14 @@ use std::time::Instant;
 
 use orco_runtime::image_rs::RgbImage;
 use orco_runtime::scene::{Foreground, NamedRegion, PixelRect, Region, Thing, Viewfinder};
-use serde_json::{Value, json};
 
 use super::LiveWorker;
 use crate::admission::{Admitted, Permit};
-use crate::agreement::{AgreedAnswer, Agreement};
+use crate::agreement::Agreement;
 use crate::camera_scene::{SceneView, SeenRegion, shares};
+use crate::live_snapshot::ShownRegion;
 use crate::prediction::PictureAnswer;
-use crate::thing_tracks::{AnsweredThing, MAX_THINGS, ThingAnswer, ThingIds, Things};
-
-/// What a region of a frame is shown as, or the frame where it has none.
-#[derive(Clone, Default)]
-pub(super) struct ShownRegion {
-    /// The region's name; empty if the frame has none.
-    pub name: String,
-    /// Where it is, as shares of the frame's sides.
-    pub bounds: Option<[f32; 4]>,
-    /// What it shows, or the thing in its middle.
-    pub answer: AgreedAnswer,
-    /// Whether the place is empty, as far as it was shown.
-    pub empty: bool,
-    /// The things in front of the empty place; none where it was not shown.
-    pub things: Vec<AnsweredThing>,
-}
-
-impl ShownRegion {
-    /// As programs get it.
-    pub fn json(&self) -> Value {
-        self.answer.json_with(json!({
-            "name": self.name, "box": self.bounds, "empty": self.empty,
-            "things": self.things.iter().map(AnsweredThing::json).collect::<Vec<_>>(),
-        }))
-    }
-}
+use crate::thing_tracks::{MAX_THINGS, ThingAnswer, ThingIds, Things};
 
 /// Follows a region from frame to frame.
 pub(super) struct RegionTrack {

@@ -3,7 +3,8 @@
 use std::time::{Duration, Instant};
 
 use super::LiveWorker;
-use super::answered_frame::ShownRegion;
+use crate::event::Event;
+use crate::live_snapshot::ShownRegion;
 
 /// How often the same label is reported again, with its new probability, at most.
 const REPORT_EVERY: Duration = Duration::from_millis(500);
@@ -52,18 +53,18 @@ impl LiveWorker {
     pub(super) fn report(&mut self) {
         let status = &self.counted;
         let (shown, frame) = {
-            let now = self.shared.now();
+            let latest = self.shared.latest();
             let shown = Shown {
-                regions: now.regions.iter().map(ShownSummary::of).collect(),
+                regions: latest.regions.iter().map(ShownSummary::of).collect(),
                 state: Some(status.phase.name()),
-                problem: now.problem.clone(),
+                problem: latest.problem.clone(),
             };
-            (shown, now.seen.as_ref().map_or(0, |seen| seen.frame.number))
+            (shown, latest.frame.as_ref().map_or(0, |observed| observed.frame.number))
         };
         let has_moved = (self.reported.frame, self.reported.unreadable) != (frame, status.unreadable);
         let is_due = self.reported.at.is_none_or(|at| at.elapsed() >= REPORT_EVERY);
         if self.reported.shown != shown || has_moved && is_due {
-            self.telemetry.events.tell("live", &self.shared.json());
+            self.telemetry.events.send(Event::Live(Box::new(self.shared.snapshot())));
             let (at, unreadable) = (Some(Instant::now()), status.unreadable);
             self.reported = Reported { at, shown, frame, unreadable };
         }

@@ -4,24 +4,27 @@
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 
-use serde::{Deserialize, Serialize, Serializer};
+use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
 use tokio::sync::Notify;
 use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::RecvError;
 
 use crate::event::Event;
+use crate::id::Id;
 use crate::in_view::labels_in_view;
+use crate::job::{Job, JobProgress};
 use crate::knowledge::Knowledge;
+use crate::live_snapshot::{LiveSnapshot, ShownRegion};
 use crate::metric::MqttMetrics;
 
 /// Results of changes that may wait for the broker; the oldest go first.
 pub const WAITING: usize = 64;
 /// By how much a probability must move to be published again.
-const MOVED: f32 = 0.01;
+const MIN_PROBABILITY_CHANGE: f32 = 0.01;
 
-/// What the camera shows, as the event `live` says it.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+/// What the camera shows, as brokers get it.
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct LiveState {
     /// The agreed label; none where there is nothing to name.
     pub label: Option<String>,
@@ -29,28 +32,23 @@ pub struct LiveState {
     #[serde(serialize_with = "rounded")]
     pub probability: Option<f32>,
     /// Labels of which one is right with a probability of 90 %.
-    #[serde(default)]
     pub set: Vec<String>,
     /// Whether the picture is like anything known.
     pub known: bool,
     /// Whether the place is empty, where the empty place was shown.
-    #[serde(default)]
     pub empty: bool,
     /// Whether the class answers by its shots while it is being learned.
     pub provisional: bool,
     /// Labels of all known things in view.
-    #[serde(default)]
     pub in_view: Vec<String>,
     /// How the camera is.
-    #[serde(rename(deserialize = "state"))]
-    pub camera: String,
+    pub camera: &'static str,
     /// What each of the camera's regions shows.
-    #[serde(default)]
     pub regions: Vec<RegionState>,
 }
 
 /// What a region of the camera's frames shows.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct RegionState {
     /// The region's name.
     pub name: String,
@@ -66,9 +64,15 @@ pub struct RegionState {
 }
 
 impl RegionState {
-    /// This state without its probability.
-    fn without_probability(&self) -> Self {
-        Self { probability: None, ..self.clone() }
+    fn of(region: &ShownRegion) -> Self {
+        let shown = region.answer.shown();
+        Self {
+            name: region.name.clone(),
+            label: shown.map(|shown| shown.label.clone()),
+            probability: shown.map(|shown| shown.probability),
+            known: region.answer.known,
+            empty: region.empty,
+        }
     }
 }
 
@@ -78,34 +82,40 @@ fn rounded<S: Serializer>(probability: &Option<f32>, serializer: S) -> Result<S:
 }
 
 impl LiveState {
-    /// Out of what [`crate::live::Live::json`] says.
-    fn of(live: &Value) -> Result<Self, serde_json::Error> {
-        Ok(Self { in_view: labels_in_view(live), ..Self::deserialize(live)? })
+    fn of(live: &LiveSnapshot) -> Self {
+        let first = live.first_region();
+        let RegionState { label, probability, known, empty, .. } = RegionState::of(&first);
+        Self {
+            label,
+            probability,
+            set: first.answer.set().map(str::to_owned).collect(),
+            known,
+            empty,
+            provisional: first.answer.shown().is_some_and(|shown| shown.provisional),
+            in_view: labels_in_view(live),
+            camera: live.status.phase.name(),
+            regions: live.named_regions().map(RegionState::of).collect(),
+        }
     }
 
-    /// Whether it says another thing than `told`, not only with another probability.
-    pub fn is_other(&self, told: &Self) -> bool {
-        let of = |shown: &Self| {
-            let regions: Vec<RegionState> = shown.regions.iter().map(RegionState::without_probability).collect();
-            (
-                shown.label.clone(),
-                shown.known,
-                shown.empty,
-                shown.provisional,
-                shown.camera.clone(),
-                shown.in_view.clone(),
-                regions,
-            )
-        };
-        of(self) != of(told)
+    fn without_probabilities(&self) -> Self {
+        let mut state = Self { probability: None, ..self.clone() };
+        state.regions.iter_mut().for_each(|region| region.probability = None);
+        state
     }
 
-    /// Whether a probability is another one than in `told`.
-    pub fn has_moved(&self, told: &Self) -> bool {
-        let regions = self.regions.iter().zip(&told.regions).map(|(now, then)| (now.probability, then.probability));
-        let mut all = regions.chain([(self.probability, told.probability)]);
+    /// Whether it says another thing than `published`, not only with another probability.
+    pub fn differs_from(&self, published: &Self) -> bool {
+        self.without_probabilities() != published.without_probabilities()
+    }
+
+    /// Whether a probability is another one than in `published`.
+    pub fn has_moved(&self, published: &Self) -> bool {
+        let regions =
+            self.regions.iter().zip(&published.regions).map(|(now, then)| (now.probability, then.probability));
+        let mut all = regions.chain([(self.probability, published.probability)]);
         all.any(|both| match both {
-            (Some(now), Some(then)) => (now - then).abs() >= MOVED,
+            (Some(now), Some(then)) => (now - then).abs() >= MIN_PROBABILITY_CHANGE,
             (now, then) => now.is_some() != then.is_some(),
         })
     }
@@ -121,23 +131,26 @@ pub fn classes(knowledge: &Knowledge) -> String {
 #[derive(Clone, Debug, PartialEq)]
 pub struct ChangeResult {
     /// The job's identifier.
-    pub job: String,
+    pub job: Id,
     /// The message.
     pub message: String,
 }
 
 impl ChangeResult {
-    /// Of the event `job`, once it has ended.
-    fn of(job: &Value) -> Option<Self> {
-        let outcome = job["state"].as_str().filter(|state| matches!(*state, "done" | "failed"))?;
-        let mut message =
-            json!({ "event_type": outcome, "job": job["id"], "verb": job["verb"], "label": job["label"] });
-        for key in ["report", "warning", "error"] {
-            if let Some(value) = job.get(key).filter(|value| !value.is_null()) {
-                message[key] = value.clone();
+    /// Of a job, once it has ended.
+    fn of(job: &Job) -> Option<Self> {
+        let (outcome, details) = match &job.progress {
+            JobProgress::Queued | JobProgress::Running(_) => return None,
+            JobProgress::Done(report, warning) => ("done", [("report", report.clone()), ("warning", json!(warning))]),
+            JobProgress::Failed(error) | JobProgress::Lost(error) => {
+                ("failed", [("error", json!(error)), ("warning", Value::Null)])
             }
+        };
+        let mut message = json!({ "event_type": outcome, "job": job.id, "verb": job.verb, "label": job.label });
+        for (key, value) in details.into_iter().filter(|(_, value)| !value.is_null()) {
+            message[key] = value;
         }
-        Some(Self { job: job["id"].as_str()?.to_owned(), message: message.to_string() })
+        Some(Self { job: job.id, message: message.to_string() })
     }
 }
 
@@ -152,8 +165,8 @@ pub struct MqttUpdates {
 
 impl MqttUpdates {
     /// Beginning with what the camera shows already.
-    pub fn new(live: Option<Value>) -> Self {
-        let shown = live.and_then(|live| LiveState::of(&live).ok());
+    pub fn new(live: Option<&LiveSnapshot>) -> Self {
+        let shown = live.map(LiveState::of);
         Self { shown: RefCell::new(shown), ended: RefCell::default(), dropped: Cell::new(0), fresh: Notify::new() }
     }
 
@@ -168,7 +181,7 @@ impl MqttUpdates {
     }
 
     /// Removes a result: the broker has it, or nobody may have it.
-    pub fn remove(&self, job: &str) {
+    pub fn remove(&self, job: Id) {
         self.ended.borrow_mut().retain(|ended| ended.job != job);
     }
 
@@ -186,14 +199,10 @@ impl MqttUpdates {
     }
 
     fn take(&self, event: &Event) {
-        match event.kind {
-            "live" => match serde_json::from_str(&event.data).and_then(|live| LiveState::of(&live)) {
-                Ok(shown) => *self.shown.borrow_mut() = Some(shown),
-                Err(error) => log::error!("MQTT: what the camera shows is not understood: {error}"),
-            },
-            "job" => {
-                let job = serde_json::from_str(&event.data).unwrap_or_default();
-                let Some(ended) = ChangeResult::of(&job) else { return };
+        match event {
+            Event::Live(live) => *self.shown.borrow_mut() = Some(LiveState::of(live)),
+            Event::Job(job) => {
+                let Some(ended) = ChangeResult::of(job) else { return };
                 let mut waiting = self.ended.borrow_mut();
                 if waiting.len() >= WAITING {
                     waiting.pop_front();
@@ -202,17 +211,9 @@ impl MqttUpdates {
                 waiting.push_back(ended);
             }
             // What names a purged class is not published any more.
-            "purged" => {
-                let purged: Value = serde_json::from_str(&event.data).unwrap_or_default();
-                purged["jobs"]
-                    .as_array()
-                    .into_iter()
-                    .flatten()
-                    .filter_map(Value::as_str)
-                    .for_each(|job| self.remove(job));
-            }
+            Event::Purged { jobs } => jobs.iter().for_each(|job| self.remove(*job)),
             // How many classes there are is looked up.
-            "changed" => {}
+            Event::Changed { .. } => {}
             _ => return,
         }
         self.fresh.notify_one();
@@ -221,42 +222,45 @@ impl MqttUpdates {
 
 #[cfg(test)]
 mod tests {
+    use orco_camera::{CameraPhase, CameraStatus};
+
     use super::*;
+    use crate::agreement::AgreedAnswer;
+    use crate::id::IdSource;
+    use crate::prediction::ClassProbability;
 
-    fn event(kind: &'static str, data: &Value) -> Event {
-        Event { kind, data: data.to_string() }
-    }
-
-    fn live(label: &str, probability: f32, known: bool) -> Value {
-        json!({
-            "source": "folder:x", "state": "running", "label": label, "probability": probability, "known": known,
-            "provisional": false, "frames": 7,
-        })
+    fn live(label: &str, probability: f32) -> Event {
+        let class = ClassProbability { label: label.into(), probability, provisional: false, in_set: true };
+        let answer = AgreedAnswer { classes: vec![class], frames: 1, known: true };
+        let status = CameraStatus { phase: CameraPhase::Running, ..CameraStatus::default() };
+        let regions = vec![ShownRegion { answer, ..ShownRegion::default() }];
+        Event::Live(Box::new(LiveSnapshot { status, regions, ..LiveSnapshot::default() }))
     }
 
     #[test]
     fn the_newest_state_counts_and_only_what_changed_is_news() {
         let updates = MqttUpdates::new(None);
         assert_eq!(updates.shown(), None);
-        updates.take(&event("live", &live("mug", 0.9, true)));
-        updates.take(&event("live", &live("mug", 0.912_34, true)));
+        updates.take(&live("mug", 0.9));
+        updates.take(&live("mug", 0.912_34));
         let shown = updates.shown().unwrap();
         let message = serde_json::to_value(&shown).unwrap();
         let expected = json!({
-            "label": "mug", "probability": 0.912, "set": [], "known": true, "empty": false, "provisional": false,
+            "label": "mug", "probability": 0.912, "set": ["mug"], "known": true, "empty": false, "provisional": false,
             "in_view": ["mug"], "camera": "running", "regions": [],
         });
         assert_eq!(message, expected);
         let near = LiveState { probability: Some(0.915), ..shown.clone() };
-        assert!(!near.is_other(&shown) && !near.has_moved(&shown));
+        assert!(!near.differs_from(&shown) && !near.has_moved(&shown));
         let far = LiveState { probability: Some(0.8), ..shown.clone() };
-        assert!(!far.is_other(&shown) && far.has_moved(&shown));
-        assert!(LiveState { known: false, ..shown.clone() }.is_other(&shown));
-        assert!(LiveState { label: None, ..shown.clone() }.is_other(&shown));
-        assert!(LiveState { empty: true, ..shown.clone() }.is_other(&shown));
-        assert!(LiveState { in_view: vec!["duck".into(), "mug".into()], ..shown.clone() }.is_other(&shown));
-        assert!(LiveState { provisional: true, ..shown.clone() }.is_other(&shown));
-        assert!(LiveState { camera: "away".into(), ..shown.clone() }.is_other(&shown));
+        assert!(!far.differs_from(&shown) && far.has_moved(&shown));
+        assert!(LiveState { known: false, ..shown.clone() }.differs_from(&shown));
+        assert!(LiveState { label: None, ..shown.clone() }.differs_from(&shown));
+        assert!(LiveState { set: vec!["mug".into(), "jug".into()], ..shown.clone() }.differs_from(&shown));
+        assert!(LiveState { empty: true, ..shown.clone() }.differs_from(&shown));
+        assert!(LiveState { in_view: vec!["duck".into(), "mug".into()], ..shown.clone() }.differs_from(&shown));
+        assert!(LiveState { provisional: true, ..shown.clone() }.differs_from(&shown));
+        assert!(LiveState { camera: "away", ..shown.clone() }.differs_from(&shown));
         let region = |label: Option<&str>, probability| RegionState {
             name: "shelf".into(),
             label: label.map(str::to_owned),
@@ -265,32 +269,49 @@ mod tests {
             empty: label.is_none(),
         };
         let with = |label, probability| LiveState { regions: vec![region(label, probability)], ..shown.clone() };
-        assert!(with(Some("mug"), Some(0.9)).is_other(&shown) && with(None, None).is_other(&with(Some("mug"), None)));
+        assert!(with(Some("mug"), Some(0.9)).differs_from(&shown));
+        assert!(with(None, None).differs_from(&with(Some("mug"), None)));
         let (sure, surer) = (with(Some("mug"), Some(0.8)), with(Some("mug"), Some(0.9)));
-        assert!(!surer.is_other(&sure) && surer.has_moved(&sure));
+        assert!(!surer.differs_from(&sure) && surer.has_moved(&sure));
     }
 
     #[test]
     fn results_wait_in_order_and_not_without_bound() {
-        let updates = MqttUpdates::new(None);
-        updates.take(&event("job", &json!({ "id": "a-1", "verb": "undo", "label": null, "state": "running" })));
+        let (updates, mut ids) = (MqttUpdates::new(None), IdSource::default());
+        let mut job = |progress| {
+            let id = ids.next_id();
+            updates.take(&Event::Job(Job { id, verb: "learn", label: Some("mug".into()), progress }));
+            id
+        };
+        job(JobProgress::Running(0.5));
         assert_eq!(updates.first(), None, "it has not ended");
-        for id in 1..=WAITING as u64 + 2 {
-            let id = format!("a-{id}");
-            let job = json!({ "id": id, "verb": "learn", "label": "mug", "state": "failed", "error": "no" });
-            updates.take(&event("job", &job));
-        }
+        let ended: Vec<Id> = (0..WAITING + 2).map(|_| job(JobProgress::Failed("no".into()))).collect();
         assert_eq!(updates.dropped.take(), 2);
         let first = updates.first().unwrap();
-        assert_eq!(first.job, "a-3");
+        assert_eq!(first.job, ended[2]);
         let message: Value = serde_json::from_str(&first.message).unwrap();
-        let expected = json!({ "event_type": "failed", "job": "a-3", "verb": "learn", "label": "mug", "error": "no" });
+        let expected =
+            json!({ "event_type": "failed", "job": ended[2], "verb": "learn", "label": "mug", "error": "no" });
         assert_eq!(message, expected);
-        updates.remove("a-3");
+        updates.remove(ended[2]);
         // That one gave way meanwhile.
-        updates.remove("a-3");
-        assert_eq!(updates.first().unwrap().job, "a-4");
-        updates.take(&event("purged", &json!({ "jobs": ["a-4", "a-5", "b-6"] })));
-        assert_eq!(updates.first().unwrap().job, "a-6", "what names a purged class is not told");
+        updates.remove(ended[2]);
+        assert_eq!(updates.first().unwrap().job, ended[3]);
+        let other = IdSource::default().next_id();
+        updates.take(&Event::Purged { jobs: vec![ended[3], ended[4], other] });
+        assert_eq!(updates.first().unwrap().job, ended[5], "what names a purged class is not told");
+    }
+
+    #[test]
+    fn a_result_says_what_was_done_and_leaves_out_what_is_not_there() {
+        let id = IdSource::default().next_id();
+        let message = |progress| {
+            let job = Job { id, verb: "undo", label: None, progress };
+            serde_json::from_str::<Value>(&ChangeResult::of(&job).unwrap().message).unwrap()
+        };
+        let bare = json!({ "event_type": "done", "job": id, "verb": "undo", "label": null });
+        assert_eq!(message(JobProgress::Done(Value::Null, None)), bare);
+        let whole = message(JobProgress::Done(json!({ "shots": 5 }), Some("take care".into())));
+        assert_eq!((&whole["report"], &whole["warning"]), (&json!({ "shots": 5 }), &json!("take care")));
     }
 }

@@ -8,16 +8,21 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use hmac::{Hmac, KeyInit, Mac};
+use orco_camera::{CameraPhase, CameraStatus};
 use orco_runtime::bundle::Bundle;
 use orco_runtime::learner::{Learner, LearnerSettings, Shots};
 use orco_runtime::store::Store;
-use serde_json::{Value, json};
+use serde_json::Value;
 use sha2::Sha256;
 use tempfile::TempDir;
 
 use super::{Occurrence, Rule, RuleClock, Rules, shown_labels};
 use crate::Service;
+use crate::agreement::AgreedAnswer;
 use crate::live::LiveSettings;
+use crate::live_snapshot::{LiveSnapshot, ShownRegion};
+use crate::prediction::ClassProbability;
+use crate::thing_tracks::AnsweredThing;
 
 /// The repository's folder.
 const WORKSPACE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
@@ -79,11 +84,19 @@ fn rules_that_cannot_be_used_are_refused_with_a_reason() {
 
 #[test]
 fn what_is_shown_is_told_in_the_words_of_rules() {
-    let of = |live: Value| -> Vec<String> { shown_labels(&live).into_iter().map(|(label, _)| label).collect() };
-    let mug = json!({ "label": "mug", "probability": 0.9, "known": true });
-    let strange = json!({ "label": "mug", "probability": 0.2, "known": false });
-    assert_eq!(of(json!({ "state": "running", "things": [mug, strange] })), ["mug", "unknown"]);
-    assert_eq!(of(json!({ "state": "running", "empty": true })), ["empty"]);
+    let answer = |known| {
+        let class = ClassProbability { label: "mug".into(), probability: 0.5, provisional: false, in_set: true };
+        AgreedAnswer { classes: vec![class], frames: 1, known }
+    };
+    let thing = |known| AnsweredThing { id: 1, bounds: [0.0; 4], answer: answer(known) };
+    let labels = |region: ShownRegion| -> Vec<String> {
+        let status = CameraStatus { phase: CameraPhase::Running, ..CameraStatus::default() };
+        let live = LiveSnapshot { status, regions: vec![region], ..LiveSnapshot::default() };
+        shown_labels(&live).into_iter().map(|(label, _)| label).collect()
+    };
+    let things = vec![thing(true), thing(false)];
+    assert_eq!(labels(ShownRegion { things, ..ShownRegion::default() }), ["mug", "unknown"]);
+    assert_eq!(labels(ShownRegion { empty: true, ..ShownRegion::default() }), ["empty"]);
 }
 
 #[test]

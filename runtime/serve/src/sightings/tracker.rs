@@ -74,7 +74,7 @@ impl Tracker {
                     seconds: None,
                     region: thing.region,
                     label: thing.label,
-                    probability: thing.probability,
+                    probability: Some(thing.probability),
                 };
                 self.ongoing.push(OngoingSighting { sighting, picture: None, first: now, last: now });
                 continue;
@@ -82,7 +82,7 @@ impl Tracker {
             let counted = ongoing.counts();
             ongoing.last = now;
             ongoing.sighting.probability =
-                [ongoing.sighting.probability, thing.probability].into_iter().flatten().reduce(f64::max);
+                ongoing.sighting.probability.into_iter().chain([thing.probability]).reduce(f64::max);
             if ongoing.counts() && !counted {
                 ongoing.picture = picture();
                 has_begun = true;
@@ -125,7 +125,7 @@ mod tests {
     use super::*;
 
     fn thing(label: &str, probability: f64) -> KnownThing {
-        KnownThing { region: String::new(), label: label.into(), probability: Some(probability) }
+        KnownThing { region: String::new(), label: label.into(), probability }
     }
 
     /// Shows labels for each tenth of a second; returns what has left by then.

@@ -25,7 +25,7 @@ pub enum JobProgress {
 }
 
 /// A change that was asked for, with how far it has come.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Job {
     /// Identifies it.
     pub id: Id,
@@ -68,7 +68,7 @@ impl Job {
 
 /// Those that have not ended, and the last that have.
 #[derive(Default)]
-pub(super) struct Jobs {
+pub(crate) struct Jobs {
     /// Where their identifiers come from.
     pub ids: IdSource,
     /// Whether no more are taken, since nobody makes them.
