@@ -279,8 +279,8 @@ impl Worker for AnswerWorker {
         learner.warnings().iter().for_each(|warning| log::warn!("{warning}"));
         let context = self.context.clone();
         // The version goes on rising after a panic.
-        let version = context.knowledge.get().version;
-        let mut thread = AnswerThread { learner, revision, checked: Instant::now(), version, context };
+        let knowledge_version = context.knowledge.get().version;
+        let mut thread = AnswerThread { learner, revision, checked: Instant::now(), knowledge_version, context };
         thread.follow_scope();
         thread.publish(None);
         // The state may have changed while the thread was down.
@@ -303,7 +303,7 @@ struct AnswerThread {
     /// When the files were checked last.
     checked: Instant,
     /// Version of the knowledge that was published last.
-    version: u64,
+    knowledge_version: u64,
     context: Context,
 }
 
@@ -379,8 +379,8 @@ impl AnswerThread {
     }
 
     fn publish(&mut self, problem: Option<String>) {
-        self.version += 1;
-        let knowledge = Knowledge::of(&self.learner, self.version, problem);
+        self.knowledge_version += 1;
+        let knowledge = Knowledge::of(&self.learner, self.knowledge_version, problem);
         let metrics = &self.context.telemetry.metrics;
         metrics.classes.set(knowledge.classes.len() as i64);
         metrics.free_targets.set(knowledge.free_targets as i64);
@@ -403,7 +403,7 @@ impl AnswerThread {
             classes: self.classes(&answer),
             known: !answer.is_unknown(),
             features: features.row(0).to_vec(),
-            knowledge: self.version,
+            knowledge_version: self.knowledge_version,
             similar: neighbours.iter().map(|neighbour| self.similar(neighbour)).collect(),
         })
     }

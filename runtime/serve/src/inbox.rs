@@ -49,8 +49,8 @@ pub struct InboxFrame {
     features: Vec<f32>,
     /// Their direction, by which similarity is measured.
     direction: Vec<f32>,
-    /// Number of the version of the knowledge that it was answered by ([`crate::knowledge::Knowledge::number`]).
-    knowledge: u64,
+    /// Version of the knowledge that it was answered by ([`crate::knowledge::Knowledge::version`]).
+    knowledge_version: u64,
 }
 
 impl InboxFrame {
@@ -90,8 +90,8 @@ pub(crate) fn reduced(picture: &RgbImage) -> RgbImage {
 #[derive(Default)]
 struct Frames {
     ids: IdSource,
-    /// Number of the newest knowledge that frames were judged by.
-    knowledge: u64,
+    /// Version of the newest knowledge that frames were judged by.
+    knowledge_version: u64,
     /// Oldest first.
     frames: VecDeque<InboxFrame>,
     /// When somebody took a shot last.
@@ -164,11 +164,20 @@ impl Inbox {
             return Some(id);
         }
         let id = kept.ids.next_id();
-        let (features, knowledge) = (answer.features.clone(), answer.knowledge);
+        let (features, knowledge_version) = (answer.features.clone(), answer.knowledge_version);
         while kept.frames.len() >= self.most {
             kept.frames.pop_front();
         }
-        kept.frames.push_back(InboxFrame { id, jpeg, recognition, seen: 1, when, features, direction, knowledge });
+        kept.frames.push_back(InboxFrame {
+            id,
+            jpeg,
+            recognition,
+            seen: 1,
+            when,
+            features,
+            direction,
+            knowledge_version,
+        });
         self.tell_count(&kept);
         Some(id)
     }
@@ -176,7 +185,7 @@ impl Inbox {
     /// Whether a frame was judged by older knowledge than others: it came in while that changed.
     pub(crate) fn is_stale(&self) -> bool {
         let kept = self.kept();
-        kept.frames.iter().any(|frame| frame.knowledge < kept.knowledge)
+        kept.frames.iter().any(|frame| frame.knowledge_version < kept.knowledge_version)
     }
 
     /// The identifiers of all frames, and their features, `[frames, features]`.
@@ -188,17 +197,17 @@ impl Inbox {
         (ids, rows.expect("every frame has as many features as the bundle"))
     }
 
-    /// Stores answers by newer knowledge, given by its number; frames that are surely recognised now leave.
-    pub(crate) fn judge(&self, knowledge: u64, recognitions: Vec<(Id, Recognition)>) {
+    /// Stores answers by newer knowledge, given by its version; frames that are surely recognised now leave.
+    pub(crate) fn judge(&self, knowledge_version: u64, recognitions: Vec<(Id, Recognition)>) {
         let mut recognitions: BTreeMap<Id, Recognition> = recognitions.into_iter().collect();
         let mut kept = self.kept();
-        kept.knowledge = knowledge;
+        kept.knowledge_version = knowledge_version;
         let mut has_changed = false;
         kept.frames.retain_mut(|frame| {
             let Some(recognition) = recognitions.remove(&frame.id) else { return true };
             let stays = !is_sure(&recognition);
             has_changed |= !stays || recognition != frame.recognition;
-            (frame.recognition, frame.knowledge) = (recognition, knowledge);
+            (frame.recognition, frame.knowledge_version) = (recognition, knowledge_version);
             stays
         });
         if has_changed {
@@ -319,7 +328,13 @@ mod tests {
 
     fn answer(known: bool, probability: f32, features: [f32; 2]) -> PictureAnswer {
         let best = ClassProbability { label: "mug".into(), probability, provisional: false, in_set: true };
-        PictureAnswer { classes: vec![best], known, features: features.to_vec(), knowledge: 1, similar: Vec::new() }
+        PictureAnswer {
+            classes: vec![best],
+            known,
+            features: features.to_vec(),
+            knowledge_version: 1,
+            similar: Vec::new(),
+        }
     }
 
     #[test]

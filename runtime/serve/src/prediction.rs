@@ -61,8 +61,8 @@ pub struct PictureAnswer {
     pub known: bool,
     /// Its features.
     pub features: Vec<f32>,
-    /// Number of the knowledge that it was answered by ([`crate::knowledge::Knowledge::number`]).
-    pub knowledge: u64,
+    /// Version of the knowledge that it was answered by ([`crate::knowledge::Knowledge::version`]).
+    pub knowledge_version: u64,
     /// The most similar stored exemplars, as many as were asked for.
     pub similar: Vec<SimilarExemplar>,
 }

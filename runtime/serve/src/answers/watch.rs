@@ -59,7 +59,7 @@ impl AnswerThread {
         // The first answer after a change takes long: nobody needs it for an empty inbox.
         let answers = if ids.is_empty() { Vec::new() } else { self.learner.classify_features(rows.view()) };
         let recognitions = answers.iter().map(|answer| self.recognition(answer));
-        self.context.inbox.judge(self.version, ids.into_iter().zip(recognitions).collect());
+        self.context.inbox.judge(self.knowledge_version, ids.into_iter().zip(recognitions).collect());
     }
 }
 
