@@ -201,8 +201,7 @@ impl Round<'_, '_> {
         let mut target = self.send(&sent)?;
         let mut outcomes = Vec::new();
         if let Some(bundle) = target.bundle.clone() {
-            let refused = self.follow_bundle(&bundle)?;
-            let outcome = ReleaseOutcome { release: bundle.release, refused };
+            let outcome = self.follow_bundle(&bundle)?.of_release(bundle.release);
             let is_new = !self.progress.outcomes.contains(&outcome);
             outcomes.push(outcome);
             if is_new {
@@ -254,7 +253,7 @@ impl Round<'_, '_> {
             bundle: learner.map(|learner| ReportedBundle {
                 name: learner.bundle().manifest.name.clone(),
                 release: learner.bundle().manifest.release,
-                learner: ObjectDigest::new(learner.bundle().digest),
+                bundle_digest: ObjectDigest::new(learner.bundle().digest),
             }),
             classes: learner.map(class_reports).unwrap_or_default(),
             health: DeviceHealth { free_bytes: free_bytes(&self.device.state), warnings },

@@ -16,11 +16,11 @@
 //! - [`client`]: what a device does.
 //!
 //! ```no_run
-//! use orco_hub::server::{HubAddress, HubServer};
+//! use orco_hub::server::{HubOptions, HubServer};
 //! use orco_hub::store::HubStore;
 //!
-//! let address = HubAddress { listen: ([127, 0, 0, 1], 8090).into(), token: Some("hub/token".into()), tls: None };
-//! HubServer::bind(HubStore::open("hub")?, &address)?.run()?; // until Ctrl-C
+//! let options = HubOptions { listen: ([127, 0, 0, 1], 8090).into(), token_file: Some("hub/token".into()), tls: None };
+//! HubServer::bind(HubStore::open("hub")?, &options)?.run()?; // until Ctrl-C
 //! # Ok::<(), orco_hub::HubError>(())
 //! ```
 

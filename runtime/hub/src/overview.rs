@@ -64,7 +64,8 @@ pub struct ReleaseOverview {
     /// Name of the bundle, or label of the pack.
     pub name: String,
     /// Which share of the devices gets it.
-    pub percent: RolloutStage,
+    #[serde(rename = "percent")]
+    pub stage: RolloutStage,
     /// Whether it was taken back.
     pub withdrawn: bool,
     /// Devices that it is for at this stage.
@@ -119,7 +120,7 @@ fn release_overview(release: ReleaseRecord, devices: &[DeviceRecord]) -> Release
         channel: release.channel,
         kind: release.kind,
         name: release.name,
-        percent: release.stage,
+        stage: release.stage,
         withdrawn: release.withdrawn,
         devices: meant.len(),
         held,

@@ -7,7 +7,6 @@ mod admin;
 mod device;
 mod places;
 
-use std::convert::Infallible;
 use std::future::Future;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -30,25 +29,25 @@ use crate::error::HubError;
 use crate::store::HubStore;
 use places::DevicePlaces;
 
-/// Connections at a time.
-const CONNECTIONS: usize = 1024;
-/// Bodies of devices that are read at a time, which bounds the memory that they take.
-const BODIES: usize = 32;
-/// Enrolments that are read at a time: strangers may send those, and must not take a device's place.
-const ENROLMENTS: usize = 8;
+/// Most connections at a time.
+const MAX_CONNECTIONS: usize = 1024;
+/// Most bodies of devices that are read at a time, which bounds the memory that they take.
+const MAX_BODIES: usize = 32;
+/// Most enrolments that are read at a time: strangers may send those, and must not take a device's place.
+const MAX_ENROLMENTS: usize = 8;
 /// How long the head of a request may take.
-const HEAD_TIME: Duration = Duration::from_secs(10);
+const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long the body of a request may take.
-const BODY_TIME: Duration = Duration::from_secs(60);
+const BODY_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Where a hub listens.
+/// Where a hub listens, and what callers must bring.
 #[derive(Clone, Debug)]
-pub struct HubAddress {
+pub struct HubOptions {
     /// Where it listens.
     pub listen: SocketAddr,
     /// File of the administrators' token, which is made if it is not there. Without one there is neither their API nor
     /// the page.
-    pub token: Option<PathBuf>,
+    pub token_file: Option<PathBuf>,
     /// TLS: without it others can read what devices learn, though not change it.
     pub tls: Option<Tls>,
 }
@@ -75,18 +74,18 @@ impl HubServer {
     ///
     /// # Errors
     /// [`HubError`] if the address, the token's file or the certificate cannot be used.
-    pub fn bind(store: HubStore, address: &HubAddress) -> Result<Self, HubError> {
-        let failed = |source| HubError::Listen { address: address.listen, source };
-        let token = address.token.as_deref().map(Token::read_or_make).transpose()?;
-        let tls = address.tls.as_ref().map(Tls::acceptor).transpose()?;
-        let listener = std::net::TcpListener::bind(address.listen).map_err(failed)?;
+    pub fn bind(store: HubStore, options: &HubOptions) -> Result<Self, HubError> {
+        let failed = |source| HubError::Listen { address: options.listen, source };
+        let token = options.token_file.as_deref().map(Token::read_or_make).transpose()?;
+        let tls = options.tls.as_ref().map(Tls::acceptor).transpose()?;
+        let listener = std::net::TcpListener::bind(options.listen).map_err(failed)?;
         listener.set_nonblocking(true).map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
         let service = Arc::new(HubService {
             store,
             token,
-            bodies: Semaphore::new(BODIES),
-            enrolments: Semaphore::new(ENROLMENTS),
+            bodies: Semaphore::new(MAX_BODIES),
+            enrolments: Semaphore::new(MAX_ENROLMENTS),
             devices: DevicePlaces::default(),
         });
         Ok(Self { listener, address, router: router(service), tls })
@@ -102,7 +101,7 @@ impl HubServer {
     /// # Errors
     /// [`HubError`] if threads cannot be started.
     pub fn run(self) -> Result<(), HubError> {
-        self.run_until(orco_serve::asked_to_stop())
+        self.run_until(orco_serve::shutdown_signal())
     }
 
     /// Serves until `stop` ends. Requests that are under way then have two seconds: devices ask again.
@@ -120,8 +119,9 @@ impl HubServer {
     async fn serve(self, stop: impl Future<Output = ()>) -> Result<(), HubError> {
         let Self { listener, address, router, tls } = self;
         let listener = TcpListener::from_std(listener).map_err(|source| HubError::Listen { address, source })?;
-        let (most, head_time, write_time) = (CONNECTIONS, HEAD_TIME, BODY_TIME);
-        ConnectionServer { listener, router, tls, most, head_time, write_time }.serve(stop, || ()).await;
+        let (max_connections, head_timeout, write_timeout) = (MAX_CONNECTIONS, HEAD_TIMEOUT, BODY_TIMEOUT);
+        let connections = ConnectionServer { listener, router, tls, max_connections, head_timeout, write_timeout };
+        connections.serve(stop, || ()).await;
         Ok(())
     }
 }
@@ -132,7 +132,7 @@ fn router(service: Arc<HubService>) -> Router {
         .route("/admin/v1/fleet", get(admin::fleet))
         .route("/admin/v1/codes", post(admin::new_code))
         .route("/admin/v1/releases", post(admin::release))
-        .route("/admin/v1/releases/{id}/stage", post(admin::widen))
+        .route("/admin/v1/releases/{id}/stage", post(admin::set_stage))
         .route("/admin/v1/releases/{id}/withdraw", post(admin::withdraw))
         .route("/v1/{*path}", any(device::answer))
         .fallback(|| async { stranger() })
@@ -168,9 +168,4 @@ async fn blocking<T: Send + 'static>(
             Err(StatusCode::SERVICE_UNAVAILABLE.into_response())
         }
     }
-}
-
-/// Of handlers whose answer is decided either way.
-fn either(result: Result<Response, Response>) -> Result<Response, Infallible> {
-    Ok(result.unwrap_or_else(|refusal| refusal))
 }

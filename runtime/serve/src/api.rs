@@ -21,8 +21,8 @@ use orco_runtime::state::label;
 use orco_runtime::state::session::LearnError;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
-use tokio::task;
 
+use crate::blocking::blocking;
 use crate::error::Refusal;
 
 /// A body of JSON; one that is not understood is refused in a sentence.
@@ -85,27 +85,4 @@ pub(crate) fn usable(label: &str) -> Result<String, Refusal> {
 #[serde(deny_unknown_fields)]
 pub struct NewLabel {
     pub(crate) label: String,
-}
-
-/// Does what may take a while away from the threads that serve.
-///
-/// # Errors
-/// [`Refusal`], 500, if it panics.
-pub(crate) async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, Refusal> {
-    task::spawn_blocking(work).await.map_err(|error| {
-        log::error!("a request failed: {error}");
-        Refusal::internal("the service failed at this request; its log says why")
-    })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[tokio::test]
-    async fn a_panic_of_our_own_is_not_blamed_on_the_request() {
-        let refused = blocking(|| -> u8 { panic!("at once") }).await.unwrap_err();
-        assert_eq!(refused.status, 500);
-        assert_eq!(blocking(|| 3).await, Ok(3));
-    }
 }

@@ -35,21 +35,21 @@ pub struct ConnectionServer {
     pub router: Router,
     /// TLS; plain HTTP is then sent to https.
     pub tls: Option<TlsAcceptor>,
-    /// Connections at a time. Beyond that, one of whoever holds most gives way.
-    pub most: usize,
+    /// Most connections at a time. Beyond that, one of whoever holds most gives way.
+    pub max_connections: usize,
     /// How long a handshake or the head of a request may take.
-    pub head_time: Duration,
+    pub head_timeout: Duration,
     /// How long a caller may leave an answer unread.
-    pub write_time: Duration,
+    pub write_timeout: Duration,
 }
 
 impl ConnectionServer {
     /// Serves until `stop` ends, calls `stopping`, and gives answers that are under way two seconds. Returns what `stop`
     /// returned.
     pub async fn serve<T>(self, stop: impl Future<Output = T>, stopping: impl FnOnce()) -> T {
-        let Self { listener, router, tls, most, head_time, write_time } = self;
+        let Self { listener, router, tls, max_connections, head_timeout, write_timeout } = self;
         let (ending, ended) = watch::channel(false);
-        let mut places = ConnectionTable::new(most);
+        let mut places = ConnectionTable::new(max_connections);
         let mut connections = JoinSet::new();
         let mut stop = std::pin::pin!(stop);
         let outcome = loop {
@@ -73,11 +73,11 @@ impl ConnectionServer {
             let _ = stream.set_nodelay(true);
             // An answer that nobody reads holds its memory.
             let mut stream = TimeoutStream::new(stream);
-            stream.set_write_timeout(Some(write_time));
+            stream.set_write_timeout(Some(write_timeout));
             let busy = Busy::default();
             let service = ConnectionService { router: router.clone(), busy: busy.clone() };
             let connection =
-                connections.spawn(accept(Box::pin(stream), tls.clone(), service, head_time, ended.clone()));
+                connections.spawn(accept(Box::pin(stream), tls.clone(), service, head_timeout, ended.clone()));
             places.take(peer, connection, busy);
         };
         drop(listener);
@@ -128,18 +128,18 @@ async fn accept(
     stream: Pin<Box<TimeoutStream<TcpStream>>>,
     tls: Option<TlsAcceptor>,
     router: ConnectionService,
-    head_time: Duration,
+    head_timeout: Duration,
     stopped: watch::Receiver<bool>,
 ) {
-    let Some(tls) = tls else { return converse(stream, router, head_time, stopped).await };
-    let deadline = Instant::now() + head_time;
+    let Some(tls) = tls else { return converse(stream, router, head_timeout, stopped).await };
+    let deadline = Instant::now() + head_timeout;
     let mut first = [0];
     let peeked = timeout_at(deadline, stream.get_ref().peek(&mut first)).await;
     if matches!(peeked, Ok(Ok(1))) && !plain_http::is_tls(first[0]) {
-        return converse(stream, HttpsRedirect, head_time, stopped).await;
+        return converse(stream, HttpsRedirect, head_timeout, stopped).await;
     }
     match timeout_at(deadline, tls.accept(stream)).await {
-        Ok(Ok(stream)) => converse(stream, router, head_time, stopped).await,
+        Ok(Ok(stream)) => converse(stream, router, head_timeout, stopped).await,
         Ok(Err(error)) => log::debug!("a handshake failed: {error}"),
         Err(_) => log::debug!("a handshake took too long"),
     }
@@ -148,13 +148,13 @@ async fn accept(
 async fn converse<S>(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
     service: S,
-    head_time: Duration,
+    head_timeout: Duration,
     mut stopped: watch::Receiver<bool>,
 ) where
     S: hyper::service::Service<hyper::Request<Incoming>, Response = Response, Error = Infallible>,
 {
     let mut builder = http1::Builder::new();
-    builder.timer(TokioTimer::new()).header_read_timeout(head_time).max_headers(64).max_buf_size(BUFFER);
+    builder.timer(TokioTimer::new()).header_read_timeout(head_timeout).max_headers(64).max_buf_size(BUFFER);
     let connection = builder.serve_connection(TokioIo::new(stream), service);
     let mut connection = std::pin::pin!(connection);
     let ended = tokio::select! {

@@ -19,6 +19,7 @@ use futures_util::StreamExt;
 use tokio::task;
 
 use crate::admission::BodyPermit;
+use crate::blocking::blocking;
 use crate::compression::Compression;
 use crate::error::Refusal;
 use crate::metric::RequestMetric;
@@ -27,12 +28,12 @@ use crate::route::{Body, Route};
 use crate::service::Service;
 use crate::token::{self, Token};
 
-/// Bytes of a refused body that are read so that its sender sees the answer, at the most,
-const MOST_DISCARDED: usize = 64 << 20;
-/// for how long,
-const DISCARD_TIME: Duration = Duration::from_secs(10);
-/// and how long its sender may pause.
-const DISCARD_PAUSE: Duration = Duration::from_secs(1);
+/// Most bytes of a refused body that are read, so that its sender sees the answer.
+const MAX_DISCARDED_BYTES: usize = 64 << 20;
+/// Longest time for which a refused body is read.
+const DISCARD_TIMEOUT: Duration = Duration::from_secs(10);
+/// Longest pause that the sender of a refused body may make.
+const MAX_DISCARD_PAUSE: Duration = Duration::from_secs(1);
 
 /// Who may ask.
 #[derive(Clone)]
@@ -42,23 +43,23 @@ struct RequestRules {
     service: Arc<Service>,
     token: Option<Token>,
     loopback: bool,
-    names: Vec<String>,
-    body_time: Duration,
+    host_names: Vec<String>,
+    body_timeout: Duration,
     routes: &'static [Route],
 }
 
 impl Guard {
-    /// Guards a service. Where it listens on `loopback` alone, only that is a host, else any address; `names` are hosts
-    /// in both cases. A body must be there within `body_time`. `routes` say who may ask for what.
+    /// Guards a service. Where it listens on `loopback` alone, only that is a host, else any address; `host_names` are
+    /// hosts in both cases. A body must be there within `body_timeout`. `routes` say who may ask for what.
     pub fn new(
         service: Arc<Service>,
         token: Option<Token>,
         loopback: bool,
-        names: Vec<String>,
-        body_time: Duration,
+        host_names: Vec<String>,
+        body_timeout: Duration,
         routes: &'static [Route],
     ) -> Self {
-        Self(Arc::new(RequestRules { service, token, loopback, names, body_time, routes }))
+        Self(Arc::new(RequestRules { service, token, loopback, host_names, body_timeout, routes }))
     }
 
     /// The service.
@@ -80,7 +81,12 @@ pub async fn check(State(guard): State<Guard>, request: Request, next: Next) -> 
             if !is_held_back && refusal.status != StatusCode::REQUEST_TIMEOUT {
                 task::spawn(discard(body));
             }
-            refusal.into_response()
+            let is_wrong_method = refusal.status == StatusCode::METHOD_NOT_ALLOWED;
+            let mut response = refusal.into_response();
+            if is_wrong_method && let Ok(allowed) = HeaderValue::from_str(&rules.allowed_methods(path.as_deref())) {
+                response.headers_mut().insert(header::ALLOW, allowed);
+            }
+            response
         }
     };
     let answered = RequestMetric { route: path.unwrap_or_else(|| "none".into()), status: response.status().as_u16() };
@@ -103,9 +109,9 @@ fn is_held_back(headers: &HeaderMap) -> bool {
 /// Reads what is left of a refused body and keeps nothing of it: were the connection closed meanwhile, most clients would
 /// report that, and not the answer (RFC 9112, section 9.6).
 async fn discard(mut body: BodyDataStream) {
-    let mut left = MOST_DISCARDED;
+    let mut left = MAX_DISCARDED_BYTES;
     let all = async {
-        while let Ok(Some(Ok(chunk))) = tokio::time::timeout(DISCARD_PAUSE, body.next()).await {
+        while let Ok(Some(Ok(chunk))) = tokio::time::timeout(MAX_DISCARD_PAUSE, body.next()).await {
             match left.checked_sub(chunk.len()) {
                 Some(less) => left = less,
                 None => return,
@@ -113,7 +119,7 @@ async fn discard(mut body: BodyDataStream) {
         }
     };
     // What takes longer, or is more, ends with the connection.
-    let _ = tokio::time::timeout(DISCARD_TIME, all).await;
+    let _ = tokio::time::timeout(DISCARD_TIMEOUT, all).await;
 }
 
 impl RequestRules {
@@ -127,7 +133,8 @@ impl RequestRules {
         let route = self.routes.iter().find(|route| Some(route.path) == path && route.method == *method);
         let Some(route) = route else {
             // A path that is served, by another method.
-            return Err(Refusal::new(StatusCode::METHOD_NOT_ALLOWED, "this path does not know this method"));
+            let sentence = format!("this path does not know this method; it takes {}", self.allowed_methods(path));
+            return Err(Refusal::new(StatusCode::METHOD_NOT_ALLOWED, sentence));
         };
         self.check_token(route, headers)?;
         if !route.query && parts.uri.query().is_some_and(|query| !query.is_empty()) {
@@ -146,20 +153,33 @@ impl RequestRules {
         let room = self.service.admission.file();
         room.check(announced.unwrap_or(0))?;
         let late = |_| Refusal::new(StatusCode::REQUEST_TIMEOUT, "the body took too long");
-        let mut bytes = tokio::time::timeout(self.body_time, read(body, most, room)).await.map_err(late)??;
+        let mut bytes = tokio::time::timeout(self.body_timeout, read(body, most, room)).await.map_err(late)??;
         if let Some(compression) = compression {
             let room = self.service.admission.file();
-            bytes = task::spawn_blocking(move || compression.expand(&bytes, limit, room))
-                .await
-                .map_err(|_| Refusal::internal("the service failed at this request; its log says why"))??;
+            bytes = blocking(move || compression.expand(&bytes, limit, room)).await??;
         }
         Ok(Request::from_parts(parts, Stream::from(bytes)))
+    }
+
+    /// The methods that a path takes, as the header `Allow` lists them.
+    fn allowed_methods(&self, path: Option<&str>) -> String {
+        let of_path = self.routes.iter().filter(|route| Some(route.path) == path);
+        let mut methods: Vec<&str> = of_path.map(|route| route.method.as_str()).collect();
+        if methods.contains(&Method::GET.as_str()) {
+            methods.push(Method::HEAD.as_str());
+        }
+        methods.sort_unstable();
+        methods.join(", ")
     }
 
     /// The host that the request is for, which must be this one. Clients of HTTP/1.0 need not name it, such as probes of
     /// load balancers; browsers do.
     fn host(&self, version: Version, headers: &HeaderMap) -> Result<Option<Authority>, Refusal> {
-        let foreign = || Refusal::new(StatusCode::MISDIRECTED_REQUEST, "this service does not answer for that host");
+        let foreign = || {
+            let sentence = "this service does not answer for that host: if the name is its own, start it with \
+                            --host-name NAME";
+            Refusal::new(StatusCode::MISDIRECTED_REQUEST, sentence)
+        };
         let mut hosts = headers.get_all(header::HOST).iter();
         let host = match (hosts.next(), hosts.next()) {
             (Some(host), None) => host,
@@ -172,7 +192,7 @@ impl RequestRules {
             Ok(address) => !self.loopback || address.is_loopback(),
             Err(_) => name.eq_ignore_ascii_case("localhost"),
         };
-        let named = self.names.iter().any(|known| known.eq_ignore_ascii_case(name));
+        let named = self.host_names.iter().any(|known| known.eq_ignore_ascii_case(name));
         if own || named { Ok(Some(host)) } else { Err(foreign()) }
     }
 

@@ -4,6 +4,7 @@
 //!
 //! - `machine`: its name; [`memory`]: what this process may have; [`error`]: why it does not start, and why it refuses
 //!   a request;
+//! - `blocking`: work that may take a while, away from the threads that serve;
 //! - [`admission`]: how much memory pictures take together, however many requests there are;
 //! - [`compression`]: bodies that come compressed;
 //! - [`id`]: identifiers that no restart issues again; [`job`]: changes that were asked for, and how far they are;
@@ -33,20 +34,20 @@
 //! - `service_watchdog`: what systemd is told; `process_limits`: threads and files; `connection_table`: how many one caller may have;
 //!   `plain_http`: what is answered to it at a port that speaks TLS; [`connection_server`]: accepts and answers, the
 //!   hub's too;
-//! - [`server`]: address, TLS, threads, time limits.
+//! - [`server`]: options, TLS, threads, time limits.
 //!
 //! ```no_run
 //! use orco_runtime::{bundle::Bundle, learner::{AlignmentTime, LearnerSettings}, store::Store};
-//! use orco_serve::{Address, Server, Service};
+//! use orco_serve::{Server, ServerOptions, Service};
 //!
 //! let bundle = Bundle::open("models/everyday")?;
 //! let settings = LearnerSettings::default().alignment(AlignmentTime::Later); // answers first, trains afterwards
 //! let service = Service::open(bundle, Store::new("state"), settings)?;
-//! Server::bind(service, Address::default())?.run()?; // http://127.0.0.1:8080, until Ctrl-C
+//! Server::bind(service, ServerOptions::default())?.run()?; // http://127.0.0.1:8080, until Ctrl-C
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
-// Tests within the crate share what serves and asks with those without.
+// `worker/tests.rs` includes `tests/service/support.rs`, which names this crate `orco_serve`.
 #[cfg(test)]
 extern crate self as orco_serve;
 
@@ -54,6 +55,7 @@ pub mod admission;
 pub mod agreement;
 pub mod answers;
 pub mod api;
+mod blocking;
 pub mod camera_regions;
 pub mod camera_scene;
 pub mod changes;
@@ -101,5 +103,5 @@ mod worker;
 pub use error::ServeError;
 pub use machine::host_name;
 pub use orco_camera::CameraSource;
-pub use server::{Address, Server, Tls, asked_to_stop};
+pub use server::{Server, ServerOptions, Tls, shutdown_signal};
 pub use service::{RetentionOptions, Service};

@@ -25,16 +25,17 @@ use crate::service::Service;
 use crate::token::{Token, is_exposed};
 use crate::{process_limits, routes, service_watchdog};
 
-/// Connections at a time, if the system allows so many.
-const CONNECTIONS: usize = 512;
-/// Threads that serve.
-const WORKERS: usize = 2;
-/// Threads that decode pictures and the like and are there from the start, so that one is there when threads run out;
-const DECODERS: usize = 2;
-/// and at most: twice as many as large pictures are decoded at a time, so that small ones find one.
-const MAX_DECODERS: usize = 32;
-/// Threads that decode stay.
-const FOREVER: Duration = Duration::from_secs(u32::MAX as u64);
+/// Most connections at a time, if the system allows so many.
+const MAX_CONNECTIONS: usize = 512;
+/// Threads that serve requests.
+const SERVING_THREADS: usize = 2;
+/// Threads that decode pictures and the like and are there from the start, so that one is there when threads run out.
+const DECODING_THREADS: usize = 2;
+/// Most threads that decode: twice as many as large pictures are decoded at a time, so that small ones find one.
+const MAX_DECODING_THREADS: usize = 32;
+/// How long an idle thread that decodes is kept: for ever.
+const DECODING_THREAD_LIFETIME: Duration = Duration::from_secs(u32::MAX as u64);
+
 /// A certificate and its key, PEM files.
 #[derive(Clone, Debug)]
 pub struct Tls {
@@ -62,33 +63,33 @@ impl Tls {
     }
 }
 
-/// Where the service listens, and what callers must bring.
+/// Where the service listens, what callers must bring, and how long they may take.
 #[derive(Clone, Debug)]
-pub struct Address {
+pub struct ServerOptions {
     /// Where it listens. Off the machine only with a token.
     pub listen: SocketAddr,
     /// File of the token; it is made if it is not there.
-    pub token: Option<PathBuf>,
+    pub token_file: Option<PathBuf>,
     /// Names by which it is called, beside `localhost` and addresses.
-    pub names: Vec<String>,
-    /// TLS.
+    pub host_names: Vec<String>,
+    /// Its certificate and key; without them it speaks plain HTTP.
     pub tls: Option<Tls>,
     /// How long a request's head may take, and a handshake.
-    pub head_time: Duration,
+    pub head_timeout: Duration,
     /// How long a request's body may take, and how long whoever asked may leave an answer unread.
-    pub body_time: Duration,
+    pub body_timeout: Duration,
 }
 
-impl Default for Address {
+impl Default for ServerOptions {
     /// This machine alone, port 8080, no token, ten seconds for a head, thirty for a body.
     fn default() -> Self {
         Self {
             listen: (Ipv4Addr::LOCALHOST, 8080).into(),
-            token: None,
-            names: Vec::new(),
+            token_file: None,
+            host_names: Vec::new(),
             tls: None,
-            head_time: Duration::from_secs(10),
-            body_time: Duration::from_secs(30),
+            head_timeout: Duration::from_secs(10),
+            body_timeout: Duration::from_secs(30),
         }
     }
 }
@@ -104,8 +105,8 @@ pub struct Server {
     health: Health,
     connections: usize,
     tls: Option<TlsAcceptor>,
-    head_time: Duration,
-    body_time: Duration,
+    head_timeout: Duration,
+    body_timeout: Duration,
 }
 
 impl Server {
@@ -114,10 +115,10 @@ impl Server {
     /// # Errors
     /// [`ServeError`] if the address, the token's file or the certificate cannot be used, a token is missing, or the
     /// system gives the process too few threads or files.
-    pub fn bind(service: Arc<Service>, address: Address) -> Result<Self, ServeError> {
-        let Address { listen, token, names, tls, head_time, body_time } = address;
+    pub fn bind(service: Arc<Service>, options: ServerOptions) -> Result<Self, ServeError> {
+        let ServerOptions { listen, token_file, host_names, tls, head_timeout, body_timeout } = options;
         let loopback = listen.ip().is_loopback();
-        let token = token.as_deref().map(Token::read_or_make).transpose()?;
+        let token = token_file.as_deref().map(Token::read_or_make).transpose()?;
         if token.is_none() && !loopback {
             return Err(ServeError::NoToken { address: listen });
         }
@@ -126,11 +127,11 @@ impl Server {
         let listener = TcpListener::bind(listen).map_err(not_listening)?;
         listener.set_nonblocking(true).map_err(not_listening)?;
         let address = listener.local_addr().map_err(not_listening)?;
-        process_limits::check_threads(WORKERS + DECODERS)?;
-        let connections = process_limits::connections(CONNECTIONS)?;
+        process_limits::check_threads(SERVING_THREADS + DECODING_THREADS)?;
+        let connections = process_limits::connections(MAX_CONNECTIONS)?;
         let (answers, health) = (service.answers.clone(), service.health.clone());
-        let name = names.first().cloned();
-        let guard = Guard::new(service, token, loopback, names, body_time, &routes::ROUTES);
+        let name = host_names.first().cloned();
+        let guard = Guard::new(service, token, loopback, host_names, body_timeout, &routes::ROUTES);
         let router = [
             (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
             (header::REFERRER_POLICY, "no-referrer"),
@@ -151,7 +152,7 @@ impl Server {
             router.layer(SetResponseHeaderLayer::if_not_present(name, HeaderValue::from_static(value)))
         })
         .layer(CatchPanicLayer::new());
-        Ok(Self { listener, address, name, router, answers, health, connections, tls, head_time, body_time })
+        Ok(Self { listener, address, name, router, answers, health, connections, tls, head_timeout, body_timeout })
     }
 
     /// Where it listens.
@@ -187,7 +188,7 @@ impl Server {
     /// # Errors
     /// [`ServeError`] if the network's threads cannot be started, or a thread of the service broke off again and again.
     pub fn run(self) -> Result<(), ServeError> {
-        self.run_until(asked_to_stop())
+        self.run_until(shutdown_signal())
     }
 
     /// Serves until `stop` ends.
@@ -196,7 +197,11 @@ impl Server {
     /// As for [`Server::run`].
     pub fn run_until(self, stop: impl Future<Output = ()>) -> Result<(), ServeError> {
         let mut builder = tokio::runtime::Builder::new_multi_thread();
-        builder.worker_threads(WORKERS).max_blocking_threads(MAX_DECODERS).thread_keep_alive(FOREVER).enable_all();
+        builder
+            .worker_threads(SERVING_THREADS)
+            .max_blocking_threads(MAX_DECODING_THREADS)
+            .thread_keep_alive(DECODING_THREAD_LIFETIME)
+            .enable_all();
         let runtime = builder.build().map_err(ServeError::Threads)?;
         start_decoders(&runtime);
         let served = runtime.block_on(self.serve(stop));
@@ -206,12 +211,23 @@ impl Server {
     }
 
     async fn serve(self, stop: impl Future<Output = ()>) -> Result<(), ServeError> {
-        let Self { listener, address, router, name: _, answers, health, connections: most, tls, head_time, body_time } =
-            self;
+        let Self {
+            listener,
+            address,
+            router,
+            name: _,
+            answers,
+            health,
+            connections: max_connections,
+            tls,
+            head_timeout,
+            body_timeout,
+        } = self;
         let listener = tokio::net::TcpListener::from_std(listener);
         let listener = listener.map_err(|source| ServeError::Listen { address, source })?;
         let watchdog = service_watchdog::ready(answers, health.clone());
-        let connections = ConnectionServer { listener, router, tls, most, head_time, write_time: body_time };
+        let connections =
+            ConnectionServer { listener, router, tls, max_connections, head_timeout, write_timeout: body_timeout };
         let ended = async {
             tokio::select! {
                 () = stop => Ok(()),
@@ -224,20 +240,20 @@ impl Server {
 
 /// Starts the threads that decode, all at once: each waits for the others.
 fn start_decoders(runtime: &tokio::runtime::Runtime) {
-    let there = Arc::new(Barrier::new(DECODERS));
-    for _ in 0..DECODERS {
-        let there = Arc::clone(&there);
-        runtime.spawn_blocking(move || there.wait().is_leader());
+    let all_started = Arc::new(Barrier::new(DECODING_THREADS));
+    for _ in 0..DECODING_THREADS {
+        let all_started = Arc::clone(&all_started);
+        runtime.spawn_blocking(move || all_started.wait().is_leader());
     }
 }
 
 /// Ends with Ctrl-C or SIGTERM; a second one ends the process at once.
-pub async fn asked_to_stop() {
+pub async fn shutdown_signal() {
     #[cfg(unix)]
     {
         use tokio::signal::unix::{SignalKind, signal};
         if let Ok(mut terminate) = signal(SignalKind::terminate()) {
-            end_at_the_second();
+            exit_on_second_signal();
             tokio::select! {
                 _ = terminate.recv() => {}
                 _ = tokio::signal::ctrl_c() => {}
@@ -250,15 +266,15 @@ pub async fn asked_to_stop() {
 
 /// Whoever asks a second time does not wait for what hangs.
 #[cfg(unix)]
-fn end_at_the_second() {
+fn exit_on_second_signal() {
     use signal_hook::consts::{SIGINT, SIGTERM};
     use signal_hook::flag;
     use std::sync::atomic::AtomicBool;
-    let asked = Arc::new(AtomicBool::new(false));
+    let is_signalled = Arc::new(AtomicBool::new(false));
     for signal in [SIGTERM, SIGINT] {
         // In this order: the first signal only sets the flag.
-        let ends = flag::register_conditional_shutdown(signal, 1, Arc::clone(&asked));
-        if let Err(error) = ends.and_then(|_| flag::register(signal, Arc::clone(&asked))) {
+        let ends = flag::register_conditional_shutdown(signal, 1, Arc::clone(&is_signalled));
+        if let Err(error) = ends.and_then(|_| flag::register(signal, Arc::clone(&is_signalled))) {
             log::warn!("a second signal will not end the service at once: {error}");
         }
     }

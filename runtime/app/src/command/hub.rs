@@ -11,7 +11,7 @@ use orco_hub::merge::SameLabel;
 use orco_hub::overview::FleetOverview;
 use orco_hub::protocol::{DeviceId, ObjectDigest, ReleaseId};
 use orco_hub::rollout::{DEFAULT_CHANNEL, RolloutStage};
-use orco_hub::server::{HubAddress, HubServer};
+use orco_hub::server::{HubOptions, HubServer};
 use orco_hub::store::{BundleRelease, HubStore, PackRelease, now};
 use orco_runtime::manifest::MANIFEST;
 use orco_runtime::signature::SecretKey;
@@ -149,7 +149,7 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<
         HubVerb::List => list(output, &store),
         HubVerb::Release(release) => make_release(options, output, &store, release),
         HubVerb::Stage { release, stage } => {
-            store.widen(ReleaseId(*release), *stage)?;
+            store.set_stage(ReleaseId(*release), *stage)?;
             done(output, &format!("release {release} is for {} % of its channel", stage.percent()))
         }
         HubVerb::Withdraw { release } => {
@@ -185,7 +185,7 @@ fn parse_device(text: &str) -> Result<DeviceId> {
 fn serve(output: &Output, store: HubStore, listen: SocketAddr, tls: Option<Tls>) -> Result<Value> {
     let token = store.folder().join("token");
     let scheme = if tls.is_some() { "https" } else { "http" };
-    let server = HubServer::bind(store, &HubAddress { listen, token: Some(token.clone()), tls })?;
+    let server = HubServer::bind(store, &HubOptions { listen, token_file: Some(token.clone()), tls })?;
     let url = format!("{scheme}://{}", server.address());
     say!(output, "the hub is at {url}; its token is in {}; Ctrl-C ends it", token.display())?;
     server.run()?;
@@ -250,7 +250,7 @@ fn list(output: &Output, store: &HubStore) -> Result<Value> {
     }
     say!(output, "{}", counted(fleet.releases.len(), "release"))?;
     for release in &fleet.releases {
-        let stage = if release.withdrawn { "withdrawn".into() } else { format!("{} %", release.percent.percent()) };
+        let stage = if release.withdrawn { "withdrawn".into() } else { format!("{} %", release.stage.percent()) };
         let (name, channel) = (EscapedText(&release.name), &release.channel);
         let (held, devices, refused) = (release.held, release.devices, release.refused);
         say!(output, "  {} {name}, {channel}, {stage}: held by {held} of {devices}, refused by {refused}", release.id)?;

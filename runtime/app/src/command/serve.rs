@@ -13,7 +13,7 @@ use orco_runtime::store::{Store, StoreError};
 use orco_serve::mqtt::Mqtt;
 use orco_serve::rules::Rules;
 use orco_serve::sighting_recorder::SightingRecorder;
-use orco_serve::{Address, RetentionOptions, Server, Service, admission, live, memory};
+use orco_serve::{RetentionOptions, Server, ServerOptions, Service, admission, live, memory};
 use serde_json::{Value, json};
 
 use crate::device;
@@ -30,8 +30,8 @@ pub fn show(options: &Options, output: &Output) -> Result<()> {
     let (bundle, store, settings) = device::parts(options, usize::MAX)?;
     memory::keep_large_buffers_apart();
     let service = Service::open(bundle, store, settings.alignment(AlignmentTime::Later))?;
-    let address = Address { listen: (Ipv4Addr::LOCALHOST, 0).into(), ..Address::default() };
-    let server = Server::bind(service, address)?;
+    let options = ServerOptions { listen: (Ipv4Addr::LOCALHOST, 0).into(), ..ServerOptions::default() };
+    let server = Server::bind(service, options)?;
     let url = server.url();
     say!(output, "\nopen {url} in a browser; Ctrl-C ends it")?;
     // Where there is none, the sentence above is enough.
@@ -72,14 +72,14 @@ pub fn run(options: &Options, output: &Output, arguments: &ServeOptions) -> Resu
         let (frames, per_second) = (usize::from(arguments.camera_frames), f32::from(arguments.camera_rate));
         service.look_at(source, live::LiveSettings { frames, per_second })?;
     }
-    let address = Address {
+    let options = ServerOptions {
         listen: arguments.listen(),
-        token,
-        names: phone.iter().map(|phone| phone.name.clone()).chain(arguments.host_name.iter().cloned()).collect(),
+        token_file: token,
+        host_names: phone.iter().map(|phone| phone.name.clone()).chain(arguments.host_name.iter().cloned()).collect(),
         tls,
-        ..Address::default()
+        ..ServerOptions::default()
     };
-    let server = Server::bind(service.clone(), address)?;
+    let server = Server::bind(service.clone(), options)?;
     // Until the service ends.
     #[cfg(feature = "mqtt")]
     let _mqtt = device.map(|device| Mqtt::start(&service, device, server.url_for_others())).transpose()?;

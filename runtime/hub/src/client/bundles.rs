@@ -21,15 +21,32 @@ use super::download::{self, WantedObject};
 use super::error::SyncError;
 use super::folder::RefusedRelease;
 use super::observer::{SyncStep, proceed};
-use crate::protocol::{BundleTarget, ObjectDigest, PackTarget, ReleasedFile, bounded};
+use crate::protocol::{BundleTarget, ObjectDigest, PackTarget, ReleaseId, ReleaseOutcome, ReleasedFile, bounded};
 
 /// Most files of a bundle.
 const MAX_FILES: usize = 64;
 /// Largest manifest, in bytes.
 const MAX_MANIFEST: u64 = 1 << 20;
 
-/// Why the device refuses a release; none if it holds it.
-pub(super) type ReleaseRefusal = Option<String>;
+/// What became of a release that the device was to follow.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum FollowOutcome {
+    /// The device holds it.
+    Held,
+    /// The device stays without it, for this reason.
+    Refused(String),
+}
+
+impl FollowOutcome {
+    /// The outcome as the device reports it.
+    pub(super) fn of_release(self, release: ReleaseId) -> ReleaseOutcome {
+        let refused = match self {
+            Self::Held => None,
+            Self::Refused(reason) => Some(bounded(&reason)),
+        };
+        ReleaseOutcome { release, refused }
+    }
+}
 
 impl Round<'_, '_> {
     /// Opens the bundle that the device runs with; none if it has none yet.
@@ -81,14 +98,14 @@ impl Round<'_, '_> {
         Ok(entries.filter_map(|entry| Some(entry.ok()?.path())).filter(is_digest).collect())
     }
 
-    /// Goes over to the bundle that the channel names; returns why not, if the device stays with its own.
-    pub(super) fn follow_bundle(&mut self, target: &BundleTarget) -> Result<ReleaseRefusal, SyncError> {
+    /// Goes over to the bundle that the channel names, or refuses it and stays with the device's own.
+    pub(super) fn follow_bundle(&mut self, target: &BundleTarget) -> Result<FollowOutcome, SyncError> {
         if let Some(reason) = self.progress.refusal(target.release) {
-            return Ok(Some(reason.to_owned()));
+            return Ok(FollowOutcome::Refused(reason.to_owned()));
         }
         let manifest = manifest_of(target)?;
         if self.device.current_folder().is_some_and(|folder| has_manifest(&folder, manifest)) {
-            return Ok(None);
+            return Ok(FollowOutcome::Held);
         }
         let was_there = self.device.folder.bundles().join(manifest.to_string()).is_dir();
         let folder = self.fetch_bundle(target, manifest)?;
@@ -96,9 +113,9 @@ impl Round<'_, '_> {
         let changed = match (self.device.settings.open)(&folder) {
             Ok(bundle) => self.change_bundle(&bundle, &folder, options)?,
             // Not signed by whom it should be, or made for a later program.
-            Err(error) => Err(with_causes(&error)),
+            Err(error) => FollowOutcome::Refused(with_causes(&error)),
         };
-        if let Err(reason) = changed {
+        if let FollowOutcome::Refused(reason) = changed {
             let reason = bounded(&reason);
             log::warn!("the bundle {} of release {} is refused: {reason}", target.name, target.release);
             // Only the release that the channel holds now matters.
@@ -107,10 +124,10 @@ impl Round<'_, '_> {
             if !was_there && let Err(error) = fs::remove_dir_all(&folder) {
                 log::warn!("{} is left: {error}", folder.display());
             }
-            return Ok(Some(reason));
+            return Ok(FollowOutcome::Refused(reason));
         }
         self.outcome.bundle = Some(target.name.clone());
-        Ok(None)
+        Ok(FollowOutcome::Held)
     }
 
     /// Fetches a bundle's files into a folder of their own, which is there as a whole or not at all.
@@ -142,14 +159,14 @@ impl Round<'_, '_> {
         Ok(folder)
     }
 
-    /// Takes the state over to a bundle and has the device run with it. The inner error says why the device stays with
-    /// its own. After a power cut, `finish_switch` decides the same.
+    /// Takes the state over to a bundle and has the device run with it, or refuses it. After a power cut,
+    /// `finish_switch` decides the same.
     fn change_bundle(
         &mut self,
         new: &Bundle,
         folder: &Path,
         options: UpgradeOptions,
-    ) -> Result<Result<(), String>, SyncError> {
+    ) -> Result<FollowOutcome, SyncError> {
         proceed(self.observer, SyncStep::Upgrade)?;
         let (store, settings) = (self.device.store(), &self.device.settings.learner);
         let has_state_moved = match upgrade::upgrade(new, &store, settings, &options, &mut ()) {
@@ -159,7 +176,7 @@ impl Round<'_, '_> {
             }
             Err(UpgradeError::Nothing { .. } | UpgradeError::Same { .. }) => false,
             Err(UpgradeError::Store(error)) => return Err(error.into()),
-            Err(error) => return Ok(Err(with_causes(&error))),
+            Err(error) => return Ok(FollowOutcome::Refused(with_causes(&error))),
         };
         let opened = (self.device.settings.check)(new)
             .and_then(|()| self.device.open_learner(folder).map_err(|error| with_causes(&error)));
@@ -167,14 +184,14 @@ impl Round<'_, '_> {
             Ok(learner) => {
                 self.switch_link(folder)?;
                 self.learner = Some(learner);
-                Ok(Ok(()))
+                Ok(FollowOutcome::Held)
             }
             Err(reason) => {
                 if let Some(old) = self.device.current_folder().filter(|_| has_state_moved) {
                     self.go_back(&old)?;
                     self.learner = Some(self.device.open_learner(&old)?);
                 }
-                Ok(Err(reason))
+                Ok(FollowOutcome::Refused(reason))
             }
         }
     }

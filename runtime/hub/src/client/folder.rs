@@ -53,8 +53,9 @@ impl DeviceIdentity {
 pub(super) struct LearnedPack {
     /// The released pack.
     pub pack: ObjectDigest,
-    /// The bundle that it belongs to.
-    pub bundle: ObjectDigest,
+    /// Digest of the learner file of its bundle.
+    #[serde(rename = "bundle")]
+    pub bundle_digest: ObjectDigest,
     /// The class's label.
     pub label: String,
     /// The class's shots as they were learned ([`super::content::content`]).

@@ -7,13 +7,13 @@ use orco_runtime::state::label;
 use orco_runtime::state::sentence::with_causes;
 
 use super::Round;
-use super::bundles::ReleaseRefusal;
+use super::bundles::FollowOutcome;
 use super::content::{class_content, content};
 use super::download::{self, WantedObject};
 use super::error::SyncError;
 use super::folder::LearnedPack;
 use super::observer::{SyncStep, proceed};
-use crate::protocol::{ObjectDigest, PackTarget, ReleaseOutcome, bounded};
+use crate::protocol::{ObjectDigest, PackTarget, ReleaseOutcome};
 
 /// What is to be done about a pack of the channel.
 #[derive(Debug, PartialEq, Eq)]
@@ -41,43 +41,44 @@ impl Round<'_, '_> {
         self.forget_withdrawn(learner, packs)?;
         let mut outcomes = Vec::with_capacity(packs.len());
         for target in packs {
-            let refused = self.follow_pack(learner, target)?.map(|reason| bounded(&reason));
-            outcomes.push(ReleaseOutcome { release: target.release, refused });
+            outcomes.push(self.follow_pack(learner, target)?.of_release(target.release));
         }
         Ok(outcomes)
     }
 
-    fn follow_pack(&mut self, learner: &mut Learner, target: &PackTarget) -> Result<ReleaseRefusal, SyncError> {
+    fn follow_pack(&mut self, learner: &mut Learner, target: &PackTarget) -> Result<FollowOutcome, SyncError> {
         let action = self.action(learner, target);
         if action == PackAction::Hold {
-            return Ok(None);
+            return Ok(FollowOutcome::Held);
         }
         let wanted = WantedObject { digest: target.digest, size: target.size };
         let path = download::fetch(&mut self.connection, wanted, self.observer)?;
         let bytes = download::read(&path, target.digest)?;
         let pack = match pack::open(&bytes, self.device.settings.key.as_ref()) {
             Ok(pack) if label::same(&pack.label, &target.label) => pack,
-            Ok(_) => return Ok(Some("the pack has another label than the channel says".into())),
-            Err(error) => return Ok(Some(with_causes(&error))),
+            Ok(_) => return Ok(FollowOutcome::Refused("the pack has another label than the channel says".into())),
+            Err(error) => return Ok(FollowOutcome::Refused(with_causes(&error))),
         };
         let content = content(&pack);
         if class_content(learner, &pack.label) != Some(content) {
             if action == PackAction::Compare {
                 let label = &target.label;
-                return Ok(Some(format!("this device was taught another \"{label}\"; merge both, or keep them apart")));
+                let reason = format!("this device was taught another \"{label}\"; merge both, or keep them apart");
+                return Ok(FollowOutcome::Refused(reason));
             }
-            if let Some(reason) = self.learn(learner, &pack, action == PackAction::Replace)? {
-                return Ok(Some(reason));
+            let learned = self.learn(learner, &pack, action == PackAction::Replace)?;
+            if learned != FollowOutcome::Held {
+                return Ok(learned);
             }
         }
         self.progress.learned.retain(|learned| !label::same(&learned.label, &pack.label));
-        let bundle = ObjectDigest::new(pack.bundle_digest);
-        self.progress.learned.push(LearnedPack { pack: target.digest, bundle, label: pack.label, content });
+        let bundle_digest = ObjectDigest::new(pack.bundle_digest);
+        self.progress.learned.push(LearnedPack { pack: target.digest, bundle_digest, label: pack.label, content });
         self.keep_progress()?;
         if let Err(error) = files::remove_if_there(&path) {
             log::warn!("{} is left: {error}", path.display());
         }
-        Ok(None)
+        Ok(FollowOutcome::Held)
     }
 
     /// Decides by what the device knows, without fetching anything.
@@ -112,10 +113,10 @@ impl Round<'_, '_> {
         learned.any(|learned| class_content(learner, label) == Some(learned.content))
     }
 
-    /// Learns a pack, an entry of the history; returns why not, if it cannot be learned.
-    fn learn(&mut self, learner: &mut Learner, pack: &Pack, replace: bool) -> Result<ReleaseRefusal, SyncError> {
+    /// Learns a pack, an entry of the history, or refuses it.
+    fn learn(&mut self, learner: &mut Learner, pack: &Pack, replace: bool) -> Result<FollowOutcome, SyncError> {
         if let Err(error) = pack.to_class(&learner.bundle().digest) {
-            return Ok(Some(with_causes(&error)));
+            return Ok(FollowOutcome::Refused(with_causes(&error)));
         }
         let replaced = replace && class_content(learner, &pack.label).is_some();
         if replaced {
@@ -130,11 +131,11 @@ impl Round<'_, '_> {
                 if replaced {
                     learner.undo(1, &mut ())?.durable()?;
                 }
-                return Ok(Some(with_causes(&error)));
+                return Ok(FollowOutcome::Refused(with_causes(&error)));
             }
         }
         self.outcome.imported.push(pack.label.clone());
-        Ok(None)
+        Ok(FollowOutcome::Held)
     }
 
     fn forget(&mut self, learner: &mut Learner, label: &str) -> Result<(), SyncError> {
@@ -146,13 +147,13 @@ impl Round<'_, '_> {
     /// Forgets classes whose packs the channel holds no more. A class that got further shots here stays: it is the
     /// device's own by now.
     fn forget_withdrawn(&mut self, learner: &mut Learner, packs: &[PackTarget]) -> Result<(), SyncError> {
-        let bundle = ObjectDigest::new(learner.bundle().digest);
+        let bundle_digest = ObjectDigest::new(learner.bundle().digest);
         let is_held = |learned: &LearnedPack| {
             packs.iter().any(|target| target.digest == learned.pack || label::same(&target.label, &learned.label))
         };
         let all = self.progress.learned.iter();
         let withdrawn: Vec<LearnedPack> =
-            all.filter(|learned| learned.bundle == bundle && !is_held(learned)).cloned().collect();
+            all.filter(|learned| learned.bundle_digest == bundle_digest && !is_held(learned)).cloned().collect();
         for LearnedPack { pack, label, .. } in withdrawn {
             if self.is_from_channel(learner, &label) {
                 self.forget(learner, &label)?;

@@ -61,7 +61,8 @@ pub struct ReportedBundle {
     /// Its release, of which its signer decides.
     pub release: u32,
     /// Digest of its learner file, by which packs name their bundle.
-    pub learner: ObjectDigest,
+    #[serde(rename = "learner")]
+    pub bundle_digest: ObjectDigest,
 }
 
 /// A class that a device learned.
@@ -108,7 +109,8 @@ pub struct BundleTarget {
     /// Its name.
     pub name: String,
     /// Digest of its learner file.
-    pub learner: ObjectDigest,
+    #[serde(rename = "learner")]
+    pub bundle_digest: ObjectDigest,
     /// Whether a device goes over even if classes are recognised clearly worse, or have no pictures.
     pub force: bool,
     /// Whether a device gives up classes of which it kept no picture, such as those of packs.

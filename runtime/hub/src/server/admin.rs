@@ -1,7 +1,6 @@
 //! What administrators ask for, with the token: `Authorization: Bearer TOKEN`. A browser that looks at the page may give
 //! it as the password of any user.
 
-use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,7 +17,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use super::{HubService, either, stranger};
+use super::{HubService, stranger};
 use crate::error::HubError;
 use crate::merge::SameLabel;
 use crate::overview::FleetOverview;
@@ -37,7 +36,7 @@ type Service = State<Arc<HubService>>;
 struct NewCode {
     #[serde(default = "default_channel")]
     channel: String,
-    #[serde(default = "one_day")]
+    #[serde(default = "default_hours")]
     hours: u32,
 }
 
@@ -47,8 +46,8 @@ struct NewRelease {
     packs: Vec<ObjectDigest>,
     #[serde(default = "default_channel")]
     channel: String,
-    #[serde(default = "first_stage")]
-    percent: RolloutStage,
+    #[serde(rename = "percent", default = "default_stage")]
+    stage: RolloutStage,
     #[serde(default)]
     same_label: SameLabel,
 }
@@ -56,18 +55,19 @@ struct NewRelease {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct NewStage {
-    percent: RolloutStage,
+    #[serde(rename = "percent")]
+    stage: RolloutStage,
 }
 
 fn default_channel() -> String {
     DEFAULT_CHANNEL.into()
 }
 
-fn one_day() -> u32 {
+fn default_hours() -> u32 {
     24
 }
 
-fn first_stage() -> RolloutStage {
+fn default_stage() -> RolloutStage {
     RolloutStage::First
 }
 
@@ -83,59 +83,50 @@ fn may_enter(hub: &HubService, headers: &HeaderMap, with_password: bool) -> bool
     decoded.is_some_and(|pair| pair.split_once(':').is_some_and(|(_, password)| token.is(password)))
 }
 
-pub(super) async fn page(State(hub): Service, headers: HeaderMap) -> Result<Response, Infallible> {
+pub(super) async fn page(State(hub): Service, headers: HeaderMap) -> Result<Response, Response> {
     if !may_enter(&hub, &headers, true) {
         if hub.token.is_none() {
-            return Ok(stranger());
+            return Err(stranger());
         }
         let ask = HeaderValue::from_static("Basic realm=\"OrCo hub\", charset=\"UTF-8\"");
-        return Ok((StatusCode::UNAUTHORIZED, [(header::WWW_AUTHENTICATE, ask)]).into_response());
+        return Err((StatusCode::UNAUTHORIZED, [(header::WWW_AUTHENTICATE, ask)]).into_response());
     }
-    either(run(&hub, FleetOverview::of).await.map(|fleet| {
-        let policy = "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'; base-uri 'none'";
-        let headers = [(header::CONTENT_SECURITY_POLICY, policy), (header::CACHE_CONTROL, "no-store")];
-        (headers, Html(page::html(&fleet, now()))).into_response()
-    }))
+    let fleet = run(&hub, FleetOverview::of).await?;
+    let policy = "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'; base-uri 'none'";
+    let headers = [(header::CONTENT_SECURITY_POLICY, policy), (header::CACHE_CONTROL, "no-store")];
+    Ok((headers, Html(page::html(&fleet, now()))).into_response())
 }
 
-pub(super) async fn fleet(State(hub): Service, headers: HeaderMap) -> Result<Response, Infallible> {
+pub(super) async fn fleet(State(hub): Service, headers: HeaderMap) -> Result<Response, Response> {
     if !may_enter(&hub, &headers, false) {
-        return Ok(stranger());
+        return Err(stranger());
     }
-    either(run(&hub, FleetOverview::of).await.map(|fleet| shown(&fleet)))
+    Ok(shown(&run(&hub, FleetOverview::of).await?))
 }
 
-pub(super) async fn new_code(State(hub): Service, request: Request) -> Result<Response, Infallible> {
-    either(make_code(&hub, request).await)
-}
-
-async fn make_code(hub: &Arc<HubService>, request: Request) -> Result<Response, Response> {
-    let NewCode { channel, hours } = read(hub, request).await?;
+pub(super) async fn new_code(State(hub): Service, request: Request) -> Result<Response, Response> {
+    let NewCode { channel, hours } = read(&hub, request).await?;
     let valid = Duration::from_secs(3_600 * u64::from(hours.min(MAX_HOURS)));
-    let code = run(hub, move |store| store.new_code(&channel, valid, now())).await?;
+    let code = run(&hub, move |store| store.new_code(&channel, valid, now())).await?;
     Ok(shown(&json!({ "code": code.to_string() })))
 }
 
-pub(super) async fn release(State(hub): Service, request: Request) -> Result<Response, Infallible> {
-    either(make_release(&hub, request).await)
-}
-
-async fn make_release(hub: &Arc<HubService>, request: Request) -> Result<Response, Response> {
-    let NewRelease { packs, channel, percent: stage, same_label } = read(hub, request).await?;
-    let made = run(hub, move |store| {
+pub(super) async fn release(State(hub): Service, request: Request) -> Result<Response, Response> {
+    let NewRelease { packs, channel, stage, same_label } = read(&hub, request).await?;
+    let made = run(&hub, move |store| {
         let release = PackRelease { packs: &packs, channel: &channel, stage, same_label, key: None };
         store.release_packs(&release, now())
     });
     Ok(shown(&json!({ "releases": made.await? })))
 }
 
-pub(super) async fn widen(State(hub): Service, Path(id): Path<i64>, request: Request) -> Result<Response, Infallible> {
-    either(set_stage(&hub, ReleaseId(id), request).await)
-}
-
-async fn set_stage(hub: &Arc<HubService>, id: ReleaseId, request: Request) -> Result<Response, Response> {
-    let NewStage { percent } = read(hub, request).await?;
-    run(hub, move |store| store.widen(id, percent)).await?;
+pub(super) async fn set_stage(
+    State(hub): Service,
+    Path(id): Path<i64>,
+    request: Request,
+) -> Result<Response, Response> {
+    let NewStage { stage } = read(&hub, request).await?;
+    run(&hub, move |store| store.set_stage(ReleaseId(id), stage)).await?;
     Ok(shown(&json!({})))
 }
 
@@ -143,11 +134,12 @@ pub(super) async fn withdraw(
     State(hub): Service,
     Path(id): Path<i64>,
     headers: HeaderMap,
-) -> Result<Response, Infallible> {
+) -> Result<Response, Response> {
     if !may_enter(&hub, &headers, false) {
-        return Ok(stranger());
+        return Err(stranger());
     }
-    either(run(&hub, move |store| store.withdraw(ReleaseId(id))).await.map(|()| shown(&json!({}))))
+    run(&hub, move |store| store.withdraw(ReleaseId(id))).await?;
+    Ok(shown(&json!({})))
 }
 
 /// Reads the body of a request with the token.

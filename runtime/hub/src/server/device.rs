@@ -1,6 +1,5 @@
 //! Messages of devices.
 
-use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,7 +10,7 @@ use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use tokio::time::timeout;
 
-use super::{BODY_TIME, HEAD_TIME, HubService, blocking, either, stranger};
+use super::{BODY_TIMEOUT, HEAD_TIMEOUT, HubService, blocking, stranger};
 use crate::error::HubError;
 use crate::protocol::{
     AnswerHead, BODY, ByteRange, DEVICE, DeviceReport, ENROL, Enrolment, MAX_CLASSES, MAX_ENROLMENT, MAX_LABEL,
@@ -61,18 +60,14 @@ impl DeviceRoute {
 }
 
 /// Answers a device.
-pub(super) async fn answer(State(hub): State<Arc<HubService>>, request: Request) -> Result<Response, Infallible> {
-    either(respond(&hub, request).await)
-}
-
-async fn respond(hub: &Arc<HubService>, request: Request) -> Result<Response, Response> {
+pub(super) async fn answer(State(hub): State<Arc<HubService>>, request: Request) -> Result<Response, Response> {
     let (parts, body) = request.into_parts();
     let (head, signature) = signed_head(&parts).ok_or_else(stranger)?;
     let route = DeviceRoute::of(&head).ok_or_else(stranger)?;
     // An enrolment brings its own key; of all others the key is known.
     if route != DeviceRoute::Enrol {
         let id = head.device;
-        let key = blocking(hub, move |store| store.device_key(&id)).await?.ok_or_else(stranger)?;
+        let key = blocking(&hub, move |store| store.device_key(&id)).await?.ok_or_else(stranger)?;
         if !head.is_signed(&key, &signature) {
             return Err(stranger());
         }
@@ -80,23 +75,23 @@ async fn respond(hub: &Arc<HubService>, request: Request) -> Result<Response, Re
     let own = hub.devices.enter(head.device);
     let _own = own.ok_or_else(|| StatusCode::SERVICE_UNAVAILABLE.into_response())?;
     let (places, time) = match route {
-        DeviceRoute::Enrol => (&hub.enrolments, HEAD_TIME),
-        _ => (&hub.bodies, BODY_TIME),
+        DeviceRoute::Enrol => (&hub.enrolments, HEAD_TIMEOUT),
+        _ => (&hub.bodies, BODY_TIMEOUT),
     };
     let _place = places.acquire().await.map_err(|_| stranger())?;
     let body = read(body, route.limit(), time).await.filter(|body| ObjectDigest::of(body) == head.body);
     let body = body.ok_or_else(stranger)?;
-    let asked = head.clone();
-    let answer = blocking(hub, move |store| act(store, route, &asked, &signature, &body)).await?;
+    let request_head = head.clone();
+    let answer = blocking(&hub, move |store| act(store, route, &request_head, &signature, &body)).await?;
     let answer = answer.ok_or_else(stranger)?;
     let answer = match route {
         DeviceRoute::Object { digest, range } if answer.status == 206 => {
-            let part = blocking(hub, move |store| store.objects().read_part(&digest, range)).await?;
+            let part = blocking(&hub, move |store| store.objects().read_part(&digest, range)).await?;
             StoredAnswer { status: 206, body: part.bytes }
         }
         _ => answer,
     };
-    Ok(signed(hub, &head, answer))
+    Ok(signed(&hub, &head, answer))
 }
 
 async fn read(body: Body, limit: usize, time: Duration) -> Option<Vec<u8>> {

@@ -21,7 +21,7 @@ pub struct PackRecord {
     /// Its label.
     pub label: String,
     /// Digest of the learner file of its bundle.
-    pub bundle: ObjectDigest,
+    pub bundle_digest: ObjectDigest,
     /// Name of that bundle.
     pub bundle_name: String,
     /// The device that pushed it first.
@@ -61,7 +61,7 @@ fn record(row: &Row<'_>) -> rusqlite::Result<PackRecord> {
     Ok(PackRecord {
         digest: row.get(0)?,
         label: row.get(1)?,
-        bundle: row.get(2)?,
+        bundle_digest: row.get(2)?,
         bundle_name: row.get(3)?,
         device: row.get(4)?,
         device_name: row.get(5)?,

@@ -54,7 +54,7 @@ pub struct ReleaseRecord {
     /// Name of the bundle, or label of the pack.
     pub name: String,
     /// Digest of the learner file of the bundle, or of the pack's bundle.
-    pub bundle: ObjectDigest,
+    pub bundle_digest: ObjectDigest,
     /// Digest of the manifest or the pack; with a device's id it decides when the device's turn comes in the rollout.
     pub identity: ObjectDigest,
     /// Which share of the devices gets it.
@@ -106,7 +106,7 @@ struct ReleaseDraft<'a> {
     channel: &'a str,
     kind: ReleaseKind,
     name: String,
-    bundle: ObjectDigest,
+    bundle_digest: ObjectDigest,
     identity: ObjectDigest,
     stage: RolloutStage,
     force: bool,
@@ -125,7 +125,7 @@ fn record(row: &Row<'_>) -> rusqlite::Result<ReleaseRecord> {
         channel: row.get(1)?,
         kind: if kind == ReleaseKind::Bundle.name() { ReleaseKind::Bundle } else { ReleaseKind::Pack },
         name: row.get(3)?,
-        bundle: row.get(4)?,
+        bundle_digest: row.get(4)?,
         identity: row.get(5)?,
         // The narrowest one, should the database hold a number that is none.
         stage: row.get::<_, u8>(6)?.try_into().unwrap_or(RolloutStage::First),
@@ -176,7 +176,7 @@ impl HubStore {
             channel,
             kind: ReleaseKind::Bundle,
             name: bundle.manifest.name.clone(),
-            bundle: ObjectDigest::new(bundle.digest),
+            bundle_digest: ObjectDigest::new(bundle.digest),
             identity: manifest.unwrap_or(ObjectDigest::new(bundle.digest)),
             stage,
             force,
@@ -228,7 +228,7 @@ impl HubStore {
                 channel,
                 kind: ReleaseKind::Pack,
                 name: pack.label,
-                bundle: ObjectDigest::new(pack.bundle_digest),
+                bundle_digest: ObjectDigest::new(pack.bundle_digest),
                 identity: digest,
                 stage,
                 force: false,
@@ -257,12 +257,14 @@ impl HubStore {
         &self,
         channel: &str,
         name: &str,
-        bundle: &ObjectDigest,
+        bundle_digest: &ObjectDigest,
     ) -> Result<Option<ReleaseRecord>, HubError> {
         let connection = self.connection();
         let all = active(&connection, channel)?;
         let is_same = |release: &ReleaseRecord| {
-            release.kind == ReleaseKind::Pack && release.bundle == *bundle && label::same(&release.name, name)
+            release.kind == ReleaseKind::Pack
+                && release.bundle_digest == *bundle_digest
+                && label::same(&release.name, name)
         };
         Ok(all.into_iter().find(is_same))
     }
@@ -275,11 +277,8 @@ impl HubStore {
         }
         let mut more = Vec::new();
         for (label, devices) in devices {
-            let Some(bundle) = chosen.iter().find(|pack| label::same(&pack.label, &label)).map(|pack| pack.bundle)
-            else {
-                continue;
-            };
-            let Some(release) = self.active_pack_release(channel, &label, &bundle)? else { continue };
+            let Some(pack) = chosen.iter().find(|pack| label::same(&pack.label, &label)) else { continue };
+            let Some(release) = self.active_pack_release(channel, &label, &pack.bundle_digest)? else { continue };
             for origin in self.origins(release.id)? {
                 let pack = self.pack(&origin)?;
                 if !devices.contains(&pack.device) {
@@ -325,7 +324,7 @@ impl HubStore {
     ///
     /// # Errors
     /// [`HubError::StaleStage`] if it is at a wider stage already, or another if it cannot be kept.
-    pub fn widen(&self, release: ReleaseId, stage: RolloutStage) -> Result<(), HubError> {
+    pub fn set_stage(&self, release: ReleaseId, stage: RolloutStage) -> Result<(), HubError> {
         self.in_transaction(|transaction| {
             let query = "SELECT stage FROM release WHERE id = ?1";
             let present: Option<u8> = transaction.query_row(query, [release.0], |row| row.get(0)).optional()?;
@@ -366,12 +365,13 @@ impl HubStore {
             report.outcomes.iter().any(|outcome| outcome.release == release.id && outcome.refused.is_some())
         };
         // A device that went back to its bundle still gets packs of that one.
-        let own = || report.bundle.as_ref().map(|bundle| bundle.learner);
-        let learner = bundle.filter(|release| !refused(release)).map(|release| release.bundle).or_else(own);
+        let own = || report.bundle.as_ref().map(|bundle| bundle.bundle_digest);
+        let bundle_digest =
+            bundle.filter(|release| !refused(release)).map(|release| release.bundle_digest).or_else(own);
         let mut labels = BTreeSet::new();
         let mut packs = Vec::new();
         for release in releases.iter().filter(|release| release.kind == ReleaseKind::Pack) {
-            if Some(release.bundle) == learner
+            if Some(release.bundle_digest) == bundle_digest
                 && labels.insert(label::normal(&release.name))
                 && packs.len() < MAX_RELEASES
             {
@@ -433,7 +433,7 @@ fn bundle_target(connection: &Connection, release: &ReleaseRecord) -> Result<Bun
     Ok(BundleTarget {
         release: release.id,
         name: release.name.clone(),
-        learner: release.bundle,
+        bundle_digest: release.bundle_digest,
         force: release.force,
         give_up_unkept: release.give_up_unkept,
         files: released_files(connection, release.id)?,
@@ -459,7 +459,7 @@ fn insert(transaction: &Transaction<'_>, new: &ReleaseDraft<'_>, now: UnixSecond
             new.channel,
             new.kind.name(),
             new.name,
-            new.bundle,
+            new.bundle_digest,
             new.identity,
             new.stage.percent(),
             new.force,

@@ -87,7 +87,7 @@ fn release(hub: &HubStore, packs: &[ObjectDigest], same_label: SameLabel) -> Res
 
 /// What the channel holds for a device with the packs' bundle.
 fn target(hub: &HubStore, device: &DeviceId) -> ChannelTarget {
-    let bundle = ReportedBundle { name: "b".into(), release: 0, learner: ObjectDigest::new([7; 32]) };
+    let bundle = ReportedBundle { name: "b".into(), release: 0, bundle_digest: ObjectDigest::new([7; 32]) };
     let report = DeviceReport { bundle: Some(bundle), ..DeviceReport::default() };
     HubStore::target(&hub.connection(), device, &report).unwrap()
 }
@@ -240,15 +240,15 @@ fn stages_widen_and_never_narrow() {
     let (channel, stage, same_label) = (DEFAULT_CHANNEL, RolloutStage::First, SameLabel::Refuse);
     let release = PackRelease { packs: &packs, channel, stage, same_label, key: None };
     let id = hub.release_packs(&release, NOW).unwrap()[0];
-    hub.widen(id, RolloutStage::Quarter).unwrap();
-    hub.widen(id, RolloutStage::Quarter).unwrap();
-    let stale = hub.widen(id, RolloutStage::First).unwrap_err();
+    hub.set_stage(id, RolloutStage::Quarter).unwrap();
+    hub.set_stage(id, RolloutStage::Quarter).unwrap();
+    let stale = hub.set_stage(id, RolloutStage::First).unwrap_err();
     assert!(matches!(stale, HubError::StaleStage { present: 25, .. }), "{stale}");
-    hub.widen(id, RolloutStage::All).unwrap();
+    hub.set_stage(id, RolloutStage::All).unwrap();
     assert_eq!(target(&hub, &device.id()).packs.len(), 1);
     hub.withdraw(id).unwrap();
     assert!(target(&hub, &device.id()).packs.is_empty());
-    assert!(matches!(hub.widen(ReleaseId(99), RolloutStage::All), Err(HubError::NoRelease { .. })));
+    assert!(matches!(hub.set_stage(ReleaseId(99), RolloutStage::All), Err(HubError::NoRelease { .. })));
 }
 
 #[test]

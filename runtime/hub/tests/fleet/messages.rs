@@ -9,7 +9,7 @@ use orco_hub::client::{HttpTransport, SyncError, SyncStep, Transport, TransportE
 use orco_hub::merge::SameLabel;
 use orco_hub::protocol::{EnrolmentCode, SIGNATURE, SigningKey};
 use orco_hub::rollout::{DEFAULT_CHANNEL, RolloutStage};
-use orco_hub::server::{HubAddress, HubServer};
+use orco_hub::server::{HubOptions, HubServer};
 use orco_hub::store::{HubStore, PackRelease, now};
 use orco_runtime::files;
 use orco_serve::Tls;
@@ -292,8 +292,8 @@ fn a_device_syncs_by_https() {
     files::replace(&key, made.signing_key.serialize_pem().as_bytes()).unwrap();
     let tls = Some(Tls { certificate: certificate.clone(), key });
     let store = || HubStore::open(folder.path().join("hub")).unwrap();
-    let address = HubAddress { listen: ([127, 0, 0, 1], 0).into(), token: None, tls };
-    let server = HubServer::bind(store(), &address).unwrap();
+    let options = HubOptions { listen: ([127, 0, 0, 1], 0).into(), token_file: None, tls };
+    let server = HubServer::bind(store(), &options).unwrap();
     let url = format!("https://localhost:{}", server.address().port());
     let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
     let serving = std::thread::spawn(move || server.run_until(async { drop(stopped.await) }).unwrap());

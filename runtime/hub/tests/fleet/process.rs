@@ -6,7 +6,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::Ordering;
 
 use orco_hub::rollout::DEFAULT_CHANNEL;
-use orco_hub::server::{HubAddress, HubServer};
+use orco_hub::server::{HubOptions, HubServer};
 use orco_hub::store::HubStore;
 use rand_chacha::ChaCha8Rng;
 use rand_core::{Rng, SeedableRng};
@@ -22,8 +22,8 @@ const KILLS: usize = 10;
 #[ignore = "serves for the test that kills it"]
 fn serve_until_killed() {
     let Some(folder) = std::env::var_os(FOLDER) else { return };
-    let address = HubAddress { listen: (Ipv4Addr::LOCALHOST, 0).into(), token: None, tls: None };
-    let server = HubServer::bind(HubStore::open(folder).unwrap(), &address).unwrap();
+    let options = HubOptions { listen: (Ipv4Addr::LOCALHOST, 0).into(), token_file: None, tls: None };
+    let server = HubServer::bind(HubStore::open(folder).unwrap(), &options).unwrap();
     eprintln!("\nport {}", server.address().port());
     server.run().unwrap();
 }

@@ -68,7 +68,7 @@ fn release_some(hub: &HubStore, random: &mut ChaCha8Rng) {
         let stages = [RolloutStage::First, RolloutStage::Quarter, RolloutStage::All];
         let stage = stages[random.next_u32() as usize % 3];
         // A narrower one is refused.
-        let _ = hub.widen(release.id, stage);
+        let _ = hub.set_stage(release.id, stage);
     }
 }
 
@@ -102,7 +102,7 @@ fn settle(devices: &[DeviceFiles], hub: &HubStore, url: &str) {
     let mut random = ChaCha8Rng::seed_from_u64(7);
     release_some(hub, &mut random);
     for release in hub.releases().unwrap() {
-        hub.widen(release.id, RolloutStage::All).unwrap();
+        hub.set_stage(release.id, RolloutStage::All).unwrap();
     }
     for _ in 0..2 {
         devices.iter().for_each(|device| drop(device.sync(&mut network)));

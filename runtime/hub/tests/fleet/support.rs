@@ -14,7 +14,7 @@ use orco_hub::client::{
     Transport, TransportError, WireAnswer, WireRequest,
 };
 use orco_hub::protocol::EnrolmentCode;
-use orco_hub::server::{HubAddress, HubServer};
+use orco_hub::server::{HubOptions, HubServer};
 use orco_hub::store::HubStore;
 use orco_runtime::bundle::{Bundle, OpenError};
 use orco_runtime::learner::{AlignmentTime, Learner, LearnerSettings, Shots};
@@ -78,8 +78,8 @@ impl KillableHub {
 
     pub fn restart(&self) {
         self.kill();
-        let address = HubAddress { listen: (Ipv4Addr::LOCALHOST, 0).into(), token: None, tls: None };
-        let server = HubServer::bind(self.store(), &address).unwrap();
+        let options = HubOptions { listen: (Ipv4Addr::LOCALHOST, 0).into(), token_file: None, tls: None };
+        let server = HubServer::bind(self.store(), &options).unwrap();
         self.port.store(server.address().port(), Ordering::SeqCst);
         let (stop, stopped) = oneshot::channel::<()>();
         let thread = thread::spawn(move || server.run_until(async { drop(stopped.await) }).unwrap());

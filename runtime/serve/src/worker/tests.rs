@@ -17,7 +17,7 @@ use tempfile::TempDir;
 
 use self::support::{Running, sample, workspace};
 use crate::error::ServeError;
-use crate::{Address, Server, Service, live};
+use crate::{Server, ServerOptions, Service, live};
 
 /// Often enough for a thread to be down for a while, and not for good.
 const SOME: usize = 4;
@@ -31,7 +31,7 @@ fn open(state: &TempDir) -> Arc<Service> {
 fn serve() -> (TempDir, Arc<Service>, Running) {
     let state = TempDir::new().unwrap();
     let service = open(&state);
-    let running = Running::serving(Arc::clone(&service), Address::default());
+    let running = Running::serving(Arc::clone(&service), ServerOptions::default());
     (state, service, running)
 }
 
@@ -168,7 +168,7 @@ fn the_thread_that_looks_comes_back_and_ready_tells() {
     let service = open(&state);
     let source = format!("folder:{}", camera.path().display()).parse().unwrap();
     service.look_at(source, live::LiveSettings { per_second: 100.0, ..live::LiveSettings::default() }).unwrap();
-    let running = Running::serving(Arc::clone(&service), Address::default());
+    let running = Running::serving(Arc::clone(&service), ServerOptions::default());
     service.health.break_at("live: looking", SOME);
     assert_is_down_and_comes_back(&running, "live");
     fs::write(camera.path().join("1.jpg"), sample("try", "mug", 1)).unwrap();
@@ -181,7 +181,7 @@ fn a_frame_that_breaks_the_thread_off_is_not_taken_again() {
     let service = open(&state);
     let source = format!("folder:{}", camera.path().display()).parse().unwrap();
     service.look_at(source, live::LiveSettings { per_second: 100.0, ..live::LiveSettings::default() }).unwrap();
-    let running = Running::serving(Arc::clone(&service), Address::default());
+    let running = Running::serving(Arc::clone(&service), ServerOptions::default());
     const MANY: usize = 100;
     service.health.break_at("live: frame", MANY);
     fs::write(camera.path().join("1.jpg"), sample("try", "mug", 1)).unwrap();
@@ -203,7 +203,7 @@ fn frames_that_need_too_much_memory_are_told_of() {
     let service = Service::open_with(bundle, Store::new(state.path()), LearnerSettings::default(), retention).unwrap();
     let source = format!("folder:{}", camera.path().display()).parse().unwrap();
     service.look_at(source, live::LiveSettings::default()).unwrap();
-    let running = Running::serving(Arc::clone(&service), Address::default());
+    let running = Running::serving(Arc::clone(&service), ServerOptions::default());
     assert_eq!(running.get("/api/v1/live")["problem"], json!(null));
     let large = orco_runtime::image_rs::RgbImage::new(4000, 3000);
     large.save(camera.path().join("large.png")).unwrap();
@@ -229,7 +229,7 @@ fn frames_of_the_inbox_are_judged_by_what_is_found_after_a_restart() {
     let shots = orco_runtime::learner::Shots::folder(shots).unwrap();
     other.learn("duck", shots).unwrap().durable().unwrap();
     let service = open(&state);
-    let running = Running::serving(Arc::clone(&service), Address::default());
+    let running = Running::serving(Arc::clone(&service), ServerOptions::default());
     for number in 1..=5 {
         running.picture("/api/v1/classify?inbox=true", &sample("learn", "rubber-duck", number)).ok();
     }
@@ -299,8 +299,10 @@ fn a_thread_that_breaks_off_again_and_again_ends_the_service_with_an_error() {
     let service = open(&state);
     service.health.break_at("changes: opening", usize::MAX);
     service.health.break_at("changes: making", 1);
-    let server =
-        Server::bind(Arc::clone(&service), Address { listen: ([127, 0, 0, 1], 0).into(), ..Address::default() });
+    let server = Server::bind(
+        Arc::clone(&service),
+        ServerOptions { listen: ([127, 0, 0, 1], 0).into(), ..ServerOptions::default() },
+    );
     let server = server.unwrap();
     let ended = thread::spawn(move || server.run_until(std::future::pending()));
     let change = |label: &str| crate::changes::ChangeRequest::Forget { label: label.into() };

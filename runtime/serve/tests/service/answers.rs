@@ -3,7 +3,7 @@
 use orco_runtime::bundle::Bundle;
 use orco_runtime::learner::{AnswerScope, KeptScope, LearnerSettings};
 use orco_runtime::store::Store;
-use orco_serve::{Address, Service};
+use orco_serve::{ServerOptions, Service};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -19,7 +19,7 @@ fn answers_name_what_was_taught_alone_once_that_is_enough() {
     let bundle = Bundle::open(workspace().join("models/cifar100-edge")).unwrap();
     let settings = LearnerSettings::default().scope(AnswerScope::Auto);
     let service = Service::open(bundle, Store::new(state.path()), settings).unwrap();
-    let service = Running::serving(service, Address::default());
+    let service = Running::serving(service, ServerOptions::default());
     let all = |service: &Running| service.picture("/api/v1/classify?top=100", &sample("try", "rubber-duck", 1)).ok();
     service.teach("duck", "rubber-duck");
     service.teach("cone", "traffic-cone");

@@ -13,19 +13,19 @@ use orco_runtime::bundle::Bundle;
 use orco_runtime::learner::LearnerSettings;
 use orco_runtime::store::Store;
 use orco_runtime::{image, image_rs};
-use orco_serve::{Address, Service, live};
+use orco_serve::{ServerOptions, Service, live};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
 const EVERY: Duration = Duration::from_millis(20);
 
 /// A service that looks at a camera.
-fn looking_at(state: &TempDir, source: &str, address: Address) -> Running {
+fn looking_at(state: &TempDir, source: &str, options: ServerOptions) -> Running {
     let bundle = Bundle::open(workspace().join("models/cifar100-edge")).unwrap();
     let service = Service::open(bundle, Store::new(state.path()), LearnerSettings::default()).unwrap();
     let settings = live::LiveSettings { per_second: 1000.0, ..live::LiveSettings::default() };
     service.look_at(source.parse().unwrap(), settings).unwrap();
-    Running::serving(service, address)
+    Running::serving(service, options)
 }
 
 /// What the camera shows, once that is so.
@@ -40,7 +40,7 @@ fn tried(class: &str) -> Vec<Vec<u8>> {
 #[test]
 fn classes_are_taught_and_recognised_by_the_cameras_frames() {
     let (state, fake) = (TempDir::new().unwrap(), FakeCamera::start(vec![sample("learn", "mug", 1)], EVERY));
-    let service = looking_at(&state, &fake.url(), Address::default());
+    let service = looking_at(&state, &fake.url(), ServerOptions::default());
     let mut events = service.connect();
     write!(events, "GET /api/v1/events HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
     for (label, class) in [("cup", "mug"), ("duck", "rubber-duck")] {
@@ -77,7 +77,7 @@ fn classes_are_taught_and_recognised_by_the_cameras_frames() {
 #[test]
 fn a_camera_that_goes_away_is_told_and_comes_back() {
     let (state, fake) = (TempDir::new().unwrap(), FakeCamera::start(tried("mug"), EVERY));
-    let service = looking_at(&state, &fake.url(), Address::default());
+    let service = looking_at(&state, &fake.url(), ServerOptions::default());
     let before = once(&service, "it shows something", |shown| shown["label"].is_string());
     fake.set(Mode::Away);
     let away = once(&service, "it is away", |shown| shown["state"] == "away" && shown["label"].is_null());
@@ -101,7 +101,7 @@ fn a_camera_that_goes_away_is_told_and_comes_back() {
 #[test]
 fn a_class_that_is_purged_is_shown_no_more_though_no_frame_comes() {
     let (state, place) = (TempDir::new().unwrap(), TempDir::new().unwrap());
-    let service = looking_at(&state, &format!("folder:{}", place.path().display()), Address::default());
+    let service = looking_at(&state, &format!("folder:{}", place.path().display()), ServerOptions::default());
     service.teach("quackerjack", "rubber-duck");
     std::fs::write(place.path().join("1.jpg"), sample("learn", "rubber-duck", 1)).unwrap();
     once(&service, "it is shown", |shown| shown["label"] == "quackerjack");
@@ -114,7 +114,7 @@ fn a_class_that_is_purged_is_shown_no_more_though_no_frame_comes() {
 #[test]
 fn shots_are_checked_and_the_refused_one_is_taken_anyway() {
     let (state, place) = (TempDir::new().unwrap(), TempDir::new().unwrap());
-    let service = looking_at(&state, &format!("folder:{}", place.path().display()), Address::default());
+    let service = looking_at(&state, &format!("folder:{}", place.path().display()), ServerOptions::default());
     assert_eq!(service.ask("GET", "/api/v1/camera.jpg", &[], b"").status, 503);
     // Wider than what is looked at, as a sensor's picture is.
     let large = |picture: &image_rs::RgbImage| {
@@ -153,8 +153,8 @@ fn the_live_stream_needs_the_token_and_plays_on() {
     let (state, fake) = (TempDir::new().unwrap(), FakeCamera::start(tried("cactus"), EVERY));
     let token = state.path().join("token");
     let listen = (Ipv4Addr::LOCALHOST, 0).into();
-    let address = Address { listen, token: Some(token.clone()), ..Address::default() };
-    let mut service = looking_at(&state, &fake.url().replace("//", "//me:secret@"), address);
+    let options = ServerOptions { listen, token_file: Some(token.clone()), ..ServerOptions::default() };
+    let mut service = looking_at(&state, &fake.url().replace("//", "//me:secret@"), options);
     for path in ["/api/v1/live", "/api/v1/camera.jpg", "/api/v1/camera.mjpg"] {
         assert_eq!(service.ask("GET", path, &[], b"").status, 401, "{path}");
     }

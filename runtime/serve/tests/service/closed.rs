@@ -13,17 +13,18 @@ use orco_runtime::learner::LearnerSettings;
 use orco_runtime::store::Store;
 use orco_serve::route::{Body, Route};
 use orco_serve::routes::ROUTES;
-use orco_serve::{Address, ServeError, Server, Service, Tls};
+use orco_serve::{ServeError, Server, ServerOptions, Service, Tls};
 use serde_json::json;
 use tempfile::TempDir;
 
 /// A service that others reach, with its token.
-fn guarded(folder: &Path, body_time: Duration) -> Running {
+fn guarded(folder: &Path, body_timeout: Duration) -> Running {
     let token = folder.join("token");
     let listen = (Ipv4Addr::UNSPECIFIED, 0).into();
-    let names = vec!["orco.example".to_owned()];
-    let address = Address { listen, token: Some(token.clone()), names, body_time, ..Address::default() };
-    let mut service = Running::with(&folder.join("state"), address);
+    let host_names = vec!["orco.example".to_owned()];
+    let options =
+        ServerOptions { listen, token_file: Some(token.clone()), host_names, body_timeout, ..ServerOptions::default() };
+    let mut service = Running::with(&folder.join("state"), options);
     service.address.set_ip(Ipv4Addr::LOCALHOST.into());
     service.token = Some(std::fs::read_to_string(token).unwrap().trim().to_owned());
     service
@@ -194,7 +195,14 @@ fn on_this_machine_alone_no_token_is_asked_but_hosts_and_origins_are() {
     assert_eq!(undo(&[]).error(), "there is nothing to undo");
     let list = service.json("POST", "/api/v1/undo", &json!([3]));
     assert_eq!((list.status, list.error()), (400, "the request must be a JSON object: {...}".into()));
-    assert_eq!(undo(&[("Host", "192.168.1.7")]).status, 421, "only this machine's own addresses");
+    let foreign = undo(&[("Host", "192.168.1.7")]);
+    assert_eq!(foreign.status, 421, "only this machine's own addresses");
+    assert!(foreign.error().contains("start it with --host-name NAME"), "{}", foreign.error());
+    let wrong_method = service.ask("PUT", "/api/v1/shots/mug", &[], b"");
+    let allowed = "DELETE, GET, HEAD, PATCH, POST";
+    assert!(wrong_method.head.contains(&format!("allow: {}\r\n", allowed.to_lowercase())), "{}", wrong_method.head);
+    assert!(wrong_method.error().ends_with(&format!("it takes {allowed}")), "{}", wrong_method.error());
+    assert!(!service.ask("GET", "/api/v1/shots", &[], b"").head.contains("allow:"));
     assert_eq!(undo(&[("Origin", "http://evil.example")]).status, 403);
     let page = service.ask("GET", "/", &[], b"");
     assert!(page.head.contains("content-security-policy: default-src 'none'") && page.head.contains("nosniff"));
@@ -205,7 +213,7 @@ fn on_this_machine_alone_no_token_is_asked_but_hosts_and_origins_are() {
     for (method, path, status, said) in [
         ("GET", "/nothing", 404, "there is no such path"),
         ("GET", "/api/v1/nothing", 404, "there is no such path"),
-        ("PUT", "/api/v1/status", 405, "does not know this method"),
+        ("PUT", "/api/v1/status", 405, "does not know this method; it takes GET, HEAD"),
         ("GET", "/api/v1/jobs/first", 400, "first"),
         ("GET", "/api/v1/jobs/1", 400, "plain numbers are not taken"),
         ("GET", "/api/v1/inbox/1", 400, "plain numbers are not taken"),
@@ -317,20 +325,22 @@ fn service(state: &Path) -> Arc<Service> {
 fn off_the_machine_a_token_of_its_owner_alone_is_demanded() {
     let folder = TempDir::new().unwrap();
     let service = service(&folder.path().join("state"));
-    let outside = Address { listen: (Ipv4Addr::UNSPECIFIED, 0).into(), ..Address::default() };
+    let outside = ServerOptions { listen: (Ipv4Addr::UNSPECIFIED, 0).into(), ..ServerOptions::default() };
     let refused = Server::bind(Arc::clone(&service), outside.clone()).err().unwrap();
     assert!(matches!(refused, ServeError::NoToken { .. }), "{refused}");
     let path = folder.path().join("token");
-    let with = Address { token: Some(path.clone()), ..outside };
+    let with = ServerOptions { token_file: Some(path.clone()), ..outside };
     Server::bind(Arc::clone(&service), with.clone()).unwrap();
     assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
     std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o644)).unwrap();
     let refused = Server::bind(Arc::clone(&service), with).err().unwrap();
     assert!(matches!(refused, ServeError::TokenOpen { .. }), "{refused}");
-    let taken =
-        Server::bind(Arc::clone(&service), Address { listen: ([127, 0, 0, 1], 0).into(), ..Address::default() });
+    let taken = Server::bind(
+        Arc::clone(&service),
+        ServerOptions { listen: ([127, 0, 0, 1], 0).into(), ..ServerOptions::default() },
+    );
     let listen = taken.as_ref().unwrap().address();
-    let refused = Server::bind(service, Address { listen, ..Address::default() }).err().unwrap();
+    let refused = Server::bind(service, ServerOptions { listen, ..ServerOptions::default() }).err().unwrap();
     assert!(matches!(refused, ServeError::Listen { .. }), "{refused}");
 }
 
@@ -349,10 +359,11 @@ fn tls_is_spoken_where_a_certificate_is_given() {
         assert!(matches!(refused, ServeError::KeyOpen { .. }) && refused.to_string().contains("chmod 600"));
     }
     std::fs::set_permissions(&key, std::fs::Permissions::from_mode(0o600)).unwrap();
-    let damaged = Address { tls: Some(Tls { certificate: key.clone(), key: key.clone() }), ..Address::default() };
+    let damaged =
+        ServerOptions { tls: Some(Tls { certificate: key.clone(), key: key.clone() }), ..ServerOptions::default() };
     assert!(Server::bind(service(&state), damaged).is_err());
     let tls = Some(Tls { certificate, key });
-    let running = Running::with(&state, Address { tls, ..Address::default() });
+    let running = Running::with(&state, ServerOptions { tls, ..ServerOptions::default() });
     assert!(running.url.starts_with("https://localhost:"));
 
     let mut roots = rustls::RootCertStore::empty();

@@ -12,7 +12,7 @@ use orco_runtime::image_rs::imageops::{self, FilterType};
 use orco_runtime::image_rs::{ImageFormat, Rgb, RgbImage};
 use orco_runtime::learner::LearnerSettings;
 use orco_runtime::store::Store;
-use orco_serve::{Address, Service, live};
+use orco_serve::{ServerOptions, Service, live};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -28,7 +28,7 @@ fn looking_at(state: &Path, source: &str) -> Running {
     let service = Service::open(bundle, Store::new(state), LearnerSettings::default()).unwrap();
     let settings = live::LiveSettings { per_second: 1000.0, ..live::LiveSettings::default() };
     service.look_at(source.parse().unwrap(), settings).unwrap();
-    Running::serving(service, Address::default())
+    Running::serving(service, ServerOptions::default())
 }
 
 /// A frame of a place with sample pictures in it, whose left edges are given; noise and exposure are those of the

@@ -13,7 +13,7 @@ use orco_runtime::image;
 use orco_runtime::learner::LearnerSettings;
 use orco_runtime::store::Store;
 use orco_serve::sighting_recorder::SightingRecorder;
-use orco_serve::{Address, Service, live};
+use orco_serve::{ServerOptions, Service, live};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -25,7 +25,7 @@ fn recording(state: &TempDir, source: &str, folder: &Path) -> (Arc<Service>, Sig
         .look_at(source.parse().unwrap(), live::LiveSettings { per_second: 100.0, ..live::LiveSettings::default() })
         .unwrap();
     let recorder = SightingRecorder::start(&service, folder).unwrap();
-    let running = Running::serving(Arc::clone(&service), Address::default());
+    let running = Running::serving(Arc::clone(&service), ServerOptions::default());
     (service, recorder, running)
 }
 

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use orco_runtime::bundle::Bundle;
 use orco_runtime::learner::LearnerSettings;
 use orco_runtime::store::Store;
-use orco_serve::{Address, Server, Service};
+use orco_serve::{Server, ServerOptions, Service};
 use serde_json::Value;
 use tempfile::TempDir;
 use tokio::sync::oneshot;
@@ -43,19 +43,19 @@ pub struct Running {
 impl Running {
     /// On this machine alone, at a port that is free.
     pub fn start(state: &Path) -> Self {
-        Self::with(state, Address::default())
+        Self::with(state, ServerOptions::default())
     }
 
-    pub fn with(state: &Path, address: Address) -> Self {
+    pub fn with(state: &Path, options: ServerOptions) -> Self {
         let bundle = Bundle::open(workspace().join("models/cifar100-edge")).unwrap();
-        Self::serving(Service::open(bundle, Store::new(state), LearnerSettings::default()).unwrap(), address)
+        Self::serving(Service::open(bundle, Store::new(state), LearnerSettings::default()).unwrap(), options)
     }
 
     /// A service that was opened.
-    pub fn serving(service: Arc<Service>, address: Address) -> Self {
-        let mut listen = address.listen;
+    pub fn serving(service: Arc<Service>, options: ServerOptions) -> Self {
+        let mut listen = options.listen;
         listen.set_port(0);
-        let server = Server::bind(service, Address { listen, ..address }).unwrap();
+        let server = Server::bind(service, ServerOptions { listen, ..options }).unwrap();
         let (address, url) = (server.address(), server.url());
         let (stop, stopped) = oneshot::channel::<()>();
         let thread = thread::spawn(move || {

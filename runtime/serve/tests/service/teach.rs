@@ -11,7 +11,7 @@ use orco_runtime::learner::{AlignmentTime, Learner, LearnerSettings, Shots};
 use orco_runtime::method::config::LearnConfig;
 use orco_runtime::store::Store;
 use orco_runtime::{image, ndarray};
-use orco_serve::{Address, Service};
+use orco_serve::{ServerOptions, Service};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -120,7 +120,7 @@ fn a_change_answers_at_once_and_its_answers_improve_in_the_background() {
     bundle.base_model.config = LearnConfig::combined();
     let settings = LearnerSettings::default().alignment(AlignmentTime::Later);
     let open = || Service::open(bundle.clone(), Store::new(state.path()), settings.clone()).unwrap();
-    let service = Running::serving(open(), Address::default());
+    let service = Running::serving(open(), ServerOptions::default());
     assert_eq!(service.get("/api/v1/status")["improving"], false, "nothing was learned yet");
     service.teach("cone", "traffic-cone");
     assert!(recognised(&service, "cone", "traffic-cone") >= 6, "whether the head is aligned by now or not");
@@ -153,7 +153,7 @@ fn a_change_answers_at_once_and_its_answers_improve_in_the_background() {
         .durable()
         .unwrap();
     assert!(later.awaits_alignment());
-    let service = Running::serving(open(), Address::default());
+    let service = Running::serving(open(), ServerOptions::default());
     while service.get("/api/v1/status")["improving"] == true {
         assert!(started.elapsed() < Duration::from_secs(240), "answers do not improve");
         std::thread::sleep(Duration::from_millis(50));

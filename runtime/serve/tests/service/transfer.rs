@@ -12,7 +12,7 @@ use orco_runtime::pack;
 use orco_runtime::signature::SecretKey;
 use orco_runtime::store::Store;
 use orco_serve::transfer::{MAX_BACKUPS, MAX_PACK};
-use orco_serve::{Address, Service};
+use orco_serve::{ServerOptions, Service};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -57,7 +57,7 @@ fn a_backup_is_restored_and_answers_as_the_device_did() {
 
     let place = TempDir::new().unwrap();
     let restored = Service::open(bundle(), restored(&backup.body, &place), LearnerSettings::default()).unwrap();
-    let restored = Running::serving(restored, Address::default());
+    let restored = Running::serving(restored, ServerOptions::default());
     assert_eq!(labels(&restored), ["duck", "mug"]);
     assert_eq!(answer(&restored), answer(&service));
 }
@@ -91,8 +91,10 @@ fn backups_are_whole_while_classes_are_learned() {
 fn a_head_that_is_aligned_later_keeps_no_backup_waiting_and_is_aligned_after_it() {
     let state = TempDir::new().unwrap();
     let settings = LearnerSettings::default().alignment(AlignmentTime::Later);
-    let service =
-        Running::serving(Service::open(bundle(), Store::new(state.path()), settings).unwrap(), Address::default());
+    let service = Running::serving(
+        Service::open(bundle(), Store::new(state.path()), settings).unwrap(),
+        ServerOptions::default(),
+    );
     service.teach("duck", "rubber-duck");
     for _ in 0..5 {
         let backup = service.ask("GET", "/api/v1/backup", &[], b"");
@@ -106,7 +108,7 @@ fn no_more_backups_lie_on_the_disk_than_are_bounded() {
     let state = TempDir::new().unwrap();
     let service = Service::open(bundle(), Store::new(state.path()), LearnerSettings::default()).unwrap();
     let transfer = service.transfer.clone();
-    let service = Running::serving(service, Address::default());
+    let service = Running::serving(service, ServerOptions::default());
     service.teach("duck", "rubber-duck");
     let held: Vec<_> = (0..MAX_BACKUPS).map(|_| transfer.backup().unwrap()).collect();
     let refused = service.ask("GET", "/api/v1/backup", &[], b"");
@@ -172,7 +174,7 @@ fn what_is_no_pack_of_this_bundle_is_refused_in_a_sentence() {
     let other = TempDir::new().unwrap();
     let small = Bundle::open(workspace().join("models/cifar100-small")).unwrap();
     let small = Service::open(small, Store::new(other.path()), LearnerSettings::default()).unwrap();
-    let small = Running::serving(small, Address::default());
+    let small = Running::serving(small, ServerOptions::default());
     small.teach("duck", "rubber-duck");
     let foreign = small.ask("GET", "/api/v1/classes/duck/pack", &[], b"").body;
     let (status, sentence) = refused(&foreign);
@@ -208,7 +210,7 @@ fn with_a_public_key_only_packs_signed_with_its_secret_key_are_taken() {
     let state = TempDir::new().unwrap();
     let service = Service::open(bundle(), Store::new(state.path()), LearnerSettings::default()).unwrap();
     service.transfer.require_signatures(ours.public);
-    let service = Running::serving(service, Address::default());
+    let service = Running::serving(service, ServerOptions::default());
     for (pack, why) in [(&unsigned, "it is not signed"), (&signed(&other.secret), "another key")] {
         let refused = service.ask("POST", "/api/v1/import", OURS, pack);
         assert_eq!(refused.status, 403);
