@@ -31,7 +31,7 @@ export const isUnfinished = (job) => job?.state === "queued" || job?.state === "
 // Whether a change was made that people have not seen the report of.
 export function isNewReport({ job, tab, reportSeen }) {
   if (!job || isUnfinished(job) || tab === "teach" || job.id === reportSeen) return false;
-  return job.state === "failed" || job.verb === "learn" || job.verb === "add";
+  return job.state === "failed" || job.verb === "learn";
 }
 
 // Whether a job is the one with that id or was requested later. Within one run of the service, ids count up.

@@ -38,14 +38,14 @@ export function startShots() {
   $("anyway").onclick = () => refused && take(refused.shot, refused.label, { anyway: true }).catch(() => {});
   $("replace").onchange = () => replaces.set(store.state.label, $("replace").checked);
   $("learn").onclick = (event) => learn(isByKey(event)).catch(() => {});
-  subscribe(["label", "shots", "classes", "job", "stream", "files", "deviceChosen", "connected", "hasVerdict", "waiting", "language"], showHint);
+  subscribe(["label", "shots", "classes", "job", "stream", "files", "deviceChosen", "connected", "hasVerdict", "waiting", "language"], showControls);
   subscribe(["job", "shots"], startAnew);
   subscribe(["shots", "language"], showShots);
   subscribe(["waiting", "label", "language"], showWaiting);
   subscribe(["connected", "language"], forgetShot);
   // A browser may have kept what was typed before the page was loaded again. No class is known yet.
   update({ label: labelOf($("label").value) });
-  showHint(store.state);
+  showControls(store.state);
 }
 
 // Goes on with the shots of that label.
@@ -147,7 +147,7 @@ function forgetShot() {
 async function learn(byKey) {
   forgetWarning();
   isRequested = true;
-  showHint(store.state);
+  showControls(store.state);
   const { label } = store.state, base = isBaseLabel(store.state) && $("replace").checked ? "replace" : "add";
   // A button that cannot be pressed has no focus; the next label is what comes next.
   if (byKey) $("label").focus();
@@ -165,7 +165,7 @@ async function learn(byKey) {
     if (!newest || !isSameOrLater(newest, job.id)) update({ job });
   } finally {
     isRequested = false;
-    showHint(store.state);
+    showControls(store.state);
   }
 }
 
@@ -176,7 +176,7 @@ function startAnew({ job, label, shots }) {
   requested = null;
 }
 
-function showHint(state) {
+function showControls(state) {
   $("shoot").disabled = !canShoot(state);
   const isBase = isBaseLabel(state);
   $("replace").checked = isBase && (replaces.get(state.label) ?? isReplaced(state));

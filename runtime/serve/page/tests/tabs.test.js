@@ -43,5 +43,5 @@ test("badges count what waits, and tell of a change and of a report that nobody 
 
 test("of changes that are made elsewhere, only a failure is news", () => {
   const isNew = (verb, state) => isNewReport({ job: { id: "1-1", verb, state }, tab: "knows", reportSeen: null });
-  assert.deepEqual([isNew("rename", "done"), isNew("rename", "failed"), isNew("add", "done")], [false, true, true]);
+  assert.deepEqual([isNew("rename", "done"), isNew("rename", "failed"), isNew("learn", "done")], [false, true, true]);
 });
