@@ -331,16 +331,12 @@ impl Worker for LiveWorker {
         self.report();
     }
 
-    fn back_off(&mut self, pause: Duration) -> bool {
-        worker::sleep(pause, || self.is_stopping())
+    fn is_stopping(&self) -> bool {
+        self.shared.stop.load(Ordering::Relaxed)
     }
 }
 
 impl LiveWorker {
-    fn is_stopping(&self) -> bool {
-        self.shared.stop.load(Ordering::Relaxed)
-    }
-
     fn step(&mut self) {
         self.telemetry.health.fault_point("live: looking");
         let frame = self.shared.camera.wait(self.last, TICK);

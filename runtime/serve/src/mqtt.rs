@@ -43,16 +43,16 @@ use crate::metric::MqttMetrics;
 use crate::service::Service;
 use crate::worker::{self, Worker};
 
-/// First pause before the broker is asked again.
-const FIRST: Duration = Duration::from_secs(1);
-/// Longest pause.
-const LONGEST: Duration = Duration::from_secs(60);
-/// A connection that held so long was a good one: the next pause is the first one again.
-const GOOD: Duration = Duration::from_secs(30);
-/// How often another probability of the same label, and a picture, is told, at most.
-const EVERY: Duration = Duration::from_secs(5);
-/// How long the last word may take.
-const FAREWELL: Duration = Duration::from_secs(2);
+/// Pause before the broker is asked again for the first time; each further pause is twice as long.
+const MIN_RETRY_PAUSE: Duration = Duration::from_secs(1);
+/// Longest pause before the broker is asked again.
+const MAX_RETRY_PAUSE: Duration = Duration::from_secs(60);
+/// A connection that held so long was stable: the next pause is the shortest one again.
+const STABLE_CONNECTION: Duration = Duration::from_secs(30);
+/// Least time between two messages that differ in probabilities alone, and between two pictures.
+const MIN_UPDATE_INTERVAL: Duration = Duration::from_secs(5);
+/// Longest time that saying goodbye to the broker may take.
+const FAREWELL_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Reports to a broker until it is dropped, and then says that the device is off.
 #[derive(Debug)]
@@ -135,8 +135,8 @@ impl Worker for MqttWorker {
         self.metrics.connected.set(0);
     }
 
-    fn back_off(&mut self, pause: Duration) -> bool {
-        worker::sleep(pause, || *self.stopped.borrow())
+    fn is_stopping(&self) -> bool {
+        *self.stopped.borrow()
     }
 }
 
@@ -196,7 +196,7 @@ impl Reporter<'_> {
     /// Connects again and again until it is told to stop.
     async fn stay_connected(&self, mut stop: watch::Receiver<bool>) {
         self.health.fault_point("mqtt: connecting");
-        let (mut pause, mut said) = (FIRST, String::new());
+        let (mut pause, mut said) = (MIN_RETRY_PAUSE, String::new());
         while !*stop.borrow() {
             let (client, events) = connection::open(&self.device);
             let connection = Connection::default();
@@ -209,8 +209,8 @@ impl Reporter<'_> {
                 return;
             }
             let held = connection.since.get().map(|since| since.elapsed());
-            if held.is_some_and(|held| held >= GOOD) {
-                pause = FIRST;
+            if held.is_some_and(|held| held >= STABLE_CONNECTION) {
+                pause = MIN_RETRY_PAUSE;
             }
             let reason = connection::reason(&error, held);
             // Once is enough, as long as nothing else is to be said.
@@ -223,7 +223,7 @@ impl Reporter<'_> {
                 () = tokio::time::sleep(pause) => {}
                 _ = stop.wait_for(|stop| *stop) => {}
             }
-            pause = LONGEST.min(2 * pause);
+            pause = MAX_RETRY_PAUSE.min(2 * pause);
         }
     }
 
@@ -260,7 +260,7 @@ impl Reporter<'_> {
             let _ = client.disconnect().await;
             std::future::pending::<()>().await;
         };
-        let _ = tokio::time::timeout(FAREWELL, last_word).await;
+        let _ = tokio::time::timeout(FAREWELL_TIMEOUT, last_word).await;
     }
 
     /// Describes all entities to a broker that has just been connected to, for it may have lost what it was told before.
@@ -377,7 +377,7 @@ impl Reporter<'_> {
             if !shown.has_moved(&before.state) {
                 return None;
             }
-            let due = before.at + EVERY;
+            let due = before.at + MIN_UPDATE_INTERVAL;
             if due > Instant::now() {
                 return Some(due);
             }
@@ -398,7 +398,7 @@ impl Reporter<'_> {
         if !picture.is_wanted {
             return None;
         }
-        let next = picture.at.map(|at| at + EVERY).filter(|next| *next > Instant::now());
+        let next = picture.at.map(|at| at + MIN_UPDATE_INTERVAL).filter(|next| *next > Instant::now());
         if next.is_none() {
             if let Some(jpeg) = self.live.and_then(LiveCameraReader::view) {
                 self.deliver(client, &topics.picture, jpeg, true).await;

@@ -31,7 +31,7 @@ use crate::service::Service;
 use crate::worker::{self, Worker};
 
 /// How often what is shown is compared with the rules.
-const EVERY: Duration = Duration::from_millis(100);
+const LOOK_INTERVAL: Duration = Duration::from_millis(100);
 /// Occurrences that may wait, each with all actions of its rule.
 pub const WAITING: usize = 32;
 
@@ -107,7 +107,7 @@ impl Worker for RuleWorker {
     fn run(&mut self, up: &mut dyn FnMut()) -> Result<(), ServeError> {
         let mut clocks: Vec<RuleClock> = self.rules.iter().map(RuleClock::of).collect();
         up();
-        while !worker::sleep(EVERY, || self.stop.load(Ordering::Relaxed)) {
+        while !worker::sleep(LOOK_INTERVAL, || self.is_stopping()) {
             let shown = shown_labels(&self.live.snapshot());
             for (number, (rule, clock)) in self.rules.iter().zip(&mut clocks).enumerate() {
                 let found = shown.iter().find(|(label, _)| rule.is_about(label));
@@ -121,8 +121,8 @@ impl Worker for RuleWorker {
         Ok(())
     }
 
-    fn back_off(&mut self, pause: Duration) -> bool {
-        worker::sleep(pause, || self.stop.load(Ordering::Relaxed))
+    fn is_stopping(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
     }
 }
 
@@ -159,11 +159,11 @@ impl Worker for ActionWorker {
 
     fn run(&mut self, up: &mut dyn FnMut()) -> Result<(), ServeError> {
         up();
-        while !self.stop.load(Ordering::Relaxed) {
-            match self.queue.recv_timeout(EVERY) {
+        while !self.is_stopping() {
+            match self.queue.recv_timeout(LOOK_INTERVAL) {
                 Ok((number, occurrence)) => {
                     for action in &self.rules[number].actions {
-                        if let Err(reason) = action.perform(&occurrence, &|| self.stop.load(Ordering::Relaxed)) {
+                        if let Err(reason) = action.perform(&occurrence, &|| self.is_stopping()) {
                             log::warn!("rule {}: {action} failed: {reason}", number + 1);
                         }
                     }
@@ -175,8 +175,8 @@ impl Worker for ActionWorker {
         Ok(())
     }
 
-    fn back_off(&mut self, pause: Duration) -> bool {
-        worker::sleep(pause, || self.stop.load(Ordering::Relaxed))
+    fn is_stopping(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
     }
 }
 

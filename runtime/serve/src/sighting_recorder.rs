@@ -15,9 +15,9 @@ use crate::sightings::Sightings;
 use crate::worker::{self, Worker};
 
 /// How often what is shown is compared with what was shown before.
-const EVERY: Duration = Duration::from_millis(200);
+const LOOK_INTERVAL: Duration = Duration::from_millis(200);
 /// Longest side of a picture, in pixels.
-const SIDE: u32 = 320;
+const MAX_PICTURE_SIDE: u32 = 320;
 
 /// Keeps sightings until it is dropped.
 #[derive(Debug)]
@@ -69,9 +69,9 @@ impl Worker for SightingWorker {
 
     fn run(&mut self, up: &mut dyn FnMut()) -> Result<(), ServeError> {
         up();
-        while !self.back_off(EVERY) {
+        while !worker::sleep(LOOK_INTERVAL, || self.is_stopping()) {
             let shown = known_in_view(&self.live.snapshot());
-            if self.sightings.see(shown, || self.live.reduced(SIDE)) {
+            if self.sightings.see(shown, || self.live.reduced(MAX_PICTURE_SIDE)) {
                 self.events.send(Event::Sightings);
             }
         }
@@ -79,7 +79,7 @@ impl Worker for SightingWorker {
         Ok(())
     }
 
-    fn back_off(&mut self, pause: Duration) -> bool {
-        worker::sleep(pause, || self.stop.load(Ordering::Relaxed))
+    fn is_stopping(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
     }
 }

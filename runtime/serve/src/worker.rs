@@ -38,8 +38,13 @@ pub(crate) trait Worker: Send + 'static {
     /// The last run ended by a panic: settles what it was doing.
     fn on_panic(&mut self) {}
 
+    /// Whether it is told to stop.
+    fn is_stopping(&self) -> bool;
+
     /// Waits before the next run, and refuses what is asked meanwhile. Returns whether it is told to stop.
-    fn back_off(&mut self, pause: Duration) -> bool;
+    fn back_off(&mut self, pause: Duration) -> bool {
+        sleep(pause, || self.is_stopping())
+    }
 }
 
 /// Starts a thread, and returns once it works.

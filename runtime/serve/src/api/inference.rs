@@ -16,7 +16,7 @@ use orco_runtime::ndarray::{Array2, Axis};
 use serde::{Serialize, Serializer};
 
 use super::model::ModelPath;
-use super::tensor::{self, InferenceRequest, OUTPUTS, OutputForm, ROWS, RequestedOutputs, Tensor};
+use super::tensor::{self, InferenceRequest, MAX_ROWS, OUTPUTS, OutputForm, RequestedOutputs, Tensor};
 use super::{Path, blocking, picture};
 use crate::admission::{Admitted, BodyPermit, UNCOUNTED};
 use crate::error::Refusal;
@@ -25,18 +25,18 @@ use crate::route::{self, Body};
 use crate::service::Service;
 use crate::statistics::InferenceTimes;
 
-/// Where the JSON of a request with binary tensors ends.
+/// Header that says where the JSON of a request with binary tensors ends.
 const JSON_LENGTH: &str = "inference-header-content-length";
-/// Bytes of JSON that are read or written at once; more of them away from the threads that serve.
-const SHORT: usize = 4 << 10;
-/// Feature vectors that are classified together.
-const TOGETHER: usize = 64;
+/// Most bytes of JSON that a thread that serves reads or writes itself; longer JSON goes to those that decode.
+const MAX_INLINE_JSON_BYTES: usize = 4 << 10;
+/// Most feature vectors that are classified in one call.
+const MAX_ROWS_PER_CALL: usize = 64;
 /// Bytes that a class takes for each vector that is classified: its score, and its place among all.
-const MATCH: usize = 32;
+const BYTES_PER_MATCH: usize = 32;
 /// Most characters of a probability in an answer.
-const PROBABILITY: usize = 16;
-/// Most bytes of what stands once for each vector in an answer.
-const ROW: usize = 512;
+const MAX_PROBABILITY_CHARS: usize = 16;
+/// Most bytes that an answer holds once for each vector: label, best probability, whether it is known.
+const MAX_ROW_BYTES: usize = 512;
 
 /// `POST /v2/models/{name}/infer`, and the same with the model's version.
 ///
@@ -92,10 +92,10 @@ async fn answer_request(
     // A number takes two characters at least, and becomes four bytes; binary ones are copied.
     let mut room = service.admission.file();
     if body.len() > UNCOUNTED {
-        room.grow_to(2 * length + binary.min(ROWS * service.features * size_of::<f32>()))?;
+        room.grow_to(2 * length + binary.min(MAX_ROWS * service.features * size_of::<f32>()))?;
     }
     let features = service.features;
-    let is_short = body.len() <= SHORT;
+    let is_short = body.len() <= MAX_INLINE_JSON_BYTES;
     let read = move || (tensor::read(&body, length, features), room);
     let reading = Instant::now();
     let (tensor, _room) = if is_short { read() } else { blocking(read).await? };
@@ -149,12 +149,12 @@ async fn classify_rows(
     // One more may be being learned.
     let classes = service.answers.knowledge().classes.len() + 1;
     let mut room = service.admission.file();
-    room.grow_to(rows.nrows() * (classes * (size_of::<f32>() + PROBABILITY) + ROW))?;
+    room.grow_to(rows.nrows() * (classes * (size_of::<f32>() + MAX_PROBABILITY_CHARS) + MAX_ROW_BYTES))?;
     let mut clock = Instant::now();
-    let _permit = service.admission.work((TOGETHER * classes * MATCH) as u64).await?;
+    let _permit = service.admission.work((MAX_ROWS_PER_CALL * classes * BYTES_PER_MATCH) as u64).await?;
     times.queue = lap(&mut clock);
     let mut predictions = Vec::with_capacity(rows.nrows());
-    for some in rows.axis_chunks_iter(Axis(0), TOGETHER) {
+    for some in rows.axis_chunks_iter(Axis(0), MAX_ROWS_PER_CALL) {
         predictions.extend(service.answers.classify_features(some.to_owned()).await?);
     }
     times.infer = lap(&mut clock);
@@ -245,9 +245,9 @@ async fn answer(
     room: BodyPermit,
 ) -> Result<Answer, Refusal> {
     let numbers: usize = predictions.iter().map(|prediction| prediction.probabilities.len()).sum();
-    let theirs = Arc::clone(service);
-    let write = move || write_answer(&theirs, (id, outputs), &predictions, room);
-    if numbers * PROBABILITY <= SHORT { write() } else { blocking(write).await? }
+    let service = Arc::clone(service);
+    let write = move || write_answer(&service, (id, outputs), &predictions, room);
+    if numbers * MAX_PROBABILITY_CHARS <= MAX_INLINE_JSON_BYTES { write() } else { blocking(write).await? }
 }
 
 fn write_answer(

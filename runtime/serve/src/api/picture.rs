@@ -23,8 +23,8 @@ pub(super) struct AdmittedPicture {
 /// # Errors
 /// [`Refusal`] if it is no picture that is taken, or too many are being processed.
 pub(super) async fn admit(service: &Service, file: Bytes) -> Result<AdmittedPicture, Refusal> {
-    let theirs = file.clone();
-    let header = blocking(move || image::decoding_memory(&theirs)).await?.map_err(refused)?;
+    let measured = file.clone();
+    let header = blocking(move || image::decoding_memory(&measured)).await?.map_err(refused)?;
     let permit = service.admission.work(picture_bytes(&header, &service.manifest.preprocessing)).await?;
     Ok(AdmittedPicture { file, header, permit })
 }

@@ -15,15 +15,15 @@ use serde_json::value::RawValue;
 use crate::error::Refusal;
 
 /// Most pictures of a request.
-pub(super) const PICTURES: usize = 64;
+pub(super) const MAX_PICTURES: usize = 64;
 /// Most feature vectors of a request.
-pub(super) const ROWS: usize = 4096;
-/// Longest identifier of a request, in bytes; it is sent back.
-const ID: usize = 256;
+pub(super) const MAX_ROWS: usize = 4096;
+/// Most bytes of a request's identifier, which is sent back.
+const MAX_ID_BYTES: usize = 256;
 /// Names of the outputs.
 pub(super) const OUTPUTS: [&str; 4] = ["label", "probability", "probabilities", "known"];
-/// Characters of a number, at most, with what stands around it.
-const NUMBER: usize = 64;
+/// Most characters of a number in JSON, with what stands around it.
+const MAX_NUMBER_CHARS: usize = 64;
 
 /// What is asked.
 pub(super) struct InferenceRequest {
@@ -149,8 +149,8 @@ pub(super) fn read(body: &Bytes, json: usize, features: usize) -> Result<Inferen
     let request = serde_json::from_slice(&body[..json]);
     let Request { id, inputs: input, outputs, parameters } =
         request.map_err(|error| Refusal::bad(format!("the request: {error}")))?;
-    if id.as_ref().is_some_and(|id| id.len() > ID) {
-        return Err(Refusal::bad(format!("\"id\" must have at most {ID} bytes")));
+    if id.as_ref().is_some_and(|id| id.len() > MAX_ID_BYTES) {
+        return Err(Refusal::bad(format!("\"id\" must have at most {MAX_ID_BYTES} bytes")));
     }
     let binary = input.parameters.binary_data_size.map(|size| {
         let binary = body.slice(json..);
@@ -168,8 +168,8 @@ pub(super) fn read(body: &Bytes, json: usize, features: usize) -> Result<Inferen
 
 /// The files of pictures.
 fn files(input: &Input<'_>, binary: Option<Bytes>) -> Result<Vec<Bytes>, Refusal> {
-    let Shape::One(count @ 1..=PICTURES) = input.shape else {
-        return Err(Refusal::bad(format!("the shape of \"image\" must be [n], n from 1 to {PICTURES}")));
+    let Shape::One(count @ 1..=MAX_PICTURES) = input.shape else {
+        return Err(Refusal::bad(format!("the shape of \"image\" must be [n], n from 1 to {MAX_PICTURES}")));
     };
     let other_number = || Refusal::bad("\"image\" has another number of files than its shape");
     let mut files = Vec::new();
@@ -204,8 +204,8 @@ fn files(input: &Input<'_>, binary: Option<Bytes>) -> Result<Vec<Bytes>, Refusal
 
 /// Feature vectors.
 fn rows(input: &Input<'_>, binary: Option<Bytes>, features: usize) -> Result<Array2<f32>, Refusal> {
-    let Shape::Two(count @ 1..=ROWS, width) = input.shape else {
-        return Err(Refusal::bad(format!("the shape of \"features\" must be [n, {features}], n from 1 to {ROWS}")));
+    let Shape::Two(count @ 1..=MAX_ROWS, width) = input.shape else {
+        return Err(Refusal::bad(format!("the shape of \"features\" must be [n, {features}], n from 1 to {MAX_ROWS}")));
     };
     let wrong = || Refusal::bad(format!("\"features\" must have the shape [n, {features}] and as many numbers"));
     if width != features {
@@ -225,7 +225,7 @@ fn rows(input: &Input<'_>, binary: Option<Bytes>, features: usize) -> Result<Arr
         }
         None => {
             let data = input.data.map_or("null", RawValue::get);
-            if data.len() > (most + 1) * NUMBER {
+            if data.len() > (most + 1) * MAX_NUMBER_CHARS {
                 return Err(wrong());
             }
             let mut numbers = Vec::with_capacity(most.min(data.len() / 2 + 1));
@@ -446,7 +446,7 @@ mod tests {
             let error = features(shape, data).unwrap_err();
             assert!(error.contains(told), "{shape} {data}: {error}");
         }
-        let long = format!("[{}1,2,3]", " ".repeat(NUMBER * 5));
+        let long = format!("[{}1,2,3]", " ".repeat(MAX_NUMBER_CHARS * 5));
         assert!(features("[1,3]", &long).is_err(), "spaces are not counted as numbers");
     }
 

@@ -14,10 +14,10 @@ use super::settings::{BrokerTls, MqttDevice};
 /// Seconds after which a broker that says nothing is asked whether it is there; it takes the device for gone after one
 /// and a half times as many.
 const KEEP_ALIVE: u16 = 30;
-/// Messages that may be on their way.
-const CAPACITY: usize = 16;
+/// Most messages that may be on their way.
+const MAX_IN_FLIGHT: usize = 16;
 /// Largest message, in bytes: more than a picture of noise takes.
-const LARGEST: usize = 1024 * 1024;
+const MAX_MESSAGE_BYTES: usize = 1024 * 1024;
 /// At least once.
 pub const QOS: QoS = QoS::AtLeastOnce;
 
@@ -30,7 +30,7 @@ pub fn delivered(retained: bool) -> PublishOptions {
 pub fn open(device: &MqttDevice) -> (AsyncClient, EventLoop) {
     let broker = Broker::tcp(device.broker.bracketed_host(), device.broker.port);
     let mut options = MqttOptions::new(format!("orco-{}", device.id), broker);
-    options.set_keep_alive(KEEP_ALIVE).set_max_packet_size(LARGEST, LARGEST);
+    options.set_keep_alive(KEEP_ALIVE).set_max_packet_size(MAX_MESSAGE_BYTES, MAX_MESSAGE_BYTES);
     options.set_last_will(LastWill::new(Topics::of(device).availability, OFFLINE, QOS, true));
     match (&device.user, &device.password) {
         (Some(user), Some(password)) => options.set_credentials(user.clone(), password.0.clone()),
@@ -43,7 +43,7 @@ pub fn open(device: &MqttDevice) -> (AsyncClient, EventLoop) {
             async move { connector.connect(name, rumqttc::default_socket_connect(host, network).await?).await }
         });
     }
-    AsyncClient::builder(options).capacity(CAPACITY).build()
+    AsyncClient::builder(options).capacity(MAX_IN_FLIGHT).build()
 }
 
 /// Why a connection could not be made or ended, and what to do.

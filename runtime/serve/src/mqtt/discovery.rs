@@ -14,8 +14,8 @@ pub const ONLINE: &str = "online";
 pub const OFFLINE: &str = "offline";
 /// Learned classes that have a presence sensor; those that were learned last.
 pub const MAX_THINGS: usize = 64;
-/// Letters of a name that are shown.
-const LONGEST: usize = 60;
+/// Most characters of a name that are shown.
+const MAX_NAME_CHARS: usize = 60;
 
 /// The device's topics. All but `change` are retained.
 #[derive(Clone, Debug)]
@@ -255,13 +255,17 @@ fn region_entities(topics: &Topics, name: &str) -> [Entity; 2] {
 
 /// A name that Home Assistant can make an identifier of, which has at most 255 letters.
 fn shortened(name: &str) -> String {
-    if name.chars().count() <= LONGEST { name.into() } else { name.chars().take(LONGEST - 1).chain(['…']).collect() }
+    if name.chars().count() <= MAX_NAME_CHARS {
+        name.into()
+    } else {
+        name.chars().take(MAX_NAME_CHARS - 1).chain(['…']).collect()
+    }
 }
 
 /// A name as a part of a topic: its letters and digits, and the numbers of all others, so that two names never give the
 /// same; of a long name, a digest.
 fn object_of(kind: &str, name: &str) -> String {
-    if name.chars().count() > LONGEST {
+    if name.chars().count() > MAX_NAME_CHARS {
         return format!("{kind}_{}", hexadecimal(&Sha256::digest(name)[..16]));
     }
     let part = |letter: char| match letter {
@@ -318,7 +322,7 @@ mod tests {
         );
         assert_eq!(mug["device"]["configuration_url"], "https://door3.local:8080");
         let name = config(&object_of("thing", &long))["name"].as_str().unwrap().to_owned();
-        assert!(name.chars().count() == LONGEST && name.ends_with("b…"), "{name}");
+        assert!(name.chars().count() == MAX_NAME_CHARS && name.ends_with("b…"), "{name}");
     }
 
     #[test]

@@ -17,9 +17,9 @@ use crate::machine::host_name;
 use crate::token::is_exposed;
 
 /// Longest password that MQTT transmits, in bytes.
-const LONGEST: u64 = 65_535;
+const MAX_PASSWORD_BYTES: u64 = 65_535;
 /// Longest identifier, prefix or topic that is taken, in bytes; MQTT itself allows 65,535.
-const LONGEST_NAME: usize = 128;
+const MAX_NAME_BYTES: usize = 128;
 
 /// Why an MQTT broker cannot be told anything.
 #[derive(Debug, thiserror::Error)]
@@ -66,12 +66,12 @@ pub enum MqttError {
     #[error("TLS to the MQTT broker cannot be set up: {0}")]
     Tls(rustls::Error),
     /// The device's identifier cannot stand in topics.
-    #[error("\"{0}\" cannot identify a device: use letters a to z, digits, - and _, at most {LONGEST_NAME}")]
+    #[error("\"{0}\" cannot identify a device: use letters a to z, digits, - and _, at most {MAX_NAME_BYTES}")]
     Id(String),
     /// A prefix of topics cannot be used.
     #[error(
         "\"{0}\" cannot begin an MQTT topic: it must not be empty, begin or end with /, begin with $, hold + or #, or be \
-         longer than {LONGEST_NAME} bytes"
+         longer than {MAX_NAME_BYTES} bytes"
     )]
     Topic(String),
     /// The device's name is empty or cannot be shown.
@@ -192,12 +192,12 @@ impl MqttSettings {
         };
         let id = self.id.unwrap_or_else(id_of_machine);
         let is_plain = |letter: u8| letter.is_ascii_alphanumeric() || matches!(letter, b'-' | b'_');
-        if id.is_empty() || id.len() > LONGEST_NAME || !id.bytes().all(is_plain) {
+        if id.is_empty() || id.len() > MAX_NAME_BYTES || !id.bytes().all(is_plain) {
             return Err(MqttError::Id(id));
         }
         for topic in [&self.topic, &self.discovery] {
             let held = topic.contains(['+', '#', '\0']) || topic.starts_with(['/', '$']) || topic.ends_with('/');
-            if topic.is_empty() || topic.len() > LONGEST_NAME || held {
+            if topic.is_empty() || topic.len() > MAX_NAME_BYTES || held {
                 return Err(MqttError::Topic(topic.clone()));
             }
         }
@@ -251,10 +251,10 @@ impl Password {
             return Err(MqttError::PasswordOpen { path: path.into() });
         }
         let mut bytes = Vec::new();
-        file.take(LONGEST + 3).read_to_end(&mut bytes).map_err(failed)?;
+        file.take(MAX_PASSWORD_BYTES + 3).read_to_end(&mut bytes).map_err(failed)?;
         let line = bytes.strip_suffix(b"\n").unwrap_or(&bytes);
         let line = line.strip_suffix(b"\r").unwrap_or(line);
-        if line.is_empty() || line.len() as u64 > LONGEST || line.contains(&b'\n') {
+        if line.is_empty() || line.len() as u64 > MAX_PASSWORD_BYTES || line.contains(&b'\n') {
             return Err(MqttError::PasswordForm { path: path.into() });
         }
         Ok(Self(line.to_vec()))
@@ -303,7 +303,7 @@ impl BrokerTls {
 fn id_of_machine() -> String {
     let name = host_name();
     let plain = |letter: char| if letter.is_ascii_alphanumeric() || letter == '-' { letter } else { '_' };
-    let name: String = name.chars().take(LONGEST_NAME).map(plain).collect();
+    let name: String = name.chars().take(MAX_NAME_BYTES).map(plain).collect();
     if name.is_empty() { "orco".into() } else { name }
 }
 

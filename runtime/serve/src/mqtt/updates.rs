@@ -18,8 +18,8 @@ use crate::knowledge::Knowledge;
 use crate::live_snapshot::{LiveSnapshot, ShownRegion};
 use crate::metric::MqttMetrics;
 
-/// Results of changes that may wait for the broker; the oldest go first.
-pub const WAITING: usize = 64;
+/// Most results of changes that wait for the broker; the oldest go first.
+pub const MAX_WAITING: usize = 64;
 /// By how much a probability must move to be published again.
 const MIN_PROBABILITY_CHANGE: f32 = 0.01;
 
@@ -204,7 +204,7 @@ impl MqttUpdates {
             Event::Job(job) => {
                 let Some(ended) = ChangeResult::of(job) else { return };
                 let mut waiting = self.ended.borrow_mut();
-                if waiting.len() >= WAITING {
+                if waiting.len() >= MAX_WAITING {
                     waiting.pop_front();
                     self.dropped.set(self.dropped.get() + 1);
                 }
@@ -285,7 +285,7 @@ mod tests {
         };
         job(JobProgress::Running(0.5));
         assert_eq!(updates.first(), None, "it has not ended");
-        let ended: Vec<Id> = (0..WAITING + 2).map(|_| job(JobProgress::Failed("no".into()))).collect();
+        let ended: Vec<Id> = (0..MAX_WAITING + 2).map(|_| job(JobProgress::Failed("no".into()))).collect();
         assert_eq!(updates.dropped.take(), 2);
         let first = updates.first().unwrap();
         assert_eq!(first.job, ended[2]);

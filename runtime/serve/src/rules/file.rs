@@ -21,14 +21,14 @@ use serde::Deserialize;
 use super::action::{Action, Gpio, Webhook};
 use crate::token::is_exposed;
 
-/// Largest file, in bytes.
-const LARGEST: u64 = 1 << 20;
+/// Most bytes of a file of rules.
+const MAX_FILE_BYTES: u64 = 1 << 20;
 /// Longest time in a rule, in seconds.
-const LONGEST: f64 = 7.0 * 24.0 * 3600.0;
+const MAX_TIME_SECONDS: f64 = 7.0 * 24.0 * 3600.0;
 /// Longest pulse, in seconds: other actions wait for its end.
-const LONGEST_PULSE: f64 = 60.0;
-/// Longest secret, in bytes.
-const LONGEST_SECRET: u64 = 4096;
+const MAX_PULSE_SECONDS: f64 = 60.0;
+/// Most bytes of a secret.
+const MAX_SECRET_BYTES: u64 = 4096;
 
 /// What is to be done, and when.
 #[derive(Clone, Debug)]
@@ -93,9 +93,9 @@ struct RuleFile {
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 struct WrittenRule {
     label: String,
-    #[serde(default = "two", rename = "for")]
+    #[serde(default = "default_shown_for", rename = "for")]
     shown_for: f64,
-    #[serde(default = "sixty")]
+    #[serde(default = "default_pause")]
     pause: f64,
     webhook: Option<WrittenWebhook>,
     command: Option<Vec<String>>,
@@ -116,21 +116,21 @@ struct WrittenWebhook {
 struct WrittenGpio {
     chip: PathBuf,
     line: u32,
-    #[serde(default = "half")]
+    #[serde(default = "default_pulse")]
     seconds: f64,
     #[serde(default)]
     active_low: bool,
 }
 
-fn two() -> f64 {
+fn default_shown_for() -> f64 {
     2.0
 }
 
-fn sixty() -> f64 {
+fn default_pause() -> f64 {
     60.0
 }
 
-fn half() -> f64 {
+fn default_pulse() -> f64 {
     0.5
 }
 
@@ -138,7 +138,7 @@ fn half() -> f64 {
 pub(super) fn read(path: &Path) -> Result<Vec<Rule>, RulesError> {
     let unreadable = |source| RulesError::Read { path: path.into(), source };
     let malformed = |reason: String| RulesError::Form { path: path.into(), reason };
-    let bytes = files::read(path, LARGEST).map_err(unreadable)?;
+    let bytes = files::read(path, MAX_FILE_BYTES).map_err(unreadable)?;
     let text = std::str::from_utf8(&bytes).map_err(|error| malformed(error.to_string()))?;
     let file: RuleFile = toml::from_str(text).map_err(|error| malformed(error.to_string()))?;
     if file.rule.is_empty() {
@@ -174,7 +174,7 @@ fn checked(written: WrittenRule, folder: &Path) -> Result<Rule, String> {
         if !cfg!(target_os = "linux") {
             return Err("gpio: this system has no lines that can be switched".into());
         }
-        let pulse = seconds_up_to(LONGEST_PULSE, "gpio: seconds", seconds)?;
+        let pulse = seconds_up_to(MAX_PULSE_SECONDS, "gpio: seconds", seconds)?;
         actions.push(Action::Gpio(Gpio { chip, line, pulse, active_low }));
     }
     if actions.is_empty() {
@@ -200,7 +200,7 @@ fn secret(path: &Path) -> Result<Vec<u8>, String> {
     if is_exposed(&files::open_regular(path).map_err(unreadable)?).map_err(unreadable)? {
         return Err(format!("webhook: others may read {}: take that right from them (chmod 600)", path.display()));
     }
-    let secret = files::read(path, LONGEST_SECRET).map_err(unreadable)?.trim_ascii().to_vec();
+    let secret = files::read(path, MAX_SECRET_BYTES).map_err(unreadable)?.trim_ascii().to_vec();
     if secret.is_empty() {
         return Err(format!("webhook: {} is empty", path.display()));
     }
@@ -208,13 +208,13 @@ fn secret(path: &Path) -> Result<Vec<u8>, String> {
 }
 
 fn seconds_of(name: &str, seconds: f64) -> Result<Duration, String> {
-    seconds_up_to(LONGEST, name, seconds)
+    seconds_up_to(MAX_TIME_SECONDS, name, seconds)
 }
 
-fn seconds_up_to(most: f64, name: &str, seconds: f64) -> Result<Duration, String> {
-    if (0.0..=most).contains(&seconds) {
+fn seconds_up_to(max: f64, name: &str, seconds: f64) -> Result<Duration, String> {
+    if (0.0..=max).contains(&seconds) {
         Ok(Duration::from_secs_f64(seconds))
     } else {
-        Err(format!("{name}: {seconds} is no number of seconds from 0 to {most}"))
+        Err(format!("{name}: {seconds} is no number of seconds from 0 to {max}"))
     }
 }

@@ -326,7 +326,7 @@ fn a_thread_that_breaks_off_while_it_is_started_is_an_error() {
         fn run(&mut self, _: &mut dyn FnMut()) -> Result<(), ServeError> {
             panic!("at once")
         }
-        fn back_off(&mut self, _: Duration) -> bool {
+        fn is_stopping(&self) -> bool {
             unreachable!("it never lived")
         }
     }
