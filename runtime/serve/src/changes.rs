@@ -38,8 +38,8 @@ use crate::turns::TurnQueue;
 use crate::worker::{self, Worker};
 use orco_runtime::state::sentence::with_causes;
 
-/// Changes that may wait.
-const WAITING: usize = 8;
+/// Most changes that may wait.
+const MAX_WAITING: usize = 8;
 
 /// Shots that are to be learned.
 #[derive(Clone, Debug)]
@@ -194,7 +194,7 @@ impl Changes {
         telemetry: Telemetry,
         turns: TurnQueue,
     ) -> Result<(Self, JoinHandle<()>), ServeError> {
-        let (queue, receiver) = mpsc::sync_channel(WAITING);
+        let (queue, receiver) = mpsc::sync_channel(MAX_WAITING);
         let shared = SharedJobs { jobs: Arc::default(), telemetry, stopping: Arc::default() };
         let worker = ChangeWorker {
             open: Box::new(open),
@@ -226,7 +226,7 @@ impl Changes {
         let label = change.label().map(str::to_owned);
         let job = Job { id: jobs.ids.next_id(), verb: change.verb(), label, progress: JobProgress::Queued };
         self.queue.try_send((job.id, change)).map_err(|error| match error {
-            TrySendError::Full(_) => Refusal::busy(format!("{WAITING} changes wait already; try again later")),
+            TrySendError::Full(_) => Refusal::busy(format!("{MAX_WAITING} changes wait already; try again later")),
             TrySendError::Disconnected(_) => Refusal::stopping(),
         })?;
         jobs.list(job.clone());
@@ -392,9 +392,13 @@ impl Worker for ChangeWorker {
         }
     }
 
+    fn is_stopping(&self) -> bool {
+        self.shared.is_stopping()
+    }
+
     fn back_off(&mut self, pause: Duration) -> bool {
         if !self.cannot_begin {
-            return worker::sleep(pause, || self.shared.is_stopping());
+            return worker::sleep(pause, || self.is_stopping());
         }
         worker::drain(&self.queue, pause, |(id, change)| {
             let why = self.shared.telemetry.health.why(Self::NAME).unwrap_or_default();
@@ -461,7 +465,10 @@ impl ChangeWorker {
             }
             ChangeRequest::Purge { label } => {
                 // Found before the change: the class's other labels are gone after it.
-                let labels = self.running.as_ref().map(|running| running.purged.clone()).unwrap_or_default();
+                let labels = purge::labels(learner, &label);
+                if let Some(running) = &mut self.running {
+                    running.note_purged(&labels, learner);
+                }
                 let made = learner.purge(&label, &mut observer)?;
                 self.purge(learner, labels);
                 Ok(reported(made, |report| report.map_or(Value::Null, |report| report::of(&report))))
@@ -562,7 +569,7 @@ mod tests {
         let health = Health::new(".".as_ref(), Events::default());
         let telemetry = Telemetry { health, events: Events::default(), metrics: Metrics::default() };
         let shared = SharedJobs { jobs: Arc::default(), telemetry, stopping: Arc::default() };
-        let (queue, _receiver) = mpsc::sync_channel(WAITING);
+        let (queue, _receiver) = mpsc::sync_channel(MAX_WAITING);
         let changes = Changes { queue, shared };
         let forget = |label: &str| changes.ask(ChangeRequest::Forget { label: label.into() });
         let waiting = forget("duck").unwrap().id;

@@ -8,7 +8,7 @@ use orco_runtime::state::history::{ChangeKind, HistoryEntry};
 use orco_runtime::state::label;
 use serde_json::Value;
 
-use super::{ChangeRequest, ChangeWorker, LabelledShots, purge};
+use super::{ChangeRequest, ChangeWorker, LabelledShots};
 use crate::answers::Answers;
 use crate::id::Id;
 use crate::job::JobProgress;
@@ -30,17 +30,12 @@ pub(super) struct RunningChange {
     /// Shots that are removed once they are learned.
     shots: Vec<Id>,
     /// All labels that a class has or had that is purged.
-    pub purged: BTreeSet<String>,
+    purged: BTreeSet<String>,
 }
 
 impl RunningChange {
-    pub fn new(id: Id, change: &ChangeRequest, learner: &mut Learner, answers: &Answers) -> Self {
-        let purged = match change {
-            ChangeRequest::Purge { label } => purge::labels(learner, label),
-            _ => BTreeSet::new(),
-        };
-        let last = |entries: &[HistoryEntry]| entries.last().map(|entry| entry.number);
-        let before = last(learner.history().entries()).max(last(&answers.knowledge().history));
+    pub fn new(id: Id, change: &ChangeRequest, learner: &Learner, answers: &Answers) -> Self {
+        let before = last_entry(learner.history().entries()).max(last_entry(&answers.knowledge().history));
         let running = Self {
             id,
             verb: change.verb(),
@@ -50,7 +45,7 @@ impl RunningChange {
             balance: None,
             before,
             shots: Vec::new(),
-            purged,
+            purged: BTreeSet::new(),
         };
         match change {
             ChangeRequest::Learn(LabelledShots { label, ids, .. }) => Self {
@@ -84,6 +79,12 @@ impl RunningChange {
         }
     }
 
+    /// Notes the labels of the class that is purged, found in the newest history.
+    pub fn note_purged(&mut self, labels: &BTreeSet<String>, learner: &Learner) {
+        self.purged.clone_from(labels);
+        self.before = self.before.max(last_entry(learner.history().entries()));
+    }
+
     /// Number of the entry that the change has left.
     fn found_in(&self, entries: &[HistoryEntry]) -> Option<u32> {
         let names =
@@ -97,6 +98,10 @@ impl RunningChange {
         };
         entries.iter().find(is_it).map(|entry| entry.number)
     }
+}
+
+fn last_entry(entries: &[HistoryEntry]) -> Option<u32> {
+    entries.last().map(|entry| entry.number)
 }
 
 impl ChangeWorker {
