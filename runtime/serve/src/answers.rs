@@ -17,7 +17,7 @@ use orco_runtime::state::nearest::{ExemplarId, Neighbour};
 use orco_runtime::state::sufficiency::{LearningCurve, ShotSufficiency};
 use orco_runtime::store::{Revision, Store};
 use orco_runtime::threads::lock;
-use tokio::sync::oneshot;
+use tokio::sync::oneshot::{self, error::RecvError};
 
 use crate::admission::Admitted;
 use crate::error::{Refusal, ServeError};
@@ -29,8 +29,8 @@ use crate::prediction::{
 use crate::telemetry::Telemetry;
 use crate::worker::{self, Worker};
 
-/// Requests that may wait for an answer: more than [`crate::admission`] lets decode a picture.
-const WAITING: usize = 64;
+/// Most calls that may wait for the thread: more than [`crate::admission`] lets decode a picture.
+const MAX_WAITING: usize = 64;
 
 /// Whether shots are enough, and the labels of the classes that this names, by class index.
 #[derive(Debug)]
@@ -41,42 +41,13 @@ pub struct SufficiencyAnswer {
     pub labels: Vec<String>,
 }
 
-type Reply<T> = oneshot::Sender<Result<T, EncodeError>>;
-
-enum Request {
-    Answer { picture: Admitted<RgbImage>, similar: usize, reply: Reply<PictureAnswer> },
-    Classify { picture: Admitted<RgbImage>, reply: Reply<Prediction> },
-    ClassifyFeatures { rows: Array2<f32>, reply: Reply<Vec<Prediction>> },
-    ShotFeatures { picture: Admitted<RgbImage>, reply: Reply<ShotFeatures> },
-    Sufficiency { label: String, shots: Array3<f32>, curve: Option<LearningCurve>, reply: Reply<SufficiencyAnswer> },
-    Imprint { label: String, shots: Array3<f32> },
-    Scope { reply: Reply<()> },
-    Refresh { done: oneshot::Sender<()> },
-    BalanceEstimates { reply: Reply<Vec<BalanceEstimate>> },
-    Alive { reply: Reply<()> },
-}
-
-impl Request {
-    /// Whether nobody waits for the answer any more.
-    fn is_abandoned(&self) -> bool {
-        match self {
-            Self::Answer { reply, .. } => reply.is_closed(),
-            Self::Classify { reply, .. } => reply.is_closed(),
-            Self::ClassifyFeatures { reply, .. } => reply.is_closed(),
-            Self::ShotFeatures { reply, .. } => reply.is_closed(),
-            Self::Sufficiency { reply, .. } => reply.is_closed(),
-            Self::BalanceEstimates { reply } => reply.is_closed(),
-            // It is set already.
-            Self::Scope { .. } => false,
-            Self::Imprint { .. } | Self::Refresh { .. } | Self::Alive { .. } => false,
-        }
-    }
-}
+/// What the thread is asked to do.
+type Call = Box<dyn FnOnce(&mut AnswerThread) + Send>;
 
 /// Asks the thread that answers.
 #[derive(Clone)]
 pub struct Answers {
-    requests: SyncSender<Request>,
+    calls: SyncSender<Call>,
     knowledge: SharedKnowledge,
     scope: ChosenScope,
     handled: Arc<AtomicU64>,
@@ -111,14 +82,14 @@ impl Answers {
         inbox: Inbox,
         telemetry: Telemetry,
     ) -> Result<Self, ServeError> {
-        let (requests, receiver) = mpsc::sync_channel(WAITING);
+        let (calls, receiver) = mpsc::sync_channel(MAX_WAITING);
         let (knowledge, handled) = (SharedKnowledge::default(), Arc::<AtomicU64>::default());
         let scope = ChosenScope::default();
         let answers =
-            Self { requests, knowledge: knowledge.clone(), scope: Arc::clone(&scope), handled: Arc::clone(&handled) };
+            Self { calls, knowledge: knowledge.clone(), scope: Arc::clone(&scope), handled: Arc::clone(&handled) };
         let health = telemetry.health.clone();
         let context = Context { inbox, knowledge, scope, handled, telemetry };
-        let worker = AnswerWorker { open: Box::new(open), store, requests: receiver, context };
+        let worker = AnswerWorker { open: Box::new(open), store, calls: receiver, context };
         worker::start(worker, &health)?;
         Ok(answers)
     }
@@ -133,18 +104,18 @@ impl Answers {
     /// # Errors
     /// [`Refusal`] if too many wait, or the backbone fails.
     pub async fn answer(&self, picture: Admitted<RgbImage>, similar: usize) -> Result<PictureAnswer, Refusal> {
-        self.ask(|reply| Request::Answer { picture, similar, reply }).await
+        self.ask(move |thread| thread.answer(&picture, similar)).await
     }
 
     /// As [`Answers::answer`], without similar exemplars, for a thread, which waits; `None` if too many wait already.
     pub(crate) fn try_answer(&self, picture: Admitted<RgbImage>) -> Option<Result<PictureAnswer, Refusal>> {
-        let (reply, answer) = oneshot::channel();
-        match self.requests.try_send(Request::Answer { picture, similar: 0, reply }) {
+        let (call, answer) = call(move |thread| thread.answer(&picture, 0));
+        match self.calls.try_send(call) {
             Err(TrySendError::Full(_)) => return None,
             Err(TrySendError::Disconnected(_)) => return Some(Err(Refusal::stopping())),
             Ok(()) => {}
         }
-        Some(answer.blocking_recv().map_err(|_| Refusal::lost()).and_then(|answer| answer.map_err(Refusal::from)))
+        Some(answered(answer.blocking_recv()))
     }
 
     /// Probabilities of all classes for a picture, by class index.
@@ -152,7 +123,7 @@ impl Answers {
     /// # Errors
     /// As for [`Answers::answer`].
     pub async fn classify(&self, picture: Admitted<RgbImage>) -> Result<Prediction, Refusal> {
-        self.ask(|reply| Request::Classify { picture, reply }).await
+        self.ask(move |thread| thread.predict(&picture)).await
     }
 
     /// As [`Answers::classify`], for feature vectors, `[pictures, features]`.
@@ -160,7 +131,7 @@ impl Answers {
     /// # Errors
     /// As for [`Answers::answer`].
     pub async fn classify_features(&self, rows: Array2<f32>) -> Result<Vec<Prediction>, Refusal> {
-        self.ask(|reply| Request::ClassifyFeatures { rows, reply }).await
+        self.ask(move |thread| Ok(thread.predict_features(&rows))).await
     }
 
     /// Features of a shot, and the classes that it looks like.
@@ -168,7 +139,7 @@ impl Answers {
     /// # Errors
     /// As for [`Answers::answer`].
     pub async fn shot_features(&self, picture: Admitted<RgbImage>) -> Result<ShotFeatures, Refusal> {
-        self.ask(|reply| Request::ShotFeatures { picture, reply }).await
+        self.ask(move |thread| thread.shot_features(&picture)).await
     }
 
     /// Whether shots are enough for a class, `[shots, views, features]`.
@@ -181,7 +152,8 @@ impl Answers {
         shots: Array3<f32>,
         curve: Option<LearningCurve>,
     ) -> Result<SufficiencyAnswer, Refusal> {
-        self.ask(|reply| Request::Sufficiency { label: label.to_owned(), shots, curve, reply }).await
+        let label = label.to_owned();
+        self.ask(move |thread| Ok(thread.sufficiency(&label, &shots, curve.as_ref()))).await
     }
 
     /// What answers would recognise with every balance.
@@ -189,7 +161,7 @@ impl Answers {
     /// # Errors
     /// As for [`Answers::answer`].
     pub async fn balance_estimates(&self) -> Result<Vec<BalanceEstimate>, Refusal> {
-        self.ask(|reply| Request::BalanceEstimates { reply }).await
+        self.ask(|thread| Ok(thread.learner.balance_estimates())).await
     }
 
     /// Sets which classes are answered, until the service ends.
@@ -198,7 +170,13 @@ impl Answers {
     /// As for [`Answers::answer`].
     pub async fn set_scope(&self, scope: AnswerScope) -> Result<(), Refusal> {
         *lock(&self.scope) = Some(scope);
-        self.ask(|reply| Request::Scope { reply }).await
+        let (reply, done) = oneshot::channel();
+        // The scope is set already: the thread takes it up though nobody may wait for that any more.
+        self.queue(Box::new(move |thread| {
+            thread.take_up_scope();
+            let _ = reply.send(());
+        }))?;
+        done.await.map_err(|_| Refusal::lost())
     }
 
     /// Returns once the thread has come to this request: it runs, and does not hang.
@@ -206,45 +184,78 @@ impl Answers {
     /// # Errors
     /// [`Refusal`] if too many wait, or the thread has ended.
     pub async fn alive(&self) -> Result<(), Refusal> {
-        self.ask(|reply| Request::Alive { reply }).await
+        self.ask(|_| Ok(())).await
     }
 
-    /// Requests that the thread has come to since the service was started.
+    /// Calls that the thread has come to since the service was started.
     pub fn handled(&self) -> u64 {
         self.handled.load(Ordering::Relaxed)
     }
 
-    async fn ask<T>(&self, request: impl FnOnce(Reply<T>) -> Request) -> Result<T, Refusal> {
-        let (reply, answer) = oneshot::channel();
-        self.requests.try_send(request(reply)).map_err(|error| match error {
+    /// Has the thread do `work`, unless nobody waits for the answer any more when it comes to that.
+    async fn ask<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&mut AnswerThread) -> Result<T, EncodeError> + Send + 'static,
+    ) -> Result<T, Refusal> {
+        let (call, answer) = call(work);
+        self.queue(call)?;
+        answered(answer.await)
+    }
+
+    fn queue(&self, call: Call) -> Result<(), Refusal> {
+        self.calls.try_send(call).map_err(|error| match error {
             TrySendError::Full(_) => Refusal::busy("too many requests wait for an answer; try again"),
             TrySendError::Disconnected(_) => Refusal::stopping(),
-        })?;
-        answer.await.map_err(|_| Refusal::lost())?.map_err(Refusal::from)
+        })
     }
 
     /// Lets a class answer by its shots while it is learned; for threads.
     pub(crate) fn imprint(&self, label: &str, shots: Array3<f32>) {
+        let label = label.to_owned();
         // A service that stops answers nobody.
-        let _ = self.requests.send(Request::Imprint { label: label.to_owned(), shots });
+        let _ = self.calls.send(Box::new(move |thread| thread.imprint(&label, &shots)));
     }
 
     /// Reads the state again and waits until answers follow it; for threads.
     pub(crate) fn refresh(&self) {
         let (done, wait) = oneshot::channel();
-        if self.requests.send(Request::Refresh { done }).is_ok() {
+        let refresh = move |thread: &mut AnswerThread| {
+            if thread.read() {
+                thread.tell_changed();
+            }
+            let _ = done.send(());
+        };
+        if self.calls.send(Box::new(refresh)).is_ok() {
             let _ = wait.blocking_recv();
         }
     }
+}
+
+/// A call that does `work` unless nobody waits for its answer, and where the answer comes.
+fn call<T: Send + 'static>(
+    work: impl FnOnce(&mut AnswerThread) -> Result<T, EncodeError> + Send + 'static,
+) -> (Call, oneshot::Receiver<Result<T, EncodeError>>) {
+    let (reply, answer) = oneshot::channel();
+    let call = move |thread: &mut AnswerThread| {
+        if !reply.is_closed() {
+            let _ = reply.send(work(thread));
+        }
+    };
+    (Box::new(call), answer)
+}
+
+/// What came of a call; nothing comes where the thread broke off.
+fn answered<T>(received: Result<Result<T, EncodeError>, RecvError>) -> Result<T, Refusal> {
+    received.map_err(|_| Refusal::lost())?.map_err(Refusal::from)
 }
 
 #[cfg(test)]
 impl Answers {
     /// One whose thread comes to no request while the receiver is held.
     pub(crate) fn stuck() -> (Self, impl Sized) {
-        let (requests, receiver) = mpsc::sync_channel(1);
+        let (calls, receiver) = mpsc::sync_channel(1);
         let (knowledge, scope) = (SharedKnowledge::default(), ChosenScope::default());
-        (Self { requests, knowledge, scope, handled: Arc::default() }, receiver)
+        (Self { calls, knowledge, scope, handled: Arc::default() }, receiver)
     }
 }
 
@@ -262,7 +273,7 @@ struct Context {
 struct AnswerWorker {
     open: Box<dyn FnMut() -> Result<Learner, ServeError> + Send>,
     store: Store,
-    requests: Receiver<Request>,
+    calls: Receiver<Call>,
     context: Context,
 }
 
@@ -286,13 +297,18 @@ impl Worker for AnswerWorker {
         // The state may have changed while the thread was down.
         thread.judge_inbox();
         up();
-        thread.serve(&self.requests);
+        thread.serve(&self.calls);
         Ok(())
     }
 
-    /// Drops requests, so that whoever asks is told at once that there is no answer.
+    /// Never: the thread ends with its queue.
+    fn is_stopping(&self) -> bool {
+        false
+    }
+
+    /// Drops calls, so that whoever asks is told at once that there is no answer.
     fn back_off(&mut self, pause: Duration) -> bool {
-        worker::drain(&self.requests, pause, drop)
+        worker::drain(&self.calls, pause, drop)
     }
 }
 
@@ -308,7 +324,7 @@ struct AnswerThread {
 }
 
 impl AnswerThread {
-    fn serve(&mut self, requests: &Receiver<Request>) {
+    fn serve(&mut self, calls: &Receiver<Call>) {
         loop {
             let left = watch::INTERVAL.saturating_sub(self.checked.elapsed());
             if left.is_zero() {
@@ -317,58 +333,38 @@ impl AnswerThread {
                 self.checked = Instant::now();
                 continue;
             }
-            match requests.recv_timeout(left) {
-                Ok(request) => self.handle(request),
+            match calls.recv_timeout(left) {
+                Ok(call) => self.handle(call),
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => break,
             }
         }
     }
 
-    fn handle(&mut self, request: Request) {
+    fn handle(&mut self, call: Call) {
         self.context.handled.fetch_add(1, Ordering::Relaxed);
         self.context.telemetry.health.fault_point("answers: asked");
-        if request.is_abandoned() {
-            return;
+        call(self);
+    }
+
+    fn take_up_scope(&mut self) {
+        self.follow_scope();
+        self.publish(self.problem());
+        self.judge_inbox();
+        self.tell_changed();
+    }
+
+    fn imprint(&mut self, label: &str, shots: &Array3<f32>) {
+        if let Err(error) = self.learner.imprint(label, shots.view()) {
+            log::warn!("{label} does not answer before it is learned: {error}");
         }
-        match request {
-            Request::Answer { picture, similar, reply } => drop(reply.send(self.answer(&picture, similar))),
-            Request::Classify { picture, reply } => {
-                let answer = self.classify(&picture).map(|(_, answer)| self.prediction(answer));
-                drop(reply.send(answer));
-            }
-            Request::ClassifyFeatures { rows, reply } => {
-                let answers = self.learner.classify_features(rows.view());
-                drop(reply.send(Ok(answers.into_iter().map(|answer| self.prediction(answer)).collect())));
-            }
-            Request::ShotFeatures { picture, reply } => drop(reply.send(self.shot_features(&picture))),
-            Request::Sufficiency { label, shots, curve, reply } => {
-                let sufficiency = self.learner.sufficiency(&label, shots.view(), curve.as_ref());
-                let named = sufficiency.taken_for.iter().flatten().max().map_or(0, |last| last + 1);
-                let labels = (0..named).map(|class| self.learner.label(class).to_owned()).collect();
-                drop(reply.send(Ok(SufficiencyAnswer { sufficiency, labels })));
-            }
-            Request::BalanceEstimates { reply } => drop(reply.send(Ok(self.learner.balance_estimates()))),
-            Request::Alive { reply } => drop(reply.send(Ok(()))),
-            Request::Scope { reply } => {
-                self.follow_scope();
-                self.publish(self.problem());
-                self.judge_inbox();
-                self.tell_changed();
-                drop(reply.send(Ok(())));
-            }
-            Request::Imprint { label, shots } => {
-                if let Err(error) = self.learner.imprint(&label, shots.view()) {
-                    log::warn!("{label} does not answer before it is learned: {error}");
-                }
-            }
-            Request::Refresh { done } => {
-                if self.read() {
-                    self.tell_changed();
-                }
-                let _ = done.send(());
-            }
-        }
+    }
+
+    fn sufficiency(&mut self, label: &str, shots: &Array3<f32>, curve: Option<&LearningCurve>) -> SufficiencyAnswer {
+        let sufficiency = self.learner.sufficiency(label, shots.view(), curve);
+        let named = sufficiency.taken_for.iter().flatten().max().map_or(0, |last| last + 1);
+        let labels = (0..named).map(|class| self.learner.label(class).to_owned()).collect();
+        SufficiencyAnswer { sufficiency, labels }
     }
 
     /// Answers the classes that were chosen.
@@ -394,6 +390,16 @@ impl AnswerThread {
         let answer = self.learner.classify_features(features.view()).swap_remove(0);
         self.context.telemetry.metrics.classify_seconds.observe(started.elapsed().as_secs_f64());
         Ok((features, answer))
+    }
+
+    fn predict(&mut self, picture: &RgbImage) -> Result<Prediction, EncodeError> {
+        let (_, answer) = self.classify(picture)?;
+        Ok(self.prediction(answer))
+    }
+
+    fn predict_features(&mut self, rows: &Array2<f32>) -> Vec<Prediction> {
+        let answers = self.learner.classify_features(rows.view());
+        answers.into_iter().map(|answer| self.prediction(answer)).collect()
     }
 
     fn answer(&mut self, picture: &RgbImage, similar: usize) -> Result<PictureAnswer, EncodeError> {
