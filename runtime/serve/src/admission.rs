@@ -139,11 +139,11 @@ impl Admission {
     /// [`Refusal`] if too many wait, it waited too long, or so much is never given.
     pub async fn work(&self, bytes: u64) -> Result<Permit, Refusal> {
         let lane = self.lane(bytes)?;
-        let busy = |_| Refusal::busy("too many pictures are being processed; try again");
+        let busy = |_| Refusal::too_many_requests("too many pictures are being processed; try again");
         let seat = Arc::clone(&lane.seats).try_acquire_owned().map_err(busy)?;
         let room = Arc::clone(&lane.room).acquire_many_owned(units(bytes));
         let room = tokio::time::timeout(TURN_TIMEOUT, room).await;
-        let room = room.map_err(|_| Refusal::busy("too many pictures are being processed; try again"))?;
+        let room = room.map_err(|_| Refusal::too_many_requests("too many pictures are being processed; try again"))?;
         let room = room.map_err(|_| Refusal::stopping())?;
         Ok(Permit::new(room, Some(seat), self))
     }
@@ -241,7 +241,7 @@ impl Drop for BodyPermit {
 }
 
 fn too_many() -> Refusal {
-    Refusal::busy("too many large requests at a time; try again")
+    Refusal::too_many_requests("too many large requests at a time; try again")
 }
 
 /// The right to so much memory, and to a place among those who wait for an answer. Whoever holds a part of what it was

@@ -176,7 +176,7 @@ impl Answers {
             thread.take_up_scope();
             let _ = reply.send(());
         }))?;
-        done.await.map_err(|_| Refusal::lost())
+        done.await.map_err(|_| Refusal::answer_lost())
     }
 
     /// Returns once the thread has come to this request: it runs, and does not hang.
@@ -204,7 +204,7 @@ impl Answers {
 
     fn queue(&self, call: Call) -> Result<(), Refusal> {
         self.calls.try_send(call).map_err(|error| match error {
-            TrySendError::Full(_) => Refusal::busy("too many requests wait for an answer; try again"),
+            TrySendError::Full(_) => Refusal::too_many_requests("too many requests wait for an answer; try again"),
             TrySendError::Disconnected(_) => Refusal::stopping(),
         })
     }
@@ -246,7 +246,7 @@ fn call<T: Send + 'static>(
 
 /// What came of a call; nothing comes where the thread broke off.
 fn answered<T>(received: Result<Result<T, EncodeError>, RecvError>) -> Result<T, Refusal> {
-    received.map_err(|_| Refusal::lost())?.map_err(Refusal::from)
+    received.map_err(|_| Refusal::answer_lost())?.map_err(Refusal::from)
 }
 
 #[cfg(test)]

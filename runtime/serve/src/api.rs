@@ -2,14 +2,16 @@
 
 pub mod camera;
 pub mod changes;
+pub mod classes;
+pub mod classify;
 pub mod events_and_metrics;
 pub mod inbox;
 pub mod inference;
-pub mod known;
 pub mod model;
 mod picture;
 pub mod shots;
 pub mod sightings;
+pub mod status;
 mod tensor;
 pub mod thumbnails;
 pub mod transfer;
@@ -32,12 +34,13 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Json<T> {
     type Rejection = Refusal;
 
     async fn from_request(request: Request, state: &S) -> Result<Self, Refusal> {
-        let bytes = Bytes::from_request(request, state).await.map_err(|_| Refusal::bad("the body broke off"))?;
+        let bytes =
+            Bytes::from_request(request, state).await.map_err(|_| Refusal::bad_request("the body broke off"))?;
         // The decoder would name a type of ours.
         if bytes.trim_ascii_start().first().is_some_and(|first| *first != b'{') {
-            return Err(Refusal::bad("the request must be a JSON object: {...}"));
+            return Err(Refusal::bad_request("the request must be a JSON object: {...}"));
         }
-        serde_json::from_slice(&bytes).map(Self).map_err(|error| Refusal::bad(format!("the request: {error}")))
+        serde_json::from_slice(&bytes).map(Self).map_err(|error| Refusal::bad_request(format!("the request: {error}")))
     }
 }
 
@@ -51,7 +54,7 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Query<T> {
         let query = extract::Query::from_request_parts(parts, state).await;
         query.map(|extract::Query(query)| Self(query)).map_err(|error| {
             let cause = std::error::Error::source(&error).map_or_else(|| error.to_string(), ToString::to_string);
-            Refusal::bad(format!("the query: {cause}"))
+            Refusal::bad_request(format!("the query: {cause}"))
         })
     }
 }
@@ -77,7 +80,7 @@ pub(crate) fn usable(label: &str) -> Result<String, Refusal> {
     if label::is_usable(&normal) {
         return Ok(normal);
     }
-    Err(Refusal::bad(LearnError::BadLabel { label: normal }.to_string()))
+    Err(Refusal::bad_request(LearnError::BadLabel { label: normal }.to_string()))
 }
 
 /// A label for a class.

@@ -64,7 +64,7 @@ impl CameraRegions {
     /// [`Refusal`] if they cannot be used or kept; the earlier ones hold then.
     pub fn keep(&self, regions: Vec<NamedRegion>) -> Result<(), Refusal> {
         if let Some(problem) = problem(&regions) {
-            return Err(Refusal::bad(problem));
+            return Err(Refusal::bad_request(problem));
         }
         let mut held = lock(&self.0.regions);
         self.0.kept.keep(&regions).map_err(|error| Refusal::internal(error.to_string()))?;

@@ -226,7 +226,9 @@ impl Changes {
         let label = change.label().map(str::to_owned);
         let job = Job { id: jobs.ids.next_id(), verb: change.verb(), label, progress: JobProgress::Queued };
         self.queue.try_send((job.id, change)).map_err(|error| match error {
-            TrySendError::Full(_) => Refusal::busy(format!("{MAX_WAITING} changes wait already; try again later")),
+            TrySendError::Full(_) => {
+                Refusal::too_many_requests(format!("{MAX_WAITING} changes wait already; try again later"))
+            }
             TrySendError::Disconnected(_) => Refusal::stopping(),
         })?;
         jobs.list(job.clone());
@@ -247,7 +249,7 @@ impl Changes {
             } else {
                 "the service has restarted since, or never issued this id".into()
             };
-            Refusal::missing(format!("no job {id}: {why}"))
+            Refusal::not_found(format!("no job {id}: {why}"))
         })
     }
 

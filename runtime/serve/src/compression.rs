@@ -54,7 +54,8 @@ fn read(mut source: impl Read, limit: usize, mut room: BodyPermit) -> Result<Byt
         }
         bytes.resize(wanted, 0);
         let read = source.read(&mut bytes[length..]);
-        let read = read.map_err(|error| Refusal::bad(format!("the compressed body cannot be expanded: {error}")))?;
+        let read =
+            read.map_err(|error| Refusal::bad_request(format!("the compressed body cannot be expanded: {error}")))?;
         bytes.truncate(length + read);
         match read {
             0 => return Ok(room.holding(bytes)),

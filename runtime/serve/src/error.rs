@@ -143,12 +143,12 @@ impl Refusal {
     }
 
     /// What was asked for does not make sense.
-    pub fn bad(sentence: impl Into<String>) -> Self {
+    pub fn bad_request(sentence: impl Into<String>) -> Self {
         Self::new(StatusCode::BAD_REQUEST, sentence)
     }
 
     /// There is no such thing.
-    pub fn missing(sentence: impl Into<String>) -> Self {
+    pub fn not_found(sentence: impl Into<String>) -> Self {
         Self::new(StatusCode::NOT_FOUND, sentence)
     }
 
@@ -158,7 +158,7 @@ impl Refusal {
     }
 
     /// Too much is waiting; it may be tried again.
-    pub fn busy(sentence: impl Into<String>) -> Self {
+    pub fn too_many_requests(sentence: impl Into<String>) -> Self {
         Self::new(StatusCode::TOO_MANY_REQUESTS, sentence)
     }
 
@@ -179,7 +179,7 @@ impl Refusal {
     }
 
     /// The thread that was to answer broke off, and is started again.
-    pub fn lost() -> Self {
+    pub fn answer_lost() -> Self {
         Self::new(
             StatusCode::SERVICE_UNAVAILABLE,
             "the answer was lost, since the thread that answers broke off; try again",

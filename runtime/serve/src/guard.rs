@@ -138,7 +138,7 @@ impl RequestRules {
         };
         self.check_token(route, headers)?;
         if !route.query && parts.uri.query().is_some_and(|query| !query.is_empty()) {
-            return Err(Refusal::bad("this path takes nothing after a \"?\""));
+            return Err(Refusal::bad_request("this path takes nothing after a \"?\""));
         }
         let limit = route.body.limit(check_content_type(route.body, headers)?);
         let compression = compression(route.body, headers)?;
@@ -184,7 +184,7 @@ impl RequestRules {
         let host = match (hosts.next(), hosts.next()) {
             (Some(host), None) => host,
             (None, _) if version == Version::HTTP_10 => return Ok(None),
-            _ => return Err(Refusal::bad("a request of HTTP/1.1 names its host, once")),
+            _ => return Err(Refusal::bad_request("a request of HTTP/1.1 names its host, once")),
         };
         let host: Authority = host.to_str().ok().and_then(|host| host.parse().ok()).ok_or_else(foreign)?;
         let name = host.host().trim_start_matches('[').trim_end_matches(']');
@@ -272,7 +272,7 @@ fn compression(body: Body, headers: &HeaderMap) -> Result<Option<Compression>, R
 async fn read(body: &mut BodyDataStream, most: usize, mut room: BodyPermit) -> Result<Bytes, Refusal> {
     let mut bytes = Vec::new();
     while let Some(chunk) = body.next().await {
-        let chunk = chunk.map_err(|_| Refusal::bad("the body broke off"))?;
+        let chunk = chunk.map_err(|_| Refusal::bad_request("the body broke off"))?;
         let wanted = bytes.len() + chunk.len();
         if wanted > most {
             return Err(Refusal::too_large(most));

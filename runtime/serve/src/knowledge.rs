@@ -61,7 +61,7 @@ impl Knowledge {
     /// [`Refusal`] if no class has it.
     pub fn class(&self, label: &str) -> Result<usize, Refusal> {
         let index = self.classes.iter().rposition(|class| label::same(&class.label, label));
-        index.ok_or_else(|| Refusal::missing(format!("no class has the label \"{label}\"")))
+        index.ok_or_else(|| Refusal::not_found(format!("no class has the label \"{label}\"")))
     }
 
     /// Makes sure that a new class has a target.

@@ -222,7 +222,7 @@ impl LiveCamera {
         let Some(number) = number else { return newest.ok_or_else(|| self.no_frame()) };
         let refused = self.0.latest().refused_shot.clone();
         let frame = [newest, refused].into_iter().flatten().find(|frame| frame.number == number);
-        frame.ok_or_else(|| Refusal::missing(format!("frame {number} is not held any more: take another shot")))
+        frame.ok_or_else(|| Refusal::not_found(format!("frame {number} is not held any more: take another shot")))
     }
 
     /// What decoding a frame takes, at its full size, or at `side` pixels or more.

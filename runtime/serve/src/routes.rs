@@ -7,7 +7,8 @@ use axum::extract::{DefaultBodyLimit, Request};
 use axum::middleware;
 
 use crate::api::{
-    camera, changes, events_and_metrics, inbox, inference, known, model, shots, sightings, thumbnails, transfer,
+    camera, changes, classes, classify, events_and_metrics, inbox, inference, model, shots, sightings, status,
+    thumbnails, transfer,
 };
 use crate::error::Refusal;
 use crate::guard::{self, Guard};
@@ -34,14 +35,14 @@ pub static ROUTES: LazyLock<Vec<Route>> = LazyLock::new(|| {
         Route::get("/v2/models/{name}/versions/{version}/stats", model::statistics),
         Route::post("/v2/models/{name}/versions/{version}/infer", Body::Tensors, inference::infer),
         Route::get("/api/v1/openapi.json", page::openapi).without_token(),
-        Route::get("/api/v1/status", known::status),
-        Route::get("/api/v1/classes", known::classes),
+        Route::get("/api/v1/status", status::status),
+        Route::get("/api/v1/classes", classes::classes),
         Route::patch("/api/v1/classes/{label}", changes::rename),
         Route::delete("/api/v1/classes/{label}", changes::forget).with_query(),
         Route::get("/api/v1/classes/{label}/shots/{file}", thumbnails::thumbnail),
         Route::patch("/api/v1/classes/{label}/shots/{file}", thumbnails::move_shot),
         Route::delete("/api/v1/classes/{label}/shots/{file}", thumbnails::remove_shot),
-        Route::post("/api/v1/classify", Body::Picture, known::classify).with_query(),
+        Route::post("/api/v1/classify", Body::Picture, classify::classify).with_query(),
         Route::get("/api/v1/shots", shots::all),
         Route::get("/api/v1/shots/{label}", shots::list),
         Route::post("/api/v1/shots/{label}", Body::Picture, shots::take).with_query(),
@@ -66,8 +67,8 @@ pub static ROUTES: LazyLock<Vec<Route>> = LazyLock::new(|| {
         Route::get("/api/v1/backup", transfer::backup),
         Route::get("/api/v1/classes/{label}/pack", transfer::pack),
         Route::post("/api/v1/import", Body::Pack, transfer::import).with_query(),
-        Route::get("/api/v1/history", known::history),
-        Route::get("/api/v1/balance", known::balance),
+        Route::get("/api/v1/history", classes::history),
+        Route::get("/api/v1/balance", classes::balance),
         Route::post("/api/v1/balance", Body::Json, changes::balance),
         Route::post("/api/v1/answers", Body::Json, changes::answers),
         Route::get("/api/v1/events", events_and_metrics::events),
@@ -87,7 +88,7 @@ pub static ROUTES: LazyLock<Vec<Route>> = LazyLock::new(|| {
 
 async fn no_such_path(request: Request) -> Refusal {
     guard::discard_body_of(request);
-    Refusal::missing("there is no such path: GET /api/v1/openapi.json lists all")
+    Refusal::not_found("there is no such path: GET /api/v1/openapi.json lists all")
 }
 
 /// The router behind the guard.

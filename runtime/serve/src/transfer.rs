@@ -90,7 +90,9 @@ impl Transfer {
             return Err(nothing());
         }
         let place = Arc::clone(backups).try_acquire_owned().map_err(|_| {
-            Refusal::busy(format!("{MAX_BACKUPS} backups are being sent already; try again when one has arrived"))
+            Refusal::too_many_requests(format!(
+                "{MAX_BACKUPS} backups are being sent already; try again when one has arrived"
+            ))
         })?;
         let turn = turns.take_within(settings.wait.max(MIN_BACKUP_WAIT)).ok_or_else(|| {
             let sentence = "no backup: a change is being made; ask again when it is done";
@@ -154,7 +156,9 @@ impl Transfer {
         match self.0.writing.try_lock() {
             Ok(exclusive) => Ok(exclusive),
             Err(TryLockError::Poisoned(broken)) => Ok(broken.into_inner()),
-            Err(TryLockError::WouldBlock) => Err(Refusal::busy("another file is being written; try again in a moment")),
+            Err(TryLockError::WouldBlock) => {
+                Err(Refusal::too_many_requests("another file is being written; try again in a moment"))
+            }
         }
     }
 }

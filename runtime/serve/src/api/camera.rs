@@ -28,7 +28,7 @@ const FRAME_TIMEOUT: Duration = Duration::from_secs(5);
 const FRAME: HeaderName = HeaderName::from_static("orco-frame");
 
 fn live(service: &Service) -> Result<&LiveCamera, Refusal> {
-    let none = || Refusal::missing("this service has no camera of its own: start it with --camera SOURCE");
+    let none = || Refusal::not_found("this service has no camera of its own: start it with --camera SOURCE");
     service.live().ok_or_else(none)
 }
 
@@ -150,7 +150,7 @@ fn shot_regions(service: &Service, name: Option<&str>) -> Result<Vec<NamedRegion
     let all = service.regions.get();
     let Some(name) = name else { return Ok(all.to_vec()) };
     let named = all.iter().find(|region| label::same(&region.name, name)).cloned();
-    Ok(vec![named.ok_or_else(|| Refusal::missing(format!("there is no region \"{name}\"")))?])
+    Ok(vec![named.ok_or_else(|| Refusal::not_found(format!("there is no region \"{name}\"")))?])
 }
 
 /// `GET /api/v1/regions`: the regions of the camera's frames.
@@ -188,7 +188,7 @@ pub async fn set_regions(
         Ok(region)
     };
     let regions = regions.into_iter().map(region).collect::<Result<Vec<_>, RegionError>>();
-    let regions = regions.map_err(|error| Refusal::bad(error.to_string()))?;
+    let regions = regions.map_err(|error| Refusal::bad_request(error.to_string()))?;
     let kept = service.regions.clone();
     blocking(move || kept.keep(regions)).await??;
     service.events.send(Event::CHANGED);
@@ -223,7 +223,7 @@ pub async fn learn_scene(
         let seen = live(&service)?.frame_after(after, FRAME_TIMEOUT).await?;
         // The same frame again would say nothing of the noise, and hide a hand that is in it.
         if seen.frame.number <= after {
-            return Err(Refusal::busy("the camera gives no new frames; try again"));
+            return Err(Refusal::too_many_requests("the camera gives no new frames; try again"));
         }
         after = seen.frame.number;
         bytes += picture_bytes(&live(&service)?.decoding_cost(&seen.frame, Some(side))?, &input);
@@ -251,5 +251,5 @@ pub async fn forget_scene(State(service): State<Arc<Service>>) -> Result<StatusC
     if let Some(live) = service.live() {
         service.events.send(Event::Live(Box::new(live.snapshot())));
     }
-    if forgotten { Ok(StatusCode::NO_CONTENT) } else { Err(Refusal::missing("no empty place is known")) }
+    if forgotten { Ok(StatusCode::NO_CONTENT) } else { Err(Refusal::not_found("no empty place is known")) }
 }

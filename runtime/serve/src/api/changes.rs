@@ -74,7 +74,7 @@ pub async fn answers(
 ) -> Result<axum::Json<Value>, Refusal> {
     let Some(scope) = AnswerScope::CHOICES.into_iter().find(|scope| scope.name() == answers) else {
         let names = AnswerScope::CHOICES.map(AnswerScope::name).join(", ");
-        return Err(Refusal::bad(format!("answers must be one of {names}")));
+        return Err(Refusal::bad_request(format!("answers must be one of {names}")));
     };
     let kept = service.scope.clone();
     blocking(move || kept.keep(scope)).await?.map_err(|error| Refusal::internal(error.to_string()))?;
@@ -163,14 +163,16 @@ pub async fn undo(
 ) -> Result<Response, Refusal> {
     let known = service.answers.knowledge();
     let change = match (entry, last) {
-        (Some(_), Some(_)) => return Err(Refusal::bad("\"entry\" is where to go back to, \"last\" what to undo")),
+        (Some(_), Some(_)) => {
+            return Err(Refusal::bad_request("\"entry\" is where to go back to, \"last\" what to undo"));
+        }
         (None, _) if known.timeline.earlier().is_empty() => {
             return Err(Refusal::conflict("there is nothing to undo"));
         }
         (None, last) => ChangeRequest::Undo { last },
         (Some(entry), None) if known.history.iter().any(|known| known.id() == entry) => ChangeRequest::UndoTo { entry },
         (Some(entry), None) => {
-            return Err(Refusal::missing(format!("there is no entry {entry} in the history, or not any more")));
+            return Err(Refusal::not_found(format!("there is no entry {entry} in the history, or not any more")));
         }
     };
     Ok(queued(&service.changes().ask(change)?))
@@ -227,7 +229,7 @@ pub async fn balance(
 ) -> Result<Response, Refusal> {
     let Some(balance) = Balance::ALL.into_iter().find(|known| known.name() == balance) else {
         let names: Vec<&str> = Balance::ALL.iter().map(|known| known.name()).collect();
-        return Err(Refusal::bad(format!("the balance must be one of {}", names.join(", "))));
+        return Err(Refusal::bad_request(format!("the balance must be one of {}", names.join(", "))));
     };
     Ok(queued(&service.changes().ask(ChangeRequest::Balance { balance })?))
 }

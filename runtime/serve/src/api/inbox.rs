@@ -57,7 +57,10 @@ pub async fn label(
 ) -> Result<axum::Json<Value>, Refusal> {
     let label = usable(&label)?;
     if ids.len() > service.inbox.most() {
-        return Err(Refusal::bad(format!("the inbox has at most {} frames: name each once", service.inbox.most())));
+        return Err(Refusal::bad_request(format!(
+            "the inbox has at most {} frames: name each once",
+            service.inbox.most()
+        )));
     }
     if let Some(id) = ids.iter().find(|id| service.inbox.frame(**id).is_none()) {
         return Err(none(*id));
@@ -98,5 +101,5 @@ pub async fn clear(State(service): State<Arc<Service>>) -> StatusCode {
 }
 
 fn none(id: Id) -> Refusal {
-    Refusal::missing(format!("the inbox has no frame {id}"))
+    Refusal::not_found(format!("the inbox has no frame {id}"))
 }

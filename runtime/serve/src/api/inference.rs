@@ -75,7 +75,7 @@ async fn answer_request(
         Some(length) => length.to_str().ok().and_then(|length| length.parse().ok()).unwrap_or(usize::MAX),
     };
     if length > body.len() {
-        return Err(Refusal::bad("Inference-Header-Content-Length is not the length of the JSON in the body"));
+        return Err(Refusal::bad_request("Inference-Header-Content-Length is not the length of the JSON in the body"));
     }
     // Whatever the body calls itself.
     let most = Body::Tensors.limit("application/json");
@@ -87,7 +87,10 @@ async fn answer_request(
     }
     let binary = body.len() - length;
     if binary > 0 && length > route::JSON {
-        return Err(Refusal::bad(format!("before a binary tensor at most {} bytes of JSON are taken", route::JSON)));
+        return Err(Refusal::bad_request(format!(
+            "before a binary tensor at most {} bytes of JSON are taken",
+            route::JSON
+        )));
     }
     // A number takes two characters at least, and becomes four bytes; binary ones are copied.
     let mut room = service.admission.file();
@@ -258,11 +261,11 @@ fn write_answer(
 ) -> Result<Answer, Refusal> {
     let (count, classes) = (predictions.len(), predictions.first().map_or(0, |first| first.probabilities.len()));
     if predictions.iter().any(|other| other.probabilities.len() != classes) {
-        return Err(Refusal::busy("a class was learned or forgotten meanwhile; ask again"));
+        return Err(Refusal::too_many_requests("a class was learned or forgotten meanwhile; ask again"));
     }
     let probabilities = Flattened(predictions);
     if !probabilities.numbers().all(|probability| probability.is_finite()) {
-        return Err(Refusal::bad(
+        return Err(Refusal::bad_request(
             "the features are too great for an answer: features are of the size that the backbone gives",
         ));
     }

@@ -30,11 +30,11 @@ impl ModelPath {
     pub(super) fn check(&self, service: &Service) -> Result<(), Refusal> {
         let (served, release) = (&service.manifest.name, version(service));
         if self.name != *served {
-            return Err(Refusal::missing(format!("the model of this service is \"{served}\"")));
+            return Err(Refusal::not_found(format!("the model of this service is \"{served}\"")));
         }
         match &self.version {
             Some(asked) if *asked != release => {
-                Err(Refusal::missing(format!("\"{served}\" is served in version {release} alone")))
+                Err(Refusal::not_found(format!("\"{served}\" is served in version {release} alone")))
             }
             _ => Ok(()),
         }
@@ -177,7 +177,7 @@ pub struct IndexRequest {
 pub async fn index(State(service): State<Arc<Service>>, body: Bytes) -> Result<Json<Value>, Refusal> {
     let request: IndexRequest = match body.trim_ascii() {
         b"" => IndexRequest::default(),
-        text => serde_json::from_slice(text).map_err(|error| Refusal::bad(format!("the request: {error}")))?,
+        text => serde_json::from_slice(text).map_err(|error| Refusal::bad_request(format!("the request: {error}")))?,
     };
     let problem = check_ready(&service).await.err().map(|refusal| refusal.sentence);
     if request.ready && problem.is_some() {

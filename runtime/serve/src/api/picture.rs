@@ -51,5 +51,5 @@ pub(super) async fn whole(service: &Service, file: Bytes) -> Result<Admitted<Rgb
 }
 
 fn refused(error: ImageError) -> Refusal {
-    Refusal::bad(format!("the picture {error}"))
+    Refusal::bad_request(format!("the picture {error}"))
 }

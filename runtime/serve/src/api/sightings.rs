@@ -30,14 +30,14 @@ pub async fn all(State(service): State<Arc<Service>>) -> Result<Json<Value>, Ref
 pub async fn file(State(service): State<Arc<Service>>, Path(file): Path<String>) -> Result<impl IntoResponse, Refusal> {
     let sightings = service.sightings.clone();
     if !sightings.are_kept() {
-        return Err(Refusal::missing("no sightings are kept: start the service with --sightings FOLDER"));
+        return Err(Refusal::not_found("no sightings are kept: start the service with --sightings FOLDER"));
     }
     if file == sightings::FILE {
         let csv = blocking(move || sightings.csv()).await?;
         return Ok(([(header::CONTENT_TYPE, "text/csv; charset=utf-8")], csv));
     }
     let id = file.strip_suffix(".jpg").unwrap_or(&file).to_owned();
-    let none = Refusal::missing(format!("there is no picture of a sighting {id}: it was removed, or never was"));
+    let none = Refusal::not_found(format!("there is no picture of a sighting {id}: it was removed, or never was"));
     let picture = blocking(move || sightings.picture(&id)).await?.ok_or(none)?;
     Ok(([(header::CONTENT_TYPE, "image/jpeg")], picture))
 }

@@ -148,19 +148,21 @@ struct Parameters {
 pub(super) fn read(body: &Bytes, json: usize, features: usize) -> Result<InferenceRequest, Refusal> {
     let request = serde_json::from_slice(&body[..json]);
     let Request { id, inputs: input, outputs, parameters } =
-        request.map_err(|error| Refusal::bad(format!("the request: {error}")))?;
+        request.map_err(|error| Refusal::bad_request(format!("the request: {error}")))?;
     if id.as_ref().is_some_and(|id| id.len() > MAX_ID_BYTES) {
-        return Err(Refusal::bad(format!("\"id\" must have at most {MAX_ID_BYTES} bytes")));
+        return Err(Refusal::bad_request(format!("\"id\" must have at most {MAX_ID_BYTES} bytes")));
     }
     let binary = input.parameters.binary_data_size.map(|size| {
         let binary = body.slice(json..);
-        (binary.len() == size).then_some(binary).ok_or_else(|| Refusal::bad("binary_data_size does not match the body"))
+        (binary.len() == size)
+            .then_some(binary)
+            .ok_or_else(|| Refusal::bad_request("binary_data_size does not match the body"))
     });
     let binary = binary.transpose()?;
     let tensor = match (&*input.name, &*input.datatype) {
         ("image", "BYTES") => Tensor::Pictures(files(&input, binary)?),
         ("features", "FP32") => Tensor::Rows(rows(&input, binary, features)?),
-        _ => return Err(Refusal::bad("the input must be \"image\" of BYTES or \"features\" of FP32")),
+        _ => return Err(Refusal::bad_request("the input must be \"image\" of BYTES or \"features\" of FP32")),
     };
     let outputs = RequestedOutputs::of(outputs, parameters.binary_data_output == Some(true));
     Ok(InferenceRequest { id, tensor, outputs })
@@ -169,14 +171,15 @@ pub(super) fn read(body: &Bytes, json: usize, features: usize) -> Result<Inferen
 /// The files of pictures.
 fn files(input: &Input<'_>, binary: Option<Bytes>) -> Result<Vec<Bytes>, Refusal> {
     let Shape::One(count @ 1..=MAX_PICTURES) = input.shape else {
-        return Err(Refusal::bad(format!("the shape of \"image\" must be [n], n from 1 to {MAX_PICTURES}")));
+        return Err(Refusal::bad_request(format!("the shape of \"image\" must be [n], n from 1 to {MAX_PICTURES}")));
     };
-    let other_number = || Refusal::bad("\"image\" has another number of files than its shape");
+    let other_number = || Refusal::bad_request("\"image\" has another number of files than its shape");
     let mut files = Vec::new();
     match binary {
         Some(mut rest) => {
             while !rest.is_empty() {
-                let cut = || Refusal::bad("a binary tensor of BYTES is a length of 4 bytes before each element");
+                let cut =
+                    || Refusal::bad_request("a binary tensor of BYTES is a length of 4 bytes before each element");
                 let length = rest.first_chunk::<4>().map(|length| u32::from_le_bytes(*length) as usize);
                 let length = length.filter(|length| *length <= rest.len() - 4).ok_or_else(cut)?;
                 if files.len() == count {
@@ -195,7 +198,7 @@ fn files(input: &Input<'_>, binary: Option<Bytes>) -> Result<Vec<Bytes>, Refusal
             let mut each = Each::Text(&mut each);
             let read = Elements::list(count, 1, &mut each).deserialize(&mut serde_json::Deserializer::from_str(data));
             read.map_err(|error| {
-                Refusal::bad(format!("\"data\" of \"image\" must be a list of files in Base64: {error}"))
+                Refusal::bad_request(format!("\"data\" of \"image\" must be a list of files in Base64: {error}"))
             })?;
         }
     }
@@ -205,9 +208,12 @@ fn files(input: &Input<'_>, binary: Option<Bytes>) -> Result<Vec<Bytes>, Refusal
 /// Feature vectors.
 fn rows(input: &Input<'_>, binary: Option<Bytes>, features: usize) -> Result<Array2<f32>, Refusal> {
     let Shape::Two(count @ 1..=MAX_ROWS, width) = input.shape else {
-        return Err(Refusal::bad(format!("the shape of \"features\" must be [n, {features}], n from 1 to {MAX_ROWS}")));
+        return Err(Refusal::bad_request(format!(
+            "the shape of \"features\" must be [n, {features}], n from 1 to {MAX_ROWS}"
+        )));
     };
-    let wrong = || Refusal::bad(format!("\"features\" must have the shape [n, {features}] and as many numbers"));
+    let wrong =
+        || Refusal::bad_request(format!("\"features\" must have the shape [n, {features}] and as many numbers"));
     if width != features {
         return Err(wrong());
     }
@@ -216,7 +222,7 @@ fn rows(input: &Input<'_>, binary: Option<Bytes>, features: usize) -> Result<Arr
         Some(bytes) => {
             let chunks = bytes.as_chunks::<4>();
             if !chunks.1.is_empty() {
-                return Err(Refusal::bad("a binary tensor of FP32 has four bytes for each number"));
+                return Err(Refusal::bad_request("a binary tensor of FP32 has four bytes for each number"));
             }
             if chunks.0.len() != most {
                 return Err(wrong());
@@ -233,7 +239,9 @@ fn rows(input: &Input<'_>, binary: Option<Bytes>, features: usize) -> Result<Arr
             // Nested lists are allowed, too.
             let mut each = Each::Number(&mut each);
             let read = Elements::list(most, 2, &mut each).deserialize(&mut serde_json::Deserializer::from_str(data));
-            read.map_err(|error| Refusal::bad(format!("\"data\" of \"features\" must be a list of numbers: {error}")))?;
+            read.map_err(|error| {
+                Refusal::bad_request(format!("\"data\" of \"features\" must be a list of numbers: {error}"))
+            })?;
             numbers
         }
     };
@@ -243,7 +251,7 @@ fn rows(input: &Input<'_>, binary: Option<Bytes>, features: usize) -> Result<Arr
     if rows.as_slice().is_some_and(|all| all.chunks_exact(features.max(1)).all(is_finite)) {
         return Ok(rows);
     }
-    Err(Refusal::bad("features must be finite, and so must the sum of the squares of each vector's (in FP32)"))
+    Err(Refusal::bad_request("features must be finite, and so must the sum of the squares of each vector's (in FP32)"))
 }
 
 /// A shape, as far as any input has one.

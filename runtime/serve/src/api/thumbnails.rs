@@ -30,7 +30,7 @@ pub(crate) fn escaped(label: &str) -> String {
 fn shot(file: &str) -> Result<[u8; 32], Refusal> {
     let id = file.strip_suffix(".jpg").unwrap_or(file);
     from_hexadecimal(id).ok_or_else(|| {
-        Refusal::bad(format!(
+        Refusal::bad_request(format!(
             "\"{id}\" is no id of a stored shot: send the \"id\" that GET /api/v1/classes gives, 64 hexadecimal digits; \
              numbers are not taken, since the next change may give them to other shots"
         ))
@@ -42,7 +42,7 @@ fn check_there(known: &Knowledge, label: &str, shot: &[u8; 32]) -> Result<(), Re
     if known.digests[known.class(label)?].contains(shot) {
         return Ok(());
     }
-    Err(Refusal::missing(format!(
+    Err(Refusal::not_found(format!(
         "the shot is not one of \"{label}\" any more, or never was: it was moved, forgotten or undone"
     )))
 }
@@ -57,7 +57,7 @@ pub async fn thumbnail(
 ) -> Result<impl IntoResponse, Refusal> {
     let (label, shot) = (usable(&label)?, shot(&file)?);
     check_there(&service.answers.knowledge(), &label, &shot)?;
-    let gone = || Refusal::missing(format!("no picture of the shot of \"{label}\" was kept"));
+    let gone = || Refusal::not_found(format!("no picture of the shot of \"{label}\" was kept"));
     let jpeg = blocking(move || service.thumbnails.read(&shot)).await?.ok_or_else(gone)?;
     Ok(([(header::CONTENT_TYPE, "image/jpeg")], jpeg))
 }
