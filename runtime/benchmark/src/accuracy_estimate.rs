@@ -41,9 +41,6 @@ pub struct AccuracyEstimateErrors {
 }
 
 impl AccuracyEstimateErrors {
-    /// Names of [`AccuracyEstimateErrors::numbers`].
-    pub const NAMES: [&'static str; 3] = ["base estimate error", "learned estimate error", "overall estimate error"];
-
     /// Over the sessions of every draw; none where nothing was estimated.
     pub(crate) fn over<'a>(draws: impl Iterator<Item = &'a [AccuracyEstimateError]>) -> Option<Self> {
         let draws = draws.filter(|sessions| !sessions.is_empty());
@@ -51,13 +48,6 @@ impl AccuracyEstimateErrors {
             draws.map(|sessions| AccuracyEstimateError::combine(sessions, mean)).collect();
         let over = |by| AccuracyEstimateError::combine(&means, by);
         (!means.is_empty()).then(|| Self { mean: over(mean), deviation: over(deviation) })
-    }
-
-    /// Each error with its name and its deviation.
-    pub fn numbers(&self) -> impl Iterator<Item = (&'static str, f64, f64)> + use<> {
-        let numbers = |of: AccuracyEstimateError| [of.base, of.learned, of.overall];
-        let both = numbers(self.mean).into_iter().zip(numbers(self.deviation));
-        Self::NAMES.into_iter().zip(both).map(|(name, (mean, deviation))| (name, mean, deviation))
     }
 }
 

@@ -2,7 +2,9 @@
 
 use std::fmt::Write as _;
 
-use crate::metrics::{SessionAccuracy, Summary};
+use crate::metrics::SessionAccuracy;
+use crate::spread::Spread;
+use crate::summary::Summary;
 
 /// The names of the columns. `session` is empty where a number is over all sessions, `deviation`, which is over the
 /// draws, where there is but one.
@@ -12,17 +14,19 @@ pub const HEADING: &str = "system,draws,session,metric,mean,deviation";
 pub fn csv<'a>(summaries: impl IntoIterator<Item = &'a Summary>) -> String {
     let mut text = format!("{HEADING}\n");
     for summary in summaries {
-        let system = format!("{},{}", quoted(&summary.name), summary.draws);
-        let shown = |deviation: f64| if summary.draws > 1 { deviation.to_string() } else { String::new() };
-        for (name, mean, deviation) in summary.totals() {
+        let system = format!("{},{}", csv_quoted(&summary.name), summary.draws);
+        let mut line = |session: &str, name: &str, Spread { mean, deviation }: Spread| {
+            let deviation = deviation.map_or_else(String::new, |deviation| deviation.to_string());
             // Writing to a string cannot fail.
-            let _ = writeln!(text, "{system},,{name},{mean},{}", shown(deviation));
+            let _ = writeln!(text, "{system},{session},{name},{mean},{deviation}");
+        };
+        for (metric, total) in summary.totals() {
+            line("", metric.csv_name(), total);
         }
-        for (means, deviations) in summary.sessions.iter().zip(&summary.deviations) {
-            let numbers = means.numbers().into_iter().zip(deviations.numbers());
-            for (name, (mean, deviation)) in SessionAccuracy::NAMES.iter().zip(numbers) {
-                if let (Some(mean), Some(deviation)) = (mean, deviation) {
-                    let _ = writeln!(text, "{system},{},{name},{mean},{}", means.session, shown(deviation));
+        for (session, numbers) in summary.session_numbers() {
+            for (name, number) in SessionAccuracy::NAMES.into_iter().zip(numbers) {
+                if let Some(number) = number {
+                    line(&session.to_string(), name, number);
                 }
             }
         }
@@ -31,7 +35,7 @@ pub fn csv<'a>(summaries: impl IntoIterator<Item = &'a Summary>) -> String {
 }
 
 /// A field, in quotes where it needs them (RFC 4180).
-pub fn quoted(field: &str) -> String {
+pub fn csv_quoted(field: &str) -> String {
     if field.contains([',', '"', '\n', '\r']) {
         format!("\"{}\"", field.replace('"', "\"\""))
     } else {
@@ -42,7 +46,7 @@ pub fn quoted(field: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::metrics::{Draw, summarise};
+    use crate::summary::{Draw, summarise};
 
     #[test]
     fn every_number_has_a_line() {

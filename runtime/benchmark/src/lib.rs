@@ -6,8 +6,8 @@
 //! - [`machine`]: what Linux says of the machine that something is measured on;
 //! - [`FeatureLearner`], [`SessionWalk`]: how a system goes through the sessions; [`DeviceLearner`] is the device's
 //!   own;
-//! - [`SessionAccuracy`], [`Summary`]: accuracies of a session, and their means and deviations over draws; [`csv`]
-//!   writes them;
+//! - [`SessionAccuracy`], [`Summary`]: accuracies of a session, and each [`Metric`] with its deviation over draws;
+//!   [`csv`] writes them;
 //! - [`AccuracyEstimateErrors`]: how far the accuracies that a device estimates are off;
 //! - [`spread`]: mean, deviation and median;
 //! - `terminal`, by the feature of that name: what programs that measure show and read on a command line.
@@ -21,6 +21,7 @@ mod from_images;
 pub mod machine;
 mod metrics;
 pub mod spread;
+mod summary;
 #[cfg(feature = "terminal")]
 pub mod terminal;
 mod walk;
@@ -28,5 +29,6 @@ mod walk;
 pub use accuracy_estimate::{AccuracyEstimateError, AccuracyEstimateErrors};
 pub use device::{DeviceLearner, REVISION, answer_rule};
 pub use from_images::{ImagesError, from_cifar100};
-pub use metrics::{AccuracyCounts, Draw, SessionAccuracy, Summary, harmonic_mean, percent_or_dash, summarise};
+pub use metrics::{AccuracyCounts, SessionAccuracy, harmonic_mean, percent_or_dash};
+pub use summary::{Draw, Metric, Summary, summarise};
 pub use walk::{EvaluateError, FeatureLearner, LearningCost, SessionScores, SessionWalk};

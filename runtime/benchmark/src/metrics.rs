@@ -1,12 +1,9 @@
-//! Metrics of the field, from counts of right answers per class.
+//! Accuracies of a session, from counts of right answers per class.
 
 use core::fmt;
 
 use orco_state::target::argmax;
 use serde::{Deserialize, Serialize};
-
-use crate::accuracy_estimate::{AccuracyEstimateError, AccuracyEstimateErrors};
-use crate::spread::{deviation, mean};
 
 /// One session's accuracies, in percent.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -156,192 +153,9 @@ impl AccuracyCounts {
     }
 }
 
-/// A system's result over several draws: means, with standard deviations beside them.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Summary {
-    /// Name of the system.
-    pub name: String,
-    /// Draws that means and deviations are over. (Of `orco-lab seeds`, seeds.)
-    pub draws: usize,
-    /// aHM: mean of the harmonic mean over sessions 1..M.
-    pub ahm: f64,
-    /// Its deviation over the draws.
-    pub ahm_deviation: f64,
-    /// Harmonic mean of the last session.
-    pub last_hm: Option<f64>,
-    /// Its deviation over the draws.
-    pub last_hm_deviation: Option<f64>,
-    /// aACC: mean of top-1 over sessions 0..M.
-    pub aacc: f64,
-    /// Its deviation over the draws.
-    pub aacc_deviation: f64,
-    /// Mean over sessions 1..M of the area under the curve of new against base accuracy, where it was measured.
-    pub area: Option<f64>,
-    /// Its deviation over the draws.
-    pub area_deviation: Option<f64>,
-    /// Base decay: A_base(0) - A_base(M).
-    pub base_decay: f64,
-    /// Its deviation over the draws.
-    pub base_decay_deviation: f64,
-    /// Performance decay: top-1(0) - top-1(M).
-    pub performance_decay: f64,
-    /// Its deviation over the draws.
-    pub performance_decay_deviation: f64,
-    /// What a device estimated less what was measured, where the system is one that estimates.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub estimate_errors: Option<AccuracyEstimateErrors>,
-    /// Means over the draws, session by session.
-    pub sessions: Vec<SessionAccuracy>,
-    /// Deviations over the draws, session by session.
-    pub deviations: Vec<SessionAccuracy>,
-    /// Floating-point operations of learning all sessions of a draw, those of matrix products.
-    pub operations: f64,
-    /// Seconds of learning all sessions of a draw. Not among what is stored: it differs from run to run.
-    #[serde(skip)]
-    pub seconds: f64,
-}
-
-impl Summary {
-    /// The numbers over all sessions, each with its name and its deviation.
-    pub fn totals(&self) -> impl Iterator<Item = (&'static str, f64, f64)> {
-        let all = [
-            ("ahm", Some(self.ahm), Some(self.ahm_deviation)),
-            ("last hm", self.last_hm, self.last_hm_deviation),
-            ("aacc", Some(self.aacc), Some(self.aacc_deviation)),
-            ("area", self.area, self.area_deviation),
-            ("base decay", Some(self.base_decay), Some(self.base_decay_deviation)),
-            ("performance decay", Some(self.performance_decay), Some(self.performance_decay_deviation)),
-        ];
-        let estimate_errors = self.estimate_errors.into_iter().flat_map(|errors| errors.numbers());
-        all.into_iter().filter_map(|(name, mean, deviation)| Some((name, mean?, deviation?))).chain(estimate_errors)
-    }
-
-    /// A mean with its deviation, in percent with two decimals; of a single draw, which says nothing of deviations, the
-    /// mean alone.
-    pub fn both(&self, mean: f64, deviation: f64) -> String {
-        if self.draws > 1 { std::format!("{mean:.2} ± {deviation:.2}") } else { std::format!("{mean:.2}") }
-    }
-
-    /// The session rows below their heading, each number with its deviation where there is one.
-    pub fn table(&self) -> String {
-        if self.draws < 2 {
-            let rows: String = self.sessions.iter().map(|row| std::format!("\n{row}")).collect();
-            return std::format!("{}{rows}", SessionAccuracy::HEADING);
-        }
-        let mut table = "session".to_string();
-        SessionAccuracy::NAMES.iter().for_each(|name| table += &std::format!("{name:>15}"));
-        for (means, deviations) in self.sessions.iter().zip(&self.deviations) {
-            table += &std::format!("\n{:>7}", means.session);
-            for (mean, deviation) in means.numbers().into_iter().zip(deviations.numbers()) {
-                let both = mean.zip(deviation).map(|(mean, deviation)| std::format!("{mean:.2} ± {deviation:5.2}"));
-                table += &std::format!("{:>15}", both.unwrap_or_else(|| "-".to_string()));
-            }
-        }
-        table
-    }
-}
-
-/// What measuring over one draw gave.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Draw {
-    /// A row for every session.
-    pub rows: Vec<SessionAccuracy>,
-    /// For every session after which a device estimates accuracies, how far it is off.
-    #[serde(default)]
-    pub estimate_errors: Vec<AccuracyEstimateError>,
-    /// Floating-point operations of learning all sessions, those of matrix products.
-    pub operations: f64,
-    /// Seconds of learning all sessions.
-    pub seconds: f64,
-}
-
-impl Draw {
-    /// A draw of which rows alone are known.
-    pub fn of_rows(rows: Vec<SessionAccuracy>) -> Self {
-        Self { rows, estimate_errors: Vec::new(), operations: 0.0, seconds: 0.0 }
-    }
-}
-
-/// Summarises several draws.
-///
-/// # Panics
-/// If there is no draw, or draws have different sessions.
-pub fn summarise(name: &str, all: &[Draw]) -> Summary {
-    let draws: Vec<&[SessionAccuracy]> = all.iter().map(|draw| draw.rows.as_slice()).collect();
-    let sessions = draws[0].len();
-    let combine = |session: usize, by: &dyn Fn(&[f64]) -> f64| {
-        let each =
-            |of: &dyn Fn(&SessionAccuracy) -> f64| by(&draws.iter().map(|rows| of(&rows[session])).collect::<Vec<_>>());
-        let maybe = |of: &dyn Fn(&SessionAccuracy) -> Option<f64>| {
-            of(&draws[0][session]).map(|_| each(&|row| of(row).unwrap_or(0.0)))
-        };
-        SessionAccuracy {
-            session: draws[0][session].session,
-            base: each(&|row| row.base),
-            inc: maybe(&|row| row.inc),
-            hm: maybe(&|row| row.hm),
-            top1: each(&|row| row.top1),
-            area: maybe(&|row| row.area),
-        }
-    };
-    let every = |of: &dyn Fn(&[SessionAccuracy]) -> f64| draws.iter().map(|rows| of(rows)).collect::<Vec<f64>>();
-    let over = |rows: &[SessionAccuracy], of: &dyn Fn(&SessionAccuracy) -> Option<f64>| {
-        mean(&rows.iter().filter_map(of).collect::<Vec<_>>())
-    };
-    let decay = |of: fn(&SessionAccuracy) -> f64| every(&|rows| of(&rows[0]) - of(&rows[sessions - 1]));
-    let harmonic = every(&|rows| over(rows, &|row| row.hm));
-    let top1 = every(&|rows| over(rows, &|row| Some(row.top1)));
-    let areas = every(&|rows| over(rows, &|row| row.area));
-    let (base_decay, performance_decay) = (decay(|row| row.base), decay(|row| row.top1));
-    let means: Vec<SessionAccuracy> = (0..sessions).map(|session| combine(session, &mean)).collect();
-    let deviations: Vec<SessionAccuracy> = (0..sessions).map(|session| combine(session, &deviation)).collect();
-    let has_area = means.iter().any(|row| row.area.is_some());
-    Summary {
-        name: name.into(),
-        draws: all.len(),
-        ahm: mean(&harmonic),
-        ahm_deviation: deviation(&harmonic),
-        last_hm: means[sessions - 1].hm,
-        last_hm_deviation: deviations[sessions - 1].hm,
-        aacc: mean(&top1),
-        aacc_deviation: deviation(&top1),
-        area: has_area.then(|| mean(&areas)),
-        area_deviation: has_area.then(|| deviation(&areas)),
-        base_decay: mean(&base_decay),
-        base_decay_deviation: deviation(&base_decay),
-        performance_decay: mean(&performance_decay),
-        performance_decay_deviation: deviation(&performance_decay),
-        estimate_errors: AccuracyEstimateErrors::over(all.iter().map(|draw| draw.estimate_errors.as_slice())),
-        sessions: means,
-        deviations,
-        operations: mean(&all.iter().map(|draw| draw.operations).collect::<Vec<_>>()),
-        seconds: mean(&all.iter().map(|draw| draw.seconds).collect::<Vec<_>>()),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_published_numbers_give_the_published_harmonic_mean() {
-        // OrCo, CIFAR100: base and incremental accuracies of sessions 1..8 as printed in the paper's table.
-        let base = [67.37, 68.12, 63.30, 63.40, 63.93, 61.45, 61.08, 58.22];
-        let inc = [77.60, 60.20, 51.67, 48.90, 45.80, 48.23, 44.94, 43.15];
-        let row = |session: usize| {
-            let (base, inc): (f64, f64) = (base[session], inc[session]);
-            SessionAccuracy {
-                session: session + 1,
-                base,
-                inc: Some(inc),
-                hm: Some(harmonic_mean(base, inc)),
-                top1: 0.0,
-                area: None,
-            }
-        };
-        let summary = summarise("paper", &[Draw::of_rows((0..8).map(row).collect())]);
-        assert!((summary.ahm - 57.11).abs() < 0.01, "{}", summary.ahm);
-    }
 
     #[test]
     fn rows_stand_below_their_headings() {
@@ -351,21 +165,6 @@ mod tests {
         assert_eq!(first.to_string(), "      0   80.00       -       -   80.13       -");
         assert_eq!(last.to_string(), "      8   60.50   50.00   54.75  100.00   33.30");
         assert_eq!(last.to_string().len(), SessionAccuracy::HEADING.len());
-    }
-
-    #[test]
-    fn deviations_over_draws_stand_beside_the_means() {
-        let row =
-            |session, base, top1| SessionAccuracy { session, base, inc: Some(50.0), hm: Some(top1), top1, area: None };
-        let draw = |last: f64| Draw::of_rows(vec![row(0, 80.0, 80.0), row(1, last, last)]);
-        let summary = summarise("two", &[draw(70.0), draw(66.0)]);
-        // Decays 10 and 14: mean 12, sample deviation sqrt(8).
-        assert_eq!((summary.base_decay, summary.performance_decay), (12.0, 12.0));
-        assert!((summary.base_decay_deviation - 8f64.sqrt()).abs() < 1e-9);
-        assert_eq!((summary.last_hm, summary.area, summary.area_deviation), (Some(68.0), None, None));
-        let table = summary.table();
-        assert!(table.ends_with("68.00 ±  2.83              -"), "{table}");
-        assert!(summarise("one", &[draw(70.0)]).table().starts_with(SessionAccuracy::HEADING));
     }
 
     #[test]

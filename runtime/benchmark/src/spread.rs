@@ -1,5 +1,26 @@
 //! Mean, deviation and median of a few numbers.
 
+use core::fmt;
+
+/// A mean with its deviation. Printed, in percent: "57.11 ± 0.42", or the mean alone.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Spread {
+    /// The mean.
+    pub mean: f64,
+    /// The sample deviation; none of a single number, which says nothing of deviations.
+    pub deviation: Option<f64>,
+}
+
+impl fmt::Display for Spread {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { mean, deviation } = self;
+        match deviation {
+            Some(deviation) => f.pad(&std::format!("{mean:.2} ± {deviation:.2}")),
+            None => f.pad(&std::format!("{mean:.2}")),
+        }
+    }
+}
+
 /// Their mean; of none, not a number.
 pub fn mean(values: &[f64]) -> f64 {
     values.iter().sum::<f64>() / values.len() as f64

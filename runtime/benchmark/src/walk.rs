@@ -9,7 +9,8 @@ use orco_state::state::{BaseModel, State};
 
 use crate::accuracy_estimate::AccuracyEstimateError;
 use crate::benchmark::Benchmark;
-use crate::metrics::{AccuracyCounts, Draw, SessionAccuracy};
+use crate::metrics::{AccuracyCounts, SessionAccuracy};
+use crate::summary::Draw;
 
 /// A system on its way through the sessions of a draw: it is given the shots of one session after the other, as a
 /// device is, and scores pictures in between.

@@ -3,7 +3,8 @@
 use core::fmt::Display;
 use std::io::{self, Write as _};
 
-use orco_benchmark::Summary;
+use orco_benchmark::spread::Spread;
+use orco_benchmark::{Metric, Summary};
 
 /// Standard output took no more.
 #[derive(Debug, thiserror::Error)]
@@ -28,30 +29,18 @@ pub fn heading(width: usize, theirs: &str) -> String {
 
 /// The line of what was measured, in percent, beside what others gave.
 pub fn line(width: usize, name: &str, summary: &Summary, theirs: &str) -> String {
-    let last = summary.last_hm.zip(summary.last_hm_deviation);
-    let first = summary.sessions.first().zip(summary.deviations.first());
-    let numbers = [
-        first.map_or_else(|| "-".into(), |(mean, deviation)| summary.both(mean.base, deviation.base)),
-        summary.both(summary.ahm, summary.ahm_deviation),
-        last.map_or_else(|| "-".into(), |(mean, deviation)| summary.both(mean, deviation)),
-        summary.both(summary.aacc, summary.aacc_deviation),
-        summary.both(summary.base_decay, summary.base_decay_deviation),
-    ];
-    let numbers = numbers.map(|number| format!("{number:>14}")).join(" ");
+    let base = summary.session_numbers().next().and_then(|(_, [base, ..])| base);
+    let totals = [Metric::Ahm, Metric::LastHm, Metric::Aacc, Metric::BaseDecay].map(|metric| summary.total(metric));
+    let shown =
+        |number: Option<Spread>| number.map_or_else(|| format!("{:>14}", "-"), |number| format!("{number:>14}"));
+    let numbers: Vec<String> = [base].into_iter().chain(totals).map(shown).collect();
+    let numbers = numbers.join(" ");
     format!("{name:<width$} {numbers}  {theirs}").trim_end().to_owned()
 }
 
 /// A system's result: one line for the means over all sessions and one per session.
 pub fn session_table(summary: &Summary) -> String {
-    let name = |name: &str| match name {
-        "ahm" => "aHM".to_owned(),
-        "last hm" => "last HM".to_owned(),
-        "aacc" => "aACC".to_owned(),
-        other => other.to_owned(),
-    };
-    let totals =
-        summary.totals().map(|(of, mean, deviation)| format!("{} {}", name(of), summary.both(mean, deviation)));
-    let totals: Vec<String> = totals.collect();
+    let totals: Vec<String> = summary.totals().map(|(metric, total)| format!("{} {total}", metric.name())).collect();
     format!("{}: {}\n{}", summary.name, totals.join(", "), summary.table())
 }
 

@@ -146,10 +146,10 @@ pub fn write(folder: &Path, name: &str, value: &impl Serialize, csv: &str) -> io
 
 #[cfg(test)]
 mod tests {
-    use orco_benchmark::{Draw, SessionAccuracy, summarise};
+    use orco_benchmark::{Draw, Metric, SessionAccuracy, summarise};
 
     use super::*;
-    use crate::published::{Metric, PaperTable};
+    use crate::published::PaperTable;
 
     #[test]
     fn results_are_read_as_they_were_written_whatever_stands_beside_them() {

@@ -11,7 +11,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use orco_benchmark::{AccuracyEstimateErrors, SessionAccuracy, Summary, percent_or_dash};
+use orco_benchmark::{Metric, SessionAccuracy, Summary, percent_or_dash};
 use orco_runtime::manifest::{MANIFEST, Manifest, ManifestError};
 
 use self::scenes::MeasuredScenes;
@@ -122,9 +122,8 @@ impl ResultsPages {
                 Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
                     continue;
                 }
-                Err(source) => return Err(unreadable(&path, source)),
+                read => read?,
             };
-            let report = serde_json::from_slice(&json).map_err(|source| ResultsPagesError::Report { path, source })?;
             let manifest_path = bundle.join(MANIFEST);
             let text = fs::read_to_string(&manifest_path).map_err(|source| unreadable(&manifest_path, source))?;
             let manifest = Manifest::parse(&text)
@@ -152,7 +151,7 @@ impl ResultsPages {
         for MeasuredBundle { manifest, report, .. } in &self.bundles {
             let Some(ours) = report.results.summary("orco") else { continue };
             let backbone = &manifest.backbone;
-            let [ahm, aacc, area] = ["ahm", "aacc", "area"].map(|name| total(ours, name));
+            let [ahm, aacc, area] = [Metric::Ahm, Metric::Aacc, Metric::Area].map(|metric| ours.cell(metric));
             let _ = writeln!(
                 text,
                 "| [{name}]({name}.md) | {} at {}x{} | {:.2} M | {} | {ahm} | {aacc} | {area} |",
@@ -172,22 +171,22 @@ impl ResultsPages {
         for MeasuredBundle { manifest, report, .. } in &self.bundles {
             let _ = write!(text, "| {} |", manifest.name);
             for name in ["orco"].iter().chain(&RIVALS) {
-                let _ = write!(text, " {} |", cell(report, name, &["ahm", "aacc"]));
+                let _ = write!(text, " {} |", cell(report, name, &[Metric::Ahm, Metric::Aacc]));
             }
             text.push('\n');
         }
         text += "\nThe dial (`orco balance`) at its three positions, aHM / aACC:\n\n| bundle | keep-base | balanced | favour-new |\n|---|---|---|---|\n";
         for MeasuredBundle { manifest, report, .. } in &self.bundles {
             let cells: String =
-                DIAL.iter().map(|name| format!(" {} |", cell(report, name, &["ahm", "aacc"]))).collect();
+                DIAL.iter().map(|name| format!(" {} |", cell(report, name, &[Metric::Ahm, Metric::Aacc]))).collect();
             let _ = writeln!(text, "| {} |{cells}", manifest.name);
         }
         text += "\nWhat a device with default answers estimates after a session, less what is measured, in percentage points:\n\n\
                  | bundle | base classes | learned classes | all classes |\n|---|---|---|---|\n";
         for MeasuredBundle { manifest, report, .. } in &self.bundles {
-            let cells: String = AccuracyEstimateErrors::NAMES
+            let cells: String = Metric::ESTIMATE_ERRORS
                 .iter()
-                .map(|name| format!(" {} |", cell(report, "orco", &[name])))
+                .map(|metric| format!(" {} |", cell(report, "orco", &[*metric])))
                 .collect();
             let _ = writeln!(text, "| {} |{cells}", manifest.name);
         }
@@ -214,7 +213,11 @@ impl ResultsPages {
                     let title = if of_several { name } else { row.name };
                     let _ = write!(text, "| {title} | {published} |");
                     for bundle in &measured {
-                        let _ = write!(text, " {} |", cell(&bundle.report, name, &["ahm", "last hm", "aacc"]));
+                        let _ = write!(
+                            text,
+                            " {} |",
+                            cell(&bundle.report, name, &[Metric::Ahm, Metric::LastHm, Metric::Aacc])
+                        );
                     }
                     let _ = writeln!(text, " {} |", row.remark);
                 }
@@ -243,7 +246,8 @@ impl MeasuredBundle {
         );
         text += "| system | aHM | last HM | aACC | area | base decay | performance decay |\n|---|---|---|---|---|---|---|\n";
         for summary in report.results.summaries() {
-            let cells: String = TOTALS.iter().map(|name| format!(" {} |", total(summary, name))).collect();
+            let cells: String =
+                Metric::ACCURACIES.iter().map(|metric| format!(" {} |", summary.cell(*metric))).collect();
             let _ = writeln!(text, "| {} |{cells}", summary.name);
         }
         if let Some(ours) = report.results.summary("orco") {
@@ -296,19 +300,10 @@ fn sessions(report: &BundleReport, ours: &Summary) -> String {
     text
 }
 
-/// Columns of a bundle's page, of those of [`Summary::totals`].
-const TOTALS: [&str; 6] = ["ahm", "last hm", "aacc", "area", "base decay", "performance decay"];
-
-/// One of a system's [totals](Summary::totals) with its deviation, as a cell shows it.
-fn total(summary: &Summary, name: &str) -> String {
-    let found = summary.totals().find(|(total, ..)| *total == name);
-    found.map_or_else(|| "-".to_owned(), |(_, mean, deviation)| summary.both(mean, deviation))
-}
-
 /// Several of a system's totals, with slashes between.
-fn cell(report: &BundleReport, system: &str, names: &[&str]) -> String {
+fn cell(report: &BundleReport, system: &str, metrics: &[Metric]) -> String {
     let Some(summary) = report.results.summary(system) else { return "-".to_owned() };
-    names.iter().map(|name| total(summary, name)).collect::<Vec<_>>().join(" / ")
+    metrics.iter().map(|metric| summary.cell(*metric)).collect::<Vec<_>>().join(" / ")
 }
 
 fn millions(count: u64) -> String {

@@ -6,8 +6,11 @@ use orco_runtime::bundle::Bundle;
 use serde::{Deserialize, Serialize};
 
 use orco_benchmark::benchmark::Benchmark;
-use orco_benchmark::csv::quoted;
-use orco_benchmark::{AccuracyEstimateError, AccuracyEstimateErrors, Draw, SessionAccuracy, Summary, summarise};
+use orco_benchmark::csv::csv_quoted;
+use orco_benchmark::spread::Spread;
+use orco_benchmark::{
+    AccuracyEstimateError, AccuracyEstimateErrors, Draw, Metric, SessionAccuracy, Summary, summarise,
+};
 
 /// A system, measured on what was trained with every seed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -16,7 +19,7 @@ pub struct SeedSummary {
     pub seeds: usize,
     /// Draws of the shots with each of them.
     pub draws: usize,
-    /// Means over all draws and seeds. Deviations are those of the seeds' means, each over its draws; its `draws` are
+    /// Means over all draws and seeds. Deviations are those of the seeds' means, each over its draws; `draws` counts
     /// the seeds.
     pub over_seeds: Summary,
     /// Means over all draws and seeds. Deviations are over the draws of one seed: the root mean square of all seeds'
@@ -160,22 +163,20 @@ impl SeedSummary {
         Self { seeds: each.len(), draws, over_seeds, over_draws }
     }
 
+    /// A number over all sessions; none where it was not measured.
+    fn total(&self, metric: Metric) -> Option<SeedStatistic> {
+        let (draws, seeds) = (self.over_draws.total(metric)?, self.over_seeds.total(metric)?);
+        Some(SeedStatistic::of(None, metric.csv_name(), draws, seeds))
+    }
+
     /// Every number of all sessions together, or of one.
     pub fn numbers(&self) -> Vec<SeedStatistic> {
-        // One draw deviates from nothing.
-        let number = |session, name, [mean, draws, seeds]: [f64; 3]| {
-            let draws = (self.draws > 1).then_some(draws);
-            SeedStatistic { session, name, mean, draws, seeds }
-        };
-        let totals = self.over_draws.totals().zip(self.over_seeds.totals());
-        let totals = totals.map(|((name, mean, draws), (_, _, seeds))| number(None, name, [mean, draws, seeds]));
-        let rows = self.over_draws.deviations.iter().zip(&self.over_seeds.deviations).zip(&self.over_seeds.sessions);
-        let of_rows = rows.flat_map(|((draws, seeds), means)| {
-            let numbers =
-                SessionAccuracy::NAMES.into_iter().zip(means.numbers()).zip(draws.numbers()).zip(seeds.numbers());
-            numbers.filter_map(move |(((name, mean), draws), seeds)| {
-                Some(number(Some(means.session), name, [mean?, draws?, seeds?]))
-            })
+        let totals = self.over_draws.totals().filter_map(|(metric, _)| self.total(metric));
+        let rows = self.over_draws.session_numbers().zip(self.over_seeds.session_numbers());
+        let of_rows = rows.flat_map(|((session, draws), (_, seeds))| {
+            let numbers = SessionAccuracy::NAMES.into_iter().zip(draws).zip(seeds);
+            numbers
+                .filter_map(move |((name, draws), seeds)| Some(SeedStatistic::of(Some(session), name, draws?, seeds?)))
         });
         totals.chain(of_rows).collect()
     }
@@ -183,16 +184,15 @@ impl SeedSummary {
     /// The numbers over all sessions on a line below [`SeedSummary::heading`].
     pub fn line(&self) -> String {
         let name = format!("{:<24}", self.over_seeds.name);
-        let numbers = self.numbers();
-        TOTALS.iter().fold(name, |line, wanted| {
-            let total = numbers.iter().find(|number| number.session.is_none() && number.name == *wanted);
-            line + &format!("{:>24}", total.map_or_else(|| "-".into(), SeedStatistic::to_string))
+        COLUMNS.iter().fold(name, |line, metric| {
+            line + &format!("{:>24}", self.total(*metric).map_or_else(|| "-".into(), |total| total.to_string()))
         })
     }
 
     /// What stands above such lines.
     pub fn heading() -> String {
-        TOTALS.iter().fold(format!("{:<24}", "mean ± draws ± seeds"), |line, name| line + &format!("{name:>24}"))
+        let columns = COLUMNS.map(|metric| format!("{:>24}", metric.csv_name()));
+        format!("{:<24}{}", "mean ± draws ± seeds", columns.concat())
     }
 
     /// The numbers of every session, a line for each.
@@ -210,8 +210,8 @@ impl SeedSummary {
     }
 }
 
-/// Of [`Summary::totals`], those in a table.
-const TOTALS: [&str; 4] = ["ahm", "last hm", "aacc", "area"];
+/// Metrics of a line.
+const COLUMNS: [Metric; 4] = [Metric::Ahm, Metric::LastHm, Metric::Aacc, Metric::Area];
 
 /// A number with what it deviates by.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -226,6 +226,12 @@ pub struct SeedStatistic {
     pub draws: Option<f64>,
     /// Its deviation over the seeds.
     pub seeds: f64,
+}
+
+impl SeedStatistic {
+    fn of(session: Option<usize>, name: &'static str, draws: Spread, seeds: Spread) -> Self {
+        Self { session, name, mean: draws.mean, draws: draws.deviation, seeds: seeds.deviation.unwrap_or(0.0) }
+    }
 }
 
 impl fmt::Display for SeedStatistic {
@@ -246,7 +252,7 @@ pub fn csv(all: &[SeedSummary]) -> String {
             let session = session.map_or_else(String::new, |session| session.to_string());
             let draws = draws.map_or_else(String::new, |draws| draws.to_string());
             // Writing to a string cannot fail.
-            let _ = writeln!(text, "{},{session},{name},{mean},{draws},{seeds}", quoted(&system.over_seeds.name));
+            let _ = writeln!(text, "{},{session},{name},{mean},{draws},{seeds}", csv_quoted(&system.over_seeds.name));
         }
     }
     text

@@ -11,8 +11,8 @@ use std::collections::HashMap;
 use std::fs;
 
 use anyhow::{Context, Result, bail};
-use orco_benchmark::Summary;
 use orco_benchmark::benchmark::{Benchmark, SEED};
+use orco_benchmark::{Metric, Summary};
 use orco_core::config::LearnConfig;
 use orco_lab::kept_measurements::fingerprint;
 use orco_lab::phase3_ablations::{Phase3Ablations, Phase3Settings};
@@ -211,8 +211,8 @@ pub fn table(summaries: &[Summary], draws: usize) -> String {
         lines.push(format!(
             "{:<30} {:<14} {:<14} {:10.2} {:10.2}",
             summary.name,
-            summary.both(summary.ahm, summary.ahm_deviation),
-            summary.both(summary.aacc, summary.aacc_deviation),
+            summary.cell(Metric::Ahm),
+            summary.cell(Metric::Aacc),
             summary.base_decay,
             summary.performance_decay
         ));

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
+use orco_benchmark::Metric;
 use orco_benchmark::benchmark::Benchmark;
 use orco_core::config::LearnConfig;
 use orco_lab::ablation::Ablation;
@@ -38,9 +39,8 @@ pub fn tune(bundle: &Path, trials: &[String], draws: usize, seed: u64) -> Result
         let measured = measurement.over(draws, &interrupt::flow);
         interrupt::check()?;
         let summary = measured?;
-        let harmonic = summary.both(summary.ahm, summary.ahm_deviation);
-        let top1 = summary.both(summary.aacc, summary.aacc_deviation);
-        Ok(print(format!("{harmonic:<14} {top1:<14} {name}"))?)
+        let [ahm, aacc] = [Metric::Ahm, Metric::Aacc].map(|metric| summary.cell(metric));
+        Ok(print(format!("{ahm:<14} {aacc:<14} {name}"))?)
     };
     for (trial, (config, ablation)) in trials.iter().zip(&changes) {
         show(trial, System::ablated(*ablation), config)?;

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use anyhow::Result;
 use orco_benchmark::benchmark::{Benchmark, SEED};
 use orco_benchmark::spread::median;
-use orco_benchmark::{Summary, percent_or_dash, summarise};
+use orco_benchmark::{Metric, Summary, percent_or_dash, summarise};
 use orco_core::config::LearnConfig;
 use orco_core::loss::contrast::ContrastForm;
 use orco_lab::format::shell_word;
@@ -231,8 +231,8 @@ fn systems(text: &mut String, measured: &[Summary]) -> Result<()> {
             text,
             "| {} | {} | {} | {} | {:.2} | {:.2} |",
             summary.name,
-            summary.both(summary.ahm, summary.ahm_deviation),
-            summary.both(summary.aacc, summary.aacc_deviation),
+            summary.cell(Metric::Ahm),
+            summary.cell(Metric::Aacc),
             percent_or_dash(summary.area),
             summary.base_decay,
             summary.performance_decay

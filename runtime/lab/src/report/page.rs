@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use orco_benchmark::Metric;
 use plotters::style::RGBColor;
 use serde_json::Value;
 
@@ -97,6 +98,12 @@ impl Page {
         format!("{number} <small>± {}</small>", self.number(deviation))
     }
 
+    /// An accuracy of a system over all sessions.
+    fn total(&self, system: usize, metric: Metric) -> String {
+        let mean = pointer(system, metric);
+        self.both(&mean, &format!("{mean}_deviation"))
+    }
+
     fn add(&mut self, text: &str) {
         self.body += text;
         self.body.push('\n');
@@ -143,19 +150,8 @@ impl Page {
             if *draws == 1 { "one draw".to_owned() } else { format!("{draws} draws") },
             if *draws == 1 { "" } else { ", mean <small>± standard deviation over the draws</small>" },
         ));
-        let tiles = [
-            ("aHM", "ahm"),
-            ("last HM", "last_hm"),
-            ("aACC", "aacc"),
-            ("area", "area"),
-            ("base decay", "base_decay"),
-            ("performance decay", "performance_decay"),
-        ];
-        let tile = |(name, field): (&str, &str)| {
-            let both = self.both(&format!("/systems/0/{field}"), &format!("/systems/0/{field}_deviation"));
-            format!("<div><dt>{name}</dt><dd>{both}</dd></div>")
-        };
-        let tiles: String = tiles.into_iter().map(tile).collect();
+        let tile = |metric: Metric| format!("<div><dt>{}</dt><dd>{}</dd></div>", metric.name(), self.total(0, metric));
+        let tiles: String = Metric::ACCURACIES.into_iter().map(tile).collect();
         self.add(&format!("<dl class=\"tiles\">{tiles}</dl>"));
         self.add(&format!(
             "<p>By <b>orco</b>, the device's default answers. Made by</p><pre>{}</pre>",
@@ -174,14 +170,7 @@ impl Page {
         let mut rows = String::new();
         for (index, summary) in report.results.summaries().enumerate() {
             let about = System::named(&summary.name).map_or("", System::about);
-            let fields = ["ahm", "last_hm", "aacc", "area", "base_decay", "performance_decay"];
-            let cells: String = fields
-                .iter()
-                .map(|field| {
-                    let pointer = format!("/systems/{index}/{field}");
-                    format!("<td>{}</td>", self.both(&pointer, &format!("{pointer}_deviation")))
-                })
-                .collect();
+            let cells = Metric::ACCURACIES.map(|metric| format!("<td>{}</td>", self.total(index, metric))).concat();
             let ours = if summary.name == System::ORCO.name() { " class=\"ours\"" } else { "" };
             let name = escaped(&summary.name);
             let _ = write!(rows, "<tr{ours}><th>{name}<br><small>{about}</small></th>{cells}</tr>");
@@ -190,9 +179,9 @@ impl Page {
             let of = published::settings_for(&report.results.source).name();
             self.add(&format!("<p>The published program takes its settings for {of}.</p>"));
         }
+        let titles = Metric::ACCURACIES.map(|metric| format!("<th>{}</th>", metric.name())).concat();
         self.add(&format!(
-            "<div class=\"table\"><table><thead><tr><th>system</th><th>aHM</th><th>last HM</th><th>aACC</th><th>area</th>\
-             <th>base decay</th><th>performance decay</th></tr></thead><tbody>{rows}</tbody></table></div>"
+            "<div class=\"table\"><table><thead><tr><th>system</th>{titles}</tr></thead><tbody>{rows}</tbody></table></div>"
         ));
     }
 
@@ -326,8 +315,8 @@ impl Page {
         let theirs = row.totals(table).map_or_else(|| "–".to_owned(), |totals| totals.to_string());
         let ours = System::of_row(row).filter_map(|system| {
             let index = report.results.summaries().position(|summary| summary.name == system.name())?;
-            let at = |field: &str| self.number(&format!("/systems/{index}/{field}"));
-            let numbers = format!("{} / {} / {}", at("ahm"), at("last_hm"), at("aacc"));
+            let at = |metric| self.number(&pointer(index, metric));
+            let numbers = [Metric::Ahm, Metric::LastHm, Metric::Aacc].map(at).join(" / ");
             Some(format!("{numbers} <small>{}</small>", escaped(system.name())))
         });
         let ours: Vec<String> = ours.collect();
@@ -343,6 +332,11 @@ impl Page {
             escaped(remark)
         )
     }
+}
+
+/// Where a system's accuracy over all sessions stands in the report's JSON.
+fn pointer(system: usize, metric: Metric) -> String {
+    format!("/systems/{system}/{}", metric.csv_name().replace(' ', "_"))
 }
 
 /// An SVG to stand in the page: its colours become the page's, so that it is dark in the dark.

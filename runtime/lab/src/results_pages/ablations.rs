@@ -5,7 +5,9 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
-use super::{MeasuredBundle, NOTE, ResultsPagesError, total};
+use orco_benchmark::Metric;
+
+use super::{MeasuredBundle, NOTE, ResultsPagesError};
 use crate::geometry::Geometry;
 use crate::phase3_ablations::{AblationResults, QUESTIONS};
 use crate::published::{PaperVariant, listed};
@@ -110,7 +112,7 @@ fn table(has_published: bool, columns: &[Column<'_>]) -> String {
         }
         for Column { measured, .. } in columns {
             let found = measured.results.summary(&summary.name);
-            let cell = found.map_or_else(|| "-".to_owned(), |found| TOTALS.map(|name| total(found, name)).join(" / "));
+            let cell = found.map_or_else(|| "-".to_owned(), |found| CELL.map(|metric| found.cell(metric)).join(" / "));
             let _ = write!(text, " {cell} |");
         }
         text.push('\n');
@@ -124,24 +126,24 @@ pub(super) fn of_answer(measured: &AblationResults) -> String {
         return String::new();
     }
     let AblationResults { results, command, .. } = measured;
-    let titles: String = OF_ANSWER.iter().map(|(_, title)| format!(" {title} |")).collect();
+    let titles: String = OF_ANSWER.iter().map(|metric| format!(" {} |", metric.name())).collect();
     let mut text = format!(
         "\nThe default answer (preset `combined`) with each loss of phase 3 left out. Printed by\n\n    {command}\n\n\
          | phase 3 |{titles}\n|---|{}\n",
         "---|".repeat(OF_ANSWER.len())
     );
     for summary in results.summaries() {
-        let cells: String = OF_ANSWER.iter().map(|(name, _)| format!(" {} |", total(summary, name))).collect();
+        let cells: String = OF_ANSWER.iter().map(|metric| format!(" {} |", summary.cell(*metric))).collect();
         let _ = writeln!(text, "| {} |{cells}", summary.name);
     }
     text
 }
 
-/// Columns of that table: names of totals, and their titles.
-const OF_ANSWER: [(&str, &str); 4] = [("ahm", "aHM"), ("last hm", "last HM"), ("aacc", "aACC"), ("area", "area")];
+/// Columns of that table.
+const OF_ANSWER: [Metric; 4] = [Metric::Ahm, Metric::LastHm, Metric::Aacc, Metric::Area];
 
 /// What a cell shows.
-const TOTALS: [&str; 3] = ["ahm", "last hm", "aacc"];
+const CELL: [Metric; 3] = [Metric::Ahm, Metric::LastHm, Metric::Aacc];
 
 /// How classes lie after the first draw, where that was measured.
 fn geometry(Column { title, measured }: &Column<'_>) -> String {

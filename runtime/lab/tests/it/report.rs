@@ -6,6 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use orco_benchmark::benchmark::Benchmark;
+use orco_benchmark::spread::Spread;
 use orco_benchmark::{AccuracyEstimateError, AccuracyEstimateErrors};
 use orco_lab::phase3_ablations::Phase3Ablations;
 use orco_lab::published::{PaperTable, PaperVariant, ROWS};
@@ -130,7 +131,8 @@ fn the_csv_holds_the_numbers_of_the_json() {
         let json: BundleReport =
             serde_json::from_str(&fs::read_to_string(report.join("report.json")).unwrap()).unwrap();
         for summary in json.results.summaries() {
-            for (name, mean, deviation) in summary.totals() {
+            for (metric, Spread { mean, deviation }) in summary.totals() {
+                let (name, deviation) = (metric.csv_name(), deviation.expect("several draws"));
                 let start = format!("{},{},,{name},", summary.name, summary.draws);
                 let quoted = format!("\"{}\",{},,{name},", summary.name, summary.draws);
                 let rest = csv.lines().find_map(|line| line.strip_prefix(&start).or(line.strip_prefix(&quoted)));

@@ -48,7 +48,10 @@ pub fn threads(command: &Command) -> Option<i32> {
 
 #[cfg(test)]
 mod tests {
-    use clap::Parser;
+    use std::any::TypeId;
+    use std::path::PathBuf;
+
+    use clap::{CommandFactory, Parser};
     use serde_json::json;
 
     use super::*;
@@ -74,6 +77,24 @@ mod tests {
         assert_eq!(threads(&Command::Resume { run: folder.path().into() }), Some(2));
         assert_eq!(common.images.recipe, folder.path().join("recipe.toml"));
         assert_eq!(common.images.data.as_deref(), Some(Path::new("/data")));
+    }
+
+    #[test]
+    fn every_path_of_a_command_that_can_be_resumed_is_kept_absolute() {
+        for name in ["pretrain", "align", "run"] {
+            let cli = Cli::command();
+            let arguments = cli.find_subcommand(name).unwrap().get_arguments();
+            let mut words = vec!["orco-train".to_owned(), name.into()];
+            for argument in
+                arguments.filter(|argument| argument.get_value_parser().type_id() == TypeId::of::<PathBuf>())
+            {
+                words.extend(argument.get_long().map(|long| format!("--{long}")));
+                words.push(format!("relative/{}", argument.get_id()));
+            }
+            assert!(words.len() > 8, "{words:?}");
+            let request = request::encode(&Cli::parse_from(words).command).unwrap().to_string();
+            assert!(request.contains("/relative/") && !request.contains("\"relative/"), "{request}");
+        }
     }
 
     #[test]

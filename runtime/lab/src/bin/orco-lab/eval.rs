@@ -9,7 +9,7 @@ use anyhow::{Context, Result, bail};
 use clap::Args;
 use orco_benchmark::benchmark::{Benchmark, BenchmarkError, SEED};
 use orco_benchmark::terminal::{parse_share, progress_bar};
-use orco_benchmark::{Summary, answer_rule, csv, from_cifar100};
+use orco_benchmark::{Metric, Summary, answer_rule, csv, from_cifar100};
 use orco_lab::estimates::{EstimateRow, mean_estimates};
 use orco_lab::format::{print, session_table};
 use orco_lab::results::{MeasuredSystem, Results, are_results};
@@ -278,8 +278,8 @@ fn preset_table(measured: &[Summary]) -> String {
         format!(
             "{:<8} {:<14} {:<14} {:>8.1} {:>7.3} {:>8.2} {:>7.3}",
             summary.name,
-            summary.both(summary.ahm, summary.ahm_deviation),
-            summary.both(summary.aacc, summary.aacc_deviation),
+            summary.cell(Metric::Ahm),
+            summary.cell(Metric::Aacc),
             summary.operations / 1e9,
             summary.operations / first.operations,
             summary.seconds,

@@ -11,6 +11,7 @@ use std::time::Instant;
 use anyhow::{Context, Result};
 use clap::builder::PossibleValuesParser;
 use clap::{Args, Parser, Subcommand};
+use orco_benchmark::Metric;
 use orco_benchmark::benchmark::{Benchmark, SEED};
 use orco_benchmark::csv::csv;
 use orco_lab::format::{heading, line, print, shell_word};
@@ -227,8 +228,7 @@ fn make_report(arguments: &ReportArguments) -> Result<()> {
     done(None);
     report.write(&written)?;
     for summary in report.results.summaries() {
-        let ahm = summary.both(summary.ahm, summary.ahm_deviation);
-        let aacc = summary.both(summary.aacc, summary.aacc_deviation);
+        let [ahm, aacc] = [Metric::Ahm, Metric::Aacc].map(|metric| summary.cell(metric));
         print(format!("{:<24} aHM {ahm:<14} aACC {aacc}", summary.name))?;
     }
     let seconds = started.elapsed().as_secs_f64();
