@@ -66,6 +66,15 @@ impl Draws {
     }
 }
 
+/// Classes known after each session: the base classes after session 0, then as many more as each session's `ways`.
+pub fn classes_after(base: usize, ways: impl IntoIterator<Item = usize>) -> Vec<usize> {
+    let mut known = Vec::from([base]);
+    for new in ways {
+        known.push(known[known.len() - 1] + new);
+    }
+    known
+}
+
 /// Why a bundle has nothing to be measured on.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -115,12 +124,11 @@ impl Benchmark {
     /// # Panics
     /// If there is no such session.
     pub fn session(&self, base_model: &BaseModel, session: usize, draw: usize, seed: u64) -> Vec<NewClass> {
-        let first: u32 = self.ways[..session - 1].iter().sum();
-        let classes = first..first + self.ways[session - 1];
-        classes
-            .map(|index| {
-                let class = base_model.classes.len() as u32 + index;
-                let shots = self.draw(class, draw, seed);
+        let base = base_model.classes.len();
+        let known = self.classes_after(base);
+        (known[session - 1]..known[session])
+            .map(|class| {
+                let shots = self.draw(class as u32, draw, seed);
                 let features = |shot: usize| {
                     let dimension = self.candidates.dimension();
                     let mut views = std::vec![0.0; self.candidates.views() * dimension];
@@ -129,12 +137,14 @@ impl Benchmark {
                     }
                     views
                 };
-                NewClass {
-                    label: self.labels[index as usize].clone(),
-                    shots: shots.into_iter().map(features).collect(),
-                }
+                NewClass { label: self.labels[class - base].clone(), shots: shots.into_iter().map(features).collect() }
             })
             .collect()
+    }
+
+    /// Classes known after each session, as [`classes_after`] counts them.
+    pub fn classes_after(&self, base: usize) -> Vec<usize> {
+        classes_after(base, self.ways.iter().map(|ways| *ways as usize))
     }
 
     /// The images accuracy is measured on, ordered by their classes: the classes, and the features `[n, features]`.

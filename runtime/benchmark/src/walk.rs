@@ -84,7 +84,7 @@ impl SessionWalk<'_> {
         // In the order in which their classes come, so that a session's pictures begin with those of the one before.
         let (of, measured) = benchmark.measured_by_class();
         let mut cost = LearningCost::default();
-        for session in 0..=benchmark.ways.len() {
+        for (session, classes) in benchmark.classes_after(base).into_iter().enumerate() {
             if session > 0 {
                 let new = benchmark.session(base_model, session, draw, seed);
                 let started = Instant::now();
@@ -92,7 +92,6 @@ impl SessionWalk<'_> {
                 cost.operations += learned.map_err(|source| EvaluateError::Learn { session, source })?;
                 cost.seconds += started.elapsed().as_secs_f64();
             }
-            let classes = base + benchmark.ways[..session].iter().sum::<u32>() as usize;
             let pictures = of.partition_point(|class| (*class as usize) < classes);
             let scores = learner.scores(&measured[..pictures * base_model.head.inputs]);
             let (of, state) = (&of[..pictures], learner.state());

@@ -32,6 +32,7 @@ pub use similarity::Similarities;
 
 use crate::published::PaperTable;
 use crate::results::Results;
+use orco_benchmark::benchmark::classes_after;
 use orco_benchmark::csv::csv;
 
 /// All that a report shows.
@@ -170,14 +171,19 @@ fn write_file(path: &Path, bytes: &[u8]) -> Result<(), WriteError> {
     replace_shared(path, bytes).map_err(|source| WriteError::File { path: path.into(), source })
 }
 
-/// Writes who was taken for whom as `confusion-NAME.json`, `.svg` and `.png` into a folder. Classes of the base session
-/// and of every further one end at `ends`.
+/// Writes who was taken for whom as `confusion-NAME.json`, `.svg` and `.png` into a folder. Lines stand
+/// between the classes of sessions, after so many `classes_after` each.
 ///
 /// # Errors
 /// [`WriteError`] if a file cannot be written.
-pub fn write_confusion(folder: &Path, name: &str, confusion: &Confusion, ends: &[usize]) -> Result<(), WriteError> {
+pub fn write_confusion(
+    folder: &Path,
+    name: &str,
+    confusion: &Confusion,
+    classes_after: &[usize],
+) -> Result<(), WriteError> {
     let json = serde_json::to_string(confusion).expect("numbers") + "\n";
-    let drawn = confusion::Matrix { confusion, ends }.drawn()?;
+    let drawn = confusion::Matrix { confusion, classes_after }.drawn()?;
     write_file(&folder.join(format!("confusion-{name}.json")), json.as_bytes())?;
     write_file(&folder.join(format!("confusion-{name}.svg")), drawn.svg.as_bytes())?;
     write_file(&folder.join(format!("confusion-{name}.png")), &drawn.png)
@@ -308,20 +314,11 @@ impl BundleReport {
 
     /// Number of the session that learned a class.
     fn session_of(&self, class: usize) -> usize {
-        let mut ends = self.base;
-        self.ways
-            .iter()
-            .take_while(|ways| {
-                let before = ends;
-                ends += **ways as usize;
-                class >= before
-            })
-            .count()
+        self.classes_after().partition_point(|known| *known <= class)
     }
 
-    /// Where classes of the base session and of every further one end.
-    fn ends(&self) -> Vec<usize> {
-        let sum = |sessions: usize| self.base + self.ways[..sessions].iter().sum::<u32>() as usize;
-        (0..=self.ways.len()).map(sum).collect()
+    /// Classes known after each session.
+    fn classes_after(&self) -> Vec<usize> {
+        classes_after(self.base, self.ways.iter().map(|ways| *ways as usize))
     }
 }

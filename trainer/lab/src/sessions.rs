@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use anyhow::Result;
-use orco_benchmark::benchmark::{Draws, SEED};
+use orco_benchmark::benchmark::{Draws, SEED, classes_after};
 use orco_benchmark::{AccuracyCounts, Draw, SessionAccuracy, Summary, summarise};
 use orco_lab::report::{Confusion, write_confusion};
 use orco_state::target::argmax;
@@ -83,8 +83,8 @@ impl<'a> Protocol<'a> {
             let (row, counts) = self.measure(learner, number);
             rows.push(row);
             if draw == 0 && number == sessions.len() {
-                let (confusion, ends) = (Confusion { session: number, counts }, self.ends());
-                write_confusion(self.run.folder(), self.file, &confusion, &ends)?;
+                let confusion = Confusion { session: number, counts };
+                write_confusion(self.run.folder(), self.file, &confusion, &self.classes_after())?;
             }
         }
         Ok(Draw { seconds, ..Draw::of_rows(rows) })
@@ -110,18 +110,17 @@ impl<'a> Protocol<'a> {
         classes.flat_map(chosen).collect()
     }
 
-    /// Where the classes of the base session and of every further one end.
-    fn ends(&self) -> Vec<usize> {
+    /// Classes known after each session.
+    fn classes_after(&self) -> Vec<usize> {
         let split = &self.data.split;
-        let classes = |sessions: usize| split.sessions[..sessions].iter().map(|session| session.classes.len());
-        (0..=split.sessions.len()).map(|sessions| split.base_classes + classes(sessions).sum::<usize>()).collect()
+        classes_after(split.base_classes, split.sessions.iter().map(|session| session.classes.len()))
     }
 
     /// Measures the classes seen so far; also counts the images of a class (row) that were answered with a class
     /// (column).
     fn measure(&self, learner: &dyn SessionLearner, session: usize) -> (SessionAccuracy, Vec<Vec<u32>>) {
         let (split, images) = (&self.data.split, self.measured());
-        let seen = self.ends()[session];
+        let seen = self.classes_after()[session];
         let mut answered = vec![vec![0; seen]; seen];
         let label = |row: &i64| usize::from(images.labels[split.measured[*row as usize]]);
         let known: Vec<i64> = (0..split.measured.len() as i64).filter(|row| label(row) < seen).collect();

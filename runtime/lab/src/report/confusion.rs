@@ -13,18 +13,18 @@ const TOP: i32 = 30;
 const SIDE: i32 = 410;
 
 pub(super) fn pictures(report: &BundleReport) -> Result<Vec<(String, DrawnPicture)>, DrawError> {
-    let ends = report.ends();
+    let classes_after = report.classes_after();
     let drawn = report.confusion.iter().map(|confusion| {
-        let ends = &ends[..=confusion.session];
-        Ok((format!("confusion-{}", confusion.session), Matrix { confusion, ends }.drawn()?))
+        let classes_after = &classes_after[..=confusion.session];
+        Ok((format!("confusion-{}", confusion.session), Matrix { confusion, classes_after }.drawn()?))
     });
     drawn.collect()
 }
 
 pub(super) struct Matrix<'a> {
     pub(super) confusion: &'a Confusion,
-    /// Where the classes of each session end.
-    pub(super) ends: &'a [usize],
+    /// Classes known after each session.
+    pub(super) classes_after: &'a [usize],
 }
 
 impl Matrix<'_> {
@@ -66,7 +66,7 @@ impl Figure for Matrix<'_> {
         }
         let frame = Rectangle::new([(LEFT, TOP), (LEFT + SIDE, TOP + SIDE)], MUTED.stroke_width(1));
         root.draw(&frame).map_err(failed)?;
-        for &end in &self.ends[..self.ends.len() - 1] {
+        for &end in &self.classes_after[..self.classes_after.len() - 1] {
             let at = self.place(end);
             let lines =
                 [vec![(LEFT + at, TOP), (LEFT + at, TOP + SIDE)], vec![(LEFT, TOP + at), (LEFT + SIDE, TOP + at)]];
@@ -75,7 +75,7 @@ impl Figure for Matrix<'_> {
             }
         }
         let mut before = 0;
-        for (session, &end) in self.ends.iter().enumerate() {
+        for (session, &end) in self.classes_after.iter().enumerate() {
             let middle = (self.place(before) + self.place(end)) / 2;
             let name = if session == 0 { "base".to_owned() } else { session.to_string() };
             let left =

@@ -99,8 +99,9 @@ pub struct PaperFigures {
     pub losses: Vec<EpochLosses>,
     /// Answers after the last session.
     pub confusion: Vec<SystemConfusion>,
-    /// Where classes of the base session and of every further one end.
-    ends: Vec<usize>,
+    /// Classes known after each session.
+    #[serde(rename = "ends")]
+    classes_after: Vec<usize>,
 }
 
 /// The systems whose answers are shown.
@@ -151,8 +152,6 @@ pub fn paper_figures(
         )?;
         losses.extend(of_last);
     }
-    let base = base_model.classes.len();
-    let end = |sessions: usize| base + benchmark.ways[..sessions].iter().sum::<u32>() as usize;
     Ok(PaperFigures {
         bundle: bundle.manifest.name.clone(),
         source: benchmark.source.clone(),
@@ -162,7 +161,7 @@ pub fn paper_figures(
         planes,
         losses,
         confusion: all_answers,
-        ends: (0..=last).map(end).collect(),
+        classes_after: benchmark.classes_after(base_model.classes.len()),
     })
 }
 
@@ -224,7 +223,10 @@ impl PaperFigures {
         }
         for SystemConfusion { system, answers } in &self.confusion {
             let name = system.to_lowercase().replace(|letter: char| !letter.is_ascii_alphanumeric(), "-");
-            all.push((format!("confusion-{name}"), Matrix { confusion: answers, ends: &self.ends }.drawn()?));
+            all.push((
+                format!("confusion-{name}"),
+                Matrix { confusion: answers, classes_after: &self.classes_after }.drawn()?,
+            ));
         }
         Ok(all)
     }
