@@ -1,14 +1,13 @@
 //! Whether estimates come true: the accuracies that a change estimates, and the sets of labels of which one is right.
 
 use core::fmt;
-use core::ops::ControlFlow;
 
 use orco_benchmark::spread::{mean, mean_of_any};
 use orco_benchmark::{EvaluateError, percent_or_dash};
 use orco_core::workers::Serial;
 use orco_state::classify::{Classifier, prediction_set};
 use orco_state::prediction_set::COVERAGE;
-use orco_state::session::{ExpectedAccuracy, Session, SessionMemory};
+use orco_state::session::{ExpectedAccuracy, SessionMemory};
 use orco_state::state::State;
 use serde::{Deserialize, Serialize};
 
@@ -97,16 +96,11 @@ impl Measurement<'_> {
     /// # Errors
     /// [`EvaluateError`] if a session cannot be learned.
     pub fn estimate_errors(&self, draw: usize, false_alarms: f32) -> Result<Option<Vec<EstimateRow>>, EvaluateError> {
-        let Self { base_model, benchmark, config, seed, .. } = *self;
-        let mut state = State::fresh(base_model, [0; 32]);
-        let mut memory = SessionMemory::default();
-        let mut rows = Vec::with_capacity(benchmark.ways.len());
-        for session in 1..=benchmark.ways.len() {
-            let new = benchmark.session(base_model, session, draw, seed);
-            let (memory, on_progress) = (&mut memory, &mut |_| ControlFlow::Continue(()));
-            let mut step = Session { base_model, config, seed, memory, workers: &Serial, on_progress };
-            let learned = step.learn(&state, &new).map_err(|source| EvaluateError::Learn { session, source })?;
-            let (next, report) = learned;
+        let sessions = self.benchmark.ways.len();
+        let (mut state, mut memory) = (State::fresh(self.base_model, [0; 32]), SessionMemory::default());
+        let mut rows = Vec::with_capacity(sessions);
+        for session in 1..=sessions {
+            let (next, report) = self.learn(draw, session, &state, &mut memory)?;
             state = next;
             let Some(tally) = self.tally(&state, false_alarms) else { return Ok(None) };
             rows.push(self.row(session, &state, &tally, report.expected));

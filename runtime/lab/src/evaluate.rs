@@ -9,7 +9,8 @@ use orco_core::align::AlignProgress;
 use orco_core::config::LearnConfig;
 use orco_core::workers::{Serial, Workers};
 use orco_runtime::threads::{Threads, cores};
-use orco_state::state::BaseModel;
+use orco_state::session::{ChangeReport, Session, SessionMemory};
+use orco_state::state::{BaseModel, State};
 
 use crate::published;
 use crate::system::{System, SystemContext};
@@ -105,26 +106,29 @@ impl Measurement<'_> {
         rows.into_iter().map(|(_, rows)| rows).collect()
     }
 
-    /// Measures over all sessions with one draw of the shots. `on_progress` sees every epoch of learning with its
-    /// session and may cancel there, `on_row` sees every session's row as soon as it is measured.
+    /// Learns a session of a draw as a device does; gives the state after it.
+    ///
+    /// # Errors
+    /// [`EvaluateError`] if it cannot be learned.
+    pub(crate) fn learn(
+        &self,
+        draw: usize,
+        session: usize,
+        state: &State,
+        memory: &mut SessionMemory,
+    ) -> Result<(State, ChangeReport), EvaluateError> {
+        let Self { base_model, benchmark, config, seed, .. } = *self;
+        let new = benchmark.session(base_model, session, draw, seed);
+        let on_progress = &mut |_| ControlFlow::Continue(());
+        let mut device = Session { base_model, config, seed, memory, workers: &Serial, on_progress };
+        device.learn(state, &new).map_err(|source| EvaluateError::Learn { session, source })
+    }
+
+    /// Leads the system through all sessions with one draw of the shots. `on_progress` sees every epoch of learning
+    /// with its session and may cancel there, `on_session` looks at every session after it is learned.
     ///
     /// # Errors
     /// [`EvaluateError`] if a session cannot be learned, or was cancelled.
-    pub fn draw(
-        &self,
-        draw: usize,
-        workers: &dyn Workers,
-        on_progress: &mut (dyn FnMut(usize, AlignProgress) -> ControlFlow<()> + Send),
-        on_row: &mut dyn FnMut(&SessionAccuracy),
-    ) -> Result<Draw, EvaluateError> {
-        self.walk(draw, workers, on_progress, &mut |_, row| on_row(row))
-    }
-
-    /// Leads the system through all sessions with one draw of the shots, `on_session` looking at every one after it is
-    /// learned.
-    ///
-    /// # Errors
-    /// As for [`Measurement::draw`].
     pub fn walk(
         &self,
         draw: usize,

@@ -2,11 +2,10 @@
 //! learned yet are told from those of known ones.
 
 use core::fmt;
-use core::ops::ControlFlow;
 
 use orco_core::workers::Serial;
 use orco_state::classify::Classifier;
-use orco_state::session::{Session, SessionMemory};
+use orco_state::session::SessionMemory;
 use orco_state::state::State;
 use serde::{Deserialize, Serialize};
 
@@ -50,7 +49,7 @@ impl Measurement<'_> {
     /// # Errors
     /// [`EvaluateError`] if a session cannot be learned.
     pub fn unknown(&self, draw: usize, false_alarms: f32) -> Result<Option<Vec<UnknownRow>>, EvaluateError> {
-        let Self { base_model, benchmark, config, seed, .. } = *self;
+        let Self { base_model, benchmark, config, .. } = *self;
         let measured = benchmark.measured.clean();
         let classes = benchmark.measured.classes();
         let mut state = State::fresh(base_model, [0; 32]);
@@ -58,11 +57,7 @@ impl Measurement<'_> {
         let mut rows = Vec::with_capacity(benchmark.ways.len() + 1);
         for session in 0..=benchmark.ways.len() {
             if session > 0 {
-                let new = benchmark.session(base_model, session, draw, seed);
-                let (memory, on_progress) = (&mut memory, &mut |_| ControlFlow::Continue(()));
-                let mut step = Session { base_model, config, seed, memory, workers: &Serial, on_progress };
-                let learned = step.learn(&state, &new);
-                state = learned.map_err(|source| EvaluateError::Learn { session, source })?.0;
+                state = self.learn(draw, session, &state, &mut memory)?.0;
             }
             let (classifier, stored) = Classifier::with_known_scores(base_model, &state, config, None, &Serial);
             let Some(stored) = stored else { return Ok(None) };
