@@ -34,9 +34,9 @@ fn open_data_by(mut recipe: Recipe, images: &ImageArguments, group: &RankGroup) 
     recipe.seed = images.seed.unwrap_or(recipe.seed);
     // Before images are read, and phase 1 is trained.
     if recipe.backbone.onnx.is_none() && recipe.pretrain.epochs > 0 {
-        group.demand_share("pretrain.batch", recipe.pretrain.batch)?;
+        group.require_divisible("pretrain.batch", recipe.pretrain.batch)?;
     }
-    group.demand_share("align.batch", recipe.align.batch)?;
+    group.require_divisible("align.batch", recipe.align.batch)?;
     let origin = DataOrigin {
         folder: images.data.as_deref(),
         lists: images.lists.as_deref(),

@@ -88,8 +88,8 @@ impl Run {
     /// If the folder cannot be made, belongs to another recipe or other data, another process works in it, or the ranks
     /// have different recipes or data. A run that is there is then as it was.
     pub fn open_on(folder: &Path, recipe: &Recipe, trained_on: &TrainedOn, group: &RankGroup) -> Result<Self> {
-        group.demand_same("a recipe", &toml::to_string(recipe).context("recipe")?)?;
-        group.demand_same("images, labels or a split", &serde_json::to_string(trained_on).context("data")?)?;
+        group.require_same("a recipe", &toml::to_string(recipe).context("recipe")?)?;
+        group.require_same("images, labels or a split", &serde_json::to_string(trained_on).context("data")?)?;
         let run = match group.is_first() {
             true => Self::open_with(folder, recipe, Some(trained_on), group.clone())?,
             false => Self {
@@ -100,7 +100,7 @@ impl Run {
                 _lock: None,
             },
         };
-        group.meet()?;
+        group.barrier()?;
         Ok(run)
     }
 

@@ -13,8 +13,8 @@ mod c10d;
 #[path = "distributed/missing.rs"]
 mod c10d;
 mod machine;
+mod objects;
 mod place;
-mod share;
 
 use std::ops::Range;
 use std::sync::{Arc, mpsc};
@@ -75,7 +75,7 @@ pub enum RankError {
     },
     /// A batch cannot be shared equally.
     #[error("{setting} is {batch}, which {size} ranks cannot share equally; start a number of ranks that divides it")]
-    Share {
+    Indivisible {
         /// The setting of the recipe.
         setting: &'static str,
         /// Its value.
@@ -165,7 +165,7 @@ impl RankGroup {
         let RankPlace { rank, size, local, .. } = place;
         let group = Self(Some(Arc::new(Ranks { rank, size, local, engine })));
         // All have met before one may end: whoever is still connecting would report a lost rank instead of the reason.
-        group.meet()?;
+        group.barrier()?;
         Ok(group)
     }
 
@@ -193,10 +193,10 @@ impl RankGroup {
     /// Refuses a batch that the ranks cannot share equally.
     ///
     /// # Errors
-    /// [`RankError::Share`] then.
-    pub fn demand_share(&self, setting: &'static str, batch: usize) -> Result<(), RankError> {
+    /// [`RankError::Indivisible`] then.
+    pub fn require_divisible(&self, setting: &'static str, batch: usize) -> Result<(), RankError> {
         let size = self.size();
-        if batch.is_multiple_of(size) { Ok(()) } else { Err(RankError::Share { setting, batch, size }) }
+        if batch.is_multiple_of(size) { Ok(()) } else { Err(RankError::Indivisible { setting, batch, size }) }
     }
 
     /// The own rows of a batch, of which every rank gets as many.
@@ -209,7 +209,7 @@ impl RankGroup {
     ///
     /// # Errors
     /// [`RankError::Lost`].
-    pub fn average<'a>(&self, tensors: impl IntoIterator<Item = &'a Tensor>) -> Result<(), RankError> {
+    pub fn all_reduce_mean<'a>(&self, tensors: impl IntoIterator<Item = &'a Tensor>) -> Result<(), RankError> {
         let Some(ranks) = &self.0 else { return Ok(()) };
         let tensors: Vec<&Tensor> = tensors.into_iter().collect();
         no_grad(|| {
@@ -229,7 +229,7 @@ impl RankGroup {
     ///
     /// # Errors
     /// [`RankError::Lost`].
-    pub fn sum(&self, part: &Tensor) -> Result<Tensor, RankError> {
+    pub fn all_reduce_sum(&self, part: &Tensor) -> Result<Tensor, RankError> {
         let Some(ranks) = &self.0 else { return Ok(part.shallow_clone()) };
         self.or_lost(ranks.engine.sum_with_gradient(part, STEP))
     }
@@ -277,7 +277,7 @@ impl RankGroup {
     ///
     /// # Errors
     /// [`RankError::Lost`].
-    pub fn equalise<'a>(&self, tensors: impl IntoIterator<Item = &'a Tensor>) -> Result<(), RankError> {
+    pub fn broadcast<'a>(&self, tensors: impl IntoIterator<Item = &'a Tensor>) -> Result<(), RankError> {
         let Some(ranks) = &self.0 else { return Ok(()) };
         tensors.into_iter().try_for_each(|tensor| self.or_lost(ranks.engine.broadcast(tensor, APART_TIMEOUT)))
     }
@@ -286,9 +286,9 @@ impl RankGroup {
     ///
     /// # Errors
     /// [`RankError::Lost`].
-    pub fn of_first(&self, number: f64) -> Result<f64, RankError> {
+    pub fn broadcast_number(&self, number: f64) -> Result<f64, RankError> {
         let held = Tensor::from(number);
-        self.equalise([&held])?;
+        self.broadcast([&held])?;
         Ok(held.double_value(&[]))
     }
 
@@ -307,7 +307,7 @@ impl RankGroup {
     ///
     /// # Errors
     /// [`RankError::Lost`].
-    pub fn meet(&self) -> Result<(), RankError> {
+    pub fn barrier(&self) -> Result<(), RankError> {
         let Some(ranks) = &self.0 else { return Ok(()) };
         self.or_lost(ranks.engine.sum(&Tensor::zeros([1], (Kind::Int64, Device::Cpu)), APART_TIMEOUT))
     }
@@ -342,7 +342,9 @@ mod tests {
         assert_eq!((group.rank(), group.size(), group.is_first(), group.local()), (0, 1, true, None));
         assert_eq!((group.own_rows(12), group.own_part(&[4, 5, 6])), (0..12, vec![4, 5, 6]));
         let rows = Tensor::arange(6, (Kind::Float, Device::Cpu)).view([3, 2]);
-        assert!(group.gather_views(&rows, 3).unwrap().equal(&rows) && group.sum(&rows).unwrap().equal(&rows));
+        assert!(
+            group.gather_views(&rows, 3).unwrap().equal(&rows) && group.all_reduce_sum(&rows).unwrap().equal(&rows)
+        );
         alone("platform::distributed::tests::alone_nothing_changes", || {
             let draw = || Tensor::rand([4], (Kind::Float, Device::Cpu));
             tch::manual_seed(3);
@@ -358,7 +360,7 @@ mod tests {
         let lost = |reason: &str| RankError::Lost { rank: 1, size: 2, reason: reason.into() }.to_string();
         let expected = format!("rank 1 of 2 lost the other ranks: closed; {ADVICE}");
         assert_eq!((lost("closed"), lost("lost the other ranks: closed")), (expected.clone(), expected));
-        let share = RankError::Share { setting: "pretrain.batch", batch: 64, size: 3 }.to_string();
+        let share = RankError::Indivisible { setting: "pretrain.batch", batch: 64, size: 3 }.to_string();
         assert!(share.starts_with("pretrain.batch is 64, which 3 ranks cannot share equally"), "{share}");
     }
 }

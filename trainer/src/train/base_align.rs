@@ -77,8 +77,8 @@ pub fn align_sharing(
         return Ok(targets);
     }
     let group = run.group();
-    group.demand_share("align.batch", config.batch)?;
-    group.equalise(model.tensors().iter().map(|(_, tensor)| tensor))?;
+    group.require_divisible("align.batch", config.batch)?;
+    group.broadcast(model.tensors().iter().map(|(_, tensor)| tensor))?;
     let begun = UnfinishedAlign::read(run, &settings)?;
     if begun.is_none() && (run.has(CHECKPOINT) || run.has(checkpoint::UNFINISHED)) {
         log::warn!(
@@ -103,7 +103,7 @@ pub fn align_sharing(
     };
     // Ranks may round differently and so assign differently: all take what the first one chose.
     let (vectors, chosen) = (Tensor::from_slice(&made), Tensor::from_slice(&rows));
-    group.equalise([&vectors, &chosen])?;
+    group.broadcast([&vectors, &chosen])?;
     let vectors = vectors.view([tables.targets.count as i64, dimension]).to_device(device);
     let targets = Targets { vectors, rows: Vec::try_from(chosen)? };
     state.stopping = Stopping::new(model, config, base, &targets)?;

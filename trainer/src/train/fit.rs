@@ -141,7 +141,7 @@ impl TrainingLoop<'_> {
         let Self { run, title, steps, epochs, until, .. } = *self;
         let mut progress = PhaseProgress::new(title, (epochs * steps) as u64, at.global_step(steps));
         let (on_cpu, mut saved) = (self.device == Device::Cpu, Instant::now());
-        run.group().meet()?;
+        run.group().barrier()?;
         interrupt::enter(self.work);
         while at.epoch < until {
             phase.begin(at)?;

@@ -72,9 +72,9 @@ pub fn train<C: Criterion>(
         bail!("the {images} base images do not fill one batch of {}", config.batch);
     }
     let group = run.group();
-    group.demand_share("pretrain.batch", config.batch)?;
+    group.require_divisible("pretrain.batch", config.batch)?;
     let (state, at) = PretrainState::load(model, criterion, config, run)?;
-    group.equalise(model.tensors().iter().map(|(_, tensor)| tensor))?;
+    group.broadcast(model.tensors().iter().map(|(_, tensor)| tensor))?;
     model.backbone.norm_group = config.sync_batch_norm.then(|| group.clone());
     run.rewind("pretrain", at.epoch)?;
     let norms = model.tensors().into_iter().map(|(_, tensor)| tensor).filter(|tensor| !tensor.requires_grad());
@@ -156,7 +156,7 @@ impl<C: Criterion> PretrainPhase<'_, C> {
         let batches = self.steps.min(IMAGES.div_ceil(self.config.batch));
         let views = (0..batches).map(|step| self.model.channels.normalise(&scene.views(&self.batch(step), 1)));
         self.model.backbone.estimate_norms(views, self.config.precision);
-        self.base.run.group().average(&self.norms)?;
+        self.base.run.group().all_reduce_mean(&self.norms)?;
         Ok(())
     }
 }
@@ -182,7 +182,7 @@ impl<C: Criterion> TrainingPhase for PretrainPhase<'_, C> {
         let parts = losses.parts();
         let average = |gradients: &[Tensor]| {
             let defined = gradients.iter().filter(|gradient| gradient.defined());
-            group.average(defined.chain([&parts]).chain(&self.norms))
+            group.all_reduce_mean(defined.chain([&parts]).chain(&self.norms))
         };
         let (gradients, goes) = match &mut self.state.scaler {
             None => {

@@ -103,7 +103,7 @@ fn gradients_in(group: &RankGroup) -> Vec<(String, Tensor)> {
             model.parameters("").into_iter().filter(|parameter| !parameter.name.starts_with("backbone")).collect();
         let made = gradients(&losses.total, &parameters);
         let total = losses.total.detach().copy();
-        group.average(made.iter().filter(|gradient| gradient.defined()).chain([&total])).unwrap();
+        group.all_reduce_mean(made.iter().filter(|gradient| gradient.defined()).chain([&total])).unwrap();
         named.push((format!("{name}: loss"), total));
         let defined = parameters.iter().zip(made).filter(|(_, gradient)| gradient.defined());
         named.extend(defined.map(|(parameter, gradient)| (format!("{name}: {}", parameter.name), gradient)));
@@ -125,7 +125,7 @@ fn network_gradients(group: &RankGroup, synchronised: bool) -> Vec<(String, Tens
     let parameters = model.parameters("backbone");
     let made = gradients(&loss, &parameters);
     let norms: Vec<_> = model.tensors().into_iter().filter(|(_, tensor)| !tensor.requires_grad()).collect();
-    group.average(made.iter().chain(norms.iter().map(|(_, tensor)| tensor))).unwrap();
+    group.all_reduce_mean(made.iter().chain(norms.iter().map(|(_, tensor)| tensor))).unwrap();
     let made = parameters.into_iter().zip(made).map(|(parameter, gradient)| (parameter.name, gradient));
     made.chain(norms).map(|(name, tensor)| (format!("{name}, {synchronised}"), tensor)).collect()
 }
@@ -154,7 +154,7 @@ fn a_rank_leaves_its_gradients() {
     let own = group.draw_separately(|| Tensor::rand([64], options));
     let ours = common();
     let [mean_own, mean_common] = [&own, &ours].map(Tensor::copy);
-    group.average([&mean_own, &mean_common]).unwrap();
+    group.all_reduce_mean([&mean_own, &mean_common]).unwrap();
     assert!(apart(&mean_own, &own) > 0.01 && mean_common.equal(&ours));
     let first = [group.rank() as i64 + 7];
     let named = [("numbers".to_owned(), Tensor::from_slice(&first))].into_iter().collect();
@@ -246,11 +246,11 @@ fn a_rank_reads_pictures() {
     Tensor::write_safetensors(&held, folder.join(format!("{}.safetensors", group.rank()))).unwrap();
     // One memory: what a rank writes, the others see.
     let last = set.train.pixels.get(0).view(-1).get(0);
-    group.meet().unwrap();
+    group.barrier().unwrap();
     if !group.is_first() {
         let _ = last.shallow_clone().fill_(199);
     }
-    group.meet().unwrap();
+    group.barrier().unwrap();
     assert_eq!(last.int64_value(&[]), 199);
 }
 

@@ -31,7 +31,7 @@ pub fn read(folder: &Path, part: Cifar100Part, group: &RankGroup) -> Result<Imag
         records.iter().skip(own.start).take(own.len()).flat_map(|record| record.planes.iter().copied()).collect();
     let mut rows = pixels.narrow(0, own.start as i64, own.len() as i64);
     rows.copy_(&Tensor::from_slice(&planes).view_as(&rows));
-    group.meet()?;
+    group.barrier()?;
     Ok(Images { pixels, labels })
 }
 

@@ -67,7 +67,7 @@ pub(super) fn decode(
         // Before any rank decodes its part of another list.
         let size = |entry: &ListedImage| entry.path.metadata().map_or(0, |file| file.len());
         let files: Vec<_> = entries.iter().map(|entry| (&entry.name, entry.label, size(entry))).collect();
-        group.demand_same("pictures", &format!("{files:?}"))?;
+        group.require_same("pictures", &format!("{files:?}"))?;
     }
     let SharedRows { rows: pixels, own, first } = group.common_rows(&[entries.len() as i64, 3, side, side])?;
     let mut progress = PhaseProgress::counting(what, "images", own.len() as u64, 0);
@@ -99,7 +99,7 @@ pub(super) fn decode(
             pixels.get(row as i64).copy_(&pixels.get(index as i64));
         }
     }
-    group.meet()?;
+    group.barrier()?;
     let skipped = broken.iter().map(|(&index, reason)| format!("{} {reason}", entries[index].path.display())).collect();
     let images = Images {
         pixels: pixels.narrow(0, 0, kept.len() as i64),

@@ -28,7 +28,7 @@ pub(super) fn synchronised(
     let count = (x.numel() as i64 / channels) as f64 * group.size() as f64;
     let mean_of = |values: &Tensor| {
         let own = values.sum_dim_intlist([0i64, 2, 3].as_slice(), false, kind);
-        group.sum(&own).unwrap_or_else(|lost| panic!("{lost}")) / count
+        group.all_reduce_sum(&own).unwrap_or_else(|lost| panic!("{lost}")) / count
     };
     let per_channel = |values: &Tensor| values.view([1, channels, 1, 1]);
     let mean = mean_of(&x);

@@ -189,8 +189,8 @@ impl AlignState {
     pub fn descend(&mut self, loss: &Tensor, [of_head, of_backbone]: [f64; 2], group: &RankGroup) -> Result<()> {
         let gradients = gradients(loss, self.parameters());
         let loss = loss.detach().to_kind(Kind::Double);
-        group.average(gradients.iter().filter(|gradient| gradient.defined()))?;
-        group.average([&loss])?;
+        group.all_reduce_mean(gradients.iter().filter(|gradient| gradient.defined()))?;
+        group.all_reduce_mean([&loss])?;
         let (head, backbone) = gradients.split_at(self.head.parameters().len());
         self.head.step(head, of_head);
         self.backbone.iter_mut().for_each(|sgd| sgd.step(backbone, of_backbone));

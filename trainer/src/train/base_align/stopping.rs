@@ -86,7 +86,7 @@ impl Stopping {
         };
         let scores = no_grad(|| model.head.project(clean).matmul(&self.targets.transpose(0, 1)));
         let loss = scores.to_kind(Kind::Double).cross_entropy_for_logits(&self.labels).double_value(&[]);
-        let loss = base.run.group().of_first(loss)?;
+        let loss = base.run.group().broadcast_number(loss)?;
         if self.best.as_ref().is_none_or(|best| loss < best.loss - (MARGIN.0 * best.loss).max(MARGIN.1)) {
             let copy = |parameter: &Parameter| (parameter.name.clone(), no_grad(|| parameter.tensor.detach().copy()));
             self.best = Some(BestWeights { loss, epoch, weights: trained.map(copy).collect() });

@@ -1,5 +1,5 @@
-//! What one rank knows is given to all: a checkpoint, which need not lie where other ranks could read it, or images
-//! that are broken.
+//! Collectives of objects: a checkpoint, which need not lie where other ranks could read it, or images that are
+//! broken.
 
 use std::collections::HashMap;
 
@@ -35,7 +35,7 @@ impl RankGroup {
                 true => named[place].1.contiguous(),
                 false => Tensor::zeros(&size, (CHECKPOINT_KINDS[kind], Device::Cpu)),
             };
-            self.equalise([&tensor])?;
+            self.broadcast([&tensor])?;
             tensors.insert(name, tensor);
         }
         Ok((!tensors.is_empty()).then_some(tensors))
@@ -44,13 +44,13 @@ impl RankGroup {
     /// The first rank's bytes.
     fn broadcast_bytes(&self, own: Vec<u8>) -> Result<Vec<u8>, RankError> {
         let length = Tensor::from(own.len() as i64);
-        self.equalise([&length])?;
+        self.broadcast([&length])?;
         let length = length.int64_value(&[]);
         let held = match self.is_first() {
             true => Tensor::from_slice(&own),
             false => Tensor::zeros([length], (Kind::Uint8, Device::Cpu)),
         };
-        self.equalise([&held])?;
+        self.broadcast([&held])?;
         Ok(Vec::try_from(held).expect("bytes"))
     }
 
@@ -79,7 +79,7 @@ impl RankGroup {
     ///
     /// # Errors
     /// [`RankError::Differs`] on every rank then.
-    pub fn demand_same(&self, what: &'static str, own: &str) -> Result<(), RankError> {
+    pub fn require_same(&self, what: &'static str, own: &str) -> Result<(), RankError> {
         let all = self.gather_bytes(&codec::digest(own.as_bytes()))?;
         match all.iter().position(|other| *other != all[0]) {
             Some(rank) => Err(RankError::Differs { what, rank }),
