@@ -100,7 +100,8 @@ pub struct SceneResults {
     /// Frames with a thing near which nothing was found.
     pub missed: f64,
     /// Frames with one thing in which more was found, too.
-    pub crumbs: f64,
+    #[serde(rename = "crumbs")]
+    pub spurious: f64,
     /// Frames with two things of which both were answered right.
     pub two_things: f64,
 }
@@ -196,15 +197,15 @@ pub fn measure(plan: &ScenePlan<'_>) -> Result<SceneResults, SceneError> {
         let mut device = Device::taught(plan.bundle, input, &places, &objects)?;
         *shares = device.shares(&places, &objects)?;
         if input == Input::EmptyView {
-            (results.missed, results.crumbs) = found_shares(&places, &objects);
+            (results.missed, results.spurious) = found_shares(&places, &objects);
             results.two_things = device.two_things(&places, &objects, &mut random)?;
         }
     }
     Ok(results)
 }
 
-/// So many of `count`, drawn without replacement.
-fn drawn(count: usize, random: &mut Random) -> Vec<usize> {
+/// The indices below `count`, in random order.
+fn shuffled_indices(count: usize, random: &mut Random) -> Vec<usize> {
     let mut order: Vec<usize> = (0..count).collect();
     random.shuffle(&mut order);
     order
@@ -213,7 +214,7 @@ fn drawn(count: usize, random: &mut Random) -> Vec<usize> {
 /// As many places as things. A photograph of which no empty view can be made is passed over, as a user would.
 fn draw_places(plan: &ScenePlan<'_>, random: &mut Random) -> Result<Vec<Place>, SceneError> {
     let mut places = Vec::new();
-    for index in drawn(plan.places.len(), random) {
+    for index in shuffled_indices(plan.places.len(), random) {
         if places.len() == plan.taken {
             break;
         }
@@ -238,9 +239,9 @@ fn draw_objects(plan: &ScenePlan<'_>, places: &[Place], random: &mut Random) -> 
         return Err(SceneError::Few { what: "things", wanted: plan.taken.max(2), needed, have: usable.len() });
     }
     let mut taken = Vec::new();
-    for (own, index) in drawn(usable.len(), random).into_iter().take(plan.taken).enumerate() {
+    for (own, index) in shuffled_indices(usable.len(), random).into_iter().take(plan.taken).enumerate() {
         let pictures = &usable[index].pictures;
-        let order = drawn(pictures.len(), random);
+        let order = shuffled_indices(pictures.len(), random);
         let opened = order[..enough]
             .iter()
             .map(|&picture| MaskedPicture::open(&pictures[picture]))
@@ -285,15 +286,15 @@ fn empty_share(places: &[Place], random: &mut Random) -> f64 {
 
 /// Shares of frames in which the thing was missed, and in which more than it was found.
 fn found_shares(places: &[Place], objects: &[ObjectSample]) -> (f64, f64) {
-    let (mut frames, mut missed, mut crumbs) = (0, 0, 0);
+    let (mut frames, mut missed, mut spurious) = (0, 0, 0);
     for shown in objects.iter().flat_map(|object| object.shots.iter().chain(&object.at_home).chain(&object.elsewhere)) {
         let things = places[shown.place].things(&shown.frame);
         let best = things.iter().map(|found| found.intersection_over_union(shown.stage.things[0])).fold(0.0, f32::max);
         frames += 1;
         missed += usize::from(best < FOUND);
-        crumbs += usize::from(things.len() > 1);
+        spurious += usize::from(things.len() > 1);
     }
-    (share(missed, frames), share(crumbs, frames))
+    (share(missed, frames), share(spurious, frames))
 }
 
 impl Place {
@@ -324,6 +325,14 @@ struct Device {
     fill: [u8; 3],
     /// Holds the state.
     _folder: tempfile::TempDir,
+}
+
+/// What a device answers about a picture.
+struct ThingAnswer {
+    /// The best of the learned things; none where none is answered.
+    thing: Option<usize>,
+    /// Whether a base class comes before all of them.
+    base_first: bool,
 }
 
 impl Device {
@@ -367,12 +376,11 @@ impl Device {
         }
     }
 
-    /// Asks of a picture: the thing that is answered among learned classes, and whether a base class comes first.
-    fn asked(&mut self, picture: &RgbImage) -> Result<(usize, bool), EncodeError> {
+    fn ask(&mut self, picture: &RgbImage) -> Result<ThingAnswer, EncodeError> {
         let answer = self.learner.classify(picture)?;
         let learned = answer.matches.iter().map(|found| found.class).find(|class| *class >= self.first);
-        let is_base = answer.matches.first().is_some_and(|found| found.class < self.first);
-        Ok((learned.map_or(usize::MAX, |class| class - self.first), is_base))
+        let base_first = answer.matches.first().is_some_and(|found| found.class < self.first);
+        Ok(ThingAnswer { thing: learned.map(|class| class - self.first), base_first })
     }
 
     fn shares(&mut self, places: &[Place], objects: &[ObjectSample]) -> Result<InputShares, SceneError> {
@@ -381,12 +389,13 @@ impl Device {
             for (at_home, elsewhere) in object.at_home.iter().zip(&object.elsewhere) {
                 count += 1;
                 if let Some(picture) = self.view(places, at_home) {
-                    home += usize::from(self.asked(&picture)?.0 == thing);
+                    home += usize::from(self.ask(&picture)?.thing == Some(thing));
                 }
                 if let Some(picture) = self.view(places, elsewhere) {
-                    let (answered, is_base) = self.asked(&picture)?;
-                    other += usize::from(answered == thing);
-                    all += usize::from(answered == thing && !is_base);
+                    let answer = self.ask(&picture)?;
+                    let is_right = answer.thing == Some(thing);
+                    other += usize::from(is_right);
+                    all += usize::from(is_right && !answer.base_first);
                 }
             }
         }
@@ -452,7 +461,7 @@ impl Device {
             let is_here = |found: &&Thing| found.bounds.intersection_over_union(*bounds) >= FOUND;
             if let Some(found) = foreground.things().iter().find(is_here) {
                 let picture = foreground.cut_out(&frame, found, self.fill);
-                right += usize::from(self.asked(&picture)?.0 == thing);
+                right += usize::from(self.ask(&picture)?.thing == Some(thing));
             }
         }
         Ok(right == 2)
@@ -473,7 +482,7 @@ impl SceneResults {
             inputs: [0, 1, 2, 3].map(shares),
             empty: over(&|draw| draw.empty),
             missed: over(&|draw| draw.missed),
-            crumbs: over(&|draw| draw.crumbs),
+            spurious: over(&|draw| draw.spurious),
             two_things: over(&|draw| draw.two_things),
         }
     }
