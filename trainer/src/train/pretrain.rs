@@ -152,9 +152,9 @@ impl<C: Criterion> PretrainPhase<'_, C> {
         let averaged = self.state.average.apply(self.state.optimiser.parameters());
         log::info!("phase 1: the weights are the mean over the last {averaged} epochs");
         seed_torch(self.base.seed, all as i64 + 1);
-        let scene = StepContext::of(self.model, self.config, self.base);
+        let context = StepContext::of(self.model, self.config, self.base);
         let batches = self.steps.min(IMAGES.div_ceil(self.config.batch));
-        let views = (0..batches).map(|step| self.model.channels.normalise(&scene.views(&self.batch(step), 1)));
+        let views = (0..batches).map(|step| self.model.channels.normalise(&context.views(&self.batch(step), 1)));
         self.model.backbone.estimate_norms(views, self.config.precision);
         self.base.run.group().all_reduce_mean(&self.norms)?;
         Ok(())
@@ -166,18 +166,18 @@ impl<C: Criterion> TrainingPhase for PretrainPhase<'_, C> {
         seed_torch(self.base.seed, at.epoch as i64 + 1);
         let count = self.base.split.base.len() as i64;
         self.order = Vec::try_from(Tensor::randperm(count, (Kind::Int64, tch::Device::Cpu)))?;
-        let scene = StepContext::of(self.model, self.config, self.base);
+        let context = StepContext::of(self.model, self.config, self.base);
         for step in 0..at.step {
-            let _drawn = self.criterion.draw(&scene, &self.batch(step));
+            let _drawn = self.criterion.draw(&context, &self.batch(step));
         }
         Ok(())
     }
 
     fn step(&mut self, at: Position) -> Result<()> {
         let (group, batch) = (self.base.run.group(), self.batch(at.step));
-        let scene = StepContext::of(self.model, self.config, self.base);
-        let drawn = self.criterion.draw(&scene, &batch);
-        let losses = self.criterion.losses(&scene, drawn, &batch)?;
+        let context = StepContext::of(self.model, self.config, self.base);
+        let drawn = self.criterion.draw(&context, &batch);
+        let losses = self.criterion.losses(&context, drawn, &batch)?;
         let optimiser = &mut self.state.optimiser;
         let parts = losses.parts();
         let average = |gradients: &[Tensor]| {

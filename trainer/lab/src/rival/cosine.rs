@@ -52,13 +52,13 @@ impl Criterion for CrossEntropy {
         1
     }
 
-    fn draw(&self, scene: &StepContext<'_>, batch: &[usize]) -> Tensor {
-        scene.views(batch, 1)
+    fn draw(&self, context: &StepContext<'_>, batch: &[usize]) -> Tensor {
+        context.views(batch, 1)
     }
 
-    fn losses(&mut self, scene: &StepContext<'_>, drawn: Tensor, batch: &[usize]) -> Result<BatchLosses, RankError> {
-        let StepContext { model, config, .. } = scene;
-        let labels = scene.labels(batch);
+    fn losses(&mut self, context: &StepContext<'_>, drawn: Tensor, batch: &[usize]) -> Result<BatchLosses, RankError> {
+        let StepContext { model, config, .. } = context;
+        let labels = context.labels(batch);
         let features = model.backbone.forward(&model.channels.normalise(&drawn), config.precision, true);
         let logits = logits(&features, &model.classifier);
         let loss = logits.cross_entropy_for_logits(&labels);

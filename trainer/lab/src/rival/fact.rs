@@ -96,18 +96,23 @@ impl Criterion for Fact {
         1
     }
 
-    fn draw(&self, scene: &StepContext<'_>, batch: &[usize]) -> FactDraw {
-        let views = scene.views(batch, 1);
+    fn draw(&self, context: &StepContext<'_>, batch: &[usize]) -> FactDraw {
+        let views = context.views(batch, 1);
         // Beta(1/2, 1/2) is the arcsine law.
         let share = (FRAC_PI_2 * uniform()).sin().powi(2);
         let partner = Tensor::randperm(batch.len() as i64, (Kind::Int64, views.device()));
         FactDraw { views, share, partner }
     }
 
-    fn losses(&mut self, scene: &StepContext<'_>, drawn: FactDraw, batch: &[usize]) -> Result<BatchLosses, RankError> {
-        let StepContext { model, config, .. } = scene;
+    fn losses(
+        &mut self,
+        context: &StepContext<'_>,
+        drawn: FactDraw,
+        batch: &[usize],
+    ) -> Result<BatchLosses, RankError> {
+        let StepContext { model, config, .. } = context;
         let FactDraw { views, share, partner } = drawn;
-        let (labels, base) = (scene.labels(batch), model.classifier.size()[0]);
+        let (labels, base) = (context.labels(batch), model.classifier.size()[0]);
         let between = before_third_stage(&model.backbone.description);
         let hidden = model.backbone.lower(&model.channels.normalise(&views), between, config.precision, true);
         let all = |virtuals: &Tensor| Tensor::cat(&[&model.classifier, virtuals], 0);

@@ -143,8 +143,8 @@ impl Criterion for NcFscil {
         1
     }
 
-    fn draw(&self, scene: &StepContext<'_>, batch: &[usize]) -> NcFscilDraw {
-        let views = scene.views(batch, 1);
+    fn draw(&self, context: &StepContext<'_>, batch: &[usize]) -> NcFscilDraw {
+        let views = context.views(batch, 1);
         let order = Tensor::randperm(batch.len() as i64, (Kind::Int64, Device::Cpu));
         let (partner, others) = (order.to_device(views.device()), |partner: &Tensor| views.index_select(0, partner));
         let chosen = uniform();
@@ -164,13 +164,13 @@ impl Criterion for NcFscil {
 
     fn losses(
         &mut self,
-        scene: &StepContext<'_>,
+        context: &StepContext<'_>,
         drawn: NcFscilDraw,
         batch: &[usize],
     ) -> Result<BatchLosses, RankError> {
-        let StepContext { model, config, .. } = scene;
+        let StepContext { model, config, .. } = context;
         let NcFscilDraw { views, partner, share } = drawn;
-        let labels = scene.labels(batch);
+        let labels = context.labels(batch);
         let features = model.backbone.forward(&model.channels.normalise(&views), config.precision, true);
         let projected = self.project(&features);
         let to = |labels: &Tensor| dot_regression(&projected, &self.goals(labels), None);

@@ -187,20 +187,25 @@ impl Criterion for Savc {
         3 * TURNS.len()
     }
 
-    fn draw(&self, scene: &StepContext<'_>, batch: &[usize]) -> SavcDraw {
-        let views = scene.views(batch, 2);
-        let small = AugmentConfig { crop_scale: SMALL_CROP, ..scene.config.augment.clone() };
-        let small = view(&scene.images.batch(batch, scene.model.device()), &small);
+    fn draw(&self, context: &StepContext<'_>, batch: &[usize]) -> SavcDraw {
+        let views = context.views(batch, 2);
+        let small = AugmentConfig { crop_scale: SMALL_CROP, ..context.config.augment.clone() };
+        let small = view(&context.images.batch(batch, context.model.device()), &small);
         let smaller = |side: i64| (side * SMALL_SIDE / 32).max(1);
         let sides = [smaller(small.size()[2]), smaller(small.size()[3])];
         SavcDraw { views, small: small.internal_upsample_bilinear2d_aa(sides, false, None, None) }
     }
 
-    fn losses(&mut self, scene: &StepContext<'_>, drawn: SavcDraw, batch: &[usize]) -> Result<BatchLosses, RankError> {
-        let StepContext { model, config, .. } = scene;
+    fn losses(
+        &mut self,
+        context: &StepContext<'_>,
+        drawn: SavcDraw,
+        batch: &[usize],
+    ) -> Result<BatchLosses, RankError> {
+        let StepContext { model, config, .. } = context;
         let count = batch.len() as i64;
         let input = |images: &Tensor| model.channels.normalise(&fantasised(images));
-        let classes = fantasised_classes(&scene.labels(batch), model.classifier.size()[0]);
+        let classes = fantasised_classes(&context.labels(batch), model.classifier.size()[0]);
 
         let features = |images| model.backbone.forward(&input(&images), config.precision, true);
         let whole = features(drawn.views.narrow(0, 0, count));

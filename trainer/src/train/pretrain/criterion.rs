@@ -60,7 +60,7 @@ pub trait Criterion {
     fn views(&self, config: &PretrainConfig) -> usize;
 
     /// Draws all random numbers of a step, so that drawing them is enough to pass over one.
-    fn draw(&self, scene: &StepContext<'_>, batch: &[usize]) -> Self::StepDraw;
+    fn draw(&self, context: &StepContext<'_>, batch: &[usize]) -> Self::StepDraw;
 
     /// The losses of a batch.
     ///
@@ -68,7 +68,7 @@ pub trait Criterion {
     /// [`RankError::Lost`].
     fn losses(
         &mut self,
-        scene: &StepContext<'_>,
+        context: &StepContext<'_>,
         drawn: Self::StepDraw,
         batch: &[usize],
     ) -> Result<BatchLosses, RankError>;
@@ -104,13 +104,13 @@ impl Criterion for RecipeCriterion {
         config.views
     }
 
-    fn draw(&self, scene: &StepContext<'_>, batch: &[usize]) -> Tensor {
-        scene.views(batch, scene.config.views)
+    fn draw(&self, context: &StepContext<'_>, batch: &[usize]) -> Tensor {
+        context.views(batch, context.config.views)
     }
 
-    fn losses(&mut self, scene: &StepContext<'_>, drawn: Tensor, batch: &[usize]) -> Result<BatchLosses, RankError> {
-        let StepContext { model, config, group, .. } = scene;
+    fn losses(&mut self, context: &StepContext<'_>, drawn: Tensor, batch: &[usize]) -> Result<BatchLosses, RankError> {
+        let StepContext { model, config, group, .. } = context;
         let features = model.backbone.forward(&model.channels.normalise(&drawn), config.precision, true);
-        BatchLosses::over(model, config, &features, &scene.labels(batch), group)
+        BatchLosses::over(model, config, &features, &context.labels(batch), group)
     }
 }
