@@ -27,10 +27,10 @@ use crate::train::pretrain::pretrain;
 /// # Errors
 /// If either is missing or not as it should be.
 pub fn open_data(images: &ImageArguments, group: &RankGroup) -> Result<(Recipe, DataSet)> {
-    open_data_by(Recipe::read(&images.recipe)?, images, group)
+    open_images(Recipe::read(&images.recipe)?, images, group)
 }
 
-fn open_data_by(mut recipe: Recipe, images: &ImageArguments, group: &RankGroup) -> Result<(Recipe, DataSet)> {
+fn open_images(mut recipe: Recipe, images: &ImageArguments, group: &RankGroup) -> Result<(Recipe, DataSet)> {
     recipe.seed = images.seed.unwrap_or(recipe.seed);
     // Before images are read, and phase 1 is trained.
     if recipe.backbone.onnx.is_none() && recipe.pretrain.epochs > 0 {
@@ -57,7 +57,7 @@ fn open_data_by(mut recipe: Recipe, images: &ImageArguments, group: &RankGroup) 
 ///
 /// # Errors
 /// As for [`open_data`], or if the device is not there, which is told before images are read.
-pub fn open_data_for(arguments: &TrainingArguments, group: &RankGroup) -> Result<(Recipe, DataSet)> {
+pub fn open_training_data(arguments: &TrainingArguments, group: &RankGroup) -> Result<(Recipe, DataSet)> {
     device::open_for(arguments.device, group)?;
     let (images, run) = (&arguments.images, &arguments.run);
     // A run's own copy says whether it is whole.
@@ -68,7 +68,7 @@ pub fn open_data_for(arguments: &TrainingArguments, group: &RankGroup) -> Result
         Some(model) => Recipe::read_on(&images.recipe, model)?,
         None => Recipe::read(&images.recipe)?,
     };
-    open_data_by(recipe, images, group)
+    open_images(recipe, images, group)
 }
 
 /// Warns where a backbone that the user brought is likely to be fed with other images than it was made for.
@@ -140,15 +140,15 @@ impl TrainingJob {
     /// # Errors
     /// If something is missing or does not fit; the folder is then as it was.
     pub fn open(arguments: &TrainingArguments, request: serde_json::Value, group: &RankGroup) -> Result<Self> {
-        let (recipe, data) = open_data_for(arguments, group)?;
-        Self::over(recipe, data, arguments, request, group)
+        let (recipe, data) = open_training_data(arguments, group)?;
+        Self::with_data(recipe, data, arguments, request, group)
     }
 
     /// As [`TrainingJob::open`], for a recipe and its data that were read before.
     ///
     /// # Errors
     /// As for [`TrainingJob::open`].
-    pub fn over(
+    pub fn with_data(
         recipe: Recipe,
         data: DataSet,
         arguments: &TrainingArguments,
@@ -157,7 +157,7 @@ impl TrainingJob {
     ) -> Result<Self> {
         let device = device::open_for(arguments.device, group)?;
         let mut model = match &recipe.backbone.onnx {
-            Some(path) => Model::on(
+            Some(path) => Model::with_onnx_backbone(
                 OnnxBackbone::open(path, &recipe.backbone, recipe.data.side(), data.channels)?,
                 &recipe,
                 device,

@@ -52,13 +52,13 @@ impl Model {
     /// A freshly initialised model; seeds torch's generator.
     pub fn new(recipe: &Recipe, input: [i64; 3], device: Device) -> Self {
         let mirrored = recipe.align.mirrored;
-        Self::with(recipe, Description { mirrored, ..Description::new(&recipe.backbone, input) }, device)
+        Self::from_description(recipe, Description { mirrored, ..Description::new(&recipe.backbone, input) }, device)
     }
 
     /// A freshly initialised head on a feature extractor that the user brings; seeds torch's generator.
-    pub fn on(onnx: OnnxBackbone, recipe: &Recipe, device: Device) -> Self {
+    pub fn with_onnx_backbone(onnx: OnnxBackbone, recipe: &Recipe, device: Device) -> Self {
         let description = Description::identity(&onnx.name, onnx.features as i64);
-        Self { onnx: Some(onnx), ..Self::with(recipe, description, device) }
+        Self { onnx: Some(onnx), ..Self::from_description(recipe, description, device) }
     }
 
     /// This model on another device.
@@ -66,13 +66,13 @@ impl Model {
     /// # Errors
     /// If the recipe is not the model's.
     pub fn moved(&self, recipe: &Recipe, device: Device) -> Result<Self> {
-        let mut moved = Self::with(recipe, self.backbone.description.clone(), device);
+        let mut moved = Self::from_description(recipe, self.backbone.description.clone(), device);
         (moved.onnx, moved.channels) = (self.onnx.clone(), self.channels);
         moved.restore(&self.tensors().into_iter().collect())?;
         Ok(moved)
     }
 
-    fn with(recipe: &Recipe, description: Description, device: Device) -> Self {
+    fn from_description(recipe: &Recipe, description: Description, device: Device) -> Self {
         kernels::warm_up();
         tch::manual_seed(recipe.seed as i64);
         let store = VarStore::new(device);
@@ -316,7 +316,9 @@ mod tests {
             parameters: 7,
             names_channels: true,
         };
-        for model in [Model::new(&recipe, [3, 24, 24], Device::Cpu), Model::on(onnx, &recipe, Device::Cpu)] {
+        for model in
+            [Model::new(&recipe, [3, 24, 24], Device::Cpu), Model::with_onnx_backbone(onnx, &recipe, Device::Cpu)]
+        {
             let mut model = model;
             model.channels = Channels { mean: [0.3; 3], deviation: [0.4; 3] };
             no_grad(|| model.head.w1.shallow_clone().copy_(&(&model.head.w1 + 1.0)));

@@ -19,7 +19,7 @@ fn main() -> anyhow::Result<()> {
     for system in [System::NCM, System::ORCO] {
         let config = &base_model.config;
         let measurement = Measurement { base_model, benchmark: &benchmark, system, config, seed: 1 };
-        let summary = measurement.over(3, &|| ControlFlow::Continue(()))?;
+        let summary = measurement.run(3, &|| ControlFlow::Continue(()))?;
         println!("{}: aHM {:.2}, aACC {:.2}", summary.name, summary.ahm, summary.aacc);
     }
     Ok(())

@@ -38,20 +38,16 @@ impl Measurement<'_> {
     /// [`EvaluateError`] if a session cannot be learned, or was cancelled.
     /// # Panics
     /// If `draws` is 0.
-    pub fn over(
-        &self,
-        draws: usize,
-        on_epoch: &(dyn Fn() -> ControlFlow<()> + Sync),
-    ) -> Result<Summary, EvaluateError> {
+    pub fn run(&self, draws: usize, on_epoch: &(dyn Fn() -> ControlFlow<()> + Sync)) -> Result<Summary, EvaluateError> {
         Ok(summarise(self.system.name(), &self.draws(draws, on_epoch)?))
     }
 
-    /// Measures as [`Measurement::over`] does, draw by draw, to be [summarised](summarise).
+    /// Measures as [`Measurement::run`] does, draw by draw, to be [summarised](summarise).
     ///
     /// # Errors
-    /// As for [`Measurement::over`].
+    /// As for [`Measurement::run`].
     /// # Panics
-    /// As for [`Measurement::over`].
+    /// As for [`Measurement::run`].
     pub fn draws(
         &self,
         draws: usize,
@@ -63,9 +59,9 @@ impl Measurement<'_> {
     /// As [`Measurement::draws`]; `on_session` looks at every session of every draw, from any of the threads.
     ///
     /// # Errors
-    /// As for [`Measurement::over`].
+    /// As for [`Measurement::run`].
     /// # Panics
-    /// As for [`Measurement::over`].
+    /// As for [`Measurement::run`].
     pub fn draws_seen(
         &self,
         draws: usize,

@@ -126,7 +126,7 @@ impl System {
     }
 
     /// The systems of [`System::COMPARED`] that can be measured on a bundle.
-    pub fn on(base_model: &BaseModel) -> impl Iterator<Item = Self> {
+    pub fn supported_by(base_model: &BaseModel) -> impl Iterator<Item = Self> {
         Self::COMPARED.into_iter().filter(|system| system.fits(base_model))
     }
 

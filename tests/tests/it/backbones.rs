@@ -142,7 +142,7 @@ fn a_model_that_the_user_brings_becomes_the_backbone() {
     assert_eq!((onnx.features, onnx.input.height, onnx.input.width), (16, 24, 20));
     assert_eq!(onnx.input.mean, [0.4, 0.5, 0.6], "as its metadata say");
     assert_eq!(onnx.input.deviation, [0.27, 0.26, 0.28], "as the data set's");
-    let mut model = Model::on(onnx, &recipe, Device::Cpu);
+    let mut model = Model::with_onnx_backbone(onnx, &recipe, Device::Cpu);
     let images = images();
     let (run, bundle, card) = export(&mut model, &recipe, &images, folder.path());
     // Of four classes.

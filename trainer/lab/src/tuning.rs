@@ -36,7 +36,7 @@ pub fn tune(bundle: &Path, trials: &[String], draws: usize, seed: u64) -> Result
     print("aHM            aACC")?;
     let show = |name: &str, system: System, config: &LearnConfig| -> Result<()> {
         let measurement = Measurement { base_model, benchmark: &benchmark, system, config, seed };
-        let measured = measurement.over(draws, &interrupt::flow);
+        let measured = measurement.run(draws, &interrupt::flow);
         interrupt::check()?;
         let summary = measured?;
         let [ahm, aacc] = [Metric::Ahm, Metric::Aacc].map(|metric| summary.cell(metric));

@@ -34,7 +34,7 @@ pub(super) fn write(
 ) -> Result<String> {
     let benchmark = Benchmark::of(bundle)?;
     let (base_model, config, draws) = (&bundle.base_model, &bundle.base_model.config, recipe.export.draws);
-    let drawn = System::on(base_model)
+    let drawn = System::supported_by(base_model)
         .map(|system| {
             let measurement = Measurement { base_model, benchmark: &benchmark, system, config, seed: SEED };
             let drawn = measurement.draws(draws, &interrupt::flow);

@@ -67,7 +67,7 @@ fn from_nothing_to_an_evaluated_bundle() {
     assert_eq!(benchmark.source, "synthetic objects test images");
     let (base_model, config) = (&bundle.base_model, &bundle.base_model.config);
     let measurement = Measurement { base_model, benchmark: &benchmark, system: System::ORCO, config, seed: 1 };
-    let summary = measurement.over(2, &|| ControlFlow::Continue(())).unwrap();
+    let summary = measurement.run(2, &|| ControlFlow::Continue(())).unwrap();
     // Past the harness's capture, so that it is seen.
     let _ = writeln!(
         std::io::stderr(),

@@ -104,7 +104,7 @@ fn cards_say_what_the_fields_fixed_draw_gives() {
         let benchmark = Benchmark::of(&bundle).unwrap();
         let (base_model, config) = (&bundle.base_model, &bundle.base_model.config);
         let measurement = Measurement { base_model, benchmark: &benchmark, system: System::ORCO, config, seed: 1 };
-        let measured = measurement.over(1, &|| ControlFlow::Continue(())).unwrap();
+        let measured = measurement.run(1, &|| ControlFlow::Continue(())).unwrap();
         // Another processor may choose a neighbouring border.
         let apart = [measured.ahm - said[0], measured.aacc - said[1]].map(f64::abs);
         assert!(
@@ -267,7 +267,7 @@ fn the_shipped_numbers_are_those_that_measuring_gives() {
     let (base_model, config) = (&bundle.base_model, &bundle.base_model.config);
     for system in [System::NCM, System::TEEN] {
         let measurement = Measurement { base_model, benchmark: &benchmark, system, config, seed: json.results.seed };
-        let measured = measurement.over(json.results.draws, &|| ControlFlow::Continue(())).unwrap();
+        let measured = measurement.run(json.results.draws, &|| ControlFlow::Continue(())).unwrap();
         let shipped = json.results.summary(system.name()).unwrap();
         // A picture that lies on a border may fall to either side, on another processor.
         assert!((measured.ahm - shipped.ahm).abs() < 0.05, "{}: {}", system.name(), measured.ahm);

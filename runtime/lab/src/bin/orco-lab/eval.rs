@@ -195,7 +195,7 @@ fn measure(arguments: &EvalArguments, name: &str, measurement: &Measurement<'_>)
         let timed = |summary: Summary| MeasuredSystem { seconds: Some(summary.seconds), ..summary.into() };
         all.results.systems = measured.into_iter().map(timed).collect();
     } else {
-        for system in System::on(measurement.base_model) {
+        for system in System::supported_by(measurement.base_model) {
             let summary = over(&Measurement { system, ..*measurement }, draws, system.name())?;
             say(arguments, format!("\n{}", session_table(&summary)))?;
             all.results.systems.push(summary.into());
@@ -231,7 +231,7 @@ fn settings(arguments: &EvalArguments, bundle: &Bundle) -> Result<LearnConfig> {
 fn over(measurement: &Measurement<'_>, draws: u32, name: &str) -> Result<Summary> {
     let epochs = draws as usize * measurement.benchmark.ways.len() * measurement.config.epochs;
     let bar = progress_bar(epochs, &format!("{name}, epochs"));
-    let summary = measurement.over(draws as usize, &|| {
+    let summary = measurement.run(draws as usize, &|| {
         bar.inc(1);
         ControlFlow::Continue(())
     });

@@ -275,7 +275,7 @@ fn seeds(arguments: &SeedsArguments) -> Result<()> {
         let measured = bundles.iter().map(|(bundle, benchmark)| {
             let (base_model, config) = (&bundle.base_model, &bundle.base_model.config);
             let measurement = Measurement { base_model, benchmark, system, config, seed: *seed };
-            measurement.over(*draws as usize, &|| ControlFlow::Continue(()))
+            measurement.run(*draws as usize, &|| ControlFlow::Continue(()))
         });
         let each = measured.collect::<Result<Vec<_>, _>>()?;
         let over = SeedSummary::of(&each);

@@ -30,7 +30,7 @@ pub fn all(
     // Before hours of training.
     claim(&common.run, question.name())?;
     let group = RankGroup::alone();
-    let (recipe, mut data) = job::open_data_for(common, &group)?;
+    let (recipe, mut data) = job::open_training_data(common, &group)?;
     let variants = variants(question, &recipe, reading)?;
     let of = settings_for(recipe.data.kind.title()).name();
     let (name, recipe_name) = (question.name(), &recipe.name);
@@ -42,7 +42,7 @@ pub fn all(
         log::info!("variant \"{}\"", variant.name);
         let below = |folder: String| TrainingArguments { run: common.run.join(folder), ..common.clone() };
         let phase_1 = below(format!("phase-1-{}", &phase_1(&variant)[..12]));
-        let mut job = TrainingJob::over(variant.settings.clone(), data, &phase_1, request.clone(), &group)?;
+        let mut job = TrainingJob::with_data(variant.settings.clone(), data, &phase_1, request.clone(), &group)?;
         job.pretrain(None)?;
         data = job.data;
         let own = if trains_the_recipe(question) {
@@ -51,7 +51,7 @@ pub fn all(
             format!("{}/{}", question.name(), variant.name)
         };
         let own = below(own.replace(' ', ""));
-        let mut job = TrainingJob::over(variant.settings.clone(), data, &own, request.clone(), &group)?;
+        let mut job = TrainingJob::with_data(variant.settings.clone(), data, &own, request.clone(), &group)?;
         job.run.take_over(pretrain::CHECKPOINT, &phase_1.run)?;
         job.pretrain(None)?;
         let targets = job.align_sharing(&mut features)?;

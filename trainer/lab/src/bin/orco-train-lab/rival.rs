@@ -33,7 +33,7 @@ pub fn all(
     // Before hours of training.
     ["rivals", "rivals-seeds"].into_iter().try_for_each(|name| claim(&common.run, name))?;
     let group = RankGroup::alone();
-    let (first, mut data) = job::open_data_for(common, &group)?;
+    let (first, mut data) = job::open_training_data(common, &group)?;
     check(&first)?;
     let of_seed = |more: u32| -> Result<Recipe> {
         let seed = first.seed.checked_add(more.into()).filter(|seed| *seed <= MAX_SEED);
@@ -52,7 +52,7 @@ pub fn all(
         for &rival in &rivals.0 {
             log::info!("rival \"{}\"{of}", rival.name());
             let own = TrainingArguments { run: folder(rival, recipe), ..common.clone() };
-            let mut job = TrainingJob::over(recipe.clone(), data, &own, request.clone(), &group)?;
+            let mut job = TrainingJob::with_data(recipe.clone(), data, &own, request.clone(), &group)?;
             interrupt::enter(Activity::Run);
             job.data.train.move_pixels_to(job.model.device());
             let TrainingJob { data: images, model, run, .. } = &mut job;
