@@ -13,7 +13,7 @@ use orco_state::session::{ChangeReport, Session, SessionMemory};
 use orco_state::state::{BaseModel, State};
 
 use crate::published;
-use crate::system::{System, SystemContext};
+use crate::system::{AvailableSettings, System, SystemContext};
 
 /// What is measured, and how.
 #[derive(Clone, Copy, Debug)]
@@ -133,7 +133,8 @@ impl Measurement<'_> {
         on_session: &mut dyn FnMut(&SessionScores<'_>, &SessionAccuracy),
     ) -> Result<Draw, EvaluateError> {
         let Self { base_model, benchmark, system, config, seed } = *self;
-        let own = system.settings(config, published::program(&benchmark.source));
+        let program = published::program(&benchmark.source);
+        let own = system.settings(AvailableSettings { measured_with: config, program });
         let context = SystemContext {
             base_model,
             benchmark,

@@ -266,7 +266,7 @@ fn systems() -> String {
                     | system | what it does |\n|---|---|\n"
         .to_owned();
     for system in System::every() {
-        let _ = writeln!(text, "| {} | {} |", system.name(), system.definition());
+        let _ = writeln!(text, "| {} | {} |", system.name(), system.description());
     }
     text
 }

@@ -31,7 +31,7 @@ use crate::published::PaperRow;
 
 /// What a system is, as tables, reports and commands know it. Each file of this folder defines those that it
 /// implements; [`System::COMPARED`] or [`System::ON_REQUEST`] lists them.
-pub(crate) struct Definition {
+pub(crate) struct SystemSpec {
     /// Its name, and where it comes from.
     pub method: Method,
     /// What it is in a line, as far as its name does not say it.
@@ -40,15 +40,22 @@ pub(crate) struct Definition {
     pub trains: bool,
     /// Whether it needs the bundle's statistics.
     pub needs_statistics: bool,
-    /// The settings of phase 3 that it brings instead of those it is measured with, out of these and those of the
-    /// published program.
-    pub settings: fn(&LearnConfig, LearnConfig) -> Option<LearnConfig>,
+    /// The settings of phase 3 that it brings instead of those it is measured with.
+    pub settings: fn(AvailableSettings<'_>) -> Option<LearnConfig>,
     /// Makes its learner.
     pub start: for<'a> fn(&SystemContext<'a>) -> Box<dyn FeatureLearner + 'a>,
 }
 
-/// The settings that a system is measured with.
-pub(crate) fn as_measured(_: &LearnConfig, _: LearnConfig) -> Option<LearnConfig> {
+/// What a system may make its settings of phase 3 from.
+pub(crate) struct AvailableSettings<'a> {
+    /// Those it is measured with.
+    pub measured_with: &'a LearnConfig,
+    /// Those of the published program.
+    pub program: LearnConfig,
+}
+
+/// A system that takes the settings it is measured with.
+pub(crate) fn as_measured(_: AvailableSettings<'_>) -> Option<LearnConfig> {
     None
 }
 
@@ -60,7 +67,7 @@ pub(crate) fn stored_as(config: &LearnConfig, preset: LearnConfig) -> Option<Lea
 /// A system that can be measured.
 #[derive(Clone, Copy)]
 pub struct System {
-    definition: &'static Definition,
+    spec: &'static SystemSpec,
     /// What the device's learner does otherwise.
     ablation: Option<Ablation>,
 }
@@ -116,13 +123,13 @@ impl System {
         Self::of(&bounds::JOINT),
     ];
 
-    const fn of(definition: &'static Definition) -> Self {
-        Self { definition, ablation: None }
+    const fn of(spec: &'static SystemSpec) -> Self {
+        Self { spec, ablation: None }
     }
 
     /// The device's learner, changed.
     pub const fn ablated(ablation: Ablation) -> Self {
-        Self { definition: &ablated::ABLATED, ablation: Some(ablation) }
+        Self { spec: &ablated::ABLATED, ablation: Some(ablation) }
     }
 
     /// The systems of [`System::COMPARED`] that can be measured on a bundle.
@@ -132,32 +139,32 @@ impl System {
 
     /// Whether it trains a head in every session, whatever the settings it is measured with.
     pub fn trains(self) -> bool {
-        self.definition.trains
+        self.spec.trains
     }
 
     /// Whether a bundle has what the system needs.
     pub fn fits(self, base_model: &BaseModel) -> bool {
-        base_model.statistics.is_some() || !self.definition.needs_statistics
+        base_model.statistics.is_some() || !self.spec.needs_statistics
     }
 
-    /// The settings that a system brings instead of those it is measured with; `program` are the published program's.
-    pub(crate) fn settings(self, config: &LearnConfig, program: LearnConfig) -> Option<LearnConfig> {
-        (self.definition.settings)(config, program)
+    /// The settings that a system brings instead of those it is measured with.
+    pub(crate) fn settings(self, available: AvailableSettings<'_>) -> Option<LearnConfig> {
+        (self.spec.settings)(available)
     }
 
     /// Name in tables and JSON.
     pub fn name(self) -> &'static str {
-        self.definition.method.name
+        self.spec.method.name
     }
 
     /// What it is in a line, as far as its name does not say it.
     pub fn about(self) -> &'static str {
-        self.definition.about
+        self.spec.about
     }
 
     /// What it does in full sentences, for those who read its numbers.
-    pub fn definition(self) -> &'static str {
-        self.definition.method.definition
+    pub fn description(self) -> &'static str {
+        self.spec.method.description
     }
 
     /// All systems: [`System::COMPARED`], then [`System::ON_REQUEST`].
@@ -172,7 +179,7 @@ impl System {
 
     /// Those that stand for a row of the paper's tables.
     pub fn of_row(row: &PaperRow) -> impl Iterator<Item = Self> {
-        Self::every().filter(|system| system.definition.method.paper_row == Some(row.name))
+        Self::every().filter(|system| system.spec.method.paper_row == Some(row.name))
     }
 
     /// What the device's learner does otherwise, where the system is an ablation.
@@ -182,7 +189,7 @@ impl System {
 
     /// The system before its first session.
     pub(crate) fn start<'a>(self, context: &SystemContext<'a>) -> Box<dyn FeatureLearner + 'a> {
-        (self.definition.start)(context)
+        (self.spec.start)(context)
     }
 }
 
@@ -233,7 +240,7 @@ mod tests {
             assert_eq!(System::of_row(row).next().is_none(), is_elsewhere, "{}", row.name);
         }
         for system in System::every() {
-            let row = system.definition.method.paper_row;
+            let row = system.spec.method.paper_row;
             assert!(row.is_none_or(|row| PaperRow::named(row).is_some()), "{}: {row:?}", system.name());
         }
     }

@@ -50,7 +50,7 @@ use orco_trainer::train::optimiser::{Parameter, Sgd, SgdConfig};
 use orco_trainer::train::pretrain::{Criterion, train};
 
 /// What a rival is. Each file of this folder defines its own; [`Rival::ALL`] lists them.
-pub(crate) struct RivalDefinition {
+pub(crate) struct RivalSpec {
     /// Its name, and whose it is.
     method: Method,
     /// Number of what it computes. Raise it with every change of its numbers: what was kept of it is then measured
@@ -65,7 +65,7 @@ pub(crate) struct RivalDefinition {
 /// A way of training a backbone, and of answering with it.
 #[derive(Clone, Copy, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
-pub struct Rival(&'static RivalDefinition);
+pub struct Rival(&'static RivalSpec);
 
 impl Rival {
     /// All of them, in the order of the table.
@@ -86,8 +86,8 @@ impl Rival {
     }
 
     /// What it does, and whose it is.
-    pub fn definition(self) -> &'static str {
-        self.0.method.definition
+    pub fn description(self) -> &'static str {
+        self.0.method.description
     }
 
     /// The one of this name.

@@ -4,12 +4,12 @@ use orco_benchmark::{DeviceLearner, FeatureLearner};
 use orco_state::session::{LearnError, NewClass, OnProgress};
 use orco_state::state::State;
 
-use super::{Definition, SystemContext, as_measured};
+use super::{SystemContext, SystemSpec, as_measured};
 use crate::ablation::Ablation;
 use crate::method::Method;
 
-pub(super) static ABLATED: Definition = Definition {
-    method: Method { name: "orco, ablated", definition: "", paper_row: None },
+pub(super) static ABLATED: SystemSpec = SystemSpec {
+    method: Method { name: "orco, ablated", description: "", paper_row: None },
     about: "",
     trains: false,
     needs_statistics: false,

@@ -11,37 +11,37 @@ use orco_state::state::{BaseModel, State};
 
 use crate::method::Method;
 
-use super::{Definition, SystemContext, orco, stored_as};
+use super::{SystemContext, SystemSpec, orco, stored_as};
 
 use orco_benchmark::FeatureLearner;
 
-pub(super) static FINE_TUNING: Definition = Definition {
+pub(super) static FINE_TUNING: SystemSpec = SystemSpec {
     method: Method {
         name: "fine-tuning",
-        definition: "The head trained on by cross entropy on the new shots alone, from where the last session left it.",
+        description: "The head trained on by cross entropy on the new shots alone, from where the last session left it.",
         paper_row: None,
     },
     about: "the head on new shots alone",
     trains: true,
     needs_statistics: false,
-    settings: |config, program| stored_as(config, fine_tuning(program)),
+    settings: |available| stored_as(available.measured_with, fine_tuning(available.program)),
     start: |context| {
         let SystemContext { base_model, config, seed, workers, .. } = *context;
         Box::new(FineTuned::new(base_model, config, seed, workers))
     },
 };
 
-pub(super) static JOINT: Definition = Definition {
+pub(super) static JOINT: SystemSpec = SystemSpec {
     method: Method {
         name: "joint training",
-        definition: "The head trained by cross entropy on all exemplars and shots kept. They are few, so that this \
+        description: "The head trained by cross entropy on all exemplars and shots kept. They are few, so that this \
                        bounds nothing.",
         paper_row: None,
     },
     about: "the head on the few exemplars and shots kept: no upper bound",
     trains: true,
     needs_statistics: false,
-    settings: |config, program| stored_as(config, joint(program)),
+    settings: |available| stored_as(available.measured_with, joint(available.program)),
     start: orco::device,
 };
 

@@ -19,15 +19,15 @@ use orco_state::state::BaseModel;
 use orco_state::target::cosines;
 
 use super::goal::{GoalLoss, GoalSamples, GoalSettings, GoalTrainer};
-use super::{Definition, SystemContext, as_measured, clean};
+use super::{SystemContext, SystemSpec, as_measured, clean};
 use crate::method::Method;
 use orco_benchmark::FeatureLearner;
 use orco_benchmark::benchmark::Benchmark;
 
-pub(super) static C_FSCIL: Definition = Definition {
+pub(super) static C_FSCIL: SystemSpec = SystemSpec {
     method: Method {
         name: "c-fscil",
-        definition: "The head alone, mode 3: prototypes are nudged apart and the head is trained to them in every \
+        description: "The head alone, mode 3: prototypes are nudged apart and the head is trained to them in every \
                        session (Hersche et al., CVPR 2022). Backbone and start are the bundle's.",
         paper_row: Some("C-FSCIL"),
     },

@@ -21,16 +21,16 @@ use orco_state::target::cosines;
 use crate::method::Method;
 
 use super::means::TEEN_SHIFT;
-use super::{Definition, as_measured, clean};
+use super::{SystemSpec, as_measured, clean};
 use orco_benchmark::FeatureLearner;
 
 /// How much of the mean variance, and of the mean covariance, is added to every one.
 const SHRINKAGE: f64 = 1.0;
 
-pub(super) static C_FECAM: Definition = Definition {
+pub(super) static C_FECAM: SystemSpec = SystemSpec {
     method: Method {
         name: "c-fecam",
-        definition: "Mahalanobis distances under one covariance that all classes share, with calibrated means of \
+        description: "Mahalanobis distances under one covariance that all classes share, with calibrated means of \
                        learned classes (C-FeCAM, Goswami et al., CVPR Workshops 2024).",
         paper_row: None,
     },

@@ -8,14 +8,14 @@ use orco_state::target::cosines;
 
 use crate::method::Method;
 
-use super::{Definition, as_measured, clean};
+use super::{SystemSpec, as_measured, clean};
 use orco_benchmark::FeatureLearner;
 use orco_benchmark::benchmark::Benchmark;
 
-pub(super) static IMPRINT: Definition = Definition {
+pub(super) static IMPRINT: SystemSpec = SystemSpec {
     method: Method {
         name: "imprint",
-        definition: "No training: a learned class is the mean projection of its shots, a base class its \
+        description: "No training: a learned class is the mean projection of its shots, a base class its \
                        pseudo-target, on the head of phase 2. The paper imprints weights before phase 2: that is ncm.",
         paper_row: None,
     },
@@ -26,10 +26,10 @@ pub(super) static IMPRINT: Definition = Definition {
     start: |context| Box::new(Imprinted::new(context.base_model)),
 };
 
-pub(super) static NCM: Definition = Definition {
+pub(super) static NCM: SystemSpec = SystemSpec {
     method: Method {
         name: "ncm",
-        definition: "The nearest class mean by cosine on the backbone's features: of a base class over all its \
+        description: "The nearest class mean by cosine on the backbone's features: of a base class over all its \
                        training images, of a learned class over its shots. As weights of a cosine classifier, these \
                        means are imprinted (Qi et al., CVPR 2018): the paper's row IW.",
         paper_row: Some("IW (imprinting)"),
@@ -41,10 +41,10 @@ pub(super) static NCM: Definition = Definition {
     start: |context| Box::new(ClassMeans::new(context.base_model, context.benchmark, None)),
 };
 
-pub(super) static TEEN: Definition = Definition {
+pub(super) static TEEN: SystemSpec = SystemSpec {
     method: Method {
         name: "teen",
-        definition: "The nearest class mean, with the means of learned classes moved halfway to the base means that \
+        description: "The nearest class mean, with the means of learned classes moved halfway to the base means that \
                        are like them (Wang et al., NeurIPS 2023; alpha 0.5 and tau 16, the defaults of its authors' \
                        program).",
         paper_row: None,

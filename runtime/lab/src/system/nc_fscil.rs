@@ -18,12 +18,12 @@ use orco_state::state::{BaseModel, State};
 use orco_state::target::cosines;
 
 use super::goal::{GoalLoss, GoalSamples, GoalSettings, GoalTrainer};
-use super::{Definition, SystemContext, as_measured, clean};
+use super::{SystemContext, SystemSpec, as_measured, clean};
 use crate::method;
 use orco_benchmark::FeatureLearner;
 use orco_benchmark::benchmark::Benchmark;
 
-pub(super) static NC_FSCIL: Definition = Definition {
+pub(super) static NC_FSCIL: SystemSpec = SystemSpec {
     method: method::NC_FSCIL,
     about: "simplex, dot-regression; ICLR 2023",
     trains: true,

@@ -7,14 +7,14 @@ use orco_state::state::Balance;
 
 use crate::method::Method;
 
-use super::{Definition, SystemContext, as_measured, stored_as};
+use super::{SystemContext, SystemSpec, as_measured, stored_as};
 
-pub(super) static ORCO: Definition = ORCO_DEFINITION;
+pub(super) static ORCO: SystemSpec = ORCO_SPEC;
 
-const ORCO_DEFINITION: Definition = Definition {
+const ORCO_SPEC: SystemSpec = SystemSpec {
     method: Method {
         name: "orco",
-        definition: "What a device does with the bundle's settings: discriminant, class means and targets score \
+        description: "What a device does with the bundle's settings: discriminant, class means and targets score \
                        together, and every session chooses the border between base classes and learned ones.",
         paper_row: Some("OrCo"),
     },
@@ -25,80 +25,83 @@ const ORCO_DEFINITION: Definition = Definition {
     start: device,
 };
 
-pub(super) static KEEP_BASE: Definition = Definition {
+pub(super) static KEEP_BASE: SystemSpec = SystemSpec {
     method: Method {
         name: "orco, keep-base",
-        definition: "The same with `orco balance keep-base`: old answers stay as they were, wherever possible.",
+        description: "The same with `orco balance keep-base`: old answers stay as they were, wherever possible.",
         paper_row: None,
     },
     about: "the default with orco balance keep-base",
     needs_statistics: true,
     start: |context| Box::new(of(context).with_balance(Balance::KeepBase)),
-    ..ORCO_DEFINITION
+    ..ORCO_SPEC
 };
 
-pub(super) static FAVOUR_NEW: Definition = Definition {
+pub(super) static FAVOUR_NEW: SystemSpec = SystemSpec {
     method: Method {
         name: "orco, favour-new",
-        definition: "The same with `orco balance favour-new`: base classes and learned ones count alike.",
+        description: "The same with `orco balance favour-new`: base classes and learned ones count alike.",
         paper_row: None,
     },
     about: "the default with orco balance favour-new",
     needs_statistics: true,
     start: |context| Box::new(of(context).with_balance(Balance::FavourNew)),
-    ..ORCO_DEFINITION
+    ..ORCO_SPEC
 };
 
-pub(super) static PROGRAM: Definition = Definition {
+pub(super) static PROGRAM: SystemSpec = SystemSpec {
     method: Method {
         name: "orco, published program",
-        definition: "Phase 3 by the settings of the authors' program for the benchmark; answers by pseudo-targets \
+        description: "Phase 3 by the settings of the authors' program for the benchmark; answers by pseudo-targets \
                        alone.",
         paper_row: Some("OrCo"),
     },
     about: "phase 3, answers by targets",
     trains: true,
-    settings: |config, program| stored_as(config, program),
-    ..ORCO_DEFINITION
+    settings: |available| stored_as(available.measured_with, available.program),
+    ..ORCO_SPEC
 };
 
-pub(super) static TEXT: Definition = Definition {
+pub(super) static TEXT: SystemSpec = SystemSpec {
     method: Method {
         name: "orco, the paper's text",
-        definition: "The same by the paper's text where it differs from the program.",
+        description: "The same by the paper's text where it differs from the program.",
         paper_row: Some("OrCo"),
     },
     about: "phase 3 where the text differs",
     trains: true,
-    settings: |config, program| stored_as(config, program.by_the_text()),
-    ..ORCO_DEFINITION
+    settings: |available| stored_as(available.measured_with, available.program.by_the_text()),
+    ..ORCO_SPEC
 };
 
-pub(super) static NCM_BORDER: Definition = Definition {
+pub(super) static NCM_BORDER: SystemSpec = SystemSpec {
     method: Method {
         name: "ncm + border",
-        definition: "Class means alone, seen from the mean of all base features, with a border chosen as ours is.",
+        description: "Class means alone, seen from the mean of all base features, with a border chosen as ours is.",
         paper_row: None,
     },
     about: "class means alone, our border",
     needs_statistics: true,
-    settings: |config, _| answering_by(config, AnswerWeights::NEAREST_MEAN),
-    ..ORCO_DEFINITION
+    settings: |available| answering_by(available.measured_with, AnswerWeights::NEAREST_MEAN),
+    ..ORCO_SPEC
 };
 
-pub(super) static LDA_BORDER: Definition = Definition {
+pub(super) static LDA_BORDER: SystemSpec = SystemSpec {
     method: Method {
         name: "lda + border",
-        definition: "The linear discriminant alone: the covariance that base classes share, shrunk by half, on the \
+        description: "The linear discriminant alone: the covariance that base classes share, shrunk by half, on the \
                        roots of features, with a border chosen as ours is.",
         paper_row: None,
     },
     about: "discriminant alone, our border",
     needs_statistics: true,
-    settings: |config, _| {
-        answering_by(config, AnswerWeights { means: 0.0, discriminant: 1.0, ..AnswerWeights::NEAREST_MEAN })
+    settings: |available| {
+        answering_by(
+            available.measured_with,
+            AnswerWeights { means: 0.0, discriminant: 1.0, ..AnswerWeights::NEAREST_MEAN },
+        )
     },
-    ..ORCO_DEFINITION
+    ..ORCO_SPEC
 };
 
 fn answering_by(config: &LearnConfig, answer: AnswerWeights) -> Option<LearnConfig> {

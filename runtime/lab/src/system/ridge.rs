@@ -20,16 +20,16 @@ use orco_state::target::cosines;
 
 use crate::method::Method;
 
-use super::{Definition, as_measured, clean};
+use super::{SystemSpec, as_measured, clean};
 use orco_benchmark::FeatureLearner;
 
 /// Random features, each the positive part of an inner product with a random vector.
 const WIDTH: usize = 2000;
 
-pub(super) static RIDGE: Definition = Definition {
+pub(super) static RIDGE: SystemSpec = SystemSpec {
     method: Method {
         name: "ridge + border",
-        definition: "Ridge regression on 2,000 random features (RanPAC, McDonnell et al., NeurIPS 2023). Its authors \
+        description: "Ridge regression on 2,000 random features (RanPAC, McDonnell et al., NeurIPS 2023). Its authors \
                        fit it to all training images of the base classes; here it has what a device has, the \
                        bundle's exemplars and the shots. Its strength is chosen on exemplars left out in turn, its \
                        border as ours is.",

@@ -29,13 +29,13 @@ use super::cosine::{CrossEntropy, logits};
 use super::embedding::class_means;
 use super::prototypes::new_means;
 use super::sgd;
-use super::{BY_CROSS_ENTROPY, RivalDefinition, RivalTraining};
+use super::{BY_CROSS_ENTROPY, RivalSpec, RivalTraining};
 use crate::sessions::{Protocol, SessionLearner};
 
-pub(super) static BIDIST: RivalDefinition = RivalDefinition {
+pub(super) static BIDIST: RivalSpec = RivalSpec {
     method: Method {
         name: "bidist",
-        definition: "Two branches and two teachers in every session (Zhao et al., CVPR 2023).",
+        description: "Two branches and two teachers in every session (Zhao et al., CVPR 2023).",
         paper_row: Some("BiDist"),
     },
     revision: 1,

@@ -21,12 +21,12 @@ use tch::{Device, Kind, Tensor};
 use super::cosine::CrossEntropy;
 use super::embedding::{rows_of_classes, turned};
 use super::episodes::{self, Episode, Tasks};
-use super::{BY_CROSS_ENTROPY, RivalDefinition, RivalTraining};
+use super::{BY_CROSS_ENTROPY, RivalSpec, RivalTraining};
 
-pub(super) static CEC: RivalDefinition = RivalDefinition {
+pub(super) static CEC: RivalSpec = RivalSpec {
     method: Method {
         name: "cec",
-        definition: "Attention between classifiers, learned in sessions that are played (Zhang et al., CVPR 2021).",
+        description: "Attention between classifiers, learned in sessions that are played (Zhang et al., CVPR 2021).",
         paper_row: Some("CEC"),
     },
     revision: 1,

@@ -11,12 +11,12 @@ use orco_trainer::train::pretrain::{BatchLosses, Criterion, StepContext, accurac
 use tch::Tensor;
 
 use super::prototypes::PrototypeClassifier;
-use super::{BY_CROSS_ENTROPY, RivalDefinition, RivalTraining};
+use super::{BY_CROSS_ENTROPY, RivalSpec, RivalTraining};
 
-pub(super) static BASELINE: RivalDefinition = RivalDefinition {
+pub(super) static BASELINE: RivalSpec = RivalSpec {
     method: Method {
         name: "baseline",
-        definition: "Cross entropy over cosines, answers by the nearest class mean: what the others stand on.",
+        description: "Cross entropy over cosines, answers by the nearest class mean: what the others stand on.",
         paper_row: None,
     },
     revision: 1,

@@ -30,12 +30,12 @@ use tch::{Kind, Tensor, no_grad};
 use super::branch::uniform;
 use super::cosine::logits;
 use super::prototypes::PrototypeClassifier;
-use super::{RivalDefinition, RivalTraining};
+use super::{RivalSpec, RivalTraining};
 
-pub(super) static FACT: RivalDefinition = RivalDefinition {
+pub(super) static FACT: RivalSpec = RivalSpec {
     method: Method {
         name: "fact",
-        definition: "Virtual prototypes reserve space (Zhou et al., CVPR 2022).",
+        description: "Virtual prototypes reserve space (Zhou et al., CVPR 2022).",
         paper_row: Some("FACT"),
     },
     revision: 1,

@@ -26,13 +26,13 @@ use tch::{Kind, Tensor, no_grad};
 use super::branch::{Branch, check_loss, labelled, permuted};
 use super::cosine::{CrossEntropy, logits};
 use super::embedding::rows_of_classes;
-use super::{BY_CROSS_ENTROPY, RivalDefinition, RivalTraining};
+use super::{BY_CROSS_ENTROPY, RivalSpec, RivalTraining};
 use crate::sessions::{Protocol, SessionLearner};
 
-pub(super) static LCWOF: RivalDefinition = RivalDefinition {
+pub(super) static LCWOF: RivalSpec = RivalSpec {
     method: Method {
         name: "lcwof",
-        definition: "Every session learns, then calibrates (Kukleva et al., ICCV 2021).",
+        description: "Every session learns, then calibrates (Kukleva et al., ICCV 2021).",
         paper_row: Some("LCwoF"),
     },
     revision: 1,

@@ -23,12 +23,12 @@ use tch::{Device, Kind, Tensor};
 use super::cosine::CrossEntropy;
 use super::embedding::{rows_of_classes, turned};
 use super::episodes::{self, Episode, Tasks};
-use super::{BY_CROSS_ENTROPY, RivalDefinition, RivalTraining};
+use super::{BY_CROSS_ENTROPY, RivalSpec, RivalTraining};
 
-pub(super) static LIMIT: RivalDefinition = RivalDefinition {
+pub(super) static LIMIT: RivalSpec = RivalSpec {
     method: Method {
         name: "limit",
-        definition: "A transformer's layer that calibrates classifiers, learned on fake tasks (Zhou et al., TPAMI 2022).",
+        description: "A transformer's layer that calibrates classifiers, learned on fake tasks (Zhou et al., TPAMI 2022).",
         paper_row: Some("LIMIT"),
     },
     revision: 1,

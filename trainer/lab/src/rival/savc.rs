@@ -30,12 +30,12 @@ use tch::{Kind, Tensor, no_grad};
 
 use super::cosine::logits;
 use super::prototypes::PrototypeClassifier;
-use super::{RivalDefinition, RivalTraining};
+use super::{RivalSpec, RivalTraining};
 
-pub(super) static SAVC: RivalDefinition = RivalDefinition {
+pub(super) static SAVC: RivalSpec = RivalSpec {
     method: Method {
         name: "savc",
-        definition: "Fantasised classes, and contrast with a queue (Song et al., CVPR 2023).",
+        description: "Fantasised classes, and contrast with a queue (Song et al., CVPR 2023).",
         paper_row: None,
     },
     revision: 1,

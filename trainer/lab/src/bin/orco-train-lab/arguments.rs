@@ -100,7 +100,7 @@ pub enum Command {
 fn rivals() -> String {
     Rival::ALL
         .iter()
-        .fold("Rivals:".to_owned(), |text, rival| text + &format!("\n  {:<10} {}", rival.name(), rival.definition()))
+        .fold("Rivals:".to_owned(), |text, rival| text + &format!("\n  {:<10} {}", rival.name(), rival.description()))
 }
 
 /// Some of the rivals, in the order in which they were asked for.
