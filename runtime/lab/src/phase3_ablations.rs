@@ -19,7 +19,7 @@ use crate::ablation::{Ablation, Assignment};
 use crate::evaluate::Measurement;
 use crate::geometry::SessionGeometry;
 use crate::kept_measurements;
-use crate::published::{self, PaperVariant};
+use crate::published::{self, PaperReading};
 use crate::question::{AblationVariant, LossSelection, Question};
 use crate::results::Results;
 use crate::system::System;
@@ -169,7 +169,7 @@ pub struct Phase3Ablations<'a> {
 impl Phase3Ablations<'_> {
     /// What is measured for a question on this benchmark: changes of the published program's settings, or of those of
     /// its text.
-    pub fn of(&self, question: Question, reading: PaperVariant) -> Vec<AblationVariant<Phase3Settings>> {
+    pub fn of(&self, question: Question, reading: PaperReading) -> Vec<AblationVariant<Phase3Settings>> {
         variants(question, &reading.settings(published::program(&self.benchmark.source)))
     }
 
@@ -258,16 +258,16 @@ pub struct AblationResults {
     /// Whose settings were varied, in words.
     pub settings: String,
     /// Whether they are the program's, or those of the paper's text.
-    pub reading: PaperVariant,
+    pub reading: PaperReading,
     /// How classes lie after the first draw, where that was asked for.
     pub geometry: Vec<VariantGeometry>,
 }
 
 impl AblationResults {
     /// The name of its files: another one for each reading, where there are two.
-    pub fn file(question: Question, reading: PaperVariant) -> String {
+    pub fn file(question: Question, reading: PaperReading) -> String {
         match reading {
-            PaperVariant::Text if question != Question::Answer => format!("{}-text", question.name()),
+            PaperReading::Text if question != Question::Answer => format!("{}-text", question.name()),
             _ => question.name().into(),
         }
     }
@@ -316,7 +316,7 @@ mod tests {
     #[test]
     fn every_variant_has_settings_that_make_sense_and_a_name_of_its_own() {
         let programs = [PaperTable::Cifar100, PaperTable::MiniImagenet, PaperTable::Cub200].map(PaperTable::program);
-        let readings = PaperVariant::ALL.map(|reading| programs.clone().map(|program| reading.settings(program)));
+        let readings = PaperReading::ALL.map(|reading| programs.clone().map(|program| reading.settings(program)));
         for (question, program) in
             QUESTIONS.iter().flat_map(|question| readings.iter().flatten().map(move |of| (question, of)))
         {

@@ -99,15 +99,15 @@ pub fn program(source: &str) -> LearnConfig {
 /// Whose settings are taken where the authors' code and the paper's text differ.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum PaperVariant {
-    /// The published program, which the paper's numbers come from.
+pub enum PaperReading {
+    /// The authors' code, which the paper's numbers come from.
     #[default]
     Program,
     /// The paper's text.
     Text,
 }
 
-impl fmt::Display for PaperVariant {
+impl fmt::Display for PaperReading {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Program => "the published program's settings",
@@ -116,7 +116,7 @@ impl fmt::Display for PaperVariant {
     }
 }
 
-impl FromStr for PaperVariant {
+impl FromStr for PaperReading {
     type Err = &'static str;
 
     fn from_str(name: &str) -> Result<Self, Self::Err> {
@@ -128,7 +128,7 @@ impl FromStr for PaperVariant {
     }
 }
 
-impl PaperVariant {
+impl PaperReading {
     /// Both.
     pub const ALL: [Self; 2] = [Self::Program, Self::Text];
 

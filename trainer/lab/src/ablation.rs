@@ -13,7 +13,7 @@ use orco_lab::ablation::Assignment;
 use orco_lab::format;
 use orco_lab::kept_measurements::fingerprint;
 use orco_lab::phase3_ablations::{self, Phase3Settings, RANDOM_IN_BOTH};
-use orco_lab::published::{self, PaperVariant};
+use orco_lab::published::{self, PaperReading};
 use orco_lab::question::{AblationVariant, LossSelection, Question};
 use orco_lab::results::MeasuredSystem;
 use orco_state::target::TargetMethod;
@@ -41,13 +41,13 @@ pub fn trains_the_recipe(question: Question) -> bool {
 ///
 /// # Errors
 /// If the recipe leaves nothing to vary, with what to do.
-pub fn variants(question: Question, recipe: &Recipe, reading: PaperVariant) -> Result<Vec<AblationVariant<Recipe>>> {
+pub fn variants(question: Question, recipe: &Recipe, reading: PaperReading) -> Result<Vec<AblationVariant<Recipe>>> {
     check(question, recipe)?;
     let learn =
         LearnConfig { views: recipe.learn.views, precision: recipe.learn.precision, ..settings(recipe, reading) };
     let align = match reading {
-        PaperVariant::Program => recipe.align.clone(),
-        PaperVariant::Text => recipe.align.by_the_text(),
+        PaperReading::Program => recipe.align.clone(),
+        PaperReading::Text => recipe.align.by_the_text(),
     };
     let recipe = Recipe { learn, align, ..recipe.clone() };
     Ok(match question {
@@ -81,7 +81,7 @@ pub fn variants(question: Question, recipe: &Recipe, reading: PaperVariant) -> R
 }
 
 /// The settings of phase 3 that are varied.
-fn settings(recipe: &Recipe, reading: PaperVariant) -> LearnConfig {
+fn settings(recipe: &Recipe, reading: PaperReading) -> LearnConfig {
     reading.settings(published::program(recipe.data.kind.title()))
 }
 
@@ -89,7 +89,7 @@ fn settings(recipe: &Recipe, reading: PaperVariant) -> LearnConfig {
 fn variants_of_head(
     question: Question,
     recipe: &Recipe,
-    reading: PaperVariant,
+    reading: PaperReading,
 ) -> Vec<AblationVariant<Phase3Settings>> {
     let variants = phase3_ablations::variants(question, &settings(recipe, reading));
     match recipe.align.assignment {
@@ -185,7 +185,7 @@ pub fn phase_1(variant: &AblationVariant<Recipe>) -> String {
 /// As for [`compare`].
 pub fn measure(
     question: Question,
-    reading: PaperVariant,
+    reading: PaperReading,
     variant: &AblationVariant<Recipe>,
     model: &mut Model,
     targets: &Targets,
@@ -246,7 +246,7 @@ mod tests {
     #[test]
     fn every_variant_has_a_recipe_that_makes_sense_and_a_name_of_its_own() {
         for question in Question::PAPER {
-            let variants = variants(question, &recipe(), PaperVariant::Program).unwrap();
+            let variants = variants(question, &recipe(), PaperReading::Program).unwrap();
             for (index, variant) in variants.iter().enumerate() {
                 let text = toml::to_string(&variant.settings).unwrap();
                 let folder = tempfile::tempdir().unwrap();
@@ -263,7 +263,7 @@ mod tests {
     #[test]
     fn the_papers_figures_are_those_of_variants_and_of_compared_systems() {
         for question in Question::PAPER {
-            let variants = variants(question, &recipe(), PaperVariant::Program).unwrap();
+            let variants = variants(question, &recipe(), PaperReading::Program).unwrap();
             if trains_the_recipe(question) {
                 continue;
             }
@@ -282,7 +282,7 @@ mod tests {
             include_str!("../../recipes/cub200-paper.toml"),
         ] {
             let recipe: Recipe = toml::from_str(text).unwrap();
-            for variant in variants(Question::Targets, &recipe, PaperVariant::Program).unwrap() {
+            for variant in variants(Question::Targets, &recipe, PaperReading::Program).unwrap() {
                 assert_eq!(variant.settings.learn, recipe.learn, "{}", recipe.name);
             }
         }
@@ -291,7 +291,7 @@ mod tests {
     #[test]
     fn phase_1_is_shared_where_it_is_the_same() {
         let phases = |question: Question| {
-            let variants = variants(question, &recipe(), PaperVariant::Program).unwrap();
+            let variants = variants(question, &recipe(), PaperReading::Program).unwrap();
             let phases: std::collections::HashSet<String> = variants.iter().map(phase_1).collect();
             (variants.len(), phases.len())
         };
@@ -304,14 +304,14 @@ mod tests {
     fn what_cannot_be_varied_is_said() {
         let mut given = recipe();
         given.pretrain.epochs = 0;
-        let said = variants(Question::Pretraining, &given, PaperVariant::Program).unwrap_err().to_string();
+        let said = variants(Question::Pretraining, &given, PaperReading::Program).unwrap_err().to_string();
         assert!(said.contains("is given, not trained") && said.contains("\"pretraining\""), "{said}");
         assert!(
-            variants(Question::Targets, &given, PaperVariant::Program).is_ok()
-                && variants(Question::Frozen, &given, PaperVariant::Program).is_ok()
+            variants(Question::Targets, &given, PaperReading::Program).is_ok()
+                && variants(Question::Frozen, &given, PaperReading::Program).is_ok()
         );
         given.backbone.onnx = Some("backbone.onnx".into());
-        let said = variants(Question::Frozen, &given, PaperVariant::Program).unwrap_err().to_string();
+        let said = variants(Question::Frozen, &given, PaperReading::Program).unwrap_err().to_string();
         assert!(said.contains("cannot be trained") && said.contains("backbone.weights"), "{said}");
     }
 }

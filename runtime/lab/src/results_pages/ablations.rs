@@ -10,7 +10,7 @@ use orco_benchmark::Metric;
 use super::{MeasuredBundle, NOTE, ResultsPagesError};
 use crate::geometry::Geometry;
 use crate::phase3_ablations::{AblationResults, QUESTIONS};
-use crate::published::{PaperVariant, listed};
+use crate::published::{PaperReading, listed};
 use crate::question::Question;
 use crate::results::MeasuredSystem;
 
@@ -22,7 +22,7 @@ pub(super) fn read(bundle: &Path) -> Result<Vec<AblationResults>, ResultsPagesEr
     let folder = bundle.join(FOLDER);
     let mut found = Vec::new();
     for question in QUESTIONS {
-        let mut files: Vec<_> = PaperVariant::ALL.map(|reading| AblationResults::file(question, reading)).into();
+        let mut files: Vec<_> = PaperReading::ALL.map(|reading| AblationResults::file(question, reading)).into();
         files.dedup();
         for file in files {
             let path = folder.join(format!("{file}.json"));
@@ -72,8 +72,8 @@ fn columns(bundles: &[MeasuredBundle], question: Question) -> Vec<Column<'_>> {
         for measured in bundle.ablations.iter().filter(|measured| measured.question == question) {
             let of = match measured.reading {
                 _ if question == Question::Answer => "",
-                PaperVariant::Program => ", program",
-                PaperVariant::Text => ", text",
+                PaperReading::Program => ", program",
+                PaperReading::Text => ", text",
             };
             columns.push(Column { title: format!("{}{of}", bundle.manifest.name), measured });
         }
@@ -213,7 +213,7 @@ mod tests {
     use crate::published::figures;
     use crate::results::Results;
 
-    fn measured(names: &[&str], reading: PaperVariant) -> AblationResults {
+    fn measured(names: &[&str], reading: PaperReading) -> AblationResults {
         let row = |session, inc| SessionAccuracy { session, base: 60.0, inc, hm: inc, top1: 60.0, area: None };
         let draw = Draw {
             rows: vec![row(0, None), row(1, Some(50.0))],
@@ -241,7 +241,7 @@ mod tests {
     #[test]
     fn every_variant_has_a_row_and_every_reading_a_column() {
         let [program, text] =
-            [measured(&["none", "uniform"], PaperVariant::Program), measured(&["uniform"], PaperVariant::Text)];
+            [measured(&["none", "uniform"], PaperReading::Program), measured(&["uniform"], PaperReading::Text)];
         let column = |title: &str, measured| Column { title: title.into(), measured };
         let columns = [column("edge, program", &program), column("edge, text", &text)];
         let text = section(Question::Perturbation, &columns);

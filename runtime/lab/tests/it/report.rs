@@ -9,7 +9,7 @@ use orco_benchmark::benchmark::Benchmark;
 use orco_benchmark::spread::Spread;
 use orco_benchmark::{AccuracyEstimateError, AccuracyEstimateErrors};
 use orco_lab::phase3_ablations::Phase3Ablations;
-use orco_lab::published::{PaperTable, PaperVariant, ROWS};
+use orco_lab::published::{PaperReading, PaperTable, ROWS};
 use orco_lab::question::Question;
 use orco_lab::report::{BundleReport, prepare};
 use orco_lab::results_pages::ResultsPages;
@@ -292,7 +292,7 @@ fn a_variant_is_measured_once_and_a_stopped_one_goes_on() {
         cache: cache.path(),
         seed: 1,
     };
-    let mut variant = ablations.of(Question::Exemplars, PaperVariant::Program).remove(1);
+    let mut variant = ablations.of(Question::Exemplars, PaperReading::Program).remove(1);
     variant.settings.config.epochs = 1;
     variant.settings.config.warmup_epochs = 0;
     let threads = Threads::new(1).unwrap();

@@ -17,7 +17,7 @@ use orco_benchmark::csv::csv;
 use orco_lab::format::{heading, line, print, shell_word};
 use orco_lab::geometry::SessionGeometry;
 use orco_lab::phase3_ablations::{AblationResults, Phase3Ablations, QUESTIONS, VariantGeometry};
-use orco_lab::published::{self, PaperVariant};
+use orco_lab::published::{self, PaperReading};
 use orco_lab::question::Question;
 use orco_lab::report::figures::paper_figures;
 use orco_lab::report::{self, BundleReport, ReportPlan, collect};
@@ -110,9 +110,9 @@ struct AblateArguments {
     /// Seed of the draws, of shuffling and of perturbation.
     #[arg(long, default_value_t = SEED)]
     seed: u64,
-    /// The settings that are varied: the published program's, or those of the paper's text.
-    #[arg(long, value_name = "READING", default_value = "program")]
-    by: PaperVariant,
+    /// Whose settings are varied: those of the authors' code (program), or of the paper's text (text).
+    #[arg(long = "by", value_name = "READING", default_value = "program")]
+    reading: PaperReading,
     /// Learns the first draw once more and says how classes lie after it (the paper's Table 4): wrong answers that name
     /// a new class, in percent; the mean cosine between two classes, and between a class and its target; and how many
     /// earlier classes changed their targets. Pictures are the measured ones.
@@ -325,7 +325,7 @@ fn write_tables(arguments: &TablesArguments) -> Result<()> {
 const WIDTH: usize = 28;
 
 fn ablate(arguments: &AblateArguments) -> Result<()> {
-    let AblateArguments { question, bundle, draws, seed, by: reading, geometry, output, cache } = arguments;
+    let AblateArguments { question, bundle, draws, seed, reading, geometry, output, cache } = arguments;
     let question = Question::named(question).context("no such question")?;
     let folder = bundle;
     let bundle = Bundle::open(folder)?;
@@ -377,13 +377,13 @@ fn ablate(arguments: &AblateArguments) -> Result<()> {
 
 /// The command that measures an ablation so.
 fn ablation_command(arguments: &AblateArguments, bundle: &Path, output: &Path) -> String {
-    let AblateArguments { question, draws, seed, by, geometry, .. } = arguments;
+    let AblateArguments { question, draws, seed, reading, geometry, .. } = arguments;
     let [bundle, output] = [bundle, output].map(|path| shell_word(&path.to_string_lossy()));
     let mut command = format!("cargo run --release -p orco-lab -- ablate {question} {bundle} --draws {draws}");
     if *seed != SEED {
         command += &format!(" --seed {seed}");
     }
-    if *by == PaperVariant::Text && question != Question::Answer.name() {
+    if *reading == PaperReading::Text && question != Question::Answer.name() {
         command += " --by text";
     }
     if *geometry {

@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 use orco_lab::format::print;
-use orco_lab::published::{PaperVariant, settings_for};
+use orco_lab::published::{PaperReading, settings_for};
 use orco_lab::question::Question;
 use orco_lab::results::claim;
 use orco_trainer::job::{self, TrainingArguments, TrainingJob};
@@ -21,7 +21,7 @@ use orco_trainer_lab::measurements::Experiment;
 /// If the recipe leaves nothing to vary, or a variant cannot be trained or measured; what is done by then is kept.
 pub fn all(
     question: Question,
-    reading: PaperVariant,
+    reading: PaperReading,
     common: &TrainingArguments,
     request: &serde_json::Value,
     draws: usize,

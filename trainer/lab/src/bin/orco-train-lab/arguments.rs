@@ -6,7 +6,7 @@ use std::str::FromStr;
 use clap::builder::PossibleValuesParser;
 use clap::{Parser, Subcommand};
 use orco_benchmark::benchmark::SEED;
-use orco_lab::published::PaperVariant;
+use orco_lab::published::PaperReading;
 use orco_lab::question::Question;
 use orco_trainer::job::TrainingArguments;
 use orco_trainer_lab::rival::Rival;
@@ -46,10 +46,10 @@ pub enum Command {
         question: String,
         #[command(flatten)]
         common: TrainingArguments,
-        /// The settings that are varied: the published program's, or those of the paper's text (program, text).
-        #[arg(long, value_name = "READING", default_value = "program")]
-        #[serde(default)]
-        by: PaperVariant,
+        /// Whose settings are varied: those of the authors' code (program), or of the paper's text (text).
+        #[arg(long = "by", value_name = "READING", default_value = "program")]
+        #[serde(rename = "by", default)]
+        reading: PaperReading,
         /// Draws of the shots.
         #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
         draws: u32,

@@ -27,11 +27,11 @@ fn run(command: Command) -> Result<()> {
         Command::Compare { common, draws, backbone_rates } => {
             compare::all(&common, request, draws as usize, &backbone_rates)
         }
-        Command::Ablate { question, common, by, draws } => {
+        Command::Ablate { question, common, reading, draws } => {
             sigpipe::reset();
             onnx::start().context("the runtime's learner needs ONNX Runtime; see `orco-train doctor`")?;
             let question = Question::named(&question).context("no such question")?;
-            ablate::all(question, by, &common, &request, draws as usize)
+            ablate::all(question, reading, &common, &request, draws as usize)
         }
         Command::Rival { rivals, common, seeds, draws } => {
             sigpipe::reset();
