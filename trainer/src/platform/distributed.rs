@@ -129,7 +129,7 @@ fn meet(place: &RankPlace, cuda: bool) -> Result<c10d::CollectiveEngine, RankErr
         });
         let met = c10d::CollectiveEngine::meet(place, cuda);
         drop(done);
-        interrupt::enter(Activity::Loose);
+        interrupt::enter(Activity::Unsaved);
         met
     })
 }

@@ -14,14 +14,14 @@ pub const EXIT: i32 = 130;
 static ASKED: LazyLock<Arc<AtomicBool>> = LazyLock::new(Arc::default);
 /// The command that goes on with a run by its folder; [`continue_with`] sets it.
 static CONTINUES: Mutex<Option<&'static str>> = Mutex::new(Some("orco-train resume"));
-static WORK: AtomicU8 = AtomicU8::new(Activity::Loose as u8);
+static WORK: AtomicU8 = AtomicU8::new(Activity::Unsaved as u8);
 
 /// What the program is at, and with it what a stop costs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Activity {
     /// Nothing that a later start goes on from.
-    Loose,
+    Unsaved,
     /// Waiting for other ranks to start, which the first signal ends at once.
     Meeting,
     /// Parts of a run between its phases, which are made again.
@@ -36,7 +36,7 @@ pub enum Activity {
 
 impl Activity {
     fn now() -> Self {
-        let all = [Self::Loose, Self::Meeting, Self::Run, Self::Pretrain, Self::Align, Self::Episodes];
+        let all = [Self::Unsaved, Self::Meeting, Self::Run, Self::Pretrain, Self::Align, Self::Episodes];
         all[usize::from(WORK.load(Ordering::Relaxed))]
     }
 }
@@ -59,7 +59,7 @@ impl fmt::Display for Interrupted {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str("stopped by Ctrl-C or SIGTERM")?;
         let saved = match self.work {
-            Activity::Loose | Activity::Meeting => return Ok(()),
+            Activity::Unsaved | Activity::Meeting => return Ok(()),
             Activity::Run => "the phases that were finished are saved",
             Activity::Pretrain => "phase 1 is saved up to its last step",
             Activity::Align => "phase 2 is saved up to its last step",
@@ -157,7 +157,7 @@ mod tests {
     #[test]
     fn every_work_says_what_a_stop_leaves() {
         let stopped = |work, continues| Interrupted { work, continues }.to_string();
-        assert_eq!(stopped(Activity::Loose, None), "stopped by Ctrl-C or SIGTERM");
+        assert_eq!(stopped(Activity::Unsaved, None), "stopped by Ctrl-C or SIGTERM");
         let saved =
             [(Activity::Pretrain, "phase 1"), (Activity::Align, "phase 2"), (Activity::Episodes, "the episodes")];
         for (work, saved) in saved.into_iter().chain([(Activity::Run, "finished are saved")]) {

@@ -150,9 +150,9 @@ impl TrainingLoop<'_> {
             at = Position { epoch: at.epoch + 1, step: 0 };
             // Before the checkpoint; see `Run::rewind`.
             run.log(&self.metrics_line(metrics, at.epoch, loss, made))?;
-            let stop = self.stop(true)?;
+            let stop = self.requested_stop(true)?;
             let last = at.epoch == until || phase.should_stop_early(at.epoch);
-            if on_cpu || saved.elapsed() > MIN_CHECKPOINT_INTERVAL_GPU || last || stop.is_err() {
+            if on_cpu || saved.elapsed() > MIN_CHECKPOINT_INTERVAL_GPU || last || stop.is_some() {
                 phase.save(at, run)?;
                 saved = Instant::now();
             }
@@ -166,7 +166,9 @@ impl TrainingLoop<'_> {
             if last {
                 break;
             }
-            stop?;
+            if let Some(stop) = stop {
+                return Err(stop.into());
+            }
         }
         interrupt::enter(Activity::Run);
         progress.finish();
@@ -188,8 +190,8 @@ impl TrainingLoop<'_> {
             phase.step(*at)?;
             at.step += 1;
             let check = self.device == Device::Cpu || at.step.is_multiple_of(LOSS_CHECK_INTERVAL) || at.step == steps;
-            let stop = self.stop(check)?;
-            let save = stop.is_err() || saved.elapsed() > CHECKPOINT_INTERVAL;
+            let stop = self.requested_stop(check)?;
+            let save = stop.is_some() || saved.elapsed() > CHECKPOINT_INTERVAL;
             if check || save {
                 let loss = phase.loss(*at)?;
                 let made = EpochTime { steps: at.step - first, time: started.elapsed() };
@@ -201,8 +203,10 @@ impl TrainingLoop<'_> {
                 phase.save(*at, run)?;
                 *saved = Instant::now();
             }
-            if at.step < steps {
-                stop?;
+            if at.step < steps
+                && let Some(stop) = stop
+            {
+                return Err(stop.into());
             }
         }
         Ok(EpochTime { steps: steps - first, time: started.elapsed() })
@@ -220,17 +224,17 @@ impl TrainingLoop<'_> {
         line.into()
     }
 
-    /// Whether a stop was asked for. All ranks agree on that where `check` says so, and stop after the same step.
-    fn stop(&self, check: bool) -> Result<Result<(), Interrupted>> {
+    /// The stop that was asked for, if one was. All ranks agree on that where `check` says so, and stop after the same
+    /// step.
+    fn requested_stop(&self, check: bool) -> Result<Option<Interrupted>> {
         let group = self.run.group();
-        if group.size() == 1 {
-            return Ok(interrupt::check());
-        }
-        if check && group.any(interrupt::check().is_err())? {
+        if group.size() > 1 {
+            if !check || !group.any(interrupt::check().is_err())? {
+                return Ok(None);
+            }
             interrupt::ask();
-            return Ok(interrupt::check());
         }
-        Ok(Ok(()))
+        Ok(interrupt::check().err())
     }
 
     fn views_per_second(&self, made: EpochTime) -> Option<f64> {
@@ -287,7 +291,7 @@ mod tests {
             run,
             name: "noted",
             title: "noted",
-            work: Activity::Loose,
+            work: Activity::Unsaved,
             device: Device::Cpu,
             steps: 2,
             epochs: 9,
