@@ -79,7 +79,7 @@ pub struct DataSet {
 /// # Errors
 /// [`DataError`] if a file is missing or not as its layout says, an image is broken, or the split does not fit.
 pub fn open(recipe: &Recipe, origin: &DataOrigin<'_>) -> Result<DataSet, DataError> {
-    let (train, test, class_names, names, skipped) = read(recipe, origin)?;
+    let UnsplitData { train, test, class_names, names, skipped } = read(recipe, origin)?;
     let class_names: Vec<String> = class_names.iter().map(|name| label::normal(name)).collect();
     let title = recipe.data.kind.title();
     printable(&class_names)?;
@@ -126,17 +126,23 @@ fn split_warnings(recipe: &Recipe, split: &Split, train: &Images, class_names: &
     warnings
 }
 
-/// Training images, test images, class names, names of training images, and what was left out.
-type Parts = (Images, Images, Vec<String>, ListNames, Vec<String>);
+/// What is read of a data set, before it is split; fields are those of [`DataSet`].
+struct UnsplitData {
+    train: Images,
+    test: Images,
+    class_names: Vec<String>,
+    names: ListNames,
+    skipped: Vec<String>,
+}
 
-fn read(recipe: &Recipe, origin: &DataOrigin<'_>) -> Result<Parts, DataError> {
+fn read(recipe: &Recipe, origin: &DataOrigin<'_>) -> Result<UnsplitData, DataError> {
     let data = &recipe.data;
     let folder = || origin.folder.ok_or(DataError::NoFolder { title: data.kind.title() });
     let mut skipped = Vec::new();
     let listing = match data.kind {
         DataKind::Cifar100 => {
             let (train, test, class_names) = cifar100::open(folder()?, &origin.group)?;
-            return Ok((train, test, class_names, ListNames::Numbers, Vec::new()));
+            return Ok(UnsplitData { train, test, class_names, names: ListNames::Numbers, skipped });
         }
         DataKind::Synthetic => {
             let classes = data.classes.unwrap_or_else(|| recipe.classes());
@@ -146,7 +152,8 @@ fn read(recipe: &Recipe, origin: &DataOrigin<'_>) -> Result<Parts, DataError> {
             let test = synthetic::images(classes, tests, data.canvas(), synthetic::SyntheticPart::Test, recipe.seed);
             // Rendering breaks off at Ctrl-C.
             interrupt::check().map_err(DataError::Stopped)?;
-            return Ok((train, test, synthetic::class_names(classes, recipe.seed), ListNames::Numbers, Vec::new()));
+            let class_names = synthetic::class_names(classes, recipe.seed);
+            return Ok(UnsplitData { train, test, class_names, names: ListNames::Numbers, skipped });
         }
         DataKind::MiniImagenet => mini_imagenet::list(folder()?)?,
         DataKind::Cub200 => cub200::list(folder()?)?,
@@ -168,7 +175,8 @@ fn read(recipe: &Recipe, origin: &DataOrigin<'_>) -> Result<Parts, DataError> {
     let train = listing::decode(&train, data, origin.skip_broken, "training images", &origin.group)?;
     let test = listing::decode(&test, data, origin.skip_broken, "test images", &origin.group)?;
     skipped.extend([train.skipped, test.skipped].concat());
-    Ok((train.images, test.images, class_names, ListNames::Paths { prefix, names: train.names }, skipped))
+    let names = ListNames::Paths { prefix, names: train.names };
+    Ok(UnsplitData { train: train.images, test: test.images, class_names, names, skipped })
 }
 
 /// Refuses names that would break a list of them, or a terminal, and those that are the same in their normal form.

@@ -68,7 +68,7 @@ pub fn write_bundle(
     let bundle = write_files(&files, &source, model, output)?;
     let phase_1 = classifier_accuracy(model, recipe, &content.benchmark);
     let exported = ExportReport { folder: output.folder().into(), parity, phase_1, stored, int8 };
-    let card = card::write(&bundle, recipe, &exported, run, (&data.split, data.skipped.len()))?;
+    let card = card::write(&bundle, recipe, &exported, run, data)?;
     write_atomically(&output.staged().join(CARD), card.as_bytes())?;
     Ok(exported)
 }

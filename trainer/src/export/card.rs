@@ -18,19 +18,17 @@ use orco_state::target::TargetMethod;
 
 use super::exported::ExportReport;
 use crate::config::{AugmentConfig, AugmentPolicy, MeasureOn, OptimiserKind, Recipe, TargetConfig};
-use crate::data::dataset::Split;
+use crate::data::dataset::DataSet;
 use crate::platform::interrupt;
 use crate::run::Run;
 
 /// Measures the bundle and writes its card, Markdown with Hugging Face front matter.
-///
-/// `skipped` is the number of images that were left out as broken.
 pub(super) fn write(
     bundle: &Bundle,
     recipe: &Recipe,
     exported: &ExportReport,
     run: &Run,
-    (split, skipped): (&Split, usize),
+    data: &DataSet,
 ) -> Result<String> {
     let benchmark = Benchmark::of(bundle)?;
     let (base_model, config, draws) = (&bundle.base_model, &bundle.base_model.config, recipe.export.draws);
@@ -57,7 +55,7 @@ pub(super) fn write(
         base_model.target_count() - base_model.classes.len()
     )?;
     card.backbone(&mut text)?;
-    card.training(&mut text, split, skipped, by_targets)?;
+    card.training(&mut text, data, by_targets)?;
     on_device(&mut text, base_model, recipe.split.set_aside_per_class == 0)?;
     card.files(&mut text)?;
     writeln!(text, "\n{MEASURED}")?;
@@ -123,9 +121,10 @@ impl Card<'_> {
     }
 
     /// Data and phases. Of the measured systems the one that answers `by_targets` tells what phase 2 made of phase 1.
-    fn training(&self, text: &mut String, split: &Split, skipped: usize, by_targets: Option<&Summary>) -> Result<()> {
+    fn training(&self, text: &mut String, data: &DataSet, by_targets: Option<&Summary>) -> Result<()> {
         let Self { bundle, recipe, exported, run } = self;
-        let without = match skipped {
+        let split = &data.split;
+        let without = match data.skipped.len() {
             0 => String::new(),
             1 => "; 1 broken image of the data set was left out".into(),
             count => format!("; {count} broken images of the data set were left out"),
