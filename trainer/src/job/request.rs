@@ -1,36 +1,38 @@
 //! How a run remembers the command that began it, and continues by it.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
-use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde::ser::Error as _;
+use serde::{Serialize, Serializer};
 use serde_json::Value;
 
-use super::TrainingArguments;
-use crate::run::RECIPE;
-
-/// Fields of a command that are paths.
-const PATHS: [&str; 7] = ["recipe", "data", "run", "lists", "output", "backbone", "sign"];
-
-/// A command as `run.json` keeps it: with absolute paths, so that it can be resumed from any folder.
+/// A command as `run.json` keeps it. Its paths are [absolute](absolute_path), so that it can be resumed from any folder.
 ///
 /// # Errors
-/// If a path is not valid Unicode.
+/// If a path is empty or not valid Unicode.
 pub fn encode(command: &impl Serialize) -> Result<Value> {
-    let mut value = serde_json::to_value(command).context("the paths of the command must be valid Unicode")?;
-    make_absolute(&mut value)?;
-    Ok(value)
+    serde_json::to_value(command).context("the paths of the command cannot be kept")
 }
 
-fn make_absolute(value: &mut Value) -> Result<()> {
-    for (name, field) in value.as_object_mut().into_iter().flatten() {
-        match field.as_str() {
-            Some(path) if PATHS.contains(&name.as_str()) => *field = serde_json::to_value(std::path::absolute(path)?)?,
-            _ => make_absolute(field)?,
-        }
+/// Serialises a path of a command that can be resumed.
+///
+/// # Errors
+/// If it is empty or not valid Unicode.
+pub fn absolute_path<S: Serializer>(path: &Path, serializer: S) -> Result<S::Ok, S::Error> {
+    std::path::absolute(path).map_err(S::Error::custom)?.serialize(serializer)
+}
+
+/// As [`absolute_path`], of a path that may be left out.
+///
+/// # Errors
+/// As for [`absolute_path`].
+pub fn optional_absolute_path<S: Serializer>(path: &Option<PathBuf>, serializer: S) -> Result<S::Ok, S::Error> {
+    match path {
+        Some(path) => absolute_path(path, serializer),
+        None => serializer.serialize_none(),
     }
-    Ok(())
 }
 
 /// The command that the run in a folder was begun with, by the `request` of its record.
@@ -44,12 +46,4 @@ pub fn decode<C: DeserializeOwned>(request: Value, folder: &Path) -> Result<C> {
             folder.join("run.json").display()
         )
     })
-}
-
-impl TrainingArguments {
-    /// Names the run in a folder, which may have been carried anywhere since it was begun, and the recipe in it.
-    pub fn continue_in(&mut self, folder: &Path) {
-        self.images.recipe = folder.join(RECIPE);
-        self.run = folder.into();
-    }
 }

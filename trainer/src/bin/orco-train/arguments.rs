@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Parser, Subcommand};
-use orco_trainer::job::{ImageArguments, TrainingArguments};
+use orco_trainer::job::{ImageArguments, TrainingArguments, request};
 use serde::{Deserialize, Serialize};
 
 /// The command line.
@@ -34,11 +34,12 @@ pub enum Command {
         common: TrainingArguments,
         /// Folder of the bundle to write.
         #[arg(long)]
+        #[serde(serialize_with = "request::absolute_path")]
         output: PathBuf,
         /// Signs the bundle with a secret key of minisign. One with a password is opened with ORCO_KEY_PASSWORD, or by
         /// asking, before the training starts.
         #[arg(long, value_name = "KEY")]
-        #[serde(default)]
+        #[serde(default, serialize_with = "request::optional_absolute_path")]
         sign: Option<PathBuf>,
         /// Number of the bundle's release. Devices refuse a lower one than they have used.
         #[arg(long, value_name = "NUMBER")]
@@ -64,6 +65,7 @@ pub enum Command {
     /// Continues a run from its own folder, with the recipe, data and command that it was started with.
     Resume {
         /// The run's folder.
+        #[serde(serialize_with = "request::absolute_path")]
         run: PathBuf,
     },
     /// Says what this machine has for training: libtorch, CUDA, threads, precisions, ONNX Runtime, memory, disk.
@@ -78,6 +80,7 @@ pub enum Command {
         images: ImageArguments,
         /// Folder for the lists.
         #[arg(long)]
+        #[serde(serialize_with = "request::absolute_path")]
         output: PathBuf,
     },
     /// Fetches a data set, checks it and unpacks it.
@@ -112,6 +115,7 @@ pub enum DataCommand {
     Cifar100 {
         /// Folder for train.bin, test.bin and the class names.
         #[arg(long)]
+        #[serde(serialize_with = "request::absolute_path")]
         output: PathBuf,
         /// Another address of the archive; its checksum must be the published one.
         #[arg(long, value_name = "URL")]

@@ -8,7 +8,7 @@ use clap::{Parser, Subcommand};
 use orco_benchmark::benchmark::SEED;
 use orco_lab::published::PaperReading;
 use orco_lab::question::Question;
-use orco_trainer::job::TrainingArguments;
+use orco_trainer::job::{TrainingArguments, request};
 use orco_trainer_lab::rival::Rival;
 use serde::{Deserialize, Serialize};
 
@@ -92,6 +92,7 @@ pub enum Command {
     /// Continues a comparison from its own folder, with the recipe, data and command that it was started with.
     Resume {
         /// The run's folder.
+        #[serde(serialize_with = "request::absolute_path")]
         run: PathBuf,
     },
 }
