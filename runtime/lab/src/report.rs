@@ -20,7 +20,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use orco_runtime::files::replace_shared;
+use orco_runtime::files::{partial, replace_shared};
 use serde::{Deserialize, Serialize};
 
 pub use angles::{AngleRange, AngleStep};
@@ -131,13 +131,15 @@ pub enum WriteError {
 /// [`WriteError`] if nothing can be written there, or it holds something that is no report.
 pub fn prepare(folder: &Path) -> Result<(), WriteError> {
     let file = |source| WriteError::File { path: folder.into(), source };
+    // All that a report leaves behind which was stopped before its first file was whole.
+    let begun = [folder.join(TRIAL), partial(&folder.join(REPORT))];
     let holds_something = match fs::read_dir(folder) {
-        Ok(entries) => entries.flatten().any(|entry| !BEGUN.iter().any(|name| entry.file_name() == *name)),
+        Ok(entries) => entries.flatten().any(|entry| !begun.contains(&entry.path())),
         Err(error) if error.kind() == io::ErrorKind::NotFound => false,
         Err(error) => return Err(file(error)),
     };
     let is_report = || {
-        let there = fs::read(folder.join("report.json")).unwrap_or_default();
+        let there = fs::read(folder.join(REPORT)).unwrap_or_default();
         serde_json::from_slice::<BundleReport>(&there).is_ok()
     };
     if holds_something && !is_report() {
@@ -192,8 +194,8 @@ pub fn write_confusion(
 /// Name of a file that is written to see whether files can be.
 const TRIAL: &str = ".orco-lab";
 
-/// All that a report leaves behind which was stopped before its first file was whole.
-const BEGUN: [&str; 2] = [TRIAL, ".report.json.orco-partial"];
+/// Name of the file that holds all of a report, and is written first.
+const REPORT: &str = "report.json";
 
 /// Folder of a report's pictures.
 const PICTURES: &str = "pictures";
@@ -246,7 +248,7 @@ impl BundleReport {
     /// # Errors
     /// [`ReadReportError`] if there is none, or it is of another version.
     pub fn read(folder: &Path) -> Result<Self, ReadReportError> {
-        let path = folder.join("report.json");
+        let path = folder.join(REPORT);
         let json = match fs::read(&path) {
             Ok(json) => json,
             Err(source) => return Err(ReadReportError::File { path, source }),
@@ -266,7 +268,7 @@ impl BundleReport {
             fs::create_dir_all(folder).map_err(|source| WriteError::File { path: folder.into(), source })
         };
         made(folder)?;
-        write_file(&folder.join("report.json"), self.json().as_bytes())?;
+        write_file(&folder.join(REPORT), self.json().as_bytes())?;
         made(&pictures)?;
         write_file(&folder.join("numbers.csv"), csv(self.results.summaries()).as_bytes())?;
         write_file(&folder.join("index.html"), self.page()?.as_bytes())?;

@@ -17,7 +17,7 @@ use orco_runtime::manifest::{MANIFEST, Manifest, ManifestError};
 use self::scenes::MeasuredScenes;
 use crate::phase3_ablations::AblationResults;
 use crate::published::{ORCO_BASE, ORCO_INC, PaperTable, ROWS};
-use crate::report::BundleReport;
+use crate::report::{BundleReport, ReadReportError};
 use crate::system::System;
 use orco_state::sentence::counted;
 
@@ -58,14 +58,9 @@ pub enum ResultsPagesError {
         /// Why.
         source: io::Error,
     },
-    /// A report is not one.
-    #[error("{} is no report of this version; make it again with `orco-lab report`", path.display())]
-    Report {
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        source: serde_json::Error,
-    },
+    /// A report cannot be read.
+    #[error(transparent)]
+    Report(#[from] ReadReportError),
     /// A file holds no results of an ablation.
     #[error("{} holds no results of this version; measure them again with `orco-lab ablate`", path.display())]
     Ablation {
@@ -116,10 +111,10 @@ impl ResultsPages {
         let mut bundles = Vec::new();
         for entry in entries {
             let bundle = entry.map_err(|source| unreadable(folder, source))?.path();
-            let path = bundle.join("report/report.json");
-            let json = match fs::read(&path) {
-                Ok(json) => json,
-                Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
+            let report = match BundleReport::read(&bundle.join("report")) {
+                Err(ReadReportError::File { source, .. })
+                    if matches!(source.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) =>
+                {
                     continue;
                 }
                 read => read?,

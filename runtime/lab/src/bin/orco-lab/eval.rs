@@ -17,6 +17,7 @@ use orco_lab::unknown::{UnknownRow, mean_rows};
 use orco_lab::{Measurement, System};
 use orco_runtime::bundle::Bundle;
 use orco_runtime::encoder::engine_choice::{EngineChoice, Workload};
+use orco_runtime::files::replace_shared;
 use orco_runtime::manifest::STATISTICS;
 use orco_runtime::method::config::LearnConfig;
 use orco_runtime::signature::PublicKey;
@@ -104,7 +105,7 @@ struct UnknownResults {
 
 /// Measures all systems and prints every session's row.
 pub fn run(arguments: &EvalArguments) -> Result<()> {
-    claim_outputs(arguments)?;
+    check_outputs(arguments)?;
     let bundle = open(arguments)?;
     let config = settings(arguments, &bundle)?;
     let benchmark = match &arguments.data {
@@ -129,12 +130,12 @@ pub fn run(arguments: &EvalArguments) -> Result<()> {
 }
 
 /// Refuses files to be written that hold something else than results, before anything is measured.
-fn claim_outputs(arguments: &EvalArguments) -> Result<()> {
+fn check_outputs(arguments: &EvalArguments) -> Result<()> {
     if let Some(path) = arguments.json.as_deref().filter(|path| *path != Path::new(STANDARD_OUTPUT)) {
-        claim(path, are_results, &arguments.bundle)?;
+        check_output(path, are_results, &arguments.bundle)?;
     }
     match &arguments.csv {
-        Some(path) => claim(path, |text| text.starts_with(csv::HEADING.as_bytes()), &arguments.bundle),
+        Some(path) => check_output(path, |text| text.starts_with(csv::HEADING.as_bytes()), &arguments.bundle),
         None => Ok(()),
     }
 }
@@ -320,7 +321,7 @@ fn from_images(bundle: &Bundle, folder: &Path, engine: EngineChoice) -> Result<B
 }
 
 /// Refuses a file inside the bundle, or one that is neither empty nor ours: a mistyped name must not cost a photograph.
-fn claim(path: &Path, is_ours: fn(&[u8]) -> bool, bundle: &Path) -> Result<()> {
+fn check_output(path: &Path, is_ours: fn(&[u8]) -> bool, bundle: &Path) -> Result<()> {
     let shown = path.display();
     let there = match fs::read(path) {
         Ok(bytes) => bytes,
@@ -338,6 +339,9 @@ fn claim(path: &Path, is_ours: fn(&[u8]) -> bool, bundle: &Path) -> Result<()> {
     Ok(())
 }
 
+/// Writes a file whole or not at all. A pipe is written into as it is, and so is what a link leads to.
 fn write(path: &Path, text: &str) -> Result<()> {
-    fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
+    let is_replaceable = fs::symlink_metadata(path).map_or(true, |facts| facts.is_file());
+    let written = if is_replaceable { replace_shared(path, text.as_bytes()) } else { fs::write(path, text) };
+    written.with_context(|| format!("cannot write {}", path.display()))
 }
