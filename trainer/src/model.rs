@@ -154,14 +154,6 @@ impl Model {
         no_grad(|| self.backbone.forward(&self.channels.normalise(&change(shown)), precision, false))
     }
 
-    /// Sets the backbone's tensors from a file, as [`Model::load_weights`] does.
-    ///
-    /// # Errors
-    /// If the file cannot be read, and as for [`Model::load_weights`].
-    pub fn load_backbone(&mut self, path: &Path) -> Result<Norms> {
-        self.load_weights(&WeightFile::read(path)?)
-    }
-
     /// Sets the backbone's tensors from a checkpoint of another run, weights that go by
     /// [published names](crate::model::backbone::published_names), or the `backbone.onnx` of a bundle, with the
     /// channels that it is fed with. Other tensors in it are passed over.

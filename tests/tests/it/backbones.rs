@@ -8,10 +8,10 @@ use orco_runtime::encoder::engine_choice::{EngineChoice, Workload};
 use orco_runtime::manifest::{BACKBONE, BACKBONE_INT8, WeightFormat};
 use orco_tests::tiny::{self, images};
 use orco_trainer::config::{Architecture, Arithmetic, BackboneConfig, BaseAlignRate, Recipe};
-use orco_trainer::data::dataset::{Channels, DataSet, Images, Split};
+use orco_trainer::data::dataset::{Channels, DataSet, Images, ListNames, Split};
 use orco_trainer::export::{BundleOutput, onnx, write_bundle};
 use orco_trainer::model::backbone::{Description, Network, OnnxBackbone};
-use orco_trainer::model::{Model, Norms};
+use orco_trainer::model::{Model, Norms, WeightFile};
 use orco_trainer::run::Run;
 use orco_trainer::train::base_align::align;
 use orco_trainer::train::fit::BaseSession;
@@ -36,7 +36,7 @@ fn write(tensors: &[(String, Tensor)], path: &Path) {
 }
 
 fn split(recipe: &Recipe, images: &Images) -> Split {
-    Split::new(&recipe.split, 6, images, images, None, recipe.seed).unwrap()
+    Split::new(&recipe.split, 6, images, images, None, &ListNames::Numbers, recipe.seed).unwrap()
 }
 
 fn last_accuracy(run: &Run) -> f64 {
@@ -203,7 +203,10 @@ fn a_released_backbone_can_be_trained_on() {
         let folder = folder.path().join(format!("{weights:?}"));
         export(&mut trained, &recipe, &images, &folder);
         let mut model = Model::new(&Recipe { seed: recipe.seed + 1, ..recipe.clone() }, INPUT, Device::Cpu);
-        assert_eq!(model.load_backbone(&folder.join("bundle/backbone.onnx")).unwrap(), Norms::Folded);
+        assert_eq!(
+            model.load_weights(&WeightFile::read(&folder.join("bundle/backbone.onnx")).unwrap()).unwrap(),
+            Norms::Folded
+        );
         assert_eq!(model.channels, trained.channels);
         let folded = features(&model, false);
         assert!(apart(&folded, &features(&trained, false)) < rounding, "{weights:?}");
@@ -216,7 +219,8 @@ fn a_released_backbone_can_be_trained_on() {
     }
     let other = Recipe { backbone: BackboneConfig { width: 12, ..recipe.backbone.clone() }, ..recipe };
     let onnx = folder.path().join("F32/bundle/backbone.onnx");
-    let refused = |path: &Path| Model::new(&other, INPUT, Device::Cpu).load_backbone(path).unwrap_err();
+    let load = |file: WeightFile| Model::new(&other, INPUT, Device::Cpu).load_weights(&file);
+    let refused = |path: &Path| WeightFile::read(path).and_then(load).unwrap_err();
     assert!(refused(&onnx).to_string().contains("but mobilenetv2-w12 needs"), "{:#}", refused(&onnx));
     let foreign = folder.path().join("foreign.onnx");
     write_model(&foreign, [3, 24, 20]);
@@ -252,7 +256,7 @@ fn phase_2_trains_the_backbone_from_given_weights() {
     (recipe.align.train_backbone, recipe.align.rate, recipe.align.warmup_epochs) = (true, BaseAlignRate::Cosine, 3);
     (recipe.align.learning_rate, recipe.align.backbone_learning_rate) = (0.1, Some(0.02));
     let mut model = Model::new(&recipe, INPUT, Device::Cpu);
-    assert_eq!(model.load_backbone(&weights).unwrap(), Norms::Whole);
+    assert_eq!(model.load_weights(&WeightFile::read(&weights).unwrap()).unwrap(), Norms::Whole);
     let named = |model: &Model| -> Vec<(String, Tensor)> {
         let own = model.tensors().into_iter().filter(|(name, _)| name.starts_with("backbone."));
         own.map(|(name, tensor)| (name, no_grad(|| tensor.copy()))).collect()
@@ -286,8 +290,10 @@ fn weights_that_do_not_fit_are_named() {
     let model = Model::new(&recipe, INPUT, Device::Cpu);
     let lacking: Vec<_> = model.tensors().into_iter().filter(|(name, _)| name != "backbone.stem.weight").collect();
     write(&lacking, &path);
-    let refused =
-        |recipe: &Recipe| Model::new(recipe, INPUT, Device::Cpu).load_backbone(&path).unwrap_err().to_string();
+    let refused = |recipe: &Recipe| {
+        let file = WeightFile::read(&path).unwrap();
+        Model::new(recipe, INPUT, Device::Cpu).load_weights(&file).unwrap_err().to_string()
+    };
     assert!(refused(&recipe).contains("lack the tensor backbone.stem.weight of resnet18-w4"), "{}", refused(&recipe));
     write(&model.tensors(), &path);
     recipe.backbone.width = 5;

@@ -87,7 +87,7 @@ pub fn open(recipe: &Recipe, origin: &DataOrigin<'_>) -> Result<DataSet, DataErr
         return Err(DataError::Classes { title, expected: recipe.classes(), actual: class_names.len() });
     }
     let candidates = recipe.export.candidates_per_class;
-    let split = Split::with_names(&recipe.split, candidates, &train, &test, origin.lists, &names, recipe.seed)
+    let split = Split::new(&recipe.split, candidates, &train, &test, origin.lists, &names, recipe.seed)
         .map_err(|error| error.with_class_names(&class_names))?;
     let channels = Channels::of(recipe).unwrap_or_else(|| Channels::measure(&train, &split.base));
     log::info!("{title}: {} training and {} test images of {} classes", train.len(), test.len(), class_names.len());

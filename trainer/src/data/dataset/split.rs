@@ -80,26 +80,11 @@ impl Split {
         if seen { &[] } else { &self.set_aside }
     }
 
-    /// Makes the split of `train` (and `test`, when that is measured on); lists name images by number.
-    ///
-    /// # Errors
-    /// See [`Split::with_names`].
-    pub fn new(
-        config: &SplitConfig,
-        candidates_per_class: usize,
-        train: &Images,
-        test: &Images,
-        lists: Option<&Path>,
-        seed: u64,
-    ) -> Result<Self, SplitError> {
-        Self::with_names(config, candidates_per_class, train, test, lists, &ListNames::Numbers, seed)
-    }
-
     /// Makes the split of `train` (and `test`, when that is measured on); lists name images as `names` says.
     ///
     /// # Errors
     /// [`SplitError`] if a class has too few images or a list of the field does not fit.
-    pub fn with_names(
+    pub fn new(
         config: &SplitConfig,
         candidates_per_class: usize,
         train: &Images,
@@ -245,7 +230,7 @@ mod tests {
     #[test]
     fn held_out_images_are_never_trained_on() {
         let (train, test) = (images(4, 20), images(4, 5));
-        let split = Split::new(&config(MeasureOn::Holdout), 6, &train, &test, None, 1).unwrap();
+        let split = Split::new(&config(MeasureOn::Holdout), 6, &train, &test, None, &ListNames::Numbers, 1).unwrap();
         assert_eq!((split.base.len(), split.measured.len()), (2 * 17, 4 * 3));
         assert!(split.measured.iter().all(|index| !split.base.contains(index)));
         assert!(split.candidates.iter().flatten().all(|index| !split.measured.contains(index)));
@@ -254,7 +239,8 @@ mod tests {
     #[test]
     fn base_images_that_are_held_out_from_all_are_known() {
         let (train, test) = (images(4, 20), images(4, 5));
-        let split = |measure_on| Split::new(&config(measure_on), 6, &train, &test, None, 1).unwrap();
+        let split =
+            |measure_on| Split::new(&config(measure_on), 6, &train, &test, None, &ListNames::Numbers, 1).unwrap();
         let split_of_test = split(MeasureOn::Test);
         assert_eq!((split_of_test.held_out.len(), split_of_test.measured.len()), (2 * 3, 4 * 5));
         for index in &split_of_test.held_out {
@@ -269,7 +255,7 @@ mod tests {
         let (train, test) = (images(4, 20), images(4, 5));
         let split = |set_aside_per_class| {
             let config = SplitConfig { set_aside_per_class, ..config(MeasureOn::Holdout) };
-            Split::new(&config, 6, &train, &test, None, 1).unwrap()
+            Split::new(&config, 6, &train, &test, None, &ListNames::Numbers, 1).unwrap()
         };
         // A fifth of 17 at most.
         for (wanted, count) in [(2, 2), (5, 3)] {
@@ -288,7 +274,8 @@ mod tests {
         let names: Vec<String> = (0..4).map(|class| format!("bird {class}")).collect();
         let said = |candidates, each| {
             let (train, test) = (images(4, each), images(4, 1));
-            let split = Split::new(&config(MeasureOn::Holdout), candidates, &train, &test, None, 1);
+            let split =
+                Split::new(&config(MeasureOn::Holdout), candidates, &train, &test, None, &ListNames::Numbers, 1);
             split.map_err(|error| error.with_class_names(&names).to_string())
         };
         assert!(said(5, 8).is_ok());
@@ -308,16 +295,19 @@ mod tests {
         std::fs::write(folder.path().join("session_2.txt"), "45\n41\n42\n43\n44\n").unwrap();
         std::fs::write(folder.path().join("session_3.txt"), "79\n78\n77\n76\n75\n").unwrap();
         let (train, test) = (images(4, 20), images(4, 5));
-        let split = Split::new(&config(MeasureOn::Test), 6, &train, &test, Some(folder.path()), 1).unwrap();
+        let split = Split::new(&config(MeasureOn::Test), 6, &train, &test, Some(folder.path()), &ListNames::Numbers, 1)
+            .unwrap();
         assert_eq!(split.candidates[0][..2], [45, 41]);
         assert_eq!(split.candidates[1][0], 79);
-        let held = Split::new(&config(MeasureOn::Holdout), 6, &train, &test, Some(folder.path()), 1).unwrap();
+        let held =
+            Split::new(&config(MeasureOn::Holdout), 6, &train, &test, Some(folder.path()), &ListNames::Numbers, 1)
+                .unwrap();
         assert!(held.candidates.iter().flatten().all(|index| !held.measured.contains(index)));
         std::fs::write(folder.path().join("session_3.txt"), "79\n79\n").unwrap();
-        let few = Split::new(&config(MeasureOn::Test), 6, &train, &test, Some(folder.path()), 1);
+        let few = Split::new(&config(MeasureOn::Test), 6, &train, &test, Some(folder.path()), &ListNames::Numbers, 1);
         assert!(matches!(few, Err(SplitError::List(ListError::Draw { class: 3, actual: 1, .. }))));
         std::fs::write(folder.path().join("session_3.txt"), "0\n").unwrap();
-        let wrong = Split::new(&config(MeasureOn::Test), 6, &train, &test, Some(folder.path()), 1);
+        let wrong = Split::new(&config(MeasureOn::Test), 6, &train, &test, Some(folder.path()), &ListNames::Numbers, 1);
         assert!(matches!(wrong, Err(SplitError::List(ListError::Class { index: 0, class: 0, .. }))));
     }
 }

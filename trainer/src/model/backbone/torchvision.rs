@@ -39,7 +39,7 @@ mod tests {
 
     use super::*;
     use crate::config::Recipe;
-    use crate::model::{Model, Norms};
+    use crate::model::{Model, Norms, WeightFile};
 
     fn model() -> Model {
         let mut recipe: Recipe = toml::from_str(include_str!("../../../recipes/cub200-paper.toml")).unwrap();
@@ -80,13 +80,13 @@ mod tests {
         renamed.push(("fc.weight".into(), tch::Tensor::zeros([1000, 32], (tch::Kind::Float, tch::Device::Cpu))));
         tch::Tensor::write_safetensors(&renamed, &path).unwrap();
         let mut model = model();
-        assert_eq!(model.load_backbone(&path).unwrap(), Norms::Whole);
+        assert_eq!(model.load_weights(&WeightFile::read(&path).unwrap()).unwrap(), Norms::Whole);
         for ((own, loaded), (_, there)) in model.tensors().iter().zip(other.tensors()) {
             assert!(!own.starts_with("backbone.") || loaded.equal(&(there.detach() + 0.5)), "{own}");
         }
         renamed.retain(|(name, _)| name != "layer3.1.bn1.running_var");
         tch::Tensor::write_safetensors(&renamed, &path).unwrap();
-        let error = model.load_backbone(&path).unwrap_err().to_string();
+        let error = model.load_weights(&WeightFile::read(&path).unwrap()).unwrap_err().to_string();
         assert!(error.contains("lack the tensor backbone.stage3_block2_conv1.norm_variance"), "{error}");
     }
 }
