@@ -1,27 +1,37 @@
 //! The recipe: one TOML file that says everything about a run, checked once.
 
 mod align;
+mod augment;
 mod backbone;
 mod check;
 mod data;
 mod defaults;
 mod export;
+mod head;
 mod pretrain;
+mod split;
+mod targets;
+#[cfg(test)]
+mod tests;
 
 pub use align::{BaseAlignConfig, BaseAlignRate, BaseAssignment};
+pub use augment::{AugmentConfig, AugmentPolicy};
 pub use backbone::{Architecture, BackboneConfig, Pooling, Stem};
 pub use check::ConfigError;
 pub use data::{DataConfig, DataKind, SquareFit};
 pub use export::ExportConfig;
-pub use pretrain::{AugmentPolicy, OptimiserKind};
+pub use head::HeadConfig;
+pub use pretrain::{Arithmetic, OptimiserKind, PretrainConfig};
+pub use split::{MeasureOn, SHOTS, SplitConfig};
+pub use targets::TargetConfig;
 
 use std::path::Path;
 
 use orco_core::config::LearnConfig;
-use orco_core::loss::contrast::ContrastForm;
-use orco_state::target::TargetMethod;
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize};
+
+use check::demand;
 
 /// A whole training run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -91,226 +101,6 @@ pub fn with_changes(config: &LearnConfig, changes: toml::Table) -> Result<LearnC
     table.try_into()
 }
 
-/// Shots per class in one draw (K of the protocol).
-pub const SHOTS: usize = 5;
-
-/// The few-shot class-incremental split.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct SplitConfig {
-    /// Number of base classes; they are the labels `0..base_classes`.
-    pub base_classes: usize,
-    /// Number of incremental sessions.
-    pub sessions: usize,
-    /// New classes per session.
-    pub ways: usize,
-    /// Training images per class that no training step sees. With `measure_on = "test"`, those of base classes tell how
-    /// much easier the samples set aside are, which corrects the accuracies that a device promises.
-    #[serde(default)]
-    pub holdout_per_class: usize,
-    /// Further images of each base class that no training step sees, a fifth of them at most: by these a device chooses
-    /// the border between base classes and new ones. With 0 they are taken from among those that were trained on, which
-    /// makes base classes look surer than they are.
-    #[serde(default = "set_aside")]
-    pub set_aside_per_class: usize,
-    /// What accuracy is measured on.
-    pub measure_on: MeasureOn,
-}
-
-fn set_aside() -> usize {
-    SHOTS
-}
-
-/// Which images accuracy is measured on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum MeasureOn {
-    /// The test set: for reporting only.
-    Test,
-    /// Held-out training images: for choosing settings.
-    Holdout,
-}
-
-/// The projection head g: features - hidden - projection.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct HeadConfig {
-    /// Width of the hidden layer.
-    pub hidden: i64,
-    /// Dimension d of the sphere.
-    pub projection: i64,
-}
-
-impl Default for HeadConfig {
-    fn default() -> Self {
-        Self { hidden: 512, projection: 256 }
-    }
-}
-
-/// Phase 1: f and g on the base classes.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct PretrainConfig {
-    /// Passes over the base images.
-    pub epochs: usize,
-    /// Images per step (each with `views` views).
-    pub batch: usize,
-    /// Augmented views of an image per step.
-    pub views: usize,
-    /// Highest learning rate.
-    pub learning_rate: f64,
-    /// Who takes the steps.
-    #[serde(default)]
-    pub optimiser: OptimiserKind,
-    /// Momentum (of SGD: Nesterov's).
-    pub momentum: f64,
-    /// Weight decay; none on biases and norms.
-    pub weight_decay: f64,
-    /// LARS only: eta, the share of a weight's norm that a step of rate 1 may move it by.
-    #[serde(default = "defaults::trust")]
-    pub trust: f64,
-    /// Linear warm-up, in epochs.
-    pub warmup_epochs: usize,
-    /// Learning rate of the warm-up's first step.
-    #[serde(default)]
-    pub warmup_start: f64,
-    /// Weight of cross entropy on the features (0 = the paper's).
-    pub cross_entropy: f64,
-    /// Label smoothing of the cross entropy.
-    pub label_smoothing: f64,
-    /// Weight of the supervised contrastive loss.
-    pub supervised_contrast: f64,
-    /// Weight of the self-supervised contrastive loss.
-    pub self_contrast: f64,
-    /// Temperature of both contrastive losses.
-    pub temperature: f64,
-    /// Form of both: `inside` (the published program), `outside`, or `negatives` (the paper's Eq. 2).
-    #[serde(default = "defaults::inside", skip_serializing_if = "defaults::is_inside")]
-    pub contrast_form: ContrastForm,
-    /// Arithmetic of the backbone.
-    pub precision: Arithmetic,
-    /// Whether batch norm takes its statistics from the images of all ranks where several train together, as a single
-    /// process does, instead of from those of each rank. Costs two messages for each norm, forwards and backwards.
-    #[serde(default, skip_serializing_if = "defaults::is_default")]
-    pub sync_batch_norm: bool,
-    /// Phase 1 ends with the mean of the weights at the ends of this many last epochs, and batch-norm statistics
-    /// estimated anew for that mean from views of training images; 0 for the weights of the last step.
-    #[serde(default, skip_serializing_if = "defaults::is_default")]
-    pub average_last: usize,
-    /// The views.
-    pub augment: AugmentConfig,
-}
-
-impl Default for PretrainConfig {
-    /// No phase 1; the views are those of phase 2.
-    fn default() -> Self {
-        Self {
-            epochs: 0,
-            batch: 256,
-            views: 1,
-            learning_rate: 0.1,
-            optimiser: OptimiserKind::Sgd,
-            momentum: 0.9,
-            weight_decay: 5e-4,
-            trust: defaults::trust(),
-            warmup_epochs: 0,
-            warmup_start: 0.0,
-            cross_entropy: 1.0,
-            label_smoothing: 0.0,
-            supervised_contrast: 0.0,
-            self_contrast: 0.0,
-            temperature: 0.2,
-            contrast_form: ContrastForm::Inside,
-            precision: Arithmetic::F32,
-            sync_batch_norm: false,
-            average_last: 0,
-            augment: AugmentConfig {
-                crop_scale: [0.35, 1.0],
-                policy: AugmentPolicy::None,
-                jitter_probability: 0.5,
-                jitter: 0.4,
-                hue: 0.0,
-                grey_probability: 0.1,
-                erase_probability: 0.0,
-                cutout: 0,
-            },
-        }
-    }
-}
-
-/// Arithmetic of convolutions in training.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Arithmetic {
-    /// Everything in f32.
-    #[default]
-    F32,
-    /// Convolutions in bf16, weights and statistics in f32.
-    Bf16,
-    /// Convolutions in f16, weights and statistics in f32, the loss scaled so that small gradients survive.
-    F16,
-}
-
-impl Arithmetic {
-    /// Where no loss is scaled: f32 in place of f16.
-    pub fn unscaled(self) -> Self {
-        if self == Self::F16 { Self::F32 } else { self }
-    }
-}
-
-/// Random views of an image.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct AugmentConfig {
-    /// Smallest and largest share of the image's area in a crop.
-    pub crop_scale: [f64; 2],
-    /// The policy of operations between crop and jitter.
-    #[serde(default)]
-    pub policy: AugmentPolicy,
-    /// Probability of brightness, contrast, saturation and hue jitter.
-    pub jitter_probability: f64,
-    /// Strength of the first three: a factor from `1 - s` to `1 + s`.
-    pub jitter: f64,
-    /// Strength of the hue's jitter: a shift by up to this share of the colour circle, at most 0.5.
-    #[serde(default)]
-    pub hue: f64,
-    /// Probability of turning grey.
-    pub grey_probability: f64,
-    /// Probability of erasing a rectangle.
-    pub erase_probability: f64,
-    /// Side of the square that cutout covers, in pixels; 0 for none.
-    #[serde(default)]
-    pub cutout: usize,
-}
-
-/// Pseudo-targets.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct TargetConfig {
-    /// How many: the most classes that the device can ever know; 200 more than the split has if left out.
-    #[serde(default)]
-    pub count: usize,
-    /// How they are made.
-    #[serde(default)]
-    pub method: TargetMethod,
-    /// Steps of the optimised method.
-    #[serde(default = "defaults::target_steps")]
-    pub steps: usize,
-    /// Its learning rate: 1 in the published program, 0.01 in the paper's text.
-    #[serde(default = "defaults::one", skip_serializing_if = "defaults::is_one")]
-    pub learning_rate: f64,
-    /// Whether its gradients add up from step to step, as in the published program, which never zeroes them.
-    #[serde(default = "defaults::yes", skip_serializing_if = "defaults::is_yes")]
-    pub accumulate: bool,
-}
-
-impl Default for TargetConfig {
-    fn default() -> Self {
-        let (method, steps) = (TargetMethod::Optimised, defaults::target_steps());
-        Self { count: 0, method, steps, learning_rate: 1.0, accumulate: true }
-    }
-}
-
 impl Recipe {
     /// Reads and checks a recipe.
     ///
@@ -374,5 +164,40 @@ impl Recipe {
     /// Classes that exist at the end of the last session.
     pub fn classes(&self) -> usize {
         self.split.base_classes.saturating_add(self.split.sessions.saturating_mul(self.split.ways))
+    }
+
+    /// Checks every value.
+    fn check(&self) -> Result<(), ConfigError> {
+        let printable = !self.name.is_empty() && !self.name.chars().any(char::is_control);
+        demand("name", self.name.escape_debug(), printable, "a text without control characters")?;
+        // Torch's generator and TOML both know integers up to here.
+        demand("seed", self.seed, i64::try_from(self.seed).is_ok(), "at most 9223372036854775807")?;
+        self.data.check()?;
+        self.split.check()?;
+        self.backbone.check()?;
+        self.head.check()?;
+        let trained = self.pretrain.epochs >= 1 || self.backbone.is_given();
+        let expected = "at least 1 unless the recipe names backbone.weights or backbone.onnx";
+        demand("pretrain.epochs", self.pretrain.epochs, trained, expected)?;
+        self.pretrain.check()?;
+        self.targets.check(self.classes(), self.head.projection)?;
+        self.session_augment.as_ref().map_or(Ok(()), |augment| augment.check("session_augment"))?;
+        self.align.check()?;
+        self.export.check()?;
+        let side = self.data.side();
+        let left = self.backbone.architecture != Architecture::Resnet12 || side >= 16 || self.backbone.onnx.is_some();
+        demand("data.image_size", side, left, "at least 16 for resnet12, which halves it four times")?;
+        let scaled = self.pretrain.precision != Arithmetic::F16 || !self.align.train_backbone;
+        demand("pretrain.precision", "f16", scaled, "bf16 or f32 where align.train_backbone is true")?;
+        let own = self.backbone.onnx.is_none();
+        demand("align.train_backbone", true, own || !self.align.train_backbone, "false where backbone.onnx is set")?;
+        let once = self.data.look.is_whole();
+        let expected = "left out unless the backbone is given and stays as it is: what is trained sees whole images";
+        let frozen = self.pretrain.epochs == 0 && !self.align.train_backbone;
+        demand("data.look", self.data.look, once || frozen, expected)?;
+        let weights = &self.export.weights;
+        demand("export.weights", weights.name(), own || weights.is_f32(), "f32 where backbone.onnx is set")?;
+        demand("export.int8", true, own || !self.export.int8, "false where backbone.onnx is set")?;
+        self.learn.problem().map_or(Ok(()), |problem| Err(ConfigError::Learn { problem }))
     }
 }

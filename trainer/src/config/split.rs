@@ -1,0 +1,65 @@
+//! The few-shot class-incremental split.
+
+use serde::{Deserialize, Serialize};
+
+use super::check::{ConfigError, MAX_CLASSES, count, demand};
+
+/// Shots per class in one draw (K of the protocol).
+pub const SHOTS: usize = 5;
+
+/// The few-shot class-incremental split.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SplitConfig {
+    /// Number of base classes; they are the labels `0..base_classes`.
+    pub base_classes: usize,
+    /// Number of incremental sessions.
+    pub sessions: usize,
+    /// New classes per session.
+    pub ways: usize,
+    /// Training images per class that no training step sees. With `measure_on = "test"`, those of base classes tell how
+    /// much easier the samples set aside are, which corrects the accuracies that a device promises.
+    #[serde(default)]
+    pub holdout_per_class: usize,
+    /// Further images of each base class that no training step sees, a fifth of them at most: by these a device chooses
+    /// the border between base classes and new ones. With 0 they are taken from among those that were trained on, which
+    /// makes base classes look surer than they are.
+    #[serde(default = "set_aside")]
+    pub set_aside_per_class: usize,
+    /// What accuracy is measured on.
+    pub measure_on: MeasureOn,
+}
+
+fn set_aside() -> usize {
+    SHOTS
+}
+
+/// Which images accuracy is measured on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum MeasureOn {
+    /// The test set: for reporting only.
+    Test,
+    /// Held-out training images: for choosing settings.
+    Holdout,
+}
+
+impl SplitConfig {
+    /// Checks every value.
+    pub(super) fn check(&self) -> Result<(), ConfigError> {
+        demand(
+            "split.base_classes",
+            self.base_classes,
+            (2..=MAX_CLASSES).contains(&self.base_classes),
+            "from 2 to 4096",
+        )?;
+        let expected = "from 1 to 4096, since the bundle's benchmark needs one";
+        count("split.sessions", self.sessions, 1..=MAX_CLASSES, expected)?;
+        count("split.ways", self.ways, 1..=MAX_CLASSES, "from 1 to 4096")?;
+        let measurable = self.measure_on == MeasureOn::Test || self.holdout_per_class >= 1;
+        let expected = "at least 1 when split.measure_on is \"holdout\"";
+        demand("split.holdout_per_class", self.holdout_per_class, measurable, expected)?;
+        count("split.set_aside_per_class", self.set_aside_per_class, 0..=1000, "at most 1000")?;
+        count("split.holdout_per_class", self.holdout_per_class, 0..=100_000, "at most 100000")
+    }
+}

@@ -1,0 +1,115 @@
+//! What a recipe must fulfil, section by section.
+
+use super::*;
+
+fn refused(from: &str, to: &str) -> String {
+    let text = include_str!("../../recipes/cifar100-edge.toml");
+    assert!(text.contains(from), "{from}");
+    let recipe: Recipe = toml::from_str(&text.replace(from, to)).unwrap();
+    recipe.check().unwrap_err().to_string()
+}
+
+#[test]
+fn the_recipes_are_sound() {
+    let recipes = std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/recipes")).unwrap();
+    let paths: Vec<_> = recipes.map(|entry| entry.unwrap().path()).collect();
+    assert!(paths.len() > 20, "{paths:?}");
+    for path in paths {
+        let recipe = Recipe::read(&path).unwrap();
+        assert_eq!(path.file_stem().unwrap().to_str(), Some(recipe.name.as_str()));
+    }
+}
+
+#[test]
+fn settings_of_phase_2_that_are_left_out_are_not_written() {
+    let recipe: Recipe = toml::from_str(include_str!("../../recipes/cifar100-small.toml")).unwrap();
+    let written = serde_json::to_value(&recipe.align).unwrap();
+    assert_eq!(written.as_object().unwrap().len(), 11, "{written}");
+    let text = "cached_views = 6\nrate = \"cosine\"\nperturbation = \"gaussian\"\ntrain_backbone = true";
+    let text = include_str!("../../recipes/cifar100-small.toml").replace("cached_views = 6", text);
+    let recipe: Recipe = toml::from_str(&text).unwrap();
+    recipe.check().unwrap();
+    let again: Recipe = toml::from_str(&toml::to_string(&recipe).unwrap()).unwrap();
+    assert_eq!(again, recipe);
+}
+
+#[test]
+fn a_wrong_value_is_named() {
+    assert_eq!(
+        refused("count = 100", "count = 99"),
+        "recipe: targets.count is 99, but must be at least the number of classes of the split, at most 4096"
+    );
+    assert!(
+        refused("momentum = 0.9\nweight_decay", "momentum = nan\nweight_decay").contains("pretrain.momentum is NaN")
+    );
+    assert!(refused("self_contrast = 0.0", "self_contrast = 0.1").contains("pretrain.views is 1"));
+    assert!(refused("crop_scale = [0.35, 1.0]", "crop_scale = [0.9, 0.5]").contains("crop_scale"));
+    let policy = "crop_scale = [0.35, 1.0]\npolicy = { kind = \"randaugment\", operations = 2, magnitude = 31 }";
+    assert!(refused("crop_scale = [0.35, 1.0]", policy).contains("policy.magnitude is 31"));
+    assert!(refused("jitter = 0.4", "jitter = 0.4\nhue = 0.6").contains("recipe: pretrain.augment.hue is 0.6"));
+    assert!(refused("views = 1", "views = 1\ntrust = 0.0").contains("pretrain.trust is 0"));
+    let averaged = refused("views = 1", "views = 1\naverage_last = 1000");
+    assert!(averaged.contains("pretrain.average_last is 1000, but must be at most pretrain.epochs"), "{averaged}");
+    for (from, to, said) in [
+        ("views = 1", "views = 1000000", "views is 1000000, but must be from 1 to 64"),
+        ("temperature = 0.2", "temperature = 1e-30", "pretrain.temperature is 0.0000000000000000000000000000"),
+        ("learning_rate = 0.4\nmomentum = 0.9", "learning_rate = 0.4\nmomentum = 5.0", "pretrain.momentum is 5"),
+        ("weight_decay = 5e-4\nwarmup", "weight_decay = 1e30\nwarmup", "pretrain.weight_decay is 1000"),
+        ("learning_rate = 0.4", "learning_rate = 101.0", "pretrain.learning_rate is 101"),
+        ("warmup_epochs = 3", "warmup_epochs = 90", "pretrain.warmup_epochs is 90, but must be fewer than"),
+        ("label_smoothing = 0.1", "label_smoothing = 1.0", "label_smoothing is 1, but must be at least 0 and below 1"),
+        ("cached_views = 6", "cached_views = 1000", "align.cached_views is 1000, but must be from 2 to 64"),
+        ("temperature = 0.07", "temperature = 1e-30", "align.temperature"),
+        ("steps = 1000", "steps = 1\nlearning_rate = 1e-60", "targets.learning_rate is 0.0000000000000000000000000000"),
+        (
+            "method = \"optimised\"",
+            "method = \"simplex\"\naccumulate = false",
+            "targets.accumulate is false, but must be left out unless",
+        ),
+        ("steps = 1000", "steps = 9000000", "targets.steps is 9000000, but must be from 0 to 1000000"),
+        ("exemplars_per_class = 5", "exemplars_per_class = 99999", "export.exemplars_per_class is 99999"),
+    ] {
+        assert!(refused(from, to).contains(said), "{said}: {}", refused(from, to));
+    }
+    assert!(refused("preset = \"edge\"", "epochs = 10001").contains("learn"));
+    let mut views: Recipe = toml::from_str(include_str!("../../recipes/cifar100-paper.toml")).unwrap();
+    views.session_augment.as_mut().unwrap().cutout = 2000;
+    let said = views.check().unwrap_err().to_string();
+    assert_eq!(said, "recipe: session_augment.cutout is 2000, but must be from 0 to 1024");
+    assert!(refused("name = \"", "name = \"a\\u0007").contains("recipe: name is a\\u{7}"));
+    let mut large: Recipe = toml::from_str(include_str!("../../recipes/cifar100-small.toml")).unwrap();
+    large.seed = i64::MAX as u64 + 1;
+    assert!(large.check().unwrap_err().to_string().starts_with("recipe: seed is 9223372036854775808, but"));
+    assert!(refused("width = 16", "onnx = \"a.onnx\"\nweights = \"b\"").contains("backbone.weights"));
+    assert!(refused("width = 16", "").contains("backbone.width is 0"));
+    let stem = "architecture = \"resnet12\"\nstem = \"imagenet\"";
+    assert!(refused("architecture = \"resnet18\"", stem).contains("backbone.stem is imagenet"));
+    assert!(refused("epochs = 90", "epochs = 0").contains("pretrain.epochs is 0"));
+    let half = refused("cached_views = 6", "cached_views = 6\nviews_precision = \"f16\"");
+    assert!(half.contains("align.views_precision is f16, but must be \"f32\" or \"bf16\""), "{half}");
+    assert!(refused("cached_views = 6", "cached_views = 6\nbackbone_learning_rate = 0.1").contains("train_backbone"));
+    let text = include_str!("../../recipes/cifar100-small.toml").replace("\"edge\"", "\"best\"");
+    let unknown = toml::from_str::<Recipe>(&text).unwrap_err().to_string();
+    assert!(unknown.contains("no preset \"best\"; known are orco, paper, edge, combined, closed-form"), "{unknown}");
+}
+
+#[test]
+fn settings_that_do_not_go_together_are_refused() {
+    let changed = |change: fn(&mut Recipe)| {
+        let mut recipe: Recipe = toml::from_str(include_str!("../../recipes/synthetic-tiny.toml")).unwrap();
+        recipe.check().unwrap();
+        change(&mut recipe);
+        recipe.check().map_err(|error| error.to_string())
+    };
+    let small = changed(|recipe| {
+        (recipe.backbone.architecture, recipe.data.image_size) = (Architecture::Resnet12, Some(8));
+    });
+    assert_eq!(
+        small.unwrap_err(),
+        "recipe: data.image_size is 8, but must be at least 16 for resnet12, which halves it four times"
+    );
+    assert!(changed(|recipe| recipe.backbone.architecture = Architecture::Resnet12).is_ok());
+    let half = changed(|recipe| (recipe.align.train_backbone, recipe.pretrain.precision) = (true, Arithmetic::F16));
+    assert!(half.unwrap_err().contains("pretrain.precision is f16, but must be bf16 or f32 where align.train"));
+    assert!(changed(|recipe| recipe.pretrain.precision = Arithmetic::F16).is_ok());
+}
