@@ -1,17 +1,8 @@
 //! A training that takes seconds: small made-up images and a recipe for them.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
-
 use orco_trainer::config::{Arithmetic, BaseAlignRate, Recipe};
 use orco_trainer::data::dataset::{Channels, DataSet, Images, ListNames, Split};
 use tch::{Kind, Tensor};
-
-static TURN: Mutex<()> = Mutex::new(());
-
-/// For tests that draw from torch's random generator, of which a process has one: they take turns.
-pub fn take_turn() -> MutexGuard<'static, ()> {
-    TURN.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 /// Classes of [`images`]: four base classes and one session of two, by [`recipe`].
 pub const CLASSES: i64 = 6;

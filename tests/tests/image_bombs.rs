@@ -11,7 +11,7 @@ use image::imageops::{self, FilterType};
 use jpeg_encoder::{Encoder, ImageBuffer, JpegColorType, SamplingFactor};
 use orco_runtime::image::{ImageError, Look, MAX_MEMORY, Preprocessing, decode};
 use orco_trials::heavy;
-use orco_trials::memory::{Counting, peak_of, take_turn};
+use orco_trials::memory::{Counting, exclusive, peak_of};
 use orco_trials::png::chunk;
 
 #[global_allocator]
@@ -109,7 +109,7 @@ fn lying(jpeg: &[u8]) -> Vec<u8> {
 #[test]
 fn sizes_beyond_the_bounds_are_refused_before_anything_is_unpacked() {
     let mut trial = orco_trials::trial!(10, "pictures");
-    let _turn = take_turn();
+    let _turn = exclusive();
     let pixels = zeros(1 << 16);
     let cases = [
         ("PNG of 2^31 pixels a side", png((1 << 31) - 1, (1 << 31) - 1, 8, 2, &[], &pixels)),
@@ -135,7 +135,7 @@ fn sizes_beyond_the_bounds_are_refused_before_anything_is_unpacked() {
 #[test]
 fn pictures_of_100_megapixels_are_decoded_within_64_mib() {
     let mut trial = orco_trials::trial!(10, "pictures");
-    let _turn = take_turn();
+    let _turn = exclusive();
     let mut bounded = |what: &str, bytes: &[u8]| {
         trial.count(1);
         bounded(what, bytes)
@@ -168,7 +168,7 @@ fn pictures_of_100_megapixels_are_decoded_within_64_mib() {
 
 #[test]
 fn pictures_in_passes_are_put_together() {
-    let _turn = take_turn();
+    let _turn = exclusive();
     const PASSES: [[usize; 4]; 7] =
         [[0, 0, 8, 8], [4, 0, 8, 8], [0, 4, 4, 8], [2, 0, 4, 4], [0, 2, 2, 4], [1, 0, 2, 2], [0, 1, 1, 2]];
     for (width, height) in [(1, 1), (2, 5), (5, 2), (8, 8), (21, 17)] {
@@ -236,7 +236,7 @@ fn difference(one: &RgbImage, other: &RgbImage) -> f64 {
 
 #[test]
 fn the_model_sees_the_same_of_a_large_photograph() {
-    let _turn = take_turn();
+    let _turn = exclusive();
     let photographs = [(false, SamplingFactor::R_4_2_0), (true, SamplingFactor::R_4_4_4)];
     for (progressive, sampling) in photographs.into_iter().take(if heavy() { 2 } else { 1 }) {
         let mut file = Vec::new();
@@ -272,7 +272,7 @@ fn the_model_sees_the_same_of_a_large_photograph() {
 #[test]
 fn what_unpacks_into_more_than_it_says_is_stopped() {
     let mut trial = orco_trials::trial!(10, "pictures");
-    let _turn = take_turn();
+    let _turn = exclusive();
     let mut bounded = |what: &str, bytes: &[u8]| {
         trial.count(1);
         bounded(what, bytes)
@@ -314,7 +314,7 @@ fn extended_xmp(count: usize, length: usize) -> Vec<u8> {
 #[test]
 fn metadata_take_no_memory_beside_the_file() {
     let mut trial = orco_trials::trial!(10, "pictures");
-    let _turn = take_turn();
+    let _turn = exclusive();
     let photograph = jpeg(3000, 3000, 0xc0, 3, 0);
     let plain = decode(&photograph).unwrap();
     let icc = |count: usize, length: usize| {
@@ -336,7 +336,7 @@ fn metadata_take_no_memory_beside_the_file() {
 
 #[test]
 fn webp_pictures_take_no_more_than_is_announced() {
-    let _turn = take_turn();
+    let _turn = exclusive();
     let samples = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../runtime/src/image/samples");
     for name in ["lossy.webp", "transparent.webp", "regions.webp"] {
         let file = std::fs::read(samples.join(name)).unwrap();
@@ -349,7 +349,7 @@ fn webp_pictures_take_no_more_than_is_announced() {
 
 #[test]
 fn other_formats_are_refused() {
-    let _turn = take_turn();
+    let _turn = exclusive();
     let others: [&[u8]; 8] = [
         b"GIF89a\x01\0\x01\0",
         b"BM\x46\0\0\0\0\0\0\0",

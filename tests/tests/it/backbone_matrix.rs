@@ -11,10 +11,10 @@ use orco_runtime::encoder::onnx::Onnx;
 use orco_runtime::encoder::rten::Rten;
 use orco_runtime::encoder::{EncodeError, Encoder};
 use orco_runtime::state::sentence::with_causes;
-use orco_tests::tiny::take_turn;
 use orco_trainer::config::Recipe;
 use orco_trainer::data::dataset::Channels;
 use orco_trainer::model::backbone::OnnxBackbone;
+use orco_trials::torch_generator;
 use serde::Deserialize;
 
 const IMAGES: usize = 5;
@@ -112,7 +112,7 @@ fn backbones_of_other_makers_compute_what_pytorch_computes() {
     let Some(folder) = std::env::var_os("ORCO_BACKBONES").map(PathBuf::from) else {
         return orco_trials::skipped("backbones of other makers (ORCO_BACKBONES names no folder of exports)");
     };
-    let _turn = take_turn();
+    let _turn = torch_generator();
     let mut folders: Vec<PathBuf> = fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path()).collect();
     folders.sort();
     let (mut rows, mut wrong) = (String::new(), Vec::new());

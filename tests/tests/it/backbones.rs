@@ -64,7 +64,7 @@ fn export(model: &mut Model, recipe: &Recipe, images: &Images, folder: &Path) ->
 
 #[test]
 fn a_small_backbone_goes_into_a_bundle_in_float_and_int8() {
-    let _turn = tiny::take_turn();
+    let _turn = orco_trials::torch_generator();
     let folder = tempfile::tempdir().unwrap();
     let mut recipe = recipe();
     recipe.backbone.architecture = Architecture::Resnet20;
@@ -129,7 +129,7 @@ fn write_model(path: &Path, input: [i64; 3]) {
 
 #[test]
 fn a_model_that_the_user_brings_becomes_the_backbone() {
-    let _turn = tiny::take_turn();
+    let _turn = orco_trials::torch_generator();
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("mine.onnx");
     // Other sizes than the images have: they are scaled.
@@ -161,7 +161,7 @@ fn a_model_that_the_user_brings_becomes_the_backbone() {
 
 #[test]
 fn a_model_of_the_wrong_shape_is_refused_with_a_reason() {
-    let _turn = tiny::take_turn();
+    let _turn = orco_trials::torch_generator();
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("mine.onnx");
     let config = recipe().backbone;
@@ -184,7 +184,7 @@ fn a_model_of_the_wrong_shape_is_refused_with_a_reason() {
 
 #[test]
 fn a_released_backbone_can_be_trained_on() {
-    let _turn = tiny::take_turn();
+    let _turn = orco_trials::torch_generator();
     let folder = tempfile::tempdir().unwrap();
     let (images, mut recipe) = (images(), recipe());
     recipe.backbone.architecture = Architecture::Mobilenetv2;
@@ -235,7 +235,7 @@ fn a_released_backbone_can_be_trained_on() {
 
 #[test]
 fn phase_2_trains_the_backbone_from_given_weights() {
-    let _turn = tiny::take_turn();
+    let _turn = orco_trials::torch_generator();
     let folder = tempfile::tempdir().unwrap();
     let weights = folder.path().join("weights.safetensors");
     let images = images();
@@ -283,7 +283,7 @@ fn phase_2_trains_the_backbone_from_given_weights() {
 
 #[test]
 fn weights_that_do_not_fit_are_named() {
-    let _turn = tiny::take_turn();
+    let _turn = orco_trials::torch_generator();
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("weights.safetensors");
     let mut recipe = recipe();

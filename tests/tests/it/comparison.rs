@@ -17,7 +17,7 @@ fn g_alone_stands_beside_f_and_g() {
     if !orco_trials::heavy() {
         return orco_trials::skipped("the paper's comparison (ORCO_HEAVY is not set)");
     }
-    let _turn = tiny::take_turn();
+    let _turn = orco_trials::torch_generator();
     let (folder, images) = (tempfile::tempdir().unwrap(), images());
     let mut recipe = tiny::recipe(20);
     recipe.export.candidates_per_class = 8;

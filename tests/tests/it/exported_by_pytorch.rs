@@ -9,10 +9,10 @@ use orco_runtime::encoder::Encoder;
 use orco_runtime::encoder::audit::{AuditError, audit_layers};
 use orco_runtime::encoder::onnx::Onnx;
 use orco_runtime::encoder::rten::Rten;
-use orco_tests::tiny::take_turn;
 use orco_trainer::config::{Pooling, Recipe};
 use orco_trainer::data::dataset::Channels;
 use orco_trainer::model::backbone::OnnxBackbone;
+use orco_trials::torch_generator;
 
 const EXPORTERS: [&str; 2] = ["legacy", "dynamo"];
 const IMAGES: usize = 5;
@@ -71,7 +71,7 @@ fn compute_what_pytorch_computes(backbone: &OnnxBackbone, expected: &[f32], what
 
 #[test]
 fn plain_exports_become_backbones_that_compute_what_pytorch_computes() {
-    let _turn = take_turn();
+    let _turn = torch_generator();
     let expected = expected_features();
     for case in ["padded-by-size", "padded-by-layer", "rows-of-the-batch"] {
         for exporter in EXPORTERS {
@@ -86,7 +86,7 @@ fn plain_exports_become_backbones_that_compute_what_pytorch_computes() {
 
 #[test]
 fn tokens_of_images_of_any_size_become_feature_vectors() {
-    let _turn = take_turn();
+    let _turn = torch_generator();
     let expected = expected_features();
     let mut recipe: Recipe = toml::from_str(include_str!("../../../trainer/recipes/synthetic-tiny.toml")).unwrap();
     for exporter in EXPORTERS {

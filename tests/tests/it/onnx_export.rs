@@ -11,10 +11,10 @@ use orco_runtime::encoder::rten::Rten;
 use orco_runtime::encoder::{EncodeError, Encoder};
 use orco_runtime::image::{Look, Preprocessing};
 use orco_runtime::manifest::{BACKBONE, BACKBONE_INT8, WeightFormat};
-use orco_tests::tiny::take_turn;
 use orco_trainer::config::Arithmetic;
 use orco_trainer::export::{Ranges, encode_int8, onnx};
 use orco_trainer::model::backbone::{Description, Network};
+use orco_trials::torch_generator;
 use tch::nn::VarStore;
 use tch::{Device, Kind, Tensor, no_grad};
 
@@ -116,7 +116,7 @@ fn check_weights(
 
 #[test]
 fn weights_in_fewer_bits_change_features_little_and_are_valid() {
-    let _turn = take_turn();
+    let _turn = torch_generator();
     let folder = tempfile::tempdir().unwrap();
     let kinds = [(WeightFormat::F16, [0.99999, 0.9999]), (WeightFormat::Int8, [0.999, 0.9])];
     let files = kinds.map(|(weights, [least, of_random_depthwise])| {
@@ -177,7 +177,7 @@ fn check_int8(description: Description, least: f64, folder: &Path) -> PathBuf {
 #[test]
 fn exported_backbones_equal_their_networks_and_are_valid() {
     let mut trial = orco_trials::trial!(15, "inputs");
-    let _turn = take_turn();
+    let _turn = torch_generator();
     let folder = tempfile::tempdir().unwrap();
     let mut files = vec![
         check(Description::resnet18(4, [3, 32, 32]), folder.path()),
@@ -199,7 +199,7 @@ fn exported_backbones_equal_their_networks_and_are_valid() {
 
 #[test]
 fn int8_backbones_stay_close_to_their_networks_and_are_valid() {
-    let _turn = take_turn();
+    let _turn = torch_generator();
     let folder = tempfile::tempdir().unwrap();
     let mut networks = vec![
         (Description { mirrored: true, ..Description::resnet18(16, [3, 32, 32]) }, 0.99),

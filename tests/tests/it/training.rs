@@ -43,7 +43,7 @@ fn train(recipe: &Recipe, folder: &std::path::Path, stops: &[usize]) -> Vec<(Str
 
 #[test]
 fn a_resumed_run_equals_one_that_never_stopped() {
-    let _turn = tiny::take_turn();
+    let _turn = orco_trials::torch_generator();
     let (one, two) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let recipe = recipe(4);
     let straight = train(&recipe, one.path(), &[]);
@@ -70,7 +70,7 @@ fn resumes_exactly(recipe: &Recipe) {
 
 #[test]
 fn a_resumed_run_with_lars_and_policies_equals_one_that_never_stopped() {
-    let _turn = tiny::take_turn();
+    let _turn = orco_trials::torch_generator();
     let mut recipe = recipe(3);
     recipe.pretrain.optimiser = OptimiserKind::Lars;
     for policy in [AugmentPolicy::AutoAugment, AugmentPolicy::RandAugment { operations: 2, magnitude: 10 }] {
@@ -82,7 +82,7 @@ fn a_resumed_run_with_lars_and_policies_equals_one_that_never_stopped() {
 
 #[test]
 fn phase_1_ends_with_the_mean_of_the_last_epochs_weights() {
-    let _turn = tiny::take_turn();
+    let _turn = orco_trials::torch_generator();
     let (plain_folder, averaged_folder) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let mut recipe = recipe(4);
     recipe.pretrain.precision = Arithmetic::F32;
@@ -109,7 +109,7 @@ fn phase_1_ends_with_the_mean_of_the_last_epochs_weights() {
 /// Where libtorch has f16 convolutions, a run with a scaled loss resumes; elsewhere it is refused before it starts.
 #[test]
 fn f16_trains_or_is_refused() {
-    let _turn = tiny::take_turn();
+    let _turn = orco_trials::torch_generator();
     let mut recipe = recipe(3);
     recipe.pretrain.precision = Arithmetic::F16;
     let (images, folder) = (images(), tempfile::tempdir().unwrap());
@@ -132,7 +132,7 @@ fn f16_trains_or_is_refused() {
 /// be the mixture of those of its parts, for any number of views.
 #[test]
 fn the_losses_mix_by_their_weights() {
-    let _turn = tiny::take_turn();
+    let _turn = orco_trials::torch_generator();
     let loss = |views: usize, supervised: f64, alone: f64, cross_entropy: f64| {
         let mut recipe = recipe(1);
         recipe.pretrain.precision = Arithmetic::F32;
@@ -158,7 +158,7 @@ fn the_losses_mix_by_their_weights() {
 
 #[test]
 fn a_loss_that_is_no_number_keeps_the_last_good_checkpoint() {
-    let _turn = tiny::take_turn();
+    let _turn = orco_trials::torch_generator();
     let (recipe, images, folder) = (recipe(3), images(), tempfile::tempdir().unwrap());
     let split = Split::new(&recipe.split, 5, &images, &images, None, &ListNames::Numbers, recipe.seed).unwrap();
     let run = Run::open(folder.path(), &recipe).unwrap();
@@ -193,7 +193,7 @@ fn child_that_trains() {
 
 #[test]
 fn a_killed_run_continues() {
-    let _turn = tiny::take_turn();
+    let _turn = orco_trials::torch_generator();
     let (one, two) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let recipe = recipe(KILLED_EPOCHS);
     let straight = train(&recipe, one.path(), &[]);
@@ -222,7 +222,7 @@ fn a_killed_run_continues() {
 
 #[test]
 fn alignment_brings_base_classes_to_their_targets() {
-    let _turn = tiny::take_turn();
+    let _turn = orco_trials::torch_generator();
     let folder = tempfile::tempdir().unwrap();
     let mut recipe = recipe(20);
     recipe.pretrain.precision = Arithmetic::F32;

@@ -1,8 +1,8 @@
 //! Whole views: in range, the same for the same seed, and no random number drawn for what a recipe leaves out.
 
-use orco_tests::tiny::take_turn;
 use orco_trainer::config::{AugmentConfig, AugmentPolicy};
 use orco_trainer::data::augment::view;
+use orco_trials::torch_generator;
 use tch::{Device, Kind, Tensor};
 
 fn config() -> AugmentConfig {
@@ -25,7 +25,7 @@ fn images(count: i64) -> Tensor {
 
 #[test]
 fn views_stay_in_range_and_follow_the_seed() {
-    let _turn = take_turn();
+    let _turn = torch_generator();
     let images = images(32);
     for policy in
         [AugmentPolicy::None, AugmentPolicy::AutoAugment, AugmentPolicy::RandAugment { operations: 2, magnitude: 30 }]
@@ -55,7 +55,7 @@ fn views_stay_in_range_and_follow_the_seed() {
 /// shape, two places and the flip of the crop; then, with jitter, its three factors and its chance.
 #[test]
 fn settings_at_rest_draw_no_numbers() {
-    let _turn = take_turn();
+    let _turn = torch_generator();
     let images = images(4);
     for (jitter_probability, draws) in [(0.0, 5), (0.5, 9)] {
         tch::manual_seed(9);

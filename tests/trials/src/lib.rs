@@ -11,10 +11,18 @@ pub mod threads;
 
 use std::fs::OpenOptions;
 use std::io::Write;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Names the file that [`skipped`] adds its lines to, beside saying them: `cargo xtask test` prints them when all tests
 /// have run, for what a test says that succeeds is not shown.
 pub const SKIPPED: &str = "ORCO_SKIPPED";
+
+static TORCH_GENERATOR: Mutex<()> = Mutex::new(());
+
+/// For tests that draw from torch's random generator, of which a process has one: they take turns.
+pub fn torch_generator() -> MutexGuard<'static, ()> {
+    TORCH_GENERATOR.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// The middle one of what was measured, or the higher of two in the middle.
 ///

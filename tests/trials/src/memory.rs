@@ -7,7 +7,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 static LIVE: AtomicUsize = AtomicUsize::new(0);
 static PEAK: AtomicUsize = AtomicUsize::new(0);
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
-static TURN: Mutex<()> = Mutex::new(());
+static EXCLUSIVE: Mutex<()> = Mutex::new(());
 
 /// The system's allocator, counting; a test program makes it its own with `#[global_allocator]`.
 pub struct Counting;
@@ -40,8 +40,8 @@ unsafe impl GlobalAlloc for Counting {
 
 /// For tests that make large things themselves, beside which [`peak_of`] in another test would count them: they take
 /// turns.
-pub fn take_turn() -> MutexGuard<'static, ()> {
-    TURN.lock().unwrap_or_else(PoisonError::into_inner)
+pub fn exclusive() -> MutexGuard<'static, ()> {
+    EXCLUSIVE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Bytes that the whole program holds now.

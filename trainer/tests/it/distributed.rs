@@ -18,9 +18,10 @@ use orco_trainer::run::RunRecord;
 use orco_trainer::train::objective::contrast;
 use orco_trainer::train::optimiser::gradients;
 use orco_trainer::train::pretrain::BatchLosses;
+use orco_trials::torch_generator;
 use tch::{Device, Kind, Tensor, no_grad};
 
-use crate::support::{error_text, synthetic, take_turn};
+use crate::support::{error_text, synthetic};
 
 const RANKS: usize = 2;
 /// Tells a process of this program that it is a rank, and which folder to work in.
@@ -172,7 +173,7 @@ fn two_ranks_have_the_gradients_of_one_process() {
     let folder = tempfile::tempdir().unwrap();
     let port = free_port();
     let ranks = [0, 1].map(|rank| rank_of_test("distributed::a_rank_leaves_its_gradients", folder.path(), rank, port));
-    let _turn = take_turn();
+    let _turn = torch_generator();
     let expected = gradients_in(&RankGroup::alone());
     let whole = network_gradients(&RankGroup::alone(), true);
     for (rank, child) in ranks.into_iter().enumerate() {

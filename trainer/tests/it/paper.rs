@@ -14,7 +14,7 @@ use orco_trainer::run::RunRecord;
 use orco_trainer::train::objective::contrast;
 use tch::{Device, Kind, Tensor, no_grad};
 
-use crate::support::take_turn;
+use orco_trials::torch_generator;
 
 /// A published recipe whose networks, data and epochs are small.
 fn shrunk(text: &str, side: i64) -> toml::Table {
@@ -77,7 +77,7 @@ fn a_gpu_computes_what_the_processor_computes() {
     };
     let text = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("recipes/synthetic-tiny.toml")).unwrap();
     let recipe: Recipe = toml::from_str(&text).unwrap();
-    let _turn = take_turn();
+    let _turn = torch_generator();
     tch::manual_seed(1);
     let processor = Model::new(&recipe, [3, 24, 24], Device::Cpu);
     let mut copy = Model::new(&recipe, [3, 24, 24], gpu);
