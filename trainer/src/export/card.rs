@@ -268,9 +268,8 @@ fn estimates(statistics: &Statistics) -> String {
     format!("base accuracy is told as {ratio:.2} times that on the samples set aside ({source})")
 }
 
-/// How lines begin that tell what a device does, some of them in cards of older programs.
-const ON_DEVICE: [&str; 6] =
-    ["- Phase 3", "- On the device", "- Answers:", "- Estimates:", "- Promises:", "- Samples set aside:"];
+/// How lines begin that tell what a device does.
+const ON_DEVICE: [&str; 5] = ["- Phase 3", "- On the device", "- Answers:", "- Estimates:", "- Samples set aside:"];
 /// What cards say where the samples by which devices choose the border are training images.
 const WERE_TRAINED_ON: &str = " The training had seen these samples.";
 /// The heading of what was measured.
