@@ -82,16 +82,13 @@ pub fn place(width: usize, height: usize, random: &mut Random) -> RgbImage {
 
 /// The mean light on every pixel's part of the object, and the share of each pixel that shows the object.
 fn exposed_object(scene: &Scene, side: usize) -> (Vec<Vec3>, Vec<f32>) {
-    let fine = side * SAMPLES;
     let (mut light, mut rays) = (vec![Vec3::default(); side * side], vec![0.0f32; side * side]);
-    for (x, y) in (0..fine * fine).map(|ray| (ray % fine, ray / fine)) {
-        let (radiance, hit) = scene.look(centred(x, fine), -centred(y, fine));
+    cast_rays(scene, side, |pixel, radiance, hit| {
         if hit {
-            let pixel = y / SAMPLES * side + x / SAMPLES;
-            light[pixel] += radiance.map(|channel| channel.min(6.0));
+            light[pixel] += radiance;
             rays[pixel] += 1.0;
         }
-    }
+    });
     light.iter_mut().zip(&rays).for_each(|(light, rays)| *light *= 1.0 / rays.max(1.0));
     (light, rays.iter().map(|rays| rays / (SAMPLES * SAMPLES) as f32).collect())
 }
@@ -103,19 +100,23 @@ fn byte_colour(light: Vec3) -> [u8; 3] {
 
 /// The light on every pixel, and the share of each pixel that shows the object.
 fn exposed(scene: &Scene, side: usize) -> (Vec<Vec3>, Vec<f32>) {
-    let fine = side * SAMPLES;
     let weight = 1.0 / (SAMPLES * SAMPLES) as f32;
     let (mut light, mut object) = (vec![Vec3::default(); side * side], vec![0.0; side * side]);
-    for y in 0..fine {
-        for x in 0..fine {
-            let pixel = y / SAMPLES * side + x / SAMPLES;
-            let (radiance, hit) = scene.look(centred(x, fine), -centred(y, fine));
-            // A lamp's mirror image is far brighter than white: bounded, its edge stays smooth.
-            light[pixel] += radiance.map(|channel| channel.min(6.0)) * weight;
-            object[pixel] += if hit { weight } else { 0.0 };
-        }
-    }
+    cast_rays(scene, side, |pixel, radiance, hit| {
+        light[pixel] += radiance * weight;
+        object[pixel] += if hit { weight } else { 0.0 };
+    });
     (light, object)
+}
+
+/// Casts all rays of every pixel; `add` gets the pixel, a ray's light, and whether it hits the object.
+fn cast_rays(scene: &Scene, side: usize, mut add: impl FnMut(usize, Vec3, bool)) {
+    let fine = side * SAMPLES;
+    for (x, y) in (0..fine * fine).map(|ray| (ray % fine, ray / fine)) {
+        let (radiance, hit) = scene.look(centred(x, fine), -centred(y, fine));
+        // A lamp's mirror image is far brighter than white: bounded, its edge stays smooth.
+        add(y / SAMPLES * side + x / SAMPLES, radiance.map(|channel| channel.min(6.0)), hit);
+    }
 }
 
 /// The factor that makes the picture neither dark nor pale, measured mostly on the object.
