@@ -55,6 +55,8 @@ root=$0
 while [ "$1" != -- ]; do mkdir -p "$root$1" && mount --rbind "$1" "$root$1" || exit 125; shift; done
 shift
 mount --rbind /proc "$root/proc" && mount --rbind /dev "$root/dev" && exec chroot "$root" env -C "$PWD" "$@""#;
+/// Runs what comes after chroot's own option, with nothing of this machine but its processes.
+const ENTER_ALONE: &str = r#"mount --rbind /proc "$0/proc" && exec chroot $1 "$0" "${@:2}""#;
 
 /// Makes a Debian for this machine that holds what every Debian holds: a folder, or a tar file where the name says so.
 ///
@@ -153,6 +155,11 @@ impl Root {
         get(&["clean"])
     }
 
+    /// Where it lies.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
     /// A file inside.
     pub fn path(&self, inside: &str) -> PathBuf {
         self.folder.join(inside.trim_start_matches('/'))
@@ -161,13 +168,25 @@ impl Root {
     /// A command inside, started in the root's own folder unless the command is given one that is shared; it sees these
     /// folders of the machine at their own paths. Its process is the command's.
     pub fn command(&self, shared: &[&Path], words: &[&str]) -> Command {
-        let mut command = match &self.qemu {
-            Some(qemu) => emulation::aarch64(qemu),
-            None => Command::new("env"),
-        };
-        command.args(["unshare", "--mount", "bash", "-c", ENTER]).arg(&self.folder).args(shared).arg("--").args(words);
+        let mut command = self.shell(ENTER);
+        command.args(shared).arg("--").args(words).env("HOME", "/root").current_dir("/");
+        command
+    }
+
+    /// A command inside, as a user or as root. Of this machine it sees the processes alone.
+    pub fn command_as(&self, user: Option<&str>, words: &[&str]) -> Command {
+        let mut command = self.shell(ENTER_ALONE);
+        command.arg(user.map_or_else(|| "--userspec=0:0".to_owned(), |user| format!("--userspec={user}:{user}")));
+        command.args(words);
+        command
+    }
+
+    /// A script that begins outside, with mounts of its own; its `$0` is the root's folder.
+    fn shell(&self, script: &str) -> Command {
+        let mut command = self.qemu.as_deref().map_or_else(|| Command::new("env"), emulation::aarch64);
+        command.args(["unshare", "--mount", "bash", "-c", script]).arg(&self.folder);
         command.env_clear().env("PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin");
-        command.env("LANG", "C.UTF-8").env("HOME", "/root").current_dir("/");
+        command.env("LANG", "C.UTF-8");
         command
     }
 }

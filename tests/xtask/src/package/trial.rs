@@ -17,9 +17,8 @@ use serde_json::Value;
 use super::{Arguments, build, output, run};
 use crate::cache::Cache;
 use crate::cross::{Cross, TRIPLE};
-use crate::emulation;
 use crate::environment::workspace;
-use crate::root::{PACKAGED, bootstrap, failed};
+use crate::root::{PACKAGED, Root, bootstrap, failed};
 
 /// The version to which the package is upgraded.
 const LATER: &str = "99.0.0";
@@ -35,15 +34,15 @@ pub fn all(profile: String, for_aarch64: bool) -> Result<ExitCode, Box<dyn Error
     let folder = tempfile::tempdir()?;
     // Somebody may have the usual one.
     let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port();
-    let root = folder.path().join("root");
-    let qemu = if for_aarch64 {
-        Cross::set_up()?.system().copied(&root)?.qemu().map(Path::to_owned)
+    let inside = folder.path().join("root");
+    let root = if for_aarch64 {
+        Cross::set_up()?.system().copied(&inside)?
     } else {
-        fs::create_dir(&root)?;
-        run(Command::new("tar").arg("-xpf").arg(root_file()?).arg("-C").arg(&root))?;
-        None
+        fs::create_dir(&inside)?;
+        run(Command::new("tar").arg("-xpf").arg(root_file()?).arg("-C").arg(&inside))?;
+        Root::at(&inside)
     };
-    let device = Device { root, port, qemu };
+    let device = Device { root, port };
     let target = for_aarch64.then(|| TRIPLE.to_owned());
     // One after the other: cargo-deb removes an older package of the same name.
     for (deb_version, inside) in [(None, "/tmp/first.deb"), (Some(LATER.to_owned()), "/tmp/later.deb")] {
@@ -51,16 +50,16 @@ pub fn all(profile: String, for_aarch64: bool) -> Result<ExitCode, Box<dyn Error
         let lint = deb_version.is_none();
         let built =
             build(&Arguments { profile: profile.clone(), target: target.clone(), deb_version, fast: true, lint })?.deb;
-        fs::copy(&built, device.path(inside))
+        fs::copy(&built, device.root.path(inside))
             .map_err(|error| format!("{} cannot be copied: {error}", built.display()))?;
     }
-    run(Command::new("cp").arg("-r").arg(workspace().join("examples/shots")).arg(device.path("/tmp/shots")))?;
-    device.installed()?;
-    device.taught()?;
-    device.served()?;
-    let booted = device.booted()?;
-    device.upgraded()?;
-    device.removed()?;
+    run(Command::new("cp").arg("-r").arg(workspace().join("examples/shots")).arg(device.root.path("/tmp/shots")))?;
+    device.install()?;
+    device.teach()?;
+    device.serve()?;
+    let booted = device.boot()?;
+    device.upgrade()?;
+    device.remove()?;
     let started = if booted { "started, booted with its service" } else { "started" };
     println!("the package can be installed, taught, {started}, upgraded and removed");
     Ok(ExitCode::SUCCESS)
@@ -78,29 +77,19 @@ fn root_file() -> Result<PathBuf, Box<dyn Error>> {
     Ok(cache.path(&folder).join("root.tar"))
 }
 
-/// A Debian in a folder.
+/// A Debian that the package is tried in.
 struct Device {
-    root: PathBuf,
+    root: Root,
     /// Where the service listens.
     port: u16,
-    /// What runs its programs, where this machine does not.
-    qemu: Option<PathBuf>,
 }
 
 impl Device {
-    fn path(&self, inside: &str) -> PathBuf {
-        self.root.join(inside.trim_start_matches('/'))
-    }
-
-    /// A command inside, with /proc, as a user or as root.
+    /// A command inside, as a user or as root.
     fn command(&self, user: Option<&str>, words: &[&str]) -> Command {
-        let mut command = self.qemu.as_deref().map_or_else(|| Command::new("env"), emulation::aarch64);
-        let script = "mount --rbind /proc \"$0/proc\" && exec chroot $1 \"$0\" \"${@:2}\"";
-        command.args(["unshare", "--mount", "bash", "-c", script]).arg(&self.root);
-        command.arg(user.map_or_else(|| "--userspec=0:0".to_owned(), |user| format!("--userspec={user}:{user}")));
-        command.args(words).env_clear().env("PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin");
-        command.env("LANG", "C.UTF-8").env("DEBIAN_FRONTEND", "noninteractive");
-        if self.qemu.is_some() {
+        let mut command = self.root.command_as(user, words);
+        command.env("DEBIAN_FRONTEND", "noninteractive");
+        if self.root.qemu().is_some() {
             // The program sets this itself while it has one thread; under QEMU it never has: one is QEMU's own.
             command.env("ORT_DISABLE_TELEMETRY", "1");
         }
@@ -115,14 +104,14 @@ impl Device {
         output(&mut self.command(None, &[&["apt-get", "-y", "--no-install-recommends"], words].concat())).map(drop)
     }
 
-    fn installed(&self) -> Result<(), Box<dyn Error>> {
+    fn install(&self) -> Result<(), Box<dyn Error>> {
         self.apt(&["install", "/tmp/first.deb"])?;
         expect(self.orco(&["--version"])?.trim() == concat!("orco ", env!("CARGO_PKG_VERSION")), "another version")?;
         expect(self.is_enabled(), "the service does not start with the machine")?;
-        let state = fs::metadata(self.path("/var/lib/orco"))?;
+        let state = fs::metadata(self.root.path("/var/lib/orco"))?;
         expect(state.mode() & 0o777 == 0o700 && state.uid() != 0, "the state's folder is not the service's alone")?;
         for name in ["copyright", "NOTICE", "licences/onnxruntime", "licences/onnxruntime-third-party"] {
-            let path = self.path("/usr/share/doc/orco").join(name);
+            let path = self.root.path("/usr/share/doc/orco").join(name);
             expect(fs::metadata(path)?.len() > 500, format!("the licence {name} is empty"))?;
         }
         let generated = [
@@ -133,18 +122,18 @@ impl Device {
             "fish/vendor_completions.d/orco.fish",
         ];
         for name in generated {
-            expect(self.path("/usr/share").join(name).is_file(), format!("/usr/share/{name} is missing"))?;
+            expect(self.root.path("/usr/share").join(name).is_file(), format!("/usr/share/{name} is missing"))?;
         }
-        let settings = self.path("/etc/orco/orco.toml");
+        let settings = self.root.path("/etc/orco/orco.toml");
         let changed = fs::read_to_string(&settings)? + &format!("\nlisten = \"127.0.0.1:{}\"\n", self.port);
         Ok(fs::write(&settings, changed)?)
     }
 
     fn is_enabled(&self) -> bool {
-        self.path("/etc/systemd/system/multi-user.target.wants/orco.service").symlink_metadata().is_ok()
+        self.root.path("/etc/systemd/system/multi-user.target.wants/orco.service").symlink_metadata().is_ok()
     }
 
-    fn taught(&self) -> Result<(), Box<dyn Error>> {
+    fn teach(&self) -> Result<(), Box<dyn Error>> {
         self.orco(&[
             "learn",
             "rubber-duck=/tmp/shots/learn/rubber-duck",
@@ -165,11 +154,11 @@ impl Device {
     }
 
     /// Starts the service as its unit says, listens to what it tells systemd, and asks it.
-    fn served(&self) -> Result<(), Box<dyn Error>> {
-        let unit = fs::read_to_string(self.path("/lib/systemd/system/orco.service"))?;
+    fn serve(&self) -> Result<(), Box<dyn Error>> {
+        let unit = fs::read_to_string(self.root.path("/lib/systemd/system/orco.service"))?;
         let start = unit.lines().find_map(|line| line.strip_prefix("ExecStart=")).ok_or("the unit starts nothing")?;
-        let systemd = UnixDatagram::bind(self.path("/run/systemd-notify"))?;
-        fs::set_permissions(self.path("/run/systemd-notify"), Permissions::from_mode(0o777))?;
+        let systemd = UnixDatagram::bind(self.root.path("/run/systemd-notify"))?;
+        fs::set_permissions(self.root.path("/run/systemd-notify"), Permissions::from_mode(0o777))?;
         systemd.set_read_timeout(Some(TIMEOUT))?;
         let words: Vec<&str> = start.split_whitespace().collect();
         let mut command = self.command(Some("orco"), &words);
@@ -177,8 +166,8 @@ impl Device {
         let mut service = Running(command.spawn()?);
         hears(&systemd, "READY=1")?;
         hears(&systemd, "WATCHDOG=1")?;
-        let token = fs::read_to_string(self.path("/var/lib/orco/token"))?;
-        let facts = fs::metadata(self.path("/var/lib/orco/token"))?;
+        let token = fs::read_to_string(self.root.path("/var/lib/orco/token"))?;
+        let facts = fs::metadata(self.root.path("/var/lib/orco/token"))?;
         expect(facts.mode() & 0o777 == 0o600 && facts.uid() != 0, "others may read the token")?;
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, self.port));
         expect(ask(address, "")?.starts_with("HTTP/1.1 401 "), "it answers without a token")?;
@@ -193,8 +182,8 @@ impl Device {
 
     /// Boots the device with the service among all others, which systemd starts again when it dies; false where there
     /// is no systemd-nspawn to boot it in, or the machine is emulated.
-    fn booted(&self) -> Result<bool, Box<dyn Error>> {
-        if self.qemu.is_some() {
+    fn boot(&self) -> Result<bool, Box<dyn Error>> {
+        if self.root.qemu().is_some() {
             eprintln!("not booted: QEMU's user mode runs programs, and systemd wants a machine");
             return Ok(false);
         }
@@ -204,10 +193,10 @@ impl Device {
         }
         self.apt(&["update"])?;
         self.apt(&["install", "systemd", "systemd-sysv"])?;
-        let machine = Machine::boot(&self.root)?;
+        let machine = Machine::boot(self.root.folder())?;
         machine.waits_for_service(None)?;
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, self.port));
-        let token = fs::read_to_string(self.path("/var/lib/orco/token"))?;
+        let token = fs::read_to_string(self.root.path("/var/lib/orco/token"))?;
         let asked = || ask(address, &format!("Authorization: Bearer {}\r\n", token.trim()));
         expect(asked()?.contains("rubber-duck"), "the booted service does not know what was taught")?;
         let first = machine.systemctl(&["show", "--property=MainPID", "--value", "orco"])?;
@@ -223,19 +212,19 @@ impl Device {
         Ok(true)
     }
 
-    fn upgraded(&self) -> Result<(), Box<dyn Error>> {
+    fn upgrade(&self) -> Result<(), Box<dyn Error>> {
         let before = self.orco(&["list"])?;
-        let settings = fs::read_to_string(self.path("/etc/orco/orco.toml"))?;
+        let settings = fs::read_to_string(self.root.path("/etc/orco/orco.toml"))?;
         self.apt(&["install", "/tmp/later.deb"])?;
         let version = output(&mut self.command(None, &["dpkg-query", "-W", "-f", "${Version}", "orco"]))?;
         expect(version.starts_with(LATER), format!("it is version {version}"))?;
         expect(self.orco(&["list"])? == before, "it forgot what it was taught")?;
-        expect(fs::read_to_string(self.path("/etc/orco/orco.toml"))? == settings, "the settings were lost")?;
+        expect(fs::read_to_string(self.root.path("/etc/orco/orco.toml"))? == settings, "the settings were lost")?;
         expect(self.is_enabled(), "the service does not start with the machine any more")
     }
 
-    fn removed(&self) -> Result<(), Box<dyn Error>> {
-        let there = |inside: &str| self.path(inside).exists();
+    fn remove(&self) -> Result<(), Box<dyn Error>> {
+        let there = |inside: &str| self.root.path(inside).exists();
         self.apt(&["remove", "orco"])?;
         expect(!there("/usr/bin/orco") && !there("/usr/lib/orco"), "the program is still there")?;
         expect(there("/var/lib/orco/state/slot-a") && there("/etc/orco/orco.toml"), "removing took what was taught")?;
