@@ -215,7 +215,7 @@ impl RankGroup {
         no_grad(|| {
             let parts: Vec<Tensor> = tensors.iter().map(|tensor| tensor.reshape([-1])).collect();
             let mut flat = Tensor::cat(&parts, 0);
-            self.or_lost(ranks.engine.sum(&flat, STEP))?;
+            self.or_lost(ranks.engine.all_reduce(&flat, STEP))?;
             let _ = flat.g_div_scalar_(ranks.size as f64);
             let sizes: Vec<i64> = tensors.iter().map(|tensor| tensor.numel() as i64).collect();
             for (tensor, mean) in tensors.iter().zip(flat.split_with_sizes(&sizes, 0)) {
@@ -231,7 +231,7 @@ impl RankGroup {
     /// [`RankError::Lost`].
     pub fn all_reduce_sum(&self, part: &Tensor) -> Result<Tensor, RankError> {
         let Some(ranks) = &self.0 else { return Ok(part.shallow_clone()) };
-        self.or_lost(ranks.engine.sum_with_gradient(part, STEP))
+        self.or_lost(ranks.engine.all_reduce_with_gradient(part, STEP))
     }
 
     /// The rows of all ranks for every view of the batch, in the order in which a single process has them; gradients
@@ -299,7 +299,7 @@ impl RankGroup {
     pub fn any(&self, own: bool) -> Result<bool, RankError> {
         let Some(ranks) = &self.0 else { return Ok(own) };
         let count = Tensor::from_slice(&[i64::from(own)]);
-        self.or_lost(ranks.engine.sum(&count, STEP))?;
+        self.or_lost(ranks.engine.all_reduce(&count, STEP))?;
         Ok(count.int64_value(&[0]) > 0)
     }
 
@@ -309,7 +309,7 @@ impl RankGroup {
     /// [`RankError::Lost`].
     pub fn barrier(&self) -> Result<(), RankError> {
         let Some(ranks) = &self.0 else { return Ok(()) };
-        self.or_lost(ranks.engine.sum(&Tensor::zeros([1], (Kind::Int64, Device::Cpu)), APART_TIMEOUT))
+        self.or_lost(ranks.engine.all_reduce(&Tensor::zeros([1], (Kind::Int64, Device::Cpu)), APART_TIMEOUT))
     }
 
     /// Draws random numbers that differ from rank to rank, and leaves torch's generator in a state that all share, as

@@ -85,24 +85,24 @@ impl CollectiveEngine {
         };
         shim_result(error).map_err(&lost)?;
         let engine = NonNull::new(opened).map(Self).ok_or_else(|| lost("c10d made no group".into()))?;
-        engine.sum(&Tensor::zeros([1], (Kind::Int64, Device::Cpu)), APART_TIMEOUT).map_err(&lost)?;
+        engine.all_reduce(&Tensor::zeros([1], (Kind::Int64, Device::Cpu)), APART_TIMEOUT).map_err(&lost)?;
         Ok(engine)
     }
 
     /// Adds up a tensor over all ranks, in place.
-    pub fn sum(&self, tensor: &Tensor, timeout: Duration) -> Result<(), String> {
+    pub fn all_reduce(&self, tensor: &Tensor, timeout: Duration) -> Result<(), String> {
         // SAFETY: group and tensor live through the call, which does not keep them.
         shim_result(unsafe { orco_group_sum(self.0.as_ptr(), tensor.as_ptr().cast(), milliseconds(timeout)) })
     }
 
     /// Gives rank 0's tensor to all, in place.
     pub fn broadcast(&self, tensor: &Tensor, timeout: Duration) -> Result<(), String> {
-        // SAFETY: as for `sum`.
+        // SAFETY: as for `all_reduce`.
         shim_result(unsafe { orco_group_broadcast(self.0.as_ptr(), tensor.as_ptr().cast(), milliseconds(timeout)) })
     }
 
     /// Adds up a tensor over all ranks into a new one.
-    pub fn sum_with_gradient(&self, part: &Tensor, timeout: Duration) -> Result<Tensor, String> {
+    pub fn all_reduce_with_gradient(&self, part: &Tensor, timeout: Duration) -> Result<Tensor, String> {
         self.make(part, timeout, orco_group_sum_with_gradient)
     }
 

@@ -26,7 +26,7 @@ impl SharedRows {
 }
 
 impl RankGroup {
-    /// Memory for rows of bytes, once for all ranks of a machine. [`RankGroup::meet`] after filling it.
+    /// Memory for rows of bytes, once for all ranks of a machine. [`RankGroup::barrier`] after filling it.
     ///
     /// Where they cannot share memory each has its own, and fills all of it.
     ///

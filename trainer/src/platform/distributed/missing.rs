@@ -15,7 +15,7 @@ impl CollectiveEngine {
         Err(RankError::Missing)
     }
 
-    pub fn sum(&self, _: &Tensor, _: Duration) -> Result<(), String> {
+    pub fn all_reduce(&self, _: &Tensor, _: Duration) -> Result<(), String> {
         match *self {}
     }
 
@@ -23,7 +23,7 @@ impl CollectiveEngine {
         match *self {}
     }
 
-    pub fn sum_with_gradient(&self, _: &Tensor, _: Duration) -> Result<Tensor, String> {
+    pub fn all_reduce_with_gradient(&self, _: &Tensor, _: Duration) -> Result<Tensor, String> {
         match *self {}
     }
 
