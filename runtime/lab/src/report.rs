@@ -173,8 +173,8 @@ fn write_file(path: &Path, bytes: &[u8]) -> Result<(), WriteError> {
     replace_shared(path, bytes).map_err(|source| WriteError::File { path: path.into(), source })
 }
 
-/// Writes who was taken for whom as `confusion-NAME.json`, `.svg` and `.png` into a folder. Lines stand
-/// between the classes of sessions, after so many `classes_after` each.
+/// Writes who was taken for whom as `confusion-NAME.json`, `.svg` and `.png` into a folder. Lines in the picture stand
+/// between sessions; `classes_after` are the classes known after each.
 ///
 /// # Errors
 /// [`WriteError`] if a file cannot be written.
