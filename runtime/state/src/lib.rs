@@ -7,8 +7,9 @@
 //!
 //! Modules stand in layers; each imports from those above it:
 //!
-//! - texts, bytes, numbers: `parallel` (results of several threads), [`codec`] (the envelope of files), [`label`], [`sentence`] (what sentences for people are
-//!   made of), `ranked` (quantiles of stored values);
+//! - texts, bytes, numbers: `parallel` (results of several threads), [`codec`] (the envelope of files), [`label`],
+//!   [`escape`] (texts for terminals), [`sentence`] (what sentences for people are made of), `ranked` (quantiles of stored values), [`binomial`] (tails of
+//!   the distribution);
 //! - what is known: [`bank`] (exemplars), [`head`], [`target`] (pseudo-targets), [`statistics`] (of base features),
 //!   [`state`] (base model and state);
 //! - answering: [`answer`] (class means, discriminant and head together, with the border), [`prediction_set`] (the
@@ -26,6 +27,7 @@ extern crate std;
 
 pub mod answer;
 pub mod bank;
+pub mod binomial;
 pub mod classify;
 pub mod codec;
 pub mod effective_sample_size;

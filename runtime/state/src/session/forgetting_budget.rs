@@ -10,6 +10,7 @@
 use alloc::vec::Vec;
 
 use super::{ChangeReport, ClassAccuracy, CumulativeLoss};
+use crate::binomial;
 
 /// Probability of calling a loss certain that is within the budget, over all classes.
 const LEVEL: f64 = 0.05;
@@ -108,38 +109,7 @@ impl CumulativeLoss {
 fn is_certain(since: &CumulativeLoss, budget: f32, level: f64) -> bool {
     // Half a sample lost is none: a class's first shots may be fewer now.
     let lost = (since.lost() + ROUNDING * f64::from(since.samples)) as u32;
-    lost > 0 && at_least(lost, since.samples, f64::from(budget)) < level
-}
-
-/// Probability that at least `count` of `samples` are lost, if each is with the probability `share`.
-fn at_least(count: u32, samples: u32, share: f64) -> f64 {
-    if count == 0 || share >= 1.0 {
-        return 1.0;
-    }
-    if share <= 0.0 {
-        return 0.0;
-    }
-    // Each number's probability from that of its neighbour, from the most probable one on, so that nothing underflows
-    // that counts.
-    let odds = share / (1.0 - share);
-    let likeliest = ((f64::from(samples) + 1.0) * share) as u32;
-    let likeliest = likeliest.min(samples);
-    let (mut all, mut tail) = (0.0, 0.0);
-    let mut add = |number: u32, weight: f64| {
-        all += weight;
-        tail += if number >= count { weight } else { 0.0 };
-    };
-    let mut weight = 1.0;
-    for number in likeliest..=samples {
-        add(number, weight);
-        weight *= f64::from(samples - number) / f64::from(number + 1) * odds;
-    }
-    weight = 1.0;
-    for number in (0..likeliest).rev() {
-        weight *= f64::from(number + 1) / f64::from(samples - number) / odds;
-        add(number, weight);
-    }
-    tail / all
+    lost > 0 && binomial::at_least(lost, since.samples, f64::from(budget)) < level
 }
 
 impl core::fmt::Display for ForgettingGroup {
@@ -188,23 +158,6 @@ mod tests {
     fn named(report: &ChangeReport, budget: f32) -> (Vec<ForgettingGroup>, Vec<String>) {
         let ForgettingExcess { groups, classes } = report.excess(budget);
         (groups.iter().map(|loss| loss.group).collect(), classes.into_iter().map(|class| class.label).collect())
-    }
-
-    #[test]
-    fn tails_are_those_of_the_binomial_distribution() {
-        for (count, samples, share, expected) in [
-            (1, 5, 0.1, 0.409_51),
-            (3, 5, 0.1, 0.008_56),
-            (5, 5, 0.2, 0.000_32),
-            (0, 5, 0.1, 1.0),
-            (1, 300, 0.02, 0.997_667),
-            (12, 300, 0.02, 0.018_969),
-        ] {
-            let found = at_least(count, samples, share);
-            assert!((found - expected).abs() < 1e-5, "{count} of {samples} at {share}: {found}");
-        }
-        assert!((at_least(900, 1000, 0.9) - 0.526_599).abs() < 1e-5, "nothing underflows");
-        assert_eq!((at_least(1, 5, 0.0), at_least(5, 5, 1.0)), (0.0, 1.0));
     }
 
     #[test]
