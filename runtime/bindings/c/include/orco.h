@@ -141,7 +141,8 @@ typedef struct OrcoCounts {
 } OrcoCounts;
 
 /**
- * What a change did, measured on the stored exemplars. Shares are 0 to 1, and NAN where no exemplar says.
+ * What a change did, measured on samples that the bundle set aside and on shots left out in turn (on the exemplars,
+ * where answers follow the paper). Shares are 0 to 1, and NAN where no sample says.
  */
 typedef struct OrcoReport {
   /**
@@ -149,15 +150,15 @@ typedef struct OrcoReport {
    */
   size_t free_targets;
   /**
-   * Share of the exemplars of the new classes that are recognised.
+   * Mean accuracy of the new classes.
    */
   float new_accuracy;
   /**
-   * Share of the exemplars of the classes known before that are recognised, before the change.
+   * Mean accuracy of the classes known before, before the change.
    */
   float old_accuracy_before;
   /**
-   * Share of the exemplars of the classes known before that are recognised, after the change.
+   * Mean accuracy of the classes known before, after the change.
    */
   float old_accuracy_after;
 } OrcoReport;
@@ -535,7 +536,7 @@ uint32_t orco_history_number(const struct OrcoHistory *history, size_t index);
 
 /**
  * What was done: a verb in the past tense, such as "learned"; it lives as long as the history. NULL if there is no such
- * entry.
+ * long as the history. NULL if there is no such entry.
  */
 const char *orco_history_change(const struct OrcoHistory *history,
                                 size_t index);

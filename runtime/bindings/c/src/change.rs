@@ -10,17 +10,18 @@ use crate::pointer::{borrow, read_text};
 use crate::shots::OrcoShots;
 use crate::status::{OrcoStatus, StatusError, guard};
 
-/// What a change did, measured on the stored exemplars. Shares are 0 to 1, and NAN where no exemplar says.
+/// What a change did, measured on samples that the bundle set aside and on shots left out in turn (on the exemplars,
+/// where answers follow the paper). Shares are 0 to 1, and NAN where no sample says.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct OrcoReport {
     /// Classes that can still be learned.
     pub free_targets: usize,
-    /// Share of the exemplars of the new classes that are recognised.
+    /// Mean accuracy of the new classes.
     pub new_accuracy: f32,
-    /// Share of the exemplars of the classes known before that are recognised, before the change.
+    /// Mean accuracy of the classes known before, before the change.
     pub old_accuracy_before: f32,
-    /// Share of the exemplars of the classes known before that are recognised, after the change.
+    /// Mean accuracy of the classes known before, after the change.
     pub old_accuracy_after: f32,
 }
 

@@ -117,18 +117,19 @@ impl PyHistoryEntry {
     }
 }
 
-/// What a change did, measured on the stored exemplars. Shares are 0 to 1.
+/// What a change did, measured on samples that the bundle set aside and on shots left out in turn (on the exemplars,
+/// where answers follow the paper). Shares are 0 to 1.
 #[pyclass(module = "orco", name = "Report", frozen, get_all)]
 pub struct PyReport {
     /// Classes that can still be learned.
     free_targets: usize,
-    /// Share of the exemplars of the new classes that are recognised; None where none says.
+    /// Mean accuracy of the new classes; None where no sample says.
     new_accuracy: Option<f32>,
-    /// Share of the exemplars of the classes known before that are recognised: before the change, and after it.
+    /// Mean accuracy of the classes known before: before the change, and after it; None where no sample says.
     old_accuracy: Option<(f32, f32)>,
-    /// Classes of which fewer exemplars are recognised than before: label, share before, share after; worst first.
+    /// Classes of which fewer samples are recognised than before: label, share before, share after; worst first.
     lost: Vec<(String, f32, f32)>,
-    /// Classes whose exemplars are now taken for another: label, the other's label, share; worst first.
+    /// Classes whose samples are now taken for another: label, the other's label, share; worst first.
     confusions: Vec<(String, String, f32)>,
 }
 

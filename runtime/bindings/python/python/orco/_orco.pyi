@@ -126,7 +126,8 @@ class HistoryEntry:
 
 @final
 class Report:
-    """What a change did, measured on the stored exemplars. Shares are 0 to 1."""
+    """What a change did, measured on samples that the bundle set aside and on shots left out in turn (on the exemplars,
+    where answers follow the paper). Shares are 0 to 1."""
 
     @property
     def free_targets(self) -> int:
@@ -134,20 +135,20 @@ class Report:
 
     @property
     def new_accuracy(self) -> float | None:
-        """Share of the exemplars of the new classes that are recognised; None where none says."""
+        """Mean accuracy of the new classes; None where no sample says."""
 
     @property
     def old_accuracy(self) -> tuple[float, float] | None:
-        """Mean share recognised of the classes that were known before: before the change, and after it."""
+        """Mean accuracy of the classes known before: before the change, and after it; None where no sample says."""
 
     @property
     def lost(self) -> list[tuple[str, float, float]]:
-        """Classes of which fewer exemplars are recognised than before: label, share before, share after; worst
+        """Classes of which fewer samples are recognised than before: label, share before, share after; worst
         first."""
 
     @property
     def confusions(self) -> list[tuple[str, str, float]]:
-        """Classes whose exemplars are now taken for another: label, the other's label, share; worst first."""
+        """Classes whose samples are now taken for another: label, the other's label, share; worst first."""
 
 @final
 class Backup:
