@@ -75,7 +75,7 @@ pub fn print(output: &Output, report: &ChangeReport, what: &str, seconds: f64) -
     if let Some(change) = report.old_accuracy() {
         say!(output, "{}", what_it_knew(change))?;
     }
-    let forgotten = report.forgotten(0.0);
+    let forgotten = report.lost_in_session(0.0);
     if !forgotten.is_empty() {
         say!(output, "recognised less than before: {}", forgetting_sentences::session_loss_sentence(&forgotten))?;
     }
@@ -172,7 +172,7 @@ fn print_details(output: &Output, report: &ChangeReport) -> Result<()> {
         let [before, after] = [before, after].map(|share| 100.0 * share);
         say!(output, "stored samples of old classes recognised: {before:.1} % before, {after:.1} % after")?;
     }
-    let forgotten = report.forgotten_since(0.0);
+    let forgotten = report.lost_since_first(0.0);
     if !forgotten.is_empty() {
         say!(
             output,

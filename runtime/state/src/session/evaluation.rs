@@ -11,8 +11,8 @@ use core::ops::Range;
 use orco_core::align::LossTerms;
 use orco_core::config::LearnConfig;
 
-use super::report::AnsweredState;
-use super::{ChangeReport, CumulativeLoss, RepeatedShots, data};
+use super::report::{AnsweredState, EvaluatedSamples};
+use super::{ChangeReport, CumulativeLoss, data};
 use crate::answer::{ScoringWork, Validation, ValidationSamples};
 use crate::classify::Classifier;
 use crate::state::{BaseModel, FirstRecognition, Scoring, State};
@@ -51,16 +51,11 @@ pub(super) fn calibrate_and_report(
     note_first_recognitions(base_model, before, after, &answers);
     let count = base_model.classes.len() + after.classes.len();
     let since: Vec<Option<CumulativeLoss>> = (0..count).map(|class| answers.since(base_model, after, class)).collect();
-    let Answers { classes, earlier, later, pairs, repeated, .. } = &answers;
-    let labels: Vec<_> = after.known_classes(base_model).map(|class| &class.label).collect();
-    let sharing_shots = pairs.iter().map(|pair| pair.map(|class| labels[class as usize].clone())).collect();
-    let repeated =
-        repeated.iter().map(|&(class, shots)| RepeatedShots { label: labels[class as usize].clone(), shots });
-    let repeated = repeated.collect();
-    let before = AnsweredState { state: before, answers: earlier };
-    let after = AnsweredState { state: after, answers: later };
-    let report = ChangeReport::new(base_model, before, after, classes, &since, losses);
-    ChangeReport { sharing_shots, repeated, ..report }
+    let samples =
+        EvaluatedSamples { classes: &answers.classes, sharing_shots: &answers.pairs, repeated: &answers.repeated };
+    let before = AnsweredState { state: before, answers: &answers.earlier };
+    let after = AnsweredState { state: after, answers: &answers.later };
+    ChangeReport::new(base_model, before, after, &samples, &since, losses)
 }
 
 /// Counts how classes are recognised at first whose shots nobody has counted yet: new ones now, those of older releases

@@ -92,7 +92,7 @@ impl ChangeReport {
         };
         let groups = self.group_losses().into_iter();
         let groups = groups.filter(|loss| measured(&loss.since) || certain(&loss.since, LEVEL)).collect();
-        let classes = self.forgotten_since(budget).into_iter();
+        let classes = self.lost_since_first(budget).into_iter();
         let certainly = |class: &&ClassAccuracy| class.since.as_ref().is_some_and(|since| certain(since, level));
         ForgettingExcess { groups, classes: classes.filter(certainly).cloned().collect() }
     }

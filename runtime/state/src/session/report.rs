@@ -88,13 +88,13 @@ pub struct RepeatedShots {
 pub struct ChangeReport {
     /// Mean losses of every epoch.
     pub losses: Vec<LossTerms>,
-    /// Samples that accuracies were measured on.
-    pub exemplars: usize,
+    /// Samples that accuracies are measured on.
+    pub samples: usize,
     /// How many of the classes came with the bundle.
     pub base_classes: usize,
     /// Every known class, base classes first.
     pub classes: Vec<ClassAccuracy>,
-    /// Pairs of which a tenth or more of the exemplars are confused, and at least one involves a new class; worst
+    /// Pairs of which a tenth or more of the samples are confused, and at least one involves a new class; worst
     /// first.
     pub confusions: Vec<ConfusedPair>,
     /// Free pseudo-targets that are left.
@@ -118,6 +118,17 @@ pub(super) struct AnsweredState<'a> {
     pub(super) state: &'a State,
     /// The class that it takes each sample for.
     pub(super) answers: &'a [usize],
+}
+
+/// The samples that answers are judged by.
+#[derive(Clone, Copy)]
+pub(super) struct EvaluatedSamples<'a> {
+    /// The class of each sample.
+    pub(super) classes: &'a [u32],
+    /// Pairs of classes that have a shot in common.
+    pub(super) sharing_shots: &'a [[u32; 2]],
+    /// Classes that have a shot more than once, with how many too many.
+    pub(super) repeated: &'a [(u32, usize)],
 }
 
 /// Answers for every sample, counted by its class in the new state.
@@ -232,34 +243,37 @@ impl AnswerCounts {
 }
 
 impl ChangeReport {
-    /// From the answers for every exemplar under the old state and under the new one; `since` says for every class what
+    /// From the answers for every sample under the old state and under the new one; `since` says for every class what
     /// all sessions have cost it.
     pub(super) fn new(
         base_model: &BaseModel,
         before: AnsweredState<'_>,
         after: AnsweredState<'_>,
-        classes_of_exemplars: &[u32],
+        samples: &EvaluatedSamples<'_>,
         since: &[Option<CumulativeLoss>],
         losses: Vec<LossTerms>,
     ) -> Self {
-        let counts = AnswerCounts::new(base_model, before, after, classes_of_exemplars);
+        let counts = AnswerCounts::new(base_model, before, after, samples.classes);
         let new = after.state;
         let labels: Vec<&str> = new.known_classes(base_model).map(|class| class.label.as_str()).collect();
         let classes = labels.iter().enumerate().map(|(class, label)| counts.accuracy(class, label, since[class]));
         let independence = effective_sample_size::of_learned(base_model, new);
         let border = new.calibration.map(|calibration| calibration.border);
+        let label = |class: u32| String::from(labels[class as usize]);
+        let sharing_shots = samples.sharing_shots.iter().map(|pair| pair.map(label));
+        let repeated = samples.repeated.iter().map(|&(class, shots)| RepeatedShots { label: label(class), shots });
         Self {
             expected: border.map(|border| counts.expected(base_model, border, independence.as_deref())),
             losses,
-            exemplars: classes_of_exemplars.len(),
+            samples: samples.classes.len(),
             base_classes: base_model.classes.len(),
             classes: classes.collect(),
             confusions: counts.confusions(&labels),
             free_targets: base_model.target_count() - labels.len(),
             border,
-            sharing_shots: Vec::new(),
+            sharing_shots: sharing_shots.collect(),
             one_scene: counts.new_of_one_scene(base_model, &labels, independence.as_deref().unwrap_or_default()),
-            repeated: Vec::new(),
+            repeated: repeated.collect(),
         }
     }
 
@@ -267,7 +281,7 @@ impl ChangeReport {
     pub(super) fn empty() -> Self {
         Self {
             losses: Vec::new(),
-            exemplars: 0,
+            samples: 0,
             base_classes: 0,
             classes: Vec::new(),
             confusions: Vec::new(),
@@ -294,23 +308,23 @@ impl ChangeReport {
         (count > 0.0).then(|| AccuracyChange { before: sum.before / count, after: sum.after / count })
     }
 
-    /// Old classes of which all sessions since the bundle, this one among them, cost more than `budget` of the samples
-    /// that were recognised at first, worst first, whether chance could explain it or not: [`ChangeReport::excess`]
-    /// tells.
-    pub fn forgotten_since(&self, budget: f32) -> Vec<&ClassAccuracy> {
-        let loss = |class: &ClassAccuracy| class.since.map_or(0.0, |since| since.first - since.now);
-        let mut forgotten: Vec<_> = self.classes.iter().filter(|class| loss(class) > budget + ROUNDING).collect();
-        forgotten.sort_by(|a, b| loss(b).total_cmp(&loss(a)));
-        forgotten
+    /// Old classes of which this session cost more than `budget` of the samples recognised before it, worst first: 0.2
+    /// allows a class of five samples to lose one.
+    pub fn lost_in_session(&self, budget: f32) -> Vec<&ClassAccuracy> {
+        self.lost(budget, |class| class.before.map_or(0.0, |before| before - class.after))
     }
 
-    /// Old classes of which the session cost more than `budget` of the recognised exemplars, worst first: 0.2 allows a
-    /// class of five exemplars to lose one.
-    pub fn forgotten(&self, budget: f32) -> Vec<&ClassAccuracy> {
-        let loss = |class: &ClassAccuracy| class.before.map_or(0.0, |before| before - class.after);
-        let mut forgotten: Vec<_> = self.classes.iter().filter(|class| loss(class) > budget + ROUNDING).collect();
-        forgotten.sort_by(|a, b| loss(b).total_cmp(&loss(a)));
-        forgotten
+    /// Old classes of which all sessions since the bundle, this one among them, cost more than `budget` of the samples
+    /// recognised at first, worst first, whether chance could explain it or not: [`ChangeReport::excess`] tells.
+    pub fn lost_since_first(&self, budget: f32) -> Vec<&ClassAccuracy> {
+        self.lost(budget, |class| class.since.map_or(0.0, |since| since.first - since.now))
+    }
+
+    /// Classes whose loss is more than `budget`, worst first.
+    fn lost(&self, budget: f32, loss: impl Fn(&ClassAccuracy) -> f32) -> Vec<&ClassAccuracy> {
+        let mut lost: Vec<_> = self.classes.iter().filter(|class| loss(class) > budget + ROUNDING).collect();
+        lost.sort_by(|a, b| loss(b).total_cmp(&loss(a)));
+        lost
     }
 
     /// Mean accuracy of the new classes after the session, 0..1; `None` if no sample says.
@@ -337,7 +351,7 @@ mod tests {
             class("new", None, 0.0),
         ];
         let report = ChangeReport { classes, ..ChangeReport::empty() };
-        let labels = |budget| report.forgotten(budget).iter().map(|class| &class.label[..]).collect::<Vec<_>>();
+        let labels = |budget| report.lost_in_session(budget).iter().map(|class| &class.label[..]).collect::<Vec<_>>();
         assert_eq!(labels(0.0), ["three of five lost", "one of five lost"]);
         assert_eq!(labels(0.2), ["three of five lost"], "a loss equal to the budget is within it");
         assert!(labels(0.6).is_empty());

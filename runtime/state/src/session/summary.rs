@@ -11,13 +11,14 @@ use super::{ChangeReport, ForgettingGroup};
 /// What a session did, in the form that the command line and HTTP share. Shares are 0..1.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct SessionSummary<'a> {
-    /// Exemplars trained on.
-    pub exemplars: usize,
+    /// Samples that accuracies are measured on.
+    #[serde(rename = "exemplars")]
+    pub samples: usize,
     /// Free pseudo-targets that are left.
     pub free_targets: usize,
-    /// Accuracy on the stored samples of classes known before; `None` without samples.
+    /// Mean accuracy of the classes known before; `None` without samples.
     pub old_accuracy: Option<AccuracyChange>,
-    /// Accuracy on the shots of the new classes; `None` without samples.
+    /// Mean accuracy of the new classes; `None` without samples.
     pub new_accuracy: Option<f32>,
     /// Accuracies to be expected on new pictures, where answers have a border.
     pub expected: Option<ExpectedAccuracy>,
@@ -58,10 +59,10 @@ impl ChangeReport {
                 ForgettingGroup::Learned => forgetting.learned = Some(loss.since),
             }
         }
-        let mut lost = self.forgotten(0.0);
+        let mut lost = self.lost_in_session(0.0);
         lost.truncate(most);
         SessionSummary {
-            exemplars: self.exemplars,
+            samples: self.samples,
             free_targets: self.free_targets,
             old_accuracy: self.old_accuracy(),
             new_accuracy: self.new_accuracy(),

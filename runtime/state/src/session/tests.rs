@@ -309,8 +309,11 @@ fn losses_are_counted_from_the_bundle_on() {
     let budget = (total(class) + dearest(class)) / 2.0;
     let named =
         |forgotten: Vec<&ClassAccuracy>| forgotten.iter().any(|found| found.label == reports[2].classes[class].label);
-    assert!(reports.iter().all(|report| !named(report.forgotten(budget))), "no session alone is beyond the budget");
-    assert!(named(reports[2].forgotten_since(budget)), "together they are");
+    assert!(
+        reports.iter().all(|report| !named(report.lost_in_session(budget))),
+        "no session alone is beyond the budget"
+    );
+    assert!(named(reports[2].lost_since_first(budget)), "together they are");
 }
 
 fn report_of(base_model: &BaseModel, before: &State, after: &mut State, config: &LearnConfig) -> ChangeReport {
@@ -528,7 +531,7 @@ fn every_number_of_exemplars_and_every_sample_learns() {
             let config = LearnConfig { base_exemplars, sample, ..base.config.clone() };
             let base_model = BaseModel { config, ..base.clone() };
             let (state, report) = learn_with(&base_model, &[new_class(4, 3)], 1).unwrap();
-            assert_eq!(report.exemplars, 4 * base_exemplars.min(5) + 3);
+            assert_eq!(report.samples, 4 * base_exemplars.min(5) + 3);
             assert!(accuracy(&base_model, &state, 4..5) > 0.8, "{base_exemplars}, {sample:?}");
         }
     }
