@@ -88,8 +88,10 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let kept = KeptRegions::of(folder.path());
         assert_eq!(kept.read().unwrap(), []);
-        let regions: Vec<NamedRegion> =
-            ["upper shelf=0,0,1,0.5", "table 2=0.25,0.5,0.5,0.5"].iter().map(|text| text.parse().unwrap()).collect();
+        let regions: Vec<NamedRegion> = ["upper shelf=0,0,1,0.5", "table 2=0.25,0.5,0.5,0.5", "centre square"]
+            .iter()
+            .map(|text| text.parse().unwrap())
+            .collect();
         kept.keep(&regions).unwrap();
         assert_eq!(kept.read().unwrap(), regions);
         kept.keep(&[]).unwrap();

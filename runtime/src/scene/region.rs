@@ -152,11 +152,18 @@ fn from_shares([x, y, across, down]: [f64; 4], width: u32, height: u32) -> Pixel
     PixelRect { x: left, y: top, width: right - left, height: bottom - top }
 }
 
-/// Reads `x,y,width,height`. Numbers that are all at most 1 are shares of the frame, others are pixels.
+/// The text of [`Region::CentreSquare`].
+const CENTRE_SQUARE: &str = "centre square";
+
+/// Reads `x,y,width,height`, or `centre square`. Numbers that are all at most 1 are shares of the frame, others are
+/// pixels.
 impl FromStr for Region {
     type Err = RegionError;
 
     fn from_str(text: &str) -> Result<Self, RegionError> {
+        if text.trim() == CENTRE_SQUARE {
+            return Ok(Self::CentreSquare);
+        }
         let refused = || RegionError::Text { text: text.into() };
         let numbers: Vec<&str> = text.split(',').map(str::trim).collect();
         let numbers: [&str; 4] = numbers.try_into().map_err(|_| refused())?;
@@ -176,7 +183,7 @@ impl FromStr for Region {
 impl fmt::Display for Region {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::CentreSquare => f.write_str("centre square"),
+            Self::CentreSquare => f.write_str(CENTRE_SQUARE),
             Self::Shares([x, y, width, height]) => write!(f, "{x},{y},{width},{height}"),
             Self::Pixels(region) => region.fmt(f),
         }
@@ -212,5 +219,22 @@ impl FromStr for NamedRegion {
             return Err(RegionError::Name { name: name.into() });
         }
         Ok(Self { name: normal, region: region.parse()? })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn regions_are_read_as_they_are_written() {
+        let pixels = PixelRect { x: 640, y: 0, width: 640, height: 720 };
+        for region in [Region::CentreSquare, Region::Shares([0.1 + 0.2, 0.0, 1.0 / 3.0, 1.0]), Region::Pixels(pixels)] {
+            assert_eq!(region.to_string().parse(), Ok(region));
+            for name in ["", "upper shelf"] {
+                let named = NamedRegion { name: name.into(), region };
+                assert_eq!(named.to_string().parse(), Ok(named));
+            }
+        }
     }
 }
