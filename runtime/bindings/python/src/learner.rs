@@ -231,7 +231,7 @@ impl PyLearner {
             let pack = learner.export(label, PackOrigin { device, ..PackOrigin::default() })?;
             pack::write_unsigned(&path, &pack, replace).map_err(|error| match error {
                 WritePackError::File(error) => PendingError::Python(error.into()),
-                _ => PendingError::Change("the label or the device's name is too long for a pack".to_owned()),
+                error => PendingError::Change(with_causes(&error)),
             })
         })
     }

@@ -95,6 +95,8 @@ class Device(unittest.TestCase):
         self.assertNotEqual(file.read_bytes(), before, "it names no device")
         with self.assertRaisesRegex(orco.ChangeError, "bear"):
             learner.export("bear", self.state / "bear.orcopack")
+        with self.assertRaisesRegex(orco.ChangeError, "device's name is too long for a pack, or has characters"):
+            learner.export("mug", self.state / "long.orcopack", device="door" * 1000)
 
     def test_the_head_is_aligned_when_asked(self) -> None:
         at_once, later = self.learner, self.opened(align="later")
