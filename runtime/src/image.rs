@@ -38,6 +38,11 @@ pub const MAX_PNG_FILE: u64 = 1 << 30;
 /// Largest width and height of the pictures that a backbone is fed with, in pixels.
 pub const MAX_CANVAS: u32 = 1024;
 
+/// Extensions of the files that [`open`] reads.
+pub const EXTENSIONS: [&str; 4] = ["jpg", "jpeg", "png", "webp"];
+/// Media types of the files that [`decode`] reads; `image/jpg` is what some cameras send.
+pub const MEDIA_TYPES: [&str; 4] = ["image/jpeg", "image/jpg", "image/png", "image/webp"];
+
 /// What the backbone expects of its input.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Preprocessing {
@@ -133,6 +138,11 @@ pub fn size(bytes: &[u8]) -> Result<(u32, u32), ImageError> {
         None => return Err(unread(bytes)),
     };
     Ok(if swaps_sides(orientation) { (height, width) } else { (width, height) })
+}
+
+/// Whether a file is meant to be a picture in a format that is read, by its extension.
+pub fn has_extension(path: &Path) -> bool {
+    path.extension().is_some_and(|extension| EXTENSIONS.iter().any(|known| extension.eq_ignore_ascii_case(known)))
 }
 
 /// The memory that [`decode`] takes for the same bytes. Ask before you decode several pictures at a time in bounded

@@ -7,7 +7,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
 
-use orco_runtime::files;
+use orco_runtime::{files, image};
 
 use crate::error::CameraError;
 use crate::frame::{CameraPicture, MAX_PICTURE};
@@ -85,8 +85,7 @@ impl FolderSource {
 }
 
 fn is_picture(name: &OsString) -> bool {
-    let name = name.to_string_lossy().to_ascii_lowercase();
-    !name.starts_with('.') && [".jpg", ".jpeg", ".png"].iter().any(|ending| name.ends_with(ending))
+    !name.as_encoded_bytes().starts_with(b".") && image::has_extension(Path::new(name))
 }
 
 /// When anything of the file changed, its name and place included.
@@ -154,13 +153,13 @@ mod tests {
         assert_eq!((next(&mut folder), next(&mut folder)), (None, Some(b"hidden".to_vec())));
         write("old.jpg", b"written again");
         assert_eq!((next(&mut folder), next(&mut folder)), (None, Some(b"written again".to_vec())));
-        for name in ["b.png", "a.png", "c.png"] {
+        for name in ["b.png", "a.webp", "c.png"] {
             write(name, name.as_bytes());
             std::thread::sleep(Duration::from_millis(20));
         }
         assert_eq!(next(&mut folder), None);
         let three = [(); 3].map(|()| next(&mut folder).unwrap());
-        assert_eq!(three, [b"b.png".to_vec(), b"a.png".to_vec(), b"c.png".to_vec()]);
+        assert_eq!(three, [b"b.png".to_vec(), b"a.webp".to_vec(), b"c.png".to_vec()]);
         assert_eq!(next(&mut folder), None);
         fs::remove_dir_all(place.path()).unwrap();
         assert!(matches!(folder.next_picture(), Err(CameraError::Io(_))));

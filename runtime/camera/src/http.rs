@@ -3,6 +3,7 @@
 use std::io::{self, Read};
 use std::time::{Duration, Instant};
 
+use orco_runtime::image;
 use ureq::http::Response;
 use ureq::{Agent, Body, BodyReader};
 
@@ -112,7 +113,7 @@ fn answer(response: Response<Body>) -> Result<HttpBody, CameraError> {
             let boundary = boundary.ok_or(StreamError::NoBoundary)?.1;
             Ok(HttpBody::Stream(Multipart::new(body, boundary)))
         }
-        "image/jpeg" | "image/jpg" | "image/png" => {
+        kind if image::MEDIA_TYPES.contains(&kind) => {
             let mut picture = Vec::new();
             body.by_ref().take(MAX_PICTURE as u64 + 1).read_to_end(&mut picture).map_err(StreamError::Read)?;
             let fits = picture.len() <= MAX_PICTURE;

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use orco_camera::camera::FIRST_PAUSE;
 use orco_camera::{Camera, CameraPhase};
 use orco_runtime::image;
-use support::{FakeCamera, Mode, photograph, until};
+use support::{FakeCamera, Mode, photograph, until, webp_picture};
 
 const EVERY: Duration = Duration::from_millis(10);
 const LONG: Duration = Duration::from_secs(240);
@@ -52,6 +52,20 @@ fn photographs_arrive_as_they_were_sent_with_lengths_and_without() {
         assert_eq!((status.phase, status.unreadable), (CameraPhase::Running, 0), "{mode:?}");
         assert!(status.frames >= last && status.frames_per_second > 0.0);
     }
+}
+
+#[test]
+fn a_webp_picture_is_a_frame_over_http_and_in_a_folder() {
+    let expected = image::decode(&webp_picture()).unwrap();
+    let fake = FakeCamera::start(vec![webp_picture()], EVERY);
+    fake.set(Mode::Single);
+    let camera = open(&fake.url());
+    assert_eq!(camera.decode(&camera.wait(0, LONG).unwrap(), None).unwrap(), expected);
+    let folder = tempfile::tempdir().unwrap();
+    let camera = open(&format!("folder:{}", folder.path().display()));
+    until("the folder is open", || camera.status().opened == 1);
+    std::fs::write(folder.path().join("1.webp"), webp_picture()).unwrap();
+    assert_eq!(camera.decode(&camera.wait(0, LONG).unwrap(), None).unwrap(), expected);
 }
 
 #[test]

@@ -11,9 +11,6 @@ use crate::files::SymlinkPolicy;
 use crate::files::folder::OpenFolder;
 use crate::image::{self, ForeignFile, ForeignFormat};
 
-/// Endings of the files that count as pictures.
-const ENDINGS: [&str; 4] = ["jpg", "jpeg", "png", "webp"];
-
 /// The shots of a class.
 #[derive(Clone, Debug)]
 pub enum Shots<'a> {
@@ -96,7 +93,7 @@ impl PictureFolder {
         let folder = folder.as_ref();
         let mut paths = paths_in(folder)?;
         paths.sort();
-        let pictures = paths.iter().filter(|path| has_ending_of_picture(path)).cloned().collect();
+        let pictures = paths.iter().filter(|path| image::has_extension(path)).cloned().collect();
         let foreign = |path: PathBuf| Some(ForeignFile { format: ForeignFormat::of_name(&path)?, path });
         Ok(Self { pictures, foreign: paths.into_iter().filter_map(foreign).collect() })
     }
@@ -137,13 +134,7 @@ fn entries_of(folder: &Path) -> Result<Vec<PathBuf>, ShotsError> {
 
 /// Whether a file is meant to be a picture or film, by its name.
 fn has_known_ending(path: &Path) -> bool {
-    has_ending_of_picture(path) || ForeignFormat::of_name(path).is_some()
-}
-
-/// Whether a file is meant to be a picture in a format that is read, by its name.
-fn has_ending_of_picture(path: &Path) -> bool {
-    let ending = path.extension().map(|ending| ending.to_string_lossy().to_lowercase());
-    ending.is_some_and(|ending| ENDINGS.contains(&ending.as_str()))
+    image::has_extension(path) || ForeignFormat::of_name(path).is_some()
 }
 
 /// Opens a picture; the error names it.

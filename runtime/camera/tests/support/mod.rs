@@ -52,6 +52,11 @@ pub struct FakeCamera {
     state: Arc<FakeCameraState>,
 }
 
+/// A WebP file's bytes.
+pub fn webp_picture() -> Vec<u8> {
+    std::fs::read(Path::new(env!("CARGO_MANIFEST_DIR")).join("../src/image/samples/lossy.webp")).unwrap()
+}
+
 /// A sample picture's bytes, `part` being `learn` or `try`.
 pub fn photograph(part: &str, class: &str, number: usize) -> Vec<u8> {
     let shots = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/shots");
@@ -145,6 +150,7 @@ fn answer(mut stream: TcpStream, state: &FakeCameraState) -> std::io::Result<()>
     let kind = match mode() {
         Mode::Away => return Ok(()),
         Mode::Page => "text/html",
+        Mode::Single if state.photographs.lock().unwrap()[0].starts_with(b"RIFF") => "image/webp",
         Mode::Single => "image/jpeg",
         _ => "multipart/x-mixed-replace; boundary=--frame",
     };
