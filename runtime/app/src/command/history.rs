@@ -75,7 +75,7 @@ pub fn run(options: &Options, output: &Output) -> Result<Value> {
 pub fn describe(entry: &HistoryEntry) -> String {
     let label = |label: &String| if label.is_empty() { "(purged)".to_owned() } else { label.clone() };
     let names: Vec<String> = entry.names.iter().map(|name| label(&name.label)).collect();
-    let what = entry.kind.past();
+    let what = entry.kind.past_tense();
     match (entry.kind, entry.to, &names[..]) {
         (ChangeKind::Undo, Some(number), _) => format!("{what} to entry {number}"),
         (ChangeKind::Rename | ChangeKind::Move, _, [from, to]) => format!("{what} {from} to {to}"),

@@ -473,9 +473,9 @@ fn changes_are_remembered_with_their_balance() {
     }
     let entries = history(&device);
     let expected: [Entry; 3] = [
-        (0, "started".into(), vec![], Balanced, false),
-        (1, "learned".into(), vec!["mug".into()], Balanced, true),
-        (2, "balanced".into(), vec![], FavourNew, false),
+        (0, "start".into(), vec![], Balanced, false),
+        (1, "learn".into(), vec!["mug".into()], Balanced, true),
+        (2, "balance".into(), vec![], FavourNew, false),
     ];
     assert_eq!(entries[..3], expected);
     assert_eq!(entries.iter().filter(|(.., present)| *present).count(), 1);

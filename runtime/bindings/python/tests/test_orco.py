@@ -85,6 +85,7 @@ class Device(unittest.TestCase):
         changes = [(entry.number, entry.labels, entry.balance) for entry in learner.history()[:3]]
         self.assertEqual(changes, [(0, [], "balanced"), (1, ["mug"], "balanced"), (2, [], "favour-new")])
         self.assertEqual([entry.number for entry in learner.history() if entry.present], [1])
+        self.assertEqual([entry.change for entry in learner.history()[:3]], ["start", "learn", "balance"])
 
         file = self.state / "mug.orcopack"
         self.assertEqual(learner.export("mug", file, device="door 3"), file.stat().st_size)

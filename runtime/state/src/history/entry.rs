@@ -79,8 +79,8 @@ impl ChangeKind {
         }
     }
 
-    /// The verb in the past tense.
-    pub fn past(self) -> &'static str {
+    /// The verb in the past tense, for sentences.
+    pub fn past_tense(self) -> &'static str {
         match self {
             Self::Start => "started",
             Self::Learn => "learned",
