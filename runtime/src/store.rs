@@ -48,7 +48,8 @@ use orco_state::codec::DecodeError;
 use orco_state::history::SavedState;
 use orco_state::state::BaseModel;
 use orco_state::store::{
-    self as slots, DamagedSlot, FaultySlot, LoadError, Medium, MediumSnapshot, MediumState, SaveError, Slot, SlotFault,
+    self as slots, DamagedSlot, FaultySlot, LoadError, Medium, MediumSnapshot, MediumState, NewestSlot, SaveError,
+    Slot, SlotFault,
 };
 
 /// A folder that holds a device's state.
@@ -427,9 +428,8 @@ impl LockedStore {
     /// # Errors
     /// As for [`LockedStore::save`].
     pub fn save_on(&self, base_model: &BaseModel, saved: &SavedState) -> Result<(), StoreError> {
-        let generation = self.write(|files, from| slots::save(files, base_model, saved, from))?;
-        let slot = self.newest.get().slot.map_or(Slot::B, Slot::other);
-        self.note(generation, Some(slot));
+        let newest = self.write(|files, from| slots::save(files, base_model, saved, from))?;
+        self.note(newest.generation, Some(newest.slot));
         Ok(())
     }
 
@@ -439,9 +439,8 @@ impl LockedStore {
     /// # Errors
     /// As for [`LockedStore::save`]; something of the old may be left where the system refused.
     pub fn purge(&self, bundle: &Bundle, saved: &SavedState) -> Result<(), StoreError> {
-        let generation = self.write(|files, from| slots::purge(files, &bundle.base_model, saved, from))?;
-        let slot = self.newest.get().slot.or(Some(Slot::B));
-        self.note(generation, slot);
+        let newest = self.write(|files, from| slots::purge(files, &bundle.base_model, saved, from))?;
+        self.note(newest.generation, Some(newest.slot));
         Ok(())
     }
 
@@ -471,8 +470,8 @@ impl LockedStore {
 
     fn write(
         &self,
-        write: impl FnOnce(&mut SlotFiles<StateFolder>, u64) -> Result<u64, SaveError<io::Error>>,
-    ) -> Result<u64, StoreError> {
+        write: impl FnOnce(&mut SlotFiles<StateFolder>, u64) -> Result<NewestSlot, SaveError<io::Error>>,
+    ) -> Result<NewestSlot, StoreError> {
         self.store.check_owners()?;
         let NewestState { generation: from, slot, .. } = self.newest.get();
         let overtaken = || StoreError::Overtaken { folder: self.store.folder.clone() };

@@ -7,7 +7,7 @@
 use std::io;
 
 use orco_state::history::SavedState;
-use orco_state::store::{self as slots, Medium, Slot};
+use orco_state::store::{self as slots, Medium};
 
 use super::kept_pictures::{self, KeptBundle, KeptPictures, MAX_PICTURES};
 use super::{LockedStore, Store, StoreError};
@@ -63,7 +63,6 @@ impl LockedStore {
     /// # Errors
     /// As for [`LockedStore::save`].
     pub fn switch(&self, from: Option<&SavedState>, to: &SavedState, keep_former: bool) -> Result<(), StoreError> {
-        let slot = self.newest.get().slot;
         if let Some(from) = from.filter(|_| keep_former) {
             let bytes =
                 self.newest_slot()?.ok_or_else(|| StoreError::Overtaken { folder: self.store.folder.clone() })?;
@@ -71,8 +70,8 @@ impl LockedStore {
             pictures.keep_former_state(&bytes).map_err(|source| failed(&pictures, source))?;
         }
         let owner = from.map(|from| from.state.bundle_digest).unwrap_or_default();
-        let generation = self.write(|files, from| slots::switch(files, owner, to, from))?;
-        self.note(generation, slot.or(Some(Slot::B)));
+        let newest = self.write(|files, from| slots::switch(files, owner, to, from))?;
+        self.note(newest.generation, Some(newest.slot));
         let stays = if keep_former { owner } else { to.state.bundle_digest };
         // What is left is swept away after another change, at the latest by a purge.
         let others = kept_pictures::others(&self.store.folder, &to.state.bundle_digest).unwrap_or_else(|error| {

@@ -70,13 +70,13 @@ fn label(number: u32) -> String {
 /// Loads for a change and saves.
 fn save<M: Medium>(medium: &mut M, base_model: &BaseModel, saved: &SavedState) -> Result<u64, SaveError<M::Error>> {
     let from = store::load_to_change(medium, base_model, DIGEST).map_err(SaveError::Occupied)?.generation;
-    store::save(medium, base_model, saved, from)
+    store::save(medium, base_model, saved, from).map(|newest| newest.generation)
 }
 
 /// Loads for a change and purges.
 fn purge<M: Medium>(medium: &mut M, base_model: &BaseModel, saved: &SavedState) -> Result<u64, SaveError<M::Error>> {
     let from = store::load_to_change(medium, base_model, DIGEST).map_err(SaveError::Occupied)?.generation;
-    store::purge(medium, base_model, saved, from)
+    store::purge(medium, base_model, saved, from).map(|newest| newest.generation)
 }
 
 /// A simulated disk as a medium.

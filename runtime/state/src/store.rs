@@ -14,7 +14,7 @@ mod slots;
 
 pub use frame::{HEADER, SlotFrame};
 pub use medium::{Medium, Slot};
-pub use slots::{DamagedSlot, FaultySlot, LoadError, MediumState, SaveError, SlotFault};
+pub use slots::{DamagedSlot, FaultySlot, LoadError, MediumState, NewestSlot, SaveError, SlotFault};
 
 use alloc::vec::Vec;
 
@@ -66,7 +66,7 @@ pub fn load_to_change<M: Medium>(
 }
 
 /// Saves a state with its history, made from the state of generation `from`. When this returns, it survives a power
-/// cut; until then the old one holds. Returns the generation.
+/// cut; until then the old one holds.
 ///
 /// # Errors
 /// [`SaveError`] if what is there may not be replaced, cannot be read or is of another generation, or the medium
@@ -76,7 +76,7 @@ pub fn save<M: Medium>(
     base_model: &BaseModel,
     saved: &SavedState,
     from: u64,
-) -> Result<u64, SaveError<M::Error>> {
+) -> Result<NewestSlot, SaveError<M::Error>> {
     with_rules(base_model, saved.state.bundle_digest, |rules| rules.save(medium, from, &encode(saved)))
 }
 
@@ -90,7 +90,7 @@ pub fn purge<M: Medium>(
     base_model: &BaseModel,
     saved: &SavedState,
     from: u64,
-) -> Result<u64, SaveError<M::Error>> {
+) -> Result<NewestSlot, SaveError<M::Error>> {
     with_rules(base_model, saved.state.bundle_digest, |rules| rules.replace_all(medium, from, &encode(saved)))
 }
 
@@ -109,7 +109,7 @@ pub fn load_any<M: Medium>(medium: &mut M) -> Result<MediumSnapshot<M::Error>, L
 }
 
 /// Replaces the state of bundle `owner` (generation `from`), usually of another bundle, by this one in every slot.
-/// Until this returns, the old state holds. Returns the new generation.
+/// Until this returns, the old state holds.
 ///
 /// # Errors
 /// As for [`save`].
@@ -118,7 +118,7 @@ pub fn switch<M: Medium>(
     owner: [u8; 32],
     saved: &SavedState,
     from: u64,
-) -> Result<u64, SaveError<M::Error>> {
+) -> Result<NewestSlot, SaveError<M::Error>> {
     with_whole(owner, |rules| rules.switch(medium, saved.state.bundle_digest, from, &encode(saved)))
 }
 

@@ -4,7 +4,7 @@ use super::{DIGEST, base_model, generation, saves};
 use orco_state::codec::DecodeError;
 use orco_state::history::SavedState;
 use orco_state::store::{
-    self, DamagedSlot, FaultySlot, LoadError, Medium, SaveError, Slot, SlotFault, SlotFrame, VERSION,
+    self, DamagedSlot, FaultySlot, LoadError, Medium, NewestSlot, SaveError, Slot, SlotFault, SlotFrame, VERSION,
 };
 
 /// Two slots in memory.
@@ -141,10 +141,11 @@ fn a_change_of_an_older_state_is_refused() {
     let saves = saves(&base_model(), 4, 1);
     let mut shelf = Shelf::default();
     let change = |shelf: &mut Shelf, saved: &SavedState, from: u64| store::save(shelf, &base_model(), saved, from);
-    assert_eq!(change(&mut shelf, &saves[0], 0), Ok(2));
+    let newest = |generation, slot| Ok(NewestSlot { generation, slot });
+    assert_eq!(change(&mut shelf, &saves[0], 0), newest(2, Slot::B));
     let first_again = Err(SaveError::Overtaken { expected: 0, actual: 2 });
     assert_eq!(change(&mut shelf, &saves[0], 0), first_again, "two first changes");
-    assert_eq!(change(&mut shelf, &saves[1], 2), Ok(3));
+    assert_eq!(change(&mut shelf, &saves[1], 2), newest(3, Slot::A));
     let before = shelf.clone();
     for from in [0, 1, 2, 4] {
         let refused = Err(SaveError::Overtaken { expected: from, actual: 3 });
@@ -152,7 +153,23 @@ fn a_change_of_an_older_state_is_refused() {
         assert_eq!(store::purge(&mut shelf, &base_model(), &saves[2], from), refused);
         assert_eq!(shelf.slots, before.slots);
     }
-    assert_eq!(change(&mut shelf, &saves[2], 3), Ok(4));
+    assert_eq!(change(&mut shelf, &saves[2], 3), newest(4, Slot::B));
+}
+
+#[test]
+fn every_way_to_save_says_which_slot_holds() {
+    let saves = saves(&base_model(), 4, 1);
+    let mut shelf = Shelf::default();
+    for round in 0..12 {
+        let (saved, from) = (&saves[round % 4], store::load_any(&mut shelf).unwrap().generation);
+        let newest = match round % 5 {
+            0..=2 => store::save(&mut shelf, &base_model(), saved, from),
+            3 => store::purge(&mut shelf, &base_model(), saved, from),
+            _ => store::switch(&mut shelf, DIGEST, saved, from),
+        };
+        let (newest, found) = (newest.unwrap(), store::load(&mut shelf, &base_model(), DIGEST).unwrap());
+        assert_eq!((found.generation, found.slot), (newest.generation, Some(newest.slot)), "round {round}");
+    }
 }
 
 #[test]

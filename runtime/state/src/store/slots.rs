@@ -163,6 +163,15 @@ impl<E> SlotSnapshot<E> {
     }
 }
 
+/// The slot that holds what was just saved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NewestSlot {
+    /// Counts saves, this one among them.
+    pub generation: u64,
+    /// Which one.
+    pub slot: Slot,
+}
+
 /// How a slot is written.
 type SlotWrite<M> = fn(&mut M, Slot, &[u8]) -> Result<(), <M as Medium>::Error>;
 
@@ -260,11 +269,11 @@ impl SlotRules<'_> {
     }
 
     /// Saves a body that was made from the state of generation `from`: into the slot that does not hold that one, or
-    /// into both if there is none. Returns the new generation.
+    /// into both if there is none.
     ///
     /// # Errors
     /// [`SaveError`]; the old state holds, unless the error says otherwise.
-    pub fn save<M: Medium>(&self, medium: &mut M, from: u64, body: &[u8]) -> Result<u64, SaveError<M::Error>> {
+    pub fn save<M: Medium>(&self, medium: &mut M, from: u64, body: &[u8]) -> Result<NewestSlot, SaveError<M::Error>> {
         let found = self.load_to_change(medium, from)?;
         set_aside(medium, &found)?;
         match found.slot {
@@ -278,12 +287,17 @@ impl SlotRules<'_> {
     ///
     /// # Errors
     /// [`SaveError`]; something of the old may be left then.
-    pub fn replace_all<M: Medium>(&self, medium: &mut M, from: u64, body: &[u8]) -> Result<u64, SaveError<M::Error>> {
+    pub fn replace_all<M: Medium>(
+        &self,
+        medium: &mut M,
+        from: u64,
+        body: &[u8],
+    ) -> Result<NewestSlot, SaveError<M::Error>> {
         let found = self.load_to_change(medium, from)?;
         let first = found.slot.map_or(Slot::A, Slot::other);
-        let generation = self.write_both(medium, first, from, body, M::write)?;
+        let newest = self.write_both(medium, first, from, body, M::write)?;
         medium.clear().map_err(|source| SaveError::Medium { slot: first, source, holds: MediumState::New })?;
-        Ok(generation)
+        Ok(newest)
     }
 
     /// Saves a body that belongs to another bundle, `to`, into both slots, in the place of the one of generation
@@ -297,7 +311,7 @@ impl SlotRules<'_> {
         to: [u8; 32],
         from: u64,
         body: &[u8],
-    ) -> Result<u64, SaveError<M::Error>> {
+    ) -> Result<NewestSlot, SaveError<M::Error>> {
         let found = self.load_to_change(medium, from)?;
         set_aside(medium, &found)?;
         let (first, how): (_, SlotWrite<M>) = match found.slot {
@@ -314,7 +328,7 @@ impl SlotRules<'_> {
         from: u64,
         body: &[u8],
         how: SlotWrite<M>,
-    ) -> Result<u64, SaveError<M::Error>> {
+    ) -> Result<NewestSlot, SaveError<M::Error>> {
         self.write(medium, first, from + 1, body, how)?;
         self.write(medium, first.other(), from + 2, body, how).map_err(|error| match error {
             SaveError::Medium { slot, source, .. } => SaveError::Medium { slot, source, holds: MediumState::New },
@@ -329,11 +343,11 @@ impl SlotRules<'_> {
         generation: u64,
         body: &[u8],
         how: SlotWrite<M>,
-    ) -> Result<u64, SaveError<M::Error>> {
+    ) -> Result<NewestSlot, SaveError<M::Error>> {
         let frame = SlotFrame { version: self.version, generation, bundle_digest: self.bundle_digest, body };
         let bytes = frame.encode();
         match how(medium, slot, &bytes) {
-            Ok(()) => Ok(generation),
+            Ok(()) => Ok(NewestSlot { generation, slot }),
             Err(source) => {
                 let holds = match medium.read(slot) {
                     Ok(Some(there)) if there == bytes => MediumState::New,

@@ -70,7 +70,7 @@ pub fn run(files: Files<'_>, order: &Order, chip: &mut [u8], board: &dyn Board) 
         Task::Learn(classes) => {
             saved = meter.measure("learn", || learn(&base_model, &saved, classes))?;
             let save = || store::save(&mut flash, &base_model, &saved, generation);
-            generation = meter.measure("save", save).map_err(failed("saving"))?;
+            generation = meter.measure("save", save).map_err(failed("saving"))?.generation;
         }
     }
     let state = &saved.state;
