@@ -402,7 +402,7 @@ impl Learner {
             known_shots: state.exemplars.len(),
             new_classes: classes,
             new_shots: shots,
-            threads: threads::cores(),
+            threads: threads::usable_threads(),
         };
         match SessionCost::of(base_model, extent) {
             Some(cost) => cost.learning.max(cost.saving),

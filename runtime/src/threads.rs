@@ -40,13 +40,13 @@ pub fn limited_to() -> Option<usize> {
 }
 
 /// Threads that the machine runs at a time.
-pub fn of_machine() -> usize {
+pub fn available_threads() -> usize {
     thread::available_parallelism().map_or(1, usize::from)
 }
 
-/// Threads that the machine runs at a time, and that may be used.
-pub fn cores() -> usize {
-    limited_to().map_or(of_machine(), |limit| limit.min(of_machine()))
+/// Threads that this process may compute on: those of the machine, up to the [`limit`].
+pub fn usable_threads() -> usize {
+    limited_to().map_or(available_threads(), |limit| limit.min(available_threads()))
 }
 
 /// Whether no other thread can be reading the environment.
@@ -92,10 +92,10 @@ impl Threads {
         Ok(Self { pool: Some(ThreadPoolBuilder::new().num_threads(count).build()?) })
     }
 
-    /// As many threads as the machine runs at a time. Where the system does not start so many, it is half of them, and
-    /// so on down to the caller's alone, with a warning through `log`: the result is the same, only later.
-    pub fn of_machine() -> Self {
-        let wanted = cores();
+    /// A pool of [`usable_threads`]. Where the system does not start so many, it is half of them, and so on down to the
+    /// caller's alone, with a warning through `log`: the result is the same, only later.
+    pub fn usable() -> Self {
+        let wanted = usable_threads();
         let counts = std::iter::successors(Some(wanted), |count| Some(count / 2)).take_while(|count| *count > 0);
         let mut failed = None;
         for count in counts {

@@ -50,7 +50,7 @@ fn takes_what_it_is_told_to(config: LearnConfig) {
             known_shots: SHOTS * known,
             new_classes: new,
             new_shots: SHOTS * new,
-            threads: orco_runtime::threads::cores(),
+            threads: orco_runtime::threads::usable_threads(),
         };
         let told = SessionCost::of(learner.base_model(), extent).unwrap();
         near(told.bundle + told.state, opened, 0.05, "opened");

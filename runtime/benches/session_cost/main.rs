@@ -24,7 +24,7 @@ use orco_core::random::Random;
 use orco_runtime::bundle::Bundle;
 use orco_runtime::learner::{Learner, Shots};
 use orco_runtime::manifest::{BACKBONE, BENCHMARK};
-use orco_runtime::threads::cores;
+use orco_runtime::threads::usable_threads;
 use orco_state::session::cost::{SessionCost, SessionExtent};
 use orco_state::store::Slot;
 use orco_trials::memory::{Counting, held, peak_of};
@@ -120,7 +120,7 @@ fn sheet(name: &str, bundle: &Path, known: usize, state: &Path) -> Sheet {
         known_shots: SHOTS * known,
         new_classes: NEW.len(),
         new_shots: SHOTS * NEW.len(),
-        threads: cores(),
+        threads: usable_threads(),
     };
     let told = SessionCost::of(learner.base_model(), extent).expect("shipped bundles have statistics");
     let session = Session::of(&NEW, &learner, &mut random);

@@ -8,7 +8,7 @@ use orco_benchmark::{Draw, EvaluateError, SessionAccuracy, SessionScores, Sessio
 use orco_core::align::AlignProgress;
 use orco_core::config::LearnConfig;
 use orco_core::workers::{Serial, Workers};
-use orco_runtime::threads::{Threads, cores};
+use orco_runtime::threads::{Threads, usable_threads};
 use orco_state::session::{ChangeReport, Session, SessionMemory};
 use orco_state::state::{BaseModel, State};
 
@@ -68,7 +68,7 @@ impl Measurement<'_> {
         on_epoch: &(dyn Fn() -> ControlFlow<()> + Sync),
         on_session: &(dyn Fn(usize, &SessionScores<'_>) + Sync),
     ) -> Result<Vec<Draw>, EvaluateError> {
-        let cores = cores();
+        let cores = usable_threads();
         let workers = cores.min(draws);
         let work = |worker: usize| -> Vec<_> {
             // Cores that the draws leave over work on the matrices of one; the result is the same.

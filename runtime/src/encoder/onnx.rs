@@ -16,7 +16,7 @@ use super::library::{self, LibraryError};
 use super::stream::EncoderPool;
 use super::{EncodeError, Encoder, opening, rows, telemetry};
 use crate::image::Preprocessing;
-use crate::threads::{cores, limited_to};
+use crate::threads::{limited_to, usable_threads};
 
 /// Has ONNX Runtime multiply int8 weights exactly on x86 processors without VNNI, where its fastest way saturates sums
 /// of two products. Weights of 7 bits are as fast as ever.
@@ -50,9 +50,9 @@ impl Onnx {
         const MAX_MEMBERS: usize = 8;
         let bounds = Bounds::of(model, input)?;
         let (runtime, model) = (runtime()?, model.into());
-        let count = cores().min(MAX_MEMBERS);
+        let count = usable_threads().min(MAX_MEMBERS);
         let member = || -> Result<Box<dyn Encoder>, EncodeError> {
-            Ok(Box::new(Self::new(runtime, &model, bounds.clone(), Some(cores() / count))?))
+            Ok(Box::new(Self::new(runtime, &model, bounds.clone(), Some(usable_threads() / count))?))
         };
         Ok(EncoderPool::new(member()?, (1..count).map(|_| member()).collect::<Result<_, _>>()?))
     }

@@ -191,7 +191,7 @@ impl Learner {
     /// The classifier made from the state as it is; made now if there is none.
     pub(super) fn classifier(&mut self) -> &mut StateClassifier {
         let (base_model, state, memory) = (&self.bundle.base_model, &self.saved.state, &mut self.memory);
-        let threads = self.threads.get_or_insert_with(Threads::of_machine);
+        let threads = self.threads.get_or_insert_with(Threads::usable);
         self.classifier.get_or_insert_with(|| StateClassifier::of(base_model, state, memory, threads))
     }
 

@@ -436,7 +436,7 @@ impl Learner {
         observer: &mut dyn Observer,
         step: impl FnOnce(&mut Session<'_>, &State) -> Result<(State, ChangeReport), LearnError>,
     ) -> Result<(State, ChangeReport), ChangeError> {
-        let threads: &Threads = self.threads.get_or_insert_with(Threads::of_machine);
+        let threads: &Threads = self.threads.get_or_insert_with(Threads::usable);
         let mut on_progress =
             |progress: AlignProgress| -> ControlFlow<()> { observer.step(ChangeStep::Epoch(progress)) };
         let mut session = Session {

@@ -225,7 +225,7 @@ fn relearn(
     more: &[NewClass],
     observer: &mut dyn Observer,
 ) -> Result<(State, ChangeReport), UpgradeError> {
-    let threads = Threads::of_machine();
+    let threads = Threads::usable();
     let mut on_progress = |progress: AlignProgress| observer.step(ChangeStep::Epoch(progress));
     let base_model = &bundle.base_model;
     let mut session = Session {

@@ -48,7 +48,7 @@ fn an_added_class_costs_at_most_twice_the_state() {
     let folder = TempDir::new().unwrap();
     let slots = Store::new(folder.path()).slots();
     let mut medium = Counting { medium: slots, written: 0 };
-    let threads = Threads::of_machine();
+    let threads = Threads::usable();
     let config = orco_core::config::LearnConfig { epochs: 2, ..base_model.config.clone() };
     let mut saved = SavedState::fresh(base_model, bundle.digest);
     let mut random = Random::new(1, "made-up features");

@@ -19,7 +19,7 @@ use orco_lab::phase3_ablations::{Phase3Ablations, Phase3Settings};
 use orco_lab::question::AblationVariant;
 use orco_lab::{Measurement, System};
 use orco_runtime::encoder::onnx::Onnx;
-use orco_runtime::threads::{Threads, cores};
+use orco_runtime::threads::{Threads, usable_threads};
 use orco_state::state::BaseModel;
 use orco_trainer::config::{Arithmetic, Recipe};
 use orco_trainer::data::dataset::{DataSet, Images};
@@ -143,7 +143,7 @@ pub fn of_head(
     fs::create_dir_all(&cache).with_context(|| format!("cannot make the folder {}", cache.display()))?;
     let ablations =
         Phase3Ablations { base_model: &base_model, benchmark: &benchmark, content, cache: &cache, seed: SEED };
-    let threads = Threads::new(cores())?;
+    let threads = Threads::new(usable_threads())?;
     let measured = of_the_head.iter().map(|variant| {
         let measured = ablations.measure(variant, draws, &threads, &interrupt::flow);
         interrupt::check()?;

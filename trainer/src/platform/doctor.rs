@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
-use orco_runtime::threads::of_machine;
+use orco_runtime::threads::available_threads;
 
 use super::{device, gpu, system};
 
@@ -28,7 +28,7 @@ pub fn report(folder: &Path) -> String {
             line("GPUs", "hidden, or different ones whose order is known with CUDA_DEVICE_ORDER=PCI_BUS_ID".into());
         }
     }
-    line("threads", format!("{} of {} cores", tch::get_num_threads(), of_machine()));
+    line("threads", format!("{} of {} cores", tch::get_num_threads(), available_threads()));
     line("processor", system::processor().unwrap_or_else(|| "unknown".into()));
     let (bf16, f16) = system::half_precisions();
     let told = |has: bool| if has { "in hardware" } else { "emulated, slow" };

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
-use orco_runtime::threads::of_machine;
+use orco_runtime::threads::available_threads;
 use serde::{Deserialize, Serialize};
 
 use super::RECORD;
@@ -92,7 +92,7 @@ impl RunRecord {
             ranks: 1,
             hardware: Hardware {
                 processor: system::processor(),
-                cores: of_machine(),
+                cores: available_threads(),
                 memory: system::memory_total(),
                 gpu,
                 driver,

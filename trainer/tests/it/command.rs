@@ -8,7 +8,7 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 use orco_runtime::encoder::library;
-use orco_runtime::threads::of_machine;
+use orco_runtime::threads::available_threads;
 use orco_trainer::config::Recipe;
 use orco_trainer::run::{Run, RunRecord};
 use tempfile::TempDir;
@@ -151,7 +151,7 @@ fn ctrl_c_saves_the_step_and_resume_continues_exactly() {
 
     let record = RunRecord::read(&stopped).unwrap();
     assert_eq!((record.seed, record.device.as_str(), record.threads), (5, "cpu", 1));
-    assert_eq!(record.hardware.cores, of_machine(), "those of the machine, not of the run");
+    assert_eq!(record.hardware.cores, available_threads(), "those of the machine, not of the run");
     assert_eq!(record.request["pretrain"]["common"]["images"]["data"].as_str(), data().to_str());
     let files = |run: &Path| {
         let names = fs::read_dir(run).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());

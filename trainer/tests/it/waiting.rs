@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-use orco_runtime::threads::cores;
+use orco_runtime::threads::usable_threads;
 
 use crate::support::synthetic;
 
@@ -49,7 +49,7 @@ fn threads_sleep_beside_busy_ones() {
     let done = AtomicBool::new(false);
     let found = thread::scope(|scope| {
         // One more than there are cores, so that some thread always waits for one.
-        for _ in 0..=cores() {
+        for _ in 0..=usable_threads() {
             scope.spawn(|| {
                 while !done.load(Ordering::Relaxed) {
                     std::hint::spin_loop();

@@ -104,7 +104,7 @@ fn sessions(learner: &Learner, output: &Output) -> Result<Vec<SessionAccuracy>> 
             printed = bar.suspend(|| say!(output, "{row}"));
         }
     };
-    let threads = Threads::of_machine();
+    let threads = Threads::usable();
     let mut device = DeviceLearner::new(base_model, &base_model.config, SEED, &threads);
     let walk = SessionWalk { base_model, benchmark: &benchmark, draw: 0, seed: SEED };
     let rows = walk.measure(&mut device, &mut on_progress, &mut |_, row| on_session(row))?.rows;

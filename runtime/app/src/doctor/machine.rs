@@ -14,7 +14,7 @@ const YOUNGEST: i64 = 1_767_225_600;
 /// Which vector units the processor has, and how many threads are used.
 pub fn processor(findings: &mut Findings) {
     let (units, fast) = vector_units();
-    let cores = threads::cores();
+    let cores = threads::usable_threads();
     let text =
         format!("{}, {units}, {cores} {}", std::env::consts::ARCH, if cores == 1 { "thread" } else { "threads" });
     if fast {

@@ -36,7 +36,7 @@ fn every_flipped_bit_and_every_truncation_is_noticed() {
     // Of the body, all of them or one in so many.
     let apart = if heavy() { 1 } else { 61 };
     let tried = |index: usize, header: usize| index < header || index.is_multiple_of(apart);
-    let threads = crate::threads::cores();
+    let threads = crate::threads::usable_threads();
     let flips = |thread: usize| {
         let mut bytes = good.clone();
         for bit in (thread..bits).step_by(threads).filter(|bit| tried(*bit, store::HEADER * 8)) {

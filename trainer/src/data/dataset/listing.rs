@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::thread;
 
 use orco_runtime::image::{self, ImageError};
-use orco_runtime::threads::cores;
+use orco_runtime::threads::usable_threads;
 use tch::Tensor;
 
 use super::{DataError, Images};
@@ -113,7 +113,7 @@ fn decode_block(entries: &[ListedImage], data: &DataConfig, rows: &Tensor) -> Ve
     let image = 3 * (data.canvas() * data.canvas()) as usize;
     let mut buffer = vec![0; entries.len() * image];
     let mut failures: Vec<Option<ImageError>> = entries.iter().map(|_| None).collect();
-    let share = entries.len().div_ceil(cores());
+    let share = entries.len().div_ceil(usable_threads());
     thread::scope(|scope| {
         let parts = entries.chunks(share).zip(buffer.chunks_mut(share * image)).zip(failures.chunks_mut(share));
         for ((entries, planes), failures) in parts {

@@ -10,7 +10,7 @@ mod render;
 use std::thread;
 
 use orco_core::random::Random;
-use orco_runtime::threads::cores;
+use orco_runtime::threads::usable_threads;
 use tch::Tensor;
 
 use super::Images;
@@ -45,7 +45,7 @@ pub fn images(classes: usize, each: usize, side: u32, part: SyntheticPart, seed:
     let looks = looks(classes, seed);
     let length = 3 * (side * side) as usize;
     let mut planes = vec![0; classes * each * length];
-    let threads = cores();
+    let threads = usable_threads();
     let share = (classes * each).div_ceil(threads).max(1);
     thread::scope(|scope| {
         for (first, part_planes) in (0..).step_by(share).zip(planes.chunks_mut(share * length)) {

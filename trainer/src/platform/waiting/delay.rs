@@ -78,7 +78,7 @@ mod tests {
                 }
             };
             // One more than there are cores, so at every moment one of them waits.
-            for _ in 0..=orco_runtime::threads::cores() {
+            for _ in 0..=orco_runtime::threads::usable_threads() {
                 scope.spawn(busy);
             }
             let mut sum = Duration::ZERO;

@@ -28,7 +28,7 @@ use orco_lab::{Measurement, System};
 use orco_runtime::bundle::Bundle;
 use orco_runtime::encoder::telemetry;
 use orco_runtime::files::replace_shared;
-use orco_runtime::threads::{Threads, cores};
+use orco_runtime::threads::{Threads, usable_threads};
 use serde::Serialize;
 
 #[derive(Parser)]
@@ -243,7 +243,7 @@ fn make_figures(arguments: &FiguresArguments) -> Result<()> {
     report::writable(&written).with_context(|| format!("cannot write into the folder {}", written.display()))?;
     let command =
         format!("cargo run --release -p orco-lab -- figures {} --seed {seed}", shell_word(&folder.to_string_lossy()));
-    let threads = Threads::new(cores())?;
+    let threads = Threads::new(usable_threads())?;
     let figures = paper_figures(&bundle, &benchmark, *seed, &command, &threads, &|| ControlFlow::Continue(()))?;
     figures.write(&written)?;
     Ok(print(format!("the figures are in {}", written.display()))?)
@@ -338,7 +338,7 @@ fn ablate(arguments: &AblateArguments) -> Result<()> {
     let content = serde_json::to_string(&bundle.manifest.files)?;
     let base_model = &bundle.base_model;
     let ablations = Phase3Ablations { base_model, benchmark: &benchmark, content: &content, cache, seed: *seed };
-    let threads = Threads::new(cores())?;
+    let threads = Threads::new(usable_threads())?;
     let settings = match question {
         Question::Answer => "a device's default settings".to_owned(),
         _ => format!("{reading} for {}", published::settings_for(&benchmark.source).name()),
