@@ -149,7 +149,7 @@ impl Inbox {
             return None;
         }
         let mut direction = answer.features.clone();
-        self.grouping.see(&mut direction);
+        self.grouping.direction(&mut direction);
         let when = seconds_since_1970();
         if let Some(id) = count_duplicate(&mut self.kept(), &direction, when) {
             return Some(id);

@@ -14,11 +14,11 @@ use orco_core::math::{add_scaled, dot, normalise_rows};
 use orco_core::random::Random;
 
 use crate::bank::Bank;
-use crate::likeness::see_from;
+use crate::likeness::direction_from;
 use crate::state::BaseModel;
 
 /// So many pictures move the point that directions are seen from half the way to their mean. Of 0, 4, 10, 20 and 40,
-/// with 20 groups of base classes' samples left least to do.
+/// among 0, 4, 10, 20 and 40 on base samples: 20 needed the fewest corrections.
 const HALF_WAY: f32 = 20.0;
 /// Mixtures of base samples that are tried.
 const MIXTURES: usize = 60;
@@ -53,8 +53,8 @@ impl Grouping {
     }
 
     /// Turns features into the direction by which they are compared.
-    pub fn see(&self, features: &mut [f32]) {
-        see_from(self.centre.as_deref(), features);
+    pub fn direction(&self, features: &mut [f32]) {
+        direction_from(self.centre.as_deref(), features);
     }
 
     /// Groups pictures: groups, and the pictures in them by their indices, in the order in which the first of each
@@ -117,7 +117,7 @@ impl Grouping {
     fn try_all(&self, bank: &Bank, mixture: &[usize], steps: &[f32], efforts: &mut [f32]) {
         let dimension = bank.dimension();
         let mut rows = bank.clean_of(mixture);
-        rows.chunks_exact_mut(dimension).for_each(|row| self.see(row));
+        rows.chunks_exact_mut(dimension).for_each(|row| self.direction(row));
         let mut linkage = Linkage::new(&from_their_mean(&rows, dimension), dimension);
         let classes: Vec<u32> = mixture.iter().map(|&sample| bank.classes()[sample]).collect();
         let mut left = steps.iter().zip(efforts).rev().peekable();

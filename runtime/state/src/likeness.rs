@@ -5,14 +5,14 @@ use orco_core::math::normalise;
 
 use crate::state::BaseModel;
 
-/// Turns features into the direction that likeness is measured by: as seen from the mean of all base features where
-/// the bundle's statistics know it, else from zero.
-pub fn see(base_model: &BaseModel, features: &mut [f32]) {
-    see_from(base_model.statistics.as_ref().map(|statistics| statistics.centre.as_slice()), features);
+/// Turns features into the direction that likeness is measured by: from the mean of all base features where the
+/// bundle's statistics know it, else from zero.
+pub fn centred_direction(base_model: &BaseModel, features: &mut [f32]) {
+    direction_from(base_model.statistics.as_ref().map(|statistics| statistics.centre.as_slice()), features);
 }
 
-/// Turns features into the direction that likeness is measured by: as seen from `centre`, or from zero without one.
-pub fn see_from(centre: Option<&[f32]>, features: &mut [f32]) {
+/// Turns features into the direction that likeness is measured by: from `centre`, or from zero without one.
+pub fn direction_from(centre: Option<&[f32]>, features: &mut [f32]) {
     match centre {
         Some(centre) => direction(features, centre),
         None => {

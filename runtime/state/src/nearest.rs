@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 
 use orco_core::math::dot;
 
-use crate::likeness::see;
+use crate::likeness::centred_direction;
 use crate::state::{BaseModel, State};
 
 /// Where an exemplar is stored.
@@ -26,7 +26,7 @@ pub struct Neighbour {
     pub place: ExemplarId,
     /// Its number among the exemplars of its class that are stored in the same place, from 1.
     pub number: usize,
-    /// Cosine, -1..1, between the [directions](see) of both.
+    /// Cosine, -1..1, between the [directions](centred_direction) of both.
     pub similarity: f32,
 }
 
@@ -36,9 +36,8 @@ pub struct Neighbour {
 /// If `features` are not those of one picture.
 pub fn nearest(base_model: &BaseModel, state: &State, features: &[f32], count: usize) -> Vec<Neighbour> {
     assert_eq!(features.len(), base_model.head.inputs, "features are not those of one picture");
-    let see = |row: &mut [f32]| see(base_model, row);
     let mut picture = features.to_vec();
-    see(&mut picture);
+    centred_direction(base_model, &mut picture);
     let mut neighbours = Vec::with_capacity(base_model.exemplars.len() + state.exemplars.len());
     let mut row = vec![0.0; features.len()];
     type Held = fn(usize) -> ExemplarId;
@@ -50,7 +49,7 @@ pub fn nearest(base_model: &BaseModel, state: &State, features: &[f32], count: u
             let class = class as usize;
             numbers[class] += 1;
             bank.as_exemplars().read(exemplar, 0, &mut row);
-            see(&mut row);
+            centred_direction(base_model, &mut row);
             let similarity = dot(&picture, &row);
             neighbours.push(Neighbour { class, place: place(exemplar), number: numbers[class], similarity });
         }

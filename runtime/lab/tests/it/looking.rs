@@ -151,7 +151,7 @@ fn pictures_of_several_classes_are_grouped_by_class() {
     let (bank, inputs) = (&base_model.exemplars, base_model.head.inputs);
     let shown: Vec<usize> = (0..bank.len()).filter(|&sample| bank.classes()[sample] % 10 == 0).collect();
     let mut rows = bank.clean_of(&shown);
-    rows.chunks_exact_mut(inputs).for_each(|row| grouping.see(row));
+    rows.chunks_exact_mut(inputs).for_each(|row| grouping.direction(row));
     let groups = grouping.groups(&rows, inputs);
     assert!((6..=10).contains(&groups.len()), "30 pictures of 6 classes: {groups:?}");
     let class = |index: &usize| bank.classes()[shown[*index]];
