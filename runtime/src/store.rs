@@ -206,7 +206,7 @@ impl Store {
             let facts = match fs::symlink_metadata(&path) {
                 Ok(facts) => facts,
                 Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
-                Err(source) => return Err(StoreError::Unreadable { path, source }),
+                Err(source) => return Err(StoreError::UnreadableSlot { path, source }),
             };
             match foreign_owner(&facts, &self.folder) {
                 Ok(None) => {}
@@ -243,7 +243,7 @@ impl Store {
     /// Reads the newest state, as [`load`](Self::load) does, or refuses: for what may not come from an older one.
     ///
     /// # Errors
-    /// As for [`Store::load`], and [`StoreError::Unreadable`] if a slot cannot be read.
+    /// As for [`Store::load`], and [`StoreError::UnreadableSlot`] if a slot cannot be read.
     pub fn load_newest(&self, bundle: &Bundle) -> Result<StoreSnapshot, StoreError> {
         self.read(slots::load_to_change, &bundle.base_model, bundle.digest)
     }
@@ -252,7 +252,7 @@ impl Store {
         // Before they are read: files that are written meanwhile are others.
         let revision = self.revision();
         let loaded = load(&mut self.files(), base_model, digest).map_err(|error| self.not_loaded(error))?;
-        if loaded.saved.is_none() && self.files().has_slot_aside().map_err(|source| self.unreadable(source))? {
+        if loaded.saved.is_none() && self.files().has_slot_aside().map_err(|source| self.read_error(source))? {
             // Not a first save that was cut off: there was a copy once.
             let damaged = |faulty: &FaultySlot<io::Error>| match faulty.fault {
                 SlotFault::Damaged(error) => Some(DamagedCopy { path: self.path(faulty.slot), error }),
@@ -305,17 +305,16 @@ impl Store {
     pub fn mentions(&self, label: &str) -> Result<bool, StoreError> {
         let stored = postcard::to_allocvec(label).expect("serialising into memory cannot fail");
         let files = self.files();
-        for name in files.all().map_err(|source| self.unreadable(source))? {
+        for name in files.all().map_err(|source| self.read_error(source))? {
             let bytes = files.disk.read(&name);
             let bytes = bytes.map_err(|source| StoreError::Read { path: self.folder.join(&name), source })?;
             if bytes.is_some_and(|bytes| bytes.windows(stored.len()).any(|window| window == stored)) {
                 return Ok(true);
             }
         }
-        // No bundle has this digest.
-        let folders = kept_pictures::others(&self.folder, &[0; 32]).map_err(|source| self.unreadable(source))?;
+        let folders = kept_pictures::all(&self.folder).map_err(|source| self.read_error(source))?;
         for folder in folders {
-            if !kept_pictures::has_former_state(&folder).map_err(|source| self.unreadable(source))? {
+            if !kept_pictures::has_former_state(&folder).map_err(|source| self.read_error(source))? {
                 continue;
             }
             let path = kept_pictures::former_state_in(&folder);
@@ -327,14 +326,14 @@ impl Store {
         Ok(false)
     }
 
-    fn unreadable(&self, source: io::Error) -> StoreError {
+    fn read_error(&self, source: io::Error) -> StoreError {
         StoreError::Read { path: self.folder.clone(), source }
     }
 
     fn not_loaded(&self, error: LoadError<io::Error>) -> StoreError {
         let path = |slot| self.path(slot);
         match error {
-            LoadError::Unreadable { slot, source } => StoreError::Unreadable { path: path(slot), source },
+            LoadError::Unreadable { slot, source } => StoreError::UnreadableSlot { path: path(slot), source },
             LoadError::Lost(slots) => {
                 let copy = |DamagedSlot { slot, error }| DamagedCopy { path: path(slot), error };
                 StoreError::Lost { copies: slots.into_iter().map(copy).collect() }
@@ -398,7 +397,7 @@ impl LockedStore {
     /// Reads the state to be changed. Writes nothing.
     ///
     /// # Errors
-    /// As for [`Store::load`], and [`StoreError::Unreadable`] if a slot cannot be read: it may be the newest.
+    /// As for [`Store::load`], and [`StoreError::UnreadableSlot`] if a slot cannot be read: it may be the newest.
     pub fn load(&self, bundle: &Bundle) -> Result<StoreSnapshot, StoreError> {
         self.load_on(&bundle.base_model, bundle.digest)
     }
@@ -457,8 +456,7 @@ impl LockedStore {
     /// Removes the folders that were made for a change that saved nothing, unless something else lies in them.
     fn leave_nothing(&self) -> io::Result<()> {
         let folder = &self.store.folder;
-        // No bundle has this digest.
-        for kept in kept_pictures::others(folder, &[0; 32])? {
+        for kept in kept_pictures::all(folder)? {
             kept_pictures::discard(&kept)?;
         }
         if self.store.files().disk.list()?.iter().all(|name| name == LOCK) {

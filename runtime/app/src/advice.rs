@@ -171,7 +171,7 @@ fn on_bundle(error: &OpenError) -> Option<&'static str> {
 
 fn on_store(error: &StoreError) -> Option<&'static str> {
     Some(match error {
-        StoreError::Unreadable { .. } => {
+        StoreError::UnreadableSlot { .. } => {
             "give it back to the user who runs this (chown, chmod 600), check the disk, or move it away to go on \
              without it"
         }

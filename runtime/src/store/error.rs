@@ -34,7 +34,7 @@ pub enum StoreError {
         "cannot read the state {}, which may hold what was learned last, so nothing is done without it",
         path.display()
     )]
-    Unreadable {
+    UnreadableSlot {
         /// The file.
         path: PathBuf,
         /// What the system said.

@@ -282,16 +282,23 @@ pub(super) fn sweep<D: Disk>(disk: &D, exemplars: &BTreeSet<[u8; 32]>) -> io::Re
     if swept { disk.sync_folder() } else { Ok(()) }
 }
 
-/// All folders of kept pictures in a store's folder, but for that of one bundle.
-pub(super) fn others(store: &Path, digest: &[u8; 32]) -> io::Result<Vec<PathBuf>> {
+/// All folders of kept pictures in a store's folder.
+pub(super) fn all(store: &Path) -> io::Result<Vec<PathBuf>> {
     let Some(folder) = OpenFolder::open(store, SymlinkPolicy::Follow)? else { return Ok(Vec::new()) };
-    let own = name_of(digest);
     let mut folders = Vec::new();
     for name in folder.names()? {
-        if is_folder(&name) && name != own && folder.entry(&name)? == Some(FolderEntry::Folder) {
+        if is_folder(&name) && folder.entry(&name)? == Some(FolderEntry::Folder) {
             folders.push(store.join(name));
         }
     }
+    Ok(folders)
+}
+
+/// All folders of kept pictures in a store's folder, but for that of one bundle.
+pub(super) fn others(store: &Path, digest: &[u8; 32]) -> io::Result<Vec<PathBuf>> {
+    let own = store.join(name_of(digest));
+    let mut folders = all(store)?;
+    folders.retain(|folder| *folder != own);
     Ok(folders)
 }
 

@@ -49,11 +49,11 @@ impl LockedStore {
     /// The bytes of the slot that holds the state which was loaded or saved last; `None` if nothing was saved yet.
     ///
     /// # Errors
-    /// [`StoreError::Unreadable`] if it cannot be read.
+    /// [`StoreError::UnreadableSlot`] if it cannot be read.
     pub fn newest_slot(&self) -> Result<Option<Vec<u8>>, StoreError> {
         let Some(slot) = self.newest.get().slot else { return Ok(None) };
         let bytes = self.store.files().read(slot);
-        bytes.map_err(|source| StoreError::Unreadable { path: self.store.path(slot), source })
+        bytes.map_err(|source| StoreError::UnreadableSlot { path: self.store.path(slot), source })
     }
 
     /// Goes over from one state, which [`load_any`](Self::load_any) gave, to another, mostly of another bundle. When
