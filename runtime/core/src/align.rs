@@ -89,9 +89,6 @@ pub enum AlignError {
     /// The caller's progress callback asked to stop.
     #[error("learning was cancelled")]
     Cancelled,
-    /// The workers ended without doing the work.
-    #[error("the learner's threads did not run; try again")]
-    Workers,
     /// The loss or a weight is not finite; the settings are too extreme.
     #[error("training diverged within {epochs} epochs; lower the learning rate or raise the temperature")]
     Diverged {
@@ -109,9 +106,12 @@ pub enum AlignError {
         /// What was given.
         given: WorkspaceSize,
     },
-    /// The configuration holds a value out of range ([`LearnConfig::is_sound`]).
-    #[error("the settings of phase 3 hold a value out of range")]
-    Settings,
+    /// The configuration holds a value out of range.
+    #[error("the settings of phase 3 cannot be used: {problem}")]
+    Settings {
+        /// What [`LearnConfig::problem`] says.
+        problem: &'static str,
+    },
 }
 
 impl AlignmentData<'_> {
@@ -249,14 +249,13 @@ pub fn align(
         return Ok(());
     }
     let workers = workspace.workers;
-    let mut done = Ok(());
     let mut head = Some(head);
+    let mut outcome = None;
     workers.enter(&mut || {
-        if let Some(head) = head.take() {
-            done = train(data, assigned, config, sampling, workspace, head, on_progress);
-        }
+        let head = head.take().expect("workers enter the work once");
+        outcome = Some(train(data, assigned, config, sampling, workspace, head, on_progress));
     });
-    if head.is_some() { Err(AlignError::Workers) } else { done }
+    outcome.expect("workers enter the work")
 }
 
 /// What [`align`] does, on a thread of the workers.
@@ -315,8 +314,8 @@ fn check(
     config: &LearnConfig,
     workspace: &Workspace<'_>,
 ) -> Result<(), AlignError> {
-    if !config.is_sound() {
-        return Err(AlignError::Settings);
+    if let Some(problem) = config.problem() {
+        return Err(AlignError::Settings { problem });
     }
     let needed = data.workspace_size(classes, 0, config);
     let given = WorkspaceSize { numbers: workspace.numbers.len(), indices: workspace.indices.len() };

@@ -78,8 +78,9 @@ pub(super) fn check_classes(
     new.iter().try_for_each(|class| check_shots(base_model, state, class))
 }
 
-/// Features of any backbone are far smaller; from here on squares leave the range of numbers.
-pub(super) const LARGEST: f32 = 1e15;
+/// Largest magnitude of a feature. Backbones stay far below it, and sums of squares of as many features as a head may
+/// have stay within the range of f32.
+pub(super) const MAX_FEATURE: f32 = 1e15;
 
 /// Asks whether a class may get so many shots, beside those that it has: the check that needs no features.
 ///
@@ -102,7 +103,7 @@ pub(super) fn check_shots(base_model: &BaseModel, state: &State, class: &NewClas
     let usable = |shot: &Vec<f32>| {
         !shot.is_empty()
             && shot.len().is_multiple_of(base_model.head.inputs)
-            && shot.iter().all(|value| value.abs() <= LARGEST)
+            && shot.iter().all(|value| value.abs() <= MAX_FEATURE)
     };
     match class.shots.iter().position(|shot| !usable(shot)) {
         Some(shot) => Err(LearnError::BadFeatures { label: class.label.clone(), shot }),

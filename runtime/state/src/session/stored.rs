@@ -4,7 +4,7 @@ use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
 
-use super::check::{BaseLabels, LARGEST, check_count, check_labels};
+use super::check::{BaseLabels, MAX_FEATURE, check_count, check_labels};
 use super::{ChangeReport, LearnError, Session};
 use crate::bank::Bank;
 use crate::state::{BaseModel, State};
@@ -44,7 +44,7 @@ fn check_exemplars(base_model: &BaseModel, state: &State, class: &StoredClass) -
     let mut usable = |shot: usize| {
         (0..exemplars.views()).all(|view| {
             exemplars.as_exemplars().read(shot, view, &mut features);
-            features.iter().all(|value| value.abs() <= LARGEST)
+            features.iter().all(|value| value.abs() <= MAX_FEATURE)
         })
     };
     match (0..exemplars.len()).find(|&shot| !usable(shot)) {

@@ -425,7 +425,7 @@ fn settings_out_of_range_are_refused() {
     let mut base_model = base_model(3);
     base_model.config.batch = 0;
     let refused = learn_with(&base_model, &[new_class(3, 2)], 1).unwrap_err();
-    assert_eq!(refused, LearnError::Align(AlignError::Settings));
+    assert_eq!(refused, LearnError::Align(AlignError::Settings { problem: "batch must be from 1 to 1024" }));
 }
 
 #[test]
