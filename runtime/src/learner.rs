@@ -339,13 +339,13 @@ impl Learner {
         self.provisional.clear();
     }
 
-    /// Features of `views` views of a picture that is to be classified, the clean one first, `[views, features]`.
+    /// Features of a picture that is to be classified, `[1, features]`.
     ///
     /// # Errors
     /// [`EncodeError`] if the backbone cannot be started or fails.
-    pub fn features(&mut self, picture: &RgbImage, views: usize) -> Result<Array2<f32>, EncodeError> {
+    pub fn features(&mut self, picture: &RgbImage) -> Result<Array2<f32>, EncodeError> {
         let work = Workload::Pictures(self.settings.pictures_ahead);
-        self.encode(work, picture, views)
+        self.encode(work, picture, 1)
     }
 
     /// Features of all views of a picture that is to be a shot, `[views, features]`: those that learning it computes.

@@ -386,7 +386,7 @@ impl AnswerThread {
     /// Features of a picture, `[1, features]`, and the answer to it.
     fn classify(&mut self, picture: &RgbImage) -> Result<(Array2<f32>, Answer), EncodeError> {
         let started = Instant::now();
-        let features = self.learner.features(picture, 1)?;
+        let features = self.learner.features(picture)?;
         let answer = self.learner.classify_features(features.view()).swap_remove(0);
         self.context.telemetry.metrics.classify_seconds.observe(started.elapsed().as_secs_f64());
         Ok((features, answer))

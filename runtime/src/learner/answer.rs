@@ -154,7 +154,7 @@ impl Learner {
     /// # Errors
     /// [`EncodeError`] if the backbone cannot be started or fails.
     pub fn classify(&mut self, picture: &RgbImage) -> Result<Answer, EncodeError> {
-        let features = self.features(picture, 1)?;
+        let features = self.features(picture)?;
         Ok(self.classify_features(features.view()).swap_remove(0))
     }
 

@@ -155,7 +155,7 @@ impl PyLearner {
 
     /// Features of pictures, to be classified.
     fn features<'py>(&self, pictures: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyArray2<f32>>> {
-        let rows = self.encode(pictures, |learner, picture| Ok(learner.features(&picture.open()?, 1)?))?;
+        let rows = self.encode(pictures, |learner, picture| Ok(learner.features(&picture.open()?)?))?;
         let values: Vec<f32> = rows.iter().flatten().copied().collect();
         let features = Array2::from_shape_vec((rows.len(), self.shape[1]), values).expect("a row a picture");
         Ok(features.into_pyarray(pictures.py()))
