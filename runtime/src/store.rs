@@ -25,6 +25,7 @@ mod error;
 mod files;
 mod folder;
 pub mod kept_pictures;
+pub(crate) mod picture_guard;
 mod revision;
 mod switch;
 #[cfg(test)]

@@ -16,7 +16,8 @@ use crate::learner::{ChangeOutcome, LearnerSettings};
 use crate::release::{self, RELEASES, Releases};
 use crate::signature::PublicKey;
 use crate::store::kept_pictures::{self, KeptBundle, MAX_BUNDLE_FILE, MAX_PICTURE};
-use crate::store::{LockedStore, Store, StoreError};
+use crate::store::picture_guard::PictureGuard;
+use crate::store::{Store, StoreError};
 
 /// How a backup is restored: by default into an empty state alone, from a backup of the same bundle, signed or not.
 ///
@@ -94,8 +95,8 @@ pub fn restore(
     if key.is_some() {
         floor.accept(&bundle.manifest.name, bundle.manifest.release)?;
     }
-    let mut written = WrittenPictures { locked: &locked, digest, exemplars: Vec::new() };
-    let pictures = restore_pictures(&mut entries, &owner, &saved, &mut written)?;
+    let mut guard = PictureGuard::new(&locked, digest);
+    let pictures = restore_pictures(&mut entries, &owner, &saved, &mut guard)?;
     archive.into_inner().finish()?;
     // Before the state: a power cut between leaves a floor that is too high for nobody, and never one that is too low.
     floor.write()?;
@@ -105,7 +106,7 @@ pub fn restore(
         Err(error) => return Err(error.into()),
     };
     floor.done();
-    written.exemplars.clear();
+    guard.release();
     let uncertain = uncertain.or(locked.sweep(&saved).err());
     let SavedState { state, .. } = saved;
     let report = BackupContents {
@@ -119,14 +120,13 @@ pub fn restore(
     Ok(ChangeOutcome { report, uncertain, unaligned: None })
 }
 
-/// Keeps all pictures that a backup holds, and notes those that were not there; returns how many it holds.
+/// Keeps all pictures that a backup holds; returns how many there are.
 fn restore_pictures(
     entries: &mut Entries<'_, ArchiveReader<'_>>,
     owner: &KeptBundle,
     saved: &SavedState,
-    written: &mut WrittenPictures<'_>,
+    guard: &mut PictureGuard<'_>,
 ) -> Result<usize, BackupError> {
-    let (locked, digest) = (written.locked, written.digest);
     let exemplars = saved.exemplar_digests();
     let mut restored = BTreeSet::new();
     while let Some(entry) = entries.next().transpose()? {
@@ -135,11 +135,9 @@ fn restore_pictures(
             return Err(BackupError::Content("it holds a picture twice, or too many".into()));
         }
         if restored.len() == 1 {
-            locked.begin_keeping(&digest, owner)?;
+            guard.begin(owner)?;
         }
-        if locked.keep_picture(&digest, &exemplar, &bytes)? {
-            written.exemplars.push(exemplar);
-        }
+        guard.keep(exemplar, &bytes)?;
     }
     Ok(restored.len())
 }
@@ -195,19 +193,6 @@ impl BackupStart {
         let owner = text.and_then(|text| KeptBundle::parse(text, &saved.state.bundle_digest));
         let owner = owner.map_err(|reason| BackupError::Content(format!("its {BUNDLE} cannot be used: {reason}")))?;
         Ok(Self { owner, releases, saved })
-    }
-}
-
-/// Pictures that were written. They are removed again unless the state is saved.
-struct WrittenPictures<'a> {
-    locked: &'a LockedStore,
-    digest: [u8; 32],
-    exemplars: Vec<[u8; 32]>,
-}
-
-impl Drop for WrittenPictures<'_> {
-    fn drop(&mut self) {
-        self.locked.take_back(&self.digest, &self.exemplars);
     }
 }
 

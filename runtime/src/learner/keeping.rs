@@ -6,31 +6,31 @@ use orco_state::bank::Bank;
 use super::Learner;
 use crate::bundle::Bundle;
 use crate::store::kept_pictures::{self, KeptBundle};
+use crate::store::picture_guard::PictureGuard;
 use crate::store::{LockedStore, StoreError};
 
 /// Pictures that are written while their shots are read, so that one at a time is in memory. They are taken back unless
 /// the change is [done](ShotKeeper::done).
 pub(super) struct ShotKeeper<'a> {
-    locked: &'a LockedStore,
-    digest: [u8; 32],
+    pictures: PictureGuard<'a>,
     before: usize,
-    written: Vec<[u8; 32]>,
 }
 
 impl<'a> ShotKeeper<'a> {
     pub(super) fn begin(locked: &'a LockedStore, bundle: &Bundle) -> Result<Self, StoreError> {
-        let before = locked.begin_keeping(&bundle.digest, &KeptBundle::of(bundle))?;
-        Ok(Self { locked, digest: bundle.digest, before, written: Vec::new() })
+        let pictures = PictureGuard::new(locked, bundle.digest);
+        let before = pictures.begin(&KeptBundle::of(bundle))?;
+        Ok(Self { pictures, before })
     }
 
     /// Refuses so many more pictures, if they are too many.
     pub(super) fn check_room(&self, more: usize) -> Result<(), StoreError> {
-        self.locked.check_room(self.before + more)
+        self.pictures.locked().check_room(self.before + more)
     }
 
     /// Keeps the picture of a shot, `bank` being one like that which the exemplar goes into.
     pub(super) fn keep(&mut self, bank: &Bank, features: &[f32], fitted: &RgbImage) -> Result<(), StoreError> {
-        let path = || self.locked.store().pictures(&self.digest).folder().to_owned();
+        let path = || self.pictures.locked().store().pictures(self.pictures.digest()).folder().to_owned();
         let bytes = kept_pictures::encoded(fitted).map_err(|source| StoreError::Write { path: path(), source })?;
         self.keep_file(bank, features, &bytes)
     }
@@ -39,27 +39,17 @@ impl<'a> ShotKeeper<'a> {
     pub(super) fn keep_file(&mut self, bank: &Bank, features: &[f32], bytes: &[u8]) -> Result<(), StoreError> {
         let mut alone = bank.empty_like();
         alone.push(0, features);
-        let exemplar = alone.digest_of(0);
-        if self.locked.keep_picture(&self.digest, &exemplar, bytes)? {
-            self.written.push(exemplar);
-        }
-        Ok(())
+        self.pictures.keep(alone.digest_of(0), bytes)
     }
 
     /// To be asked before the change is saved: whether the pictures are still there for it.
     pub(super) fn check(&self) -> Result<(), StoreError> {
-        self.locked.check_in_place()
+        self.pictures.locked().check_in_place()
     }
 
     /// The change is made.
-    pub(super) fn done(mut self) {
-        self.written.clear();
-    }
-}
-
-impl Drop for ShotKeeper<'_> {
-    fn drop(&mut self) {
-        self.locked.take_back(&self.digest, &self.written);
+    pub(super) fn done(self) {
+        self.pictures.release();
     }
 }
 

@@ -115,12 +115,6 @@ impl LockedStore {
         if pictures > MAX_PICTURES { Err(StoreError::TooManyPictures { pictures }) } else { Ok(()) }
     }
 
-    /// Removes pictures that were kept for a change which was not made.
-    pub(crate) fn take_back(&self, digest: &[u8; 32], exemplars: &[[u8; 32]]) {
-        // Where this fails, the next change sweeps them away.
-        let _ = self.store.pictures(digest).remove(exemplars);
-    }
-
     /// Removes the pictures of which neither the state, which is the one in the slots, nor its history has the
     /// exemplar, and folders of other bundles that no change can come back to.
     ///
