@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use object::read::elf::{FileHeader, ProgramHeader};
 #[cfg(any(target_os = "linux", target_os = "android"))]
 use object::{Endianness, FileKind, ReadCache, ReadRef, elf};
+use orco_state::sentence::with_causes;
 
 /// Oldest release that is used, major, minor and patch: older ones read files outside a model's folder.
 pub const OLDEST: [u32; 3] = [1, 28, 3];
@@ -152,17 +153,6 @@ fn parse_version(text: &str) -> Option<Vec<u32>> {
     // What follows a release, as in "1.31.0-rc1+5", does not count.
     let release = text.split(['-', '+']).next()?;
     release.split('.').map(|part| part.parse().ok()).collect()
-}
-
-/// An error with its causes.
-fn with_causes(error: &dyn std::error::Error) -> String {
-    let mut text = std::format!("{error}");
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        text += &std::format!(": {error}");
-        cause = error.source();
-    }
-    text
 }
 
 /// Checks that a file is a whole ELF library for this program's processor.
