@@ -57,7 +57,7 @@ pub struct BaseModel {
 /// What the default answers are made with ([`crate::answer`]).
 #[derive(Clone, Copy, Debug)]
 pub struct Scoring<'a> {
-    /// Weights of the scores by targets, by means and by discriminant.
+    /// Weights of the scores by targets under each of the two heads, by means and by discriminant.
     pub weights: AnswerWeights,
     /// Statistics of the base classes.
     pub statistics: &'a Statistics,
@@ -96,9 +96,12 @@ impl Balance {
         }
     }
 
-    /// Whether answers of this balance are compared with those of the nearest class mean.
-    pub fn is_compared(self) -> bool {
-        self.weights().harmonic.len() > 1
+    /// Whether answers should not be right less often, over all classes, than those of the nearest class mean.
+    pub fn has_accuracy_floor(self) -> bool {
+        match self {
+            Self::Balanced => true,
+            Self::KeepBase | Self::FavourNew => false,
+        }
     }
 
     /// Its name, as people give it.

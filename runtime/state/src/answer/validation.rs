@@ -261,7 +261,7 @@ impl<'a> ValidationSamples<'a> {
     /// Accuracy over all classes to be expected, by the same samples, of the nearest class mean without a border, which
     /// answers should not fall below; 0 where the balance leaves nothing to be chosen by it.
     pub(crate) fn nearest_mean_accuracy(&self, work: &mut ScoringWork<'_>) -> f32 {
-        if self.state.classes.is_empty() || !self.state.balance.is_compared() {
+        if self.state.classes.is_empty() || !self.state.balance.has_accuracy_floor() {
             return 0.0;
         }
         let scoring = Scoring { weights: AnswerWeights::NEAREST_MEAN, ..self.scoring };
