@@ -13,7 +13,7 @@ use core::pin::pin;
 use core::task::{Context, Poll, Waker};
 
 use embedded_storage::nor_flash::{ErrorType, NorFlash, NorFlashError, NorFlashErrorKind};
-use embedded_storage_async::nor_flash as waiting;
+use embedded_storage_async::nor_flash as async_nor;
 use sequential_storage::Error;
 use sequential_storage::cache::Cache;
 use sequential_storage::queue::{QueueConfig, QueueStorage};
@@ -59,7 +59,7 @@ impl<F: NorFlash> Flash<F> {
     pub fn new(flash: F, range: Range<u32>) -> Result<Self, FlashError<F::Error>> {
         let middle = range.start + range.end.saturating_sub(range.start) / 2;
         let halves = [range.start..middle, middle..range.end];
-        let usable = |half: &Range<u32>| QueueConfig::<Waiting<'_, F>>::try_new(half.clone()).is_ok();
+        let usable = |half: &Range<u32>| QueueConfig::<AsyncAdapter<'_, F>>::try_new(half.clone()).is_ok();
         let fits = range.end as usize <= flash.capacity() && Self::PIECE >= 16;
         if fits && halves.iter().all(usable) { Ok(Self { flash, halves }) } else { Err(FlashError::Range) }
     }
@@ -114,11 +114,11 @@ impl<F: NorFlash> Flash<F> {
     fn gather(&mut self, slot: Slot) -> Result<Vec<u8>, FlashError<F::Error>> {
         let half = self.half(slot);
         let config = QueueConfig::try_new(half).map_err(|_| FlashError::Range)?;
-        let flash = Waiting { flash: &mut self.flash, writable: false };
+        let flash = AsyncAdapter { flash: &mut self.flash, writable: false };
         let mut queue = QueueStorage::new(flash, config, Cache::new_uncached());
         let mut bytes = Vec::new();
         let mut piece = vec![0; Self::PIECE.next_multiple_of(32)];
-        let gathered = at_once(async {
+        let gathered = block_on_ready(async {
             let mut pieces = queue.iter().await?;
             while let Some(piece) = pieces.next(&mut piece).await? {
                 bytes.extend_from_slice(&piece);
@@ -152,9 +152,9 @@ impl<F: NorFlash> Medium for Flash<F> {
         }
         self.erase(slot).map_err(FlashError::Driver)?;
         let config = QueueConfig::try_new(half).map_err(|_| FlashError::Range)?;
-        let flash = Waiting { flash: &mut self.flash, writable: true };
+        let flash = AsyncAdapter { flash: &mut self.flash, writable: true };
         let mut queue = QueueStorage::new(flash, config, Cache::new_uncached());
-        let written = at_once(async {
+        let written = block_on_ready(async {
             for piece in bytes.chunks(Self::PIECE) {
                 queue.push(piece, false).await?;
             }
@@ -177,14 +177,14 @@ impl<F: NorFlash> Medium for Flash<F> {
     }
 }
 
-/// A flash that is done at once, for a library that would wait for it. While reading it cannot be written: what the
+/// A blocking flash for an async library: its futures are ready at once. For reading it is not writable: what the
 /// library repairs by erasing is for the next save.
-struct Waiting<'a, F> {
+struct AsyncAdapter<'a, F> {
     flash: &'a mut F,
     writable: bool,
 }
 
-/// Why [`Waiting`] refused.
+/// Why [`AsyncAdapter`] refused.
 #[derive(Debug)]
 enum FlashRefusal<E> {
     Driver(E),
@@ -200,11 +200,11 @@ impl<E: NorFlashError> NorFlashError for FlashRefusal<E> {
     }
 }
 
-impl<F: NorFlash> ErrorType for Waiting<'_, F> {
+impl<F: NorFlash> ErrorType for AsyncAdapter<'_, F> {
     type Error = FlashRefusal<F::Error>;
 }
 
-impl<F: NorFlash> waiting::ReadNorFlash for Waiting<'_, F> {
+impl<F: NorFlash> async_nor::ReadNorFlash for AsyncAdapter<'_, F> {
     const READ_SIZE: usize = F::READ_SIZE;
 
     async fn read(&mut self, offset: u32, bytes: &mut [u8]) -> Result<(), Self::Error> {
@@ -216,7 +216,7 @@ impl<F: NorFlash> waiting::ReadNorFlash for Waiting<'_, F> {
     }
 }
 
-impl<F: NorFlash> waiting::NorFlash for Waiting<'_, F> {
+impl<F: NorFlash> async_nor::NorFlash for AsyncAdapter<'_, F> {
     const WRITE_SIZE: usize = F::WRITE_SIZE;
     const ERASE_SIZE: usize = F::ERASE_SIZE;
 
@@ -235,8 +235,8 @@ impl<F: NorFlash> waiting::NorFlash for Waiting<'_, F> {
     }
 }
 
-/// Runs what never waits. Nothing here does: [`Waiting`] is done at once.
-fn at_once<T>(work: impl Future<Output = T>) -> T {
+/// Runs a future that is ready at once, as all of [`AsyncAdapter`]'s are.
+fn block_on_ready<T>(work: impl Future<Output = T>) -> T {
     let mut work = pin!(work);
     let mut context = Context::from_waker(Waker::noop());
     loop {
