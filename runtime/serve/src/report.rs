@@ -20,7 +20,7 @@ pub fn entry(entry: &HistoryEntry) -> Value {
     let labels: Vec<&str> = entry.names.iter().map(|name| name.label.as_str()).collect();
     let known: Vec<&str> = entry.classes.iter().map(|known| known.class.label.as_str()).collect();
     json!({
-        "entry": entry.number, "id": entry.id().to_string(), "verb": entry.kind.verb(), "labels": labels, "to": entry.to,
+        "entry": entry.number, "id": entry.id().to_string(), "verb": entry.kind.verb(), "labels": labels, "to": entry.restored_entry,
         "balance": entry.balance.name(), "seconds_since_1970": entry.when,
         "classes": known, "exemplars": entry.exemplars(),
     })

@@ -1,6 +1,6 @@
 //! Going back to earlier class sets, and forth again.
 
-use orco_state::history::{ChangeKind, HeadMark, HistoryChange};
+use orco_state::history::{ChangeKind, HeadFingerprint, HistoryChange};
 use orco_state::session::ChangeReport;
 
 use super::Learner;
@@ -89,11 +89,11 @@ impl Learner {
         }
         let earlier = self.saved.earlier_state(number).ok_or(ChangeError::NoEntry { number })?;
         let (next, report) = self.run_session(observer, |session, state| session.restore(state, &earlier))?;
-        let change = HistoryChange::new(ChangeKind::Undo, earlier.seed).to(number);
+        let change = HistoryChange::new(ChangeKind::Undo, earlier.seed).restored_entry(number);
         let (made, before) = self.save_next(locked, next, change, report)?;
         // A class set that was left without an aligned head comes back without one.
         let ChangeOutcome { report, uncertain, unaligned } = match earlier.head {
-            HeadMark::Bundle => made,
+            HeadFingerprint::Bundle => made,
             _ => self.align_after(locked, &before.state, made, observer),
         };
         let exact = earlier.is_exact(self.saved.state.head.as_ref());

@@ -30,7 +30,7 @@ mod purge;
 mod tests;
 mod timeline;
 
-pub use entry::{ChangeKind, EntryClass, EntryId, HeadMark, HistoryChange, HistoryEntry, NamedClass};
+pub use entry::{ChangeKind, EntryClass, EntryId, HeadFingerprint, HistoryChange, HistoryEntry, NamedClass};
 pub use purge::PurgeError;
 pub use timeline::Timeline;
 
@@ -105,7 +105,7 @@ pub struct EarlierState {
     /// Seed of the alignment.
     pub seed: u64,
     /// Which head it had: an aligned one by its digest, or the bundle's.
-    pub head: HeadMark,
+    pub head: HeadFingerprint,
 }
 
 impl SavedState {
@@ -151,7 +151,7 @@ impl SavedState {
         assert!(self.state.aligns_alike(&aligned), "another class set");
         let mut history = self.history.clone();
         let last = history.entries.last_mut().expect("there is always an entry");
-        last.head = HeadMark::of(aligned.head.as_ref());
+        last.head = HeadFingerprint::of(aligned.head.as_ref());
         Self { state: State { first_recognitions: last.first_recognitions.clone(), ..aligned }, history }
     }
 
@@ -173,7 +173,8 @@ impl SavedState {
             }
         }
         let classes = entry.classes.iter().map(|known| known.class.clone()).collect();
-        let same_head = entry.head != HeadMark::Unknown && entry.head == HeadMark::of(self.state.head.as_ref());
+        let same_head =
+            entry.head != HeadFingerprint::Unknown && entry.head == HeadFingerprint::of(self.state.head.as_ref());
         let head = if same_head { self.state.head.clone() } else { None };
         let state = State {
             bundle_digest: *bundle_digest,
@@ -230,7 +231,7 @@ impl SavedState {
 impl EarlierState {
     /// Whether a head is the very one that this class set had; `None` where that is not known.
     pub fn is_exact(&self, head: Option<&Head>) -> Option<bool> {
-        (self.head != HeadMark::Unknown).then(|| self.head == HeadMark::of(head))
+        (self.head != HeadFingerprint::Unknown).then(|| self.head == HeadFingerprint::of(head))
     }
 }
 
@@ -294,9 +295,9 @@ impl History {
     /// Adds an entry for the present state.
     fn append(&mut self, state: &State, change: &HistoryChange) {
         let before = self.entries.last();
-        let head = HeadMark::of(state.head.as_ref());
+        let head = HeadFingerprint::of(state.head.as_ref());
         let number = before.map_or(0, |before| before.number.saturating_add(1));
-        let restored = change.to.and_then(|number| self.entry(number));
+        let restored = change.restored_entry.and_then(|number| self.entry(number));
         let mut next_class = self.next_class;
         let ids = restored.or(before).map_or_else(BTreeMap::new, HistoryEntry::ids);
         let mut known = Vec::with_capacity(state.classes.len());
@@ -321,7 +322,7 @@ impl History {
             number,
             kind: change.kind,
             names,
-            to: change.to,
+            restored_entry: change.restored_entry,
             when: change.when,
             seed: change.seed,
             sessions: state.sessions,

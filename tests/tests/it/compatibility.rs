@@ -18,7 +18,7 @@ use orco_runtime::store::Store;
 use orco_state::bank::Bank;
 use orco_state::codec::{self, FileKind};
 use orco_state::head::Head;
-use orco_state::history::{ChangeKind, HeadMark, HistoryChange, HistoryLimits, SavedState};
+use orco_state::history::{ChangeKind, HeadFingerprint, HistoryChange, HistoryLimits, SavedState};
 use orco_state::session::{self, NewClass, Session, SessionMemory};
 use orco_state::state::{BaseModel, Class, State};
 use orco_state::store::{Slot, SlotFrame, VERSION};
@@ -140,7 +140,7 @@ fn a_slot_loads_and_is_written_as_it_was() {
         assert_eq!(entries[2].names.iter().map(|name| name.label.as_str()).collect::<Vec<_>>(), ["mug", "cup"]);
         let earlier = saved.earlier_state(1).unwrap();
         assert_eq!((earlier.state.classes[0].label.as_str(), earlier.state.exemplars.len()), ("mug", 2));
-        assert!(matches!(earlier.head, HeadMark::Digest(_)));
+        assert!(matches!(earlier.head, HeadFingerprint::Digest(_)));
         let shots: Vec<u32> = saved.state.first_recognitions.iter().map(|origin| origin.shots).collect();
         assert_eq!(shots, [2, 1]);
         // What is written now is what was written then.

@@ -43,12 +43,12 @@ pub fn run(options: &Options, output: &Output) -> Result<Value> {
     let entries = learner.history().entries();
     let timeline = learner.history().timeline();
     say!(output, "{:>5}  {:16}  {:>7}  {:>9}  change", "entry", "time (UTC)", "classes", "exemplars")?;
-    for entry in entries.iter().filter(|entry| output.is_verbose() || !learner.history().is_walk(entry)) {
+    for entry in entries.iter().filter(|entry| output.is_verbose() || !learner.history().is_undo_or_redo(entry)) {
         let when = entry.when.map_or_else(|| "-".to_owned(), output::minute);
         let (count, exemplars, what) = (entry.classes.len(), entry.exemplars(), describe(entry));
         let now = if entry.number == timeline.present() { "  (now)" } else { "" };
         // Of an entry that went elsewhere, the changes there say so.
-        let is_undone = timeline.is_undone(entry.number) && !learner.history().is_walk(entry);
+        let is_undone = timeline.is_undone(entry.number) && !learner.history().is_undo_or_redo(entry);
         let undone = if is_undone { "  (undone)" } else { "" };
         say!(
             output,
@@ -76,7 +76,7 @@ pub fn describe(entry: &HistoryEntry) -> String {
     let label = |label: &String| if label.is_empty() { "(purged)".to_owned() } else { label.clone() };
     let names: Vec<String> = entry.names.iter().map(|name| label(&name.label)).collect();
     let what = entry.kind.past_tense();
-    match (entry.kind, entry.to, &names[..]) {
+    match (entry.kind, entry.restored_entry, &names[..]) {
         (ChangeKind::Undo, Some(number), _) => format!("{what} to entry {number}"),
         (ChangeKind::Rename | ChangeKind::Move, _, [from, to]) => format!("{what} {from} to {to}"),
         (ChangeKind::Purge, ..) => format!("{what} a class"),

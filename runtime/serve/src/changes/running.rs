@@ -92,7 +92,7 @@ impl RunningChange {
         let is_it = |entry: &&HistoryEntry| {
             Some(entry.number) > self.before
                 && self.verbs.contains(&entry.kind)
-                && (self.to.is_none() || entry.to == self.to)
+                && (self.to.is_none() || entry.restored_entry == self.to)
                 && self.balance.is_none_or(|balance| entry.balance == balance)
                 && self.labels.iter().all(|label| names(entry, label))
         };

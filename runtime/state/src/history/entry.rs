@@ -103,7 +103,7 @@ impl ChangeKind {
 pub struct HistoryChange {
     pub(super) kind: ChangeKind,
     pub(super) labels: Vec<String>,
-    pub(super) to: Option<u32>,
+    pub(super) restored_entry: Option<u32>,
     pub(super) seed: u64,
     pub(super) when: Option<u64>,
 }
@@ -111,7 +111,7 @@ pub struct HistoryChange {
 impl HistoryChange {
     /// A change whose alignment, if there was one, used that seed.
     pub fn new(kind: ChangeKind, seed: u64) -> Self {
-        Self { kind, labels: Vec::new(), to: None, seed, when: None }
+        Self { kind, labels: Vec::new(), restored_entry: None, seed, when: None }
     }
 
     /// The classes that it was about; of [`ChangeKind::Rename`] the old label and the new one.
@@ -120,8 +120,8 @@ impl HistoryChange {
     }
 
     /// Of [`ChangeKind::Undo`]: number of the entry whose class set came back.
-    pub fn to(self, number: u32) -> Self {
-        Self { to: Some(number), ..self }
+    pub fn restored_entry(self, number: u32) -> Self {
+        Self { restored_entry: Some(number), ..self }
     }
 
     /// When, in seconds since 1970, if the caller knows.
@@ -153,9 +153,9 @@ impl NamedClass {
     pub const BASE: u32 = u32::MAX;
 }
 
-/// What is known about a head that is not kept.
+/// Tells whether a head is the one that an entry had, which keeps no head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum HeadMark {
+pub enum HeadFingerprint {
     /// It was the bundle's: nothing was learned, or no head aligned.
     Bundle,
     /// SHA-256 of its parameters, little endian, in the order w1, b1, w2, b2.
@@ -164,7 +164,7 @@ pub enum HeadMark {
     Unknown,
 }
 
-impl HeadMark {
+impl HeadFingerprint {
     /// That of a state's head.
     pub fn of(head: Option<&Head>) -> Self {
         match head {
@@ -186,8 +186,8 @@ pub struct HistoryEntry {
     pub kind: ChangeKind,
     /// To which classes.
     pub names: Vec<NamedClass>,
-    /// Of [`ChangeKind::Undo`]: the entry that came back.
-    pub to: Option<u32>,
+    /// Of [`ChangeKind::Undo`]: number of the entry whose class set came back.
+    pub restored_entry: Option<u32>,
     /// When, in seconds since 1970, if that was known.
     pub when: Option<u64>,
     /// Seed of the alignment that gave the head.
@@ -204,7 +204,7 @@ pub struct HistoryEntry {
     /// Class of each of them, base classes counted first.
     pub(super) exemplar_classes: Vec<u32>,
     /// What the head was.
-    pub head: HeadMark,
+    pub head: HeadFingerprint,
     /// How the classes were recognised at first, as in the state.
     pub(super) first_recognitions: Vec<FirstRecognition>,
 }
@@ -217,7 +217,7 @@ pub struct HistoryEntry {
 pub struct EntryId {
     /// [`HistoryEntry::number`].
     pub number: u32,
-    /// The first 8 bytes of SHA-256 over what the entry says.
+    /// The first 8 bytes of SHA-256 over the entry's content.
     pub mark: u64,
 }
 
@@ -241,10 +241,11 @@ impl FromStr for EntryId {
 impl HistoryEntry {
     /// Tells the entry from any other.
     pub fn id(&self) -> EntryId {
-        let Self { number, kind, names, to, when, seed, sessions, balance, classes, .. } = self;
+        let Self { number, kind, names, restored_entry, when, seed, sessions, balance, classes, .. } = self;
         // Indices of exemplars and what the head was may change while the entry stays.
-        let said = (number, kind, names, to, when, seed, sessions, balance, classes, self.exemplars.len() as u64);
-        let digest = codec::digest(&codec::to_postcard(&said));
+        let exemplars = self.exemplars.len() as u64;
+        let content = (number, kind, names, restored_entry, when, seed, sessions, balance, classes, exemplars);
+        let digest = codec::digest(&codec::to_postcard(&content));
         EntryId { number: *number, mark: u64::from_be_bytes(codec::bytes_at(&digest, 0)) }
     }
 

@@ -3,7 +3,7 @@
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use super::{ChangeKind, HeadMark, HistoryChange, HistoryEntry, HistoryLimits, SavedState};
+use super::{ChangeKind, HeadFingerprint, HistoryChange, HistoryEntry, HistoryLimits, SavedState};
 use crate::state::{BaseModel, State};
 
 /// Why a class cannot be purged.
@@ -117,8 +117,11 @@ impl HistoryEntry {
             changed = true;
         }
         if changed {
-            self.head =
-                if self.classes.is_empty() && self.exemplars.is_empty() { HeadMark::Bundle } else { HeadMark::Unknown };
+            self.head = if self.classes.is_empty() && self.exemplars.is_empty() {
+                HeadFingerprint::Bundle
+            } else {
+                HeadFingerprint::Unknown
+            };
         }
         changed
     }

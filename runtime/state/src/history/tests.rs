@@ -156,7 +156,7 @@ impl Walk {
         if let Some(was) = self.past.get(&number) {
             assert_eq!(next, *was, "entry {number} did not come back exactly");
         }
-        self.advance(next, &HistoryChange::new(ChangeKind::Undo, earlier.seed).to(number));
+        self.advance(next, &HistoryChange::new(ChangeKind::Undo, earlier.seed).restored_entry(number));
     }
 
     /// Goes back or forth by one change, as undoing and redoing do.
@@ -171,7 +171,7 @@ impl Walk {
         if let Some(was) = self.past.get(&number) {
             assert_eq!(next, *was, "entry {number} did not come back exactly");
         }
-        self.advance(next, &HistoryChange::new(ChangeKind::Undo, earlier.seed).to(number));
+        self.advance(next, &HistoryChange::new(ChangeKind::Undo, earlier.seed).restored_entry(number));
         let stepped = self.saved.history.timeline();
         // A limit may have dropped what it came from.
         if self.saved.history.entry(timeline.present()).is_some() && self.saved.history.entry(number).is_some() {
@@ -280,7 +280,7 @@ fn what_was_undone_is_redone_exactly() {
     let one = walk.saved.entry_before(1).unwrap();
     let earlier = walk.saved.earlier_state(one).unwrap();
     let next = walk.restored(&earlier);
-    walk.advance(next, &HistoryChange::new(ChangeKind::Undo, earlier.seed).to(one));
+    walk.advance(next, &HistoryChange::new(ChangeKind::Undo, earlier.seed).restored_entry(one));
     assert_eq!(walk.saved.state.classes.len(), 1);
     let timeline = walk.saved.history.timeline();
     assert_eq!((timeline.present(), timeline.earlier(), timeline.later()), (1, &[0][..], &[2][..]));

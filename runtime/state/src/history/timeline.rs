@@ -51,9 +51,9 @@ impl Timeline {
 }
 
 impl History {
-    /// Whether an entry only went back or forth to another one that is remembered: a list that says which changes
-    /// [were undone](Timeline::is_undone) can leave it out.
-    pub fn is_walk(&self, entry: &HistoryEntry) -> bool {
+    /// Whether an entry is an undo or a redo, which only went to another entry that is remembered: a list that says which
+    /// changes [were undone](Timeline::is_undone) can leave it out.
+    pub fn is_undo_or_redo(&self, entry: &HistoryEntry) -> bool {
         restored(&self.entries, entry).is_some()
     }
 
@@ -125,13 +125,13 @@ impl Walk {
 
 /// Index of the entry that an entry went back to, if it did and that is remembered.
 fn restored(before: &[HistoryEntry], entry: &HistoryEntry) -> Option<usize> {
-    let number = entry.to.filter(|_| entry.kind == ChangeKind::Undo)?;
+    let number = entry.restored_entry.filter(|_| entry.kind == ChangeKind::Undo)?;
     before.iter().position(|earlier| earlier.number == number)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::{HeadMark, History};
+    use super::super::{HeadFingerprint, History};
     use super::*;
     use crate::bank::Bank;
     use crate::state::Balance;
@@ -143,7 +143,7 @@ mod tests {
             number,
             kind: if to.is_some() { ChangeKind::Undo } else { ChangeKind::Learn },
             names: Vec::new(),
-            to: *to,
+            restored_entry: *to,
             when: None,
             seed: 1,
             sessions: 0,
@@ -151,7 +151,7 @@ mod tests {
             classes: Vec::new(),
             exemplars: Vec::new(),
             exemplar_classes: Vec::new(),
-            head: HeadMark::Bundle,
+            head: HeadFingerprint::Bundle,
             first_recognitions: Vec::new(),
         };
         let entries = (first..).zip(entries).map(entry).collect();

@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 
 use super::check::{check_free_label, check_known, check_shots};
 use super::{ChangeReport, LearnError, NewClass, Session, in_fixed_order};
-use crate::history::{EarlierState, HeadMark};
+use crate::history::{EarlierState, HeadFingerprint};
 use crate::label;
 use crate::state::{Balance, BaseModel, State};
 use orco_core::align::Sampling;
@@ -56,7 +56,7 @@ impl Session<'_> {
     /// [`LearnError`] if the callback stopped it.
     pub fn restore(&mut self, state: &State, earlier: &EarlierState) -> Result<(State, ChangeReport), LearnError> {
         let next = earlier.state.clone();
-        if next.head.is_some() || earlier.head == HeadMark::Bundle {
+        if next.head.is_some() || earlier.head == HeadFingerprint::Bundle {
             return Ok(self.choose_border_and_report(state, next, Vec::new()));
         }
         self.align(state, next, Sampling::seeded(earlier.seed))
