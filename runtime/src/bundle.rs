@@ -28,7 +28,8 @@ use crate::manifest::{
 };
 use crate::signature::{self, PublicKey, SignatureError};
 use orco_state::codec::{self, DecodeError, FileKind};
-use orco_state::label::{self, EscapedText};
+use orco_state::escape::EscapedText;
+use orco_state::label;
 use orco_state::state::{BaseModel, State};
 
 /// Largest file of a bundle that is read, in bytes.

@@ -9,7 +9,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result, anyhow, bail};
 use jiff::Timestamp;
-use orco_runtime::state::label;
+use orco_runtime::state::escape;
 use serde_json::{Value, json};
 
 use crate::advice;
@@ -119,7 +119,7 @@ impl Output {
         if self.quiet() || self.mute.get() {
             Ok(())
         } else {
-            self.to_standard(&format!("{}\n", label::lines(&text.to_string())))
+            self.to_standard(&format!("{}\n", escape::multiline(&text.to_string())))
         }
     }
 
@@ -228,7 +228,7 @@ fn rewrite(mut file: &File, text: &str) -> io::Result<()> {
 /// Writes a line to standard error, for whoever reads it: where nobody can, nothing depends on it. What cannot be seen
 /// in it is written out, since names of files and texts out of them may hold anything.
 pub fn to_people(line: &str) {
-    let _ = writeln!(io::stderr(), "{}", label::lines(line));
+    let _ = writeln!(io::stderr(), "{}", escape::multiline(line));
 }
 
 /// Opens what is there already, a file or something that takes bytes such as a pipe or a terminal, without emptying it;

@@ -3,7 +3,8 @@
 use anyhow::Result;
 use orco_runtime::learner::{ChangeOutcome, Learner, Shots, forgetting_sentences};
 use orco_runtime::method::align::LossTerms;
-use orco_runtime::state::label::{self, EscapedText};
+use orco_runtime::state::escape::EscapedText;
+use orco_runtime::state::label;
 use orco_runtime::state::sentence::{counted, join_first};
 use orco_runtime::state::session::{AccuracyChange, ChangeReport, ExpectedAccuracy, RepeatedShots};
 use serde_json::{Value, json};

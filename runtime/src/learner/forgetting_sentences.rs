@@ -1,6 +1,6 @@
 //! What a change cost old classes, in words.
 
-use orco_state::label::EscapedText;
+use orco_state::escape::EscapedText;
 use orco_state::sentence::join_first;
 use orco_state::session::{ClassAccuracy, ForgettingExcess, GroupLoss};
 

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use ::image::RgbImage;
 use ndarray::ArrayView3;
-use orco_state::label::EscapedText;
+use orco_state::escape::EscapedText;
 
 use super::error::{BrokenPicture, ShotsError};
 use crate::files::SymlinkPolicy;

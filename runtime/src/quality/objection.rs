@@ -2,7 +2,8 @@
 
 use std::fmt;
 
-use orco_state::label::{self, EscapedText};
+use orco_state::escape::EscapedText;
+use orco_state::label;
 
 use super::{Flaw, Quality, Thresholds};
 

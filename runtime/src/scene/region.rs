@@ -3,7 +3,8 @@
 use std::fmt;
 use std::str::FromStr;
 
-use orco_state::label::{self, EscapedText};
+use orco_state::escape::EscapedText;
+use orco_state::label;
 use serde::{Deserialize, Serialize};
 
 /// A rectangle of whole pixels.

@@ -1,4 +1,4 @@
-//! Labels and other texts from people and files: one normal form, nothing that cannot be seen, and how they are shown.
+//! Labels and other texts from people and files: one normal form, and nothing that cannot be seen.
 //!
 //! The same word can be written in more than one way ("é" as one character, or as "e" with an accent), and characters
 //! that nobody sees can make two labels look alike. Labels are therefore kept and compared in Unicode's normal form C,
@@ -7,7 +7,6 @@
 
 use alloc::collections::BTreeSet;
 use alloc::string::String;
-use core::fmt::{self, Write};
 
 use unicode_normalization::UnicodeNormalization;
 
@@ -63,7 +62,7 @@ pub fn is_plain(text: &str) -> bool {
 
 /// The characters of a text, each with whether it is one that nobody sees. Joiners are not where they join: they change
 /// how their neighbours are written.
-fn with_unseen(text: &str) -> impl Iterator<Item = (char, bool)> {
+pub(crate) fn with_unseen(text: &str) -> impl Iterator<Item = (char, bool)> {
     let mut chars = text.chars().peekable();
     let mut before = None;
     core::iter::from_fn(move || {
@@ -92,42 +91,8 @@ fn is_unseen(c: char) -> bool {
             | '\u{1bca0}'..='\u{1bca3}' | '\u{1d173}'..='\u{1d17a}' | '\u{e0000}'..='\u{e0fff}')
 }
 
-/// A text as it may reach a terminal, on one line: what cannot be seen is written as `\u{..}`, so that nothing in it is
-/// obeyed, hidden or turned around.
-///
-/// # Example
-/// ```
-/// use orco_state::label::EscapedText;
-///
-/// assert_eq!(EscapedText("a mug\u{1b}[2J").to_string(), "a mug\\u{1b}[2J");
-/// ```
-#[derive(Clone, Copy, Debug)]
-pub struct EscapedText<'a>(pub &'a str);
-
-impl fmt::Display for EscapedText<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        with_unseen(self.0).try_for_each(
-            |(c, is_unseen)| {
-                if is_unseen { write!(f, "{}", c.escape_unicode()) } else { f.write_char(c) }
-            },
-        )
-    }
-}
-
-/// The lines of a text as they may reach a terminal, each as [`EscapedText`].
-pub fn lines(text: &str) -> String {
-    let mut shown = String::with_capacity(text.len());
-    for (index, line) in text.split('\n').enumerate() {
-        let end = if index == 0 { "" } else { "\n" };
-        write!(shown, "{end}{}", EscapedText(line)).expect("writing into memory cannot fail");
-    }
-    shown
-}
-
 #[cfg(test)]
 mod tests {
-    use alloc::string::ToString;
-
     use super::*;
 
     #[test]
@@ -162,7 +127,6 @@ mod tests {
         ] {
             assert_eq!(normal(typed), kept);
             assert!(same(typed, kept) && is_usable(kept), "{kept}");
-            assert_eq!(EscapedText(kept).to_string(), kept);
         }
         for refused in ["\u{200d}\u{1f373}", "\u{1f469}\u{200d}", "mu\u{200c}g", "\u{1f469}\u{200d}a"] {
             assert!(!is_usable(&normal(refused)), "{refused:?}");
@@ -176,7 +140,6 @@ mod tests {
         for c in UNSEEN.chars() {
             let label: String = ['m', 'u', c, 'g'].into_iter().collect();
             assert!(!is_usable(&label) && !is_plain(&label), "{c:?}");
-            assert_eq!(EscapedText(&label).to_string(), alloc::format!("mu{}g", c.escape_unicode()));
         }
         for label in [
             "",
@@ -207,8 +170,6 @@ mod tests {
             "a'b\"c\\d",
         ] {
             assert!(is_usable(label) && is_plain(label), "{label}");
-            assert_eq!(EscapedText(label).to_string(), label);
         }
-        assert_eq!(lines("one\n\u{1b}[31mtwo\u{202e}\n"), "one\n\\u{1b}[31mtwo\\u{202e}\n");
     }
 }

@@ -31,6 +31,7 @@ pub mod binomial;
 pub mod classify;
 pub mod codec;
 pub mod effective_sample_size;
+pub mod escape;
 pub mod grouping;
 pub mod head;
 pub mod history;

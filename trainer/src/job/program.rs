@@ -3,7 +3,7 @@
 use anyhow::Result;
 use orco_runtime::encoder::telemetry;
 use orco_runtime::threads;
-use orco_state::label;
+use orco_state::escape;
 
 use crate::platform::failure::{self, catch_torch};
 use crate::platform::interrupt::{self, Interrupted};
@@ -39,7 +39,7 @@ pub fn run(threads: Option<i32>, command: impl FnOnce() -> Result<()>) {
             eprintln!("{stopped}");
             std::process::exit(interrupt::EXIT);
         }
-        eprintln!("error: {}", label::lines(&format!("{error:#}")));
+        eprintln!("error: {}", escape::multiline(&format!("{error:#}")));
         std::process::exit(1);
     }
 }

@@ -8,7 +8,7 @@ use orco_benchmark::terminal::parse_share;
 use orco_runtime::encoder::engine_choice::Workload;
 use orco_runtime::learner::{Answer, Learner};
 use orco_runtime::scene::{PixelRect, RegionView, Viewfinder};
-use orco_runtime::state::label::EscapedText;
+use orco_runtime::state::escape::EscapedText;
 use orco_runtime::state::sentence::counted;
 use orco_runtime::state::unknown::FALSE_ALARMS;
 use serde_json::{Value, json};

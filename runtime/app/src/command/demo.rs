@@ -13,7 +13,7 @@ use orco_runtime::encoder::engine_choice::Workload;
 use orco_runtime::learner::{Learner, Shots, pictures_in};
 use orco_runtime::method::align::AlignProgress;
 use orco_runtime::state::classify::Match;
-use orco_runtime::state::label::EscapedText;
+use orco_runtime::state::escape::EscapedText;
 use orco_runtime::state::sentence::counted;
 use orco_runtime::threads::Threads;
 use serde_json::{Value, json};

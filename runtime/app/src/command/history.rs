@@ -1,8 +1,8 @@
 //! `orco history`.
 
 use anyhow::Result;
+use orco_runtime::state::escape::EscapedText;
 use orco_runtime::state::history::{ChangeKind, HistoryEntry};
-use orco_runtime::state::label::EscapedText;
 use orco_runtime::state::sentence::counted;
 use serde::Serialize;
 use serde_json::{Value, json};

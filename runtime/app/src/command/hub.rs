@@ -15,7 +15,7 @@ use orco_hub::server::{HubOptions, HubServer};
 use orco_hub::store::{BundleRelease, HubStore, PackRelease, now};
 use orco_runtime::manifest::MANIFEST;
 use orco_runtime::signature::SecretKey;
-use orco_runtime::state::label::EscapedText;
+use orco_runtime::state::escape::EscapedText;
 use orco_runtime::state::sentence::counted;
 use orco_serve::Tls;
 use serde_json::{Value, json};

@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 use orco_runtime::state::Class;
-use orco_runtime::state::label::EscapedText;
+use orco_runtime::state::escape::EscapedText;
 use serde::Serialize;
 use serde_json::{Value, json};
 

@@ -11,7 +11,7 @@ use orco_hub::protocol::EnrolmentCode;
 use orco_runtime::bundle::{Bundle, OpenError};
 use orco_runtime::encoder::engine_choice::{EngineChoice, Workload};
 use orco_runtime::image_rs::RgbImage;
-use orco_runtime::state::label::EscapedText;
+use orco_runtime::state::escape::EscapedText;
 use orco_runtime::state::sentence::{counted, with_causes};
 use orco_runtime::store::Store;
 use orco_serve::host_name;

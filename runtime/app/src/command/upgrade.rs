@@ -5,7 +5,7 @@ use std::time::Instant;
 use anyhow::Result;
 use clap::Args;
 use orco_runtime::learner::upgrade::{self, ClassComparison, UpgradeOptions, UpgradeOutcome};
-use orco_runtime::state::label::EscapedText;
+use orco_runtime::state::escape::EscapedText;
 use orco_runtime::state::sentence::counted;
 use serde_json::{Value, json};
 

@@ -1,0 +1,81 @@
+//! Texts from people and files as they may reach a terminal.
+
+use alloc::string::String;
+use core::fmt::{self, Write};
+
+use crate::label::with_unseen;
+
+/// A text as it may reach a terminal, on one line: what cannot be seen is written as `\u{..}`, so that nothing in it is
+/// obeyed, hidden or turned around.
+///
+/// # Example
+/// ```
+/// use orco_state::escape::EscapedText;
+///
+/// assert_eq!(EscapedText("a mug\u{1b}[2J").to_string(), "a mug\\u{1b}[2J");
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct EscapedText<'a>(pub &'a str);
+
+impl fmt::Display for EscapedText<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        with_unseen(self.0).try_for_each(
+            |(c, is_unseen)| {
+                if is_unseen { write!(f, "{}", c.escape_unicode()) } else { f.write_char(c) }
+            },
+        )
+    }
+}
+
+/// The lines of a text as they may reach a terminal, each as [`EscapedText`].
+pub fn multiline(text: &str) -> String {
+    let mut shown = String::with_capacity(text.len());
+    for (index, line) in text.split('\n').enumerate() {
+        let end = if index == 0 { "" } else { "\n" };
+        write!(shown, "{end}{}", EscapedText(line)).expect("writing into memory cannot fail");
+    }
+    shown
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::string::ToString;
+
+    use super::*;
+
+    #[test]
+    fn what_can_be_seen_stays_as_it_is() {
+        for text in [
+            "mug",
+            "empty box",
+            "...",
+            ".5 l",
+            "toy brick",
+            "Größe 3",
+            "カップ",
+            "чашка",
+            "杯子",
+            "a'b\"c\\d",
+            "\u{1f986}",
+            "\u{2764}",
+            "1\u{20e3}",
+            "\u{1f469}\u{200d}\u{1f373}",
+            "\u{2764}\u{200d}\u{1f525}",
+            "\u{645}\u{6cc}\u{200c}\u{62e}\u{648}\u{627}\u{647}\u{645}",
+            "\u{915}\u{94d}\u{200d}\u{937}",
+        ] {
+            assert_eq!(EscapedText(text).to_string(), text);
+        }
+    }
+
+    #[test]
+    fn what_nobody_sees_is_written_out() {
+        const UNSEEN: &str = "\u{7}\u{1b}\u{7f}\u{85}\u{9b}\u{ad}\u{200b}\u{200d}\u{200e}\u{202e}\u{2060}\u{2066}\
+                              \u{feff}\u{fe0f}\u{3164}\u{e0041}";
+        for c in UNSEEN.chars() {
+            let text: String = ['m', 'u', c, 'g'].into_iter().collect();
+            assert_eq!(EscapedText(&text).to_string(), alloc::format!("mu{}g", c.escape_unicode()));
+        }
+        assert_eq!(multiline("one\n\u{1b}[31mtwo\u{202e}\n"), "one\n\\u{1b}[31mtwo\\u{202e}\n");
+    }
+}
