@@ -58,21 +58,21 @@ impl Border {
     }
 }
 
-/// How much counts what, where a border is chosen: the value of a border is the harmonic mean of both sides'
-/// accuracies, mixed with the accuracy over all classes.
+/// Weights of the border objective, which mixes the harmonic mean of both sides' accuracies with the accuracy over all
+/// classes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct BorderWeights<'a> {
     /// Weight of the accuracy on base classes in the harmonic mean, 0..1; learned classes have the rest.
     pub base: f32,
-    /// Weights of the harmonic mean in the mixture, 0..1 and falling; the accuracy over all classes has the rest. The
-    /// first counts, and a lower one only where it takes that to reach [`BorderObjective::min_accuracy`].
+    /// Weights of the harmonic mean in the objective, 0..1 and falling; the accuracy over all classes has the rest. The
+    /// first is used unless it misses [`BorderObjective::min_accuracy`]; then the next ones are tried.
     pub harmonic: &'a [f32],
 }
 
-/// What a border is chosen for.
+/// What a border is chosen by.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct BorderObjective<'a> {
-    /// How much counts what.
+    /// Weights of both accuracies.
     pub weights: BorderWeights<'a>,
     /// Fraction of all classes that are base classes, 0..1.
     pub base_fraction: f32,

@@ -12,19 +12,20 @@ use super::region::PixelRect;
 pub const MAX_THINGS: usize = 16;
 /// Least share of the frame that a thing covers.
 const MIN_AREA: f32 = 0.002;
-/// Pixels of the small frame below which something is no more than a speck.
-// Steps along rows and columns: their distances take a tenth of the time that round ones take.
-const SPECK: u8 = 1;
-/// Pixels of the small frame over which parts of a thing are joined.
-const JOIN: u8 = 4;
-/// Thinnest part of a thing that is kept, as a radius in pixels of the small frame.
-const THIN: u8 = 2;
-/// A thing belongs to a larger one if it has less than this share of its surface ...
-const CRUMB: f32 = 0.25;
-/// ... and is nearer to it than this share of the frame's shorter side.
-const NEAR: f32 = 0.06;
-/// Gaps of a thing's outline are bridged by twice so many pixels of the small frame.
-const BRIDGE: u8 = 15;
+// Radii are steps along rows and columns: these distances take a tenth of the time of Euclidean ones.
+/// Radius of the opening that removes noise, in pixels of the small frame.
+const NOISE_RADIUS: u8 = 1;
+/// Radius of the closing that joins parts of a thing, in pixels of the small frame.
+const JOIN_RADIUS: u8 = 4;
+/// Radius of the opening that removes thin parts of things, in pixels of the small frame.
+const MIN_PART_RADIUS: u8 = 2;
+/// A thing is merged into a larger one if its area is below this share of that one's and it lies within
+/// [`MERGE_DISTANCE`].
+const MERGE_AREA_RATIO: f32 = 0.25;
+/// Largest gap between things that are merged, as a share of the frame's shorter side.
+const MERGE_DISTANCE: f32 = 0.06;
+/// Radius of the closing that bridges gaps in a thing's outline, in pixels of the small frame.
+const BRIDGE_RADIUS: u8 = 15;
 /// A hole in a thing shows the place if this share of it is structure of the place.
 const SEEN_THROUGH: f32 = 0.5;
 
@@ -62,12 +63,12 @@ impl Foreground {
         if let Some(region) = region {
             keep_only(&mut mask, region, frame);
         }
-        open_mut(&mut mask, Norm::L1, SPECK);
-        close_mut(&mut mask, Norm::L1, JOIN);
+        open_mut(&mut mask, Norm::L1, NOISE_RADIUS);
+        close_mut(&mut mask, Norm::L1, JOIN_RADIUS);
         fill_outline(&mut mask, difference);
-        close_mut(&mut mask, Norm::L1, JOIN);
+        close_mut(&mut mask, Norm::L1, JOIN_RADIUS);
         fill_holes(&mut mask, difference);
-        open_mut(&mut mask, Norm::L1, THIN);
+        open_mut(&mut mask, Norm::L1, MIN_PART_RADIUS);
         let (marks, things) = things(&mask, frame);
         Self { frame, marks, things }
     }
@@ -150,7 +151,7 @@ fn keep_only(mask: &mut GrayImage, region: PixelRect, frame: [u32; 2]) {
 /// Adds what looks like the place in another light, but lies within the outline of a thing: a white cup before a white
 /// wall has the wall's colour inside, and an edge.
 fn fill_outline(mask: &mut GrayImage, difference: &Difference) {
-    let mut outline = close(mask, Norm::L1, BRIDGE);
+    let mut outline = close(mask, Norm::L1, BRIDGE_RADIUS);
     fill_holes(&mut outline, difference);
     for ((pixel, inside), change) in mask.pixels_mut().zip(outline.pixels()).zip(&difference.changes) {
         if inside == &SET && *change == Change::Light {
@@ -253,14 +254,14 @@ fn things(mask: &GrayImage, frame: [u32; 2]) -> (GrayImage, Vec<Thing>) {
     components.retain(|component| component.pixels as f32 >= least);
     components.sort_by_key(|component| core::cmp::Reverse(component.pixels));
 
-    let near = (NEAR * width.min(height) as f32) as u32;
+    let gap = (MERGE_DISTANCE * width.min(height) as f32) as u32;
     let mut joined: Vec<SmallThing> = Vec::new();
     let mut mark_of = vec![0u8; count];
     for component in components {
-        let is_crumb = |large: &SmallThing| {
-            (component.pixels as f32) < CRUMB * large.pixels as f32 && component.gap(large) <= near
+        let is_part_of = |large: &SmallThing| {
+            (component.pixels as f32) < MERGE_AREA_RATIO * large.pixels as f32 && component.gap(large) <= gap
         };
-        let index = match joined.iter().position(is_crumb) {
+        let index = match joined.iter().position(is_part_of) {
             Some(index) => {
                 joined[index].join(&component);
                 index

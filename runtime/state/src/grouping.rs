@@ -17,7 +17,7 @@ use crate::bank::Bank;
 use crate::likeness::direction_from;
 use crate::state::BaseModel;
 
-/// So many pictures move the point that directions are seen from half the way to their mean. Of 0, 4, 10, 20 and 40,
+/// Number of pictures at which the reference point is half-way from the base centre to the pictures' own mean. Chosen
 /// among 0, 4, 10, 20 and 40 on base samples: 20 needed the fewest corrections.
 const HALF_WAY: f32 = 20.0;
 /// Mixtures of base samples that are tried.
