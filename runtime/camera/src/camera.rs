@@ -22,14 +22,19 @@ use crate::stop::Stop;
 pub const FIRST_PAUSE: Duration = Duration::from_millis(500);
 /// How long at most.
 pub const LONGEST_PAUSE: Duration = Duration::from_secs(10);
-/// Pictures one after another that cannot be read, after which a camera is opened anew.
-pub const GARBAGE: u32 = 20;
+/// Unreadable pictures one after another, after which a camera is opened anew.
+pub const MAX_UNREADABLE: u32 = 20;
+
+/// Opens a source.
+type OpenFunction = fn(&CameraSource, &Stop) -> Result<Box<dyn OpenSource>, CameraError>;
 
 fn open(source: &CameraSource, stop: &Stop) -> Result<Box<dyn OpenSource>, CameraError> {
     Ok(match source {
         CameraSource::Http(url) => Box::new(HttpSource::open(url, stop)?),
-        CameraSource::Rtsp(url) => Box::new(GstreamerSource::open(gstreamer::of_address(url), stop)?),
-        CameraSource::Gstreamer(pipeline) => Box::new(GstreamerSource::open(gstreamer::of_text(pipeline)?, stop)?),
+        CameraSource::Rtsp(url) => Box::new(GstreamerSource::open(gstreamer::pipeline_for_url(url), stop)?),
+        CameraSource::Gstreamer(pipeline) => {
+            Box::new(GstreamerSource::open(gstreamer::parse_pipeline(pipeline)?, stop)?)
+        }
         CameraSource::Folder(path) => Box::new(FolderSource::open(path, stop)?),
         #[cfg(target_os = "linux")]
         CameraSource::V4l2(path) => Box::new(crate::v4l2::V4l2Source::open(path, stop)?),
@@ -93,8 +98,8 @@ impl SharedReader {
 ///
 /// One frame is kept and replaced by the next, so memory is bounded however slowly frames are taken. A camera that
 /// fails is opened again after half a second, then after twice as long each time, at most ten seconds; a single frame
-/// makes it half a second again. One that sends [`GARBAGE`] pictures one after another that cannot be read is opened
-/// anew, too, but for a folder.
+/// makes it half a second again. One that sends [`MAX_UNREADABLE`] unreadable pictures one after another is opened anew,
+/// too, but for a folder.
 pub struct Camera {
     source: CameraSource,
     shared: Arc<SharedReader>,
@@ -106,6 +111,10 @@ impl Camera {
     /// # Errors
     /// What the system says if the thread cannot be started.
     pub fn open(source: CameraSource) -> std::io::Result<Self> {
+        Self::open_by(source, open)
+    }
+
+    fn open_by(source: CameraSource, open: OpenFunction) -> std::io::Result<Self> {
         let state = ReaderState {
             newest: None,
             status: CameraStatus::default(),
@@ -114,7 +123,7 @@ impl Camera {
         };
         let shared = Arc::new(SharedReader { state: state.into(), arrived: Condvar::new(), stop: Stop::default() });
         let (theirs, wanted) = (Arc::clone(&shared), source.clone());
-        thread::Builder::new().name("camera".into()).spawn(move || keep_reading(&wanted, &theirs))?;
+        thread::Builder::new().name("camera".into()).spawn(move || keep_reading(&wanted, open, &theirs))?;
         Ok(Self { source, shared })
     }
 
@@ -174,18 +183,18 @@ impl fmt::Debug for Camera {
     }
 }
 
-fn keep_reading(source: &CameraSource, shared: &SharedReader) {
+fn keep_reading(source: &CameraSource, open: OpenFunction, shared: &SharedReader) {
     let mut pause = FIRST_PAUSE;
     let mut tries = 0;
     while !shared.stop.is_set() {
         let frames = shared.state().status.frames;
-        let error = match catch_panic(|| read(source, shared)) {
+        let error = match catch_panic(|| read(source, open, shared)) {
             Ok(Ok(())) => return,
             Ok(Err(error)) => error,
             Err(why) => CameraError::BrokeOff(why),
         };
-        // One that was there begins anew; one that sends only garbage does not.
-        let was_there = shared.state().status.frames > frames && !matches!(error, CameraError::Garbage { .. });
+        // One that was there begins anew; one that sends only unreadable pictures does not.
+        let was_there = shared.state().status.frames > frames && !matches!(error, CameraError::Unreadable { .. });
         if was_there {
             (pause, tries) = (FIRST_PAUSE, 0);
         }
@@ -199,10 +208,8 @@ fn keep_reading(source: &CameraSource, shared: &SharedReader) {
 }
 
 /// Reads a camera until it fails; returns once it is told to stop.
-fn read(source: &CameraSource, shared: &SharedReader) -> Result<(), CameraError> {
+fn read(source: &CameraSource, open: OpenFunction, shared: &SharedReader) -> Result<(), CameraError> {
     let mut pictures = open(source, &shared.stop)?;
-    #[cfg(test)]
-    tests::break_off(source);
     shared.state().status.opened += 1;
     log::info!("camera: {source} is open");
     while !shared.stop.is_set() {
@@ -213,8 +220,8 @@ fn read(source: &CameraSource, shared: &SharedReader) -> Result<(), CameraError>
             shared.enter(CameraPhase::Opening);
         }
         let Unreadable { count, reason } = shared.state().unreadable.clone();
-        if count >= GARBAGE && pictures.is_broken_by_garbage() {
-            return Err(CameraError::Garbage { count, reason });
+        if count >= MAX_UNREADABLE && pictures.reopens_when_unreadable() {
+            return Err(CameraError::Unreadable { count, reason });
         }
     }
     Ok(())
@@ -226,13 +233,11 @@ mod tests {
 
     use super::*;
 
-    static BROKE_OFF: AtomicBool = AtomicBool::new(false);
-
-    /// Breaks the first reading of a folder of that name off.
-    pub(super) fn break_off(source: &CameraSource) {
-        if source.to_string().contains("breaks-off") && !BROKE_OFF.swap(true, Ordering::Relaxed) {
-            panic!("a test broke it off");
-        }
+    /// Opens a source, but panics the first time.
+    fn open_at_second_try(source: &CameraSource, stop: &Stop) -> Result<Box<dyn OpenSource>, CameraError> {
+        static TRIED: AtomicBool = AtomicBool::new(false);
+        assert!(TRIED.swap(true, Ordering::Relaxed), "a test broke it off");
+        open(source, stop)
     }
 
     /// A JPEG file of 16 x 16 pixels. The crate's tests also run where the checkout's pictures are not.
@@ -245,8 +250,8 @@ mod tests {
 
     #[test]
     fn a_camera_whose_reading_breaks_off_is_away_and_comes_back() {
-        let folder = tempfile::Builder::new().prefix("breaks-off").tempdir().unwrap();
-        let camera = Camera::open(CameraSource::Folder(folder.path().into())).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let camera = Camera::open_by(CameraSource::Folder(folder.path().into()), open_at_second_try).unwrap();
         let until = |what: &str, is: &dyn Fn(&CameraStatus) -> bool| {
             let end = Instant::now() + Duration::from_secs(60);
             while !is(&camera.status()) {

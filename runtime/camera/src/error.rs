@@ -76,7 +76,7 @@ pub enum CameraError {
     Unsupported,
     /// The pictures cannot be decoded.
     #[error("{count} pictures one after another cannot be read; the last one {reason}")]
-    Garbage {
+    Unreadable {
         /// How many.
         count: u32,
         /// What was wrong with the last.

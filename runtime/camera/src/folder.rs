@@ -116,7 +116,7 @@ impl OpenSource for FolderSource {
         }
     }
 
-    fn is_broken_by_garbage(&self) -> bool {
+    fn reopens_when_unreadable(&self) -> bool {
         false
     }
 }

@@ -6,9 +6,9 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
+use crate::deadline::{DeadlineReader, PICTURE_TIME};
 use crate::error::{CameraError, StreamError};
 use crate::frame::CameraPicture;
-use crate::http::{PICTURE_TIME, Timed};
 use crate::motion_jpeg::with_tables;
 use crate::multipart::Multipart;
 use crate::source::OpenSource;
@@ -18,28 +18,28 @@ const PROGRAM: &str = "gst-launch-1.0";
 const BOUNDARY: &str = "orco";
 /// How long a pipeline may take until its first picture is there.
 const START_TIME: Duration = Duration::from_secs(20);
-/// Most of what GStreamer says that is held, in bytes.
-const MAX_SAID: u64 = 512;
+/// Most of a line of GStreamer's that is held, in bytes.
+const MAX_MESSAGE: u64 = 512;
 
 pub(crate) struct GstreamerSource {
-    pictures: Multipart<Timed<Pipe>>,
+    pictures: Multipart<DeadlineReader<Pipe>>,
     child: Arc<Mutex<Child>>,
-    said: Arc<Mutex<String>>,
+    message: Arc<Mutex<String>>,
     time: Duration,
 }
 
 /// The words of a pipeline that shows what an address sends.
-pub(crate) fn of_address(url: &str) -> Vec<String> {
+pub(crate) fn pipeline_for_url(url: &str) -> Vec<String> {
     ["uridecodebin", &format!("uri={url}")].map(str::to_owned).to_vec()
 }
 
 /// The words of a pipeline.
-pub(crate) fn of_text(pipeline: &str) -> Result<Vec<String>, CameraError> {
+pub(crate) fn parse_pipeline(pipeline: &str) -> Result<Vec<String>, CameraError> {
     shlex::split(pipeline).ok_or_else(|| CameraError::Pipeline("a quotation mark is left open in it".into()))
 }
 
 /// A pipeline with what makes a stream of JPEG pictures of it. Where it is slower than the camera, frames are left out.
-fn whole(mut words: Vec<String>) -> Vec<String> {
+fn complete_pipeline(mut words: Vec<String>) -> Vec<String> {
     let last = words.iter().rposition(|word| word == "!").map_or(0, |at| at + 1);
     let is_jpeg = words.get(last).is_some_and(|word| word == "jpegenc" || word.starts_with("image/jpeg"));
     let latest = "! queue leaky=downstream max-size-buffers=1 max-size-bytes=0 max-size-time=0";
@@ -52,7 +52,7 @@ fn whole(mut words: Vec<String>) -> Vec<String> {
 impl GstreamerSource {
     pub fn open(words: Vec<String>, stop: &Stop) -> Result<Self, CameraError> {
         let mut command = Command::new(PROGRAM);
-        command.arg("-q").args(whole(words));
+        command.arg("-q").args(complete_pipeline(words));
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().map_err(|error| match error.kind() {
             io::ErrorKind::NotFound => CameraError::NoGstreamer,
@@ -63,12 +63,12 @@ impl GstreamerSource {
         let child = Arc::new(Mutex::new(child));
         let killed = Arc::clone(&child);
         stop.interrupted_by(move || kill(&killed));
-        let said = Arc::new(Mutex::new(String::new()));
-        let kept = Arc::clone(&said);
+        let message = Arc::new(Mutex::new(String::new()));
+        let kept = Arc::clone(&message);
         // It ends with the child, whose pipe it reads.
         thread::Builder::new().name("gstreamer".into()).spawn(move || listen(errors, &kept))?;
-        let pictures = Multipart::new(Timed::new(Pipe { output, silence: START_TIME }, START_TIME), BOUNDARY);
-        Ok(Self { pictures, child, said, time: START_TIME })
+        let pictures = Multipart::new(DeadlineReader::new(Pipe { output, silence: START_TIME }, START_TIME), BOUNDARY);
+        Ok(Self { pictures, child, message, time: START_TIME })
     }
 
     /// Why there are no more pictures.
@@ -76,8 +76,8 @@ impl GstreamerSource {
         kill(&self.child);
         // The thread that listens may need a moment for the last line.
         thread::sleep(Duration::from_millis(50));
-        let said = self.said.lock().expect("nothing panics while it holds the line").clone();
-        CameraError::Pipeline(if said.is_empty() { "GStreamer does not say why".into() } else { said })
+        let message = self.message.lock().expect("nothing panics while it holds the line").clone();
+        CameraError::Pipeline(if message.is_empty() { "GStreamer does not say why".into() } else { message })
     }
 }
 
@@ -94,17 +94,17 @@ impl Drop for GstreamerSource {
     }
 }
 
-/// Keeps the first error that is said, which those after it follow from, or the last line.
-fn listen(errors: impl Read, said: &Mutex<String>) {
+/// Keeps the first error, which those after it follow from, or the last line.
+fn listen(errors: impl Read, message: &Mutex<String>) {
     let mut lines = BufReader::new(errors);
     let (mut line, mut error_seen) = (Vec::new(), false);
-    while let Ok(1..) = lines.by_ref().take(MAX_SAID).read_until(b'\n', &mut line) {
+    while let Ok(1..) = lines.by_ref().take(MAX_MESSAGE).read_until(b'\n', &mut line) {
         let text = String::from_utf8_lossy(&line).trim().to_owned();
         line.clear();
         let is_error = text.contains("erroneous pipeline") || text.starts_with("ERROR");
         if !text.is_empty() && !error_seen {
             error_seen |= is_error;
-            *said.lock().expect("nothing panics while it holds the line") = text;
+            *message.lock().expect("nothing panics while it holds the line") = text;
         }
     }
 }
@@ -148,7 +148,7 @@ mod tests {
 
     #[test]
     fn pipelines_end_in_parts_of_jpeg() {
-        let line = |text: &str| whole(of_text(text).unwrap()).join(" ");
+        let line = |text: &str| complete_pipeline(parse_pipeline(text).unwrap()).join(" ");
         let end = format!("multipartmux boundary={BOUNDARY} ! fdsink fd=1");
         let encoded = line("videotestsrc ! 'video/x-raw, width=64'");
         assert!(encoded.starts_with("videotestsrc ! video/x-raw, width=64 ! queue"), "{encoded}");
@@ -156,14 +156,14 @@ mod tests {
         for jpeg in ["v4l2src ! image/jpeg,width=640", "videotestsrc ! jpegenc quality=50"] {
             assert!(!line(jpeg).contains("videoconvert") && line(jpeg).ends_with(&end), "{jpeg}");
         }
-        assert!(of_text("videotestsrc ! 'open").is_err());
-        assert_eq!(of_address("rtsp://door/1 2"), ["uridecodebin", "uri=rtsp://door/1 2"]);
+        assert!(parse_pipeline("videotestsrc ! 'open").is_err());
+        assert_eq!(pipeline_for_url("rtsp://door/1 2"), ["uridecodebin", "uri=rtsp://door/1 2"]);
     }
 
     #[test]
-    fn the_error_is_kept_of_all_that_is_said() {
-        let said = Mutex::default();
-        listen(&b"WARNING: erroneous pipeline: no element \"x\"\nmore\nERROR: no preroll\n"[..], &said);
-        assert_eq!(said.into_inner().unwrap(), "WARNING: erroneous pipeline: no element \"x\"");
+    fn the_first_error_is_the_message() {
+        let message = Mutex::default();
+        listen(&b"WARNING: erroneous pipeline: no element \"x\"\nmore\nERROR: no preroll\n"[..], &message);
+        assert_eq!(message.into_inner().unwrap(), "WARNING: erroneous pipeline: no element \"x\"");
     }
 }

@@ -1,12 +1,13 @@
 //! Cameras that are asked over HTTP: Motion JPEG, or one picture after another.
 
-use std::io::{self, Read};
-use std::time::{Duration, Instant};
+use std::io::Read;
+use std::time::Duration;
 
 use orco_runtime::image;
 use ureq::http::Response;
 use ureq::{Agent, Body, BodyReader};
 
+use crate::deadline::{DeadlineReader, PICTURE_TIME};
 use crate::error::{CameraError, StreamError};
 use crate::frame::{CameraPicture, MAX_PICTURE};
 use crate::motion_jpeg::with_tables;
@@ -17,40 +18,10 @@ use crate::stop::Stop;
 
 /// How long a camera may take to be reached, and may be silent.
 const SILENCE: Duration = Duration::from_secs(5);
-/// How long a picture may take, however much of it comes.
-pub(crate) const PICTURE_TIME: Duration = Duration::from_secs(10);
 /// How long after one single picture the next is fetched.
 const FETCH_EVERY: Duration = Duration::from_millis(200);
 /// How often in a row a camera may name another address.
 const MAX_REDIRECTS: u32 = 3;
-
-/// A reader that fails once its time is over.
-pub(crate) struct Timed<R> {
-    reader: R,
-    end: Instant,
-    time: Duration,
-}
-
-impl<R> Timed<R> {
-    pub fn new(reader: R, time: Duration) -> Self {
-        Self { reader, end: Instant::now() + time, time }
-    }
-
-    /// From now on again so long.
-    pub fn restart(&mut self, time: Duration) {
-        (self.time, self.end) = (time, Instant::now() + time);
-    }
-}
-
-impl<R: Read> Read for Timed<R> {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        if Instant::now() >= self.end {
-            let sentence = format!("no picture was complete within {} s", self.time.as_secs());
-            return Err(io::Error::new(io::ErrorKind::TimedOut, sentence));
-        }
-        self.reader.read(buffer)
-    }
-}
 
 pub(crate) struct HttpSource {
     agent: Agent,
@@ -60,7 +31,7 @@ pub(crate) struct HttpSource {
 }
 
 enum HttpBody {
-    Stream(Multipart<Timed<BodyReader<'static>>>),
+    Stream(Multipart<DeadlineReader<BodyReader<'static>>>),
     /// The last picture that was fetched.
     Single(Option<Vec<u8>>),
 }
@@ -105,7 +76,7 @@ fn answer(response: Response<Body>) -> Result<HttpBody, CameraError> {
     let given = given.to_owned();
     let essence = given.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
     let body = response.into_body().into_with_config().limit(u64::MAX).reader();
-    let mut body = Timed::new(body, PICTURE_TIME);
+    let mut body = DeadlineReader::new(body, PICTURE_TIME);
     match essence.as_str() {
         kind if kind.starts_with("multipart/") => {
             let parameters = given.split(';').skip(1).filter_map(|parameter| parameter.split_once('='));

@@ -6,7 +6,7 @@
 //! - [`yuyv`]: raw pixels; [`frame`]: a picture as it came, decoded by [`orco_runtime::image`];
 //! - [`error`]: why there are no pictures; [`source`]: where they come from, as people write it;
 //! - [`motion_jpeg`]: JPEG without its tables; [`multipart`]: pictures in a stream;
-//! - `stop` and `wait`: how a thread that waits for pictures is stopped, and gives up waiting;
+//! - `stop`, `wait` and `deadline`: how a thread that waits for pictures is stopped, and gives up waiting;
 //! - `redirect`: which redirects of a camera are followed;
 //! - `http`, `gstreamer`, `folder`, `v4l2`: one file for each kind of source;
 //! - [`status`]: whether a camera is there; [`camera`]: the thread that reads one.
@@ -31,6 +31,7 @@
 //! ```
 
 pub mod camera;
+mod deadline;
 pub mod error;
 mod folder;
 pub mod frame;

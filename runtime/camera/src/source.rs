@@ -51,8 +51,8 @@ pub(crate) trait OpenSource {
     /// The next picture; `None` if there was none for a while, so that a thread can check whether it is to stop.
     fn next_picture(&mut self) -> Result<Option<CameraPicture>, CameraError>;
 
-    /// Whether it may help to open it again when its pictures cannot be read.
-    fn is_broken_by_garbage(&self) -> bool {
+    /// Whether it is opened again when its pictures are unreadable.
+    fn reopens_when_unreadable(&self) -> bool {
         true
     }
 }

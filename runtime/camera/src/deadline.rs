@@ -1,0 +1,35 @@
+//! Pictures that must be complete within a time.
+
+use std::io::{self, Read};
+use std::time::{Duration, Instant};
+
+/// How long a picture may take, however much of it comes.
+pub(crate) const PICTURE_TIME: Duration = Duration::from_secs(10);
+
+/// A reader that fails once its time is over.
+pub(crate) struct DeadlineReader<R> {
+    reader: R,
+    end: Instant,
+    time: Duration,
+}
+
+impl<R> DeadlineReader<R> {
+    pub fn new(reader: R, time: Duration) -> Self {
+        Self { reader, end: Instant::now() + time, time }
+    }
+
+    /// From now on again so long.
+    pub fn restart(&mut self, time: Duration) {
+        (self.time, self.end) = (time, Instant::now() + time);
+    }
+}
+
+impl<R: Read> Read for DeadlineReader<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if Instant::now() >= self.end {
+            let sentence = format!("no picture was complete within {} s", self.time.as_secs());
+            return Err(io::Error::new(io::ErrorKind::TimedOut, sentence));
+        }
+        self.reader.read(buffer)
+    }
+}
