@@ -201,7 +201,7 @@ fn outlive_file_limits() {
         // A signal that is caught is none that ends; nobody asks whether it came.
         let came = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
         if let Err(error) = signal_hook::flag::register(signal_hook::consts::SIGXFSZ, came) {
-            output::to_people(&format!("warning: a limit of file sizes may end the process: {error}"));
+            output::eprint_escaped(&format!("warning: a limit of file sizes may end the process: {error}"));
         }
     }
 }

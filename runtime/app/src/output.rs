@@ -15,14 +15,14 @@ use serde_json::{Value, json};
 use crate::advice;
 use crate::options::Options;
 
-/// What was asked for was done.
-const DONE: u8 = 0;
-/// Nothing was changed.
-const FAILED: u8 = 1;
+/// Exit code: what was asked for was done.
+const EXIT_DONE: u8 = 0;
+/// Exit code: nothing was changed.
+const EXIT_UNCHANGED: u8 = 1;
 // 2 is a wrong command line, by clap.
-/// What was asked for was done, or may have been, but something after it failed: not all copies, the report,
+/// Exit code: what was asked for was done, or may have been, but something after it failed: not all copies, the report,
 /// thumbnails.
-const DONE_BUT: u8 = 3;
+const EXIT_DONE_WITH_ERRORS: u8 = 3;
 
 /// Lines for people on standard output and standard error, and a result for programs as JSON. Nothing of it can panic,
 /// and what fails after the change was made does not make it look as if it had not been.
@@ -143,22 +143,22 @@ impl Output {
 
     /// Says something that is wrong but stops nothing, whatever the log's level.
     pub fn warn(&self, text: impl Display) {
-        to_people(&format!("warning: {text}"));
+        eprint_escaped(&format!("warning: {text}"));
         self.warnings.borrow_mut().push(text.to_string());
     }
 
     /// Says what is wrong with one thing of several.
     pub fn complain(&self, text: impl Display) {
-        to_people(&format!("error: {text}"));
+        eprint_escaped(&format!("error: {text}"));
     }
 
     /// Notes that the change that was asked for is made.
-    pub fn changed(&self) {
+    pub fn mark_changed(&self) {
         self.changed.set(true);
     }
 
     /// Notes that the change that was asked for is made, or may be, but not as it should.
-    pub fn changed_but(&self, error: impl Display) {
+    pub fn mark_changed_with_error(&self, error: impl Display) {
         self.changed.set(true);
         self.errors.borrow_mut().push(error.to_string());
     }
@@ -185,11 +185,11 @@ impl Output {
             self.error(format!("{error:#}"));
         }
         let errors = self.errors.take();
-        errors.iter().for_each(|error| to_people(&format!("error: {error}")));
+        errors.iter().for_each(|error| eprint_escaped(&format!("error: {error}")));
         ExitCode::from(match (errors.is_empty(), self.changed.get()) {
-            (true, _) => DONE,
-            (false, false) => FAILED,
-            (false, true) => DONE_BUT,
+            (true, _) => EXIT_DONE,
+            (false, false) => EXIT_UNCHANGED,
+            (false, true) => EXIT_DONE_WITH_ERRORS,
         })
     }
 
@@ -227,7 +227,7 @@ fn rewrite(mut file: &File, text: &str) -> io::Result<()> {
 
 /// Writes a line to standard error, for whoever reads it: where nobody can, nothing depends on it. What cannot be seen
 /// in it is written out, since names of files and texts out of them may hold anything.
-pub fn to_people(line: &str) {
+pub fn eprint_escaped(line: &str) {
     let _ = writeln!(io::stderr(), "{}", escape::multiline(line));
 }
 
@@ -259,7 +259,7 @@ fn may_be_replaced(path: &Path, beginning: &str) -> io::Result<bool> {
 }
 
 /// A time in seconds since 1970 as date, hour and minute of UTC.
-pub fn minute(seconds: u64) -> String {
+pub fn format_utc(seconds: u64) -> String {
     let time = i64::try_from(seconds).ok().and_then(|seconds| Timestamp::from_second(seconds).ok());
     time.map_or_else(|| "-".to_owned(), |time| time.strftime("%Y-%m-%d %H:%M").to_string())
 }
@@ -277,10 +277,10 @@ mod tests {
     }
 
     #[test]
-    fn minutes_are_those_of_the_calendar() {
-        assert_eq!(super::minute(0), "1970-01-01 00:00");
-        assert_eq!(super::minute(951_827_640), "2000-02-29 12:34");
-        assert_eq!(super::minute(1_795_220_400), "2026-11-21 00:20");
-        assert_eq!(super::minute(u64::MAX), "-");
+    fn times_are_those_of_the_calendar() {
+        assert_eq!(super::format_utc(0), "1970-01-01 00:00");
+        assert_eq!(super::format_utc(951_827_640), "2000-02-29 12:34");
+        assert_eq!(super::format_utc(1_795_220_400), "2026-11-21 00:20");
+        assert_eq!(super::format_utc(u64::MAX), "-");
     }
 }

@@ -17,13 +17,13 @@ const MAX_LABELS: usize = 5;
 
 /// Notes that a change is made, and what is doubtful about it; the verb goes on with what it did.
 pub fn unwrap_outcome<T>(output: &Output, outcome: ChangeOutcome<T>) -> T {
-    output.changed();
+    output.mark_changed();
     if let Some(uncertain) = outcome.uncertain {
-        output.changed_but(advice::sentence(&uncertain.into()));
+        output.mark_changed_with_error(advice::sentence(&uncertain.into()));
     }
     if let Some(unaligned) = outcome.unaligned {
         let why = advice::sentence(&unaligned.into());
-        output.changed_but(format!("the head was not aligned, so answers follow in closed form: {why}"));
+        output.mark_changed_with_error(format!("the head was not aligned, so answers follow in closed form: {why}"));
     }
     outcome.report
 }

@@ -39,7 +39,7 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<
     let backup = BackupOptions::default().replace(arguments.force).sign(key.as_ref());
     let contents = match backup::write_to(&bundle, &store, &settings, &arguments.file, &backup) {
         Err(BackupError::File(error)) if files::is_unsynced(&error) => {
-            output.changed_but(format!("{shown}: {error}"));
+            output.mark_changed_with_error(format!("{shown}: {error}"));
             return Ok(json!({ "signed": key.is_some() }));
         }
         Err(BackupError::File(error)) if error.kind() == io::ErrorKind::AlreadyExists => {
@@ -48,7 +48,7 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<
         Err(BackupError::File(error)) => return Err(anyhow::Error::from(error).context(cannot())),
         written => written?,
     };
-    output.changed();
+    output.mark_changed();
     contents.warnings.iter().for_each(|warning| output.warn(warning));
     let signed = if key.is_some() { "signed" } else { "not signed" };
     say!(output, "wrote into {shown}: {}, {signed}", described(&contents))?;

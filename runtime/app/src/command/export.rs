@@ -72,11 +72,11 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<
     let shown = arguments.output.display();
     match write(&arguments.output, &bytes, arguments.force) {
         Err(error) if error.downcast_ref().is_some_and(files::is_unsynced) => {
-            output.changed_but(format!("{shown}: {error}"));
+            output.mark_changed_with_error(format!("{shown}: {error}"));
         }
         written => written.with_context(|| format!("cannot write {shown}"))?,
     }
-    output.changed();
+    output.mark_changed();
     let (exemplars, thumbnails) = (pack.exemplars.len(), pack.thumbnails.len());
     say!(
         output,

@@ -44,7 +44,7 @@ pub fn run(options: &Options, output: &Output) -> Result<Value> {
     let timeline = learner.history().timeline();
     say!(output, "{:>5}  {:16}  {:>7}  {:>9}  change", "entry", "time (UTC)", "classes", "exemplars")?;
     for entry in entries.iter().filter(|entry| output.is_verbose() || !learner.history().is_undo_or_redo(entry)) {
-        let when = entry.when.map_or_else(|| "-".to_owned(), output::minute);
+        let when = entry.when.map_or_else(|| "-".to_owned(), output::format_utc);
         let (count, exemplars, what) = (entry.classes.len(), entry.exemplars(), describe(entry));
         let now = if entry.number == timeline.present() { "  (now)" } else { "" };
         // Of an entry that went elsewhere, the changes there say so.

@@ -142,7 +142,7 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<
         }
         HubVerb::Code { channel, hours } => {
             let code = store.new_code(channel, Duration::from_secs(3_600 * u64::from(*hours)), now())?;
-            output.changed();
+            output.mark_changed();
             say!(output, "{code}")?;
             Ok(json!({ "code": code.to_string() }))
         }
@@ -173,7 +173,7 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<
 }
 
 fn done(output: &Output, sentence: &str) -> Result<Value> {
-    output.changed();
+    output.mark_changed();
     say!(output, "{sentence}")?;
     Ok(json!({}))
 }
@@ -213,7 +213,7 @@ fn make_release(options: &Options, output: &Output, store: &HubStore, release: &
             store.release_packs(&release, now())?
         }
     };
-    output.changed();
+    output.mark_changed();
     for id in &made {
         let wider = if *stage == RolloutStage::All { "" } else { "; `orco hub stage` widens it" };
         say!(output, "release {id}: {} % of {channel}{wider}", stage.percent())?;

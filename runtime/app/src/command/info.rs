@@ -23,7 +23,7 @@ pub fn run(options: &Options, output: &Output) -> Result<Value> {
     Ok(info.json())
 }
 
-/// What is told.
+/// What `orco info` shows.
 struct Info<'a> {
     learner: &'a Learner,
     engines: Engines,

@@ -54,7 +54,7 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<
 fn learn(output: &Output, kept: &KeptBackground, pictures: &[PathBuf]) -> Result<Value> {
     let background = learn_background(pictures)?;
     kept.keep(&background)?;
-    output.changed();
+    output.mark_changed();
     let [width, height] = background.frame_size();
     say!(output, "kept the empty place, for pictures of {width} x {height} pixels")?;
     Ok(to_json(&background))
@@ -80,7 +80,7 @@ fn show(options: &Options, output: &Output, kept: &KeptBackground, file: Option<
 fn forget(output: &Output, kept: &KeptBackground) -> Result<Value> {
     let forgotten = kept.forget()?;
     if forgotten {
-        output.changed();
+        output.mark_changed();
     }
     say!(output, "{}", if forgotten { "forgot the empty place" } else { "no empty place was kept" })?;
     Ok(json!({ "forgotten": forgotten }))

@@ -92,7 +92,7 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<
     if let Some(code) = &arguments.code {
         let name = arguments.name.clone().unwrap_or_else(host_name);
         let channel = device.enrol(&mut transport, &EnrolmentCode::parse(code)?, &name, &mut ())?;
-        output.changed();
+        output.mark_changed();
         say!(output, "enrolled as {}, channel {channel}", EscapedText(&name))?;
     }
     let outcome = device.sync(&mut transport, &mut ()).context("the round with the hub ended early")?;
@@ -112,7 +112,7 @@ fn check(bundle: &Bundle, engine: EngineChoice) -> Result<(), String> {
 fn print(output: &Output, outcome: &SyncOutcome, current: &Path) -> Result<()> {
     let SyncOutcome { bundle, imported, forgotten, pushed, pictures, outcomes } = outcome;
     if bundle.is_some() || !imported.is_empty() || !forgotten.is_empty() {
-        output.changed();
+        output.mark_changed();
     }
     if let Some(name) = bundle {
         say!(output, "went over to the bundle {}; run with --bundle {}", EscapedText(name), current.display())?;

@@ -44,7 +44,7 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<
     if arguments.discard_old {
         let discarded = upgrade::discard(&store, &settings)?;
         if discarded {
-            output.changed();
+            output.mark_changed();
         }
         say!(output, "{}", if discarded { "the state that was kept aside is gone" } else { "nothing was kept aside" })?;
         return Ok(json!({ "discarded": discarded }));

@@ -20,7 +20,7 @@ use crate::support::{self, Mounted, argument, changes, make_pipe, shots, text};
 
 const DONE: Option<i32> = Some(0);
 const FAILED: Option<i32> = Some(1);
-const DONE_BUT: Option<i32> = Some(3);
+const DONE_WITH_ERRORS: Option<i32> = Some(3);
 
 /// Where standard output or standard error goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -92,7 +92,7 @@ fn changes_say_that_they_were_made_whatever_cannot_be_written_afterwards() {
                     let output = run(&mut command, standard, error);
                     no_panic(&output, &what);
                     let failed = standard != Stream::Kept || json == Report::FullDevice;
-                    let code = if failed { DONE_BUT } else { DONE };
+                    let code = if failed { DONE_WITH_ERRORS } else { DONE };
                     assert_eq!(output.status.code(), code, "{what}: {}", text(&output.stderr));
                     assert!(bench.saved() != before, "{what}: was not made");
                     trial.count(1);
@@ -205,7 +205,7 @@ fn thumbnails_that_cannot_be_written_do_not_hide_the_change() {
         let import = ["import", bench.pack.to_str().unwrap(), "--as", "other", "--json", "-", "--thumbnails-to"];
         let output = bench.command(&import.map(str::to_owned)).arg(path).output().unwrap();
         let said = text(&output.stderr);
-        assert_eq!(output.status.code(), DONE_BUT, "{path:?}: {said}");
+        assert_eq!(output.status.code(), DONE_WITH_ERRORS, "{path:?}: {said}");
         assert!(said.contains("the thumbnails of other cannot be written"), "{said}");
         assert!(said.contains("the change was made all the same"), "{said}");
         assert!(bench.saved() != before, "{path:?}");
@@ -237,7 +237,7 @@ fn a_first_save_with_room_for_one_slot_is_changed_but() {
     let orco = |arguments: &[&str]| support::orco(&bench.bundle.folder, &state, arguments).output().unwrap();
     let output = orco(&learn);
     let said = text(&output.stderr);
-    assert_eq!(output.status.code(), DONE_BUT, "{said}");
+    assert_eq!(output.status.code(), DONE_WITH_ERRORS, "{said}");
     assert!(said.contains("the new state was saved, but a power cut could still lose it"), "{said}");
     assert!(said.contains("slot-b: No space left on device"), "{said}");
     let told: Value = serde_json::from_slice(&output.stdout).unwrap();
@@ -343,7 +343,7 @@ fn a_pack_goes_through_pipes_and_devices_and_replaces_only_files() {
     // The pack is there though nobody could be told.
     for standard in [Stream::Full, Stream::Closed] {
         let _ = fs::remove_file(&file);
-        assert_eq!(export(&file, standard).status.code(), DONE_BUT);
+        assert_eq!(export(&file, standard).status.code(), DONE_WITH_ERRORS);
         assert!(is_whole(&fs::read(&file).unwrap()));
     }
     let _ = fs::remove_file(&null);
