@@ -109,7 +109,7 @@ pub fn encode_pictures(
     let batch = pictures_at_once(input, 1);
     let mut encoded = Array2::zeros((pictures.len(), features));
     for (number, pictures) in pictures.chunks(batch).enumerate() {
-        let rows = encode_fitted(encoder, input, features, to_planes(input, pictures).view())?;
+        let rows = encode_parts(encoder, input, features, to_planes(input, pictures).view())?;
         encoded.slice_mut(s![number * batch..number * batch + pictures.len(), ..]).assign(&rows);
     }
     Ok(encoded)
@@ -144,7 +144,7 @@ pub fn to_planes(input: &Preprocessing, pictures: &[RgbImage]) -> Array4<f32> {
 ///
 /// # Shapes
 /// `images` `[pictures * parts, 3, height, width]`; returns `[pictures, features]`, finite.
-fn encode_fitted(
+fn encode_parts(
     encoder: &mut dyn Encoder,
     input: &Preprocessing,
     features: usize,

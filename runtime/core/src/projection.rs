@@ -88,9 +88,9 @@ impl SgdUpdate {
     }
 }
 
-/// A head in training.
+/// A head in training, with its working memory.
 #[derive(Debug)]
-pub struct TrainedHead<'a> {
+pub struct HeadTraining<'a> {
     /// [`HeadShape::parameters`] numbers, as [`HeadShape::load`] leaves them.
     pub parameters: &'a mut [f32],
     /// As many momenta.
@@ -264,7 +264,7 @@ impl HeadShape {
         let rows = gradient.chunks_exact_mut(self.width()).zip(batch.z.chunks_exact(self.width()));
         for ((row, z), norm) in rows.zip(&*batch.norms) {
             let inverse = if *norm > SHORTEST { 1.0 / norm } else { 0.0 };
-            flatten(row, z, inverse);
+            project_to_tangent(row, z, inverse);
         }
     }
 
@@ -275,7 +275,7 @@ impl HeadShape {
     /// [`HeadShape::unnormalise`]).
     pub fn backward(
         self,
-        head: &mut TrainedHead<'_>,
+        head: &mut HeadTraining<'_>,
         batch: &mut HeadBatch<'_>,
         gradient: &[f32],
         update: SgdUpdate,
@@ -333,8 +333,8 @@ impl HeadShape {
 }
 
 on_vector_units! {
-    /// Takes away what a gradient has along z, and scales the rest.
-    fn flatten(gradient: &mut [f32], z: &[f32], factor: f32) -> () {
+    /// Projects a gradient onto the tangent space of the sphere at z, and scales it.
+    fn project_to_tangent(gradient: &mut [f32], z: &[f32], factor: f32) -> () {
         let along = dot(gradient, z);
         gradient.iter_mut().zip(z).for_each(|(value, z)| *value = (*value - along * z) * factor);
     }

@@ -11,7 +11,7 @@ use std::thread;
 use ::image::RgbImage;
 use ndarray::{Array2, ArrayView2, ArrayView4, Axis, concatenate};
 
-use super::{EncodeError, Encoder, encode_fitted, pictures_at_once, to_planes};
+use super::{EncodeError, Encoder, encode_parts, pictures_at_once, to_planes};
 use crate::image::Preprocessing;
 use crate::threads::lock;
 
@@ -111,7 +111,7 @@ pub fn encode_stream<E: From<EncodeError>>(
         encoder,
         jobs,
         prepare,
-        |engine, planes| encode_fitted(engine, input, features, planes.view()),
+        |engine, planes| encode_parts(engine, input, features, planes.view()),
         |rows| rows.axis_chunks_iter(Axis(0), count.max(1)).try_for_each(&mut each),
     )
 }

@@ -7,7 +7,7 @@ use crate::loss::contrast::ContrastSettings;
 use crate::loss::cross_entropy::{self, ClassRows};
 use crate::loss::orthogonality::{self, OrthogonalityScratch};
 use crate::loss::{ContrastPairs, UnitRows, contrast};
-use crate::projection::{self, HeadParameters, HeadShape, SgdUpdate, TrainedHead};
+use crate::projection::{self, HeadParameters, HeadShape, HeadTraining, SgdUpdate};
 use crate::workers::Workers;
 
 /// What the head is aligned to; unchanged during a session.
@@ -373,7 +373,7 @@ impl<'a> Alignment<'a> {
         let gradient = &mut gradient[..gradient_length];
         let mut pass = pass(shape, batch, hidden, rows, norms);
         shape.unnormalise(&pass, gradient);
-        let mut head = TrainedHead { parameters, momenta, scratch: backward };
+        let mut head = HeadTraining { parameters, momenta, scratch: backward };
         shape.backward(&mut head, &mut pass, gradient, update, workers);
     }
 }
