@@ -213,7 +213,7 @@ impl Predictor {
             count += 1.0;
         }
         self.scorer.whiten(&mut sum);
-        let offsets = self.scorer.rows(&mut sum, &[f32::max(count, 1.0)]);
+        let offsets = self.scorer.finish_rows(&mut sum, &[f32::max(count, 1.0)]);
         ClassRow { row: sum, offset: offsets[0] }
     }
 }

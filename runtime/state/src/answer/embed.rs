@@ -56,11 +56,11 @@ pub(super) struct Embedder {
     pub(super) heads: Vec<WeightedHead>,
     /// Dimension of a head's sphere.
     pub(super) dimension: usize,
-    /// Length of all heads' projections together.
-    pub(super) outputs: usize,
+    /// Length of all heads' projections together: heads x dimension.
+    pub(super) projections_len: usize,
     pub(super) inputs: usize,
     /// Length of the roots' part: `inputs`, or 0 where the discriminant does not count.
-    pub(super) roots: usize,
+    pub(super) roots_len: usize,
     centre: Vec<f32>,
     root_centre: Vec<f32>,
 }
@@ -70,24 +70,29 @@ impl Embedder {
         let Scoring { weights, statistics } = scoring;
         let heads = WeightedHead::of(base_model, state, weights);
         Self {
-            outputs: heads.len() * base_model.dimension,
+            projections_len: heads.len() * base_model.dimension,
             dimension: base_model.dimension,
             heads,
             inputs: base_model.head.inputs,
-            roots: if weights.discriminant > 0.0 { base_model.head.inputs } else { 0 },
+            roots_len: if weights.discriminant > 0.0 { base_model.head.inputs } else { 0 },
             centre: statistics.centre.clone(),
             root_centre: statistics.root_centre.clone(),
         }
     }
 
     pub(super) fn length(&self) -> usize {
-        self.outputs + self.inputs + self.roots
+        self.projections_len + self.inputs + self.roots_len
+    }
+
+    /// Whether the discriminant counts.
+    fn has_roots(&self) -> bool {
+        self.roots_len > 0
     }
 
     /// The parts that count.
     pub(super) fn parts(&self) -> Vec<EmbeddingPart> {
         let projections = (0..self.heads.len()).map(EmbeddingPart::Projection);
-        let roots = (self.roots > 0).then_some(EmbeddingPart::Roots);
+        let roots = self.has_roots().then_some(EmbeddingPart::Roots);
         projections.chain([EmbeddingPart::Direction]).chain(roots).collect()
     }
 
@@ -95,8 +100,8 @@ impl Embedder {
     pub(super) fn range_of(&self, part: EmbeddingPart) -> Range<usize> {
         let (first, length) = match part {
             EmbeddingPart::Projection(head) => (head * self.dimension, self.dimension),
-            EmbeddingPart::Direction => (self.outputs, self.inputs),
-            EmbeddingPart::Roots => (self.outputs + self.inputs, self.roots),
+            EmbeddingPart::Direction => (self.projections_len, self.inputs),
+            EmbeddingPart::Roots => (self.projections_len + self.inputs, self.roots_len),
         };
         first..first + length
     }
@@ -115,7 +120,7 @@ impl Embedder {
             EmbeddingPart::Projection(head) => {
                 let known: Option<Vec<&[f32]>> = exemplars.iter().map(|&exemplar| known.find(exemplar)).collect();
                 let columns = |rows: Vec<&[f32]>| -> Vec<f32> {
-                    let rows = rows.into_iter().flat_map(|rows| rows.chunks_exact(self.outputs));
+                    let rows = rows.into_iter().flat_map(|rows| rows.chunks_exact(self.projections_len));
                     rows.flat_map(|row| &row[range.clone()]).copied().collect()
                 };
                 known.map_or_else(|| self.heads[head].projector.project(&views_of(bank, exemplars)), columns)
@@ -141,19 +146,19 @@ impl Embedder {
     pub(super) fn embed(&self, features: &[f32]) -> Vec<f32> {
         let mut embedded = self.embed_features(features);
         let projected = self.project(features);
-        self.set_projections(&mut embedded, projected.chunks_exact(self.outputs.max(1)));
+        self.set_projections(&mut embedded, projected.chunks_exact(self.projections_len.max(1)));
         embedded
     }
 
-    /// Projections by all heads `[n, outputs]` of features `[n, inputs]`.
+    /// Projections by all heads `[n, projections_len]` of features `[n, inputs]`.
     fn project(&self, features: &[f32]) -> Vec<f32> {
         match &self.heads[..] {
             [] => Vec::new(),
             [head] => head.projector.project(features),
             heads => {
-                let mut projected = vec![0.0; features.len() / self.inputs * self.outputs];
+                let mut projected = vec![0.0; features.len() / self.inputs * self.projections_len];
                 for (number, head) in heads.iter().enumerate() {
-                    let rows = projected.chunks_exact_mut(self.outputs);
+                    let rows = projected.chunks_exact_mut(self.projections_len);
                     let own = head.projector.project(features);
                     for (row, own) in rows.zip(own.chunks_exact(self.dimension)) {
                         row[number * self.dimension..][..self.dimension].copy_from_slice(own);
@@ -169,13 +174,13 @@ impl Embedder {
         let length = self.length();
         let mut embedded = vec![0.0; features.len() / self.inputs * length];
         for (to, from) in embedded.chunks_exact_mut(length).zip(features.chunks_exact(self.inputs)) {
-            let (directed, rooted) = to[self.outputs..].split_at_mut(self.inputs);
+            let (directed, roots) = to[self.projections_len..].split_at_mut(self.inputs);
             directed.copy_from_slice(from);
             direction(directed, &self.centre);
-            if self.roots > 0 {
-                rooted.copy_from_slice(from);
-                root(rooted);
-                direction(rooted, &self.root_centre);
+            if self.has_roots() {
+                roots.copy_from_slice(from);
+                root(roots);
+                direction(roots, &self.root_centre);
             }
         }
         embedded
@@ -183,7 +188,7 @@ impl Embedder {
 
     fn set_projections<'a>(&self, embedded: &mut [f32], projected: impl Iterator<Item = &'a [f32]>) {
         let rows = embedded.chunks_exact_mut(self.length());
-        rows.zip(projected).for_each(|(row, projected)| row[..self.outputs].copy_from_slice(projected));
+        rows.zip(projected).for_each(|(row, projected)| row[..self.projections_len].copy_from_slice(projected));
     }
 
     /// What each shot adds to its class, `[shots, length]`: the mean of its clean view's embedding and of the
@@ -197,12 +202,13 @@ impl Embedder {
 
     /// Projections of some of a bank's exemplars, whose numbers rise.
     pub(super) fn projections(&self, bank: &Bank, exemplars: &[usize], workers: &dyn Workers) -> Projections {
-        let mut projections = Projections { views: bank.views(), outputs: self.outputs, ..Projections::default() };
-        if self.outputs == 0 {
+        let mut projections =
+            Projections { views: bank.views(), projections_len: self.projections_len, ..Projections::default() };
+        if self.projections_len == 0 {
             return projections;
         }
         projections.exemplars = exemplars.to_vec();
-        projections.rows.reserve_exact(exemplars.len() * bank.views() * self.outputs);
+        projections.rows.reserve_exact(exemplars.len() * bank.views() * self.projections_len);
         let project = |some: &[usize]| self.project(&views_of(bank, some));
         for_each_result(workers, exemplars, EMBED_BATCH, project, |rows| projections.rows.extend(rows));
         projections
@@ -218,7 +224,8 @@ impl Embedder {
     /// Embeddings `[exemplars, views, length]` of all views of some of a bank's exemplars, whose projections are known.
     pub(super) fn embed_views(&self, bank: &Bank, exemplars: &[usize], projections: &Projections) -> Vec<f32> {
         let mut embedded = self.embed_features(&views_of(bank, exemplars));
-        let rows = exemplars.iter().flat_map(|&exemplar| projections.of(exemplar).chunks_exact(self.outputs.max(1)));
+        let rows =
+            exemplars.iter().flat_map(|&exemplar| projections.of(exemplar).chunks_exact(self.projections_len.max(1)));
         self.set_projections(&mut embedded, rows);
         embedded
     }
@@ -227,10 +234,10 @@ impl Embedder {
     pub(super) fn contributions_of(&self, bank: &Bank, exemplars: &[usize], projections: &Projections) -> Vec<f32> {
         let embedded = self.embed_features(&views_of(bank, exemplars));
         let mut contributions = means_of_views(embedded, bank.views(), self.length());
-        if self.outputs > 0 {
+        if self.projections_len > 0 {
             let rows = exemplars.iter().flat_map(|&exemplar| projections.of(exemplar)).copied().collect();
-            let means = means_of_views(rows, bank.views(), self.outputs);
-            self.set_projections(&mut contributions, means.chunks_exact(self.outputs));
+            let means = means_of_views(rows, bank.views(), self.projections_len);
+            self.set_projections(&mut contributions, means.chunks_exact(self.projections_len));
         }
         contributions
     }
@@ -241,22 +248,22 @@ impl Embedder {
 #[derive(Default)]
 pub(super) struct Projections {
     views: usize,
-    outputs: usize,
+    projections_len: usize,
     /// Numbers of the exemplars, rising.
     exemplars: Vec<usize>,
-    /// `[exemplars, views, outputs]`.
+    /// `[exemplars, views, projections_len]`.
     rows: Vec<f32>,
 }
 
 impl Projections {
-    /// Of all views of an exemplar, `[views, outputs]`.
+    /// Of all views of an exemplar, `[views, projections_len]`.
     fn of(&self, exemplar: usize) -> &[f32] {
         self.find(exemplar).expect("projections of every exemplar that is looked at")
     }
 
-    /// Of all views of an exemplar, `[views, outputs]`, if they are known.
+    /// Of all views of an exemplar, `[views, projections_len]`, if they are known.
     fn find(&self, exemplar: usize) -> Option<&[f32]> {
-        let length = self.views * self.outputs;
+        let length = self.views * self.projections_len;
         if length == 0 {
             return Some(&[]);
         }
@@ -264,9 +271,9 @@ impl Projections {
         Some(&self.rows[place * length..][..length])
     }
 
-    /// Of its clean view, `[outputs]`.
+    /// Of its clean view, `[projections_len]`.
     fn clean(&self, exemplar: usize) -> &[f32] {
-        &self.of(exemplar)[..self.outputs]
+        &self.of(exemplar)[..self.projections_len]
     }
 }
 

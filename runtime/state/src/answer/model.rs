@@ -79,7 +79,7 @@ impl<'a> ScoringModel<'a> {
         {
             embedder.heads.iter().for_each(|_| sums.extend_from_slice(base_model.target(class.target)));
             sums.extend_from_slice(direction);
-            sums.extend_from_slice(&whitened[..embedder.roots]);
+            sums.extend_from_slice(&whitened[..embedder.roots_len]);
         }
         sums.iter_mut().for_each(|value| *value *= BASE_COUNTS);
         sums.resize(count * length, 0.0);
@@ -209,7 +209,7 @@ impl<'a> ScoringModel<'a> {
     /// head. A learned class does not have its own, though the head was aligned to it: its shots were trained towards
     /// it, so they would lie nearer than any other picture of the class, and the border would be wrong.
     fn added_from(&self, class: usize) -> usize {
-        if class < self.base() { self.embedder.outputs } else { 0 }
+        if class < self.base() { self.embedder.projections_len } else { 0 }
     }
 
     /// Number of known classes.
@@ -227,7 +227,7 @@ impl<'a> ScoringModel<'a> {
         let mut offsets: Vec<f32> = self.counts.iter().map(|count| count.max(1.0)).collect();
         let buffers = [(&mut rows[..], EMBED_BATCH * length), (&mut offsets[..], EMBED_BATCH)];
         for_each_chunk(workers, buffers, |_, [rows, counts]| {
-            let offsets = self.scorer.rows(rows, counts);
+            let offsets = self.scorer.finish_rows(rows, counts);
             counts.copy_from_slice(&offsets);
         });
         ScoreRows::new(&rows, offsets, length)
@@ -278,7 +278,7 @@ impl<'a> ScoringModel<'a> {
     /// Rows from what is left of classes, `[shots, length]`, without these shots; none where nothing is.
     fn rows_of_few(&self, mut sums: Vec<f32>, counts: &[f32], left_out: &[LeftOutShot]) -> Vec<Option<ClassRow>> {
         let length = self.embedder.length();
-        let offsets = self.scorer.rows(&mut sums, &counts.iter().map(|left| left.max(1.0)).collect::<Vec<_>>());
+        let offsets = self.scorer.finish_rows(&mut sums, &counts.iter().map(|left| left.max(1.0)).collect::<Vec<_>>());
         let rows = sums.chunks_exact(length).zip(offsets).zip(left_out.iter().zip(counts));
         let class_row = |((row, offset), (shot, left)): ((&[f32], f32), (&LeftOutShot, &f32))| {
             let offset = offset + self.class_offsets[shot.class];

@@ -68,9 +68,9 @@ pub(super) struct Scorer {
     whitener: Whitener,
     /// Dimension of a head's sphere.
     dimension: usize,
-    outputs: usize,
+    projections_len: usize,
     inputs: usize,
-    roots: usize,
+    roots_len: usize,
     /// Weights of the heads' projections, of means and of the discriminant, divided by their deviations.
     heads: Vec<f32>,
     means: f32,
@@ -85,9 +85,9 @@ impl Scorer {
         Self {
             whitener: Whitener::new(statistics, embedder.inputs),
             dimension: embedder.dimension,
-            outputs: embedder.outputs,
+            projections_len: embedder.projections_len,
             inputs: embedder.inputs,
-            roots: embedder.roots,
+            roots_len: embedder.roots_len,
             // Scores of both heads are as far spread before one of them is aligned, so they are divided alike.
             heads: embedder.heads.iter().map(|head| head.weight / all / targets).collect(),
             means: weights.means / all / means,
@@ -95,21 +95,22 @@ impl Scorer {
         }
     }
 
-    /// Where the last part begins, which is whitened.
-    pub(super) fn rooted(&self) -> usize {
-        self.outputs + self.inputs
+    /// Where the roots begin: the last part, which is whitened.
+    pub(super) fn roots_start(&self) -> usize {
+        self.projections_len + self.inputs
     }
 
     /// Whitens the last part of rows `[n, length]`.
     pub(super) fn whiten(&self, rows: &mut [f32]) {
-        if self.roots == 0 {
+        if self.roots_len == 0 {
             return;
         }
-        let length = self.rooted() + self.roots;
-        let mut parts: Vec<f32> = rows.chunks_exact(length).flat_map(|row| &row[self.rooted()..]).copied().collect();
+        let length = self.roots_start() + self.roots_len;
+        let mut parts: Vec<f32> =
+            rows.chunks_exact(length).flat_map(|row| &row[self.roots_start()..]).copied().collect();
         self.whiten_roots(&mut parts);
         for (row, whitened) in rows.chunks_exact_mut(length).zip(parts.chunks_exact(self.inputs)) {
-            row[self.rooted()..].copy_from_slice(whitened);
+            row[self.roots_start()..].copy_from_slice(whitened);
         }
     }
 
@@ -120,17 +121,17 @@ impl Scorer {
 
     /// Turns sums of what shots add, `[n, length]`, the last part whitened, into the rows that give the classes'
     /// scores; returns the offsets.
-    pub(super) fn rows(&self, sums: &mut [f32], counts: &[f32]) -> Vec<f32> {
-        let length = self.rooted() + self.roots;
+    pub(super) fn finish_rows(&self, sums: &mut [f32], counts: &[f32]) -> Vec<f32> {
+        let length = self.roots_start() + self.roots_len;
         let mut offsets = Vec::with_capacity(counts.len());
         for (row, count) in sums.chunks_exact_mut(length).zip(counts) {
             row.iter_mut().for_each(|value| *value /= count);
-            let whitened = &row[self.rooted()..];
+            let whitened = &row[self.roots_start()..];
             offsets.push(-0.5 * self.discriminant * dot(whitened, whitened));
         }
         self.whiten(sums);
         for row in sums.chunks_exact_mut(length) {
-            let (projected, rest) = row.split_at_mut(self.outputs);
+            let (projected, rest) = row.split_at_mut(self.projections_len);
             let (directed, whitened) = rest.split_at_mut(self.inputs);
             for (z, weight) in projected.chunks_exact_mut(self.dimension).zip(&self.heads) {
                 normalise(z);
