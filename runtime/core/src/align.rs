@@ -69,7 +69,7 @@ use crate::assignment::{self, AssignmentMemory};
 use crate::config::LearnConfig;
 use crate::math::{add_scaled, dot, normalise};
 use crate::projection::{self, HeadParameters, HeadShape};
-use memory::{buffers, sum};
+use memory::{buffers, total_length};
 
 /// Progress of an alignment.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -135,7 +135,7 @@ pub const fn workspace_size(
 ) -> WorkspaceSize {
     let assigning = WorkspaceSize {
         numbers: AssignmentNumbers::size(shape, classes, targets),
-        indices: sum(&assignment_indices(classes, targets)),
+        indices: total_length(&assignment_indices(classes, targets)),
     };
     if config.epochs == 0 {
         return assigning;

@@ -11,7 +11,7 @@ pub mod cross_entropy;
 pub mod orthogonality;
 mod pairs;
 
-pub use pairs::ContrastPairs;
+pub use pairs::PairScratch;
 
 use crate::linalg::kernel::on_vector_units;
 use crate::math::{exp, highest, ln, sum};

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use orco_core::assignment::{self, AssignmentMemory};
 use orco_core::linalg::{LeftFactor, RightFactor, padded, product, transpose};
-use orco_core::loss::{ContrastPairs, UnitRows, orthogonality};
+use orco_core::loss::{PairScratch, UnitRows, orthogonality};
 use orco_core::math::{add_scaled, dot, normalise, normalise_rows};
 use orco_core::random::Random;
 use orco_core::workers::Serial;
@@ -74,7 +74,7 @@ impl TargetGenerator {
             accumulated: vec![0.0; count * dimension],
             unit: vec![0.0; count * width],
             gradient: vec![0.0; count * width],
-            pairs: vec![0.0; ContrastPairs::length(count, count, width)],
+            pairs: vec![0.0; PairScratch::length(count, count, width)],
         }
     }
 
@@ -94,7 +94,7 @@ impl TargetGenerator {
         let norms: Vec<f32> = rows.map(normalised).collect();
         self.gradient.fill(0.0);
         let rows = UnitRows { values: &self.unit, width };
-        let mut pairs = ContrastPairs { memory: &mut self.pairs };
+        let mut pairs = PairScratch { memory: &mut self.pairs };
         let loss = orthogonality::loss(rows, &mut self.gradient, &mut pairs, &Serial);
         let rows = self.accumulated.chunks_exact_mut(dimension).zip(self.gradient.chunks_exact(width));
         for (((sum, gradient), unit), norm) in rows.zip(self.unit.chunks_exact(width)).zip(norms) {

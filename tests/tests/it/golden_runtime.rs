@@ -4,7 +4,7 @@ use orco_core::align::{Alignment, StepBatch, StepExtent, TargetRows};
 use orco_core::config::{LearnConfig, UnperturbedTargets};
 use orco_core::linalg::{padded, transpose};
 use orco_core::loss::contrast::{ContrastForm, ContrastSettings};
-use orco_core::loss::{ContrastPairs, UnitRows, contrast, cross_entropy, orthogonality};
+use orco_core::loss::{PairScratch, UnitRows, contrast, cross_entropy, orthogonality};
 use orco_core::math::normalise;
 use orco_core::projection::{self, HeadShape};
 use orco_core::schedule::Schedule;
@@ -60,13 +60,13 @@ fn narrowed(rows: &[f32], dimension: usize) -> Vec<f32> {
 struct PairsMemory(Vec<f32>);
 
 impl PairsMemory {
-    fn lend(&mut self) -> ContrastPairs<'_> {
-        ContrastPairs { memory: &mut self.0 }
+    fn lend(&mut self) -> PairScratch<'_> {
+        PairScratch { memory: &mut self.0 }
     }
 }
 
 fn pairs(rows: usize, width: usize) -> PairsMemory {
-    PairsMemory(vec![0.0; ContrastPairs::length(rows, rows, width)])
+    PairsMemory(vec![0.0; PairScratch::length(rows, rows, width)])
 }
 
 #[test]

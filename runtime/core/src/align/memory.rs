@@ -45,19 +45,19 @@ impl WorkspaceSize {
 const LINE: usize = 16;
 
 /// What [`carve`] needs for pieces of these lengths, wherever the buffer begins.
-pub(super) const fn sum(lengths: &[usize]) -> usize {
-    let (mut sum, mut index) = (LINE - 1, 0);
+pub(super) const fn total_length(lengths: &[usize]) -> usize {
+    let (mut total, mut index) = (LINE - 1, 0);
     while index < lengths.len() {
-        sum += lengths[index].next_multiple_of(LINE);
+        total += lengths[index].next_multiple_of(LINE);
         index += 1;
     }
-    sum
+    total
 }
 
 /// Cuts pieces of these lengths off the front of a buffer, each from the beginning of a cache line on.
 ///
 /// # Panics
-/// If the buffer is shorter than [`sum`] says.
+/// If the buffer is shorter than [`total_length`] says.
 pub(super) fn carve<T, const N: usize>(buffer: &mut [T], lengths: [usize; N]) -> [&mut [T]; N] {
     let first = buffer.as_ptr().align_offset(LINE * size_of::<T>());
     let mut rest = buffer.split_at_mut(first).1;
@@ -85,7 +85,7 @@ macro_rules! buffers {
         impl<'a> $name<'a> {
             /// Length of the memory that they are carved from, wherever it begins.
             $visible const fn size($($argument: $type),*) -> usize {
-                $crate::align::memory::sum(&[$($length),*])
+                $crate::align::memory::total_length(&[$($length),*])
             }
 
             /// Cuts them off the front of some memory.
@@ -108,9 +108,9 @@ mod tests {
     #[test]
     fn pieces_begin_on_cache_lines_wherever_the_buffer_does() {
         const LENGTHS: [usize; 4] = [1, 0, 32, 17];
-        let mut buffer = [0.0f32; sum(&LENGTHS) + LINE];
+        let mut buffer = [0.0f32; total_length(&LENGTHS) + LINE];
         for first in 0..LINE {
-            let pieces = carve(&mut buffer[first..][..sum(&LENGTHS)], LENGTHS);
+            let pieces = carve(&mut buffer[first..][..total_length(&LENGTHS)], LENGTHS);
             assert_eq!(pieces.each_ref().map(|piece| piece.len()), LENGTHS);
             assert!(pieces.iter().all(|piece| piece.as_ptr().addr().is_multiple_of(64)));
         }

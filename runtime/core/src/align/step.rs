@@ -6,7 +6,7 @@ use crate::linalg::{pack_transposed, padded};
 use crate::loss::contrast::ContrastSettings;
 use crate::loss::cross_entropy::{self, ClassRows};
 use crate::loss::orthogonality::{self, OrthogonalityScratch};
-use crate::loss::{ContrastPairs, UnitRows, contrast};
+use crate::loss::{PairScratch, UnitRows, contrast};
 use crate::projection::{self, HeadParameters, HeadShape, HeadTraining, SgdUpdate};
 use crate::workers::Workers;
 
@@ -118,8 +118,8 @@ impl StepExtent {
 
     /// Numbers for the pairs of PSCL, or for those of ORTH.
     const fn pairs(&self) -> usize {
-        let contrast = ContrastPairs::length(self.rows(), self.projections(), self.shape.width());
-        let orthogonality = ContrastPairs::length(self.targets, self.means(), self.shape.width());
+        let contrast = PairScratch::length(self.rows(), self.projections(), self.shape.width());
+        let orthogonality = PairScratch::length(self.targets, self.means(), self.shape.width());
         if contrast > orthogonality { contrast } else { orthogonality }
     }
 }
@@ -145,7 +145,7 @@ buffers! {
         targets: extent.targets * extent.shape.width(),
         /// The classes' targets transposed ([`pack_transposed`]).
         transposed: padded(extent.classes) * extent.shape.width(),
-        /// What the losses over pairs of rows work with ([`ContrastPairs`]).
+        /// What the losses over pairs of rows work with ([`PairScratch`]).
         pairs: extent.pairs(),
         /// What cross entropy works with ([`cross_entropy::memory`]).
         logits: cross_entropy::memory(extent.projections(), extent.classes),
@@ -305,7 +305,7 @@ impl<'a> Alignment<'a> {
         let rows = UnitRows { values: &rows[..count * width], width };
         let labels = &self.indices.labels[..count];
         let settings = ContrastSettings { temperature: config.temperature, form: config.contrast_form };
-        let (gradient, mut pairs) = (&mut gradient[..projections * width], ContrastPairs { memory: pairs });
+        let (gradient, mut pairs) = (&mut gradient[..projections * width], PairScratch { memory: pairs });
         weight * contrast::loss(rows, labels, settings, weight, gradient, &mut pairs, self.workers)
     }
 
@@ -354,7 +354,7 @@ impl<'a> Alignment<'a> {
             gradient: &mut mean_gradient[..count * width],
             norms: &mut mean_norms[..count],
             counts: &mut mean_counts[..count],
-            pairs: ContrastPairs { memory: pairs },
+            pairs: PairScratch { memory: pairs },
         };
         let mean_of = |row: usize| {
             let mean = mean_of_class[batch.classes[row] as usize];

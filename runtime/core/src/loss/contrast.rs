@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{ContrastPairs, UnitRows, exponentiate};
+use super::{PairScratch, UnitRows, exponentiate};
 use crate::linalg::kernel::on_vector_units;
 use crate::math::{exp, ln, sum_of_label};
 use crate::workers::Workers;
@@ -35,7 +35,7 @@ pub struct ContrastSettings {
 ///
 /// With s_ik = z_i . z_k / t, t the temperature, and p_i the softmax of s_i over the rows in the denominator, the
 /// gradient with respect to s_ik is p_ik - q_ik, where q_i is uniform over the positives ([`ContrastForm::Outside`],
-/// [`ContrastForm::Negatives`]) or proportional to e^{s_ik} over them ([`ContrastForm::Inside`]). `ContrastPairs`
+/// [`ContrastForm::Negatives`]) or proportional to e^{s_ik} over them ([`ContrastForm::Inside`]). `PairScratch`
 /// carries it on to the rows.
 ///
 /// # Shapes
@@ -47,7 +47,7 @@ pub fn loss(
     settings: ContrastSettings,
     weight: f32,
     gradient: &mut [f32],
-    pairs: &mut ContrastPairs<'_>,
+    pairs: &mut PairScratch<'_>,
     workers: &dyn Workers,
 ) -> f32 {
     let ContrastSettings { temperature, form } = settings;

@@ -1,6 +1,6 @@
 //! L_TG over pseudo-targets, and ORTH over class means and pseudo-targets.
 
-use super::{ContrastPairs, UnitRows, exponentiate};
+use super::{PairScratch, UnitRows, exponentiate};
 use crate::math::{add_scaled, dot, normalise};
 use crate::workers::Workers;
 
@@ -11,7 +11,7 @@ use crate::workers::Workers;
 /// # Shapes
 /// `rows` `[n, width]`; adds its gradient to `gradient` `[m, width]`, that of the first m rows; returns the loss, 0 if
 /// there is no row.
-pub fn loss(rows: UnitRows<'_>, gradient: &mut [f32], pairs: &mut ContrastPairs<'_>, workers: &dyn Workers) -> f32 {
+pub fn loss(rows: UnitRows<'_>, gradient: &mut [f32], pairs: &mut PairScratch<'_>, workers: &dyn Workers) -> f32 {
     let n = rows.count();
     if n == 0 {
         return 0.0;
@@ -36,7 +36,7 @@ pub struct OrthogonalityScratch<'a> {
     /// `[means]`.
     pub counts: &'a mut [u32],
     /// For `means + targets` rows, `means` of them with gradients.
-    pub pairs: ContrastPairs<'a>,
+    pub pairs: PairScratch<'a>,
 }
 
 /// ORTH: L_TG over the normalised means of the batch's classes and the given targets (OrCo, section 3.3), which are

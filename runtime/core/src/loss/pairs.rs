@@ -10,12 +10,12 @@ const ROWS: usize = 16;
 
 /// Working memory of a loss over all pairs of rows.
 #[derive(Debug)]
-pub struct ContrastPairs<'a> {
-    /// [`ContrastPairs::length`] numbers.
+pub struct PairScratch<'a> {
+    /// [`PairScratch::length`] numbers.
     pub memory: &'a mut [f32],
 }
 
-impl ContrastPairs<'_> {
+impl PairScratch<'_> {
     /// Numbers needed for a loss over `rows` rows of `width` numbers, with gradients for `wanted` of them.
     pub const fn length(rows: usize, wanted: usize, width: usize) -> usize {
         width * padded(rows) + (rows + wanted) * padded(rows) + rows
