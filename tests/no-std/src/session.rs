@@ -40,27 +40,45 @@ pub const LEARNED_SHOTS: usize = (CLASSES - BASE) * SHOTS;
 
 /// The session's whole memory.
 pub struct BareMemory {
-    w1: [f32; SHAPE.hidden * SHAPE.inputs],
-    b1: [f32; SHAPE.hidden],
-    w2: [f32; SHAPE.outputs * SHAPE.hidden],
-    b2: [f32; SHAPE.outputs],
+    /// The head before the session.
+    head: HeadMemory,
     targets: [f32; TARGETS * SHAPE.outputs],
     base_classes: [u32; BASE * SHOTS],
     base_scales: [f32; BASE * SHOTS],
     base_values: [u8; BASE * SHOTS * SHAPE.inputs],
     classes: Classes,
     shots: Shots,
-    learned: Learned,
+    /// The head after the session.
+    aligned: HeadMemory,
     numbers: [f32; NEEDS.numbers],
     indices: [u32; NEEDS.indices],
 }
 
-/// The head after the session.
-struct Learned {
+/// The parameters of a head.
+struct HeadMemory {
     w1: [f32; SHAPE.hidden * SHAPE.inputs],
     b1: [f32; SHAPE.hidden],
     w2: [f32; SHAPE.outputs * SHAPE.hidden],
     b2: [f32; SHAPE.outputs],
+}
+
+impl HeadMemory {
+    const ZEROS: Self = Self {
+        w1: [0.0; SHAPE.hidden * SHAPE.inputs],
+        b1: [0.0; SHAPE.hidden],
+        w2: [0.0; SHAPE.outputs * SHAPE.hidden],
+        b2: [0.0; SHAPE.outputs],
+    };
+
+    fn as_parameters(&self) -> HeadParameters<&[f32]> {
+        let Self { w1, b1, w2, b2 } = self;
+        HeadParameters { w1, b1, w2, b2 }
+    }
+
+    fn as_parameters_mut(&mut self) -> HeadParameters<&mut [f32]> {
+        let Self { w1, b1, w2, b2 } = self;
+        HeadParameters { w1, b1, w2, b2 }
+    }
 }
 
 /// Why the session ended early.
@@ -79,22 +97,14 @@ impl BareMemory {
     /// Empty; to be put into a static variable.
     pub const fn new() -> Self {
         Self {
-            w1: [0.0; SHAPE.hidden * SHAPE.inputs],
-            b1: [0.0; SHAPE.hidden],
-            w2: [0.0; SHAPE.outputs * SHAPE.hidden],
-            b2: [0.0; SHAPE.outputs],
+            head: HeadMemory::ZEROS,
             targets: [0.0; TARGETS * SHAPE.outputs],
             base_classes: [0; BASE * SHOTS],
             base_scales: [0.0; BASE * SHOTS],
             base_values: [0; BASE * SHOTS * SHAPE.inputs],
             classes: Classes::new(),
             shots: NO_SHOTS,
-            learned: Learned {
-                w1: [0.0; SHAPE.hidden * SHAPE.inputs],
-                b1: [0.0; SHAPE.hidden],
-                w2: [0.0; SHAPE.outputs * SHAPE.hidden],
-                b2: [0.0; SHAPE.outputs],
-            },
+            aligned: HeadMemory::ZEROS,
             numbers: [0.0; NEEDS.numbers],
             indices: [0; NEEDS.indices],
         }
@@ -121,8 +131,8 @@ pub fn run(memory: &mut BareMemory) -> Result<usize, BareError> {
     memory.shots = NO_SHOTS;
     fill(memory);
     collect(&mut memory.classes, &mut memory.shots)?;
-    let BareMemory { w1, b1, w2, b2, targets, base_classes, base_scales, base_values, .. } = memory;
-    let BareMemory { classes, shots, learned, numbers, indices, .. } = memory;
+    let BareMemory { head, targets, base_classes, base_scales, base_values, .. } = memory;
+    let BareMemory { classes, shots, aligned, numbers, indices, .. } = memory;
     let base = Exemplars {
         dimension: SHAPE.inputs,
         views: 1,
@@ -133,7 +143,7 @@ pub fn run(memory: &mut BareMemory) -> Result<usize, BareError> {
     };
     let data = AlignmentData {
         shape: SHAPE,
-        head: HeadParameters { w1, b1, w2, b2 },
+        head: head.as_parameters(),
         targets,
         base_classes: BASE,
         base,
@@ -144,12 +154,10 @@ pub fn run(memory: &mut BareMemory) -> Result<usize, BareError> {
     classes.assigned(&mut assigned);
     align::assign_new_classes(&data, &mut assigned, BASE, &CONFIG, &mut workspace)?;
     classes.assign(&assigned);
-    let Learned { w1, b1, w2, b2 } = learned;
-    let head = HeadParameters { w1: &mut w1[..], b1: &mut b1[..], w2: &mut w2[..], b2: &mut b2[..] };
+    let (sampling, to) = (Sampling::seeded(1), aligned.as_parameters_mut());
     let mut proceed = |_| ControlFlow::Continue(());
-    align::align(&data, &assigned, &CONFIG, Sampling::seeded(1), &mut workspace, head, &mut proceed)?;
-    let trained = HeadParameters { w1: &w1[..], b1: &b1[..], w2: &w2[..], b2: &b2[..] };
-    Ok(recognised(&data, classes, trained, workspace.numbers))
+    align::align(&data, &assigned, &CONFIG, sampling, &mut workspace, to, &mut proceed)?;
+    Ok(recognised(&data, classes, aligned.as_parameters(), workspace.numbers))
 }
 
 /// How many shots of the learned classes come nearest to their own target.
@@ -180,7 +188,7 @@ fn recognised(data: &AlignmentData<'_>, known: &Classes, head: HeadParameters<&[
 /// Made-up classes: noise around one direction each; orthonormal targets; a random head.
 fn fill(memory: &mut BareMemory) {
     let mut random = Random::new(1, "bare");
-    for values in [&mut memory.w1[..], &mut memory.w2[..]] {
+    for values in [&mut memory.head.w1[..], &mut memory.head.w2[..]] {
         values.iter_mut().for_each(|value| *value = 0.3 * random.normal());
     }
     for (target, row) in memory.targets.chunks_exact_mut(SHAPE.outputs).enumerate() {

@@ -54,11 +54,6 @@ impl<const CLASSES: usize, const LABEL: usize> ClassTable<CLASSES, LABEL> {
         &self.classes
     }
 
-    /// Index of the class that has this label.
-    pub fn find(&self, label: &str) -> Option<usize> {
-        self.classes.iter().position(|class| class.label == label)
-    }
-
     /// Writes the row of every class's target into `assigned`, as [`orco_core::align::align`] takes them.
     ///
     /// # Panics
@@ -75,14 +70,6 @@ impl<const CLASSES: usize, const LABEL: usize> ClassTable<CLASSES, LABEL> {
     pub fn assign(&mut self, assigned: &[u32]) {
         assert_eq!(assigned.len(), self.classes.len(), "a target for each class");
         self.classes.iter_mut().zip(assigned).for_each(|(class, target)| class.target = *target);
-    }
-
-    /// Removes a class; those after it move up.
-    ///
-    /// # Panics
-    /// If there is no such class.
-    pub fn remove(&mut self, class: usize) {
-        self.classes.remove(class);
     }
 }
 
@@ -101,8 +88,7 @@ impl<const CLASSES: usize, const LABEL: usize> ClassTable<CLASSES, LABEL> {
 /// assert!((features[2] + 0.9).abs() < 0.01);
 /// table.push(1, &[0.0, 1.0, 0.0])?;
 /// assert_eq!(table.push(1, &[0.0, 1.0, 0.0]), Err(Full { capacity: 2 }));
-/// table.remove_class(0);
-/// assert_eq!(table.view().classes, [0]);
+/// assert_eq!(table.view().classes, [0, 1]);
 /// # Ok::<(), Full>(())
 /// ```
 #[derive(Clone, Debug)]
@@ -156,25 +142,6 @@ impl<const EXEMPLARS: usize, const VECTORS: usize, const BYTES: usize> ExemplarT
         }
         Ok(())
     }
-
-    /// Removes all exemplars of a class; the classes after it move up by one.
-    pub fn remove_class(&mut self, class: u32) {
-        let (views, bytes) = (self.views, self.views * self.dimension * self.precision.bytes());
-        let mut kept = 0;
-        for exemplar in 0..self.classes.len() {
-            let of = self.classes[exemplar];
-            if of == class {
-                continue;
-            }
-            self.classes[kept] = if of > class { of - 1 } else { of };
-            self.scales.copy_within(exemplar * views..(exemplar + 1) * views, kept * views);
-            self.values.copy_within(exemplar * bytes..(exemplar + 1) * bytes, kept * bytes);
-            kept += 1;
-        }
-        self.classes.truncate(kept);
-        self.scales.truncate(kept * views);
-        self.values.truncate(kept * bytes);
-    }
 }
 
 #[cfg(test)]
@@ -188,31 +155,10 @@ mod tests {
         assert_eq!(table.push("teapot", 8, 1), Err(Full { capacity: 4 }));
         assert_eq!(table.push("duck", 8, 1), Ok(1));
         assert_eq!(table.push("hat", 9, 2), Err(Full { capacity: 2 }));
-        assert_eq!((table.find("duck"), table.find("hat")), (Some(1), None));
         let mut assigned = [0; 2];
         table.assigned(&mut assigned);
         assert_eq!(assigned, [7, 8]);
-        table.remove(0);
-        table.assign(&[3]);
-        assert_eq!((table.as_slice()[0].label.as_str(), table.as_slice()[0].target), ("duck", 3));
-    }
-
-    #[test]
-    fn exemplars_of_other_classes_stay_as_they_were() {
-        for precision in [ExemplarPrecision::Int8, ExemplarPrecision::F16] {
-            let mut table = ExemplarTable::<4, 8, 64>::new(3, 2, precision);
-            for (class, sign) in [(0, 1.0), (1, -1.0), (2, 0.5), (1, 0.25)] {
-                table.push(class, &[sign, 0.5 * sign, 0.0]).unwrap();
-            }
-            let read = |table: &ExemplarTable<4, 8, 64>, exemplar| {
-                let mut features = [0.0; 3];
-                table.view().read(exemplar, 1, &mut features);
-                features
-            };
-            let before = [read(&table, 0), read(&table, 2)];
-            table.remove_class(1);
-            assert_eq!(table.view().classes, [0, 1]);
-            assert_eq!([read(&table, 0), read(&table, 1)], before);
-        }
+        table.assign(&[7, 3]);
+        assert_eq!((table.as_slice()[1].label.as_str(), table.as_slice()[1].target), ("duck", 3));
     }
 }
