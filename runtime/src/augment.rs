@@ -3,7 +3,7 @@
 use ::image::{RgbImage, imageops};
 use serde::{Deserialize, Serialize};
 
-use crate::image::Preprocessing;
+use crate::image::{Preprocessing, luma};
 use orco_core::random::Random;
 use orco_state::codec::digest;
 
@@ -85,13 +85,12 @@ impl AugmentedViews {
 
 /// Scales brightness, then the distance from the mean grey (contrast), then that from each pixel's grey (saturation).
 fn jitter(view: &mut RgbImage, brightness: f32, contrast: f32, saturation: f32) {
-    let grey = |pixel: &[f32; 3]| 0.299 * pixel[0] + 0.587 * pixel[1] + 0.114 * pixel[2];
     let bright = |pixel: &::image::Rgb<u8>| pixel.0.map(|value| (f32::from(value) * brightness).min(255.0));
     let pixels = (view.width() * view.height()).max(1) as f32;
-    let mean = view.pixels().map(|pixel| grey(&bright(pixel))).sum::<f32>() / pixels;
+    let mean = view.pixels().map(|pixel| luma(bright(pixel))).sum::<f32>() / pixels;
     for pixel in view.pixels_mut() {
         let contrasted = bright(pixel).map(|value| ((value - mean) * contrast + mean).clamp(0.0, 255.0));
-        let own = grey(&contrasted);
+        let own = luma(contrasted);
         pixel.0 = contrasted.map(|value| libm::roundf(((value - own) * saturation + own).clamp(0.0, 255.0)) as u8);
     }
 }

@@ -217,6 +217,11 @@ fn blend(colour: u8, alpha: u8) -> u8 {
     ((colour * alpha + BACKGROUND * (255 - alpha) + 127) / 255) as u8
 }
 
+/// Luma of red, green and blue (ITU-R BT.601).
+pub(crate) fn luma([red, green, blue]: [f32; 3]) -> f32 {
+    0.299 * red + 0.587 * green + 0.114 * blue
+}
+
 /// Whether a picture of that size is accepted.
 fn check_size(width: u32, height: u32) -> Result<(), ImageError> {
     let fits = width.max(height) <= MAX_SIDE && u64::from(width) * u64::from(height) <= MAX_PIXELS;

@@ -25,7 +25,7 @@ use ::image::RgbImage;
 
 use crate::image::{self, Look, Preprocessing};
 
-pub use objection::{BestClass, EarlierShot, LOOKS_LIKE, Objection, ShotCandidate};
+pub use objection::{BestClass, EarlierShot, LOOKS_LIKE_PROBABILITY, Objection, ShotCandidate};
 
 /// Width and height, in pixels, at which pictures are judged.
 pub const SIDE: u32 = 128;
@@ -92,9 +92,9 @@ fn square(picture: &RgbImage, side: u32) -> RgbImage {
     Preprocessing { width: side, height: side, mean: [0.0; 3], deviation: [1.0; 3], look: Look::WHOLE }.fit(picture)
 }
 
-/// Brightness, 0..255 (ITU-R BT.601).
-fn brightness([red, green, blue]: [u8; 3]) -> f32 {
-    0.299 * f32::from(red) + 0.587 * f32::from(green) + 0.114 * f32::from(blue)
+/// Brightness, 0..255.
+fn brightness(pixel: [u8; 3]) -> f32 {
+    image::luma(pixel.map(f32::from))
 }
 
 fn brightnesses(picture: &RgbImage) -> Vec<f32> {

@@ -44,7 +44,7 @@ use self::files::SlotFiles;
 use crate::bundle::Bundle;
 use crate::files::lock::{Lock, LockError, keep_trying};
 use crate::files::{SymlinkPolicy, create_folder, foreign_owner, random_name};
-use folder::{Disk, StateFolder};
+use folder::{Disk, MAX_SLOT, StateFolder};
 use orco_state::codec::DecodeError;
 use orco_state::history::SavedState;
 use orco_state::state::BaseModel;
@@ -108,8 +108,6 @@ const LOCK: &str = ".lock";
 /// Time that a save waits, at most, for another process to finish one: only where the lock file was removed can there
 /// be two.
 const OTHER_SAVE: Duration = Duration::from_secs(30);
-/// Largest copy of a slot that is read, in bytes.
-const MAX_SLOT: u64 = 1 << 30;
 
 impl Store {
     /// The store in `folder`, which is created on the first save.

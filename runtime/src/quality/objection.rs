@@ -7,8 +7,8 @@ use orco_state::label;
 
 use super::{Flaw, Quality, Thresholds};
 
-/// Score from which a shot looks like another class.
-pub const LOOKS_LIKE: f32 = 0.5;
+/// Probability of another class from which a shot looks like it.
+pub const LOOKS_LIKE_PROBABILITY: f32 = 0.5;
 
 /// Something that speaks against a picture as a shot. `S` names a shot: a number, a file.
 #[derive(Clone, Debug, PartialEq)]
@@ -93,7 +93,7 @@ impl Thresholds {
         let mut objections: Vec<_> = self.flaws(candidate.quality).into_iter().map(Objection::Flaw).collect();
         let same = earlier.into_iter().find(|shot| self.repeats(shot.quality, candidate.quality));
         objections.extend(same.map(|same| Objection::Repeated { shot: same.shot, label: same.label.into() }));
-        let other = candidate.best.filter(|best| best.probability >= LOOKS_LIKE);
+        let other = candidate.best.filter(|best| best.probability >= LOOKS_LIKE_PROBABILITY);
         let other = other.filter(|best| !label::same(best.label, candidate.label));
         objections
             .extend(other.map(|best| Objection::LooksLike { label: best.label.into(), probability: best.probability }));

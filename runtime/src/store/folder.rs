@@ -7,8 +7,8 @@ use std::path::PathBuf;
 use crate::files::folder::OpenFolder;
 use crate::files::{self, SymlinkPolicy};
 
-/// Largest file that is read, in bytes.
-const MAX_FILE: u64 = 1 << 30;
+/// Largest file of a slot that is read, in bytes.
+pub const MAX_SLOT: u64 = 1 << 30;
 
 /// What a store does with the files of its folder. Names are those of files in it.
 pub trait Disk {
@@ -67,7 +67,7 @@ impl Disk for StateFolder {
     }
 
     fn read(&self, name: &str) -> io::Result<Option<Vec<u8>>> {
-        match files::read_own(&self.path.join(name), MAX_FILE) {
+        match files::read_own(&self.path.join(name), MAX_SLOT) {
             Ok(bytes) => Ok(Some(bytes)),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(error),
@@ -107,7 +107,7 @@ impl Disk for StateFolder {
 
     fn remove(&self, name: &str) -> io::Result<()> {
         let folder = self.open()?.ok_or(io::ErrorKind::NotFound)?;
-        folder.remove(name, MAX_FILE)
+        folder.remove(name, MAX_SLOT)
     }
 
     fn sync_folder(&self) -> io::Result<()> {

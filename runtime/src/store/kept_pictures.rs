@@ -22,15 +22,13 @@ use super::folder::{Disk, StateFolder};
 use crate::bundle::Bundle;
 use crate::files::folder::{FolderEntry, OpenFolder};
 use crate::files::{self, SymlinkPolicy};
-use crate::image::{self, ImageError};
+use crate::image::{self, ImageError, MAX_CANVAS};
 use crate::manifest::{from_hexadecimal, hexadecimal};
 
 /// Most pictures that are kept for a bundle. A change that would keep more is refused.
 pub const MAX_PICTURES: usize = 10_000;
 /// Largest file of a picture that is read, in bytes.
 pub const MAX_PICTURE: u64 = 5 << 20;
-/// Largest width and height of a kept picture, in pixels: the largest input of a backbone.
-pub const MAX_SIDE: u32 = 1024;
 
 /// Start of the names of the folders.
 const FOLDER: &str = "kept-";
@@ -122,7 +120,7 @@ pub fn encoded(picture: &RgbImage) -> io::Result<Vec<u8>> {
     let mut writer = encoder.write_header().map_err(io::Error::other)?;
     writer.write_image_data(picture.as_raw()).map_err(io::Error::other)?;
     writer.finish().map_err(io::Error::other)?;
-    let fits = width.max(height) <= MAX_SIDE && bytes.len() as u64 <= most_bytes(width, height);
+    let fits = width.max(height) <= MAX_CANVAS && bytes.len() as u64 <= most_bytes(width, height);
     if fits { Ok(bytes) } else { Err(io::Error::other(format!("a picture takes {} bytes", bytes.len()))) }
 }
 
@@ -132,7 +130,7 @@ pub fn encoded(picture: &RgbImage) -> io::Result<Vec<u8>> {
 /// [`ImageError`] if it is damaged, no picture, or larger than one that is kept.
 pub fn decoded(bytes: &[u8]) -> Result<RgbImage, ImageError> {
     let picture = image::decode(bytes)?;
-    if picture.width().max(picture.height()) > MAX_SIDE { Err(ImageError::TooLarge) } else { Ok(picture) }
+    if picture.width().max(picture.height()) > MAX_CANVAS { Err(ImageError::TooLarge) } else { Ok(picture) }
 }
 
 impl KeptPictures {
@@ -402,8 +400,8 @@ mod tests {
             assert!(bytes.len() as u64 <= most_bytes(width, height), "{width} x {height}: {} bytes", bytes.len());
             assert_eq!(decoded(&bytes).unwrap(), picture);
         }
-        assert!(encoded(&RgbImage::new(MAX_SIDE + 1, 1)).is_err());
-        assert!(most_bytes(MAX_SIDE, MAX_SIDE) <= MAX_PICTURE);
+        assert!(encoded(&RgbImage::new(MAX_CANVAS + 1, 1)).is_err());
+        assert!(most_bytes(MAX_CANVAS, MAX_CANVAS) <= MAX_PICTURE);
     }
 
     #[test]
