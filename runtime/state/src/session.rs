@@ -93,7 +93,7 @@ use self::check::check_classes;
 use crate::answer::{ClassSums, ScoringWork};
 use crate::head::Head;
 use crate::label;
-use crate::state::{BaseModel, Class, FirstRecognition, State};
+use crate::state::{BaseModel, Class, State};
 use orco_core::align::{self, AlignProgress, AlignmentData, LossTerms, Sampling, Workspace, WorkspaceSize};
 use orco_core::config::LearnConfig;
 use orco_core::workers::Workers;
@@ -258,7 +258,7 @@ impl Session<'_> {
             let index = (base + next.classes.len()) as u32;
             const UNSET: u32 = u32::MAX;
             next.classes.push(Class { label: label::normal(&class.label), target: UNSET, session: next.sessions });
-            next.first_recognitions.resize(next.classes.len(), FirstRecognition::UNKNOWN);
+            next.first_recognitions.extend_to(next.classes.len());
             next.exemplars.append(index, &class.exemplars);
         }
         self.assign(&mut next, state.classes.len())?;

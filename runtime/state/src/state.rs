@@ -1,5 +1,7 @@
 //! What a device knows: the unchanging base model from the bundle, and the state learned on top of it.
 
+mod first_recognitions;
+
 use alloc::collections::BTreeSet;
 use alloc::string::String;
 use alloc::vec;
@@ -17,6 +19,8 @@ use orco_core::config::{AnswerWeights, LearnConfig};
 use orco_core::exemplar::ExemplarPrecision;
 use orco_core::math;
 use orco_core::projection::HeadShape;
+
+pub use first_recognitions::{FirstRecognition, FirstRecognitions};
 
 /// Most shots of a class that a device keeps and learns from, whether they come from pictures or from packs. A session
 /// takes time and memory for each of them in every epoch, for few-shot learning needs few.
@@ -152,30 +156,9 @@ pub struct State {
     pub balance: Balance,
     /// Where answers use the bundle's statistics: what the last session chose.
     pub calibration: Option<Calibration>,
-    /// How the learned classes were recognised at first, in their order; what is missing at the end is unknown. The
-    /// history's entries keep it.
+    /// How the learned classes were recognised at first. The history's entries keep it.
     #[serde(skip)]
-    pub first_recognitions: Vec<FirstRecognition>,
-}
-
-/// How many shots of a learned class were recognised right after the session that learned it, by the answers of then:
-/// what later sessions are compared with. (Base classes need nothing stored: the bundle tells.)
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct FirstRecognition {
-    /// Shots of the session, which are the class's first exemplars; 0 where nothing is known.
-    pub shots: u32,
-    /// How many of them were recognised.
-    pub recognised: u32,
-}
-
-impl FirstRecognition {
-    /// For classes of which this was not recorded.
-    pub const UNKNOWN: Self = Self { shots: 0, recognised: 0 };
-
-    /// Whether the numbers fit together.
-    pub fn is_sound(&self) -> bool {
-        self.recognised <= self.shots
-    }
+    pub first_recognitions: FirstRecognitions,
 }
 
 impl BaseModel {
@@ -270,7 +253,7 @@ impl State {
             sessions: 0,
             balance: Balance::default(),
             calibration: None,
-            first_recognitions: Vec::new(),
+            first_recognitions: FirstRecognitions::default(),
         }
     }
 
@@ -343,13 +326,11 @@ impl State {
             head.is_sound() && shape(head) == shape(&base_model.head)
         });
         let members = self.exemplars.classes().iter().all(|class| (*class as usize) < base + self.classes.len());
-        let first_recognitions = self.first_recognitions.len() <= self.classes.len()
-            && self.first_recognitions.iter().all(FirstRecognition::is_sound);
         let sessions = self.classes.iter().all(|class| (1..=self.sessions).contains(&class.session));
         head && members
             && self.calibration.is_none_or(|calibration| calibration.is_sound())
             && sessions
-            && first_recognitions
+            && self.first_recognitions.is_sound(self.classes.len())
             && within_shot_limit(self.exemplars.classes())
             && self.exemplars.is_sound()
             && self.exemplars.views() == base_model.config.views

@@ -78,8 +78,7 @@ fn rate(right: u32, samples: u32) -> f64 {
 pub fn compare(plan: &UpgradePlan, old: &State, report: &ChangeReport) -> Vec<ClassComparison> {
     let compared = |planned: &PlannedClass| {
         let PlannedClass { label, learned, role, shots, files } = planned;
-        let origin =
-            learned.and_then(|index| old.first_recognitions.get(index)).copied().unwrap_or(FirstRecognition::UNKNOWN);
+        let origin = learned.map_or(FirstRecognition::UNKNOWN, |index| old.first_recognitions.of(index));
         let before = RecognitionCount { right: origin.recognised, samples: origin.shots };
         let after = report.classes.iter().find(|class| label::same(&class.label, label));
         let samples = after.map_or(0, |after| after.samples);

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use crate::codec;
 use crate::head::Head;
 use crate::label;
-use crate::state::{Balance, BaseModel, Class, FirstRecognition, are_distinct, within_shot_limit};
+use crate::state::{Balance, BaseModel, Class, FirstRecognitions, are_distinct, within_shot_limit};
 
 /// What kind of change it was. New kinds go to the end: their numbers are part of the format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -206,7 +206,7 @@ pub struct HistoryEntry {
     /// What the head was.
     pub head: HeadFingerprint,
     /// How the classes were recognised at first, as in the state.
-    pub(super) first_recognitions: Vec<FirstRecognition>,
+    pub(super) first_recognitions: FirstRecognitions,
 }
 
 /// Which entry is meant. In a state that was restored, purged or begun anew, another entry may have the number; it has
@@ -271,8 +271,7 @@ impl HistoryEntry {
             && self.exemplars.iter().all(|exemplar| (*exemplar as usize) < pool)
             && self.exemplar_classes.iter().all(|class| (*class as usize) < all)
             && self.classes.iter().all(|known| known.id < next_class)
-            && self.first_recognitions.len() <= self.classes.len()
-            && self.first_recognitions.iter().all(FirstRecognition::is_sound)
+            && self.first_recognitions.is_sound(self.classes.len())
             && within_shot_limit(&self.exemplar_classes)
             && learned.clone().all(|class| (1..=self.sessions).contains(&class.session))
             && are_distinct(&base_model.classes, learned, base_model.target_count())

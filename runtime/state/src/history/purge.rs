@@ -105,9 +105,7 @@ impl HistoryEntry {
         {
             let gone = base + index as u32;
             self.classes.remove(index);
-            if index < self.first_recognitions.len() {
-                self.first_recognitions.remove(index);
-            }
+            self.first_recognitions.remove(index);
             let classes = core::mem::take(&mut self.exemplar_classes);
             let exemplars = core::mem::take(&mut self.exemplars);
             for (exemplar, class) in exemplars.into_iter().zip(classes).filter(|(_, class)| *class != gone) {

@@ -134,7 +134,7 @@ mod tests {
     use super::super::{HeadFingerprint, History};
     use super::*;
     use crate::bank::Bank;
-    use crate::state::Balance;
+    use crate::state::{Balance, FirstRecognitions};
     use orco_core::exemplar::ExemplarPrecision;
 
     /// A history of entries, numbered from `first`: `None` for a change, or the number that undoing went back to.
@@ -152,7 +152,7 @@ mod tests {
             exemplars: Vec::new(),
             exemplar_classes: Vec::new(),
             head: HeadFingerprint::Bundle,
-            first_recognitions: Vec::new(),
+            first_recognitions: FirstRecognitions::default(),
         };
         let entries = (first..).zip(entries).map(entry).collect();
         History { entries, attic: Bank::new(1, 1, ExemplarPrecision::Int8), next_class: 0 }

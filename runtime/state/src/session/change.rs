@@ -31,9 +31,7 @@ impl Session<'_> {
         let index = learned(self.base_model, state, label)?;
         let mut next = state.clone();
         next.classes.remove(index);
-        if index < next.first_recognitions.len() {
-            next.first_recognitions.remove(index);
-        }
+        next.first_recognitions.remove(index);
         next.exemplars.remove_class((self.base_model.classes.len() + index) as u32);
         self.align(state, next, Sampling::seeded(self.seed))
     }

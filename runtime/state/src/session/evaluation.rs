@@ -64,10 +64,8 @@ fn note_first_recognitions(base_model: &BaseModel, before: &State, after: &mut S
     let base = base_model.classes.len();
     let learned = base..base + after.classes.len();
     let indices: Vec<Option<usize>> = learned.map(|class| before.index_of(base_model, after, class)).collect();
-    after.first_recognitions.resize(after.classes.len(), FirstRecognition::UNKNOWN);
-    for (index, recognition) in
-        after.first_recognitions.iter_mut().enumerate().filter(|(_, recognition)| recognition.shots == 0)
-    {
+    after.first_recognitions.extend_to(after.classes.len());
+    for (index, recognition) in after.first_recognitions.unknown_mut() {
         let class = base_model.classes.len() + index;
         for sample in answers.of_class(class, answers.base..answers.classes.len()) {
             let right = match indices[index] {
@@ -96,7 +94,7 @@ impl Answers {
                 (share(right, samples.len()), samples)
             }
             Some(learned) => {
-                let FirstRecognition { shots, recognised } = after.first_recognitions[learned];
+                let FirstRecognition { shots, recognised } = after.first_recognitions.of(learned);
                 let samples = self.of_class(class, self.base..self.classes.len()).take(shots as usize).collect();
                 (share(recognised as usize, shots as usize), samples)
             }

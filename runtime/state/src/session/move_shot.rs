@@ -6,7 +6,7 @@ use super::check::{check_count, check_known};
 use super::{ChangeReport, LearnError, Session};
 use orco_core::align::Sampling;
 
-use crate::state::{FirstRecognition, State};
+use crate::state::State;
 
 impl Session<'_> {
     /// Moves a stored shot from the class `from` to the class `to` and aligns the head anew; both classes' targets
@@ -72,9 +72,8 @@ impl Session<'_> {
         let others: Vec<usize> = (0..state.exemplars.len()).filter(|&exemplar| exemplar != shot).collect();
         next.exemplars = state.exemplars.only(&others);
         // How the class's first shots were recognised is told of those that it has now.
-        let learned = class.checked_sub(self.base_model.classes.len());
-        if let Some(origin) = learned.and_then(|index| next.first_recognitions.get_mut(index)) {
-            *origin = FirstRecognition::UNKNOWN;
+        if let Some(learned) = class.checked_sub(self.base_model.classes.len()) {
+            next.first_recognitions.clear(learned);
         }
         next
     }

@@ -10,7 +10,7 @@ use super::*;
 use crate::bank::Bank;
 use crate::classify::Classifier;
 use crate::parallel::threads::Threads;
-use crate::state::MAX_SHOTS;
+use crate::state::{FirstRecognitions, MAX_SHOTS};
 use crate::target::{TargetMethod, generate};
 use orco_core::align::AlignError;
 use orco_core::config::SampleViews;
@@ -261,7 +261,7 @@ fn losses_are_counted_from_the_bundle_on() {
     let (one, report) = learn_with(&base_model, &[new_class(3, 4)], 1).unwrap();
     assert!(report.classes[3].since.is_none() && report.classes[3].before.is_none(), "a new class has lost nothing");
     let first = report.classes[3].after;
-    assert_eq!((one.first_recognitions[0].shots, one.first_recognitions[0].recognised as f32 / 4.0), (4, first));
+    assert_eq!((one.first_recognitions.of(0).shots, one.first_recognitions.of(0).recognised as f32 / 4.0), (4, first));
     for class in &report.classes[..3] {
         let since = class.since.unwrap();
         assert_eq!((Some(since.first), since.now), (class.before, class.after), "the first session is all there was");
@@ -326,14 +326,14 @@ fn first_recognition_goes_with_its_class() {
     let (one, _) = learn_with(&base_model, &[new_class(3, 3)], 1).unwrap();
     let (two, _) = learn_on(&base_model, &one, &[new_class(4, 2), new_class(5, 5)], 1, &mut proceed).unwrap();
     let shots = |state: &State| state.first_recognitions.iter().map(|origin| origin.shots).collect::<Vec<_>>();
-    assert_eq!((shots(&two), two.first_recognitions[0]), (alloc::vec![3, 2, 5], one.first_recognitions[0]));
+    assert_eq!((shots(&two), two.first_recognitions.of(0)), (alloc::vec![3, 2, 5], one.first_recognitions.of(0)));
     let more = new_class(3, 4);
     let (more, _) = within(&base_model, 1, |session| session.add_shots(&two, &more)).unwrap();
     assert_eq!(more.first_recognitions, two.first_recognitions, "further shots are no new start");
     let (left, _) = within(&base_model, 1, |session| session.forget(&more, &label(4))).unwrap();
     assert_eq!(shots(&left), [3, 5]);
     // A state of an older release knows nothing of its classes; the next session starts from where they are.
-    let old = State { first_recognitions: Vec::new(), ..two.clone() };
+    let old = State { first_recognitions: FirstRecognitions::default(), ..two.clone() };
     let (next, report) = learn_on(&base_model, &old, &[new_class(6, 2)], 1, &mut proceed).unwrap();
     assert_eq!(shots(&next), [3, 2, 5, 2]);
     let class = &report.classes[3];
