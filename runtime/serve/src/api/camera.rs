@@ -7,7 +7,7 @@ use std::time::Duration;
 use axum::body::{Body, Bytes};
 use axum::extract::State;
 use axum::http::{HeaderName, StatusCode, header};
-use axum::response::IntoResponse;
+use axum::response::{IntoResponse, Response};
 use futures_util::stream;
 use orco_runtime::scene::{NamedRegion, RegionError};
 use orco_runtime::state::label;
@@ -62,17 +62,22 @@ pub struct FrameQuery {
     after: u64,
 }
 
-/// `GET /api/v1/camera.jpg`: the newest frame; after a given one, as soon as there is a newer one.
+/// `GET /api/v1/camera.jpg`: the newest frame; after a given one, as soon as there is another one, or 204 where none came.
 ///
 /// # Errors
 /// [`Refusal`] if the service has no camera, or that is not there.
 pub async fn newest(
     State(service): State<Arc<Service>>,
     Query(FrameQuery { after }): Query<FrameQuery>,
-) -> Result<impl IntoResponse, Refusal> {
+) -> Result<Response, Refusal> {
     let seen = live(&service)?.frame_after(after, FRAME_TIMEOUT).await?;
-    let number = seen.frame.number.to_string();
-    Ok(([(header::CONTENT_TYPE, "image/jpeg".to_owned()), (FRAME, number)], view(seen).await?))
+    let number = seen.frame.number;
+    // A lower number is that of a service that was started again.
+    if number == after {
+        return Ok((StatusCode::NO_CONTENT, [(FRAME, number.to_string())]).into_response());
+    }
+    Ok(([(header::CONTENT_TYPE, "image/jpeg".to_owned()), (FRAME, number.to_string())], view(seen).await?)
+        .into_response())
 }
 
 /// `GET /api/v1/camera.mjpg`: one frame after another, as long as somebody looks.

@@ -136,6 +136,8 @@ fn shots_are_checked_and_the_refused_one_is_taken_anyway() {
     std::fs::write(place.path().join("bright.jpg"), large(&bright)).unwrap();
     let next = service.ask("GET", "/api/v1/camera.jpg?after=1", &[], b"");
     assert!(next.head.contains("orco-frame: 2"), "{}", next.head);
+    let none = service.ask("GET", "/api/v1/camera.jpg?after=2", &[], b"");
+    assert_eq!((none.status, none.body.len()), (204, 0), "{}", none.head);
     let anyway = json!({ "label": "mug", "anyway": true, "frame": refused["frame"] });
     let taken = service.json("POST", "/api/v1/camera/shot", &anyway).ok();
     assert_eq!((&taken["accepted"], &taken["frame"]), (&json!(true), &refused["frame"]));
