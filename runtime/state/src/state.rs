@@ -286,7 +286,8 @@ impl State {
     /// For every base class, whether a learned class of the same label replaces it: it is not answered then.
     pub fn replaced(&self, base_model: &BaseModel) -> Vec<bool> {
         let learned: BTreeSet<&str> = self.classes.iter().map(|class| class.label.as_str()).collect();
-        base_model.classes.iter().map(|class| learned.contains(class.label.as_str())).collect()
+        // Learned labels are in normal form; a bundle's need not be.
+        base_model.classes.iter().map(|class| learned.contains(label::normal(&class.label).as_str())).collect()
     }
 
     /// The head in use.

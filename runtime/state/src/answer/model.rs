@@ -100,8 +100,11 @@ impl<'a> ScoringModel<'a> {
 
     /// Offsets that keep base classes out of the answer that learned ones replace.
     fn replacements(&self) -> Vec<f32> {
+        /// Far below every score, and no further: where all base classes are replaced, learned ones lead by it, and
+        /// statistics of what they lead by must stay numbers.
+        const REPLACED: f32 = -1e6;
         let replaced = self.state.replaced(self.base_model);
-        replaced.into_iter().map(|is_replaced| if is_replaced { f32::MIN } else { 0.0 }).collect()
+        replaced.into_iter().map(|is_replaced| if is_replaced { REPLACED } else { 0.0 }).collect()
     }
 
     /// Class offsets: a share of how much less a learned class's excess is than that of learned classes on average. The

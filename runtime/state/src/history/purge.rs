@@ -128,5 +128,6 @@ impl HistoryEntry {
         self.classes == other.classes
             && self.exemplars == other.exemplars
             && self.exemplar_classes == other.exemplar_classes
+            && self.balance == other.balance
     }
 }

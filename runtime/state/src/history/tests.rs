@@ -8,7 +8,7 @@ use core::ops::ControlFlow;
 
 use super::*;
 use crate::session::{self, NewClass, Session, SessionMemory};
-use crate::state::Class;
+use crate::state::{Balance, Class};
 use crate::target::{TargetMethod, generate};
 use orco_core::config::LearnConfig;
 use orco_core::exemplar::ExemplarPrecision;
@@ -323,6 +323,21 @@ fn pictures_under_two_labels_are_purged_from_one() {
     assert_eq!(still, PurgeError::StillKnown { label: "right".into() });
     let base = walk.saved.purge(&walk.base_model, state, "base 0", &change, walk.limits).unwrap_err();
     assert_eq!(base, PurgeError::Unknown { label: "base 0".into() });
+}
+
+#[test]
+fn a_purge_leaves_a_change_of_balance_to_be_undone() {
+    let mut walk = Walk::new(0, HistoryLimits::default(), 1);
+    walk.learn();
+    let bob = walk.saved.state.classes[0].label.clone();
+    let next = State { balance: Balance::FavourNew, ..walk.saved.state.clone() };
+    walk.advance(next, &HistoryChange::new(ChangeKind::Balance, 1));
+    walk.learn();
+    let next = walk.forgotten(&bob, 1);
+    let change = HistoryChange::new(ChangeKind::Purge, 1);
+    let purged = walk.saved.purge(&walk.base_model, next, &bob, &change, walk.limits).unwrap();
+    let kinds: Vec<ChangeKind> = purged.history.entries().iter().map(|entry| entry.kind).collect();
+    assert!(kinds.contains(&ChangeKind::Balance), "{kinds:?}");
 }
 
 #[test]

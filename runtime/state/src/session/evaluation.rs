@@ -110,7 +110,12 @@ fn by_targets(base_model: &BaseModel, before: &State, after: &State, config: &Le
     let data = data(base_model, after);
     let (mut features, mut classes) = (Vec::new(), Vec::new());
     let mut base = 0;
-    for exemplar in data.exemplars(config) {
+    let replaced = after.replaced(base_model);
+    let is_answered = |exemplar: &u32| {
+        let (bank, exemplar) = data.find(*exemplar);
+        !replaced.get(bank.classes[exemplar] as usize).is_some_and(|replaced| *replaced)
+    };
+    for exemplar in data.exemplars(config).filter(is_answered) {
         base += usize::from((exemplar as usize) < data.base.len());
         let (bank, exemplar) = data.find(exemplar);
         let first = features.len();

@@ -199,8 +199,7 @@ impl AnswerCounts {
     /// See [`ChangeReport::confusions`].
     fn confusions(&self, labels: &[&str]) -> Vec<ConfusedPair> {
         let pairs = self.mistaken.chunk_by(|a, b| a == b).map(|same| (same[0], same.len() as u32));
-        // New classes have the highest indices.
-        let of_new = pairs.filter(|&((class, other), _)| self.is_new(class.max(other)));
+        let of_new = pairs.filter(|&((class, other), _)| self.is_new(class) || self.is_new(other));
         let mut confusions: Vec<ConfusedPair> = of_new
             .map(|((class, other), count)| ConfusedPair {
                 label: labels[class].into(),

@@ -341,6 +341,18 @@ fn first_recognition_goes_with_its_class() {
 }
 
 #[test]
+fn a_base_class_that_is_replaced_is_not_forgotten_by_that() {
+    let mut base_model = base_model(4);
+    base_model.classes[0].label = "cafe\u{301}".into();
+    let own = NewClass { label: "caf\u{e9}".into(), ..new_class(5, 5) };
+    let fresh = State::fresh(&base_model, [0; 32]);
+    let (state, report) = within(&base_model, 1, |session| session.replace_base(&fresh, &[own])).unwrap();
+    assert_eq!(state.replaced(&base_model), [true, false, false, false], "whatever form a bundle's labels have");
+    assert_eq!(report.classes[0].samples, 0, "nothing is asked of it any more");
+    assert!(report.classes[1..].iter().all(|class| class.samples > 0));
+}
+
+#[test]
 fn forgetting_frees_the_target_and_leaves_nothing_behind() {
     let base_model = base_model(4);
     let (one, _) = learn_with(&base_model, &[new_class(4, 3)], 1).unwrap();

@@ -225,6 +225,23 @@ fn a_class_replaces_a_base_class_of_its_label_until_it_is_forgotten() {
     assert_eq!(session.forget(&forgotten, &label(base)), Err(LearnError::BaseClass { label: label(base) }));
 }
 
+#[test]
+fn a_state_whose_base_classes_are_all_replaced_can_be_read_again() {
+    let base_model = with_statistics();
+    for shots in 1..7 {
+        let own: Vec<NewClass> =
+            (0..3).map(|class| NewClass { label: label(class), ..new_class(5 + class, shots) }).collect();
+        let fresh = State::fresh(&base_model, [0; 32]);
+        let (together, _) = within(&base_model, 1, |session| session.replace_base(&fresh, &own)).unwrap();
+        assert!(together.is_sound(&base_model), "{shots}: {:?}", together.calibration);
+        let mut state = fresh;
+        for class in own {
+            state = within(&base_model, 1, |session| session.replace_base(&state, &[class])).unwrap().0;
+            assert!(state.is_sound(&base_model), "{shots}: {:?}", state.calibration);
+        }
+    }
+}
+
 /// A step of a session.
 type Step<'a> = &'a dyn Fn(&mut Session<'_>, &State) -> Result<(State, ChangeReport), LearnError>;
 
