@@ -189,8 +189,9 @@ impl Learner {
     ) -> Result<ChangeOutcome<Option<ChangeReport>>, ChangeError> {
         let locked = self.lock()?;
         let label = &label::normal(label);
-        let known = self.state().find_class(self.base_model(), label).is_some();
-        let (next, report) = if known {
+        let base = self.base_model().classes.len();
+        let class = self.state().find_class(self.base_model(), label);
+        let (next, report) = if class.is_some_and(|class| class >= base) {
             let (next, report) = self.run_session(observer, |session, state| session.forget(state, label))?;
             (next, Some(report))
         } else {
@@ -200,6 +201,9 @@ impl Learner {
         let saved = match self.saved.purge(self.base_model(), next, label, &change, self.settings.limits) {
             // Only an older copy has it still, after a purge that was cut off, say.
             Err(PurgeError::Unknown { .. }) if self.store.mentions(label)? => self.saved.clone(),
+            Err(PurgeError::Unknown { .. }) if class.is_some() => {
+                return Err(LearnError::BaseClass { label: label.clone() }.into());
+            }
             purged => purged?,
         };
         let mut uncertain = uncertainty(locked.purge(&self.bundle, &saved))?;

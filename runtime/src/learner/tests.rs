@@ -446,6 +446,22 @@ fn a_class_that_replaces_one_of_the_bundle_replaces_that_of_the_next_bundle_too(
 }
 
 #[test]
+fn a_forgotten_class_that_had_replaced_a_base_class_can_be_purged() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut learner = learner(folder.path());
+    let base = learner.base_model().classes[0].label.clone();
+    let shots = features(&learner, 1, 3);
+    let purge = |learner: &mut Learner| learner.purge(&base, &mut ());
+    let never = purge(&mut learner).unwrap_err();
+    assert!(matches!(never, ChangeError::Learn(LearnError::BaseClass { .. })), "{never}");
+    learner.replace_base(&[(&base, Shots::Features(shots.view()))], &mut ()).unwrap().durable().unwrap();
+    learner.forget(&base, &mut ()).unwrap().durable().unwrap();
+    assert!(purge(&mut learner).unwrap().durable().unwrap().is_none());
+    let nothing_left = purge(&mut learner).unwrap_err();
+    assert!(matches!(nothing_left, ChangeError::Learn(LearnError::BaseClass { .. })), "{nothing_left}");
+}
+
+#[test]
 fn pictures_that_are_not_fit_to_be_shots_are_refused_where_that_is_wanted() {
     let folder = tempfile::tempdir().unwrap();
     let mut learner = learner(folder.path());

@@ -80,7 +80,8 @@ pub fn compare(plan: &UpgradePlan, old: &State, report: &ChangeReport) -> Vec<Cl
         let PlannedClass { label, learned, role, shots, files } = planned;
         let origin = learned.map_or(FirstRecognition::UNKNOWN, |index| old.first_recognitions.of(index));
         let before = RecognitionCount { right: origin.recognised, samples: origin.shots };
-        let after = report.classes.iter().find(|class| label::same(&class.label, label));
+        // Of a base class that is replaced and the learned one that replaces it, the latter: it comes later.
+        let after = report.classes.iter().rfind(|class| label::same(&class.label, label));
         let samples = after.map_or(0, |after| after.samples);
         let share = after.filter(|after| after.samples > 0).map(|after| after.after);
         let right = share.map_or(0, |share| (share * samples as f32).round() as u32);
