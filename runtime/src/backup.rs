@@ -42,8 +42,8 @@ use crate::store::kept_pictures::KeptBundle;
 pub use restore::{RestoreOptions, restore};
 pub use write::{BackupOptions, write, write_to};
 
-/// Largest state with its history that is restored, in bytes.
-pub const MAX_STATE: u64 = 256 << 20;
+/// Largest state with its history that is restored, in bytes: the largest that a store holds.
+pub const MAX_STATE: u64 = crate::store::MAX_SLOT;
 
 const BUNDLE: &str = "bundle.toml";
 const SLOT: &str = "slot";

@@ -140,7 +140,8 @@ pub fn private_options() -> OpenOptions {
     options
 }
 
-/// Makes a folder that its owner alone may look into, unless it is there. When this returns, it survives a power cut.
+/// Makes a folder that its owner alone may look into, and those above it, unless they are there. When this returns, all
+/// that were made survive a power cut.
 ///
 /// # Errors
 /// If it cannot be made.
@@ -148,8 +149,12 @@ pub fn create_folder(path: &Path) -> io::Result<()> {
     let mut builder = fs::DirBuilder::new();
     #[cfg(unix)]
     std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    let is_missing = |folder: &&Path| !folder.as_os_str().is_empty() && !folder.is_dir();
+    let missing: Vec<&Path> = path.ancestors().take_while(is_missing).collect();
     builder.recursive(true).create(path)?;
-    path.parent().filter(|parent| !parent.as_os_str().is_empty()).map_or(Ok(()), sync_folder)
+    // Also of a folder that was there: whoever made it may not have come to this.
+    sync_folder(folder_of(path))?;
+    missing.iter().skip(1).try_for_each(|folder| sync_folder(folder_of(folder)))
 }
 
 /// Makes the names in a folder survive a power cut. Other systems than Unix do not let a folder be synced.
@@ -225,10 +230,14 @@ fn replace_by<T, E: From<io::Error>>(
     Ok(result)
 }
 
+/// The folder that a path is in.
+fn folder_of(path: &Path) -> &Path {
+    path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
 /// Makes a file's name survive a power cut, which renaming alone does not.
 fn sync_folder_of(path: &Path) -> io::Result<()> {
-    let folder = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    sync_folder(folder).map_err(|error| io::Error::new(error.kind(), Unsynced(error)))
+    sync_folder(folder_of(path)).map_err(|error| io::Error::new(error.kind(), Unsynced(error)))
 }
 
 /// Whether links are followed in the last part of a path.

@@ -197,7 +197,7 @@ fn hostile_backups_are_refused_and_leave_nothing_behind() {
     refused("no picture", &sealed(&plain(noise)), "a picture in it is neither");
     let mut huge = plain(good.clone());
     huge[2].0 = header("slot", MAX_STATE + 1, EntryType::Regular);
-    refused("a huge state", &sealed(&huge), "where 268435456 are the most");
+    refused("a huge state", &sealed(&huge), &format!("where {MAX_STATE} are the most"));
     let mut promised = plain(good[..3].to_vec());
     promised[2].0 = header("slot", MAX_STATE, EntryType::Regular);
     refused("a state that is promised", &sealed(&promised), "cut off");

@@ -53,7 +53,8 @@ impl Learner {
         made: ChangeOutcome,
         observer: &mut dyn Observer,
     ) -> ChangeOutcome {
-        if self.settings.alignment != AlignmentTime::Now {
+        // A change that may not survive a power cut is not built upon; the next one aligns.
+        if self.settings.alignment != AlignmentTime::Now || made.uncertain.is_some() {
             return made;
         }
         match self.align_locked(locked, before, observer) {
