@@ -81,6 +81,8 @@ fn a_wrong_value_is_named() {
     large.seed = i64::MAX as u64 + 1;
     assert!(large.check().unwrap_err().to_string().starts_with("recipe: seed is 9223372036854775808, but"));
     assert!(refused("width = 16", "onnx = \"a.onnx\"\nweights = \"b\"").contains("backbone.weights"));
+    let mean_alone = refused("width = 16", "onnx = \"a.onnx\"\nmean = [0.1, 0.2, 0.3]");
+    assert!(mean_alone.contains("backbone.mean is given alone"), "{mean_alone}");
     assert!(refused("width = 16", "").contains("backbone.width is 0"));
     let stem = "architecture = \"resnet12\"\nstem = \"imagenet\"";
     assert!(refused("architecture = \"resnet18\"", stem).contains("backbone.stem is imagenet"));

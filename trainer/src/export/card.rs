@@ -406,18 +406,18 @@ fn license(name: &str) -> String {
     }
 }
 
-/// Accuracy on the base training images after the last epoch of phase 2, whose epochs have so many `steps`, in percent:
-/// of no other one, where a damaged line of the metrics was passed over.
+/// Accuracy on the base training images after the epoch of phase 2 whose head is shipped, in percent; epochs have so many
+/// `steps`. Of no other epoch, where a damaged line of the metrics was passed over.
 fn accuracy(run: &Run, steps: usize) -> Option<f64> {
     let lines = run.metrics("align");
     // Checkpoints of older programs do not say how many there were.
     let Some(taken) = run.steps(crate::train::base_align::CHECKPOINT) else {
         return lines.last()?["accuracy"].as_f64();
     };
-    let last = taken / steps.max(1) as u64;
-    let line = lines.iter().find(|line| line["epoch"].as_u64() == Some(last));
+    let shipped = taken / steps.max(1) as u64;
+    let line = lines.iter().find(|line| line["epoch"].as_u64() == Some(shipped));
     if line.is_none() {
-        log::warn!("metrics.jsonl lacks epoch {last} of phase 2; the card goes without its accuracy");
+        log::warn!("metrics.jsonl lacks epoch {shipped} of phase 2; the card goes without its accuracy");
     }
     line?["accuracy"].as_f64()
 }

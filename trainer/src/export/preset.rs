@@ -41,13 +41,23 @@ pub(super) fn storing_as(stored: &LearnConfig, preset: LearnConfig) -> LearnConf
 /// Writes a bundle's manifest with other settings, removes the signature of the old one, and has the card say what
 /// devices do now.
 pub(super) fn replace_manifest(folder: &Path, manifest: &Manifest) -> Result<()> {
-    // A manifest without its signature is refused where one is demanded; one beside a wrong signature says less.
-    match fs::remove_file(folder.join(SIGNATURE)) {
-        Ok(()) => log::warn!("the bundle's signature was removed; sign it again with `orco-train sign`"),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+    // A manifest without its signature is refused where one is demanded; one beside a wrong signature says less. The
+    // signature comes back where the manifest cannot be written.
+    let (signature, aside) = (folder.join(SIGNATURE), folder.join(format!("{SIGNATURE}.former")));
+    let signed = match fs::rename(&signature, &aside) {
+        Ok(()) => true,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => false,
         Err(error) => return Err(error).context("cannot remove the old signature"),
+    };
+    let written = write_atomically(&folder.join(MANIFEST), toml::to_string(manifest)?.as_bytes());
+    if let (Err(error), true) = (&written, signed) {
+        fs::rename(&aside, &signature).with_context(|| format!("cannot put the signature back after: {error:#}"))?;
     }
-    write_atomically(&folder.join(MANIFEST), toml::to_string(manifest)?.as_bytes())?;
+    written?;
+    if signed {
+        fs::remove_file(&aside).context("cannot remove the old signature")?;
+        log::warn!("the bundle's signature was removed; sign it again with `orco-train sign`");
+    }
     let bundle = Bundle::open(folder).context("the bundle just written does not open")?;
     let card = folder.join(CARD);
     match fs::read_to_string(&card) {

@@ -32,7 +32,13 @@ pub fn write_key(path: &Path) -> Result<PathBuf> {
         #[cfg(not(unix))]
         let _ = mode;
         let written = options.open(path).and_then(|mut file| file.write_all(text.as_bytes()));
-        written.with_context(|| format!("cannot write the key {}", path.display()))?;
+        if let Err(error) = written {
+            // Half of a pair belongs to nothing. Neither file was there before.
+            for made in [&public_path, &path.to_path_buf()] {
+                let _ = fs::remove_file(made);
+            }
+            return Err(error).with_context(|| format!("cannot write the key {}", path.display()));
+        }
     }
     Ok(public_path)
 }

@@ -235,6 +235,11 @@ impl<'a> AlignPhase<'a> {
             interrupt::check()?;
             let _ = self.shuffled();
             (0..steps).for_each(|_| step());
+            // A backbone that is trained gave features anew at the end of each epoch: for the accuracy, and to judge it.
+            if config.train_backbone {
+                let passes = 1 + usize::from(self.state.stopping.is_some());
+                (0..passes).for_each(|_| group.draw_separately(|| ()));
+            }
         }
         let order = (at.step > 0).then(|| self.shuffled());
         (0..at.step).for_each(|_| step());
@@ -321,7 +326,7 @@ impl TrainingPhase for AlignPhase<'_> {
         if at.epoch < self.tables.align.epochs && !self.should_stop_early(at.epoch) {
             return self.state.save(at, steps, self.targets, self.settings, run);
         }
-        self.state.save_finished(at, steps, self.model, self.targets, self.settings, run)
+        self.state.save_finished(at, self.steps(), self.model, self.targets, self.settings, run)
     }
 }
 

@@ -153,21 +153,22 @@ impl AlignState {
         }
     }
 
-    /// Writes the checkpoint of a finished phase, after so many steps: with the best weights, where images set aside
-    /// say which those are.
+    /// Writes the checkpoint of a finished phase, whose epochs have so many steps: with the best weights, where images
+    /// set aside say which those are, and after the steps that led to these.
     ///
     /// # Errors
     /// As for [`AlignState::save`].
     pub fn save_finished(
         &self,
         at: Position,
-        steps: u64,
+        steps_per_epoch: usize,
         model: &Model,
         targets: &Targets,
         settings: &Tensor,
         run: &Run,
     ) -> Result<()> {
-        if let Some(epoch) = self.stopping.as_ref().and_then(|stopping| stopping.restore_best(self.parameters())) {
+        let best = self.stopping.as_ref().and_then(|stopping| stopping.restore_best(self.parameters()));
+        if let Some(epoch) = best {
             log::info!(
                 "phase 2 ends after {} epochs; the head after {epoch} was the best on images set aside",
                 at.epoch
@@ -176,7 +177,8 @@ impl AlignState {
         let mut tensors = model.tensors();
         demand_finite(at, &tensors)?;
         tensors.extend(made_with(targets, settings));
-        run.save(CHECKPOINT, &tensors, steps)?;
+        let shipped = Position { epoch: best.unwrap_or(at.epoch), step: 0 };
+        run.save(CHECKPOINT, &tensors, shipped.global_step(steps_per_epoch))?;
         // Two generations are enough; should a third one stay, the finished one still counts.
         let _ = run.remove_previous(UNFINISHED);
         Ok(())
