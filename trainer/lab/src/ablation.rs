@@ -21,7 +21,7 @@ use serde_json::json;
 
 use crate::comparison::{check_trainable, compare, of_head, on_device};
 use crate::measurements::{self, Experiment};
-use orco_trainer::config::{Architecture, BaseAssignment, Recipe, TargetConfig};
+use orco_trainer::config::{Architecture, BaseAssignment, Recipe, Stem, TargetConfig};
 use orco_trainer::model::Model;
 use orco_trainer::run::digest::{digest, phase_1_inputs};
 use orco_trainer::train::objective::Targets;
@@ -170,6 +170,9 @@ fn pretraining(recipe: &Recipe, name: &str, [cross_entropy, supervised, own]: [f
 fn backbone(recipe: &Recipe, name: &str, architecture: Architecture) -> AblationVariant<Recipe> {
     let mut recipe = recipe.clone();
     recipe.backbone.architecture = architecture;
+    if architecture != Architecture::Resnet18 {
+        recipe.backbone.stem = Stem::Small;
+    }
     variant(name, recipe)
 }
 
@@ -245,8 +248,11 @@ mod tests {
 
     #[test]
     fn every_variant_has_a_recipe_that_makes_sense_and_a_name_of_its_own() {
-        for question in Question::PAPER {
-            let variants = variants(question, &recipe(), PaperReading::Program).unwrap();
+        let of_imagenet: Recipe = toml::from_str(include_str!("../../recipes/miniimagenet-paper.toml")).unwrap();
+        for (question, recipe) in
+            Question::PAPER.into_iter().flat_map(|question| [(question, recipe()), (question, of_imagenet.clone())])
+        {
+            let variants = variants(question, &recipe, PaperReading::Program).unwrap();
             for (index, variant) in variants.iter().enumerate() {
                 let text = toml::to_string(&variant.settings).unwrap();
                 let folder = tempfile::tempdir().unwrap();
