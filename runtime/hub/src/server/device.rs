@@ -72,8 +72,11 @@ pub(super) async fn answer(State(hub): State<Arc<HubService>>, request: Request)
             return Err(stranger());
         }
     }
-    let own = hub.devices.enter(head.device);
-    let _own = own.ok_or_else(|| StatusCode::SERVICE_UNAVAILABLE.into_response())?;
+    // Nobody has proved yet that an enrolment is this device's: it takes none of the device's places.
+    let _own = match route {
+        DeviceRoute::Enrol => None,
+        _ => Some(hub.devices.enter(head.device).ok_or_else(|| StatusCode::SERVICE_UNAVAILABLE.into_response())?),
+    };
     let (places, time) = match route {
         DeviceRoute::Enrol => (&hub.enrolments, HEAD_TIMEOUT),
         _ => (&hub.bodies, BODY_TIMEOUT),
