@@ -36,7 +36,7 @@ pub struct MqttOptions {
     #[arg(long, value_name = "PREFIX", env = "ORCO_MQTT_DISCOVERY", default_value = "homeassistant")]
     mqtt_discovery: String,
     /// Publishes a small picture whenever the camera shows something else: whoever may read from the broker sees it.
-    #[arg(long, env = "ORCO_MQTT_PICTURES")]
+    #[arg(long, env = "ORCO_MQTT_PICTURES", value_parser = clap::builder::BoolishValueParser::new())]
     mqtt_pictures: bool,
 }
 

@@ -25,8 +25,8 @@ use crate::output::{Output, say};
 #[derive(Args, Debug)]
 pub struct Arguments {
     /// Address of the fleet's hub, such as http://hub:8090. Without one nothing is ever sent.
-    #[arg(long, value_name = "URL", env = "ORCO_HUB", required = true)]
-    hub: String,
+    #[arg(long, value_name = "URL", env = "ORCO_HUB")]
+    hub: Option<String>,
     /// Certificates that vouch for a hub with https, a PEM file; by default those of public authorities.
     #[arg(long, value_name = "FILE", env = "ORCO_HUB_CA_FILE")]
     hub_ca_file: Option<PathBuf>,
@@ -62,6 +62,8 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<
     let Some(state) = options.state.clone() else {
         bail!("name the folder of the device's state with --state DIR: its name must not change with the bundle");
     };
+    // Clap would demand it before the file of settings is read.
+    let Some(hub) = &arguments.hub else { bail!("name the fleet's hub with --hub URL, or `hub` in the settings") };
     let key = options.public_key()?;
     let folder = DeviceFolder::new(arguments.fleet.clone().unwrap_or_else(|| state.join("fleet")));
     let store = Store::new(&state);
@@ -86,8 +88,8 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<
     let current = folder.current_bundle();
     let device = FleetDevice::new(folder, &state, settings);
     let mut transport = match &arguments.hub_ca_file {
-        Some(file) => HttpTransport::with_certificates(&arguments.hub, file)?,
-        None => HttpTransport::new(&arguments.hub),
+        Some(file) => HttpTransport::with_certificates(hub, file)?,
+        None => HttpTransport::new(hub),
     };
     if let Some(code) = &arguments.code {
         let name = arguments.name.clone().unwrap_or_else(host_name);
