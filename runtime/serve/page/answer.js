@@ -10,7 +10,7 @@ const EVERY_MS = 250, IDLE_MS = 300, SIDE = 480, MOST_ALTERNATIVES = 3;
 
 export function startAnswer() {
   $("why-ask").onclick = () => toggleExplanation().catch(() => {});
-  store.subscribe(["answer", "language"], show);
+  store.subscribe(["answer", "deviceChosen", "files", "language"], show);
   store.subscribe(["answer", "files"], dropExplanation);
   store.subscribe(["explanation", "language"], showExplanation);
   store.subscribe(["files", "classes"], ({ files }) => { if (files.length) classify().catch(() => {}); });
@@ -43,10 +43,11 @@ async function watchCamera() {
   }
 }
 
-function show({ answer: { matches, set, known, empty } }) {
+function show({ answer: { matches, set, known, empty }, deviceChosen, files }) {
   const isUnknown = matches.length > 0 && !known;
   // It keeps its place: what stands below must not move under a finger.
-  $("why-ask").disabled = !matches.length;
+  // The page has no picture of the device's camera as the device cuts it out.
+  $("why-ask").disabled = !matches.length || (deviceChosen && !files.length);
   setText("why-ask", message(isUnknown ? "whyUnknown" : "why"));
   setText("why-title", message(isUnknown ? "whyUnknownTitle" : "whyTitle"));
   const best = isUnknown ? undefined : matches[0];

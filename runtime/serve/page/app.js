@@ -20,6 +20,8 @@ import { startSource } from "./source.js";
 import { startTabs } from "./tabs.js";
 
 takeTokenFromAddress();
+// An address with a new token, in a tab that shows the page already, differs by its fragment alone.
+window.addEventListener("hashchange", () => { if (takeTokenFromAddress()) location.reload(); });
 startHeader();
 startTabs();
 startSource();

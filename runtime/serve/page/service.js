@@ -15,13 +15,14 @@ let question = null;
 // A token that was typed is forgotten with the tab; one that came with the address stays with the phone.
 const storedToken = () => sessionStorage.getItem("token") ?? localStorage.getItem("token");
 
-// Takes the token out of the page's address, where `orco serve --phone` puts it, and keeps it.
+// Takes the token out of the page's address, where `orco serve --phone` puts it, and keeps it; says whether one was there.
 export function takeTokenFromAddress() {
   const token = new URLSearchParams(location.hash.slice(1)).get("token");
-  if (!token) return;
+  if (!token) return false;
   localStorage.setItem("token", token);
   sessionStorage.removeItem("token");
   history.replaceState(null, "", location.pathname + location.search);
+  return true;
 }
 
 // Asks for the token unless another request has brought a new one meanwhile.

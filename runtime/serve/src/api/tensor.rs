@@ -60,7 +60,7 @@ struct Request<'a> {
     inputs: Input<'a>,
     #[serde(default)]
     outputs: Option<OutputList>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "or_default")]
     parameters: RequestParameters,
 }
 
@@ -77,13 +77,18 @@ struct OutputList([Option<Option<bool>>; OUTPUTS.len()]);
 struct RequestedOutput<'a> {
     #[serde(borrow)]
     name: Cow<'a, str>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "or_default")]
     parameters: OutputParameters,
 }
 
 #[derive(Default, Deserialize)]
 struct OutputParameters {
     binary_data: Option<bool>,
+}
+
+/// A value, or its default where it is null, as clients write fields that they leave empty.
+fn or_default<'de, D: Deserializer<'de>, T: Default + Deserialize<'de>>(deserializer: D) -> Result<T, D::Error> {
+    Ok(Option::deserialize(deserializer)?.unwrap_or_default())
 }
 
 impl<'de> Deserialize<'de> for OutputList {
@@ -130,7 +135,7 @@ struct Input<'a> {
     #[serde(borrow)]
     datatype: Cow<'a, str>,
     shape: Shape,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "or_default")]
     parameters: Parameters,
     #[serde(borrow)]
     data: Option<&'a RawValue>,
