@@ -5,7 +5,8 @@ import { problem } from "./problems.js";
 import { api, call } from "./service.js";
 import { store } from "./store.js";
 
-const IDLE_MS = 200, RETRY_MS = 1000;
+// The service answers within 5 seconds, without a picture where no new frame came.
+const IDLE_MS = 200, RETRY_MS = 1000, FRAME_MS = 15_000;
 
 export function startDevice() {
   store.subscribe(["deviceCamera", "deviceChosen", "language"], show);
@@ -43,12 +44,19 @@ async function watch() {
   }
 }
 
-// Waits for a frame with another number, shows it, and returns its number.
+// Waits for a frame with another number, shows it, and returns its number. Throws if the service does not answer.
 async function showFrameAfter(newest) {
-  const response = await call("GET", `${api("camera.jpg")}?after=${newest}`, undefined, { quiet: true });
-  const number = Number(response.headers.get("orco-frame"));
-  if (number !== newest) showFrame(URL.createObjectURL(await response.blob()));
-  return number;
+  const abort = new AbortController();
+  const timer = setTimeout(() => abort.abort(), FRAME_MS);
+  try {
+    const path = `${api("camera.jpg")}?after=${newest}`;
+    const response = await call("GET", path, undefined, { quiet: true, signal: abort.signal });
+    const number = Number(response.headers.get("orco-frame"));
+    if (number !== newest) showFrame(URL.createObjectURL(await response.blob()));
+    return number;
+  } finally {
+    clearTimeout(timer);
+  }
 }
 
 function showFrame(url) {

@@ -7,6 +7,9 @@ import { api, call, get } from "./service.js";
 import { NO_ANSWER, store } from "./store.js";
 
 const RETRY_MS = 2000;
+// The service sends something every 15 seconds. A device that lost its power or its network does not close the
+// connection; only its silence shows that it is gone.
+const SILENCE_MS = 40_000;
 
 // The complete events of a stream's text, and the rest that is still to be completed.
 export function parseEvents(text) {
@@ -33,13 +36,30 @@ export async function listen() {
   }
 }
 
-async function receive(reader) {
+// Handles events until the stream ends. Throws if nothing comes for `silence` milliseconds.
+export async function receive(reader, silence = SILENCE_MS) {
   for (let rest = ""; ;) {
-    const { value, done } = await reader.read();
+    const { value, done } = await readWithin(reader, silence);
     if (done) return;
     const parsed = parseEvents(rest + value);
     rest = parsed.rest;
     parsed.events.forEach(handle);
+  }
+}
+
+async function readWithin(reader, milliseconds) {
+  let timer;
+  const expiry = new Promise((_, reject) => {
+    timer = setTimeout(() => reject(new Error("the service is silent")), milliseconds);
+  });
+  try {
+    return await Promise.race([reader.read(), expiry]);
+  } catch (error) {
+    // Closes the connection. Nobody waits for that: the other side may be gone.
+    reader.cancel().catch(() => {});
+    throw error;
+  } finally {
+    clearTimeout(timer);
   }
 }
 

@@ -54,17 +54,17 @@ async function answered(request, quiet) {
 }
 
 // Sends a request with a body of JSON or a Blob. Its error is shown, with the file's `name` if it has one, unless it is
-// quiet, and thrown.
-export async function call(method, path, body, { quiet = false, name } = {}) {
+// quiet, and thrown. An AbortSignal, `signal`, ends it early.
+export async function call(method, path, body, { quiet = false, name, signal } = {}) {
   const token = storedToken();
   const headers = token ? { Authorization: `Bearer ${token}` } : {};
   const isFile = body instanceof Blob;
   if (body !== undefined) headers["Content-Type"] = isFile ? body.type : "application/json";
   const sent = body === undefined || isFile ? body : JSON.stringify(body);
-  const response = await answered(fetch(path, { method, headers, body: sent }), quiet);
+  const response = await answered(fetch(path, { method, headers, body: sent, signal }), quiet);
   if (response.status === 401) {
     await renewToken(token);
-    return call(method, path, body, { quiet, name });
+    return call(method, path, body, { quiet, name, signal });
   }
   if (response.ok) return response;
   const { error = response.statusText } = await response.json().catch(() => ({}));

@@ -1,7 +1,8 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 
-import { parseEvents } from "../events.js";
+import { parseEvents, receive } from "../events.js";
+import { store } from "../store.js";
 
 test("events may be cut anywhere", () => {
   const stream = ": hello\n\nevent: job\ndata: {\"id\":\"1-1\"}\n\nevent:changed\ndata:\n\n";
@@ -14,4 +15,28 @@ test("events may be cut anywhere", () => {
     assert.deepEqual([...first.events, ...second.events], expected, `cut at ${cut}`);
     assert.equal(second.rest, "");
   }
+});
+
+test("a stream that falls silent is cancelled, one that goes on is not", async () => {
+  const live = (number) => ({ value: `event: live\ndata: {"number":${number}}\n\n`, done: false });
+  const chunks = [live(1), { value: ":\n\n", done: false }, live(2)];
+  let cancelled = 0;
+  const reader = {
+    // The first three come at once, then nothing.
+    read: () => (chunks.length ? Promise.resolve(chunks.shift()) : new Promise(() => {})),
+    cancel: async () => { cancelled += 1; },
+  };
+  await assert.rejects(receive(reader, 20), /silent/);
+  assert.equal(cancelled, 1);
+  assert.deepEqual(store.state.deviceCamera, { number: 2 });
+});
+
+test("time that the service needs between two events is counted anew for each", async () => {
+  let left = 4;
+  const reader = {
+    read: () => new Promise((resolve) => setTimeout(() => resolve({ value: ":\n\n", done: (left -= 1) === 0 }), 100)),
+    cancel: async () => assert.fail("it is not silent"),
+  };
+  await receive(reader, 300);
+  assert.equal(left, 0);
 });

@@ -133,3 +133,12 @@ test("a token in the page's address is kept, sent, and no longer in the address"
   takeTokenFromAddress();
   assert.equal(localStorage.getItem("token"), "abc", "an address without one changes nothing");
 });
+
+test("a request that its caller ends early fails, without a word where it is quiet", async () => {
+  globalThis.fetch = (_, { signal }) => new Promise((_, reject) => signal.addEventListener("abort", () => reject(signal.reason)));
+  const abort = new AbortController();
+  const request = call("GET", "/api/v1/camera.jpg", undefined, { quiet: true, signal: abort.signal });
+  abort.abort();
+  await assert.rejects(request, { name: "AbortError" });
+  assert.equal(shown(), "");
+});
