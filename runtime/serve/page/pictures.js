@@ -3,29 +3,44 @@ import { element } from "./dom.js";
 import { message } from "./language.js";
 import { api, call, classPath } from "./service.js";
 
-const MAX_ADDRESSES = 256;
-// Addresses of blobs by path, in the order of fetching.
-const addresses = new Map();
+const MAX_KEPT = 256;
+// Pictures by path, in the order of fetching: the address of a blob, and how many images have not loaded it yet.
+const kept = new Map();
 
-function address(path) {
-  if (!addresses.has(path)) {
-    const fetched = call("GET", path, undefined, { quiet: true })
+function fetchOnce(path) {
+  if (!kept.has(path)) {
+    const address = call("GET", path, undefined, { quiet: true })
       .then((response) => response.blob()).then((blob) => URL.createObjectURL(blob));
-    addresses.set(path, fetched);
-    fetched.catch(() => addresses.delete(path));
-    if (addresses.size > MAX_ADDRESSES) release(addresses.keys().next().value);
+    const fetched = { address, loading: 0, isReleased: false };
+    kept.set(path, fetched);
+    address.catch(() => { if (kept.get(path) === fetched) kept.delete(path); });
   }
-  return addresses.get(path);
+  return kept.get(path);
+}
+
+// An image shows nothing if its address is revoked before it has loaded.
+function revokeWhenLoaded({ address, loading, isReleased }) {
+  if (isReleased && !loading) address.then((url) => URL.revokeObjectURL(url), () => {});
 }
 
 function release(path) {
-  addresses.get(path).then((url) => URL.revokeObjectURL(url), () => {});
-  addresses.delete(path);
+  const fetched = kept.get(path);
+  kept.delete(path);
+  fetched.isReleased = true;
+  revokeWhenLoaded(fetched);
+}
+
+// Lets go of the oldest where there are too many, except for those that an image still has to load.
+function releaseOldest() {
+  for (const [path, { loading }] of kept) {
+    if (kept.size <= MAX_KEPT) return;
+    if (!loading) release(path);
+  }
 }
 
 // Lets go of the pictures whose paths `isObsolete` says may not be shown again.
 export function releasePictures(isObsolete) {
-  [...addresses.keys()].filter(isObsolete).forEach(release);
+  [...kept.keys()].filter(isObsolete).forEach(release);
 }
 
 // Whether a stored shot still belongs to a class changes with every change of classes.
@@ -33,7 +48,17 @@ export const releaseStored = () => releasePictures((path) => path.startsWith(api
 
 export function picture(path, alt = "") {
   const image = element("img", { alt });
-  address(path).then((url) => { image.src = url; }, () => {});
+  const fetched = fetchOnce(path);
+  fetched.loading += 1;
+  const settle = () => {
+    fetched.loading -= 1;
+    revokeWhenLoaded(fetched);
+    releaseOldest();
+  };
+  fetched.address.then((url) => {
+    image.onload = image.onerror = settle;
+    image.src = url;
+  }, settle);
   return image;
 }
 
