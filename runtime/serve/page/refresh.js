@@ -5,12 +5,21 @@ import { store } from "./store.js";
 
 const INBOX_EVERY_MS = 500;
 
-let newest = 0;
+// Numbers requests of one kind. Each gets a function that says whether it is still the newest: answers may overtake one
+// another.
+function requests() {
+  let newest = 0;
+  return () => {
+    const request = ++newest;
+    return () => request === newest;
+  };
+}
+
+const classesRequest = requests();
 export async function refreshClasses() {
-  const request = ++newest, { job } = store.state;
+  const isNewest = classesRequest(), { job } = store.state;
   const [status, { classes }, { entries, present, earlier }] = await Promise.all([get("status"), get("classes"), get("history")]);
-  // Answers may overtake one another.
-  if (request !== newest) return;
+  if (!isNewest()) return;
   releaseStored();
   store.update({
     status,
@@ -26,17 +35,19 @@ export async function refreshClasses() {
   });
 }
 
+const shotsRequest = requests();
 export async function refreshShots() {
-  const { label } = store.state;
+  const isNewest = shotsRequest(), { label } = store.state;
   const [shots, { labels }] = await Promise.all([
     label ? get(shotsPath(label), { quiet: true }).then((list) => list.shots, () => []) : [],
     get("shots", { quiet: true }),
   ]);
-  if (label !== store.state.label) return;
+  if (!isNewest() || label !== store.state.label) return;
   store.update({ shots, waiting: labels.filter((other) => other.label !== label.normalize()) });
 }
 
 // A camera may fill the inbox with every frame: it is read at once, then at most every INBOX_EVERY_MS.
+const inboxRequest = requests();
 let timer = null, isStale = false;
 export async function refreshInbox() {
   if (timer) { isStale = true; return; }
@@ -45,11 +56,14 @@ export async function refreshInbox() {
     if (isStale) refreshInbox().catch(() => {});
     isStale = false;
   }, INBOX_EVERY_MS);
-  store.update({ inbox: await get("inbox") });
+  const isNewest = inboxRequest(), inbox = await get("inbox");
+  if (isNewest()) store.update({ inbox });
 }
 
+const sightingsRequest = requests();
 export async function refreshSightings() {
-  store.update({ sightings: await get("sightings", { quiet: true }) });
+  const isNewest = sightingsRequest(), sightings = await get("sightings", { quiet: true });
+  if (isNewest()) store.update({ sightings });
 }
 
 export const refreshAll = () => Promise.all([refreshClasses(), refreshShots(), refreshInbox(), refreshSightings()]);

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 
-import { refreshClasses } from "../refresh.js";
+import { refreshClasses, refreshInbox, refreshShots, refreshSightings } from "../refresh.js";
 import { store } from "../store.js";
 
 globalThis.sessionStorage = { getItem: () => null };
@@ -46,4 +46,39 @@ test("an answer that a newer one overtook is not shown", async () => {
   answer(overtaken, { label: "old" });
   await older;
   assert.deepEqual(store.state.classes, [{ label: "new" }]);
+});
+
+// Lets the newer of two requests of a kind be answered first; `field` is what the store has then.
+async function overtake(refresh, field, body) {
+  const requests = held();
+  const answerAll = (some, text) => some.forEach(({ path, resolve }) => resolve({ ok: true, json: async () => body(path, text) }));
+  const older = refresh(), overtaken = requests.splice(0), newer = refresh();
+  assert.ok(overtaken.length && requests.length);
+  answerAll(requests, "new");
+  await newer;
+  answerAll(overtaken, "old");
+  await older;
+  return store.state[field];
+}
+
+test("nor are shots that newer ones overtook", async () => {
+  store.update({ label: "mug" });
+  const body = (path, text) => (path.endsWith("/mug") ? { shots: [{ id: text }] } : { labels: [] });
+  assert.deepEqual(await overtake(refreshShots, "shots", body), [{ id: "new" }]);
+});
+
+test("nor are sightings that newer ones overtook", async () => {
+  const shown = await overtake(refreshSightings, "sightings", (_, text) => ({ kept: true, sightings: [text] }));
+  assert.deepEqual(shown.sightings, ["new"]);
+});
+
+test("nor is an inbox that a newer one overtook", async (context) => {
+  // The second reading has to wait: its time is over at once.
+  const { setTimeout: timeout } = globalThis;
+  context.after(() => { globalThis.setTimeout = timeout; });
+  let expire = null;
+  globalThis.setTimeout = (done, milliseconds) => (milliseconds === 500 ? ((expire = done), 1) : timeout(done, milliseconds));
+  const refresh = () => { expire?.(); return refreshInbox(); };
+  assert.deepEqual(await overtake(refresh, "inbox", (_, text) => ({ groups: [text], most: 9 })), { groups: ["new"], most: 9 });
+  expire();
 });
