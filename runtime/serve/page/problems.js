@@ -81,6 +81,9 @@ const sentences = [
   [/^no answer names "(.+)", although.*$/, {
     en: "No answer names “{1}”, since they name only what it learned: learn it in place of the one from the start, or have answers name all it knows (Settings).",
     de: "Keine Antwort nennt „{1}“, denn sie nennen nur Gelerntes: Anstelle des Bekannten lernen, oder in den Einstellungen alles Bekannte nennen lassen." }],
+  [/^the class is purged, but its sightings are left: (.*); remove them once.*$/s, {
+    en: "Pictures of it are still in the list of what was seen, which cannot be written just now ({1}). Remove that list later, under Review.",
+    de: "In der Liste des Gesehenen stehen noch Bilder davon; sie kann gerade nicht geschrieben werden ({1}). Bitte die Liste später löschen." }],
   [/^the change was cancelled$/, { de: "Die Änderung wurde abgebrochen." }],
   [/^the camera gave no picture yet.*$/, { de: "Die Kamera hat noch kein Bild geschickt." }],
   [/^the camera seems to have been moved.*$/, { de: "Die Kamera wurde wohl verschoben, oder das Licht ist ganz anders: Bitte den leeren Platz noch einmal zeigen." }],

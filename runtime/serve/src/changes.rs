@@ -472,8 +472,9 @@ impl ChangeWorker {
                     running.note_purged(&labels, learner);
                 }
                 let made = learner.purge(&label, &mut observer)?;
-                self.purge(learner, labels);
-                Ok(reported(made, |report| report.map_or(Value::Null, |report| report::of(&report))))
+                let left = self.purge(learner, labels);
+                let change = reported(made, |report| report.map_or(Value::Null, |report| report::of(&report)));
+                Ok(ReportedChange { warning: both(change.warning, left), ..change })
             }
             ChangeRequest::Undo { last: Some(entry) } => Ok(restored(learner.undo_if_last(entry, &mut observer)?)),
             ChangeRequest::Undo { last: None } => Ok(restored(learner.undo(1, &mut observer)?)),
@@ -537,8 +538,15 @@ impl ChangeWorker {
 /// What a change did, as its job says it.
 struct ReportedChange {
     report: Value,
-    /// Why the change may not survive a power cut, the head was not aligned to it, or no answer names the class.
+    /// Why the change may not survive a power cut, the head was not aligned to it, no answer names the class, or
+    /// something of a purged class is left.
     warning: Option<String>,
+}
+
+/// One warning of two, where both are to be said.
+fn both(first: Option<String>, second: Option<String>) -> Option<String> {
+    let all: Vec<String> = first.into_iter().chain(second).collect();
+    if all.is_empty() { None } else { Some(all.join("; ")) }
 }
 
 fn unanswered(label: &str) -> String {

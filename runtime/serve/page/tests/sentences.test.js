@@ -56,6 +56,9 @@ test("a report says what was learned, lost and confused, the worst three of each
     "A power cut could lose it.",
   ]);
   assert.deepEqual(reportLines({ report: null, warning: null }), []);
+  const left = "the class is purged, but its sightings are left: No space left on device; remove them once their folder can be written";
+  const [{ text, isWarning }] = reportLines({ report: null, warning: left });
+  assert.ok(isWarning && text.includes("list of what was seen") && text.includes("No space left on device"), text);
   const alike = { report: { one_scene: ["mug"] }, warning: null };
   assert.match(reportLines(alike, "not shown")[0].text, /show the empty place/);
   assert.match(reportLines(alike, "shown")[0].text, /other sides/);

@@ -49,7 +49,8 @@ pub async fn file(State(service): State<Arc<Service>>, Path(file): Path<String>)
 pub async fn clear(State(service): State<Arc<Service>>) -> Result<StatusCode, Refusal> {
     let sightings = service.sightings.clone();
     let cleared = blocking(move || sightings.clear()).await?;
-    cleared.map_err(|error| Refusal::internal(format!("not all sightings could be removed: {error}")))?;
+    // Also where some are left: those of things that are still there are gone, and the list says why it is not written.
     service.events.send(Event::Sightings);
+    cleared.map_err(|error| Refusal::internal(format!("not all sightings could be removed: {error}")))?;
     Ok(StatusCode::NO_CONTENT)
 }

@@ -28,8 +28,9 @@ pub(super) fn labels(learner: &mut Learner, label: &str) -> BTreeSet<String> {
 }
 
 impl ChangeWorker {
-    /// Removes everything that names one of these labels, except for labels that another class has or had.
-    pub(super) fn purge(&self, learner: &Learner, mut labels: BTreeSet<String>) {
+    /// Removes everything that names one of these labels, except for labels that another class has or had. Returns what
+    /// is to be said if something of the class is left.
+    pub(super) fn purge(&self, learner: &Learner, mut labels: BTreeSet<String>) -> Option<String> {
         for class in learner.classes() {
             labels.remove(&class.label);
         }
@@ -42,8 +43,13 @@ impl ChangeWorker {
         for label in &labels {
             self.records.pending_shots.remove(label, |_| true);
         }
-        if let Err(error) = self.records.sightings.remove(&labels) {
-            log::warn!("sightings of a purged class are left: {error}");
+        let left = self.records.sightings.remove(&labels).err().map(|error| {
+            format!(
+                "the class is purged, but its sightings are left: {error}; remove them once their folder can be written"
+            )
+        });
+        if let Some(left) = &left {
+            log::warn!("{left}");
         }
         let mut touched: Vec<Id> = Vec::new();
         for job in self.shared.jobs().all() {
@@ -57,6 +63,7 @@ impl ChangeWorker {
         }
         // Whoever keeps what was told of them lets it go.
         self.shared.telemetry.events.send(Event::Purged { jobs: touched });
+        left
     }
 }
 

@@ -8,7 +8,7 @@ use orco_runtime::state::history::{ChangeKind, HistoryEntry};
 use orco_runtime::state::label;
 use serde_json::Value;
 
-use super::{ChangeRequest, ChangeWorker, LabelledShots};
+use super::{ChangeRequest, ChangeWorker, LabelledShots, both};
 use crate::answers::Answers;
 use crate::id::Id;
 use crate::job::JobProgress;
@@ -126,12 +126,10 @@ impl ChangeWorker {
         if let Some(label) = running.labels.first() {
             self.records.pending_shots.remove(label, |shot| running.shots.contains(&shot));
         }
-        if !running.purged.is_empty() {
-            self.purge(learner, running.purged);
-        }
+        let left = if running.purged.is_empty() { None } else { self.purge(learner, running.purged) };
         self.prune_thumbnails(learner);
         self.answers.refresh();
         let warning = format!("the change is saved, as entry {entry} of the history, but {broke_off} after that");
-        self.shared.end(running.id, running.verb, JobProgress::Done(Value::Null, Some(warning)));
+        self.shared.end(running.id, running.verb, JobProgress::Done(Value::Null, both(Some(warning), left)));
     }
 }

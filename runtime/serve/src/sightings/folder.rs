@@ -17,6 +17,8 @@ use crate::error::ServeError;
 pub const FILE: &str = "sightings.csv";
 /// Sightings that are kept. The file is written anew once a tenth more are there.
 pub const MAX_SIGHTINGS: usize = 1000;
+/// Sightings that are held while the file cannot be written: the oldest go first.
+const MAX_UNWRITTEN: usize = 2 * MAX_SIGHTINGS;
 /// Largest file that is read, in bytes.
 const MAX_FILE: u64 = 4 << 20;
 /// Largest picture that is read, in bytes.
@@ -87,9 +89,7 @@ impl SightingFolder {
 
     /// All of them, as the file has them.
     pub fn csv(&self) -> Vec<u8> {
-        let mut text = HEADING.as_bytes().to_vec();
-        self.sightings.iter().for_each(|sighting| text.extend(line(sighting)));
-        text
+        csv_of(&self.sightings)
     }
 
     /// The picture of one, a JPEG.
@@ -111,7 +111,17 @@ impl SightingFolder {
         let written = self.append_last();
         let written =
             written.and_then(|()| picture.map_or(Ok(()), |bytes| files::create(&self.picture_path(&id), bytes)));
-        let problem = written.and_then(|()| self.forget_old()).err().map(|error| error.to_string());
+        let written = written.and_then(|()| self.forget_old());
+        // A disk that stays full or read-only must not fill the memory.
+        while self.sightings.len() > MAX_UNWRITTEN {
+            self.sightings.pop_front();
+        }
+        self.note_problem(&written);
+    }
+
+    /// Keeps why writing failed, or that it works again; the log has each change once.
+    fn note_problem(&mut self, written: &io::Result<()>) {
+        let problem = written.as_ref().err().map(io::Error::to_string);
         if self.problem != problem {
             let folder = self.folder.display();
             match &problem {
@@ -138,24 +148,35 @@ impl SightingFolder {
         if self.sightings.len() <= MAX_SIGHTINGS + MAX_SIGHTINGS / 10 {
             return Ok(());
         }
-        let old = self.sightings.drain(..self.sightings.len() - MAX_SIGHTINGS).collect();
-        self.let_go(old)
+        let old = self.sightings.len() - MAX_SIGHTINGS;
+        let (gone, kept) =
+            (self.sightings.range(..old).cloned().collect(), self.sightings.range(old..).cloned().collect());
+        self.keep_only(kept, gone)
     }
 
     /// Removes some.
     ///
     /// # Errors
-    /// If the file cannot be written, or a picture not removed.
+    /// If the file cannot be written: all of them are still listed then. If a picture cannot be removed.
     pub fn remove(&mut self, is_gone: impl Fn(&Sighting) -> bool) -> io::Result<()> {
-        let (gone, kept): (Vec<_>, Vec<_>) = std::mem::take(&mut self.sightings).into_iter().partition(is_gone);
-        self.sightings = kept.into();
-        if gone.is_empty() { Ok(()) } else { self.let_go(gone) }
+        let (gone, kept): (VecDeque<_>, VecDeque<_>) = self.sightings.iter().cloned().partition(is_gone);
+        if gone.is_empty() {
+            return Ok(());
+        }
+        let removed = self.keep_only(kept, gone);
+        self.note_problem(&removed);
+        removed
     }
 
-    /// Writes the file without those that are not listed any more, then removes their pictures.
-    fn let_go(&self, gone: Vec<Sighting>) -> io::Result<()> {
-        self.rewrite()?;
-        gone.iter().try_for_each(|sighting| files::remove_if_there(&self.picture_path(&sighting.id)))
+    /// Writes the file without some, then forgets them, then removes their pictures. Were they forgotten first, they
+    /// would come back after a restart wherever the file could not be written.
+    fn keep_only(&mut self, kept: VecDeque<Sighting>, gone: VecDeque<Sighting>) -> io::Result<()> {
+        files::replace(&self.folder.join(FILE), &csv_of(&kept))?;
+        self.sightings = kept;
+        // One picture that stays must not keep the others.
+        let removed: Vec<io::Result<()>> =
+            gone.iter().map(|sighting| files::remove_if_there(&self.picture_path(&sighting.id))).collect();
+        removed.into_iter().collect()
     }
 
     fn rewrite(&self) -> io::Result<()> {
@@ -171,6 +192,13 @@ impl SightingFolder {
 fn is_id(text: &str) -> bool {
     let is_number = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
     text.split_once('-').is_some_and(|(second, count)| is_number(second) && is_number(count))
+}
+
+/// The file that lists some.
+fn csv_of(sightings: &VecDeque<Sighting>) -> Vec<u8> {
+    let mut text = HEADING.as_bytes().to_vec();
+    sightings.iter().for_each(|sighting| text.extend(line(sighting)));
+    text
 }
 
 /// A line of the file.
@@ -236,6 +264,55 @@ mod tests {
         folder.remove(|_| true).unwrap();
         assert_eq!(fs::read_dir(place.path()).unwrap().count(), 3);
         assert_eq!(fs::read_to_string(place.path().join(FILE)).unwrap(), HEADING);
+    }
+
+    /// Puts a folder in the place of the file, which nothing can replace then. Rights would not stop root.
+    fn obstruct(path: &Path) {
+        fs::remove_file(path).unwrap();
+        fs::create_dir(path).unwrap();
+    }
+
+    #[test]
+    fn what_cannot_be_removed_from_the_file_stays_listed() {
+        let place = TempDir::new().unwrap();
+        let file = place.path().join(FILE);
+        let mut folder = SightingFolder::open(place.path()).unwrap();
+        folder.add(sighting(1, "mug"), Some(b"one"));
+        folder.add(sighting(2, "duck"), None);
+        obstruct(&file);
+        for _ in 0..2 {
+            assert!(folder.remove(|sighting| sighting.label == "mug").is_err());
+            assert_eq!(labels(&folder), ["duck", "mug"]);
+            assert!(folder.problem().is_some());
+        }
+        assert_eq!(folder.picture("1800000001-1").as_deref(), Some(&b"one"[..]));
+        fs::remove_dir(&file).unwrap();
+        folder.remove(|_| true).unwrap();
+        assert_eq!(folder.problem(), None);
+        assert_eq!(fs::read_dir(place.path()).unwrap().count(), 1, "the empty list");
+        let again = SightingFolder::open(place.path()).unwrap();
+        assert!(labels(&again).is_empty());
+    }
+
+    #[test]
+    fn the_oldest_stay_while_the_file_cannot_be_written() {
+        let place = TempDir::new().unwrap();
+        let file = place.path().join(FILE);
+        let mut folder = SightingFolder::open(place.path()).unwrap();
+        let many = MAX_SIGHTINGS + MAX_SIGHTINGS / 10;
+        folder.sightings = (0..many).map(|number| sighting(number, "mug")).collect();
+        obstruct(&file);
+        assert!(folder.forget_old().is_ok(), "they are not too many yet");
+        folder.add(sighting(many, "mug"), None);
+        assert!(folder.problem().is_some() && folder.forget_old().is_err());
+        assert_eq!(folder.sightings.len(), many + 1);
+        folder.sightings.extend((many + 1..MAX_UNWRITTEN).map(|number| sighting(number, "mug")));
+        folder.add(sighting(MAX_UNWRITTEN, "mug"), None);
+        assert_eq!(folder.sightings.len(), MAX_UNWRITTEN);
+        fs::remove_dir(&file).unwrap();
+        folder.add(sighting(MAX_UNWRITTEN + 1, "mug"), None);
+        assert_eq!((folder.sightings.len(), folder.problem()), (MAX_SIGHTINGS, None));
+        assert_eq!(fs::read(&file).unwrap(), folder.csv());
     }
 
     #[test]

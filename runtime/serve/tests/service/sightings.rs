@@ -70,6 +70,20 @@ fn what_came_and_left_is_listed_with_a_picture_and_is_there_after_a_restart() {
     assert_eq!(purged["state"], "done", "{purged}");
     assert_eq!(sightings(&running.get("/api/v1/sightings")), [("duck".to_owned(), false)]);
     assert_eq!(running.ask("GET", &format!("/api/v1/sightings/{id}.jpg"), &[], b"").status, 404);
+    // Where the file cannot be written, they stay listed, and whoever asked is told.
+    let file = folder.join("sightings.csv");
+    fs::remove_file(&file).unwrap();
+    fs::create_dir(&file).unwrap();
+    let purged = running.finished(&running.ask("DELETE", "/api/v1/classes/duck?purge=true", &[], b""));
+    assert_eq!(purged["state"], "done", "{purged}");
+    assert!(purged["warning"].as_str().is_some_and(|warning| warning.contains("its sightings are left")), "{purged}");
+    for _ in 0..2 {
+        assert_eq!(running.ask("DELETE", "/api/v1/sightings", &[], b"").status, 500);
+        let listed = running.get("/api/v1/sightings");
+        assert_eq!(sightings(&listed), [("duck".to_owned(), false)]);
+        assert!(listed["problem"].is_string(), "{listed}");
+    }
+    fs::remove_dir(&file).unwrap();
     assert_eq!(running.ask("DELETE", "/api/v1/sightings", &[], b"").status, 204);
     assert_eq!(running.get("/api/v1/sightings")["sightings"], json!([]));
     assert_eq!(fs::read_dir(&folder).unwrap().count(), 1, "the empty list");
