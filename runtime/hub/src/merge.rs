@@ -1,8 +1,9 @@
 //! Packs of one label from several devices: merged into one class, or kept apart under names of their own.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use orco_runtime::pack::{MAX_THUMBNAILS, Pack, PackOrigin};
+use orco_runtime::state::bank::Bank;
 use orco_runtime::state::label;
 use orco_runtime::state::state::MAX_SHOTS;
 
@@ -103,28 +104,43 @@ pub fn combine<Id>(packs: Vec<PushedPack<Id>>, choice: SameLabel) -> Result<Vec<
     Ok(combined)
 }
 
-/// One pack with the shots of all, in order. Its origin names every device.
+/// One pack with the shots of all, in order, each once: a device that learned an earlier merge pushes the shots of the
+/// others again. Its origin names every device.
 fn merged<Id>(label: &str, group: Vec<PushedPack<Id>>) -> Result<Option<CombinedPack<Id>>, MergeError> {
     let devices: Vec<&str> = group.iter().map(|pushed| pushed.device.as_str()).collect();
     let devices = devices.join(", ");
-    let shots: usize = group.iter().map(|pushed| pushed.pack.exemplars.len()).sum();
-    if shots > MAX_SHOTS {
-        return Err(MergeError::TooManyShots { label: label.into(), shots });
-    }
     let mut group = group.into_iter();
     let Some(first) = group.next() else { return Ok(None) };
     let mut all = CombinedPack { origins: vec![first.id], pack: first.pack };
+    let mut known: BTreeSet<[u8; 32]> = digests(&all.pack.exemplars).collect();
     for PushedPack { id, pack, .. } in group {
         if pack.bundle_digest != all.pack.bundle_digest || !pack.exemplars.has_layout_of(&all.pack.exemplars) {
             return Err(MergeError::OtherBundle { label: label.into() });
         }
-        all.pack.exemplars.append(0, &pack.exemplars);
-        all.pack.thumbnails.extend(pack.thumbnails);
+        for (exemplar, digest) in digests(&pack.exemplars).enumerate() {
+            if known.insert(digest) {
+                all.pack.exemplars.push_from(&pack.exemplars, exemplar, 0);
+            }
+        }
+        // The same pictures again would keep others out, since there is room for a few only.
+        for thumbnail in pack.thumbnails {
+            if !all.pack.thumbnails.contains(&thumbnail) {
+                all.pack.thumbnails.push(thumbnail);
+            }
+        }
         all.origins.push(id);
+    }
+    let shots = all.pack.exemplars.len();
+    if shots > MAX_SHOTS {
+        return Err(MergeError::TooManyShots { label: label.into(), shots });
     }
     all.pack.thumbnails.truncate(MAX_THUMBNAILS);
     all.pack.origin = PackOrigin { device: Some(devices), created: None, ..all.pack.origin };
     checked(label, all).map(Some)
+}
+
+fn digests(exemplars: &Bank) -> impl Iterator<Item = [u8; 32]> {
+    (0..exemplars.len()).map(|exemplar| exemplars.digest_of(exemplar))
 }
 
 /// The packs under names that tell them apart.
@@ -148,7 +164,6 @@ fn checked<Id>(label: &str, combined: CombinedPack<Id>) -> Result<CombinedPack<I
 #[cfg(test)]
 mod tests {
     use orco_runtime::method::exemplar::ExemplarPrecision;
-    use orco_runtime::state::bank::Bank;
 
     use super::*;
 
@@ -183,6 +198,20 @@ mod tests {
         let merged = combine(packs, SameLabel::Merge).unwrap().remove(0).pack.exemplars;
         assert_eq!(merged.clean(), [1.0, 0.0, 1.0, 1.0, 2.0, 0.0]);
         assert_eq!(merged.classes(), [0, 0, 0]);
+    }
+
+    /// Both devices learned the merged pack, and one was given a further shot.
+    #[test]
+    fn merging_again_doubles_no_shot() {
+        let packs = vec![pushed(1, "mug", "a", 600), pushed(2, "mug", "b", 300)];
+        let merged = combine(packs, SameLabel::Merge).unwrap().remove(0).pack;
+        let mut further = merged.clone();
+        further.exemplars.push(0, &[3.0, 0.0]);
+        let of = |id, device: &str, pack: &Pack| PushedPack { id, device: device.into(), pack: pack.clone() };
+        let again = combine(vec![of(3, "a", &merged), of(4, "b", &further)], SameLabel::Merge).unwrap().remove(0);
+        assert_eq!(again.origins, [3, 4]);
+        assert_eq!(again.pack.exemplars.len(), 901);
+        assert_eq!(again.pack.exemplars.clean(), further.exemplars.clean());
     }
 
     #[test]
