@@ -170,10 +170,19 @@ impl Learner {
     /// be saved. Nothing was changed then.
     pub fn forget(&mut self, label: &str, observer: &mut dyn Observer) -> Result<ChangeOutcome, ChangeError> {
         let locked = self.lock()?;
+        self.forget_locked(&locked, label, observer)
+    }
+
+    pub(super) fn forget_locked(
+        &mut self,
+        locked: &LockedStore,
+        label: &str,
+        observer: &mut dyn Observer,
+    ) -> Result<ChangeOutcome, ChangeError> {
         let (next, report) = self.run_session(observer, |session, state| session.forget(state, label))?;
         let change = HistoryChange::new(ChangeKind::Forget, self.settings.seed).labels([label::normal(label)]);
-        let (made, before) = self.save_next(&locked, next, change, report)?;
-        Ok(self.align_after(&locked, &before.state, made, observer))
+        let (made, before) = self.save_next(locked, next, change, report)?;
+        Ok(self.align_after(locked, &before.state, made, observer))
     }
 
     /// Forgets a class together with its past: its exemplars and every label it ever had disappear from every file of

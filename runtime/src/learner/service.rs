@@ -127,6 +127,22 @@ impl Learner {
         place.map(|place| place + 1).ok_or(ChangeError::OtherShot { label })
     }
 
+    /// Forgets a learned class if it is still the one that is meant: somebody may have given it further shots since it
+    /// was looked at. `is_meant` sees the newest state under the store's lock. Where it says no, nothing is changed and
+    /// there is no outcome.
+    ///
+    /// # Errors
+    /// As for [`Learner::forget`].
+    pub fn forget_if(
+        &mut self,
+        label: &str,
+        is_meant: impl FnOnce(&Self) -> bool,
+        observer: &mut dyn Observer,
+    ) -> Result<Option<ChangeOutcome>, ChangeError> {
+        let locked = self.lock()?;
+        if is_meant(self) { self.forget_locked(&locked, label, observer).map(Some) } else { Ok(None) }
+    }
+
     /// Undoes the last change if the last entry of the history is that one: of two who both saw it, the second takes
     /// back nothing.
     ///

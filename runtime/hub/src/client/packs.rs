@@ -3,6 +3,7 @@
 use orco_runtime::files;
 use orco_runtime::learner::{ChangeError, Learner, PackClass};
 use orco_runtime::pack::{self, Pack};
+use orco_runtime::state::history::{EntryId, HistoryEntry};
 use orco_runtime::state::label;
 use orco_runtime::state::sentence::with_causes;
 
@@ -38,6 +39,8 @@ impl Round<'_, '_> {
     }
 
     fn follow_all(&mut self, learner: &mut Learner, packs: &[PackTarget]) -> Result<Vec<ReleaseOutcome>, SyncError> {
+        // Opened when the round began, and somebody may have taught since.
+        learner.refresh()?;
         self.forget_withdrawn(learner, packs)?;
         let mut outcomes = Vec::with_capacity(packs.len());
         for target in packs {
@@ -47,8 +50,7 @@ impl Round<'_, '_> {
     }
 
     fn follow_pack(&mut self, learner: &mut Learner, target: &PackTarget) -> Result<FollowOutcome, SyncError> {
-        let action = self.action(learner, target);
-        if action == PackAction::Hold {
+        if self.action(learner, target) == PackAction::Hold {
             return Ok(FollowOutcome::Held);
         }
         let wanted = WantedObject { digest: target.digest, size: target.size };
@@ -59,14 +61,18 @@ impl Round<'_, '_> {
             Ok(_) => return Ok(FollowOutcome::Refused("the pack has another label than the channel says".into())),
             Err(error) => return Ok(FollowOutcome::Refused(with_causes(&error))),
         };
+        // Fetching may take long.
+        learner.refresh()?;
+        let action = self.action(learner, target);
+        if action == PackAction::Hold {
+            return Ok(FollowOutcome::Held);
+        }
         let content = content(&pack);
         if class_content(learner, &pack.label) != Some(content) {
             if action == PackAction::Compare {
-                let label = &target.label;
-                let reason = format!("this device was taught another \"{label}\"; merge both, or keep them apart");
-                return Ok(FollowOutcome::Refused(reason));
+                return Ok(taught_another(&target.label));
             }
-            let learned = self.learn(learner, &pack, action == PackAction::Replace)?;
+            let learned = self.learn(learner, &pack, target)?;
             if learned != FollowOutcome::Held {
                 return Ok(learned);
             }
@@ -114,13 +120,18 @@ impl Round<'_, '_> {
     }
 
     /// Learns a pack, an entry of the history, or refuses it.
-    fn learn(&mut self, learner: &mut Learner, pack: &Pack, replace: bool) -> Result<FollowOutcome, SyncError> {
+    fn learn(&mut self, learner: &mut Learner, pack: &Pack, target: &PackTarget) -> Result<FollowOutcome, SyncError> {
         if let Err(error) = pack.to_class(&learner.bundle().digest) {
             return Ok(FollowOutcome::Refused(with_causes(&error)));
         }
-        let replaced = replace && class_content(learner, &pack.label).is_some();
-        if replaced {
-            self.forget(learner, &pack.label)?;
+        let mut replaced = None;
+        if class_content(learner, &pack.label).is_some() {
+            let is_replaced = |round: &Self, learner: &Learner| round.action(learner, target) == PackAction::Replace;
+            if self.forget(learner, &pack.label, is_replaced)? {
+                replaced = learner.history().entries().last().map(HistoryEntry::id);
+            } else if class_content(learner, &pack.label).is_some() {
+                return Ok(taught_another(&pack.label));
+            }
         }
         proceed(self.observer, SyncStep::Import(pack.label.clone()))?;
         match learner.import(&[PackClass { pack, label: None }], &mut ()) {
@@ -128,20 +139,28 @@ impl Round<'_, '_> {
             Err(error @ (ChangeError::Store(_) | ChangeError::Cancelled)) => return Err(error.into()),
             Err(error) => {
                 // What it was to replace may be the device's own.
-                if replaced {
-                    learner.undo(1, &mut ())?.durable()?;
-                }
-                return Ok(FollowOutcome::Refused(with_causes(&error)));
+                let back = replaced.map_or(Ok(()), |entry| undo_forgetting(learner, entry, &pack.label));
+                return back.map(|()| FollowOutcome::Refused(with_causes(&error)));
             }
         }
         self.outcome.imported.push(pack.label.clone());
         Ok(FollowOutcome::Held)
     }
 
-    fn forget(&mut self, learner: &mut Learner, label: &str) -> Result<(), SyncError> {
+    /// Forgets a class if that is still meant when nobody else can change it any more; returns whether it did.
+    fn forget(
+        &mut self,
+        learner: &mut Learner,
+        label: &str,
+        is_meant: impl FnOnce(&Self, &Learner) -> bool,
+    ) -> Result<bool, SyncError> {
         proceed(self.observer, SyncStep::Forget(label.to_owned()))?;
-        learner.forget(label, &mut ())?.durable()?;
-        Ok(())
+        let round = &*self;
+        let Some(outcome) = learner.forget_if(label, |learner| is_meant(round, learner), &mut ())? else {
+            return Ok(false);
+        };
+        outcome.durable()?;
+        Ok(true)
     }
 
     /// Forgets classes whose packs the channel holds no more. A class that got further shots here stays: it is the
@@ -155,8 +174,8 @@ impl Round<'_, '_> {
         let withdrawn: Vec<LearnedPack> =
             all.filter(|learned| learned.bundle_digest == bundle_digest && !is_held(learned)).cloned().collect();
         for LearnedPack { pack, label, .. } in withdrawn {
-            if self.is_from_channel(learner, &label) {
-                self.forget(learner, &label)?;
+            let is_from_channel = |round: &Self, learner: &Learner| round.is_from_channel(learner, &label);
+            if is_from_channel(self, learner) && self.forget(learner, &label, is_from_channel)? {
                 self.outcome.forgotten.push(label);
             }
             self.progress.learned.retain(|learned| learned.pack != pack);
@@ -164,4 +183,20 @@ impl Round<'_, '_> {
         }
         Ok(())
     }
+}
+
+fn taught_another(label: &str) -> FollowOutcome {
+    let reason = format!("this device was taught another \"{label}\"; merge both, or keep them apart");
+    FollowOutcome::Refused(reason)
+}
+
+/// Brings a forgotten class back, unless somebody changed the state since: that change is not ours to undo.
+fn undo_forgetting(learner: &mut Learner, forgotten: EntryId, label: &str) -> Result<(), SyncError> {
+    match learner.undo_if_last(forgotten, &mut ()) {
+        Err(error @ (ChangeError::NotLast { .. } | ChangeError::OtherEntry { .. })) => {
+            log::warn!("\"{label}\" stays forgotten; entry {} of the history forgot it: {error}", forgotten.number);
+        }
+        undone => drop(undone?.durable()?),
+    }
+    Ok(())
 }

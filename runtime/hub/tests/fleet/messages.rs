@@ -282,6 +282,51 @@ fn lose_unsynced(device: &DeviceFiles) {
     }
 }
 
+/// Somebody gives the class a further shot at the step before the round forgets it.
+fn teaching_before_it_is_forgotten(device: &DeviceFiles) -> impl FnMut(SyncStep) -> ControlFlow<()> {
+    move |step| {
+        if step == SyncStep::Forget("mug".into()) {
+            device.add_shot("mug");
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+#[test]
+fn a_class_that_is_taught_while_its_pack_is_withdrawn_stays() {
+    let fleet = Fleet::new();
+    let (giver, taker) = (fleet.device("giver"), fleet.device("taker"));
+    let store = release_mug(&fleet, &giver, &taker);
+    assert_eq!(taker.sync(&mut fleet.network()).imported, ["mug"]);
+    store.releases().unwrap().iter().for_each(|release| store.withdraw(release.id).unwrap());
+    let mut teaching = teaching_before_it_is_forgotten(&taker);
+    let outcome = taker.device().sync(&mut fleet.network(), &mut teaching).unwrap();
+    assert!(outcome.forgotten.is_empty(), "{outcome:?}");
+    assert_eq!(taker.shots("mug"), 6);
+    taker.sync(&mut fleet.network());
+    assert_eq!(taker.shots("mug"), 6, "it is the device's own by now");
+}
+
+#[test]
+fn a_class_that_is_taught_while_a_newer_pack_comes_stays() {
+    let fleet = Fleet::new();
+    let (giver, taker) = (fleet.device("giver"), fleet.device("taker"));
+    let store = release_mug(&fleet, &giver, &taker);
+    assert_eq!(taker.sync(&mut fleet.network()).imported, ["mug"]);
+    let old: Vec<_> = store.packs().unwrap().iter().map(|pack| pack.digest).collect();
+    giver.add_shot("mug");
+    giver.sync(&mut fleet.network());
+    let packs: Vec<_> =
+        store.packs().unwrap().iter().map(|pack| pack.digest).filter(|pack| !old.contains(pack)).collect();
+    let (channel, stage, same_label) = (DEFAULT_CHANNEL, RolloutStage::All, SameLabel::Refuse);
+    store.release_packs(&PackRelease { packs: &packs, channel, stage, same_label, key: None }, now()).unwrap();
+    let mut teaching = teaching_before_it_is_forgotten(&taker);
+    let outcome = taker.device().sync(&mut fleet.network(), &mut teaching).unwrap();
+    assert!(outcome.imported.is_empty() && outcome.forgotten.is_empty(), "{outcome:?}");
+    assert!(outcome.outcomes.iter().any(|outcome| outcome.refused.is_some()), "{outcome:?}");
+    assert_eq!(taker.shots("mug"), 6);
+}
+
 /// With a certificate of one's own, which the device trusts by its file.
 #[test]
 fn a_device_syncs_by_https() {

@@ -288,6 +288,21 @@ impl DeviceFiles {
         learner.learn(label, Shots::Features(features.view())).unwrap().durable().unwrap();
     }
 
+    /// Gives a learned class one further shot.
+    pub fn add_shot(&self, label: &str) {
+        let mut learner = self.learner();
+        let (inputs, views) = (learner.base_model().head.inputs, learner.base_model().config.views);
+        let features = Array3::from_shape_fn((1, views, inputs), |(.., index)| (index % 7) as f32);
+        learner.add(label, Shots::Features(features.view()), &mut ()).unwrap().durable().unwrap();
+    }
+
+    /// How many shots of a learned class are stored.
+    pub fn shots(&self, label: &str) -> usize {
+        let learner = self.learner();
+        let class = learner.state().find_class(learner.base_model(), label).unwrap();
+        learner.state().exemplars.of_class(class as u32).len()
+    }
+
     pub fn enrol(&self, network: &mut dyn Transport, hub: &HubStore, channel: &str) {
         let code = code(hub, channel);
         self.device().enrol(network, &code, &self.name, &mut ()).unwrap();
