@@ -8,11 +8,12 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use orco_runtime::bundle::Bundle;
+use orco_runtime::bundle::{Bundle, OpenError};
 use orco_runtime::files;
 use orco_runtime::learner::upgrade::{self, UpgradeError, UpgradeOptions};
 use orco_runtime::learner::{Learner, OpenLearnerError};
 use orco_runtime::manifest::MANIFEST;
+use orco_runtime::release::ReleaseError;
 use orco_runtime::state::sentence::with_causes;
 use orco_runtime::store::StoreError;
 
@@ -35,6 +36,8 @@ pub(super) enum FollowOutcome {
     Held,
     /// The device stays without it, for this reason.
     Refused(String),
+    /// The device stays without it for now; the next round tries again.
+    Deferred(String),
 }
 
 impl FollowOutcome {
@@ -42,7 +45,7 @@ impl FollowOutcome {
     pub(super) fn of_release(self, release: ReleaseId) -> ReleaseOutcome {
         let refused = match self {
             Self::Held => None,
-            Self::Refused(reason) => Some(bounded(&reason)),
+            Self::Refused(reason) | Self::Deferred(reason) => Some(bounded(&reason)),
         };
         ReleaseOutcome { release, refused }
     }
@@ -100,10 +103,10 @@ impl Round<'_, '_> {
 
     /// Goes over to the bundle that the channel names, or refuses it and stays with the device's own.
     pub(super) fn follow_bundle(&mut self, target: &BundleTarget) -> Result<FollowOutcome, SyncError> {
-        if let Some(reason) = self.progress.refusal(target.release) {
+        let manifest = manifest_of(target)?;
+        if let Some(reason) = self.progress.refusal(target.release, manifest) {
             return Ok(FollowOutcome::Refused(reason.to_owned()));
         }
-        let manifest = manifest_of(target)?;
         if self.device.current_folder().is_some_and(|folder| has_manifest(&folder, manifest)) {
             return Ok(FollowOutcome::Held);
         }
@@ -112,19 +115,33 @@ impl Round<'_, '_> {
         let options = UpgradeOptions::default().force(target.force).give_up_unkept(target.give_up_unkept);
         let changed = match (self.device.settings.open)(&folder) {
             Ok(bundle) => self.change_bundle(&bundle, &folder, options)?,
+            // A file is missing or damaged: the next round fetches what is to be fetched.
+            Err(error @ (OpenError::Read { .. } | OpenError::Digest { .. })) => {
+                remove_bundle(&folder);
+                FollowOutcome::Deferred(with_causes(&error))
+            }
             // Not signed by whom it should be, or made for a later program.
             Err(error) => FollowOutcome::Refused(with_causes(&error)),
         };
-        if let FollowOutcome::Refused(reason) = changed {
-            let reason = bounded(&reason);
-            log::warn!("the bundle {} of release {} is refused: {reason}", target.name, target.release);
-            // Only the release that the channel holds now matters.
-            self.progress.refused = vec![RefusedRelease { release: target.release, reason: reason.clone() }];
-            self.keep_progress()?;
-            if !was_there && let Err(error) = fs::remove_dir_all(&folder) {
-                log::warn!("{} is left: {error}", folder.display());
+        match changed {
+            FollowOutcome::Held => {}
+            FollowOutcome::Deferred(reason) => {
+                // The folder stays, so that the next round need not fetch it again.
+                log::warn!("the bundle {} of release {} has to wait: {reason}", target.name, target.release);
+                return Ok(FollowOutcome::Deferred(reason));
             }
-            return Ok(FollowOutcome::Refused(reason));
+            FollowOutcome::Refused(reason) => {
+                let reason = bounded(&reason);
+                log::warn!("the bundle {} of release {} is refused: {reason}", target.name, target.release);
+                // Only the release that the channel holds now matters.
+                let (release, manifest) = (target.release, Some(manifest));
+                self.progress.refused = vec![RefusedRelease { release, manifest, reason: reason.clone() }];
+                self.keep_progress()?;
+                if !was_there {
+                    remove_bundle(&folder);
+                }
+                return Ok(FollowOutcome::Refused(reason));
+            }
         }
         self.outcome.bundle = Some(target.name.clone());
         Ok(FollowOutcome::Held)
@@ -176,22 +193,30 @@ impl Round<'_, '_> {
             }
             Err(UpgradeError::Nothing { .. } | UpgradeError::Same { .. }) => false,
             Err(UpgradeError::Store(error)) => return Err(error.into()),
-            Err(error) => return Ok(FollowOutcome::Refused(with_causes(&error))),
+            Err(error) if is_lasting(&error) => return Ok(FollowOutcome::Refused(with_causes(&error))),
+            Err(error) => return Ok(FollowOutcome::Deferred(with_causes(&error))),
         };
-        let opened = (self.device.settings.check)(new)
-            .and_then(|()| self.device.open_learner(folder).map_err(|error| with_causes(&error)));
+        let opened = (self.device.settings.check)(new).map_err(FollowOutcome::Refused).and_then(|()| {
+            let opened = self.device.open_learner(folder);
+            opened.map_err(|error| match error {
+                SyncError::Learner(OpenLearnerError::Release(ReleaseError::Older { .. })) => {
+                    FollowOutcome::Refused(with_causes(&error))
+                }
+                error => FollowOutcome::Deferred(with_causes(&error)),
+            })
+        });
         match opened {
             Ok(learner) => {
                 self.switch_link(folder)?;
                 self.learner = Some(learner);
                 Ok(FollowOutcome::Held)
             }
-            Err(reason) => {
+            Err(outcome) => {
                 if let Some(old) = self.device.current_folder().filter(|_| has_state_moved) {
                     self.go_back(&old)?;
                     self.learner = Some(self.device.open_learner(&old)?);
                 }
-                Ok(FollowOutcome::Refused(reason))
+                Ok(outcome)
             }
         }
     }
@@ -232,6 +257,20 @@ impl Round<'_, '_> {
                 log::warn!("{} is left: {error}", path.display());
             }
         }
+    }
+}
+
+/// Whether another try can only end the same. Pictures and files may be readable, or there, the next time.
+fn is_lasting(error: &UpgradeError) -> bool {
+    matches!(
+        error,
+        UpgradeError::Worse { .. } | UpgradeError::Learn(_) | UpgradeError::Release(ReleaseError::Older { .. })
+    )
+}
+
+fn remove_bundle(folder: &Path) {
+    if let Err(error) = fs::remove_dir_all(folder) {
+        log::warn!("{} is left: {error}", folder.display());
     }
 }
 

@@ -80,6 +80,10 @@ pub(super) struct PushedClass {
 pub(super) struct RefusedRelease {
     /// The release.
     pub release: ReleaseId,
+    /// Its bundle's manifest: a hub that was restored from a backup may give the number again. Older programs did not
+    /// write it; what they refused is tried once more.
+    #[serde(default)]
+    pub manifest: Option<ObjectDigest>,
     /// Why.
     pub reason: String,
 }
@@ -96,9 +100,10 @@ pub(super) struct SyncProgress {
 }
 
 impl SyncProgress {
-    /// Why a release was refused, if it was.
-    pub fn refusal(&self, release: ReleaseId) -> Option<&str> {
-        self.refused.iter().find(|refused| refused.release == release).map(|refused| refused.reason.as_str())
+    /// Why a release with this manifest was refused for good, if it was.
+    pub fn refusal(&self, release: ReleaseId, manifest: ObjectDigest) -> Option<&str> {
+        let is_meant = |refused: &&RefusedRelease| refused.release == release && refused.manifest == Some(manifest);
+        self.refused.iter().find(is_meant).map(|refused| refused.reason.as_str())
     }
 
     /// Remembers a class that was pushed. Of each label the newest few count: an undone change brings back an earlier
@@ -207,5 +212,30 @@ impl DeviceFolder {
         let path = self.0.join(name);
         let bytes = serde_json::to_vec(value).map_err(io::Error::other);
         bytes.and_then(|bytes| files::replace_in_new_folder(&path, &bytes)).map_err(SyncError::file(path))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_stands_for_one_manifest() {
+        let [first, second] = ["first", "second"].map(|text| ObjectDigest::of(text.as_bytes()));
+        let refused = RefusedRelease { release: ReleaseId(7), manifest: Some(first), reason: "worse".into() };
+        let progress = SyncProgress { refused: vec![refused], ..SyncProgress::default() };
+        let read: SyncProgress = serde_json::from_slice(&serde_json::to_vec(&progress).unwrap()).unwrap();
+        assert_eq!(read, progress);
+        assert_eq!(read.refusal(ReleaseId(7), first), Some("worse"));
+        assert_eq!(read.refusal(ReleaseId(7), second), None);
+        assert_eq!(read.refusal(ReleaseId(8), first), None);
+    }
+
+    #[test]
+    fn refusals_of_older_programs_are_read_and_tried_again() {
+        let old = r#"{"learned":[],"pushed":[],"refused":[{"release":7,"reason":"worse"}]}"#;
+        let read: SyncProgress = serde_json::from_str(old).unwrap();
+        assert_eq!(read.refused.len(), 1);
+        assert_eq!(read.refusal(ReleaseId(7), ObjectDigest::of(b"any")), None);
     }
 }

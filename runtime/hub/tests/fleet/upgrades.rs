@@ -103,6 +103,48 @@ fn devices_go_over_or_stay_with_their_own() {
     orco_runtime::image::decode(&bytes).unwrap();
 }
 
+/// A hub that was restored from a backup gives a number again, to another bundle.
+#[test]
+fn another_bundle_under_the_number_of_a_refused_one_is_taken_up() {
+    let fleet = Fleet::new();
+    let (store, mut network) = (fleet.hub.store(), fleet.network());
+    let bundle = other_bundle(fleet.folder.path());
+    let digest = Bundle::open(&bundle).unwrap().digest;
+    let devices = ["newer", "older"].map(|name| fleet.device(name));
+    devices.iter().for_each(|device| device.enrol(&mut network, &store, "next"));
+    let release = store.release_bundle(&release_of(&bundle), now()).unwrap();
+    let manifest = "7".repeat(64);
+    // An older program wrote no manifest.
+    for (device, manifest) in devices.iter().zip([format!(r#","manifest":"{manifest}""#), String::new()]) {
+        let refused = format!(r#"{{"release":{release},"reason":"worse"{manifest}}}"#);
+        let progress = format!(r#"{{"learned":[],"pushed":[],"refused":[{refused}]}}"#);
+        fs::write(device.fleet().path().join("progress.json"), progress).unwrap();
+        assert_eq!(device.sync(&mut network).outcomes[0].refused, None);
+        assert_eq!(device.learner().bundle().digest, digest);
+    }
+}
+
+/// A class without a picture is in the way until somebody forgets it.
+#[test]
+fn what_may_change_by_itself_is_tried_again() {
+    let fleet = Fleet::new();
+    let (store, mut network) = (fleet.hub.store(), fleet.network());
+    let device = fleet.device("door 3");
+    device.enrol(&mut network, &store, "next");
+    teach_pictures(&device);
+    device.teach("mug", 1);
+    let bundle = other_bundle(fleet.folder.path());
+    store.release_bundle(&release_of(&bundle), now()).unwrap();
+    assert!(device.sync(&mut network).outcomes[0].refused.as_ref().is_some_and(|reason| reason.contains("mug")));
+    device.learner().forget("mug", &mut ()).unwrap().durable().unwrap();
+    fleet.proxy.take();
+    assert_eq!(device.sync(&mut network).outcomes[0].refused, None);
+    let largest = fs::read_dir(&bundle).unwrap().map(|entry| entry.unwrap().metadata().unwrap().len()).max().unwrap();
+    assert!(fleet.proxy.take() < largest, "the bundle was fetched again");
+    assert_eq!(device.learner().bundle().digest, Bundle::open(&bundle).unwrap().digest);
+    assert_eq!(device.labels(), ["duck"]);
+}
+
 /// What trainer/src/data/dataset/folders.rs reads: a folder for each class, with .jpg files, and nothing beside them.
 fn check_layout(data: &Path) {
     for class in fs::read_dir(data).unwrap().map(|entry| entry.unwrap().path()) {
