@@ -158,6 +158,22 @@ impl<'a> FleetDevice<'a> {
         transport: &mut dyn Transport,
         observer: &mut dyn SyncObserver,
     ) -> Result<SyncOutcome, SyncError> {
+        let mut done = SyncOutcome::default();
+        self.sync_noting(transport, observer, &mut done)?;
+        Ok(done)
+    }
+
+    /// One round as [`FleetDevice::sync`], for programs that must know what was done even where the round had to stop:
+    /// `done` holds it in either case.
+    ///
+    /// # Errors
+    /// As for [`FleetDevice::sync`].
+    pub fn sync_noting(
+        &self,
+        transport: &mut dyn Transport,
+        observer: &mut dyn SyncObserver,
+        done: &mut SyncOutcome,
+    ) -> Result<(), SyncError> {
         let identity = self.folder.identity()?.ok_or(SyncError::NotEnrolled)?;
         let _locked = self.folder.lock()?;
         let hub = HubKey::Known(identity.hub.ok_or(SyncError::NotEnrolled)?);
@@ -171,8 +187,9 @@ impl<'a> FleetDevice<'a> {
             warnings: Vec::new(),
             outcome: SyncOutcome::default(),
         };
-        round.run()?;
-        Ok(round.outcome)
+        let ended = round.run();
+        *done = round.outcome;
+        ended
     }
 
     fn signing_key(&self, identity: &DeviceIdentity) -> Result<SigningKey, SyncError> {

@@ -7,7 +7,7 @@ use clap::Args;
 use orco_hub::client::{
     DeviceFolder, FleetDevice, FleetSettings, HttpTransport, RetryPolicy, SharedClasses, SyncOutcome,
 };
-use orco_hub::protocol::EnrolmentCode;
+use orco_hub::protocol::{EnrolmentCode, ReleaseOutcome};
 use orco_runtime::bundle::{Bundle, OpenError};
 use orco_runtime::encoder::engine_choice::{EngineChoice, Workload};
 use orco_runtime::image_rs::RgbImage;
@@ -17,6 +17,7 @@ use orco_runtime::store::Store;
 use orco_serve::host_name;
 use serde_json::{Value, json};
 
+use crate::advice;
 use crate::device;
 use crate::options::{Backbone, Options};
 use crate::output::{Output, say};
@@ -97,9 +98,15 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<
         output.mark_changed();
         say!(output, "enrolled as {}, channel {channel}", EscapedText(&name))?;
     }
-    let outcome = device.sync(&mut transport, &mut ()).context("the round with the hub ended early")?;
-    print(output, &outcome, &current)?;
-    Ok(to_json(&outcome))
+    let mut done = SyncOutcome::default();
+    let ended = device.sync_noting(&mut transport, &mut (), &mut done);
+    print_changes(output, &done, &current)?;
+    match ended.context("the round with the hub ended early") {
+        Ok(()) => print_releases(output, &done.outcomes)?,
+        // What was done before stays, and the report names it beside the error.
+        Err(error) => output.error(advice::sentence(&error)),
+    }
+    Ok(to_json(&done))
 }
 
 /// Whether a bundle works on this machine: its backbone runs, and gives numbers.
@@ -111,8 +118,8 @@ fn check(bundle: &Bundle, engine: EngineChoice) -> Result<(), String> {
     if finite { Ok(()) } else { Err("its backbone gives no numbers on this device".into()) }
 }
 
-fn print(output: &Output, outcome: &SyncOutcome, current: &Path) -> Result<()> {
-    let SyncOutcome { bundle, imported, forgotten, pushed, pictures, outcomes } = outcome;
+fn print_changes(output: &Output, done: &SyncOutcome, current: &Path) -> Result<()> {
+    let SyncOutcome { bundle, imported, forgotten, pushed, pictures, .. } = done;
     if bundle.is_some() || !imported.is_empty() || !forgotten.is_empty() {
         output.mark_changed();
     }
@@ -126,6 +133,10 @@ fn print(output: &Output, outcome: &SyncOutcome, current: &Path) -> Result<()> {
     if *pictures > 0 {
         say!(output, "pushed {}", counted(*pictures, "picture"))?;
     }
+    Ok(())
+}
+
+fn print_releases(output: &Output, outcomes: &[ReleaseOutcome]) -> Result<()> {
     for outcome in outcomes {
         if let Some(reason) = &outcome.refused {
             output.warn(format_args!("release {} is not held: {reason}", outcome.release));

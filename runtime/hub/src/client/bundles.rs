@@ -74,6 +74,7 @@ impl Round<'_, '_> {
             let Ok(learner) = self.device.open_learner(&folder) else { continue };
             if (self.device.settings.check)(learner.bundle()).is_ok() {
                 self.switch_link(&folder)?;
+                self.outcome.bundle = Some(learner.bundle().manifest.name.clone());
                 return Ok(learner);
             }
             self.go_back(old)?;
@@ -188,6 +189,8 @@ impl Round<'_, '_> {
         let (store, settings) = (self.device.store(), &self.device.settings.learner);
         let has_state_moved = match upgrade::upgrade(new, &store, settings, &options, &mut ()) {
             Ok(outcome) => {
+                // Noted at once: the round may have to stop before the link is switched.
+                self.outcome.bundle = Some(new.manifest.name.clone());
                 outcome.durable()?;
                 true
             }
@@ -214,6 +217,7 @@ impl Round<'_, '_> {
             Err(outcome) => {
                 if let Some(old) = self.device.current_folder().filter(|_| has_state_moved) {
                     self.go_back(&old)?;
+                    self.outcome.bundle = None;
                     self.learner = Some(self.device.open_learner(&old)?);
                 }
                 Ok(outcome)

@@ -135,19 +135,29 @@ impl Round<'_, '_> {
         }
         proceed(self.observer, SyncStep::Import(pack.label.clone()))?;
         match learner.import(&[PackClass { pack, label: None }], &mut ()) {
-            Ok(outcome) => drop(outcome.durable()?),
+            Ok(outcome) => {
+                if replaced.is_some() {
+                    self.outcome.forgotten.pop();
+                }
+                self.outcome.imported.push(pack.label.clone());
+                outcome.durable()?;
+            }
             Err(error @ (ChangeError::Store(_) | ChangeError::Cancelled)) => return Err(error.into()),
             Err(error) => {
                 // What it was to replace may be the device's own.
-                let back = replaced.map_or(Ok(()), |entry| undo_forgetting(learner, entry, &pack.label));
-                return back.map(|()| FollowOutcome::Refused(with_causes(&error)));
+                if let Some(entry) = replaced
+                    && undo_forgetting(learner, entry, &pack.label)?
+                {
+                    self.outcome.forgotten.pop();
+                }
+                return Ok(FollowOutcome::Refused(with_causes(&error)));
             }
         }
-        self.outcome.imported.push(pack.label.clone());
         Ok(FollowOutcome::Held)
     }
 
-    /// Forgets a class if that is still meant when nobody else can change it any more; returns whether it did.
+    /// Forgets a class if that is still meant when nobody else can change it any more; notes and returns whether it
+    /// did.
     fn forget(
         &mut self,
         learner: &mut Learner,
@@ -159,6 +169,7 @@ impl Round<'_, '_> {
         let Some(outcome) = learner.forget_if(label, |learner| is_meant(round, learner), &mut ())? else {
             return Ok(false);
         };
+        self.outcome.forgotten.push(label.to_owned());
         outcome.durable()?;
         Ok(true)
     }
@@ -175,8 +186,8 @@ impl Round<'_, '_> {
             all.filter(|learned| learned.bundle_digest == bundle_digest && !is_held(learned)).cloned().collect();
         for LearnedPack { pack, label, .. } in withdrawn {
             let is_from_channel = |round: &Self, learner: &Learner| round.is_from_channel(learner, &label);
-            if is_from_channel(self, learner) && self.forget(learner, &label, is_from_channel)? {
-                self.outcome.forgotten.push(label);
+            if is_from_channel(self, learner) {
+                self.forget(learner, &label, is_from_channel)?;
             }
             self.progress.learned.retain(|learned| learned.pack != pack);
             self.keep_progress()?;
@@ -190,13 +201,17 @@ fn taught_another(label: &str) -> FollowOutcome {
     FollowOutcome::Refused(reason)
 }
 
-/// Brings a forgotten class back, unless somebody changed the state since: that change is not ours to undo.
-fn undo_forgetting(learner: &mut Learner, forgotten: EntryId, label: &str) -> Result<(), SyncError> {
+/// Brings a forgotten class back, unless somebody changed the state since: that change is not ours to undo. Returns
+/// whether it did.
+fn undo_forgetting(learner: &mut Learner, forgotten: EntryId, label: &str) -> Result<bool, SyncError> {
     match learner.undo_if_last(forgotten, &mut ()) {
         Err(error @ (ChangeError::NotLast { .. } | ChangeError::OtherEntry { .. })) => {
             log::warn!("\"{label}\" stays forgotten; entry {} of the history forgot it: {error}", forgotten.number);
+            Ok(false)
         }
-        undone => drop(undone?.durable()?),
+        undone => {
+            undone?.durable()?;
+            Ok(true)
+        }
     }
-    Ok(())
 }

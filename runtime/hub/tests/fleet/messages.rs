@@ -5,7 +5,9 @@ use std::net::TcpStream;
 use std::ops::ControlFlow;
 use std::sync::atomic::Ordering;
 
-use orco_hub::client::{HttpTransport, SyncError, SyncStep, Transport, TransportError, WireAnswer, WireRequest};
+use orco_hub::client::{
+    HttpTransport, SyncError, SyncOutcome, SyncStep, Transport, TransportError, WireAnswer, WireRequest,
+};
 use orco_hub::merge::SameLabel;
 use orco_hub::protocol::{EnrolmentCode, SIGNATURE, SigningKey};
 use orco_hub::rollout::{DEFAULT_CHANNEL, RolloutStage};
@@ -280,6 +282,27 @@ fn lose_unsynced(device: &DeviceFiles) {
         let length = std::fs::metadata(&part).unwrap().len();
         std::fs::write(&part, vec![0; length as usize]).unwrap();
     }
+}
+
+/// The round stops directly after it learned a pack: what was done is known all the same.
+#[test]
+fn a_round_that_has_to_stop_says_what_it_did() {
+    let fleet = Fleet::new();
+    let (giver, taker) = (fleet.device("giver"), fleet.device("taker"));
+    release_mug(&fleet, &giver, &taker);
+    let mut has_imported = false;
+    let mut stopping = |step: SyncStep| {
+        if has_imported {
+            return ControlFlow::Break(());
+        }
+        has_imported = matches!(step, SyncStep::Import(_));
+        ControlFlow::Continue(())
+    };
+    let mut done = SyncOutcome::default();
+    let stopped = taker.device().sync_noting(&mut fleet.network(), &mut stopping, &mut done).unwrap_err();
+    assert!(matches!(stopped, SyncError::Stopped), "{stopped}");
+    assert_eq!(done.imported, ["mug"]);
+    assert_eq!(taker.labels(), ["mug"]);
 }
 
 /// Somebody gives the class a further shot at the step before the round forgets it.
