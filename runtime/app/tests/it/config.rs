@@ -176,6 +176,23 @@ fn the_shipped_file_is_the_commented_one_with_what_the_package_sets() {
 }
 
 #[test]
+fn a_hub_in_the_file_is_one_that_sync_asks() {
+    let folder = TempDir::new().unwrap();
+    let file = folder.path().join("orco.toml");
+    let state = folder.path().join("state");
+    let sync = |file: &Path| {
+        let output = orco(Some(file), &["sync", "--state", state.to_str().unwrap()]).output().unwrap();
+        (output.status.code(), text(&output.stderr))
+    };
+    fs::write(&file, "").unwrap();
+    let (code, said) = sync(&file);
+    assert!(code == Some(1) && said.contains("name the fleet's hub with --hub URL"), "{said}");
+    fs::write(&file, "hub = \"http://127.0.0.1:1\"\n").unwrap();
+    let (code, said) = sync(&file);
+    assert!(code == Some(1) && !said.contains("--hub URL"), "{said}");
+}
+
+#[test]
 fn a_switch_is_on_or_off_and_nothing_else() {
     let switch = |text: &str| {
         let found = settings(orco(None, &[]).env("ORCO_KEEP_SHOTS", text));
@@ -183,6 +200,11 @@ fn a_switch_is_on_or_off_and_nothing_else() {
     };
     for (text, value) in [("on", true), ("1", true), ("YES", true), ("off", false), ("0", false), ("", false)] {
         assert_eq!(switch(text), value, "{text:?}");
+    }
+    // The verb itself reads them alike: what stops it is a bundle that is not there.
+    for variable in ["ORCO_MQTT_PICTURES", "ORCO_PHONE", "ORCO_NO_THUMBNAILS"] {
+        let served = orco(None, &["serve", "--bundle", "/nowhere"]).env(variable, "1").output().unwrap();
+        assert_eq!(served.status.code(), Some(1), "{variable}: {}", text(&served.stderr));
     }
     let maybe = orco(None, &["learn", "mug=nowhere"]).env("ORCO_KEEP_SHOTS", "maybe").output().unwrap();
     assert_eq!(

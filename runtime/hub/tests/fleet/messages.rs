@@ -194,21 +194,26 @@ fn two_rounds_at_once_keep_out_of_each_others_way() {
     device.sync(&mut fleet.network());
 }
 
-/// Strangers may send enrolments, whose bodies are read before anything is known of who asks.
+/// Strangers may send enrolments, whose bodies are read before anything is known of who asks, and whose heads may name
+/// any device.
 #[test]
 fn strangers_who_send_half_an_enrolment_keep_no_device_out() {
     let fleet = Fleet::new();
     let device = fleet.device("door 3");
     device.enrol(&mut fleet.network(), &fleet.hub.store(), DEFAULT_CHANNEL);
-    let head = format!(
-        "POST /v1/enrol HTTP/1.1\r\nhost: hub\r\norco-device: {0}\r\norco-sequence: 1\r\norco-body: {0}{0}\r\n\
-         orco-signature: {0}{0}{0}{0}\r\ncontent-length: 100\r\n\r\n{{",
-        "5".repeat(32)
-    );
+    let (nobody, own) = ("5".repeat(32), fleet.hub.store().devices().unwrap()[0].id.to_string());
+    let head = |device: &str| {
+        format!(
+            "POST /v1/enrol HTTP/1.1\r\nhost: hub\r\norco-device: {device}\r\norco-sequence: 1\r\norco-body: {0}{0}\r\n\
+             orco-signature: {0}{0}{0}{0}\r\ncontent-length: 100\r\n\r\n{{",
+            "5".repeat(32)
+        )
+    };
     let port = fleet.proxy.port.load(Ordering::SeqCst);
     let stalled: Vec<TcpStream> = (0..64)
-        .map(|_| {
+        .map(|number| {
             let mut stranger = TcpStream::connect(("127.0.0.1", port)).unwrap();
+            let head = head(if number % 2 == 0 { &nobody } else { &own });
             stranger.write_all(head.as_bytes()).unwrap();
             stranger
         })

@@ -492,6 +492,11 @@ mod tests {
     fn one_input_is_taken_and_a_short_identifier() {
         let input = r#"{"name":"image","datatype":"BYTES","shape":[1],"data":["AAEC"]}"#;
         assert!(read(&format!(r#"{{"id":"7","inputs":[{input}],"outputs":[{{"name":"label"}}]}}"#)).is_ok());
+        // Some clients write the fields that they leave empty.
+        let empty = input.replace(r#""shape""#, r#""parameters":null,"shape""#);
+        let outputs = r#"[{"name":"label","parameters":null}]"#;
+        let request = format!(r#"{{"id":null,"inputs":[{empty}],"outputs":{outputs},"parameters":null}}"#);
+        assert!(read(&request).is_ok(), "{:?}", read(&request).err());
         for (json, told) in [
             (format!(r#"{{"inputs":[{input},{input}]}}"#), "expected one input"),
             (r#"{"inputs":[]}"#.into(), "expected one input"),
