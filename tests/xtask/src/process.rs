@@ -2,6 +2,7 @@
 
 use std::error::Error;
 use std::ffi::OsStr;
+use std::io::ErrorKind;
 use std::process::{Command, Stdio};
 
 /// Runs a command that must succeed.
@@ -28,6 +29,10 @@ pub fn output(command: &mut Command) -> Result<String, Box<dyn Error>> {
 }
 
 fn not_started(command: &Command, error: &std::io::Error) -> String {
+    if error.kind() == ErrorKind::NotFound {
+        let program = command.get_program().to_string_lossy();
+        return format!("{program} is not installed, or not in PATH; it is wanted for: {}", shown(command));
+    }
     format!("{} cannot be started: {error}", shown(command))
 }
 
