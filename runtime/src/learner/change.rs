@@ -210,7 +210,7 @@ impl Learner {
         let saved = match self.saved.purge(self.base_model(), next, label, &change, self.settings.limits) {
             // Only an older copy has it still, after a purge that was cut off, say.
             Err(PurgeError::Unknown { .. }) if self.store.mentions(label)? => self.saved.clone(),
-            Err(PurgeError::Unknown { .. }) if class.is_some() => {
+            Err(PurgeError::Unknown { .. } | PurgeError::BaseClass { .. }) if class.is_some() => {
                 return Err(LearnError::BaseClass { label: label.clone() }.into());
             }
             purged => purged?,

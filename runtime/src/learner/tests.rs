@@ -454,6 +454,10 @@ fn a_forgotten_class_that_had_replaced_a_base_class_can_be_purged() {
     let purge = |learner: &mut Learner| learner.purge(&base, &mut ());
     let never = purge(&mut learner).unwrap_err();
     assert!(matches!(never, ChangeError::Learn(LearnError::BaseClass { .. })), "{never}");
+    learner.add(&base, Shots::Features(shots.view()), &mut ()).unwrap().durable().unwrap();
+    let given_shots = purge(&mut learner).unwrap_err();
+    assert!(matches!(given_shots, ChangeError::Learn(LearnError::BaseClass { .. })), "{given_shots}");
+    learner.undo(1, &mut ()).unwrap().durable().unwrap();
     learner.replace_base(&[(&base, Shots::Features(shots.view()))], &mut ()).unwrap().durable().unwrap();
     learner.forget(&base, &mut ()).unwrap().durable().unwrap();
     assert!(purge(&mut learner).unwrap().durable().unwrap().is_none());

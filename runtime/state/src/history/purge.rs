@@ -16,6 +16,12 @@ pub enum PurgeError {
         /// The label.
         label: String,
     },
+    /// Shots were added to a class of the bundle that has the label; it cannot be forgotten.
+    #[error("\"{label}\" came with the bundle")]
+    BaseClass {
+        /// The label.
+        label: String,
+    },
     /// The label is what a class was called before it was renamed.
     #[error("the class \"{label}\" is called \"{now}\" now; give that label to purge it")]
     Renamed {
@@ -67,11 +73,13 @@ impl SavedState {
         let living = |id: &u32| last.iter().find(|known| known.id == *id);
         let renamed = ids.iter().find_map(living).map(|known| known.class.label.clone());
         let living: Vec<u32> = ids.iter().copied().filter(|id| living(id).is_some()).collect();
+        let has_base = ids.contains(&super::NamedClass::BASE);
         ids.retain(|id| !living.contains(id) && *id != super::NamedClass::BASE);
         if ids.is_empty() {
             let label = label.into();
             return Err(match renamed {
                 Some(now) => PurgeError::Renamed { label, now },
+                None if has_base => PurgeError::BaseClass { label },
                 None => PurgeError::Unknown { label },
             });
         }
