@@ -21,8 +21,8 @@ pub const MARGIN: f32 = 0.1;
 /// What the last frames agree on.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct AgreedAnswer {
-    /// All classes with the means of their probabilities: first the one that is shown, then the others, most probable
-    /// first.
+    /// Classes with the means of their probabilities: first the one that is shown, then the others, most probable first.
+    /// All of them, or those that [`AgreedAnswer::summary`] leaves.
     pub classes: Vec<ClassProbability>,
     /// How many frames count.
     pub frames: usize,
@@ -38,10 +38,10 @@ impl AgreedAnswer {
 
     /// Labels of the set, of which one is right with a probability of 90 %.
     pub fn set(&self) -> impl Iterator<Item = &str> {
-        self.classes.iter().filter(|class| class.in_set).map(|class| &*class.label)
+        ClassProbability::set(&self.classes)
     }
 
-    /// The answer with those classes only that programs are told.
+    /// The answer with the classes that programs are told: the first three, and those of the set.
     pub fn summary(&self) -> Self {
         let told = self.classes.iter().enumerate().filter(|(place, class)| *place < MAX_MATCHES || class.in_set);
         Self { classes: told.map(|(_, class)| class.clone()).collect(), ..*self }

@@ -1,5 +1,7 @@
 //! Events, which the page and programs receive as they happen.
 
+use std::sync::Arc;
+
 use serde_json::{Value, json};
 use tokio::sync::broadcast;
 
@@ -39,7 +41,7 @@ pub enum Event {
         jobs: Vec<Id>,
     },
     /// The camera shows something else, or is in another state.
-    Live(Box<LiveSnapshot>),
+    Live(Arc<LiveSnapshot>),
     /// The camera saw something come, or sightings were removed.
     Sightings,
 }

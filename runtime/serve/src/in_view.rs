@@ -99,7 +99,7 @@ mod tests {
 
     fn showing(regions: Vec<ShownRegion>) -> LiveSnapshot {
         let status = CameraStatus { phase: CameraPhase::Running, ..CameraStatus::default() };
-        LiveSnapshot { status, regions, ..LiveSnapshot::default() }
+        LiveSnapshot { status, regions: regions.into(), ..LiveSnapshot::default() }
     }
 
     fn known(label: &str, probability: f64) -> InView {

@@ -81,8 +81,8 @@ impl ObservedFrame {
 struct LatestView {
     /// None while no frame was processed.
     frame: Option<Arc<ObservedFrame>>,
-    /// What its regions show, or the frame as a whole.
-    regions: Vec<ShownRegion>,
+    /// What its regions show, or the frame as a whole, as programs are told it.
+    regions: Arc<[ShownRegion]>,
     /// Why frames cannot be processed, whatever else is going on.
     problem: Option<String>,
     /// The frame of the last shot that was not taken.
@@ -276,7 +276,7 @@ impl SharedCamera {
             source: self.camera.source().to_string(),
             status,
             problem: latest.problem.clone(),
-            regions: latest.regions.iter().map(ShownRegion::summary).collect(),
+            regions: Arc::clone(&latest.regions),
             scene: self.scene.status(),
             frame: frame.map(|frame| frame.number),
             age: frame.map(|frame| frame.taken.elapsed()),
@@ -362,18 +362,21 @@ impl LiveWorker {
             self.knowledge = knowledge;
             self.tracks.iter_mut().for_each(RegionTrack::clear);
             let is_gone = |class: &ClassProbability| !class.provisional && self.knowledge.class(&class.label).is_err();
-            for region in &mut self.shared.latest().regions {
+            let mut latest = self.shared.latest();
+            let mut regions = latest.regions.to_vec();
+            for region in &mut regions {
                 if region.answer.classes.iter().any(is_gone) {
                     region.answer = AgreedAnswer::default();
                 }
                 region.things.retain(|thing| !thing.answer.classes.iter().any(is_gone));
             }
+            latest.regions = regions.into();
         }
         let regions = self.shared.regions.get();
         if !Arc::ptr_eq(&regions, &self.regions) {
             self.tracks = RegionTrack::of_all(&regions, self.frames, &self.ids);
             self.regions = regions;
-            self.shared.latest().regions.clear();
+            self.shared.latest().regions = Arc::default();
         }
     }
 
@@ -407,7 +410,7 @@ impl LiveWorker {
         latest.frame = Some(Arc::new(ObservedFrame { frame, picture, view: OnceLock::new() }));
         // Where requests went first, the next frame comes soon.
         if let Some(regions) = shown {
-            latest.regions = regions;
+            latest.regions = regions.iter().map(ShownRegion::summary).collect();
         }
         drop(latest);
         self.shared.newest.send_replace(number);

@@ -1,6 +1,7 @@
 //! What the service's own camera shows at a moment: rules, sightings, brokers and listeners read it, and programs get
 //! it as JSON.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use orco_camera::{CameraPhase, CameraStatus};
@@ -20,7 +21,7 @@ pub struct LiveSnapshot {
     /// Why frames cannot be processed.
     pub problem: Option<String>,
     /// What its regions show, or the frame as a whole; none while no frame was processed.
-    pub regions: Vec<ShownRegion>,
+    pub regions: Arc<[ShownRegion]>,
     /// The empty place in front of it.
     pub scene: SceneStatus,
     /// Number of the newest frame that was processed.
@@ -35,9 +36,9 @@ impl LiveSnapshot {
         self.status.phase == CameraPhase::Running
     }
 
-    /// The frame as a whole, or its first region.
-    pub fn first_region(&self) -> ShownRegion {
-        self.regions.first().cloned().unwrap_or_default()
+    /// The frame as a whole, or its first region; one that shows nothing while no frame was processed.
+    pub fn first_region(&self) -> &ShownRegion {
+        self.regions.first().unwrap_or(&NOTHING)
     }
 
     /// The regions that have names; none where the frame is looked at as a whole.
@@ -66,6 +67,15 @@ impl LiveSnapshot {
     }
 }
 
+/// What is shown while no frame was processed.
+static NOTHING: ShownRegion = ShownRegion {
+    name: String::new(),
+    bounds: None,
+    answer: AgreedAnswer { classes: Vec::new(), frames: 0, known: false },
+    empty: false,
+    things: Vec::new(),
+};
+
 /// What a region of a frame is shown as, or the frame where it has none.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ShownRegion {
@@ -82,7 +92,7 @@ pub struct ShownRegion {
 }
 
 impl ShownRegion {
-    /// The region with those classes only that are told.
+    /// The region with the classes that programs are told ([`AgreedAnswer::summary`]).
     pub fn summary(&self) -> Self {
         let things = self.things.iter();
         Self {

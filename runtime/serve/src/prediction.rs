@@ -17,9 +17,14 @@ pub struct ClassProbability {
 }
 
 impl ClassProbability {
+    /// Labels of the set.
+    pub(crate) fn set(classes: &[Self]) -> impl Iterator<Item = &str> {
+        classes.iter().filter(|class| class.in_set).map(|class| &*class.label)
+    }
+
     /// Labels of the set, as JSON.
     pub(crate) fn set_json(classes: &[Self]) -> Value {
-        classes.iter().filter(|class| class.in_set).map(|class| json!(class.label)).collect()
+        Self::set(classes).collect()
     }
 
     /// The first `top` of several, at least one, as JSON.

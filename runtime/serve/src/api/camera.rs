@@ -72,12 +72,12 @@ pub async fn newest(
 ) -> Result<Response, Refusal> {
     let seen = live(&service)?.frame_after(after, FRAME_TIMEOUT).await?;
     let number = seen.frame.number;
+    let numbered = [(FRAME, number.to_string())];
     // A lower number is that of a service that was started again.
     if number == after {
-        return Ok((StatusCode::NO_CONTENT, [(FRAME, number.to_string())]).into_response());
+        return Ok((StatusCode::NO_CONTENT, numbered).into_response());
     }
-    Ok(([(header::CONTENT_TYPE, "image/jpeg".to_owned()), (FRAME, number.to_string())], view(seen).await?)
-        .into_response())
+    Ok((numbered, [(header::CONTENT_TYPE, "image/jpeg")], view(seen).await?).into_response())
 }
 
 /// `GET /api/v1/camera.mjpg`: one frame after another, as long as somebody looks.
@@ -242,7 +242,7 @@ pub async fn learn_scene(
         Ok(())
     };
     with_camera(&service, learn).await?;
-    service.events.send(Event::Live(Box::new(live(&service)?.snapshot())));
+    service.events.send(Event::Live(Arc::new(live(&service)?.snapshot())));
     Ok(axum::Json(service.scene.status().json()))
 }
 
@@ -254,7 +254,7 @@ pub async fn forget_scene(State(service): State<Arc<Service>>) -> Result<StatusC
     let scene = service.scene.clone();
     let forgotten = blocking(move || scene.forget()).await??;
     if let Some(live) = service.live() {
-        service.events.send(Event::Live(Box::new(live.snapshot())));
+        service.events.send(Event::Live(Arc::new(live.snapshot())));
     }
     if forgotten { Ok(StatusCode::NO_CONTENT) } else { Err(Refusal::not_found("no empty place is known")) }
 }

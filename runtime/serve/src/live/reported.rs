@@ -1,5 +1,6 @@
 //! What listeners are told of the camera, and when.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::LiveWorker;
@@ -64,7 +65,7 @@ impl LiveWorker {
         let has_moved = (self.reported.frame, self.reported.unreadable) != (frame, status.unreadable);
         let is_due = self.reported.at.is_none_or(|at| at.elapsed() >= REPORT_EVERY);
         if self.reported.shown != shown || has_moved && is_due {
-            self.telemetry.events.send(Event::Live(Box::new(self.shared.snapshot())));
+            self.telemetry.events.send(Event::Live(Arc::new(self.shared.snapshot())));
             let (at, unreadable) = (Some(Instant::now()), status.unreadable);
             self.reported = Reported { at, shown, frame, unreadable };
         }

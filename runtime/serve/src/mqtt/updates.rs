@@ -84,7 +84,7 @@ fn rounded<S: Serializer>(probability: &Option<f32>, serializer: S) -> Result<S:
 impl LiveState {
     fn of(live: &LiveSnapshot) -> Self {
         let first = live.first_region();
-        let RegionState { label, probability, known, empty, .. } = RegionState::of(&first);
+        let RegionState { label, probability, known, empty, .. } = RegionState::of(first);
         Self {
             label,
             probability,
@@ -222,6 +222,8 @@ impl MqttUpdates {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use orco_camera::{CameraPhase, CameraStatus};
 
     use super::*;
@@ -233,8 +235,8 @@ mod tests {
         let class = ClassProbability { label: label.into(), probability, provisional: false, in_set: true };
         let answer = AgreedAnswer { classes: vec![class], frames: 1, known: true };
         let status = CameraStatus { phase: CameraPhase::Running, ..CameraStatus::default() };
-        let regions = vec![ShownRegion { answer, ..ShownRegion::default() }];
-        Event::Live(Box::new(LiveSnapshot { status, regions, ..LiveSnapshot::default() }))
+        let regions = Arc::new([ShownRegion { answer, ..ShownRegion::default() }]);
+        Event::Live(Arc::new(LiveSnapshot { status, regions, ..LiveSnapshot::default() }))
     }
 
     #[test]

@@ -91,7 +91,7 @@ fn what_is_shown_is_told_in_the_words_of_rules() {
     let thing = |known| AnsweredThing { id: 1, bounds: [0.0; 4], answer: answer(known) };
     let labels = |region: ShownRegion| -> Vec<String> {
         let status = CameraStatus { phase: CameraPhase::Running, ..CameraStatus::default() };
-        let live = LiveSnapshot { status, regions: vec![region], ..LiveSnapshot::default() };
+        let live = LiveSnapshot { status, regions: [region].into(), ..LiveSnapshot::default() };
         shown_labels(&live).into_iter().map(|(label, _)| label).collect()
     };
     let things = vec![thing(true), thing(false)];
