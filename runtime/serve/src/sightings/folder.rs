@@ -89,7 +89,7 @@ impl SightingFolder {
 
     /// All of them, as the file has them.
     pub fn csv(&self) -> Vec<u8> {
-        csv_of(&self.sightings)
+        csv_of(self.sightings.iter())
     }
 
     /// The picture of one, a JPEG.
@@ -149,9 +149,7 @@ impl SightingFolder {
             return Ok(());
         }
         let old = self.sightings.len() - MAX_SIGHTINGS;
-        let (gone, kept) =
-            (self.sightings.range(..old).cloned().collect(), self.sightings.range(old..).cloned().collect());
-        self.keep_only(kept, gone)
+        self.drop_where(&|index, _| index < old)
     }
 
     /// Removes some.
@@ -159,28 +157,34 @@ impl SightingFolder {
     /// # Errors
     /// If the file cannot be written: all of them are still listed then. If a picture cannot be removed.
     pub fn remove(&mut self, is_gone: impl Fn(&Sighting) -> bool) -> io::Result<()> {
-        let (gone, kept): (VecDeque<_>, VecDeque<_>) = self.sightings.iter().cloned().partition(is_gone);
-        if gone.is_empty() {
+        if !self.sightings.iter().any(&is_gone) {
             return Ok(());
         }
-        let removed = self.keep_only(kept, gone);
+        let removed = self.drop_where(&|_, sighting| is_gone(sighting));
         self.note_problem(&removed);
         removed
     }
 
-    /// Writes the file without some, then forgets them, then removes their pictures. Were they forgotten first, they
-    /// would come back after a restart wherever the file could not be written.
-    fn keep_only(&mut self, kept: VecDeque<Sighting>, gone: VecDeque<Sighting>) -> io::Result<()> {
-        files::replace(&self.folder.join(FILE), &csv_of(&kept))?;
-        self.sightings = kept;
+    /// Writes the file without those that `is_gone` picks by place and content, then forgets them, then removes their
+    /// pictures. Were they forgotten first, they would come back after a restart wherever the file could not be written.
+    fn drop_where(&mut self, is_gone: &dyn Fn(usize, &Sighting) -> bool) -> io::Result<()> {
+        let kept = self.sightings.iter().enumerate().filter(|(index, sighting)| !is_gone(*index, sighting));
+        self.write(kept.map(|(_, sighting)| sighting))?;
+        let all = std::mem::take(&mut self.sightings).into_iter().enumerate();
+        let (gone, kept): (Vec<_>, Vec<_>) = all.partition(|(index, sighting)| is_gone(*index, sighting));
+        self.sightings = kept.into_iter().map(|(_, sighting)| sighting).collect();
         // One picture that stays must not keep the others.
         let removed: Vec<io::Result<()>> =
-            gone.iter().map(|sighting| files::remove_if_there(&self.picture_path(&sighting.id))).collect();
+            gone.iter().map(|(_, sighting)| files::remove_if_there(&self.picture_path(&sighting.id))).collect();
         removed.into_iter().collect()
     }
 
     fn rewrite(&self) -> io::Result<()> {
-        files::replace(&self.folder.join(FILE), &self.csv())
+        self.write(self.sightings.iter())
+    }
+
+    fn write<'a>(&self, listed: impl Iterator<Item = &'a Sighting>) -> io::Result<()> {
+        files::replace(&self.folder.join(FILE), &csv_of(listed))
     }
 
     fn picture_path(&self, id: &str) -> PathBuf {
@@ -195,9 +199,9 @@ fn is_id(text: &str) -> bool {
 }
 
 /// The file that lists some.
-fn csv_of(sightings: &VecDeque<Sighting>) -> Vec<u8> {
+fn csv_of<'a>(sightings: impl Iterator<Item = &'a Sighting>) -> Vec<u8> {
     let mut text = HEADING.as_bytes().to_vec();
-    sightings.iter().for_each(|sighting| text.extend(line(sighting)));
+    sightings.for_each(|sighting| text.extend(line(sighting)));
     text
 }
 

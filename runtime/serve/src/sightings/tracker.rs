@@ -81,8 +81,9 @@ impl Tracker {
             };
             let counted = ongoing.counts();
             ongoing.last = now;
+            let before = ongoing.sighting.probability;
             ongoing.sighting.probability =
-                ongoing.sighting.probability.into_iter().chain([thing.probability]).reduce(f64::max);
+                Some(before.map_or(thing.probability, |before| before.max(thing.probability)));
             if ongoing.counts() && !counted {
                 ongoing.picture = picture();
                 has_begun = true;
