@@ -12,6 +12,7 @@ mod error;
 mod folder;
 mod observer;
 mod packs;
+mod progress;
 mod push;
 
 use std::path::{Path, PathBuf};
@@ -25,8 +26,9 @@ use connection::{Call, HubConnection, HubKey};
 pub use connection::{HttpTransport, RetryPolicy, Transport, TransportError, WireAnswer, WireRequest};
 pub use error::SyncError;
 pub use folder::DeviceFolder;
-use folder::{DeviceIdentity, SyncProgress};
+use folder::DeviceIdentity;
 pub use observer::{SyncObserver, SyncStep};
+use progress::SyncProgress;
 pub use push::SharedClasses;
 
 use crate::protocol::{
@@ -216,14 +218,13 @@ impl Round<'_, '_> {
         self.open_current()?;
         let mut sent = self.report();
         let mut target = self.send(&sent)?;
-        let mut outcomes = Vec::new();
         if let Some(bundle) = target.bundle.clone() {
             let outcome = self.follow_bundle(&bundle)?.of_release(bundle.release);
             let is_new = !self.progress.outcomes.contains(&outcome);
-            outcomes.push(outcome);
+            self.outcome.outcomes.push(outcome);
             if is_new {
                 // The hub offers packs of the bundle that was reported: the new one, before packs are pulled.
-                self.keep_outcomes(outcomes.clone())?;
+                self.keep_outcomes()?;
                 sent = self.report();
                 target = self.send(&sent)?;
             }
@@ -231,11 +232,11 @@ impl Round<'_, '_> {
         if self.learner.is_none() {
             return Err(SyncError::NoBundle);
         }
-        outcomes.extend(self.follow_packs(&target.packs)?);
+        let followed = self.follow_packs(&target.packs)?;
+        self.outcome.outcomes.extend(followed);
         self.clear_objects(&target.packs);
         self.push_classes()?;
-        self.keep_outcomes(outcomes.clone())?;
-        self.outcome.outcomes = outcomes;
+        self.keep_outcomes()?;
         let after = self.report();
         if after != sent {
             self.send(&after)?;
@@ -243,11 +244,12 @@ impl Round<'_, '_> {
         Ok(())
     }
 
-    fn keep_outcomes(&mut self, outcomes: Vec<ReleaseOutcome>) -> Result<(), SyncError> {
-        if self.progress.outcomes == outcomes {
+    /// Keeps what became of releases for the next report.
+    fn keep_outcomes(&mut self) -> Result<(), SyncError> {
+        if self.progress.outcomes == self.outcome.outcomes {
             return Ok(());
         }
-        self.progress.outcomes = outcomes;
+        self.progress.outcomes.clone_from(&self.outcome.outcomes);
         self.keep_progress()
     }
 

@@ -7,7 +7,7 @@ use clap::Args;
 use orco_hub::client::{
     DeviceFolder, FleetDevice, FleetSettings, HttpTransport, RetryPolicy, SharedClasses, SyncOutcome,
 };
-use orco_hub::protocol::{EnrolmentCode, ReleaseOutcome};
+use orco_hub::protocol::EnrolmentCode;
 use orco_runtime::bundle::{Bundle, OpenError};
 use orco_runtime::encoder::engine_choice::{EngineChoice, Workload};
 use orco_runtime::image_rs::RgbImage;
@@ -100,9 +100,12 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<
     }
     let mut done = SyncOutcome::default();
     let ended = device.sync_noting(&mut transport, &mut (), &mut done);
-    print_changes(output, &done, &current)?;
+    print(output, &done, &current)?;
     match ended.context("the round with the hub ended early") {
-        Ok(()) => print_releases(output, &done.outcomes)?,
+        Ok(()) => {
+            let held = done.outcomes.iter().filter(|outcome| outcome.refused.is_none()).count();
+            say!(output, "the device holds {held} of {} of its channel", counted(done.outcomes.len(), "release"))?;
+        }
         // What was done before stays, and the report names it beside the error.
         Err(error) => output.error(advice::sentence(&error)),
     }
@@ -118,8 +121,8 @@ fn check(bundle: &Bundle, engine: EngineChoice) -> Result<(), String> {
     if finite { Ok(()) } else { Err("its backbone gives no numbers on this device".into()) }
 }
 
-fn print_changes(output: &Output, done: &SyncOutcome, current: &Path) -> Result<()> {
-    let SyncOutcome { bundle, imported, forgotten, pushed, pictures, .. } = done;
+fn print(output: &Output, done: &SyncOutcome, current: &Path) -> Result<()> {
+    let SyncOutcome { bundle, imported, forgotten, pushed, pictures, outcomes } = done;
     if bundle.is_some() || !imported.is_empty() || !forgotten.is_empty() {
         output.mark_changed();
     }
@@ -133,17 +136,12 @@ fn print_changes(output: &Output, done: &SyncOutcome, current: &Path) -> Result<
     if *pictures > 0 {
         say!(output, "pushed {}", counted(*pictures, "picture"))?;
     }
-    Ok(())
-}
-
-fn print_releases(output: &Output, outcomes: &[ReleaseOutcome]) -> Result<()> {
     for outcome in outcomes {
         if let Some(reason) = &outcome.refused {
             output.warn(format_args!("release {} is not held: {reason}", outcome.release));
         }
     }
-    let held = outcomes.iter().filter(|outcome| outcome.refused.is_none()).count();
-    say!(output, "the device holds {held} of {} of its channel", counted(outcomes.len(), "release"))
+    Ok(())
 }
 
 fn to_json(outcome: &SyncOutcome) -> Value {

@@ -20,8 +20,8 @@ use orco_runtime::store::StoreError;
 use super::Round;
 use super::download::{self, WantedObject};
 use super::error::SyncError;
-use super::folder::RefusedRelease;
 use super::observer::{SyncStep, proceed};
+use super::progress::RefusedRelease;
 use crate::protocol::{BundleTarget, ObjectDigest, PackTarget, ReleaseId, ReleaseOutcome, ReleasedFile, bounded};
 
 /// Most files of a bundle.
@@ -124,28 +124,24 @@ impl Round<'_, '_> {
             // Not signed by whom it should be, or made for a later program.
             Err(error) => FollowOutcome::Refused(with_causes(&error)),
         };
-        match changed {
-            FollowOutcome::Held => {}
+        match &changed {
+            FollowOutcome::Held => self.outcome.bundle = Some(target.name.clone()),
+            // What was fetched stays for the next round, unless it was damaged.
             FollowOutcome::Deferred(reason) => {
-                // The folder stays, so that the next round need not fetch it again.
                 log::warn!("the bundle {} of release {} has to wait: {reason}", target.name, target.release);
-                return Ok(FollowOutcome::Deferred(reason));
             }
             FollowOutcome::Refused(reason) => {
-                let reason = bounded(&reason);
                 log::warn!("the bundle {} of release {} is refused: {reason}", target.name, target.release);
                 // Only the release that the channel holds now matters.
-                let (release, manifest) = (target.release, Some(manifest));
-                self.progress.refused = vec![RefusedRelease { release, manifest, reason: reason.clone() }];
+                let (release, manifest, reason) = (target.release, Some(manifest), bounded(reason));
+                self.progress.refused = vec![RefusedRelease { release, manifest, reason }];
                 self.keep_progress()?;
                 if !was_there {
                     remove_bundle(&folder);
                 }
-                return Ok(FollowOutcome::Refused(reason));
             }
         }
-        self.outcome.bundle = Some(target.name.clone());
-        Ok(FollowOutcome::Held)
+        Ok(changed)
     }
 
     /// Fetches a bundle's files into a folder of their own, which is there as a whole or not at all.

@@ -12,8 +12,8 @@ use super::bundles::FollowOutcome;
 use super::content::{class_content, content};
 use super::download::{self, WantedObject};
 use super::error::SyncError;
-use super::folder::LearnedPack;
 use super::observer::{SyncStep, proceed};
+use super::progress::LearnedPack;
 use crate::protocol::{ObjectDigest, PackTarget, ReleaseOutcome};
 
 /// What is to be done about a pack of the channel.

@@ -10,7 +10,7 @@ use super::Round;
 use super::connection::Call;
 use super::content::class_content;
 use super::error::SyncError;
-use super::folder::PushedClass;
+use super::progress::PushedClass;
 use crate::protocol::{MAX_PACK, ObjectDigest, PACKS, Received};
 
 /// Which classes a device may share.

@@ -1,0 +1,109 @@
+//! How far a device has come: what it learned from its channel, pushed and refused.
+
+use orco_runtime::state::label;
+use serde::{Deserialize, Serialize};
+
+use crate::protocol::{ObjectDigest, ReleaseId, ReleaseOutcome};
+
+/// Pushed versions of a class that are remembered.
+const MAX_PUSHED: usize = 16;
+
+/// A pack that the device learned because its channel holds it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct LearnedPack {
+    /// The released pack.
+    pub pack: ObjectDigest,
+    /// Digest of the learner file of its bundle.
+    #[serde(rename = "bundle")]
+    pub bundle_digest: ObjectDigest,
+    /// The class's label.
+    pub label: String,
+    /// The class's shots as they were learned ([`super::content::content`]).
+    pub content: ObjectDigest,
+}
+
+/// A class that the device pushed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct PushedClass {
+    /// The class's label.
+    pub label: String,
+    /// Its shots as they were pushed.
+    pub content: ObjectDigest,
+    /// The pack.
+    pub pack: ObjectDigest,
+    /// Whether its pictures were pushed, too.
+    pub pictures: bool,
+}
+
+/// A release that the device refused for good.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct RefusedRelease {
+    /// The release.
+    pub release: ReleaseId,
+    /// Its bundle's manifest: a hub that was restored from a backup may give the number again. Older programs did not
+    /// write it; what they refused is tried once more.
+    #[serde(default)]
+    pub manifest: Option<ObjectDigest>,
+    /// Why.
+    pub reason: String,
+}
+
+/// How far a device has come.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct SyncProgress {
+    pub learned: Vec<LearnedPack>,
+    pub pushed: Vec<PushedClass>,
+    pub refused: Vec<RefusedRelease>,
+    /// What became of the releases of the channel in the last round.
+    #[serde(default)]
+    pub outcomes: Vec<ReleaseOutcome>,
+}
+
+impl SyncProgress {
+    /// Why a release with this manifest was refused for good, if it was.
+    pub fn refusal(&self, release: ReleaseId, manifest: ObjectDigest) -> Option<&str> {
+        let is_meant = |refused: &&RefusedRelease| refused.release == release && refused.manifest == Some(manifest);
+        self.refused.iter().find(is_meant).map(|refused| refused.reason.as_str())
+    }
+
+    /// Remembers a class that was pushed. Of each label the newest few count: an undone change brings back an earlier
+    /// one.
+    pub fn remember_pushed(&mut self, class: PushedClass) {
+        let same: Vec<usize> =
+            (0..self.pushed.len()).filter(|&index| label::same(&self.pushed[index].label, &class.label)).collect();
+        if let Some(oldest) = same.first().filter(|_| same.len() >= MAX_PUSHED) {
+            self.pushed.remove(*oldest);
+        }
+        self.pushed.push(class);
+    }
+
+    /// The record of a pack.
+    pub fn learned(&self, pack: &ObjectDigest) -> Option<&LearnedPack> {
+        self.learned.iter().find(|learned| learned.pack == *pack)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_stands_for_one_manifest() {
+        let [first, second] = ["first", "second"].map(|text| ObjectDigest::of(text.as_bytes()));
+        let refused = RefusedRelease { release: ReleaseId(7), manifest: Some(first), reason: "worse".into() };
+        let progress = SyncProgress { refused: vec![refused], ..SyncProgress::default() };
+        let read: SyncProgress = serde_json::from_slice(&serde_json::to_vec(&progress).unwrap()).unwrap();
+        assert_eq!(read, progress);
+        assert_eq!(read.refusal(ReleaseId(7), first), Some("worse"));
+        assert_eq!(read.refusal(ReleaseId(7), second), None);
+        assert_eq!(read.refusal(ReleaseId(8), first), None);
+    }
+
+    #[test]
+    fn refusals_of_older_programs_are_read_and_tried_again() {
+        let old = r#"{"learned":[],"pushed":[],"refused":[{"release":7,"reason":"worse"}]}"#;
+        let read: SyncProgress = serde_json::from_str(old).unwrap();
+        assert_eq!(read.refused.len(), 1);
+        assert_eq!(read.refusal(ReleaseId(7), ObjectDigest::of(b"any")), None);
+    }
+}
