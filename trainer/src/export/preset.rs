@@ -6,6 +6,7 @@ use std::{fs, io};
 use anyhow::{Context, Result, ensure};
 use orco_core::config::LearnConfig;
 use orco_runtime::bundle::Bundle;
+use orco_runtime::files::partial;
 use orco_runtime::manifest::{MANIFEST, Manifest, SIGNATURE, STATISTICS};
 
 use super::card;
@@ -17,8 +18,8 @@ use crate::run::files::write_atomically;
 /// signature does not, since the manifest changes.
 ///
 /// # Errors
-/// If there is no such preset, the bundle does not open or lacks what the preset answers by, or a file cannot be
-/// written; the bundle is then as it was.
+/// If there is no such preset, the bundle does not open or lacks what the preset answers by, or its manifest cannot be
+/// written: the bundle is then as it was. If its card cannot be written.
 pub fn set_preset(folder: &Path, name: &str) -> Result<()> {
     let preset = LearnConfig::preset(name)
         .with_context(|| format!("there is no preset \"{name}\"; known are {}", LearnConfig::PRESETS.join(", ")))?;
@@ -29,7 +30,7 @@ pub fn set_preset(folder: &Path, name: &str) -> Result<()> {
         folder.display()
     );
     let learn = storing_as(&bundle.manifest.learn, preset);
-    replace_manifest(folder, &Manifest { learn, ..bundle.manifest })
+    replace_manifest(folder, &Manifest { learn, ..bundle.manifest }, None)
 }
 
 /// A preset that stores exemplars as other settings do.
@@ -38,22 +39,34 @@ pub(super) fn storing_as(stored: &LearnConfig, preset: LearnConfig) -> LearnConf
     LearnConfig { views, precision, exemplar_bytes, ..preset }
 }
 
-/// Writes a bundle's manifest with other settings, removes the signature of the old one, and has the card say what
-/// devices do now.
-pub(super) fn replace_manifest(folder: &Path, manifest: &Manifest) -> Result<()> {
-    // A manifest without its signature is refused where one is demanded; one beside a wrong signature says less. The
-    // signature comes back where the manifest cannot be written.
-    let (signature, aside) = (folder.join(SIGNATURE), folder.join(format!("{SIGNATURE}.former")));
+/// Writes a bundle's manifest with other settings, and other statistics where such are given; removes the signature of
+/// the old one, and has the card say what devices do now.
+///
+/// # Errors
+/// If manifest or statistics cannot be written: both are then as they were, with their signature. If the card cannot be
+/// written, which then speaks of the old settings.
+pub(super) fn replace_manifest(folder: &Path, manifest: &Manifest, statistics: Option<&[u8]>) -> Result<()> {
+    let text = toml::to_string(manifest)?;
+    // A manifest without its signature is refused where one is demanded; one beside a wrong signature says less.
+    let (signature, aside) = (folder.join(SIGNATURE), partial(&folder.join(SIGNATURE)));
     let signed = match fs::rename(&signature, &aside) {
         Ok(()) => true,
         Err(error) if error.kind() == io::ErrorKind::NotFound => false,
         Err(error) => return Err(error).context("cannot remove the old signature"),
     };
-    let written = write_atomically(&folder.join(MANIFEST), toml::to_string(manifest)?.as_bytes());
-    if let (Err(error), true) = (&written, signed) {
-        fs::rename(&aside, &signature).with_context(|| format!("cannot put the signature back after: {error:#}"))?;
+    let former = fs::read(folder.join(STATISTICS)).ok();
+    if let Err(error) = write_both(folder, &text, statistics) {
+        // The manifest may be there all the same, where its name alone could not be made to last.
+        if fs::read_to_string(folder.join(MANIFEST)).is_ok_and(|there| there != text) {
+            if let (Some(_), Some(former)) = (statistics, former) {
+                write_atomically(&folder.join(STATISTICS), &former).context("cannot put the old statistics back")?;
+            }
+            if signed {
+                fs::rename(&aside, &signature).context("cannot put the old signature back")?;
+            }
+        }
+        return Err(error);
     }
-    written?;
     if signed {
         fs::remove_file(&aside).context("cannot remove the old signature")?;
         log::warn!("the bundle's signature was removed; sign it again with `orco-train sign`");
@@ -65,4 +78,10 @@ pub(super) fn replace_manifest(folder: &Path, manifest: &Manifest) -> Result<()>
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         Err(error) => Err(error).with_context(|| format!("cannot read {}", card.display())),
     }
+}
+
+/// Statistics first: a file that the manifest does not list does no harm, one that it lists must be there.
+fn write_both(folder: &Path, manifest: &str, statistics: Option<&[u8]>) -> Result<()> {
+    statistics.map_or(Ok(()), |bytes| write_atomically(&folder.join(STATISTICS), bytes))?;
+    write_atomically(&folder.join(MANIFEST), manifest.as_bytes())
 }

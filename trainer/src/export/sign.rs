@@ -24,19 +24,21 @@ pub fn write_key(path: &Path) -> Result<PathBuf> {
     for path in [path, &public_path] {
         ensure!(fs::symlink_metadata(path).is_err(), "cannot write the key: {} exists already", path.display());
     }
-    for (path, text, mode) in [(&public_path, public, 0o644), (&path.to_path_buf(), secret, 0o600)] {
+    let mut made: Vec<&Path> = Vec::new();
+    for (path, text, mode) in [(public_path.as_path(), public, 0o644), (path, secret, 0o600)] {
         let mut options = OpenOptions::new();
         options.write(true).create_new(true);
         #[cfg(unix)]
         std::os::unix::fs::OpenOptionsExt::mode(&mut options, mode);
         #[cfg(not(unix))]
         let _ = mode;
-        let written = options.open(path).and_then(|mut file| file.write_all(text.as_bytes()));
+        let written = options.open(path).and_then(|mut file| {
+            made.push(path);
+            file.write_all(text.as_bytes())
+        });
         if let Err(error) = written {
-            // Half of a pair belongs to nothing. Neither file was there before.
-            for made in [&public_path, &path.to_path_buf()] {
-                let _ = fs::remove_file(made);
-            }
+            // Half of a pair belongs to nothing.
+            made.iter().for_each(|path| drop(fs::remove_file(path)));
             return Err(error).with_context(|| format!("cannot write the key {}", path.display()));
         }
     }

@@ -1,6 +1,5 @@
 //! Statistics of the base classes: for a bundle that is being written, or for one that is there already.
 
-use std::fs;
 use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
@@ -11,7 +10,7 @@ use orco_runtime::encoder::Encoder;
 use orco_runtime::encoder::onnx::Onnx;
 use orco_runtime::encoder::stream::{BackboneShape, ViewSource, encode_stream};
 use orco_runtime::image::{Preprocessing, from_planes};
-use orco_runtime::manifest::{BENCHMARK, MANIFEST, STATISTICS, hexadecimal};
+use orco_runtime::manifest::{BENCHMARK, STATISTICS, hexadecimal};
 use orco_state::bank::Bank;
 use orco_state::codec;
 use orco_state::state::BaseModel;
@@ -21,7 +20,6 @@ use super::preset::{replace_manifest, storing_as};
 use crate::config::Recipe;
 use crate::data::dataset::{DataSet, Images, Split};
 use crate::platform::interrupt;
-use crate::run::files::write_atomically;
 use crate::run::progress::PhaseProgress;
 
 /// Features of clean views, f32 `[indices, features]`, with progress.
@@ -118,13 +116,5 @@ pub fn add_statistics(folder: &Path, recipe: &Recipe, data: &DataSet) -> Result<
     if !manifest.files.contains_key(BENCHMARK) {
         log::warn!("the bundle carries no {BENCHMARK}; what the statistics gain cannot be measured on it");
     }
-    // A file that the manifest does not list does no harm; one that it lists must be there, and be the one it lists.
-    let (path, listing) = (folder.join(STATISTICS), folder.join(MANIFEST));
-    let (former, listed) = (fs::read(&path).ok(), fs::read(&listing)?);
-    write_atomically(&path, &bytes)?;
-    let replaced = replace_manifest(folder, &manifest);
-    if let (true, Some(former)) = (replaced.is_err() && fs::read(&listing).is_ok_and(|now| now == listed), former) {
-        write_atomically(&path, &former).with_context(|| format!("cannot put back the former {STATISTICS}"))?;
-    }
-    replaced
+    replace_manifest(folder, &manifest, Some(&bytes))
 }
