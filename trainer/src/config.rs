@@ -147,7 +147,7 @@ impl Recipe {
         let mut backbone: toml::Table = named.into_iter().filter(|(key, _)| is_of_file(key)).collect();
         backbone.insert("onnx".into(), model.display().to_string().into());
         table.insert("backbone".into(), backbone.into());
-        // By its path itself, which need not be text.
+        // The table holds the path as it is printed, which loses what is not Unicode; here is the real one.
         Self::parse(&table.to_string(), path)?.with_backbone(model)
     }
 

@@ -137,7 +137,8 @@ impl BackboneConfig {
         let shown = self.onnx.is_some() || (self.mean.is_none() && self.deviation.is_none());
         demand("backbone.mean", "set", shown, "left out, deviation too, unless backbone.onnx names a model")?;
         let paired = self.mean.is_some() == self.deviation.is_some();
-        demand("backbone.mean", "given alone", paired, "given with backbone.deviation, or neither of them")?;
+        let lone = if self.mean.is_some() { "backbone.mean" } else { "backbone.deviation" };
+        demand(lone, "given alone", paired, "given together with the other of mean and deviation, or left out")?;
         let chosen = self.onnx.is_some() || (self.output.is_none() && self.pool.is_none());
         demand("backbone.output", "set", chosen, "left out, pool too, unless backbone.onnx names a model")?;
         let finite = self.mean.iter().chain(&self.deviation).flatten().all(|value| value.is_finite());

@@ -83,6 +83,8 @@ fn a_wrong_value_is_named() {
     assert!(refused("width = 16", "onnx = \"a.onnx\"\nweights = \"b\"").contains("backbone.weights"));
     let mean_alone = refused("width = 16", "onnx = \"a.onnx\"\nmean = [0.1, 0.2, 0.3]");
     assert!(mean_alone.contains("backbone.mean is given alone"), "{mean_alone}");
+    let deviation_alone = refused("width = 16", "onnx = \"a.onnx\"\ndeviation = [0.1, 0.2, 0.3]");
+    assert!(deviation_alone.contains("backbone.deviation is given alone"), "{deviation_alone}");
     assert!(refused("width = 16", "").contains("backbone.width is 0"));
     let stem = "architecture = \"resnet12\"\nstem = \"imagenet\"";
     assert!(refused("architecture = \"resnet18\"", stem).contains("backbone.stem is imagenet"));
