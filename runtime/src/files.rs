@@ -149,12 +149,18 @@ pub fn create_folder(path: &Path) -> io::Result<()> {
     let mut builder = fs::DirBuilder::new();
     #[cfg(unix)]
     std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-    let is_missing = |folder: &&Path| !folder.as_os_str().is_empty() && !folder.is_dir();
-    let missing: Vec<&Path> = path.ancestors().take_while(is_missing).collect();
+    let above: Vec<&Path> = missing_folders(path).skip(1).collect();
     builder.recursive(true).create(path)?;
-    // Also of a folder that was there: whoever made it may not have come to this.
-    sync_folder(folder_of(path))?;
-    missing.iter().skip(1).try_for_each(|folder| sync_folder(folder_of(folder)))
+    // The folder itself also where it was there: whoever made it may have been stopped before it was synced.
+    std::iter::once(path).chain(above).try_for_each(|folder| sync_folder(folder_of(folder)))
+}
+
+/// A folder and those above it that are not there, the innermost first.
+pub(crate) fn missing_folders(path: &Path) -> impl Iterator<Item = &Path> {
+    path.ancestors().take_while(|folder| {
+        let there = fs::symlink_metadata(folder);
+        !folder.as_os_str().is_empty() && there.is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
+    })
 }
 
 /// Makes the names in a folder survive a power cut. Other systems than Unix do not let a folder be synced.

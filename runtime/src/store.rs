@@ -43,7 +43,7 @@ use std::time::Duration;
 use self::files::SlotFiles;
 use crate::bundle::Bundle;
 use crate::files::lock::{Lock, LockError, keep_trying};
-use crate::files::{SymlinkPolicy, create_folder, foreign_owner, random_name};
+use crate::files::{SymlinkPolicy, create_folder, foreign_owner, missing_folders, random_name};
 pub(crate) use folder::MAX_SLOT;
 use folder::{Disk, StateFolder};
 use orco_state::codec::DecodeError;
@@ -147,11 +147,7 @@ impl Store {
         let failed = |source| StoreError::Write { path: path.clone(), source };
         let mut made = Vec::new();
         let taken = loop {
-            let is_missing = |folder: &&Path| {
-                let there = fs::symlink_metadata(folder);
-                !folder.as_os_str().is_empty() && there.is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
-            };
-            made.extend(self.folder.ancestors().take_while(is_missing).map(Path::to_owned));
+            made.extend(missing_folders(&self.folder).map(Path::to_owned));
             self.create_folder().map_err(|source| {
                 // What could be made of it goes again.
                 made.iter().for_each(|folder| drop(fs::remove_dir(folder)));

@@ -42,36 +42,25 @@ mod tests {
     use alloc::string::ToString;
 
     use super::*;
+    use crate::label::tests::{PLAIN, UNSEEN};
 
     #[test]
     fn what_can_be_seen_stays_as_it_is() {
-        for text in [
-            "mug",
-            "empty box",
-            "...",
-            ".5 l",
-            "toy brick",
-            "Größe 3",
-            "カップ",
-            "чашка",
-            "杯子",
-            "a'b\"c\\d",
-            "\u{1f986}",
+        let typed = [
             "\u{2764}",
             "1\u{20e3}",
             "\u{1f469}\u{200d}\u{1f373}",
             "\u{2764}\u{200d}\u{1f525}",
             "\u{645}\u{6cc}\u{200c}\u{62e}\u{648}\u{627}\u{647}\u{645}",
             "\u{915}\u{94d}\u{200d}\u{937}",
-        ] {
+        ];
+        for text in PLAIN.into_iter().chain(typed) {
             assert_eq!(EscapedText(text).to_string(), text);
         }
     }
 
     #[test]
     fn what_nobody_sees_is_written_out() {
-        const UNSEEN: &str = "\u{7}\u{1b}\u{7f}\u{85}\u{9b}\u{ad}\u{200b}\u{200d}\u{200e}\u{202e}\u{2060}\u{2066}\
-                              \u{feff}\u{fe0f}\u{3164}\u{e0041}";
         for c in UNSEEN.chars() {
             let text: String = ['m', 'u', c, 'g'].into_iter().collect();
             assert_eq!(EscapedText(&text).to_string(), alloc::format!("mu{}g", c.escape_unicode()));

@@ -92,8 +92,26 @@ fn is_unseen(c: char) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
+
+    /// Labels of what can be seen alone.
+    pub(crate) const PLAIN: [&str; 11] = [
+        "mug",
+        "empty box",
+        "...",
+        ".5 l",
+        "toy brick",
+        "Größe 3",
+        "カップ",
+        "чашка",
+        "杯子",
+        "\u{1f986}",
+        "a'b\"c\\d",
+    ];
+    /// Characters that nobody sees.
+    pub(crate) const UNSEEN: &str = "\u{7}\u{1b}\u{7f}\u{85}\u{9b}\u{ad}\u{200b}\u{200d}\u{200e}\u{202e}\u{2060}\u{2066}\
+                                     \u{feff}\u{fe0f}\u{3164}\u{e0041}";
 
     #[test]
     fn one_word_is_one_label() {
@@ -135,8 +153,6 @@ mod tests {
 
     #[test]
     fn what_nobody_sees_is_in_no_label() {
-        const UNSEEN: &str = "\u{7}\u{1b}\u{7f}\u{85}\u{9b}\u{ad}\u{200b}\u{200d}\u{200e}\u{202e}\u{2060}\u{2066}\
-                              \u{feff}\u{fe0f}\u{3164}\u{e0041}";
         for c in UNSEEN.chars() {
             let label: String = ['m', 'u', c, 'g'].into_iter().collect();
             assert!(!is_usable(&label) && !is_plain(&label), "{c:?}");
@@ -156,19 +172,7 @@ mod tests {
         ] {
             assert!(!is_usable(label), "{label:?}");
         }
-        for label in [
-            "mug",
-            "empty box",
-            "...",
-            ".5 l",
-            "toy brick",
-            "Größe 3",
-            "カップ",
-            "чашка",
-            "杯子",
-            "\u{1f986}",
-            "a'b\"c\\d",
-        ] {
+        for label in PLAIN {
             assert!(is_usable(label) && is_plain(label), "{label}");
         }
     }

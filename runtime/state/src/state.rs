@@ -100,7 +100,8 @@ impl Balance {
         }
     }
 
-    /// Whether answers should not be right less often, over all classes, than those of the nearest class mean.
+    /// Whether the border is chosen so that the accuracy over all classes does not fall below that of the nearest class
+    /// mean.
     pub fn has_accuracy_floor(self) -> bool {
         match self {
             Self::Balanced => true,
