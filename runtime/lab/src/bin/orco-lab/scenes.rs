@@ -81,7 +81,7 @@ fn print_results(name: &str, results: &SceneResults) -> Result<()> {
     for (what, share) in [
         ("empty places called empty", results.empty),
         ("things missed", results.missed),
-        ("frames with crumbs", results.spurious),
+        ("frames in which more was found", results.spurious),
         ("two things, both right", results.two_things),
     ] {
         print(format!("  {what:<29} {:>6}", percent(share)))?;
