@@ -13,13 +13,12 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use axum::body::Bytes;
-use axum::http::StatusCode;
 use orco_runtime::image::{DecodingCost, Look, Preprocessing};
 use orco_runtime::quality;
 use orco_runtime::threads::lock;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use crate::error::Refusal;
+use crate::error::{ErrorCode, Refusal};
 use crate::memory;
 
 /// Bytes of a body, or an answer, that are not counted: as many are there as there are connections.
@@ -174,15 +173,12 @@ impl Admission {
             return Ok(large);
         }
         let mib = |bytes: u64| bytes.div_ceil(1 << 20);
-        Err(Refusal::new(
-            StatusCode::PAYLOAD_TOO_LARGE,
-            format!(
-                "the picture is too large for this service: it takes {} MiB, of which one may have {} \
-                 (--picture-memory)",
-                mib(bytes),
-                large.size >> 20
-            ),
-        ))
+        let (needed, limit) = (mib(bytes), large.size >> 20);
+        let sentence = format!(
+            "the picture is too large for this service: it takes {needed} MiB, of which one may have {limit} \
+             (--picture-memory)"
+        );
+        Err(Refusal::new(ErrorCode::PictureMemory, sentence).with("needed_mib", needed).with("limit_mib", limit))
     }
 }
 
@@ -339,7 +335,7 @@ mod tests {
         assert!((&mut second).now_or_never().is_none() && (&mut third).now_or_never().is_none());
         let small = admission.work(3 * MIB).now_or_never().unwrap().unwrap();
         assert!(admission.try_work(20 * MIB).unwrap().is_none() && admission.try_work(3 * MIB).unwrap().is_some());
-        assert_eq!(admission.try_work(32 * MIB).err().unwrap().status.as_u16(), 413, "there will never be room");
+        assert_eq!(admission.try_work(32 * MIB).err().unwrap().status().as_u16(), 413, "there will never be room");
         drop(first);
         assert!((&mut third).now_or_never().is_none(), "in the order of arrival");
         let held = second.now_or_never().unwrap().unwrap();
@@ -369,7 +365,7 @@ mod tests {
     async fn what_can_never_be_and_who_is_one_too_many_is_refused_at_once() {
         let admission = Admission::new(64 * MIB);
         let refused = |bytes| match admission.work(bytes).now_or_never() {
-            Some(Err(refusal)) => refusal.status.as_u16(),
+            Some(Err(refusal)) => refusal.status().as_u16(),
             _ => 0,
         };
         assert_eq!(refused(32 * MIB), 413);
@@ -390,7 +386,7 @@ mod tests {
             first.grow_to(step << 20).unwrap();
         }
         let mut second = admission.file();
-        assert_eq!(second.grow_to(3 << 20).unwrap_err().status.as_u16(), 429);
+        assert_eq!(second.grow_to(3 << 20).unwrap_err().status().as_u16(), 429);
         second.grow_to(UNCOUNTED).unwrap();
         let bytes = first.holding(vec![1; 3]);
         let part = bytes.slice(1..2);

@@ -25,7 +25,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
 use crate::blocking::blocking;
-use crate::error::Refusal;
+use crate::error::{ErrorCode, Refusal};
 
 /// A body of JSON; one that is not understood is refused in a sentence.
 pub struct Json<T>(pub T);
@@ -34,8 +34,7 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Json<T> {
     type Rejection = Refusal;
 
     async fn from_request(request: Request, state: &S) -> Result<Self, Refusal> {
-        let bytes =
-            Bytes::from_request(request, state).await.map_err(|_| Refusal::bad_request("the body broke off"))?;
+        let bytes = Bytes::from_request(request, state).await.map_err(|_| Refusal::broken_off())?;
         // The decoder would name a type of ours.
         if bytes.trim_ascii_start().first().is_some_and(|first| *first != b'{') {
             return Err(Refusal::bad_request("the request must be a JSON object: {...}"));
@@ -67,7 +66,10 @@ impl<T: DeserializeOwned + Send, S: Send + Sync> FromRequestParts<S> for Path<T>
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Refusal> {
         let path = extract::Path::from_request_parts(parts, state).await;
-        path.map(|extract::Path(path)| Self(path)).map_err(|error| Refusal::new(error.status(), error.body_text()))
+        path.map(|extract::Path(path)| Self(path)).map_err(|error| {
+            let is_ours = error.status().is_server_error();
+            Refusal::new(if is_ours { ErrorCode::Internal } else { ErrorCode::BadRequest }, error.body_text())
+        })
     }
 }
 
@@ -80,7 +82,7 @@ pub(crate) fn usable(label: &str) -> Result<String, Refusal> {
     if label::is_usable(&normal) {
         return Ok(normal);
     }
-    Err(Refusal::bad_request(LearnError::BadLabel { label: normal }.to_string()))
+    Err(Refusal::from(&LearnError::BadLabel { label: normal }))
 }
 
 /// A label for a class.

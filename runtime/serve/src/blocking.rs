@@ -22,7 +22,7 @@ mod tests {
     #[tokio::test]
     async fn a_panic_of_our_own_is_not_blamed_on_the_request() {
         let refused = blocking(|| -> u8 { panic!("at once") }).await.unwrap_err();
-        assert_eq!(refused.status, 500);
+        assert_eq!(refused.status(), 500);
         assert_eq!(blocking(|| 3).await, Ok(3));
     }
 }

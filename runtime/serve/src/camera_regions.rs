@@ -67,7 +67,7 @@ impl CameraRegions {
             return Err(Refusal::bad_request(problem));
         }
         let mut held = lock(&self.0.regions);
-        self.0.kept.keep(&regions).map_err(|error| Refusal::internal(error.to_string()))?;
+        self.0.kept.keep(&regions).map_err(|error| Refusal::storage(&error))?;
         *held = regions.into();
         Ok(())
     }

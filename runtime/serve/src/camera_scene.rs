@@ -16,7 +16,7 @@ use orco_runtime::store::Store;
 use orco_runtime::threads::lock;
 use serde_json::{Value, json};
 
-use crate::error::Refusal;
+use crate::error::{ErrorCode, Refusal};
 
 /// Least width and height to which frames are decoded that are compared with the place, whatever the backbone sees.
 const MIN_SIDE: u32 = 256;
@@ -152,10 +152,10 @@ impl CameraScene {
     /// # Errors
     /// [`Refusal`] if the views do not show it, or it cannot be kept; an earlier place is kept then.
     pub fn learn(&self, views: &[RgbImage]) -> Result<(), Refusal> {
-        let background = Background::learn(views).map_err(|error| Refusal::conflict(error.to_string()))?;
+        let background = Background::learn(views).map_err(|error| Refusal::from(&error))?;
         // The file changes under the lock, so that none brings back what another has just replaced.
         let mut watched = self.watched();
-        self.0.kept.keep(&background).map_err(|error| Refusal::internal(error.to_string()))?;
+        self.0.kept.keep(&background).map_err(|error| Refusal::storage(&error))?;
         *self.lock_status() = SceneStatus { frame: Some(background.frame_size()), ..SceneStatus::default() };
         *watched = WatchedPlace { watch: Some(SceneWatch::new(background)), saved: self.0.started.elapsed() };
         Ok(())
@@ -167,7 +167,7 @@ impl CameraScene {
     /// [`Refusal`] if its file cannot be removed.
     pub fn forget(&self) -> Result<bool, Refusal> {
         let mut watched = self.watched();
-        let forgotten = self.0.kept.forget().map_err(|error| Refusal::internal(error.to_string()))?;
+        let forgotten = self.0.kept.forget().map_err(|error| Refusal::storage(&error))?;
         *self.lock_status() = SceneStatus::default();
         *watched = WatchedPlace::default();
         Ok(forgotten)
@@ -244,7 +244,9 @@ impl CameraScene {
         let shot = at.map_or_else(|| viewfinder.shot(&frame), |place| viewfinder.shot_at(&frame, place));
         match shot {
             Ok(shot) => Ok(shot),
-            Err(ViewError::Empty) => Err(Refusal::conflict("the place is empty: put the thing in view")),
+            Err(ViewError::Empty) => {
+                Err(Refusal::new(ErrorCode::PlaceEmpty, "the place is empty: put the thing in view"))
+            }
             Err(ViewError::Size(_)) => {
                 let viewfinder = Viewfinder { background: None, ..viewfinder };
                 viewfinder.shot(&frame).or(Ok(frame))

@@ -25,7 +25,7 @@ use serde_json::Value;
 use self::running::RunningChange;
 use crate::admission::BodyPermit;
 use crate::answers::Answers;
-use crate::error::{Refusal, ServeError};
+use crate::error::{ErrorCode, Refusal, ServeError};
 use crate::event::Event;
 use crate::id::Id;
 use crate::job::{Job, JobProgress, Jobs, REMEMBERED};
@@ -227,7 +227,8 @@ impl Changes {
         let job = Job { id: jobs.ids.next_id(), verb: change.verb(), label, progress: JobProgress::Queued };
         self.queue.try_send((job.id, change)).map_err(|error| match error {
             TrySendError::Full(_) => {
-                Refusal::too_many_requests(format!("{MAX_WAITING} changes wait already; try again later"))
+                let sentence = format!("{MAX_WAITING} changes wait already; try again later");
+                Refusal::new(ErrorCode::TooManyChanges, sentence).with("limit", MAX_WAITING)
             }
             TrySendError::Disconnected(_) => Refusal::stopping(),
         })?;
@@ -249,7 +250,7 @@ impl Changes {
             } else {
                 "the service has restarted since, or never issued this id".into()
             };
-            Refusal::not_found(format!("no job {id}: {why}"))
+            Refusal::new(ErrorCode::UnknownJob, format!("no job {id}: {why}")).with("job", id.to_string())
         })
     }
 
@@ -275,7 +276,10 @@ impl Changes {
 fn check_idle(jobs: &Jobs, label: &str) -> Result<(), Refusal> {
     match jobs.unfinished().find(|job| job.label.as_deref() == Some(label)) {
         None => Ok(()),
-        Some(job) => Err(Refusal::conflict(format!("\"{label}\" is being changed already, by job {}", job.id))),
+        Some(job) => {
+            let sentence = format!("\"{label}\" is being changed already, by job {}", job.id);
+            Err(Refusal::new(ErrorCode::ClassBusy, sentence).with("label", label).with("job", job.id.to_string()))
+        }
     }
 }
 
@@ -310,7 +314,7 @@ impl SharedJobs {
         drop(jobs);
         for job in waiting {
             let why = "the service ended before it came to this change; nothing was changed";
-            self.end(job.id, job.verb, JobProgress::Failed(why.into()));
+            self.end(job.id, job.verb, JobProgress::Failed(Refusal::new(ErrorCode::Stopping, why)));
         }
     }
 
@@ -404,7 +408,8 @@ impl Worker for ChangeWorker {
         }
         worker::drain(&self.queue, pause, |(id, change)| {
             let why = self.shared.telemetry.health.why(Self::NAME).unwrap_or_default();
-            self.shared.end(id, change.verb(), JobProgress::Failed(format!("{why}; nothing was changed")));
+            let refusal = Refusal::new(ErrorCode::Degraded, format!("{why}; nothing was changed"));
+            self.shared.end(id, change.verb(), JobProgress::Failed(refusal));
         })
     }
 }
@@ -432,7 +437,7 @@ impl ChangeWorker {
         self.answers.refresh();
         let progress = match made {
             Ok(ReportedChange { report, warning }) => JobProgress::Done(report, warning),
-            Err(error) => JobProgress::Failed(with_causes(&error)),
+            Err(error) => JobProgress::Failed(Refusal::from(&error)),
         };
         self.running = None;
         self.shared.end(id, verb, progress);
@@ -583,10 +588,10 @@ mod tests {
         let changes = Changes { queue, shared };
         let forget = |label: &str| changes.ask(ChangeRequest::Forget { label: label.into() });
         let waiting = forget("duck").unwrap().id;
-        assert_eq!(changes.check_idle("duck").unwrap_err().status, 409);
+        assert_eq!(changes.check_idle("duck").unwrap_err().status(), 409);
         assert!(changes.check_idle("goose").is_ok());
         changes.shared.close();
         assert!(changes.job(waiting).unwrap().has_ended());
-        assert_eq!(forget("goose").unwrap_err().status, 503);
+        assert_eq!(forget("goose").unwrap_err().status(), 503);
     }
 }

@@ -1,5 +1,10 @@
 //! Why the service cannot be started, and why it refuses a request.
 
+mod code;
+mod runtime;
+
+use std::collections::BTreeMap;
+use std::error::Error;
 use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -10,7 +15,11 @@ use axum::response::{IntoResponse, Response};
 use orco_runtime::encoder::EncodeError;
 use orco_runtime::learner::OpenLearnerError;
 use orco_runtime::state::sentence::with_causes;
-use serde_json::json;
+use orco_runtime::state::session::LearnError;
+use serde::Serialize;
+use serde_json::{Value, json};
+
+pub use self::code::ErrorCode;
 
 /// Why the service cannot be started.
 #[derive(Debug, thiserror::Error)]
@@ -127,81 +136,132 @@ fn advised(error: &io::Error) -> String {
     }
 }
 
-/// Why a request is refused: a status and a sentence.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// Why a request is refused, or a change fails.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
 pub struct Refusal {
-    /// The status.
-    pub status: StatusCode,
-    /// What was wrong and what to do.
+    /// What was wrong and what to do, for people.
+    #[serde(rename = "error")]
     pub sentence: String,
+    /// The same for programs.
+    pub code: ErrorCode,
+    /// What the sentence names, by the names that the code gives ([`ErrorCode::values`]).
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub values: BTreeMap<&'static str, Value>,
 }
 
 impl Refusal {
-    /// A refusal.
-    pub fn new(status: StatusCode, sentence: impl Into<String>) -> Self {
-        Self { status, sentence: sentence.into() }
+    /// A refusal, for now without values.
+    pub fn new(code: ErrorCode, sentence: impl Into<String>) -> Self {
+        Self { sentence: sentence.into(), code, values: BTreeMap::new() }
     }
 
-    /// What was asked for does not make sense.
+    /// Adds a value that the sentence names.
+    #[must_use]
+    pub fn with(mut self, name: &'static str, value: impl Into<Value>) -> Self {
+        debug_assert!(self.code.values().contains(&name), "{} has no value \"{name}\"", self.code);
+        self.values.insert(name, value.into());
+        self
+    }
+
+    /// Says first what could not be done.
+    #[must_use]
+    pub(crate) fn about(self, deed: &str) -> Self {
+        Self { sentence: format!("{deed}: {}", self.sentence), ..self }
+    }
+
+    /// Adds its members to an object of JSON: `error`, `code` and, where there are some, `values`.
+    pub(crate) fn add_to(&self, object: &mut Value) {
+        if let (Value::Object(object), Value::Object(members)) = (object, json!(self)) {
+            object.extend(members);
+        }
+    }
+
+    /// The status of its answer.
+    pub fn status(&self) -> StatusCode {
+        self.code.status()
+    }
+
+    /// The request makes no sense.
     pub fn bad_request(sentence: impl Into<String>) -> Self {
-        Self::new(StatusCode::BAD_REQUEST, sentence)
+        Self::new(ErrorCode::BadRequest, sentence)
     }
 
-    /// There is no such thing.
-    pub fn not_found(sentence: impl Into<String>) -> Self {
-        Self::new(StatusCode::NOT_FOUND, sentence)
-    }
-
-    /// It contradicts what is going on or known.
-    pub fn conflict(sentence: impl Into<String>) -> Self {
-        Self::new(StatusCode::CONFLICT, sentence)
-    }
-
-    /// Too much is waiting; it may be tried again.
+    /// Too much is going on; it may be asked again.
     pub fn too_many_requests(sentence: impl Into<String>) -> Self {
-        Self::new(StatusCode::TOO_MANY_REQUESTS, sentence)
+        Self::new(ErrorCode::TooManyRequests, sentence)
     }
 
     /// The body has more bytes than are taken.
     pub fn too_large(limit: usize) -> Self {
-        let sentence = format!("the body is too large: at most {limit} bytes are taken");
-        Self::new(StatusCode::PAYLOAD_TOO_LARGE, sentence)
+        Self::body_limit(limit, format!("the body is too large: at most {limit} bytes are taken"))
+    }
+
+    /// As [`Refusal::too_large`], in other words.
+    pub(crate) fn body_limit(limit: usize, sentence: impl Into<String>) -> Self {
+        Self::new(ErrorCode::BodyTooLarge, sentence).with("limit", limit)
+    }
+
+    /// The connection ended before the body did.
+    pub fn broken_off() -> Self {
+        Self::new(ErrorCode::BodyBrokenOff, "the body broke off")
     }
 
     /// The service failed at it.
     pub fn internal(sentence: impl Into<String>) -> Self {
-        Self::new(StatusCode::INTERNAL_SERVER_ERROR, sentence)
+        Self::new(ErrorCode::Internal, sentence)
+    }
+
+    /// A file cannot be read or written; `error` says which.
+    pub fn storage(error: &(dyn Error + 'static)) -> Self {
+        Self::new(ErrorCode::Storage, error.to_string()).with("reason", runtime::reason(error))
     }
 
     /// The service ends.
     pub fn stopping() -> Self {
-        Self::new(StatusCode::SERVICE_UNAVAILABLE, "the service is stopping")
+        Self::new(ErrorCode::Stopping, "the service is stopping")
     }
 
     /// The thread that was to answer broke off, and is started again.
     pub fn answer_lost() -> Self {
-        Self::new(
-            StatusCode::SERVICE_UNAVAILABLE,
-            "the answer was lost, since the thread that answers broke off; try again",
-        )
+        let sentence = "the answer was lost, since the thread that answers broke off; try again";
+        Self::new(ErrorCode::AnswerLost, sentence)
+    }
+
+    /// No class has the label.
+    pub fn unknown_class(label: &str) -> Self {
+        Self::from(&LearnError::UnknownLabel { label: label.into() })
+    }
+
+    /// No shots of the label wait to be learned.
+    pub(crate) fn no_shots(label: &str) -> Self {
+        Self::new(ErrorCode::NoShots, format!("there are no shots of \"{label}\"")).with("label", label)
+    }
+
+    /// Nothing was learned.
+    pub(crate) fn nothing_to_back_up() -> Self {
+        Self::new(ErrorCode::NothingToBackUp, "nothing was learned, so there is nothing to back up")
+    }
+
+    /// The backup cannot be written.
+    pub(crate) fn no_backup(error: &(dyn Error + 'static)) -> Self {
+        let why = with_causes(error);
+        Self::new(ErrorCode::BackupFailed, format!("no backup: {why}")).with("reason", why)
     }
 }
 
 impl From<EncodeError> for Refusal {
-    /// A backbone that is still being opened is no failure: it may be asked again.
     fn from(error: EncodeError) -> Self {
-        match error {
-            EncodeError::Busy => Self::new(StatusCode::SERVICE_UNAVAILABLE, error.to_string()),
-            error => Self::internal(with_causes(&error)),
-        }
+        Self::from(&error)
     }
 }
 
 impl IntoResponse for Refusal {
     fn into_response(self) -> Response {
-        let mut response = (self.status, Json(json!({ "error": self.sentence }))).into_response();
+        let status = self.status();
+        let mut response = (status, Json(self)).into_response();
         let headers = response.headers_mut();
-        match self.status {
+        match status {
             StatusCode::UNAUTHORIZED => {
                 headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
             }
@@ -226,5 +286,14 @@ mod tests {
         let response = Refusal::from(EncodeError::Run("out of memory".into())).into_response();
         assert_eq!(response.status(), StatusCode::INTERNAL_SERVER_ERROR);
         assert!(!response.headers().contains_key(header::RETRY_AFTER));
+    }
+
+    #[test]
+    fn a_refusal_is_a_sentence_a_code_and_what_the_sentence_names() {
+        let said =
+            json!({ "error": "no class has the label \"mug\"", "code": "unknown_class", "values": { "label": "mug" } });
+        assert_eq!(json!(Refusal::unknown_class("mug")), said);
+        let said = json!({ "error": "the service is stopping", "code": "stopping" });
+        assert_eq!(json!(Refusal::stopping()), said, "there are no values to name");
     }
 }

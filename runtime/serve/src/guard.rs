@@ -12,7 +12,7 @@ use axum::body::{Body as Stream, BodyDataStream, Bytes};
 use axum::extract::{MatchedPath, Request, State};
 use axum::http::request::Parts;
 use axum::http::uri::Authority;
-use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, Version, header};
+use axum::http::{HeaderMap, HeaderValue, Method, Uri, Version, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use futures_util::StreamExt;
@@ -21,7 +21,7 @@ use tokio::task;
 use crate::admission::BodyPermit;
 use crate::blocking::blocking;
 use crate::compression::Compression;
-use crate::error::Refusal;
+use crate::error::{ErrorCode, Refusal};
 use crate::metric::RequestMetric;
 use crate::page::PAGE;
 use crate::route::{Body, Route};
@@ -78,12 +78,14 @@ pub async fn check(State(guard): State<Guard>, request: Request, next: Next) -> 
     let response = match rules.admit(path.as_deref(), parts, &mut body).await {
         Ok(request) => next.run(request).await,
         Err(refusal) => {
-            if !is_held_back && refusal.status != StatusCode::REQUEST_TIMEOUT {
+            if !is_held_back && refusal.code != ErrorCode::BodyTimeout {
                 task::spawn(discard(body));
             }
-            let is_wrong_method = refusal.status == StatusCode::METHOD_NOT_ALLOWED;
+            let is_wrong_method = refusal.code == ErrorCode::MethodNotAllowed;
             let mut response = refusal.into_response();
-            if is_wrong_method && let Ok(allowed) = HeaderValue::from_str(&rules.allowed_methods(path.as_deref())) {
+            if is_wrong_method
+                && let Ok(allowed) = HeaderValue::from_str(&rules.allowed_methods(path.as_deref()).join(", "))
+            {
                 response.headers_mut().insert(header::ALLOW, allowed);
             }
             response
@@ -133,8 +135,9 @@ impl RequestRules {
         let route = self.routes.iter().find(|route| Some(route.path) == path && route.method == *method);
         let Some(route) = route else {
             // A path that is served, by another method.
-            let sentence = format!("this path does not know this method; it takes {}", self.allowed_methods(path));
-            return Err(Refusal::new(StatusCode::METHOD_NOT_ALLOWED, sentence));
+            let allowed = self.allowed_methods(path);
+            let sentence = format!("this path does not know this method; it takes {}", allowed.join(", "));
+            return Err(Refusal::new(ErrorCode::MethodNotAllowed, sentence).with("allowed", allowed));
         };
         self.check_token(route, headers)?;
         if !route.query && parts.uri.query().is_some_and(|query| !query.is_empty()) {
@@ -152,7 +155,7 @@ impl RequestRules {
         }
         let room = self.service.admission.file();
         room.check(announced.unwrap_or(0))?;
-        let late = |_| Refusal::new(StatusCode::REQUEST_TIMEOUT, "the body took too long");
+        let late = |_| Refusal::new(ErrorCode::BodyTimeout, "the body took too long");
         let mut bytes = tokio::time::timeout(self.body_timeout, read(body, most, room)).await.map_err(late)??;
         if let Some(compression) = compression {
             let room = self.service.admission.file();
@@ -161,15 +164,15 @@ impl RequestRules {
         Ok(Request::from_parts(parts, Stream::from(bytes)))
     }
 
-    /// The methods that a path takes, as the header `Allow` lists them.
-    fn allowed_methods(&self, path: Option<&str>) -> String {
+    /// The methods that a path takes, in the order of the alphabet.
+    fn allowed_methods(&self, path: Option<&str>) -> Vec<&str> {
         let of_path = self.routes.iter().filter(|route| Some(route.path) == path);
         let mut methods: Vec<&str> = of_path.map(|route| route.method.as_str()).collect();
         if methods.contains(&Method::GET.as_str()) {
             methods.push(Method::HEAD.as_str());
         }
         methods.sort_unstable();
-        methods.join(", ")
+        methods
     }
 
     /// The host that the request is for, which must be this one. Clients of HTTP/1.0 need not name it, such as probes of
@@ -178,7 +181,7 @@ impl RequestRules {
         let foreign = || {
             let sentence = "this service does not answer for that host: if the name is its own, start it with \
                             --host-name NAME";
-            Refusal::new(StatusCode::MISDIRECTED_REQUEST, sentence)
+            Refusal::new(ErrorCode::ForeignHost, sentence)
         };
         let mut hosts = headers.get_all(header::HOST).iter();
         let host = match (hosts.next(), hosts.next()) {
@@ -200,14 +203,14 @@ impl RequestRules {
         let Some(token) = self.token.as_ref().filter(|_| !route.open) else { return Ok(()) };
         match token::bearer(headers) {
             Some(given) if token.is(given) => Ok(()),
-            Some(_) => Err(Refusal::new(StatusCode::UNAUTHORIZED, "this is not the token of this service")),
-            None => Err(Refusal::new(StatusCode::UNAUTHORIZED, "this needs the token: Authorization: Bearer TOKEN")),
+            Some(_) => Err(Refusal::new(ErrorCode::Unauthorized, "this is not the token of this service")),
+            None => Err(Refusal::new(ErrorCode::Unauthorized, "this needs the token: Authorization: Bearer TOKEN")),
         }
     }
 }
 
 fn foreign() -> Refusal {
-    Refusal::new(StatusCode::FORBIDDEN, "pages of other sites may not ask this service")
+    Refusal::new(ErrorCode::ForeignSite, "pages of other sites may not ask this service")
 }
 
 /// What a browser says of the page that makes it ask (Fetch Metadata): this service's own, or none. A link from another
@@ -249,7 +252,7 @@ fn check_content_type(body: Body, headers: &HeaderMap) -> Result<&str, Refusal> 
         return Ok(essence);
     }
     let sentence = format!("the content type must be {}", types.join(" or "));
-    Err(Refusal::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, sentence))
+    Err(Refusal::new(ErrorCode::UnsupportedMediaType, sentence).with("expected", types))
 }
 
 /// How the body is compressed, if it is, and the route takes that.
@@ -259,10 +262,12 @@ fn compression(body: Body, headers: &HeaderMap) -> Result<Option<Compression>, R
     if name.is_empty() || name.eq_ignore_ascii_case("identity") {
         return Ok(None);
     }
-    let refused = |sentence: &str| Err(Refusal::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, sentence));
+    let refused = |sentence: &str, expected: &[&str]| {
+        Err(Refusal::new(ErrorCode::UnsupportedEncoding, sentence).with("expected", expected))
+    };
     match Compression::of(name) {
-        _ if !body.is_of_inference_protocol() => refused("this path takes no compressed body"),
-        None => refused("a body may be compressed with gzip or deflate, once"),
+        _ if !body.is_of_inference_protocol() => refused("this path takes no compressed body", &[]),
+        None => refused("a body may be compressed with gzip or deflate, once", &["gzip", "deflate"]),
         known => Ok(known),
     }
 }
@@ -272,7 +277,7 @@ fn compression(body: Body, headers: &HeaderMap) -> Result<Option<Compression>, R
 async fn read(body: &mut BodyDataStream, most: usize, mut room: BodyPermit) -> Result<Bytes, Refusal> {
     let mut bytes = Vec::new();
     while let Some(chunk) = body.next().await {
-        let chunk = chunk.map_err(|_| Refusal::bad_request("the body broke off"))?;
+        let chunk = chunk.map_err(|_| Refusal::broken_off())?;
         let wanted = bytes.len() + chunk.len();
         if wanted > most {
             return Err(Refusal::too_large(most));

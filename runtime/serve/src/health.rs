@@ -5,11 +5,10 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use axum::http::StatusCode;
 use orco_runtime::threads::lock;
 use tokio::sync::watch;
 
-use crate::error::Refusal;
+use crate::error::{ErrorCode, Refusal};
 use crate::event::{Event, Events};
 
 /// How long a check of the state's folder holds. It writes nothing.
@@ -132,10 +131,7 @@ impl Health {
         let problems = tokio::task::spawn_blocking(move || health.problems()).await;
         match problems {
             Ok(problems) if problems.is_empty() => Ok(()),
-            _ => Err(Refusal::new(
-                StatusCode::SERVICE_UNAVAILABLE,
-                "the service is degraded: GET /api/v1/status says why",
-            )),
+            _ => Err(Refusal::new(ErrorCode::Degraded, "the service is degraded: GET /api/v1/status says why")),
         }
     }
 

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 
 use serde_json::{Value, json};
 
+use crate::error::Refusal;
 use crate::id::{Id, IdSource};
 
 /// Changes that are remembered after they ended.
@@ -19,9 +20,9 @@ pub enum JobProgress {
     /// It was made; what it did, and what is to be said about it.
     Done(Value, Option<String>),
     /// It was refused; nothing was changed.
-    Failed(String),
+    Failed(Refusal),
     /// The thread broke off, and whether the change was saved cannot be told.
-    Lost(String),
+    Lost(Refusal),
 }
 
 /// A change that was asked for, with how far it has come.
@@ -53,13 +54,13 @@ impl Job {
                 job["state"] = "done".into();
                 (job["report"], job["warning"]) = (report.clone(), warning.clone().into());
             }
-            JobProgress::Failed(error) => {
-                job["state"] = "failed".into();
-                (job["error"], job["changed"]) = (error.clone().into(), false.into());
+            JobProgress::Failed(refusal) => {
+                (job["state"], job["changed"]) = ("failed".into(), false.into());
+                refusal.add_to(&mut job);
             }
-            JobProgress::Lost(error) => {
-                job["state"] = "failed".into();
-                (job["error"], job["changed"]) = (error.clone().into(), Value::Null);
+            JobProgress::Lost(refusal) => {
+                (job["state"], job["changed"]) = ("failed".into(), Value::Null);
+                refusal.add_to(&mut job);
             }
         }
         job

@@ -6,7 +6,7 @@ use orco_runtime::state::history::{HistoryEntry, Timeline};
 use orco_runtime::state::{Balance, Class};
 use orco_runtime::state::{effective_sample_size, label};
 
-use crate::error::Refusal;
+use crate::error::{ErrorCode, Refusal};
 
 /// What is known at a moment. All answers of that moment follow from it.
 #[derive(Clone, Debug, Default)]
@@ -61,7 +61,7 @@ impl Knowledge {
     /// [`Refusal`] if no class has it.
     pub fn class(&self, label: &str) -> Result<usize, Refusal> {
         let index = self.classes.iter().rposition(|class| label::same(&class.label, label));
-        index.ok_or_else(|| Refusal::not_found(format!("no class has the label \"{label}\"")))
+        index.ok_or_else(|| Refusal::unknown_class(label))
     }
 
     /// Makes sure that a new class has a target.
@@ -72,7 +72,8 @@ impl Knowledge {
         if self.free_targets > 0 {
             return Ok(());
         }
-        Err(Refusal::conflict("no free target is left: forget a class first"))
+        let sentence = "no free target is left: forget a class first";
+        Err(Refusal::new(ErrorCode::NoRoom, sentence).with("wanted", 1).with("free", 0))
     }
 
     pub(crate) fn of(learner: &Learner, version: u64, problem: Option<String>) -> Self {

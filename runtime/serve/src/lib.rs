@@ -3,7 +3,7 @@
 //! Modules stand in layers, each importing only from those above:
 //!
 //! - `machine`: its name; [`memory`]: what this process may have; [`error`]: why it does not start, and why it refuses
-//!   a request;
+//!   a request, with the codes of that;
 //! - `blocking`: work that may take a while, away from the threads that serve;
 //! - [`admission`]: how much memory pictures take together, however many requests there are;
 //! - [`compression`]: bodies that come compressed;

@@ -24,7 +24,7 @@ use crate::agreement::AgreedAnswer;
 use crate::answers::Answers;
 use crate::camera_regions::CameraRegions;
 use crate::camera_scene::{self, CameraScene, SeenRegion};
-use crate::error::{Refusal, ServeError};
+use crate::error::{ErrorCode, Refusal, ServeError};
 use crate::inbox::Inbox;
 use crate::knowledge::Knowledge;
 use crate::live_snapshot::{LiveSnapshot, ShownRegion};
@@ -84,7 +84,7 @@ struct LatestView {
     /// What its regions show, or the frame as a whole, as programs are told it.
     regions: Arc<[ShownRegion]>,
     /// Why frames cannot be processed, whatever else is going on.
-    problem: Option<String>,
+    problem: Option<Refusal>,
     /// The frame of the last shot that was not taken.
     refused_shot: Option<Arc<CameraFrame>>,
 }
@@ -222,7 +222,10 @@ impl LiveCamera {
         let Some(number) = number else { return newest.ok_or_else(|| self.no_frame()) };
         let refused = self.0.latest().refused_shot.clone();
         let frame = [newest, refused].into_iter().flatten().find(|frame| frame.number == number);
-        frame.ok_or_else(|| Refusal::not_found(format!("frame {number} is not held any more: take another shot")))
+        frame.ok_or_else(|| {
+            let sentence = format!("frame {number} is not held any more: take another shot");
+            Refusal::new(ErrorCode::FrameGone, sentence).with("frame", number)
+        })
     }
 
     /// What decoding a frame takes, at its full size, or at `side` pixels or more.
@@ -249,18 +252,21 @@ impl LiveCamera {
     /// Why there is no frame.
     fn no_frame(&self) -> Refusal {
         if let Some(problem) = self.0.latest().problem.clone() {
-            return Refusal::new(axum::http::StatusCode::SERVICE_UNAVAILABLE, problem);
+            return problem;
         }
-        let sentence = match self.0.camera.status().phase {
-            CameraPhase::Away { reason, .. } => format!("the camera is not there, trying again: {reason}"),
-            _ => "the camera gave no picture yet; try again".into(),
-        };
-        Refusal::new(axum::http::StatusCode::SERVICE_UNAVAILABLE, sentence)
+        match self.0.camera.status().phase {
+            CameraPhase::Away { reason, .. } => {
+                let sentence = format!("the camera is not there, trying again: {reason}");
+                Refusal::new(ErrorCode::CameraUnavailable, sentence).with("reason", reason)
+            }
+            _ => Refusal::new(ErrorCode::CameraStarting, "the camera gave no picture yet; try again"),
+        }
     }
 }
 
 fn unreadable(error: ImageError) -> Refusal {
-    Refusal::new(axum::http::StatusCode::BAD_GATEWAY, format!("the camera's picture {error}"))
+    let why = error.to_string();
+    Refusal::new(ErrorCode::CameraPictureUnreadable, format!("the camera's picture {why}")).with("reason", why)
 }
 
 impl SharedCamera {
@@ -275,7 +281,7 @@ impl SharedCamera {
         LiveSnapshot {
             source: self.camera.source().to_string(),
             status,
-            problem: latest.problem.clone(),
+            problem: latest.problem.as_ref().map(|problem| problem.sentence.clone()),
             regions: Arc::clone(&latest.regions),
             scene: self.scene.status(),
             frame: frame.map(|frame| frame.number),
@@ -420,11 +426,10 @@ impl LiveWorker {
     fn refuse(&mut self, refusal: Refusal) {
         self.clear();
         let mut latest = self.shared.latest();
-        let problem = Some(refusal.sentence);
-        if self.reported.shown.problem != problem {
-            log::warn!("camera: {}", problem.as_deref().unwrap_or_default());
+        if self.reported.shown.problem.as_ref() != Some(&refusal.sentence) {
+            log::warn!("camera: {}", refusal.sentence);
         }
-        latest.problem = problem;
+        latest.problem = Some(Refusal { code: ErrorCode::CameraFramesTooLarge, ..refusal });
     }
 
     /// Shows nothing any more: an old label would be taken for a new one.

@@ -10,7 +10,7 @@ use crate::api::{
     camera, changes, classes, classify, events_and_metrics, inbox, inference, model, shots, sightings, status,
     thumbnails, transfer,
 };
-use crate::error::Refusal;
+use crate::error::{ErrorCode, Refusal};
 use crate::guard::{self, Guard};
 use crate::page;
 use crate::route::{Body, Route};
@@ -88,7 +88,7 @@ pub static ROUTES: LazyLock<Vec<Route>> = LazyLock::new(|| {
 
 async fn no_such_path(request: Request) -> Refusal {
     guard::discard_body_of(request);
-    Refusal::not_found("there is no such path: GET /api/v1/openapi.json lists all")
+    Refusal::new(ErrorCode::UnknownPath, "there is no such path: GET /api/v1/openapi.json lists all")
 }
 
 /// The router behind the guard.

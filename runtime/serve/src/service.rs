@@ -16,7 +16,7 @@ use crate::answers::Answers;
 use crate::camera_regions::CameraRegions;
 use crate::camera_scene::CameraScene;
 use crate::changes::{ChangeRequest, Changes, LabelledShots, PictureRecords};
-use crate::error::{Refusal, ServeError};
+use crate::error::{ErrorCode, Refusal, ServeError};
 use crate::event::Events;
 use crate::health::Health;
 use crate::inbox::{self, Inbox};
@@ -218,7 +218,8 @@ impl Service {
     pub fn learn(&self, label: &str, replaces: bool) -> Result<Job, Refusal> {
         let shots = self.pending_shots.of(label);
         let Some(features) = shots::features(&shots).filter(|_| !shots.is_empty()) else {
-            return Err(Refusal::conflict(format!("there are no shots of \"{label}\": take some first")));
+            let sentence = format!("there are no shots of \"{label}\": take some first");
+            return Err(Refusal::new(ErrorCode::NothingToLearn, sentence).with("label", label));
         };
         let knowledge = self.answers.knowledge();
         let is_new = knowledge.class(label).map_or(true, |class| replaces && class < knowledge.base);

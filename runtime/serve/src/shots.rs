@@ -14,7 +14,7 @@ use orco_runtime::quality::{BestClass, EarlierShot, Objection, Quality, ShotCand
 use orco_runtime::threads::lock;
 use serde_json::{Value, json};
 
-use crate::error::Refusal;
+use crate::error::{ErrorCode, Refusal};
 use crate::id::{Id, IdSource};
 use crate::metric::Metrics;
 use crate::prediction::ShotFeatures;
@@ -116,7 +116,8 @@ impl PendingShots {
             return Ok((None, warnings));
         }
         if held.labels.values().map(Vec::len).sum::<usize>() >= MAX_SHOTS {
-            return Err(Refusal::conflict(format!("{MAX_SHOTS} shots are held already: learn or delete some first")));
+            let sentence = format!("{MAX_SHOTS} shots are held already: learn or delete some first");
+            return Err(Refusal::new(ErrorCode::ShotsFull, sentence).with("limit", MAX_SHOTS));
         }
         let id = held.ids.next_id();
         held.labels.entry(label.to_owned()).or_default().push(PendingShot {

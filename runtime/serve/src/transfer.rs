@@ -5,18 +5,16 @@ use std::io::{Seek, SeekFrom};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, TryLockError};
 use std::time::Duration;
 
-use axum::http::StatusCode;
 use jiff::Timestamp;
-use orco_runtime::backup::{self, BackupError};
+use orco_runtime::backup;
 use orco_runtime::bundle::Bundle;
-use orco_runtime::learner::{ExportError, Learner, LearnerSettings};
-use orco_runtime::pack::{self, OpenPackError, Pack, PackOrigin};
+use orco_runtime::learner::{Learner, LearnerSettings};
+use orco_runtime::pack::{self, Pack, PackOrigin};
 use orco_runtime::signature::PublicKey;
-use orco_runtime::state::sentence::with_causes;
-use orco_runtime::store::{Store, StoreError};
+use orco_runtime::store::Store;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use crate::error::Refusal;
+use crate::error::{ErrorCode, Refusal};
 use crate::turns::TurnQueue;
 
 /// Most bytes of a pack that is taken in over HTTP, by a service or a hub: twice what 1,000 shots with float features of
@@ -85,31 +83,22 @@ impl Transfer {
     pub fn backup(&self) -> Result<WrittenBackup, Refusal> {
         let _exclusive = self.try_exclusive()?;
         let SharedTransfer { bundle, store, settings, backups, turns, .. } = &*self.0;
-        let nothing = || Refusal::conflict("nothing was learned, so there is nothing to back up");
         if !store.folder().is_dir() {
-            return Err(nothing());
+            return Err(Refusal::nothing_to_back_up());
         }
         let place = Arc::clone(backups).try_acquire_owned().map_err(|_| {
-            Refusal::too_many_requests(format!(
-                "{MAX_BACKUPS} backups are being sent already; try again when one has arrived"
-            ))
+            let sentence = format!("{MAX_BACKUPS} backups are being sent already; try again when one has arrived");
+            Refusal::new(ErrorCode::TooManyBackups, sentence).with("limit", MAX_BACKUPS)
         })?;
         let turn = turns.take_within(settings.wait.max(MIN_BACKUP_WAIT)).ok_or_else(|| {
-            let sentence = "no backup: a change is being made; ask again when it is done";
-            Refusal::new(StatusCode::SERVICE_UNAVAILABLE, sentence)
+            Refusal::new(ErrorCode::StateBusy, "no backup: a change is being made; ask again when it is done")
         })?;
         // On the state's disk: others may be small, or memory.
-        let mut file = tempfile::tempfile_in(store.folder()).map_err(|error| no_backup(&error))?;
-        let contents = backup::write(bundle, store, settings, &mut file).map_err(|error| match &error {
-            BackupError::Nothing { .. } => nothing(),
-            BackupError::Store(StoreError::Busy { .. }) => {
-                Refusal::new(StatusCode::SERVICE_UNAVAILABLE, format!("no backup: {error}"))
-            }
-            error => no_backup(error),
-        })?;
+        let mut file = tempfile::tempfile_in(store.folder()).map_err(|error| Refusal::no_backup(&error))?;
+        let contents = backup::write(bundle, store, settings, &mut file).map_err(|error| Refusal::from(&error))?;
         drop(turn);
         contents.warnings.iter().for_each(|warning| log::warn!("backup: {warning}"));
-        file.seek(SeekFrom::Start(0)).map_err(|error| no_backup(&error))?;
+        file.seek(SeekFrom::Start(0)).map_err(|error| Refusal::no_backup(&error))?;
         let plain = |letter: char| if letter.is_ascii_alphanumeric() { letter } else { '-' };
         let bundle: String = contents.bundle.name.chars().map(plain).collect();
         let name = format!("{bundle}-{}.orcobackup", Timestamp::now().strftime("%Y-%m-%d"));
@@ -124,13 +113,12 @@ impl Transfer {
         let _exclusive = self.try_exclusive()?;
         let SharedTransfer { bundle, store, settings, .. } = &*self.0;
         let learner = Learner::new(bundle.clone(), store.clone(), settings.clone());
-        let mut learner = learner.map_err(|error| Refusal::internal(with_causes(&error)))?;
-        let exported = learner.export(label, PackOrigin::default()).map_err(|error| match error {
-            ExportError::Class(error) => Refusal::conflict(error.to_string()),
-            error => Refusal::internal(with_causes(&error)),
-        })?;
-        let no_label = || Refusal::conflict(format!("\"{label}\" has a label that no pack may have: rename it first"));
-        pack::unsigned(&exported).ok_or_else(no_label)
+        let mut learner = learner.map_err(|error| Refusal::from(&error))?;
+        let exported = learner.export(label, PackOrigin::default()).map_err(|error| Refusal::from(&error))?;
+        pack::unsigned(&exported).ok_or_else(|| {
+            let sentence = format!("\"{label}\" has a label that no pack may have: rename it first");
+            Refusal::new(ErrorCode::LabelNotExportable, sentence).with("label", label)
+        })
     }
 
     /// Opens a pack that was sent, and checks that it is of this bundle. Its thumbnails are let go.
@@ -138,17 +126,9 @@ impl Transfer {
     /// # Errors
     /// [`Refusal`] if it is no sound pack, is not signed with the configured key, or is of another bundle.
     pub fn open(&self, bytes: &[u8]) -> Result<Pack, Refusal> {
-        let opened = pack::open(bytes, self.0.key.get()).map_err(|error| {
-            let status = if matches!(error, OpenPackError::Signature(_)) {
-                StatusCode::FORBIDDEN
-            } else {
-                StatusCode::BAD_REQUEST
-            };
-            Refusal::new(status, format!("the pack cannot be imported: {}", with_causes(&error)))
-        })?;
-        opened
-            .to_class(&self.0.bundle.digest)
-            .map_err(|error| Refusal::conflict(format!("the pack cannot be imported: {}", with_causes(&error))))?;
+        let refused = |refusal: Refusal| refusal.about("the pack cannot be imported");
+        let opened = pack::open(bytes, self.0.key.get()).map_err(|error| refused((&error).into()))?;
+        opened.to_class(&self.0.bundle.digest).map_err(|error| refused((&error).into()))?;
         Ok(Pack { thumbnails: Vec::new(), ..opened })
     }
 
@@ -157,12 +137,9 @@ impl Transfer {
             Ok(exclusive) => Ok(exclusive),
             Err(TryLockError::Poisoned(broken)) => Ok(broken.into_inner()),
             Err(TryLockError::WouldBlock) => {
-                Err(Refusal::too_many_requests("another file is being written; try again in a moment"))
+                let sentence = "another file is being written; try again in a moment";
+                Err(Refusal::new(ErrorCode::TransferBusy, sentence))
             }
         }
     }
-}
-
-fn no_backup(error: &(dyn std::error::Error + 'static)) -> Refusal {
-    Refusal::internal(format!("no backup: {}", with_causes(error)))
 }

@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 use super::{Json, Query, blocking, shots, usable};
 use crate::admission::{Admitted, picture_bytes};
 use crate::camera_scene;
-use crate::error::Refusal;
+use crate::error::{ErrorCode, Refusal};
 use crate::event::Event;
 use crate::live::{LiveCamera, ObservedFrame};
 use crate::service::Service;
@@ -28,8 +28,8 @@ const FRAME_TIMEOUT: Duration = Duration::from_secs(5);
 const FRAME: HeaderName = HeaderName::from_static("orco-frame");
 
 fn live(service: &Service) -> Result<&LiveCamera, Refusal> {
-    let none = || Refusal::not_found("this service has no camera of its own: start it with --camera SOURCE");
-    service.live().ok_or_else(none)
+    let sentence = "this service has no camera of its own: start it with --camera SOURCE";
+    service.live().ok_or_else(|| Refusal::new(ErrorCode::NoCamera, sentence))
 }
 
 /// Does what needs the camera and may take a while away from the threads that serve.
@@ -155,7 +155,8 @@ fn shot_regions(service: &Service, name: Option<&str>) -> Result<Vec<NamedRegion
     let all = service.regions.get();
     let Some(name) = name else { return Ok(all.to_vec()) };
     let named = all.iter().find(|region| label::same(&region.name, name)).cloned();
-    Ok(vec![named.ok_or_else(|| Refusal::not_found(format!("there is no region \"{name}\"")))?])
+    let none = || Refusal::new(ErrorCode::UnknownRegion, format!("there is no region \"{name}\"")).with("region", name);
+    Ok(vec![named.ok_or_else(none)?])
 }
 
 /// `GET /api/v1/regions`: the regions of the camera's frames.
@@ -228,7 +229,7 @@ pub async fn learn_scene(
         let seen = live(&service)?.frame_after(after, FRAME_TIMEOUT).await?;
         // The same frame again would say nothing of the noise, and hide a hand that is in it.
         if seen.frame.number <= after {
-            return Err(Refusal::too_many_requests("the camera gives no new frames; try again"));
+            return Err(Refusal::new(ErrorCode::CameraStalled, "the camera gives no new frames; try again"));
         }
         after = seen.frame.number;
         bytes += picture_bytes(&live(&service)?.decoding_cost(&seen.frame, Some(side))?, &input);
@@ -256,5 +257,9 @@ pub async fn forget_scene(State(service): State<Arc<Service>>) -> Result<StatusC
     if let Some(live) = service.live() {
         service.events.send(Event::Live(Arc::new(live.snapshot())));
     }
-    if forgotten { Ok(StatusCode::NO_CONTENT) } else { Err(Refusal::not_found("no empty place is known")) }
+    if forgotten {
+        Ok(StatusCode::NO_CONTENT)
+    } else {
+        Err(Refusal::new(ErrorCode::NoScene, "no empty place is known"))
+    }
 }

@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 
 use super::{Json, NewLabel, Path, Query, blocking, usable};
 use crate::changes::ChangeRequest;
-use crate::error::Refusal;
+use crate::error::{ErrorCode, Refusal};
 use crate::id::Id;
 use crate::job::Job;
 use crate::service::Service;
@@ -77,7 +77,7 @@ pub async fn answers(
         return Err(Refusal::bad_request(format!("answers must be one of {names}")));
     };
     let kept = service.scope.clone();
-    blocking(move || kept.keep(scope)).await?.map_err(|error| Refusal::internal(error.to_string()))?;
+    blocking(move || kept.keep(scope)).await?.map_err(|error| Refusal::storage(&error))?;
     service.answers.set_scope(scope).await?;
     Ok(axum::Json(json!({ "answers": answers, "learned_only": service.answers.knowledge().is_learned_only })))
 }
@@ -94,7 +94,8 @@ pub async fn rename(
     let from = learned(&service, &from)?;
     let to = usable(&label)?;
     if service.answers.knowledge().class(&to).is_ok() {
-        return Err(Refusal::conflict(format!("\"{to}\" is known already; choose another label")));
+        let sentence = format!("\"{to}\" is known already; choose another label");
+        return Err(Refusal::new(ErrorCode::LabelTaken, sentence).with("label", to));
     }
     Ok(queued(&service.changes().ask(ChangeRequest::Rename { from, to })?))
 }
@@ -135,9 +136,8 @@ pub(crate) fn learned(service: &Service, label: &str) -> Result<String, Refusal>
     let known = service.answers.knowledge();
     let index = known.class(&label::normal(label))?;
     if index < known.base {
-        return Err(Refusal::conflict(format!(
-            "\"{label}\" came with the bundle; only learned classes can be changed or exported"
-        )));
+        let sentence = format!("\"{label}\" came with the bundle; only learned classes can be changed or exported");
+        return Err(Refusal::new(ErrorCode::BaseClass, sentence).with("label", label));
     }
     Ok(known.classes[index].label.clone())
 }
@@ -167,12 +167,13 @@ pub async fn undo(
             return Err(Refusal::bad_request("\"entry\" is where to go back to, \"last\" what to undo"));
         }
         (None, _) if known.timeline.earlier().is_empty() => {
-            return Err(Refusal::conflict("there is nothing to undo"));
+            return Err(Refusal::new(ErrorCode::NothingToUndo, "there is nothing to undo"));
         }
         (None, last) => ChangeRequest::Undo { last },
         (Some(entry), None) if known.history.iter().any(|known| known.id() == entry) => ChangeRequest::UndoTo { entry },
         (Some(entry), None) => {
-            return Err(Refusal::not_found(format!("there is no entry {entry} in the history, or not any more")));
+            let sentence = format!("there is no entry {entry} in the history, or not any more");
+            return Err(Refusal::new(ErrorCode::UnknownEntry, sentence).with("entry", entry.number));
         }
     };
     Ok(queued(&service.changes().ask(change)?))
@@ -195,7 +196,7 @@ pub async fn redo(
     Json(RedoRequest { last }): Json<RedoRequest>,
 ) -> Result<Response, Refusal> {
     if service.answers.knowledge().timeline.later().is_empty() {
-        return Err(Refusal::conflict("nothing was undone since the last change"));
+        return Err(Refusal::new(ErrorCode::NothingToRedo, "nothing was undone since the last change"));
     }
     Ok(queued(&service.changes().ask(ChangeRequest::Redo { last })?))
 }

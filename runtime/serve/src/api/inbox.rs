@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::shots::take_picture;
 use super::{Json, Path, blocking, picture, usable};
-use crate::error::Refusal;
+use crate::error::{ErrorCode, Refusal};
 use crate::id::Id;
 use crate::inbox::GroupedFrame;
 use crate::service::Service;
@@ -101,5 +101,5 @@ pub async fn clear(State(service): State<Arc<Service>>) -> StatusCode {
 }
 
 fn none(id: Id) -> Refusal {
-    Refusal::not_found(format!("the inbox has no frame {id}"))
+    Refusal::new(ErrorCode::UnknownFrame, format!("the inbox has no frame {id}")).with("frame", id.to_string())
 }

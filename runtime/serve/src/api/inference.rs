@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use axum::body::Bytes;
 use axum::extract::State;
-use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::http::{HeaderMap, HeaderValue, header};
 use axum::response::IntoResponse;
 use orco_runtime::ndarray::{Array2, Axis};
 use serde::{Serialize, Serializer};
@@ -19,7 +19,7 @@ use super::model::ModelPath;
 use super::tensor::{self, InferenceRequest, MAX_ROWS, OUTPUTS, OutputForm, RequestedOutputs, Tensor};
 use super::{Path, blocking, picture};
 use crate::admission::{Admitted, BodyPermit, UNCOUNTED};
-use crate::error::Refusal;
+use crate::error::{ErrorCode, Refusal};
 use crate::prediction::Prediction;
 use crate::route::{self, Body};
 use crate::service::Service;
@@ -80,10 +80,8 @@ async fn answer_request(
     // Whatever the body calls itself.
     let most = Body::Tensors.limit("application/json");
     if length > most {
-        return Err(Refusal::new(
-            StatusCode::PAYLOAD_TOO_LARGE,
-            format!("at most {most} bytes of JSON are taken: send a binary tensor"),
-        ));
+        let sentence = format!("at most {most} bytes of JSON are taken: send a binary tensor");
+        return Err(Refusal::body_limit(most, sentence));
     }
     let binary = body.len() - length;
     if binary > 0 && length > route::JSON {
@@ -261,7 +259,8 @@ fn write_answer(
 ) -> Result<Answer, Refusal> {
     let (count, classes) = (predictions.len(), predictions.first().map_or(0, |first| first.probabilities.len()));
     if predictions.iter().any(|other| other.probabilities.len() != classes) {
-        return Err(Refusal::too_many_requests("a class was learned or forgotten meanwhile; ask again"));
+        let sentence = "a class was learned or forgotten meanwhile; ask again";
+        return Err(Refusal::new(ErrorCode::ChangedMeanwhile, sentence));
     }
     let probabilities = Flattened(predictions);
     if !probabilities.numbers().all(|probability| probability.is_finite()) {

@@ -6,13 +6,12 @@ use std::sync::Arc;
 use axum::Json;
 use axum::body::Bytes;
 use axum::extract::State;
-use axum::http::StatusCode;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::Path;
 use super::tensor::OUTPUTS;
-use crate::error::Refusal;
+use crate::error::{ErrorCode, Refusal};
 use crate::service::Service;
 
 /// Which model a path names.
@@ -29,12 +28,16 @@ impl ModelPath {
     /// [`Refusal`] if the bundle has another name or release.
     pub(super) fn check(&self, service: &Service) -> Result<(), Refusal> {
         let (served, release) = (&service.manifest.name, version(service));
+        let unknown = |sentence| {
+            let refusal = Refusal::new(ErrorCode::UnknownModel, sentence);
+            refusal.with("model", served.as_str()).with("version", release.as_str())
+        };
         if self.name != *served {
-            return Err(Refusal::not_found(format!("the model of this service is \"{served}\"")));
+            return Err(unknown(format!("the model of this service is \"{served}\"")));
         }
         match &self.version {
             Some(asked) if *asked != release => {
-                Err(Refusal::not_found(format!("\"{served}\" is served in version {release} alone")))
+                Err(unknown(format!("\"{served}\" is served in version {release} alone")))
             }
             _ => Ok(()),
         }
@@ -83,10 +86,10 @@ async fn check_ready(service: &Service) -> Result<(), Refusal> {
     service.health.check().await?;
     match service.answers.knowledge().problem {
         None => Ok(()),
-        Some(_) => Err(Refusal::new(
-            StatusCode::SERVICE_UNAVAILABLE,
-            "the state cannot be used any more: GET /api/v1/status says why",
-        )),
+        Some(_) => {
+            let sentence = "the state cannot be used any more: GET /api/v1/status says why";
+            Err(Refusal::new(ErrorCode::Degraded, sentence))
+        }
     }
 }
 

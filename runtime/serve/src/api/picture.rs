@@ -1,7 +1,7 @@
 //! Pictures that are sent: admitted by what their headers say, decoded away from the threads that serve.
 
 use axum::body::Bytes;
-use orco_runtime::image::{self, DecodingCost, ImageError};
+use orco_runtime::image::{self, DecodingCost};
 use orco_runtime::image_rs::RgbImage;
 
 use super::blocking;
@@ -24,7 +24,7 @@ pub(super) struct AdmittedPicture {
 /// [`Refusal`] if it is no picture that is taken, or too many are being processed.
 pub(super) async fn admit(service: &Service, file: Bytes) -> Result<AdmittedPicture, Refusal> {
     let measured = file.clone();
-    let header = blocking(move || image::decoding_memory(&measured)).await?.map_err(refused)?;
+    let header = blocking(move || image::decoding_memory(&measured)).await?.map_err(|error| Refusal::from(&error))?;
     let permit = service.admission.work(picture_bytes(&header, &service.manifest.preprocessing)).await?;
     Ok(AdmittedPicture { file, header, permit })
 }
@@ -39,7 +39,7 @@ pub(super) async fn decode<T: Send + 'static>(
 ) -> Result<Admitted<T>, Refusal> {
     // The permit goes along: whoever waits for the picture may leave, but its memory is still taken.
     let decoding = move || image::decode(&file).map(|picture| Admitted::new(then(picture), permit));
-    blocking(decoding).await?.map_err(refused)
+    blocking(decoding).await?.map_err(|error| Refusal::from(&error))
 }
 
 /// Admits a picture and decodes it.
@@ -48,8 +48,4 @@ pub(super) async fn decode<T: Send + 'static>(
 /// As for [`admit`] and [`decode`].
 pub(super) async fn whole(service: &Service, file: Bytes) -> Result<Admitted<RgbImage>, Refusal> {
     decode(admit(service, file).await?, |picture| picture).await
-}
-
-fn refused(error: ImageError) -> Refusal {
-    Refusal::bad_request(format!("the picture {error}"))
 }

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use super::{NewLabel, Path, Query, blocking, picture, usable};
 use crate::admission::Admitted;
 use crate::answers::SufficiencyAnswer;
-use crate::error::Refusal;
+use crate::error::{ErrorCode, Refusal};
 use crate::event::Event;
 use crate::id::Id;
 use crate::prediction::ClassProbability;
@@ -50,7 +50,7 @@ pub async fn sufficiency(
     let _permit = service.admission.work(3 * service.pending_shots.bytes_of(&label)).await?;
     let shots = service.pending_shots.of(&label);
     let Some(features) = shots::features(&shots).filter(|_| !shots.is_empty()) else {
-        return Err(Refusal::not_found(format!("there are no shots of \"{label}\"")));
+        return Err(Refusal::no_shots(&label));
     };
     let bundle = Arc::clone(&service);
     let curve = blocking(move || bundle.curve().cloned()).await?;
@@ -146,7 +146,7 @@ pub async fn remove(
 pub async fn clear(State(service): State<Arc<Service>>, Path(label): Path<String>) -> Result<StatusCode, Refusal> {
     let label = usable(&label)?;
     if service.pending_shots.remove(&label, |_| true) == 0 {
-        return Err(Refusal::not_found(format!("there are no shots of \"{label}\"")));
+        return Err(Refusal::no_shots(&label));
     }
     tell_and_end(&service, &label)
 }
@@ -163,14 +163,15 @@ pub async fn relabel(
     let (from, to) = (usable(&from)?, usable(&label)?);
     service.changes().check_idle(&from)?;
     if service.pending_shots.relabel(&from, &to) == 0 {
-        return Err(Refusal::not_found(format!("there are no shots of \"{from}\"")));
+        return Err(Refusal::no_shots(&from));
     }
     tell_and_end(&service, &from)?;
     tell_and_end(&service, &to)
 }
 
 fn none(label: &str, id: Id) -> Refusal {
-    Refusal::not_found(format!("\"{label}\" has no shot {id}"))
+    let refusal = Refusal::new(ErrorCode::UnknownShot, format!("\"{label}\" has no shot {id}"));
+    refusal.with("label", label).with("shot", id.to_string())
 }
 
 fn tell_and_end(service: &Service, label: &str) -> Result<StatusCode, Refusal> {

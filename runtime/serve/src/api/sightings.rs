@@ -9,7 +9,7 @@ use axum::response::IntoResponse;
 use serde_json::Value;
 
 use super::{Path, blocking};
-use crate::error::Refusal;
+use crate::error::{ErrorCode, Refusal};
 use crate::event::Event;
 use crate::service::Service;
 use crate::sightings;
@@ -30,14 +30,16 @@ pub async fn all(State(service): State<Arc<Service>>) -> Result<Json<Value>, Ref
 pub async fn file(State(service): State<Arc<Service>>, Path(file): Path<String>) -> Result<impl IntoResponse, Refusal> {
     let sightings = service.sightings.clone();
     if !sightings.are_kept() {
-        return Err(Refusal::not_found("no sightings are kept: start the service with --sightings FOLDER"));
+        let sentence = "no sightings are kept: start the service with --sightings FOLDER";
+        return Err(Refusal::new(ErrorCode::NoSightings, sentence));
     }
     if file == sightings::FILE {
         let csv = blocking(move || sightings.csv()).await?;
         return Ok(([(header::CONTENT_TYPE, "text/csv; charset=utf-8")], csv));
     }
     let id = file.strip_suffix(".jpg").unwrap_or(&file).to_owned();
-    let none = Refusal::not_found(format!("there is no picture of a sighting {id}: it was removed, or never was"));
+    let sentence = format!("there is no picture of a sighting {id}: it was removed, or never was");
+    let none = Refusal::new(ErrorCode::NoPicture, sentence);
     let picture = blocking(move || sightings.picture(&id)).await?.ok_or(none)?;
     Ok(([(header::CONTENT_TYPE, "image/jpeg")], picture))
 }
@@ -51,6 +53,6 @@ pub async fn clear(State(service): State<Arc<Service>>) -> Result<StatusCode, Re
     let cleared = blocking(move || sightings.clear()).await?;
     // Also where some are left: those of things that are still there are gone, and the list says why it is not written.
     service.events.send(Event::Sightings);
-    cleared.map_err(|error| Refusal::internal(format!("not all sightings could be removed: {error}")))?;
+    cleared.map_err(|error| Refusal::storage(&error).about("not all sightings could be removed"))?;
     Ok(StatusCode::NO_CONTENT)
 }

@@ -7,11 +7,12 @@ use axum::extract::State;
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use orco_runtime::manifest::{from_hexadecimal, hexadecimal};
+use orco_runtime::state::session::LearnError;
 
 use super::changes::queued;
 use super::{Json, NewLabel, Path, blocking, usable};
 use crate::changes::ChangeRequest;
-use crate::error::Refusal;
+use crate::error::{ErrorCode, Refusal};
 use crate::knowledge::Knowledge;
 use crate::service::Service;
 
@@ -42,9 +43,9 @@ fn check_there(known: &Knowledge, label: &str, shot: &[u8; 32]) -> Result<(), Re
     if known.digests[known.class(label)?].contains(shot) {
         return Ok(());
     }
-    Err(Refusal::not_found(format!(
-        "the shot is not one of \"{label}\" any more, or never was: it was moved, forgotten or undone"
-    )))
+    let sentence =
+        format!("the shot is not one of \"{label}\" any more, or never was: it was moved, forgotten or undone");
+    Err(Refusal::new(ErrorCode::ShotGone, sentence).with("label", label))
 }
 
 /// `GET /api/v1/classes/{label}/shots/{file}`, the file being the shot's id and `.jpg`.
@@ -57,7 +58,7 @@ pub async fn thumbnail(
 ) -> Result<impl IntoResponse, Refusal> {
     let (label, shot) = (usable(&label)?, shot(&file)?);
     check_there(&service.answers.knowledge(), &label, &shot)?;
-    let gone = || Refusal::not_found(format!("no picture of the shot of \"{label}\" was kept"));
+    let gone = || Refusal::new(ErrorCode::NoPicture, format!("no picture of the shot of \"{label}\" was kept"));
     let jpeg = blocking(move || service.thumbnails.read(&shot)).await?.ok_or_else(gone)?;
     Ok(([(header::CONTENT_TYPE, "image/jpeg")], jpeg))
 }
@@ -76,7 +77,7 @@ pub async fn move_shot(
     check_there(&known, &from, &exemplar)?;
     let (source, target) = (known.class(&from)?, known.class(&to)?);
     if source == target {
-        return Err(Refusal::conflict(format!("the shot belongs to \"{to}\" already")));
+        return Err(Refusal::from(&LearnError::SameClass { label: to }));
     }
     check_not_last(&known, source, &from)?;
     Ok(queued(&service.changes().ask(ChangeRequest::Move { from, exemplar, to })?))
@@ -100,7 +101,7 @@ pub async fn remove_shot(
 /// A learned class keeps one shot at least.
 fn check_not_last(known: &Knowledge, class: usize, label: &str) -> Result<(), Refusal> {
     if class >= known.base && known.shots[class] == 1 {
-        return Err(Refusal::conflict(format!("this is the last shot of \"{label}\"; forget the class instead")));
+        return Err(Refusal::from(&LearnError::LastShot { label: label.into() }));
     }
     Ok(())
 }

@@ -17,7 +17,7 @@ use super::changes::{learned, queued};
 use super::thumbnails::escaped;
 use super::{Path, Query, blocking, usable};
 use crate::changes::ChangeRequest;
-use crate::error::Refusal;
+use crate::error::{ErrorCode, Refusal};
 use crate::service::Service;
 use crate::transfer::WrittenBackup;
 
@@ -90,9 +90,8 @@ pub async fn import(
     let label = usable(label.as_deref().unwrap_or(&pack.label))?;
     let knowledge = service.answers.knowledge();
     if knowledge.class(&label).is_ok() {
-        return Err(Refusal::conflict(format!(
-            "the label \"{label}\" exists already: import the class under another one"
-        )));
+        let sentence = format!("the label \"{label}\" exists already: import the class under another one");
+        return Err(Refusal::new(ErrorCode::LabelTaken, sentence).with("label", label));
     }
     knowledge.check_free_target()?;
     Ok(queued(&service.changes().ask(ChangeRequest::Import { label, pack: Box::new(pack), room: room.into() })?))

@@ -8,6 +8,7 @@ use orco_runtime::state::label;
 use serde_json::Value;
 
 use super::ChangeWorker;
+use crate::error::{ErrorCode, Refusal};
 use crate::event::Event;
 use crate::id::Id;
 use crate::job::JobProgress;
@@ -87,10 +88,10 @@ fn forget(progress: &mut JobProgress, labels: &BTreeSet<String>) -> bool {
             }
             is_named
         }
-        JobProgress::Failed(error) | JobProgress::Lost(error) => {
-            let is_named = mentions(error);
+        JobProgress::Failed(refusal) | JobProgress::Lost(refusal) => {
+            let is_named = mentions(&refusal.sentence) || refusal.values.values().any(|value| names(value, labels));
             if is_named {
-                *error = GONE.into();
+                *refusal = Refusal::new(ErrorCode::Purged, GONE);
             }
             is_named
         }
@@ -138,8 +139,12 @@ mod tests {
         assert_eq!((&report["new"][0]["label"], &report["free_targets"]), (&json!("cup"), &json!(3)));
         assert_eq!(report["sharing_shots"], json!([["cup", "jug"]]));
         assert!(!forget(&mut done, &labels), "nothing is left");
-        let mut failed = JobProgress::Failed("no class has the label \"mug\"".into());
+        let mut failed = JobProgress::Failed(Refusal::unknown_class("mug"));
         assert!(forget(&mut failed, &labels) && !format!("{failed:?}").contains("mug"));
-        assert!(!forget(&mut JobProgress::Failed("no class has the label \"mugs\"".into()), &labels));
+        // A value may name what the sentence writes in another way.
+        let unsaid = Refusal::new(ErrorCode::LabelTaken, "that label exists already").with("label", "mug");
+        let mut failed = JobProgress::Failed(unsaid);
+        assert!(forget(&mut failed, &labels) && !format!("{failed:?}").contains("mug"));
+        assert!(!forget(&mut JobProgress::Failed(Refusal::unknown_class("mugs")), &labels));
     }
 }

@@ -10,6 +10,7 @@ use serde_json::Value;
 
 use super::{ChangeRequest, ChangeWorker, LabelledShots, both};
 use crate::answers::Answers;
+use crate::error::{ErrorCode, Refusal};
 use crate::id::Id;
 use crate::job::JobProgress;
 use orco_runtime::state::sentence::with_causes;
@@ -114,6 +115,7 @@ impl ChangeWorker {
             Err(why) => why,
         };
         let lost = format!("{BROKE_OFF}, and whether the change was saved cannot be told: {unread}");
+        let lost = Refusal::new(ErrorCode::OutcomeUnknown, lost).with("reason", unread);
         self.shared.end(running.id, running.verb, JobProgress::Lost(lost));
     }
 
@@ -121,7 +123,8 @@ impl ChangeWorker {
     fn settle_by(&self, learner: &Learner, running: RunningChange, broke_off: &str) {
         let Some(entry) = running.found_in(learner.history().entries()) else {
             let why = format!("{broke_off} before the change was saved; ask for it again");
-            return self.shared.end(running.id, running.verb, JobProgress::Failed(why));
+            let refusal = Refusal::new(ErrorCode::Interrupted, why);
+            return self.shared.end(running.id, running.verb, JobProgress::Failed(refusal));
         };
         if let Some(label) = running.labels.first() {
             self.records.pending_shots.remove(label, |shot| running.shots.contains(&shot));

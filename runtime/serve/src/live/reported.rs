@@ -58,7 +58,7 @@ impl LiveWorker {
             let shown = Shown {
                 regions: latest.regions.iter().map(ShownSummary::of).collect(),
                 state: Some(status.phase.name()),
-                problem: latest.problem.clone(),
+                problem: latest.problem.as_ref().map(|problem| problem.sentence.clone()),
             };
             (shown, latest.frame.as_ref().map_or(0, |observed| observed.frame.number))
         };

@@ -5,7 +5,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 
 use serde::{Serialize, Serializer};
-use serde_json::{Value, json};
+use serde_json::json;
 use tokio::sync::Notify;
 use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::RecvError;
@@ -139,16 +139,20 @@ pub struct ChangeResult {
 impl ChangeResult {
     /// Of a job, once it has ended.
     fn of(job: &Job) -> Option<Self> {
-        let (outcome, details) = match &job.progress {
+        let mut message = json!({ "job": job.id, "verb": job.verb, "label": job.label });
+        match &job.progress {
             JobProgress::Queued | JobProgress::Running(_) => return None,
-            JobProgress::Done(report, warning) => ("done", [("report", report.clone()), ("warning", json!(warning))]),
-            JobProgress::Failed(error) | JobProgress::Lost(error) => {
-                ("failed", [("error", json!(error)), ("warning", Value::Null)])
+            JobProgress::Done(report, warning) => {
+                message["event_type"] = "done".into();
+                let details = [("report", report.clone()), ("warning", json!(warning))];
+                for (key, value) in details.into_iter().filter(|(_, value)| !value.is_null()) {
+                    message[key] = value;
+                }
             }
-        };
-        let mut message = json!({ "event_type": outcome, "job": job.id, "verb": job.verb, "label": job.label });
-        for (key, value) in details.into_iter().filter(|(_, value)| !value.is_null()) {
-            message[key] = value;
+            JobProgress::Failed(refusal) | JobProgress::Lost(refusal) => {
+                message["event_type"] = "failed".into();
+                refusal.add_to(&mut message);
+            }
         }
         Some(Self { job: job.id, message: message.to_string() })
     }
@@ -225,9 +229,11 @@ mod tests {
     use std::sync::Arc;
 
     use orco_camera::{CameraPhase, CameraStatus};
+    use serde_json::Value;
 
     use super::*;
     use crate::agreement::AgreedAnswer;
+    use crate::error::Refusal;
     use crate::id::IdSource;
     use crate::prediction::ClassProbability;
 
@@ -287,13 +293,16 @@ mod tests {
         };
         job(JobProgress::Running(0.5));
         assert_eq!(updates.first(), None, "it has not ended");
-        let ended: Vec<Id> = (0..MAX_WAITING + 2).map(|_| job(JobProgress::Failed("no".into()))).collect();
+        let ended: Vec<Id> =
+            (0..MAX_WAITING + 2).map(|_| job(JobProgress::Failed(Refusal::unknown_class("mug")))).collect();
         assert_eq!(updates.dropped.take(), 2);
         let first = updates.first().unwrap();
         assert_eq!(first.job, ended[2]);
         let message: Value = serde_json::from_str(&first.message).unwrap();
-        let expected =
-            json!({ "event_type": "failed", "job": ended[2], "verb": "learn", "label": "mug", "error": "no" });
+        let expected = json!({
+            "event_type": "failed", "job": ended[2], "verb": "learn", "label": "mug",
+            "error": "no class has the label \"mug\"", "code": "unknown_class", "values": { "label": "mug" },
+        });
         assert_eq!(message, expected);
         updates.remove(ended[2]);
         // That one gave way meanwhile.

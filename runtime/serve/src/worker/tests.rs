@@ -315,7 +315,7 @@ fn a_thread_that_breaks_off_again_and_again_ends_the_service_with_an_error() {
         assert!(job.has_ended(), "nobody waits for it: {job:?}");
     }
     let refused = service.changes().ask(change("swan")).unwrap_err();
-    assert_eq!(refused.status, 503);
+    assert_eq!(refused.status(), 503);
 }
 
 #[test]

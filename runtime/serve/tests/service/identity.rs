@@ -113,6 +113,7 @@ fn a_class_that_was_purged_is_named_nowhere_any_more() {
 
     let nobody = service.finished(&service.ask("DELETE", "/api/v1/classes/nobody?purge=true", &[], b""));
     assert_eq!(nobody["error"], "no class has or had the label \"nobody\"");
+    assert_eq!((&nobody["code"], &nobody["values"]), (&json!("unknown_class"), &json!({ "label": "nobody" })));
     // What is undone is the class no more.
     let entries = service.get("/api/v1/history")["entries"].as_array().unwrap().clone();
     assert!(entries.iter().all(|entry| !names(&entry.to_string())), "{entries:?}");

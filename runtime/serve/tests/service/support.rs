@@ -12,8 +12,9 @@ use std::time::{Duration, Instant};
 use orco_runtime::bundle::Bundle;
 use orco_runtime::learner::LearnerSettings;
 use orco_runtime::store::Store;
+use orco_serve::error::ErrorCode;
 use orco_serve::{Server, ServerOptions, Service};
-use serde_json::Value;
+use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::sync::oneshot;
 
@@ -131,6 +132,9 @@ impl Running {
         let id = queued.value()["id"].as_str().unwrap().to_owned();
         loop {
             let job = self.get(&format!("/api/v1/jobs/{id}"));
+            if job["state"] == "failed" {
+                check_code(&job);
+            }
             if job["state"] == "done" || job["state"] == "failed" {
                 return job;
             }
@@ -158,6 +162,18 @@ impl Drop for Running {
     }
 }
 
+/// Checks that a refusal, or a job that failed, has a code and all the values that go with it.
+pub fn check_code(refusal: &Value) -> ErrorCode {
+    let code = ErrorCode::ALL.iter().find(|code| refusal["code"] == json!(code));
+    let code = *code.unwrap_or_else(|| panic!("no such code: {refusal}"));
+    let mut given: Vec<&String> = refusal["values"].as_object().into_iter().flat_map(|values| values.keys()).collect();
+    let mut expected = code.values().to_vec();
+    given.sort_unstable();
+    expected.sort_unstable();
+    assert_eq!(given, expected, "{refusal}");
+    code
+}
+
 /// What came back.
 pub struct Answer {
     pub status: u16,
@@ -174,7 +190,17 @@ impl Answer {
         let end = end.unwrap_or_else(|| panic!("no answer: {}", String::from_utf8_lossy(&bytes)));
         let head = String::from_utf8_lossy(&bytes[..end]).into_owned();
         let status = head.split(' ').nth(1).and_then(|status| status.parse().ok()).unwrap();
-        Self { status, head: head.to_lowercase(), body: bytes[end + 4..].to_vec() }
+        let answer = Self { status, head: head.to_lowercase(), body: bytes[end + 4..].to_vec() };
+        if let Some(refusal) = answer.refusal() {
+            assert_eq!(check_code(&refusal).status(), status, "{refusal}");
+        }
+        answer
+    }
+
+    /// What the service says where it refuses a request; answers to `HEAD` say nothing.
+    fn refusal(&self) -> Option<Value> {
+        let refusal: Option<Value> = serde_json::from_slice(&self.body).ok();
+        refusal.filter(|refusal| self.status >= 400 && refusal["error"].is_string())
     }
 
     pub fn text(&self) -> String {
@@ -193,5 +219,9 @@ impl Answer {
 
     pub fn error(&self) -> String {
         self.value()["error"].as_str().unwrap_or_default().to_owned()
+    }
+
+    pub fn code(&self) -> String {
+        self.value()["code"].as_str().unwrap_or_default().to_owned()
     }
 }

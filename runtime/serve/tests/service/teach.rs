@@ -51,6 +51,7 @@ fn two_classes_are_taught_recognised_undone_and_still_there_after_a_restart() {
     let [undone, late] = [service.finished(&undone), service.finished(&late)];
     assert_eq!(undone["state"], "done", "{undone}");
     assert_eq!(late["error"], "the last change is entry 4, not entry 3; nothing was changed");
+    assert_eq!((&late["code"], &late["values"]), (&json!("history_moved_on"), &json!({ "entry": 3, "last": 4 })));
     assert_eq!(
         service.json("POST", "/api/v1/undo", &json!({ "entry": entries[1]["id"], "last": entries[3]["id"] })).status,
         400
@@ -214,7 +215,9 @@ fn bad_shots_are_refused_and_taken_anyway_where_asked() {
     let large = service.ask("POST", "/api/v1/classify", &[("Content-Type", "image/png")], large.get_ref()).ok();
     assert_eq!((&large["width"], &large["height"]), (&json!(5000), &json!(4000)));
     let none = service.json("POST", "/api/v1/learn", &json!({ "label": "nobody" }));
-    assert_eq!((none.status, none.error().as_str()), (409, "there are no shots of \"nobody\": take some first"));
+    let said = "there are no shots of \"nobody\": take some first";
+    let refusal = json!({ "error": said, "code": "nothing_to_learn", "values": { "label": "nobody" } });
+    assert_eq!((none.status, none.value()), (409, refusal));
     assert_eq!(service.picture("/api/v1/shots/a%3Db", &good).status, 400);
 }
 

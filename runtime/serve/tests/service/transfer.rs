@@ -146,8 +146,8 @@ fn a_class_goes_to_another_device_and_is_undone_there() {
     assert_eq!(labels(&taker), ["duck / \"Ente\""]);
     assert_eq!(answer(&taker), answer(&giver));
     let known = taker.ask("POST", "/api/v1/import", OURS, &pack.body);
-    assert_eq!(known.status, 409);
-    assert!(known.error().contains("exists already"), "{}", known.error());
+    assert_eq!((known.status, known.code().as_str()), (409, "label_taken"));
+    assert_eq!(known.value()["values"], label);
     let renamed = taker.finished(&taker.ask("POST", "/api/v1/import?label=bird", OURS, &pack.body));
     assert_eq!(renamed["state"], "done", "{renamed}");
     assert_eq!(taker.get("/api/v1/history")["entries"].as_array().unwrap().last().unwrap()["verb"], "import");
@@ -162,13 +162,14 @@ fn what_is_no_pack_of_this_bundle_is_refused_in_a_sentence() {
     let pack = service.ask("GET", "/api/v1/classes/duck/pack", &[], b"").body;
     let refused = |bytes: &[u8]| {
         let answer = service.ask("POST", "/api/v1/import?label=bird", OURS, bytes);
-        (answer.status, answer.error())
+        (answer.status, answer.code(), answer.error())
     };
     let mut damaged = pack.clone();
     damaged[pack.len() / 2] ^= 1;
     for bytes in [&b""[..], b"no pack", &pack[..pack.len() - 1], &damaged] {
-        let (status, sentence) = refused(bytes);
-        assert!(status == 400 && sentence.starts_with("the pack cannot be imported: "), "{status} {sentence}");
+        let (status, code, sentence) = refused(bytes);
+        assert_eq!((status, code.as_str()), (400, "pack_damaged"));
+        assert!(sentence.starts_with("the pack cannot be imported: "), "{sentence}");
     }
     assert_eq!(refused(&vec![0; MAX_PACK + 1]).0, 413);
     let other = TempDir::new().unwrap();
@@ -177,8 +178,9 @@ fn what_is_no_pack_of_this_bundle_is_refused_in_a_sentence() {
     let small = Running::serving(small, ServerOptions::default());
     small.teach("duck", "rubber-duck");
     let foreign = small.ask("GET", "/api/v1/classes/duck/pack", &[], b"").body;
-    let (status, sentence) = refused(&foreign);
-    assert!(status == 409 && sentence.contains("another bundle"), "{status} {sentence}");
+    let (status, code, sentence) = refused(&foreign);
+    assert_eq!((status, code.as_str()), (409, "other_bundle"));
+    assert!(sentence.contains("another bundle"), "{sentence}");
     for (path, expected) in [("nothing", 404), ("apple", 409)] {
         assert_eq!(service.ask("GET", &format!("/api/v1/classes/{path}/pack"), &[], b"").status, expected, "{path}");
     }
