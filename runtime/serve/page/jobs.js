@@ -3,6 +3,7 @@ import { $, element, setText, showError } from "./dom.js";
 import { message, percent, readable, term } from "./language.js";
 import { noPicture, picturedShots, storedPicture } from "./pictures.js";
 import { problem } from "./problems.js";
+import { refusalText } from "./refusals.js";
 import { classOf, isOfLabel, isUnfinished } from "./selectors.js";
 import { store } from "./store.js";
 
@@ -44,7 +45,7 @@ function sayFailure({ job, tab }) {
 }
 
 // Where the thread broke off, nobody may know whether the change was saved.
-const failure = ({ changed, error }) => message(changed === null ? "uncertain" : "failed", { error: problem(error) });
+const failure = (job) => message(job.changed === null ? "uncertain" : "failed", { error: refusalText(job) });
 
 function showProgress(job) {
   const verb = `${term("verbs", job.verb)}${job.label ? ` ${message("quoted", job)}` : ""}`;

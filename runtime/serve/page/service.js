@@ -2,7 +2,7 @@
 import { ask } from "./dialog.js";
 import { showError } from "./dom.js";
 import { message, ofFile } from "./language.js";
-import { problem } from "./problems.js";
+import { refusalText } from "./refusals.js";
 
 export const api = (path) => `/api/v1/${path}`;
 export const shotsPath = (label) => `shots/${encodeURIComponent(label)}`;
@@ -67,9 +67,9 @@ export async function call(method, path, body, { quiet = false, name, signal } =
     return call(method, path, body, { quiet, name, signal });
   }
   if (response.ok) return response;
-  const { error = response.statusText } = await response.json().catch(() => ({}));
-  if (!quiet) showError(ofFile(name, problem(error)));
-  throw Object.assign(new Error(error), { status: response.status });
+  const refusal = { error: response.statusText, ...await response.json().catch(() => ({})) };
+  if (!quiet) showError(ofFile(name, refusalText(refusal)));
+  throw Object.assign(new Error(refusal.error), { status: response.status, refusal });
 }
 
 export const get = async (path, options) => (await call("GET", api(path), undefined, options)).json();

@@ -2,7 +2,7 @@
 import { ask } from "./dialog.js";
 import { $, saveFile, setText } from "./dom.js";
 import { message } from "./language.js";
-import { problem } from "./problems.js";
+import { refusalText } from "./refusals.js";
 import { knownLabelFor } from "./selectors.js";
 import { api, call, classPath } from "./service.js";
 import { store } from "./store.js";
@@ -57,12 +57,11 @@ export async function importFile(file, label) {
 }
 
 // The name that is known already, where that is why an import was refused.
-const knownLabel = ({ status, message: sentence }) =>
-  (status === 409 ? /^the label "(.+)" exists already/s.exec(sentence)?.[1] : undefined);
+const knownLabel = ({ refusal }) => (refusal?.code === "label_taken" ? refusal.values.label : undefined);
 
 // Why a request failed: the service said so, it was not reached, or the page knows, which says so in its language.
 export function reasonOf(error) {
-  if (error.status !== undefined) return problem(error.message);
+  if (error.refusal) return refusalText(error.refusal);
   return error instanceof TypeError ? message("notReached") : error.message;
 }
 

@@ -49,6 +49,7 @@ pub static FILES: &[File] = &[
     script("/pictures.js", include_str!("../page/pictures.js")),
     script("/problems.js", include_str!("../page/problems.js")),
     script("/refresh.js", include_str!("../page/refresh.js")),
+    script("/refusals.js", include_str!("../page/refusals.js")),
     script("/regions.js", include_str!("../page/regions.js")),
     script("/scene.js", include_str!("../page/scene.js")),
     script("/scope.js", include_str!("../page/scope.js")),

@@ -79,9 +79,9 @@ test("an error goes by itself once it could be read, and by what is done next", 
 });
 
 test("what the service says is shown in the page's language", async () => {
-  const said = 'there are no shots of "mug": take some first';
-  globalThis.fetch = async () => ({ ok: false, status: 409, json: async () => ({ error: said }) });
-  await assert.rejects(call("POST", "/api/v1/learn", {}), { message: said, status: 409 });
+  const refusal = { error: 'there are no shots of "mug": take some first', code: "nothing_to_learn", values: { label: "mug" } };
+  globalThis.fetch = async () => ({ ok: false, status: 409, json: async () => refusal });
+  await assert.rejects(call("POST", "/api/v1/learn", {}), { message: refusal.error, status: 409, refusal });
   assert.equal(shown(), 'There are no shots of "mug": take some first.');
   await assert.rejects(call("POST", "/api/v1/shots/mug", new Blob([]), { name: "1.jpg" }));
   assert.equal(shown(), '1.jpg: There are no shots of "mug": take some first.', "of several files, it says which");
@@ -90,31 +90,28 @@ test("what the service says is shown in the page's language", async () => {
   assert.equal(shown(), "Es gibt noch keine Aufnahmen von „mug“: Bitte zuerst welche machen.");
 });
 
-test("sentences of the service are German on a German page, and none is lost", () => {
+test("an answer that is not the service's own is shown by its status", async () => {
+  globalThis.fetch = async () => ({ ok: false, status: 502, statusText: "Bad Gateway", json: async () => JSON.parse("<html>") });
+  await assert.rejects(call("POST", "/api/v1/learn", {}), { message: "Bad Gateway", status: 502 });
+  assert.equal(shown(), "Bad Gateway.");
+});
+
+test("problems and warnings are German on a German page, and none is lost", () => {
   setLanguage("de");
   for (const [said, expected] of [
-    ["the picture is neither a JPEG nor a PNG nor a WebP picture", /weder ein JPEG/],
-    ["the picture is a HEIC file, which cannot be read: save it as JPEG", /^HEIC-Dateien/],
-    ["the picture is damaged: its end is missing", /beschädigt/],
-    ['"mug" is known already; choose another label', /„mug“ ist schon bekannt/],
-    ['the label "mug" exists already; choose another one', /„mug“ ist schon bekannt/],
-    ['no class has the label "mug"', /„mug“ ist nicht bekannt/],
-    ['this is the last shot of "mug"; forget the class instead', /letzte Aufnahme von „mug“/],
-    ['the class "mug" would have 300 shots, but a class may have at most 256', /300 Aufnahmen, höchstens 256/],
-    ["there is nothing to undo", /nichts zurückzunehmen/],
-    ["the last change is entry 4, not entry 3; nothing was changed", /Eintrag 4/],
-    ["too many requests wait for an answer; try again", /zu viel zu tun/],
-    ["the camera is not there, trying again: No such file", /Kamera ist nicht da/],
+    ["is neither a JPEG nor a PNG nor a WebP picture", /weder ein JPEG/],
+    ["is a HEIC file, which cannot be read: save it as JPEG", /^HEIC-Dateien/],
+    ["is damaged: its end is missing", /beschädigt/],
+    ["the picture is too large for this service: it takes 300 MiB, of which one may have 96 (--picture-memory)", /zu groß/],
     ["the camera seems to have been moved, or the light is quite another: show it the empty place again", /verschoben/],
-    ["view 2 of the empty place does not look like the others: is a thing or a hand in it? Clear the place", /Hand im Bild/],
-    ["view 1 of the empty place is black: is the lens covered, or the light off?", /schwarz/],
     ["the empty place was shown with 640 x 360 pixels, this picture has 80 x 45: show it again", /mit 640 x 360 Bildpunkten/],
-    ["the place is empty: put the thing in view", /Platz ist leer/],
+    ["the disk of /var/lib/orco does not answer", /antwortet nicht/],
+    ["nothing can be learned: the disk of /var/lib/orco is full", /Datenträger ist voll/],
     ["something of a later release", /^Der Dienst meldet auf Englisch: something of a later release$/],
   ]) assert.match(problem(said), expected, said);
   setLanguage("en");
-  assert.equal(problem("there is nothing to undo"), "There is nothing to undo.");
-  assert.equal(problem("the picture is damaged: its end is missing"), "The picture is damaged.");
+  assert.equal(problem("the disk of /var/lib/orco does not answer"), "The disk of /var/lib/orco does not answer.");
+  assert.equal(problem("is damaged: its end is missing"), "The picture is damaged.");
 });
 
 test("a token in the page's address is kept, sent, and no longer in the address", async () => {
