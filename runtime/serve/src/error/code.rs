@@ -66,7 +66,7 @@ codes! {
     TooManyBackups: TOO_MANY_REQUESTS, "limit";
     /// Another backup or pack is being written. Ask again.
     TransferBusy: TOO_MANY_REQUESTS;
-    /// The classes changed while the request was answered. Ask again.
+    /// What is known changed meanwhile. Ask again.
     ChangedMeanwhile: TOO_MANY_REQUESTS;
     /// The service is stopping.
     Stopping: SERVICE_UNAVAILABLE;

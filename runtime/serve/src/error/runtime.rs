@@ -104,7 +104,6 @@ impl From<&StoreError> for Refusal {
             StoreError::Lost { .. }
             | StoreError::Decode { .. }
             | StoreError::OtherBundle { .. }
-            | StoreError::OtherOwner { .. }
             | StoreError::Gone { .. } => refused(ErrorCode::StateUnusable, error).with("reason", reason(error)),
             _ => refused(ErrorCode::Storage, error).with("reason", reason(error)),
         }
@@ -230,7 +229,7 @@ fn refused(code: ErrorCode, error: &(dyn Error + 'static)) -> Refusal {
     Refusal::new(code, with_causes(error))
 }
 
-/// What a service cannot bring about, or its caller not help.
+/// An error that callers can do nothing about; the log keeps it.
 fn unexpected(error: &(dyn Error + 'static)) -> Refusal {
     log::error!("{}", with_causes(error));
     refused(ErrorCode::Internal, error)
