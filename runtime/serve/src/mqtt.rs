@@ -1,5 +1,6 @@
-//! Tells an MQTT broker what the service sees and learns, so that Home Assistant and others follow it. Nothing is read
-//! from the broker: who may write there need not be allowed to teach.
+//! Tells an MQTT broker what the service sees and learns, so that Home Assistant and others follow it. All that is read
+//! from the broker is which entities an earlier run has described there: who may write there need not be allowed to
+//! teach.
 //!
 //! One thread gathers the service's events (`updates`) and, while the broker is there, publishes the newest state and
 //! the results of changes. When the broker goes away, the thread connects again after one second, then after twice as
@@ -26,7 +27,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use axum::body::Bytes;
-use rumqttc::{AsyncClient, Event, EventLoop, Packet};
+use rumqttc::{AsyncClient, Event, EventLoop, Packet, Publish, QoS};
 use tokio::sync::{Notify, broadcast, watch};
 
 use self::connection::delivered;
@@ -51,6 +52,8 @@ const MAX_RETRY_PAUSE: Duration = Duration::from_secs(60);
 const STABLE_CONNECTION: Duration = Duration::from_secs(30);
 /// Least time between two messages that differ in probabilities alone, and between two pictures.
 const MIN_UPDATE_INTERVAL: Duration = Duration::from_secs(5);
+/// Most descriptions of an earlier run that are taken away.
+const MAX_DESCRIBED: usize = 4096;
 /// Longest time that saying goodbye to the broker may take.
 const FAREWELL_TIMEOUT: Duration = Duration::from_secs(2);
 
@@ -123,8 +126,8 @@ impl Worker for MqttWorker {
         let (device, about) = (self.device.clone(), self.about.clone());
         let (answers, health, metrics) = (self.answers.clone(), self.health.clone(), self.metrics.clone());
         let (regions, live) = (self.regions.clone(), self.live.as_ref());
-        let announced = RefCell::default();
-        let reporter = Reporter { device, about, regions, live, answers, health, updates, metrics, announced };
+        let (announced, asks) = (RefCell::default(), Cell::new(true));
+        let reporter = Reporter { device, about, regions, live, answers, health, updates, metrics, announced, asks };
         runtime.block_on(reporter.run(events, self.stopped.clone(), up));
         // A name that is being looked up is not waited for.
         runtime.shutdown_background();
@@ -145,6 +148,18 @@ impl Worker for MqttWorker {
 struct Connection {
     since: Cell<Option<Instant>>,
     made: Notify,
+    /// Topics of the device's entities that the broker keeps descriptions of.
+    described: RefCell<BTreeSet<String>>,
+}
+
+impl Connection {
+    /// Notes the topic of a message that the broker has kept.
+    fn keeps(&self, message: &Publish) {
+        let mut described = self.described.borrow_mut();
+        if message.retain && !message.payload.is_empty() && described.len() < MAX_DESCRIBED {
+            described.extend(std::str::from_utf8(&message.topic).map(str::to_owned));
+        }
+    }
 }
 
 /// The state that was published last, and when.
@@ -169,8 +184,10 @@ struct Reporter<'a> {
     health: Health,
     updates: MqttUpdates,
     metrics: MqttMetrics,
-    /// What brokers were told of that has entities of its own; none before the first.
-    announced: RefCell<Option<EntityNames>>,
+    /// What the broker was told of last that has entities of its own.
+    announced: RefCell<EntityNames>,
+    /// Whether to ask the broker what it keeps: not any more where it ended the connection of one who asked.
+    asks: Cell<bool>,
 }
 
 impl Reporter<'_> {
@@ -238,6 +255,7 @@ impl Reporter<'_> {
                     connection.since.set(Some(Instant::now()));
                     connection.made.notify_one();
                 }
+                Ok(Event::Incoming(Packet::Publish(message))) => connection.keeps(&message),
                 Ok(_) => {}
                 Err(error) => return error,
             }
@@ -251,7 +269,7 @@ impl Reporter<'_> {
             _ = stop.wait_for(|stop| *stop) => return,
         }
         tokio::select! {
-            () = self.tell(client) => {}
+            () = self.tell(client, connection) => {}
             _ = stop.wait_for(|stop| *stop) => {}
         }
         let last_word = async {
@@ -263,17 +281,32 @@ impl Reporter<'_> {
         let _ = tokio::time::timeout(FAREWELL_TIMEOUT, last_word).await;
     }
 
-    /// Describes all entities to a broker that has just been connected to, for it may have lost what it was told before.
-    async fn announce_all(&self, client: &AsyncClient) {
-        // Before the first time, those of an earlier run may be there: the history knows which classes it had.
-        let before = self.announced.borrow().clone().unwrap_or_else(|| self.remembered());
-        self.announce(client, self.named(), &self.descriptions(&before), &[]).await;
+    /// Describes all entities to a broker that has just been connected to, for it may have lost what it was told before,
+    /// and takes away those that it still keeps of an earlier run.
+    async fn announce_all(&self, client: &AsyncClient, connection: &Connection) {
+        let filter = discovery::filter(&self.device);
+        let asks = self.asks.replace(false);
+        if asks {
+            let _ = client.subscribe(&*filter, QoS::AtMostOnce).await;
+        }
+        let (named, earlier) = (self.named(), self.descriptions(&self.announced.borrow()));
+        let messages = self.announce(client, named, &earlier, &[]).await;
+        // The broker has answered all of this, and so the question before it.
+        for topic in connection.described.take() {
+            if messages.iter().all(|(other, _)| *other != topic) {
+                self.deliver(client, &topic, "", true).await;
+            }
+        }
+        if asks {
+            let _ = client.unsubscribe(&*filter).await;
+            self.asks.set(true);
+        }
     }
 
     /// Describes the entities that are new since the last time.
     async fn announce_changes(&self, client: &AsyncClient) {
         let named = self.named();
-        let before = self.announced.borrow().clone().unwrap_or_default();
+        let before = self.announced.borrow().clone();
         if named != before {
             let earlier = self.descriptions(&before);
             self.announce(client, named, &earlier, &earlier).await;
@@ -281,22 +314,23 @@ impl Reporter<'_> {
     }
 
     /// Takes those of the earlier entities away whose region or class is gone, and describes all of now but those that
-    /// the broker `knows`.
+    /// the broker `knows`. Returns the messages of all of now.
     async fn announce(
         &self,
         client: &AsyncClient,
         named: EntityNames,
         earlier: &[(String, String)],
         knows: &[(String, String)],
-    ) {
+    ) -> Vec<(String, String)> {
         let messages = self.descriptions(&named);
         for (topic, _) in earlier.iter().filter(|(topic, _)| messages.iter().all(|(other, _)| other != topic)) {
             self.deliver(client, topic, "", true).await;
         }
-        for (topic, config) in messages.into_iter().filter(|message| !knows.contains(message)) {
-            self.deliver(client, &topic, config, true).await;
+        for (topic, config) in messages.iter().filter(|message| !knows.contains(message)) {
+            self.deliver(client, topic, config.clone(), true).await;
         }
-        self.announced.replace(Some(named));
+        self.announced.replace(named);
+        messages
     }
 
     /// Topics of all entities with their descriptions.
@@ -312,18 +346,9 @@ impl Reporter<'_> {
         EntityNames { regions, things: learned.map(|class| class.label.clone()).collect() }
     }
 
-    /// The labels of all changes that are remembered.
-    fn remembered(&self) -> EntityNames {
-        let known = self.answers.knowledge();
-        let labels: BTreeSet<&str> =
-            known.history.iter().flat_map(|entry| &entry.names).map(|named| &*named.label).collect();
-        let things = labels.into_iter().filter(|label| !label.is_empty()).map(str::to_owned).collect();
-        EntityNames { regions: Vec::new(), things }
-    }
-
-    async fn tell(&self, client: &AsyncClient) {
+    async fn tell(&self, client: &AsyncClient, connection: &Connection) {
         let topics = Topics::of(&self.device);
-        self.announce_all(client).await;
+        self.announce_all(client, connection).await;
         if !self.about.camera {
             // Clears the state of a time when there was a camera.
             self.deliver(client, &topics.state, "", true).await;

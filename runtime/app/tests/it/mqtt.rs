@@ -148,14 +148,22 @@ fn home_assistant_finds_the_device_follows_it_and_sees_it_go() {
     }
     reporting.service.json("DELETE", "/api/v1/classes/duck", &Value::Null);
     listener.once(&presence("duck"), "its sensor is taken away", |message| message.text.is_empty());
+    let region = json!({ "regions": [{ "name": "shelf", "box": [0, 0, 1, 1] }] });
+    reporting.service.json("POST", "/api/v1/regions", &region);
+    let shelf = "homeassistant/sensor/orco_door3/region_shelf_label/config";
+    listener.once(shelf, "the region has a sensor", |message| !message.text.is_empty());
     // Killed as by a power cut: the broker says so in its place.
     drop(reporting);
     listener.once("orco/door3/availability", "the broker says that it is gone", |message| message.text == "offline");
+    // What goes while nobody can tell.
+    fs::remove_file(folder.path().join("state").join("regions")).unwrap();
     // Ended in order: it says so itself, and nothing of it is lost. Pictures are not asked for any more.
     let reporting = Reporting::start(folder.path(), &broker.url(), &[]);
     listener.once("orco/door3/availability", "it is back", |message| message.text == "online");
     let picture = "homeassistant/image/orco_door3/picture/config";
     listener.once(picture, "the picture's entity is taken away", |message| message.text.is_empty());
+    listener.once(shelf, "the region's sensor is taken away", |message| message.text.is_empty());
+    assert!(!listener.once(&presence("beaker"), "a thing stays", |_| true).text.is_empty());
     kill(Pid::from_raw(i32::try_from(reporting.service.id()).unwrap()), Signal::SIGTERM).unwrap();
     let log = folder.path().join("log");
     reporting.service.wait();

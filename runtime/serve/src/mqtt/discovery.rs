@@ -65,10 +65,20 @@ pub struct EntityNames {
     pub things: Vec<String>,
 }
 
+/// The topics of all entities of the device, whatever they are or were.
+pub fn filter(device: &MqttDevice) -> String {
+    format!("{}/+/{}/+/config", device.discovery, node(device))
+}
+
+/// The device's name in topics and identifiers.
+fn node(device: &MqttDevice) -> String {
+    format!("orco_{}", device.id)
+}
+
 /// Topic and message for every entity; an empty one, which takes the entity away, for those that there is no camera
 /// for.
 pub fn messages(device: &MqttDevice, about: &DeviceDescription) -> Vec<(String, String)> {
-    let node = format!("orco_{}", device.id);
+    let node = node(device);
     let topics = Topics::of(device);
     let mut shared = json!({
         "availability_topic": topics.availability, "payload_available": ONLINE, "payload_not_available": OFFLINE,
