@@ -12,7 +12,7 @@ use orco_core::config::LearnConfig;
 use orco_lab::ablation::Assignment;
 use orco_lab::format;
 use orco_lab::kept_measurements::fingerprint;
-use orco_lab::phase3_ablations::{self, Phase3Settings, RANDOM_IN_BOTH};
+use orco_lab::phase3_ablations::{self, AblationResults, Phase3Settings, RANDOM_IN_BOTH};
 use orco_lab::published::{self, PaperReading};
 use orco_lab::question::{AblationVariant, LossSelection, Question};
 use orco_lab::results::MeasuredSystem;
@@ -198,7 +198,7 @@ pub fn measure(
     let Experiment { recipe, data, run, sessions, draws } = *experiment;
     let brought = model.onnx.as_ref().map(|onnx| onnx.digest);
     let inputs = fingerprint(json!([recipe, brought, sessions, question.name(), reading, draws]));
-    let file = run.path(&format!("{}.json", question.name()));
+    let file = run.path(&format!("{}.json", AblationResults::file(question, reading)));
     measurements::once(&file, &inputs, || {
         if question == Question::Frozen {
             return compare(model, targets, experiment, &[1.0]);
@@ -211,16 +211,23 @@ pub fn measure(
     })
 }
 
-/// Writes what was measured for a question, each beside the paper's figure, as QUESTION.json and QUESTION.csv.
+/// Writes what was measured for a question, each beside the paper's figure, as JSON and CSV under the name of
+/// [`AblationResults::file`].
 ///
 /// # Errors
 /// If a file cannot be written.
-pub fn write(folder: &Path, question: Question, measured: &[Summary], recipe: &Recipe, draws: usize) -> Result<()> {
+pub fn write(
+    folder: &Path,
+    (question, reading): (Question, PaperReading),
+    measured: &[Summary],
+    recipe: &Recipe,
+    draws: usize,
+) -> Result<()> {
     let beside =
         |summary: &Summary| MeasuredSystem::from(summary.clone()).beside(published::figures(question, &summary.name));
     let mut results = measurements::results_of(recipe, draws);
     results.systems = measured.iter().map(beside).collect();
-    measurements::write(folder, question.name(), recipe, &results, &csv(measured))
+    measurements::write(folder, &AblationResults::file(question, reading), recipe, &results, &csv(measured))
 }
 
 /// Columns of a system's name.

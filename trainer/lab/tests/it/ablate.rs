@@ -80,6 +80,13 @@ fn variants_share_what_they_have_in_common_and_are_measured_once() {
     fs::remove_file(folder.join("run/recipe/exemplars.json")).unwrap();
     let draws = fs::read_dir(folder.join("run/recipe/variants")).unwrap().count();
     assert_eq!((draws, lines(&ablate(folder, "exemplars"))), (5, table));
+
+    // The other reading of the paper is measured beside it.
+    let (results, kept) = (file("exemplars.json"), file("recipe/exemplars.json"));
+    let by_text = train(folder, "ablate", "exemplars", &["--by", "text"]);
+    assert!(lines(&by_text)[0].contains("text"), "{by_text:?}");
+    assert_eq!((file("exemplars.json"), file("recipe/exemplars.json")), (results, kept));
+    assert!(file("exemplars-text.json") != file("exemplars.json"));
     let shared = fs::read_dir(folder.join("run")).unwrap();
     let shared = shared.filter(|entry| entry.as_ref().unwrap().file_name().to_string_lossy().starts_with("phase-1-"));
     assert_eq!(shared.count(), 1);

@@ -2,6 +2,7 @@
 
 use anyhow::Result;
 use orco_lab::format::print;
+use orco_lab::phase3_ablations::AblationResults;
 use orco_lab::published::{PaperReading, settings_for};
 use orco_lab::question::Question;
 use orco_lab::results::claim;
@@ -28,7 +29,7 @@ pub fn all(
 ) -> Result<()> {
     interrupt::continue_with(None);
     // Before hours of training.
-    claim(&common.run, question.name())?;
+    claim(&common.run, &AblationResults::file(question, reading))?;
     let group = RankGroup::alone();
     let (recipe, mut data) = job::open_training_data(common, &group)?;
     let variants = variants(question, &recipe, reading)?;
@@ -63,7 +64,7 @@ pub fn all(
             print(line(question, &summary))?;
             measured.push(summary);
         }
-        write(&common.run, question, &measured, &recipe, draws)?;
+        write(&common.run, (question, reading), &measured, &recipe, draws)?;
         data = job.data;
     }
     Ok(())
