@@ -43,6 +43,7 @@ pub struct PhoneAccess {
     /// The machine's name on the network, such as `door3.local`.
     pub name: String,
     addresses: Vec<IpAddr>,
+    folder: PathBuf,
 }
 
 impl PhoneAccess {
@@ -60,7 +61,7 @@ impl PhoneAccess {
         let mut names = vec![name.clone(), "localhost".to_owned()];
         names.extend(addresses.iter().map(IpAddr::to_string));
         let tls = given.tls.map_or_else(|| own_certificate(folder, names), Ok)?;
-        Ok(Self { tls, token, name, addresses })
+        Ok(Self { tls, token, name, addresses, folder: folder.to_owned() })
     }
 
     /// What the service is to use.
@@ -98,6 +99,18 @@ impl PhoneAccess {
             self.url_of(&self.name, port)?
         );
         Ok(text)
+    }
+
+    /// Writes the invitation into a file that only its owner may read, and says where it is: for a service whose output
+    /// goes into a log, which more people read than may teach.
+    ///
+    /// # Errors
+    /// If the token cannot be read, or the file cannot be written.
+    pub fn write_invitation(&self, port: u16) -> Result<String> {
+        let path = self.folder.join("invitation.txt");
+        files::replace(&path, self.invitation(port, false)?.as_bytes())
+            .with_context(|| format!("cannot write {}", path.display()))?;
+        Ok(format!("{} shows phones the way; whoever reads it may teach", path.display()))
     }
 
     /// Tells the network the machine's name for as long as the result lives.

@@ -1,5 +1,6 @@
 //! `orco serve`.
 
+use std::env;
 use std::io::{self, IsTerminal};
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
@@ -126,7 +127,10 @@ fn phone_access(store: &Store, listen: IpAddr, given: Credentials) -> Result<Pho
 
 /// Shows phones the way. The network's knowing the machine's name ends with what is returned.
 fn invite(output: &Output, phone: &PhoneAccess, port: u16) -> Result<Option<Announcement>> {
-    say!(output, "{}", phone.invitation(port, io::stdout().is_terminal())?)?;
+    let is_terminal = io::stdout().is_terminal();
+    // systemd says so where the output goes into its journal.
+    let is_logged = !is_terminal && env::var_os("JOURNAL_STREAM").is_some();
+    say!(output, "{}", if is_logged { phone.write_invitation(port)? } else { phone.invitation(port, is_terminal)? })?;
     Ok(match phone.announce(port) {
         Ok(announcement) => Some(announcement),
         Err(error) => {

@@ -3,6 +3,7 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader};
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Child, Stdio};
 
@@ -70,6 +71,25 @@ fn a_phone_reaches_the_service_by_what_it_shows_also_after_a_restart() {
     assert_eq!(again.url.split_once('#').unwrap().1, token);
     assert_eq!(fs::read(&certificate).unwrap(), trusted, "the phone does not ask again");
     assert_eq!(again.ask(&trusted, "/api/v1/classes", true), 200);
+}
+
+#[test]
+fn a_journal_is_not_told_the_token() {
+    let folder = TempDir::new().unwrap();
+    let state = folder.path().join("state");
+    let arguments = ["--engine", "rten", "serve", "--phone", "--listen", "127.0.0.1:0"];
+    let mut command = orco(&shipped(), &state, &arguments);
+    let mut process = command.env("JOURNAL_STREAM", "8:1").stdout(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(process.stdout.take().unwrap()).lines().map(Result::unwrap);
+    let said = lines.next().unwrap();
+    process.kill().unwrap();
+    process.wait().unwrap();
+    let rest: Vec<String> = lines.collect();
+    assert!(said.contains("invitation.txt") && !rest.iter().any(|line| line.contains("#token=")), "{said} {rest:?}");
+    let path = folder.path().join("state.phone/invitation.txt");
+    let token = fs::read_to_string(folder.path().join("state.phone/token")).unwrap();
+    assert!(fs::read_to_string(&path).unwrap().contains(&format!("#token={}", token.trim())));
+    assert_eq!(fs::metadata(path).unwrap().permissions().mode() & 0o077, 0);
 }
 
 #[test]
