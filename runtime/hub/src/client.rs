@@ -24,6 +24,7 @@ use orco_runtime::store::Store;
 
 use connection::{Call, HubConnection, HubKey};
 pub use connection::{HttpTransport, RetryPolicy, Transport, TransportError, WireAnswer, WireRequest};
+use download::PartSize;
 pub use error::SyncError;
 pub use folder::DeviceFolder;
 use folder::DeviceIdentity;
@@ -142,7 +143,7 @@ impl<'a> FleetDevice<'a> {
         let body = serde_json::to_vec(&enrolment).map_err(answer_error)?;
         let (folder, retry) = (&self.folder, self.settings.retry);
         let hub = HubKey::Expected(code.fingerprint);
-        let mut connection = HubConnection { transport, folder, key, hub, retry };
+        let mut connection = HubConnection { transport, folder, key, hub, retry, part: PartSize::default() };
         let answer = connection.call(Call::post(ENROL, &body), observer)?;
         let enrolled: Enrolled = serde_json::from_slice(&answer).map_err(answer_error)?;
         identity.hub = Some(enrolled.hub);
@@ -182,7 +183,7 @@ impl<'a> FleetDevice<'a> {
         let (folder, key, retry) = (&self.folder, self.signing_key(&identity)?, self.settings.retry);
         let mut round = Round {
             device: self,
-            connection: HubConnection { transport, folder, key, hub, retry },
+            connection: HubConnection { transport, folder, key, hub, retry, part: PartSize::default() },
             observer,
             progress: self.folder.progress()?,
             learner: None,

@@ -9,6 +9,7 @@ use std::time::Duration;
 use orco_runtime::files;
 use ureq::tls::{PemItem, RootCerts, TlsConfig};
 
+use super::download::PartSize;
 use super::error::SyncError;
 use super::folder::DeviceFolder;
 use super::observer::{SyncObserver, SyncStep, proceed};
@@ -169,6 +170,8 @@ pub(super) struct HubConnection<'a> {
     pub key: SigningKey,
     pub hub: HubKey,
     pub retry: RetryPolicy,
+    /// Size of the next part of an object.
+    pub part: PartSize,
 }
 
 impl HubConnection<'_> {

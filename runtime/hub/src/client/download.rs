@@ -1,8 +1,10 @@
-//! Objects come in parts. What came before the network or the power failed is not fetched again.
+//! Objects come in parts, as large as come within seconds. What came before the network or the power failed is not
+//! fetched again.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use orco_runtime::files;
 use sha2::{Digest, Sha256};
@@ -14,6 +16,34 @@ use crate::protocol::{ByteRange, MAX_CHUNK, MAX_OBJECT, OBJECTS, ObjectDigest};
 
 /// Bytes of a file that are in memory at a time.
 const PIECE: usize = 64 << 10;
+
+/// The size of the first part, and the least; a minute for it is a link of 9 kbit/s.
+const MIN_PART: u64 = 64 << 10;
+/// Parts that came within this time are doubled.
+const SHORT: Duration = Duration::from_secs(5);
+/// Parts that took longer than this are halved.
+const LONG: Duration = Duration::from_secs(20);
+
+/// How many bytes are asked for at a time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct PartSize(u64);
+
+impl Default for PartSize {
+    fn default() -> Self {
+        Self(MIN_PART)
+    }
+}
+
+impl PartSize {
+    /// After a part that took so long to come.
+    fn after(self, took: Duration) -> Self {
+        match took {
+            took if took < SHORT => Self((2 * self.0).min(MAX_CHUNK)),
+            took if took > LONG => Self((self.0 / 2).max(MIN_PART)),
+            _ => self,
+        }
+    }
+}
 
 /// An object that the channel holds.
 #[derive(Clone, Copy, Debug)]
@@ -48,8 +78,10 @@ pub(super) fn fetch(
     let partial = folder.join(format!("{digest}.part"));
     let mut come = length(&partial).map_err(SyncError::file(&partial))?;
     while come < size {
-        let range = ByteRange { start: come, last: (come + MAX_CHUNK).min(size) - 1 };
+        let range = ByteRange { start: come, last: (come + connection.part.0).min(size) - 1 };
+        let started = Instant::now();
         let part = connection.call(Call::get(&format!("{OBJECTS}/{digest}"), range), observer)?;
+        connection.part = connection.part.after(started.elapsed());
         if part.is_empty() || part.len() as u64 > size - come {
             return Err(discard(&partial, digest));
         }
@@ -112,4 +144,29 @@ fn length(path: &Path) -> io::Result<u64> {
 
 fn append(path: &Path, bytes: &[u8]) -> io::Result<()> {
     files::open_own(files::private_options().append(true).create(true), path)?.write_all(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_are_as_large_as_come_within_seconds() {
+        // What a link of so many bytes a second comes to, and whether every part came within a minute.
+        let settled = |rate: u64| {
+            let mut part = PartSize::default();
+            let mut all_in_time = true;
+            for _ in 0..20 {
+                let took = Duration::from_secs_f64(part.0 as f64 / rate as f64);
+                all_in_time &= took < Duration::from_mins(1);
+                part = part.after(took);
+            }
+            (part.0, all_in_time)
+        };
+        assert_eq!(settled(1_200), (MIN_PART, true));
+        let (slow, in_time) = settled(15_000);
+        assert!(in_time && slow > MIN_PART && slow < MAX_CHUNK, "{slow}");
+        assert_eq!(settled(10_000_000), (MAX_CHUNK, true));
+        assert_eq!(PartSize(MAX_CHUNK).after(LONG * 2), PartSize(MAX_CHUNK / 2));
+    }
 }
