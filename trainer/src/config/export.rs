@@ -16,7 +16,7 @@ pub struct ExportConfig {
     /// Candidate shots of each incremental class in the benchmark file.
     #[serde(default = "candidates")]
     pub candidates_per_class: usize,
-    /// Draws of the shots that the card's numbers are means of.
+    /// Draws of the shots that the card's numbers are means of, where there are more candidates than shots.
     #[serde(default = "draws", skip_serializing_if = "is_usual")]
     pub draws: usize,
     /// How the backbone's file stores the weights of convolutions; it is computed in f32 whatever is chosen.
@@ -76,6 +76,11 @@ fn calibration_images() -> usize {
 }
 
 impl ExportConfig {
+    /// Draws of the shots that differ: one alone where a draw takes all candidates.
+    pub fn distinct_draws(&self) -> usize {
+        if self.candidates_per_class == SHOTS { 1 } else { self.draws }
+    }
+
     pub(super) fn check(&self) -> Result<(), ConfigError> {
         count("export.exemplars_per_class", self.exemplars_per_class, 1..=1000, "from 1 to 1000")?;
         let expected = "from 5, the shots of one draw, to 10000";

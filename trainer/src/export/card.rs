@@ -31,7 +31,7 @@ pub(super) fn write(
     data: &DataSet,
 ) -> Result<String> {
     let benchmark = Benchmark::of(bundle)?;
-    let (base_model, config, draws) = (&bundle.base_model, &bundle.base_model.config, recipe.export.draws);
+    let (base_model, config, draws) = (&bundle.base_model, &bundle.base_model.config, recipe.export.distinct_draws());
     let drawn = System::supported_by(base_model)
         .map(|system| {
             let measurement = Measurement { base_model, benchmark: &benchmark, system, config, seed: SEED };
@@ -192,7 +192,7 @@ impl Card<'_> {
     /// What was asked, and the command that asks it again.
     fn benchmark(&self, text: &mut String, benchmark: &Benchmark) -> Result<()> {
         let Self { recipe, exported, .. } = self;
-        let draws = recipe.export.draws;
+        let draws = recipe.export.distinct_draws();
         writeln!(
             text,
             "On {}: {} session{} of {} new classes, {} shots each; {} of the shots{}. Percent.\n",
