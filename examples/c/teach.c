@@ -12,11 +12,12 @@
 
 #include "orco.h"
 
-/* Ends the program unless a call did what it should. A change that may not outlive a power cut is made all the same. */
+/* Ends the program unless a call did what it should. A change is made all the same where it may not outlive a power cut,
+   or where the head was not aligned to it. */
 static void check(OrcoStatus status, const char *what) {
     if (status == ORCO_STATUS_OK) return;
     fprintf(stderr, "%s: %s\n", what, orco_error());
-    if (status != ORCO_STATUS_UNCERTAIN) exit(1);
+    if (status != ORCO_STATUS_UNCERTAIN && status != ORCO_STATUS_UNALIGNED) exit(1);
 }
 
 /* Prints what a picture shows, and what is next likely. */

@@ -31,7 +31,8 @@ typedef enum OrcoStatus {
    */
   ORCO_STATUS_OK = 0,
   /**
-   * The change is made, but a power cut could lose it, or something of the old is left on the disk.
+   * The change is made, or the file is written, but a power cut could lose it, or something of the old is left on the
+   * disk.
    */
   ORCO_STATUS_UNCERTAIN = 1,
   /**
@@ -71,6 +72,11 @@ typedef enum OrcoStatus {
    * changed.
    */
   ORCO_STATUS_FILE_FAILED = 10,
+  /**
+   * The change is made, but the head was not aligned to it: answers follow in closed form, and orco_align() tries
+   * again.
+   */
+  ORCO_STATUS_UNALIGNED = 11,
 } OrcoStatus;
 
 /**

@@ -10,7 +10,7 @@ use orco_runtime::files;
 use orco_runtime::learner::LearnerSettings;
 use orco_runtime::store::Store;
 
-use crate::change::check_saved;
+use crate::change::check_complete;
 use crate::learner::{OrcoLearner, read_key};
 use crate::pointer::{borrow, read_text, write_lines};
 use crate::status::{OrcoStatus, StatusError, guard};
@@ -112,6 +112,6 @@ pub unsafe extern "C" fn orco_restore(
         if !backup.is_null() {
             backup.write((&outcome.report).into());
         }
-        check_saved(outcome)
+        check_complete(outcome)
     })
 }

@@ -54,12 +54,16 @@ pub(crate) unsafe fn change_and_report<T>(
         // SAFETY: not NULL; the rest is the caller's promise.
         unsafe { report.write(of(&outcome.report).into()) };
     }
-    check_saved(outcome)
+    check_complete(outcome)
 }
 
-/// Returns the status of a change that is made, but that a power cut could lose.
-pub(crate) fn check_saved<T>(outcome: ChangeOutcome<T>) -> Result<(), StatusError> {
-    outcome.uncertain.map_or(Ok(()), |doubt| Err(StatusError::of(OrcoStatus::Uncertain, &doubt)))
+/// Returns the status of a change that is made, but that a power cut could lose, or to which the head was not aligned.
+pub(crate) fn check_complete<T>(outcome: ChangeOutcome<T>) -> Result<(), StatusError> {
+    match (outcome.uncertain, outcome.unaligned) {
+        (Some(doubt), _) => Err(StatusError::of(OrcoStatus::Uncertain, &doubt)),
+        (None, Some(error)) => Err(StatusError::of(OrcoStatus::Unaligned, &error)),
+        (None, None) => Ok(()),
+    }
 }
 
 /// Learns new classes in one session and saves them; or nothing is changed. `report` may be NULL.
@@ -116,7 +120,7 @@ pub unsafe extern "C" fn orco_rename(
     // SAFETY: the caller keeps what the header says of pointers.
     guard(|| unsafe {
         let (from, to) = (read_text(from, "from")?, read_text(to, "to")?);
-        check_saved(borrow(learner, "learner")?.lock()?.rename(from, to)?)
+        check_complete(borrow(learner, "learner")?.lock()?.rename(from, to)?)
     })
 }
 
@@ -154,7 +158,7 @@ pub unsafe extern "C" fn orco_align(
         if let Some(made) = outcome.report.as_ref().filter(|_| !report.is_null()) {
             report.write(made.into());
         }
-        check_saved(outcome)
+        check_complete(outcome)
     })
 }
 

@@ -8,6 +8,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use orco_runtime::backup::BackupError;
 use orco_runtime::bundle::OpenError as BundleError;
 use orco_runtime::encoder::EncodeError;
+use orco_runtime::files;
 use orco_runtime::image::ImageError;
 use orco_runtime::learner::upgrade::UpgradeError;
 use orco_runtime::learner::{ChangeError, ExportError, OpenLearnerError, ShotsError};
@@ -23,7 +24,8 @@ use crate::pointer::c_string;
 pub enum OrcoStatus {
     /// It is done.
     Ok = 0,
-    /// The change is made, but a power cut could lose it, or something of the old is left on the disk.
+    /// The change is made, or the file is written, but a power cut could lose it, or something of the old is left on the
+    /// disk.
     Uncertain = 1,
     /// An argument is NULL, not UTF-8, or out of range.
     BadArgument = 2,
@@ -44,6 +46,9 @@ pub enum OrcoStatus {
     /// The file of a backup or a pack is there already, cannot be read or written, or holds no backup; nothing was
     /// changed.
     FileFailed = 10,
+    /// The change is made, but the head was not aligned to it: answers follow in closed form, and orco_align() tries
+    /// again.
+    Unaligned = 11,
 }
 
 /// An error of a call: a status other than [`OrcoStatus::Ok`], and the text that orco_error() gives.
@@ -119,6 +124,7 @@ impl From<BackupError> for StatusError {
     fn from(error: BackupError) -> Self {
         let status = match &error {
             BackupError::Store(error) => store_status(error),
+            BackupError::File(error) if files::is_unsynced(error) => OrcoStatus::Uncertain,
             BackupError::File(_) | BackupError::Decode(_) | BackupError::Content(_) => OrcoStatus::FileFailed,
             BackupError::Release(_) => OrcoStatus::CannotOpen,
             _ => OrcoStatus::Refused,

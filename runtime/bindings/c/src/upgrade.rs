@@ -8,7 +8,7 @@ use orco_runtime::learner::LearnerSettings;
 use orco_runtime::learner::upgrade::{self, UpgradeOptions};
 use orco_runtime::store::Store;
 
-use crate::change::{OrcoReport, check_saved};
+use crate::change::{OrcoReport, check_complete};
 use crate::learner::read_key;
 use crate::pointer::{read_text, write_lines};
 use crate::status::{OrcoStatus, guard};
@@ -67,6 +67,6 @@ pub unsafe extern "C" fn orco_upgrade(
         let dropped = outcome.report.dropped.iter();
         let dropped = dropped.map(|label| format!("\"{label}\" is given up: no picture of it was kept"));
         write_lines(warnings, &dropped.chain(outcome.report.warnings.iter().cloned()).collect::<Vec<_>>());
-        check_saved(outcome)
+        check_complete(outcome)
     })
 }

@@ -173,6 +173,26 @@ fn padded(file: &str) -> (Vec<u8>, [u32; 3]) {
 }
 
 #[test]
+fn an_alignment_that_costs_too_much_is_a_status() {
+    let device = Device::fresh();
+    unsafe {
+        let mut all = null_mut();
+        assert_eq!(orco_shots_new(&mut all), OrcoStatus::Ok);
+        for class in ["cactus", "dumbbell", "mug", "rubber-duck", "toy-brick", "traffic-cone"] {
+            for number in 1..=5 {
+                let picture = c(&path("learn", class, number));
+                assert_eq!(orco_shots_add_file(all, c(class).as_ptr(), picture.as_ptr()), OrcoStatus::Ok);
+            }
+        }
+        assert_eq!(orco_set_forgetting_budget(device.learner, 0.015), OrcoStatus::Ok);
+        assert_eq!(orco_learn(device.learner, all, null_mut()), OrcoStatus::Unaligned, "{}", error());
+        assert!(error().contains("forgetting budget"), "{}", error());
+        orco_shots_free(all);
+    }
+    assert_eq!(device.learned().len(), 6);
+}
+
+#[test]
 fn the_head_is_aligned_when_asked() {
     let device = Device::fresh();
     let mut aligned = true;

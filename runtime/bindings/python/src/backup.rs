@@ -10,7 +10,8 @@ use orco_runtime::store::Store;
 use pyo3::prelude::*;
 
 use crate::error::PendingError;
-use crate::learner::{SignalObserver, report_of, warn};
+use crate::interrupt::{self, report_of};
+use crate::learner::warn;
 use crate::options::{PyLearnerOptions, PyRestoreOptions};
 use crate::output::PyReport;
 
@@ -99,15 +100,12 @@ pub fn upgrade(
 ) -> PyResult<PyUpgrade> {
     let options = PyLearnerOptions::new(py, options)?;
     let settings = options.settings()?;
-    let outcome = py.detach(|| -> Result<_, PendingError> {
+    let upgraded = interrupt::change(py, |observer| {
         let key = options.public_key()?;
         let bundle = Bundle::open_trusted(&bundle, key.as_ref())?;
         let options = UpgradeOptions::default().force(force).give_up_unkept(give_up_unkept);
-        let mut observer = SignalObserver::default();
-        let outcome = to_bundle::upgrade(&bundle, &Store::new(&state), &settings, &options, &mut observer);
-        outcome.map_err(|error| observer.cause_or(error))
+        Ok(to_bundle::upgrade(&bundle, &Store::new(&state), &settings, &options, observer)?)
     })?;
-    let upgraded = report_of(py, outcome)?;
     upgraded.warnings.iter().try_for_each(|warning| warn(py, warning))?;
     let classes = upgraded.classes.into_iter().map(|class| (class.label, class.before, class.after)).collect();
     let report = Py::new(py, PyReport::from(&upgraded.report))?;

@@ -1,7 +1,6 @@
 //! The class `orco.Learner`. Documentation for people stands in `python/orco/_orco.pyi`.
 
 use std::ffi::CString;
-use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::sync::Mutex;
 
@@ -9,7 +8,7 @@ use numpy::ndarray::{Array2, Array3, Ix2};
 use numpy::{IntoPyArray, PyArray2, PyArray3, PyReadonlyArray2};
 use orco_runtime::backup::{self, BackupOptions};
 use orco_runtime::bundle::Bundle;
-use orco_runtime::learner::{ChangeError, ChangeOutcome, ChangeStep, Learner, Observer};
+use orco_runtime::learner::{ChangeError, ChangeOutcome, Learner, Observer};
 use orco_runtime::pack::{self, PackOrigin, WritePackError};
 use orco_runtime::state::Balance;
 use orco_runtime::store::Store;
@@ -20,6 +19,7 @@ use pyo3::types::PyMapping;
 use crate::backup::PyBackup;
 use crate::error::PendingError;
 use crate::input::{self, PyPicture, PyShots};
+use crate::interrupt;
 use crate::options::PyLearnerOptions;
 use crate::output::{PyAnswer, PyCounts, PyHistoryEntry, PyKnownClass, PyReport};
 use orco_runtime::state::sentence::with_causes;
@@ -32,41 +32,10 @@ pub struct PyLearner {
     shape: [usize; 2],
 }
 
-/// Cancels a change when Python has a signal to handle, such as that of Ctrl-C, and keeps the exception.
-#[derive(Default)]
-pub struct SignalObserver(Option<PyErr>);
-
-impl SignalObserver {
-    /// The exception that cancelled the change, or the change's own error.
-    pub fn cause_or(self, error: impl Into<PendingError>) -> PendingError {
-        self.0.map_or_else(|| error.into(), PendingError::Python)
-    }
-}
-
-impl Observer for SignalObserver {
-    fn step(&mut self, _: ChangeStep) -> ControlFlow<()> {
-        match Python::attach(|py| py.check_signals()) {
-            Ok(()) => ControlFlow::Continue(()),
-            Err(interrupt) => {
-                self.0 = Some(interrupt);
-                ControlFlow::Break(())
-            }
-        }
-    }
-}
-
 /// Warns through Python's `warnings`.
 pub fn warn(py: Python<'_>, text: &str) -> PyResult<()> {
     let text = CString::new(text.replace('\0', "\u{fffd}"))?;
     PyErr::warn(py, &py.get_type::<PyRuntimeWarning>(), &text, 1)
-}
-
-/// The report of a change. That a power cut could lose it becomes a warning.
-pub fn report_of<T>(py: Python<'_>, outcome: ChangeOutcome<T>) -> PyResult<T> {
-    if let Some(doubt) = outcome.uncertain {
-        warn(py, &format!("the change is made, but: {}", with_causes(&doubt)))?;
-    }
-    Ok(outcome.report)
 }
 
 impl PyLearner {
@@ -85,11 +54,10 @@ impl PyLearner {
         py: Python<'_>,
         change: impl FnOnce(&mut Learner, &mut dyn Observer) -> Result<ChangeOutcome<T>, ChangeError> + Send,
     ) -> PyResult<T> {
-        let outcome = self.with(py, |learner| {
-            let mut observer = SignalObserver::default();
-            change(learner, &mut observer).map_err(|error| observer.cause_or(error))
-        })?;
-        report_of(py, outcome)
+        interrupt::change(py, |observer| {
+            let mut learner = self.learner.lock().map_err(|_| PendingError::Fault)?;
+            Ok(change(&mut learner, observer)?)
+        })
     }
 
     /// Encodes pictures one after the other.

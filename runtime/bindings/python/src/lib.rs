@@ -5,6 +5,7 @@
 //!
 //! - `error`, the exceptions;
 //! - `input`, pictures and features as Python gives them;
+//! - `interrupt`, changes that Ctrl-C stops;
 //! - `options`, how a learner works and a backup is restored;
 //! - `output`, answers and reports as Python gets them;
 //! - `learner`, the class that does the work;
@@ -15,6 +16,7 @@
 mod backup;
 mod error;
 mod input;
+mod interrupt;
 mod learner;
 mod options;
 mod output;

@@ -1,6 +1,7 @@
 """What the package does, asked in Python: `python -m unittest` with the package on the path, in the repository."""
 
 import os
+import signal
 import tempfile
 import threading
 import unittest
@@ -14,6 +15,8 @@ import orco
 REPOSITORY = Path(os.environ.get("ORCO_REPOSITORY", Path(__file__).parents[4]))
 BUNDLE = REPOSITORY / "models/cifar100-edge"
 OTHER_BUNDLE = REPOSITORY / "models/cifar100-small"
+
+CLASSES = ["cactus", "dumbbell", "mug", "rubber-duck", "toy-brick", "traffic-cone"]
 
 # Somebody's, that nothing here is signed with.
 PUBLIC_KEY = """untrusted comment: minisign public key
@@ -112,6 +115,28 @@ class Device(unittest.TestCase):
         self.assertEqual(later.counts().changes, 1, "it is part of the change")
         with self.assertRaisesRegex(ValueError, "align is"):
             self.opened(align="soon")
+
+    def test_a_signal_stops_the_alignment(self) -> None:
+        later = self.opened(align="later")
+        later.learn({name: pictures("learn", name) for name in CLASSES})
+
+        def interrupt(*_: object) -> None:
+            raise KeyboardInterrupt
+
+        before = signal.signal(signal.SIGALRM, interrupt)
+        self.addCleanup(signal.signal, signal.SIGALRM, before)
+        signal.setitimer(signal.ITIMER_REAL, 0.01)
+        with self.assertRaises(KeyboardInterrupt):
+            later.align()
+        self.assertIsNotNone(later.align(), "it is still to be done")
+
+    def test_an_alignment_that_costs_too_much_is_told(self) -> None:
+        strict = self.opened(forgetting_budget=0.015)
+        with self.assertWarnsRegex(RuntimeWarning, "the head was not aligned"):
+            strict.learn({name: pictures("learn", name) for name in CLASSES})
+        self.assertEqual(strict.counts().learned_classes, len(CLASSES))
+        with self.assertRaisesRegex(orco.ChangeError, "forgetting budget"):
+            strict.align()
 
     def test_a_picture_is_the_same_as_path_array_and_features(self) -> None:
         learner, paths = self.learner, pictures("try", "mug")

@@ -1,0 +1,81 @@
+//! Changes that Ctrl-C stops. Python handles signals on its main thread alone, and the library tells of its progress on
+//! whatever thread works: so a change is made on a thread of its own, while the caller's asks for signals.
+
+use std::ops::ControlFlow;
+use std::panic::resume_unwind;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use orco_runtime::learner::{ChangeOutcome, ChangeStep, Observer};
+use orco_runtime::state::sentence::with_causes;
+use pyo3::prelude::*;
+
+use crate::error::PendingError;
+use crate::learner::warn;
+
+/// How often signals are asked for.
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// Cancels a change once that was asked for.
+struct StopObserver<'a>(&'a AtomicBool);
+
+impl Observer for StopObserver<'_> {
+    fn step(&mut self, _: ChangeStep) -> ControlFlow<()> {
+        if self.0.load(Ordering::Relaxed) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    }
+}
+
+/// Makes a change without Python's lock, and returns its report. What is doubtful about a change that is made becomes a
+/// warning.
+///
+/// # Errors
+/// The change's own error, or the exception of a signal that came meanwhile. It stopped the change, or the alignment
+/// after it: then a warning says that the change is made.
+pub fn change<T: Send>(
+    py: Python<'_>,
+    make: impl FnOnce(&mut dyn Observer) -> Result<ChangeOutcome<T>, PendingError> + Send,
+) -> PyResult<T> {
+    let stop = AtomicBool::new(false);
+    let (made, signal) = py.detach(|| {
+        thread::scope(|scope| {
+            let (caller, stop) = (thread::current(), &stop);
+            let worker = scope.spawn(move || {
+                let made = make(&mut StopObserver(stop));
+                caller.unpark();
+                made
+            });
+            let mut signal = None;
+            while !worker.is_finished() {
+                thread::park_timeout(PAUSE);
+                if signal.is_none() {
+                    signal = Python::attach(|py| py.check_signals()).err();
+                    stop.store(signal.is_some(), Ordering::Relaxed);
+                }
+            }
+            (worker.join().unwrap_or_else(|panic| resume_unwind(panic)), signal)
+        })
+    });
+    let report = match (made, &signal) {
+        (Ok(outcome), _) => report_of(py, outcome)?,
+        (Err(error), None) => return Err(error.into()),
+        (Err(_), Some(_)) => return Err(signal.expect("a signal")),
+    };
+    signal.map_or(Ok(report), Err)
+}
+
+/// The report of a change, with warnings of what is doubtful about it: that a power cut could lose it, or that the head
+/// was not aligned.
+pub fn report_of<T>(py: Python<'_>, outcome: ChangeOutcome<T>) -> PyResult<T> {
+    if let Some(doubt) = outcome.uncertain {
+        warn(py, &format!("the change is made, but: {}", with_causes(&doubt)))?;
+    }
+    if let Some(error) = outcome.unaligned {
+        let why = with_causes(&error);
+        warn(
+            py,
+            &format!("the change is made, but the head was not aligned, so answers follow in closed form: {why}"),
+        )?;
+    }
+    Ok(outcome.report)
+}
