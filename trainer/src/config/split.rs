@@ -44,6 +44,16 @@ pub enum MeasureOn {
     Holdout,
 }
 
+impl MeasureOn {
+    /// These images of a data set, in words.
+    pub fn of(self, data: &str) -> String {
+        match self {
+            Self::Test => format!("{data} test images"),
+            Self::Holdout => format!("held-out {data} training images"),
+        }
+    }
+}
+
 impl SplitConfig {
     /// Checks every value.
     pub(super) fn check(&self) -> Result<(), ConfigError> {

@@ -151,15 +151,11 @@ impl<'a> BundleSource<'a> {
         let measured = self.bank(encoder, self.measured, &self.split.measured, 1)?;
         let shots: Vec<usize> = self.split.candidates.concat();
         let candidates = self.bank(encoder, self.train, &shots, self.recipe.learn.views)?;
-        let data = self.recipe.data.kind.title();
         let classes: Vec<u32> = self.split.base.iter().map(|&index| u32::from(self.train.labels[index])).collect();
         let base = Features { values: base, classes: &classes };
         let sources = |indices: &[usize]| indices.iter().map(|&index| index as u32).collect();
         Ok(Benchmark {
-            source: match self.recipe.split.measure_on {
-                MeasureOn::Test => format!("{data} test images"),
-                MeasureOn::Holdout => format!("held-out {data} training images"),
-            },
+            source: self.recipe.split.measure_on.of(self.recipe.data.kind.title()),
             labels: self.labels[self.split.base_classes..][..self.split.candidates.len()].to_vec(),
             ways: self.split.sessions.iter().map(|session| session.classes.len() as u32).collect(),
             shots: SHOTS as u32,

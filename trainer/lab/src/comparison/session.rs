@@ -131,7 +131,7 @@ impl ComparedSession<'_> {
             }
         }
         random.shuffle(&mut order);
-        order.truncate(count);
+        order.truncate(self.config.samples_of_epoch(count));
         order.iter_mut().for_each(|sample| sample.augmented |= random.unit() < self.config.augmented);
         order
     }
