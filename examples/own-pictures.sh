@@ -2,10 +2,11 @@
 # Tries a bundle on your own pictures: own-pictures.sh PICTURES [DRAW] [OPTION...]
 #
 # PICTURES holds a folder of pictures (JPEG, PNG) for each thing. Five of each are learned into a state of their own, up to
-# twenty others of each classified among all that is known then, and the share that is right is printed; "unknown" is
-# wrong, whatever is said to be nearest. Blurred pictures are taken, too. DRAW (1 where none is given) decides which
-# pictures these are; further options
-# go to every `orco`, such as `--bundle models/everyday` or `--backbone int8`. ORCO names the program, if not `cargo orco`.
+# twenty others of each classified, and the share that is right is printed; "unknown" is wrong, whatever is said to be
+# nearest. From three things on, answers are among these alone, as on a device; with `--answers all` they are among the
+# classes of the bundle, too. Blurred pictures are taken. DRAW (1 where none is given) decides which pictures these are;
+# further options go to every `orco`, such as `--bundle models/everyday` or `--backbone int8`. ORCO names the program, if
+# not `cargo orco`.
 set -eu
 pictures=${1:?PICTURES: a folder that holds a folder of pictures for each thing}
 shift
