@@ -113,7 +113,7 @@ impl Learner {
         let labels: Vec<&str> = classes.iter().map(|(label, _)| *label).collect();
         session::check_labels(self.base_model(), self.state(), &labels, base_labels)?;
         let mut keeping = self.keeping(&locked)?;
-        let new = self.read_shots(classes, keeping.as_mut(), observer)?;
+        let new = self.read_shots(classes, None, keeping.as_mut(), observer)?;
         let (next, report) = self.run_session(observer, |session, state| match base_labels {
             BaseLabels::Refuse => session.learn(state, &new),
             BaseLabels::Replace => session.replace_base(state, &new),
@@ -134,9 +134,9 @@ impl Learner {
         observer: &mut dyn Observer,
     ) -> Result<ChangeOutcome, ChangeError> {
         let locked = self.lock()?;
-        session::check_known(self.base_model(), self.state(), label)?;
+        let known = session::check_known(self.base_model(), self.state(), label)?;
         let mut keeping = self.keeping(&locked)?;
-        let class = self.read_shots(&[(label, shots)], keeping.as_mut(), observer)?;
+        let class = self.read_shots(&[(label, shots)], Some(known), keeping.as_mut(), observer)?;
         let (next, report) = self.run_session(observer, |session, state| session.add_shots(state, &class[0]))?;
         let change = HistoryChange::new(ChangeKind::Add, self.settings.seed).labels([label::normal(label)]);
         self.commit_within_budget(&locked, next, change, report, keeping, observer)
@@ -342,16 +342,18 @@ impl Learner {
         }
     }
 
-    /// Features of the shots of every class; how many there are is checked before any is computed. After a picture that
-    /// cannot be used, or is not fit to be, the others are only looked at, so that all of that kind are named at once.
+    /// Features of the shots of every class, new ones or the `known` one; how many there are is checked before any is
+    /// computed. After a picture that cannot be used, or is not fit to be, the others are only looked at, so that all of
+    /// that kind are named at once.
     fn read_shots(
         &mut self,
         classes: &[(&str, Shots<'_>)],
+        known: Option<usize>,
         mut keeping: Option<&mut ShotKeeper<'_>>,
         observer: &mut dyn Observer,
     ) -> Result<Vec<NewClass>, ChangeError> {
         for (label, shots) in classes {
-            session::check_count(self.base_model(), self.state(), label, shots.count())?;
+            session::check_count(self.state(), label, known, shots.count())?;
         }
         let total = classes.iter().map(|(_, shots)| shots.count()).sum();
         keeping.as_ref().map_or(Ok(()), |keeping| keeping.check_room(total))?;

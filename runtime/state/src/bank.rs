@@ -316,7 +316,7 @@ impl Bank {
             && (1..=MAX_VIEWS).contains(&self.views)
             && scales == Some(self.scales.len())
             && numbers.and_then(|numbers| numbers.checked_mul(self.precision.bytes())) == Some(self.values.len())
-            && self.scales.iter().all(|scale| (scale * 127.0).is_finite() && *scale >= 0.0)
+            && self.scales.iter().all(|scale| (scale * 128.0).is_finite() && *scale >= 0.0)
             && (self.precision == ExemplarPrecision::Int8 || self.values.chunks_exact(2).all(finite))
     }
 }

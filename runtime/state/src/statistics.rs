@@ -88,7 +88,8 @@ impl Statistics {
                 && bank.views() == 1
                 && bank.classes().iter().copied().eq(0..count as u32)
         };
-        self.centre.len() == inputs
+        base > 0
+            && self.centre.len() == inputs
             && self.root_centre.len() == inputs
             && finite(&self.centre)
             && finite(&self.root_centre)

@@ -44,8 +44,10 @@ pub(crate) struct Validation {
     pub(crate) classes: Vec<u32>,
     /// The state's answer for every sample.
     pub(crate) answers: Vec<usize>,
-    /// The answers of an earlier state.
-    pub(crate) earlier: Vec<usize>,
+    /// The answers of an earlier state; none for a sample that was all its class had there.
+    pub(crate) earlier: Vec<Option<usize>>,
+    /// For every class of the state, whether some of its exemplars are no samples.
+    pub(crate) thinned: Vec<bool>,
     /// Whether a sample is excluded: it is all that its class has, or stands in two classes, one of which it cannot be,
     /// or its class has the same one before, or a learned class replaces its class.
     pub(crate) excluded: Vec<bool>,
@@ -57,6 +59,8 @@ struct SampleScores {
     number: usize,
     /// Scores of every class that the state knows.
     scores: Vec<f32>,
+    /// Whether anything is left of its class without it.
+    has_class: bool,
     /// Whether it says nothing: it has a duplicate, its class is replaced, or without it nothing is left of its class.
     is_excluded: bool,
     /// Scores of its views, `[views, classes]`, where it is a shot of a learned class and views were asked for.
@@ -206,7 +210,9 @@ impl<'a> ValidationSamples<'a> {
             if let Some(columns) = &columns {
                 gathered.clear();
                 gathered.extend(columns.iter().map(|&class| sample.scores[class]));
-                answers_before.push(BestPerSide::of(&gathered, base).answer(border));
+                // A new class lacks nothing there that it has here.
+                let has_answer = sample.has_class || indices[self.class_of(sample.number) as usize].is_none();
+                answers_before.push(has_answer.then(|| BestPerSide::of(&gathered, base).answer(border)));
             }
         });
         // Its memory is wanted for the earlier state.
@@ -219,7 +225,17 @@ impl<'a> ValidationSamples<'a> {
             self.answers(earlier, &|sample| indices[self.class_of(sample) as usize], &samples, work)
         };
         let classes = self.classes_of(&samples);
-        Validation { calibration, classes, answers, earlier, excluded }
+        let thinned = self.thinned(&samples);
+        Validation { calibration, classes, answers, earlier, thinned, excluded }
+    }
+
+    /// For every class of the state, whether some of its exemplars are not among these samples.
+    fn thinned(&self, samples: &[usize]) -> Vec<bool> {
+        let mut left = vec![0usize; self.base_model.classes.len() + self.state.classes.len()];
+        self.state.exemplars.classes().iter().for_each(|class| left[*class as usize] += 1);
+        let exemplars = samples.iter().filter_map(|sample| sample.checked_sub(self.set_aside()));
+        exemplars.for_each(|exemplar| left[self.state.exemplars.classes()[exemplar] as usize] -= 1);
+        left.into_iter().map(|left| left > 0).collect()
     }
 
     /// Samples, and all shots of the classes that have changed since an earlier state, rising.
@@ -386,11 +402,13 @@ impl<'a> ValidationSamples<'a> {
         different
     }
 
-    /// Exemplars that stand in more classes than one, with the pairs of these.
+    /// Exemplars that stand in more classes than one, with the pairs of these. Those of a class that is replaced do not
+    /// count: nothing answers it.
     fn sharing_shots(&self) -> BTreeMap<[u8; 32], BTreeSet<[u32; 2]>> {
         let mut first = BTreeMap::new();
         let mut shared = BTreeMap::<_, BTreeSet<_>>::new();
-        for (&digest, &class) in self.digests.iter().zip(self.state.exemplars.classes()) {
+        let each = self.digests.iter().zip(self.state.exemplars.classes());
+        for (&digest, &class) in each.filter(|(_, class)| self.replaced.get(**class as usize) != Some(&true)) {
             let earlier = *first.entry(digest).or_insert(class);
             if earlier != class {
                 shared.entry(digest).or_default().insert([earlier, class]);
@@ -400,21 +418,22 @@ impl<'a> ValidationSamples<'a> {
     }
 
     /// Answers of a state for some of the samples, by the border that it has. `own` is each sample's class in that
-    /// state, if it is known there; an exemplar that belongs to it there is left out of it.
+    /// state, if it is known there; an exemplar that belongs to it there is left out of it, and has no answer where
+    /// nothing else is left of it.
     pub(crate) fn answers(
         &self,
         state: &State,
         own: &(dyn Fn(usize) -> Option<usize> + Sync),
         samples: &[usize],
         work: &mut ScoringWork<'_>,
-    ) -> Vec<usize> {
+    ) -> Vec<Option<usize>> {
         let model = ScoringModel::new(self.base_model, state, self.scoring, &[], work);
         let (border, base) = (self.border_of(state), model.base());
         let looked_at = self.looked_at(samples, Wanted::Answers);
         let projections = &model.embedder.projections(&self.state.exemplars, &looked_at, work.workers);
         let mut answers = Vec::with_capacity(samples.len());
         self.scores(&model, SampleSource { projections, own, samples }, Wanted::Answers, work, &mut |sample| {
-            answers.push(BestPerSide::of(&sample.scores, base).answer(border));
+            answers.push(sample.has_class.then(|| BestPerSide::of(&sample.scores, base).answer(border)));
         });
         answers
     }
@@ -479,10 +498,11 @@ impl<'a> ValidationSamples<'a> {
         let mut scored = Vec::with_capacity(some.len());
         let mut viewed = Vec::new();
         for ((&number, left_out), (scores, embedded)) in some.iter().zip(left_out).zip(each) {
-            let mut is_excluded = self.says_nothing(number, own(number));
+            let (mut has_class, mut is_excluded) = (true, self.says_nothing(number, own(number)));
             if let Some(shot) = left_out {
                 let without = without.next().expect("one for each that is left out");
-                is_excluded |= without.is_none();
+                has_class = without.is_some();
+                is_excluded |= !has_class;
                 scores[shot.class] = without.as_ref().map_or(f32::MIN, |class| class.score(embedded));
                 let is_viewed = wanted == Wanted::Border && self.viewed.binary_search(&shot.exemplar).is_ok();
                 if let Some(row) = without.filter(|_| !is_excluded && is_viewed) {
@@ -491,7 +511,7 @@ impl<'a> ValidationSamples<'a> {
                     viewed.push((scored.len(), ViewedShot { shot, row, others }));
                 }
             }
-            scored.push(SampleScores { number, scores: scores.to_vec(), is_excluded, views: Vec::new() });
+            scored.push(SampleScores { number, scores: scores.to_vec(), has_class, is_excluded, views: Vec::new() });
         }
         let (places, viewed): (Vec<usize>, Vec<ViewedShot>) = viewed.into_iter().unzip();
         let views = view_scores(model, (&self.state.exemplars, projections), &viewed);
@@ -508,12 +528,23 @@ impl<'a> ValidationSamples<'a> {
     }
 }
 
-/// Every n-th exemplar of each class, about `most` in all; of every m-th class where there are more than `most`.
+/// At most `most` exemplars, rising: as many of each class as of any other, as far as it has them, evenly chosen; of more
+/// classes than `most`, one of every n-th class.
 fn evenly(by_class: BTreeMap<u32, Vec<usize>>, most: usize) -> Vec<usize> {
-    let total: usize = by_class.values().map(Vec::len).sum();
-    let (of_classes, of_class) = (by_class.len().div_ceil(most).max(1), total.div_ceil(most).max(1));
-    let classes = by_class.into_values().step_by(of_classes);
-    let mut chosen: Vec<usize> = classes.flat_map(|exemplars| exemplars.into_iter().step_by(of_class)).collect();
+    let chosen = |share: usize| by_class.values().map(|exemplars| exemplars.len().min(share)).sum::<usize>();
+    let longest = by_class.values().map(Vec::len).max().unwrap_or(0);
+    // The first share that is too large; of one exemplar at least.
+    let (mut fits, mut too_large) = (1, longest + 1);
+    while too_large - fits > 1 {
+        let share = fits.midpoint(too_large);
+        if chosen(share) <= most { fits = share } else { too_large = share }
+    }
+    let step = by_class.len().div_ceil(most).max(1);
+    let of_class = |exemplars: Vec<usize>| {
+        let (length, share) = (exemplars.len(), exemplars.len().min(fits));
+        (0..share).map(move |place| exemplars[place * length / share])
+    };
+    let mut chosen: Vec<usize> = by_class.into_values().step_by(step).flat_map(of_class).collect();
     chosen.sort_unstable();
     chosen
 }

@@ -16,7 +16,7 @@ impl Session<'_> {
     /// [`LearnError`] if the class is unknown, the shots are unusable, or the callback stopped it.
     pub fn add_shots(&mut self, state: &State, class: &NewClass) -> Result<(State, ChangeReport), LearnError> {
         let index = check_known(self.base_model, state, &class.label)?;
-        check_shots(self.base_model, state, class)?;
+        check_shots(self.base_model, state, class, Some(index))?;
         let mut next = state.clone();
         in_fixed_order(class).shots.iter().for_each(|shot| next.exemplars.push(index as u32, shot));
         self.limit_exemplar_bytes(&mut next);

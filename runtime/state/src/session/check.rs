@@ -75,31 +75,35 @@ pub(super) fn check_classes(
 ) -> Result<(), LearnError> {
     let labels: Vec<&str> = new.iter().map(|class| class.label.as_str()).collect();
     check_labels(base_model, state, &labels, base_labels)?;
-    new.iter().try_for_each(|class| check_shots(base_model, state, class))
+    new.iter().try_for_each(|class| check_shots(base_model, state, class, None))
 }
 
 /// Largest magnitude of a feature. Backbones stay far below it, and sums of squares of as many features as a head may
 /// have stay within the range of f32.
 pub(super) const MAX_FEATURE: f32 = 1e15;
 
-/// Asks whether a class may get so many shots, beside those that it has: the check that needs no features.
+/// Asks whether a class may get so many shots: the check that needs no features. A known one, of index `known`, has
+/// some already.
 ///
 /// # Errors
 /// [`LearnError`] if there are none, or the class would have more than [`MAX_SHOTS`].
-pub fn check_count(base_model: &BaseModel, state: &State, label: &str, shots: usize) -> Result<(), LearnError> {
+pub fn check_count(state: &State, label: &str, known: Option<usize>, shots: usize) -> Result<(), LearnError> {
     if shots == 0 {
         return Err(LearnError::NoShots { label: label.into() });
     }
-    // A base class of this label is one that the shots are added to, or one that is replaced: then it has none.
-    let class = state.find_class(base_model, label);
     let has = |class: usize| state.exemplars.classes().iter().filter(|of| **of as usize == class).count();
-    let shots = shots + class.map_or(0, has);
+    let shots = shots + known.map_or(0, has);
     if shots > MAX_SHOTS { Err(LearnError::TooManyShots { label: label.into(), shots }) } else { Ok(()) }
 }
 
-/// Whether a class has shots, not too many, all of usable features.
-pub(super) fn check_shots(base_model: &BaseModel, state: &State, class: &NewClass) -> Result<(), LearnError> {
-    check_count(base_model, state, &class.label, class.shots.len())?;
+/// Whether a class has shots, not too many beside those of a known one, all of usable features.
+pub(super) fn check_shots(
+    base_model: &BaseModel,
+    state: &State,
+    class: &NewClass,
+    known: Option<usize>,
+) -> Result<(), LearnError> {
+    check_count(state, &class.label, known, class.shots.len())?;
     let usable = |shot: &Vec<f32>| {
         !shot.is_empty()
             && shot.len().is_multiple_of(base_model.head.inputs)

@@ -25,10 +25,12 @@ struct Answers {
     base: usize,
     /// Of those, by the bundle alone, when nothing else was known.
     first: Vec<usize>,
-    /// Before the change.
-    earlier: Vec<usize>,
+    /// Before the change; none for a shot that was all its class had then.
+    earlier: Vec<Option<usize>>,
     /// After it.
     later: Vec<usize>,
+    /// For every class, whether some of its shots are no samples; empty where all are.
+    thinned: Vec<bool>,
     /// Pairs of classes that have a shot in common.
     pairs: Vec<[u32; 2]>,
     /// Classes that have a shot more than once, with how many too many.
@@ -58,8 +60,8 @@ pub(super) fn calibrate_and_report(
     ChangeReport::new(base_model, before, after, &samples, &since, losses)
 }
 
-/// Counts how classes are recognised at first whose shots nobody has counted yet: new ones now, those of older releases
-/// as they were before the change.
+/// Counts how classes are recognised at first whose shots nobody has counted yet: new ones now, and so those of a single
+/// shot that get more; those of older releases as they were before the change.
 fn note_first_recognitions(base_model: &BaseModel, before: &State, after: &mut State, answers: &Answers) {
     let base = base_model.classes.len();
     let learned = base..base + after.classes.len();
@@ -67,9 +69,15 @@ fn note_first_recognitions(base_model: &BaseModel, before: &State, after: &mut S
     after.first_recognitions.extend_to(after.classes.len());
     for (index, recognition) in after.first_recognitions.unknown_mut() {
         let class = base_model.classes.len() + index;
-        for sample in answers.of_class(class, answers.base..answers.classes.len()) {
-            let right = match indices[index] {
-                Some(was) => answers.earlier.get(sample) == Some(&was),
+        let shots = answers.base..answers.classes.len();
+        let was = indices[index].filter(|_| {
+            let mut before =
+                answers.of_class(class, shots.clone()).map(|sample| answers.earlier.get(sample).copied().flatten());
+            before.all(|answer| answer.is_some())
+        });
+        for sample in answers.of_class(class, shots) {
+            let right = match was {
+                Some(was) => answers.earlier[sample] == Some(was),
                 None => answers.later[sample] == class,
             };
             recognition.shots += 1;
@@ -93,6 +101,8 @@ impl Answers {
                 let right = samples.iter().filter(|&&sample| self.first[sample] == class).count();
                 (share(right, samples.len()), samples)
             }
+            // Of some of its shots, nobody knows how those were recognised at first.
+            Some(_) if self.thinned.get(class) == Some(&true) => return None,
             Some(learned) => {
                 let FirstRecognition { shots, recognised } = after.first_recognitions.of(learned);
                 let samples = self.of_class(class, self.base..self.classes.len()).take(shots as usize).collect();
@@ -129,10 +139,11 @@ fn by_targets(base_model: &BaseModel, before: &State, after: &State, config: &Le
     let bundle = State::fresh(base_model, after.bundle_digest);
     Answers {
         first: answers(&bundle, &features[..base * base_model.head.inputs]),
-        earlier: answers(before, &features),
+        earlier: answers(before, &features).into_iter().map(Some).collect(),
         later: answers(after, &features),
         classes,
         base,
+        thinned: Vec::new(),
         pairs: Vec::new(),
         repeated: Vec::new(),
     }
@@ -149,10 +160,11 @@ fn by_all(
     let count = base_model.classes.len() + after.classes.len();
     let indices: Vec<Option<usize>> = (0..count).map(|class| before.index_of(base_model, after, class)).collect();
     let evaluated = samples.evaluate(before, &indices, work);
-    let Validation { calibration, classes, answers: later, earlier, excluded } = evaluated;
+    let Validation { calibration, classes, answers: later, earlier, thinned, excluded } = evaluated;
     let bundle = State::fresh(base_model, after.bundle_digest);
     let set_aside: Vec<usize> = (0..samples.set_aside()).collect();
-    let first = included(samples.answers(&bundle, &|_| None, &set_aside, work), &excluded);
+    let by_bundle = samples.answers(&bundle, &|_| None, &set_aside, work).into_iter().flatten().collect();
+    let first = included(by_bundle, &excluded);
     let pairs = samples.pairs().into_iter().collect();
     let repeated = samples.repeated().into_iter().collect();
     after.calibration = (!after.classes.is_empty()).then_some(calibration);
@@ -162,6 +174,7 @@ fn by_all(
         first,
         earlier: included(earlier, &excluded),
         later: included(later, &excluded),
+        thinned,
         pairs,
         repeated,
     }

@@ -30,7 +30,7 @@ impl Session<'_> {
         }
         for class in more {
             let index = check_known(self.base_model, &next, &class.label)?;
-            check_shots(self.base_model, &next, class)?;
+            check_shots(self.base_model, &next, class, Some(index))?;
             in_fixed_order(class).shots.iter().for_each(|shot| next.exemplars.push(index as u32, shot));
         }
         self.learn_admitted(state, next)

@@ -114,10 +114,10 @@ pub struct ChangeReport {
 
 /// A state with its answers for every sample.
 #[derive(Clone, Copy)]
-pub(super) struct AnsweredState<'a> {
+pub(super) struct AnsweredState<'a, A> {
     pub(super) state: &'a State,
     /// The class that it takes each sample for.
-    pub(super) answers: &'a [usize],
+    pub(super) answers: &'a [A],
 }
 
 /// The samples that answers are judged by.
@@ -136,6 +136,8 @@ struct AnswerCounts {
     /// Index of each class in the old state; `None` for a new one.
     index_before: Vec<Option<usize>>,
     total: Vec<u32>,
+    /// Of these, those that the old state answered.
+    answered_before: Vec<u32>,
     right_before: Vec<u32>,
     right_after: Vec<u32>,
     /// For every sample that is taken for another class now, its class and that one; sorted.
@@ -145,8 +147,8 @@ struct AnswerCounts {
 impl AnswerCounts {
     fn new(
         base_model: &BaseModel,
-        before: AnsweredState<'_>,
-        after: AnsweredState<'_>,
+        before: AnsweredState<'_, Option<usize>>,
+        after: AnsweredState<'_, usize>,
         classes_of_samples: &[u32],
     ) -> Self {
         let count = base_model.classes.len() + after.state.classes.len();
@@ -154,14 +156,15 @@ impl AnswerCounts {
         let mut counts = Self {
             index_before: (0..count).map(index_before).collect(),
             total: vec![0; count],
+            answered_before: vec![0; count],
             right_before: vec![0; count],
             right_after: vec![0; count],
             mistaken: Vec::new(),
         };
         // There are no answers from before if no class was known.
-        let before = before.answers.iter().map(Some).chain(core::iter::repeat(None));
+        let before = before.answers.iter().copied().chain(core::iter::repeat(None));
         for ((&class, before), &after) in classes_of_samples.iter().zip(before).zip(after.answers) {
-            counts.count(class as usize, before.copied(), after);
+            counts.count(class as usize, before, after);
         }
         counts.mistaken.sort_unstable();
         counts
@@ -169,6 +172,7 @@ impl AnswerCounts {
 
     fn count(&mut self, class: usize, before: Option<usize>, after: usize) {
         self.total[class] += 1;
+        self.answered_before[class] += u32::from(before.is_some());
         self.right_before[class] += u32::from(before.is_some() && self.index_before[class] == before);
         if after == class {
             self.right_after[class] += 1;
@@ -181,16 +185,11 @@ impl AnswerCounts {
         self.index_before[class].is_none()
     }
 
-    /// So many of a class's samples, as a share of them.
-    fn share(&self, hits: u32, class: usize) -> f32 {
-        hits as f32 / self.total[class].max(1) as f32
-    }
-
     fn accuracy(&self, class: usize, label: &str, since: Option<CumulativeLoss>) -> ClassAccuracy {
         ClassAccuracy {
             label: label.into(),
-            before: (!self.is_new(class)).then(|| self.share(self.right_before[class], class)),
-            after: self.share(self.right_after[class], class),
+            before: (!self.is_new(class)).then(|| share(self.right_before[class], self.answered_before[class])),
+            after: share(self.right_after[class], self.total[class]),
             since: since.filter(|_| !self.is_new(class)),
             samples: self.total[class],
         }
@@ -204,7 +203,7 @@ impl AnswerCounts {
             .map(|((class, other), count)| ConfusedPair {
                 label: labels[class].into(),
                 taken_for: labels[other].into(),
-                share: self.share(count, class),
+                share: share(count, self.total[class]),
             })
             .filter(|pair| pair.share >= 0.1)
             .collect();
@@ -241,13 +240,18 @@ impl AnswerCounts {
     }
 }
 
+/// So many of the samples, as a share of them.
+fn share(hits: u32, of: u32) -> f32 {
+    hits as f32 / of.max(1) as f32
+}
+
 impl ChangeReport {
     /// From the answers for every sample under the old state and under the new one; `since` says for every class what
     /// all sessions have cost it.
     pub(super) fn new(
         base_model: &BaseModel,
-        before: AnsweredState<'_>,
-        after: AnsweredState<'_>,
+        before: AnsweredState<'_, Option<usize>>,
+        after: AnsweredState<'_, usize>,
         samples: &EvaluatedSamples<'_>,
         since: &[Option<CumulativeLoss>],
         losses: Vec<LossTerms>,

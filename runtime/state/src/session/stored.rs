@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 use super::check::{BaseLabels, MAX_FEATURE, check_count, check_labels};
 use super::{ChangeReport, LearnError, Session};
 use crate::bank::Bank;
-use crate::state::{BaseModel, State};
+use crate::state::State;
 
 /// A class to learn, with its exemplars as a state stores them.
 #[derive(Clone, Debug, PartialEq)]
@@ -27,16 +27,16 @@ impl Session<'_> {
     pub fn learn_stored(&mut self, state: &State, new: &[StoredClass]) -> Result<(State, ChangeReport), LearnError> {
         let labels: Vec<&str> = new.iter().map(|class| class.label.as_str()).collect();
         check_labels(self.base_model, state, &labels, BaseLabels::Refuse)?;
-        new.iter().try_for_each(|class| check_exemplars(self.base_model, state, class))?;
+        new.iter().try_for_each(|class| check_exemplars(state, class))?;
         let next = self.admit_checked(state, new)?;
         self.learn_admitted(state, next)
     }
 }
 
 /// Whether a class has exemplars, all usable.
-fn check_exemplars(base_model: &BaseModel, state: &State, class: &StoredClass) -> Result<(), LearnError> {
+fn check_exemplars(state: &State, class: &StoredClass) -> Result<(), LearnError> {
     let StoredClass { label, exemplars } = class;
-    check_count(base_model, state, label, exemplars.len())?;
+    check_count(state, label, None, exemplars.len())?;
     if !exemplars.has_layout_of(&state.exemplars) || !exemplars.is_sound() {
         return Err(LearnError::OtherLayout { label: label.clone() });
     }

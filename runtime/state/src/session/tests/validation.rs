@@ -242,6 +242,44 @@ fn a_state_whose_base_classes_are_all_replaced_can_be_read_again() {
     }
 }
 
+#[test]
+fn shots_that_a_replaced_class_was_given_before_speak_for_the_new_one() {
+    let base_model = with_statistics();
+    let own = NewClass { label: label(0), ..new_class(5, 4) };
+    let fresh = State::fresh(&base_model, [0; 32]);
+    let (given, _) = within(&base_model, 1, |session| session.add_shots(&fresh, &own)).unwrap();
+    let (state, report) = within(&base_model, 1, |session| session.replace_base(&given, &[own])).unwrap();
+    assert!(state.is_sound(&base_model));
+    assert_eq!((report.classes[3].samples, report.sharing_shots.len()), (4, 0), "{report:?}");
+}
+
+#[test]
+fn a_class_that_replaces_another_has_a_limit_of_its_own() {
+    let mut base_model = with_statistics();
+    base_model.config.epochs = 0;
+    let own = NewClass { label: label(0), ..new_class(5, MAX_SHOTS / 2 + 1) };
+    let fresh = State::fresh(&base_model, [0; 32]);
+    let (given, _) = within(&base_model, 1, |session| session.add_shots(&fresh, &own)).unwrap();
+    let refused = within(&base_model, 1, |session| session.add_shots(&given, &own)).unwrap_err();
+    assert_eq!(refused, LearnError::TooManyShots { label: label(0), shots: MAX_SHOTS + 2 });
+    within(&base_model, 1, |session| session.replace_base(&given, &[own])).unwrap();
+}
+
+#[test]
+fn a_class_of_one_shot_is_recognised_at_first_once_it_has_more() {
+    let base_model = with_statistics();
+    let all = new_class(3, 5);
+    let one = NewClass { shots: all.shots[..1].to_vec(), ..all.clone() };
+    let others = NewClass { shots: all.shots[1..].to_vec(), ..all };
+    let (state, report) = learn_with(&base_model, &[one], 1).unwrap();
+    assert_eq!((report.classes[3].samples, report.classes[3].since), (0, None));
+    let (_, report) = within(&base_model, 1, |session| session.add_shots(&state, &others)).unwrap();
+    let class = &report.classes[3];
+    assert_eq!(class.samples, 5);
+    assert_eq!(class.since, Some(CumulativeLoss { first: class.after, now: class.after, samples: 5 }));
+    assert_eq!(class.before, Some(1.0), "of the shots that came; nothing was left to answer the other one");
+}
+
 /// A step of a session.
 type Step<'a> = &'a dyn Fn(&mut Session<'_>, &State) -> Result<(State, ChangeReport), LearnError>;
 
@@ -288,7 +326,9 @@ fn of_very_many_shots_some_are_samples_and_all_of_what_changes() {
     let (before, report) = learn_on(&base_model, &fresh, &many, 1, &mut proceed).unwrap();
     assert_eq!(report.classes[3..].iter().map(|class| class.samples).collect::<Vec<_>>(), [700, 500]);
     let (after, report) = learn_on(&base_model, &before, &[new_class(5, 5)], 1, &mut proceed).unwrap();
-    assert_eq!(report.classes[3..].iter().map(|class| class.samples).collect::<Vec<_>>(), [234, 167, 5]);
+    assert_eq!(report.classes[3..].iter().map(|class| class.samples).collect::<Vec<_>>(), [247, 247, 5]);
+    let since: Vec<bool> = report.classes[3..].iter().map(|class| class.since.is_some()).collect();
+    assert_eq!(since, [false; 3], "some of the shots say nothing of all");
     // What is chosen follows from the state alone, so that undoing is exact.
     let calibrated = report_of(&base_model, &fresh, &mut after.clone(), &base_model.config).border;
     assert_eq!(calibrated, after.calibration.map(|calibration| calibration.border));
