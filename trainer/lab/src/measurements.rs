@@ -61,7 +61,7 @@ struct RecipeResults<'a> {
 
 /// Results of a recipe that hold nothing yet.
 pub(crate) fn results_of(recipe: &Recipe, draws: usize) -> Results {
-    Results::new(&recipe.name, &recipe.split.measure_on.of(recipe.data.kind.title()), draws)
+    Results::new(&recipe.name, recipe.split.measure_on.of(recipe.data.kind.title()), draws)
 }
 
 /// Writes what was measured by a recipe as NAME.json, and `csv` as NAME.csv.
