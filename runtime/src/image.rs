@@ -1,6 +1,7 @@
 //! Pictures: from a file's bytes to the backbone's input.
 
 mod colours;
+mod decoded_picture;
 mod foreign;
 mod jpeg;
 mod look;
@@ -18,6 +19,7 @@ use ::image::{DynamicImage, RgbImage};
 use serde::{Deserialize, Serialize};
 
 use crate::files;
+pub use decoded_picture::DecodedPicture;
 pub use foreign::{ForeignFile, ForeignFormat};
 pub use look::{Look, LookError, LookPart};
 pub use memory::DecodingCost;
@@ -105,11 +107,19 @@ pub enum ImageError {
 /// # Errors
 /// [`ImageError`] if the file cannot be read, is no such picture, is damaged or too large.
 pub fn open(path: &Path) -> Result<RgbImage, ImageError> {
+    Ok(open_with_size(path)?.picture)
+}
+
+/// As [`open`], with the size of the picture in the file.
+///
+/// # Errors
+/// As for [`open`].
+pub fn open_with_size(path: &Path) -> Result<DecodedPicture, ImageError> {
     let mut file = BufReader::new(files::open_regular(path).map_err(ImageError::Read)?.take(MAX_PNG_FILE));
     if Format::of(file.fill_buf().map_err(ImageError::Read)?) == Some(Format::Png) {
         return png::decode(file);
     }
-    decode(&files::read(path, MAX_FILE).map_err(ImageError::Read)?)
+    decode_with_size(&files::read(path, MAX_FILE).map_err(ImageError::Read)?)
 }
 
 /// As [`open`], from the bytes of a file.
@@ -117,6 +127,10 @@ pub fn open(path: &Path) -> Result<RgbImage, ImageError> {
 /// # Errors
 /// [`ImageError`] if the bytes are no such picture, are damaged or cut off, or decode to something too large.
 pub fn decode(bytes: &[u8]) -> Result<RgbImage, ImageError> {
+    Ok(decode_with_size(bytes)?.picture)
+}
+
+fn decode_with_size(bytes: &[u8]) -> Result<DecodedPicture, ImageError> {
     match Format::of(bytes) {
         Some(Format::Png) => png::decode(Cursor::new(bytes)),
         Some(Format::Jpeg) => jpeg::decode(bytes),

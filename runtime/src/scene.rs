@@ -50,6 +50,7 @@ mod region;
 mod small_frame;
 #[cfg(test)]
 mod tests;
+mod viewed_picture;
 mod viewfinder;
 mod watch;
 
@@ -59,5 +60,6 @@ pub use kept_background::{BackgroundFileError, KeptBackground};
 pub use kept_regions::{KeptRegions, RegionFileError};
 pub use region::{NamedRegion, PixelRect, Region, RegionError};
 pub use small_frame::SIDE;
+pub use viewed_picture::ViewedPicture;
 pub use viewfinder::{RegionView, ThingView, ViewError, Viewfinder};
 pub use watch::{FrameContent, SceneWatch};

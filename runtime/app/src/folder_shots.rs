@@ -78,6 +78,6 @@ fn cut_out(viewfinder: &Viewfinder, files: &[PathBuf], refused: &mut Vec<String>
 }
 
 fn shot_of(viewfinder: &Viewfinder, path: &Path) -> Result<RgbImage> {
-    let picture = picture::open(path)?;
+    let picture = picture::open_with_size(path)?;
     viewfinder.shot(&picture).map_err(|error| anyhow!("{} is no shot: {error}", path.display()))
 }

@@ -2,9 +2,16 @@
 
 use std::path::Path;
 
-use anyhow::Result;
+use anyhow::{Result, anyhow};
+use image::RgbImage;
+use orco_runtime::image::DecodedPicture;
 
 /// Opens a picture; the error names it.
-pub fn open(path: &Path) -> Result<image::RgbImage> {
-    orco_runtime::image::open(path).map_err(|error| anyhow::anyhow!("{} {error}", path.display()))
+pub fn open(path: &Path) -> Result<RgbImage> {
+    Ok(open_with_size(path)?.picture)
+}
+
+/// Opens a picture, with its size in the file; the error names it.
+pub fn open_with_size(path: &Path) -> Result<DecodedPicture> {
+    orco_runtime::image::open_with_size(path).map_err(|error| anyhow!("{} {error}", path.display()))
 }

@@ -18,7 +18,7 @@ use ::image::RgbImage;
 use ::image::metadata::Orientation;
 
 use super::colours::{self, Conversion, ProfileKind};
-use super::{DecodingCost, ImageError, MAX_MEMORY, check_size, swaps_sides, upright};
+use super::{DecodedPicture, DecodingCost, ImageError, MAX_MEMORY, check_size, swaps_sides, upright};
 use bits::Damage;
 use frame::{Colours, JpegFrame};
 use reduced::Reduced;
@@ -115,9 +115,10 @@ impl<'a> JpegFile<'a> {
 }
 
 /// Decodes a JPEG file.
-pub(super) fn decode(jpeg: &[u8]) -> Result<RgbImage, ImageError> {
+pub(super) fn decode(jpeg: &[u8]) -> Result<DecodedPicture, ImageError> {
     let file = JpegFile::read(jpeg)?;
-    file.decode(file.largest()?)
+    let picture = file.decode(file.largest()?)?;
+    Ok(DecodedPicture::new(picture, file.frame.size, file.frame.orientation))
 }
 
 /// The memory that [`decode`] takes for the same file.

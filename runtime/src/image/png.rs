@@ -10,7 +10,7 @@ use ::png::{
 };
 
 use super::colours::{self, Conversion, ProfileKind};
-use super::{DecodingCost, ImageError, MAX_MEMORY, blend, check_size, swaps_sides, upright};
+use super::{DecodedPicture, DecodingCost, ImageError, MAX_MEMORY, blend, check_size, swaps_sides, upright};
 
 /// The bytes that a PNG file begins with.
 pub(super) const SIGNATURE: [u8; 8] = *b"\x89PNG\r\n\x1a\n";
@@ -25,7 +25,7 @@ const PASSES: [[usize; 4]; 7] =
 /// Decodes a PNG file, at full scale or, where that takes too much memory, with the means of squares of its pixels.
 ///
 /// All checksums must be right.
-pub(super) fn decode<R: BufRead + Seek>(file: R) -> Result<RgbImage, ImageError> {
+pub(super) fn decode<R: BufRead + Seek>(file: R) -> Result<DecodedPicture, ImageError> {
     with_header(file, |file| file.decode())
 }
 
@@ -100,7 +100,7 @@ impl<R: BufRead + Seek> PngFile<R> {
         Ok(DecodingCost::new(size, by, self.orientation, bytes))
     }
 
-    fn decode(mut self) -> Result<RgbImage, ImageError> {
+    fn decode(mut self) -> Result<DecodedPicture, ImageError> {
         let conversion = conversion(self.reader.info());
         let [width, height] = self.size();
         let by = scale([width, height], self.orientation, converting(conversion.as_ref()))?;
@@ -122,7 +122,7 @@ impl<R: BufRead + Seek> PngFile<R> {
         if let Some(conversion) = conversion {
             conversion.apply(&mut picture);
         }
-        Ok(picture)
+        Ok(DecodedPicture::new(picture, [width, height], self.orientation))
     }
 }
 
@@ -261,6 +261,10 @@ mod tests {
 
     use super::*;
 
+    fn decoded(file: Vec<u8>) -> RgbImage {
+        decode(Cursor::new(file)).unwrap().picture
+    }
+
     /// A PNG file of samples as they are.
     fn png(size: [u32; 2], colours: ColorType, depth: BitDepth, samples: &[u8]) -> Vec<u8> {
         let mut file = Vec::new();
@@ -280,16 +284,16 @@ mod tests {
                 _ => [100, 100, 100, 128],
             };
             let pixels: Vec<u8> = (0..64).flat_map(pixel).collect();
-            decode(Cursor::new(png([8, 8], ColorType::Rgba, BitDepth::Eight, &pixels))).unwrap()
+            decoded(png([8, 8], ColorType::Rgba, BitDepth::Eight, &pixels))
         };
         assert_eq!(hidden([0, 0, 0]), hidden([255, 13, 77]));
         let seen = hidden([1, 2, 3]);
         assert_eq!([0, 1, 2].map(|x| seen.get_pixel(x, 0).0), [[255; 3], [10, 20, 30], [177; 3]]);
-        let grey = decode(Cursor::new(png([2, 1], ColorType::GrayscaleAlpha, BitDepth::Eight, &[7, 0, 7, 255])));
-        assert_eq!(grey.unwrap().into_raw(), [255, 255, 255, 7, 7, 7]);
+        let grey = decoded(png([2, 1], ColorType::GrayscaleAlpha, BitDepth::Eight, &[7, 0, 7, 255]));
+        assert_eq!(grey.into_raw(), [255, 255, 255, 7, 7, 7]);
         let deep = [0x12, 0x34, 0, 0, 0xff, 0xff, 0, 0, 0x80, 0, 0x80, 0, 0x80, 0, 0xff, 0xff];
-        let deep = decode(Cursor::new(png([2, 1], ColorType::Rgba, BitDepth::Sixteen, &deep)));
-        assert_eq!(deep.unwrap().into_raw(), [255, 255, 255, 128, 128, 128]);
+        let deep = decoded(png([2, 1], ColorType::Rgba, BitDepth::Sixteen, &deep));
+        assert_eq!(deep.into_raw(), [255, 255, 255, 128, 128, 128]);
     }
 
     #[test]
@@ -313,7 +317,7 @@ mod tests {
                 }
                 encoder.write_header().unwrap().write_image_data(&samples).unwrap();
                 let expected = ::image::load_from_memory(&file).unwrap().into_rgb8();
-                assert_eq!(decode(Cursor::new(file)).unwrap(), expected, "{colours:?}, {depth:?}");
+                assert_eq!(decoded(file), expected, "{colours:?}, {depth:?}");
             }
         }
     }

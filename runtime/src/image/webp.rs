@@ -11,7 +11,9 @@ use image_webp::{DecodingError, WebPDecoder};
 
 use self::lossless::CodeGroups;
 use super::colours::{self, Conversion, ProfileKind};
-use super::{DecodingCost, ForeignFormat, ImageError, MAX_MEMORY, blend, check_size, swaps_sides, upright};
+use super::{
+    DecodedPicture, DecodingCost, ForeignFormat, ImageError, MAX_MEMORY, blend, check_size, swaps_sides, upright,
+};
 
 /// Bytes of the container's head: `RIFF`, the number of bytes that follow, `WEBP`.
 const HEAD: usize = 12;
@@ -24,7 +26,7 @@ pub(super) fn is_webp(start: &[u8]) -> bool {
 }
 
 /// Decodes a WebP file.
-pub(super) fn decode(webp: &[u8]) -> Result<RgbImage, ImageError> {
+pub(super) fn decode(webp: &[u8]) -> Result<DecodedPicture, ImageError> {
     WebpFile::read(webp)?.decode()
 }
 
@@ -124,7 +126,7 @@ impl<'a> WebpFile<'a> {
     }
 
     /// The picture, upright, on white and in sRGB's colours.
-    fn decode(mut self) -> Result<RgbImage, ImageError> {
+    fn decode(mut self) -> Result<DecodedPicture, ImageError> {
         self.bytes()?;
         let (width, height) = self.decoder.dimensions();
         let mut pixels = vec![0; self.decoder.output_buffer_size().ok_or(ImageError::TooLarge)?];
@@ -137,7 +139,7 @@ impl<'a> WebpFile<'a> {
         if let Some(conversion) = &self.conversion {
             conversion.apply(&mut picture);
         }
-        Ok(picture)
+        Ok(DecodedPicture::new(picture, self.size(), self.orientation))
     }
 }
 

@@ -127,14 +127,7 @@ impl Region {
     /// # Errors
     /// [`RegionError`] if it reaches beyond the frame or is smaller than [`Region::MIN_SIDE`].
     pub fn in_frame(&self, width: u32, height: u32) -> Result<PixelRect, RegionError> {
-        let region = match *self {
-            Self::CentreSquare => {
-                let side = width.min(height);
-                PixelRect { x: (width - side) / 2, y: (height - side) / 2, width: side, height: side }
-            }
-            Self::Shares(shares) => from_shares(shares, width, height),
-            Self::Pixels(region) => region,
-        };
+        let region = self.unchecked(width, height);
         if region.right() > width || region.bottom() > height {
             return Err(RegionError::Outside { region, width, height });
         }
@@ -142,6 +135,18 @@ impl Region {
             return Err(RegionError::Small { region });
         }
         Ok(region)
+    }
+
+    /// Its pixels in a frame of that size, whether or not they can be used.
+    pub(super) fn unchecked(&self, width: u32, height: u32) -> PixelRect {
+        match *self {
+            Self::CentreSquare => {
+                let side = width.min(height);
+                PixelRect { x: (width - side) / 2, y: (height - side) / 2, width: side, height: side }
+            }
+            Self::Shares(shares) => from_shares(shares, width, height),
+            Self::Pixels(region) => region,
+        }
     }
 }
 

@@ -6,6 +6,7 @@ use ::image::{Rgb, RgbImage};
 use orco_core::random::Random;
 
 use super::*;
+use crate::image::DecodedPicture;
 
 /// 16:9, twice the small size.
 const WIDE: [u32; 2] = [640, 360];
@@ -348,6 +349,36 @@ fn a_background_is_kept_replaced_and_forgotten_and_damage_is_told() {
     let sealed =
         orco_state::codec::encode(orco_state::codec::FileKind::Background, &([9u32, 9], 2.0f32, [[0u16; 4]; 3]));
     assert!(Background::decode(&sealed).is_err());
+}
+
+#[test]
+fn a_picture_at_reduced_scale_is_looked_at_in_pixels_of_its_file() {
+    let red = |picture: &RgbImage| picture.pixels().map(|pixel| u32::from(pixel[0])).sum::<u32>() as f32;
+    let picture = RgbImage::from_fn(160, 120, |x, y| Rgb([if x >= 80 && y < 60 { 255 } else { 0 }, 9, 9]));
+    let reduced = DecodedPicture { picture, file_size: [639, 480] };
+    let region = |text: &str| Viewfinder { regions: vec![text.parse().unwrap()], ..Viewfinder::default() };
+    let corner = region("320,0,319,240");
+    let view = corner.views(&reduced).unwrap().remove(0);
+    assert_eq!(view.bounds, PixelRect { x: 320, y: 0, width: 319, height: 240 });
+    assert_eq!(view.things[0].bounds, view.bounds);
+    let share = red(&view.things[0].picture) / (255 * view.things[0].picture.len() / 3) as f32;
+    assert!(share > 0.7, "{share}");
+    assert_eq!(corner.shot(&reduced).unwrap(), view.things[0].picture);
+    let all = Viewfinder::default().views(&reduced).unwrap().remove(0);
+    assert_eq!((all.bounds.width, all.bounds.height), (639, 480));
+    // What is too small, or beyond, is so in pixels of the file.
+    assert!(region("320,0,16,16").shot(&reduced).is_ok());
+    assert!(matches!(region("320,0,15,16").shot(&reduced), Err(ViewError::Region(RegionError::Small { .. }))));
+    let beyond = region("320,0,320,240").shot(&reduced).unwrap_err();
+    assert!(beyond.to_string().contains("beyond the frame of 639 x 480 pixels"), "{beyond}");
+
+    // Things are found in pixels of the file, too.
+    let background = background(WIDE);
+    let frame = Painting::place(WIDE).with_ball([520.0, 150.0], 60.0).taken(70);
+    let viewfinder = Viewfinder { background: Some(background.into()), ..Viewfinder::default() };
+    let doubled = DecodedPicture { picture: frame, file_size: WIDE.map(|side| 2 * side) };
+    assert_ball(viewfinder.views(&doubled).unwrap()[0].things[0].bounds, [1040.0, 300.0], 120.0, 14.0);
+    assert_eq!(viewfinder.shot_at(&doubled, [0.8, 0.4]), viewfinder.shot(&doubled));
 }
 
 #[test]

@@ -8,6 +8,7 @@ use super::background::{Background, FrameSizeError};
 use super::cut_out::square;
 use super::foreground::Thing;
 use super::region::{NamedRegion, PixelRect, RegionError};
+use super::viewed_picture::ViewedPicture;
 use crate::image::Preprocessing;
 
 /// What of every picture of a camera is looked at: [regions](super::Region), and the things in front of the empty
@@ -37,7 +38,7 @@ pub struct Viewfinder {
 pub struct RegionView {
     /// The region's name; empty if it has none.
     pub name: String,
-    /// The region, in pixels of the picture.
+    /// The region, in pixels of the picture's file.
     pub bounds: PixelRect,
     /// What is to be answered, the largest first: the things in front of the empty place, or the region as a whole
     /// where that place is not known. None if the place is empty.
@@ -47,7 +48,7 @@ pub struct RegionView {
 /// One thing in a picture.
 #[derive(Clone, Debug)]
 pub struct ThingView {
-    /// Where it is, in pixels of the picture.
+    /// Where it is, in pixels of the picture's file.
     pub bounds: PixelRect,
     /// The thing alone, for the backbone.
     pub picture: RgbImage,
@@ -83,14 +84,14 @@ impl Viewfinder {
     ///
     /// # Errors
     /// [`ViewError`] if the empty place or a region does not fit the picture.
-    pub fn views(&self, picture: &RgbImage) -> Result<Vec<RegionView>, ViewError> {
+    pub fn views<'a>(&self, picture: impl Into<ViewedPicture<'a>>) -> Result<Vec<RegionView>, ViewError> {
+        let picture = picture.into();
         if self.regions.is_empty() {
             return Ok(vec![self.view(picture, String::new(), None)?]);
         }
-        let view = |named: &NamedRegion| {
-            let bounds = named.region.in_frame(picture.width(), picture.height())?;
-            self.view(picture, named.name.clone(), Some(bounds))
-        };
+        let [width, height] = picture.file_size;
+        let view =
+            |named: &NamedRegion| self.view(picture, named.name.clone(), Some(named.region.in_frame(width, height)?));
         self.regions.iter().map(view).collect()
     }
 
@@ -98,48 +99,64 @@ impl Viewfinder {
     ///
     /// # Errors
     /// As for [`Viewfinder::views`], and [`ViewError::Empty`] if nothing is there.
-    pub fn shot(&self, picture: &RgbImage) -> Result<RgbImage, ViewError> {
-        let region = self.regions.first().map(|named| named.region.in_frame(picture.width(), picture.height()));
-        let region = region.transpose()?;
-        let middle = region.map_or([picture.width() / 2, picture.height() / 2], |region| {
-            [region.x + region.width / 2, region.y + region.height / 2]
-        });
-        self.shot_of(picture, region, middle)
+    pub fn shot<'a>(&self, picture: impl Into<ViewedPicture<'a>>) -> Result<RgbImage, ViewError> {
+        let picture = picture.into();
+        let [width, height] = picture.file_size;
+        let region = self.regions.first().map(|named| named.region.in_frame(width, height)).transpose()?;
+        let around = region.unwrap_or(PixelRect { x: 0, y: 0, width, height });
+        self.shot_of(picture, region, [around.x + around.width / 2, around.y + around.height / 2])
     }
 
     /// The thing at a place of a picture, in shares of its sides, or the nearest one, as a shot of it. It is looked for
     /// in the region that holds the place, or else in the first one.
     ///
     /// # Errors
-    /// As for [`Viewfinder::shot`].
-    pub fn shot_at(&self, picture: &RgbImage, place: [f32; 2]) -> Result<RgbImage, ViewError> {
-        let size = [picture.width(), picture.height()];
+    /// As for [`Viewfinder::shot`]; other regions may be what they like.
+    pub fn shot_at<'a>(&self, picture: impl Into<ViewedPicture<'a>>, place: [f32; 2]) -> Result<RgbImage, ViewError> {
+        let picture = picture.into();
+        let size @ [width, height] = picture.file_size;
         let pixel =
             [0, 1].map(|axis| ((place[axis].clamp(0.0, 1.0) * size[axis] as f32) as u32).min(size[axis].max(1) - 1));
-        let regions = self.regions.iter().map(|named| named.region.in_frame(size[0], size[1]));
-        let regions = regions.collect::<Result<Vec<_>, _>>()?;
-        let region = regions.iter().find(|region| region.contains(pixel)).or(regions.first());
-        self.shot_of(picture, region.copied(), pixel)
+        let holds_place = |named: &&NamedRegion| named.region.unchecked(width, height).contains(pixel);
+        let named = self.regions.iter().find(holds_place).or(self.regions.first());
+        let region = named.map(|named| named.region.in_frame(width, height)).transpose()?;
+        self.shot_of(picture, region, pixel)
     }
 
-    /// The thing nearest to a pixel in a region of a picture.
-    fn shot_of(&self, picture: &RgbImage, region: Option<PixelRect>, pixel: [u32; 2]) -> Result<RgbImage, ViewError> {
-        let Some(background) = &self.background else { return Ok(self.whole(picture, region)) };
-        let foreground = background.compare(picture, region)?;
-        let thing = foreground.at(pixel[0], pixel[1]).ok_or(ViewError::Empty)?;
-        Ok(foreground.cut_out(picture, thing, self.fill))
+    /// The thing nearest to a pixel in a region of a picture, both in pixels of the file.
+    fn shot_of(
+        &self,
+        viewed: ViewedPicture<'_>,
+        region: Option<PixelRect>,
+        [x, y]: [u32; 2],
+    ) -> Result<RgbImage, ViewError> {
+        let region = region.map(|region| viewed.in_picture(region));
+        let Some(background) = &self.background else { return Ok(self.whole(viewed.picture, region)) };
+        let foreground = background.compare(viewed.picture, region)?;
+        let place = viewed.in_picture(PixelRect { x, y, width: 1, height: 1 });
+        let thing = foreground.at(place.x, place.y).ok_or(ViewError::Empty)?;
+        Ok(foreground.cut_out(viewed.picture, thing, self.fill))
     }
 
-    fn view(&self, picture: &RgbImage, name: String, region: Option<PixelRect>) -> Result<RegionView, ViewError> {
-        let whole = PixelRect { x: 0, y: 0, width: picture.width(), height: picture.height() };
-        let bounds = region.unwrap_or(whole);
+    /// What a region, in pixels of the file, shows.
+    fn view(
+        &self,
+        viewed: ViewedPicture<'_>,
+        name: String,
+        region: Option<PixelRect>,
+    ) -> Result<RegionView, ViewError> {
+        let [width, height] = viewed.file_size;
+        let bounds = region.unwrap_or(PixelRect { x: 0, y: 0, width, height });
+        let region = region.map(|region| viewed.in_picture(region));
         let Some(background) = &self.background else {
-            let things = vec![ThingView { bounds, picture: self.whole(picture, region) }];
+            let things = vec![ThingView { bounds, picture: self.whole(viewed.picture, region) }];
             return Ok(RegionView { name, bounds, things });
         };
-        let foreground = background.compare(picture, region)?;
-        let view =
-            |thing: &Thing| ThingView { bounds: thing.bounds, picture: foreground.cut_out(picture, thing, self.fill) };
+        let foreground = background.compare(viewed.picture, region)?;
+        let view = |thing: &Thing| ThingView {
+            bounds: viewed.in_file(thing.bounds),
+            picture: foreground.cut_out(viewed.picture, thing, self.fill),
+        };
         Ok(RegionView { name, bounds, things: foreground.things().iter().map(view).collect() })
     }
 

@@ -98,7 +98,7 @@ struct ClassifiedRegion {
 /// Classifies what a picture shows.
 fn looked_at(learner: &mut Learner, viewfinder: &Viewfinder, path: &Path) -> Result<Vec<ClassifiedRegion>> {
     let image = path.to_string_lossy();
-    let picture = picture::open(path)?;
+    let picture = picture::open_with_size(path)?;
     let views = viewfinder.views(&picture).map_err(|error| anyhow!("{image} cannot be classified: {error}"))?;
     let mut classify = |view: RegionView| {
         let RegionView { name, bounds, things } = view;

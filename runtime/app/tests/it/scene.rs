@@ -1,10 +1,11 @@
 //! Things before places, from files: with an empty view, a region, both, and views that are none.
 
 use std::fs;
+use std::io::Cursor;
 use std::path::{Path, PathBuf};
 
 use image::imageops::{self, FilterType};
-use image::{Rgb, RgbImage, RgbaImage};
+use image::{ImageFormat, Rgb, RgbImage, RgbaImage};
 use orco_core::random::Random as Noise;
 use orco_render::{Class, Random, place, thing};
 use serde_json::Value;
@@ -175,6 +176,41 @@ fn a_region_is_looked_at_alone() {
     assert!(said.contains("is no region"), "{said}");
     let outside = device.command(&["classify", &both, "--region", "400,0,200,200"]).output().unwrap();
     assert!(text(&outside.stderr).contains("reaches beyond the frame of 480 x 270 pixels"));
+}
+
+#[test]
+fn regions_and_boxes_are_in_pixels_of_the_file() {
+    let device = Device::new();
+    let root = device.folder.path();
+    // Turned by a quarter, as phones write them: 12 megapixels, which are decoded at half their size. The lower half
+    // shows something else than the upper one.
+    let upright = RgbImage::from_fn(3024, 4032, |x, y| {
+        if y < 2016 { Rgb([30, 60, 200]) } else { Rgb([200, (x / 12) as u8, (y / 16) as u8]) }
+    });
+    let mut jpeg = Cursor::new(Vec::new());
+    imageops::rotate270(&upright).write_to(&mut jpeg, ImageFormat::Jpeg).unwrap();
+    let jpeg = jpeg.into_inner();
+    let exif = b"\xff\xe1\0\x22Exif\0\0MM\0*\0\0\0\x08\0\x01\x01\x12\0\x03\0\0\0\x01\0\x06\0\0\0\0\0\0";
+    let large = root.join("large.jpg");
+    fs::write(&large, [&jpeg[..2], exif, &jpeg[2..]].concat()).unwrap();
+    let large = large.to_str().unwrap();
+    let lower = imageops::crop_imm(&upright, 0, 2016, 3024, 2016).to_image();
+    let lower = saved(root, "lower.png", &imageops::thumbnail(&lower, 1512, 1008));
+
+    let region = ["--region", "0,2016,3024,2016"];
+    let found = device.json(&[&["classify", large, "--top", "1000"][..], &region].concat());
+    let expected = serde_json::json!({ "x": 0, "y": 2016, "width": 3024, "height": 2016 });
+    let seen = &found["images"][0]["regions"][0];
+    assert_eq!([&seen["box"], &seen["things"][0]["box"]], [&expected; 2], "{found}");
+    // It looks there: the answer is that to the lower half by itself.
+    let score = |found: &Value| found["matches"][0]["score"].as_f64().unwrap();
+    let alone = device.json(&["classify", &lower, "--top", "1000", "--region", "0,0,1512,1008"]);
+    let alone = &alone["images"][0]["regions"][0]["things"][0];
+    assert_eq!(seen["things"][0]["matches"][0]["label"], alone["matches"][0]["label"], "{found}");
+    assert!((score(&seen["things"][0]) - score(alone)).abs() < 0.05, "{seen} {alone}");
+    let outside = device.command(&["classify", large, "--region", "0,2016,3025,2016"]).output().unwrap();
+    let said = text(&outside.stderr);
+    assert!(said.contains("the region 0,2016,3025,2016 reaches beyond the frame of 3024 x 4032 pixels"), "{said}");
 }
 
 #[test]

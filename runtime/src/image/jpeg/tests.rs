@@ -3,6 +3,10 @@ use jpeg_encoder::{ChromaSubsamplingMethod, ColorType, Encoder, SamplingFactor};
 
 use super::*;
 
+fn decode(jpeg: &[u8]) -> Result<RgbImage, ImageError> {
+    Ok(super::decode(jpeg)?.picture)
+}
+
 /// Photographs as other programs write them: libjpeg's progressive ones send their coefficients bit by bit.
 const SAMPLES: [(&str, &[u8]); 5] = [
     ("progressive 4:2:0", include_bytes!("samples/progressive-420.jpg")),
@@ -19,7 +23,7 @@ fn usual() -> Vec<(std::string::String, Vec<u8>)> {
 }
 
 fn written(samplings: &[SamplingFactor]) -> Vec<(std::string::String, Vec<u8>)> {
-    let picture = super::decode(SAMPLES[1].1).unwrap();
+    let picture = decode(SAMPLES[1].1).unwrap();
     let (width, height) = picture.dimensions();
     let mut files = Vec::new();
     for &sampling in samplings {
@@ -66,7 +70,7 @@ fn means(picture: &RgbImage, by: u32) -> RgbImage {
 #[test]
 fn reduced_pictures_are_whole_ones_made_smaller() {
     for (name, file) in all() {
-        let whole = super::decode(&file).unwrap_or_else(|error| panic!("{name}: {error}"));
+        let whole = decode(&file).unwrap_or_else(|error| panic!("{name}: {error}"));
         assert_eq!(whole, ::image::load_from_memory(&file).unwrap().into_rgb8(), "small pictures stay as they are");
         let frame = JpegFrame::read(&file).unwrap();
         for by in [2, 4, 8] {
@@ -111,7 +115,7 @@ fn with_few_colours(picture: &RgbImage, [across, down]: [usize; 2]) -> RgbImage 
 #[test]
 fn colours_of_few_samples_are_put_in_their_place() {
     use SamplingFactor::*;
-    let picture = super::decode(SAMPLES[1].1).unwrap();
+    let picture = decode(SAMPLES[1].1).unwrap();
     for (name, file) in written(&[R_4_1_0, F_1_4, F_2_4]) {
         let frame = JpegFrame::read(&file).unwrap();
         let held =
@@ -129,7 +133,7 @@ fn colours_of_few_samples_are_put_in_their_place() {
 
 #[test]
 fn reduced_pictures_are_turned_as_whole_ones_are() {
-    let picture = super::decode(SAMPLES[1].1).unwrap();
+    let picture = decode(SAMPLES[1].1).unwrap();
     for orientation in 1..=8u8 {
         let mut file = Vec::new();
         let mut encoder = Encoder::new(&mut file, 95);
@@ -140,7 +144,7 @@ fn reduced_pictures_are_turned_as_whole_ones_are() {
         let mut frame = JpegFrame::read(&file).unwrap();
         assert_eq!(Some(frame.orientation), Orientation::from_exif(orientation));
         let reduced = reduce(&file, &frame, 2, 8).unwrap();
-        let whole = super::decode(&file).unwrap();
+        let whole = decode(&file).unwrap();
         // What lies at the edges is filled up before it is turned.
         assert_eq!(reduced.dimensions(), (whole.width().div_ceil(2), whole.height().div_ceil(2)));
         let turned_by = core::mem::replace(&mut frame.orientation, Orientation::NoTransforms);
@@ -164,8 +168,8 @@ fn a_scan_that_is_cut_anywhere_and_ended_is_refused() {
         let data = data(&file);
         for cut in data.clone() {
             let ended = [&file[..cut], &[0xff, 0xd9]].concat();
-            assert!(super::decode(&ended).is_err(), "{name}: cut at {cut} of {data:?}");
-            assert!(super::decode(&file[..cut]).is_err(), "{name}: cut at {cut} without an end");
+            assert!(decode(&ended).is_err(), "{name}: cut at {cut} of {data:?}");
+            assert!(decode(&file[..cut]).is_err(), "{name}: cut at {cut} without an end");
         }
     }
 }
@@ -177,7 +181,7 @@ fn most_damage_within_scans_is_noticed() {
     for (_, file) in all() {
         let data = data(&file);
         let mut count = |kind: usize, damaged: &[u8]| {
-            counts[kind].0 += u32::from(super::decode(damaged).is_err());
+            counts[kind].0 += u32::from(decode(damaged).is_err());
             counts[kind].1 += 1;
         };
         for at in data.clone().step_by(7) {
@@ -206,7 +210,7 @@ fn most_damage_within_scans_is_noticed() {
 #[test]
 fn a_picture_is_reduced_as_far_as_the_side_that_is_wanted_allows() {
     for (name, file) in all() {
-        let whole = super::decode(&file).unwrap();
+        let whole = decode(&file).unwrap();
         let least = whole.width().min(whole.height());
         for by in [8, 4] {
             let reduced = super::decode_reduced(&file, least.div_ceil(by)).unwrap();
