@@ -10,7 +10,8 @@ use std::time::{Duration, Instant};
 use orco_runtime::image::Preprocessing;
 use orco_runtime::image_rs::RgbImage;
 use orco_runtime::scene::{
-    Background, Foreground, FrameContent, KeptBackground, NamedRegion, PixelRect, SceneWatch, ViewError, Viewfinder,
+    Background, Foreground, FrameContent, KeptBackground, NamedRegion, PixelRect, Region, SceneWatch, ViewError,
+    Viewfinder,
 };
 use orco_runtime::store::Store;
 use orco_runtime::threads::lock;
@@ -77,31 +78,38 @@ pub enum SceneView {
     Whole,
     /// Things in front of the empty place; none if it is empty.
     Things(Foreground),
+    /// The region has too few pixels in this frame; a sentence says so.
+    Small(String),
 }
 
 /// What a region of a frame shows.
 pub struct SeenRegion {
     /// The region's name; empty if the frame has none.
     pub name: String,
-    /// The region in pixels of the frame, where it has regions.
+    /// The region as shares of the frame's sides, where it has regions.
+    pub shares: Option<[f32; 4]>,
+    /// The same in pixels of the frame, where it has enough of them.
     pub bounds: Option<PixelRect>,
     /// What it shows.
     pub view: SceneView,
 }
 
 impl SeenRegion {
-    /// The regions of a frame, each as a whole, or the frame where there are none. A region that is too small in it is
-    /// passed over.
+    /// The regions of a frame, each as a whole, or the frame where there are none.
     pub fn all_of(frame: &RgbImage, regions: &[NamedRegion]) -> Vec<Self> {
+        let (width, height) = frame.dimensions();
         let in_frame = |named: &NamedRegion| {
-            let bounds = named.region.in_frame(frame.width(), frame.height()).ok()?;
-            Some(Self { name: named.name.clone(), bounds: Some(bounds), view: SceneView::Whole })
+            let (bounds, view) = match named.region.in_frame(width, height) {
+                Ok(bounds) => (Some(bounds), SceneView::Whole),
+                Err(error) => (None, SceneView::Small(error.to_string())),
+            };
+            let shares = named.region.shares(width, height).map(|share| share as f32);
+            Self { name: named.name.clone(), shares: Some(shares), bounds, view }
         };
-        let mut all: Vec<Self> = regions.iter().filter_map(in_frame).collect();
-        if all.is_empty() {
-            all.push(Self { name: String::new(), bounds: None, view: SceneView::Whole });
+        if regions.is_empty() {
+            return vec![Self { name: String::new(), shares: None, bounds: None, view: SceneView::Whole }];
         }
-        all
+        regions.iter().map(in_frame).collect()
     }
 }
 
@@ -179,7 +187,8 @@ impl CameraScene {
         let bounds: Vec<PixelRect> = seen.iter().filter_map(|region| region.bounds).collect();
         if let Some(foregrounds) = self.compare(frame, &bounds) {
             let views = foregrounds.into_iter().map(SceneView::Things);
-            seen.iter_mut().zip(views).for_each(|(region, view)| region.view = view);
+            let looked_at = seen.iter_mut().filter(|region| matches!(region.view, SceneView::Whole));
+            looked_at.zip(views).for_each(|(region, view)| region.view = view);
         }
         seen
     }
@@ -229,7 +238,7 @@ impl CameraScene {
     /// first region; the region or frame as a whole where no empty place is known or it does not fit.
     ///
     /// # Errors
-    /// [`Refusal`] if the place is empty.
+    /// [`Refusal`] if the place is empty, or the region too small.
     pub fn shot(
         &self,
         frame: RgbImage,
@@ -241,18 +250,18 @@ impl CameraScene {
         if viewfinder.is_plain() {
             return Ok(frame);
         }
-        let shot = at.map_or_else(|| viewfinder.shot(&frame), |place| viewfinder.shot_at(&frame, place));
-        match shot {
-            Ok(shot) => Ok(shot),
-            Err(ViewError::Empty) => {
-                Err(Refusal::new(ErrorCode::PlaceEmpty, "the place is empty: put the thing in view"))
-            }
-            Err(ViewError::Size(_)) => {
-                let viewfinder = Viewfinder { background: None, ..viewfinder };
-                viewfinder.shot(&frame).or(Ok(frame))
-            }
-            Err(_) => Ok(frame),
-        }
+        let shot = |viewfinder: &Viewfinder| match at {
+            Some(place) => viewfinder.shot_at(&frame, place),
+            None => viewfinder.shot(&frame),
+        };
+        let taken = match shot(&viewfinder) {
+            Err(ViewError::Size(_)) => shot(&Viewfinder { background: None, ..viewfinder }),
+            taken => taken,
+        };
+        taken.map_err(|error| match error {
+            ViewError::Empty => Refusal::new(ErrorCode::PlaceEmpty, "the place is empty: put the thing in view"),
+            other => Refusal::new(ErrorCode::RegionUnusable, format!("no shot can be taken: {other}")),
+        })
     }
 }
 
@@ -276,8 +285,108 @@ pub fn decoded_side(input: &Preprocessing) -> u32 {
     (2 * width.max(height)).max(MIN_SIDE)
 }
 
+/// As [`decoded_side`], and so that the smallest region of a frame of that size has as many pixels as the backbone sees,
+/// if the frame has as many.
+pub fn decoded_side_for(input: &Preprocessing, regions: &[NamedRegion], frame: [u32; 2]) -> u32 {
+    let [width, height] = frame.map(f64::from);
+    let canvas = f64::from(*input.canvas().iter().max().expect("two sides"));
+    // Its edges are rounded.
+    let least = f64::from(Region::MIN_SIDE + 1);
+    let side = |named: &NamedRegion| {
+        let [_, _, across, down] = named.region.shares(frame[0], frame[1]);
+        let sides = [across * width, down * height];
+        let scale = (canvas / sides[0].max(sides[1])).max(least / sides[0].min(sides[1])).min(1.0);
+        (scale * width.min(height)).ceil() as u32
+    };
+    regions.iter().map(side).max().unwrap_or(0).max(decoded_side(input))
+}
+
 /// A rectangle as shares of a frame's sides: left edge, upper edge, width, height.
 pub fn shares(bounds: PixelRect, frame: [u32; 2]) -> [f32; 4] {
     let share = |length: u32, axis: usize| length as f32 / frame[axis].max(1) as f32;
     [share(bounds.x, 0), share(bounds.y, 1), share(bounds.width, 0), share(bounds.height, 1)]
+}
+
+#[cfg(test)]
+mod tests {
+    use orco_runtime::image::Look;
+    use orco_runtime::image_rs::Rgb;
+
+    use super::*;
+
+    const GREY: [u8; 3] = [127; 3];
+
+    fn regions(texts: &[&str]) -> Vec<NamedRegion> {
+        texts.iter().map(|text| text.parse().unwrap()).collect()
+    }
+
+    /// Red above, blue below, with stripes.
+    fn frame(width: u32, height: u32) -> RgbImage {
+        RgbImage::from_fn(width, height, |x, y| {
+            let stripe = (x / 8 % 2 * 90 + y / 16 % 2 * 40) as u8;
+            Rgb(if 2 * y < height { [200, stripe, 0] } else { [0, stripe, 200] })
+        })
+    }
+
+    #[test]
+    fn a_shot_is_of_its_region_whatever_the_others_are() {
+        let folder = tempfile::tempdir().unwrap();
+        let scene = CameraScene::of(&Store::new(folder.path()));
+        let all = regions(&["shelf=0,0,1,0.5", "dot=0.5,0.5,0.01,0.01"]);
+        let shelf = Viewfinder { regions: all[..1].to_vec(), fill: GREY, ..Viewfinder::default() };
+        let shelf = shelf.shot(&frame(640, 360)).unwrap();
+        let shot = |regions: &[NamedRegion], at| scene.shot(frame(640, 360), regions.to_vec(), at, GREY);
+        assert!(shot(&all, Some([0.5, 0.2])).ok().as_ref() == Some(&shelf));
+        assert!(shot(&all, None).ok().as_ref() == Some(&shelf));
+        // Never the frame in the place of a region.
+        for refused in [shot(&all[1..], None), shot(&all, Some([0.505, 0.505]))] {
+            let refused = refused.err().unwrap();
+            assert_eq!(refused.status, 409);
+            assert!(
+                refused.sentence.contains("is too small: at least 16 x 16 pixels are needed"),
+                "{}",
+                refused.sentence
+            );
+        }
+    }
+
+    #[test]
+    fn the_region_that_was_tapped_counts_also_where_the_empty_place_does_not_fit() {
+        let folder = tempfile::tempdir().unwrap();
+        let scene = CameraScene::of(&Store::new(folder.path()));
+        scene.learn(&[frame(320, 240)]).unwrap();
+        let all = regions(&["upper=0,0,1,0.5", "lower=0,0.5,1,0.5"]);
+        let shot = scene.shot(frame(640, 360), all, Some([0.5, 0.8]), GREY).ok().unwrap();
+        assert_eq!(shot.get_pixel(shot.width() / 2, shot.height() / 2)[0], 0, "the upper region is red");
+    }
+
+    #[test]
+    fn a_region_that_is_too_small_keeps_its_name_and_says_so() {
+        let all = regions(&["dot=0.5,0.5,0.01,0.01", "shelf=0,0,1,0.5"]);
+        let [dot, shelf] = &SeenRegion::all_of(&frame(640, 360), &all)[..] else { panic!("there are two") };
+        assert_eq!((&*dot.name, dot.shares), ("dot", Some([0.5, 0.5, 0.01, 0.01])));
+        assert!(matches!(&dot.view, SceneView::Small(problem) if problem.contains("is too small")));
+        assert_eq!((shelf.bounds.unwrap().height, matches!(shelf.view, SceneView::Whole)), (180, true));
+        // What the place shows goes to the region that is looked at.
+        let folder = tempfile::tempdir().unwrap();
+        let scene = CameraScene::of(&Store::new(folder.path()));
+        scene.learn(&[frame(640, 360)]).unwrap();
+        let views: Vec<bool> =
+            scene.see(&frame(640, 360), &all).iter().map(|seen| matches!(seen.view, SceneView::Things(_))).collect();
+        assert_eq!(views, [false, true]);
+    }
+
+    #[test]
+    fn frames_are_decoded_so_that_the_smallest_region_has_what_the_backbone_sees() {
+        let input = Preprocessing { width: 32, height: 32, mean: [0.5; 3], deviation: [0.5; 3], look: Look::WHOLE };
+        let side = |texts: &[&str]| decoded_side_for(&input, &regions(texts), [1920, 1080]);
+        assert_eq!((side(&[]), side(&["shelf=0,0,1,0.5"])), (256, 256));
+        // 77 x 54 pixels, of which 32 x 23 are enough.
+        let lamp = side(&["shelf=0,0,1,0.5", "lamp=0.5,0.5,0.04,0.05"]);
+        assert!((450..=452).contains(&lamp), "{lamp}");
+        // 19 x 108 pixels: no side may have fewer than 16.
+        let slit = side(&["slit=0.5,0.5,0.01,0.1"]);
+        assert!((950..=960).contains(&slit), "{slit}");
+        assert_eq!(side(&["dot=0.5,0.5,0.001,0.001"]), 1080, "no more than there is");
+    }
 }

@@ -19,7 +19,7 @@ use orco_runtime::scene::NamedRegion;
 use orco_runtime::threads::lock;
 use tokio::sync::watch;
 
-use crate::admission::{Admission, picture_bytes};
+use crate::admission::{Admission, Permit, picture_bytes};
 use crate::agreement::AgreedAnswer;
 use crate::answers::Answers;
 use crate::camera_regions::CameraRegions;
@@ -393,10 +393,11 @@ impl LiveWorker {
         // A part of the frame is cut out later, so that it needs as many pixels as the backbone sees.
         let is_part = scene.is_shown() || !self.regions.is_empty();
         let side = if is_part { camera_scene::decoded_side(&self.input) } else { whole };
-        let needs = frame.needs(Some(side)).map(|needs| picture_bytes(&needs, &self.input) + scene.working_memory());
-        // A frame that is no picture takes nothing here, and is refused below.
-        let permit = match self.admission.try_work(needs.unwrap_or(0)) {
-            Ok(Some(permit)) => permit,
+        let admitted = self.admit(&frame, self.side_for_regions(&frame).max(side));
+        // Where there is never room for so much, small regions say that they are too small.
+        let admitted = admitted.or_else(|_| self.admit(&frame, side));
+        let (side, permit) = match admitted {
+            Ok(Some(admitted)) => admitted,
             // Requests go first; the next frame comes soon.
             Ok(None) => return,
             Err(refusal) => return self.refuse(refusal),
@@ -420,6 +421,24 @@ impl LiveWorker {
         }
         drop(latest);
         self.shared.newest.send_replace(number);
+    }
+
+    /// Pixels a side that the regions of a frame need.
+    fn side_for_regions(&self, frame: &CameraFrame) -> u32 {
+        if self.regions.is_empty() {
+            return 0;
+        }
+        // What is no picture is found out when it is decoded.
+        let Ok(cost) = frame.needs(None) else { return 0 };
+        camera_scene::decoded_side_for(&self.input, &self.regions, [cost.file_width, cost.file_height])
+    }
+
+    /// Room for decoding a frame to so many pixels a side, with these; none if there is none now.
+    fn admit(&self, frame: &CameraFrame, side: u32) -> Result<Option<(u32, Permit)>, Refusal> {
+        let working = self.shared.scene.working_memory();
+        let needs = frame.needs(Some(side)).map(|needs| picture_bytes(&needs, &self.input) + working);
+        // A frame that is no picture takes nothing here, and is refused when it is decoded.
+        Ok(self.admission.try_work(needs.unwrap_or(0))?.map(|permit| (side, permit)))
     }
 
     /// Says why a frame can never be processed.

@@ -72,6 +72,7 @@ static NOTHING: ShownRegion = ShownRegion {
     name: String::new(),
     bounds: None,
     answer: AgreedAnswer { classes: Vec::new(), frames: 0, known: false },
+    problem: None,
     empty: false,
     things: Vec::new(),
 };
@@ -85,6 +86,8 @@ pub struct ShownRegion {
     pub bounds: Option<[f32; 4]>,
     /// What it shows, or the thing in its middle.
     pub answer: AgreedAnswer,
+    /// Why it cannot be answered.
+    pub problem: Option<String>,
     /// Whether the place is empty, as far as it was shown.
     pub empty: bool,
     /// The things in front of the empty place; none where it was not shown.
@@ -97,6 +100,7 @@ impl ShownRegion {
         let things = self.things.iter();
         Self {
             name: self.name.clone(),
+            problem: self.problem.clone(),
             answer: self.answer.summary(),
             things: things.map(|thing| AnsweredThing { answer: thing.answer.summary(), ..*thing }).collect(),
             ..*self
@@ -106,7 +110,7 @@ impl ShownRegion {
     /// As programs get it.
     pub fn json(&self) -> Value {
         self.answer.json_with(json!({
-            "name": self.name, "box": self.bounds, "empty": self.empty,
+            "name": self.name, "box": self.bounds, "problem": self.problem, "empty": self.empty,
             "things": self.things.iter().map(AnsweredThing::json).collect::<Vec<_>>(),
         }))
     }

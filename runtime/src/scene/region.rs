@@ -137,6 +137,16 @@ impl Region {
         Ok(region)
     }
 
+    /// As shares of the sides of a frame of that size: left edge, upper edge, width and height.
+    pub fn shares(&self, width: u32, height: u32) -> [f64; 4] {
+        if let Self::Shares(shares) = *self {
+            return shares;
+        }
+        let pixels = self.unchecked(width, height);
+        let share = |length: u32, of: u32| f64::from(length) / f64::from(of.max(1));
+        [share(pixels.x, width), share(pixels.y, height), share(pixels.width, width), share(pixels.height, height)]
+    }
+
     /// Its pixels in a frame of that size, whether or not they can be used.
     pub(super) fn unchecked(&self, width: u32, height: u32) -> PixelRect {
         match *self {

@@ -8,7 +8,7 @@ use orco_runtime::scene::{Foreground, NamedRegion, PixelRect, Region, Thing, Vie
 use super::LiveWorker;
 use crate::admission::{Admitted, Permit};
 use crate::agreement::Agreement;
-use crate::camera_scene::{SceneView, SeenRegion, shares};
+use crate::camera_scene::{SceneView, SeenRegion};
 use crate::live_snapshot::ShownRegion;
 use crate::prediction::PictureAnswer;
 use crate::thing_tracks::{MAX_THINGS, ThingAnswer, ThingIds, Things};
@@ -61,14 +61,17 @@ impl LiveWorker {
         permit: &Permit,
         taken: Instant,
     ) -> Option<Vec<ShownRegion>> {
-        let size = [picture.width(), picture.height()];
         let show = |region: SeenRegion| {
-            let SeenRegion { name, bounds, view } = region;
+            let SeenRegion { name, shares, bounds, view } = region;
             let shown = match view {
                 SceneView::Whole => self.whole(picture, &name, bounds, permit, taken)?,
                 SceneView::Things(foreground) => self.things(picture, &name, &foreground, permit, taken)?,
+                SceneView::Small(problem) => {
+                    self.track(&name).clear();
+                    ShownRegion { problem: Some(problem), ..ShownRegion::default() }
+                }
             };
-            Some(ShownRegion { name, bounds: bounds.map(|bounds| shares(bounds, size)), ..shown })
+            Some(ShownRegion { name, bounds: shares, ..shown })
         };
         seen.into_iter().map(show).collect()
     }

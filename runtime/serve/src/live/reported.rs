@@ -33,6 +33,7 @@ struct ShownSummary {
     name: String,
     label: Option<String>,
     known: bool,
+    problem: Option<String>,
     empty: bool,
     things: usize,
 }
@@ -43,6 +44,7 @@ impl ShownSummary {
             name: region.name.clone(),
             label: region.answer.shown().map(|shown| shown.label.clone()),
             known: region.answer.known,
+            problem: region.problem.clone(),
             empty: region.empty,
             things: region.things.len(),
         }

@@ -209,3 +209,27 @@ fn each_region_answers_for_itself_and_is_kept() {
     service.json("POST", "/api/v1/regions", &json!({ "regions": [] })).ok();
     once(&service, "frames are looked at as a whole", |shown| shown["regions"] == json!([]) && things(shown) == 2);
 }
+
+#[test]
+fn small_regions_of_a_large_frame_are_looked_at_and_those_that_are_too_small_say_so() {
+    let mut file = Cursor::new(Vec::new());
+    let colour = |x: u32, y: u32| Rgb([(x / 8) as u8, (y / 5) as u8, (x / 60 % 2 * 90) as u8]);
+    RgbImage::from_fn(1920, 1080, colour).write_to(&mut file, ImageFormat::Jpeg).unwrap();
+    let (state, fake) = (TempDir::new().unwrap(), FakeCamera::start(vec![file.into_inner()], EVERY));
+    let service = looking_at(state.path(), &fake.url());
+    once(&service, "it shows something", |shown| shown["label"].is_string());
+    let regions = json!({ "regions": [
+        { "name": "lamp", "box": [0.5, 0.5, 0.04, 0.05] }, { "name": "dot", "box": [0.5, 0.5, 0.00390625, 0.00390625] },
+    ] });
+    service.json("POST", "/api/v1/regions", &regions).ok();
+    let shown = once(&service, "the regions are looked at", |shown| shown["regions"].as_array().unwrap().len() == 2);
+    let [lamp, dot] = [&shown["regions"][0], &shown["regions"][1]];
+    assert_eq!((&lamp["name"], &dot["name"], &lamp["problem"]), (&json!("lamp"), &json!("dot"), &Value::Null));
+    assert!(lamp["label"].is_string() && shown["label"] == lamp["label"], "{shown}");
+    assert_eq!((&dot["label"], &dot["box"]), (&Value::Null, &json!([0.5, 0.5, 0.00390625, 0.00390625])));
+    let problem = "is too small: at least 16 x 16 pixels are needed";
+    assert!(dot["problem"].as_str().unwrap().ends_with(problem), "{dot}");
+    let refused = service.json("POST", "/api/v1/camera/shot", &json!({ "label": "duck", "region": "dot" }));
+    assert_eq!(refused.status, 409);
+    assert!(refused.error().ends_with(problem), "{}", refused.error());
+}
