@@ -44,7 +44,7 @@ use answer::StateClassifier;
 pub use answer::{Answer, Score};
 pub use change::{ChangeOutcome, PackClass};
 pub use check::DoubtfulShot;
-pub use error::{BrokenPicture, ChangeError, ExportError, OpenLearnerError, ShotsError};
+pub use error::{BrokenPicture, ChangeError, ExportError, OpenLearnerError, PictureProblem, ShotsError};
 pub use keeping::KeptShots;
 pub use kept_scope::{KeptScope, ScopeFileError};
 pub use observer::{ChangeStep, Observer};

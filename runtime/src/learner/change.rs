@@ -402,9 +402,14 @@ impl Learner {
         let (picture, known) = match shots {
             Shots::Features(features) => return Ok(features.index_axis(Axis(0), shot).iter().copied().collect()),
             Shots::WithFeatures { pictures, features } => (&pictures[shot], Some(features.index_axis(Axis(0), shot))),
-            Shots::Pictures(pictures) | Shots::NamedPictures { pictures, .. } => (&pictures[shot], None),
-            Shots::Files(paths) => {
-                opened = shots::open(&paths[shot]).map_err(|picture| ShotsError::Pictures(vec![picture]))?;
+            Shots::Pictures(pictures) => (&pictures[shot], None),
+            Shots::Files(files) => {
+                opened = shots::open(&files[shot]).map_err(|picture| ShotsError::Pictures(vec![picture]))?;
+                (&opened, None)
+            }
+            Shots::Viewed { files, viewfinder } => {
+                let viewed = shots::open_viewed(&files[shot], viewfinder);
+                opened = viewed.map_err(|picture| ShotsError::Pictures(vec![picture]))?;
                 (&opened, None)
             }
         };

@@ -16,6 +16,7 @@ use crate::bundle::OpenError;
 use crate::encoder::EncodeError;
 use crate::image::{ForeignFile, ImageError};
 use crate::release::ReleaseError;
+use crate::scene::ViewError;
 use crate::store::StoreError;
 
 /// Why a learner cannot be opened.
@@ -73,7 +74,19 @@ pub struct BrokenPicture {
     /// The picture.
     pub path: PathBuf,
     /// Why.
-    pub reason: ImageError,
+    pub reason: PictureProblem,
+}
+
+/// Why a picture cannot be learned from.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum PictureProblem {
+    /// It cannot be opened.
+    #[error(transparent)]
+    Image(#[from] ImageError),
+    /// Nothing of it can be a shot.
+    #[error("is no shot: {0}")]
+    View(#[from] ViewError),
 }
 
 /// That fewer changes can be undone or redone than were to be.

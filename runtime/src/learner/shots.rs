@@ -10,6 +10,7 @@ use super::error::{BrokenPicture, ShotsError};
 use crate::files::SymlinkPolicy;
 use crate::files::folder::OpenFolder;
 use crate::image::{self, ForeignFile, ForeignFormat};
+use crate::scene::Viewfinder;
 
 /// The shots of a class.
 #[derive(Clone, Debug)]
@@ -18,12 +19,12 @@ pub enum Shots<'a> {
     Files(Vec<PathBuf>),
     /// Pictures in memory.
     Pictures(&'a [RgbImage]),
-    /// Pictures in memory that came out of files, such as things cut out of frames; messages call them by these names.
-    NamedPictures {
-        /// A name for each picture.
-        names: &'a [String],
-        /// The pictures.
-        pictures: &'a [RgbImage],
+    /// Files of pictures of which a part is learned, such as a thing before an empty place. One is open at a time.
+    Viewed {
+        /// The files.
+        files: Vec<PathBuf>,
+        /// What of each is learned.
+        viewfinder: &'a Viewfinder,
     },
     /// Features that were computed before, `[shots, views, features]`, the clean view of each first.
     Features(ArrayView3<'a, f32>),
@@ -49,7 +50,8 @@ impl Shots<'_> {
     pub fn count(&self) -> usize {
         match self {
             Self::Files(paths) => paths.len(),
-            Self::Pictures(pictures) | Self::NamedPictures { pictures, .. } => pictures.len(),
+            Self::Viewed { files, .. } => files.len(),
+            Self::Pictures(pictures) => pictures.len(),
             Self::Features(features) | Self::WithFeatures { features, .. } => features.dim().0,
         }
     }
@@ -57,8 +59,7 @@ impl Shots<'_> {
     /// What one is called, in a sentence.
     pub(super) fn name(&self, shot: usize, label: &str) -> String {
         match self {
-            Self::Files(paths) => paths[shot].display().to_string(),
-            Self::NamedPictures { names, .. } if shot < names.len() => names[shot].clone(),
+            Self::Files(files) | Self::Viewed { files, .. } => files[shot].display().to_string(),
             _ => format!("picture {} of {}", shot + 1, EscapedText(label)),
         }
     }
@@ -139,5 +140,12 @@ fn has_known_ending(path: &Path) -> bool {
 
 /// Opens a picture; the error names it.
 pub(super) fn open(path: &Path) -> Result<RgbImage, BrokenPicture> {
-    image::open(path).map_err(|reason| BrokenPicture { path: path.into(), reason })
+    image::open(path).map_err(|reason| BrokenPicture { path: path.into(), reason: reason.into() })
+}
+
+/// Opens a picture and takes what of it is learned; the error names it.
+pub(super) fn open_viewed(path: &Path, viewfinder: &Viewfinder) -> Result<RgbImage, BrokenPicture> {
+    let broken = |reason| BrokenPicture { path: path.into(), reason };
+    let picture = image::open_with_size(path).map_err(|error| broken(error.into()))?;
+    viewfinder.shot(&picture).map_err(|error| broken(error.into()))
 }

@@ -33,8 +33,7 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<
     let mut learner = device::open(options, output)?;
     arguments.options.apply(&mut learner);
     let viewfinder = arguments.scene.viewfinder(&learner)?;
-    let class = folder_shots(&viewfinder, core::slice::from_ref(&arguments.class), output)?.swap_remove(0);
-    let classes = [class.labelled()];
+    let classes = [folder_shots(&viewfinder, &arguments.class, output)?];
     let [(label, shots)] = &classes;
     let outcome = learner.add(label, shots.clone(), &mut ProgressBars::default())?;
     let report = session_report::unwrap_outcome(output, outcome);

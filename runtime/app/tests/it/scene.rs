@@ -247,6 +247,17 @@ fn what_is_no_empty_place_is_refused_and_nothing_is_lost() {
     let shots = argument("mug", &empty);
     device.refused(&["learn", &shots, "--scene"], "is no shot: it shows the empty place");
     device.refused(&["learn", &shots, "--region", "0,0,99,99", "--region", "9,9,99,99"], "give --region once");
+    // All pictures that are none are named.
+    let pictures = device.command(&["learn", &shots, "--scene"]).output().unwrap();
+    let said = text(&pictures.stderr);
+    assert!(said.matches("is no shot").count() == 3 && said.contains("nothing was changed"), "{said}");
+    // How many there are is asked before any is opened.
+    let many = root.join("many");
+    fs::create_dir_all(&many).unwrap();
+    (0..1001).for_each(|number| fs::write(many.join(format!("{number}.png")), b"no picture").unwrap());
+    let many = argument("mug", &many);
+    let region = ["learn", &many, "--region", "0,0,1,0.5"];
+    device.refused(&region, "would have 1001 shots, but a class may have at most 1000");
     // A damaged file is told and costs nothing else.
     fs::write(device.state().join("background"), b"ORCOBGND, cut off").unwrap();
     assert_refused(&device.command(&["classify", &one, "--scene"]).output().unwrap(), "show it again");
