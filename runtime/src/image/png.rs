@@ -1,6 +1,6 @@
 //! PNG: row by row, so that a large picture is made smaller while it is read, in bounded memory.
 
-use std::io::{BufRead, Seek};
+use std::io::{self, BufRead, Read, Seek};
 
 use ::image::RgbImage;
 use ::image::metadata::Orientation;
@@ -17,6 +17,9 @@ pub(super) const SIGNATURE: [u8; 8] = *b"\x89PNG\r\n\x1a\n";
 
 /// Most bytes that the decoder takes for rows and metadata.
 const BESIDES: usize = 8 << 20;
+
+/// Most bytes of EXIF data that are read for the orientation, which is among the first.
+const MAX_EXIF: u64 = 1 << 20;
 
 /// First column and row of each pass of an interlaced picture, and the steps between them (PNG, section 8.2).
 const PASSES: [[usize; 4]; 7] =
@@ -35,9 +38,40 @@ pub(super) fn decoding_memory<R: BufRead + Seek>(file: R) -> Result<DecodingCost
 }
 
 /// Width and height as they are stored, and how the picture is to be turned.
-pub(super) fn size<R: BufRead + Seek>(file: R) -> Result<((u32, u32), Orientation), ImageError> {
-    let file = PngFile::read(file, false)?;
+pub(super) fn size<R: BufRead + Seek>(mut file: R) -> Result<((u32, u32), Orientation), ImageError> {
+    let orientation = orientation(&mut file)?;
+    let file = PngFile::read(file, orientation, false)?;
     Ok((file.reader.info().size(), file.orientation))
+}
+
+/// How the picture is to be turned, by the first chunk that says so: it may stand behind the pixels (PNG, third edition,
+/// section 5.6), and is wanted before them. Leaves the file at its start.
+fn orientation<R: BufRead + Seek>(file: &mut R) -> Result<Orientation, ImageError> {
+    let exif = find_exif(file);
+    file.rewind().map_err(ImageError::Read)?;
+    // A file that ends too early is refused when it is decoded.
+    Ok(exif.ok().and_then(|exif| Orientation::from_exif_chunk(&exif)).unwrap_or(Orientation::NoTransforms))
+}
+
+/// The start of the first chunk of EXIF data.
+fn find_exif<R: BufRead + Seek>(file: &mut R) -> io::Result<Vec<u8>> {
+    file.seek_relative(SIGNATURE.len() as i64)?;
+    loop {
+        let (mut length, mut name) = ([0; 4], [0; 4]);
+        file.read_exact(&mut length)?;
+        file.read_exact(&mut name)?;
+        let length = u32::from_be_bytes(length);
+        match &name {
+            b"eXIf" => {
+                let mut exif = Vec::new();
+                file.take(u64::from(length).min(MAX_EXIF)).read_to_end(&mut exif)?;
+                return Ok(exif);
+            }
+            b"IEND" => return Err(io::ErrorKind::NotFound.into()),
+            // Behind the chunk stands its checksum.
+            _ => file.seek_relative(i64::from(length) + 4)?,
+        }
+    }
 }
 
 /// Reads what stands before the pixels, and goes on with that. A colour profile that is too large is passed over: then
@@ -46,14 +80,15 @@ fn with_header<R: BufRead + Seek, T>(
     mut file: R,
     go_on: impl FnOnce(PngFile<&mut R>) -> Result<T, ImageError>,
 ) -> Result<T, ImageError> {
-    match PngFile::read(&mut file, true) {
+    let orientation = orientation(&mut file)?;
+    match PngFile::read(&mut file, orientation, true) {
         Ok(file) if file.has_usable_profile() => return go_on(file),
         // Whatever else is too large is found again.
         Ok(_) | Err(ImageError::TooLarge) => {}
         Err(error) => return Err(error),
     }
     file.rewind().map_err(ImageError::Read)?;
-    go_on(PngFile::read(&mut file, false)?)
+    go_on(PngFile::read(&mut file, orientation, false)?)
 }
 
 /// A PNG file that has been read up to its pixels.
@@ -64,7 +99,7 @@ struct PngFile<R: BufRead + Seek> {
 
 impl<R: BufRead + Seek> PngFile<R> {
     /// Reads what stands before the pixels, an ICC profile only if it is wanted.
-    fn read(file: R, profile: bool) -> Result<Self, ImageError> {
+    fn read(file: R, orientation: Orientation, profile: bool) -> Result<Self, ImageError> {
         let mut options = DecodeOptions::default();
         options.set_ignore_adler32(false);
         options.set_ignore_crc(false);
@@ -77,8 +112,6 @@ impl<R: BufRead + Seek> PngFile<R> {
         let (width, height) = header.size();
         check_size(width, height)?;
         let reader = decoder.read_info().map_err(failed)?;
-        let exif = reader.info().exif_metadata.as_deref();
-        let orientation = exif.and_then(Orientation::from_exif_chunk).unwrap_or(Orientation::NoTransforms);
         Ok(Self { reader, orientation })
     }
 
@@ -273,6 +306,36 @@ mod tests {
         encoder.set_depth(depth);
         encoder.write_header().unwrap().write_image_data(samples).unwrap();
         file
+    }
+
+    #[test]
+    fn a_picture_is_turned_as_its_exif_data_say_wherever_they_stand() {
+        let samples: Vec<u8> = (0..3 * 4 * 3).map(|sample| sample as u8 * 7).collect();
+        let quarter = b"MM\0*\0\0\0\x08\0\x01\x01\x12\0\x03\0\0\0\x01\0\x06\0\0\0\0\0\0";
+        let plain = png([4, 3], ColorType::Rgb, BitDepth::Eight, &samples);
+        let picture = decoded(plain.clone());
+        for is_behind in [false, true] {
+            let mut file = Vec::new();
+            let mut encoder = Encoder::new(&mut file, 4, 3);
+            encoder.set_color(ColorType::Rgb);
+            let mut writer = encoder.write_header().unwrap();
+            if is_behind {
+                writer.write_image_data(&samples).unwrap();
+            }
+            writer.write_chunk(::png::chunk::eXIf, quarter).unwrap();
+            if !is_behind {
+                writer.write_image_data(&samples).unwrap();
+            }
+            writer.finish().unwrap();
+            assert_eq!(size(Cursor::new(&file)).unwrap(), ((4, 3), Orientation::Rotate90), "{is_behind}");
+            let cost = decoding_memory(Cursor::new(&file)).unwrap();
+            assert_eq!((cost.file_width, cost.file_height), (3, 4), "{is_behind}");
+            assert_eq!(decoded(file.clone()), ::image::imageops::rotate90(&picture), "{is_behind}");
+            for length in 0..file.len() {
+                assert!(decode(Cursor::new(&file[..length])).is_err(), "{is_behind}: cut at {length}");
+            }
+        }
+        assert_eq!(size(Cursor::new(&plain)).unwrap().1, Orientation::NoTransforms);
     }
 
     #[test]

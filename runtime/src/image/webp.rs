@@ -65,8 +65,9 @@ impl<'a> WebpFile<'a> {
         }
         decoder.set_memory_limit(colours::MAX_PROFILE);
         let exif = decoder.exif_metadata().ok().flatten();
-        let orientation =
-            exif.and_then(|exif| Orientation::from_exif_chunk(&exif)).unwrap_or(Orientation::NoTransforms);
+        // Some programs begin the chunk as JPEG's segment begins.
+        let exif = exif.as_deref().map(|exif| exif.strip_prefix(b"Exif\0\0").unwrap_or(exif));
+        let orientation = exif.and_then(Orientation::from_exif_chunk).unwrap_or(Orientation::NoTransforms);
         let icc = decoder.icc_profile().ok().flatten();
         let conversion = icc.and_then(|icc| Conversion::of_profile(&icc, ProfileKind::Rgb));
         let is_lossy = decoder.is_lossy();
@@ -222,10 +223,13 @@ mod tests {
         assert_eq!(image::decode(&file).unwrap(), picture);
         assert_eq!(image::size(&file).unwrap(), (40, 30));
         let quarter = b"MM\0*\0\0\0\x08\0\x01\x01\x12\0\x03\0\0\0\x01\0\x06\0\0\0\0\0\0".to_vec();
-        let turned = webp([40, 30], ColorType::Rgb8, picture.as_raw(), Some(quarter));
+        let turned = webp([40, 30], ColorType::Rgb8, picture.as_raw(), Some(quarter.clone()));
         assert_eq!(image::size(&turned).unwrap(), (30, 40));
         let upright = image::decode(&turned).unwrap();
         assert_eq!(upright, ::image::imageops::rotate90(&picture));
+        let as_in_jpeg = webp([40, 30], ColorType::Rgb8, picture.as_raw(), Some([b"Exif\0\0", &quarter[..]].concat()));
+        assert_eq!(image::size(&as_in_jpeg).unwrap(), (30, 40));
+        assert_eq!(image::decode(&as_in_jpeg).unwrap(), upright);
         let cost = image::decoding_memory(&turned).unwrap();
         assert_eq!((cost.width, cost.height), upright.dimensions());
         assert!((cost.picture_bytes()..=MAX_MEMORY).contains(&cost.peak), "{cost:?}");
