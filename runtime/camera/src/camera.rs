@@ -14,7 +14,7 @@ use crate::folder::FolderSource;
 use crate::frame::{CameraFrame, CameraPicture};
 use crate::gstreamer::{self, GstreamerSource};
 use crate::http::HttpSource;
-use crate::source::{CameraSource, OpenSource, without_passwords};
+use crate::source::{CameraSource, MAX_UNREADABLE, OpenSource, without_passwords};
 use crate::status::{CameraPhase, CameraStatus, FrameRate};
 use crate::stop::Stop;
 
@@ -22,8 +22,6 @@ use crate::stop::Stop;
 pub const FIRST_PAUSE: Duration = Duration::from_millis(500);
 /// How long at most.
 pub const LONGEST_PAUSE: Duration = Duration::from_secs(10);
-/// Unreadable pictures one after another, after which a camera is opened anew.
-pub const MAX_UNREADABLE: u32 = 20;
 
 /// Opens a source.
 type OpenFunction = fn(&CameraSource, &Stop) -> Result<Box<dyn OpenSource>, CameraError>;

@@ -65,6 +65,14 @@ pub enum CameraError {
     /// The device has no format that is read.
     #[error("the device gives neither MJPG, JPEG nor YUYV, but {0}; try it through gst:")]
     Format(String),
+    /// Rows of raw pixels that are none.
+    #[error("the device gives rows of {width} YUYV pixels in {stride} bytes, which make no sense; try it through gst:")]
+    Rows {
+        /// Pixels of a row.
+        width: u32,
+        /// Bytes from one row to the next.
+        stride: usize,
+    },
     /// Reading it panicked.
     #[error("reading it broke off: {0}")]
     BrokeOff(String),

@@ -7,6 +7,9 @@ use std::str::FromStr;
 use crate::error::{CameraError, SourceError};
 use crate::frame::CameraPicture;
 
+/// Unreadable pictures one after another, after which a camera is opened anew.
+pub const MAX_UNREADABLE: u32 = 20;
+
 /// A camera's address.
 #[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]

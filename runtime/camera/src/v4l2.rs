@@ -1,4 +1,4 @@
-//! Cameras of Linux's own, by V4L2. (What stands here was not run against a device by our tests: they have none.)
+//! Cameras of Linux's own, by V4L2. (No test reads a device: there is none. What needs no device is tested below.)
 
 use std::io;
 use std::path::Path;
@@ -11,7 +11,7 @@ use linuxvideo::{BufType, Device};
 use crate::error::CameraError;
 use crate::frame::CameraPicture;
 use crate::motion_jpeg::with_tables;
-use crate::source::OpenSource;
+use crate::source::{MAX_UNREADABLE, OpenSource};
 use crate::stop::Stop;
 use crate::wait;
 use crate::yuyv::Yuyv;
@@ -28,6 +28,7 @@ pub(crate) struct V4l2Source {
     size: [u32; 2],
     /// Bytes of a row.
     stride: usize,
+    unusable: UnusableBuffers,
     stop: Stop,
 }
 
@@ -52,7 +53,11 @@ impl V4l2Source {
             return Err(unreadable(&[format]));
         }
         let (size, stride) = ([given.width(), given.height()], given.bytes_per_line() as usize);
-        Ok(Self { stream: capture.into_stream()?, format, size, stride, stop: stop.clone() })
+        if format == PixelFormat::YUYV {
+            check_rows(size[0], stride)?;
+        }
+        let (stream, unusable) = (capture.into_stream()?, UnusableBuffers::default());
+        Ok(Self { stream, format, size, stride, unusable, stop: stop.clone() })
     }
 }
 
@@ -71,6 +76,54 @@ impl OpenSource for V4l2Source {
                 _ => Some(CameraPicture::File(with_tables(&buffer).into_owned())),
             })
         })?;
-        Ok(picture)
+        self.unusable.pass(picture)
+    }
+}
+
+/// Whether rows of raw pixels can be read at all.
+fn check_rows(width: u32, stride: usize) -> Result<(), CameraError> {
+    let is_sound = width > 0 && width.is_multiple_of(2) && stride >= 2 * width as usize;
+    if is_sound { Ok(()) } else { Err(CameraError::Rows { width, stride }) }
+}
+
+/// Buffers one after another that hold no picture.
+#[derive(Default)]
+struct UnusableBuffers(u32);
+
+impl UnusableBuffers {
+    /// Passes on what a buffer holds; an error after [`MAX_UNREADABLE`] of them that hold nothing.
+    fn pass(&mut self, picture: Option<CameraPicture>) -> Result<Option<CameraPicture>, CameraError> {
+        self.0 = if picture.is_some() { 0 } else { self.0 + 1 };
+        if self.0 < MAX_UNREADABLE {
+            return Ok(picture);
+        }
+        let reason = "is marked as broken, or has too few bytes".into();
+        Err(CameraError::Unreadable { count: self.0, reason })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_device_all_of_whose_buffers_fail_is_an_error() {
+        let mut unusable = UnusableBuffers::default();
+        for _ in 0..2 {
+            (1..MAX_UNREADABLE).for_each(|_| assert!(matches!(unusable.pass(None), Ok(None))));
+            // One that can be read makes good for those before it.
+            assert!(matches!(unusable.pass(Some(CameraPicture::File(vec![1]))), Ok(Some(_))));
+        }
+        (1..MAX_UNREADABLE).for_each(|_| assert!(matches!(unusable.pass(None), Ok(None))));
+        let error = unusable.pass(None).unwrap_err();
+        assert!(matches!(error, CameraError::Unreadable { count: MAX_UNREADABLE, .. }), "{error}");
+    }
+
+    #[test]
+    fn rows_that_make_no_sense_are_refused_when_the_device_is_opened() {
+        assert!(check_rows(640, 1280).is_ok() && check_rows(640, 1344).is_ok());
+        for (width, stride) in [(0, 1280), (641, 1344), (640, 1279), (640, 0)] {
+            assert!(matches!(check_rows(width, stride), Err(CameraError::Rows { .. })), "{width} {stride}");
+        }
     }
 }
