@@ -17,17 +17,22 @@ const MAX_LINES: usize = 64;
 #[derive(Debug)]
 pub struct Multipart<R> {
     stream: BufReader<R>,
-    /// With its two dashes.
-    boundary: Vec<u8>,
+    /// The lines that may stand between parts; the one that does once it was found.
+    boundaries: Vec<Vec<u8>>,
     /// Whether the last part's end was the next one's boundary.
     at_head: bool,
 }
 
 impl<R: Read> Multipart<R> {
-    /// Parts between lines of `boundary`, which may be given with the two dashes before it or without: cameras do both.
+    /// Parts between lines of two dashes and `boundary`, or of `boundary` alone if it begins with two dashes: cameras do
+    /// both.
     pub fn new(stream: R, boundary: &str) -> Self {
-        let boundary = format!("--{}", boundary.trim().trim_matches('"').trim_start_matches("--"));
-        Self { stream: BufReader::with_capacity(64 << 10, stream), boundary: boundary.into_bytes(), at_head: false }
+        let given = boundary.trim().trim_matches('"');
+        let mut boundaries = vec![format!("--{given}").into_bytes()];
+        if given.starts_with("--") {
+            boundaries.push(given.into());
+        }
+        Self { stream: BufReader::with_capacity(64 << 10, stream), boundaries, at_head: false }
     }
 
     /// What the parts are read from.
@@ -67,10 +72,15 @@ impl<R: Read> Multipart<R> {
             passed += self.line(&mut line)?;
             let whole = !inside;
             inside = !line.ends_with(b"\n");
-            if whole && line.trim_ascii_end() == self.boundary {
+            if !whole {
+                continue;
+            }
+            let text = line.trim_ascii_end();
+            if let Some(found) = self.boundaries.iter().position(|boundary| boundary == text) {
+                self.boundaries = vec![self.boundaries.swap_remove(found)];
                 return Ok(());
             }
-            if whole && line.trim_ascii_end().strip_prefix(&self.boundary[..]) == Some(b"--") {
+            if self.boundaries.iter().any(|boundary| text.strip_prefix(&boundary[..]) == Some(b"--")) {
                 return Err(StreamError::Ended);
             }
         }
@@ -105,7 +115,7 @@ impl<R: Read> Multipart<R> {
     }
 
     fn up_to_boundary(&mut self) -> Result<Vec<u8>, StreamError> {
-        let end = [b"\n", &self.boundary[..]].concat();
+        let end = [b"\n", &self.boundaries[0][..]].concat();
         let finder = memmem::Finder::new(&end);
         let mut part: Vec<u8> = Vec::new();
         loop {
@@ -170,6 +180,20 @@ mod tests {
                     assert_eq!(parts.next().unwrap(), b"two", "{drip} {boundary}");
                     assert!(matches!(parts.next(), Err(StreamError::Ended)));
                 }
+            }
+        }
+    }
+
+    #[test]
+    fn dashes_of_a_boundary_are_its_own_or_those_before_it() {
+        // RFC 2046 has two more dashes before those of the boundary; some cameras count two of its own.
+        for line in ["------abc", "----abc"] {
+            let stream = format!("{line}\r\n\r\none\r\n--abc\r\n{line}\r\n\r\ntwo\r\n{line}--\r\n");
+            for boundary in ["----abc", "\"----abc\""] {
+                let mut parts = Multipart::new(stream.as_bytes(), boundary);
+                assert_eq!(parts.next().unwrap(), b"one\r\n--abc", "{line} {boundary}");
+                assert_eq!(parts.next().unwrap(), b"two", "{line} {boundary}");
+                assert!(matches!(parts.next(), Err(StreamError::Ended)), "{line} {boundary}");
             }
         }
     }
