@@ -191,6 +191,7 @@ impl Recipe {
         demand("pretrain.precision", "f16", scaled, "bf16 or f32 where align.train_backbone is true")?;
         let own = self.backbone.onnx.is_none();
         demand("align.train_backbone", true, own || !self.align.train_backbone, "false where backbone.onnx is set")?;
+        demand("align.mirrored", true, own || !self.align.mirrored, "false where backbone.onnx is set")?;
         let once = self.data.look.is_whole();
         let expected = "left out unless the backbone is given and stays as it is: what is trained sees whole images";
         let frozen = self.pretrain.epochs == 0 && !self.align.train_backbone;

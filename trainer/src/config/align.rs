@@ -52,7 +52,7 @@ pub struct BaseAlignConfig {
     #[serde(default, skip_serializing_if = "is_default")]
     pub views_precision: Arithmetic,
     /// Whether a feature vector is from here on, in the exported backbone too, the mean of those of an image and of its
-    /// mirror image: steadier, for twice the arithmetic.
+    /// mirror image: steadier, for twice the arithmetic. Not for an ONNX model that the user brings.
     #[serde(default, skip_serializing_if = "is_default")]
     pub mirrored: bool,
     /// Weight of PSCL.

@@ -116,4 +116,11 @@ fn settings_that_do_not_go_together_are_refused() {
     let half = changed(|recipe| (recipe.align.train_backbone, recipe.pretrain.precision) = (true, Arithmetic::F16));
     assert!(half.unwrap_err().contains("pretrain.precision is f16, but must be bf16 or f32 where align.train"));
     assert!(changed(|recipe| recipe.pretrain.precision = Arithmetic::F16).is_ok());
+    let mirrored = changed(|recipe| {
+        recipe.backbone.onnx = Some("brought.onnx".into());
+        recipe.align.mirrored = true;
+    });
+    let expected = "recipe: align.mirrored is true, but must be false where backbone.onnx is set";
+    assert_eq!(mirrored.unwrap_err(), expected);
+    assert!(changed(|recipe| recipe.align.mirrored = true).is_ok());
 }

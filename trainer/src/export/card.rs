@@ -92,8 +92,7 @@ impl Card<'_> {
             manifest.preprocessing.height,
             facts.features
         )?;
-        // A brought file computes what it computes.
-        if recipe.align.mirrored && recipe.backbone.onnx.is_none() {
+        if recipe.align.mirrored {
             let what = "A feature vector is the mean over an image and its mirror image; the file computes both";
             writeln!(text, "- {what}, and the multiply-adds count both.")?;
         }
