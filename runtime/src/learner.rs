@@ -17,6 +17,7 @@ mod observer;
 mod service;
 mod settings;
 mod shots;
+mod started_encoder;
 #[cfg(test)]
 mod tests;
 mod undo;
@@ -34,8 +35,8 @@ use orco_state::session::{self, SessionMemory};
 use orco_state::state::{BaseModel, Class, State};
 
 use crate::bundle::Bundle;
-use crate::encoder::engine_choice::{ChoiceReason, OpenedEncoder, Workload};
-use crate::encoder::{EncodeError, Encoder};
+use crate::encoder::EncodeError;
+use crate::encoder::engine_choice::{ChoiceReason, Workload};
 use crate::release;
 use crate::store::{NewestState, Store, StoreError, StoreSnapshot};
 use crate::threads::{self, Threads};
@@ -50,6 +51,7 @@ pub use kept_scope::{KeptScope, ScopeFileError};
 pub use observer::{ChangeStep, Observer};
 pub use settings::{AlignmentTime, AnswerScope, LearnerSettings, ShotChecks};
 pub use shots::{PictureFolder, Shots, pictures_in};
+use started_encoder::StartedEncoders;
 pub use undo::UndoOutcome;
 
 /// The engine that a learner's backbone runs on.
@@ -174,8 +176,7 @@ pub struct Learner {
     classifier: Option<StateClassifier>,
     /// Labels of classes that the classifier alone knows.
     provisional: Vec<String>,
-    /// Backbones for pictures, and for shots.
-    encoders: [Option<Box<dyn Encoder>>; 2],
+    encoders: StartedEncoders,
     memory: SessionMemory,
     threads: Option<Threads>,
 }
@@ -200,7 +201,7 @@ impl Learner {
         }
         let StoreSnapshot { mut saved, warnings, newest } = store.load(&bundle)?;
         saved.keep_digests();
-        let (encoders, memory) = ([None, None], SessionMemory::with_kept_sums());
+        let (encoders, memory) = (StartedEncoders::default(), SessionMemory::with_kept_sums());
         Ok(Self {
             bundle,
             store,
@@ -361,19 +362,13 @@ impl Learner {
     /// # Errors
     /// [`EncodeError`] if it cannot be started.
     pub fn engine(&mut self, work: Workload) -> Result<EngineInUse, EncodeError> {
-        let OpenedEncoder { encoder, reason } = self.bundle.encoder(self.settings.engine, work)?;
-        let name = encoder.engine();
-        self.encoders[usize::from(work == Workload::Shots)] = Some(encoder);
-        Ok(EngineInUse { name, reason })
+        let (encoder, reason) = self.encoders.start(&self.bundle, &self.settings, work)?;
+        Ok(EngineInUse { name: encoder.engine(), reason })
     }
 
     fn encode(&mut self, work: Workload, picture: &RgbImage, views: usize) -> Result<Array2<f32>, EncodeError> {
-        let encoder = &mut self.encoders[usize::from(work == Workload::Shots)];
-        let encoder = match encoder {
-            Some(encoder) => encoder,
-            None => encoder.insert(self.bundle.encoder(self.settings.engine, work)?.encoder),
-        };
-        self.bundle.features(encoder.as_mut(), picture, views)
+        let encoder = self.encoders.get(&self.bundle, &self.settings, work)?;
+        self.bundle.features(encoder, picture, views)
     }
 
     /// Takes a learned class out, for another device with the same bundle. What leaves the device comes from the

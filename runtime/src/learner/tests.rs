@@ -10,6 +10,7 @@ use orco_state::history::EntryId;
 use orco_state::session::{ExpectedAccuracy, LearnError, RepeatedShots};
 
 use super::*;
+use crate::encoder::engine_choice::EngineChoice;
 use crate::learner::upgrade::UpgradeOptions;
 use crate::learner::{ChangeError, ChangeStep, Shots};
 use crate::thumbnails::Thumbnails;
@@ -513,4 +514,33 @@ fn the_shot_that_was_seen_is_moved_whatever_its_number_is_by_now() {
     assert_eq!(digests(&learner, "duck").len(), 5);
     let unknown = learner.move_shot_by_digest("jug", &seen[0], "duck", &mut ());
     assert!(matches!(unknown, Err(ChangeError::Learn(LearnError::UnknownLabel { .. }))), "{unknown:?}");
+}
+
+#[test]
+fn another_engine_is_used_from_the_next_picture_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut learner = learner(folder.path());
+    let picture = &plain_pictures()[1];
+    let engine = |learner: &mut Learner, choice, pictures_ahead| {
+        let settings = learner.settings_mut();
+        (settings.engine, settings.pictures_ahead) = (choice, pictures_ahead);
+        learner.features(picture)?;
+        learner.shot_features(picture)?;
+        let works = [Workload::Pictures(1), Workload::Shots];
+        let Learner { encoders, bundle, settings, .. } = learner;
+        Ok(works.map(|work| encoders.get(bundle, settings, work).unwrap().engine()))
+    };
+    let is_rten = |engines: [String; 2]| engines.map(|name| name.starts_with("rten"));
+    let few: Result<_, EncodeError> = engine(&mut learner, EngineChoice::Auto, 1);
+    assert_eq!(is_rten(few.unwrap()), [true, true]);
+    // Where it is not installed, that is an error, and no answer of the engine before.
+    match engine(&mut learner, EngineChoice::OnnxRuntime, 1) {
+        Ok(engines) => {
+            assert_eq!(is_rten(engines), [false, false]);
+            let many = engine(&mut learner, EngineChoice::Auto, 20).unwrap();
+            assert_eq!(is_rten(many), [false, true], "shots have an engine of their own");
+        }
+        Err(error) => println!("ONNX Runtime is not there: {error}"),
+    }
+    assert_eq!(is_rten(engine(&mut learner, EngineChoice::Rten, 20).unwrap()), [true, true]);
 }

@@ -1,0 +1,63 @@
+//! Backbones that a learner has started, with the settings by which their engines were chosen.
+
+use super::LearnerSettings;
+use crate::bundle::Bundle;
+use crate::encoder::engine_choice::{ChoiceReason, EngineChoice, OpenedEncoder, Workload};
+use crate::encoder::{EncodeError, Encoder};
+
+/// The settings that an engine depends on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct EngineSettings {
+    engine: EngineChoice,
+    /// 0 for shots: their engine does not depend on it.
+    pictures_ahead: usize,
+}
+
+/// A backbone that was started.
+struct StartedEncoder {
+    encoder: Box<dyn Encoder>,
+    settings: EngineSettings,
+}
+
+/// Backbones for pictures, and for shots.
+#[derive(Default)]
+pub(super) struct StartedEncoders([Option<StartedEncoder>; 2]);
+
+impl StartedEncoders {
+    /// Starts the backbone for some work, whether or not it runs; tells why on this engine.
+    pub fn start(
+        &mut self,
+        bundle: &Bundle,
+        settings: &LearnerSettings,
+        work: Workload,
+    ) -> Result<(&mut dyn Encoder, ChoiceReason), EncodeError> {
+        let OpenedEncoder { encoder, reason } = bundle.encoder(settings.engine, work)?;
+        let started = StartedEncoder { encoder, settings: settings_for(settings, work) };
+        Ok((self.slot(work).insert(started).encoder.as_mut(), reason))
+    }
+
+    /// The backbone for some work. It is started unless it runs, and started again where the settings are others since.
+    pub fn get(
+        &mut self,
+        bundle: &Bundle,
+        settings: &LearnerSettings,
+        work: Workload,
+    ) -> Result<&mut dyn Encoder, EncodeError> {
+        let wanted = settings_for(settings, work);
+        let slot = self.slot(work);
+        let started = match slot.take().filter(|started| started.settings == wanted) {
+            Some(started) => started,
+            None => StartedEncoder { encoder: bundle.encoder(settings.engine, work)?.encoder, settings: wanted },
+        };
+        Ok(slot.insert(started).encoder.as_mut())
+    }
+
+    fn slot(&mut self, work: Workload) -> &mut Option<StartedEncoder> {
+        &mut self.0[usize::from(work == Workload::Shots)]
+    }
+}
+
+fn settings_for(settings: &LearnerSettings, work: Workload) -> EngineSettings {
+    let pictures_ahead = if work == Workload::Shots { 0 } else { settings.pictures_ahead };
+    EngineSettings { engine: settings.engine, pictures_ahead }
+}
