@@ -302,16 +302,24 @@ impl Preprocessing {
         [self.width, self.height].map(|side| self.look.canvas(side))
     }
 
-    /// The largest centred part of the picture with the input's aspect ratio, scaled to the [canvas](Self::canvas).
+    /// The largest centred part of the picture with the input's aspect ratio, scaled to the [canvas](Self::canvas). A
+    /// picture that was fitted before stays as it is.
     pub fn fit(&self, picture: &RgbImage) -> RgbImage {
-        let (width, height) = (u64::from(picture.width()), u64::from(picture.height()));
+        self.scale(picture, self.part(picture))
+    }
+
+    /// The part `[x, y, width, height]` of a picture that [`fit`](Self::fit) keeps.
+    pub(crate) fn part(&self, picture: &RgbImage) -> [u32; 4] {
+        let size @ [width, height] = [picture.width(), picture.height()];
+        // Of sides that were rounded, the aspect ratio is a little another one.
+        if size == self.canvas() {
+            return [0, 0, width, height];
+        }
+        let (width, height) = (u64::from(width), u64::from(height));
         let (wanted_width, wanted_height) = (u64::from(self.width), u64::from(self.height));
         let crop_width = width.min(height * wanted_width / wanted_height).max(1);
         let crop_height = height.min(width * wanted_height / wanted_width).max(1);
-        self.scale(
-            picture,
-            [(width - crop_width) / 2, (height - crop_height) / 2, crop_width, crop_height].map(|value| value as u32),
-        )
+        [(width - crop_width) / 2, (height - crop_height) / 2, crop_width, crop_height].map(|value| value as u32)
     }
 
     /// The part of the picture, scaled to the canvas.
@@ -394,8 +402,12 @@ mod tests {
         once.append(&once.fit(&picture), &mut expected);
         assert_eq!(whole, expected);
         assert_eq!(middle, [0.0; 3 * 400]);
-        // What was fitted before is as it was.
+        // What was fitted before is as it was, also where a side of the canvas is rounded.
         assert_eq!(input.fit(&input.fit(&picture)), input.fit(&picture));
+        let wide = Preprocessing { width: 224, height: 128, look: Look::new(&[1.0, 0.75]).unwrap(), ..input };
+        let picture = RgbImage::from_fn(640, 480, |x, y| ::image::Rgb([(x ^ y) as u8, (x * 3) as u8, (y * 7) as u8]));
+        assert_eq!(wide.canvas(), [299, 171]);
+        assert_eq!(wide.fit(&wide.fit(&picture)), wide.fit(&picture));
     }
 
     #[test]
