@@ -11,7 +11,7 @@ use orco_state::codec::digest;
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct AugmentedViews {
-    /// Smallest share of the picture's area in a crop.
+    /// Smallest share in a crop of the area that the clean view shows.
     pub crop_scale: f32,
     /// Probability of brightness, contrast and saturation jitter.
     pub jitter_probability: f32,
@@ -54,7 +54,7 @@ impl AugmentedViews {
     }
 
     fn one(&self, picture: &RgbImage, input: &Preprocessing, random: &mut Random) -> RgbImage {
-        let mut view = input.scale(picture, self.crop(picture, random));
+        let mut view = input.scale(picture, self.crop(input.part(picture), random));
         if random.unit() < 0.5 {
             imageops::flip_horizontal_in_place(&mut view);
         }
@@ -69,9 +69,8 @@ impl AugmentedViews {
         view
     }
 
-    /// A random part of the picture, aspect ratio 3/4..4/3 (log-uniform): `[x, y, width, height]`.
-    fn crop(&self, picture: &RgbImage, random: &mut Random) -> [u32; 4] {
-        let (width, height) = (picture.width(), picture.height());
+    /// A random part of what the clean view shows, aspect ratio 3/4..4/3 (log-uniform); both `[x, y, width, height]`.
+    fn crop(&self, [left, top, width, height]: [u32; 4], random: &mut Random) -> [u32; 4] {
         let area = random.uniform(self.crop_scale, 1.0) * width as f32 * height as f32;
         let ratio = libm::expf(random.uniform(libm::logf(3.0 / 4.0), libm::logf(4.0 / 3.0)));
         let side = |length: f32, limit: u32| (libm::roundf(length) as u32).clamp(1, limit);
@@ -79,7 +78,7 @@ impl AugmentedViews {
         let crop_height = side(libm::sqrtf(area / ratio), height);
         let x = random.below((width - crop_width + 1) as usize) as u32;
         let y = random.below((height - crop_height + 1) as usize) as u32;
-        [x, y, crop_width, crop_height]
+        [left + x, top + y, crop_width, crop_height]
     }
 }
 
@@ -111,5 +110,19 @@ mod tests {
         assert_ne!(drawn[1], drawn[2]);
         assert_ne!(drawn, views.draw(&picture, &input, 4, 2));
         assert!(drawn.iter().all(|view| (view.width(), view.height()) == (16, 16)));
+    }
+
+    #[test]
+    fn no_view_shows_what_the_clean_one_does_not() {
+        let input = Preprocessing { width: 16, height: 16, mean: [0.5; 3], deviation: [0.5; 3], look: Look::WHOLE };
+        // Red beyond the middle square of a wide frame, and of a tall one.
+        let red = |is_beyond: bool| ::image::Rgb(if is_beyond { [255, 0, 0] } else { [0, 90, 90] });
+        let wide = RgbImage::from_fn(64, 36, |x, _| red(!(14..50).contains(&x)));
+        let tall = RgbImage::from_fn(36, 64, |_, y| red(!(14..50).contains(&y)));
+        let views = AugmentedViews { jitter_probability: 0.0, grey_probability: 0.0, ..AugmentedViews::default() };
+        for picture in [wide, tall] {
+            let drawn = views.draw(&picture, &input, 50, 1);
+            assert!(drawn.iter().all(|view| view.pixels().all(|pixel| pixel[0] == 0)));
+        }
     }
 }
