@@ -110,6 +110,7 @@ export const refusals = {
   camera_frames_too_large: { de: "Die Bilder der Kamera sind für diesen Dienst zu groß." },
   camera_picture_unreadable: { de: "Das Bild der Kamera ist nicht lesbar. Bitte noch einmal versuchen." },
   frame_gone: { de: "Dieses Bild der Kamera ist nicht mehr da: Bitte noch eines aufnehmen." },
+  region_unusable: { de: "Der Bereich ist in den Bildern der Kamera zu klein: Bitte größer ziehen." },
   unknown_region: { de: "Einen Bereich „{region}“ gibt es nicht." },
   place_empty: { de: "Der Platz ist leer: Bitte das Ding ins Bild legen." },
   no_scene: { de: "Der leere Platz wurde noch nicht gezeigt." },

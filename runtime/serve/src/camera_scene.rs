@@ -341,7 +341,7 @@ mod tests {
         // Never the frame in the place of a region.
         for refused in [shot(&all[1..], None), shot(&all, Some([0.505, 0.505]))] {
             let refused = refused.err().unwrap();
-            assert_eq!(refused.status, 409);
+            assert_eq!(refused.status(), 409);
             assert!(
                 refused.sentence.contains("is too small: at least 16 x 16 pixels are needed"),
                 "{}",

@@ -95,7 +95,7 @@ pub enum RegionError {
         text: String,
     },
     /// The name is no label.
-    #[error("{} is no name for a region", EscapedText(name))]
+    #[error("\"{}\" is no name for a region", EscapedText(name))]
     Name {
         /// The name.
         name: String,

@@ -199,6 +199,8 @@ codes! {
     FrameGone: NOT_FOUND, "frame";
     /// No region has this name.
     UnknownRegion: NOT_FOUND, "region";
+    /// The region is too small in the camera's frames.
+    RegionUnusable: CONFLICT;
     /// The place in view is empty. Put the thing there.
     PlaceEmpty: CONFLICT;
     /// The empty place was not shown.
