@@ -134,7 +134,11 @@ fn a_model_that_the_user_brings_becomes_the_backbone() {
     let path = folder.path().join("mine.onnx");
     // Other sizes than the images have: they are scaled.
     write_model(&path, [3, 24, 20]);
-    let mut recipe = recipe().with_backbone(&path).unwrap();
+    let mut recipe = recipe();
+    let mirrored = recipe.clone().with_backbone(&path).unwrap_err().to_string();
+    assert!(mirrored.contains("align.mirrored is true"), "{mirrored}");
+    recipe.align.mirrored = false;
+    let mut recipe = recipe.with_backbone(&path).unwrap();
     // Features that nothing was trained for lie close together: the head needs longer steps, and more of them.
     (recipe.align.epochs, recipe.align.learning_rate) = (100, 1.0);
     let channels = Channels { mean: [0.1, 0.2, 0.3], deviation: [0.27, 0.26, 0.28] };
@@ -176,7 +180,7 @@ fn a_model_of_the_wrong_shape_is_refused_with_a_reason() {
     let onnx = OnnxBackbone::open(&path, &config, 32, Channels::default()).unwrap();
     assert_eq!((onnx.input.height, onnx.input.width, onnx.features), (32, 16, 16));
     let mut recipe = recipe();
-    recipe.export.int8 = true;
+    (recipe.export.int8, recipe.align.mirrored) = (true, false);
     assert!(recipe.clone().with_backbone(&path).unwrap_err().to_string().contains("export.int8 is true"));
     (recipe.export.int8, recipe.export.weights) = (false, WeightFormat::F16);
     assert!(recipe.with_backbone(&path).unwrap_err().to_string().contains("export.weights is f16"));
