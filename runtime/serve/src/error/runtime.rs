@@ -194,7 +194,8 @@ impl From<&BackupError> for Refusal {
     fn from(error: &BackupError) -> Self {
         match error {
             BackupError::Nothing { .. } => Self::nothing_to_back_up(),
-            BackupError::Store(StoreError::Busy { .. }) => refused(ErrorCode::StateBusy, error).about("no backup"),
+            BackupError::Store(error) => Self::from(error).about("no backup"),
+            BackupError::Release(error) => Self::from(error).about("no backup"),
             _ => Self::no_backup(error),
         }
     }
@@ -271,6 +272,10 @@ mod tests {
             (refusal.code, json!(refusal.values)),
             (ErrorCode::HistoryMovedOn, json!({ "entry": 3, "last": 4 }))
         );
+        let gone = BackupError::Store(StoreError::Gone { folder: "state".into() });
+        let refusal = Refusal::from(&gone);
+        assert!(refusal.sentence.starts_with("no backup: "), "{}", refusal.sentence);
+        assert_eq!(refusal.code, ErrorCode::StateUnusable);
         let refusal = Refusal::from(&ChangeError::Pack(PackError::TooManyShots { shots: 2000 }));
         assert_eq!(json!(refusal.values), json!({ "shots": 2000, "limit": MAX_SHOTS }));
     }
