@@ -291,8 +291,13 @@ impl Reporter<'_> {
         }
         let (named, earlier) = (self.named(), self.descriptions(&self.announced.borrow()));
         let messages = self.announce(client, named, &earlier, &[]).await;
-        // The broker has answered all of this, and so the question before it.
-        for topic in connection.described.take() {
+        // The broker has answered all of this, and so the question before it. Who may only write is told nothing, but the
+        // history knows which classes there were.
+        let mut described = connection.described.take();
+        if described.is_empty() {
+            described.extend(self.descriptions(&self.remembered()).into_iter().map(|(topic, _)| topic));
+        }
+        for topic in described {
             if messages.iter().all(|(other, _)| *other != topic) {
                 self.deliver(client, &topic, "", true).await;
             }
@@ -344,6 +349,15 @@ impl Reporter<'_> {
         let known = self.answers.knowledge();
         let learned = known.classes[known.base..].iter().rev().take(MAX_THINGS);
         EntityNames { regions, things: learned.map(|class| class.label.clone()).collect() }
+    }
+
+    /// The labels of all changes that are remembered.
+    fn remembered(&self) -> EntityNames {
+        let known = self.answers.knowledge();
+        let labels: BTreeSet<&str> =
+            known.history.iter().flat_map(|entry| &entry.names).map(|named| &*named.label).collect();
+        let things = labels.into_iter().filter(|label| !label.is_empty()).map(str::to_owned).collect();
+        EntityNames { regions: Vec::new(), things }
     }
 
     async fn tell(&self, client: &AsyncClient, connection: &Connection) {
