@@ -50,7 +50,10 @@ fn orientation<R: BufRead + Seek>(file: &mut R) -> Result<Orientation, ImageErro
     let exif = find_exif(file);
     file.rewind().map_err(ImageError::Read)?;
     // A file that ends too early is refused when it is decoded.
-    Ok(exif.ok().and_then(|exif| Orientation::from_exif_chunk(&exif)).unwrap_or(Orientation::NoTransforms))
+    let exif = exif.unwrap_or_default();
+    // Some programs begin the chunk as JPEG's segment begins.
+    let exif = exif.strip_prefix(b"Exif\0\0").unwrap_or(&exif);
+    Ok(Orientation::from_exif_chunk(exif).unwrap_or(Orientation::NoTransforms))
 }
 
 /// The start of the first chunk of EXIF data.
@@ -314,7 +317,9 @@ mod tests {
         let quarter = b"MM\0*\0\0\0\x08\0\x01\x01\x12\0\x03\0\0\0\x01\0\x06\0\0\0\0\0\0";
         let plain = png([4, 3], ColorType::Rgb, BitDepth::Eight, &samples);
         let picture = decoded(plain.clone());
-        for is_behind in [false, true] {
+        // Some programs begin the chunk as JPEG's segment begins.
+        let prefixed = [b"Exif\0\0", &quarter[..]].concat();
+        for (is_behind, exif) in [(false, &quarter[..]), (true, quarter), (false, &prefixed)] {
             let mut file = Vec::new();
             let mut encoder = Encoder::new(&mut file, 4, 3);
             encoder.set_color(ColorType::Rgb);
@@ -322,7 +327,7 @@ mod tests {
             if is_behind {
                 writer.write_image_data(&samples).unwrap();
             }
-            writer.write_chunk(::png::chunk::eXIf, quarter).unwrap();
+            writer.write_chunk(::png::chunk::eXIf, exif).unwrap();
             if !is_behind {
                 writer.write_image_data(&samples).unwrap();
             }
