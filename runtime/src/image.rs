@@ -248,6 +248,12 @@ fn swaps_sides(orientation: Orientation) -> bool {
     matches!(orientation, Rotate90 | Rotate270 | Rotate90FlipH | Rotate270FlipH)
 }
 
+/// How EXIF data say that a picture is to be turned. Outside of JPEG some programs begin them as JPEG's segment begins.
+fn exif_orientation(exif: &[u8]) -> Orientation {
+    let exif = exif.strip_prefix(b"Exif\0\0").unwrap_or(exif);
+    Orientation::from_exif_chunk(exif).unwrap_or(Orientation::NoTransforms)
+}
+
 /// Turns a picture upright.
 fn upright(mut picture: DynamicImage, orientation: Orientation) -> DynamicImage {
     picture.apply_orientation(orientation);

@@ -10,7 +10,9 @@ use ::png::{
 };
 
 use super::colours::{self, Conversion, ProfileKind};
-use super::{DecodedPicture, DecodingCost, ImageError, MAX_MEMORY, blend, check_size, swaps_sides, upright};
+use super::{
+    DecodedPicture, DecodingCost, ImageError, MAX_MEMORY, blend, check_size, exif_orientation, swaps_sides, upright,
+};
 
 /// The bytes that a PNG file begins with.
 pub(super) const SIGNATURE: [u8; 8] = *b"\x89PNG\r\n\x1a\n";
@@ -50,10 +52,7 @@ fn orientation<R: BufRead + Seek>(file: &mut R) -> Result<Orientation, ImageErro
     let exif = find_exif(file);
     file.rewind().map_err(ImageError::Read)?;
     // A file that ends too early is refused when it is decoded.
-    let exif = exif.unwrap_or_default();
-    // Some programs begin the chunk as JPEG's segment begins.
-    let exif = exif.strip_prefix(b"Exif\0\0").unwrap_or(&exif);
-    Ok(Orientation::from_exif_chunk(exif).unwrap_or(Orientation::NoTransforms))
+    Ok(exif_orientation(&exif.unwrap_or_default()))
 }
 
 /// The start of the first chunk of EXIF data.

@@ -12,7 +12,8 @@ use image_webp::{DecodingError, WebPDecoder};
 use self::lossless::CodeGroups;
 use super::colours::{self, Conversion, ProfileKind};
 use super::{
-    DecodedPicture, DecodingCost, ForeignFormat, ImageError, MAX_MEMORY, blend, check_size, swaps_sides, upright,
+    DecodedPicture, DecodingCost, ForeignFormat, ImageError, MAX_MEMORY, blend, check_size, exif_orientation,
+    swaps_sides, upright,
 };
 
 /// Bytes of the container's head: `RIFF`, the number of bytes that follow, `WEBP`.
@@ -65,9 +66,7 @@ impl<'a> WebpFile<'a> {
         }
         decoder.set_memory_limit(colours::MAX_PROFILE);
         let exif = decoder.exif_metadata().ok().flatten();
-        // Some programs begin the chunk as JPEG's segment begins.
-        let exif = exif.as_deref().map(|exif| exif.strip_prefix(b"Exif\0\0").unwrap_or(exif));
-        let orientation = exif.and_then(Orientation::from_exif_chunk).unwrap_or(Orientation::NoTransforms);
+        let orientation = exif_orientation(&exif.unwrap_or_default());
         let icc = decoder.icc_profile().ok().flatten();
         let conversion = icc.and_then(|icc| Conversion::of_profile(&icc, ProfileKind::Rgb));
         let is_lossy = decoder.is_lossy();

@@ -367,8 +367,12 @@ impl<'a> ValidationSamples<'a> {
     /// Whether a sample of this class counts for nothing: it is an exemplar that another class has, too, or its own
     /// class before, or a learned class replaces its class.
     fn says_nothing(&self, sample: usize, class: Option<usize>) -> bool {
-        let is_replaced = class.is_some_and(|class| self.replaced.get(class) == Some(&true));
-        is_replaced || self.is_duplicate(sample)
+        class.is_some_and(|class| self.is_replaced(class)) || self.is_duplicate(sample)
+    }
+
+    /// Whether a learned class replaces this one of the bundle.
+    fn is_replaced(&self, class: usize) -> bool {
+        self.replaced.get(class) == Some(&true)
     }
 
     fn is_duplicate(&self, sample: usize) -> bool {
@@ -408,7 +412,7 @@ impl<'a> ValidationSamples<'a> {
         let mut first = BTreeMap::new();
         let mut shared = BTreeMap::<_, BTreeSet<_>>::new();
         let each = self.digests.iter().zip(self.state.exemplars.classes());
-        for (&digest, &class) in each.filter(|(_, class)| self.replaced.get(**class as usize) != Some(&true)) {
+        for (&digest, &class) in each.filter(|(_, class)| !self.is_replaced(**class as usize)) {
             let earlier = *first.entry(digest).or_insert(class);
             if earlier != class {
                 shared.entry(digest).or_default().insert([earlier, class]);
