@@ -15,7 +15,7 @@ use crate::error::PendingError;
 use crate::learner::warn;
 
 /// How often signals are asked for.
-const PAUSE: Duration = Duration::from_millis(20);
+const SIGNAL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Cancels a change once that was asked for.
 struct StopObserver<'a>(&'a AtomicBool);
@@ -26,12 +26,12 @@ impl Observer for StopObserver<'_> {
     }
 }
 
-/// Makes a change without Python's lock, and returns its report. What is doubtful about a change that is made becomes a
-/// warning.
+/// Makes a change without Python's lock, and returns its report. A warning tells of a change that is made, but not as it
+/// should be.
 ///
 /// # Errors
-/// The change's own error, or the exception of a signal that came meanwhile. It stopped the change, or the alignment
-/// after it: then a warning says that the change is made.
+/// The change's own error, or the exception of a signal that came meanwhile. A signal stops the change, or the alignment
+/// after it; a warning tells if the change is made all the same, and an error of it is the exception's cause.
 pub fn change<T: Send>(
     py: Python<'_>,
     make: impl FnOnce(&mut dyn Observer) -> Result<ChangeOutcome<T>, PendingError> + Send,
@@ -47,7 +47,7 @@ pub fn change<T: Send>(
             });
             let mut signal = None;
             while !worker.is_finished() {
-                thread::park_timeout(PAUSE);
+                thread::park_timeout(SIGNAL_INTERVAL);
                 if signal.is_none() {
                     signal = Python::attach(|py| py.check_signals()).err();
                     stop.store(signal.is_some(), Ordering::Relaxed);
@@ -56,12 +56,13 @@ pub fn change<T: Send>(
             (worker.join().unwrap_or_else(|panic| resume_unwind(panic)), signal)
         })
     });
-    let report = match (made, &signal) {
-        (Ok(outcome), _) => report_of(py, outcome)?,
-        (Err(error), None) => return Err(error.into()),
-        (Err(_), Some(_)) => return Err(signal.expect("a signal")),
-    };
-    signal.map_or(Ok(report), Err)
+    let Some(signal) = signal else { return report_of(py, made?) };
+    match made {
+        Ok(outcome) if outcome.uncertain.is_none() && outcome.unaligned.is_none() => warn(py, "the change is made")?,
+        Ok(outcome) => drop(report_of(py, outcome)?),
+        Err(error) => signal.set_cause(py, Some(error.into())),
+    }
+    Err(signal)
 }
 
 /// The report of a change, with warnings of what is doubtful about it: that a power cut could lose it, or that the head
