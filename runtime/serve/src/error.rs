@@ -1,7 +1,7 @@
 //! Why the service cannot be started, and why it refuses a request.
 
 mod code;
-mod runtime;
+mod conversion;
 
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -214,7 +214,7 @@ impl Refusal {
 
     /// A file cannot be read or written; `error` says which.
     pub fn storage(error: &(dyn Error + 'static)) -> Self {
-        Self::new(ErrorCode::Storage, error.to_string()).with("reason", runtime::reason(error))
+        Self::new(ErrorCode::Storage, error.to_string()).with("reason", conversion::reason(error))
     }
 
     /// The service ends.

@@ -6,20 +6,20 @@ use ::image::metadata::Orientation;
 use super::swaps_sides;
 
 /// A decoded picture, and how large the picture in its file is: larger than this one if it was decoded at reduced scale.
-/// Use it where places are told in pixels: people know those of the file.
+/// Use it, not the pixels alone, where places are told in pixels: people know those of the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DecodedPicture {
     /// The pixels, upright.
     pub picture: RgbImage,
     /// Width and height of the picture in the file, upright, in pixels.
-    pub file_size: [u32; 2],
+    pub size_in_file: [u32; 2],
 }
 
 impl DecodedPicture {
     /// Of a file whose picture has this size before it is turned upright.
     pub(super) fn new(picture: RgbImage, [width, height]: [usize; 2], orientation: Orientation) -> Self {
         let [width, height] = [width, height].map(|side| side as u32);
-        let file_size = if swaps_sides(orientation) { [height, width] } else { [width, height] };
-        Self { picture, file_size }
+        let size_in_file = if swaps_sides(orientation) { [height, width] } else { [width, height] };
+        Self { picture, size_in_file }
     }
 }

@@ -355,7 +355,7 @@ fn a_background_is_kept_replaced_and_forgotten_and_damage_is_told() {
 fn a_picture_at_reduced_scale_is_looked_at_in_pixels_of_its_file() {
     let red = |picture: &RgbImage| picture.pixels().map(|pixel| u32::from(pixel[0])).sum::<u32>() as f32;
     let picture = RgbImage::from_fn(160, 120, |x, y| Rgb([if x >= 80 && y < 60 { 255 } else { 0 }, 9, 9]));
-    let reduced = DecodedPicture { picture, file_size: [639, 480] };
+    let reduced = DecodedPicture { picture, size_in_file: [639, 480] };
     let region = |text: &str| Viewfinder { regions: vec![text.parse().unwrap()], ..Viewfinder::default() };
     let corner = region("320,0,319,240");
     let view = corner.views(&reduced).unwrap().remove(0);
@@ -376,7 +376,7 @@ fn a_picture_at_reduced_scale_is_looked_at_in_pixels_of_its_file() {
     let background = background(WIDE);
     let frame = Painting::place(WIDE).with_ball([520.0, 150.0], 60.0).taken(70);
     let viewfinder = Viewfinder { background: Some(background.into()), ..Viewfinder::default() };
-    let doubled = DecodedPicture { picture: frame, file_size: WIDE.map(|side| 2 * side) };
+    let doubled = DecodedPicture { picture: frame, size_in_file: WIDE.map(|side| 2 * side) };
     assert_ball(viewfinder.views(&doubled).unwrap()[0].things[0].bounds, [1040.0, 300.0], 120.0, 14.0);
     assert_eq!(viewfinder.shot_at(&doubled, [0.8, 0.4]), viewfinder.shot(&doubled));
 }

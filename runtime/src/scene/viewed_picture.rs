@@ -11,19 +11,19 @@ use crate::image::DecodedPicture;
 pub struct ViewedPicture<'a> {
     pub(super) picture: &'a RgbImage,
     /// Width and height of the picture in the file.
-    pub(super) file_size: [u32; 2],
+    pub(super) size_in_file: [u32; 2],
 }
 
 impl<'a> From<&'a DecodedPicture> for ViewedPicture<'a> {
     fn from(decoded: &'a DecodedPicture) -> Self {
-        Self { picture: &decoded.picture, file_size: decoded.file_size }
+        Self { picture: &decoded.picture, size_in_file: decoded.size_in_file }
     }
 }
 
 /// A picture at its full size.
 impl<'a> From<&'a RgbImage> for ViewedPicture<'a> {
     fn from(picture: &'a RgbImage) -> Self {
-        Self { picture, file_size: [picture.width(), picture.height()] }
+        Self { picture, size_in_file: [picture.width(), picture.height()] }
     }
 }
 
@@ -34,12 +34,12 @@ impl ViewedPicture<'_> {
 
     /// A rectangle of the file's picture in this one.
     pub(super) fn in_picture(self, rect: PixelRect) -> PixelRect {
-        scaled(rect, self.file_size, self.size())
+        scaled(rect, self.size_in_file, self.size())
     }
 
     /// A rectangle of this picture in the file's.
     pub(super) fn in_file(self, rect: PixelRect) -> PixelRect {
-        scaled(rect, self.size(), self.file_size)
+        scaled(rect, self.size(), self.size_in_file)
     }
 }
 

@@ -89,7 +89,7 @@ impl Viewfinder {
         if self.regions.is_empty() {
             return Ok(vec![self.view(picture, String::new(), None)?]);
         }
-        let [width, height] = picture.file_size;
+        let [width, height] = picture.size_in_file;
         let view =
             |named: &NamedRegion| self.view(picture, named.name.clone(), Some(named.region.in_frame(width, height)?));
         self.regions.iter().map(view).collect()
@@ -101,7 +101,7 @@ impl Viewfinder {
     /// As for [`Viewfinder::views`], and [`ViewError::Empty`] if nothing is there.
     pub fn shot<'a>(&self, picture: impl Into<ViewedPicture<'a>>) -> Result<RgbImage, ViewError> {
         let picture = picture.into();
-        let [width, height] = picture.file_size;
+        let [width, height] = picture.size_in_file;
         let region = self.regions.first().map(|named| named.region.in_frame(width, height)).transpose()?;
         let around = region.unwrap_or(PixelRect { x: 0, y: 0, width, height });
         self.shot_of(picture, region, [around.x + around.width / 2, around.y + around.height / 2])
@@ -114,7 +114,7 @@ impl Viewfinder {
     /// As for [`Viewfinder::shot`]; other regions may be what they like.
     pub fn shot_at<'a>(&self, picture: impl Into<ViewedPicture<'a>>, place: [f32; 2]) -> Result<RgbImage, ViewError> {
         let picture = picture.into();
-        let size @ [width, height] = picture.file_size;
+        let size @ [width, height] = picture.size_in_file;
         let pixel =
             [0, 1].map(|axis| ((place[axis].clamp(0.0, 1.0) * size[axis] as f32) as u32).min(size[axis].max(1) - 1));
         let holds_place = |named: &&NamedRegion| named.region.unchecked(width, height).contains(pixel);
@@ -145,7 +145,7 @@ impl Viewfinder {
         name: String,
         region: Option<PixelRect>,
     ) -> Result<RegionView, ViewError> {
-        let [width, height] = viewed.file_size;
+        let [width, height] = viewed.size_in_file;
         let bounds = region.unwrap_or(PixelRect { x: 0, y: 0, width, height });
         let region = region.map(|region| viewed.in_picture(region));
         let Some(background) = &self.background else {

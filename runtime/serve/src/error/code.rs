@@ -1,4 +1,4 @@
-//! What goes wrong, in codes that programs can rely on.
+//! What goes wrong, in codes for programs, each with the status of its answer.
 
 use std::fmt;
 
@@ -241,6 +241,7 @@ impl ErrorCode {
     }
 
     fn description(self) -> &'static CodeDescription {
+        // Both lists are made of the same rows, in the same order.
         &Self::DESCRIPTIONS[self as usize]
     }
 }

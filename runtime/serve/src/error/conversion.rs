@@ -1,4 +1,4 @@
-//! Errors of the runtime as refusals. Requests and jobs meet the same errors, so each has one code, by its variant.
+//! Errors of `orco_runtime` as refusals: one code for each variant, whether a request or a job meets it.
 
 use std::error::Error;
 
