@@ -15,8 +15,9 @@ export function startDevice() {
 }
 
 let unreadable = 0;
-function show({ deviceCamera: camera, deviceChosen }) {
-  if (!camera || !deviceChosen) return;
+function show({ deviceCamera: camera, deviceChosen, connected }) {
+  // What the camera showed before the connection was lost is no answer.
+  if (!camera || !deviceChosen || !connected) return;
   store.update({ answer: { matches: camera.matches, set: camera.set, known: camera.known, empty: camera.empty } });
   const isBad = camera.unreadable > unreadable && camera.unreadable_reason;
   unreadable = camera.unreadable;

@@ -35,6 +35,8 @@ export function setText(id, text) {
 
 // The error of the last request, or none. It stays in view until it is closed, something else is done, or some time has
 // passed in which it could be read.
+export const shownError = () => $("error").textContent;
+
 export function showError(sentence = "") {
   clearTimeout(closing);
   $("error-bar").hidden = !sentence;

@@ -31,7 +31,8 @@ export async function listen() {
     } catch { /* The next attempt follows. */ }
     interrupted ??= { label: store.state.label, shots: store.state.shots };
     // An old answer would be taken for a new one.
-    store.update({ connected: false, answer: NO_ANSWER });
+    // A service that was started anew numbers things from the start.
+    store.update({ connected: false, answer: NO_ANSWER, chosenThing: null });
     await sleep(RETRY_MS);
   }
 }
@@ -63,6 +64,13 @@ async function readWithin(reader, milliseconds) {
   }
 }
 
+// Some events were lost: everything is read again.
+async function catchUp() {
+  const { label, shots } = store.state;
+  await refreshAll();
+  await resume({ label, shots });
+}
+
 // Finds out what became of shots and of a job that were there before the connection was lost.
 async function resume({ label, shots }) {
   const { job } = store.state;
@@ -79,6 +87,7 @@ async function resume({ label, shots }) {
 function handle({ kind, data }) {
   if (kind === "live") store.update({ deviceCamera: JSON.parse(data) });
   if (kind === "job") store.update({ job: JSON.parse(data) });
+  if (kind === "lagged") catchUp().catch(() => {});
   if (kind === "changed") refreshClasses().catch(() => {});
   if (kind === "changed" || kind === "shots") refreshShots().catch(() => {});
   // A purge takes the sightings of its class away.

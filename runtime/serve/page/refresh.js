@@ -17,7 +17,7 @@ function requests() {
 
 const classesRequest = requests();
 export async function refreshClasses() {
-  const isNewest = classesRequest(), { job } = store.state;
+  const isNewest = classesRequest(), { job, deviceCamera } = store.state;
   const [status, { classes }, { entries, present, earlier }] = await Promise.all([get("status"), get("classes"), get("history")]);
   if (!isNewest()) return;
   releaseStored();
@@ -30,8 +30,8 @@ export async function refreshClasses() {
     // What events brought meanwhile is newer than the status.
     job: store.state.job === job ? status.jobs[0] ?? job : store.state.job,
     regions: status.regions ?? [],
-    // A service that was started anew may have no camera any more; of one that has it, events bring what is newer.
-    deviceCamera: status.camera ? store.state.deviceCamera ?? status.camera : null,
+    // A service that was started anew may have no camera any more.
+    deviceCamera: status.camera && store.state.deviceCamera !== deviceCamera ? store.state.deviceCamera : status.camera ?? null,
   });
 }
 

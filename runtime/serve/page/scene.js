@@ -89,8 +89,10 @@ function boxOf(id) {
   return boxes.get(id);
 }
 
-// Where the thing is that people chose for shots, if it is there.
+// Where shots are taken: of the thing that people chose, or else of the one in the middle. Null where the chosen one
+// has gone: another one is no shot of it.
 export function chosenPlace({ deviceCamera, chosenThing }) {
-  const thing = deviceCamera?.things?.find(({ id }) => id === chosenThing);
-  return thing ? { at: middleOf(thing.box) } : {};
+  if (chosenThing === null || deviceCamera?.scene?.state !== "shown") return {};
+  const thing = deviceCamera.things?.find(({ id }) => id === chosenThing);
+  return thing ? { at: middleOf(thing.box) } : null;
 }

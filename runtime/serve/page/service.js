@@ -1,6 +1,6 @@
 // Requests to the service, with its token, which is asked for once.
 import { ask } from "./dialog.js";
-import { showError } from "./dom.js";
+import { showError, shownError } from "./dom.js";
 import { message, ofFile } from "./language.js";
 import { refusalText } from "./refusals.js";
 
@@ -36,20 +36,27 @@ async function renewToken(used) {
   sessionStorage.setItem("token", isToken ? given.trim() : "none");
 }
 
-// The answer to a request. That none comes, or not soon, is shown unless the request is quiet.
+// Requests of which it was said that no answer has come yet.
+const late = new Set();
+
+// The answer to a request. That none comes, or not soon, is shown unless the request is quiet. What another request
+// was answered is neither covered by that nor taken back with it.
 async function answered(request, quiet) {
   if (quiet) return request;
-  let isLate = false;
-  const timer = setTimeout(() => { isLate = true; showError(message("noAnswerYet")); }, PATIENCE_MS);
+  const timer = setTimeout(() => {
+    late.add(request);
+    if (!shownError()) showError(message("noAnswerYet"));
+  }, PATIENCE_MS);
   try {
     const response = await request;
-    if (isLate) showError();
+    if (late.delete(request) && !late.size && shownError() === message("noAnswerYet")) showError();
     return response;
   } catch (error) {
     showError(message("notReached"));
     throw error;
   } finally {
     clearTimeout(timer);
+    late.delete(request);
   }
 }
 

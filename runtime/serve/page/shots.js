@@ -25,8 +25,8 @@ const takenHere = new Set();
 const replaces = new Map();
 // The change that was asked for here: once it is made, the next thing gets another name.
 let requested = null;
-// What was refused last, { shot, label }: the shot is a file, or a frame of the service's own camera.
-let refused = null;
+// What was refused last, each { shot, label }: the shot is a file, or a frame of the service's own camera.
+let refused = [];
 
 export function startShots() {
   $("label").oninput = () => {
@@ -35,7 +35,7 @@ export function startShots() {
     refreshShots().catch(() => {});
   };
   listenToShoot();
-  $("anyway").onclick = () => refused && take(refused.shot, refused.label, { anyway: true }).catch(() => {});
+  $("anyway").onclick = () => takeEach(refused, { anyway: true }).catch(() => {});
   $("replace").onchange = () => replaces.set(store.state.label, $("replace").checked);
   $("learn").onclick = (event) => learn(isByKey(event)).catch(() => {});
   subscribe(["label", "shots", "classes", "job", "stream", "files", "deviceChosen", "connected", "hasVerdict", "waiting", "language"], showControls);
@@ -83,37 +83,58 @@ function hold() {
 }
 
 async function takeAll(label, files) {
-  if (files.length) {
-    for (const file of files) await take(file, label);
-  } else {
-    let hasTaken = false;
-    do {
-      const shot = store.state.deviceChosen ? chosenPlace(store.state) : await frame(SIDE);
-      if (shot && await take(shot, label, { isHeldOn: hasTaken })) hasTaken = true;
-      await sleep(EVERY_MS);
-    } while (isHeld && (store.state.stream || store.state.deviceChosen));
+  if (files.length) return takeEach(files.map((file) => ({ shot: file, label })));
+  let hasTaken = false;
+  do {
+    const shot = store.state.deviceChosen ? chosenPlace(store.state) : await frame(SIDE);
+    if (store.state.deviceChosen && !shot) {
+      tell([]);
+      $("shot-note").textContent = message("chosenGone");
+      return update({ chosenThing: null });
+    }
+    const outcome = shot && await take(shot, label);
+    if (outcome) tell([outcome], { isHeldOn: hasTaken });
+    hasTaken ||= Boolean(outcome?.accepted);
+    await sleep(EVERY_MS);
+  } while (isHeld && (store.state.stream || store.state.deviceChosen));
+}
+
+// Takes several shots, and says of all of them what there is to say.
+export async function takeEach(shots, { anyway = false } = {}) {
+  const outcomes = [];
+  for (const { shot, label } of shots) {
+    const outcome = await take(shot, label, { anyway });
+    if (!outcome) continue;
+    outcomes.push(outcome);
+    tell(outcomes);
   }
 }
 
-// Sends a picture, or has the service take that frame, or the newest, of its own camera; returns whether it was taken.
-// `isHeldOn` says that the button was held on after a shot.
-async function take(shot, label, { anyway = false, isHeldOn = false } = {}) {
+// Sends a picture, or has the service take that frame, or the newest, of its own camera; returns what came of it, null if
+// there was no answer.
+async function take(shot, label, { anyway = false } = {}) {
   const isFile = shot instanceof Blob;
   const request = isFile ? call("POST", `${api(shotsPath(label))}${anyway ? "?anyway=true" : ""}`, shot, { name: shot.name })
     : call("POST", api("camera/shot"), { label, anyway, ...shot });
   const response = await request.catch(() => null);
-  if (!response) return false;
+  if (!response) return null;
   const { accepted, id, warnings, frame: number } = await response.json();
   if (accepted) takenHere.add(id);
-  refused = accepted ? null : { shot: isFile ? shot : { ...shot, frame: number }, label };
   const isLearned = classOf(label, store.state.classes)?.learned === true;
   const said = shotSentences(warnings, { label, anyway, isLearned, file: shot.name });
+  return { accepted, warnings, said, label, shot: isFile ? shot : { ...shot, frame: number } };
+}
+
+// Shows what came of shots. `isHeldOn` says that the button was held on after a shot.
+function tell(outcomes, { isHeldOn = false } = {}) {
+  refused = outcomes.filter(({ accepted }) => !accepted);
   // While the button is held, the same picture comes again by itself.
-  const isRepeatWhileHeld = !accepted && isHeldOn && warnings.every(({ kind }) => kind === "repeated");
-  $("shot-warning").textContent = isRepeatWhileHeld ? "" : said.warnings.join(" ");
-  $("shot-note").textContent = isRepeatWhileHeld ? message("holdsStill") : said.notes.join(" ");
-  $("anyway-row").hidden = accepted || isRepeatWhileHeld;
-  return accepted;
+  const isRepeatWhileHeld = isHeldOn && refused.length > 0
+    && refused.every(({ warnings }) => warnings.every(({ kind }) => kind === "repeated"));
+  const sentences = (kind) => [...new Set(outcomes.flatMap(({ said }) => said[kind]))].join(" ");
+  $("shot-warning").textContent = isRepeatWhileHeld ? "" : sentences("warnings");
+  $("shot-note").textContent = isRepeatWhileHeld ? message("holdsStill") : sentences("notes");
+  $("anyway-row").hidden = !refused.length || isRepeatWhileHeld;
 }
 
 // What is said of a shot. That a new thing looks like another one is no more than a note, since learning tells them
@@ -139,9 +160,7 @@ function forgetWarning() {
 }
 
 function forgetShot() {
-  refused = null;
-  $("shot-warning").textContent = $("shot-note").textContent = "";
-  $("anyway-row").hidden = true;
+  tell([]);
 }
 
 async function learn(byKey) {

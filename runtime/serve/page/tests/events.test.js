@@ -31,6 +31,25 @@ test("a stream that falls silent is cancelled, one that goes on is not", async (
   assert.deepEqual(store.state.deviceCamera, { number: 2 });
 });
 
+test("after events were lost, everything is read again, and what became of the job", async () => {
+  globalThis.sessionStorage = globalThis.localStorage = { getItem: () => null };
+  const asked = [];
+  const bodies = {
+    status: { jobs: [] }, classes: { classes: [] }, history: { entries: [] }, shots: { labels: [] }, inbox: { groups: [] },
+    sightings: { kept: false }, "1-1": { id: "1-1", state: "done" },
+  };
+  globalThis.fetch = async (path) => {
+    asked.push(path.replace("/api/v1/", ""));
+    return { ok: true, json: async () => bodies[path.split("/").at(-1)] };
+  };
+  store.update({ label: "", job: { id: "1-1", state: "running" } });
+  const chunks = [{ value: "event: lagged\ndata: {}\n\n", done: false }, { value: "", done: true }];
+  await receive({ read: async () => chunks.shift(), cancel: async () => {} });
+  await new Promise((done) => setTimeout(done, 20));
+  for (const path of ["status", "shots", "inbox", "sightings", "jobs/1-1"]) assert.ok(asked.includes(path), `${path} of ${asked}`);
+  assert.equal(store.state.job.state, "done");
+});
+
 test("time that the service needs between two events is counted anew for each", async () => {
   let left = 4;
   const reader = {

@@ -14,8 +14,8 @@ function held() {
   return requests;
 }
 
-function answer(requests, { job, label }) {
-  const bodies = { status: { jobs: job ? [job] : [] }, classes: { classes: [{ label }] }, history: { entries: [] } };
+function answer(requests, { job, label, camera }) {
+  const bodies = { status: { jobs: job ? [job] : [], camera }, classes: { classes: [{ label }] }, history: { entries: [] } };
   requests.forEach(({ path, resolve }) => resolve({ ok: true, json: async () => bodies[path.split("/").at(-1)] }));
 }
 
@@ -36,6 +36,18 @@ test("without an event meanwhile, the status tells of the job", async () => {
   answer(requests, { job: { id: "2-1", state: "waiting" }, label: "mug" });
   await refreshed;
   assert.equal(store.state.job.id, "2-1");
+});
+
+test("the camera is as the status says, unless an event told of it meanwhile", async () => {
+  const requests = held();
+  store.update({ deviceCamera: { state: "running" } });
+  for (const event of [null, { state: "running" }]) {
+    const refreshed = refreshClasses();
+    if (event) store.update({ deviceCamera: event });
+    answer(requests.splice(0), { label: "mug", camera: { state: "away" } });
+    await refreshed;
+    assert.equal(store.state.deviceCamera.state, event?.state ?? "away");
+  }
 });
 
 test("an answer that a newer one overtook is not shown", async () => {

@@ -2,6 +2,7 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 
+import { chosenPlace } from "../scene.js";
 import { lookedAt, middleOf, placeInPicture, placeInView, regionBetween, thingName } from "../selectors.js";
 
 test("a part of a picture is drawn where the view shows it, whatever the shape of both", () => {
@@ -16,6 +17,15 @@ test("a thing is named if it is known, and pointed at in its middle", () => {
   assert.equal(thingName({ label: "mug", known: true }), "mug");
   assert.equal(thingName({ label: "mug", known: false }), null);
   assert.deepEqual(middleOf([0.5, 0.25, 0.25, 0.5]), [0.625, 0.5]);
+});
+
+test("shots are of the thing that was tapped, and of no other one once it has gone", () => {
+  const scene = { state: "shown" }, duck = { id: 2, box: [0.25, 0.25, 0.5, 0.5] };
+  const shown = (things, chosenThing) => chosenPlace({ deviceCamera: { scene, things }, chosenThing });
+  assert.deepEqual(shown([duck], null), {}, "the one in the middle");
+  assert.deepEqual(shown([duck], 2), { at: [0.5, 0.5] });
+  assert.equal(shown([duck], 1), null);
+  assert.deepEqual(chosenPlace({ deviceCamera: { scene: { state: "none" } }, chosenThing: 1 }), {}, "no empty place, no things");
 });
 
 test("a region is drawn in the picture, wherever the view shows it", () => {

@@ -5,7 +5,7 @@ import test, { afterEach } from "node:test";
 import { estimateSentence } from "../dial.js";
 import { alignmentText, reportLines } from "../jobs.js";
 import { fill, localeOf, message, readable, setLanguage, term } from "../language.js";
-import { shotSentences } from "../shots.js";
+import { shotSentences, takeEach } from "../shots.js";
 import { sufficiencySentences, sufficiencyVerdict } from "../sufficiency.js";
 import { texts } from "../texts.js";
 
@@ -154,4 +154,23 @@ test("one verdict says whether to take more shots", () => {
   const added = (shots, missed) => sufficiencyVerdict({ shots, left_out: seen(shots, missed), expected: null }, true);
   assert.deepEqual(added(1, 1), { isEnough: false, count: 2, number: 1, label: "cup", text: "verdictOdd" });
   assert.deepEqual([added(1, 0), added(3, 2)].map(({ text }) => text), ["verdictMore", "verdictMore"]);
+});
+
+test("of several pictures, all that were refused are said, and taken anyway", async () => {
+  const elements = {}, sent = [];
+  globalThis.document = { getElementById: (id) => (elements[id] ??= { textContent: "", hidden: true }) };
+  globalThis.sessionStorage = globalThis.localStorage = { getItem: () => null };
+  globalThis.fetch = async (path, { body }) => {
+    sent.push(`${body.name}${path.includes("anyway") ? " anyway" : ""}`);
+    const accepted = body.name === "good.jpg" || path.includes("anyway");
+    const warnings = body.name === "good.jpg" ? [] : [{ kind: body.name === "dark.png" ? "too-dark" : "blurred" }];
+    return { ok: true, json: async () => ({ accepted, id: body.name, warnings }) };
+  };
+  const files = ["dark.png", "good.jpg", "blurred.jpg"].map((name) => ({ shot: new File([], name), label: "mug" }));
+  await takeEach(files);
+  assert.equal(elements["shot-warning"].textContent, "dark.png: Not taken: too dark. blurred.jpg: Not taken: blurred.");
+  assert.equal(elements["anyway-row"].hidden, false);
+  await takeEach([files[0], files[2]], { anyway: true });
+  assert.deepEqual(sent.slice(3), ["dark.png anyway", "blurred.jpg anyway"]);
+  assert.equal(elements["anyway-row"].hidden, true);
 });

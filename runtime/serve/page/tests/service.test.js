@@ -50,6 +50,28 @@ test("that no answer comes is said after two seconds, and taken back when one do
   assert.equal(shown(), "");
 });
 
+test("what another request was answered stays, however late an answer comes", async () => {
+  mock.timers.enable({ apis: ["setTimeout"] });
+  const answers = [];
+  globalThis.fetch = () => new Promise((resolve) => answers.push(resolve));
+  const [slow, slower] = [call("POST", "/api/v1/learn", {}), call("POST", "/api/v1/undo", {})];
+  mock.timers.tick(2000);
+  showError("no room");
+  answers[0]({ ok: true, status: 200 });
+  await slow;
+  assert.equal(shown(), "no room");
+  showError(message("noAnswerYet"));
+  answers[1]({ ok: true, status: 200 });
+  await slower;
+  assert.equal(shown(), "");
+  const late = call("POST", "/api/v1/learn", {});
+  showError("no room");
+  mock.timers.tick(2000);
+  assert.equal(shown(), "no room");
+  answers[2]({ ok: true, status: 200 });
+  await late;
+});
+
 test("an error goes by itself once it could be read, and by what is done next", () => {
   mock.timers.enable({ apis: ["setTimeout"] });
   let isInUse = false;

@@ -12,9 +12,11 @@ use futures_util::{Stream, StreamExt};
 use tokio_stream::wrappers::BroadcastStream;
 use tokio_stream::wrappers::errors::BroadcastStreamRecvError;
 
-use crate::event::Event;
 use crate::metric::MetricFormat;
 use crate::service::Service;
+
+/// Name of the event that a listener gets in the place of those that it missed.
+const LAGGED: &str = "lagged";
 
 /// `GET /api/v1/events`: server-sent events. A listener that fell behind is told to read everything again.
 pub async fn events(
@@ -23,7 +25,7 @@ pub async fn events(
     let events = BroadcastStream::new(service.events.listen()).map(|event| {
         let (name, data) = match event {
             Ok(event) => (event.name(), event.json().to_string()),
-            Err(BroadcastStreamRecvError::Lagged(_)) => (Event::CHANGED.name(), "{}".to_owned()),
+            Err(BroadcastStreamRecvError::Lagged(_)) => (LAGGED, "{}".to_owned()),
         };
         Ok(sse::Event::default().event(name).data(data))
     });
