@@ -277,10 +277,11 @@ const MEASURED: &str = "## Measured\n";
 const WITH_OTHER_SETTINGS: &str =
     "\nThese numbers are of settings that the bundle had before; the command below measures again.\n";
 
-/// A card with what devices do by the settings that the bundle has now.
-pub(super) fn with_settings(card: &str, base_model: &BaseModel) -> Result<String> {
+/// A card with what devices do by the settings that the bundle has now. Whether the samples set aside were trained on is
+/// as the card says where it is not given.
+pub(super) fn with_settings(card: &str, base_model: &BaseModel, were_trained_on: Option<bool>) -> Result<String> {
     let mut lines = String::new();
-    on_device(&mut lines, base_model, card.contains(WERE_TRAINED_ON))?;
+    on_device(&mut lines, base_model, were_trained_on.unwrap_or_else(|| card.contains(WERE_TRAINED_ON)))?;
     let mut lines = Some(lines);
     let mut text = String::new();
     for line in card.split_inclusive('\n') {
@@ -537,7 +538,7 @@ mod tests {
         let card = fs::read_to_string("../models/cifar100-edge/README.md").unwrap();
         assert!(card.contains("- Phase 3 (on the device"), "{card}");
         base_model.config = LearnConfig::preset("closed-form").unwrap();
-        let other = with_settings(&card, &base_model).unwrap();
+        let other = with_settings(&card, &base_model, None).unwrap();
         let on_device = |text: &str| -> Vec<String> {
             text.lines()
                 .filter(|line| ON_DEVICE.iter().any(|start| line.starts_with(start)))
@@ -549,13 +550,13 @@ mod tests {
         assert!(answers.ends_with("The training had seen these samples."), "{answers}");
         assert_eq!(*estimates, on_device(&card)[2]);
         assert!(other.contains(&format!("{MEASURED}{WITH_OTHER_SETTINGS}")));
-        assert_eq!(with_settings(&other, &base_model).unwrap(), other, "said once");
+        assert_eq!(with_settings(&other, &base_model, None).unwrap(), other, "said once");
         assert_eq!(other.lines().count(), card.lines().count() + 2);
         let shipped = Bundle::open("../models/cifar100-edge").unwrap().base_model;
-        assert_eq!(with_settings(&card, &shipped).unwrap(), card, "the same settings change nothing");
+        assert_eq!(with_settings(&card, &shipped, None).unwrap(), card, "the same settings change nothing");
         base_model.config.answer = None;
-        let without = with_settings(&card, &base_model).unwrap();
-        assert_eq!(with_settings(&without, &shipped).unwrap().replace(WITH_OTHER_SETTINGS, ""), card, "and back");
+        let without = with_settings(&card, &base_model, None).unwrap();
+        assert_eq!(with_settings(&without, &shipped, None).unwrap().replace(WITH_OTHER_SETTINGS, ""), card, "and back");
     }
 
     #[test]

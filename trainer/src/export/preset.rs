@@ -39,13 +39,25 @@ pub(super) fn storing_as(stored: &LearnConfig, preset: LearnConfig) -> LearnConf
     LearnConfig { views, precision, exemplar_bytes, ..preset }
 }
 
+/// Statistics that a bundle gets.
+pub(super) struct NewStatistics<'a> {
+    /// The file.
+    pub(super) bytes: &'a [u8],
+    /// Whether the samples set aside are images that were trained on.
+    pub(super) were_trained_on: bool,
+}
+
 /// Writes a bundle's manifest with other settings, and other statistics where such are given; removes the signature of
 /// the old one, and has the card say what devices do now.
 ///
 /// # Errors
 /// If manifest or statistics cannot be written: both are then as they were, with their signature. If the card cannot be
 /// written, which then speaks of the old settings.
-pub(super) fn replace_manifest(folder: &Path, manifest: &Manifest, statistics: Option<&[u8]>) -> Result<()> {
+pub(super) fn replace_manifest(
+    folder: &Path,
+    manifest: &Manifest,
+    statistics: Option<NewStatistics<'_>>,
+) -> Result<()> {
     let text = toml::to_string(manifest)?;
     // A manifest without its signature is refused where one is demanded; one beside a wrong signature says less.
     let (signature, aside) = (folder.join(SIGNATURE), partial(&folder.join(SIGNATURE)));
@@ -55,10 +67,11 @@ pub(super) fn replace_manifest(folder: &Path, manifest: &Manifest, statistics: O
         Err(error) => return Err(error).context("cannot remove the old signature"),
     };
     let former = fs::read(folder.join(STATISTICS)).ok();
-    if let Err(error) = write_both(folder, &text, statistics) {
+    let bytes = statistics.as_ref().map(|statistics| statistics.bytes);
+    if let Err(error) = write_both(folder, &text, bytes) {
         // The manifest may be there all the same, where its name alone could not be made to last.
         if fs::read_to_string(folder.join(MANIFEST)).is_ok_and(|there| there != text) {
-            if let (Some(_), Some(former)) = (statistics, former) {
+            if let (Some(_), Some(former)) = (bytes, former) {
                 write_atomically(&folder.join(STATISTICS), &former).context("cannot put the old statistics back")?;
             }
             if signed {
@@ -73,8 +86,11 @@ pub(super) fn replace_manifest(folder: &Path, manifest: &Manifest, statistics: O
     }
     let bundle = Bundle::open(folder).context("the bundle just written does not open")?;
     let card = folder.join(CARD);
+    let were_trained_on = statistics.map(|statistics| statistics.were_trained_on);
     match fs::read_to_string(&card) {
-        Ok(text) => write_atomically(&card, card::with_settings(&text, &bundle.base_model)?.as_bytes()),
+        Ok(text) => {
+            write_atomically(&card, card::with_settings(&text, &bundle.base_model, were_trained_on)?.as_bytes())
+        }
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         Err(error) => Err(error).with_context(|| format!("cannot read {}", card.display())),
     }

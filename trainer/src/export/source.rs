@@ -188,12 +188,7 @@ impl<'a> BundleSource<'a> {
             learn: self.recipe.learn.clone(),
             provenance: Provenance {
                 program: format!("orco-train {}", env!("CARGO_PKG_VERSION")),
-                trained_on: format!(
-                    "{}, {} base classes, {} images",
-                    self.recipe.data.kind.title(),
-                    self.split.base_classes,
-                    self.split.base.len()
-                ),
+                trained_on: trained_on(self.recipe, self.split),
                 seed: self.recipe.seed,
                 pretrain_epochs: self.recipe.pretrain.epochs,
                 align_epochs: self.recipe.align.for_images(self.split.base.len()).epochs,
@@ -201,4 +196,9 @@ impl<'a> BundleSource<'a> {
             files,
         }
     }
+}
+
+/// The images that phases train on, in words, as a bundle's provenance names them.
+pub(super) fn trained_on(recipe: &Recipe, split: &Split) -> String {
+    format!("{}, {} base classes, {} images", recipe.data.kind.title(), split.base_classes, split.base.len())
 }

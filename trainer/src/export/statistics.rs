@@ -16,7 +16,8 @@ use orco_state::codec;
 use orco_state::state::BaseModel;
 use orco_state::statistics::Statistics;
 
-use super::preset::{replace_manifest, storing_as};
+use super::preset::{NewStatistics, replace_manifest, storing_as};
+use super::source::trained_on;
 use crate::config::Recipe;
 use crate::data::dataset::{DataSet, Images, Split};
 use crate::platform::interrupt;
@@ -85,10 +86,20 @@ pub(super) fn statistics(
 /// signature does not, since the manifest changes.
 ///
 /// # Errors
-/// If the bundle does not open, the images are not those of its base classes, ONNX Runtime is missing, or a file cannot
-/// be written; the bundle is then as it was.
+/// If the bundle does not open, the images, split or seed are not those that it was trained with, ONNX Runtime is missing,
+/// or a file cannot be written; the bundle is then as it was.
 pub fn add_statistics(folder: &Path, recipe: &Recipe, data: &DataSet) -> Result<()> {
     let bundle = Bundle::open(folder)?;
+    // Another split would take images that were trained on for unseen ones.
+    let provenance = &bundle.manifest.provenance;
+    ensure!(
+        recipe.seed == provenance.seed,
+        "{} was trained with seed {}, not {}, which sets other images aside; give --seed {}",
+        folder.display(),
+        provenance.seed,
+        recipe.seed,
+        provenance.seed
+    );
     let base_model = &bundle.base_model;
     let known = base_model.classes.iter().map(|class| class.label.as_str());
     let base = &data.class_names[..data.split.base_classes.min(data.class_names.len())];
@@ -105,6 +116,13 @@ pub fn add_statistics(folder: &Path, recipe: &Recipe, data: &DataSet) -> Result<
         input.look,
         recipe.data.look
     );
+    let trained_on = trained_on(recipe, &data.split);
+    ensure!(
+        trained_on == provenance.trained_on,
+        "{} was trained on {}, but the recipe and the data give {trained_on}; give those that it was made from",
+        folder.display(),
+        provenance.trained_on
+    );
     let mut encoder = Onnx::pool(&bundle.backbone, &input).context("features are computed with ONNX Runtime")?;
     let (train, split) = (&data.train, &data.split);
     let values = clean_features(&mut encoder, &input, base_model.head.inputs, train, &split.base)?;
@@ -116,5 +134,6 @@ pub fn add_statistics(folder: &Path, recipe: &Recipe, data: &DataSet) -> Result<
     if !manifest.files.contains_key(BENCHMARK) {
         log::warn!("the bundle carries no {BENCHMARK}; what the statistics gain cannot be measured on it");
     }
-    replace_manifest(folder, &manifest, Some(&bytes))
+    let were_trained_on = recipe.split.set_aside_per_class == 0;
+    replace_manifest(folder, &manifest, Some(NewStatistics { bytes: &bytes, were_trained_on }))
 }

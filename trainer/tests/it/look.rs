@@ -123,6 +123,26 @@ fn a_bundle_that_looks_closer_learns_and_takes_nothing_from_one_that_does_not() 
     let output = train(&["statistics".as_ref(), &wrong, "--bundle".as_ref(), &closer]);
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(!output.status.success() && said.contains("sees the whole picture and its middle"), "{said}");
+    statistics_of_another_split_are_refused(&recipe, &closer, folder.path());
+}
+
+/// By another seed, or with others set aside, images that were trained on would count as unseen.
+fn statistics_of_another_split_are_refused(recipe: &Path, bundle: &Path, folder: &Path) {
+    let refused = |recipe: &Path, more: &[&str]| {
+        let mut arguments = vec![Path::new("statistics"), recipe, Path::new("--bundle"), bundle];
+        arguments.extend(more.iter().map(Path::new));
+        let output = train(&arguments);
+        assert!(!output.status.success());
+        String::from_utf8_lossy(&output.stderr).into_owned()
+    };
+    let said = refused(recipe, &["--seed", "7"]);
+    assert!(said.contains("was trained with seed 1, not 7") && said.contains("give --seed 1"), "{said}");
+    let mut differs: toml::Table = fs::read_to_string(recipe).unwrap().parse().unwrap();
+    differs["split"].as_table_mut().unwrap().insert("set_aside_per_class".into(), 3.into());
+    let other = folder.join("other-split.toml");
+    fs::write(&other, differs.to_string()).unwrap();
+    let said = refused(&other, &[]);
+    assert!(said.contains("was trained on synthetic objects") && said.contains("give those"), "{said}");
 }
 
 #[test]

@@ -10,7 +10,7 @@ use super::listing::{ListedImage, Listing};
 
 /// What is said beside a folder that is missing.
 const LAYOUT: &str =
-    "it must hold a folder of .jpg, .jpeg or .png files for each class, or train and test with such folders";
+    "it must hold a folder of .jpg, .jpeg, .png or .webp files for each class, or train and test with such folders";
 /// Share of the test images where the recipe names none.
 const TEST_SHARE: f64 = 0.2;
 
@@ -116,24 +116,44 @@ impl Reader<'_> {
         let mut entries = Vec::new();
         for (label, class) in classes.iter().enumerate() {
             let before = entries.len();
-            for (path, file) in self.children(&folder.join(class))? {
+            let path = folder.join(class);
+            let mut passed_over = 0;
+            for (path, file) in self.children(&path)? {
                 if is_picture(&path) {
                     entries.push(ListedImage { name: format!("{class}/{file}"), path, label: label as u16 });
+                } else {
+                    passed_over += usize::from(path.is_dir() || is_other_picture(&path));
                 }
             }
             if entries.len() == before {
-                let (path, expected) = (folder.join(class), "1 or more".into());
-                return Err(DataError::Count { path, what: "JPEG or PNG files", expected, actual: 0 });
+                let expected = "1 or more".into();
+                return Err(DataError::Count { path, what: "JPEG, PNG or WebP files", expected, actual: 0 });
+            }
+            if passed_over > 0 {
+                log::warn!(
+                    "{}: {passed_over} folders or pictures of other kinds are passed over; put JPEG, PNG or WebP files \
+                     into the class's own folder",
+                    path.display()
+                );
             }
         }
         Ok(entries)
     }
 }
 
-/// Whether a file's name ends as a picture's.
+/// Whether a file's name ends as that of a picture that can be read.
 fn is_picture(path: &Path) -> bool {
+    ends_in(path, &["jpg", "jpeg", "png", "webp"])
+}
+
+/// Whether a file's name ends as that of a picture that cannot be read.
+fn is_other_picture(path: &Path) -> bool {
+    ends_in(path, &["avif", "bmp", "gif", "heic", "heif", "tif", "tiff"])
+}
+
+fn ends_in(path: &Path, extensions: &[&str]) -> bool {
     let extension = path.extension().and_then(|extension| extension.to_str()).unwrap_or("").to_lowercase();
-    ["jpg", "jpeg", "png"].contains(&extension.as_str())
+    extensions.contains(&extension.as_str())
 }
 
 #[cfg(test)]
@@ -160,6 +180,7 @@ mod tests {
             root,
             &["train/dog/2.JPG", "train/dog/1.png", "train/cat/1.jpeg", "train/cat/notes.txt", "train/.git/x.png"],
         );
+        touch(root, &["train/dog/3.WebP", "train/dog/4.heic", "train/dog/more/5.jpg"]);
         // What a Mac and Windows leave beside pictures.
         touch(
             root,
@@ -177,7 +198,7 @@ mod tests {
         let listing = list(root, None, 1).unwrap();
         assert_eq!(listing.class_names, ["cat", "dog"]);
         let names: Vec<_> = listing.train.iter().map(|entry| (entry.name.as_str(), entry.label)).collect();
-        assert_eq!(names, [("cat/1.jpeg", 0), ("dog/1.png", 1), ("dog/2.JPG", 1)]);
+        assert_eq!(names, [("cat/1.jpeg", 0), ("dog/1.png", 1), ("dog/2.JPG", 1), ("dog/3.WebP", 1)]);
         assert_eq!((listing.test.len(), listing.test[0].label), (1, 1));
         touch(root, &["test/fox/9.png"]);
         assert!(list(root, None, 1).unwrap_err().to_string().contains("test/fox holds 0 training images"));
@@ -199,7 +220,7 @@ mod tests {
         assert_ne!(list(folder.path(), Some(0.3), 2).unwrap().test, listing.test);
         fs::create_dir(folder.path().join("c")).unwrap();
         let empty = list(folder.path(), None, 1).unwrap_err().to_string();
-        assert!(empty.contains("c holds 0 JPEG or PNG files"), "{empty}");
+        assert!(empty.contains("c holds 0 JPEG, PNG or WebP files"), "{empty}");
     }
 
     /// Linux has names that are no text; other systems refuse them.

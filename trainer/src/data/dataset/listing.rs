@@ -49,7 +49,7 @@ pub(super) struct DecodedImages {
     pub skipped: Vec<String>,
 }
 
-/// Decodes JPEG and PNG files into `[n, 3, side, side]`: the part of the picture that the recipe names, scaled with
+/// Decodes JPEG, PNG and WebP files into `[n, 3, side, side]`: the part of the picture that the recipe names, scaled with
 /// antialiasing.
 ///
 /// The ranks of one machine decode a part each, into memory that they share. Files that cannot be decoded end the work
