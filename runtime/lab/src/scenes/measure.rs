@@ -37,6 +37,8 @@ const FOUND: f32 = 0.4;
 pub struct ScenePlan<'a> {
     /// The bundle that learns.
     pub bundle: &'a Bundle,
+    /// Inputs through which it learns and answers, each for itself.
+    pub inputs: &'a [Input],
     /// Things, of which each draw takes some.
     pub objects: &'a [PhotographedObject],
     /// Photographs of places, of which each draw takes as many.
@@ -93,11 +95,11 @@ pub struct InputShares {
 /// What was measured in a draw, or the mean of several. Shares are 0..1.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct SceneResults {
-    /// Right answers for each of [`Input::ALL`].
-    pub inputs: [InputShares; 4],
+    /// Right answers through each of the plan's inputs.
+    pub inputs: Vec<InputShares>,
     /// Empty frames that were called empty.
     pub empty: f64,
-    /// Frames with a thing near which nothing was found.
+    /// Frames with a thing near which nothing was found; this and what follows with [`Input::EmptyView`] only.
     pub missed: f64,
     /// Frames with one thing in which more was found, too.
     #[serde(rename = "crumbs")]
@@ -193,9 +195,9 @@ pub fn measure(plan: &ScenePlan<'_>) -> Result<SceneResults, SceneError> {
     let places = draw_places(plan, &mut random)?;
     let objects = draw_objects(plan, &places, &mut random)?;
     let mut results = SceneResults { empty: empty_share(&places, &mut random), ..SceneResults::default() };
-    for (input, shares) in Input::ALL.into_iter().zip(&mut results.inputs) {
+    for &input in plan.inputs {
         let mut device = Device::taught(plan.bundle, input, &places, &objects)?;
-        *shares = device.shares(&places, &objects)?;
+        results.inputs.push(device.shares(&places, &objects)?);
         if input == Input::EmptyView {
             (results.missed, results.spurious) = found_shares(&places, &objects);
             results.two_things = device.two_things(&places, &objects, &mut random)?;
@@ -469,7 +471,7 @@ impl Device {
 }
 
 impl SceneResults {
-    /// The mean of several draws.
+    /// The mean of several draws of the same inputs.
     pub fn mean(draws: &[Self]) -> Self {
         let over = |of: &dyn Fn(&Self) -> f64| draws.iter().map(of).sum::<f64>() / draws.len().max(1) as f64;
         let shares = |input: usize| InputShares {
@@ -479,7 +481,7 @@ impl SceneResults {
             refused_shots: over(&|draw| draw.inputs[input].refused_shots),
         };
         Self {
-            inputs: [0, 1, 2, 3].map(shares),
+            inputs: (0..draws.first().map_or(0, |draw| draw.inputs.len())).map(shares).collect(),
             empty: over(&|draw| draw.empty),
             missed: over(&|draw| draw.missed),
             spurious: over(&|draw| draw.spurious),

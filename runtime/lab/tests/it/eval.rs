@@ -96,14 +96,15 @@ fn the_bundle_reaches_what_it_must_on_the_benchmark_file() {
     assert!(sessions[0]["inc"].is_null() && sessions[0]["hm"].is_null());
     let mean: f64 = sessions[1..].iter().map(|row| row["hm"].as_f64().unwrap()).sum::<f64>() / 8.0;
     assert!((mean - ahm("orco")).abs() < 1e-9, "aHM is not the mean of the sessions'");
-    // The draws work side by side, unless the machine has no threads.
+    // Of each system alone, the numbers are the same. The draws work side by side, unless the machine has no threads.
     #[cfg(target_os = "linux")]
     {
-        let alone = &mut eval.command(&["--draws", draws, "--json", "-"]);
+        let alone = &mut eval.command(&["--draws", draws, "--systems", "orco,ncm", "--json", "-"]);
         let output = orco_trials::threads::without_threads(alone).output().unwrap();
         assert!(output.status.success(), "{}", said(&output));
         let alone: Value = serde_json::from_slice(&output.stdout).unwrap();
-        assert_eq!(result, alone, "measuring is not reproducible");
+        let expected: Vec<&Value> = ["orco", "ncm"].into_iter().map(of).collect();
+        assert_eq!(alone["systems"].as_array().unwrap().iter().collect::<Vec<_>>(), expected, "not reproducible");
     }
     let csv = std::fs::read_to_string(csv).unwrap();
     let orco = &result["systems"][0];
@@ -111,8 +112,8 @@ fn the_bundle_reaches_what_it_must_on_the_benchmark_file() {
     assert!(csv.lines().any(|found| found == line), "no \"{line}\" in {csv}");
     eval.refused(&["--preset", "closed-form", "--targets-alone"], "--targets-alone needs settings that align the head");
     let draws = if heavy() { "3" } else { "1" };
-    let edge = eval.json(&["--draws", draws, "--preset", "edge"]);
-    let paper = eval.json(&["--draws", draws, "--preset", "edge", "--targets-alone"]);
+    let edge = eval.json(&["--draws", draws, "--preset", "edge", "--systems", "orco"]);
+    let paper = eval.json(&["--draws", draws, "--preset", "edge", "--targets-alone", "--systems", "orco,imprint"]);
     assert_eq!((edge["class_means"].as_f64(), paper["class_means"].as_f64()), (Some(1.0), Some(0.0)));
     let [edge, orco] = [&edge, &paper].map(|measured| &measured["systems"][0]);
     let with_means = edge["ahm"].as_f64().unwrap();
@@ -122,6 +123,8 @@ fn the_bundle_reaches_what_it_must_on_the_benchmark_file() {
     let imprint = paper["systems"].as_array().unwrap().iter().find(|system| system["name"] == "imprint").unwrap();
     assert_eq!(orco["sessions"][0], imprint["sessions"][0]);
     eval.refused(&["--preset", "fast"], "there is no preset \"fast\"");
+    let unknown = eval.command(&["--systems", "orco,knn"]).output().unwrap();
+    assert!(unknown.status.code() == Some(2) && said(&unknown).contains("known are orco, "), "{}", said(&unknown));
 }
 
 /// Preset `edge`: at most a fifth of the arithmetic of `orco`, and an aHM at most 0.3 below.

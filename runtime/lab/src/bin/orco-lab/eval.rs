@@ -23,6 +23,7 @@ use orco_runtime::method::config::LearnConfig;
 use orco_runtime::signature::PublicKey;
 use orco_runtime::state::unknown::FALSE_ALARMS;
 use orco_state::sentence::counted;
+use orco_state::state::BaseModel;
 use serde::Serialize;
 
 /// The path that stands for standard output.
@@ -56,6 +57,9 @@ pub struct EvalArguments {
     /// Answers by pseudo-targets alone, the paper's rule, whatever weight the settings give to class means.
     #[arg(long, conflicts_with = "presets")]
     targets_alone: bool,
+    /// Measures these systems alone, separated by commas, also those that only reports have: `orco,ncm + border`.
+    #[arg(long, value_name = "NAMES", value_delimiter = ',', value_parser = system, conflicts_with_all = ["presets", "unknown"])]
+    systems: Vec<System>,
     /// Measures instead, over all draws, whether probabilities come true (expected calibration error), how well
     /// pictures of classes that were not learned yet are told from known ones, how often sets of labels hold the right
     /// one and how large they are, and what accuracies are estimated less what is measured.
@@ -196,7 +200,7 @@ fn measure(arguments: &EvalArguments, name: &str, measurement: &Measurement<'_>)
         let timed = |summary: Summary| MeasuredSystem { seconds: Some(summary.seconds), ..summary.into() };
         all.results.systems = measured.into_iter().map(timed).collect();
     } else {
-        for system in System::supported_by(measurement.base_model) {
+        for system in chosen_systems(arguments, measurement.base_model)? {
             let summary = over(&Measurement { system, ..*measurement }, draws, system.name())?;
             say(arguments, format!("\n{}", session_table(&summary)))?;
             all.results.systems.push(summary.into());
@@ -207,6 +211,23 @@ fn measure(arguments: &EvalArguments, name: &str, measurement: &Measurement<'_>)
         all.class_means = Some(measurement.config.class_means);
     }
     Ok(all)
+}
+
+/// The system of a name.
+fn system(name: &str) -> Result<System, String> {
+    System::named(name.trim()).ok_or_else(|| {
+        let known: Vec<&str> = System::every().map(System::name).collect();
+        format!("there is no system of that name; known are {}", known.join(", "))
+    })
+}
+
+/// The systems that are asked for; all that train nothing where none is.
+fn chosen_systems(arguments: &EvalArguments, base_model: &BaseModel) -> Result<Vec<System>> {
+    if let Some(system) = arguments.systems.iter().find(|system| !system.fits(base_model)) {
+        bail!("{} needs {STATISTICS}, which the bundle does not carry", system.name());
+    }
+    let all = || System::supported_by(base_model).collect();
+    Ok(if arguments.systems.is_empty() { all() } else { arguments.systems.clone() })
 }
 
 /// The settings of phase 3 that the command line asks for.

@@ -47,6 +47,7 @@ pub fn run(arguments: &ScenesArguments) -> Result<()> {
     for draw in 0..u64::from(arguments.draws) {
         let plan = ScenePlan {
             bundle: &bundle,
+            inputs: &Input::ALL,
             objects: &objects,
             places: &places,
             taken: arguments.things,
