@@ -136,6 +136,9 @@ pub fn class_means(features: Features<'_>, inputs: usize, classes: usize) -> Vec
     means
 }
 
+/// Mean variance within classes, of vectors of length 1, that is no more than rounding.
+const NO_SCATTER: f64 = 1e-10;
+
 /// Axes, damping and factor that whiten by the covariance within classes, shrunk towards a multiple of the identity;
 /// what lies beyond the axes counts as equally spread.
 fn whitening(features: Features<'_>, means: &[f32], inputs: usize) -> (Vec<f32>, Vec<f32>, f32) {
@@ -151,11 +154,16 @@ fn whitening(features: Features<'_>, means: &[f32], inputs: usize) -> (Vec<f32>,
     }
     let classes = means.len() / inputs;
     covariance /= features.classes.len().saturating_sub(classes).max(1) as f64;
-    let mean = (covariance.trace() / inputs as f64).max(f64::MIN_POSITIVE);
+    let kept = AXES.min(inputs);
+    let mean = covariance.trace() / inputs as f64;
+    if mean <= NO_SCATTER {
+        // Classes of one image each, or of equal ones, do not say how theirs are spread: nothing is whitened.
+        let axes = DMatrix::<f32>::identity(inputs, kept);
+        return (axes.as_slice().to_vec(), vec![0.0; kept], 1.0);
+    }
     let eigen = SymmetricEigen::new(covariance);
     let mut order: Vec<usize> = (0..inputs).collect();
     order.sort_by(|&a, &b| eigen.eigenvalues[b].total_cmp(&eigen.eigenvalues[a]));
-    let kept = AXES.min(inputs);
     let shrunk = |value: f64| (1.0 - SHRINKAGE) * value.max(0.0) + SHRINKAGE * mean;
     let beyond: f64 = order[kept..].iter().map(|&index| eigen.eigenvalues[index]).sum();
     let rest = if kept < inputs {

@@ -37,10 +37,12 @@ export const isWithoutEffect = ([first, ...others]) => others.length > 0 && othe
 export const estimateSentence = ({ recognised, shots, taken_for_learned: taken, base_samples: others }) =>
   message("balanceEstimate", { recognised, shots, taken, others });
 
-function expectedSentence(expected) {
+// What is expected of the sides of which samples say something.
+export function expectedSentence(expected) {
   if (!(expected?.learned > 0)) return "";
   const [low, high] = (expected.learned_range ?? [expected.learned, expected.learned]).map(percent);
-  return message("expected", { base: percent(expected.base), learned: low === high ? low : `${low}–${high}` });
+  const learned = low === high ? low : `${low}–${high}`;
+  return expected.base === null ? message("expectedLearned", { learned }) : message("expected", { base: percent(expected.base), learned });
 }
 
 // The estimates change with what is known, and are read where they are seen.

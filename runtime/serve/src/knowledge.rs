@@ -1,10 +1,10 @@
 //! What is known at a moment: classes, stored shots, history.
 
 use orco_runtime::learner::{AnswerScope, Learner};
-use orco_runtime::method::border::Border;
 use orco_runtime::state::history::{HistoryEntry, Timeline};
+use orco_runtime::state::label;
+use orco_runtime::state::session::ExpectedAccuracy;
 use orco_runtime::state::{Balance, Class};
-use orco_runtime::state::{effective_sample_size, label};
 
 use crate::error::{ErrorCode, Refusal};
 
@@ -35,10 +35,8 @@ pub struct Knowledge {
     pub free_targets: usize,
     /// How base classes and learned classes are weighed against each other.
     pub balance: Balance,
-    /// The border between base classes and learned ones with the accuracies to be expected, where answers have one.
-    pub border: Option<Border>,
-    /// The range that the accuracy to be expected on learned classes becomes ([`effective_sample_size`]).
-    pub learned_range: Option<[f32; 2]>,
+    /// The accuracies to be expected, where answers have a border between base classes and learned ones.
+    pub expected: Option<ExpectedAccuracy>,
     /// Whether answers follow in closed form until a head is aligned to the last change.
     pub awaits_alignment: bool,
     /// Sessions since the bundle.
@@ -64,6 +62,11 @@ impl Knowledge {
         index.ok_or_else(|| Refusal::unknown_class(label))
     }
 
+    /// The name of the balance, where answers have a border.
+    pub fn balance_name(&self) -> Option<&'static str> {
+        self.expected.map(|_| self.balance.name())
+    }
+
     /// Makes sure that a new class has a target.
     ///
     /// # Errors
@@ -78,10 +81,6 @@ impl Knowledge {
 
     pub(crate) fn of(learner: &Learner, version: u64, problem: Option<String>) -> Self {
         let (base_model, state) = (learner.base_model(), learner.state());
-        let border = state.calibration.map(|calibration| calibration.border);
-        let shots = effective_sample_size::of_learned(base_model, state).filter(|_| !state.classes.is_empty());
-        let learned_range =
-            border.zip(shots).map(|(border, learned)| effective_sample_size::range(border.learned, &learned));
         let classes: Vec<Class> = learner.classes().cloned().collect();
         let mut digests = vec![Vec::new(); classes.len()];
         for (exemplar, class) in state.exemplars.classes().iter().enumerate() {
@@ -101,8 +100,7 @@ impl Knowledge {
             digests,
             free_targets: state.free_targets(base_model).len(),
             balance: state.balance,
-            border,
-            learned_range,
+            expected: ExpectedAccuracy::of(base_model, state),
             awaits_alignment: learner.awaits_alignment(),
             sessions: state.sessions,
             history: learner.history().entries().to_vec(),

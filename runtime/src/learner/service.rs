@@ -2,7 +2,7 @@
 //! advice while shots are taken.
 
 use ndarray::ArrayView3;
-use orco_state::answer::BalanceEstimate;
+use orco_state::answer::{self, BalanceEstimate};
 use orco_state::history::EntryId;
 use orco_state::label;
 use orco_state::session::{self, BaseLabels, ChangeReport, LearnError};
@@ -10,6 +10,7 @@ use orco_state::sufficiency::{LearningCurve, ShotSufficiency};
 
 use super::change::NumberedShot;
 use super::{ChangeError, ChangeOutcome, Learner, Observer, UndoOutcome};
+use crate::threads::Threads;
 
 /// # For services
 ///
@@ -40,9 +41,11 @@ impl Learner {
     }
 
     /// What answers would recognise with every balance; none before anything is learned, or where answers have no
-    /// border. Computed anew in each call, from samples that the classifier has scored.
+    /// border. Borders are chosen anew in each call, which takes about as long as choosing those of a change.
     pub fn balance_estimates(&mut self) -> Vec<BalanceEstimate> {
-        self.classifier().classifier.balance_estimates()
+        let (base_model, state) = (&self.bundle.base_model, &self.saved.state);
+        let threads: &Threads = self.threads.get_or_insert_with(Threads::usable);
+        answer::balance_estimates(base_model, state, &base_model.config, self.memory.sums(), threads)
     }
 
     /// How often the state was saved when it was read last; 0 if nothing was saved yet.

@@ -32,8 +32,7 @@ use alloc::vec::Vec;
 use orco_core::math::{add_scaled, highest};
 use orco_core::workers::{Serial, Workers};
 
-pub use self::balance_estimate::BalanceEstimate;
-use self::balance_estimate::{BalanceSamples, PresentBorder};
+pub use self::balance_estimate::{BalanceEstimate, balance_estimates};
 pub use self::calibrate::Calibrator;
 use self::calibrate::shift;
 pub(crate) use self::calibrate::softmax;
@@ -43,7 +42,7 @@ use self::embed::Embedder;
 pub(crate) use self::left_out::{MAX_OTHERS, MAX_VIEWED, VIEW_BATCH};
 pub(crate) use self::model::ScoringModel;
 use self::score::{ClassRow, ScoreRows, Scorer};
-pub(crate) use self::validation::{MAX_SHOT_SAMPLES, Validation, ValidationSamples};
+pub(crate) use self::validation::{MAX_SHOT_SAMPLES, Validation, ValidationSamples, judgeable_samples};
 use crate::state::{BaseModel, Calibration, Scoring, State};
 
 /// Most samples that are scored before the first answer. They set the thresholds of what is unknown, and the temperature
@@ -71,6 +70,8 @@ pub(crate) fn familiarity(scores: &[f32]) -> f32 {
 pub(crate) struct ScoredSample {
     /// Its class.
     pub(crate) class: u32,
+    /// Whether the bundle set it aside; the others are the device's shots.
+    pub(crate) is_set_aside: bool,
     /// Scores of every known class.
     pub(crate) scores: Vec<f32>,
 }
@@ -91,8 +92,6 @@ pub(crate) struct Predictor {
     rows: ScoreRows,
     base: usize,
     calibration: Calibration,
-    /// What every balance is estimated from, where samples were looked at.
-    balance_samples: Option<BalanceSamples>,
 }
 
 impl ScoringWork<'_> {
@@ -139,22 +138,14 @@ impl Predictor {
             rows.iter().for_each(|row| calibrator.add(&row.scores, false));
             calibrator.choose(state.balance, 0.0, scoring.statistics.start)
         });
-        let present =
-            PresentBorder { base, count: model.len(), balance: state.balance, shift: calibration.border.shift };
-        let balance_samples = Some(BalanceSamples::of(&rows, &shots, present));
         rows.iter_mut().chain(&mut shots).for_each(|row| shift(&mut row.scores, base, calibration.border.shift));
-        let predictor = Self { balance_samples, ..Self::of(model, calibration) };
-        (predictor, KnownSamples { evenly: rows, learned: shots })
+        (Self::of(model, calibration), KnownSamples { evenly: rows, learned: shots })
     }
 
     fn of(model: ScoringModel<'_>, calibration: Calibration) -> Self {
         let base = model.base();
         let (embedder, scorer, rows) = (model.embedder, model.scorer, model.rows);
-        Self { embedder, scorer, rows, base, calibration, balance_samples: None }
-    }
-
-    pub(crate) fn balance_estimates(&self) -> Vec<BalanceEstimate> {
-        self.balance_samples.as_ref().map_or_else(Vec::new, BalanceSamples::estimates)
+        Self { embedder, scorer, rows, base, calibration }
     }
 
     pub(crate) fn classes(&self) -> usize {

@@ -21,7 +21,7 @@ use alloc::boxed::Box;
 use alloc::vec;
 use alloc::vec::Vec;
 
-use crate::answer::{BalanceEstimate, ClassSums, KnownSamples, Predictor, ScoringWork, familiarity};
+use crate::answer::{ClassSums, KnownSamples, Predictor, ScoringWork, familiarity};
 use crate::head::Projector;
 use crate::prediction_set::{SampleScale, SetThresholds};
 use crate::state::{BaseModel, State};
@@ -191,15 +191,6 @@ impl Classifier {
     /// [`crate::unknown::KnownScores::threshold`]; `None` where answers do not use the bundle's statistics.
     pub fn familiarity(&self, scores: &[f32]) -> Option<f32> {
         matches!(self.0, ClassifierKind::Predictor(_)).then(|| familiarity(scores))
-    }
-
-    /// What every balance would recognise, in the order of [`Balance::ALL`](crate::state::Balance::ALL); none of a
-    /// classifier that was made without [known scores](Self::with_known_scores), or before anything is learned.
-    pub fn balance_estimates(&self) -> Vec<BalanceEstimate> {
-        match &self.0 {
-            ClassifierKind::NearestTarget(_) => Vec::new(),
-            ClassifierKind::Predictor(predictor) => predictor.balance_estimates(),
-        }
     }
 
     /// Number of known classes, imprinted ones among them.

@@ -17,6 +17,7 @@ use alloc::vec::Vec;
 use orco_core::discriminant::direction;
 use orco_core::math::{add_scaled, dot, sqrt};
 
+use crate::answer::judgeable_samples;
 use crate::bank::Bank;
 use crate::state::{BaseModel, State};
 
@@ -32,14 +33,16 @@ const MIN_SHOTS: usize = 3;
 pub struct ShotIndependence {
     /// How many shots the device has.
     pub shots: usize,
+    /// How many of them can be judged: not the only one, nor one that another class has, too.
+    pub judged: usize,
     /// What they have in common that other pictures of a class have not, 0..1.
     pub common: f32,
 }
 
 impl ShotIndependence {
-    /// How many independent shots they count like.
+    /// How many independent shots those count like that can be judged.
     pub fn effective(&self) -> f32 {
-        let shots = self.shots as f32;
+        let shots = self.judged as f32;
         shots / (1.0 + (shots - 1.0).max(0.0) * self.common)
     }
 
@@ -59,11 +62,14 @@ pub fn of_learned(base_model: &BaseModel, state: &State) -> Option<Vec<ShotIndep
         return None;
     }
     let usual = usual.iter().sum::<f32>() / usual.len() as f32;
+    let judged = judgeable_samples(base_model, state)?;
     let shots = cosines_by_class(&state.exemplars, centre);
     let independence = |class: usize| {
-        let own = shots.get(&((base_model.classes.len() + class) as u32));
+        let class = base_model.classes.len() + class;
+        let own = shots.get(&(class as u32));
         let common = own.and_then(|own| own.mean).map_or(0.0, |mean| (mean - usual) / (1.0 - usual).max(1e-3));
-        ShotIndependence { shots: own.map_or(0, |own| own.count), common: common.clamp(0.0, 1.0) }
+        let shots = own.map_or(0, |own| own.count);
+        ShotIndependence { shots, judged: judged[class], common: common.clamp(0.0, 1.0) }
     };
     Some((0..state.classes.len()).map(independence).collect())
 }
@@ -110,15 +116,18 @@ mod tests {
 
     #[test]
     fn shots_that_are_alike_count_for_less_and_the_range_widens() {
-        let independence = |common| ShotIndependence { shots: 5, common };
+        let independence = |common| ShotIndependence { shots: 5, judged: 5, common };
         assert_eq!([0.0, 0.5, 1.0].map(|common| independence(common).effective()), [5.0, 5.0 / 3.0, 1.0]);
         assert_eq!([0.4, 0.5].map(|common| independence(common).is_one_scene()), [false, true]);
-        assert!(!ShotIndependence { shots: 2, common: 1.0 }.is_one_scene());
+        assert!(!ShotIndependence { shots: 2, judged: 2, common: 1.0 }.is_one_scene());
         let [low, high] = range(0.9, &[independence(0.0); 3]);
         assert!(low > 0.75 && low < 0.8 && high > 0.93 && high < 0.97, "{low} {high}");
         let wide = range(0.9, &[independence(1.0); 3]);
         assert!(wide[1] - wide[0] > 1.5 * (high - low) && wide[0] < low, "{wide:?}");
         assert_eq!(range(1.0, &[])[1], 1.0);
+        // What cannot be judged says nothing.
+        let single = ShotIndependence { shots: 1, judged: 0, common: 0.0 };
+        assert_eq!(range(0.9, &[&[independence(0.0)][..], &[single; 19]].concat()), range(0.9, &[independence(0.0)]));
     }
 
     #[test]

@@ -8,8 +8,8 @@
 //! prediction).
 //!
 //! Samples that the bundle set aside are easier than pictures to come, which are recognised less often by a ratio that
-//! the bundle brings. So of base classes, the right class's score is lowered on all samples alike, by as much as it
-//! takes to recognise that share of them.
+//! the bundle brings. So the right class's score is lowered on all of these alike, by as much as it takes to recognise
+//! that share of them. A device's shots of base classes are pictures to come themselves.
 
 use alloc::vec::Vec;
 
@@ -47,7 +47,7 @@ pub(crate) struct SampleScale {
     pub(crate) base: usize,
     /// What scores are divided by.
     pub(crate) temperature: f32,
-    /// Accuracy on pictures of base classes to come, as a multiple of that on samples.
+    /// Accuracy on pictures of base classes to come, as a multiple of that on samples set aside.
     pub(crate) ratio: f32,
 }
 
@@ -62,13 +62,14 @@ impl SampleScale {
 
     /// Those of samples of base classes, as of pictures to come.
     fn of_base(&self, samples: &[ScoredSample]) -> Vec<ClassValue> {
-        let base = || samples.iter().filter(|sample| (sample.class as usize) < self.base);
+        let easier = samples.iter().filter(|sample| sample.is_set_aside);
         let margins: Vec<ClassValue> =
-            base().map(|sample| ClassValue { class: sample.class, value: margin(sample) }).collect();
+            easier.map(|sample| ClassValue { class: sample.class, value: margin(sample) }).collect();
         let margins = RankedValues::of(&margins);
         let right = self.ratio * (1.0 - margins.share_below(0.0));
         let lowered = if margins.len() > 0 { margins.threshold(1.0 - right).max(0.0) } else { 0.0 };
-        base().map(|sample| self.right(sample, 0, lowered)).collect()
+        let base = samples.iter().filter(|sample| (sample.class as usize) < self.base);
+        base.map(|sample| self.right(sample, 0, if sample.is_set_aside { lowered } else { 0.0 })).collect()
     }
 }
 
@@ -143,14 +144,20 @@ mod tests {
     fn samples_are_made_as_hard_as_pictures_to_come() {
         // Margins of 1, 2 ... 20 over the other class. Of pictures to come 62 % are recognised: the eighth loses its
         // margin of 8, so that the second smallest is one of -6.
-        let sample = |margin: usize| ScoredSample { class: 0, scores: [margin as f32, 0.0].to_vec() };
-        let samples: Vec<ScoredSample> = (1..=20).map(sample).collect();
-        let base = |ratio| {
-            let scale = SampleScale { base: 1, temperature: 1.0, ratio };
-            RightProbabilities::of(&samples, &[], scale).thresholds(COVERAGE).base
+        let sample = |margin: usize, is_set_aside| ScoredSample {
+            class: 0,
+            is_set_aside,
+            scores: [margin as f32, 0.0].to_vec(),
         };
+        let of = |is_set_aside| (1..=20).map(|margin| sample(margin, is_set_aside)).collect::<Vec<_>>();
+        let scale = |ratio| SampleScale { base: 1, temperature: 1.0, ratio };
+        let base = |ratio| RightProbabilities::of(&of(true), &[], scale(ratio)).thresholds(COVERAGE).base;
         let of_margin = |margin: f32| 1.0 / (1.0 + orco_core::math::exp(-margin));
         assert!((base(0.62) - of_margin(-6.0)).abs() < 1e-5, "{}", base(0.62));
-        assert_eq!(margin(&sample(3)), 3.0);
+        assert_eq!(margin(&sample(3, true)), 3.0);
+        // The device's own shots are such pictures, beside samples set aside or alone.
+        let shots = scale(0.62).of_base(&of(false));
+        assert_eq!(shots, scale(1.0).of_base(&of(false)));
+        assert_eq!(scale(0.62).of_base(&[of(true), of(false)].concat())[20..], shots);
     }
 }

@@ -15,7 +15,7 @@ struct RankedValue {
 }
 
 /// A sample's class and its value.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct ClassValue {
     pub(crate) class: u32,
     pub(crate) value: f32,

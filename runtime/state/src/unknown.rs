@@ -104,7 +104,7 @@ mod tests {
 
     #[test]
     fn a_thing_that_nobody_taught_is_unknown_among_what_was_taught() {
-        let sample = |class, scores: [f32; 3]| ScoredSample { class, scores: scores.to_vec() };
+        let sample = |class, scores: [f32; 3]| ScoredSample { class, is_set_aside: true, scores: scores.to_vec() };
         let base = [sample(0, [3.0, 0.0, 0.5])];
         let shots: Vec<ScoredSample> = (0..4).map(|shot| sample(2, [1.0, 0.2, 2.0 + 0.1 * shot as f32])).collect();
         let known = KnownScores::of(&base, &shots, SampleScale { base: 2, temperature: 1.0, ratio: 1.0 }).unwrap();

@@ -9,11 +9,15 @@ use orco_core::projection::HeadShape;
 use orco_core::random::Random;
 use orco_core::workers::Serial;
 use orco_lab::statistics::{Features, UnseenPictures, fit};
+use orco_state::answer::balance_estimates;
 use orco_state::bank::Bank;
 use orco_state::classify::Classifier;
+use orco_state::effective_sample_size::{self, ShotIndependence};
 use orco_state::head::Head;
 use orco_state::history::{ChangeKind, HistoryChange, HistoryLimits, SavedState};
-use orco_state::session::{ChangeReport, LearnError, NewClass, RepeatedShots, Session, SessionMemory};
+use orco_state::session::{
+    ChangeReport, ExpectedAccuracy, LearnError, NewClass, RepeatedShots, Session, SessionMemory,
+};
 use orco_state::state::{Balance, BaseModel, Class, State};
 use orco_state::statistics::Statistics;
 use orco_state::target::{TargetMethod, generate};
@@ -223,6 +227,52 @@ fn the_same_shots_again_teach_nothing_and_cost_nothing() {
     assert!((shift(&repeated) - shift(&state)).abs() < 0.05, "{} and {}", shift(&state), shift(&repeated));
     let [before, after] = [&state, &repeated].map(|state| accuracy(&base_model, state, &base_model.config));
     assert!((before[0] - after[0]).abs() < 0.02 && (before[1] - after[1]).abs() < 0.05, "{before:?} {after:?}");
+}
+
+/// What is told of a balance is what it gives once it is set, whatever the balance is while it is asked.
+#[test]
+fn what_a_balance_would_recognise_is_told_as_it_comes_out() {
+    let base_model = base_model();
+    let (state, _) = learn(&base_model, &State::fresh(&base_model, [0; 32]), BASE..BASE + 6);
+    let told = |state: &State| balance_estimates(&base_model, state, &base_model.config, None, &Serial);
+    let at_first = told(&state);
+    assert_eq!(at_first.iter().map(|one| one.shots).collect::<Vec<_>>(), [30; 3]);
+    for balance in Balance::ALL {
+        let (set, _) = with(&base_model, |session| session.balance(&state, balance));
+        assert_eq!(told(&set), at_first, "{balance:?}");
+    }
+}
+
+/// Of single shots, nothing is known; they make no promise surer.
+#[test]
+fn shots_that_cannot_be_judged_count_for_no_range() {
+    let mut base_model = base_model();
+    let mut random = Random::new(2, "more exemplars");
+    (0..BASE).for_each(|class| base_model.exemplars.push(class as u32, &feature(class, &mut random)));
+    let (state, _) = learn(&base_model, &State::fresh(&base_model, [0; 32]), BASE..BASE + 1);
+    let singles: Vec<NewClass> = (BASE + 1..BASE + 5).map(|class| new_class(class, 1)).collect();
+    let (more, report) = with(&base_model, |session| session.learn(&state, &singles));
+    let count = |state: &State| {
+        let learned = effective_sample_size::of_learned(&base_model, state).unwrap();
+        learned.iter().map(ShotIndependence::effective).sum::<f32>()
+    };
+    assert_eq!(count(&more), count(&state));
+    let expected = report.expected.unwrap();
+    let five = effective_sample_size::of_learned(&base_model, &state).unwrap();
+    assert_eq!(expected.learned_range, Some(effective_sample_size::range(expected.learned.unwrap(), &five)));
+    let (single, _) = with(&base_model, |session| session.learn(&State::fresh(&base_model, [0; 32]), &singles));
+    let nothing = ExpectedAccuracy::of(&base_model, &single).unwrap();
+    assert_eq!((nothing.learned, nothing.learned_range), (None, None));
+    assert!(nothing.base.is_some());
+}
+
+#[test]
+fn classes_of_one_image_each_have_statistics() {
+    let base_model = base_model();
+    let (values, classes) = features(0..BASE, 1, "single");
+    let none = (Bank::new(INPUTS, 1, ExemplarPrecision::Int8), UnseenPictures::None);
+    let statistics = fit(&base_model, Features { values: &values, classes: &classes }, none, 1);
+    assert!(statistics.is_sound(INPUTS, BASE), "factor {}", statistics.factor);
 }
 
 #[test]

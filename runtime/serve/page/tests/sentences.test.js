@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import test, { afterEach } from "node:test";
 
-import { estimateSentence } from "../dial.js";
+import { estimateSentence, expectedSentence } from "../dial.js";
 import { alignmentText, reportLines } from "../jobs.js";
 import { fill, localeOf, message, readable, setLanguage, term } from "../language.js";
 import { shotSentences, takeEach } from "../shots.js";
@@ -173,4 +173,11 @@ test("of several pictures, all that were refused are said, and taken anyway", as
   await takeEach([files[0], files[2]], { anyway: true });
   assert.deepEqual(sent.slice(3), ["dark.png anyway", "blurred.jpg anyway"]);
   assert.equal(elements["anyway-row"].hidden, true);
+});
+
+test("accuracies are told as far as samples say them", () => {
+  const expected = { base: 0.9, learned: 0.8, learned_range: [0.7, 0.85] };
+  assert.match(expectedSentence(expected).replaceAll("\u00a0", " "), /: 70–85 % right on what it learned, 90 % on/);
+  assert.match(expectedSentence({ ...expected, base: null }).replaceAll("\u00a0", " "), /: 70–85 % right on what it learned\.$/);
+  assert.equal(expectedSentence({ base: 0.9, learned: null, learned_range: null }), "");
 });

@@ -61,5 +61,5 @@ pub async fn balance(State(service): State<Arc<Service>>) -> Result<Json<Value>,
         })
     };
     let choices: Vec<Value> = estimates.iter().map(choice).collect();
-    Ok(Json(json!({ "balance": known.border.map(|_| known.balance.name()), "choices": choices })))
+    Ok(Json(json!({ "balance": known.balance_name(), "choices": choices })))
 }

@@ -23,11 +23,6 @@ pub async fn status(State(service): State<Arc<Service>>) -> Result<Json<Value>, 
     let problems = blocking(move || health.problems()).await?;
     let known = service.answers.knowledge();
     let manifest = &service.manifest;
-    let expected = known.border.map(|border| {
-        json!({
-            "base": border.base, "learned": border.learned, "learned_range": known.learned_range,
-        })
-    });
     let scopes = AnswerScope::CHOICES.map(AnswerScope::name);
     let dial: Vec<&str> = Balance::ALL.iter().map(|balance| balance.name()).collect();
     let jobs: Vec<Value> = service.changes().unfinished().iter().map(Job::json).collect();
@@ -36,8 +31,8 @@ pub async fn status(State(service): State<Arc<Service>>) -> Result<Json<Value>, 
         "bundle": manifest.name, "release": manifest.release, "version": env!("CARGO_PKG_VERSION"),
         "classes": known.classes.len(), "base_classes": known.base, "free_targets": known.free_targets,
         "answers": known.scope.name(), "answer_choices": scopes, "learned_only": known.is_learned_only,
-        "sessions": known.sessions, "balance": known.border.map(|_| known.balance.name()), "balances": dial,
-        "expected": expected, "improving": known.awaits_alignment && service.aligns,
+        "sessions": known.sessions, "balance": known.balance_name(), "balances": dial,
+        "expected": known.expected, "improving": known.awaits_alignment && service.aligns,
         "inbox": service.inbox.len(), "inbox_most": service.inbox.most(),
         "changes": known.timeline.earlier().len(), "undone": known.timeline.later().len(),
         "jobs": jobs, "camera": service.live().map(|live| live.snapshot().json()),

@@ -1,14 +1,17 @@
-//! What answers would recognise with every balance, estimated from samples that are scored anyway.
+//! What answers would recognise with every balance.
 //!
-//! A change chooses the border of one balance, from all samples and the views of shots. The other borders are chosen
-//! here, when somebody asks, from the clean views of some samples. Where these put the present border elsewhere than
-//! the change did, the others are off by as much and are moved by the difference.
+//! The present balance has the border that answers have. For the others, borders are chosen when somebody asks, as a
+//! change would choose them: from all samples and the views of shots.
 
 use alloc::vec::Vec;
 
-use super::ScoredSample;
-use super::calibrate::{BestPerSide, Calibrator};
-use crate::state::Balance;
+use orco_core::config::LearnConfig;
+use orco_core::workers::Workers;
+
+use super::calibrate::Calibrator;
+use super::class_sums::ClassSums;
+use super::{ScoringWork, ValidationSamples};
+use crate::state::{Balance, BaseModel, State};
 
 /// What answers recognise with one balance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,110 +28,101 @@ pub struct BalanceEstimate {
     pub taken_for_learned: usize,
 }
 
-/// The border that answers have, and what it was chosen for.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct PresentBorder {
-    /// Number of base classes.
-    pub(super) base: usize,
-    /// Number of known classes.
-    pub(super) count: usize,
-    /// The balance.
-    pub(super) balance: Balance,
-    /// What is added to the scores of learned classes.
-    pub(super) shift: f32,
+/// An estimate for every balance, in the order of [`Balance::ALL`]; none before anything is learned, where answers have
+/// no border, or where one of the sides has no samples. With the sums of earlier states they are there sooner.
+pub fn balance_estimates(
+    base_model: &BaseModel,
+    state: &State,
+    config: &LearnConfig,
+    sums: Option<&mut ClassSums>,
+    workers: &dyn Workers,
+) -> Vec<BalanceEstimate> {
+    let Some(scoring) = base_model.scoring(config).filter(|_| !state.classes.is_empty()) else { return Vec::new() };
+    let work = &mut ScoringWork { sums, workers };
+    let samples = ValidationSamples::of(base_model, state, scoring);
+    let floor = samples.nearest_mean_accuracy(work);
+    let classes = samples.sample_classes();
+    let calibrator = samples.calibrator_with_all(&classes, work);
+    let present = state.calibration.map(|calibration| (state.balance, calibration.border.shift));
+    estimates(&calibrator, present, floor, scoring.statistics.start)
 }
 
-/// What every balance is estimated from: the leading classes of samples whose scores hold no border.
-#[derive(Clone, Debug)]
-pub(super) struct BalanceSamples {
-    present: PresentBorder,
-    /// Class of each sample, those of base classes first.
-    classes: Vec<u32>,
-    best: Vec<BestPerSide>,
-    /// How many samples are of base classes.
-    base_samples: usize,
-}
-
-impl BalanceSamples {
-    /// Of samples of all classes, those of base classes, and of shots of learned ones.
-    pub(super) fn of(evenly: &[ScoredSample], learned: &[ScoredSample], present: PresentBorder) -> Self {
-        let of_base = evenly.iter().filter(|sample| (sample.class as usize) < present.base);
-        let (mut classes, mut best) = (Vec::new(), Vec::new());
-        for sample in of_base.chain(learned) {
-            classes.push(sample.class);
-            best.push(BestPerSide::of(&sample.scores, present.base));
+/// Of a calibrator that has all samples. `present` is the balance that answers have, with the shift of its border.
+fn estimates(
+    calibrator: &Calibrator<'_>,
+    present: Option<(Balance, f32)>,
+    floor: f32,
+    start: f32,
+) -> Vec<BalanceEstimate> {
+    let estimate = |balance: Balance| {
+        let shift = match present {
+            Some((present, shift)) if present == balance => shift,
+            _ => calibrator.border(balance, if balance.has_accuracy_floor() { floor } else { 0.0 }, start).shift,
+        };
+        let mut estimate = BalanceEstimate { balance, shots: 0, recognised: 0, base_samples: 0, taken_for_learned: 0 };
+        for (class, best) in calibrator.included() {
+            let answer = best.answer(shift);
+            if calibrator.is_base(class) {
+                estimate.base_samples += 1;
+                estimate.taken_for_learned += usize::from(!calibrator.is_base(answer));
+            } else {
+                estimate.shots += 1;
+                estimate.recognised += usize::from(answer == class);
+            }
         }
-        let base_samples = classes.len() - learned.len();
-        Self { present, classes, best, base_samples }
-    }
-
-    /// An estimate for every balance; none where one of the sides has no samples.
-    pub(super) fn estimates(&self) -> Vec<BalanceEstimate> {
-        let Self { present, classes, best, base_samples } = self;
-        if *base_samples == 0 || *base_samples == best.len() {
-            return Vec::new();
-        }
-        let calibrator = Calibrator::of_best(classes, present.base, present.count, best.clone());
-        let shift = |balance| calibrator.border(balance, 0.0, present.shift).shift;
-        let error = present.shift - shift(present.balance);
-        Balance::ALL.map(|balance| self.estimate(balance, shift(balance) + error)).to_vec()
-    }
-
-    /// What is recognised where the border of a balance lies at a shift.
-    fn estimate(&self, balance: Balance, shift: f32) -> BalanceEstimate {
-        let answers: Vec<usize> = self.best.iter().map(|best| best.answer(shift)).collect();
-        let (of_base, of_learned) = answers.split_at(self.base_samples);
-        let is_right = |(answer, class): &(&usize, &u32)| **answer == **class as usize;
-        BalanceEstimate {
-            balance,
-            shots: of_learned.len(),
-            recognised: of_learned.iter().zip(&self.classes[self.base_samples..]).filter(is_right).count(),
-            base_samples: self.base_samples,
-            taken_for_learned: of_base.iter().filter(|answer| **answer >= self.present.base).count(),
-        }
-    }
+        estimate
+    };
+    let has_both = |one: &BalanceEstimate| one.shots > 0 && one.base_samples > 0;
+    Balance::ALL.map(estimate).into_iter().filter(has_both).collect()
 }
 
 #[cfg(test)]
 mod tests {
-    use alloc::vec;
-
     use super::*;
 
-    const BASE: usize = 2;
+    const BASE: usize = 20;
 
-    /// A sample that the learned class scores so much higher than the best base class.
-    fn sample(class: u32, margin: f32) -> ScoredSample {
-        let [first, second] = if class == 1 { [-1.0, 0.0] } else { [0.0, -1.0] };
-        ScoredSample { class, scores: vec![first, second, margin] }
-    }
-
-    fn samples() -> (Vec<ScoredSample>, Vec<ScoredSample>) {
-        let base = (0..40).map(|index| sample(index % 2, -0.9 + 0.02 * index as f32)).collect();
-        (base, (0..10).map(|index| sample(2, 0.2 - 0.06 * index as f32)).collect())
+    /// A sample of every base class, eight of which are easily lost, and four shots of a learned one.
+    fn calibrator(classes: &[u32]) -> Calibrator<'_> {
+        let mut calibrator = Calibrator::new(classes, BASE, BASE + 1);
+        for (sample, &class) in classes.iter().enumerate() {
+            let lead = match sample {
+                0..8 => -0.3,
+                8..BASE => -2.0,
+                BASE => 0.5,
+                _ => -0.5,
+            };
+            let mut row = [0.0; BASE + 1];
+            row[class as usize % BASE] = 1.0;
+            row[BASE] = 1.0 + lead;
+            calibrator.add(&row, false);
+        }
+        calibrator
     }
 
     #[test]
-    fn the_more_a_balance_favours_learned_classes_the_more_it_recognises_and_mistakes() {
-        let (base, learned) = samples();
-        let present = PresentBorder { base: BASE, count: BASE + 1, balance: Balance::Balanced, shift: 0.1 };
-        let [keep, balanced, favour] = BalanceSamples::of(&base, &learned, present).estimates()[..] else {
-            panic!("one for each balance")
-        };
+    fn a_balance_is_told_as_it_would_be_chosen_whatever_the_present_one_is() {
+        let classes: Vec<u32> = (0..BASE as u32).chain([BASE as u32; 4]).collect();
+        let calibrator = calibrator(&classes);
+        // Balanced answers keep the floor; what people set counts alone.
+        let floor = |balance: Balance| if balance == Balance::Balanced { 1.0 } else { 0.0 };
+        let chosen = Balance::ALL.map(|balance| (balance, calibrator.border(balance, floor(balance), 0.0).shift));
+        let told = chosen.map(|present| estimates(&calibrator, Some(present), 1.0, 0.0));
+        assert!(told.iter().all(|one| *one == told[0]), "{told:?}");
+        let [keep, balanced, favour] = told[0][..] else { panic!("one for each balance") };
         assert_eq!([keep, balanced, favour].map(|one| one.balance), Balance::ALL);
-        assert_eq!([keep, balanced, favour].map(|one| (one.shots, one.base_samples)), [(10, 40); 3]);
-        assert!(keep.recognised <= balanced.recognised && balanced.recognised <= favour.recognised);
-        assert!(keep.recognised < favour.recognised, "{keep:?} {favour:?}");
-        assert!(keep.taken_for_learned <= favour.taken_for_learned, "{keep:?} {favour:?}");
-        // The present balance answers with the border that it has: of shots with margins 0.2, 0.14 ... five win.
-        assert_eq!(balanced.recognised, learned.iter().filter(|shot| shot.scores[2] + 0.1 > 0.0).count());
+        assert_eq!([keep, balanced, favour].map(|one| (one.shots, one.base_samples)), [(4, 20); 3]);
+        assert_eq!([keep, balanced].map(|one| (one.recognised, one.taken_for_learned)), [(1, 0); 2]);
+        assert_eq!((favour.recognised, favour.taken_for_learned), (4, 8));
+        // Answers have the border that they have.
+        let [_, wide, _] = estimates(&calibrator, Some((Balance::Balanced, 5.0)), 1.0, 0.0)[..] else { panic!() };
+        assert_eq!((wide.recognised, wide.taken_for_learned), (4, 20));
     }
 
     #[test]
     fn nothing_is_estimated_without_samples_of_both_sides() {
-        let (base, learned) = samples();
-        let present = PresentBorder { base: BASE, count: BASE + 1, balance: Balance::Balanced, shift: 0.0 };
-        assert!(BalanceSamples::of(&base, &[], present).estimates().is_empty());
-        assert!(BalanceSamples::of(&[], &learned, present).estimates().is_empty());
+        for classes in [[0, 1], [20, 20]] {
+            assert!(estimates(&calibrator(&classes), None, 0.0, 0.0).is_empty());
+        }
     }
 }

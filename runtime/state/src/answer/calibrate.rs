@@ -81,8 +81,10 @@ pub struct Calibrator<'a> {
     base: usize,
     /// Number of classes.
     count: usize,
+    /// How many of the base classes answer nothing.
+    replaced: usize,
     /// Of the samples so far.
-    pub(super) best: Vec<BestPerSide>,
+    best: Vec<BestPerSide>,
     /// Whether a sample is excluded, and counts for nothing.
     excluded: Vec<bool>,
     /// What views say in place of the shots that they are of.
@@ -103,6 +105,7 @@ impl<'a> Calibrator<'a> {
             classes,
             base,
             count,
+            replaced: 0,
             best: Vec::new(),
             excluded: Vec::new(),
             views: Vec::new(),
@@ -112,10 +115,10 @@ impl<'a> Calibrator<'a> {
         }
     }
 
-    /// Ready to choose the border alone, by samples whose leading classes are known.
-    pub(super) fn of_best(classes: &'a [u32], base: usize, count: usize, best: Vec<BestPerSide>) -> Self {
-        let excluded = vec![false; best.len()];
-        Self { best, excluded, ..Self::new(classes, base, count) }
+    /// So many of the base classes are replaced by learned ones, and answer nothing.
+    #[must_use]
+    pub fn without_replaced(self, replaced: usize) -> Self {
+        Self { replaced, ..self }
     }
 
     /// The first so many samples are easier than pictures to come: those are recognised `ratio` times as well
@@ -173,9 +176,20 @@ impl<'a> Calibrator<'a> {
         border::expected(&base, &learned, 0.0).overall(self.base_fraction())
     }
 
-    /// Fraction of all classes that are base classes.
+    /// Fraction of all classes that are base classes, of those that can be answered.
     fn base_fraction(&self) -> f32 {
-        self.base as f32 / self.count.max(1) as f32
+        (self.base - self.replaced) as f32 / (self.count - self.replaced).max(1) as f32
+    }
+
+    /// Whether a class is a base class.
+    pub(super) fn is_base(&self, class: usize) -> bool {
+        class < self.base
+    }
+
+    /// The samples that count, each with its class.
+    pub(super) fn included(&self) -> impl Iterator<Item = (usize, &BestPerSide)> {
+        let samples = self.classes.iter().zip(&self.best).zip(&self.excluded);
+        samples.filter(|(_, excluded)| !**excluded).map(|((class, best), _)| (*class as usize, best))
     }
 
     /// Share of every sample in the accuracy of its side, classes counting alike; 0 for excluded ones.

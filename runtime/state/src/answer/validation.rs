@@ -188,7 +188,7 @@ impl<'a> ValidationSamples<'a> {
         indices: &[Option<usize>],
         work: &mut ScoringWork<'_>,
     ) -> Validation {
-        let min_accuracy = self.nearest_mean_accuracy(work);
+        let min_accuracy = self.min_accuracy(work);
         let chosen = self.samples();
         let samples = self.with_changed(&chosen, earlier, indices);
         let classes_of_chosen = self.classes_of(&chosen);
@@ -256,8 +256,8 @@ impl<'a> ValidationSamples<'a> {
 
     /// Chooses the border and the temperature of that state alone; projections of all that is looked at are there.
     pub(crate) fn calibrate(&self, model: &ScoringModel<'_>, work: &mut ScoringWork<'_>) -> Calibration {
-        let min_accuracy = self.nearest_mean_accuracy(work);
-        let classes = self.classes_of(&self.samples());
+        let min_accuracy = self.min_accuracy(work);
+        let classes = self.sample_classes();
         let calibrator = &mut self.calibrator(&classes, model);
         self.collect(model, calibrator, work);
         calibrator.choose(self.state.balance, min_accuracy, self.scoring.statistics.start)
@@ -271,18 +271,37 @@ impl<'a> ValidationSamples<'a> {
     /// To choose a border by these samples, of these classes.
     fn calibrator<'c>(&self, classes: &'c [u32], model: &ScoringModel<'_>) -> Calibrator<'c> {
         let ratio = self.scoring.statistics.accuracy_ratio();
-        Calibrator::new(classes, model.base(), model.len()).with_accuracy_ratio(self.set_aside(), ratio)
+        let replaced = self.replaced.iter().filter(|replaced| **replaced).count();
+        let calibrator = Calibrator::new(classes, model.base(), model.len());
+        calibrator.without_replaced(replaced).with_accuracy_ratio(self.set_aside(), ratio)
     }
 
-    /// Accuracy over all classes to be expected, by the same samples, of the nearest class mean without a border, which
-    /// answers should not fall below; 0 where the balance leaves nothing to be chosen by it.
+    /// Class of every sample.
+    pub(crate) fn sample_classes(&self) -> Vec<u32> {
+        self.classes_of(&self.samples())
+    }
+
+    /// A calibrator that has all samples, of these classes, and the views of shots.
+    pub(crate) fn calibrator_with_all<'c>(&self, classes: &'c [u32], work: &mut ScoringWork<'_>) -> Calibrator<'c> {
+        let wanted = self.exemplars_to_calibrate();
+        let model = ScoringModel::new(self.base_model, self.state, self.scoring, &wanted, work);
+        let mut calibrator = self.calibrator(classes, &model);
+        self.collect(&model, &mut calibrator, work);
+        calibrator
+    }
+
+    /// Accuracy over all classes that answers should not fall below: that of the nearest class mean, where the balance
+    /// leaves something to be chosen by it, else 0.
+    fn min_accuracy(&self, work: &mut ScoringWork<'_>) -> f32 {
+        let has_floor = !self.state.classes.is_empty() && self.state.balance.has_accuracy_floor();
+        if has_floor { self.nearest_mean_accuracy(work) } else { 0.0 }
+    }
+
+    /// Accuracy over all classes to be expected, by the same samples, of the nearest class mean without a border.
     pub(crate) fn nearest_mean_accuracy(&self, work: &mut ScoringWork<'_>) -> f32 {
-        if self.state.classes.is_empty() || !self.state.balance.has_accuracy_floor() {
-            return 0.0;
-        }
         let scoring = Scoring { weights: AnswerWeights::NEAREST_MEAN, ..self.scoring };
         let model = ScoringModel::new(self.base_model, self.state, scoring, &[], work);
-        let classes = self.classes_of(&self.samples());
+        let classes = self.sample_classes();
         let mut calibrator = self.calibrator(&classes, &model);
         self.collect(&model, &mut calibrator, work);
         calibrator.accuracy()
@@ -354,7 +373,9 @@ impl<'a> ValidationSamples<'a> {
         let mut rows = Vec::with_capacity(samples.len());
         self.own_scores(model, samples, Wanted::Answers, work, &mut |sample| {
             if !sample.is_excluded {
-                rows.push(ScoredSample { class: self.class_of(sample.number), scores: sample.scores });
+                let is_set_aside = sample.number < self.set_aside();
+                let class = self.class_of(sample.number);
+                rows.push(ScoredSample { class, is_set_aside, scores: sample.scores });
             }
         });
         rows
@@ -397,6 +418,25 @@ impl<'a> ValidationSamples<'a> {
     fn repeats(&self) -> impl Iterator<Item = bool> {
         let mut seen = BTreeSet::new();
         self.digests.iter().zip(self.state.exemplars.classes()).map(move |sample| !seen.insert(sample))
+    }
+
+    /// For every class, how many samples of it can be judged: those that were set aside, and shots that no other is the
+    /// same as, of a learned class those without which something is left of it.
+    fn judgeable(&self) -> Vec<usize> {
+        let base = self.base_model.classes.len();
+        let mut digests = vec![BTreeSet::new(); base + self.state.classes.len()];
+        for (class, digest) in self.state.exemplars.classes().iter().zip(&self.digests) {
+            digests[*class as usize].insert(digest);
+        }
+        let mut judgeable = vec![0; digests.len()];
+        self.scoring.statistics.set_aside.classes().iter().for_each(|class| judgeable[*class as usize] += 1);
+        for (class, shots) in self.different_by_class() {
+            let class = class as usize;
+            judgeable[class] += if class < base || digests[class].len() > 1 { shots.len() } else { 0 };
+        }
+        let replaced = judgeable.iter_mut().zip(&self.replaced).filter(|(_, is_replaced)| **is_replaced);
+        replaced.for_each(|(count, _)| *count = 0);
+        judgeable
     }
 
     /// The exemplars of every class that are not duplicates, rising.
@@ -530,6 +570,13 @@ impl<'a> ValidationSamples<'a> {
         let copies = *context.stored.get(&(class as u32, self.digests[exemplar]))?;
         Some(LeftOutShot { exemplar, class, copies })
     }
+}
+
+/// For every class, how many samples of it can be judged where answers have a border; none without statistics.
+pub(crate) fn judgeable_samples(base_model: &BaseModel, state: &State) -> Option<Vec<usize>> {
+    let statistics = base_model.statistics.as_ref()?;
+    let scoring = Scoring { weights: AnswerWeights::NEAREST_MEAN, statistics };
+    Some(ValidationSamples::of(base_model, state, scoring).judgeable())
 }
 
 /// At most `most` exemplars, rising: as many of each class as of any other, as far as it has them, evenly chosen; of more

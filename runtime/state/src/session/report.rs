@@ -7,6 +7,7 @@ use alloc::vec::Vec;
 
 use serde::Serialize;
 
+use crate::answer::judgeable_samples;
 use crate::effective_sample_size::{self, ShotIndependence, range};
 use crate::state::{BaseModel, State};
 use orco_core::align::LossTerms;
@@ -72,6 +73,22 @@ pub struct ExpectedAccuracy {
     pub learned: Option<f32>,
     /// The range that this becomes by how many independent shots say so ([`crate::effective_sample_size`]).
     pub learned_range: Option<[f32; 2]>,
+}
+
+impl ExpectedAccuracy {
+    /// What the border of a state promises; none where answers have no border.
+    pub fn of(base_model: &BaseModel, state: &State) -> Option<Self> {
+        let border = state.calibration?.border;
+        let judged = judgeable_samples(base_model, state)?;
+        let (base, learned) = judged.split_at(base_model.classes.len());
+        let [base, learned] = [base, learned].map(|side| side.iter().any(|samples| *samples > 0));
+        let independence = effective_sample_size::of_learned(base_model, state).filter(|_| learned);
+        Some(Self {
+            base: base.then_some(border.base),
+            learned: learned.then_some(border.learned),
+            learned_range: independence.map(|shots| range(border.learned, &shots)),
+        })
+    }
 }
 
 /// A class of which a shot is stored more than once.
@@ -211,22 +228,6 @@ impl AnswerCounts {
         confusions
     }
 
-    /// The accuracies that a border promises, of a side that has samples.
-    fn expected(
-        &self,
-        base_model: &BaseModel,
-        border: Border,
-        independence: Option<&[ShotIndependence]>,
-    ) -> ExpectedAccuracy {
-        let (base, learned) = self.total.split_at(base_model.classes.len().min(self.total.len()));
-        let [base, learned] = [base, learned].map(|side| side.iter().any(|samples| *samples > 0));
-        ExpectedAccuracy {
-            base: base.then_some(border.base),
-            learned: learned.then_some(border.learned),
-            learned_range: independence.filter(|_| learned).map(|shots| range(border.learned, shots)),
-        }
-    }
-
     /// See [`ChangeReport::one_scene`]; `independence` is that of every learned class.
     fn new_of_one_scene(
         &self,
@@ -266,7 +267,7 @@ impl ChangeReport {
         let sharing_shots = samples.sharing_shots.iter().map(|pair| pair.map(label));
         let repeated = samples.repeated.iter().map(|&(class, shots)| RepeatedShots { label: label(class), shots });
         Self {
-            expected: border.map(|border| counts.expected(base_model, border, independence.as_deref())),
+            expected: ExpectedAccuracy::of(base_model, new),
             losses,
             samples: samples.classes.len(),
             base_classes: base_model.classes.len(),

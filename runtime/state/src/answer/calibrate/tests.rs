@@ -91,3 +91,19 @@ fn views_stand_for_their_shots() {
     let border = border::expected(&known, &new, 0.0);
     assert!((border.learned - 0.75 * 0.5).abs() < 1e-5, "{border:?}");
 }
+
+/// A base class that is replaced weighs no more than one that was never there.
+#[test]
+fn replaced_classes_have_no_part_in_the_accuracy_over_all_classes() {
+    const GONE: f32 = -1e6;
+    let border = |replaced: usize| {
+        let classes: Vec<u32> = [0, 0, 0, 1, 1].map(|side: u32| side * (1 + replaced as u32)).to_vec();
+        let mut calibrator = Calibrator::new(&classes, 1 + replaced, 2 + replaced).without_replaced(replaced);
+        for margin in [-0.9, -0.5, -0.1, 0.2, -0.4] {
+            let row = [&[0.0][..], &vec![GONE; replaced], &[margin]].concat();
+            calibrator.add(&row, false);
+        }
+        [Balance::KeepBase, Balance::Balanced].map(|balance| calibrator.border(balance, 0.0, 0.0))
+    };
+    assert_eq!(border(0), border(3));
+}
