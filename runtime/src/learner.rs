@@ -37,7 +37,6 @@ use orco_state::state::{BaseModel, Class, State};
 use crate::bundle::Bundle;
 use crate::encoder::EncodeError;
 use crate::encoder::engine_choice::{ChoiceReason, Workload};
-use crate::release;
 use crate::store::{NewestState, Store, StoreError, StoreSnapshot};
 use crate::threads::{self, Threads};
 
@@ -196,9 +195,7 @@ impl Learner {
     /// # Errors
     /// [`OpenLearnerError`] if the state cannot be used, or the bundle is an older release than was used before.
     pub fn new(bundle: Bundle, store: Store, settings: LearnerSettings) -> Result<Self, OpenLearnerError> {
-        if settings.compare_releases {
-            release::check(store.folder(), &bundle.manifest.name, bundle.manifest.release)?;
-        }
+        settings.check_release(&bundle, &store)?;
         let StoreSnapshot { mut saved, warnings, newest } = store.load(&bundle)?;
         saved.keep_digests();
         let (encoders, memory) = (StartedEncoders::default(), SessionMemory::with_kept_sums());

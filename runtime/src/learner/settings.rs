@@ -8,7 +8,7 @@ use orco_state::unknown::FALSE_ALARMS;
 use crate::bundle::Bundle;
 use crate::encoder::engine_choice::EngineChoice;
 use crate::release::{self, ReleaseError};
-use crate::store::LockedStore;
+use crate::store::{LockedStore, Store};
 
 /// What is done about pictures that are hardly fit to be shots ([`crate::quality`]): too dark or bright, blurred,
 /// noise, or the same as another shot of the change.
@@ -147,6 +147,17 @@ setters! {
 }
 
 impl LearnerSettings {
+    /// Refuses a bundle of an older release than was used before, where `compare_releases` says so. Writes nothing.
+    ///
+    /// # Errors
+    /// As for [`release::check`].
+    pub fn check_release(&self, bundle: &Bundle, store: &Store) -> Result<(), ReleaseError> {
+        if !self.compare_releases {
+            return Ok(());
+        }
+        release::check(store.folder(), &bundle.manifest.name, bundle.manifest.release)
+    }
+
     /// Refuses a bundle of an older release than was used before, and remembers a newer one, where
     /// `compare_releases` says so: to be called when a bundle is used on a locked store.
     ///

@@ -13,6 +13,7 @@ use super::*;
 use crate::encoder::engine_choice::EngineChoice;
 use crate::learner::upgrade::UpgradeOptions;
 use crate::learner::{ChangeError, ChangeStep, Shots};
+use crate::release;
 use crate::thumbnails::Thumbnails;
 
 const EDGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../models/cifar100-edge");
@@ -381,7 +382,9 @@ fn an_upgrade_whose_pictures_change_meanwhile_is_refused() {
     let exemplar = learner.state().exemplars.digest_of(1);
     let picture = learner.store().pictures(&learner.bundle().digest).path(&exemplar);
     let sound = std::fs::read(&picture).unwrap();
-    let other = crate::bundle::Bundle::open("../models/everyday").unwrap();
+    let mut other = crate::bundle::Bundle::open("../models/everyday").unwrap();
+    other.manifest.release = 3;
+    let is_used = || release::check(folder.path(), &other.manifest.name, 2).is_err();
     let before = learner.saved().clone();
     let upgrade = |act: &(dyn Fn() + Sync)| {
         let mut between = |step: ChangeStep| {
@@ -392,6 +395,7 @@ fn an_upgrade_whose_pictures_change_meanwhile_is_refused() {
         };
         let settings = super::LearnerSettings {
             engine: crate::encoder::engine_choice::EngineChoice::Rten,
+            compare_releases: true,
             ..super::LearnerSettings::default()
         };
         upgrade::upgrade(&other, learner.store(), &settings, &UpgradeOptions::default().force(true), &mut between)
@@ -408,6 +412,7 @@ fn an_upgrade_whose_pictures_change_meanwhile_is_refused() {
         let there = learner.store().load(learner.bundle()).unwrap().saved;
         assert_eq!(there, before);
         assert!(learner.store().pictures(&other.digest).exemplars().unwrap().is_empty(), "pictures are left");
+        assert!(!is_used(), "the release of a refused bundle counts as used");
         let _ = std::fs::remove_file(&picture);
         std::fs::write(&picture, &sound).unwrap();
     }
@@ -417,6 +422,7 @@ fn an_upgrade_whose_pictures_change_meanwhile_is_refused() {
     remove();
     let made = upgrade(&|| ()).unwrap();
     assert_eq!((made.report.classes[0].pictures, made.report.warnings.len()), (2, 1));
+    assert!(is_used());
 }
 
 /// A class that was learned in the place of a base class is not mixed with the new bundle's pictures of it.

@@ -74,6 +74,9 @@ impl UpgradeOptions {
 ///
 /// A class that the new bundle brings itself gets the shots as further ones.
 ///
+/// The bundle's release counts as used once its state is the present one: a bundle that is refused leaves the old one
+/// usable.
+///
 /// # Errors
 /// [`UpgradeError`]; the old state holds then.
 pub fn upgrade(
@@ -108,6 +111,7 @@ pub fn upgrade(
     keeping.check()?;
     let uncertain = switch_bundle(&locked, &old, &SavedState::initial(next, &change))?;
     keeping.done();
+    use_release(bundle, &locked, settings);
     let UpgradePlan { from, warnings, .. } = plan;
     Ok(ChangeOutcome {
         report: UpgradeOutcome { report, from, classes, dropped, warnings },
@@ -145,6 +149,7 @@ pub fn undo(
     let earlier = slots::read(&bytes).filter(|saved| saved.is_sound(&bundle.base_model));
     let earlier = earlier.filter(|saved| saved.state.bundle_digest == bundle.digest).ok_or_else(none)?;
     let uncertain = switch_bundle(&locked, &present, &earlier)?;
+    use_release(bundle, &locked, settings);
     Ok(ChangeOutcome { report: earlier, uncertain, unaligned: None })
 }
 
@@ -160,8 +165,19 @@ pub fn discard(store: &Store, settings: &LearnerSettings) -> Result<bool, Upgrad
 
 fn lock(bundle: &Bundle, store: &Store, settings: &LearnerSettings) -> Result<LockedStore, UpgradeError> {
     let locked = store.lock(settings.wait)?;
-    settings.accept_release(bundle, &locked)?;
+    settings.check_release(bundle, store)?;
     Ok(locked)
+}
+
+/// Has a bundle's release count as used, now that the state is one of it. After a power cut in between, the next change
+/// does.
+fn use_release(bundle: &Bundle, locked: &LockedStore, settings: &LearnerSettings) {
+    if let Err(error) = settings.accept_release(bundle, locked) {
+        log::warn!(
+            "the state went over to {}, whose release does not count as used yet: {error}",
+            bundle.manifest.name
+        );
+    }
 }
 
 /// Puts one state into the place of the other, which is kept aside.

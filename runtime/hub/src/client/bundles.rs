@@ -1,7 +1,8 @@
 //! Going over to the bundle that the channel names, and back where that fails.
 //!
-//! The state goes over first, at once or not at all. Then the link `current` is switched to the new bundle. After a power
-//! cut between the two, state and link name different bundles; the next round settles that.
+//! The state goes over first, at once or not at all. Then the link `current` is switched to the new bundle, and last its
+//! release counts as used: until then the device may go back to an older one. After a power cut between the first two,
+//! state and link name different bundles; the next round settles that.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -56,24 +57,26 @@ impl Round<'_, '_> {
     pub(super) fn open_current(&mut self) -> Result<(), SyncError> {
         let Some(folder) = self.device.current_folder() else { return Ok(()) };
         self.learner = match self.device.open_learner(&folder) {
-            Err(SyncError::Learner(OpenLearnerError::Store(error @ StoreError::OtherBundle { .. }))) => {
-                Some(self.finish_switch(&folder, error)?)
-            }
+            Err(SyncError::Learner(
+                error @ (OpenLearnerError::Store(StoreError::OtherBundle { .. })
+                | OpenLearnerError::Release(ReleaseError::Older { .. })),
+            )) => Some(self.finish_switch(&folder, error)?),
             opened => Some(opened?),
         };
         Ok(())
     }
 
-    /// The state belongs to another bundle than the link's, as after a power cut. If that is a bundle that was fetched,
-    /// switches the link to it, or goes back where the device's check fails.
+    /// The state belongs to another bundle than the link's, as after a power cut, or the link's is an older release than
+    /// was used. If the state's is a bundle that was fetched, switches the link to it, or goes back where the device's
+    /// check fails.
     ///
     /// Or a person went back to the bundle that the device was set up with: then the link goes, and what the channel
     /// says comes next.
-    fn finish_switch(&mut self, old: &Path, error: StoreError) -> Result<Learner, SyncError> {
+    fn finish_switch(&mut self, old: &Path, error: OpenLearnerError) -> Result<Learner, SyncError> {
         for folder in self.fetched_bundles()? {
             let Ok(learner) = self.device.open_learner(&folder) else { continue };
             if (self.device.settings.check)(learner.bundle()).is_ok() {
-                self.switch_link(&folder)?;
+                self.run_with(learner.bundle(), &folder)?;
                 self.outcome.bundle = Some(learner.bundle().manifest.name.clone());
                 return Ok(learner);
             }
@@ -181,9 +184,19 @@ impl Round<'_, '_> {
         folder: &Path,
         options: UpgradeOptions,
     ) -> Result<FollowOutcome, SyncError> {
-        proceed(self.observer, SyncStep::Upgrade)?;
         let (store, settings) = (self.device.store(), &self.device.settings.learner);
-        let has_state_moved = match upgrade::upgrade(new, &store, settings, &options, &mut ()) {
+        match settings.check_release(new, &store) {
+            Ok(()) => {}
+            Err(error @ ReleaseError::Older { .. }) => return Ok(FollowOutcome::Refused(with_causes(&error))),
+            Err(error) => return Ok(FollowOutcome::Deferred(with_causes(&error))),
+        }
+        if let Err(reason) = (self.device.settings.check)(new) {
+            return Ok(FollowOutcome::Refused(reason));
+        }
+        proceed(self.observer, SyncStep::Upgrade)?;
+        // The release does not count as used before the device runs with it.
+        let settings = settings.clone().compare_releases(false);
+        let has_state_moved = match upgrade::upgrade(new, &store, &settings, &options, &mut ()) {
             Ok(outcome) => {
                 // Noted at once: the round may have to stop before the link is switched.
                 self.outcome.bundle = Some(new.manifest.name.clone());
@@ -192,31 +205,25 @@ impl Round<'_, '_> {
             }
             Err(UpgradeError::Nothing { .. } | UpgradeError::Same { .. }) => false,
             Err(UpgradeError::Store(error)) => return Err(error.into()),
-            Err(error) if is_lasting(&error) => return Ok(FollowOutcome::Refused(with_causes(&error))),
+            Err(error @ (UpgradeError::Worse { .. } | UpgradeError::Learn(_))) => {
+                return Ok(FollowOutcome::Refused(with_causes(&error)));
+            }
+            // Pictures may be readable, or there, the next time.
             Err(error) => return Ok(FollowOutcome::Deferred(with_causes(&error))),
         };
-        let opened = (self.device.settings.check)(new).map_err(FollowOutcome::Refused).and_then(|()| {
-            let opened = self.device.open_learner(folder);
-            opened.map_err(|error| match error {
-                SyncError::Learner(OpenLearnerError::Release(ReleaseError::Older { .. })) => {
-                    FollowOutcome::Refused(with_causes(&error))
-                }
-                error => FollowOutcome::Deferred(with_causes(&error)),
-            })
-        });
-        match opened {
+        match self.device.open_learner(folder) {
             Ok(learner) => {
-                self.switch_link(folder)?;
+                self.run_with(new, folder)?;
                 self.learner = Some(learner);
                 Ok(FollowOutcome::Held)
             }
-            Err(outcome) => {
+            Err(error) => {
                 if let Some(old) = self.device.current_folder().filter(|_| has_state_moved) {
                     self.go_back(&old)?;
                     self.outcome.bundle = None;
                     self.learner = Some(self.device.open_learner(&old)?);
                 }
-                Ok(outcome)
+                Ok(FollowOutcome::Deferred(with_causes(&error)))
             }
         }
     }
@@ -229,7 +236,19 @@ impl Round<'_, '_> {
         Ok(())
     }
 
-    /// Has the device run with a bundle; the one before stays, for a person to go back to.
+    /// Has the device run with a bundle: switches the link, and has its release count as used.
+    fn run_with(&mut self, bundle: &Bundle, folder: &Path) -> Result<(), SyncError> {
+        self.switch_link(folder)?;
+        let settings = &self.device.settings.learner;
+        match self.device.store().lock(settings.wait) {
+            Ok(locked) => Ok(settings.accept_release(bundle, &locked).map_err(OpenLearnerError::Release)?),
+            // Whoever changes or serves the state uses the release by that.
+            Err(StoreError::Busy { .. }) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Switches the link to a bundle; the one before stays, for a person to go back to.
     fn switch_link(&mut self, folder: &Path) -> Result<(), SyncError> {
         proceed(self.observer, SyncStep::SwitchBundle)?;
         let link = self.device.folder.current_bundle();
@@ -258,14 +277,6 @@ impl Round<'_, '_> {
             }
         }
     }
-}
-
-/// Whether another try can only end the same. Pictures and files may be readable, or there, the next time.
-fn is_lasting(error: &UpgradeError) -> bool {
-    matches!(
-        error,
-        UpgradeError::Worse { .. } | UpgradeError::Learn(_) | UpgradeError::Release(ReleaseError::Older { .. })
-    )
 }
 
 fn remove_bundle(folder: &Path) {

@@ -235,12 +235,25 @@ pub struct DeviceFiles {
     pub bundle: Option<PathBuf>,
     pub shared: SharedClasses,
     pub check: fn(&Bundle) -> Result<(), String>,
+    /// Whether it refuses older releases than it used before, as devices do that demand signatures.
+    pub compare_releases: bool,
 }
 
 impl DeviceFiles {
     pub fn new(parent: &Path, name: &str) -> Self {
-        let bundle = Some(shipped());
-        Self { name: name.into(), folder: parent.join(name), bundle, shared: SharedClasses::All, check: |_| Ok(()) }
+        Self {
+            name: name.into(),
+            folder: parent.join(name),
+            bundle: Some(shipped()),
+            shared: SharedClasses::All,
+            check: |_| Ok(()),
+            compare_releases: false,
+        }
+    }
+
+    pub fn settings(&self) -> LearnerSettings {
+        let settings = LearnerSettings::default().alignment(AlignmentTime::Never).wait(Duration::from_secs(5));
+        settings.compare_releases(self.compare_releases)
     }
 
     pub fn state(&self) -> PathBuf {
@@ -256,7 +269,7 @@ impl DeviceFiles {
         let settings = FleetSettings {
             version: "test".into(),
             bundle: self.bundle.clone(),
-            learner: settings(),
+            learner: self.settings(),
             open: &open,
             check: &self.check,
             key: None,
@@ -270,7 +283,7 @@ impl DeviceFiles {
     pub fn learner(&self) -> Learner {
         let current = self.fleet().current_bundle();
         let folder = if current.exists() { current } else { self.bundle.clone().unwrap() };
-        Learner::new(open(&folder).unwrap(), Store::new(self.state()), settings()).unwrap()
+        Learner::new(open(&folder).unwrap(), Store::new(self.state()), self.settings()).unwrap()
     }
 
     pub fn labels(&self) -> Vec<String> {
@@ -316,10 +329,6 @@ impl DeviceFiles {
 
 pub fn code(hub: &HubStore, channel: &str) -> EnrolmentCode {
     hub.new_code(channel, Duration::from_secs(3600), orco_hub::store::now()).unwrap()
-}
-
-fn settings() -> LearnerSettings {
-    LearnerSettings::default().alignment(AlignmentTime::Never).wait(Duration::from_secs(5))
 }
 
 /// A power supply that fails once in so many steps.

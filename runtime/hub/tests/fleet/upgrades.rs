@@ -9,20 +9,32 @@ use orco_hub::export;
 use orco_hub::rollout::RolloutStage;
 use orco_hub::store::{BundleRelease, now};
 use orco_runtime::bundle::Bundle;
-use orco_runtime::learner::{Learner, LearnerSettings, Shots, upgrade};
+use orco_runtime::learner::{Learner, LearnerSettings, OpenLearnerError, Shots, upgrade};
 use orco_runtime::manifest::{LEARNER, MANIFEST, hexadecimal};
+use orco_runtime::release::ReleaseError;
 use orco_runtime::state::codec::{self, FileKind};
-use orco_runtime::store::Store;
+use orco_runtime::store::{Store, StoreError};
 
 use crate::support::{DeviceFiles, Fleet, shipped};
 
-/// The shipped bundle as after another training: it lacks one exemplar.
-fn other_bundle(folder: &Path) -> PathBuf {
-    let copy = folder.join("other");
+/// The shipped bundle as another release.
+fn release_of_shipped(folder: &Path, release: u32) -> PathBuf {
+    let copy = folder.join(format!("release-{release}"));
     fs::create_dir(&copy).unwrap();
     for file in fs::read_dir(shipped()).unwrap().map(|entry| entry.unwrap().path()).filter(|path| path.is_file()) {
         fs::copy(&file, copy.join(file.file_name().unwrap())).unwrap();
     }
+    let manifest = copy.join(MANIFEST);
+    let text = fs::read_to_string(&manifest).unwrap();
+    let name = "name = \"cifar100-edge\"\n";
+    assert!(text.contains(name) && !text.contains("\nrelease = "));
+    fs::write(manifest, text.replace(name, &format!("{name}release = {release}\n"))).unwrap();
+    copy
+}
+
+/// The shipped bundle as after another training, release 3: it lacks one exemplar.
+fn other_bundle(folder: &Path) -> PathBuf {
+    let copy = release_of_shipped(folder, 3);
     let bundle = Bundle::open(&copy).unwrap();
     let mut base_model = bundle.base_model.clone();
     let kept: Vec<usize> = (1..base_model.exemplars.len()).collect();
@@ -42,18 +54,32 @@ fn release_of(folder: &Path) -> BundleRelease<'_> {
 }
 
 fn teach_pictures(device: &DeviceFiles) {
-    let settings = LearnerSettings::default().keep_shots(true);
-    let mut learner = Learner::new(Bundle::open(shipped()).unwrap(), Store::new(device.state()), settings).unwrap();
+    let bundle = Bundle::open(device.bundle.as_ref().unwrap()).unwrap();
+    let mut learner = Learner::new(bundle, Store::new(device.state()), device.settings().keep_shots(true)).unwrap();
     let shots = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/shots/learn/rubber-duck");
     learner.learn("duck", Shots::folder(shots).unwrap()).unwrap().durable().unwrap();
 }
 
+/// The device runs with that bundle, and refuses older releases than it used before.
+fn demand_releases(device: &mut DeviceFiles, bundle: &Path) {
+    device.bundle = Some(bundle.into());
+    device.compare_releases = true;
+}
+
+/// The device's own check of release 3 fails.
+fn fails_release_3(bundle: &Bundle) -> Result<(), String> {
+    if bundle.manifest.release == 3 { Err("the engine fails".into()) } else { Ok(()) }
+}
+
+/// What a device refuses does not count as used.
 #[test]
 fn devices_go_over_or_stay_with_their_own() {
     let fleet = Fleet::new();
     let (store, mut network) = (fleet.hub.store(), fleet.network());
     let mut devices = ["fresh", "pictures", "features", "failing"].map(|name| fleet.device(name));
-    devices[3].check = |bundle| if bundle.folder == shipped() { Ok(()) } else { Err("the engine fails".into()) };
+    let second = release_of_shipped(fleet.folder.path(), 2);
+    devices.iter_mut().for_each(|device| demand_releases(device, &second));
+    devices[3].check = fails_release_3;
     devices.iter().for_each(|device| device.enrol(&mut network, &store, "next"));
     let [fresh, pictures, features, failing] = &devices;
     teach_pictures(pictures);
@@ -71,6 +97,8 @@ fn devices_go_over_or_stay_with_their_own() {
 
     for device in [fresh, pictures] {
         assert_eq!(device.learner().bundle().digest, digest, "{}", device.name);
+        let old = Learner::new(Bundle::open(&second).unwrap(), Store::new(device.state()), device.settings());
+        assert!(matches!(old.err(), Some(OpenLearnerError::Release(ReleaseError::Older { used: 3, .. }))));
     }
     assert_eq!(pictures.labels(), ["duck"]);
     for (device, reason) in [(features, "no pictures"), (failing, "the engine fails")] {
@@ -192,9 +220,11 @@ fn a_power_cut_between_the_state_and_the_link_is_made_good() {
     let fleet = Fleet::new();
     let (store, mut network) = (fleet.hub.store(), fleet.network());
     let mut devices = ["going", "failing"].map(|name| fleet.device(name));
+    let second = release_of_shipped(fleet.folder.path(), 2);
     let bundle = other_bundle(fleet.folder.path());
     let digest = Bundle::open(&bundle).unwrap().digest;
-    for device in &devices {
+    for device in &mut devices {
+        demand_releases(device, &second);
         device.enrol(&mut network, &store, "next");
         teach_pictures(device);
     }
@@ -209,15 +239,15 @@ fn a_power_cut_between_the_state_and_the_link_is_made_good() {
         let stopped = device.device().sync(&mut network, &mut { cut }).unwrap_err();
         assert!(matches!(stopped, SyncError::Stopped), "{stopped}");
         assert!(!device.fleet().current_bundle().exists());
-        let old =
-            Learner::new(Bundle::open(shipped()).unwrap(), Store::new(device.state()), LearnerSettings::default());
-        assert!(old.is_err(), "the state has not gone over");
+        let old = Learner::new(Bundle::open(&second).unwrap(), Store::new(device.state()), device.settings());
+        let error = old.err().expect("the state has not gone over");
+        assert!(matches!(error, OpenLearnerError::Store(StoreError::OtherBundle { .. })), "{error}");
     }
     // The running service neither answers as if nothing had happened nor harms the state.
     assert!(running.refresh().is_err());
     assert!(running.forget("duck", &mut ()).is_err());
 
-    devices[1].check = |bundle| if bundle.folder == shipped() { Ok(()) } else { Err("the engine fails".into()) };
+    devices[1].check = fails_release_3;
     let outcomes = devices.each_ref().map(|device| device.sync(&mut network).outcomes);
     assert_eq!(devices[0].learner().bundle().digest, digest);
     assert_eq!(devices[0].labels(), ["duck"]);
@@ -225,6 +255,11 @@ fn a_power_cut_between_the_state_and_the_link_is_made_good() {
     assert_eq!(*devices[1].learner().saved(), before, "the old state came back changed");
     assert!(outcomes[1][0].refused.as_ref().is_some_and(|reason| reason.contains("the engine fails")));
     assert!(devices[1].sync(&mut network).bundle.is_none());
+
+    // The link of the one that went over gets lost, and its first bundle is too old by now.
+    fs::remove_file(devices[0].fleet().current_bundle()).unwrap();
+    devices[0].sync(&mut network);
+    assert_eq!(devices[0].learner().bundle().digest, digest);
 }
 
 /// A person goes back to the bundle that the device was set up with.
