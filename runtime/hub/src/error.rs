@@ -99,6 +99,14 @@ pub enum HubError {
     /// A bundle cannot be opened.
     #[error(transparent)]
     Bundle(#[from] OpenError),
+    /// A bundle lists files that no device would take.
+    #[error("the bundle {} cannot be released: {reason}", folder.display())]
+    BundleFiles {
+        /// Its folder.
+        folder: PathBuf,
+        /// What speaks against them.
+        reason: String,
+    },
     /// The token's file or the certificate cannot be used.
     #[error(transparent)]
     Token(#[from] orco_serve::ServeError),

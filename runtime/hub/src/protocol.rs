@@ -27,6 +27,10 @@ pub use message::{
 };
 pub use orco_serve::transfer::MAX_PACK;
 
+use std::collections::BTreeSet;
+
+use orco_runtime::state::escape::EscapedText;
+
 /// Largest body of a message that is no pack or picture, and of an answer that is no part of an object, in bytes. A
 /// channel of [`MAX_RELEASES`] packs with labels of usual length takes half of it.
 pub const MAX_MESSAGE: usize = 8 << 20;
@@ -44,6 +48,8 @@ pub const MAX_CLASSES: usize = 10_000;
 pub const MAX_WARNINGS: usize = 20;
 /// Most packs and bundles that a channel holds for a device.
 pub const MAX_RELEASES: usize = 10_000;
+/// Most files of a bundle.
+pub const MAX_FILES: usize = 64;
 /// Longest name or reason, in bytes; longer ones are cut.
 pub const MAX_TEXT: usize = 512;
 /// Longest label, in bytes.
@@ -64,9 +70,36 @@ pub fn bounded(text: &str) -> String {
     text[..end.unwrap_or(0)].to_owned()
 }
 
+/// What speaks against names of a bundle's files: a bundle is one folder, and nothing outside of it is read or written.
+pub fn fault_of_files<'n>(names: impl IntoIterator<Item = &'n str>) -> Option<String> {
+    let plain = |letter: u8| letter.is_ascii_alphanumeric() || b".-_".contains(&letter);
+    let mut seen = BTreeSet::new();
+    for name in names {
+        if name.is_empty() || name.starts_with('.') || !name.bytes().all(plain) {
+            return Some(format!("a bundle's file may not be called \"{}\"", EscapedText(name)));
+        }
+        if !seen.insert(name) {
+            return Some(format!("a bundle lists its file {name} twice"));
+        }
+    }
+    (seen.len() > MAX_FILES).then(|| format!("a bundle lists {} files, but may have {MAX_FILES}", seen.len()))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn files_of_a_bundle_lie_in_its_folder() {
+        for name in ["", "../hub/key", "sub/learner.postcard", "/etc/passwd", "..", ".lock", "ä"] {
+            assert!(fault_of_files(["manifest.toml", name]).is_some(), "{name}");
+        }
+        assert_eq!(fault_of_files(["manifest.toml", "backbone-int8.onnx"]), None);
+        assert!(fault_of_files(["manifest.toml", "manifest.toml"]).is_some());
+        let many: Vec<String> = (0..=MAX_FILES).map(|number| format!("{number}.onnx")).collect();
+        assert!(fault_of_files(many.iter().map(String::as_str)).is_some());
+        assert_eq!(fault_of_files(many[1..].iter().map(String::as_str)), None);
+    }
 
     #[test]
     fn long_texts_are_cut_between_letters() {

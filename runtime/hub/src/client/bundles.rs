@@ -23,10 +23,8 @@ use super::download::{self, WantedObject};
 use super::error::SyncError;
 use super::observer::{SyncStep, proceed};
 use super::progress::RefusedRelease;
-use crate::protocol::{BundleTarget, ObjectDigest, PackTarget, ReleaseId, ReleaseOutcome, ReleasedFile, bounded};
+use crate::protocol::{self, BundleTarget, ObjectDigest, PackTarget, ReleaseId, ReleaseOutcome, ReleasedFile, bounded};
 
-/// Most files of a bundle.
-const MAX_FILES: usize = 64;
 /// Largest manifest, in bytes.
 const MAX_MANIFEST: u64 = 1 << 20;
 
@@ -107,7 +105,10 @@ impl Round<'_, '_> {
 
     /// Goes over to the bundle that the channel names, or refuses it and stays with the device's own.
     pub(super) fn follow_bundle(&mut self, target: &BundleTarget) -> Result<FollowOutcome, SyncError> {
-        let manifest = manifest_of(target)?;
+        let manifest = match manifest_of(target) {
+            Ok(manifest) => manifest,
+            Err(reason) => return Ok(FollowOutcome::Refused(reason)),
+        };
         if let Some(reason) = self.progress.refusal(target.release, manifest) {
             return Ok(FollowOutcome::Refused(reason.to_owned()));
         }
@@ -285,16 +286,11 @@ fn remove_bundle(folder: &Path) {
     }
 }
 
-/// The digest of a bundle's manifest. Names that could lead anywhere else are refused.
-fn manifest_of(target: &BundleTarget) -> Result<ObjectDigest, SyncError> {
-    let plain = |name: &str| {
-        !name.starts_with('.') && name.bytes().all(|letter| letter.is_ascii_alphanumeric() || b".-_".contains(&letter))
-    };
-    if target.files.len() > MAX_FILES || target.files.iter().any(|file| file.name.is_empty() || !plain(&file.name)) {
-        return Err(SyncError::Answer { reason: "a bundle's files have names that are not used".into() });
-    }
+/// The digest of a bundle's manifest, or what speaks against its files.
+fn manifest_of(target: &BundleTarget) -> Result<ObjectDigest, String> {
+    protocol::fault_of_files(target.files.iter().map(|file| file.name.as_str())).map_or(Ok(()), Err)?;
     let manifest = target.files.iter().find(|file| file.name == MANIFEST).map(|file| file.digest);
-    manifest.ok_or_else(|| SyncError::Answer { reason: "a bundle has no manifest".into() })
+    manifest.ok_or_else(|| "the bundle has no manifest".into())
 }
 
 fn has_manifest(folder: &Path, manifest: ObjectDigest) -> bool {

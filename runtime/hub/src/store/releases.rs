@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-use orco_runtime::bundle::Bundle;
+use orco_runtime::bundle::{Bundle, OpenError};
 use orco_runtime::files;
 use orco_runtime::manifest::{MANIFEST, SIGNATURE};
 use orco_runtime::pack::{self, Pack};
@@ -15,8 +15,8 @@ use super::{HubStore, PackRecord, UnixSeconds};
 use crate::error::HubError;
 use crate::merge::{self, CombinedPack, MergeError, PushedPack, SameLabel};
 use crate::protocol::{
-    BundleTarget, ChannelTarget, DeviceId, DeviceReport, MAX_OBJECT, MAX_RELEASES, ObjectDigest, PackTarget, ReleaseId,
-    ReleasedFile,
+    self, BundleTarget, ChannelTarget, DeviceId, DeviceReport, MAX_OBJECT, MAX_RELEASES, ObjectDigest, PackTarget,
+    ReleaseId, ReleasedFile,
 };
 use crate::rollout::{self, RolloutStage};
 
@@ -164,12 +164,9 @@ impl HubStore {
         let BundleRelease { folder, channel, stage, force, give_up_unkept, key } = *release;
         check_channel(channel)?;
         let bundle = Bundle::open_trusted(folder, key)?;
-        let mut released = Vec::new();
-        for name in bundle.manifest.files.keys().map(String::as_str).chain([MANIFEST]) {
-            released.push(self.put_file(folder, name, MAX_OBJECT)?);
-        }
-        if folder.join(SIGNATURE).exists() {
-            released.push(self.put_file(folder, SIGNATURE, signature::MAX_FILE)?);
+        let released = checked_files(&bundle)?;
+        for file in &released {
+            self.put_file(folder, file)?;
         }
         let manifest = released.iter().find(|file| file.name == MANIFEST).map(|file| file.digest);
         let new = ReleaseDraft {
@@ -187,10 +184,13 @@ impl HubStore {
         self.in_transaction(|transaction| insert(transaction, &new, now))
     }
 
-    fn put_file(&self, folder: &Path, name: &str, limit: u64) -> Result<ReleasedFile, HubError> {
-        let path = folder.join(name);
-        let bytes = files::read(&path, limit).map_err(HubError::file(path))?;
-        Ok(ReleasedFile { name: name.into(), digest: self.objects().put(&bytes)?, size: bytes.len() as u64 })
+    fn put_file(&self, folder: &Path, file: &ReleasedFile) -> Result<(), HubError> {
+        let (bytes, read) = read_file(folder, &file.name, file.size)?;
+        if read != *file {
+            return Err(OpenError::Digest { path: folder.join(&file.name) }.into());
+        }
+        self.objects().put(&bytes)?;
+        Ok(())
     }
 
     /// Gives packs to a channel. A pack takes the place of an earlier one of its label and bundle, if the same devices
@@ -393,6 +393,34 @@ impl HubStore {
             WHERE release_file.digest = ?1 AND device.id = ?2 AND release.withdrawn = 0)";
         Ok(connection.prepare_cached(query)?.query_row(params![object, device], |row| row.get(0))?)
     }
+}
+
+/// A bundle's files as devices will have them. Nothing of a bundle becomes an object before all of it was checked: what
+/// the manifest lists may lie anywhere, and may be damaged.
+fn checked_files(bundle: &Bundle) -> Result<Vec<ReleasedFile>, HubError> {
+    let (folder, listed) = (&bundle.folder, &bundle.manifest.files);
+    let has_signature = folder.join(SIGNATURE).exists();
+    let names = || listed.keys().map(String::as_str).chain([MANIFEST]).chain(has_signature.then_some(SIGNATURE));
+    if let Some(reason) = protocol::fault_of_files(names()) {
+        return Err(HubError::BundleFiles { folder: folder.clone(), reason });
+    }
+    let mut files = Vec::new();
+    for name in names() {
+        let limit = if name == SIGNATURE { signature::MAX_FILE } else { MAX_OBJECT };
+        let (_, file) = read_file(folder, name, limit)?;
+        if listed.get(name).is_some_and(|digest| *digest != file.digest.to_string()) {
+            return Err(OpenError::Digest { path: folder.join(name) }.into());
+        }
+        files.push(file);
+    }
+    Ok(files)
+}
+
+fn read_file(folder: &Path, name: &str, limit: u64) -> Result<(Vec<u8>, ReleasedFile), HubError> {
+    let path = folder.join(name);
+    let bytes = files::read(&path, limit).map_err(HubError::file(path))?;
+    let file = ReleasedFile { name: name.into(), digest: ObjectDigest::of(&bytes), size: bytes.len() as u64 };
+    Ok((bytes, file))
 }
 
 fn check_channel(name: &str) -> Result<(), HubError> {

@@ -1,5 +1,7 @@
 use std::time::Duration;
 
+use orco_runtime::bundle::OpenError;
+use orco_runtime::manifest::MANIFEST;
 use orco_runtime::method::exemplar::ExemplarPrecision;
 use orco_runtime::pack::PackOrigin;
 use orco_runtime::state::bank::Bank;
@@ -326,6 +328,44 @@ fn a_lost_or_damaged_database_is_no_new_hub() {
     assert!(matches!(open(), HubError::NoDatabase), "the first attempt made none");
     std::fs::write(folder.join(DATABASE), [0x55; 8192]).unwrap();
     assert!(matches!(open(), HubError::Database(_)));
+}
+
+/// The shipped bundle in the hub's parent folder, with a further line of `[files]` in its manifest.
+fn bundle_with(folder: &Path, line: &str) -> PathBuf {
+    let (shipped, copy) = (concat!(env!("CARGO_MANIFEST_DIR"), "/../../models/cifar100-edge"), folder.join("bundle"));
+    std::fs::create_dir(&copy).unwrap();
+    for file in std::fs::read_dir(shipped).unwrap().map(|entry| entry.unwrap().path()).filter(|path| path.is_file()) {
+        std::fs::copy(&file, copy.join(file.file_name().unwrap())).unwrap();
+    }
+    let text = std::fs::read_to_string(copy.join(MANIFEST)).unwrap();
+    assert!(text.contains("\n[files]\n"));
+    std::fs::write(copy.join(MANIFEST), text.replace("\n[files]\n", &format!("\n[files]\n{line}\n"))).unwrap();
+    copy
+}
+
+#[test]
+fn a_bundle_that_no_device_would_take_is_not_released() {
+    let many: Vec<String> = (0..MAX_FILES).map(|number| format!("\"{number}.txt\" = \"\"")).collect();
+    let digest = ObjectDigest::of(b"whole");
+    let truncated = format!("\"further.onnx\" = \"{digest}\"");
+    for line in ["\"../hub/key\" = \"\"", "\"sub/file\" = \"\"", &many.join("\n"), &truncated] {
+        let (folder, hub) = hub();
+        let bundle = bundle_with(folder.path(), line);
+        std::fs::write(bundle.join("further.onnx"), b"whol").unwrap();
+        let (channel, stage) = (DEFAULT_CHANNEL, RolloutStage::All);
+        let release = BundleRelease { folder: &bundle, channel, stage, force: false, give_up_unkept: false, key: None };
+        let refused = hub.release_bundle(&release, NOW).unwrap_err();
+        let expected = if line == truncated {
+            matches!(refused, HubError::Bundle(OpenError::Digest { .. }))
+        } else {
+            matches!(refused, HubError::BundleFiles { .. })
+        };
+        assert!(expected, "{refused}");
+        assert!(!hub.objects().is_used(), "{line}");
+        assert!(hub.releases().unwrap().is_empty());
+        std::fs::write(bundle.join("further.onnx"), b"whole").unwrap();
+        assert_eq!(hub.release_bundle(&release, NOW).is_ok(), line == truncated);
+    }
 }
 
 /// As after a device's folder was restored from a backup: what it said in between must not count once more.

@@ -152,6 +152,23 @@ fn another_bundle_under_the_number_of_a_refused_one_is_taken_up() {
     }
 }
 
+/// As from a hub of an older program, which did not look.
+#[test]
+fn a_bundle_with_files_of_other_places_is_refused_and_the_round_goes_on() {
+    let fleet = Fleet::new();
+    let (store, mut network) = (fleet.hub.store(), fleet.network());
+    let device = fleet.device("door 3");
+    device.enrol(&mut network, &store, "next");
+    device.teach("mug", 1);
+    store.release_bundle(&release_of(&other_bundle(fleet.folder.path())), now()).unwrap();
+    let database = rusqlite::Connection::open(store.folder().join("hub.sqlite")).unwrap();
+    let rename = "UPDATE release_file SET name = '../labels.txt' WHERE name = 'labels.txt'";
+    assert_eq!(database.execute(rename, []).unwrap(), 1);
+    let outcome = device.sync(&mut network);
+    assert!(outcome.outcomes[0].refused.as_ref().is_some_and(|reason| reason.contains("../labels.txt")), "{outcome:?}");
+    assert_eq!(outcome.pushed, ["mug"]);
+}
+
 /// A class without a picture is in the way until somebody forgets it.
 #[test]
 fn what_may_change_by_itself_is_tried_again() {
