@@ -204,9 +204,10 @@ impl<'a> FleetDevice<'a> {
         Store::new(&self.state)
     }
 
-    /// The folder of the bundle that the device runs with.
+    /// The folder of the bundle that the device runs with. One that was fetched may be damaged or gone.
     fn current_folder(&self) -> Option<PathBuf> {
-        std::fs::canonicalize(self.folder.current_bundle()).ok().or_else(|| self.settings.bundle.clone())
+        let link = std::fs::read_link(self.folder.current_bundle());
+        link.map(|folder| self.folder.bundles().join(folder)).ok().or_else(|| self.settings.bundle.clone())
     }
 
     fn open_learner(&self, folder: &Path) -> Result<Learner, SyncError> {

@@ -51,7 +51,8 @@ impl FollowOutcome {
 }
 
 impl Round<'_, '_> {
-    /// Opens the bundle that the device runs with; none if it has none yet.
+    /// Opens the bundle that the device runs with; none if it has none yet, or one that was fetched and is damaged: the
+    /// hub hears of that, and it is fetched again.
     pub(super) fn open_current(&mut self) -> Result<(), SyncError> {
         let Some(folder) = self.device.current_folder() else { return Ok(()) };
         self.learner = match self.device.open_learner(&folder) {
@@ -59,9 +60,23 @@ impl Round<'_, '_> {
                 error @ (OpenLearnerError::Store(StoreError::OtherBundle { .. })
                 | OpenLearnerError::Release(ReleaseError::Older { .. })),
             )) => Some(self.finish_switch(&folder, error)?),
+            Err(SyncError::Bundle(error)) if self.is_damaged(&folder, &error) => {
+                let reason = with_causes(&error);
+                log::warn!("the bundle that this device runs with cannot be used: {reason}");
+                self.warnings.push(format!("the bundle that this device runs with cannot be used: {reason}"));
+                None
+            }
             opened => Some(opened?),
         };
         Ok(())
+    }
+
+    /// Whether a bundle that was fetched is no longer what came. Its folder is named by its manifest.
+    fn is_damaged(&self, folder: &Path, error: &OpenError) -> bool {
+        let name = folder.strip_prefix(self.device.folder.bundles()).ok();
+        let manifest = name.and_then(|name| ObjectDigest::parse(name.to_str()?));
+        let is_file_damaged = matches!(error, OpenError::Read { .. } | OpenError::Digest { .. });
+        manifest.is_some_and(|manifest| is_file_damaged || !has_manifest(folder, manifest))
     }
 
     /// The state belongs to another bundle than the link's, as after a power cut, or the link's is an older release than
@@ -112,11 +127,16 @@ impl Round<'_, '_> {
         if let Some(reason) = self.progress.refusal(target.release, manifest) {
             return Ok(FollowOutcome::Refused(reason.to_owned()));
         }
-        if self.device.current_folder().is_some_and(|folder| has_manifest(&folder, manifest)) {
+        let (current, folder) = (self.device.current_folder(), self.bundle_folder(manifest));
+        if self.learner.is_some() && current.as_ref().is_some_and(|current| has_manifest(current, manifest)) {
             return Ok(FollowOutcome::Held);
         }
-        let was_there = self.device.folder.bundles().join(manifest.to_string()).is_dir();
-        let folder = self.fetch_bundle(target, manifest)?;
+        let was_there = folder.is_dir();
+        if was_there && self.learner.is_none() && current.as_ref() == Some(&folder) {
+            // It could not be opened.
+            remove_bundle(&folder);
+        }
+        self.fetch_bundle(target, &folder)?;
         let options = UpgradeOptions::default().force(target.force).give_up_unkept(target.give_up_unkept);
         let changed = match (self.device.settings.open)(&folder) {
             Ok(bundle) => self.change_bundle(&bundle, &folder, options)?,
@@ -148,11 +168,15 @@ impl Round<'_, '_> {
         Ok(changed)
     }
 
+    /// Where a bundle that is fetched lies.
+    fn bundle_folder(&self, manifest: ObjectDigest) -> PathBuf {
+        self.device.folder.bundles().join(manifest.to_string())
+    }
+
     /// Fetches a bundle's files into a folder of their own, which is there as a whole or not at all.
-    fn fetch_bundle(&mut self, target: &BundleTarget, manifest: ObjectDigest) -> Result<PathBuf, SyncError> {
-        let folder = self.device.folder.bundles().join(manifest.to_string());
+    fn fetch_bundle(&mut self, target: &BundleTarget, folder: &Path) -> Result<(), SyncError> {
         if folder.is_dir() {
-            return Ok(folder);
+            return Ok(());
         }
         let mut fetched = Vec::new();
         for ReleasedFile { name, digest, size } in &target.files {
@@ -170,11 +194,10 @@ impl Round<'_, '_> {
                 fs::hard_link(object, unfinished.join(name)).or_else(|_| copy(object, &unfinished.join(name)))?;
             }
             files::sync_folder(&unfinished)?;
-            fs::rename(&unfinished, &folder)?;
+            fs::rename(&unfinished, folder)?;
             files::sync_folder(&self.device.folder.bundles())
         };
-        assemble().map_err(SyncError::file(&folder))?;
-        Ok(folder)
+        assemble().map_err(SyncError::file(folder))
     }
 
     /// Takes the state over to a bundle and has the device run with it, or refuses it. After a power cut,

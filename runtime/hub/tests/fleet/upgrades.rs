@@ -10,7 +10,7 @@ use orco_hub::rollout::RolloutStage;
 use orco_hub::store::{BundleRelease, now};
 use orco_runtime::bundle::Bundle;
 use orco_runtime::learner::{Learner, LearnerSettings, OpenLearnerError, Shots, upgrade};
-use orco_runtime::manifest::{LEARNER, MANIFEST, hexadecimal};
+use orco_runtime::manifest::{BACKBONE, LEARNER, MANIFEST, hexadecimal};
 use orco_runtime::release::ReleaseError;
 use orco_runtime::state::codec::{self, FileKind};
 use orco_runtime::store::{Store, StoreError};
@@ -277,6 +277,47 @@ fn a_power_cut_between_the_state_and_the_link_is_made_good() {
     fs::remove_file(devices[0].fleet().current_bundle()).unwrap();
     devices[0].sync(&mut network);
     assert_eq!(devices[0].learner().bundle().digest, digest);
+}
+
+/// As where a card of memory fails.
+#[test]
+fn a_damaged_bundle_is_reported_and_fetched_again() {
+    let fleet = Fleet::new();
+    let (store, mut network) = (fleet.hub.store(), fleet.network());
+    let device = fleet.device("door 3");
+    device.enrol(&mut network, &store, "next");
+    teach_pictures(&device);
+    let bundle = other_bundle(fleet.folder.path());
+    let first = store.release_bundle(&release_of(&bundle), now()).unwrap();
+    device.sync(&mut network);
+    let known = device.learner().saved().clone();
+    let damage = |name: &str| {
+        let path = device.fleet().current_bundle().join(name);
+        let mut bytes = fs::read(&path).unwrap();
+        let middle = bytes.len() / 2;
+        bytes[middle] ^= 0x80;
+        fs::write(&path, bytes).unwrap();
+    };
+    for name in [BACKBONE, MANIFEST] {
+        damage(name);
+        let outcome = device.sync(&mut network);
+        assert_eq!(outcome.outcomes[0].refused, None);
+        assert_eq!(*device.learner().saved(), known);
+    }
+
+    // The hub hears of it even if the channel has no bundle to offer; or the power fails when it was removed.
+    damage(BACKBONE);
+    store.withdraw(first).unwrap();
+    let error = device.device().sync(&mut network, &mut ()).unwrap_err();
+    assert!(matches!(error, SyncError::NoBundle), "{error}");
+    let report = store.devices().unwrap().remove(0).report.unwrap();
+    assert!(report.health.warnings.iter().any(|warning| warning.contains("is damaged")), "{report:?}");
+    fs::remove_dir_all(fs::canonicalize(device.fleet().current_bundle()).unwrap()).unwrap();
+    store.release_bundle(&release_of(&bundle), now()).unwrap();
+    device.sync(&mut network);
+    assert_eq!(*device.learner().saved(), known);
+    device.sync(&mut network);
+    assert!(store.devices().unwrap().remove(0).report.unwrap().health.warnings.is_empty());
 }
 
 /// A person goes back to the bundle that the device was set up with.
