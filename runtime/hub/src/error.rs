@@ -24,8 +24,10 @@ pub enum HubError {
         /// Newest version that is known.
         known: i64,
     },
-    /// The database is gone, though there are objects.
-    #[error("the hub's database is empty, but there are objects: it was lost; restore the folder from a backup")]
+    /// The database is gone, though the hub was in use.
+    #[error(
+        "the hub's database is empty, but there are objects or its key: it was lost; restore the folder from a backup"
+    )]
     NoDatabase,
     /// A file cannot be read or written.
     #[error("{} cannot be read or written", path.display())]
@@ -35,8 +37,12 @@ pub enum HubError {
         /// What the system said.
         source: io::Error,
     },
-    /// The file of the hub's key holds no key.
-    #[error("{} holds no key of a hub; restore it from a backup, or every device must enrol again", path.display())]
+    /// The file of the hub's key is gone or holds no key.
+    #[error(
+        "{} is missing or holds no key of a hub; restore it from a backup, or begin a hub in a new folder, with which \
+         every device must enrol",
+        path.display()
+    )]
     Key {
         /// The file.
         path: PathBuf,

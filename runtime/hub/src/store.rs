@@ -14,6 +14,7 @@ mod schema;
 #[cfg(test)]
 mod tests;
 
+use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -64,15 +65,18 @@ impl HubStore {
         if !folder.is_dir() {
             files::create_folder(folder).map_err(HubError::file(folder))?;
         }
-        let key = read_or_make_key(&folder.join(KEY))?;
+        let key = folder.join(KEY);
         let objects = ObjectFolder::open(folder)?;
+        // The database is made before the key: where there is a key, there was a database.
+        let was_in_use = objects.is_used() || fs::symlink_metadata(&key).is_ok();
         let path = folder.join(DATABASE);
         // SQLite would make it readable by all.
         let mut options = files::private_options();
         let made = files::open_own(options.read(true).write(true).create(true).truncate(false), &path);
         drop(made.map_err(HubError::file(&path))?);
         let mut connection = Connection::open(&path)?;
-        schema::prepare(&mut connection, objects.is_used())?;
+        schema::prepare(&mut connection, was_in_use)?;
+        let key = read_or_make_key(&key, schema::knows_devices(&connection)?)?;
         Ok(Self { folder: folder.into(), key, objects, connection: Mutex::new(connection) })
     }
 
@@ -106,8 +110,12 @@ impl HubStore {
     }
 }
 
-fn read_or_make_key(path: &Path) -> Result<SigningKey, HubError> {
+/// The hub's key. A hub that devices know has one: another in its place would make the hub a stranger to them.
+fn read_or_make_key(path: &Path, must_be_there: bool) -> Result<SigningKey, HubError> {
     match files::read_own(path, MAX_KEY) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound && must_be_there => {
+            return Err(HubError::Key { path: path.into() });
+        }
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             let key = SigningKey::generate().ok_or(HubError::Random)?;
             match files::create(path, key.pkcs8()) {

@@ -64,3 +64,9 @@ pub(super) fn prepare(connection: &mut Connection, was_in_use: bool) -> Result<(
     }
     Ok(transaction.commit()?)
 }
+
+/// Whether there are devices, or codes for some, which carry the fingerprint of the hub's key.
+pub(super) fn knows_devices(connection: &Connection) -> Result<bool, HubError> {
+    let query = "SELECT EXISTS (SELECT 1 FROM device) OR EXISTS (SELECT 1 FROM code)";
+    Ok(connection.query_row(query, [], |row| row.get(0))?)
+}

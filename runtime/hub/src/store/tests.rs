@@ -330,6 +330,40 @@ fn a_lost_or_damaged_database_is_no_new_hub() {
     assert!(matches!(open(), HubError::Database(_)));
 }
 
+/// A device, or a code for one, knows the hub by its key, whether anything was pushed or not.
+#[test]
+fn a_hub_without_objects_that_lost_its_database_or_key_is_no_new_hub() {
+    for is_enrolled in [true, false] {
+        let (parent, hub) = hub();
+        if is_enrolled {
+            Caller::enrolled(&hub, "door 3");
+        } else {
+            hub.new_code(DEFAULT_CHANNEL, DAY, NOW).unwrap();
+        }
+        drop(hub);
+        let folder = parent.path().join("hub");
+        let open = || HubStore::open(&folder).map(drop).unwrap_err();
+        let key = std::fs::read(folder.join(KEY)).unwrap();
+        std::fs::remove_file(folder.join(KEY)).unwrap();
+        assert!(matches!(open(), HubError::Key { .. }));
+        assert!(matches!(open(), HubError::Key { .. }), "the first attempt made none");
+        files::replace(&folder.join(KEY), &key).unwrap();
+        HubStore::open(&folder).unwrap();
+        std::fs::remove_file(folder.join(DATABASE)).unwrap();
+        assert!(matches!(open(), HubError::NoDatabase));
+        assert!(matches!(open(), HubError::NoDatabase), "the first attempt made none");
+    }
+}
+
+/// The power fails when a new hub has its database, but no key yet.
+#[test]
+fn a_hub_whose_first_start_was_cut_off_starts() {
+    let (parent, hub) = hub();
+    drop(hub);
+    std::fs::remove_file(parent.path().join("hub").join(KEY)).unwrap();
+    HubStore::open(parent.path().join("hub")).unwrap();
+}
+
 /// The shipped bundle in the hub's parent folder, with a further line of `[files]` in its manifest.
 fn bundle_with(folder: &Path, line: &str) -> PathBuf {
     let (shipped, copy) = (concat!(env!("CARGO_MANIFEST_DIR"), "/../../models/cifar100-edge"), folder.join("bundle"));
