@@ -23,7 +23,9 @@ use super::download::{self, WantedObject};
 use super::error::SyncError;
 use super::observer::{SyncStep, proceed};
 use super::progress::RefusedRelease;
-use crate::protocol::{self, BundleTarget, ObjectDigest, PackTarget, ReleaseId, ReleaseOutcome, ReleasedFile, bounded};
+use crate::protocol::{
+    self, BundleTarget, ObjectDigest, PackTarget, RefusalKind, ReleaseId, ReleaseOutcome, ReleasedFile, bounded,
+};
 
 /// Largest manifest, in bytes.
 const MAX_MANIFEST: u64 = 1 << 20;
@@ -40,6 +42,20 @@ pub(super) enum FollowOutcome {
 }
 
 impl FollowOutcome {
+    /// The outcome of a release that an error kept the device from, where that error is a matter of this release alone:
+    /// the round goes on without it.
+    ///
+    /// # Errors
+    /// Those that the round has to stop for.
+    pub(super) fn deferred(error: SyncError) -> Result<Self, SyncError> {
+        match error {
+            SyncError::Object { .. } | SyncError::Refused { kind: RefusalKind::Missing, .. } => {
+                Ok(Self::Deferred(with_causes(&error)))
+            }
+            error => Err(error),
+        }
+    }
+
     /// The outcome as the device reports it.
     pub(super) fn of_release(self, release: ReleaseId) -> ReleaseOutcome {
         let refused = match self {
@@ -120,6 +136,10 @@ impl Round<'_, '_> {
 
     /// Goes over to the bundle that the channel names, or refuses it and stays with the device's own.
     pub(super) fn follow_bundle(&mut self, target: &BundleTarget) -> Result<FollowOutcome, SyncError> {
+        self.fetch_and_change(target).or_else(FollowOutcome::deferred)
+    }
+
+    fn fetch_and_change(&mut self, target: &BundleTarget) -> Result<FollowOutcome, SyncError> {
         let manifest = match manifest_of(target) {
             Ok(manifest) => manifest,
             Err(reason) => return Ok(FollowOutcome::Refused(reason)),

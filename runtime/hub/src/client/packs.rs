@@ -44,7 +44,8 @@ impl Round<'_, '_> {
         self.forget_withdrawn(learner, packs)?;
         let mut outcomes = Vec::with_capacity(packs.len());
         for target in packs {
-            outcomes.push(self.follow_pack(learner, target)?.of_release(target.release));
+            let outcome = self.follow_pack(learner, target).or_else(FollowOutcome::deferred)?;
+            outcomes.push(outcome.of_release(target.release));
         }
         Ok(outcomes)
     }

@@ -137,10 +137,14 @@ fn act(
         DeviceRoute::Pack => store.receive_pack(head, body, now()),
         DeviceRoute::Picture { pack } => store.receive_picture(head, &pack, body, now()),
         DeviceRoute::Object { digest, .. } => store.answer_once(head, now(), |transaction| {
-            if HubStore::may_read(transaction, &head.device, &digest)? {
-                return Ok(StoredAnswer::part());
+            if !HubStore::may_read(transaction, &head.device, &digest)? {
+                return Ok(StoredAnswer::refusal(RefusalKind::Missing, "this device's channel holds no such object"));
             }
-            Ok(StoredAnswer::refusal(RefusalKind::Missing, "this device's channel holds no such object"))
+            if !store.objects().holds(&digest) {
+                log::error!("the object {digest} is gone; restore it from a backup");
+                return Ok(StoredAnswer::refusal(RefusalKind::Missing, format!("the hub lost the object {digest}")));
+            }
+            Ok(StoredAnswer::part())
         }),
     }
 }

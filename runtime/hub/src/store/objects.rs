@@ -87,8 +87,8 @@ impl ObjectFolder {
         if ObjectDigest::of(&bytes) == *digest { Ok(bytes) } else { Err(HubError::Damaged { digest: *digest }) }
     }
 
-    /// Reads a part of an object, at most [`MAX_CHUNK`] bytes. It is not compared with the name: whoever has all parts
-    /// does that.
+    /// Reads a part of an object, at most [`MAX_CHUNK`] bytes. Whoever has all parts compares them with the name; here
+    /// that is only done where the part is the whole, to tell the operator in the log.
     ///
     /// # Errors
     /// [`HubError::File`] if it cannot be read.
@@ -103,7 +103,11 @@ impl ObjectFolder {
             file.take(length).read_to_end(&mut bytes)?;
             Ok(ObjectPart { bytes, total })
         };
-        read().map_err(HubError::file(&path))
+        let part = read().map_err(HubError::file(&path))?;
+        if part.bytes.len() as u64 == part.total && ObjectDigest::of(&part.bytes) != *digest {
+            log::error!("{}", HubError::Damaged { digest: *digest });
+        }
+        Ok(part)
     }
 }
 
