@@ -41,6 +41,7 @@ impl Round<'_, '_> {
     fn follow_all(&mut self, learner: &mut Learner, packs: &[PackTarget]) -> Result<Vec<ReleaseOutcome>, SyncError> {
         // Opened when the round began, and somebody may have taught since.
         learner.refresh()?;
+        self.settle_learning(learner)?;
         self.forget_withdrawn(learner, packs)?;
         let mut outcomes = Vec::with_capacity(packs.len());
         for target in packs {
@@ -68,24 +69,35 @@ impl Round<'_, '_> {
         if action == PackAction::Hold {
             return Ok(FollowOutcome::Held);
         }
-        let content = content(&pack);
+        let (content, bundle_digest) = (content(&pack), ObjectDigest::new(pack.bundle_digest));
+        let record = LearnedPack { pack: target.digest, bundle_digest, label: pack.label.clone(), content };
         if class_content(learner, &pack.label) != Some(content) {
             if action == PackAction::Compare {
                 return Ok(taught_another(&target.label));
             }
+            // Before it is learned: by the next round the channel may hold another one, or none.
+            self.progress.learning = Some(record.clone());
+            self.keep_progress()?;
             let learned = self.learn(learner, &pack, target)?;
             if learned != FollowOutcome::Held {
                 return Ok(learned);
             }
         }
-        self.progress.learned.retain(|learned| !label::same(&learned.label, &pack.label));
-        let bundle_digest = ObjectDigest::new(pack.bundle_digest);
-        self.progress.learned.push(LearnedPack { pack: target.digest, bundle_digest, label: pack.label, content });
+        self.progress.remember_learned(record);
         self.keep_progress()?;
         if let Err(error) = files::remove_if_there(&path) {
             log::warn!("{} is left: {error}", path.display());
         }
         Ok(FollowOutcome::Held)
+    }
+
+    /// The power may have failed when a pack was learned, but not noted yet: the state tells.
+    fn settle_learning(&mut self, learner: &Learner) -> Result<(), SyncError> {
+        let Some(learning) = self.progress.learning.take() else { return Ok(()) };
+        if class_content(learner, &learning.label) == Some(learning.content) {
+            self.progress.remember_learned(learning);
+        }
+        self.keep_progress()
     }
 
     /// Decides by what the device knows, without fetching anything.

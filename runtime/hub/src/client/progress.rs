@@ -52,6 +52,9 @@ pub(super) struct RefusedRelease {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct SyncProgress {
     pub learned: Vec<LearnedPack>,
+    /// The pack that is about to be learned: after a power cut, the state tells whether it was.
+    #[serde(default)]
+    pub learning: Option<LearnedPack>,
     pub pushed: Vec<PushedClass>,
     pub refused: Vec<RefusedRelease>,
     /// What became of the releases of the channel in the last round.
@@ -75,6 +78,13 @@ impl SyncProgress {
             self.pushed.remove(*oldest);
         }
         self.pushed.push(class);
+    }
+
+    /// Remembers a pack that was learned, in the place of an earlier one of its label.
+    pub fn remember_learned(&mut self, pack: LearnedPack) {
+        self.learned.retain(|learned| !label::same(&learned.label, &pack.label));
+        self.learned.push(pack);
+        self.learning = None;
     }
 
     /// The record of a pack.

@@ -287,15 +287,7 @@ fn at_whatever_step_the_power_fails_the_next_round_goes_on() {
     let expected = giver.learner().state().exemplars.clean().to_vec();
     let mut cut = 0;
     for (steps, taker) in takers.iter().enumerate() {
-        let mut left = steps;
-        let mut power = |_: SyncStep| match left.checked_sub(1) {
-            Some(rest) => {
-                left = rest;
-                ControlFlow::Continue(())
-            }
-            None => ControlFlow::Break(()),
-        };
-        let stopped = taker.device().sync(&mut fleet.network(), &mut power);
+        let stopped = taker.device().sync(&mut fleet.network(), &mut power_for(steps));
         cut += usize::from(stopped.is_err());
         trial.count(usize::from(stopped.is_err()));
         lose_unsynced(taker);
@@ -310,6 +302,54 @@ fn at_whatever_step_the_power_fails_the_next_round_goes_on() {
         assert!(outcome.imported.is_empty() && outcome.forgotten.is_empty(), "step {steps}: {outcome:?}");
     }
     assert!((10..STEPS).contains(&cut), "a round has {cut} steps");
+}
+
+/// The power fails at each step of a round that learns a pack, and then the channel holds a newer one, or none.
+#[test]
+fn at_whatever_step_the_power_fails_the_class_is_the_channels() {
+    for is_withdrawn in [false, true] {
+        let fleet = Fleet::new();
+        let (giver, store) = (fleet.device("giver"), fleet.hub.store());
+        giver.enrol(&mut fleet.network(), &store, DEFAULT_CHANNEL);
+        giver.teach("mug", 1);
+        giver.sync(&mut fleet.network());
+        release_all(&store);
+        let takers: Vec<DeviceFiles> = (0..STEPS).map(|step| fleet.device(&format!("taker {step}"))).collect();
+        for (steps, taker) in takers.iter().enumerate() {
+            taker.enrol(&mut fleet.network(), &store, DEFAULT_CHANNEL);
+            let _cut_off = taker.device().sync(&mut fleet.network(), &mut power_for(steps));
+            lose_unsynced(taker);
+        }
+        let expected = if is_withdrawn {
+            store.releases().unwrap().iter().for_each(|release| store.withdraw(release.id).unwrap());
+            Vec::new()
+        } else {
+            giver.add_shot("mug");
+            giver.sync(&mut fleet.network());
+            let newest = store.packs().unwrap().into_iter().find(|pack| pack.shots == 6).unwrap().digest;
+            let (channel, stage, same_label) = (DEFAULT_CHANNEL, RolloutStage::All, SameLabel::Refuse);
+            let release = PackRelease { packs: &[newest], channel, stage, same_label, key: None };
+            store.release_packs(&release, now()).unwrap();
+            giver.learner().state().exemplars.clean().to_vec()
+        };
+        for (steps, taker) in takers.iter().enumerate() {
+            let outcome = taker.sync(&mut fleet.network());
+            assert!(outcome.pushed.is_empty(), "step {steps}: {outcome:?}");
+            taker.sync(&mut fleet.network());
+            assert_eq!(taker.learner().state().exemplars.clean(), expected, "step {steps}, withdrawn: {is_withdrawn}");
+        }
+    }
+}
+
+/// Power for so many steps.
+fn power_for(mut left: usize) -> impl FnMut(SyncStep) -> ControlFlow<()> {
+    move |_| match left.checked_sub(1) {
+        Some(rest) => {
+            left = rest;
+            ControlFlow::Continue(())
+        }
+        None => ControlFlow::Break(()),
+    }
 }
 
 /// More steps than a round with one pack has.
