@@ -237,6 +237,12 @@ impl Round<'_, '_> {
         if let Err(reason) = (self.device.settings.check)(new) {
             return Ok(FollowOutcome::Refused(reason));
         }
+        if self.learner.as_ref().is_some_and(|learner| learner.bundle().digest != new.digest) {
+            // Learned on it before, and gone from a state that is made anew.
+            let bundle_digest = ObjectDigest::new(new.digest);
+            self.progress.learned.retain(|learned| learned.bundle_digest != bundle_digest);
+            self.keep_progress()?;
+        }
         proceed(self.observer, SyncStep::Upgrade)?;
         // The release does not count as used before the device runs with it.
         let settings = settings.clone().compare_releases(false);

@@ -6,8 +6,9 @@ use std::path::{Path, PathBuf};
 
 use orco_hub::client::{SyncError, SyncStep};
 use orco_hub::export;
+use orco_hub::merge::SameLabel;
 use orco_hub::rollout::RolloutStage;
-use orco_hub::store::{BundleRelease, now};
+use orco_hub::store::{BundleRelease, PackRelease, now};
 use orco_runtime::bundle::Bundle;
 use orco_runtime::learner::{Learner, LearnerSettings, OpenLearnerError, Shots, upgrade};
 use orco_runtime::manifest::{BACKBONE, LEARNER, MANIFEST, hexadecimal};
@@ -336,6 +337,29 @@ fn a_device_whose_bundle_a_person_changed_follows_its_channel_again() {
     device.sync(&mut network);
     assert_eq!(device.learner().bundle().digest, Bundle::open(&bundle).unwrap().digest);
     assert_eq!(device.labels(), ["duck"]);
+}
+
+#[test]
+fn packs_are_learned_again_when_the_channel_returns_to_their_bundle() {
+    let fleet = Fleet::new();
+    let (store, mut network) = (fleet.hub.store(), fleet.network());
+    let (giver, taker) = (fleet.device("giver"), fleet.device("taker"));
+    [&giver, &taker].iter().for_each(|device| device.enrol(&mut network, &store, "next"));
+    giver.teach("mug", 1);
+    giver.sync(&mut network);
+    let packs = [store.packs().unwrap()[0].digest];
+    let (channel, stage, same_label) = ("next", RolloutStage::All, SameLabel::Refuse);
+    store.release_packs(&PackRelease { packs: &packs, channel, stage, same_label, key: None }, now()).unwrap();
+    assert_eq!(taker.sync(&mut network).imported, ["mug"]);
+    let (first, other) = (shipped(), other_bundle(fleet.folder.path()));
+    for (bundle, imported) in [(&other, &[][..]), (&first, &["mug"][..])] {
+        store.release_bundle(&BundleRelease { give_up_unkept: true, ..release_of(bundle) }, now()).unwrap();
+        let outcome = taker.sync(&mut network);
+        assert!(outcome.bundle.is_some());
+        assert_eq!(outcome.imported, imported);
+        assert_eq!(taker.labels(), imported);
+    }
+    assert!(taker.sync(&mut network).imported.is_empty());
 }
 
 /// Two devices with copies of one card push the very same pack.
