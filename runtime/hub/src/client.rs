@@ -40,6 +40,9 @@ use crate::protocol::{
 /// Bytes of all labels of a report, so that it stays below [`crate::protocol::MAX_MESSAGE`] whatever they are.
 const MAX_LABELS: usize = 1 << 20;
 
+/// Steps in which free bytes are reported.
+const FREE_STEP: u64 = 64 << 20;
+
 /// How a device takes part in a fleet.
 pub struct FleetSettings<'a> {
     /// Version of its program.
@@ -277,7 +280,11 @@ impl Round<'_, '_> {
                 bundle_digest: ObjectDigest::new(learner.bundle().digest),
             }),
             classes: learner.map(class_reports).unwrap_or_default(),
-            health: DeviceHealth { free_bytes: free_bytes(&self.device.state), warnings },
+            // In steps, so that a report does not change with every file.
+            health: DeviceHealth {
+                free_bytes: free_bytes(&self.device.state).map(|free| free / FREE_STEP * FREE_STEP),
+                warnings,
+            },
             outcomes: self.progress.outcomes.clone(),
         }
     }
@@ -299,18 +306,17 @@ fn class_reports(learner: &Learner) -> Vec<ClassReport> {
     classes.take(MAX_CLASSES).map(|(class, shots)| ClassReport { label: class.label.clone(), shots }).collect()
 }
 
-/// Bytes that are free where a folder lies, in steps of 64 MB, so that a report does not change with every file.
+/// Bytes that are free where a folder lies, if that is known.
 fn free_bytes(folder: &Path) -> Option<u64> {
-    const STEP: u64 = 64 << 20;
     #[cfg(unix)]
     {
         let place = folder.ancestors().find(|place| place.exists())?;
         let facts = rustix::fs::statvfs(place).ok()?;
-        Some(facts.f_bavail.saturating_mul(facts.f_frsize) / STEP * STEP)
+        Some(facts.f_bavail.saturating_mul(facts.f_frsize))
     }
     #[cfg(not(unix))]
     {
-        let _ = (folder, STEP);
+        let _ = folder;
         None
     }
 }

@@ -52,6 +52,7 @@ impl FollowOutcome {
             SyncError::Object { .. } | SyncError::Refused { kind: RefusalKind::Missing, .. } => {
                 Ok(Self::Deferred(with_causes(&error)))
             }
+            error if error.is_disk_full() => Ok(Self::Deferred(with_causes(&error))),
             error => Err(error),
         }
     }
@@ -254,11 +255,11 @@ impl Round<'_, '_> {
                 true
             }
             Err(UpgradeError::Nothing { .. } | UpgradeError::Same { .. }) => false,
-            Err(UpgradeError::Store(error)) => return Err(error.into()),
+            Err(UpgradeError::Store(error @ StoreError::Busy { .. })) => return Err(error.into()),
             Err(error @ (UpgradeError::Worse { .. } | UpgradeError::Learn(_))) => {
                 return Ok(FollowOutcome::Refused(with_causes(&error)));
             }
-            // Pictures may be readable, or there, the next time.
+            // Pictures may be readable, or there, the next time, and the disk may have room.
             Err(error) => return Ok(FollowOutcome::Deferred(with_causes(&error))),
         };
         match self.device.open_learner(folder) {

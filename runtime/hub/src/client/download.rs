@@ -11,9 +11,12 @@ use sha2::{Digest, Sha256};
 
 use super::connection::{Call, HubConnection};
 use super::error::SyncError;
+use super::free_bytes;
 use super::observer::{SyncObserver, SyncStep, proceed};
 use crate::protocol::{ByteRange, MAX_CHUNK, MAX_OBJECT, OBJECTS, ObjectDigest};
 
+/// Bytes of the disk that are left to the device's state.
+const RESERVE: u64 = 4 << 20;
 /// Bytes of a file that are in memory at a time.
 const PIECE: usize = 64 << 10;
 
@@ -76,28 +79,55 @@ pub(super) fn fetch(
         files::remove_if_there(&path).map_err(SyncError::file(&path))?;
     }
     let partial = folder.join(format!("{digest}.part"));
-    let mut come = length(&partial).map_err(SyncError::file(&partial))?;
-    while come < size {
-        let range = ByteRange { start: come, last: (come + connection.part.0).min(size) - 1 };
-        let started = Instant::now();
-        let part = connection.call(Call::get(&format!("{OBJECTS}/{digest}"), range), observer)?;
-        connection.part = connection.part.after(started.elapsed());
-        if part.is_empty() || part.len() as u64 > size - come {
-            return Err(discard(&partial, digest));
-        }
-        proceed(observer, SyncStep::Write)?;
-        append(&partial, &part).map_err(SyncError::file(&partial))?;
-        come += part.len() as u64;
+    let fetched = fetch_parts(connection, wanted, &partial, observer);
+    if fetched.as_ref().is_err_and(SyncError::is_disk_full) {
+        // The device needs the room more than this object.
+        files::remove_if_there(&partial).map_err(SyncError::file(&partial))?;
     }
-    if size == 0 {
-        append(&partial, &[]).map_err(SyncError::file(&partial))?;
-    }
+    fetched?;
     if !is_whole(&partial, digest).map_err(SyncError::file(&partial))? {
         return Err(discard(&partial, digest));
     }
     proceed(observer, SyncStep::Write)?;
     finish(&partial, &path).map_err(SyncError::file(&path))?;
     Ok(path)
+}
+
+/// Fetches what has not come yet, if there is room for it.
+fn fetch_parts(
+    connection: &mut HubConnection<'_>,
+    WantedObject { digest, size }: WantedObject,
+    partial: &Path,
+    observer: &mut dyn SyncObserver,
+) -> Result<(), SyncError> {
+    let mut come = length(partial).map_err(SyncError::file(partial))?;
+    check_room(free_bytes(partial), size.saturating_sub(come)).map_err(SyncError::file(partial))?;
+    while come < size {
+        let range = ByteRange { start: come, last: (come + connection.part.0).min(size) - 1 };
+        let started = Instant::now();
+        let part = connection.call(Call::get(&format!("{OBJECTS}/{digest}"), range), observer)?;
+        connection.part = connection.part.after(started.elapsed());
+        if part.is_empty() || part.len() as u64 > size - come {
+            return Err(discard(partial, digest));
+        }
+        proceed(observer, SyncStep::Write)?;
+        append(partial, &part).map_err(SyncError::file(partial))?;
+        come += part.len() as u64;
+    }
+    if size == 0 {
+        append(partial, &[]).map_err(SyncError::file(partial))?;
+    }
+    Ok(())
+}
+
+/// Refuses bytes that would fill the disk.
+fn check_room(free: Option<u64>, bytes: u64) -> io::Result<()> {
+    if bytes == 0 || free.is_none_or(|free| free >= bytes.saturating_add(RESERVE)) {
+        return Ok(());
+    }
+    // Without the free bytes, which change: the hub is told once.
+    let reason = format!("there is no room for {bytes} bytes more");
+    Err(io::Error::new(io::ErrorKind::StorageFull, reason))
 }
 
 /// Whether a file holds the object of that name. It is read in pieces: a bundle's files may be larger than memory.
@@ -149,6 +179,16 @@ fn append(path: &Path, bytes: &[u8]) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_disk_is_not_filled() {
+        assert!(check_room(None, u64::MAX).is_ok(), "nobody knows");
+        assert!(check_room(Some(0), 0).is_ok(), "all has come");
+        assert!(check_room(Some(RESERVE + 10), 10).is_ok());
+        let full = check_room(Some(RESERVE + 10), 11).unwrap_err();
+        assert!(SyncError::file("part")(full).is_disk_full());
+        assert!(check_room(Some(u64::MAX - 1), u64::MAX).is_err());
+    }
 
     #[test]
     fn parts_are_as_large_as_come_within_seconds() {

@@ -110,6 +110,12 @@ pub enum SyncError {
 }
 
 impl SyncError {
+    /// Whether there is no room for what was to be written.
+    pub(super) fn is_disk_full(&self) -> bool {
+        use io::ErrorKind::{QuotaExceeded, StorageFull};
+        matches!(self, Self::File { source, .. } if matches!(source.kind(), StorageFull | QuotaExceeded))
+    }
+
     /// That of a file.
     pub(super) fn file(path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Self {
         let path = path.into();

@@ -5,9 +5,7 @@ use std::net::TcpStream;
 use std::ops::ControlFlow;
 use std::sync::atomic::Ordering;
 
-use orco_hub::client::{
-    HttpTransport, SyncError, SyncOutcome, SyncStep, Transport, TransportError, WireAnswer, WireRequest,
-};
+use orco_hub::client::{HttpTransport, SyncError, SyncOutcome, SyncStep, Transport, WireAnswer, WireRequest};
 use orco_hub::merge::SameLabel;
 use orco_hub::protocol::{EnrolmentCode, SIGNATURE, SigningKey};
 use orco_hub::rollout::{DEFAULT_CHANNEL, RolloutStage};
@@ -16,20 +14,7 @@ use orco_hub::store::{HubStore, PackRelease, now};
 use orco_runtime::files;
 use orco_serve::Tls;
 
-use crate::support::{DeviceFiles, Fleet, code};
-
-/// A network that changes what passes.
-struct Changing<F>(HttpTransport, F);
-
-impl<F: FnMut(&mut WireRequest, Option<&mut WireAnswer>)> Transport for Changing<F> {
-    fn exchange(&mut self, request: &WireRequest) -> Result<WireAnswer, TransportError> {
-        let mut request = request.clone();
-        (self.1)(&mut request, None);
-        let mut answer = self.0.exchange(&request)?;
-        (self.1)(&mut request, Some(&mut answer));
-        Ok(answer)
-    }
-}
+use crate::support::{Changing, DeviceFiles, Fleet, code};
 
 fn release_all(hub: &HubStore) {
     let packs: Vec<_> = hub.packs().unwrap().iter().map(|pack| pack.digest).collect();

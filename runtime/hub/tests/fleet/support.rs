@@ -4,6 +4,7 @@ use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
@@ -225,6 +226,57 @@ impl Transport for FaultyNetwork {
             assert_eq!(again, answer, "a duplicate of {} got another answer", request.path);
         }
         if self.happens() { lost("answer") } else { Ok(answer) }
+    }
+}
+
+/// A file system in memory; needs root.
+pub struct SmallDisk {
+    folder: tempfile::TempDir,
+}
+
+impl SmallDisk {
+    /// `None` where this user may not mount.
+    pub fn mount(size: &str) -> Option<Self> {
+        let folder = tempfile::tempdir().unwrap();
+        let size = format!("size={size}");
+        let mounted = Command::new("mount").args(["-t", "tmpfs", "-o", &size, "tmpfs"]).arg(folder.path()).output();
+        mounted.is_ok_and(|output| output.status.success()).then_some(Self { folder })
+    }
+
+    pub fn path(&self) -> &Path {
+        self.folder.path()
+    }
+
+    pub fn resize(&self, size: &str) {
+        let options = format!("remount,size={size}");
+        assert!(Command::new("mount").args(["-o", &options]).arg(self.path()).status().unwrap().success());
+    }
+
+    /// A file that leaves no room.
+    pub fn fill(&self) -> PathBuf {
+        let ballast = self.path().join("ballast");
+        let full = std::fs::write(&ballast, vec![1; 64 << 20]).unwrap_err();
+        assert_eq!(full.kind(), io::ErrorKind::StorageFull);
+        ballast
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg(self.path()).status();
+    }
+}
+
+/// A network that changes what passes.
+pub struct Changing<F>(pub HttpTransport, pub F);
+
+impl<F: FnMut(&mut WireRequest, Option<&mut WireAnswer>)> Transport for Changing<F> {
+    fn exchange(&mut self, request: &WireRequest) -> Result<WireAnswer, TransportError> {
+        let mut request = request.clone();
+        (self.1)(&mut request, None);
+        let mut answer = self.0.exchange(&request)?;
+        (self.1)(&mut request, Some(&mut answer));
+        Ok(answer)
     }
 }
 

@@ -4,9 +4,10 @@ use std::fs;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
-use orco_hub::client::{SyncError, SyncStep};
+use orco_hub::client::{SyncError, SyncStep, WireAnswer, WireRequest};
 use orco_hub::export;
 use orco_hub::merge::SameLabel;
+use orco_hub::protocol::OBJECTS;
 use orco_hub::rollout::RolloutStage;
 use orco_hub::store::{BundleRelease, PackRelease, now};
 use orco_runtime::bundle::Bundle;
@@ -16,7 +17,7 @@ use orco_runtime::release::ReleaseError;
 use orco_runtime::state::codec::{self, FileKind};
 use orco_runtime::store::{Store, StoreError};
 
-use crate::support::{DeviceFiles, Fleet, shipped};
+use crate::support::{Changing, DeviceFiles, Fleet, SmallDisk, shipped};
 
 /// The shipped bundle as another release.
 fn release_of_shipped(folder: &Path, release: u32) -> PathBuf {
@@ -278,6 +279,44 @@ fn a_power_cut_between_the_state_and_the_link_is_made_good() {
     fs::remove_file(devices[0].fleet().current_bundle()).unwrap();
     devices[0].sync(&mut network);
     assert_eq!(devices[0].learner().bundle().digest, digest);
+}
+
+#[test]
+fn a_bundle_without_room_has_to_wait_and_does_not_fill_the_disk() {
+    let Some(disk) = SmallDisk::mount("10m") else {
+        orco_trials::skipped("a device with a small disk (mounting needs root)");
+        return;
+    };
+    let fleet = Fleet::new();
+    let (store, mut network) = (fleet.hub.store(), fleet.network());
+    let device = DeviceFiles::new(disk.path(), "door 3");
+    device.enrol(&mut network, &store, "next");
+    teach_pictures(&device);
+    let bundle = other_bundle(fleet.folder.path());
+    store.release_bundle(&release_of(&bundle), now()).unwrap();
+    let parts = || {
+        let objects = fs::read_dir(device.fleet().path().join("objects")).unwrap();
+        objects.filter(|entry| entry.as_ref().unwrap().path().extension().is_some()).count()
+    };
+    let outcome = device.sync(&mut network);
+    assert!(outcome.outcomes[0].refused.as_ref().is_some_and(|reason| reason.contains("no room")), "{outcome:?}");
+    assert_eq!((outcome.pushed, parts()), (vec!["duck".to_owned()], 0));
+
+    // Somebody else fills the disk while parts come.
+    disk.resize("40m");
+    let (mut answers, mut ballast) = (0, None);
+    let fill = |request: &mut WireRequest, answer: Option<&mut WireAnswer>| {
+        answers += usize::from(answer.is_some() && request.path.starts_with(OBJECTS));
+        if answers == 4 && ballast.is_none() {
+            ballast = Some(disk.fill());
+        }
+    };
+    let outcome = device.sync(&mut Changing(fleet.network(), fill));
+    assert!(outcome.outcomes[0].refused.as_ref().is_some_and(|reason| reason.contains(".part")), "{outcome:?}");
+    assert_eq!(parts(), 0);
+    fs::remove_file(ballast.unwrap()).unwrap();
+    assert_eq!(device.sync(&mut network).outcomes[0].refused, None);
+    assert_eq!(device.labels(), ["duck"]);
 }
 
 /// As where a card of memory fails.
