@@ -240,13 +240,21 @@ impl Round<'_, '_> {
         let followed = self.follow_packs(&target.packs)?;
         self.outcome.outcomes.extend(followed);
         self.clear_objects(&target.packs);
-        self.push_classes()?;
         self.keep_outcomes()?;
-        let after = self.report();
-        if after != sent {
-            self.send(&after)?;
-        }
+        // Pushing may take long and be cut off: what became of releases is said before.
+        let sent = self.send_if_changed(sent)?;
+        self.push_classes()?;
+        self.send_if_changed(sent)?;
         Ok(())
+    }
+
+    /// Reports again if anything changed; returns the last report.
+    fn send_if_changed(&mut self, sent: DeviceReport) -> Result<DeviceReport, SyncError> {
+        let report = self.report();
+        if report != sent {
+            self.send(&report)?;
+        }
+        Ok(report)
     }
 
     /// Keeps what became of releases for the next report.

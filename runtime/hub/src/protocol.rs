@@ -28,6 +28,7 @@ pub use message::{
 pub use orco_serve::transfer::MAX_PACK;
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use orco_runtime::state::escape::EscapedText;
 
@@ -70,6 +71,13 @@ pub fn bounded(text: &str) -> String {
     text[..end.unwrap_or(0)].to_owned()
 }
 
+/// How long a body may take: a minute for each 64 KB, a link of 9 kbit/s, and ten at most.
+pub fn body_time(length: usize) -> Duration {
+    const IN_A_MINUTE: usize = 64 << 10;
+    const MAX_MINUTES: usize = 10;
+    Duration::from_mins(length.div_ceil(IN_A_MINUTE).clamp(1, MAX_MINUTES) as u64)
+}
+
 /// What speaks against names of a bundle's files: a bundle is one folder, and nothing outside of it is read or written.
 pub fn fault_of_files<'n>(names: impl IntoIterator<Item = &'n str>) -> Option<String> {
     let plain = |letter: u8| letter.is_ascii_alphanumeric() || b".-_".contains(&letter);
@@ -88,6 +96,12 @@ pub fn fault_of_files<'n>(names: impl IntoIterator<Item = &'n str>) -> Option<St
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn longer_bodies_may_take_longer() {
+        let seconds = [0, 64 << 10, 100_000, MAX_PICTURE].map(|length| body_time(length).as_secs());
+        assert_eq!(seconds, [60, 60, 120, 600]);
+    }
 
     #[test]
     fn files_of_a_bundle_lie_in_its_folder() {

@@ -37,8 +37,8 @@ const MAX_BODIES: usize = 32;
 const MAX_ENROLMENTS: usize = 8;
 /// How long the head of a request may take.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long the body of a request may take.
-const BODY_TIMEOUT: Duration = Duration::from_secs(60);
+/// How long a part of an answer may take.
+const WRITE_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Where a hub listens, and what callers must bring.
 #[derive(Clone, Debug)]
@@ -119,7 +119,7 @@ impl HubServer {
     async fn serve(self, stop: impl Future<Output = ()>) -> Result<(), HubError> {
         let Self { listener, address, router, tls } = self;
         let listener = TcpListener::from_std(listener).map_err(|source| HubError::Listen { address, source })?;
-        let (max_connections, head_timeout, write_timeout) = (MAX_CONNECTIONS, HEAD_TIMEOUT, BODY_TIMEOUT);
+        let (max_connections, head_timeout, write_timeout) = (MAX_CONNECTIONS, HEAD_TIMEOUT, WRITE_TIMEOUT);
         let connections = ConnectionServer { listener, router, tls, max_connections, head_timeout, write_timeout };
         connections.serve(stop, || ()).await;
         Ok(())

@@ -15,16 +15,13 @@ use super::folder::DeviceFolder;
 use super::observer::{SyncObserver, SyncStep, proceed};
 use crate::protocol::{
     AnswerHead, BODY, ByteRange, DEVICE, Fingerprint, HubRefusal, MAX_CHUNK, MAX_MESSAGE, ObjectDigest, RefusalKind,
-    RequestHead, SEQUENCE, SIGNATURE, Signature, SigningKey, VerifyingKey,
+    RequestHead, SEQUENCE, SIGNATURE, Signature, SigningKey, VerifyingKey, body_time,
 };
 
 /// Longest answer that is read, in bytes.
 const MAX_ANSWER: u64 = if MAX_CHUNK > MAX_MESSAGE as u64 { 2 * MAX_CHUNK } else { 2 * MAX_MESSAGE as u64 };
 /// Largest file of certificates that is read, in bytes.
 const MAX_CERTIFICATES: u64 = 1 << 20;
-/// How long a request may take.
-const TIME: Duration = Duration::from_secs(60);
-
 /// A request as it goes over the network.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WireRequest {
@@ -99,8 +96,7 @@ impl HttpTransport {
 
     fn with_tls(url: &str, tls: TlsConfig) -> Self {
         let config = ureq::Agent::config_builder().http_status_as_error(false).max_redirects(0).tls_config(tls);
-        let agent = config.timeout_global(Some(TIME)).build().into();
-        Self { agent, url: url.trim_end_matches('/').into() }
+        Self { agent: config.build().into(), url: url.trim_end_matches('/').into() }
     }
 }
 
@@ -111,6 +107,8 @@ impl Transport for HttpTransport {
         let head = ureq::http::Request::builder().method(request.method).uri(url);
         let head = request.headers.iter().fold(head, |head, (name, value)| head.header(*name, value));
         let message = head.body(request.body.as_slice()).map_err(|error| TransportError(error.to_string()))?;
+        let time = body_time(request.body.len());
+        let message = self.agent.configure_request(message).timeout_global(Some(time)).build();
         let mut answer = self.agent.run(message).map_err(failed)?;
         let signature = answer.headers().get(SIGNATURE).and_then(|value| value.to_str().ok()).map(str::to_owned);
         let status = answer.status().as_u16();

@@ -11,7 +11,7 @@ use super::connection::Call;
 use super::content::class_content;
 use super::error::SyncError;
 use super::progress::PushedClass;
-use crate::protocol::{MAX_PACK, ObjectDigest, PACKS, Received};
+use crate::protocol::{MAX_PACK, ObjectDigest, PACKS, Received, RefusalKind};
 
 /// Which classes a device may share.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -98,7 +98,8 @@ impl Round<'_, '_> {
         Ok(Some(class))
     }
 
-    /// Pushes the kept pictures of a class's shots. Those that are not kept are passed over.
+    /// Pushes the kept pictures of a class's shots. Those that are not kept are passed over; what is wrong with others
+    /// is a warning.
     fn push_pictures(&mut self, learner: &Learner, label: &str, class: &PushedClass) -> Result<(), SyncError> {
         let state = learner.state();
         let Some(index) = state.find_class(learner.base_model(), label) else { return Ok(()) };
@@ -108,18 +109,30 @@ impl Round<'_, '_> {
         for exemplar in shots.map(|shot| state.exemplars.digest_of(shot)) {
             let picture = match kept.read(&exemplar) {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
-                picture => picture.map_err(SyncError::file(kept.path(&exemplar)))?,
+                Err(error) => {
+                    self.warn_of_picture(label, &error.to_string());
+                    continue;
+                }
+                Ok(picture) => picture,
             };
             match self.connection.call(Call::post(&path, &picture), self.observer) {
                 // As where another device pushed the very same pack, such as one with a copy of this one's card.
-                Err(SyncError::Refused { reason, .. }) => {
+                Err(SyncError::Refused { kind: RefusalKind::Missing, reason }) => {
                     self.warnings.push(format!("pictures of \"{label}\" are not shared: {reason}"));
                     return Ok(());
+                }
+                Err(SyncError::Refused { kind: RefusalKind::Invalid, reason }) => {
+                    self.warn_of_picture(label, &reason);
+                    continue;
                 }
                 answer => drop(answer?),
             }
             self.outcome.pictures += 1;
         }
         Ok(())
+    }
+
+    fn warn_of_picture(&mut self, label: &str, reason: &str) {
+        self.warnings.push(format!("a picture of \"{label}\" is not shared: {reason}"));
     }
 }

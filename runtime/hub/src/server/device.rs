@@ -10,12 +10,12 @@ use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use tokio::time::timeout;
 
-use super::{BODY_TIMEOUT, HEAD_TIMEOUT, HubService, blocking, stranger};
+use super::{HEAD_TIMEOUT, HubService, blocking, stranger};
 use crate::error::HubError;
 use crate::protocol::{
     AnswerHead, BODY, ByteRange, DEVICE, DeviceReport, ENROL, Enrolment, MAX_CLASSES, MAX_ENROLMENT, MAX_LABEL,
     MAX_MESSAGE, MAX_PACK, MAX_PICTURE, MAX_RELEASES, MAX_TEXT, MAX_WARNINGS, OBJECTS, ObjectDigest, PACKS, REPORT,
-    RefusalKind, RequestHead, SEQUENCE, SIGNATURE, Signature,
+    RefusalKind, RequestHead, SEQUENCE, SIGNATURE, Signature, body_time,
 };
 use crate::store::{HubStore, StoredAnswer, now};
 
@@ -72,6 +72,9 @@ pub(super) async fn answer(State(hub): State<Arc<HubService>>, request: Request)
             return Err(stranger());
         }
     }
+    let length =
+        parts.headers.get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse::<usize>().ok());
+    let length = length.unwrap_or(0).min(route.limit());
     // Nobody has proved yet that an enrolment is this device's: it takes none of the device's places.
     let _own = match route {
         DeviceRoute::Enrol => None,
@@ -79,7 +82,7 @@ pub(super) async fn answer(State(hub): State<Arc<HubService>>, request: Request)
     };
     let (places, time) = match route {
         DeviceRoute::Enrol => (&hub.enrolments, HEAD_TIMEOUT),
-        _ => (&hub.bodies, BODY_TIMEOUT),
+        _ => (&hub.bodies, body_time(length)),
     };
     let _place = places.acquire().await.map_err(|_| stranger())?;
     let body = read(body, route.limit(), time).await.filter(|body| ObjectDigest::of(body) == head.body);

@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 
 use orco_hub::client::{HttpTransport, SyncError, SyncOutcome, SyncStep, Transport, WireAnswer, WireRequest};
 use orco_hub::merge::SameLabel;
-use orco_hub::protocol::{EnrolmentCode, SIGNATURE, SigningKey};
+use orco_hub::protocol::{EnrolmentCode, PACKS, SIGNATURE, SigningKey};
 use orco_hub::rollout::{DEFAULT_CHANNEL, RolloutStage};
 use orco_hub::server::{HubOptions, HubServer};
 use orco_hub::store::{HubStore, PackRelease, now};
@@ -368,6 +368,25 @@ fn a_round_that_has_to_stop_says_what_it_did() {
     assert!(matches!(stopped, SyncError::Stopped), "{stopped}");
     assert_eq!(done.imported, ["mug"]);
     assert_eq!(taker.labels(), ["mug"]);
+}
+
+/// A class that cannot be pushed, as over a link that is too slow, hides nothing of what became of releases.
+#[test]
+fn what_became_of_releases_is_said_before_classes_are_pushed() {
+    let fleet = Fleet::new();
+    let (giver, taker) = (fleet.device("giver"), fleet.device("taker"));
+    let store = release_mug(&fleet, &giver, &taker);
+    taker.teach("gadget", 2);
+    let lose = |request: &mut WireRequest, answer: Option<&mut WireAnswer>| {
+        if let Some(answer) = answer.filter(|_| request.path == PACKS) {
+            answer.signature = None;
+        }
+    };
+    let stopped = taker.device().sync(&mut Changing(fleet.network(), lose), &mut ()).unwrap_err();
+    assert!(matches!(stopped, SyncError::Unreachable { .. }), "{stopped}");
+    let known = store.devices().unwrap().into_iter().find(|known| known.name == "taker").unwrap().report.unwrap();
+    assert_eq!(known.outcomes.iter().map(|outcome| &outcome.refused).collect::<Vec<_>>(), [&None]);
+    assert_eq!(known.classes.len(), 2);
 }
 
 /// Somebody gives the class a further shot at the step before the round forgets it.

@@ -379,6 +379,27 @@ fn a_device_whose_bundle_a_person_changed_follows_its_channel_again() {
 }
 
 #[test]
+fn a_picture_that_cannot_be_shared_keeps_no_other_back() {
+    let fleet = Fleet::new();
+    let (store, mut network) = (fleet.hub.store(), fleet.network());
+    let device = fleet.device("door 3");
+    device.enrol(&mut network, &store, "next");
+    teach_pictures(&device);
+    let learner = device.learner();
+    let (kept, exemplars) = (learner.store().pictures(&learner.bundle().digest), &learner.state().exemplars);
+    let files: Vec<PathBuf> = (0..exemplars.len()).map(|shot| kept.path(&exemplars.digest_of(shot))).collect();
+    fs::write(&files[0], b"no picture").unwrap();
+    fs::remove_file(&files[1]).unwrap();
+    fs::create_dir(&files[1]).unwrap();
+    let outcome = device.sync(&mut network);
+    assert_eq!((outcome.pushed, outcome.pictures), (vec!["duck".to_owned()], files.len() - 2));
+    assert_eq!(store.shared_pictures().unwrap().len(), files.len() - 2);
+    let warnings = store.devices().unwrap().remove(0).report.unwrap().health.warnings;
+    assert_eq!(warnings.iter().filter(|warning| warning.contains("a picture of \"duck\"")).count(), 2, "{warnings:?}");
+    assert_eq!(device.sync(&mut network).pictures, 0, "they are not sent again in every round");
+}
+
+#[test]
 fn packs_are_learned_again_when_the_channel_returns_to_their_bundle() {
     let fleet = Fleet::new();
     let (store, mut network) = (fleet.hub.store(), fleet.network());
