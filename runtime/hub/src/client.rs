@@ -37,6 +37,10 @@ use crate::protocol::{
     MAX_WARNINGS, ObjectDigest, REPORT, ReleaseOutcome, ReportedBundle, SigningKey, bounded,
 };
 
+/// Name of the file that says who the device is, in its folder.
+const IDENTITY: &str = "identity.json";
+/// Name of the file that says how far it has come.
+const PROGRESS: &str = "progress.json";
 /// Bytes of all labels of a report, so that it stays below [`crate::protocol::MAX_MESSAGE`] whatever they are.
 const MAX_LABELS: usize = 1 << 20;
 
@@ -199,8 +203,8 @@ impl<'a> FleetDevice<'a> {
     }
 
     fn signing_key(&self, identity: &DeviceIdentity) -> Result<SigningKey, SyncError> {
-        let damaged = || SyncError::Damaged { path: self.folder.path().into(), reason: "it holds no key".into() };
-        identity.signing_key().ok_or_else(damaged)
+        let path = self.folder.path().join(IDENTITY);
+        identity.signing_key().ok_or_else(|| SyncError::Damaged { path, reason: "it holds no key".into() })
     }
 
     fn store(&self) -> Store {

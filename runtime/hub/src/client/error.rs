@@ -1,13 +1,14 @@
 //! Why a round of synchronisation stops.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use orco_runtime::bundle::OpenError;
 use orco_runtime::learner::upgrade::UpgradeError;
 use orco_runtime::learner::{ChangeError, ExportError, OpenLearnerError};
 use orco_runtime::store::StoreError;
 
+use super::{IDENTITY, PROGRESS};
 use crate::protocol::{CodeError, ObjectDigest, RefusalKind};
 
 /// Why a round stops. What was done until then stays, and the next round goes on from there.
@@ -23,7 +24,7 @@ pub enum SyncError {
         source: io::Error,
     },
     /// A file of the device holds something else.
-    #[error("{} is damaged: {reason}; remove it and enrol again with a new code", path.display())]
+    #[error("{} is damaged: {reason}; remove it{}", path.display(), after_removal(path))]
     Damaged {
         /// The file.
         path: PathBuf,
@@ -43,7 +44,11 @@ pub enum SyncError {
     #[error("this device is not enrolled; get a code with `orco hub code` and pass it with --code")]
     NotEnrolled,
     /// The device belongs to another hub.
-    #[error("this device is enrolled with another hub; remove {} to enrol anew", folder.display())]
+    #[error(
+        "this device is enrolled with another hub; to enrol anew, remove {IDENTITY} and {PROGRESS} in {}, but not the \
+         bundles there, which its state may need",
+        folder.display()
+    )]
     OtherHub {
         /// The device's folder.
         folder: PathBuf,
@@ -107,6 +112,11 @@ pub enum SyncError {
     /// The observer stopped the round.
     #[error("the round was stopped")]
     Stopped,
+}
+
+/// What to do when a damaged file of the device was removed.
+fn after_removal(path: &Path) -> &'static str {
+    if path.ends_with(IDENTITY) { " and enrol again with a new code" } else { "; the next round goes on without it" }
 }
 
 impl SyncError {

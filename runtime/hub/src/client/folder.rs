@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 use super::error::SyncError;
 use super::observer::{SyncObserver, SyncStep, proceed};
 use super::progress::SyncProgress;
+use super::{IDENTITY, PROGRESS};
 use crate::protocol::{Fingerprint, SigningKey, VerifyingKey};
 
 /// Largest file that is read, in bytes.
@@ -88,7 +89,7 @@ impl DeviceFolder {
 
     /// Who the device is; none before it began to enrol.
     pub(super) fn identity(&self) -> Result<Option<DeviceIdentity>, SyncError> {
-        self.read("identity.json")
+        self.read(IDENTITY)
     }
 
     pub(super) fn keep_identity(
@@ -96,7 +97,7 @@ impl DeviceFolder {
         identity: &DeviceIdentity,
         observer: &mut dyn SyncObserver,
     ) -> Result<(), SyncError> {
-        self.write("identity.json", identity, observer)
+        self.write(IDENTITY, identity, observer)
     }
 
     /// The last sequence number that was used; 0 if none was.
@@ -109,7 +110,7 @@ impl DeviceFolder {
     }
 
     pub(super) fn progress(&self) -> Result<SyncProgress, SyncError> {
-        Ok(self.read("progress.json")?.unwrap_or_default())
+        Ok(self.read(PROGRESS)?.unwrap_or_default())
     }
 
     pub(super) fn keep_progress(
@@ -117,7 +118,7 @@ impl DeviceFolder {
         progress: &SyncProgress,
         observer: &mut dyn SyncObserver,
     ) -> Result<(), SyncError> {
-        self.write("progress.json", progress, observer)
+        self.write(PROGRESS, progress, observer)
     }
 
     fn read<T: DeserializeOwned>(&self, name: &str) -> Result<Option<T>, SyncError> {

@@ -17,7 +17,7 @@ use orco_runtime::release::ReleaseError;
 use orco_runtime::state::codec::{self, FileKind};
 use orco_runtime::store::{Store, StoreError};
 
-use crate::support::{Changing, DeviceFiles, Fleet, SmallDisk, shipped};
+use crate::support::{Changing, DeviceFiles, Fleet, SmallDisk, code, shipped};
 
 /// The shipped bundle as another release.
 fn release_of_shipped(folder: &Path, release: u32) -> PathBuf {
@@ -358,6 +358,54 @@ fn a_damaged_bundle_is_reported_and_fetched_again() {
     assert_eq!(*device.learner().saved(), known);
     device.sync(&mut network);
     assert!(store.devices().unwrap().remove(0).report.unwrap().health.warnings.is_empty());
+}
+
+/// What the device says to do when it is to follow another hub costs neither its state nor the bundle that this needs.
+#[test]
+fn a_device_that_enrols_with_another_hub_goes_on_with_its_bundle() {
+    let (fleet, other) = (Fleet::new(), Fleet::new());
+    let (store, mut network) = (fleet.hub.store(), fleet.network());
+    let device = fleet.device("door 3");
+    device.enrol(&mut network, &store, "next");
+    teach_pictures(&device);
+    store.release_bundle(&release_of(&other_bundle(fleet.folder.path())), now()).unwrap();
+    device.sync(&mut network);
+    let known = device.learner().saved().clone();
+    let code = code(&other.hub.store(), "next");
+    let refused = device.device().enrol(&mut other.network(), &code, "door 3", &mut ()).unwrap_err();
+    let advice = refused.to_string();
+    let named: Vec<PathBuf> = fs::read_dir(device.fleet().path())
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.extension().is_some() && advice.contains(path.file_name().unwrap().to_str().unwrap()))
+        .collect();
+    assert_eq!(named.len(), 2, "{advice}");
+    named.iter().for_each(|path| fs::remove_file(path).unwrap());
+    device.device().enrol(&mut other.network(), &code, "door 3", &mut ()).unwrap();
+    assert_eq!(device.sync(&mut other.network()).pushed, ["duck"]);
+    assert_eq!(*device.learner().saved(), known);
+}
+
+#[test]
+fn damaged_files_of_a_device_are_named_with_what_to_do() {
+    let fleet = Fleet::new();
+    let (store, mut network) = (fleet.hub.store(), fleet.network());
+    let device = fleet.device("door 3");
+    device.enrol(&mut network, &store, "next");
+    device.sync(&mut network);
+    let path = |name: &str| device.fleet().path().join(name);
+    let identity = fs::read_to_string(path("identity.json")).unwrap();
+    let without_key = identity.replace("\"key\":\"", "\"key\":\"AAAA");
+    for (name, text) in [("sequence.json", "?"), ("progress.json", "?"), ("identity.json", &without_key)] {
+        fs::write(path(name), text).unwrap();
+        let refused = device.device().sync(&mut network, &mut ()).unwrap_err().to_string();
+        assert!(refused.starts_with(&path(name).display().to_string()), "{refused}");
+        assert_eq!(refused.contains("enrol again"), name == "identity.json", "{refused}");
+        fs::remove_file(path(name)).unwrap();
+        if name != "identity.json" {
+            device.sync(&mut network);
+        }
+    }
 }
 
 /// A person goes back to the bundle that the device was set up with.
