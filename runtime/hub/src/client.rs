@@ -34,7 +34,7 @@ pub use push::SharedClasses;
 
 use crate::protocol::{
     ChannelTarget, ClassReport, DeviceHealth, DeviceReport, ENROL, Enrolled, Enrolment, EnrolmentCode, MAX_CLASSES,
-    MAX_WARNINGS, ObjectDigest, REPORT, ReleaseOutcome, ReportedBundle, SigningKey, bounded,
+    MAX_WARNINGS, ObjectDigest, REPORT, ReleaseOutcome, ReportedBundle, SigningKey, bounded, is_device_name,
 };
 
 /// Name of the file that says who the device is, in its folder.
@@ -122,7 +122,7 @@ impl<'a> FleetDevice<'a> {
     /// with the same hub may repeat it, as after a lost answer.
     ///
     /// # Errors
-    /// [`SyncError`] if the hub cannot be reached or does not take the code.
+    /// [`SyncError`] if no device can have the name, or the hub cannot be reached or does not take the code.
     pub fn enrol(
         &self,
         transport: &mut dyn Transport,
@@ -130,6 +130,9 @@ impl<'a> FleetDevice<'a> {
         name: &str,
         observer: &mut dyn SyncObserver,
     ) -> Result<String, SyncError> {
+        if !is_device_name(name) {
+            return Err(SyncError::Name { name: name.into() });
+        }
         let _locked = self.folder.lock()?;
         let mut identity = match self.folder.identity()? {
             Some(identity) if identity.fingerprint != code.fingerprint => {

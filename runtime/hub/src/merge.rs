@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use orco_runtime::pack::{MAX_THUMBNAILS, Pack, PackOrigin};
 use orco_runtime::state::bank::Bank;
+use orco_runtime::state::escape::EscapedText;
 use orco_runtime::state::label;
 use orco_runtime::state::state::MAX_SHOTS;
 
@@ -51,6 +52,18 @@ pub enum MergeError {
     SameDevice {
         /// The label.
         label: String,
+    },
+    /// The name of a device can be no part of a label, as in fleets that enrolled it with an older program.
+    #[error(
+        "the packs of \"{label}\" cannot be combined: \"{}\" can be no part of a label; enrol this device once more, with \
+         another --name",
+        EscapedText(device)
+    )]
+    DeviceName {
+        /// The label.
+        label: String,
+        /// The device.
+        device: String,
     },
     /// The new label, or the names of the devices together, are too long.
     #[error("the label and the devices' names of \"{label}\" are too long together")]
@@ -108,6 +121,9 @@ pub fn combine<Id>(packs: Vec<PushedPack<Id>>, choice: SameLabel) -> Result<Vec<
 /// others again. Its origin names every device.
 fn merged<Id>(label: &str, group: Vec<PushedPack<Id>>) -> Result<Option<CombinedPack<Id>>, MergeError> {
     let devices: Vec<&str> = group.iter().map(|pushed| pushed.device.as_str()).collect();
+    if let Some(device) = devices.iter().find(|device| !label::is_plain(device)) {
+        return Err(MergeError::DeviceName { label: label.into(), device: (*device).into() });
+    }
     let devices = devices.join(", ");
     let mut group = group.into_iter();
     let Some(first) = group.next() else { return Ok(None) };
@@ -147,6 +163,9 @@ fn digests(exemplars: &Bank) -> impl Iterator<Item = [u8; 32]> {
 fn kept_apart<Id>(label: &str, group: Vec<PushedPack<Id>>) -> Result<Vec<CombinedPack<Id>>, MergeError> {
     let rename = |PushedPack { id, device, mut pack }: PushedPack<Id>| {
         pack.label = label::normal(&format!("{label} ({device})"));
+        if pack.label.len() <= label::MAX_TEXT && !label::is_usable(&pack.label) {
+            return Err(MergeError::DeviceName { label: label.into(), device });
+        }
         checked(label, CombinedPack { origins: vec![id], pack })
     };
     let renamed = group.into_iter().map(rename).collect::<Result<Vec<_>, _>>()?;
@@ -224,6 +243,12 @@ mod tests {
         assert_eq!(many.unwrap_err(), MergeError::TooManyShots { label: "mug".into(), shots: 1100 });
         let twice = combine(vec![pushed(1, "mug", "a", 1), pushed(2, "mug", "a", 1)], SameLabel::Apart);
         assert_eq!(twice.unwrap_err(), MergeError::SameDevice { label: "mug".into() });
+        for (device, choice) in
+            [("cam=1", SameLabel::Apart), ("door\t3", SameLabel::Apart), ("door\u{200b}3", SameLabel::Merge)]
+        {
+            let refused = combine(vec![pushed(1, "mug", device, 1), pushed(2, "mug", "b", 1)], choice).unwrap_err();
+            assert_eq!(refused, MergeError::DeviceName { label: "mug".into(), device: device.into() });
+        }
         let long = "x".repeat(1000);
         let packs = vec![pushed(1, "mug", &long, 1), pushed(2, "mug", &long[1..], 1)];
         assert_eq!(combine(packs, SameLabel::Merge).unwrap_err(), MergeError::TooLong { label: "mug".into() });

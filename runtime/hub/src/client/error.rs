@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use orco_runtime::bundle::OpenError;
 use orco_runtime::learner::upgrade::UpgradeError;
 use orco_runtime::learner::{ChangeError, ExportError, OpenLearnerError};
+use orco_runtime::state::escape::EscapedText;
 use orco_runtime::store::StoreError;
 
 use super::{IDENTITY, PROGRESS};
@@ -40,6 +41,15 @@ pub enum SyncError {
     /// The system has no random numbers.
     #[error("the system gives no random numbers")]
     Random,
+    /// The device cannot be called so.
+    #[error(
+        "a device cannot be called \"{}\": use a --name without \"=\", tabs and characters that cannot be seen",
+        EscapedText(name)
+    )]
+    Name {
+        /// The name.
+        name: String,
+    },
     /// The device never enrolled.
     #[error("this device is not enrolled; get a code with `orco hub code` and pass it with --code")]
     NotEnrolled,

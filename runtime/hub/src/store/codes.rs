@@ -2,11 +2,14 @@
 
 use std::time::Duration;
 
+use orco_runtime::state::escape::EscapedText;
 use rusqlite::{OptionalExtension, Transaction, params};
 
 use super::{Delivery, HubStore, StoredAnswer, UnixSeconds, messages};
 use crate::error::HubError;
-use crate::protocol::{CodeKey, DeviceId, Enrolled, Enrolment, EnrolmentCode, RequestHead, Signature, bounded};
+use crate::protocol::{
+    CodeKey, DeviceId, Enrolled, Enrolment, EnrolmentCode, RequestHead, Signature, bounded, is_device_name,
+};
 use crate::rollout;
 
 /// A code as the database has it.
@@ -72,6 +75,11 @@ impl HubStore {
                     });
                 }
                 None if code.expires < now => return Ok(None),
+                // Programs of ours say so before they ask.
+                None if !is_device_name(&enrolment.name) => {
+                    log::warn!("no device is enrolled as \"{}\": that can be no name", EscapedText(&enrolment.name));
+                    return Ok(None);
+                }
                 None => {}
             }
             transaction.execute("UPDATE code SET device = ?2 WHERE id = ?1", params![enrolment.code, head.device])?;

@@ -26,7 +26,7 @@ pub struct PackRecord {
     pub bundle_name: String,
     /// The device that pushed it first.
     pub device: DeviceId,
-    /// Name of the device at that time.
+    /// Name of the device; once it is out of the fleet, the name that it had when it pushed the pack.
     pub device_name: String,
     /// Its shots.
     pub shots: u32,
@@ -54,7 +54,8 @@ struct OpenedPack {
     size: usize,
 }
 
-const COLUMNS: &str = "SELECT digest, label, bundle, bundle_name, device, device_name, shots, size, received,
+const COLUMNS: &str = "SELECT digest, label, bundle, bundle_name, device,
+    ifnull((SELECT name FROM device WHERE device.id = pack.device), device_name), shots, size, received,
     (SELECT count(*) FROM picture WHERE picture.pack = pack.digest) FROM pack";
 
 fn record(row: &Row<'_>) -> rusqlite::Result<PackRecord> {

@@ -234,6 +234,22 @@ fn two_people_who_release_one_label_at_the_same_moment_merge_with_each_other() {
     }
 }
 
+/// As of a fleet that an older program enrolled.
+#[test]
+fn a_device_whose_name_can_be_no_part_of_a_label_is_enrolled_once_more() {
+    let (_folder, hub) = hub();
+    let code = hub.new_code(DEFAULT_CHANNEL, DAY, NOW).unwrap();
+    assert_eq!(Caller::new().enrol(&hub, &code, "cam=1", NOW), None);
+    let mut device = Caller::enrolled(&hub, "cam 1");
+    hub.connection().execute("UPDATE device SET name = 'cam=1'", []).unwrap();
+    let pushed = device.push(&hub, "mug", 1.0);
+    let refused = release(&hub, &[pushed], SameLabel::Apart).unwrap_err();
+    assert!(matches!(refused, HubError::Merge(MergeError::DeviceName { .. })), "{refused}");
+    assert_eq!(device.enrol(&hub, &code, "cam 1", NOW).unwrap().status, 200, "the code is not used up");
+    release(&hub, &[pushed], SameLabel::Apart).unwrap();
+    assert_eq!(target(&hub, &device.id()).packs[0].label, "mug (cam 1)");
+}
+
 #[test]
 fn stages_widen_and_never_narrow() {
     let (_folder, hub) = hub();

@@ -104,6 +104,16 @@ fn a_code_counts_once_and_for_its_hub() {
 }
 
 #[test]
+fn a_name_that_can_be_no_part_of_a_label_is_refused_on_the_device() {
+    let fleet = Fleet::new();
+    let device = fleet.device("door 3");
+    let code = code(&fleet.hub.store(), DEFAULT_CHANNEL);
+    let refused = device.device().enrol(&mut fleet.network(), &code, "cam=1", &mut ()).unwrap_err();
+    assert!(matches!(refused, SyncError::Name { .. }), "{refused}");
+    assert!(!device.device().is_enrolled().unwrap());
+}
+
+#[test]
 fn a_damaged_object_is_fetched_again() {
     let fleet = Fleet::new();
     let (giver, taker) = (fleet.device("giver"), fleet.device("taker"));
