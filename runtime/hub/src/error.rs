@@ -80,6 +80,12 @@ pub enum HubError {
         /// Its number.
         release: ReleaseId,
     },
+    /// The release was taken back.
+    #[error("release {release} was taken back; release it once more instead")]
+    Withdrawn {
+        /// Its number.
+        release: ReleaseId,
+    },
     /// A stage never gets narrower.
     #[error("release {release} is at {present} % already; a stage never narrows, withdraw the release instead")]
     StaleStage {

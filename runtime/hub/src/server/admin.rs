@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use axum::Json;
 use axum::body::{Body, to_bytes};
+use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, Request, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{Html, IntoResponse, Response};
@@ -30,6 +31,8 @@ use crate::store::{HubStore, PackRelease, now};
 const MAX_HOURS: u32 = 24 * 366;
 
 type Service = State<Arc<HubService>>;
+/// The number in a path, of whatever form: a stranger must not get to know that it was looked at.
+type ReleaseNumber = Result<Path<i64>, PathRejection>;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -122,24 +125,35 @@ pub(super) async fn release(State(hub): Service, request: Request) -> Result<Res
 
 pub(super) async fn set_stage(
     State(hub): Service,
-    Path(id): Path<i64>,
+    number: ReleaseNumber,
     request: Request,
 ) -> Result<Response, Response> {
     let NewStage { stage } = read(&hub, request).await?;
-    run(&hub, move |store| store.set_stage(ReleaseId(id), stage)).await?;
+    let release = release_of(number).ok_or_else(no_release)?;
+    run(&hub, move |store| store.set_stage(release, stage)).await?;
     Ok(shown(&json!({})))
 }
 
 pub(super) async fn withdraw(
     State(hub): Service,
-    Path(id): Path<i64>,
+    number: ReleaseNumber,
     headers: HeaderMap,
 ) -> Result<Response, Response> {
     if !may_enter(&hub, &headers, false) {
         return Err(stranger());
     }
-    run(&hub, move |store| store.withdraw(ReleaseId(id))).await?;
+    let release = release_of(number).ok_or_else(no_release)?;
+    run(&hub, move |store| store.withdraw(release)).await?;
     Ok(shown(&json!({})))
+}
+
+/// The release that a path names.
+fn release_of(number: ReleaseNumber) -> Option<ReleaseId> {
+    number.ok().map(|Path(number)| ReleaseId(number))
+}
+
+fn no_release() -> Response {
+    said(StatusCode::NOT_FOUND, "that is no release's number")
 }
 
 /// Reads the body of a request with the token.
@@ -158,11 +172,31 @@ async fn run<T: Send + 'static>(
     run: impl FnOnce(&HubStore) -> Result<T, HubError> + Send + 'static,
 ) -> Result<T, Response> {
     let outcome = super::blocking(hub, move |store| Ok(run(store))).await?;
-    outcome.map_err(|error| refused(&with_causes(&error)))
+    outcome.map_err(|error| {
+        let status = status_of(&error);
+        if status.is_server_error() {
+            log::error!("{}", with_causes(&error));
+        }
+        said(status, &with_causes(&error))
+    })
+}
+
+fn status_of(error: &HubError) -> StatusCode {
+    match error {
+        HubError::NoDevice { .. } | HubError::NoPack { .. } | HubError::NoRelease { .. } => StatusCode::NOT_FOUND,
+        HubError::Database(_) | HubError::File { .. } | HubError::Damaged { .. } | HubError::Random => {
+            StatusCode::INTERNAL_SERVER_ERROR
+        }
+        _ => StatusCode::UNPROCESSABLE_ENTITY,
+    }
 }
 
 fn refused(reason: &str) -> Response {
-    (StatusCode::UNPROCESSABLE_ENTITY, Json(json!({ "error": reason }))).into_response()
+    said(StatusCode::UNPROCESSABLE_ENTITY, reason)
+}
+
+fn said(status: StatusCode, reason: &str) -> Response {
+    (status, Json(json!({ "error": reason }))).into_response()
 }
 
 fn shown(value: &impl Serialize) -> Response {

@@ -213,7 +213,9 @@ impl HubStore {
     /// Releases of packs, combined with what the channel has.
     fn combined<'a>(&self, release: &PackRelease<'a>) -> Result<Vec<ReleaseDraft<'a>>, HubError> {
         let PackRelease { packs, channel, stage, same_label, key } = *release;
-        let mut chosen = packs.iter().map(|digest| self.pack(digest)).collect::<Result<Vec<_>, _>>()?;
+        // Each once, however often it was named.
+        let packs: BTreeSet<&ObjectDigest> = packs.iter().collect();
+        let mut chosen = packs.into_iter().map(|digest| self.pack(digest)).collect::<Result<Vec<_>, _>>()?;
         if same_label == SameLabel::Merge {
             chosen.extend(self.packs_to_merge_with(&chosen, channel)?);
         }
@@ -323,12 +325,16 @@ impl HubStore {
     /// Gives a release to more devices.
     ///
     /// # Errors
-    /// [`HubError::StaleStage`] if it is at a wider stage already, or another if it cannot be kept.
+    /// [`HubError::StaleStage`] if it is at a wider stage already, [`HubError::Withdrawn`] if it was taken back, or another
+    /// if it cannot be kept.
     pub fn set_stage(&self, release: ReleaseId, stage: RolloutStage) -> Result<(), HubError> {
         self.in_transaction(|transaction| {
-            let query = "SELECT stage FROM release WHERE id = ?1";
-            let present: Option<u8> = transaction.query_row(query, [release.0], |row| row.get(0)).optional()?;
-            let present = present.ok_or(HubError::NoRelease { release })?;
+            let query = "SELECT stage, withdrawn FROM release WHERE id = ?1";
+            let found = transaction.query_row(query, [release.0], |row| Ok((row.get(0)?, row.get(1)?)));
+            let (present, is_withdrawn): (u8, bool) = found.optional()?.ok_or(HubError::NoRelease { release })?;
+            if is_withdrawn {
+                return Err(HubError::Withdrawn { release });
+            }
             if stage.percent() < present {
                 return Err(HubError::StaleStage { release, present });
             }

@@ -266,6 +266,7 @@ fn stages_widen_and_never_narrow() {
     assert_eq!(target(&hub, &device.id()).packs.len(), 1);
     hub.withdraw(id).unwrap();
     assert!(target(&hub, &device.id()).packs.is_empty());
+    assert!(matches!(hub.set_stage(id, RolloutStage::All), Err(HubError::Withdrawn { .. })));
     assert!(matches!(hub.set_stage(ReleaseId(99), RolloutStage::All), Err(HubError::NoRelease { .. })));
 }
 

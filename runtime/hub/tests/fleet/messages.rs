@@ -39,7 +39,15 @@ fn strangers_learn_nothing() {
     device.enrol(&mut fleet.network(), &fleet.hub.store(), DEFAULT_CHANNEL);
     let mut network = fleet.network();
     let empty = WireAnswer { status: 404, signature: None, body: Vec::new() };
-    for (method, path) in [("GET", "/"), ("GET", "/admin/v1/fleet"), ("POST", "/v1/report"), ("GET", "/v1/objects/x")] {
+    let asked = [
+        ("GET", "/"),
+        ("GET", "/admin/v1/fleet"),
+        ("POST", "/admin/v1/releases/x/stage"),
+        ("POST", "/admin/v1/releases/%FF/withdraw"),
+        ("POST", "/v1/report"),
+        ("GET", "/v1/objects/x"),
+    ];
+    for (method, path) in asked {
         let request = WireRequest { method, path: path.into(), headers: Vec::new(), body: Vec::new() };
         assert_eq!(network.exchange(&request).unwrap(), empty, "{path}");
     }
@@ -58,6 +66,42 @@ fn strangers_learn_nothing() {
     let refused = device.device().sync(&mut Changing(fleet.network(), change), &mut ()).unwrap_err();
     assert!(matches!(refused, SyncError::Unknown), "{refused}");
     device.sync(&mut fleet.network());
+}
+
+#[test]
+fn administrators_are_told_whose_fault_it_is() {
+    let folder = tempfile::tempdir().unwrap();
+    let (hub, token) = (folder.path().join("hub"), folder.path().join("token"));
+    let store = HubStore::open(&hub).unwrap();
+    let options = HubOptions { listen: ([127, 0, 0, 1], 0).into(), token_file: Some(token.clone()), tls: None };
+    let server = HubServer::bind(HubStore::open(&hub).unwrap(), &options).unwrap();
+    let mut network = HttpTransport::new(&format!("http://{}", server.address()));
+    let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
+    let serving = std::thread::spawn(move || server.run_until(async { drop(stopped.await) }).unwrap());
+    let device = DeviceFiles::new(folder.path(), "door 3");
+    device.enrol(&mut network, &store, DEFAULT_CHANNEL);
+    device.teach("mug", 1);
+    device.sync(&mut network);
+    let pack = store.packs().unwrap()[0].digest;
+    let headers = vec![("authorization", format!("Bearer {}", std::fs::read_to_string(&token).unwrap().trim()))];
+    let mut status = |path: &str, body: String| {
+        let path = format!("/admin/v1/releases{path}");
+        let request = WireRequest { method: "POST", path, headers: headers.clone(), body: body.into() };
+        network.exchange(&request).unwrap().status
+    };
+    let packs = |digest: &str| format!(r#"{{"packs":["{digest}","{digest}"]}}"#);
+    let wider = || r#"{"percent":25}"#.to_owned();
+    assert_eq!(status("", packs(&"5".repeat(64))), 404);
+    assert_eq!(status("", packs(&pack.to_string())), 200, "each counts once");
+    assert_eq!(status("/1/stage", wider()), 200);
+    assert_eq!(status("/9/stage", wider()), 404);
+    assert_eq!(status("/x/stage", wider()), 404);
+    assert_eq!(status("/1/withdraw", String::new()), 200);
+    assert_eq!(status("/1/stage", wider()), 422, "it was taken back");
+    std::fs::remove_file(store.objects().path(&pack)).unwrap();
+    assert_eq!(status("", packs(&pack.to_string())), 500);
+    stop.send(()).unwrap();
+    serving.join().unwrap();
 }
 
 #[test]
