@@ -4,6 +4,7 @@
 //! the device's sequence number and the answer, then the answer itself. A hub that is killed between any two of them
 //! has either not heard the request, or gives the same answer again.
 
+mod bundles;
 mod codes;
 mod devices;
 mod messages;
@@ -22,11 +23,12 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use orco_runtime::{clock, files};
 use rusqlite::{Connection, Transaction, TransactionBehavior};
 
+pub use bundles::BundleRelease;
 pub use devices::DeviceRecord;
 pub use messages::{Delivery, StoredAnswer};
 pub use objects::{ObjectFolder, ObjectPart};
 pub use packs::{PackRecord, SharedPicture};
-pub use releases::{BundleRelease, PackRelease, ReleaseKind, ReleaseRecord};
+pub use releases::{PackRelease, ReleaseKind, ReleaseRecord};
 
 use crate::error::HubError;
 use crate::protocol::SigningKey;

@@ -1,13 +1,9 @@
 //! Releases: bundles and packs that a person gives to a channel.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
 
-use orco_runtime::bundle::{Bundle, OpenError};
-use orco_runtime::files;
-use orco_runtime::manifest::{MANIFEST, SIGNATURE};
 use orco_runtime::pack::{self, Pack};
-use orco_runtime::signature::{self, PublicKey, SecretKey};
+use orco_runtime::signature::SecretKey;
 use orco_runtime::state::label;
 use rusqlite::{Connection, OptionalExtension, Row, Transaction, params};
 
@@ -15,8 +11,8 @@ use super::{HubStore, PackRecord, UnixSeconds};
 use crate::error::HubError;
 use crate::merge::{self, CombinedPack, MergeError, PushedPack, SameLabel};
 use crate::protocol::{
-    self, BundleTarget, ChannelTarget, DeviceId, DeviceReport, MAX_OBJECT, MAX_RELEASES, ObjectDigest, PackTarget,
-    ReleaseId, ReleasedFile,
+    BundleTarget, ChannelTarget, DeviceId, DeviceReport, MAX_RELEASES, ObjectDigest, PackTarget, ReleaseId,
+    ReleasedFile,
 };
 use crate::rollout::{self, RolloutStage};
 
@@ -69,23 +65,6 @@ pub struct ReleaseRecord {
     pub created: UnixSeconds,
 }
 
-/// A bundle that a person releases.
-#[derive(Clone, Copy, Debug)]
-pub struct BundleRelease<'a> {
-    /// Its folder.
-    pub folder: &'a Path,
-    /// The channel.
-    pub channel: &'a str,
-    /// Which share of the devices gets it at first.
-    pub stage: RolloutStage,
-    /// Whether devices go over to it even if classes are recognised clearly worse, or have no pictures.
-    pub force: bool,
-    /// Whether devices give up classes of which they kept no picture, such as those of packs.
-    pub give_up_unkept: bool,
-    /// The key that its signature is checked with.
-    pub key: Option<&'a PublicKey>,
-}
-
 /// Packs that a person releases.
 #[derive(Clone, Copy)]
 pub struct PackRelease<'a> {
@@ -102,17 +81,17 @@ pub struct PackRelease<'a> {
 }
 
 /// A release before it is in the database, with what belongs to it.
-struct ReleaseDraft<'a> {
-    channel: &'a str,
-    kind: ReleaseKind,
-    name: String,
-    bundle_digest: ObjectDigest,
-    identity: ObjectDigest,
-    stage: RolloutStage,
-    force: bool,
-    give_up_unkept: bool,
-    files: Vec<ReleasedFile>,
-    origins: Vec<ObjectDigest>,
+pub(super) struct ReleaseDraft<'a> {
+    pub channel: &'a str,
+    pub kind: ReleaseKind,
+    pub name: String,
+    pub bundle_digest: ObjectDigest,
+    pub identity: ObjectDigest,
+    pub stage: RolloutStage,
+    pub force: bool,
+    pub give_up_unkept: bool,
+    pub files: Vec<ReleasedFile>,
+    pub origins: Vec<ObjectDigest>,
 }
 
 const SELECT_RELEASE: &str = "SELECT id, channel, kind, name, bundle, identity, stage, force, withdrawn, created,
@@ -154,43 +133,6 @@ impl HubStore {
     /// [`HubError::Database`] if they cannot be read.
     pub fn origins(&self, release: ReleaseId) -> Result<Vec<ObjectDigest>, HubError> {
         origins(&self.connection(), release)
-    }
-
-    /// Gives a bundle to a channel. A bundle that is there already at a narrower stage stays a release of its own.
-    ///
-    /// # Errors
-    /// [`HubError`] if the bundle cannot be used, or the release cannot be kept.
-    pub fn release_bundle(&self, release: &BundleRelease<'_>, now: UnixSeconds) -> Result<ReleaseId, HubError> {
-        let BundleRelease { folder, channel, stage, force, give_up_unkept, key } = *release;
-        check_channel(channel)?;
-        let bundle = Bundle::open_trusted(folder, key)?;
-        let released = checked_files(&bundle)?;
-        for file in &released {
-            self.put_file(folder, file)?;
-        }
-        let manifest = released.iter().find(|file| file.name == MANIFEST).map(|file| file.digest);
-        let new = ReleaseDraft {
-            channel,
-            kind: ReleaseKind::Bundle,
-            name: bundle.manifest.name.clone(),
-            bundle_digest: ObjectDigest::new(bundle.digest),
-            identity: manifest.unwrap_or(ObjectDigest::new(bundle.digest)),
-            stage,
-            force,
-            give_up_unkept,
-            files: released,
-            origins: Vec::new(),
-        };
-        self.in_transaction(|transaction| insert(transaction, &new, now))
-    }
-
-    fn put_file(&self, folder: &Path, file: &ReleasedFile) -> Result<(), HubError> {
-        let (bytes, read) = read_file(folder, &file.name, file.size)?;
-        if read != *file {
-            return Err(OpenError::Digest { path: folder.join(&file.name) }.into());
-        }
-        self.objects().put(&bytes)?;
-        Ok(())
     }
 
     /// Gives packs to a channel. A pack takes the place of an earlier one of its label and bundle, if the same devices
@@ -401,35 +343,7 @@ impl HubStore {
     }
 }
 
-/// A bundle's files as devices will have them. Nothing of a bundle becomes an object before all of it was checked: what
-/// the manifest lists may lie anywhere, and may be damaged.
-fn checked_files(bundle: &Bundle) -> Result<Vec<ReleasedFile>, HubError> {
-    let (folder, listed) = (&bundle.folder, &bundle.manifest.files);
-    let has_signature = folder.join(SIGNATURE).exists();
-    let names = || listed.keys().map(String::as_str).chain([MANIFEST]).chain(has_signature.then_some(SIGNATURE));
-    if let Some(reason) = protocol::fault_of_files(names()) {
-        return Err(HubError::BundleFiles { folder: folder.clone(), reason });
-    }
-    let mut files = Vec::new();
-    for name in names() {
-        let limit = if name == SIGNATURE { signature::MAX_FILE } else { MAX_OBJECT };
-        let (_, file) = read_file(folder, name, limit)?;
-        if listed.get(name).is_some_and(|digest| *digest != file.digest.to_string()) {
-            return Err(OpenError::Digest { path: folder.join(name) }.into());
-        }
-        files.push(file);
-    }
-    Ok(files)
-}
-
-fn read_file(folder: &Path, name: &str, limit: u64) -> Result<(Vec<u8>, ReleasedFile), HubError> {
-    let path = folder.join(name);
-    let bytes = files::read(&path, limit).map_err(HubError::file(path))?;
-    let file = ReleasedFile { name: name.into(), digest: ObjectDigest::of(&bytes), size: bytes.len() as u64 };
-    Ok((bytes, file))
-}
-
-fn check_channel(name: &str) -> Result<(), HubError> {
+pub(super) fn check_channel(name: &str) -> Result<(), HubError> {
     if rollout::is_channel(name) { Ok(()) } else { Err(HubError::Channel { name: name.into() }) }
 }
 
@@ -485,7 +399,11 @@ fn pack_target(connection: &Connection, release: &ReleaseRecord) -> Result<PackT
     })
 }
 
-fn insert(transaction: &Transaction<'_>, new: &ReleaseDraft<'_>, now: UnixSeconds) -> Result<ReleaseId, HubError> {
+pub(super) fn insert(
+    transaction: &Transaction<'_>,
+    new: &ReleaseDraft<'_>,
+    now: UnixSeconds,
+) -> Result<ReleaseId, HubError> {
     transaction.execute(
         "INSERT INTO release (channel, kind, name, bundle, identity, stage, force, give_up_unkept, withdrawn, created)
          VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, 0, ?9)",

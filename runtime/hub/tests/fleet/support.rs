@@ -14,9 +14,11 @@ use orco_hub::client::{
     DeviceFolder, FleetDevice, FleetSettings, HttpTransport, RetryPolicy, SharedClasses, SyncOutcome, SyncStep,
     Transport, TransportError, WireAnswer, WireRequest,
 };
+use orco_hub::merge::SameLabel;
 use orco_hub::protocol::EnrolmentCode;
+use orco_hub::rollout::{DEFAULT_CHANNEL, RolloutStage};
 use orco_hub::server::{HubOptions, HubServer};
-use orco_hub::store::HubStore;
+use orco_hub::store::{HubStore, PackRelease, now};
 use orco_runtime::bundle::{Bundle, OpenError};
 use orco_runtime::learner::{AlignmentTime, Learner, LearnerSettings, Shots};
 use orco_runtime::ndarray::Array3;
@@ -380,7 +382,28 @@ impl DeviceFiles {
 }
 
 pub fn code(hub: &HubStore, channel: &str) -> EnrolmentCode {
-    hub.new_code(channel, Duration::from_secs(3600), orco_hub::store::now()).unwrap()
+    hub.new_code(channel, Duration::from_secs(3600), now()).unwrap()
+}
+
+pub fn release_all(hub: &HubStore) {
+    let packs: Vec<_> = hub.packs().unwrap().iter().map(|pack| pack.digest).collect();
+    let (channel, stage, same_label) = (DEFAULT_CHANNEL, RolloutStage::All, SameLabel::Refuse);
+    hub.release_packs(&PackRelease { packs: &packs, channel, stage, same_label, key: None }, now()).unwrap();
+}
+
+/// Both devices enrol; the first teaches a mug, pushes it, and it is released to all. Returns the hub's store.
+pub fn release_mug(fleet: &Fleet, giver: &DeviceFiles, taker: &DeviceFiles) -> HubStore {
+    let store = fleet.hub.store();
+    [giver, taker].iter().for_each(|device| device.enrol(&mut fleet.network(), &store, DEFAULT_CHANNEL));
+    giver.teach("mug", 1);
+    giver.sync(&mut fleet.network());
+    release_all(&store);
+    store
+}
+
+/// Why a device does not hold a release of its channel; empty if it does.
+pub fn refusal(outcome: &SyncOutcome, release: usize) -> &str {
+    outcome.outcomes[release].refused.as_deref().unwrap_or_default()
 }
 
 /// A power supply that fails once in so many steps.

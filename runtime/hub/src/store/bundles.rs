@@ -1,0 +1,98 @@
+//! Bundles that a person releases.
+
+use std::path::Path;
+
+use orco_runtime::bundle::{Bundle, OpenError};
+use orco_runtime::files;
+use orco_runtime::manifest::{MANIFEST, SIGNATURE};
+use orco_runtime::signature::{self, PublicKey};
+
+use super::releases::{ReleaseDraft, ReleaseKind, check_channel, insert};
+use super::{HubStore, UnixSeconds};
+use crate::error::HubError;
+use crate::protocol::{self, MAX_OBJECT, ObjectDigest, ReleaseId, ReleasedFile};
+use crate::rollout::RolloutStage;
+
+/// A bundle that a person releases.
+#[derive(Clone, Copy, Debug)]
+pub struct BundleRelease<'a> {
+    /// Its folder.
+    pub folder: &'a Path,
+    /// The channel.
+    pub channel: &'a str,
+    /// Which share of the devices gets it at first.
+    pub stage: RolloutStage,
+    /// Whether devices go over to it even if classes are recognised clearly worse, or have no pictures.
+    pub force: bool,
+    /// Whether devices give up classes of which they kept no picture, such as those of packs.
+    pub give_up_unkept: bool,
+    /// The key that its signature is checked with.
+    pub key: Option<&'a PublicKey>,
+}
+
+impl HubStore {
+    /// Gives a bundle to a channel. A bundle that is there already at a narrower stage stays a release of its own.
+    ///
+    /// # Errors
+    /// [`HubError`] if the bundle cannot be used, or the release cannot be kept.
+    pub fn release_bundle(&self, release: &BundleRelease<'_>, now: UnixSeconds) -> Result<ReleaseId, HubError> {
+        let BundleRelease { folder, channel, stage, force, give_up_unkept, key } = *release;
+        check_channel(channel)?;
+        let bundle = Bundle::open_trusted(folder, key)?;
+        let released = checked_files(&bundle)?;
+        for file in &released {
+            self.put_file(folder, file)?;
+        }
+        let manifest = released.iter().find(|file| file.name == MANIFEST).map(|file| file.digest);
+        let new = ReleaseDraft {
+            channel,
+            kind: ReleaseKind::Bundle,
+            name: bundle.manifest.name.clone(),
+            bundle_digest: ObjectDigest::new(bundle.digest),
+            identity: manifest.unwrap_or(ObjectDigest::new(bundle.digest)),
+            stage,
+            force,
+            give_up_unkept,
+            files: released,
+            origins: Vec::new(),
+        };
+        self.in_transaction(|transaction| insert(transaction, &new, now))
+    }
+
+    fn put_file(&self, folder: &Path, file: &ReleasedFile) -> Result<(), HubError> {
+        let (bytes, read) = read_file(folder, &file.name, file.size)?;
+        if read != *file {
+            return Err(OpenError::Digest { path: folder.join(&file.name) }.into());
+        }
+        self.objects().put(&bytes)?;
+        Ok(())
+    }
+}
+
+/// A bundle's files as devices will have them. Nothing of a bundle becomes an object before all of it was checked: what
+/// the manifest lists may lie anywhere, and may be damaged.
+fn checked_files(bundle: &Bundle) -> Result<Vec<ReleasedFile>, HubError> {
+    let (folder, listed) = (&bundle.folder, &bundle.manifest.files);
+    let has_signature = folder.join(SIGNATURE).exists();
+    let names = || listed.keys().map(String::as_str).chain([MANIFEST]).chain(has_signature.then_some(SIGNATURE));
+    if let Some(reason) = protocol::fault_of_files(names()) {
+        return Err(HubError::BundleFiles { folder: folder.clone(), reason });
+    }
+    let mut files = Vec::new();
+    for name in names() {
+        let limit = if name == SIGNATURE { signature::MAX_FILE } else { MAX_OBJECT };
+        let (_, file) = read_file(folder, name, limit)?;
+        if listed.get(name).is_some_and(|digest| *digest != file.digest.to_string()) {
+            return Err(OpenError::Digest { path: folder.join(name) }.into());
+        }
+        files.push(file);
+    }
+    Ok(files)
+}
+
+fn read_file(folder: &Path, name: &str, limit: u64) -> Result<(Vec<u8>, ReleasedFile), HubError> {
+    let path = folder.join(name);
+    let bytes = files::read(&path, limit).map_err(HubError::file(path))?;
+    let file = ReleasedFile { name: name.into(), digest: ObjectDigest::of(&bytes), size: bytes.len() as u64 };
+    Ok((bytes, file))
+}

@@ -1,0 +1,57 @@
+//! Objects that are damaged or gone on the hub.
+
+use orco_hub::merge::SameLabel;
+use orco_hub::rollout::{DEFAULT_CHANNEL, RolloutStage};
+use orco_hub::store::{PackRelease, now};
+
+use crate::support::{Fleet, refusal, release_mug};
+
+#[test]
+fn a_damaged_object_is_fetched_again() {
+    let fleet = Fleet::new();
+    let (giver, taker) = (fleet.device("giver"), fleet.device("taker"));
+    let store = release_mug(&fleet, &giver, &taker);
+    let object = store.objects().path(&store.releases().unwrap()[0].identity);
+    let whole = std::fs::read(&object).unwrap();
+    let mut other = whole.clone();
+    other[whole.len() / 2] ^= 1;
+    for damaged in [&whole[..whole.len() / 2], &other] {
+        std::fs::write(&object, damaged).unwrap();
+        let outcome = taker.sync(&mut fleet.network());
+        assert!(refusal(&outcome, 0).contains("came damaged"), "{outcome:?}");
+        assert!(taker.labels().is_empty());
+    }
+    std::fs::write(&object, whole).unwrap();
+    assert_eq!(taker.sync(&mut fleet.network()).imported, ["mug"]);
+}
+
+/// The round goes on with what else its channel holds and with what it may share, and the hub hears of it.
+#[test]
+fn an_object_that_is_damaged_or_gone_keeps_no_other_back() {
+    let fleet = Fleet::new();
+    let (giver, taker) = (fleet.device("giver"), fleet.device("taker"));
+    let store = release_mug(&fleet, &giver, &taker);
+    giver.teach("gadget", 3);
+    giver.sync(&mut fleet.network());
+    let gadget = store.packs().unwrap().into_iter().find(|pack| pack.label == "gadget").unwrap().digest;
+    let (channel, stage, same_label) = (DEFAULT_CHANNEL, RolloutStage::All, SameLabel::Refuse);
+    store.release_packs(&PackRelease { packs: &[gadget], channel, stage, same_label, key: None }, now()).unwrap();
+    let mug = store.releases().unwrap().into_iter().find(|release| release.name == "mug").unwrap().identity;
+    let object = store.objects().path(&mug);
+    let whole = std::fs::read(&object).unwrap();
+    std::fs::write(&object, b"damaged").unwrap();
+    taker.teach("duck", 4);
+    let outcome = taker.sync(&mut fleet.network());
+    assert_eq!((&outcome.imported[..], &outcome.pushed[..]), (&["gadget".to_owned()][..], &["duck".to_owned()][..]));
+    let reported = || {
+        let known = store.devices().unwrap().into_iter().find(|known| known.name == "taker").unwrap();
+        known.report.unwrap().outcomes.iter().find_map(|outcome| outcome.refused.clone()).unwrap_or_default()
+    };
+    assert!(reported().contains("came damaged"), "{}", reported());
+    std::fs::remove_file(&object).unwrap();
+    taker.sync(&mut fleet.network());
+    assert!(reported().contains("the hub lost the object"), "{}", reported());
+    std::fs::write(&object, whole).unwrap();
+    assert_eq!(taker.sync(&mut fleet.network()).imported, ["mug"]);
+    assert_eq!(reported(), "");
+}
