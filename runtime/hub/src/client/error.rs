@@ -102,7 +102,7 @@ pub enum SyncError {
     #[error(transparent)]
     Bundle(#[from] OpenError),
     /// There is neither a bundle on the device nor one in its channel.
-    #[error("the device has no bundle, and its channel holds none; release one, or name one with --bundle")]
+    #[error("neither the device nor its channel has a bundle that can be used; release one, or name one with --bundle")]
     NoBundle,
     /// The state cannot be used.
     #[error(transparent)]
