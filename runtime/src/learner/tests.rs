@@ -211,6 +211,25 @@ fn going_back_is_exact_whatever_the_seed() {
 }
 
 #[test]
+fn going_back_is_exact_from_the_same_class_that_was_learned_without_alignment() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut learner = learner(folder.path());
+    learner.settings_mut().seed = 5;
+    learn(&mut learner, "mug", 1).unwrap().durable().unwrap();
+    learner.forget("mug", &mut ()).unwrap().durable().unwrap();
+    learner.settings_mut().seed = 7;
+    learner.settings_mut().alignment = AlignmentTime::Later;
+    learn(&mut learner, "mug", 1).unwrap().durable().unwrap();
+    learner.settings_mut().alignment = AlignmentTime::Now;
+    let undone = learner.undo_to(1, &mut ()).unwrap().report;
+    assert_eq!((undone.exact, learner.saved().seed()), (Some(true), 5));
+    // And forth to what was left without a head, which is aligned with its own seed.
+    learner.undo_to(3, &mut ()).unwrap().durable().unwrap();
+    learner.align(&mut ()).unwrap().durable().unwrap();
+    assert_eq!(learner.saved().seed(), 7);
+}
+
+#[test]
 fn a_change_answers_at_once_and_better_when_the_head_is_aligned() {
     let folders = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
     let [mut now, mut later] = [0, 1].map(|device| learner(folders[device].path()));

@@ -134,9 +134,10 @@ impl SavedState {
     pub fn successor(&self, next: State, change: &HistoryChange, limits: HistoryLimits) -> Self {
         let mut history = self.history.clone();
         history.reindex_exemplars(&self.state.exemplars, &next.exemplars);
-        // If neither the head nor what it is aligned to changes, the recorded seed still gives that head.
+        // If neither the head nor what it is aligned to changes, the recorded seed still gives that head. An undo has the
+        // seed of the entry that comes back, whose head may still be to be aligned.
         let stayed = self.state.head == next.head && self.state.aligns_alike(&next);
-        let seed = if stayed { self.seed() } else { change.seed };
+        let seed = if stayed && change.kind != ChangeKind::Undo { self.seed() } else { change.seed };
         history.append(&next, &HistoryChange { seed, ..change.clone() });
         history.truncate(limits, next.exemplars.len());
         Self { state: next, history }
