@@ -1,5 +1,6 @@
 //! Forgetting a class together with its past.
 
+use alloc::collections::BTreeMap;
 use alloc::string::String;
 use alloc::vec::Vec;
 
@@ -86,6 +87,9 @@ impl SavedState {
         let newest = history.entries.last().map(|last| last.number);
         let base = base_model.classes.len() as u32;
         let mut kept: Vec<HistoryEntry> = Vec::with_capacity(history.entries.len());
+        // For each entry that repeats the one before it, which stays: an undo that went back to the one went back to the
+        // other.
+        let mut repeated: BTreeMap<u32, u32> = BTreeMap::new();
         for mut entry in core::mem::take(&mut history.entries) {
             let last = Some(entry.number) == newest;
             let bears = entry.id_of(label).is_some_and(|id| living.contains(&id));
@@ -93,9 +97,14 @@ impl SavedState {
             entry.names.iter_mut().filter(|name| ids.contains(&name.class) || name.label == label).for_each(|name| {
                 name.label.clear();
             });
-            let repeats = changed && kept.last().is_some_and(|before| before.same_classes(&entry));
-            if last || !(bears || repeats) {
-                kept.push(entry);
+            entry.restored_entry = entry.restored_entry.map(|number| repeated.get(&number).copied().unwrap_or(number));
+            let before = kept.last().filter(|before| changed && before.same_classes(&entry));
+            match before.map(|before| before.number) {
+                Some(before) if !last => {
+                    repeated.insert(entry.number, before);
+                }
+                _ if last || !bears => kept.push(entry),
+                _ => {}
             }
         }
         history.entries = kept;

@@ -341,6 +341,21 @@ fn a_purge_leaves_a_change_of_balance_to_be_undone() {
 }
 
 #[test]
+fn a_purge_keeps_the_way_back_from_an_undo_whose_entry_it_drops() {
+    let mut walk = Walk::new(0, HistoryLimits::default(), 1);
+    (0..3).for_each(|_| walk.learn());
+    let bob = walk.saved.state.classes[1].label.clone();
+    walk.step(false);
+    let next = walk.forgotten(&bob, 1);
+    let change = HistoryChange::new(ChangeKind::Purge, 1);
+    let purged = walk.saved.purge(&walk.base_model, next, &bob, &change, walk.limits).unwrap();
+    let restored = purged.history.entry(4).unwrap().restored_entry;
+    assert_eq!((purged.history.entry(2), restored), (None, Some(1)), "entry 1 has the same class set by now");
+    assert_eq!(purged.history.timeline().earlier(), [1, 0]);
+    assert_eq!(purged.entry_before(2), Some(0));
+}
+
+#[test]
 fn kinds_of_change_are_stored_by_their_place() {
     for (place, kind) in ChangeKind::ALL.into_iter().enumerate() {
         assert_eq!(codec::to_postcard(&kind), [place as u8], "{kind:?}");
