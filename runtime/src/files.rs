@@ -117,6 +117,18 @@ pub fn remove_if_there(path: &Path) -> io::Result<()> {
     }
 }
 
+/// Removes a file, or a link in its place, if there is one; says whether there was. When this returns, no power cut
+/// brings it back.
+///
+/// # Errors
+/// If it cannot be removed, or its folder cannot be synced.
+pub fn remove_durably(path: &Path) -> io::Result<bool> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        removed => removed.and_then(|()| sync_folder(folder_of(path))).map(|()| true),
+    }
+}
+
 /// Opens a regular file that is our own: no link is followed in its place, and nobody waits for the other end of a
 /// pipe.
 ///

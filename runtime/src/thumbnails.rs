@@ -79,10 +79,11 @@ impl Thumbnails {
         names.unwrap_or_default().iter().filter_map(|name| digest_of(name)).collect()
     }
 
-    /// Removes those of exemplars that neither a state nor its history has, and what killed processes left.
+    /// Removes those of exemplars that neither a state nor its history has, and what killed processes left. When this
+    /// returns, no power cut brings them back.
     ///
     /// # Errors
-    /// [`StoreError::Uncertain`] if one cannot be removed, [`StoreError::LinkNotFollowed`] if a link lies in the place of
+    /// [`StoreError::Uncertain`] if one cannot be removed for good, [`StoreError::LinkNotFollowed`] if a link lies in the place of
     /// the folder.
     pub fn prune(&self, saved: &SavedState) -> Result<(), StoreError> {
         let failed = |source| StoreError::Uncertain { path: self.folder.clone(), source };
@@ -97,6 +98,7 @@ impl Thumbnails {
         };
         let Some(folder) = folder else { return Ok(()) };
         let kept = saved.exemplar_digests();
+        let mut pruned = false;
         for name in folder.names().map_err(failed)? {
             let is_stray = digest_of(&name).is_some_and(|digest| !kept.contains(&digest)) || files::is_temporary(&name);
             if is_stray {
@@ -105,9 +107,10 @@ impl Thumbnails {
                     Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                     removed => removed.map_err(failed)?,
                 }
+                pruned = true;
             }
         }
-        Ok(())
+        if pruned { folder.sync().map_err(failed) } else { Ok(()) }
     }
 
     fn open(&self) -> io::Result<Option<OpenFolder>> {

@@ -157,6 +157,21 @@ impl OpenFolder {
         }
     }
 
+    /// Makes the names in it survive a power cut. Other systems than Unix do not let a folder be synced.
+    ///
+    /// # Errors
+    /// If it cannot be synced.
+    #[cfg(unix)]
+    pub fn sync(&self) -> io::Result<()> {
+        Ok(rustix::fs::fsync(&self.handle)?)
+    }
+
+    /// Does nothing on other systems than Unix.
+    #[cfg(not(unix))]
+    pub fn sync(&self) -> io::Result<()> {
+        Ok(())
+    }
+
     #[cfg(unix)]
     fn unlink(&self, name: &str) -> io::Result<()> {
         Ok(rustix::fs::unlinkat(&self.handle, name, rustix::fs::AtFlags::empty())?)

@@ -91,14 +91,12 @@ impl KeptBackground {
         files::replace_in_new_folder(&self.path, &background.encode()).map_err(|source| self.failed(source))
     }
 
-    /// Removes it, damaged or not; says whether there was one.
+    /// Removes it for good, damaged or not; says whether there was one.
     ///
     /// # Errors
     /// [`BackgroundFileError`] if it cannot be removed.
     pub fn forget(&self) -> Result<bool, BackgroundFileError> {
-        let is_there = self.path.symlink_metadata().is_ok();
-        files::remove_if_there(&self.path).map_err(|source| self.failed(source))?;
-        Ok(is_there)
+        files::remove_durably(&self.path).map_err(|source| self.failed(source))
     }
 
     fn failed(&self, source: io::Error) -> BackgroundFileError {

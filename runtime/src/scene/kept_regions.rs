@@ -66,7 +66,7 @@ impl KeptRegions {
     /// [`RegionFileError`] if they cannot be written; the earlier ones are still there then.
     pub fn keep(&self, regions: &[NamedRegion]) -> Result<(), RegionFileError> {
         if regions.is_empty() {
-            return files::remove_if_there(&self.path).map_err(|source| self.failed(source));
+            return files::remove_durably(&self.path).map(drop).map_err(|source| self.failed(source));
         }
         let text: String = regions.iter().map(|region| format!("{region}\n")).collect();
         files::replace_in_new_folder(&self.path, text.as_bytes()).map_err(|source| self.failed(source))

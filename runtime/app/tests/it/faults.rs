@@ -67,7 +67,7 @@ fn each(bench: &Bench, bundle: &Bundle, arguments: &[&str], step: usize, judge: 
     let step = if heavy() { 1 } else { step };
     let mut tried = 0;
     for error in errors {
-        for number in (0..sound.calls).step_by(step) {
+        for number in (0..sound.calls.len()).step_by(step) {
             let (ending, said) = run(bench, bundle, arguments, Some((number, *error)));
             let Some(failed) = &ending.failed else { continue };
             let what = format!("{arguments:?}, call {number} ({failed}) with error {error}: {said}");
@@ -113,6 +113,24 @@ fn whatever_call_fails_the_exit_code_says_whether_the_state_was_changed() {
         std::io::stderr(),
         "store: {tried} changes with a system call that failed, each in turn: 0 panics, 0 exit codes that lie"
     );
+}
+
+#[test]
+fn a_purge_whose_thumbnails_may_come_back_says_so() {
+    if !can_watch() {
+        return;
+    }
+    let bench = bench();
+    let thumbnails = bench.state.join("thumbnails");
+    let purge = ["forget", "mug", "--purge"];
+    let (sound, said) = run(&bench, &bench.bundle, &purge, None);
+    assert_eq!(sound.code, Some(0), "{said}");
+    let is_removal = |call: &String| call.starts_with(&format!("unlinkat {}/", thumbnails.display()));
+    let last = sound.calls.iter().rposition(is_removal).expect("a thumbnail is removed");
+    let is_sync = |call: &String| *call == format!("fsync {}", thumbnails.display());
+    let sync = sound.calls[last..].iter().position(is_sync).expect("the folder is synced after it");
+    let (ending, said) = run(&bench, &bench.bundle, &purge, Some((last + sync, libc::EIO)));
+    assert_eq!(ending.code, Some(3), "{said}");
 }
 
 #[test]
@@ -168,7 +186,7 @@ fn a_file_that_is_written_is_there_or_the_exit_code_says_that_it_is_not() {
         assert_eq!(sound.code, Some(0), "{said}");
         let whole = fs::read(&file).unwrap();
         for before in [None, Some(b"an older one".to_vec())] {
-            for number in (0..sound.calls + 2).step_by(if heavy() || sound.calls < 40 { 1 } else { 5 }) {
+            for number in (0..sound.calls.len() + 2).step_by(if heavy() || sound.calls.len() < 40 { 1 } else { 5 }) {
                 let _ = fs::remove_file(&file);
                 before.iter().for_each(|bytes| fs::write(&file, bytes).unwrap());
                 let (ending, said) = run_in(&bench, &folder, &bench.bundle, arguments, Some((number, libc::EIO)));

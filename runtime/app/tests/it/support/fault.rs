@@ -17,8 +17,8 @@ use crate::support::calls::{NamingCall, Stop, Traced};
 pub struct Ending {
     /// Exit code; `None` if a signal ended it.
     pub code: Option<i32>,
-    /// Calls that concern the folder, the one that failed among them.
-    pub calls: usize,
+    /// Calls that concern the folder, in their order, the one that failed among them.
+    pub calls: Vec<String>,
     /// The call that failed.
     pub failed: Option<String>,
 }
@@ -28,7 +28,8 @@ pub struct Ending {
 /// # Errors
 /// If it cannot be started or watched, as where ptrace is forbidden.
 pub fn run(command: &mut Command, folder: &Path, fault: Option<(usize, i32)>) -> io::Result<Ending> {
-    let mut injector = Injector { folder: folder.to_owned(), fault, calls: 0, failed: None, failing: BTreeMap::new() };
+    let mut injector =
+        Injector { folder: folder.to_owned(), fault, calls: Vec::new(), failed: None, failing: BTreeMap::new() };
     let mut unable = None;
     let code = Traced::start(command)?.follow(|thread, stop| {
         if let Err(error) = injector.look(thread, stop) {
@@ -42,7 +43,7 @@ pub fn run(command: &mut Command, folder: &Path, fault: Option<(usize, i32)>) ->
 struct Injector {
     folder: PathBuf,
     fault: Option<(usize, i32)>,
-    calls: usize,
+    calls: Vec<String>,
     failed: Option<String>,
     /// Threads in a call that is to fail, and with what.
     failing: BTreeMap<Pid, i32>,
@@ -54,8 +55,8 @@ impl Injector {
         match stop {
             Stop::Entry { number, arguments } => {
                 let Some(call) = self.concerned(thread, number, arguments) else { return Ok(()) };
-                let count = self.calls;
-                self.calls += 1;
+                let count = self.calls.len();
+                self.calls.push(call.clone());
                 if let Some((_, code)) = self.fault.filter(|(at, _)| *at == count) {
                     // No call has this number: nothing is done.
                     let mut registers = ptrace::getregs(thread)?;
