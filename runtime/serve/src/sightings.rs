@@ -74,9 +74,7 @@ impl Sightings {
     /// # Errors
     /// [`ServeError::Sightings`] if it cannot be read or written, or holds other files and no sightings.
     pub(crate) fn open(&self, folder: &Path) -> Result<(), ServeError> {
-        let (folder, mut tracker) = (SightingFolder::open(folder)?, Tracker::default());
-        tracker.continue_after(Timestamp::now());
-        let _ = self.0.set(Mutex::new(SightingStore { folder, tracker }));
+        let _ = self.0.set(Mutex::new(SightingStore::open(folder, Timestamp::now())?));
         Ok(())
     }
 
@@ -147,7 +145,48 @@ impl Sightings {
 }
 
 impl SightingStore {
+    fn open(folder: &Path, now: Timestamp) -> Result<Self, ServeError> {
+        let (folder, mut tracker) = (SightingFolder::open(folder)?, Tracker::default());
+        // The clock may be behind an earlier run's: a board without a battery starts at the same second each time.
+        tracker.continue_after(folder.newest_id().map_or(now, |newest| newest.max(now)));
+        Ok(Self { folder, tracker })
+    }
+
     fn keep(&mut self, ended: OngoingSighting) {
         self.folder.add(ended.sighting, ended.picture.as_deref());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn ids_go_on_behind_those_of_the_folder_where_the_clock_starts_earlier() {
+        let place = tempfile::TempDir::new().unwrap();
+        let second = |second| Timestamp::from_second(second).unwrap();
+        let sighting = Sighting {
+            id: "2000-1".into(),
+            started: second(2000),
+            seconds: Some(3),
+            region: String::new(),
+            label: "mug".into(),
+            probability: None,
+        };
+        SightingFolder::open(place.path()).unwrap().add(sighting, Some(b"one"));
+        let mut store = SightingStore::open(place.path(), second(1000)).unwrap();
+        let (thing, start) =
+            (KnownThing { region: String::new(), label: "mug".into(), probability: 0.9 }, Instant::now());
+        for since in [Duration::ZERO, Duration::from_secs(1)] {
+            store.tracker.see(start + since, second(1000), vec![thing.clone()], || Some(vec![2]));
+        }
+        let ended = store.tracker.end();
+        ended.into_iter().for_each(|ended| store.keep(ended));
+        assert_eq!(store.folder.problem(), None);
+        let ids: Vec<&str> = store.folder.newest_first().map(|sighting| sighting.id.as_str()).collect();
+        assert_eq!(ids, ["2001-1", "2000-1"]);
+        assert_eq!(["2000-1", "2001-1"].map(|id| store.folder.picture(id)), [Some(b"one".to_vec()), Some(vec![2])]);
     }
 }

@@ -8,6 +8,7 @@ use std::fs::{self, OpenOptions};
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
+use jiff::Timestamp;
 use orco_runtime::files;
 
 use super::Sighting;
@@ -90,6 +91,12 @@ impl SightingFolder {
     /// All of them, as the file has them.
     pub fn csv(&self) -> Vec<u8> {
         csv_of(self.sightings.iter())
+    }
+
+    /// The newest time that an id names. The clock may be behind it.
+    pub fn newest_id(&self) -> Option<Timestamp> {
+        let second = |sighting: &Sighting| sighting.id.split_once('-')?.0.parse().ok();
+        self.sightings.iter().filter_map(|sighting| Timestamp::from_second(second(sighting)?).ok()).max()
     }
 
     /// The picture of one, a JPEG.
@@ -215,7 +222,6 @@ fn line(sighting: &Sighting) -> Vec<u8> {
 
 #[cfg(test)]
 mod tests {
-    use jiff::Timestamp;
     use tempfile::TempDir;
 
     use super::*;
@@ -330,6 +336,17 @@ mod tests {
         let again = SightingFolder::open(place.path()).unwrap();
         assert_eq!(labels(&again), ["mug"]);
         assert_eq!(fs::read(place.path().join(FILE)).unwrap(), again.csv());
+    }
+
+    #[test]
+    fn the_newest_id_counts_also_where_the_clock_is_behind_it() {
+        let place = TempDir::new().unwrap();
+        let mut folder = SightingFolder::open(place.path()).unwrap();
+        assert_eq!(folder.newest_id(), None);
+        for id in ["2000-1", "1900-7", "99999999999999999999-1"] {
+            folder.add(Sighting { id: id.into(), ..sighting(1, "mug") }, Some(b"one"));
+        }
+        assert_eq!(folder.newest_id(), Timestamp::from_second(2000).ok());
     }
 
     #[test]

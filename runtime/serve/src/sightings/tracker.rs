@@ -43,9 +43,9 @@ pub(super) struct Tracker {
 }
 
 impl Tracker {
-    /// Gives no id of a second that an earlier run may have used.
-    pub fn continue_after(&mut self, now: Timestamp) {
-        self.last_id = (now.as_second() + 1, 0);
+    /// Gives no id of a second that an earlier run may have used: of those up to `time`, and of the next one.
+    pub fn continue_after(&mut self, time: Timestamp) {
+        self.last_id = (time.as_second() + 1, 0);
     }
 
     /// Those that count, the newest first.
