@@ -1,9 +1,11 @@
 //! The folder of sightings: one CSV file, and a picture for each of its lines.
 //!
 //! The folder is a user's, and may come to hold other files. Only pictures that the CSV file names, by ids of our own
-//! form, are ever removed. A line is written before its picture, so that every picture has its line.
+//! form, are ever removed. A line is on the disk before its picture, so that every picture has its line. Before lines
+//! go, the file [`REMOVING`] names their pictures; it goes once these are gone for good, and where a power cut leaves
+//! it, the next start removes them.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
@@ -16,6 +18,8 @@ use crate::error::ServeError;
 
 /// The file's name.
 pub const FILE: &str = "sightings.csv";
+/// The file that names sightings whose pictures are being removed, an id a line. It is there only meanwhile.
+const REMOVING: &str = "sightings.removing";
 /// Sightings that are kept. The file is written anew once a tenth more are there.
 pub const MAX_SIGHTINGS: usize = 1000;
 /// Sightings that are held while the file cannot be written: the oldest go first.
@@ -79,6 +83,7 @@ impl SightingFolder {
             log::warn!("{}: {} of its lines are no sightings, and are left out", path.display(), unread.len());
             opened.rewrite().map_err(failed)?;
         }
+        opened.finish_removal().map_err(failed)?;
         opened.forget_old().map_err(failed)?;
         Ok(opened)
     }
@@ -147,7 +152,9 @@ impl SightingFolder {
             return self.rewrite();
         }
         let mut file = files::open_own(OpenOptions::new().append(true), &path)?;
-        self.sightings.back().map_or(Ok(()), |last| file.write_all(&line(last)))
+        self.sightings.back().map_or(Ok(()), |last| file.write_all(&line(last)))?;
+        // Before its picture is there: a power cut could leave that without a line.
+        file.sync_data()
     }
 
     /// Removes the oldest where there are too many.
@@ -175,15 +182,42 @@ impl SightingFolder {
     /// Writes the file without those that `is_gone` picks by place and content, then forgets them, then removes their
     /// pictures. Were they forgotten first, they would come back after a restart wherever the file could not be written.
     fn drop_where(&mut self, is_gone: &dyn Fn(usize, &Sighting) -> bool) -> io::Result<()> {
-        let kept = self.sightings.iter().enumerate().filter(|(index, sighting)| !is_gone(*index, sighting));
-        self.write(kept.map(|(_, sighting)| sighting))?;
-        let all = std::mem::take(&mut self.sightings).into_iter().enumerate();
+        let all = self.sightings.iter().enumerate();
         let (gone, kept): (Vec<_>, Vec<_>) = all.partition(|(index, sighting)| is_gone(*index, sighting));
-        self.sightings = kept.into_iter().map(|(_, sighting)| sighting).collect();
+        self.begin_removal(gone.iter().map(|(_, sighting)| sighting.id.as_str()))?;
+        self.write(kept.iter().map(|(_, sighting)| *sighting))?;
+        self.sightings = kept.into_iter().map(|(_, sighting)| sighting.clone()).collect();
+        self.finish_removal()
+    }
+
+    /// Names sightings whose pictures are to be removed, beside those of which some may be left from before.
+    fn begin_removal<'a>(&self, ids: impl Iterator<Item = &'a str>) -> io::Result<()> {
+        let mut text = self.removing()?;
+        ids.for_each(|id| text.extend([id, "\n"]));
+        files::replace(&self.folder.join(REMOVING), text.as_bytes())
+    }
+
+    /// Removes the pictures of sightings that are to go and are listed no more, for good.
+    fn finish_removal(&self) -> io::Result<()> {
+        let text = self.removing()?;
+        if text.is_empty() {
+            return Ok(());
+        }
+        let listed: BTreeSet<&str> = self.sightings.iter().map(|sighting| sighting.id.as_str()).collect();
+        let gone = text.lines().filter(|id| is_id(id) && !listed.contains(id));
         // One picture that stays must not keep the others.
-        let removed: Vec<io::Result<()>> =
-            gone.iter().map(|(_, sighting)| files::remove_if_there(&self.picture_path(&sighting.id))).collect();
-        removed.into_iter().collect()
+        let removed: Vec<io::Result<()>> = gone.map(|id| files::remove_if_there(&self.picture_path(id))).collect();
+        removed.into_iter().collect::<io::Result<()>>()?;
+        files::sync_folder(&self.folder)?;
+        files::remove_if_there(&self.folder.join(REMOVING))
+    }
+
+    /// The ids of sightings whose pictures are being removed, each with the end of its line.
+    fn removing(&self) -> io::Result<String> {
+        match files::read_own(&self.folder.join(REMOVING), MAX_FILE) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(String::new()),
+            read => read.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()),
+        }
     }
 
     fn rewrite(&self) -> io::Result<()> {
@@ -336,6 +370,58 @@ mod tests {
         let again = SightingFolder::open(place.path()).unwrap();
         assert_eq!(labels(&again), ["mug"]);
         assert_eq!(fs::read(place.path().join(FILE)).unwrap(), again.csv());
+    }
+
+    /// Names in a folder, in order.
+    fn names(place: &Path) -> Vec<String> {
+        let mut names: Vec<String> =
+            fs::read_dir(place).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        names
+    }
+
+    #[test]
+    fn wherever_a_removal_is_cut_off_no_picture_is_left_without_its_line() {
+        let pictures = ["1800000001-1.jpg", "1800000003-1.jpg"];
+        let before = csv_of([sighting(1, "mug"), sighting(2, "duck"), sighting(3, "mug")].iter());
+        let after = csv_of([sighting(2, "duck")].iter());
+        // What the file says by then, and which pictures are gone already: none before the file is written.
+        for (list, gone) in [(&before, 0..1), (&after, 0..4)] {
+            for gone in gone {
+                let place = TempDir::new().unwrap();
+                let kept = |index: usize| gone & (1 << index) == 0;
+                pictures.iter().enumerate().filter(|(index, _)| kept(*index)).for_each(|(_, name)| {
+                    fs::write(place.path().join(name), b"mug").unwrap();
+                });
+                fs::write(place.path().join("1800000002-1.jpg"), b"duck").unwrap();
+                fs::write(place.path().join("1-1.jpg"), "a user's").unwrap();
+                fs::write(place.path().join(FILE), list).unwrap();
+                fs::write(place.path().join(REMOVING), "1800000001-1\n1800000003-1\n").unwrap();
+                let opened = SightingFolder::open(place.path()).unwrap();
+                let left: Vec<String> =
+                    opened.sightings.iter().map(|sighting| format!("{}.jpg", sighting.id)).collect();
+                let expected = ["1-1.jpg", FILE].into_iter().chain(left.iter().map(String::as_str));
+                let mut expected: Vec<&str> = expected.collect();
+                expected.sort_unstable();
+                assert_eq!(names(place.path()), expected);
+            }
+        }
+    }
+
+    #[test]
+    fn a_picture_that_cannot_be_removed_goes_with_the_next_removal() {
+        let place = TempDir::new().unwrap();
+        let mut folder = SightingFolder::open(place.path()).unwrap();
+        folder.add(sighting(1, "mug"), None);
+        folder.add(sighting(2, "duck"), Some(b"duck"));
+        let stays = place.path().join("1800000001-1.jpg");
+        fs::create_dir(&stays).unwrap();
+        assert!(folder.remove(|sighting| sighting.label == "mug").is_err());
+        assert_eq!(labels(&folder), ["duck"]);
+        fs::remove_dir(&stays).unwrap();
+        fs::write(&stays, b"mug").unwrap();
+        folder.remove(|_| true).unwrap();
+        assert_eq!(names(place.path()), [FILE]);
     }
 
     #[test]
