@@ -1,5 +1,6 @@
 //! Files without trust: neither in their size, nor in what lies in their place.
 
+pub mod destination;
 pub(crate) mod folder;
 pub mod lock;
 

@@ -7,7 +7,6 @@ mod certificate;
 mod change_options;
 mod command;
 mod config;
-mod destination;
 mod device;
 mod doctor;
 mod folder_shots;

@@ -8,11 +8,12 @@ use anyhow::{Context, Result, bail};
 use clap::{Args, ValueEnum};
 use orco_runtime::bundle::Bundle;
 use orco_runtime::encoder::engine_choice::EngineChoice;
+use orco_runtime::files::destination;
 use orco_runtime::learner::AnswerScope;
 use orco_runtime::signature::PublicKey;
 use orco_runtime::state::history::HistoryLimits;
 
-use crate::{bundle_search, destination};
+use crate::bundle_search;
 
 /// Global options of `orco`.
 #[derive(Args, Clone, Debug)]
@@ -184,7 +185,7 @@ impl Options {
     pub fn check_destination(&self, path: &Path) -> Result<()> {
         destination::check(path, &self.bundle, "bundle's folder")?;
         match self.state.clone().or_else(usual_states) {
-            Some(states) => destination::check(path, &states, "device's state folder"),
+            Some(states) => Ok(destination::check(path, &states, "device's state folder")?),
             None => Ok(()),
         }
     }

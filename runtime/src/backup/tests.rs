@@ -268,6 +268,23 @@ fn a_backup_of_a_folder_that_is_not_there_makes_none() {
 }
 
 #[test]
+fn a_backup_goes_into_no_file_of_the_state() {
+    let (folder, learner) = device();
+    let options = BackupOptions::default().replace(true);
+    let slots = || ["slot-a", "slot-b"].map(|slot| std::fs::read(folder.path().join(slot)).unwrap());
+    let before = slots();
+    for name in ["slot-b", "thumbnails/../slot-b", "new"] {
+        let path = folder.path().join(name);
+        let refused = write_to(learner.bundle(), learner.store(), &LearnerSettings::default(), path, &options);
+        let said = refused.map(|_| ()).expect_err(name);
+        let is_input = |error: &io::Error| error.kind() == io::ErrorKind::InvalidInput;
+        assert!(matches!(&said, BackupError::File(error) if is_input(error)), "{said:?}");
+    }
+    assert_eq!(slots(), before);
+    assert!(!folder.path().join("new").exists());
+}
+
+#[test]
 fn a_backup_remembers_the_release_and_refuses_an_older_one() {
     let (folder, mut learner) = device();
     let settings = LearnerSettings { compare_releases: true, ..LearnerSettings::default() };
@@ -319,7 +336,8 @@ fn with_a_key_only_what_is_signed_with_it_is_restored() {
     let (folder, learner) = device();
     let GeneratedKey { secret: ours, public, .. } = SecretKey::generate().unwrap();
     let theirs = SecretKey::generate().unwrap().secret;
-    let path = folder.path().join("backup");
+    let elsewhere = tempdir().unwrap();
+    let path = elsewhere.path().join("backup");
     let signed = |key: &SecretKey| {
         let options = BackupOptions::default().replace(true).sign(Some(key));
         write_to(learner.bundle(), learner.store(), &LearnerSettings::default(), &path, &options).unwrap();

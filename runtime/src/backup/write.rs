@@ -8,7 +8,7 @@ use tar::{EntryType, Header};
 
 use super::{BUNDLE, BackupContents, BackupError, SHOTS, SLOT, envelope};
 use crate::bundle::Bundle;
-use crate::files;
+use crate::files::{self, destination};
 use crate::learner::LearnerSettings;
 use crate::release::{RELEASES, Releases};
 #[cfg(feature = "sign")]
@@ -120,11 +120,12 @@ fn sound_picture(read: io::Result<Vec<u8>>) -> Result<Vec<u8>, String> {
 }
 
 /// Writes all that a device knows into a file of its own, which is there as a whole or not at all; a link is followed.
+/// The file lies outside the store's folder, whose own files it could replace.
 ///
 /// # Errors
-/// As for [`write()`]; [`BackupError::File`] with [`io::ErrorKind::AlreadyExists`] if there is a file that may not be
-/// [replaced](BackupOptions::replace). Where the file is in place and [unsynced](files::is_unsynced), a power cut could
-/// still lose it.
+/// As for [`write()`]; [`BackupError::File`] with [`io::ErrorKind::InvalidInput`] if the file would lie there, and with
+/// [`io::ErrorKind::AlreadyExists`] if there is one that may not be [replaced](BackupOptions::replace). Where the file is
+/// in place and [unsynced](files::is_unsynced), a power cut could still lose it.
 pub fn write_to(
     bundle: &Bundle,
     store: &Store,
@@ -132,12 +133,14 @@ pub fn write_to(
     path: impl AsRef<Path>,
     options: &BackupOptions<'_>,
 ) -> Result<BackupContents, BackupError> {
-    let path = destination(path.as_ref(), options.replace)?;
+    let path = path.as_ref();
+    destination::check(path, store.folder(), "device's state folder")?;
+    let path = resolved(path, options.replace)?;
     files::replace_with(&path, |file| write_signed(bundle, store, settings, file, options))
 }
 
 /// The file that a path leads to, or where one is to be made.
-fn destination(path: &Path, replace: bool) -> io::Result<PathBuf> {
+fn resolved(path: &Path, replace: bool) -> io::Result<PathBuf> {
     match fs::metadata(path) {
         Ok(facts) if !facts.is_file() => Err(io::Error::other("what is there is no regular file")),
         Ok(_) if !replace => Err(io::Error::new(io::ErrorKind::AlreadyExists, "there is a file of that name")),

@@ -5,8 +5,6 @@ use std::fs;
 use std::io;
 use std::path::{Component, Path, PathBuf};
 
-use anyhow::{Result, bail};
-
 /// Most links that are followed, one after the other.
 const MAX_LINKS: usize = 40;
 
@@ -14,17 +12,15 @@ const MAX_LINKS: usize = 40;
 /// error calls the folder.
 ///
 /// # Errors
-/// If the path is such a one.
-pub fn check(path: &Path, folder: &Path, folder_name: &str) -> Result<()> {
+/// If the path is such a one, with [`io::ErrorKind::InvalidInput`].
+pub fn check(path: &Path, folder: &Path, folder_name: &str) -> io::Result<()> {
     let there = canonical(folder);
-    if canonical(path).starts_with(&there) || is_second_name(path, &there) {
-        bail!(
-            "cannot write {}: it is in the {folder_name}, {}; choose another place",
-            path.display(),
-            folder.display()
-        );
+    if !canonical(path).starts_with(&there) && !is_second_name(path, &there) {
+        return Ok(());
     }
-    Ok(())
+    let (path, folder) = (path.display(), folder.display());
+    let refused = format!("cannot write {path}: it is in the {folder_name}, {folder}; choose another place");
+    Err(io::Error::new(io::ErrorKind::InvalidInput, refused))
 }
 
 /// A path without links, as far as it exists: what does not exist yet would be made there.
