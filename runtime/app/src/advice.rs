@@ -177,8 +177,13 @@ fn on_store(error: &StoreError) -> Option<&'static str> {
         }
         StoreError::OtherOwner { .. } => "run this as that user, or give the files of the state to this one (chown)",
         StoreError::Overtaken { .. } => "repeat the command (was .lock removed?)",
-        StoreError::Lost { .. } => "move its folder away to start from the bundle again",
-        StoreError::Decode { .. } => "update this program, or move its folder away to start from the bundle again",
+        StoreError::Lost { .. } => {
+            "`orco restore --force` puts a backup in their place; without one, move slot-a and slot-b away to start from \
+             the bundle again"
+        }
+        StoreError::Decode { .. } => {
+            "update this program, or move slot-a and slot-b away to start from the bundle again"
+        }
         StoreError::OtherBundle { kept: 0, .. } => {
             "give that bundle with --bundle, or another folder with --state, and teach the classes again; no pictures \
              of the shots were kept from which `orco upgrade` could do that: --keep-shots keeps them next time"

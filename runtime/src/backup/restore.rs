@@ -30,7 +30,7 @@ use crate::store::{Store, StoreError};
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RestoreOptions {
-    /// Whether what the device knows already is replaced, and gone then.
+    /// Whether what the device knows already is replaced, and gone then. Slots of a state that is lost are set aside.
     pub replace: bool,
     /// Whether the backup may belong to another bundle, for which [`crate::learner::upgrade`] is to be done next.
     pub other_bundle: bool,
@@ -40,7 +40,7 @@ pub struct RestoreOptions {
 }
 
 impl RestoreOptions {
-    /// Replaces what the device knows already, which is gone then.
+    /// Replaces what the device knows already, which is gone then; slots of a state that is lost are set aside.
     #[must_use]
     pub fn replace(self, replace: bool) -> Self {
         Self { replace, ..self }
@@ -78,7 +78,10 @@ pub fn restore(
     let checked = envelope::check(file, key)?;
     let (version, bytes) = (checked.version, checked.bytes);
     let locked = store.lock(settings.wait)?;
-    let present = locked.load_any()?;
+    let (present, is_lost) = match locked.load_any() {
+        Err(StoreError::Lost { .. }) if options.replace => (None, true),
+        found => (found?, false),
+    };
     if let Some(present) = present.as_ref().filter(|_| !options.replace) {
         check_empty(store, present)?;
     }
@@ -100,6 +103,9 @@ pub fn restore(
     archive.into_inner().finish()?;
     // Before the state: a power cut between leaves a floor that is too high for nobody, and never one that is too low.
     floor.write()?;
+    if is_lost {
+        locked.set_aside_lost()?;
+    }
     let uncertain = match locked.switch(present.as_ref(), &saved, false) {
         Ok(()) => None,
         Err(error @ StoreError::Uncertain { .. }) => Some(error),

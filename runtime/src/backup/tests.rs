@@ -14,7 +14,7 @@ use super::*;
 use crate::bundle::Bundle;
 use crate::learner::{ChangeOutcome, Learner, LearnerSettings, Shots};
 use crate::release::{RELEASES, Releases};
-use crate::store::Store;
+use crate::store::{Store, StoreError};
 
 const EDGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../models/cifar100-edge");
 
@@ -282,6 +282,26 @@ fn a_backup_goes_into_no_file_of_the_state() {
     }
     assert_eq!(slots(), before);
     assert!(!folder.path().join("new").exists());
+}
+
+#[test]
+fn a_backup_takes_the_place_of_a_state_that_is_lost_and_what_is_left_of_that_is_set_aside() {
+    let (_folder, learner) = device();
+    let (bytes, _) = written(&learner);
+    let (folder, other) = device();
+    let damaged = [b"rotten".to_vec(), b"rotten, too".to_vec()];
+    let slots = ["slot-a", "slot-b"].map(|slot| folder.path().join(slot));
+    slots.iter().zip(&damaged).for_each(|(slot, bytes)| std::fs::write(slot, bytes).unwrap());
+    let refused = restored(&bytes, &other, folder.path(), RestoreOptions::default()).unwrap_err();
+    assert!(matches!(refused, BackupError::Store(StoreError::Lost { .. })), "{refused:?}");
+    // What cannot be restored changes nothing.
+    let options = RestoreOptions::default().replace(true);
+    restored(&bytes[..bytes.len() - 1], &other, folder.path(), options.clone()).unwrap_err();
+    assert_eq!(slots.each_ref().map(|slot| std::fs::read(slot).unwrap()), damaged);
+    restored(&bytes, &other, folder.path(), options).unwrap().durable().unwrap();
+    assert_eq!(Learner::open(EDGE, folder.path()).unwrap().saved(), learner.saved());
+    let aside = ["slot-a.bad-0", "slot-b.bad-1"].map(|name| std::fs::read(folder.path().join(name)).unwrap());
+    assert_eq!(aside, damaged);
 }
 
 #[test]

@@ -7,10 +7,10 @@
 use std::io;
 
 use orco_state::history::SavedState;
-use orco_state::store::{self as slots, Medium};
+use orco_state::store::{self as slots, Medium, Slot};
 
 use super::kept_pictures::{self, KeptBundle, KeptPictures, MAX_PICTURES};
-use super::{LockedStore, Store, StoreError};
+use super::{LockedStore, NewestState, OTHER_SAVE, Store, StoreError};
 
 impl Store {
     /// The pictures that are kept for the bundle whose learner file has that SHA-256.
@@ -26,6 +26,13 @@ impl Store {
             .filter(|folder| kept_pictures::has_former_state(folder).unwrap_or(true))
             .filter_map(|folder| kept_pictures::about(folder));
         texts.next()
+    }
+
+    /// The bytes of the slot that holds a state; `None` if nothing was saved.
+    pub(crate) fn slot_of(&self, newest: NewestState) -> Result<Option<Vec<u8>>, StoreError> {
+        let Some(slot) = newest.slot else { return Ok(None) };
+        let bytes = self.files().read(slot);
+        bytes.map_err(|source| StoreError::UnreadableSlot { path: self.path(slot), source })
     }
 
     /// Number of pictures that are kept for the bundle that the newest state belongs to.
@@ -51,9 +58,30 @@ impl LockedStore {
     /// # Errors
     /// [`StoreError::UnreadableSlot`] if it cannot be read.
     pub fn newest_slot(&self) -> Result<Option<Vec<u8>>, StoreError> {
-        let Some(slot) = self.newest.get().slot else { return Ok(None) };
-        let bytes = self.store.files().read(slot);
-        bytes.map_err(|source| StoreError::UnreadableSlot { path: self.store.path(slot), source })
+        self.store.slot_of(self.newest.get())
+    }
+
+    /// Sets aside both slots of a state that is lost, so that another one can take their place. Nothing of them is
+    /// deleted.
+    ///
+    /// # Errors
+    /// [`StoreError`] if they cannot be renamed, or another process has saved a state meanwhile.
+    pub(crate) fn set_aside_lost(&self) -> Result<(), StoreError> {
+        self.store.check_owners()?;
+        let _folder = self.store.hold_folder(OTHER_SAVE)?;
+        match self.load_any() {
+            Err(StoreError::Lost { .. }) => {}
+            Ok(_) => return Err(StoreError::Overtaken { folder: self.store.folder.clone() }),
+            Err(error) => return Err(error),
+        }
+        let mut files = self.store.files();
+        for slot in Slot::BOTH {
+            let failed = |source| StoreError::Write { path: self.store.path(slot), source };
+            if files.read(slot).map_err(failed)?.is_some() {
+                files.set_aside(slot).map_err(failed)?;
+            }
+        }
+        Ok(())
     }
 
     /// Goes over from one state, which [`load_any`](Self::load_any) gave, to another, mostly of another bundle. When

@@ -20,7 +20,7 @@ pub struct Arguments {
     /// A file that `orco backup` wrote.
     #[arg(value_name = "FILE")]
     file: PathBuf,
-    /// Replaces what the device knows already: that is gone then.
+    /// Replaces what the device knows already: that is gone then. Slots of a state that is lost are set aside.
     #[arg(long)]
     force: bool,
     /// Restores what was learned on another bundle, too; `orco upgrade` is to be done next.
