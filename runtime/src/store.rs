@@ -293,18 +293,17 @@ impl Store {
         StoreSnapshot { saved, warnings, newest: NewestState::default() }
     }
 
-    /// Whether any of its files still holds a label: an older slot, say, or one that was set aside. A short label may
-    /// match by chance.
+    /// Whether any of its files still holds a label: an older slot, say, or one that was set aside. In a damaged one a
+    /// short label may match by chance.
     ///
     /// # Errors
     /// [`StoreError::Read`] if a file cannot be read.
     pub fn mentions(&self, label: &str) -> Result<bool, StoreError> {
-        let stored = postcard::to_allocvec(label).expect("serialising into memory cannot fail");
         let files = self.files();
         for name in files.all().map_err(|source| self.read_error(source))? {
             let bytes = files.disk.read(&name);
             let bytes = bytes.map_err(|source| StoreError::Read { path: self.folder.join(&name), source })?;
-            if bytes.is_some_and(|bytes| bytes.windows(stored.len()).any(|window| window == stored)) {
+            if bytes.is_some_and(|bytes| slot_mentions(&bytes, label)) {
                 return Ok(true);
             }
         }
@@ -315,7 +314,7 @@ impl Store {
             }
             let path = kept_pictures::former_state_in(&folder);
             let bytes = crate::files::read_own(&path, MAX_SLOT).map_err(|source| StoreError::Read { path, source })?;
-            if bytes.windows(stored.len()).any(|window| window == stored) {
+            if slot_mentions(&bytes, label) {
                 return Ok(true);
             }
         }
@@ -342,6 +341,15 @@ impl Store {
             }
         }
     }
+}
+
+/// Whether the bytes of a slot hold a label: what cannot be decoded may hold it anywhere.
+fn slot_mentions(bytes: &[u8], label: &str) -> bool {
+    if let Some(saved) = slots::read(bytes) {
+        return saved.mentions(label);
+    }
+    let stored = postcard::to_allocvec(label).expect("serialising into memory cannot fail");
+    bytes.windows(stored.len()).any(|window| window == stored)
 }
 
 /// The warning that a slot is left out.

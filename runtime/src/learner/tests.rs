@@ -6,7 +6,7 @@ use std::path::Path;
 use ndarray::{Array2, Array3};
 use orco_core::config::LearnConfig;
 use orco_core::random::Random;
-use orco_state::history::EntryId;
+use orco_state::history::{EntryId, PurgeError};
 use orco_state::session::{ExpectedAccuracy, LearnError, RepeatedShots};
 
 use super::*;
@@ -227,6 +227,28 @@ fn going_back_is_exact_from_the_same_class_that_was_learned_without_alignment() 
     learner.undo_to(3, &mut ()).unwrap().durable().unwrap();
     learner.align(&mut ()).unwrap().durable().unwrap();
     assert_eq!(learner.saved().seed(), 7);
+}
+
+#[test]
+fn a_label_is_no_bytes_of_an_exemplar() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut learner = learner(folder.path());
+    let mut shots = features(&learner, 1, 3);
+    // As int8, 127 and then what a stored label "B" is.
+    shots.fill(0.0);
+    for (feature, value) in [127.0, 1.0, 66.0].into_iter().enumerate() {
+        shots.slice_mut(ndarray::s![.., .., feature]).fill(value);
+    }
+    learner.learn_many(&[("mug", Shots::Features(shots.view()))], &mut ()).unwrap().durable().unwrap();
+    let slot = std::fs::read(folder.path().join("slot-a")).unwrap();
+    assert!(slot.windows(2).any(|bytes| bytes == [1, b'B']));
+    let aside = folder.path().join("kept-0123456789abcdef");
+    std::fs::create_dir(&aside).unwrap();
+    std::fs::write(aside.join("state"), &slot).unwrap();
+    let refused = learner.purge("B", &mut ()).unwrap_err();
+    assert!(matches!(refused, ChangeError::Purge(PurgeError::Unknown { .. })), "{refused:?}");
+    assert!(aside.join("state").exists(), "the state that was kept aside is gone");
+    assert!(learner.store().mentions("mug").unwrap());
 }
 
 #[test]

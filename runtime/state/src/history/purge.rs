@@ -40,6 +40,12 @@ pub enum PurgeError {
 }
 
 impl SavedState {
+    /// Whether a learned class that is known or remembered has this label, or had it.
+    pub fn mentions(&self, label: &str) -> bool {
+        let named = |entry: &HistoryEntry| entry.names.iter().any(|name| name.label == label);
+        self.history.entries.iter().any(|entry| entry.id_of(label).is_some() || named(entry))
+    }
+
     /// Goes on to `next`, which no longer has the class `label`, and removes that class from all that is remembered:
     /// its exemplars, every label it ever had, and every class of that label before it. Exemplars that another class
     /// has, too, stay with that one. Entries that say nothing any more are dropped, and those in which a class that is
