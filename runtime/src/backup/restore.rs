@@ -113,7 +113,8 @@ pub fn restore(
     };
     floor.done();
     guard.release();
-    let uncertain = uncertain.or(locked.sweep(&saved).err());
+    // A power cut may still bring the old state back, with its pictures.
+    let uncertain = uncertain.or_else(|| locked.sweep(&saved).err());
     let SavedState { state, .. } = saved;
     let report = BackupContents {
         bundle: owner,

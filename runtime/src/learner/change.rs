@@ -507,7 +507,10 @@ impl Learner {
         let uncertain = uncertainty(locked.save(&self.bundle, &saved))?;
         self.note_saved(locked);
         let before = self.adopt_saved(saved);
-        self.sweep(locked);
+        // A power cut may still bring the state before back, with its pictures.
+        if uncertain.is_none() {
+            self.sweep(locked);
+        }
         Ok((ChangeOutcome { report, uncertain, unaligned: None }, before))
     }
 

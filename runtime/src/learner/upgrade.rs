@@ -187,7 +187,10 @@ fn switch_bundle(
     new: &SavedState,
 ) -> Result<Option<crate::store::StoreError>, UpgradeError> {
     let uncertain = uncertainty(locked.switch(Some(old), new, true))?;
-    if let Err(error) = locked.sweep(new) {
+    // A power cut may still bring the old state back: what was kept aside is then the only copy of the new one.
+    if uncertain.is_none()
+        && let Err(error) = locked.sweep(new)
+    {
         log::warn!("kept pictures that belong to nothing are left: {error}");
     }
     Ok(uncertain)

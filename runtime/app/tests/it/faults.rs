@@ -9,6 +9,7 @@ use std::path::Path;
 use std::process::Command;
 
 use orco_runtime::bundle::Bundle;
+use orco_runtime::store::Store;
 use orco_trials::{heavy, skipped};
 
 use crate::support::bench::Bench;
@@ -131,6 +132,37 @@ fn a_purge_whose_thumbnails_may_come_back_says_so() {
     let sync = sound.calls[last..].iter().position(is_sync).expect("the folder is synced after it");
     let (ending, said) = run(&bench, &bench.bundle, &purge, Some((last + sync, libc::EIO)));
     assert_eq!(ending.code, Some(3), "{said}");
+}
+
+#[test]
+fn what_was_kept_aside_stays_while_a_power_cut_may_undo_going_over() {
+    if !can_watch() {
+        return;
+    }
+    let bench = bench();
+    let elsewhere = bench.folder.path().join("other");
+    fs::create_dir(&elsewhere).unwrap();
+    let other = other_bundle(&elsewhere);
+    let done = support::orco(&other.folder, &bench.pristine, &["upgrade", "--force"]).output().unwrap();
+    assert!(done.status.success(), "{}", text(&done.stderr));
+    let kept = |digest| Store::new(&bench.state).pictures(digest);
+    let undo = ["upgrade", "--undo"];
+    let (sound, said) = run(&bench, &bench.bundle, &undo, None);
+    assert_eq!(sound.code, Some(0), "{said}");
+    assert!(kept(&bench.bundle.digest).former_state().is_err() && kept(&other.digest).former_state().is_ok());
+    let sync = format!("fsync {}", bench.state.display());
+    let syncs = (0..sound.calls.len()).filter(|&number| sound.calls[number] == sync);
+    let mut uncertain = 0;
+    for number in syncs {
+        let (ending, said) = run(&bench, &bench.bundle, &undo, Some((number, libc::EIO)));
+        assert!(ending.code != Some(0) || bench.saved_on(&bench.bundle).is_some(), "{said}");
+        // The slot that was renamed may be the old one after a power cut.
+        if ending.code == Some(3) {
+            assert!(kept(&bench.bundle.digest).former_state().is_ok(), "call {number}: {said}");
+            uncertain += 1;
+        }
+    }
+    assert!(uncertain > 0, "no switch was uncertain");
 }
 
 #[test]
