@@ -93,6 +93,13 @@ pub struct StoreSnapshot {
     pub(crate) newest: NewestState,
 }
 
+impl NewestState {
+    /// The files that held it when it was read.
+    pub(crate) fn revision(&self) -> Revision {
+        self.revision
+    }
+}
+
 impl StoreSnapshot {
     /// Counts saves; 0 if nothing was saved yet.
     pub fn generation(&self) -> u64 {

@@ -4,17 +4,18 @@ use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
+use orco_state::history::SavedState;
 use tar::{EntryType, Header};
 
 use super::{BUNDLE, BackupContents, BackupError, SHOTS, SLOT, envelope};
 use crate::bundle::Bundle;
 use crate::files::{self, destination};
 use crate::learner::LearnerSettings;
-use crate::release::{RELEASES, Releases};
+use crate::release::{self, RELEASES, Releases};
 #[cfg(feature = "sign")]
 use crate::signature::SecretKey;
-use crate::store::Store;
 use crate::store::kept_pictures::{self, KeptBundle};
+use crate::store::{LockedStore, Store, StoreError};
 
 /// Without the feature `sign` there is no secret key.
 #[cfg(not(feature = "sign"))]
@@ -56,6 +57,46 @@ impl<'a> BackupOptions<'a> {
     }
 }
 
+/// The newest state of a store, which nobody changes as long as this is there.
+struct LockedState {
+    saved: SavedState,
+    /// The bytes of its slot.
+    slot: Vec<u8>,
+    /// Nothing where the file system is read-only.
+    _lock: Option<LockedStore>,
+}
+
+impl LockedState {
+    /// That of a device; `None` if nothing was saved.
+    fn of(bundle: &Bundle, store: &Store, settings: &LearnerSettings) -> Result<Option<Self>, BackupError> {
+        let locked = match store.lock(settings.wait) {
+            // A state that nobody can write needs no lock.
+            Err(StoreError::Write { source, .. }) if source.kind() == io::ErrorKind::ReadOnlyFilesystem => {
+                return Self::read_only(bundle, store, settings);
+            }
+            locked => locked?,
+        };
+        settings.accept_release(bundle, &locked)?;
+        let saved = locked.load(bundle)?.saved;
+        let slot = locked.newest_slot()?;
+        Ok(slot.map(|slot| Self { saved, slot, _lock: Some(locked) }))
+    }
+
+    /// That of a device whose file system is read-only.
+    fn read_only(bundle: &Bundle, store: &Store, settings: &LearnerSettings) -> Result<Option<Self>, BackupError> {
+        if settings.compare_releases {
+            release::check(store.folder(), &bundle.manifest.name, bundle.manifest.release)?;
+        }
+        let found = store.load_newest(bundle)?;
+        let slot = store.slot_of(found.newest)?;
+        // It may be read-only for this process alone, in a container for one.
+        if store.revision() != found.newest.revision() {
+            return Err(StoreError::Busy { folder: store.folder().into() }.into());
+        }
+        Ok(slot.map(|slot| Self { saved: found.saved, slot, _lock: None }))
+    }
+}
+
 /// Writes all that a device knows into an empty file, while no other process may change it.
 ///
 /// Of the settings, `wait` and `compare_releases` count.
@@ -84,10 +125,7 @@ fn write_signed(
     if !store.folder().is_dir() {
         return Err(nothing());
     }
-    let locked = store.lock(settings.wait)?;
-    settings.accept_release(bundle, &locked)?;
-    let saved = locked.load(bundle)?.saved;
-    let slot = locked.newest_slot()?.ok_or_else(nothing)?;
+    let LockedState { saved, slot, _lock } = LockedState::of(bundle, store, settings)?.ok_or_else(nothing)?;
     let owner = KeptBundle::of(bundle);
     let mut tar = tar::Builder::new(envelope::begin(file)?);
     append(&mut tar, BUNDLE, owner.text()?.as_bytes())?;

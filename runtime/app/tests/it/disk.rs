@@ -58,6 +58,12 @@ fn full_and_read_only_disks_are_reported_and_nothing_is_lost() {
         assert_eq!(listed(&state), before, "{change:?}");
         trial.count(1);
     }
+    // Nobody can change the state meanwhile: it is backed up as it is.
+    let elsewhere = TempDir::new().unwrap();
+    let (backup, restored) = (elsewhere.path().join("backup"), elsewhere.path().join("restored"));
+    done(&orco(&state, &["backup", backup.to_str().unwrap()]));
+    done(&orco(&restored, &["restore", backup.to_str().unwrap()]));
+    assert_eq!(listed(&restored), before);
     mounted.remount("remount,rw");
     done(&orco(&state, &["rename", "mug", "beaker"]));
     assert!(listed(&state).contains("beaker"));
