@@ -193,7 +193,7 @@ fn beside(path: &Path) -> PathBuf {
 }
 
 /// Whether a file has a name as files have that are being written.
-pub(crate) fn is_temporary(name: &str) -> bool {
+pub fn is_temporary(name: &str) -> bool {
     name.strip_prefix(TEMPORARY).is_some_and(is_random_name)
 }
 

@@ -13,6 +13,7 @@ mod folder;
 mod observer;
 mod packs;
 mod progress;
+mod purge;
 mod push;
 
 use std::path::{Path, PathBuf};
@@ -30,6 +31,7 @@ pub use folder::DeviceFolder;
 use folder::DeviceIdentity;
 pub use observer::{SyncObserver, SyncStep};
 use progress::SyncProgress;
+pub use purge::LockedDeviceFolder;
 pub use push::SharedClasses;
 
 use crate::protocol::{

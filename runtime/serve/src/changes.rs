@@ -22,6 +22,7 @@ use orco_runtime::threads::lock;
 use orco_runtime::thumbnails::Thumbnails;
 use serde_json::Value;
 
+pub use self::purge::{PurgeHook, purged_labels, unknown_labels};
 use self::running::RunningChange;
 use crate::admission::BodyPermit;
 use crate::answers::Answers;
@@ -157,7 +158,7 @@ impl ChangeRequest {
     }
 }
 
-/// Pictures that the service keeps, which change with what is known.
+/// What is kept beside the state and changes with what is known.
 pub(crate) struct PictureRecords {
     /// Shots that were not learned yet.
     pub pending_shots: PendingShots,
@@ -165,6 +166,8 @@ pub(crate) struct PictureRecords {
     pub thumbnails: Option<Thumbnails>,
     /// What the camera saw.
     pub sightings: Sightings,
+    /// What this crate does not know.
+    pub purge_hook: PurgeHook,
 }
 
 /// Asks the thread that changes.
@@ -472,7 +475,7 @@ impl ChangeWorker {
             }
             ChangeRequest::Purge { label } => {
                 // Found before the change: the class's other labels are gone after it.
-                let labels = purge::labels(learner, &label);
+                let labels = purge::purged_labels(learner, &label);
                 if let Some(running) = &mut self.running {
                     running.note_purged(&labels, learner);
                 }

@@ -1,5 +1,6 @@
 //! The service without HTTP: its learners, pending shots, inbox and camera.
 
+use std::collections::BTreeSet;
 use std::sync::{Arc, LazyLock, OnceLock};
 use std::thread::JoinHandle;
 
@@ -15,7 +16,7 @@ use crate::admission::{self, Admission};
 use crate::answers::Answers;
 use crate::camera_regions::CameraRegions;
 use crate::camera_scene::CameraScene;
-use crate::changes::{ChangeRequest, Changes, LabelledShots, PictureRecords};
+use crate::changes::{ChangeRequest, Changes, LabelledShots, PictureRecords, PurgeHook};
 use crate::error::{ErrorCode, Refusal, ServeError};
 use crate::event::Events;
 use crate::health::Health;
@@ -80,6 +81,7 @@ pub struct Service {
     pub scope: KeptScope,
     /// What that camera saw.
     pub sightings: Sightings,
+    purge_hook: PurgeHook,
     /// Backups and packs.
     pub transfer: Transfer,
     /// How much memory pictures take together.
@@ -134,11 +136,12 @@ impl Service {
         let transfer = Transfer::new(bundle.clone(), store.clone(), settings.clone(), turns.clone());
         let telemetry = Telemetry { health: health.clone(), events: events.clone(), metrics: metrics.clone() };
         let answers = Answers::start(opener(usize::MAX), store.clone(), inbox.clone(), telemetry.clone())?;
-        let sightings = Sightings::default();
+        let (sightings, purge_hook) = (Sightings::default(), PurgeHook::default());
         let records = PictureRecords {
             pending_shots: pending_shots.clone(),
             thumbnails: retention.thumbnails.then(|| thumbnails.clone()),
             sightings: sightings.clone(),
+            purge_hook: purge_hook.clone(),
         };
         let (changes, thread) = Changes::start(opener(1), answers.clone(), records, telemetry, turns)?;
         let (changes, thread) = (Some(changes), Some(thread));
@@ -156,6 +159,7 @@ impl Service {
             transfer,
             scope: KeptScope::of(store.folder()),
             sightings,
+            purge_hook,
             admission: Admission::new(retention.memory),
             health,
             events,
@@ -196,6 +200,12 @@ impl Service {
         let peers = live::LivePeers { inbox, answers, scene, regions, telemetry };
         let _ = self.live.set(LiveCamera::start(camera, settings, input, admission, peers)?);
         Ok(())
+    }
+
+    /// Calls this with the labels of each class that is purged from now on, so that what else names it can let it go; a
+    /// reason why something is left is told with the change. A second one is not taken.
+    pub fn on_purge(&self, forget: impl Fn(&BTreeSet<String>) -> Result<(), String> + Send + Sync + 'static) {
+        self.purge_hook.set(Box::new(forget));
     }
 
     /// The camera of its own, if it has one.

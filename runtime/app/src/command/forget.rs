@@ -4,7 +4,9 @@ use std::time::Instant;
 
 use anyhow::Result;
 use clap::Args;
+use orco_runtime::learner::Learner;
 use orco_runtime::state::label;
+use orco_runtime::state::session::ChangeReport;
 use serde_json::{Value, json};
 
 use crate::change_options::AlignmentOptions;
@@ -38,7 +40,7 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<
     arguments.alignment.apply(&mut learner);
     let label = label::normal(&arguments.label);
     let (report, what) = if arguments.purge {
-        (session_report::unwrap_outcome(output, learner.purge(&label, &mut ProgressBars::default())?), "purged")
+        (purge(options, output, &mut learner, &label)?, "purged")
     } else {
         (Some(session_report::unwrap_outcome(output, learner.forget(&label, &mut ProgressBars::default())?)), "forgot")
     };
@@ -49,4 +51,36 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<
     };
     session_report::print(output, &report, &format!("{what} {label}"), seconds)?;
     Ok(session_report::to_json(output, &report, seconds))
+}
+
+#[cfg(not(feature = "hub"))]
+fn purge(_: &Options, output: &Output, learner: &mut Learner, label: &str) -> Result<Option<ChangeReport>> {
+    Ok(session_report::unwrap_outcome(output, learner.purge(label, &mut ProgressBars::default())?))
+}
+
+/// Purges a class from the state, and from the files of the device's part in a fleet.
+#[cfg(feature = "hub")]
+fn purge(options: &Options, output: &Output, learner: &mut Learner, label: &str) -> Result<Option<ChangeReport>> {
+    use orco_hub::client::DeviceFolder;
+    use orco_runtime::learner::ChangeError;
+    use orco_runtime::state::history::PurgeError;
+    use orco_runtime::state::sentence::with_causes;
+    use orco_serve::changes::{purged_labels, unknown_labels};
+
+    let fleet = DeviceFolder::of_state(learner.store().folder()).lock_for_purge(options.wait)?;
+    let labels = purged_labels(learner, label);
+    let purged = learner.purge(label, &mut ProgressBars::default());
+    let Some(fleet) = fleet else { return Ok(session_report::unwrap_outcome(output, purged?)) };
+    let report = match purged {
+        Err(ChangeError::Purge(PurgeError::Unknown { .. })) if fleet.names(&labels)? => {
+            output.mark_changed();
+            None
+        }
+        purged => session_report::unwrap_outcome(output, purged?),
+    };
+    if let Err(error) = fleet.forget_labels(&unknown_labels(learner, labels)) {
+        let why = with_causes(&error);
+        output.mark_changed_with_error(format!("the files of the fleet may still name the class: {why}; repeat this"));
+    }
+    Ok(report)
 }

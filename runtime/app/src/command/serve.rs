@@ -3,12 +3,14 @@
 use std::env;
 use std::io::{self, IsTerminal};
 use std::net::{IpAddr, Ipv4Addr};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::Result;
 use orco_runtime::bundle::Bundle;
 use orco_runtime::learner::{AlignmentTime, LearnerSettings};
+#[cfg(feature = "hub")]
+use orco_runtime::state::sentence::with_causes;
 use orco_runtime::store::{Store, StoreError};
 #[cfg(feature = "mqtt")]
 use orco_serve::mqtt::Mqtt;
@@ -30,7 +32,9 @@ const WAIT: Duration = Duration::from_secs(10);
 pub fn show(options: &Options, output: &Output) -> Result<()> {
     let (bundle, store, settings) = device::parts(options, usize::MAX)?;
     memory::keep_large_buffers_apart();
+    let state = store.folder().to_owned();
     let service = Service::open(bundle, store, settings.alignment(AlignmentTime::Later))?;
+    purge_in_fleet(&service, &state);
     let options = ServerOptions { listen: (Ipv4Addr::LOCALHOST, 0).into(), ..ServerOptions::default() };
     let server = Server::bind(service, options)?;
     let url = server.url();
@@ -62,7 +66,9 @@ pub fn run(options: &Options, output: &Output, arguments: &ServeOptions) -> Resu
     let keeping = RetentionOptions { thumbnails: !arguments.no_thumbnails, frames: arguments.inbox, memory };
     accept_release(output, &bundle, &store, &settings)?;
     let key = options.public_key()?;
+    let state = store.folder().to_owned();
     let service = Service::open_with(bundle, store, settings, keeping)?;
+    purge_in_fleet(&service, &state);
     if let Some(key) = key {
         service.transfer.require_signatures(key);
     }
@@ -106,6 +112,21 @@ fn check_destinations(options: &Options, arguments: &ServeOptions) -> Result<()>
     let token = arguments.token_file.as_ref().filter(|path| !path.exists());
     token.into_iter().chain(&arguments.sightings).try_for_each(|path| options.check_destination(path))
 }
+
+/// Has files of the device's part in a fleet let go of classes that are purged over HTTP.
+#[cfg(feature = "hub")]
+fn purge_in_fleet(service: &Service, state: &Path) {
+    let fleet = orco_hub::client::DeviceFolder::of_state(state);
+    service.on_purge(move |labels| {
+        let locked = fleet.lock_for_purge(WAIT);
+        let forgotten = locked.and_then(|locked| locked.map_or(Ok(()), |fleet| fleet.forget_labels(labels)));
+        let why = |error| format!("{}; `orco forget --purge` removes the rest", with_causes(&error));
+        forgotten.map_err(why)
+    });
+}
+
+#[cfg(not(feature = "hub"))]
+fn purge_in_fleet(_: &Service, _: &Path) {}
 
 /// Has the bundle's release count as used. Warns if the state cannot be written: whoever starts the service reads that,
 /// whoever teaches it first may be far away.

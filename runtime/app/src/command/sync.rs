@@ -66,7 +66,7 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<
     // Clap would demand it before the file of settings is read.
     let Some(hub) = &arguments.hub else { bail!("name the fleet's hub with --hub URL, or `hub` in the settings") };
     let key = options.public_key()?;
-    let folder = DeviceFolder::new(arguments.fleet.clone().unwrap_or_else(|| state.join("fleet")));
+    let folder = arguments.fleet.as_ref().map_or_else(|| DeviceFolder::of_state(&state), DeviceFolder::new);
     let store = Store::new(&state);
     let learner = device::settings(options, &store, 1);
     let engine = learner.engine;

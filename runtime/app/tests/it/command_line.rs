@@ -7,7 +7,7 @@ use std::process::Command;
 use orco_runtime::bundle::Bundle;
 use orco_state::pack::UnverifiedPack;
 use orco_state::state::State;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::support::{self, Device, argument, assert_refused, shots, text, workspace};
 
@@ -419,12 +419,11 @@ fn a_purged_class_leaves_no_byte() {
     assert_eq!(needles.len(), 13 * view.views);
     let found = || -> Vec<String> {
         let mut found = Vec::new();
-        for entry in fs::read_dir(device.state()).unwrap() {
-            let entry = entry.unwrap();
-            let bytes = fs::read(entry.path()).unwrap();
+        for path in support::files_below(&device.state()) {
+            let bytes = fs::read(&path).unwrap();
             let contains = |needle: &[u8]| bytes.windows(needle.len()).any(|window| window == needle);
             if contains(secret.as_bytes()) || needles.iter().any(|needle| contains(needle)) {
-                found.push(entry.file_name().to_string_lossy().into_owned());
+                found.push(path.strip_prefix(device.state()).unwrap().to_str().unwrap().to_owned());
             }
         }
         found.sort();
@@ -439,13 +438,29 @@ fn a_purged_class_leaves_no_byte() {
     device.json(&["forget", secret]);
     fs::write(device.state().join(".slot-b.new-0123456789abcdef-0"), &bytes).unwrap();
     device.json(&["rename", "duck", "bird"]);
-    assert_eq!(found(), ["slot-a", "slot-a.bad-0", "slot-b"]);
+    // What the device shared, a pack that was fetched, and what a killed round left.
+    let fleet = device.state().join("fleet");
+    fs::create_dir_all(fleet.join("objects")).unwrap();
+    let digest = "0".repeat(64);
+    let shared = json!({ "label": secret, "content": digest, "pack": digest, "pictures": false });
+    let progress = json!({ "learned": [], "pushed": [shared], "refused": [], "outcomes": [] });
+    fs::write(fleet.join("progress.json"), progress.to_string()).unwrap();
+    fs::write(fleet.join("objects").join(&digest), &needles[0]).unwrap();
+    fs::write(fleet.join(".orco-0123456789abcdef"), progress.to_string()).unwrap();
+    let in_fleet = ["fleet/.orco-0123456789abcdef".to_owned(), format!("fleet/objects/{digest}")];
+    let in_fleet = in_fleet.iter().map(String::as_str).chain(["fleet/progress.json"]);
+    assert_eq!(found(), in_fleet.chain(["slot-a", "slot-a.bad-0", "slot-b"]).collect::<Vec<_>>());
     device.refused(&["forget", "duck", "--purge"], "\"duck\" is called \"bird\" now");
     device.refused(&["forget", "nobody", "--purge"], "no class has or had the label \"nobody\"");
     device.refused(&["forget", "apple", "--purge"], "\"apple\" came with the bundle");
     device.json(&["forget", secret, "--purge"]);
     assert_eq!(found(), [""; 0]);
     trial.count(needles.len());
+    // The power went before the fleet's files were written.
+    fs::write(fleet.join("progress.json"), progress.to_string()).unwrap();
+    device.json(&["forget", secret, "--purge"]);
+    assert_eq!(found(), [""; 0]);
+    device.refused(&["forget", secret, "--purge"], "no class has or had the label");
     let entries = device.json(&["history"]).to_string();
     assert!(entries.contains("(purged)") && !entries.contains(secret), "{entries}");
     // What is left of the past still comes back, without the class.

@@ -53,6 +53,11 @@ impl DeviceFolder {
         Self(path.as_ref().into())
     }
 
+    /// The one beside a state, where no other is named: `fleet` in the state's folder.
+    pub fn of_state(state: impl AsRef<Path>) -> Self {
+        Self(state.as_ref().join("fleet"))
+    }
+
     /// Its path.
     pub fn path(&self) -> &Path {
         &self.0
@@ -61,11 +66,16 @@ impl DeviceFolder {
     /// Keeps other rounds out until what this returns is dropped: two would use the same sequence numbers, and write
     /// over each other's progress.
     pub(super) fn lock(&self) -> Result<Lock, SyncError> {
+        self.lock_within(Duration::ZERO)
+    }
+
+    /// As [`lock`](Self::lock), but waits so long for a round that is under way.
+    pub(super) fn lock_within(&self, wait: Duration) -> Result<Lock, SyncError> {
         if !self.0.is_dir() {
             files::create_folder(&self.0).map_err(SyncError::file(&self.0))?;
         }
         let path = self.0.join(".lock");
-        Lock::take(&path, Duration::ZERO).map_err(|error| match error {
+        Lock::take(&path, wait).map_err(|error| match error {
             LockError::Held => SyncError::Busy { folder: self.0.clone() },
             LockError::Open(source) => SyncError::File { path, source },
             other => SyncError::File { path, source: io::Error::other(other) },

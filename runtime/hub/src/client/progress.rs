@@ -1,10 +1,14 @@
 //! How far a device has come: what it learned from its channel, pushed and refused.
 
+use std::collections::BTreeSet;
+
 use orco_runtime::state::label;
 use serde::{Deserialize, Serialize};
 
 use crate::protocol::{ObjectDigest, ReleaseId, ReleaseOutcome};
 
+/// What is said in place of a reason that named a class which was purged.
+const GONE: &str = "this told of a class that was purged since";
 /// Pushed versions of a class that are remembered.
 const MAX_PUSHED: usize = 16;
 
@@ -16,7 +20,7 @@ pub(super) struct LearnedPack {
     /// Digest of the learner file of its bundle.
     #[serde(rename = "bundle")]
     pub bundle_digest: ObjectDigest,
-    /// The class's label.
+    /// The class's label; empty where the class was purged.
     pub label: String,
     /// The class's shots as they were learned ([`super::content::content`]).
     pub content: ObjectDigest,
@@ -85,6 +89,25 @@ impl SyncProgress {
         self.learned.retain(|learned| !label::same(&learned.label, &pack.label));
         self.learned.push(pack);
         self.learning = None;
+    }
+
+    /// Forgets labels of a purged class; says whether there was any. That a pack was learned stays noted: the channel
+    /// still holds it, and it is not to be learned again.
+    pub fn forget_labels(&mut self, labels: &BTreeSet<String>) -> bool {
+        let before = self.clone();
+        let is_gone = |label: &str| labels.iter().any(|gone| label::same(gone, label));
+        let learned = self.learned.iter_mut().chain(&mut self.learning);
+        for learned in learned.filter(|learned| is_gone(&learned.label)) {
+            learned.label.clear();
+            learned.content = ObjectDigest::of(&[]);
+        }
+        self.pushed.retain(|pushed| !is_gone(&pushed.label));
+        let refused = self.refused.iter_mut().map(|refused| &mut refused.reason);
+        let reasons = refused.chain(self.outcomes.iter_mut().filter_map(|outcome| outcome.refused.as_mut()));
+        reasons.filter(|reason| labels.iter().any(|label| reason.contains(label.as_str()))).for_each(|reason| {
+            *reason = GONE.into();
+        });
+        *self != before
     }
 
     /// The record of a pack.

@@ -1,20 +1,39 @@
-//! Removes what the service holds in memory of a class that was purged.
+//! Removes what the service holds of a class that was purged, beside the state.
 
 use std::collections::BTreeSet;
+use std::sync::{Arc, OnceLock};
 
 use orco_runtime::learner::Learner;
 use orco_runtime::state::history::HistoryEntry;
 use orco_runtime::state::label;
 use serde_json::Value;
 
-use super::ChangeWorker;
+use super::{ChangeWorker, both};
 use crate::error::{ErrorCode, Refusal};
 use crate::event::Event;
 use crate::id::Id;
 use crate::job::JobProgress;
 
-/// All labels that a class has or had, `label` among them.
-pub(super) fn labels(learner: &mut Learner, label: &str) -> BTreeSet<String> {
+/// Removes labels of a purged class from what other crates keep, or says why some are left.
+type ForgetLabels = dyn Fn(&BTreeSet<String>) -> Result<(), String> + Send + Sync;
+
+/// What must be rid of a purged class, too, and that this crate does not know: a device's part in a fleet, say.
+#[derive(Clone, Default)]
+pub struct PurgeHook(Arc<OnceLock<Box<ForgetLabels>>>);
+
+impl PurgeHook {
+    /// Calls this with the labels of each class that is purged from now on. A second one is not taken.
+    pub(crate) fn set(&self, forget: Box<ForgetLabels>) {
+        let _ = self.0.set(forget);
+    }
+
+    fn call(&self, labels: &BTreeSet<String>) -> Result<(), String> {
+        self.0.get().map_or(Ok(()), |forget| forget(labels))
+    }
+}
+
+/// All labels that a class has or had, `label` among them: to be asked before it is purged.
+pub fn purged_labels(learner: &mut Learner, label: &str) -> BTreeSet<String> {
     // Another program may have renamed it. Where the state cannot be read, nothing is purged either.
     let _ = learner.refresh();
     let entries = learner.history().entries();
@@ -28,19 +47,25 @@ pub(super) fn labels(learner: &mut Learner, label: &str) -> BTreeSet<String> {
     own.chain([label.to_owned()]).collect()
 }
 
+/// Those labels of a class that was purged which no other class has or had.
+pub fn unknown_labels(learner: &Learner, mut labels: BTreeSet<String>) -> BTreeSet<String> {
+    for class in learner.classes() {
+        labels.remove(&class.label);
+    }
+    for entry in learner.history().entries() {
+        labels.retain(|label| {
+            let known = entry.classes.iter().map(|known| &known.class.label);
+            !known.chain(entry.names.iter().map(|name| &name.label)).any(|other| other == label)
+        });
+    }
+    labels
+}
+
 impl ChangeWorker {
     /// Removes everything that names one of these labels, except for labels that another class has or had. Returns what
     /// is to be said if something of the class is left.
-    pub(super) fn purge(&self, learner: &Learner, mut labels: BTreeSet<String>) -> Option<String> {
-        for class in learner.classes() {
-            labels.remove(&class.label);
-        }
-        for entry in learner.history().entries() {
-            labels.retain(|label| {
-                let known = entry.classes.iter().map(|known| &known.class.label);
-                !known.chain(entry.names.iter().map(|name| &name.label)).any(|other| other == label)
-            });
-        }
+    pub(super) fn purge(&self, learner: &Learner, labels: BTreeSet<String>) -> Option<String> {
+        let labels = unknown_labels(learner, labels);
         for label in &labels {
             self.records.pending_shots.remove(label, |_| true);
         }
@@ -49,6 +74,9 @@ impl ChangeWorker {
                 "the class is purged, but its sightings are left: {error}; remove them once their folder can be written"
             )
         });
+        let elsewhere = self.records.purge_hook.call(&labels).err();
+        let elsewhere = elsewhere.map(|why| format!("the class is purged, but something else still names it: {why}"));
+        let left = both(left, elsewhere);
         if let Some(left) = &left {
             log::warn!("{left}");
         }

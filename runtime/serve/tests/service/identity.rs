@@ -3,9 +3,13 @@
 
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Write};
+use std::sync::mpsc;
 
-use crate::support::{Running, sample};
+use crate::support::{Running, sample, workspace};
+use orco_runtime::bundle::Bundle;
+use orco_runtime::learner::LearnerSettings;
 use orco_runtime::store::Store;
+use orco_serve::{ServerOptions, Service};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -67,6 +71,25 @@ fn an_entry_of_another_history_is_not_taken_back() {
     assert_eq!(service.json("POST", "/api/v1/undo", &json!({ "entry": other["id"] })).status, 404);
     let job = service.finished(&service.json("POST", "/api/v1/undo", &json!({ "last": own["id"] })));
     assert_eq!(job["state"], "done", "{job}");
+}
+
+#[test]
+fn what_else_names_a_purged_class_is_told_its_labels_and_what_is_left_is_told_with_the_change() {
+    let state = TempDir::new().unwrap();
+    let bundle = Bundle::open(workspace().join("models/cifar100-edge")).unwrap();
+    let service = Service::open(bundle, Store::new(state.path()), LearnerSettings::default()).unwrap();
+    let (told, heard) = mpsc::channel();
+    service.on_purge(move |labels| {
+        told.send(labels.clone()).unwrap();
+        Err("a file cannot be written".into())
+    });
+    let service = Running::serving(service, ServerOptions::default());
+    service.teach("quackerjack", "rubber-duck");
+    service.finished(&service.json("PATCH", "/api/v1/classes/quackerjack", &json!({ "label": "bathbird" })));
+    assert!(heard.try_recv().is_err(), "nothing was purged yet");
+    let purged = service.finished(&service.ask("DELETE", "/api/v1/classes/bathbird?purge=true", &[], b""));
+    assert_eq!(heard.try_recv().unwrap(), ["bathbird", "quackerjack"].map(str::to_owned).into());
+    assert!(purged.to_string().contains("still names it: a file cannot be written"), "{purged}");
 }
 
 #[test]

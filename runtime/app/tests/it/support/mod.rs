@@ -171,6 +171,12 @@ pub fn changed_state(bundle: &Path, folder: &Path) -> (PathBuf, PathBuf) {
     (state, pack)
 }
 
+/// All files in a folder and in those below it; none where it is not there.
+pub fn files_below(folder: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(folder).into_iter().flatten().map(|entry| entry.unwrap().path());
+    entries.flat_map(|path| if path.is_dir() { files_below(&path) } else { vec![path] }).collect()
+}
+
 /// A copy of a folder's files.
 pub fn copy_folder(from: &Path, to: &Path) {
     let _ = fs::remove_dir_all(to);
@@ -262,11 +268,11 @@ impl Device {
         assert_eq!(before, self.state_bytes(), "{arguments:?} changed the state");
     }
 
-    /// All files of the state folder with what is in them.
+    /// All files of the state folder, and of those below it, with what is in them.
     pub fn state_files(&self) -> BTreeMap<String, Vec<u8>> {
-        let Ok(entries) = fs::read_dir(self.state()) else { return BTreeMap::new() };
-        let paths = entries.map(|entry| entry.unwrap().path()).filter(|path| !path.ends_with(".lock"));
-        paths.map(|path| (path.file_name().unwrap().to_str().unwrap().to_owned(), fs::read(path).unwrap())).collect()
+        let paths = files_below(&self.state()).into_iter().filter(|path| !path.ends_with(".lock"));
+        let name = |path: &Path| path.strip_prefix(self.state()).unwrap().to_str().unwrap().to_owned();
+        paths.map(|path| (name(&path), fs::read(path).unwrap())).collect()
     }
 
     /// Both slots.

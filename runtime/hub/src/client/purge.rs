@@ -1,0 +1,140 @@
+//! A class that is purged from the state leaves what a device keeps of its part in a fleet, too.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io;
+use std::path::Path;
+use std::time::Duration;
+
+use orco_runtime::files;
+use orco_runtime::files::lock::Lock;
+
+use super::error::SyncError;
+use super::folder::DeviceFolder;
+
+/// A device's folder that no round changes as long as this is there.
+pub struct LockedDeviceFolder {
+    folder: DeviceFolder,
+    _lock: Lock,
+}
+
+impl DeviceFolder {
+    /// Keeps rounds out while a class is purged: one that is under way would write its label again. Waits up to `wait`
+    /// for that one. `None` if the device takes part in no fleet.
+    ///
+    /// # Errors
+    /// [`SyncError::Busy`] if a round is under way all the time, [`SyncError::File`] if the folder cannot be locked.
+    pub fn lock_for_purge(&self, wait: Duration) -> Result<Option<LockedDeviceFolder>, SyncError> {
+        if !self.path().is_dir() {
+            return Ok(None);
+        }
+        let lock = self.lock_within(wait)?;
+        Ok(Some(LockedDeviceFolder { folder: self.clone(), _lock: lock }))
+    }
+}
+
+impl LockedDeviceFolder {
+    /// Whether one of these labels is named, after a purge that was cut off, say.
+    ///
+    /// # Errors
+    /// [`SyncError`] if what the device keeps cannot be read.
+    pub fn names(&self, labels: &BTreeSet<String>) -> Result<bool, SyncError> {
+        Ok(self.folder.progress()?.forget_labels(labels))
+    }
+
+    /// Removes labels of a purged class from all files. Everything that was fetched and not used yet goes, since a pack
+    /// holds its class, and so does what killed processes left.
+    ///
+    /// # Errors
+    /// [`SyncError`] if a file cannot be read, written or removed.
+    pub fn forget_labels(&self, labels: &BTreeSet<String>) -> Result<(), SyncError> {
+        remove_files(self.folder.path(), files::is_temporary)?;
+        remove_files(&self.folder.objects(), |_| true)?;
+        // The last one: while it names a label, the purge can be repeated.
+        let mut progress = self.folder.progress()?;
+        if progress.forget_labels(labels) { self.folder.keep_progress(&progress, &mut ()) } else { Ok(()) }
+    }
+}
+
+/// Removes files of a folder whose names are meant, for good.
+fn remove_files(folder: &Path, is_meant: impl Fn(&str) -> bool) -> Result<(), SyncError> {
+    let remove_all = || -> io::Result<()> {
+        let entries = match fs::read_dir(folder) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            entries => entries?,
+        };
+        let mut removed = false;
+        for entry in entries {
+            let entry = entry?;
+            if entry.file_type()?.is_file() && entry.file_name().to_str().is_some_and(&is_meant) {
+                files::remove_if_there(&entry.path())?;
+                removed = true;
+            }
+        }
+        if removed { files::sync_folder(folder) } else { Ok(()) }
+    };
+    remove_all().map_err(SyncError::file(folder))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::progress::{LearnedPack, PushedClass, RefusedRelease, SyncProgress};
+    use super::*;
+    use crate::protocol::{ObjectDigest, ReleaseId, ReleaseOutcome};
+
+    #[test]
+    fn a_purged_class_is_named_in_no_file_and_its_pack_is_not_learned_again() {
+        let place = tempfile::tempdir().unwrap();
+        let folder = DeviceFolder::new(place.path().join("fleet"));
+        assert!(folder.lock_for_purge(Duration::ZERO).unwrap().is_none() && !folder.path().exists());
+        let digest = |text: &str| ObjectDigest::of(text.as_bytes());
+        let learned = |label: &str| LearnedPack {
+            pack: digest(label),
+            bundle_digest: digest("bundle"),
+            label: label.into(),
+            content: digest("content"),
+        };
+        let pushed = |label: &str| PushedClass {
+            label: label.into(),
+            content: digest("content"),
+            pack: digest(label),
+            pictures: false,
+        };
+        let reason = |label: &str| format!("this device was taught another \"{label}\"");
+        let refused = |release, label: &str| RefusedRelease {
+            release: ReleaseId(release),
+            manifest: Some(digest("manifest")),
+            reason: reason(label),
+        };
+        let outcome =
+            |release, label: &str| ReleaseOutcome { release: ReleaseId(release), refused: Some(reason(label)) };
+        let labels = ["anna", "mug"];
+        let progress = SyncProgress {
+            learned: labels.map(learned).into(),
+            pushed: labels.map(pushed).into(),
+            refused: vec![refused(1, "anna"), refused(2, "mug")],
+            outcomes: vec![outcome(1, "anna"), outcome(2, "mug")],
+            ..SyncProgress::default()
+        };
+        folder.keep_progress(&progress, &mut ()).unwrap();
+        let leftovers = [folder.path().join(".orco-0123456789abcdef"), folder.objects().join("pack.part")];
+        fs::create_dir(folder.objects()).unwrap();
+        leftovers.iter().for_each(|path| fs::write(path, "anna").unwrap());
+        let theirs = folder.path().join("note");
+        fs::write(&theirs, "a user's").unwrap();
+
+        let locked = folder.lock_for_purge(Duration::ZERO).unwrap().unwrap();
+        assert!(matches!(folder.lock_for_purge(Duration::ZERO), Err(SyncError::Busy { .. })));
+        let purged = BTreeSet::from(["anna".to_owned()]);
+        assert!(locked.names(&purged).unwrap() && leftovers.iter().all(|path| path.exists()));
+        locked.forget_labels(&purged).unwrap();
+        assert!(!locked.names(&purged).unwrap());
+        let after = folder.progress().unwrap();
+        assert!(!serde_json::to_string(&after).unwrap().contains("anna"), "{after:?}");
+        assert!(leftovers.iter().all(|path| !path.exists()) && theirs.exists());
+        // What the channel holds was learned, and what was refused stays so.
+        assert!(after.learned(&digest("anna")).is_some() && after.refusal(ReleaseId(1), digest("manifest")).is_some());
+        assert_eq!((&after.learned[1], &after.pushed[..]), (&learned("mug"), &[pushed("mug")][..]));
+        assert_eq!((&after.refused[1], &after.outcomes[1]), (&refused(2, "mug"), &outcome(2, "mug")));
+    }
+}
