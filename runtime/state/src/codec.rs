@@ -12,9 +12,10 @@
 //! right are asked for their version. Nothing follows the content.
 
 use alloc::vec::Vec;
+use core::fmt;
 
-use serde::Serialize;
-use serde::de::DeserializeOwned;
+use serde::de::{DeserializeOwned, Deserializer, Error, SeqAccess, Visitor};
+use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 /// What an envelope holds.
@@ -159,6 +160,41 @@ pub(crate) fn from_postcard<T: DeserializeOwned>(bytes: &[u8]) -> Option<T> {
         Ok((value, [])) => Some(value),
         _ => None,
     }
+}
+
+/// Decodes at most so many elements: one may take a byte in a file, but far more in memory.
+pub(crate) fn bounded<'de, D: Deserializer<'de>, T: Deserialize<'de>, const MOST: usize>(
+    deserializer: D,
+) -> Result<Vec<T>, D::Error> {
+    bounded_by(deserializer, MOST, |_| 1)
+}
+
+/// Decodes elements that together weigh at most so much.
+pub(crate) fn bounded_by<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
+    deserializer: D,
+    most: usize,
+    weight: fn(&T) -> usize,
+) -> Result<Vec<T>, D::Error> {
+    struct Bounded<T> {
+        most: usize,
+        weight: fn(&T) -> usize,
+    }
+    impl<'de, T: Deserialize<'de>> Visitor<'de> for Bounded<T> {
+        type Value = Vec<T>;
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            write!(f, "at most {} elements", self.most)
+        }
+        fn visit_seq<A: SeqAccess<'de>>(self, mut sequence: A) -> Result<Vec<T>, A::Error> {
+            let (mut elements, mut room) = (Vec::new(), self.most);
+            while let Some(element) = sequence.next_element()? {
+                let left = room.checked_sub((self.weight)(&element));
+                room = left.ok_or_else(|| A::Error::invalid_length(elements.len() + 1, &self))?;
+                elements.push(element);
+            }
+            Ok(elements)
+        }
+    }
+    deserializer.deserialize_seq(Bounded { most, weight })
 }
 
 /// SHA-256 of some bytes.

@@ -37,7 +37,7 @@ pub use timeline::Timeline;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::bank::Bank;
 use crate::codec;
@@ -71,9 +71,19 @@ impl From<StoredState> for SavedState {
     }
 }
 
+/// Most that all entries together take in memory, whatever the limits are, in units of a class
+/// ([`HistoryEntry::weight`]): some 20 MB.
+const MAX_WEIGHT: usize = 1 << 18;
+
+/// Decodes as many entries as a history may have.
+fn bounded_entries<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<HistoryEntry>, D::Error> {
+    codec::bounded_by(deserializer, MAX_WEIGHT, HistoryEntry::weight)
+}
+
 /// The changes that are remembered, oldest first. The last one led to the present state.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct History {
+    #[serde(deserialize_with = "bounded_entries")]
     entries: Vec<HistoryEntry>,
     /// Exemplars that earlier class sets had and the present one has not; their classes are in the entries.
     attic: Bank,
@@ -343,7 +353,8 @@ impl History {
         let surplus = self.entries.len().saturating_sub(limits.entries.max(1));
         self.entries.drain(..surplus);
         self.sweep(present);
-        while self.entries.len() > 1 && self.bytes() > limits.bytes {
+        let weight = |entries: &[HistoryEntry]| entries.iter().map(HistoryEntry::weight).sum::<usize>();
+        while self.entries.len() > 1 && (weight(&self.entries) > MAX_WEIGHT || self.bytes() > limits.bytes) {
             self.entries.remove(0);
             self.sweep(present);
         }

@@ -8,9 +8,7 @@ mod tests;
 
 use alloc::string::String;
 use alloc::vec::Vec;
-use core::fmt;
 
-use serde::de::{Deserializer, Error, SeqAccess, Visitor};
 use serde::{Deserialize, Serialize};
 
 use crate::bank::Bank;
@@ -42,7 +40,7 @@ pub struct Pack {
     /// Its exemplars as the state stored them, all of class 0.
     pub exemplars: Bank,
     /// Small JPEG pictures of its shots, where the owner allows.
-    #[serde(deserialize_with = "bounded_thumbnails")]
+    #[serde(deserialize_with = "codec::bounded::<_, _, MAX_THUMBNAILS>")]
     pub thumbnails: Vec<Thumbnail>,
     /// Where it comes from.
     pub origin: PackOrigin,
@@ -241,27 +239,4 @@ impl<'a> UnverifiedPack<'a> {
             _ => Err(DecodeError::Body.into()),
         }
     }
-}
-
-/// Decodes at most as many thumbnails as a pack may have: an empty one takes a byte in the file, but far more in
-/// memory.
-fn bounded_thumbnails<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Thumbnail>, D::Error> {
-    struct BoundedThumbnails;
-    impl<'de> Visitor<'de> for BoundedThumbnails {
-        type Value = Vec<Thumbnail>;
-        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-            write!(f, "at most {MAX_THUMBNAILS} thumbnails")
-        }
-        fn visit_seq<A: SeqAccess<'de>>(self, mut sequence: A) -> Result<Self::Value, A::Error> {
-            let mut thumbnails = Vec::new();
-            while let Some(thumbnail) = sequence.next_element()? {
-                if thumbnails.len() == MAX_THUMBNAILS {
-                    return Err(A::Error::invalid_length(MAX_THUMBNAILS + 1, &self));
-                }
-                thumbnails.push(thumbnail);
-            }
-            Ok(thumbnails)
-        }
-    }
-    deserializer.deserialize_seq(BoundedThumbnails)
 }

@@ -10,7 +10,7 @@ use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 
 use crate::bank::Bank;
-use crate::codec::DecodeError;
+use crate::codec::{self, DecodeError};
 use crate::head::Head;
 use crate::label;
 use crate::statistics::Statistics;
@@ -25,6 +25,9 @@ pub use first_recognitions::{FirstRecognition, FirstRecognitions};
 /// Most shots of a class that a device keeps and learns from, whether they come from pictures or from packs. A session
 /// takes time and memory for each of them in every epoch, for few-shot learning needs few.
 pub const MAX_SHOTS: usize = 1000;
+
+/// Most pseudo-targets of a bundle, and so most classes that a device can know.
+pub(crate) const MAX_TARGETS: usize = 4096;
 
 /// A class with its pseudo-target.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -145,6 +148,7 @@ pub struct State {
     /// SHA-256 of the bundle's learner file that this state belongs to.
     pub bundle_digest: [u8; 32],
     /// Learned classes, in the order of learning.
+    #[serde(deserialize_with = "codec::bounded::<_, _, MAX_TARGETS>")]
     pub classes: Vec<Class>,
     /// Their shots, and later ones of base classes; the index of a class counts on from the base classes.
     pub exemplars: Bank,
@@ -222,7 +226,6 @@ impl BaseModel {
     /// Whether all parts fit together; to be asked after decoding.
     pub fn is_sound(&self) -> bool {
         const WIDEST: usize = 65_536;
-        const MAX_TARGETS: usize = 4096;
         let is_unit = |target: &[f32]| (math::dot(target, target) - 1.0).abs() < 1e-3;
         let shapes =
             [self.dimension, self.head.inputs, self.head.hidden].iter().all(|size| (1..=WIDEST).contains(size))

@@ -5,6 +5,7 @@ mod attacks;
 mod backbones;
 mod engines;
 mod model;
+mod states;
 mod wire;
 
 use orco_runtime::image::{Look, Preprocessing};

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use crate::codec;
 use crate::head::Head;
 use crate::label;
-use crate::state::{Balance, BaseModel, Class, FirstRecognitions, are_distinct, within_shot_limit};
+use crate::state::{Balance, BaseModel, Class, FirstRecognitions, MAX_TARGETS, are_distinct, within_shot_limit};
 
 /// What kind of change it was. New kinds go to the end: their numbers are part of the format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -185,6 +185,7 @@ pub struct HistoryEntry {
     /// What was done.
     pub kind: ChangeKind,
     /// To which classes.
+    #[serde(deserialize_with = "codec::bounded::<_, _, MAX_TARGETS>")]
     pub names: Vec<NamedClass>,
     /// Of [`ChangeKind::Undo`]: number of the entry whose class set came back.
     pub restored_entry: Option<u32>,
@@ -197,6 +198,7 @@ pub struct HistoryEntry {
     /// How much base classes counted against learned ones.
     pub balance: Balance,
     /// The learned classes, in their order.
+    #[serde(deserialize_with = "codec::bounded::<_, _, MAX_TARGETS>")]
     pub classes: Vec<EntryClass>,
     /// Their exemplars, in their order: numbers below that of the present state's exemplars mean those, the others the
     /// attic's.
@@ -252,6 +254,12 @@ impl HistoryEntry {
     /// Number of exemplars that the learned classes had.
     pub fn exemplars(&self) -> usize {
         self.exemplars.len()
+    }
+
+    /// What it takes in memory, in units of a class.
+    pub(super) fn weight(&self) -> usize {
+        const OWN: usize = 8;
+        OWN + self.names.len() + self.classes.len()
     }
 
     /// Identities of the classes by their labels.

@@ -356,6 +356,25 @@ fn a_purge_keeps_the_way_back_from_an_undo_whose_entry_it_drops() {
 }
 
 #[test]
+fn no_more_is_remembered_than_is_read_back() {
+    let unlimited = HistoryLimits { entries: usize::MAX, bytes: usize::MAX };
+    let mut walk = Walk::new(0, unlimited, 1);
+    walk.learn();
+    // Far more entries than anybody makes, all of the same class set.
+    let History { entries, attic, next_class } = walk.saved.history.clone();
+    let last = entries.last().unwrap().clone();
+    let count = (MAX_WEIGHT / last.weight()) as u32 + 100;
+    let entries = (0..count).map(|number| HistoryEntry { number, ..last.clone() }).collect();
+    walk.saved.history = History { entries, attic, next_class };
+    let read = |saved: &SavedState| codec::from_postcard::<SavedState>(&codec::to_postcard(saved));
+    assert_eq!(read(&walk.saved), None);
+    let next = State { balance: Balance::FavourNew, ..walk.saved.state.clone() };
+    let balanced = walk.saved.successor(next, &HistoryChange::new(ChangeKind::Balance, 1), unlimited);
+    assert_eq!(read(&balanced), Some(balanced.clone()));
+    assert!(balanced.history.entries().len() > 10_000);
+}
+
+#[test]
 fn kinds_of_change_are_stored_by_their_place() {
     for (place, kind) in ChangeKind::ALL.into_iter().enumerate() {
         assert_eq!(codec::to_postcard(&kind), [place as u8], "{kind:?}");
