@@ -187,9 +187,11 @@ impl File {
         Ok(Self { path: path.into(), values })
     }
 
-    /// The command with this file's values for its defaults.
+    /// The command with this file's values for the defaults of its settings. Options that are none may have a setting's
+    /// name: `--region` of `orco classify` is not the service's.
     pub fn apply(&self, command: Command) -> Command {
-        let set = |option: Arg| match option.get_long().and_then(|key| self.values.get(key)) {
+        let values = |option: &Arg| option.get_long().and_then(|key| self.values.get(key));
+        let set = |option: Arg| match values(&option).filter(|_| is_setting(&option)) {
             // They live as long as the program.
             Some(values) => option.default_values(values.iter().map(|value| &*String::leak(value.clone()))),
             None => option,
@@ -273,4 +275,36 @@ fn wrapped(text: &str) -> String {
         }
     }
     lines.join("\n") + "\n"
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    /// Every option of a command and of its verbs that has another default in the other command, with its variable.
+    fn changed_defaults(command: &Command, other: &Command) -> Vec<(String, Option<String>)> {
+        let mut changed = Vec::new();
+        for (option, other) in command.get_arguments().zip(other.get_arguments()) {
+            if option.get_default_values() != other.get_default_values() {
+                let variable = option.get_env().map(|name| name.to_string_lossy().into_owned());
+                changed.push((format!("{} {}", command.get_name(), option.get_id()), variable));
+            }
+        }
+        let verbs = command.get_subcommands().zip(other.get_subcommands());
+        changed.extend(verbs.flat_map(|(verb, other)| changed_defaults(verb, other)));
+        changed
+    }
+
+    #[test]
+    fn a_file_sets_no_option_that_is_no_setting() {
+        let plain = crate::Cli::command();
+        let values = settings(&plain).iter().map(|setting| (setting.key().to_owned(), vec!["x".into()])).collect();
+        let set = File { path: PathBuf::new(), values }.apply(plain.clone());
+        let changed = changed_defaults(&set, &plain);
+        assert!(changed.iter().any(|(option, _)| option == "serve regions"), "{changed:?}");
+        let wrong: Vec<_> = changed.iter().filter(|(_, variable)| variable.is_none()).collect();
+        assert!(wrong.is_empty(), "{wrong:?}");
+    }
 }

@@ -121,15 +121,14 @@ fn main() -> ExitCode {
         .format_timestamp(None)
         .init();
     let plain = Cli::command();
-    let command = without_empty_variables(plain.clone());
-    let first = command.clone().get_matches();
+    let first = without_empty_variables(plain.clone()).get_matches();
     let named = first.get_one::<PathBuf>("config").map(PathBuf::as_path);
     let file = match File::find(&plain, named) {
         Ok(file) => file,
         Err(error) => return Output::silent().finish(Err(error)),
     };
     let matches = match &file {
-        Some(file) => file.apply(command).get_matches(),
+        Some(file) => without_empty_variables(file.apply(plain.clone())).get_matches(),
         None => first,
     };
     let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());

@@ -1,13 +1,14 @@
 //! The file of settings: its precedence, and what is refused.
 
 use std::fs;
+use std::io::{BufRead, BufReader};
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::support::{assert_refused, text, workspace};
+use crate::support::{assert_refused, shots, text, workspace};
 
 /// What the package sets: the rest of its file is commented out.
 const PACKAGED: [(&str, &str); 3] = [
@@ -91,9 +92,50 @@ fn verbs_work_by_the_file() {
     fs::write(&path, "listen = \"0.0.0.0:0\"\n").unwrap();
     let served =
         orco(Some(&path), &["serve", "--bundle", bundle.to_str().unwrap(), "--state", state.to_str().unwrap()]);
-    assert_refused(&{ served }.output().unwrap(), "0.0.0.0:0 can be reached from other machines");
+    // An empty variable does not stand in their way.
+    assert_refused(
+        &{ served }.env("ORCO_LISTEN", "").output().unwrap(),
+        "0.0.0.0:0 can be reached from other machines",
+    );
     fs::write(&path, "certificate = \"cert.pem\"\n").unwrap();
     assert_refused(&orco(Some(&path), &["serve"]).output().unwrap(), "--key FILE");
+}
+
+#[test]
+fn settings_of_the_service_change_no_option_of_their_name_in_other_verbs() {
+    let (folder, path) = file(
+        "region = [\"shelf=0,0,1,0.5\"]\nlisten = \"127.0.0.1:1\"\ncertificate = \"cert.pem\"\nkey = \"key.pem\"\n\
+         sign = \"secret.key\"\n",
+    );
+    let result = |file: Option<&Path>, state: &str, arguments: &[&str]| {
+        let mut command = orco(file, arguments);
+        command.args(["--engine", "rten", "--json", "-", "--bundle"]).arg(workspace().join("models/cifar100-edge"));
+        let output = command.arg("--state").arg(folder.path().join(state)).output().unwrap();
+        assert!(output.status.success(), "{arguments:?}: {}", text(&output.stderr));
+        let mut result: Value = serde_json::from_slice(&output.stdout).unwrap();
+        result["seconds"].take();
+        result
+    };
+    let (duck, picture) = (shots("learn", "rubber-duck"), shots("try", "rubber-duck").join("1.jpg"));
+    for arguments in [["learn", duck.to_str().unwrap()], ["classify", picture.to_str().unwrap()]] {
+        let [with_file, without] =
+            [(Some(&*path), "one"), (None, "other")].map(|(file, state)| result(file, state, &arguments));
+        assert_eq!(with_file, without, "{arguments:?}");
+    }
+
+    let hub = |file: Option<&Path>, arguments: &[&str]| {
+        let mut command = orco(file, &["hub", "run", "--listen", "127.0.0.1:0", "--hub-folder"]);
+        command.arg(folder.path().join("hub")).args(arguments).stdout(Stdio::piped());
+        command
+    };
+    let mut running = hub(Some(&path), &[]).spawn().unwrap();
+    let said = BufReader::new(running.stdout.take().unwrap()).lines().next();
+    running.kill().unwrap();
+    running.wait().unwrap();
+    assert!(said.as_ref().is_some_and(|line| line.as_ref().unwrap().contains("http://127.0.0.1:")), "{said:?}");
+    for alone in ["--certificate", "--key"] {
+        assert_eq!(hub(Some(&path), &[alone, "x.pem"]).output().unwrap().status.code(), Some(2), "{alone}");
+    }
 }
 
 #[test]
