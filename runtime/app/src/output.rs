@@ -123,6 +123,15 @@ impl Output {
         }
     }
 
+    /// Writes what the program drew itself to standard output, colours and all, unless that is the JSON's. Nothing that
+    /// others wrote may be in it: see [`Output::line`].
+    ///
+    /// # Errors
+    /// As for [`Output::line`].
+    pub fn drawing(&self, text: &str) -> Result<()> {
+        if self.quiet() || self.mute.get() { Ok(()) } else { self.to_standard(text) }
+    }
+
     fn to_standard(&self, text: &str) -> Result<()> {
         let mut standard = io::stdout().lock();
         let Err(error) = standard.write_all(text.as_bytes()).and_then(|()| standard.flush()) else { return Ok(()) };

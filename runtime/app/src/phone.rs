@@ -84,21 +84,26 @@ impl PhoneAccess {
         Ok(format!("https://{host}:{port}/#token={}", token.trim()))
     }
 
-    /// What people read: a QR code, the address, and what the phone will ask.
+    /// The address as a QR code, in the colours of a terminal or without.
     ///
     /// # Errors
     /// If the token cannot be read.
-    pub fn invitation(&self, port: u16, coloured: bool) -> Result<String> {
-        let url = self.url(port)?;
-        let mut text = qr_code(&url, coloured)?;
-        let _ = write!(
-            text,
-            "\nPoint the phone's camera at this square, in the same network, or open\n\n    {url}\n\nThe phone says that it does not \
+    pub fn square(&self, port: u16, coloured: bool) -> Result<String> {
+        qr_code(&self.url(port)?, coloured)
+    }
+
+    /// What people read below the square: the address, and what the phone will ask.
+    ///
+    /// # Errors
+    /// If the token cannot be read.
+    pub fn directions(&self, port: u16) -> Result<String> {
+        Ok(format!(
+            "\nPoint the phone's camera at this square, in the same network, or open\n\n    {}\n\nThe phone says that it does not \
              know the certificate: go on to the page (\"Advanced\" or \"Details\"). It asks once. Whoever has this address may \
              teach. Ctrl-C ends the service.\n\nAnother name of this machine is {}",
+            self.url(port)?,
             self.url_of(&self.name, port)?
-        );
-        Ok(text)
+        ))
     }
 
     /// Writes the invitation into a file that only its owner may read, and says where it is: for a service whose output
@@ -108,8 +113,8 @@ impl PhoneAccess {
     /// If the token cannot be read, or the file cannot be written.
     pub fn write_invitation(&self, port: u16) -> Result<String> {
         let path = self.folder.join("invitation.txt");
-        files::replace(&path, self.invitation(port, false)?.as_bytes())
-            .with_context(|| format!("cannot write {}", path.display()))?;
+        let invitation = self.square(port, false)? + &self.directions(port)?;
+        files::replace(&path, invitation.as_bytes()).with_context(|| format!("cannot write {}", path.display()))?;
         Ok(format!("{} shows phones the way; whoever reads it may teach", path.display()))
     }
 
@@ -221,7 +226,8 @@ fn qr_code(text: &str, coloured: bool) -> Result<String> {
         return Ok(drawn + "\n");
     }
     Ok(drawn.lines().fold(String::new(), |mut text, line| {
-        let _ = writeln!(text, "\x1b[97;40m{line}\x1b[0m");
+        // Dark parts are drawn, light ones are the background.
+        let _ = writeln!(text, "\x1b[30;107m{line}\x1b[0m");
         text
     }))
 }
@@ -260,9 +266,28 @@ mod tests {
     fn the_square_is_black_on_white_and_has_a_margin() {
         let url = format!("https://192.168.1.7:8443/#token={}", "0".repeat(64));
         let [coloured, plain] = [true, false].map(|coloured| qr_code(&url, coloured).unwrap());
-        assert!(coloured.lines().all(|line| line.starts_with("\x1b[97;40m") && line.ends_with("\x1b[0m")));
-        let first = plain.lines().next().unwrap();
-        assert!(first.chars().all(|letter| letter == first.chars().next().unwrap()), "{plain}");
-        assert!(plain.lines().count() <= 40 && first.chars().count() <= 80, "it fits a terminal");
+        // Black letters on white, and white letters on a black terminal.
+        let coloured = coloured.lines().map(|line| line.strip_prefix("\x1b[30;107m")?.strip_suffix("\x1b[0m"));
+        let coloured = coloured.collect::<Option<Vec<_>>>().unwrap();
+        let plain: Vec<&str> = plain.lines().collect();
+        let code = QrCode::with_error_correction_level(&url, EcLevel::L).unwrap();
+        let expected = code.render::<char>().dark_color('#').light_color(' ').module_dimensions(1, 1).build();
+        let expected: Vec<&str> = expected.lines().collect();
+        for (drawn, ink, paper) in [(&coloured, '#', ' '), (&plain, ' ', '#')] {
+            assert_eq!(modules(drawn, ink, paper)[..expected.len()], expected);
+        }
+        assert!(expected[0].trim().is_empty() && expected[3].trim().is_empty(), "a margin of four");
+        assert!(plain.len() <= 40 && plain[0].chars().count() <= 80, "it fits a terminal");
+    }
+
+    /// The rows of a code that was drawn in half blocks.
+    fn modules(drawn: &[&str], ink: char, paper: char) -> Vec<String> {
+        let row = |line: &str, inked: [char; 2]| {
+            line.chars().map(|block| if inked.contains(&block) { ink } else { paper }).collect::<String>()
+        };
+        drawn
+            .iter()
+            .flat_map(|line| [row(line, ['\u{2588}', '\u{2580}']), row(line, ['\u{2588}', '\u{2584}'])])
+            .collect()
     }
 }

@@ -151,7 +151,12 @@ fn invite(output: &Output, phone: &PhoneAccess, port: u16) -> Result<Option<Anno
     let is_terminal = io::stdout().is_terminal();
     // systemd says so where the output goes into its journal.
     let is_logged = !is_terminal && env::var_os("JOURNAL_STREAM").is_some();
-    say!(output, "{}", if is_logged { phone.write_invitation(port)? } else { phone.invitation(port, is_terminal)? })?;
+    if is_logged {
+        say!(output, "{}", phone.write_invitation(port)?)?;
+    } else {
+        output.drawing(&phone.square(port, is_terminal)?)?;
+        say!(output, "{}", phone.directions(port)?)?;
+    }
     Ok(match phone.announce(port) {
         Ok(announcement) => Some(announcement),
         Err(error) => {

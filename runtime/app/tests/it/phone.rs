@@ -1,7 +1,7 @@
 //! Teaching from a phone: what `orco serve --phone` shows is enough to reach the service, and is the same again after a
 //! restart.
 
-use std::fs;
+use std::fs::{self, File};
 use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -71,6 +71,26 @@ fn a_phone_reaches_the_service_by_what_it_shows_also_after_a_restart() {
     assert_eq!(again.url.split_once('#').unwrap().1, token);
     assert_eq!(fs::read(&certificate).unwrap(), trusted, "the phone does not ask again");
     assert_eq!(again.ask(&trusted, "/api/v1/classes", true), 200);
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn a_terminal_shows_the_square_black_on_white() {
+    let folder = TempDir::new().unwrap();
+    let terminal = nix::pty::openpty(None, None).unwrap();
+    let arguments = ["--engine", "rten", "serve", "--phone", "--listen", "127.0.0.1:0"];
+    let mut command = orco(&shipped(), &folder.path().join("state"), &arguments);
+    let mut process = command.stdout(terminal.slave).spawn().unwrap();
+    // It holds the terminal open.
+    drop(command);
+    let lines = BufReader::new(File::from(terminal.master)).lines().map(Result::unwrap);
+    let shown: Vec<String> = lines.take_while(|line| !line.contains("Another name of this machine")).collect();
+    process.kill().unwrap();
+    process.wait().unwrap();
+    let square: Vec<&String> = shown.iter().take_while(|line| line.starts_with("\x1b[30;107m")).collect();
+    assert!(square.len() > 15 && !shown.iter().any(|line| line.contains("u{1b}")), "{shown:?}");
+    let white = square[0].trim_end().strip_prefix("\x1b[30;107m").unwrap().strip_suffix("\x1b[0m").unwrap();
+    assert!(white.chars().all(|block| block == ' '), "{white}");
 }
 
 #[test]
