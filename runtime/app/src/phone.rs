@@ -99,9 +99,11 @@ impl PhoneAccess {
     pub fn directions(&self, port: u16) -> Result<String> {
         Ok(format!(
             "\nPoint the phone's camera at this square, in the same network, or open\n\n    {}\n\nThe phone says that it does not \
-             know the certificate: go on to the page (\"Advanced\" or \"Details\"). It asks once. Whoever has this address may \
-             teach. Ctrl-C ends the service.\n\nAnother name of this machine is {}",
+             know the certificate: go on to the page (\"Advanced\" or \"Details\"). It asks once. Ctrl-C ends the service.\n\n\
+             Whoever has this address may teach. To lock all phones out, remove {} and start the service again.\n\n\
+             Another name of this machine is {}",
             self.url(port)?,
+            self.token.display(),
             self.url_of(&self.name, port)?
         ))
     }

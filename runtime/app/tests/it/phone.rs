@@ -4,7 +4,7 @@
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 
 use tempfile::TempDir;
@@ -17,6 +17,8 @@ use crate::support::{orco, shipped};
 struct Invited {
     process: Child,
     url: String,
+    /// The file that locks phones out when it is removed.
+    token: PathBuf,
 }
 
 impl Invited {
@@ -27,7 +29,10 @@ impl Invited {
         let lines = BufReader::new(process.stdout.take().unwrap()).lines().map(Result::unwrap);
         let shown: Vec<String> = lines.take_while(|line| !line.contains("Another name of this machine")).collect();
         let url = shown.iter().find(|line| line.contains("#token=")).map(|line| line.trim().to_owned());
-        let service = Self { process, url: url.unwrap_or_default() };
+        let token =
+            shown.iter().find_map(|line| line.split_once("lock all phones out, remove ")?.1.split_once(" and "));
+        let token = token.map(|(path, _)| path.into()).unwrap_or_default();
+        let service = Self { process, url: url.unwrap_or_default(), token };
         let is_drawn = |line: &&String| line.contains(['\u{2588}', '\u{2580}', '\u{2584}']);
         assert!(shown.iter().filter(is_drawn).count() > 15 && !service.url.is_empty(), "{shown:?}");
         service
@@ -35,12 +40,17 @@ impl Invited {
 
     /// Status of `GET path` by a client that trusts the certificate alone, with the address's token or without.
     fn ask(&self, certificate: &[u8], path: &str, with_token: bool) -> u16 {
+        let (_, token) = self.url.split_once("/#token=").unwrap();
+        self.ask_with(certificate, path, Some(token).filter(|_| with_token))
+    }
+
+    fn ask_with(&self, certificate: &[u8], path: &str, token: Option<&str>) -> u16 {
         let roots = RootCerts::new_with_certs(&[Certificate::from_pem(certificate).unwrap()]);
         let tls = TlsConfig::builder().root_certs(roots).build();
         let client: Agent = Agent::config_builder().tls_config(tls).http_status_as_error(false).build().new_agent();
-        let (address, token) = self.url.split_once("/#token=").unwrap();
+        let (address, _) = self.url.split_once("/#token=").unwrap();
         let mut request = client.get(format!("{address}{path}"));
-        if with_token {
+        if let Some(token) = token {
             request = request.header("Authorization", format!("Bearer {token}"));
         }
         request.call().unwrap().status().as_u16()
@@ -113,10 +123,19 @@ fn a_journal_is_not_told_the_token() {
 }
 
 #[test]
-fn a_token_of_ones_own_is_taken() {
+fn a_token_of_ones_own_is_taken_and_phones_are_locked_out_as_it_says() {
     let folder = TempDir::new().unwrap();
-    let token = folder.path().join("token");
-    let service = Invited::start(&folder.path().join("state"), &["--token-file", token.to_str().unwrap()]);
-    assert!(service.url.ends_with(&format!("#token={}", fs::read_to_string(token).unwrap().trim())), "{}", service.url);
+    let path = folder.path().join("token");
+    let start = || Invited::start(&folder.path().join("state"), &["--token-file", path.to_str().unwrap()]);
+    let service = start();
+    let token = fs::read_to_string(&path).unwrap().trim().to_owned();
+    assert!(service.url.ends_with(&format!("#token={token}")), "{}", service.url);
     assert!(!folder.path().join("state.phone/token").exists());
+
+    fs::remove_file(&service.token).unwrap();
+    drop(service);
+    let again = start();
+    let trusted = fs::read(folder.path().join("state.phone/certificate.pem")).unwrap();
+    assert_eq!(again.ask_with(&trusted, "/api/v1/classes", Some(&token)), 401);
+    assert_eq!(again.ask(&trusted, "/api/v1/classes", true), 200);
 }
