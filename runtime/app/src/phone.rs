@@ -6,7 +6,7 @@
 
 use std::fmt::Write as _;
 use std::fs;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
@@ -53,7 +53,7 @@ impl PhoneAccess {
     /// # Errors
     /// If the folder or a file cannot be written, or the machine is on no network.
     pub fn prepare(folder: &Path, listen: IpAddr, given: Credentials) -> Result<Self> {
-        let addresses = if listen.is_unspecified() { own_addresses()? } else { vec![listen] };
+        let addresses = if listen.is_unspecified() { own_addresses(listen)? } else { vec![listen] };
         let name = format!("{}.local", label(&host_name()));
         files::create_folder(folder).with_context(|| format!("cannot make the folder {}", folder.display()))?;
         let token = given.token.unwrap_or_else(|| folder.join("token"));
@@ -144,22 +144,50 @@ impl Drop for Announcement {
     }
 }
 
-/// Addresses of this machine by which others of its network reach it, those of IPv4 first.
-fn own_addresses() -> Result<Vec<IpAddr>> {
+/// Addresses of this machine by which others of its network reach a service that listens on all of them.
+fn own_addresses(listen: IpAddr) -> Result<Vec<IpAddr>> {
     let interfaces = if_addrs::get_if_addrs().context("cannot list this machine's addresses")?;
-    let of_network = |address: &IpAddr| match address {
-        IpAddr::V4(address) => !address.is_link_local(),
-        IpAddr::V6(address) => !address.is_unicast_link_local(),
-    };
-    let found = interfaces.iter().filter(|interface| !interface.is_loopback()).map(if_addrs::Interface::ip);
-    let mut addresses: Vec<IpAddr> = found.filter(of_network).collect();
-    addresses.sort_by_key(|address| (address.is_ipv6(), *address));
-    addresses.dedup();
+    // Where there is no such table, none can be told from the others.
+    let temporary = fs::read_to_string("/proc/net/if_inet6").map(|table| temporary_addresses(&table));
+    let found = interfaces.iter().map(if_addrs::Interface::ip);
+    let addresses = lasting_addresses(found, &temporary.unwrap_or_default(), listen);
+    let other_family = if listen.is_ipv4() { ", or give --listen [::]:8443 if that one has IPv6 alone" } else { "" };
     ensure!(
         !addresses.is_empty(),
-        "this machine is on no network: connect it to the one that the phone is on, and start again"
+        "this machine is on no network: connect it to the one that the phone is on, and start again{other_family}"
     );
     Ok(addresses)
+}
+
+/// Of a machine's addresses, those by which others reach a service that listens on all of a family, those of IPv4 first.
+/// Temporary ones (RFC 8981) are left out: they change every day, and the phone would ask about each new certificate.
+fn lasting_addresses(found: impl Iterator<Item = IpAddr>, temporary: &[Ipv6Addr], listen: IpAddr) -> Vec<IpAddr> {
+    let is_lasting = |address: &IpAddr| match address {
+        IpAddr::V4(address) => !address.is_loopback() && !address.is_link_local(),
+        // What listens on `::` hears IPv4, too, but not the other way round.
+        IpAddr::V6(_) if listen.is_ipv4() => false,
+        IpAddr::V6(address) => {
+            !address.is_loopback() && !address.is_unicast_link_local() && !temporary.contains(address)
+        }
+    };
+    let mut addresses: Vec<IpAddr> = found.filter(is_lasting).collect();
+    addresses.sort_by_key(|address| (address.is_ipv6(), *address));
+    addresses.dedup();
+    addresses
+}
+
+/// The temporary ones in Linux's table of a machine's addresses of IPv6: a line has address, interface, length of the
+/// prefix, scope, flags and the interface's name, all numbers in hexadecimal digits.
+fn temporary_addresses(table: &str) -> Vec<Ipv6Addr> {
+    /// `IFA_F_TEMPORARY` of linux/if_addr.h.
+    const TEMPORARY: u8 = 1;
+    let temporary = |line: &str| {
+        let mut fields = line.split_whitespace();
+        let address = u128::from_str_radix(fields.next()?, 16).ok()?;
+        let flags = u8::from_str_radix(fields.nth(3)?, 16).ok()?;
+        (flags & TEMPORARY != 0).then(|| Ipv6Addr::from(address))
+    };
+    table.lines().filter_map(temporary).collect()
 }
 
 /// The first label of a machine's name, with letters, digits and hyphens alone.
@@ -244,6 +272,38 @@ mod tests {
             [("Door3", "door3"), ("door3.example", "door3"), ("my_door", "mydoor"), ("-tür-", "tr"), ("", "orco")]
         {
             assert_eq!(label(name), expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn addresses_are_those_that_last_and_where_it_listens() {
+        let table = "\
+            00000000000000000000000000000001 01 80 10 80       lo\n\
+            fe800000000000005054fffffe123456 02 40 20 80     eth0\n\
+            20010db8000000000000000000000007 02 40 00 00     eth0\n\
+            20010db80000000012340000abcd0001 02 40 00 01     eth0\n\
+            fd000000000000000000000000000007 03 40 00 80    wlan0\n";
+        let temporary = temporary_addresses(table);
+        assert_eq!(temporary, ["2001:db8::1234:0:abcd:1".parse::<Ipv6Addr>().unwrap()]);
+        let found = [
+            "fd00::7",
+            "2001:db8::1234:0:abcd:1",
+            "2001:db8::7",
+            "fe80::5054:ff:fe12:3456",
+            "::1",
+            "192.168.1.7",
+            "192.168.1.7",
+            "169.254.3.4",
+            "127.0.0.1",
+            "10.0.0.7",
+        ];
+        for (listen, expected) in [
+            ("0.0.0.0", &["10.0.0.7", "192.168.1.7"][..]),
+            ("::", &["10.0.0.7", "192.168.1.7", "2001:db8::7", "fd00::7"]),
+        ] {
+            let found = found.iter().map(|address| address.parse().unwrap());
+            let addresses = lasting_addresses(found, &temporary, listen.parse().unwrap());
+            assert_eq!(addresses.iter().map(IpAddr::to_string).collect::<Vec<_>>(), expected, "{listen}");
         }
     }
 
