@@ -7,11 +7,16 @@ mod machine;
 mod service;
 
 use std::fmt;
+#[cfg(feature = "serve")]
+use std::path::Path;
+use std::path::PathBuf;
 
 use anyhow::Error;
 
 use crate::advice;
 use crate::options::Options;
+#[cfg(feature = "serve")]
+use crate::phone;
 
 /// How a finding is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -87,31 +92,32 @@ impl Findings {
     }
 }
 
-/// Looks at bundle, state, engines and machine.
-pub fn examine(options: &Options) -> Findings {
-    let mut findings = Findings::default();
-    machine::processor(&mut findings);
-    machine::clock(&mut findings);
-    let bundle = files::bundle(options, &mut findings);
-    engine::onnx_runtime(options, &mut findings);
+/// Looks at bundle, state, engines and machine. Returns the state's folder, where that is known.
+pub fn examine(options: &Options, findings: &mut Findings) -> Option<PathBuf> {
+    machine::processor(findings);
+    machine::clock(findings);
+    let bundle = files::bundle(options, findings);
+    engine::onnx_runtime(options, findings);
     if let Some(bundle) = &bundle {
-        engine::rten(options, bundle, &mut findings);
+        engine::rten(options, bundle, findings);
     }
-    let needed = files::state(options, bundle, &mut findings);
-    machine::memory(needed, &mut findings);
-    machine::cameras(&mut findings);
-    findings
+    let state = files::state_folder(options, bundle.as_ref(), findings);
+    let needed = state.as_deref().and_then(|folder| files::state(options, folder, bundle, findings));
+    machine::memory(needed, findings);
+    machine::cameras(findings);
+    state
 }
 
-/// Looks at what the service needs.
+/// Looks at what the service on that state needs.
 #[cfg(feature = "serve")]
-pub fn examine_service(arguments: &crate::serve_options::ServeOptions, mut findings: Findings) -> Findings {
-    service::token(arguments, &mut findings);
-    service::certificate(arguments, &mut findings);
-    service::port(arguments, &mut findings);
+pub fn examine_service(arguments: &crate::serve_options::ServeOptions, state: Option<&Path>, findings: &mut Findings) {
+    // What is not given for phones lies there.
+    let phone = state.filter(|_| arguments.phone).map(phone::folder_of);
+    service::token(arguments, phone.as_deref(), findings);
+    service::certificate(arguments, phone.as_deref(), findings);
+    service::port(arguments, findings);
     #[cfg(feature = "mqtt")]
-    service::mqtt(arguments, &mut findings);
-    findings
+    service::mqtt(arguments, findings);
 }
 
 /// A number of bytes for people.

@@ -36,6 +36,23 @@ pub struct Credentials {
     pub token: Option<PathBuf>,
 }
 
+/// The folder beside a state where `orco serve --phone` keeps what is not given.
+pub fn folder_of(state: &Path) -> PathBuf {
+    let mut folder = state.as_os_str().to_owned();
+    folder.push(".phone");
+    folder.into()
+}
+
+/// The token's file in that folder.
+pub fn token_in(folder: &Path) -> PathBuf {
+    folder.join("token")
+}
+
+/// The certificate in that folder, and its key.
+pub fn tls_in(folder: &Path) -> Tls {
+    Tls { certificate: folder.join("certificate.pem"), key: folder.join("key.pem") }
+}
+
 /// What `orco serve --phone` serves with.
 pub struct PhoneAccess {
     tls: Tls,
@@ -56,7 +73,7 @@ impl PhoneAccess {
         let addresses = if listen.is_unspecified() { own_addresses(listen)? } else { vec![listen] };
         let name = format!("{}.local", label(&host_name()));
         files::create_folder(folder).with_context(|| format!("cannot make the folder {}", folder.display()))?;
-        let token = given.token.unwrap_or_else(|| folder.join("token"));
+        let token = given.token.unwrap_or_else(|| token_in(folder));
         Token::read_or_make(&token)?;
         let mut names = vec![name.clone(), "localhost".to_owned()];
         names.extend(addresses.iter().map(IpAddr::to_string));
@@ -208,18 +225,22 @@ fn in_url(address: IpAddr) -> String {
 
 /// The certificate in a folder; it is made where there is none for all these names.
 fn own_certificate(folder: &Path, names: Vec<String>) -> Result<Tls> {
-    let tls = Tls { certificate: folder.join("certificate.pem"), key: folder.join("key.pem") };
-    if tls.check().is_err() || !holds_for(&tls.certificate, &names) {
+    let tls = tls_in(folder);
+    if !is_usable(&tls) || !holds_for(&tls.certificate, &names) {
         make_certificate(&tls, names)?;
     }
     Ok(tls)
 }
 
-/// Whether a certificate is for all these names and addresses, and for some weeks to come.
-fn holds_for(certificate: &Path, names: &[String]) -> bool {
+/// Whether a certificate and its key belong together, for some weeks to come.
+pub fn is_usable(tls: &Tls) -> bool {
     let now = Timestamp::now().as_second();
-    CertificateFacts::read(certificate)
-        .is_some_and(|facts| !facts.ends_soon(now) && names.iter().all(|name| facts.names.contains(name)))
+    tls.check().is_ok() && CertificateFacts::read(&tls.certificate).is_some_and(|facts| !facts.ends_soon(now))
+}
+
+/// Whether a certificate is for all these names and addresses.
+fn holds_for(certificate: &Path, names: &[String]) -> bool {
+    CertificateFacts::read(certificate).is_some_and(|facts| names.iter().all(|name| facts.names.contains(name)))
 }
 
 /// Makes a certificate that nobody vouches for; its key is the one that is there, or a new one.
@@ -310,7 +331,7 @@ mod tests {
     #[test]
     fn a_certificate_is_kept_while_it_holds_for_the_machines_addresses() {
         let folder = tempfile::tempdir().unwrap();
-        let tls = Tls { certificate: folder.path().join("certificate.pem"), key: folder.path().join("key.pem") };
+        let tls = tls_in(folder.path());
         let names = |address: &str| vec!["door3.local".to_owned(), address.to_owned()];
         make_certificate(&tls, names("192.168.1.7")).unwrap();
         tls.check().unwrap();

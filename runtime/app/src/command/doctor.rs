@@ -5,7 +5,7 @@ use clap::Args;
 use orco_runtime::state::sentence::counted;
 use serde_json::{Value, json};
 
-use crate::doctor::{self, Finding, Level};
+use crate::doctor::{self, Finding, Findings, Level};
 use crate::options::Options;
 use crate::output::{Output, say};
 
@@ -19,11 +19,12 @@ pub struct Arguments {
 
 /// Prints every finding; fails where something must be mended.
 pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<Value> {
-    let findings = doctor::examine(options);
+    let mut findings = Findings::default();
+    let state = doctor::examine(options, &mut findings);
     #[cfg(feature = "serve")]
-    let findings = doctor::examine_service(&arguments.serve, findings);
+    doctor::examine_service(&arguments.serve, state.as_deref(), &mut findings);
     #[cfg(not(feature = "serve"))]
-    let _ = arguments;
+    let _ = (arguments, state);
     for Finding { subject, level, text } in &findings.0 {
         say!(output, "{:<6} {subject:<13} {text}", level.to_string())?;
     }

@@ -22,7 +22,7 @@ use serde_json::{Value, json};
 use crate::device;
 use crate::options::Options;
 use crate::output::{Output, say};
-use crate::phone::{Announcement, Credentials, PhoneAccess};
+use crate::phone::{self, Announcement, Credentials, PhoneAccess};
 use crate::serve_options::ServeOptions;
 
 /// How long a change waits, at least, for another program that is changing the same state.
@@ -141,9 +141,7 @@ fn accept_release(output: &Output, bundle: &Bundle, store: &Store, settings: &Le
 
 /// Certificate, token and names for phones; what is not given lies in a folder beside the state.
 fn phone_access(store: &Store, listen: IpAddr, given: Credentials) -> Result<PhoneAccess> {
-    let mut folder = store.folder().as_os_str().to_owned();
-    folder.push(".phone");
-    PhoneAccess::prepare(folder.as_ref(), listen, given)
+    PhoneAccess::prepare(&phone::folder_of(store.folder()), listen, given)
 }
 
 /// Shows phones the way. The network's knowing the machine's name ends with what is returned.

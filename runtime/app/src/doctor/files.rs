@@ -1,7 +1,7 @@
 //! The bundle and the state.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::anyhow;
@@ -41,22 +41,26 @@ pub fn bundle(options: &Options, findings: &mut Findings) -> Option<Bundle> {
     }
 }
 
-/// Whether the state can be read and changed. Returns how many bytes of memory a session takes.
-pub fn state(options: &Options, bundle: Option<Bundle>, findings: &mut Findings) -> Option<usize> {
-    let name = bundle.as_ref().map_or("", |bundle| bundle.manifest.name.as_str()).to_owned();
-    let folder = match options.state_folder(&name) {
-        Ok(_) if bundle.is_none() && options.state.is_none() => return None,
-        Ok(folder) => folder,
+/// Where the state lies, unless the bundle's name says so and is not known.
+pub fn state_folder(options: &Options, bundle: Option<&Bundle>, findings: &mut Findings) -> Option<PathBuf> {
+    let name = bundle.map_or("", |bundle| bundle.manifest.name.as_str());
+    match options.state_folder(name) {
+        Ok(_) if bundle.is_none() && options.state.is_none() => None,
+        Ok(folder) => Some(folder),
         Err(error) => {
-            findings.failed("state", error);
-            return None;
+            findings.failed(STATE, error);
+            None
         }
-    };
-    let there = folder_of(&folder, findings);
-    if there {
-        lock(&folder, findings);
     }
-    room(&folder, findings);
+}
+
+/// Whether the state can be read and changed. Returns how many bytes of memory a session takes.
+pub fn state(options: &Options, folder: &Path, bundle: Option<Bundle>, findings: &mut Findings) -> Option<usize> {
+    let there = folder_of(folder, findings);
+    if there {
+        lock(folder, findings);
+    }
+    room(folder, findings);
     let bundle = bundle?;
     let opened = device::store(options, &bundle).and_then(|store| {
         let settings = device::settings(options, &store, 1);

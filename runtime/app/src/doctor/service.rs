@@ -2,6 +2,7 @@
 
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::path::Path;
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -10,21 +11,27 @@ use orco_serve::token::Token;
 
 use super::Findings;
 use crate::certificate::CertificateFacts;
+use crate::phone;
 use crate::serve_options::ServeOptions;
 
 /// How long a program on the port may take to say what it is.
 const PORT_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Whether the token can be used, or made.
-pub fn token(arguments: &ServeOptions, findings: &mut Findings) {
+/// Whether the token can be used, or made. `phone` is the folder that holds phones' token where none is given; the
+/// service makes that.
+pub fn token(arguments: &ServeOptions, phone: Option<&Path>, findings: &mut Findings) {
     const SUBJECT: &str = "token";
-    match &arguments.token_file {
+    let is_missing = |folder: &&Path| !folder.as_os_str().is_empty() && !folder.is_dir() && Some(*folder) != phone;
+    match arguments.token_file.clone().or(phone.map(phone::token_in)) {
+        None if arguments.phone => {
+            findings.note(SUBJECT, "not looked at: it lies beside the state, whose folder is not known")
+        }
         None if arguments.listen().ip().is_loopback() => {
             findings.note(SUBJECT, "none: everyone on this machine may teach")
         }
         None => findings.failed(SUBJECT, ServeError::NoToken { address: arguments.listen() }),
         Some(path) if path.symlink_metadata().is_err_and(|error| error.kind() == io::ErrorKind::NotFound) => {
-            match path.parent().filter(|folder| !folder.as_os_str().is_empty() && !folder.is_dir()) {
+            match path.parent().filter(is_missing) {
                 Some(folder) => findings.wrong(
                     SUBJECT,
                     format!("{} cannot be made: there is no folder {}; make it", path.display(), folder.display()),
@@ -32,22 +39,30 @@ pub fn token(arguments: &ServeOptions, findings: &mut Findings) {
                 None => findings.note(SUBJECT, format!("{} is made when the service starts", path.display())),
             }
         }
-        Some(path) => match Token::read(path) {
+        Some(path) => match Token::read(&path) {
             Ok(_) => findings.good(SUBJECT, format!("{}, its owner's alone", path.display())),
             Err(error) => findings.failed(SUBJECT, error),
         },
     }
 }
 
-/// Whether certificate and key belong together, and today is between the certificate's dates.
-pub fn certificate(arguments: &ServeOptions, findings: &mut Findings) {
+/// Whether certificate and key belong together, and today is between the certificate's dates. `phone` is the folder that
+/// holds phones' certificate where none is given.
+pub fn certificate(arguments: &ServeOptions, phone: Option<&Path>, findings: &mut Findings) {
     const SUBJECT: &str = "certificate";
-    let tls = match arguments.tls() {
-        Ok(Some(tls)) => tls,
-        Ok(None) => {
+    let tls = match (arguments.tls(), phone.map(phone::tls_in)) {
+        (Ok(Some(tls)), _) => tls,
+        (Ok(None), Some(own)) if !phone::is_usable(&own) => {
+            let shown = own.certificate.display();
+            return findings
+                .note(SUBJECT, format!("{shown} is made when the service starts; each phone asks about it"));
+        }
+        (Ok(None), Some(own)) => own,
+        (Ok(None), None) if arguments.phone => return,
+        (Ok(None), None) => {
             return findings.note(SUBJECT, "none: browsers on other machines give no camera to a page without TLS");
         }
-        Err(error) => return findings.failed(SUBJECT, error),
+        (Err(error), _) => return findings.failed(SUBJECT, error),
     };
     if let Err(error) = tls.check() {
         return findings.failed(SUBJECT, error);
@@ -96,8 +111,6 @@ pub fn port(arguments: &ServeOptions, findings: &mut Findings) {
         Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
             if answers(address) {
                 findings.good(SUBJECT, format!("a service answers on {address} already"));
-            } else if arguments.certificate.is_some() {
-                findings.note(SUBJECT, format!("{address} is taken, by a service with TLS perhaps"));
             } else {
                 let text = "is taken by another program: end that, or give another address with --listen ADDRESS:PORT";
                 findings.wrong(SUBJECT, format!("{address} {text}"));
@@ -107,7 +120,8 @@ pub fn port(arguments: &ServeOptions, findings: &mut Findings) {
     }
 }
 
-/// Whether a service such as ours is at an address: it says that it is alive as the Open Inference Protocol asks.
+/// Whether a service such as ours is at an address: it says that it is alive as the Open Inference Protocol asks, or
+/// where it speaks TLS, that it is reached by https.
 fn answers(mut address: SocketAddr) -> bool {
     if address.ip().is_unspecified() {
         address.set_ip(IpAddr::V4(Ipv4Addr::LOCALHOST));
@@ -121,5 +135,7 @@ fn answers(mut address: SocketAddr) -> bool {
         stream.take(4096).read_to_end(&mut answer)?;
         Ok(answer)
     };
-    ask().is_ok_and(|answer| answer.starts_with(b"HTTP/1.1 200 "))
+    let answer = ask().unwrap_or_default();
+    let head = String::from_utf8_lossy(&answer).to_ascii_lowercase();
+    head.starts_with("http/1.1 200 ") || head.starts_with("http/1.1 307 ") && head.contains("\r\nlocation: https://")
 }
