@@ -2,6 +2,7 @@
 
 #![cfg(target_os = "linux")]
 
+use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::os::unix::net::UnixDatagram;
@@ -84,6 +85,23 @@ fn the_unit_is_shut_in() {
     let level = said.lines().find_map(|line| line.split("Overall exposure level for orco.service: ").nth(1));
     let level = level.and_then(|level| level.split_whitespace().next()?.parse::<f64>().ok());
     assert!(level.is_some_and(|level| level <= EXPOSURE), "{said}");
+}
+
+/// All values of a setting of the unit.
+fn unit_values(name: &str) -> Vec<String> {
+    let unit = fs::read_to_string(UNIT).unwrap();
+    let values =
+        unit.lines().filter_map(|line| line.strip_prefix(name)?.strip_prefix('=')).flat_map(str::split_whitespace);
+    values.map(str::to_owned).collect()
+}
+
+/// `getifaddrs` asks for addresses through netlink; without it `phone = true` ends the service.
+#[test]
+fn the_unit_lets_the_service_list_the_machines_addresses() {
+    let families = unit_values("RestrictAddressFamilies");
+    for family in ["AF_INET", "AF_INET6", "AF_UNIX", "AF_NETLINK"] {
+        assert!(families.iter().any(|allowed| allowed == family), "{family} is not among {families:?}");
+    }
 }
 
 /// `MemoryDenyWriteExecute`, as the kernel does it: neither engine makes code while it runs.
