@@ -2,6 +2,7 @@
 
 #![cfg(target_os = "linux")]
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -93,6 +94,33 @@ fn unit_values(name: &str) -> Vec<String> {
     let values =
         unit.lines().filter_map(|line| line.strip_prefix(name)?.strip_prefix('=')).flat_map(str::split_whitespace);
     values.map(str::to_owned).collect()
+}
+
+/// Classes of devices, as `/proc/devices` names them, that the guides promise.
+#[test]
+fn the_unit_allows_every_device_that_the_guides_name() {
+    let book = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/src/guides");
+    let guides = fs::read_dir(book).unwrap().map(|guide| fs::read_to_string(guide.unwrap().path()).unwrap());
+    let guides: String = guides.collect();
+    let is_of_name = |letter: char| letter.is_ascii_alphanumeric() || "_-".contains(letter);
+    let mut named: BTreeSet<&str> = guides
+        .split("/dev/")
+        .skip(1)
+        .map(|rest| rest.split(|letter| !is_of_name(letter)).next().unwrap().trim_end_matches(char::is_numeric))
+        .collect();
+    named.extend(guides.contains("libcamerasrc").then_some("libcamerasrc"));
+    let classes = |name: &str| match name {
+        "video" | "v4l" => &["char-video4linux"][..],
+        "gpiochip" => &["char-gpiochip"],
+        "dma_heap" => &["char-dma_heap"],
+        "libcamerasrc" => &["char-video4linux", "char-media", "char-dma_heap"],
+        other => panic!("which devices are /dev/{other}?"),
+    };
+    let allowed = unit_values("DeviceAllow");
+    assert!(named.len() >= 4, "{named:?}");
+    for class in named.into_iter().flat_map(classes) {
+        assert!(allowed.iter().any(|allowed| allowed == class), "{class} is not among {allowed:?}");
+    }
 }
 
 /// `getifaddrs` asks for addresses through netlink; without it `phone = true` ends the service.
