@@ -65,7 +65,7 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments, state: Opt
     );
     let rows = sessions(&learner, output)?;
     say!(output, "")?;
-    let Pictures { right, sure, total } = pictures(&options, output, arguments)?;
+    let Pictures { right, sure, total } = pictures(&options, output, arguments, state.is_some())?;
     let seconds = started.elapsed().as_secs_f64();
     say!(output, "\nthe demonstration took {seconds:.1} s")?;
     #[cfg(feature = "serve")]
@@ -112,8 +112,9 @@ fn sessions(learner: &Learner, output: &Output) -> Result<Vec<SessionAccuracy>> 
     printed.map(|()| rows)
 }
 
-/// Learns the classes of the sample pictures, opens the saved state again, and classifies other pictures of them.
-fn pictures(options: &Options, output: &Output, arguments: &Arguments) -> Result<Pictures> {
+/// Learns the classes of the sample pictures, opens the saved state again, and classifies other pictures of them. What
+/// was learned counts as a change where the state is kept.
+fn pictures(options: &Options, output: &Output, arguments: &Arguments, is_kept: bool) -> Result<Pictures> {
     let mut learner = device::open(options, output)?;
     learner.settings_mut().seed = SEED;
     say!(output, "engine: {}", learner.engine(Workload::Shots)?.name)?;
@@ -122,7 +123,8 @@ fn pictures(options: &Options, output: &Output, arguments: &Arguments) -> Result
     let labels = classes_in(&folder)?;
     let new = labels.iter().map(|label| Ok((label.as_str(), Shots::folder(folder.join(label))?)));
     let new = new.collect::<Result<Vec<_>>>()?;
-    let report = learner.learn_many(&new, &mut ProgressBars::default())?.report;
+    let outcome = learner.learn_many(&new, &mut ProgressBars::default())?;
+    let report = if is_kept { session_report::unwrap_outcome(output, outcome) } else { outcome.report };
     let what = format!("learned {}", session_report::list_classes(&new));
     session_report::print(output, &report, &what, started.elapsed().as_secs_f64())?;
     let mut learner = device::open(options, output)?;

@@ -9,7 +9,7 @@ use orco_state::pack::UnverifiedPack;
 use orco_state::state::State;
 use serde_json::{Value, json};
 
-use crate::support::{self, Device, argument, assert_refused, shots, text, workspace};
+use crate::support::{self, Device, argument, assert_refused, copy_all, shots, text, workspace};
 
 #[test]
 fn a_learned_class_survives_a_restart() {
@@ -554,6 +554,28 @@ fn the_demonstration_learns_from_the_sample_pictures_and_says_what_it_is_sure_of
     command.env("ORCO_STATE", device.state());
     command.env("ORCO_CONFIG", concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/support/nothing.toml"));
     assert_refused(&command.output().unwrap(), "name their folder with --shots");
+}
+
+#[test]
+fn a_demonstration_that_fails_late_says_that_the_state_was_changed() {
+    let device = Device::on(workspace().join("models/everyday"));
+    let samples = device.folder.path().join("samples");
+    copy_all(&shots("learn", "mug"), &samples.join("learn/mug"));
+    fs::create_dir_all(samples.join("try/mug")).unwrap();
+    fs::write(samples.join("try/mug/1.jpg"), b"\xff\xd8 no more").unwrap();
+    let demo = ["demo", "--shots", samples.to_str().unwrap(), "--json", "-"];
+    let output = device.command(&demo).output().unwrap();
+    let result: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!((output.status.code(), &result["changed"]), (Some(3), &true.into()), "{}", text(&output.stderr));
+    assert_eq!(device.saved().state.classes.len(), 1);
+
+    // Without a state of the user's, nothing of theirs is changed.
+    let mut command = Command::new(env!("CARGO_BIN_EXE_orco"));
+    command.args(demo).arg("--bundle").arg(&device.bundle);
+    command.env("ORCO_CONFIG", concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/support/nothing.toml"));
+    let output = command.output().unwrap();
+    let result: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!((output.status.code(), &result["changed"]), (Some(1), &false.into()), "{}", text(&output.stderr));
 }
 
 #[test]
