@@ -12,6 +12,7 @@ use orco_runtime::bundle::{Bundle, OpenError};
 use orco_runtime::encoder::engine_choice::{EngineChoice, Workload};
 use orco_runtime::image_rs::RgbImage;
 use orco_runtime::state::escape::EscapedText;
+use orco_runtime::state::label;
 use orco_runtime::state::sentence::{counted, with_causes};
 use orco_runtime::store::Store;
 use orco_serve::host_name;
@@ -40,8 +41,10 @@ pub struct Arguments {
     /// Folder of the device's key and of bundles that its channel named; by default `fleet` in the state's folder.
     #[arg(long, value_name = "DIR", env = "ORCO_FLEET")]
     fleet: Option<PathBuf>,
-    /// Label of a class that may be shared; may be given again. `*` stands for all that were taught here.
-    #[arg(long, value_name = "LABEL", env = "ORCO_SHARE", value_delimiter = ',')]
+    /// Label of a class that may be shared; may be given again, in the variable on a line of its own. `*` stands for all
+    /// that were taught here.
+    // A label may hold any other separator, and a part of it may be another's label.
+    #[arg(long, value_name = "LABEL", env = "ORCO_SHARE", value_delimiter = '\n')]
     share: Vec<String>,
     /// Shares the kept pictures of their shots, too.
     #[arg(long, env = "ORCO_SHARE_PICTURES", value_parser = clap::builder::BoolishValueParser::new())]
@@ -86,6 +89,7 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<
         share_pictures: arguments.share_pictures,
         retry: RetryPolicy::default(),
     };
+    let bundle = settings.bundle.clone();
     let current = folder.current_bundle();
     let device = FleetDevice::new(folder, &state, settings);
     let mut transport = match &arguments.hub_ca_file {
@@ -101,6 +105,12 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<
     let mut done = SyncOutcome::default();
     let ended = device.sync_noting(&mut transport, &mut (), &mut done);
     print(output, &done, &current)?;
+    if let SharedClasses::Labels(labels) = arguments.shared()
+        && let Some(folder) = Some(current).filter(|link| link.exists()).or(bundle)
+        && let Ok(bundle) = open(&folder)
+    {
+        warn_of_unknown(output, &labels, &bundle, &store);
+    }
     match ended.context("the round with the hub ended early") {
         Ok(()) => {
             let held = done.outcomes.iter().filter(|outcome| outcome.refused.is_none()).count();
@@ -110,6 +120,16 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<
         Err(error) => output.error(advice::sentence(&error)),
     }
     Ok(to_json(&done))
+}
+
+/// Warns of labels that no learned class has: one that was mistyped would never be shared. Where bundle
+/// or state cannot be read, the round has said so.
+fn warn_of_unknown(output: &Output, labels: &[String], bundle: &Bundle, store: &Store) {
+    let Ok(snapshot) = store.load(bundle) else { return };
+    let is_known = |label: &&String| snapshot.saved.state.classes.iter().any(|class| label::same(&class.label, label));
+    for unknown in labels.iter().filter(|label| !is_known(label)) {
+        output.warn(format_args!("no class with the label {} was learned, so none is shared", EscapedText(unknown)));
+    }
 }
 
 /// Whether a bundle works on this machine: its backbone runs, and gives numbers.

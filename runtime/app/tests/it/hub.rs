@@ -53,6 +53,27 @@ fn sync(folder: &Path, device: &str, hub: &RunningHub, more: &[&str]) -> Value {
 }
 
 #[test]
+fn a_label_with_a_comma_is_one_label() {
+    let folder = TempDir::new().unwrap();
+    let folder = folder.path();
+    let running = RunningHub::start(folder);
+    let code = json(hub(folder, &["code"]))["code"].as_str().unwrap().to_owned();
+    sync(folder, "giver", &running, &["--code", &code]);
+    let classes =
+        [("mug", "mug"), ("mug, blue", "cactus")].map(|(label, class)| argument(label, &shots("learn", class)));
+    json(orco(&shipped(), &folder.join("giver"), &["learn", &classes[0], &classes[1]]));
+
+    let done = sync(folder, "giver", &running, &["--share", "mug, blue", "--share", "mgu"]);
+    assert_eq!(done["pushed"], serde_json::json!(["mug, blue"]));
+    let warnings = done["warnings"].as_array().unwrap();
+    assert!(warnings.len() == 1 && warnings[0].as_str().unwrap().contains("label mgu was learned"), "{warnings:?}");
+
+    let mut command = orco(&shipped(), &folder.join("giver"), &["sync", "--hub", &running.url]);
+    command.env("ORCO_SHARE", "mug, blue\nmug");
+    assert_eq!(json(command)["pushed"], serde_json::json!(["mug"]));
+}
+
+#[test]
 fn a_class_goes_from_one_device_to_another_by_way_of_a_hub() {
     let folder = TempDir::new().unwrap();
     let folder = folder.path();
