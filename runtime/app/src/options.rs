@@ -178,11 +178,25 @@ impl Options {
     }
 
     /// Refuses a destination in the bundle's folder or in the folder of the device's states, whatever bundle they
-    /// belong to.
+    /// belong to, and the file of the result as JSON, which would replace what is written there.
     ///
     /// # Errors
-    /// If the destination is in one of the two.
+    /// If the destination is one of these.
     pub fn check_destination(&self, path: &Path) -> Result<()> {
+        self.check_report(path)?;
+        match &self.json {
+            Some(report) if destination::is_same_file(path, report) => {
+                bail!("cannot write {}: --json names that file, too; name another one for one of them", path.display())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Refuses a file for results in the bundle's folder or in the folder of the device's states.
+    ///
+    /// # Errors
+    /// If the file is in one of the two.
+    pub fn check_report(&self, path: &Path) -> Result<()> {
         destination::check(path, &self.bundle, "bundle's folder")?;
         match self.state.clone().or_else(usual_states) {
             Some(states) => Ok(destination::check(path, &states, "device's state folder")?),

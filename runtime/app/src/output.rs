@@ -63,7 +63,7 @@ impl ReportFile {
     /// # Errors
     /// If it is something else, lies in the bundle's folder or among the device's states, or cannot be opened.
     pub fn open(path: &Path, beginning: &str, options: &Options) -> Result<Self> {
-        options.check_destination(path)?;
+        options.check_report(path)?;
         let shown = path.display().to_string();
         if !may_be_replaced(path, beginning).with_context(|| format!("cannot write {shown}"))? {
             bail!("cannot write {shown}: it holds something else than a result; name another file");

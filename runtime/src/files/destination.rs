@@ -23,6 +23,26 @@ pub fn check(path: &Path, folder: &Path, folder_name: &str) -> io::Result<()> {
     Err(io::Error::new(io::ErrorKind::InvalidInput, refused))
 }
 
+/// Whether two paths lead to one plain file, by whatever links or names.
+pub fn is_same_file(one: &Path, other: &Path) -> bool {
+    let is_plain = fs::metadata(other).is_ok_and(|facts| facts.is_file());
+    is_plain && (canonical(one) == canonical(other) || is_one_file(one, other))
+}
+
+/// Whether two paths are names of one file.
+#[cfg(unix)]
+fn is_one_file(one: &Path, other: &Path) -> bool {
+    use std::os::unix::fs::MetadataExt;
+    let identity = |path: &Path| fs::metadata(path).ok().map(|facts| (facts.dev(), facts.ino()));
+    identity(one).is_some_and(|one| identity(other) == Some(one))
+}
+
+/// Other systems than Unix do not tell.
+#[cfg(not(unix))]
+fn is_one_file(_: &Path, _: &Path) -> bool {
+    false
+}
+
 /// A path without links, as far as it exists: what does not exist yet would be made there.
 fn canonical(path: &Path) -> PathBuf {
     let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
@@ -75,6 +95,24 @@ mod tests {
     use std::os::unix::fs::symlink;
 
     use super::*;
+
+    #[test]
+    fn a_file_is_the_same_by_every_name() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        fs::write(path("report"), b"{}").unwrap();
+        fs::write(path("other"), b"{}").unwrap();
+        symlink("report", path("link")).unwrap();
+        fs::hard_link(path("report"), path("second")).unwrap();
+        for same in ["report", "link", "second", "missing/../report"] {
+            assert!(is_same_file(&path(same), &path("report")), "{same}");
+        }
+        for another in ["other", "missing", "."] {
+            assert!(!is_same_file(&path(another), &path("report")), "{another}");
+        }
+        // What takes bytes takes those of both.
+        assert!(!is_same_file(Path::new("/dev/null"), Path::new("/dev/null")));
+    }
 
     #[test]
     fn nothing_leads_into_the_state() {

@@ -7,6 +7,7 @@ use orco_runtime::manifest::{LABELS, LEARNER, MANIFEST, hexadecimal};
 use orco_state::codec::{self, FileKind};
 use orco_state::pack::{self, UnverifiedPack};
 use orco_state::state::BaseModel;
+use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::support::{self, Device, argument, copied_bundle, key, shots};
@@ -95,6 +96,20 @@ fn what_cannot_be_exported_is_refused() {
     assert!(!out.exists());
     let left: Vec<_> = fs::read_dir(device.folder.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     assert_eq!(left, ["state"], "something was left behind");
+}
+
+#[test]
+fn what_is_written_does_not_go_where_the_result_goes() {
+    let device = Device::new();
+    device.learn(&[("mug", &shots("learn", "mug"))]);
+    let result = device.folder.path().join("x.json");
+    let named = path(&result);
+    for arguments in [&["export", "mug", "--force", "-o", named][..], &["backup", "--force", named]] {
+        let arguments = [arguments, &["--json", named]].concat();
+        device.refused(&arguments, "--json names that file, too");
+        let said: Value = serde_json::from_slice(&fs::read(&result).unwrap()).unwrap();
+        assert_eq!(said["changed"], false, "{said}");
+    }
 }
 
 #[test]
