@@ -4,7 +4,7 @@ use std::io;
 use std::path::Path;
 use std::time::Duration;
 
-use linuxvideo::format::{PixFormat, PixelFormat};
+use linuxvideo::format::{FrameSizes, PixFormat, PixelFormat};
 use linuxvideo::stream::ReadStream;
 use linuxvideo::{BufType, Device};
 
@@ -20,6 +20,10 @@ use crate::yuyv::Yuyv;
 const SILENCE: Duration = Duration::from_secs(5);
 /// Formats that are read, the best first: compressed ones come at the full size of the sensor.
 const FORMATS: [PixelFormat; 3] = [PixelFormat::MJPG, PixelFormat::JPEG, PixelFormat::YUYV];
+
+/// Width and height, in pixels, that are asked for at most, and where a device does not list its sizes: more than
+/// sensors have, and not so much that a driver takes it for a negative number.
+const MAX_EDGE: u32 = 16_384;
 
 pub(crate) struct V4l2Source {
     stream: ReadStream,
@@ -44,8 +48,10 @@ impl V4l2Source {
             CameraError::Format(if names.is_empty() { "nothing".into() } else { names.join(", ") })
         };
         let wanted = FORMATS.into_iter().find(|format| given.contains(format)).ok_or_else(|| unreadable(&given))?;
+        let sizes = device.frame_sizes(wanted).map(|sizes| given_sizes(&sizes)).unwrap_or_default();
         // The driver takes the nearest size that it has.
-        let capture = device.video_capture(PixFormat::new(u32::MAX, u32::MAX, wanted))?;
+        let [width, height] = largest(&sizes).unwrap_or([MAX_EDGE; 2]).map(|edge| edge.min(MAX_EDGE));
+        let capture = device.video_capture(PixFormat::new(width, height, wanted))?;
         let given = capture.format();
         log::info!("camera: {} gives {given:?}", path.display());
         let format = given.pixel_format();
@@ -78,6 +84,20 @@ impl OpenSource for V4l2Source {
         })?;
         self.unusable.pass(picture)
     }
+}
+
+/// Widths and heights that a device lists; of a range, the largest.
+fn given_sizes(sizes: &FrameSizes) -> Vec<[u32; 2]> {
+    match sizes {
+        FrameSizes::Discrete(sizes) => sizes.iter().map(|size| [size.width(), size.height()]).collect(),
+        FrameSizes::Stepwise(range) | FrameSizes::Continuous(range) => vec![[range.max_width(), range.max_height()]],
+    }
+}
+
+/// The size with the most pixels, if one has any.
+fn largest(sizes: &[[u32; 2]]) -> Option<[u32; 2]> {
+    let pixels = |[width, height]: &[u32; 2]| u64::from(*width) * u64::from(*height);
+    sizes.iter().copied().max_by_key(pixels).filter(|size| pixels(size) > 0)
 }
 
 /// Whether rows of raw pixels can be read at all.
@@ -117,6 +137,13 @@ mod tests {
         (1..MAX_UNREADABLE).for_each(|_| assert!(matches!(unusable.pass(None), Ok(None))));
         let error = unusable.pass(None).unwrap_err();
         assert!(matches!(error, CameraError::Unreadable { count: MAX_UNREADABLE, .. }), "{error}");
+    }
+
+    #[test]
+    fn the_largest_size_is_the_one_with_the_most_pixels() {
+        assert_eq!(largest(&[[640, 480], [1920, 1080], [2048, 768], [1080, 720]]), Some([1920, 1080]));
+        assert_eq!(largest(&[[u32::MAX, 1], [u32::MAX, u32::MAX]]), Some([u32::MAX, u32::MAX]));
+        assert_eq!((largest(&[]), largest(&[[0, 480]])), (None, None));
     }
 
     #[test]
