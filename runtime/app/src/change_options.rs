@@ -1,7 +1,9 @@
 //! Options of the verbs that change the state.
 
-use std::path::PathBuf;
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
 
+use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::{Args, ValueEnum};
 use orco_runtime::learner::{AlignmentTime, Learner, ShotChecks};
 use orco_runtime::state::label;
@@ -130,21 +132,41 @@ pub struct ClassFolder {
 }
 
 impl ClassFolder {
+    /// Reads arguments with [`ClassFolder::parse`]. Names of folders need not be text.
+    pub fn parser() -> impl TypedValueParser<Value = Self> {
+        OsStringValueParser::new().try_map(|argument| Self::parse(&argument))
+    }
+
     /// Reads `LABEL=FOLDER`, or `FOLDER`, whose last name is the label.
-    pub fn parse(argument: &str) -> Result<Self, String> {
-        let (label, folder) = match argument.split_once('=') {
-            Some((label, folder)) => (label.to_owned(), PathBuf::from(folder)),
-            None => {
-                let folder = PathBuf::from(argument);
-                let name = folder.file_name().map(|name| name.to_string_lossy().into_owned());
-                (name.unwrap_or_default(), folder)
-            }
+    fn parse(argument: &OsStr) -> Result<Self, String> {
+        let (label, folder) = split_label(argument).unwrap_or_else(|| {
+            let name = Path::new(argument).file_name();
+            (name.unwrap_or_default(), argument)
+        });
+        let Some(label) = label.to_str() else {
+            return Err("the label is no text in UTF-8: write LABEL=FOLDER, such as mug=pictures/of-mugs".into());
         };
-        if label.trim().is_empty() || folder.as_os_str().is_empty() {
+        if label.trim().is_empty() || folder.is_empty() {
             return Err("expected LABEL=FOLDER or FOLDER, such as mug=pictures/of-mugs or shots/mug".into());
         }
-        Ok(Self { label: label::normal(&label), folder })
+        Ok(Self { label: label::normal(label), folder: folder.into() })
     }
+}
+
+/// What is before the first `=`, and what is after it.
+#[cfg(unix)]
+fn split_label(argument: &OsStr) -> Option<(&OsStr, &OsStr)> {
+    use std::os::unix::ffi::OsStrExt;
+    let bytes = argument.as_bytes();
+    let sign = bytes.iter().position(|byte| *byte == b'=')?;
+    Some((OsStr::from_bytes(&bytes[..sign]), OsStr::from_bytes(&bytes[sign + 1..])))
+}
+
+/// Other systems than Unix cut text alone.
+#[cfg(not(unix))]
+fn split_label(argument: &OsStr) -> Option<(&OsStr, &OsStr)> {
+    let (label, folder) = argument.to_str()?.split_once('=')?;
+    Some((OsStr::new(label), OsStr::new(folder)))
 }
 
 /// Reads a budget in percentage points as a share.

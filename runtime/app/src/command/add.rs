@@ -19,7 +19,7 @@ use crate::session_report;
 #[derive(Args, Debug)]
 pub struct Arguments {
     /// A known class and the folder with further pictures of it.
-    #[arg(value_name = "[LABEL=]FOLDER", value_parser = ClassFolder::parse)]
+    #[arg(value_name = "[LABEL=]FOLDER", value_parser = ClassFolder::parser())]
     class: ClassFolder,
     #[command(flatten)]
     options: LearnOptions,

@@ -20,7 +20,7 @@ use crate::session_report;
 #[derive(Args, Debug)]
 pub struct Arguments {
     /// A class and the folder with its pictures; a folder alone names the class: `orco learn shots/*`.
-    #[arg(required = true, value_name = "[LABEL=]FOLDER", value_parser = ClassFolder::parse)]
+    #[arg(required = true, value_name = "[LABEL=]FOLDER", value_parser = ClassFolder::parser())]
     classes: Vec<ClassFolder>,
     /// If the class came with the bundle under this label: gives it these shots, too.
     #[arg(long)]

@@ -37,6 +37,29 @@ fn folders_name_the_classes_and_words_are_those_of_people() {
 }
 
 #[test]
+#[cfg(target_os = "linux")]
+fn a_folder_need_not_have_a_name_that_is_text() {
+    use std::ffi::OsStr;
+    use std::os::unix::ffi::OsStrExt;
+
+    use crate::support::copy_folder;
+
+    let device = Device::new();
+    let folder = device.folder.path().join(OsStr::from_bytes(b"Tassen-gr\xfcn"));
+    copy_folder(&shots("learn", "mug"), &folder);
+    let nameless = device.command(&["learn"]).arg(&folder).output().unwrap();
+    assert_eq!(nameless.status.code(), Some(2));
+    assert!(text(&nameless.stderr).contains("write LABEL=FOLDER"), "{}", text(&nameless.stderr));
+    for (verb, class) in [("learn", "mug"), ("add", "cactus")] {
+        copy_folder(&shots("learn", class), &folder);
+        let named = [OsStr::new("mug="), folder.as_os_str()].join(OsStr::new(""));
+        let output = device.command(&[verb]).arg(named).output().unwrap();
+        assert!(output.status.success(), "{verb}: {}", text(&output.stderr));
+    }
+    assert_eq!(labels(&device), ["mug"]);
+}
+
+#[test]
 fn json_lists_the_classes_that_changed_and_all_of_them_where_asked() {
     let device = Device::new();
     let (mug, duck) = (argument("mug", &shots("learn", "mug")), argument("duck", &shots("learn", "rubber-duck")));
