@@ -33,10 +33,10 @@ export function setText(id, text) {
   if ($(id).textContent !== text) $(id).textContent = text;
 }
 
-// The error of the last request, or none. It stays in view until it is closed, something else is done, or some time has
-// passed in which it could be read.
 export const shownError = () => $("error").textContent;
 
+// The error of the last request, or none. It stays in view until it is closed, something else is done, or some time has
+// passed in which it could be read.
 export function showError(sentence = "") {
   clearTimeout(closing);
   $("error-bar").hidden = !sentence;

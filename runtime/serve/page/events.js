@@ -30,8 +30,7 @@ export async function listen() {
       await receive(response.body.pipeThrough(new TextDecoderStream()).getReader());
     } catch { /* The next attempt follows. */ }
     interrupted ??= { label: store.state.label, shots: store.state.shots };
-    // An old answer would be taken for a new one.
-    // A service that was started anew numbers things from the start.
+    // An old answer would be taken for a new one, and a service that was started anew numbers things from the start.
     store.update({ connected: false, answer: NO_ANSWER, chosenThing: null });
     await sleep(RETRY_MS);
   }
@@ -66,22 +65,24 @@ async function readWithin(reader, milliseconds) {
 
 // Some events were lost: everything is read again.
 async function catchUp() {
-  const { label, shots } = store.state;
   await refreshAll();
-  await resume({ label, shots });
+  await refreshJob();
+}
+
+// Reads what became of a job that had not ended; returns whether the service does not know it.
+async function refreshJob() {
+  const { job } = store.state;
+  if (!isUnfinished(job)) return false;
+  const newest = await get(`jobs/${job.id}`, { quiet: true }).catch(() => null);
+  store.update({ job: newest });
+  return !newest;
 }
 
 // Finds out what became of shots and of a job that were there before the connection was lost.
 async function resume({ label, shots }) {
-  const { job } = store.state;
-  let isLost = label === store.state.label && shots.length && !store.state.shots.length;
-  if (isUnfinished(job)) {
-    const newest = await get(`jobs/${job.id}`, { quiet: true }).catch(() => null);
-    store.update({ job: newest });
-    if (newest) return;
-    isLost = true;
-  }
-  if (isLost) showError(message("startedAnew"));
+  const hadJob = isUnfinished(store.state.job), isJobLost = await refreshJob();
+  const areShotsLost = !hadJob && label === store.state.label && shots.length && !store.state.shots.length;
+  if (isJobLost || areShotsLost) showError(message("startedAnew"));
 }
 
 function handle({ kind, data }) {

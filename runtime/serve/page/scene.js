@@ -92,7 +92,7 @@ function boxOf(id) {
 // Where shots are taken: of the thing that people chose, or else of the one in the middle. Null where the chosen one
 // has gone: another one is no shot of it.
 export function chosenPlace({ deviceCamera, chosenThing }) {
-  if (chosenThing === null || deviceCamera?.scene?.state !== "shown") return {};
-  const thing = deviceCamera.things?.find(({ id }) => id === chosenThing);
+  if (chosenThing === null) return {};
+  const thing = deviceCamera?.things?.find(({ id }) => id === chosenThing);
   return thing ? { at: middleOf(thing.box) } : null;
 }

@@ -104,8 +104,9 @@ export async function takeEach(shots, { anyway = false } = {}) {
   const outcomes = [];
   for (const { shot, label } of shots) {
     const outcome = await take(shot, label, { anyway });
-    if (!outcome) continue;
-    outcomes.push(outcome);
+    // What had no answer was refused before, and can be taken again.
+    if (!outcome && anyway) outcomes.push({ accepted: false, warnings: [], said: { warnings: [], notes: [] }, shot, label });
+    if (outcome) outcomes.push(outcome);
     tell(outcomes);
   }
 }

@@ -25,7 +25,9 @@ test("shots are of the thing that was tapped, and of no other one once it has go
   assert.deepEqual(shown([duck], null), {}, "the one in the middle");
   assert.deepEqual(shown([duck], 2), { at: [0.5, 0.5] });
   assert.equal(shown([duck], 1), null);
-  assert.deepEqual(chosenPlace({ deviceCamera: { scene: { state: "none" } }, chosenThing: 1 }), {}, "no empty place, no things");
+  for (const state of ["none", "moved"]) {
+    assert.equal(chosenPlace({ deviceCamera: { scene: { state }, things: [] }, chosenThing: 1 }), null, "nor of a whole frame");
+  }
 });
 
 test("a region is drawn in the picture, wherever the view shows it", () => {

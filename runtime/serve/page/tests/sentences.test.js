@@ -2,6 +2,7 @@
 import assert from "node:assert/strict";
 import test, { afterEach } from "node:test";
 
+import { showError } from "../dom.js";
 import { estimateSentence, expectedSentence } from "../dial.js";
 import { alignmentText, reportLines } from "../jobs.js";
 import { fill, localeOf, message, readable, setLanguage, term } from "../language.js";
@@ -170,9 +171,15 @@ test("of several pictures, all that were refused are said, and taken anyway", as
   await takeEach(files);
   assert.equal(elements["shot-warning"].textContent, "dark.png: Not taken: too dark. blurred.jpg: Not taken: blurred.");
   assert.equal(elements["anyway-row"].hidden, false);
+  const { fetch } = globalThis;
+  globalThis.fetch = async () => ({ ok: false, status: 429, json: async () => ({ error: "busy" }) });
+  await takeEach([files[0], files[2]], { anyway: true });
+  assert.equal(elements["anyway-row"].hidden, false, "they can be taken again");
+  globalThis.fetch = fetch;
   await takeEach([files[0], files[2]], { anyway: true });
   assert.deepEqual(sent.slice(3), ["dark.png anyway", "blurred.jpg anyway"]);
   assert.equal(elements["anyway-row"].hidden, true);
+  showError();
 });
 
 test("accuracies are told as far as samples say them", () => {

@@ -70,6 +70,7 @@ test("what another request was answered stays, however late an answer comes", as
   assert.equal(shown(), "no room");
   answers[2]({ ok: true, status: 200 });
   await late;
+  assert.equal(shown(), "no room");
 });
 
 test("an error goes by itself once it could be read, and by what is done next", () => {
