@@ -11,8 +11,10 @@
 //! The envelope is the same in every release, so that damage is told from a newer version: only bytes whose checksum is
 //! right are asked for their version. Nothing follows the content.
 
+use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::fmt;
+use core::marker::PhantomData;
 
 use serde::de::{DeserializeOwned, Deserializer, Error, SeqAccess, Visitor};
 use serde::{Deserialize, Serialize};
@@ -166,35 +168,55 @@ pub(crate) fn from_postcard<T: DeserializeOwned>(bytes: &[u8]) -> Option<T> {
 pub(crate) fn bounded<'de, D: Deserializer<'de>, T: Deserialize<'de>, const MOST: usize>(
     deserializer: D,
 ) -> Result<Vec<T>, D::Error> {
-    bounded_by(deserializer, MOST, |_| 1)
+    let mut elements = Vec::new();
+    for_each(deserializer, |element| {
+        elements.push(element);
+        if elements.len() > MOST { Err(D::Error::invalid_length(elements.len(), &"fewer elements")) } else { Ok(()) }
+    })?;
+    Ok(elements)
 }
 
-/// Decodes elements that together weigh at most so much.
-pub(crate) fn bounded_by<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
+/// Decodes the last elements that together weigh at most so much, and leaves earlier ones out.
+pub(crate) fn last_within<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
     deserializer: D,
     most: usize,
     weight: fn(&T) -> usize,
 ) -> Result<Vec<T>, D::Error> {
-    struct Bounded<T> {
-        most: usize,
-        weight: fn(&T) -> usize,
-    }
-    impl<'de, T: Deserialize<'de>> Visitor<'de> for Bounded<T> {
-        type Value = Vec<T>;
+    let (mut elements, mut total) = (VecDeque::new(), 0);
+    for_each(deserializer, |element| {
+        total += weight(&element);
+        elements.push_back(element);
+        while total > most
+            && let Some(first) = elements.pop_front()
+        {
+            total -= weight(&first);
+        }
+        Ok(())
+    })?;
+    Ok(elements.into())
+}
+
+/// Decodes elements one by one.
+fn for_each<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
+    deserializer: D,
+    take: impl FnMut(T) -> Result<(), D::Error>,
+) -> Result<(), D::Error> {
+    struct Each<T, F>(F, PhantomData<T>);
+    impl<'de, T: Deserialize<'de>, E: Error, F: FnMut(T) -> Result<(), E>> Visitor<'de> for Each<T, F> {
+        type Value = Result<(), E>;
         fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-            write!(f, "at most {} elements", self.most)
+            f.write_str("a sequence")
         }
-        fn visit_seq<A: SeqAccess<'de>>(self, mut sequence: A) -> Result<Vec<T>, A::Error> {
-            let (mut elements, mut room) = (Vec::new(), self.most);
+        fn visit_seq<A: SeqAccess<'de>>(mut self, mut sequence: A) -> Result<Self::Value, A::Error> {
             while let Some(element) = sequence.next_element()? {
-                let left = room.checked_sub((self.weight)(&element));
-                room = left.ok_or_else(|| A::Error::invalid_length(elements.len() + 1, &self))?;
-                elements.push(element);
+                if let Err(error) = (self.0)(element) {
+                    return Ok(Err(error));
+                }
             }
-            Ok(elements)
+            Ok(Ok(()))
         }
     }
-    deserializer.deserialize_seq(Bounded { most, weight })
+    deserializer.deserialize_seq(Each(take, PhantomData))?
 }
 
 /// SHA-256 of some bytes.

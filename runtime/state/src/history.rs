@@ -75,15 +75,15 @@ impl From<StoredState> for SavedState {
 /// ([`HistoryEntry::weight`]): some 20 MB.
 const MAX_WEIGHT: usize = 1 << 18;
 
-/// Decodes as many entries as a history may have.
-fn bounded_entries<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<HistoryEntry>, D::Error> {
-    codec::bounded_by(deserializer, MAX_WEIGHT, HistoryEntry::weight)
+/// Decodes as many entries as a history may have, the newest of more.
+fn newest_entries<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<HistoryEntry>, D::Error> {
+    codec::last_within(deserializer, MAX_WEIGHT, HistoryEntry::weight)
 }
 
 /// The changes that are remembered, oldest first. The last one led to the present state.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct History {
-    #[serde(deserialize_with = "bounded_entries")]
+    #[serde(deserialize_with = "newest_entries")]
     entries: Vec<HistoryEntry>,
     /// Exemplars that earlier class sets had and the present one has not; their classes are in the entries.
     attic: Bank,

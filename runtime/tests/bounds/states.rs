@@ -16,10 +16,10 @@ fn slot(bundle: &Bundle, entries: u32) -> Vec<u8> {
 }
 
 #[test]
-fn a_state_of_many_small_entries_is_refused_before_it_fills_the_memory() {
+fn a_state_of_many_small_entries_does_not_fill_the_memory() {
     let bundle = Bundle::open("../models/cifar100-edge").unwrap();
     let crafted = slot(&bundle, 2_000_000);
     let (read, peak) = peak_of(|| store::read(&crafted));
-    assert!(read.is_none());
+    assert!(read.is_none_or(|saved| saved.history.entries().len() <= 1 << 15));
     assert!(peak < 32 << 20, "{peak} bytes for a slot of {} bytes", crafted.len());
 }

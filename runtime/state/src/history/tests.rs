@@ -356,7 +356,7 @@ fn a_purge_keeps_the_way_back_from_an_undo_whose_entry_it_drops() {
 }
 
 #[test]
-fn no_more_is_remembered_than_is_read_back() {
+fn of_too_many_changes_the_newest_are_remembered_and_read_back() {
     let unlimited = HistoryLimits { entries: usize::MAX, bytes: usize::MAX };
     let mut walk = Walk::new(0, unlimited, 1);
     walk.learn();
@@ -367,7 +367,11 @@ fn no_more_is_remembered_than_is_read_back() {
     let entries = (0..count).map(|number| HistoryEntry { number, ..last.clone() }).collect();
     walk.saved.history = History { entries, attic, next_class };
     let read = |saved: &SavedState| codec::from_postcard::<SavedState>(&codec::to_postcard(saved));
-    assert_eq!(read(&walk.saved), None);
+    // As an earlier release may have written it.
+    let newest = read(&walk.saved).unwrap();
+    assert_eq!(newest.state, walk.saved.state);
+    assert!(newest.is_consistent() && newest.history.entries().len() < count as usize);
+    assert_eq!(newest.history.entries().last(), walk.saved.history.entries().last());
     let next = State { balance: Balance::FavourNew, ..walk.saved.state.clone() };
     let balanced = walk.saved.successor(next, &HistoryChange::new(ChangeKind::Balance, 1), unlimited);
     assert_eq!(read(&balanced), Some(balanced.clone()));
