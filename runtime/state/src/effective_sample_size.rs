@@ -55,6 +55,11 @@ impl ShotIndependence {
 /// Those of the learned classes, in their order; none where the bundle has no statistics, or too few exemplars to tell
 /// how alike pictures of a class usually are.
 pub fn of_learned(base_model: &BaseModel, state: &State) -> Option<Vec<ShotIndependence>> {
+    of_judged(base_model, state, &judgeable_samples(base_model, state)?)
+}
+
+/// As [`of_learned`]; so many samples of every class can be judged.
+pub(crate) fn of_judged(base_model: &BaseModel, state: &State, judged: &[usize]) -> Option<Vec<ShotIndependence>> {
     let centre = &base_model.statistics.as_ref()?.centre;
     let usual: Vec<f32> =
         cosines_by_class(&base_model.exemplars, centre).into_values().filter_map(|of| of.mean).collect();
@@ -62,7 +67,6 @@ pub fn of_learned(base_model: &BaseModel, state: &State) -> Option<Vec<ShotIndep
         return None;
     }
     let usual = usual.iter().sum::<f32>() / usual.len() as f32;
-    let judged = judgeable_samples(base_model, state)?;
     let shots = cosines_by_class(&state.exemplars, centre);
     let independence = |class: usize| {
         let class = base_model.classes.len() + class;

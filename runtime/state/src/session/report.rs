@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 use serde::Serialize;
 
 use crate::answer::judgeable_samples;
-use crate::effective_sample_size::{self, ShotIndependence, range};
+use crate::effective_sample_size::{ShotIndependence, of_judged, range};
 use crate::state::{BaseModel, State};
 use orco_core::align::LossTerms;
 use orco_core::border::Border;
@@ -78,16 +78,27 @@ pub struct ExpectedAccuracy {
 impl ExpectedAccuracy {
     /// What the border of a state promises; none where answers have no border.
     pub fn of(base_model: &BaseModel, state: &State) -> Option<Self> {
-        let border = state.calibration?.border;
         let judged = judgeable_samples(base_model, state)?;
-        let (base, learned) = judged.split_at(base_model.classes.len());
+        let independence = of_judged(base_model, state, &judged);
+        Some(Self::promised(
+            state.calibration?.border,
+            judged.split_at(base_model.classes.len()),
+            independence.as_deref(),
+        ))
+    }
+
+    /// What a border promises by so many samples of each base class and each learned one.
+    fn promised(
+        border: Border,
+        (base, learned): (&[usize], &[usize]),
+        independence: Option<&[ShotIndependence]>,
+    ) -> Self {
         let [base, learned] = [base, learned].map(|side| side.iter().any(|samples| *samples > 0));
-        let independence = effective_sample_size::of_learned(base_model, state).filter(|_| learned);
-        Some(Self {
+        Self {
             base: base.then_some(border.base),
             learned: learned.then_some(border.learned),
-            learned_range: independence.map(|shots| range(border.learned, &shots)),
-        })
+            learned_range: independence.filter(|_| learned).map(|shots| range(border.learned, shots)),
+        }
     }
 }
 
@@ -261,13 +272,17 @@ impl ChangeReport {
         let new = after.state;
         let labels: Vec<&str> = new.known_classes(base_model).map(|class| class.label.as_str()).collect();
         let classes = labels.iter().enumerate().map(|(class, label)| counts.accuracy(class, label, since[class]));
-        let independence = effective_sample_size::of_learned(base_model, new);
+        let judged = judgeable_samples(base_model, new);
+        let independence = judged.as_ref().and_then(|judged| of_judged(base_model, new, judged));
         let border = new.calibration.map(|calibration| calibration.border);
         let label = |class: u32| String::from(labels[class as usize]);
         let sharing_shots = samples.sharing_shots.iter().map(|pair| pair.map(label));
         let repeated = samples.repeated.iter().map(|&(class, shots)| RepeatedShots { label: label(class), shots });
         Self {
-            expected: ExpectedAccuracy::of(base_model, new),
+            expected: border.zip(judged.as_ref()).map(|(border, judged)| {
+                let sides = judged.split_at(base_model.classes.len());
+                ExpectedAccuracy::promised(border, sides, independence.as_deref())
+            }),
             losses,
             samples: samples.classes.len(),
             base_classes: base_model.classes.len(),
