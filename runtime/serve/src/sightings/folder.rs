@@ -1,7 +1,7 @@
 //! The folder of sightings: one CSV file, and a picture for each of its lines.
 //!
-//! The folder is a user's, and may come to hold other files. Only pictures that the CSV file names, by ids of our own
-//! form, are ever removed. A line is on the disk before its picture, so that every picture has its line. Before lines
+//! The folder is a user's, and may come to hold other files. Only pictures that the CSV file names or named, by ids of
+//! our own form, are ever removed. A line is on the disk before its picture, so that every picture has its line. Before lines
 //! go, the file [`REMOVING`] names their pictures; it goes once these are gone for good, and where a power cut leaves
 //! it, the next start removes them.
 
@@ -83,7 +83,9 @@ impl SightingFolder {
             log::warn!("{}: {} of its lines are no sightings, and are left out", path.display(), unread.len());
             opened.rewrite().map_err(failed)?;
         }
-        opened.finish_removal().map_err(failed)?;
+        // A picture that cannot be removed is told where sightings are shown, and tried again.
+        let removed = opened.finish_removal();
+        opened.note_problem(&removed);
         opened.forget_old().map_err(failed)?;
         Ok(opened)
     }
