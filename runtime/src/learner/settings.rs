@@ -7,7 +7,7 @@ use orco_state::unknown::FALSE_ALARMS;
 
 use crate::bundle::Bundle;
 use crate::encoder::engine_choice::EngineChoice;
-use crate::release::{self, ReleaseError};
+use crate::release::{self, ReleaseError, Releases};
 use crate::store::{LockedStore, Store};
 
 /// What is done about pictures that are hardly fit to be shots ([`crate::quality`]): too dark or bright, blurred,
@@ -156,6 +156,17 @@ impl LearnerSettings {
             return Ok(());
         }
         release::check(store.folder(), &bundle.manifest.name, bundle.manifest.release)
+    }
+
+    /// Whether a bundle's release counts as used, or `compare_releases` says that none has to.
+    ///
+    /// # Errors
+    /// [`ReleaseError::Remembered`] if what is remembered cannot be read.
+    pub fn is_release_used(&self, bundle: &Bundle, store: &Store) -> Result<bool, ReleaseError> {
+        let is_higher = || -> Result<bool, ReleaseError> {
+            Ok(Releases::read(store.folder())?.raise(&bundle.manifest.name, bundle.manifest.release))
+        };
+        Ok(!self.compare_releases || !is_higher()?)
     }
 
     /// Refuses a bundle of an older release than was used before, and remembers a newer one, where

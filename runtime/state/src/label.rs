@@ -55,6 +55,16 @@ pub fn is_usable(label: &str) -> bool {
         && is_plain(label)
 }
 
+/// What stands in the place of a sentence that told of a class which was purged.
+pub const PURGED: &str = "this told of a class that was purged since";
+
+/// Whether a text has a label as words of its own.
+pub fn is_named(label: &str, text: &str) -> bool {
+    let is_apart = |letter: Option<char>| !letter.is_some_and(char::is_alphanumeric);
+    text.match_indices(label)
+        .any(|(at, _)| is_apart(text[..at].chars().next_back()) && is_apart(text[at + label.len()..].chars().next()))
+}
+
 /// Whether a text holds no characters that cannot be seen.
 pub fn is_plain(text: &str) -> bool {
     !with_unseen(text).any(|(_, is_unseen)| is_unseen)

@@ -1,11 +1,15 @@
 //! `orco forget`.
 
+#[cfg(feature = "hub")]
+use std::collections::BTreeSet;
 use std::time::Instant;
 
 use anyhow::Result;
 use clap::Args;
 use orco_runtime::learner::Learner;
 use orco_runtime::state::label;
+#[cfg(feature = "hub")]
+use orco_runtime::state::sentence::join_first;
 use orco_runtime::state::session::ChangeReport;
 use serde_json::{Value, json};
 
@@ -58,6 +62,12 @@ fn purge(_: &Options, output: &Output, learner: &mut Learner, label: &str) -> Re
     Ok(session_report::unwrap_outcome(output, learner.purge(label, &mut ProgressBars::default())?))
 }
 
+/// Labels for people, each in quotes.
+#[cfg(feature = "hub")]
+pub(super) fn list_labels(labels: &BTreeSet<String>) -> String {
+    join_first(labels.iter().map(|label| format!("\"{label}\"")), labels.len(), ", ")
+}
+
 /// Purges a class from the state, and from the files of the device's part in a fleet.
 #[cfg(feature = "hub")]
 fn purge(options: &Options, output: &Output, learner: &mut Learner, label: &str) -> Result<Option<ChangeReport>> {
@@ -78,9 +88,12 @@ fn purge(options: &Options, output: &Output, learner: &mut Learner, label: &str)
         }
         purged => session_report::unwrap_outcome(output, purged?),
     };
-    if let Err(error) = fleet.forget_labels(&unknown_labels(learner, labels)) {
-        let why = with_causes(&error);
-        output.mark_changed_with_error(format!("the files of the fleet may still name the class: {why}; repeat this"));
+    let labels = unknown_labels(learner, labels);
+    if let Err(error) = fleet.forget_labels(&labels) {
+        let (why, labels) = (with_causes(&error), list_labels(&labels));
+        output.mark_changed_with_error(format!(
+            "the files of the fleet may still name the class: {why}; repeat this with each label that it had: {labels}"
+        ));
     }
     Ok(report)
 }

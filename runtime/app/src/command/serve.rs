@@ -120,7 +120,10 @@ fn purge_in_fleet(service: &Service, state: &Path) {
     service.on_purge(move |labels| {
         let locked = fleet.lock_for_purge(WAIT);
         let forgotten = locked.and_then(|locked| locked.map_or(Ok(()), |fleet| fleet.forget_labels(labels)));
-        let why = |error| format!("{}; `orco forget --purge` removes the rest", with_causes(&error));
+        let why = |error| {
+            let labels = super::forget::list_labels(labels);
+            format!("{}; `orco forget LABEL --purge` removes the rest, with each of {labels}", with_causes(&error))
+        };
         forgotten.map_err(why)
     });
 }

@@ -53,10 +53,12 @@ pub struct Arguments {
 
 impl Arguments {
     fn shared(&self) -> SharedClasses {
-        match self.share.as_slice() {
+        // The variable may end with its last line.
+        let labels: Vec<String> = self.share.iter().filter(|label| !label.trim().is_empty()).cloned().collect();
+        match labels.as_slice() {
             [] => SharedClasses::None,
             labels if labels.iter().any(|label| label == "*") => SharedClasses::All,
-            labels => SharedClasses::Labels(labels.to_vec()),
+            _ => SharedClasses::Labels(labels),
         }
     }
 }

@@ -149,7 +149,9 @@ impl Round<'_, '_> {
             return Ok(FollowOutcome::Refused(reason.to_owned()));
         }
         let (current, folder) = (self.device.current_folder(), self.bundle_folder(manifest));
-        if self.learner.is_some() && current.as_ref().is_some_and(|current| has_manifest(current, manifest)) {
+        let is_named = current.as_ref().is_some_and(|current| has_manifest(current, manifest));
+        if let Some(learner) = self.learner.as_ref().filter(|_| is_named) {
+            self.use_release(learner.bundle())?;
             return Ok(FollowOutcome::Held);
         }
         let was_there = folder.is_dir();
@@ -241,8 +243,11 @@ impl Round<'_, '_> {
         if self.learner.as_ref().is_some_and(|learner| learner.bundle().digest != new.digest) {
             // Learned on it before, and gone from a state that is made anew.
             let bundle_digest = ObjectDigest::new(new.digest);
+            let before = self.progress.learned.len();
             self.progress.learned.retain(|learned| learned.bundle_digest != bundle_digest);
-            self.keep_progress()?;
+            if self.progress.learned.len() < before {
+                self.keep_progress()?;
+            }
         }
         proceed(self.observer, SyncStep::Upgrade)?;
         // The release does not count as used before the device runs with it.
@@ -290,10 +295,18 @@ impl Round<'_, '_> {
     /// Has the device run with a bundle: switches the link, and has its release count as used.
     fn run_with(&mut self, bundle: &Bundle, folder: &Path) -> Result<(), SyncError> {
         self.switch_link(folder)?;
-        let settings = &self.device.settings.learner;
-        match self.device.store().lock(settings.wait) {
+        self.use_release(bundle)
+    }
+
+    /// Has the release of the bundle that the device runs with count as used, unless it does.
+    fn use_release(&self, bundle: &Bundle) -> Result<(), SyncError> {
+        let (store, settings) = (self.device.store(), &self.device.settings.learner);
+        if settings.is_release_used(bundle, &store).map_err(OpenLearnerError::Release)? {
+            return Ok(());
+        }
+        match store.lock(settings.wait) {
             Ok(locked) => Ok(settings.accept_release(bundle, &locked).map_err(OpenLearnerError::Release)?),
-            // Whoever changes or serves the state uses the release by that.
+            // The next round tries again.
             Err(StoreError::Busy { .. }) => Ok(()),
             Err(error) => Err(error.into()),
         }
@@ -304,6 +317,10 @@ impl Round<'_, '_> {
         proceed(self.observer, SyncStep::SwitchBundle)?;
         let link = self.device.folder.current_bundle();
         let before = fs::canonicalize(&link).ok();
+        if before.is_some() && before == fs::canonicalize(folder).ok() {
+            // It was damaged and came again: the one before is still the one to go back to.
+            return Ok(());
+        }
         replace_link(folder, &link).map_err(SyncError::file(&link))?;
         let stays = |other: &Path| fs::canonicalize(other).ok().is_some_and(|other| Some(other) == before);
         for other in self.fetched_bundles()?.into_iter().filter(|other| other != folder && !stays(other)) {

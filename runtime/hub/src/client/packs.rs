@@ -75,10 +75,7 @@ impl Round<'_, '_> {
             if action == PackAction::Compare {
                 return Ok(taught_another(&target.label));
             }
-            // Before it is learned: by the next round the channel may hold another one, or none.
-            self.progress.learning = Some(record.clone());
-            self.keep_progress()?;
-            let learned = self.learn(learner, &pack, target)?;
+            let learned = self.learn(learner, &pack, target, &record)?;
             if learned != FollowOutcome::Held {
                 return Ok(learned);
             }
@@ -132,8 +129,15 @@ impl Round<'_, '_> {
         learned.any(|learned| class_content(learner, label) == Some(learned.content))
     }
 
-    /// Learns a pack, an entry of the history, or refuses it.
-    fn learn(&mut self, learner: &mut Learner, pack: &Pack, target: &PackTarget) -> Result<FollowOutcome, SyncError> {
+    /// Learns a pack, an entry of the history, or refuses it. Its record is kept before: by the next round the channel
+    /// may hold another one, or none.
+    fn learn(
+        &mut self,
+        learner: &mut Learner,
+        pack: &Pack,
+        target: &PackTarget,
+        record: &LearnedPack,
+    ) -> Result<FollowOutcome, SyncError> {
         if let Err(error) = pack.to_class(&learner.bundle().digest) {
             return Ok(FollowOutcome::Refused(with_causes(&error)));
         }
@@ -147,6 +151,8 @@ impl Round<'_, '_> {
             }
         }
         proceed(self.observer, SyncStep::Import(pack.label.clone()))?;
+        self.progress.learning = Some(record.clone());
+        self.keep_progress()?;
         match learner.import(&[PackClass { pack, label: None }], &mut ()) {
             Ok(outcome) => {
                 if replaced.is_some() {
@@ -157,6 +163,7 @@ impl Round<'_, '_> {
             }
             Err(error @ (ChangeError::Store(_) | ChangeError::Cancelled)) => return Err(error.into()),
             Err(error) => {
+                self.progress.learning = None;
                 // What it was to replace may be the device's own.
                 if let Some(entry) = replaced
                     && undo_forgetting(learner, entry, &pack.label)?

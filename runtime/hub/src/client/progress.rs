@@ -7,8 +7,6 @@ use serde::{Deserialize, Serialize};
 
 use crate::protocol::{ObjectDigest, ReleaseId, ReleaseOutcome};
 
-/// What is said in place of a reason that named a class which was purged.
-const GONE: &str = "this told of a class that was purged since";
 /// Pushed versions of a class that are remembered.
 const MAX_PUSHED: usize = 16;
 
@@ -91,21 +89,35 @@ impl SyncProgress {
         self.learning = None;
     }
 
+    /// Whether one of these labels is named.
+    pub fn names(&self, labels: &BTreeSet<String>) -> bool {
+        let learned = self.learned.iter().chain(&self.learning).map(|learned| &learned.label);
+        let mut known = learned.chain(self.pushed.iter().map(|pushed| &pushed.label));
+        let refused = self.refused.iter().map(|refused| &refused.reason);
+        let mut reasons = refused.chain(self.outcomes.iter().filter_map(|outcome| outcome.refused.as_ref()));
+        // Among words of a sentence, a label is in quotes.
+        known.any(|known| labels.iter().any(|label| label::same(label, known)))
+            || reasons.any(|reason| labels.iter().any(|label| reason.contains(&format!("\"{label}\""))))
+    }
+
     /// Forgets labels of a purged class; says whether there was any. That a pack was learned stays noted: the channel
     /// still holds it, and it is not to be learned again.
     pub fn forget_labels(&mut self, labels: &BTreeSet<String>) -> bool {
         let before = self.clone();
         let is_gone = |label: &str| labels.iter().any(|gone| label::same(gone, label));
-        let learned = self.learned.iter_mut().chain(&mut self.learning);
-        for learned in learned.filter(|learned| is_gone(&learned.label)) {
+        if let Some(learning) = self.learning.take_if(|learning| is_gone(&learning.label)) {
+            // It was learned, and the power failed before that was noted.
+            self.remember_learned(learning);
+        }
+        for learned in self.learned.iter_mut().filter(|learned| is_gone(&learned.label)) {
             learned.label.clear();
             learned.content = ObjectDigest::of(&[]);
         }
         self.pushed.retain(|pushed| !is_gone(&pushed.label));
         let refused = self.refused.iter_mut().map(|refused| &mut refused.reason);
         let reasons = refused.chain(self.outcomes.iter_mut().filter_map(|outcome| outcome.refused.as_mut()));
-        reasons.filter(|reason| labels.iter().any(|label| reason.contains(label.as_str()))).for_each(|reason| {
-            *reason = GONE.into();
+        reasons.filter(|reason| labels.iter().any(|label| label::is_named(label, reason))).for_each(|reason| {
+            *reason = label::PURGED.into();
         });
         *self != before
     }

@@ -39,7 +39,7 @@ impl LockedDeviceFolder {
     /// # Errors
     /// [`SyncError`] if what the device keeps cannot be read.
     pub fn names(&self, labels: &BTreeSet<String>) -> Result<bool, SyncError> {
-        Ok(self.folder.progress()?.forget_labels(labels))
+        Ok(self.folder.progress()?.names(labels))
     }
 
     /// Removes labels of a purged class from all files. Everything that was fetched and not used yet goes, since a pack
@@ -114,7 +114,7 @@ mod tests {
             pushed: labels.map(pushed).into(),
             refused: vec![refused(1, "anna"), refused(2, "mug")],
             outcomes: vec![outcome(1, "anna"), outcome(2, "mug")],
-            ..SyncProgress::default()
+            learning: Some(LearnedPack { pack: digest("later"), ..learned("anna") }),
         };
         folder.keep_progress(&progress, &mut ()).unwrap();
         let leftovers = [folder.path().join(".orco-0123456789abcdef"), folder.objects().join("pack.part")];
@@ -126,6 +126,9 @@ mod tests {
         let locked = folder.lock_for_purge(Duration::ZERO).unwrap().unwrap();
         assert!(matches!(folder.lock_for_purge(Duration::ZERO), Err(SyncError::Busy { .. })));
         let purged = BTreeSet::from(["anna".to_owned()]);
+        for part in ["ann", "another", "device"] {
+            assert!(!locked.names(&BTreeSet::from([part.to_owned()])).unwrap(), "{part} is no label there");
+        }
         assert!(locked.names(&purged).unwrap() && leftovers.iter().all(|path| path.exists()));
         locked.forget_labels(&purged).unwrap();
         assert!(!locked.names(&purged).unwrap());
@@ -133,8 +136,9 @@ mod tests {
         assert!(!serde_json::to_string(&after).unwrap().contains("anna"), "{after:?}");
         assert!(leftovers.iter().all(|path| !path.exists()) && theirs.exists());
         // What the channel holds was learned, and what was refused stays so.
-        assert!(after.learned(&digest("anna")).is_some() && after.refusal(ReleaseId(1), digest("manifest")).is_some());
-        assert_eq!((&after.learned[1], &after.pushed[..]), (&learned("mug"), &[pushed("mug")][..]));
+        assert!(after.learned(&digest("later")).is_some() && after.learning.is_none());
+        assert!(after.refusal(ReleaseId(1), digest("manifest")).is_some());
+        assert_eq!((&after.learned[0], &after.pushed[..]), (&learned("mug"), &[pushed("mug")][..]));
         assert_eq!((&after.refused[1], &after.outcomes[1]), (&refused(2, "mug"), &outcome(2, "mug")));
     }
 }

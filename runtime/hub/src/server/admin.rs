@@ -153,7 +153,7 @@ fn release_of(number: ReleaseNumber) -> Option<ReleaseId> {
 }
 
 fn no_release() -> Response {
-    said(StatusCode::NOT_FOUND, "that is no release's number")
+    error_response(StatusCode::NOT_FOUND, "that is no release's number")
 }
 
 /// Reads the body of a request with the token.
@@ -177,7 +177,7 @@ async fn run<T: Send + 'static>(
         if status.is_server_error() {
             log::error!("{}", with_causes(&error));
         }
-        said(status, &with_causes(&error))
+        error_response(status, &with_causes(&error))
     })
 }
 
@@ -192,10 +192,10 @@ fn status_of(error: &HubError) -> StatusCode {
 }
 
 fn refused(reason: &str) -> Response {
-    said(StatusCode::UNPROCESSABLE_ENTITY, reason)
+    error_response(StatusCode::UNPROCESSABLE_ENTITY, reason)
 }
 
-fn said(status: StatusCode, reason: &str) -> Response {
+fn error_response(status: StatusCode, reason: &str) -> Response {
     (status, Json(json!({ "error": reason }))).into_response()
 }
 

@@ -98,8 +98,7 @@ impl ChangeWorker {
 
 /// Takes labels out of what is said of a job. Returns whether one was named.
 fn forget(progress: &mut JobProgress, labels: &BTreeSet<String>) -> bool {
-    const GONE: &str = "this told of a class that was purged since";
-    let mentions = |text: &str| labels.iter().any(|label| mentions(text, label));
+    let mentions = |text: &str| labels.iter().any(|label| label::is_named(label, text));
     match progress {
         JobProgress::Queued | JobProgress::Running(_) => false,
         JobProgress::Done(report, warning) => {
@@ -111,7 +110,7 @@ fn forget(progress: &mut JobProgress, labels: &BTreeSet<String>) -> bool {
                 is_named |= list.len() < before;
             }
             if warning.as_deref().is_some_and(mentions) {
-                *warning = Some(GONE.into());
+                *warning = Some(label::PURGED.into());
                 is_named = true;
             }
             is_named
@@ -119,7 +118,7 @@ fn forget(progress: &mut JobProgress, labels: &BTreeSet<String>) -> bool {
         JobProgress::Failed(refusal) | JobProgress::Lost(refusal) => {
             let is_named = mentions(&refusal.sentence) || refusal.values.values().any(|value| names(value, labels));
             if is_named {
-                *refusal = Refusal::new(ErrorCode::Purged, GONE);
+                *refusal = Refusal::new(ErrorCode::Purged, label::PURGED);
             }
             is_named
         }
@@ -134,13 +133,6 @@ fn names(entry: &Value, labels: &BTreeSet<String>) -> bool {
         Value::Object(parts) => parts.values().any(|part| names(part, labels)),
         _ => false,
     }
-}
-
-/// Whether a text has the label as words of its own.
-fn mentions(text: &str, label: &str) -> bool {
-    let is_apart = |letter: Option<char>| !letter.is_some_and(char::is_alphanumeric);
-    text.match_indices(label)
-        .any(|(at, _)| is_apart(text[..at].chars().next_back()) && is_apart(text[at + label.len()..].chars().next()))
 }
 
 #[cfg(test)]
