@@ -1,8 +1,10 @@
 //! Is a picture fit to be learned from? Exposure, sharpness, and whether it was seen before.
 //!
 //! All is measured on the largest square in the middle, which is what the backbone sees, at [`SIDE`] pixels a side: so
-//! a camera's resolution does not matter, and a blur counts if the backbone could see it. That a picture looks like a
-//! class which is known already is the classifier's to say ([`crate::learner::Learner::classify`]).
+//! a camera's resolution does not matter, and a blur counts if the backbone could see it. One colour around a thing that
+//! was cut out, or around a region that is no square, is left out: its edge would be sharp whatever the thing is. That a
+//! picture looks like a class which is known already is the classifier's to say
+//! ([`crate::learner::Learner::classify`]).
 //!
 //! ```
 //! use orco_runtime::image;
@@ -37,6 +39,14 @@ const DARK: f32 = 40.0;
 const CLIPPED: f32 = 250.0;
 /// Brightness by which two neighbouring cells of the fingerprint may differ and still count as alike.
 const FLAT: f32 = 0.5;
+/// Steps by which a cell's colour may lie outside those of the other picture's cells around there.
+const UNLIKE: f32 = 12.0;
+/// Pixels around a colour that fills a picture that are its edge.
+const EDGE: u32 = 2;
+/// A picture is judged as a whole where less than one in so many pixels shows something.
+const LEAST_SHOWN: usize = 50;
+/// Colour below which the ratio of two cells says nothing of the light.
+const FAINT: u8 = 16;
 
 /// What was measured on a picture.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -55,24 +65,30 @@ pub struct Quality {
     pub fingerprint: [u64; 4],
     /// Where both cells are alike, so that the fingerprint says nothing: around a thing that was cut out, for one.
     pub flat: [u64; 4],
+    /// Mean colours of 16 x 16 cells, row by row.
+    pub colours: [[u8; 3]; (CELLS * CELLS) as usize],
 }
 
 impl Quality {
     /// Measures a picture.
     pub fn of(picture: &RgbImage) -> Self {
         let square = square(picture, SIDE);
+        let shown = shown(&square);
         let light = brightnesses(&square);
-        let share =
-            |is: &dyn Fn(f32) -> bool| light.iter().filter(|light| is(**light)).count() as f32 / light.len() as f32;
-        let coarse = |side| sharpness(&brightnesses(&self::square(picture, side)), side);
+        let share = |is: &dyn Fn(f32) -> bool| {
+            let those = light.iter().zip(&shown).filter(|(light, shown)| **shown && is(**light)).count();
+            those as f32 / shown.iter().filter(|shown| **shown).count() as f32
+        };
+        let coarse = |side| sharpness(&self::square(picture, side));
         let (fingerprint, flat) = fingerprint(&square);
         Self {
             dark: share(&|light| light < DARK),
             clipped: share(&|light| light >= CLIPPED),
-            sharpness: sharpness(&light, SIDE),
+            sharpness: sharpness(&square),
             coarse_sharpness: [2, 4].map(|part| coarse(SIDE / part)),
             fingerprint,
             flat,
+            colours: colours(&square),
         }
     }
 
@@ -85,6 +101,39 @@ impl Quality {
         let count = |of: &dyn Fn(usize) -> u64| (0..4).map(|part| of(part).count_ones()).sum::<u32>();
         CELLS * CELLS * count(&differing) / count(&telling).max(1)
     }
+
+    /// In how many of 256 cells one of two pictures has a colour that the other has not around there, whatever the light:
+    /// a thing in front of the same background is another picture, however small it is.
+    pub fn unlike_cells(&self, other: &Self) -> usize {
+        unlike_cells(&self.colours, &other.colours).max(unlike_cells(&other.colours, &self.colours))
+    }
+}
+
+fn colours(square: &RgbImage) -> [[u8; 3]; (CELLS * CELLS) as usize] {
+    let cells = image::resize(square, [CELLS; 2]);
+    core::array::from_fn(|cell| cells.get_pixel(cell as u32 % CELLS, cell as u32 / CELLS).0)
+}
+
+/// The cells of a picture, brought to the light of another, whose colour none of the other's cells around them has.
+fn unlike_cells(one: &[[u8; 3]], other: &[[u8; 3]]) -> usize {
+    let side = CELLS as usize;
+    let gains: [f32; 3] = core::array::from_fn(|channel| {
+        let cells = one.iter().zip(other).map(|(one, other)| [one[channel], other[channel]]);
+        let usable = cells.filter(|cell| cell.iter().all(|colour| *colour >= FAINT));
+        let mut ratios: Vec<f32> = usable.map(|[one, other]| f32::from(other) / f32::from(one)).collect();
+        ratios.sort_by(f32::total_cmp);
+        ratios.get(ratios.len() / 2).copied().unwrap_or(1.0)
+    });
+    let around = |at: usize| at.saturating_sub(1)..=(at + 1).min(side - 1);
+    let is_unlike = |cell: &usize| {
+        (0..3).any(|channel| {
+            let colour = f32::from(one[*cell][channel]) * gains[channel];
+            let near = around(cell / side).flat_map(|y| around(cell % side).map(move |x| other[y * side + x][channel]));
+            let (low, high) = near.fold((u8::MAX, 0), |(low, high), near| (low.min(near), high.max(near)));
+            colour < f32::from(low) - UNLIKE || colour > f32::from(high) + UNLIKE
+        })
+    };
+    (0..one.len()).filter(is_unlike).count()
 }
 
 /// The largest square in the middle, at that many pixels a side.
@@ -101,20 +150,41 @@ fn brightnesses(picture: &RgbImage) -> Vec<f32> {
     picture.pixels().map(|pixel| brightness(pixel.0)).collect()
 }
 
-/// See [`Quality::sharpness`]; `light` is a square of that side.
-fn sharpness(light: &[f32], side: u32) -> f32 {
-    variance(&laplacian(light, side as usize)) / variance(light).max(1.0)
+/// Which pixels of a square show something: all but the one colour that all four corners have, and what is near it,
+/// where that is neither dark nor clipped. All of them where nothing else is left.
+fn shown(square: &RgbImage) -> Vec<bool> {
+    let side = square.width();
+    let fill = square.get_pixel(0, 0).0;
+    let is_fill = |x: u32, y: u32| square.get_pixel(x, y).0.iter().zip(fill).all(|(one, fill)| one.abs_diff(fill) <= 1);
+    let is_filled = [(0, 0), (side - 1, 0), (0, side - 1), (side - 1, side - 1)].iter().all(|(x, y)| is_fill(*x, *y));
+    let all = vec![true; (side * side) as usize];
+    if !is_filled || !(DARK..CLIPPED).contains(&brightness(fill)) {
+        return all;
+    }
+    let near = |at: u32| at.saturating_sub(EDGE)..=(at + EDGE).min(side - 1);
+    let is_shown = |at: u32| {
+        let (x, y) = (at % side, at / side);
+        !near(y).any(|y| near(x).any(|x| is_fill(x, y)))
+    };
+    let shown: Vec<bool> = (0..side * side).map(is_shown).collect();
+    if shown.iter().filter(|shown| **shown).count() * LEAST_SHOWN < shown.len() { all } else { shown }
 }
 
-/// Four times each inner pixel less its neighbours.
-fn laplacian(light: &[f32], side: usize) -> Vec<f32> {
-    let inner = (1..side - 1).flat_map(|y| (1..side - 1).map(move |x| y * side + x));
-    inner.map(|at| 4.0 * light[at] - light[at - 1] - light[at + 1] - light[at - side] - light[at + side]).collect()
+/// See [`Quality::sharpness`].
+fn sharpness(square: &RgbImage) -> f32 {
+    let (light, shown, side) = (brightnesses(square), shown(square), square.width() as usize);
+    let inner = (1..side - 1).flat_map(|y| (1..side - 1).map(move |x| y * side + x)).filter(|at| shown[*at]);
+    // Four times each inner pixel less its neighbours.
+    let laplacian: Vec<f32> =
+        inner.map(|at| 4.0 * light[at] - light[at - 1] - light[at + 1] - light[at - side] - light[at + side]).collect();
+    let light: Vec<f32> = light.into_iter().zip(shown).filter(|(_, shown)| *shown).map(|(light, _)| light).collect();
+    variance(&laplacian) / variance(&light).max(1.0)
 }
 
 fn variance(values: &[f32]) -> f32 {
-    let mean = values.iter().sum::<f32>() / values.len() as f32;
-    values.iter().map(|value| (value - mean) * (value - mean)).sum::<f32>() / values.len() as f32
+    let count = values.len().max(1) as f32;
+    let mean = values.iter().sum::<f32>() / count;
+    values.iter().map(|value| (value - mean) * (value - mean)).sum::<f32>() / count
 }
 
 /// The fingerprint, and where it says nothing.
@@ -147,6 +217,8 @@ pub struct Thresholds {
     pub noise: f32,
     /// Most places in which the fingerprint of a repeated picture differs.
     pub distance: u32,
+    /// Most cells in which a repeated picture has another colour.
+    pub cells: usize,
 }
 
 impl Default for Thresholds {
@@ -160,7 +232,7 @@ impl Default for Thresholds {
     /// pixels a side, 0.6 % are called blurred, and 11.6 % from 64; without this rule 5.2 % and 26 % were. Of those
     /// blurred by two of 128 pixels, 97.8 % are, with the rule or without.
     fn default() -> Self {
-        Self { dark: 0.8, clipped: 0.8, sharpness: 0.025, growth: 3.5, noise: 5.0, distance: 36 }
+        Self { dark: 0.8, clipped: 0.8, sharpness: 0.025, growth: 3.5, noise: 5.0, distance: 36, cells: 2 }
     }
 }
 
@@ -221,6 +293,6 @@ impl Thresholds {
 
     /// Whether two pictures are the same, for all that a person would see.
     pub fn repeats(&self, one: &Quality, other: &Quality) -> bool {
-        one.distance(other) <= self.distance
+        one.distance(other) <= self.distance && one.unlike_cells(other) <= self.cells
     }
 }

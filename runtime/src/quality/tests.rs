@@ -173,3 +173,71 @@ fn what_speaks_against_a_shot_is_told_in_one_list() {
     let said = [repeated.to_string(), alone[0].to_string()];
     assert_eq!(said, ["is the same picture as 7", "looks like mug (80 %)"]);
 }
+
+/// A camera that stands still shows one background behind all things: another thing there is another picture.
+#[test]
+fn another_thing_before_the_same_background_is_no_repeat() {
+    let pictures = samples();
+    let before = |background: &RgbImage, thing: &RgbImage, share: f32, seed| {
+        let mut picture = square(background, 256);
+        let side = (256.0 * share.sqrt()) as u32;
+        let place = i64::from(256 - side) / 2;
+        imageops::replace(&mut picture, &square(thing, side), place, place);
+        let mut random = orco_core::random::Random::new(seed, "camera noise");
+        picture.pixels_mut().flat_map(|pixel| &mut pixel.0).for_each(|value| {
+            *value = (f32::from(*value) + 4.0 * random.normal()).round().clamp(0.0, 255.0) as u8;
+        });
+        Quality::of(&picture)
+    };
+    let repeats = |one: &Quality, other: &Quality| Thresholds::default().repeats(one, other);
+    let half = pictures.len() / 2;
+    let (mut same, mut again) = (0, 0);
+    for place in 0..half {
+        let background = &pictures[(place + half / 2) % pictures.len()];
+        let first = before(background, &pictures[place], 0.2, 1);
+        same += usize::from(repeats(&first, &before(background, &pictures[place + half], 0.2, 2)));
+        again += usize::from(repeats(&first, &before(background, &pictures[place], 0.2, 3)));
+    }
+    assert!(same * 20 <= half, "{same} of {half} pairs of things are taken for the same");
+    assert!(again * 20 >= 19 * half, "{again} of {half} pictures are found again");
+    // Bricks of one shape and brightness, but of another colour.
+    let [red, blue] = [[190, 60, 50], [60, 100, 240]].map(|colour| RgbImage::from_pixel(64, 64, Rgb(colour)));
+    let [red, blue] = [(red, 4), (blue, 5)].map(|(brick, seed)| before(&pictures[0], &brick, 0.1, seed));
+    assert!(!repeats(&red, &blue), "{} cells", red.unlike_cells(&blue));
+}
+
+/// Nor does what surrounds a thing that was cut out, or a region that is no square, hide what is wrong with it.
+#[test]
+fn flaws_of_cut_outs_and_of_regions_are_seen_as_those_of_whole_pictures() {
+    const GREY: Rgb<u8> = Rgb([124, 116, 104]);
+    let round = |picture: &RgbImage| {
+        let mut cut_out = RgbImage::from_pixel(320, 320, GREY);
+        let thing = square(picture, 256);
+        let is_inside = |x: u32, y: u32| (x as f32 - 127.5).hypot(y as f32 - 127.5) < 128.0;
+        for (x, y, pixel) in thing.enumerate_pixels().filter(|(x, y, _)| is_inside(*x, *y)) {
+            cut_out.put_pixel(x + 32, y + 32, *pixel);
+        }
+        cut_out
+    };
+    let wide = |picture: &RgbImage| {
+        let mut region = RgbImage::from_pixel(320, 320, GREY);
+        imageops::replace(&mut region, &imageops::crop_imm(&square(picture, 320), 0, 80, 320, 160).to_image(), 0, 80);
+        region
+    };
+    let pictures = samples();
+    let looks: [(&str, &dyn Fn(&RgbImage) -> RgbImage); 2] = [("cut out", &round), ("wide", &wide)];
+    for (name, look) in looks {
+        let flaws = |picture: &RgbImage| Thresholds::default().flaws(&Quality::of(&look(picture)));
+        let fine = pictures.iter().filter(|picture| flaws(picture).is_empty()).count();
+        let found = |flaw: Flaw, spoil: &dyn Fn(&RgbImage) -> RgbImage| {
+            pictures.iter().filter(|picture| flaws(&spoil(picture)).contains(&flaw)).count()
+        };
+        let dark = found(Flaw::TooDark, &|picture| lit(picture, 0.04));
+        let bright = found(Flaw::TooBright, &|picture| lit(picture, 20.0));
+        let blurred = found(Flaw::Blurred, &|picture| blurred(picture, 6.0));
+        let all = pictures.len();
+        println!("{name}: of {all} pictures {fine} are fine; dark {dark}, bright {bright}, blurred {blurred}");
+        assert!([fine, dark, blurred].iter().all(|count| count * 20 >= 19 * all), "{name}: {fine} {dark} {blurred}");
+        assert!(bright * 2 > all, "{name}: {bright}");
+    }
+}
