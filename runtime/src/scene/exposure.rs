@@ -38,8 +38,13 @@ fn log_ratio(frame: f32, background: f32) -> Option<f32> {
     usable.then(|| libm::logf(frame / background))
 }
 
-/// The most frequent value between two, then the mean of the values that are near it.
+/// The most frequent value between two, then the mean of the values that are near it. Where none lies there, the end
+/// that is nearer to most of them.
 fn most_frequent(values: &[f32], low: f32, high: f32) -> f32 {
+    if !values.iter().any(|value| (low..=high).contains(value)) {
+        let below = values.iter().filter(|value| **value < low).count();
+        return if 2 * below > values.len() { low } else { high };
+    }
     let bin = |value: f32| ((value - low) * BINS_PER_UNIT) as usize;
     let mut counts = vec![0.0f32; bin(high) + 1];
     values.iter().filter(|value| (low..=high).contains(*value)).for_each(|value| counts[bin(*value)] += 1.0);

@@ -263,6 +263,38 @@ fn slow_changes_of_light_are_followed_while_the_place_is_empty() {
 }
 
 #[test]
+fn a_place_that_was_dark_for_a_night_is_found_again_when_the_light_is_turned_on() {
+    let mut watch = SceneWatch::new(background(WIDE));
+    let lit = |share: f32| Painting::place(WIDE).map(|_, _, pixel| pixel.map(|value| value * share));
+    // Dusk takes an hour.
+    for step in 0..240 {
+        let share = 0.99f32.mul_add(-(step as f32 / 240.0), 1.0);
+        watch.see(&lit(share).taken(500 + step), &[], Duration::from_secs(15 * step)).unwrap();
+    }
+    let mut see = |painting: &Painting, seconds: u64| {
+        watch.see(&painting.taken(900 + seconds), &[], Duration::from_secs(3600 + seconds)).unwrap()
+    };
+    (0..8).for_each(|second| drop(see(&lit(1.0), second)));
+    assert!(matches!(see(&lit(1.0), 9), FrameContent::Empty));
+    let ball = lit(1.0).with_ball([300.0, 180.0], 60.0);
+    let FrameContent::Things(found) = see(&ball, 10) else { panic!("the ball is missed") };
+    assert_ball(found[0].central().unwrap().bounds, [300.0, 180.0], 60.0, 8.0);
+}
+
+#[test]
+fn light_beyond_what_an_exposure_changes_brings_a_frame_as_near_as_it_can() {
+    let place: Vec<[f32; 3]> = (0..3000).map(|at| [100.0 + (at % 50) as f32; 3]).collect();
+    let by = |factors: [f32; 3]| -> [f32; 3] {
+        let frame: Vec<_> =
+            place.iter().map(|pixel| [0, 1, 2].map(|channel| pixel[channel] * factors[channel])).collect();
+        super::exposure::gains(&frame, &place)
+    };
+    assert!(by([0.25; 3]).iter().all(|gain| *gain < 0.32), "three of four lamps are off: {:?}", by([0.25; 3]));
+    let warm = by([1.0, 1.0, 0.75]);
+    assert!(warm[2] < 0.95 && (warm[0] - 1.0).abs() < 0.1, "{warm:?}");
+}
+
+#[test]
 fn a_moved_camera_is_noticed_after_some_seconds_and_so_is_one_that_is_put_back() {
     let mut watch = SceneWatch::new(background(WIDE));
     let place = Painting::place(WIDE);

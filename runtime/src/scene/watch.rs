@@ -25,6 +25,9 @@ const FOLLOWING: Duration = Duration::from_secs(60);
 const STEP: Duration = Duration::from_secs(1);
 /// Most that one step follows: after a pause one frame must not become the place.
 const MAX_RATE: f32 = 0.2;
+/// How many times darker or brighter than at first a place may be and still be followed. Beyond, an exposure could not
+/// bring it back: a place that was followed into the night would be lost when somebody turns on the light.
+const FOLLOWED_LIGHT: f32 = 3.0;
 
 /// What one frame shows.
 #[derive(Clone, Debug)]
@@ -47,12 +50,15 @@ pub struct SceneWatch {
     /// Since when frames have said otherwise than `is_moved`, and how many.
     doubt: Option<(Duration, u32)>,
     followed: Option<Duration>,
+    /// Mean brightness of the place at first.
+    light: f32,
 }
 
 impl SceneWatch {
     /// Watches by a background.
     pub fn new(background: Background) -> Self {
-        Self { background: Arc::new(background), is_moved: false, doubt: None, followed: None }
+        let light = mean_light(&background.colours);
+        Self { background: Arc::new(background), is_moved: false, doubt: None, followed: None, light }
     }
 
     /// The background, as it is by now. Who keeps it is not disturbed when it follows the light.
@@ -111,6 +117,10 @@ impl SceneWatch {
     }
 
     fn follow(&mut self, small: &SmallFrame, difference: &Difference, at: Duration) {
+        let ratio = mean_light(&small.pixels) / self.light.max(1.0);
+        if !(1.0 / FOLLOWED_LIGHT..=FOLLOWED_LIGHT).contains(&ratio) {
+            return;
+        }
         let passed = self.followed.map_or(STEP, |last| at.saturating_sub(last));
         if passed >= STEP {
             let share = 1.0 - libm::expf(-passed.as_secs_f32() / FOLLOWING.as_secs_f32());
@@ -118,4 +128,9 @@ impl SceneWatch {
             self.followed = Some(at);
         }
     }
+}
+
+/// Mean brightness of pixels, 0..255.
+fn mean_light(pixels: &[[f32; 3]]) -> f32 {
+    pixels.iter().flatten().sum::<f32>() / (3 * pixels.len()).max(1) as f32
 }
