@@ -4,6 +4,8 @@
 const MAX_LOG_RATIO: f32 = 1.2;
 /// Bins for each unit of the logarithm.
 const BINS_PER_UNIT: f32 = 100.0;
+/// Bins on both sides of one that count with it.
+const REACH: usize = 7;
 /// A channel's logarithm is at most so far from that of the brightness: as white balance goes.
 const MAX_TINT: f32 = 0.15;
 /// Every so many pixels one is counted.
@@ -48,9 +50,12 @@ fn most_frequent(values: &[f32], low: f32, high: f32) -> f32 {
     let bin = |value: f32| ((value - low) * BINS_PER_UNIT) as usize;
     let mut counts = vec![0.0f32; bin(high) + 1];
     values.iter().filter(|value| (low..=high).contains(*value)).for_each(|value| counts[bin(*value)] += 1.0);
+    // As wide as noise goes: a bright thing's ratios lie closer together than those of a darker place, and must not win
+    // by that.
     let smooth = |place: usize| -> f32 {
-        let weights = [1.0, 4.0, 6.0, 4.0, 1.0];
-        let around = (0..5).filter_map(|offset| Some(weights[offset] * counts.get((place + offset).checked_sub(2)?)?));
+        let weight = |offset: usize| 1.0 - (offset as f32 / REACH as f32 - 1.0).powi(2);
+        let around = (0..=2 * REACH)
+            .filter_map(|offset| Some(weight(offset) * counts.get((place + offset).checked_sub(REACH)?)?));
         around.sum()
     };
     let best = (0..counts.len()).map(|place| (place, smooth(place))).max_by(|one, other| one.1.total_cmp(&other.1));

@@ -295,6 +295,18 @@ fn light_beyond_what_an_exposure_changes_brings_a_frame_as_near_as_it_can() {
 }
 
 #[test]
+fn a_plain_bright_thing_does_not_take_the_place_of_the_darker_table_behind_it() {
+    let mut random = orco_core::random::Random::new(1, "noise");
+    for (table, thing) in [(75.0, 215.0), (120.0, 220.0)] {
+        let mut noisy = |light: f32| [0; 3].map(|_: u8| light + random.normal());
+        let place: Vec<[f32; 3]> = (0..20_000).map(|_| noisy(table)).collect();
+        let frame: Vec<[f32; 3]> = (0..20_000).map(|at| noisy(if at % 100 < 45 { thing } else { table })).collect();
+        let gains = super::exposure::gains(&frame, &place);
+        assert!(gains.iter().all(|gain| (gain - 1.0).abs() < 0.05), "{thing} on {table}: {gains:?}");
+    }
+}
+
+#[test]
 fn a_moved_camera_is_noticed_after_some_seconds_and_so_is_one_that_is_put_back() {
     let mut watch = SceneWatch::new(background(WIDE));
     let place = Painting::place(WIDE);
