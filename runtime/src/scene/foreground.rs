@@ -83,7 +83,8 @@ impl Foreground {
         &self.things
     }
 
-    /// The thing in the middle of the frame, or the one that is nearest to it: the one that shots are taken of.
+    /// The thing in the middle of the frame, or the one that is nearest to it: the one that shots of whole frames are
+    /// taken of. Those of a region are of the thing [at](Self::at) its middle.
     pub fn central(&self) -> Option<&Thing> {
         self.at(self.frame[0] / 2, self.frame[1] / 2)
     }

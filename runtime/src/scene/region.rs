@@ -36,6 +36,11 @@ impl PixelRect {
         (self.x..self.right()).contains(&x) && (self.y..self.bottom()).contains(&y)
     }
 
+    /// The pixel in its middle, column and row.
+    pub fn middle(self) -> [u32; 2] {
+        [self.x.saturating_add(self.width / 2), self.y.saturating_add(self.height / 2)]
+    }
+
     /// Intersection over union with another one, 0..1.
     pub fn intersection_over_union(self, other: Self) -> f32 {
         let along = |low: [u32; 2], high: [u32; 2]| f64::from(high[0].min(high[1]).saturating_sub(low[0].max(low[1])));

@@ -104,7 +104,7 @@ impl Viewfinder {
         let [width, height] = picture.size_in_file;
         let region = self.regions.first().map(|named| named.region.in_frame(width, height)).transpose()?;
         let around = region.unwrap_or(PixelRect { x: 0, y: 0, width, height });
-        self.shot_of(picture, region, [around.x + around.width / 2, around.y + around.height / 2])
+        self.shot_of(picture, region, around.middle())
     }
 
     /// The thing at a place of a picture, in shares of its sides, or the nearest one, as a shot of it. It is looked for

@@ -65,7 +65,7 @@ impl LiveWorker {
             let SeenRegion { name, shares, bounds, view } = region;
             let shown = match view {
                 SceneView::Whole => self.whole(picture, &name, bounds, permit, taken)?,
-                SceneView::Things(foreground) => self.things(picture, &name, &foreground, permit, taken)?,
+                SceneView::Things(foreground) => self.things(picture, &name, bounds, &foreground, permit, taken)?,
                 SceneView::Small(problem) => {
                     self.track(&name).clear();
                     ShownRegion { problem: Some(problem), ..ShownRegion::default() }
@@ -110,17 +110,17 @@ impl LiveWorker {
         &mut self,
         picture: &RgbImage,
         name: &str,
+        bounds: Option<PixelRect>,
         foreground: &Foreground,
         permit: &Permit,
         taken: Instant,
     ) -> Option<ShownRegion> {
         self.track(name).agreement.clear();
-        let mut things: Vec<&Thing> = foreground.things().iter().take(MAX_THINGS).collect();
+        let frame = PixelRect { x: 0, y: 0, width: picture.width(), height: picture.height() };
+        let things = answered_things(foreground, bounds.unwrap_or(frame));
         if things.is_empty() {
             return Some(ShownRegion { empty: true, ..ShownRegion::default() });
         }
-        let central = foreground.central().map(|thing| thing.bounds);
-        things.sort_by_key(|thing| Some(thing.bounds) != central);
         let fill = self.input.mean_colour();
         let mut answers = Vec::new();
         for thing in things {
@@ -130,5 +130,58 @@ impl LiveWorker {
         let things = self.track(name).things.add(taken, [picture.width(), picture.height()], answers);
         let answer = things.first()?.answer.clone();
         Some(ShownRegion { answer, things, ..ShownRegion::default() })
+    }
+}
+
+/// The things of a region that are answered: the one in its middle, which shots are taken of, then the largest.
+fn answered_things(foreground: &Foreground, bounds: PixelRect) -> Vec<&Thing> {
+    let [x, y] = bounds.middle();
+    let central = foreground.at(x, y);
+    let mut things: Vec<&Thing> = foreground.things().iter().collect();
+    things.sort_by_key(|thing| Some(*thing) != central);
+    things.truncate(MAX_THINGS);
+    things
+}
+
+#[cfg(test)]
+mod tests {
+    use orco_runtime::image_rs::Rgb;
+    use orco_runtime::scene::Background;
+
+    use super::*;
+
+    const SIZE: [u32; 2] = [640, 360];
+    const GREY: [u8; 3] = [127; 3];
+
+    /// Middle and radius of a ball, in pixels.
+    type Ball = ([i32; 2], i32);
+
+    /// A chequered place with balls.
+    fn frame(balls: &[Ball]) -> RgbImage {
+        RgbImage::from_fn(SIZE[0], SIZE[1], |x, y| {
+            let holds_pixel = |([middle_x, middle_y], radius): &Ball| {
+                let (across, down) = (x as i32 - middle_x, y as i32 - middle_y);
+                across * across + down * down < radius * radius
+            };
+            let light = (x / 16 % 2 * 40 + y / 16 % 2 * 60) as u8;
+            Rgb(if balls.iter().any(holds_pixel) { [230, 210, 40] } else { [60 + light, 90 + light, 160] })
+        })
+    }
+
+    #[test]
+    fn the_first_answer_of_a_region_is_of_the_thing_that_shots_are_taken_of() {
+        let background = Background::learn(&[frame(&[])]).unwrap();
+        // The larger one is nearer to the middle of the frame.
+        let picture = frame(&[([150, 180], 36), ([272, 180], 44)]);
+        let left = "left=0,0,0.5,1".parse::<NamedRegion>().unwrap();
+        let bounds = left.region.in_frame(SIZE[0], SIZE[1]).unwrap();
+        let foreground = background.compare(&picture, Some(bounds)).unwrap();
+        let [first, second] = answered_things(&foreground, bounds)[..] else { panic!("{:?}", foreground.things()) };
+        assert!(first.bounds.contains([150, 180]) && second.bounds.contains([272, 180]), "{first:?} {second:?}");
+        let viewfinder = Viewfinder { background: Some(background.into()), regions: vec![left], fill: GREY };
+        assert!(viewfinder.shot(&picture).unwrap() == foreground.cut_out(&picture, first, GREY));
+
+        let frame = PixelRect { x: 0, y: 0, width: SIZE[0], height: SIZE[1] };
+        assert_eq!(answered_things(&foreground, frame), [second, first]);
     }
 }
