@@ -10,8 +10,10 @@ use super::region::PixelRect;
 
 /// Most things that are told apart; the smallest go.
 pub const MAX_THINGS: usize = 16;
-/// Least share of the frame that a thing covers.
+/// Least share that a thing covers of what is looked at: of the region, or of the frame.
 const MIN_AREA: f32 = 0.002;
+/// Least pixels of the small frame that it covers: those within [`MIN_PART_RADIUS`] of one.
+const MIN_PIXELS: f32 = 13.0;
 // Radii are steps along rows and columns: these distances take a tenth of the time of Euclidean ones.
 /// Radius of the opening that removes noise, in pixels of the small frame.
 const NOISE_RADIUS: u8 = 1;
@@ -60,16 +62,16 @@ impl Foreground {
         let width = columns as u32;
         let height = difference.changes.len() as u32 / width;
         let mut mask = with_hysteresis(difference, width, height);
-        if let Some(region) = region {
-            keep_only(&mut mask, region, frame);
-        }
+        let whole = PixelRect { x: 0, y: 0, width, height };
+        let looked_at = region.map_or(whole, |region| region.in_small_frame(frame, [width, height]));
+        keep_only(&mut mask, looked_at);
         open_mut(&mut mask, Norm::L1, NOISE_RADIUS);
         close_mut(&mut mask, Norm::L1, JOIN_RADIUS);
         fill_outline(&mut mask, difference);
         close_mut(&mut mask, Norm::L1, JOIN_RADIUS);
         fill_holes(&mut mask, difference);
         open_mut(&mut mask, Norm::L1, MIN_PART_RADIUS);
-        let (marks, things) = things(&mask, frame);
+        let (marks, things) = things(&mask, looked_at, frame);
         Self { frame, marks, things }
     }
 
@@ -135,15 +137,10 @@ fn count(labels: &Labels) -> usize {
     labels.pixels().map(|label| label[0] as usize).max().unwrap_or(0) + 1
 }
 
-/// Clears what lies outside a region of the frame.
-fn keep_only(mask: &mut GrayImage, region: PixelRect, frame: [u32; 2]) {
-    let size = [mask.width(), mask.height()];
-    let middle =
-        |place: u32, axis: usize| (2 * u64::from(place) + 1) * u64::from(frame[axis]) / (2 * u64::from(size[axis]));
-    let columns = u64::from(region.x)..u64::from(region.right());
-    let rows = u64::from(region.y)..u64::from(region.bottom());
+/// Clears what lies outside a part of the mask.
+fn keep_only(mask: &mut GrayImage, part: PixelRect) {
     for (x, y, pixel) in mask.enumerate_pixels_mut() {
-        if !columns.contains(&middle(x, 0)) || !rows.contains(&middle(y, 1)) {
+        if !part.contains([x, y]) {
             *pixel = UNSET;
         }
     }
@@ -243,15 +240,16 @@ impl SmallThing {
     }
 }
 
-/// Things of a mask, the largest first, and the mark of each pixel.
-fn things(mask: &GrayImage, frame: [u32; 2]) -> (GrayImage, Vec<Thing>) {
+/// Things of a mask, the largest first, and the mark of each pixel. `looked_at` is the part of the mask in which they
+/// are looked for.
+fn things(mask: &GrayImage, looked_at: PixelRect, frame: [u32; 2]) -> (GrayImage, Vec<Thing>) {
     let (width, height) = mask.dimensions();
     let labels = connected_components(mask, Connectivity::Eight, UNSET);
     let count = count(&labels);
     let mut components: Vec<SmallThing> = (0..count).map(SmallThing::new).collect();
     let of_things = labels.enumerate_pixels().filter(|(_, _, label)| label[0] != 0);
     of_things.for_each(|(x, y, label)| components[label[0] as usize].add(x, y));
-    let least = (MIN_AREA * (width * height) as f32).max(1.0);
+    let least = (MIN_AREA * (looked_at.width * looked_at.height) as f32).max(MIN_PIXELS);
     components.retain(|component| component.pixels as f32 >= least);
     components.sort_by_key(|component| core::cmp::Reverse(component.pixels));
 

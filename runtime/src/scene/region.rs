@@ -50,6 +50,19 @@ impl PixelRect {
         (both / (area(self) + area(other) - both).max(1.0)) as f32
     }
 
+    /// The pixels of a small frame whose middles lie in it; both frames by width and height. There may be none.
+    pub(super) fn in_small_frame(self, frame: [u32; 2], small: [u32; 2]) -> Self {
+        // Pixels of the small frame whose middles lie before a place of the frame.
+        let edge = |place: u32, axis: usize| {
+            let [length, cells] = [frame[axis], small[axis]].map(u64::from);
+            let middle = |cell: u32| (2 * u64::from(cell) + 1) * length / (2 * cells);
+            (0..small[axis]).filter(|cell| middle(*cell) < u64::from(place)).count() as u32
+        };
+        let (x, right) = (edge(self.x, 0), edge(self.right(), 0));
+        let (y, bottom) = (edge(self.y, 1), edge(self.bottom(), 1));
+        Self { x, y, width: right - x, height: bottom - y }
+    }
+
     /// Twice the coordinates of its middle, which may lie between pixels.
     pub(super) fn doubled_middle(self) -> [i64; 2] {
         [2 * i64::from(self.x) + i64::from(self.width), 2 * i64::from(self.y) + i64::from(self.height)]

@@ -187,6 +187,29 @@ fn two_things_are_two_pieces_and_the_middle_one_is_told() {
 }
 
 #[test]
+fn a_thing_that_fills_a_small_region_of_a_large_frame_is_one() {
+    // Three pixels for each: 1920 x 1080.
+    let enlarged = |painting: &Painting, seed: u64| {
+        let small = painting.taken(seed);
+        RgbImage::from_fn(3 * WIDE[0], 3 * WIDE[1], |x, y| *small.get_pixel(x / 3, y / 3))
+    };
+    let place = Painting::place(WIDE);
+    let background = Background::learn(&[1, 2, 3].map(|seed| enlarged(&place, seed))).unwrap();
+    let lamp = Region::Shares([0.5, 0.5, 0.04, 0.05]).in_frame(1920, 1080).unwrap();
+    for seed in 10..15 {
+        let empty = background.compare(&enlarged(&place, seed), Some(lamp)).unwrap();
+        assert!(empty.things().is_empty(), "frame {seed}: {:?}", empty.things());
+    }
+    // 80 % of the region.
+    let inside = |x: f32, y: f32| (321.0..344.0).contains(&x) && (181.0..197.0).contains(&y);
+    let filled = place.map(|x, y, pixel| if inside(x, y) { [240.0, 230.0, 60.0] } else { pixel });
+    let foreground = background.compare(&enlarged(&filled, 20), Some(lamp)).unwrap();
+    let [thing] = foreground.things() else { panic!("{:?}", foreground.things()) };
+    let common = thing.bounds.intersection_over_union(lamp);
+    assert!(common > 0.6, "{:?} in {lamp:?}", thing.bounds);
+}
+
+#[test]
 fn shadows_are_no_things_and_no_part_of_one() {
     let background = background(WIDE);
     for (seed, depth) in [0.25, 0.45].into_iter().enumerate() {
