@@ -215,8 +215,14 @@ impl Background {
 
     /// Follows an empty frame: `share` of it counts, 0..1. Colours follow the frame as it is, so that a slow change of
     /// light becomes part of the place; noise is what is left when its exposure is brought to that of the background.
-    pub(super) fn follow(&mut self, small: &SmallFrame, difference: &Difference, share: f32) {
+    ///
+    /// What is not looked at need not be empty: there only pixels count that show the place. They are not left out
+    /// altogether, because exposure is told by all of the frame.
+    pub(super) fn follow(&mut self, small: &SmallFrame, difference: &Difference, looked_at: &[bool], share: f32) {
         for (place, pixel) in small.pixels.iter().enumerate() {
+            if !looked_at[place] && difference.changes[place].may_be_thing() {
+                continue;
+            }
             let colour = &mut self.colours[place];
             let mut squares = 0.0;
             for channel in 0..3 {

@@ -88,14 +88,19 @@ impl Difference {
     /// The share of the place that cannot be found in the frame, 0..1: of its edges or of its surface, whichever is
     /// more. A moved camera shows every edge elsewhere.
     pub fn lost(&self) -> f32 {
-        let all = self.changes.len() as f32;
-        let changed = |place: &usize| self.changes[*place].may_be_thing();
-        let surface = (0..self.changes.len()).filter(changed).count() as f32 / all;
-        let edges: Vec<usize> = (0..self.edges.len()).filter(|place| self.edges[*place]).collect();
-        if (edges.len() as f32) < MIN_EDGES * all {
-            return surface;
-        }
-        surface.max(edges.iter().copied().filter(changed).count() as f32 / edges.len() as f32)
+        self.lost_where(&vec![true; self.changes.len()])
+    }
+
+    /// As [`Difference::lost`], of the pixels that are looked at; 0 where there are none.
+    pub fn lost_where(&self, looked_at: &[bool]) -> f32 {
+        let changed = |places: &[usize]| {
+            let changed = places.iter().filter(|place| self.changes[**place].may_be_thing());
+            changed.count() as f32 / places.len().max(1) as f32
+        };
+        let places: Vec<usize> = (0..self.changes.len()).filter(|place| looked_at[*place]).collect();
+        let edges: Vec<usize> = places.iter().copied().filter(|place| self.edges[*place]).collect();
+        let surface = changed(&places);
+        if (edges.len() as f32) < MIN_EDGES * places.len() as f32 { surface } else { surface.max(changed(&edges)) }
     }
 }
 

@@ -257,18 +257,19 @@ fn the_place_seen_through_a_ring_is_no_part_of_it() {
     assert_eq!(cut_out.get_pixel(cut_out.width() / 2, cut_out.height() / 2), &Rgb(GREY));
 }
 
+/// Evening: one side becomes dark within half an hour, and a coloured lamp lights the other. `share` of it has passed.
+fn evening(share: f32) -> Painting {
+    Painting::place(WIDE).map(|x, _, pixel| {
+        let side = x / WIDE[0] as f32;
+        let tint = [1.0 + 0.35 * share * side, 1.0, 1.0 - 0.3 * share * side];
+        [0, 1, 2].map(|channel| pixel[channel] * tint[channel] * (1.0 - 0.6 * share * (1.0 - side)))
+    })
+}
+
 #[test]
 fn slow_changes_of_light_are_followed_while_the_place_is_empty() {
     let still = background(WIDE);
     let mut watch = SceneWatch::new(still.clone());
-    // Evening: one side becomes dark within half an hour, and a coloured lamp lights the other.
-    let evening = |share: f32| {
-        Painting::place(WIDE).map(|x, _, pixel| {
-            let side = x / WIDE[0] as f32;
-            let tint = [1.0 + 0.35 * share * side, 1.0, 1.0 - 0.3 * share * side];
-            [0, 1, 2].map(|channel| pixel[channel] * tint[channel] * (1.0 - 0.6 * share * (1.0 - side)))
-        })
-    };
     for step in 0..90 {
         let frame = evening(step as f32 / 90.0).taken(200 + step);
         let seen = watch.see(&frame, &[], Duration::from_secs(20 * step)).unwrap();
@@ -330,8 +331,45 @@ fn a_plain_bright_thing_does_not_take_the_place_of_the_darker_table_behind_it() 
 }
 
 #[test]
-fn a_moved_camera_is_noticed_after_some_seconds_and_so_is_one_that_is_put_back() {
+fn an_empty_region_follows_the_light_whatever_goes_on_outside_of_it() {
     let mut watch = SceneWatch::new(background(WIDE));
+    let shelf = Region::Shares([0.0, 0.0, 0.5, 1.0]).in_frame(WIDE[0], WIDE[1]).unwrap();
+    let television = |painting: Painting, step: u64| {
+        if step % 2 == 0 { painting } else { painting.with_ball([560.0, 180.0], 70.0) }
+    };
+    for step in 0..90 {
+        let frame = television(evening(step as f32 / 90.0), step).taken(200 + step);
+        let seen = watch.see(&frame, &[shelf], Duration::from_secs(20 * step)).unwrap();
+        assert!(matches!(seen, FrameContent::Empty), "step {step}: {seen:?}");
+    }
+    // What went on there did not become part of the place.
+    let last = television(evening(1.0), 1);
+    let found = things(watch.background(), &last, 300);
+    assert!(found.iter().any(|thing| thing.contains([560, 180])), "{found:?}");
+    let ball = last.with_ball([150.0, 180.0], 50.0).taken(301);
+    let seen = watch.see(&ball, &[shelf], Duration::from_secs(1800)).unwrap();
+    let FrameContent::Things(foregrounds) = seen else { panic!("{seen:?}") };
+    let [thing] = foregrounds[0].things() else { panic!("{foregrounds:?}") };
+    assert_ball(thing.bounds, [150.0, 180.0], 50.0, 10.0);
+}
+
+#[test]
+fn neither_a_thing_that_fills_a_region_nor_a_person_outside_of_it_is_a_moved_camera() {
+    let mut watch = SceneWatch::new(background(WIDE));
+    let shelf = Region::Shares([0.0, 0.0, 0.4, 1.0]).in_frame(WIDE[0], WIDE[1]).unwrap();
+    let coat = |from: f32, to: f32| {
+        Painting::place(WIDE).map(move |x, _, pixel| if (from..to).contains(&x) { [60.0, 40.0, 110.0] } else { pixel })
+    };
+    let (thing, person) = (coat(0.0, 240.0), coat(290.0, 640.0));
+    let mut see = |painting: &Painting, second: u64| {
+        watch.see(&painting.taken(second), &[shelf], Duration::from_secs(second)).unwrap()
+    };
+    (0..10).for_each(|second| assert!(matches!(see(&person, second), FrameContent::Empty), "{second}"));
+    (10..20).for_each(|second| assert!(matches!(see(&thing, second), FrameContent::Things(_)), "{second}"));
+}
+
+#[test]
+fn a_moved_camera_is_noticed_after_some_seconds_and_so_is_one_that_is_put_back() {
     let place = Painting::place(WIDE);
     let moved = Painting::place([WIDE[0] + 16, WIDE[1] + 10]);
     let pushed = Painting {
@@ -341,17 +379,22 @@ fn a_moved_camera_is_noticed_after_some_seconds_and_so_is_one_that_is_put_back()
             .collect(),
     };
     let hand = Painting::place(WIDE).with_ball([330.0, 180.0], 300.0);
-    let mut see = |painting: &Painting, seconds: u64| {
-        watch.see(&painting.taken(seconds), &[], Duration::from_secs(seconds)).unwrap()
-    };
-    assert!(matches!(see(&place, 0), FrameContent::Empty));
-    // A hand before the lens is none of that.
-    (1..4).for_each(|second| assert!(matches!(see(&hand, second), FrameContent::Things(_)), "{second}"));
-    assert!(matches!(see(&place, 5), FrameContent::Empty));
-    (6..10).for_each(|second| assert!(!matches!(see(&pushed, second), FrameContent::Moved), "{second}"));
-    (10..20).for_each(|second| assert!(matches!(see(&pushed, second), FrameContent::Moved), "{second}"));
-    (20..24).for_each(|second| assert!(matches!(see(&place, second), FrameContent::Moved), "{second}"));
-    (24..26).for_each(|second| assert!(matches!(see(&place, second), FrameContent::Empty), "{second}"));
+    let shelves = Region::Shares([0.3, 0.0, 0.7, 1.0]).in_frame(WIDE[0], WIDE[1]).unwrap();
+    let still = background(WIDE);
+    for regions in [vec![], vec![shelves]] {
+        let mut watch = SceneWatch::new(still.clone());
+        let mut see = |painting: &Painting, seconds: u64| {
+            watch.see(&painting.taken(seconds), &regions, Duration::from_secs(seconds)).unwrap()
+        };
+        assert!(matches!(see(&place, 0), FrameContent::Empty));
+        // A hand before the lens is none of that.
+        (1..4).for_each(|second| assert!(matches!(see(&hand, second), FrameContent::Things(_)), "{second}"));
+        assert!(matches!(see(&place, 5), FrameContent::Empty));
+        (6..10).for_each(|second| assert!(!matches!(see(&pushed, second), FrameContent::Moved), "{second}"));
+        (10..20).for_each(|second| assert!(matches!(see(&pushed, second), FrameContent::Moved), "{second}"));
+        (20..24).for_each(|second| assert!(matches!(see(&place, second), FrameContent::Moved), "{second}"));
+        (24..26).for_each(|second| assert!(matches!(see(&place, second), FrameContent::Empty), "{second}"));
+    }
 }
 
 #[test]

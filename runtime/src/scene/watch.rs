@@ -32,7 +32,7 @@ const FOLLOWED_LIGHT: f32 = 3.0;
 /// What one frame shows.
 #[derive(Clone, Debug)]
 pub enum FrameContent {
-    /// The empty place.
+    /// The empty place, in each of the regions, or in the frame as a whole where there are none.
     Empty,
     /// Something is in front of it: what each of the regions shows, or the frame as a whole where there are none.
     Things(Vec<Foreground>),
@@ -42,7 +42,7 @@ pub enum FrameContent {
 }
 
 /// Compares the frames of a running camera with its empty place. It follows slow changes of light while the place is
-/// empty, and notices when the camera was moved.
+/// empty, and notices when the camera was moved. What lies outside of all regions hinders neither.
 #[derive(Clone, Debug)]
 pub struct SceneWatch {
     background: Arc<Background>,
@@ -83,20 +83,20 @@ impl SceneWatch {
     ) -> Result<FrameContent, FrameSizeError> {
         let small = self.background.small(frame)?;
         let difference = Difference::of(&self.background, &small);
-        self.judge(difference.lost(), at);
+        let size = [frame.width(), frame.height()];
+        let looked_at = looked_at(regions, size, &small);
+        // A thing may fill all regions, and a person outside of them most of the frame: a moved camera has lost both.
+        self.judge(difference.lost().min(difference.lost_where(&looked_at)), at);
         if self.is_moved {
             return Ok(FrameContent::Moved);
         }
-        let size = [frame.width(), frame.height()];
-        let foreground = Foreground::of(self.background.width, &difference, size, None);
-        if !foreground.things().is_empty() {
-            if regions.is_empty() {
-                return Ok(FrameContent::Things(vec![foreground]));
-            }
-            let of = |region: &PixelRect| Foreground::of(self.background.width, &difference, size, Some(*region));
-            return Ok(FrameContent::Things(regions.iter().map(of).collect()));
+        let of = |region| Foreground::of(self.background.width, &difference, size, region);
+        let foregrounds: Vec<Foreground> =
+            if regions.is_empty() { vec![of(None)] } else { regions.iter().map(|region| of(Some(*region))).collect() };
+        if foregrounds.iter().any(|foreground| !foreground.things().is_empty()) {
+            return Ok(FrameContent::Things(foregrounds));
         }
-        self.follow(&small, &difference, at);
+        self.follow(&small, &difference, &looked_at, at);
         Ok(FrameContent::Empty)
     }
 
@@ -116,7 +116,7 @@ impl SceneWatch {
         }
     }
 
-    fn follow(&mut self, small: &SmallFrame, difference: &Difference, at: Duration) {
+    fn follow(&mut self, small: &SmallFrame, difference: &Difference, looked_at: &[bool], at: Duration) {
         let ratio = mean_light(&small.pixels) / self.light.max(1.0);
         if !(1.0 / FOLLOWED_LIGHT..=FOLLOWED_LIGHT).contains(&ratio) {
             return;
@@ -124,7 +124,7 @@ impl SceneWatch {
         let passed = self.followed.map_or(STEP, |last| at.saturating_sub(last));
         if passed >= STEP {
             let share = 1.0 - libm::expf(-passed.as_secs_f32() / FOLLOWING.as_secs_f32());
-            Arc::make_mut(&mut self.background).follow(small, difference, share.min(MAX_RATE));
+            Arc::make_mut(&mut self.background).follow(small, difference, looked_at, share.min(MAX_RATE));
             self.followed = Some(at);
         }
     }
@@ -133,4 +133,17 @@ impl SceneWatch {
 /// Mean brightness of pixels, 0..255.
 fn mean_light(pixels: &[[f32; 3]]) -> f32 {
     pixels.iter().flatten().sum::<f32>() / (3 * pixels.len()).max(1) as f32
+}
+
+/// Whether each pixel of the small frame lies in a region of the frame; all do where there are none.
+fn looked_at(regions: &[PixelRect], frame: [u32; 2], small: &SmallFrame) -> Vec<bool> {
+    let mut looked_at = vec![regions.is_empty(); small.pixels.len()];
+    let size = [small.width, small.pixels.len() / small.width].map(|side| side as u32);
+    for part in regions.iter().map(|region| region.in_small_frame(frame, size)) {
+        let (left, right) = (part.x as usize, part.right() as usize);
+        for row in looked_at.chunks_exact_mut(small.width).take(part.bottom() as usize).skip(part.y as usize) {
+            row[left..right].fill(true);
+        }
+    }
+    looked_at
 }
