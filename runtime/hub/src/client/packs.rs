@@ -150,9 +150,9 @@ impl Round<'_, '_> {
                 return Ok(taught_another(&pack.label));
             }
         }
-        proceed(self.observer, SyncStep::Import(pack.label.clone()))?;
         self.progress.learning = Some(record.clone());
         self.keep_progress()?;
+        proceed(self.observer, SyncStep::Import(pack.label.clone()))?;
         match learner.import(&[PackClass { pack, label: None }], &mut ()) {
             Ok(outcome) => {
                 if replaced.is_some() {
