@@ -232,7 +232,7 @@ impl Default for Thresholds {
     /// pixels a side, 0.6 % are called blurred, and 11.6 % from 64; without this rule 5.2 % and 26 % were. Of those
     /// blurred by two of 128 pixels, 97.8 % are, with the rule or without.
     fn default() -> Self {
-        Self { dark: 0.8, clipped: 0.8, sharpness: 0.025, growth: 3.5, noise: 5.0, distance: 36, cells: 2 }
+        Self { dark: 0.8, clipped: 0.8, sharpness: 0.025, growth: 3.5, noise: 5.0, distance: 36, cells: 8 }
     }
 }
 

@@ -335,7 +335,7 @@ fn an_empty_region_follows_the_light_whatever_goes_on_outside_of_it() {
     let mut watch = SceneWatch::new(background(WIDE));
     let shelf = Region::Shares([0.0, 0.0, 0.5, 1.0]).in_frame(WIDE[0], WIDE[1]).unwrap();
     let television = |painting: Painting, step: u64| {
-        if step % 2 == 0 { painting } else { painting.with_ball([560.0, 180.0], 70.0) }
+        if step.is_multiple_of(2) { painting } else { painting.with_ball([560.0, 180.0], 70.0) }
     };
     for step in 0..90 {
         let frame = television(evening(step as f32 / 90.0), step).taken(200 + step);

@@ -145,7 +145,11 @@ impl HubStore {
         check_channel(release.channel)?;
         loop {
             let before = self.active_ids(release.channel)?;
-            let new = self.combined(release)?;
+            let new = match self.combined(release) {
+                // Somebody else has released meanwhile.
+                Err(_) if self.active_ids(release.channel)? != before => continue,
+                combined => combined?,
+            };
             if let Some(ids) = self.insert_if_unchanged(&new, release.channel, &before, now)? {
                 return Ok(ids);
             }
