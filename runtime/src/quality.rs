@@ -224,13 +224,17 @@ pub struct Thresholds {
 impl Default for Thresholds {
     /// Chosen on the sample pictures and on 500 photographs of Caltech-101, with the largest square in their middle. Of
     /// those photographs none was called blurred, 97.2 % were after a blur of two of 128 pixels; 0.6 % were called too
-    /// dark, 0.6 % too bright; 98 % were found again when framed 3 % closer, and 0.002 % of all pairs taken for the
-    /// same (`quality/tests.rs`). White noise has a sharpness of 6 and more, as long as it has at least 96 pixels a
+    /// dark, 0.6 % too bright (`quality/tests.rs`). White noise has a sharpness of 6 and more, as long as it has at least 96 pixels a
     /// side; of 600 photographs of mini-ImageNet none has more than 0.9, of the sample pictures none more than 1.7.
     ///
     /// `growth` was chosen on the sample pictures and on 500 other photographs of Caltech-101. Of those, enlarged from 80
     /// pixels a side, 0.6 % are called blurred, and 11.6 % from 64; without this rule 5.2 % and 26 % were. Of those
     /// blurred by two of 128 pixels, 97.8 % are, with the rule or without.
+    ///
+    /// `distance` and `cells` are for a camera that stands still as much as for one in the hand. Of 500 other
+    /// photographs of Caltech-101, 91.2 % are found again when framed 3 % closer, all when compressed or darkened by a
+    /// tenth, and 0.001 % of all pairs are taken for the same. Of 39 pairs of sample things before one background, a
+    /// fifth of the picture each, none is.
     fn default() -> Self {
         Self { dark: 0.8, clipped: 0.8, sharpness: 0.025, growth: 3.5, noise: 5.0, distance: 36, cells: 8 }
     }
