@@ -13,11 +13,12 @@
 //! let duck = image::open("../examples/shots/learn/rubber-duck/1.jpg".as_ref())?;
 //! let quality = Quality::of(&duck);
 //! assert_eq!(Thresholds::default().flaws(&quality), []);
-//! assert_eq!(quality.distance(&Quality::of(&duck)), 0);
+//! assert_eq!(quality.fingerprint.distance(&Quality::of(&duck).fingerprint), 0);
 //! # Ok::<(), image::ImageError>(())
 //! ```
 
 mod objection;
+mod repeat;
 #[cfg(test)]
 mod tests;
 
@@ -28,25 +29,18 @@ use ::image::RgbImage;
 use crate::image::{self, Look, Preprocessing};
 
 pub use objection::{BestClass, EarlierShot, LOOKS_LIKE_PROBABILITY, Objection, ShotCandidate};
+pub use repeat::PictureFingerprint;
 
 /// Width and height, in pixels, at which pictures are judged.
 pub const SIDE: u32 = 128;
-/// Rows and columns of the fingerprint.
-const CELLS: u32 = 16;
 /// Brightness, 0..255, below which a pixel is dark.
 const DARK: f32 = 40.0;
 /// Brightness from which a pixel is clipped.
 const CLIPPED: f32 = 250.0;
-/// Brightness by which two neighbouring cells of the fingerprint may differ and still count as alike.
-const FLAT: f32 = 0.5;
-/// Steps by which a cell's colour may lie outside those of the other picture's cells around there.
-const UNLIKE: f32 = 12.0;
-/// Pixels around a colour that fills a picture that are its edge.
+/// Pixels around a filled part of a picture that belong to its edge.
 const EDGE: u32 = 2;
 /// A picture is judged as a whole where less than one in so many pixels shows something.
 const LEAST_SHOWN: usize = 50;
-/// Colour below which the ratio of two cells says nothing of the light.
-const FAINT: u8 = 16;
 
 /// What was measured on a picture.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -60,80 +54,24 @@ pub struct Quality {
     pub sharpness: f32,
     /// As [`Quality::sharpness`], at a half of [`SIDE`] and at a quarter of it.
     pub coarse_sharpness: [f32; 2],
-    /// Whether brightness falls from a cell to the next one of its row (difference hash): a bit for each of 16 x 16
-    /// cells, row by row, the lowest bit first.
-    pub fingerprint: [u64; 4],
-    /// Where both cells are alike, so that the fingerprint says nothing: around a thing that was cut out, for one.
-    pub flat: [u64; 4],
-    /// Mean colours of 16 x 16 cells, row by row.
-    pub colours: [[u8; 3]; (CELLS * CELLS) as usize],
+    /// What tells whether another picture repeats it.
+    pub fingerprint: PictureFingerprint,
 }
 
 impl Quality {
     /// Measures a picture.
     pub fn of(picture: &RgbImage) -> Self {
         let square = square(picture, SIDE);
-        let shown = shown(&square);
-        let light = brightnesses(&square);
-        let share = |is: &dyn Fn(f32) -> bool| {
-            let those = light.iter().zip(&shown).filter(|(light, shown)| **shown && is(**light)).count();
-            those as f32 / shown.iter().filter(|shown| **shown).count() as f32
-        };
-        let coarse = |side| sharpness(&self::square(picture, side));
-        let (fingerprint, flat) = fingerprint(&square);
+        let light = BrightnessMap::of(&square);
+        let coarse = |side| BrightnessMap::of(&self::square(picture, side)).sharpness();
         Self {
-            dark: share(&|light| light < DARK),
-            clipped: share(&|light| light >= CLIPPED),
-            sharpness: sharpness(&square),
+            dark: light.share(|light| light < DARK),
+            clipped: light.share(|light| light >= CLIPPED),
+            sharpness: light.sharpness(),
             coarse_sharpness: [2, 4].map(|part| coarse(SIDE / part)),
-            fingerprint,
-            flat,
-            colours: colours(&square),
+            fingerprint: PictureFingerprint::of(&square),
         }
     }
-
-    /// In how many of 256 places the fingerprints differ: about half of them for two pictures, few for one that was
-    /// compressed, brightened or moved a little. Places where both pictures are flat do not count; the others stand for
-    /// them.
-    pub fn distance(&self, other: &Self) -> u32 {
-        let telling = |part: usize| !(self.flat[part] & other.flat[part]);
-        let differing = |part: usize| telling(part) & (self.fingerprint[part] ^ other.fingerprint[part]);
-        let count = |of: &dyn Fn(usize) -> u64| (0..4).map(|part| of(part).count_ones()).sum::<u32>();
-        CELLS * CELLS * count(&differing) / count(&telling).max(1)
-    }
-
-    /// In how many of 256 cells one of two pictures has a colour that the other has not around there, whatever the light:
-    /// a thing in front of the same background is another picture, however small it is.
-    pub fn unlike_cells(&self, other: &Self) -> usize {
-        unlike_cells(&self.colours, &other.colours).max(unlike_cells(&other.colours, &self.colours))
-    }
-}
-
-fn colours(square: &RgbImage) -> [[u8; 3]; (CELLS * CELLS) as usize] {
-    let cells = image::resize(square, [CELLS; 2]);
-    core::array::from_fn(|cell| cells.get_pixel(cell as u32 % CELLS, cell as u32 / CELLS).0)
-}
-
-/// The cells of a picture, brought to the light of another, whose colour none of the other's cells around them has.
-fn unlike_cells(one: &[[u8; 3]], other: &[[u8; 3]]) -> usize {
-    let side = CELLS as usize;
-    let gains: [f32; 3] = core::array::from_fn(|channel| {
-        let cells = one.iter().zip(other).map(|(one, other)| [one[channel], other[channel]]);
-        let usable = cells.filter(|cell| cell.iter().all(|colour| *colour >= FAINT));
-        let mut ratios: Vec<f32> = usable.map(|[one, other]| f32::from(other) / f32::from(one)).collect();
-        ratios.sort_by(f32::total_cmp);
-        ratios.get(ratios.len() / 2).copied().unwrap_or(1.0)
-    });
-    let around = |at: usize| at.saturating_sub(1)..=(at + 1).min(side - 1);
-    let is_unlike = |cell: &usize| {
-        (0..3).any(|channel| {
-            let colour = f32::from(one[*cell][channel]) * gains[channel];
-            let near = around(cell / side).flat_map(|y| around(cell % side).map(move |x| other[y * side + x][channel]));
-            let (low, high) = near.fold((u8::MAX, 0), |(low, high), near| (low.min(near), high.max(near)));
-            colour < f32::from(low) - UNLIKE || colour > f32::from(high) + UNLIKE
-        })
-    };
-    (0..one.len()).filter(is_unlike).count()
 }
 
 /// The largest square in the middle, at that many pixels a side.
@@ -146,8 +84,42 @@ fn brightness(pixel: [u8; 3]) -> f32 {
     image::luma(pixel.map(f32::from))
 }
 
-fn brightnesses(picture: &RgbImage) -> Vec<f32> {
-    picture.pixels().map(|pixel| brightness(pixel.0)).collect()
+/// The brightness of a square picture, as far as that shows something.
+struct BrightnessMap {
+    /// 0..255, row by row.
+    light: Vec<f32>,
+    /// Whether a pixel shows something.
+    shown: Vec<bool>,
+    side: usize,
+}
+
+impl BrightnessMap {
+    fn of(square: &RgbImage) -> Self {
+        let light = square.pixels().map(|pixel| brightness(pixel.0)).collect();
+        Self { light, shown: shown(square), side: square.width() as usize }
+    }
+
+    /// The brightness of all pixels that show something.
+    fn shown_light(&self) -> Vec<f32> {
+        self.light.iter().zip(&self.shown).filter(|(_, shown)| **shown).map(|(light, _)| *light).collect()
+    }
+
+    /// The share of these that is of some brightness.
+    fn share(&self, is: impl Fn(f32) -> bool) -> f32 {
+        let light = self.shown_light();
+        light.iter().filter(|light| is(**light)).count() as f32 / light.len() as f32
+    }
+
+    /// See [`Quality::sharpness`].
+    fn sharpness(&self) -> f32 {
+        let Self { light, shown, side } = self;
+        let inner = (1..side - 1).flat_map(|y| (1..side - 1).map(move |x| y * side + x)).filter(|at| shown[*at]);
+        // Four times each inner pixel less its neighbours.
+        let laplacian: Vec<f32> = inner
+            .map(|at| 4.0 * light[at] - light[at - 1] - light[at + 1] - light[at - side] - light[at + side])
+            .collect();
+        variance(&laplacian) / variance(&self.shown_light()).max(1.0)
+    }
 }
 
 /// Which pixels of a square show something: all but the one colour that all four corners have, and what is near it,
@@ -170,34 +142,10 @@ fn shown(square: &RgbImage) -> Vec<bool> {
     if shown.iter().filter(|shown| **shown).count() * LEAST_SHOWN < shown.len() { all } else { shown }
 }
 
-/// See [`Quality::sharpness`].
-fn sharpness(square: &RgbImage) -> f32 {
-    let (light, shown, side) = (brightnesses(square), shown(square), square.width() as usize);
-    let inner = (1..side - 1).flat_map(|y| (1..side - 1).map(move |x| y * side + x)).filter(|at| shown[*at]);
-    // Four times each inner pixel less its neighbours.
-    let laplacian: Vec<f32> =
-        inner.map(|at| 4.0 * light[at] - light[at - 1] - light[at + 1] - light[at - side] - light[at + side]).collect();
-    let light: Vec<f32> = light.into_iter().zip(shown).filter(|(_, shown)| *shown).map(|(light, _)| light).collect();
-    variance(&laplacian) / variance(&light).max(1.0)
-}
-
 fn variance(values: &[f32]) -> f32 {
     let count = values.len().max(1) as f32;
     let mean = values.iter().sum::<f32>() / count;
     values.iter().map(|value| (value - mean) * (value - mean)).sum::<f32>() / count
-}
-
-/// The fingerprint, and where it says nothing.
-fn fingerprint(square: &RgbImage) -> ([u64; 4], [u64; 4]) {
-    let cells = image::resize(square, [CELLS + 1, CELLS]);
-    let light = |x, y| brightness(cells.get_pixel(x, y).0);
-    let (mut bits, mut flat) = ([0; 4], [0; 4]);
-    for (bit, (x, y)) in (0..CELLS).flat_map(|y| (0..CELLS).map(move |x| (x, y))).enumerate() {
-        let fall = light(x, y) - light(x + 1, y);
-        bits[bit / 64] |= u64::from(fall > 0.0) << (bit % 64);
-        flat[bit / 64] |= u64::from(fall.abs() < FLAT) << (bit % 64);
-    }
-    (bits, flat)
 }
 
 /// From where on a picture is refused as a shot.
@@ -215,10 +163,10 @@ pub struct Thresholds {
     pub growth: f32,
     /// Most sharpness.
     pub noise: f32,
-    /// Most places in which the fingerprint of a repeated picture differs.
+    /// Most places in which the fingerprint of a repeated picture differs ([`PictureFingerprint::distance`]).
     pub distance: u32,
-    /// Most cells in which a repeated picture has another colour.
-    pub cells: usize,
+    /// Most cells in which a repeated picture has another colour ([`PictureFingerprint::mismatched_cells`]).
+    pub mismatched_cells: usize,
 }
 
 impl Default for Thresholds {
@@ -231,12 +179,12 @@ impl Default for Thresholds {
     /// pixels a side, 0.6 % are called blurred, and 11.6 % from 64; without this rule 5.2 % and 26 % were. Of those
     /// blurred by two of 128 pixels, 97.8 % are, with the rule or without.
     ///
-    /// `distance` and `cells` are for a camera that stands still as much as for one in the hand. Of 500 other
-    /// photographs of Caltech-101, 91.2 % are found again when framed 3 % closer, all when compressed or darkened by a
-    /// tenth, and 0.001 % of all pairs are taken for the same. Of 39 pairs of sample things before one background, a
-    /// fifth of the picture each, none is.
+    /// `distance` and `mismatched_cells` were chosen for fixed and hand-held cameras. Of 500 other photographs of
+    /// Caltech-101, 91.2 % are found again when framed 3 % closer, all when compressed or darkened by a tenth, and
+    /// 0.001 % of all pairs are taken for the same. Of 39 pairs of different things, each a fifth of the same
+    /// background, none is called a repeat.
     fn default() -> Self {
-        Self { dark: 0.8, clipped: 0.8, sharpness: 0.025, growth: 3.5, noise: 5.0, distance: 36, cells: 8 }
+        Self { dark: 0.8, clipped: 0.8, sharpness: 0.025, growth: 3.5, noise: 5.0, distance: 36, mismatched_cells: 8 }
     }
 }
 
@@ -295,8 +243,9 @@ impl Thresholds {
         quality.sharpness < self.sharpness && !is_enlarged
     }
 
-    /// Whether two pictures are the same, for all that a person would see.
+    /// Whether one picture repeats another, for all that a person would see: fingerprint and colours both agree.
     pub fn repeats(&self, one: &Quality, other: &Quality) -> bool {
-        one.distance(other) <= self.distance && one.unlike_cells(other) <= self.cells
+        one.fingerprint.distance(&other.fingerprint) <= self.distance
+            && one.fingerprint.mismatched_cells(&other.fingerprint) <= self.mismatched_cells
     }
 }

@@ -95,8 +95,9 @@ fn print(name: &str, pictures: &[RgbImage]) -> ([f32; 4], [f32; 3], [f32; 3], f3
         let share = |by| share_by(&thresholds, pictures, Flaw::Blurred, |picture| blurred(picture, by));
         println!("  blurred by 1.5, 2, 3 of 128 pixels, called so{name}: {}", percent(&[1.5, 2.0, 3.0].map(share)));
     }
+    let fingerprint = |picture: &RgbImage| Quality::of(picture).fingerprint;
     let mut cells: Vec<usize> =
-        pictures.iter().map(|picture| Quality::of(picture).unlike_cells(&Quality::of(&moved(picture)))).collect();
+        pictures.iter().map(|picture| fingerprint(picture).mismatched_cells(&fingerprint(&moved(picture)))).collect();
     cells.sort_unstable();
     println!("  cells of another colour, framed 3 % closer: {cells:?}");
     println!("  found again: compressed, 10 % darker, framed 3 % closer: {}", percent(&rates.2));
@@ -208,7 +209,7 @@ fn another_thing_before_the_same_background_is_no_repeat() {
     // Bricks of one shape and brightness, but of another colour.
     let [red, blue] = [[190, 60, 50], [60, 100, 240]].map(|colour| RgbImage::from_pixel(64, 64, Rgb(colour)));
     let [red, blue] = [(red, 4), (blue, 5)].map(|(brick, seed)| before(&pictures[0], &brick, 0.1, seed));
-    assert!(!repeats(&red, &blue), "{} cells", red.unlike_cells(&blue));
+    assert!(!repeats(&red, &blue), "{} cells", red.fingerprint.mismatched_cells(&blue.fingerprint));
 }
 
 /// Nor does what surrounds a thing that was cut out, or a region that is no square, hide what is wrong with it.
