@@ -218,9 +218,16 @@ impl Background {
     ///
     /// What is not looked at need not be empty: there only pixels count that show the place. They are not left out
     /// altogether, because exposure is told by all of the frame.
-    pub(super) fn follow(&mut self, small: &SmallFrame, difference: &Difference, looked_at: &[bool], share: f32) {
+    pub(super) fn follow(
+        &mut self,
+        small: &SmallFrame,
+        difference: &Difference,
+        looked_at: Option<&[bool]>,
+        share: f32,
+    ) {
         for (place, pixel) in small.pixels.iter().enumerate() {
-            if !looked_at[place] && difference.changes[place].may_be_thing() {
+            let is_looked_at = looked_at.is_none_or(|looked_at| looked_at[place]);
+            if !is_looked_at && difference.changes[place].may_be_thing() {
                 continue;
             }
             let colour = &mut self.colours[place];

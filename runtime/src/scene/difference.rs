@@ -88,19 +88,40 @@ impl Difference {
     /// The share of the place that cannot be found in the frame, 0..1: of its edges or of its surface, whichever is
     /// more. A moved camera shows every edge elsewhere.
     pub fn lost(&self) -> f32 {
-        self.lost_where(&vec![true; self.changes.len()])
+        self.lost_where(|_| true)
     }
 
-    /// As [`Difference::lost`], of the pixels that are looked at; 0 where there are none.
-    pub fn lost_where(&self, looked_at: &[bool]) -> f32 {
-        let changed = |places: &[usize]| {
-            let changed = places.iter().filter(|place| self.changes[**place].may_be_thing());
-            changed.count() as f32 / places.len().max(1) as f32
-        };
-        let places: Vec<usize> = (0..self.changes.len()).filter(|place| looked_at[*place]).collect();
-        let edges: Vec<usize> = places.iter().copied().filter(|place| self.edges[*place]).collect();
-        let surface = changed(&places);
-        if (edges.len() as f32) < MIN_EDGES * places.len() as f32 { surface } else { surface.max(changed(&edges)) }
+    /// As [`Difference::lost`], of some pixels alone; 0 where there are none.
+    pub fn lost_where(&self, is_looked_at: impl Fn(usize) -> bool) -> f32 {
+        let (mut surface, mut edges) = (ChangedShare::default(), ChangedShare::default());
+        for place in (0..self.changes.len()).filter(|place| is_looked_at(*place)) {
+            let is_changed = self.changes[place].may_be_thing();
+            surface.add(is_changed);
+            if self.edges[place] {
+                edges.add(is_changed);
+            }
+        }
+        let has_edges = edges.all as f32 >= MIN_EDGES * surface.all as f32;
+        if has_edges { surface.share().max(edges.share()) } else { surface.share() }
+    }
+}
+
+/// How many pixels have changed.
+#[derive(Default)]
+struct ChangedShare {
+    changed: usize,
+    all: usize,
+}
+
+impl ChangedShare {
+    fn add(&mut self, is_changed: bool) {
+        self.all += 1;
+        self.changed += usize::from(is_changed);
+    }
+
+    /// 0 of no pixels.
+    fn share(&self) -> f32 {
+        self.changed as f32 / self.all.max(1) as f32
     }
 }
 

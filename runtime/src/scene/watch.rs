@@ -84,9 +84,12 @@ impl SceneWatch {
         let small = self.background.small(frame)?;
         let difference = Difference::of(&self.background, &small);
         let size = [frame.width(), frame.height()];
-        let looked_at = looked_at(regions, size, &small);
+        let looked_at = (!regions.is_empty()).then(|| in_regions(regions, size, &small));
+        let lost = difference.lost();
         // A thing may fill all regions, and a person outside of them most of the frame: a moved camera has lost both.
-        self.judge(difference.lost().min(difference.lost_where(&looked_at)), at);
+        let lost_in_regions =
+            looked_at.as_ref().map_or(lost, |looked_at| difference.lost_where(|place| looked_at[place]));
+        self.judge(lost.min(lost_in_regions), at);
         if self.is_moved {
             return Ok(FrameContent::Moved);
         }
@@ -96,7 +99,7 @@ impl SceneWatch {
         if foregrounds.iter().any(|foreground| !foreground.things().is_empty()) {
             return Ok(FrameContent::Things(foregrounds));
         }
-        self.follow(&small, &difference, &looked_at, at);
+        self.follow(&small, &difference, looked_at.as_deref(), at);
         Ok(FrameContent::Empty)
     }
 
@@ -116,7 +119,7 @@ impl SceneWatch {
         }
     }
 
-    fn follow(&mut self, small: &SmallFrame, difference: &Difference, looked_at: &[bool], at: Duration) {
+    fn follow(&mut self, small: &SmallFrame, difference: &Difference, looked_at: Option<&[bool]>, at: Duration) {
         let ratio = mean_light(&small.pixels) / self.light.max(1.0);
         if !(1.0 / FOLLOWED_LIGHT..=FOLLOWED_LIGHT).contains(&ratio) {
             return;
@@ -135,9 +138,9 @@ fn mean_light(pixels: &[[f32; 3]]) -> f32 {
     pixels.iter().flatten().sum::<f32>() / (3 * pixels.len()).max(1) as f32
 }
 
-/// Whether each pixel of the small frame lies in a region of the frame; all do where there are none.
-fn looked_at(regions: &[PixelRect], frame: [u32; 2], small: &SmallFrame) -> Vec<bool> {
-    let mut looked_at = vec![regions.is_empty(); small.pixels.len()];
+/// Whether each pixel of the small frame lies in a region of the frame.
+fn in_regions(regions: &[PixelRect], frame: [u32; 2], small: &SmallFrame) -> Vec<bool> {
+    let mut looked_at = vec![false; small.pixels.len()];
     let size = [small.width, small.pixels.len() / small.width].map(|side| side as u32);
     for part in regions.iter().map(|region| region.in_small_frame(frame, size)) {
         let (left, right) = (part.x as usize, part.right() as usize);
