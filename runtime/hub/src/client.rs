@@ -21,6 +21,7 @@ use std::path::{Path, PathBuf};
 use orco_runtime::bundle::{Bundle, OpenError};
 use orco_runtime::learner::{Learner, LearnerSettings};
 use orco_runtime::signature::PublicKey;
+use orco_runtime::state::label;
 use orco_runtime::store::Store;
 
 use connection::{Call, HubConnection, HubKey};
@@ -36,7 +37,7 @@ pub use push::SharedClasses;
 
 use crate::protocol::{
     ChannelTarget, ClassReport, DeviceHealth, DeviceReport, ENROL, Enrolled, Enrolment, EnrolmentCode, MAX_CLASSES,
-    MAX_WARNINGS, ObjectDigest, REPORT, ReleaseOutcome, ReportedBundle, SigningKey, bounded, is_device_name,
+    MAX_WARNINGS, ObjectDigest, REPORT, ReleaseOutcome, ReportedBundle, SigningKey, bounded,
 };
 
 /// Name of the file that says who the device is, in its folder.
@@ -132,7 +133,7 @@ impl<'a> FleetDevice<'a> {
         name: &str,
         observer: &mut dyn SyncObserver,
     ) -> Result<String, SyncError> {
-        if !is_device_name(name) {
+        if !label::is_part(name) {
             return Err(SyncError::Name { name: name.into() });
         }
         let _locked = self.folder.lock()?;

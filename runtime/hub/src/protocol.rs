@@ -31,7 +31,6 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use orco_runtime::state::escape::EscapedText;
-use orco_runtime::state::label;
 
 /// Largest body of a message that is no pack or picture, and of an answer that is no part of an object, in bytes. A
 /// channel of [`MAX_RELEASES`] packs with labels of usual length takes half of it.
@@ -72,11 +71,6 @@ pub fn bounded(text: &str) -> String {
     text[..end.unwrap_or(0)].to_owned()
 }
 
-/// Whether a device may have that name: it can be shown on one line as it is, and be part of a label.
-pub fn is_device_name(name: &str) -> bool {
-    label::is_plain(name) && !name.chars().any(|c| c == '=' || (c.is_whitespace() && c != ' '))
-}
-
 /// How long a body may take: a minute for each 64 KB, a link of 9 kbit/s, and ten at most.
 pub fn body_time(length: usize) -> Duration {
     const IN_A_MINUTE: usize = 64 << 10;
@@ -102,12 +96,6 @@ pub fn fault_of_files<'n>(names: impl IntoIterator<Item = &'n str>) -> Option<St
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn names_of_devices_can_be_part_of_labels() {
-        assert!(["door 3", "Tür-3 (Süd)", "cam.example.org"].into_iter().all(is_device_name));
-        assert!(!["cam=1", "door\t3", "door\n3", "door\u{200b}3", "door\u{a0}3"].into_iter().any(is_device_name));
-    }
 
     #[test]
     fn longer_bodies_may_take_longer() {

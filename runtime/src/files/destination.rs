@@ -32,9 +32,15 @@ pub fn is_same_file(one: &Path, other: &Path) -> bool {
 /// Whether two paths are names of one file.
 #[cfg(unix)]
 fn is_one_file(one: &Path, other: &Path) -> bool {
+    let identity_of = |path: &Path| fs::metadata(path).ok().map(|facts| identity(&facts));
+    identity_of(one).is_some_and(|one| identity_of(other) == Some(one))
+}
+
+/// Device and number of a file: the same for all its names.
+#[cfg(unix)]
+fn identity(facts: &fs::Metadata) -> (u64, u64) {
     use std::os::unix::fs::MetadataExt;
-    let identity = |path: &Path| fs::metadata(path).ok().map(|facts| (facts.dev(), facts.ino()));
-    identity(one).is_some_and(|one| identity(other) == Some(one))
+    (facts.dev(), facts.ino())
 }
 
 /// Other systems than Unix do not tell.
@@ -74,9 +80,9 @@ fn is_second_name(path: &Path, folder: &Path) -> bool {
     use std::os::unix::fs::MetadataExt;
     let Ok(facts) = fs::metadata(path) else { return false };
     let holds = |folder: &Path| -> io::Result<bool> {
-        let same = |facts: fs::Metadata, other: &fs::Metadata| (facts.dev(), facts.ino()) == (other.dev(), other.ino());
+        let is_same = |other: &fs::Metadata| identity(other) == identity(&facts);
         let mut entries = fs::read_dir(folder)?;
-        Ok(entries.any(|entry| entry.and_then(|entry| entry.metadata()).is_ok_and(|other| same(other, &facts))))
+        Ok(entries.any(|entry| entry.and_then(|entry| entry.metadata()).is_ok_and(|other| is_same(&other))))
     };
     let folders = fs::read_dir(folder).into_iter().flatten().filter_map(|entry| Some(entry.ok()?.path()));
     facts.is_file()

@@ -171,7 +171,7 @@ pub(crate) fn bounded<'de, D: Deserializer<'de>, T: Deserialize<'de>, const MOST
     let mut elements = Vec::new();
     for_each(deserializer, |element| {
         elements.push(element);
-        if elements.len() > MOST { Err(D::Error::invalid_length(elements.len(), &"fewer elements")) } else { Ok(()) }
+        if elements.len() > MOST { Err("too many elements") } else { Ok(()) }
     })?;
     Ok(elements)
 }
@@ -199,24 +199,22 @@ pub(crate) fn last_within<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
 /// Decodes elements one by one.
 fn for_each<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
     deserializer: D,
-    take: impl FnMut(T) -> Result<(), D::Error>,
+    take: impl FnMut(T) -> Result<(), &'static str>,
 ) -> Result<(), D::Error> {
     struct Each<T, F>(F, PhantomData<T>);
-    impl<'de, T: Deserialize<'de>, E: Error, F: FnMut(T) -> Result<(), E>> Visitor<'de> for Each<T, F> {
-        type Value = Result<(), E>;
+    impl<'de, T: Deserialize<'de>, F: FnMut(T) -> Result<(), &'static str>> Visitor<'de> for Each<T, F> {
+        type Value = ();
         fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
             f.write_str("a sequence")
         }
-        fn visit_seq<A: SeqAccess<'de>>(mut self, mut sequence: A) -> Result<Self::Value, A::Error> {
+        fn visit_seq<A: SeqAccess<'de>>(mut self, mut sequence: A) -> Result<(), A::Error> {
             while let Some(element) = sequence.next_element()? {
-                if let Err(error) = (self.0)(element) {
-                    return Ok(Err(error));
-                }
+                (self.0)(element).map_err(A::Error::custom)?;
             }
-            Ok(Ok(()))
+            Ok(())
         }
     }
-    deserializer.deserialize_seq(Each(take, PhantomData))?
+    deserializer.deserialize_seq(Each(take, PhantomData))
 }
 
 /// SHA-256 of some bytes.

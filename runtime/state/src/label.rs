@@ -51,15 +51,20 @@ pub fn is_usable(label: &str) -> bool {
         && ![UNKNOWN, EMPTY].iter().any(|answer| label.eq_ignore_ascii_case(answer))
         && label.len() <= MAX_TEXT
         && normal(label) == label
-        && !label.chars().any(|c| c == '=' || (c.is_whitespace() && c != ' '))
-        && is_plain(label)
+        && is_part(label)
+}
+
+/// Whether a text can be part of a label: it can be seen, stands on one line, and holds no `=`, which ends labels on the
+/// command line.
+pub fn is_part(text: &str) -> bool {
+    is_plain(text) && !text.chars().any(|c| c == '=' || (c.is_whitespace() && c != ' '))
 }
 
 /// What stands in the place of a sentence that told of a class which was purged.
 pub const PURGED: &str = "this told of a class that was purged since";
 
 /// Whether a text has a label as words of its own.
-pub fn is_named(label: &str, text: &str) -> bool {
+pub fn is_mentioned(label: &str, text: &str) -> bool {
     let is_apart = |letter: Option<char>| !letter.is_some_and(char::is_alphanumeric);
     text.match_indices(label)
         .any(|(at, _)| is_apart(text[..at].chars().next_back()) && is_apart(text[at + label.len()..].chars().next()))
@@ -122,6 +127,12 @@ pub(crate) mod tests {
     /// Characters that nobody sees.
     pub(crate) const UNSEEN: &str = "\u{7}\u{1b}\u{7f}\u{85}\u{9b}\u{ad}\u{200b}\u{200d}\u{200e}\u{202e}\u{2060}\u{2066}\
                                      \u{feff}\u{fe0f}\u{3164}\u{e0041}";
+
+    #[test]
+    fn parts_of_labels_are_what_can_be_seen_on_one_line() {
+        assert!(["door 3", "Tür-3 (Süd)", "cam.example.org"].into_iter().all(is_part));
+        assert!(!["cam=1", "door\t3", "door\n3", "door\u{200b}3", "door\u{a0}3"].into_iter().any(is_part));
+    }
 
     #[test]
     fn one_word_is_one_label() {

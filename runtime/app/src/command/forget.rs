@@ -82,7 +82,7 @@ fn purge(options: &Options, output: &Output, learner: &mut Learner, label: &str)
     let purged = learner.purge(label, &mut ProgressBars::default());
     let Some(fleet) = fleet else { return Ok(session_report::unwrap_outcome(output, purged?)) };
     let report = match purged {
-        Err(ChangeError::Purge(PurgeError::Unknown { .. })) if fleet.names(&labels)? => {
+        Err(ChangeError::Purge(PurgeError::Unknown { .. })) if fleet.mentions(&labels)? => {
             output.mark_changed();
             None
         }

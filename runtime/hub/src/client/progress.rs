@@ -89,8 +89,8 @@ impl SyncProgress {
         self.learning = None;
     }
 
-    /// Whether one of these labels is named.
-    pub fn names(&self, labels: &BTreeSet<String>) -> bool {
+    /// Whether one of these labels is mentioned.
+    pub fn mentions(&self, labels: &BTreeSet<String>) -> bool {
         let learned = self.learned.iter().chain(&self.learning).map(|learned| &learned.label);
         let mut known = learned.chain(self.pushed.iter().map(|pushed| &pushed.label));
         let refused = self.refused.iter().map(|refused| &refused.reason);
@@ -100,8 +100,8 @@ impl SyncProgress {
             || reasons.any(|reason| labels.iter().any(|label| reason.contains(&format!("\"{label}\""))))
     }
 
-    /// Forgets labels of a purged class; says whether there was any. That a pack was learned stays noted: the channel
-    /// still holds it, and it is not to be learned again.
+    /// Forgets labels of a purged class; returns whether anything changed. The digest of a learned pack stays, without
+    /// its label, so that the next round does not learn the class again.
     pub fn forget_labels(&mut self, labels: &BTreeSet<String>) -> bool {
         let before = self.clone();
         let is_gone = |label: &str| labels.iter().any(|gone| label::same(gone, label));
@@ -116,7 +116,7 @@ impl SyncProgress {
         self.pushed.retain(|pushed| !is_gone(&pushed.label));
         let refused = self.refused.iter_mut().map(|refused| &mut refused.reason);
         let reasons = refused.chain(self.outcomes.iter_mut().filter_map(|outcome| outcome.refused.as_mut()));
-        reasons.filter(|reason| labels.iter().any(|label| label::is_named(label, reason))).for_each(|reason| {
+        reasons.filter(|reason| labels.iter().any(|label| label::is_mentioned(label, reason))).for_each(|reason| {
             *reason = label::PURGED.into();
         });
         *self != before

@@ -1,4 +1,4 @@
-//! A class that is purged from the state leaves what a device keeps of its part in a fleet, too.
+//! Erases a purged class from what a device keeps of its part in a fleet.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -12,7 +12,7 @@ use orco_runtime::files::lock::Lock;
 use super::error::SyncError;
 use super::folder::DeviceFolder;
 
-/// A device's folder that no round changes as long as this is there.
+/// Holds the lock of a device's fleet folder: no round with the hub runs until this is dropped.
 pub struct LockedDeviceFolder {
     folder: DeviceFolder,
     _lock: Lock,
@@ -34,16 +34,16 @@ impl DeviceFolder {
 }
 
 impl LockedDeviceFolder {
-    /// Whether one of these labels is named, after a purge that was cut off, say.
+    /// Whether one of these labels is still mentioned, after a purge that was cut off, say.
     ///
     /// # Errors
     /// [`SyncError`] if what the device keeps cannot be read.
-    pub fn names(&self, labels: &BTreeSet<String>) -> Result<bool, SyncError> {
-        Ok(self.folder.progress()?.names(labels))
+    pub fn mentions(&self, labels: &BTreeSet<String>) -> Result<bool, SyncError> {
+        Ok(self.folder.progress()?.mentions(labels))
     }
 
-    /// Removes labels of a purged class from all files. Everything that was fetched and not used yet goes, since a pack
-    /// holds its class, and so does what killed processes left.
+    /// Removes labels of a purged class from all files. Also deletes downloads that were not used yet, since a pack holds
+    /// its class, and temporary files of killed processes.
     ///
     /// # Errors
     /// [`SyncError`] if a file cannot be read, written or removed.
@@ -56,8 +56,8 @@ impl LockedDeviceFolder {
     }
 }
 
-/// Removes files of a folder whose names are meant, for good.
-fn remove_files(folder: &Path, is_meant: impl Fn(&str) -> bool) -> Result<(), SyncError> {
+/// Removes the files of a folder that have such names, for good.
+fn remove_files(folder: &Path, has_such_name: impl Fn(&str) -> bool) -> Result<(), SyncError> {
     let remove_all = || -> io::Result<()> {
         let entries = match fs::read_dir(folder) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
@@ -66,7 +66,7 @@ fn remove_files(folder: &Path, is_meant: impl Fn(&str) -> bool) -> Result<(), Sy
         let mut removed = false;
         for entry in entries {
             let entry = entry?;
-            if entry.file_type()?.is_file() && entry.file_name().to_str().is_some_and(&is_meant) {
+            if entry.file_type()?.is_file() && entry.file_name().to_str().is_some_and(&has_such_name) {
                 files::remove_if_there(&entry.path())?;
                 removed = true;
             }
@@ -127,11 +127,11 @@ mod tests {
         assert!(matches!(folder.lock_for_purge(Duration::ZERO), Err(SyncError::Busy { .. })));
         let purged = BTreeSet::from(["anna".to_owned()]);
         for part in ["ann", "another", "device"] {
-            assert!(!locked.names(&BTreeSet::from([part.to_owned()])).unwrap(), "{part} is no label there");
+            assert!(!locked.mentions(&BTreeSet::from([part.to_owned()])).unwrap(), "{part} is no label there");
         }
-        assert!(locked.names(&purged).unwrap() && leftovers.iter().all(|path| path.exists()));
+        assert!(locked.mentions(&purged).unwrap() && leftovers.iter().all(|path| path.exists()));
         locked.forget_labels(&purged).unwrap();
-        assert!(!locked.names(&purged).unwrap());
+        assert!(!locked.mentions(&purged).unwrap());
         let after = folder.progress().unwrap();
         assert!(!serde_json::to_string(&after).unwrap().contains("anna"), "{after:?}");
         assert!(leftovers.iter().all(|path| !path.exists()) && theirs.exists());

@@ -3,13 +3,12 @@
 use std::time::Duration;
 
 use orco_runtime::state::escape::EscapedText;
+use orco_runtime::state::label;
 use rusqlite::{OptionalExtension, Transaction, params};
 
 use super::{Delivery, HubStore, StoredAnswer, UnixSeconds, messages};
 use crate::error::HubError;
-use crate::protocol::{
-    CodeKey, DeviceId, Enrolled, Enrolment, EnrolmentCode, RequestHead, Signature, bounded, is_device_name,
-};
+use crate::protocol::{CodeKey, DeviceId, Enrolled, Enrolment, EnrolmentCode, RequestHead, Signature, bounded};
 use crate::rollout;
 
 /// A code as the database has it.
@@ -76,7 +75,7 @@ impl HubStore {
                 }
                 None if code.expires < now => return Ok(None),
                 // Programs of ours say so before they ask.
-                None if !is_device_name(&enrolment.name) => {
+                None if !label::is_part(&enrolment.name) => {
                     log::warn!("no device is enrolled as \"{}\": that can be no name", EscapedText(&enrolment.name));
                     return Ok(None);
                 }

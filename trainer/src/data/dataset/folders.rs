@@ -4,6 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use orco_core::random::Random;
+use orco_runtime::image::{ForeignFormat, has_extension};
 
 use super::DataError;
 use super::listing::{ListedImage, Listing};
@@ -96,7 +97,7 @@ impl Reader<'_> {
                 Ok(name) if name.starts_with('.') => {}
                 Ok(name) => children.push((path, name)),
                 Err(name) if name.as_encoded_bytes().starts_with(b".") => {}
-                Err(_) if !path.is_dir() && !is_picture(&path) => {}
+                Err(_) if !path.is_dir() && !has_extension(&path) => {}
                 Err(_) if self.skip_broken => {
                     // The folders of classes are looked through twice.
                     let shown = path.display().to_string();
@@ -119,10 +120,10 @@ impl Reader<'_> {
             let path = folder.join(class);
             let mut passed_over = 0;
             for (path, file) in self.children(&path)? {
-                if is_picture(&path) {
+                if has_extension(&path) {
                     entries.push(ListedImage { name: format!("{class}/{file}"), path, label: label as u16 });
                 } else {
-                    passed_over += usize::from(path.is_dir() || is_other_picture(&path));
+                    passed_over += usize::from(path.is_dir() || ForeignFormat::of_name(&path).is_some());
                 }
             }
             if entries.len() == before {
@@ -139,21 +140,6 @@ impl Reader<'_> {
         }
         Ok(entries)
     }
-}
-
-/// Whether a file's name ends as that of a picture that can be read.
-fn is_picture(path: &Path) -> bool {
-    ends_in(path, &["jpg", "jpeg", "png", "webp"])
-}
-
-/// Whether a file's name ends as that of a picture that cannot be read.
-fn is_other_picture(path: &Path) -> bool {
-    ends_in(path, &["avif", "bmp", "gif", "heic", "heif", "tif", "tiff"])
-}
-
-fn ends_in(path: &Path, extensions: &[&str]) -> bool {
-    let extension = path.extension().and_then(|extension| extension.to_str()).unwrap_or("").to_lowercase();
-    extensions.contains(&extension.as_str())
 }
 
 #[cfg(test)]
