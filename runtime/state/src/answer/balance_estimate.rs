@@ -1,7 +1,8 @@
-//! What answers would recognise with every balance.
+//! Estimates, for each balance (the page's dial), how many stored shots are recognised and how many base samples are
+//! taken for a learned class.
 //!
-//! The present balance has the border that answers have. For the others, borders are chosen when somebody asks, as a
-//! change would choose them: from all samples and the views of shots.
+//! The present balance is judged with the border in use. For the others, the border is chosen on request, as switching
+//! would choose it: from all samples and the views of shots.
 
 use alloc::vec::Vec;
 
@@ -29,7 +30,7 @@ pub struct BalanceEstimate {
 }
 
 /// An estimate for every balance, in the order of [`Balance::ALL`]; none before anything is learned, where answers have
-/// no border, or where one of the sides has no samples. With the sums of earlier states they are there sooner.
+/// no border, or where one of the sides has no samples. `sums` saves time and changes no result.
 pub fn balance_estimates(
     base_model: &BaseModel,
     state: &State,
@@ -47,7 +48,8 @@ pub fn balance_estimates(
     estimates(&calibrator, present, floor, scoring.statistics.start)
 }
 
-/// Of a calibrator that has all samples. `present` is the balance that answers have, with the shift of its border.
+/// `calibrator` holds all samples, `present` is the balance in use with the shift of its border, `floor` the accuracy of
+/// the nearest class mean, and `start` the shift where one of the sides has no samples.
 fn estimates(
     calibrator: &Calibrator<'_>,
     present: Option<(Balance, f32)>,
@@ -78,27 +80,8 @@ fn estimates(
 
 #[cfg(test)]
 mod tests {
+    use super::super::calibrate::tests::{BASE, calibrator};
     use super::*;
-
-    const BASE: usize = 20;
-
-    /// A sample of every base class, eight of which are easily lost, and four shots of a learned one.
-    fn calibrator(classes: &[u32]) -> Calibrator<'_> {
-        let mut calibrator = Calibrator::new(classes, BASE, BASE + 1);
-        for (sample, &class) in classes.iter().enumerate() {
-            let lead = match sample {
-                0..8 => -0.3,
-                8..BASE => -2.0,
-                BASE => 0.5,
-                _ => -0.5,
-            };
-            let mut row = [0.0; BASE + 1];
-            row[class as usize % BASE] = 1.0;
-            row[BASE] = 1.0 + lead;
-            calibrator.add(&row, false);
-        }
-        calibrator
-    }
 
     #[test]
     fn a_balance_is_told_as_it_would_be_chosen_whatever_the_present_one_is() {

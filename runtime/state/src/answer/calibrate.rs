@@ -287,4 +287,4 @@ pub(crate) fn softmax(scores: &mut [f32], temperature: f32) {
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

@@ -2,9 +2,9 @@ use super::*;
 
 /// Twenty base classes with a sample each, and one learned class with four shots, of which one alone can be won without
 /// losing eight of the base classes.
-const BASE: usize = 20;
+pub(in crate::answer) const BASE: usize = 20;
 
-fn calibrator(classes: &[u32]) -> Calibrator<'_> {
+pub(in crate::answer) fn calibrator(classes: &[u32]) -> Calibrator<'_> {
     let mut calibrator = Calibrator::new(classes, BASE, BASE + 1);
     for (sample, &class) in classes.iter().enumerate() {
         let mut row = vec![0.0; BASE + 1];
