@@ -8,13 +8,13 @@ use std::sync::atomic::Ordering;
 use orco_hub::client::{HttpTransport, SyncError, SyncOutcome, SyncStep, Transport, WireAnswer, WireRequest};
 use orco_hub::merge::SameLabel;
 use orco_hub::protocol::{EnrolmentCode, PACKS, SIGNATURE, SigningKey};
-use orco_hub::rollout::{DEFAULT_CHANNEL, RolloutStage};
+use orco_hub::rollout::DEFAULT_CHANNEL;
 use orco_hub::server::{HubOptions, HubServer};
-use orco_hub::store::{HubStore, PackRelease, now};
+use orco_hub::store::HubStore;
 use orco_runtime::files;
 use orco_serve::Tls;
 
-use crate::support::{Changing, DeviceFiles, Fleet, code, refusal, release_all, release_mug};
+use crate::support::{Changing, DeviceFiles, Fleet, code, refusal, release, release_mug};
 
 #[test]
 fn strangers_learn_nothing() {
@@ -145,14 +145,13 @@ fn a_name_that_can_be_no_part_of_a_label_is_refused_on_the_device() {
 fn a_class_that_was_taught_here_is_not_replaced_in_silence() {
     let fleet = Fleet::new();
     let (giver, taker) = (fleet.device("giver"), fleet.device("taker"));
-    let store = release_mug(&fleet, &giver, &taker);
+    let store = release_mug(&fleet, &giver, [&taker]);
     taker.teach("mug", 2);
     let outcome = taker.sync(&mut fleet.network());
     assert!(outcome.outcomes[0].refused.as_ref().is_some_and(|reason| reason.contains("taught another")));
     // The operator merges both: now the device learns the merged one in its place.
     let packs: Vec<_> = store.packs().unwrap().iter().map(|pack| pack.digest).collect();
-    let (channel, stage, same_label) = (DEFAULT_CHANNEL, RolloutStage::All, SameLabel::Merge);
-    store.release_packs(&PackRelease { packs: &packs, channel, stage, same_label, key: None }, now()).unwrap();
+    release(&store, DEFAULT_CHANNEL, &packs, SameLabel::Merge);
     for device in [&giver, &taker] {
         assert_eq!(device.sync(&mut fleet.network()).outcomes[0].refused, None);
         assert_eq!(device.labels().len(), 1);
@@ -234,25 +233,16 @@ fn strangers_who_send_half_an_enrolment_keep_no_device_out() {
 fn at_whatever_step_the_power_fails_the_next_round_goes_on() {
     let mut trial = orco_trials::trial!(27, "power cuts on devices");
     let fleet = Fleet::new();
-    let (giver, store) = (fleet.device("giver"), fleet.hub.store());
-    giver.enrol(&mut fleet.network(), &store, DEFAULT_CHANNEL);
-    giver.teach("mug", 1);
-    giver.sync(&mut fleet.network());
-    release_all(&store);
-    let takers: Vec<DeviceFiles> = (0..STEPS).map(|step| fleet.device(&format!("taker {step}"))).collect();
-    for taker in &takers {
-        taker.enrol(&mut fleet.network(), &store, DEFAULT_CHANNEL);
-        assert_eq!(taker.sync(&mut fleet.network()).imported, ["mug"]);
-    }
+    let (giver, takers) = (fleet.device("giver"), takers(&fleet));
+    let store = release_mug(&fleet, &giver, &takers);
+    takers.iter().for_each(|taker| assert_eq!(taker.sync(&mut fleet.network()).imported, ["mug"]));
     giver.learner().forget("mug", &mut ()).unwrap().durable().unwrap();
     giver.teach("mug", 2);
     giver.sync(&mut fleet.network());
     let newest = store.packs().unwrap().into_iter().map(|pack| pack.digest).find(|pack| {
         store.releases().unwrap().iter().all(|release| !store.origins(release.id).unwrap().contains(pack))
     });
-    let (channel, stage, same_label) = (DEFAULT_CHANNEL, RolloutStage::All, SameLabel::Refuse);
-    let packs = [newest.unwrap()];
-    store.release_packs(&PackRelease { packs: &packs, channel, stage, same_label, key: None }, now()).unwrap();
+    release(&store, DEFAULT_CHANNEL, &[newest.unwrap()], SameLabel::Refuse);
     let expected = giver.learner().state().exemplars.clean().to_vec();
     let mut cut = 0;
     for (steps, taker) in takers.iter().enumerate() {
@@ -278,14 +268,9 @@ fn at_whatever_step_the_power_fails_the_next_round_goes_on() {
 fn at_whatever_step_the_power_fails_the_class_is_the_channels() {
     for is_withdrawn in [false, true] {
         let fleet = Fleet::new();
-        let (giver, store) = (fleet.device("giver"), fleet.hub.store());
-        giver.enrol(&mut fleet.network(), &store, DEFAULT_CHANNEL);
-        giver.teach("mug", 1);
-        giver.sync(&mut fleet.network());
-        release_all(&store);
-        let takers: Vec<DeviceFiles> = (0..STEPS).map(|step| fleet.device(&format!("taker {step}"))).collect();
+        let (giver, takers) = (fleet.device("giver"), takers(&fleet));
+        let store = release_mug(&fleet, &giver, &takers);
         for (steps, taker) in takers.iter().enumerate() {
-            taker.enrol(&mut fleet.network(), &store, DEFAULT_CHANNEL);
             let _cut_off = taker.device().sync(&mut fleet.network(), &mut power_for(steps));
             lose_unsynced(taker);
         }
@@ -296,9 +281,7 @@ fn at_whatever_step_the_power_fails_the_class_is_the_channels() {
             giver.add_shot("mug");
             giver.sync(&mut fleet.network());
             let newest = store.packs().unwrap().into_iter().find(|pack| pack.shots == 6).unwrap().digest;
-            let (channel, stage, same_label) = (DEFAULT_CHANNEL, RolloutStage::All, SameLabel::Refuse);
-            let release = PackRelease { packs: &[newest], channel, stage, same_label, key: None };
-            store.release_packs(&release, now()).unwrap();
+            release(&store, DEFAULT_CHANNEL, &[newest], SameLabel::Refuse);
             giver.learner().state().exemplars.clean().to_vec()
         };
         for (steps, taker) in takers.iter().enumerate() {
@@ -324,6 +307,11 @@ fn power_for(mut left: usize) -> impl FnMut(SyncStep) -> ControlFlow<()> {
 /// More steps than a round with one pack has.
 const STEPS: usize = 40;
 
+/// A device for each of them.
+fn takers(fleet: &Fleet) -> Vec<DeviceFiles> {
+    (0..STEPS).map(|step| fleet.device(&format!("taker {step}"))).collect()
+}
+
 /// Parts of objects are the only files that are not synced: after a power cut their ends may be anything.
 fn lose_unsynced(device: &DeviceFiles) {
     let Ok(objects) = std::fs::read_dir(device.fleet().path().join("objects")) else { return };
@@ -338,7 +326,7 @@ fn lose_unsynced(device: &DeviceFiles) {
 fn a_round_that_has_to_stop_says_what_it_did() {
     let fleet = Fleet::new();
     let (giver, taker) = (fleet.device("giver"), fleet.device("taker"));
-    release_mug(&fleet, &giver, &taker);
+    release_mug(&fleet, &giver, [&taker]);
     let mut has_imported = false;
     let mut stopping = |step: SyncStep| {
         if has_imported {
@@ -359,7 +347,7 @@ fn a_round_that_has_to_stop_says_what_it_did() {
 fn what_became_of_releases_is_said_before_classes_are_pushed() {
     let fleet = Fleet::new();
     let (giver, taker) = (fleet.device("giver"), fleet.device("taker"));
-    let store = release_mug(&fleet, &giver, &taker);
+    let store = release_mug(&fleet, &giver, [&taker]);
     taker.teach("gadget", 2);
     let lose = |request: &mut WireRequest, answer: Option<&mut WireAnswer>| {
         if let Some(answer) = answer.filter(|_| request.path == PACKS) {
@@ -387,7 +375,7 @@ fn teaching_before_it_is_forgotten(device: &DeviceFiles) -> impl FnMut(SyncStep)
 fn a_class_that_is_taught_while_its_pack_is_withdrawn_stays() {
     let fleet = Fleet::new();
     let (giver, taker) = (fleet.device("giver"), fleet.device("taker"));
-    let store = release_mug(&fleet, &giver, &taker);
+    let store = release_mug(&fleet, &giver, [&taker]);
     assert_eq!(taker.sync(&mut fleet.network()).imported, ["mug"]);
     store.releases().unwrap().iter().for_each(|release| store.withdraw(release.id).unwrap());
     let mut teaching = teaching_before_it_is_forgotten(&taker);
@@ -402,15 +390,14 @@ fn a_class_that_is_taught_while_its_pack_is_withdrawn_stays() {
 fn a_class_that_is_taught_while_a_newer_pack_comes_stays() {
     let fleet = Fleet::new();
     let (giver, taker) = (fleet.device("giver"), fleet.device("taker"));
-    let store = release_mug(&fleet, &giver, &taker);
+    let store = release_mug(&fleet, &giver, [&taker]);
     assert_eq!(taker.sync(&mut fleet.network()).imported, ["mug"]);
     let old: Vec<_> = store.packs().unwrap().iter().map(|pack| pack.digest).collect();
     giver.add_shot("mug");
     giver.sync(&mut fleet.network());
     let packs: Vec<_> =
         store.packs().unwrap().iter().map(|pack| pack.digest).filter(|pack| !old.contains(pack)).collect();
-    let (channel, stage, same_label) = (DEFAULT_CHANNEL, RolloutStage::All, SameLabel::Refuse);
-    store.release_packs(&PackRelease { packs: &packs, channel, stage, same_label, key: None }, now()).unwrap();
+    release(&store, DEFAULT_CHANNEL, &packs, SameLabel::Refuse);
     let mut teaching = teaching_before_it_is_forgotten(&taker);
     let outcome = taker.device().sync(&mut fleet.network(), &mut teaching).unwrap();
     assert!(outcome.imported.is_empty() && outcome.forgotten.is_empty(), "{outcome:?}");

@@ -1,16 +1,15 @@
 //! Objects that are damaged or gone on the hub.
 
 use orco_hub::merge::SameLabel;
-use orco_hub::rollout::{DEFAULT_CHANNEL, RolloutStage};
-use orco_hub::store::{PackRelease, now};
+use orco_hub::rollout::DEFAULT_CHANNEL;
 
-use crate::support::{Fleet, refusal, release_mug};
+use crate::support::{Fleet, refusal, release, release_mug};
 
 #[test]
 fn a_damaged_object_is_fetched_again() {
     let fleet = Fleet::new();
     let (giver, taker) = (fleet.device("giver"), fleet.device("taker"));
-    let store = release_mug(&fleet, &giver, &taker);
+    let store = release_mug(&fleet, &giver, [&taker]);
     let object = store.objects().path(&store.releases().unwrap()[0].identity);
     let whole = std::fs::read(&object).unwrap();
     let mut other = whole.clone();
@@ -30,12 +29,11 @@ fn a_damaged_object_is_fetched_again() {
 fn an_object_that_is_damaged_or_gone_keeps_no_other_back() {
     let fleet = Fleet::new();
     let (giver, taker) = (fleet.device("giver"), fleet.device("taker"));
-    let store = release_mug(&fleet, &giver, &taker);
+    let store = release_mug(&fleet, &giver, [&taker]);
     giver.teach("gadget", 3);
     giver.sync(&mut fleet.network());
     let gadget = store.packs().unwrap().into_iter().find(|pack| pack.label == "gadget").unwrap().digest;
-    let (channel, stage, same_label) = (DEFAULT_CHANNEL, RolloutStage::All, SameLabel::Refuse);
-    store.release_packs(&PackRelease { packs: &[gadget], channel, stage, same_label, key: None }, now()).unwrap();
+    release(&store, DEFAULT_CHANNEL, &[gadget], SameLabel::Refuse);
     let mug = store.releases().unwrap().into_iter().find(|release| release.name == "mug").unwrap().identity;
     let object = store.objects().path(&mug);
     let whole = std::fs::read(&object).unwrap();

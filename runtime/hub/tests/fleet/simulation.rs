@@ -13,7 +13,7 @@ use orco_runtime::state::history::{ChangeKind, HistoryEntry};
 use rand_chacha::ChaCha8Rng;
 use rand_core::{Rng, SeedableRng};
 
-use crate::support::{CountingProxy, DeviceFiles, FaultyNetwork, KillableHub, failing_power};
+use crate::support::{CountingProxy, DeviceFiles, FaultyNetwork, KillableHub, failing_power, release};
 
 /// One fault of each kind in so many requests.
 const FAULTS: u32 = 12;
@@ -190,8 +190,7 @@ fn bytes_on_the_wire() {
     giver.sync(&mut network());
     let push = proxy.take();
     let pack = &store.packs().unwrap()[0];
-    let (channel, stage, same_label) = (DEFAULT_CHANNEL, RolloutStage::All, SameLabel::Refuse);
-    store.release_packs(&PackRelease { packs: &[pack.digest], channel, stage, same_label, key: None }, now()).unwrap();
+    release(&store, DEFAULT_CHANNEL, &[pack.digest], SameLabel::Refuse);
     proxy.take();
     assert_eq!(taker.sync(&mut network()).imported, ["mug"]);
     let pull = proxy.take();

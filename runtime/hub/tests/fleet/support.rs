@@ -15,7 +15,7 @@ use orco_hub::client::{
     Transport, TransportError, WireAnswer, WireRequest,
 };
 use orco_hub::merge::SameLabel;
-use orco_hub::protocol::EnrolmentCode;
+use orco_hub::protocol::{EnrolmentCode, ObjectDigest};
 use orco_hub::rollout::{DEFAULT_CHANNEL, RolloutStage};
 use orco_hub::server::{HubOptions, HubServer};
 use orco_hub::store::{HubStore, PackRelease, now};
@@ -387,14 +387,25 @@ pub fn code(hub: &HubStore, channel: &str) -> EnrolmentCode {
 
 pub fn release_all(hub: &HubStore) {
     let packs: Vec<_> = hub.packs().unwrap().iter().map(|pack| pack.digest).collect();
-    let (channel, stage, same_label) = (DEFAULT_CHANNEL, RolloutStage::All, SameLabel::Refuse);
-    hub.release_packs(&PackRelease { packs: &packs, channel, stage, same_label, key: None }, now()).unwrap();
+    release(hub, DEFAULT_CHANNEL, &packs, SameLabel::Refuse);
 }
 
-/// Both devices enrol; the first teaches a mug, pushes it, and it is released to all. Returns the hub's store.
-pub fn release_mug(fleet: &Fleet, giver: &DeviceFiles, taker: &DeviceFiles) -> HubStore {
+/// Releases packs to all devices of a channel.
+pub fn release(hub: &HubStore, channel: &str, packs: &[ObjectDigest], same_label: SameLabel) {
+    let release = PackRelease { packs, channel, stage: RolloutStage::All, same_label, key: None };
+    hub.release_packs(&release, now()).unwrap();
+}
+
+/// All devices enrol; the first teaches a mug, pushes it, and it is released to all. Returns the hub's store.
+pub fn release_mug<'a>(
+    fleet: &Fleet,
+    giver: &DeviceFiles,
+    takers: impl IntoIterator<Item = &'a DeviceFiles>,
+) -> HubStore {
     let store = fleet.hub.store();
-    [giver, taker].iter().for_each(|device| device.enrol(&mut fleet.network(), &store, DEFAULT_CHANNEL));
+    let enrol = |device: &DeviceFiles| device.enrol(&mut fleet.network(), &store, DEFAULT_CHANNEL);
+    enrol(giver);
+    takers.into_iter().for_each(enrol);
     giver.teach("mug", 1);
     giver.sync(&mut fleet.network());
     release_all(&store);

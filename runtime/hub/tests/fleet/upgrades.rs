@@ -4,12 +4,12 @@ use std::fs;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
-use orco_hub::client::{SyncError, SyncStep, WireAnswer, WireRequest};
+use orco_hub::client::{HttpTransport, SyncError, SyncStep, WireAnswer, WireRequest};
 use orco_hub::export;
 use orco_hub::merge::SameLabel;
 use orco_hub::protocol::OBJECTS;
 use orco_hub::rollout::RolloutStage;
-use orco_hub::store::{BundleRelease, PackRelease, now};
+use orco_hub::store::{BundleRelease, HubStore, now};
 use orco_runtime::bundle::Bundle;
 use orco_runtime::learner::{Learner, LearnerSettings, OpenLearnerError, Shots, upgrade};
 use orco_runtime::manifest::{BACKBONE, LEARNER, MANIFEST, hexadecimal};
@@ -17,7 +17,7 @@ use orco_runtime::release::ReleaseError;
 use orco_runtime::state::codec::{self, FileKind};
 use orco_runtime::store::{Store, StoreError};
 
-use crate::support::{Changing, DeviceFiles, Fleet, SmallDisk, code, shipped};
+use crate::support::{Changing, DeviceFiles, Fleet, SmallDisk, code, release, shipped};
 
 /// The shipped bundle as another release.
 fn release_of_shipped(folder: &Path, release: u32) -> PathBuf {
@@ -60,6 +60,14 @@ fn teach_pictures(device: &DeviceFiles) {
     let mut learner = Learner::new(bundle, Store::new(device.state()), device.settings().keep_shots(true)).unwrap();
     let shots = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/shots/learn/rubber-duck");
     learner.learn("duck", Shots::folder(shots).unwrap()).unwrap().durable().unwrap();
+}
+
+/// A device of the channel `next` that was taught a class with kept pictures.
+fn taught_device(fleet: &Fleet) -> (HubStore, HttpTransport, DeviceFiles) {
+    let (store, mut network, device) = (fleet.hub.store(), fleet.network(), fleet.device("door 3"));
+    device.enrol(&mut network, &store, "next");
+    teach_pictures(&device);
+    (store, network, device)
 }
 
 /// The device runs with that bundle, and refuses older releases than it used before.
@@ -175,10 +183,7 @@ fn a_bundle_with_files_of_other_places_is_refused_and_the_round_goes_on() {
 #[test]
 fn what_may_change_by_itself_is_tried_again() {
     let fleet = Fleet::new();
-    let (store, mut network) = (fleet.hub.store(), fleet.network());
-    let device = fleet.device("door 3");
-    device.enrol(&mut network, &store, "next");
-    teach_pictures(&device);
+    let (store, mut network, device) = taught_device(&fleet);
     device.teach("mug", 1);
     let bundle = other_bundle(fleet.folder.path());
     store.release_bundle(&release_of(&bundle), now()).unwrap();
@@ -323,10 +328,7 @@ fn a_bundle_without_room_has_to_wait_and_does_not_fill_the_disk() {
 #[test]
 fn a_damaged_bundle_is_reported_and_fetched_again() {
     let fleet = Fleet::new();
-    let (store, mut network) = (fleet.hub.store(), fleet.network());
-    let device = fleet.device("door 3");
-    device.enrol(&mut network, &store, "next");
-    teach_pictures(&device);
+    let (store, mut network, device) = taught_device(&fleet);
     let bundle = other_bundle(fleet.folder.path());
     let first = store.release_bundle(&release_of(&bundle), now()).unwrap();
     device.sync(&mut network);
@@ -364,10 +366,7 @@ fn a_damaged_bundle_is_reported_and_fetched_again() {
 #[test]
 fn a_device_that_enrols_with_another_hub_goes_on_with_its_bundle() {
     let (fleet, other) = (Fleet::new(), Fleet::new());
-    let (store, mut network) = (fleet.hub.store(), fleet.network());
-    let device = fleet.device("door 3");
-    device.enrol(&mut network, &store, "next");
-    teach_pictures(&device);
+    let (store, mut network, device) = taught_device(&fleet);
     store.release_bundle(&release_of(&other_bundle(fleet.folder.path())), now()).unwrap();
     device.sync(&mut network);
     let known = device.learner().saved().clone();
@@ -412,10 +411,7 @@ fn damaged_files_of_a_device_are_named_with_what_to_do() {
 #[test]
 fn a_device_whose_bundle_a_person_changed_follows_its_channel_again() {
     let fleet = Fleet::new();
-    let (store, mut network) = (fleet.hub.store(), fleet.network());
-    let device = fleet.device("door 3");
-    device.enrol(&mut network, &store, "next");
-    teach_pictures(&device);
+    let (store, mut network, device) = taught_device(&fleet);
     let bundle = other_bundle(fleet.folder.path());
     store.release_bundle(&release_of(&bundle), now()).unwrap();
     device.sync(&mut network);
@@ -429,10 +425,7 @@ fn a_device_whose_bundle_a_person_changed_follows_its_channel_again() {
 #[test]
 fn a_picture_that_cannot_be_shared_keeps_no_other_back() {
     let fleet = Fleet::new();
-    let (store, mut network) = (fleet.hub.store(), fleet.network());
-    let device = fleet.device("door 3");
-    device.enrol(&mut network, &store, "next");
-    teach_pictures(&device);
+    let (store, mut network, device) = taught_device(&fleet);
     let learner = device.learner();
     let (kept, exemplars) = (learner.store().pictures(&learner.bundle().digest), &learner.state().exemplars);
     let files: Vec<PathBuf> = (0..exemplars.len()).map(|shot| kept.path(&exemplars.digest_of(shot))).collect();
@@ -455,9 +448,7 @@ fn packs_are_learned_again_when_the_channel_returns_to_their_bundle() {
     [&giver, &taker].iter().for_each(|device| device.enrol(&mut network, &store, "next"));
     giver.teach("mug", 1);
     giver.sync(&mut network);
-    let packs = [store.packs().unwrap()[0].digest];
-    let (channel, stage, same_label) = ("next", RolloutStage::All, SameLabel::Refuse);
-    store.release_packs(&PackRelease { packs: &packs, channel, stage, same_label, key: None }, now()).unwrap();
+    release(&store, "next", &[store.packs().unwrap()[0].digest], SameLabel::Refuse);
     assert_eq!(taker.sync(&mut network).imported, ["mug"]);
     let (first, other) = (shipped(), other_bundle(fleet.folder.path()));
     for (bundle, imported) in [(&other, &[][..]), (&first, &["mug"][..])] {
