@@ -1,5 +1,7 @@
-//! Adapts a model that the user brought: images of any size get a fixed one, one of several outputs is chosen, and tokens or
-//! a feature map are pooled into one vector.
+//! Adapts a model that the user brought: images of any size get a fixed one, those whose colours come last get theirs
+//! first, one of several outputs is chosen, and tokens or a feature map are pooled into one vector.
+
+use std::collections::HashSet;
 
 use orco_runtime::encoder::audit::{AuditError, audit_layers};
 use prost::{DecodeError, Message};
@@ -10,8 +12,10 @@ use crate::model::onnx_proto::{
     DimensionProto, FLOAT, NodeProto, TensorProto, ValueInfoProto, int, ints, node, whole_numbers,
 };
 
-/// Names of what is added begin with this.
+/// Names of what pooling adds begin with this.
 const PREFIX: &str = "orco.pool";
+/// What the input is called once its colours come first.
+const COLOURS_FIRST: &str = "orco.images";
 /// From this version of ONNX's operators on, `ReduceMean` takes its axes as an input.
 const AXES_AS_INPUT: i64 = 18;
 
@@ -26,8 +30,8 @@ pub(super) struct Adaptation<'a> {
     pub pool: Option<Pooling>,
 }
 
-/// The model with images of a fixed size and one output, the chosen one, pooled if wished. What is no model at all, or has
-/// parts that are refused, stays as it is.
+/// The model with images of a fixed size, colours first, and one output, the chosen one, pooled if wished. What is no
+/// model at all, or has parts that are refused, stays as it is.
 ///
 /// # Errors
 /// A sentence if there is no such output, or it cannot be pooled in this way.
@@ -39,6 +43,7 @@ pub(super) fn adapt(model: Vec<u8>, wanted: Adaptation<'_>) -> Result<Vec<u8>, S
     let unreadable = |_| "its graph cannot be read".to_owned();
     let mut shell = ModelShell::decode(model.as_slice()).map_err(unreadable)?;
     let mut graph = GraphParts::decode(shell.graph.as_slice()).map_err(unreadable)?;
+    let is_turned = graph.put_colours_first().map_err(unreadable)?;
     let is_fixed = graph.fix_images(wanted.side).map_err(unreadable)?;
     let is_chosen = wanted.output.is_some() || wanted.pool.is_some();
     if is_chosen {
@@ -46,29 +51,61 @@ pub(super) fn adapt(model: Vec<u8>, wanted: Adaptation<'_>) -> Result<Vec<u8>, S
         let version = operators.map(|set| set.version).max().unwrap_or(0);
         graph.choose_output(wanted, version)?;
     }
-    if !is_fixed && !is_chosen {
+    if !is_turned && !is_fixed && !is_chosen {
         return Ok(model);
     }
     shell.graph = graph.encode_to_vec();
     Ok(shell.encode_to_vec())
 }
 
+/// `onnx.TensorProto`, of which the name alone is read.
+#[derive(Clone, PartialEq, Eq, Hash, Message)]
+struct TensorName {
+    #[prost(string, tag = "8")]
+    name: String,
+}
+
+/// Colours and sides of the images that a value declares; none where it is no batch of images of floats.
+fn image_dimensions(value: &mut ValueInfoProto) -> Option<&mut [DimensionProto; 3]> {
+    let tensor = value.r#type.as_mut()?.tensor_type.as_mut()?;
+    let shape = (tensor.elem_type == FLOAT).then_some(tensor.shape.as_mut())??;
+    shape.dim.get_mut(1..)?.try_into().ok()
+}
+
 impl GraphParts {
-    /// Fixes what inputs of images leave open: three colours, sides of this length. Whether there was one. Images whose
-    /// colours come last stay as they are.
+    /// Where an input takes images whose colours come last, as Keras writes them, makes it take those whose colours come
+    /// first, and turns them. Whether there was one.
+    fn put_colours_first(&mut self) -> Result<bool, DecodeError> {
+        // Old models list their weights among the inputs.
+        let weights = self.initializer.iter().map(|bytes| TensorName::decode(bytes.as_slice()));
+        let weights = weights.collect::<Result<HashSet<TensorName>, _>>()?;
+        for bytes in &mut self.input {
+            let mut value = ValueInfoProto::decode(bytes.as_slice())?;
+            let is_weight = weights.contains(&TensorName { name: value.name.clone() });
+            let Some(dimensions) = image_dimensions(&mut value).filter(|_| !is_weight) else { continue };
+            if dimensions[0].dim_value == Some(3) || dimensions[2].dim_value != Some(3) {
+                continue;
+            }
+            dimensions.rotate_right(1);
+            let turned = std::mem::replace(&mut value.name, COLOURS_FIRST.into());
+            log::info!("the backbone takes images [batch, height, width, 3]; a transposition is put before it");
+            *bytes = value.encode_to_vec();
+            let to_last = ints("perm", vec![0, 2, 3, 1]);
+            let transposition = node("Transpose", vec![COLOURS_FIRST.into()], &turned, vec![to_last]);
+            self.node.insert(0, transposition.encode_to_vec());
+            return Ok(true);
+        }
+        Ok(false)
+    }
+
+    /// Fixes what inputs of images leave open: three colours, sides of this length. Whether there was one.
     fn fix_images(&mut self, side: u32) -> Result<bool, DecodeError> {
         let mut is_fixed = false;
         for bytes in &mut self.input {
             let mut value = ValueInfoProto::decode(bytes.as_slice())?;
-            let tensor = value.r#type.as_mut().and_then(|kind| kind.tensor_type.as_mut());
-            let Some(shape) =
-                tensor.filter(|tensor| tensor.elem_type == FLOAT).and_then(|tensor| tensor.shape.as_mut())
-            else {
-                continue;
-            };
-            let [_, sides @ ..] = &mut shape.dim[..] else { continue };
+            let Some(sides) = image_dimensions(&mut value) else { continue };
             let is_open = |dimension: &DimensionProto| dimension.dim_value.is_none_or(|size| size <= 0);
-            if sides.len() != 3 || !sides.iter().any(is_open) || sides[2].dim_value == Some(3) {
+            if !sides.iter().any(is_open) {
                 continue;
             }
             for (dimension, size) in sides.iter_mut().zip([3, side, side]).filter(|(dimension, _)| is_open(dimension)) {
@@ -184,17 +221,37 @@ mod tests {
     }
 
     #[test]
-    fn images_of_any_size_get_one_unless_their_colours_come_last() {
+    fn images_of_any_size_get_one() {
         for (sides, expected) in [
             ([0, 3, 0, 0], [0, 3, 32, 32]),
             ([0, 0, 0, 0], [0, 3, 32, 32]),
             ([2, 3, 24, 0], [2, 3, 24, 32]),
             ([0, 3, 24, 24], [0, 3, 24, 24]),
-            ([0, 0, 0, 3], [0, 0, 0, 3]),
         ] {
             let mut fixed = graph(sides);
             assert_eq!(fixed.fix_images(32).unwrap(), sides != expected, "{sides:?}");
             assert_eq!(fixed, graph(expected), "{sides:?}");
         }
+    }
+
+    #[test]
+    fn colours_that_come_last_are_put_first() {
+        for (sides, expected) in [([0, 24, 20, 3], [0, 3, 24, 20]), ([0, 0, 0, 3], [0, 3, 0, 0])] {
+            let mut turned = graph(sides);
+            assert!(turned.put_colours_first().unwrap());
+            let input = ValueInfoProto::decode(&*turned.input[0]).unwrap();
+            let transposition = NodeProto::decode(&*turned.node[0]).unwrap();
+            assert_eq!((&*input.name, &*transposition.input[0]), (COLOURS_FIRST, COLOURS_FIRST));
+            assert_eq!((&*transposition.op_type, &*transposition.output[0]), ("Transpose", "x"));
+            assert_eq!(input.sizes(), Some(expected.map(|side| (side > 0).then_some(side)).to_vec()));
+        }
+        for sides in [[0, 3, 24, 20], [0, 3, 24, 3], [0, 0, 0, 0]] {
+            let mut kept = graph(sides);
+            assert!(!kept.put_colours_first().unwrap(), "{sides:?}");
+            assert_eq!(kept, graph(sides));
+        }
+        let weight = TensorProto { name: "x".into(), ..TensorProto::default() }.encode_to_vec();
+        let mut listed = GraphParts { initializer: vec![weight], ..graph([8, 16, 3, 3]) };
+        assert!(!listed.put_colours_first().unwrap(), "a weight among the inputs");
     }
 }

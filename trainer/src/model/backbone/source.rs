@@ -96,9 +96,9 @@ pub struct OnnxBackbone {
 }
 
 impl OnnxBackbone {
-    /// Reads and checks a model: one float input `[batch, 3, height, width]`, whose sides are `side` pixels if the model
-    /// leaves them open, one float output
-    /// `[batch, features]` or `[batch, features, 1, 1]`, and engines run it and agree. Constants are folded if it holds
+    /// Reads and checks a model: one float input `[batch, 3, height, width]` or `[batch, height, width, 3]`, whose sides
+    /// are `side` pixels if the model leaves them open, one float output `[batch, features]` or
+    /// `[batch, features, 1, 1]`, and engines run it and agree. Constants are folded if it holds
     /// operators that the engines are not to see. It is fed with images normalised as the recipe says, else as its
     /// metadata say, else by the data set's `channels`.
     ///
@@ -367,7 +367,7 @@ mod tests {
         assert!(refused(&[&image, &image]).starts_with("it has 2 inputs"));
         assert!(refused(&[&value(INT8, &[0, 3, 8, 9])]).contains("is of another type"));
         assert!(refused(&[&value(FLOAT, &[1, 3, 8, 9])]).contains("exactly 1 image(s)"));
-        assert!(refused(&[&value(FLOAT, &[0, 8, 9, 3])]).contains("has the shape [any, 8, 9, 3]"));
+        assert!(refused(&[&value(FLOAT, &[0, 8, 9, 1])]).contains("has the shape [any, 8, 9, 1]"));
         let row = value(FLOAT, &[0, 640]);
         assert_eq!(check_output(std::slice::from_ref(&row)), Ok(()));
         assert_eq!(check_output(&[value(FLOAT, &[0, 640, 1, 1])]), Ok(()));
