@@ -35,12 +35,12 @@ const PHASES: [Phase; 2] = [
 
 /// The settings of every case.
 fn cases() -> [(&'static str, LearnConfig); 8] {
-    let program = LearnConfig::orco;
+    let program = LearnConfig::published;
     let assigned = UnperturbedTargets { assigned: true, free: false };
     let free = UnperturbedTargets { assigned: false, free: true };
     [
         ("program", program()),
-        ("text", LearnConfig::paper()),
+        ("text", LearnConfig::paper_text()),
         ("negatives_only", LearnConfig { contrast_form: ContrastForm::Negatives, ..program() }),
         ("clean_assigned", LearnConfig { unperturbed_targets: assigned, ..program() }),
         ("clean_free", LearnConfig { unperturbed_targets: free, ..program() }),

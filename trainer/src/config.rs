@@ -76,10 +76,10 @@ pub struct Recipe {
 /// Reads settings of phase 3: a preset and what differs from it.
 fn learn<'de, D: Deserializer<'de>>(deserializer: D) -> Result<LearnConfig, D::Error> {
     let mut changes = toml::Table::deserialize(deserializer)?;
-    let all = toml::Table::try_from(LearnConfig::orco()).expect("settings are a table");
+    let all = toml::Table::try_from(LearnConfig::published()).expect("settings are a table");
     let preset = match changes.remove("preset") {
         // Settings as a run writes them, where a table that is left out says that there is none.
-        None if all.keys().all(|field| changes.contains_key(field)) => LearnConfig::orco(),
+        None if all.keys().all(|field| changes.contains_key(field)) => LearnConfig::published(),
         None => LearnConfig::combined(),
         Some(name) => name.as_str().and_then(LearnConfig::preset).ok_or_else(|| {
             D::Error::custom(format!("there is no preset {name}; known are {}", LearnConfig::PRESETS.join(", ")))

@@ -16,7 +16,7 @@ fn main() -> anyhow::Result<()> {
     let folder = env::args().nth(1).context("usage: measure BUNDLE")?;
     let bundle = Bundle::open(&folder)?;
     let (base_model, benchmark) = (&bundle.base_model, Benchmark::of(&bundle)?);
-    for system in [System::NCM, System::ORCO] {
+    for system in [System::NCM, System::DEVICE] {
         let config = &base_model.config;
         let measurement = Measurement { base_model, benchmark: &benchmark, system, config, seed: 1 };
         let summary = measurement.run(3, &|| ControlFlow::Continue(()))?;

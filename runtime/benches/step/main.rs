@@ -80,7 +80,7 @@ fn with_our_step(threads: usize, turns: impl FnOnce(&mut dyn FnMut() -> f64)) {
         perturbed: &perturbed,
         perturbed_labels: &perturbed_labels,
     };
-    let config = LearnConfig::orco();
+    let config = LearnConfig::published();
     let extent = StepExtent {
         shape: SHAPE,
         samples: BATCH,

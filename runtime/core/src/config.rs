@@ -232,7 +232,7 @@ pub struct LearnConfig {
 impl LearnConfig {
     /// The published program's settings for CIFAR-100. Its views differ from ours: it draws fresh ones in every epoch
     /// (AutoAugment, cutout), while a device keeps a few of each shot as features.
-    pub const fn orco() -> Self {
+    pub const fn published() -> Self {
         Self {
             epochs: 100,
             epoch_samples: 0,
@@ -267,15 +267,15 @@ impl LearnConfig {
     }
 
     /// Names of the presets.
-    pub const PRESETS: [&str; 5] = ["orco", "paper", "edge", "combined", "closed-form"];
+    pub const PRESETS: [&str; 5] = ["published", "paper-text", "edge", "combined", "closed-form"];
 
-    /// The preset of that name: `orco`, the published program, `paper`, the text where it differs, `edge`, ours with a
-    /// short training, `combined`, which adds a shorter one to answers in closed form, or `closed-form`, the closed
-    /// form alone.
+    /// The preset of that name: `published`, the settings of the authors' program; `paper-text`, the text where it
+    /// differs; `edge`, ours with a short training; `combined`, which adds a shorter one to answers in closed form;
+    /// `closed-form`, the closed form alone.
     pub fn preset(name: &str) -> Option<Self> {
         match name {
-            "orco" => Some(Self::orco()),
-            "paper" => Some(Self::paper()),
+            "published" => Some(Self::published()),
+            "paper-text" => Some(Self::paper_text()),
             "edge" => Some(Self::edge()),
             "combined" => Some(Self::combined()),
             "closed-form" => Some(Self::closed_form()),
@@ -283,9 +283,9 @@ impl LearnConfig {
         }
     }
 
-    /// The text's reading of [`LearnConfig::orco`].
-    pub const fn paper() -> Self {
-        Self::orco().by_the_text()
+    /// The text's reading of [`LearnConfig::published`].
+    pub const fn paper_text() -> Self {
+        Self::published().with_paper_text()
     }
 
     /// The published program's settings as the paper's text reads them. In PSCL, negatives alone stand in the
@@ -295,7 +295,7 @@ impl LearnConfig {
     ///
     /// The text has no cross entropy over base samples in phase 3; the program has it on CUB200.
     #[must_use]
-    pub const fn by_the_text(self) -> Self {
+    pub const fn with_paper_text(self) -> Self {
         Self {
             contrast_form: ContrastForm::Negatives,
             perturbation_width: 2e-2,
@@ -323,7 +323,7 @@ impl LearnConfig {
             balanced: true,
             layer_rates: [2.0, 0.5],
             class_means: 1.0,
-            ..Self::orco()
+            ..Self::published()
         }
     }
 
@@ -435,6 +435,6 @@ impl LearnConfig {
 
 impl Default for LearnConfig {
     fn default() -> Self {
-        Self::orco()
+        Self::published()
     }
 }

@@ -60,7 +60,7 @@ fn a_session_allocates_nothing() {
                 if class < 6 { &mut base } else { &mut learned }.push(class, &features);
             }
         }
-        for config in [LearnConfig::orco(), LearnConfig::paper(), LearnConfig::edge()] {
+        for config in [LearnConfig::published(), LearnConfig::paper_text(), LearnConfig::edge()] {
             let config = LearnConfig { epochs: 3, warmup_epochs: 1, ..config };
             let data = AlignmentData {
                 shape,

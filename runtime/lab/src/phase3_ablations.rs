@@ -289,7 +289,7 @@ mod tests {
 
     #[test]
     fn the_default_answer_loses_one_loss_at_a_time() {
-        let variants = variants(Question::Answer, &LearnConfig::orco());
+        let variants = variants(Question::Answer, &LearnConfig::published());
         let of = |name: &str| &variants.iter().find(|variant| variant.name == name).unwrap().settings.config;
         assert_eq!(*of("default"), LearnConfig::combined());
         assert!(variants.iter().all(|variant| variant.settings.config.answer == LearnConfig::combined().answer));
@@ -305,7 +305,8 @@ mod tests {
 
     #[test]
     fn the_papers_figures_are_those_of_variants() {
-        let variants: Vec<_> = QUESTIONS.map(|question| (question, variants(question, &LearnConfig::orco()))).into();
+        let variants: Vec<_> =
+            QUESTIONS.map(|question| (question, variants(question, &LearnConfig::published()))).into();
         for (question, variants) in variants {
             let is_a_variant =
                 |name: &&str| variants.iter().any(|variant| variant.name == **name) || *name == RANDOM_IN_BOTH;

@@ -53,9 +53,9 @@ pub struct BundleReport {
     pub paper: Option<PaperTable>,
     /// What the systems do in the last session of the first draw as a bias moves the border.
     pub trade_off: Vec<TradeOff>,
-    /// Answers of `orco` after every session of the first draw.
+    /// Answers of the device after every session of the first draw.
     pub confusion: Vec<Confusion>,
-    /// What became of every class, by `orco`, mean over the draws.
+    /// What became of every class, by the device, mean over the draws.
     pub forgetting: Vec<Forgetting>,
     /// Test pictures of some classes in the plane of their two main axes, before the head and after it.
     pub planes: Option<[FeaturePlane; 2]>,

@@ -40,11 +40,11 @@ trains BiDist and NC-FSCIL with backbones of their own and draws the same matrix
 `confusion-nc-fscil.svg`, in a folder of RUN.
 ";
 
-/// Systems of the overview that stand beside `orco`, the simplest rival first.
+/// Systems of the overview that stand beside ours, the simplest rival first.
 const RIVALS: [&str; 3] = ["ncm", "ncm + border", "lda + border"];
 
 /// The systems of the dial's positions.
-const DIAL: [&str; 3] = ["orco, keep-base", "orco", "orco, favour-new"];
+const DIAL: [System; 3] = [System::KEEP_BASE, System::DEVICE, System::FAVOUR_NEW];
 
 /// Why tables could not be made.
 #[derive(Debug, thiserror::Error)]
@@ -144,7 +144,7 @@ impl ResultsPages {
         let mut text = format!("{NOTE}# Released bundles\n\n");
         text += "| bundle | backbone | parameters | multiply-adds per image | aHM | aACC | area |\n|---|---|---|---|---|---|---|\n";
         for MeasuredBundle { manifest, report, .. } in &self.bundles {
-            let Some(ours) = report.results.summary("orco") else { continue };
+            let Some(ours) = report.results.summary(System::DEVICE.name()) else { continue };
             let backbone = &manifest.backbone;
             let [ahm, aacc, area] = [Metric::Ahm, Metric::Aacc, Metric::Area].map(|metric| ours.cell(metric));
             let _ = writeln!(
@@ -158,22 +158,24 @@ impl ResultsPages {
                 name = manifest.name,
             );
         }
-        text += "\nDefault answers of each bundle beside the simplest rivals on the same features, aHM / aACC:\n\n| bundle | orco |";
+        text += "\nDefault answers of each bundle beside the simplest rivals on the same features, aHM / aACC:\n\n| bundle | device |";
         RIVALS.iter().for_each(|name| text += &format!(" {name} |"));
         text += "\n|---|---|";
         text += &"---|".repeat(RIVALS.len());
         text.push('\n');
         for MeasuredBundle { manifest, report, .. } in &self.bundles {
             let _ = write!(text, "| {} |", manifest.name);
-            for name in ["orco"].iter().chain(&RIVALS) {
+            for name in [System::DEVICE.name()].iter().chain(&RIVALS) {
                 let _ = write!(text, " {} |", cell(report, name, &[Metric::Ahm, Metric::Aacc]));
             }
             text.push('\n');
         }
         text += "\nThe dial (`orco balance`) at its three positions, aHM / aACC:\n\n| bundle | keep-base | balanced | favour-new |\n|---|---|---|---|\n";
         for MeasuredBundle { manifest, report, .. } in &self.bundles {
-            let cells: String =
-                DIAL.iter().map(|name| format!(" {} |", cell(report, name, &[Metric::Ahm, Metric::Aacc]))).collect();
+            let cells: String = DIAL
+                .iter()
+                .map(|dial| format!(" {} |", cell(report, dial.name(), &[Metric::Ahm, Metric::Aacc])))
+                .collect();
             let _ = writeln!(text, "| {} |{cells}", manifest.name);
         }
         text += "\nWhat a device with default answers estimates after a session, less what is measured, in percentage points:\n\n\
@@ -181,7 +183,7 @@ impl ResultsPages {
         for MeasuredBundle { manifest, report, .. } in &self.bundles {
             let cells: String = Metric::ESTIMATE_ERRORS
                 .iter()
-                .map(|metric| format!(" {} |", cell(report, "orco", &[*metric])))
+                .map(|metric| format!(" {} |", cell(report, System::DEVICE.name(), &[*metric])))
                 .collect();
             let _ = writeln!(text, "| {} |{cells}", manifest.name);
         }
@@ -217,6 +219,14 @@ impl ResultsPages {
                     let _ = writeln!(text, " {} |", row.remark);
                 }
             }
+            if !measured.is_empty() {
+                text += "| what a device does, more than the paper's method | - |";
+                for bundle in &measured {
+                    let totals = [Metric::Ahm, Metric::LastHm, Metric::Aacc];
+                    let _ = write!(text, " {} |", cell(&bundle.report, System::DEVICE.name(), &totals));
+                }
+                text += " class means, discriminant and OrCo's projections together |\n";
+            }
             if measured.is_empty() {
                 text += "\nNo bundle here was measured on it.\n";
             }
@@ -245,7 +255,7 @@ impl MeasuredBundle {
                 Metric::ACCURACIES.iter().map(|metric| format!(" {} |", summary.cell(*metric))).collect();
             let _ = writeln!(text, "| {} |{cells}", summary.name);
         }
-        if let Some(ours) = report.results.summary("orco") {
+        if let Some(ours) = report.results.summary(System::DEVICE.name()) {
             text += &sessions(report, ours);
         }
         text + &ablations.iter().map(ablations::of_answer).collect::<String>()

@@ -37,7 +37,7 @@ fn base_model() -> BaseModel {
         head: Head::zeros(HeadShape { inputs: 3, hidden: 2, outputs: 2 }),
         classes: vec![Class { label: "base".into(), target: 0, session: 0 }],
         exemplars,
-        config: LearnConfig { views: 1, ..LearnConfig::orco() },
+        config: LearnConfig { views: 1, ..LearnConfig::published() },
         statistics: None,
     }
 }

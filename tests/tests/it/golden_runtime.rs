@@ -283,7 +283,7 @@ fn config() -> LearnConfig {
         temperature: TEMPERATURE,
         cross_entropy: CROSS_ENTROPY,
         orthogonality: 1.0,
-        ..LearnConfig::orco()
+        ..LearnConfig::published()
     }
 }
 

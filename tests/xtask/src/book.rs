@@ -29,9 +29,9 @@ pub fn build(check: bool, serve: bool) -> Result<ExitCode, Box<dyn Error>> {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error.into()),
         _ => {}
     }
-    let mut tables = cargo();
-    tables.args("run --quiet --release --package orco-lab -- tables models --output".split(' ')).arg(&output);
-    let status = tables.current_dir(workspace()).status()?;
+    let mut pages = cargo();
+    pages.args("run --quiet --release --package orco-lab -- results-pages models --output".split(' ')).arg(&output);
+    let status = pages.current_dir(workspace()).status()?;
     if !status.success() {
         return Ok(exit_code(status));
     }

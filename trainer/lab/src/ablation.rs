@@ -47,7 +47,7 @@ pub fn variants(question: Question, recipe: &Recipe, reading: PaperReading) -> R
         LearnConfig { views: recipe.learn.views, precision: recipe.learn.precision, ..settings(recipe, reading) };
     let align = match reading {
         PaperReading::Program => recipe.align.clone(),
-        PaperReading::Text => recipe.align.by_the_text(),
+        PaperReading::Text => recipe.align.with_paper_text(),
     };
     let recipe = Recipe { learn, align, ..recipe.clone() };
     Ok(match question {
@@ -255,7 +255,7 @@ mod tests {
 
     #[test]
     fn every_variant_has_a_recipe_that_makes_sense_and_a_name_of_its_own() {
-        let of_imagenet: Recipe = toml::from_str(include_str!("../../recipes/miniimagenet-paper.toml")).unwrap();
+        let of_imagenet: Recipe = toml::from_str(include_str!("../../recipes/miniimagenet-published.toml")).unwrap();
         for (question, recipe) in
             Question::PAPER.into_iter().flat_map(|question| [(question, recipe()), (question, of_imagenet.clone())])
         {
@@ -290,9 +290,9 @@ mod tests {
     #[test]
     fn phase_3_is_the_published_programs_for_the_data() {
         for text in [
-            include_str!("../../recipes/cifar100-paper.toml"),
-            include_str!("../../recipes/miniimagenet-paper.toml"),
-            include_str!("../../recipes/cub200-paper.toml"),
+            include_str!("../../recipes/cifar100-published.toml"),
+            include_str!("../../recipes/miniimagenet-published.toml"),
+            include_str!("../../recipes/cub200-published.toml"),
         ] {
             let recipe: Recipe = toml::from_str(text).unwrap();
             for variant in variants(Question::Targets, &recipe, PaperReading::Program).unwrap() {

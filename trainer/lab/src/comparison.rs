@@ -165,7 +165,7 @@ fn exported(model: &Model, targets: &Targets, source: &BundleSource<'_>) -> Resu
 
 /// All answer as the paper does: where f is trained, means of stored features would be those of another f.
 fn by_device(base_model: &BaseModel, benchmark: &Benchmark, config: &LearnConfig, draws: usize) -> Result<Summary> {
-    let device = Measurement { base_model, benchmark, system: System::ORCO, config, seed: SEED };
+    let device = Measurement { base_model, benchmark, system: System::DEVICE, config, seed: SEED };
     let measured = device.run(draws, &interrupt::flow);
     interrupt::check()?;
     Ok(Summary { name: ON_DEVICE.into(), ..measured? })
@@ -331,7 +331,7 @@ mod tests {
         let mut recipe: Recipe = toml::from_str(text).unwrap();
         recipe.backbone.width = 4;
         let model = Model::new(&recipe, [3, 16, 16], Device::Cpu);
-        for preset in ["orco", "paper", "edge"] {
+        for preset in ["published", "paper-text", "edge"] {
             assert!(check(&model, &LearnConfig::preset(preset).unwrap(), &[0.1]).is_ok(), "{preset}");
         }
         let refused = |learn: &LearnConfig, share| check(&model, learn, &[share]).unwrap_err().to_string();

@@ -79,7 +79,7 @@ mod tests {
 
     #[test]
     fn a_trial_changes_what_it_names() {
-        let base = LearnConfig::orco();
+        let base = LearnConfig::published();
         let (changed, ablation) = changed(&base, "epochs = 7, assignment = \"random\"").unwrap();
         assert_eq!(changed, LearnConfig { epochs: 7, ..base });
         assert_eq!(ablation, Ablation { assignment: Assignment::Random, ..Ablation::default() });
@@ -90,7 +90,7 @@ mod tests {
         for trial in
             ["epochs = 0", "epoch = 3", "epochs", "temperature = -1.0", "keep = \"best\"", "cross_entropy_on = \"all\""]
         {
-            let said = changed(&LearnConfig::orco(), trial).unwrap_err().to_string();
+            let said = changed(&LearnConfig::published(), trial).unwrap_err().to_string();
             assert!(said.contains(trial), "{said}");
         }
     }

@@ -176,10 +176,10 @@ impl Default for BaseAlignConfig {
 
 impl BaseAlignConfig {
     /// The published program's settings as the paper's text reads them, as
-    /// [`orco_core::config::LearnConfig::by_the_text`] does for phase 3. Cross entropy and ORTH, over base classes
+    /// [`orco_core::config::LearnConfig::with_paper_text`] does for phase 3. Cross entropy and ORTH, over base classes
     /// alone, are the same in both.
     #[must_use]
-    pub fn by_the_text(&self) -> Self {
+    pub fn with_paper_text(&self) -> Self {
         Self {
             contrast_form: ContrastForm::Negatives,
             perturbation_width: 2e-2,

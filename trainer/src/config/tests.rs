@@ -72,7 +72,7 @@ fn a_wrong_value_is_named() {
         assert!(refused(from, to).contains(said), "{said}: {}", refused(from, to));
     }
     assert!(refused("preset = \"edge\"", "epochs = 10001").contains("learn"));
-    let mut views: Recipe = toml::from_str(include_str!("../../recipes/cifar100-paper.toml")).unwrap();
+    let mut views: Recipe = toml::from_str(include_str!("../../recipes/cifar100-published.toml")).unwrap();
     views.session_augment.as_mut().unwrap().cutout = 2000;
     let said = views.check().unwrap_err().to_string();
     assert_eq!(said, "recipe: session_augment.cutout is 2000, but must be from 0 to 1024");

@@ -42,9 +42,9 @@ fn the_published_recipes_go_through_all_phases() {
     let device = if cuda_devices().is_ok() { "cuda:0" } else { "cpu" };
     let _ = writeln!(std::io::stderr(), "published settings on small data: device {device}");
     for (name, text, side) in [
-        ("cifar100", include_str!("../../recipes/cifar100-paper.toml"), 32),
-        ("mini-ImageNet", include_str!("../../recipes/miniimagenet-paper.toml"), 32),
-        ("CUB200", include_str!("../../recipes/cub200-paper.toml"), 64),
+        ("cifar100", include_str!("../../recipes/cifar100-published.toml"), 32),
+        ("mini-ImageNet", include_str!("../../recipes/miniimagenet-published.toml"), 32),
+        ("CUB200", include_str!("../../recipes/cub200-published.toml"), 64),
     ] {
         let folder = tempfile::tempdir().unwrap();
         let path = |name: &str| folder.path().join(name);

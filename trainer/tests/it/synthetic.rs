@@ -66,7 +66,7 @@ fn from_nothing_to_an_evaluated_bundle() {
     let benchmark = Benchmark::of(&bundle).unwrap();
     assert_eq!(benchmark.source, "synthetic objects test images");
     let (base_model, config) = (&bundle.base_model, &bundle.base_model.config);
-    let measurement = Measurement { base_model, benchmark: &benchmark, system: System::ORCO, config, seed: 1 };
+    let measurement = Measurement { base_model, benchmark: &benchmark, system: System::DEVICE, config, seed: 1 };
     let summary = measurement.run(2, &|| ControlFlow::Continue(())).unwrap();
     // Past the harness's capture, so that it is seen.
     let _ = writeln!(

@@ -63,7 +63,8 @@ fn ablated(base_model: &BaseModel, ablation: Ablation) -> [State; 2] {
 
 #[test]
 fn without_a_change_the_states_are_the_devices() {
-    for config in [LearnConfig::orco(), LearnConfig::edge(), LearnConfig { exemplar_bytes: 150, ..LearnConfig::edge() }]
+    for config in
+        [LearnConfig::published(), LearnConfig::edge(), LearnConfig { exemplar_bytes: 150, ..LearnConfig::edge() }]
     {
         let base_model = base_model(config);
         let learned = states(&base_model, |session, state, new| session.learn(state, new).unwrap().0);
@@ -112,7 +113,7 @@ fn only_a_reassignment_moves_earlier_classes() {
 
 #[test]
 fn perturbation_changes_the_head() {
-    let base_model = base_model(LearnConfig { perturbation_width: 0.1, ..LearnConfig::orco() });
+    let base_model = base_model(LearnConfig { perturbation_width: 0.1, ..LearnConfig::published() });
     let head = |ablation| ablated(&base_model, ablation)[0].head.clone().unwrap();
     let none = PerturbedTargets { base: false, incremental: false, free: false };
     let heads = [
@@ -129,7 +130,7 @@ fn perturbation_changes_the_head() {
 #[test]
 fn exemplars_stay_within_their_bytes() {
     let one = Bank::new(INPUTS, 1, ExemplarPrecision::Int8).bytes_per_exemplar();
-    let base_model = base_model(LearnConfig { exemplar_bytes: 4 * one, ..LearnConfig::orco() });
+    let base_model = base_model(LearnConfig { exemplar_bytes: 4 * one, ..LearnConfig::published() });
     let mut found = Vec::new();
     for keep in [ExemplarSelection::First, ExemplarSelection::Random, ExemplarSelection::Herding] {
         let [first, second] = ablated(&base_model, Ablation { keep, ..Ablation::default() });
@@ -142,7 +143,7 @@ fn exemplars_stay_within_their_bytes() {
 
 #[test]
 fn earlier_classes_keep_as_many_exemplars_as_they_may() {
-    let base_model = base_model(LearnConfig::orco());
+    let base_model = base_model(LearnConfig::published());
     for (most, kept) in [(0, &[5, 5, 5, 5, 6, 6, 6, 6][..]), (1, &[3, 4, 5, 5, 5, 5, 6, 6, 6, 6])] {
         let ablation = Ablation { earlier_exemplars: Some(most), ..Ablation::default() };
         let [first, second] = ablated(&base_model, ablation);

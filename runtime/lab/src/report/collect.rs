@@ -48,7 +48,7 @@ pub struct ReportPlan<'a> {
     pub bundle: &'a Bundle,
     /// Its own benchmark.
     pub benchmark: &'a Benchmark,
-    /// The systems, [`System::ORCO`] first.
+    /// The systems, [`System::DEVICE`] first.
     pub systems: &'a [System],
     /// Draws of the shots.
     pub draws: usize,
@@ -100,7 +100,7 @@ pub fn collect(
         report.results.systems.push(summarise(system.name(), &measured).into());
         let mut collected = collector.into_inner().unwrap_or_default();
         report.trade_off.extend(collected.trade_off.take());
-        if system == System::ORCO {
+        if system == System::DEVICE {
             report.forgetting = forgetting(&report, base_model, benchmark, &collected.accuracies);
             report.confusion = collected.confusion;
         } else if system == System::PROGRAM {
@@ -117,7 +117,7 @@ pub fn collect(
 impl Collector {
     fn look(&mut self, system: System, draw: usize, last: usize, scored: &SessionScores<'_>) {
         let first_draw = draw == 0;
-        if system == System::ORCO {
+        if system == System::DEVICE {
             let (session, classes) = (scored.session, scored.counts().of_classes());
             self.accuracies.push(ClassAccuracies { draw, session, classes });
             if first_draw {

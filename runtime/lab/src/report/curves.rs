@@ -12,7 +12,7 @@ use orco_benchmark::{SessionAccuracy, harmonic_mean};
 
 /// The systems whose curves are drawn, as far as they were measured: more than these cannot be told apart.
 const DRAWN: [System; 7] = [
-    System::ORCO,
+    System::DEVICE,
     System::PROGRAM,
     System::NC_FSCIL,
     System::RIDGE,
@@ -57,7 +57,7 @@ fn harmonic_means(report: &BundleReport) -> SessionCurves {
         let summary = report.results.summary(system.name())?;
         let deviations = summary.deviations.iter().filter_map(|row| row.hm).collect();
         let entry = LegendEntry { name: summary.name.clone(), colour, mark: Mark::Line };
-        let deviations = if *system == System::ORCO { deviations } else { Vec::new() };
+        let deviations = if *system == System::DEVICE { deviations } else { Vec::new() };
         Some(SessionCurve { entry, points: of(&summary.sessions), deviations })
     });
     let mut lines: Vec<_> = measured.collect();
@@ -70,9 +70,9 @@ fn harmonic_means(report: &BundleReport) -> SessionCurves {
     SessionCurves { first: 1, last: report.ways.len(), y_name: "harmonic mean, percent", lines }
 }
 
-/// Base, new and pooled accuracy of `orco`.
+/// Base, new and pooled accuracy of the device.
 fn ours(report: &BundleReport) -> Option<SessionCurves> {
-    let summary = report.results.summary(System::ORCO.name())?;
+    let summary = report.results.summary(System::DEVICE.name())?;
     let line = |name: &str, colour: usize, of: &dyn Fn(&SessionAccuracy) -> Option<f64>| {
         let points = summary.sessions.iter().filter_map(|row| Some((row.session as f64, of(row)?))).collect();
         let deviations = summary.deviations.iter().filter_map(of).collect();

@@ -105,7 +105,7 @@ pub struct PaperFigures {
 }
 
 /// The systems whose answers are shown.
-const CONFUSED: [System; 3] = [System::ORCO, System::PROGRAM, System::NC_FSCIL];
+const CONFUSED: [System; 3] = [System::DEVICE, System::PROGRAM, System::NC_FSCIL];
 
 /// Makes the figures; `on_epoch` is told of every epoch of training and may cancel there.
 ///

@@ -32,7 +32,7 @@ pub(super) fn page(report: &BundleReport) -> Result<String, DrawError> {
             figure("harmonic-mean"),
             "Harmonic mean of base and new accuracy after each session; the band is a deviation.",
         ),
-        (figure("sessions"), "What <b>orco</b> reaches; bands are a deviation over the draws."),
+        (figure("sessions"), "What the device reaches with its default answers; bands are a deviation over the draws."),
     ]);
     page.sessions(report);
     page.estimate_errors();
@@ -46,14 +46,14 @@ pub(super) fn page(report: &BundleReport) -> Result<String, DrawError> {
     page.section(
         "Who is taken for whom",
         "A row is the class of a picture, a column the class it was answered with; blue is right, orange wrong, lines \
-         stand between sessions. First draw, by <b>orco</b>.",
+         stand between sessions. First draw, by the device's default answers.",
     );
     let matrices = report.confusion.iter().map(|confusion| figure(&format!("confusion-{}", confusion.session)));
     page.strip(matrices);
     page.section(
         "What was forgotten",
         "Forgetting of a class is its highest accuracy after any session but the last, less that after the last \
-         (Chaudhry et al., ECCV 2018); mean over the draws, by <b>orco</b>.",
+         (Chaudhry et al., ECCV 2018); mean over the draws, by the device's default answers.",
     );
     page.figures(&[(figure("forgetting"), "From the accuracy right after learning a class to that at the end.")]);
     page.forgetting(report);
@@ -153,10 +153,7 @@ impl Page {
         let tile = |metric: Metric| format!("<div><dt>{}</dt><dd>{}</dd></div>", metric.name(), self.total(0, metric));
         let tiles: String = Metric::ACCURACIES.into_iter().map(tile).collect();
         self.add(&format!("<dl class=\"tiles\">{tiles}</dl>"));
-        self.add(&format!(
-            "<p>By <b>orco</b>, the device's default answers. Made by</p><pre>{}</pre>",
-            escaped(command)
-        ));
+        self.add(&format!("<p>Of <b>device</b>, its default answers. Made by</p><pre>{}</pre>", escaped(command)));
     }
 
     fn systems(&mut self, report: &BundleReport) {
@@ -171,7 +168,7 @@ impl Page {
         for (index, summary) in report.results.summaries().enumerate() {
             let about = System::named(&summary.name).map_or("", System::about);
             let cells = Metric::ACCURACIES.map(|metric| format!("<td>{}</td>", self.total(index, metric))).concat();
-            let ours = if summary.name == System::ORCO.name() { " class=\"ours\"" } else { "" };
+            let ours = if summary.name == System::DEVICE.name() { " class=\"ours\"" } else { "" };
             let name = escaped(&summary.name);
             let _ = write!(rows, "<tr{ours}><th>{name}<br><small>{about}</small></th>{cells}</tr>");
         }

@@ -9,7 +9,7 @@ use crate::ablation::Ablation;
 use crate::method::Method;
 
 pub(super) static ABLATED: SystemSpec = SystemSpec {
-    method: Method { name: "orco, ablated", description: "", paper_row: None },
+    method: Method { name: "device, ablated", description: "", paper_row: None },
     about: "",
     trains: false,
     needs_statistics: false,

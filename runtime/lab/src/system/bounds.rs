@@ -11,7 +11,7 @@ use orco_state::state::{BaseModel, State};
 
 use crate::method::Method;
 
-use super::{SystemContext, SystemSpec, orco, stored_as};
+use super::{SystemContext, SystemSpec, device, stored_as};
 
 use orco_benchmark::FeatureLearner;
 
@@ -42,7 +42,7 @@ pub(super) static JOINT: SystemSpec = SystemSpec {
     trains: true,
     needs_statistics: false,
     settings: |available| stored_as(available.measured_with, joint(available.program)),
-    start: orco::device,
+    start: device::device,
 };
 
 /// Cross entropy over the new classes' samples, and no exemplar of any other class.

@@ -88,7 +88,7 @@ impl<'a> GoalTrainer<'a> {
         let mut gradient = vec![0.0; most * width];
         let mut order: Vec<usize> = (0..samples).collect();
         let schedule = Schedule { steps: settings.epochs, warmup: 0, start: 0.0, peak: settings.rate, end: 0.0 };
-        let LearnConfig { weight_decay: decay, .. } = LearnConfig::orco();
+        let LearnConfig { weight_decay: decay, .. } = LearnConfig::published();
         for epoch in 0..settings.epochs {
             random.shuffle(&mut order);
             let rate = schedule.rate(epoch) as f32;

@@ -74,60 +74,60 @@ fn the_bundle_reaches_what_it_must_on_the_benchmark_file() {
     let of = |name: &str| systems.iter().find(|system| system["name"] == name).unwrap();
     let ahm = |name: &str| of(name)["ahm"].as_f64().unwrap();
     let aacc = |name: &str| of(name)["aacc"].as_f64().unwrap();
-    assert!(ahm("orco") >= 50.0 && aacc("orco") >= 59.0, "aHM {}, aACC {}", ahm("orco"), aacc("orco"));
-    assert!(aacc("orco") >= aacc("ncm"), "aACC {} and {} of ncm", aacc("orco"), aacc("ncm"));
-    assert!(ahm("orco") >= ahm("ncm") + 10.0, "aHM {} and {} of ncm", ahm("orco"), ahm("ncm"));
+    assert!(ahm("device") >= 50.0 && aacc("device") >= 59.0, "aHM {}, aACC {}", ahm("device"), aacc("device"));
+    assert!(aacc("device") >= aacc("ncm"), "aACC {} and {} of ncm", aacc("device"), aacc("ncm"));
+    assert!(ahm("device") >= ahm("ncm") + 10.0, "aHM {} and {} of ncm", ahm("device"), ahm("ncm"));
     for rival in ["imprint", "ncm", "teen", "ncm + border", "lda + border"] {
         let spread = of(rival)["ahm_deviation"].as_f64().unwrap();
-        assert!(ahm("orco") >= ahm(rival) - spread, "aHM {} and {} of {rival}", ahm("orco"), ahm(rival));
-        assert!(of(rival)["area"].as_f64().unwrap() <= of("orco")["area"].as_f64().unwrap() + 0.5, "{rival}");
+        assert!(ahm("device") >= ahm(rival) - spread, "aHM {} and {} of {rival}", ahm("device"), ahm(rival));
+        assert!(of(rival)["area"].as_f64().unwrap() <= of("device")["area"].as_f64().unwrap() + 0.5, "{rival}");
     }
     // Of the dial's positions, one has the best aACC and another the best aHM.
-    let [keep, favour] = ["orco, keep-base", "orco, favour-new"];
-    assert!(aacc(keep) > aacc("orco") && aacc("orco") > aacc(favour), "aACC {} and {}", aacc(keep), aacc(favour));
-    assert!(ahm(keep) < ahm("orco") && ahm("orco") < ahm(favour), "aHM {} and {}", ahm(keep), ahm(favour));
+    let [keep, favour] = ["device, keep-base", "device, favour-new"];
+    assert!(aacc(keep) > aacc("device") && aacc("device") > aacc(favour), "aACC {} and {}", aacc(keep), aacc(favour));
+    assert!(ahm(keep) < ahm("device") && ahm("device") < ahm(favour), "aHM {} and {}", ahm(keep), ahm(favour));
     // Estimates come true. The bundle does not know how much easier its samples are.
-    let off = |side: &str| of("orco")["estimate_errors"]["mean"][side].as_f64().unwrap().abs();
+    let off = |side: &str| of("device")["estimate_errors"]["mean"][side].as_f64().unwrap().abs();
     let off = ["base", "learned", "overall"].map(off);
     assert!(off[0] < 7.0 && off[1] < 4.0 && off[2] < 6.0, "{off:?} points");
     assert!(of("ncm")["estimate_errors"].is_null(), "a rival estimates nothing");
-    let sessions = of("orco")["sessions"].as_array().unwrap();
+    let sessions = of("device")["sessions"].as_array().unwrap();
     assert_eq!(sessions.len(), 9);
     assert!(sessions[0]["inc"].is_null() && sessions[0]["hm"].is_null());
     let mean: f64 = sessions[1..].iter().map(|row| row["hm"].as_f64().unwrap()).sum::<f64>() / 8.0;
-    assert!((mean - ahm("orco")).abs() < 1e-9, "aHM is not the mean of the sessions'");
+    assert!((mean - ahm("device")).abs() < 1e-9, "aHM is not the mean of the sessions'");
     // Of each system alone, the numbers are the same. The draws work side by side, unless the machine has no threads.
     #[cfg(target_os = "linux")]
     {
-        let alone = &mut eval.command(&["--draws", draws, "--systems", "orco,ncm", "--json", "-"]);
+        let alone = &mut eval.command(&["--draws", draws, "--systems", "device,ncm", "--json", "-"]);
         let output = orco_trials::threads::without_threads(alone).output().unwrap();
         assert!(output.status.success(), "{}", said(&output));
         let alone: Value = serde_json::from_slice(&output.stdout).unwrap();
-        let expected: Vec<&Value> = ["orco", "ncm"].into_iter().map(of).collect();
+        let expected: Vec<&Value> = ["device", "ncm"].into_iter().map(of).collect();
         assert_eq!(alone["systems"].as_array().unwrap().iter().collect::<Vec<_>>(), expected, "not reproducible");
     }
     let csv = std::fs::read_to_string(csv).unwrap();
-    let orco = &result["systems"][0];
-    let line = format!("orco,{draws},,ahm,{},{}", orco["ahm"], orco["ahm_deviation"]);
+    let device = &result["systems"][0];
+    let line = format!("device,{draws},,ahm,{},{}", device["ahm"], device["ahm_deviation"]);
     assert!(csv.lines().any(|found| found == line), "no \"{line}\" in {csv}");
     eval.refused(&["--preset", "closed-form", "--targets-alone"], "--targets-alone needs settings that align the head");
     let draws = if heavy() { "3" } else { "1" };
-    let edge = eval.json(&["--draws", draws, "--preset", "edge", "--systems", "orco"]);
-    let paper = eval.json(&["--draws", draws, "--preset", "edge", "--targets-alone", "--systems", "orco,imprint"]);
+    let edge = eval.json(&["--draws", draws, "--preset", "edge", "--systems", "device"]);
+    let paper = eval.json(&["--draws", draws, "--preset", "edge", "--targets-alone", "--systems", "device,imprint"]);
     assert_eq!((edge["class_means"].as_f64(), paper["class_means"].as_f64()), (Some(1.0), Some(0.0)));
-    let [edge, orco] = [&edge, &paper].map(|measured| &measured["systems"][0]);
+    let [edge, device] = [&edge, &paper].map(|measured| &measured["systems"][0]);
     let with_means = edge["ahm"].as_f64().unwrap();
     assert!(with_means >= 47.0, "aHM {with_means}");
-    assert!((47.0..with_means).contains(&orco["ahm"].as_f64().unwrap()), "aHM {} by targets alone", orco["ahm"]);
+    assert!((47.0..with_means).contains(&device["ahm"].as_f64().unwrap()), "aHM {} by targets alone", device["ahm"]);
     // Imprinting answers by targets, too: before anything is learned both are the same.
     let imprint = paper["systems"].as_array().unwrap().iter().find(|system| system["name"] == "imprint").unwrap();
-    assert_eq!(orco["sessions"][0], imprint["sessions"][0]);
+    assert_eq!(device["sessions"][0], imprint["sessions"][0]);
     eval.refused(&["--preset", "fast"], "there is no preset \"fast\"");
-    let unknown = eval.command(&["--systems", "orco,knn"]).output().unwrap();
-    assert!(unknown.status.code() == Some(2) && said(&unknown).contains("known are orco, "), "{}", said(&unknown));
+    let unknown = eval.command(&["--systems", "device,knn"]).output().unwrap();
+    assert!(unknown.status.code() == Some(2) && said(&unknown).contains("known are device, "), "{}", said(&unknown));
 }
 
-/// Preset `edge`: at most a fifth of the arithmetic of `orco`, and an aHM at most 0.3 below.
+/// Preset `edge`: at most a fifth of the arithmetic of `published`, and an aHM at most 0.3 below.
 #[test]
 fn the_edge_preset_takes_a_fifth_of_the_arithmetic_and_loses_nothing() {
     if !heavy() {
@@ -139,13 +139,13 @@ fn the_edge_preset_takes_a_fifth_of_the_arithmetic_and_loses_nothing() {
         let presets = result["systems"].as_array().unwrap();
         presets.iter().find(|preset| preset["name"] == name).unwrap()[figure].as_f64().unwrap()
     };
-    let share = figure("edge", "operations") / figure("orco", "operations");
+    let share = figure("edge", "operations") / figure("published", "operations");
     assert!(share <= 0.2001, "{share} of the arithmetic");
     assert!(
-        figure("edge", "ahm") >= figure("orco", "ahm") - 0.3,
+        figure("edge", "ahm") >= figure("published", "ahm") - 0.3,
         "{} and {}",
         figure("edge", "ahm"),
-        figure("orco", "ahm")
+        figure("published", "ahm")
     );
 }
 

@@ -38,7 +38,7 @@ fn classes_to_come_are_told_from_known_ones_better_than_by_chance() {
     benchmark.measured = benchmark.measured.only(&some);
     let base_model = &bundle.base_model;
     let config = &base_model.config;
-    let measurement = Measurement { base_model, benchmark: &benchmark, system: System::ORCO, config, seed: 1 };
+    let measurement = Measurement { base_model, benchmark: &benchmark, system: System::DEVICE, config, seed: 1 };
     let rows = measurement.unknown(0, 0.05).unwrap().unwrap();
     assert_eq!(rows.len(), 9);
     // Few pictures are unknown in the last sessions, so over all of them.
@@ -61,7 +61,7 @@ fn sets_hold_the_right_label_as_often_as_they_say_and_ranges_hold_more_than_thei
     benchmark.measured = benchmark.measured.only(&some);
     let base_model = &bundle.base_model;
     let config = &LearnConfig { epochs: 0, ..base_model.config.clone() };
-    let measurement = Measurement { base_model, benchmark: &benchmark, system: System::ORCO, config, seed: 1 };
+    let measurement = Measurement { base_model, benchmark: &benchmark, system: System::DEVICE, config, seed: 1 };
     let rows = measurement.estimate_errors(0, 0.05).unwrap().unwrap();
     assert_eq!(rows.len(), 8);
     let mean = |of: fn(&EstimateRow) -> f64| rows.iter().map(of).sum::<f64>() / rows.len() as f64;

@@ -81,7 +81,7 @@ fn cards_say_what_their_tables_and_reports_say() {
         let json: BundleReport =
             serde_json::from_str(&fs::read_to_string(report.join("report.json")).unwrap()).unwrap();
         if card.contains(&format!("means of {} draws of the shots", json.results.draws)) {
-            let measured = json.results.summary("orco").expect("ours is measured");
+            let measured = json.results.summary(System::DEVICE.name()).expect("ours is measured");
             let measured = [measured.ahm, measured.aacc].map(|value| format!("{value:.2}"));
             assert_eq!(measured, [means[0], means[1]], "{}", bundle.display());
         }
@@ -103,7 +103,7 @@ fn cards_say_what_the_fields_fixed_draw_gives() {
         let bundle = Bundle::open(folder).unwrap();
         let benchmark = Benchmark::of(&bundle).unwrap();
         let (base_model, config) = (&bundle.base_model, &bundle.base_model.config);
-        let measurement = Measurement { base_model, benchmark: &benchmark, system: System::ORCO, config, seed: 1 };
+        let measurement = Measurement { base_model, benchmark: &benchmark, system: System::DEVICE, config, seed: 1 };
         let measured = measurement.run(1, &|| ControlFlow::Continue(())).unwrap();
         // Another processor may choose a neighbouring border.
         let apart = [measured.ahm - said[0], measured.aacc - said[1]].map(f64::abs);

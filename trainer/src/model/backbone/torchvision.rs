@@ -42,7 +42,7 @@ mod tests {
     use crate::model::{Model, Norms, WeightFile};
 
     fn model() -> Model {
-        let mut recipe: Recipe = toml::from_str(include_str!("../../../recipes/cub200-paper.toml")).unwrap();
+        let mut recipe: Recipe = toml::from_str(include_str!("../../../recipes/cub200-published.toml")).unwrap();
         recipe.backbone.width = 4;
         Model::new(&recipe, [3, 32, 32], tch::Device::Cpu)
     }

@@ -44,7 +44,7 @@ fn the_phases_differ_in_who_counts() {
     let targets = Targets { vectors, rows: vec![0, 1, 2, 3] };
     let z = unit(&Tensor::randn([8, 4], (Kind::Float, Device::Cpu)));
     let labels = Tensor::from_slice(&[0i64, 1, 2, 3]);
-    let none = LearnConfig { contrast: 0.0, cross_entropy: 0.0, orthogonality: 0.0, ..LearnConfig::orco() };
+    let none = LearnConfig { contrast: 0.0, cross_entropy: 0.0, orthogonality: 0.0, ..LearnConfig::published() };
     let phase_2 = |config: BaseAlignConfig| Objective::of_base(&targets, LossWeights::from(&config)).loss(&z, &labels);
     let session =
         |config: LearnConfig| Objective::of_session(&targets, LossWeights::from(&config), 2).loss(&z, &labels);
@@ -66,11 +66,11 @@ fn the_phases_differ_in_who_counts() {
 
 #[test]
 fn the_loss_is_the_runtimes() {
-    let mixed = || LearnConfig { cross_entropy: 0.5, base_cross_entropy: 0.6, ..LearnConfig::orco() };
+    let mixed = || LearnConfig { cross_entropy: 0.5, base_cross_entropy: 0.6, ..LearnConfig::published() };
     for contrast_form in [ContrastForm::Outside, ContrastForm::Inside, ContrastForm::Negatives] {
         the_loss_with(&LearnConfig { contrast_form, ..mixed() });
     }
-    the_loss_with(&LearnConfig::paper());
+    the_loss_with(&LearnConfig::paper_text());
     for unperturbed_targets in
         [UnperturbedTargets { assigned: true, free: false }, UnperturbedTargets { assigned: false, free: true }]
     {

@@ -49,15 +49,15 @@ pub struct EvalArguments {
     /// Seed of the draws, of shuffling and of perturbation.
     #[arg(long, default_value_t = SEED)]
     seed: u64,
-    /// Settings of phase 3: `orco` (the published program's for CIFAR-100), `paper` (the text where it differs), `edge`
-    /// (ours with a short training), `closed-form` (ours without one, for bundles with statistics); by default the
-    /// bundle's.
+    /// Settings of phase 3: `published` (the authors' program's for CIFAR-100), `paper-text` (the text where it
+    /// differs), `edge` (ours with a short training), `closed-form` (ours without one, for bundles with statistics); by
+    /// default the bundle's.
     #[arg(long, value_name = "NAME")]
     preset: Option<String>,
     /// Answers by pseudo-targets alone, the paper's rule, whatever weight the settings give to class means.
     #[arg(long, conflicts_with = "presets")]
     targets_alone: bool,
-    /// Measures these systems alone, separated by commas, also those that only reports have: `orco,ncm + border`.
+    /// Measures these systems alone, separated by commas, also those that only reports have: `device,ncm + border`.
     #[arg(long, value_name = "NAMES", value_delimiter = ',', value_parser = system, conflicts_with_all = ["presets", "unknown"])]
     systems: Vec<System>,
     /// Measures instead, over all draws, whether probabilities come true (expected calibration error), how well
@@ -120,7 +120,7 @@ pub fn run(arguments: &EvalArguments) -> Result<()> {
     let measurement = Measurement {
         base_model: &bundle.base_model,
         benchmark: &benchmark,
-        system: System::ORCO,
+        system: System::DEVICE,
         config: &config,
         seed: arguments.seed,
     };

@@ -35,12 +35,12 @@ use serde::Serialize;
 #[command(version, about = "Measures OrCo beside its rivals, on the features that bundles carry")]
 struct Cli {
     #[command(subcommand)]
-    verb: Verb,
+    command: Command,
 }
 
 #[derive(Subcommand)]
-enum Verb {
-    /// Measures the systems that train nothing on a bundle's benchmark file, or on images, and prints every session.
+enum Command {
+    /// Measures the device and the simplest rivals on a bundle's benchmark file, or on images, and prints every session.
     Eval(eval::EvalArguments),
     /// Measures all systems on a bundle's benchmark file and writes a report: report.json, numbers.csv, pictures as SVG
     /// and PNG, and index.html, which holds all of it and opens offline.
@@ -60,7 +60,7 @@ enum Verb {
     Scenes(scenes::ScenesArguments),
     /// Writes the results pages of the book, as Markdown, from the reports of all bundles in a folder. Measures
     /// nothing.
-    Tables(TablesArguments),
+    ResultsPages(ResultsPagesArguments),
 }
 
 /// What is measured of a bundle.
@@ -140,7 +140,7 @@ struct FiguresArguments {
 }
 
 #[derive(Args)]
-struct TablesArguments {
+struct ResultsPagesArguments {
     /// Folder of bundles.
     #[arg(default_value = "models")]
     bundles: PathBuf,
@@ -169,14 +169,14 @@ fn main() -> ExitCode {
     // Before any other thread. Where it fails, ONNX Runtime is not loaded, and that is said when it is wanted.
     let _ = telemetry::off();
     env_logger::Builder::from_default_env().init();
-    let done = match Cli::parse().verb {
-        Verb::Eval(arguments) => eval::run(&arguments),
-        Verb::Report(arguments) => make_report(&arguments),
-        Verb::Figures(arguments) => make_figures(&arguments),
-        Verb::Ablate(arguments) => ablate(&arguments),
-        Verb::Seeds(arguments) => seeds(&arguments),
-        Verb::Scenes(arguments) => scenes::run(&arguments),
-        Verb::Tables(arguments) => write_tables(&arguments),
+    let done = match Cli::parse().command {
+        Command::Eval(arguments) => eval::run(&arguments),
+        Command::Report(arguments) => make_report(&arguments),
+        Command::Figures(arguments) => make_figures(&arguments),
+        Command::Ablate(arguments) => ablate(&arguments),
+        Command::Seeds(arguments) => seeds(&arguments),
+        Command::Scenes(arguments) => scenes::run(&arguments),
+        Command::ResultsPages(arguments) => write_results_pages(&arguments),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
@@ -310,8 +310,8 @@ fn write_results(output: &Path, name: &str, results: &impl Serialize, csv: &str)
         .with_context(|| format!("cannot write {name}.json in {}", output.display()))
 }
 
-fn write_tables(arguments: &TablesArguments) -> Result<()> {
-    let TablesArguments { bundles, output } = arguments;
+fn write_results_pages(arguments: &ResultsPagesArguments) -> Result<()> {
+    let ResultsPagesArguments { bundles, output } = arguments;
     let pages = ResultsPages::read(bundles)?.pages();
     report::writable(output).with_context(|| format!("cannot write into the folder {}", output.display()))?;
     for (name, text) in &pages {

@@ -9,14 +9,15 @@ use crate::method::Method;
 
 use super::{SystemContext, SystemSpec, as_measured, stored_as};
 
-pub(super) static ORCO: SystemSpec = ORCO_SPEC;
+pub(super) static DEVICE: SystemSpec = DEVICE_SPEC;
 
-const ORCO_SPEC: SystemSpec = SystemSpec {
+const DEVICE_SPEC: SystemSpec = SystemSpec {
     method: Method {
-        name: "orco",
-        description: "What a device does with the bundle's settings: discriminant, class means and targets score \
-                       together, and every session chooses the border between base classes and learned ones.",
-        paper_row: Some("OrCo"),
+        name: "device",
+        description: "What a device does with the bundle's settings: discriminant, class means and OrCo's projections \
+                       score together, and every session chooses the border between base classes and learned ones. \
+                       More than the paper's method.",
+        paper_row: None,
     },
     about: "what the device does by default",
     trains: false,
@@ -27,31 +28,31 @@ const ORCO_SPEC: SystemSpec = SystemSpec {
 
 pub(super) static KEEP_BASE: SystemSpec = SystemSpec {
     method: Method {
-        name: "orco, keep-base",
+        name: "device, keep-base",
         description: "The same with `orco balance keep-base`: old answers stay as they were, wherever possible.",
         paper_row: None,
     },
     about: "the default with orco balance keep-base",
     needs_statistics: true,
     start: |context| Box::new(of(context).with_balance(Balance::KeepBase)),
-    ..ORCO_SPEC
+    ..DEVICE_SPEC
 };
 
 pub(super) static FAVOUR_NEW: SystemSpec = SystemSpec {
     method: Method {
-        name: "orco, favour-new",
+        name: "device, favour-new",
         description: "The same with `orco balance favour-new`: base classes and learned ones count alike.",
         paper_row: None,
     },
     about: "the default with orco balance favour-new",
     needs_statistics: true,
     start: |context| Box::new(of(context).with_balance(Balance::FavourNew)),
-    ..ORCO_SPEC
+    ..DEVICE_SPEC
 };
 
 pub(super) static PROGRAM: SystemSpec = SystemSpec {
     method: Method {
-        name: "orco, published program",
+        name: "OrCo, published program",
         description: "Phase 3 by the settings of the authors' program for the benchmark; answers by pseudo-targets \
                        alone.",
         paper_row: Some("OrCo"),
@@ -59,19 +60,19 @@ pub(super) static PROGRAM: SystemSpec = SystemSpec {
     about: "phase 3, answers by targets",
     trains: true,
     settings: |available| stored_as(available.measured_with, available.program),
-    ..ORCO_SPEC
+    ..DEVICE_SPEC
 };
 
 pub(super) static TEXT: SystemSpec = SystemSpec {
     method: Method {
-        name: "orco, the paper's text",
+        name: "OrCo, paper's text",
         description: "The same by the paper's text where it differs from the program.",
         paper_row: Some("OrCo"),
     },
     about: "phase 3 where the text differs",
     trains: true,
-    settings: |available| stored_as(available.measured_with, available.program.by_the_text()),
-    ..ORCO_SPEC
+    settings: |available| stored_as(available.measured_with, available.program.with_paper_text()),
+    ..DEVICE_SPEC
 };
 
 pub(super) static NCM_BORDER: SystemSpec = SystemSpec {
@@ -83,7 +84,7 @@ pub(super) static NCM_BORDER: SystemSpec = SystemSpec {
     about: "class means alone, our border",
     needs_statistics: true,
     settings: |available| answering_by(available.measured_with, AnswerWeights::NEAREST_MEAN),
-    ..ORCO_SPEC
+    ..DEVICE_SPEC
 };
 
 pub(super) static LDA_BORDER: SystemSpec = SystemSpec {
@@ -101,7 +102,7 @@ pub(super) static LDA_BORDER: SystemSpec = SystemSpec {
             AnswerWeights { means: 0.0, discriminant: 1.0, ..AnswerWeights::NEAREST_MEAN },
         )
     },
-    ..ORCO_SPEC
+    ..DEVICE_SPEC
 };
 
 fn answering_by(config: &LearnConfig, answer: AnswerWeights) -> Option<LearnConfig> {
