@@ -1,4 +1,4 @@
-//! Options of the verbs that change the state.
+//! Options of the commands that change the state.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -51,7 +51,7 @@ impl AlignmentOptions {
     }
 }
 
-/// What every verb that aligns the head anew takes.
+/// What every command that aligns the head anew takes.
 #[derive(Args, Debug)]
 pub struct ChangeOptions {
     #[command(flatten)]
@@ -61,7 +61,7 @@ pub struct ChangeOptions {
     pub seed: u64,
     /// Forgetting budget, in percentage points of accuracy. A change is refused, and the state stays as it was, if this
     /// session and all earlier ones together cost the old classes more than that. Base classes together are measured on
-    /// the bundle's held-out samples, learned classes together on their shots; a single class counts only where it lost
+    /// the bundle's samples that were set aside, learned classes together on their shots; a single class counts only where it lost
     /// too many samples for chance. Without a budget, losses are only reported.
     #[arg(long, value_name = "POINTS", env = "ORCO_FORGETTING_BUDGET", value_parser = points)]
     pub forgetting_budget: Option<f32>,
@@ -102,7 +102,7 @@ impl CheckOptions {
     }
 }
 
-/// What the verbs that learn from pictures take.
+/// What the commands that learn from pictures take.
 #[derive(Args, Debug)]
 pub struct LearnOptions {
     #[command(flatten)]

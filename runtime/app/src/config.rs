@@ -28,8 +28,8 @@ const WIDTH: usize = 118;
 /// An option that a file may set.
 pub struct Setting<'a> {
     option: &'a Arg,
-    /// The verbs that take it; none where all do.
-    verbs: Vec<&'a str>,
+    /// The subcommands that take it; none where all do.
+    subcommands: Vec<&'a str>,
 }
 
 /// A file of settings that was read and checked.
@@ -50,15 +50,15 @@ pub struct Effective {
     pub from: String,
 }
 
-/// All settings of a command that was not built yet: those of every verb first.
+/// All settings of a command that was not built yet: those of every subcommand first.
 pub fn settings(command: &Command) -> Vec<Setting<'_>> {
     let mut settings: Vec<Setting<'_>> = Vec::new();
-    let verbs = command.get_subcommands().map(|verb| (Some(verb.get_name()), verb));
-    for (verb, command) in std::iter::once((None, command)).chain(verbs) {
+    let subcommands = command.get_subcommands().map(|subcommand| (Some(subcommand.get_name()), subcommand));
+    for (subcommand, command) in std::iter::once((None, command)).chain(subcommands) {
         for option in command.get_arguments().filter(|option| is_setting(option)) {
             match settings.iter_mut().find(|known| known.option.get_long() == option.get_long()) {
-                Some(known) => known.verbs.extend(verb),
-                None => settings.push(Setting { option, verbs: verb.into_iter().collect() }),
+                Some(known) => known.subcommands.extend(subcommand),
+                None => settings.push(Setting { option, subcommands: subcommand.into_iter().collect() }),
             }
         }
     }
@@ -196,7 +196,7 @@ impl File {
             Some(values) => option.default_values(values.iter().map(|value| &*String::leak(value.clone()))),
             None => option,
         };
-        command.mut_args(set).mut_subcommands(|verb| self.apply(verb))
+        command.mut_args(set).mut_subcommands(|subcommand| self.apply(subcommand))
     }
 }
 
@@ -229,19 +229,20 @@ pub fn effective(command: &Command, file: Option<&File>, matches: &ArgMatches) -
 /// A file that sets nothing, and says of every setting what it does and what its default is.
 pub fn commented(command: &Command) -> String {
     let mut text = String::from(
-        "# Settings of orco. A line that starts with a single # shows the default; remove the # to change it.\n\
+        "# Settings of orco. A line `#name = value` shows the default; remove the # and change the value. Where a setting\n\
+         # has no default, a word in capitals stands for the value.\n\
          # Precedence: command line, environment, this file, default. `orco config` prints the settings in effect,\n\
          # `orco doctor` checks them. Relative paths start in the folder in which orco runs.\n",
     );
-    let mut verbs: Option<Vec<&str>> = None;
+    let mut subcommands: Option<Vec<&str>> = None;
     for setting in settings(command) {
-        if verbs.as_ref() != Some(&setting.verbs) {
-            let of = match setting.verbs.as_slice() {
-                [] => "every verb".into(),
-                verbs => format!("orco {}", verbs.join(", ")),
+        if subcommands.as_ref() != Some(&setting.subcommands) {
+            let of = match setting.subcommands.as_slice() {
+                [] => "every command".into(),
+                subcommands => format!("orco {}", subcommands.join(", ")),
             };
             text += &format!("\n## {of}\n");
-            verbs = Some(setting.verbs.clone());
+            subcommands = Some(setting.subcommands.clone());
         }
         let help = setting.option.get_long_help().or(setting.option.get_help()).map(ToString::to_string);
         // The last stop of a help text was taken away.
@@ -283,7 +284,7 @@ mod tests {
 
     use super::*;
 
-    /// Every option of a command and of its verbs that has another default in the other command, with its variable.
+    /// Every option of a command and of its subcommands that has another default in the other command, with its variable.
     fn changed_defaults(command: &Command, other: &Command) -> Vec<(String, Option<String>)> {
         let mut changed = Vec::new();
         for (option, other) in command.get_arguments().zip(other.get_arguments()) {
@@ -292,8 +293,8 @@ mod tests {
                 changed.push((format!("{} {}", command.get_name(), option.get_id()), variable));
             }
         }
-        let verbs = command.get_subcommands().zip(other.get_subcommands());
-        changed.extend(verbs.flat_map(|(verb, other)| changed_defaults(verb, other)));
+        let subcommands = command.get_subcommands().zip(other.get_subcommands());
+        changed.extend(subcommands.flat_map(|(subcommand, other)| changed_defaults(subcommand, other)));
         changed
     }
 

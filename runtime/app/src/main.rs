@@ -1,4 +1,4 @@
-//! `orco`: classify pictures, learn new classes from a few shots, measure. One file per verb in `command`.
+//! `orco`: classify pictures, learn new classes from a few shots, measure. One file per command in `command`.
 
 mod advice;
 mod bundle_search;
@@ -49,11 +49,11 @@ struct Cli {
     #[command(flatten)]
     options: Options,
     #[command(subcommand)]
-    verb: Verb,
+    command: Command,
 }
 
 #[derive(Subcommand)]
-enum Verb {
+enum Command {
     /// Says what the bundle is, which engine runs it, and what the device has learned.
     Info,
     /// Names what is on pictures.
@@ -141,7 +141,7 @@ fn main() -> ExitCode {
         return output.finish(Err(error.into()));
     }
     let definition = Definition { plain: &plain, file: file.as_ref(), matches: &matches };
-    let done = run(&cli.verb, options, &output, &definition);
+    let done = run(&cli.command, options, &output, &definition);
     output.finish(done)
 }
 
@@ -152,39 +152,39 @@ struct Definition<'a> {
     matches: &'a ArgMatches,
 }
 
-/// Does what a verb asks for; returns the result as JSON.
-fn run(verb: &Verb, options: &Options, output: &Output, definition: &Definition<'_>) -> Result<Value> {
+/// Does what a command asks for; returns the result as JSON.
+fn run(command: &Command, options: &Options, output: &Output, definition: &Definition<'_>) -> Result<Value> {
     let Definition { plain, file, matches } = *definition;
-    match verb {
-        Verb::Info => command::info::run(options, output),
-        Verb::Classify(arguments) => command::classify::run(options, output, arguments),
-        Verb::Learn(arguments) => command::learn::run(options, output, arguments),
-        Verb::Add(arguments) => command::add::run(options, output, arguments),
-        Verb::Align => command::align::run(options, output),
-        Verb::Forget(arguments) => command::forget::run(options, output, arguments),
-        Verb::Rename(arguments) => command::rename::run(options, output, arguments),
-        Verb::Balance(arguments) => command::balance::run(options, output, arguments),
-        Verb::History => command::history::run(options, output),
-        Verb::Undo(arguments) => command::undo::run(options, output, arguments),
-        Verb::Redo(arguments) => command::redo::run(options, output, arguments),
-        Verb::Export(arguments) => command::export::run(options, output, arguments),
-        Verb::Import(arguments) => command::import::run(options, output, arguments),
-        Verb::Upgrade(arguments) => command::upgrade::run(options, output, arguments),
-        Verb::Backup(arguments) => command::backup::run(options, output, arguments),
-        Verb::Restore(arguments) => command::restore::run(options, output, arguments),
-        Verb::Scene(arguments) => command::scene::run(options, output, arguments),
-        Verb::List => command::list::run(options, output),
+    match command {
+        Command::Info => command::info::run(options, output),
+        Command::Classify(arguments) => command::classify::run(options, output, arguments),
+        Command::Learn(arguments) => command::learn::run(options, output, arguments),
+        Command::Add(arguments) => command::add::run(options, output, arguments),
+        Command::Align => command::align::run(options, output),
+        Command::Forget(arguments) => command::forget::run(options, output, arguments),
+        Command::Rename(arguments) => command::rename::run(options, output, arguments),
+        Command::Balance(arguments) => command::balance::run(options, output, arguments),
+        Command::History => command::history::run(options, output),
+        Command::Undo(arguments) => command::undo::run(options, output, arguments),
+        Command::Redo(arguments) => command::redo::run(options, output, arguments),
+        Command::Export(arguments) => command::export::run(options, output, arguments),
+        Command::Import(arguments) => command::import::run(options, output, arguments),
+        Command::Upgrade(arguments) => command::upgrade::run(options, output, arguments),
+        Command::Backup(arguments) => command::backup::run(options, output, arguments),
+        Command::Restore(arguments) => command::restore::run(options, output, arguments),
+        Command::Scene(arguments) => command::scene::run(options, output, arguments),
+        Command::List => command::list::run(options, output),
         #[cfg(feature = "serve")]
-        Verb::Serve(arguments) => command::serve::run(options, output, arguments),
+        Command::Serve(arguments) => command::serve::run(options, output, arguments),
         #[cfg(feature = "hub")]
-        Verb::Sync(arguments) => command::sync::run(options, output, arguments),
+        Command::Sync(arguments) => command::sync::run(options, output, arguments),
         #[cfg(feature = "hub")]
-        Verb::Hub(arguments) => command::hub::run(options, output, arguments),
-        Verb::Config(arguments) => command::config::run(output, arguments, plain, file, matches),
-        Verb::Generate(arguments) => command::generate::run(options, output, arguments, plain),
-        Verb::Doctor(arguments) => command::doctor::run(options, output, arguments),
-        Verb::Bench(arguments) => command::bench::run(options, output, arguments),
-        Verb::Demo(arguments) => {
+        Command::Hub(arguments) => command::hub::run(options, output, arguments),
+        Command::Config(arguments) => command::config::run(output, arguments, plain, file, matches),
+        Command::Generate(arguments) => command::generate::run(options, output, arguments, plain),
+        Command::Doctor(arguments) => command::doctor::run(options, output, arguments),
+        Command::Bench(arguments) => command::bench::run(options, output, arguments),
+        Command::Demo(arguments) => {
             // Settings name the device's own state.
             let asked = matches.value_source("state") == Some(ValueSource::CommandLine);
             command::demo::run(options, output, arguments, options.state.as_deref().filter(|_| asked))

@@ -13,7 +13,7 @@ pub struct MqttOptions {
     /// Home Assistant finds the device there. Nothing is taken from it.
     #[arg(long, value_name = "URL", env = "ORCO_MQTT_BROKER")]
     mqtt_broker: Option<String>,
-    /// The broker's user that the device is.
+    /// The device's user name at the broker.
     #[arg(long, value_name = "NAME", env = "ORCO_MQTT_USER")]
     mqtt_user: Option<String>,
     /// File of that user's password, on one line, readable by its owner alone.

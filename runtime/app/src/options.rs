@@ -1,4 +1,4 @@
-//! The options that every verb takes.
+//! The options that every command takes.
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -35,7 +35,7 @@ pub struct Options {
     /// pictures, ONNX Runtime for more, and for many, as in a service, the one that a measurement finds to be faster.
     #[arg(long, global = true, value_name = "ENGINE", env = "ORCO_ENGINE", value_enum, default_value_t)]
     pub engine: Engine,
-    /// Computes on so many threads at most; by default on as many as the machine runs at a time.
+    /// Most threads that compute; by default as many as the machine runs at a time.
     #[arg(long, global = true, value_name = "N", env = "ORCO_THREADS", value_parser = at_least_one)]
     pub threads: Option<usize>,
     /// Which classes are answered: learned classes alone (`learned`), all that are known (`all`), or all until three
@@ -57,7 +57,7 @@ pub struct Options {
     /// changed.
     #[arg(long, global = true)]
     pub verbose: bool,
-    /// Waits so long for another orco that is changing the same state, instead of being refused at once.
+    /// Seconds to wait for another orco that is changing the same state, instead of being refused at once.
     #[arg(long, global = true, value_name = "SECONDS", env = "ORCO_WAIT", default_value = "0", value_parser = seconds)]
     pub wait: Duration,
     /// Most changes that `orco undo` can undo.

@@ -1,4 +1,4 @@
-//! What a verb says, where it says it, and with which code the program ends. Tables and progress bars.
+//! What a command says, where it says it, and with which code the program ends. Tables and progress bars.
 
 use std::cell::{Cell, RefCell};
 use std::fmt::Display;
@@ -114,7 +114,7 @@ impl Output {
     /// Writes a line to standard output, unless that is the JSON's. What cannot be seen in it is written out.
     ///
     /// # Errors
-    /// If it cannot be written and nothing was changed yet. After a change that is noted, and the verb goes on.
+    /// If it cannot be written and nothing was changed yet. After a change that is noted, and the command goes on.
     pub fn line(&self, text: impl Display) -> Result<()> {
         if self.quiet() || self.mute.get() {
             Ok(())
@@ -172,13 +172,13 @@ impl Output {
         self.errors.borrow_mut().push(error.to_string());
     }
 
-    /// Notes what has failed; the verb goes on.
+    /// Notes what has failed; the command goes on.
     pub fn error(&self, error: impl Display) {
         let change = if self.changed.get() { "; the change was made all the same" } else { "" };
         self.errors.borrow_mut().push(format!("{error}{change}"));
     }
 
-    /// Writes a verb's result as JSON, says what failed, and returns the program's exit code.
+    /// Writes a command's result as JSON, says what failed, and returns the program's exit code.
     pub fn finish(self, done: Result<Value>) -> ExitCode {
         let mut result = done.unwrap_or_else(|error| {
             self.error(advice::sentence(&error));

@@ -10,7 +10,7 @@ use orco_runtime::store::Store;
 
 use crate::picture;
 
-/// Options of the verbs that look at pictures.
+/// Options of the commands that look at pictures.
 #[derive(Args, Debug)]
 pub struct SceneOptions {
     /// Looks at this part of every picture alone: left edge, upper edge, width and height, as shares of the picture

@@ -15,7 +15,7 @@ use crate::output::{Output, say};
 /// Most labels that one sentence names.
 const MAX_LABELS: usize = 5;
 
-/// Notes that a change is made, and what is doubtful about it; the verb goes on with what it did.
+/// Notes that a change is made, and what is doubtful about it; the command goes on with what it did.
 pub fn unwrap_outcome<T>(output: &Output, outcome: ChangeOutcome<T>) -> T {
     output.mark_changed();
     if let Some(uncertain) = outcome.uncertain {
@@ -74,14 +74,14 @@ pub fn list_classes(classes: &[(&str, Shots<'_>)]) -> String {
 pub fn print(output: &Output, report: &ChangeReport, what: &str, seconds: f64) -> Result<()> {
     say!(output, "{} in {seconds:.1} s", EscapedText(what))?;
     if let Some(change) = report.old_accuracy() {
-        say!(output, "{}", what_it_knew(change))?;
+        say!(output, "{}", old_classes(change))?;
     }
     let forgotten = report.lost_in_session(0.0);
     if !forgotten.is_empty() {
         say!(output, "recognised less than before: {}", forgetting_sentences::session_loss_sentence(&forgotten))?;
     }
     if let Some(accuracy) = report.new_accuracy() {
-        say!(output, "what is new: {} of its shots recognised", percent(accuracy))?;
+        say!(output, "new classes: {} of their shots recognised, each left out in turn", percent(accuracy))?;
     }
     if let Some(expected) = report.expected {
         say!(output, "{}", expectation(expected))?;
@@ -132,12 +132,12 @@ fn percent(share: f32) -> String {
 }
 
 /// What the session did to what was known before it, as far as people see a difference.
-fn what_it_knew(AccuracyChange { before, after }: AccuracyChange) -> String {
+fn old_classes(AccuracyChange { before, after }: AccuracyChange) -> String {
     let [before, after] = [before, after].map(percent);
     if before == after {
-        format!("what it knew: unchanged ({after})")
+        format!("classes known before: unchanged ({after})")
     } else {
-        format!("what it knew: {before} recognised before, {after} now")
+        format!("classes known before: {before} recognised before, {after} now")
     }
 }
 
@@ -146,12 +146,10 @@ fn expectation(ExpectedAccuracy { base, learned, learned_range }: ExpectedAccura
     let of_learned = learned_range.map(|[low, high]| format!("{:.0} to {}", 100.0 * low, percent(high)));
     match (base.map(percent), of_learned.or(learned.map(percent))) {
         (Some(base), Some(learned)) => {
-            format!(
-                "expected on new pictures: {base} right of what it knew from the start, {learned} of what it learned"
-            )
+            format!("expected accuracy on new pictures: base classes {base}, learned classes {learned}")
         }
         (Some(base), None) => format!(
-            "expected on new pictures: {base} right of what it knew from the start; what it learned needs two different \
+            "expected accuracy on new pictures: base classes {base}; learned classes need two different \
              shots that no other class has"
         ),
         _ => "what is to be expected cannot be told: the bundle set no samples aside".to_owned(),
@@ -215,8 +213,8 @@ mod tests {
         assert_eq!(room(512), "room for 512 more things");
         assert_eq!(room(1), "room for 1 more thing");
         assert!(room(0).contains("forget one"));
-        let change = |before, after| what_it_knew(AccuracyChange { before, after });
-        assert_eq!(change(0.905, 0.903), "what it knew: unchanged (90 %)");
-        assert_eq!(change(0.9, 0.82), "what it knew: 90 % recognised before, 82 % now");
+        let change = |before, after| old_classes(AccuracyChange { before, after });
+        assert_eq!(change(0.905, 0.903), "classes known before: unchanged (90 %)");
+        assert_eq!(change(0.9, 0.82), "classes known before: 90 % recognised before, 82 % now");
     }
 }

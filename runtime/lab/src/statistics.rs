@@ -44,7 +44,7 @@ impl Features<'_> {
     }
 }
 
-/// Base pictures that no phase of the training has seen: what the accuracy to be expected is told by.
+/// Base pictures that no phase was trained on: what the accuracy to be expected is told by.
 #[derive(Clone, Copy, Debug)]
 pub enum UnseenPictures<'a> {
     /// There are none: a phase has seen the samples that are set aside, too.
@@ -55,8 +55,8 @@ pub enum UnseenPictures<'a> {
     Others(Features<'a>),
 }
 
-/// Computes the statistics of a bundle's base classes. Of the samples that are set aside nothing is used but to choose
-/// borders later, and to tell how much easier they are than unseen pictures.
+/// Computes the statistics of a bundle's base classes. The samples that are set aside choose borders, that of a fresh
+/// device among them, and tell how much easier they are than unseen pictures; nothing else is computed from them.
 ///
 /// # Panics
 /// If a base class has no image, or rows are not as long as the head's inputs.

@@ -25,7 +25,7 @@ function show(state) {
 }
 
 function entryItem(entry, language) {
-  const change = term("past", entry.verb, { to: entry.to, balance: term("balances", entry.balance) });
+  const change = term("past", entry.change, { to: entry.to, balance: term("balances", entry.balance) });
   const time = entry.seconds_since_1970 ? ` · ${dateTime(entry.seconds_since_1970, language)}` : "";
   const undone = entry.isUndone ? ` · ${message("undone")}` : "";
   const what = element("span", { className: entry.isUndone ? "undone" : "" }, `${change} ${entry.labels.map(readable).join(" → ")}`);

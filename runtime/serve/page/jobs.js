@@ -48,7 +48,7 @@ function sayFailure({ job, tab }) {
 const failure = (job) => message(job.changed === null ? "uncertain" : "failed", { error: refusalText(job) });
 
 function showProgress(job) {
-  const verb = `${term("verbs", job.verb)}${job.label ? ` ${message("quoted", job)}` : ""}`;
+  const verb = `${term("verbs", job.change)}${job.label ? ` ${message("quoted", job)}` : ""}`;
   setText("job-text", message(job.state, { verb }));
   $("job-bar").value = job.progress ?? 0;
 }
@@ -58,7 +58,7 @@ function reportElements(job, classes, camera) {
   const lines = reportLines(job, camera?.scene?.state);
   const list = element("ul", {}, ...lines.map(({ text, isWarning }) =>
     element("li", { textContent: text, className: isWarning ? "warning" : "" })));
-  const title = job.verb === "learn" && job.label ? message("learnedTitle", job) : message("done");
+  const title = job.change === "learn" && job.label ? message("learnedTitle", job) : message("done");
   // One line, unless there is something to act upon.
   return [element("details", { open: lines.some(({ isWarning }) => isWarning) }, element("summary", { textContent: title }),
     list, ...comparisons(job.report, classes))];

@@ -11,7 +11,7 @@ export const refusals = {
   body_timeout: {
     en: "The upload broke off. Please try again.",
     de: "Die Übertragung ist abgebrochen. Bitte noch einmal versuchen." },
-  body_broken_off: {
+  body_incomplete: {
     en: "The upload broke off. Please try again.",
     de: "Die Übertragung ist abgebrochen. Bitte noch einmal versuchen." },
 
@@ -19,9 +19,9 @@ export const refusals = {
   too_many_changes: { de: "{limit} Änderungen warten schon. Bitte später noch einmal versuchen." },
   too_many_backups: { de: "{limit} Sicherungen werden gerade übertragen. Bitte warten, bis eine angekommen ist." },
   transfer_busy: { de: "Es wird gerade schon eine Datei geschrieben. Bitte gleich noch einmal versuchen." },
-  changed_meanwhile: { de: "Inzwischen wurde etwas gelernt oder vergessen. Bitte noch einmal versuchen." },
-  stopping: { de: "Der Dienst wird gerade beendet." },
-  answer_lost: { de: "Die Antwort ging verloren. Bitte noch einmal versuchen." },
+  state_changed: { de: "Inzwischen wurde etwas gelernt oder vergessen. Bitte noch einmal versuchen." },
+  shutting_down: { de: "Der Dienst wird gerade beendet." },
+  inference_restarted: { de: "Die Antwort ging verloren. Bitte noch einmal versuchen." },
   backbone_busy: { de: "Das Modell wird noch geladen. Bitte noch einmal versuchen." },
   backbone_failed: { de: "Das Modell ist daran gescheitert ({reason})." },
   storage: { de: "Das kann nicht gelesen oder gespeichert werden ({reason})." },
@@ -37,7 +37,7 @@ export const refusals = {
   picture_too_large: { de: "Das Bild ist zu groß." },
   picture_memory: { de: "Das Bild ist zu groß." },
 
-  label_unusable: {
+  invalid_label: {
     en: "The name “{label}” cannot be used: it may not be empty or very long, nor hold “=”, and “unknown” and “empty” are taken.",
     de: "Der Name „{label}“ ist nicht erlaubt: Er darf nicht leer oder sehr lang sein und kein „=“ enthalten; „unknown“ und „empty“ sind vergeben." },
   label_taken: { de: "„{label}“ ist schon bekannt: Bitte einen anderen Namen wählen." },
@@ -47,14 +47,14 @@ export const refusals = {
     de: "„{label}“ ist von Anfang an bekannt und kann nicht geändert werden." },
   class_renamed: { de: "„{label}“ heißt jetzt „{now}“." },
   class_busy: { de: "„{label}“ wird gerade schon geändert." },
-  no_room: {
+  no_free_target: {
     en: "There is no room for more things: forget one first.",
     de: "Es ist kein Platz für weitere Dinge: Bitte zuerst eines vergessen." },
 
   nothing_to_learn: { de: "Es gibt noch keine Aufnahmen von „{label}“: Bitte zuerst welche machen." },
-  no_shots: { de: "Es gibt keine Aufnahmen von „{label}“ mehr." },
-  unknown_shot: { de: "Diese Aufnahme von „{label}“ gibt es nicht mehr." },
-  shot_gone: { de: "Die Aufnahme gehört nicht mehr zu „{label}“: Sie wurde verschoben, vergessen oder zurückgenommen." },
+  no_pending_shots: { de: "Es gibt keine Aufnahmen von „{label}“ mehr." },
+  unknown_pending_shot: { de: "Diese Aufnahme von „{label}“ gibt es nicht mehr." },
+  unknown_stored_shot: { de: "Die Aufnahme gehört nicht mehr zu „{label}“: Sie wurde verschoben, vergessen oder zurückgenommen." },
   shots_full: { de: "{limit} Aufnahmen liegen schon da: Bitte einige lernen oder löschen." },
   too_many_shots: { de: "„{label}“ hätte {shots} Aufnahmen, höchstens {limit} sind möglich." },
   last_shot: { de: "Das ist die letzte Aufnahme von „{label}“: Bitte stattdessen das Ganze vergessen." },
@@ -64,7 +64,7 @@ export const refusals = {
   nothing_to_undo: { de: "Es gibt nichts zurückzunehmen." },
   nothing_to_redo: { de: "Seit der letzten Änderung wurde nichts zurückgenommen." },
   unknown_entry: { de: "Diesen Eintrag gibt es im Verlauf nicht mehr." },
-  history_moved_on: { de: "Inzwischen gab es eine andere Änderung (Eintrag {last}); nichts wurde zurückgenommen." },
+  history_changed: { de: "Inzwischen gab es eine andere Änderung (Eintrag {last}); nichts wurde zurückgenommen." },
 
   unknown_job: { de: "Diese Änderung ist nicht mehr bekannt." },
   state_busy: { de: "Gerade wird etwas geändert. Bitte danach noch einmal versuchen." },
@@ -73,7 +73,7 @@ export const refusals = {
   forgetting_budget: { de: "Bekanntes würde dadurch zu viel schlechter erkannt." },
   training_failed: { de: "Mit diesen Einstellungen ist kein Lernen möglich ({reason})." },
   cancelled: { de: "Die Änderung wurde abgebrochen." },
-  interrupted: { de: "Der Dienst hat die Änderung abgebrochen. Bitte noch einmal versuchen." },
+  change_interrupted: { de: "Der Dienst hat die Änderung abgebrochen. Bitte noch einmal versuchen." },
   outcome_unknown: { de: "Der Dienst ist daran gescheitert ({reason})." },
   purged: { de: "Es ging um etwas, das seitdem endgültig vergessen wurde." },
 
@@ -109,10 +109,10 @@ export const refusals = {
   camera_stalled: { de: "Die Kamera schickt keine neuen Bilder. Bitte noch einmal versuchen." },
   camera_frames_too_large: { de: "Die Bilder der Kamera sind für diesen Dienst zu groß." },
   camera_picture_unreadable: { de: "Das Bild der Kamera ist nicht lesbar. Bitte noch einmal versuchen." },
-  frame_gone: { de: "Dieses Bild der Kamera ist nicht mehr da: Bitte noch eines aufnehmen." },
-  region_unusable: { de: "Der Bereich ist in den Bildern der Kamera zu klein: Bitte größer ziehen." },
+  camera_frame_expired: { de: "Dieses Bild der Kamera ist nicht mehr da: Bitte noch eines aufnehmen." },
+  region_too_small: { de: "Der Bereich ist in den Bildern der Kamera zu klein: Bitte größer ziehen." },
   unknown_region: { de: "Einen Bereich „{region}“ gibt es nicht." },
-  place_empty: { de: "Der Platz ist leer: Bitte das Ding ins Bild legen." },
+  nothing_in_view: { de: "Der Platz ist leer: Bitte das Ding ins Bild legen." },
   no_scene: { de: "Der leere Platz wurde noch nicht gezeigt." },
   scene_dark: { de: "Das Bild ist schwarz: Ist das Objektiv verdeckt oder das Licht aus?" },
   scene_bright: { de: "Das Bild ist überbelichtet: Die Kamera braucht weniger Licht." },
@@ -120,7 +120,7 @@ export const refusals = {
   scene_not_empty: { de: "Die Bilder unterscheiden sich: Liegt etwas da, oder war eine Hand im Bild? Bitte den Platz leer räumen und noch einmal zeigen." },
   scene_unusable: { de: "Die Bilder zeigen nicht denselben Platz: Bitte ihn noch einmal zeigen." },
 
-  unknown_frame: { de: "Dieses Bild ist nicht mehr da." },
+  unknown_inbox_picture: { de: "Dieses Bild ist nicht mehr da." },
 };
 
 // What is said of a refusal: an answer of the service, or a job that failed.

@@ -90,7 +90,7 @@ export function showRegions(regions, { deviceCamera }, size, view) {
   }
   for (const { name, box } of regions) {
     const node = frameOf(name), shown = deviceCamera?.regions?.find((region) => region.name === name);
-    const answer = shown && (shown.problem ? refusalText({ code: "region_unusable", error: shown.problem }) : shown.empty ? message("empty") : shown.label ? thingName(shown) ?? message("unknown") : "");
+    const answer = shown && (shown.problem ? refusalText({ code: "region_too_small", error: shown.problem }) : shown.empty ? message("empty") : shown.label ? thingName(shown) ?? message("unknown") : "");
     node.firstChild.textContent = answer ? `${isolate(name)}: ${readable(answer)}` : name;
     node.firstChild.title = message("regionRemove", { label: name });
     setPlace(node, placeInView(box, size, view));

@@ -31,7 +31,7 @@ export const isUnfinished = (job) => job?.state === "queued" || job?.state === "
 // Whether a change was made that people have not seen the report of.
 export function isNewReport({ job, tab, reportSeen }) {
   if (!job || isUnfinished(job) || tab === "teach" || job.id === reportSeen) return false;
-  return job.state === "failed" || job.verb === "learn";
+  return job.state === "failed" || job.change === "learn";
 }
 
 // Whether a job is the one with that id or was requested later. Within one run of the service, ids count up.
@@ -114,7 +114,7 @@ export function stay(seconds) {
 // that is listed are left out, and changes that are no part of what is known now are marked.
 export function historyLines({ history, present, earlier }) {
   const numbers = new Set(history.map(({ entry }) => entry)), kept = new Set([present, ...earlier]);
-  return history.filter(({ verb, to }) => verb !== "undo" || !numbers.has(to))
+  return history.filter(({ change, to }) => change !== "undo" || !numbers.has(to))
     .map((entry) => ({ ...entry, isPresent: entry.entry === present, isUndone: !kept.has(entry.entry) }));
 }
 
@@ -129,7 +129,7 @@ export function hints(state) {
     .map((key) => ({ key, values: { count: shots.length, label: label.normalize() || state.job?.label } }));
 }
 
-const isLearned = (job) => job?.state === "done" && job.verb === "learn";
+const isLearned = (job) => job?.state === "done" && job.change === "learn";
 
 function shotHint(state) {
   if (!state.label) return isLearned(state.job) ? "hintLearnedNow" : "hintLabel";

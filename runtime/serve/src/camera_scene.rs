@@ -259,8 +259,8 @@ impl CameraScene {
             taken => taken,
         };
         taken.map_err(|error| match error {
-            ViewError::Empty => Refusal::new(ErrorCode::PlaceEmpty, "the place is empty: put the thing in view"),
-            other => Refusal::new(ErrorCode::RegionUnusable, format!("no shot can be taken: {other}")),
+            ViewError::Empty => Refusal::new(ErrorCode::NothingInView, "the place is empty: put the thing in view"),
+            other => Refusal::new(ErrorCode::RegionTooSmall, format!("no shot can be taken: {other}")),
         })
     }
 }

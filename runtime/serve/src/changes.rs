@@ -127,8 +127,8 @@ pub enum ChangeRequest {
 }
 
 impl ChangeRequest {
-    /// Its verb.
-    pub fn verb(&self) -> &'static str {
+    /// What it is called: `learn`, `forget`, ...
+    pub fn name(&self) -> &'static str {
         match self {
             Self::Learn(_) => "learn",
             Self::Import { .. } => "import",
@@ -227,7 +227,7 @@ impl Changes {
             check_idle(&jobs, label)?;
         }
         let label = change.label().map(str::to_owned);
-        let job = Job { id: jobs.ids.next_id(), verb: change.verb(), label, progress: JobProgress::Queued };
+        let job = Job { id: jobs.ids.next_id(), change: change.name(), label, progress: JobProgress::Queued };
         self.queue.try_send((job.id, change)).map_err(|error| match error {
             TrySendError::Full(_) => {
                 let sentence = format!("{MAX_WAITING} changes wait already; try again later");
@@ -298,10 +298,10 @@ impl SharedJobs {
     }
 
     /// Says how a change ended.
-    fn end(&self, id: Id, verb: &'static str, progress: JobProgress) {
+    fn end(&self, id: Id, change: &'static str, progress: JobProgress) {
         let is_done = matches!(progress, JobProgress::Done(..));
         let outcome = if is_done { "done" } else { "failed" };
-        self.telemetry.metrics.changes.get_or_create(&ChangeMetric { verb, outcome }).inc();
+        self.telemetry.metrics.changes.get_or_create(&ChangeMetric { change, outcome }).inc();
         self.telemetry.metrics.queued.dec();
         self.set(id, progress);
         if is_done {
@@ -317,7 +317,7 @@ impl SharedJobs {
         drop(jobs);
         for job in waiting {
             let why = "the service ended before it came to this change; nothing was changed";
-            self.end(job.id, job.verb, JobProgress::Failed(Refusal::new(ErrorCode::Stopping, why)));
+            self.end(job.id, job.change, JobProgress::Failed(Refusal::new(ErrorCode::ShuttingDown, why)));
         }
     }
 
@@ -412,7 +412,7 @@ impl Worker for ChangeWorker {
         worker::drain(&self.queue, pause, |(id, change)| {
             let why = self.shared.telemetry.health.why(Self::NAME).unwrap_or_default();
             let refusal = Refusal::new(ErrorCode::Degraded, format!("{why}; nothing was changed"));
-            self.shared.end(id, change.verb(), JobProgress::Failed(refusal));
+            self.shared.end(id, change.name(), JobProgress::Failed(refusal));
         })
     }
 }
@@ -425,7 +425,7 @@ impl Drop for ChangeWorker {
 
 impl ChangeWorker {
     fn change(&mut self, learner: &mut Learner, id: Id, change: ChangeRequest) {
-        let verb = change.verb();
+        let name = change.name();
         // It is queued as long as a backup is being written.
         let turn = self.turns.take();
         self.running = Some(RunningChange::new(id, &change, learner, &self.answers));
@@ -443,7 +443,7 @@ impl ChangeWorker {
             Err(error) => JobProgress::Failed(Refusal::from(&error)),
         };
         self.running = None;
-        self.shared.end(id, verb, progress);
+        self.shared.end(id, name, progress);
     }
 
     fn make(&mut self, learner: &mut Learner, id: Id, change: ChangeRequest) -> Result<ReportedChange, ChangeError> {
@@ -572,7 +572,7 @@ fn restored(made: ChangeOutcome<UndoOutcome>) -> ReportedChange {
 fn reported<T>(made: ChangeOutcome<T>, report: impl FnOnce(T) -> Value) -> ReportedChange {
     let uncertain = made.uncertain.map(|error| with_causes(&error));
     let unaligned = made.unaligned.map(|error| format!("the head was not aligned: {}", with_causes(&error)));
-    ReportedChange { report: report(made.report), warning: uncertain.or(unaligned) }
+    ReportedChange { report: report(made.report), warning: both(uncertain, unaligned) }
 }
 
 #[cfg(test)]

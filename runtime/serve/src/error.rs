@@ -204,7 +204,7 @@ impl Refusal {
 
     /// The connection ended before the body did.
     pub fn broken_off() -> Self {
-        Self::new(ErrorCode::BodyBrokenOff, "the body broke off")
+        Self::new(ErrorCode::BodyIncomplete, "the body broke off")
     }
 
     /// The service failed at it.
@@ -219,13 +219,13 @@ impl Refusal {
 
     /// The service ends.
     pub fn stopping() -> Self {
-        Self::new(ErrorCode::Stopping, "the service is stopping")
+        Self::new(ErrorCode::ShuttingDown, "the service is stopping")
     }
 
     /// The thread that was to answer broke off, and is started again.
     pub fn answer_lost() -> Self {
         let sentence = "the answer was lost, since the thread that answers broke off; try again";
-        Self::new(ErrorCode::AnswerLost, sentence)
+        Self::new(ErrorCode::InferenceRestarted, sentence)
     }
 
     /// No class has the label.
@@ -235,7 +235,7 @@ impl Refusal {
 
     /// No shots of the label wait to be learned.
     pub(crate) fn no_shots(label: &str) -> Self {
-        Self::new(ErrorCode::NoShots, format!("there are no shots of \"{label}\"")).with("label", label)
+        Self::new(ErrorCode::NoPendingShots, format!("there are no shots of \"{label}\"")).with("label", label)
     }
 
     /// Nothing was learned.
@@ -293,7 +293,7 @@ mod tests {
         let said =
             json!({ "error": "no class has the label \"mug\"", "code": "unknown_class", "values": { "label": "mug" } });
         assert_eq!(json!(Refusal::unknown_class("mug")), said);
-        let said = json!({ "error": "the service is stopping", "code": "stopping" });
+        let said = json!({ "error": "the service is stopping", "code": "shutting_down" });
         assert_eq!(json!(Refusal::stopping()), said, "there are no values to name");
     }
 }

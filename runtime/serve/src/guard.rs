@@ -181,7 +181,7 @@ impl RequestRules {
         let foreign = || {
             let sentence = "this service does not answer for that host: if the name is its own, start it with \
                             --host-name NAME";
-            Refusal::new(ErrorCode::ForeignHost, sentence)
+            Refusal::new(ErrorCode::HostNotAllowed, sentence)
         };
         let mut hosts = headers.get_all(header::HOST).iter();
         let host = match (hosts.next(), hosts.next()) {
@@ -210,7 +210,7 @@ impl RequestRules {
 }
 
 fn foreign() -> Refusal {
-    Refusal::new(ErrorCode::ForeignSite, "pages of other sites may not ask this service")
+    Refusal::new(ErrorCode::CrossOrigin, "pages of other sites may not ask this service")
 }
 
 /// What a browser says of the page that makes it ask (Fetch Metadata): this service's own, or none. A link from another

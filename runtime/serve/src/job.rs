@@ -30,8 +30,8 @@ pub enum JobProgress {
 pub struct Job {
     /// Identifies it.
     pub id: Id,
-    /// Its verb.
-    pub verb: &'static str,
+    /// What it changes: `learn`, `forget`, ...
+    pub change: &'static str,
     /// The class that it is about; none where that was purged.
     pub label: Option<String>,
     /// How far it has come.
@@ -46,7 +46,7 @@ impl Job {
 
     /// As JSON.
     pub fn json(&self) -> Value {
-        let mut job = json!({ "id": self.id, "verb": self.verb, "label": self.label });
+        let mut job = json!({ "id": self.id, "change": self.change, "label": self.label });
         match &self.progress {
             JobProgress::Queued => job["state"] = "queued".into(),
             JobProgress::Running(share) => (job["state"], job["progress"]) = ("running".into(), (*share).into()),
@@ -116,7 +116,7 @@ mod tests {
     fn the_last_that_ended_are_remembered_and_none_that_waits_is_forgotten() {
         let mut jobs = Jobs::default();
         let list = |jobs: &mut Jobs| {
-            let job = Job { id: jobs.ids.next_id(), verb: "learn", label: None, progress: JobProgress::Queued };
+            let job = Job { id: jobs.ids.next_id(), change: "learn", label: None, progress: JobProgress::Queued };
             jobs.list(job.clone());
             job.id
         };

@@ -76,7 +76,7 @@ impl Knowledge {
             return Ok(());
         }
         let sentence = "no free target is left: forget a class first";
-        Err(Refusal::new(ErrorCode::NoRoom, sentence).with("wanted", 1).with("free", 0))
+        Err(Refusal::new(ErrorCode::NoFreeTarget, sentence).with("wanted", 1).with("free", 0))
     }
 
     pub(crate) fn of(learner: &Learner, version: u64, problem: Option<String>) -> Self {

@@ -224,7 +224,7 @@ impl LiveCamera {
         let frame = [newest, refused].into_iter().flatten().find(|frame| frame.number == number);
         frame.ok_or_else(|| {
             let sentence = format!("frame {number} is not held any more: take another shot");
-            Refusal::new(ErrorCode::FrameGone, sentence).with("frame", number)
+            Refusal::new(ErrorCode::CameraFrameExpired, sentence).with("frame", number)
         })
     }
 

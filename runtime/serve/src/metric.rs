@@ -27,7 +27,7 @@ pub struct RequestMetric {
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub struct ChangeMetric {
     /// What it was to do.
-    pub verb: &'static str,
+    pub change: &'static str,
     /// `done` or `failed`.
     pub outcome: &'static str,
 }

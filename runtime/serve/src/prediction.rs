@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 pub struct ClassProbability {
     /// Label.
     pub label: String,
-    /// 0..1 where answers are probabilities, else -1..1.
+    /// How probable it is, 0..1; a cosine, -1..1, where the bundle has no statistics.
     pub probability: f32,
     /// Whether the class answers by its imprinted shots while it is being learned.
     pub provisional: bool,

@@ -20,7 +20,7 @@ pub fn entry(entry: &HistoryEntry) -> Value {
     let labels: Vec<&str> = entry.names.iter().map(|name| name.label.as_str()).collect();
     let known: Vec<&str> = entry.classes.iter().map(|known| known.class.label.as_str()).collect();
     json!({
-        "entry": entry.number, "id": entry.id().to_string(), "verb": entry.kind.verb(), "labels": labels, "to": entry.restored_entry,
+        "entry": entry.number, "id": entry.id().to_string(), "change": entry.kind.name(), "labels": labels, "to": entry.restored_entry,
         "balance": entry.balance.name(), "seconds_since_1970": entry.when,
         "classes": known, "exemplars": entry.exemplars(),
     })
@@ -38,11 +38,11 @@ mod tests {
             include_str!("../page/texts.js").lines().filter(|line| line.trim_start().starts_with("past: {")).collect();
         assert_eq!(languages.len(), 2);
         for kind in ChangeKind::ALL {
-            let word = format!(" {}: \"", kind.verb());
+            let word = format!(" {}: \"", kind.name());
             assert!(languages.iter().all(|words| words.contains(&word)), "the page lacks{word}");
         }
         let interface: Value = serde_json::from_str(include_str!("../openapi.json")).unwrap();
-        let verbs = &interface["components"]["schemas"]["Entry"]["properties"]["verb"]["enum"];
-        assert_eq!(verbs, &json!(ChangeKind::ALL.map(ChangeKind::verb)));
+        let verbs = &interface["components"]["schemas"]["Entry"]["properties"]["change"]["enum"];
+        assert_eq!(verbs, &json!(ChangeKind::ALL.map(ChangeKind::name)));
     }
 }

@@ -30,7 +30,8 @@ pub struct Statistics {
     pub deviations: [f32; 3],
     /// The border of a device on which nothing was learned yet, from sessions played with base classes.
     pub start: f32,
-    /// Samples of base classes that were set aside: none of these numbers was computed from them.
+    /// Samples of base classes that were set aside: means, axes and deviations were not computed from them. They chose
+    /// `start`, and may have told phase 2 when to stop.
     pub set_aside: Bank,
     /// Accuracy among the base classes on pictures that no phase of the training has seen, divided by that on the
     /// samples set aside; `None` where nobody measured it. Samples that a phase has seen are easier than pictures to

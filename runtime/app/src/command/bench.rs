@@ -36,7 +36,7 @@ const STARTED: &str = "started";
 /// Arguments of `orco bench`.
 #[derive(Args, Debug)]
 pub struct Arguments {
-    /// Bundles to measure; without any, those beside the one that every verb takes.
+    /// Bundles to measure; without any, those beside the one that every command takes.
     #[arg(value_name = "BUNDLE")]
     bundles: Vec<PathBuf>,
     /// Frames that are classified.

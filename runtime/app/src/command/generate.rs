@@ -22,7 +22,7 @@ pub struct Arguments {
     folder: PathBuf,
 }
 
-/// Writes `man1/orco.1` and a page for each verb, and completions: `bash/orco.bash`, `zsh/_orco`, `fish/orco.fish`.
+/// Writes `man1/orco.1` and a page for each command, and completions: `bash/orco.bash`, `zsh/_orco`, `fish/orco.fish`.
 ///
 /// # Errors
 /// If a file cannot be written, or the folder is the bundle's or the state's.

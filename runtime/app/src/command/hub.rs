@@ -33,11 +33,11 @@ pub struct Arguments {
     #[arg(long = "hub-folder", value_name = "DIR", env = "ORCO_HUB_FOLDER", default_value = "hub", global = true)]
     folder: PathBuf,
     #[command(subcommand)]
-    verb: HubVerb,
+    command: HubCommand,
 }
 
 #[derive(Subcommand, Debug)]
-enum HubVerb {
+enum HubCommand {
     /// Serves devices, and administrators with the token in the file `token` of the folder, until Ctrl-C.
     Run {
         /// Where it listens.
@@ -128,43 +128,43 @@ struct ReleaseArguments {
 /// Does what the operator asks for.
 pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<Value> {
     let folder = &arguments.folder;
-    let may_begin = matches!(arguments.verb, HubVerb::Run { .. } | HubVerb::Code { .. });
+    let may_begin = matches!(arguments.command, HubCommand::Run { .. } | HubCommand::Code { .. });
     ensure!(
         may_begin || folder.is_dir(),
         "there is no hub in {}: name its folder with --hub-folder, or begin one with `orco hub run`",
         folder.display()
     );
     let store = HubStore::open(folder)?;
-    match &arguments.verb {
-        HubVerb::Run { listen, certificate, key } => {
+    match &arguments.command {
+        HubCommand::Run { listen, certificate, key } => {
             let tls = certificate.clone().zip(key.clone()).map(|(certificate, key)| Tls { certificate, key });
             serve(output, store, *listen, tls)
         }
-        HubVerb::Code { channel, hours } => {
+        HubCommand::Code { channel, hours } => {
             let code = store.new_code(channel, Duration::from_secs(3_600 * u64::from(*hours)), now())?;
             output.mark_changed();
             say!(output, "{code}")?;
             Ok(json!({ "code": code.to_string() }))
         }
-        HubVerb::List => list(output, &store),
-        HubVerb::Release(release) => make_release(options, output, &store, release),
-        HubVerb::Stage { release, stage } => {
+        HubCommand::List => list(output, &store),
+        HubCommand::Release(release) => make_release(options, output, &store, release),
+        HubCommand::Stage { release, stage } => {
             store.set_stage(ReleaseId(*release), *stage)?;
             done(output, &format!("release {release} is for {} % of its channel", stage.percent()))
         }
-        HubVerb::Withdraw { release } => {
+        HubCommand::Withdraw { release } => {
             store.withdraw(ReleaseId(*release))?;
             done(output, &format!("release {release} is taken back"))
         }
-        HubVerb::Channel { device, channel } => {
+        HubCommand::Channel { device, channel } => {
             store.set_channel(&parse_device(device)?, channel)?;
             done(output, &format!("{device} follows {channel}"))
         }
-        HubVerb::Remove { device } => {
+        HubCommand::Remove { device } => {
             store.remove_device(&parse_device(device)?)?;
             done(output, &format!("{device} is no device of the fleet any more"))
         }
-        HubVerb::Export { to } => {
+        HubCommand::Export { to } => {
             let exported = export::export(&store, to)?;
             let (classes, pictures) = (counted(exported.classes, "class"), counted(exported.pictures, "picture"));
             done(output, &format!("wrote {pictures} of {classes} into {}", to.display()))

@@ -63,11 +63,11 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<
     let classes = arguments.classes.iter().map(|class| folder_shots(&viewfinder, class, output));
     let classes = classes.collect::<Result<Vec<_>>>()?;
     let was_learned_only = learner.is_learned_only();
-    let (outcome, verb) = arguments.learn(&mut learner, &classes)?;
+    let (outcome, past) = arguments.learn(&mut learner, &classes)?;
     let report = session_report::unwrap_outcome(output, outcome);
     session_report::warn_of_shots(output, &learner);
     let seconds = started.elapsed().as_secs_f64();
-    session_report::print(output, &report, &format!("{verb} {}", session_report::list_classes(&classes)), seconds)?;
+    session_report::print(output, &report, &format!("{past} {}", session_report::list_classes(&classes)), seconds)?;
     session_report::tell_scope(output, &learner, &classes, was_learned_only)?;
     Ok(session_report::to_json(output, &report, seconds))
 }

@@ -24,7 +24,7 @@ fn folders_name_the_classes_and_words_are_those_of_people() {
     };
     let said = learn(&[]);
     assert_eq!(labels(&device), ["cactus", "mug"]);
-    assert!(said.contains("room for 38 more things") && said.contains("what it knew: "), "{said}");
+    assert!(said.contains("room for 38 more things") && said.contains("classes known before: "), "{said}");
     assert!(!said.contains("target") && !said.contains("loss ") && !said.contains("0.0 %"), "{said}");
     device.json(&["undo"]);
     let said = learn(&["--verbose"]);

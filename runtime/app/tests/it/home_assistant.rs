@@ -114,7 +114,7 @@ fn home_assistant_shows_what_the_device_sees_and_learns() {
     let change =
         home.shows("event.front_door_learned_or_corrected", "done", |line| line["attributes"]["event_type"] == "done");
     assert_eq!(
-        (&change["attributes"]["verb"], &change["attributes"]["label"]),
+        (&change["attributes"]["change"], &change["attributes"]["label"]),
         (&"learn".into(), &"beaker".into()),
         "{change:#}"
     );

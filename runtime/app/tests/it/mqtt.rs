@@ -114,7 +114,7 @@ fn home_assistant_finds_the_device_follows_it_and_sees_it_go() {
     assert!(!change.retained);
     let change = change.json();
     assert_eq!(
-        (&change["event_type"], &change["verb"], &change["label"]),
+        (&change["event_type"], &change["change"], &change["label"]),
         (&"done".into(), &"learn".into(), &"beaker".into())
     );
     assert!(change["report"]["new"].is_array(), "{change:#}");
@@ -198,7 +198,7 @@ fn a_broker_that_comes_back_is_told_everything_again() {
     listener.once("orco/door3/availability", "it is online again", |message| message.text == "online");
     until("it is found again", || discovered(&listener).len() == 7);
     let change = listener.once("orco/door3/change", "the result of what happened meanwhile", |_| true).json();
-    assert_eq!((&change["verb"], &change["event_type"]), (&"undo".into(), &"done".into()));
+    assert_eq!((&change["change"], &change["event_type"]), (&"undo".into(), &"done".into()));
     listener.once("orco/door3/classes", "nothing is learned", |message| message.json()["learned"] == 0);
     listener.once("orco/door3/state", "the camera runs", |message| message.json()["camera"] == "running");
     assert_eq!((reporting.metric("orco_mqtt_connected"), reporting.metric("orco_mqtt_connections_total")), (1, 2));

@@ -541,7 +541,7 @@ size_t orco_history_count(const struct OrcoHistory *history);
 uint32_t orco_history_number(const struct OrcoHistory *history, size_t index);
 
 /**
- * What was done: a verb, such as "learn", the same as over HTTP; "start" for the state before all changes. It lives as
+ * What was done, such as "learn", the same as over HTTP; "start" for the state before all changes. It lives as
  * long as the history. NULL if there is no such entry.
  */
 const char *orco_history_change(const struct OrcoHistory *history,

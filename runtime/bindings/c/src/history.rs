@@ -31,7 +31,7 @@ impl Entry {
     fn new(entry: &HistoryEntry, present: u32) -> Self {
         Self {
             number: entry.number,
-            change: c_string(entry.kind.verb()),
+            change: c_string(entry.kind.name()),
             labels: entry.names.iter().map(|name| c_string(&name.label)).collect(),
             when: entry.when,
             balance: entry.balance.into(),
@@ -77,7 +77,7 @@ pub unsafe extern "C" fn orco_history_number(history: *const OrcoHistory, index:
     unsafe { entry(history, index) }.map_or(0, |entry| entry.number)
 }
 
-/// What was done: a verb, such as "learn", the same as over HTTP; "start" for the state before all changes. It lives as
+/// What was done, such as "learn", the same as over HTTP; "start" for the state before all changes. It lives as
 /// long as the history. NULL if there is no such entry.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn orco_history_change(history: *const OrcoHistory, index: usize) -> *const c_char {

@@ -82,7 +82,7 @@ impl PyCounts {
 pub struct PyHistoryEntry {
     /// Its number, which it keeps; 0 for the state before all changes.
     pub number: u32,
-    /// What was done: a verb, such as `learn`.
+    /// What was done, such as `learn`.
     pub change: String,
     /// Labels of the classes that it was done to.
     pub labels: Vec<String>,
@@ -99,7 +99,7 @@ impl PyHistoryEntry {
     pub fn new(entry: &HistoryEntry, present: u32) -> Self {
         Self {
             number: entry.number,
-            change: entry.kind.verb().to_owned(),
+            change: entry.kind.name().to_owned(),
             labels: entry.names.iter().map(|name| name.label.clone()).collect(),
             when: entry.when,
             balance: entry.balance.name().to_owned(),

@@ -14,7 +14,7 @@ const codes = JSON.parse(read("../../openapi.json")).components.schemas.ErrorCod
 // Codes that the page never meets, or whose sentence holds what people need to know.
 const WITHOUT_TEXT = [
   // Mistakes of programs; for the token, the page asks.
-  "bad_request", "unauthorized", "foreign_site", "foreign_host", "unknown_path", "method_not_allowed", "unsupported_encoding",
+  "bad_request", "unauthorized", "cross_origin", "host_not_allowed", "unknown_path", "method_not_allowed", "unsupported_encoding",
   "unknown_model",
   // The sentence says which thread is down.
   "degraded",
@@ -47,19 +47,19 @@ const said = [
   { error: "the body is too large: at most 8388608 bytes are taken", code: "body_too_large", values: { limit: 8388608 }, en: /too large\.$/, de: /zu groß/ },
   { error: '"mug" is known already; choose another label', code: "label_taken", values: { label: "mug" }, de: /„mug“ ist schon bekannt/ },
   { error: 'no class has the label "car_side"', code: "unknown_class", values: { label: "car_side" }, de: /„car side“ ist nicht bekannt/ },
-  { error: 'the label "=" cannot be used: ...', code: "label_unusable", values: { label: "=" }, en: /^The name “=”/, de: /„=“ ist nicht erlaubt/ },
+  { error: 'the label "=" cannot be used: ...', code: "invalid_label", values: { label: "=" }, en: /^The name “=”/, de: /„=“ ist nicht erlaubt/ },
   { error: '"cup" came with the bundle; only learned classes can be changed or exported', code: "base_class", values: { label: "cup" }, en: /^“cup” is known from the start/, de: /von Anfang an/ },
   { error: '"mug" is being changed already, by job 1-2', code: "class_busy", values: { label: "mug", job: "1-2" }, de: /„mug“ wird gerade/ },
-  { error: "no free target is left: forget a class first", code: "no_room", values: { wanted: 1, free: 0 }, en: /^There is no room/, de: /kein Platz/ },
+  { error: "no free target is left: forget a class first", code: "no_free_target", values: { wanted: 1, free: 0 }, en: /^There is no room/, de: /kein Platz/ },
   { error: 'this is the last shot of "mug"; forget the class instead', code: "last_shot", values: { label: "mug" }, de: /letzte Aufnahme von „mug“/ },
   { error: 'the class "mug" would have 1001 shots, but a class may have at most 1000', code: "too_many_shots", values: { label: "mug", shots: 1001, limit: 1000 }, de: /1001 Aufnahmen, höchstens 1000/ },
   { error: "there is nothing to undo", code: "nothing_to_undo", en: /^There is nothing to undo\.$/, de: /nichts zurückzunehmen/ },
-  { error: "the last change is entry 4, not entry 3; nothing was changed", code: "history_moved_on", values: { entry: 3, last: 4 }, de: /Eintrag 4/ },
+  { error: "the last change is entry 4, not entry 3; nothing was changed", code: "history_changed", values: { entry: 3, last: 4 }, de: /Eintrag 4/ },
   { error: "too many requests wait for an answer; try again", code: "too_many_requests", de: /zu viel zu tun/ },
   { error: "the camera is not there, trying again: No such file", code: "camera_unavailable", values: { reason: "No such file" }, de: /Kamera ist nicht da/ },
   { error: "view 2 of the empty place does not look like the others: ...", code: "scene_not_empty", values: { view: 2 }, de: /Hand im Bild/ },
   { error: "view 1 of the empty place is black: is the lens covered, or the light off?", code: "scene_dark", values: { view: 1 }, de: /schwarz/ },
-  { error: "the place is empty: put the thing in view", code: "place_empty", de: /Platz ist leer/ },
+  { error: "the place is empty: put the thing in view", code: "nothing_in_view", de: /Platz ist leer/ },
   { error: "nothing was learned, so there is nothing to back up", code: "nothing_to_back_up", de: /nichts zu sichern/ },
   { error: "another file is being written; try again in a moment", code: "transfer_busy", de: /schon eine Datei/ },
   { error: "2 backups are being sent already; try again when one has arrived", code: "too_many_backups", values: { limit: 2 }, de: /^2 Sicherungen/ },

@@ -74,9 +74,9 @@ test("nothing is taken or learned while the service is away, and that is said", 
 });
 
 test("a report belongs to the label that it is about", () => {
-  const job = { label: "caf\u00e9", verb: "learn", state: "done" };
+  const job = { label: "caf\u00e9", change: "learn", state: "done" };
   assert.deepEqual([[job, ""], [job, "cafe\u0301"], [job, "mug"], [null, ""]].map((one) => isOfLabel(...one)), [true, true, false, false]);
-  assert.equal(isOfLabel({ label: null, verb: "undo" }, "mug"), true);
+  assert.equal(isOfLabel({ label: null, change: "undo" }, "mug"), true);
   assert.deepEqual(hints(state({ job }))[0], { key: "hintLearnedNow", values: { count: 0, label: "caf\u00e9" } });
 });
 
@@ -100,7 +100,7 @@ test("what is taught under a base class's label replaces it, unless all classes 
 });
 
 test("a change and its undo are one line of the history", () => {
-  const entry = (number, verb, to = null) => ({ entry: number, verb, to });
+  const entry = (number, change, to = null) => ({ entry: number, change, to });
   const lines = (present, earlier, ...history) => historyLines({ history, present, earlier })
     .map((line) => `${line.entry}${line.isPresent ? " now" : ""}${line.isUndone ? " undone" : ""}`);
   const past = [entry(0, "start"), entry(1, "learn"), entry(2, "rename")];

@@ -33,7 +33,7 @@ test("badges count what waits, and tell of a change and of a report that nobody 
   assert.deepEqual(on({}), { review: null, teach: null });
   assert.deepEqual(on({ inbox }).review, { text: "3", said: "3 pictures wait for a name." });
   assert.equal(on({ inbox: { groups: [{ frames: Array(120) }] } }).review.text, "99+");
-  const job = (state, verb = "learn") => ({ id: "1-1", state, verb });
+  const job = (state, change = "learn") => ({ id: "1-1", state, change });
   assert.equal(on({ job: job("running") }).teach.said, "a change runs");
   assert.equal(on({ job: job("running"), tab: "teach" }).teach.said, "a change runs");
   assert.equal(on({ job: job("done") }).teach.said, "a new report");
@@ -42,6 +42,6 @@ test("badges count what waits, and tell of a change and of a report that nobody 
 });
 
 test("of changes that are made elsewhere, only a failure is news", () => {
-  const isNew = (verb, state) => isNewReport({ job: { id: "1-1", verb, state }, tab: "knows", reportSeen: null });
+  const isNew = (change, state) => isNewReport({ job: { id: "1-1", change, state }, tab: "knows", reportSeen: null });
   assert.deepEqual([isNew("rename", "done"), isNew("rename", "failed"), isNew("learn", "done")], [false, true, true]);
 });

@@ -66,7 +66,7 @@ test("whoever gives no other name imports nothing, and is told nothing", async (
 test("other refusals are not asked about", async () => {
   for (const refusal of [
     { error: '"mug" is being changed already, by job 1-2', code: "class_busy", values: { label: "mug", job: "1-2" } },
-    { error: "no free target is left: forget a class first", code: "no_room", values: { wanted: 1, free: 0 } },
+    { error: "no free target is left: forget a class first", code: "no_free_target", values: { wanted: 1, free: 0 } },
   ]) {
     answers = [{ status: 409, ...refusal }];
     await assert.rejects(importFile(pack()), { message: refusal.error, status: 409, refusal });

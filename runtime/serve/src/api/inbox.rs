@@ -101,5 +101,5 @@ pub async fn clear(State(service): State<Arc<Service>>) -> StatusCode {
 }
 
 fn none(id: Id) -> Refusal {
-    Refusal::new(ErrorCode::UnknownFrame, format!("the inbox has no frame {id}")).with("frame", id.to_string())
+    Refusal::new(ErrorCode::UnknownInboxPicture, format!("the inbox has no frame {id}")).with("frame", id.to_string())
 }

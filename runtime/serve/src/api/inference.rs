@@ -260,7 +260,7 @@ fn write_answer(
     let (count, classes) = (predictions.len(), predictions.first().map_or(0, |first| first.probabilities.len()));
     if predictions.iter().any(|other| other.probabilities.len() != classes) {
         let sentence = "a class was learned or forgotten meanwhile; ask again";
-        return Err(Refusal::new(ErrorCode::ChangedMeanwhile, sentence));
+        return Err(Refusal::new(ErrorCode::StateChanged, sentence));
     }
     let probabilities = Flattened(predictions);
     if !probabilities.numbers().all(|probability| probability.is_finite()) {

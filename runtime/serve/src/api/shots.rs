@@ -170,7 +170,7 @@ pub async fn relabel(
 }
 
 fn none(label: &str, id: Id) -> Refusal {
-    let refusal = Refusal::new(ErrorCode::UnknownShot, format!("\"{label}\" has no shot {id}"));
+    let refusal = Refusal::new(ErrorCode::UnknownPendingShot, format!("\"{label}\" has no shot {id}"));
     refusal.with("label", label).with("shot", id.to_string())
 }
 

@@ -45,7 +45,7 @@ fn check_there(known: &Knowledge, label: &str, shot: &[u8; 32]) -> Result<(), Re
     }
     let sentence =
         format!("the shot is not one of \"{label}\" any more, or never was: it was moved, forgotten or undone");
-    Err(Refusal::new(ErrorCode::ShotGone, sentence).with("label", label))
+    Err(Refusal::new(ErrorCode::UnknownStoredShot, sentence).with("label", label))
 }
 
 /// `GET /api/v1/classes/{label}/shots/{file}`, the file being the shot's id and `.jpg`.

@@ -20,9 +20,9 @@ use orco_runtime::threads::catch_panic;
 #[derive(Clone, Debug)]
 pub(super) struct RunningChange {
     id: Id,
-    verb: &'static str,
+    change: &'static str,
     /// What its entry would say.
-    verbs: &'static [ChangeKind],
+    kinds: &'static [ChangeKind],
     labels: Vec<String>,
     to: Option<u32>,
     balance: Option<Balance>,
@@ -39,8 +39,8 @@ impl RunningChange {
         let before = last_entry(learner.history().entries()).max(last_entry(&answers.knowledge().history));
         let running = Self {
             id,
-            verb: change.verb(),
-            verbs: &[],
+            change: change.name(),
+            kinds: &[],
             labels: Vec::new(),
             to: None,
             balance: None,
@@ -50,32 +50,32 @@ impl RunningChange {
         };
         match change {
             ChangeRequest::Learn(LabelledShots { label, ids, .. }) => Self {
-                verbs: &[ChangeKind::Learn, ChangeKind::Add],
+                kinds: &[ChangeKind::Learn, ChangeKind::Add],
                 labels: vec![label.clone()],
                 shots: ids.clone(),
                 ..running
             },
             ChangeRequest::Import { label, .. } => {
-                Self { verbs: &[ChangeKind::Import], labels: vec![label.clone()], ..running }
+                Self { kinds: &[ChangeKind::Import], labels: vec![label.clone()], ..running }
             }
             ChangeRequest::Move { from, to, .. } => {
-                Self { verbs: &[ChangeKind::Move], labels: vec![from.clone(), to.clone()], ..running }
+                Self { kinds: &[ChangeKind::Move], labels: vec![from.clone(), to.clone()], ..running }
             }
             ChangeRequest::RemoveShot { label, .. } => {
-                Self { verbs: &[ChangeKind::RemoveShot], labels: vec![label.clone()], ..running }
+                Self { kinds: &[ChangeKind::RemoveShot], labels: vec![label.clone()], ..running }
             }
             ChangeRequest::Rename { from, to } => {
-                Self { verbs: &[ChangeKind::Rename], labels: vec![from.clone(), to.clone()], ..running }
+                Self { kinds: &[ChangeKind::Rename], labels: vec![from.clone(), to.clone()], ..running }
             }
             ChangeRequest::Forget { label } => {
-                Self { verbs: &[ChangeKind::Forget], labels: vec![label.clone()], ..running }
+                Self { kinds: &[ChangeKind::Forget], labels: vec![label.clone()], ..running }
             }
             // Its entry has no label.
-            ChangeRequest::Purge { .. } => Self { verbs: &[ChangeKind::Purge], ..running },
-            ChangeRequest::Undo { .. } | ChangeRequest::Redo { .. } => Self { verbs: &[ChangeKind::Undo], ..running },
-            ChangeRequest::UndoTo { entry } => Self { verbs: &[ChangeKind::Undo], to: Some(entry.number), ..running },
+            ChangeRequest::Purge { .. } => Self { kinds: &[ChangeKind::Purge], ..running },
+            ChangeRequest::Undo { .. } | ChangeRequest::Redo { .. } => Self { kinds: &[ChangeKind::Undo], ..running },
+            ChangeRequest::UndoTo { entry } => Self { kinds: &[ChangeKind::Undo], to: Some(entry.number), ..running },
             ChangeRequest::Balance { balance } => {
-                Self { verbs: &[ChangeKind::Balance], balance: Some(*balance), ..running }
+                Self { kinds: &[ChangeKind::Balance], balance: Some(*balance), ..running }
             }
         }
     }
@@ -92,7 +92,7 @@ impl RunningChange {
             |entry: &HistoryEntry, label: &String| entry.names.iter().any(|name| label::same(&name.label, label));
         let is_it = |entry: &&HistoryEntry| {
             Some(entry.number) > self.before
-                && self.verbs.contains(&entry.kind)
+                && self.kinds.contains(&entry.kind)
                 && (self.to.is_none() || entry.restored_entry == self.to)
                 && self.balance.is_none_or(|balance| entry.balance == balance)
                 && self.labels.iter().all(|label| names(entry, label))
@@ -116,15 +116,15 @@ impl ChangeWorker {
         };
         let lost = format!("{BROKE_OFF}, and whether the change was saved cannot be told: {unread}");
         let lost = Refusal::new(ErrorCode::OutcomeUnknown, lost).with("reason", unread);
-        self.shared.end(running.id, running.verb, JobProgress::Lost(lost));
+        self.shared.end(running.id, running.change, JobProgress::Lost(lost));
     }
 
     /// Ends the job of a change that broke off, by the history of a learner that was opened since.
     fn settle_by(&self, learner: &Learner, running: RunningChange, broke_off: &str) {
         let Some(entry) = running.found_in(learner.history().entries()) else {
             let why = format!("{broke_off} before the change was saved; ask for it again");
-            let refusal = Refusal::new(ErrorCode::Interrupted, why);
-            return self.shared.end(running.id, running.verb, JobProgress::Failed(refusal));
+            let refusal = Refusal::new(ErrorCode::ChangeInterrupted, why);
+            return self.shared.end(running.id, running.change, JobProgress::Failed(refusal));
         };
         if let Some(label) = running.labels.first() {
             self.records.pending_shots.remove(label, |shot| running.shots.contains(&shot));
@@ -133,6 +133,6 @@ impl ChangeWorker {
         self.prune_thumbnails(learner);
         self.answers.refresh();
         let warning = format!("the change is saved, as entry {entry} of the history, but {broke_off} after that");
-        self.shared.end(running.id, running.verb, JobProgress::Done(Value::Null, both(Some(warning), left)));
+        self.shared.end(running.id, running.change, JobProgress::Done(Value::Null, both(Some(warning), left)));
     }
 }

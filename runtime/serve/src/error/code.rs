@@ -40,9 +40,9 @@ codes! {
     /// The token is missing, or is another one.
     Unauthorized: UNAUTHORIZED;
     /// A page of another site sent the request.
-    ForeignSite: FORBIDDEN;
+    CrossOrigin: FORBIDDEN;
     /// The request is for a host that is not this service.
-    ForeignHost: MISDIRECTED_REQUEST;
+    HostNotAllowed: MISDIRECTED_REQUEST;
     /// There is no such path.
     UnknownPath: NOT_FOUND;
     /// The path takes other methods.
@@ -56,22 +56,22 @@ codes! {
     /// The body did not arrive in time.
     BodyTimeout: REQUEST_TIMEOUT;
     /// The connection ended before the body did.
-    BodyBrokenOff: BAD_REQUEST;
+    BodyIncomplete: BAD_REQUEST;
 
     /// Too much is going on. Ask again.
     TooManyRequests: TOO_MANY_REQUESTS;
-    /// As many changes wait as may. Ask again later.
+    /// The queue of changes is full. Ask again later.
     TooManyChanges: TOO_MANY_REQUESTS, "limit";
-    /// As many backups are being sent as may. Ask again when one has arrived.
+    /// Too many backups are being sent. Ask again when one has arrived.
     TooManyBackups: TOO_MANY_REQUESTS, "limit";
     /// Another backup or pack is being written. Ask again.
     TransferBusy: TOO_MANY_REQUESTS;
     /// What is known changed meanwhile. Ask again.
-    ChangedMeanwhile: TOO_MANY_REQUESTS;
+    StateChanged: TOO_MANY_REQUESTS;
     /// The service is stopping.
-    Stopping: SERVICE_UNAVAILABLE;
-    /// The thread that answers broke off. Ask again.
-    AnswerLost: SERVICE_UNAVAILABLE;
+    ShuttingDown: SERVICE_UNAVAILABLE;
+    /// The thread that answers failed and starts again. Ask again.
+    InferenceRestarted: SERVICE_UNAVAILABLE;
     /// A thread is down, or the state cannot be used. `GET status` says why.
     Degraded: SERVICE_UNAVAILABLE;
     /// A backbone is still being opened. Ask again.
@@ -95,7 +95,7 @@ codes! {
     PictureMemory: PAYLOAD_TOO_LARGE, "needed_mib", "limit_mib";
 
     /// No class may have this label.
-    LabelUnusable: BAD_REQUEST, "label";
+    InvalidLabel: BAD_REQUEST, "label";
     /// Another class has this label.
     LabelTaken: CONFLICT, "label";
     /// No class has this label.
@@ -107,17 +107,17 @@ codes! {
     /// A change of this class waits or is being made.
     ClassBusy: CONFLICT, "label", "job";
     /// There are fewer free targets than new classes. Forget a class first.
-    NoRoom: CONFLICT, "wanted", "free";
+    NoFreeTarget: CONFLICT, "wanted", "free";
 
     /// There are no shots of this label to learn.
     NothingToLearn: CONFLICT, "label";
     /// No shots of this label wait to be learned.
-    NoShots: NOT_FOUND, "label";
+    NoPendingShots: NOT_FOUND, "label";
     /// There is no such shot among those that wait to be learned.
-    UnknownShot: NOT_FOUND, "label", "shot";
+    UnknownPendingShot: NOT_FOUND, "label", "shot";
     /// The class does not have the stored shot, or not any more.
-    ShotGone: NOT_FOUND, "label";
-    /// As many shots wait to be learned as may. Learn or delete some first.
+    UnknownStoredShot: NOT_FOUND, "label";
+    /// Too many shots wait to be learned. Learn or delete some first.
     ShotsFull: CONFLICT, "limit";
     /// The class would have more shots than a class may.
     TooManyShots: CONFLICT, "label", "shots", "limit";
@@ -135,7 +135,7 @@ codes! {
     /// The history does not have the entry, or not any more.
     UnknownEntry: NOT_FOUND, "entry";
     /// Another change was made since the one that was meant.
-    HistoryMovedOn: CONFLICT, "entry", "last";
+    HistoryChanged: CONFLICT, "entry", "last";
 
     /// The job is not remembered.
     UnknownJob: NOT_FOUND, "job";
@@ -153,9 +153,9 @@ codes! {
     TrainingFailed: INTERNAL_SERVER_ERROR, "reason";
     /// The service was stopped before the change was made.
     Cancelled: SERVICE_UNAVAILABLE;
-    /// The thread that makes changes broke off before the change was saved. Ask again.
-    Interrupted: INTERNAL_SERVER_ERROR;
-    /// The thread that makes changes broke off. Whether the change was saved is unknown.
+    /// The thread that makes changes failed before the change was saved. Ask again.
+    ChangeInterrupted: INTERNAL_SERVER_ERROR;
+    /// The thread that makes changes failed. Whether the change was saved is unknown.
     OutcomeUnknown: INTERNAL_SERVER_ERROR, "reason";
     /// The change failed, and its error named a class that was purged since.
     Purged: GONE;
@@ -196,13 +196,13 @@ codes! {
     /// A picture of the camera cannot be read.
     CameraPictureUnreadable: BAD_GATEWAY, "reason";
     /// The frame of the camera is not held any more. Take another shot.
-    FrameGone: NOT_FOUND, "frame";
+    CameraFrameExpired: NOT_FOUND, "frame";
     /// No region has this name.
     UnknownRegion: NOT_FOUND, "region";
     /// The region is too small in the camera's frames.
-    RegionUnusable: CONFLICT;
+    RegionTooSmall: CONFLICT;
     /// The place in view is empty. Put the thing there.
-    PlaceEmpty: CONFLICT;
+    NothingInView: CONFLICT;
     /// The empty place was not shown.
     NoScene: NOT_FOUND;
     /// A view of the empty place is black.
@@ -217,7 +217,7 @@ codes! {
     SceneUnusable: CONFLICT;
 
     /// The inbox does not have this picture, or not any more.
-    UnknownFrame: NOT_FOUND, "frame";
+    UnknownInboxPicture: NOT_FOUND, "frame";
     /// The service keeps no sightings.
     NoSightings: NOT_FOUND;
     /// The service has another model, or another version of it.

@@ -40,12 +40,14 @@ impl From<&ChangeError> for Refusal {
             }
             ChangeError::NotEnoughToRedo { .. } => refused(ErrorCode::NothingToRedo, error),
             ChangeError::NotLast { number, last } => {
-                refused(ErrorCode::HistoryMovedOn, error).with("entry", *number).with("last", *last)
+                refused(ErrorCode::HistoryChanged, error).with("entry", *number).with("last", *last)
             }
             ChangeError::NoEntry { number } | ChangeError::OtherEntry { number } => {
                 refused(ErrorCode::UnknownEntry, error).with("entry", *number)
             }
-            ChangeError::OtherShot { label } => refused(ErrorCode::ShotGone, error).with("label", label.as_str()),
+            ChangeError::OtherShot { label } => {
+                refused(ErrorCode::UnknownStoredShot, error).with("label", label.as_str())
+            }
             _ => unexpected(error),
         }
     }
@@ -57,20 +59,20 @@ impl From<&LearnError> for Refusal {
         match error {
             LearnError::NoBorder => refused(ErrorCode::NoBorder, error),
             LearnError::NoShots { label } => labelled(ErrorCode::NothingToLearn, label),
-            LearnError::BadLabel { label } => labelled(ErrorCode::LabelUnusable, label),
+            LearnError::BadLabel { label } => labelled(ErrorCode::InvalidLabel, label),
             LearnError::TooManyShots { label, shots } => {
                 labelled(ErrorCode::TooManyShots, label).with("shots", *shots).with("limit", MAX_SHOTS)
             }
             LearnError::LabelExists { label }
             | LearnError::BaseLabelExists { label }
             | LearnError::LabelTwice { label } => labelled(ErrorCode::LabelTaken, label),
-            LearnError::NoShot { label, .. } => labelled(ErrorCode::ShotGone, label),
+            LearnError::NoShot { label, .. } => labelled(ErrorCode::UnknownStoredShot, label),
             LearnError::LastShot { label } => labelled(ErrorCode::LastShot, label),
             LearnError::SameClass { label } => labelled(ErrorCode::SameClass, label),
             LearnError::UnknownLabel { label } => labelled(ErrorCode::UnknownClass, label),
             LearnError::BaseClass { label } => labelled(ErrorCode::BaseClass, label),
             LearnError::NoFreeTargets { wanted, free } => {
-                refused(ErrorCode::NoRoom, error).with("wanted", *wanted).with("free", *free)
+                refused(ErrorCode::NoFreeTarget, error).with("wanted", *wanted).with("free", *free)
             }
             // Only a pack brings exemplars that do not fit.
             LearnError::OtherLayout { .. } => refused(ErrorCode::PackDamaged, error),
@@ -100,7 +102,7 @@ impl From<&StoreError> for Refusal {
     fn from(error: &StoreError) -> Self {
         match error {
             StoreError::Busy { .. } => refused(ErrorCode::StateBusy, error),
-            StoreError::Overtaken { .. } => refused(ErrorCode::ChangedMeanwhile, error),
+            StoreError::Overtaken { .. } => refused(ErrorCode::StateChanged, error),
             StoreError::Lost { .. }
             | StoreError::Decode { .. }
             | StoreError::OtherBundle { .. }
@@ -270,7 +272,7 @@ mod tests {
         let refusal = Refusal::from(&ChangeError::NotLast { number: 3, last: 4 });
         assert_eq!(
             (refusal.code, json!(refusal.values)),
-            (ErrorCode::HistoryMovedOn, json!({ "entry": 3, "last": 4 }))
+            (ErrorCode::HistoryChanged, json!({ "entry": 3, "last": 4 }))
         );
         let gone = BackupError::Store(StoreError::Gone { folder: "state".into() });
         let refusal = Refusal::from(&gone);

@@ -100,7 +100,7 @@ mod tests {
     #[test]
     fn every_sample_of_the_classic_text_has_help_and_type_under_its_name() {
         let metrics = Metrics::default();
-        metrics.changes.get_or_create(&ChangeMetric { verb: "learn", outcome: "done" }).inc();
+        metrics.changes.get_or_create(&ChangeMetric { change: "learn", outcome: "done" }).inc();
         metrics.classify_seconds.observe(0.01);
         let text = metrics.text(MetricFormat::Classic);
         for line in text.lines().filter(|line| !line.starts_with('#')) {

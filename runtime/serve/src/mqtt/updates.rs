@@ -139,7 +139,7 @@ pub struct ChangeResult {
 impl ChangeResult {
     /// Of a job, once it has ended.
     fn of(job: &Job) -> Option<Self> {
-        let mut message = json!({ "job": job.id, "verb": job.verb, "label": job.label });
+        let mut message = json!({ "job": job.id, "change": job.change, "label": job.label });
         match &job.progress {
             JobProgress::Queued | JobProgress::Running(_) => return None,
             JobProgress::Done(report, warning) => {
@@ -288,7 +288,7 @@ mod tests {
         let (updates, mut ids) = (MqttUpdates::new(None), IdSource::default());
         let mut job = |progress| {
             let id = ids.next_id();
-            updates.take(&Event::Job(Job { id, verb: "learn", label: Some("mug".into()), progress }));
+            updates.take(&Event::Job(Job { id, change: "learn", label: Some("mug".into()), progress }));
             id
         };
         job(JobProgress::Running(0.5));
@@ -300,7 +300,7 @@ mod tests {
         assert_eq!(first.job, ended[2]);
         let message: Value = serde_json::from_str(&first.message).unwrap();
         let expected = json!({
-            "event_type": "failed", "job": ended[2], "verb": "learn", "label": "mug",
+            "event_type": "failed", "job": ended[2], "change": "learn", "label": "mug",
             "error": "no class has the label \"mug\"", "code": "unknown_class", "values": { "label": "mug" },
         });
         assert_eq!(message, expected);
@@ -317,10 +317,10 @@ mod tests {
     fn a_result_says_what_was_done_and_leaves_out_what_is_not_there() {
         let id = IdSource::default().next_id();
         let message = |progress| {
-            let job = Job { id, verb: "undo", label: None, progress };
+            let job = Job { id, change: "undo", label: None, progress };
             serde_json::from_str::<Value>(&ChangeResult::of(&job).unwrap().message).unwrap()
         };
-        let bare = json!({ "event_type": "done", "job": id, "verb": "undo", "label": null });
+        let bare = json!({ "event_type": "done", "job": id, "change": "undo", "label": null });
         assert_eq!(message(JobProgress::Done(Value::Null, None)), bare);
         let whole = message(JobProgress::Done(json!({ "shots": 5 }), Some("take care".into())));
         assert_eq!((&whole["report"], &whole["warning"]), (&json!({ "shots": 5 }), &json!("take care")));

@@ -110,7 +110,7 @@ fn a_class_that_was_purged_is_named_nowhere_any_more() {
     }
     jobs.push(service.finished(&service.ask("DELETE", "/api/v1/classes/bathbird?purge=true", &[], b"")));
     let purge = jobs.last().unwrap();
-    assert_eq!((&purge["state"], &purge["verb"], &purge["label"]), (&json!("done"), &json!("purge"), &Value::Null));
+    assert_eq!((&purge["state"], &purge["change"], &purge["label"]), (&json!("done"), &json!("purge"), &Value::Null));
     // A sentence that names it, and a class that is in the history alone.
     jobs.push(service.teach("plastron", "mug"));
     jobs.push(service.finished(&service.ask("DELETE", "/api/v1/classes/plastron", &[], b"")));

@@ -154,7 +154,7 @@ fn answers_name_the_shots_that_the_picture_is_like_and_shots_move_between_classe
         |id: &str| service.json("PATCH", &format!("/api/v1/classes/duck/shots/{id}"), &json!({ "label": "cone" }));
     let moved = to_cone(&ducks[0]);
     let job = service.finished(&moved);
-    assert_eq!((&job["state"], &job["verb"]), (&json!("done"), &json!("move")), "{job}");
+    assert_eq!((&job["state"], &job["change"]), (&json!("done"), &json!("move")), "{job}");
     assert_eq!((&class("duck")["shots"], &class("cone")["shots"]), (&json!(4), &json!(6)));
     assert_eq!((pictured("duck"), pictured("cone")), (4, 6));
     let refused = to_cone(&ducks[0]);
@@ -167,7 +167,7 @@ fn answers_name_the_shots_that_the_picture_is_like_and_shots_move_between_classe
     // A shot that belongs to no class goes, with its picture, and comes back with it.
     let place = format!("/api/v1/classes/duck/shots/{}", ducks[2]);
     let removed = service.finished(&service.ask("DELETE", &place, &[], b""));
-    assert_eq!((&removed["state"], &removed["verb"]), (&json!("done"), &json!("remove")), "{removed}");
+    assert_eq!((&removed["state"], &removed["change"]), (&json!("done"), &json!("remove")), "{removed}");
     assert_eq!((&class("duck")["shots"], pictured("duck")), (&json!(4), 4));
     assert_eq!(service.ask("DELETE", &place, &[], b"").status, 404);
     service.finished(&service.json("POST", "/api/v1/undo", &json!({})));

@@ -51,7 +51,7 @@ fn two_classes_are_taught_recognised_undone_and_still_there_after_a_restart() {
     let [undone, late] = [service.finished(&undone), service.finished(&late)];
     assert_eq!(undone["state"], "done", "{undone}");
     assert_eq!(late["error"], "the last change is entry 4, not entry 3; nothing was changed");
-    assert_eq!((&late["code"], &late["values"]), (&json!("history_moved_on"), &json!({ "entry": 3, "last": 4 })));
+    assert_eq!((&late["code"], &late["values"]), (&json!("history_changed"), &json!({ "entry": 3, "last": 4 })));
     assert_eq!(
         service.json("POST", "/api/v1/undo", &json!({ "entry": entries[1]["id"], "last": entries[3]["id"] })).status,
         400
@@ -66,7 +66,7 @@ fn two_classes_are_taught_recognised_undone_and_still_there_after_a_restart() {
     let steps = |verb: &str, count: usize| {
         for _ in 0..count {
             let job = service.finished(&service.json("POST", &format!("/api/v1/{verb}"), &json!({})));
-            assert_eq!((&job["state"], &job["verb"]), (&json!("done"), &json!(verb)), "{job}");
+            assert_eq!((&job["state"], &job["change"]), (&json!("done"), &json!(verb)), "{job}");
         }
         let status = service.get("/api/v1/status");
         (status["changes"].as_u64().unwrap(), status["undone"].as_u64().unwrap())
@@ -106,7 +106,7 @@ fn two_classes_are_taught_recognised_undone_and_still_there_after_a_restart() {
     assert_eq!(forgotten["state"], "done", "{forgotten}");
     assert_eq!(recognised(&service, "duck", "rubber-duck"), 0);
     let entries = service.get("/api/v1/history")["entries"].as_array().unwrap().clone();
-    let verbs: Vec<&str> = entries.iter().map(|entry| entry["verb"].as_str().unwrap()).collect();
+    let verbs: Vec<&str> = entries.iter().map(|entry| entry["change"].as_str().unwrap()).collect();
     let undone = ["undo"; 7];
     assert_eq!(verbs, [&["start", "learn", "learn", "rename"][..], &undone, &["balance", "forget"]].concat());
     let back = service.finished(&service.json("POST", "/api/v1/undo", &json!({ "entry": entries[2]["id"] })));
@@ -256,7 +256,7 @@ fn a_class_answers_while_it_is_learned_and_shots_that_look_like_it_are_named() {
     for line in ["orco_classes 61", "orco_free_targets 39", "orco_shots_waiting 1", "orco_changes_queued 0"] {
         assert!(metrics.contains(line), "{line} in {metrics}");
     }
-    assert!(metrics.contains("orco_changes_total{verb=\"learn\",outcome=\"done\"} 1"), "{metrics}");
+    assert!(metrics.contains("orco_changes_total{change=\"learn\",outcome=\"done\"} 1"), "{metrics}");
 }
 
 #[test]

@@ -142,7 +142,7 @@ fn a_class_goes_to_another_device_and_is_undone_there() {
     let pack = giver.ask("GET", path, &[], b"");
     assert!(pack.head.contains("filename*=utf-8''duck%20%2f%20%22ente%22.orcopack"), "{}", pack.head);
     let job = taker.finished(&taker.ask("POST", "/api/v1/import", OURS, &pack.body));
-    assert_eq!((&job["verb"], &job["state"]), (&json!("import"), &json!("done")), "{job}");
+    assert_eq!((&job["change"], &job["state"]), (&json!("import"), &json!("done")), "{job}");
     assert_eq!(labels(&taker), ["duck / \"Ente\""]);
     assert_eq!(answer(&taker), answer(&giver));
     let known = taker.ask("POST", "/api/v1/import", OURS, &pack.body);
@@ -150,7 +150,7 @@ fn a_class_goes_to_another_device_and_is_undone_there() {
     assert_eq!(known.value()["values"], label);
     let renamed = taker.finished(&taker.ask("POST", "/api/v1/import?label=bird", OURS, &pack.body));
     assert_eq!(renamed["state"], "done", "{renamed}");
-    assert_eq!(taker.get("/api/v1/history")["entries"].as_array().unwrap().last().unwrap()["verb"], "import");
+    assert_eq!(taker.get("/api/v1/history")["entries"].as_array().unwrap().last().unwrap()["change"], "import");
     taker.finished(&taker.json("POST", "/api/v1/undo", &json!({})));
     assert_eq!(labels(&taker), ["duck / \"Ente\""]);
 }

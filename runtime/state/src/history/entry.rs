@@ -62,7 +62,7 @@ impl ChangeKind {
     ];
 
     /// What programs call it.
-    pub fn verb(self) -> &'static str {
+    pub fn name(self) -> &'static str {
         match self {
             Self::Start => "start",
             Self::Learn => "learn",
@@ -79,7 +79,7 @@ impl ChangeKind {
         }
     }
 
-    /// The verb in the past tense, for sentences.
+    /// The change in the past tense, for sentences.
     pub fn past_tense(self) -> &'static str {
         match self {
             Self::Start => "started",

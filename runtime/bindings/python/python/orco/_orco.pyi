@@ -106,7 +106,7 @@ class HistoryEntry:
 
     @property
     def change(self) -> str:
-        """What was done: a verb, such as `learn`, the same as over HTTP; `start` for the state before all changes."""
+        """What was done, such as `learn`, the same as over HTTP; `start` for the state before all changes."""
 
     @property
     def labels(self) -> list[str]:
