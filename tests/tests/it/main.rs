@@ -8,7 +8,7 @@ mod backbones;
 mod comparison;
 mod compatibility;
 mod documents;
-mod exported_by_pytorch;
+mod exported_backbones;
 mod features;
 mod golden_runtime;
 mod hostile_files;

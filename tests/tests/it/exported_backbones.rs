@@ -1,5 +1,5 @@
-//! Networks as PyTorch's exporters write them, with nothing set but one file and a batch of any size: `tests/fixtures/backbones`,
-//! whose `generate.py` made the files and the features.
+//! Networks as PyTorch's exporters and Keras write them, with nothing set but one file and a batch of any size:
+//! `tests/fixtures/backbones`, whose `generate.py` and `keras.py` made the files and the features.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -54,8 +54,8 @@ fn expected_features() -> BTreeMap<String, Vec<f32>> {
     serde_json::from_str(&text).unwrap()
 }
 
-/// Both engines compute what PyTorch does, of batches of any size.
-fn compute_what_pytorch_computes(backbone: &OnnxBackbone, expected: &[f32], what: &str) {
+/// Both engines compute what the network's maker does, of batches of any size.
+fn compute_what_is_expected(backbone: &OnnxBackbone, expected: &[f32], what: &str) {
     assert_eq!((backbone.features, expected.len()), (FEATURES, IMAGES * FEATURES), "{what}");
     let images = images();
     for count in [1, 3, IMAGES] {
@@ -79,7 +79,7 @@ fn plain_exports_become_backbones_that_compute_what_pytorch_computes() {
             let backbone = open(&name).unwrap_or_else(|reason| panic!("{reason}"));
             let file = std::fs::read(fixture(&name)).unwrap();
             assert_eq!(audit_layers(&file).is_ok(), backbone.bytes == file, "{name}: folded only if it has to be");
-            compute_what_pytorch_computes(&backbone, &expected[case], &name);
+            compute_what_is_expected(&backbone, &expected[case], &name);
         }
     }
 }
@@ -102,7 +102,7 @@ fn tokens_of_images_of_any_size_become_feature_vectors() {
             let opened = OnnxBackbone::open(&fixture(&name), &recipe.backbone, SIDE as u32, Channels::default());
             let backbone = opened.unwrap_or_else(|reason| panic!("{name}, {case}: {reason:?}"));
             assert_eq!(backbone.input.width, SIDE as u32);
-            compute_what_pytorch_computes(&backbone, &expected[case], &format!("{name}, {case}"));
+            compute_what_is_expected(&backbone, &expected[case], &format!("{name}, {case}"));
         }
         (recipe.backbone.output, recipe.backbone.pool) = (Some("vector".into()), Some(Pooling::Mean));
         let refused = OnnxBackbone::open(&fixture(&name), &recipe.backbone, SIDE as u32, Channels::default());
@@ -124,4 +124,12 @@ fn what_the_old_exporter_writes_for_constants_is_folded() {
         let own_operators = b"com.microsoft";
         assert!(!folded.windows(own_operators.len()).any(|part| part == own_operators), "{case}");
     }
+}
+
+#[test]
+fn what_keras_writes_has_its_colours_last_and_becomes_a_backbone() {
+    let _turn = torch_generator();
+    let expected: Vec<f32> = serde_json::from_slice(&std::fs::read(fixture("keras.json")).unwrap()).unwrap();
+    let backbone = open("keras.onnx").unwrap();
+    compute_what_is_expected(&backbone, &expected, "keras.onnx");
 }
