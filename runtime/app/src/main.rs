@@ -49,11 +49,11 @@ struct Cli {
     #[command(flatten)]
     options: Options,
     #[command(subcommand)]
-    command: Command,
+    command: OrcoCommand,
 }
 
 #[derive(Subcommand)]
-enum Command {
+enum OrcoCommand {
     /// Says what the bundle is, which engine runs it, and what the device has learned.
     Info,
     /// Names what is on pictures.
@@ -153,38 +153,38 @@ struct Definition<'a> {
 }
 
 /// Does what a command asks for; returns the result as JSON.
-fn run(command: &Command, options: &Options, output: &Output, definition: &Definition<'_>) -> Result<Value> {
+fn run(command: &OrcoCommand, options: &Options, output: &Output, definition: &Definition<'_>) -> Result<Value> {
     let Definition { plain, file, matches } = *definition;
     match command {
-        Command::Info => command::info::run(options, output),
-        Command::Classify(arguments) => command::classify::run(options, output, arguments),
-        Command::Learn(arguments) => command::learn::run(options, output, arguments),
-        Command::Add(arguments) => command::add::run(options, output, arguments),
-        Command::Align => command::align::run(options, output),
-        Command::Forget(arguments) => command::forget::run(options, output, arguments),
-        Command::Rename(arguments) => command::rename::run(options, output, arguments),
-        Command::Balance(arguments) => command::balance::run(options, output, arguments),
-        Command::History => command::history::run(options, output),
-        Command::Undo(arguments) => command::undo::run(options, output, arguments),
-        Command::Redo(arguments) => command::redo::run(options, output, arguments),
-        Command::Export(arguments) => command::export::run(options, output, arguments),
-        Command::Import(arguments) => command::import::run(options, output, arguments),
-        Command::Upgrade(arguments) => command::upgrade::run(options, output, arguments),
-        Command::Backup(arguments) => command::backup::run(options, output, arguments),
-        Command::Restore(arguments) => command::restore::run(options, output, arguments),
-        Command::Scene(arguments) => command::scene::run(options, output, arguments),
-        Command::List => command::list::run(options, output),
+        OrcoCommand::Info => command::info::run(options, output),
+        OrcoCommand::Classify(arguments) => command::classify::run(options, output, arguments),
+        OrcoCommand::Learn(arguments) => command::learn::run(options, output, arguments),
+        OrcoCommand::Add(arguments) => command::add::run(options, output, arguments),
+        OrcoCommand::Align => command::align::run(options, output),
+        OrcoCommand::Forget(arguments) => command::forget::run(options, output, arguments),
+        OrcoCommand::Rename(arguments) => command::rename::run(options, output, arguments),
+        OrcoCommand::Balance(arguments) => command::balance::run(options, output, arguments),
+        OrcoCommand::History => command::history::run(options, output),
+        OrcoCommand::Undo(arguments) => command::undo::run(options, output, arguments),
+        OrcoCommand::Redo(arguments) => command::redo::run(options, output, arguments),
+        OrcoCommand::Export(arguments) => command::export::run(options, output, arguments),
+        OrcoCommand::Import(arguments) => command::import::run(options, output, arguments),
+        OrcoCommand::Upgrade(arguments) => command::upgrade::run(options, output, arguments),
+        OrcoCommand::Backup(arguments) => command::backup::run(options, output, arguments),
+        OrcoCommand::Restore(arguments) => command::restore::run(options, output, arguments),
+        OrcoCommand::Scene(arguments) => command::scene::run(options, output, arguments),
+        OrcoCommand::List => command::list::run(options, output),
         #[cfg(feature = "serve")]
-        Command::Serve(arguments) => command::serve::run(options, output, arguments),
+        OrcoCommand::Serve(arguments) => command::serve::run(options, output, arguments),
         #[cfg(feature = "hub")]
-        Command::Sync(arguments) => command::sync::run(options, output, arguments),
+        OrcoCommand::Sync(arguments) => command::sync::run(options, output, arguments),
         #[cfg(feature = "hub")]
-        Command::Hub(arguments) => command::hub::run(options, output, arguments),
-        Command::Config(arguments) => command::config::run(output, arguments, plain, file, matches),
-        Command::Generate(arguments) => command::generate::run(options, output, arguments, plain),
-        Command::Doctor(arguments) => command::doctor::run(options, output, arguments),
-        Command::Bench(arguments) => command::bench::run(options, output, arguments),
-        Command::Demo(arguments) => {
+        OrcoCommand::Hub(arguments) => command::hub::run(options, output, arguments),
+        OrcoCommand::Config(arguments) => command::config::run(output, arguments, plain, file, matches),
+        OrcoCommand::Generate(arguments) => command::generate::run(options, output, arguments, plain),
+        OrcoCommand::Doctor(arguments) => command::doctor::run(options, output, arguments),
+        OrcoCommand::Bench(arguments) => command::bench::run(options, output, arguments),
+        OrcoCommand::Demo(arguments) => {
             // Settings name the device's own state.
             let asked = matches.value_source("state") == Some(ValueSource::CommandLine);
             command::demo::run(options, output, arguments, options.state.as_deref().filter(|_| asked))

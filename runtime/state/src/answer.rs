@@ -21,6 +21,7 @@ mod class_sums;
 mod embed;
 mod left_out;
 mod model;
+mod scatter;
 mod score;
 #[cfg(test)]
 mod tests;
@@ -41,6 +42,7 @@ pub(crate) use self::embed::EMBED_BATCH;
 use self::embed::Embedder;
 pub(crate) use self::left_out::{MAX_OTHERS, MAX_VIEWED, VIEW_BATCH};
 pub(crate) use self::model::ScoringModel;
+pub(crate) use self::scatter::MAX_SCATTERED;
 use self::score::{ClassRow, ScoreRows, Scorer};
 pub(crate) use self::validation::{MAX_SHOT_SAMPLES, Validation, ValidationSamples, judgeable_samples};
 use crate::state::{BaseModel, Calibration, Scoring, State};

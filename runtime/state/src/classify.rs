@@ -116,7 +116,8 @@ impl Classifier {
 
     /// Adds a class at once, without training: by the mean direction of its shots' clean views under the head
     /// in use, in place of a target (imprinting, Qi et al. 2018), and by their mean features where means count.
-    /// Provisional, for as long as [`crate::session::Session::learn`] takes.
+    /// Provisional, for as long as [`crate::session::Session::learn`] takes: how its shots scatter counts once they are
+    /// stored.
     ///
     /// # Shapes
     /// For each shot the features of its views, `[1.., inputs]`, the clean view first.

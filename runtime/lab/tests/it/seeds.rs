@@ -45,7 +45,7 @@ fn trainings_are_taken_together() {
     assert!((number("/ahm_deviation") - number("/trainings/each/0/ahm_deviation")).abs() < 1e-9);
     assert!(number("/ahm_deviation") > 0.0);
     let csv = fs::read_to_string(output.join("seeds.csv")).unwrap();
-    let line = csv.lines().find(|line| line.starts_with("orco,8,hm,")).unwrap();
+    let line = csv.lines().find(|line| line.starts_with("device,8,hm,")).unwrap();
     assert_eq!(line.split(',').nth(3).unwrap().parse::<f64>().unwrap(), number("/trainings/over_seeds/sessions/8/hm"));
     let shown = String::from_utf8_lossy(&done.stdout).into_owned();
     assert!(shown.contains(&format!("{:.2} ± ", number("/trainings/over_seeds/ahm"))), "{shown}");

@@ -17,6 +17,11 @@ WEIGHTS = {"targets": 0.2, "aligned": 0.3, "means": 1.0, "discriminant": 2.0}
 DEVIATIONS = [0.3, 0.7, 1.9]
 # As many shots a base class's mean counts beside those that the device adds.
 BASE_COUNTS = 10
+# How many observations the bundle's covariance counts as, beside the shots.
+PRIOR = 1000
+
+# Large enough for the scatter of the shots to matter.
+FACTOR = 4.0
 
 random = np.random.default_rng(40)
 
@@ -41,7 +46,7 @@ phase_2, aligned = head(), head()
 targets = np.eye(OUTPUTS + 1, OUTPUTS) - 0.0
 targets[OUTPUTS] = 0.5
 centre, root_centre = rows(INPUTS), rows(INPUTS)
-axes, damping, factor = signed(1, INPUTS), np.array([0.4]), 1.1
+axes, damping, factor = signed(1, INPUTS), np.array([0.4]), FACTOR
 directions, whitened = signed(BASE, INPUTS), signed(BASE, INPUTS)
 # Class of every shot; base class 0 has one more.
 classes = np.array([0] + [BASE + shot // SHOTS for shot in range(LEARNED * SHOTS)])
@@ -78,8 +83,27 @@ def own(kept, label):
     return [shot for shot in kept if classes[shot] == label]
 
 
-def scores(x, head_weights, kept, weights=WEIGHTS):
-    """Scores of every class for a picture, from the shots `kept`."""
+def damping_by(kept):
+    """The inverse of the identity and the scatter of these shots around their class means, where the covariance is whitened."""
+    scatter = np.eye(INPUTS)
+    for label in set(classes[shot] for shot in kept):
+        clean = np.array([root(shots[shot][0]) for shot in own(kept, label)])
+        if len(clean) > 1:
+            for residual in clean - clean.mean(axis=0):
+                scatter += np.outer(whiten(residual), whiten(residual)) / PRIOR
+    return np.linalg.inv(scatter)
+
+
+def narrowing():
+    """How much less far base classes are spread once they are damped."""
+    middle = whitened - whitened.mean(axis=0)
+    return np.einsum("ci,ij,cj", middle, damping_by(range(len(classes))), middle) / (middle**2).sum()
+
+
+def scores(x, head_weights, kept, weights=WEIGHTS, scattered=None):
+    """Scores of every class for a picture, from the shots `kept`, by the scatter of the same shots or of others."""
+    damped = damping_by(kept if scattered is None else scattered)
+    narrowed = narrowing()
     result = []
     for label in range(BASE + LEARNED):
         count = len(own(kept, label))
@@ -98,19 +122,19 @@ def scores(x, head_weights, kept, weights=WEIGHTS):
             centre_of_class = (added + BASE_COUNTS * whitened[label]) / (count + BASE_COUNTS)
         else:
             centre_of_class = added / count
-        discriminant = whiten(root(x)) @ centre_of_class - 0.5 * centre_of_class @ centre_of_class
-        total += weights["discriminant"] * discriminant / DEVIATIONS[2]
+        discriminant = whiten(root(x)) @ damped @ centre_of_class - 0.5 * centre_of_class @ damped @ centre_of_class
+        total += weights["discriminant"] * discriminant / DEVIATIONS[2] / narrowed
         result.append(total / sum(weights.values()))
     return result
 
 
 def left_out(head_weights):
-    """Scores of every shot's clean view, its own class known by the others alone."""
+    """Scores of every shot's clean view, its own class known by the others alone, and they alone scatter."""
     every = range(len(classes))
     result = []
     for sample in every:
-        row = scores(shots[sample][0], head_weights, every)
         without = [shot for shot in every if shot != sample]
+        row = scores(shots[sample][0], head_weights, every, scattered=without)
         row[classes[sample]] = scores(shots[sample][0], head_weights, without)[classes[sample]]
         result.append(row)
     return result
@@ -125,11 +149,12 @@ def left_out_views(sample, head_weights, weights=WEIGHTS):
     count = len(others) + 1
     result = []
     for view in shots[sample]:
-        row = scores(view, head_weights, every, weights)
+        row = scores(view, head_weights, every, weights, without)
         fewer = scores(view, head_weights, without, weights)[label]
         # What another shot less costs, on average.
         fewest = np.mean([
-            scores(view, head_weights, [shot for shot in without if shot != other], weights)[label] for other in others
+            scores(view, head_weights, [shot for shot in without if shot != other], weights, without)[label]
+            for other in others
         ])
         row[label] = fewer + (count - 2) / count * (fewer - fewest)
         result.append(row)
@@ -151,8 +176,8 @@ def evidence(head_weights, weights=WEIGHTS):
         sides[0].append((*lead(scores(x, head_weights, every, weights), label), label, RATIO))
     for shot in every:
         if classes[shot] < BASE:
-            row = scores(shots[shot][0], head_weights, every, weights)
             without = [other for other in every if other != shot]
+            row = scores(shots[shot][0], head_weights, every, weights, without)
             row[classes[shot]] = scores(shots[shot][0], head_weights, without, weights)[classes[shot]]
             sides[0].append((*lead(row, classes[shot]), classes[shot], 1.0))
         else:

@@ -9,6 +9,7 @@ use alloc::vec::Vec;
 
 use super::embed::Projections;
 use super::model::{LeftOutShot, ScoringModel};
+use super::scatter::ScatterChange;
 use super::score::ClassRow;
 use crate::bank::Bank;
 
@@ -28,6 +29,13 @@ pub(super) struct ViewedShot {
     pub(super) row: ClassRow,
     /// The shots that are left out in turn beside it.
     pub(super) others: Vec<LeftOutShot>,
+    /// How scores change because the scatter is without it.
+    pub(super) change: Option<ScatterChange>,
+}
+
+/// The score of a class of this row for an embedding, where the scatter may be without a shot.
+pub(super) fn score_of(class: &ClassRow, change: Option<&ScatterChange>, embedded: &[f32]) -> f32 {
+    change.map_or_else(|| class.score(embedded), |change| change.score(class, embedded))
 }
 
 /// Scores `[views, classes]` of each shot's views, without the border. That of its own class is extrapolated from the
@@ -47,8 +55,13 @@ pub(super) fn view_scores(
         for (viewed, (scores, embedded)) in some.iter().zip(of_shots) {
             let fewer = with_fewer(model, (bank, projections), viewed);
             for (scores, embedded) in scores.chunks_exact_mut(count).zip(embedded.chunks_exact(length)) {
-                let score = viewed.row.score(embedded);
-                let gain: f32 = fewer.iter().map(|(row, factor)| factor * (score - row.score(embedded))).sum();
+                let change = viewed.change.as_ref();
+                if let Some(change) = change {
+                    change.apply(scores, embedded);
+                }
+                let score = score_of(&viewed.row, change, embedded);
+                let gain: f32 =
+                    fewer.iter().map(|(row, factor)| factor * (score - score_of(row, change, embedded))).sum();
                 scores[viewed.shot.class] = score + gain / fewer.len().max(1) as f32;
             }
             scored.push(scores.to_vec());

@@ -8,6 +8,7 @@ use orco_core::workers::{Workers, for_each_chunk};
 
 use super::ScoringWork;
 use super::embed::{EMBED_BATCH, Embedder, EmbeddingPart, Projections};
+use super::scatter::{RemovedShot, ScatterChange};
 use super::score::{ClassRow, ScoreRows, Scorer};
 use crate::bank::Bank;
 use crate::codec;
@@ -67,7 +68,7 @@ impl<'a> ScoringModel<'a> {
         work: &mut ScoringWork<'_>,
     ) -> Self {
         let embedder = Embedder::new(base_model, state, scoring);
-        let scorer = Scorer::new(&embedder, scoring);
+        let scorer = Scorer::new(&embedder, scoring, &state.exemplars);
         let projections = embedder.projections(&state.exemplars, wanted, work.workers);
         let (length, inputs, statistics) = (embedder.length(), embedder.inputs, scoring.statistics);
         let base = base_model.classes.len();
@@ -234,6 +235,27 @@ impl<'a> ScoringModel<'a> {
             counts.copy_from_slice(&offsets);
         });
         ScoreRows::new(&rows, offsets, length)
+    }
+
+    /// For each shot that is left out, how scores change because the scatter is without it, too; none where it has none.
+    /// Given are the shots' digests and embeddings.
+    pub(super) fn scatter_changes<'s>(
+        &self,
+        left_out: impl Iterator<Item = (LeftOutShot, &'s [u8; 32], &'s [f32])>,
+    ) -> Vec<Option<ScatterChange>> {
+        let removed = |(shot, digest, embedded): (LeftOutShot, &[u8; 32], &[f32])| {
+            self.scorer.without_shot(shot.class as u32, digest, embedded)
+        };
+        let removed: Vec<Option<RemovedShot>> = left_out.map(removed).collect();
+        let residuals: Vec<f32> = removed.iter().flatten().flat_map(|shot| &shot.residual).copied().collect();
+        let products = self.rows.products_of_last(&residuals, self.embedder.inputs);
+        let mut of_classes = products.chunks_exact(self.len().max(1));
+        let change = |removed: RemovedShot| {
+            let of_classes = of_classes.next().expect("one row for each that is removed");
+            self.scorer.change(removed, of_classes.to_vec())
+        };
+        let mut change = change;
+        removed.into_iter().map(|removed| removed.map(&mut change)).collect()
     }
 
     /// For each shot that is left out, the row that its class would have without it and its copies; the shots'

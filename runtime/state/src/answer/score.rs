@@ -7,12 +7,14 @@ use orco_core::linalg::{LANES, LeftFactor, RightFactor, pack, pack_transposed, p
 use orco_core::math::{dot, normalise, normalise_rows};
 
 use super::embed::Embedder;
+use super::scatter::{RemovedShot, ScatterChange, ShotScatter};
+use crate::bank::Bank;
 use crate::state::Scoring;
 use crate::statistics::Statistics;
 
 /// [`orco_core::discriminant::Whitening`] for many vectors at a time.
 #[derive(Clone, Debug)]
-struct Whitener {
+pub(super) struct Whitener {
     /// `[inputs, padded(axes)]`, packed.
     transposed: Vec<f32>,
     /// `[axes, padded(inputs)]`, packed.
@@ -29,8 +31,8 @@ impl Whitener {
         Self::of(&clean, statistics.damping.clone(), statistics.factor, inputs)
     }
 
-    /// With these axes `[n, inputs]`, of length 1.
-    fn of(clean: &[f32], damping: Vec<f32>, factor: f32, inputs: usize) -> Self {
+    /// With these axes `[n, inputs]`: of length 1, if damping is to be a share.
+    pub(super) fn of(clean: &[f32], damping: Vec<f32>, factor: f32, inputs: usize) -> Self {
         let (count, width) = (damping.len(), padded(inputs));
         let mut transposed = vec![0.0; inputs * padded(count)];
         pack_transposed(count, inputs, clean, &mut transposed);
@@ -44,7 +46,7 @@ impl Whitener {
     }
 
     /// Whitens vectors `[n, inputs]`.
-    fn apply(&self, vectors: &mut [f32]) {
+    pub(super) fn apply(&self, vectors: &mut [f32]) {
         let (rows, count) = (vectors.len() / self.inputs, self.damping.len());
         let width = padded(count);
         let mut along = vec![0.0; rows * width];
@@ -66,6 +68,8 @@ impl Whitener {
 #[derive(Clone, Debug)]
 pub(super) struct Scorer {
     whitener: Whitener,
+    /// None where the discriminant does not count, or no class has two shots.
+    scatter: Option<ShotScatter>,
     /// Dimension of a head's sphere.
     dimension: usize,
     projections_len: usize,
@@ -78,12 +82,19 @@ pub(super) struct Scorer {
 }
 
 impl Scorer {
-    pub(super) fn new(embedder: &Embedder, scoring: Scoring<'_>) -> Self {
+    /// For the classes that have these shots.
+    pub(super) fn new(embedder: &Embedder, scoring: Scoring<'_>, shots: &Bank) -> Self {
         let Scoring { weights, statistics } = scoring;
         let all: f32 = weights.values().iter().sum();
         let [targets, means, discriminant] = statistics.deviations;
+        let whitener = Whitener::new(statistics, embedder.inputs);
+        let scatter =
+            (embedder.roots_len > 0).then(|| ShotScatter::of(shots, &statistics.root_centre, &whitener)).flatten();
+        // Scores of base classes stay as far spread as the deviation says.
+        let spread = scatter.as_ref().map_or(1.0, |scatter| scatter.spread(&statistics.whitened));
         Self {
-            whitener: Whitener::new(statistics, embedder.inputs),
+            whitener,
+            scatter,
             dimension: embedder.dimension,
             projections_len: embedder.projections_len,
             inputs: embedder.inputs,
@@ -91,7 +102,7 @@ impl Scorer {
             // Scores of both heads are as far spread before one of them is aligned, so they are divided alike.
             heads: embedder.heads.iter().map(|head| head.weight / all / targets).collect(),
             means: weights.means / all / means,
-            discriminant: weights.discriminant / all / discriminant,
+            discriminant: weights.discriminant / all / discriminant / spread,
         }
     }
 
@@ -105,31 +116,60 @@ impl Scorer {
         if self.roots_len == 0 {
             return;
         }
+        let mut roots = self.roots_of(rows);
+        self.whiten_roots(&mut roots);
+        self.set_roots(rows, &roots);
+    }
+
+    /// The last part of rows `[n, length]`.
+    fn roots_of(&self, rows: &[f32]) -> Vec<f32> {
         let length = self.roots_start() + self.roots_len;
-        let mut parts: Vec<f32> =
-            rows.chunks_exact(length).flat_map(|row| &row[self.roots_start()..]).copied().collect();
-        self.whiten_roots(&mut parts);
-        for (row, whitened) in rows.chunks_exact_mut(length).zip(parts.chunks_exact(self.inputs)) {
-            row[self.roots_start()..].copy_from_slice(whitened);
+        rows.chunks_exact(length).flat_map(|row| &row[self.roots_start()..]).copied().collect()
+    }
+
+    fn set_roots(&self, rows: &mut [f32], roots: &[f32]) {
+        let length = self.roots_start() + self.roots_len;
+        for (row, roots) in rows.chunks_exact_mut(length).zip(roots.chunks_exact(self.roots_len.max(1))) {
+            row[self.roots_start()..].copy_from_slice(roots);
         }
     }
 
     /// Whitens sums of roots, `[n, inputs]`.
     pub(super) fn whiten_roots(&self, sums: &mut [f32]) {
-        self.whitener.apply(sums);
+        if self.roots_len > 0 {
+            self.whitener.apply(sums);
+        }
+    }
+
+    /// A shot that is left out of a class and of the scatter; none if the scatter is without it. Given are its digest
+    /// and its embedding.
+    pub(super) fn without_shot(&self, class: u32, digest: &[u8; 32], embedded: &[f32]) -> Option<RemovedShot> {
+        self.scatter.as_ref()?.without(class, digest, &embedded[self.roots_start()..], &self.whitener)
+    }
+
+    /// How scores change without a shot, given the inner product of each class's row and its residual.
+    pub(super) fn change(&self, removed: RemovedShot, of_classes: Vec<f32>) -> ScatterChange {
+        ScatterChange { removed, of_classes, weight: self.discriminant, roots_start: self.roots_start() }
     }
 
     /// Turns sums of what shots add, `[n, length]`, the last part whitened, into the rows that give the classes'
     /// scores; returns the offsets.
     pub(super) fn finish_rows(&self, sums: &mut [f32], counts: &[f32]) -> Vec<f32> {
         let length = self.roots_start() + self.roots_len;
-        let mut offsets = Vec::with_capacity(counts.len());
         for (row, count) in sums.chunks_exact_mut(length).zip(counts) {
             row.iter_mut().for_each(|value| *value /= count);
-            let whitened = &row[self.roots_start()..];
-            offsets.push(-0.5 * self.discriminant * dot(whitened, whitened));
         }
-        self.whiten(sums);
+        let mut damped = self.roots_of(sums);
+        if let Some(scatter) = &self.scatter {
+            scatter.damp(&mut damped);
+        }
+        let offset = |(place, row): (usize, &[f32])| {
+            let damped = &damped[place * self.roots_len..][..self.roots_len];
+            -0.5 * self.discriminant * dot(&row[self.roots_start()..], damped)
+        };
+        let offsets = sums.chunks_exact(length).enumerate().map(offset).collect();
+        self.whiten_roots(&mut damped);
+        self.set_roots(sums, &damped);
         for row in sums.chunks_exact_mut(length) {
             let (projected, rest) = row.split_at_mut(self.projections_len);
             let (directed, whitened) = rest.split_at_mut(self.inputs);
@@ -208,6 +248,26 @@ impl ScoreRows {
             line.zip(sums).for_each(|((to, offset), sum)| *to = sum + offset);
         });
         scores
+    }
+
+    /// Inner products `[n, classes]` of the last part of the rows with vectors `[n, inputs]`.
+    pub(super) fn products_of_last(&self, vectors: &[f32], inputs: usize) -> Vec<f32> {
+        let (count, rows, width) = (self.len(), vectors.len() / inputs, padded(self.len()));
+        let mut products = vec![0.0; rows * count];
+        // Columns are packed in groups, each with all of the rows' length.
+        let first = self.length - inputs;
+        for group in 0..width / LANES {
+            let columns = &self.columns[group * self.length * LANES..][..self.length * LANES];
+            for (row, vector) in vectors.chunks_exact(inputs).enumerate() {
+                let mut sums = [0.0f32; LANES];
+                for (lanes, value) in columns[first * LANES..].chunks_exact(LANES).zip(vector) {
+                    sums.iter_mut().zip(lanes).for_each(|(sum, lane)| *sum += lane * value);
+                }
+                let line = products[row * count..][..count].iter_mut().skip(group * LANES);
+                line.zip(sums).for_each(|(to, sum)| *to = sum);
+            }
+        }
+        products
     }
 }
 

@@ -9,8 +9,9 @@ use orco_core::config::AnswerWeights;
 
 use super::calibrate::{BestPerSide, Calibrator};
 use super::embed::{EMBED_BATCH, Projections};
-use super::left_out::{MAX_OTHERS, MAX_VIEWED, ViewedShot, view_scores};
+use super::left_out::{MAX_OTHERS, MAX_VIEWED, ViewedShot, score_of, view_scores};
 use super::model::{LeftOutShot, ScoringModel};
+use super::score::ClassRow;
 use super::{ScoredSample, ScoringWork};
 use crate::parallel::for_each_result;
 use crate::state::{BaseModel, Calibration, Scoring, State};
@@ -118,8 +119,8 @@ impl<'a> ValidationSamples<'a> {
             .zip(&validation.digests)
             .map(|(repeat, digest)| repeat || shared.contains_key(digest))
             .collect();
-        validation.chosen = evenly(state.exemplars.by_class(), MAX_SHOT_SAMPLES);
-        validation.viewed = evenly(validation.viewable(), MAX_VIEWED);
+        validation.chosen = evenly(state.exemplars.by_class(), MAX_SHOT_SAMPLES, 1);
+        validation.viewed = evenly(validation.viewable(), MAX_VIEWED, 1);
         validation
     }
 
@@ -197,33 +198,18 @@ impl<'a> ValidationSamples<'a> {
         let base = model.base();
         let mut calibrator = self.calibrator(&classes_of_chosen, &model);
         let (mut best, mut excluded) = (Vec::with_capacity(samples.len()), Vec::with_capacity(samples.len()));
-        let columns = self.unchanged(earlier, indices);
-        let border = self.border_of(earlier);
-        let mut answers_before = Vec::new();
-        let mut gathered = Vec::new();
         self.own_scores(&model, &samples, Wanted::Border, work, &mut |sample| {
             excluded.push(sample.is_excluded);
             best.push(BestPerSide::of(&sample.scores, base));
             if chosen.binary_search(&sample.number).is_ok() {
                 sample.add_to(&mut calibrator);
             }
-            if let Some(columns) = &columns {
-                gathered.clear();
-                gathered.extend(columns.iter().map(|&class| sample.scores[class]));
-                // A new class lacks nothing there that it has here.
-                let has_answer = sample.has_class || indices[self.class_of(sample.number) as usize].is_none();
-                answers_before.push(has_answer.then(|| BestPerSide::of(&gathered, base).answer(border)));
-            }
         });
         // Its memory is wanted for the earlier state.
         drop(model);
         let calibration = calibrator.choose(self.state.balance, min_accuracy, self.scoring.statistics.start);
         let answers = best.iter().map(|best| best.answer(calibration.border.shift)).collect();
-        let earlier = if columns.is_some() {
-            answers_before
-        } else {
-            self.answers(earlier, &|sample| indices[self.class_of(sample) as usize], &samples, work)
-        };
+        let earlier = self.answers(earlier, &|sample| indices[self.class_of(sample) as usize], &samples, work);
         let classes = self.classes_of(&samples);
         let thinned = self.thinned(&samples);
         Validation { calibration, classes, answers, earlier, thinned, excluded }
@@ -311,34 +297,6 @@ impl<'a> ValidationSamples<'a> {
     fn are_same(&self, now: &[usize], earlier: &State, before: &[usize]) -> bool {
         let (bank, others) = (&self.state.exemplars, &earlier.exemplars);
         now.len() == before.len() && now.iter().zip(before).all(|(now, before)| bank.is_same(*now, others, *before))
-    }
-
-    /// If nothing that scores an earlier state's classes has changed, the indices that they have in this state, in the
-    /// earlier order: their scores are the same.
-    pub(crate) fn unchanged(&self, earlier: &State, indices: &[Option<usize>]) -> Option<Vec<usize>> {
-        if self.scoring.weights.class_offset > 0.0 && !self.state.classes.is_empty() {
-            // A class's offset depends on all others.
-            return None;
-        }
-        if self.replaced != earlier.replaced(self.base_model) {
-            return None;
-        }
-        let count = self.base_model.classes.len() + earlier.classes.len();
-        let mut columns = vec![None; count];
-        for (class, index) in indices.iter().enumerate() {
-            if let Some(index) = *index {
-                columns[index] = Some(class);
-            }
-        }
-        let columns: Vec<usize> = columns.into_iter().collect::<Option<_>>()?;
-        let targets = |state: &State, class: usize| state.class(self.base_model, class).map(|class| class.target);
-        let (now, before) = (self.state.exemplars.by_class(), earlier.exemplars.by_class());
-        let same = |(index, &class): (usize, &usize)| {
-            let now = now.get(&(class as u32)).map_or(&[][..], Vec::as_slice);
-            let before = before.get(&(index as u32)).map_or(&[][..], Vec::as_slice);
-            targets(self.state, class) == targets(earlier, index) && self.are_same(now, earlier, before)
-        };
-        (self.state.head == earlier.head && columns.iter().enumerate().all(same)).then_some(columns)
     }
 
     /// Samples of all classes, `most` at most, evenly chosen.
@@ -538,6 +496,13 @@ impl<'a> ValidationSamples<'a> {
         let exemplars: Vec<usize> = shots.iter().map(|shot| shot.exemplar).collect();
         let contributions = model.embedder.contributions_of(&self.state.exemplars, &exemplars, projections);
         let mut without = model.without(&shots, contributions).into_iter();
+        let of_left_out = left_out.iter().zip(embedded.chunks_exact(length));
+        let mut changes = model
+            .scatter_changes(of_left_out.filter_map(|(shot, embedded)| {
+                let shot = (*shot)?;
+                Some((shot, &self.digests[shot.exemplar], embedded))
+            }))
+            .into_iter();
         let each = scores.chunks_exact_mut(count.max(1)).zip(embedded.chunks_exact(length));
         let mut scored = Vec::with_capacity(some.len());
         let mut viewed = Vec::new();
@@ -547,12 +512,17 @@ impl<'a> ValidationSamples<'a> {
                 let without = without.next().expect("one for each that is left out");
                 has_class = without.is_some();
                 is_excluded |= !has_class;
-                scores[shot.class] = without.as_ref().map_or(f32::MIN, |class| class.score(embedded));
+                let change = changes.next().expect("one for each that is left out");
+                if let Some(change) = &change {
+                    change.apply(scores, embedded);
+                }
+                let score = |class: &ClassRow| score_of(class, change.as_ref(), embedded);
+                scores[shot.class] = without.as_ref().map_or(f32::MIN, score);
                 let is_viewed = wanted == Wanted::Border && self.viewed.binary_search(&shot.exemplar).is_ok();
                 if let Some(row) = without.filter(|_| !is_excluded && is_viewed) {
                     let others = self.others(different, shot.exemplar).into_iter();
                     let others = others.filter_map(|exemplar| self.left_out(context, aside + exemplar)).collect();
-                    viewed.push((scored.len(), ViewedShot { shot, row, others }));
+                    viewed.push((scored.len(), ViewedShot { shot, row, others, change }));
                 }
             }
             scored.push(SampleScores { number, scores: scores.to_vec(), has_class, is_excluded, views: Vec::new() });
@@ -579,18 +549,18 @@ pub(crate) fn judgeable_samples(base_model: &BaseModel, state: &State) -> Option
     Some(ValidationSamples::of(base_model, state, scoring).judgeable())
 }
 
-/// At most `most` exemplars, rising: as many of each class as of any other, as far as it has them, evenly chosen; of more
-/// classes than `most`, one of every n-th class.
-fn evenly(by_class: BTreeMap<u32, Vec<usize>>, most: usize) -> Vec<usize> {
+/// At most `most` exemplars, rising: as many of each class as of any other, as far as it has them, evenly chosen, but
+/// not fewer than `least`; where that would be too many, those of every n-th class.
+pub(super) fn evenly(by_class: BTreeMap<u32, Vec<usize>>, most: usize, least: usize) -> Vec<usize> {
     let chosen = |share: usize| by_class.values().map(|exemplars| exemplars.len().min(share)).sum::<usize>();
     let longest = by_class.values().map(Vec::len).max().unwrap_or(0);
-    // The first share that is too large; of one exemplar at least.
-    let (mut fits, mut too_large) = (1, longest + 1);
+    // The first share that is too large; of as many exemplars at least.
+    let (mut fits, mut too_large) = (least, (longest + 1).max(least + 1));
     while too_large - fits > 1 {
         let share = fits.midpoint(too_large);
         if chosen(share) <= most { fits = share } else { too_large = share }
     }
-    let step = by_class.len().div_ceil(most).max(1);
+    let step = chosen(fits).div_ceil(most).max(1);
     let of_class = |exemplars: Vec<usize>| {
         let (length, share) = (exemplars.len(), exemplars.len().min(fits));
         (0..share).map(move |place| exemplars[place * length / share])

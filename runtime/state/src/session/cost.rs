@@ -8,7 +8,9 @@ use orco_core::config::AnswerWeights;
 use orco_core::linalg::padded;
 use orco_core::projection::HeadShape;
 
-use crate::answer::{EMBED_BATCH, MAX_FIRST_SAMPLES, MAX_OTHERS, MAX_SHOT_SAMPLES, MAX_VIEWED, VIEW_BATCH};
+use crate::answer::{
+    EMBED_BATCH, MAX_FIRST_SAMPLES, MAX_OTHERS, MAX_SCATTERED, MAX_SHOT_SAMPLES, MAX_VIEWED, VIEW_BATCH,
+};
 use crate::bank::Bank;
 use crate::state::{BaseModel, Class, Scoring};
 use crate::statistics::Statistics;
@@ -178,6 +180,9 @@ impl EvaluationCost {
         let Self { shape, views, axes, heads, base, known, aside, stored, threads, .. } = *self;
         let (inputs, length) = (shape.inputs, self.length(heads));
         let whitener = inputs * padded(axes) + axes * padded(inputs);
+        // Of an earlier state, too, whose classes' shots are another scatter.
+        let scattered = self.scattered();
+        let scatter = inputs * padded(scattered) + scattered * padded(inputs) + 3 * scattered * inputs;
         let projections = views * self.looked_at() * heads * shape.outputs;
         let sums = known * length;
         let columns = length * padded(known);
@@ -185,13 +190,15 @@ impl EvaluationCost {
         // some are kept.
         let making = 2 * base * inputs + sums + columns;
         let kept = self.samples() / self.samples().div_ceil(MAX_FIRST_SAMPLES).max(1) * known;
-        let some = EMBED_BATCH.min(stored) * (known + length + views * (inputs + length));
+        let removed = EMBED_BATCH.min(scattered) * (2 * known + 2 * inputs);
+        let some = EMBED_BATCH.min(stored) * (known + length + views * (inputs + length)) + removed;
         let some_aside = EMBED_BATCH.min(aside) * (known + 2 * length + inputs + shape.hidden);
         // The views of a shot, its class without it and each of some others, and what these add.
         let viewed = EMBED_BATCH.min(stored) * (known + 3 * length)
             + VIEW_BATCH.min(self.viewed()) * views * (known + length)
             + EMBED_BATCH.min(self.viewed()) * views * known
-            + (1 + MAX_OTHERS) * (views * (inputs + length) + length);
+            + (1 + MAX_OTHERS) * (views * (inputs + length) + length)
+            + removed;
         let together = threads * some.max(some_aside).max(viewed);
         let scoring = columns + kept + together;
         let adding = 2 * base * inputs + (known - base) * inputs + together;
@@ -201,7 +208,7 @@ impl EvaluationCost {
         // What is kept for the next change: sums, under three heads at the most, and these.
         let kept_heads = if self.aligns { 3 } else { 1 };
         let kept_sums = (known - base) * (2 * inputs + kept_heads * shape.outputs) + kept_heads * shape.parameters();
-        let numbers = heads * shape.parameters() + whitener + projections + sums + most + kept_sums;
+        let numbers = heads * shape.parameters() + whitener + 2 * scatter + projections + sums + most + kept_sums;
         /// A digest, where it is found among the others, and the two best classes.
         const OF_SAMPLE: usize = 32 + 64 + 64;
         /// What a view says of the border, while it is chosen.
@@ -233,6 +240,20 @@ impl EvaluationCost {
         (heads * (projected * views + aside)) as u64 * shape.forward_cost()
             + (whitened * 2 * axes * shape.inputs) as u64
             + (scored * self.length(heads)) as u64
+            + self.of_scatter(known)
+    }
+
+    /// Of the scatter of shots: what it takes away along, rows of as many classes, and shots that are taken out of it.
+    fn of_scatter(&self, known: usize) -> u64 {
+        let scattered = self.scattered();
+        let rows = scattered + known + 2 * self.chosen + self.viewed() * MAX_OTHERS;
+        let removed = scattered * (2 * 2 * self.axes + 2 * scattered + known);
+        ((rows * 2 * scattered + removed) * self.shape.inputs) as u64
+    }
+
+    /// Shots whose scatter counts, at the most.
+    fn scattered(&self) -> usize {
+        self.stored.min(MAX_SCATTERED)
     }
 
     /// Of the views of shots that are left out, by which the border is chosen.

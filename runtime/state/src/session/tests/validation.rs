@@ -1,7 +1,7 @@
 //! What samples of known classes say of states: their answers, and how probable these are.
 
 use super::*;
-use crate::answer::{Predictor, ScoringWork, ValidationSamples};
+use crate::answer::{Predictor, ScoringWork};
 use crate::history::{ChangeKind, HistoryChange, HistoryEntry, HistoryLimits, SavedState};
 use crate::state::Calibration;
 use crate::statistics::Statistics;
@@ -35,38 +35,6 @@ fn with_statistics() -> BaseModel {
     });
     base_model.config.answer = LearnConfig::combined().answer;
     base_model
-}
-
-#[test]
-fn earlier_answers_are_the_same_whether_computed_or_read_off() {
-    for epochs in [0, 4] {
-        let mut base_model = with_statistics();
-        (base_model.config.epochs, base_model.config.warmup_epochs) = (epochs, epochs.min(2));
-        let scoring = base_model.scoring(&base_model.config).unwrap();
-        let fresh = State::fresh(&base_model, [0; 32]);
-        let learn = |state: &State, new: &[NewClass]| learn_on(&base_model, state, new, 1, &mut proceed).unwrap().0;
-        let two = learn(&fresh, &[new_class(3, 5), new_class(4, 1)]);
-        let three = learn(&two, &[new_class(5, 5)]);
-        let further = NewClass { label: label(3), ..new_class(9, 2) };
-        let more = within(&base_model, 1, |session| session.add_shots(&two, &further));
-        let more = more.unwrap().0;
-        // Whether all that scores the earlier state's classes is as it was: not where the head was trained on.
-        for (before, after, unchanged) in
-            [(&fresh, &two, epochs == 0), (&two, &three, epochs == 0), (&two, &more, false), (&three, &two, false)]
-        {
-            let known =
-                |state: &State| state.known_classes(&base_model).map(|class| class.label.clone()).collect::<Vec<_>>();
-            let earlier = known(before);
-            let indices: Vec<Option<usize>> =
-                known(after).iter().map(|label| earlier.iter().position(|known| known == label)).collect();
-            let samples = ValidationSamples::of(&base_model, after, scoring);
-            assert_eq!(samples.unchanged(before, &indices).is_some(), unchanged);
-            let own = |sample: usize| indices[samples.class_of(sample) as usize];
-            let work = &mut ScoringWork::alone();
-            let computed = samples.answers(before, &own, &samples.samples(), work);
-            assert_eq!(samples.evaluate(before, &indices, work).earlier, computed);
-        }
-    }
 }
 
 /// Such as one that was learned before the bundle had statistics.

@@ -1,0 +1,309 @@
+//! How the device's own shots scatter within their classes, added to the covariance that the bundle brings.
+//!
+//! The bundle knows how pictures of base classes scatter. Things that a device is taught scatter otherwise: one mug
+//! seen from several sides moves along other axes than all mugs of the world. So the covariance C of the bundle, which
+//! counts as many observations, is joined with the scatter of the shots around their class means:
+//! (C + sum of r r^T / PRIOR). Where C whitens to the identity this is I + sum of u u^T / PRIOR with u the whitened r,
+//! whose inverse M takes away of a vector what lies along the u. M is kept as I - sum of y y^T, one y for each shot
+//! (Sherman and Morrison 1950). Streaming discriminant analysis updates a covariance alike (Hayes and Kanan 2020).
+//!
+//! A shot that is left out of its class is taken out of the scatter, too. Of n shots of a class, one that is r away from
+//! their mean adds n / (n - 1) r r^T to the scatter.
+
+use alloc::collections::BTreeMap;
+use alloc::vec;
+use alloc::vec::Vec;
+
+use orco_core::discriminant::{direction, root};
+use orco_core::math::{add_scaled, dot, sqrt};
+
+use crate::bank::Bank;
+
+use super::score::{ClassRow, Whitener};
+use super::validation::evenly;
+
+/// How many observations the covariance of the bundle counts as (journal of the book, 2026-11-28).
+const PRIOR: f32 = 1000.0;
+
+/// Most shots whose scatter counts; more cost time and gain little.
+pub(crate) const MAX_SCATTERED: usize = 128;
+
+/// Shots of a class that count at least, as far as it has them, though there be so many classes that not all of them
+/// can take part.
+const MIN_OF_CLASS: usize = 5;
+
+/// Base classes by which the spread of scores is told; more change nothing that matters.
+const MAX_SPREAD: usize = 64;
+/// The least that is left of it.
+const LEAST_SPREAD: f32 = 0.05;
+
+/// The scatter of a state's shots within their classes.
+#[derive(Clone, Debug)]
+pub(super) struct ShotScatter {
+    /// Takes away of a whitened vector what lies along the scatter.
+    damper: Whitener,
+    /// The classes whose shots scatter.
+    classes: BTreeMap<u32, ScatteredClass>,
+}
+
+/// What is known of a class whose shots scatter.
+#[derive(Clone, Debug)]
+struct ScatteredClass {
+    /// Mean of their directions of roots.
+    mean: Vec<f32>,
+    /// Digests of the shots.
+    shots: Vec<[u8; 32]>,
+}
+
+/// A shot that is left out of its class and of the scatter: M grows by factor g g^T, with g = M W r of what whitens W.
+#[derive(Clone, Debug)]
+pub(super) struct RemovedShot {
+    /// r: how far the shot is from its class's mean, `[inputs]`.
+    pub(super) residual: Vec<f32>,
+    /// W g, `[inputs]`.
+    axis: Vec<f32>,
+    factor: f32,
+}
+
+/// How scores of all classes change when a shot is taken out of the scatter.
+#[derive(Clone, Debug)]
+pub(super) struct ScatterChange {
+    pub(super) removed: RemovedShot,
+    /// The inner product of each class's row and r.
+    pub(super) of_classes: Vec<f32>,
+    /// Weight of the discriminant.
+    pub(super) weight: f32,
+    /// Where the roots begin in an embedding.
+    pub(super) roots_start: usize,
+}
+
+impl ShotScatter {
+    /// Of the shots of a bank, by what whitens; none where no class has two different ones.
+    pub(super) fn of(bank: &Bank, root_centre: &[f32], whitener: &Whitener) -> Option<Self> {
+        let inputs = bank.dimension();
+        let mut different = bank.by_class();
+        for exemplars in different.values_mut() {
+            let mut seen = Vec::new();
+            exemplars.retain(|&exemplar| {
+                let digest = bank.digest_of(exemplar);
+                let is_new = !seen.contains(&digest);
+                if is_new {
+                    seen.push(digest);
+                }
+                is_new
+            });
+        }
+        different.retain(|_, exemplars| exemplars.len() > 1);
+        let chosen = evenly(different, MAX_SCATTERED, MIN_OF_CLASS);
+        let mut by_class = BTreeMap::<u32, Vec<usize>>::new();
+        chosen.into_iter().for_each(|shot| by_class.entry(bank.classes()[shot]).or_default().push(shot));
+        let (mut classes, mut residuals) = (BTreeMap::new(), Vec::new());
+        for (class, exemplars) in by_class {
+            let mut shots = bank.clean_of(&exemplars);
+            let mut mean = vec![0.0; inputs];
+            for shot in shots.chunks_exact_mut(inputs) {
+                root(shot);
+                direction(shot, root_centre);
+                add_scaled(&mut mean, 1.0 / exemplars.len() as f32, shot);
+            }
+            shots.chunks_exact_mut(inputs).for_each(|shot| add_scaled(shot, -1.0, &mean));
+            residuals.extend(shots);
+            let shots = exemplars.into_iter().map(|exemplar| bank.digest_of(exemplar)).collect();
+            classes.insert(class, ScatteredClass { mean, shots });
+        }
+        whitener.apply(&mut residuals);
+        let axes = damping_axes(residuals, inputs);
+        let count = axes.len() / inputs;
+        let damper = Whitener::of(&axes, vec![1.0; count], 1.0, inputs);
+        (count > 0).then_some(Self { damper, classes })
+    }
+
+    /// Takes away of whitened vectors `[n, inputs]` what lies along the scatter.
+    pub(super) fn damp(&self, vectors: &mut [f32]) {
+        self.damper.apply(vectors);
+    }
+
+    /// How much less far whitened means of base classes, one row each, are spread once they are damped, 0..1.
+    pub(super) fn spread(&self, means: &Bank) -> f32 {
+        let step = means.len().div_ceil(MAX_SPREAD).max(1);
+        let mut rows = means.clean_of(&(0..means.len()).step_by(step).collect::<Vec<_>>());
+        let inputs = means.dimension();
+        let mut mean = vec![0.0; inputs];
+        let share = 1.0 / (rows.len() / inputs).max(1) as f32;
+        rows.chunks_exact(inputs).for_each(|row| add_scaled(&mut mean, share, row));
+        rows.chunks_exact_mut(inputs).for_each(|row| add_scaled(row, -1.0, &mean));
+        let mut damped = rows.clone();
+        self.damp(&mut damped);
+        let (left, all) = (dot(&rows, &damped), dot(&rows, &rows));
+        if all > 0.0 { (left / all).clamp(LEAST_SPREAD, 1.0) } else { 1.0 }
+    }
+
+    /// A shot of a class that is left out; none if it does not count. Given are its digest, its direction of roots, and
+    /// what whitens.
+    pub(super) fn without(
+        &self,
+        class: u32,
+        digest: &[u8; 32],
+        roots: &[f32],
+        whitener: &Whitener,
+    ) -> Option<RemovedShot> {
+        /// Rounding must not make the divisor vanish.
+        const LEAST: f32 = 1e-5;
+        let class = self.classes.get(&class).filter(|class| class.shots.contains(digest))?;
+        let count = class.shots.len() as f32;
+        let mut residual = roots.to_vec();
+        add_scaled(&mut residual, -1.0, &class.mean);
+        let mut axis = residual.clone();
+        whitener.apply(&mut axis);
+        self.damp(&mut axis);
+        whitener.apply(&mut axis);
+        let share = count / (count - 1.0) / PRIOR;
+        let factor = share / (1.0 - share * dot(&residual, &axis)).max(LEAST);
+        Some(RemovedShot { residual, axis, factor })
+    }
+}
+
+impl ScatterChange {
+    /// Changes the scores of every class for an embedding.
+    pub(super) fn apply(&self, scores: &mut [f32], embedded: &[f32]) {
+        let along = self.along(embedded);
+        scores.iter_mut().zip(&self.of_classes).for_each(|(score, of_class)| *score += self.change(along, *of_class));
+    }
+
+    /// The score of a class of this row for an embedding, changed.
+    pub(super) fn score(&self, class: &ClassRow, embedded: &[f32]) -> f32 {
+        let of_class = dot(&class.row[self.roots_start..], &self.removed.residual);
+        class.score(embedded) + self.change(self.along(embedded), of_class)
+    }
+
+    fn along(&self, embedded: &[f32]) -> f32 {
+        dot(&self.removed.axis, &embedded[self.roots_start..])
+    }
+
+    /// A class's row is weight W M u, and its offset holds -weight / 2 u M u: both have M, which grows.
+    fn change(&self, along: f32, of_class: f32) -> f32 {
+        self.removed.factor * of_class * (along - 0.5 * of_class / self.weight)
+    }
+}
+
+/// Rows y with I - sum of y y^T the inverse of I + sum of u u^T / PRIOR, from the rows u.
+fn damping_axes(mut rows: Vec<f32>, inputs: usize) -> Vec<f32> {
+    let scale = 1.0 / sqrt(PRIOR);
+    rows.iter_mut().for_each(|value| *value *= scale);
+    for row in 0..rows.len() / inputs {
+        let (before, own) = rows.split_at_mut(row * inputs);
+        let own = &mut own[..inputs];
+        let residual = own.to_vec();
+        before.chunks_exact(inputs).for_each(|axis| add_scaled(own, -dot(axis, &residual), axis));
+        let length = sqrt(1.0 + dot(own, &residual));
+        own.iter_mut().for_each(|value| *value /= length);
+    }
+    rows
+}
+
+#[cfg(test)]
+mod tests {
+    use orco_core::exemplar::ExemplarPrecision;
+    use orco_core::random::Random;
+
+    use super::*;
+
+    const INPUTS: usize = 6;
+
+    fn whitener() -> Whitener {
+        Whitener::of(&[0.6, 0.8, 0.0, 0.0, 0.0, 0.0], vec![0.5], 60.0, INPUTS)
+    }
+
+    /// Three classes of four shots, the last of one.
+    fn bank() -> Bank {
+        let mut random = Random::new(5, "scatter");
+        let mut bank = Bank::new(INPUTS, 2, ExemplarPrecision::F16);
+        for class in [0, 0, 1, 0, 1, 0, 1, 1, 2] {
+            let views: Vec<f32> = (0..2 * INPUTS).map(|_| random.uniform(0.0, 2.0)).collect();
+            bank.push(class, &views);
+        }
+        bank
+    }
+
+    fn scatter(bank: &Bank) -> ShotScatter {
+        ShotScatter::of(bank, &[0.5; INPUTS], &whitener()).unwrap()
+    }
+
+    /// The shot's direction of roots.
+    fn roots(bank: &Bank, shot: usize) -> Vec<f32> {
+        let mut roots = bank.clean_of(&[shot]);
+        root(&mut roots);
+        direction(&mut roots, &[0.5; INPUTS]);
+        roots
+    }
+
+    #[test]
+    fn damping_inverts_the_identity_and_the_scatter() {
+        let bank = bank();
+        let scatter = scatter(&bank);
+        let vector: Vec<f32> = (0..INPUTS).map(|input| 1.0 - 0.3 * input as f32).collect();
+        let mut damped = vector.clone();
+        scatter.damp(&mut damped);
+        assert_ne!(damped, vector);
+        // (I + sum of u u^T / PRIOR) times the damped vector is the vector.
+        let mut back = damped.clone();
+        for shot in 0..bank.len() {
+            let Some(class) = scatter.classes.get(&bank.classes()[shot]) else { continue };
+            let mut residual = roots(&bank, shot);
+            add_scaled(&mut residual, -1.0, &class.mean);
+            whitener().apply(&mut residual);
+            add_scaled(&mut back, dot(&residual, &damped) / PRIOR, &residual);
+        }
+        for (back, value) in back.iter().zip(&vector) {
+            assert!((back - value).abs() < 1e-5, "{back} and {value}");
+        }
+    }
+
+    #[test]
+    fn scores_without_a_shot_are_those_of_the_scatter_without_it() {
+        let bank = bank();
+        let (scatter, whitener) = (scatter(&bank), whitener());
+        let fewer = self::scatter(&bank.only(&[0, 1, 2, 3, 4, 6, 7, 8]));
+        let (shot, weight) = (5, 0.7);
+        // The row and the offset of a class whose mean this is, once it is whitened.
+        let class = |by: &ShotScatter| {
+            let mean: Vec<f32> = (0..INPUTS).map(|input| 0.4 * input as f32 - 1.0).collect();
+            let mut row = mean.clone();
+            by.damp(&mut row);
+            let offset = -0.5 * weight * dot(&mean, &row);
+            whitener.apply(&mut row);
+            row.iter_mut().for_each(|value| *value *= weight);
+            ClassRow { row, offset }
+        };
+        let picture = roots(&bank, 2);
+        let (whole, exact) = (class(&scatter), class(&fewer));
+        let removed = scatter.without(0, &bank.digest_of(shot), &roots(&bank, shot), &whitener).unwrap();
+        let of_class = dot(&whole.row, &removed.residual);
+        let change = ScatterChange { removed, of_classes: vec![of_class], weight, roots_start: 0 };
+        let mut scores = [whole.score(&picture)];
+        assert!((scores[0] - exact.score(&picture)).abs() > 1e-4, "the shot makes no difference");
+        change.apply(&mut scores, &picture);
+        assert!((scores[0] - exact.score(&picture)).abs() < 1e-5, "{} and {}", scores[0], exact.score(&picture));
+        assert!((change.score(&whole, &picture) - scores[0]).abs() < 1e-6);
+        let of_another = scatter.without(1, &bank.digest_of(shot), &roots(&bank, shot), &whitener);
+        assert!(of_another.is_none(), "no shot of that class");
+        let alone = scatter.without(2, &bank.digest_of(8), &roots(&bank, 8), &whitener);
+        assert!(alone.is_none(), "a class of one shot does not scatter");
+    }
+
+    #[test]
+    fn of_many_classes_some_count_with_all_their_shots() {
+        let mut random = Random::new(6, "scatter");
+        let mut bank = Bank::new(INPUTS, 1, ExemplarPrecision::F16);
+        for class in 0..200 {
+            (0..5).for_each(|_| bank.push(class, &[(); INPUTS].map(|()| random.uniform(0.0, 2.0))));
+        }
+        let classes = scatter(&bank).classes;
+        let shots: usize = classes.values().map(|class| class.shots.len()).sum();
+        assert!(classes.values().all(|class| class.shots.len() == 5) && (100..=MAX_SCATTERED).contains(&shots));
+        let alike = |class| (class, [1.0; INPUTS]);
+        let mut same = Bank::new(INPUTS, 1, ExemplarPrecision::F16);
+        [alike(0), alike(0), alike(1)].iter().for_each(|(class, shot)| same.push(*class, shot));
+        assert!(ShotScatter::of(&same, &[0.5; INPUTS], &whitener()).is_none(), "nothing scatters");
+    }
+}
