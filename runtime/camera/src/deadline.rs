@@ -3,6 +3,8 @@
 use std::io::{self, Read};
 use std::time::{Duration, Instant};
 
+/// How long a camera may be silent.
+pub(crate) const SILENCE: Duration = Duration::from_secs(5);
 /// How long a picture may take, however much of it comes.
 pub(crate) const PICTURE_TIME: Duration = Duration::from_secs(10);
 
@@ -16,6 +18,11 @@ pub(crate) struct DeadlineReader<R> {
 impl<R> DeadlineReader<R> {
     pub fn new(reader: R, time: Duration) -> Self {
         Self { reader, end: Instant::now() + time, time }
+    }
+
+    /// What is read.
+    pub fn reader_mut(&mut self) -> &mut R {
+        &mut self.reader
     }
 
     /// From now on again so long.

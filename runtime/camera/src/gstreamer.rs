@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
-use crate::deadline::{DeadlineReader, PICTURE_TIME};
+use crate::deadline::{DeadlineReader, PICTURE_TIME, SILENCE};
 use crate::error::{CameraError, StreamError};
 use crate::frame::CameraPicture;
 use crate::motion_jpeg::with_tables;
@@ -18,6 +18,8 @@ const PROGRAM: &str = "gst-launch-1.0";
 const BOUNDARY: &str = "orco";
 /// How long a pipeline may take until its first picture is there.
 const START_TIME: Duration = Duration::from_secs(20);
+/// Elements that give JPEG, beside encoders, whose names end in `jpegenc` (`vajpegenc`, `nvjpegenc`).
+const JPEG_ELEMENTS: [&str; 4] = ["jpegparse", "rtpjpegdepay", "multipartdemux", "avenc_mjpeg"];
 /// Most of a line of GStreamer's that is held, in bytes.
 const MAX_MESSAGE: u64 = 512;
 
@@ -41,7 +43,9 @@ pub(crate) fn parse_pipeline(pipeline: &str) -> Result<Vec<String>, CameraError>
 /// A pipeline with what makes a stream of JPEG pictures of it. Where it is slower than the camera, frames are left out.
 fn complete_pipeline(mut words: Vec<String>) -> Vec<String> {
     let last = words.iter().rposition(|word| word == "!").map_or(0, |at| at + 1);
-    let is_jpeg = words.get(last).is_some_and(|word| word == "jpegenc" || word.starts_with("image/jpeg"));
+    let gives_jpeg =
+        |word: &str| word.ends_with("jpegenc") || JPEG_ELEMENTS.contains(&word) || word.starts_with("image/jpeg");
+    let is_jpeg = words.get(last).is_some_and(|word| gives_jpeg(word));
     let latest = "! queue leaky=downstream max-size-buffers=1 max-size-bytes=0 max-size-time=0";
     let encoded = if is_jpeg { "" } else { "! videoconvert ! jpegenc quality=90" };
     let end = format!("{latest} {encoded} ! multipartmux boundary={BOUNDARY} ! fdsink fd=1");
@@ -54,10 +58,15 @@ impl GstreamerSource {
         let mut command = Command::new(PROGRAM);
         command.arg("-q").args(complete_pipeline(words));
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut child = command.spawn().map_err(|error| match error.kind() {
+        let child = command.spawn().map_err(|error| match error.kind() {
             io::ErrorKind::NotFound => CameraError::NoGstreamer,
             _ => error.into(),
         })?;
+        Self::reading(child, stop)
+    }
+
+    /// Reads what a child writes, whose output and errors are pipes.
+    fn reading(mut child: Child, stop: &Stop) -> Result<Self, CameraError> {
         let missing = || io::Error::other("the pipeline has no output");
         let (output, errors) = (child.stdout.take().ok_or_else(missing)?, child.stderr.take().ok_or_else(missing)?);
         let child = Arc::new(Mutex::new(child));
@@ -115,6 +124,7 @@ impl OpenSource for GstreamerSource {
         match self.pictures.next() {
             Ok(picture) => {
                 self.time = PICTURE_TIME;
+                self.pictures.stream_mut().reader_mut().silence = SILENCE;
                 Ok(Some(CameraPicture::File(with_tables(&picture).into_owned())))
             }
             Err(StreamError::Ended) => Err(self.reason()),
@@ -153,8 +163,20 @@ mod tests {
         let encoded = line("videotestsrc ! 'video/x-raw, width=64'");
         assert!(encoded.starts_with("videotestsrc ! video/x-raw, width=64 ! queue"), "{encoded}");
         assert!(encoded.ends_with(&format!("videoconvert ! jpegenc quality=90 ! {end}")), "{encoded}");
-        for jpeg in ["v4l2src ! image/jpeg,width=640", "videotestsrc ! jpegenc quality=50"] {
+        for jpeg in [
+            "v4l2src ! image/jpeg,width=640",
+            "videotestsrc ! jpegenc quality=50",
+            "videotestsrc ! vajpegenc",
+            "videotestsrc ! nvjpegenc quality=50",
+            "videotestsrc ! avenc_mjpeg",
+            "v4l2src ! jpegparse",
+            "rtspsrc location=rtsp://door/1 ! rtpjpegdepay",
+            "souphttpsrc location=http://door/stream ! multipartdemux",
+        ] {
             assert!(!line(jpeg).contains("videoconvert") && line(jpeg).ends_with(&end), "{jpeg}");
+        }
+        for raw in ["v4l2src ! jpegparse ! jpegdec", "jpegenc ! videoconvert", "videotestsrc name=jpegenc"] {
+            assert!(line(raw).contains("! videoconvert ! jpegenc quality=90"), "{raw}");
         }
         assert!(parse_pipeline("videotestsrc ! 'open").is_err());
         assert_eq!(pipeline_for_url("rtsp://door/1 2"), ["uridecodebin", "uri=rtsp://door/1 2"]);
@@ -165,5 +187,18 @@ mod tests {
         let message = Mutex::default();
         listen(&b"WARNING: erroneous pipeline: no element \"x\"\nmore\nERROR: no preroll\n"[..], &message);
         assert_eq!(message.into_inner().unwrap(), "WARNING: erroneous pipeline: no element \"x\"");
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_pipeline_that_stalls_after_its_first_picture_is_given_up_soon() {
+        let sends_one = format!("printf -- '--{BOUNDARY}\\r\\nContent-Length: 3\\r\\n\\r\\nabc\\r\\n'; exec sleep 240");
+        let mut command = Command::new("sh");
+        command.args(["-c", &sends_one]).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut source = GstreamerSource::reading(command.spawn().unwrap(), &Stop::default()).unwrap();
+        assert_eq!(source.next_picture().unwrap(), Some(CameraPicture::File(b"abc".to_vec())));
+        // The sentence names the limit that was kept.
+        let why = source.next_picture().unwrap_err().to_string();
+        assert_eq!(why, format!("nothing came for {} s", SILENCE.as_secs()));
     }
 }

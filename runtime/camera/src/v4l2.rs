@@ -2,12 +2,12 @@
 
 use std::io;
 use std::path::Path;
-use std::time::Duration;
 
 use linuxvideo::format::{FrameSizes, PixFormat, PixelFormat};
 use linuxvideo::stream::ReadStream;
 use linuxvideo::{BufType, Device};
 
+use crate::deadline::SILENCE;
 use crate::error::CameraError;
 use crate::frame::CameraPicture;
 use crate::motion_jpeg::with_tables;
@@ -16,8 +16,6 @@ use crate::stop::Stop;
 use crate::wait;
 use crate::yuyv::Yuyv;
 
-/// How long a device may give nothing.
-const SILENCE: Duration = Duration::from_secs(5);
 /// Formats that are read, the best first: compressed ones come at the full size of the sensor.
 const FORMATS: [PixelFormat; 3] = [PixelFormat::MJPG, PixelFormat::JPEG, PixelFormat::YUYV];
 
