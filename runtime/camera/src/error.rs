@@ -35,6 +35,9 @@ pub enum CameraError {
     /// The device or folder cannot be used.
     #[error(transparent)]
     Io(#[from] io::Error),
+    /// The address cannot be understood.
+    #[error("its address cannot be understood: {0}")]
+    Address(#[from] url::ParseError),
     /// The address cannot be asked.
     #[error("{0}")]
     Http(Box<ureq::Error>),

@@ -3,11 +3,16 @@
 use std::io::Read;
 use std::time::Duration;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use orco_runtime::image;
+use percent_encoding::percent_decode_str;
 use ureq::http::Response;
+use ureq::http::header::AUTHORIZATION;
 use ureq::{Agent, Body, BodyReader};
+use url::Url;
 
-use crate::deadline::{DeadlineReader, PICTURE_TIME};
+use crate::deadline::{DeadlineReader, PICTURE_TIME, SILENCE};
 use crate::error::{CameraError, StreamError};
 use crate::frame::{CameraPicture, MAX_PICTURE};
 use crate::motion_jpeg::with_tables;
@@ -16,8 +21,6 @@ use crate::redirect;
 use crate::source::OpenSource;
 use crate::stop::Stop;
 
-/// How long a camera may take to be reached, and may be silent.
-const SILENCE: Duration = Duration::from_secs(5);
 /// How long after one single picture the next is fetched.
 const FETCH_EVERY: Duration = Duration::from_millis(200);
 /// How often in a row a camera may name another address.
@@ -57,11 +60,43 @@ impl HttpSource {
     }
 }
 
-/// Asks an address, and wherever the camera moved its pictures.
+/// An address, and what stands in it of who asks.
+#[derive(Debug, PartialEq, Eq)]
+struct HttpAddress {
+    /// The address without name and password.
+    url: Url,
+    /// Name and password, as basic authentication sends them (RFC 7617).
+    authorization: Option<String>,
+}
+
+impl HttpAddress {
+    /// Name and password may be percent-encoded, as they must be where they hold what addresses are divided by.
+    fn of(address: &str) -> Result<Self, CameraError> {
+        let mut url = Url::parse(address)?;
+        let (name, password) = (url.username(), url.password());
+        let authorization = (!name.is_empty() || password.is_some()).then(|| {
+            let mut sent: Vec<u8> = percent_decode_str(name).collect();
+            sent.push(b':');
+            sent.extend(percent_decode_str(password.unwrap_or_default()));
+            format!("Basic {}", STANDARD.encode(sent))
+        });
+        // Addresses with a host, as these have, may hold both or neither.
+        let _ = url.set_username("").and_then(|()| url.set_password(None));
+        Ok(Self { url, authorization })
+    }
+}
+
+/// Asks an address, and wherever the camera moved its pictures: with its name and password, since redirects are followed
+/// on the camera itself alone.
 fn ask(agent: &Agent, url: &str) -> Result<HttpBody, CameraError> {
     let mut url = url.to_owned();
     for _ in 0..=MAX_REDIRECTS {
-        let response = agent.get(&url).call()?;
+        let HttpAddress { url: asked, authorization } = HttpAddress::of(&url)?;
+        let mut request = agent.get(asked.as_str());
+        if let Some(authorization) = authorization {
+            request = request.header(AUTHORIZATION, authorization);
+        }
+        let response = request.call()?;
         if !response.status().is_redirection() {
             return answer(response);
         }
@@ -113,5 +148,39 @@ impl OpenSource for HttpSource {
             },
         };
         Ok(Some(CameraPicture::File(with_tables(&picture).into_owned())))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_and_passwords_are_sent_as_they_are_meant() {
+        for (address, url, sent) in [
+            ("http://admin:p%40ss@door3/stream", "http://door3/stream", Some("admin:p@ss")),
+            ("https://a%3Ab:%2f%23%3F%25@door3:8443/?x=1", "https://door3:8443/?x=1", Some("a:b:/#?%")),
+            ("http://me:se@cret@door3/", "http://door3/", Some("me:se@cret")),
+            ("http://me:100%@door3/", "http://door3/", Some("me:100%")),
+            ("http://me@door3/", "http://door3/", Some("me:")),
+            ("http://:secret@door3/", "http://door3/", Some(":secret")),
+            ("http://door3/@stream", "http://door3/@stream", None),
+        ] {
+            let found = HttpAddress::of(address).unwrap();
+            let authorization = sent.map(|sent| format!("Basic {}", STANDARD.encode(sent)));
+            assert_eq!((found.url.as_str(), found.authorization), (url, authorization), "{address}");
+        }
+        let error = HttpAddress::of("http://admin:pass#1@door3/").unwrap_err();
+        assert!(matches!(error, CameraError::Address(_)) && !error.to_string().contains("pass"), "{error}");
+    }
+
+    #[test]
+    fn a_redirect_keeps_name_and_password_as_they_are_meant() {
+        let address = "http://admin:p%40ss%25@door3/stream";
+        for location in ["/moved", "http://door3/moved", "https://door3/moved"] {
+            let moved = HttpAddress::of(&redirect::target(address, location).unwrap()).unwrap();
+            assert_eq!(moved.authorization, HttpAddress::of(address).unwrap().authorization, "{location}");
+            assert_eq!(moved.url.path(), "/moved", "{location}");
+        }
     }
 }

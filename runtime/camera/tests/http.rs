@@ -138,6 +138,13 @@ fn name_and_password_of_the_address_are_sent_and_not_told() {
     assert!(fake.heads()[0].to_lowercase().contains("authorization: basic bwu6c2vjcmv0"), "{}", fake.heads()[0]);
     fake.set(Mode::Page);
     assert!(!reason(&camera).contains("secret") && !format!("{camera:?}").contains("secret"));
+    let fake = FakeCamera::start(photographs(), EVERY);
+    fake.send_on("/moved");
+    open(&fake.url().replace("http://", "http://me:p%40ss@")).wait(0, LONG).unwrap();
+    // me:p@ss
+    let heads = fake.heads();
+    assert!(heads.len() >= 2, "{heads:?}");
+    assert!(heads.iter().all(|head| head.to_lowercase().contains("authorization: basic bwu6cebzcw==")), "{heads:?}");
 }
 
 #[test]
