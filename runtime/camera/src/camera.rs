@@ -10,7 +10,7 @@ use orco_runtime::image_rs::RgbImage;
 use orco_runtime::threads::{catch_panic, lock};
 
 use crate::error::CameraError;
-use crate::folder::FolderSource;
+use crate::folder::{FolderSource, KnownFiles};
 use crate::frame::{CameraFrame, CameraPicture};
 use crate::gstreamer::{self, GstreamerSource};
 use crate::http::HttpSource;
@@ -23,17 +23,19 @@ pub const FIRST_PAUSE: Duration = Duration::from_millis(500);
 /// How long at most.
 pub const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 
-/// Opens a source.
-type OpenFunction = fn(&CameraSource, &Stop) -> Result<Box<dyn OpenSource>, CameraError>;
+/// Opens a source. What is known of a folder outlives it.
+type OpenFunction = for<'a> fn(&CameraSource, &Stop, &'a mut KnownFiles) -> Result<OpenedSource<'a>, CameraError>;
 
-fn open(source: &CameraSource, stop: &Stop) -> Result<Box<dyn OpenSource>, CameraError> {
+type OpenedSource<'a> = Box<dyn OpenSource + 'a>;
+
+fn open<'a>(source: &CameraSource, stop: &Stop, known: &'a mut KnownFiles) -> Result<OpenedSource<'a>, CameraError> {
     Ok(match source {
         CameraSource::Http(url) => Box::new(HttpSource::open(url, stop)?),
         CameraSource::Rtsp(url) => Box::new(GstreamerSource::open(gstreamer::pipeline_for_url(url), stop)?),
         CameraSource::Gstreamer(pipeline) => {
             Box::new(GstreamerSource::open(gstreamer::parse_pipeline(pipeline)?, stop)?)
         }
-        CameraSource::Folder(path) => Box::new(FolderSource::open(path, stop)?),
+        CameraSource::Folder(path) => Box::new(FolderSource::open(path, stop, known)?),
         #[cfg(target_os = "linux")]
         CameraSource::V4l2(path) => Box::new(crate::v4l2::V4l2Source::open(path, stop)?),
         #[cfg(not(target_os = "linux"))]
@@ -55,11 +57,44 @@ struct Unreadable {
     reason: String,
 }
 
+/// What came since the last opening.
+#[derive(Default)]
+struct OpeningRecord {
+    /// Frames that had come before it.
+    frames_before: u64,
+    /// Whether a frame could be decoded.
+    is_decoded: bool,
+    /// Whether a frame could not.
+    is_unreadable: bool,
+}
+
 struct ReaderState {
     newest: Option<Arc<CameraFrame>>,
     status: CameraStatus,
     rate: FrameRate,
     unreadable: Unreadable,
+    opening: OpeningRecord,
+}
+
+impl ReaderState {
+    /// Begins a record of another opening.
+    fn begin_opening(&mut self) {
+        self.opening = OpeningRecord { frames_before: self.status.frames, ..OpeningRecord::default() };
+    }
+
+    /// Notes whether a frame could be decoded; those of earlier openings do not count.
+    fn note_decoding(&mut self, frame: u64, is_decoded: bool) {
+        if frame > self.opening.frames_before {
+            self.opening.is_decoded |= is_decoded;
+            self.opening.is_unreadable |= !is_decoded;
+        }
+    }
+
+    /// Whether the camera was there since the last opening: it gave frames, and one could be decoded if any was tried.
+    fn was_there(&self) -> bool {
+        let OpeningRecord { frames_before, is_decoded, is_unreadable } = self.opening;
+        self.status.frames > frames_before && (is_decoded || !is_unreadable)
+    }
 }
 
 impl SharedReader {
@@ -96,8 +131,8 @@ impl SharedReader {
 ///
 /// One frame is kept and replaced by the next, so memory is bounded however slowly frames are taken. A camera that
 /// fails is opened again after half a second, then after twice as long each time, at most ten seconds; a single frame
-/// makes it half a second again. One that sends [`MAX_UNREADABLE`] unreadable pictures one after another is opened anew,
-/// too, but for a folder.
+/// makes it half a second again, unless frames are decoded and none can be. One that sends [`MAX_UNREADABLE`] unreadable
+/// pictures one after another is opened anew, too, but for a folder.
 pub struct Camera {
     source: CameraSource,
     shared: Arc<SharedReader>,
@@ -118,6 +153,7 @@ impl Camera {
             status: CameraStatus::default(),
             rate: FrameRate::default(),
             unreadable: Unreadable::default(),
+            opening: OpeningRecord::default(),
         };
         let shared = Arc::new(SharedReader { state: state.into(), arrived: Condvar::new(), stop: Stop::default() });
         let (theirs, wanted) = (Arc::clone(&shared), source.clone());
@@ -157,6 +193,7 @@ impl Camera {
     pub fn decode(&self, frame: &CameraFrame, side: Option<u32>) -> Result<RgbImage, ImageError> {
         let decoded = side.map_or_else(|| frame.decode(), |side| frame.decode_reduced(side));
         let mut state = self.shared.state();
+        state.note_decoding(frame.number, decoded.is_ok());
         match &decoded {
             Ok(_) => state.unreadable.count = 0,
             Err(error) => {
@@ -184,16 +221,15 @@ impl fmt::Debug for Camera {
 fn keep_reading(source: &CameraSource, open: OpenFunction, shared: &SharedReader) {
     let mut pause = FIRST_PAUSE;
     let mut tries = 0;
+    let mut known = KnownFiles::default();
     while !shared.stop.is_set() {
-        let frames = shared.state().status.frames;
-        let error = match catch_panic(|| read(source, open, shared)) {
+        shared.state().begin_opening();
+        let error = match catch_panic(|| read(source, open, shared, &mut known)) {
             Ok(Ok(())) => return,
             Ok(Err(error)) => error,
             Err(why) => CameraError::BrokeOff(why),
         };
-        // One that was there begins anew; one that sends only unreadable pictures does not.
-        let was_there = shared.state().status.frames > frames && !matches!(error, CameraError::Unreadable { .. });
-        if was_there {
+        if shared.state().was_there() {
             (pause, tries) = (FIRST_PAUSE, 0);
         }
         tries += 1;
@@ -206,8 +242,13 @@ fn keep_reading(source: &CameraSource, open: OpenFunction, shared: &SharedReader
 }
 
 /// Reads a camera until it fails; returns once it is told to stop.
-fn read(source: &CameraSource, open: OpenFunction, shared: &SharedReader) -> Result<(), CameraError> {
-    let mut pictures = open(source, &shared.stop)?;
+fn read(
+    source: &CameraSource,
+    open: OpenFunction,
+    shared: &SharedReader,
+    known: &mut KnownFiles,
+) -> Result<(), CameraError> {
+    let mut pictures = open(source, &shared.stop, known)?;
     shared.state().status.opened += 1;
     log::info!("camera: {source} is open");
     while !shared.stop.is_set() {
@@ -232,10 +273,31 @@ mod tests {
     use super::*;
 
     /// Opens a source, but panics the first time.
-    fn open_at_second_try(source: &CameraSource, stop: &Stop) -> Result<Box<dyn OpenSource>, CameraError> {
+    fn open_at_second_try<'a>(
+        source: &CameraSource,
+        stop: &Stop,
+        known: &'a mut KnownFiles,
+    ) -> Result<OpenedSource<'a>, CameraError> {
         static TRIED: AtomicBool = AtomicBool::new(false);
         assert!(TRIED.swap(true, Ordering::Relaxed), "a test broke it off");
-        open(source, stop)
+        open(source, stop, known)
+    }
+
+    /// A camera whose pictures are good for as long as it is told.
+    struct SpoiltSource(Stop);
+
+    static IS_GOOD: AtomicBool = AtomicBool::new(true);
+
+    impl OpenSource for SpoiltSource {
+        fn next_picture(&mut self) -> Result<Option<CameraPicture>, CameraError> {
+            self.0.wait(Duration::from_millis(5));
+            let good = IS_GOOD.load(Ordering::SeqCst);
+            Ok(Some(CameraPicture::File(if good { grey_picture() } else { b"no picture".to_vec() })))
+        }
+    }
+
+    fn open_spoilt<'a>(_: &CameraSource, stop: &Stop, _: &'a mut KnownFiles) -> Result<OpenedSource<'a>, CameraError> {
+        Ok(Box::new(SpoiltSource(stop.clone())))
     }
 
     /// A JPEG file of 16 x 16 pixels. The crate's tests also run where the checkout's pictures are not.
@@ -264,5 +326,64 @@ mod tests {
         until("open again", &|status| status.opened == 1);
         std::fs::write(folder.path().join("1.jpg"), grey_picture()).unwrap();
         assert!(camera.wait(0, Duration::from_secs(60)).is_some());
+    }
+
+    #[test]
+    fn a_camera_that_gave_good_pictures_before_unreadable_ones_is_tried_again_soon() {
+        let camera = Camera::open_by(CameraSource::Folder("nowhere".into()), open_spoilt).unwrap();
+        let end = Instant::now() + Duration::from_secs(60);
+        // Looks at frames until one is as it should be; returns how often the camera was tried when it is away.
+        let look = |until_readable: bool| {
+            let mut last = 0;
+            loop {
+                assert!(Instant::now() < end, "{camera:?}");
+                if let Some(frame) = camera.wait(last, Duration::from_millis(20)) {
+                    last = frame.number;
+                    if camera.decode(&frame, None).is_ok() && until_readable {
+                        return 0;
+                    }
+                }
+                if let (false, CameraPhase::Away { tries, .. }) = (until_readable, camera.status().phase) {
+                    return tries;
+                }
+            }
+        };
+        for _ in 0..2 {
+            IS_GOOD.store(true, Ordering::SeqCst);
+            look(true);
+            IS_GOOD.store(false, Ordering::SeqCst);
+            assert_eq!(look(false), 1, "it was there");
+        }
+        let mut tries = 1;
+        while tries < 3 {
+            let now = look(false);
+            assert!((tries..=tries + 1).contains(&now), "all its pictures are unreadable: {now} after {tries}");
+            tries = now;
+        }
+    }
+
+    #[test]
+    fn a_camera_was_there_if_a_frame_of_its_last_opening_could_be_decoded() {
+        let mut state = ReaderState {
+            newest: None,
+            status: CameraStatus::default(),
+            rate: FrameRate::default(),
+            unreadable: Unreadable::default(),
+            opening: OpeningRecord::default(),
+        };
+        state.begin_opening();
+        assert!(!state.was_there(), "it gave nothing");
+        state.status.frames = 3;
+        assert!(state.was_there(), "nobody looked at its frames");
+        state.note_decoding(2, false);
+        assert!(!state.was_there(), "however it went away");
+        state.note_decoding(3, true);
+        state.note_decoding(3, false);
+        assert!(state.was_there());
+        state.begin_opening();
+        state.status.frames = 4;
+        state.note_decoding(3, true);
+        state.note_decoding(4, false);
+        assert!(!state.was_there(), "frames before do not count");
     }
 }

@@ -28,23 +28,34 @@ struct FileState {
     is_known: bool,
 }
 
-/// New pictures are given, oldest first, once they were found twice with the same length and time of change, so that
-/// one that is still being written is not. One that is written again is new again.
-pub(crate) struct FolderSource {
-    path: PathBuf,
+/// What is known of a folder, whether it is there or not.
+#[derive(Default)]
+pub(crate) struct KnownFiles {
     files: HashMap<OsString, FileState>,
     /// Complete ones that were not given yet; the oldest last.
     waiting: Vec<OsString>,
+    /// Whether the folder was ever open: what lay there then is old.
+    was_open: bool,
+}
+
+/// New pictures are given, oldest first, once they were found twice with the same length and time of change, so that
+/// one that is still being written is not. One that is written again is new again.
+pub(crate) struct FolderSource<'a> {
+    path: PathBuf,
+    known: &'a mut KnownFiles,
     stop: Stop,
     every: Duration,
 }
 
-impl FolderSource {
-    pub fn open(path: &Path, stop: &Stop) -> Result<Self, CameraError> {
-        let (files, waiting) = (HashMap::new(), Vec::new());
-        let mut folder = Self { path: path.into(), files, waiting, stop: stop.clone(), every: LOOK_EVERY };
+impl<'a> FolderSource<'a> {
+    /// Opens a folder, for the first time or again: pictures that came while it was away are new.
+    pub fn open(path: &Path, stop: &Stop, known: &'a mut KnownFiles) -> Result<Self, CameraError> {
+        let mut folder = Self { path: path.into(), known, stop: stop.clone(), every: LOOK_EVERY };
         folder.look()?;
-        folder.files.values_mut().for_each(|found| found.is_known = true);
+        if !folder.known.was_open {
+            folder.known.was_open = true;
+            folder.known.files.values_mut().for_each(|found| found.is_known = true);
+        }
         Ok(folder)
     }
 
@@ -64,7 +75,7 @@ impl FolderSource {
                 continue;
             }
             let now = FileState { length: data.len(), changed: changed(&data)?, is_known: false };
-            let before = self.files.get(&name);
+            let before = self.known.files.get(&name);
             let is_same = before.is_some_and(|before| (before.length, before.changed) == (now.length, now.changed));
             let was_known = before.is_some_and(|before| is_same && before.is_known);
             if is_same && !was_known && now.length > 0 {
@@ -76,8 +87,10 @@ impl FolderSource {
             }
         }
         complete.sort();
-        self.waiting = complete.into_iter().rev().map(|(_, name)| name).collect();
-        self.files = files;
+        // Those that waited when the folder went away come first.
+        let waited = std::mem::take(&mut self.known.waiting);
+        self.known.waiting = complete.into_iter().rev().map(|(_, name)| name).chain(waited).collect();
+        self.known.files = files;
         // Looking takes a tenth of the time at most.
         self.every = LOOK_EVERY.max(10 * started.elapsed());
         Ok(())
@@ -101,12 +114,12 @@ fn changed(data: &Metadata) -> io::Result<SystemTime> {
     data.modified()
 }
 
-impl OpenSource for FolderSource {
+impl OpenSource for FolderSource<'_> {
     fn next_picture(&mut self) -> Result<Option<CameraPicture>, CameraError> {
-        if self.waiting.is_empty() && !self.stop.wait(self.every) {
+        if self.known.waiting.is_empty() && !self.stop.wait(self.every) {
             self.look()?;
         }
-        let Some(name) = self.waiting.pop() else { return Ok(None) };
+        let Some(name) = self.known.waiting.pop() else { return Ok(None) };
         match files::read(&self.path.join(&name), MAX_PICTURE as u64) {
             Ok(bytes) => Ok(Some(CameraPicture::File(bytes))),
             Err(error) => {
@@ -125,7 +138,7 @@ impl OpenSource for FolderSource {
 mod tests {
     use super::*;
 
-    fn next(folder: &mut FolderSource) -> Option<Vec<u8>> {
+    fn next(folder: &mut FolderSource<'_>) -> Option<Vec<u8>> {
         match folder.next_picture().unwrap()? {
             CameraPicture::File(bytes) => Some(bytes),
             other => panic!("{other:?}"),
@@ -137,7 +150,8 @@ mod tests {
         let place = tempfile::tempdir().unwrap();
         let write = |name: &str, bytes: &[u8]| fs::write(place.path().join(name), bytes).unwrap();
         write("old.jpg", b"old");
-        let mut folder = FolderSource::open(place.path(), &Stop::default()).unwrap();
+        let mut known = KnownFiles::default();
+        let mut folder = FolderSource::open(place.path(), &Stop::default(), &mut known).unwrap();
         assert_eq!(next(&mut folder), None);
         write("new.JPG", b"ne");
         write(".hidden.jpg", b"hidden");
@@ -163,5 +177,26 @@ mod tests {
         assert_eq!(next(&mut folder), None);
         fs::remove_dir_all(place.path()).unwrap();
         assert!(matches!(folder.next_picture(), Err(CameraError::Io(_))));
+    }
+
+    #[test]
+    fn pictures_that_come_while_the_folder_is_away_are_given_when_it_is_back() {
+        let place = tempfile::tempdir().unwrap();
+        let (pictures, away) = (place.path().join("pictures"), place.path().join("away"));
+        let mut known = KnownFiles::default();
+        let stop = Stop::default();
+        assert!(FolderSource::open(&pictures, &stop, &mut known).is_err());
+        fs::create_dir(&pictures).unwrap();
+        fs::write(pictures.join("old.jpg"), b"old").unwrap();
+        let mut folder = FolderSource::open(&pictures, &stop, &mut known).unwrap();
+        fs::write(pictures.join("given.jpg"), b"given").unwrap();
+        assert_eq!((next(&mut folder), next(&mut folder)), (None, Some(b"given".to_vec())));
+        fs::rename(&pictures, &away).unwrap();
+        assert!(folder.next_picture().is_err());
+        assert!(FolderSource::open(&pictures, &stop, &mut known).is_err());
+        fs::write(away.join("new.jpg"), b"new").unwrap();
+        fs::rename(&away, &pictures).unwrap();
+        let mut folder = FolderSource::open(&pictures, &stop, &mut known).unwrap();
+        assert_eq!((next(&mut folder), next(&mut folder)), (Some(b"new".to_vec()), None), "it was found twice");
     }
 }
