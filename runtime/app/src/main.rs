@@ -121,14 +121,14 @@ fn main() -> ExitCode {
         .format_timestamp(None)
         .init();
     let plain = Cli::command();
-    let first = without_empty_variables(plain.clone()).get_matches();
+    let first = matches_of(without_empty_variables(plain.clone()));
     let named = first.get_one::<PathBuf>("config").map(PathBuf::as_path);
     let file = match File::find(&plain, named) {
         Ok(file) => file,
         Err(error) => return Output::silent().finish(Err(error)),
     };
     let matches = match &file {
-        Some(file) => without_empty_variables(file.apply(plain.clone())).get_matches(),
+        Some(file) => matches_of(without_empty_variables(file.apply(plain.clone()))),
         None => first,
     };
     let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
@@ -143,6 +143,31 @@ fn main() -> ExitCode {
     let definition = Definition { plain: &plain, file: file.as_ref(), matches: &matches };
     let done = run(&cli.command, options, &output, &definition);
     output.finish(done)
+}
+
+/// What the command line and the environment say; ends the program where that is wrong.
+fn matches_of(command: Command) -> ArgMatches {
+    command.try_get_matches().unwrap_or_else(|error| without_password(error).exit())
+}
+
+/// An error whose sentence shows no password of a camera.
+#[cfg(feature = "serve")]
+fn without_password(mut error: clap::Error) -> clap::Error {
+    use clap::error::{ContextKind, ContextValue};
+    let is_camera = matches!(
+        error.get(ContextKind::InvalidArg), Some(ContextValue::String(option)) if option.starts_with("--camera ")
+    );
+    if let (true, Some(ContextValue::String(given))) = (is_camera, error.get(ContextKind::InvalidValue))
+        && let Err(refused) = given.parse::<orco_serve::CameraSource>()
+    {
+        error.insert(ContextKind::InvalidValue, ContextValue::String(refused.0));
+    }
+    error
+}
+
+#[cfg(not(feature = "serve"))]
+fn without_password(error: clap::Error) -> clap::Error {
+    error
 }
 
 /// Where settings come from: the command line's definition, the file, and what both say.

@@ -578,6 +578,22 @@ fn a_demonstration_that_fails_late_says_that_the_state_was_changed() {
     assert_eq!((output.status.code(), &result["changed"]), (Some(1), &false.into()), "{}", text(&output.stderr));
 }
 
+#[cfg(feature = "serve")]
+#[test]
+fn a_camera_that_is_none_is_refused_without_its_password() {
+    let device = Device::new();
+    for wrong in ["htp://me:secret@door/1", "me:secret@door", "rtsp://me:sec\nret@door/1"] {
+        for output in [
+            device.command(&["serve", "--camera", wrong]).output().unwrap(),
+            device.command(&["serve"]).env("ORCO_CAMERA", wrong).output().unwrap(),
+        ] {
+            let said = text(&output.stderr);
+            assert_eq!(output.status.code(), Some(2), "{said}");
+            assert!(said.contains("is no camera") && !said.contains("sec") && !said.contains("ret@"), "{said}");
+        }
+    }
+}
+
 #[test]
 fn without_options_the_bundle_for_real_cameras_is_taken() {
     let device = Device::new();
