@@ -14,6 +14,10 @@ pub(super) const DQT: u8 = 0xdb;
 pub(super) const DHT: u8 = 0xc4;
 /// Restart interval.
 pub(super) const DRI: u8 = 0xdd;
+/// Application data, of JFIF among others.
+const APP0: u8 = 0xe0;
+/// Application data, of Adobe among others.
+pub(super) const APP14: u8 = 0xee;
 
 pub(super) const CUT_OFF: Damage = "it has no end, as a file that was cut off";
 const HEADER: Damage = "its header makes no sense";
@@ -115,7 +119,7 @@ impl JpegFrame {
     /// Reads the header of a JPEG file.
     pub(super) fn read(jpeg: &[u8]) -> Result<Self, Damage> {
         let mut segments = Segments::new(jpeg);
-        let (mut frame, mut orientation, mut adobe) = (None, None, None);
+        let (mut frame, mut orientation, mut adobe, mut is_jfif) = (None, None, None, false);
         loop {
             match segments.next()? {
                 (0xc0..=0xc2, _) if frame.is_some() => return Err("it holds more than one picture in one"),
@@ -131,14 +135,16 @@ impl JpegFrame {
                         orientation = orientation.or(Orientation::from_exif_chunk(exif));
                     }
                 }
-                (0xee, [b'A', b'd', b'o', b'b', b'e', _, _, _, _, _, _, transform, ..]) => adobe = Some(*transform),
+                // As libjpeg reads it: a shorter segment is no header of JFIF's.
+                (APP0, content) if content.len() >= 14 && content.starts_with(b"JFIF\0") => is_jfif = true,
+                (APP14, [b'A', b'd', b'o', b'b', b'e', _, _, _, _, _, _, transform, ..]) => adobe = Some(*transform),
                 (EOI, _) => return Err("it holds no picture"),
                 (SOS, content) => {
                     let mut frame = frame.ok_or(HEADER)?;
                     frame.interleaved =
                         content.first().is_some_and(|count| usize::from(*count) == frame.components.len());
                     frame.orientation = orientation.unwrap_or(Orientation::NoTransforms);
-                    frame.colours = frame.colours_of(adobe);
+                    frame.colours = frame.colours_of(adobe, is_jfif);
                     return Ok(frame);
                 }
                 _ => {}
@@ -174,9 +180,11 @@ impl JpegFrame {
         Ok(Self { size, progressive, components: read, sampling, units, colours, orientation, interleaved: true })
     }
 
-    fn colours_of(&self, adobe: Option<u8>) -> Colours {
+    /// The colours of components, as Adobe's transform tells, or as JFIF fixes them for three.
+    fn colours_of(&self, adobe: Option<u8>, is_jfif: bool) -> Colours {
         match (self.components.len(), adobe) {
             (1, _) => Colours::Grey,
+            (3, _) if is_jfif => Colours::YCbCr,
             (3, Some(0)) => Colours::Rgb,
             (3, _) if self.components.iter().map(|own| own.id).eq(*b"RGB") => Colours::Rgb,
             (3, _) => Colours::YCbCr,

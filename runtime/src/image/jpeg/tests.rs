@@ -155,6 +155,35 @@ fn reduced_pictures_are_turned_as_whole_ones_are() {
     }
 }
 
+/// Adobe's segment that names RGB, or for four components CMYK.
+const ADOBE: &[u8] = b"\xff\xee\0\x0eAdobe\0\x64\0\0\0\0\0";
+
+#[test]
+fn the_header_of_jfif_says_more_of_colours_than_adobes_segment() {
+    for (name, file) in usual() {
+        assert_eq!(file[2..4], [0xff, 0xe0], "{name}: its first segment is JFIF's");
+        let behind = 4 + usize::from(u16::from_be_bytes([file[4], file[5]]));
+        for at in [2, behind] {
+            let both = [&file[..at], ADOBE, &file[at..]].concat();
+            assert_eq!(JpegFrame::read(&both).unwrap().colours, Colours::YCbCr, "{name}");
+            assert_eq!(decode(&both).unwrap(), decode(&file).unwrap(), "{name}: whole");
+            for side in [1, 20] {
+                let reduced = super::decode_reduced(&both, side).unwrap();
+                assert_eq!(reduced, super::decode_reduced(&file, side).unwrap(), "{name}: reduced to {side}");
+            }
+        }
+        // Without one, Adobe's segment counts, for both decoders.
+        let alone = [&file[..2], ADOBE, &file[behind..]].concat();
+        let frame = JpegFrame::read(&alone).unwrap();
+        assert_eq!(frame.colours, Colours::Rgb, "{name}");
+        let whole = decode(&alone).unwrap();
+        assert!(difference(&whole, &decode(&file).unwrap()) > 20.0, "{name}");
+        let (reduced, expected) = (reduce(&alone, &frame, 8, 8).unwrap(), means(&whole, 8));
+        let inside = imageops::crop_imm(&reduced, 0, 0, expected.width(), expected.height()).to_image();
+        assert!(difference(&inside, &expected) < 2.5, "{name}: {}", difference(&inside, &expected));
+    }
+}
+
 /// Where the data of the first scan begin, and where the last ones end.
 fn data(file: &[u8]) -> core::ops::Range<usize> {
     let mut segments = frame::Segments::new(file);

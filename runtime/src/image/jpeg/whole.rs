@@ -10,7 +10,7 @@ use zune_jpeg::zune_core::bytestream::ZCursor;
 use zune_jpeg::zune_core::colorspace::ColorSpace;
 use zune_jpeg::zune_core::options::DecoderOptions;
 
-use super::frame::{Colours, EOI, JpegFrame, Segments};
+use super::frame::{APP14, Colours, EOI, JpegFrame, Segments};
 use crate::image::{ImageError, swaps_sides};
 
 /// The markers of metadata that the decoder keeps: EXIF and XMP, ICC profiles, IPTC.
@@ -25,7 +25,7 @@ pub(super) fn decode(jpeg: &[u8], frame: &JpegFrame) -> Result<DynamicImage, Ima
     let (colours, samples) = if is_grey { (ColorSpace::Luma, 1) } else { (ColorSpace::RGB, 3) };
     let options = DecoderOptions::default().set_strict_mode(false).jpeg_set_out_colorspace(colours);
     let options = options.set_max_width(width).set_max_height(height);
-    let file = without_metadata(jpeg);
+    let file = without_metadata(jpeg, frame.colours);
     let mut pixels = vec![0; samples * width * height];
     JpegDecoder::new_with_options(ZCursor::new(file.as_slice()), options)
         .decode_into(&mut pixels)
@@ -39,14 +39,16 @@ pub(super) fn decode(jpeg: &[u8], frame: &JpegFrame) -> Result<DynamicImage, Ima
     Ok(picture.expect("as many bytes as the size asks for"))
 }
 
-/// A copy of the file whose metadata have the marker of [`UNKNOWN`] data.
-fn without_metadata(jpeg: &[u8]) -> Vec<u8> {
+/// A copy of the file whose metadata have the marker of [`UNKNOWN`] data. So has Adobe's segment where it names RGB and
+/// the header of JFIF, which the decoder does not read, YCbCr.
+fn without_metadata(jpeg: &[u8], colours: Colours) -> Vec<u8> {
     let mut file = jpeg.to_vec();
     let mut segments = Segments::with_scans(jpeg);
     while let Ok((marker, content)) = segments.next()
         && marker != EOI
     {
-        if METADATA.contains(&marker) {
+        let names_rgb = matches!(content, [b'A', b'd', b'o', b'b', b'e', _, _, _, _, _, _, 0, ..]);
+        if METADATA.contains(&marker) || marker == APP14 && names_rgb && colours == Colours::YCbCr {
             // Before the content stand the marker and two bytes of its length.
             file[segments.at - content.len() - 3] = UNKNOWN;
         }
