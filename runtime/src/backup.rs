@@ -59,6 +59,14 @@ pub enum BackupError {
     /// The file cannot be read or written.
     #[error("the backup cannot be read or written")]
     File(#[from] io::Error),
+    /// The file is in place as a whole, but [unsynced](crate::files::is_unsynced): a power cut could still lose it.
+    #[error("{error}")]
+    Unsynced {
+        /// What it holds.
+        contents: Box<BackupContents>,
+        /// Why its folder could not be synced.
+        error: io::Error,
+    },
     /// The file is no backup, of a later release, cut off or damaged.
     #[error("it is no backup that can be restored")]
     Decode(#[from] DecodeError),

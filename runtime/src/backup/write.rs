@@ -162,8 +162,8 @@ fn sound_picture(read: io::Result<Vec<u8>>) -> Result<Vec<u8>, String> {
 ///
 /// # Errors
 /// As for [`write()`]; [`BackupError::File`] with [`io::ErrorKind::InvalidInput`] if the file would lie there, and with
-/// [`io::ErrorKind::AlreadyExists`] if there is one that may not be [replaced](BackupOptions::replace). Where the file is
-/// in place and [unsynced](files::is_unsynced), a power cut could still lose it.
+/// [`io::ErrorKind::AlreadyExists`] if there is one that may not be [replaced](BackupOptions::replace);
+/// [`BackupError::Unsynced`] if the file is in place, but a power cut could still lose it.
 pub fn write_to(
     bundle: &Bundle,
     store: &Store,
@@ -174,7 +174,18 @@ pub fn write_to(
     let path = path.as_ref();
     destination::check(path, store.folder(), "device's state folder")?;
     let path = resolved(path, options.replace)?;
-    files::replace_with(&path, |file| write_signed(bundle, store, settings, file, options))
+    let mut written = None;
+    let replaced = files::replace_with(&path, |file| {
+        written = Some(write_signed(bundle, store, settings, file, options)?);
+        Ok::<(), BackupError>(())
+    });
+    match (replaced, written) {
+        (Ok(()), Some(contents)) => Ok(contents),
+        (Err(BackupError::File(error)), Some(contents)) if files::is_unsynced(&error) => {
+            Err(BackupError::Unsynced { contents: contents.into(), error })
+        }
+        (replaced, _) => Err(replaced.err().unwrap_or_else(|| io::Error::other("nothing was written").into())),
+    }
 }
 
 /// The file that a path leads to, or where one is to be made.

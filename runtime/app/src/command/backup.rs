@@ -6,7 +6,6 @@ use std::path::PathBuf;
 use anyhow::{Result, anyhow};
 use clap::Args;
 use orco_runtime::backup::{self, BackupContents, BackupError, BackupOptions};
-use orco_runtime::files;
 use orco_runtime::signature::SecretKey;
 use orco_runtime::state::sentence::counted;
 use serde_json::{Value, json};
@@ -38,7 +37,7 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<
     let cannot = || format!("cannot write {shown}");
     let backup = BackupOptions::default().replace(arguments.force).sign(key.as_ref());
     let contents = match backup::write_to(&bundle, &store, &settings, &arguments.file, &backup) {
-        Err(BackupError::File(error)) if files::is_unsynced(&error) => {
+        Err(BackupError::Unsynced { error, .. }) => {
             output.mark_changed_with_error(format!("{shown}: {error}"));
             return Ok(json!({ "signed": key.is_some() }));
         }

@@ -8,7 +8,6 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use orco_runtime::backup::BackupError;
 use orco_runtime::bundle::OpenError as BundleError;
 use orco_runtime::encoder::EncodeError;
-use orco_runtime::files;
 use orco_runtime::image::ImageError;
 use orco_runtime::learner::upgrade::UpgradeError;
 use orco_runtime::learner::{ChangeError, ExportError, OpenLearnerError, ShotsError};
@@ -124,7 +123,7 @@ impl From<BackupError> for StatusError {
     fn from(error: BackupError) -> Self {
         let status = match &error {
             BackupError::Store(error) => store_status(error),
-            BackupError::File(error) if files::is_unsynced(error) => OrcoStatus::Uncertain,
+            BackupError::Unsynced { .. } => OrcoStatus::Uncertain,
             BackupError::File(_) | BackupError::Decode(_) | BackupError::Content(_) => OrcoStatus::FileFailed,
             BackupError::Release(_) => OrcoStatus::CannotOpen,
             _ => OrcoStatus::Refused,

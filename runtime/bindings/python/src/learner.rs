@@ -1,13 +1,15 @@
 //! The class `orco.Learner`. Documentation for people stands in `python/orco/_orco.pyi`.
 
 use std::ffi::CString;
-use std::path::PathBuf;
+use std::io;
+use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
 use numpy::ndarray::{Array2, Array3, Ix2};
 use numpy::{IntoPyArray, PyArray2, PyArray3, PyReadonlyArray2};
-use orco_runtime::backup::{self, BackupOptions};
+use orco_runtime::backup::{self, BackupError, BackupOptions};
 use orco_runtime::bundle::Bundle;
+use orco_runtime::files;
 use orco_runtime::learner::{ChangeError, ChangeOutcome, Learner, Observer};
 use orco_runtime::pack::{self, PackOrigin, WritePackError};
 use orco_runtime::state::Balance;
@@ -36,6 +38,11 @@ pub struct PyLearner {
 pub fn warn(py: Python<'_>, text: &str) -> PyResult<()> {
     let text = CString::new(text.replace('\0', "\u{fffd}"))?;
     PyErr::warn(py, &py.get_type::<PyRuntimeWarning>(), &text, 1)
+}
+
+/// Warns of a file that is in place, but that a power cut could still lose.
+fn warn_unsynced(py: Python<'_>, path: &Path, error: &io::Error) -> PyResult<()> {
+    warn(py, &format!("{}: {error}", path.display()))
 }
 
 impl PyLearner {
@@ -177,10 +184,14 @@ impl PyLearner {
     /// Writes all that is known into a file.
     #[pyo3(signature = (path, *, replace=false))]
     fn backup(&self, py: Python<'_>, path: PathBuf, replace: bool) -> PyResult<PyBackup> {
-        let contents = self.with(py, |learner| {
+        let (contents, unsynced) = self.with(py, |learner| {
             let options = BackupOptions::default().replace(replace);
-            Ok(backup::write_to(learner.bundle(), learner.store(), learner.settings(), &path, &options)?)
+            match backup::write_to(learner.bundle(), learner.store(), learner.settings(), &path, &options) {
+                Err(BackupError::Unsynced { contents, error }) => Ok((*contents, Some(error))),
+                written => Ok((written?, None)),
+            }
         })?;
+        unsynced.iter().try_for_each(|error| warn_unsynced(py, &path, error))?;
         contents.warnings.iter().try_for_each(|warning| warn(py, warning))?;
         Ok((&contents).into())
     }
@@ -195,13 +206,19 @@ impl PyLearner {
         device: Option<String>,
         replace: bool,
     ) -> PyResult<usize> {
-        self.with(py, |learner| {
+        let (bytes, unsynced) = self.with(py, |learner| {
             let pack = learner.export(label, PackOrigin { device, ..PackOrigin::default() })?;
-            pack::write_unsigned(&path, &pack, replace).map_err(|error| match error {
-                WritePackError::File(error) => PendingError::Python(error.into()),
-                error => PendingError::Change(with_causes(&error)),
-            })
-        })
+            match pack::write_unsigned(&path, &pack, replace) {
+                Ok(bytes) => Ok((bytes, None)),
+                Err(WritePackError::File(error)) if files::is_unsynced(&error) => {
+                    Ok((pack::unsigned(&pack).map_or(0, |bytes| bytes.len()), Some(error)))
+                }
+                Err(WritePackError::File(error)) => Err(PendingError::Python(error.into())),
+                Err(error) => Err(PendingError::Change(with_causes(&error))),
+            }
+        })?;
+        unsynced.iter().try_for_each(|error| warn_unsynced(py, &path, error))?;
+        Ok(bytes)
     }
 
     /// Changes how much base classes count against learned ones.

@@ -102,6 +102,34 @@ class Device(unittest.TestCase):
         with self.assertRaisesRegex(orco.ChangeError, "device's name is too long for a pack, or has characters"):
             learner.export("mug", self.state / "long.orcopack", device="door" * 1000)
 
+    def test_a_file_that_is_written_but_not_synced_is_a_warning(self) -> None:
+        learner = self.learner
+        learner.learn({"mug": pictures("learn", "mug")})
+        other = tempfile.TemporaryDirectory()
+        self.addCleanup(other.cleanup)
+        # A folder that takes files, but cannot be opened, so that it cannot be synced.
+        folder = Path(other.name)
+        if os.geteuid() == 0:
+            # For root it can be: go on as nobody, to whom all of it is given.
+            for path in [folder, self.state, *self.state.rglob("*")]:
+                os.chown(path, 65534, 65534)
+            os.seteuid(65534)
+            self.addCleanup(os.seteuid, 0)
+        folder.chmod(0o300)
+        self.addCleanup(folder.chmod, 0o700)
+        if not os.access(folder, os.W_OK | os.X_OK, effective_ids=True):
+            self.skipTest("nobody may not reach the folder of temporary files")
+        written, pack = folder / "all.orcobackup", folder / "mug.orcopack"
+        for replace in [False, True]:
+            with self.assertWarnsRegex(RuntimeWarning, "all.orcobackup: it was written, but a power cut could"):
+                backup = learner.backup(written, replace=replace)
+            self.assertEqual((backup.learned_classes, backup.bytes), (1, written.stat().st_size))
+            with self.assertWarnsRegex(RuntimeWarning, "mug.orcopack: it was written, but a power cut could"):
+                size = learner.export("mug", pack, replace=replace)
+            self.assertEqual(size, pack.stat().st_size)
+        with self.assertRaisesRegex(orco.BackupError, "there is a file"):
+            learner.backup(written)
+
     def test_the_head_is_aligned_when_asked(self) -> None:
         at_once, later = self.learner, self.opened(align="later")
         self.assertIsNone(at_once.align(), "nothing is to be done")

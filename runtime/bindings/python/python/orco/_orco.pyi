@@ -239,7 +239,7 @@ class Learner:
 
     def backup(self, path: _Path, *, replace: bool = False) -> Backup:
         """Writes all that is known into a file, as a whole or not at all; `restore` puts it into a replacement. What
-        had to be left out becomes a RuntimeWarning.
+        had to be left out becomes a RuntimeWarning, and that a power cut could still lose the file.
 
         replace: whether a file that is there already may be replaced.
 
@@ -248,7 +248,8 @@ class Learner:
 
     def export(self, label: str, path: _Path, *, device: str | None = None, replace: bool = False) -> int:
         """Writes a learned class into a pack, for another device with the same bundle, and returns the bytes of the file.
-        It holds exemplars and no picture, and is not signed: `orco export --sign` signs.
+        It holds exemplars and no picture, and is not signed: `orco export --sign` signs. That
+        a power cut could still lose the file becomes a RuntimeWarning.
 
         device: the name of this one, for whoever receives the pack.
         replace: whether a file that is there already may be replaced.
