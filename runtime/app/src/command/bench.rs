@@ -1,6 +1,7 @@
 //! `orco bench`: figures of this machine. Every bundle and engine is measured in a process of its own, so that start
 //! and memory are its own.
 
+use std::ffi::OsString;
 use std::fmt;
 use std::fs;
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -175,7 +176,9 @@ fn row(start: f64, figures: &Figures) -> String {
 /// The bundles that lie beside one, that one among them.
 fn found(bundle: &Path) -> Result<Vec<PathBuf>> {
     let is_bundle = |folder: &PathBuf| folder.join(MANIFEST).is_file();
-    let folder = bundle.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    // The last part of a path such as `.` or `bundle/..` is no name of its folder.
+    let place = bundle.canonicalize().unwrap_or_else(|_| bundle.to_owned());
+    let folder = place.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let entries = fs::read_dir(folder).with_context(|| format!("cannot look for bundles in {}", folder.display()))?;
     let mut bundles: Vec<PathBuf> = entries.filter_map(|entry| Some(entry.ok()?.path())).filter(is_bundle).collect();
     bundles.sort();
@@ -183,17 +186,25 @@ fn found(bundle: &Path) -> Result<Vec<PathBuf>> {
     Ok(bundles)
 }
 
+/// The arguments of a process that measures a bundle with an engine.
+fn child_arguments(options: &Options, bundle: &Path, engine: &str, arguments: &Arguments) -> Vec<OsString> {
+    let (frames, size) = (arguments.frames.to_string(), arguments.size.to_string());
+    let measure = ["bench", "--measure", "--frames", &frames, "--size", &size, "--engine", engine];
+    let mut given: Vec<OsString> = measure.map(Into::into).into();
+    given.extend(["--bundle".into(), bundle.into(), "--backbone".into(), options.backbone.name().into()]);
+    if let Some(threads) = options.threads {
+        given.extend(["--threads".into(), threads.to_string().into()]);
+    }
+    for (option, file) in [("--public-key", &options.public_key), ("--config", &options.config)] {
+        given.extend(file.iter().flat_map(|file| [option.into(), file.into()]));
+    }
+    given
+}
+
 /// Measures a bundle with an engine. Returns the seconds from starting the program to its first answer, too.
 fn in_its_own_process(options: &Options, bundle: &Path, engine: &str, arguments: &Arguments) -> Result<(f64, Figures)> {
     let mut command = Command::new(std::env::current_exe().context("this program cannot be found")?);
-    let (frames, size) = (arguments.frames.to_string(), arguments.size.to_string());
-    command
-        .args(["bench", "--measure", "--frames", &frames, "--size", &size, "--engine", engine, "--bundle"])
-        .arg(bundle);
-    command.args(["--backbone", options.backbone.name()]);
-    if let Some(threads) = options.threads {
-        command.args(["--threads", &threads.to_string()]);
-    }
+    command.args(child_arguments(options, bundle, engine, arguments));
     let started = Instant::now();
     let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
     let mut child = child.context("this program cannot be started once more")?;
@@ -288,7 +299,52 @@ fn frame(size: FrameSize, number: u32) -> RgbImage {
 
 #[cfg(test)]
 mod tests {
+    use clap::Parser;
+
     use super::*;
+
+    /// The arguments of `orco bench` alone.
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        options: Options,
+        #[command(flatten)]
+        arguments: Arguments,
+    }
+
+    #[test]
+    fn a_process_that_measures_gets_the_options_that_count_for_it() {
+        let given = |line: &[&str]| {
+            let Line { options, arguments } = Line::parse_from([&["orco"], line].concat());
+            let given = child_arguments(&options, Path::new("bundle"), "rten", &arguments);
+            let given: Vec<String> = given.into_iter().map(|word| word.into_string().unwrap()).collect();
+            given.join(" ")
+        };
+        let line = given(&["--public-key", "our key.pub", "--config", "orco.toml", "--threads", "2"]);
+        for expected in ["--public-key our key.pub", "--config orco.toml", "--threads 2", "--bundle bundle"] {
+            assert!(line.contains(expected), "{expected}: {line}");
+        }
+        // Unless the environment of the tests names them.
+        let unset = |variable: &str| std::env::var_os(variable).is_none();
+        assert!(!unset("ORCO_PUBLIC_KEY") || !given(&[]).contains("--public-key"));
+        assert!(!unset("ORCO_CONFIG") || !given(&[]).contains("--config"));
+    }
+
+    #[test]
+    fn bundles_are_found_beside_one_however_its_path_ends() {
+        let folder = tempfile::tempdir().unwrap();
+        let place = folder.path().canonicalize().unwrap();
+        let bundles = ["a", "b"].map(|name| place.join(name));
+        for bundle in &bundles {
+            fs::create_dir_all(bundle.join("report")).unwrap();
+            fs::write(bundle.join(MANIFEST), "").unwrap();
+        }
+        for path in ["a", "b/", "a/report/..", "a/report/../."] {
+            assert_eq!(found(&place.join(path)).unwrap(), bundles, "{path}");
+        }
+        assert_eq!(found(&place.join("none")).unwrap(), bundles, "one that is not there has neighbours all the same");
+        assert!(found(&bundles[0].join("report")).unwrap_err().to_string().contains("there is no bundle in"));
+    }
 
     #[test]
     fn percentiles_are_values_that_were_measured() {

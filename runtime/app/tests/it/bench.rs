@@ -1,6 +1,6 @@
 //! `orco bench`: a row for every bundle and engine, and sentences where one cannot be measured.
 
-use crate::support::{Device, shipped, text, workspace};
+use crate::support::{Device, key, shipped, sign, text, workspace};
 
 #[test]
 fn every_bundle_and_engine_has_its_row() {
@@ -36,4 +36,32 @@ fn what_cannot_be_measured_is_said_and_the_rest_is_measured() {
     for wrong in [["--frames", "0"], ["--size", "640"]] {
         assert_eq!(device.command(&["bench", wrong[0], wrong[1]]).output().unwrap().status.code(), Some(2));
     }
+}
+
+#[test]
+fn only_signed_bundles_are_measured_where_a_key_is_configured() {
+    let mut device = Device::with_own_bundle();
+    let ours = key(device.folder.path(), "ours");
+    device.options = vec!["--public-key".into(), ours.public.to_str().unwrap().into()];
+    let bundle = device.bundle.to_str().unwrap();
+    let arguments = ["bench", bundle, "--frames", "1", "--engine", "rten"];
+    let output = device.command(&arguments).output().unwrap();
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{}", text(&output.stdout));
+    assert!(said.contains("error: bundle with rten: ") && said.contains("it is not signed"), "{said}");
+    sign(&device.bundle, &ours.key);
+    let found = device.json(&arguments);
+    assert!(found["rows"][0]["figures"]["p50"].as_f64().unwrap() > 0.0, "{found:#}");
+}
+
+#[test]
+fn the_bundle_in_this_folder_is_found_with_those_beside_it() {
+    let device = Device::with_own_bundle();
+    let here = Device { bundle: ".".into(), folder: tempfile::TempDir::new().unwrap(), options: Vec::new() };
+    let mut command = here.command(&["bench", "--frames", "1", "--engine", "rten", "--json", "-"]);
+    let output = command.current_dir(&device.bundle).output().unwrap();
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let found: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(found["rows"].as_array().map(Vec::len), Some(1), "{found:#}");
+    assert_eq!(found["rows"][0]["bundle"], "bundle");
 }
