@@ -10,10 +10,11 @@ use orco_benchmark::benchmark::Benchmark;
 use orco_benchmark::terminal::progress_bar;
 use orco_benchmark::{DeviceLearner, SessionAccuracy, SessionWalk};
 use orco_runtime::encoder::engine_choice::Workload;
-use orco_runtime::learner::{Learner, Shots, pictures_in};
+use orco_runtime::learner::{Answer, Learner, Shots, pictures_in};
 use orco_runtime::method::align::AlignProgress;
 use orco_runtime::state::classify::Match;
 use orco_runtime::state::escape::EscapedText;
+use orco_runtime::state::label;
 use orco_runtime::state::sentence::counted;
 use orco_runtime::threads::Threads;
 use serde_json::{Value, json};
@@ -43,10 +44,29 @@ pub struct Arguments {
 /// How other pictures of the learned classes are answered.
 #[derive(Clone, Copy, Debug, Default)]
 struct Pictures {
+    /// Those that are answered by their class, and not unknown.
     right: usize,
     /// Answers, right or wrong, of which the learner is sure.
     sure: usize,
     total: usize,
+}
+
+impl Pictures {
+    /// One picture of a class, and how it is answered. What is unknown is neither recognised nor sure.
+    fn of(label: &str, answer: &Answer) -> Self {
+        let is_sure = answer.score.probability().is_some_and(|probability| probability >= SURE);
+        Self::answered(label, &answer.label, answer.is_unknown(), is_sure)
+    }
+
+    /// One picture of a class that is answered by a label, of which the learner is sure or not.
+    fn answered(label: &str, answer: &str, is_unknown: bool, is_sure: bool) -> Self {
+        let is_right = !is_unknown && label::same(answer, label);
+        Self { right: is_right.into(), sure: (is_sure && !is_unknown).into(), total: 1 }
+    }
+
+    fn and(self, other: Self) -> Self {
+        Self { right: self.right + other.right, sure: self.sure + other.sure, total: self.total + other.total }
+    }
 }
 
 /// Runs the sessions of the bundle's benchmark, then learns and recognises the classes of the sample pictures in a
@@ -129,22 +149,24 @@ fn pictures(options: &Options, output: &Output, arguments: &Arguments, is_kept: 
     session_report::print(output, &report, &what, started.elapsed().as_secs_f64())?;
     let mut learner = device::open(options, output)?;
     let probable = learner.base_model().scoring(&learner.base_model().config).is_some();
-    say!(output, "\nthe saved state, opened again, on other pictures among {} classes:\n", learner.classes().count())?;
+    let known = learner.classes().count();
+    let named = if learner.is_learned_only() { learner.state().classes.len() } else { known };
+    say!(output, "\nthe saved state, opened again, on other pictures; answers name {named} of {known} classes:\n")?;
     say!(output, "{:<16} {:>10} {:>8}  not sure", "class", "recognised", "sure")?;
     let mut all = Pictures::default();
     for label in &labels {
         let (mut of_class, mut doubts) = (Pictures::default(), Vec::new());
         for path in pictures_in(arguments.shots.join("try").join(label))? {
             let answer = learner.classify(&picture::open(&path)?)?;
-            let sure = answer.score.probability().is_some_and(|probability| probability >= SURE);
-            of_class.total += 1;
-            of_class.right += usize::from(answer.label == *label);
-            of_class.sure += usize::from(sure);
-            if !sure || answer.label != *label {
+            let picture = Pictures::of(label, &answer);
+            of_class = of_class.and(picture);
+            if (picture.right, picture.sure) != (1, 1) {
                 let file = path.file_name().unwrap_or_default().to_string_lossy();
-                doubts.push(format!("{file}: {}", candidates(&learner, &answer.matches, probable)));
+                let unknown = if answer.is_unknown() { "unknown, else " } else { "" };
+                doubts.push(format!("{file}: {unknown}{}", candidates(&learner, &answer.matches, probable)));
             }
         }
+        all = all.and(of_class);
         let Pictures { right, sure, total } = of_class;
         let sure = if probable { format!("{sure} of {total}") } else { "-".into() };
         say!(
@@ -154,7 +176,6 @@ fn pictures(options: &Options, output: &Output, arguments: &Arguments, is_kept: 
             format!("{right} of {total}"),
             doubts.join("; ")
         )?;
-        all = Pictures { right: all.right + right, sure: all.sure + of_class.sure, total: all.total + total };
     }
     let Pictures { right, sure, total } = all;
     say!(output, "\n{right} of {total} pictures recognised")?;
@@ -187,4 +208,22 @@ fn candidates(learner: &Learner, matches: &[Match], probable: bool) -> String {
         if probable { format!("{label} {:.0} %", 100.0 * found.score) } else { format!("{label} {:.2}", found.score) }
     };
     matches.iter().take(2).map(name).collect::<Vec<_>>().join(" or ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_unknown_is_not_recognised_and_labels_are_compared_as_labels() {
+        let counts = |label: &str, answer: &str, is_unknown: bool, is_sure: bool| {
+            let Pictures { right, sure, total } = Pictures::answered(label, answer, is_unknown, is_sure);
+            [right, sure, total]
+        };
+        assert_eq!(counts("mug", "mug", false, true), [1, 1, 1]);
+        assert_eq!(counts("mug", "cup", false, true), [0, 1, 1]);
+        assert_eq!(counts("mug", "mug", true, true), [0, 0, 1]);
+        // An accent of its own, as some systems name folders.
+        assert_eq!(counts("co\u{302}ne", "c\u{f4}ne", false, false), [1, 0, 1]);
+    }
 }

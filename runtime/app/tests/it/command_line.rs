@@ -578,6 +578,24 @@ fn a_demonstration_that_fails_late_says_that_the_state_was_changed() {
     assert_eq!((output.status.code(), &result["changed"]), (Some(1), &false.into()), "{}", text(&output.stderr));
 }
 
+#[test]
+fn a_demonstration_says_what_answers_name_and_knows_labels_in_any_form() {
+    let device = Device::on(workspace().join("models/everyday"));
+    let samples = device.folder.path().join("samples");
+    // An accent of its own, as some systems name folders.
+    for (class, label) in [("traffic-cone", "co\u{302}ne"), ("mug", "mug"), ("cactus", "cactus")] {
+        for part in ["learn", "try"] {
+            copy_all(&shots(part, class), &samples.join(part).join(label));
+        }
+    }
+    let output = device.command(&["demo", "--shots", samples.to_str().unwrap()]).output().unwrap();
+    let said = text(&output.stdout);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert!(said.contains("on other pictures; answers name 3 of 108 classes:"), "{said}");
+    let row = said.lines().find(|line| line.starts_with("co\u{302}ne ")).unwrap_or_else(|| panic!("{said}"));
+    assert!(!row.contains(" 0 of 8 "), "{said}");
+}
+
 #[cfg(feature = "serve")]
 #[test]
 fn a_camera_that_is_none_is_refused_without_its_password() {
