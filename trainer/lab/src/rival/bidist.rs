@@ -24,7 +24,7 @@ use tch::nn::VarStore;
 use tch::{Kind, Tensor, no_grad};
 
 use self::step::{BidistStep, both, merged};
-use super::branch::{Branch, check_loss, copied, features, labelled, permuted};
+use super::branch::{Branch, check_loss, copied, drawn, features, labelled, permuted};
 use super::cosine::{CrossEntropy, logits};
 use super::embedding::class_means;
 use super::prototypes::new_means;
@@ -38,7 +38,7 @@ pub(super) static BIDIST: RivalSpec = RivalSpec {
         description: "Two branches and two teachers in every session (Zhao et al., CVPR 2023).",
         paper_row: Some("BiDist"),
     },
-    revision: 1,
+    revision: 2,
     backbone: BY_CROSS_ENTROPY,
     measure,
 };
@@ -53,7 +53,8 @@ const STEPS: usize = 100;
 /// Learning rate of the branch, and of the small networks: `--ft_lr`, `--BC_lr`, `--EMA_FC_lr`.
 const RATE: f64 = 0.001;
 const SMALL_RATE: f64 = 0.01;
-/// Exemplars in a step: of base classes in the first session, half of them of learned ones later.
+/// Exemplars in a step: of base classes in the first session, half of them of learned ones later, each drawn with
+/// replacement (`--batch_size_exemplar`).
 const EXEMPLARS: usize = 50;
 /// The small networks: a hidden layer, two outputs.
 const SMALL: HeadConfig = HeadConfig { hidden: 64, projection: 2 };
@@ -110,17 +111,6 @@ impl<'a> Bidist<'a> {
         new_means(&unit(&features).unsqueeze(1)).squeeze_dim(1)
     }
 
-    /// Draws exemplars of a step, without any twice.
-    fn exemplars(&self) -> Vec<(usize, i64)> {
-        let some = |all: &[(usize, i64)], count: usize| -> Vec<(usize, i64)> {
-            permuted(all.len()).into_iter().take(count).map(|row| all[row]).collect()
-        };
-        if self.learned.is_empty() {
-            return some(&self.base_exemplars, EXEMPLARS);
-        }
-        [some(&self.base_exemplars, EXEMPLARS / 2), some(&self.learned, EXEMPLARS / 2)].concat()
-    }
-
     /// Trains the branch on a session's shots; `weights` and `base_weights` have rows for its classes already.
     fn fine_tune(&mut self, shots: &[(usize, i64)]) -> Result<()> {
         let (base, known) = (self.base_means.size()[0], self.weights.size()[0]);
@@ -136,8 +126,8 @@ impl<'a> Bidist<'a> {
         let likeness = unit(&self.base_weights.narrow(0, base, known - base)).matmul(&unit(&self.base_means).tr());
         for _ in 0..STEPS {
             interrupt::check()?;
-            let all = [shots, &self.exemplars()].concat();
-            let (images, labels): (Vec<usize>, Vec<i64>) = all.into_iter().unzip();
+            let (images, labels): (Vec<usize>, Vec<i64>) =
+                step_images(shots, &self.base_exemplars, &self.learned).into_iter().unzip();
             let branch = &self.branch;
             let (hidden, labels) = (branch.hidden(&images), Tensor::from_slice(&labels).to_device(device));
             let student = logits(&branch.features(&branch.model.backbone, &hidden), &weights);
@@ -160,6 +150,18 @@ impl<'a> Bidist<'a> {
         self.selector = Some((small, selector));
         Ok(())
     }
+}
+
+/// Images of a step with their classes: the session's shots in random order, since the last of them are distilled, then
+/// exemplars of base classes and of `learned` ones.
+fn step_images(shots: &[(usize, i64)], base: &[(usize, i64)], learned: &[(usize, i64)]) -> Vec<(usize, i64)> {
+    let mut images: Vec<_> = permuted(shots.len()).into_iter().map(|row| shots[row]).collect();
+    let of_base = if learned.is_empty() { EXEMPLARS } else { EXEMPLARS / 2 };
+    images.extend(drawn(base.len(), of_base).into_iter().map(|row| base[row]));
+    if !learned.is_empty() {
+        images.extend(drawn(learned.len(), EXEMPLARS - of_base).into_iter().map(|row| learned[row]));
+    }
+    images
 }
 
 /// Row and class of the row of each class that is most like its class's mean.
@@ -221,5 +223,32 @@ mod tests {
         let features = rows(&[1.0, 1.0, 0.0, 3.0, 2.0, 0.1, 0.5, 1.0]);
         let found = nearest_of_each(&features, &Tensor::from_slice(&[0i64, 1, 0, 1]), &rows(&[1.0, 0.0, 0.0, 1.0]));
         assert_eq!(found, [(2, 0), (1, 1)]);
+    }
+
+    #[test]
+    fn half_of_the_exemplars_are_of_learned_classes_however_few_there_are() {
+        let shots = labelled(&[500; 25], 65);
+        let of = |classes: std::ops::Range<i64>| classes.map(|class| (class as usize, class)).collect::<Vec<_>>();
+        let counts = |learned: &[(usize, i64)]| {
+            let images = step_images(&shots, &of(0..60), learned);
+            let of_base = images.iter().filter(|(_, class)| *class < 60).count();
+            assert!(images[25..].iter().all(|(image, class)| *image as i64 == *class), "{images:?}");
+            [of_base, images.len() - 25 - of_base]
+        };
+        assert_eq!([counts(&[]), counts(&of(60..65)), counts(&of(60..80))], [[50, 0], [25, 25], [25, 25]]);
+    }
+
+    #[test]
+    fn every_step_has_all_shots_in_another_order() {
+        let shots = labelled(&(0..25).collect::<Vec<_>>(), 60);
+        let steps: Vec<_> = (0..20).map(|_| step_images(&shots, &[(100, 0)], &[])[..25].to_vec()).collect();
+        let mut last: Vec<i64> = steps.iter().flat_map(|step| step[20..].iter().map(|(_, class)| *class)).collect();
+        last.sort_unstable();
+        last.dedup();
+        assert_eq!(last, [60, 61, 62, 63, 64], "the five that are distilled are of any class");
+        for mut step in steps {
+            step.sort_unstable();
+            assert_eq!(step, shots);
+        }
     }
 }

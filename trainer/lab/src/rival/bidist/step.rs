@@ -2,7 +2,7 @@
 
 use tch::{Kind, Tensor};
 
-/// Shots in a step that are distilled too.
+/// Shots in a step that are distilled too, the last ones.
 const DISTILLED: i64 = 5;
 /// Temperature of distillation, `--ft_T`, and its weight, `--w_d`.
 const TEMPERATURE: f64 = 16.0;
@@ -15,7 +15,7 @@ const BASE_TEACHER: f64 = 1.0;
 const MERGED: f64 = 5.0;
 const SELECTION: f64 = 50.0;
 
-/// Logits of a step's images, `[n, seen]`: the session's shots first, exemplars then.
+/// Logits of a step's images, `[n, seen]`: the session's shots in random order, exemplars then.
 pub(super) struct BidistStep {
     pub student: Tensor,
     pub by_base: Tensor,
