@@ -54,12 +54,30 @@ pub(crate) struct RivalSpec {
     /// Its name, and whose it is.
     method: Method,
     /// Number of what it computes. Raise it with every change of its numbers: what was kept of it is then measured
-    /// anew.
+    /// anew, and its episodes are trained anew.
     revision: u32,
     /// What trains its backbone: rivals that say the same share one.
-    backbone: &'static str,
+    backbone: RivalBackbone,
     /// Trains it as far as it is not trained yet, and leads it through the sessions.
     measure: fn(&mut RivalTraining<'_>) -> Result<Summary>,
+}
+
+/// What trains a backbone in the base session.
+pub(crate) struct RivalBackbone {
+    name: &'static str,
+    /// Number of what it trains. Raise it with every change of that, and the revision of each rival that stands on it:
+    /// the backbone is then trained anew, in a folder of its own.
+    revision: u32,
+}
+
+impl RivalBackbone {
+    /// As [`Rival::digest`]. The first revision adds nothing to it, so that what was trained before there were any is
+    /// found.
+    fn digest(&self, recipe: &Recipe, data: u64) -> String {
+        let revision = (self.revision > 1).then(|| json!({ "revision": self.revision }));
+        let other = (data != recipe.seed).then(|| json!(data));
+        digest([json!(self.name)].into_iter().chain(phase_1_inputs(recipe)).chain(other).chain(revision).collect())
+    }
 }
 
 /// A way of training a backbone, and of answering with it.
@@ -97,14 +115,13 @@ impl Rival {
 
     /// What trains its backbone: rivals that say the same share one.
     pub fn backbone(self) -> &'static str {
-        self.0.backbone
+        self.0.backbone.name
     }
 
-    /// A digest of all that its backbone depends on, where the data are those of the recipe with the seed `data`: what
-    /// is set aside, and what synthetic pictures show, is drawn by it.
+    /// A digest of all that its backbone depends on, the revision of its training among that, where the data are those
+    /// of the recipe with the seed `data`: what is set aside, and what synthetic pictures show, is drawn by it.
     pub fn digest(self, recipe: &Recipe, data: u64) -> String {
-        let other = (data != recipe.seed).then(|| json!(data));
-        digest([json!(self.backbone())].into_iter().chain(phase_1_inputs(recipe)).chain(other).collect())
+        self.0.backbone.digest(recipe, data)
     }
 
     /// What one of the OrCo paper's tables gives for it.
@@ -212,7 +229,7 @@ impl RivalTraining<'_> {
 }
 
 /// Backbones that are trained by cross entropy over cosines.
-const BY_CROSS_ENTROPY: &str = "cross-entropy";
+const BY_CROSS_ENTROPY: RivalBackbone = RivalBackbone { name: "cross-entropy", revision: 1 };
 
 /// What the programs train with where phase 1 does not: Nesterov's SGD that has everything decay.
 fn sgd(parameters: Vec<Parameter>) -> Sgd {
@@ -401,6 +418,9 @@ mod tests {
         assert!(digest != baseline.digest(&other, other.seed) && digest != fact.digest(&recipe, 1));
         // By the same seed, but on the data of another.
         assert_ne!(baseline.digest(&other, other.seed), baseline.digest(&other, recipe.seed));
+        // Another revision of the training has a folder of its own.
+        let of_revision = |revision| RivalBackbone { revision, ..BY_CROSS_ENTROPY }.digest(&recipe, recipe.seed);
+        assert!(of_revision(1) == digest && ![digest, of_revision(3)].contains(&of_revision(2)));
         let given = Recipe { pretrain: orco_trainer::config::PretrainConfig::default(), ..recipe };
         assert!(check(&given).unwrap_err().to_string().contains("rivals need a recipe with [pretrain]"));
     }

@@ -92,6 +92,10 @@ impl Cec {
 impl Tasks for Cec {
     const NAME: &'static str = "cec";
 
+    fn revision(&self) -> u32 {
+        CEC.revision
+    }
+
     fn length(&self) -> [usize; 2] {
         LENGTH
     }

@@ -29,6 +29,8 @@ pub(super) struct Episode {
 pub(super) trait Tasks {
     /// Name of the phase and of its checkpoint.
     const NAME: &'static str;
+    /// Number of what is trained, the [revision](super::RivalSpec) of the rival: a checkpoint of another one is left.
+    fn revision(&self) -> u32;
     /// Epochs, and steps of each.
     fn length(&self) -> [usize; 2];
     /// Learning rate of an epoch.
@@ -37,7 +39,8 @@ pub(super) trait Tasks {
     fn draw(&self) -> Episode;
 }
 
-/// Trains attention as far as it is not trained yet, one episode for each step.
+/// Trains attention as far as it is not trained yet, one episode for each step. What another revision trained is trained
+/// anew.
 ///
 /// # Errors
 /// If the loss stops being finite, a checkpoint cannot be read or written, or a stop was asked for.
@@ -61,6 +64,9 @@ pub(super) fn train<T: Tasks>(attention: &Attention, tasks: &T, base: &BaseSessi
     fit.run(&mut phase, at)
 }
 
+/// Name of the number in a checkpoint that says which revision trained it.
+const REVISION: &str = "revision";
+
 struct EpisodePhase<'a, T> {
     attention: &'a Attention,
     tasks: &'a T,
@@ -75,12 +81,20 @@ impl<T: Tasks> EpisodePhase<'_, T> {
         format!("{}.safetensors", T::NAME)
     }
 
-    /// Sets everything from the checkpoint, if there is one.
+    /// Sets everything from the checkpoint, if there is one of this revision; the first one named none.
     fn load(&mut self) -> Result<Position> {
         let Some(tensors) = self.base.run.load(&Self::file())? else { return Ok(Position::default()) };
+        let number = |name: &str| tensors.get(name).map_or(0.0, |number| number.double_value(&[]));
+        let revision = number(REVISION).max(1.0) as u32;
+        if revision != self.tasks.revision() {
+            log::warn!(
+                "the episodes of {} were trained by another revision of this program; they are trained anew",
+                T::NAME
+            );
+            return Ok(Position::default());
+        }
         store::restore(store::tensors(&self.attention.store), &tensors)?;
         self.sgd.restore(&tensors);
-        let number = |name: &str| tensors.get(name).map_or(0.0, |number| number.double_value(&[]));
         self.sums = [number("loss"), number("accuracy")];
         Ok(Position { epoch: number("epochs") as usize, step: number("steps") as usize })
     }
@@ -130,8 +144,74 @@ impl<T: Tasks> TrainingPhase for EpisodePhase<'_, T> {
             ("accuracy", self.sums[1]),
             ("epochs", at.epoch as f64),
             ("steps", at.step as f64),
+            (REVISION, f64::from(self.tasks.revision())),
         ];
         tensors.extend(numbers.map(|(name, number)| (name.to_owned(), Tensor::from(number).to_kind(Kind::Double))));
         run.save(&Self::file(), &tensors, at.global_step(self.tasks.length()[1]))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use orco_trainer::data::dataset::{self, DataOrigin};
+    use orco_trials::alone::alone;
+    use tch::Device;
+
+    use super::*;
+    use crate::rival::tests::{recipe, values};
+
+    /// The same task in every step.
+    struct OneTask {
+        revision: u32,
+        drawn: Cell<usize>,
+    }
+
+    impl Tasks for OneTask {
+        const NAME: &'static str = "one-task";
+
+        fn revision(&self) -> u32 {
+            self.revision
+        }
+
+        fn length(&self) -> [usize; 2] {
+            [2, 3]
+        }
+
+        fn rate(&self, _: usize) -> f64 {
+            0.1
+        }
+
+        fn draw(&self) -> Episode {
+            self.drawn.set(self.drawn.get() + 1);
+            let images = Tensor::eye(2, (Kind::Float, Device::Cpu));
+            Episode { prototypes: images.copy(), images, labels: Tensor::from_slice(&[1i64, 0]) }
+        }
+    }
+
+    #[test]
+    fn what_another_revision_trained_is_trained_anew() {
+        alone("rival::episodes::tests::what_another_revision_trained_is_trained_anew", || {
+            let (recipe, folder) = (recipe(), tempfile::tempdir().unwrap());
+            let data = dataset::open(&recipe, &DataOrigin::default()).unwrap();
+            let run = &Run::open(folder.path(), &recipe).unwrap();
+            let base = BaseSession { images: &data.train, split: &data.split, seed: recipe.seed, run };
+            let trained = |revision: u32| {
+                let task = OneTask { revision, drawn: Cell::new(0) };
+                tch::manual_seed(1);
+                let attention = Attention::new(2, Device::Cpu);
+                train(&attention, &task, &base).unwrap();
+                let weights: Vec<_> =
+                    store::tensors(&attention.store).into_iter().map(|(_, tensor)| values(&tensor)).collect();
+                (task.drawn.get(), weights)
+            };
+            let (steps, first) = trained(1);
+            assert_eq!(steps, 6);
+            assert_eq!(trained(1), (0, first.clone()), "the checkpoint is taken");
+            assert_eq!(trained(2), (6, first.clone()), "it is of another revision");
+            assert_eq!(trained(2), (0, first));
+            assert_eq!(run.metrics(OneTask::NAME).len(), 2);
+        });
     }
 }

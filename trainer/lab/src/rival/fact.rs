@@ -30,7 +30,7 @@ use tch::{Kind, Tensor, no_grad};
 use super::branch::uniform;
 use super::cosine::logits;
 use super::prototypes::PrototypeClassifier;
-use super::{RivalSpec, RivalTraining};
+use super::{RivalBackbone, RivalSpec, RivalTraining};
 
 pub(super) static FACT: RivalSpec = RivalSpec {
     method: Method {
@@ -39,7 +39,7 @@ pub(super) static FACT: RivalSpec = RivalSpec {
         paper_row: Some("FACT"),
     },
     revision: 1,
-    backbone: "fact",
+    backbone: RivalBackbone { name: "fact", revision: 1 },
     measure,
 };
 

@@ -104,6 +104,10 @@ impl Limit {
 impl Tasks for Limit {
     const NAME: &'static str = "limit";
 
+    fn revision(&self) -> u32 {
+        LIMIT.revision
+    }
+
     fn length(&self) -> [usize; 2] {
         [EPOCHS, (self.labels.numel() / self.batch).max(1)]
     }

@@ -32,11 +32,14 @@ use tch::{Device, Kind, Tensor, no_grad};
 use super::branch::{check_loss, labelled, permuted, uniform};
 use super::embedding::Embedding;
 use super::prototypes::new_means;
-use super::{RivalSpec, RivalTraining};
+use super::{RivalBackbone, RivalSpec, RivalTraining};
 use crate::sessions::{Protocol, SessionLearner};
 
 pub(super) static NC_FSCIL: RivalSpec =
-    RivalSpec { method: method::NC_FSCIL, revision: 1, backbone: method::NC_FSCIL.name, measure };
+    RivalSpec { method: method::NC_FSCIL, revision: 1, backbone: BACKBONE, measure };
+
+/// What its base session trains.
+const BACKBONE: RivalBackbone = RivalBackbone { name: method::NC_FSCIL.name, revision: 1 };
 
 fn measure(training: &mut RivalTraining<'_>) -> Result<Summary> {
     let mut nc_fscil = NcFscil::new(training.model, training.recipe);

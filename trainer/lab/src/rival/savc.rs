@@ -30,7 +30,7 @@ use tch::{Kind, Tensor, no_grad};
 
 use super::cosine::logits;
 use super::prototypes::PrototypeClassifier;
-use super::{RivalSpec, RivalTraining};
+use super::{RivalBackbone, RivalSpec, RivalTraining};
 
 pub(super) static SAVC: RivalSpec = RivalSpec {
     method: Method {
@@ -39,7 +39,7 @@ pub(super) static SAVC: RivalSpec = RivalSpec {
         paper_row: None,
     },
     revision: 1,
-    backbone: "savc",
+    backbone: RivalBackbone { name: "savc", revision: 1 },
     measure,
 };
 
