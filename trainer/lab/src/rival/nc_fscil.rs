@@ -13,6 +13,7 @@
 
 use orco_benchmark::Summary;
 use orco_lab::method;
+use std::borrow::Borrow;
 use std::collections::HashMap;
 
 use anyhow::Result;
@@ -26,7 +27,7 @@ use orco_trainer::platform::interrupt;
 use orco_trainer::run::progress::PhaseProgress;
 use orco_trainer::train::optimiser::{Parameter, Sgd, SgdConfig, gradients};
 use orco_trainer::train::pretrain::{BatchLosses, Criterion, StepContext, accuracy};
-use tch::nn::{self, LayerNorm, Linear, LinearConfig, Module, VarStore};
+use tch::nn::{self, Init, LayerNorm, Linear, LinearConfig, Module, VarStore};
 use tch::{Device, Kind, Tensor, no_grad};
 
 use super::branch::{check_loss, labelled, permuted, uniform};
@@ -36,10 +37,10 @@ use super::{RivalBackbone, RivalSpec, RivalTraining};
 use crate::sessions::{Protocol, SessionLearner};
 
 pub(super) static NC_FSCIL: RivalSpec =
-    RivalSpec { method: method::NC_FSCIL, revision: 1, backbone: BACKBONE, measure };
+    RivalSpec { method: method::NC_FSCIL, revision: 2, backbone: BACKBONE, measure };
 
 /// What its base session trains.
-const BACKBONE: RivalBackbone = RivalBackbone { name: method::NC_FSCIL.name, revision: 1 };
+const BACKBONE: RivalBackbone = RivalBackbone { name: method::NC_FSCIL.name, revision: 2 };
 
 fn measure(training: &mut RivalTraining<'_>) -> Result<Summary> {
     let mut nc_fscil = NcFscil::new(training.model, training.recipe);
@@ -96,12 +97,35 @@ impl NcFscilProjection {
     }
 }
 
-/// Everything random of a step: two classes of which every image is, to the shares `share` and 1 - `share`.
+/// Everything random of a step.
 pub(super) struct NcFscilDraw {
     views: Tensor,
+    /// None where images are left as they are.
+    mixture: Option<Mixture>,
+}
+
+/// How the images of a step are mixed with each other.
+struct Mixture {
     /// The image that each is mixed with, i64.
     partner: Tensor,
+    /// What is left of an image; the rest is its partner's.
     share: f64,
+}
+
+impl Mixture {
+    /// The loss of mixed images, by that against their `own` classes and against those of their `partners`. The
+    /// authors' program counts the former once more: behind both parts, `forward_train` of its classifier updates
+    /// `loss` with it again, and `_parse_losses` adds everything up that is called a loss.
+    fn loss(&self, own: &Tensor, partners: &Tensor) -> Tensor {
+        own * (1.0 + self.share) + partners * (1.0 - self.share)
+    }
+}
+
+/// A layer as torch begins it, uniform in +-1/sqrt(inputs); tch's own default is another.
+fn linear<'a>(path: impl Borrow<nn::Path<'a>>, inputs: i64, outputs: i64, bias: bool) -> Linear {
+    let bound = 1.0 / (inputs as f64).sqrt();
+    let uniform = Init::Uniform { lo: -bound, up: bound };
+    nn::linear(path, inputs, outputs, LinearConfig { ws_init: uniform, bs_init: Some(uniform), bias })
 }
 
 impl NcFscil {
@@ -113,16 +137,15 @@ impl NcFscil {
         let vertices = Tensor::from_slice(&vertices).view([classes as i64, outputs as i64]).to_device(model.device());
         let store = VarStore::new(model.device());
         let (path, outputs) = (store.root() / "projection", outputs as i64);
-        let unbiased = LinearConfig { bias: false, ..LinearConfig::default() };
         let hidden = |name: &str, inputs| {
             let path = &path / name;
             let norm = nn::layer_norm(&path / "norm", vec![2 * features], nn::LayerNormConfig::default());
-            (nn::linear(&path / "linear", inputs, 2 * features, LinearConfig::default()), norm)
+            (linear(&path / "linear", inputs, 2 * features, true), norm)
         };
         let projection = NcFscilProjection {
             hidden: [hidden("first", features), hidden("second", 2 * features)],
-            last: nn::linear(&path / "last", 2 * features, outputs, unbiased),
-            straight: nn::linear(&path / "straight", features, outputs, unbiased),
+            last: linear(&path / "last", 2 * features, outputs, false),
+            straight: linear(&path / "straight", features, outputs, false),
         };
         Self { store, projection, vertices }
     }
@@ -155,13 +178,13 @@ impl Criterion for NcFscil {
             let gamma = Tensor::from_slice(&[ALPHA; 2]).internal_standard_gamma();
             let share = gamma.double_value(&[0]) / gamma.sum(Kind::Double).double_value(&[]);
             let mixed = &views * share + others(&partner) * (1.0 - share);
-            NcFscilDraw { views: mixed, partner, share }
+            NcFscilDraw { views: mixed, mixture: Some(Mixture { partner, share }) }
         } else if chosen < MIXED + PASTED {
             // Beta(1, 1) is the uniform law.
             let (pasted, share) = pasted(&views, &others(&partner), uniform(), [uniform(), uniform()]);
-            NcFscilDraw { views: pasted, partner, share }
+            NcFscilDraw { views: pasted, mixture: Some(Mixture { partner, share }) }
         } else {
-            NcFscilDraw { views, partner, share: 1.0 }
+            NcFscilDraw { views, mixture: None }
         }
     }
 
@@ -172,12 +195,16 @@ impl Criterion for NcFscil {
         batch: &[usize],
     ) -> Result<BatchLosses, RankError> {
         let StepContext { model, config, .. } = context;
-        let NcFscilDraw { views, partner, share } = drawn;
+        let NcFscilDraw { views, mixture } = drawn;
         let labels = context.labels(batch);
         let features = model.backbone.forward(&model.channels.normalise(&views), config.precision, true);
         let projected = self.project(&features);
         let to = |labels: &Tensor| dot_regression(&projected, &self.goals(labels), None);
-        let loss = to(&labels) * share + to(&labels.index_select(0, &partner)) * (1.0 - share);
+        let own = to(&labels);
+        let loss = match mixture {
+            Some(mixture) => mixture.loss(&own, &to(&labels.index_select(0, &mixture.partner))),
+            None => own,
+        };
         let base = self.vertices.narrow(0, 0, model.classifier.size()[0]);
         let right = accuracy(&projected.detach().matmul(&base.tr()), &labels);
         Ok(BatchLosses::new(loss.detach().zeros_like(), loss * WEIGHT, right))
@@ -341,6 +368,27 @@ mod tests {
         let even = dot_regression(&projected, &goals, None).double_value(&[]);
         let weighed = dot_regression(&projected, &goals, Some(&Tensor::from_slice(&[1.5f32, 0.5]))).double_value(&[]);
         assert!((even - 0.04).abs() < 1e-6 && (weighed - 0.06).abs() < 1e-6, "{even}, {weighed}");
+    }
+
+    #[test]
+    fn the_classes_of_mixed_images_count_once_more() {
+        let mixture = Mixture { partner: Tensor::from_slice(&[0i64]), share: 0.75 };
+        let loss = mixture.loss(&Tensor::from(2.0), &Tensor::from(4.0)).double_value(&[]);
+        assert_eq!(loss, 0.75 * 2.0 + 0.25 * 4.0 + 2.0);
+    }
+
+    #[test]
+    fn layers_begin_as_those_of_torch() {
+        let store = VarStore::new(Device::Cpu);
+        for bias in [true, false] {
+            let layer = linear(store.root() / "layer" / i64::from(bias), 64, 256, bias);
+            let largest = |of: &Tensor| of.abs().max().double_value(&[]);
+            for tensor in [Some(&layer.ws), layer.bs.as_ref()].into_iter().flatten() {
+                let largest = largest(tensor);
+                assert!((0.95 * 0.125..=0.125).contains(&largest), "{largest}");
+            }
+            assert_eq!(layer.bs.is_some(), bias);
+        }
     }
 
     #[test]
