@@ -40,6 +40,9 @@ pub fn is_pth(bytes: &[u8]) -> bool {
 /// # Errors
 /// [`PthError`] if the bytes are no such file.
 pub fn read(bytes: &[u8]) -> Result<Vec<(String, Tensor)>, PthError> {
+    if !is_pth(bytes) {
+        return Err(PthError::Kind);
+    }
     let mut machine =
         Machine { bytes, at: 0, stack: Vec::new(), marks: Vec::new(), memory: HashMap::new(), left: MAX_COST };
     if machine.run()? != Value::Long(MAGIC.to_vec()) {
@@ -422,6 +425,8 @@ mod tests {
     fn tensors_are_read_and_counters_passed_over() {
         let file = file();
         assert!(is_pth(&file) && !is_pth(b"PK"));
+        // A zip archive, which PyTorch writes since 1.6.
+        assert_eq!(read(b"PK\x03\x04\x00\x00"), Err(PthError::Kind));
         let tensors = read(&file).unwrap();
         assert_eq!(tensors.len(), 1);
         let (name, tensor) = &tensors[0];
