@@ -6,9 +6,11 @@
 //! mean features come to the nudged prototypes; and the means' new projections are what pictures are compared with.
 //! Losses, rates and steps are those of the authors' command for mode 3.
 //!
-//! Otherwise than there: the backbone and the head that it starts from are the bundle's, trained by OrCo's phases 1 and
-//! 2 instead of meta-learning; the head has a hidden layer; prototypes are unit vectors, not hyperbolic tangents of a
-//! layer's outputs, so that the same rate turns them further; and the rate of the head's training falls along a cosine.
+//! Otherwise than there, where the head is trained: weight decay is 1e-4, there 5e-4; momentum is plain, there
+//! Nesterov's; and it begins at zero in each session, there it is kept over the sessions. Besides, the backbone and the
+//! head that it starts from are the bundle's, trained by OrCo's phases 1 and 2 instead of meta-learning; the head has a
+//! hidden layer; prototypes are unit vectors, not hyperbolic tangents of a layer's outputs, so that the same rate turns
+//! them further; and the rate of the head's training falls along a cosine.
 
 use orco_core::math::{add_scaled, dot, exp, normalise_rows};
 use orco_core::random::Random;
