@@ -44,6 +44,9 @@ fn open_images(mut recipe: Recipe, images: &ImageArguments, group: &RankGroup) -
         group: group.clone(),
     };
     let data = dataset::open(&recipe, &origin)?;
+    // Few images make the batch of phase 2 smaller.
+    let settled = recipe.align.for_images_on(data.split.base.len(), group.size());
+    group.require_divisible("align.batch", settled.batch)?;
     for skipped in &data.skipped {
         log::warn!("left out: {skipped}");
     }

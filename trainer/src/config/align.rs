@@ -195,6 +195,16 @@ impl BaseAlignConfig {
         Self { epochs: steps.div_ceil((images / batch).max(1)), batch, ..self.clone() }
     }
 
+    /// As [`for_images`](Self::for_images), where so many ranks share each batch equally: one that was made smaller is
+    /// rounded down to a multiple of their number.
+    pub fn for_images_on(&self, images: usize, ranks: usize) -> Self {
+        let settled = self.for_images(images);
+        let over = if settled.batch < self.batch { settled.batch % ranks } else { 0 };
+        // Fewer images than ranks cannot be shared.
+        let batch = if over < settled.batch { settled.batch - over } else { settled.batch };
+        Self { batch, ..settled }
+    }
+
     pub(super) fn check(&self) -> Result<(), ConfigError> {
         match self.steps {
             None => count("align.epochs", self.epochs, 1..=1_000_000, "from 1 to 1000000")?,
@@ -278,6 +288,18 @@ mod tests {
         let written = toml::to_string(&constant).unwrap();
         assert_eq!(with(&format!("[align]\n{written}")).unwrap(), constant);
         assert!(with("align = { stepps = 500 }").unwrap_err().contains("unknown field `stepps`"));
+    }
+
+    #[test]
+    fn ranks_can_share_a_batch_that_was_made_smaller() {
+        let config = BaseAlignConfig::default();
+        let batch = |images, ranks| config.for_images_on(images, ranks).batch;
+        assert_eq!([batch(61, 1), batch(61, 2), batch(61, 8)], [61, 60, 56]);
+        assert_eq!([batch(60, 2), batch(500, 2), batch(500, 3), batch(3, 8)], [60, 128, 128, 3]);
+        assert_eq!(config.for_images_on(61, 2).epochs, config.for_images(61).epochs);
+        // What the recipe says for itself stays.
+        let by_epochs = BaseAlignConfig { steps: None, epochs: 3, batch: 33, ..config };
+        assert_eq!(by_epochs.for_images_on(20, 2), by_epochs);
     }
 
     #[test]

@@ -128,7 +128,7 @@ impl Card<'_> {
             1 => "; 1 broken image of the data set was left out".into(),
             count => format!("; {count} broken images of the data set were left out"),
         };
-        let align = recipe.align.for_images(split.base.len());
+        let align = recipe.align.for_images_on(split.base.len(), run.group().size());
         writeln!(text, "- Trained on: {}, seed {}{without}.", bundle.manifest.provenance.trained_on, recipe.seed)?;
         phase_1(text, recipe)?;
         time(text, recipe, &run.metrics("pretrain"))?;

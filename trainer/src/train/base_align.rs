@@ -70,7 +70,7 @@ pub fn align_sharing(
     features: &mut SharedFeatures,
 ) -> Result<Targets> {
     let settings = settings(model, tables)?;
-    let settled = tables.align.for_images(base.split.base.len());
+    let settled = tables.align.for_images_on(base.split.base.len(), base.run.group().size());
     let tables = AlignTables { align: &settled, ..tables };
     let (config, run) = (tables.align, base.run);
     if let Some(targets) = finished(model, &settings, run)? {
