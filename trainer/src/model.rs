@@ -20,8 +20,8 @@ use crate::config::{Arithmetic, AugmentConfig, Recipe};
 use crate::data::augment::view;
 use crate::data::dataset::{Channels, Images};
 use crate::model::backbone::{
-    Description, FeatureSource, LookingSource, Network, OnnxBackbone, ProjectionHead, parts, pth, published_names,
-    unfold,
+    Description, FeatureSource, LookingSource, Network, OnnxBackbone, ProjectionHead, UNSOUND_METADATA, parts, pth,
+    published_names, unfold,
 };
 use crate::platform::kernels;
 use crate::run::checkpoint::TensorFile;
@@ -272,7 +272,7 @@ fn decode_weights(bytes: &[u8], description: &Description) -> Result<LoadedWeigh
     let channels = model.three("orco.mean").zip(model.three("orco.deviation"));
     let channels = channels.map(|(mean, deviation)| Channels { mean, deviation });
     if channels.is_some_and(|channels| !channels.is_sound()) {
-        bail!("its metadata orco.mean and orco.deviation are no numbers to normalise images by");
+        bail!(UNSOUND_METADATA);
     }
     let tensors = unfold::tensors(&model, description)?.into_iter().collect();
     Ok(LoadedWeights { tensors, norms: Norms::Folded, channels })

@@ -20,6 +20,7 @@ pub use description::{Activation, Block, ConvNorm, Description, Shortcut};
 pub use head::{ProjectionHead, unit};
 pub use network::Network;
 pub(crate) use probe::cosine;
+pub(crate) use source::UNSOUND_METADATA;
 pub use source::{FeatureSource, LookingSource, OnnxBackbone, OnnxBackboneError, parts};
 
 /// What others call a tensor of ours below `backbone.`: torchvision and timm for ResNet-18, and

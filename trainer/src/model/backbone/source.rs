@@ -127,16 +127,9 @@ impl OnnxBackbone {
         check_output(&graph.output).map_err(wrong)?;
         let mean = config.mean.or_else(|| model.three("orco.mean"));
         let deviation = config.deviation.or_else(|| model.three("orco.deviation"));
-        let input = Preprocessing {
-            width,
-            height,
-            mean: mean.unwrap_or(channels.mean),
-            deviation: deviation.unwrap_or(channels.deviation),
-            look: Look::WHOLE,
-        };
-        if !input.is_sound() {
-            return Err(wrong(format!("its images of {width}x{height} pixels are larger than 1024x1024")));
-        }
+        let given =
+            Channels { mean: mean.unwrap_or(channels.mean), deviation: deviation.unwrap_or(channels.deviation) };
+        let input = input_of([width, height], given).map_err(wrong)?;
         let floats = graph.initializer.iter().filter(|weight| weight.data_type == FLOAT);
         let parameters = floats.map(|weight| weight.dims.iter().product::<i64>().max(0) as u64).sum();
         let name = path.file_stem().map_or("backbone".into(), |name| name.to_string_lossy().into_owned());
@@ -260,6 +253,24 @@ fn fit(images: &Tensor, input: &Preprocessing) -> Tensor {
     scaled(&part.narrow(3, (width - crop_width) / 2, crop_width), [wanted_height, wanted_width])
 }
 
+/// What stands in the metadata of a model whose mean and deviation are useless.
+pub(crate) const UNSOUND_METADATA: &str =
+    "its metadata orco.mean and orco.deviation are no numbers to normalise images by";
+
+/// What a model is fed with that takes images of this width and height. A recipe's channels were checked when it was
+/// read, so what is wrong with them stands in the metadata.
+fn input_of([width, height]: [u32; 2], channels: Channels) -> Result<Preprocessing, String> {
+    if !channels.is_sound() {
+        return Err(UNSOUND_METADATA.to_owned());
+    }
+    let Channels { mean, deviation } = channels;
+    let input = Preprocessing { width, height, mean, deviation, look: Look::WHOLE };
+    if !input.is_sound() {
+        return Err(format!("its images of {width}x{height} pixels are larger than 1024x1024"));
+    }
+    Ok(input)
+}
+
 /// Height and width of the images that are the one input.
 fn image_sides(graph: &GraphProto) -> Result<[u32; 2], String> {
     const WANTED: &str = "one input of f32 images [batch, 3, height, width]";
@@ -357,6 +368,17 @@ mod tests {
         let colours = expected.mean_dim([2i64, 3].as_slice(), false, Kind::Float);
         let means: Tensor = (colours.get(0) + colours.get(1) + colours.get(2) * 0.5) / 2.5;
         assert!((features - means).abs().max().double_value(&[]) < 1e-3);
+    }
+
+    #[test]
+    fn what_is_wrong_with_the_input_is_named() {
+        let channels = |deviation| Channels { mean: [0.5; 3], deviation: [0.2, deviation, 0.2] };
+        assert_eq!(input_of([24, 16], channels(0.2)).map(|input| [input.width, input.height]), Ok([24, 16]));
+        for deviation in [0.0, -0.2, f32::INFINITY] {
+            assert_eq!(input_of([24, 16], channels(deviation)), Err(UNSOUND_METADATA.to_owned()), "{deviation}");
+        }
+        let refused = input_of([24, 1025], channels(0.2)).unwrap_err();
+        assert_eq!(refused, "its images of 24x1025 pixels are larger than 1024x1024");
     }
 
     #[test]
