@@ -175,7 +175,7 @@ impl TrainingJob {
         {
             model.restore_norms(&data.train, &data.split.base);
         }
-        let trained_on = TrainedOn::new(&data, weights.as_ref())?;
+        let trained_on = TrainedOn::new(&data, weights.as_ref(), model.onnx.as_ref().map(|onnx| onnx.digest))?;
         // What was read of the weights is of no more use.
         drop(weights);
         // Everything is read; only now is the folder claimed.

@@ -89,7 +89,12 @@ impl Run {
     /// have different recipes or data. A run that is there is then as it was.
     pub fn open_on(folder: &Path, recipe: &Recipe, trained_on: &TrainedOn, group: &RankGroup) -> Result<Self> {
         group.require_same("a recipe", &toml::to_string(recipe).context("recipe")?)?;
-        group.require_same("images, labels or a split", &serde_json::to_string(trained_on).context("data")?)?;
+        let (data, files) = trained_on.data_and_files();
+        group.require_same("images, labels or a split", &serde_json::to_string(&data).context("data")?)?;
+        group.require_same(
+            "a file of backbone.weights or backbone.onnx",
+            &serde_json::to_string(&files).context("files")?,
+        )?;
         let run = match group.is_first() {
             true => Self::open_with(folder, recipe, Some(trained_on), group.clone())?,
             false => Self {
@@ -116,10 +121,11 @@ impl Run {
         if path.exists() {
             let there = read_recipe(folder)?;
             // Phases 2 and 3 may be set anew over a trained backbone; what phase 1 was trained with may not. Weights
-            // may be elsewhere: their content is known.
+            // and a backbone that was brought may be elsewhere: their content is known.
             let wherever = |recipe: &Recipe| {
                 let mut recipe = recipe.clone();
                 recipe.backbone.weights = recipe.backbone.weights.map(|_| PathBuf::new());
+                recipe.backbone.onnx = recipe.backbone.onnx.map(|_| PathBuf::new());
                 phase_1_inputs(&recipe)
             };
             if wherever(&there) != wherever(recipe) {
@@ -234,15 +240,19 @@ mod tests {
     }
 
     #[test]
-    fn weights_may_be_moved() {
-        let root = tempfile::tempdir().unwrap();
-        let mut recipe: Recipe = toml::from_str(include_str!("../recipes/synthetic-tiny.toml")).unwrap();
-        recipe.backbone.weights = Some("here".into());
-        drop(Run::open(root.path(), &recipe).unwrap());
-        recipe.backbone.weights = Some("there".into());
-        drop(Run::open(root.path(), &recipe).unwrap());
-        recipe.backbone.weights = None;
-        assert!(Run::open(root.path(), &recipe).unwrap_err().to_string().contains("holds a run of another recipe"));
+    fn weights_and_a_backbone_that_was_brought_may_be_moved() {
+        for onnx in [false, true] {
+            let root = tempfile::tempdir().unwrap();
+            let at = |path: Option<&str>| {
+                let mut recipe: Recipe = toml::from_str(include_str!("../recipes/synthetic-tiny.toml")).unwrap();
+                let named = if onnx { &mut recipe.backbone.onnx } else { &mut recipe.backbone.weights };
+                *named = path.map(PathBuf::from);
+                Run::open(root.path(), &recipe).map(drop)
+            };
+            at(Some("here")).unwrap();
+            at(Some("there")).unwrap();
+            assert!(at(None).unwrap_err().to_string().contains("holds a run of another recipe"));
+        }
     }
 
     #[test]

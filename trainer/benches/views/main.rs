@@ -110,6 +110,7 @@ const NOISE: TrainedOn = TrainedOn {
     base: String::new(),
     lists: None,
     weights: None,
+    onnx: None,
 };
 
 /// A folder for the run of a turn.

@@ -34,14 +34,19 @@ pub struct TrainedOn {
     pub lists: Option<String>,
     /// Content of the file that `backbone.weights` names, if it does.
     pub weights: Option<String>,
+    /// Content of the file that `backbone.onnx` or the command line names, if one does; none in runs from before this
+    /// was kept.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub onnx: Option<String>,
 }
 
 impl TrainedOn {
-    /// Digests data, and the file that `backbone.weights` names; 150 MB take less than a second.
+    /// Digests data, and the file that `backbone.weights` names; 150 MB take less than a second. `onnx` is the digest
+    /// (SHA-256) of the backbone that was brought.
     ///
     /// # Errors
     /// If the pixels cannot be read.
-    pub fn new(data: &DataSet, weights: Option<&WeightFile>) -> Result<Self> {
+    pub fn new(data: &DataSet, weights: Option<&WeightFile>, onnx: Option<[u8; 32]>) -> Result<Self> {
         let (train, split) = (&data.train, &data.split);
         let mut classes = Sha256::new();
         for name in &data.class_names {
@@ -61,7 +66,13 @@ impl TrainedOn {
             base: indices(&mut split.base.iter().copied()),
             lists: split.fixed_draw.then(fixed),
             weights: weights.map(WeightFile::digest),
+            onnx: onnx.map(|digest| hexadecimal(&digest)),
         })
+    }
+
+    /// What is of the data, and of the two files beside them that a recipe may name, each without the other.
+    pub(super) fn data_and_files(&self) -> (Self, [&Option<String>; 2]) {
+        (Self { weights: None, onnx: None, ..self.clone() }, [&self.weights, &self.onnx])
     }
 
     /// Refuses to go on with the run in `folder` if it was trained on something else. A run that does not say, from
@@ -81,6 +92,7 @@ impl TrainedOn {
         ensure!(checksum::may_be_used(&path, Checksum::of(&bytes)), "{}", damaged());
         // Lists may come or go: they choose shots, which training never sees; other lists are a mistake.
         let other_lists = there.lists.is_some() && self.lists.is_some() && there.lists != self.lists;
+        let other_onnx = there.onnx.is_some() && there.onnx != self.onnx;
         let what = match self {
             _ if there.classes != self.classes => "other classes",
             _ if there.count != self.count => {
@@ -96,6 +108,7 @@ impl TrainedOn {
             _ if there.base != self.base => "another split",
             _ if other_lists => "other session lists",
             _ if there.weights != self.weights => "another content of backbone.weights",
+            _ if other_onnx => "another content of backbone.onnx",
             _ => return Ok(()),
         };
         bail!(
@@ -149,12 +162,12 @@ mod tests {
     fn whatever_differs_is_named() {
         let folder = tempfile::tempdir().unwrap();
         let mut data = data();
-        let first = TrainedOn::new(&data, None).unwrap();
+        let first = TrainedOn::new(&data, None, None).unwrap();
         first.check(folder.path()).unwrap();
         first.write(folder.path()).unwrap();
         first.check(folder.path()).unwrap();
         let refused =
-            |data: &DataSet| TrainedOn::new(data, None).unwrap().check(folder.path()).unwrap_err().to_string();
+            |data: &DataSet| TrainedOn::new(data, None, None).unwrap().check(folder.path()).unwrap_err().to_string();
 
         data.class_names.swap(0, 1);
         assert!(refused(&data).contains("trained on other classes; name the same data"));
@@ -171,10 +184,10 @@ mod tests {
 
         // Lists may be added, but not others.
         data.split.fixed_draw = true;
-        TrainedOn::new(&data, None).unwrap().check(folder.path()).unwrap();
-        TrainedOn::new(&data, None).unwrap().write(folder.path()).unwrap();
+        TrainedOn::new(&data, None, None).unwrap().check(folder.path()).unwrap();
+        TrainedOn::new(&data, None, None).unwrap().write(folder.path()).unwrap();
         data.split.fixed_draw = false;
-        TrainedOn::new(&data, None).unwrap().write(folder.path()).unwrap();
+        TrainedOn::new(&data, None, None).unwrap().write(folder.path()).unwrap();
         data.split.fixed_draw = true;
         data.split.candidates[0].swap(0, 7);
         assert!(refused(&data).contains("other session lists"));
@@ -183,10 +196,27 @@ mod tests {
         let path = folder.path().join("weights");
         let on = |content: &str| {
             std::fs::write(&path, content).unwrap();
-            TrainedOn::new(&data, Some(&WeightFile::read(&path).unwrap())).unwrap()
+            TrainedOn::new(&data, Some(&WeightFile::read(&path).unwrap()), None).unwrap()
         };
         on("some").write(folder.path()).unwrap();
         let refused = on("other").check(folder.path()).unwrap_err().to_string();
         assert!(refused.contains("another content of backbone.weights"), "{refused}");
+    }
+
+    #[test]
+    fn another_backbone_that_was_brought_is_noticed() {
+        let (folder, data) = (tempfile::tempdir().unwrap(), data());
+        let on = |digest: Option<[u8; 32]>| TrainedOn::new(&data, None, digest).unwrap();
+        let [none, one, other] = [None, Some([1; 32]), Some([2; 32])].map(on);
+        // A run that does not say is taken at its word.
+        none.write(folder.path()).unwrap();
+        one.check(folder.path()).unwrap();
+        one.write(folder.path()).unwrap();
+        one.check(folder.path()).unwrap();
+        let refused = other.check(folder.path()).unwrap_err().to_string();
+        assert!(refused.contains("another content of backbone.onnx"), "{refused}");
+        // As ranks compare them.
+        assert_eq!(one.data_and_files().0, other.data_and_files().0);
+        assert_ne!(one.data_and_files().1, other.data_and_files().1);
     }
 }

@@ -186,6 +186,47 @@ fn a_run_goes_on_wherever_its_folder_is_carried() {
     assert_eq!(epochs(&elsewhere.join("carried")), 2);
 }
 
+/// The backbone of a run may be named from the folder where it begins, and is found from any other.
+#[test]
+fn a_run_on_a_backbone_that_was_brought_is_resumed() {
+    let root = tempfile::tempdir().unwrap();
+    let folder = root.path();
+    let small = [
+        ("data", "train_per_class", 12),
+        ("data", "test_per_class", 2),
+        ("backbone", "width", 2),
+        ("pretrain", "epochs", 1),
+        ("pretrain", "warmup_epochs", 0),
+        ("targets", "steps", 40),
+        ("align", "epochs", 1),
+        ("align", "batch", 32),
+        ("export", "candidates_per_class", 5),
+        ("export", "draws", 1),
+    ];
+    crate::support::synthetic(folder, &small);
+    let run = |arguments: &[&str]| {
+        let common = ["--device", "cpu", "--threads", "1"];
+        let mut command = program(&[arguments, &common].concat().into_iter().map(str::to_owned).collect::<Vec<_>>());
+        succeeds(command.current_dir(folder))
+    };
+    run(&["run", "recipe.toml", "--run", "first", "--output", "bundle"]);
+    let model = folder.join("model.onnx");
+    fs::copy(folder.join("bundle/backbone.onnx"), &model).unwrap();
+    run(&["align", "recipe.toml", "--backbone", "model.onnx", "--run", "run"]);
+    let elsewhere = folder.join("elsewhere");
+    fs::create_dir(&elsewhere).unwrap();
+    let resume = || program(&words(&[&"resume", &folder.join("run")])).current_dir(&elsewhere).output().unwrap();
+    let output = resume();
+    assert!(output.status.success(), "{}", error_text(&output));
+
+    // Another model in its place, here by a text that says nothing (`doc_string` of ONNX), is none to go on with.
+    let mut bytes = fs::read(&model).unwrap();
+    bytes.extend([0x32, 1, b'x']);
+    fs::write(&model, bytes).unwrap();
+    let said = error_text(&resume());
+    assert!(said.contains("holds a run that was trained on another content of backbone.onnx"), "{said}");
+}
+
 #[cfg(unix)]
 #[test]
 fn a_stop_in_the_export_leaves_no_bundle() {
