@@ -297,10 +297,18 @@ impl RankGroup {
     /// # Errors
     /// [`RankError::Lost`].
     pub fn any(&self, own: bool) -> Result<bool, RankError> {
+        self.each_on_any([own]).map(|[any]| any)
+    }
+
+    /// As [`RankGroup::any`], of each of several things, in one message.
+    ///
+    /// # Errors
+    /// [`RankError::Lost`].
+    pub fn each_on_any<const N: usize>(&self, own: [bool; N]) -> Result<[bool; N], RankError> {
         let Some(ranks) = &self.0 else { return Ok(own) };
-        let count = Tensor::from_slice(&[i64::from(own)]);
-        self.or_lost(ranks.engine.all_reduce(&count, STEP))?;
-        Ok(count.int64_value(&[0]) > 0)
+        let counts = Tensor::from_slice(&own.map(i64::from));
+        self.or_lost(ranks.engine.all_reduce(&counts, STEP))?;
+        Ok(std::array::from_fn(|place| counts.int64_value(&[place as i64]) > 0))
     }
 
     /// Waits for all ranks, after work that may have taken one of them minutes more.
@@ -310,6 +318,17 @@ impl RankGroup {
     pub fn barrier(&self) -> Result<(), RankError> {
         let Some(ranks) = &self.0 else { return Ok(()) };
         self.or_lost(ranks.engine.all_reduce(&Tensor::zeros([1], (Kind::Int64, Device::Cpu)), APART_TIMEOUT))
+    }
+
+    /// Waits for the first rank, after work of its own that may have taken minutes, such as writing a checkpoint. The
+    /// first one itself waits as long as in a step: the others had nothing to do meanwhile.
+    ///
+    /// # Errors
+    /// [`RankError::Lost`].
+    pub fn wait_for_first(&self) -> Result<(), RankError> {
+        let Some(ranks) = &self.0 else { return Ok(()) };
+        let timeout = if self.is_first() { STEP } else { APART_TIMEOUT };
+        self.or_lost(ranks.engine.all_reduce(&Tensor::zeros([1], (Kind::Int64, Device::Cpu)), timeout))
     }
 
     /// Draws random numbers that differ from rank to rank, and leaves torch's generator in a state that all share, as
@@ -353,6 +372,8 @@ mod tests {
             assert!(drawn.equal(&draw()));
         });
         assert!(!group.any(false).unwrap() && group.any(true).unwrap());
+        assert_eq!(group.each_on_any([false, true]).unwrap(), [false, true]);
+        group.wait_for_first().unwrap();
     }
 
     #[test]

@@ -131,6 +131,13 @@ pub struct TrainingLoop<'a> {
     pub views: Option<usize>,
 }
 
+/// What all ranks do after a step.
+#[derive(Default)]
+struct Agreement {
+    stop: Option<Interrupted>,
+    save: bool,
+}
+
 impl TrainingLoop<'_> {
     /// Trains from `at` on. A checkpoint is saved after every epoch (on a GPU, not sooner than half a minute after the
     /// one before), every five minutes, and when a stop is asked for.
@@ -150,11 +157,11 @@ impl TrainingLoop<'_> {
             at = Position { epoch: at.epoch + 1, step: 0 };
             // Before the checkpoint; see `Run::rewind`.
             run.log(&self.metrics_line(metrics, at.epoch, loss, made))?;
-            let stop = self.requested_stop(true)?;
             let last = at.epoch == until || phase.should_stop_early(at.epoch);
-            if on_cpu || saved.elapsed() > MIN_CHECKPOINT_INTERVAL_GPU || last || stop.is_some() {
-                phase.save(at, run)?;
-                saved = Instant::now();
+            let due = on_cpu || saved.elapsed() > MIN_CHECKPOINT_INTERVAL_GPU || last;
+            let Agreement { stop, save } = self.agreement(true, due)?;
+            if save {
+                self.save(phase, at, &mut saved)?;
             }
             let rate = self.rate(made);
             let line = format!("epoch {}/{epochs}: loss {loss:.3}, {summary}{rate}", at.epoch);
@@ -184,14 +191,13 @@ impl TrainingLoop<'_> {
         progress: &mut PhaseProgress,
         saved: &mut Instant,
     ) -> Result<EpochTime> {
-        let Self { run, steps, epochs, .. } = *self;
+        let Self { steps, epochs, .. } = *self;
         let (started, first) = (Instant::now(), at.step);
         while at.step < steps {
             phase.step(*at)?;
             at.step += 1;
             let check = self.device == Device::Cpu || at.step.is_multiple_of(LOSS_CHECK_INTERVAL) || at.step == steps;
-            let stop = self.requested_stop(check)?;
-            let save = stop.is_some() || saved.elapsed() > CHECKPOINT_INTERVAL;
+            let Agreement { stop, save } = self.agreement(check, saved.elapsed() > CHECKPOINT_INTERVAL)?;
             if check || save {
                 let loss = phase.loss(*at)?;
                 let made = EpochTime { steps: at.step - first, time: started.elapsed() };
@@ -200,8 +206,7 @@ impl TrainingLoop<'_> {
                 });
             }
             if save && at.step < steps {
-                phase.save(*at, run)?;
-                *saved = Instant::now();
+                self.save(phase, *at, saved)?;
             }
             if at.step < steps
                 && let Some(stop) = stop
@@ -224,17 +229,32 @@ impl TrainingLoop<'_> {
         line.into()
     }
 
-    /// The stop that was asked for, if one was. All ranks agree on that where `check` says so, and stop after the same
-    /// step.
-    fn requested_stop(&self, check: bool) -> Result<Option<Interrupted>> {
+    /// The stop that was asked for, if one was, and whether a checkpoint is saved: where one is `due`, and before a
+    /// stop. Signals and clocks differ from rank to rank. Where `check` says so, all agree on a stop that any of them
+    /// was asked for, and on what the first one, which writes the checkpoint, finds due; in between they go on.
+    fn agreement(&self, check: bool, due: bool) -> Result<Agreement> {
         let group = self.run.group();
-        if group.size() > 1 {
-            if !check || !group.any(interrupt::check().is_err())? {
-                return Ok(None);
-            }
+        if group.size() == 1 {
+            let stop = interrupt::check().err();
+            return Ok(Agreement { save: due || stop.is_some(), stop });
+        }
+        if !check {
+            return Ok(Agreement::default());
+        }
+        let [stop, due] = group.each_on_any([interrupt::check().is_err(), due && group.is_first()])?;
+        if stop {
             interrupt::ask();
         }
-        Ok(interrupt::check().err())
+        let stop = if stop { interrupt::check().err() } else { None };
+        Ok(Agreement { save: due || stop.is_some(), stop })
+    }
+
+    /// Saves a checkpoint. It may take the first rank, which writes it, longer than the others would wait in a step.
+    fn save(&self, phase: &mut dyn TrainingPhase, at: Position, saved: &mut Instant) -> Result<()> {
+        phase.save(at, self.run)?;
+        self.run.group().wait_for_first()?;
+        *saved = Instant::now();
+        Ok(())
     }
 
     fn views_per_second(&self, made: EpochTime) -> Option<f64> {
