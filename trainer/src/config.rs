@@ -18,6 +18,7 @@ pub use align::{BaseAlignConfig, BaseAlignRate, BaseAssignment};
 pub use augment::{AugmentConfig, AugmentPolicy};
 pub use backbone::{Architecture, BackboneConfig, Pooling, Stem};
 pub use check::ConfigError;
+pub(crate) use data::IMAGENET;
 pub use data::{DataConfig, DataKind, SquareFit};
 pub use export::ExportConfig;
 pub use head::HeadConfig;

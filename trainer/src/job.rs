@@ -11,7 +11,7 @@ pub use self::arguments::{ImageArguments, MAX_SEED, TrainingArguments};
 use crate::config::Recipe;
 use crate::data::dataset::{self, Channels, DataOrigin, DataSet};
 use crate::model::backbone::OnnxBackbone;
-use crate::model::{Model, Norms, WeightFile};
+use crate::model::{Model, Norms, WeightChannels, WeightFile};
 use crate::platform::distributed::{self, RankGroup};
 use crate::platform::failure::catch_torch;
 use crate::platform::interrupt::{self, Activity};
@@ -93,6 +93,29 @@ fn warn_of_mismatch(onnx: &OnnxBackbone, recipe: &Recipe, channels: Channels) {
     }
 }
 
+/// Reads the weights that the recipe names, if it does, and gives them to the model, with the channels that they are fed
+/// with; warns where nobody knows those.
+fn start_from_weights(model: &mut Model, recipe: &Recipe, data: &DataSet) -> Result<Option<WeightFile>> {
+    let Some(path) = &recipe.backbone.weights else { return Ok(None) };
+    let file = WeightFile::read(path)?;
+    let loaded = model.load_weights(&file)?;
+    match loaded.channels {
+        WeightChannels::Published(_) if recipe.data.mean.is_some() => model.channels = data.channels,
+        WeightChannels::Unknown if Channels::of(recipe).is_none() => log::warn!(
+            "nothing says by which mean and deviation images were normalised when the weights {} were trained, so those \
+             of the data are taken, {:?} and {:?}; others are named by data.mean and data.deviation of the recipe",
+            path.display(),
+            data.channels.mean,
+            data.channels.deviation
+        ),
+        _ => {}
+    }
+    if loaded.norms == Norms::Folded {
+        model.restore_norms(&data.train, &data.split.base);
+    }
+    Ok(Some(file))
+}
+
 /// Meets the other ranks, if a launcher started several of this program; all but the first only warn from then on.
 ///
 /// # Errors
@@ -169,12 +192,7 @@ impl TrainingJob {
         };
         model.channels = data.channels;
         model.onnx.iter().for_each(|onnx| warn_of_mismatch(onnx, &recipe, data.channels));
-        let weights = recipe.backbone.weights.as_deref().map(WeightFile::read).transpose()?;
-        if let Some(weights) = &weights
-            && model.load_weights(weights)? == Norms::Folded
-        {
-            model.restore_norms(&data.train, &data.split.base);
-        }
+        let weights = start_from_weights(&mut model, &recipe, &data)?;
         let trained_on = TrainedOn::new(&data, weights.as_ref(), model.onnx.as_ref().map(|onnx| onnx.digest))?;
         // What was read of the weights is of no more use.
         drop(weights);
@@ -244,5 +262,60 @@ impl TrainingJob {
             self.data.train.move_pixels_to(tch::Device::Cpu);
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use tch::{Device, Tensor};
+
+    use super::*;
+    use crate::config::Stem;
+    use crate::model::backbone::published_names;
+
+    fn recipe() -> Recipe {
+        let mut recipe: Recipe = toml::from_str(include_str!("../recipes/synthetic-tiny.toml")).unwrap();
+        (recipe.backbone.width, recipe.backbone.stem) = (2, Stem::Imagenet);
+        (recipe.data.train_per_class, recipe.data.test_per_class) = (Some(12), Some(2));
+        recipe.export.candidates_per_class = 5;
+        recipe
+    }
+
+    /// The channels of a model that begins with the weights in a file.
+    fn channels(recipe: &Recipe, weights: &Path) -> Channels {
+        let mut recipe = recipe.clone();
+        recipe.backbone.weights = Some(weights.into());
+        let data = dataset::open(&recipe, &DataOrigin::default()).unwrap();
+        let mut model = Model::new(&recipe, input_of(&recipe), Device::Cpu);
+        model.channels = data.channels;
+        let file = start_from_weights(&mut model, &recipe, &data).unwrap().unwrap();
+        assert_eq!(file.digest(), WeightFile::read(weights).unwrap().digest());
+        model.channels
+    }
+
+    #[test]
+    fn published_weights_see_images_as_they_were_trained() {
+        let (folder, mut recipe) = (tempfile::tempdir().unwrap(), recipe());
+        let [own, published] = ["own", "published"].map(|name| folder.path().join(name));
+        let tensors: Vec<_> = Model::new(&recipe, input_of(&recipe), Device::Cpu)
+            .tensors()
+            .into_iter()
+            .filter(|(name, _)| name.starts_with("backbone."))
+            .map(|(name, tensor)| (name, tensor.detach().contiguous()))
+            .collect();
+        let renamed: Vec<_> =
+            tensors.iter().map(|(name, tensor)| (published_names(name).next().unwrap(), tensor)).collect();
+        Tensor::write_safetensors(&tensors, &own).unwrap();
+        Tensor::write_safetensors(&renamed, &published).unwrap();
+        let measured = dataset::open(&recipe, &DataOrigin::default()).unwrap().channels;
+        let imagenet = Channels { mean: [0.485, 0.456, 0.406], deviation: [0.229, 0.224, 0.225] };
+        assert_ne!(measured, imagenet);
+        assert_eq!([channels(&recipe, &own), channels(&recipe, &published)], [measured, imagenet]);
+        // The recipe has the last word.
+        let named = Channels { mean: [0.1; 3], deviation: [0.2; 3] };
+        (recipe.data.mean, recipe.data.deviation) = (Some(named.mean), Some(named.deviation));
+        assert_eq!([channels(&recipe, &own), channels(&recipe, &published)], [named; 2]);
     }
 }

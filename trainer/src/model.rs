@@ -21,7 +21,7 @@ use crate::data::augment::view;
 use crate::data::dataset::{Channels, Images};
 use crate::model::backbone::{
     Description, FeatureSource, LookingSource, Network, OnnxBackbone, ProjectionHead, UNSOUND_METADATA, parts, pth,
-    published_names, unfold,
+    published_names, torchvision, unfold,
 };
 use crate::platform::kernels;
 use crate::run::checkpoint::TensorFile;
@@ -155,13 +155,13 @@ impl Model {
     }
 
     /// Sets the backbone's tensors from a checkpoint of another run, weights that go by
-    /// [published names](crate::model::backbone::published_names), or the `backbone.onnx` of a bundle, with the
-    /// channels that it is fed with. Other tensors in it are passed over.
+    /// [published names](crate::model::backbone::published_names), or the `backbone.onnx` of a bundle; and the channels,
+    /// where those of the weights are known. Other tensors in it are passed over.
     ///
     /// # Errors
     /// If the file is none of these, or a tensor of the backbone is missing or has another shape; the model is then as
     /// it was.
-    pub fn load_weights(&mut self, file: &WeightFile) -> Result<Norms> {
+    pub fn load_weights(&mut self, file: &WeightFile) -> Result<LoadedWeights> {
         let shown = file.path.display();
         let read = decode_weights(&file.bytes, &self.backbone.description);
         let read = read.with_context(|| format!("cannot read the weights {shown}"))?;
@@ -188,8 +188,15 @@ impl Model {
             pairs.push((own, saved));
         }
         no_grad(|| pairs.iter_mut().for_each(|(own, saved)| own.copy_(saved)));
-        self.channels = read.channels.unwrap_or(self.channels);
-        Ok(read.norms)
+        let channels = match read.channels {
+            Some(stated) => WeightChannels::Stated(stated),
+            None if torchvision::is_of_imagenet(&tensors) => WeightChannels::Published(Channels::IMAGENET),
+            None => WeightChannels::Unknown,
+        };
+        if let WeightChannels::Stated(known) | WeightChannels::Published(known) = channels {
+            self.channels = known;
+        }
+        Ok(LoadedWeights { norms: read.norms, channels })
     }
 
     /// Gives a backbone whose norms came folded the norms that images ask for, some of those at `indices`; what it
@@ -222,8 +229,29 @@ pub enum Norms {
     Folded,
 }
 
+/// Which channels the images were normalised by that weights were trained on.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum WeightChannels {
+    /// Those that the file states, as a bundle's does.
+    Stated(Channels),
+    /// Those that the publishers of such weights train with.
+    Published(Channels),
+    /// Nobody says.
+    Unknown,
+}
+
+/// What [`Model::load_weights`] found in a file.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[must_use]
+pub struct LoadedWeights {
+    /// How the norms came.
+    pub norms: Norms,
+    /// What the weights are fed with.
+    pub channels: WeightChannels,
+}
+
 /// What a file of weights holds.
-struct LoadedWeights {
+struct DecodedWeights {
     tensors: HashMap<String, Tensor>,
     norms: Norms,
     channels: Option<Channels>,
@@ -255,8 +283,8 @@ impl WeightFile {
 }
 
 /// Tensors of a file by name: safetensors, PyTorch's format from before its zip one, or an ONNX file of ours.
-fn decode_weights(bytes: &[u8], description: &Description) -> Result<LoadedWeights> {
-    let whole = |tensors| LoadedWeights { tensors, norms: Norms::Whole, channels: None };
+fn decode_weights(bytes: &[u8], description: &Description) -> Result<DecodedWeights> {
+    let whole = |tensors| DecodedWeights { tensors, norms: Norms::Whole, channels: None };
     // PyTorch writes zip archives since 1.6.
     if pth::is_pth(bytes) || bytes.starts_with(b"PK") {
         return Ok(whole(pth::read(bytes)?.into_iter().collect()));
@@ -275,7 +303,7 @@ fn decode_weights(bytes: &[u8], description: &Description) -> Result<LoadedWeigh
         bail!(UNSOUND_METADATA);
     }
     let tensors = unfold::tensors(&model, description)?.into_iter().collect();
-    Ok(LoadedWeights { tensors, norms: Norms::Folded, channels })
+    Ok(DecodedWeights { tensors, norms: Norms::Folded, channels })
 }
 
 /// A network that only computes.

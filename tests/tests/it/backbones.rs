@@ -208,7 +208,7 @@ fn a_released_backbone_can_be_trained_on() {
         export(&mut trained, &recipe, &images, &folder);
         let mut model = Model::new(&Recipe { seed: recipe.seed + 1, ..recipe.clone() }, INPUT, Device::Cpu);
         assert_eq!(
-            model.load_weights(&WeightFile::read(&folder.join("bundle/backbone.onnx")).unwrap()).unwrap(),
+            model.load_weights(&WeightFile::read(&folder.join("bundle/backbone.onnx")).unwrap()).unwrap().norms,
             Norms::Folded
         );
         assert_eq!(model.channels, trained.channels);
@@ -260,7 +260,7 @@ fn phase_2_trains_the_backbone_from_given_weights() {
     (recipe.align.train_backbone, recipe.align.rate, recipe.align.warmup_epochs) = (true, BaseAlignRate::Cosine, 3);
     (recipe.align.learning_rate, recipe.align.backbone_learning_rate) = (0.1, Some(0.02));
     let mut model = Model::new(&recipe, INPUT, Device::Cpu);
-    assert_eq!(model.load_weights(&WeightFile::read(&weights).unwrap()).unwrap(), Norms::Whole);
+    assert_eq!(model.load_weights(&WeightFile::read(&weights).unwrap()).unwrap().norms, Norms::Whole);
     let named = |model: &Model| -> Vec<(String, Tensor)> {
         let own = model.tensors().into_iter().filter(|(name, _)| name.starts_with("backbone."));
         own.map(|(name, tensor)| (name, no_grad(|| tensor.copy()))).collect()

@@ -38,7 +38,7 @@ fn g_alone_stands_beside_f_and_g() {
     let split = Split::new(&recipe.split, 8, &images, &images, None, &ListNames::Numbers, recipe.seed).unwrap();
     let run = Run::open(&folder.path().join("run"), &recipe).unwrap();
     let mut model = Model::new(&recipe, [3, 16, 16], Device::Cpu);
-    assert_eq!(model.load_weights(&WeightFile::read(&known.join(CHECKPOINT)).unwrap()).unwrap(), Norms::Whole);
+    assert_eq!(model.load_weights(&WeightFile::read(&known.join(CHECKPOINT)).unwrap()).unwrap().norms, Norms::Whole);
     let base = BaseSession { images: &images, split: &split, seed: recipe.seed, run: &run };
     let targets = align(&mut model, (&recipe).into(), &base).unwrap();
     let data = tiny::data(&images, split);

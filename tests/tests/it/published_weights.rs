@@ -54,7 +54,7 @@ fn check(name: &str, architecture: Architecture, side: i64, weights: &Path, expe
     let mut recipe: Recipe = toml::from_str(include_str!("../../../trainer/recipes/synthetic-tiny.toml")).unwrap();
     recipe.backbone.architecture = architecture;
     let mut model = Model::new(&recipe, [3, side, side], Device::Cpu);
-    assert_eq!(model.load_weights(&WeightFile::read(weights).unwrap()).unwrap(), Norms::Whole);
+    assert_eq!(model.load_weights(&WeightFile::read(weights).unwrap()).unwrap().norms, Norms::Whole);
     let images = pictures(side);
     let count = images.size()[0] as usize;
     let expected = Tensor::from_slice(expected).view([count as i64, -1]);

@@ -9,7 +9,7 @@ use super::check::demand;
 /// Mean and deviation of CIFAR-100's training images.
 const CIFAR100: ([f32; 3], [f32; 3]) = ([0.5071, 0.4867, 0.4408], [0.2675, 0.2565, 0.2761]);
 /// Mean and deviation of ImageNet, with which the field normalises mini-ImageNet and CUB200 too.
-const IMAGENET: ([f32; 3], [f32; 3]) = ([0.485, 0.456, 0.406], [0.229, 0.224, 0.225]);
+pub(crate) const IMAGENET: ([f32; 3], [f32; 3]) = ([0.485, 0.456, 0.406], [0.229, 0.224, 0.225]);
 
 /// The data set and how its images are read.
 ///

@@ -12,7 +12,7 @@ mod norm;
 mod probe;
 pub mod pth;
 mod source;
-mod torchvision;
+pub(crate) mod torchvision;
 pub mod unfold;
 
 pub use build::Builder;

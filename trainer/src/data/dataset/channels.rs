@@ -3,7 +3,7 @@
 use tch::{Kind, Tensor};
 
 use super::Images;
-use crate::config::{DataConfig, Recipe};
+use crate::config::{DataConfig, IMAGENET, Recipe};
 
 /// Mean and deviation of red, green and blue, in 0..1.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -22,6 +22,12 @@ impl Default for Channels {
 }
 
 impl Channels {
+    /// Those of ImageNet, which torchvision's weights were trained with.
+    pub const IMAGENET: Self = {
+        let (mean, deviation) = IMAGENET;
+        Self { mean, deviation }
+    };
+
     /// Normalises images to zero mean and unit deviation per channel (see [`crate::data::augment::normalise`]).
     pub fn normalise(self, images: &Tensor) -> Tensor {
         crate::data::augment::normalise(images, self.mean, self.deviation)

@@ -11,6 +11,16 @@
 //!
 //! Shapes and values are the same. The classifier `fc` and the counters `num_batches_tracked` have no counterpart.
 
+use std::collections::HashMap;
+
+use tch::Tensor;
+
+/// Whether tensors are those of a ResNet that torchvision publishes, all of which were trained on ImageNet: networks for
+/// smaller images often go by the same names, but do not begin with a 7x7 convolution.
+pub fn is_of_imagenet(tensors: &HashMap<String, Tensor>) -> bool {
+    tensors.get("conv1.weight").is_some_and(|weight| weight.size().get(2..) == Some(&[7, 7]))
+}
+
 /// What torchvision calls a tensor of ours; nothing if it has none like it.
 pub fn name(own: &str) -> Option<String> {
     let (layer, part) = own.strip_prefix("backbone.")?.rsplit_once('.')?;
@@ -39,7 +49,8 @@ mod tests {
 
     use super::*;
     use crate::config::Recipe;
-    use crate::model::{Model, Norms, WeightFile};
+    use crate::data::dataset::Channels;
+    use crate::model::{LoadedWeights, Model, Norms, WeightChannels, WeightFile};
 
     fn model() -> Model {
         let mut recipe: Recipe = toml::from_str(include_str!("../../../recipes/cub200-published.toml")).unwrap();
@@ -80,7 +91,9 @@ mod tests {
         renamed.push(("fc.weight".into(), tch::Tensor::zeros([1000, 32], (tch::Kind::Float, tch::Device::Cpu))));
         tch::Tensor::write_safetensors(&renamed, &path).unwrap();
         let mut model = model();
-        assert_eq!(model.load_weights(&WeightFile::read(&path).unwrap()).unwrap(), Norms::Whole);
+        let loaded = model.load_weights(&WeightFile::read(&path).unwrap()).unwrap();
+        let channels = WeightChannels::Published(Channels::IMAGENET);
+        assert_eq!((loaded, model.channels), (LoadedWeights { norms: Norms::Whole, channels }, Channels::IMAGENET));
         for ((own, loaded), (_, there)) in model.tensors().iter().zip(other.tensors()) {
             assert!(!own.starts_with("backbone.") || loaded.equal(&(there.detach() + 0.5)), "{own}");
         }
