@@ -62,7 +62,7 @@ pub(super) fn write(
     card.benchmark(&mut text, &benchmark)?;
     systems(&mut text, &measured)?;
     if benchmark.fixed_draw && draws > 1 {
-        writeln!(text, "\nOn the field's fixed draw alone, orco: aHM {:.2}, aACC {:.2}.", fixed.ahm, fixed.aacc)?;
+        writeln!(text, "\nOn the field's fixed draw alone, device: aHM {:.2}, aACC {:.2}.", fixed.ahm, fixed.aacc)?;
     }
     sessions(&mut text, ours)?;
     Ok(text)
@@ -241,7 +241,7 @@ fn systems(text: &mut String, measured: &[Summary]) -> Result<()> {
 
 /// A row for each session of the device's own answers.
 fn sessions(text: &mut String, ours: &Summary) -> Result<()> {
-    writeln!(text, "\n| session (orco) | base | incremental | HM | top-1 |\n|---|---|---|---|---|")?;
+    writeln!(text, "\n| session (device) | base | incremental | HM | top-1 |\n|---|---|---|---|---|")?;
     for row in &ours.sessions {
         writeln!(
             text,

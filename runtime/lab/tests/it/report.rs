@@ -72,8 +72,8 @@ fn cards_say_what_their_tables_and_reports_say() {
             rest.split_once('}').expect("the entry ends").0
         };
         let rows = |start: &'static str| card.lines().filter_map(move |line| line.strip_prefix(start));
-        let ours: Vec<&str> = rows("| orco | ").next().expect("a row of ours").split(" | ").collect();
-        let (_, last) = card.split_once("| session (orco)").expect("a table of sessions");
+        let ours: Vec<&str> = rows("| device | ").next().expect("a row of ours").split(" | ").collect();
+        let (_, last) = card.split_once("| session (device)").expect("a table of sessions");
         let last = last.lines().take_while(|line| !line.is_empty()).last().expect("a last session");
         let last_hm = last.trim_matches(['|', ' ']).split(" | ").nth(3).expect("the session's HM");
         let means = ["aHM", "aACC", "HM of the last session"].map(metric);
@@ -94,7 +94,7 @@ fn cards_say_what_the_fields_fixed_draw_gives() {
     for report in shipped() {
         let folder = report.parent().unwrap();
         let card = fs::read_to_string(folder.join("README.md")).unwrap();
-        let Some((_, line)) = card.split_once("On the field's fixed draw alone, orco: ") else { continue };
+        let Some((_, line)) = card.split_once("On the field's fixed draw alone, device: ") else { continue };
         let line = line.split_once(".\n").expect("the line ends").0;
         let said = line
             .split_once(", ")
