@@ -94,7 +94,10 @@ fn a_wrong_value_is_named() {
     assert!(refused("cached_views = 6", "cached_views = 6\nbackbone_learning_rate = 0.1").contains("train_backbone"));
     let text = include_str!("../../recipes/cifar100-small.toml").replace("\"edge\"", "\"best\"");
     let unknown = toml::from_str::<Recipe>(&text).unwrap_err().to_string();
-    assert!(unknown.contains("no preset \"best\"; known are published, paper-text, edge, combined, closed-form"), "{unknown}");
+    assert!(
+        unknown.contains("no preset \"best\"; known are published, paper-text, edge, combined, closed-form"),
+        "{unknown}"
+    );
 }
 
 #[test]
