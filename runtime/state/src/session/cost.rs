@@ -180,9 +180,9 @@ impl EvaluationCost {
         let Self { shape, views, axes, heads, base, known, aside, stored, threads, .. } = *self;
         let (inputs, length) = (shape.inputs, self.length(heads));
         let whitener = inputs * padded(axes) + axes * padded(inputs);
-        // Of an earlier state, too, whose classes' shots are another scatter.
+        // The means of the classes, of two shots at least, among it.
         let scattered = self.scattered();
-        let scatter = inputs * padded(scattered) + scattered * padded(inputs) + 3 * scattered * inputs;
+        let scatter = inputs * padded(scattered) + scattered * padded(inputs) + scattered / 2 * inputs;
         let projections = views * self.looked_at() * heads * shape.outputs;
         let sums = known * length;
         let columns = length * padded(known);
@@ -208,7 +208,7 @@ impl EvaluationCost {
         // What is kept for the next change: sums, under three heads at the most, and these.
         let kept_heads = if self.aligns { 3 } else { 1 };
         let kept_sums = (known - base) * (2 * inputs + kept_heads * shape.outputs) + kept_heads * shape.parameters();
-        let numbers = heads * shape.parameters() + whitener + 2 * scatter + projections + sums + most + kept_sums;
+        let numbers = heads * shape.parameters() + whitener + scatter + projections + sums + most + kept_sums;
         /// A digest, where it is found among the others, and the two best classes.
         const OF_SAMPLE: usize = 32 + 64 + 64;
         /// What a view says of the border, while it is chosen.
