@@ -6,7 +6,7 @@ use orco_runtime::method::align::LossTerms;
 use orco_runtime::state::escape::EscapedText;
 use orco_runtime::state::label;
 use orco_runtime::state::sentence::{counted, join_first};
-use orco_runtime::state::session::{AccuracyChange, ChangeReport, ExpectedAccuracy, RepeatedShots};
+use orco_runtime::state::session::{AccuracyChange, ChangeReport, ClassAccuracy, ExpectedAccuracy, RepeatedShots};
 use serde_json::{Value, json};
 
 use crate::advice;
@@ -76,7 +76,8 @@ pub fn print(output: &Output, report: &ChangeReport, what: &str, seconds: f64) -
     if let Some(change) = report.old_accuracy() {
         say!(output, "{}", old_classes(change))?;
     }
-    let forgotten = report.lost_in_session(0.0);
+    let is_told = |class: &&ClassAccuracy| output.is_verbose() || lost_samples(class) > 1;
+    let forgotten: Vec<&ClassAccuracy> = report.lost_in_session(0.0).into_iter().filter(is_told).collect();
     if !forgotten.is_empty() {
         say!(output, "recognised less than before: {}", forgetting_sentences::session_loss_sentence(&forgotten))?;
     }
@@ -125,6 +126,11 @@ pub fn room(free: usize) -> String {
         0 => "no room for more things: forget one first".to_owned(),
         free => format!("room for {}", counted(free, "more thing")),
     }
+}
+
+/// How many samples of a class are no longer recognised. A single one may be chance.
+fn lost_samples(class: &ClassAccuracy) -> u32 {
+    class.before.map_or(0.0, |before| (before - class.after) * class.samples as f32).round() as u32
 }
 
 fn percent(share: f32) -> String {
