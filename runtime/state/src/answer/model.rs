@@ -243,18 +243,14 @@ impl<'a> ScoringModel<'a> {
         &self,
         left_out: impl Iterator<Item = (LeftOutShot, &'s [u8; 32], &'s [f32])>,
     ) -> Vec<Option<ScatterChange>> {
-        let removed = |(shot, digest, embedded): (LeftOutShot, &[u8; 32], &[f32])| {
-            self.scorer.without_shot(shot.class as u32, digest, embedded)
-        };
-        let removed: Vec<Option<RemovedShot>> = left_out.map(removed).collect();
+        let removed = self.scorer.without_shots(left_out.map(|(shot, digest, row)| (shot.class as u32, digest, row)));
         let residuals: Vec<f32> = removed.iter().flatten().flat_map(|shot| &shot.residual).copied().collect();
         let products = self.rows.products_of_last(&residuals, self.embedder.inputs);
         let mut of_classes = products.chunks_exact(self.len().max(1));
-        let change = |removed: RemovedShot| {
+        let mut change = |removed: RemovedShot| {
             let of_classes = of_classes.next().expect("one row for each that is removed");
             self.scorer.change(removed, of_classes.to_vec())
         };
-        let mut change = change;
         removed.into_iter().map(|removed| removed.map(&mut change)).collect()
     }
 

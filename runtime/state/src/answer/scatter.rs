@@ -138,28 +138,36 @@ impl ShotScatter {
         if all > 0.0 { (left / all).clamp(LEAST_SPREAD, 1.0) } else { 1.0 }
     }
 
-    /// A shot of a class that is left out; none if it does not count. Given are its digest, its direction of roots, and
-    /// what whitens.
-    pub(super) fn without(
+    /// Shots that are left out of their classes; none for one that does not count. Given are their classes, digests and
+    /// directions of roots, and what whitens.
+    pub(super) fn without<'s>(
         &self,
-        class: u32,
-        digest: &[u8; 32],
-        roots: &[f32],
+        shots: impl Iterator<Item = (u32, &'s [u8; 32], &'s [f32])>,
         whitener: &Whitener,
-    ) -> Option<RemovedShot> {
+    ) -> Vec<Option<RemovedShot>> {
         /// Rounding must not make the divisor vanish.
         const LEAST: f32 = 1e-5;
-        let class = self.classes.get(&class).filter(|class| class.shots.contains(digest))?;
-        let count = class.shots.len() as f32;
-        let mut residual = roots.to_vec();
-        add_scaled(&mut residual, -1.0, &class.mean);
-        let mut axis = residual.clone();
-        whitener.apply(&mut axis);
-        self.damp(&mut axis);
-        whitener.apply(&mut axis);
-        let share = count / (count - 1.0) / PRIOR;
-        let factor = share / (1.0 - share * dot(&residual, &axis)).max(LEAST);
-        Some(RemovedShot { residual, axis, factor })
+        let residual = |(class, digest, roots): (u32, &[u8; 32], &[f32])| {
+            let class = self.classes.get(&class).filter(|class| class.shots.contains(digest))?;
+            let mut residual = roots.to_vec();
+            add_scaled(&mut residual, -1.0, &class.mean);
+            let count = class.shots.len() as f32;
+            Some((residual, count / (count - 1.0) / PRIOR))
+        };
+        let residuals: Vec<Option<(Vec<f32>, f32)>> = shots.map(residual).collect();
+        let mut axes: Vec<f32> = residuals.iter().flatten().flat_map(|(residual, _)| residual).copied().collect();
+        whitener.apply(&mut axes);
+        self.damp(&mut axes);
+        whitener.apply(&mut axes);
+        let mut rest = &axes[..];
+        let removed = |residual: Option<(Vec<f32>, f32)>| {
+            let (residual, share) = residual?;
+            let (axis, others) = rest.split_at(residual.len());
+            rest = others;
+            let factor = share / (1.0 - share * dot(&residual, axis)).max(LEAST);
+            Some(RemovedShot { residual, axis: axis.to_vec(), factor })
+        };
+        residuals.into_iter().map(removed).collect()
     }
 }
 
@@ -277,7 +285,11 @@ mod tests {
         };
         let picture = roots(&bank, 2);
         let (whole, exact) = (class(&scatter), class(&fewer));
-        let removed = scatter.without(0, &bank.digest_of(shot), &roots(&bank, shot), &whitener).unwrap();
+        let without = |class: u32, shot: usize| {
+            let given = (class, &bank.digest_of(shot), &roots(&bank, shot)[..]);
+            scatter.without([given].into_iter(), &whitener).remove(0)
+        };
+        let removed = without(0, shot).unwrap();
         let of_class = dot(&whole.row, &removed.residual);
         let change = ScatterChange { removed, of_classes: vec![of_class], weight, roots_start: 0 };
         let mut scores = [whole.score(&picture)];
@@ -285,10 +297,8 @@ mod tests {
         change.apply(&mut scores, &picture);
         assert!((scores[0] - exact.score(&picture)).abs() < 1e-5, "{} and {}", scores[0], exact.score(&picture));
         assert!((change.score(&whole, &picture) - scores[0]).abs() < 1e-6);
-        let of_another = scatter.without(1, &bank.digest_of(shot), &roots(&bank, shot), &whitener);
-        assert!(of_another.is_none(), "no shot of that class");
-        let alone = scatter.without(2, &bank.digest_of(8), &roots(&bank, 8), &whitener);
-        assert!(alone.is_none(), "a class of one shot does not scatter");
+        assert!(without(1, shot).is_none(), "no shot of that class");
+        assert!(without(2, 8).is_none(), "a class of one shot does not scatter");
     }
 
     #[test]

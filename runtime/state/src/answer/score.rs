@@ -141,10 +141,17 @@ impl Scorer {
         }
     }
 
-    /// A shot that is left out of a class and of the scatter; none if the scatter is without it. Given are its digest
-    /// and its embedding.
-    pub(super) fn without_shot(&self, class: u32, digest: &[u8; 32], embedded: &[f32]) -> Option<RemovedShot> {
-        self.scatter.as_ref()?.without(class, digest, &embedded[self.roots_start()..], &self.whitener)
+    /// Shots that are left out of classes and of the scatter; none for one that the scatter is without. Given are their
+    /// classes, digests and embeddings.
+    pub(super) fn without_shots<'s>(
+        &self,
+        shots: impl Iterator<Item = (u32, &'s [u8; 32], &'s [f32])>,
+    ) -> Vec<Option<RemovedShot>> {
+        let roots = shots.map(|(class, digest, embedded)| (class, digest, &embedded[self.roots_start()..]));
+        match &self.scatter {
+            Some(scatter) => scatter.without(roots, &self.whitener),
+            None => roots.map(|_| None).collect(),
+        }
     }
 
     /// How scores change without a shot, given the inner product of each class's row and its residual.
