@@ -146,7 +146,8 @@ impl Predictor {
 
     fn of(model: ScoringModel<'_>, calibration: Calibration) -> Self {
         let base = model.base();
-        let (embedder, scorer, rows) = (model.embedder, model.scorer, model.rows);
+        let (embedder, mut scorer, rows) = (model.embedder, model.scorer, model.rows);
+        scorer.forget_shots();
         Self { embedder, scorer, rows, base, calibration }
     }
 

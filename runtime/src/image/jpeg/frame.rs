@@ -180,13 +180,14 @@ impl JpegFrame {
         Ok(Self { size, progressive, components: read, sampling, units, colours, orientation, interleaved: true })
     }
 
-    /// The colours of components, as Adobe's transform tells, or as JFIF fixes them for three.
+    /// The colours of components, as Adobe's transform tells, or as JFIF fixes them for three; those that call themselves R,
+    /// G and B are that, as for the decoder of whole pictures.
     fn colours_of(&self, adobe: Option<u8>, is_jfif: bool) -> Colours {
         match (self.components.len(), adobe) {
             (1, _) => Colours::Grey,
+            (3, _) if self.components.iter().map(|own| own.id).eq(*b"RGB") => Colours::Rgb,
             (3, _) if is_jfif => Colours::YCbCr,
             (3, Some(0)) => Colours::Rgb,
-            (3, _) if self.components.iter().map(|own| own.id).eq(*b"RGB") => Colours::Rgb,
             (3, _) => Colours::YCbCr,
             (_, Some(2)) => Colours::Ycck,
             _ => Colours::Cmyk,

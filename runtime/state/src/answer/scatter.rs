@@ -10,7 +10,7 @@
 //! A shot that is left out of its class is taken out of the scatter, too. Of n shots of a class, one that is r away from
 //! their mean adds n / (n - 1) r r^T to the scatter.
 
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec;
 use alloc::vec::Vec;
 
@@ -82,19 +82,13 @@ impl ShotScatter {
     pub(super) fn of(bank: &Bank, root_centre: &[f32], whitener: &Whitener) -> Option<Self> {
         let inputs = bank.dimension();
         let mut different = bank.by_class();
+        different.retain(|_, exemplars| exemplars.len() > 1);
         for exemplars in different.values_mut() {
-            let mut seen = Vec::new();
-            exemplars.retain(|&exemplar| {
-                let digest = bank.digest_of(exemplar);
-                let is_new = !seen.contains(&digest);
-                if is_new {
-                    seen.push(digest);
-                }
-                is_new
-            });
+            let mut seen = BTreeSet::new();
+            exemplars.retain(|&exemplar| seen.insert(bank.digest_of(exemplar)));
         }
         different.retain(|_, exemplars| exemplars.len() > 1);
-        let chosen = evenly(different, MAX_SCATTERED, MIN_OF_CLASS);
+        let chosen = evenly(some_classes(different), MAX_SCATTERED);
         let mut by_class = BTreeMap::<u32, Vec<usize>>::new();
         chosen.into_iter().for_each(|shot| by_class.entry(bank.classes()[shot]).or_default().push(shot));
         let (mut classes, mut residuals) = (BTreeMap::new(), Vec::new());
@@ -121,6 +115,11 @@ impl ShotScatter {
     /// Takes away of whitened vectors `[n, inputs]` what lies along the scatter.
     pub(super) fn damp(&self, vectors: &mut [f32]) {
         self.damper.apply(vectors);
+    }
+
+    /// Forgets what only taking shots out needs.
+    pub(super) fn forget_shots(&mut self) {
+        self.classes.clear();
     }
 
     /// How much less far whitened means of base classes, one row each, are spread once they are damped, 0..1.
@@ -194,6 +193,19 @@ impl ScatterChange {
     }
 }
 
+/// Classes of which a few shots each fit: all of them, or every n-th as long as they do.
+fn some_classes(by_class: BTreeMap<u32, Vec<usize>>) -> BTreeMap<u32, Vec<usize>> {
+    let few = |exemplars: &Vec<usize>| exemplars.len().min(MIN_OF_CLASS);
+    let step = by_class.values().map(few).sum::<usize>().div_ceil(MAX_SCATTERED).max(1);
+    let mut taken = 0;
+    let fits = |(_, exemplars): &(u32, Vec<usize>)| {
+        let fits = taken + few(exemplars) <= MAX_SCATTERED;
+        taken += if fits { few(exemplars) } else { 0 };
+        fits
+    };
+    by_class.into_iter().step_by(step).filter(fits).collect()
+}
+
 /// Rows y with I - sum of y y^T the inverse of I + sum of u u^T / PRIOR, from the rows u.
 fn damping_axes(mut rows: Vec<f32>, inputs: usize) -> Vec<f32> {
     let scale = 1.0 / sqrt(PRIOR);
@@ -203,7 +215,8 @@ fn damping_axes(mut rows: Vec<f32>, inputs: usize) -> Vec<f32> {
         let own = &mut own[..inputs];
         let residual = own.to_vec();
         before.chunks_exact(inputs).for_each(|axis| add_scaled(own, -dot(axis, &residual), axis));
-        let length = sqrt(1.0 + dot(own, &residual));
+        // Never negative but for rounding.
+        let length = sqrt(1.0 + dot(own, &residual).max(0.0));
         own.iter_mut().for_each(|value| *value /= length);
     }
     rows
@@ -301,19 +314,37 @@ mod tests {
         assert!(without(2, 8).is_none(), "a class of one shot does not scatter");
     }
 
-    #[test]
-    fn of_many_classes_some_count_with_all_their_shots() {
+    /// A scatter of classes with so many different shots each.
+    fn of_classes(shots: impl IntoIterator<Item = usize>) -> ShotScatter {
         let mut random = Random::new(6, "scatter");
         let mut bank = Bank::new(INPUTS, 1, ExemplarPrecision::F16);
-        for class in 0..200 {
-            (0..5).for_each(|_| bank.push(class, &[(); INPUTS].map(|()| random.uniform(0.0, 2.0))));
+        for (class, count) in shots.into_iter().enumerate() {
+            (0..count).for_each(|_| bank.push(class as u32, &[(); INPUTS].map(|()| random.uniform(0.0, 2.0))));
         }
-        let classes = scatter(&bank).classes;
-        let shots: usize = classes.values().map(|class| class.shots.len()).sum();
-        assert!(classes.values().all(|class| class.shots.len() == 5) && (100..=MAX_SCATTERED).contains(&shots));
+        scatter(&bank)
+    }
+
+    #[test]
+    fn of_many_classes_some_count_with_a_few_shots() {
+        let uneven = |count: usize| (0..count).map(|class| [5, 2][class % 2]);
+        for (shots, least) in
+            [(vec![5; 25], 125), (vec![5; 200], 100), (uneven(72).collect(), 100), (vec![40, 2, 300], 100)]
+        {
+            let counts: Vec<usize> = of_classes(shots).classes.values().map(|class| class.shots.len()).collect();
+            let sum: usize = counts.iter().sum();
+            assert!((least..=MAX_SCATTERED).contains(&sum), "{counts:?}");
+        }
         let alike = |class| (class, [1.0; INPUTS]);
         let mut same = Bank::new(INPUTS, 1, ExemplarPrecision::F16);
         [alike(0), alike(0), alike(1)].iter().for_each(|(class, shot)| same.push(*class, shot));
         assert!(ShotScatter::of(&same, &[0.5; INPUTS], &whitener()).is_none(), "nothing scatters");
+    }
+
+    #[test]
+    fn opposite_residuals_stay_numbers_however_far_they_are() {
+        let row: Vec<f32> = (0..128).map(|input| 1e6 * (0.37 * input as f32).sin()).collect();
+        let opposite: Vec<f32> = row.iter().map(|value| -value).collect();
+        let axes = damping_axes([row, opposite].concat(), 128);
+        assert!(axes.iter().all(|value| value.is_finite()));
     }
 }

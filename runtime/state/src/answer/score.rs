@@ -154,6 +154,13 @@ impl Scorer {
         }
     }
 
+    /// Forgets what only taking shots out needs.
+    pub(super) fn forget_shots(&mut self) {
+        if let Some(scatter) = &mut self.scatter {
+            scatter.forget_shots();
+        }
+    }
+
     /// How scores change without a shot, given the inner product of each class's row and its residual.
     pub(super) fn change(&self, removed: RemovedShot, of_classes: Vec<f32>) -> ScatterChange {
         ScatterChange { removed, of_classes, weight: self.discriminant, roots_start: self.roots_start() }

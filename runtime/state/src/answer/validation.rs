@@ -119,8 +119,8 @@ impl<'a> ValidationSamples<'a> {
             .zip(&validation.digests)
             .map(|(repeat, digest)| repeat || shared.contains_key(digest))
             .collect();
-        validation.chosen = evenly(state.exemplars.by_class(), MAX_SHOT_SAMPLES, 1);
-        validation.viewed = evenly(validation.viewable(), MAX_VIEWED, 1);
+        validation.chosen = evenly(state.exemplars.by_class(), MAX_SHOT_SAMPLES);
+        validation.viewed = evenly(validation.viewable(), MAX_VIEWED);
         validation
     }
 
@@ -549,18 +549,18 @@ pub(crate) fn judgeable_samples(base_model: &BaseModel, state: &State) -> Option
     Some(ValidationSamples::of(base_model, state, scoring).judgeable())
 }
 
-/// At most `most` exemplars, rising: as many of each class as of any other, as far as it has them, evenly chosen, but
-/// not fewer than `least`; where that would be too many, those of every n-th class.
-pub(super) fn evenly(by_class: BTreeMap<u32, Vec<usize>>, most: usize, least: usize) -> Vec<usize> {
+/// At most `most` exemplars, rising: as many of each class as of any other, as far as it has them, evenly chosen; of more
+/// classes than `most`, one of every n-th class.
+pub(super) fn evenly(by_class: BTreeMap<u32, Vec<usize>>, most: usize) -> Vec<usize> {
     let chosen = |share: usize| by_class.values().map(|exemplars| exemplars.len().min(share)).sum::<usize>();
     let longest = by_class.values().map(Vec::len).max().unwrap_or(0);
-    // The first share that is too large; of as many exemplars at least.
-    let (mut fits, mut too_large) = (least, (longest + 1).max(least + 1));
+    // The first share that is too large; of one exemplar at least.
+    let (mut fits, mut too_large) = (1, longest + 1);
     while too_large - fits > 1 {
         let share = fits.midpoint(too_large);
         if chosen(share) <= most { fits = share } else { too_large = share }
     }
-    let step = chosen(fits).div_ceil(most).max(1);
+    let step = by_class.len().div_ceil(most).max(1);
     let of_class = |exemplars: Vec<usize>| {
         let (length, share) = (exemplars.len(), exemplars.len().min(fits));
         (0..share).map(move |place| exemplars[place * length / share])

@@ -225,9 +225,9 @@ impl EvaluationCost {
         if aligns {
             let closed = self.of_state(heads.min(1), known, stored) + self.of_views(heads.min(1)) + around;
             let alignment = self.of_state(heads, known, stored) + self.of_views(heads) + around + earlier;
-            closed + alignment + if self.known_before > self.base { earlier } else { 0 }
+            closed + alignment + earlier
         } else {
-            self.of_state(heads, known, stored) + self.of_views(heads) + around
+            self.of_state(heads, known, stored) + self.of_views(heads) + around + earlier
         }
     }
 

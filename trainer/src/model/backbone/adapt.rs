@@ -49,7 +49,7 @@ pub(super) fn adapt(model: Vec<u8>, wanted: Adaptation<'_>) -> Result<Vec<u8>, S
     if is_chosen {
         let operators = shell.opset_import.iter().filter(|set| matches!(set.domain.as_str(), "" | "ai.onnx"));
         let version = operators.map(|set| set.version).max().unwrap_or(0);
-        graph.choose_output(wanted, version)?;
+        graph.choose_output(wanted, version, is_turned)?;
     }
     if !is_turned && !is_fixed && !is_chosen {
         return Ok(model);
@@ -120,8 +120,8 @@ impl GraphParts {
         Ok(is_fixed)
     }
 
-    /// Leaves one output, pooled if wished.
-    fn choose_output(&mut self, wanted: Adaptation<'_>, version: i64) -> Result<(), String> {
+    /// Leaves one output, pooled if wished; maps of a model whose images were turned have their features last, too.
+    fn choose_output(&mut self, wanted: Adaptation<'_>, version: i64, is_turned: bool) -> Result<(), String> {
         let outputs = self.output.iter().map(|value| ValueInfoProto::decode(value.as_slice()));
         let outputs = outputs.collect::<Result<Vec<_>, _>>().map_err(|_| "its outputs cannot be read".to_owned())?;
         let chosen = match wanted.output {
@@ -134,7 +134,7 @@ impl GraphParts {
         let features = match wanted.pool {
             None => chosen.clone(),
             Some(pool) => {
-                let added = PoolingNodes::of(chosen, pool, version)?;
+                let added = PoolingNodes::of(chosen, pool, version, is_turned)?;
                 self.node.extend(added.nodes.iter().map(Message::encode_to_vec));
                 self.initializer.extend(added.constants.iter().map(Message::encode_to_vec));
                 added.output
@@ -158,31 +158,35 @@ struct PoolingNodes {
 }
 
 impl PoolingNodes {
-    fn of(output: &ValueInfoProto, pool: Pooling, version: i64) -> Result<Self, String> {
+    fn of(output: &ValueInfoProto, pool: Pooling, version: i64, is_last: bool) -> Result<Self, String> {
         /// Axes of the features: of tokens, of a map.
         const OF_TOKENS: usize = 2;
         const OF_MAP: usize = 1;
+        const OF_MAP_LAST: usize = 3;
         let rank = output.sizes().map_or(0, |sizes| sizes.len());
         let (from, to, constant) = (&output.name, format!("{PREFIX}.features"), format!("{PREFIX}.constant"));
-        let (axis, nodes, constants) = match (rank, pool) {
+        let mean_over = |axes: &[i64]| {
+            if version >= AXES_AS_INPUT {
+                let inputs = vec![from.clone(), constant.clone()];
+                let axes = whole_numbers(&constant, vec![axes.len() as i64], axes);
+                (vec![node("ReduceMean", inputs, &to, vec![int("keepdims", 0)])], vec![axes])
+            } else {
+                let attributes = vec![ints("axes", axes.to_vec()), int("keepdims", 0)];
+                (vec![node("ReduceMean", vec![from.clone()], &to, attributes)], vec![])
+            }
+        };
+        let (axis, (nodes, constants)) = match (rank, pool) {
+            (4, Pooling::Mean) if is_last => (OF_MAP_LAST, mean_over(&[1, 2])),
             (4, Pooling::Mean) => {
                 let mean = format!("{PREFIX}.mean");
                 let average = node("GlobalAveragePool", vec![from.clone()], &mean, vec![]);
-                (OF_MAP, vec![average, node("Flatten", vec![mean], &to, vec![int("axis", 1)])], vec![])
+                (OF_MAP, (vec![average, node("Flatten", vec![mean], &to, vec![int("axis", 1)])], vec![]))
             }
-            (3, Pooling::Mean) if version >= AXES_AS_INPUT => {
-                let inputs = vec![from.clone(), constant.clone()];
-                let mean = node("ReduceMean", inputs, &to, vec![int("keepdims", 0)]);
-                (OF_TOKENS, vec![mean], vec![whole_numbers(&constant, vec![1], &[1])])
-            }
-            (3, Pooling::Mean) => {
-                let attributes = vec![ints("axes", vec![1]), int("keepdims", 0)];
-                (OF_TOKENS, vec![node("ReduceMean", vec![from.clone()], &to, attributes)], vec![])
-            }
+            (3, Pooling::Mean) => (OF_TOKENS, mean_over(&[1])),
             (3, Pooling::First) => {
                 let inputs = vec![from.clone(), constant.clone()];
                 let first = node("Gather", inputs, &to, vec![int("axis", 1)]);
-                (OF_TOKENS, vec![first], vec![whole_numbers(&constant, vec![], &[0])])
+                (OF_TOKENS, (vec![first], vec![whole_numbers(&constant, vec![], &[0])]))
             }
             _ => {
                 return Err(format!(
@@ -231,6 +235,19 @@ mod tests {
             let mut fixed = graph(sides);
             assert_eq!(fixed.fix_images(32).unwrap(), sides != expected, "{sides:?}");
             assert_eq!(fixed, graph(expected), "{sides:?}");
+        }
+    }
+
+    #[test]
+    fn maps_with_their_features_last_are_averaged_over_their_places() {
+        let map = ValueInfoProto::decode(&*graph([0, 7, 6, 640]).input[0]).unwrap();
+        for (is_last, operator, features) in [(true, "ReduceMean", 640), (false, "GlobalAveragePool", 7)] {
+            for version in [17, 18] {
+                let added = PoolingNodes::of(&map, Pooling::Mean, version, is_last).unwrap();
+                assert_eq!(added.nodes[0].op_type, operator);
+                assert_eq!(added.output.sizes(), Some(vec![None, Some(features)]), "last: {is_last}, opset {version}");
+                assert_eq!(added.constants.len(), usize::from(is_last && version >= AXES_AS_INPUT));
+            }
         }
     }
 
