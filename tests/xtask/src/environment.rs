@@ -107,7 +107,16 @@ impl Environment {
 
 /// The Cargo that started this program, or the one on the path.
 pub fn cargo() -> Command {
-    Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
+    let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    // What Cargo says of this package is not for others: ring's build script looks at it, and all that stands on ring
+    // would be built anew whenever somebody goes from `cargo xtask` to `cargo` or back.
+    let is_of_this_package = |name: &OsString| {
+        ["CARGO_MANIFEST_", "CARGO_PKG_"].iter().any(|start| name.to_string_lossy().starts_with(start))
+    };
+    env::vars_os().map(|(name, _)| name).filter(is_of_this_package).for_each(|name| {
+        command.env_remove(name);
+    });
+    command
 }
 
 /// The exit code to pass on; a command killed by a signal counts as 128 and its number, as in a
@@ -158,6 +167,16 @@ mod tests {
         use std::os::unix::process::ExitStatusExt;
         assert_eq!(exit_code(ExitStatus::from_raw(101 << 8)), ExitCode::from(101));
         assert_eq!(exit_code(ExitStatus::from_raw(9)), ExitCode::from(137));
+    }
+
+    #[test]
+    fn cargo_is_not_told_of_this_package() {
+        let cargo = cargo();
+        let removed: Vec<&OsStr> =
+            cargo.get_envs().filter(|(_, value)| value.is_none()).map(|(name, _)| name).collect();
+        for name in ["CARGO_MANIFEST_DIR", "CARGO_PKG_NAME"] {
+            assert!(env::var_os(name).is_none() || removed.contains(&OsStr::new(name)), "{name}: {removed:?}");
+        }
     }
 
     #[test]
