@@ -36,8 +36,8 @@ impl PictureFingerprint {
         Self { falls, flat, colours: core::array::from_fn(colour) }
     }
 
-    /// In how many of 256 places brightness falls otherwise: about half of them for two pictures, few for one that was
-    /// compressed, brightened or moved a little. Places that are flat in both pictures are skipped, and the count is
+    /// In how many of 256 places brightness falls otherwise: about half of them for unrelated pictures, few for a copy
+    /// that was compressed, brightened or moved a little. Places that are flat in both pictures are skipped, and the count is
     /// scaled to all 256.
     pub fn distance(&self, other: &Self) -> u32 {
         let telling = |part: usize| !(self.flat[part] & other.flat[part]);

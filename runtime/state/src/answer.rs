@@ -19,6 +19,7 @@ mod balance_estimate;
 mod calibrate;
 mod class_sums;
 mod embed;
+mod even_choice;
 mod left_out;
 mod model;
 mod scatter;
@@ -26,6 +27,7 @@ mod score;
 #[cfg(test)]
 mod tests;
 mod validation;
+mod whitener;
 
 use alloc::vec;
 use alloc::vec::Vec;

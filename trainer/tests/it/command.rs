@@ -191,19 +191,8 @@ fn a_run_goes_on_wherever_its_folder_is_carried() {
 fn a_run_on_a_backbone_that_was_brought_is_resumed() {
     let root = tempfile::tempdir().unwrap();
     let folder = root.path();
-    let small = [
-        ("data", "train_per_class", 12),
-        ("data", "test_per_class", 2),
-        ("backbone", "width", 2),
-        ("pretrain", "epochs", 1),
-        ("pretrain", "warmup_epochs", 0),
-        ("targets", "steps", 40),
-        ("align", "epochs", 1),
-        ("align", "batch", 32),
-        ("export", "candidates_per_class", 5),
-        ("export", "draws", 1),
-    ];
-    crate::support::synthetic(folder, &small);
+    let short = [("targets", "steps", 40), ("align", "epochs", 1), ("align", "batch", 32), ("export", "draws", 1)];
+    crate::support::recipe(folder, &short);
     let run = |arguments: &[&str]| {
         let common = ["--device", "cpu", "--threads", "1"];
         let mut command = program(&[arguments, &common].concat().into_iter().map(str::to_owned).collect::<Vec<_>>());

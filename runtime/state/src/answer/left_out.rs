@@ -25,17 +25,12 @@ pub(crate) const VIEW_BATCH: usize = if cfg!(target_os = "none") { 1 } else { 16
 /// A shot whose views are scored.
 pub(super) struct ViewedShot {
     pub(super) shot: LeftOutShot,
-    /// Its class without it.
+    /// Its class without it, as the scatter without it has it.
     pub(super) row: ClassRow,
     /// The shots that are left out in turn beside it.
     pub(super) others: Vec<LeftOutShot>,
     /// How scores change because the scatter is without it.
     pub(super) change: Option<ScatterChange>,
-}
-
-/// The score of a class of this row for an embedding, where the scatter may be without a shot.
-pub(super) fn score_of(class: &ClassRow, change: Option<&ScatterChange>, embedded: &[f32]) -> f32 {
-    change.map_or_else(|| class.score(embedded), |change| change.score(class, embedded))
 }
 
 /// Scores `[views, classes]` of each shot's views, without the border. That of its own class is extrapolated from the
@@ -55,13 +50,9 @@ pub(super) fn view_scores(
         for (viewed, (scores, embedded)) in some.iter().zip(of_shots) {
             let fewer = with_fewer(model, (bank, projections), viewed);
             for (scores, embedded) in scores.chunks_exact_mut(count).zip(embedded.chunks_exact(length)) {
-                let change = viewed.change.as_ref();
-                if let Some(change) = change {
-                    change.apply(scores, embedded);
-                }
-                let score = score_of(&viewed.row, change, embedded);
-                let gain: f32 =
-                    fewer.iter().map(|(row, factor)| factor * (score - score_of(row, change, embedded))).sum();
+                viewed.change.iter().for_each(|change| change.apply(scores, embedded));
+                let score = viewed.row.score(embedded);
+                let gain: f32 = fewer.iter().map(|(row, factor)| factor * (score - row.score(embedded))).sum();
                 scores[viewed.shot.class] = score + gain / fewer.len().max(1) as f32;
             }
             scored.push(scores.to_vec());
@@ -76,12 +67,16 @@ fn with_fewer(
     (bank, projections): (&Bank, &Projections),
     viewed: &ViewedShot,
 ) -> Vec<(ClassRow, f32)> {
-    let ViewedShot { shot, others, .. } = viewed;
+    let ViewedShot { shot, others, change, .. } = viewed;
     let count = model.count(shot.class);
     let exemplars: Vec<usize> = core::iter::once(shot).chain(others).map(|shot| shot.exemplar).collect();
     let contributions = model.embedder.contributions_of(bank, &exemplars, projections);
     let rows = model.without_pairs(*shot, others, contributions).into_iter().zip(others);
-    rows.filter_map(|(row, other)| Some((row?, extrapolation(count, shot.copies, other.copies)))).collect()
+    let changed = |row: ClassRow| match change {
+        Some(change) => row.changed(change),
+        None => row,
+    };
+    rows.filter_map(|(row, other)| Some((changed(row?), extrapolation(count, shot.copies, other.copies)))).collect()
 }
 
 /// What a class of `count` shots gains by a shot with so many copies, as a multiple of what it gains by another one

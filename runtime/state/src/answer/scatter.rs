@@ -4,7 +4,7 @@
 //! seen from several sides moves along other axes than all mugs of the world. So the covariance C of the bundle, which
 //! counts as many observations, is joined with the scatter of the shots around their class means:
 //! (C + sum of r r^T / PRIOR). Where C whitens to the identity this is I + sum of u u^T / PRIOR with u the whitened r,
-//! whose inverse M takes away of a vector what lies along the u. M is kept as I - sum of y y^T, one y for each shot
+//! whose inverse M shortens a vector along the u. M is kept as I - sum of y y^T, one y for each shot
 //! (Sherman and Morrison 1950). Streaming discriminant analysis updates a covariance alike (Hayes and Kanan 2020).
 //!
 //! A shot that is left out of its class is taken out of the scatter, too. Of n shots of a class, one that is r away from
@@ -19,8 +19,8 @@ use orco_core::math::{add_scaled, dot, sqrt};
 
 use crate::bank::Bank;
 
-use super::score::{ClassRow, Whitener};
-use super::validation::evenly;
+use super::even_choice::evenly;
+use super::whitener::Whitener;
 
 /// How many observations the covariance of the bundle counts as (journal of the book, 2026-11-28).
 const PRIOR: f32 = 1000.0;
@@ -28,19 +28,19 @@ const PRIOR: f32 = 1000.0;
 /// Most shots whose scatter counts; more cost time and gain little.
 pub(crate) const MAX_SCATTERED: usize = 128;
 
-/// Shots of a class that count at least, as far as it has them, though there be so many classes that not all of them
-/// can take part.
+/// Shots that each class which takes part has there at least, or all that it has. Where that would be more than
+/// [`MAX_SCATTERED`], only some classes take part.
 const MIN_OF_CLASS: usize = 5;
 
-/// Base classes by which the spread of scores is told; more change nothing that matters.
+/// Most base classes by which [`ShotScatter::remaining_spread`] is told; more change nothing that matters.
 const MAX_SPREAD: usize = 64;
-/// The least that is left of it.
+/// The least that it is.
 const LEAST_SPREAD: f32 = 0.05;
 
 /// The scatter of a state's shots within their classes.
 #[derive(Clone, Debug)]
 pub(super) struct ShotScatter {
-    /// Takes away of a whitened vector what lies along the scatter.
+    /// M.
     damper: Whitener,
     /// The classes whose shots scatter.
     classes: BTreeMap<u32, ScatteredClass>,
@@ -112,7 +112,7 @@ impl ShotScatter {
         (count > 0).then_some(Self { damper, classes })
     }
 
-    /// Takes away of whitened vectors `[n, inputs]` what lies along the scatter.
+    /// Shortens whitened vectors `[n, inputs]` along the scatter: multiplies them by M.
     pub(super) fn damp(&self, vectors: &mut [f32]) {
         self.damper.apply(vectors);
     }
@@ -122,8 +122,8 @@ impl ShotScatter {
         self.classes.clear();
     }
 
-    /// How much less far whitened means of base classes, one row each, are spread once they are damped, 0..1.
-    pub(super) fn spread(&self, means: &Bank) -> f32 {
+    /// What damping leaves of the squared spread of base classes' whitened means, one row each: a share, 0.05..1.
+    pub(super) fn remaining_spread(&self, means: &Bank) -> f32 {
         let step = means.len().div_ceil(MAX_SPREAD).max(1);
         let mut rows = means.clean_of(&(0..means.len()).step_by(step).collect::<Vec<_>>());
         let inputs = means.dimension();
@@ -173,23 +173,20 @@ impl ShotScatter {
 impl ScatterChange {
     /// Changes the scores of every class for an embedding.
     pub(super) fn apply(&self, scores: &mut [f32], embedded: &[f32]) {
-        let along = self.along(embedded);
-        scores.iter_mut().zip(&self.of_classes).for_each(|(score, of_class)| *score += self.change(along, *of_class));
+        let Self { removed, weight, .. } = self;
+        let along = dot(&removed.axis, &embedded[self.roots_start..]);
+        // A class's row is weight W M u, and its offset holds -weight / 2 u M u: both have M, which grows.
+        let change = |of_class: f32| removed.factor * of_class * (along - 0.5 * of_class / weight);
+        scores.iter_mut().zip(&self.of_classes).for_each(|(score, of_class)| *score += change(*of_class));
     }
 
-    /// The score of a class of this row for an embedding, changed.
-    pub(super) fn score(&self, class: &ClassRow, embedded: &[f32]) -> f32 {
-        let of_class = dot(&class.row[self.roots_start..], &self.removed.residual);
-        class.score(embedded) + self.change(self.along(embedded), of_class)
-    }
-
-    fn along(&self, embedded: &[f32]) -> f32 {
-        dot(&self.removed.axis, &embedded[self.roots_start..])
-    }
-
-    /// A class's row is weight W M u, and its offset holds -weight / 2 u M u: both have M, which grows.
-    fn change(&self, along: f32, of_class: f32) -> f32 {
-        self.removed.factor * of_class * (along - 0.5 * of_class / self.weight)
+    /// Changes a row and an offset that score a class, so that its scores are as [`Self::apply`] would make them.
+    pub(super) fn apply_to_row(&self, row: &mut [f32], offset: &mut f32) {
+        let Self { removed, weight, .. } = self;
+        let roots = &mut row[self.roots_start..];
+        let of_class = dot(roots, &removed.residual);
+        add_scaled(roots, removed.factor * of_class, &removed.axis);
+        *offset -= 0.5 * removed.factor * of_class * of_class / weight;
     }
 }
 
@@ -285,7 +282,7 @@ mod tests {
         let bank = bank();
         let (scatter, whitener) = (scatter(&bank), whitener());
         let fewer = self::scatter(&bank.only(&[0, 1, 2, 3, 4, 6, 7, 8]));
-        let (shot, weight) = (5, 0.7);
+        let (shot, weight) = (5, 0.07);
         // The row and the offset of a class whose mean this is, once it is whitened.
         let class = |by: &ShotScatter| {
             let mean: Vec<f32> = (0..INPUTS).map(|input| 0.4 * input as f32 - 1.0).collect();
@@ -294,22 +291,24 @@ mod tests {
             let offset = -0.5 * weight * dot(&mean, &row);
             whitener.apply(&mut row);
             row.iter_mut().for_each(|value| *value *= weight);
-            ClassRow { row, offset }
+            (row, offset)
         };
         let picture = roots(&bank, 2);
-        let (whole, exact) = (class(&scatter), class(&fewer));
+        let score = |(row, offset): &(Vec<f32>, f32)| dot(row, &picture) + offset;
+        let (mut whole, exact) = (class(&scatter), score(&class(&fewer)));
         let without = |class: u32, shot: usize| {
             let given = (class, &bank.digest_of(shot), &roots(&bank, shot)[..]);
             scatter.without([given].into_iter(), &whitener).remove(0)
         };
         let removed = without(0, shot).unwrap();
-        let of_class = dot(&whole.row, &removed.residual);
-        let change = ScatterChange { removed, of_classes: vec![of_class], weight, roots_start: 0 };
-        let mut scores = [whole.score(&picture)];
-        assert!((scores[0] - exact.score(&picture)).abs() > 1e-4, "the shot makes no difference");
+        let of_classes = vec![dot(&whole.0, &removed.residual)];
+        let change = ScatterChange { removed, of_classes, weight, roots_start: 0 };
+        let mut scores = [score(&whole)];
+        assert!((scores[0] - exact).abs() > 1e-4, "the shot makes no difference");
         change.apply(&mut scores, &picture);
-        assert!((scores[0] - exact.score(&picture)).abs() < 1e-5, "{} and {}", scores[0], exact.score(&picture));
-        assert!((change.score(&whole, &picture) - scores[0]).abs() < 1e-6);
+        assert!((scores[0] - exact).abs() < 1e-5, "{} and {exact}", scores[0]);
+        change.apply_to_row(&mut whole.0, &mut whole.1);
+        assert!((score(&whole) - scores[0]).abs() < 1e-6);
         assert!(without(1, shot).is_none(), "no shot of that class");
         assert!(without(2, 8).is_none(), "a class of one shot does not scatter");
     }

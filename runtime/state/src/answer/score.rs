@@ -3,66 +3,14 @@
 use alloc::vec;
 use alloc::vec::Vec;
 
-use orco_core::linalg::{LANES, LeftFactor, RightFactor, pack, pack_transposed, padded, product};
-use orco_core::math::{dot, normalise, normalise_rows};
+use orco_core::linalg::{LANES, LeftFactor, RightFactor, pack_transposed, padded, product};
+use orco_core::math::{dot, normalise};
 
 use super::embed::Embedder;
 use super::scatter::{RemovedShot, ScatterChange, ShotScatter};
+use super::whitener::Whitener;
 use crate::bank::Bank;
 use crate::state::Scoring;
-use crate::statistics::Statistics;
-
-/// [`orco_core::discriminant::Whitening`] for many vectors at a time.
-#[derive(Clone, Debug)]
-pub(super) struct Whitener {
-    /// `[inputs, padded(axes)]`, packed.
-    transposed: Vec<f32>,
-    /// `[axes, padded(inputs)]`, packed.
-    axes: Vec<f32>,
-    damping: Vec<f32>,
-    factor: f32,
-    inputs: usize,
-}
-
-impl Whitener {
-    fn new(statistics: &Statistics, inputs: usize) -> Self {
-        let mut clean = statistics.axes.clean();
-        normalise_rows(&mut clean, inputs);
-        Self::of(&clean, statistics.damping.clone(), statistics.factor, inputs)
-    }
-
-    /// With these axes `[n, inputs]`: of length 1, if damping is to be a share.
-    pub(super) fn of(clean: &[f32], damping: Vec<f32>, factor: f32, inputs: usize) -> Self {
-        let (count, width) = (damping.len(), padded(inputs));
-        let mut transposed = vec![0.0; inputs * padded(count)];
-        pack_transposed(count, inputs, clean, &mut transposed);
-        let mut wide = vec![0.0; count * width];
-        wide.chunks_exact_mut(width).zip(clean.chunks_exact(inputs)).for_each(|(to, from)| {
-            to[..inputs].copy_from_slice(from);
-        });
-        let mut axes = vec![0.0; count * width];
-        pack(count, width, &wide, &mut axes);
-        Self { transposed, axes, damping, factor, inputs }
-    }
-
-    /// Whitens vectors `[n, inputs]`.
-    pub(super) fn apply(&self, vectors: &mut [f32]) {
-        let (rows, count) = (vectors.len() / self.inputs, self.damping.len());
-        let width = padded(count);
-        let mut along = vec![0.0; rows * width];
-        let axes = RightFactor::packed(&self.transposed, self.inputs, width);
-        product(rows, self.inputs, LeftFactor::rows(vectors, self.inputs), axes, |row, column, sums| {
-            let line = along[row * width + column..].iter_mut();
-            let damping = self.damping.iter().skip(column);
-            line.zip(sums).zip(damping).for_each(|((to, sum), damping)| *to = damping * sum);
-        });
-        let back = RightFactor::packed(&self.axes, count, padded(self.inputs));
-        product(rows, count, LeftFactor::rows(&along, width), back, |row, column, sums| {
-            let line = vectors[row * self.inputs..][..self.inputs].iter_mut().skip(column);
-            line.zip(sums).for_each(|(value, sum)| *value = self.factor * (*value - sum));
-        });
-    }
-}
 
 /// Turns what is known of classes into what scores them.
 #[derive(Clone, Debug)]
@@ -91,7 +39,7 @@ impl Scorer {
         let scatter =
             (embedder.roots_len > 0).then(|| ShotScatter::of(shots, &statistics.root_centre, &whitener)).flatten();
         // Scores of base classes stay as far spread as the deviation says.
-        let spread = scatter.as_ref().map_or(1.0, |scatter| scatter.spread(&statistics.whitened));
+        let spread = scatter.as_ref().map_or(1.0, |scatter| scatter.remaining_spread(&statistics.whitened));
         Self {
             whitener,
             scatter,
@@ -211,6 +159,13 @@ pub(super) struct ClassRow {
 }
 
 impl ClassRow {
+    /// As it is once a shot is taken out of the scatter.
+    #[must_use]
+    pub(super) fn changed(mut self, change: &ScatterChange) -> Self {
+        change.apply_to_row(&mut self.row, &mut self.offset);
+        self
+    }
+
     pub(super) fn score(&self, embedded: &[f32]) -> f32 {
         dot(&self.row, embedded) + self.offset
     }
@@ -254,53 +209,27 @@ impl ScoreRows {
 
     /// Scores `[n, classes]` of embeddings `[n, length]`.
     pub(super) fn scores(&self, embedded: &[f32]) -> Vec<f32> {
-        let (count, rows) = (self.len(), embedded.len() / self.length);
-        let mut scores = vec![0.0; rows * count];
-        let right = RightFactor::packed(&self.columns, self.length, padded(count));
-        product(rows, self.length, LeftFactor::rows(embedded, self.length), right, |row, column, sums| {
-            let line = scores[row * count..][..count].iter_mut().zip(&self.offsets).skip(column);
-            line.zip(sums).for_each(|((to, offset), sum)| *to = sum + offset);
-        });
+        let mut scores = self.products_of_last(embedded, self.length);
+        for row in scores.chunks_exact_mut(self.len().max(1)) {
+            row.iter_mut().zip(&self.offsets).for_each(|(score, offset)| *score += offset);
+        }
         scores
     }
 
-    /// Inner products `[n, classes]` of the last part of the rows with vectors `[n, inputs]`.
+    /// Inner products `[n, classes]` of the last part of every class's row with vectors `[n, inputs]`.
     pub(super) fn products_of_last(&self, vectors: &[f32], inputs: usize) -> Vec<f32> {
-        let (count, rows, width) = (self.len(), vectors.len() / inputs, padded(self.len()));
+        let (count, rows) = (self.len(), vectors.len() / inputs);
         let mut products = vec![0.0; rows * count];
-        // Columns are packed in groups, each with all of the rows' length.
-        let first = self.length - inputs;
-        for group in 0..width / LANES {
-            let columns = &self.columns[group * self.length * LANES..][..self.length * LANES];
-            for (row, vector) in vectors.chunks_exact(inputs).enumerate() {
-                let mut sums = [0.0f32; LANES];
-                for (lanes, value) in columns[first * LANES..].chunks_exact(LANES).zip(vector) {
-                    sums.iter_mut().zip(lanes).for_each(|(sum, lane)| *sum += lane * value);
-                }
-                let line = products[row * count..][..count].iter_mut().skip(group * LANES);
-                line.zip(sums).for_each(|(to, sum)| *to = sum);
-            }
-        }
+        let last = RightFactor {
+            values: self.columns.get((self.length - inputs) * LANES..).unwrap_or_default(),
+            stride: LANES,
+            group_stride: self.length * LANES,
+            columns: padded(count),
+        };
+        product(rows, inputs, LeftFactor::rows(vectors, inputs), last, |row, column, sums| {
+            let line = products[row * count..][..count].iter_mut().skip(column);
+            line.zip(sums).for_each(|(to, sum)| *to = *sum);
+        });
         products
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use orco_core::linalg::allow_avx512;
-
-    use super::*;
-
-    /// Tiles of all vector units but AVX-512 are narrower than the columns that an axis is padded to.
-    #[test]
-    fn one_axis_whitens_on_every_vector_unit() {
-        let whitener = Whitener::of(&[1.0, 0.0, 0.0], vec![0.5], 2.0, 3);
-        for is_allowed in [true, false] {
-            let mut vectors = [4.0, 1.0, 2.0, -2.0, 0.0, 1.0];
-            allow_avx512(is_allowed);
-            whitener.apply(&mut vectors);
-            allow_avx512(true);
-            assert_eq!(vectors, [4.0, 2.0, 4.0, -2.0, 0.0, 2.0], "with AVX-512: {is_allowed}");
-        }
     }
 }

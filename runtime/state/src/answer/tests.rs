@@ -221,8 +221,8 @@ fn views_of_left_out_shots_score_as_in_an_independent_implementation() {
         let row = model.without(&[shot], contributions).remove(0).unwrap();
         let (digest, embedded) =
             (bank.digest_of(exemplar), model.embedder.embed_stored(bank, &[exemplar], &model.projections));
-        let change = model.scatter_changes([(shot, &digest, &embedded[..])].into_iter()).remove(0);
-        let viewed = left_out::ViewedShot { shot, row, others, change };
+        let change = model.scatter_changes([(shot, &digest, &embedded[..])].into_iter()).remove(0).unwrap();
+        let viewed = left_out::ViewedShot { shot, row: row.changed(&change), others, change: Some(change) };
         left_out::view_scores(&model, (bank, &model.projections), &[viewed]).remove(0)
     };
     let shots = (0..bank.len()).filter(|exemplar| bank.classes()[*exemplar] as usize >= base);

@@ -9,9 +9,9 @@ use orco_core::config::AnswerWeights;
 
 use super::calibrate::{BestPerSide, Calibrator};
 use super::embed::{EMBED_BATCH, Projections};
-use super::left_out::{MAX_OTHERS, MAX_VIEWED, ViewedShot, score_of, view_scores};
+use super::even_choice::{evenly, thinned};
+use super::left_out::{MAX_OTHERS, MAX_VIEWED, ViewedShot, view_scores};
 use super::model::{LeftOutShot, ScoringModel};
-use super::score::ClassRow;
 use super::{ScoredSample, ScoringWork};
 use crate::parallel::for_each_result;
 use crate::state::{BaseModel, Calibration, Scoring, State};
@@ -495,29 +495,26 @@ impl<'a> ValidationSamples<'a> {
         let shots: Vec<LeftOutShot> = left_out.iter().flatten().copied().collect();
         let exemplars: Vec<usize> = shots.iter().map(|shot| shot.exemplar).collect();
         let contributions = model.embedder.contributions_of(&self.state.exemplars, &exemplars, projections);
-        let mut without = model.without(&shots, contributions).into_iter();
         let of_left_out = left_out.iter().zip(embedded.chunks_exact(length));
-        let mut changes = model
-            .scatter_changes(of_left_out.filter_map(|(shot, embedded)| {
-                let shot = (*shot)?;
-                Some((shot, &self.digests[shot.exemplar], embedded))
-            }))
-            .into_iter();
+        let changes = model.scatter_changes(of_left_out.filter_map(|(shot, embedded)| {
+            let shot = (*shot)?;
+            Some((shot, &self.digests[shot.exemplar], embedded))
+        }));
+        let mut without = model.without(&shots, contributions).into_iter().zip(changes);
         let each = scores.chunks_exact_mut(count.max(1)).zip(embedded.chunks_exact(length));
         let mut scored = Vec::with_capacity(some.len());
         let mut viewed = Vec::new();
         for ((&number, left_out), (scores, embedded)) in some.iter().zip(left_out).zip(each) {
             let (mut has_class, mut is_excluded) = (true, self.says_nothing(number, own(number)));
             if let Some(shot) = left_out {
-                let without = without.next().expect("one for each that is left out");
-                has_class = without.is_some();
-                is_excluded |= !has_class;
-                let change = changes.next().expect("one for each that is left out");
+                let (mut without, change) = without.next().expect("one for each that is left out");
                 if let Some(change) = &change {
                     change.apply(scores, embedded);
+                    without = without.map(|class| class.changed(change));
                 }
-                let score = |class: &ClassRow| score_of(class, change.as_ref(), embedded);
-                scores[shot.class] = without.as_ref().map_or(f32::MIN, score);
+                has_class = without.is_some();
+                is_excluded |= !has_class;
+                scores[shot.class] = without.as_ref().map_or(f32::MIN, |class| class.score(embedded));
                 let is_viewed = wanted == Wanted::Border && self.viewed.binary_search(&shot.exemplar).is_ok();
                 if let Some(row) = without.filter(|_| !is_excluded && is_viewed) {
                     let others = self.others(different, shot.exemplar).into_iter();
@@ -547,31 +544,4 @@ pub(crate) fn judgeable_samples(base_model: &BaseModel, state: &State) -> Option
     let statistics = base_model.statistics.as_ref()?;
     let scoring = Scoring { weights: AnswerWeights::NEAREST_MEAN, statistics };
     Some(ValidationSamples::of(base_model, state, scoring).judgeable())
-}
-
-/// At most `most` exemplars, rising: as many of each class as of any other, as far as it has them, evenly chosen; of more
-/// classes than `most`, one of every n-th class.
-pub(super) fn evenly(by_class: BTreeMap<u32, Vec<usize>>, most: usize) -> Vec<usize> {
-    let chosen = |share: usize| by_class.values().map(|exemplars| exemplars.len().min(share)).sum::<usize>();
-    let longest = by_class.values().map(Vec::len).max().unwrap_or(0);
-    // The first share that is too large; of one exemplar at least.
-    let (mut fits, mut too_large) = (1, longest + 1);
-    while too_large - fits > 1 {
-        let share = fits.midpoint(too_large);
-        if chosen(share) <= most { fits = share } else { too_large = share }
-    }
-    let step = by_class.len().div_ceil(most).max(1);
-    let of_class = |exemplars: Vec<usize>| {
-        let (length, share) = (exemplars.len(), exemplars.len().min(fits));
-        (0..share).map(move |place| exemplars[place * length / share])
-    };
-    let mut chosen: Vec<usize> = by_class.into_values().step_by(step).flat_map(of_class).collect();
-    chosen.sort_unstable();
-    chosen
-}
-
-/// At most `most` of them, evenly chosen.
-fn thinned(samples: Vec<usize>, most: usize) -> Vec<usize> {
-    let step = samples.len().div_ceil(most).max(1);
-    samples.into_iter().step_by(step).collect()
 }

@@ -30,8 +30,8 @@ pub(super) struct Adaptation<'a> {
     pub pool: Option<Pooling>,
 }
 
-/// The model with images of a fixed size, colours first, and one output, the chosen one, pooled if wished. What is no
-/// model at all, or has parts that are refused, stays as it is.
+/// The model with images of a fixed size and colours first, and with the chosen output alone, pooled if wished, where one
+/// is named or pooling is. What is no model at all, or is refused for more than an operator, stays as it is.
 ///
 /// # Errors
 /// A sentence if there is no such output, or it cannot be pooled in this way.
