@@ -21,11 +21,14 @@ export function setPlace(node, [left, top, width, height]) {
   Object.assign(node.style, { left: `${left}px`, top: `${top}px`, width: `${width}px`, height: `${height}px` });
 }
 
+// How long a file that is saved can be read: Safari asks first whether to save it.
+const SAVING_MS = 40_000;
+
 // Puts a file among those that the browser has fetched.
 export function saveFile(blob, name) {
   const link = element("a", { href: URL.createObjectURL(blob), download: name });
   link.click();
-  setTimeout(() => URL.revokeObjectURL(link.href));
+  setTimeout(() => URL.revokeObjectURL(link.href), SAVING_MS);
 }
 
 // Screen readers do not read out again what has not changed.

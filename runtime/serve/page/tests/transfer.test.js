@@ -2,6 +2,7 @@
 import assert from "node:assert/strict";
 import test, { afterEach, beforeEach } from "node:test";
 
+import { saveFile } from "../dom.js";
 import { message, setLanguage } from "../language.js";
 import { store } from "../store.js";
 import { attachedName, importFile, reasonOf } from "../transfer.js";
@@ -87,6 +88,21 @@ test("a failure is the service's, the connection's or the page's own", () => {
   assert.equal(reasonOf(new TypeError("Failed to fetch")), message("notReached"));
   // Whoever is asked for the token and gives none.
   assert.equal(reasonOf(new Error(message("token"))), message("token"));
+});
+
+test("a file that is saved can be read for as long as a browser asks where to put it", (t) => {
+  t.mock.timers.enable({ apis: ["setTimeout"] });
+  let saved, gone;
+  const link = { append() {}, click() { saved = [this.href, this.download]; } };
+  globalThis.document = { createElement: () => link };
+  t.mock.method(URL, "createObjectURL", () => "blob:1");
+  t.mock.method(URL, "revokeObjectURL", (url) => { gone = url; });
+  saveFile(new Blob(["a pack"]), "mug.orcopack");
+  assert.deepEqual(saved, ["blob:1", "mug.orcopack"]);
+  t.mock.timers.tick(39_000);
+  assert.equal(gone, undefined);
+  t.mock.timers.tick(2_000);
+  assert.equal(gone, "blob:1");
 });
 
 test("a file has the name that the service gives it", () => {
