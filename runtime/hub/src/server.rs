@@ -35,7 +35,7 @@ const MAX_CONNECTIONS: usize = 1024;
 const MAX_BODIES: usize = 32;
 /// Most enrolments that are read at a time: strangers may send those, and must not take a device's place.
 const MAX_ENROLMENTS: usize = 8;
-/// How long the head of a request may take.
+/// How long the head of a connection's first request may take.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long a part of an answer may take.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(60);

@@ -18,6 +18,7 @@ pub mod transfer;
 
 use axum::body::Bytes;
 use axum::extract::{self, FromRequest, FromRequestParts, Request};
+use axum::http::HeaderName;
 use axum::http::request::Parts;
 use orco_runtime::state::label;
 use orco_runtime::state::session::LearnError;
@@ -26,6 +27,9 @@ use serde::de::DeserializeOwned;
 
 use crate::blocking::blocking;
 use crate::error::{ErrorCode, Refusal};
+
+/// Has a proxy such as nginx pass a stream on as it comes: it would hold back what does not fill its buffer.
+const UNBUFFERED: (HeaderName, &str) = (HeaderName::from_static("x-accel-buffering"), "no");
 
 /// A body of JSON; one that is not understood is refused in a sentence.
 pub struct Json<T>(pub T);

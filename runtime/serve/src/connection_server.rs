@@ -3,12 +3,14 @@
 use std::convert::Infallible;
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use axum::Router;
 use axum::response::Response;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
+use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -24,6 +26,9 @@ use crate::plain_http::{self, HttpsRedirect};
 
 /// Most bytes that a connection holds of what it has read or is to write; a body is held by itself.
 const BUFFER: usize = 32 << 10;
+/// How long a connection may be kept for its next request, and how long that one's head may take, from the end of the
+/// last answer: longer than programs wait that ask every ten seconds, or every minute.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(75);
 /// How long answers that are under way may take when the server stops.
 pub(crate) const GRACE: Duration = Duration::from_secs(2);
 
@@ -37,7 +42,8 @@ pub struct ConnectionServer {
     pub tls: Option<TlsAcceptor>,
     /// Most connections at a time. Beyond that, one of whoever holds most gives way.
     pub max_connections: usize,
-    /// How long a handshake or the head of a request may take.
+    /// How long a handshake or the head of a first request may take. The next ones have [`IDLE_TIMEOUT`], or this if it
+    /// is longer.
     pub head_timeout: Duration,
     /// How long a caller may leave an answer unread.
     pub write_timeout: Duration,
@@ -154,11 +160,25 @@ async fn converse<S>(
     S: hyper::service::Service<hyper::Request<Incoming>, Response = Response, Error = Infallible>,
 {
     let mut builder = http1::Builder::new();
-    builder.timer(TokioTimer::new()).header_read_timeout(head_timeout).max_headers(64).max_buf_size(BUFFER);
-    let connection = builder.serve_connection(TokioIo::new(stream), service);
+    let idle_timeout = IDLE_TIMEOUT.max(head_timeout);
+    builder.timer(TokioTimer::new()).header_read_timeout(idle_timeout).max_headers(64).max_buf_size(BUFFER);
+    let is_asked = AtomicBool::new(false);
+    let noting = service_fn(|request| {
+        is_asked.store(true, Ordering::Relaxed);
+        service.call(request)
+    });
+    let connection = builder.serve_connection(TokioIo::new(stream), noting);
     let mut connection = std::pin::pin!(connection);
+    // hyper has one limit for the first head and for the time between requests.
+    let no_first_head = async {
+        tokio::time::sleep(head_timeout).await;
+        if is_asked.load(Ordering::Relaxed) {
+            std::future::pending().await
+        }
+    };
     let ended = tokio::select! {
         ended = &mut connection => ended,
+        () = no_first_head => return log::debug!("the head of a request took too long"),
         _ = stopped.changed() => {
             connection.as_mut().graceful_shutdown();
             connection.await

@@ -25,7 +25,8 @@
 //!   [`changes`] makes one change at a time. A class that is being learned answers at once, by its imprinted shots,
 //!   until it is trained;
 //! - [`camera_regions`]: parts of the frames of the service's own camera; [`live`]: that camera;
-//! - [`service`]: these together, without HTTP; [`token`]: what callers from other machines must give;
+//! - [`service`]: these together, without HTTP; [`token`]: what callers from other machines must give; [`tls`]:
+//!   certificate and key, taken up anew when they change;
 //! - [`sighting_recorder`]: follows the camera for the sightings;
 //! - `mqtt`, a feature: tells an MQTT broker what the service sees and learns; [`rules`]: what is done once a label is
 //!   shown for a while;
@@ -95,6 +96,7 @@ pub mod sightings;
 pub mod statistics;
 mod telemetry;
 pub mod thing_tracks;
+pub mod tls;
 pub mod token;
 pub mod transfer;
 mod turns;
@@ -103,5 +105,6 @@ mod worker;
 pub use error::ServeError;
 pub use machine::host_name;
 pub use orco_camera::CameraSource;
-pub use server::{Server, ServerOptions, Tls, shutdown_signal};
+pub use server::{Server, ServerOptions, shutdown_signal};
 pub use service::{RetentionOptions, Service};
+pub use tls::Tls;

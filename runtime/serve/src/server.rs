@@ -1,17 +1,13 @@
 //! A service that listens: its address, TLS, threads, and what every answer says of itself.
 
-use std::fs::File;
 use std::future::Future;
-use std::io::BufReader;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Arc, Barrier};
 use std::time::Duration;
 
 use axum::Router;
 use axum::http::{HeaderName, HeaderValue, header};
-use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio_rustls::TlsAcceptor;
 use tower_http::catch_panic::CatchPanicLayer;
 use tower_http::set_header::SetResponseHeaderLayer;
@@ -22,7 +18,8 @@ use crate::error::ServeError;
 use crate::guard::Guard;
 use crate::health::Health;
 use crate::service::Service;
-use crate::token::{Token, is_exposed};
+use crate::tls::Tls;
+use crate::token::Token;
 use crate::{process_limits, routes, service_watchdog};
 
 /// Most connections at a time, if the system allows so many.
@@ -36,33 +33,6 @@ const MAX_DECODING_THREADS: usize = 32;
 /// How long an idle thread that decodes is kept: for ever.
 const DECODING_THREAD_LIFETIME: Duration = Duration::from_secs(u32::MAX as u64);
 
-/// A certificate and its key, PEM files.
-#[derive(Clone, Debug)]
-pub struct Tls {
-    /// The certificate, and those that vouch for it.
-    pub certificate: PathBuf,
-    /// Its key.
-    pub key: PathBuf,
-}
-
-impl Tls {
-    /// Whether the service can be started with it.
-    ///
-    /// # Errors
-    /// [`ServeError`] if a file cannot be read, others may read the key, or it is not the certificate's.
-    pub fn check(&self) -> Result<(), ServeError> {
-        self.acceptor().map(drop)
-    }
-
-    /// What greets callers with it.
-    ///
-    /// # Errors
-    /// As for [`Tls::check`].
-    pub fn acceptor(&self) -> Result<TlsAcceptor, ServeError> {
-        acceptor(self)
-    }
-}
-
 /// Where the service listens, what callers must bring, and how long they may take.
 #[derive(Clone, Debug)]
 pub struct ServerOptions {
@@ -74,7 +44,7 @@ pub struct ServerOptions {
     pub host_names: Vec<String>,
     /// Its certificate and key; without them it speaks plain HTTP.
     pub tls: Option<Tls>,
-    /// How long a request's head may take, and a handshake.
+    /// How long the head of a connection's first request may take, and a handshake.
     pub head_timeout: Duration,
     /// How long a request's body may take, and how long whoever asked may leave an answer unread.
     pub body_timeout: Duration,
@@ -278,24 +248,4 @@ fn exit_on_second_signal() {
             log::warn!("a second signal will not end the service at once: {error}");
         }
     }
-}
-
-fn acceptor(tls: &Tls) -> Result<TlsAcceptor, ServeError> {
-    let unreadable = |path: &Path, error: rustls::pki_types::pem::Error| ServeError::Certificate {
-        path: path.into(),
-        reason: error.to_string(),
-    };
-    let of_certificate = |error| unreadable(&tls.certificate, error);
-    let chain = CertificateDer::pem_file_iter(&tls.certificate).map_err(of_certificate)?;
-    let chain = chain.collect::<Result<Vec<_>, _>>().map_err(of_certificate)?;
-    let of_key = |error| unreadable(&tls.key, error);
-    let file = File::open(&tls.key).map_err(|error| of_key(rustls::pki_types::pem::Error::Io(error)))?;
-    if is_exposed(&file).map_err(|error| of_key(rustls::pki_types::pem::Error::Io(error)))? {
-        return Err(ServeError::KeyOpen { path: tls.key.clone() });
-    }
-    let key = PrivateKeyDer::from_pem_reader(BufReader::new(file)).map_err(of_key)?;
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let config = rustls::ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
-    let config = config.map_err(ServeError::Tls)?.with_no_client_auth().with_single_cert(chain, key);
-    Ok(TlsAcceptor::from(Arc::new(config.map_err(ServeError::Tls)?)))
 }

@@ -14,7 +14,7 @@ use orco_runtime::state::label;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::{Json, Query, blocking, shots, usable};
+use super::{Json, Query, UNBUFFERED, blocking, shots, usable};
 use crate::admission::{Admitted, picture_bytes};
 use crate::camera_scene;
 use crate::error::{ErrorCode, Refusal};
@@ -102,7 +102,7 @@ pub async fn stream(State(service): State<Arc<Service>>) -> Result<impl IntoResp
         }
     });
     let kind = "multipart/x-mixed-replace; boundary=frame";
-    Ok(([(header::CONTENT_TYPE, kind)], Body::from_stream(parts)))
+    Ok(([UNBUFFERED, (header::CONTENT_TYPE, kind)], Body::from_stream(parts)))
 }
 
 /// What a frame is a shot of.

@@ -8,10 +8,11 @@ use axum::extract::State;
 use axum::http::{HeaderMap, header};
 use axum::response::IntoResponse;
 use axum::response::sse::{self, KeepAlive, Sse};
-use futures_util::{Stream, StreamExt};
+use futures_util::StreamExt;
 use tokio_stream::wrappers::BroadcastStream;
 use tokio_stream::wrappers::errors::BroadcastStreamRecvError;
 
+use super::UNBUFFERED;
 use crate::metric::MetricFormat;
 use crate::service::Service;
 
@@ -19,17 +20,15 @@ use crate::service::Service;
 const LAGGED: &str = "lagged";
 
 /// `GET /api/v1/events`: server-sent events. A listener that fell behind is told to read everything again.
-pub async fn events(
-    State(service): State<Arc<Service>>,
-) -> Sse<impl Stream<Item = Result<sse::Event, Infallible>> + Send> {
+pub async fn events(State(service): State<Arc<Service>>) -> impl IntoResponse {
     let events = BroadcastStream::new(service.events.listen()).map(|event| {
         let (name, data) = match event {
             Ok(event) => (event.name(), event.json().to_string()),
             Err(BroadcastStreamRecvError::Lagged(_)) => (LAGGED, "{}".to_owned()),
         };
-        Ok(sse::Event::default().event(name).data(data))
+        Ok::<_, Infallible>(sse::Event::default().event(name).data(data))
     });
-    Sse::new(events).keep_alive(KeepAlive::new().interval(Duration::from_secs(15)))
+    ([UNBUFFERED], Sse::new(events).keep_alive(KeepAlive::new().interval(Duration::from_secs(15))))
 }
 
 /// `GET /metrics`: for Prometheus, in OpenMetrics where that is asked for, else in its classic text.

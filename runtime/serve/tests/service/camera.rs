@@ -183,6 +183,20 @@ fn the_live_stream_needs_the_token_and_plays_on() {
 }
 
 #[test]
+fn streams_ask_proxies_to_pass_them_on_as_they_come() {
+    let (state, fake) = (TempDir::new().unwrap(), FakeCamera::start(tried("cactus"), EVERY));
+    let service = looking_at(&state, &fake.url(), ServerOptions::default());
+    for path in ["/api/v1/events", "/api/v1/camera.mjpg"] {
+        let mut stream = service.connect();
+        write!(stream, "GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
+        let lines = BufReader::new(stream).lines().map(Result::unwrap);
+        let head: Vec<String> = lines.take_while(|line| !line.is_empty()).map(|line| line.to_lowercase()).collect();
+        assert!(head.contains(&"x-accel-buffering: no".to_owned()), "{path}: {head:?}");
+        assert!(head.iter().any(|line| line.starts_with("cache-control: no-")), "{path}: {head:?}");
+    }
+}
+
+#[test]
 fn a_service_without_a_camera_says_so() {
     let (_state, service) = Running::fresh();
     for path in ["/api/v1/live", "/api/v1/camera.jpg", "/api/v1/camera.mjpg"] {

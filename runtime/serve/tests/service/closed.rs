@@ -1,11 +1,11 @@
 //! The service is closed by default: every route that may change something, asked by those who may not.
 
 use std::io::{ErrorKind, Read, Write};
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, TcpStream};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::support::{Answer, Running, sample, workspace};
 use orco_runtime::bundle::Bundle;
@@ -146,6 +146,33 @@ fn slow_bodies_and_heads_are_cut_off_while_others_are_served() {
         assert_eq!(answer.status, 408, "{route:?}: {}", answer.text());
         trial.count(1);
     }
+}
+
+#[test]
+fn a_first_head_is_waited_for_briefly_and_an_idle_connection_is_kept() {
+    const HEAD: Duration = Duration::from_millis(300);
+    const REQUEST: &str = "GET /v2/health/live HTTP/1.1\r\nHost: localhost\r\n\r\n";
+    let state = TempDir::new().unwrap();
+    let service = Running::with(state.path(), ServerOptions { head_timeout: HEAD, ..ServerOptions::default() });
+    let answered = |stream: &mut TcpStream| {
+        let mut status = [0; 12];
+        stream.write_all(REQUEST.as_bytes()).and_then(|()| stream.read_exact(&mut status)).is_ok_and(|()| {
+            // The rest of the answer is there as well, or soon.
+            std::thread::sleep(Duration::from_millis(20));
+            let _ = stream.read(&mut [0; 4096]);
+            status == *b"HTTP/1.1 200"
+        })
+    };
+    let mut kept = service.connect();
+    assert!(answered(&mut kept));
+    for sent in ["", &REQUEST[..REQUEST.len() - 2]] {
+        let (mut stream, began) = (service.connect(), Instant::now());
+        stream.write_all(sent.as_bytes()).unwrap();
+        assert_eq!(stream.read(&mut [0]).unwrap_or(0), 0, "{sent:?}");
+        assert!(began.elapsed() >= HEAD && began.elapsed() < 20 * HEAD, "{sent:?}: {:?}", began.elapsed());
+    }
+    // For twice as long as a first head may take.
+    assert!(answered(&mut kept));
 }
 
 #[test]
