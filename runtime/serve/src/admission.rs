@@ -127,9 +127,14 @@ impl Admission {
         }))
     }
 
-    /// Room for a body or an answer, that grows with it.
+    /// Room for a body, that grows with it.
     pub fn file(&self) -> BodyPermit {
-        BodyPermit { held: None, admission: self.clone() }
+        self.file_beside(0)
+    }
+
+    /// Room for what is made of a body, or for an answer, beside so many bytes that the same request holds already.
+    pub fn file_beside(&self, held: usize) -> BodyPermit {
+        BodyPermit { held: None, beside: counted(held), admission: self.clone() }
     }
 
     /// Waits until a picture may be decoded that takes so many bytes.
@@ -182,20 +187,33 @@ impl Admission {
     }
 }
 
+/// What is counted of so many bytes, in units.
+fn counted(bytes: usize) -> usize {
+    units(bytes.saturating_sub(UNCOUNTED) as u64) as usize
+}
+
 /// Room among the files.
 #[derive(Debug)]
 pub struct BodyPermit {
     held: Option<OwnedSemaphorePermit>,
+    /// Units that the same request holds by other permits.
+    beside: usize,
     admission: Admission,
 }
 
 impl BodyPermit {
+    /// Most bytes for which there is ever room.
+    pub fn most(&self) -> usize {
+        let share = (self.admission.0.shares.files / UNIT) as usize;
+        share.saturating_sub(self.beside) * UNIT as usize + UNCOUNTED
+    }
+
     /// Makes room for so many bytes in all. The first [`UNCOUNTED`] are not counted.
     ///
     /// # Errors
-    /// [`Refusal`] if there is none.
+    /// [`Refusal`] if there is none now, or never will be.
     pub fn grow_to(&mut self, bytes: usize) -> Result<(), Refusal> {
-        let wanted = units(bytes.saturating_sub(UNCOUNTED) as u64) as usize;
+        let wanted = self.possible(bytes)?;
         let held = self.held.as_ref().map_or(0, OwnedSemaphorePermit::num_permits);
         let Some(more @ 1..) = wanted.checked_sub(held) else { return Ok(()) };
         let more = Arc::clone(&self.admission.0.files).try_acquire_many_owned(more as u32);
@@ -210,10 +228,22 @@ impl BodyPermit {
     /// Whether there is room for so many bytes now; none is taken.
     ///
     /// # Errors
-    /// [`Refusal`] if not.
+    /// [`Refusal`] if not, or if there never will be.
     pub fn check(&self, bytes: usize) -> Result<(), Refusal> {
-        let wanted = units(bytes.saturating_sub(UNCOUNTED) as u64) as usize;
+        let wanted = self.possible(bytes)?;
         if wanted <= self.admission.0.files.available_permits() { Ok(()) } else { Err(too_many()) }
+    }
+
+    /// The units of so many bytes, for which there may be room at another time if not now.
+    fn possible(&self, bytes: usize) -> Result<usize, Refusal> {
+        let most = self.most();
+        if bytes <= most {
+            return Ok(counted(bytes));
+        }
+        let sentence = format!(
+            "the request is too large for this service: {bytes} bytes, of which it may have {most} (--picture-memory)"
+        );
+        Err(Refusal::body_limit(most, sentence))
     }
 
     /// Bytes that hold their room until the last of their slices is gone.
@@ -396,5 +426,25 @@ mod tests {
         second.grow_to(3 << 20).unwrap();
         drop(second);
         assert!(admission.0.is_idle());
+    }
+
+    #[test]
+    fn a_file_for_which_there_will_never_be_room_is_refused_for_good() {
+        let admission = Admission::new(64 * MIB);
+        let status = |tried: Result<(), Refusal>| tried.map_err(|refusal| refusal.status().as_u16());
+        let mut alone = admission.file();
+        let most = alone.most();
+        assert_eq!(most, (24 << 20) + UNCOUNTED, "three eighths");
+        assert_eq!((status(alone.check(most)), status(alone.check(most + 1))), (Ok(()), Err(413)));
+        assert_eq!((status(alone.grow_to(most + 1)), status(alone.grow_to(most))), (Err(413), Ok(())));
+        assert_eq!(status(admission.file().check(most)), Err(429), "when the other one is gone");
+        drop(alone);
+        // What a request holds never makes room for the rest of it.
+        let mut body = admission.file();
+        body.grow_to(16 << 20).unwrap();
+        let mut beside = admission.file_beside(16 << 20);
+        assert_eq!(status(beside.grow_to(9 << 20)), Err(413));
+        beside.grow_to(8 << 20).unwrap();
+        assert_eq!(admission.file_beside(usize::MAX).most(), UNCOUNTED);
     }
 }

@@ -158,7 +158,7 @@ impl RequestRules {
         let late = |_| Refusal::new(ErrorCode::BodyTimeout, "the body took too long");
         let mut bytes = tokio::time::timeout(self.body_timeout, read(body, most, room)).await.map_err(late)??;
         if let Some(compression) = compression {
-            let room = self.service.admission.file();
+            let room = self.service.admission.file_beside(bytes.len());
             bytes = blocking(move || compression.expand(&bytes, limit, room)).await??;
         }
         Ok(Request::from_parts(parts, Stream::from(bytes)))
@@ -283,7 +283,7 @@ async fn read(body: &mut BodyDataStream, most: usize, mut room: BodyPermit) -> R
             return Err(Refusal::too_large(most));
         }
         if wanted > bytes.capacity() {
-            let capacity = wanted.max(2 * bytes.capacity()).min(most);
+            let capacity = wanted.max((2 * bytes.capacity()).min(most).min(room.most()));
             room.grow_to(capacity)?;
             bytes.reserve_exact(capacity - bytes.len());
         }

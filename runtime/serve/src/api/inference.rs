@@ -91,10 +91,13 @@ async fn answer_request(
         )));
     }
     // A number takes two characters at least, and becomes four bytes; binary ones are copied.
-    let mut room = service.admission.file();
-    if body.len() > UNCOUNTED {
-        room.grow_to(2 * length + binary.min(MAX_ROWS * service.features * size_of::<f32>()))?;
-    }
+    let read_bytes = if body.len() > UNCOUNTED {
+        2 * length + binary.min(MAX_ROWS * service.features * size_of::<f32>())
+    } else {
+        0
+    };
+    let mut room = service.admission.file_beside(body.len());
+    room.grow_to(read_bytes)?;
     let features = service.features;
     let is_short = body.len() <= MAX_INLINE_JSON_BYTES;
     let read = move || (tensor::read(&body, length, features), room);
@@ -102,9 +105,10 @@ async fn answer_request(
     let (tensor, _room) = if is_short { read() } else { blocking(read).await? };
     let InferenceRequest { id, tensor, outputs } = tensor?;
     times.input = reading.elapsed();
-    let (predictions, room) = match tensor {
-        Tensor::Rows(rows) => classify_rows(service, rows, &mut times).await?,
-        Tensor::Pictures(files) => (classify_pictures(service, files, &mut times).await?, service.admission.file()),
+    let mut room = service.admission.file_beside(read_bytes);
+    let predictions = match tensor {
+        Tensor::Rows(rows) => classify_rows(service, rows, &mut room, &mut times).await?,
+        Tensor::Pictures(files) => classify_pictures(service, files, &mut times).await?,
     };
     let (count, writing) = (predictions.len(), Instant::now());
     let answer = answer(service, (id, outputs), predictions, room).await?;
@@ -140,16 +144,16 @@ fn lap(clock: &mut Instant) -> Duration {
     now.duration_since(std::mem::replace(clock, now))
 }
 
-/// Classifies feature vectors a few at a time, so that requests of others come in between. Returns room for the answer,
+/// Classifies feature vectors a few at a time, so that requests of others come in between. Makes room for the answer,
 /// too.
 async fn classify_rows(
     service: &Arc<Service>,
     rows: Array2<f32>,
+    room: &mut BodyPermit,
     times: &mut InferenceTimes,
-) -> Result<(Vec<Prediction>, BodyPermit), Refusal> {
+) -> Result<Vec<Prediction>, Refusal> {
     // One more may be being learned.
     let classes = service.answers.knowledge().classes.len() + 1;
-    let mut room = service.admission.file();
     room.grow_to(rows.nrows() * (classes * (size_of::<f32>() + MAX_PROBABILITY_CHARS) + MAX_ROW_BYTES))?;
     let mut clock = Instant::now();
     let _permit = service.admission.work((MAX_ROWS_PER_CALL * classes * BYTES_PER_MATCH) as u64).await?;
@@ -159,7 +163,7 @@ async fn classify_rows(
         predictions.extend(service.answers.classify_features(some.to_owned()).await?);
     }
     times.infer = lap(&mut clock);
-    Ok((predictions, room))
+    Ok(predictions)
 }
 
 /// JSON, and binary tensors behind it, with the room that they take.

@@ -51,7 +51,7 @@ codes! {
     UnsupportedMediaType: UNSUPPORTED_MEDIA_TYPE, "expected";
     /// The path takes no bodies that are compressed like this, or none at all.
     UnsupportedEncoding: UNSUPPORTED_MEDIA_TYPE, "expected";
-    /// The body has more bytes than the path takes.
+    /// The body has more bytes than the path takes, or the request takes more memory than `--picture-memory` grants one.
     BodyTooLarge: PAYLOAD_TOO_LARGE, "limit";
     /// The body did not arrive in time.
     BodyTimeout: REQUEST_TIMEOUT;
