@@ -6,7 +6,7 @@
 
 use std::fmt::Write as _;
 use std::fs;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
@@ -17,7 +17,7 @@ use orco_serve::token::Token;
 use orco_serve::{Tls, host_name};
 use qrcode::render::unicode::Dense1x2;
 use qrcode::{EcLevel, QrCode};
-use rcgen::{CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, KeyPair};
+use rcgen::{CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, KeyPair, SerialNumber};
 use time::{Duration, OffsetDateTime};
 
 use crate::certificate::CertificateFacts;
@@ -59,25 +59,24 @@ pub struct PhoneAccess {
     token: PathBuf,
     /// The machine's name on the network, such as `door3.local`.
     pub name: String,
-    addresses: Vec<IpAddr>,
+    addresses: OwnAddresses,
     folder: PathBuf,
 }
 
 impl PhoneAccess {
-    /// Makes token and certificate in `folder`, unless they are given, or are there and hold for the machine's present
-    /// addresses, or for the one where the service listens.
+    /// Makes token and certificate in `folder`, unless they are given, or are there and hold for the addresses by which
+    /// phones are to reach the machine at present, or for the one where the service listens.
     ///
     /// # Errors
     /// If the folder or a file cannot be written, or the machine is on no network.
     pub fn prepare(folder: &Path, listen: IpAddr, given: Credentials) -> Result<Self> {
-        let addresses = if listen.is_unspecified() { own_addresses(listen)? } else { vec![listen] };
+        let addresses =
+            if listen.is_unspecified() { OwnAddresses::find(listen)? } else { OwnAddresses::of(vec![listen], &[]) };
         let name = format!("{}.local", label(&host_name()));
         files::create_folder(folder).with_context(|| format!("cannot make the folder {}", folder.display()))?;
         let token = given.token.unwrap_or_else(|| token_in(folder));
         Token::read_or_make(&token)?;
-        let mut names = vec![name.clone(), "localhost".to_owned()];
-        names.extend(addresses.iter().map(IpAddr::to_string));
-        let tls = given.tls.map_or_else(|| own_certificate(folder, names), Ok)?;
+        let tls = given.tls.map_or_else(|| own_certificate(folder, &name, &addresses), Ok)?;
         Ok(Self { tls, token, name, addresses, folder: folder.to_owned() })
     }
 
@@ -92,8 +91,22 @@ impl PhoneAccess {
     /// If the token cannot be read.
     pub fn url(&self, port: u16) -> Result<String> {
         // The address, since not every phone knows names that end in `.local`.
-        let host = self.addresses.first().map_or_else(|| self.name.clone(), |address| in_url(*address));
+        let host = self.addresses.all.first().map_or_else(|| self.name.clone(), |address| in_url(*address));
         self.url_of(&host, port)
+    }
+
+    /// What the page's address is by the machine's other addresses: a phone may be in another network of the machine's.
+    fn other_urls(&self, port: u16) -> Result<String> {
+        let others = self.addresses.all.iter().skip(1);
+        let urls: Vec<String> = others.map(|address| self.url_of(&in_url(*address), port)).collect::<Result<_>>()?;
+        Ok(if urls.is_empty() {
+            String::new()
+        } else {
+            format!(
+                "\n\nIf that address does not answer, another one of this machine may:\n\n    {}",
+                urls.join("\n    ")
+            )
+        })
     }
 
     fn url_of(&self, host: &str, port: u16) -> Result<String> {
@@ -109,7 +122,7 @@ impl PhoneAccess {
         qr_code(&self.url(port)?, coloured)
     }
 
-    /// What people read below the square: the address, and what the phone will ask.
+    /// What people read below the square: the addresses, and what the phone will ask.
     ///
     /// # Errors
     /// If the token cannot be read.
@@ -117,10 +130,11 @@ impl PhoneAccess {
         Ok(format!(
             "\nPoint the phone's camera at this square, in the same network, or open\n\n    {}\n\nThe phone says that it does not \
              know the certificate: go on to the page (\"Advanced\" or \"Details\"). It asks once. Ctrl-C ends the service.\n\n\
-             Whoever has this address may teach. To lock all phones out, remove {} and start the service again.\n\n\
+             Whoever has this address may teach. To lock all phones out, remove {} and start the service again.{}\n\n\
              Another name of this machine is {}",
             self.url(port)?,
             self.token.display(),
+            self.other_urls(port)?,
             self.url_of(&self.name, port)?
         ))
     }
@@ -145,7 +159,7 @@ impl PhoneAccess {
         let daemon = ServiceDaemon::new()?;
         let host = format!("{}.", self.name);
         let instance = format!("OrCo on {}", self.name.trim_end_matches(".local"));
-        let service = ServiceInfo::new("_https._tcp.local.", &instance, &host, &self.addresses[..], port, None)?;
+        let service = ServiceInfo::new("_https._tcp.local.", &instance, &host, &self.addresses.all[..], port, None)?;
         daemon.register(service)?;
         Ok(Announcement(daemon))
     }
@@ -161,19 +175,55 @@ impl Drop for Announcement {
     }
 }
 
-/// Addresses of this machine by which others of its network reach a service that listens on all of them.
-fn own_addresses(listen: IpAddr) -> Result<Vec<IpAddr>> {
-    let interfaces = if_addrs::get_if_addrs().context("cannot list this machine's addresses")?;
-    // Where there is no such table, none can be told from the others.
-    let temporary = fs::read_to_string("/proc/net/if_inet6").map(|table| temporary_addresses(&table));
-    let found = interfaces.iter().map(if_addrs::Interface::ip);
-    let addresses = lasting_addresses(found, &temporary.unwrap_or_default(), listen);
-    let other_family = if listen.is_ipv4() { ", or give --listen [::]:8443 if that one has IPv6 alone" } else { "" };
-    ensure!(
-        !addresses.is_empty(),
-        "this machine is on no network: connect it to the one that the phone is on, and start again{other_family}"
-    );
-    Ok(addresses)
+/// Addresses of this machine by which others of its networks reach a service, the likeliest first.
+struct OwnAddresses {
+    all: Vec<IpAddr>,
+    /// How many of them, from the first on, a certificate must be for: those that lead out of the machine, or all where
+    /// none is known to. The others are mostly bridges to containers and virtual machines, and come and go with these.
+    needed: usize,
+}
+
+impl OwnAddresses {
+    /// Those of a service that listens on all addresses of a family.
+    fn find(listen: IpAddr) -> Result<Self> {
+        let interfaces = if_addrs::get_if_addrs().context("cannot list this machine's addresses")?;
+        // Where there is no such table, none can be told from the others.
+        let temporary = fs::read_to_string("/proc/net/if_inet6").map(|table| temporary_addresses(&table));
+        let found = interfaces.iter().map(if_addrs::Interface::ip);
+        let addresses = lasting_addresses(found, &temporary.unwrap_or_default(), listen);
+        let other_family =
+            if listen.is_ipv4() { ", or give --listen [::]:8443 if that one has IPv6 alone" } else { "" };
+        ensure!(
+            !addresses.is_empty(),
+            "this machine is on no network: connect it to the one that the phone is on, and start again{other_family}"
+        );
+        Ok(Self::of(addresses, &routed_addresses()))
+    }
+
+    /// All of them, `routed` ones first.
+    fn of(mut all: Vec<IpAddr>, routed: &[IpAddr]) -> Self {
+        all.sort_by_key(|address| !routed.contains(address));
+        let leading = all.iter().filter(|address| routed.contains(address)).count();
+        let needed = if leading == 0 { all.len() } else { leading };
+        Self { all, needed }
+    }
+}
+
+/// The addresses from which the system would send out of its networks, one of each family that has a route there.
+fn routed_addresses() -> Vec<IpAddr> {
+    // Those that documentation may name (RFC 5737, RFC 3849), so nobody's. Connecting such a socket sends nothing.
+    const FAR: [(IpAddr, IpAddr); 2] = [
+        (IpAddr::V4(Ipv4Addr::UNSPECIFIED), IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1))),
+        (IpAddr::V6(Ipv6Addr::UNSPECIFIED), IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1))),
+    ];
+    /// `discard`, which no packet reaches.
+    const PORT: u16 = 9;
+    let source = |(own, far): (IpAddr, IpAddr)| {
+        let socket = UdpSocket::bind((own, 0)).ok()?;
+        socket.connect((far, PORT)).ok()?;
+        Some(socket.local_addr().ok()?.ip())
+    };
+    FAR.into_iter().filter_map(source).collect()
 }
 
 /// Of a machine's addresses, those by which others reach a service that listens on all of a family, those of IPv4 first.
@@ -223,10 +273,13 @@ fn in_url(address: IpAddr) -> String {
     }
 }
 
-/// The certificate in a folder; it is made where there is none for all these names.
-fn own_certificate(folder: &Path, names: Vec<String>) -> Result<Tls> {
+/// The certificate in a folder; it is made, for all addresses, where there is none for those that are needed.
+fn own_certificate(folder: &Path, name: &str, addresses: &OwnAddresses) -> Result<Tls> {
     let tls = tls_in(folder);
-    if !is_usable(&tls) || !holds_for(&tls.certificate, &names) {
+    let mut names = vec![name.to_owned(), "localhost".to_owned()];
+    let needed = names.len() + addresses.needed;
+    names.extend(addresses.all.iter().map(IpAddr::to_string));
+    if !is_usable(&tls) || !holds_for(&tls.certificate, &names[..needed]) {
         make_certificate(&tls, names)?;
     }
     Ok(tls)
@@ -254,6 +307,7 @@ fn make_certificate(tls: &Tls, names: Vec<String>) -> Result<()> {
     parameters.distinguished_name = DistinguishedName::new();
     parameters.distinguished_name.push(DnType::CommonName, name);
     parameters.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+    parameters.serial_number = Some(new_serial_number()?);
     let now = OffsetDateTime::now_utc();
     (parameters.not_before, parameters.not_after) = (now - Duration::days(1), now + Duration::days(DAYS - 1));
     let certificate = parameters.self_signed(&key)?;
@@ -262,6 +316,16 @@ fn make_certificate(tls: &Tls, names: Vec<String>) -> Result<()> {
     };
     write(&tls.key, key.serialize_pem())?;
     write(&tls.certificate, certificate.pem())
+}
+
+/// A number that no certificate had before. rcgen's own is a digest of the key, which stays; Firefox refuses a second
+/// certificate of the same issuer and number.
+fn new_serial_number() -> Result<SerialNumber> {
+    let mut bytes = [0; 16];
+    getrandom::fill(&mut bytes).context("the system gives no random numbers")?;
+    // Positive, and of 16 bytes in every case.
+    bytes[0] = bytes[0] & 0x7f | 0x40;
+    Ok(SerialNumber::from_slice(&bytes))
 }
 
 /// A QR code in half blocks; black on white where the terminal takes colours, for phones that read no other.
@@ -326,6 +390,69 @@ mod tests {
             let addresses = lasting_addresses(found, &temporary, listen.parse().unwrap());
             assert_eq!(addresses.iter().map(IpAddr::to_string).collect::<Vec<_>>(), expected, "{listen}");
         }
+    }
+
+    fn parsed(addresses: &[&str]) -> Vec<IpAddr> {
+        addresses.iter().map(|address| address.parse().unwrap()).collect()
+    }
+
+    #[test]
+    fn the_first_address_leads_out_of_the_machine_as_no_containers_bridge_does() {
+        let found = parsed(&["10.0.3.1", "172.17.0.1", "192.168.1.7", "2001:db8::7", "fd00::7"]);
+        let [way, other_way] = ["192.168.1.7", "2001:db8::7"];
+        for (routed, first, needed) in [
+            // The system may send from a temporary address, which is left out.
+            (&[way, "2001:db8::1234:0:abcd:1"][..], &[way, "10.0.3.1", "172.17.0.1"][..], 1),
+            (&[way, other_way], &[way, other_way, "10.0.3.1"], 2),
+            (&[], &["10.0.3.1", "172.17.0.1", way], 5),
+        ] {
+            let addresses = OwnAddresses::of(found.clone(), &parsed(routed));
+            assert_eq!(addresses.all[..first.len()], parsed(first), "{routed:?}");
+            assert_eq!((addresses.all.len(), addresses.needed), (5, needed), "{routed:?}");
+        }
+        for address in routed_addresses() {
+            assert!(!address.is_unspecified(), "{address}");
+        }
+    }
+
+    #[test]
+    fn a_new_bridge_needs_no_new_certificate_and_a_new_one_has_a_new_number() {
+        let folder = tempfile::tempdir().unwrap();
+        let serial_number = |tls: &Tls| {
+            let (_, pem) = x509_parser::pem::parse_x509_pem(&fs::read(&tls.certificate).unwrap()).unwrap();
+            pem.parse_x509().unwrap().raw_serial().to_vec()
+        };
+        let number_with = |all: &[&str]| {
+            let addresses = OwnAddresses::of(parsed(all), &parsed(&all[..1]));
+            serial_number(&own_certificate(folder.path(), "door3.local", &addresses).unwrap())
+        };
+        let first = number_with(&["192.168.1.7", "172.17.0.1"]);
+        assert_eq!(first.len(), 16);
+        for more in [&["192.168.1.7", "172.18.0.1"][..], &["192.168.1.7"], &["172.17.0.1"]] {
+            assert_eq!(number_with(more), first, "{more:?}");
+        }
+        assert_ne!(number_with(&["192.168.1.8", "172.17.0.1"]), first);
+    }
+
+    #[test]
+    fn directions_name_every_address() {
+        let folder = tempfile::tempdir().unwrap();
+        let with = |all: &[&str]| {
+            let access = PhoneAccess {
+                tls: tls_in(folder.path()),
+                token: token_in(folder.path()),
+                name: "door3.local".to_owned(),
+                addresses: OwnAddresses::of(parsed(all), &[]),
+                folder: folder.path().to_owned(),
+            };
+            Token::read_or_make(&access.token).unwrap();
+            access.directions(8443).unwrap()
+        };
+        let directions = with(&["192.168.1.7", "fd00::7"]);
+        for host in ["192.168.1.7", "[fd00::7]", "door3.local"] {
+            assert_eq!(directions.matches(&format!("https://{host}:8443/#token=")).count(), 1, "{directions}");
+        }
+        assert_eq!(with(&["192.168.1.7"]).matches("https://").count(), 2);
     }
 
     #[test]
