@@ -485,10 +485,12 @@ impl LockedStore {
         let NewestState { generation: from, slot, .. } = self.newest.get();
         let overtaken = || StoreError::Overtaken { folder: self.store.folder.clone() };
         // Where the lock file was removed, another process may be saving just now. So a save holds the folder: the
-        // first one writes both slots, and nobody may change the state between. Who changes the state that both loaded
-        // also holds that state's own file, which neither writes, where the system has no locks for folders.
-        let _folder = self.store.hold_folder(OTHER_SAVE)?;
-        let hold = slot.map(|slot| Lock::take_existing(&self.store.path(slot), OTHER_SAVE)).transpose();
+        // first one writes both slots, and nobody may change the state between. Only where the system has no locks for
+        // folders does it hold the file of the state that both loaded, which neither writes: on SMB nobody, not even
+        // the holder, can read a locked file by another handle.
+        let folder = self.store.hold_folder(OTHER_SAVE)?;
+        let held = slot.filter(|_| folder.is_none());
+        let hold = held.map(|slot| Lock::take_existing(&self.store.path(slot), OTHER_SAVE)).transpose();
         let _hold = hold.map_err(|error| match error {
             LockError::Open(error) if error.kind() == io::ErrorKind::NotFound => overtaken(),
             LockError::Held => StoreError::Busy { folder: self.store.folder.clone() },

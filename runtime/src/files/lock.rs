@@ -63,7 +63,9 @@ impl Lock {
     /// # Errors
     /// As for [`Lock::take`], and if there is no such file.
     pub fn take_existing(path: &Path, wait: Duration) -> Result<Self, LockError> {
-        Self::take_with(path, wait, || open(OpenOptions::new().read(true), path, SymlinkPolicy::Refuse))
+        // To be written, though it is not: NFS gives an exclusive lock on no other file.
+        let open = || open(OpenOptions::new().read(true).write(true), path, SymlinkPolicy::Refuse);
+        Self::take_with(path, wait, open)
     }
 
     fn take_with(path: &Path, wait: Duration, open: impl Fn() -> io::Result<File>) -> Result<Self, LockError> {
@@ -174,6 +176,17 @@ mod tests {
         waits.join().unwrap().unwrap();
         take(&path).unwrap();
         assert!(matches!(Lock::take_existing(&folder.path().join("none"), Duration::ZERO), Err(LockError::Open(_))));
+    }
+
+    #[test]
+    #[cfg(unix)]
+    fn a_file_is_locked_by_a_handle_that_could_write_as_nfs_asks() {
+        use rustix::fs::{OFlags, fcntl_getfl};
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("lock");
+        let could_write = |lock: Lock| fcntl_getfl(&lock.file).unwrap().contains(OFlags::RDWR);
+        assert!(could_write(take(&path).unwrap()));
+        assert!(could_write(Lock::take_existing(&path, Duration::ZERO).unwrap()));
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! The bundle and the state.
 
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -176,8 +177,13 @@ fn lock(folder: &Path, findings: &mut Findings) {
         Err(LockError::Held) => {
             findings.note(SUBJECT, "another orco is changing the state just now; it is let go when that ends")
         }
-        // Said about the folder.
+        // Said about the folder, and about the disk.
         Err(LockError::OtherOwner { .. }) => {}
+        Err(LockError::Open(error)) if error.kind() == io::ErrorKind::ReadOnlyFilesystem => {}
+        Err(error @ LockError::Unsupported(_)) => {
+            let text = format!("{}: {error}; name a folder on another one with --state DIR", path.display());
+            findings.wrong(SUBJECT, text);
+        }
         Err(error) => findings.wrong(SUBJECT, format!("{}: {error}; remove it while no orco runs", path.display())),
     }
 }

@@ -83,6 +83,20 @@ fn what_another_process_is_writing_is_no_leftover() {
     change(&locked, &base_model, "next").unwrap();
 }
 
+/// On SMB the holder of a lock keeps everybody from reading the file.
+#[test]
+#[cfg(unix)]
+fn a_save_that_holds_the_folder_locks_no_slot() {
+    let base_model = base_model();
+    let folder = tempfile::tempdir().unwrap();
+    let store = Store::new(folder.path());
+    let locked = store.lock(Duration::ZERO).unwrap();
+    change(&locked, &base_model, "first").unwrap();
+    let held = ["slot-a", "slot-b"].map(|slot| fs::File::open(folder.path().join(slot)).unwrap());
+    held.iter().for_each(|slot| slot.lock().unwrap());
+    change(&locked, &base_model, "second").unwrap();
+}
+
 #[test]
 fn parallel_changes_never_overwrite_each_other_though_the_lock_is_removed() {
     let mut trial = orco_trials::trial!(18, "parallel changes");
