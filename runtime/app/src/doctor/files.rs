@@ -57,8 +57,7 @@ pub fn state_folder(options: &Options, bundle: Option<&Bundle>, findings: &mut F
 
 /// Whether the state can be read and changed. Returns how many bytes of memory a session takes.
 pub fn state(options: &Options, folder: &Path, bundle: Option<Bundle>, findings: &mut Findings) -> Option<usize> {
-    let there = folder_of(folder, findings);
-    if there {
+    if folder_of(folder, findings) {
         lock(folder, findings);
     }
     room(folder, findings);
@@ -74,7 +73,8 @@ pub fn state(options: &Options, folder: &Path, bundle: Option<Bundle>, findings:
     match opened {
         Ok(learner) if learner.warnings().is_empty() => {
             let count = learner.state().classes.len();
-            let copies = if there { "both copies can be read" } else { "nothing was saved yet" };
+            let is_saved = !learner.store().revision().is_empty();
+            let copies = if is_saved { "both copies can be read" } else { "nothing was saved yet" };
             findings.good("knowledge", format!("learned classes: {count}; {copies}"));
             Some(needed(&learner))
         }

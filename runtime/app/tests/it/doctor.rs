@@ -45,6 +45,10 @@ fn a_sound_device_has_nothing_to_mend() {
     let found = examined(&device, &["--engine", "rten"]);
     assert_eq!(wrongs(&found), 0, "{:#}", found.1);
     assert_finds(&found, "state", "good", "made with the first change");
+    // A folder that holds no state yet, as a service's before it was taught.
+    fs::create_dir(device.state()).unwrap();
+    fs::set_permissions(device.state(), Permissions::from_mode(0o700)).unwrap();
+    assert_finds(&examined(&device, &["--engine", "rten"]), "knowledge", "good", "nothing was saved yet");
     device.learn(&[("mug", &shots("learn", "mug"))]);
     let found = examined(&device, &["--engine", "rten"]);
     assert_eq!(wrongs(&found), 0, "{:#}", found.1);
