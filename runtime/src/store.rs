@@ -265,7 +265,7 @@ impl Store {
             if !copies.is_empty() {
                 return Err(StoreError::Lost { copies });
             }
-            return Ok(Self::without_slots(base_model, digest, Vec::new()));
+            return Ok(Self::without_slots(base_model, digest, vec![self.missing_warning()]));
         }
         let has_other = loaded.saved.is_some();
         let mut warnings: Vec<String> = loaded
@@ -298,6 +298,17 @@ impl Store {
     fn without_slots(base_model: &BaseModel, digest: [u8; 32], warnings: Vec<String>) -> StoreSnapshot {
         let saved = SavedState::fresh(base_model, digest);
         StoreSnapshot { saved, warnings, newest: NewestState::default() }
+    }
+
+    /// The warning that there is no slot, but was one: somebody moved both away, or a restored backup did not come to
+    /// replace what it set aside.
+    fn missing_warning(&self) -> String {
+        format!(
+            "both copies of the state in {} are missing, and older ones lie there that were set aside (slot-a.bad-N, \
+             slot-b.bad-N): the device knows what the bundle knows, and the next change begins a new state; where \
+             nobody moved them away on purpose, restore a backup first",
+            self.folder.display()
+        )
     }
 
     /// Whether any of its files still holds a label: an older slot, say, or one that was set aside. In a damaged one a

@@ -103,10 +103,8 @@ pub fn restore(
     archive.into_inner().finish()?;
     // Before the state: a power cut between leaves a floor that is too high for nobody, and never one that is too low.
     floor.write()?;
-    if is_lost {
-        locked.set_aside_lost()?;
-    }
-    let uncertain = match locked.switch(present.as_ref(), &saved, false) {
+    let switched = if is_lost { locked.replace_lost(&saved) } else { locked.switch(present.as_ref(), &saved, false) };
+    let uncertain = match switched {
         Ok(()) => None,
         Err(error @ StoreError::Uncertain { .. }) => Some(error),
         Err(error) => return Err(error.into()),

@@ -18,6 +18,15 @@ pub struct SlotFiles<D> {
     writer: String,
 }
 
+/// A slot that was set aside.
+#[derive(Debug)]
+pub struct AsideSlot {
+    /// Which one it was.
+    pub slot: Slot,
+    /// Name of its file.
+    pub name: String,
+}
+
 /// What went wrong with a new file.
 enum Failure {
     /// It is not complete.
@@ -130,6 +139,27 @@ impl<D: Disk> SlotFiles<D> {
         Ok(names)
     }
 
+    /// Gives a slot, damaged or not ours, a name under which it is kept for inspection; returns that. Beyond
+    /// [`KEPT_ASIDE`] of them the oldest goes. The folder is to be synced next.
+    pub fn move_aside(&self, slot: Slot) -> io::Result<String> {
+        let aside = self.slots_aside()?;
+        // Behind the highest number, or, where there is none behind it, the lowest that is free.
+        let is_free = |number: &u32| aside.iter().all(|(taken, _)| taken != number);
+        let behind = aside.last().map_or(Some(0), |(number, _)| number.checked_add(1));
+        let next = behind.or_else(|| (0..u32::MAX).find(is_free)).unwrap_or(u32::MAX);
+        let surplus = (aside.len() + 1).saturating_sub(KEPT_ASIDE);
+        aside[..surplus].iter().try_for_each(|(_, name)| self.disk.remove(name))?;
+        let name = format!("{slot}.bad-{next}");
+        self.disk.rename_new(slot.name(), &name)?;
+        Ok(name)
+    }
+
+    /// Gives slots that were [moved aside](Self::move_aside) their names back.
+    pub fn put_back(&self, aside: &[AsideSlot]) -> io::Result<()> {
+        aside.iter().try_for_each(|AsideSlot { slot, name }| self.disk.rename_new(name, slot.name()))?;
+        self.disk.sync_folder()
+    }
+
     fn new_name(&self, slot: Slot) -> String {
         format!(".{slot}.new-{}", self.writer)
     }
@@ -159,14 +189,7 @@ impl<D: Disk> Medium for SlotFiles<D> {
     }
 
     fn set_aside(&mut self, slot: Slot) -> io::Result<()> {
-        let aside = self.slots_aside()?;
-        // Behind the highest number, or, where there is none behind it, the lowest that is free.
-        let is_free = |number: &u32| aside.iter().all(|(taken, _)| taken != number);
-        let behind = aside.last().map_or(Some(0), |(number, _)| number.checked_add(1));
-        let next = behind.or_else(|| (0..u32::MAX).find(is_free)).unwrap_or(u32::MAX);
-        let surplus = (aside.len() + 1).saturating_sub(KEPT_ASIDE);
-        aside[..surplus].iter().try_for_each(|(_, name)| self.disk.remove(name))?;
-        self.disk.rename_new(slot.name(), &format!("{slot}.bad-{next}"))?;
+        self.move_aside(slot)?;
         self.disk.sync_folder()
     }
 

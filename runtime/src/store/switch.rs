@@ -9,6 +9,8 @@ use std::io;
 use orco_state::history::SavedState;
 use orco_state::store::{self as slots, Medium, Slot};
 
+use super::files::AsideSlot;
+use super::folder::Disk;
 use super::kept_pictures::{self, KeptBundle, KeptPictures, MAX_PICTURES};
 use super::{LockedStore, NewestState, OTHER_SAVE, Store, StoreError};
 
@@ -61,12 +63,22 @@ impl LockedStore {
         self.store.slot_of(self.newest.get())
     }
 
-    /// Sets aside both slots of a state that is lost, so that another one can take their place. Nothing of them is
-    /// deleted.
+    /// Puts a state into the place of one that is lost, whose slots are set aside: nothing of them is deleted. A failure
+    /// gives them their names back; after a power cut in between they are still aside, which is said at each load.
     ///
     /// # Errors
-    /// [`StoreError`] if they cannot be renamed, or another process has saved a state meanwhile.
-    pub(crate) fn set_aside_lost(&self) -> Result<(), StoreError> {
+    /// As for [`LockedStore::switch`].
+    pub(crate) fn replace_lost(&self, to: &SavedState) -> Result<(), StoreError> {
+        let mut aside = Vec::new();
+        let done = self.set_aside_lost(&mut aside).and_then(|()| self.switch(None, to, false));
+        if done.as_ref().is_err_and(|error| !matches!(error, StoreError::Uncertain { .. })) {
+            self.put_back(&aside);
+        }
+        done
+    }
+
+    /// Sets aside both slots of a state that is lost; adds them to `aside`.
+    fn set_aside_lost(&self, aside: &mut Vec<AsideSlot>) -> Result<(), StoreError> {
         self.store.check_owners()?;
         let _folder = self.store.hold_folder(OTHER_SAVE)?;
         match self.load_any() {
@@ -78,10 +90,23 @@ impl LockedStore {
         for slot in Slot::BOTH {
             let failed = |source| StoreError::Write { path: self.store.path(slot), source };
             if files.read(slot).map_err(failed)?.is_some() {
-                files.set_aside(slot).map_err(failed)?;
+                aside.push(AsideSlot { slot, name: files.move_aside(slot).map_err(failed)? });
+                files.disk.sync_folder().map_err(failed)?;
             }
         }
         Ok(())
+    }
+
+    /// Gives slots of a lost state their names back, unless another process has saved a state meanwhile. What stays aside
+    /// is said at each load; why the backup was not restored counts more.
+    fn put_back(&self, aside: &[AsideSlot]) {
+        let Ok(_folder) = self.store.hold_folder(OTHER_SAVE) else { return };
+        if !matches!(self.load_any(), Ok(None) | Err(StoreError::Lost { .. })) {
+            return;
+        }
+        if let Err(error) = self.store.files().put_back(aside) {
+            log::warn!("what was set aside in {} cannot be put back: {error}", self.store.folder.display());
+        }
     }
 
     /// Goes over from one state, which [`load_any`](Self::load_any) gave, to another, mostly of another bundle. When

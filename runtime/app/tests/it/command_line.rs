@@ -502,6 +502,12 @@ fn a_lost_state_is_no_fresh_one() {
     fs::rename(&a, device.state().join("slot-a.bad-0")).unwrap();
     fs::write(&b, b"rotten").unwrap();
     device.refused(&["list"], "slot-b: it is not a file of this kind");
+    // Moved away by hand, as is advised, or by a restore that the power cut: the device starts anew, and says so.
+    fs::rename(&b, device.state().join("slot-b.bad-1")).unwrap();
+    let output = device.command(&["list"]).output().unwrap();
+    let said = text(&output.stderr);
+    assert!(output.status.success() && said.contains("both copies of the state in"), "{said}");
+    fs::rename(device.state().join("slot-b.bad-1"), &b).unwrap();
     // Without any sign of an earlier copy it may be a first save that was cut off; that is said.
     fs::remove_file(device.state().join("slot-a.bad-0")).unwrap();
     let said = text(&device.command(&["list"]).output().unwrap().stderr);

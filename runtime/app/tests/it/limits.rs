@@ -22,7 +22,7 @@ use tempfile::TempDir;
 
 use crate::support::service::Service;
 use crate::support::user::User;
-use crate::support::{Mounted, argument, assert_refused, copied_bundle, orco, shipped, shots, text};
+use crate::support::{Device, Mounted, argument, assert_refused, copied_bundle, orco, shipped, shots, text};
 
 /// How long anything may take that does not hang.
 const TIMEOUT: Duration = Duration::from_secs(120);
@@ -214,6 +214,26 @@ fn a_limit_of_file_sizes_is_reported_as_a_full_disk_is() {
         assert_eq!(service.ask("DELETE", "/api/v1/shots/mug", "", b"").0, 204);
     }
     assert_eq!(service.ask("GET", "/v2/health/ready", "", b"").0, 200);
+}
+
+/// As on a full disk: what was set aside gets its names back, so that nobody takes the device for a new one.
+#[test]
+fn a_backup_that_has_no_room_leaves_a_lost_state_as_it_was() {
+    let device = Device::new();
+    device.learn(&[("mug", &shots("learn", "mug"))]);
+    let backup = device.folder.path().join("backup");
+    let backup = backup.to_str().unwrap();
+    device.json(&["backup", backup]);
+    let slots = ["slot-a", "slot-b"].map(|slot| device.state().join(slot));
+    slots.iter().for_each(|slot| fs::write(slot, b"rotten").unwrap());
+    let before = device.state_files();
+    let mut command = device.command(&["restore", "--force", backup]);
+    limited(&mut command, Resource::RLIMIT_FSIZE, 512);
+    assert_refused(&command.output().unwrap(), "File too large");
+    assert_eq!(device.state_files(), before);
+    device.refused(&["list"], "no copy of the state can be used");
+    device.json(&["restore", "--force", backup]);
+    assert_eq!(device.saved().state.classes.len(), 1);
 }
 
 #[test]
