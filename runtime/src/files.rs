@@ -179,9 +179,20 @@ pub(crate) fn missing_folders(path: &Path) -> impl Iterator<Item = &Path> {
 /// Makes the names in a folder survive a power cut. Other systems than Unix do not let a folder be synced.
 ///
 /// # Errors
-/// If the folder cannot be synced.
+/// If the folder cannot be synced; the error says so where its file system can sync none.
 pub fn sync_folder(folder: &Path) -> io::Result<()> {
-    if cfg!(unix) { File::open(folder)?.sync_all() } else { Ok(()) }
+    if cfg!(unix) { File::open(folder)?.sync_all().map_err(unsyncable) } else { Ok(()) }
+}
+
+/// Why a folder could not be synced, in words where its file system can sync none (folders that VirtualBox shares).
+pub(crate) fn unsyncable(error: io::Error) -> io::Error {
+    match error.kind() {
+        io::ErrorKind::InvalidInput | io::ErrorKind::Unsupported => io::Error::new(
+            error.kind(),
+            format!("its file system cannot sync folders ({error}); what must survive a power cut needs another one"),
+        ),
+        _ => error,
+    }
 }
 
 /// Start of the names of files that are being written.
@@ -370,6 +381,19 @@ mod tests {
         }
         for name in ["folder", "pipe"] {
             assert!(read(&path(name), 5).is_err(), "{name}");
+        }
+    }
+
+    /// As a folder of VirtualBox does, those of `/proc` refuse.
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn a_file_system_that_cannot_sync_folders_is_named() {
+        let proc = Path::new("/proc");
+        let opened = folder::OpenFolder::open(proc, SymlinkPolicy::Refuse).unwrap().unwrap();
+        for synced in [sync_folder(proc), opened.sync()] {
+            let refused = synced.unwrap_err();
+            assert_eq!(refused.kind(), io::ErrorKind::InvalidInput);
+            assert!(refused.to_string().starts_with("its file system cannot sync folders (Invalid"), "{refused}");
         }
     }
 

@@ -9,6 +9,8 @@ use std::ffi::OsString;
 use std::io;
 use std::path::Path;
 
+#[cfg(unix)]
+use super::unsyncable;
 use super::{SymlinkPolicy, regular};
 
 /// An open folder.
@@ -163,7 +165,7 @@ impl OpenFolder {
     /// If it cannot be synced.
     #[cfg(unix)]
     pub fn sync(&self) -> io::Result<()> {
-        Ok(rustix::fs::fsync(&self.handle)?)
+        rustix::fs::fsync(&self.handle).map_err(|error| unsyncable(error.into()))
     }
 
     /// Does nothing on other systems than Unix.

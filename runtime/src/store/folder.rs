@@ -111,7 +111,6 @@ impl Disk for StateFolder {
     }
 
     fn sync_folder(&self) -> io::Result<()> {
-        // Other systems than Unix do not let a folder be synced.
-        if cfg!(unix) { File::open(&self.path)?.sync_all() } else { Ok(()) }
+        files::sync_folder(&self.path)
     }
 }

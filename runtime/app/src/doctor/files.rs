@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use anyhow::anyhow;
 use orco_runtime::bundle::Bundle;
+use orco_runtime::files;
 use orco_runtime::files::lock::{Lock, LockError};
 use orco_runtime::learner::Learner;
 use orco_runtime::manifest::hexadecimal;
@@ -111,10 +112,12 @@ fn folder_of(folder: &Path, findings: &mut Findings) -> bool {
         }
     };
     if are_rights_sound(folder, &facts, findings) {
-        if writable(folder) {
-            findings.good(STATE, format!("{shown}, this user's alone"));
-        } else {
+        if !writable(folder) {
             findings.wrong(STATE, format!("{shown} cannot be written; give this user the right to (chmod 700)"));
+        } else if let Err(error) = files::sync_folder(folder) {
+            findings.wrong(STATE, format!("{shown} cannot be synced: {error}; name another with --state DIR"));
+        } else {
+            findings.good(STATE, format!("{shown}, this user's alone"));
         }
     }
     true
