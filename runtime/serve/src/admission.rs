@@ -42,7 +42,7 @@ const UNIT: u64 = 1 << 10;
 /// Memory for pictures unless a setting says otherwise, in bytes: an eighth of what this program may have, within
 /// [`MIN_MEMORY`] and [`MAX_DEFAULT_MEMORY`].
 pub fn default_memory() -> u64 {
-    memory::available().map_or(MAX_DEFAULT_MEMORY, |bytes| (bytes / 8).clamp(MIN_MEMORY, MAX_DEFAULT_MEMORY))
+    orco_runtime::memory::limit().map_or(MAX_DEFAULT_MEMORY, |bytes| (bytes / 8).clamp(MIN_MEMORY, MAX_DEFAULT_MEMORY))
 }
 
 /// Most bytes from the first of decoding a picture to the last of what is done with it: it is scaled to the backbone's

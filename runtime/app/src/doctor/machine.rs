@@ -4,7 +4,7 @@ use std::fs;
 use std::path::PathBuf;
 
 use jiff::Timestamp;
-use orco_runtime::threads;
+use orco_runtime::{memory, threads};
 
 use super::{Findings, size};
 
@@ -58,7 +58,7 @@ pub fn clock(findings: &mut Findings) {
 
 /// Whether there is memory for a session, which takes `needed` bytes beside what the program takes anyway.
 pub fn memory(needed: Option<usize>, findings: &mut Findings) {
-    let Some(free) = available() else { return };
+    let Some(free) = memory::available() else { return };
     match needed.map(|bytes| bytes as u64) {
         Some(needed) if free < needed => findings.wrong(
             "memory",
@@ -69,13 +69,6 @@ pub fn memory(needed: Option<usize>, findings: &mut Findings) {
         }
         None => findings.good("memory", format!("{} can be had", size(free))),
     }
-}
-
-/// Bytes of memory that programs can still get; Linux tells.
-fn available() -> Option<u64> {
-    let facts = fs::read_to_string("/proc/meminfo").ok()?;
-    let line = facts.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
-    Some(line.trim().trim_end_matches("kB").trim().parse::<u64>().ok()? * 1024)
 }
 
 /// Which camera devices there are, and whether this user may use them.
