@@ -38,7 +38,7 @@ impl Onnx {
     /// pictures, [`EncodeError::Slow`] if it takes too long, [`EncodeError::Busy`] while another one does.
     pub fn open(model: &[u8], input: &Preprocessing) -> Result<Self, EncodeError> {
         let bounds = Bounds::of(model, input)?;
-        Self::new(runtime()?, &model.into(), bounds, None)
+        Self::new(runtime()?, &model.into(), bounds, session_threads())
     }
 
     /// Loads a model for many pictures: sessions side by side, one for every core, or where there are more than eight
@@ -52,21 +52,16 @@ impl Onnx {
         let (runtime, model) = (runtime()?, model.into());
         let count = usable_threads().min(MAX_MEMBERS);
         let member = || -> Result<Box<dyn Encoder>, EncodeError> {
-            Ok(Box::new(Self::new(runtime, &model, bounds.clone(), Some(usable_threads() / count))?))
+            Ok(Box::new(Self::new(runtime, &model, bounds.clone(), usable_threads() / count)?))
         };
         Ok(EncoderPool::new(member()?, (1..count).map(|_| member()).collect::<Result<_, _>>()?))
     }
 
     /// A session with a model that passed the audit, on so many threads, or on one where no more can be started.
-    fn new(
-        runtime: &'static Runtime,
-        model: &Arc<[u8]>,
-        bounds: Bounds,
-        threads: Option<usize>,
-    ) -> Result<Self, EncodeError> {
+    fn new(runtime: &'static Runtime, model: &Arc<[u8]>, bounds: Bounds, threads: usize) -> Result<Self, EncodeError> {
         let session = match session(runtime, model, threads) {
             // Perhaps the process may have no more threads. If the model is at fault, one thread fails as well.
-            Err(EncodeError::Model(error)) => match session(runtime, model, Some(1)) {
+            Err(EncodeError::Model(error)) => match session(runtime, model, 1) {
                 Ok(session) => {
                     log::warn!("ONNX Runtime cannot start threads, so it computes on one: {error}");
                     session
@@ -80,15 +75,19 @@ impl Onnx {
     }
 }
 
-/// A session on so many threads, or on as many as there may be.
-fn session(runtime: &'static Runtime, model: &Arc<[u8]>, threads: Option<usize>) -> Result<Session, EncodeError> {
+/// Threads of a session that has the machine to itself: one for each core, as the library would take, but no more than
+/// this process may use. The library would count cores that a container may not use.
+fn session_threads() -> usize {
+    let cores = limited_to().is_none().then(num_cpus::get_physical);
+    cores.map_or(usable_threads(), |cores| cores.min(usable_threads()))
+}
+
+/// A session on so many threads.
+fn session(runtime: &'static Runtime, model: &Arc<[u8]>, threads: usize) -> Result<Session, EncodeError> {
     let model = Arc::clone(model);
     let commit = move |cancel: &opening::Cancel| -> ort::Result<Session> {
-        let mut builder = Session::builder(&runtime.environment)?;
-        if let Some(threads) = threads.or(limited_to()) {
-            builder = builder.with_intra_threads(threads)?;
-        }
-        builder = builder.with_config_entry(EXACT_INT8, "1")?;
+        let builder = Session::builder(&runtime.environment)?.with_intra_threads(threads)?;
+        let mut builder = builder.with_config_entry(EXACT_INT8, "1")?;
         let canceler = builder.canceler();
         cancel.by(move || drop(canceler.cancel()));
         builder.commit_from_memory(&model)
@@ -169,4 +168,52 @@ fn runtime() -> Result<&'static Runtime, EncodeError> {
         Ok(Runtime { environment, version, library: named })
     };
     LOADED.get_or_init(load).as_ref().map_err(|reason| EncodeError::Start(reason.clone()))
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use std::process::Command;
+
+    use orco_trials::skipped;
+    use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+
+    use super::*;
+    use crate::bundle::Bundle;
+
+    /// Threads of this process.
+    fn threads() -> usize {
+        std::fs::read_dir("/proc/self/task").unwrap().count()
+    }
+
+    /// As in a container with one processor, which sees all cores of the machine. In a process of its own: threads of
+    /// other tests would be counted, too.
+    #[test]
+    fn a_process_with_one_processor_gets_a_session_without_further_threads() {
+        const CHILD: &str = "ORCO_ONE_PROCESSOR_CHILD";
+        if library::locate().is_none() {
+            return skipped("ONNX Runtime on one processor (no library was found)");
+        }
+        if std::env::var_os(CHILD).is_none() {
+            let name = "encoder::onnx::tests::a_process_with_one_processor_gets_a_session_without_further_threads";
+            let mut command = Command::new(std::env::current_exe().unwrap());
+            command.args(["--exact", name, "--nocapture"]).env(CHILD, "1").env(telemetry::VARIABLE, "1");
+            let output = command.output().unwrap();
+            let said = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
+            assert!(output.status.success() && said.contains("1 passed"), "{said}");
+            return;
+        }
+        let allowed = sched_getaffinity(None).unwrap();
+        let first = (0..CpuSet::MAX_CPU).find(|cpu| allowed.is_set(*cpu)).unwrap();
+        let mut one = CpuSet::new();
+        one.set(first);
+        sched_setaffinity(None, &one).unwrap();
+        assert_eq!((usable_threads(), session_threads()), (1, 1));
+        let bundle = Bundle::open(concat!(env!("CARGO_MANIFEST_DIR"), "/../models/cifar100-edge")).unwrap();
+        let open = || Onnx::open(&bundle.backbone, &bundle.manifest.preprocessing).unwrap();
+        let first = open();
+        let before = threads();
+        let second = open();
+        assert_eq!(threads(), before);
+        drop((first, second));
+    }
 }

@@ -2,9 +2,10 @@
 //! attributes that make no sense to it; such a panic becomes an error of the model and does not end the program.
 
 use std::mem;
+use std::sync::{Arc, OnceLock};
 
 use ndarray::{Array2, ArrayView4};
-use rten::Model;
+use rten::{Model, RunOptions, ThreadPool};
 use rten_tensor::AsView;
 use rten_tensor::NdTensorView;
 use rten_tensor::Tensor;
@@ -12,7 +13,7 @@ use rten_tensor::Tensor;
 use super::audit::bounds::Bounds;
 use super::{EncodeError, Encoder, opening, rows};
 use crate::image::Preprocessing;
-use crate::threads::catch_panic;
+use crate::threads::{catch_panic, usable_threads};
 
 /// A backbone in rten.
 pub struct Rten {
@@ -50,7 +51,8 @@ impl Encoder for Rten {
         ensure_pool()?;
         let images = images.as_standard_layout();
         let view = NdTensorView::from_data(images.dim().into(), images.as_slice().expect("the standard layout"));
-        let run = catch_panic(|| self.model.run_one(view.into(), None));
+        let options = RunOptions::default().with_thread_pool(own_pool());
+        let run = catch_panic(|| self.model.run_one(view.into(), Some(options)));
         let run = run.map_err(|why| EncodeError::Run(panicked(&why)))?;
         let output = run.map_err(|error| EncodeError::Run(error.to_string()))?;
         let features: Tensor<f32> =
@@ -64,11 +66,30 @@ fn panicked(why: &str) -> String {
     format!("rten panicked: {why}")
 }
 
+/// The pool to compute on where it is not rten's. That one has a thread for each core of the machine, also where this
+/// process may use fewer of them, as in a container; its threads then only load the model.
+fn own_pool() -> Option<Arc<ThreadPool>> {
+    static POOL: OnceLock<Option<Arc<ThreadPool>>> = OnceLock::new();
+    POOL.get_or_init(|| smaller_pool(usable_threads())).clone()
+}
+
+/// A pool of so many threads, if rten's has more.
+fn smaller_pool(threads: usize) -> Option<Arc<ThreadPool>> {
+    let is_larger = rten::thread_pool().run(rayon::current_num_threads) > threads;
+    let pool = is_larger.then(|| ThreadPool::with_num_threads(threads));
+    // Where the system starts no more threads, it is none.
+    pool.filter(|pool| pool.run(is_in_pool)).map(Arc::new)
+}
+
+/// Whether the calling thread is one of a pool.
+fn is_in_pool() -> bool {
+    rayon::current_thread_index().is_some()
+}
+
 /// Makes sure that rten finds a pool of threads. Where its own could not be started, because the process may have no
 /// more threads, it would ask rayon for one, which panics; then the calling thread becomes a pool of its own, once.
 fn ensure_pool() -> Result<(), EncodeError> {
-    let inside = || rayon::current_thread_index().is_some();
-    if rten::thread_pool().run(inside) || inside() {
+    if rten::thread_pool().run(is_in_pool) || is_in_pool() {
         return Ok(());
     }
     let pool = rayon::ThreadPoolBuilder::new().num_threads(1).use_current_thread().build();
@@ -77,4 +98,20 @@ fn ensure_pool() -> Result<(), EncodeError> {
     mem::forget(pool);
     log::warn!("rten cannot start threads, so it computes on one: the process may have no more");
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_that_may_use_fewer_cores_computes_on_as_many_threads() {
+        assert!(smaller_pool(usize::MAX).is_none());
+        let theirs = rten::thread_pool().run(rayon::current_num_threads);
+        assert!(smaller_pool(theirs).is_none());
+        match smaller_pool(1) {
+            Some(pool) => assert_eq!(pool.run(rayon::current_num_threads), 1),
+            None => assert_eq!(theirs, 1),
+        }
+    }
 }

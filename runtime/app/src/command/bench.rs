@@ -110,7 +110,7 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<
         output,
         "{}, {}; frames of {} pixels, {} of them, one after the other; {SHOTS} shots\n",
         machine::processor().unwrap_or_else(|| std::env::consts::ARCH.into()),
-        counted(options.threads.unwrap_or_else(orco_runtime::threads::usable_threads), "thread"),
+        counted(orco_runtime::threads::usable_threads(), "thread"),
         arguments.size,
         arguments.frames
     )?;
