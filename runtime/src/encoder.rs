@@ -93,8 +93,8 @@ fn in_words(size: Option<usize>) -> String {
     size.map_or_else(|| "any".to_owned(), |size| size.to_string())
 }
 
-/// Computes features of [fitted](Preprocessing::fit) pictures, in batches of bounded size. All parts of a picture that
-/// the look has go through the engine together; the picture's features are their weighted mean.
+/// Computes features of [fitted](Preprocessing::fit) pictures, in batches of at most [`batch_size`] images. The look may
+/// give a picture several parts, each of them an image; the picture's features are their weighted mean.
 ///
 /// # Shapes
 /// Returns `[pictures, features]`, finite.
@@ -115,7 +115,7 @@ pub fn encode_pictures(
     Ok(encoded)
 }
 
-/// The number of images that go through an engine together.
+/// The most images that go through an engine together.
 pub fn batch_size(input: &Preprocessing) -> usize {
     const BATCH_BYTES: usize = 4 << 20;
     (BATCH_BYTES / (3 * size_of::<f32>() * input.height as usize * input.width as usize)).max(1)

@@ -82,10 +82,10 @@ pub struct ViewSource<D> {
 /// Computes features of a stream of pictures. Views are drawn beside the engines; `each` gets the features of one
 /// picture after the other, `[views, features]`.
 ///
-/// Images go through an engine in batches of [`batch_size`](super::batch_size), or of one picture's views and their
-/// parts if these are more. ONNX
-/// Runtime gives the shipped backbones' features bit for bit alike in any batch; a layer whose sums it orders by the
-/// batch's size, as it may for a matrix product, would differ by rounding. An error ends the stream.
+/// Images go through an engine in batches of at most [`batch_size`](super::batch_size): one picture's views and their
+/// parts are several batches if they are more. ONNX Runtime gives the shipped backbones' features bit for bit alike in
+/// any batch; a layer whose sums it orders by the batch's size, as it may for a matrix product, would differ by
+/// rounding. An error ends the stream.
 ///
 /// # Errors
 /// [`EncodeError`] if the engine fails or returns something else, and what `each` returns.
