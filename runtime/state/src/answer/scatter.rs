@@ -190,17 +190,19 @@ impl ScatterChange {
     }
 }
 
-/// Classes of which a few shots each fit: all of them, or every n-th as long as they do.
+/// Classes of which a few shots each fit: all of them, or as many as do, evenly chosen.
 fn some_classes(by_class: BTreeMap<u32, Vec<usize>>) -> BTreeMap<u32, Vec<usize>> {
     let few = |exemplars: &Vec<usize>| exemplars.len().min(MIN_OF_CLASS);
-    let step = by_class.values().map(few).sum::<usize>().div_ceil(MAX_SCATTERED).max(1);
-    let mut taken = 0;
+    let all = by_class.values().map(few).sum::<usize>().max(MAX_SCATTERED);
+    let (mut passed, mut taken) = (0, 0);
     let fits = |(_, exemplars): &(u32, Vec<usize>)| {
-        let fits = taken + few(exemplars) <= MAX_SCATTERED;
+        passed += few(exemplars);
+        // So far as large a share is taken as there is room for of all.
+        let fits = (taken + few(exemplars)) * all <= passed * MAX_SCATTERED;
         taken += if fits { few(exemplars) } else { 0 };
         fits
     };
-    by_class.into_iter().step_by(step).filter(fits).collect()
+    by_class.into_iter().filter(fits).collect()
 }
 
 /// Rows y with I - sum of y y^T the inverse of I + sum of u u^T / PRIOR, from the rows u.
@@ -327,7 +329,7 @@ mod tests {
     fn of_many_classes_some_count_with_a_few_shots() {
         let uneven = |count: usize| (0..count).map(|class| [5, 2][class % 2]);
         for (shots, least) in
-            [(vec![5; 25], 125), (vec![5; 200], 100), (uneven(72).collect(), 100), (vec![40, 2, 300], 100)]
+            [(vec![5; 25], 125), (vec![5; 26], 125), (vec![5; 200], 125), (uneven(72).collect(), 124), (vec![40, 2, 300], 100)]
         {
             let counts: Vec<usize> = of_classes(shots).classes.values().map(|class| class.shots.len()).collect();
             let sum: usize = counts.iter().sum();
