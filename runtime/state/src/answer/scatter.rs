@@ -328,9 +328,13 @@ mod tests {
     #[test]
     fn of_many_classes_some_count_with_a_few_shots() {
         let uneven = |count: usize| (0..count).map(|class| [5, 2][class % 2]);
-        for (shots, least) in
-            [(vec![5; 25], 125), (vec![5; 26], 125), (vec![5; 200], 125), (uneven(72).collect(), 124), (vec![40, 2, 300], 100)]
-        {
+        for (shots, least) in [
+            (vec![5; 25], 125),
+            (vec![5; 26], 125),
+            (vec![5; 200], 125),
+            (uneven(72).collect(), 124),
+            (vec![40, 2, 300], 100),
+        ] {
             let counts: Vec<usize> = of_classes(shots).classes.values().map(|class| class.shots.len()).collect();
             let sum: usize = counts.iter().sum();
             assert!((least..=MAX_SCATTERED).contains(&sum), "{counts:?}");

@@ -1,5 +1,6 @@
-//! Adapts a model that the user brought: images of any size get a fixed one, those whose colours come last get theirs
-//! first, one of several outputs is chosen, and tokens or a feature map are pooled into one vector.
+//! Adapts a model that the user brought: inputs that nothing reads are left out, images of any size get a fixed one, those
+//! whose colours come last get theirs first, one of several outputs is chosen, and tokens or a feature map are pooled into
+//! one vector.
 
 use std::collections::HashSet;
 
@@ -30,7 +31,7 @@ pub(super) struct Adaptation<'a> {
     pub pool: Option<Pooling>,
 }
 
-/// The model with images of a fixed size and colours first, and with the chosen output alone, pooled if wished, where one
+/// The model with images of a fixed size and colours first, without inputs that nothing reads, and with the chosen output alone, pooled if wished, where one
 /// is named or pooling is. What is no model at all, or is refused for more than an operator, stays as it is.
 ///
 /// # Errors
@@ -43,6 +44,7 @@ pub(super) fn adapt(model: Vec<u8>, wanted: Adaptation<'_>) -> Result<Vec<u8>, S
     let unreadable = |_| "its graph cannot be read".to_owned();
     let mut shell = ModelShell::decode(model.as_slice()).map_err(unreadable)?;
     let mut graph = GraphParts::decode(shell.graph.as_slice()).map_err(unreadable)?;
+    let is_fewer = graph.drop_unread_inputs().map_err(unreadable)?;
     let is_turned = graph.put_colours_first().map_err(unreadable)?;
     let is_fixed = graph.fix_images(wanted.side).map_err(unreadable)?;
     let is_chosen = wanted.output.is_some() || wanted.pool.is_some();
@@ -51,7 +53,7 @@ pub(super) fn adapt(model: Vec<u8>, wanted: Adaptation<'_>) -> Result<Vec<u8>, S
         let version = operators.map(|set| set.version).max().unwrap_or(0);
         graph.choose_output(wanted, version, is_turned)?;
     }
-    if !is_turned && !is_fixed && !is_chosen {
+    if !is_fewer && !is_turned && !is_fixed && !is_chosen {
         return Ok(model);
     }
     shell.graph = graph.encode_to_vec();
@@ -73,6 +75,25 @@ fn image_dimensions(value: &mut ValueInfoProto) -> Option<&mut [DimensionProto; 
 }
 
 impl GraphParts {
+    /// Leaves out inputs that no node reads. tf2onnx declares some for the constants of Keras's own normalisation, though
+    /// they are in the file elsewhere. Whether there was one.
+    fn drop_unread_inputs(&mut self) -> Result<bool, DecodeError> {
+        let nodes = self.node.iter().map(|bytes| NodeProto::decode(bytes.as_slice())).collect::<Result<Vec<_>, _>>()?;
+        let read: HashSet<&String> = nodes.iter().flat_map(|node| &node.input).collect();
+        let values = [&self.input, &self.output].map(|values| {
+            let values = values.iter().map(|bytes| ValueInfoProto::decode(bytes.as_slice()));
+            values.collect::<Result<Vec<_>, _>>()
+        });
+        let [inputs, outputs] = values;
+        let (inputs, outputs) = (inputs?, outputs?);
+        let is_given_back = |name: &String| outputs.iter().any(|output| output.name == *name);
+        let is_read: Vec<bool> =
+            inputs.iter().map(|input| read.contains(&input.name) || is_given_back(&input.name)).collect();
+        let mut kept = is_read.iter();
+        self.input.retain(|_| kept.next() == Some(&true));
+        Ok(self.input.len() < is_read.len())
+    }
+
     /// Where an input takes images whose colours come last, as Keras writes them, makes it take those whose colours come
     /// first, and turns them. Whether there was one.
     fn put_colours_first(&mut self) -> Result<bool, DecodeError> {
@@ -236,6 +257,19 @@ mod tests {
             assert_eq!(fixed.fix_images(32).unwrap(), sides != expected, "{sides:?}");
             assert_eq!(fixed, graph(expected), "{sides:?}");
         }
+    }
+
+    #[test]
+    fn inputs_that_nothing_reads_are_left_out() {
+        let second = |name: &str| ValueInfoProto { name: name.into(), r#type: None }.encode_to_vec();
+        let mut listed = graph([0, 3, 24, 24]);
+        let images = listed.input[0].clone();
+        listed.input = vec![second("unread"), images.clone(), second("given back")];
+        listed.output = vec![second("given back")];
+        listed.node = vec![node("Relu", vec!["x".into()], "y", vec![]).encode_to_vec()];
+        assert!(listed.drop_unread_inputs().unwrap());
+        assert_eq!(listed.input, [images, second("given back")]);
+        assert!(!listed.drop_unread_inputs().unwrap());
     }
 
     #[test]

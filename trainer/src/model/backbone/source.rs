@@ -277,7 +277,10 @@ fn image_sides(graph: &GraphProto) -> Result<[u32; 2], String> {
     // Old models list their weights among the inputs.
     let is_weight = |input: &&ValueInfoProto| graph.initializer.iter().any(|weight| weight.name == input.name);
     let inputs: Vec<&ValueInfoProto> = graph.input.iter().filter(|input| !is_weight(input)).collect();
-    let [input] = inputs[..] else { return Err(format!("it has {} inputs, but must have {WANTED}", inputs.len())) };
+    let [input] = inputs[..] else {
+        let named: Vec<&str> = inputs.iter().map(|input| &*input.name).collect();
+        return Err(format!("it has {} inputs {named:?}, but must have {WANTED}", inputs.len()));
+    };
     let name = &input.name;
     let Some(found) = input.sizes() else {
         return Err(format!("its input {name:?} is of another type (f16, bytes?), but must be {WANTED}"));
