@@ -97,8 +97,8 @@ pub enum Command {
         #[arg(long)]
         bundle: PathBuf,
     },
-    /// Gives a bundle the settings of a preset: orco, paper, edge, combined or closed-form. What was learned on the
-    /// bundle goes on to hold; its signature is removed.
+    /// Gives a bundle the settings of a preset: published, paper-text, edge, combined or closed-form. What was learned on
+    /// the bundle goes on to hold; its signature is removed.
     Preset {
         /// The bundle.
         bundle: PathBuf,
@@ -121,4 +121,22 @@ pub enum DataCommand {
         #[arg(long, value_name = "URL")]
         from: Option<String>,
     },
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+    use orco_core::config::LearnConfig;
+
+    use super::*;
+
+    #[test]
+    fn the_help_of_preset_names_the_presets_that_there_are() {
+        let mut cli = Cli::command();
+        let help = cli.find_subcommand_mut("preset").unwrap().render_long_help().to_string();
+        let words: Vec<&str> = help.split([' ', '\n', ':', ',', '.']).collect();
+        let unnamed: Vec<&str> = LearnConfig::PRESETS.into_iter().filter(|preset| !words.contains(preset)).collect();
+        assert!(unnamed.is_empty(), "{unnamed:?} in {help}");
+        assert!(!words.contains(&"paper"), "{help}");
+    }
 }
