@@ -109,6 +109,8 @@ enum OrcoCommand {
     /// Writes manual pages and completions for bash, zsh and fish, as packages install them.
     Generate(command::generate::Arguments),
     /// Shows everything: the sessions of the bundle's benchmark, then the classes of the sample pictures.
+    ///
+    /// Both are in the repository's folder; packages leave them out.
     Demo(command::demo::Arguments),
 }
 

@@ -1,5 +1,6 @@
 //! Features for measuring: of the images accuracy is measured on, and of candidate shots.
 
+use std::io;
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
@@ -79,8 +80,11 @@ pub fn classes_after(base: usize, ways: impl IntoIterator<Item = usize>) -> Vec<
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum BenchmarkError {
-    /// The bundle has no benchmark file.
-    #[error("the bundle {} carries no benchmark file to measure on; `orco-train run` writes one", folder.display())]
+    /// The bundle has no benchmark file, or it was left out where the bundle was copied, as no device needs it.
+    #[error(
+        "the bundle {} carries no {BENCHMARK} to measure on: `orco-train run` writes one, and packages leave it out",
+        folder.display()
+    )]
     Missing {
         /// The bundle.
         folder: PathBuf,
@@ -104,10 +108,12 @@ impl Benchmark {
     /// # Errors
     /// [`BenchmarkError`] if the bundle has none, or it is damaged.
     pub fn of(bundle: &Bundle) -> Result<Self, BenchmarkError> {
-        if !bundle.manifest.files.contains_key(BENCHMARK) {
-            return Err(BenchmarkError::Missing { folder: bundle.folder.clone() });
-        }
-        let bytes = bundle.read(BENCHMARK)?;
+        let missing = || BenchmarkError::Missing { folder: bundle.folder.clone() };
+        let bytes = bundle.read(BENCHMARK).map_err(|error| match error {
+            OpenError::Unlisted { .. } => missing(),
+            OpenError::Read { source, .. } if source.kind() == io::ErrorKind::NotFound => missing(),
+            error => error.into(),
+        })?;
         let path = bundle.folder.join(BENCHMARK);
         let benchmark: Self = codec::decode(FileKind::Benchmark, &bytes)
             .map_err(|source| BenchmarkError::Decode { path: path.clone(), source })?;

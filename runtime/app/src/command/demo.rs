@@ -100,7 +100,9 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments, state: Opt
 /// The benchmark's sessions, a row after each.
 fn sessions(learner: &Learner, output: &Output) -> Result<Vec<SessionAccuracy>> {
     let (bundle, base_model) = (learner.bundle(), learner.base_model());
-    let benchmark = Benchmark::of(bundle)?;
+    let benchmark = Benchmark::of(bundle).context(
+        "the demonstration needs a bundle with its benchmark, and sample pictures: both are in the repository's folder",
+    )?;
     say!(
         output,
         "{}: {} base classes, then {} of new classes, {} each, measured on {} ({})\n",

@@ -302,6 +302,11 @@ fn bad_bundles_are_refused() {
     let cut = change("benchmark.postcard", &|bytes| bytes[..1000].to_vec());
     device.refused(&["demo"], "benchmark.postcard is damaged");
     restore(cut);
+    // As in a package: the manifest lists it.
+    let (path, whole) = change("benchmark.postcard", &|bytes| bytes);
+    fs::remove_file(&path).unwrap();
+    device.refused(&["demo"], "the demonstration needs a bundle with its benchmark");
+    restore((path, whole));
     let no_toml = change("manifest.toml", &|_| b"format = = 1".to_vec());
     device.refused(&["info"], "is no valid manifest");
     restore(no_toml);

@@ -1,7 +1,7 @@
 use std::time::Duration;
 
 use orco_runtime::bundle::OpenError;
-use orco_runtime::manifest::MANIFEST;
+use orco_runtime::manifest::{BENCHMARK, MANIFEST};
 use orco_runtime::method::exemplar::ExemplarPrecision;
 use orco_runtime::pack::PackOrigin;
 use orco_runtime::state::bank::Bank;
@@ -417,6 +417,20 @@ fn a_bundle_that_no_device_would_take_is_not_released() {
         std::fs::write(bundle.join("further.onnx"), b"whole").unwrap();
         assert_eq!(hub.release_bundle(&release, NOW).is_ok(), line == truncated);
     }
+}
+
+/// As the Debian package leaves it out: the manifest lists it.
+#[test]
+fn a_bundle_is_released_without_its_benchmark() {
+    let (folder, hub) = hub();
+    let bundle = bundle_with(folder.path(), "");
+    std::fs::remove_file(bundle.join(BENCHMARK)).unwrap();
+    let (channel, stage) = (DEFAULT_CHANNEL, RolloutStage::All);
+    let release = BundleRelease { folder: &bundle, channel, stage, force: false, give_up_unkept: false, key: None };
+    hub.release_bundle(&release, NOW).unwrap();
+    std::fs::write(bundle.join(BENCHMARK), b"damaged").unwrap();
+    let refused = hub.release_bundle(&release, NOW).unwrap_err();
+    assert!(matches!(refused, HubError::Bundle(OpenError::Digest { .. })), "{refused}");
 }
 
 /// As after a device's folder was restored from a backup: what it said in between must not count once more.

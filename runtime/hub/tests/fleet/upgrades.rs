@@ -12,7 +12,7 @@ use orco_hub::rollout::RolloutStage;
 use orco_hub::store::{BundleRelease, HubStore, now};
 use orco_runtime::bundle::Bundle;
 use orco_runtime::learner::{Learner, LearnerSettings, OpenLearnerError, Shots, upgrade};
-use orco_runtime::manifest::{BACKBONE, LEARNER, MANIFEST, hexadecimal};
+use orco_runtime::manifest::{BACKBONE, BENCHMARK, LEARNER, MANIFEST, hexadecimal};
 use orco_runtime::release::ReleaseError;
 use orco_runtime::state::codec::{self, FileKind};
 use orco_runtime::store::{Store, StoreError};
@@ -79,6 +79,22 @@ fn demand_releases(device: &mut DeviceFiles, bundle: &Path) {
 /// The device's own check of release 3 fails.
 fn fails_release_3(bundle: &Bundle) -> Result<(), String> {
     if bundle.manifest.release == 3 { Err("the engine fails".into()) } else { Ok(()) }
+}
+
+#[test]
+fn a_device_goes_over_to_a_bundle_without_its_benchmark() {
+    let fleet = Fleet::new();
+    let (store, mut network, device) = (fleet.hub.store(), fleet.network(), fleet.device("door 3"));
+    device.enrol(&mut network, &store, "next");
+    let bundle = other_bundle(fleet.folder.path());
+    fs::remove_file(bundle.join(BENCHMARK)).unwrap();
+    store.release_bundle(&release_of(&bundle), now()).unwrap();
+    device.sync(&mut network);
+    assert_eq!(device.learner().bundle().digest, Bundle::open(&bundle).unwrap().digest);
+    // It is not fetched once more.
+    fleet.proxy.take();
+    device.sync(&mut network);
+    assert!(fleet.proxy.take() < 10_000);
 }
 
 /// What a device refuses does not count as used.
