@@ -196,7 +196,11 @@ impl CameraScene {
     /// What is in front of the empty place in each region, or in the frame; none if there is no such place, or it does
     /// not fit.
     fn compare(&self, frame: &RgbImage, regions: &[PixelRect]) -> Option<Vec<Foreground>> {
-        let now = self.0.started.elapsed();
+        self.compare_at(frame, regions, self.0.started.elapsed())
+    }
+
+    /// As [`CameraScene::compare`], so long after the start.
+    fn compare_at(&self, frame: &RgbImage, regions: &[PixelRect], now: Duration) -> Option<Vec<Foreground>> {
         let mut watched = self.watched();
         let watch = watched.watch.as_mut()?;
         let (foregrounds, problem) = match watch.see(frame, regions, now) {
@@ -219,11 +223,12 @@ impl CameraScene {
         foregrounds
     }
 
-    /// Keeps the place as it is by now.
+    /// Keeps the place as it is by now, unless it looks as what is kept: flash is spared.
     fn keep(&self, watched: &WatchedPlace) {
-        if let Some(watch) = &watched.watch
-            && let Err(error) = self.0.kept.keep(watch.background())
-        {
+        let Some(watch) = &watched.watch else { return };
+        // What cannot be read is replaced.
+        let is_kept = self.0.kept.read().ok().flatten().is_some_and(|kept| kept.looks_like(watch.background()));
+        if !is_kept && let Err(error) = self.0.kept.keep(watch.background()) {
             log::warn!("{error}");
         }
     }
@@ -268,7 +273,7 @@ impl CameraScene {
 const MOVED: &str = "the camera seems to have been moved, or the light is quite another: show it the empty place again";
 
 impl WatchedPlace {
-    /// Notes that the place is saved now if it is time for that, and says whether it is.
+    /// Notes that the place is saved now, or need not be, if it is time for that, and says whether it is.
     fn mark_saved_if_due(&mut self, now: Duration) -> bool {
         let is_due = now.saturating_sub(self.saved) >= KEEP_EVERY;
         if is_due {
@@ -358,6 +363,24 @@ mod tests {
         let all = regions(&["upper=0,0,1,0.5", "lower=0,0.5,1,0.5"]);
         let shot = scene.shot(frame(640, 360), all, Some([0.5, 0.8]), GREY).ok().unwrap();
         assert_eq!(shot.get_pixel(shot.width() / 2, shot.height() / 2)[0], 0, "the upper region is red");
+    }
+
+    #[test]
+    fn a_place_that_looks_as_it_did_is_not_written_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::new(folder.path());
+        let scene = CameraScene::of(&store);
+        scene.learn(&[frame(320, 240)]).unwrap();
+        let kept = || std::fs::read(KeptBackground::of(store.folder()).path()).unwrap();
+        let (learned, later) = (kept(), |times: u32| times * KEEP_EVERY + Duration::from_secs(1));
+        assert!(scene.compare_at(&frame(320, 240), &[], later(1)).is_some());
+        assert!(kept() == learned, "nothing has changed");
+        let mut brighter = frame(320, 240);
+        brighter.iter_mut().for_each(|value| *value = *value / 5 * 6);
+        assert!(scene.compare_at(&brighter, &[], later(1)).is_some());
+        assert!(kept() == learned, "it is not time");
+        assert!(scene.compare_at(&brighter, &[], later(2)).is_some());
+        assert!(kept() != learned, "the light has changed");
     }
 
     #[test]

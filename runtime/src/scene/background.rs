@@ -12,6 +12,8 @@ use super::small_frame::SmallFrame;
 
 /// Most views that a background is made from.
 pub const MAX_VIEWS: usize = 32;
+/// Mean difference, in steps of brightness (0..255), from which a place looks otherwise than before.
+const NOTICEABLE: f32 = 1.0;
 /// Least side of a view, in pixels.
 const MIN_SIDE: u32 = 32;
 /// Brightness, 0..255, below which a pixel shows nothing, and from which it is clipped.
@@ -213,6 +215,18 @@ impl Background {
         })
     }
 
+    /// Whether the place looks as another background says, up to what nobody would notice: frames of one size whose
+    /// colours and deviations differ by less than a step of brightness on average.
+    pub fn looks_like(&self, other: &Self) -> bool {
+        if self.frame != other.frame {
+            return false;
+        }
+        let colours = self.colours.as_flattened().iter().zip(other.colours.as_flattened());
+        let deviations = self.variances.iter().zip(&other.variances);
+        mean_of(colours.map(|(one, other)| (one - other).abs())) < NOTICEABLE
+            && mean_of(deviations.map(|(one, other)| (libm::sqrtf(*one) - libm::sqrtf(*other)).abs())) < NOTICEABLE
+    }
+
     /// Follows an empty frame: `share` of it counts, 0..1. Colours follow the frame as it is, so that a slow change of
     /// light becomes part of the place; noise is what is left when its exposure is brought to that of the background.
     ///
@@ -243,6 +257,11 @@ impl Background {
         }
         self.slopes = slopes(&self.colours, self.width);
     }
+}
+
+fn mean_of(values: impl ExactSizeIterator<Item = f32>) -> f32 {
+    let count = values.len().max(1) as f32;
+    values.sum::<f32>() / count
 }
 
 fn check_sizes(views: &[RgbImage]) -> Result<(), BackgroundError> {
