@@ -98,6 +98,24 @@ typedef enum OrcoBalance {
 } OrcoBalance;
 
 /**
+ * Which classes are answered.
+ */
+typedef enum OrcoAnswerScope {
+  /**
+   * All that are known.
+   */
+  ORCO_ANSWER_SCOPE_ALL = 0,
+  /**
+   * All, until three classes are learned; then those alone. The program `orco` and its service start with it.
+   */
+  ORCO_ANSWER_SCOPE_AUTO = 1,
+  /**
+   * Learned classes alone. What is none of them is unknown.
+   */
+  ORCO_ANSWER_SCOPE_LEARNED = 2,
+} OrcoAnswerScope;
+
+/**
  * What a picture shows: known classes with their scores, highest first. Any number of threads may read it.
  */
 typedef struct OrcoAnswer OrcoAnswer;
@@ -320,6 +338,12 @@ enum OrcoStatus orco_set_check_shots(const struct OrcoLearner *learner,
                                      bool check);
 
 /**
+ * Which classes are answered from the next call on: all that are known, unless it is set. `scope` is an
+ * OrcoAnswerScope.
+ */
+enum OrcoStatus orco_set_scope(const struct OrcoLearner *learner, uint32_t scope);
+
+/**
  * Reads the state anew, which another process may have changed. Every change does so by itself.
  */
 enum OrcoStatus orco_refresh(const struct OrcoLearner *learner);
@@ -367,8 +391,8 @@ bool orco_classes_learned(const struct OrcoClasses *classes, size_t index);
 void orco_classes_free(struct OrcoClasses *classes);
 
 /**
- * Says what a JPEG, PNG or WebP file shows: `answer` gets the `most` likeliest classes, fewer if fewer are known. It
- * is to be freed with orco_answer_free().
+ * Says what a JPEG, PNG or WebP file shows: `answer` gets the `most` likeliest classes, fewer if fewer may be
+ * answered (orco_set_scope()). It is to be freed with orco_answer_free().
  */
 enum OrcoStatus orco_classify_file(const struct OrcoLearner *learner,
                                    const char *path,

@@ -26,8 +26,8 @@ impl OrcoAnswer {
     }
 }
 
-/// Says what a JPEG, PNG or WebP file shows: `answer` gets the `most` likeliest classes, fewer if fewer are known. It
-/// is to be freed with orco_answer_free().
+/// Says what a JPEG, PNG or WebP file shows: `answer` gets the `most` likeliest classes, fewer if fewer may be
+/// answered (orco_set_scope()). It is to be freed with orco_answer_free().
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn orco_classify_file(
     learner: *const OrcoLearner,

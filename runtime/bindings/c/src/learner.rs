@@ -5,7 +5,7 @@ use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
 use orco_runtime::bundle::Bundle;
-use orco_runtime::learner::{AlignmentTime, Learner, LearnerSettings, ShotChecks};
+use orco_runtime::learner::{AlignmentTime, AnswerScope, Learner, LearnerSettings, ShotChecks};
 use orco_runtime::signature::PublicKey;
 use orco_runtime::store::Store;
 
@@ -15,6 +15,28 @@ use crate::status::{OrcoStatus, StatusError, guard};
 /// A device that classifies pictures and learns new classes: an opened bundle and the state that was learned on it.
 /// Any thread may use it; calls wait for one another.
 pub struct OrcoLearner(Mutex<Learner>);
+
+/// Which classes are answered.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OrcoAnswerScope {
+    /// All that are known.
+    All = 0,
+    /// All, until three classes are learned; then those alone. The program `orco` and its service start with it.
+    Auto = 1,
+    /// Learned classes alone. What is none of them is unknown.
+    Learned = 2,
+}
+
+impl From<AnswerScope> for OrcoAnswerScope {
+    fn from(scope: AnswerScope) -> Self {
+        match scope {
+            AnswerScope::All => Self::All,
+            AnswerScope::Auto => Self::Auto,
+            AnswerScope::Learned => Self::Learned,
+        }
+    }
+}
 
 /// What the header promises of threads.
 const _: () = {
@@ -156,6 +178,21 @@ pub unsafe extern "C" fn orco_set_check_shots(learner: *const OrcoLearner, check
     let checks = if check { ShotChecks::Refuse } else { ShotChecks::Off };
     // SAFETY: the caller keeps what the header says of pointers.
     guard(|| unsafe { set(learner, |settings| settings.shot_checks = checks) })
+}
+
+/// Which classes are answered from the next call on: all that are known, unless it is set. `scope` is an
+/// OrcoAnswerScope.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn orco_set_scope(learner: *const OrcoLearner, scope: u32) -> OrcoStatus {
+    // SAFETY: the caller keeps what the header says of pointers.
+    guard(|| {
+        // A number, since an enumeration of Rust's must not hold others than its own.
+        let is_meant = |known: &AnswerScope| OrcoAnswerScope::from(*known) as u32 == scope;
+        let Some(chosen) = AnswerScope::CHOICES.into_iter().find(is_meant) else {
+            return Err(StatusError::new(OrcoStatus::BadArgument, format!("scope {scope} is no OrcoAnswerScope")));
+        };
+        unsafe { set(learner, |settings| settings.scope = chosen) }
+    })
 }
 
 /// Reads the state anew, which another process may have changed. Every change does so by itself.

@@ -23,8 +23,9 @@ use orco::history::{
     orco_history_label, orco_history_label_count, orco_history_number, orco_history_present, orco_history_when,
 };
 use orco::learner::{
-    OrcoLearner, orco_free, orco_open, orco_open_signed, orco_refresh, orco_set_align_later, orco_set_check_shots,
-    orco_set_forgetting_budget, orco_set_keep_shots, orco_set_seed, orco_set_wait, orco_text_free, orco_warnings,
+    OrcoAnswerScope, OrcoLearner, orco_free, orco_open, orco_open_signed, orco_refresh, orco_set_align_later,
+    orco_set_check_shots, orco_set_forgetting_budget, orco_set_keep_shots, orco_set_scope, orco_set_seed,
+    orco_set_wait, orco_text_free, orco_warnings,
 };
 use orco::pack::orco_export;
 use orco::shots::{
@@ -244,6 +245,32 @@ fn a_class_is_learned_renamed_widened_forgotten_and_brought_back() {
         orco_shots_free(more);
     }
     assert_eq!(read(orco_version()), env!("CARGO_PKG_VERSION"));
+}
+
+#[test]
+fn the_scope_says_which_classes_are_answered() {
+    use OrcoAnswerScope::{All, Auto, Learned};
+    let device = Device::fresh();
+    let file = c(&path("try", "mug", 1));
+    let labels = |scope: OrcoAnswerScope| unsafe {
+        assert_eq!(orco_set_scope(device.learner, scope as u32), OrcoStatus::Ok, "{}", error());
+        let mut answer = null_mut();
+        assert_eq!(orco_classify_file(device.learner, file.as_ptr(), 100, &mut answer), OrcoStatus::Ok, "{}", error());
+        let labels = (0..orco_answer_count(answer)).map(|index| read(orco_answer_label(answer, index)));
+        let labels: Vec<String> = labels.collect();
+        assert_eq!(orco_answer_label(answer, 0).is_null(), labels.is_empty());
+        orco_answer_free(answer);
+        labels
+    };
+    assert!(labels(Learned).is_empty(), "nothing was learned");
+    let mug = shots("mug", "mug");
+    unsafe {
+        assert_eq!(orco_learn(device.learner, mug, null_mut()), OrcoStatus::Ok, "{}", error());
+        orco_shots_free(mug);
+        assert_eq!(orco_set_scope(device.learner, 3), OrcoStatus::BadArgument);
+    }
+    assert_eq!(error(), "scope 3 is no OrcoAnswerScope");
+    assert_eq!((labels(All).len(), labels(Auto).len(), labels(Learned)), (61, 61, vec!["mug".to_owned()]));
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use orco_runtime::backup::RestoreOptions;
 use orco_runtime::encoder::engine_choice::EngineChoice;
-use orco_runtime::learner::{AlignmentTime, LearnerSettings, ShotChecks};
+use orco_runtime::learner::{AlignmentTime, AnswerScope, LearnerSettings, ShotChecks};
 use orco_runtime::signature::PublicKey;
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
@@ -20,6 +20,7 @@ pub struct PyLearnerOptions {
     seed: u64,
     forgetting_budget: Option<f32>,
     false_alarms: f32,
+    scope: String,
     keep_shots: bool,
     align: String,
     check_shots: bool,
@@ -54,6 +55,7 @@ impl PyLearnerOptions {
             .seed(self.seed)
             .forgetting_budget(self.forgetting_budget)
             .false_alarms(self.false_alarms)
+            .scope(scope(&self.scope)?)
             .wait(seconds(self.wait)?)
             .engine(engine(&self.engine)?)
             .compare_releases(self.public_key.is_some())
@@ -105,6 +107,11 @@ fn read_key(path: Option<&PathBuf>) -> Result<Option<PublicKey>, PendingError> {
 
 fn seconds(wait: f64) -> PyResult<Duration> {
     Duration::try_from_secs_f64(wait).map_err(|_| PyValueError::new_err("wait is a number of seconds, 0 or more"))
+}
+
+fn scope(name: &str) -> PyResult<AnswerScope> {
+    let scope = AnswerScope::CHOICES.into_iter().find(|scope| scope.name() == name);
+    scope.ok_or_else(|| PyValueError::new_err("scope is \"auto\", \"learned\" or \"all\""))
 }
 
 fn alignment(name: &str) -> PyResult<AlignmentTime> {

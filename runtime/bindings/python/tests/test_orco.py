@@ -209,6 +209,7 @@ class Device(unittest.TestCase):
             (ValueError, "finite", lambda: learner.classify_features(learner.features([frame]) * np.float32("nan"))),
             (ValueError, "share", lambda: self.opened(forgetting_budget=2.0)),
             (ValueError, "false_alarms", lambda: self.opened(false_alarms=-0.1)),
+            (ValueError, "scope", lambda: self.opened(scope="some")),
             (ValueError, "seconds", lambda: self.opened(wait=-1.0)),
             (ValueError, "onnxruntime", lambda: self.opened(engine="torch")),
             (TypeError, "LearnerOptions", lambda: orco.Learner(BUNDLE, self.state, {"seed": 2})),
@@ -239,6 +240,17 @@ class Device(unittest.TestCase):
         counts = [sum(answer.known for answer in answers) for answers in (strict, usual, mild)]
         self.assertEqual(counts, sorted(counts))
         self.assertIn("known=", repr(usual[0]))
+
+    def test_the_scope_says_which_classes_are_answered(self) -> None:
+        mug = pictures("try", "mug")[:1]
+        [nothing] = self.opened(scope="learned").classify(mug)
+        self.assertEqual((nothing.label, nothing.known, nothing.scores), ("", False, []))
+        self.learner.learn({"mug": pictures("learn", "mug")})
+        counts = []
+        for scope in ("all", "auto", "learned"):
+            [answer] = self.opened(scope=scope).classify(mug, most=100)
+            counts.append(len(answer.scores))
+        self.assertEqual(counts, [61, 61, 1])
 
     def test_pictures_that_are_no_shots_are_refused_where_that_is_wanted(self) -> None:
         shots = [*pictures("learn", "mug"), np.zeros((48, 64, 3), np.uint8)]

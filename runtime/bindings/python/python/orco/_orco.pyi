@@ -48,7 +48,8 @@ class Answer:
 
     @property
     def label(self) -> str:
-        """The likeliest class."""
+        """The likeliest class; empty if none may be answered, as with the option `scope="learned"` before anything is
+        learned."""
 
     @property
     def score(self) -> float:
@@ -57,7 +58,7 @@ class Answer:
 
     @property
     def known(self) -> bool:
-        """Whether the picture is like anything known at all; where it is not, the label is the best of bad ones. Of
+        """Whether the picture is like anything that may be answered (the option `scope`); where it is not, the label is the best of bad ones. Of
         known pictures, the share `false_alarms` of the learner's options is taken for unknown."""
 
     @property

@@ -23,6 +23,10 @@ class LearnerOptions:
     false_alarms: float = 0.05
     """Share of known pictures, 0 to 1, that may be taken for unknown ones."""
 
+    scope: Literal["auto", "learned", "all"] = "all"
+    """Which classes are answered: all that are known; learned ones alone, and what is none of them is unknown; or "auto",
+    all until three are learned, then those alone. The program `orco` and its service start with "auto"."""
+
     keep_shots: bool = False
     """Whether the pictures of shots that are learned are kept beside the state, at the size that the backbone sees, so
     that `orco.upgrade` can learn them again on another bundle."""
