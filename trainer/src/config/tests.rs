@@ -1,5 +1,7 @@
 //! What a recipe must fulfil, section by section.
 
+use orco_core::config::AnswerWeights;
+
 use super::*;
 
 fn refused(from: &str, to: &str) -> String {
@@ -17,6 +19,39 @@ fn the_recipes_are_sound() {
     for path in paths {
         let recipe = Recipe::read(&path).unwrap();
         assert_eq!(path.file_stem().unwrap().to_str(), Some(recipe.name.as_str()));
+    }
+}
+
+/// Names of a table's fields, as its reader lists them when it meets a stranger.
+fn fields<T: serde::de::DeserializeOwned>() -> Vec<String> {
+    let refused = toml::from_str::<T>("stranger = 1").err().unwrap().to_string();
+    let listed = refused.split_once("expected").unwrap_or_else(|| panic!("{refused}")).1;
+    listed.split('`').skip(1).step_by(2).map(str::to_owned).collect()
+}
+
+#[test]
+fn the_reference_names_every_field() {
+    let page = include_str!("../../../docs/src/reference/recipes.md");
+    let tables = [
+        ("## Top level", fields::<Recipe>()),
+        ("## `[data]`", fields::<DataConfig>()),
+        ("## `[split]`", fields::<SplitConfig>()),
+        ("## `[backbone]`", fields::<BackboneConfig>()),
+        ("## `[head]`", fields::<HeadConfig>()),
+        ("## `[pretrain]`", fields::<PretrainConfig>()),
+        ("## `[pretrain.augment]`", fields::<AugmentConfig>()),
+        ("## `[targets]`", fields::<TargetConfig>()),
+        ("## `[align]`", fields::<BaseAlignConfig>()),
+        ("## `[export]`", fields::<ExportConfig>()),
+        ("## `[learn]`", [fields::<LearnConfig>(), fields::<AnswerWeights>(), vec!["preset".to_owned()]].concat()),
+    ];
+    for (heading, fields) in tables {
+        assert!(fields.len() > 1, "{heading}: {fields:?}");
+        let section = page.split_once(&format!("\n{heading}")).unwrap_or_else(|| panic!("{heading} is missing")).1;
+        let section = section.split("\n## ").next().unwrap();
+        for field in fields {
+            assert!(section.contains(&format!("`{field}`")), "{heading} lacks {field}");
+        }
     }
 }
 
