@@ -135,7 +135,7 @@ fn page(rows: &str) -> String {
          of torchvision and timm, with random weights, as PyTorch's exporters write them with nothing set but one file \
          and a batch of any size. Each becomes a backbone without help. *Differs* is the largest difference from PyTorch's features over \
          one picture and a batch of five, as a share of the largest feature.\n\n    python3 -m pip install torch torchvision timm onnx onnxscript pillow\n    python3 \
-         tests/fixtures/backbones/other_makers.py EXPORTS\n    ORCO_BACKBONES=EXPORTS ORCO_WRITE_BACKBONES=1 cargo test --release -p \
+         tests/fixtures/backbones/other_makers.py EXPORTS\n    eval \"$(cargo xtask setup)\"\n    ORCO_BACKBONES=EXPORTS ORCO_WRITE_BACKBONES=1 cargo test --release -p \
          orco-tests --test it backbone_matrix\n\n| backbone | parameters | exporter | ONNX Runtime differs | rten \
          differs |\n|---|---|---|---|---|\n{rows}"
     )
