@@ -135,7 +135,7 @@ impl Card<'_> {
         let watched = recipe.align.steps.is_some() && !split.unseen().is_empty();
         writeln!(
             text,
-            "- Phase 2: {}, batch {}{}{}. {} No epoch and no head was selected on test data.",
+            "- Phase 2: {}, batch {}{}{}. {} This phase selected no epoch and no head on test data.",
             if watched { format!("{} epochs at most", align.epochs) } else { format!("{} epochs", align.epochs) },
             align.batch,
             match recipe.align.contrast_form {
