@@ -22,6 +22,7 @@ use std::path::{Path, PathBuf};
 
 use orco_runtime::files::{partial, replace_shared};
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 pub use angles::{AngleRange, AngleStep};
 pub use collect::{ReportPlan, collect};
@@ -123,6 +124,15 @@ pub enum WriteError {
         /// The folder.
         path: PathBuf,
     },
+    /// The folder has files of others under the names of figures.
+    #[error(
+        "the folder {} has a figures.json or pictures that are none of these figures; name another one with --output",
+        path.display()
+    )]
+    NoFigures {
+        /// The folder.
+        path: PathBuf,
+    },
 }
 
 /// Makes the folder of a report, before anything is measured for it.
@@ -131,18 +141,14 @@ pub enum WriteError {
 /// [`WriteError`] if nothing can be written there, or it holds something that is no report.
 pub fn prepare(folder: &Path) -> Result<(), WriteError> {
     let file = |source| WriteError::File { path: folder.into(), source };
-    // All that a report leaves behind which was stopped before its first file was whole.
-    let begun = [folder.join(TRIAL), partial(&folder.join(REPORT))];
+    // What a report leaves behind which was stopped before its first file was whole, and what other commands put there.
+    let ours = [folder.join(TRIAL), partial(&folder.join(REPORT)), folder.join("ablations"), folder.join("scenes")];
     let holds_something = match fs::read_dir(folder) {
-        Ok(entries) => entries.flatten().any(|entry| !begun.contains(&entry.path())),
+        Ok(entries) => entries.flatten().any(|entry| !ours.contains(&entry.path())),
         Err(error) if error.kind() == io::ErrorKind::NotFound => false,
         Err(error) => return Err(file(error)),
     };
-    let is_report = || {
-        let there = fs::read(folder.join(REPORT)).unwrap_or_default();
-        serde_json::from_slice::<BundleReport>(&there).is_ok()
-    };
-    if holds_something && !is_report() {
+    if holds_something && !holds_report(folder) {
         return Err(WriteError::Taken { path: folder.into() });
     }
     // What is there from before has to be written over.
@@ -151,6 +157,13 @@ pub fn prepare(folder: &Path) -> Result<(), WriteError> {
         writable(&pictures).map_err(file)?;
     }
     writable(folder).map_err(file)
+}
+
+/// Whether a folder has a report, of this version or of another one: in all of them stands the command that makes it.
+fn holds_report(folder: &Path) -> bool {
+    let there = fs::read(folder.join(REPORT)).unwrap_or_default();
+    let json: Value = serde_json::from_slice(&there).unwrap_or_default();
+    json["command"].as_str().is_some_and(|command| command.contains("orco-lab -- report "))
 }
 
 /// Makes a folder if it is not there, and makes sure that files can be written into it.

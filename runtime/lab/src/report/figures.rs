@@ -2,6 +2,7 @@
 //! before and after the sessions with their targets, losses over the epochs, and who is taken for whom by whom.
 
 use core::ops::ControlFlow;
+use std::fs;
 use std::path::Path;
 
 use orco_benchmark::EvaluateError;
@@ -21,7 +22,7 @@ use super::picture::{
     Area, Axes, Curve, DrawError, DrawnPicture, Figure, LegendEntry, Mark, SERIES, failed, legend_height,
 };
 use super::scatter::Scatter;
-use super::{Confusion, FeaturePlane, PlaneClass, WriteError, writable, write_file};
+use super::{Confusion, FeaturePlane, PICTURES, PlaneClass, WriteError, writable, write_file};
 use crate::evaluate::Measurement;
 use crate::system::System;
 
@@ -29,6 +30,8 @@ use crate::system::System;
 const DIMENSIONS: [usize; 7] = [16, 32, 64, 96, 128, 256, 512];
 /// Steps of the descent.
 const STEPS: usize = 1000;
+/// Name of the file that holds all of the figures, and is written first.
+const FIGURES: &str = "figures.json";
 /// Grey, for what is there to compare with.
 const GREY: RGBColor = SERIES[7];
 
@@ -192,18 +195,32 @@ fn both_planes(base_model: &BaseModel, benchmark: &Benchmark, states: [&State; 2
     Some([plane(0), plane(1)])
 }
 
+/// Makes the folder of figures, before anything is measured for it.
+///
+/// # Errors
+/// [`WriteError`] if nothing can be written there, or it has files under their names that are no figures.
+pub fn prepare(folder: &Path) -> Result<(), WriteError> {
+    let [json, pictures] = [FIGURES, PICTURES].map(|name| folder.join(name));
+    let is_there = |path: &Path| fs::symlink_metadata(path).is_ok();
+    let are_figures = || fs::read(&json).is_ok_and(|there| serde_json::from_slice::<PaperFigures>(&there).is_ok());
+    if (is_there(&json) || is_there(&pictures)) && !are_figures() {
+        return Err(WriteError::NoFigures { path: folder.into() });
+    }
+    writable(folder).map_err(|source| WriteError::File { path: folder.into(), source })
+}
+
 impl PaperFigures {
     /// Writes `figures.json` and `pictures/*.svg`, `*.png` into a folder, which is made.
     ///
     /// # Errors
     /// [`WriteError`] if a file cannot be written.
     pub fn write(&self, folder: &Path) -> Result<(), WriteError> {
-        let pictures = folder.join("pictures");
+        let pictures = folder.join(PICTURES);
         for folder in [folder, &pictures] {
             writable(folder).map_err(|source| WriteError::File { path: folder.into(), source })?;
         }
         let json = serde_json::to_string(self).expect("numbers and texts") + "\n";
-        write_file(&folder.join("figures.json"), json.as_bytes())?;
+        write_file(&folder.join(FIGURES), json.as_bytes())?;
         for (name, drawn) in self.pictures()? {
             write_file(&pictures.join(format!("{name}.svg")), drawn.svg.as_bytes())?;
             write_file(&pictures.join(format!("{name}.png")), &drawn.png)?;

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
 use orco_trials::{heavy, skipped};
 use serde_json::Value;
@@ -215,6 +215,25 @@ fn a_result_replaces_results_alone() {
     };
     let first = write();
     assert!(serde_json::from_slice::<orco_lab::results::Results>(&first).is_ok() && write() == first);
+}
+
+/// Of a pipe nothing is read, which would wait for a writer for ever.
+#[cfg(unix)]
+#[test]
+fn results_go_into_pipes() {
+    let eval = Eval::new();
+    let pipe = eval.folder.path().join("pipe");
+    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let mut program = eval.command(&["--systems", "ncm", "--json"]);
+    let mut program = program.arg(&pipe).stdout(Stdio::null()).spawn().unwrap();
+    let (sender, read) = std::sync::mpsc::channel();
+    std::thread::spawn(move || sender.send(fs::read_to_string(pipe)));
+    let json = read.recv_timeout(std::time::Duration::from_secs(60));
+    if json.is_err() {
+        program.kill().unwrap();
+    }
+    assert!(program.wait().unwrap().success(), "nothing was written");
+    assert!(orco_lab::results::are_results(json.unwrap().unwrap().as_bytes()));
 }
 
 /// A device's program carries no rival.

@@ -4,6 +4,7 @@
 use core::ops::ControlFlow;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use orco_benchmark::benchmark::Benchmark;
 use orco_benchmark::spread::Spread;
@@ -11,7 +12,7 @@ use orco_benchmark::{AccuracyEstimateError, AccuracyEstimateErrors};
 use orco_lab::phase3_ablations::Phase3Ablations;
 use orco_lab::published::{PaperReading, PaperTable, ROWS};
 use orco_lab::question::Question;
-use orco_lab::report::{BundleReport, prepare};
+use orco_lab::report::{BundleReport, figures, prepare};
 use orco_lab::results_pages::ResultsPages;
 use orco_lab::{Measurement, System};
 use orco_runtime::bundle::Bundle;
@@ -221,6 +222,49 @@ fn a_folder_with_something_else_is_left_alone() {
     prepare(&made).unwrap();
     fs::copy(models().join("cifar100-micro/report/report.json"), made.join("report.json")).unwrap();
     prepare(&made).unwrap();
+}
+
+#[test]
+fn a_folder_that_this_program_filled_takes_a_report() {
+    let folder = tempfile::tempdir().unwrap();
+    for name in ["ablations", "scenes"] {
+        fs::create_dir(folder.path().join(name)).unwrap();
+        prepare(folder.path()).unwrap();
+    }
+    // As the first version wrote it, which had no subject.
+    let path = folder.path().join("report.json");
+    fs::write(&path, r#"{"bundle":"mine","command":"cargo run --release -p orco-lab -- report mine --draws 3"}"#)
+        .unwrap();
+    fs::write(folder.path().join("numbers.csv"), "").unwrap();
+    assert!(BundleReport::read(folder.path()).is_err());
+    prepare(folder.path()).unwrap();
+    fs::write(&path, r#"{"command":"orco learn"}"#).unwrap();
+    assert!(prepare(folder.path()).is_err());
+}
+
+#[test]
+fn figures_and_pages_of_results_replace_nothing_else() {
+    let folder = tempfile::tempdir().unwrap();
+    let [figures, pages] = ["figures", "pages"].map(|name| folder.path().join(name));
+    figures::prepare(&figures).unwrap();
+    fs::create_dir(figures.join("pictures")).unwrap();
+    let said = figures::prepare(&figures).unwrap_err().to_string();
+    assert!(said.contains("has a figures.json or pictures that are none of these figures"), "{said}");
+    let write = || {
+        let mut program = Command::new(env!("CARGO_BIN_EXE_orco-lab"));
+        program.arg("results-pages").arg(models()).arg("--output").arg(&pages).output().unwrap()
+    };
+    for _ in 0..2 {
+        assert!(write().status.success());
+    }
+    let page = pages.join("paper.md");
+    fs::write(&page, "mine").unwrap();
+    fs::remove_file(pages.join("bundles.md")).unwrap();
+    let refused = write();
+    let said = String::from_utf8_lossy(&refused.stderr);
+    assert!(!refused.status.success() && said.contains("holds something else than a page of results"), "{said}");
+    assert_eq!(fs::read_to_string(&page).unwrap(), "mine");
+    assert!(!pages.join("bundles.md").exists(), "pages were written before all were looked at");
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use orco_lab::scenes::{Input, ScenePlan, measure, objects_in};
 use orco_render::{Class, Random, place, thing};
@@ -53,4 +54,23 @@ fn with_an_empty_view_things_are_known_in_other_places_and_empty_ones_are_empty(
     assert!(more.starts_with("7 places are wanted"), "{more}");
     let more = measure(&ScenePlan { asked: 3, ..plan }).unwrap_err().to_string();
     assert!(more.starts_with("6 things are wanted"), "{more}");
+}
+
+#[test]
+fn a_result_that_cannot_be_written_is_refused_before_anything_is_measured() {
+    let folder = TempDir::new().unwrap();
+    let photograph = folder.path().join("photograph.jpg");
+    fs::write(&photograph, b"\xff\xd8 a photograph").unwrap();
+    let scenes = |arguments: &[&Path]| {
+        let mut program = Command::new(env!("CARGO_BIN_EXE_orco-lab"));
+        let done = program.arg("scenes").args(["things", "places"]).args(arguments).output().unwrap();
+        String::from_utf8_lossy(&done.stderr).into_owned()
+    };
+    let said = scenes(&["--json".as_ref(), &photograph]);
+    assert!(said.contains("holds something else than a result"), "{said}");
+    let missing = folder.path().join("missing/scenes.json");
+    let said = scenes(&["--json".as_ref(), &missing]);
+    assert!(said.contains("cannot write") && said.contains("missing"), "{said}");
+    let said = scenes(&["--things".as_ref(), "1".as_ref()]);
+    assert!(said.contains("2..=1000"), "{said}");
 }

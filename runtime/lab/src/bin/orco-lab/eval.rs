@@ -1,7 +1,5 @@
 //! `orco-lab eval`: the systems on one bundle, session by session.
 
-use std::fs;
-use std::io;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
@@ -17,7 +15,6 @@ use orco_lab::unknown::{UnknownRow, mean_rows};
 use orco_lab::{Measurement, System};
 use orco_runtime::bundle::Bundle;
 use orco_runtime::encoder::engine_choice::{EngineChoice, Workload};
-use orco_runtime::files::replace_shared;
 use orco_runtime::manifest::STATISTICS;
 use orco_runtime::method::config::LearnConfig;
 use orco_runtime::signature::PublicKey;
@@ -25,6 +22,8 @@ use orco_runtime::state::unknown::FALSE_ALARMS;
 use orco_state::sentence::counted;
 use orco_state::state::BaseModel;
 use serde::Serialize;
+
+use crate::output::{check_output, write};
 
 /// The path that stands for standard output.
 const STANDARD_OUTPUT: &str = "-";
@@ -339,30 +338,4 @@ fn from_images(bundle: &Bundle, folder: &Path, engine: EngineChoice) -> Result<B
         bar.finish_and_clear();
     }
     Ok(benchmark?)
-}
-
-/// Refuses a file inside the bundle, or one that is neither empty nor ours: a mistyped name must not cost a photograph.
-fn check_output(path: &Path, is_ours: fn(&[u8]) -> bool, bundle: &Path) -> Result<()> {
-    let shown = path.display();
-    let there = match fs::read(path) {
-        Ok(bytes) => bytes,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
-        Err(error) => return Err(error).with_context(|| format!("cannot write {shown}")),
-    };
-    if !there.is_empty() && !is_ours(&there) {
-        bail!("cannot write {shown}: it holds something else than a result; name another file");
-    }
-    let folder = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let folder = fs::canonicalize(folder).with_context(|| format!("cannot write {shown}"))?;
-    if fs::canonicalize(bundle).is_ok_and(|bundle| folder.starts_with(bundle)) {
-        bail!("cannot write {shown}: it lies in the folder of the bundle; name another place");
-    }
-    Ok(())
-}
-
-/// Writes a file whole or not at all. A pipe is written into as it is, and so is what a link leads to.
-fn write(path: &Path, text: &str) -> Result<()> {
-    let is_replaceable = fs::symlink_metadata(path).map_or(true, |facts| facts.is_file());
-    let written = if is_replaceable { replace_shared(path, text.as_bytes()) } else { fs::write(path, text) };
-    written.with_context(|| format!("cannot write {}", path.display()))
 }

@@ -1,6 +1,7 @@
 //! `orco-lab`: the laboratory on the command line.
 
 mod eval;
+mod output;
 mod scenes;
 
 use std::ops::ControlFlow;
@@ -19,17 +20,18 @@ use orco_lab::geometry::SessionGeometry;
 use orco_lab::phase3_ablations::{AblationResults, Phase3Ablations, QUESTIONS, VariantGeometry};
 use orco_lab::published::{self, PaperReading};
 use orco_lab::question::Question;
-use orco_lab::report::figures::paper_figures;
+use orco_lab::report::figures::{self, paper_figures};
 use orco_lab::report::{self, BundleReport, ReportPlan, collect};
 use orco_lab::results::{self, MeasuredSystem, Results};
-use orco_lab::results_pages::ResultsPages;
+use orco_lab::results_pages::{self, ResultsPages};
 use orco_lab::seeds::{self, SeedSummary};
 use orco_lab::{Measurement, System};
 use orco_runtime::bundle::Bundle;
 use orco_runtime::encoder::telemetry;
-use orco_runtime::files::replace_shared;
 use orco_runtime::threads::{Threads, usable_threads};
 use serde::Serialize;
+
+use self::output::{check_replaced, write};
 
 #[derive(Parser)]
 #[command(version, about = "Measures OrCo beside its rivals, on the features that bundles carry")]
@@ -240,7 +242,7 @@ fn make_figures(arguments: &FiguresArguments) -> Result<()> {
     let bundle = Bundle::open(folder)?;
     let benchmark = Benchmark::of(&bundle)?;
     let written = output.clone().unwrap_or_else(|| folder.join("figures"));
-    report::writable(&written).with_context(|| format!("cannot write into the folder {}", written.display()))?;
+    figures::prepare(&written)?;
     let command =
         format!("cargo run --release -p orco-lab -- figures {} --seed {seed}", shell_word(&folder.to_string_lossy()));
     let threads = Threads::new(usable_threads())?;
@@ -314,10 +316,11 @@ fn write_results_pages(arguments: &ResultsPagesArguments) -> Result<()> {
     let ResultsPagesArguments { bundles, output } = arguments;
     let pages = ResultsPages::read(bundles)?.pages();
     report::writable(output).with_context(|| format!("cannot write into the folder {}", output.display()))?;
-    for (name, text) in &pages {
-        let path = output.join(name);
-        replace_shared(&path, text.as_bytes()).with_context(|| format!("cannot write {}", path.display()))?;
+    let is_page = |text: &[u8]| text.starts_with(results_pages::MARK.as_bytes());
+    for (name, _) in &pages {
+        check_replaced(&output.join(name), is_page, "a page of results")?;
     }
+    pages.iter().try_for_each(|(name, text)| write(&output.join(name), text))?;
     Ok(print(format!("{} pages are written to {}", pages.len(), output.display()))?)
 }
 

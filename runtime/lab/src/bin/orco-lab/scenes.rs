@@ -2,13 +2,14 @@
 
 use std::path::PathBuf;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use clap::Args;
 use orco_lab::format::{print, shell_word};
 use orco_lab::scenes::{Input, ScenePlan, SceneReport, SceneResults, measure, objects_in};
 use orco_runtime::bundle::Bundle;
-use orco_runtime::files::replace_shared;
 use orco_runtime::learner::pictures_in;
+
+use crate::output::{check_replaced, write};
 
 /// Arguments of `orco-lab scenes`.
 #[derive(Args)]
@@ -27,9 +28,9 @@ pub struct ScenesArguments {
     /// Seed of the first draw; each further one has the next number.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Things of a draw, and places.
-    #[arg(long, default_value_t = 10)]
-    things: usize,
+    /// Things of a draw, and places: two at least, since each is shown in another one's place.
+    #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(2..=1000))]
+    things: u32,
     /// Pictures of each thing that are asked in each place.
     #[arg(long, default_value_t = 6, value_parser = clap::value_parser!(u32).range(1..=1000))]
     asked: u32,
@@ -40,6 +41,10 @@ pub struct ScenesArguments {
 
 /// Measures all draws and prints each, and their mean.
 pub fn run(arguments: &ScenesArguments) -> Result<()> {
+    if let Some(path) = &arguments.json {
+        let is_report = |json: &[u8]| serde_json::from_slice::<SceneReport>(json).is_ok();
+        check_replaced(path, is_report, "a result")?;
+    }
     let bundle = Bundle::open(&arguments.bundle)?;
     let (objects, places) = (objects_in(&arguments.objects)?, pictures_in(&arguments.places)?);
     let mut draws = Vec::new();
@@ -50,7 +55,7 @@ pub fn run(arguments: &ScenesArguments) -> Result<()> {
             inputs: &Input::ALL,
             objects: &objects,
             places: &places,
-            taken: arguments.things,
+            taken: arguments.things as usize,
             asked: arguments.asked as usize,
             seed: arguments.seed + draw,
         };
@@ -63,9 +68,8 @@ pub fn run(arguments: &ScenesArguments) -> Result<()> {
         print_results("mean", &mean)?;
     }
     let Some(path) = &arguments.json else { return Ok(()) };
-    let mut json = serde_json::to_vec_pretty(&SceneReport { command: command(arguments), draws, mean })?;
-    json.push(b'\n');
-    replace_shared(path, &json).with_context(|| format!("cannot write {}", path.display()))
+    let json = serde_json::to_string_pretty(&SceneReport { command: command(arguments), draws, mean })?;
+    write(path, &format!("{json}\n"))
 }
 
 const HEADING: &str = "right answers in %, among the things that were taught: in their place, in another one; in another one \

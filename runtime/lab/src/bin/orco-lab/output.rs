@@ -1,0 +1,41 @@
+//! Files that commands write: whether they may be is known before anything is measured.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+use orco_runtime::files::replace_shared;
+
+/// Refuses a file inside the bundle, and one as [`check_replaced`] does.
+pub fn check_output(path: &Path, is_ours: fn(&[u8]) -> bool, bundle: &Path) -> Result<()> {
+    let folder = check_replaced(path, is_ours, "a result")?;
+    if fs::canonicalize(bundle).is_ok_and(|bundle| folder.starts_with(bundle)) {
+        bail!("cannot write {}: it lies in the folder of the bundle; name another place", path.display());
+    }
+    Ok(())
+}
+
+/// Refuses a file in a folder that is not there, or one that is neither empty nor ours: a mistyped name must not cost a
+/// photograph. Returns the folder without links.
+pub fn check_replaced(path: &Path, is_ours: fn(&[u8]) -> bool, what: &str) -> Result<PathBuf> {
+    let cannot = || format!("cannot write {}", path.display());
+    let there = match fs::metadata(path) {
+        // Who reads a pipe waits for somebody to write into it.
+        Ok(facts) if !facts.is_file() && !facts.is_dir() => Vec::new(),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
+        _ => fs::read(path).with_context(cannot)?,
+    };
+    if !there.is_empty() && !is_ours(&there) {
+        bail!("cannot write {}: it holds something else than {what}; name another place", path.display());
+    }
+    let folder = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    fs::canonicalize(folder).with_context(cannot)
+}
+
+/// Writes a file whole or not at all. A pipe is written into as it is, and so is what a link leads to.
+pub fn write(path: &Path, text: &str) -> Result<()> {
+    let is_replaceable = fs::symlink_metadata(path).map_or(true, |facts| facts.is_file());
+    let written = if is_replaceable { replace_shared(path, text.as_bytes()) } else { fs::write(path, text) };
+    written.with_context(|| format!("cannot write {}", path.display()))
+}
