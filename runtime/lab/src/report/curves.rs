@@ -104,10 +104,11 @@ impl Figure for SessionCurves {
     fn draw<B: DrawingBackend>(&self, area: &Area<'_, B>) -> Result<(), DrawError> {
         let all = self.lines.iter().flat_map(|line| &line.points).map(|point| point.1);
         let (low, high) = all.fold((100.0f64, 0.0f64), |(low, high), value| (low.min(value), high.max(value)));
-        let (low, high) = ((low / 10.0).floor() * 10.0, (high / 10.0).ceil() * 10.0);
+        // Ten percent at least, also where every value is 100, or there is none.
+        let (low, high) = (((low / 10.0).floor() * 10.0).clamp(0.0, 90.0), (high / 10.0).ceil() * 10.0);
         let axes = Axes {
             x: (self.first as f64, self.last as f64),
-            y: (low.max(0.0), high.clamp(low + 10.0, 100.0)),
+            y: (low, high.clamp(low + 10.0, 100.0)),
             x_name: "session",
             y_name: self.y_name,
             labels: (self.last - self.first + 1, 8),
@@ -167,5 +168,19 @@ impl Figure for TradeOffs<'_> {
             chart.draw_series([Circle::new(curve.own, 5, entry.colour.filled())]).map_err(failed)?;
         }
         legend(area, &entries.into_iter().map(|(entry, _)| entry).collect::<Vec<_>>())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn curves_are_drawn_where_everything_is_right_and_where_nothing_was_measured() {
+        for points in [vec![(1.0, 100.0), (2.0, 100.0)], vec![(1.0, 0.0), (2.0, 0.0)], Vec::new()] {
+            let entry = LegendEntry { name: "device".into(), colour: SERIES[0], mark: Mark::Line };
+            let lines = vec![SessionCurve { entry, points, deviations: Vec::new() }];
+            SessionCurves { first: 1, last: 2, y_name: "accuracy, percent", lines }.drawn().unwrap();
+        }
     }
 }
