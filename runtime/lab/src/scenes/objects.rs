@@ -8,6 +8,8 @@ use orco_runtime::image_rs::{self, RgbaImage, imageops};
 
 /// Folder of the masks beside pictures without transparency: `maps/NAME-map.png`, white on black, as ETH-80 has them.
 const MASKS: &str = "maps";
+/// Folder that macOS puts into archives.
+const OF_ARCHIVES: &str = "__MACOSX";
 /// Cover from which a pixel is the thing's.
 const INSIDE: u8 = 128;
 
@@ -52,7 +54,9 @@ pub enum ObjectError {
     },
 }
 
-/// All things below a folder: each folder that holds PNG files is one.
+/// All things below a folder: each folder that holds PNG files is one. Hidden files and folders, and what macOS puts
+/// beside the files of an archive, are passed over, and so are links to folders: one upwards would lead to the same thing
+/// again.
 ///
 /// # Errors
 /// [`ObjectError::Folder`] if a folder cannot be read.
@@ -67,12 +71,16 @@ fn collect(root: &Path, folder: &Path, objects: &mut Vec<PhotographedObject>) ->
     let unreadable = |source| ObjectError::Folder { path: folder.into(), source };
     let mut pictures = Vec::new();
     for entry in fs::read_dir(folder).map_err(unreadable)? {
-        let path = entry.map_err(unreadable)?.path();
-        if path.is_dir() {
-            if path.file_name().is_some_and(|name| name != MASKS) {
+        let entry = entry.map_err(unreadable)?;
+        let (path, name) = (entry.path(), entry.file_name());
+        if name.as_encoded_bytes().starts_with(b".") {
+            continue;
+        }
+        if entry.file_type().map_err(unreadable)?.is_dir() {
+            if name != MASKS && name != OF_ARCHIVES {
                 collect(root, &path, objects)?;
             }
-        } else if path.extension().is_some_and(|ending| ending == "png") {
+        } else if path.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("png")) && path.is_file() {
             pictures.push(path);
         }
     }
@@ -112,5 +120,27 @@ impl MaskedPicture {
         let (left, right) = (inside().map(|(x, ..)| x).min()?, inside().map(|(x, ..)| x).max()?);
         let (top, bottom) = (inside().map(|(_, y, _)| y).min()?, inside().map(|(_, y, _)| y).max()?);
         Some(Self(imageops::crop_imm(picture, left, top, right - left + 1, bottom - top + 1).to_image()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_folder_with_pictures_is_one_thing() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path();
+        for file in ["cup/1.png", "cup/2.PNG", "cup/._1.png", "cup/maps/1-map.png", ".git/1.png", "__MACOSX/cup/1.png"]
+        {
+            let path = root.join(file);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, "").unwrap();
+        }
+        #[cfg(unix)]
+        std::os::unix::fs::symlink("..", root.join("cup/up")).unwrap();
+        let found = objects_in(root).unwrap();
+        assert_eq!((found.len(), found[0].name.as_str()), (1, "cup"));
+        assert_eq!(found[0].pictures, ["cup/1.png", "cup/2.PNG"].map(|file| root.join(file)));
     }
 }
