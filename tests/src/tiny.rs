@@ -45,6 +45,7 @@ pub fn data(images: &Images, split: Split) -> DataSet {
     DataSet {
         train: copy(),
         test: copy(),
+        test_seed: None,
         split,
         class_names: (0..CLASSES).map(|class| format!("class {class}")).collect(),
         channels: Channels::default(),

@@ -92,8 +92,8 @@ pub fn check(bundles: &[(Bundle, Benchmark)]) -> Result<(), SeedsError> {
             ("their sessions", (&measured.ways, measured.shots) != (&benchmark.ways, benchmark.shots)),
             (
                 "the images that they are measured on",
-                (measured.measured_on_test, &measured.measured_sources)
-                    != (benchmark.measured_on_test, &benchmark.measured_sources),
+                (&measured.source, measured.measured_on_test, &measured.measured_sources)
+                    != (&benchmark.source, benchmark.measured_on_test, &benchmark.measured_sources),
             ),
         ];
         if let Some((what, _)) = differences.into_iter().find(|(_, differs)| *differs) {

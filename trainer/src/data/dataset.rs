@@ -60,6 +60,8 @@ pub struct DataSet {
     pub train: Images,
     /// Test images.
     pub test: Images,
+    /// Seed that drew the test images from all, where the data do not set them apart.
+    pub test_seed: Option<u64>,
     /// Which image plays which part.
     pub split: Split,
     /// By label.
@@ -80,7 +82,7 @@ pub struct DataSet {
 /// # Errors
 /// [`DataError`] if a file is missing or not as its layout says, an image is broken, or the split does not fit.
 pub fn open(recipe: &Recipe, origin: &DataOrigin<'_>) -> Result<DataSet, DataError> {
-    let UnsplitData { train, test, class_names, names, skipped } = read(recipe, origin)?;
+    let UnsplitData { train, test, test_seed, class_names, names, skipped } = read(recipe, origin)?;
     let class_names: Vec<String> = class_names.iter().map(|name| label::normal(name)).collect();
     let title = recipe.data.kind.title();
     printable(&class_names)?;
@@ -93,7 +95,7 @@ pub fn open(recipe: &Recipe, origin: &DataOrigin<'_>) -> Result<DataSet, DataErr
     let channels = Channels::of(recipe).unwrap_or_else(|| Channels::measure(&train, &split.base));
     log::info!("{title}: {} training and {} test images of {} classes", train.len(), test.len(), class_names.len());
     split_warnings(recipe, &split, &train, &class_names).iter().for_each(|warning| log::warn!("{warning}"));
-    Ok(DataSet { train, test, split, class_names, channels, names, skipped })
+    Ok(DataSet { train, test, test_seed, split, class_names, channels, names, skipped })
 }
 
 /// What is allowed, but seldom meant: classes in no session, base classes with few images. A sentence each.
@@ -131,6 +133,7 @@ fn split_warnings(recipe: &Recipe, split: &Split, train: &Images, class_names: &
 struct UnsplitData {
     train: Images,
     test: Images,
+    test_seed: Option<u64>,
     class_names: Vec<String>,
     names: ListNames,
     skipped: Vec<String>,
@@ -143,7 +146,7 @@ fn read(recipe: &Recipe, origin: &DataOrigin<'_>) -> Result<UnsplitData, DataErr
     let listing = match data.kind {
         DataKind::Cifar100 => {
             let (train, test, class_names) = cifar100::open(folder()?, &origin.group)?;
-            return Ok(UnsplitData { train, test, class_names, names: ListNames::Numbers, skipped });
+            return Ok(UnsplitData { train, test, test_seed: None, class_names, names: ListNames::Numbers, skipped });
         }
         DataKind::Synthetic => {
             let classes = data.classes.unwrap_or_else(|| recipe.classes());
@@ -154,7 +157,7 @@ fn read(recipe: &Recipe, origin: &DataOrigin<'_>) -> Result<UnsplitData, DataErr
             // Rendering breaks off at Ctrl-C.
             interrupt::check().map_err(DataError::Stopped)?;
             let class_names = synthetic::class_names(classes, recipe.seed);
-            return Ok(UnsplitData { train, test, class_names, names: ListNames::Numbers, skipped });
+            return Ok(UnsplitData { train, test, test_seed: None, class_names, names: ListNames::Numbers, skipped });
         }
         DataKind::MiniImagenet => mini_imagenet::list(folder()?)?,
         DataKind::Cub200 => cub200::list(folder()?)?,
@@ -164,7 +167,7 @@ fn read(recipe: &Recipe, origin: &DataOrigin<'_>) -> Result<UnsplitData, DataErr
             listing
         }
     };
-    let Listing { train, test, class_names, prefix } = listing;
+    let Listing { train, test, test_seed, class_names, prefix } = listing;
     // Also before images are decoded, which takes time.
     printable(&class_names)?;
     if class_names.len() > MAX_CLASSES {
@@ -177,7 +180,7 @@ fn read(recipe: &Recipe, origin: &DataOrigin<'_>) -> Result<UnsplitData, DataErr
     let test = listing::decode(&test, data, origin.skip_broken, "test images", &origin.group)?;
     skipped.extend([train.skipped, test.skipped].concat());
     let names = ListNames::Paths { prefix, names: train.names };
-    Ok(UnsplitData { train: train.images, test: test.images, class_names, names, skipped })
+    Ok(UnsplitData { train: train.images, test: test.images, test_seed, class_names, names, skipped })
 }
 
 /// Refuses names that would break a list of them, or a terminal, and those that are the same in their normal form.

@@ -35,6 +35,8 @@ pub struct BundleSource<'a> {
     pub split: &'a Split,
     /// Names of the classes, by label.
     pub labels: &'a [String],
+    /// What is measured on, in words.
+    pub measured_on: String,
     /// What the backbone is fed with.
     pub input: Preprocessing,
     views: AugmentedViews,
@@ -59,6 +61,7 @@ impl<'a> BundleSource<'a> {
             measured: if recipe.split.measure_on == MeasureOn::Test { &data.test } else { &data.train },
             split: &data.split,
             labels: &data.class_names,
+            measured_on: measured_on(recipe, data.test_seed),
             input: model.onnx.as_ref().map_or(own, |onnx| Preprocessing { look: model.look, ..onnx.input }),
             views: AugmentedViews::default(),
             features: model.backbone.description.features() as usize,
@@ -155,7 +158,7 @@ impl<'a> BundleSource<'a> {
         let base = Features { values: base, classes: &classes };
         let sources = |indices: &[usize]| indices.iter().map(|&index| index as u32).collect();
         Ok(Benchmark {
-            source: self.recipe.split.measure_on.of(self.recipe.data.kind.title()),
+            source: self.measured_on.clone(),
             labels: self.labels[self.split.base_classes..][..self.split.candidates.len()].to_vec(),
             ways: self.split.sessions.iter().map(|session| session.classes.len() as u32).collect(),
             shots: SHOTS as u32,
@@ -201,4 +204,28 @@ impl<'a> BundleSource<'a> {
 /// The images that phases train on, in words, as a bundle's provenance names them.
 pub(super) fn trained_on(recipe: &Recipe, split: &Split) -> String {
     format!("{}, {} base classes, {} images", recipe.data.kind.title(), split.base_classes, split.base.len())
+}
+
+/// The images that accuracy is measured on, in words, with the seed that drew them from all if one did: trainings with
+/// other seeds are measured on other images.
+fn measured_on(recipe: &Recipe, test_seed: Option<u64>) -> String {
+    let images = recipe.split.measure_on.of(recipe.data.kind.title());
+    match test_seed.filter(|_| recipe.split.measure_on == MeasureOn::Test) {
+        Some(seed) => format!("{images}, drawn with seed {seed}"),
+        None => images,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_seed_that_drew_the_test_images_is_told() {
+        let mut recipe: Recipe = toml::from_str(include_str!("../../recipes/synthetic-tiny.toml")).unwrap();
+        assert_eq!(measured_on(&recipe, None), "synthetic objects test images");
+        assert_eq!(measured_on(&recipe, Some(3)), "synthetic objects test images, drawn with seed 3");
+        recipe.split.measure_on = MeasureOn::Holdout;
+        assert_eq!(measured_on(&recipe, Some(3)), "held-out synthetic objects training images");
+    }
 }

@@ -29,7 +29,8 @@ pub struct ImageArguments {
     /// Leaves images out that cannot be decoded, and lists them, instead of stopping.
     #[arg(long)]
     pub skip_broken: bool,
-    /// Seed in place of the recipe's. With bundles of several seeds, `orco-lab seeds` tells chance from gain.
+    /// Seed in place of the recipe's. With bundles of several seeds, `orco-lab seeds` tells chance from gain. It also
+    /// draws the test images of a folder without `test`, so that such bundles are measured on other images each.
     #[arg(long, value_parser = clap::value_parser!(u64).range(..=MAX_SEED))]
     #[serde(default)]
     pub seed: Option<u64>,

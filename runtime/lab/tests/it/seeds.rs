@@ -4,6 +4,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
+use orco_benchmark::benchmark::Benchmark;
+use orco_lab::seeds::check;
+use orco_runtime::bundle::Bundle;
 use serde_json::Value;
 
 /// A copy of the smallest bundle that says it was trained with another seed.
@@ -84,4 +87,23 @@ fn what_differs_in_more_than_the_seed_is_refused() {
     assert!(refused(&[&first, &second]).contains("differ in their backbones"));
     let other = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../models/cifar100-edge");
     assert!(refused(&[&first, &other]).contains("differ in their backbones"));
+}
+
+/// A seed may draw the test images, too, under the same numbers.
+#[test]
+fn other_test_images_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let open = |seed| {
+        let bundle = Bundle::open(with_seed(folder.path(), seed)).unwrap();
+        let benchmark = Benchmark::of(&bundle).unwrap();
+        (bundle, benchmark)
+    };
+    let mut bundles = [1, 2].map(open);
+    check(&bundles).unwrap();
+    bundles
+        .iter_mut()
+        .zip(1..)
+        .for_each(|((_, benchmark), seed)| benchmark.source += &format!(", drawn with seed {seed}"));
+    let refused = check(&bundles).unwrap_err().to_string();
+    assert!(refused.contains("differ in the images that they are measured on"), "{refused}");
 }

@@ -73,7 +73,7 @@ pub(super) fn list(folder: &Path) -> Result<Listing, DataError> {
             return Err(DataError::Count { path, what, expected, actual });
         }
     }
-    Ok(Listing { train, test, class_names, prefix: "CUB_200_2011/images/" })
+    Ok(Listing { train, test, test_seed: None, class_names, prefix: "CUB_200_2011/images/" })
 }
 
 /// Reads lines of a number and a value, by number.

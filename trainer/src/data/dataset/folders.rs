@@ -46,7 +46,7 @@ pub(super) fn list(
             let class = &known[usize::from(entry.label)];
             entry.label = class_names.iter().position(|name| name == class).unwrap_or(0) as u16;
         }
-        return Ok(Listing { train, test, class_names, prefix: "train/" });
+        return Ok(Listing { train, test, test_seed: None, class_names, prefix: "train/" });
     }
     let class_names = reader.subfolders(folder)?;
     let mut random = Random::new(seed, "test share");
@@ -65,7 +65,7 @@ pub(super) fn list(
             part.push(entry.clone());
         }
     }
-    Ok(Listing { train, test, class_names, prefix: "" })
+    Ok(Listing { train, test, test_seed: Some(seed), class_names, prefix: "" })
 }
 
 /// Reads folders, and keeps account of what it leaves out.

@@ -33,6 +33,8 @@ pub(super) struct ListedImage {
 pub(super) struct Listing {
     pub train: Vec<ListedImage>,
     pub test: Vec<ListedImage>,
+    /// Seed that drew `test` from all, where the data do not set it apart.
+    pub test_seed: Option<u64>,
     /// By label.
     pub class_names: Vec<String>,
     /// What session lists write before `class/file`.

@@ -50,7 +50,7 @@ pub(super) fn list(folder: &Path) -> Result<Listing, DataError> {
             });
         }
     }
-    Ok(Listing { train, test, class_names, prefix: "MINI-ImageNet/train/" })
+    Ok(Listing { train, test, test_seed: None, class_names, prefix: "MINI-ImageNet/train/" })
 }
 
 /// Reads one list; `number` gives the label of a class, or nothing if it has no right to be there.

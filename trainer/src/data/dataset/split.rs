@@ -29,6 +29,21 @@ pub enum SplitError {
         /// Fields of the recipe that the number comes from.
         fields: &'static str,
     },
+    /// Of some classes together there is no image to measure on.
+    #[error(
+        "no test image shows {}, so nothing can be measured of them; add some of one of these classes at least, or let \
+         split.measure_on be \"holdout\"",
+        unmeasured(*session)
+    )]
+    Unmeasured {
+        /// The session whose classes these are, 0 for the base classes.
+        session: usize,
+    },
+}
+
+/// The classes of a session, in words.
+fn unmeasured(session: usize) -> String {
+    if session == 0 { "a base class".to_owned() } else { format!("a class of session {session}") }
 }
 
 impl SplitError {
@@ -107,6 +122,9 @@ impl Split {
                 ((0..test.len()).filter(is_known).collect(), drawn)
             }
         };
+        if config.measure_on == MeasureOn::Test {
+            demand_test_images(config, test)?;
+        }
         held_out.retain(|&index| usize::from(train.labels[index]) < config.base_classes);
         let mut candidates = of_class.split_off(config.base_classes);
         candidates.iter_mut().for_each(|members| members.truncate(candidates_per_class));
@@ -129,6 +147,19 @@ fn sessions(config: &SplitConfig) -> Vec<SessionSplit> {
     let first = |session: usize| config.base_classes + session * config.ways;
     let classes = |session| (first(session)..first(session + 1)).map(|class| class as u16).collect();
     (0..config.sessions).map(|session| SessionSplit { classes: classes(session) }).collect()
+}
+
+/// Refuses a test set without any image of the base classes, or of those of a session: a mean over no class is no number.
+fn demand_test_images(config: &SplitConfig, test: &Images) -> Result<(), SplitError> {
+    let mut measured = vec![false; config.sessions + 1];
+    for &label in &test.labels {
+        let session = usize::from(label).checked_sub(config.base_classes).map_or(0, |new| 1 + new / config.ways);
+        measured.iter_mut().skip(session).take(1).for_each(|measured| *measured = true);
+    }
+    match measured.iter().position(|measured| !measured) {
+        Some(session) => Err(SplitError::Unmeasured { session }),
+        None => Ok(()),
+    }
 }
 
 /// The images of each of so many classes, rising.
@@ -287,6 +318,26 @@ mod tests {
         );
         let base = said(5, 3).unwrap_err();
         assert!(base.contains("class 0 (bird 0) has 3") && base.contains("needs 4; lower split.holdout"), "{base}");
+    }
+
+    #[test]
+    fn a_test_set_shows_base_classes_and_some_of_every_session() {
+        let train = images(4, 20);
+        let split = |labels: &[u16]| {
+            let test = Images { labels: labels.to_vec(), ..images(labels.len() as u16, 1) };
+            Split::new(&config(MeasureOn::Test), 6, &train, &test, None, &ListNames::Numbers, 1)
+        };
+        // Of the base classes 0 and 1, one is enough. Class 4 is in no session.
+        assert_eq!(split(&[1, 3, 2]).unwrap().measured.len(), 3);
+        for (labels, session, classes) in [
+            (&[2, 3][..], 0, "a base class"),
+            (&[0, 3][..], 1, "a class of session 1"),
+            (&[0, 2, 4][..], 2, "session 2"),
+        ] {
+            let error = split(labels).unwrap_err();
+            assert!(matches!(error, SplitError::Unmeasured { session: found } if found == session), "{error}");
+            assert!(error.to_string().starts_with("no test image shows ") && error.to_string().contains(classes));
+        }
     }
 
     #[test]

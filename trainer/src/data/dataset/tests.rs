@@ -94,6 +94,7 @@ fn every_layout_opens_with_its_split_and_statistics() {
             let red = set.train.pixels.int64_value(&[index as i64, 0, 8, 8]);
             assert!((red - i64::from(label) * 60).abs() < 8, "{data}: class {label} has red {red}");
         }
+        assert_eq!(set.test_seed, recipe.data.test_share.map(|_| recipe.seed), "{data}");
         let split = &set.split;
         assert_eq!((split.base.len(), split.measured.len()), (2 * (EACH - 2), CLASSES * 2), "{data}");
         assert!(split.measured.iter().all(|index| !split.base.contains(index)));
