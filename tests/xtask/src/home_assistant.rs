@@ -10,9 +10,10 @@ use std::path::{Path, PathBuf};
 use crate::cache::Cache;
 use crate::environment::{HOME_ASSISTANT, quoted, workspace};
 use crate::error::SetupCause;
+use crate::library::found_everywhere;
 use crate::metadata::target_folder;
 use crate::process::run;
-use crate::root::{Root, bootstrap, failed};
+use crate::root::{PROXIES, Root, bootstrap, failed, of_this_machine};
 
 /// What is installed by pip. The script `home_assistant.py` of the tests uses what this release has.
 const WHEELS: [&str; 2] = ["homeassistant==2026.2.3", "paho-mqtt==2.1.0"];
@@ -24,8 +25,8 @@ const PACKAGES: [&str; 4] = ["python3-venv", "python3-dev", "gcc", "libc6-dev"];
 const VENV: &str = "/opt/home-assistant";
 /// Names pip's file of certificate authorities, where it has one of its own.
 const AUTHORITIES: &str = "PIP_CERT";
-/// Variables that say how pip reaches its index.
-const NETWORK: [&str; 5] = [AUTHORITIES, "PIP_INDEX_URL", "HTTPS_PROXY", "HTTP_PROXY", "NO_PROXY"];
+/// Variables that say where pip's index is, and whom to trust.
+const INDEX: [&str; 2] = [AUTHORITIES, "PIP_INDEX_URL"];
 /// The script's name.
 const SCRIPT: &str = "home-assistant-python";
 
@@ -36,7 +37,7 @@ const SCRIPT: &str = "home-assistant-python";
 /// If it cannot be made.
 pub fn python() -> Result<PathBuf, Box<dyn Error>> {
     if let Some(own) = env::var_os(HOME_ASSISTANT).filter(|own| !own.is_empty()) {
-        return Ok(own.into());
+        return Ok(found_everywhere(own.into()));
     }
     let (cache, folder) = (Cache::of_user()?, format!("debian-{RELEASE}-{}", WHEELS[0].replace("==", "-")));
     let root = cache.path(&folder);
@@ -61,8 +62,7 @@ fn fill(root: &Root) -> Result<(), Box<dyn Error>> {
     let authorities = env::var_os(AUTHORITIES).map(PathBuf::from);
     let shared: Vec<&Path> = authorities.iter().filter_map(|file| file.parent()).collect();
     let words = [&[pip.as_str(), "install", "--no-cache-dir", "--quiet"][..], &WHEELS].concat();
-    let variables = NETWORK.iter().filter_map(|name| Some((name, env::var_os(name)?)));
-    run(root.command(&shared, &words).envs(variables))
+    run(root.command(&shared, &words).envs(of_this_machine(&INDEX)).envs(of_this_machine(&PROXIES)))
 }
 
 /// A script that enters the root, which sees the checkout, and hands its arguments to Python.

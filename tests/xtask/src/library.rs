@@ -63,6 +63,7 @@ pub const ONNX_RUNTIME_AARCH64: Library = Library {
     wheels: &[Wheel {
         requirement: "onnxruntime==1.31.1",
         platform: Some("manylinux_2_28_aarch64"),
+        python: Some(ANY_PYTHON),
         destination: onnx_runtime_linux_path,
     }],
     written: &[],
@@ -123,11 +124,11 @@ pub const ONNX_CHECKER: Library = Library {
     file: None,
     supported: true,
     wheels: &[
-        wheel("onnx==1.23.2", package_path),
-        wheel("numpy==2.4.6", package_path),
-        wheel("protobuf==7.36.2", package_path),
-        wheel("ml_dtypes==0.6.0", package_path),
-        wheel("typing_extensions==4.16.0", package_path),
+        imported("onnx==1.23.2"),
+        imported("numpy==2.4.6"),
+        imported("protobuf==7.36.2"),
+        imported("ml_dtypes==0.6.0"),
+        imported("typing_extensions==4.16.0"),
     ],
     written: &[],
     required: &["onnx/checker.py", "numpy/__init__.py", "google/protobuf/__init__.py", "typing_extensions.py"],
@@ -144,18 +145,18 @@ pub const TRITON_CLIENT: Library = Library {
     file: None,
     supported: cfg!(target_os = "linux"),
     wheels: &[
-        wheel("tritonclient==2.73.0", package_path),
-        wheel("numpy==2.4.6", package_path),
-        wheel("ml_dtypes==0.6.0", package_path),
-        wheel("python-rapidjson==1.25", package_path),
-        wheel("geventhttpclient==2.6.1", package_path),
-        wheel("gevent==26.9.0", package_path),
-        wheel("greenlet==3.3.2", package_path),
-        wheel("brotli==1.2.1", package_path),
-        wheel("certifi==2026.10.19.post1", package_path),
-        wheel("urllib3==2.8.0", package_path),
-        wheel("zope.event==6.2", package_path),
-        wheel("zope.interface==8.7", package_path),
+        imported("tritonclient==2.73.0"),
+        imported("numpy==2.4.6"),
+        imported("ml_dtypes==0.6.0"),
+        imported("python-rapidjson==1.25"),
+        imported("geventhttpclient==2.6.1"),
+        imported("gevent==26.9.0"),
+        imported("greenlet==3.3.2"),
+        imported("brotli==1.2.1"),
+        imported("certifi==2026.10.19.post1"),
+        imported("urllib3==2.8.0"),
+        imported("zope.event==6.2"),
+        imported("zope.interface==8.7"),
     ],
     written: &[],
     required: &[
@@ -300,9 +301,18 @@ const fn weights(
     Library { name, size, variable, remedy, folder, file: Some(file), supported: true, wheels, written: &[], required }
 }
 
-/// A wheel for this machine.
+/// Of which Python's wheels is taken what no Python imports: a release has wheels for few Pythons, and this one may be
+/// another.
+const ANY_PYTHON: &str = "3.12";
+
+/// A wheel for this machine, of which Python imports nothing.
 const fn wheel(requirement: &'static str, destination: fn(&str) -> Option<String>) -> Wheel {
-    Wheel { requirement, platform: None, destination }
+    Wheel { requirement, platform: None, python: Some(ANY_PYTHON), destination }
+}
+
+/// A wheel for this machine and its Python, which imports what it unpacks to.
+const fn imported(requirement: &'static str) -> Wheel {
+    Wheel { requirement, platform: None, python: None, destination: package_path }
 }
 
 impl Library {
@@ -313,7 +323,7 @@ impl Library {
     /// [`SetupError`] with the cause and the way round it.
     pub fn locate(&self) -> Result<PathBuf, SetupError> {
         if let Some(own) = env::var_os(self.variable).filter(|value| !value.is_empty()) {
-            return Ok(own.into());
+            return Ok(found_everywhere(own.into()));
         }
         self.locate_in_cache().map_err(|cause| SetupError { library: self.name, remedy: self.remedy, cause })
     }
@@ -353,6 +363,13 @@ impl Library {
         }
         Ok(())
     }
+}
+
+/// A path that leads to the same file from every folder, for Cargo runs tests in those of their packages. A name alone
+/// that is not here is left to whoever looks it up, as the loader does with one of a library.
+pub fn found_everywhere(own: PathBuf) -> PathBuf {
+    let is_looked_up = own.components().count() == 1 && !own.exists();
+    if is_looked_up { own } else { std::path::absolute(&own).unwrap_or(own) }
 }
 
 const ONNX_RUNTIME_FILE: &str = if cfg!(target_os = "macos") {
@@ -411,7 +428,7 @@ fn script(member: &str, program: &str) -> Option<String> {
     is_program.then(|| program.to_owned())
 }
 
-/// Keeps everything: a wheel of a Python package unpacks to what Python imports.
+/// Keeps everything.
 fn package_path(member: &str) -> Option<String> {
     Some(member.to_owned())
 }
@@ -501,6 +518,25 @@ mod tests {
         let library = Some("lib/libcudart.so.13".to_owned());
         assert_eq!(cuda_path("nvidia/cu13/lib/libcudart.so.13"), library);
         assert_eq!(cuda_path("nvidia/cu13/lib/libcudart_static.a"), None);
+    }
+
+    #[test]
+    fn this_python_matters_where_it_imports_something() {
+        let of = |libraries: &[Library]| libraries.iter().flat_map(|library| library.wheels).collect::<Vec<_>>();
+        assert!(of(&[ONNX_CHECKER, TRITON_CLIENT]).iter().all(|wheel| wheel.python.is_none()));
+        let others =
+            of(&[ONNX_RUNTIME, ONNX_RUNTIME_AARCH64, ONNX_RUNTIME_LICENCES, LIBTORCH, CARGO_NEXTEST, ZIZMOR, AXE]);
+        assert!(others.iter().all(|wheel| wheel.python == Some(ANY_PYTHON)));
+    }
+
+    #[test]
+    fn a_copy_of_ones_own_is_found_from_every_folder() {
+        let found = |own: &str| found_everywhere(own.into());
+        let here = env::current_dir().unwrap();
+        assert_eq!(found("own/libonnxruntime.so"), here.join("own/libonnxruntime.so"));
+        assert_eq!(found("src"), here.join("src"));
+        assert_eq!(found("/own/axe.min.js"), Path::new("/own/axe.min.js"));
+        assert_eq!(found("libonnxruntime.so"), Path::new("libonnxruntime.so"));
     }
 
     #[test]

@@ -2,7 +2,9 @@
 //! machines, one for aarch64, one with Home Assistant. Needs root, `unshare`, and `mmdebstrap` or, for the first,
 //! `debootstrap`; network for the first time.
 
+use std::env;
 use std::error::Error;
+use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -47,6 +49,8 @@ const OF_COMPILERS: [&str; 6] = [
 ];
 /// Where a Debian for arm64 has what is linked to.
 const LIBRARIES: &str = "usr/lib/aarch64-linux-gnu";
+/// Variables that name proxies on the way out.
+pub const PROXIES: [&str; 6] = ["http_proxy", "https_proxy", "no_proxy", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY"];
 /// Mirrors that stand still hold lists that have run out.
 const STANDING: &str = "--aptopt=Acquire::Check-Valid-Until \"false\"";
 /// Shares folders at their own paths, then runs what comes after `--`, in the present folder.
@@ -70,6 +74,11 @@ pub fn bootstrap(release: &str, to: &Path, scratch: &Path) -> Result<(), Box<dyn
     let root = if is_tar { scratch.join("root") } else { to.to_owned() };
     run(Command::new("debootstrap").args(["--variant=minbase", release]).arg(&root))?;
     if is_tar { run(Command::new("tar").arg("-cpf").arg(to).arg("-C").arg(&root).arg(".")) } else { Ok(()) }
+}
+
+/// Those of the variables that are set here, for a command in a Debian, which has nothing of this machine otherwise.
+pub fn of_this_machine<'a>(names: &'a [&'a str]) -> impl Iterator<Item = (&'a str, OsString)> {
+    names.iter().filter_map(|name| Some((*name, env::var_os(name)?)))
 }
 
 /// A Debian in a folder.
@@ -148,7 +157,7 @@ impl Root {
         }
         let get = |words: &[&str]| {
             let mut command = self.command(&[], &[&["apt-get", "--yes", "--quiet"], words].concat());
-            run(command.env("DEBIAN_FRONTEND", "noninteractive"))
+            run(command.env("DEBIAN_FRONTEND", "noninteractive").envs(of_this_machine(&PROXIES)))
         };
         get(&["-o", "Acquire::Check-Valid-Until=false", "update"])?;
         get(&[&["install", "--no-install-recommends"], packages].concat())?;
@@ -223,6 +232,14 @@ pub fn folders_of_cargo(target: &Path) -> Result<[PathBuf; 3], Box<dyn Error>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn variables_are_handed_on_where_they_are_set() {
+        let names: Vec<&str> = of_this_machine(&["PATH", "ORCO_IS_NOT_SET"]).map(|(name, _)| name).collect();
+        assert_eq!(names, ["PATH"]);
+        let alone = Root::at(Path::new("/nowhere")).command(&[], &["true"]);
+        assert!(alone.get_envs().all(|(name, _)| PROXIES.iter().all(|proxy| name != *proxy)));
+    }
 
     #[test]
     fn links_lead_to_the_root_that_they_lie_in() {

@@ -18,6 +18,8 @@ pub struct Wheel {
     pub requirement: &'static str,
     /// The machine that it is for, as pip calls it, where it is not this one.
     pub platform: Option<&'static str>,
+    /// The Python that it is for, as pip calls it, where it is not this one.
+    pub python: Option<&'static str>,
     /// Where a member goes inside the library's folder, or `None` to leave it out.
     pub destination: fn(&str) -> Option<String>,
 }
@@ -43,7 +45,7 @@ impl Wheel {
             .args("--no-input --no-cache-dir --disable-pip-version-check --retries 2".split(' '))
             .arg("-d")
             .arg(scratch)
-            .args(self.platform.into_iter().flat_map(|platform| ["--platform", platform]))
+            .args(self.choice())
             .arg(self.requirement)
             .env("TMPDIR", scratch)
             .stdin(Stdio::null())
@@ -66,6 +68,12 @@ impl Wheel {
             requirement: self.requirement,
             reason: reason(&said).unwrap_or_else(|| output.status.to_string()),
         })
+    }
+
+    /// Options of pip that say which of the release's wheels is wanted.
+    fn choice(&self) -> Vec<&'static str> {
+        let options = [("--platform", self.platform), ("--python-version", self.python)];
+        options.into_iter().filter_map(|(option, value)| Some([option, value?])).flatten().collect()
     }
 
     /// The one wheel that pip has left in the folder.
@@ -149,6 +157,7 @@ mod tests {
     const WHEEL: Wheel = Wheel {
         requirement: "example==1",
         platform: None,
+        python: None,
         destination: |member| Some(format!("kept/{}", member.strip_prefix("example/")?)),
     };
 
@@ -195,6 +204,13 @@ mod tests {
         let runs = |name| fs::metadata(folder.path().join(name)).unwrap().permissions().mode() & 0o100 != 0;
         assert!(runs("kept/program"));
         assert!(!runs("kept/data"));
+    }
+
+    #[test]
+    fn pip_is_told_which_wheel_is_wanted() {
+        assert!(WHEEL.choice().is_empty());
+        let other = Wheel { platform: Some("win_amd64"), python: Some("3.12"), ..WHEEL };
+        assert_eq!(other.choice(), ["--platform", "win_amd64", "--python-version", "3.12"]);
     }
 
     #[test]

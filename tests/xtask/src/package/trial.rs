@@ -18,7 +18,7 @@ use super::{Arguments, build, output, run};
 use crate::cache::Cache;
 use crate::cross::{Cross, TRIPLE};
 use crate::environment::workspace;
-use crate::root::{PACKAGED, Root, bootstrap, failed};
+use crate::root::{PACKAGED, PROXIES, Root, bootstrap, failed, of_this_machine};
 
 /// The version to which the package is upgraded.
 const LATER: &str = "99.0.0";
@@ -101,7 +101,8 @@ impl Device {
     }
 
     fn apt(&self, words: &[&str]) -> Result<(), Box<dyn Error>> {
-        output(&mut self.command(None, &[&["apt-get", "-y", "--no-install-recommends"], words].concat())).map(drop)
+        let mut command = self.command(None, &[&["apt-get", "-y", "--no-install-recommends"], words].concat());
+        output(command.envs(of_this_machine(&PROXIES))).map(drop)
     }
 
     fn install(&self) -> Result<(), Box<dyn Error>> {
