@@ -147,7 +147,7 @@ pub fn run(
         return Ok(ExitCode::SUCCESS);
     };
     println!("\n{}", table(&rows, "FAILED"));
-    eprintln!("error: `{}` failed; to repeat it:\n{}", step.line(), repeat(step));
+    eprintln!("error: `{}` failed; to repeat it:\n{}", step.line(), repeat(step, &environment));
     Ok(code)
 }
 
@@ -194,10 +194,14 @@ fn table(rows: &[Row], last: &str) -> String {
     lines.join("\n")
 }
 
-/// The step as a line for a shell in the workspace's folder.
-fn repeat(step: &Step) -> String {
-    let variables: String = step.variables.iter().map(|(name, value)| format!("{name}={} ", quoted(value))).collect();
-    format!(r#"(eval "$(cargo xtask setup)" && {variables}{})"#, step.line())
+/// The step as a line for a shell, with the variables that it ran with.
+fn repeat(step: &Step, environment: &Environment) -> String {
+    let exports: String = environment.assignments().map(|assignment| format!("export {assignment}; ")).collect();
+    let of_tests = step.tests.map(TestThreads::variables).unwrap_or_default();
+    let own = step.variables.iter().map(|(name, value)| (*name, (*value).to_owned()));
+    let variables: String =
+        of_tests.into_iter().chain(own).map(|(name, value)| format!("{name}={} ", quoted(&value))).collect();
+    format!("(cd {} && {exports}{variables}{})", quoted(&workspace().to_string_lossy()), step.line())
 }
 
 #[cfg(test)]
@@ -238,8 +242,16 @@ mod tests {
 
     #[test]
     fn failed_step_can_be_repeated() {
-        assert_eq!(repeat(&FORMAT), r#"(eval "$(cargo xtask setup)" && cargo fmt --all --check)"#);
-        let documentation = repeat(documentation());
-        assert!(documentation.contains("&& RUSTDOCFLAGS='-D warnings' cargo doc --release"));
+        let folder = quoted(workspace().to_str().unwrap());
+        let none = Environment::default();
+        assert_eq!(repeat(&FORMAT, &none), format!("(cd {folder} && cargo fmt --all --check)"));
+        let documentation = repeat(documentation(), &none);
+        assert!(documentation.contains("&& RUSTDOCFLAGS='-D warnings' cargo doc --release"), "{documentation}");
+        // What `cargo xtask setup` says nothing of.
+        let environment = none.with_package("ORCO_MOSQUITTO").with_program("/hack/cargo-hack".as_ref());
+        let tests = repeat(&TESTS, &environment);
+        let begin =
+            format!("(cd {folder} && export ORCO_MOSQUITTO=1; export PATH=/hack${{PATH:+:$PATH}}; OMP_NUM_THREADS=1 ");
+        assert!(tests.starts_with(&begin) && tests.contains(" RUSTC_WORKSPACE_WRAPPER=clippy-driver "), "{tests}");
     }
 }

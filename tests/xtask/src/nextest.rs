@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::error::Error;
 use std::fs;
 use std::path::Path;
-use std::process::{Command, ExitStatus, Stdio};
+use std::process::{ExitStatus, Stdio};
 use std::thread;
 
 use crate::environment::{Environment, cargo, workspace};
@@ -25,10 +25,14 @@ pub enum TestThreads {
 const FEW: usize = 8;
 
 impl TestThreads {
-    fn apply(self, command: &mut Command) {
+    /// What nextest and OpenMP are told of it.
+    pub fn variables(self) -> Vec<(&'static str, String)> {
         let cores = thread::available_parallelism().map_or(1, usize::from);
-        if self == Self::Shared {
-            command.env("OMP_NUM_THREADS", "1").env("NEXTEST_TEST_THREADS", shared(cores).to_string());
+        match self {
+            Self::Cores => Vec::new(),
+            Self::Shared => {
+                vec![("OMP_NUM_THREADS", "1".to_owned()), ("NEXTEST_TEST_THREADS", shared(cores).to_string())]
+            }
         }
     }
 }
@@ -52,7 +56,7 @@ pub fn run(
     let mut command = cargo();
     command.args(arguments.split(' ')).current_dir(workspace()).stdin(Stdio::null());
     environment.apply(&mut command);
-    threads.apply(&mut command);
+    command.envs(threads.variables());
     command.envs(variables.iter().copied()).env(orco_trials::SKIPPED, notes.path());
     let status = command.status().map_err(|error| format!("cargo could not be started: {error}"))?;
     skipped(notes.path())?.iter().for_each(|line| println!("{line}"));
