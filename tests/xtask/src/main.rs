@@ -77,13 +77,15 @@ mod site;
 mod tool;
 mod wheel;
 
+use std::env;
 use std::error::Error;
 use std::ffi::OsString;
+use std::path::Path;
 use std::process::{Command, ExitCode};
 
 use clap::{CommandFactory, Parser, Subcommand, ValueEnum};
 
-use crate::environment::{Environment, cargo};
+use crate::environment::{Environment, cargo, workspace};
 use crate::library::{
     AXE, CARGO_DENY, CARGO_HACK, CARGO_NEXTEST, EFFICIENTNET_LITE, LIBTORCH, MDBOOK, ONNX_CHECKER, ONNX_RUNTIME,
     TRITON_CLIENT, ZIZMOR,
@@ -347,10 +349,8 @@ fn train(package: &str, program: &str, args: &[OsString]) -> Result<ExitCode, Bo
 
 fn demo(args: &[OsString]) -> Result<ExitCode, Box<dyn Error>> {
     let mut command = cargo();
-    command.args("run --release --package orco -- demo".split(' '));
-    // The bundle and the sample pictures are found from there.
-    command.current_dir(environment::workspace());
-    command.args(args);
+    command.args("run --release --package orco -- demo".split(' ')).args(args);
+    command.args(named_for_demo(args, &env::current_dir()?, &env::current_exe()?));
     // The page's frames may be faster in ONNX Runtime. Without it the engine in pure Rust does everything.
     match ONNX_RUNTIME.locate() {
         Ok(library) => Environment::default().with_onnx_runtime(library).apply(&mut command),
@@ -358,6 +358,27 @@ fn demo(args: &[OsString]) -> Result<ExitCode, Box<dyn Error>> {
     }
     hand_over(command)
 }
+
+/// What the demo, started in the folder `here` by a program beside its own, would not find by itself: the sample
+/// pictures, and the bundle where Cargo builds in another folder than the workspace's.
+fn named_for_demo(args: &[OsString], here: &Path, program: &Path) -> Vec<OsString> {
+    let is_option = |word: &OsString, option: &str| {
+        word.to_string_lossy().strip_prefix(option).is_some_and(|rest| rest.is_empty() || rest.starts_with('='))
+    };
+    let is_named = |option: &str| args.iter().any(|word| is_option(word, option));
+    let mut named: Vec<OsString> = Vec::new();
+    if !is_named("--shots") {
+        named.extend([OsString::from("--shots"), workspace().join("examples/shots").into()]);
+    }
+    let is_found = here.join(BUNDLE).exists() || program.starts_with(workspace().join("target"));
+    if !is_named("--bundle") && env::var_os("ORCO_BUNDLE").is_none() && !is_found {
+        named.extend([OsString::from("--bundle"), workspace().join(BUNDLE).into()]);
+    }
+    named
+}
+
+/// The demo's bundle, in the workspace.
+const BUNDLE: &str = "models/everyday";
 
 fn test(tier: Option<Tier>, install: bool) -> Result<ExitCode, Box<dyn Error>> {
     #[cfg(unix)]
@@ -490,6 +511,22 @@ mod tests {
             assert!(matches!(task, Some(Task::Weights { network: parsed }) if parsed == *network));
             assert!(EFFICIENTNET_LITE[*network as usize].folder == value.get_name());
         }
+    }
+
+    #[test]
+    fn the_demo_is_told_what_it_would_not_find() {
+        let shots = [OsString::from("--shots"), workspace().join("examples/shots").into()];
+        let bundle = [OsString::from("--bundle"), workspace().join(BUNDLE).into()];
+        let named = |args: &[&str], here: &str, program: &str| {
+            let args: Vec<OsString> = args.iter().map(OsString::from).collect();
+            named_for_demo(&args, &workspace().join(here), &workspace().join(program))
+        };
+        let built = "target/release/xtask";
+        assert_eq!(named(&["--page"], "docs", built), shots);
+        let elsewhere = "/elsewhere/release/xtask";
+        assert_eq!(named(&[], "", elsewhere), shots);
+        assert_eq!(named(&[], "docs", elsewhere), [shots, bundle].concat());
+        assert!(named(&["--shots=mine", "--bundle", "own"], "docs", elsewhere).is_empty());
     }
 
     #[test]
