@@ -5,6 +5,7 @@ use std::error::Error;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use crate::cache::Cache;
 use crate::environment::cargo;
 use crate::environment::workspace;
 use crate::library::ONNX_RUNTIME_AARCH64;
@@ -32,6 +33,7 @@ impl Cross {
     /// # Errors
     /// If a Debian cannot be made, or ONNX Runtime or a crate not be had.
     pub fn set_up() -> Result<Self, Box<dyn Error>> {
+        demand_no_space(&Cache::of_user()?.path(""))?;
         let compilers = Root::of_compilers()?;
         let system = Root::of_aarch64(&compilers)?;
         let onnx_runtime = std::path::absolute(ONNX_RUNTIME_AARCH64.locate()?)?;
@@ -88,5 +90,26 @@ impl Cross {
     }
 }
 
+/// Refuses a cache whose path flags of compilers cannot name: they are divided at spaces.
+fn demand_no_space(cache: &Path) -> Result<(), Box<dyn Error>> {
+    if cache.to_string_lossy().contains(char::is_whitespace) {
+        let why = "has a space in its path, at which compilers divide flags; name another one with ORCO_CACHE";
+        return Err(format!("the cache {} {why}", cache.display()).into());
+    }
+    Ok(())
+}
+
 /// The compiler and linker.
 const GCC: &str = "aarch64-linux-gnu-gcc";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cache_that_flags_cannot_name_is_refused() {
+        assert!(demand_no_space(Path::new("/home/me/.cache/orco")).is_ok());
+        let refused = demand_no_space(Path::new("/home/me/my cache")).unwrap_err().to_string();
+        assert!(refused.starts_with("the cache /home/me/my cache has a space"), "{refused}");
+    }
+}
