@@ -73,7 +73,7 @@ fn compute_what_is_expected(backbone: &OnnxBackbone, expected: &[f32], what: &st
 fn plain_exports_become_backbones_that_compute_what_pytorch_computes() {
     let _turn = torch_generator();
     let expected = expected_features();
-    for case in ["padded-by-size", "padded-by-layer", "rows-of-the-batch"] {
+    for case in ["padded-by-size", "padded-by-layer", "rows-of-the-batch", "attention"] {
         for exporter in EXPORTERS {
             let name = format!("{case}-{exporter}.onnx");
             let backbone = open(&name).unwrap_or_else(|reason| panic!("{reason}"));

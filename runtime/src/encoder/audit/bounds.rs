@@ -7,6 +7,8 @@ use std::sync::Arc;
 use super::graph::Graph;
 pub use super::inference::Inference;
 use super::inference::infer;
+#[cfg(feature = "onnx")]
+use super::inference::infer_unfolded;
 use super::{AuditError, audit};
 use crate::encoder::{EncodeError, batch_size, check_input};
 use crate::image::Preprocessing;
@@ -77,5 +79,5 @@ pub(in crate::encoder) fn check_unfolded(model: &[u8]) -> Result<Inference, Audi
     let open = || AuditError::Damaged { part: "declaration of its input's shape" };
     let declared = graph.declared.as_deref().ok_or_else(open)?;
     let shape = declared.iter().enumerate().map(|(axis, side)| side.or((axis == 0).then_some(1)));
-    infer(&graph, &shape.collect::<Option<Vec<u64>>>().ok_or_else(open)?)
+    infer_unfolded(&graph, &shape.collect::<Option<Vec<u64>>>().ok_or_else(open)?)
 }

@@ -33,6 +33,8 @@ pub const WINDOW_COST: u64 = 8;
 pub struct NodeCall<'a> {
     pub node: &'a Node,
     pub inputs: &'a [Option<&'a TensorType>],
+    /// Whether it depends on constants alone and goes before an engine runs the model.
+    pub is_folded: bool,
 }
 
 /// The outputs of a node, and what computing them costs.

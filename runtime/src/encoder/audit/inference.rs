@@ -28,7 +28,21 @@ pub struct Inference {
 /// # Errors
 /// [`AuditError`] names the node whose shape cannot be inferred, or that exceeds a limit.
 pub fn infer(graph: &Graph, input: &[u64]) -> AuditResult<Inference> {
-    let mut walk = InferenceWalk::new(graph, input);
+    infer_with(graph, input, false)
+}
+
+/// Infers as [`infer`] does, before constants are folded: what depends on these alone is computed on the workstation by
+/// ONNX Runtime, and need not be computed alike by every engine.
+///
+/// # Errors
+/// As [`infer`].
+#[cfg(feature = "onnx")]
+pub fn infer_unfolded(graph: &Graph, input: &[u64]) -> AuditResult<Inference> {
+    infer_with(graph, input, true)
+}
+
+fn infer_with(graph: &Graph, input: &[u64], folds: bool) -> AuditResult<Inference> {
+    let mut walk = InferenceWalk::new(graph, input, folds);
     graph.nodes.iter().try_for_each(|node| walk.visit(node))?;
     let pictures = input.first().copied().unwrap_or(1).max(1);
     walk.finish(MAX_WORK.saturating_mul(pictures).min(MAX_WORK_OF_CALL))
@@ -37,6 +51,8 @@ pub fn infer(graph: &Graph, input: &[u64]) -> AuditResult<Inference> {
 /// Shape inference from the first node to the last.
 struct InferenceWalk<'a> {
     graph: &'a Graph,
+    /// Whether nodes that depend on constants alone go before an engine runs the model.
+    folds: bool,
     tensors: Vec<Option<TensorType>>,
     /// Nodes on the longest path from an input or a constant to every value.
     depths: Vec<u32>,
@@ -47,7 +63,7 @@ struct InferenceWalk<'a> {
 }
 
 impl<'a> InferenceWalk<'a> {
-    fn new(graph: &'a Graph, input: &[u64]) -> Self {
+    fn new(graph: &'a Graph, input: &[u64], folds: bool) -> Self {
         let mut tensors = vec![None; graph.values];
         let mut memory = LiveMemory {
             graph,
@@ -64,7 +80,7 @@ impl<'a> InferenceWalk<'a> {
             tensors[value as usize] = Some(tensor.clone());
         }
         graph.outputs.iter().for_each(|value| memory.permanent[*value as usize] = true);
-        Self { graph, tensors, depths: vec![0; graph.values], work: Vec::new(), folding: 0, memory }
+        Self { graph, folds, tensors, depths: vec![0; graph.values], work: Vec::new(), folding: 0, memory }
     }
 
     /// Infers the outputs of the next node.
@@ -72,7 +88,8 @@ impl<'a> InferenceWalk<'a> {
         let known = |value: &Option<u32>| value.and_then(|value| self.tensors[value as usize].as_ref());
         let inputs: Vec<Option<&TensorType>> = node.inputs.iter().map(known).collect();
         let constant = inputs.iter().flatten().all(|input| input.constant);
-        let result = (node.rule)(&NodeCall { node, inputs: &inputs }).map_err(|error| no_shape(node, error))?;
+        let call = NodeCall { node, inputs: &inputs, is_folded: self.folds && constant };
+        let result = (node.rule)(&call).map_err(|error| no_shape(node, error))?;
         if result.outputs.len() < node.outputs.len() {
             return Err(no_shape(node, RuleError("it names more outputs than it has")));
         }

@@ -90,7 +90,7 @@ const LAYERS: [(&str, ShapeRule); 77] = [
 
 /// Operators by which exporters compute shapes, masks and tables of positions, sorted. What depends on the batch stays
 /// in a model; its size is inferred like any other ([`super::bounds`]), and what is constant is folded away.
-const TABLES: [(&str, ShapeRule); 20] = [
+const TABLES: [(&str, ShapeRule); 21] = [
     ("And", elementwise::and),
     ("ArgMax", reduce::arg_max),
     ("ConstantOfShape", fill::constant_of_shape),
@@ -100,6 +100,7 @@ const TABLES: [(&str, ShapeRule); 20] = [
     ("GatherND", index::gather_nd),
     ("Greater", elementwise::greater),
     ("GreaterOrEqual", elementwise::greater_or_equal),
+    ("IsNaN", elementwise::is_nan),
     ("Less", elementwise::less),
     ("LessOrEqual", elementwise::less_or_equal),
     ("Mod", elementwise::modulo),

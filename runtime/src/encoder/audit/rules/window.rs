@@ -118,8 +118,10 @@ pub fn resize(call: &NodeCall<'_>) -> RuleResult {
     let all: Vec<i64> = (0..input.rank() as i64).collect();
     let axes = call.ints("axes")?.unwrap_or(&all);
     call.axes(axes, input.rank())?;
-    // rten has neither and would take other neighbours in their place.
-    if call.text("mode")? == Some("cubic") || call.flag("antialias", false)? {
+    // rten has neither and would take other neighbours in their place. A transformer's positions, which are resized to
+    // the images' grid of patches, are constants.
+    let is_fine = call.text("mode")? == Some("cubic") || call.flag("antialias", false)?;
+    if is_fine && !call.is_folded {
         return Err(FINE_RESIZING);
     }
     let stretches = matches!(call.text("keep_aspect_ratio_policy")?, None | Some("stretch"));
@@ -146,6 +148,7 @@ pub fn resize(call: &NodeCall<'_>) -> RuleResult {
     let cost = match call.text("mode")?.unwrap_or("nearest") {
         "nearest" => ELEMENT_COST,
         "linear" => WINDOW_COST * 4,
+        "cubic" => WINDOW_COST * 16,
         _ => return Err(RESIZING),
     };
     let output = TensorType::of(shape, input.data_type);
