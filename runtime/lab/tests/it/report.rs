@@ -89,8 +89,10 @@ fn cards_say_what_their_tables_and_reports_say() {
     }
 }
 
+/// Those of large features take long, and are left to the long trials.
 #[test]
 fn cards_say_what_the_fields_fixed_draw_gives() {
+    const LARGE: usize = 256;
     let mut told = 0;
     for report in shipped() {
         let folder = report.parent().unwrap();
@@ -104,6 +106,9 @@ fn cards_say_what_the_fields_fixed_draw_gives() {
         let bundle = Bundle::open(folder).unwrap();
         let benchmark = Benchmark::of(&bundle).unwrap();
         let (base_model, config) = (&bundle.base_model, &bundle.base_model.config);
+        if base_model.head.inputs > LARGE && !orco_trials::heavy() {
+            continue;
+        }
         let measurement = Measurement { base_model, benchmark: &benchmark, system: System::DEVICE, config, seed: 1 };
         let measured = measurement.run(1, &|| ControlFlow::Continue(())).unwrap();
         // Another processor may choose a neighbouring border.
