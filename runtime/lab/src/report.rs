@@ -148,7 +148,7 @@ pub fn prepare(folder: &Path) -> Result<(), WriteError> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => false,
         Err(error) => return Err(file(error)),
     };
-    if holds_something && !holds_report(folder) {
+    if holds_something && !is_made_by(&folder.join(REPORT), "report") {
         return Err(WriteError::Taken { path: folder.into() });
     }
     // What is there from before has to be written over.
@@ -159,11 +159,12 @@ pub fn prepare(folder: &Path) -> Result<(), WriteError> {
     writable(folder).map_err(file)
 }
 
-/// Whether a folder has a report, of this version or of another one: in all of them stands the command that makes it.
-fn holds_report(folder: &Path) -> bool {
-    let there = fs::read(folder.join(REPORT)).unwrap_or_default();
+/// Whether a file was written by this command of the laboratory, of this version or of another one: in all of them
+/// stands the line that makes it.
+fn is_made_by(file: &Path, command: &str) -> bool {
+    let there = fs::read(file).unwrap_or_default();
     let json: Value = serde_json::from_slice(&there).unwrap_or_default();
-    json["command"].as_str().is_some_and(|command| command.contains("orco-lab -- report "))
+    json["command"].as_str().is_some_and(|line| line.contains(&format!("orco-lab -- {command} ")))
 }
 
 /// Makes a folder if it is not there, and makes sure that files can be written into it.

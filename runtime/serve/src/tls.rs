@@ -45,7 +45,8 @@ impl Tls {
     /// As for [`Tls::check`].
     pub fn acceptor(&self) -> Result<TlsAcceptor, ServeError> {
         let provider = Arc::new(provider());
-        let certificate = Arc::new(RenewedCertificate::new(self.clone(), Arc::clone(&provider))?);
+        let renewed = RenewedCertificate::new(self.clone(), Arc::clone(&provider))?;
+        let certificate = Arc::new(CertificateResolver(Arc::new(renewed)));
         let config = rustls::ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
         let config = config.map_err(ServeError::Tls)?.with_no_client_auth().with_cert_resolver(certificate);
         Ok(TlsAcceptor::from(Arc::new(config)))
@@ -101,13 +102,14 @@ struct RenewedCertificate {
     tls: Tls,
     provider: Arc<CryptoProvider>,
     held: Mutex<HeldCertificate>,
+    /// The files that were read last, whether or not they could be used. Held while they are looked at, which may take
+    /// long where they lie on another machine.
+    versions: Mutex<[Option<FileVersion>; 2]>,
 }
 
 #[derive(Debug)]
 struct HeldCertificate {
     certificate: Arc<CertifiedKey>,
-    /// The files that were read last, whether or not they could be used.
-    versions: [Option<FileVersion>; 2],
     looked: Instant,
 }
 
@@ -116,30 +118,32 @@ impl RenewedCertificate {
         // Before they are read: what is written meanwhile is read again.
         let versions = tls.versions();
         let certificate = Arc::new(tls.certified_key(&provider)?);
-        let held = HeldCertificate { certificate, versions, looked: Instant::now() };
-        Ok(Self { tls, provider, held: Mutex::new(held) })
+        let held = Mutex::new(HeldCertificate { certificate, looked: Instant::now() });
+        Ok(Self { tls, provider, held, versions: Mutex::new(versions) })
     }
 
-    /// The certificate for a handshake at a moment.
-    fn at(&self, now: Instant) -> Arc<CertifiedKey> {
+    /// The certificate that is held, and whether it is time to look at the files again.
+    fn at(&self, now: Instant) -> (Arc<CertifiedKey>, bool) {
         let mut held = lock(&self.held);
-        if now.saturating_duration_since(held.looked) >= LOOK_INTERVAL {
+        let is_due = now.saturating_duration_since(held.looked) >= LOOK_INTERVAL;
+        if is_due {
             held.looked = now;
-            self.look(&mut held);
         }
-        Arc::clone(&held.certificate)
+        (Arc::clone(&held.certificate), is_due)
     }
 
-    fn look(&self, held: &mut HeldCertificate) {
+    /// Takes up what has changed in the files, unless somebody looks at them just now.
+    fn look(&self) {
+        let Ok(mut read) = self.versions.try_lock() else { return };
         let versions = self.tls.versions();
-        if versions == held.versions {
+        if versions == *read {
             return;
         }
-        held.versions = versions;
+        *read = versions;
         let shown = self.tls.certificate.display();
         match self.tls.certified_key(&self.provider) {
             Ok(certificate) => {
-                held.certificate = Arc::new(certificate);
+                lock(&self.held).certificate = Arc::new(certificate);
                 log::info!("the certificate {shown} was read anew");
             }
             // As between the change of one file and that of the other.
@@ -148,9 +152,19 @@ impl RenewedCertificate {
     }
 }
 
-impl ResolvesServerCert for RenewedCertificate {
+/// Hands out what is held at once, and looks at the files beside the handshake: these must not wait for a disk.
+#[derive(Debug)]
+struct CertificateResolver(Arc<RenewedCertificate>);
+
+impl ResolvesServerCert for CertificateResolver {
     fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
-        Some(self.at(Instant::now()))
+        let (certificate, is_due) = self.0.at(Instant::now());
+        if is_due {
+            let renewed = Arc::clone(&self.0);
+            // Where no thread can be had, the next handshake tries again.
+            let _ = std::thread::Builder::new().name("certificate".to_owned()).spawn(move || renewed.look());
+        }
+        Some(certificate)
     }
 }
 
@@ -176,7 +190,13 @@ mod tests {
         files::replace(&tls.key, first_key.as_bytes()).unwrap();
         let renewed = RenewedCertificate::new(tls.clone(), Arc::new(provider())).unwrap();
         let began = Instant::now();
-        let shown = |seconds: u64| renewed.at(began + Duration::from_secs(seconds)).cert[0].to_vec();
+        let shown = |seconds: u64| {
+            let now = began + Duration::from_secs(seconds);
+            if renewed.at(now).1 {
+                renewed.look();
+            }
+            renewed.at(now).0.cert[0].to_vec()
+        };
         assert_eq!(shown(20), first);
 
         let (second, second_key) = write(&tls, "localhost");

@@ -215,10 +215,22 @@ impl Background {
         })
     }
 
-    /// Whether the place looks as another background says, up to what nobody would notice: frames of one size whose
-    /// colours and deviations differ by less than a step of brightness on average.
+    /// Whether the place looks as another background says, up to what neither people nor a comparison would notice:
+    /// frames of one size whose colours and deviations differ by less than a step of brightness on average, and by more
+    /// than a few steps nowhere but in single pixels.
     pub fn looks_like(&self, other: &Self) -> bool {
+        /// Steps of brightness by which a pixel has changed, and the most of 1,000 pixels that may have: half of what the
+        /// smallest thing covers.
+        const CHANGED: f32 = 6.0;
+        const MOST_OF_THOUSAND: usize = 1;
         if self.frame != other.frame {
+            return false;
+        }
+        let has_changed = |(one, other): &(&[f32; 3], &[f32; 3])| {
+            one.iter().zip(*other).any(|(one, other)| (one - other).abs() > CHANGED)
+        };
+        let changed = self.colours.iter().zip(&other.colours).filter(has_changed).count();
+        if changed * 1000 > MOST_OF_THOUSAND * self.colours.len() {
             return false;
         }
         let colours = self.colours.as_flattened().iter().zip(other.colours.as_flattened());

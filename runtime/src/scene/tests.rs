@@ -516,3 +516,17 @@ fn regions_are_read_and_fit_the_frame() {
     assert_eq!((&*named.name, named.region), ("shelf", Region::Shares([0.0, 0.0, 0.5, 1.0])));
     assert!(matches!("=0,0,1,1".parse::<NamedRegion>(), Err(RegionError::Name { .. })));
 }
+
+/// A hundredth of a place that has become brighter, as by the sun, moves its average by less than a step.
+#[test]
+fn a_place_of_which_a_corner_has_changed_looks_otherwise() {
+    let place = background(WIDE);
+    let brighter = |step: f32, pixels: usize| {
+        let mut other = place.clone();
+        other.colours[..pixels].iter_mut().for_each(|colour| *colour = colour.map(|value| value + step));
+        other
+    };
+    let all = place.colours.len();
+    assert!(place.looks_like(&brighter(0.5, all)) && place.looks_like(&brighter(60.0, all / 2000)));
+    assert!(!place.looks_like(&brighter(60.0, all / 100)) && !place.looks_like(&brighter(2.0, all)));
+}

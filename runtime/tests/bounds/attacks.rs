@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use orco_runtime::encoder::EncodeError;
 use orco_runtime::encoder::audit::bounds::Bounds;
 use orco_runtime::encoder::engine_choice::{self, EngineChoice, Workload};
-use orco_runtime::encoder::onnx::Onnx;
+use orco_runtime::encoder::onnx::{Onnx, fold_constants};
 use orco_runtime::encoder::rten::Rten;
 use orco_trials::memory::peak_of;
 
@@ -173,6 +173,34 @@ fn fan(inputs: usize) -> Model {
     let mut model = Model::new();
     model.node("Concat", &vec!["x"; inputs], "y", &[Int("axis", 1)]);
     model
+}
+
+/// A small constant that is resized to a large one, which goes when constants are folded.
+fn finely_resized(from: &[i64], to: &[i64], settings: &[crate::model::Setting<'_>]) -> Model {
+    let mut model = Model::new();
+    model.list("from", from).list("to", to).node("ConstantOfShape", &["from"], "small", &[]);
+    model.node("Resize", &["small", "", "", "to"], "large", settings).node("ReduceMean", &["large"], "mean", &[]);
+    model.node("Add", &["x", "mean"], "y", &[]);
+    model
+}
+
+/// ONNX Runtime holds more than inputs and outputs of such an interpolation.
+#[test]
+fn constants_that_are_finely_resized_are_bounded_before_they_are_folded() {
+    let cubic = [Text("mode", "cubic")];
+    for (from, to, settings) in [
+        ([1, 1, 120_000, 1], [1, 1, 1, 120_000], &[Text("mode", "linear"), Int("antialias", 1)][..]),
+        ([1, 1, 40_000, 1], [1, 1, 10_000, 13_000], &cubic),
+    ] {
+        let refused = fold_constants(&finely_resized(&from, &to, settings).encode()).unwrap_err();
+        let EncodeError::Refused(refused) = &refused else { panic!("{refused}") };
+        assert!(refused.to_string().contains("\"Resize\" bring"), "{refused}");
+    }
+    // The positions of a large transformer.
+    let positions = finely_resized(&[1, 1536, 37, 37], &[1, 1536, 16, 16], &cubic).encode();
+    if let Err(error) = fold_constants(&positions) {
+        assert!(matches!(error, EncodeError::Start(_)), "{error}");
+    }
 }
 
 #[test]

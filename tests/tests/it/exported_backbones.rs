@@ -84,6 +84,20 @@ fn plain_exports_become_backbones_that_compute_what_pytorch_computes() {
     }
 }
 
+/// rten lacks the interpolation, and would refuse to resize an image by it.
+#[test]
+fn positions_that_are_resized_become_constants() {
+    let _turn = torch_generator();
+    let expected = expected_features();
+    for exporter in EXPORTERS {
+        let name = format!("positions-{exporter}.onnx");
+        let backbone = open(&name).unwrap_or_else(|reason| panic!("{reason}"));
+        let file = std::fs::read(fixture(&name)).unwrap();
+        assert_eq!(audit_layers(&file), Ok(()), "{name} has operators of layers alone");
+        compute_what_is_expected(&backbone, &expected["positions"], &name);
+    }
+}
+
 #[test]
 fn tokens_of_images_of_any_size_become_feature_vectors() {
     let _turn = torch_generator();

@@ -350,7 +350,8 @@ fn train(package: &str, program: &str, args: &[OsString]) -> Result<ExitCode, Bo
 fn demo(args: &[OsString]) -> Result<ExitCode, Box<dyn Error>> {
     let mut command = cargo();
     command.args("run --release --package orco -- demo".split(' ')).args(args);
-    command.args(named_for_demo(args, &env::current_dir()?, &env::current_exe()?));
+    let has_bundle = env::var_os("ORCO_BUNDLE").is_some();
+    command.args(named_for_demo(args, &env::current_dir()?, &env::current_exe()?, has_bundle));
     // The page's frames may be faster in ONNX Runtime. Without it the engine in pure Rust does everything.
     match ONNX_RUNTIME.locate() {
         Ok(library) => Environment::default().with_onnx_runtime(library).apply(&mut command),
@@ -360,8 +361,9 @@ fn demo(args: &[OsString]) -> Result<ExitCode, Box<dyn Error>> {
 }
 
 /// What the demo, started in the folder `here` by a program beside its own, would not find by itself: the sample
-/// pictures, and the bundle where Cargo builds in another folder than the workspace's.
-fn named_for_demo(args: &[OsString], here: &Path, program: &Path) -> Vec<OsString> {
+/// pictures, and the bundle, unless the environment has one, where Cargo builds in another folder than the workspace's or
+/// for a named target.
+fn named_for_demo(args: &[OsString], here: &Path, program: &Path, has_bundle: bool) -> Vec<OsString> {
     let is_option = |word: &OsString, option: &str| {
         word.to_string_lossy().strip_prefix(option).is_some_and(|rest| rest.is_empty() || rest.starts_with('='))
     };
@@ -370,8 +372,9 @@ fn named_for_demo(args: &[OsString], here: &Path, program: &Path) -> Vec<OsStrin
     if !is_named("--shots") {
         named.extend([OsString::from("--shots"), workspace().join("examples/shots").into()]);
     }
-    let is_found = here.join(BUNDLE).exists() || program.starts_with(workspace().join("target"));
-    if !is_named("--bundle") && env::var_os("ORCO_BUNDLE").is_none() && !is_found {
+    let of_profile = program.parent().and_then(Path::parent);
+    let is_found = here.join(BUNDLE).exists() || of_profile == Some(&workspace().join("target"));
+    if !is_named("--bundle") && !has_bundle && !is_found {
         named.extend([OsString::from("--bundle"), workspace().join(BUNDLE).into()]);
     }
     named
@@ -519,13 +522,16 @@ mod tests {
         let bundle = [OsString::from("--bundle"), workspace().join(BUNDLE).into()];
         let named = |args: &[&str], here: &str, program: &str| {
             let args: Vec<OsString> = args.iter().map(OsString::from).collect();
-            named_for_demo(&args, &workspace().join(here), &workspace().join(program))
+            named_for_demo(&args, &workspace().join(here), &workspace().join(program), false)
         };
         let built = "target/release/xtask";
         assert_eq!(named(&["--page"], "docs", built), shots);
         let elsewhere = "/elsewhere/release/xtask";
         assert_eq!(named(&[], "", elsewhere), shots);
-        assert_eq!(named(&[], "docs", elsewhere), [shots, bundle].concat());
+        let both = [shots, bundle].concat();
+        for program in [elsewhere, "target/x86_64-unknown-linux-gnu/release/xtask"] {
+            assert_eq!(named(&[], "docs", program), both);
+        }
         assert!(named(&["--shots=mine", "--bundle", "own"], "docs", elsewhere).is_empty());
     }
 

@@ -93,7 +93,9 @@ pub struct AttributeProto {
 pub mod attribute_type {
     pub const FLOAT: i32 = 1;
     pub const INT: i32 = 2;
+    pub const GRAPH: i32 = 5;
     pub const INTS: i32 = 7;
+    pub const GRAPHS: i32 = 10;
 }
 
 /// `onnx.TensorProto`.

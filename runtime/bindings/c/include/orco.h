@@ -425,9 +425,9 @@ enum OrcoStatus orco_classify_rgb(const struct OrcoLearner *learner,
 size_t orco_answer_count(const struct OrcoAnswer *answer);
 
 /**
- * Whether the picture is like anything known at all; false if the answer is NULL. Where it is not, the label is the
- * best of bad ones. Of known pictures, five in a hundred are taken for unknown; where answers do not use the bundle's
- * statistics, nothing is unknown.
+ * Whether the picture is like anything that may be answered (orco_set_scope()); false if the answer is NULL. Where it
+ * is not, the label is the best of bad ones, or NULL if none may be answered. Of known pictures, five in a hundred are
+ * taken for unknown; where answers do not use the bundle's statistics, nothing is unknown.
  */
 bool orco_answer_known(const struct OrcoAnswer *answer);
 

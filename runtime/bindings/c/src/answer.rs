@@ -86,9 +86,9 @@ pub unsafe extern "C" fn orco_answer_count(answer: *const OrcoAnswer) -> usize {
     unsafe { answer.as_ref() }.map_or(0, |answer| answer.matches.len())
 }
 
-/// Whether the picture is like anything known at all; false if the answer is NULL. Where it is not, the label is the
-/// best of bad ones. Of known pictures, five in a hundred are taken for unknown; where answers do not use the bundle's
-/// statistics, nothing is unknown.
+/// Whether the picture is like anything that may be answered (orco_set_scope()); false if the answer is NULL. Where it
+/// is not, the label is the best of bad ones, or NULL if none may be answered. Of known pictures, five in a hundred are
+/// taken for unknown; where answers do not use the bundle's statistics, nothing is unknown.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn orco_answer_known(answer: *const OrcoAnswer) -> bool {
     // SAFETY: the caller keeps what the header says of pointers.

@@ -70,8 +70,8 @@ impl HubStore {
 }
 
 /// A bundle's files as devices will have them. The benchmark, which no device needs, may be missing, as packages leave
-/// it out. Nothing of a bundle becomes an object before all of it was checked: what
-/// the manifest lists may lie anywhere, and may be damaged.
+/// it out. Nothing of a bundle becomes an object before all of it was checked: what the manifest lists may lie anywhere,
+/// and may be damaged.
 fn checked_files(bundle: &Bundle) -> Result<Vec<ReleasedFile>, HubError> {
     let (folder, listed) = (&bundle.folder, &bundle.manifest.files);
     let has_signature = folder.join(SIGNATURE).exists();

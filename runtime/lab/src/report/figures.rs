@@ -22,7 +22,7 @@ use super::picture::{
     Area, Axes, Curve, DrawError, DrawnPicture, Figure, LegendEntry, Mark, SERIES, failed, legend_height,
 };
 use super::scatter::Scatter;
-use super::{Confusion, FeaturePlane, PICTURES, PlaneClass, WriteError, writable, write_file};
+use super::{Confusion, FeaturePlane, PICTURES, PlaneClass, WriteError, is_made_by, writable, write_file};
 use crate::evaluate::Measurement;
 use crate::system::System;
 
@@ -202,8 +202,7 @@ fn both_planes(base_model: &BaseModel, benchmark: &Benchmark, states: [&State; 2
 pub fn prepare(folder: &Path) -> Result<(), WriteError> {
     let [json, pictures] = [FIGURES, PICTURES].map(|name| folder.join(name));
     let is_there = |path: &Path| fs::symlink_metadata(path).is_ok();
-    let are_figures = || fs::read(&json).is_ok_and(|there| serde_json::from_slice::<PaperFigures>(&there).is_ok());
-    if (is_there(&json) || is_there(&pictures)) && !are_figures() {
+    if (is_there(&json) || is_there(&pictures)) && !is_made_by(&json, "figures") {
         return Err(WriteError::NoFigures { path: folder.into() });
     }
     writable(folder).map_err(|source| WriteError::File { path: folder.into(), source })
@@ -216,11 +215,12 @@ impl PaperFigures {
     /// [`WriteError`] if a file cannot be written.
     pub fn write(&self, folder: &Path) -> Result<(), WriteError> {
         let pictures = folder.join(PICTURES);
-        for folder in [folder, &pictures] {
-            writable(folder).map_err(|source| WriteError::File { path: folder.into(), source })?;
-        }
+        let make = |folder: &Path| writable(folder).map_err(|source| WriteError::File { path: folder.into(), source });
+        make(folder)?;
         let json = serde_json::to_string(self).expect("numbers and texts") + "\n";
+        // First, so that what is left of a stopped run is known for ours.
         write_file(&folder.join(FIGURES), json.as_bytes())?;
+        make(&pictures)?;
         for (name, drawn) in self.pictures()? {
             write_file(&pictures.join(format!("{name}.svg")), drawn.svg.as_bytes())?;
             write_file(&pictures.join(format!("{name}.png")), &drawn.png)?;

@@ -76,8 +76,24 @@ impl Bounds {
 pub(in crate::encoder) fn check_unfolded(model: &[u8]) -> Result<Inference, AuditError> {
     super::audit_unfolded(model)?;
     let graph = Graph::read(model)?;
+    infer_unfolded(&graph, &declared_shape(&graph)?)
+}
+
+/// Looks through a model as it is, and infers what it costs for one image of the shape that it declares. One whose
+/// shapes cannot be inferred is perhaps worth folding ([`fold_constants`](crate::encoder::onnx::fold_constants)).
+///
+/// # Errors
+/// [`AuditError`] names what is refused.
+pub fn check_declared(model: &[u8]) -> Result<Inference, AuditError> {
+    audit(model)?;
+    let graph = Graph::read(model)?;
+    infer(&graph, &declared_shape(&graph)?)
+}
+
+/// The shape of one image that a model declares.
+fn declared_shape(graph: &Graph) -> Result<Vec<u64>, AuditError> {
     let open = || AuditError::Damaged { part: "declaration of its input's shape" };
     let declared = graph.declared.as_deref().ok_or_else(open)?;
     let shape = declared.iter().enumerate().map(|(axis, side)| side.or((axis == 0).then_some(1)));
-    infer_unfolded(&graph, &shape.collect::<Option<Vec<u64>>>().ok_or_else(open)?)
+    shape.collect::<Option<Vec<u64>>>().ok_or_else(open)
 }

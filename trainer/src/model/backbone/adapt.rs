@@ -9,6 +9,7 @@ use prost::{DecodeError, Message};
 
 use super::fold::{GraphParts, ModelShell};
 use crate::config::Pooling;
+use crate::model::onnx_proto::attribute_type::{GRAPH, GRAPHS};
 use crate::model::onnx_proto::{
     DimensionProto, FLOAT, NodeProto, TensorProto, ValueInfoProto, int, ints, node, whole_numbers,
 };
@@ -31,8 +32,9 @@ pub(super) struct Adaptation<'a> {
     pub pool: Option<Pooling>,
 }
 
-/// The model with images of a fixed size and colours first, without inputs that nothing reads, and with the chosen output alone, pooled if wished, where one
-/// is named or pooling is. What is no model at all, or is refused for more than an operator, stays as it is.
+/// The model with images of a fixed size and colours first, without inputs that nothing reads, and with the chosen output
+/// alone, pooled if wished, where one is named or pooling is. What is no model at all, or is refused for more than an
+/// operator, stays as it is.
 ///
 /// # Errors
 /// A sentence if there is no such output, or it cannot be pooled in this way.
@@ -79,6 +81,11 @@ impl GraphParts {
     /// they are in the file elsewhere. Whether there was one.
     fn drop_unread_inputs(&mut self) -> Result<bool, DecodeError> {
         let nodes = self.node.iter().map(|bytes| NodeProto::decode(bytes.as_slice())).collect::<Result<Vec<_>, _>>()?;
+        // The graphs of control flow, which is refused later, read values of this one.
+        let has_graphs = |node: &NodeProto| node.attribute.iter().any(|of| matches!(of.r#type, GRAPH | GRAPHS));
+        if nodes.iter().any(has_graphs) {
+            return Ok(false);
+        }
         let read: HashSet<&String> = nodes.iter().flat_map(|node| &node.input).collect();
         let values = [&self.input, &self.output].map(|values| {
             let values = values.iter().map(|bytes| ValueInfoProto::decode(bytes.as_slice()));

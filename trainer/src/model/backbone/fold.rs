@@ -9,6 +9,7 @@
 use std::collections::{HashMap, HashSet};
 
 use orco_runtime::encoder::EncodeError;
+use orco_runtime::encoder::audit::bounds::check_declared;
 use orco_runtime::encoder::audit::{AuditError, audit, audit_layers};
 use orco_runtime::encoder::onnx::fold_constants;
 use prost::Message;
@@ -17,13 +18,15 @@ use crate::model::onnx_proto::{
     INT64, NodeProto, OperatorSetProto, StringEntryProto, TensorProto, ValueInfoProto, whole_numbers,
 };
 
-/// A model as the engines accept it: as it is, or with constants folded if it has operators that make some.
+/// A model as the engines accept it: as it is, or with constants folded if it has operators that make some, or such whose
+/// shapes cannot be inferred.
 ///
 /// # Errors
 /// [`EncodeError::Refused`] names what is refused even so.
 pub(super) fn without_constant_nodes(model: Vec<u8>) -> Result<Vec<u8>, EncodeError> {
+    let found = audit_layers(&model).and_then(|()| check_declared(&model).map(drop));
     // What is no model at all is found to be none by its reader.
-    if !matches!(audit_layers(&model), Err(AuditError::Operator { .. })) {
+    if !matches!(found, Err(AuditError::Operator { .. } | AuditError::Shape { .. })) {
         return Ok(model);
     }
     let damaged = |_| EncodeError::Refused(AuditError::Damaged { part: "graph" });

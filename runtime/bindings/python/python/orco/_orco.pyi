@@ -58,8 +58,9 @@ class Answer:
 
     @property
     def known(self) -> bool:
-        """Whether the picture is like anything that may be answered (the option `scope`); where it is not, the label is the best of bad ones. Of
-        known pictures, the share `false_alarms` of the learner's options is taken for unknown."""
+        """Whether the picture is like anything that may be answered (the option `scope`); where it is not, the label is
+        the best of bad ones. Of known pictures, the share `false_alarms` of the learner's options is taken for
+        unknown."""
 
     @property
     def scores(self) -> list[tuple[str, float]]:

@@ -145,10 +145,12 @@ pub fn resize(call: &NodeCall<'_>) -> RuleResult {
     for (axis, side) in axes.iter().zip(sides) {
         shape[input.axis(*axis).ok_or(RESIZING)?] = side;
     }
+    if is_fine {
+        return Ok(finely_resized(input, shape));
+    }
     let cost = match call.text("mode")?.unwrap_or("nearest") {
         "nearest" => ELEMENT_COST,
         "linear" => WINDOW_COST * 4,
-        "cubic" => WINDOW_COST * 16,
         _ => return Err(RESIZING),
     };
     let output = TensorType::of(shape, input.data_type);
@@ -156,4 +158,16 @@ pub fn resize(call: &NodeCall<'_>) -> RuleResult {
     let elements = input.elements().saturating_add(output.elements());
     let (work, scratch) = (elements.saturating_mul(cost), elements.saturating_mul(4));
     Ok(NodeOutput { outputs: vec![output], work, scratch })
+}
+
+/// By cubic or antialiased interpolation. ONNX Runtime holds the input resized along some axes and not yet along the
+/// others, and of a plane whatever it has computed so far.
+fn finely_resized(input: &TensorType, shape: Vec<u64>) -> NodeOutput {
+    /// What is held for each element of a plane, in bytes.
+    const OF_PLANE: u64 = 256;
+    let sides: Vec<u64> = input.shape.iter().zip(&shape).map(|(own, other)| (*own).max(*other)).collect();
+    let (whole, plane) = (product(&sides), product(&sides[sides.len().saturating_sub(2)..]));
+    let scratch = whole.saturating_mul(4).saturating_add(plane.saturating_mul(OF_PLANE));
+    let work = whole.saturating_mul(WINDOW_COST * 16);
+    NodeOutput { outputs: vec![TensorType::of(shape, input.data_type)], work, scratch }
 }
