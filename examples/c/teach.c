@@ -6,6 +6,7 @@
  * runtime/bindings/c/README.md says how to build and run it.
  */
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -52,8 +53,10 @@ int main(int argc, char **argv) {
     OrcoReport report;
     check(orco_learn(learner, shots, &report), "cannot learn");
     orco_shots_free(shots);
-    printf("learned; %.0f %% of the shots are recognised, room for %zu more things\n", 100.0 * report.new_accuracy,
-           report.free_targets);
+    printf("learned; ");
+    /* It is no number where that is not known. */
+    if (!isnan(report.new_accuracy)) printf("%.0f %% of the shots are recognised, ", 100.0 * report.new_accuracy);
+    printf("room for %zu more things\n", report.free_targets);
 
     for (int i = 3; i < argc; i++) {
         if (!strchr(argv[i], '=')) classify(learner, argv[i]);

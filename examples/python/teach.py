@@ -10,6 +10,13 @@ from pathlib import Path
 
 import orco
 
+SUFFIXES = {".jpg", ".jpeg", ".png", ".webp"}
+
+
+def pictures_in(folder: str) -> list[Path]:
+    """The pictures of a folder, in any format that is read."""
+    return sorted(path for path in Path(folder).iterdir() if path.suffix.lower() in SUFFIXES)
+
 
 def say(learner: orco.Learner, pictures: list[str]) -> None:
     """Prints what pictures show, and what is next likely."""
@@ -28,14 +35,14 @@ def main() -> None:
     pictures = [argument for argument in rest if "=" not in argument]
     try:
         learner = orco.Learner(bundle, state)
-        report = learner.learn({label: sorted(Path(folder).glob("*.jpg")) for label, folder in lessons.items()})
+        report = learner.learn({label: pictures_in(folder) for label, folder in lessons.items()})
         recognised = "unknown" if report.new_accuracy is None else f"{report.new_accuracy:.0%}"
         print(f"learned; of the shots are recognised: {recognised}; room for {report.free_targets} more things")
         say(learner, pictures)
         report = learner.undo()
         print(f"undone; room for {report.free_targets} more things")
         say(learner, pictures)
-    except orco.OrcoError as error:
+    except (orco.OrcoError, OSError) as error:
         sys.exit(f"error: {error}")
 
 

@@ -12,7 +12,7 @@ mod resize;
 mod webp;
 
 use std::io::{self, BufRead, BufReader, Cursor, Read};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use ::image::metadata::Orientation;
 use ::image::{DynamicImage, RgbImage};
@@ -61,7 +61,7 @@ pub struct Preprocessing {
     pub look: Look,
 }
 
-/// Why a picture could not be used.
+/// Why a picture could not be used: the rest of a sentence that begins with its name.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ImageError {
@@ -98,6 +98,16 @@ pub enum ImageError {
     Damaged(std::string::String),
 }
 
+/// A file that is not used as a picture, and why. The reason goes on with the sentence.
+#[derive(Debug, thiserror::Error)]
+#[error("{} {reason}", path.display())]
+pub struct PictureFileError {
+    /// The file.
+    pub path: PathBuf,
+    /// Why.
+    pub reason: ImageError,
+}
+
 /// Reads a JPEG, PNG or WebP file. The picture is turned upright as its EXIF data say, put on white where it is
 /// transparent, and converted to sRGB if it has another colour profile (ICC; in PNG files also gAMA, cHRM and cICP).
 /// CMYK profiles are ignored.
@@ -105,8 +115,8 @@ pub enum ImageError {
 /// A picture that cannot be decoded within [`MAX_MEMORY`] is returned at reduced scale, one in WebP refused.
 ///
 /// # Errors
-/// [`ImageError`] if the file cannot be read, is no such picture, is damaged or too large.
-pub fn open(path: &Path) -> Result<RgbImage, ImageError> {
+/// [`PictureFileError`] if the file cannot be read, is no such picture, is damaged or too large.
+pub fn open(path: impl AsRef<Path>) -> Result<RgbImage, PictureFileError> {
     Ok(open_with_size(path)?.picture)
 }
 
@@ -114,7 +124,12 @@ pub fn open(path: &Path) -> Result<RgbImage, ImageError> {
 ///
 /// # Errors
 /// As for [`open`].
-pub fn open_with_size(path: &Path) -> Result<DecodedPicture, ImageError> {
+pub fn open_with_size(path: impl AsRef<Path>) -> Result<DecodedPicture, PictureFileError> {
+    let path = path.as_ref();
+    read_with_size(path).map_err(|reason| PictureFileError { path: path.into(), reason })
+}
+
+fn read_with_size(path: &Path) -> Result<DecodedPicture, ImageError> {
     let mut file = BufReader::new(files::open_regular(path).map_err(ImageError::Read)?.take(MAX_PNG_FILE));
     if Format::of(file.fill_buf().map_err(ImageError::Read)?) == Some(Format::Png) {
         return png::decode(file);
@@ -465,9 +480,12 @@ mod tests {
             picture.write_to(&mut Cursor::new(&mut bytes), format).unwrap();
             let path = folder.path().join("picture");
             std::fs::write(&path, &bytes).unwrap();
-            assert_eq!(open(&path).unwrap(), decode(&bytes).unwrap());
+            assert_eq!(open(path).unwrap(), decode(&bytes).unwrap());
         }
-        assert!(matches!(open(folder.path()), Err(ImageError::Read(_))));
+        assert!(matches!(open(folder.path()).unwrap_err().reason, ImageError::Read(_)));
+        let missing = folder.path().join("1.jpg");
+        let said = open(&missing).unwrap_err().to_string();
+        assert!(said.starts_with(&format!("{} cannot be read: ", missing.display())), "{said}");
     }
 
     #[test]

@@ -131,7 +131,7 @@ pub struct EngineInUse {
 /// # let state = tempfile::tempdir()?;
 /// # let mut learner = Learner::open("../models/cifar100-edge", state.path())?;
 /// # learner.learn("duck", Shots::folder("../examples/shots/learn/rubber-duck")?)?.durable()?;
-/// let answer = learner.classify(&image::open("../examples/shots/try/rubber-duck/1.jpg".as_ref())?)?;
+/// let answer = learner.classify(&image::open("../examples/shots/try/rubber-duck/1.jpg")?)?;
 /// assert_eq!(answer.label, "duck");
 /// match answer.score {
 ///     Score::Probability(share) => println!("{:.0} % sure", 100.0 * share),

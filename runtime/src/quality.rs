@@ -10,11 +10,11 @@
 //! use orco_runtime::image;
 //! use orco_runtime::quality::{Quality, Thresholds};
 //!
-//! let duck = image::open("../examples/shots/learn/rubber-duck/1.jpg".as_ref())?;
+//! let duck = image::open("../examples/shots/learn/rubber-duck/1.jpg")?;
 //! let quality = Quality::of(&duck);
 //! assert_eq!(Thresholds::default().flaws(&quality), []);
 //! assert_eq!(quality.fingerprint.distance(&Quality::of(&duck).fingerprint), 0);
-//! # Ok::<(), image::ImageError>(())
+//! # Ok::<(), image::PictureFileError>(())
 //! ```
 
 mod objection;

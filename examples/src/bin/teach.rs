@@ -17,9 +17,11 @@ fn main() -> anyhow::Result<()> {
     let state = tempfile::tempdir()?;
     let mut learner = Learner::open(bundle, state.path())?;
     let report = learner.learn(label, Shots::folder(folder)?)?.durable()?;
-    let recognised = 100.0 * report.new_accuracy().unwrap_or(0.0);
-    println!("learned {label}; {recognised:.0} % of its shots are recognised");
-    let answer = learner.classify(&image::open(picture.as_ref())?)?;
+    println!("learned {label}");
+    if let Some(share) = report.new_accuracy() {
+        println!("{:.0} % of its shots are recognised", 100.0 * share);
+    }
+    let answer = learner.classify(&image::open(picture)?)?;
     println!("{picture}: {} (score {:.2})", answer.label, answer.score);
     Ok(())
 }

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use anyhow::{Result, anyhow};
+use anyhow::Result;
 use image::RgbImage;
 use orco_runtime::image::DecodedPicture;
 
@@ -13,5 +13,5 @@ pub fn open(path: &Path) -> Result<RgbImage> {
 
 /// Opens a picture, with its size in the file; the error names it.
 pub fn open_with_size(path: &Path) -> Result<DecodedPicture> {
-    orco_runtime::image::open_with_size(path).map_err(|error| anyhow!("{} {error}", path.display()))
+    Ok(orco_runtime::image::open_with_size(path)?)
 }

@@ -30,7 +30,7 @@ const ROUNDS: usize = 3;
 /// A shelf of sample photographs, with a sensor's noise, and a duck before it where that is wanted.
 fn frame(size: [u32; 2], has_thing: bool, seed: u64) -> RgbImage {
     let shots = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/shots/learn");
-    let open = |name: &str| image::open(&shots.join(name).join("1.jpg")).unwrap();
+    let open = |name: &str| image::open(shots.join(name).join("1.jpg")).unwrap();
     let side = size[1] / 4;
     let tiles =
         ["cactus", "mug", "toy-brick"].map(|name| imageops::resize(&open(name), side, side, FilterType::Triangle));

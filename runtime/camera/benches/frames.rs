@@ -24,7 +24,7 @@ fn sensor() -> RgbImage {
     let shots = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/shots/learn");
     let mut folders: Vec<_> = std::fs::read_dir(shots).unwrap().map(|entry| entry.unwrap().path()).collect();
     folders.sort();
-    let photographs: Vec<RgbImage> = folders.iter().map(|folder| image::open(&folder.join("1.jpg")).unwrap()).collect();
+    let photographs: Vec<RgbImage> = folders.iter().map(|folder| image::open(folder.join("1.jpg")).unwrap()).collect();
     let large = |photograph| imageops::resize(photograph, TILE, TILE, FilterType::CatmullRom);
     let photographs: Vec<RgbImage> = photographs.iter().map(large).collect();
     let mut picture = RgbImage::new(WIDTH, HEIGHT);

@@ -14,7 +14,7 @@ use super::check::DoubtfulShot;
 use super::forgetting_sentences::excess_sentence;
 use crate::bundle::OpenError;
 use crate::encoder::EncodeError;
-use crate::image::{ForeignFile, ImageError};
+use crate::image::{ForeignFile, ImageError, PictureFileError};
 use crate::release::ReleaseError;
 use crate::scene::ViewError;
 use crate::store::StoreError;
@@ -75,6 +75,12 @@ pub struct BrokenPicture {
     pub path: PathBuf,
     /// Why.
     pub reason: PictureProblem,
+}
+
+impl From<PictureFileError> for BrokenPicture {
+    fn from(PictureFileError { path, reason }: PictureFileError) -> Self {
+        Self { path, reason: reason.into() }
+    }
 }
 
 /// Why a picture cannot be learned from.

@@ -140,12 +140,11 @@ fn has_known_ending(path: &Path) -> bool {
 
 /// Opens a picture; the error names it.
 pub(super) fn open(path: &Path) -> Result<RgbImage, BrokenPicture> {
-    image::open(path).map_err(|reason| BrokenPicture { path: path.into(), reason: reason.into() })
+    Ok(image::open(path)?)
 }
 
 /// Opens a picture and takes what of it is learned; the error names it.
 pub(super) fn open_viewed(path: &Path, viewfinder: &Viewfinder) -> Result<RgbImage, BrokenPicture> {
-    let broken = |reason| BrokenPicture { path: path.into(), reason };
-    let picture = image::open_with_size(path).map_err(|error| broken(error.into()))?;
-    viewfinder.shot(&picture).map_err(|error| broken(error.into()))
+    let picture = image::open_with_size(path)?;
+    viewfinder.shot(&picture).map_err(|error| BrokenPicture { path: path.into(), reason: error.into() })
 }

@@ -518,7 +518,7 @@ fn pictures_that_are_not_fit_to_be_shots_are_refused_where_that_is_wanted() {
     let folder = tempfile::tempdir().unwrap();
     let mut learner = learner(folder.path());
     let shots = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/shots/learn/mug");
-    let good = crate::image::open(&shots.join("1.jpg")).unwrap();
+    let good = crate::image::open(shots.join("1.jpg")).unwrap();
     let pictures = [good.clone(), RgbImage::new(48, 32), good];
     let mut with = |checks| {
         learner.settings_mut().shot_checks = checks;

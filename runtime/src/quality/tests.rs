@@ -13,7 +13,7 @@ fn pictures(folder: &Path) -> Vec<RgbImage> {
     let mut folders: Vec<PathBuf> = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
     folders.sort();
     let paths = folders.iter().flat_map(|folder| pictures_in(folder).unwrap());
-    paths.map(|path| image::open(&path).unwrap()).collect()
+    paths.map(|path| image::open(path).unwrap()).collect()
 }
 
 fn samples() -> Vec<RgbImage> {

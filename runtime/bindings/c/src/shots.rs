@@ -1,7 +1,6 @@
 //! The pictures of classes that are to be learned.
 
 use std::ffi::c_char;
-use std::path::Path;
 
 use orco_runtime::image;
 use orco_runtime::image_rs::RgbImage;
@@ -33,7 +32,7 @@ impl OrcoShots {
 
 /// A picture of a file.
 pub(crate) fn from_file(path: &str) -> Result<RgbImage, StatusError> {
-    image::open(Path::new(path)).map_err(|reason| StatusError::picture(path, &reason))
+    image::open(path).map_err(|broken| StatusError::picture(path, &broken.reason))
 }
 
 /// A picture from the bytes of a file.

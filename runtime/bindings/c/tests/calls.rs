@@ -166,7 +166,7 @@ const EMPTY_REPORT: OrcoReport =
 
 /// A picture's rows with 5 bytes between them, its width, height and stride; the last row ends with its last pixel.
 fn padded(file: &str) -> (Vec<u8>, [u32; 3]) {
-    let picture = image::open(file.as_ref()).unwrap();
+    let picture = image::open(file).unwrap();
     let row = 3 * picture.width() as usize;
     let mut rows: Vec<u8> = picture.chunks(row).flat_map(|row| [row, &[255; 5]].concat()).collect();
     rows.truncate(rows.len() - 5);
@@ -369,7 +369,7 @@ fn what_is_like_nothing_known_is_told_as_the_library_tells_it() {
                 orco_answer_free(answer);
                 known
             };
-            let expected = !library.classify(&image::open(file.as_ref()).unwrap()).unwrap().is_unknown();
+            let expected = !library.classify(&image::open(&file).unwrap()).unwrap().is_unknown();
             assert_eq!(known, expected, "{file}");
             counts[usize::from(known)] += 1;
         }

@@ -79,7 +79,7 @@ impl PyPicture {
     /// Opens it.
     pub fn open(self) -> Result<RgbImage, PendingError> {
         match self {
-            Self::File(path) => image::open(&path).map_err(|reason| PendingError::picture(path.display(), &reason)),
+            Self::File(path) => image::open(path).map_err(|broken| PendingError::Picture(broken.to_string())),
             Self::Pixels(picture) => Ok(picture),
         }
     }

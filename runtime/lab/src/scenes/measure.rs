@@ -7,7 +7,7 @@ use std::sync::Arc;
 use orco_core::random::Random;
 use orco_runtime::bundle::Bundle;
 use orco_runtime::encoder::EncodeError;
-use orco_runtime::image::{self, ImageError};
+use orco_runtime::image::{self, PictureFileError};
 use orco_runtime::image_rs::RgbImage;
 use orco_runtime::learner::{ChangeError, Learner, LearnerSettings, OpenLearnerError, Shots};
 use orco_runtime::quality::{EarlierShot, Quality, ShotCandidate, Thresholds};
@@ -139,13 +139,8 @@ pub enum SceneError {
     #[error(transparent)]
     Object(#[from] ObjectError),
     /// A photograph of a place cannot be read.
-    #[error("{} {source}", path.display())]
-    Place {
-        /// The photograph.
-        path: PathBuf,
-        /// What is wrong with it.
-        source: ImageError,
-    },
+    #[error(transparent)]
+    Place(#[from] PictureFileError),
     /// The folder for states cannot be made.
     #[error("a folder for the state cannot be made: {0}")]
     Folder(#[from] io::Error),
@@ -221,7 +216,7 @@ fn draw_places(plan: &ScenePlan<'_>, random: &mut Random) -> Result<Vec<Place>, 
             break;
         }
         let path = &plan.places[index];
-        let photograph = image::open(path).map_err(|source| SceneError::Place { path: path.clone(), source })?;
+        let photograph = image::open(path)?;
         let empty = Stage::empty(&photograph);
         let views: Vec<RgbImage> = (0..VIEWS).map(|_| empty.frame(random)).collect();
         places

@@ -132,7 +132,7 @@ fn decode_block(entries: &[ListedImage], data: &DataConfig, rows: &Tensor) -> Ve
 
 /// Decodes one file into the planes of red, green and blue.
 fn decode_one(entry: &ListedImage, data: &DataConfig, planes: &mut [u8]) -> Result<(), ImageError> {
-    let picture = image::open(&entry.path)?;
+    let picture = image::open(&entry.path).map_err(|broken| broken.reason)?;
     let side = data.canvas();
     let part = part(picture.width(), picture.height(), data.fit, data.crop.unwrap_or(1.0));
     let fitted = image::resize_part(&picture, part, [side, side]);
