@@ -189,18 +189,24 @@ impl Bundle {
     /// Features of `views` views of a picture, the clean one first, `[views, features]`.
     ///
     /// # Errors
-    /// [`EncodeError`] if the backbone fails.
+    /// [`EncodeError`] if the picture has no pixels, or the backbone fails.
     pub fn features(
         &self,
         encoder: &mut dyn Encoder,
         picture: &RgbImage,
         views: usize,
     ) -> Result<Array2<f32>, EncodeError> {
+        if picture.is_empty() {
+            return Err(EncodeError::NoPixels);
+        }
         let drawn = self.views(picture, views);
         encode_pictures(encoder, &self.manifest.preprocessing, self.base_model.head.inputs, &drawn)
     }
 
     /// So many views of a picture, the clean one first, as the backbone is fed with them.
+    ///
+    /// # Panics
+    /// If the picture has no pixels.
     pub fn views(&self, picture: &RgbImage, count: usize) -> Vec<RgbImage> {
         let Manifest { preprocessing, views, provenance, .. } = &self.manifest;
         views.draw(picture, preprocessing, count, provenance.seed)

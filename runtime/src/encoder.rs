@@ -72,6 +72,9 @@ pub enum EncodeError {
     /// An engine still opens a model that took too long; no other is opened meanwhile.
     #[error("the ONNX engine is still opening an earlier backbone, which took too long; try again later")]
     Busy,
+    /// The picture has no pixels.
+    #[error("the picture has no pixels")]
+    NoPixels,
     /// The engine failed on a batch; what it said.
     #[error("the backbone failed on an image: {0}")]
     Run(String),

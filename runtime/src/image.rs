@@ -325,6 +325,9 @@ impl Preprocessing {
 
     /// The largest centred part of the picture with the input's aspect ratio, scaled to the [canvas](Self::canvas). A
     /// picture that was fitted before stays as it is.
+    ///
+    /// # Panics
+    /// If the picture has no pixels.
     pub fn fit(&self, picture: &RgbImage) -> RgbImage {
         self.scale(picture, self.part(picture))
     }

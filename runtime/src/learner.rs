@@ -48,7 +48,7 @@ pub use error::{BrokenPicture, ChangeError, ExportError, OpenLearnerError, Pictu
 pub use keeping::KeptShots;
 pub use kept_scope::{KeptScope, ScopeFileError};
 pub use observer::{ChangeStep, Observer};
-pub use settings::{AlignmentTime, AnswerScope, LearnerSettings, ShotChecks};
+pub use settings::{AlignmentTime, AnswerScope, LearnerSettings, SettingsError, ShotChecks};
 pub use shots::{PictureFolder, Shots, pictures_in};
 use started_encoder::StartedEncoders;
 pub use undo::UndoOutcome;
@@ -193,8 +193,10 @@ impl Learner {
     /// A learner on an opened bundle.
     ///
     /// # Errors
-    /// [`OpenLearnerError`] if the state cannot be used, or the bundle is an older release than was used before.
+    /// [`OpenLearnerError`] if the settings make no sense, the state cannot be used, or the bundle is an older release
+    /// than was used before.
     pub fn new(bundle: Bundle, store: Store, settings: LearnerSettings) -> Result<Self, OpenLearnerError> {
+        settings.check()?;
         settings.check_release(&bundle, &store)?;
         let StoreSnapshot { mut saved, warnings, newest } = store.load(&bundle)?;
         saved.keep_digests();
@@ -262,7 +264,8 @@ impl Learner {
         &self.settings
     }
 
-    /// The settings, which may be changed between two calls.
+    /// The settings, which may be changed between two calls. The next change is refused where they make no sense
+    /// ([`LearnerSettings::check`]).
     pub fn settings_mut(&mut self) -> &mut LearnerSettings {
         &mut self.settings
     }
@@ -340,7 +343,7 @@ impl Learner {
     /// Features of a picture that is to be classified, `[1, features]`.
     ///
     /// # Errors
-    /// [`EncodeError`] if the backbone cannot be started or fails.
+    /// [`EncodeError`] if the picture has no pixels, or the backbone cannot be started or fails.
     pub fn features(&mut self, picture: &RgbImage) -> Result<Array2<f32>, EncodeError> {
         let work = Workload::Pictures(self.settings.pictures_ahead);
         self.encode(work, picture, 1)
@@ -349,7 +352,7 @@ impl Learner {
     /// Features of all views of a picture that is to be a shot, `[views, features]`: those that learning it computes.
     ///
     /// # Errors
-    /// [`EncodeError`] if the backbone cannot be started or fails.
+    /// [`EncodeError`] if the picture has no pixels, or the backbone cannot be started or fails.
     pub fn shot_features(&mut self, picture: &RgbImage) -> Result<Array2<f32>, EncodeError> {
         self.encode(Workload::Shots, picture, self.bundle.base_model.config.views)
     }

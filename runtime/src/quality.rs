@@ -60,6 +60,9 @@ pub struct Quality {
 
 impl Quality {
     /// Measures a picture.
+    ///
+    /// # Panics
+    /// If it has no pixels.
     pub fn of(picture: &RgbImage) -> Self {
         let square = square(picture, SIDE);
         let light = BrightnessMap::of(&square);

@@ -152,7 +152,7 @@ impl Learner {
     /// Says what a picture shows.
     ///
     /// # Errors
-    /// [`EncodeError`] if the backbone cannot be started or fails.
+    /// [`EncodeError`] if the picture has no pixels, or the backbone cannot be started or fails.
     pub fn classify(&mut self, picture: &RgbImage) -> Result<Answer, EncodeError> {
         let features = self.features(picture)?;
         Ok(self.classify_features(features.view()).swap_remove(0))
@@ -165,6 +165,8 @@ impl Learner {
     /// # Panics
     /// If rows have another length than the bundle's features.
     pub fn classify_features(&mut self, features: ArrayView2<'_, f32>) -> Vec<Answer> {
+        let inputs = self.base_model().head.inputs;
+        assert_eq!(features.ncols(), inputs, "rows have another length than the bundle's features");
         let false_alarms = self.settings.false_alarms;
         let (base, is_learned_only) = (self.base_model().classes.len(), self.is_learned_only());
         let classifier = &*self.classifier();

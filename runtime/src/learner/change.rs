@@ -314,6 +314,7 @@ impl Learner {
 
     /// Locks the store and goes on from its newest state.
     pub(super) fn lock(&mut self) -> Result<LockedStore, ChangeError> {
+        self.settings.check()?;
         // Locking would make the folder anew.
         self.check_there(u64::from(!self.store.revision().is_empty()))?;
         let locked = self.store.lock(self.settings.wait)?;
@@ -342,8 +343,8 @@ impl Learner {
         }
     }
 
-    /// Features of the shots of every class, new ones or the `known` one; how many there are is checked before any is
-    /// computed. After a picture that cannot be used, or is not fit to be, the others are only looked at, so that all of
+    /// Features of the shots of every class, new ones or the `known` one; how many there are, and what is there already,
+    /// is checked before any is computed. After a picture that cannot be used, or is not fit to be, the others are only looked at, so that all of
     /// that kind are named at once.
     fn read_shots(
         &mut self,
@@ -354,6 +355,7 @@ impl Learner {
     ) -> Result<Vec<NewClass>, ChangeError> {
         for (label, shots) in classes {
             session::check_count(self.state(), label, known, shots.count())?;
+            shots.check(label, self.base_model().head.inputs)?;
         }
         let total = classes.iter().map(|(_, shots)| shots.count()).sum();
         keeping.as_ref().map_or(Ok(()), |keeping| keeping.check_room(total))?;

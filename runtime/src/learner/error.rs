@@ -5,6 +5,7 @@ use std::io;
 use std::path::PathBuf;
 
 use orco_core::align::AlignError;
+use orco_state::escape::EscapedText;
 use orco_state::history::PurgeError;
 use orco_state::pack::PackError;
 use orco_state::sentence::{counted, join_first};
@@ -12,6 +13,7 @@ use orco_state::session::{ForgettingExcess, LearnError};
 
 use super::check::DoubtfulShot;
 use super::forgetting_sentences::excess_sentence;
+use super::settings::SettingsError;
 use crate::bundle::OpenError;
 use crate::encoder::EncodeError;
 use crate::image::{ForeignFile, ImageError, PictureFileError};
@@ -23,6 +25,9 @@ use crate::store::StoreError;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum OpenLearnerError {
+    /// The settings make no sense.
+    #[error(transparent)]
+    Settings(#[from] SettingsError),
     /// The bundle cannot be used.
     #[error(transparent)]
     Bundle(#[from] OpenError),
@@ -62,6 +67,22 @@ pub enum ShotsError {
     /// Pictures can be read, but are not fit to be learned from: all of the session's that are not.
     #[error("{}", listed(.0))]
     Unfit(Vec<DoubtfulShot>),
+    /// A picture in memory has no pixels.
+    #[error("{shot} has no pixels")]
+    NoPixels {
+        /// What it is called in a sentence.
+        shot: String,
+    },
+    /// There is another number of pictures than of features.
+    #[error("{}, but features of {}, were given for {}", counted(*pictures, "picture"), counted(*features, "shot"), EscapedText(label))]
+    Unequal {
+        /// Label of the class.
+        label: String,
+        /// Pictures.
+        pictures: usize,
+        /// Shots that have features.
+        features: usize,
+    },
     /// The backbone cannot be started or fails.
     #[error("the backbone fails on the shots")]
     Encode(#[source] EncodeError),
@@ -123,6 +144,9 @@ fn listed(pictures: &[impl Display]) -> String {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ChangeError {
+    /// The settings make no sense.
+    #[error(transparent)]
+    Settings(#[from] SettingsError),
     /// The input makes no sense, or the alignment failed.
     #[error(transparent)]
     Learn(LearnError),

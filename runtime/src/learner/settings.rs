@@ -73,6 +73,18 @@ impl AnswerScope {
     }
 }
 
+/// A setting that makes no sense.
+#[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum SettingsError {
+    /// The budget is no share.
+    #[error("forgetting_budget is a share from 0 to 1, not {0}")]
+    ForgettingBudget(f32),
+    /// The false alarms are no share.
+    #[error("false_alarms is a share from 0 to 1, not {0}")]
+    FalseAlarms(f32),
+}
+
 /// How a learner works. Settings of phase 3 are not among them: those come with the bundle.
 ///
 /// ```
@@ -147,6 +159,19 @@ setters! {
 }
 
 impl LearnerSettings {
+    /// Refuses settings that make no sense, such as 5 for a share of 5 %. Opening a learner and every change ask it.
+    ///
+    /// # Errors
+    /// [`SettingsError`] names the first one.
+    pub fn check(&self) -> Result<(), SettingsError> {
+        let is_share = |share: &f32| (0.0..=1.0).contains(share);
+        match self.forgetting_budget.filter(|budget| !is_share(budget)) {
+            Some(budget) => Err(SettingsError::ForgettingBudget(budget)),
+            None if !is_share(&self.false_alarms) => Err(SettingsError::FalseAlarms(self.false_alarms)),
+            None => Ok(()),
+        }
+    }
+
     /// Refuses a bundle of an older release than was used before, where `compare_releases` says so. Writes nothing.
     ///
     /// # Errors

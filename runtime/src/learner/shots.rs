@@ -5,8 +5,9 @@ use std::path::{Path, PathBuf};
 use ::image::RgbImage;
 use ndarray::ArrayView3;
 use orco_state::escape::EscapedText;
+use orco_state::session::LearnError;
 
-use super::error::{BrokenPicture, ShotsError};
+use super::error::{BrokenPicture, ChangeError, ShotsError};
 use crate::files::SymlinkPolicy;
 use crate::files::folder::OpenFolder;
 use crate::image::{self, ForeignFile, ForeignFormat};
@@ -32,7 +33,7 @@ pub enum Shots<'a> {
     WithFeatures {
         /// The pictures.
         pictures: &'a [RgbImage],
-        /// Their features, `[shots, views, features]`, the clean view of each first.
+        /// Features of as many shots, `[shots, views, features]`, the clean view of each first.
         features: ArrayView3<'a, f32>,
     },
 }
@@ -53,6 +54,31 @@ impl Shots<'_> {
             Self::Viewed { files, .. } => files.len(),
             Self::Pictures(pictures) => pictures.len(),
             Self::Features(features) | Self::WithFeatures { features, .. } => features.dim().0,
+        }
+    }
+
+    /// Refuses what cannot be learned under a label by a head with so many inputs, as far as that shows before anything
+    /// is read: rows of another length, which could pass for several, pictures without pixels, and another number of
+    /// pictures than of features.
+    pub(super) fn check(&self, label: &str, inputs: usize) -> Result<(), ChangeError> {
+        let (pictures, features) = match self {
+            Self::Files(_) | Self::Viewed { .. } => return Ok(()),
+            Self::Pictures(pictures) => (*pictures, None),
+            Self::Features(features) => (&[][..], Some(features)),
+            Self::WithFeatures { pictures, features } => (*pictures, Some(features)),
+        };
+        if features.is_some_and(|features| features.dim().1 == 0 || features.dim().2 != inputs) {
+            return Err(LearnError::BadFeatures { label: label.into(), shot: 0 }.into());
+        }
+        if let Self::WithFeatures { pictures, features } = self
+            && pictures.len() != features.dim().0
+        {
+            let (pictures, features) = (pictures.len(), features.dim().0);
+            return Err(ShotsError::Unequal { label: label.into(), pictures, features }.into());
+        }
+        match pictures.iter().position(|picture| picture.is_empty()) {
+            Some(shot) => Err(ShotsError::NoPixels { shot: self.name(shot, label) }.into()),
+            None => Ok(()),
         }
     }
 

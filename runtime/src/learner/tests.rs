@@ -591,3 +591,83 @@ fn another_engine_is_used_from_the_next_picture_on() {
     }
     assert_eq!(is_rten(engine(&mut learner, EngineChoice::Rten, 20).unwrap()), [true, true]);
 }
+
+#[test]
+fn features_of_another_bundle_are_refused_though_they_fill_whole_rows() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut learner = learner(folder.path());
+    let inputs = learner.base_model().head.inputs;
+    let pictures = plain_pictures();
+    for shape in [(3, 4, 10 * inputs), (3, 4, inputs / 2), (3, 0, inputs)] {
+        let features = Array3::ones(shape);
+        let with_pictures = Shots::WithFeatures { pictures: &pictures, features: features.view() };
+        for shots in [Shots::Features(features.view()), with_pictures] {
+            let refused = learner.learn("mug", shots).unwrap_err();
+            let expected = LearnError::BadFeatures { label: "mug".into(), shot: 0 };
+            assert!(matches!(&refused, ChangeError::Learn(error) if *error == expected), "{shape:?}: {refused:?}");
+        }
+    }
+    assert!(learner.state().classes.is_empty());
+}
+
+#[test]
+#[should_panic(expected = "rows have another length")]
+fn features_of_another_bundle_are_not_classified() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut learner = learner(folder.path());
+    let features = Array2::ones((1, 10 * learner.base_model().head.inputs));
+    learner.classify_features(features.view());
+}
+
+#[test]
+fn pictures_without_pixels_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut learner = learner(folder.path());
+    let (empty, narrow) = (RgbImage::default(), RgbImage::new(0, 32));
+    for picture in [&empty, &narrow] {
+        assert!(matches!(learner.classify(picture), Err(EncodeError::NoPixels)));
+        assert!(matches!(learner.shot_features(picture), Err(EncodeError::NoPixels)));
+        let pictures = [plain_pictures()[1].clone(), picture.clone()];
+        let features = features(&learner, 1, 2);
+        let with_features = Shots::WithFeatures { pictures: &pictures, features: features.view() };
+        for shots in [Shots::Pictures(&pictures), with_features] {
+            let refused = learner.learn("mug", shots).unwrap_err();
+            assert!(matches!(refused, ChangeError::Shots(ShotsError::NoPixels { .. })), "{refused:?}");
+            assert_eq!(refused.to_string(), "picture 2 of mug has no pixels");
+        }
+    }
+}
+
+#[test]
+fn pictures_and_features_are_of_as_many_shots() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut learner = learner(folder.path());
+    learner.settings_mut().keep_shots = true;
+    let pictures = plain_pictures();
+    for shots in [2, 4] {
+        let features = features(&learner, 1, shots);
+        let unequal = Shots::WithFeatures { pictures: &pictures, features: features.view() };
+        let refused = learner.learn("mug", unequal).unwrap_err().to_string();
+        assert_eq!(refused, format!("3 pictures, but features of {shots} shots, were given for mug"));
+    }
+}
+
+#[test]
+fn percentages_are_not_taken_for_shares() {
+    let folder = tempfile::tempdir().unwrap();
+    let settings = LearnerSettings::default();
+    for share in [5.0, -0.1, f32::NAN] {
+        let budget = settings.clone().forgetting_budget(Some(share)).check();
+        assert!(matches!(budget, Err(SettingsError::ForgettingBudget(_))), "{share}");
+        let alarms = settings.clone().false_alarms(share);
+        assert!(matches!(alarms.check(), Err(SettingsError::FalseAlarms(_))), "{share}");
+        let opened = Learner::new(Bundle::open(EDGE).unwrap(), Store::new(folder.path()), alarms);
+        assert!(matches!(opened.err(), Some(OpenLearnerError::Settings(_))), "{share}");
+    }
+    let mut learner = learner(folder.path());
+    learner.settings_mut().forgetting_budget = Some(5.0);
+    let refused = learn(&mut learner, "mug", 1).unwrap_err();
+    assert_eq!(refused.to_string(), "forgetting_budget is a share from 0 to 1, not 5");
+    learner.settings_mut().forgetting_budget = Some(1.0);
+    learn(&mut learner, "mug", 1).unwrap().durable().unwrap();
+}

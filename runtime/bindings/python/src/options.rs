@@ -45,13 +45,7 @@ impl PyLearnerOptions {
 
     /// These options as the library takes them.
     pub fn settings(&self) -> PyResult<LearnerSettings> {
-        if self.forgetting_budget.is_some_and(|share| !(0.0..=1.0).contains(&share)) {
-            return Err(PyValueError::new_err("forgetting_budget is a share from 0 to 1"));
-        }
-        if !(0.0..=1.0).contains(&self.false_alarms) {
-            return Err(PyValueError::new_err("false_alarms is a share from 0 to 1"));
-        }
-        Ok(LearnerSettings::default()
+        let settings = LearnerSettings::default()
             .seed(self.seed)
             .forgetting_budget(self.forgetting_budget)
             .false_alarms(self.false_alarms)
@@ -61,7 +55,9 @@ impl PyLearnerOptions {
             .compare_releases(self.public_key.is_some())
             .keep_shots(self.keep_shots)
             .alignment(alignment(&self.align)?)
-            .shot_checks(if self.check_shots { ShotChecks::Refuse } else { ShotChecks::Off }))
+            .shot_checks(if self.check_shots { ShotChecks::Refuse } else { ShotChecks::Off });
+        settings.check().map_err(|error| PyValueError::new_err(error.to_string()))?;
+        Ok(settings)
     }
 
     /// The key that bundles must be signed with.
