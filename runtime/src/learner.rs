@@ -357,7 +357,9 @@ impl Learner {
         self.encode(Workload::Shots, picture, self.bundle.base_model.config.views)
     }
 
-    /// The engine that the backbone runs on for some work, and why; starts it.
+    /// The engine that the backbone runs on for some work, and why; starts it. Pictures are classified on it if `work` is
+    /// [`Workload::Pictures`] of as many as the settings' [`pictures_ahead`](field@LearnerSettings::pictures_ahead);
+    /// otherwise the next one starts the backbone again, for that many.
     ///
     /// # Errors
     /// [`EncodeError`] if it cannot be started.

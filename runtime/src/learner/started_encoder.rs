@@ -1,16 +1,15 @@
-//! Backbones that a learner has started, with the settings by which their engines were chosen.
+//! Backbones that a learner has started, with that by which their engines were chosen.
 
 use super::LearnerSettings;
 use crate::bundle::Bundle;
 use crate::encoder::engine_choice::{ChoiceReason, EngineChoice, OpenedEncoder, Workload};
 use crate::encoder::{EncodeError, Encoder};
 
-/// The settings that an engine depends on.
+/// What an engine is chosen by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct EngineSettings {
     engine: EngineChoice,
-    /// 0 for shots: their engine does not depend on it.
-    pictures_ahead: usize,
+    work: Workload,
 }
 
 /// A backbone that was started.
@@ -32,18 +31,19 @@ impl StartedEncoders {
         work: Workload,
     ) -> Result<(&mut dyn Encoder, ChoiceReason), EncodeError> {
         let OpenedEncoder { encoder, reason } = bundle.encoder(settings.engine, work)?;
-        let started = StartedEncoder { encoder, settings: settings_for(settings, work) };
+        let started = StartedEncoder { encoder, settings: EngineSettings { engine: settings.engine, work } };
         Ok((self.slot(work).insert(started).encoder.as_mut(), reason))
     }
 
-    /// The backbone for some work. It is started unless it runs, and started again where the settings are others since.
+    /// The backbone for some work. It is started unless it runs, and started again where it runs for other work, or the
+    /// settings are others since.
     pub fn get(
         &mut self,
         bundle: &Bundle,
         settings: &LearnerSettings,
         work: Workload,
     ) -> Result<&mut dyn Encoder, EncodeError> {
-        let wanted = settings_for(settings, work);
+        let wanted = EngineSettings { engine: settings.engine, work };
         let slot = self.slot(work);
         let started = match slot.take().filter(|started| started.settings == wanted) {
             Some(started) => started,
@@ -55,9 +55,4 @@ impl StartedEncoders {
     fn slot(&mut self, work: Workload) -> &mut Option<StartedEncoder> {
         &mut self.0[usize::from(work == Workload::Shots)]
     }
-}
-
-fn settings_for(settings: &LearnerSettings, work: Workload) -> EngineSettings {
-    let pictures_ahead = if work == Workload::Shots { 0 } else { settings.pictures_ahead };
-    EngineSettings { engine: settings.engine, pictures_ahead }
 }

@@ -573,7 +573,7 @@ fn another_engine_is_used_from_the_next_picture_on() {
         (settings.engine, settings.pictures_ahead) = (choice, pictures_ahead);
         learner.features(picture)?;
         learner.shot_features(picture)?;
-        let works = [Workload::Pictures(1), Workload::Shots];
+        let works = [Workload::Pictures(pictures_ahead), Workload::Shots];
         let Learner { encoders, bundle, settings, .. } = learner;
         Ok(works.map(|work| encoders.get(bundle, settings, work).unwrap().engine()))
     };
@@ -586,6 +586,10 @@ fn another_engine_is_used_from_the_next_picture_on() {
             assert_eq!(is_rten(engines), [false, false]);
             let many = engine(&mut learner, EngineChoice::Auto, 20).unwrap();
             assert_eq!(is_rten(many), [false, true], "shots have an engine of their own");
+            // Asking which engine other work has changes nothing.
+            engine(&mut learner, EngineChoice::Auto, 1).unwrap();
+            assert!(!learner.engine(Workload::Pictures(20)).unwrap().name.starts_with("rten"));
+            assert_eq!(is_rten(engine(&mut learner, EngineChoice::Auto, 1).unwrap()), [true, true]);
         }
         Err(error) => println!("ONNX Runtime is not there: {error}"),
     }
