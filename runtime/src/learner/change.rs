@@ -8,6 +8,7 @@ use orco_core::config::LearnConfig;
 use orco_state::history::{ChangeKind, HistoryChange, PurgeError, SavedState};
 use orco_state::label;
 use orco_state::pack::Pack;
+use orco_state::sentence::with_causes;
 use orco_state::session::{self, BaseLabels, ChangeReport, LearnError, NewClass, Session, StoredClass};
 use orco_state::state::{Balance, State};
 
@@ -25,10 +26,11 @@ use crate::thumbnails::Thumbnails;
 
 /// A change that was made and saved.
 ///
-/// In rare cases, with a failing disk for one, it is saved but not as safely as it should be. A program that has
-/// somebody to tell looks at [`uncertain`](Self::uncertain); any other takes the report by [`durable`](Self::durable).
+/// In rare cases, with a failing disk for one, it is saved but not as safely as it should be, or its head was not
+/// aligned. A program that has somebody to tell looks at [`uncertain`](Self::uncertain) and
+/// [`unaligned`](Self::unaligned); any other takes the report by [`durable`](Self::durable).
 #[derive(Debug)]
-#[must_use = "the change may not survive a power cut: `durable` tells"]
+#[must_use = "the change may not survive a power cut, which `durable` tells, or its head may not be aligned"]
 pub struct ChangeOutcome<T = ChangeReport> {
     /// What it did.
     pub report: T,
@@ -48,11 +50,15 @@ pub(super) struct NumberedShot<'a> {
 }
 
 impl<T> ChangeOutcome<T> {
-    /// What the change did, if it is certain to survive a power cut.
+    /// What the change did, if it is certain to survive a power cut. That the head was not aligned is no error, and goes
+    /// to `log` alone: whoever wants to know looks at [`unaligned`](Self::unaligned) before.
     ///
     /// # Errors
     /// [`StoreError::Uncertain`] if it is not. The change was made all the same.
     pub fn durable(self) -> Result<T, StoreError> {
+        if let Some(error) = &self.unaligned {
+            log::warn!("the change is made, but the head was not aligned to it: {}", with_causes(error));
+        }
         self.uncertain.map_or(Ok(self.report), Err)
     }
 }

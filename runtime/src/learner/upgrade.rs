@@ -77,6 +77,9 @@ impl UpgradeOptions {
 /// The bundle's release counts as used once its state is the present one: a bundle that is refused leaves the old one
 /// usable.
 ///
+/// Of the settings, `seed`, `wait`, `engine` and `compare_releases` count. The pictures are kept again, and the head is
+/// aligned before this returns, whatever `keep_shots` and `alignment` say.
+///
 /// # Errors
 /// [`UpgradeError`]; the old state holds then.
 pub fn upgrade(
@@ -122,6 +125,8 @@ pub fn upgrade(
 
 /// Brings back the state of `bundle` that was kept aside when another bundle took its place, to the bit. The present
 /// one is kept aside in turn, so that undoing this is the same with its bundle.
+///
+/// Of the settings, `wait` and `compare_releases` count.
 ///
 /// # Errors
 /// [`UpgradeError`] if there is none, or it cannot be used; the present state holds then.
