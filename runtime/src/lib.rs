@@ -47,7 +47,10 @@
 //! # Features
 //!
 //! - `rten` (default): an ONNX engine in Rust, which works everywhere and computes shots.
-//! - `onnx` (default): ONNX Runtime, whose shared library is found at run time, for frames where it is faster.
+//! - `onnx` (default): ONNX Runtime, whose shared library is found at run time, for frames where it is faster. It is used
+//!   where [`pictures_ahead`](field@learner::LearnerSettings::pictures_ahead) says that 12 pictures or more will be
+//!   classified (1 by default), and where its telemetry is off: call `encoder::telemetry::off()` first in `main`, before
+//!   there are other threads, or set `ORT_DISABLE_TELEMETRY=1`.
 //! - `sign`: signing bundles, packs and backups. Checking signatures needs no feature.
 
 /// The crate whose [`RgbImage`](image_rs::RgbImage) pictures are, in the version that this crate's functions take.

@@ -9,15 +9,20 @@
 use std::io::{ErrorKind, Read, stdin};
 
 use anyhow::bail;
+use orco_runtime::encoder::telemetry;
 use orco_runtime::image_rs::RgbImage;
 use orco_runtime::prelude::*;
 
 fn main() -> anyhow::Result<()> {
+    // First: no other thread may be there yet. Without it, ONNX Runtime is not used.
+    let _ = telemetry::off();
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let [bundle, state, width, height] = arguments.as_slice() else {
         bail!("usage: camera BUNDLE STATE WIDTH HEIGHT");
     };
-    let mut learner = Learner::open(bundle, state)?;
+    // Frames without end: the faster engine is worth starting.
+    let settings = LearnerSettings::default().pictures_ahead(usize::MAX);
+    let mut learner = Learner::new(Bundle::open(bundle)?, Store::new(state), settings)?;
     let mut frame = RgbImage::new(width.parse()?, height.parse()?);
     loop {
         match stdin().read_exact(&mut frame) {
