@@ -52,12 +52,12 @@ pub enum OpenPackError {
         number: usize,
     },
     /// A thumbnail cannot be decoded.
-    #[error("thumbnail {number} {source}")]
+    #[error("thumbnail {number} {reason}")]
     ThumbnailDamaged {
         /// Its number, from 1.
         number: usize,
         /// What is wrong with it.
-        source: ImageError,
+        reason: ImageError,
     },
     /// A thumbnail is a large picture.
     #[error("thumbnail {number} has {width} x {height} pixels; a side may have at most {MAX_THUMBNAIL_SIDE}")]
@@ -124,7 +124,7 @@ fn check_thumbnail(number: usize, jpeg: &[u8]) -> Result<(), OpenPackError> {
     if ::image::guess_format(jpeg).ok() != Some(ImageFormat::Jpeg) {
         return Err(OpenPackError::ThumbnailFormat { number });
     }
-    let damaged = |source| OpenPackError::ThumbnailDamaged { number, source };
+    let damaged = |reason| OpenPackError::ThumbnailDamaged { number, reason };
     // Before it is decoded: a few bytes may claim to be a large picture.
     let (width, height) = image::size(jpeg).map_err(damaged)?;
     if width.max(height) > MAX_THUMBNAIL_SIDE {

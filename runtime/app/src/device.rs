@@ -3,6 +3,7 @@
 use anyhow::{Result, bail};
 use orco_runtime::bundle::Bundle;
 use orco_runtime::learner::{AnswerScope, KeptScope, Learner, LearnerSettings};
+use orco_runtime::state::sentence::with_causes;
 use orco_runtime::store::Store;
 
 use crate::options::{AnswersArgument, Options};
@@ -53,7 +54,7 @@ pub fn settings(options: &Options, store: &Store, pictures: usize) -> LearnerSet
 /// What was chosen on the device's page. A choice that cannot be read is no reason to stop.
 fn chosen_scope(store: &Store) -> AnswerScope {
     let chosen = KeptScope::of(store.folder()).read().unwrap_or_else(|error| {
-        log::warn!("{error}; it is `auto` until somebody chooses again on the page");
+        log::warn!("{}; it is `auto` until somebody chooses again on the page", with_causes(&error));
         None
     });
     chosen.unwrap_or(AnswerScope::Auto)

@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 
 use orco_runtime::scene::{KeptRegions, NamedRegion, Region};
+use orco_runtime::state::sentence::with_causes;
 use orco_runtime::store::Store;
 use orco_runtime::threads::lock;
 use serde_json::{Value, json};
@@ -31,7 +32,7 @@ impl CameraRegions {
     pub fn of(store: &Store) -> Self {
         let kept = KeptRegions::of(store.folder());
         let regions = kept.read().unwrap_or_else(|error| {
-            log::warn!("{error}");
+            log::warn!("{}", with_causes(&error));
             Vec::new()
         });
         let is_usable = problem(&regions).is_none();

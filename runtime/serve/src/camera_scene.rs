@@ -13,6 +13,7 @@ use orco_runtime::scene::{
     Background, Foreground, FrameContent, KeptBackground, NamedRegion, PixelRect, Region, SceneWatch, ViewError,
     Viewfinder,
 };
+use orco_runtime::state::sentence::with_causes;
 use orco_runtime::store::Store;
 use orco_runtime::threads::lock;
 use serde_json::{Value, json};
@@ -124,8 +125,9 @@ impl CameraScene {
                 watched.watch = background.map(SceneWatch::new);
             }
             Err(error) => {
-                log::warn!("{error}");
-                status.problem = Some(error.to_string());
+                let problem = with_causes(&error);
+                log::warn!("{problem}");
+                status.problem = Some(problem);
             }
         }
         let (watched, status) = (Mutex::new(watched), Mutex::new(status));
@@ -229,7 +231,7 @@ impl CameraScene {
         // What cannot be read is replaced.
         let is_kept = self.0.kept.read().ok().flatten().is_some_and(|kept| kept.looks_like(watch.background()));
         if !is_kept && let Err(error) = self.0.kept.keep(watch.background()) {
-            log::warn!("{error}");
+            log::warn!("{}", with_causes(&error));
         }
     }
 

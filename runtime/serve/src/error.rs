@@ -214,7 +214,7 @@ impl Refusal {
 
     /// A file cannot be read or written; `error` says which.
     pub fn storage(error: &(dyn Error + 'static)) -> Self {
-        Self::new(ErrorCode::Storage, error.to_string()).with("reason", conversion::reason(error))
+        Self::new(ErrorCode::Storage, with_causes(error)).with("reason", conversion::reason(error))
     }
 
     /// The service ends.

@@ -20,7 +20,7 @@ pub struct KeptScope {
 
 /// Why a choice that was kept cannot be read, or one cannot be kept.
 #[derive(Debug, thiserror::Error)]
-#[error("the choice of answers in {} cannot be read or written: {source}", path.display())]
+#[error("the choice of answers in {} cannot be read or written", path.display())]
 pub struct ScopeFileError {
     /// The file.
     pub path: PathBuf,
@@ -68,6 +68,8 @@ impl KeptScope {
 mod tests {
     use std::fs;
 
+    use orco_state::sentence::with_causes;
+
     use super::*;
 
     #[test]
@@ -80,7 +82,7 @@ mod tests {
             assert_eq!(kept.read().unwrap(), Some(scope));
         }
         fs::write(folder.path().join("state").join(NAME), "everything").unwrap();
-        let refused = kept.read().unwrap_err().to_string();
+        let refused = with_causes(&kept.read().unwrap_err());
         assert!(refused.contains("it names none of auto, learned, all"), "{refused}");
     }
 }

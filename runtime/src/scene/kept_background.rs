@@ -24,7 +24,7 @@ const MAX_SIDE: u32 = crate::image::MAX_SIDE;
 #[non_exhaustive]
 pub enum BackgroundFileError {
     /// The file cannot be read or written.
-    #[error("the empty place in {} cannot be read or written: {source}", path.display())]
+    #[error("the empty place in {} cannot be read or written", path.display())]
     File {
         /// The file.
         path: PathBuf,
@@ -32,12 +32,12 @@ pub enum BackgroundFileError {
         source: io::Error,
     },
     /// The file is damaged, or of another version.
-    #[error("the empty place in {} cannot be used: {source}; show it again (`orco scene learn`)", path.display())]
+    #[error("the empty place in {} cannot be used: {reason}; show it again (`orco scene learn`)", path.display())]
     Damaged {
         /// The file.
         path: PathBuf,
         /// What is wrong.
-        source: DecodeError,
+        reason: DecodeError,
     },
 }
 
@@ -77,7 +77,7 @@ impl KeptBackground {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(source) => Err(self.failed(source)),
             Ok(bytes) => {
-                let damaged = |source| BackgroundFileError::Damaged { path: self.path.clone(), source };
+                let damaged = |reason| BackgroundFileError::Damaged { path: self.path.clone(), reason };
                 Background::decode(&bytes).map(Some).map_err(damaged)
             }
         }

@@ -16,7 +16,7 @@ const MAX_FILE: u64 = 64 << 10;
 #[non_exhaustive]
 pub enum RegionFileError {
     /// The file cannot be read or written.
-    #[error("the regions in {} cannot be read or written: {source}", path.display())]
+    #[error("the regions in {} cannot be read or written", path.display())]
     File {
         /// The file.
         path: PathBuf,
@@ -24,12 +24,12 @@ pub enum RegionFileError {
         source: io::Error,
     },
     /// A line is no region.
-    #[error("the regions in {} cannot be used: {source}; draw them again", path.display())]
+    #[error("the regions in {} cannot be used: {reason}; draw them again", path.display())]
     Damaged {
         /// The file.
         path: PathBuf,
         /// What is wrong.
-        source: RegionError,
+        reason: RegionError,
     },
 }
 
@@ -56,7 +56,7 @@ impl KeptRegions {
             read => read.map_err(|source| self.failed(source))?,
         };
         let region =
-            |line: &str| line.parse().map_err(|source| RegionFileError::Damaged { path: self.path.clone(), source });
+            |line: &str| line.parse().map_err(|reason| RegionFileError::Damaged { path: self.path.clone(), reason });
         String::from_utf8_lossy(&bytes).lines().filter(|line| !line.is_empty()).map(region).collect()
     }
 
@@ -81,6 +81,8 @@ impl KeptRegions {
 mod tests {
     use std::fs;
 
+    use orco_state::sentence::with_causes;
+
     use super::*;
 
     #[test]
@@ -98,5 +100,10 @@ mod tests {
         assert_eq!(kept.read().unwrap(), []);
         fs::write(folder.path().join(NAME), "shelf=0,0,2.5\n").unwrap();
         assert!(kept.read().unwrap_err().to_string().contains("draw them again"));
+        fs::remove_file(folder.path().join(NAME)).unwrap();
+        fs::create_dir(folder.path().join(NAME)).unwrap();
+        let said = with_causes(&kept.read().unwrap_err());
+        assert_eq!(said.split(" cannot be read or written: ").count(), 2, "{said}");
+        assert_eq!(said.matches(": ").count(), 1, "the cause is told once: {said}");
     }
 }
