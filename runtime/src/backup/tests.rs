@@ -402,3 +402,15 @@ fn with_a_key_only_what_is_signed_with_it_is_restored() {
     let error = trusted(&signed(&ours), tempdir().unwrap().path()).unwrap_err();
     assert!(matches!(error, BackupError::Release(ReleaseError::Older { release: 0, used: 2, .. })), "{error:?}");
 }
+
+#[test]
+fn a_folder_of_the_device_that_cannot_be_read_is_no_fault_of_the_backup() {
+    let (_folder, learner) = device();
+    let kept = learner.store().pictures(&learner.bundle().digest).folder().to_owned();
+    std::fs::remove_dir_all(&kept).unwrap();
+    std::fs::write(&kept, "no folder").unwrap();
+    let mut file = tempfile().unwrap();
+    let refused = write(learner.bundle(), learner.store(), &LearnerSettings::default(), &mut file).unwrap_err();
+    let is_named = matches!(&refused, BackupError::Store(StoreError::Read { path, .. }) if *path == kept);
+    assert!(is_named, "{refused:?}");
+}

@@ -133,7 +133,8 @@ fn write_signed(
     append(&mut tar, SLOT, &slot)?;
     let (mut pictures, mut warnings) = (0, Vec::new());
     let kept = store.pictures(&bundle.digest);
-    for exemplar in kept.exemplars()?.intersection(&saved.exemplar_digests()) {
+    let unread = |source| StoreError::Read { path: kept.folder().into(), source };
+    for exemplar in kept.exemplars().map_err(unread)?.intersection(&saved.exemplar_digests()) {
         match sound_picture(kept.read(exemplar)) {
             Ok(bytes) => {
                 append(&mut tar, &format!("{SHOTS}{}", kept_pictures::file_of(exemplar)), &bytes)?;
