@@ -1,7 +1,7 @@
 #!/bin/sh
 # Tries a bundle on your own pictures: own-pictures.sh PICTURES [DRAW] [OPTION...]
 #
-# PICTURES holds a folder of pictures (JPEG, PNG) for each thing. Five of each are learned into a state of their own, up to
+# PICTURES holds a folder of pictures (JPEG, PNG, WebP) for each thing. Five of each are learned into a state of their own, up to
 # twenty others of each classified, and the share that is right is printed; "unknown" is wrong, whatever is said to be
 # nearest. From three things on, answers are among these alone, as on a device; with `--answers all` they are among the
 # classes of the bundle, too. Blurred pictures are taken. DRAW (1 where none is given) decides which pictures these are;
@@ -25,7 +25,7 @@ for folder in "$pictures"/*/; do
     number=$((number + 1))
     # In an order that follows from the draw and the pictures' names. Hidden files are not meant.
     find -L "$(CDPATH='' cd -- "$folder" && pwd)" ! -name '.*' \
-        \( -iname '*.jpg' -o -iname '*.jpeg' -o -iname '*.png' \) | while IFS= read -r file; do
+        \( -iname '*.jpg' -o -iname '*.jpeg' -o -iname '*.png' -o -iname '*.webp' \) | while IFS= read -r file; do
         name=$(basename "$file")
         printf '%s %s\n' "$(printf '%s %s' "$draw" "$name" | sha256sum | cut -c 1-64)" "$file"
     done | sort | head -n 25 | cut -c 66- > "$work/pictures"

@@ -110,6 +110,7 @@ pub enum BackupError {
 
 /// What a backup holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct BackupContents {
     /// The bundle that it was learned on.
     pub bundle: KeptBundle,

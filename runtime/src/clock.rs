@@ -1,4 +1,4 @@
-//! The machine's clock.
+//! The machine's clock: seconds since 1970, or nothing where it was never set.
 
 use std::time::SystemTime;
 

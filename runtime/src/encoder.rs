@@ -1,4 +1,4 @@
-//! The frozen backbone f: a batch of images becomes a batch of feature vectors.
+//! The frozen backbone f, on the engines that run it: a batch of images becomes a batch of feature vectors.
 
 pub mod audit;
 pub mod engine_choice;

@@ -1,4 +1,5 @@
-//! Files without trust: neither in their size, nor in what lies in their place.
+//! Reads and replaces files without trust, neither in their size, nor in what lies in their place; what is replaced
+//! survives a power cut.
 
 pub mod destination;
 pub(crate) mod folder;
@@ -54,6 +55,16 @@ pub fn replace_in_new_folder(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let folder = path.parent().filter(|folder| !folder.is_dir());
     folder.map_or(Ok(()), create_folder)?;
     replace(path, bytes)
+}
+
+/// Replaces a file as [`replace_in_new_folder`] does, unless root would so take it from the user whose folder it is in:
+/// for files beside a device's state.
+///
+/// # Errors
+/// As for [`replace_in_new_folder`] and [`check_folder_owner`].
+pub fn replace_for_owner(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    check_folder_owner(folder_of(path))?;
+    replace_in_new_folder(path, bytes)
 }
 
 /// Replaces a file as [`replace`] does, by what `write` writes into a new one.
@@ -351,6 +362,77 @@ pub(crate) fn foreign_owner(_: &Metadata, _: &Path) -> io::Result<Option<[u32; 2
     Ok(None)
 }
 
+/// A folder of one user, in which new files would belong to another one.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "{} belongs to user {owner}, but what is written here to user {user}: the other one could not read it; run this as \
+     user {owner}",
+    folder.display()
+)]
+pub(crate) struct ForeignFolder {
+    /// The folder, or the innermost one above it that is there.
+    pub folder: PathBuf,
+    /// Number of the user whom it belongs to.
+    pub owner: u32,
+    /// Number of the user whom new files belong to.
+    pub user: u32,
+}
+
+/// Refuses root a folder of another user, there or still to be made: that one's programs could not read files and
+/// folders that root makes for its own eyes. Other users are kept out, or let in, by the folder's rights. A number that is
+/// no user's here does not count: a container's root may write what is mounted from the host.
+///
+/// # Errors
+/// [`io::ErrorKind::PermissionDenied`] if this process is root's, and the folder, or the innermost one above it that is
+/// there, belongs to another user than new files in it.
+pub fn check_folder_owner(folder: &Path) -> io::Result<()> {
+    foreign_folder(folder).map_or(Ok(()), |foreign| Err(io::Error::new(io::ErrorKind::PermissionDenied, foreign)))
+}
+
+/// The folder of another user where this process, as root, would make files for itself in `folder`.
+#[cfg(unix)]
+pub(crate) fn foreign_folder(folder: &Path) -> Option<ForeignFolder> {
+    use std::os::unix::fs::MetadataExt;
+    if !rustix::process::geteuid().is_root() {
+        return None;
+    }
+    let existing = |folder: &Path| {
+        let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
+        fs::metadata(folder).ok().map(|facts| (folder.to_owned(), facts))
+    };
+    let (folder, facts) = folder.ancestors().find_map(existing)?;
+    // What everybody may write is nobody's own.
+    if facts.mode() & 0o002 != 0 {
+        return None;
+    }
+    let users = fs::read_to_string("/etc/passwd").unwrap_or_default();
+    user_name(&users, facts.uid())?;
+    // Where no file can be made, whoever makes one is told why.
+    let [owner, user] = foreign_owner(&facts, &folder).ok()??;
+    Some(ForeignFolder { folder, owner, user })
+}
+
+/// The name of a user in the text of `/etc/passwd`.
+#[cfg(unix)]
+pub fn user_name(users: &str, number: u32) -> Option<&str> {
+    users.lines().find_map(|line| {
+        let mut fields = line.split(':');
+        let name = fields.next()?;
+        (fields.nth(1)?.parse() == Ok(number)).then_some(name)
+    })
+}
+
+/// Other systems than Unix have no numbers for owners.
+#[cfg(not(unix))]
+pub(crate) fn foreign_folder(_: &Path) -> Option<ForeignFolder> {
+    None
+}
+
+/// Whether nothing lies at a path. What cannot be looked at may be there.
+pub fn is_absent(path: &Path) -> bool {
+    fs::metadata(path).is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
+}
+
 #[cfg(test)]
 mod tests {
 
@@ -459,5 +541,52 @@ mod tests {
         create(&folder.path().join("new"), b"new").unwrap();
         assert_eq!(fs::read(folder.path().join("new")).unwrap(), b"new");
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 3, "something was left behind");
+    }
+
+    #[test]
+    #[cfg(unix)]
+    fn root_makes_nothing_for_itself_in_a_folder_of_another_user() {
+        use std::os::unix::fs::{PermissionsExt, chown};
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("device");
+        create_folder(&path).unwrap();
+        let below = path.join("state/file");
+        replace_for_owner(&below, b"first").unwrap();
+        fs::remove_dir_all(path.join("state")).unwrap();
+        if chown(&path, Some(65_534), None).is_err() {
+            let _ = io::stderr().write_all(b"skipped: folders of another user (giving one away needs root)\n");
+            return;
+        }
+        for refused in [replace_for_owner(&below, b"second"), check_folder_owner(&path), check_folder_owner(&below)] {
+            let error = refused.unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::PermissionDenied);
+            let expected = format!("{} belongs to user 65534, but what is written here to user 0", path.display());
+            assert!(error.to_string().starts_with(&expected), "{error}");
+        }
+        assert_eq!(fs::read_dir(&path).unwrap().count(), 0, "something was left behind");
+        // As a folder of the host's, of a user whom a container does not know.
+        chown(&path, Some(12_345), None).unwrap();
+        replace_for_owner(&below, b"second").unwrap();
+        fs::remove_dir_all(path.join("state")).unwrap();
+        // As /tmp is, in a container whose root is not the machine's.
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o1777)).unwrap();
+        replace_for_owner(&below, b"third").unwrap();
+    }
+
+    #[test]
+    #[cfg(unix)]
+    fn a_user_is_named_by_the_list_of_users() {
+        let users = "root:x:0:0:root:/root:/bin/sh\n+\norco:x:995:990::/var/lib/orco:/usr/sbin/nologin\n";
+        assert_eq!((user_name(users, 995), user_name(users, 0)), (Some("orco"), Some("root")));
+        assert_eq!((user_name(users, 990), user_name("", 0)), (None, None));
+    }
+
+    #[test]
+    fn only_what_is_not_there_is_absent() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("file"), b"bytes").unwrap();
+        assert!(is_absent(&folder.path().join("none")));
+        assert!(!is_absent(folder.path()) && !is_absent(&folder.path().join("file")));
+        assert!(!is_absent(Path::new("in\0valid")), "it cannot be looked at");
     }
 }

@@ -1,4 +1,6 @@
 //! Pictures: from a file's bytes to the backbone's input.
+//!
+//! The crate `image`, whose [`RgbImage`] a picture in memory is, is [`image_rs`](crate::image_rs) here.
 
 mod colours;
 mod decoded_picture;
@@ -40,8 +42,8 @@ pub const MAX_PNG_FILE: u64 = 1 << 30;
 /// Largest width and height of the pictures that a backbone is fed with, in pixels.
 pub const MAX_CANVAS: u32 = 1024;
 
-/// Extensions of the files that [`open`] reads.
-pub const EXTENSIONS: [&str; 4] = ["jpg", "jpeg", "png", "webp"];
+/// Extensions of the files that [`open`] reads. A file of several JPEG pictures (`.mpo`) is read as its first.
+pub const EXTENSIONS: [&str; 7] = ["jpg", "jpeg", "jfif", "jpe", "mpo", "png", "webp"];
 /// Media types of the files that [`decode`] reads; `image/jpg` is what some cameras send.
 pub const MEDIA_TYPES: [&str; 4] = ["image/jpeg", "image/jpg", "image/png", "image/webp"];
 
@@ -72,8 +74,26 @@ pub enum ImageError {
     #[error("is neither a JPEG nor a PNG nor a WebP picture")]
     Format,
     /// The picture is in a format that is not read.
-    #[error("is a {} file, which cannot be read: {}", .0.name, .0.remedy)]
+    #[error("is {} {} file, which cannot be read: {}", .0.article, .0.name, .0.remedy)]
     Foreign(ForeignFormat),
+    /// The file has no bytes.
+    #[error("is empty")]
+    Empty,
+    /// The file stands for one that Git LFS has not fetched.
+    #[error("is a Git LFS pointer: run git lfs pull")]
+    LfsPointer,
+    /// The picture is in WebP, which cannot be decoded at reduced scale, and takes more than [`MAX_MEMORY`].
+    #[error(
+        "is a WebP picture of {width} x {height} pixels, too large to decode within {} MiB: save it as JPEG or make it \
+         smaller",
+        MAX_MEMORY >> 20
+    )]
+    LargeWebp {
+        /// Width in pixels.
+        width: u32,
+        /// Height in pixels.
+        height: u32,
+    },
     /// The picture has more pixels than [`MAX_PIXELS`], or cannot be decoded within [`MAX_MEMORY`].
     #[error(
         "is too large: at most {} megapixels and {MAX_SIDE} pixels a side are accepted, as far as they can be \
@@ -81,6 +101,9 @@ pub enum ImageError {
         MAX_PIXELS / 1_000_000, MAX_MEMORY >> 20
     )]
     TooLarge,
+    /// What stands in the file beside the picture takes too much memory.
+    #[error("holds more metadata than can be read, such as EXIF data: save it without")]
+    LargeMetadata,
     /// The rows in memory are not a picture of that size.
     #[error("is not {width} x {height} pixels: rows of {stride} bytes, {bytes} bytes in all")]
     Rows {
@@ -101,6 +124,7 @@ pub enum ImageError {
 /// A file that is not used as a picture, and why. The reason goes on with the sentence.
 #[derive(Debug, thiserror::Error)]
 #[error("{} {reason}", path.display())]
+#[non_exhaustive]
 pub struct PictureFileError {
     /// The file.
     pub path: PathBuf,
@@ -234,6 +258,12 @@ impl Format {
 
 /// Why the bytes of a file are not read.
 fn unread(bytes: &[u8]) -> ImageError {
+    if bytes.is_empty() {
+        return ImageError::Empty;
+    }
+    if bytes.starts_with(b"version https://git-lfs.github.com/spec/") {
+        return ImageError::LfsPointer;
+    }
     ForeignFormat::of_bytes(bytes).map_or(ImageError::Format, ImageError::Foreign)
 }
 
@@ -451,7 +481,14 @@ mod tests {
     fn what_is_no_picture_is_refused() {
         assert!(matches!(decode(b"GIF89a"), Err(ImageError::Foreign(format)) if format.name == "GIF"));
         assert!(matches!(decode(b"text"), Err(ImageError::Format)));
-        assert!(matches!(decode(b""), Err(ImageError::Format)));
+        let said = |bytes: &[u8]| decode(bytes).unwrap_err().to_string();
+        assert_eq!(said(b""), "is empty");
+        let pointer = b"version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 12345\n";
+        assert_eq!(said(pointer), "is a Git LFS pointer: run git lfs pull");
+        let avif = said(b"\0\0\0\x24ftypavif");
+        assert_eq!(avif, "is an AVIF file, which cannot be read: save it as JPEG or PNG");
+        assert!(said(b"BM").starts_with("is a BMP file"));
+        assert!(["a.JFIF", "a.jpe", "a.mpo", "a.webp"].iter().all(|name| has_extension(Path::new(name))));
         let bytes = png(&RgbImage::new(40, 40));
         assert!(matches!(decode(&bytes[..bytes.len() / 2]), Err(ImageError::Damaged(_))));
         assert!(matches!(decode(&png(&RgbImage::new(65_536, 1))), Err(ImageError::TooLarge)));

@@ -40,14 +40,16 @@ use crate::encoder::engine_choice::{ChoiceReason, Workload};
 use crate::store::{NewestState, Store, StoreError, StoreSnapshot};
 use crate::threads::{self, Threads};
 
+pub use answer::Answer;
 use answer::StateClassifier;
-pub use answer::{Answer, Score};
 pub use change::{ChangeOutcome, PackClass};
 pub use check::DoubtfulShot;
 pub use error::{BrokenPicture, ChangeError, ExportError, OpenLearnerError, PictureProblem, ShotsError};
 pub use keeping::KeptShots;
 pub use kept_scope::{KeptScope, ScopeFileError};
 pub use observer::{ChangeStep, Observer};
+#[doc(no_inline)]
+pub use orco_state::classify::{Match, Score};
 pub use settings::{AlignmentTime, AnswerScope, LearnerSettings, SettingsError, ShotChecks};
 pub use shots::{PictureFolder, Shots, pictures_in};
 use started_encoder::StartedEncoders;
@@ -55,6 +57,7 @@ pub use undo::UndoOutcome;
 
 /// The engine that a learner's backbone runs on.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct EngineInUse {
     /// Its name and version.
     pub name: String,

@@ -44,16 +44,28 @@
 //! - [`backup`]: all that a device knows in one file, for its replacement;
 //! - [`prelude`]: what most programs use.
 //!
+//! # Engine, encoder, backbone
+//!
+//! The *backbone* is the network itself, a file in the bundle of which the manifest tells shape and cost
+//! ([`BackboneFacts`](manifest::BackboneFacts)). An [`Engine`](encoder::engine_choice::Engine) is a program that
+//! computes networks: rten or ONNX Runtime. An [`EngineChoice`](encoder::engine_choice::EngineChoice) is the engine that
+//! a user asks for, or leaves open. A [`ChosenEngine`](encoder::engine_choice::ChosenEngine) is the engine that the work
+//! ahead got, with the reason. An [`Encoder`](encoder::Encoder) is a backbone opened on an engine, which computes
+//! features; an [`OpenedEncoder`](encoder::engine_choice::OpenedEncoder) has it with the reason for its engine, and
+//! [`EngineInUse`](learner::EngineInUse) tells name and reason of the one that a learner's answers come from.
+//!
 //! # Features
 //!
 //! - `rten` (default): an ONNX engine in Rust, which works everywhere and computes shots.
 //! - `onnx` (default): ONNX Runtime, whose shared library is found at run time, for frames where it is faster. It is used
 //!   where [`pictures_ahead`](field@learner::LearnerSettings::pictures_ahead) says that 12 pictures or more will be
-//!   classified (1 by default), and where its telemetry is off: call `encoder::telemetry::off()` first in `main`, before
+//!   classified (1 by default), and where its telemetry is off: call `encoder::telemetry::turn_off()` first in `main`, before
 //!   there are other threads, or set `ORT_DISABLE_TELEMETRY=1`.
 //! - `sign`: signing bundles, packs and backups. Checking signatures needs no feature.
 
-/// The crate whose [`RgbImage`](image_rs::RgbImage) pictures are, in the version that this crate's functions take.
+/// The crate `image`, whose [`RgbImage`](image_rs::RgbImage) pictures are, in the version that this crate's functions
+/// take. It has another name here because [`image`](crate::image) is this crate's own module, which reads pictures from
+/// files and cameras within bounds of memory.
 pub use ::image as image_rs;
 /// The crate whose arrays features are, in the version that this crate's functions take.
 pub use ndarray;

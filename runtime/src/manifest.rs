@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use orco_core::config::LearnConfig;
+use orco_core::config::MethodConfig;
 
 use crate::augment::AugmentedViews;
 use crate::image::Preprocessing;
@@ -49,7 +49,7 @@ pub struct Manifest {
     /// The backbone in numbers.
     pub backbone: BackboneFacts,
     /// Settings of phase 3.
-    pub learn: LearnConfig,
+    pub learn: MethodConfig,
     /// Where the bundle comes from.
     pub provenance: Provenance,
     /// SHA-256 of each file, in hexadecimal, by name.
@@ -157,7 +157,7 @@ impl Manifest {
             return Err(ManifestError::Version(format));
         }
         let learn = table.get("learn").and_then(toml::Value::as_table);
-        let fixed = learn.and_then(|learn| learn.keys().find_map(|name| Some((name, LearnConfig::fixed(name)?))));
+        let fixed = learn.and_then(|learn| learn.keys().find_map(|name| Some((name, MethodConfig::fixed(name)?))));
         if let Some((name, fixed)) = fixed {
             return Err(ManifestError::Toml(format!("{name} is no setting of [learn]: {fixed}; leave it out")));
         }

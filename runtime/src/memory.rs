@@ -26,17 +26,39 @@ fn figure(meminfo: &str, name: &str) -> Option<u64> {
     kib.checked_mul(1024)
 }
 
-/// The lowest limit of the control group (version 2) and of those around it.
+/// Limits from here on are none: version 1 of control groups writes a number close to 2^63 where version 2 writes `max`.
+const NO_LIMIT: u64 = 1 << 60;
+
+/// The lowest limit of the control group and of those around it.
 fn group_limit() -> Option<u64> {
     lowest_limit(&fs::read_to_string("/proc/self/cgroup").ok()?, Path::new("/sys/fs/cgroup"))
 }
 
-/// The lowest limit below `root` of the group that `/proc/self/cgroup` names.
+/// The lowest limit below `root` of the groups that `/proc/self/cgroup` names. Machines may have both versions of
+/// control groups, and memory in either.
 fn lowest_limit(groups: &str, root: &Path) -> Option<u64> {
-    let own = groups.lines().find_map(|line| line.strip_prefix("0::/"))?;
-    let folder = root.join(own.trim_end());
+    let of_version_2 = groups.lines().find_map(|line| line.strip_prefix("0::/"));
+    let of_version_1 = groups.lines().find_map(memory_group);
+    let limits = [
+        of_version_2.and_then(|own| lowest_around(root, own, "memory.max")),
+        of_version_1.and_then(|own| lowest_around(&root.join("memory"), own, "memory.limit_in_bytes")),
+    ];
+    limits.into_iter().flatten().min()
+}
+
+/// The group in a line of version 1 that names the controller of memory: `4:memory:/GROUP`, perhaps with others.
+fn memory_group(line: &str) -> Option<&str> {
+    let (controllers, group) = line.split_once(':')?.1.split_once(":/")?;
+    controllers.split(',').any(|controller| controller == "memory").then_some(group)
+}
+
+/// The lowest limit of a group below `root` and of those around it. In a container the group may be named as the machine
+/// outside names it; `root` is the container's own then.
+fn lowest_around(root: &Path, group: &str, file: &str) -> Option<u64> {
+    let folder = root.join(group.trim_end());
     let around = folder.ancestors().take_while(|folder| folder.starts_with(root));
-    around.filter_map(|folder| fs::read_to_string(folder.join("memory.max")).ok()?.trim().parse().ok()).min()
+    let limits = around.filter_map(|folder| fs::read_to_string(folder.join(file)).ok()?.trim().parse().ok());
+    limits.filter(|limit| *limit < NO_LIMIT).min()
 }
 
 #[cfg(test)]
@@ -70,5 +92,28 @@ mod tests {
         fs::write(own.join("memory.max"), "1048576\n").unwrap();
         assert_eq!(limit(), Some(1 << 20));
         assert_eq!(lowest_limit("1:cpu:/other\n", root.path()), None);
+    }
+
+    #[test]
+    fn the_first_version_of_control_groups_counts_too() {
+        const FILE: &str = "memory.limit_in_bytes";
+        let root = tempfile::tempdir().unwrap();
+        let own = root.path().join("memory/docker/orco");
+        fs::create_dir_all(&own).unwrap();
+        let groups = "5:cpu,cpuacct:/other\n4:hugetlb,memory:/docker/orco\n1:name=memory:/other\n0::/\n";
+        let limit = || lowest_limit(groups, root.path());
+        assert_eq!(limit(), None);
+        fs::write(own.join(FILE), "9223372036854771712\n").unwrap();
+        assert_eq!(limit(), None);
+        fs::write(own.join(FILE), "536870912\n").unwrap();
+        assert_eq!(limit(), Some(512 << 20));
+        fs::write(root.path().join("memory.max"), "1048576\n").unwrap();
+        assert_eq!(limit(), Some(1 << 20), "the lower one of both versions");
+        fs::remove_file(root.path().join("memory.max")).unwrap();
+        // In a container the folder of its group is the root.
+        fs::remove_dir_all(root.path().join("memory/docker")).unwrap();
+        fs::write(root.path().join("memory").join(FILE), "268435456\n").unwrap();
+        assert_eq!(limit(), Some(256 << 20));
+        assert_eq!(lowest_limit("3:cpuset:/\n", root.path()), None);
     }
 }

@@ -44,6 +44,7 @@ const LEAST_SHOWN: usize = 50;
 
 /// What was measured on a picture.
 #[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct Quality {
     /// Share of dark pixels, 0..1.
     pub dark: f32,

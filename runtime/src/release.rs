@@ -44,6 +44,11 @@ pub enum ReleaseError {
     },
 }
 
+/// A text does not say which releases were used: what is wrong with it.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct ReleasesFormatError(String);
+
 /// The highest release of each bundle that was used, by the bundle's name.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
@@ -60,7 +65,7 @@ impl Releases {
         match files::read_own(&path, MAX_FILE) {
             Ok(bytes) => {
                 let text = String::from_utf8(bytes).map_err(|error| failed(error.to_string()))?;
-                Self::parse(&text).map_err(failed)
+                Self::parse(&text).map_err(|error| failed(error.to_string()))
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Self::default()),
             Err(error) => Err(failed(error.to_string())),
@@ -78,9 +83,9 @@ impl Releases {
     /// Out of the text of a file.
     ///
     /// # Errors
-    /// What is wrong with the text.
-    pub fn parse(text: &str) -> Result<Self, String> {
-        toml::from_str(text).map_err(|error| error.message().to_owned())
+    /// [`ReleasesFormatError`] says what is wrong with the text.
+    pub fn parse(text: &str) -> Result<Self, ReleasesFormatError> {
+        toml::from_str(text).map_err(|error| ReleasesFormatError(error.message().to_owned()))
     }
 
     /// Refuses a release lower than one used before.

@@ -190,6 +190,7 @@ fn read_text(path: &Path) -> Result<String, KeyError> {
 #[cfg(feature = "sign")]
 mod secret {
     use std::env;
+    use std::error::Error;
     use std::io::{Cursor, Read};
     use std::path::Path;
 
@@ -200,6 +201,18 @@ mod secret {
 
     /// Variable of the environment with the password of the secret key.
     pub const PASSWORD: &str = "ORCO_KEY_PASSWORD";
+
+    /// A key could not be made, or bytes could not be signed: the system has no random numbers, or the bytes cannot be
+    /// read.
+    #[derive(Debug, thiserror::Error)]
+    #[error(transparent)]
+    pub struct SignError(Box<dyn Error + Send + Sync>);
+
+    impl SignError {
+        fn of(error: minisign::PError) -> Self {
+            Self(error.into())
+        }
+    }
 
     /// The key that signs.
     #[derive(Clone)]
@@ -213,6 +226,7 @@ mod secret {
 
     /// A new key: as it works, and as minisign's files have it.
     #[derive(Debug)]
+    #[non_exhaustive]
     pub struct GeneratedKey {
         /// Signs.
         pub secret: SecretKey,
@@ -297,16 +311,16 @@ mod secret {
         /// A new key without a password.
         ///
         /// # Errors
-        /// If the system has no random numbers.
-        pub fn generate() -> Result<GeneratedKey, String> {
-            GeneratedKey::new().map_err(|error| error.to_string())
+        /// [`SignError`] if the system has no random numbers.
+        pub fn generate() -> Result<GeneratedKey, SignError> {
+            GeneratedKey::new().map_err(SignError::of)
         }
 
         /// Signs bytes: the text of a `.minisig` file whose trusted comment is `comment`.
         ///
         /// # Errors
-        /// If the system has no random numbers.
-        pub fn sign(&self, bytes: &[u8], comment: &str) -> Result<String, String> {
+        /// [`SignError`] if the system has no random numbers.
+        pub fn sign(&self, bytes: &[u8], comment: &str) -> Result<String, SignError> {
             self.sign_read(Cursor::new(bytes), comment)
         }
 
@@ -314,15 +328,15 @@ mod secret {
         ///
         /// # Errors
         /// As for [`sign`](Self::sign), and if the bytes cannot be read.
-        pub fn sign_read(&self, bytes: impl Read, comment: &str) -> Result<String, String> {
+        pub fn sign_read(&self, bytes: impl Read, comment: &str) -> Result<String, SignError> {
             let untrusted = Some("signature of an OrCo key");
             let signed = minisign::sign(None, &self.0, bytes, Some(comment), untrusted);
-            signed.map(|signature| signature.into_string()).map_err(|error| error.to_string())
+            signed.map(|signature| signature.into_string()).map_err(SignError::of)
         }
     }
 }
 #[cfg(feature = "sign")]
-pub use secret::{GeneratedKey, PASSWORD, SecretKey};
+pub use secret::{GeneratedKey, PASSWORD, SecretKey, SignError};
 
 #[cfg(test)]
 mod tests {

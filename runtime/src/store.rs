@@ -1,4 +1,14 @@
-//! The store of a device with a file system: [`orco_state::store`] on a folder, which one process at a time may change.
+//! The store of a device with a file system: [`orco_state::slots`] on a folder, which one process at a time may change.
+//!
+//! # What is kept, and how it is told apart
+//!
+//! | word | what it is |
+//! |---|---|
+//! | *state*, [`State`](orco_state::state::State) | what a device has learned on a bundle: classes, exemplars, aligned head, balance |
+//! | *saved*, [`SavedState`] | a state with the history of how it came to be: what is written and read as one |
+//! | *slot*, [`Slot`] | one of the two places for a saved state; the newest sound one holds |
+//! | *generation*, [`StoreSnapshot::generation`] | counts the saves, 0 before the first, and stands in the slot: it tells which slot is newer, and whether another process saved meanwhile |
+//! | *revision*, [`Revision`] | which files the slots are now, without reading them: another one after every save, of which none is higher than another; it tells cheaply whether the state is to be read again |
 //!
 //! ```
 //! use std::time::Duration;
@@ -27,6 +37,7 @@ mod folder;
 pub mod kept_pictures;
 pub(crate) mod picture_guard;
 mod revision;
+mod save_lock;
 mod switch;
 #[cfg(test)]
 mod tests;
@@ -35,24 +46,24 @@ pub use error::{DamagedCopy, StoreError};
 pub use revision::Revision;
 
 use std::cell::Cell;
-use std::fs::{self, File, TryLockError};
+use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use self::files::SlotFiles;
+use self::save_lock::LOCK;
 use crate::bundle::Bundle;
-use crate::files::lock::{Lock, LockError, keep_trying};
-use crate::files::{SymlinkPolicy, create_folder, foreign_owner, missing_folders, random_name};
+use crate::files::lock::Lock;
+use crate::files::{ForeignFolder, SymlinkPolicy, create_folder, foreign_folder, foreign_owner, random_name};
 pub(crate) use folder::MAX_SLOT;
 use folder::{Disk, StateFolder};
 use orco_state::codec::DecodeError;
 use orco_state::history::SavedState;
-use orco_state::state::BaseModel;
-use orco_state::store::{
-    self as slots, DamagedSlot, FaultySlot, LoadError, Medium, MediumSnapshot, MediumState, NewestSlot, SaveError,
-    Slot, SlotFault,
+use orco_state::slots::{
+    self, DamagedSlot, FaultySlot, LoadError, Medium, MediumSnapshot, MediumState, NewestSlot, SaveError, Slot,
+    SlotFault,
 };
+use orco_state::state::BaseModel;
 
 /// A folder that holds a device's state.
 #[derive(Clone, Debug)]
@@ -111,12 +122,6 @@ impl StoreSnapshot {
 type SlotLoad =
     fn(&mut SlotFiles<StateFolder>, &BaseModel, [u8; 32]) -> Result<MediumSnapshot<io::Error>, LoadError<io::Error>>;
 
-/// Name of the file whose lock a process holds while it changes the state.
-const LOCK: &str = ".lock";
-/// Time that a save waits, at most, for another process to finish one: only where the lock file was removed can there
-/// be two.
-const OTHER_SAVE: Duration = Duration::from_secs(30);
-
 impl Store {
     /// The store in `folder`, which is created on the first save.
     pub fn new(folder: impl AsRef<Path>) -> Self {
@@ -142,66 +147,6 @@ impl Store {
         SlotFiles::new(StateFolder { path: self.folder.clone(), links: SymlinkPolicy::Follow }, random_name())
     }
 
-    /// Keeps other processes from changing this folder until the returned value is dropped; waits up to `wait` for
-    /// another one.
-    ///
-    /// # Errors
-    /// [`StoreError::Busy`] if another process is at it, [`StoreError::OtherOwner`] if the state belongs to another
-    /// user, [`StoreError::Folder`], [`StoreError::Write`] or [`StoreError::Lock`] if the folder cannot be made,
-    /// written or locked.
-    pub fn lock(&self, wait: Duration) -> Result<LockedStore, StoreError> {
-        let path = self.folder.join(LOCK);
-        let failed = |source| StoreError::Write { path: path.clone(), source };
-        let mut made = Vec::new();
-        let taken = loop {
-            made.extend(missing_folders(&self.folder).map(Path::to_owned));
-            self.create_folder().map_err(|source| {
-                // What could be made of it goes again.
-                made.iter().for_each(|folder| drop(fs::remove_dir(folder)));
-                StoreError::Folder { path: self.folder.clone(), source }
-            })?;
-            self.check_owners()?;
-            match Lock::take(&path, wait) {
-                // Whoever had made the folder saved nothing, and has removed it again.
-                Err(LockError::Open(error)) if error.kind() == io::ErrorKind::NotFound && !self.folder.exists() => {}
-                taken => break taken,
-            }
-        };
-        let lock = taken.map_err(|error| match error {
-            LockError::Held => StoreError::Busy { folder: self.folder.clone() },
-            LockError::OtherOwner { owner, user } => StoreError::OtherOwner { path: path.clone(), owner, user },
-            LockError::Open(source) if source.kind() != io::ErrorKind::InvalidInput => failed(source),
-            source => StoreError::Lock { path: path.clone(), source },
-        })?;
-        let locked = LockedStore { store: self.clone(), lock, made, newest: Cell::default() };
-        match self.hold_folder(Duration::ZERO) {
-            // The lock file was removed, and another process is saving just now: its new file is no leftover. Whoever
-            // locks next removes what is one.
-            Err(StoreError::Busy { .. }) => {}
-            held => {
-                let _folder = held?;
-                self.files().remove_unfinished().map_err(failed)?;
-            }
-        }
-        Ok(locked)
-    }
-
-    /// Holds the folder until what it returns is dropped; waits up to `wait` for another process. Nothing
-    /// where the system has no locks for folders.
-    fn hold_folder(&self, wait: Duration) -> Result<Option<File>, StoreError> {
-        let Ok(folder) = File::open(&self.folder) else { return Ok(None) };
-        let held = keep_trying(wait, || match folder.try_lock() {
-            Ok(()) => Ok(Some(())),
-            Err(TryLockError::WouldBlock) => Ok(None),
-            Err(TryLockError::Error(error)) => Err(error),
-        });
-        match held {
-            Ok(Some(())) => Ok(Some(folder)),
-            Ok(None) => Err(StoreError::Busy { folder: self.folder.clone() }),
-            Err(_) => Ok(None),
-        }
-    }
-
     /// Refuses to change what another user could then no longer read.
     fn check_owners(&self) -> Result<(), StoreError> {
         for name in Slot::BOTH.map(Slot::name) {
@@ -218,6 +163,17 @@ impl Store {
             }
         }
         Ok(())
+    }
+
+    /// Refuses root a state that another user's programs could then not read, before anything is made. Whose a state is
+    /// that is there, its own files say.
+    fn check_folder_owner(&self) -> Result<(), StoreError> {
+        if Slot::BOTH.iter().any(|slot| self.path(*slot).exists()) {
+            return Ok(());
+        }
+        foreign_folder(&self.folder).map_or(Ok(()), |ForeignFolder { folder, owner, user }| {
+            Err(StoreError::OtherOwner { path: folder, owner, user })
+        })
     }
 
     /// Makes the folder, so that it survives a power cut.
@@ -465,16 +421,6 @@ impl LockedStore {
         Ok(())
     }
 
-    /// Refuses to go on where another process may have locked the store, too: it may take what is kept for a change for
-    /// leftovers.
-    ///
-    /// # Errors
-    /// [`StoreError::Overtaken`] if the lock file was removed or replaced.
-    pub(crate) fn check_in_place(&self) -> Result<(), StoreError> {
-        let overtaken = || StoreError::Overtaken { folder: self.store.folder.clone() };
-        self.lock.is_in_place().then_some(()).ok_or_else(overtaken)
-    }
-
     /// Removes the folders that were made for a change that saved nothing, unless something else lies in them.
     fn leave_nothing(&self) -> io::Result<()> {
         let folder = &self.store.folder;
@@ -494,19 +440,8 @@ impl LockedStore {
     ) -> Result<NewestSlot, StoreError> {
         self.store.check_owners()?;
         let NewestState { generation: from, slot, .. } = self.newest.get();
+        let _save = self.hold_for_save(slot)?;
         let overtaken = || StoreError::Overtaken { folder: self.store.folder.clone() };
-        // Where the lock file was removed, another process may be saving just now. So a save holds the folder: the
-        // first one writes both slots, and nobody may change the state between. Only where the system has no locks for
-        // folders does it hold the file of the state that both loaded, which neither writes: on SMB nobody, not even
-        // the holder, can read a locked file by another handle.
-        let folder = self.store.hold_folder(OTHER_SAVE)?;
-        let held = slot.filter(|_| folder.is_none());
-        let hold = held.map(|slot| Lock::take_existing(&self.store.path(slot), OTHER_SAVE)).transpose();
-        let _hold = hold.map_err(|error| match error {
-            LockError::Open(error) if error.kind() == io::ErrorKind::NotFound => overtaken(),
-            LockError::Held => StoreError::Busy { folder: self.store.folder.clone() },
-            source => StoreError::Lock { path: self.store.path(slot.unwrap_or(Slot::A)), source },
-        })?;
         write(&mut self.store.files(), from).map_err(|error| match error {
             SaveError::Occupied(error) => self.store.not_loaded(error),
             SaveError::Overtaken { .. } => overtaken(),

@@ -1,41 +1,49 @@
-//! Threads for the learner.
+//! Threads that a learner computes on: how many this process may use, and a pool of them.
 
 use std::any::Any;
+use std::error::Error;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::{env, fmt, fs, thread};
 
 use rayon::iter::{IntoParallelIterator, ParallelIterator};
-use rayon::{ThreadPool, ThreadPoolBuildError, ThreadPoolBuilder};
+use rayon::{ThreadPool, ThreadPoolBuilder};
 
 use orco_core::workers::Workers;
 
-/// What [`limit`] was told; 0 stands for no limit.
+/// The variable by which rten is told how many threads to compute on.
+pub const VARIABLE: &str = "RTEN_NUM_THREADS";
+
+/// What [`set_limit`] was told; 0 stands for no limit.
 static LIMIT: AtomicUsize = AtomicUsize::new(0);
 
 /// Has this process compute on so many threads at most. To be called at the start of `main`: rten is told through the
-/// environment, which other threads may be reading.
+/// environment, which other threads may be reading. Where [`VARIABLE`] says so already, it may be called at any time
+/// before rten computes.
 ///
 /// # Errors
-/// [`LimitError`] if the process may have other threads.
-pub fn limit(count: usize) -> Result<(), LimitError> {
-    if !alone() {
-        return Err(LimitError);
+/// [`LimitError`] if [`VARIABLE`] says otherwise, and the process may have other threads.
+pub fn set_limit(count: usize) -> Result<(), LimitError> {
+    let count = count.max(1);
+    if env::var_os(VARIABLE).is_none_or(|value| value != *count.to_string()) {
+        if !alone() {
+            return Err(LimitError);
+        }
+        // SAFETY: this is the process's only thread (on Windows, any number is allowed).
+        unsafe { env::set_var(VARIABLE, count.to_string()) };
     }
-    LIMIT.store(count.max(1), Ordering::Relaxed);
-    // SAFETY: this is the process's only thread (on Windows, any number is allowed).
-    unsafe { env::set_var("RTEN_NUM_THREADS", count.max(1).to_string()) };
+    LIMIT.store(count, Ordering::Relaxed);
     Ok(())
 }
 
-/// The number of threads cannot be limited any more.
+/// The number of threads cannot be limited any more: [`set_limit`] belongs at the start of `main`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the number of threads can be limited only while no other thread runs, at the start of main")]
+#[error("the number of threads cannot be limited while other threads run; set {VARIABLE} before the program starts")]
 pub struct LimitError;
 
-/// What [`limit`] was told.
-pub fn limited_to() -> Option<usize> {
+/// The most threads that this process may compute on, if [`set_limit`] was told.
+pub fn limit() -> Option<usize> {
     Some(LIMIT.load(Ordering::Relaxed)).filter(|limit| *limit > 0)
 }
 
@@ -46,7 +54,7 @@ pub fn available_threads() -> usize {
 
 /// Threads that this process may compute on: those of the machine, up to the [`limit`].
 pub fn usable_threads() -> usize {
-    limited_to().map_or(available_threads(), |limit| limit.min(available_threads()))
+    limit().map_or(available_threads(), |limit| limit.min(available_threads()))
 }
 
 /// Whether no other thread can be reading the environment.
@@ -78,6 +86,11 @@ pub fn panic_message(panic: &(dyn Any + Send)) -> String {
     text.unwrap_or("it did not say why").to_owned()
 }
 
+/// Threads could not be started: the system has none left.
+#[derive(Debug, thiserror::Error)]
+#[error(transparent)]
+pub struct StartThreadsError(Box<dyn Error + Send + Sync>);
+
 /// A pool of threads, or, where none can be started, the caller's thread.
 pub struct Threads {
     pool: Option<ThreadPool>,
@@ -87,9 +100,10 @@ impl Threads {
     /// A pool of `count` threads.
     ///
     /// # Errors
-    /// If the system has no threads left.
-    pub fn new(count: usize) -> Result<Self, ThreadPoolBuildError> {
-        Ok(Self { pool: Some(ThreadPoolBuilder::new().num_threads(count).build()?) })
+    /// [`StartThreadsError`] if the system has no threads left.
+    pub fn new(count: usize) -> Result<Self, StartThreadsError> {
+        let pool = ThreadPoolBuilder::new().num_threads(count).build();
+        Ok(Self { pool: Some(pool.map_err(|error| StartThreadsError(error.into()))?) })
     }
 
     /// A pool of [`usable_threads`]. Where the system does not start so many, it is half of them, and so on down to the
@@ -141,6 +155,35 @@ unsafe impl Workers for Threads {
         match &self.pool {
             Some(pool) => pool.install(work),
             None => work(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+
+    use super::*;
+
+    /// Asks for it as a process with several threads, which a test is: nothing is set behind their backs.
+    #[test]
+    fn with_other_threads_the_environment_must_say_the_limit_already() {
+        const CHILD: &str = "ORCO_THREADS_CHILD";
+        if let Ok(expected) = env::var(CHILD) {
+            let before = env::var_os(VARIABLE);
+            assert_eq!(set_limit(2).is_ok(), expected == "limited");
+            assert_eq!(limit(), Some(2).filter(|_| expected == "limited"));
+            assert_eq!(env::var_os(VARIABLE), before);
+            return;
+        }
+        for (value, expected) in [(None, "refused"), (Some("3"), "refused"), (Some("2"), "limited")] {
+            let mut command = Command::new(env::current_exe().unwrap());
+            let name = "threads::tests::with_other_threads_the_environment_must_say_the_limit_already";
+            command.args(["--exact", name, "--nocapture"]).env(CHILD, expected).env_remove(VARIABLE);
+            command.envs(value.map(|value| (VARIABLE, value)));
+            let output = command.output().unwrap();
+            let said = String::from_utf8_lossy(&output.stdout).into_owned();
+            assert!(output.status.success() && said.contains("1 passed"), "{value:?}: {said}");
         }
     }
 }

@@ -4,15 +4,15 @@ use std::fs;
 use std::path::Path;
 
 use ndarray::Array3;
-use orco_core::config::LearnConfig;
+use orco_core::config::MethodConfig;
 use orco_core::random::Random;
 use orco_runtime::bundle::Bundle;
 use orco_runtime::learner::{Learner, LearnerSettings, Shots};
 use orco_runtime::manifest::BACKBONE;
 use orco_runtime::store::Store;
 use orco_state::session::cost::{SessionCost, SessionExtent};
+use orco_state::slots::Slot;
 use orco_state::state::BaseModel;
-use orco_state::store::Slot;
 use orco_trials::memory::{Counting, held, peak_of};
 
 #[global_allocator]
@@ -26,11 +26,11 @@ fn a_session_takes_what_it_is_told_to() {
     #[cfg(target_os = "linux")]
     orco_trials::threads::on_one_processor();
     // One after the other: the allocator counts what all threads take.
-    takes_what_it_is_told_to(LearnConfig::closed_form());
-    takes_what_it_is_told_to(LearnConfig::combined());
+    takes_what_it_is_told_to(MethodConfig::closed_form());
+    takes_what_it_is_told_to(MethodConfig::combined());
 }
 
-fn takes_what_it_is_told_to(config: LearnConfig) {
+fn takes_what_it_is_told_to(config: MethodConfig) {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../models/cifar100-micro");
     let state = tempfile::tempdir().unwrap();
     let open = || {

@@ -7,7 +7,7 @@
 use std::convert::Infallible;
 
 use orco_benchmark::benchmark::Benchmark;
-use orco_core::config::LearnConfig;
+use orco_core::config::MethodConfig;
 use orco_core::exemplar::ExemplarPrecision;
 use orco_core::projection::HeadShape;
 use orco_runtime::encoder::audit::bounds::Bounds;
@@ -20,8 +20,8 @@ use orco_state::classify::Classifier;
 use orco_state::codec::{self, FileKind};
 use orco_state::head::Head;
 use orco_state::pack::{self, UnverifiedPack};
+use orco_state::slots::{self, Medium, Slot, SlotFrame, VERSION};
 use orco_state::state::{BaseModel, Class, State};
-use orco_state::store::{self, Medium, Slot, SlotFrame, VERSION};
 
 /// A public key, for signatures that no input will bear.
 const KEY: &str = "untrusted comment: minisign public key 29772E5C7629F244\n\
@@ -55,7 +55,7 @@ pub fn base_model() -> BaseModel {
     let class = |label: &str, target| Class { label: label.into(), target, session: 0 };
     let classes = vec![class("one", 0), class("two", 1)];
     let targets = vec![1.0, 0.0, 0.0, 1.0, -1.0, 0.0, 0.0, -1.0];
-    let config = LearnConfig { views: 2, ..LearnConfig::default() };
+    let config = MethodConfig { views: 2, ..MethodConfig::default() };
     BaseModel { dimension: 2, targets, head, classes, exemplars, config, statistics: None }
 }
 
@@ -118,7 +118,7 @@ fn read(kind: FileKind, bytes: &[u8]) -> bool {
     let base_model = base_model();
     match kind {
         FileKind::Slot => {
-            let loaded = store::load(&mut Shelf(bytes), &base_model, DIGEST);
+            let loaded = slots::load(&mut Shelf(bytes), &base_model, DIGEST);
             let saved = loaded.ok().and_then(|loaded| loaded.saved);
             saved.inspect(|saved| classify(&base_model, &saved.state)).is_some()
         }
@@ -128,7 +128,7 @@ fn read(kind: FileKind, bytes: &[u8]) -> bool {
         }
         FileKind::Statistics => {
             let Ok(statistics) = base_model.decode_statistics(bytes) else { return false };
-            let config = LearnConfig { views: 2, ..LearnConfig::closed_form() };
+            let config = MethodConfig { views: 2, ..MethodConfig::closed_form() };
             let base_model = BaseModel { statistics: Some(statistics), config, ..base_model };
             classify(&base_model, &State::fresh(&base_model, [0; 32]));
             true

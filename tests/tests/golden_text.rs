@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use orco_core::align::{Alignment, LossTerms, PerturbedTargets, StepBatch, StepExtent, TargetRows};
-use orco_core::config::{ClassScope, LearnConfig, UnperturbedTargets};
+use orco_core::config::{ClassScope, MethodConfig, UnperturbedTargets};
 use orco_core::loss::contrast::ContrastForm;
 use orco_core::projection::HeadShape;
 use orco_core::workers::Serial;
@@ -34,19 +34,19 @@ const PHASES: [Phase; 2] = [
 ];
 
 /// The settings of every case.
-fn cases() -> [(&'static str, LearnConfig); 8] {
-    let program = LearnConfig::published;
+fn cases() -> [(&'static str, MethodConfig); 8] {
+    let program = MethodConfig::published;
     let assigned = UnperturbedTargets { assigned: true, free: false };
     let free = UnperturbedTargets { assigned: false, free: true };
     [
         ("program", program()),
-        ("text", LearnConfig::paper_text()),
-        ("negatives_only", LearnConfig { contrast_form: ContrastForm::Negatives, ..program() }),
-        ("clean_assigned", LearnConfig { unperturbed_targets: assigned, ..program() }),
-        ("clean_free", LearnConfig { unperturbed_targets: free, ..program() }),
-        ("cross_entropy", LearnConfig { cross_entropy: 1.0, ..program() }),
-        ("cross_entropy_incremental", LearnConfig { cross_entropy_classes: ClassScope::Incremental, ..program() }),
-        ("orthogonality_all", LearnConfig { orthogonality_classes: ClassScope::All, ..program() }),
+        ("text", MethodConfig::paper_text()),
+        ("negatives_only", MethodConfig { contrast_form: ContrastForm::Negatives, ..program() }),
+        ("clean_assigned", MethodConfig { unperturbed_targets: assigned, ..program() }),
+        ("clean_free", MethodConfig { unperturbed_targets: free, ..program() }),
+        ("cross_entropy", MethodConfig { cross_entropy: 1.0, ..program() }),
+        ("cross_entropy_incremental", MethodConfig { cross_entropy_classes: ClassScope::Incremental, ..program() }),
+        ("orthogonality_all", MethodConfig { orthogonality_classes: ClassScope::All, ..program() }),
     ]
 }
 
@@ -64,7 +64,7 @@ fn head(golden: &Golden) -> Head {
 }
 
 /// The learner's losses and gradient with these settings, on the perturbed targets of that kind.
-fn learner(golden: &Golden, phase: Phase, kind: &str, config: &LearnConfig) -> (LossTerms, Head) {
+fn learner(golden: &Golden, phase: Phase, kind: &str, config: &MethodConfig) -> (LossTerms, Head) {
     let (head, targets) = (head(golden), golden.f32("targets"));
     let Phase { name, base_classes, known_classes } = phase;
     let classes = golden.labels(&format!("{name}.classes")).values;
@@ -79,9 +79,7 @@ fn learner(golden: &Golden, phase: Phase, kind: &str, config: &LearnConfig) -> (
     let (assigned, free) = targets.values.split_at(known_classes * head.outputs);
     let target_rows = TargetRows { base_classes, assigned, free };
     let mut memory = SessionMemory::new(extent.workspace_size());
-    let workspace = memory.workspace(&Serial);
-    let (numbers, indices) = (workspace.numbers, workspace.indices);
-    let mut alignment = Alignment::new(&extent, head.view(), &target_rows, numbers, indices, &Serial);
+    let mut alignment = Alignment::new(&extent, head.view(), &target_rows, memory.workspace(&Serial));
     let mut gradient = Head::zeros(head.shape());
     let batch = StepBatch {
         features: &golden.f32(&format!("{name}.features")).values,
@@ -108,7 +106,7 @@ fn against(golden: &Golden, case: &str, losses: &[f64], gradient: [&[f32]; 4]) -
     Ok(())
 }
 
-fn of_learner(golden: &Golden, phase: Phase, kind: &str, case: &str, config: &LearnConfig) -> Result<(), Mismatch> {
+fn of_learner(golden: &Golden, phase: Phase, kind: &str, case: &str, config: &MethodConfig) -> Result<(), Mismatch> {
     let (losses, gradient) = learner(golden, phase, kind, config);
     let losses = [losses.contrast, losses.cross_entropy, losses.orthogonality].map(f64::from);
     against(golden, &format!("{}.{kind}.{case}", phase.name), &losses, gradient.parameters())
@@ -156,7 +154,7 @@ fn golden_text_of_the_trainer() {
         let rows = (0..known_classes as i64).collect();
         let targets = Targets { vectors: Tensor::from_slice(&whole.values).view_as(&shaped("targets")), rows };
         for (case, config) in cases() {
-            let config = LearnConfig { perturbation_width: 0.0, ..config };
+            let config = MethodConfig { perturbation_width: 0.0, ..config };
             let objective = if base_classes == 0 {
                 let align = BaseAlignConfig {
                     contrast_form: config.contrast_form,

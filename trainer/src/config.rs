@@ -28,7 +28,7 @@ pub use targets::TargetConfig;
 
 use std::path::Path;
 
-use orco_core::config::LearnConfig;
+use orco_core::config::MethodConfig;
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize};
 
@@ -70,20 +70,20 @@ pub struct Recipe {
     #[serde(default)]
     pub export: ExportConfig,
     /// What devices do, as the bundle says it: a `preset` (`combined` if none is named) and what differs from it.
-    #[serde(default = "LearnConfig::combined", deserialize_with = "learn")]
-    pub learn: LearnConfig,
+    #[serde(default = "MethodConfig::combined", deserialize_with = "learn")]
+    pub learn: MethodConfig,
 }
 
 /// Reads settings of phase 3: a preset and what differs from it.
-fn learn<'de, D: Deserializer<'de>>(deserializer: D) -> Result<LearnConfig, D::Error> {
+fn learn<'de, D: Deserializer<'de>>(deserializer: D) -> Result<MethodConfig, D::Error> {
     let mut changes = toml::Table::deserialize(deserializer)?;
-    let all = toml::Table::try_from(LearnConfig::published()).expect("settings are a table");
+    let all = toml::Table::try_from(MethodConfig::published()).expect("settings are a table");
     let preset = match changes.remove("preset") {
         // Settings as a run writes them, where a table that is left out says that there is none.
-        None if all.keys().all(|field| changes.contains_key(field)) => LearnConfig::published(),
-        None => LearnConfig::combined(),
-        Some(name) => name.as_str().and_then(LearnConfig::preset).ok_or_else(|| {
-            D::Error::custom(format!("there is no preset {name}; known are {}", LearnConfig::PRESETS.join(", ")))
+        None if all.keys().all(|field| changes.contains_key(field)) => MethodConfig::published(),
+        None => MethodConfig::combined(),
+        Some(name) => name.as_str().and_then(MethodConfig::preset).ok_or_else(|| {
+            D::Error::custom(format!("there is no preset {name}; known are {}", MethodConfig::PRESETS.join(", ")))
         })?,
     };
     with_changes(&preset, changes).map_err(D::Error::custom)
@@ -93,8 +93,8 @@ fn learn<'de, D: Deserializer<'de>>(deserializer: D) -> Result<LearnConfig, D::E
 ///
 /// # Errors
 /// If there is no such field, or its value is of another type.
-pub fn with_changes(config: &LearnConfig, changes: toml::Table) -> Result<LearnConfig, toml::de::Error> {
-    if let Some((name, fixed)) = changes.keys().find_map(|name| Some((name, LearnConfig::fixed(name)?))) {
+pub fn with_changes(config: &MethodConfig, changes: toml::Table) -> Result<MethodConfig, toml::de::Error> {
+    if let Some((name, fixed)) = changes.keys().find_map(|name| Some((name, MethodConfig::fixed(name)?))) {
         return Err(toml::de::Error::custom(format!("{name} is no setting of phase 3: {fixed}; leave it out")));
     }
     let mut table = toml::Table::try_from(config).expect("settings are a table");
@@ -165,6 +165,16 @@ impl Recipe {
     /// Classes that exist at the end of the last session.
     pub fn classes(&self) -> usize {
         self.split.base_classes.saturating_add(self.split.sessions.saturating_mul(self.split.ways))
+    }
+
+    /// The images that accuracy is measured on, in words, with the seed that drew them from all if one did: trainings
+    /// with other seeds are measured on other images.
+    pub fn measured_on(&self, test_seed: Option<u64>) -> String {
+        let images = self.split.measure_on.of(self.data.kind.title());
+        match test_seed.filter(|_| self.split.measure_on == MeasureOn::Test) {
+            Some(seed) => format!("{images}, drawn with seed {seed}"),
+            None => images,
+        }
     }
 
     /// Checks every value.

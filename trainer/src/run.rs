@@ -58,6 +58,15 @@ pub fn read_recipe(folder: &Path) -> Result<Recipe> {
     Ok(Recipe::parse(text, &path)?)
 }
 
+/// The recipe, whose files are found from whichever folder the run is continued in.
+fn with_absolute_paths(recipe: &Recipe) -> Result<Recipe> {
+    let mut recipe = recipe.clone();
+    for file in [&mut recipe.backbone.weights, &mut recipe.backbone.onnx].into_iter().flatten() {
+        *file = std::path::absolute(&*file).with_context(|| format!("the path {}", file.display()))?;
+    }
+    Ok(recipe)
+}
+
 /// The folder that one run writes into. Of several ranks the first one alone does; the others know what it reads.
 #[derive(Debug)]
 pub struct Run {
@@ -117,7 +126,7 @@ impl Run {
         folder::claim(folder)?;
         let lock = RunLock::take(folder)?;
         let path = folder.join(RECIPE);
-        let text = toml::to_string(recipe).context("recipe")?;
+        let text = toml::to_string(&with_absolute_paths(recipe)?).context("recipe")?;
         if path.exists() {
             let there = read_recipe(folder)?;
             // Phases 2 and 3 may be set anew over a trained backbone; what phase 1 was trained with may not. Weights
@@ -251,6 +260,10 @@ mod tests {
             };
             at(Some("here")).unwrap();
             at(Some("there")).unwrap();
+            // The run may be continued from any folder.
+            let kept = read_recipe(root.path()).unwrap().backbone;
+            let kept = if onnx { kept.onnx } else { kept.weights };
+            assert_eq!(kept, Some(std::env::current_dir().unwrap().join("there")));
             assert!(at(None).unwrap_err().to_string().contains("holds a run of another recipe"));
         }
     }

@@ -15,7 +15,7 @@ use orco_runtime::prelude::*;
 
 fn main() -> anyhow::Result<()> {
     // First: no other thread may be there yet. Without it, ONNX Runtime is not used.
-    let _ = telemetry::off();
+    let _ = telemetry::turn_off();
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let [bundle, state, width, height] = arguments.as_slice() else {
         bail!("usage: camera BUNDLE STATE WIDTH HEIGHT");

@@ -1,9 +1,14 @@
 //! What to do about an error: the library says what is wrong, this program what to type.
 
+use std::borrow::Cow;
+#[cfg(unix)]
+use std::io;
+
 use anyhow::Error;
 use orco_runtime::backup::BackupError;
 use orco_runtime::bundle::OpenError;
 use orco_runtime::encoder::EncodeError;
+use orco_runtime::files;
 use orco_runtime::learner::upgrade::UpgradeError;
 use orco_runtime::learner::{ChangeError, ExportError, OpenLearnerError, ShotsError};
 use orco_runtime::manifest::MANIFEST;
@@ -21,7 +26,39 @@ pub fn sentence(error: &Error) -> String {
     }
 }
 
-fn advice(cause: &(dyn std::error::Error + 'static)) -> Option<&'static str> {
+fn advice(cause: &(dyn std::error::Error + 'static)) -> Option<Cow<'static, str>> {
+    match store_error(cause) {
+        Some(error) => on_owner(error).map(Cow::Owned).or_else(|| on_store(error).map(Cow::Borrowed)),
+        None => fixed_advice(cause).map(Cow::Borrowed),
+    }
+}
+
+/// An error of the store, as itself or as another one shows it through.
+fn store_error<'a>(cause: &'a (dyn std::error::Error + 'static)) -> Option<&'a StoreError> {
+    if let Some(ChangeError::Store(error)) = cause.downcast_ref() {
+        return Some(error);
+    }
+    if let Some(UpgradeError::Store(error)) = cause.downcast_ref() {
+        return Some(error);
+    }
+    if let Some(BackupError::Store(error)) = cause.downcast_ref() {
+        return Some(error);
+    }
+    if let Some(OpenLearnerError::Store(error)) = cause.downcast_ref() {
+        return Some(error);
+    }
+    if let Some(ExportError::Store(error)) = cause.downcast_ref() {
+        return Some(error);
+    }
+    #[cfg(feature = "serve")]
+    if let Some(orco_serve::ServeError::Learner(OpenLearnerError::Store(error))) = cause.downcast_ref() {
+        return Some(error);
+    }
+    cause.downcast_ref()
+}
+
+/// What an error is advised that is none of the store.
+fn fixed_advice(cause: &(dyn std::error::Error + 'static)) -> Option<&'static str> {
     if let Some(error) = cause.downcast_ref::<ChangeError>() {
         return on_change(error);
     }
@@ -31,17 +68,14 @@ fn advice(cause: &(dyn std::error::Error + 'static)) -> Option<&'static str> {
     if let Some(error) = cause.downcast_ref::<BackupError>() {
         return on_backup(error);
     }
-    match cause.downcast_ref() {
-        Some(OpenLearnerError::Store(error)) => return on_store(error),
-        Some(OpenLearnerError::Bundle(error)) => return on_bundle(error),
-        _ => {}
+    if let Some(OpenLearnerError::Bundle(error)) = cause.downcast_ref() {
+        return on_bundle(error);
     }
     if let Some(error) = cause.downcast_ref() {
         return on_bundle(error);
     }
     if let Some(error) = cause.downcast_ref::<ExportError>() {
         return match error {
-            ExportError::Store(error) => on_store(error),
             ExportError::Class(ClassError::UnknownLabel { .. }) => Some(LIST),
             ExportError::Class(ClassError::NoExemplars { .. }) => Some("`orco add` does that"),
             _ => None,
@@ -58,10 +92,12 @@ fn advice(cause: &(dyn std::error::Error + 'static)) -> Option<&'static str> {
     if cause.is::<ShotsError>() {
         return Some("nothing was changed");
     }
-    if let Some(EncodeError::Start(_)) = cause.downcast_ref() {
-        return Some("--engine rten does without ONNX Runtime, --engine auto takes whichever can be started");
+    match cause.downcast_ref() {
+        Some(EncodeError::Start(_)) => {
+            Some("--engine rten does without ONNX Runtime, --engine auto takes whichever can be started")
+        }
+        _ => None,
     }
-    cause.downcast_ref().and_then(on_store)
 }
 
 #[cfg(feature = "serve")]
@@ -70,7 +106,6 @@ fn on_serve(error: &orco_serve::ServeError) -> Option<&'static str> {
     Some(match error {
         ServeError::NoToken { .. } => "--token-file FILE does that, and makes the token if the file is not there",
         ServeError::Listen { .. } => "give another address with --listen ADDRESS:PORT",
-        ServeError::Learner(OpenLearnerError::Store(error)) => return on_store(error),
         ServeError::Learner(OpenLearnerError::Bundle(error)) => return on_bundle(error),
         _ => return None,
     })
@@ -93,7 +128,6 @@ const LIST: &str = "`orco list` shows all";
 
 fn on_change(error: &ChangeError) -> Option<&'static str> {
     Some(match error {
-        ChangeError::Store(error) => return on_store(error),
         ChangeError::Learn(LearnError::UnknownLabel { .. }) => "nothing was changed: `orco list` shows all labels",
         ChangeError::Learn(LearnError::LabelExists { .. }) => {
             "nothing was changed; `orco add` gives a known class further shots"
@@ -122,8 +156,7 @@ fn on_change(error: &ChangeError) -> Option<&'static str> {
 
 fn on_upgrade(error: &UpgradeError) -> Option<&'static str> {
     Some(match error {
-        UpgradeError::Store(error) => return on_store(error),
-        UpgradeError::Shots(ShotsError::Encode(error)) => return advice(error),
+        UpgradeError::Shots(ShotsError::Encode(error)) => return fixed_advice(error),
         UpgradeError::Nothing { .. } => "name the folder of the device's state with --state DIR",
         UpgradeError::Same { .. } => "nothing was changed: give the other bundle with --bundle",
         UpgradeError::NotKept { .. } => {
@@ -146,7 +179,6 @@ fn on_upgrade(error: &UpgradeError) -> Option<&'static str> {
 
 fn on_backup(error: &BackupError) -> Option<&'static str> {
     Some(match error {
-        BackupError::Store(error) => return on_store(error),
         BackupError::Occupied { .. } => "nothing was changed: --force puts the backup in its place, which is gone then",
         BackupError::OtherBundle { .. } => {
             "nothing was changed: give that bundle with --bundle, or restore it for `orco upgrade` with --other-bundle"
@@ -169,13 +201,46 @@ fn on_bundle(error: &OpenError) -> Option<&'static str> {
     })
 }
 
+/// Where the state is another user's: as which one to run this.
+#[cfg(unix)]
+fn on_owner(error: &StoreError) -> Option<String> {
+    use std::fs;
+    use std::os::unix::fs::MetadataExt;
+    let owner = match error {
+        StoreError::OtherOwner { owner, .. } => *owner,
+        StoreError::UnreadableSlot { path, source }
+        | StoreError::Read { path, source }
+        | StoreError::Write { path, source }
+            if source.kind() == io::ErrorKind::PermissionDenied =>
+        {
+            // The innermost folder that this user may look at. A single file of another one in a folder of this one's
+            // own must be given back.
+            let facts = path.ancestors().skip(1).find_map(|folder| fs::metadata(folder).ok())?;
+            Some(facts.uid()).filter(|owner| *owner != rustix::process::geteuid().as_raw())?
+        }
+        _ => return None,
+    };
+    let users = fs::read_to_string("/etc/passwd").unwrap_or_default();
+    let user = files::user_name(&users, owner).map_or_else(|| format!("'#{owner}'"), str::to_owned);
+    let only = match error {
+        StoreError::OtherOwner { .. } => ", or give the files of the state to this one (chown) if no other uses them",
+        _ => "",
+    };
+    Some(format!("the state is another user's: run this as that one (sudo -u {user} orco ...){only}"))
+}
+
+/// Other systems than Unix have no numbers for owners.
+#[cfg(not(unix))]
+fn on_owner(_: &StoreError) -> Option<String> {
+    None
+}
+
 fn on_store(error: &StoreError) -> Option<&'static str> {
     Some(match error {
         StoreError::UnreadableSlot { .. } => {
             "give it back to the user who runs this (chown, chmod 600), check the disk, or move it away to go on \
              without it"
         }
-        StoreError::OtherOwner { .. } => "run this as that user, or give the files of the state to this one (chown)",
         StoreError::Overtaken { .. } => "repeat the command (was .lock removed?)",
         StoreError::Lost { .. } => {
             "`orco restore --force` puts a backup in their place; without one, move slot-a and slot-b away to start from \

@@ -127,6 +127,8 @@ impl LearnOptions {
 pub struct ClassFolder {
     /// The class's label.
     pub label: String,
+    /// Whether the label is the folder's name, since none was given.
+    pub is_named_by_folder: bool,
     /// The folder.
     pub folder: PathBuf,
 }
@@ -139,7 +141,8 @@ impl ClassFolder {
 
     /// Reads `LABEL=FOLDER`, or `FOLDER`, whose last name is the label.
     fn parse(argument: &OsStr) -> Result<Self, String> {
-        let (label, folder) = split_label(argument).unwrap_or_else(|| {
+        let split = split_label(argument);
+        let (label, folder) = split.unwrap_or_else(|| {
             let name = Path::new(argument).file_name();
             (name.unwrap_or_default(), argument)
         });
@@ -149,7 +152,7 @@ impl ClassFolder {
         if label.trim().is_empty() || folder.is_empty() {
             return Err("expected LABEL=FOLDER or FOLDER, such as mug=pictures/of-mugs or shots/mug".into());
         }
-        Ok(Self { label: label::normal(label), folder: folder.into() })
+        Ok(Self { label: label::normal(label), is_named_by_folder: split.is_none(), folder: folder.into() })
     }
 }
 

@@ -1,5 +1,7 @@
 //! The device that the options name.
 
+use std::io;
+
 use anyhow::{Result, bail};
 use orco_runtime::bundle::Bundle;
 use orco_runtime::learner::{AnswerScope, KeptScope, Learner, LearnerSettings};
@@ -54,7 +56,12 @@ pub fn settings(options: &Options, store: &Store, pictures: usize) -> LearnerSet
 /// What was chosen on the device's page. A choice that cannot be read is no reason to stop.
 fn chosen_scope(store: &Store) -> AnswerScope {
     let chosen = KeptScope::of(store.folder()).read().unwrap_or_else(|error| {
-        log::warn!("{}; it is `auto` until somebody chooses again on the page", with_causes(&error));
+        let meanwhile = match error.source.kind() {
+            // What was chosen is there for the user whose it is.
+            io::ErrorKind::PermissionDenied => "`auto` counts here",
+            _ => "it is `auto` until somebody chooses again on the page",
+        };
+        log::warn!("{}; {meanwhile}", with_causes(&error));
         None
     });
     chosen.unwrap_or(AnswerScope::Auto)

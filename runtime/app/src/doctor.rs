@@ -116,6 +116,10 @@ pub fn examine_service(arguments: &crate::serve_options::ServeOptions, state: Op
     service::token(arguments, phone.as_deref(), findings);
     service::certificate(arguments, phone.as_deref(), findings);
     service::port(arguments, findings);
+    service::camera(arguments, findings);
+    service::regions(arguments, findings);
+    service::rules(arguments, findings);
+    service::sightings(arguments, findings);
     #[cfg(feature = "mqtt")]
     service::mqtt(arguments, findings);
 }

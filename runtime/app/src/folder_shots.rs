@@ -1,14 +1,40 @@
 //! The shots of classes, out of their folders.
 
+use std::ffi::OsStr;
+use std::path::Path;
+
 use anyhow::{Result, bail};
 use orco_runtime::learner::{PictureFolder, Shots};
 use orco_runtime::scene::Viewfinder;
+use orco_runtime::state::sentence::counted;
 
 use crate::change_options::ClassFolder;
 use crate::output::Output;
 
+/// Endings of files that hold folders.
+const ARCHIVES: [&str; 6] = ["zip", "tar", "gz", "tgz", "7z", "rar"];
+
+/// Those of `orco learn shots/*` that are folders. A file beside them, such as notes, is named and passed over.
+pub fn without_files<'a>(classes: &'a [ClassFolder], output: &Output) -> Vec<&'a ClassFolder> {
+    let is_beside = |class: &ClassFolder| class.is_named_by_folder && class.folder.is_file();
+    let (files, folders): (Vec<_>, Vec<_>) = classes.iter().partition(|class| is_beside(class));
+    if folders.is_empty() {
+        return files;
+    }
+    files.iter().for_each(|file| output.warn(no_folder(&file.folder, ", and passed over")));
+    folders
+}
+
+/// That a file stands where a folder is wanted, and what becomes of it.
+fn no_folder(file: &Path, outcome: &str) -> String {
+    let ending = file.extension().map(OsStr::to_ascii_lowercase);
+    let is_archive = ending.is_some_and(|ending| ARCHIVES.iter().any(|archive| ending == *archive));
+    let remedy = if is_archive { "; unpack it" } else { "" };
+    format!("{} is a file, not a folder of pictures{outcome}{remedy}", file.display())
+}
+
 /// The shots of a class by its label, as a viewfinder shows them. Pictures in formats that are not read are named one by
-/// one.
+/// one, and folders among the pictures are counted.
 pub fn folder_shots<'a>(
     viewfinder: &'a Viewfinder,
     class: &'a ClassFolder,
@@ -17,9 +43,16 @@ pub fn folder_shots<'a>(
     if viewfinder.regions.len() > 1 {
         bail!("shots are taken of one region: give --region once");
     }
-    let ClassFolder { label, folder } = class;
-    let PictureFolder { pictures: files, foreign } = PictureFolder::read_filled(folder)?;
+    let ClassFolder { label, folder, .. } = class;
+    if folder.is_file() {
+        bail!("{}", no_folder(folder, ""));
+    }
+    let PictureFolder { pictures: files, foreign, folders } = PictureFolder::read_filled(folder)?;
     foreign.iter().for_each(|file| output.warn(file));
+    if !folders.is_empty() {
+        let (path, folders) = (folder.display(), counted(folders.len(), "folder"));
+        output.warn(format!("{path} holds {folders}, passed over: put all pictures of a class into one folder"));
+    }
     let shots = if viewfinder.is_plain() { Shots::Files(files) } else { Shots::Viewed { files, viewfinder } };
     Ok((label, shots))
 }

@@ -16,8 +16,8 @@ mod options;
 mod output;
 #[cfg(feature = "serve")]
 mod phone;
-mod picture;
 mod progress;
+mod restart;
 mod scene_options;
 #[cfg(feature = "serve")]
 mod serve_options;
@@ -36,6 +36,7 @@ use options::Options;
 use orco_runtime::encoder::telemetry;
 use orco_runtime::threads;
 use output::Output;
+use restart::restart_with;
 use serde_json::Value;
 
 #[derive(Parser)]
@@ -117,7 +118,9 @@ enum OrcoCommand {
 fn main() -> ExitCode {
     outlive_file_limits();
     // Before any other thread. Where it fails, ONNX Runtime is not loaded, and that is said when it is wanted.
-    let _ = telemetry::off();
+    if telemetry::turn_off().is_err() {
+        restart_with(telemetry::VARIABLE, "1");
+    }
     env_logger::Builder::from_env(env_logger::Env::default().default_filter_or("warn,ort=error"))
         .format_target(false)
         .format_timestamp(None)
@@ -139,7 +142,10 @@ fn main() -> ExitCode {
         Ok(output) => output,
         Err(error) => return Output::silent().finish(Err(error)),
     };
-    if let Some(Err(error)) = options.threads.map(threads::limit) {
+    if let Some(count) = options.threads
+        && let Err(error) = threads::set_limit(count)
+    {
+        restart_with(threads::VARIABLE, &count.to_string());
         return output.finish(Err(error.into()));
     }
     let definition = Definition { plain: &plain, file: file.as_ref(), matches: &matches };

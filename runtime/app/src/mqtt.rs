@@ -52,17 +52,15 @@ impl MqttOptions {
             }
             return Ok(None);
         };
-        let settings = MqttSettings {
-            broker,
-            user: self.mqtt_user.clone(),
-            password_file: self.mqtt_password_file.clone(),
-            ca_file: self.mqtt_ca_file.clone(),
-            id: self.mqtt_id.clone(),
-            name: self.mqtt_name.clone(),
-            topic: self.mqtt_topic.clone(),
-            discovery: self.mqtt_discovery.clone(),
-            pictures: self.mqtt_pictures,
-        };
+        let settings = MqttSettings::new(broker)
+            .user(self.mqtt_user.clone())
+            .password_file(self.mqtt_password_file.clone())
+            .ca_file(self.mqtt_ca_file.clone())
+            .id(self.mqtt_id.clone())
+            .name(self.mqtt_name.clone())
+            .topic(self.mqtt_topic.clone())
+            .discovery(self.mqtt_discovery.clone())
+            .pictures(self.mqtt_pictures);
         Ok(Some(settings.check()?))
     }
 }

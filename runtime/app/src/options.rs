@@ -206,7 +206,7 @@ impl Options {
 
     /// How much of the past is kept. The entry of the present state is none that could be undone.
     pub fn limits(&self) -> HistoryLimits {
-        HistoryLimits { entries: self.history.saturating_add(1), bytes: self.history_bytes }
+        HistoryLimits::default().entries(self.history.saturating_add(1)).bytes(self.history_bytes)
     }
 }
 

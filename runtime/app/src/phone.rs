@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, ensure};
 use jiff::Timestamp;
 use mdns_sd::{ServiceDaemon, ServiceInfo};
+use orco_runtime::clock::seconds_if_set;
 use orco_runtime::files;
 use orco_serve::token::Token;
 use orco_serve::{Tls, host_name};
@@ -56,7 +57,8 @@ pub fn tls_in(folder: &Path) -> Tls {
 /// What `orco serve --phone` serves with.
 pub struct PhoneAccess {
     tls: Tls,
-    token: PathBuf,
+    token_file: PathBuf,
+    token: Token,
     /// The machine's name on the network, such as `door3.local`.
     pub name: String,
     addresses: OwnAddresses,
@@ -73,80 +75,71 @@ impl PhoneAccess {
         let addresses =
             if listen.is_unspecified() { OwnAddresses::find(listen)? } else { OwnAddresses::of(vec![listen], &[]) };
         let name = format!("{}.local", label(&host_name()));
-        files::create_folder(folder).with_context(|| format!("cannot make the folder {}", folder.display()))?;
-        let token = given.token.unwrap_or_else(|| token_in(folder));
-        Token::read_or_make(&token)?;
+        files::check_folder_owner(folder)
+            .and_then(|()| files::create_folder(folder))
+            .with_context(|| format!("cannot make the folder {}", folder.display()))?;
+        let token_file = given.token.unwrap_or_else(|| token_in(folder));
+        let token = Token::read_or_make(&token_file)?;
         let tls = given.tls.map_or_else(|| own_certificate(folder, &name, &addresses), Ok)?;
-        Ok(Self { tls, token, name, addresses, folder: folder.to_owned() })
+        Ok(Self { tls, token_file, token, name, addresses, folder: folder.to_owned() })
     }
 
     /// What the service is to use.
     pub fn credentials(&self) -> Credentials {
-        Credentials { tls: Some(self.tls.clone()), token: Some(self.token.clone()) }
+        Credentials { tls: Some(self.tls.clone()), token: Some(self.token_file.clone()) }
     }
 
     /// The page's address for a phone, with the token in its fragment, which browsers send to nobody.
-    ///
-    /// # Errors
-    /// If the token cannot be read.
-    pub fn url(&self, port: u16) -> Result<String> {
+    fn url(&self, port: u16) -> String {
         // The address, since not every phone knows names that end in `.local`.
         let host = self.addresses.all.first().map_or_else(|| self.name.clone(), |address| in_url(*address));
         self.url_of(&host, port)
     }
 
     /// What the page's address is by the machine's other addresses: a phone may be in another network of the machine's.
-    fn other_urls(&self, port: u16) -> Result<String> {
+    fn other_urls(&self, port: u16) -> String {
         let others = self.addresses.all.iter().skip(1);
-        let urls: Vec<String> = others.map(|address| self.url_of(&in_url(*address), port)).collect::<Result<_>>()?;
-        Ok(if urls.is_empty() {
-            String::new()
-        } else {
-            format!(
-                "\n\nIf that address does not answer, another one of this machine may:\n\n    {}",
-                urls.join("\n    ")
-            )
-        })
+        let urls: Vec<String> = others.map(|address| self.url_of(&in_url(*address), port)).collect();
+        if urls.is_empty() {
+            return String::new();
+        }
+        format!("\n\nIf that address does not answer, another one of this machine may:\n\n    {}", urls.join("\n    "))
     }
 
-    fn url_of(&self, host: &str, port: u16) -> Result<String> {
-        let token = fs::read_to_string(&self.token).context("cannot read the token")?;
-        Ok(format!("https://{host}:{port}/#token={}", token.trim()))
+    fn url_of(&self, host: &str, port: u16) -> String {
+        format!("https://{host}:{port}/#token={}", self.token.digits())
     }
 
     /// The address as a QR code, in the colours of a terminal or without.
     ///
     /// # Errors
-    /// If the token cannot be read.
+    /// If the address is too long for one.
     pub fn square(&self, port: u16, coloured: bool) -> Result<String> {
-        qr_code(&self.url(port)?, coloured)
+        qr_code(&self.url(port), coloured)
     }
 
     /// What people read below the square: the addresses, and what the phone will ask.
-    ///
-    /// # Errors
-    /// If the token cannot be read.
-    pub fn directions(&self, port: u16) -> Result<String> {
-        Ok(format!(
+    pub fn directions(&self, port: u16) -> String {
+        format!(
             "\nPoint the phone's camera at this square, in the same network, or open\n\n    {}\n\nThe phone says that it does not \
              know the certificate: go on to the page (\"Advanced\" or \"Details\"). It asks once. Ctrl-C ends the service.\n\n\
              Whoever has this address may teach. To lock all phones out, remove {} and start the service again.{}\n\n\
              Another name of this machine is {}",
-            self.url(port)?,
-            self.token.display(),
-            self.other_urls(port)?,
-            self.url_of(&self.name, port)?
-        ))
+            self.url(port),
+            self.token_file.display(),
+            self.other_urls(port),
+            self.url_of(&self.name, port)
+        )
     }
 
     /// Writes the invitation into a file that only its owner may read, and says where it is: for a service whose output
     /// goes into a log, which more people read than may teach.
     ///
     /// # Errors
-    /// If the token cannot be read, or the file cannot be written.
+    /// If the address is too long for the code, or the file cannot be written.
     pub fn write_invitation(&self, port: u16) -> Result<String> {
         let path = self.folder.join("invitation.txt");
-        let invitation = self.square(port, false)? + &self.directions(port)?;
+        let invitation = self.square(port, false)? + &self.directions(port);
         files::replace(&path, invitation.as_bytes()).with_context(|| format!("cannot write {}", path.display()))?;
         Ok(format!("{} shows phones the way; whoever reads it may teach", path.display()))
     }
@@ -280,7 +273,7 @@ fn own_certificate(folder: &Path, name: &str, addresses: &OwnAddresses) -> Resul
     let needed = names.len() + addresses.needed;
     names.extend(addresses.all.iter().map(IpAddr::to_string));
     if !is_usable(&tls) || !holds_for(&tls.certificate, &names[..needed]) {
-        make_certificate(&tls, names)?;
+        make_certificate(&tls, names, OffsetDateTime::now_utc())?;
     }
     Ok(tls)
 }
@@ -288,7 +281,10 @@ fn own_certificate(folder: &Path, name: &str, addresses: &OwnAddresses) -> Resul
 /// Whether a certificate and its key belong together, for some weeks to come.
 pub fn is_usable(tls: &Tls) -> bool {
     let now = Timestamp::now().as_second();
-    tls.check().is_ok() && CertificateFacts::read(&tls.certificate).is_some_and(|facts| !facts.ends_soon(now))
+    // One that is valid only later was made while the clock was ahead, unless the clock is not set yet.
+    let has_begun = |facts: &CertificateFacts| facts.from <= now || seconds_if_set().is_none();
+    let holds = |facts: CertificateFacts| has_begun(&facts) && !facts.ends_soon(now);
+    tls.check().is_ok() && CertificateFacts::read(&tls.certificate).is_some_and(holds)
 }
 
 /// Whether a certificate is for all these names and addresses.
@@ -297,7 +293,7 @@ fn holds_for(certificate: &Path, names: &[String]) -> bool {
 }
 
 /// Makes a certificate that nobody vouches for; its key is the one that is there, or a new one.
-fn make_certificate(tls: &Tls, names: Vec<String>) -> Result<()> {
+fn make_certificate(tls: &Tls, names: Vec<String>, now: OffsetDateTime) -> Result<()> {
     let name = names[0].clone();
     let key = match fs::read_to_string(&tls.key).ok().and_then(|pem| KeyPair::from_pem(&pem).ok()) {
         Some(key) => key,
@@ -308,7 +304,6 @@ fn make_certificate(tls: &Tls, names: Vec<String>) -> Result<()> {
     parameters.distinguished_name.push(DnType::CommonName, name);
     parameters.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
     parameters.serial_number = Some(new_serial_number()?);
-    let now = OffsetDateTime::now_utc();
     (parameters.not_before, parameters.not_after) = (now - Duration::days(1), now + Duration::days(DAYS - 1));
     let certificate = parameters.self_signed(&key)?;
     let write = |path: &Path, text: String| {
@@ -438,15 +433,16 @@ mod tests {
     fn directions_name_every_address() {
         let folder = tempfile::tempdir().unwrap();
         let with = |all: &[&str]| {
+            let token_file = token_in(folder.path());
             let access = PhoneAccess {
                 tls: tls_in(folder.path()),
-                token: token_in(folder.path()),
+                token: Token::read_or_make(&token_file).unwrap(),
+                token_file,
                 name: "door3.local".to_owned(),
                 addresses: OwnAddresses::of(parsed(all), &[]),
                 folder: folder.path().to_owned(),
             };
-            Token::read_or_make(&access.token).unwrap();
-            access.directions(8443).unwrap()
+            access.directions(8443)
         };
         let directions = with(&["192.168.1.7", "fd00::7"]);
         for host in ["192.168.1.7", "[fd00::7]", "door3.local"] {
@@ -460,16 +456,29 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let tls = tls_in(folder.path());
         let names = |address: &str| vec!["door3.local".to_owned(), address.to_owned()];
-        make_certificate(&tls, names("192.168.1.7")).unwrap();
+        let now = OffsetDateTime::now_utc();
+        make_certificate(&tls, names("192.168.1.7"), now).unwrap();
         tls.check().unwrap();
         assert!(holds_for(&tls.certificate, &names("192.168.1.7")));
         assert!(!holds_for(&tls.certificate, &names("192.168.1.8")));
         let key = fs::read(&tls.key).unwrap();
-        make_certificate(&tls, names("fd00::7")).unwrap();
+        make_certificate(&tls, names("fd00::7"), now).unwrap();
         assert!(holds_for(&tls.certificate, &names("fd00::7")));
         assert_eq!(fs::read(&tls.key).unwrap(), key, "the key stays");
         fs::write(&tls.certificate, "damaged").unwrap();
         assert!(!holds_for(&tls.certificate, &names("fd00::7")));
+    }
+
+    #[test]
+    fn a_certificate_that_was_made_while_the_clock_was_ahead_is_made_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let tls = tls_in(folder.path());
+        let now = OffsetDateTime::now_utc();
+        make_certificate(&tls, vec!["door3.local".to_owned()], now + Duration::days(400)).unwrap();
+        tls.check().unwrap();
+        assert!(!is_usable(&tls));
+        own_certificate(folder.path(), "door3.local", &OwnAddresses::of(Vec::new(), &[])).unwrap();
+        assert!(is_usable(&tls));
     }
 
     #[test]

@@ -4,11 +4,10 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result};
 use clap::Args;
+use orco_runtime::image::{self, PictureFileError};
 use orco_runtime::learner::{Learner, pictures_in};
 use orco_runtime::scene::{Background, BackgroundError, KeptBackground, MAX_VIEWS, NamedRegion, Viewfinder};
 use orco_runtime::store::Store;
-
-use crate::picture;
 
 /// Options of the commands that look at pictures.
 #[derive(Args, Debug)]
@@ -52,6 +51,6 @@ pub fn learn_background(paths: &[PathBuf]) -> Result<Background> {
     if !(1..=MAX_VIEWS).contains(&files.len()) {
         return Err(BackgroundError::Count { views: files.len() }.into());
     }
-    let views = files.iter().map(|path| picture::open(path)).collect::<Result<Vec<_>>>()?;
+    let views = files.iter().map(image::open).collect::<Result<Vec<_>, PictureFileError>>()?;
     Ok(Background::learn(&views)?)
 }

@@ -148,7 +148,7 @@ fn old_classes(AccuracyChange { before, after }: AccuracyChange) -> String {
 }
 
 /// What is to be expected on new pictures: a range where it is known how much the shots say.
-fn expectation(ExpectedAccuracy { base, learned, learned_range }: ExpectedAccuracy) -> String {
+fn expectation(ExpectedAccuracy { base, learned, learned_range, .. }: ExpectedAccuracy) -> String {
     let of_learned = learned_range.map(|[low, high]| format!("{:.0} to {}", 100.0 * low, percent(high)));
     match (base.map(percent), of_learned.or(learned.map(percent))) {
         (Some(base), Some(learned)) => {

@@ -6,14 +6,13 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow, bail};
 use orco_runtime::files;
-use orco_runtime::image::reduced_jpeg;
+use orco_runtime::image::{self, reduced_jpeg};
 use orco_runtime::learner::pictures_in;
 use orco_runtime::manifest::hexadecimal;
 use orco_runtime::pack::{MAX_THUMBNAIL, MAX_THUMBNAIL_SIDE, MAX_THUMBNAILS, Pack, Thumbnail};
 use orco_runtime::state::codec;
 
 use crate::options::in_a_path;
-use crate::picture;
 
 /// Thumbnails of the pictures of a folder, JPEG, without the pictures' own descriptions (place, time, camera).
 pub fn of_folder(folder: &Path) -> Result<Vec<Thumbnail>> {
@@ -25,7 +24,7 @@ pub fn of_folder(folder: &Path) -> Result<Vec<Thumbnail>> {
 }
 
 fn of_picture(path: &Path) -> Result<Thumbnail> {
-    let jpeg = reduced_jpeg(&picture::open(path)?, MAX_THUMBNAIL_SIDE);
+    let jpeg = reduced_jpeg(&image::open(path)?, MAX_THUMBNAIL_SIDE);
     if jpeg.len() > MAX_THUMBNAIL {
         bail!("the thumbnail of {} takes {} bytes, more than {MAX_THUMBNAIL}", path.display(), jpeg.len());
     }

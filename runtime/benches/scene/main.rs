@@ -86,7 +86,7 @@ fn rate(work: &mut dyn FnMut()) -> f64 {
 
 fn main() {
     // One core, so that the time of this thread is all of it.
-    threads::limit(1).unwrap();
+    threads::set_limit(1).unwrap();
     let bundle = Bundle::open(Path::new(env!("CARGO_MANIFEST_DIR")).join("../models/everyday")).unwrap();
     let input = bundle.manifest.preprocessing;
     let state = tempfile::tempdir().unwrap();

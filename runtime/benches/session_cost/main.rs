@@ -26,7 +26,7 @@ use orco_runtime::learner::{Learner, Shots};
 use orco_runtime::manifest::{BACKBONE, BENCHMARK};
 use orco_runtime::threads::usable_threads;
 use orco_state::session::cost::{SessionCost, SessionExtent};
-use orco_state::store::Slot;
+use orco_state::slots::Slot;
 use orco_trials::memory::{Counting, held, peak_of};
 use orco_trials::system::{figure, status};
 

@@ -24,7 +24,7 @@ use orco_trials::benchmark::{Unit, record};
 const RUNS: usize = 5;
 
 fn main() {
-    let _ = telemetry::off();
+    let _ = telemetry::turn_off();
     let arguments: Vec<String> = env::args().skip(1).collect();
     match arguments.as_slice() {
         [child, backbone, engine, pictures] if child == "look" => look(backbone, engine, pictures.parse().unwrap()),

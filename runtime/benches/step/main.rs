@@ -19,7 +19,7 @@ use std::thread;
 use std::time::Instant;
 
 use orco_core::align::{Alignment, StepBatch, StepExtent, TargetRows};
-use orco_core::config::{LearnConfig, UnperturbedTargets};
+use orco_core::config::{MethodConfig, UnperturbedTargets};
 use orco_core::linalg::{LANES, LeftFactor, RightFactor, allow_avx512, product};
 use orco_core::projection::HeadShape;
 use orco_core::random::Random;
@@ -80,7 +80,7 @@ fn with_our_step(threads: usize, turns: impl FnOnce(&mut dyn FnMut() -> f64)) {
         perturbed: &perturbed,
         perturbed_labels: &perturbed_labels,
     };
-    let config = LearnConfig::published();
+    let config = MethodConfig::published();
     let extent = StepExtent {
         shape: SHAPE,
         samples: BATCH,
@@ -91,9 +91,7 @@ fn with_our_step(threads: usize, turns: impl FnOnce(&mut dyn FnMut() -> f64)) {
     };
     let mut memory = SessionMemory::new(extent.workspace_size());
     let threads = Threads::new(threads).expect("the system has threads");
-    let workspace = memory.workspace(&threads);
-    let mut alignment =
-        Alignment::new(&extent, head.view(), &target_rows, workspace.numbers, workspace.indices, workspace.workers);
+    let mut alignment = Alignment::new(&extent, head.view(), &target_rows, memory.workspace(&threads));
     turns(&mut || {
         let mut seconds = 0.0;
         threads.enter(&mut || {

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use ndarray::Array3;
-use orco_core::config::LearnConfig;
+use orco_core::config::MethodConfig;
 use orco_core::math::normalise;
 use orco_core::random::Random;
 use orco_runtime::bundle::Bundle;
@@ -68,8 +68,8 @@ pub fn roomy(bundle: &Path, folder: &Path, classes: usize) -> PathBuf {
     let learner = codec::encode(FileKind::Learner, &base_model);
     let mut manifest = opened.manifest.clone();
     if let Ok(preset) = env::var("ORCO_BENCH_PRESET") {
-        let LearnConfig { views, precision, .. } = manifest.learn;
-        manifest.learn = LearnConfig { views, precision, ..LearnConfig::preset(&preset).expect("it is a preset") };
+        let MethodConfig { views, precision, .. } = manifest.learn;
+        manifest.learn = MethodConfig { views, precision, ..MethodConfig::preset(&preset).expect("it is a preset") };
     }
     manifest.files.insert(LEARNER.into(), hexadecimal(&codec::digest(&learner)));
     fs::write(folder.join(MANIFEST), toml::to_string(&manifest).unwrap()).unwrap();

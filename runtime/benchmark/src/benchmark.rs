@@ -67,6 +67,15 @@ impl Draws {
     }
 }
 
+/// How many of the draws that are `asked` for differ, where classes have so many candidates: one alone where a draw of
+/// `shots` takes all candidates of every class.
+pub fn distinct_draws(asked: usize, shots: usize, candidates: impl IntoIterator<Item = usize>) -> usize {
+    if candidates.into_iter().all(|count| count <= shots) { asked.min(1) } else { asked }
+}
+
+/// What programs say where fewer draws differ than were asked for.
+pub const ONE_DRAW: &str = "every class has as many candidates as a draw takes, so all draws hold the same shots";
+
 /// Classes known after each session: the base classes after session 0, then as many more as each session's `ways`.
 pub fn classes_after(base: usize, ways: impl IntoIterator<Item = usize>) -> Vec<usize> {
     let mut known = Vec::from([base]);
@@ -148,6 +157,12 @@ impl Benchmark {
             .collect()
     }
 
+    /// How many of the draws that are `asked` for differ: deviations are over these.
+    pub fn distinct_draws(&self, asked: usize) -> usize {
+        let candidates = self.candidates.by_class();
+        distinct_draws(asked, self.shots as usize, candidates.values().map(Vec::len))
+    }
+
     /// Classes known after each session, as [`classes_after`] counts them.
     pub fn classes_after(&self, base: usize) -> Vec<usize> {
         classes_after(base, self.ways.iter().map(|ways| *ways as usize))
@@ -197,5 +212,18 @@ impl Benchmark {
             && below(&self.measured)
             && below(&self.candidates)
             && (base..classes).all(enough)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn draws_that_take_all_candidates_are_one() {
+        assert_eq!(
+            [distinct_draws(3, 5, [5, 6, 5]), distinct_draws(3, 5, [5, 5]), distinct_draws(1, 5, [5])],
+            [3, 1, 1]
+        );
     }
 }

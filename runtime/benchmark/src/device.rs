@@ -1,6 +1,6 @@
 //! The device's learner.
 
-use orco_core::config::LearnConfig;
+use orco_core::config::MethodConfig;
 use orco_core::workers::Workers;
 use orco_state::classify::Classifier;
 use orco_state::session::{self, LearnError, NewClass, OnProgress, Session, SessionMemory};
@@ -16,7 +16,7 @@ pub const REVISION: u32 = 6;
 /// Learns and answers as a device does with these settings.
 pub struct DeviceLearner<'a> {
     base_model: &'a BaseModel,
-    config: &'a LearnConfig,
+    config: &'a MethodConfig,
     seed: u64,
     workers: &'a dyn Workers,
     memory: SessionMemory,
@@ -25,7 +25,7 @@ pub struct DeviceLearner<'a> {
 
 impl<'a> DeviceLearner<'a> {
     /// A device that has learned nothing yet.
-    pub fn new(base_model: &'a BaseModel, config: &'a LearnConfig, seed: u64, workers: &'a dyn Workers) -> Self {
+    pub fn new(base_model: &'a BaseModel, config: &'a MethodConfig, seed: u64, workers: &'a dyn Workers) -> Self {
         let state = State::fresh(base_model, [0; 32]);
         Self { base_model, config, seed, workers, memory: SessionMemory::default(), state }
     }
@@ -69,7 +69,7 @@ impl FeatureLearner for DeviceLearner<'_> {
 }
 
 /// How a device with these settings finds an answer, in words.
-pub fn answer_rule(config: &LearnConfig) -> String {
+pub fn answer_rule(config: &MethodConfig) -> String {
     if let Some(weights) = config.answer {
         return format!("by {weights}");
     }

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use crate::benchmark::Benchmark;
 use crate::cifar100::{self, Cifar100Error, Cifar100Part, Cifar100Records, SIDE};
-use orco_core::config::LearnConfig;
+use orco_core::config::MethodConfig;
 use orco_core::random::Random;
 use orco_runtime::bundle::Bundle;
 use orco_runtime::encoder::stream::{BackboneShape, ViewSource, encode_stream};
@@ -59,7 +59,7 @@ pub fn from_cifar100(
     let test = cifar100::read(folder, Cifar100Part::Test)?;
     let names = cifar100::class_names(folder)?;
     let plan = ImagePlan::new(bundle, template, &names, &train, &test)?;
-    let LearnConfig { views, precision, .. } = bundle.base_model.config;
+    let MethodConfig { views, precision, .. } = bundle.base_model.config;
     let total = plan.measured.len() + plan.candidates.len() + plan.base.len();
     let mut done = 0;
     let mut bank = |records: &Cifar100Records, indices: &[u32], views: usize| -> Result<Bank, EncodeError> {

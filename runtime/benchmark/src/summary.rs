@@ -73,8 +73,10 @@ impl Metric {
     }
 }
 
-/// A system's result over several draws: means, with standard deviations beside them.
+/// A system's result over several draws: means, with standard deviations beside them. Of one draw these are 0 here, and
+/// null where it is stored.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(from = "StoredSummary", into = "StoredSummary")]
 pub struct Summary {
     /// Name of the system.
     pub name: String,
@@ -105,7 +107,6 @@ pub struct Summary {
     /// Its deviation over the draws.
     pub performance_decay_deviation: f64,
     /// What a device estimated less what was measured, where the system is one that estimates.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub estimate_errors: Option<AccuracyEstimateErrors>,
     /// Means over the draws, session by session.
     pub sessions: Vec<SessionAccuracy>,
@@ -114,8 +115,108 @@ pub struct Summary {
     /// Floating-point operations of learning all sessions of a draw, those of matrix products.
     pub operations: f64,
     /// Seconds of learning all sessions of a draw. Not among what is stored: it differs from run to run.
-    #[serde(skip)]
     pub seconds: f64,
+}
+
+/// A [`Summary`] as it is stored. A single draw says nothing of deviations; older programs stored 0 for them.
+#[derive(Serialize, Deserialize)]
+struct StoredSummary {
+    name: String,
+    draws: usize,
+    ahm: f64,
+    ahm_deviation: Option<f64>,
+    last_hm: Option<f64>,
+    last_hm_deviation: Option<f64>,
+    aacc: f64,
+    aacc_deviation: Option<f64>,
+    area: Option<f64>,
+    area_deviation: Option<f64>,
+    base_decay: f64,
+    base_decay_deviation: Option<f64>,
+    performance_decay: f64,
+    performance_decay_deviation: Option<f64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    estimate_errors: Option<StoredEstimateErrors>,
+    sessions: Vec<SessionAccuracy>,
+    deviations: Option<Vec<SessionAccuracy>>,
+    operations: f64,
+}
+
+/// [`AccuracyEstimateErrors`] as they are stored.
+#[derive(Serialize, Deserialize)]
+struct StoredEstimateErrors {
+    mean: AccuracyEstimateError,
+    deviation: Option<AccuracyEstimateError>,
+}
+
+impl From<Summary> for StoredSummary {
+    fn from(summary: Summary) -> Self {
+        let deviates = summary.draws > 1;
+        let of = |deviation: f64| deviates.then_some(deviation);
+        let errors = summary.estimate_errors.map(|AccuracyEstimateErrors { mean, deviation }| StoredEstimateErrors {
+            mean,
+            deviation: deviates.then_some(deviation),
+        });
+        Self {
+            name: summary.name,
+            draws: summary.draws,
+            ahm: summary.ahm,
+            ahm_deviation: of(summary.ahm_deviation),
+            last_hm: summary.last_hm,
+            last_hm_deviation: summary.last_hm_deviation.and_then(of),
+            aacc: summary.aacc,
+            aacc_deviation: of(summary.aacc_deviation),
+            area: summary.area,
+            area_deviation: summary.area_deviation.and_then(of),
+            base_decay: summary.base_decay,
+            base_decay_deviation: of(summary.base_decay_deviation),
+            performance_decay: summary.performance_decay,
+            performance_decay_deviation: of(summary.performance_decay_deviation),
+            estimate_errors: errors,
+            sessions: summary.sessions,
+            deviations: deviates.then_some(summary.deviations),
+            operations: summary.operations,
+        }
+    }
+}
+
+impl From<StoredSummary> for Summary {
+    fn from(stored: StoredSummary) -> Self {
+        let of = |deviation: Option<f64>| deviation.unwrap_or(0.0);
+        let none = |row: &SessionAccuracy| SessionAccuracy {
+            session: row.session,
+            base: 0.0,
+            inc: row.inc.map(|_| 0.0),
+            hm: row.hm.map(|_| 0.0),
+            top1: 0.0,
+            area: row.area.map(|_| 0.0),
+        };
+        let errors = stored.estimate_errors.map(|StoredEstimateErrors { mean, deviation }| AccuracyEstimateErrors {
+            mean,
+            deviation: deviation.unwrap_or_default(),
+        });
+        Self {
+            name: stored.name,
+            draws: stored.draws,
+            ahm: stored.ahm,
+            ahm_deviation: of(stored.ahm_deviation),
+            last_hm: stored.last_hm,
+            last_hm_deviation: stored.last_hm.map(|_| of(stored.last_hm_deviation)),
+            aacc: stored.aacc,
+            aacc_deviation: of(stored.aacc_deviation),
+            area: stored.area,
+            area_deviation: stored.area.map(|_| of(stored.area_deviation)),
+            base_decay: stored.base_decay,
+            base_decay_deviation: of(stored.base_decay_deviation),
+            performance_decay: stored.performance_decay,
+            performance_decay_deviation: of(stored.performance_decay_deviation),
+            estimate_errors: errors,
+            deviations: stored.deviations.unwrap_or_else(|| stored.sessions.iter().map(none).collect()),
+            sessions: stored.sessions,
+            operations: stored.operations,
+            seconds: 0.0,
+        }
+    }
 }
 
 impl Summary {

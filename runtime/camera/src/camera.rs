@@ -23,6 +23,9 @@ pub const FIRST_PAUSE: Duration = Duration::from_millis(500);
 /// How long at most.
 pub const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 
+/// How long a picture that comes but once, as in a folder, waits for somebody to be done with it.
+const TAKING_TIME: Duration = Duration::from_secs(5);
+
 /// Opens a source. What is known of a folder outlives it.
 type OpenFunction = for<'a> fn(&CameraSource, &Stop, &'a mut KnownFiles) -> Result<OpenedSource<'a>, CameraError>;
 
@@ -70,6 +73,8 @@ struct OpeningRecord {
 
 struct ReaderState {
     newest: Option<Arc<CameraFrame>>,
+    /// Number of the last frame that somebody is done with: who waits for a later one is.
+    done: u64,
     status: CameraStatus,
     rate: FrameRate,
     unreadable: Unreadable,
@@ -114,6 +119,12 @@ impl SharedReader {
         self.arrived.notify_all();
     }
 
+    /// Waits until somebody is done with the newest frame, for a few seconds at most: nobody may be there.
+    fn wait_until_done(&self) {
+        let is_wanted = |state: &mut ReaderState| state.done < state.status.frames && !self.stop.is_set();
+        drop(self.arrived.wait_timeout_while(self.state(), TAKING_TIME, is_wanted));
+    }
+
     fn enter(&self, phase: CameraPhase) {
         let mut state = self.state();
         if let CameraPhase::Away { .. } = phase {
@@ -129,7 +140,8 @@ impl SharedReader {
 
 /// A camera: its newest frame, as long as it is held.
 ///
-/// One frame is kept and replaced by the next, so memory is bounded however slowly frames are taken. A camera that
+/// One frame is kept and replaced by the next, so memory is bounded however slowly frames are taken. A folder gives its
+/// next picture once somebody waits for a later one than the newest, or after five seconds. A camera that
 /// fails is opened again after half a second, then after twice as long each time, at most ten seconds; a single frame
 /// makes it half a second again, unless frames are decoded and none can be. One that sends [`MAX_UNREADABLE`] unreadable
 /// pictures one after another is opened anew, too, but for a folder.
@@ -150,6 +162,7 @@ impl Camera {
     fn open_by(source: CameraSource, open: OpenFunction) -> std::io::Result<Self> {
         let state = ReaderState {
             newest: None,
+            done: 0,
             status: CameraStatus::default(),
             rate: FrameRate::default(),
             unreadable: Unreadable::default(),
@@ -177,10 +190,16 @@ impl Camera {
         self.shared.state().newest.clone()
     }
 
-    /// The newest frame after number `after` (0 for any), waited for at most so long.
+    /// The newest frame after number `after` (0 for any), waited for at most so long. Frames up to that number are done
+    /// with: a folder then gives its next picture.
     pub fn wait(&self, after: u64, most: Duration) -> Option<Arc<CameraFrame>> {
+        let mut state = self.shared.state();
+        if after > state.done {
+            state.done = after;
+            self.shared.arrived.notify_all();
+        }
         let is_old = |state: &mut ReaderState| state.newest.as_ref().is_none_or(|frame| frame.number <= after);
-        let waited = self.shared.arrived.wait_timeout_while(self.shared.state(), most, is_old);
+        let waited = self.shared.arrived.wait_timeout_while(state, most, is_old);
         let (state, _) = waited.unwrap_or_else(PoisonError::into_inner);
         state.newest.clone().filter(|frame| frame.number > after)
     }
@@ -209,6 +228,9 @@ impl Camera {
 impl Drop for Camera {
     fn drop(&mut self) {
         self.shared.stop.set();
+        // A thread that has just looked whether it is to stop waits by now.
+        drop(self.shared.state());
+        self.shared.arrived.notify_all();
     }
 }
 
@@ -250,10 +272,15 @@ fn read(
 ) -> Result<(), CameraError> {
     let mut pictures = open(source, &shared.stop, known)?;
     shared.state().status.opened += 1;
-    log::info!("camera: {source} is open");
+    // The log has said that it is not there.
+    let was_away = matches!(shared.state().status.phase, CameraPhase::Away { .. });
+    log::log!(if was_away { log::Level::Warn } else { log::Level::Info }, "camera: {source} is open");
     while !shared.stop.is_set() {
         if let Some(picture) = pictures.next_picture()? {
             shared.put(picture);
+            if pictures.gives_each_picture_once() {
+                shared.wait_until_done();
+            }
         } else if matches!(shared.state().status.phase, CameraPhase::Away { .. }) {
             // It is there, and has nothing to show yet.
             shared.enter(CameraPhase::Opening);
@@ -363,9 +390,34 @@ mod tests {
     }
 
     #[test]
+    fn of_pictures_that_come_together_in_a_folder_none_is_passed_over() {
+        let folder = tempfile::tempdir().unwrap();
+        let camera = Camera::open(CameraSource::Folder(folder.path().into())).unwrap();
+        let end = Instant::now() + Duration::from_secs(60);
+        while camera.status().opened == 0 {
+            assert!(Instant::now() < end, "{camera:?}");
+            thread::sleep(Duration::from_millis(5));
+        }
+        (0..24_u8).for_each(|number| std::fs::write(folder.path().join(format!("{number}.jpg")), [number; 9]).unwrap());
+        let mut pictures = Vec::new();
+        let mut last = 0;
+        while pictures.len() < 24 {
+            let frame = camera.wait(last, Duration::from_secs(60)).unwrap();
+            // Whoever looks at a picture needs some time.
+            thread::sleep(Duration::from_millis(5));
+            last = frame.number;
+            let CameraPicture::File(bytes) = &frame.picture else { panic!("{frame:?}") };
+            pictures.push(bytes[0]);
+        }
+        pictures.sort_unstable();
+        assert_eq!(pictures, (0..24).collect::<Vec<u8>>());
+    }
+
+    #[test]
     fn a_camera_was_there_if_a_frame_of_its_last_opening_could_be_decoded() {
         let mut state = ReaderState {
             newest: None,
+            done: 0,
             status: CameraStatus::default(),
             rate: FrameRate::default(),
             unreadable: Unreadable::default(),

@@ -1,6 +1,8 @@
 //! Why a camera gives no pictures.
 
+use std::error::Error;
 use std::io;
+use std::time::Duration;
 
 /// Why a source cannot be understood.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -37,10 +39,31 @@ pub enum CameraError {
     Io(#[from] io::Error),
     /// The address cannot be understood.
     #[error("its address cannot be understood: {0}")]
-    Address(#[from] url::ParseError),
+    Address(#[source] Box<dyn Error + Send + Sync>),
     /// The address cannot be asked.
     #[error("{0}")]
-    Http(Box<ureq::Error>),
+    Http(Box<dyn Error + Send + Sync>),
+    /// Nothing came for so long.
+    #[error("nothing came for {} s", .0.as_secs())]
+    Silent(Duration),
+    /// Nobody answered the call for so long.
+    #[error("it cannot be reached within {} s", .0.as_secs())]
+    Unreachable(Duration),
+    /// Its pictures are for those who say who they are.
+    #[error("it wants a name and password: give them in its address, as NAME:PASSWORD@ before the host")]
+    NoPassword,
+    /// The name and password in its address are wrong.
+    #[error("it refuses this name and password")]
+    WrongPassword,
+    /// It takes a name and password in one form only, which is not sent.
+    #[error(
+        "it wants digest authentication, which is not supported here; use gst:souphttpsrc location=... user-id=... \
+         user-pw=... ! multipartdemux"
+    )]
+    Digest,
+    /// It answers with a status other than success.
+    #[error("{}", status_sentence(*.0))]
+    Status(u16),
     /// The address leads on to another host, or away from TLS.
     #[error("it sends on to {0}, which is not followed; if its pictures are there, name that address as the camera")]
     Redirect(String),
@@ -51,7 +74,7 @@ pub enum CameraError {
     #[error("it sends on to another of its addresses more than {0} times in a row")]
     Redirects(u32),
     /// What the address answers is no picture.
-    #[error("it answers with {0}, not with pictures (image/jpeg, image/png or multipart/x-mixed-replace)")]
+    #[error("it answers with {0}, not with pictures (image/jpeg, image/png, image/webp or multipart/x-mixed-replace)")]
     Content(String),
     /// The stream is broken.
     #[error(transparent)]
@@ -59,7 +82,7 @@ pub enum CameraError {
     /// GStreamer is not installed.
     #[error(
         "gst-launch-1.0 is not there; install it (Debian: apt install gstreamer1.0-tools gstreamer1.0-plugins-base \
-         gstreamer1.0-plugins-good, and gstreamer1.0-libav for H.264)"
+         gstreamer1.0-plugins-good gstreamer1.0-plugins-bad, and gstreamer1.0-libav for H.264)"
     )]
     NoGstreamer,
     /// The pipeline ended; what GStreamer said last.
@@ -95,8 +118,13 @@ pub enum CameraError {
     },
 }
 
-impl From<ureq::Error> for CameraError {
-    fn from(error: ureq::Error) -> Self {
-        Self::Http(Box::new(error))
-    }
+/// What an answer without pictures says.
+fn status_sentence(status: u16) -> String {
+    let meaning = match status {
+        403 => "it forbids this address",
+        404 => "it has nothing at this address",
+        503 => "it is too busy, perhaps since others watch it",
+        _ => "it cannot answer",
+    };
+    format!("{meaning} (HTTP status {status})")
 }

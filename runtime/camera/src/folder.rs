@@ -1,6 +1,6 @@
 //! A folder into which pictures are put: by another program, over a network, by hand.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ffi::OsString;
 use std::fs::{self, Metadata};
 use std::io;
@@ -18,14 +18,65 @@ use crate::stop::Stop;
 const LOOK_EVERY: Duration = Duration::from_millis(250);
 /// Most files in it; each is looked at again and again.
 const MAX_FILES: usize = 50_000;
+/// Most pictures that wait to be given; of more the oldest are passed over.
+const MAX_WAITING: usize = 1000;
+/// In how many looks without a rest a file was another one when it is read although it never rests: `latest.jpg`, which
+/// a program writes ten times a second.
+const RESTLESS_LOOKS: u8 = 4;
+
+/// What tells one content of a file from another, under any name: a new name changes nothing of it.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+struct ContentIdentity {
+    device: u64,
+    inode: u64,
+    length: u64,
+    /// Seconds and nanoseconds of when it was written.
+    written: [i64; 2],
+}
 
 /// How a file was found.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct FileState {
     length: u64,
     changed: SystemTime,
+    /// None where the system does not tell.
+    identity: Option<ContentIdentity>,
     /// Whether it was given, or stood there from the start.
     is_known: bool,
+    /// In how many looks since it last rested it was another one than before, and not just longer.
+    changes: u8,
+}
+
+impl FileState {
+    /// That of a file that nothing is known of.
+    fn of(data: &Metadata) -> io::Result<Self> {
+        let (length, changed, identity) = (data.len(), changed(data)?, identity(data));
+        Ok(Self { length, changed, identity, is_known: false, changes: 0 })
+    }
+
+    /// Whether nothing was written between this and the other. A disk that comes back, or has no numbers of its own for
+    /// files, may number them anew.
+    fn is_same(&self, other: &Self) -> bool {
+        (self.length, self.changed) == (other.length, other.changed)
+    }
+
+    /// Whether this is the other with more in it, as while a file comes over a slow network; some copiers give it its
+    /// length first.
+    fn is_grown(&self, before: &Self) -> bool {
+        let place = |state: &Self| state.identity.map(|identity| (identity.device, identity.inode));
+        self.length >= before.length && place(self) == place(before)
+    }
+
+    /// Whether it is read although it never rests.
+    fn is_restless(&self) -> bool {
+        self.changes >= RESTLESS_LOOKS
+    }
+}
+
+/// A file that is to be given.
+struct WaitingFile {
+    name: OsString,
+    is_restless: bool,
 }
 
 /// What is known of a folder, whether it is there or not.
@@ -33,13 +84,14 @@ struct FileState {
 pub(crate) struct KnownFiles {
     files: HashMap<OsString, FileState>,
     /// Complete ones that were not given yet; the oldest last.
-    waiting: Vec<OsString>,
+    waiting: Vec<WaitingFile>,
     /// Whether the folder was ever open: what lay there then is old.
     was_open: bool,
 }
 
 /// New pictures are given, oldest first, once they were found twice with the same length and time of change, so that
-/// one that is still being written is not. One that is written again is new again.
+/// one that is still being written is not. One that is written again is new again, one that is only renamed is not. A
+/// file that is written between all looks is read at once, and given if nobody wrote it meanwhile.
 pub(crate) struct FolderSource<'a> {
     path: PathBuf,
     known: &'a mut KnownFiles,
@@ -63,25 +115,36 @@ impl<'a> FolderSource<'a> {
         let started = Instant::now();
         let mut files = HashMap::new();
         let mut complete = Vec::new();
+        // No more than one for each file that lay there at the last look, and one for each that is complete.
+        let known = self.known.files.values().filter(|found| found.is_known);
+        let mut given: HashSet<ContentIdentity> = known.filter_map(|found| found.identity).collect();
         for entry in fs::read_dir(&self.path)? {
             let entry = entry?;
             let name = entry.file_name();
             if !is_picture(&name) {
                 continue;
             }
-            // A file may go between listing and looking.
-            let Ok(data) = entry.metadata() else { continue };
+            // A file may go between listing and looking; a link counts as what it leads to.
+            let Ok(data) = fs::metadata(entry.path()) else { continue };
             if !data.is_file() {
                 continue;
             }
-            let now = FileState { length: data.len(), changed: changed(&data)?, is_known: false };
+            let now = FileState::of(&data)?;
             let before = self.known.files.get(&name);
-            let is_same = before.is_some_and(|before| (before.length, before.changed) == (now.length, now.changed));
-            let was_known = before.is_some_and(|before| is_same && before.is_known);
-            if is_same && !was_known && now.length > 0 {
-                complete.push((now.changed, name.clone()));
+            let is_same = before.is_some_and(|before| before.is_same(&now));
+            let changes = match before {
+                Some(before) if !is_same => before.changes.saturating_add((!now.is_grown(before)).into()),
+                _ => 0,
+            };
+            let now = FileState { changes, ..now };
+            let was_given = now.identity.is_some_and(|identity| given.contains(&identity));
+            let was_known = was_given || before.is_some_and(|before| is_same && before.is_known);
+            let is_complete = now.length > 0 && (is_same || now.is_restless());
+            if is_complete && !was_known {
+                complete.push((now.changed, name.clone(), now.is_restless()));
+                given.extend(now.identity);
             }
-            files.insert(name, FileState { is_known: is_same && now.length > 0 || was_known, ..now });
+            files.insert(name, FileState { is_known: is_complete || was_known, ..now });
             if files.len() > MAX_FILES {
                 return Err(CameraError::Crowded(MAX_FILES));
             }
@@ -89,11 +152,32 @@ impl<'a> FolderSource<'a> {
         complete.sort();
         // Those that waited when the folder went away come first.
         let waited = std::mem::take(&mut self.known.waiting);
-        self.known.waiting = complete.into_iter().rev().map(|(_, name)| name).chain(waited).collect();
+        let complete = complete.into_iter().rev().map(|(_, name, is_restless)| WaitingFile { name, is_restless });
+        self.known.waiting = complete.chain(waited).collect();
+        if let Some(excess) = self.known.waiting.len().checked_sub(MAX_WAITING).filter(|excess| *excess > 0) {
+            log::warn!(
+                "camera: more pictures come into {} than are answered: {excess} are passed over",
+                self.path.display()
+            );
+            self.known.waiting.truncate(MAX_WAITING);
+        }
         self.known.files = files;
         // Looking takes a tenth of the time at most.
         self.every = LOOK_EVERY.max(10 * started.elapsed());
         Ok(())
+    }
+
+    /// The content of a file that is to be given; none if it is written while it is read, or has just gone.
+    fn read(&self, file: &WaitingFile) -> io::Result<Option<Vec<u8>>> {
+        let path = self.path.join(&file.name);
+        if !file.is_restless {
+            return files::read(&path, MAX_PICTURE as u64).map(Some);
+        }
+        let look = || fs::metadata(&path).ok().and_then(|data| FileState::of(&data).ok());
+        let before = look();
+        let Ok(bytes) = files::read(&path, MAX_PICTURE as u64) else { return Ok(None) };
+        let is_same = before.zip(look()).is_some_and(|(before, after)| before.is_same(&after));
+        Ok((is_same && !bytes.is_empty()).then_some(bytes))
     }
 }
 
@@ -114,19 +198,40 @@ fn changed(data: &Metadata) -> io::Result<SystemTime> {
     data.modified()
 }
 
+#[cfg(unix)]
+fn identity(data: &Metadata) -> Option<ContentIdentity> {
+    use std::os::unix::fs::MetadataExt;
+    let written = [data.mtime(), data.mtime_nsec()];
+    Some(ContentIdentity { device: data.dev(), inode: data.ino(), length: data.len(), written })
+}
+
+#[cfg(not(unix))]
+fn identity(_: &Metadata) -> Option<ContentIdentity> {
+    None
+}
+
 impl OpenSource for FolderSource<'_> {
     fn next_picture(&mut self) -> Result<Option<CameraPicture>, CameraError> {
         if self.known.waiting.is_empty() && !self.stop.wait(self.every) {
             self.look()?;
         }
-        let Some(name) = self.known.waiting.pop() else { return Ok(None) };
-        match files::read(&self.path.join(&name), MAX_PICTURE as u64) {
-            Ok(bytes) => Ok(Some(CameraPicture::File(bytes))),
+        let Some(file) = self.known.waiting.pop() else { return Ok(None) };
+        match self.read(&file) {
+            Ok(bytes) => Ok(bytes.map(CameraPicture::File)),
             Err(error) => {
-                log::warn!("camera: {} cannot be read: {error}", self.path.join(&name).display());
+                // What waits in a folder that is away waits until it is back.
+                if let Err(away) = fs::read_dir(&self.path) {
+                    self.known.waiting.push(file);
+                    return Err(away.into());
+                }
+                log::warn!("camera: {} cannot be read: {error}", self.path.join(&file.name).display());
                 Ok(None)
             }
         }
+    }
+
+    fn gives_each_picture_once(&self) -> bool {
+        true
     }
 
     fn reopens_when_unreadable(&self) -> bool {
@@ -198,5 +303,43 @@ mod tests {
         fs::rename(&away, &pictures).unwrap();
         let mut folder = FolderSource::open(&pictures, &stop, &mut known).unwrap();
         assert_eq!((next(&mut folder), next(&mut folder)), (Some(b"new".to_vec()), None), "it was found twice");
+    }
+
+    #[test]
+    fn a_file_that_never_rests_is_read_all_the_same() {
+        let place = tempfile::tempdir().unwrap();
+        let latest = place.path().join("latest.jpg");
+        let mut known = KnownFiles::default();
+        let mut folder = FolderSource::open(place.path(), &Stop::default(), &mut known).unwrap();
+        let mut written = |length: usize| {
+            fs::write(&latest, vec![b'x'; length]).unwrap();
+            next(&mut folder).map(|bytes| bytes.len())
+        };
+        assert_eq!([1, 2, 3, 4, 5, 6, 7, 8].map(&mut written), [None; 8], "it grows, and may not be whole");
+        // It was seen before the first of these.
+        assert_eq!([7, 6, 5, 4, 3, 9].map(written), [None, None, None, Some(4), Some(3), Some(9)]);
+        assert_eq!([(); 2].map(|()| next(&mut folder)), [None, None], "it rests, and was given");
+    }
+
+    #[test]
+    #[cfg(unix)]
+    fn a_link_is_what_it_leads_to_and_a_new_name_makes_no_new_picture() {
+        let (place, elsewhere) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let at = |name: &str| place.path().join(name);
+        fs::write(at("old.jpg"), b"old").unwrap();
+        fs::write(elsewhere.path().join("linked.jpg"), b"linked").unwrap();
+        let mut known = KnownFiles::default();
+        let mut folder = FolderSource::open(place.path(), &Stop::default(), &mut known).unwrap();
+        std::os::unix::fs::symlink(elsewhere.path().join("linked.jpg"), at("1.jpg")).unwrap();
+        std::os::unix::fs::symlink(elsewhere.path().join("nowhere.jpg"), at("2.jpg")).unwrap();
+        assert_eq!((next(&mut folder), next(&mut folder)), (None, Some(b"linked".to_vec())));
+        fs::write(at("3.jpg"), b"given").unwrap();
+        assert_eq!((next(&mut folder), next(&mut folder)), (None, Some(b"given".to_vec())));
+        for (from, to) in [("3.jpg", "3-done.jpg"), ("old.jpg", "older.jpg")] {
+            fs::rename(at(from), at(to)).unwrap();
+            assert_eq!([(); 3].map(|()| next(&mut folder)), [None, None, None], "{from} has another name");
+        }
+        fs::write(at("3-done.jpg"), b"written again").unwrap();
+        assert_eq!((next(&mut folder), next(&mut folder)), (None, Some(b"written again".to_vec())));
     }
 }

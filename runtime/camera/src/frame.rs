@@ -22,6 +22,7 @@ pub enum CameraPicture {
 
 /// A picture, with its number and when it was there.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct CameraFrame {
     /// Greater than those of all frames before it.
     pub number: u64,

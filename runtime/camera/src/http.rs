@@ -1,15 +1,15 @@
 //! Cameras that are asked over HTTP: Motion JPEG, or one picture after another.
 
-use std::io::Read;
+use std::io::{self, Read};
 use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use orco_runtime::image;
+use orco_runtime::image::{self, ImageError};
 use percent_encoding::percent_decode_str;
-use ureq::http::Response;
-use ureq::http::header::AUTHORIZATION;
-use ureq::{Agent, Body, BodyReader};
+use ureq::http::header::{AUTHORIZATION, WWW_AUTHENTICATE};
+use ureq::http::{Response, StatusCode};
+use ureq::{Agent, Body, BodyReader, Timeout};
 use url::Url;
 
 use crate::deadline::{DeadlineReader, PICTURE_TIME, SILENCE};
@@ -48,6 +48,8 @@ impl HttpSource {
             .timeout_per_read(Some(SILENCE))
             // They are followed here, no further than the camera itself.
             .max_redirects(0)
+            // What stands in refusals is told here.
+            .http_status_as_error(false)
             // Cameras are asked directly.
             .proxy(None)
             .user_agent(concat!("orco/", env!("CARGO_PKG_VERSION")))
@@ -72,7 +74,7 @@ struct HttpAddress {
 impl HttpAddress {
     /// Name and password may be percent-encoded, as they must be where they hold what addresses are divided by.
     fn of(address: &str) -> Result<Self, CameraError> {
-        let mut url = Url::parse(address)?;
+        let mut url = Url::parse(address).map_err(|error| CameraError::Address(error.into()))?;
         let (name, password) = (url.username(), url.password());
         let authorization = (!name.is_empty() || password.is_some()).then(|| {
             let mut sent: Vec<u8> = percent_decode_str(name).collect();
@@ -93,12 +95,13 @@ fn ask(agent: &Agent, url: &str) -> Result<HttpBody, CameraError> {
     for _ in 0..=MAX_REDIRECTS {
         let HttpAddress { url: asked, authorization } = HttpAddress::of(&url)?;
         let mut request = agent.get(asked.as_str());
+        let has_password = authorization.is_some();
         if let Some(authorization) = authorization {
             request = request.header(AUTHORIZATION, authorization);
         }
-        let response = request.call()?;
+        let response = request.call().map_err(unasked)?;
         if !response.status().is_redirection() {
-            return answer(response);
+            return answer(response, has_password);
         }
         let location = response.headers().get("location").and_then(|location| location.to_str().ok());
         url = redirect::target(&url, location.ok_or(CameraError::NoAddress)?)?;
@@ -106,27 +109,87 @@ fn ask(agent: &Agent, url: &str) -> Result<HttpBody, CameraError> {
     Err(CameraError::Redirects(MAX_REDIRECTS))
 }
 
-fn answer(response: Response<Body>) -> Result<HttpBody, CameraError> {
+fn answer(response: Response<Body>, has_password: bool) -> Result<HttpBody, CameraError> {
+    if !response.status().is_success() {
+        return Err(refusal(&response, has_password));
+    }
     let given = response.headers().get("content-type").and_then(|kind| kind.to_str().ok()).unwrap_or_default();
     let given = given.to_owned();
     let essence = given.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
     let body = response.into_body().into_with_config().limit(u64::MAX).reader();
-    let mut body = DeadlineReader::new(body, PICTURE_TIME);
+    let body = DeadlineReader::new(body, PICTURE_TIME);
     match essence.as_str() {
         kind if kind.starts_with("multipart/") => {
             let parameters = given.split(';').skip(1).filter_map(|parameter| parameter.split_once('='));
             let boundary = parameters.into_iter().find(|(name, _)| name.trim().eq_ignore_ascii_case("boundary"));
-            let boundary = boundary.ok_or(StreamError::NoBoundary)?.1;
-            Ok(HttpBody::Stream(Multipart::new(body, boundary)))
+            Ok(HttpBody::Stream(match boundary {
+                Some((_, boundary)) => Multipart::new(body, boundary),
+                None => Multipart::with_any_boundary(body),
+            }))
         }
-        kind if image::MEDIA_TYPES.contains(&kind) => {
-            let mut picture = Vec::new();
-            body.by_ref().take(MAX_PICTURE as u64 + 1).read_to_end(&mut picture).map_err(StreamError::Read)?;
-            let fits = picture.len() <= MAX_PICTURE;
-            if fits { Ok(HttpBody::Single(Some(picture))) } else { Err(StreamError::TooLarge.into()) }
+        // Cameras send pictures under many names, and under none.
+        kind if kind.is_empty() || kind.starts_with("image/") || kind == "application/octet-stream" => {
+            let mut body = Multipart::with_any_boundary(body);
+            if body.begins_with_dashes().map_err(unread)? {
+                return Ok(HttpBody::Stream(body));
+            }
+            single_picture(body.into_stream(), &essence)
         }
-        "" => Err(CameraError::Content("nothing that it names".into())),
         other => Err(CameraError::Content(other.into())),
+    }
+}
+
+/// A body that is one picture by its first bytes, whatever it is said to be.
+fn single_picture(body: impl Read, essence: &str) -> Result<HttpBody, CameraError> {
+    let mut picture = Vec::new();
+    body.take(MAX_PICTURE as u64 + 1).read_to_end(&mut picture).map_err(unread)?;
+    if picture.len() > MAX_PICTURE {
+        return Err(StreamError::TooLarge.into());
+    }
+    match image::size(&picture) {
+        Err(ImageError::Format | ImageError::Empty | ImageError::Foreign(_))
+            if !image::MEDIA_TYPES.contains(&essence) =>
+        {
+            let named = if essence.is_empty() { "nothing that it names" } else { essence };
+            Err(CameraError::Content(named.into()))
+        }
+        // What else is wrong with it is told when it is decoded.
+        _ => Ok(HttpBody::Single(Some(picture))),
+    }
+}
+
+/// Why a camera answers without pictures.
+fn refusal(response: &Response<Body>, has_password: bool) -> CameraError {
+    if response.status() != StatusCode::UNAUTHORIZED {
+        return CameraError::Status(response.status().as_u16());
+    }
+    let challenges =
+        response.headers().get_all(WWW_AUTHENTICATE).iter().filter_map(|challenge| challenge.to_str().ok());
+    // One header may hold several, each beginning with its scheme.
+    let schemes: Vec<&str> =
+        challenges.flat_map(|all| all.split(',')).filter_map(|part| part.split_whitespace().next()).collect();
+    let wants = |wanted: &str| schemes.iter().any(|scheme| scheme.eq_ignore_ascii_case(wanted));
+    match (wants("digest") && !wants("basic"), has_password) {
+        (true, _) => CameraError::Digest,
+        (false, true) => CameraError::WrongPassword,
+        (false, false) => CameraError::NoPassword,
+    }
+}
+
+/// Why an address cannot be asked, or what it sends not be read.
+fn unasked(error: ureq::Error) -> CameraError {
+    match error {
+        ureq::Error::Timeout(Timeout::Resolve | Timeout::Connect) => CameraError::Unreachable(SILENCE),
+        ureq::Error::Timeout(_) => CameraError::Silent(SILENCE),
+        error => CameraError::Http(error.into()),
+    }
+}
+
+/// Why a body cannot be read.
+fn unread(error: io::Error) -> CameraError {
+    match ureq::Error::from(error) {
+        ureq::Error::Io(error) => StreamError::Read(error).into(),
+        other => unasked(other),
     }
 }
 
@@ -135,7 +198,10 @@ impl OpenSource for HttpSource {
         let picture = match &mut self.answer {
             HttpBody::Stream(parts) => {
                 parts.stream_mut().restart(PICTURE_TIME);
-                parts.next()?
+                parts.next().map_err(|error| match error {
+                    StreamError::Read(error) => unread(error),
+                    other => other.into(),
+                })?
             }
             HttpBody::Single(picture) => match picture.take() {
                 Some(picture) => picture,

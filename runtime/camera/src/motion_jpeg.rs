@@ -1,29 +1,53 @@
 //! JPEG pictures without Huffman tables, as many webcams send them: Motion JPEG takes those of ITU-T T.81, annex K, for
-//! known.
+//! known. Some cameras leave out the marker of a picture's end, too.
 
 use std::borrow::Cow;
 
 const DHT: u8 = 0xc4;
 const SOS: u8 = 0xda;
+/// The marker of a picture's end.
+const END: [u8; 2] = [0xff, 0xd9];
 
-/// The picture with the usual tables before its first scan, if it has none of its own.
+/// The picture with the usual tables before its first scan, if it has none of its own, and with the marker of its end,
+/// which some cameras leave out. The marker makes no whole picture of one that was cut: whoever decodes it counts its scans
+/// and their codes.
 pub fn with_tables(jpeg: &[u8]) -> Cow<'_, [u8]> {
-    match scan_without_tables(jpeg) {
-        Some(at) => Cow::Owned([&jpeg[..at], &tables(), &jpeg[at..]].concat()),
-        None => Cow::Borrowed(jpeg),
+    let Some(scan) = Scan::first(jpeg) else { return Cow::Borrowed(jpeg) };
+    let tables = if scan.has_tables { Vec::new() } else { tables() };
+    let end: &[u8] = if ends(jpeg) { &[] } else { &END };
+    if tables.is_empty() && end.is_empty() {
+        return Cow::Borrowed(jpeg);
     }
+    Cow::Owned([&jpeg[..scan.at], &tables, &jpeg[scan.at..], end].concat())
 }
 
-/// Where the first scan begins, if no tables stand before it.
-fn scan_without_tables(jpeg: &[u8]) -> Option<usize> {
-    let mut at = 2;
-    loop {
-        let &[0xff, marker, high, low] = jpeg.get(at..)?.first_chunk()? else { return None };
-        match marker {
-            DHT => return None,
-            SOS => return Some(at),
-            0xff => at += 1,
-            _ => at += 2 + usize::from(u16::from_be_bytes([high, low])),
+/// Whether the last bytes are the marker of the end. Zeros may fill up a buffer behind it.
+fn ends(jpeg: &[u8]) -> bool {
+    let filled = jpeg.iter().rev().take_while(|byte| **byte == 0).count();
+    jpeg[..jpeg.len() - filled].ends_with(&END)
+}
+
+/// The first scan of a picture.
+struct Scan {
+    /// Where it begins.
+    at: usize,
+    /// Whether tables stand before it.
+    has_tables: bool,
+}
+
+impl Scan {
+    fn first(jpeg: &[u8]) -> Option<Self> {
+        let (mut at, mut has_tables) = (2, false);
+        loop {
+            let &[0xff, marker, high, low] = jpeg.get(at..)?.first_chunk()? else { return None };
+            match marker {
+                SOS => return Some(Self { at, has_tables }),
+                0xff => at += 1,
+                _ => {
+                    has_tables |= marker == DHT;
+                    at += 2 + usize::from(u16::from_be_bytes([high, low]));
+                }
+            }
         }
     }
 }
@@ -108,6 +132,26 @@ mod tests {
         let sent = stripped(&jpeg);
         assert!(sent.len() < jpeg.len() && image::decode(&sent).is_err());
         assert_eq!(image::decode(&with_tables(&sent)).unwrap(), image::decode(&jpeg).unwrap());
+    }
+
+    #[test]
+    fn a_picture_gets_its_end_back_and_a_cut_one_is_refused_with_it() {
+        let rgb: Vec<u8> = (0..48 * 32 * 3).map(|at: u32| (at * at / 7 % 251) as u8).collect();
+        for is_progressive in [false, true] {
+            let mut jpeg = Vec::new();
+            let mut encoder = Encoder::new(&mut jpeg, 90);
+            encoder.set_progressive(is_progressive);
+            encoder.encode(&rgb, 48, 32, ColorType::Rgb).unwrap();
+            let filled = [&jpeg[..], &[0; 9]].concat();
+            assert!(matches!(with_tables(&filled), Cow::Borrowed(_)));
+            let whole = jpeg.len() - END.len();
+            for length in 0..whole {
+                let cut = &with_tables(&jpeg[..length]);
+                assert!(image::decode(cut).is_err(), "progressive: {is_progressive}, {length} of {whole}");
+            }
+            assert!(image::decode(&jpeg[..whole]).is_err());
+            assert_eq!(image::decode(&with_tables(&jpeg[..whole])).unwrap(), image::decode(&jpeg).unwrap());
+        }
     }
 
     #[test]

@@ -17,7 +17,8 @@ const MAX_LINES: usize = 64;
 #[derive(Debug)]
 pub struct Multipart<R> {
     stream: BufReader<R>,
-    /// The lines that may stand between parts; the one that does once it was found.
+    /// The lines that may stand between parts; the one that does once it was found. None where nobody says: the first
+    /// line that begins with two dashes is it.
     boundaries: Vec<Vec<u8>>,
     /// Whether the last part's end was the next one's boundary.
     at_head: bool,
@@ -32,7 +33,26 @@ impl<R: Read> Multipart<R> {
         if given.starts_with("--") {
             boundaries.push(given.into());
         }
+        Self::between(stream, boundaries)
+    }
+
+    /// Parts between lines like the first that begins with two dashes: of a stream whose boundary nobody says.
+    pub fn with_any_boundary(stream: R) -> Self {
+        Self::between(stream, Vec::new())
+    }
+
+    fn between(stream: R, boundaries: Vec<Vec<u8>>) -> Self {
         Self { stream: BufReader::with_capacity(64 << 10, stream), boundaries, at_head: false }
+    }
+
+    /// Whether the stream begins as a part does. None of it is passed over.
+    pub(crate) fn begins_with_dashes(&mut self) -> io::Result<bool> {
+        Ok(self.stream.fill_buf()?.trim_ascii_start().starts_with(b"--"))
+    }
+
+    /// All that has not been read as parts.
+    pub(crate) fn into_stream(self) -> BufReader<R> {
+        self.stream
     }
 
     /// What the parts are read from.
@@ -76,6 +96,9 @@ impl<R: Read> Multipart<R> {
                 continue;
             }
             let text = line.trim_ascii_end();
+            if self.boundaries.is_empty() && text.len() > 2 && text.starts_with(b"--") {
+                self.boundaries.push(text.to_vec());
+            }
             if let Some(found) = self.boundaries.iter().position(|boundary| boundary == text) {
                 self.boundaries = vec![self.boundaries.swap_remove(found)];
                 return Ok(());
@@ -196,6 +219,14 @@ mod tests {
                 assert!(matches!(parts.next(), Err(StreamError::Ended)), "{line} {boundary}");
             }
         }
+    }
+
+    #[test]
+    fn a_boundary_that_nobody_says_is_the_first_line_with_two_dashes() {
+        let stream = b"junk\r\n--\r\n--b\r\n\r\none\r\n--c\r\n--b\r\nContent-Length: 3\r\n\r\ntwo\r\n--b--\r\n";
+        let mut parts = Multipart::with_any_boundary(&stream[..]);
+        assert_eq!((parts.next().unwrap(), parts.next().unwrap()), (b"one\r\n--c".to_vec(), b"two".to_vec()));
+        assert!(matches!(parts.next(), Err(StreamError::Ended)));
     }
 
     #[test]

@@ -65,6 +65,12 @@ pub(crate) trait OpenSource {
     fn reopens_when_unreadable(&self) -> bool {
         true
     }
+
+    /// Whether each of its pictures is worth an answer of its own, and comes but once: the next is asked for when
+    /// somebody is done with this one.
+    fn gives_each_picture_once(&self) -> bool {
+        false
+    }
 }
 
 /// An address with stars for its passwords. It may be mistyped, so any part of it may belong to one: rather too much is

@@ -39,6 +39,7 @@ impl CameraPhase {
 
 /// What is known of a camera.
 #[derive(Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
 pub struct CameraStatus {
     /// Whether it is there.
     pub phase: CameraPhase,

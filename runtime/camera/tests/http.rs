@@ -117,7 +117,9 @@ fn garbage_is_told_and_the_camera_opened_anew() {
 #[test]
 fn what_is_no_camera_is_told() {
     let fake = FakeCamera::start(photographs(), EVERY);
-    for (mode, told) in [(Mode::Noise, "no stream of pictures"), (Mode::Page, "text/html"), (Mode::Silent, "timeout")] {
+    for (mode, told) in
+        [(Mode::Noise, "no stream of pictures"), (Mode::Page, "text/html"), (Mode::Silent, "nothing came for 5 s")]
+    {
         fake.set(mode);
         let why = reason(&open(&fake.url()));
         assert!(why.contains(told), "{mode:?}: {why}");
@@ -127,6 +129,61 @@ fn what_is_no_camera_is_told() {
     assert!(!reason(&open("folder:/no/such/folder")).is_empty());
     #[cfg(target_os = "linux")]
     assert!(!reason(&open("/dev/no-such-camera")).is_empty());
+}
+
+#[test]
+fn what_a_camera_refuses_is_told() {
+    let fake = FakeCamera::start(photographs(), EVERY);
+    let (url, with_password) = (fake.url(), fake.url().replace("http://", "http://me:secret@"));
+    let (basic, digest) = ("Basic realm=\"door\"", "Digest realm=\"door\", nonce=\"1\"");
+    let both = format!("{digest}, {basic}");
+    for (url, status, challenge, told) in [
+        (&url, 401, basic, "it wants a name and password"),
+        (&with_password, 401, basic, "it refuses this name and password"),
+        (
+            &with_password,
+            401,
+            digest,
+            "it wants digest authentication, which is not supported here; use gst:souphttpsrc",
+        ),
+        (&with_password, 401, &*both, "it refuses this name and password"),
+        (&url, 403, "", "it forbids this address"),
+        (&url, 404, "", "it has nothing at this address"),
+        (&url, 503, "", "it is too busy"),
+        (&url, 500, "", "it cannot answer (HTTP status 500)"),
+    ] {
+        fake.refuse(status, challenge);
+        let why = reason(&open(url));
+        assert!(why.contains(told) && !why.contains("secret"), "{status} {challenge}: {why}");
+    }
+}
+
+#[test]
+fn the_first_bytes_decide_where_the_content_type_does_not() {
+    let fake = FakeCamera::start(photographs(), EVERY);
+    for mode in [Mode::Single, Mode::Good] {
+        fake.set(mode);
+        for kind in ["", "application/octet-stream", "image/pjpeg", "multipart/x-mixed-replace"] {
+            if mode == Mode::Single && kind.starts_with("multipart") {
+                continue;
+            }
+            fake.name_content(kind);
+            let camera = open(&fake.url());
+            let mut last = 0;
+            for _ in 0..2 {
+                let frame = camera.wait(last, LONG).unwrap_or_else(|| panic!("{mode:?} {kind}: {camera:?}"));
+                last = frame.number;
+                assert!(camera.decode(&frame, None).is_ok(), "{mode:?} {kind}");
+            }
+        }
+    }
+    fake.set(Mode::Page);
+    for (kind, told) in [("", "nothing that it names"), ("image/pjpeg", "image/pjpeg"), ("text/plain", "text/plain")] {
+        fake.name_content(kind);
+        let why = reason(&open(&fake.url()));
+        assert!(why.contains(&format!("it answers with {told}, not with pictures")), "{why}");
+        assert!(why.contains("image/webp"), "{why}");
+    }
 }
 
 #[test]

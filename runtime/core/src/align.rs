@@ -1,4 +1,5 @@
-//! Phase 3, few-shot alignment, on borrowed numbers alone: nothing here allocates or starts a thread.
+//! Aligns the projection head to new classes of a few shots each: phase 3, few-shot alignment, on borrowed numbers
+//! alone. Nothing here allocates or starts a thread.
 //!
 //! 1. The new classes' means are assigned to free pseudo-targets; earlier assignments stay ([`assign_new_classes`]).
 //! 2. The head of phase 2 is trained on the exemplars of all base classes and all shots since ([`align`]).
@@ -9,14 +10,14 @@
 //! ```
 //! use core::ops::ControlFlow;
 //!
-//! use orco_core::align::{self, AlignmentData, WorkspaceSize, Sampling, Workspace};
-//! use orco_core::config::LearnConfig;
+//! use orco_core::align::{self, AlignmentData, AlignmentTask, WorkspaceSize, Sampling, Workspace};
+//! use orco_core::config::MethodConfig;
 //! use orco_core::exemplar::{Exemplars, ExemplarPrecision};
 //! use orco_core::projection::{HeadParameters, HeadShape};
 //! use orco_core::workers::Serial;
 //!
 //! const SHAPE: HeadShape = HeadShape { inputs: 2, hidden: 2, outputs: 2 };
-//! const CONFIG: LearnConfig = LearnConfig { views: 1, ..LearnConfig::edge() };
+//! const CONFIG: MethodConfig = MethodConfig { views: 1, ..MethodConfig::edge() };
 //! // Three targets, two classes, two exemplars.
 //! const NEEDS: WorkspaceSize = align::workspace_size(SHAPE, 3, 2, 2, &CONFIG);
 //!
@@ -42,7 +43,8 @@
 //! let (w1, b1, w2, b2) = (&mut [0.0; 4][..], &mut [0.0; 2][..], &mut [0.0; 4][..], &mut [0.0; 2][..]);
 //! let head = HeadParameters { w1, b1, w2, b2 };
 //! let (mut first, mut last) = (None, None);
-//! align::align(&data, &assigned, &CONFIG, Sampling::seeded(1), &mut workspace, head, &mut |progress| {
+//! let task = AlignmentTask { data: &data, assigned: &assigned, config: &CONFIG, sampling: Sampling::seeded(1) };
+//! align::align(&task, &mut workspace, head, &mut |progress| {
 //!     let loss = progress.losses.cross_entropy;
 //!     (first, last) = (first.or(Some(loss)), Some(loss));
 //!     ControlFlow::Continue(())
@@ -57,7 +59,7 @@ mod perturbation;
 mod sampler;
 mod step;
 
-pub use data::{AlignmentData, operations};
+pub use data::{AlignmentData, AlignmentTask, operations};
 pub use memory::{Workspace, WorkspaceSize};
 pub use perturbation::{Perturbation, PerturbedTargets, Sampling};
 pub use sampler::Sampler;
@@ -66,7 +68,7 @@ pub use step::{Alignment, LossTerms, StepBatch, StepExtent, TargetRows};
 use core::ops::ControlFlow;
 
 use crate::assignment::{self, AssignmentMemory};
-use crate::config::LearnConfig;
+use crate::config::MethodConfig;
 use crate::math::{add_scaled, dot, normalise};
 use crate::projection::{self, HeadParameters, HeadShape};
 use memory::{buffers, total_length};
@@ -109,7 +111,7 @@ pub enum AlignError {
     /// The configuration holds a value out of range.
     #[error("the settings of phase 3 cannot be used: {problem}")]
     Settings {
-        /// What [`LearnConfig::problem`] says.
+        /// What [`MethodConfig::problem`] says.
         problem: &'static str,
     },
 }
@@ -117,7 +119,7 @@ pub enum AlignError {
 impl AlignmentData<'_> {
     /// Working memory that [`assign_new_classes`] and [`align`] need for so many known classes, and so many more
     /// exemplars than the data holds.
-    pub fn workspace_size(&self, classes: usize, more: usize, config: &LearnConfig) -> WorkspaceSize {
+    pub fn workspace_size(&self, classes: usize, more: usize, config: &MethodConfig) -> WorkspaceSize {
         let exemplars = self.base.len() + self.learned.len() + more;
         workspace_size(self.shape, self.target_count(), classes, exemplars, config)
     }
@@ -131,7 +133,7 @@ pub const fn workspace_size(
     targets: usize,
     classes: usize,
     exemplars: usize,
-    config: &LearnConfig,
+    config: &MethodConfig,
 ) -> WorkspaceSize {
     let assigning = WorkspaceSize {
         numbers: AssignmentNumbers::size(shape, classes, targets),
@@ -187,7 +189,7 @@ pub fn assign_new_classes(
     data: &AlignmentData<'_>,
     assigned: &mut [u32],
     first: usize,
-    config: &LearnConfig,
+    config: &MethodConfig,
     workspace: &mut Workspace<'_>,
 ) -> Result<(), AlignError> {
     check(data, assigned.len(), config, workspace)?;
@@ -224,23 +226,19 @@ pub fn assign_new_classes(
     Ok(())
 }
 
-/// Trains the head of phase 2 on everything that the data holds and writes it into `head`. The same data,
-/// configuration and sampling give the same bits, whoever the workers are.
+/// Trains the head of phase 2 on everything that the task's data holds and writes it into `head`. The same task gives
+/// the same bits, whoever the workers are.
 ///
-/// # Shapes
-/// `assigned` `[classes]`: for every known class the row of its target.
 /// # Errors
 /// [`AlignError`] if the workspace is too small, training diverged, or the callback, which is called after every epoch,
 /// stopped it; `head` is untouched then.
 pub fn align(
-    data: &AlignmentData<'_>,
-    assigned: &[u32],
-    config: &LearnConfig,
-    sampling: Sampling,
+    task: &AlignmentTask<'_>,
     workspace: &mut Workspace<'_>,
     head: HeadParameters<&mut [f32]>,
     on_progress: &mut (dyn FnMut(AlignProgress) -> ControlFlow<()> + Send),
 ) -> Result<(), AlignError> {
+    let AlignmentTask { data, assigned, config, .. } = *task;
     check(data, assigned.len(), config, workspace)?;
     if config.epochs == 0 {
         let HeadParameters { w1, b1, w2, b2 } = data.head;
@@ -253,21 +251,19 @@ pub fn align(
     let mut outcome = None;
     workers.enter(&mut || {
         let head = head.take().expect("workers enter the work once");
-        outcome = Some(train(data, assigned, config, sampling, workspace, head, on_progress));
+        outcome = Some(train(task, workspace, head, on_progress));
     });
     outcome.expect("workers enter the work")
 }
 
 /// What [`align`] does, on a thread of the workers.
 fn train(
-    data: &AlignmentData<'_>,
-    assigned: &[u32],
-    config: &LearnConfig,
-    sampling: Sampling,
+    task: &AlignmentTask<'_>,
     workspace: &mut Workspace<'_>,
     head: HeadParameters<&mut [f32]>,
     on_progress: &mut (dyn FnMut(AlignProgress) -> ControlFlow<()> + Send),
 ) -> Result<(), AlignError> {
+    let AlignmentTask { data, assigned, config, .. } = *task;
     let outputs = data.shape.outputs;
     let (targets, numbers) = workspace.numbers.split_at_mut(data.targets.len());
     // Targets in the order of the classes, then the free ones.
@@ -281,8 +277,9 @@ fn train(
     let needs = extent.workspace_size();
     let (step_numbers, numbers) = numbers.split_at_mut(needs.numbers);
     let (step_indices, indices) = workspace.indices.split_at_mut(needs.indices);
-    let mut alignment = Alignment::new(&extent, data.head, &target_rows, step_numbers, step_indices, workspace.workers);
-    let mut sampler = Sampler::new(data, target_rows, config, sampling, numbers, indices);
+    let step = Workspace { numbers: step_numbers, indices: step_indices, workers: workspace.workers };
+    let mut alignment = Alignment::new(&extent, data.head, &target_rows, step);
+    let mut sampler = Sampler::new(task, target_rows, numbers, indices);
     let schedule = config.schedule();
     for epoch in 0..config.epochs {
         let rate = schedule.rate(epoch) as f32;
@@ -311,7 +308,7 @@ fn train(
 fn check(
     data: &AlignmentData<'_>,
     classes: usize,
-    config: &LearnConfig,
+    config: &MethodConfig,
     workspace: &Workspace<'_>,
 ) -> Result<(), AlignError> {
     if let Some(problem) = config.problem() {

@@ -1,4 +1,4 @@
-//! The settings of phase 3 and their presets.
+//! How the method runs on a device: phase 3, what is kept of a shot, how scores are weighed; and presets of all that.
 
 use core::fmt;
 
@@ -15,7 +15,7 @@ pub enum SampleViews {
     /// Two different ones of its stored views.
     #[default]
     Pair,
-    /// One of them: the clean one, or one of the others (see [`LearnConfig::augmented`]).
+    /// One of them: the clean one, or one of the others (see [`MethodConfig::augmented`]).
     One,
 }
 
@@ -149,14 +149,18 @@ fn is_unlimited(value: &usize) -> bool {
     *value == 0
 }
 
-/// Every setting of phase 3 (protocol: OrCo, section 3.4, and its released program).
+/// How the method runs: every setting of phase 3 (protocol: OrCo, section 3.4, and its released program), of what is
+/// kept of a shot, and of answers.
 ///
-/// Settings are stored by name. One that a file does not name has the value that [`LearnConfig::default`] gives it, so
+/// It belongs to the bundle: a recipe's `[learn]` chooses it on the workstation, and every device that has the bundle
+/// learns by it. What the program on one device chooses is `orco_runtime::learner::LearnerSettings`.
+///
+/// Settings are stored by name. One that a file does not name has the value that [`MethodConfig::default`] gives it, so
 /// a new setting's default must be what releases without it did; one that this release does not know is refused by its
 /// name.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub struct LearnConfig {
+pub struct MethodConfig {
     /// Passes over the exemplars and shots; 0 leaves the head as phase 2 aligned it.
     pub epochs: usize,
     /// Samples of an epoch, at most, drawn anew for each from all exemplars: what bounds a session beside many classes.
@@ -229,7 +233,7 @@ pub struct LearnConfig {
     pub answer: Option<AnswerWeights>,
 }
 
-impl LearnConfig {
+impl MethodConfig {
     /// The published program's settings for CIFAR-100. Its views differ from ours: it draws fresh ones in every epoch
     /// (AutoAugment, cutout), while a device keeps a few of each shot as features.
     pub const fn published() -> Self {
@@ -283,7 +287,7 @@ impl LearnConfig {
         }
     }
 
-    /// The text's reading of [`LearnConfig::published`].
+    /// The text's reading of [`MethodConfig::published`].
     pub const fn paper_text() -> Self {
         Self::published().with_paper_text()
     }
@@ -329,7 +333,7 @@ impl LearnConfig {
 
     /// Ours for any pictures and any backbone, and what bundles ship with. Discriminant, class means, the head of phase
     /// 2 and the head that phase 3 aligned answer together, and every session chooses the border between base classes
-    /// and new ones. Phase 3 is that of [`LearnConfig::edge`] with fewer epochs, of which most are warm-up: the aligned
+    /// and new ones. Phase 3 is that of [`MethodConfig::edge`] with fewer epochs, of which most are warm-up: the aligned
     /// head adds to the other scores and need not answer alone.
     pub const fn combined() -> Self {
         let answer = AnswerWeights { targets: 0.125, aligned: 0.125, means: 1.0, discriminant: 2.0, class_offset: 0.0 };
@@ -433,7 +437,7 @@ impl LearnConfig {
     }
 }
 
-impl Default for LearnConfig {
+impl Default for MethodConfig {
     fn default() -> Self {
         Self::published()
     }

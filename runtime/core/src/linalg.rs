@@ -1,4 +1,4 @@
-//! The one seam through which matrix products go.
+//! Matrix products, with the same bits on AVX-512, AVX2 and NEON: all of the crate's go through here.
 //!
 //! Matrices are dense f32 slices. The kernels take no memory of their own, and every sum is one chain of fused
 //! multiply-adds in the order of its terms: however rows and columns are shared among threads, and whichever vector

@@ -40,6 +40,15 @@ impl UnitRows<'_> {
     }
 }
 
+/// Where a loss adds its gradient with respect to its rows, and how much it counts.
+#[derive(Debug)]
+pub struct LossGradient<'a> {
+    /// Factor on the gradient. The loss itself is returned without it.
+    pub weight: f32,
+    /// `[m, width]`: the gradient with respect to the first m rows, to which the loss adds its own.
+    pub values: &'a mut [f32],
+}
+
 on_vector_units! {
     /// Replaces a row by its exponentials relative to the row's maximum and returns (log of their sum with the maximum
     /// put back, sum relative to the maximum). Safe for any finite entries and for minus infinity.

@@ -3,9 +3,10 @@
 use proptest::prelude::*;
 
 use orco_core::align::{
-    Alignment, AlignmentData, PerturbedTargets, Sampler, Sampling, StepBatch, StepExtent, TargetRows, operations,
+    Alignment, AlignmentData, AlignmentTask, PerturbedTargets, Sampler, Sampling, StepBatch, StepExtent, TargetRows,
+    operations,
 };
-use orco_core::config::{ClassScope, LearnConfig, SampleViews, UnperturbedTargets};
+use orco_core::config::{ClassScope, MethodConfig, SampleViews, UnperturbedTargets};
 use orco_core::loss::contrast::ContrastForm;
 use orco_core::projection::HeadShape;
 use orco_core::random::Random;
@@ -19,7 +20,7 @@ struct Reference<'a> {
     shape: HeadShape,
     target_rows: TargetRows<'a>,
     batch: StepBatch<'a>,
-    config: &'a LearnConfig,
+    config: &'a MethodConfig,
 }
 
 type Row = Vec<f64>;
@@ -156,7 +157,7 @@ proptest! {
         let perturbed = generate(TargetMethod::Random, 6, shape.outputs, 0, seed + 1);
         let batch =
             StepBatch { features: &features, classes: &classes, perturbed: &perturbed, perturbed_labels: &[2, 4, 5] };
-        let config = LearnConfig {
+        let config = MethodConfig {
             temperature: if sharp { 0.02 } else { 0.5 },
             contrast_form: [ContrastForm::Outside, ContrastForm::Inside, ContrastForm::Negatives][form],
             contrast: weights[0],
@@ -166,14 +167,12 @@ proptest! {
             unperturbed_targets: UnperturbedTargets { assigned: clean[0], free: clean[1] },
             cross_entropy_classes: if scopes[0] { ClassScope::All } else { ClassScope::Incremental },
             orthogonality_classes: if scopes[1] { ClassScope::All } else { ClassScope::Incremental },
-            ..LearnConfig::default()
+            ..MethodConfig::default()
         };
         let unperturbed_targets = config.unperturbed_targets;
         let extent = StepExtent { shape, samples: classes.len(), views, classes: 4, targets: 6, unperturbed_targets };
         let mut memory = SessionMemory::new(extent.workspace_size());
-        let workspace = memory.workspace(&Serial);
-        let mut alignment =
-            Alignment::new(&extent, head.view(), &target_rows, workspace.numbers, workspace.indices, workspace.workers);
+        let mut alignment = Alignment::new(&extent, head.view(), &target_rows, memory.workspace(&Serial));
         let mut gradient = Head::zeros(shape);
         let losses = alignment.gradient(&batch, &config, gradient.view_mut());
 
@@ -227,7 +226,7 @@ fn with_data(work: impl FnOnce(&AlignmentData<'_>, &[u32])) {
 /// Draws the only batch of an epoch.
 fn draw(
     (data, assigned): (&AlignmentData<'_>, &[u32]),
-    config: &LearnConfig,
+    config: &MethodConfig,
     sampling: Sampling,
     look: impl FnOnce(&StepBatch<'_>),
 ) {
@@ -235,7 +234,8 @@ fn draw(
     let workspace = memory.workspace(&Serial);
     let (known, free) = data.targets.split_at(assigned.len() * data.shape.outputs);
     let target_rows = TargetRows { base_classes: data.base_classes, assigned: known, free };
-    let mut sampler = Sampler::new(data, target_rows, config, sampling, workspace.numbers, workspace.indices);
+    let task = AlignmentTask { data, assigned, config, sampling };
+    let mut sampler = Sampler::new(&task, target_rows, workspace.numbers, workspace.indices);
     let count = sampler.start_epoch();
     look(&sampler.batch(0, count));
 }
@@ -247,7 +247,7 @@ fn perturbed_targets_are_those_of_the_setting() {
     {
         let sampling = Sampling { perturbed: PerturbedTargets { base, incremental, free }, ..Sampling::seeded(1) };
         with_data(|data, assigned| {
-            draw((data, assigned), &LearnConfig::default(), sampling, |batch| {
+            draw((data, assigned), &MethodConfig::default(), sampling, |batch| {
                 let mut labels = batch.perturbed_labels.to_vec();
                 labels.sort_unstable();
                 labels.dedup();
@@ -266,7 +266,7 @@ fn perturbed_targets_are_those_of_the_setting() {
 
 #[test]
 fn an_epoch_holds_every_exemplar_once_or_more_of_classes_with_few() {
-    let counts = |config: &LearnConfig| {
+    let counts = |config: &MethodConfig| {
         let mut counts = vec![0; 4];
         with_data(|data, assigned| {
             draw((data, assigned), config, Sampling::seeded(1), |batch| {
@@ -277,11 +277,11 @@ fn an_epoch_holds_every_exemplar_once_or_more_of_classes_with_few() {
         });
         counts
     };
-    let all = LearnConfig { base_exemplars: 9, ..LearnConfig::default() };
+    let all = MethodConfig { base_exemplars: 9, ..MethodConfig::default() };
     assert_eq!(counts(&all), [3, 1, 7, 2]);
-    assert_eq!(counts(&LearnConfig { base_exemplars: 2, ..all.clone() }), [2, 1, 2, 2]);
+    assert_eq!(counts(&MethodConfig { base_exemplars: 2, ..all.clone() }), [2, 1, 2, 2]);
     for sample in [SampleViews::Pair, SampleViews::One] {
-        let balanced = counts(&LearnConfig { balanced: true, sample, ..all.clone() });
+        let balanced = counts(&MethodConfig { balanced: true, sample, ..all.clone() });
         assert_eq!(balanced.iter().sum::<usize>(), 13, "as many as there are exemplars");
         // 13 of the 3 + 3 + 7 + 3 that are drawn.
         assert!(balanced[0] <= 3 && balanced[1] <= 3 && balanced[2] <= 7 && balanced[3] <= 3, "{balanced:?}");
@@ -290,7 +290,7 @@ fn an_epoch_holds_every_exemplar_once_or_more_of_classes_with_few() {
 
 #[test]
 fn an_epoch_holds_no_more_samples_than_the_limit() {
-    let limited = LearnConfig { base_exemplars: 9, epoch_samples: 5, ..LearnConfig::default() };
+    let limited = MethodConfig { base_exemplars: 9, epoch_samples: 5, ..MethodConfig::default() };
     let mut seen = std::collections::BTreeSet::new();
     for seed in 0..20 {
         with_data(|data, assigned| {
@@ -307,11 +307,11 @@ fn an_epoch_holds_no_more_samples_than_the_limit() {
 fn the_combined_answer_trains_for_less_than_four_tenths_of_the_arithmetic_and_within_bounds() {
     let shape = HeadShape { inputs: 128, hidden: 2048, outputs: 128 };
     let operations =
-        |learned: usize, config: &LearnConfig| operations(shape, 2000, 60 + learned, 300 + 5 * learned, config) as f64;
+        |learned: usize, config: &MethodConfig| operations(shape, 2000, 60 + learned, 300 + 5 * learned, config) as f64;
     for learned in [1, 40, 140, 1000] {
-        let share = operations(learned, &LearnConfig::combined()) / operations(learned, &LearnConfig::edge());
+        let share = operations(learned, &MethodConfig::combined()) / operations(learned, &MethodConfig::edge());
         assert!(share <= 0.4, "{share} beside {learned}");
     }
-    let growth = operations(1000, &LearnConfig::combined()) / operations(140, &LearnConfig::combined());
+    let growth = operations(1000, &MethodConfig::combined()) / operations(140, &MethodConfig::combined());
     assert!(growth < 1.2, "{growth}");
 }

@@ -4,8 +4,8 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::ops::ControlFlow;
 
-use orco_core::align::{self, AlignmentData, Sampling};
-use orco_core::config::LearnConfig;
+use orco_core::align::{self, AlignmentData, AlignmentTask, Sampling};
+use orco_core::config::MethodConfig;
 use orco_core::exemplar::ExemplarPrecision;
 use orco_core::projection::HeadShape;
 use orco_core::random::Random;
@@ -60,8 +60,8 @@ fn a_session_allocates_nothing() {
                 if class < 6 { &mut base } else { &mut learned }.push(class, &features);
             }
         }
-        for config in [LearnConfig::published(), LearnConfig::paper_text(), LearnConfig::edge()] {
-            let config = LearnConfig { epochs: 3, warmup_epochs: 1, ..config };
+        for config in [MethodConfig::published(), MethodConfig::paper_text(), MethodConfig::edge()] {
+            let config = MethodConfig { epochs: 3, warmup_epochs: 1, ..config };
             let data = AlignmentData {
                 shape,
                 head: head.view(),
@@ -83,7 +83,8 @@ fn a_session_allocates_nothing() {
             let before = ALLOCATIONS.get();
             align::assign_new_classes(&data, &mut assigned, 6, &config, &mut workspace).unwrap();
             let sampling = Sampling::seeded(1);
-            align::align(&data, &assigned, &config, sampling, &mut workspace, after.view_mut(), &mut count).unwrap();
+            let task = AlignmentTask { data: &data, assigned: &assigned, config: &config, sampling };
+            align::align(&task, &mut workspace, after.view_mut(), &mut count).unwrap();
             assert_eq!(ALLOCATIONS.get() - before, 0);
             assert_eq!(epochs, 3);
             assert_ne!(after, head);

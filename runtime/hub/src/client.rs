@@ -44,6 +44,8 @@ use crate::protocol::{
 const IDENTITY: &str = "identity.json";
 /// Name of the file that says how far it has come.
 const PROGRESS: &str = "progress.json";
+/// Rounds in a row that begin with a number that the hub had seen, from which on somebody is warned.
+const MANY_REPLAYS: u32 = 2;
 /// Bytes of all labels of a report, so that it stays below [`crate::protocol::MAX_MESSAGE`] whatever they are.
 const MAX_LABELS: usize = 1 << 20;
 
@@ -81,6 +83,7 @@ pub struct FleetDevice<'a> {
 
 /// What a round did.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct SyncOutcome {
     /// Name of the bundle that the device went over to.
     pub bundle: Option<String>,
@@ -156,7 +159,8 @@ impl<'a> FleetDevice<'a> {
         let body = serde_json::to_vec(&enrolment).map_err(answer_error)?;
         let (folder, retry) = (&self.folder, self.settings.retry);
         let hub = HubKey::Expected(code.fingerprint);
-        let mut connection = HubConnection { transport, folder, key, hub, retry, part: PartSize::default() };
+        let part = PartSize::default();
+        let mut connection = HubConnection { transport, folder, key, hub, retry, part, replayed: false };
         let answer = connection.call(Call::post(ENROL, &body), observer)?;
         let enrolled: Enrolled = serde_json::from_slice(&answer).map_err(answer_error)?;
         identity.hub = Some(enrolled.hub);
@@ -194,9 +198,10 @@ impl<'a> FleetDevice<'a> {
         let _locked = self.folder.lock()?;
         let hub = HubKey::Known(identity.hub.ok_or(SyncError::NotEnrolled)?);
         let (folder, key, retry) = (&self.folder, self.signing_key(&identity)?, self.settings.retry);
+        let part = PartSize::default();
         let mut round = Round {
             device: self,
-            connection: HubConnection { transport, folder, key, hub, retry, part: PartSize::default() },
+            connection: HubConnection { transport, folder, key, hub, retry, part, replayed: false },
             observer,
             progress: self.folder.progress()?,
             learner: None,
@@ -233,6 +238,7 @@ impl Round<'_, '_> {
         self.open_current()?;
         let mut sent = self.report();
         let mut target = self.send(&sent)?;
+        self.count_replays()?;
         if let Some(bundle) = target.bundle.clone() {
             let outcome = self.follow_bundle(&bundle)?.of_release(bundle.release);
             let is_new = !self.progress.outcomes.contains(&outcome);
@@ -255,6 +261,26 @@ impl Round<'_, '_> {
         let sent = self.send_if_changed(sent)?;
         self.push_classes()?;
         self.send_if_changed(sent)?;
+        Ok(())
+    }
+
+    /// Counts rounds that began with a number that the hub had seen before. After a restored backup one does; where it
+    /// goes on, another device counts on, too.
+    fn count_replays(&mut self) -> Result<(), SyncError> {
+        let replays = if self.connection.replayed { (self.progress.replays + 1).min(MANY_REPLAYS) } else { 0 };
+        if replays != self.progress.replays {
+            self.progress.replays = replays;
+            self.keep_progress()?;
+        }
+        if replays == MANY_REPLAYS {
+            let warning = format!(
+                "two devices may use the same key, as after a disk was copied: the hub got messages that this one did \
+                 not send; remove {} on one of them, and enrol that one again",
+                self.device.folder.path().display()
+            );
+            log::warn!("{warning}");
+            self.warnings.push(warning);
+        }
         Ok(())
     }
 

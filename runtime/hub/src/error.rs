@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use orco_runtime::bundle::OpenError;
 use orco_runtime::pack::OpenPackError;
+use orco_runtime::signature::SignError;
 
 use crate::merge::MergeError;
 use crate::protocol::{DeviceId, ObjectDigest, ReleaseId};
@@ -107,7 +108,7 @@ pub enum HubError {
     Merge(#[from] MergeError),
     /// A pack cannot be signed.
     #[error("the pack cannot be signed: {0}")]
-    Sign(String),
+    Sign(SignError),
     /// A bundle cannot be opened.
     #[error(transparent)]
     Bundle(#[from] OpenError),
@@ -119,7 +120,7 @@ pub enum HubError {
         /// What speaks against them.
         reason: String,
     },
-    /// The token's file or the certificate cannot be used.
+    /// The token's file or the certificate cannot be used, or there are too few open files.
     #[error(transparent)]
     Token(#[from] orco_serve::ServeError),
     /// The hub cannot listen.

@@ -19,6 +19,7 @@ const MAX_NAME: usize = 60;
 
 /// What an export wrote.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct ExportOutcome {
     /// Classes.
     pub classes: usize,

@@ -19,7 +19,7 @@
 //! use orco_hub::server::{HubOptions, HubServer};
 //! use orco_hub::store::HubStore;
 //!
-//! let options = HubOptions { listen: ([127, 0, 0, 1], 8090).into(), token_file: Some("hub/token".into()), tls: None };
+//! let options = HubOptions::new(([127, 0, 0, 1], 8090)).token_file(Some("hub/token".into()));
 //! HubServer::bind(HubStore::open("hub")?, &options)?.run()?; // until Ctrl-C
 //! # Ok::<(), orco_hub::HubError>(())
 //! ```

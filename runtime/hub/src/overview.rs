@@ -9,6 +9,7 @@ use crate::store::{DeviceRecord, HubStore, ReleaseKind, ReleaseRecord, UnixSecon
 
 /// The fleet.
 #[derive(Clone, Debug, Serialize)]
+#[non_exhaustive]
 pub struct FleetOverview {
     /// Its devices, by name.
     pub devices: Vec<DeviceOverview>,
@@ -20,6 +21,7 @@ pub struct FleetOverview {
 
 /// A device.
 #[derive(Clone, Debug, Serialize)]
+#[non_exhaustive]
 pub struct DeviceOverview {
     /// Its identifier.
     pub id: DeviceId,
@@ -35,6 +37,7 @@ pub struct DeviceOverview {
 
 /// A pack that a device pushed.
 #[derive(Clone, Debug, Serialize)]
+#[non_exhaustive]
 pub struct PackOverview {
     /// Its digest, by which it is released.
     pub digest: ObjectDigest,
@@ -54,6 +57,7 @@ pub struct PackOverview {
 
 /// A release.
 #[derive(Clone, Debug, Serialize)]
+#[non_exhaustive]
 pub struct ReleaseOverview {
     /// Its number.
     pub id: ReleaseId,

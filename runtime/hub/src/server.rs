@@ -18,8 +18,10 @@ use axum::extract::DefaultBodyLimit;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{any, get, post};
+use orco_runtime::files;
 use orco_serve::Tls;
 use orco_serve::connection_server::ConnectionServer;
+use orco_serve::process_limits;
 use orco_serve::token::Token;
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
@@ -29,7 +31,7 @@ use crate::error::HubError;
 use crate::store::HubStore;
 use places::DevicePlaces;
 
-/// Most connections at a time.
+/// Most connections at a time, if the system allows so many.
 const MAX_CONNECTIONS: usize = 1024;
 /// Most bodies of devices that are read at a time, which bounds the memory that they take.
 const MAX_BODIES: usize = 32;
@@ -42,6 +44,7 @@ const WRITE_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Where a hub listens, and what callers must bring.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct HubOptions {
     /// Where it listens.
     pub listen: SocketAddr,
@@ -50,6 +53,25 @@ pub struct HubOptions {
     pub token_file: Option<PathBuf>,
     /// TLS: without it others can read what devices learn, though not change it.
     pub tls: Option<Tls>,
+}
+
+impl HubOptions {
+    /// A hub that listens there, without administrators' API and page, and without TLS.
+    pub fn new(listen: impl Into<SocketAddr>) -> Self {
+        Self { listen: listen.into(), token_file: None, tls: None }
+    }
+
+    /// The same options with another file of the administrators' token.
+    #[must_use]
+    pub fn token_file(self, token_file: Option<PathBuf>) -> Self {
+        Self { token_file, ..self }
+    }
+
+    /// The same options with another certificate.
+    #[must_use]
+    pub fn tls(self, tls: Option<Tls>) -> Self {
+        Self { tls, ..self }
+    }
 }
 
 /// What handlers share.
@@ -66,21 +88,26 @@ pub struct HubServer {
     listener: std::net::TcpListener,
     address: SocketAddr,
     router: Router,
+    connections: usize,
     tls: Option<TlsAcceptor>,
 }
 
 impl HubServer {
-    /// Listens. Connections wait until [`HubServer::run_until`].
+    /// Listens. Connections wait until [`HubServer::run_until`]. Raises the process's limit of open files as far as it
+    /// goes.
     ///
     /// # Errors
-    /// [`HubError`] if the address, the token's file or the certificate cannot be used.
+    /// [`HubError`] if the address, the token's file or the certificate cannot be used, or the system gives the process
+    /// too few files.
     pub fn bind(store: HubStore, options: &HubOptions) -> Result<Self, HubError> {
         let failed = |source| HubError::Listen { address: options.listen, source };
+        files::check_folder_owner(store.folder()).map_err(HubError::file(store.folder()))?;
         let token = options.token_file.as_deref().map(Token::read_or_make).transpose()?;
         let tls = options.tls.as_ref().map(Tls::acceptor).transpose()?;
         let listener = std::net::TcpListener::bind(options.listen).map_err(failed)?;
         listener.set_nonblocking(true).map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
+        let connections = process_limits::connections(MAX_CONNECTIONS)?;
         let service = Arc::new(HubService {
             store,
             token,
@@ -88,7 +115,7 @@ impl HubServer {
             enrolments: Semaphore::new(MAX_ENROLMENTS),
             devices: DevicePlaces::default(),
         });
-        Ok(Self { listener, address, router: router(service), tls })
+        Ok(Self { listener, address, router: router(service), connections, tls })
     }
 
     /// Where it listens.
@@ -96,7 +123,7 @@ impl HubServer {
         self.address
     }
 
-    /// Serves until Ctrl-C or SIGTERM.
+    /// Serves until Ctrl-C, SIGTERM or SIGHUP.
     ///
     /// # Errors
     /// [`HubError`] if threads cannot be started.
@@ -117,9 +144,9 @@ impl HubServer {
     }
 
     async fn serve(self, stop: impl Future<Output = ()>) -> Result<(), HubError> {
-        let Self { listener, address, router, tls } = self;
+        let Self { listener, address, router, connections: max_connections, tls } = self;
         let listener = TcpListener::from_std(listener).map_err(|source| HubError::Listen { address, source })?;
-        let (max_connections, head_timeout, write_timeout) = (MAX_CONNECTIONS, HEAD_TIMEOUT, WRITE_TIMEOUT);
+        let (head_timeout, write_timeout) = (HEAD_TIMEOUT, WRITE_TIMEOUT);
         let connections = ConnectionServer { listener, router, tls, max_connections, head_timeout, write_timeout };
         connections.serve(stop, || ()).await;
         Ok(())

@@ -24,6 +24,7 @@ use orco_runtime::{clock, files};
 use rusqlite::{Connection, Transaction, TransactionBehavior};
 
 pub use bundles::BundleRelease;
+pub use codes::MAX_CODE_HOURS;
 pub use devices::DeviceRecord;
 pub use messages::{Delivery, StoredAnswer};
 pub use objects::{ObjectFolder, ObjectPart};
@@ -65,9 +66,14 @@ impl HubStore {
     pub fn open(folder: impl AsRef<Path>) -> Result<Self, HubError> {
         let folder = folder.as_ref();
         if !folder.is_dir() {
-            files::create_folder(folder).map_err(HubError::file(folder))?;
+            let made = files::check_folder_owner(folder).and_then(|()| files::create_folder(folder));
+            made.map_err(HubError::file(folder))?;
         }
         let key = folder.join(KEY);
+        // Root may look at another user's hub, but begins none for him.
+        if [DATABASE, KEY].iter().any(|name| files::is_absent(&folder.join(name))) {
+            files::check_folder_owner(folder).map_err(HubError::file(folder))?;
+        }
         let objects = ObjectFolder::open(folder)?;
         // The database is made before the key: where there is a key, there was a database.
         let was_in_use = objects.is_used() || fs::symlink_metadata(&key).is_ok();

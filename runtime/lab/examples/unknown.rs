@@ -3,7 +3,7 @@
 //!
 //!     cargo run -p orco-lab --example unknown -- models/everyday
 
-use orco_core::config::{AnswerWeights, LearnConfig};
+use orco_core::config::{AnswerWeights, MethodConfig};
 use orco_core::math::{exp, highest, ln};
 use orco_lab::unknown::auroc;
 use orco_runtime::bundle::Bundle;
@@ -63,7 +63,7 @@ fn candidates(base_model: &BaseModel, features: &[f32]) -> Vec<(String, Vec<f32>
     let state = State::fresh(base_model, [0; 32]);
     let count = base_model.classes.len();
     let rows = |answer: Option<AnswerWeights>| {
-        let config = LearnConfig { answer: answer.or(base_model.config.answer), ..base_model.config.clone() };
+        let config = MethodConfig { answer: answer.or(base_model.config.answer), ..base_model.config.clone() };
         Classifier::with_config(base_model, &state, &config).scores(features)
     };
     let each = |rows: &[f32], score: &dyn Fn(&[f32]) -> f32| rows.chunks_exact(count).map(score).collect::<Vec<f32>>();

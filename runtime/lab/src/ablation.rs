@@ -1,6 +1,6 @@
-//! Sessions that differ from a device's in a choice that the settings do not leave open ([`LearnConfig::fixed`]).
+//! Sessions that differ from a device's in a choice that the settings do not leave open ([`MethodConfig::fixed`]).
 //!
-//! [`LearnConfig::fixed`]: orco_core::config::LearnConfig::fixed
+//! [`MethodConfig::fixed`]: orco_core::config::MethodConfig::fixed
 
 use orco_core::align::{Perturbation, PerturbedTargets, Sampling};
 use orco_core::math::{add_scaled, normalise_rows};

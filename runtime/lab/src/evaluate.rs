@@ -6,7 +6,7 @@ use std::thread;
 use orco_benchmark::benchmark::Benchmark;
 use orco_benchmark::{Draw, EvaluateError, SessionAccuracy, SessionScores, SessionWalk, Summary, summarise};
 use orco_core::align::AlignProgress;
-use orco_core::config::LearnConfig;
+use orco_core::config::MethodConfig;
 use orco_core::workers::{Serial, Workers};
 use orco_runtime::threads::{Threads, usable_threads};
 use orco_state::session::{ChangeReport, Session, SessionMemory};
@@ -25,7 +25,7 @@ pub struct Measurement<'a> {
     /// Who learns.
     pub system: System,
     /// Settings of phase 3.
-    pub config: &'a LearnConfig,
+    pub config: &'a MethodConfig,
     /// Seed of the draws, of shuffling and of perturbation.
     pub seed: u64,
 }

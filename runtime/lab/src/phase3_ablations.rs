@@ -10,7 +10,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use orco_core::align::{Perturbation, PerturbedTargets};
-use orco_core::config::{LearnConfig, UnperturbedTargets};
+use orco_core::config::{MethodConfig, UnperturbedTargets};
 use orco_core::workers::Workers;
 use orco_state::state::BaseModel;
 use serde::{Deserialize, Serialize};
@@ -30,7 +30,7 @@ use orco_benchmark::{Draw, EvaluateError, Summary, summarise};
 #[derive(Clone, Debug, PartialEq)]
 pub struct Phase3Settings {
     /// Its settings.
-    pub config: LearnConfig,
+    pub config: MethodConfig,
     /// What is done otherwise than on a device.
     pub ablation: Ablation,
 }
@@ -50,7 +50,7 @@ pub const RANDOM_IN_BOTH: &str = "random, in phase 2 too";
 
 /// What is measured for a question, each a change of the published program's settings, or of a device's default ones
 /// for [`Question::Answer`]; nothing for a question that needs a training.
-pub fn variants(question: Question, program: &LearnConfig) -> Vec<AblationVariant<Phase3Settings>> {
+pub fn variants(question: Question, program: &MethodConfig) -> Vec<AblationVariant<Phase3Settings>> {
     match question {
         Question::Losses => LossSelection::VARIANTS.map(|(name, taken)| losses(program, name, taken)).into(),
         Question::Perturbation => perturbations(program),
@@ -65,23 +65,23 @@ pub fn variants(question: Question, program: &LearnConfig) -> Vec<AblationVarian
         Question::Exemplars => {
             let limited = |most: usize| {
                 let ablation = Ablation { earlier_exemplars: Some(most), ..Ablation::default() };
-                ablated(&LearnConfig { base_exemplars: most, ..program.clone() }, &most.to_string(), ablation)
+                ablated(&MethodConfig { base_exemplars: most, ..program.clone() }, &most.to_string(), ablation)
             };
             let of_base = |most: usize| {
                 configured(
                     format!("{most} of each base class"),
-                    LearnConfig { base_exemplars: most, ..program.clone() },
+                    MethodConfig { base_exemplars: most, ..program.clone() },
                 )
             };
             vec![limited(0), limited(1), limited(5), of_base(0), of_base(1)]
         }
         Question::Noise => {
             let width =
-                |e: f32| configured(format!("e = {e:e}"), LearnConfig { perturbation_width: e, ..program.clone() });
+                |e: f32| configured(format!("e = {e:e}"), MethodConfig { perturbation_width: e, ..program.clone() });
             [1e-5, 9e-5, 1e-3, 1e-2, 1e-1].map(width).into()
         }
         Question::Answer => {
-            let (default, all) = (LearnConfig::combined(), LossSelection::ALL);
+            let (default, all) = (MethodConfig::combined(), LossSelection::ALL);
             vec![
                 losses(&default, "default", all),
                 losses(&default, "without PSCL", LossSelection { contrast: false, ..all }),
@@ -95,25 +95,25 @@ pub fn variants(question: Question, program: &LearnConfig) -> Vec<AblationVarian
 }
 
 /// A variant by other settings.
-fn configured(name: impl Into<String>, config: LearnConfig) -> AblationVariant<Phase3Settings> {
+fn configured(name: impl Into<String>, config: MethodConfig) -> AblationVariant<Phase3Settings> {
     AblationVariant { name: name.into(), settings: Phase3Settings { config, ablation: Ablation::default() } }
 }
 
 /// A variant by a choice that the settings do not leave open.
-fn ablated(program: &LearnConfig, name: &str, ablation: Ablation) -> AblationVariant<Phase3Settings> {
+fn ablated(program: &MethodConfig, name: &str, ablation: Ablation) -> AblationVariant<Phase3Settings> {
     AblationVariant { name: name.into(), settings: Phase3Settings { config: program.clone(), ablation } }
 }
 
 /// A variant by the losses that phase 3 takes.
-fn losses(program: &LearnConfig, name: &str, taken: LossSelection) -> AblationVariant<Phase3Settings> {
+fn losses(program: &MethodConfig, name: &str, taken: LossSelection) -> AblationVariant<Phase3Settings> {
     configured(name, taken.of(program))
 }
 
-fn perturbations(program: &LearnConfig) -> Vec<AblationVariant<Phase3Settings>> {
+fn perturbations(program: &MethodConfig) -> Vec<AblationVariant<Phase3Settings>> {
     let by = |perturbation| Ablation { perturbation, ..Ablation::default() };
     let perturbed = PerturbedTargets { base: false, incremental: false, free: false };
     let no_targets = Phase3Settings {
-        config: LearnConfig { unperturbed_targets: UnperturbedTargets::NONE, ..program.clone() },
+        config: MethodConfig { unperturbed_targets: UnperturbedTargets::NONE, ..program.clone() },
         ablation: Ablation { perturbed, ..Ablation::default() },
     };
     let perturbed = PerturbedTargets { base: true, ..PerturbedTargets::SESSION };
@@ -127,7 +127,7 @@ fn perturbations(program: &LearnConfig) -> Vec<AblationVariant<Phase3Settings>> 
     ];
     // The program's settings for CUB200 have it already.
     if program.base_cross_entropy == 0.0 {
-        let on_base = LearnConfig { base_cross_entropy: program.cross_entropy, ..program.clone() };
+        let on_base = MethodConfig { base_cross_entropy: program.cross_entropy, ..program.clone() };
         variants.push(configured("uniform, CE on base too", on_base.clone()));
         variants.push(ablated(&on_base, "uniform, both", base_too));
     }
@@ -228,15 +228,15 @@ impl Phase3Ablations<'_> {
 
     /// The variant's settings, with views and precision as those of the base model. Where they name no weights of
     /// answers, the paper's rule holds.
-    fn settings(&self, variant: &AblationVariant<Phase3Settings>) -> LearnConfig {
+    fn settings(&self, variant: &AblationVariant<Phase3Settings>) -> MethodConfig {
         let config = &variant.settings.config;
         let config = if config.answer.is_some() { config.clone() } else { config.by_targets_alone() };
         let stored = &self.base_model.config;
-        LearnConfig { views: stored.views, precision: stored.precision, ..config }
+        MethodConfig { views: stored.views, precision: stored.precision, ..config }
     }
 
     /// Of all that a draw depends on.
-    fn fingerprint(&self, variant: &AblationVariant<Phase3Settings>, config: &LearnConfig, draw: usize) -> String {
+    fn fingerprint(&self, variant: &AblationVariant<Phase3Settings>, config: &MethodConfig, draw: usize) -> String {
         let Self { content, seed, benchmark, .. } = self;
         kept_measurements::fingerprint(serde_json::json!({
             "content": content, "sessions": benchmark.ways, "settings": config,
@@ -289,10 +289,10 @@ mod tests {
 
     #[test]
     fn the_default_answer_loses_one_loss_at_a_time() {
-        let variants = variants(Question::Answer, &LearnConfig::published());
+        let variants = variants(Question::Answer, &MethodConfig::published());
         let of = |name: &str| &variants.iter().find(|variant| variant.name == name).unwrap().settings.config;
-        assert_eq!(*of("default"), LearnConfig::combined());
-        assert!(variants.iter().all(|variant| variant.settings.config.answer == LearnConfig::combined().answer));
+        assert_eq!(*of("default"), MethodConfig::combined());
+        assert!(variants.iter().all(|variant| variant.settings.config.answer == MethodConfig::combined().answer));
         let weights = |name| {
             let config = of(name);
             [config.contrast, config.cross_entropy, config.orthogonality].map(|weight| weight > 0.0)
@@ -306,7 +306,7 @@ mod tests {
     #[test]
     fn the_papers_figures_are_those_of_variants() {
         let variants: Vec<_> =
-            QUESTIONS.map(|question| (question, variants(question, &LearnConfig::published()))).into();
+            QUESTIONS.map(|question| (question, variants(question, &MethodConfig::published()))).into();
         for (question, variants) in variants {
             let is_a_variant =
                 |name: &&str| variants.iter().any(|variant| variant.name == **name) || *name == RANDOM_IN_BOTH;

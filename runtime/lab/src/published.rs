@@ -5,7 +5,7 @@ use core::fmt;
 use core::str::FromStr;
 
 use orco_benchmark::Metric;
-use orco_core::config::LearnConfig;
+use orco_core::config::MethodConfig;
 use serde::{Deserialize, Serialize};
 
 use crate::question::Question;
@@ -55,13 +55,13 @@ impl PaperTable {
     }
 
     /// The published program's settings of phase 3 on it.
-    pub fn program(self) -> LearnConfig {
-        let wide = || LearnConfig { perturbation_width: 1e-2, ..LearnConfig::published() };
+    pub fn program(self) -> MethodConfig {
+        let wide = || MethodConfig { perturbation_width: 1e-2, ..MethodConfig::published() };
         match self {
-            Self::Cifar100 => LearnConfig::published(),
+            Self::Cifar100 => MethodConfig::published(),
             Self::MiniImagenet => wide(),
             Self::Cub200 => {
-                LearnConfig { batch: 32, learning_rate: 0.05, weight_decay: 1e-5, base_cross_entropy: 0.6, ..wide() }
+                MethodConfig { batch: 32, learning_rate: 0.05, weight_decay: 1e-5, base_cross_entropy: 0.6, ..wide() }
             }
         }
     }
@@ -92,7 +92,7 @@ pub fn settings_for(source: &str) -> PaperTable {
 }
 
 /// The published program's settings of phase 3 for the pictures of `source`, as [`settings_for`] finds them.
-pub fn program(source: &str) -> LearnConfig {
+pub fn program(source: &str) -> MethodConfig {
     settings_for(source).program()
 }
 
@@ -133,7 +133,7 @@ impl PaperReading {
     pub const ALL: [Self; 2] = [Self::Program, Self::Text];
 
     /// The published program's settings of phase 3, or what the text makes of them.
-    pub fn settings(self, program: LearnConfig) -> LearnConfig {
+    pub fn settings(self, program: MethodConfig) -> MethodConfig {
         match self {
             Self::Program => program,
             Self::Text => program.with_paper_text(),

@@ -2,7 +2,7 @@
 //! vary phase 3 alone; the trainer answers the others, and the figures that the paper gives for both stand in
 //! [`crate::published`].
 
-use orco_core::config::LearnConfig;
+use orco_core::config::MethodConfig;
 use serde::{Deserialize, Serialize};
 
 /// What an ablation varies.
@@ -120,7 +120,7 @@ impl LossSelection {
     ];
 
     /// Phase 3 with these losses alone.
-    pub fn of(self, config: &LearnConfig) -> LearnConfig {
+    pub fn of(self, config: &MethodConfig) -> MethodConfig {
         let mut config = config.clone();
         if !self.contrast {
             config.contrast = 0.0;

@@ -146,7 +146,7 @@ pub fn write(folder: &Path, name: &str, value: &impl Serialize, csv: &str) -> io
 
 #[cfg(test)]
 mod tests {
-    use orco_benchmark::{Draw, Metric, SessionAccuracy, summarise};
+    use orco_benchmark::{AccuracyEstimateError, Draw, Metric, SessionAccuracy, summarise};
 
     use super::*;
     use crate::published::PaperTable;
@@ -182,6 +182,39 @@ mod tests {
             results
         };
         assert_eq!(read, stored(results));
+    }
+
+    #[test]
+    fn one_draw_is_stored_without_deviations_and_old_files_are_read() {
+        let row = |session, inc| SessionAccuracy { session, base: 80.0, inc, hm: inc, top1: 60.25, area: inc };
+        let estimate_errors = vec![AccuracyEstimateError { base: 1.0, learned: 2.0, overall: 1.5 }];
+        let draw =
+            |inc| Draw { estimate_errors: estimate_errors.clone(), ..Draw::of_rows(vec![row(0, None), row(1, inc)]) };
+        let one = summarise("ours", &[draw(Some(50.0))]);
+        let json = serde_json::to_value(&one).unwrap();
+        let deviations: Vec<_> =
+            json.as_object().unwrap().iter().filter(|(name, _)| name.contains("deviation")).collect();
+        assert!(deviations.len() == 7 && deviations.iter().all(|(_, value)| value.is_null()), "{deviations:?}");
+        assert_eq!(
+            (&json["estimate_errors"]["deviation"], &json["last_hm"]),
+            (&serde_json::Value::Null, &serde_json::json!(50.0))
+        );
+        assert_eq!(serde_json::from_value::<Summary>(json.clone()).unwrap(), one);
+        // As older programs wrote it.
+        let mut old = json;
+        for (name, value) in old.as_object_mut().unwrap().iter_mut().filter(|(name, _)| name.ends_with("_deviation")) {
+            assert!(value.is_null(), "{name}");
+            *value = serde_json::json!(0.0);
+        }
+        old["deviations"] = serde_json::to_value(&one.deviations).unwrap();
+        old["estimate_errors"]["deviation"] = serde_json::json!({ "base": 0.0, "learned": 0.0, "overall": 0.0 });
+        assert_eq!(serde_json::from_value::<Summary>(old).unwrap(), one);
+        // Of two draws nothing is left out.
+        let two = summarise("ours", &[draw(Some(50.0)), draw(Some(54.0))]);
+        let json = serde_json::to_value(&two).unwrap();
+        assert_eq!(json["ahm_deviation"].as_f64(), Some(8f64.sqrt()));
+        assert!(json["deviations"][1]["hm"].is_f64() && json["estimate_errors"]["deviation"]["base"].is_f64());
+        assert_eq!(serde_json::from_value::<Summary>(json).unwrap(), two);
     }
 
     #[test]

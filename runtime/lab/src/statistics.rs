@@ -3,7 +3,7 @@
 use nalgebra::{DMatrix, DVector, SymmetricEigen};
 use orco_benchmark::AccuracyCounts;
 use orco_benchmark::spread::median;
-use orco_core::config::{AnswerWeights, LearnConfig};
+use orco_core::config::{AnswerWeights, MethodConfig};
 use orco_core::discriminant::{Whitening, direction, root};
 use orco_core::exemplar::{ExemplarPrecision, Exemplars};
 use orco_core::math::add_scaled;
@@ -194,7 +194,7 @@ fn deviations(base_model: &BaseModel, statistics: &Statistics, features: Feature
     let base_model = BaseModel { statistics: Some(statistics.clone()), ..base_model.clone() };
     let fresh = State::fresh(&base_model, [0; 32]);
     parts.map(|answer| {
-        let config = LearnConfig { answer: Some(answer), ..base_model.config.clone() };
+        let config = MethodConfig { answer: Some(answer), ..base_model.config.clone() };
         let scores = Classifier::with_config(&base_model, &fresh, &config).scores(&sample);
         let count = scores.len().max(1) as f64;
         let mean = scores.iter().map(|score| f64::from(*score)).sum::<f64>() / count;
@@ -220,8 +220,8 @@ fn base_accuracy_ratio(base_model: &BaseModel, statistics: &Statistics, unseen: 
 /// Mean over the base classes of the accuracies among them; none without features.
 fn base_accuracy(base_model: &BaseModel, statistics: &Statistics, features: Features<'_>) -> Option<f64> {
     let base = base_model.classes.len();
-    let answer = base_model.config.answer.or(LearnConfig::closed_form().answer);
-    let config = LearnConfig { answer, ..base_model.config.clone() };
+    let answer = base_model.config.answer.or(MethodConfig::closed_form().answer);
+    let config = MethodConfig { answer, ..base_model.config.clone() };
     let base_model = BaseModel { statistics: Some(statistics.clone()), ..base_model.clone() };
     let fresh = State::fresh(&base_model, [0; 32]);
     let answers = Classifier::with_config(&base_model, &fresh, &config).nearest(features.values);
@@ -257,7 +257,7 @@ fn played(base_model: &BaseModel, statistics: &Statistics, features: Features<'_
         kept
     };
     let Exemplars { precision, views, .. } = base_model.exemplars.as_exemplars();
-    let config = LearnConfig { precision, views, ..LearnConfig::closed_form() };
+    let config = MethodConfig { precision, views, ..MethodConfig::closed_form() };
     let reduced = BaseModel {
         classes: old.iter().map(|class| base_model.classes[*class as usize].clone()).collect(),
         exemplars: only(&base_model.exemplars),

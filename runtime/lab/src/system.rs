@@ -20,7 +20,7 @@ use core::fmt;
 use orco_benchmark::FeatureLearner;
 use orco_benchmark::benchmark::Benchmark;
 use orco_core::align::{AlignError, AlignProgress};
-use orco_core::config::LearnConfig;
+use orco_core::config::MethodConfig;
 use orco_core::workers::Workers;
 use orco_state::session::{LearnError, NewClass, OnProgress};
 use orco_state::state::BaseModel;
@@ -41,7 +41,7 @@ pub(crate) struct SystemSpec {
     /// Whether it needs the bundle's statistics.
     pub needs_statistics: bool,
     /// The settings of phase 3 that it brings instead of those it is measured with.
-    pub settings: fn(AvailableSettings<'_>) -> Option<LearnConfig>,
+    pub settings: fn(AvailableSettings<'_>) -> Option<MethodConfig>,
     /// Makes its learner.
     pub start: for<'a> fn(&SystemContext<'a>) -> Box<dyn FeatureLearner + 'a>,
 }
@@ -49,19 +49,19 @@ pub(crate) struct SystemSpec {
 /// What a system may make its settings of phase 3 from.
 pub(crate) struct AvailableSettings<'a> {
     /// Those it is measured with.
-    pub measured_with: &'a LearnConfig,
+    pub measured_with: &'a MethodConfig,
     /// Those of the published program.
-    pub program: LearnConfig,
+    pub program: MethodConfig,
 }
 
 /// A system that takes the settings it is measured with.
-pub(crate) fn as_measured(_: AvailableSettings<'_>) -> Option<LearnConfig> {
+pub(crate) fn as_measured(_: AvailableSettings<'_>) -> Option<MethodConfig> {
     None
 }
 
 /// A preset that answers by pseudo-targets alone; how exemplars are stored is the bundle's.
-pub(crate) fn stored_as(config: &LearnConfig, preset: LearnConfig) -> Option<LearnConfig> {
-    Some(LearnConfig { views: config.views, precision: config.precision, ..preset.by_targets_alone() })
+pub(crate) fn stored_as(config: &MethodConfig, preset: MethodConfig) -> Option<MethodConfig> {
+    Some(MethodConfig { views: config.views, precision: config.precision, ..preset.by_targets_alone() })
 }
 
 /// A system that can be measured.
@@ -149,7 +149,7 @@ impl System {
     }
 
     /// The settings that a system brings instead of those it is measured with.
-    pub(crate) fn settings(self, available: AvailableSettings<'_>) -> Option<LearnConfig> {
+    pub(crate) fn settings(self, available: AvailableSettings<'_>) -> Option<MethodConfig> {
         (self.spec.settings)(available)
     }
 
@@ -211,7 +211,7 @@ pub(crate) struct SystemContext<'a> {
     pub base_model: &'a BaseModel,
     pub benchmark: &'a Benchmark,
     /// Settings of phase 3: the system's own, where it brings some.
-    pub config: &'a LearnConfig,
+    pub config: &'a MethodConfig,
     pub seed: u64,
     pub workers: &'a dyn Workers,
     /// What the device's learner does otherwise, where the system is an ablation.

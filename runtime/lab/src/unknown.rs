@@ -72,7 +72,7 @@ impl Measurement<'_> {
                 }
                 known.push(familiarity);
                 let best = classifier.ranked(scores)[0];
-                answers.push((best.score, best.class == class as usize));
+                answers.push((best.score.value(), best.class == class as usize));
             }
             let passing = |scores: &[f32]| {
                 let passed = scores.iter().filter(|score| **score >= threshold).count();

@@ -8,12 +8,19 @@ const sentences = [
   [/^(?:the (?:camera's )?picture )?is neither a JPEG .*$/, {
     en: "This is not a picture in JPEG, PNG or WebP.",
     de: "Das Bild ist weder ein JPEG noch ein PNG noch ein WebP." }],
-  [/^(?:the (?:camera's )?picture )?is a (.+) file, which cannot be read.*$/, {
+  [/^(?:the (?:camera's )?picture )?is an? (.+) file, which cannot be read.*$/, {
     en: "{1} files cannot be read: save the picture as JPEG or PNG.",
     de: "{1}-Dateien sind nicht lesbar: Bitte als JPEG oder PNG speichern." }],
   [/^(?:the (?:camera's )?picture )?is damaged: .*$/, {
     en: "The picture is damaged.",
     de: "Das Bild ist beschädigt." }],
+  [/^(?:the (?:camera's )?picture )?is a WebP picture of (.+) pixels, too large .*$/, {
+    de: "Das Bild ist zu groß für ein WebP ({1} Bildpunkte): Bitte als JPEG speichern oder verkleinern." }],
+  [/^(?:the (?:camera's )?picture )?is empty$/, { de: "Die Datei ist leer." }],
+  [/^(?:the (?:camera's )?picture )?is a Git LFS pointer.*$/, {
+    de: "Die Datei ist nur ein Verweis von Git LFS: Bitte „git lfs pull“ ausführen." }],
+  [/^(?:the (?:camera's )?picture )?holds more metadata .*$/, {
+    de: "Die Datei enthält zu viele Zusatzdaten (etwa EXIF): Bitte ohne sie speichern." }],
   [/^(?:the (?:camera's )?picture )?is too large.*$/, { de: "Das Bild ist zu groß." }],
   [/^no answer names "(.+)", although.*$/, {
     en: "No answer names “{1}”, since they name only what it learned: learn it in place of the one from the start, or have answers name all it knows (Settings).",

@@ -225,6 +225,20 @@ impl BodyPermit {
         Ok(())
     }
 
+    /// Makes room for `wanted` bytes in a vector, of at most `limit`: for twice as many as it had room for, if so many
+    /// are possible, so that one that grows by and by is seldom moved.
+    ///
+    /// # Errors
+    /// As for [`BodyPermit::grow_to`].
+    pub fn grow(&mut self, bytes: &mut Vec<u8>, wanted: usize, limit: usize) -> Result<(), Refusal> {
+        if wanted > bytes.capacity() {
+            let capacity = wanted.max((2 * bytes.capacity()).min(limit).min(self.most()));
+            self.grow_to(capacity)?;
+            bytes.reserve_exact(capacity - bytes.len());
+        }
+        Ok(())
+    }
+
     /// Whether there is room for so many bytes now; none is taken.
     ///
     /// # Errors
@@ -426,6 +440,27 @@ mod tests {
         second.grow_to(3 << 20).unwrap();
         drop(second);
         assert!(admission.0.is_idle());
+    }
+
+    #[test]
+    fn a_body_that_grows_by_and_by_has_room_for_all_of_it_and_never_more_than_is_possible() {
+        let admission = Admission::new(64 * MIB);
+        let (mut room, mut bytes) = (admission.file(), Vec::new());
+        let (step, limit) = (1 << 20, 22 << 20);
+        let mut capacities = Vec::new();
+        while bytes.len() < limit {
+            let wanted = bytes.len() + step;
+            room.grow(&mut bytes, wanted, limit).unwrap();
+            bytes.resize(wanted, 0);
+            capacities.push(bytes.capacity() >> 20);
+            let held = room.held.as_ref().unwrap().num_permits();
+            assert_eq!(held, counted(bytes.capacity()));
+        }
+        capacities.dedup();
+        assert_eq!(capacities, [1, 2, 4, 8, 16, 22], "never more than the limit");
+        room.grow(&mut bytes, 23 << 20, usize::MAX).unwrap();
+        assert_eq!(bytes.capacity(), room.most(), "never more than the room");
+        assert_eq!(room.grow(&mut bytes, room.most() + 1, usize::MAX).unwrap_err().status().as_u16(), 413);
     }
 
     #[test]

@@ -20,6 +20,7 @@ pub const MARGIN: f32 = 0.1;
 
 /// What the last frames agree on.
 #[derive(Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
 pub struct AgreedAnswer {
     /// Classes with the means of their probabilities: first the one that is shown, then the others, most probable first.
     /// All of them, or those that [`AgreedAnswer::summary`] leaves.

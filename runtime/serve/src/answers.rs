@@ -34,6 +34,7 @@ const MAX_WAITING: usize = 64;
 
 /// Whether shots are enough, and the labels of the classes that this names, by class index.
 #[derive(Debug)]
+#[non_exhaustive]
 pub struct SufficiencyAnswer {
     /// Whether they are enough.
     pub sufficiency: ShotSufficiency,
@@ -451,7 +452,7 @@ impl AnswerThread {
         let known = self.learner.classes().count();
         let classes = answer.matches.iter().map(|found| ClassProbability {
             label: self.learner.label(found.class).to_owned(),
-            probability: found.score,
+            probability: found.score.value(),
             provisional: found.class >= known,
             in_set: answer.set.contains(&found.class),
         });
@@ -468,7 +469,7 @@ impl AnswerThread {
         // A class that is being learned is answered before it is known.
         let answered = answer.matches.iter().map(|found| found.class + 1).max().unwrap_or(0);
         let mut probabilities = vec![0.0; answered.max(self.learner.classes().count())];
-        answer.matches.iter().for_each(|found| probabilities[found.class] = found.score);
+        answer.matches.iter().for_each(|found| probabilities[found.class] = found.score.value());
         Prediction { label: answer.label, probabilities, known }
     }
 }

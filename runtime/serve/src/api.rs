@@ -1,4 +1,4 @@
-//! The handlers, by what they are about.
+//! The handlers of requests, one file for each thing that they are about.
 
 pub mod camera;
 pub mod changes;
@@ -23,7 +23,7 @@ use axum::http::request::Parts;
 use orco_runtime::state::label;
 use orco_runtime::state::session::LearnError;
 use serde::Deserialize;
-use serde::de::DeserializeOwned;
+use serde::de::{DeserializeOwned, Deserializer, Error};
 
 use crate::blocking::blocking;
 use crate::error::{ErrorCode, Refusal};
@@ -62,6 +62,16 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Query<T> {
     }
 }
 
+/// A yes or no in a query, in letters of any size: Python's `requests` writes `True`.
+fn flag<'de, D: Deserializer<'de>>(deserializer: D) -> Result<bool, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    let is = |word: &str| text.eq_ignore_ascii_case(word);
+    if is("true") || is("false") {
+        return Ok(is("true"));
+    }
+    Err(D::Error::custom(format!("\"{text}\" must be true or false")))
+}
+
 /// The parts of the path that stand for something; one that is not understood is refused in a sentence.
 pub struct Path<T>(pub T);
 
@@ -94,4 +104,22 @@ pub(crate) fn usable(label: &str) -> Result<String, Refusal> {
 #[serde(deny_unknown_fields)]
 pub struct NewLabel {
     pub(crate) label: String,
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::Value;
+
+    use super::*;
+
+    #[test]
+    fn the_openapi_document_says_which_characters_of_latin_1_no_label_holds() {
+        let document: Value = serde_json::from_str(crate::page::OPENAPI).unwrap();
+        let pattern = r"^[^\u0000-\u001f=\u007f-\u00a0\u00ad]+$";
+        assert_eq!(document["components"]["schemas"]["Label"]["pattern"], pattern);
+        for c in '\0'..='\u{ff}' {
+            let excluded = matches!(c, '\0'..='\u{1f}' | '=' | '\u{7f}'..='\u{a0}' | '\u{ad}');
+            assert_eq!(usable(&format!("m{c}g")).is_err(), excluded, "{c:?}");
+        }
+    }
 }

@@ -28,16 +28,18 @@ struct SharedRegions {
 }
 
 impl CameraRegions {
-    /// Those that are kept beside a state. A file that cannot be read is told, and there are none.
+    /// Those that are kept beside a state. Ones that cannot be read or used are told, and there are none.
     pub fn of(store: &Store) -> Self {
         let kept = KeptRegions::of(store.folder());
-        let regions = kept.read().unwrap_or_else(|error| {
-            log::warn!("{}", with_causes(&error));
+        let regions = kept.read().map_err(|error| with_causes(&error)).and_then(|regions| match problem(&regions) {
+            Some(problem) => Err(format!("the regions that were kept cannot be used: {problem}; draw them again")),
+            None => Ok(regions),
+        });
+        let regions = regions.unwrap_or_else(|why| {
+            log::warn!("{why}");
             Vec::new()
         });
-        let is_usable = problem(&regions).is_none();
-        let regions = if is_usable { regions.into() } else { Arc::default() };
-        Self(Arc::new(SharedRegions { kept, regions: Mutex::new(regions) }))
+        Self(Arc::new(SharedRegions { kept, regions: Mutex::new(regions.into()) }))
     }
 
     /// The regions; none if frames are looked at as a whole.
@@ -50,13 +52,9 @@ impl CameraRegions {
     /// # Errors
     /// [`ServeError::Camera`] if they cannot be used.
     pub fn set(&self, regions: Vec<NamedRegion>) -> Result<(), ServeError> {
-        match problem(&regions) {
-            Some(problem) => Err(ServeError::Camera(problem)),
-            None => {
-                *lock(&self.0.regions) = regions.into();
-                Ok(())
-            }
-        }
+        check(&regions)?;
+        *lock(&self.0.regions) = regions.into();
+        Ok(())
     }
 
     /// Takes other regions, and keeps them.
@@ -83,6 +81,14 @@ impl CameraRegions {
     }
 }
 
+/// Whether a camera can have these regions.
+///
+/// # Errors
+/// [`ServeError::Camera`] if not.
+pub fn check(regions: &[NamedRegion]) -> Result<(), ServeError> {
+    problem(regions).map_or(Ok(()), |problem| Err(ServeError::Camera(problem)))
+}
+
 /// Why regions cannot be used, in a sentence.
 fn problem(regions: &[NamedRegion]) -> Option<String> {
     if regions.len() > MAX_REGIONS {
@@ -102,6 +108,7 @@ fn problem(regions: &[NamedRegion]) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tests::warnings;
 
     #[test]
     fn regions_are_kept_and_those_that_cannot_be_used_are_refused() {
@@ -124,5 +131,10 @@ mod tests {
         assert_eq!(CameraRegions::of(&store).get().len(), 2, "those of the settings are not kept");
         regions.keep(Vec::new()).unwrap();
         assert!(CameraRegions::of(&store).get().is_empty());
+        std::fs::write(folder.path().join("regions"), "a=0,0,1,0.5\na=0,0.5,1,0.5\n").unwrap();
+        warnings();
+        assert!(CameraRegions::of(&store).get().is_empty());
+        let said = "the regions that were kept cannot be used: two regions have one name; draw them again";
+        assert_eq!(warnings(), [said]);
     }
 }

@@ -51,6 +51,7 @@ struct WatchedPlace {
 
 /// What is told of the place.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct SceneStatus {
     /// Width and height of the frames that it was shown with, if it was.
     pub frame: Option<[u32; 2]>,
@@ -84,6 +85,7 @@ pub enum SceneView {
 }
 
 /// What a region of a frame shows.
+#[non_exhaustive]
 pub struct SeenRegion {
     /// The region's name; empty if the frame has none.
     pub name: String,

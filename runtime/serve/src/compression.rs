@@ -47,11 +47,7 @@ fn read(mut source: impl Read, limit: usize, mut room: BodyPermit) -> Result<Byt
     loop {
         let length = bytes.len();
         let wanted = (length + PIECE).min(limit + 1);
-        if wanted > bytes.capacity() {
-            let capacity = wanted.max((2 * length).min(limit + 1).min(room.most()));
-            room.grow_to(capacity)?;
-            bytes.reserve_exact(capacity - length);
-        }
+        room.grow(&mut bytes, wanted, limit + 1)?;
         bytes.resize(wanted, 0);
         let read = source.read(&mut bytes[length..]);
         let read =

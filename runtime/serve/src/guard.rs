@@ -4,6 +4,7 @@
 //! `Origin` give it away; `Host` does where it makes the browser take this service for its own host. It may not even
 //! embed a picture: whether that loads tells which classes exist.
 
+use std::borrow::Cow;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -37,29 +38,28 @@ const MAX_DISCARD_PAUSE: Duration = Duration::from_secs(1);
 
 /// Who may ask.
 #[derive(Clone)]
-pub struct Guard(Arc<RequestRules>);
+pub struct Guard(Arc<GuardRules>);
 
-struct RequestRules {
-    service: Arc<Service>,
-    token: Option<Token>,
-    loopback: bool,
-    host_names: Vec<String>,
-    body_timeout: Duration,
-    routes: &'static [Route],
+/// What a [`Guard`] goes by.
+pub struct GuardRules {
+    /// What is guarded.
+    pub service: Arc<Service>,
+    /// What callers from other machines must give, if anything.
+    pub token: Option<Token>,
+    /// Whether the service listens on the loopback address alone: then only that is a host, else any address.
+    pub loopback: bool,
+    /// Names that are hosts in both cases.
+    pub host_names: Vec<String>,
+    /// Time within which a body must be there.
+    pub body_timeout: Duration,
+    /// Who may ask for what.
+    pub routes: &'static [Route],
 }
 
 impl Guard {
-    /// Guards a service. Where it listens on `loopback` alone, only that is a host, else any address; `host_names` are
-    /// hosts in both cases. A body must be there within `body_timeout`. `routes` say who may ask for what.
-    pub fn new(
-        service: Arc<Service>,
-        token: Option<Token>,
-        loopback: bool,
-        host_names: Vec<String>,
-        body_timeout: Duration,
-        routes: &'static [Route],
-    ) -> Self {
-        Self(Arc::new(RequestRules { service, token, loopback, host_names, body_timeout, routes }))
+    /// Guards a service by these rules.
+    pub fn new(rules: GuardRules) -> Self {
+        Self(Arc::new(rules))
     }
 
     /// The service.
@@ -124,7 +124,7 @@ async fn discard(mut body: BodyDataStream) {
     let _ = tokio::time::timeout(DISCARD_TIMEOUT, all).await;
 }
 
-impl RequestRules {
+impl GuardRules {
     async fn admit(&self, path: Option<&str>, parts: Parts, body: &mut BodyDataStream) -> Result<Request, Refusal> {
         let headers = &parts.headers;
         let host = self.host(parts.version, headers)?;
@@ -147,15 +147,19 @@ impl RequestRules {
         let compression = compression(route.body, headers)?;
         let announced = headers.get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
         let most = announced.unwrap_or(limit);
+        let late = |_| Refusal::new(ErrorCode::BodyTimeout, "the body took too long");
+        if route.body == Body::None {
+            if most > limit {
+                return Err(no_body(limit));
+            }
+            tokio::time::timeout(self.body_timeout, drop_all(body, limit)).await.map_err(late)??;
+            return Ok(Request::from_parts(parts, Stream::empty()));
+        }
         if most > limit {
             return Err(Refusal::too_large(limit));
         }
-        if route.body == Body::None && announced.unwrap_or(0) == 0 && !headers.contains_key("transfer-encoding") {
-            return Ok(Request::from_parts(parts, Stream::empty()));
-        }
         let room = self.service.admission.file();
         room.check(announced.unwrap_or(0))?;
-        let late = |_| Refusal::new(ErrorCode::BodyTimeout, "the body took too long");
         let mut bytes = tokio::time::timeout(self.body_timeout, read(body, most, room)).await.map_err(late)??;
         if let Some(compression) = compression {
             let room = self.service.admission.file_beside(bytes.len());
@@ -189,13 +193,14 @@ impl RequestRules {
             (None, _) if version == Version::HTTP_10 => return Ok(None),
             _ => return Err(Refusal::bad_request("a request of HTTP/1.1 names its host, once")),
         };
-        let host: Authority = host.to_str().ok().and_then(|host| host.parse().ok()).ok_or_else(foreign)?;
+        let host = host.to_str().ok().and_then(|host| without_zone(host).parse().ok());
+        let host: Authority = host.ok_or_else(foreign)?;
         let name = host.host().trim_start_matches('[').trim_end_matches(']');
         let own = match name.parse::<IpAddr>() {
             Ok(address) => !self.loopback || address.is_loopback(),
-            Err(_) => name.eq_ignore_ascii_case("localhost"),
+            Err(_) => is_same_name(name, "localhost"),
         };
-        let named = self.host_names.iter().any(|known| known.eq_ignore_ascii_case(name));
+        let named = self.host_names.iter().any(|known| is_same_name(name, known));
         if own || named { Ok(Some(host)) } else { Err(foreign()) }
     }
 
@@ -207,6 +212,22 @@ impl RequestRules {
             None => Err(Refusal::new(ErrorCode::Unauthorized, "this needs the token: Authorization: Bearer TOKEN")),
         }
     }
+}
+
+/// A host without the zone of a link-local address, as in `[fe80::1%eth0]:8080`: it says over which network the client
+/// reaches this machine, and is no part of a URI's host here.
+fn without_zone(host: &str) -> Cow<'_, str> {
+    let zone = host.strip_prefix('[').and_then(|rest| rest.split_once('%'));
+    match zone.and_then(|(address, zone)| Some((address, zone.split_once(']')?.1))) {
+        Some((address, port)) => format!("[{address}]{port}").into(),
+        None => host.into(),
+    }
+}
+
+/// Whether two names are those of one host. A dot at the end says that nothing is to be added to the name.
+fn is_same_name(one: &str, other: &str) -> bool {
+    let [one, other] = [one, other].map(|name| name.strip_suffix('.').unwrap_or(name));
+    one.eq_ignore_ascii_case(other)
 }
 
 fn foreign() -> Refusal {
@@ -272,6 +293,21 @@ fn compression(body: Body, headers: &HeaderMap) -> Result<Option<Compression>, R
     }
 }
 
+fn no_body(limit: usize) -> Refusal {
+    Refusal::body_limit(limit, "this path takes no body: leave it out")
+}
+
+/// Reads a body that the path does not take, and keeps nothing of it: it may be an empty object, which some clients send
+/// with every request.
+async fn drop_all(body: &mut BodyDataStream, limit: usize) -> Result<(), Refusal> {
+    let mut left = limit;
+    while let Some(chunk) = body.next().await {
+        let chunk = chunk.map_err(|_| Refusal::broken_off())?;
+        left = left.checked_sub(chunk.len()).ok_or_else(|| no_body(limit))?;
+    }
+    Ok(())
+}
+
 /// A body of at most so many bytes. It takes room as it comes, so that who announces much and sends little keeps nobody
 /// out.
 async fn read(body: &mut BodyDataStream, most: usize, mut room: BodyPermit) -> Result<Bytes, Refusal> {
@@ -282,11 +318,7 @@ async fn read(body: &mut BodyDataStream, most: usize, mut room: BodyPermit) -> R
         if wanted > most {
             return Err(Refusal::too_large(most));
         }
-        if wanted > bytes.capacity() {
-            let capacity = wanted.max((2 * bytes.capacity()).min(most).min(room.most()));
-            room.grow_to(capacity)?;
-            bytes.reserve_exact(capacity - bytes.len());
-        }
+        room.grow(&mut bytes, wanted, most)?;
         bytes.extend_from_slice(&chunk);
     }
     Ok(room.holding(bytes))

@@ -98,7 +98,8 @@ mod tests {
     }
 
     fn showing(regions: Vec<ShownRegion>) -> LiveSnapshot {
-        let status = CameraStatus { phase: CameraPhase::Running, ..CameraStatus::default() };
+        let mut status = CameraStatus::default();
+        status.phase = CameraPhase::Running;
         LiveSnapshot { status, regions: regions.into(), ..LiveSnapshot::default() }
     }
 

@@ -66,6 +66,7 @@ impl InboxFrame {
 
 /// A frame of a group.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct GroupedFrame {
     /// The frame.
     pub frame: InboxFrame,

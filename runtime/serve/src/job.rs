@@ -12,6 +12,7 @@ pub const REMEMBERED: usize = 64;
 
 /// How far a change has come.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub enum JobProgress {
     /// It waits.
     Queued,
@@ -27,6 +28,7 @@ pub enum JobProgress {
 
 /// A change that was asked for, with how far it has come.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct Job {
     /// Identifies it.
     pub id: Id,

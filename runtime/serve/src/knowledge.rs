@@ -10,6 +10,7 @@ use crate::error::{ErrorCode, Refusal};
 
 /// What is known at a moment. All answers of that moment follow from it.
 #[derive(Clone, Debug, Default)]
+#[non_exhaustive]
 pub struct Knowledge {
     /// Rises whenever knowledge is published: after the state was read, or which classes are answered has changed.
     pub version: u64,

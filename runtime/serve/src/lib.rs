@@ -2,7 +2,7 @@
 //!
 //! Modules stand in layers, each importing only from those above:
 //!
-//! - `machine`: its name; [`memory`]: what this process may have; [`error`]: why it does not start, and why it refuses
+//! - `setters` of options; `machine`: its name; [`memory`]: what this process may have; [`error`]: why it does not start, and why it refuses
 //!   a request, with the codes of that;
 //! - `blocking`: work that may take a while, away from the threads that serve;
 //! - [`admission`]: how much memory pictures take together, however many requests there are;
@@ -32,9 +32,9 @@
 //!   shown for a while;
 //! - [`route`]: what a route takes; [`page`]: the web page's files; [`guard`]: who may ask for what;
 //! - [`api`]: the handlers; [`routes`]: all of them;
-//! - `service_watchdog`: what systemd is told; `process_limits`: threads and files; `connection_table`: how many one caller may have;
-//!   `plain_http`: what is answered to it at a port that speaks TLS; [`connection_server`]: accepts and answers, the
-//!   hub's too;
+//! - `service_watchdog`: what systemd is told; `connection_table`: how many connections one caller may have;
+//!   `plain_http`: what is answered to it at a port that speaks TLS. The hub has these, too: [`process_limits`]: threads
+//!   and files; [`connection_server`]: accepts and answers;
 //! - [`server`]: options, TLS, threads, time limits.
 //!
 //! ```no_run
@@ -82,7 +82,7 @@ pub mod mqtt;
 pub mod page;
 mod plain_http;
 pub mod prediction;
-mod process_limits;
+pub mod process_limits;
 pub mod report;
 pub mod route;
 pub mod routes;
@@ -90,11 +90,14 @@ pub mod rules;
 pub mod server;
 pub mod service;
 mod service_watchdog;
+mod setters;
 pub mod shots;
 pub mod sighting_recorder;
 pub mod sightings;
 pub mod statistics;
 mod telemetry;
+#[cfg(test)]
+mod tests;
 pub mod thing_tracks;
 pub mod tls;
 pub mod token;

@@ -1,4 +1,4 @@
-//! What the service's own camera shows.
+//! Watches the service's own camera, and answers for what it shows.
 //!
 //! One thread takes the newest frame, decodes it no larger than the backbone needs, and asks [`Answers`] what it shows.
 //! It asks again only when it has the answer, so a request waits for one frame at most; where many requests wait, it
@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::time::{Duration, Instant};
 
 use axum::body::Bytes;
-use orco_camera::{Camera, CameraFrame, CameraPhase, CameraStatus};
+use orco_camera::{Camera, CameraFrame, CameraPhase, CameraSource, CameraStatus};
 use orco_runtime::image::{self, DecodingCost, ImageError, Preprocessing};
 use orco_runtime::image_rs::RgbImage;
 use orco_runtime::scene::NamedRegion;
@@ -29,6 +29,7 @@ use crate::inbox::Inbox;
 use crate::knowledge::Knowledge;
 use crate::live_snapshot::{LiveSnapshot, ShownRegion};
 use crate::prediction::ClassProbability;
+use crate::setters::setters;
 use crate::telemetry::Telemetry;
 use crate::thing_tracks::ThingIds;
 use crate::worker::{self, Worker};
@@ -39,13 +40,16 @@ use reported::Reported;
 pub const VIEW: u32 = 640;
 /// Most bytes of a picture that is held in case somebody looks.
 const HELD: usize = 4 << 20;
+/// How long a picture of a folder is taken again where requests went first.
+const RETAKEN: Duration = Duration::from_secs(4);
 /// How long the thread waits for a frame before it looks after other things.
 const TICK: Duration = Duration::from_millis(250);
 
 /// How often the camera's frames are processed, and over how many a label is agreed upon.
 #[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct LiveSettings {
-    /// Over how many frames a label is agreed upon ([`crate::agreement`]).
+    /// Over how many frames a label is agreed upon ([`crate::agreement`]). Each picture of a folder decides alone.
     pub frames: usize,
     /// Frames that are processed in a second, at most.
     pub per_second: f32,
@@ -56,6 +60,12 @@ impl Default for LiveSettings {
     fn default() -> Self {
         Self { frames: 5, per_second: 10.0 }
     }
+}
+
+setters! {
+    LiveSettings:
+    frames: usize,
+    per_second: f32,
 }
 
 /// A frame that was processed.
@@ -155,13 +165,18 @@ impl LiveCamera {
         let LivePeers { inbox, answers, scene, regions, telemetry } = peers;
         let (latest, newest) = (Mutex::default(), watch::Sender::new(0));
         let (looked_at, ids) = (regions.get(), ThingIds::default());
+        let is_folder = matches!(camera.source(), CameraSource::Folder(_));
+        // Pictures of a folder may show anything, however soon one comes after another.
+        let frames = if is_folder { 1 } else { settings.frames };
         let shared = Arc::new(SharedCamera { camera, scene, regions, latest, newest, stop: AtomicBool::new(false) });
         let health = telemetry.health.clone();
         let worker = LiveWorker {
             shared: Arc::clone(&shared),
-            tracks: RegionTrack::of_all(&looked_at, settings.frames, &ids),
+            tracks: RegionTrack::of_all(&looked_at, frames, &ids),
             regions: looked_at,
-            frames: settings.frames,
+            frames,
+            is_folder,
+            was_refused: false,
             ids,
             input,
             admission,
@@ -296,6 +311,10 @@ struct LiveWorker {
     regions: Arc<[NamedRegion]>,
     tracks: Vec<RegionTrack>,
     frames: usize,
+    /// Whether each picture comes but once, and shows something of its own.
+    is_folder: bool,
+    /// Whether an answer about the frame was refused.
+    was_refused: bool,
     ids: ThingIds,
     input: Preprocessing,
     admission: Admission,
@@ -399,19 +418,34 @@ impl LiveWorker {
         let (side, permit) = match admitted {
             Ok(Some(admitted)) => admitted,
             // Requests go first; the next frame comes soon.
-            Ok(None) => return,
+            Ok(None) => return self.retake(&frame),
             Err(refusal) => return self.refuse(refusal),
         };
-        let Ok(picture) = self.shared.camera.decode(&frame, Some(side)) else { return };
+        let Ok(picture) = self.shared.camera.decode(&frame, Some(side)) else {
+            // Of another camera's frames the next one shows the same.
+            if self.is_folder {
+                self.clear();
+            }
+            return;
+        };
         let (number, taken) = (frame.number, frame.taken);
         // An empty place that was shown since `side` was chosen counts from the next frame on: this one may be too
         // small.
         let seen =
             if is_part { scene.see(&picture, &self.regions) } else { SeenRegion::all_of(&picture, &self.regions) };
+        self.was_refused = false;
         let shown = self.show(&picture, seen, &permit, taken);
         // What is held until the next frame is no larger than what is shown, or a few MiB.
         let picture = if picture.as_raw().len() > HELD { image::reduced(&picture, VIEW).into_owned() } else { picture };
         drop(permit);
+        if shown.is_none() && self.is_folder {
+            // The label of another picture would be taken for this one's.
+            self.clear();
+            if !self.was_refused {
+                self.retake(&frame);
+            }
+            return;
+        }
         let mut latest = self.shared.latest();
         latest.problem = None;
         latest.frame = Some(Arc::new(ObservedFrame { frame, picture, view: OnceLock::new() }));
@@ -421,6 +455,18 @@ impl LiveWorker {
         }
         drop(latest);
         self.shared.newest.send_replace(number);
+    }
+
+    /// Has a picture of a folder taken again, since no other one shows the same.
+    fn retake(&mut self, frame: &CameraFrame) {
+        if !self.is_folder {
+            return;
+        }
+        if frame.taken.elapsed() < RETAKEN {
+            self.last = frame.number - 1;
+        } else {
+            log::warn!("camera: a picture of the folder is passed over, since requests went first for too long");
+        }
     }
 
     /// Pixels a side that the regions of a frame need.

@@ -13,6 +13,7 @@ use crate::thing_tracks::AnsweredThing;
 
 /// What the camera shows at a moment, and how it is.
 #[derive(Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
 pub struct LiveSnapshot {
     /// Where its frames come from.
     pub source: String,
@@ -79,6 +80,7 @@ static NOTHING: ShownRegion = ShownRegion {
 
 /// What a region of a frame is shown as, or the frame where it has none.
 #[derive(Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
 pub struct ShownRegion {
     /// The region's name; empty if the frame has none.
     pub name: String,

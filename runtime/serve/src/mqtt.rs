@@ -27,6 +27,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use axum::body::Bytes;
+use log::Level;
 use rumqttc::{AsyncClient, Event, EventLoop, Packet, Publish, QoS};
 use tokio::sync::{Notify, broadcast, watch};
 
@@ -218,7 +219,7 @@ impl Reporter<'_> {
             let (client, events) = connection::open(&self.device);
             let connection = Connection::default();
             let error = tokio::select! {
-                error = self.poll(events, &connection) => error,
+                error = self.poll(events, &connection, !said.is_empty()) => error,
                 () = self.publish(&client, &connection, stop.clone()) => return,
             };
             self.metrics.connected.set(0);
@@ -244,12 +245,13 @@ impl Reporter<'_> {
         }
     }
 
-    /// Keeps a connection going; returns why it ended.
-    async fn poll(&self, mut events: EventLoop, connection: &Connection) -> rumqttc::ConnectionError {
+    /// Keeps a connection going; returns why it ended. Where the broker `was_away`, the log says that it is back.
+    async fn poll(&self, mut events: EventLoop, connection: &Connection, was_away: bool) -> rumqttc::ConnectionError {
+        let level = if was_away { Level::Warn } else { Level::Info };
         loop {
             match events.poll().await {
                 Ok(Event::Incoming(Packet::ConnAck(_))) => {
-                    log::info!("MQTT: connected to {}", self.device.broker);
+                    log::log!(level, "MQTT: connected to {}", self.device.broker);
                     self.metrics.connected.set(1);
                     self.metrics.connections.inc();
                     connection.since.set(Some(Instant::now()));

@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 
 /// A class with how probable it is that a picture shows it.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct ClassProbability {
     /// Label.
     pub label: String,
@@ -39,6 +40,7 @@ impl ClassProbability {
 
 /// Best class of a picture, and whether the picture is like anything known.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct Recognition {
     /// The most probable class.
     pub best: Option<ClassProbability>,
@@ -48,6 +50,7 @@ pub struct Recognition {
 
 /// Probabilities of all classes for a picture or a feature vector, by class index.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct Prediction {
     /// The label of the most probable class.
     pub label: String,
@@ -59,6 +62,7 @@ pub struct Prediction {
 
 /// Classes of a picture by probability, its features, and similar exemplars.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct PictureAnswer {
     /// The classes, most probable first.
     pub classes: Vec<ClassProbability>,
@@ -74,6 +78,7 @@ pub struct PictureAnswer {
 
 /// A stored exemplar that is similar to a picture.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct SimilarExemplar {
     /// Label of its class.
     pub label: String,

@@ -17,7 +17,7 @@ pub(crate) const JSON: usize = 64 << 10;
 /// What body a request may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Body {
-    /// None.
+    /// None. One that comes is dropped: some clients send one with every request.
     None,
     /// JSON.
     Json,
@@ -36,8 +36,7 @@ impl Body {
     pub fn limit(self, content_type: &str) -> usize {
         let is_json = content_type.eq_ignore_ascii_case("application/json");
         match self {
-            Self::None => 0,
-            Self::Json | Self::OptionalJson => JSON,
+            Self::None | Self::Json | Self::OptionalJson => JSON,
             Self::Picture => MAX_FILE as usize,
             Self::Pack => MAX_PACK,
             // A picture of 12 MiB in Base64, or a thousand long feature vectors; what is larger goes as it is.
@@ -52,7 +51,8 @@ impl Body {
             Self::None => &[],
             Self::Json | Self::OptionalJson => &["application/json"],
             // What a picture is shows in its bytes; many clients name no better type for a file.
-            Self::Picture => &["image/jpeg", "image/png", "image/webp", "application/octet-stream"],
+            // Some write `image/jpg`, though there is no such type.
+            Self::Picture => &["image/jpeg", "image/jpg", "image/png", "image/webp", "application/octet-stream"],
             Self::Pack => &["application/octet-stream"],
             Self::Tensors => &["application/json", "application/octet-stream"],
         }

@@ -9,6 +9,7 @@ mod action;
 mod clock;
 mod file;
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,6 +19,7 @@ use std::time::{Duration, Instant};
 
 use axum::body::Bytes;
 use orco_runtime::clock::seconds_since_1970;
+use orco_runtime::state::escape::EscapedText;
 use orco_runtime::state::label;
 
 pub use self::action::{Action, Gpio, Webhook};
@@ -25,6 +27,7 @@ pub use self::clock::RuleClock;
 pub use self::file::{Rule, RulesError};
 use crate::error::ServeError;
 use crate::in_view::{InView, in_view};
+use crate::knowledge::Knowledge;
 use crate::live::LiveCameraReader;
 use crate::live_snapshot::LiveSnapshot;
 use crate::service::Service;
@@ -74,6 +77,9 @@ impl Rules {
             log::warn!("there are rules, but no camera: nothing will ever happen");
             return Ok(Self { stop, threads: Vec::new() });
         };
+        if let Some(warning) = unknown_labels(&rules, &service.answers.knowledge()) {
+            log::warn!("{warning}");
+        }
         let (sender, queue) = mpsc::sync_channel(WAITING);
         let rules = Arc::new(rules);
         let actor = ActionWorker { rules: Arc::clone(&rules), queue, stop: Arc::clone(&stop) };
@@ -88,6 +94,17 @@ impl Drop for Rules {
         self.stop.store(true, Ordering::Relaxed);
         self.threads.drain(..).for_each(worker::join);
     }
+}
+
+/// Says which labels of rules no class has: a class may still be taught, but a mistyped label never comes.
+fn unknown_labels(rules: &[Rule], known: &Knowledge) -> Option<String> {
+    let is_shown = |label: &str| {
+        [label::UNKNOWN, label::EMPTY].contains(&label) || known.classes.iter().any(|class| class.label == label)
+    };
+    let labels: BTreeSet<&str> = rules.iter().map(|rule| &*rule.label).filter(|label| !is_shown(label)).collect();
+    let quoted: Vec<String> = labels.into_iter().map(|label| format!("\"{}\"", EscapedText(label))).collect();
+    (!quoted.is_empty())
+        .then(|| format!("no class is called {} yet: rules about that never act before", quoted.join(" or ")))
 }
 
 /// Number of the rule that is to act, and why.

@@ -15,9 +15,10 @@ use tower_http::set_header::SetResponseHeaderLayer;
 use crate::answers::Answers;
 use crate::connection_server::{ConnectionServer, GRACE};
 use crate::error::ServeError;
-use crate::guard::Guard;
+use crate::guard::{Guard, GuardRules};
 use crate::health::Health;
 use crate::service::Service;
+use crate::setters::setters;
 use crate::tls::Tls;
 use crate::token::Token;
 use crate::{process_limits, routes, service_watchdog};
@@ -35,6 +36,7 @@ const DECODING_THREAD_LIFETIME: Duration = Duration::from_secs(u32::MAX as u64);
 
 /// Where the service listens, what callers must bring, and how long they may take.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct ServerOptions {
     /// Where it listens. Off the machine only with a token.
     pub listen: SocketAddr,
@@ -62,6 +64,16 @@ impl Default for ServerOptions {
             body_timeout: Duration::from_secs(30),
         }
     }
+}
+
+setters! {
+    ServerOptions:
+    listen: SocketAddr,
+    token_file: Option<PathBuf>,
+    host_names: Vec<String>,
+    tls: Option<Tls>,
+    head_timeout: Duration,
+    body_timeout: Duration,
 }
 
 /// A service that listens.
@@ -101,7 +113,7 @@ impl Server {
         let connections = process_limits::connections(MAX_CONNECTIONS)?;
         let (answers, health) = (service.answers.clone(), service.health.clone());
         let name = host_names.first().cloned();
-        let guard = Guard::new(service, token, loopback, host_names, body_timeout, &routes::ROUTES);
+        let rules = GuardRules { service, token, loopback, host_names, body_timeout, routes: &routes::ROUTES };
         let router = [
             (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
             (header::REFERRER_POLICY, "no-referrer"),
@@ -118,7 +130,7 @@ impl Server {
             ),
         ]
         .into_iter()
-        .fold(routes::router(guard), |router, (name, value): (HeaderName, _)| {
+        .fold(routes::router(Guard::new(rules)), |router, (name, value): (HeaderName, _)| {
             router.layer(SetResponseHeaderLayer::if_not_present(name, HeaderValue::from_static(value)))
         })
         .layer(CatchPanicLayer::new());
@@ -153,7 +165,7 @@ impl Server {
         }
     }
 
-    /// Serves until Ctrl-C or SIGTERM.
+    /// Serves until Ctrl-C, SIGTERM or SIGHUP.
     ///
     /// # Errors
     /// [`ServeError`] if the network's threads cannot be started, or a thread of the service broke off again and again.
@@ -217,21 +229,41 @@ fn start_decoders(runtime: &tokio::runtime::Runtime) {
     }
 }
 
-/// Ends with Ctrl-C or SIGTERM; a second one ends the process at once.
+/// Ends with Ctrl-C or SIGTERM; a second one ends the process at once. Ends with SIGHUP, too, as of a terminal that is
+/// closed, unless that was ignored when the process started, as by `nohup`.
 pub async fn shutdown_signal() {
     #[cfg(unix)]
     {
         use tokio::signal::unix::{SignalKind, signal};
+        // Before anything listens for it.
+        let hangup = Some(SignalKind::hangup()).filter(|_| !is_hangup_ignored());
         if let Ok(mut terminate) = signal(SignalKind::terminate()) {
             exit_on_second_signal();
+            let mut hangup = hangup.and_then(|kind| signal(kind).ok());
+            let hung_up = async {
+                match &mut hangup {
+                    Some(hangup) => hangup.recv().await,
+                    None => std::future::pending().await,
+                }
+            };
             tokio::select! {
                 _ = terminate.recv() => {}
+                _ = hung_up => {}
                 _ = tokio::signal::ctrl_c() => {}
             }
             return;
         }
     }
     let _ = tokio::signal::ctrl_c().await;
+}
+
+/// Whether this process was told to outlive its terminal. Linux tells; elsewhere nobody was.
+#[cfg(unix)]
+fn is_hangup_ignored() -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let ignored = ignored.and_then(|digits| u64::from_str_radix(digits.trim(), 16).ok());
+    ignored.is_some_and(|ignored| (ignored >> (signal_hook::consts::SIGHUP - 1)) & 1 == 1)
 }
 
 /// Whoever asks a second time does not wait for what hangs.

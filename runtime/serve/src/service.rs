@@ -24,6 +24,7 @@ use crate::inbox::{self, Inbox};
 use crate::job::Job;
 use crate::live::{self, LiveCamera};
 use crate::metric::Metrics;
+use crate::setters::setters;
 use crate::shots::{self, PendingShots};
 use crate::sightings::Sightings;
 use crate::statistics::InferenceStatistics;
@@ -34,6 +35,7 @@ use crate::worker;
 
 /// What pictures are kept, and what memory they may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct RetentionOptions {
     /// Whether small pictures of learned shots are kept beside the state.
     pub thumbnails: bool,
@@ -48,6 +50,13 @@ impl Default for RetentionOptions {
     fn default() -> Self {
         Self { thumbnails: true, frames: inbox::FRAMES, memory: admission::default_memory() }
     }
+}
+
+setters! {
+    RetentionOptions:
+    thumbnails: bool,
+    frames: usize,
+    memory: u64,
 }
 
 /// How the bundle's errors fall with shots, measured when it is first asked for.

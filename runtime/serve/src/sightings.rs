@@ -27,6 +27,7 @@ pub use self::folder::{FILE, MAX_SIGHTINGS};
 
 /// A known thing that was in front of the camera for a while.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Sighting {
     /// Names it, and its picture: digits and a dash.
     pub id: String,
@@ -64,6 +65,14 @@ struct SightingStore {
 }
 
 impl Sightings {
+    /// Whether they can be kept in a folder that is there; nothing is written.
+    ///
+    /// # Errors
+    /// [`ServeError::Sightings`] if it is no folder, cannot be read, or holds other files and no sightings.
+    pub fn check(folder: &Path) -> Result<(), ServeError> {
+        folder::read_list(folder).map(drop)
+    }
+
     /// Whether they are kept.
     pub fn are_kept(&self) -> bool {
         self.0.get().is_some()

@@ -15,6 +15,8 @@ use crate::prediction::ClassProbability;
 pub const MAX_THINGS: usize = 4;
 /// Share that two rectangles have in common, of what they cover together, from which they are the same thing.
 const SAME: f32 = 0.3;
+/// Frames without things, in a row, after which what comes is another thing. A single one may be a flicker.
+const EMPTY_FRAMES: u32 = 2;
 
 /// A thing that was answered in the newest frame.
 #[derive(Clone, Debug, PartialEq)]
@@ -57,6 +59,8 @@ pub struct Things {
     frames: usize,
     ids: ThingIds,
     tracks: Vec<Track>,
+    /// How many frames in a row had no things, the newest one last.
+    empty_frames: u32,
 }
 
 /// The answer to one thing in a frame.
@@ -72,17 +76,28 @@ pub struct ThingAnswer {
 impl Things {
     /// Labels are agreed upon over so many frames at most.
     pub fn of(frames: usize, ids: ThingIds) -> Self {
-        Self { frames, ids, tracks: Vec::new() }
+        Self { frames, ids, tracks: Vec::new(), empty_frames: 0 }
     }
 
     /// Forgets all: the camera went away, or what is known changed.
     pub fn clear(&mut self) {
         self.tracks.clear();
+        self.empty_frames = 0;
+    }
+
+    /// Takes up that a frame has no things: what was taken away must not lend its number and its label to what is put
+    /// in its place.
+    pub fn add_empty(&mut self) {
+        self.empty_frames += 1;
+        if self.empty_frames >= EMPTY_FRAMES {
+            self.clear();
+        }
     }
 
     /// Adds the answers to the things of a frame of that size; returns the things, in the order of the answers. A thing
     /// that is where one was in an earlier frame is the same one.
     pub fn add(&mut self, now: Instant, frame: [u32; 2], answers: Vec<ThingAnswer>) -> Vec<AnsweredThing> {
+        self.empty_frames = 0;
         self.tracks.retain(|track| now.saturating_duration_since(track.seen) <= MEMORY);
         let mut free: Vec<usize> = (0..self.tracks.len()).collect();
         answers.into_iter().map(|answer| self.follow(now, frame, answer, &mut free)).collect()
@@ -150,5 +165,24 @@ mod tests {
         assert_eq!(labels(&things.add(after(9000), frame, vec![answer(390, "jug", 0.8)])), [(4, "jug")]);
         things.clear();
         assert_eq!(labels(&things.add(after(9100), frame, vec![answer(390, "mug", 0.8)])), [(5, "mug")]);
+    }
+
+    #[test]
+    fn what_comes_after_two_empty_frames_is_another_thing() {
+        let (start, frame) = (Instant::now(), [640, 480]);
+        let after = |milliseconds| start + Duration::from_millis(milliseconds);
+        let mut things = Things::of(5, ThingIds::default());
+        let add = |things: &mut Things, time, label| {
+            let added = things.add(after(time), frame, vec![answer(100, label, 0.8)]);
+            (added[0].id, added[0].answer.frames, added[0].answer.classes[0].label.clone())
+        };
+        assert_eq!(add(&mut things, 0, "mug"), (1, 1, "mug".into()));
+        things.add_empty();
+        assert_eq!(add(&mut things, 200, "mug"), (1, 2, "mug".into()), "a flicker");
+        things.add_empty();
+        assert_eq!(add(&mut things, 400, "mug"), (1, 3, "mug".into()), "they were not in a row");
+        things.add_empty();
+        things.add_empty();
+        assert_eq!(add(&mut things, 700, "jug"), (2, 1, "jug".into()), "the mug was taken away");
     }
 }

@@ -3,11 +3,13 @@
 use std::fs::{self, File};
 use std::io::BufReader;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::sync::{Arc, Mutex, Weak};
+use std::thread;
+use std::time::Duration;
 
+use log::Level;
 use orco_runtime::state::sentence::with_causes;
-use orco_runtime::threads::lock;
+use orco_runtime::threads::{catch_panic, lock};
 use rustls::crypto::CryptoProvider;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -18,8 +20,8 @@ use tokio_rustls::TlsAcceptor;
 use crate::error::ServeError;
 use crate::token::is_exposed;
 
-/// Least time between two looks at the files.
-const LOOK_INTERVAL: Duration = Duration::from_secs(10);
+/// Time between two looks at the files.
+const RELOAD_INTERVAL: Duration = Duration::from_secs(10);
 
 /// A certificate and its key, PEM files.
 #[derive(Clone, Debug)]
@@ -39,17 +41,15 @@ impl Tls {
         self.certified_key(&provider()).map(drop)
     }
 
-    /// What greets callers with it, and with what takes its place in the files later.
+    /// What greets callers with it, and within ten seconds with what takes its place in the files later: a thread looks at
+    /// them for as long as the acceptor is used.
     ///
     /// # Errors
-    /// As for [`Tls::check`].
+    /// As for [`Tls::check`], or if the thread cannot be started.
     pub fn acceptor(&self) -> Result<TlsAcceptor, ServeError> {
-        let provider = Arc::new(provider());
-        let renewed = RenewedCertificate::new(self.clone(), Arc::clone(&provider))?;
-        let certificate = Arc::new(CertificateResolver(Arc::new(renewed)));
-        let config = rustls::ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
-        let config = config.map_err(ServeError::Tls)?.with_no_client_auth().with_cert_resolver(certificate);
-        Ok(TlsAcceptor::from(Arc::new(config)))
+        let (current, reloader) = CertificateReloader::new(self.clone())?;
+        reloader.start(RELOAD_INTERVAL)?;
+        acceptor_of(current)
     }
 
     fn certified_key(&self, provider: &CryptoProvider) -> Result<CertifiedKey, ServeError> {
@@ -74,6 +74,13 @@ impl Tls {
     }
 }
 
+fn acceptor_of(certificate: Arc<CurrentCertificate>) -> Result<TlsAcceptor, ServeError> {
+    let config = rustls::ServerConfig::builder_with_provider(Arc::new(provider()));
+    let config = config.with_safe_default_protocol_versions().map_err(ServeError::Tls)?;
+    let config = config.with_no_client_auth().with_cert_resolver(certificate);
+    Ok(TlsAcceptor::from(Arc::new(config)))
+}
+
 fn provider() -> CryptoProvider {
     rustls::crypto::ring::default_provider()
 }
@@ -96,55 +103,72 @@ fn version(path: &Path) -> Option<FileVersion> {
     facts.modified().ok()
 }
 
-/// The newest certificate in the files that has its key there.
+/// The certificate that callers are greeted with. Handshakes only take it: they must not wait for a disk.
 #[derive(Debug)]
-struct RenewedCertificate {
+struct CurrentCertificate(Mutex<Arc<CertifiedKey>>);
+
+impl CurrentCertificate {
+    fn get(&self) -> Arc<CertifiedKey> {
+        Arc::clone(&lock(&self.0))
+    }
+}
+
+impl ResolvesServerCert for CurrentCertificate {
+    fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        Some(self.get())
+    }
+}
+
+/// Puts the newest certificate that has its key in the files in the place of the current one.
+struct CertificateReloader {
     tls: Tls,
-    provider: Arc<CryptoProvider>,
-    held: Mutex<HeldCertificate>,
-    /// The files that were read last, whether or not they could be used. Held while they are looked at, which may take
-    /// long where they lie on another machine.
-    versions: Mutex<[Option<FileVersion>; 2]>,
+    provider: CryptoProvider,
+    /// The files that were read last, whether or not they could be used.
+    versions: [Option<FileVersion>; 2],
+    /// Whether they could not be used, which the log says.
+    is_refused: bool,
+    current: Weak<CurrentCertificate>,
 }
 
-#[derive(Debug)]
-struct HeldCertificate {
-    certificate: Arc<CertifiedKey>,
-    looked: Instant,
-}
-
-impl RenewedCertificate {
-    fn new(tls: Tls, provider: Arc<CryptoProvider>) -> Result<Self, ServeError> {
+impl CertificateReloader {
+    fn new(tls: Tls) -> Result<(Arc<CurrentCertificate>, Self), ServeError> {
+        let provider = provider();
         // Before they are read: what is written meanwhile is read again.
         let versions = tls.versions();
-        let certificate = Arc::new(tls.certified_key(&provider)?);
-        let held = Mutex::new(HeldCertificate { certificate, looked: Instant::now() });
-        Ok(Self { tls, provider, held, versions: Mutex::new(versions) })
+        let current = Arc::new(CurrentCertificate(Mutex::new(Arc::new(tls.certified_key(&provider)?))));
+        let reloader = Self { tls, provider, versions, is_refused: false, current: Arc::downgrade(&current) };
+        Ok((current, reloader))
     }
 
-    /// The certificate that is held, and whether it is time to look at the files again.
-    fn at(&self, now: Instant) -> (Arc<CertifiedKey>, bool) {
-        let mut held = lock(&self.held);
-        let is_due = now.saturating_duration_since(held.looked) >= LOOK_INTERVAL;
-        if is_due {
-            held.looked = now;
-        }
-        (Arc::clone(&held.certificate), is_due)
+    /// Starts the thread that reloads until nobody uses the certificate any more. It goes on after a panic.
+    fn start(mut self, interval: Duration) -> Result<(), ServeError> {
+        let reload = move || {
+            while let Some(current) = self.current.upgrade() {
+                if let Err(why) = catch_panic(|| self.reload(&current)) {
+                    log::error!("reading the certificate {} broke off: {why}", self.tls.certificate.display());
+                }
+                drop(current);
+                thread::sleep(interval);
+            }
+        };
+        thread::Builder::new().name("certificate".to_owned()).spawn(reload).map(drop).map_err(ServeError::Threads)
     }
 
-    /// Takes up what has changed in the files, unless somebody looks at them just now.
-    fn look(&self) {
-        let Ok(mut read) = self.versions.try_lock() else { return };
+    /// Takes up what has changed in the files.
+    fn reload(&mut self, current: &CurrentCertificate) {
         let versions = self.tls.versions();
-        if versions == *read {
+        if versions == self.versions {
             return;
         }
-        *read = versions;
+        self.versions = versions;
+        let read = self.tls.certified_key(&self.provider);
+        let was_refused = std::mem::replace(&mut self.is_refused, read.is_err());
         let shown = self.tls.certificate.display();
-        match self.tls.certified_key(&self.provider) {
+        match read {
             Ok(certificate) => {
-                lock(&self.held).certificate = Arc::new(certificate);
-                log::info!("the certificate {shown} was read anew");
+                *lock(&current.0) = Arc::new(certificate);
+                let level = if was_refused { Level::Warn } else { Level::Info };
+                log::log!(level, "the certificate {shown} was read anew");
             }
             // As between the change of one file and that of the other.
             Err(error) => log::warn!("the certificate {shown} was not read anew: {}", with_causes(&error)),
@@ -152,27 +176,22 @@ impl RenewedCertificate {
     }
 }
 
-/// Hands out what is held at once, and looks at the files beside the handshake: these must not wait for a disk.
-#[derive(Debug)]
-struct CertificateResolver(Arc<RenewedCertificate>);
-
-impl ResolvesServerCert for CertificateResolver {
-    fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
-        let (certificate, is_due) = self.0.at(Instant::now());
-        if is_due {
-            let renewed = Arc::clone(&self.0);
-            // Where no thread can be had, the next handshake tries again.
-            let _ = std::thread::Builder::new().name("certificate".to_owned()).spawn(move || renewed.look());
-        }
-        Some(certificate)
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use std::time::Instant;
+
     use orco_runtime::files;
+    use rustls::pki_types::ServerName;
+    use rustls::{ClientConfig, ClientConnection, RootCertStore, ServerConnection};
 
     use super::*;
+    use crate::tests::warnings;
+
+    /// The files of a certificate in a folder, which are not there yet.
+    fn files_in(folder: &Path) -> Tls {
+        let [certificate, key] = ["certificate.pem", "key.pem"].map(|name| folder.join(name));
+        Tls { certificate, key }
+    }
 
     /// Writes a certificate for a name; returns its bytes, and its key.
     fn write(tls: &Tls, name: &str) -> (Vec<u8>, String) {
@@ -181,36 +200,84 @@ mod tests {
         (made.cert.der().to_vec(), made.signing_key.serialize_pem())
     }
 
+    /// Writes a certificate and its key; returns the certificate's bytes.
+    fn write_both(tls: &Tls) -> Vec<u8> {
+        let (certificate, key) = write(tls, "localhost");
+        files::replace(&tls.key, key.as_bytes()).unwrap();
+        certificate
+    }
+
+    /// The certificate that a new caller sees, who trusts it.
+    fn greeting(acceptor: &TlsAcceptor, trusted: &[u8]) -> Vec<u8> {
+        let mut roots = RootCertStore::empty();
+        roots.add(CertificateDer::from(trusted.to_vec())).unwrap();
+        let config = ClientConfig::builder_with_provider(Arc::new(provider()));
+        let config = config.with_safe_default_protocol_versions().unwrap();
+        let config = config.with_root_certificates(roots).with_no_client_auth();
+        let name = ServerName::try_from("localhost").unwrap();
+        let mut client = ClientConnection::new(Arc::new(config), name).unwrap();
+        let mut server = ServerConnection::new(Arc::clone(acceptor.config())).unwrap();
+        while client.is_handshaking() {
+            let mut bytes = Vec::new();
+            client.write_tls(&mut bytes).unwrap();
+            server.read_tls(&mut bytes.as_slice()).unwrap();
+            server.process_new_packets().unwrap();
+            let mut bytes = Vec::new();
+            server.write_tls(&mut bytes).unwrap();
+            client.read_tls(&mut bytes.as_slice()).unwrap();
+            client.process_new_packets().unwrap();
+        }
+        client.peer_certificates().unwrap()[0].to_vec()
+    }
+
     #[test]
     fn a_certificate_that_is_renewed_is_taken_up_once_its_key_is_there() {
         let folder = tempfile::tempdir().unwrap();
-        let [certificate, key] = ["certificate.pem", "key.pem"].map(|name| folder.path().join(name));
-        let tls = Tls { certificate, key };
-        let (first, first_key) = write(&tls, "localhost");
-        files::replace(&tls.key, first_key.as_bytes()).unwrap();
-        let renewed = RenewedCertificate::new(tls.clone(), Arc::new(provider())).unwrap();
-        let began = Instant::now();
-        let shown = |seconds: u64| {
-            let now = began + Duration::from_secs(seconds);
-            if renewed.at(now).1 {
-                renewed.look();
-            }
-            renewed.at(now).0.cert[0].to_vec()
+        let tls = files_in(folder.path());
+        let first = write_both(&tls);
+        let (current, mut reloader) = CertificateReloader::new(tls.clone()).unwrap();
+        let mut shown = || {
+            reloader.reload(&current);
+            current.get().cert[0].to_vec()
         };
-        assert_eq!(shown(20), first);
+        assert_eq!(shown(), first);
 
         let (second, second_key) = write(&tls, "localhost");
-        assert_eq!(shown(25), first, "not so soon");
-        assert_eq!(shown(30), first, "its key is not there");
+        assert_eq!(shown(), first, "its key is not there");
         files::replace(&tls.key, second_key.as_bytes()).unwrap();
-        assert_eq!(shown(40), second);
+        warnings();
+        assert_eq!(shown(), second);
+        let anew = format!("the certificate {} was read anew", tls.certificate.display());
+        assert_eq!(warnings(), std::slice::from_ref(&anew), "the log said that it was not");
 
         fs::write(&tls.certificate, "damaged").unwrap();
-        assert_eq!(shown(50), second);
+        assert_eq!(shown(), second);
         fs::remove_file(&tls.certificate).unwrap();
-        assert_eq!(shown(60), second);
-        let (third, third_key) = write(&tls, "localhost");
-        files::replace(&tls.key, third_key.as_bytes()).unwrap();
-        assert_eq!(shown(70), third);
+        assert_eq!(shown(), second);
+        let third = write_both(&tls);
+        assert_eq!(shown(), third);
+        assert_eq!(warnings().last(), Some(&anew));
+        write_both(&tls);
+        shown();
+        assert_eq!(warnings(), [""; 0], "nothing was wrong");
+    }
+
+    #[test]
+    fn the_first_caller_after_a_quiet_time_is_greeted_with_the_renewed_certificate() {
+        let folder = tempfile::tempdir().unwrap();
+        let tls = files_in(folder.path());
+        write_both(&tls);
+        let (current, reloader) = CertificateReloader::new(tls.clone()).unwrap();
+        let acceptor = acceptor_of(Arc::clone(&current)).unwrap();
+        reloader.start(Duration::from_millis(1)).unwrap();
+
+        let renewed = write_both(&tls);
+        // Nobody calls meanwhile.
+        let end = Instant::now() + Duration::from_secs(120);
+        while current.get().cert[0].as_ref() != renewed {
+            assert!(Instant::now() < end, "it is never taken up");
+            thread::sleep(Duration::from_millis(1));
+        }
+        assert_eq!(greeting(&acceptor, &renewed), renewed);
     }
 }

@@ -51,11 +51,19 @@ impl Token {
     }
 
     fn make(path: &Path) -> io::Result<Self> {
+        if files::is_absent(path) {
+            files::check_folder_owner(path.parent().unwrap_or(path))?;
+        }
         let mut bytes = [0; DIGITS / 2];
         getrandom::fill(&mut bytes)?;
         let token = hexadecimal(&bytes);
         files::create(path, format!("{token}\n").as_bytes())?;
         Ok(Self(token))
+    }
+
+    /// The token itself, for whoever shows callers the way.
+    pub fn digits(&self) -> &str {
+        &self.0
     }
 
     /// Whether somebody gave this token; the time it takes tells nothing about it.
@@ -108,6 +116,23 @@ mod tests {
         assert!(!token.is("") && !token.is(&text.trim()[1..]) && !token.is(&"0".repeat(DIGITS)));
         assert!(!Token::read_or_make(&folder.path().join("other")).unwrap().is(text.trim()));
         assert!(!format!("{token:?}").contains(text.trim()));
+    }
+
+    #[test]
+    #[cfg(unix)]
+    fn root_makes_no_token_for_itself_in_a_folder_of_another_user() {
+        let folder = tempfile::tempdir().unwrap();
+        let [path, other] = ["token", "other"].map(|name| folder.path().join(name));
+        let token = Token::read_or_make(&path).unwrap();
+        if std::os::unix::fs::chown(folder.path(), Some(65_534), None).is_err() {
+            let _ = io::Write::write_all(
+                &mut io::stderr(),
+                b"skipped: folders of another user (giving one away needs root)\n",
+            );
+            return;
+        }
+        assert!(matches!(Token::read_or_make(&other), Err(ServeError::Token { .. })) && !other.exists());
+        assert!(Token::read_or_make(&path).unwrap().is(token.digits()), "one that is there is read");
     }
 
     #[test]

@@ -1,13 +1,15 @@
 //! What leaves the device and comes to it in files: backups of all that it knows, packs of one class.
 
+use std::env;
 use std::fs::File;
-use std::io::{Seek, SeekFrom};
+use std::io::{self, Seek, SeekFrom};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, TryLockError};
 use std::time::Duration;
 
 use jiff::Timestamp;
-use orco_runtime::backup;
+use orco_runtime::backup::{self, BackupContents, BackupError};
 use orco_runtime::bundle::Bundle;
+use orco_runtime::files;
 use orco_runtime::learner::{Learner, LearnerSettings};
 use orco_runtime::pack::{self, Pack, PackOrigin};
 use orco_runtime::signature::PublicKey;
@@ -44,6 +46,7 @@ struct SharedTransfer {
 }
 
 /// A backup that was written.
+#[non_exhaustive]
 pub struct WrittenBackup {
     /// A file without a name, at its beginning.
     pub file: File,
@@ -53,6 +56,55 @@ pub struct WrittenBackup {
     pub name: String,
     /// Its place on the disk, to be kept as long as the file.
     pub place: OwnedSemaphorePermit,
+}
+
+impl SharedTransfer {
+    /// A backup in a file without a name: on the state's disk, since others may be small, or memory; where that takes no
+    /// file, in the system's folder for temporary ones.
+    fn written_backup(&self) -> Result<(File, BackupContents), BackupError> {
+        match self.written_into(tempfile::tempfile_in(self.store.folder())) {
+            Err(BackupError::File(error)) if takes_nothing(&error) => {
+                self.written_into(temporary_file()).map_err(|second| match second {
+                    BackupError::File(second) => BackupError::File(nowhere_to_write(&error, &second)),
+                    other => other,
+                })
+            }
+            written => written,
+        }
+    }
+
+    /// A backup in this file.
+    fn written_into(&self, file: io::Result<File>) -> Result<(File, BackupContents), BackupError> {
+        let mut file = file?;
+        let contents = backup::write(&self.bundle, &self.store, &self.settings, &mut file)?;
+        Ok((file, contents))
+    }
+}
+
+/// A file without a name where `TMPDIR` says; else where temporary files outlive a start, which is a disk, before the
+/// system's folder, which may be memory.
+fn temporary_file() -> io::Result<File> {
+    match env::var_os("TMPDIR") {
+        Some(_) => tempfile::tempfile(),
+        None => tempfile::tempfile_in("/var/tmp").or_else(|_| tempfile::tempfile()),
+    }
+}
+
+/// Whether a disk takes no file, or no more of it.
+fn takes_nothing(error: &io::Error) -> bool {
+    use io::ErrorKind::{PermissionDenied, QuotaExceeded, ReadOnlyFilesystem, StorageFull};
+    matches!(error.kind(), PermissionDenied | QuotaExceeded | ReadOnlyFilesystem | StorageFull)
+}
+
+/// Neither the state's disk nor the system's folder for temporary files takes a backup.
+fn nowhere_to_write(state: &io::Error, temporary: &io::Error) -> io::Error {
+    let folder = env::temp_dir();
+    let folder = folder.display();
+    let sentence = format!(
+        "the state's disk takes none ({state}), nor does {folder} ({temporary}); `orco backup FILE` writes one on \
+         another disk"
+    );
+    io::Error::new(state.kind(), sentence)
 }
 
 impl Transfer {
@@ -82,8 +134,8 @@ impl Transfer {
     /// another program holds the state for too long, or the backup cannot be written.
     pub fn backup(&self) -> Result<WrittenBackup, Refusal> {
         let _exclusive = self.try_exclusive()?;
-        let SharedTransfer { bundle, store, settings, backups, turns, .. } = &*self.0;
-        if !store.folder().is_dir() {
+        let SharedTransfer { store, settings, backups, turns, .. } = &*self.0;
+        if files::is_absent(store.folder()) {
             return Err(Refusal::nothing_to_back_up());
         }
         let place = Arc::clone(backups).try_acquire_owned().map_err(|_| {
@@ -93,9 +145,7 @@ impl Transfer {
         let turn = turns.take_within(settings.wait.max(MIN_BACKUP_WAIT)).ok_or_else(|| {
             Refusal::new(ErrorCode::StateBusy, "no backup: a change is being made; ask again when it is done")
         })?;
-        // On the state's disk: others may be small, or memory.
-        let mut file = tempfile::tempfile_in(store.folder()).map_err(|error| Refusal::no_backup(&error))?;
-        let contents = backup::write(bundle, store, settings, &mut file).map_err(|error| Refusal::from(&error))?;
+        let (mut file, contents) = self.0.written_backup().map_err(|error| Refusal::from(&error))?;
         drop(turn);
         contents.warnings.iter().for_each(|warning| log::warn!("backup: {warning}"));
         file.seek(SeekFrom::Start(0)).map_err(|error| Refusal::no_backup(&error))?;

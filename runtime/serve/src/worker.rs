@@ -1,6 +1,7 @@
 //! Threads that go on after a panic.
 //!
-//! Every thread of the service is started here. After a panic, [`Health`] says so, [`Worker::on_panic`] settles what
+//! Every thread of the service is started here, except the one that reloads a certificate ([`crate::tls`]), which hubs
+//! have, too. After a panic, [`Health`] says so, [`Worker::on_panic`] settles what
 //! the thread was doing, and the worker runs again. One that panics again and again is given up, and the service ends
 //! with an error, so that whoever supervises it (systemd, for example) starts a new process.
 

@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io::Read;
 
 use orco_state::history::SavedState;
-use orco_state::store as slots;
+use orco_state::slots;
 use tar::{Archive, Entries, EntryType};
 
 use super::envelope::{self, ArchiveReader};
@@ -195,7 +195,8 @@ impl BackupStart {
         };
         let saved = slots::read(&file(SLOT, MAX_STATE)?).ok_or_else(nonsense)?;
         let text = std::str::from_utf8(&text).map_err(|error| error.to_string());
-        let owner = text.and_then(|text| KeptBundle::parse(text, &saved.state.bundle_digest));
+        let owner = text
+            .and_then(|text| KeptBundle::parse(text, &saved.state.bundle_digest).map_err(|error| error.to_string()));
         let owner = owner.map_err(|reason| BackupError::Content(format!("its {BUNDLE} cannot be used: {reason}")))?;
         Ok(Self { owner, releases, saved })
     }
@@ -205,7 +206,7 @@ impl BackupStart {
 fn releases(text: &[u8]) -> Result<Releases, BackupError> {
     let text = std::str::from_utf8(text).map_err(|error| error.to_string());
     let unusable = |reason| BackupError::Content(format!("its {RELEASES} cannot be used: {reason}"));
-    text.and_then(Releases::parse).map_err(unusable)
+    text.and_then(|text| Releases::parse(text).map_err(|error| error.to_string())).map_err(unusable)
 }
 
 /// The bytes of an entry, which must have that name and no more bytes; `None` if there is no entry.

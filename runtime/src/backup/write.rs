@@ -122,8 +122,10 @@ fn write_signed(
 ) -> Result<BackupContents, BackupError> {
     let nothing = || BackupError::Nothing { folder: store.folder().into() };
     // Locking the store would make its folder, even one whose name was mistyped.
-    if !store.folder().is_dir() {
-        return Err(nothing());
+    match fs::metadata(store.folder()) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(nothing()),
+        Err(source) => return Err(StoreError::Read { path: store.folder().into(), source }.into()),
+        Ok(_) => {}
     }
     let LockedState { saved, slot, _lock } = LockedState::of(bundle, store, settings)?.ok_or_else(nothing)?;
     let owner = KeptBundle::of(bundle);

@@ -10,6 +10,7 @@
 pub mod bounds;
 mod call;
 mod error;
+mod floats;
 mod graph;
 mod inference;
 pub mod limits;

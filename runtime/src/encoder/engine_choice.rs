@@ -34,6 +34,7 @@ const RUNS: usize = 3;
 
 /// The engine that a user asks for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum EngineChoice {
     /// The one that suits the work ([`choose`]), or the other one where it cannot be used.
     #[default]
@@ -46,6 +47,7 @@ pub enum EngineChoice {
 
 /// An engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Engine {
     /// Microsoft's, a shared library that is found when the program runs.
     OnnxRuntime,
@@ -105,6 +107,7 @@ impl fmt::Display for ChoiceReason {
 
 /// An engine, and why it was chosen.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct ChosenEngine {
     /// The engine.
     pub engine: Engine,
@@ -113,6 +116,7 @@ pub struct ChosenEngine {
 }
 
 /// A backbone that is ready, and why it runs on its engine.
+#[non_exhaustive]
 pub struct OpenedEncoder {
     /// The backbone.
     pub encoder: Box<dyn Encoder>,

@@ -16,7 +16,7 @@ use super::library::{self, LibraryError};
 use super::stream::EncoderPool;
 use super::{EncodeError, Encoder, opening, rows, telemetry};
 use crate::image::Preprocessing;
-use crate::threads::{limited_to, usable_threads};
+use crate::threads::{self, usable_threads};
 
 /// Has ONNX Runtime multiply int8 weights exactly on x86 processors without VNNI, where its fastest way saturates sums
 /// of two products. Weights of 7 bits are as fast as ever.
@@ -81,7 +81,7 @@ fn session_threads() -> usize {
     /// The library's own choice.
     const OWN: usize = 0;
     let usable = usable_threads();
-    if limited_to().is_none() && num_cpus::get_physical() <= usable { OWN } else { usable }
+    if threads::limit().is_none() && num_cpus::get_physical() <= usable { OWN } else { usable }
 }
 
 /// A session on so many threads.
@@ -161,7 +161,7 @@ fn runtime() -> Result<&'static Runtime, EncodeError> {
     let load = || {
         let named = library::locate().ok_or_else(|| LibraryError::Missing.to_string())?;
         let refused = |error: &dyn Display| format!("{}: {error}", named.display());
-        telemetry::off().map_err(|error| refused(&error))?;
+        telemetry::turn_off().map_err(|error| refused(&error))?;
         let library = library::check(&named).map_err(|error| refused(&error))?;
         let version = library::load(&library, ort::MINOR_VERSION).map_err(|error| refused(&error))?;
         let builder = ort::init_from(&library).map_err(|error| refused(&error))?;
@@ -176,8 +176,9 @@ fn runtime() -> Result<&'static Runtime, EncodeError> {
 mod tests {
     use std::process::Command;
 
+    use orco_trials::alone::alone_with;
     use orco_trials::skipped;
-    use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+    use orco_trials::threads::on_one_processor;
 
     use super::*;
     use crate::image::Look;
@@ -191,33 +192,25 @@ mod tests {
     /// other tests would be counted, too.
     #[test]
     fn a_process_with_one_processor_gets_a_session_without_further_threads() {
-        const CHILD: &str = "ORCO_ONE_PROCESSOR_CHILD";
         if library::locate().is_none() {
             return skipped("ONNX Runtime on one processor (no library was found)");
         }
-        if std::env::var_os(CHILD).is_none() {
-            let name = "encoder::onnx::tests::a_process_with_one_processor_gets_a_session_without_further_threads";
-            let mut command = Command::new(std::env::current_exe().unwrap());
-            command.args(["--exact", name, "--nocapture"]).env(CHILD, "1").env(telemetry::VARIABLE, "1");
-            let output = command.output().unwrap();
-            let said = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
-            assert!(output.status.success() && said.contains("1 passed"), "{said}");
-            return;
-        }
-        let allowed = sched_getaffinity(None).unwrap();
-        let first = (0..CpuSet::MAX_CPU).find(|cpu| allowed.is_set(*cpu)).unwrap();
-        let mut one = CpuSet::new();
-        one.set(first);
-        sched_setaffinity(None, &one).unwrap();
-        assert_eq!(usable_threads(), 1);
-        let backbone = concat!(env!("CARGO_MANIFEST_DIR"), "/../models/cifar100-edge/backbone.onnx");
-        let backbone = std::fs::read(backbone).unwrap();
-        let input = Preprocessing { width: 32, height: 32, mean: [0.5; 3], deviation: [0.5; 3], look: Look::WHOLE };
-        let open = || Onnx::open(&backbone, &input).unwrap();
-        let first = open();
-        let before = threads();
-        let second = open();
-        assert_eq!(threads(), before);
-        drop((first, second));
+        let name = "encoder::onnx::tests::a_process_with_one_processor_gets_a_session_without_further_threads";
+        let without_telemetry = |command: &mut Command| {
+            command.env(telemetry::VARIABLE, "1");
+        };
+        alone_with(name, without_telemetry, || {
+            on_one_processor();
+            assert_eq!(usable_threads(), 1);
+            let backbone = concat!(env!("CARGO_MANIFEST_DIR"), "/../models/cifar100-edge/backbone.onnx");
+            let backbone = std::fs::read(backbone).unwrap();
+            let input = Preprocessing { width: 32, height: 32, mean: [0.5; 3], deviation: [0.5; 3], look: Look::WHOLE };
+            let open = || Onnx::open(&backbone, &input).unwrap();
+            let first = open();
+            let before = threads();
+            let second = open();
+            assert_eq!(threads(), before);
+            drop((first, second));
+        });
     }
 }

@@ -10,12 +10,10 @@ use crate::threads::alone;
 /// The variable that keeps telemetry off, if it is `1`.
 pub const VARIABLE: &str = "ORT_DISABLE_TELEMETRY";
 
-/// Telemetry cannot be turned off: the variable is not set, and other threads may be reading the environment.
+/// Telemetry cannot be turned off: the variable is not set, and other threads may be reading the environment. Programs
+/// call [`turn_off`] at the start of `main`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "its telemetry cannot be turned off while other threads run; set {VARIABLE}=1, or call \
-     orco_runtime::encoder::telemetry::off() at the start of main"
-)]
+#[error("its telemetry cannot be turned off while other threads run; set {VARIABLE}=1 before the program starts")]
 pub struct TelemetryError;
 
 /// Turns ONNX Runtime's telemetry off for this process and its children, whatever the environment said. Programs call
@@ -24,7 +22,7 @@ pub struct TelemetryError;
 /// # Errors
 /// [`TelemetryError`] if [`VARIABLE`] is not `1` and the process may have other threads: one of them could read the
 /// environment just then. Systems that do not say how many threads there are count as having some.
-pub fn off() -> Result<(), TelemetryError> {
+pub fn turn_off() -> Result<(), TelemetryError> {
     if env::var_os(VARIABLE).is_some_and(|value| value == "1") {
         return Ok(());
     }
@@ -50,7 +48,7 @@ mod tests {
         const CHILD: &str = "ORCO_TELEMETRY_CHILD";
         if let Ok(expected) = env::var(CHILD) {
             let before = env::var_os(VARIABLE);
-            assert_eq!(off().is_ok(), expected == "off");
+            assert_eq!(turn_off().is_ok(), expected == "off");
             assert_eq!(env::var_os(VARIABLE), before);
             if expected != "off" && super::super::library::locate().is_some() {
                 let said = std::format!("{}", super::super::onnx::start().unwrap_err());

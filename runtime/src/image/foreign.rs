@@ -8,6 +8,8 @@ use std::path::{Path, PathBuf};
 pub struct ForeignFormat {
     /// What it is called.
     pub name: &'static str,
+    /// The article before its name.
+    pub article: &'static str,
     /// What to do.
     pub remedy: &'static str,
 }
@@ -15,19 +17,23 @@ pub struct ForeignFormat {
 const SAVE: &str = "save it as JPEG or PNG";
 const HEIF: ForeignFormat = ForeignFormat {
     name: "HEIC",
+    article: "a",
     remedy: "save it as JPEG; an iPhone takes JPEG pictures with Settings > Camera > Formats > Most Compatible",
 };
-const AVIF: ForeignFormat = ForeignFormat { name: "AVIF", remedy: SAVE };
-const GIF: ForeignFormat = ForeignFormat { name: "GIF", remedy: SAVE };
-const BMP: ForeignFormat = ForeignFormat { name: "BMP", remedy: SAVE };
-const TIFF: ForeignFormat = ForeignFormat { name: "TIFF", remedy: SAVE };
-const JPEG_XL: ForeignFormat = ForeignFormat { name: "JPEG XL", remedy: SAVE };
-const SVG: ForeignFormat = ForeignFormat { name: "SVG", remedy: SAVE };
-const RAW: ForeignFormat = ForeignFormat { name: "raw camera", remedy: "develop it and save it as JPEG" };
-const FILM: ForeignFormat = ForeignFormat { name: "film", remedy: "save single pictures of it as JPEG" };
+const AVIF: ForeignFormat = ForeignFormat { name: "AVIF", article: "an", remedy: SAVE };
+const GIF: ForeignFormat = ForeignFormat { name: "GIF", article: "a", remedy: SAVE };
+const BMP: ForeignFormat = ForeignFormat { name: "BMP", article: "a", remedy: SAVE };
+const TIFF: ForeignFormat = ForeignFormat { name: "TIFF", article: "a", remedy: SAVE };
+const JPEG_XL: ForeignFormat = ForeignFormat { name: "JPEG XL", article: "a", remedy: SAVE };
+const JPEG_2000: ForeignFormat = ForeignFormat { name: "JPEG 2000", article: "a", remedy: SAVE };
+const PHOTOSHOP: ForeignFormat = ForeignFormat { name: "Photoshop", article: "a", remedy: SAVE };
+const QOI: ForeignFormat = ForeignFormat { name: "QOI", article: "a", remedy: SAVE };
+const SVG: ForeignFormat = ForeignFormat { name: "SVG", article: "an", remedy: SAVE };
+const RAW: ForeignFormat = ForeignFormat { name: "raw camera", article: "a", remedy: "develop it and save it as JPEG" };
+const FILM: ForeignFormat = ForeignFormat { name: "film", article: "a", remedy: "save single pictures of it as JPEG" };
 
 /// How names of files in these formats end.
-const ENDINGS: [(&str, ForeignFormat); 22] = [
+const ENDINGS: [(&str, ForeignFormat); 28] = [
     ("heic", HEIF),
     ("heif", HEIF),
     ("hif", HEIF),
@@ -37,6 +43,9 @@ const ENDINGS: [(&str, ForeignFormat); 22] = [
     ("tif", TIFF),
     ("tiff", TIFF),
     ("jxl", JPEG_XL),
+    ("jp2", JPEG_2000),
+    ("psd", PHOTOSHOP),
+    ("qoi", QOI),
     ("svg", SVG),
     ("dng", RAW),
     ("cr2", RAW),
@@ -50,10 +59,13 @@ const ENDINGS: [(&str, ForeignFormat); 22] = [
     ("mp4", FILM),
     ("mkv", FILM),
     ("webm", FILM),
+    ("avi", FILM),
+    ("m4v", FILM),
+    ("3gp", FILM),
 ];
 
 impl ForeignFormat {
-    pub(super) const ANIMATED_WEBP: Self = Self { name: "animated WebP", remedy: FILM.remedy };
+    pub(super) const ANIMATED_WEBP: Self = Self { name: "animated WebP", article: "an", remedy: FILM.remedy };
 
     /// That of a file with these first bytes, if they tell.
     pub fn of_bytes(start: &[u8]) -> Option<Self> {
@@ -65,7 +77,10 @@ impl ForeignFormat {
                 _ => FILM,
             });
         }
-        let known: [(&[u8], Self); 8] = [
+        if start.starts_with(b"RIFF") && start.get(8..12) == Some(b"AVI ") {
+            return Some(FILM);
+        }
+        let known: [(&[u8], Self); 11] = [
             (b"GIF87a", GIF),
             (b"GIF89a", GIF),
             (b"BM", BMP),
@@ -73,6 +88,9 @@ impl ForeignFormat {
             (b"MM\0*", TIFF),
             (b"\xff\x0a", JPEG_XL),
             (b"\0\0\0\x0cJXL ", JPEG_XL),
+            (b"\0\0\0\x0cjP  ", JPEG_2000),
+            (b"8BPS", PHOTOSHOP),
+            (b"qoif", QOI),
             (b"<svg", SVG),
         ];
         known.into_iter().find(|(bytes, _)| start.starts_with(bytes)).map(|(_, format)| format)
@@ -96,7 +114,7 @@ pub struct ForeignFile {
 
 impl Display for ForeignFile {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { path, format: ForeignFormat { name, remedy } } = self;
+        let Self { path, format: ForeignFormat { name, remedy, .. } } = self;
         write!(f, "{} is passed over, since {name} files cannot be read: {remedy}", path.display())
     }
 }
@@ -112,10 +130,25 @@ mod tests {
         assert_eq!(of(b"\0\0\0\x24ftypavif"), Some("AVIF"));
         assert_eq!(of(b"\0\0\0\x14ftypqt  "), Some("film"));
         assert_eq!((of(b"GIF89a"), of(b"MM\0*\0"), of(b"text"), of(b"")), (Some("GIF"), Some("TIFF"), None, None));
+        assert_eq!((of(b"RIFF\0\0\0\0AVI LIST"), of(b"qoif\0\0")), (Some("film"), Some("QOI")));
         let named = |name: &str| ForeignFormat::of_name(Path::new(name)).map(|format| format.name);
+        let said = |format| crate::image::ImageError::Foreign(format).to_string();
+        for (format, start) in [
+            (ForeignFormat::ANIMATED_WEBP, "is an animated WebP file, which cannot be read: "),
+            (AVIF, "is an AVIF file, "),
+            (SVG, "is an SVG file, "),
+            (HEIF, "is a HEIC file, "),
+            (RAW, "is a raw camera file, "),
+        ] {
+            assert!(said(format).starts_with(start), "{}", said(format));
+        }
         assert_eq!(
             (named("a/IMG_1.HEIC"), named("a.webm"), named("a.txt"), named("gif")),
             (Some("HEIC"), Some("film"), None, None)
+        );
+        assert_eq!(
+            ["a.jp2", "a.PSD", "a.qoi", "a.avi", "a.m4v", "a.3gp"].map(named),
+            ["JPEG 2000", "Photoshop", "QOI", "film", "film", "film"].map(Some)
         );
     }
 }

@@ -8,6 +8,7 @@ use super::{Preprocessing, swaps_sides};
 /// What the header of a picture file says: its size, the size of the picture that comes of decoding it, and the memory
 /// that decoding takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct DecodingCost {
     /// Width of the picture in the file, upright, in pixels.
     pub file_width: u32,

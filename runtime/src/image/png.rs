@@ -86,7 +86,7 @@ fn with_header<R: BufRead + Seek, T>(
     match PngFile::read(&mut file, orientation, true) {
         Ok(file) if file.has_usable_profile() => return go_on(file),
         // Whatever else is too large is found again.
-        Ok(_) | Err(ImageError::TooLarge) => {}
+        Ok(_) | Err(ImageError::LargeMetadata) => {}
         Err(error) => return Err(error),
     }
     file.rewind().map_err(ImageError::Read)?;
@@ -193,7 +193,8 @@ fn conversion(info: &Info<'_>) -> Option<Conversion> {
 
 fn failed(error: ::png::DecodingError) -> ImageError {
     match error {
-        ::png::DecodingError::LimitsExceeded => ImageError::TooLarge,
+        // Rows of all sizes that are accepted fit.
+        ::png::DecodingError::LimitsExceeded => ImageError::LargeMetadata,
         ::png::DecodingError::IoError(error) if error.kind() != std::io::ErrorKind::UnexpectedEof => {
             ImageError::Read(error)
         }
@@ -340,6 +341,18 @@ mod tests {
             }
         }
         assert_eq!(size(Cursor::new(&plain)).unwrap().1, Orientation::NoTransforms);
+    }
+
+    #[test]
+    fn metadata_that_are_too_large_are_not_taken_for_too_many_pixels() {
+        let mut file = Vec::new();
+        let mut writer = Encoder::new(&mut file, 2, 1).write_header().unwrap();
+        writer.write_chunk(::png::chunk::eXIf, &vec![0; 5 << 20]).unwrap();
+        writer.write_image_data(&[7, 9]).unwrap();
+        writer.finish().unwrap();
+        let told = "holds more metadata than can be read, such as EXIF data: save it without";
+        assert_eq!(decode(Cursor::new(&file)).unwrap_err().to_string(), told);
+        assert_eq!(decoding_memory(Cursor::new(&file)).unwrap_err().to_string(), told);
     }
 
     #[test]

@@ -85,8 +85,14 @@ impl<'a> WebpFile<'a> {
         let converting = self.conversion.as_ref().map_or(0, |_| colours::BYTES);
         // A lossy file is copied in parts.
         let copied = if self.is_lossy { self.file.len() } else { 0 };
-        let bytes = within(BESIDES + converting + copied + self.bytes_each() * width * height)?;
-        within(bytes + self.code_groups()?.bytes())
+        let bytes = self.within(BESIDES + converting + copied + self.bytes_each() * width * height)?;
+        self.within(bytes + self.code_groups()?.bytes())
+    }
+
+    /// So many bytes, if decoding may take them.
+    fn within(&self, bytes: usize) -> Result<usize, ImageError> {
+        let (width, height) = self.decoder.dimensions();
+        if bytes <= MAX_MEMORY as usize { Ok(bytes) } else { Err(ImageError::LargeWebp { width, height }) }
     }
 
     /// The groups of codes of what is lossless: the picture, or the transparency of a lossy one.
@@ -141,10 +147,6 @@ impl<'a> WebpFile<'a> {
         }
         Ok(DecodedPicture::new(picture, self.size(), self.orientation))
     }
-}
-
-fn within(bytes: usize) -> Result<usize, ImageError> {
-    if bytes <= MAX_MEMORY as usize { Ok(bytes) } else { Err(ImageError::TooLarge) }
 }
 
 /// The chunks of a file, each with its name.
@@ -277,13 +279,22 @@ mod tests {
         for length in 0..lossy.len() {
             assert!(image::decode(&lossy[..length]).is_err(), "length {length}");
         }
-        // Lossless, 16,383 pixels a side.
-        let mut head = b"RIFF\x16\0\0\0WEBPVP8L\x0a\0\0\0\x2f".to_vec();
-        head.extend((16_382_u32 | 16_382 << 14).to_le_bytes());
-        head.resize(30, 0);
-        assert!(matches!(image::decode(&head), Err(ImageError::TooLarge)));
-        assert!(matches!(image::decoding_memory(&head), Err(ImageError::TooLarge)));
+        // Lossless, of that many pixels a side.
+        let head = |side: u32| {
+            let mut head = b"RIFF\x16\0\0\0WEBPVP8L\x0a\0\0\0\x2f".to_vec();
+            head.extend(((side - 1) | (side - 1) << 14).to_le_bytes());
+            head.resize(30, 0);
+            head
+        };
+        assert!(matches!(image::decode(&head(16_383)), Err(ImageError::TooLarge)));
+        assert!(matches!(image::decoding_memory(&head(16_383)), Err(ImageError::TooLarge)));
+        // Of fewer pixels than other formats may have.
+        let told = "is a WebP picture of 4096 x 4096 pixels, too large to decode within 64 MiB: save it as JPEG or make it \
+                    smaller";
+        assert_eq!(image::decode(&head(4096)).unwrap_err().to_string(), told);
+        assert_eq!(image::decoding_memory(&head(4096)).unwrap_err().to_string(), told);
     }
+
     #[test]
     fn a_small_file_with_very_many_tables_is_refused_before_any_is_made() {
         // Bits, the lowest first: one pixel, no transforms, no cache, groups of codes by an image of one pixel whose
@@ -307,7 +318,7 @@ mod tests {
         file.extend(&chunk);
         file.resize(20 + padded, 0);
         assert_eq!(CodeGroups::of_picture(&chunk, [1, 1]), Ok(CodeGroups(65_536)));
-        assert!(matches!(image::decode(&file), Err(ImageError::TooLarge)));
+        assert!(matches!(image::decode(&file), Err(ImageError::LargeWebp { width: 1, height: 1 })));
         assert_eq!(image::size(&file).unwrap(), (1, 1));
         // One of libwebp's own, with four groups, is read.
         let regions = image::decode(include_bytes!("samples/regions.webp")).unwrap();

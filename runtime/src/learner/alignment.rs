@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use orco_core::align::Sampling;
-use orco_core::config::LearnConfig;
+use orco_core::config::MethodConfig;
 use orco_state::session::ChangeReport;
 use orco_state::state::State;
 
@@ -36,7 +36,7 @@ impl Learner {
 
     /// Settings of the session that makes a change: without alignment where answers can do without it, and the
     /// head is aligned afterwards.
-    pub(super) fn settings_of_change(&self) -> Cow<'_, LearnConfig> {
+    pub(super) fn settings_of_change(&self) -> Cow<'_, MethodConfig> {
         let base_model = self.base_model();
         match base_model.scoring(&base_model.config) {
             Some(_) if base_model.config.epochs > 0 => Cow::Owned(base_model.config.without_alignment()),

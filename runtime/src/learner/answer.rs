@@ -4,11 +4,9 @@
 //! Scores and probabilities come from [`orco_state::classify`], thresholds from [`orco_state::unknown`] and
 //! [`orco_state::prediction_set`].
 
-use std::fmt;
-
 use ::image::RgbImage;
 use ndarray::{ArrayView1, ArrayView2};
-use orco_state::classify::{Classifier, Match, prediction_set};
+use orco_state::classify::{Classifier, Match, Score, prediction_set};
 use orco_state::nearest::{self, Neighbour};
 use orco_state::prediction_set::{COVERAGE, SetThresholds};
 use orco_state::session::SessionMemory;
@@ -18,39 +16,6 @@ use orco_state::{BaseModel, State};
 use super::Learner;
 use crate::encoder::EncodeError;
 use crate::threads::Threads;
-
-/// How well a class fits a picture. A bundle's answers are all of one kind.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Score {
-    /// The probability of the class, 0..1; those of all classes add up to 1. All shipped bundles answer so.
-    Probability(f32),
-    /// The cosine between the picture and the class, -1..1, where answers do not use the bundle's statistics. Cosines
-    /// order the classes of one picture; they say little about how sure the answer is.
-    Cosine(f32),
-}
-
-impl Score {
-    /// The number alone.
-    pub fn value(self) -> f32 {
-        match self {
-            Self::Probability(value) | Self::Cosine(value) => value,
-        }
-    }
-
-    /// The probability, 0..1; `None` if the score is a cosine.
-    pub fn probability(self) -> Option<f32> {
-        match self {
-            Self::Probability(value) => Some(value),
-            Self::Cosine(_) => None,
-        }
-    }
-}
-
-impl fmt::Display for Score {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.value().fmt(f)
-    }
-}
 
 /// What a picture shows.
 #[derive(Clone, Debug, PartialEq)]
@@ -65,7 +30,7 @@ pub struct Answer {
     /// `None` where answers do not use the bundle's statistics: nothing can be told to be unknown then.
     pub known: Option<bool>,
     /// All classes that may be answered ([`scope`](field@super::LearnerSettings::scope)) with their scores, highest
-    /// first; [`Learner::label`] names them. Scores are of the same kind as [`Answer::score`].
+    /// first; [`Learner::label`] names them. The first one's score is [`Answer::score`].
     pub matches: Vec<Match>,
     /// The fewest classes that hold the right one with a probability of [`COVERAGE`], the most probable first: two or
     /// more where the picture may show either ([`orco_state::prediction_set`]). None of them if it shows nothing known,
@@ -184,10 +149,12 @@ impl Learner {
     fn answer(&self, Ranking { is_known, matches, set }: Ranking) -> Answer {
         let base_model = &self.bundle.base_model;
         let is_probable = base_model.scoring(&base_model.config).is_some();
-        let score = if is_probable { Score::Probability } else { Score::Cosine };
-        let best = matches.first().copied();
-        let label = best.map_or(String::new(), |best| self.label(best.class).to_owned());
-        Answer { label, score: score(best.map_or(0.0, |best| best.score)), known: is_known, matches, set }
+        let none = if is_probable { Score::Probability(0.0) } else { Score::Cosine(0.0) };
+        let (label, score) = match matches.first() {
+            Some(best) => (self.label(best.class).to_owned(), best.score),
+            None => (String::new(), none),
+        };
+        Answer { label, score, known: is_known, matches, set }
     }
 
     /// The classifier made from the state as it is; made now if there is none.

@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 
 use ndarray::{ArrayView2, Axis};
 use orco_core::align::AlignProgress;
-use orco_core::config::LearnConfig;
+use orco_core::config::MethodConfig;
 use orco_state::history::{ChangeKind, HistoryChange, PurgeError, SavedState};
 use orco_state::label;
 use orco_state::pack::Pack;
@@ -19,7 +19,9 @@ use super::observer::{ChangeStep, Observer};
 use super::shots::{self, Shots};
 use super::{Learner, StoreSnapshot};
 use crate::clock::seconds_if_set;
+use crate::image;
 use crate::quality::BestClass;
+use crate::scene::ShotView;
 use crate::store::{LockedStore, StoreError};
 use crate::threads::Threads;
 use crate::thumbnails::Thumbnails;
@@ -31,6 +33,7 @@ use crate::thumbnails::Thumbnails;
 /// [`unaligned`](Self::unaligned); any other takes the report by [`durable`](Self::durable).
 #[derive(Debug)]
 #[must_use = "the change may not survive a power cut, which `durable` tells, or its head may not be aligned"]
+#[non_exhaustive]
 pub struct ChangeOutcome<T = ChangeReport> {
     /// What it did.
     pub report: T,
@@ -345,7 +348,7 @@ impl Learner {
     /// Removes kept pictures that belong to nothing any more.
     fn sweep(&self, locked: &LockedStore) {
         if let Err(error) = locked.sweep(&self.saved) {
-            log::warn!("kept pictures that belong to nothing are left: {error}");
+            log::warn!("kept pictures that belong to nothing are left: {}", with_causes(&error));
         }
     }
 
@@ -407,24 +410,26 @@ impl Learner {
         examiner: &mut ShotExaminer,
     ) -> Result<Vec<f32>, ChangeError> {
         let opened;
+        // Of the empty place in front of the camera.
+        let mut lost = 0.0;
         let (picture, known) = match shots {
             Shots::Features(features) => return Ok(features.index_axis(Axis(0), shot).iter().copied().collect()),
             Shots::WithFeatures { pictures, features } => (&pictures[shot], Some(features.index_axis(Axis(0), shot))),
             Shots::Pictures(pictures) => (&pictures[shot], None),
             Shots::Files(files) => {
-                opened = shots::open(&files[shot]).map_err(|picture| ShotsError::Pictures(vec![picture]))?;
+                opened = image::open(&files[shot]).map_err(|picture| ShotsError::Pictures(vec![picture.into()]))?;
                 (&opened, None)
             }
             Shots::Viewed { files, viewfinder } => {
                 let viewed = shots::open_viewed(&files[shot], viewfinder);
-                opened = viewed.map_err(|picture| ShotsError::Pictures(vec![picture]))?;
+                ShotView { picture: opened, lost } = viewed.map_err(|picture| ShotsError::Pictures(vec![picture]))?;
                 (&opened, None)
             }
         };
         let examines = examiner.is_on() && known.is_none();
         if !wanted {
             if examines {
-                examiner.examine(shots.name(shot, label), label, picture, None);
+                examiner.examine(shots.name(shot, label), label, (picture, lost), None);
             }
             return Ok(Vec::new());
         }
@@ -438,7 +443,7 @@ impl Learner {
             let answer = self.classify_features(clean.expect("one row")).swap_remove(0);
             let probability = answer.score.probability().filter(|_| !answer.is_unknown());
             let best = probability.map(|probability| BestClass { label: &answer.label, probability });
-            examiner.examine(shots.name(shot, label), label, picture, best);
+            examiner.examine(shots.name(shot, label), label, (picture, lost), best);
         }
         if let Some(keeping) = keeping {
             let fitted = self.bundle.manifest.preprocessing.fit(picture);
@@ -460,7 +465,7 @@ impl Learner {
     /// Runs a session that makes a change, from the present state, on all cores, with these settings of phase 3.
     pub(super) fn run_session_with(
         &mut self,
-        config: &LearnConfig,
+        config: &MethodConfig,
         observer: &mut dyn Observer,
         step: impl FnOnce(&mut Session<'_>, &State) -> Result<(State, ChangeReport), LearnError>,
     ) -> Result<(State, ChangeReport), ChangeError> {

@@ -6,9 +6,11 @@ use ::image::RgbImage;
 
 use super::settings::ShotChecks;
 use crate::quality::{BestClass, EarlierShot, Objection, Quality, ShotCandidate, Thresholds};
+use crate::scene::MOVED;
 
 /// A shot with what speaks against it.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct DoubtfulShot {
     /// Its file, or its number and its class.
     pub shot: String,
@@ -53,15 +55,25 @@ impl ShotExaminer {
         self.checks != ShotChecks::Off
     }
 
-    /// Examines a shot of a class, which is answered with `best`, where that is known.
-    pub(super) fn examine(&mut self, name: String, label: &str, picture: &RgbImage, best: Option<BestClass<'_>>) {
+    /// Examines a shot of a class, which is answered with `best`, where that is known. Of the empty place in front of
+    /// the camera the share `lost` is not found in it.
+    pub(super) fn examine(
+        &mut self,
+        name: String,
+        label: &str,
+        (picture, lost): (&RgbImage, f32),
+        best: Option<BestClass<'_>>,
+    ) {
         let quality = Quality::of(picture);
         let earlier = self.examined.iter().map(|shot| EarlierShot {
             shot: shot.name.clone(),
             label: &shot.label,
             quality: &shot.quality,
         });
-        let objections = self.thresholds.objections(ShotCandidate { label, quality: &quality, best }, earlier);
+        let mut objections = self.thresholds.objections(ShotCandidate { label, quality: &quality, best }, earlier);
+        if lost >= MOVED {
+            objections.push(Objection::Moved { lost });
+        }
         let refused = self.checks == ShotChecks::Refuse && objections.iter().any(Objection::refuses);
         if !objections.is_empty() {
             let list = if refused { &mut self.refused } else { &mut self.doubtful };

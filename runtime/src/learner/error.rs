@@ -91,6 +91,7 @@ pub enum ShotsError {
 /// A picture that cannot be used. The reason goes on with the sentence.
 #[derive(Debug, thiserror::Error)]
 #[error("{} {reason}", path.display())]
+#[non_exhaustive]
 pub struct BrokenPicture {
     /// The picture.
     pub path: PathBuf,

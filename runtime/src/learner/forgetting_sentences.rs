@@ -16,7 +16,7 @@ pub fn forgetting_sentence(forgotten: &[&ClassAccuracy]) -> String {
 
 /// "classes of the bundle together (80.0 to 72.5 % of 300 samples)".
 pub fn group_sentence(loss: &GroupLoss) -> String {
-    let GroupLoss { group, since } = loss;
+    let GroupLoss { group, since, .. } = loss;
     format!("{group} together ({:.1} to {:.1} % of {} samples)", 100.0 * since.first, 100.0 * since.now, since.samples)
 }
 

@@ -55,6 +55,7 @@ impl<'a> ShotKeeper<'a> {
 
 /// The pictures of shots that are kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct KeptShots {
     /// Shots of the present state whose picture is kept.
     pub shots: usize,

@@ -21,6 +21,7 @@ pub struct KeptScope {
 /// Why a choice that was kept cannot be read, or one cannot be kept.
 #[derive(Debug, thiserror::Error)]
 #[error("the choice of answers in {} cannot be read or written", path.display())]
+#[non_exhaustive]
 pub struct ScopeFileError {
     /// The file.
     pub path: PathBuf,
@@ -44,10 +45,9 @@ impl KeptScope {
             read => read.map_err(|source| self.failed(source))?,
         };
         let text = String::from_utf8_lossy(&bytes);
-        let scope = AnswerScope::CHOICES.into_iter().find(|scope| scope.name() == text.trim());
         let names = || AnswerScope::CHOICES.map(AnswerScope::name).join(", ");
         let none = || io::Error::new(io::ErrorKind::InvalidData, format!("it names none of {}", names()));
-        scope.map(Some).ok_or_else(|| self.failed(none()))
+        AnswerScope::named(text.trim()).map(Some).ok_or_else(|| self.failed(none()))
     }
 
     /// Keeps a choice in the place of an earlier one; the folder is made if it is not there.
@@ -55,7 +55,7 @@ impl KeptScope {
     /// # Errors
     /// [`ScopeFileError`] if it cannot be written; the earlier one is still there then.
     pub fn keep(&self, scope: AnswerScope) -> Result<(), ScopeFileError> {
-        files::replace_in_new_folder(&self.path, format!("{}\n", scope.name()).as_bytes())
+        files::replace_for_owner(&self.path, format!("{}\n", scope.name()).as_bytes())
             .map_err(|source| self.failed(source))
     }
 

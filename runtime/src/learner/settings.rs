@@ -1,4 +1,4 @@
-//! How a learner works.
+//! What a program chooses for its learner.
 
 use std::time::Duration;
 
@@ -13,6 +13,7 @@ use crate::store::{LockedStore, Store};
 /// What is done about pictures that are hardly fit to be shots ([`crate::quality`]): too dark or bright, blurred,
 /// noise, or the same as another shot of the change.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum ShotChecks {
     /// Nobody looks: every picture is taken.
     #[default]
@@ -26,6 +27,7 @@ pub enum ShotChecks {
 /// When the head is aligned to what a change brought, where the bundle's settings align one. Until then answers follow
 /// in closed form, from the moment that the change is made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum AlignmentTime {
     /// Before the change returns, after it is kept.
     #[default]
@@ -63,6 +65,11 @@ impl AnswerScope {
         }
     }
 
+    /// The one that has a name in settings and interfaces; none has any other.
+    pub fn named(name: &str) -> Option<Self> {
+        Self::CHOICES.into_iter().find(|scope| scope.name() == name)
+    }
+
     /// Whether base classes are kept out of the answers of a device that learned so many classes.
     pub fn is_learned_only(self, learned: usize) -> bool {
         match self {
@@ -85,7 +92,11 @@ pub enum SettingsError {
     FalseAlarms(f32),
 }
 
-/// How a learner works. Settings of phase 3 are not among them: those come with the bundle.
+/// What a program chooses for its [`Learner`](super::Learner): engine, budget, which classes are answered, when the
+/// head is aligned.
+///
+/// How the method itself runs is not among them: that is the [`MethodConfig`](orco_core::config::MethodConfig) of the
+/// bundle.
 ///
 /// ```
 /// use orco_runtime::learner::{LearnerSettings, ShotChecks};

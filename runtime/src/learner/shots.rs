@@ -11,10 +11,11 @@ use super::error::{BrokenPicture, ChangeError, ShotsError};
 use crate::files::SymlinkPolicy;
 use crate::files::folder::OpenFolder;
 use crate::image::{self, ForeignFile, ForeignFormat};
-use crate::scene::Viewfinder;
+use crate::scene::{ShotView, Viewfinder};
 
 /// The shots of a class.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub enum Shots<'a> {
     /// Files of pictures. One is open at a time, whatever their number.
     Files(Vec<PathBuf>),
@@ -61,24 +62,27 @@ impl Shots<'_> {
     /// is read: rows of another length, which could pass for several, pictures without pixels, and another number of
     /// pictures than of features.
     pub(super) fn check(&self, label: &str, inputs: usize) -> Result<(), ChangeError> {
-        let (pictures, features) = match self {
-            Self::Files(_) | Self::Viewed { .. } => return Ok(()),
-            Self::Pictures(pictures) => (*pictures, None),
-            Self::Features(features) => (&[][..], Some(features)),
-            Self::WithFeatures { pictures, features } => (*pictures, Some(features)),
+        let check_rows = |features: &ArrayView3<f32>| match features.dim() {
+            (_, 1.., length) if length == inputs => Ok(()),
+            _ => Err(ChangeError::from(LearnError::BadFeatures { label: label.into(), shot: 0 })),
         };
-        if features.is_some_and(|features| features.dim().1 == 0 || features.dim().2 != inputs) {
-            return Err(LearnError::BadFeatures { label: label.into(), shot: 0 }.into());
-        }
-        if let Self::WithFeatures { pictures, features } = self
-            && pictures.len() != features.dim().0
-        {
-            let (pictures, features) = (pictures.len(), features.dim().0);
-            return Err(ShotsError::Unequal { label: label.into(), pictures, features }.into());
-        }
-        match pictures.iter().position(|picture| picture.is_empty()) {
-            Some(shot) => Err(ShotsError::NoPixels { shot: self.name(shot, label) }.into()),
+        let check_pixels = |pictures: &[RgbImage]| match pictures.iter().position(|picture| picture.is_empty()) {
+            Some(shot) => Err(ChangeError::from(ShotsError::NoPixels { shot: self.name(shot, label) })),
             None => Ok(()),
+        };
+        match self {
+            Self::Files(_) | Self::Viewed { .. } => Ok(()),
+            Self::Pictures(pictures) => check_pixels(pictures),
+            Self::Features(features) => check_rows(features),
+            Self::WithFeatures { pictures, features } => {
+                check_rows(features)?;
+                let (pictured, described) = (pictures.len(), features.dim().0);
+                if pictured != described {
+                    let label = label.into();
+                    return Err(ShotsError::Unequal { label, pictures: pictured, features: described }.into());
+                }
+                check_pixels(pictures)
+            }
         }
     }
 
@@ -91,7 +95,7 @@ impl Shots<'_> {
     }
 }
 
-/// The pictures of a folder (.jpg, .jpeg, .png, .webp), sorted by name. Other files are passed over
+/// The pictures of a folder ([`image::EXTENSIONS`]), sorted by name. Other files are passed over
 /// ([`PictureFolder::foreign`] has those that are pictures in other formats), and hidden ones: `._1.jpg`, which a Mac
 /// writes beside `1.jpg`, is no picture. One that cannot be reached, such as a link that leads nowhere, is among them:
 /// whoever opens it says so.
@@ -109,7 +113,12 @@ pub struct PictureFolder {
     pub pictures: Vec<PathBuf>,
     /// Pictures and films in formats that are not read, sorted by name.
     pub foreign: Vec<ForeignFile>,
+    /// Folders in it, sorted by name, but for those that systems make beside pictures. What they hold is not listed.
+    pub folders: Vec<PathBuf>,
 }
+
+/// Folders that a network drive and a Mac's archives hold beside pictures.
+const FOLDERS_OF_SYSTEMS: [&str; 2] = ["@eaDir", "__MACOSX"];
 
 impl PictureFolder {
     /// Lists a folder.
@@ -118,11 +127,13 @@ impl PictureFolder {
     /// [`ShotsError`] if it cannot be read.
     pub fn read(folder: impl AsRef<Path>) -> Result<Self, ShotsError> {
         let folder = folder.as_ref();
-        let mut paths = paths_in(folder)?;
-        paths.sort();
-        let pictures = paths.iter().filter(|path| image::has_extension(path)).cloned().collect();
+        let mut entries = entries_of(folder)?;
+        entries.sort();
+        let (mut folders, files): (Vec<PathBuf>, Vec<PathBuf>) = entries.into_iter().partition(|path| path.is_dir());
+        folders.retain(|path| !FOLDERS_OF_SYSTEMS.iter().any(|name| path.ends_with(name)));
+        let pictures = files.iter().filter(|path| image::has_extension(path)).cloned().collect();
         let foreign = |path: PathBuf| Some(ForeignFile { format: ForeignFormat::of_name(&path)?, path });
-        Ok(Self { pictures, foreign: paths.into_iter().filter_map(foreign).collect() })
+        Ok(Self { pictures, foreign: files.into_iter().filter_map(foreign).collect(), folders })
     }
 
     /// Lists a folder that is to hold pictures.
@@ -135,19 +146,12 @@ impl PictureFolder {
         if listed.pictures.is_empty() {
             return Err(ShotsError::Empty {
                 path: folder.into(),
-                folders: entries_of(folder)?.iter().filter(|path| path.is_dir()).count(),
+                folders: listed.folders.len(),
                 foreign: listed.foreign,
             });
         }
         Ok(listed)
     }
-}
-
-/// The pictures and films of a folder, by their names.
-fn paths_in(folder: &Path) -> Result<Vec<PathBuf>, ShotsError> {
-    let mut paths = entries_of(folder)?;
-    paths.retain(|path| has_known_ending(path) && !path.is_dir());
-    Ok(paths)
 }
 
 /// What is in a folder and not hidden.
@@ -159,18 +163,8 @@ fn entries_of(folder: &Path) -> Result<Vec<PathBuf>, ShotsError> {
     Ok(names.iter().map(|name| folder.join(name)).filter(|path| !is_hidden(path)).collect())
 }
 
-/// Whether a file is meant to be a picture or film, by its name.
-fn has_known_ending(path: &Path) -> bool {
-    image::has_extension(path) || ForeignFormat::of_name(path).is_some()
-}
-
-/// Opens a picture; the error names it.
-pub(super) fn open(path: &Path) -> Result<RgbImage, BrokenPicture> {
-    Ok(image::open(path)?)
-}
-
 /// Opens a picture and takes what of it is learned; the error names it.
-pub(super) fn open_viewed(path: &Path, viewfinder: &Viewfinder) -> Result<RgbImage, BrokenPicture> {
+pub(super) fn open_viewed(path: &Path, viewfinder: &Viewfinder) -> Result<ShotView, BrokenPicture> {
     let picture = image::open_with_size(path)?;
-    viewfinder.shot(&picture).map_err(|error| BrokenPicture { path: path.into(), reason: error.into() })
+    viewfinder.shot_view((&picture).into()).map_err(|error| BrokenPicture { path: path.into(), reason: error.into() })
 }

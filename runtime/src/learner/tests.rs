@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 use std::path::Path;
 
 use ndarray::{Array2, Array3};
-use orco_core::config::LearnConfig;
+use orco_core::config::MethodConfig;
 use orco_core::random::Random;
 use orco_state::history::{EntryId, PurgeError};
 use orco_state::session::{ExpectedAccuracy, LearnError, RepeatedShots};
@@ -21,7 +21,7 @@ const EDGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../models/cifar100-edge
 fn learner(state: &Path) -> Learner {
     let mut learner = Learner::open(EDGE, state).unwrap();
     let config = &mut learner.bundle.base_model.config;
-    (config.epochs, config.warmup_epochs, config.answer) = (4, 2, LearnConfig::combined().answer);
+    (config.epochs, config.warmup_epochs, config.answer) = (4, 2, MethodConfig::combined().answer);
     learner
 }
 
@@ -96,7 +96,7 @@ fn shots_that_cannot_be_judged_promise_nothing() {
     let single = learner.learn_many(&[("spoon", Shots::Features(one.view()))], &mut ()).unwrap().report;
     assert_eq!(single.new_accuracy(), None, "nothing is left of the class without its one shot");
     assert!(
-        matches!(single.expected, Some(ExpectedAccuracy { base: Some(_), learned: None, learned_range: None })),
+        matches!(single.expected, Some(ExpectedAccuracy { base: Some(_), learned: None, learned_range: None, .. })),
         "{:?}",
         single.expected
     );

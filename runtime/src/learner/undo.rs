@@ -11,6 +11,7 @@ use crate::store::LockedStore;
 
 /// What going back did, or forth.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct UndoOutcome {
     /// What changed.
     pub report: ChangeReport,

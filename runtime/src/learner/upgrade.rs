@@ -1,7 +1,7 @@
 //! Going over to another bundle: all classes are learned again from the kept pictures of their shots.
 //!
 //! The state of the old bundle is not touched until the new one is made and checked. Then the new one takes its place
-//! at once or not at all, and the old one is kept aside, from where [`undo`] brings it back to the bit.
+//! at once or not at all, and the old one is kept aside, from where [`undo_upgrade`] brings it back to the bit.
 
 mod check;
 mod error;
@@ -9,9 +9,10 @@ mod plan;
 
 use orco_core::align::AlignProgress;
 use orco_state::history::{ChangeKind, HistoryChange, SavedState};
+use orco_state::sentence::with_causes;
 use orco_state::session::{ChangeReport, NewClass, Session, SessionMemory};
+use orco_state::slots;
 use orco_state::state::State;
-use orco_state::store as slots;
 
 use super::change::{ChangeOutcome, uncertainty};
 use super::keeping::ShotKeeper;
@@ -28,6 +29,7 @@ use plan::{ClassRole, PlannedClass, UpgradePlan};
 
 /// What going over to another bundle did.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct UpgradeOutcome {
     /// How the new state answers.
     pub report: ChangeReport,
@@ -130,7 +132,7 @@ pub fn upgrade(
 ///
 /// # Errors
 /// [`UpgradeError`] if there is none, or it cannot be used; the present state holds then.
-pub fn undo(
+pub fn undo_upgrade(
     bundle: &Bundle,
     store: &Store,
     settings: &LearnerSettings,
@@ -162,7 +164,7 @@ pub fn undo(
 ///
 /// # Errors
 /// [`UpgradeError`] if the state cannot be read or locked, or something of it cannot be removed.
-pub fn discard(store: &Store, settings: &LearnerSettings) -> Result<bool, UpgradeError> {
+pub fn discard_former_state(store: &Store, settings: &LearnerSettings) -> Result<bool, UpgradeError> {
     let locked = store.lock(settings.wait)?;
     let present = locked.load_any()?.ok_or_else(|| UpgradeError::Nothing { folder: store.folder().into() })?;
     Ok(locked.discard_others(&present.state.bundle_digest)?)
@@ -196,7 +198,7 @@ fn switch_bundle(
     if uncertain.is_none()
         && let Err(error) = locked.sweep(new)
     {
-        log::warn!("kept pictures that belong to nothing are left: {error}");
+        log::warn!("kept pictures that belong to nothing are left: {}", with_causes(&error));
     }
     Ok(uncertain)
 }

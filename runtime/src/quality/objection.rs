@@ -23,6 +23,11 @@ pub enum Objection<S> {
         /// Its label.
         label: String,
     },
+    /// Hardly anything of the empty place is found in it.
+    Moved {
+        /// The share of that place that is not, 0..1.
+        lost: f32,
+    },
     /// It looks like a class that is known under another label.
     LooksLike {
         /// That label.
@@ -45,6 +50,12 @@ impl<S: fmt::Display> fmt::Display for Objection<S> {
         match self {
             Self::Flaw(flaw) => write!(f, "is {flaw}"),
             Self::Repeated { shot, .. } => write!(f, "is the same picture as {shot}"),
+            Self::Moved { lost } => write!(
+                f,
+                "does not show {:.0} % of the empty place: the camera seems to have been moved, the light is quite another \
+                 (then show the empty place again), or the thing hides nearly all of it",
+                100.0 * lost
+            ),
             Self::LooksLike { label, probability } => {
                 write!(f, "looks like {} ({:.0} %)", EscapedText(label), 100.0 * probability)
             }

@@ -5,6 +5,8 @@ use super::exposure::gains;
 use super::filter::box_mean;
 use super::small_frame::SmallFrame;
 
+/// Share of the place that a frame of a moved camera has lost.
+pub(crate) const MOVED: f32 = 0.6;
 /// Deviations, over 3 x 3 pixels, from which a pixel may belong to a thing that begins nearby.
 const WEAK: f32 = 3.0;
 /// Deviations from which a thing begins.

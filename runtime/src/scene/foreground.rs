@@ -54,6 +54,7 @@ pub struct Foreground {
     /// The thing that each pixel of the small frame belongs to, by its mark; 0 for none.
     pub(super) marks: GrayImage,
     things: Vec<Thing>,
+    lost: f32,
 }
 
 impl Foreground {
@@ -72,12 +73,21 @@ impl Foreground {
         fill_holes(&mut mask, difference);
         open_mut(&mut mask, Norm::L1, MIN_PART_RADIUS);
         let (marks, things) = things(&mask, looked_at, frame);
-        Self { frame, marks, things }
+        let pixel = |place: usize| [(place % columns) as u32, (place / columns) as u32];
+        // A thing may fill the region, and a person beside it most of the frame: a moved camera has lost both.
+        let lost_there = difference.lost_where(|place| looked_at.contains(pixel(place)));
+        Self { frame, marks, things, lost: difference.lost().min(lost_there) }
     }
 
     /// That of an empty place, for a frame of that size.
     pub fn empty(frame: [u32; 2]) -> Self {
-        Self { frame, marks: GrayImage::new(1, 1), things: Vec::new() }
+        Self { frame, marks: GrayImage::new(1, 1), things: Vec::new(), lost: 0.0 }
+    }
+
+    /// The share of the empty place that cannot be found, 0..1, in the frame and in the region that is looked at. It is
+    /// large where the camera was moved, where the light is quite another, and where things hide the place.
+    pub fn lost(&self) -> f32 {
+        self.lost
     }
 
     /// The things, the largest first; none if the place is empty.

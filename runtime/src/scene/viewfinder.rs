@@ -6,6 +6,7 @@ use ::image::RgbImage;
 
 use super::background::{Background, FrameSizeError};
 use super::cut_out::square;
+use super::difference::MOVED;
 use super::foreground::Thing;
 use super::region::{NamedRegion, PixelRect, RegionError};
 use super::viewed_picture::ViewedPicture;
@@ -35,6 +36,7 @@ pub struct Viewfinder {
 
 /// What a region of a picture shows.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct RegionView {
     /// The region's name; empty if it has none.
     pub name: String,
@@ -43,10 +45,28 @@ pub struct RegionView {
     /// What is to be answered, the largest first: the things in front of the empty place, or the region as a whole
     /// where that place is not known. None if the place is empty.
     pub things: Vec<ThingView>,
+    /// The share of the empty place that cannot be found in the picture, 0..1; 0 where that place is not known.
+    pub lost: f32,
+}
+
+impl RegionView {
+    /// Whether the camera seems to have been moved since the empty place was shown, or the light is quite another.
+    pub fn is_moved(&self) -> bool {
+        self.lost >= MOVED
+    }
+}
+
+/// What is learned of a picture.
+pub(crate) struct ShotView {
+    /// The thing alone, for the backbone.
+    pub picture: RgbImage,
+    /// As [`RegionView::lost`].
+    pub lost: f32,
 }
 
 /// One thing in a picture.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct ThingView {
     /// Where it is, in pixels of the picture's file.
     pub bounds: PixelRect,
@@ -100,7 +120,11 @@ impl Viewfinder {
     /// # Errors
     /// As for [`Viewfinder::views`], and [`ViewError::Empty`] if nothing is there.
     pub fn shot<'a>(&self, picture: impl Into<ViewedPicture<'a>>) -> Result<RgbImage, ViewError> {
-        let picture = picture.into();
+        Ok(self.shot_view(picture.into())?.picture)
+    }
+
+    /// As [`Viewfinder::shot`], with how much of the empty place is found.
+    pub(crate) fn shot_view(&self, picture: ViewedPicture<'_>) -> Result<ShotView, ViewError> {
         let [width, height] = picture.size_in_file;
         let region = self.regions.first().map(|named| named.region.in_frame(width, height)).transpose()?;
         let around = region.unwrap_or(PixelRect { x: 0, y: 0, width, height });
@@ -120,7 +144,7 @@ impl Viewfinder {
         let holds_place = |named: &&NamedRegion| named.region.unchecked(width, height).contains(pixel);
         let named = self.regions.iter().find(holds_place).or(self.regions.first());
         let region = named.map(|named| named.region.in_frame(width, height)).transpose()?;
-        self.shot_of(picture, region, pixel)
+        Ok(self.shot_of(picture, region, pixel)?.picture)
     }
 
     /// The thing nearest to a pixel in a region of a picture, both in pixels of the file.
@@ -129,13 +153,15 @@ impl Viewfinder {
         viewed: ViewedPicture<'_>,
         region: Option<PixelRect>,
         [x, y]: [u32; 2],
-    ) -> Result<RgbImage, ViewError> {
+    ) -> Result<ShotView, ViewError> {
         let region = region.map(|region| viewed.in_picture(region));
-        let Some(background) = &self.background else { return Ok(self.whole(viewed.picture, region)) };
+        let Some(background) = &self.background else {
+            return Ok(ShotView { picture: self.whole(viewed.picture, region), lost: 0.0 });
+        };
         let foreground = background.compare(viewed.picture, region)?;
         let place = viewed.in_picture(PixelRect { x, y, width: 1, height: 1 });
         let thing = foreground.at(place.x, place.y).ok_or(ViewError::Empty)?;
-        Ok(foreground.cut_out(viewed.picture, thing, self.fill))
+        Ok(ShotView { picture: foreground.cut_out(viewed.picture, thing, self.fill), lost: foreground.lost() })
     }
 
     /// What a region, in pixels of the file, shows.
@@ -150,14 +176,15 @@ impl Viewfinder {
         let region = region.map(|region| viewed.in_picture(region));
         let Some(background) = &self.background else {
             let things = vec![ThingView { bounds, picture: self.whole(viewed.picture, region) }];
-            return Ok(RegionView { name, bounds, things });
+            return Ok(RegionView { name, bounds, things, lost: 0.0 });
         };
         let foreground = background.compare(viewed.picture, region)?;
         let view = |thing: &Thing| ThingView {
             bounds: viewed.in_file(thing.bounds),
             picture: foreground.cut_out(viewed.picture, thing, self.fill),
         };
-        Ok(RegionView { name, bounds, things: foreground.things().iter().map(view).collect() })
+        let things = foreground.things().iter().map(view).collect();
+        Ok(RegionView { name, bounds, things, lost: foreground.lost() })
     }
 
     /// A region as a square; without one the picture as it is, of which the backbone sees the largest square.

@@ -6,13 +6,11 @@ use std::time::Duration;
 use ::image::RgbImage;
 
 use super::background::{Background, FrameSizeError};
-use super::difference::Difference;
+use super::difference::{Difference, MOVED};
 use super::foreground::Foreground;
 use super::region::PixelRect;
 use super::small_frame::SmallFrame;
 
-/// Share of the place that a frame of a moved camera has lost.
-const MOVED: f32 = 0.6;
 /// Share below which the place is found again.
 const FOUND: f32 = 0.4;
 /// How long it takes until that is believed: a hand before the lens is gone by then.

@@ -10,6 +10,7 @@ use crate::files::lock::LockError;
 
 /// A file that should hold a state, but is damaged.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct DamagedCopy {
     /// The file.
     pub path: PathBuf,
@@ -40,10 +41,11 @@ pub enum StoreError {
         /// What the system said.
         source: io::Error,
     },
-    /// A file belongs to another user, so nothing is changed: that one could not read what would be written.
+    /// A file, or for root a folder, belongs to another user, so nothing is changed: that one could not read what would
+    /// be written.
     #[error("{} belongs to user {owner}, but what is written here to user {user}; nothing was changed", path.display())]
     OtherOwner {
-        /// The file.
+        /// The file or folder.
         path: PathBuf,
         /// Number of the user whom it belongs to.
         owner: u32,

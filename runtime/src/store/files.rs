@@ -4,7 +4,7 @@ use std::io;
 
 use super::folder::Disk;
 use crate::files::is_random_name;
-use orco_state::store::{Medium, Slot};
+use orco_state::slots::{Medium, Slot};
 
 /// Most damaged slots that are kept for inspection; beyond that, the oldest goes.
 pub const KEPT_ASIDE: usize = 8;

@@ -44,6 +44,18 @@ const ENDING: &str = ".png";
 /// Largest file that says which bundle pictures or a backup belong to, in bytes.
 pub(crate) const MAX_BUNDLE_FILE: u64 = 8 << 20;
 
+/// A text does not say which bundle pictures were kept with.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum KeptBundleError {
+    /// It is no such text: what is wrong with it.
+    #[error("{0}")]
+    Format(String),
+    /// It names another bundle than the one whose pictures it lies beside.
+    #[error("it belongs to another bundle")]
+    OtherBundle,
+}
+
 /// The bundle that pictures were kept with, as far as it must be known when it is no longer at hand.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KeptBundle {
@@ -79,10 +91,10 @@ impl KeptBundle {
     /// Out of the text of a file, for the bundle of that digest.
     ///
     /// # Errors
-    /// What is wrong with the text.
-    pub fn parse(text: &str, digest: &[u8; 32]) -> Result<Self, String> {
-        let read: Self = toml::from_str(text).map_err(|error| error.message().to_owned())?;
-        if read.digest == hexadecimal(digest) { Ok(read) } else { Err("it belongs to another bundle".into()) }
+    /// [`KeptBundleError`] says what is wrong with the text.
+    pub fn parse(text: &str, digest: &[u8; 32]) -> Result<Self, KeptBundleError> {
+        let read: Self = toml::from_str(text).map_err(|error| KeptBundleError::Format(error.message().to_owned()))?;
+        if read.digest == hexadecimal(digest) { Ok(read) } else { Err(KeptBundleError::OtherBundle) }
     }
 }
 
@@ -95,6 +107,7 @@ pub struct KeptPictures {
 
 /// What pictures take.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct KeptUsage {
     /// How many there are.
     pub pictures: usize,
@@ -153,7 +166,7 @@ impl KeptPictures {
     /// # Errors
     /// If that is not known, or its file cannot be read.
     pub fn kept_with(&self) -> io::Result<KeptBundle> {
-        let invalid = |reason: String| io::Error::new(io::ErrorKind::InvalidData, reason);
+        let invalid = |reason: KeptBundleError| io::Error::new(io::ErrorKind::InvalidData, reason);
         KeptBundle::parse(&bundle_text(&self.folder)?, &self.digest).map_err(invalid)
     }
 

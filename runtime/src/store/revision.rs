@@ -4,7 +4,7 @@ use std::fs;
 use std::io;
 use std::time::SystemTime;
 
-use orco_state::store::Slot;
+use orco_state::slots::Slot;
 
 use super::Store;
 

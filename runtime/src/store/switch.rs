@@ -7,12 +7,13 @@
 use std::io;
 
 use orco_state::history::SavedState;
-use orco_state::store::{self as slots, Medium, Slot};
+use orco_state::slots::{self, Medium, Slot};
 
 use super::files::AsideSlot;
 use super::folder::Disk;
 use super::kept_pictures::{self, KeptBundle, KeptPictures, MAX_PICTURES};
-use super::{LockedStore, NewestState, OTHER_SAVE, Store, StoreError};
+use super::save_lock::OTHER_SAVE;
+use super::{LockedStore, NewestState, Store, StoreError};
 
 impl Store {
     /// The pictures that are kept for the bundle whose learner file has that SHA-256.

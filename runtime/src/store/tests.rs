@@ -13,14 +13,14 @@ mod wear;
 use std::io::Write as _;
 
 use crate::store::files::SlotFiles;
-use orco_core::config::LearnConfig;
+use orco_core::config::MethodConfig;
 use orco_core::exemplar::ExemplarPrecision;
 use orco_core::projection::HeadShape;
 use orco_state::bank::Bank;
 use orco_state::head::Head;
 use orco_state::history::{ChangeKind, HistoryChange, HistoryLimits, SavedState};
+use orco_state::slots::{self, Medium, SaveError};
 use orco_state::state::{BaseModel, Class};
-use orco_state::store::{self, Medium, SaveError};
 use simulated::{Image, SimulatedDisk};
 
 /// SHA-256 of a bundle that nobody has.
@@ -37,7 +37,7 @@ fn base_model() -> BaseModel {
         head: Head::zeros(HeadShape { inputs: 3, hidden: 2, outputs: 2 }),
         classes: vec![Class { label: "base".into(), target: 0, session: 0 }],
         exemplars,
-        config: LearnConfig { views: 1, ..LearnConfig::published() },
+        config: MethodConfig { views: 1, ..MethodConfig::published() },
         statistics: None,
     }
 }
@@ -69,14 +69,14 @@ fn label(number: u32) -> String {
 
 /// Loads for a change and saves.
 fn save<M: Medium>(medium: &mut M, base_model: &BaseModel, saved: &SavedState) -> Result<u64, SaveError<M::Error>> {
-    let from = store::load_to_change(medium, base_model, DIGEST).map_err(SaveError::Occupied)?.generation;
-    store::save(medium, base_model, saved, from).map(|newest| newest.generation)
+    let from = slots::load_to_change(medium, base_model, DIGEST).map_err(SaveError::Occupied)?.generation;
+    slots::save(medium, base_model, saved, from).map(|newest| newest.generation)
 }
 
 /// Loads for a change and purges.
 fn purge<M: Medium>(medium: &mut M, base_model: &BaseModel, saved: &SavedState) -> Result<u64, SaveError<M::Error>> {
-    let from = store::load_to_change(medium, base_model, DIGEST).map_err(SaveError::Occupied)?.generation;
-    store::purge(medium, base_model, saved, from).map(|newest| newest.generation)
+    let from = slots::load_to_change(medium, base_model, DIGEST).map_err(SaveError::Occupied)?.generation;
+    slots::purge(medium, base_model, saved, from).map(|newest| newest.generation)
 }
 
 /// A simulated disk as a medium.

@@ -19,15 +19,15 @@ mod balance_estimate;
 mod calibrate;
 mod class_sums;
 mod embed;
-mod even_choice;
 mod left_out;
+mod low_rank;
 mod model;
+mod sampling;
 mod scatter;
 mod score;
 #[cfg(test)]
 mod tests;
 mod validation;
-mod whitener;
 
 use alloc::vec;
 use alloc::vec::Vec;

@@ -13,13 +13,14 @@
 //! let classifier = Classifier::new(&base_model, &state);
 //! let best = classifier.matches(&[0.3, 0.9], 1)[0];
 //! assert_eq!(state.class(&base_model, best.class).unwrap().label, "dog");
-//! assert!(best.score > 0.9);
+//! assert!(best.score.value() > 0.9);
 //! assert_eq!(classifier.nearest(&[0.3, 0.9, 2.0, 0.1]), [1, 0]);
 //! ```
 
 use alloc::boxed::Box;
 use alloc::vec;
 use alloc::vec::Vec;
+use core::fmt;
 
 use crate::answer::{ClassSums, KnownSamples, Predictor, ScoringWork, familiarity};
 use crate::head::Projector;
@@ -27,28 +28,61 @@ use crate::prediction_set::{SampleScale, SetThresholds};
 use crate::state::{BaseModel, State};
 use crate::target::{argmax, cosines};
 use crate::unknown::KnownScores;
-use orco_core::config::LearnConfig;
+use orco_core::config::MethodConfig;
 use orco_core::math::{add_scaled, normalise, normalise_rows};
 use orco_core::workers::Workers;
 
-/// A class with how near a picture came to it.
+/// How well a class fits a picture. A bundle's answers are all of one kind, and there are no other kinds than these.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Score {
+    /// The probability of the class, 0..1; those of all classes add up to 1. All shipped bundles answer so.
+    Probability(f32),
+    /// The cosine between the picture and the class, -1..1, where answers do not use the bundle's statistics. Cosines
+    /// order the classes of one picture; they say little about how sure the answer is.
+    Cosine(f32),
+}
+
+impl Score {
+    /// The number alone.
+    pub fn value(self) -> f32 {
+        match self {
+            Self::Probability(value) | Self::Cosine(value) => value,
+        }
+    }
+
+    /// The probability, 0..1; `None` if the score is a cosine.
+    pub fn probability(self) -> Option<f32> {
+        match self {
+            Self::Probability(value) => Some(value),
+            Self::Cosine(_) => None,
+        }
+    }
+}
+
+impl fmt::Display for Score {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.value().fmt(f)
+    }
+}
+
+/// A class with how well a picture fits it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Match {
     /// Index among the known classes, base classes first.
     pub class: usize,
-    /// How near, -1..1, or how probable, 0..1, as [`Classifier`] says.
-    pub score: f32,
+    /// How well the picture fits.
+    pub score: Score,
 }
 
 /// A state made ready for classifying.
 ///
 /// A class's score is the cosine between the projected picture and the class's pseudo-target (OrCo, section 3.2);
-/// where [`LearnConfig::class_means`] is a weight w, the mean of that, with weight 1, and of the cosine between the
+/// where [`MethodConfig::class_means`] is a weight w, the mean of that, with weight 1, and of the cosine between the
 /// picture's features and the mean feature vector of the class's exemplars, with weight w. The one follows the
 /// alignment, the other cannot forget; they err on different pictures. Means count only where every class has an
 /// exemplar.
 ///
-/// Where [`LearnConfig::answer`] has weights and the bundle has statistics, the score is a class's probability by all
+/// Where [`MethodConfig::answer`] has weights and the bundle has statistics, the score is a class's probability by all
 /// that is known ([`crate::answer`]).
 #[derive(Clone, Debug)]
 pub struct Classifier(ClassifierKind);
@@ -78,9 +112,9 @@ impl Classifier {
         Self::with_config(base_model, state, &base_model.config)
     }
 
-    /// Collects what classifying needs, with settings of which [`LearnConfig::answer`], [`LearnConfig::class_means`] and
-    /// [`LearnConfig::base_exemplars`] matter.
-    pub fn with_config(base_model: &BaseModel, state: &State, config: &LearnConfig) -> Self {
+    /// Collects what classifying needs, with settings of which [`MethodConfig::answer`], [`MethodConfig::class_means`] and
+    /// [`MethodConfig::base_exemplars`] matter.
+    pub fn with_config(base_model: &BaseModel, state: &State, config: &MethodConfig) -> Self {
         Self(match base_model.scoring(config) {
             Some(scoring) => {
                 let predictor = Predictor::new(base_model, state, scoring, &mut ScoringWork::alone());
@@ -95,7 +129,7 @@ impl Classifier {
     pub fn with_known_scores(
         base_model: &BaseModel,
         state: &State,
-        config: &LearnConfig,
+        config: &MethodConfig,
         sums: Option<&mut ClassSums>,
         workers: &dyn Workers,
     ) -> (Self, Option<KnownScores>) {
@@ -154,12 +188,16 @@ impl Classifier {
     /// first.
     pub fn ranked_from(&self, scores: &mut [f32], first: usize) -> Vec<Match> {
         let scores = &mut scores[first..];
-        if let ClassifierKind::Predictor(predictor) = &self.0 {
-            predictor.probabilities(scores);
-        }
-        let found = |(class, &score): (usize, &f32)| Match { class: first + class, score };
+        let kind = match &self.0 {
+            ClassifierKind::NearestTarget(_) => Score::Cosine,
+            ClassifierKind::Predictor(predictor) => {
+                predictor.probabilities(scores);
+                Score::Probability
+            }
+        };
+        let found = |(class, &value): (usize, &f32)| Match { class: first + class, score: kind(value) };
         let mut matches: Vec<Match> = scores.iter().enumerate().map(found).collect();
-        matches.sort_by(|a, b| b.score.total_cmp(&a.score).then(a.class.cmp(&b.class)));
+        matches.sort_by(|a, b| b.score.value().total_cmp(&a.score.value()).then(a.class.cmp(&b.class)));
         matches
     }
 
@@ -204,7 +242,7 @@ impl Classifier {
 }
 
 impl NearestTarget {
-    fn new(base_model: &BaseModel, state: &State, config: &LearnConfig) -> Self {
+    fn new(base_model: &BaseModel, state: &State, config: &MethodConfig) -> Self {
         let weight = config.class_means;
         let means = if weight > 0.0 { class_means(base_model, state, config) } else { None };
         let targets = state.assigned_targets(base_model);
@@ -254,7 +292,7 @@ impl NearestTarget {
 
 /// Mean directions of the clean views of each known class's exemplars, the bundle's and the device's,
 /// `[classes, inputs]`; none if a class has no exemplar.
-fn class_means(base_model: &BaseModel, state: &State, config: &LearnConfig) -> Option<Vec<f32>> {
+fn class_means(base_model: &BaseModel, state: &State, config: &MethodConfig) -> Option<Vec<f32>> {
     let (inputs, classes) = (base_model.head.inputs, state.known_classes(base_model).count());
     let mut used = Vec::new();
     let mut shown = vec![false; classes];
@@ -284,7 +322,7 @@ fn class_means(base_model: &BaseModel, state: &State, config: &LearnConfig) -> O
 /// The classes of the set that holds the right one with the probability of its thresholds, of matches that are sorted
 /// by their probability: at least the first of them. `base` is the number of base classes.
 pub fn prediction_set(matches: &[Match], thresholds: &SetThresholds, base: usize, is_learned_only: bool) -> Vec<usize> {
-    let is_likely = |found: &Match| found.score >= thresholds.of_class(found.class, base, is_learned_only);
+    let is_likely = |found: &Match| found.score.value() >= thresholds.of_class(found.class, base, is_learned_only);
     let is_in = |(place, found): &(usize, &Match)| *place == 0 || is_likely(found);
     matches.iter().enumerate().filter(is_in).map(|(_, found)| found.class).collect()
 }
@@ -303,7 +341,8 @@ mod tests {
 
     #[test]
     fn a_set_holds_the_first_label_and_all_that_reach_their_threshold() {
-        let matches = [(4, 0.5), (0, 0.3), (3, 0.15), (1, 0.05)].map(|(class, score)| Match { class, score });
+        let matches = [(4, 0.5), (0, 0.3), (3, 0.15), (1, 0.05)]
+            .map(|(class, score)| Match { class, score: Score::Probability(score) });
         let thresholds = SetThresholds { base: 0.2, learned: 0.1, learned_only: 0.4 };
         assert_eq!(prediction_set(&matches, &thresholds, 3, false), [4, 0, 3]);
         assert_eq!(prediction_set(&matches, &thresholds, 3, true), [4]);

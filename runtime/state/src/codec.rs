@@ -1,4 +1,5 @@
-//! The one envelope around everything that is written: bundle files, slots of the store, packs.
+//! The one envelope around everything that is written, bundle files, slots of the state, packs: it says what the bytes
+//! are, in which version, and whether they are whole.
 //!
 //! | offset | bytes | what (integers little endian) |
 //! |---|---|---|
@@ -29,7 +30,7 @@ pub enum FileKind {
     Statistics,
     /// Features for measuring, as postcard.
     Benchmark,
-    /// A saved state: [`crate::store::SlotFrame`].
+    /// A saved state: [`crate::slots::SlotFrame`].
     Slot,
     /// A class for another device: [`crate::pack`].
     Pack,

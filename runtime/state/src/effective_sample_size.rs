@@ -30,6 +30,7 @@ const MIN_SHOTS: usize = 3;
 
 /// How alike the shots of a learned class are.
 #[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct ShotIndependence {
     /// How many shots the device has.
     pub shots: usize,

@@ -1,4 +1,4 @@
-//! Texts from people and files as they may reach a terminal.
+//! Makes texts from people and files safe to print on a terminal.
 
 use alloc::string::String;
 use core::fmt::{self, Write};

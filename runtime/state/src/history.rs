@@ -93,11 +93,26 @@ pub struct History {
 
 /// How much is remembered. Where there is more, the oldest entries go first; the present state's own stays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct HistoryLimits {
     /// Most entries.
     pub entries: usize,
     /// Most bytes that the history takes on disk, the exemplars of earlier class sets included.
     pub bytes: usize,
+}
+
+impl HistoryLimits {
+    /// The same limits with another number of entries.
+    #[must_use]
+    pub fn entries(self, entries: usize) -> Self {
+        Self { entries, ..self }
+    }
+
+    /// The same limits with another number of bytes.
+    #[must_use]
+    pub fn bytes(self, bytes: usize) -> Self {
+        Self { bytes, ..self }
+    }
 }
 
 impl Default for HistoryLimits {

@@ -3,7 +3,7 @@
 //! The heart is pure: [`session`] turns (base model, state, shots, settings) into (new state, report), with the same
 //! bytes for the same features on every processor with AVX2, AVX-512 or NEON. Answers follow from stored exemplars in closed form, and from the head
 //! that was aligned to them ([`answer`]); a session chooses the border between base and learned classes. Keeping the
-//! result is one act at the end, by [`store`].
+//! result is one act at the end, by [`slots`].
 //!
 //! Modules stand in layers; each imports from those above it:
 //!
@@ -17,7 +17,8 @@
 //! - looking closer: [`likeness`] (of pictures to each other), [`grouping`] (of pictures without labels), [`nearest`]
 //!   (why an answer was given), [`effective_sample_size`] (how many independent shots there are), [`sufficiency`]
 //!   (whether shots are enough);
-//! - keeping and changing: [`history`] (what was done, and undoing it), [`store`] (slots that survive a power cut),
+//! - keeping and changing: [`history`] (what was done, and undoing it), [`slots`] (two places for a state, of which one
+//!   survives a power cut),
 //!   [`session`], [`pack`] (a class for another device).
 #![no_std]
 
@@ -44,9 +45,9 @@ pub mod prediction_set;
 mod ranked;
 pub mod sentence;
 pub mod session;
+pub mod slots;
 pub mod state;
 pub mod statistics;
-pub mod store;
 pub mod sufficiency;
 pub mod target;
 pub mod unknown;

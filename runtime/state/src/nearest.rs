@@ -19,6 +19,7 @@ pub enum ExemplarId {
 
 /// A stored exemplar that is like a picture.
 #[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct Neighbour {
     /// Index of its class among the known classes, base classes first.
     pub class: usize,

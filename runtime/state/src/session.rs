@@ -1,6 +1,7 @@
-//! Sessions: pure functions (base model, state, shots) -> (new state, report).
+//! Sessions, in which classes are learned, and all other changes of what is known: pure functions (base model, state,
+//! shots) -> (new state, report).
 //!
-//! A session of the shipped settings ([`LearnConfig::combined`](orco_core::config::LearnConfig::combined)):
+//! A session of the shipped settings ([`MethodConfig::combined`](orco_core::config::MethodConfig::combined)):
 //!
 //! 1. The new classes' means are assigned to free pseudo-targets; earlier assignments stay (OrCo, section 3.4).
 //! 2. The shots are kept as exemplars. Answers follow from them in closed form: by class means, by the linear
@@ -9,7 +10,7 @@
 //!    learned ones ([`orco_core::align`], section 3.4); its projection joins the answers.
 //! 4. The border between base classes and learned ones is chosen anew, and the temperature of probabilities.
 //!
-//! Without the third step ([`LearnConfig::without_alignment`](orco_core::config::LearnConfig::without_alignment)) the
+//! Without the third step ([`MethodConfig::without_alignment`](orco_core::config::MethodConfig::without_alignment)) the
 //! state answers in closed form alone, and [`Session::align`] makes up for it: a program that waits for nothing keeps
 //! that state first. Where the bundle has no statistics, or the settings name no weights, answers follow the paper
 //! instead: there is no closed form and no border ([`crate::classify`]).
@@ -19,7 +20,7 @@
 //! A mug beside two base classes, by the default settings:
 //! ```
 //! # use core::ops::ControlFlow;
-//! # use orco_core::{config::LearnConfig, exemplar::ExemplarPrecision, workers::Serial};
+//! # use orco_core::{config::MethodConfig, exemplar::ExemplarPrecision, workers::Serial};
 //! # use orco_state::{bank::Bank, session::SessionMemory, state::{BaseModel, State}, statistics::Statistics};
 //! use orco_state::classify::Classifier;
 //! use orco_state::session::{NewClass, Session};
@@ -31,7 +32,7 @@
 //! # let across = bank(&[[0.7, -0.7], [-0.7, 0.7]]);
 //! # let base_model = BaseModel::example();
 //! # let base_model = BaseModel {
-//! #     config: LearnConfig { views: 1, precision: ExemplarPrecision::F16, ..LearnConfig::combined() },
+//! #     config: MethodConfig { views: 1, precision: ExemplarPrecision::F16, ..MethodConfig::combined() },
 //! #     statistics: Some(Statistics {
 //! #         centre: vec![0.5; 2],
 //! #         root_centre: vec![0.5; 2],
@@ -94,8 +95,10 @@ use crate::answer::{ClassSums, ScoringWork};
 use crate::head::Head;
 use crate::label;
 use crate::state::{BaseModel, Class, State};
-use orco_core::align::{self, AlignProgress, AlignmentData, LossTerms, Sampling, Workspace, WorkspaceSize};
-use orco_core::config::LearnConfig;
+use orco_core::align::{
+    self, AlignProgress, AlignmentData, AlignmentTask, LossTerms, Sampling, Workspace, WorkspaceSize,
+};
+use orco_core::config::MethodConfig;
 use orco_core::workers::Workers;
 
 /// A class to learn, with its shots.
@@ -158,14 +161,14 @@ pub fn workspace_size(
     state: &State,
     classes: usize,
     shots: usize,
-    config: &LearnConfig,
+    config: &MethodConfig,
 ) -> WorkspaceSize {
     let classes = base_model.classes.len() + state.classes.len() + classes;
     data(base_model, state).workspace_size(classes, shots, config)
 }
 
 /// Floating-point operations of the alignment of a state, those of its matrix products.
-pub fn operations(base_model: &BaseModel, state: &State, config: &LearnConfig) -> u64 {
+pub fn operations(base_model: &BaseModel, state: &State, config: &MethodConfig) -> u64 {
     data(base_model, state).operations(base_model.classes.len() + state.classes.len(), config)
 }
 
@@ -179,12 +182,12 @@ pub fn operations(base_model: &BaseModel, state: &State, config: &LearnConfig) -
 /// ```
 /// use core::ops::ControlFlow;
 ///
-/// use orco_core::{config::LearnConfig, workers::Serial};
+/// use orco_core::{config::MethodConfig, workers::Serial};
 /// use orco_state::session::{NewClass, Session, SessionMemory};
 /// use orco_state::state::{BaseModel, State};
 ///
 /// let base_model = BaseModel::example();
-/// let config = &LearnConfig { epochs: 5, ..base_model.config.clone() };
+/// let config = &MethodConfig { epochs: 5, ..base_model.config.clone() };
 /// let mug = NewClass { label: "mug".into(), shots: vec![vec![0.7, 0.7], vec![0.6, 0.8]] };
 /// let (memory, on_progress) = (&mut SessionMemory::default(), &mut |_| ControlFlow::Continue(()));
 /// let base_model = &base_model;
@@ -197,7 +200,7 @@ pub struct Session<'a> {
     /// What the bundle brought.
     pub base_model: &'a BaseModel,
     /// Settings of phase 3.
-    pub config: &'a LearnConfig,
+    pub config: &'a MethodConfig,
     /// Seed of shuffling and perturbation.
     pub seed: u64,
     /// Working memory.
@@ -325,7 +328,8 @@ impl Session<'_> {
                 (self.on_progress)(progress)
             };
             let mut workspace = self.memory.workspace(self.workers);
-            align::align(&data, &assigned, config, sampling, &mut workspace, head.view_mut(), &mut note)?;
+            let task = AlignmentTask { data: &data, assigned: &assigned, config, sampling };
+            align::align(&task, &mut workspace, head.view_mut(), &mut note)?;
             next.head = Some(head);
         }
         Ok(self.choose_border_and_report(state, next, losses))

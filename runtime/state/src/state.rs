@@ -15,7 +15,7 @@ use crate::head::Head;
 use crate::label;
 use crate::statistics::Statistics;
 use orco_core::border::{Border, BorderWeights};
-use orco_core::config::{AnswerWeights, LearnConfig};
+use orco_core::config::{AnswerWeights, MethodConfig};
 use orco_core::exemplar::ExemplarPrecision;
 use orco_core::math;
 use orco_core::projection::HeadShape;
@@ -55,7 +55,7 @@ pub struct BaseModel {
     pub exemplars: Bank,
     /// Settings of phase 3, which the bundle's manifest names.
     #[serde(skip)]
-    pub config: LearnConfig,
+    pub config: MethodConfig,
     /// Statistics of the base classes, where the bundle brings them.
     #[serde(skip)]
     pub statistics: Option<Statistics>,
@@ -120,6 +120,11 @@ impl Balance {
             Self::FavourNew => "favour-new",
         }
     }
+
+    /// The one that people give by a name; none has any other.
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|balance| balance.name() == name)
+    }
 }
 
 /// What was chosen, at the end of a session, for answers that use the bundle's statistics.
@@ -168,7 +173,7 @@ pub struct State {
 
 impl BaseModel {
     /// What answers are made with; `None` where they follow the paper, or the bundle has no statistics.
-    pub fn scoring<'a>(&'a self, config: &LearnConfig) -> Option<Scoring<'a>> {
+    pub fn scoring<'a>(&'a self, config: &MethodConfig) -> Option<Scoring<'a>> {
         let (weights, statistics) = config.answer.zip(self.statistics.as_ref())?;
         Some(Scoring { weights, statistics })
     }
@@ -188,7 +193,7 @@ impl BaseModel {
             head: Head { w1: identity.clone(), w2: identity, ..Head::zeros(shape) },
             classes: vec![class("cat", 0), class("dog", 1)],
             exemplars,
-            config: LearnConfig { views: 1, precision: ExemplarPrecision::F16, ..LearnConfig::edge() },
+            config: MethodConfig { views: 1, precision: ExemplarPrecision::F16, ..MethodConfig::edge() },
             statistics: None,
         }
     }
@@ -247,7 +252,7 @@ impl BaseModel {
 impl State {
     /// The state of a device that has learned nothing yet; `bundle_digest` is that of the bundle's learner file.
     pub fn fresh(base_model: &BaseModel, bundle_digest: [u8; 32]) -> Self {
-        let LearnConfig { views, precision, .. } = base_model.config;
+        let MethodConfig { views, precision, .. } = base_model.config;
         let exemplars = Bank::new(base_model.head.inputs, views, precision);
         Self {
             bundle_digest,
@@ -300,7 +305,7 @@ impl State {
     }
 
     /// Whether a head is still to be aligned to what was learned, by these settings.
-    pub fn awaits_alignment(&self, config: &LearnConfig) -> bool {
+    pub fn awaits_alignment(&self, config: &MethodConfig) -> bool {
         config.epochs > 0 && self.head.is_none() && !(self.classes.is_empty() && self.exemplars.is_empty())
     }
 

@@ -30,6 +30,7 @@ const CURVE_COUNTS: f32 = 2.0;
 
 /// What each shot of a class is taken for without the others' help, and what more shots would bring.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct ShotSufficiency {
     /// For every shot that was left out in turn: the known class that it was taken for, or `None` where it was
     /// recognised. Empty where there is one shot alone, unless its class is learned already.

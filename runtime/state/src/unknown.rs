@@ -2,7 +2,7 @@
 //! chosen share of them pass.
 //!
 //! The threshold comes from pictures whose class is known: the samples of base classes that the bundle set aside, and
-//! the stored exemplars of the device, each left out of its own class; where there are many, evenly chosen ones. Every
+//! the stored exemplars of the device, each left out of its own class; where there are many, some at even distances. Every
 //! class counts alike. It is chosen anew from the state whenever that changes; nothing of it is stored, so the share
 //! may be another one at every start.
 //!

@@ -184,6 +184,67 @@ fn finely_resized(from: &[i64], to: &[i64], settings: &[crate::model::Setting<'_
     model
 }
 
+/// A constant whose sides are computed of floats.
+fn sides_of_floats(operator: &str, floats: [f32; 2]) -> Model {
+    let mut model = Model::new();
+    model.numbers("one", &floats[..1]).numbers("other", &floats[1..]).node(operator, &["one", "other"], "float", &[]);
+    model.node("Cast", &["float"], "side", &[Int("to", 7)]).list("last", &[LONG]);
+    model.node("Concat", &["side", "last"], "shape", &[Int("axis", 0)]).node(
+        "ConstantOfShape",
+        &["shape"],
+        "large",
+        &[],
+    );
+    model.node("ReduceMean", &["large"], "mean", &[]).node("Add", &["x", "mean"], "y", &[]);
+    model
+}
+
+/// What ONNX Runtime would fold is known before, or the model is refused.
+#[test]
+fn sides_that_are_computed_of_floats_are_bounded_before_they_are_folded() {
+    for (operator, floats, expected) in [
+        ("Mul", [30_000.0, 2.0], "makes a tensor whose number of elements is 3600000000"),
+        ("Div", [1e9, 1e-3], "makes a tensor whose number of elements is"),
+        ("Div", [1.0, 0.0], "not known beforehand"),
+        ("Pow", [60_000.0, 2.0], "not known beforehand"),
+        ("Pow", [3.0, 0.5], "not known beforehand"),
+    ] {
+        let model = sides_of_floats(operator, floats).encode();
+        let (refused, peak) = peak_of(|| fold_constants(&model).unwrap_err());
+        let EncodeError::Refused(refused) = &refused else { panic!("{refused}") };
+        assert!(refused.to_string().contains(expected), "{operator} {floats:?}: {refused}");
+        assert!(peak < 8 << 20, "{operator} {floats:?}: {peak} bytes");
+        // A device does not follow floats at all.
+        let Err(EncodeError::Refused(refused)) = Bounds::of(&model, &input(8)) else { panic!("{operator} {floats:?}") };
+        assert!(refused.to_string().contains("not known beforehand"), "{refused}");
+    }
+    for (numbers, expected) in [
+        ([0.0, 1e30, 1.0], "not known beforehand"),
+        ([0.0, 1.0, 1e-9], "not known beforehand"),
+        ([0.0, f32::NAN, 1.0], "not known beforehand"),
+        ([0.25, 9.0, 1.0], "not known beforehand"),
+    ] {
+        let mut model = Model::new();
+        let names = ["start", "end", "step"];
+        for (name, number) in names.iter().zip(numbers) {
+            model.numbers(name, &[number]);
+        }
+        model.node("Range", &names, "r", &[]).node("ReduceMean", &["r"], "mean", &[]).node(
+            "Add",
+            &["x", "mean"],
+            "y",
+            &[],
+        );
+        let refused = fold_constants(&model.encode()).unwrap_err();
+        let EncodeError::Refused(refused) = &refused else { panic!("{refused}") };
+        assert!(refused.to_string().contains(expected), "{numbers:?}: {refused}");
+    }
+    // The side of a grid of patches.
+    if let Err(error) = fold_constants(&sides_of_floats("Pow", [1369.0, 0.5]).encode()) {
+        assert!(matches!(error, EncodeError::Start(_)), "{error}");
+    }
+}
+
 /// ONNX Runtime holds more than inputs and outputs of such an interpolation.
 #[test]
 fn constants_that_are_finely_resized_are_bounded_before_they_are_folded() {

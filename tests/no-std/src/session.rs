@@ -3,8 +3,8 @@
 
 use core::ops::ControlFlow;
 
-use orco_core::align::{self, AlignmentData, Sampling, Workspace, WorkspaceSize};
-use orco_core::config::LearnConfig;
+use orco_core::align::{self, AlignmentData, AlignmentTask, Sampling, Workspace, WorkspaceSize};
+use orco_core::config::MethodConfig;
 use orco_core::exemplar::{ExemplarPrecision, Exemplars, quantise};
 use orco_core::math::dot;
 use orco_core::projection::{HeadBatch, HeadParameters, HeadShape};
@@ -18,7 +18,7 @@ const TARGETS: usize = 8;
 const BASE: usize = 3;
 const CLASSES: usize = 5;
 const SHOTS: usize = 4;
-const CONFIG: LearnConfig = LearnConfig { batch: 8, epochs: 200, warmup_epochs: 4, ..LearnConfig::edge() };
+const CONFIG: MethodConfig = MethodConfig { batch: 8, epochs: 200, warmup_epochs: 4, ..MethodConfig::edge() };
 /// Working memory, known when the program is compiled.
 const NEEDS: WorkspaceSize = align::workspace_size(SHAPE, TARGETS, CLASSES, CLASSES * SHOTS, &CONFIG);
 
@@ -154,9 +154,9 @@ pub fn run(memory: &mut BareMemory) -> Result<usize, BareError> {
     classes.assigned(&mut assigned);
     align::assign_new_classes(&data, &mut assigned, BASE, &CONFIG, &mut workspace)?;
     classes.assign(&assigned);
-    let (sampling, to) = (Sampling::seeded(1), aligned.as_parameters_mut());
+    let task = AlignmentTask { data: &data, assigned: &assigned, config: &CONFIG, sampling: Sampling::seeded(1) };
     let mut proceed = |_| ControlFlow::Continue(());
-    align::align(&data, &assigned, &CONFIG, sampling, &mut workspace, to, &mut proceed)?;
+    align::align(&task, &mut workspace, aligned.as_parameters_mut(), &mut proceed)?;
     Ok(recognised(&data, classes, aligned.as_parameters(), workspace.numbers))
 }
 

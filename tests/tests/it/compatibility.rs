@@ -9,7 +9,7 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use orco_core::config::LearnConfig;
+use orco_core::config::MethodConfig;
 use orco_core::exemplar::ExemplarPrecision;
 use orco_core::projection::HeadShape;
 use orco_core::random::Random;
@@ -20,8 +20,8 @@ use orco_state::codec::{self, FileKind};
 use orco_state::head::Head;
 use orco_state::history::{ChangeKind, HeadFingerprint, HistoryChange, HistoryLimits, SavedState};
 use orco_state::session::{self, NewClass, Session, SessionMemory};
+use orco_state::slots::{Slot, SlotFrame, VERSION};
 use orco_state::state::{BaseModel, Class, State};
-use orco_state::store::{Slot, SlotFrame, VERSION};
 use orco_state::target::{TargetMethod, generate};
 use tempfile::TempDir;
 
@@ -54,7 +54,7 @@ fn base_model() -> BaseModel {
         head,
         classes: classes.map(|(at, label)| Class { label: label.into(), target: at as u32, session: 0 }).collect(),
         exemplars,
-        config: LearnConfig { epochs: 3, warmup_epochs: 1, batch: 4, views: 2, ..LearnConfig::edge() },
+        config: MethodConfig { epochs: 3, warmup_epochs: 1, batch: 4, views: 2, ..MethodConfig::edge() },
         statistics: None,
     }
 }

@@ -1,5 +1,5 @@
 //! Networks as PyTorch's exporters and Keras write them, with nothing set but one file and a batch of any size:
-//! `tests/fixtures/backbones`, whose `generate.py` and `keras.py` made the files and the features.
+//! `tests/fixtures/backbones`, whose `generate.py`, `forms.py` and `keras.py` made the files and the features.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -49,15 +49,21 @@ fn deviation(encoder: &mut dyn Encoder, images: ArrayView4<'_, f32>, expected: &
 }
 
 /// The features that PyTorch computes of the images, by case.
+fn features_of(file: &str) -> BTreeMap<String, Vec<f32>> {
+    serde_json::from_str(&std::fs::read_to_string(fixture(file)).unwrap()).unwrap()
+}
+
 fn expected_features() -> BTreeMap<String, Vec<f32>> {
-    let text = std::fs::read_to_string(fixture("features.json")).unwrap();
-    serde_json::from_str(&text).unwrap()
+    features_of("features.json")
 }
 
 /// Both engines compute what the network's maker does, of batches of any size.
 fn compute_what_is_expected(backbone: &OnnxBackbone, expected: &[f32], what: &str) {
+    compute_of_images(&images(), backbone, expected, what);
+}
+
+fn compute_of_images(images: &Array4<f32>, backbone: &OnnxBackbone, expected: &[f32], what: &str) {
     assert_eq!((backbone.features, expected.len()), (FEATURES, IMAGES * FEATURES), "{what}");
-    let images = images();
     for count in [1, 3, IMAGES] {
         let part = images.slice(s![..count, .., .., ..]);
         let expected = &expected[..count * FEATURES];
@@ -146,4 +152,81 @@ fn what_keras_writes_has_its_colours_last_and_becomes_a_backbone() {
     let expected: Vec<f32> = serde_json::from_slice(&std::fs::read(fixture("keras.json")).unwrap()).unwrap();
     let backbone = open("keras.onnx").unwrap();
     compute_what_is_expected(&backbone, &expected, "keras.onnx");
+}
+
+/// Of a network whose weights are rounded to half precision, PyTorch computed the features in f32.
+#[test]
+fn half_precision_becomes_f32() {
+    let _turn = torch_generator();
+    let expected = features_of("forms.json");
+    for (name, case) in [
+        ("form-half-legacy.onnx", "half"),
+        ("form-half-dynamo.onnx", "half"),
+        ("form-half-converted.onnx", "half"),
+        ("form-half-inside.onnx", "half"),
+        ("form-bfloat16-dynamo.onnx", "bfloat16"),
+    ] {
+        let backbone = open(name).unwrap_or_else(|reason| panic!("{reason}"));
+        assert!(backbone.parameters > 3_000, "{name}: {} weights of f32", backbone.parameters);
+        compute_what_is_expected(&backbone, &expected[case], name);
+    }
+}
+
+#[test]
+fn images_of_bytes_are_given_as_floats_and_normalised_by_the_network() {
+    let _turn = torch_generator();
+    let expected = features_of("forms.json");
+    let mut recipe: Recipe = toml::from_str(include_str!("../../../trainer/recipes/synthetic-tiny.toml")).unwrap();
+    for case in ["bytes", "bytes-last"] {
+        for exporter in EXPORTERS {
+            let name = format!("form-{case}-{exporter}.onnx");
+            let backbone = open(&name).unwrap_or_else(|reason| panic!("{reason}"));
+            assert!(backbone.names_channels, "nothing has to be guessed");
+            let images = images().mapv(|number| (number - backbone.input.mean[0]) / backbone.input.deviation[0]);
+            compute_of_images(&images, &backbone, &expected[case], &name);
+        }
+    }
+    recipe.backbone.mean = Some([0.485, 0.456, 0.406]);
+    let refused =
+        OnnxBackbone::open(&fixture("form-bytes-dynamo.onnx"), &recipe.backbone, SIDE as u32, Channels::default());
+    let refused = refused.unwrap_err().to_string();
+    assert!(refused.contains("normalises them itself; leave out backbone.mean"), "{refused}");
+}
+
+#[test]
+fn attention_and_norms_of_newer_operators_are_decomposed() {
+    let _turn = torch_generator();
+    let name = "form-newer-operators-dynamo.onnx";
+    let file = std::fs::read(fixture(name)).unwrap();
+    assert!(
+        matches!(audit_layers(&file), Err(AuditError::Operator { operator, .. }) if operator == "RMSNormalization")
+    );
+    let backbone = open(name).unwrap_or_else(|reason| panic!("{reason}"));
+    compute_what_is_expected(&backbone, &features_of("forms.json")["newer-operators"], name);
+}
+
+/// A device does not follow floats that become sides; once folded, they are whole numbers.
+#[test]
+fn sides_that_are_computed_in_floats_become_constants() {
+    let _turn = torch_generator();
+    let name = "form-sides-legacy.onnx";
+    let backbone = open(name).unwrap_or_else(|reason| panic!("{reason}"));
+    // Behind their lengths, since names of values hold them, too.
+    for left in [&b"\x04Ceil"[..], b"\x03Pow", b"\x05cubic"] {
+        assert!(!backbone.bytes.windows(left.len()).any(|part| part == left), "{left:?} is left");
+    }
+    compute_what_is_expected(&backbone, &features_of("forms.json")["sides"], name);
+}
+
+#[test]
+fn a_window_larger_than_its_map_pools_over_the_map() {
+    let _turn = torch_generator();
+    let expected = features_of("forms.json");
+    for exporter in EXPORTERS {
+        let name = format!("form-large-window-{exporter}.onnx");
+        let backbone = open(&name).unwrap_or_else(|reason| panic!("{reason}"));
+        let operator = b"GlobalAveragePool";
+        assert!(backbone.bytes.windows(operator.len()).any(|part| part == operator), "{name}");
+        compute_what_is_expected(&backbone, &expected["large-window"], &name);
+    }
 }

@@ -1,10 +1,12 @@
 //! The runtime against the reference vectors.
 
 use orco_core::align::{Alignment, StepBatch, StepExtent, TargetRows};
-use orco_core::config::{LearnConfig, UnperturbedTargets};
+use orco_core::config::{MethodConfig, UnperturbedTargets};
 use orco_core::linalg::{padded, transpose};
-use orco_core::loss::contrast::{ContrastForm, ContrastSettings};
-use orco_core::loss::{PairScratch, UnitRows, contrast, cross_entropy, orthogonality};
+use orco_core::loss::contrast::{ContrastBatch, ContrastForm, ContrastSettings};
+use orco_core::loss::cross_entropy::CrossEntropyBatch;
+use orco_core::loss::orthogonality::MeanBatch;
+use orco_core::loss::{LossGradient, PairScratch, UnitRows, contrast, cross_entropy, orthogonality};
 use orco_core::math::normalise;
 use orco_core::projection::{self, HeadShape};
 use orco_core::schedule::Schedule;
@@ -38,8 +40,9 @@ fn inside_contrast(z: &Array<f32>, labels: &[u32], temperature: f32) -> (f32, Ve
     let mut gradient = vec![0.0; unit.len()];
     let rows = UnitRows { values: &unit, width };
     let settings = ContrastSettings { temperature, form: ContrastForm::Inside };
-    let loss =
-        contrast::loss(rows, labels, settings, 1.0, &mut gradient, &mut pairs(rows.count(), width).lend(), &Serial);
+    let into = LossGradient { weight: 1.0, values: &mut gradient };
+    let batch = ContrastBatch { rows, labels, settings };
+    let loss = contrast::loss(batch, into, &mut pairs(rows.count(), width).lend(), &Serial);
     let pass = projection::HeadBatch { features: &[], hidden: &mut [], z: &mut unit, norms: &mut norms };
     HeadShape { inputs: 0, hidden: 0, outputs: dimension }.unnormalise(&pass, &mut gradient);
     (loss, narrowed(&gradient, dimension))
@@ -147,7 +150,9 @@ fn golden_first_step_gradients_of_terms() {
     let mut gradient = vec![0.0; samples];
     let mut memory = pairs(rows.count(), width);
     let settings = ContrastSettings { temperature: TEMPERATURE, form: ContrastForm::Outside };
-    let loss = contrast::loss(rows, &labels, settings, 1.0, &mut gradient, &mut memory.lend(), &Serial);
+    let batch = ContrastBatch { rows, labels: &labels, settings };
+    let into = LossGradient { weight: 1.0, values: &mut gradient };
+    let loss = contrast::loss(batch, into, &mut memory.lend(), &Serial);
     check("pscl", loss, phase.losses(0).contrast, gradient);
 
     let both = [classes, classes].concat();
@@ -161,7 +166,9 @@ fn golden_first_step_gradients_of_terms() {
     let mut gradient = vec![0.0; samples];
     let mut scratch = vec![0.0; cross_entropy::memory(count, known)];
     let rows = UnitRows { values: &unit, width };
-    let loss = cross_entropy::loss(rows, targets, label, CROSS_ENTROPY, &mut gradient, &mut scratch, &Serial);
+    let batch = CrossEntropyBatch { rows, label, classes: targets };
+    let into = LossGradient { weight: CROSS_ENTROPY, values: &mut gradient };
+    let loss = cross_entropy::loss(batch, into, &mut scratch, &Serial);
     check("ce", CROSS_ENTROPY * loss, phase.losses(0).cross_entropy, gradient);
 
     let mut present: Vec<u32> = classes.iter().copied().filter(|&class| phase.is_incremental(class)).collect();
@@ -182,9 +189,9 @@ fn golden_first_step_gradients_of_terms() {
     };
     let mut gradient = vec![0.0; samples];
     let first_view = UnitRows { values: &unit[..classes.len() * width], width };
-    let into = &mut gradient[..classes.len() * width];
+    let into = LossGradient { weight: 1.0, values: &mut gradient[..classes.len() * width] };
     let mean_of = |row: usize| present.binary_search(&classes[row]).ok();
-    let loss = orthogonality::with_means(first_view, mean_of, 1.0, into, scratch, &Serial);
+    let loss = orthogonality::with_means(MeanBatch { rows: first_view, mean_of }, into, scratch, &Serial);
     check("orth", loss, phase.losses(0).orthogonality, gradient);
 }
 
@@ -219,14 +226,14 @@ fn golden_trajectory_of_other_settings_is_rejected() {
     let phase = Phase3::new(&golden);
     let base = phase.base_classes;
     let others = [
-        ("momentum", LearnConfig { momentum: MOMENTUM * 0.99, ..config() }),
-        ("dampening", LearnConfig { dampening: DAMPENING * 0.99, ..config() }),
-        ("no weight decay", LearnConfig { weight_decay: 0.0, ..config() }),
-        ("temperature", LearnConfig { temperature: TEMPERATURE * 1.001, ..config() }),
-        ("form of PSCL", LearnConfig { contrast_form: ContrastForm::Inside, ..config() }),
-        ("weight of CE", LearnConfig { cross_entropy: CROSS_ENTROPY * 1.001, ..config() }),
-        ("samples of CE", LearnConfig { base_cross_entropy: CROSS_ENTROPY, ..config() }),
-        ("weight of ORTH", LearnConfig { orthogonality: 1.001, ..config() }),
+        ("momentum", MethodConfig { momentum: MOMENTUM * 0.99, ..config() }),
+        ("dampening", MethodConfig { dampening: DAMPENING * 0.99, ..config() }),
+        ("no weight decay", MethodConfig { weight_decay: 0.0, ..config() }),
+        ("temperature", MethodConfig { temperature: TEMPERATURE * 1.001, ..config() }),
+        ("form of PSCL", MethodConfig { contrast_form: ContrastForm::Inside, ..config() }),
+        ("weight of CE", MethodConfig { cross_entropy: CROSS_ENTROPY * 1.001, ..config() }),
+        ("samples of CE", MethodConfig { base_cross_entropy: CROSS_ENTROPY, ..config() }),
+        ("weight of ORTH", MethodConfig { orthogonality: 1.001, ..config() }),
     ];
     for (what, other) in &others {
         rejected(what, trajectory(&phase, other, RATE, base));
@@ -273,8 +280,8 @@ fn golden_altered_vectors_are_rejected() {
 }
 
 /// The settings of the recorded alignment.
-fn config() -> LearnConfig {
-    LearnConfig {
+fn config() -> MethodConfig {
+    MethodConfig {
         momentum: MOMENTUM,
         dampening: DAMPENING,
         weight_decay: WEIGHT_DECAY,
@@ -283,7 +290,7 @@ fn config() -> LearnConfig {
         temperature: TEMPERATURE,
         cross_entropy: CROSS_ENTROPY,
         orthogonality: 1.0,
-        ..LearnConfig::published()
+        ..MethodConfig::published()
     }
 }
 
@@ -296,7 +303,7 @@ fn head(phase: &Phase3) -> Head {
     head
 }
 
-fn trajectory(phase: &Phase3, config: &LearnConfig, rate: f32, base_classes: u32) -> Result<Deviation, Mismatch> {
+fn trajectory(phase: &Phase3, config: &MethodConfig, rate: f32, base_classes: u32) -> Result<Deviation, Mismatch> {
     with_alignment(phase, base_classes, |alignment| {
         phase.follow(|step| {
             let losses = alignment.step(&batch(phase, step).lend(phase, step), config, rate);
@@ -327,15 +334,7 @@ fn with_alignment<T>(phase: &Phase3, base_classes: u32, work: impl FnOnce(&mut A
     };
     let target_rows = TargetRows { base_classes: base_classes as usize, assigned, free };
     let mut memory = SessionMemory::new(extent.workspace_size());
-    let workspace = memory.workspace(&Serial);
-    work(&mut Alignment::new(
-        &extent,
-        head.view(),
-        &target_rows,
-        workspace.numbers,
-        workspace.indices,
-        workspace.workers,
-    ))
+    work(&mut Alignment::new(&extent, head.view(), &target_rows, memory.workspace(&Serial)))
 }
 
 /// The features and perturbed targets of a recorded step.

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-use orco_core::config::LearnConfig;
+use orco_core::config::MethodConfig;
 use orco_core::exemplar::ExemplarPrecision;
 use orco_core::projection::HeadShape;
 use orco_runtime::bundle::{Bundle, OpenError};
@@ -13,8 +13,8 @@ use orco_runtime::store::{DamagedCopy, Store, StoreError};
 use orco_state::bank::Bank;
 use orco_state::codec::{self, DecodeError, FileKind};
 use orco_state::history::{ChangeKind, HistoryChange, HistoryLimits, SavedState};
+use orco_state::slots::{Slot, SlotFrame, VERSION};
 use orco_state::state::{BaseModel, Class, State};
-use orco_state::store::{Slot, SlotFrame, VERSION};
 use tempfile::TempDir;
 
 fn shipped() -> Bundle {
@@ -94,7 +94,7 @@ fn settings_that_make_no_sense_are_refused_by_their_names() {
     };
     // A setting that is not named has its default; a new one would, too, in a bundle of today.
     let opened = open("epochs = 7").unwrap();
-    assert_eq!(opened.base_model.config, LearnConfig { epochs: 7, ..LearnConfig::default() });
+    assert_eq!(opened.base_model.config, MethodConfig { epochs: 7, ..MethodConfig::default() });
     for (settings, expected) in [
         ("epochs = 0", "epochs must be at least 1 where there is no answer table"),
         ("epochs = 9223372036854775807", "epochs must be at most 10000"),

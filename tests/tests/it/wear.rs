@@ -10,7 +10,7 @@ use orco_runtime::store::Store;
 use orco_runtime::threads::Threads;
 use orco_state::history::{ChangeKind, HistoryChange, HistoryLimits, SavedState};
 use orco_state::session::{NewClass, Session, SessionMemory};
-use orco_state::store::{self, Medium, Slot};
+use orco_state::slots::{self, Medium, Slot};
 use tempfile::TempDir;
 
 /// Passes everything on and counts what is written.
@@ -49,7 +49,7 @@ fn an_added_class_costs_at_most_twice_the_state() {
     let slots = Store::new(folder.path()).slots();
     let mut medium = Counting { medium: slots, written: 0 };
     let threads = Threads::usable();
-    let config = orco_core::config::LearnConfig { epochs: 2, ..base_model.config.clone() };
+    let config = orco_core::config::MethodConfig { epochs: 2, ..base_model.config.clone() };
     let mut saved = SavedState::fresh(base_model, bundle.digest);
     let mut random = Random::new(1, "made-up features");
     let mut figures = Vec::new();
@@ -62,14 +62,14 @@ fn an_added_class_costs_at_most_twice_the_state() {
         saved =
             saved.successor(next, &HistoryChange::new(ChangeKind::Learn, 1).labels([class]), HistoryLimits::default());
         medium.written = 0;
-        let from = store::load_to_change(&mut medium, base_model, bundle.digest).unwrap().generation;
-        store::save(&mut medium, base_model, &saved, from).unwrap();
+        let from = slots::load_to_change(&mut medium, base_model, bundle.digest).unwrap().generation;
+        slots::save(&mut medium, base_model, &saved, from).unwrap();
         let state = Slot::BOTH.map(|slot| medium.read(slot).unwrap().map_or(0, |bytes| bytes.len()));
         let state = state.into_iter().max().unwrap();
         assert!(medium.written <= 2 * state + 4096, "{} bytes for a state of {state}", medium.written);
         figures.push(format!("{} ({:.3} x the state)", medium.written, medium.written as f64 / state as f64));
         medium.written = 0;
-        (0..10).for_each(|_| assert!(store::load(&mut medium, base_model, bundle.digest).unwrap().saved.is_some()));
+        (0..10).for_each(|_| assert!(slots::load(&mut medium, base_model, bundle.digest).unwrap().saved.is_some()));
         assert_eq!(medium.written, 0, "a device at rest writes");
         trial.count(1);
     }

@@ -119,6 +119,18 @@ pub fn cargo() -> Command {
     command
 }
 
+/// The user's own copy of a library or a program, which this environment variable names.
+pub fn own_copy(variable: &str) -> Option<PathBuf> {
+    env::var_os(variable).filter(|own| !own.is_empty()).map(|own| found_everywhere(own.into()))
+}
+
+/// A path that leads to the same file from every folder, for Cargo runs tests in those of their packages. A name alone
+/// that is not here is left to whoever looks it up, as the loader does with one of a library.
+fn found_everywhere(own: PathBuf) -> PathBuf {
+    let is_looked_up = own.components().count() == 1 && !own.exists();
+    if is_looked_up { own } else { std::path::absolute(&own).unwrap_or(own) }
+}
+
 /// The exit code to pass on; a command killed by a signal counts as 128 and its number, as in a
 /// shell.
 pub fn exit_code(status: ExitStatus) -> ExitCode {
@@ -216,5 +228,15 @@ mod tests {
             "PATH=/nextest${PATH:+:$PATH}",
         ];
         assert_eq!(assignments, expected);
+    }
+
+    #[test]
+    fn a_copy_of_ones_own_is_found_from_every_folder() {
+        let found = |own: &str| found_everywhere(own.into());
+        let here = env::current_dir().unwrap();
+        assert_eq!(found("own/libonnxruntime.so"), here.join("own/libonnxruntime.so"));
+        assert_eq!(found("src"), here.join("src"));
+        assert_eq!(found("/own/axe.min.js"), Path::new("/own/axe.min.js"));
+        assert_eq!(found("libonnxruntime.so"), Path::new("libonnxruntime.so"));
     }
 }

@@ -8,9 +8,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use crate::cache::Cache;
-use crate::environment::{HOME_ASSISTANT, quoted, workspace};
+use crate::environment::{HOME_ASSISTANT, own_copy, quoted, workspace};
 use crate::error::SetupCause;
-use crate::library::found_everywhere;
 use crate::metadata::target_folder;
 use crate::process::run;
 use crate::root::{PROXIES, Root, bootstrap, failed, of_this_machine};
@@ -36,8 +35,8 @@ const SCRIPT: &str = "home-assistant-python";
 /// # Errors
 /// If it cannot be made.
 pub fn python() -> Result<PathBuf, Box<dyn Error>> {
-    if let Some(own) = env::var_os(HOME_ASSISTANT).filter(|own| !own.is_empty()) {
-        return Ok(found_everywhere(own.into()));
+    if let Some(own) = own_copy(HOME_ASSISTANT) {
+        return Ok(own);
     }
     let (cache, folder) = (Cache::of_user()?, format!("debian-{RELEASE}-{}", WHEELS[0].replace("==", "-")));
     let root = cache.path(&folder);

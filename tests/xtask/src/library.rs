@@ -1,10 +1,11 @@
 //! The libraries, and one program, that Cargo cannot fetch as they are needed, and how each is put together.
 
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
-use std::{env, fs};
 
 use crate::cache::Cache;
+use crate::environment::own_copy;
 use crate::error::{SetupCause, SetupError};
 use crate::wheel::Wheel;
 
@@ -322,16 +323,15 @@ impl Library {
     /// # Errors
     /// [`SetupError`] with the cause and the way round it.
     pub fn locate(&self) -> Result<PathBuf, SetupError> {
-        if let Some(own) = env::var_os(self.variable).filter(|value| !value.is_empty()) {
-            return Ok(found_everywhere(own.into()));
+        if let Some(own) = own_copy(self.variable) {
+            return Ok(own);
         }
         self.locate_in_cache().map_err(|cause| SetupError { library: self.name, remedy: self.remedy, cause })
     }
 
     /// Whether [`Library::locate`] would fetch nothing.
     pub fn is_set_up(&self) -> bool {
-        env::var_os(self.variable).is_some_and(|value| !value.is_empty())
-            || Cache::of_user().is_ok_and(|cache| cache.holds(self.folder, self.required))
+        own_copy(self.variable).is_some() || Cache::of_user().is_ok_and(|cache| cache.holds(self.folder, self.required))
     }
 
     fn locate_in_cache(&self) -> Result<PathBuf, SetupCause> {
@@ -363,13 +363,6 @@ impl Library {
         }
         Ok(())
     }
-}
-
-/// A path that leads to the same file from every folder, for Cargo runs tests in those of their packages. A name alone
-/// that is not here is left to whoever looks it up, as the loader does with one of a library.
-pub fn found_everywhere(own: PathBuf) -> PathBuf {
-    let is_looked_up = own.components().count() == 1 && !own.exists();
-    if is_looked_up { own } else { std::path::absolute(&own).unwrap_or(own) }
 }
 
 const ONNX_RUNTIME_FILE: &str = if cfg!(target_os = "macos") {
@@ -527,16 +520,6 @@ mod tests {
         let others =
             of(&[ONNX_RUNTIME, ONNX_RUNTIME_AARCH64, ONNX_RUNTIME_LICENCES, LIBTORCH, CARGO_NEXTEST, ZIZMOR, AXE]);
         assert!(others.iter().all(|wheel| wheel.python == Some(ANY_PYTHON)));
-    }
-
-    #[test]
-    fn a_copy_of_ones_own_is_found_from_every_folder() {
-        let found = |own: &str| found_everywhere(own.into());
-        let here = env::current_dir().unwrap();
-        assert_eq!(found("own/libonnxruntime.so"), here.join("own/libonnxruntime.so"));
-        assert_eq!(found("src"), here.join("src"));
-        assert_eq!(found("/own/axe.min.js"), Path::new("/own/axe.min.js"));
-        assert_eq!(found("libonnxruntime.so"), Path::new("libonnxruntime.so"));
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::error::Error;
 use std::path::{Path, PathBuf};
 
 use crate::cache::Cache;
-use crate::environment::cargo;
+use crate::environment::{cargo, own_copy};
 use crate::process::run;
 use crate::root::failed;
 
@@ -57,8 +57,8 @@ impl Tool {
     /// # Errors
     /// If there is no cache, or Cargo cannot build the program.
     pub fn locate(&self) -> Result<PathBuf, Box<dyn Error>> {
-        if let Some(own) = std::env::var_os(self.variable).filter(|own| !own.is_empty()) {
-            return Ok(own.into());
+        if let Some(own) = own_copy(self.variable) {
+            return Ok(own);
         }
         let (cache, folder) = (Cache::of_user()?, format!("{}-{}", self.name(), self.version));
         cache.install(&folder, &[self.program], |kept, _| self.build(kept).map_err(failed(kept)))?;

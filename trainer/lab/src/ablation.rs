@@ -8,7 +8,7 @@ use std::path::Path;
 use anyhow::{Result, bail};
 use orco_benchmark::Summary;
 use orco_benchmark::csv::csv;
-use orco_core::config::LearnConfig;
+use orco_core::config::MethodConfig;
 use orco_lab::ablation::Assignment;
 use orco_lab::format;
 use orco_lab::kept_measurements::fingerprint;
@@ -44,7 +44,7 @@ pub fn trains_the_recipe(question: Question) -> bool {
 pub fn variants(question: Question, recipe: &Recipe, reading: PaperReading) -> Result<Vec<AblationVariant<Recipe>>> {
     check(question, recipe)?;
     let learn =
-        LearnConfig { views: recipe.learn.views, precision: recipe.learn.precision, ..settings(recipe, reading) };
+        MethodConfig { views: recipe.learn.views, precision: recipe.learn.precision, ..settings(recipe, reading) };
     let align = match reading {
         PaperReading::Program => recipe.align.clone(),
         PaperReading::Text => recipe.align.with_paper_text(),
@@ -81,7 +81,7 @@ pub fn variants(question: Question, recipe: &Recipe, reading: PaperReading) -> R
 }
 
 /// The settings of phase 3 that are varied.
-fn settings(recipe: &Recipe, reading: PaperReading) -> LearnConfig {
+fn settings(recipe: &Recipe, reading: PaperReading) -> MethodConfig {
     reading.settings(published::program(recipe.data.kind.title()))
 }
 
@@ -212,7 +212,7 @@ pub fn measure(
 }
 
 /// Writes what was measured for a question, each beside the paper's figure, as JSON and CSV under the name of
-/// [`AblationResults::file`].
+/// [`AblationResults::file`]; `test_seed` drew the test images from all, if one did.
 ///
 /// # Errors
 /// If a file cannot be written.
@@ -221,11 +221,12 @@ pub fn write(
     (question, reading): (Question, PaperReading),
     measured: &[Summary],
     recipe: &Recipe,
+    test_seed: Option<u64>,
     draws: usize,
 ) -> Result<()> {
     let beside =
         |summary: &Summary| MeasuredSystem::from(summary.clone()).beside(published::figures(question, &summary.name));
-    let mut results = measurements::results_of(recipe, draws);
+    let mut results = measurements::results_of(recipe, test_seed, draws);
     results.systems = measured.iter().map(beside).collect();
     measurements::write(folder, &AblationResults::file(question, reading), recipe, &results, &csv(measured))
 }

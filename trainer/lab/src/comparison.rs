@@ -13,7 +13,7 @@ use std::fs;
 use anyhow::{Context, Result, bail};
 use orco_benchmark::benchmark::{Benchmark, SEED};
 use orco_benchmark::{Metric, Summary};
-use orco_core::config::LearnConfig;
+use orco_core::config::MethodConfig;
 use orco_lab::kept_measurements::fingerprint;
 use orco_lab::phase3_ablations::{Phase3Ablations, Phase3Settings};
 use orco_lab::question::AblationVariant;
@@ -164,7 +164,7 @@ fn exported(model: &Model, targets: &Targets, source: &BundleSource<'_>) -> Resu
 }
 
 /// All answer as the paper does: where f is trained, means of stored features would be those of another f.
-fn by_device(base_model: &BaseModel, benchmark: &Benchmark, config: &LearnConfig, draws: usize) -> Result<Summary> {
+fn by_device(base_model: &BaseModel, benchmark: &Benchmark, config: &MethodConfig, draws: usize) -> Result<Summary> {
     let device = Measurement { base_model, benchmark, system: System::DEVICE, config, seed: SEED };
     let measured = device.run(draws, &interrupt::flow);
     interrupt::check()?;
@@ -186,7 +186,7 @@ pub(crate) fn check_trainable(is_brought: bool) -> Result<()> {
 ///
 /// # Errors
 /// If there is nothing to compare, or a share is no number of at least 0.
-pub fn check(model: &Model, learn: &LearnConfig, shares: &[f64]) -> Result<()> {
+pub fn check(model: &Model, learn: &MethodConfig, shares: &[f64]) -> Result<()> {
     check_trainable(model.onnx.is_some())?;
     if !model.look.is_whole() {
         bail!("the recipe has a data.look, but what is trained here sees whole images; leave it out");
@@ -332,11 +332,11 @@ mod tests {
         recipe.backbone.width = 4;
         let model = Model::new(&recipe, [3, 16, 16], Device::Cpu);
         for preset in ["published", "paper-text", "edge"] {
-            assert!(check(&model, &LearnConfig::preset(preset).unwrap(), &[0.1]).is_ok(), "{preset}");
+            assert!(check(&model, &MethodConfig::preset(preset).unwrap(), &[0.1]).is_ok(), "{preset}");
         }
-        let refused = |learn: &LearnConfig, share| check(&model, learn, &[share]).unwrap_err().to_string();
-        let said = refused(&LearnConfig::closed_form(), 0.1);
+        let refused = |learn: &MethodConfig, share| check(&model, learn, &[share]).unwrap_err().to_string();
+        let said = refused(&MethodConfig::closed_form(), 0.1);
         assert!(said.contains("epochs = 0") && said.contains("preset = \"edge\""), "{said}");
-        assert!(refused(&LearnConfig::edge(), -1.0).contains("--backbone-rate is -1"));
+        assert!(refused(&MethodConfig::edge(), -1.0).contains("--backbone-rate is -1"));
     }
 }

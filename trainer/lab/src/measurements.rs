@@ -59,9 +59,9 @@ struct RecipeResults<'a> {
     recipe: &'a Recipe,
 }
 
-/// Results of a recipe that hold nothing yet.
-pub(crate) fn results_of(recipe: &Recipe, draws: usize) -> Results {
-    Results::new(&recipe.name, recipe.split.measure_on.of(recipe.data.kind.title()), draws)
+/// Results of a recipe that hold nothing yet, on test images that this seed drew from all, if one did.
+pub(crate) fn results_of(recipe: &Recipe, test_seed: Option<u64>, draws: usize) -> Results {
+    Results::new(&recipe.name, recipe.measured_on(test_seed), draws)
 }
 
 /// Writes what was measured by a recipe as NAME.json, and `csv` as NAME.csv.
@@ -84,7 +84,7 @@ mod tests {
     fn results_stand_beside_their_recipe_and_are_read_without_it() {
         let folder = tempfile::tempdir().unwrap();
         let recipe: Recipe = toml::from_str(include_str!("../../recipes/synthetic-tiny.toml")).unwrap();
-        let results = results_of(&recipe, 2);
+        let results = results_of(&recipe, None, 2);
         for _ in 0..2 {
             write(folder.path(), "rivals", &recipe, &results, "").unwrap();
         }
@@ -92,6 +92,14 @@ mod tests {
         assert_eq!(serde_json::from_slice::<Results>(&bytes).unwrap(), results);
         let json: serde_json::Value = serde_json::from_slice(&bytes).unwrap();
         assert_eq!((&json["subject"], &json["recipe"]["name"]), (&"synthetic-tiny".into(), &"synthetic-tiny".into()));
+    }
+
+    #[test]
+    fn results_on_test_images_that_other_seeds_drew_are_told_apart() {
+        let recipe: Recipe = toml::from_str(include_str!("../../recipes/synthetic-tiny.toml")).unwrap();
+        let [one, other, all] = [Some(1), Some(2), None].map(|seed| results_of(&recipe, seed, 2));
+        assert!(one != other && one != all, "{one:?}");
+        assert_eq!(one.source, "synthetic objects test images, drawn with seed 1");
     }
 
     #[test]

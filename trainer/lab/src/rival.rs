@@ -280,15 +280,21 @@ pub struct MeasuredRival<T> {
     pub measured: T,
 }
 
-/// Writes all that was measured as rivals.json and rivals.csv.
+/// Writes all that was measured as rivals.json and rivals.csv; `test_seed` drew the test images from all, if one did.
 ///
 /// # Errors
 /// If a file cannot be written.
-pub fn write(folder: &Path, measured: &[MeasuredRival<Summary>], recipe: &Recipe, draws: usize) -> Result<()> {
+pub fn write(
+    folder: &Path,
+    measured: &[MeasuredRival<Summary>],
+    recipe: &Recipe,
+    test_seed: Option<u64>,
+    draws: usize,
+) -> Result<()> {
     let beside = |of: &MeasuredRival<Summary>| {
         MeasuredSystem::from(of.measured.clone()).beside(of.rival.figures(recipe).into_iter().flatten())
     };
-    let mut results = measurements::results_of(recipe, draws);
+    let mut results = measurements::results_of(recipe, test_seed, draws);
     results.systems = measured.iter().map(beside).collect();
     let csv = csv(results.summaries());
     measurements::write(folder, "rivals", recipe, &results, &csv)
@@ -306,6 +312,7 @@ pub fn write_over_seeds(
     folder: &Path,
     measured: &[MeasuredRival<Vec<Summary>>],
     recipes: &[Recipe],
+    test_seed: Option<u64>,
     draws: usize,
 ) -> Result<Vec<SeedSummary>> {
     let recipe = &recipes[0];
@@ -314,7 +321,7 @@ pub fn write_over_seeds(
         let figures = of.rival.figures(recipe).into_iter().flatten();
         MeasuredSystem::of_trainings(over, of.measured.clone()).beside(figures)
     };
-    let mut results = measurements::results_of(recipe, draws);
+    let mut results = measurements::results_of(recipe, test_seed, draws);
     results.training_seeds = recipes.iter().map(|recipe| recipe.seed).collect();
     results.systems = over.iter().zip(measured).map(beside).collect();
     measurements::write(folder, "rivals-seeds", recipe, &results, &seeds::csv(&over))?;

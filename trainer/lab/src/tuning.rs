@@ -4,8 +4,8 @@ use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 use orco_benchmark::Metric;
-use orco_benchmark::benchmark::Benchmark;
-use orco_core::config::LearnConfig;
+use orco_benchmark::benchmark::{Benchmark, ONE_DRAW};
+use orco_core::config::MethodConfig;
 use orco_lab::ablation::Ablation;
 use orco_lab::format::print;
 use orco_lab::{Measurement, System};
@@ -15,13 +15,13 @@ use orco_trainer::platform::interrupt;
 
 /// Measures trial settings on a bundle's benchmark file and prints a line for each; the baselines follow.
 ///
-/// A trial is the inside of a TOML table with fields of [`LearnConfig`], such as `epochs = 50, learning_rate = 0.2`;
+/// A trial is the inside of a TOML table with fields of [`MethodConfig`], such as `epochs = 50, learning_rate = 0.2`;
 /// they change the bundle's settings, or those of a `preset` named among them. Fields of [`Ablation`] may stand beside
 /// them.
 ///
 /// # Errors
 /// If the bundle cannot be opened, was made from test data, a trial makes no sense, or a stop was asked for.
-pub fn tune(bundle: &Path, trials: &[String], draws: usize, seed: u64) -> Result<()> {
+pub fn tune(bundle: &Path, trials: &[String], asked: usize, seed: u64) -> Result<()> {
     let bundle = Bundle::open(bundle)?;
     let (base_model, benchmark) = (&bundle.base_model, Benchmark::of(&bundle)?);
     if benchmark.measured_on_test {
@@ -32,9 +32,13 @@ pub fn tune(bundle: &Path, trials: &[String], draws: usize, seed: u64) -> Result
         );
     }
     let changes = trials.iter().map(|trial| changed(&base_model.config, trial)).collect::<Result<Vec<_>>>()?;
+    let draws = benchmark.distinct_draws(asked);
     print(format!("measured on {}, draws: {draws}", benchmark.source))?;
+    if draws < asked {
+        print(ONE_DRAW)?;
+    }
     print("aHM            aACC")?;
-    let show = |name: &str, system: System, config: &LearnConfig| -> Result<()> {
+    let show = |name: &str, system: System, config: &MethodConfig| -> Result<()> {
         let measurement = Measurement { base_model, benchmark: &benchmark, system, config, seed };
         let measured = measurement.run(draws, &interrupt::flow);
         interrupt::check()?;
@@ -50,7 +54,7 @@ pub fn tune(bundle: &Path, trials: &[String], draws: usize, seed: u64) -> Result
 }
 
 /// The settings with the trial's fields changed, and what it ablates.
-fn changed(config: &LearnConfig, trial: &str) -> Result<(LearnConfig, Ablation)> {
+fn changed(config: &MethodConfig, trial: &str) -> Result<(MethodConfig, Ablation)> {
     let wrapped: toml::Table = format!("trial = {{ {trial} }}")
         .parse()
         .with_context(|| format!("--try \"{trial}\" is no list of settings"))?;
@@ -58,7 +62,7 @@ fn changed(config: &LearnConfig, trial: &str) -> Result<(LearnConfig, Ablation)>
     let preset = match fields.remove("preset") {
         None => config.clone(),
         Some(name) => {
-            name.as_str().and_then(LearnConfig::preset).with_context(|| format!("there is no preset {name}"))?
+            name.as_str().and_then(MethodConfig::preset).with_context(|| format!("there is no preset {name}"))?
         }
     };
     let is_ablation = |name: &String| Ablation::NAMES.contains(&name.as_str());
@@ -79,9 +83,9 @@ mod tests {
 
     #[test]
     fn a_trial_changes_what_it_names() {
-        let base = LearnConfig::published();
+        let base = MethodConfig::published();
         let (changed, ablation) = changed(&base, "epochs = 7, assignment = \"random\"").unwrap();
-        assert_eq!(changed, LearnConfig { epochs: 7, ..base });
+        assert_eq!(changed, MethodConfig { epochs: 7, ..base });
         assert_eq!(ablation, Ablation { assignment: Assignment::Random, ..Ablation::default() });
     }
 
@@ -90,7 +94,7 @@ mod tests {
         for trial in
             ["epochs = 0", "epoch = 3", "epochs", "temperature = -1.0", "keep = \"best\"", "cross_entropy_on = \"all\""]
         {
-            let said = changed(&LearnConfig::published(), trial).unwrap_err().to_string();
+            let said = changed(&MethodConfig::published(), trial).unwrap_err().to_string();
             assert!(said.contains(trial), "{said}");
         }
     }

@@ -176,7 +176,7 @@ impl Default for BaseAlignConfig {
 
 impl BaseAlignConfig {
     /// The published program's settings as the paper's text reads them, as
-    /// [`orco_core::config::LearnConfig::with_paper_text`] does for phase 3. Cross entropy and ORTH, over base classes
+    /// [`orco_core::config::MethodConfig::with_paper_text`] does for phase 3. Cross entropy and ORTH, over base classes
     /// alone, are the same in both.
     #[must_use]
     pub fn with_paper_text(&self) -> Self {

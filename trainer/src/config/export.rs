@@ -76,11 +76,6 @@ fn calibration_images() -> usize {
 }
 
 impl ExportConfig {
-    /// Draws of the shots that differ: one alone where a draw takes all candidates.
-    pub fn distinct_draws(&self) -> usize {
-        if self.candidates_per_class == SHOTS { 1 } else { self.draws }
-    }
-
     pub(super) fn check(&self) -> Result<(), ConfigError> {
         count("export.exemplars_per_class", self.exemplars_per_class, 1..=1000, "from 1 to 1000")?;
         let expected = "from 5, the shots of one draw, to 10000";

@@ -43,7 +43,7 @@ fn the_reference_names_every_field() {
         ("## `[targets]`", fields::<TargetConfig>()),
         ("## `[align]`", fields::<BaseAlignConfig>()),
         ("## `[export]`", fields::<ExportConfig>()),
-        ("## `[learn]`", [fields::<LearnConfig>(), fields::<AnswerWeights>(), vec!["preset".to_owned()]].concat()),
+        ("## `[learn]`", [fields::<MethodConfig>(), fields::<AnswerWeights>(), vec!["preset".to_owned()]].concat()),
     ];
     for (heading, fields) in tables {
         assert!(fields.len() > 1, "{heading}: {fields:?}");
@@ -161,4 +161,13 @@ fn settings_that_do_not_go_together_are_refused() {
     let expected = "recipe: align.mirrored is true, but must be false where backbone.onnx is set";
     assert_eq!(mirrored.unwrap_err(), expected);
     assert!(changed(|recipe| recipe.align.mirrored = true).is_ok());
+}
+
+#[test]
+fn a_seed_that_drew_the_test_images_is_told() {
+    let mut recipe: Recipe = toml::from_str(include_str!("../../recipes/synthetic-tiny.toml")).unwrap();
+    assert_eq!(recipe.measured_on(None), "synthetic objects test images");
+    assert_eq!(recipe.measured_on(Some(3)), "synthetic objects test images, drawn with seed 3");
+    recipe.split.measure_on = MeasureOn::Holdout;
+    assert_eq!(recipe.measured_on(Some(3)), "held-out synthetic objects training images");
 }

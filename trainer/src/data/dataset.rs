@@ -28,11 +28,12 @@ pub use error::DataError;
 pub use lists::{ListError, ListNames};
 use orco_state::escape::EscapedText;
 use orco_state::label;
+use orco_state::sentence::join_first;
 pub use split::{SessionSplit, Split, SplitError};
 use tch::{Device, Kind, Tensor};
 pub use write_lists::write_lists;
 
-use crate::config::{DataKind, Recipe};
+use crate::config::{DataKind, MeasureOn, Recipe};
 use crate::platform::device::send;
 use crate::platform::distributed::RankGroup;
 use crate::platform::gpu;
@@ -94,22 +95,42 @@ pub fn open(recipe: &Recipe, origin: &DataOrigin<'_>) -> Result<DataSet, DataErr
         .map_err(|error| error.with_class_names(&class_names))?;
     let channels = Channels::of(recipe).unwrap_or_else(|| Channels::measure(&train, &split.base));
     log::info!("{title}: {} training and {} test images of {} classes", train.len(), test.len(), class_names.len());
-    split_warnings(recipe, &split, &train, &class_names).iter().for_each(|warning| log::warn!("{warning}"));
-    Ok(DataSet { train, test, test_seed, split, class_names, channels, names, skipped })
+    let set = DataSet { train, test, test_seed, split, class_names, channels, names, skipped };
+    split_warnings(recipe, &set).iter().for_each(|warning| log::warn!("{warning}"));
+    Ok(set)
 }
 
-/// What is allowed, but seldom meant: classes in no session, base classes with few images. A sentence each.
-fn split_warnings(recipe: &Recipe, split: &Split, train: &Images, class_names: &[String]) -> Vec<String> {
-    /// Images from which a class can be learned, though not well.
-    const FEW: usize = 10;
+/// Names of classes in a sentence, the first few of many.
+fn listed(classes: &[usize], class_names: &[String]) -> String {
     /// Names in a sentence.
     const NAMED: usize = 5;
-    let listed = |classes: &[usize]| {
-        let names: Vec<String> =
-            classes.iter().take(NAMED).map(|&class| EscapedText(&class_names[class]).to_string()).collect();
-        let more = classes.len().saturating_sub(NAMED);
-        names.join(", ") + &if more > 0 { format!(" and {more} more") } else { String::new() }
-    };
+    join_first(classes.iter().map(|&class| EscapedText(&class_names[class])), NAMED, ", ")
+}
+
+impl DataSet {
+    /// The images that accuracy is measured on, to which indices of [`Split::measured`] belong.
+    pub fn measured(&self, measure_on: MeasureOn) -> &Images {
+        match measure_on {
+            MeasureOn::Test => &self.test,
+            MeasureOn::Holdout => &self.train,
+        }
+    }
+
+    /// Says which classes no number is of, if there are such.
+    pub fn unmeasured_sentence(&self, measure_on: MeasureOn) -> Option<String> {
+        let classes = self.split.unmeasured(self.measured(measure_on));
+        let names = listed(&classes, &self.class_names);
+        (!classes.is_empty()).then(|| format!("no test image shows {names}; every number is over the other classes"))
+    }
+}
+
+/// What is allowed, but seldom meant: classes in no session, base classes with few images, none to set aside, classes
+/// that nothing is measured of. A sentence each.
+fn split_warnings(recipe: &Recipe, set: &DataSet) -> Vec<String> {
+    /// Images from which a class can be learned, though not well.
+    const FEW: usize = 10;
+    let DataSet { train, split, class_names, .. } = set;
+    let listed = |classes: &[usize]| listed(classes, class_names);
     let mut warnings = Vec::new();
     let unused: Vec<usize> = (recipe.classes()..class_names.len()).collect();
     if !unused.is_empty() {
@@ -126,6 +147,14 @@ fn split_warnings(recipe: &Recipe, split: &Split, train: &Images, class_names: &
         warnings
             .push(format!("base classes with fewer than {FEW} images to train on: {}; give them more", listed(&few)));
     }
+    if recipe.split.set_aside_per_class > 0 && split.unseen().is_empty() {
+        warnings.push(
+            "no base class has the 5 images of which one can be set aside, so a device chooses its border by images \
+             that were trained on, which makes base classes look surer than they are; give them more images"
+                .into(),
+        );
+    }
+    warnings.extend(set.unmeasured_sentence(recipe.split.measure_on));
     warnings
 }
 

@@ -1,12 +1,13 @@
 //! The model card, from the recipe and from what was measured.
 
+use std::ffi::OsStr;
 use std::fmt::Write;
 
 use anyhow::Result;
 use orco_benchmark::benchmark::{Benchmark, SEED};
 use orco_benchmark::spread::median;
 use orco_benchmark::{Metric, Summary, percent_or_dash, summarise};
-use orco_core::config::LearnConfig;
+use orco_core::config::MethodConfig;
 use orco_core::loss::contrast::ContrastForm;
 use orco_lab::format::shell_word;
 use orco_lab::{Measurement, System};
@@ -31,7 +32,8 @@ pub(super) fn write(
     data: &DataSet,
 ) -> Result<String> {
     let benchmark = Benchmark::of(bundle)?;
-    let (base_model, config, draws) = (&bundle.base_model, &bundle.base_model.config, recipe.export.distinct_draws());
+    let (base_model, config) = (&bundle.base_model, &bundle.base_model.config);
+    let draws = benchmark.distinct_draws(recipe.export.draws);
     let drawn = System::supported_by(base_model)
         .map(|system| {
             let measurement = Measurement { base_model, benchmark: &benchmark, system, config, seed: SEED };
@@ -56,10 +58,13 @@ pub(super) fn write(
     )?;
     card.backbone(&mut text)?;
     card.training(&mut text, data, by_targets)?;
-    on_device(&mut text, base_model, recipe.split.set_aside_per_class == 0)?;
+    on_device(&mut text, base_model, data.split.unseen().is_empty())?;
     card.files(&mut text)?;
     writeln!(text, "\n{MEASURED}")?;
     card.benchmark(&mut text, &benchmark)?;
+    if let Some(sentence) = data.unmeasured_sentence(recipe.split.measure_on) {
+        writeln!(text, "Note: {sentence}.\n")?;
+    }
     systems(&mut text, &measured)?;
     if benchmark.fixed_draw && draws > 1 {
         writeln!(text, "\nOn the field's fixed draw alone, device: aHM {:.2}, aACC {:.2}.", fixed.ahm, fixed.aacc)?;
@@ -191,7 +196,7 @@ impl Card<'_> {
     /// What was asked, and the command that asks it again.
     fn benchmark(&self, text: &mut String, benchmark: &Benchmark) -> Result<()> {
         let Self { recipe, exported, .. } = self;
-        let draws = recipe.export.distinct_draws();
+        let draws = benchmark.distinct_draws(recipe.export.draws);
         writeln!(
             text,
             "On {}: {} session{} of {} new classes, {} shots each; {} of the shots{}. Percent.\n",
@@ -299,6 +304,8 @@ pub(super) fn with_settings(card: &str, base_model: &BaseModel, were_trained_on:
 /// What a device does: phase 3, and how it answers.
 fn on_device(text: &mut String, base_model: &BaseModel, were_trained_on: bool) -> Result<()> {
     let config = &base_model.config;
+    let samples = base_model.statistics.as_ref().map_or(0, |statistics| statistics.set_aside.len());
+    let were_trained_on = were_trained_on && samples > 0;
     match config.epochs {
         0 => writeln!(text, "- On the device nothing is trained; {} views of a shot are stored.", config.views)?,
         _ => phase_3(text, config)?,
@@ -306,9 +313,8 @@ fn on_device(text: &mut String, base_model: &BaseModel, were_trained_on: bool) -
     if let Some(weights) = config.answer {
         writeln!(
             text,
-            "- Answers: by {weights}; every change chooses the border between base and learned classes by {} samples \
-             set aside and by the shots.{}",
-            base_model.statistics.as_ref().map_or(0, |statistics| statistics.set_aside.len()),
+            "- Answers: by {weights}; every change chooses the border between base and learned classes by {samples} \
+             samples set aside and by the shots.{}",
             if were_trained_on { WERE_TRAINED_ON } else { "" }
         )?;
         if let Some(statistics) = &base_model.statistics {
@@ -329,7 +335,7 @@ fn on_device(text: &mut String, base_model: &BaseModel, were_trained_on: bool) -
 }
 
 /// What phase 3 does on the device.
-fn phase_3(text: &mut String, config: &LearnConfig) -> Result<()> {
+fn phase_3(text: &mut String, config: &MethodConfig) -> Result<()> {
     writeln!(
         text,
         "- Phase 3 (on the device{}): {} epochs{}, batch {}, {} exemplars of a base class, {} stored views of each{}.",
@@ -441,7 +447,9 @@ fn time(text: &mut String, recipe: &Recipe, metrics: &[serde_json::Value]) -> Re
 /// What phase 1 was, if there was one.
 fn phase_1(text: &mut String, recipe: &Recipe) -> Result<()> {
     if let Some(weights) = &recipe.backbone.weights {
-        writeln!(text, "- The backbone started from the weights {}.", weights.display())?;
+        // Where they lay on the machine that trained is nobody's concern.
+        let file = weights.file_name().map_or_else(|| weights.to_string_lossy(), OsStr::to_string_lossy);
+        writeln!(text, "- The backbone started from the weights {file}.")?;
     }
     if recipe.backbone.onnx.is_some() || recipe.pretrain.epochs == 0 {
         writeln!(text, "- Phase 1: none, the backbone was given.")?;
@@ -537,7 +545,7 @@ mod tests {
         let mut base_model = Bundle::open("../models/cifar100-edge").unwrap().base_model;
         let card = fs::read_to_string("../models/cifar100-edge/README.md").unwrap();
         assert!(card.contains("- Phase 3 (on the device"), "{card}");
-        base_model.config = LearnConfig::preset("closed-form").unwrap();
+        base_model.config = MethodConfig::preset("closed-form").unwrap();
         let other = with_settings(&card, &base_model, None).unwrap();
         let on_device = |text: &str| -> Vec<String> {
             text.lines()
@@ -557,6 +565,30 @@ mod tests {
         base_model.config.answer = None;
         let without = with_settings(&card, &base_model, None).unwrap();
         assert_eq!(with_settings(&without, &shipped, None).unwrap().replace(WITH_OTHER_SETTINGS, ""), card, "and back");
+    }
+
+    #[test]
+    fn no_samples_are_not_said_to_be_trained_on() {
+        let mut base_model = Bundle::open("../models/cifar100-edge").unwrap().base_model;
+        let said = |base_model: &BaseModel| {
+            let mut text = String::new();
+            on_device(&mut text, base_model, true).unwrap();
+            text
+        };
+        assert!(said(&base_model).contains(WERE_TRAINED_ON));
+        let set_aside = &mut base_model.statistics.as_mut().unwrap().set_aside;
+        *set_aside = set_aside.empty_like();
+        let none = said(&base_model);
+        assert!(none.contains(" 0 samples set aside") && !none.contains(WERE_TRAINED_ON), "{none}");
+    }
+
+    #[test]
+    fn a_card_names_weights_without_their_folder() {
+        let mut recipe: Recipe = toml::from_str(include_str!("../../recipes/cifar100-edge.toml")).unwrap();
+        recipe.backbone.weights = Some("/home/somebody/lite0.pth".into());
+        let mut text = String::new();
+        phase_1(&mut text, &recipe).unwrap();
+        assert!(text.starts_with("- The backbone started from the weights lite0.pth.\n"), "{text}");
     }
 
     #[test]

@@ -1,12 +1,12 @@
 //! Where a bundle is written: made beside its folder, and moved there whole. An older bundle is set aside before it
 //! goes, so that a kill at any moment leaves the old or the new one.
 
-use std::fs::{self, File};
+use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
-use orco_runtime::files::partial;
+use orco_runtime::files::{partial, sync_folder};
 use orco_runtime::manifest::{
     BACKBONE, BACKBONE_INT8, BENCHMARK, LABELS, LEARNER, MANIFEST, Manifest, SIGNATURE, STATISTICS,
 };
@@ -91,7 +91,7 @@ impl BundleOutput {
         }
         // The names must reach the disk before what they replaced leaves it; not every system can sync a folder.
         let parent = folder.parent().filter(|parent| !parent.as_os_str().is_empty());
-        let _ = File::open(parent.unwrap_or(Path::new("."))).and_then(|parent| parent.sync_all());
+        let _ = sync_folder(parent.unwrap_or(Path::new(".")));
         remove_aside()
     }
 }

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::{fs, io};
 
 use anyhow::{Context, Result, ensure};
-use orco_core::config::LearnConfig;
+use orco_core::config::MethodConfig;
 use orco_runtime::bundle::Bundle;
 use orco_runtime::files::partial;
 use orco_runtime::manifest::{MANIFEST, Manifest, SIGNATURE, STATISTICS};
@@ -21,8 +21,8 @@ use crate::run::files::write_atomically;
 /// If there is no such preset, the bundle does not open or lacks what the preset answers by, or its manifest cannot be
 /// written: the bundle is then as it was. If its card cannot be written.
 pub fn set_preset(folder: &Path, name: &str) -> Result<()> {
-    let preset = LearnConfig::preset(name)
-        .with_context(|| format!("there is no preset \"{name}\"; known are {}", LearnConfig::PRESETS.join(", ")))?;
+    let preset = MethodConfig::preset(name)
+        .with_context(|| format!("there is no preset \"{name}\"; known are {}", MethodConfig::PRESETS.join(", ")))?;
     let bundle = Bundle::open(folder)?;
     ensure!(
         preset.answer.is_none() || bundle.base_model.statistics.is_some(),
@@ -34,9 +34,9 @@ pub fn set_preset(folder: &Path, name: &str) -> Result<()> {
 }
 
 /// A preset that stores exemplars as other settings do.
-pub(super) fn storing_as(stored: &LearnConfig, preset: LearnConfig) -> LearnConfig {
-    let LearnConfig { views, precision, exemplar_bytes, .. } = *stored;
-    LearnConfig { views, precision, exemplar_bytes, ..preset }
+pub(super) fn storing_as(stored: &MethodConfig, preset: MethodConfig) -> MethodConfig {
+    let MethodConfig { views, precision, exemplar_bytes, .. } = *stored;
+    MethodConfig { views, precision, exemplar_bytes, ..preset }
 }
 
 /// Statistics that a bundle gets.

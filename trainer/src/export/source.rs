@@ -58,10 +58,10 @@ impl<'a> BundleSource<'a> {
         Self {
             recipe,
             train: &data.train,
-            measured: if recipe.split.measure_on == MeasureOn::Test { &data.test } else { &data.train },
+            measured: data.measured(recipe.split.measure_on),
             split: &data.split,
             labels: &data.class_names,
-            measured_on: measured_on(recipe, data.test_seed),
+            measured_on: recipe.measured_on(data.test_seed),
             input: model.onnx.as_ref().map_or(own, |onnx| Preprocessing { look: model.look, ..onnx.input }),
             views: AugmentedViews::default(),
             features: model.backbone.description.features() as usize,
@@ -172,7 +172,8 @@ impl<'a> BundleSource<'a> {
         })
     }
 
-    pub(super) fn manifest(&self, model: &Model, files: BTreeMap<String, String>) -> Manifest {
+    /// The manifest of a model that so many `ranks` trained together.
+    pub(super) fn manifest(&self, model: &Model, ranks: usize, files: BTreeMap<String, String>) -> Manifest {
         let description = &model.backbone.description;
         let parameters = model.onnx.as_ref().map_or(description.parameters() as u64, |onnx| onnx.parameters);
         Manifest {
@@ -193,8 +194,9 @@ impl<'a> BundleSource<'a> {
                 program: format!("orco-train {}", env!("CARGO_PKG_VERSION")),
                 trained_on: trained_on(self.recipe, self.split),
                 seed: self.recipe.seed,
-                pretrain_epochs: self.recipe.pretrain.epochs,
-                align_epochs: self.recipe.align.for_images(self.split.base.len()).epochs,
+                // A recipe's phase 1 is left out where the command line brings the backbone.
+                pretrain_epochs: if model.onnx.is_some() { 0 } else { self.recipe.pretrain.epochs },
+                align_epochs: self.recipe.align.for_images_on(self.split.base.len(), ranks).epochs,
             },
             files,
         }
@@ -204,28 +206,4 @@ impl<'a> BundleSource<'a> {
 /// The images that phases train on, in words, as a bundle's provenance names them.
 pub(super) fn trained_on(recipe: &Recipe, split: &Split) -> String {
     format!("{}, {} base classes, {} images", recipe.data.kind.title(), split.base_classes, split.base.len())
-}
-
-/// The images that accuracy is measured on, in words, with the seed that drew them from all if one did: trainings with
-/// other seeds are measured on other images.
-fn measured_on(recipe: &Recipe, test_seed: Option<u64>) -> String {
-    let images = recipe.split.measure_on.of(recipe.data.kind.title());
-    match test_seed.filter(|_| recipe.split.measure_on == MeasureOn::Test) {
-        Some(seed) => format!("{images}, drawn with seed {seed}"),
-        None => images,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_seed_that_drew_the_test_images_is_told() {
-        let mut recipe: Recipe = toml::from_str(include_str!("../../recipes/synthetic-tiny.toml")).unwrap();
-        assert_eq!(measured_on(&recipe, None), "synthetic objects test images");
-        assert_eq!(measured_on(&recipe, Some(3)), "synthetic objects test images, drawn with seed 3");
-        recipe.split.measure_on = MeasureOn::Holdout;
-        assert_eq!(measured_on(&recipe, Some(3)), "held-out synthetic objects training images");
-    }
 }

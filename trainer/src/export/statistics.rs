@@ -3,8 +3,9 @@
 use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
-use orco_core::config::LearnConfig;
-use orco_lab::statistics::{Features, UnseenPictures, fit};
+use orco_benchmark::benchmark::{Benchmark, BenchmarkError};
+use orco_core::config::MethodConfig;
+use orco_lab::statistics::{Features, UnseenPictures, class_means, fit};
 use orco_runtime::bundle::Bundle;
 use orco_runtime::encoder::Encoder;
 use orco_runtime::encoder::onnx::Onnx;
@@ -20,6 +21,7 @@ use super::preset::{NewStatistics, replace_manifest, storing_as};
 use super::source::trained_on;
 use crate::config::Recipe;
 use crate::data::dataset::{DataSet, Images, Split};
+use crate::model::backbone::cosine;
 use crate::platform::interrupt;
 use crate::run::progress::PhaseProgress;
 
@@ -116,6 +118,17 @@ pub fn add_statistics(folder: &Path, recipe: &Recipe, data: &DataSet) -> Result<
         input.look,
         recipe.data.look
     );
+    let side = recipe.data.side();
+    // A backbone that was brought may take images of another size than the recipe's.
+    let is_brought = bundle.manifest.backbone.multiply_adds == 0;
+    ensure!(
+        is_brought || [input.width, input.height] == [side; 2],
+        "the backbone of {} takes images of {} x {} pixels, but the recipe's data.image_size is {side}; give the \
+         recipe that it was made from",
+        folder.display(),
+        input.width,
+        input.height
+    );
     let trained_on = trained_on(recipe, &data.split);
     ensure!(
         trained_on == provenance.trained_on,
@@ -126,14 +139,56 @@ pub fn add_statistics(folder: &Path, recipe: &Recipe, data: &DataSet) -> Result<
     let mut encoder = Onnx::pool(&bundle.backbone, &input).context("features are computed with ONNX Runtime")?;
     let (train, split) = (&data.train, &data.split);
     let values = clean_features(&mut encoder, &input, base_model.head.inputs, train, &split.base)?;
+    let benchmark = match Benchmark::of(&bundle) {
+        Ok(benchmark) => Some(benchmark),
+        Err(BenchmarkError::Missing { .. }) => None,
+        Err(error) => return Err(error.into()),
+    };
+    if let Some(benchmark) = &benchmark {
+        let classes: Vec<u32> = split.base.iter().map(|&index| u32::from(train.labels[index])).collect();
+        let (inputs, features) = (base_model.head.inputs, Features { values: &values, classes: &classes });
+        let found = class_means(features, inputs, split.base_classes);
+        check_means(folder, &found, &benchmark.base_means, inputs)?;
+    }
     let statistics = statistics(base_model, &mut encoder, (&input, &values), (train, split), recipe.seed)?;
     let bytes = statistics.encode();
     let mut manifest = bundle.manifest.clone();
-    manifest.learn = storing_as(&manifest.learn, LearnConfig::combined());
+    manifest.learn = storing_as(&manifest.learn, MethodConfig::combined());
     manifest.files.insert(STATISTICS.to_owned(), hexadecimal(&codec::digest(&bytes)));
-    if !manifest.files.contains_key(BENCHMARK) {
+    if benchmark.is_none() {
         log::warn!("the bundle carries no {BENCHMARK}; what the statistics gain cannot be measured on it");
     }
-    let were_trained_on = recipe.split.set_aside_per_class == 0;
+    let were_trained_on = split.unseen().is_empty();
     replace_manifest(folder, &manifest, Some(NewStatistics { bytes: &bytes, were_trained_on }))
+}
+
+/// Refuses means of the base classes that are not the bundle's own: its pictures were others, or were cut otherwise.
+fn check_means(folder: &Path, found: &[f32], own: &[f32], inputs: usize) -> Result<()> {
+    /// Versions of ONNX Runtime differ by far less, another cut by more.
+    const LEAST: f64 = 0.99;
+    let pairs = found.chunks_exact(inputs).zip(own.chunks_exact(inputs));
+    // What is the same agrees, zero or not.
+    let lowest = pairs.filter(|(found, own)| found != own).map(|(found, own)| cosine(found, own)).fold(1.0, f64::min);
+    ensure!(
+        lowest >= LEAST,
+        "the pictures are not those that {} was made from, or data.fit or data.crop of the recipe is another: the mean \
+         features of a base class have a cosine of {lowest:.3} to the bundle's own, less than {LEAST}; give the recipe \
+         and the data that it was made from",
+        folder.display()
+    );
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn means_of_other_pictures_are_refused() {
+        let check = |found: &[f32]| check_means(Path::new("mine"), found, &[1.0, 0.0, 0.0, 2.0], 2);
+        check(&[1.01, 0.01, 0.0, 1.99]).unwrap();
+        check_means(Path::new("mine"), &[0.0; 2], &[0.0; 2], 2).unwrap();
+        let said = check(&[1.0, 0.0, 0.4, 2.0]).unwrap_err().to_string();
+        assert!(said.contains("not those that mine was made from") && said.contains("cosine of 0.981"), "{said}");
+    }
 }

@@ -12,7 +12,7 @@ use crate::platform::{kernels, system};
 /// Sets up memory, the log and what libraries print: to be called first, while the process has one thread.
 pub fn set_up() {
     // Before any other thread. Where it fails, ONNX Runtime is not loaded, and that is said when it is wanted.
-    let _ = telemetry::off();
+    let _ = telemetry::turn_off();
     system::keep_memory();
     env_logger::Builder::from_env(env_logger::Env::default().default_filter_or("info,ort=warn"))
         .format_target(false)
@@ -25,7 +25,7 @@ pub fn set_up() {
 pub fn run(threads: Option<i32>, command: impl FnOnce() -> Result<()>) {
     if let Some(threads) = threads {
         // What computes without libtorch; before libtorch starts threads of its own.
-        if let Err(error) = threads::limit(threads as usize) {
+        if let Err(error) = threads::set_limit(threads as usize) {
             log::warn!("--threads counts for training alone: {error}");
         }
         tch::set_num_threads(threads);

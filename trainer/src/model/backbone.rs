@@ -1,11 +1,10 @@
 //! Backbones: one layer description builds both the tch network and the ONNX file.
 
-mod adapt;
 mod build;
 mod description;
 mod efficientnet;
 mod families;
-mod fold;
+mod foreign_onnx;
 mod head;
 mod network;
 mod norm;

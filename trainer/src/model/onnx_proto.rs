@@ -121,8 +121,12 @@ pub const INT8: i32 = 3;
 pub const INT64: i32 = 7;
 /// `onnx.TensorProto.INT32`.
 pub const INT32: i32 = 6;
+/// `onnx.TensorProto.BOOL`.
+pub const BOOL: i32 = 9;
 /// `onnx.TensorProto.FLOAT16`.
 pub const FLOAT16: i32 = 10;
+/// `onnx.TensorProto.BFLOAT16`.
+pub const BFLOAT16: i32 = 16;
 
 /// `onnx.ValueInfoProto`.
 #[derive(Clone, PartialEq, Message)]

@@ -24,6 +24,9 @@ pub(crate) type Tensors = HashMap<String, Tensor>;
 /// What stands between the checksum and the number of steps.
 const AFTER: &str = " after steps: ";
 
+/// What is said where there is no earlier checkpoint to go on from.
+const FIRST_FAILED: &str = "cannot save the first checkpoint; the phase begins again when the run continues";
+
 /// What is done where no checkpoint of a name is whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum DamagePolicy {
@@ -53,7 +56,7 @@ impl Run {
     /// Writes a checkpoint after so many `steps` of its phase. The one before is kept as the previous one.
     ///
     /// # Errors
-    /// If the file cannot be written; the old checkpoints are then still there.
+    /// If the file cannot be written; old checkpoints are then still there.
     pub fn save(&self, name: &str, tensors: &[(String, Tensor)], steps: u64) -> Result<()> {
         if !self.group().is_first() {
             return Ok(());
@@ -63,7 +66,8 @@ impl Run {
         let previous = self.path(&variant(name, "previous"));
         let saved = files::replace_shared_with(&path, |file| file.write_all(&bytes), |_| keep(&path, &previous));
         let saved = saved.with_context(|| format!("cannot write {}", path.display()));
-        saved.context("cannot save the checkpoint; the one before it is kept")
+        let is_kept = path.exists() || previous.exists();
+        saved.context(if is_kept { "cannot save the checkpoint; the one before it is kept" } else { FIRST_FAILED })
     }
 
     /// Reads the newest whole checkpoint, if there is one. Of several ranks the first does so, and gives it to the

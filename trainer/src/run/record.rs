@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
+use orco_runtime::memory;
 use orco_runtime::threads::available_threads;
 use serde::{Deserialize, Serialize};
 
@@ -93,7 +94,7 @@ impl RunRecord {
             hardware: Hardware {
                 processor: system::processor(),
                 cores: available_threads(),
-                memory: system::memory_total(),
+                memory: memory::limit(),
                 gpu,
                 driver,
             },

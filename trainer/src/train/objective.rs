@@ -9,7 +9,7 @@ mod loss;
 use std::ops::Range;
 
 use orco_core::align::{Perturbation, PerturbedTargets};
-use orco_core::config::{ClassScope, LearnConfig, UnperturbedTargets};
+use orco_core::config::{ClassScope, MethodConfig, UnperturbedTargets};
 use orco_core::loss::contrast::ContrastForm;
 use tch::{Device, Kind, Tensor};
 
@@ -99,8 +99,8 @@ impl From<&BaseAlignConfig> for LossWeights {
     }
 }
 
-impl From<&LearnConfig> for LossWeights {
-    fn from(config: &LearnConfig) -> Self {
+impl From<&MethodConfig> for LossWeights {
+    fn from(config: &MethodConfig) -> Self {
         Self {
             contrast: config.contrast.into(),
             contrast_form: config.contrast_form,

@@ -217,15 +217,20 @@ impl<C: Criterion> TrainingPhase for PretrainPhase<'_, C> {
             log::debug!("phase 1: the loss is scaled by {}", scaler.scale());
         }
         let rate = self.schedule.rate((at.epoch + 1) * self.steps - 1);
+        let classifies = self.criterion.classifies(self.config);
         let metrics = [
-            ("cross_entropy", cross_entropy),
-            (C::OTHER, other),
-            ("accuracy", 100.0 * accuracy),
-            ("learning_rate", rate),
+            ("cross_entropy", classifies.then_some(cross_entropy)),
+            (C::OTHER, Some(other)),
+            ("accuracy", classifies.then_some(100.0 * accuracy)),
+            ("learning_rate", Some(rate)),
         ];
         let metrics: Map<String, Value> =
-            metrics.map(|(name, value)| (name.to_owned(), json!(value))).into_iter().collect();
-        let summary = format!("accuracy on augmented views {:.1} %", 100.0 * accuracy);
+            metrics.into_iter().filter_map(|(name, value)| Some((name.to_owned(), json!(value?)))).collect();
+        let summary = if classifies {
+            format!("accuracy on augmented views {:.1} %", 100.0 * accuracy)
+        } else {
+            format!("{} {other:.3}", C::OTHER)
+        };
         Ok(EpochReport { loss: total, metrics, summary })
     }
 
@@ -295,6 +300,30 @@ fn slow_precision(precision: Arithmetic, has_bf16: bool) -> Option<&'static str>
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::Recipe;
+    use crate::data::dataset::{self, DataOrigin};
+
+    #[test]
+    fn contrast_alone_reports_no_accuracy() {
+        let mut recipe: Recipe = toml::from_str(include_str!("../../recipes/synthetic-tiny.toml")).unwrap();
+        (recipe.backbone.width, recipe.data.train_per_class, recipe.data.test_per_class) = (2, Some(12), Some(2));
+        recipe.export.candidates_per_class = 5;
+        (recipe.pretrain.epochs, recipe.pretrain.warmup_epochs, recipe.pretrain.batch) = (1, 0, 16);
+        recipe.pretrain.views = 2;
+        let data = dataset::open(&recipe, &DataOrigin::default()).unwrap();
+        let names = |cross_entropy: f64, contrast: f64| {
+            let folder = tempfile::tempdir().unwrap();
+            let run = Run::open(folder.path(), &recipe).unwrap();
+            let mut model = Model::new(&recipe, [3, 24, 24], tch::Device::Cpu);
+            let config = PretrainConfig { cross_entropy, supervised_contrast: contrast, ..recipe.pretrain.clone() };
+            let base = BaseSession { images: &data.train, split: &data.split, seed: 1, run: &run };
+            pretrain(&mut model, &config, &base, None).unwrap();
+            let line = run.metrics("pretrain").remove(0);
+            ["loss", "contrast", "learning_rate", "cross_entropy", "accuracy"].map(|name| line[name].is_f64())
+        };
+        assert_eq!(names(0.0, 1.0), [true, true, true, false, false]);
+        assert_eq!(names(1.0, 1.0), [true; 5]);
+    }
 
     #[test]
     fn a_precision_that_the_processor_lacks_is_warned_of() {

@@ -7,6 +7,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::sync::OnceLock;
 use std::time::Duration;
 
+use orco_runtime::bundle::Bundle;
 use orco_runtime::encoder::library;
 use orco_runtime::threads::available_threads;
 use orco_trainer::config::Recipe;
@@ -201,18 +202,30 @@ fn a_run_on_a_backbone_that_was_brought_is_resumed() {
     run(&["run", "recipe.toml", "--run", "first", "--output", "bundle"]);
     let model = folder.join("model.onnx");
     fs::copy(folder.join("bundle/backbone.onnx"), &model).unwrap();
-    run(&["align", "recipe.toml", "--backbone", "model.onnx", "--run", "run"]);
+    run(&["run", "recipe.toml", "--backbone", "model.onnx", "--run", "run", "--output", "brought"]);
+    let provenance = |bundle: &str| Bundle::open(folder.join(bundle)).unwrap().manifest.provenance;
+    // The recipe has a phase 1, which was left out.
+    assert_eq!(["bundle", "brought"].map(|bundle| provenance(bundle).pretrain_epochs), [2, 0]);
+    // Weights are named in the recipe itself.
+    let mut recipe: toml::Table = fs::read_to_string(folder.join("recipe.toml")).unwrap().parse().unwrap();
+    recipe.remove("pretrain");
+    recipe["backbone"].as_table_mut().unwrap().insert("weights".into(), "model.onnx".into());
+    fs::write(folder.join("weights.toml"), recipe.to_string()).unwrap();
+    run(&["align", "weights.toml", "--run", "run-with-weights"]);
     let elsewhere = folder.join("elsewhere");
     fs::create_dir(&elsewhere).unwrap();
-    let resume = || program(&words(&[&"resume", &folder.join("run")])).current_dir(&elsewhere).output().unwrap();
-    let output = resume();
-    assert!(output.status.success(), "{}", error_text(&output));
+    let resume =
+        |name: &str| program(&words(&[&"resume", &folder.join(name)])).current_dir(&elsewhere).output().unwrap();
+    for name in ["run", "run-with-weights"] {
+        let output = resume(name);
+        assert!(output.status.success(), "{name}: {}", error_text(&output));
+    }
 
     // Another model in its place, here by a text that says nothing (`doc_string` of ONNX), is none to go on with.
     let mut bytes = fs::read(&model).unwrap();
     bytes.extend([0x32, 1, b'x']);
     fs::write(&model, bytes).unwrap();
-    let said = error_text(&resume());
+    let said = error_text(&resume("run"));
     assert!(said.contains("holds a run that was trained on another content of backbone.onnx"), "{said}");
 }
 

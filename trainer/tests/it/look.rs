@@ -143,6 +143,13 @@ fn statistics_of_another_split_are_refused(recipe: &Path, bundle: &Path, folder:
     fs::write(&other, differs.to_string()).unwrap();
     let said = refused(&other, &[]);
     assert!(said.contains("was trained on synthetic objects") && said.contains("give those"), "{said}");
+    differs["split"].as_table_mut().unwrap().insert("set_aside_per_class".into(), 0.into());
+    differs["data"].as_table_mut().unwrap().insert("image_size".into(), 48.into());
+    fs::write(&other, differs.to_string()).unwrap();
+    let said = refused(&other, &[]);
+    assert!(said.contains("takes images of 24 x 24 pixels, but the recipe's data.image_size is 48"), "{said}");
+    // The recipe that it was made from is right.
+    succeeds(&["statistics".as_ref(), recipe, "--bundle".as_ref(), bundle]);
 }
 
 #[test]

@@ -6,7 +6,9 @@ use anyhow::{Context, Result, anyhow};
 use clap::Args;
 use orco_benchmark::terminal::parse_share;
 use orco_runtime::encoder::engine_choice::Workload;
+use orco_runtime::image;
 use orco_runtime::learner::{Answer, Learner};
+use orco_runtime::quality::Objection;
 use orco_runtime::scene::{PixelRect, RegionView, Viewfinder};
 use orco_runtime::state::escape::EscapedText;
 use orco_runtime::state::sentence::counted;
@@ -16,7 +18,6 @@ use serde_json::{Value, json};
 use crate::device;
 use crate::options::Options;
 use crate::output::{Output, say};
-use crate::picture;
 use crate::scene_options::SceneOptions;
 
 /// Most labels of which a line says that one of them is right; the JSON lists all.
@@ -51,7 +52,13 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<
     let mut failed = 0;
     for path in &arguments.images {
         let image = path.to_string_lossy();
-        match looked_at(&mut learner, &viewfinder, path) {
+        let looked_at = looked_at(&mut learner, &viewfinder, path);
+        if let Ok(regions) = &looked_at
+            && let Some(lost) = regions.iter().find_map(|region| region.lost_place)
+        {
+            output.warn(format!("{image} {}", Objection::<String>::Moved { lost }));
+        }
+        match looked_at {
             Ok(regions) if viewfinder.is_plain() => {
                 let answer = &regions[0].things[0].answer;
                 let found = Found { learner: &learner, answer, top: arguments.top };
@@ -93,20 +100,23 @@ struct ClassifiedRegion {
     name: String,
     bounds: PixelRect,
     things: Vec<ClassifiedThing>,
+    /// The share of the empty place that is not found, if it is too large.
+    lost_place: Option<f32>,
 }
 
 /// Classifies what a picture shows.
 fn looked_at(learner: &mut Learner, viewfinder: &Viewfinder, path: &Path) -> Result<Vec<ClassifiedRegion>> {
     let image = path.to_string_lossy();
-    let picture = picture::open_with_size(path)?;
+    let picture = image::open_with_size(path)?;
     let views = viewfinder.views(&picture).map_err(|error| anyhow!("{image} cannot be classified: {error}"))?;
     let mut classify = |view: RegionView| {
-        let RegionView { name, bounds, things } = view;
+        let lost_place = view.is_moved().then_some(view.lost);
+        let RegionView { name, bounds, things, .. } = view;
         let things = things.into_iter().map(|thing| {
             let answer = learner.classify(&thing.picture).with_context(|| format!("{image} cannot be classified"))?;
             Ok(ClassifiedThing { bounds: thing.bounds, answer })
         });
-        Ok(ClassifiedRegion { name, bounds, things: things.collect::<Result<_>>()? })
+        Ok(ClassifiedRegion { name, bounds, things: things.collect::<Result<_>>()?, lost_place })
     };
     views.into_iter().map(&mut classify).collect()
 }
@@ -151,7 +161,7 @@ struct Found<'a> {
 impl Found<'_> {
     fn named(&self) -> impl Iterator<Item = (&str, f32)> {
         let matches = self.answer.matches.iter().take(self.top.max(1));
-        matches.map(|found| (self.learner.label(found.class), found.score))
+        matches.map(|found| (self.learner.label(found.class), found.score.value()))
     }
 
     fn in_words(&self) -> String {

@@ -10,20 +10,21 @@ use orco_benchmark::benchmark::Benchmark;
 use orco_benchmark::terminal::progress_bar;
 use orco_benchmark::{DeviceLearner, SessionAccuracy, SessionWalk};
 use orco_runtime::encoder::engine_choice::Workload;
+use orco_runtime::image;
 use orco_runtime::learner::{Answer, Learner, Shots, pictures_in};
 use orco_runtime::method::align::AlignProgress;
-use orco_runtime::state::classify::Match;
+use orco_runtime::state::classify::{Match, Score};
 use orco_runtime::state::escape::EscapedText;
 use orco_runtime::state::label;
 use orco_runtime::state::sentence::counted;
 use orco_runtime::threads::Threads;
 use serde_json::{Value, json};
 
+use crate::device;
 use crate::options::Options;
 use crate::output::{Output, say};
 use crate::progress::ProgressBars;
 use crate::session_report;
-use crate::{device, picture};
 
 const SEED: u64 = 1;
 /// Probability from which the demonstration calls an answer sure.
@@ -159,13 +160,13 @@ fn pictures(options: &Options, output: &Output, arguments: &Arguments, is_kept: 
     for label in &labels {
         let (mut of_class, mut doubts) = (Pictures::default(), Vec::new());
         for path in pictures_in(arguments.shots.join("try").join(label))? {
-            let answer = learner.classify(&picture::open(&path)?)?;
+            let answer = learner.classify(&image::open(&path)?)?;
             let picture = Pictures::of(label, &answer);
             of_class = of_class.and(picture);
             if (picture.right, picture.sure) != (1, 1) {
                 let file = path.file_name().unwrap_or_default().to_string_lossy();
                 let unknown = if answer.is_unknown() { "unknown, else " } else { "" };
-                doubts.push(format!("{file}: {unknown}{}", candidates(&learner, &answer.matches, probable)));
+                doubts.push(format!("{file}: {unknown}{}", candidates(&learner, &answer.matches)));
             }
         }
         all = all.and(of_class);
@@ -204,10 +205,13 @@ fn classes_in(folder: &Path) -> Result<Vec<String>> {
 }
 
 /// The first two classes that a picture may show.
-fn candidates(learner: &Learner, matches: &[Match], probable: bool) -> String {
+fn candidates(learner: &Learner, matches: &[Match]) -> String {
     let name = |found: &Match| {
         let label = EscapedText(learner.label(found.class));
-        if probable { format!("{label} {:.0} %", 100.0 * found.score) } else { format!("{label} {:.2}", found.score) }
+        match found.score {
+            Score::Probability(probability) => format!("{label} {:.0} %", 100.0 * probability),
+            Score::Cosine(cosine) => format!("{label} {cosine:.2}"),
+        }
     };
     matches.iter().take(2).map(name).collect::<Vec<_>>().join(" or ")
 }

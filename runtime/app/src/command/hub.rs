@@ -5,14 +5,15 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
-use clap::{Args, Subcommand};
+use clap::{Args, Subcommand, value_parser};
 use orco_hub::export;
 use orco_hub::merge::SameLabel;
 use orco_hub::overview::FleetOverview;
 use orco_hub::protocol::{DeviceId, ObjectDigest, ReleaseId};
 use orco_hub::rollout::{DEFAULT_CHANNEL, RolloutStage};
 use orco_hub::server::{HubOptions, HubServer};
-use orco_hub::store::{BundleRelease, HubStore, PackRelease, now};
+use orco_hub::store::{BundleRelease, HubStore, MAX_CODE_HOURS, PackRelease, now};
+use orco_runtime::files;
 use orco_runtime::manifest::MANIFEST;
 use orco_runtime::signature::SecretKey;
 use orco_runtime::state::escape::EscapedText;
@@ -55,8 +56,8 @@ enum HubCommand {
         /// The channel that the device will follow.
         #[arg(long, value_name = "NAME", default_value = DEFAULT_CHANNEL)]
         channel: String,
-        /// How long the code counts.
-        #[arg(long, value_name = "HOURS", default_value_t = 24)]
+        /// How long the code counts, at most a year.
+        #[arg(long, value_name = "HOURS", default_value_t = 24, value_parser = value_parser!(u32).range(1..=i64::from(MAX_CODE_HOURS)))]
         hours: u32,
     },
     /// Lists devices, packs and releases.
@@ -130,7 +131,7 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<
     let folder = &arguments.folder;
     let may_begin = matches!(arguments.command, HubCommand::Run { .. } | HubCommand::Code { .. });
     ensure!(
-        may_begin || folder.is_dir(),
+        may_begin || !files::is_absent(folder),
         "there is no hub in {}: name its folder with --hub-folder, or begin one with `orco hub run`",
         folder.display()
     );
@@ -185,7 +186,7 @@ fn parse_device(text: &str) -> Result<DeviceId> {
 fn serve(output: &Output, store: HubStore, listen: SocketAddr, tls: Option<Tls>) -> Result<Value> {
     let token = store.folder().join("token");
     let scheme = if tls.is_some() { "https" } else { "http" };
-    let server = HubServer::bind(store, &HubOptions { listen, token_file: Some(token.clone()), tls })?;
+    let server = HubServer::bind(store, &HubOptions::new(listen).token_file(Some(token.clone())).tls(tls))?;
     let url = format!("{scheme}://{}", server.address());
     say!(output, "the hub is at {url}; its token is in {}; Ctrl-C ends it", token.display())?;
     server.run()?;
@@ -214,9 +215,10 @@ fn make_release(options: &Options, output: &Output, store: &HubStore, release: &
         }
     };
     output.mark_changed();
-    for id in &made {
-        let wider = if *stage == RolloutStage::All { "" } else { "; `orco hub stage` widens it" };
-        say!(output, "release {id}: {} % of {channel}{wider}", stage.percent())?;
+    // One that the channel had already may be at a wider stage.
+    for release in store.releases()?.iter().rev().filter(|release| made.contains(&release.id)) {
+        let wider = if release.stage == RolloutStage::All { "" } else { "; `orco hub stage` widens it" };
+        say!(output, "release {}: {} % of {channel}{wider}", release.id, release.stage.percent())?;
     }
     Ok(json!({ "releases": made }))
 }

@@ -35,7 +35,7 @@ pub fn show(options: &Options, output: &Output) -> Result<()> {
     let state = store.folder().to_owned();
     let service = Service::open(bundle, store, settings.alignment(AlignmentTime::Later))?;
     purge_in_fleet(&service, &state);
-    let options = ServerOptions { listen: (Ipv4Addr::LOCALHOST, 0).into(), ..ServerOptions::default() };
+    let options = ServerOptions::default().listen((Ipv4Addr::LOCALHOST, 0).into());
     let server = Server::bind(service, options)?;
     let url = server.url();
     say!(output, "\nopen {url} in a browser; Ctrl-C ends it")?;
@@ -63,7 +63,8 @@ pub fn run(options: &Options, output: &Output, arguments: &ServeOptions) -> Resu
     let settings = settings.alignment(arguments.alignment.time_or(AlignmentTime::Later));
     let memory = arguments.picture_memory.map_or_else(admission::default_memory, |mib| u64::from(mib) << 20);
     memory::keep_large_buffers_apart();
-    let keeping = RetentionOptions { thumbnails: !arguments.no_thumbnails, frames: arguments.inbox, memory };
+    let keeping =
+        RetentionOptions::default().thumbnails(!arguments.no_thumbnails).frames(arguments.inbox).memory(memory);
     accept_release(output, &bundle, &store, &settings)?;
     let key = options.public_key()?;
     let state = store.folder().to_owned();
@@ -77,15 +78,10 @@ pub fn run(options: &Options, output: &Output, arguments: &ServeOptions) -> Resu
     }
     if let Some(source) = arguments.camera.clone() {
         let (frames, per_second) = (usize::from(arguments.camera_frames), f32::from(arguments.camera_rate));
-        service.look_at(source, live::LiveSettings { frames, per_second })?;
+        service.look_at(source, live::LiveSettings::default().frames(frames).per_second(per_second))?;
     }
-    let options = ServerOptions {
-        listen: arguments.listen(),
-        token_file: token,
-        host_names: phone.iter().map(|phone| phone.name.clone()).chain(arguments.host_name.iter().cloned()).collect(),
-        tls,
-        ..ServerOptions::default()
-    };
+    let host_names = phone.iter().map(|phone| phone.name.clone()).chain(arguments.host_name.iter().cloned()).collect();
+    let options = ServerOptions::default().listen(arguments.listen()).token_file(token).host_names(host_names).tls(tls);
     let server = Server::bind(service.clone(), options)?;
     // Until the service ends.
     #[cfg(feature = "mqtt")]
@@ -147,6 +143,11 @@ fn phone_access(store: &Store, listen: IpAddr, given: Credentials) -> Result<Pho
     PhoneAccess::prepare(&phone::folder_of(store.folder()), listen, given)
 }
 
+/// Whether whoever reads the terminal wants colours, and it has some (`NO_COLOR`, <https://no-color.org>).
+fn takes_colours() -> bool {
+    env::var_os("TERM").is_none_or(|name| name != "dumb") && env::var_os("NO_COLOR").is_none_or(|set| set.is_empty())
+}
+
 /// Shows phones the way. The network's knowing the machine's name ends with what is returned.
 fn invite(output: &Output, phone: &PhoneAccess, port: u16) -> Result<Option<Announcement>> {
     let is_terminal = io::stdout().is_terminal();
@@ -155,8 +156,8 @@ fn invite(output: &Output, phone: &PhoneAccess, port: u16) -> Result<Option<Anno
     if is_logged {
         say!(output, "{}", phone.write_invitation(port)?)?;
     } else {
-        output.drawing(&phone.square(port, is_terminal)?)?;
-        say!(output, "{}", phone.directions(port)?)?;
+        output.drawing(&phone.square(port, is_terminal && takes_colours())?)?;
+        say!(output, "{}", phone.directions(port))?;
     }
     Ok(match phone.announce(port) {
         Ok(announcement) => Some(announcement),

@@ -27,7 +27,7 @@ use crate::output::{Output, say};
 #[derive(Args, Debug)]
 pub struct Arguments {
     /// Address of the fleet's hub, such as http://hub:8090. Without one nothing is ever sent.
-    #[arg(long, value_name = "URL", env = "ORCO_HUB")]
+    #[arg(long, value_name = "URL", env = "ORCO_HUB", value_parser = hub_address)]
     hub: Option<String>,
     /// Certificates that vouch for a hub with https, a PEM file; by default those of public authorities.
     #[arg(long, value_name = "FILE", env = "ORCO_HUB_CA_FILE")]
@@ -51,6 +51,20 @@ pub struct Arguments {
     share_pictures: bool,
 }
 
+/// Reads the address of a hub; an empty one in a file of settings is none.
+fn hub_address(argument: &str) -> Result<String, String> {
+    if argument.is_empty() {
+        return Ok(String::new());
+    }
+    let lower = argument.to_lowercase();
+    let host = lower.strip_prefix("http://").or_else(|| lower.strip_prefix("https://")).unwrap_or_default();
+    let is_host = |letter: char| letter.is_alphanumeric() || "[_-.".contains(letter);
+    if host.starts_with(is_host) && !argument.contains(char::is_whitespace) {
+        return Ok(argument.to_owned());
+    }
+    Err("expected http:// or https:// and a host, such as http://hub:8090".into())
+}
+
 impl Arguments {
     fn shared(&self) -> SharedClasses {
         // The variable may end with its last line.
@@ -69,7 +83,9 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<
         bail!("name the folder of the device's state with --state DIR: its name must not change with the bundle");
     };
     // Clap would demand it before the file of settings is read.
-    let Some(hub) = &arguments.hub else { bail!("name the fleet's hub with --hub URL, or `hub` in the settings") };
+    let Some(hub) = arguments.hub.as_ref().filter(|hub| !hub.is_empty()) else {
+        bail!("name the fleet's hub with --hub URL, or `hub` in the settings")
+    };
     let key = options.public_key()?;
     let folder = arguments.fleet.as_ref().map_or_else(|| DeviceFolder::of_state(&state), DeviceFolder::new);
     let store = Store::new(&state);
@@ -144,7 +160,7 @@ fn check(bundle: &Bundle, engine: EngineChoice) -> Result<(), String> {
 }
 
 fn print(output: &Output, done: &SyncOutcome, current: &Path) -> Result<()> {
-    let SyncOutcome { bundle, imported, forgotten, pushed, pictures, outcomes } = done;
+    let SyncOutcome { bundle, imported, forgotten, pushed, pictures, outcomes, .. } = done;
     if bundle.is_some() || !imported.is_empty() || !forgotten.is_empty() {
         output.mark_changed();
     }
@@ -167,7 +183,7 @@ fn print(output: &Output, done: &SyncOutcome, current: &Path) -> Result<()> {
 }
 
 fn to_json(outcome: &SyncOutcome) -> Value {
-    let SyncOutcome { bundle, imported, forgotten, pushed, pictures, outcomes } = outcome;
+    let SyncOutcome { bundle, imported, forgotten, pushed, pictures, outcomes, .. } = outcome;
     json!({
         "bundle": bundle, "imported": imported, "forgotten": forgotten, "pushed": pushed, "pictures": pictures,
         "releases": outcomes,

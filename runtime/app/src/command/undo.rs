@@ -48,7 +48,7 @@ pub(super) fn restore(
     let mut learner = device::open(options, output)?;
     alignment.apply(&mut learner);
     let restored = step(&mut learner, &mut ProgressBars::default())?;
-    let UndoOutcome { report, entry, exact } = session_report::unwrap_outcome(output, restored);
+    let UndoOutcome { report, entry, exact, .. } = session_report::unwrap_outcome(output, restored);
     let seconds = started.elapsed().as_secs_f64();
     let what = learner.history().entry(entry).map(history::describe).unwrap_or_default();
     session_report::print(output, &report, &format!("{went} entry {entry} ({what})"), seconds)?;

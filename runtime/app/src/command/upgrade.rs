@@ -42,7 +42,7 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<
     let (bundle, store, mut settings) = device::parts(options, 1)?;
     settings.seed = arguments.seed;
     if arguments.discard_old {
-        let discarded = upgrade::discard(&store, &settings)?;
+        let discarded = upgrade::discard_former_state(&store, &settings)?;
         if discarded {
             output.mark_changed();
         }
@@ -51,7 +51,7 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<
     }
     let name = &bundle.manifest.name;
     if arguments.undo {
-        let saved = session_report::unwrap_outcome(output, upgrade::undo(&bundle, &store, &settings)?);
+        let saved = session_report::unwrap_outcome(output, upgrade::undo_upgrade(&bundle, &store, &settings)?);
         let (classes, exemplars) = (saved.state.classes.len(), saved.state.exemplars.len());
         say!(
             output,
@@ -63,7 +63,7 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<
     }
     let accepted = UpgradeOptions::default().force(arguments.force).give_up_unkept(arguments.give_up_unkept);
     let made = upgrade::upgrade(&bundle, &store, &settings, &accepted, &mut ProgressBars::default())?;
-    let UpgradeOutcome { report, from, classes, dropped, warnings } = session_report::unwrap_outcome(output, made);
+    let UpgradeOutcome { report, from, classes, dropped, warnings, .. } = session_report::unwrap_outcome(output, made);
     let seconds = started.elapsed().as_secs_f64();
     warnings.iter().for_each(|warning| output.warn(warning));
     let count = counted(classes.len(), "class");

@@ -3,6 +3,7 @@
 use orco_runtime::bundle::Bundle;
 use orco_runtime::encoder::engine_choice::{EngineChoice, Workload};
 use orco_runtime::encoder::{library, onnx};
+use orco_runtime::state::sentence::with_causes;
 
 use super::Findings;
 use crate::options::{Engine, Options};
@@ -27,6 +28,6 @@ pub fn rten(options: &Options, bundle: &Bundle, findings: &mut Findings) {
     match bundle.encoder(EngineChoice::Rten, Workload::Shots) {
         Ok(_) => findings.good(SUBJECT, "runs the backbone"),
         Err(error) if options.engine == Engine::Rten => findings.failed(SUBJECT, error),
-        Err(error) => findings.note(SUBJECT, format!("{error}; ONNX Runtime has to do everything")),
+        Err(error) => findings.note(SUBJECT, format!("{}; ONNX Runtime has to do everything", with_causes(&error))),
     }
 }

@@ -19,6 +19,8 @@ use crate::options::Options;
 
 /// Free room below which a save may soon fail.
 const MIN_ROOM: u64 = 32 << 20;
+/// Further files that a disk takes below which a save may soon fail: some run out of them before they run out of room.
+const MIN_FILES: u64 = 100;
 /// Shots that a class is mostly learned from.
 const SHOTS: usize = 5;
 
@@ -112,8 +114,8 @@ fn folder_of(folder: &Path, findings: &mut Findings) -> bool {
         }
     };
     if are_rights_sound(folder, &facts, findings) {
-        if !writable(folder) {
-            findings.wrong(STATE, format!("{shown} cannot be written; give this user the right to (chmod 700)"));
+        if let Err(error) = try_write(folder) {
+            findings.wrong(STATE, cannot_be_written(folder, &error));
         } else if let Err(error) = files::sync_folder(folder) {
             findings.wrong(STATE, format!("{shown} cannot be synced: {error}; name another with --state DIR"));
         } else {
@@ -123,20 +125,33 @@ fn folder_of(folder: &Path, findings: &mut Findings) -> bool {
     true
 }
 
+/// Says that a folder cannot be written, and what to do where rights are missing.
+pub(super) fn cannot_be_written(folder: &Path, error: &io::Error) -> String {
+    let text = match error.kind() {
+        io::ErrorKind::PermissionDenied => "; give this user the right to (chmod 700)".to_owned(),
+        _ => format!(": {error}"),
+    };
+    format!("{} cannot be written{text}", folder.display())
+}
+
 /// Whether a folder that is not there can be made.
 fn missing_folder(folder: &Path, findings: &mut Findings) {
     let shown = folder.display();
-    match folder.ancestors().skip(1).find(|folder| folder.exists()) {
-        Some(above) if !writable(above) => findings.wrong(
-            STATE,
-            format!(
-                "{shown} is not there and cannot be made; name another with --state DIR, or give this user the right \
-                 to write {}",
-                above.display()
-            ),
-        ),
-        _ => findings.good(STATE, format!("{shown} is made with the first change")),
+    if let Err(error) = files::check_folder_owner(folder) {
+        // Root looks after other users' services.
+        return findings.note(STATE, format!("{shown} is not there, and root does not make it: {error}"));
     }
+    let above = folder.ancestors().skip(1).find(|folder| folder.exists());
+    let Some((above, error)) = above.and_then(|above| Some((above, try_write(above).err()?))) else {
+        return findings.good(STATE, format!("{shown} is made with the first change"));
+    };
+    let text = match error.kind() {
+        io::ErrorKind::PermissionDenied => {
+            format!("; name another with --state DIR, or give this user the right to write {}", above.display())
+        }
+        _ => format!(" in {}: {error}; name another with --state DIR", above.display()),
+    };
+    findings.wrong(STATE, format!("{shown} is not there and cannot be made{text}"));
 }
 
 /// Whether the folder is this user's and nobody else may enter it; says if not.
@@ -202,16 +217,24 @@ fn room(folder: &Path, findings: &mut Findings) {
             let text =
                 format!("{} free, {} should be; make room where {} lies", size(free), size(MIN_ROOM), folder.display());
             findings.wrong("disk", text);
+        } else if disk.f_files > 0 && disk.f_favail < MIN_FILES {
+            // File systems without a number of files to come give 0 for both.
+            let text = format!(
+                "it takes only {} more files, {MIN_FILES} should be; remove files where {} lies",
+                disk.f_favail,
+                folder.display()
+            );
+            findings.wrong("disk", text);
         } else {
             findings.good("disk", format!("{} free", size(free)));
         }
     }
     #[cfg(not(unix))]
-    let _ = (folder, findings, MIN_ROOM, size);
+    let _ = (folder, findings, MIN_ROOM, MIN_FILES, size);
 }
 
-/// Whether files can be made in a folder: that is tried, since rights alone do not tell (a disk that is read-only,
+/// Makes a file in a folder, for a moment: rights alone do not tell whether that works (a disk that is read-only,
 /// `/proc`).
-fn writable(folder: &Path) -> bool {
-    tempfile::Builder::new().prefix(".orco-doctor-").tempfile_in(folder).is_ok()
+pub(super) fn try_write(folder: &Path) -> io::Result<()> {
+    tempfile::Builder::new().prefix(".orco-doctor-").tempfile_in(folder).map(drop)
 }

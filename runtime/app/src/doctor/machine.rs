@@ -1,7 +1,7 @@
 //! The machine: processor, memory, clock, cameras.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
 use orco_runtime::{memory, threads};
@@ -93,7 +93,8 @@ pub fn cameras(findings: &mut Findings) {
     }
 }
 
-fn usable(node: &std::path::Path) -> bool {
+/// Whether this user may use a device.
+pub(super) fn usable(node: &Path) -> bool {
     #[cfg(unix)]
     return rustix::fs::access(node, rustix::fs::Access::READ_OK | rustix::fs::Access::WRITE_OK).is_ok();
     #[cfg(not(unix))]

@@ -1,20 +1,27 @@
-//! What `orco serve` needs: port, token, certificate.
+//! What `orco serve` needs: port, token, certificate, and what its settings name.
 
 use std::io::{self, Read, Write};
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+#[cfg(feature = "mqtt")]
+use std::net::ToSocketAddrs;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use orco_serve::ServeError;
+use orco_runtime::state::sentence::counted;
+#[cfg(feature = "mqtt")]
+use orco_serve::mqtt::BrokerAddress;
+use orco_serve::rules::Rules;
+use orco_serve::sightings::Sightings;
 use orco_serve::token::Token;
+use orco_serve::{CameraSource, ServeError, camera_regions};
 
-use super::Findings;
+use super::{Findings, files, machine};
 use crate::certificate::CertificateFacts;
 use crate::phone;
 use crate::serve_options::ServeOptions;
 
-/// How long a program on the port may take to say what it is.
+/// How long a program on a port may take to say what it is, or to answer at all.
 const PORT_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Whether the token can be used, or made. `phone` is the folder that holds phones' token where none is given; the
@@ -87,19 +94,105 @@ pub fn certificate(arguments: &ServeOptions, phone: Option<&Path>, findings: &mu
     }
 }
 
-/// Whether what is set for an MQTT broker can be used; the broker itself is not asked.
+/// Whether the camera that is named is there. One of the network is not tried: it may let in a single caller.
+pub fn camera(arguments: &ServeOptions, findings: &mut Findings) {
+    const SUBJECT: &str = "camera";
+    let Some(source) = &arguments.camera else { return };
+    let mut wrong = |text| findings.wrong(SUBJECT, format!("{source} {text}"));
+    match source {
+        CameraSource::V4l2(device) if !device.exists() => {
+            wrong("is not there: connect the camera, or name another with --camera SOURCE")
+        }
+        CameraSource::V4l2(device) if !machine::usable(device) => {
+            wrong("is not for this user: add them to its group (usermod -aG video USER)")
+        }
+        CameraSource::Folder(folder) if !folder.exists() => {
+            wrong("is not there: make the folder, or name another with --camera folder:PATH")
+        }
+        CameraSource::Folder(folder) if !folder.is_dir() => {
+            wrong("is no folder: name the folder into which pictures are put")
+        }
+        CameraSource::V4l2(_) | CameraSource::Folder(_) => findings.good(SUBJECT, format!("{source} is there")),
+        _ => findings.note(SUBJECT, format!("{source}: not tried")),
+    }
+}
+
+/// Whether the camera can have the regions that are set.
+pub fn regions(arguments: &ServeOptions, findings: &mut Findings) {
+    const SUBJECT: &str = "regions";
+    match camera_regions::check(&arguments.regions) {
+        Ok(()) if arguments.regions.is_empty() => {}
+        Ok(()) => findings.good(SUBJECT, counted(arguments.regions.len(), "region")),
+        Err(error) => findings.failed(SUBJECT, error),
+    }
+}
+
+/// Whether the file of rules can be used.
+pub fn rules(arguments: &ServeOptions, findings: &mut Findings) {
+    const SUBJECT: &str = "rules";
+    let Some(path) = &arguments.rules else { return };
+    match Rules::read(path) {
+        Ok(rules) => findings.good(SUBJECT, format!("{}, {}", path.display(), counted(rules.len(), "rule"))),
+        Err(error) => findings.failed(SUBJECT, error),
+    }
+}
+
+/// Whether sightings can be kept where they are to be.
+pub fn sightings(arguments: &ServeOptions, findings: &mut Findings) {
+    const SUBJECT: &str = "sightings";
+    let Some(folder) = &arguments.sightings else { return };
+    let shown = folder.display();
+    if !folder.exists() {
+        return findings.note(SUBJECT, format!("{shown} is made when the service starts"));
+    }
+    match Sightings::check(folder) {
+        Ok(()) => match files::try_write(folder) {
+            Ok(()) => findings.good(SUBJECT, format!("are kept in {shown}")),
+            Err(error) => findings.wrong(SUBJECT, files::cannot_be_written(folder, &error)),
+        },
+        Err(error) => findings.failed(SUBJECT, error),
+    }
+}
+
+/// Whether what is set for an MQTT broker can be used, and whether its port answers; nothing is sent to it.
 #[cfg(feature = "mqtt")]
 pub fn mqtt(arguments: &ServeOptions, findings: &mut Findings) {
     const SUBJECT: &str = "MQTT";
-    match arguments.mqtt.device() {
-        Ok(None) => findings.note(SUBJECT, "no broker: nothing is reported"),
-        Ok(Some(device)) if device.is_overheard() => {
+    let device = match arguments.mqtt.device() {
+        Ok(device) => device,
+        Err(error) => return findings.failed(SUBJECT, error),
+    };
+    let reached = device.as_ref().map_or(Ok(()), |device| reach(&device.broker));
+    match (device, reached) {
+        (None, _) => findings.note(SUBJECT, "no broker: nothing is reported"),
+        (Some(device), Err(error)) => {
+            let text = format!(
+                "{} does not answer: {error}; start it, or name another broker with --mqtt-broker URL",
+                device.broker
+            );
+            findings.wrong(SUBJECT, text);
+        }
+        (Some(device), Ok(())) if device.is_overheard() => {
             let text = "can be told, but the password goes there unencrypted: mqtts:// encrypts it";
             findings.note(SUBJECT, format!("{} {text}", device.broker));
         }
-        Ok(Some(device)) => findings.good(SUBJECT, format!("{} is told as \"{}\"", device.broker, device.id)),
-        Err(error) => findings.failed(SUBJECT, error),
+        (Some(device), Ok(())) => {
+            findings.good(SUBJECT, format!("{} answers, and is told as \"{}\"", device.broker, device.id))
+        }
     }
+}
+
+/// Whether something answers at a broker's port.
+#[cfg(feature = "mqtt")]
+fn reach(broker: &BrokerAddress) -> io::Result<()> {
+    let mut failure = io::Error::other("its name has no address");
+    for address in (broker.host.as_str(), broker.port).to_socket_addrs()? {
+        match TcpStream::connect_timeout(&address, PORT_TIMEOUT) {
+            Ok(_) => return Ok(()),
+            Err(error) => failure = error,
+        }
+    }
+    Err(failure)
 }
 
 /// Whether the port is free, or the service itself has it.
@@ -122,10 +215,17 @@ pub fn port(arguments: &ServeOptions, findings: &mut Findings) {
 
 /// Whether a service such as ours is at an address: it says that it is alive as the Open Inference Protocol asks, or
 /// where it speaks TLS, that it is reached by https.
-fn answers(mut address: SocketAddr) -> bool {
-    if address.ip().is_unspecified() {
-        address.set_ip(IpAddr::V4(Ipv4Addr::LOCALHOST));
-    }
+fn answers(address: SocketAddr) -> bool {
+    let own: Vec<IpAddr> = match address.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => vec![Ipv4Addr::LOCALHOST.into()],
+        // What listens for all addresses of IPv6 may be reached by IPv4, too, or not.
+        IpAddr::V6(ip) if ip.is_unspecified() => vec![Ipv6Addr::LOCALHOST.into(), Ipv4Addr::LOCALHOST.into()],
+        ip => vec![ip],
+    };
+    own.iter().any(|ip| answers_at(SocketAddr::new(*ip, address.port())))
+}
+
+fn answers_at(address: SocketAddr) -> bool {
     let ask = || -> io::Result<Vec<u8>> {
         let mut stream = TcpStream::connect_timeout(&address, PORT_TIMEOUT)?;
         stream.set_read_timeout(Some(PORT_TIMEOUT))?;

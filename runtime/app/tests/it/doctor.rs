@@ -3,14 +3,15 @@
 #![cfg(unix)]
 
 use std::fs::{self, Permissions};
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
 use std::process::Stdio;
 
+use orco_trials::skipped;
 use serde_json::Value;
 
-use crate::support::{Device, shots, text};
+use crate::support::{Device, Mounted, shots, text};
 
 /// Runs the doctor; whether it found nothing to mend, and what it found.
 fn examined(device: &Device, arguments: &[&str]) -> (bool, Value) {
@@ -179,4 +180,101 @@ fn port_token_and_certificate_are_looked_at() {
         assert_finds(&examined(&device, &tls), "certificate", "wrong", "certificate and its key cannot be used");
         assert_finds(&examined(&device, &tls[..2]), "certificate", "wrong", "without its key");
     }
+}
+
+/// Settings with which the service does not start, or sees and reports nothing.
+#[test]
+fn what_the_settings_of_the_service_name_is_looked_at() {
+    let device = Device::new();
+    let path = |name: &str| device.folder.path().join(name).to_str().unwrap().to_owned();
+    let rule = "[[rule]]\nlabel = \"mug\"\ncommand = [\"/bin/true\"]\n";
+    fs::write(path("good.toml"), rule).unwrap();
+    fs::write(path("bad.toml"), format!("{rule}after = 1\n")).unwrap();
+    for folder in ["foreign", "fresh"] {
+        fs::create_dir(path(folder)).unwrap();
+    }
+    fs::write(path("foreign/holiday.jpg"), "a user's").unwrap();
+    let camera = |name: &str| format!("folder:{}", path(name));
+    for (arguments, subject, level, said) in [
+        (["--rules", &path("bad.toml")], "rules", "wrong", "unknown field `after`"),
+        (["--rules", &path("nowhere")], "rules", "wrong", "cannot read"),
+        (["--rules", &path("good.toml")], "rules", "good", "1 rule"),
+        (["--sightings", &path("foreign")], "sightings", "wrong", "it holds other files"),
+        (["--sightings", &path("good.toml")], "sightings", "wrong", "it is a file"),
+        (["--sightings", &path("fresh")], "sightings", "good", "are kept in"),
+        (["--sightings", &path("nowhere")], "sightings", "note", "is made when the service starts"),
+        (["--region", "a=0,0,1,0.5;a=0,0.5,1,0.5"], "regions", "wrong", "two regions have one name"),
+        (["--region", "a=0,0,1,0.5;b=0,0.5,1,0.5"], "regions", "good", "2 regions"),
+        (["--camera", "/dev/video-nowhere"], "camera", "wrong", "/dev/video-nowhere is not there"),
+        (["--camera", "v4l2:/dev/null"], "camera", "good", "is there"),
+        (["--camera", &camera("nowhere")], "camera", "wrong", "make the folder"),
+        (["--camera", &camera("good.toml")], "camera", "wrong", "is no folder"),
+        (["--camera", &camera("fresh")], "camera", "good", "is there"),
+        (["--camera", "http://door3/stream"], "camera", "note", "not tried"),
+    ] {
+        assert_finds(&examined(&device, &arguments), subject, level, said);
+    }
+    assert_eq!(fs::read_dir(path("fresh")).unwrap().count(), 0, "nothing is left there");
+    assert!(!fs::exists(path("nowhere")).unwrap());
+}
+
+#[test]
+#[cfg(feature = "mqtt")]
+fn a_broker_is_there_if_its_port_answers() {
+    let device = Device::new();
+    let broker = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("mqtt://{}", broker.local_addr().unwrap());
+    let arguments = ["--mqtt-broker", &url, "--mqtt-id", "door3"];
+    assert_finds(&examined(&device, &arguments), "MQTT", "good", "answers, and is told as \"door3\"");
+    drop(broker);
+    assert_finds(&examined(&device, &arguments), "MQTT", "wrong", "does not answer");
+}
+
+#[test]
+#[cfg(feature = "hub")]
+fn settings_that_no_hub_can_have_are_refused() {
+    let device = Device::new();
+    let file = device.folder.path().join("orco.toml");
+    fs::write(&file, "hub = \"hub:8090\"\n").unwrap();
+    let output = device.command(&["--config", file.to_str().unwrap(), "doctor"]).output().unwrap();
+    let said = text(&output.stderr);
+    assert!(!output.status.success() && said.contains("expected http:// or https:// and a host"), "{said}");
+}
+
+#[test]
+fn a_disk_without_files_to_come_or_that_is_read_only_is_not_blamed_on_rights() {
+    let Some(mounted) = Mounted::new("size=64m,nr_inodes=8") else {
+        return skipped("disks without files to come (mounting needs root)");
+    };
+    let device = Device::new();
+    let state = mounted.path.join("state");
+    fs::create_dir(&state).unwrap();
+    fs::set_permissions(&state, Permissions::from_mode(0o700)).unwrap();
+    let doctor = || examined(&device, &["--state", state.to_str().unwrap()]);
+    assert_finds(&doctor(), "disk", "wrong", "more files");
+    let count = (0..8).take_while(|number| fs::write(mounted.path.join(number.to_string()), b"").is_ok()).count();
+    assert!(count < 8, "there are inodes left");
+    assert_finds(&doctor(), "state", "wrong", "cannot be written: No space left on device");
+    mounted.remount("remount,ro");
+    assert_finds(&doctor(), "state", "wrong", "cannot be written: Read-only file system");
+    assert_finds(&doctor(), "disk", "wrong", "is read-only");
+}
+
+#[test]
+fn a_service_for_ipv6_alone_is_found() {
+    let Ok(listener) = TcpListener::bind("[::1]:0") else {
+        return skipped("a service for IPv6 alone (this machine has none)");
+    };
+    let port = listener.local_addr().unwrap().port();
+    std::thread::spawn(move || {
+        for mut stream in listener.incoming().map_while(Result::ok) {
+            let _ = stream.read(&mut [0; 1024]);
+            let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
+        }
+    });
+    let device = Device::new();
+    let listen = format!("[::]:{port}");
+    let output = device.command(&["doctor", "--listen", &listen, "--json", "-"]).output().unwrap();
+    let found = (output.status.success(), serde_json::from_slice(&output.stdout).unwrap());
+    assert_finds(&found, "port", "good", "a service answers on");
 }

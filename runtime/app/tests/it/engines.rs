@@ -17,8 +17,6 @@ use crate::support::{Device, argument, assert_refused, shots, text};
 
 /// A library that says it is ONNX Runtime of some release, and has nothing else of it.
 fn fake(folder: &Path, version: &str) -> PathBuf {
-    let source = folder.join(format!("fake-{version}.rs"));
-    let library = folder.join(format!("libfake-{version}.so"));
     let text = r#"
         #[repr(C)]
         pub struct Base { api: extern "C" fn(u32) -> *const u8, version: extern "C" fn() -> *const u8 }
@@ -28,7 +26,14 @@ fn fake(folder: &Path, version: &str) -> PathBuf {
         #[unsafe(no_mangle)]
         pub extern "C" fn OrtGetApiBase() -> *const Base { &BASE }
     "#;
-    fs::write(&source, text.replace("VERSION", version)).unwrap();
+    library_of(folder, &format!("fake-{version}"), &text.replace("VERSION", version))
+}
+
+/// A shared library of that source.
+fn library_of(folder: &Path, name: &str, text: &str) -> PathBuf {
+    let source = folder.join(format!("{name}.rs"));
+    let library = folder.join(format!("lib{name}.so"));
+    fs::write(&source, text).unwrap();
     let rustc = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
     let mut command = Command::new(rustc);
     command.args(["--edition", "2024", "--crate-name", "fake", "--crate-type", "cdylib", "-C", "strip=symbols", "-o"]);
@@ -249,4 +254,31 @@ fn without_threads_everything_works_on_one() {
     assert!(said.contains("working on one thread"), "{said}");
     run(&usual, &["learn", &duck], true);
     assert!(alone.saved().state == usual.saved().state, "the number of threads changes what is learned");
+}
+
+/// As in an emulator, which has threads of its own: the program cannot set its environment, and starts again with it.
+#[test]
+fn a_program_with_a_second_thread_at_its_start_is_limited_and_has_onnx_runtime() {
+    let device = Device::new();
+    let text = r#"
+        #[used]
+        #[unsafe(link_section = ".init_array")]
+        static START: extern "C" fn() = start;
+        extern "C" fn start() { std::thread::spawn(|| loop { std::thread::park() }); }
+    "#;
+    let preloaded = library_of(device.folder.path(), "thread", text);
+    let picture = shots("try", "mug").join("1.jpg");
+    let classified = |arguments: &[&str]| {
+        let mut command =
+            device.command(&[arguments, &["classify", picture.to_str().unwrap(), "--json", "-"]].concat());
+        command.env("LD_PRELOAD", &preloaded).env_remove("ORT_DISABLE_TELEMETRY").env_remove("RTEN_NUM_THREADS");
+        let output = command.output().unwrap();
+        assert!(output.status.success(), "{}", text_of(&output));
+        serde_json::from_slice::<Value>(&output.stdout).unwrap()
+    };
+    assert!(classified(&["--threads", "1", "--engine", "rten"])["images"].is_array());
+    if library::locate().is_none() {
+        return skipped("ONNX Runtime beside other threads (its library is not found)");
+    }
+    assert!(classified(&["--threads", "2", "--engine", "onnxruntime"])["images"].is_array());
 }

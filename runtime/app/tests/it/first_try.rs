@@ -60,6 +60,32 @@ fn a_folder_need_not_have_a_name_that_is_text() {
 }
 
 #[test]
+fn files_beside_the_folders_of_classes_and_folders_beside_pictures_are_told() {
+    let device = Device::new();
+    let root = device.folder.path().join("shots");
+    let path = |name: &str| root.join(name).display().to_string();
+    crate::support::copy_folder(&shots("learn", "mug"), &root.join("mug"));
+    crate::support::copy_folder(&shots("learn", "cactus"), &root.join("mug/more"));
+    for name in ["mug/@eaDir", "mug/__MACOSX", "mug/.thumbnails"] {
+        fs::create_dir(root.join(name)).unwrap();
+    }
+    fs::write(root.join("notes.txt"), b"notes").unwrap();
+    fs::write(root.join("cups.zip"), b"PK").unwrap();
+    let learned = device.command(&["learn", &path("cups.zip"), &path("mug"), &path("notes.txt")]).output().unwrap();
+    let said = text(&learned.stderr);
+    assert!(learned.status.success() && labels(&device) == ["mug"], "{said}");
+    assert!(said.contains("cups.zip is a file, not a folder of pictures, and passed over; unpack it\n"), "{said}");
+    assert!(said.contains("notes.txt is a file, not a folder of pictures, and passed over\n"), "{said}");
+    assert!(said.contains("mug holds 1 folder, passed over: "), "{said}");
+    for alone in [path("cups.zip"), format!("cup={}", path("cups.zip"))] {
+        device.refused(&["learn", &alone], "cups.zip is a file, not a folder of pictures; unpack it");
+    }
+    let named = format!("cup={}", path("notes.txt"));
+    device.refused(&["learn", &path("mug"), &named], "notes.txt is a file, not a folder of pictures");
+    device.refused(&["add", &named], "notes.txt is a file, not a folder of pictures");
+}
+
+#[test]
 fn json_lists_the_classes_that_changed_and_all_of_them_where_asked() {
     let device = Device::new();
     let (mug, duck) = (argument("mug", &shots("learn", "mug")), argument("duck", &shots("learn", "rubber-duck")));

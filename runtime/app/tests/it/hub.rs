@@ -9,7 +9,7 @@ use std::process::{Child, Command, Stdio};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::support::{argument, assert_refused, orco, shipped, shots};
+use crate::support::{argument, assert_refused, orco, shipped, shots, text};
 
 /// A hub that is a process of its own; it is killed when dropped.
 struct RunningHub {
@@ -19,7 +19,10 @@ struct RunningHub {
 
 impl RunningHub {
     fn start(folder: &Path) -> Self {
-        let mut command = hub(folder, &["run", "--listen", "127.0.0.1:0"]);
+        Self::of(hub(folder, &["run", "--listen", "127.0.0.1:0"]))
+    }
+
+    fn of(mut command: Command) -> Self {
         let mut process = command.stdout(Stdio::piped()).spawn().unwrap();
         let line = BufReader::new(process.stdout.take().unwrap()).lines().next().unwrap().unwrap();
         let url = line.split([' ', ';']).find(|word| word.starts_with("http://")).unwrap().to_owned();
@@ -53,6 +56,17 @@ fn sync(folder: &Path, device: &str, hub: &RunningHub, more: &[&str]) -> Value {
 }
 
 #[test]
+fn a_code_counts_for_an_hour_to_a_year() {
+    let folder = TempDir::new().unwrap();
+    for hours in ["0", "8785"] {
+        let refused = hub(folder.path(), &["code", "--hours", hours]).output().unwrap();
+        let said = text(&refused.stderr);
+        assert!(refused.status.code() == Some(2) && said.contains("1..=8784"), "{hours}: {said}");
+    }
+    json(hub(folder.path(), &["code", "--hours", "8784"]));
+}
+
+#[test]
 fn a_label_with_a_comma_is_one_label() {
     let folder = TempDir::new().unwrap();
     let folder = folder.path();
@@ -71,6 +85,39 @@ fn a_label_with_a_comma_is_one_label() {
     let mut command = orco(&shipped(), &folder.join("giver"), &["sync", "--hub", &running.url]);
     command.env("ORCO_SHARE", "mug, blue\nmug");
     assert_eq!(json(command)["pushed"], serde_json::json!(["mug"]));
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn silent_callers_leave_the_hub_files_for_what_it_keeps() {
+    use std::net::TcpStream;
+    use std::os::unix::process::CommandExt;
+
+    use nix::sys::resource::{Resource, setrlimit};
+
+    const LIMIT: u64 = 48;
+
+    let folder = TempDir::new().unwrap();
+    let folder = folder.path();
+    let mut command = hub(folder, &["run", "--listen", "127.0.0.1:0"]);
+    let set = || Ok(setrlimit(Resource::RLIMIT_NOFILE, LIMIT, LIMIT)?);
+    // SAFETY: setrlimit(2) is safe between fork and exec, and nothing else is called.
+    unsafe { command.pre_exec(set) };
+    let running = RunningHub::of(command);
+    let code = json(hub(folder, &["code"]))["code"].as_str().unwrap().to_owned();
+    let address = running.url.trim_start_matches("http://");
+    let held: Vec<TcpStream> = (0..60).map(|_| TcpStream::connect(address).unwrap()).collect();
+    sync(folder, "giver", &running, &["--code", &code]);
+    // Accepted after all of them.
+    let open = std::fs::read_dir(format!("/proc/{}/fd", running.process.id())).unwrap().count();
+    assert!(
+        open <= LIMIT as usize - 8,
+        "{open} of {LIMIT} files are open: some are to be left for the database and objects"
+    );
+    json(orco(&shipped(), &folder.join("giver"), &["learn", &argument("mug", &shots("learn", "mug"))]));
+    let pushed = sync(folder, "giver", &running, &["--share", "mug"]);
+    assert_eq!(pushed["pushed"], serde_json::json!(["mug"]));
+    drop(held);
 }
 
 #[test]
@@ -93,7 +140,10 @@ fn a_class_goes_from_one_device_to_another_by_way_of_a_hub() {
 
     let running = RunningHub::start(folder);
     let list = json(hub(folder, &["list"]));
-    json(hub(folder, &["release", list["packs"][0]["digest"].as_str().unwrap(), "--stage", "all"]));
+    let pack = list["packs"][0]["digest"].as_str().unwrap();
+    json(hub(folder, &["release", pack, "--stage", "all"]));
+    let again = hub(folder, &["release", pack]).output().unwrap();
+    assert_eq!(text(&again.stdout), "release 1: 100 % of stable\n", "it is the same, at the stage that it has");
     assert_eq!(sync(folder, "taker", &running, &[])["imported"], serde_json::json!(["mug"]));
     assert_eq!(sync(folder, "taker", &running, &[])["imported"], serde_json::json!([]));
     sync(folder, "giver", &running, &[]);

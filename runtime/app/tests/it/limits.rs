@@ -267,3 +267,34 @@ fn ready_tells_of_a_disk_that_is_read_only_or_full() {
     fs::remove_file(mounted.path.join("ballast")).unwrap();
     until(200, "[]");
 }
+
+#[test]
+fn a_service_backs_up_a_device_whose_disk_takes_no_file() {
+    let Some(mounted) = Mounted::new("size=16m") else {
+        skipped("backups over HTTP of full and read-only disks (mounting needs root)");
+        return;
+    };
+    let state = mounted.path.join("state");
+    let mug = argument("mug", &shots("learn", "mug"));
+    let learned = orco(&shipped(), &state, &["learn", "--align", "never", &mug]).output().unwrap();
+    assert!(learned.status.success(), "{}", text(&learned.stderr));
+    let serve = || orco(&shipped(), &state, &["--engine", "rten", "serve", "--listen", "127.0.0.1:0"]);
+    let service = Service::of(serve());
+    let nowhere = Service::of({
+        let mut command = serve();
+        command.env("TMPDIR", "/nowhere");
+        command
+    });
+    let tried = || {
+        let (status, backup) = service.ask("GET", "/api/v1/backup", "", b"");
+        assert!(status == 200 && backup.len() > 1000, "{status}: {}", text(&backup));
+        let (status, refused) = nowhere.ask("GET", "/api/v1/backup", "", b"");
+        assert_eq!(status, 500);
+        assert!(text(&refused).contains("`orco backup FILE` writes one on another disk"), "{}", text(&refused));
+    };
+    mounted.fill();
+    tried();
+    fs::remove_file(mounted.path.join("ballast")).unwrap();
+    mounted.remount("remount,ro");
+    tried();
+}

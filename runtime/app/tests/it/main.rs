@@ -17,6 +17,7 @@ mod generate;
 mod home_assistant;
 mod hostile_inputs;
 mod hub;
+mod json_page;
 mod keep;
 mod kill;
 mod limits;

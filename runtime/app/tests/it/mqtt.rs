@@ -196,6 +196,10 @@ fn a_broker_that_comes_back_is_told_everything_again() {
     until("it is undone", || reporting.metric("orco_changes_queued") == 0);
     let listener = broker_again(&mut broker);
     listener.once("orco/door3/availability", "it is online again", |message| message.text == "online");
+    // As loud as the warning that it is not there; the first time nobody waits for that.
+    let log = reporting.log();
+    let connected: Vec<&str> = log.lines().filter(|line| line.contains("MQTT: connected to")).collect();
+    assert!(matches!(connected[..], [first, again] if first.contains("INFO") && again.contains("WARN")), "{log}");
     until("it is found again", || discovered(&listener).len() == 7);
     let change = listener.once("orco/door3/change", "the result of what happened meanwhile", |_| true).json();
     assert_eq!((&change["change"], &change["event_type"]), (&"undo".into(), &"done".into()));

@@ -83,13 +83,14 @@ fn a_phone_reaches_the_service_by_what_it_shows_also_after_a_restart() {
     assert_eq!(again.ask(&trusted, "/api/v1/classes", true), 200);
 }
 
-#[test]
+/// What a terminal shows that has these variables.
 #[cfg(target_os = "linux")]
-fn a_terminal_shows_the_square_black_on_white() {
+fn shown_by_terminal(variables: &[(&str, &str)]) -> Vec<String> {
     let folder = TempDir::new().unwrap();
     let terminal = nix::pty::openpty(None, None).unwrap();
     let arguments = ["--engine", "rten", "serve", "--phone", "--listen", "127.0.0.1:0"];
     let mut command = orco(&shipped(), &folder.path().join("state"), &arguments);
+    command.env("TERM", "xterm").env_remove("NO_COLOR").envs(variables.iter().copied());
     let mut process = command.stdout(terminal.slave).spawn().unwrap();
     // It holds the terminal open.
     drop(command);
@@ -97,10 +98,27 @@ fn a_terminal_shows_the_square_black_on_white() {
     let shown: Vec<String> = lines.take_while(|line| !line.contains("Another name of this machine")).collect();
     process.kill().unwrap();
     process.wait().unwrap();
+    shown
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn a_terminal_shows_the_square_black_on_white() {
+    let shown = shown_by_terminal(&[("NO_COLOR", "")]);
     let square: Vec<&String> = shown.iter().take_while(|line| line.starts_with("\x1b[30;107m")).collect();
     assert!(square.len() > 15 && !shown.iter().any(|line| line.contains("u{1b}")), "{shown:?}");
     let white = square[0].trim_end().strip_prefix("\x1b[30;107m").unwrap().strip_suffix("\x1b[0m").unwrap();
     assert!(white.chars().all(|block| block == ' '), "{white}");
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn a_terminal_without_colours_gets_none() {
+    for variable in [("TERM", "dumb"), ("NO_COLOR", "1")] {
+        let shown = shown_by_terminal(&[variable]);
+        let drawn = shown.iter().filter(|line| line.contains(['\u{2588}', '\u{2580}', '\u{2584}'])).count();
+        assert!(drawn > 15 && !shown.iter().any(|line| line.contains('\x1b')), "{variable:?}: {shown:?}");
+    }
 }
 
 #[test]

@@ -153,6 +153,31 @@ fn a_thing_is_known_in_another_place_and_an_empty_place_is_empty() {
 }
 
 #[test]
+fn a_camera_that_was_moved_is_told() {
+    let device = Device::new();
+    let root = device.folder.path();
+    let mut table = Camera::over_tablecloth();
+    let empty = table.empty(&root.join("empty"));
+    let empty = empty.to_str().unwrap();
+    let mug = &things(Class::Mug, 1)[0];
+    let mut moved = table.pushed(24);
+    let shots = root.join("mug");
+    let good = saved(root, "good.png", &table.take(&[(mug, 160)]));
+    saved(&shots, "1.png", &table.take(&[(mug, 5)]));
+    let shot = saved(&shots, "2.png", &moved.take(&[(mug, 160)]));
+    let told = "% of the empty place: the camera seems to have been moved";
+    for (picture, is_told) in [(&good, false), (&shot, true)] {
+        let output = device.command(&["classify", picture, "--empty", empty]).output().unwrap();
+        assert!(output.status.success() && text(&output.stderr).contains(told) == is_told, "{}", text(&output.stderr));
+    }
+    let mug = argument("mug", &shots);
+    device.refused(&["learn", &mug, "--empty", empty], told);
+    let learned = device.command(&["learn", &mug, "--empty", empty, "--take-anyway"]).output().unwrap();
+    assert!(learned.status.success() && text(&learned.stderr).contains(told), "{}", text(&learned.stderr));
+    device.refused(&["add", &mug, "--empty", empty], told);
+}
+
+#[test]
 fn a_region_is_looked_at_alone() {
     let device = Device::new();
     let root = device.folder.path();

@@ -2,7 +2,7 @@
 
 #![cfg(target_os = "linux")]
 
-use std::fs;
+use std::fs::{self, File};
 use std::io::Write;
 use std::net::TcpStream;
 use std::path::Path;
@@ -15,6 +15,7 @@ use orco_trials::heavy;
 use serde_json::json;
 use tempfile::TempDir;
 
+use crate::support::broker::until;
 use crate::support::service::Service;
 use crate::support::{self, orco, shipped, shots, text};
 
@@ -43,6 +44,29 @@ fn other_machines_are_not_served_without_a_token_and_two_services_do_not_share_a
     let arguments = ["serve", "--listen", "127.0.0.1:0", "--camera", &camera];
     let output = orco(&shipped(), &state, &arguments).output().unwrap();
     support::assert_refused(&output, "is no folder: name the folder into which pictures are put");
+}
+
+/// With the log as it is where nobody sets its level.
+#[test]
+fn the_log_says_that_something_works_again_where_it_said_that_it_broke() {
+    let folder = TempDir::new().unwrap();
+    let [state, away, camera, log] = ["state", "away", "camera", "log"].map(|name| folder.path().join(name));
+    let duck = support::argument("duck", &shots("learn", "rubber-duck"));
+    let learned = orco(&shipped(), &state, &["--engine", "rten", "learn", &duck]).output().unwrap();
+    assert!(learned.status.success(), "{}", text(&learned.stderr));
+    let source = format!("folder:{}", camera.display());
+    let arguments = ["--engine", "rten", "serve", "--listen", "127.0.0.1:0", "--camera", &source];
+    let mut command = orco(&shipped(), &state, &arguments);
+    command.stderr(File::create(&log).unwrap());
+    let _service = Service::of(command);
+    let said = |what: &str| until(what, || fs::read_to_string(&log).unwrap().contains(what));
+    said("is not there, trying again");
+    fs::create_dir(&camera).unwrap();
+    said(&format!("camera: {source} is open"));
+    fs::rename(&state, &away).unwrap();
+    said("nothing can be changed");
+    fs::rename(&away, &state).unwrap();
+    said("the state can be used again");
 }
 
 #[test]

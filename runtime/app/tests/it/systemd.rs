@@ -72,6 +72,48 @@ fn systemd_hears_when_it_listens_lives_and_stops() {
     assert!(service.0.wait().unwrap().success());
 }
 
+/// Starts the service; what it tells systemd comes by `systemd`.
+fn serving(device: &Device, systemd: &UnixDatagram, path: &Path, starter: &[&str]) -> Running {
+    systemd.set_read_timeout(Some(Duration::from_secs(300))).unwrap();
+    let command = device.command(&["serve", "--listen", "127.0.0.1:0", "--engine", "rten"]);
+    let words = [command.get_program()].into_iter().chain(command.get_args());
+    let variables = command.get_envs().filter_map(|(name, value)| Some((name, value?)));
+    let mut started = Command::new(starter[0]);
+    started.args(&starter[1..]).args(words).envs(variables).env("NOTIFY_SOCKET", path).stdout(Stdio::null());
+    let service = Running(started.spawn().unwrap());
+    hears(systemd, "READY=1");
+    service
+}
+
+#[test]
+fn a_terminal_that_is_closed_ends_the_service_in_order_unless_it_shall_outlive_it() {
+    let device = Device::new();
+    let path = device.folder.path().join("systemd");
+    let systemd = UnixDatagram::bind(&path).unwrap();
+    let tell = |service: &Running, signal| kill(Pid::from_raw(service.0.id().cast_signed()), signal).unwrap();
+    let mut service = serving(&device, &systemd, &path, &["env"]);
+    tell(&service, Signal::SIGHUP);
+    hears(&systemd, "STOPPING=1");
+    // As bash and the kernel both do.
+    tell(&service, Signal::SIGHUP);
+    assert!(service.0.wait().unwrap().success());
+
+    let mut service = serving(&device, &systemd, &path, &["sh", "-c", "trap '' HUP; exec \"$@\"", "sh"]);
+    tell(&service, Signal::SIGHUP);
+    std::thread::sleep(Duration::from_millis(500));
+    assert!(service.0.try_wait().unwrap().is_none(), "it was to outlive its terminal");
+    tell(&service, Signal::SIGTERM);
+    hears(&systemd, "STOPPING=1");
+    assert!(service.0.wait().unwrap().success());
+}
+
+/// A signal ends the service in order, which is no failure: a camera must not stay dark for it.
+#[test]
+fn the_unit_starts_a_service_again_that_a_signal_ended() {
+    assert_eq!(unit_values("Restart"), ["always"]);
+    assert_eq!(unit_values("RestartPreventExitStatus"), ["2"]);
+}
+
 /// Without these, tests would say nothing of a unit that was loosened.
 #[test]
 fn the_unit_is_shut_in() {

@@ -17,7 +17,7 @@ use orco_trials::skipped;
 use tempfile::TempDir;
 
 use crate::support::user::{NOBODY, User, open_to_all};
-use crate::support::{self, changed_state, changes, copy_folder, fast_bundle, make_pipe, text};
+use crate::support::{self, argument, changed_state, changes, copy_folder, fast_bundle, make_pipe, shots, text};
 
 /// Runs the program as the user, with the engine that needs no other file.
 fn run(user: &User, state: &Path, arguments: &[String]) -> Output {
@@ -258,4 +258,84 @@ fn a_state_of_another_user_is_not_changed_by_root() {
     }
     let output = support::orco(&bundle.folder, &state, &["list"]).output().unwrap();
     assert!(output.status.success() && text(&output.stdout).contains("mug"), "{}", text(&output.stderr));
+}
+
+/// As on a fresh device whose service runs as a user of its own: what root would make there, that one could not read.
+#[test]
+fn root_makes_nothing_in_a_folder_of_another_user() {
+    let user = User::new(|folder| fast_bundle(folder).folder);
+    if !user.is_root {
+        return skipped("folders of another user (giving one away needs root)");
+    }
+    let device = user.folder.path().join("device");
+    fs::create_dir(&device).unwrap();
+    fs::set_permissions(&device, fs::Permissions::from_mode(0o700)).unwrap();
+    user.give(&device);
+    let state = device.join("state");
+    let mug = argument("mug", &shots("learn", "mug"));
+    let [token, hub] = ["token", "hub"].map(|name| device.join(name).to_str().unwrap().to_owned());
+    let is_empty = || fs::read_dir(&device).unwrap().count() == 0;
+    let as_root = |arguments: &[&str]| {
+        let arguments = [&["--engine", "rten"], arguments].concat();
+        support::orco(&user.bundle, &state, &arguments).output().unwrap()
+    };
+    let learned = as_root(&["learn", &mug]);
+    support::assert_refused(&learned, &format!("{} belongs to user 65534", device.display()));
+    let said = text(&learned.stderr);
+    assert!(said.contains("run this as that one (sudo -u "), "{said}");
+    let code = format!("{}-{}", "0".repeat(32), "0".repeat(32));
+    let sync = ["sync", "--hub", "http://127.0.0.1:9", "--code", &code];
+    for service in [
+        &["serve", "--listen", "127.0.0.1:0", "--token-file", &token][..],
+        &["serve", "--listen", "127.0.0.1:0", "--phone"],
+        &["hub", "--hub-folder", &hub, "run", "--listen", "127.0.0.1:0"],
+        &sync,
+    ] {
+        support::assert_refused(&as_root(service), "belongs to user 65534, but what is written here to user 0");
+        assert!(is_empty(), "{service:?}");
+    }
+    let doctor = as_root(&["doctor"]);
+    assert!(text(&doctor.stdout).contains("root does not make it"), "{}", text(&doctor.stdout));
+    assert!(is_empty(), "something was left behind");
+    // The user itself may, and root where the folder is its own.
+    let learned = run(&user, &state, &["learn".to_owned(), mug.clone()]);
+    assert!(learned.status.success(), "{}", text(&learned.stderr));
+    support::assert_refused(&as_root(&sync), "belongs to user 65534, but what is written here to user 0");
+    assert!(!state.join("fleet").exists());
+    fs::remove_dir_all(&state).unwrap();
+    chown(&device, Some(0), Some(0)).unwrap();
+    let learned = as_root(&["learn", &mug]);
+    assert!(learned.status.success(), "{}", text(&learned.stderr));
+}
+
+#[test]
+fn who_may_not_look_is_told_so_and_as_whom_to_run() {
+    let user = User::new(|folder| fast_bundle(folder).folder);
+    let closed = user.folder.path().join("closed");
+    let own = user.folder.path().join("own");
+    fs::create_dir(&own).unwrap();
+    if user.is_root {
+        user.give(&own);
+    }
+    let (state, backup) = (closed.join("state"), own.join("backup"));
+    let mug = argument("mug", &shots("learn", "mug"));
+    let learned = support::orco(&user.bundle, &state, &["--engine", "rten", "learn", &mug]).output().unwrap();
+    assert!(learned.status.success(), "{}", text(&learned.stderr));
+    let closed_to_all = fs::Permissions::from_mode(if user.is_root { 0o700 } else { 0o000 });
+    fs::set_permissions(&closed, closed_to_all).unwrap();
+    let hub = ["hub", "--hub-folder", closed.join("hub").to_str().unwrap(), "list"].map(str::to_owned);
+    let back_up = ["backup", backup.to_str().unwrap()].map(str::to_owned);
+    let learn = ["learn", &mug].map(str::to_owned);
+    for (command, knows_owner) in [(&back_up[..], true), (&["list".to_owned()], true), (&learn, true), (&hub, false)] {
+        let output = run(&user, &state, command);
+        let said = text(&output.stderr);
+        support::assert_refused(&output, "Permission denied");
+        for wrong in ["nothing was learned", "there is no hub", "chown", "until somebody chooses again"] {
+            assert!(!said.contains(wrong), "{command:?}: {said}");
+        }
+        if user.is_root && knows_owner {
+            assert!(said.contains("run this as that one (sudo -u root orco ...)"), "{command:?}: {said}");
+        }
+    }
+    fs::set_permissions(&closed, fs::Permissions::from_mode(0o700)).unwrap();
 }

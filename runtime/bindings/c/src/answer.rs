@@ -21,7 +21,8 @@ impl OrcoAnswer {
     fn to(learner: &OrcoLearner, picture: &RgbImage, most: usize) -> Result<Self, StatusError> {
         let mut learner = learner.lock()?;
         let answer = learner.classify(picture)?;
-        let named = answer.matches.iter().take(most).map(|found| (c_string(learner.label(found.class)), found.score));
+        let matches = answer.matches.iter().take(most);
+        let named = matches.map(|found| (c_string(learner.label(found.class)), found.score.value()));
         Ok(Self { matches: named.collect(), known: !answer.is_unknown() })
     }
 }

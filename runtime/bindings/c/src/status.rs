@@ -68,6 +68,11 @@ impl StatusError {
         Self::new(status, with_causes(error))
     }
 
+    /// The number that was given for `argument` is none of an enumeration of C.
+    pub fn no_choice(argument: &str, number: u32, enumeration: &str) -> Self {
+        Self::new(OrcoStatus::BadArgument, format!("{argument} {number} is no {enumeration}"))
+    }
+
     /// A picture that cannot be used. The library's reason is the rest of a sentence that begins with its name.
     pub fn picture(name: &str, reason: &ImageError) -> Self {
         Self::new(OrcoStatus::BadPicture, format!("{name} {reason}"))

@@ -223,10 +223,11 @@ impl PyLearner {
 
     /// Changes how much base classes count against learned ones.
     fn set_balance(&self, py: Python<'_>, balance: &str) -> PyResult<PyReport> {
-        let names = Balance::ALL.map(Balance::name).join(", ");
-        let chosen = Balance::ALL.into_iter().find(|known| known.name() == balance);
-        let chosen =
-            chosen.ok_or_else(|| PyValueError::new_err(format!("balance is one of {names}, not {balance}")))?;
+        let unknown = || {
+            let names = Balance::ALL.map(Balance::name).join(", ");
+            PyValueError::new_err(format!("balance is one of {names}, not {balance}"))
+        };
+        let chosen = Balance::named(balance).ok_or_else(unknown)?;
         Ok((&self.change(py, |learner, observer| learner.balance(chosen, observer))?).into())
     }
 

@@ -106,8 +106,7 @@ fn seconds(wait: f64) -> PyResult<Duration> {
 }
 
 fn scope(name: &str) -> PyResult<AnswerScope> {
-    let scope = AnswerScope::CHOICES.into_iter().find(|scope| scope.name() == name);
-    scope.ok_or_else(|| PyValueError::new_err("scope is \"auto\", \"learned\" or \"all\""))
+    AnswerScope::named(name).ok_or_else(|| PyValueError::new_err("scope is \"auto\", \"learned\" or \"all\""))
 }
 
 fn alignment(name: &str) -> PyResult<AlignmentTime> {

@@ -23,7 +23,7 @@ impl PyAnswer {
     /// The first `most` classes of an answer.
     pub fn new(learner: &Learner, answer: &Answer, most: usize) -> Self {
         let scores = answer.matches.iter().take(most);
-        let scores = scores.map(|found| (learner.label(found.class).to_owned(), found.score)).collect();
+        let scores = scores.map(|found| (learner.label(found.class).to_owned(), found.score.value())).collect();
         Self { label: answer.label.clone(), score: answer.score.value(), known: !answer.is_unknown(), scores }
     }
 }

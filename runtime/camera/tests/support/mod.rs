@@ -34,6 +34,8 @@ pub enum Mode {
     Silent,
     /// Names the other address that was set; what it serves at `/moved` is good.
     Moved,
+    /// Answers with the refusal that was set.
+    Refused,
 }
 
 struct FakeCameraState {
@@ -44,6 +46,10 @@ struct FakeCameraState {
     sent: AtomicUsize,
     heads: Mutex<Vec<String>>,
     location: Mutex<String>,
+    /// Status and headers of a refusal.
+    refusal: Mutex<String>,
+    /// The content type instead of the right one; empty for none.
+    content_type: Mutex<Option<String>>,
     stop: AtomicBool,
 }
 
@@ -76,6 +82,8 @@ impl FakeCamera {
             sent: AtomicUsize::new(0),
             heads: Mutex::default(),
             location: Mutex::default(),
+            refusal: Mutex::default(),
+            content_type: Mutex::default(),
             stop: AtomicBool::new(false),
         });
         let theirs = Arc::clone(&state);
@@ -104,6 +112,18 @@ impl FakeCamera {
     pub fn send_on(&self, location: &str) {
         *self.state.location.lock().unwrap() = location.to_owned();
         self.set(Mode::Moved);
+    }
+
+    /// From now on answers with a status, and with a challenge if that is not empty.
+    pub fn refuse(&self, status: u16, challenge: &str) {
+        let challenge = if challenge.is_empty() { String::new() } else { format!("WWW-Authenticate: {challenge}\r\n") };
+        *self.state.refusal.lock().unwrap() = format!("{status} No\r\n{challenge}");
+        self.set(Mode::Refused);
+    }
+
+    /// From now on names its content so, or not at all if that is empty.
+    pub fn name_content(&self, kind: &str) {
+        *self.state.content_type.lock().unwrap() = Some(kind.to_owned());
     }
 
     pub fn play(&self, photographs: Vec<Vec<u8>>) {
@@ -147,6 +167,10 @@ fn answer(mut stream: TcpStream, state: &FakeCameraState) -> std::io::Result<()>
         let location = state.location.lock().unwrap();
         return write!(stream, "HTTP/1.1 302 FileState\r\nConnection: close\r\nLocation: {location}\r\n\r\n");
     }
+    if mode() == Mode::Refused {
+        let refusal = state.refusal.lock().unwrap();
+        return write!(stream, "HTTP/1.1 {refusal}Connection: close\r\nContent-Length: 0\r\n\r\n");
+    }
     let kind = match mode() {
         Mode::Away => return Ok(()),
         Mode::Page => "text/html",
@@ -154,7 +178,9 @@ fn answer(mut stream: TcpStream, state: &FakeCameraState) -> std::io::Result<()>
         Mode::Single => "image/jpeg",
         _ => "multipart/x-mixed-replace; boundary=--frame",
     };
-    write!(stream, "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Type: {kind}\r\n\r\n")?;
+    let kind = state.content_type.lock().unwrap().clone().unwrap_or_else(|| kind.to_owned());
+    let content_type = if kind.is_empty() { String::new() } else { format!("Content-Type: {kind}\r\n") };
+    write!(stream, "HTTP/1.1 200 OK\r\nConnection: close\r\n{content_type}\r\n")?;
     for turn in 0.. {
         if state.stop.load(Ordering::SeqCst) {
             break;
@@ -181,7 +207,7 @@ fn answer(mut stream: TcpStream, state: &FakeCameraState) -> std::io::Result<()>
             Mode::Garbage => write!(stream, "{head}Content-Length: 9\r\n\r\nnonsense{turn}\r\n")?,
             Mode::Noise => stream.write_all(&[b'x'; 1 << 16])?,
             Mode::Page => return stream.write_all(b"<p>Hello"),
-            Mode::Silent => {}
+            Mode::Silent | Mode::Refused => {}
         }
         stream.flush()?;
         state.sent.fetch_add(1, Ordering::SeqCst);

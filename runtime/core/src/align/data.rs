@@ -1,7 +1,8 @@
 //! What an alignment learns from.
 
+use super::perturbation::Sampling;
 use super::step::StepExtent;
-use crate::config::LearnConfig;
+use crate::config::MethodConfig;
 use crate::exemplar::Exemplars;
 use crate::projection::{HeadParameters, HeadShape};
 
@@ -22,10 +23,23 @@ pub struct AlignmentData<'a> {
     pub learned: Exemplars<'a>,
 }
 
+/// What [`super::align`] is to do.
+#[derive(Clone, Copy, Debug)]
+pub struct AlignmentTask<'a> {
+    /// What the head learns from.
+    pub data: &'a AlignmentData<'a>,
+    /// For every known class the row of its target, `[classes]`, as [`super::assign_new_classes`] leaves it.
+    pub assigned: &'a [u32],
+    /// How it learns.
+    pub config: &'a MethodConfig,
+    /// How its batches are drawn.
+    pub sampling: Sampling,
+}
+
 impl<'a> AlignmentData<'a> {
     /// Numbers of the exemplars trained on: at most as many of each base class as the configuration says, and all that
     /// the device collected.
-    pub fn exemplars(&self, config: &LearnConfig) -> impl Iterator<Item = u32> + use<'a> {
+    pub fn exemplars(&self, config: &MethodConfig) -> impl Iterator<Item = u32> + use<'a> {
         let (classes, limit) = (self.base.classes, config.base_exemplars);
         let earlier = move |exemplar: usize| classes[..exemplar].iter().filter(|of| **of == classes[exemplar]).count();
         let base = (0..classes.len()).filter(move |&exemplar| earlier(exemplar) < limit);
@@ -55,20 +69,20 @@ impl<'a> AlignmentData<'a> {
     }
 
     /// How large the steps of an alignment of so many known classes are at most.
-    pub(super) fn extent(&self, classes: usize, config: &LearnConfig) -> StepExtent {
+    pub(super) fn extent(&self, classes: usize, config: &MethodConfig) -> StepExtent {
         StepExtent::new(self.shape, self.target_count(), classes, self.base.len() + self.learned.len(), config)
     }
 
     /// Floating-point operations of the matrix products of [`super::align`] over so many known classes: those of the
     /// head and of the losses.
-    pub fn operations(&self, classes: usize, config: &LearnConfig) -> u64 {
+    pub fn operations(&self, classes: usize, config: &MethodConfig) -> u64 {
         operations(self.shape, self.target_count(), classes, self.exemplars(config).count(), config)
     }
 }
 
 /// Floating-point operations of the matrix products of [`super::align`] for a head of that shape and so many
 /// pseudo-targets, known classes and exemplars: those of the head and of the losses.
-pub fn operations(shape: HeadShape, targets: usize, classes: usize, exemplars: usize, config: &LearnConfig) -> u64 {
+pub fn operations(shape: HeadShape, targets: usize, classes: usize, exemplars: usize, config: &MethodConfig) -> u64 {
     let samples = config.samples_of_epoch(exemplars);
     let batch = config.batch.max(1);
     let of_step = |samples: usize| operations_of_step(shape, targets, classes, samples, config);
@@ -81,7 +95,7 @@ pub fn operations(shape: HeadShape, targets: usize, classes: usize, exemplars: u
 }
 
 /// Floating-point operations of a step with so many samples.
-fn operations_of_step(shape: HeadShape, targets: usize, classes: usize, samples: usize, config: &LearnConfig) -> u64 {
+fn operations_of_step(shape: HeadShape, targets: usize, classes: usize, samples: usize, config: &MethodConfig) -> u64 {
     let (views, outputs) = (config.sample.views(), shape.outputs);
     let (rows, means) = (views * samples, samples.min(classes));
     let beside = 2 * samples + config.unperturbed_targets.count(classes, targets);

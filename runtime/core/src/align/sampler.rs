@@ -1,17 +1,17 @@
 //! The batches of phase 3: shuffled exemplars with their views, and perturbed targets.
 
-use super::data::AlignmentData;
+use super::data::{AlignmentData, AlignmentTask};
 use super::memory::{WorkspaceSize, buffers};
-use super::perturbation::{Perturbation, Sampling};
+use super::perturbation::Perturbation;
 use super::step::{StepBatch, TargetRows};
-use crate::config::{LearnConfig, SampleViews};
+use crate::config::{MethodConfig, SampleViews};
 use crate::math::normalise;
 use crate::projection::HeadShape;
 use crate::random::Random;
 
 buffers! {
     /// The numbers of a batch.
-    struct SamplerNumbers of f32, sized by (shape: HeadShape, samples: usize, config: &LearnConfig) {
+    struct SamplerNumbers of f32, sized by (shape: HeadShape, samples: usize, config: &MethodConfig) {
         /// Features of the first views, then of the second ones, `[views, samples, inputs]`.
         features: config.sample.views() * samples * shape.inputs,
         /// Perturbed targets, two for each sample, `[2, samples, outputs]`.
@@ -39,7 +39,7 @@ buffers! {
 /// Draws batches.
 pub struct Sampler<'a> {
     data: &'a AlignmentData<'a>,
-    config: &'a LearnConfig,
+    config: &'a MethodConfig,
     target_rows: TargetRows<'a>,
     perturbation: Perturbation,
     random: Random,
@@ -56,7 +56,7 @@ impl<'a> Sampler<'a> {
         samples: usize,
         exemplars: usize,
         targets: usize,
-        config: &LearnConfig,
+        config: &MethodConfig,
     ) -> WorkspaceSize {
         WorkspaceSize {
             numbers: SamplerNumbers::size(shape, samples, config),
@@ -66,13 +66,12 @@ impl<'a> Sampler<'a> {
 
     /// A sampler before its first epoch, on working memory as [`AlignmentData::workspace_size`] counts it.
     pub fn new(
-        data: &'a AlignmentData<'a>,
+        task: &AlignmentTask<'a>,
         target_rows: TargetRows<'a>,
-        config: &'a LearnConfig,
-        sampling: Sampling,
         numbers: &'a mut [f32],
         indices: &'a mut [u32],
     ) -> Self {
+        let AlignmentTask { data, config, sampling, .. } = *task;
         let outputs = data.shape.outputs;
         let (assigned, free) = (target_rows.assigned.len() / outputs, target_rows.free.len() / outputs);
         let is_perturbable = |label: usize| match label {

@@ -1,12 +1,12 @@
 //! One training step of phase 3: losses, gradient, update.
 
-use super::memory::{WorkspaceSize, buffers};
-use crate::config::{LearnConfig, UnperturbedTargets};
+use super::memory::{Workspace, WorkspaceSize, buffers};
+use crate::config::{MethodConfig, UnperturbedTargets};
 use crate::linalg::{pack_transposed, padded};
-use crate::loss::contrast::ContrastSettings;
-use crate::loss::cross_entropy::{self, ClassRows};
-use crate::loss::orthogonality::{self, OrthogonalityScratch};
-use crate::loss::{PairScratch, UnitRows, contrast};
+use crate::loss::contrast::{ContrastBatch, ContrastSettings};
+use crate::loss::cross_entropy::{self, ClassRows, CrossEntropyBatch};
+use crate::loss::orthogonality::{self, MeanBatch, OrthogonalityScratch};
+use crate::loss::{LossGradient, PairScratch, UnitRows, contrast};
 use crate::projection::{self, HeadParameters, HeadShape, HeadTraining, SgdUpdate};
 use crate::workers::Workers;
 
@@ -82,7 +82,7 @@ impl StepExtent {
         targets: usize,
         classes: usize,
         exemplars: usize,
-        config: &LearnConfig,
+        config: &MethodConfig,
     ) -> Self {
         let samples = if config.batch < exemplars { config.batch } else { exemplars };
         let samples = if samples == 0 { 1 } else { samples };
@@ -185,18 +185,17 @@ pub struct Alignment<'a> {
 const ABSENT: u32 = u32::MAX;
 
 impl<'a> Alignment<'a> {
-    /// Training that starts from `head`, in memory of at least [`StepExtent::workspace_size`].
+    /// Training that starts from `head`, in a workspace of at least [`StepExtent::workspace_size`].
     ///
     /// # Panics
-    /// If the memory or a slice is too short.
+    /// If the workspace or a slice is too short.
     pub fn new(
         extent: &StepExtent,
         head: HeadParameters<&[f32]>,
         target_rows: &TargetRows<'_>,
-        numbers: &'a mut [f32],
-        indices: &'a mut [u32],
-        workers: &'a dyn Workers,
+        workspace: Workspace<'a>,
     ) -> Self {
+        let Workspace { numbers, indices, workers } = workspace;
         let StepExtent { shape, classes, .. } = *extent;
         let numbers = StepNumbers::carve(numbers, extent);
         let indices = StepIndices::carve(indices, extent);
@@ -226,7 +225,7 @@ impl<'a> Alignment<'a> {
     ///
     /// # Panics
     /// If the batch is empty, or larger than the extent.
-    pub fn step(&mut self, batch: &StepBatch<'_>, config: &LearnConfig, rate: f32) -> LossTerms {
+    pub fn step(&mut self, batch: &StepBatch<'_>, config: &MethodConfig, rate: f32) -> LossTerms {
         let (momentum, gradient_scale) =
             if self.started { (config.momentum, 1.0 - config.dampening) } else { (0.0, 1.0) };
         self.started = true;
@@ -241,7 +240,7 @@ impl<'a> Alignment<'a> {
     pub fn gradient(
         &mut self,
         batch: &StepBatch<'_>,
-        config: &LearnConfig,
+        config: &MethodConfig,
         gradient: HeadParameters<&mut [f32]>,
     ) -> LossTerms {
         let losses = self.run_batch(batch, config, SgdUpdate::GRADIENT);
@@ -251,7 +250,7 @@ impl<'a> Alignment<'a> {
     }
 
     /// Forward, losses, backward with the update.
-    fn run_batch(&mut self, batch: &StepBatch<'_>, config: &LearnConfig, update: SgdUpdate) -> LossTerms {
+    fn run_batch(&mut self, batch: &StepBatch<'_>, config: &MethodConfig, update: SgdUpdate) -> LossTerms {
         self.forward(batch);
         self.place_targets(batch, config);
         let length = self.projections(batch) * self.shape.width();
@@ -278,7 +277,7 @@ impl<'a> Alignment<'a> {
     }
 
     /// Puts the targets of PSCL below the projections, and the labels of all rows.
-    fn place_targets(&mut self, batch: &StepBatch<'_>, config: &LearnConfig) {
+    fn place_targets(&mut self, batch: &StepBatch<'_>, config: &MethodConfig) {
         let (shape, projections) = (self.shape, self.projections(batch));
         let width = shape.width();
         let StepNumbers { rows, targets, .. } = &mut self.numbers;
@@ -293,7 +292,7 @@ impl<'a> Alignment<'a> {
     }
 
     /// Adds the gradient of PSCL over the projections and the targets beside them; returns the weighted loss.
-    fn contrast(&mut self, batch: &StepBatch<'_>, config: &LearnConfig) -> f32 {
+    fn contrast(&mut self, batch: &StepBatch<'_>, config: &MethodConfig) -> f32 {
         let weight = config.contrast;
         if weight == 0.0 {
             return 0.0;
@@ -305,13 +304,14 @@ impl<'a> Alignment<'a> {
         let rows = UnitRows { values: &rows[..count * width], width };
         let labels = &self.indices.labels[..count];
         let settings = ContrastSettings { temperature: config.temperature, form: config.contrast_form };
-        let (gradient, mut pairs) = (&mut gradient[..projections * width], PairScratch { memory: pairs });
-        weight * contrast::loss(rows, labels, settings, weight, gradient, &mut pairs, self.workers)
+        let batch = ContrastBatch { rows, labels, settings };
+        let gradient = LossGradient { weight, values: &mut gradient[..projections * width] };
+        weight * contrast::loss(batch, gradient, &mut PairScratch { memory: pairs }, self.workers)
     }
 
     /// Adds the gradients of cross entropy over samples of incremental classes, then of base classes; returns the
     /// weighted losses.
-    fn cross_entropy(&mut self, batch: &StepBatch<'_>, config: &LearnConfig) -> f32 {
+    fn cross_entropy(&mut self, batch: &StepBatch<'_>, config: &MethodConfig) -> f32 {
         let (width, projections) = (self.shape.width(), self.projections(batch));
         let (samples, base) = (batch.classes.len(), self.base_classes);
         let StepNumbers { rows, gradient, targets, transposed, logits, .. } = &mut self.numbers;
@@ -327,14 +327,16 @@ impl<'a> Alignment<'a> {
                     let class = batch.classes[row % samples] as usize;
                     ((class < base) == of_base).then_some(class)
                 };
-                sum += weight * cross_entropy::loss(rows, classes, label, weight, gradient, logits, self.workers);
+                let batch = CrossEntropyBatch { rows, label, classes };
+                let gradient = LossGradient { weight, values: &mut *gradient };
+                sum += weight * cross_entropy::loss(batch, gradient, logits, self.workers);
             }
         }
         sum
     }
 
     /// Adds the gradient of ORTH over the means of the first views and the other targets; returns the weighted loss.
-    fn orthogonality(&mut self, batch: &StepBatch<'_>, config: &LearnConfig) -> f32 {
+    fn orthogonality(&mut self, batch: &StepBatch<'_>, config: &MethodConfig) -> f32 {
         let weight = config.orthogonality;
         if weight == 0.0 {
             return 0.0;
@@ -360,9 +362,9 @@ impl<'a> Alignment<'a> {
             let mean = mean_of_class[batch.classes[row] as usize];
             (mean != ABSENT).then_some(mean as usize)
         };
-        let first_views = UnitRows { values: &rows[..samples * width], width };
-        let gradient = &mut gradient[..samples * width];
-        weight * orthogonality::with_means(first_views, mean_of, weight, gradient, scratch, self.workers)
+        let first_views = MeanBatch { rows: UnitRows { values: &rows[..samples * width], width }, mean_of };
+        let gradient = LossGradient { weight, values: &mut gradient[..samples * width] };
+        weight * orthogonality::with_means(first_views, gradient, scratch, self.workers)
     }
 
     /// Takes the gradient back through the head, with the update.

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{PairScratch, UnitRows, exponentiate};
+use super::{LossGradient, PairScratch, UnitRows, exponentiate};
 use crate::linalg::kernel::on_vector_units;
 use crate::math::{exp, ln, sum_of_label};
 use crate::workers::Workers;
@@ -30,6 +30,17 @@ pub struct ContrastSettings {
     pub form: ContrastForm,
 }
 
+/// What PSCL is computed over.
+#[derive(Clone, Copy, Debug)]
+pub struct ContrastBatch<'a> {
+    /// `[n, width]` unit rows: projections, and targets beside them.
+    pub rows: UnitRows<'a>,
+    /// `[n]`: rows of equal label are each other's positives.
+    pub labels: &'a [u32],
+    /// Temperature and form.
+    pub settings: ContrastSettings,
+}
+
 /// Contrastive loss (Eq. 2 over samples, Eq. 6 with perturbed targets among the rows): the mean over all anchors that
 /// have a positive (a row of equal label other than itself) and, for [`ContrastForm::Negatives`], a negative.
 ///
@@ -39,18 +50,16 @@ pub struct ContrastSettings {
 /// carries it on to the rows.
 ///
 /// # Shapes
-/// `rows` `[n, width]`, `labels` `[n]`; adds `weight` times its gradient to `gradient` `[m, width]`, that of the first
-/// m rows; returns the unweighted loss, 0 if there is no such anchor.
+/// `gradient` is `[m, width]`, m up to n; `pairs` is for n rows, m of them with gradients. Returns the loss, 0 if there
+/// is no such anchor.
 pub fn loss(
-    rows: UnitRows<'_>,
-    labels: &[u32],
-    settings: ContrastSettings,
-    weight: f32,
-    gradient: &mut [f32],
+    batch: ContrastBatch<'_>,
+    gradient: LossGradient<'_>,
     pairs: &mut PairScratch<'_>,
     workers: &dyn Workers,
 ) -> f32 {
-    let ContrastSettings { temperature, form } = settings;
+    let ContrastBatch { rows, labels, settings: ContrastSettings { temperature, form } } = batch;
+    let LossGradient { weight, values: gradient } = gradient;
     let n = labels.len();
     let positives_of = |i: usize| {
         let positives = count(labels, labels[i]) - 1;

@@ -1,6 +1,6 @@
 //! Cross entropy over cosine logits.
 
-use super::{UnitRows, exponentiate};
+use super::{LossGradient, UnitRows, exponentiate};
 use crate::linalg::{LeftFactor, RightFactor, padded, product};
 use crate::workers::{Workers, for_each_chunk};
 
@@ -18,6 +18,17 @@ pub struct ClassRows<'a> {
     pub first: usize,
 }
 
+/// What cross entropy is computed over.
+#[derive(Clone, Copy, Debug)]
+pub struct CrossEntropyBatch<'a, L> {
+    /// `[n, width]` unit rows: projections.
+    pub rows: UnitRows<'a>,
+    /// Says of a row, 0..n, which class it belongs to; `None` leaves it out. No label is below [`ClassRows::first`].
+    pub label: L,
+    /// The targets that the softmax runs over.
+    pub classes: ClassRows<'a>,
+}
+
 /// Numbers of working memory needed for so many rows and classes.
 pub const fn memory(rows: usize, classes: usize) -> usize {
     rows * (padded(classes) + 1)
@@ -29,17 +40,15 @@ pub const fn memory(rows: usize, classes: usize) -> usize {
 /// (p - e) T / m over the m rows that count.
 ///
 /// # Shapes
-/// `rows` `[n, width]`; adds `weight` times its gradient to `gradient` `[n, width]`; returns the unweighted loss, 0 if
-/// no row counts. `scratch` holds [`memory`] numbers. No label is below `first`.
+/// `gradient` is `[n, width]`; `scratch` holds [`memory`] numbers. Returns the loss, 0 if no row counts.
 pub fn loss(
-    rows: UnitRows<'_>,
-    classes: ClassRows<'_>,
-    label: impl Fn(usize) -> Option<usize> + Sync,
-    weight: f32,
-    gradient: &mut [f32],
+    batch: CrossEntropyBatch<'_, impl Fn(usize) -> Option<usize> + Sync>,
+    gradient: LossGradient<'_>,
     scratch: &mut [f32],
     workers: &dyn Workers,
 ) -> f32 {
+    let CrossEntropyBatch { rows, label, classes } = batch;
+    let LossGradient { weight, values: gradient } = gradient;
     let (count, width, known) = (rows.count(), rows.width, classes.targets.count());
     let counted = (0..count).filter(|&row| label(row).is_some()).count();
     if counted == 0 {

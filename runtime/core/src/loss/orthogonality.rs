@@ -1,6 +1,6 @@
 //! L_TG over pseudo-targets, and ORTH over class means and pseudo-targets.
 
-use super::{PairScratch, UnitRows, exponentiate};
+use super::{LossGradient, PairScratch, UnitRows, exponentiate};
 use crate::math::{add_scaled, dot, normalise};
 use crate::workers::Workers;
 
@@ -24,6 +24,15 @@ pub fn loss(rows: UnitRows<'_>, gradient: &mut [f32], pairs: &mut PairScratch<'_
     (total / n as f64) as f32
 }
 
+/// The rows of a batch, of whose means ORTH is computed.
+#[derive(Clone, Copy, Debug)]
+pub struct MeanBatch<'a, M> {
+    /// `[n, width]` unit rows: projections.
+    pub rows: UnitRows<'a>,
+    /// Says of a row, 0..n, which of the means it belongs to, if any. Each mean has a row.
+    pub mean_of: M,
+}
+
 /// Working memory of [`with_means`].
 #[derive(Debug)]
 pub struct OrthogonalityScratch<'a> {
@@ -43,16 +52,15 @@ pub struct OrthogonalityScratch<'a> {
 /// those that stand for absent classes and the free ones.
 ///
 /// # Shapes
-/// `rows` `[n, width]`; `mean_of(row)` says which of the means a row belongs to, if any, and each has a member; adds
-/// `weight` times its gradient to `gradient` `[n, width]`; returns the unweighted loss.
+/// `gradient` is `[n, width]`. Returns the loss.
 pub fn with_means(
-    rows: UnitRows<'_>,
-    mean_of: impl Fn(usize) -> Option<usize>,
-    weight: f32,
-    gradient: &mut [f32],
+    batch: MeanBatch<'_, impl Fn(usize) -> Option<usize>>,
+    gradient: LossGradient<'_>,
     scratch: OrthogonalityScratch<'_>,
     workers: &dyn Workers,
 ) -> f32 {
+    let MeanBatch { rows, mean_of } = batch;
+    let LossGradient { weight, values: gradient } = gradient;
     let OrthogonalityScratch { rows: all, gradient: mean_gradient, norms, counts, mut pairs } = scratch;
     let width = rows.width;
     let means = mean_gradient.len() / width;

@@ -288,7 +288,7 @@ impl Round<'_, '_> {
     fn go_back(&mut self, folder: &Path) -> Result<(), SyncError> {
         proceed(self.observer, SyncStep::Upgrade)?;
         let old = (self.device.settings.open)(folder)?;
-        upgrade::undo(&old, &self.device.store(), &self.device.settings.learner)?.durable()?;
+        upgrade::undo_upgrade(&old, &self.device.store(), &self.device.settings.learner)?.durable()?;
         Ok(())
     }
 

@@ -170,6 +170,8 @@ pub(super) struct HubConnection<'a> {
     pub retry: RetryPolicy,
     /// Size of the next part of an object.
     pub part: PartSize,
+    /// Whether the hub had seen the number of a message that this device had not sent yet.
+    pub replayed: bool,
 }
 
 impl HubConnection<'_> {
@@ -179,6 +181,7 @@ impl HubConnection<'_> {
         match self.call_once(call, observer) {
             Err(SyncError::Refused { kind: RefusalKind::Replay { last }, .. }) => {
                 // Signed by the hub, for this very request.
+                self.replayed = true;
                 self.folder.keep_sequence(last, observer)?;
                 self.call_once(call, observer)
             }

@@ -62,6 +62,9 @@ pub(super) struct SyncProgress {
     /// What became of the releases of the channel in the last round.
     #[serde(default)]
     pub outcomes: Vec<ReleaseOutcome>,
+    /// Rounds in a row that began with a number that the hub had seen before.
+    #[serde(default)]
+    pub replays: u32,
 }
 
 impl SyncProgress {

@@ -115,6 +115,7 @@ mod tests {
             refused: vec![refused(1, "anna"), refused(2, "mug")],
             outcomes: vec![outcome(1, "anna"), outcome(2, "mug")],
             learning: Some(LearnedPack { pack: digest("later"), ..learned("anna") }),
+            replays: 0,
         };
         folder.keep_progress(&progress, &mut ()).unwrap();
         let leftovers = [folder.path().join(".orco-0123456789abcdef"), folder.objects().join("pack.part")];

@@ -25,10 +25,7 @@ use crate::overview::FleetOverview;
 use crate::page;
 use crate::protocol::{MAX_ENROLMENT, ObjectDigest, ReleaseId};
 use crate::rollout::{DEFAULT_CHANNEL, RolloutStage};
-use crate::store::{HubStore, PackRelease, now};
-
-/// Longest time that a code counts.
-const MAX_HOURS: u32 = 24 * 366;
+use crate::store::{HubStore, MAX_CODE_HOURS, PackRelease, now};
 
 type Service = State<Arc<HubService>>;
 /// The number in a path, of whatever form: a stranger must not get to know that it was looked at.
@@ -109,13 +106,19 @@ pub(super) async fn fleet(State(hub): Service, headers: HeaderMap) -> Result<Res
 
 pub(super) async fn new_code(State(hub): Service, request: Request) -> Result<Response, Response> {
     let NewCode { channel, hours } = read(&hub, request).await?;
-    let valid = Duration::from_secs(3_600 * u64::from(hours.min(MAX_HOURS)));
+    if !(1..=MAX_CODE_HOURS).contains(&hours) {
+        return Err(refused(&format!("\"hours\" must be from 1 to {MAX_CODE_HOURS}")));
+    }
+    let valid = Duration::from_secs(3_600 * u64::from(hours));
     let code = run(&hub, move |store| store.new_code(&channel, valid, now())).await?;
     Ok(shown(&json!({ "code": code.to_string() })))
 }
 
 pub(super) async fn release(State(hub): Service, request: Request) -> Result<Response, Response> {
     let NewRelease { packs, channel, stage, same_label } = read(&hub, request).await?;
+    if packs.is_empty() {
+        return Err(refused("\"packs\" is empty: name at least one pack by its digest"));
+    }
     let made = run(&hub, move |store| {
         let release = PackRelease { packs: &packs, channel: &channel, stage, same_label, key: None };
         store.release_packs(&release, now())

@@ -11,6 +11,9 @@ use crate::error::HubError;
 use crate::protocol::{CodeKey, DeviceId, Enrolled, Enrolment, EnrolmentCode, RequestHead, Signature, bounded};
 use crate::rollout;
 
+/// Longest time that a code may count, in hours: a year.
+pub const MAX_CODE_HOURS: u32 = 24 * 366;
+
 /// A code as the database has it.
 struct CodeRecord {
     key: CodeKey,

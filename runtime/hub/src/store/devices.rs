@@ -9,6 +9,7 @@ use crate::rollout;
 
 /// A device of the fleet.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct DeviceRecord {
     /// Its identifier.
     pub id: DeviceId,

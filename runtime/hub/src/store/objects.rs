@@ -58,6 +58,7 @@ impl ObjectFolder {
 
     fn put_at(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
         let folder = path.parent().unwrap_or(&self.0);
+        files::check_folder_owner(folder)?;
         if !folder.is_dir() {
             files::create_folder(folder)?;
         }

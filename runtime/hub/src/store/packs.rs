@@ -1,6 +1,7 @@
 //! Packs and pictures that devices push.
 
 use orco_runtime::pack::{self, Pack};
+use orco_runtime::state::sentence::with_causes;
 use orco_runtime::store::kept_pictures;
 use rusqlite::{OptionalExtension, Row, Transaction, params};
 
@@ -15,6 +16,7 @@ const MAX_BYTES: i64 = 4 << 30;
 
 /// A pack that a device pushed.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct PackRecord {
     /// Its digest.
     pub digest: ObjectDigest,
@@ -122,7 +124,8 @@ impl HubStore {
         let pack = match pack::open(body, None) {
             Ok(pack) => pack,
             Err(error) => {
-                let refusal = StoredAnswer::refusal(RefusalKind::Invalid, format!("the pack is refused: {error}"));
+                let reason = format!("the pack is refused: {}", with_causes(&error));
+                let refusal = StoredAnswer::refusal(RefusalKind::Invalid, reason);
                 return self.answer_once(head, now, |_| Ok(refusal));
             }
         };

@@ -40,6 +40,7 @@ impl ReleaseKind {
 
 /// A release.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct ReleaseRecord {
     /// Its number.
     pub id: ReleaseId,
@@ -136,8 +137,9 @@ impl HubStore {
     }
 
     /// Gives packs to a channel. A pack takes the place of an earlier one of its label and bundle, if the same devices
-    /// made both or the new one has the shots of both. Where somebody else changes the channel's releases meanwhile, they
-    /// are combined anew.
+    /// made both or the new one has the shots of both. One that is the newest of its label there already stays the
+    /// release that it is, widened to the stage. Where somebody else changes the channel's releases meanwhile, they are
+    /// combined anew.
     ///
     /// # Errors
     /// [`HubError`] if a pack is not there, packs cannot be combined, or the releases cannot be kept.
@@ -164,6 +166,8 @@ impl HubStore {
         let mut chosen = packs.into_iter().map(|digest| self.pack(digest)).collect::<Result<Vec<_>, _>>()?;
         if same_label == SameLabel::Merge {
             chosen.extend(self.packs_to_merge_with(&chosen, channel)?);
+            // The same packs make the same merged one, whichever of them were named.
+            chosen.sort_by_key(|record| record.digest);
         }
         let opened = chosen.iter().map(|record| self.opened(record)).collect::<Result<Vec<_>, _>>()?;
         let combined = merge::combine(opened, same_label)?;
@@ -207,14 +211,7 @@ impl HubStore {
         name: &str,
         bundle_digest: &ObjectDigest,
     ) -> Result<Option<ReleaseRecord>, HubError> {
-        let connection = self.connection();
-        let all = active(&connection, channel)?;
-        let is_same = |release: &ReleaseRecord| {
-            release.kind == ReleaseKind::Pack
-                && release.bundle_digest == *bundle_digest
-                && label::same(&release.name, name)
-        };
-        Ok(all.into_iter().find(is_same))
+        Ok(newest_pack(&active(&self.connection(), channel)?, name, bundle_digest).cloned())
     }
 
     /// Packs of other devices that are released under the labels of these, to be merged with them.
@@ -261,10 +258,15 @@ impl HubStore {
         now: UnixSeconds,
     ) -> Result<Option<Vec<ReleaseId>>, HubError> {
         self.in_transaction(|transaction| {
-            if !active(transaction, channel)?.iter().map(|release| release.id).eq(before.iter().copied()) {
+            let present = active(transaction, channel)?;
+            if !present.iter().map(|release| release.id).eq(before.iter().copied()) {
                 return Ok(None);
             }
-            new.iter().map(|release| insert(transaction, release, now)).collect::<Result<_, _>>().map(Some)
+            let release = |new: &ReleaseDraft<'_>| match repeated(transaction, &present, new)? {
+                Some(known) => widen(transaction, known, new.stage),
+                None => insert(transaction, new, now),
+            };
+            new.iter().map(release).collect::<Result<_, _>>().map(Some)
         })
     }
 
@@ -284,8 +286,7 @@ impl HubStore {
             if stage.percent() < present {
                 return Err(HubError::StaleStage { release, present });
             }
-            transaction.execute("UPDATE release SET stage = ?2 WHERE id = ?1", params![release.0, stage.percent()])?;
-            Ok(())
+            update_stage(transaction, release, stage)
         })
     }
 
@@ -364,6 +365,44 @@ fn active(connection: &Connection, channel: &str) -> Result<Vec<ReleaseRecord>, 
     let mut query = connection.prepare_cached(&query)?;
     let releases = query.query_map([channel], record)?.collect::<Result<_, _>>()?;
     Ok(releases)
+}
+
+/// Of releases, newest first, that of a pack that devices have for a label on a bundle.
+fn newest_pack<'a>(
+    releases: &'a [ReleaseRecord],
+    name: &str,
+    bundle_digest: &ObjectDigest,
+) -> Option<&'a ReleaseRecord> {
+    let is_same = |release: &&ReleaseRecord| {
+        release.kind == ReleaseKind::Pack && release.bundle_digest == *bundle_digest && label::same(&release.name, name)
+    };
+    releases.iter().find(is_same)
+}
+
+/// The release that a new one of a pack would only repeat: withdrawing one of two alike would change nothing. An older
+/// one does not count, since a later release took its place.
+fn repeated<'a>(
+    connection: &Connection,
+    present: &'a [ReleaseRecord],
+    new: &ReleaseDraft<'_>,
+) -> Result<Option<&'a ReleaseRecord>, HubError> {
+    let newest = newest_pack(present, &new.name, &new.bundle_digest);
+    let Some(newest) = newest.filter(|newest| newest.identity == new.identity) else { return Ok(None) };
+    let known: BTreeSet<ObjectDigest> = origins(connection, newest.id)?.into_iter().collect();
+    Ok((known == new.origins.iter().copied().collect()).then_some(newest))
+}
+
+/// Gives a release to as many devices as a repeated one names, if those are more.
+fn widen(transaction: &Transaction<'_>, known: &ReleaseRecord, stage: RolloutStage) -> Result<ReleaseId, HubError> {
+    if stage > known.stage {
+        update_stage(transaction, known.id, stage)?;
+    }
+    Ok(known.id)
+}
+
+fn update_stage(transaction: &Transaction<'_>, release: ReleaseId, stage: RolloutStage) -> Result<(), HubError> {
+    transaction.execute("UPDATE release SET stage = ?2 WHERE id = ?1", params![release.0, stage.percent()])?;
+    Ok(())
 }
 
 fn origins(connection: &Connection, release: ReleaseId) -> Result<Vec<ObjectDigest>, HubError> {

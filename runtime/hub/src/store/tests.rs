@@ -270,6 +270,36 @@ fn stages_widen_and_never_narrow() {
     assert!(matches!(hub.set_stage(ReleaseId(99), RolloutStage::All), Err(HubError::NoRelease { .. })));
 }
 
+/// Withdrawing one of two alike would leave the other.
+#[test]
+fn a_pack_that_is_released_again_stays_one_release() {
+    let (_folder, hub) = hub();
+    let [mut three, mut seven] = ["door 3", "door 7"].map(|name| Caller::enrolled(&hub, name));
+    let packs = [three.push(&hub, "mug", 3.0), seven.push(&hub, "mug", 7.0)];
+    let release = |channel: &str, packs: &[ObjectDigest], stage: RolloutStage| {
+        let same_label = SameLabel::Merge;
+        hub.release_packs(&PackRelease { packs, channel, stage, same_label, key: None }, NOW).unwrap()[0]
+    };
+    let stages = || hub.releases().unwrap().iter().map(|release| release.stage).collect::<Vec<_>>();
+    let first = release(DEFAULT_CHANNEL, &packs, RolloutStage::First);
+    assert_eq!(release(DEFAULT_CHANNEL, &packs, RolloutStage::Quarter), first);
+    assert_eq!(release(DEFAULT_CHANNEL, &packs, RolloutStage::First), first);
+    assert_eq!(stages(), [RolloutStage::Quarter], "it widens, and never narrows");
+    for pack in packs {
+        let merged = release(DEFAULT_CHANNEL, &[pack], RolloutStage::All);
+        assert_eq!(merged, first, "with what the channel has, it makes the same pack");
+    }
+    assert_ne!(release("gates", &packs, RolloutStage::All), first, "another channel has its own");
+    hub.withdraw(first).unwrap();
+    assert!(target(&hub, &three.id()).packs.is_empty());
+
+    let again = release(DEFAULT_CHANNEL, &packs, RolloutStage::All);
+    let newer = release(DEFAULT_CHANNEL, &[three.push(&hub, "mug", 3.5)], RolloutStage::All);
+    let back = release(DEFAULT_CHANNEL, &packs, RolloutStage::All);
+    assert!(first < again && again < newer && newer < back, "each takes the place of the one before");
+    assert_eq!(target(&hub, &three.id()).packs[0].release, back);
+}
+
 #[test]
 fn devices_read_what_their_channel_holds_and_nothing_else() {
     let (_folder, hub) = hub();

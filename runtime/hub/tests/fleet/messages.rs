@@ -57,7 +57,7 @@ fn administrators_are_told_whose_fault_it_is() {
     let folder = tempfile::tempdir().unwrap();
     let (hub, token) = (folder.path().join("hub"), folder.path().join("token"));
     let store = HubStore::open(&hub).unwrap();
-    let options = HubOptions { listen: ([127, 0, 0, 1], 0).into(), token_file: Some(token.clone()), tls: None };
+    let options = HubOptions::new(([127, 0, 0, 1], 0)).token_file(Some(token.clone()));
     let server = HubServer::bind(HubStore::open(&hub).unwrap(), &options).unwrap();
     let mut network = HttpTransport::new(&format!("http://{}", server.address()));
     let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
@@ -68,11 +68,19 @@ fn administrators_are_told_whose_fault_it_is() {
     device.sync(&mut network);
     let pack = store.packs().unwrap()[0].digest;
     let headers = vec![("authorization", format!("Bearer {}", std::fs::read_to_string(&token).unwrap().trim()))];
-    let mut status = |path: &str, body: String| {
-        let path = format!("/admin/v1/releases{path}");
+    let mut ask = |path: &str, body: String| {
+        let path = format!("/admin/v1/{path}");
         let request = WireRequest { method: "POST", path, headers: headers.clone(), body: body.into() };
-        network.exchange(&request).unwrap().status
+        network.exchange(&request).unwrap()
     };
+    for (hours, expected) in [("0", 422), ("8785", 422), ("99999", 422), ("1", 200), ("8784", 200)] {
+        let answer = ask("codes", format!(r#"{{"hours":{hours}}}"#));
+        assert_eq!(answer.status, expected, "{hours}");
+        let said = String::from_utf8(answer.body).unwrap();
+        assert_eq!(said.contains("must be from 1 to 8784"), expected == 422, "{said}");
+    }
+    let mut status = |path: &str, body: String| ask(&format!("releases{path}"), body).status;
+    assert_eq!(status("", r#"{"packs":[]}"#.into()), 422, "nothing would be released");
     let packs = |digest: &str| format!(r#"{{"packs":["{digest}","{digest}"]}}"#);
     let wider = || r#"{"percent":25}"#.to_owned();
     assert_eq!(status("", packs(&"5".repeat(64))), 404);
@@ -129,6 +137,32 @@ fn a_code_counts_once_and_for_its_hub() {
     let other = EnrolmentCode::generate(SigningKey::generate().unwrap().verifying_key().fingerprint()).unwrap();
     assert!(matches!(enrol(&device, &other), Err(SyncError::OtherHub { .. })));
     assert!(matches!(thief.device().sync(&mut fleet.network(), &mut ()), Err(SyncError::NotEnrolled)));
+}
+
+/// As where the image of a card was taken after its device enrolled.
+#[test]
+fn two_devices_with_one_key_are_told_of_and_a_restored_backup_is_not() {
+    let fleet = Fleet::new();
+    let [device, copy] = ["door 3", "door 7"].map(|name| fleet.device(name));
+    device.enrol(&mut fleet.network(), &fleet.hub.store(), DEFAULT_CHANNEL);
+    std::fs::create_dir_all(copy.fleet().path()).unwrap();
+    for name in ["identity.json", "sequence.json"] {
+        std::fs::copy(device.fleet().path().join(name), copy.fleet().path().join(name)).unwrap();
+    }
+    // The same message with the same number would be one that a network delivered twice.
+    copy.teach("mug", 1);
+    let warned_after = |device: &DeviceFiles| {
+        device.sync(&mut fleet.network());
+        let report = fleet.hub.store().devices().unwrap()[0].report.clone().unwrap();
+        report.health.warnings.iter().any(|warning| warning.contains("two devices may use the same key"))
+    };
+    assert!(!warned_after(&device) && !warned_after(&device));
+    assert!(!warned_after(&copy), "the first may be a restored backup");
+    assert!(!warned_after(&copy), "it went on as one");
+    assert!(!warned_after(&device) && !warned_after(&copy));
+    assert!(warned_after(&device) && warned_after(&copy));
+    // Only one goes on.
+    assert!(warned_after(&device) && !warned_after(&device));
 }
 
 #[test]
@@ -415,7 +449,7 @@ fn a_device_syncs_by_https() {
     files::replace(&key, made.signing_key.serialize_pem().as_bytes()).unwrap();
     let tls = Some(Tls { certificate: certificate.clone(), key });
     let store = || HubStore::open(folder.path().join("hub")).unwrap();
-    let options = HubOptions { listen: ([127, 0, 0, 1], 0).into(), token_file: None, tls };
+    let options = HubOptions::new(([127, 0, 0, 1], 0)).tls(tls);
     let server = HubServer::bind(store(), &options).unwrap();
     let url = format!("https://localhost:{}", server.address().port());
     let (stop, stopped) = tokio::sync::oneshot::channel::<()>();

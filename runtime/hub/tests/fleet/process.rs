@@ -22,7 +22,7 @@ const KILLS: usize = 10;
 #[ignore = "serves for the test that kills it"]
 fn serve_until_killed() {
     let Some(folder) = std::env::var_os(FOLDER) else { return };
-    let options = HubOptions { listen: (Ipv4Addr::LOCALHOST, 0).into(), token_file: None, tls: None };
+    let options = HubOptions::new((Ipv4Addr::LOCALHOST, 0));
     let server = HubServer::bind(HubStore::open(folder).unwrap(), &options).unwrap();
     eprintln!("\nport {}", server.address().port());
     server.run().unwrap();

@@ -81,7 +81,7 @@ impl KillableHub {
 
     pub fn restart(&self) {
         self.kill();
-        let options = HubOptions { listen: (Ipv4Addr::LOCALHOST, 0).into(), token_file: None, tls: None };
+        let options = HubOptions::new((Ipv4Addr::LOCALHOST, 0));
         let server = HubServer::bind(self.store(), &options).unwrap();
         self.port.store(server.address().port(), Ordering::SeqCst);
         let (stop, stopped) = oneshot::channel::<()>();

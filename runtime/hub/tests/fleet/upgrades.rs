@@ -432,7 +432,7 @@ fn a_device_whose_bundle_a_person_changed_follows_its_channel_again() {
     store.release_bundle(&release_of(&bundle), now()).unwrap();
     device.sync(&mut network);
     let old = Bundle::open(shipped()).unwrap();
-    upgrade::undo(&old, &Store::new(device.state()), &LearnerSettings::default()).unwrap().durable().unwrap();
+    upgrade::undo_upgrade(&old, &Store::new(device.state()), &LearnerSettings::default()).unwrap().durable().unwrap();
     device.sync(&mut network);
     assert_eq!(device.learner().bundle().digest, Bundle::open(&bundle).unwrap().digest);
     assert_eq!(device.labels(), ["duck"]);

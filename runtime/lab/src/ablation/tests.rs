@@ -1,6 +1,6 @@
 use core::ops::ControlFlow;
 
-use orco_core::config::LearnConfig;
+use orco_core::config::MethodConfig;
 use orco_core::exemplar::ExemplarPrecision;
 use orco_core::projection::HeadShape;
 use orco_core::workers::Serial;
@@ -19,7 +19,7 @@ fn label(class: usize) -> String {
 }
 
 /// Three base classes with two exemplars each, of random features, and a random head.
-fn base_model(config: LearnConfig) -> BaseModel {
+fn base_model(config: MethodConfig) -> BaseModel {
     let mut random = Random::new(1, "base model");
     let mut head = Head::zeros(HeadShape { inputs: INPUTS, hidden: 8, outputs: TARGETS });
     for values in head.parameters_mut() {
@@ -33,7 +33,7 @@ fn base_model(config: LearnConfig) -> BaseModel {
         head,
         classes: (0..3).map(|class| Class { label: label(class), target: class as u32, session: 0 }).collect(),
         exemplars,
-        config: LearnConfig { epochs: 4, warmup_epochs: 1, batch: 8, views: 1, ..config },
+        config: MethodConfig { epochs: 4, warmup_epochs: 1, batch: 8, views: 1, ..config },
         statistics: None,
     }
 }
@@ -64,7 +64,7 @@ fn ablated(base_model: &BaseModel, ablation: Ablation) -> [State; 2] {
 #[test]
 fn without_a_change_the_states_are_the_devices() {
     for config in
-        [LearnConfig::published(), LearnConfig::edge(), LearnConfig { exemplar_bytes: 150, ..LearnConfig::edge() }]
+        [MethodConfig::published(), MethodConfig::edge(), MethodConfig { exemplar_bytes: 150, ..MethodConfig::edge() }]
     {
         let base_model = base_model(config);
         let learned = states(&base_model, |session, state, new| session.learn(state, new).unwrap().0);
@@ -74,7 +74,7 @@ fn without_a_change_the_states_are_the_devices() {
 
 #[test]
 fn every_assignment_gives_each_class_a_target_of_its_own() {
-    let base_model = base_model(LearnConfig::edge());
+    let base_model = base_model(MethodConfig::edge());
     let targets = |state: &State| -> Vec<u32> { state.classes.iter().map(|class| class.target).collect() };
     let mut found = Vec::new();
     for assignment in [Assignment::Greedy, Assignment::Reassigned, Assignment::Random] {
@@ -90,7 +90,7 @@ fn every_assignment_gives_each_class_a_target_of_its_own() {
 
 #[test]
 fn only_a_reassignment_moves_earlier_classes() {
-    let base_model = base_model(LearnConfig::edge());
+    let base_model = base_model(MethodConfig::edge());
     // Where all free targets are given away, some new class wants that of an earlier one.
     let is_moved = |assignment, first: usize| {
         let (memory, on_progress) = (&mut SessionMemory::default(), &mut |_| ControlFlow::Continue(()));
@@ -113,7 +113,7 @@ fn only_a_reassignment_moves_earlier_classes() {
 
 #[test]
 fn perturbation_changes_the_head() {
-    let base_model = base_model(LearnConfig { perturbation_width: 0.1, ..LearnConfig::published() });
+    let base_model = base_model(MethodConfig { perturbation_width: 0.1, ..MethodConfig::published() });
     let head = |ablation| ablated(&base_model, ablation)[0].head.clone().unwrap();
     let none = PerturbedTargets { base: false, incremental: false, free: false };
     let heads = [
@@ -130,7 +130,7 @@ fn perturbation_changes_the_head() {
 #[test]
 fn exemplars_stay_within_their_bytes() {
     let one = Bank::new(INPUTS, 1, ExemplarPrecision::Int8).bytes_per_exemplar();
-    let base_model = base_model(LearnConfig { exemplar_bytes: 4 * one, ..LearnConfig::published() });
+    let base_model = base_model(MethodConfig { exemplar_bytes: 4 * one, ..MethodConfig::published() });
     let mut found = Vec::new();
     for keep in [ExemplarSelection::First, ExemplarSelection::Random, ExemplarSelection::Herding] {
         let [first, second] = ablated(&base_model, Ablation { keep, ..Ablation::default() });
@@ -143,7 +143,7 @@ fn exemplars_stay_within_their_bytes() {
 
 #[test]
 fn earlier_classes_keep_as_many_exemplars_as_they_may() {
-    let base_model = base_model(LearnConfig::published());
+    let base_model = base_model(MethodConfig::published());
     for (most, kept) in [(0, &[5, 5, 5, 5, 6, 6, 6, 6][..]), (1, &[3, 4, 5, 5, 5, 5, 6, 6, 6, 6])] {
         let ablation = Ablation { earlier_exemplars: Some(most), ..Ablation::default() };
         let [first, second] = ablated(&base_model, ablation);

@@ -1,6 +1,6 @@
 //! Measures all that a report shows.
 
-use core::ops::ControlFlow;
+use core::ops::{ControlFlow, Range};
 use std::sync::Mutex;
 
 use orco_runtime::bundle::Bundle;
@@ -50,7 +50,7 @@ pub struct ReportPlan<'a> {
     pub benchmark: &'a Benchmark,
     /// The systems, [`System::DEVICE`] first.
     pub systems: &'a [System],
-    /// Draws of the shots.
+    /// Draws of the shots; of those that are one and the same, one is measured.
     pub draws: usize,
     /// Seed of the draws, of shuffling and of perturbation.
     pub seed: u64,
@@ -69,7 +69,8 @@ pub fn collect(
     on_system: &mut dyn FnMut(System),
     on_epoch: &(dyn Fn() -> ControlFlow<()> + Sync),
 ) -> Result<BundleReport, EvaluateError> {
-    let ReportPlan { bundle, benchmark, systems, draws, seed, command } = *plan;
+    let ReportPlan { bundle, benchmark, systems, seed, command, .. } = *plan;
+    let draws = benchmark.distinct_draws(plan.draws);
     let base_model = &bundle.base_model;
     let config = &base_model.config;
     let mut report = BundleReport {
@@ -188,12 +189,17 @@ pub(super) struct ShownPictures {
     pub(super) of: Vec<usize>,
 }
 
-/// A few measured pictures of a few classes, which are spread over all of them.
+/// A few measured pictures of a few classes, which are spread over all that have such pictures.
 pub(super) fn shown_pictures(base_model: &BaseModel, benchmark: &Benchmark) -> ShownPictures {
     let (base, new) = (base_model.classes.len(), benchmark.labels.len());
-    let spread =
-        |first: usize, count: usize, of: usize| (0..of.min(count)).map(move |n| first + n * count / of.min(count));
-    let classes: Vec<usize> = spread(0, base, SHOWN / 2).chain(spread(base, new, SHOWN / 2)).collect();
+    let mut is_measured = vec![false; base + new];
+    benchmark.measured.classes().iter().for_each(|class| is_measured[*class as usize] = true);
+    let spread = |of: Range<usize>| {
+        let measured: Vec<usize> = of.filter(|&class| is_measured[class]).collect();
+        let shown = measured.len().min(SHOWN / 2);
+        (0..shown).map(move |n| measured[n * measured.len() / shown])
+    };
+    let classes: Vec<usize> = spread(0..base).chain(spread(base..base + new)).collect();
     let inputs = base_model.head.inputs;
     let (mut rows, mut of) = (Vec::new(), Vec::new());
     let features = benchmark.measured.clean();
@@ -244,4 +250,23 @@ fn similarities(base_model: &BaseModel, benchmark: &Benchmark, session: usize, s
     let kinds = [own_base, own_new, others, cosines(&projected, &free, dimension)];
     let kinds = KINDS.iter().zip(kinds).filter_map(|(name, cosines)| SimilarityKind::of(name, &cosines));
     Similarities { session, kinds: kinds.collect() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn classes_that_are_shown_have_pictures() {
+        let bundle = Bundle::open(concat!(env!("CARGO_MANIFEST_DIR"), "/../../models/cifar100-micro")).unwrap();
+        let mut benchmark = Benchmark::of(&bundle).unwrap();
+        let all = shown_pictures(&bundle.base_model, &benchmark).classes;
+        assert_eq!(all, [0, 15, 30, 45, 60, 70, 80, 90]);
+        let is_kept = |picture: &usize| ![0, 60, 61].contains(&benchmark.measured.classes()[*picture]);
+        let kept: Vec<usize> = (0..benchmark.measured.len()).filter(is_kept).collect();
+        benchmark.measured = benchmark.measured.only(&kept);
+        let ShownPictures { classes, of, .. } = shown_pictures(&bundle.base_model, &benchmark);
+        assert_eq!((classes[0], classes[4], classes.len()), (1, 62, 8));
+        assert!((0..classes.len()).all(|number| of.contains(&number)));
+    }
 }

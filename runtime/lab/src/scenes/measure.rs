@@ -142,7 +142,7 @@ pub enum SceneError {
     #[error(transparent)]
     Place(#[from] PictureFileError),
     /// The folder for states cannot be made.
-    #[error("a folder for the state cannot be made: {0}")]
+    #[error("a folder for the state cannot be made")]
     Folder(#[from] io::Error),
     /// The learner cannot be opened.
     #[error(transparent)]

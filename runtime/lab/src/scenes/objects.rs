@@ -31,7 +31,7 @@ pub struct MaskedPicture(pub RgbaImage);
 #[non_exhaustive]
 pub enum ObjectError {
     /// A folder cannot be read.
-    #[error("{} cannot be read: {source}", path.display())]
+    #[error("{} cannot be read", path.display())]
     Folder {
         /// The folder.
         path: PathBuf,
@@ -39,7 +39,7 @@ pub enum ObjectError {
         source: io::Error,
     },
     /// A picture or its mask cannot be read.
-    #[error("{} cannot be read: {source}", path.display())]
+    #[error("{} cannot be read", path.display())]
     Picture {
         /// The file.
         path: PathBuf,
@@ -125,7 +125,16 @@ impl MaskedPicture {
 
 #[cfg(test)]
 mod tests {
+    use orco_runtime::state::sentence::with_causes;
+
     use super::*;
+
+    #[test]
+    fn why_a_picture_cannot_be_read_is_told_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let said = with_causes(&MaskedPicture::open(&folder.path().join("cup.png")).unwrap_err());
+        assert_eq!(said.matches("os error 2").count(), 1, "{said}");
+    }
 
     #[test]
     fn each_folder_with_pictures_is_one_thing() {

@@ -3,7 +3,7 @@
 //! systems fall below the one and rise above the other.
 
 use orco_core::align::Sampling;
-use orco_core::config::LearnConfig;
+use orco_core::config::MethodConfig;
 use orco_core::workers::Workers;
 use orco_state::classify::Classifier;
 use orco_state::session::{self, LearnError, NewClass, OnProgress, Session, SessionMemory};
@@ -46,25 +46,25 @@ pub(super) static JOINT: SystemSpec = SystemSpec {
 };
 
 /// Cross entropy over the new classes' samples, and no exemplar of any other class.
-fn fine_tuning(program: LearnConfig) -> LearnConfig {
-    LearnConfig { base_cross_entropy: 0.0, base_exemplars: 0, ..by_cross_entropy(program) }
+fn fine_tuning(program: MethodConfig) -> MethodConfig {
+    MethodConfig { base_cross_entropy: 0.0, base_exemplars: 0, ..by_cross_entropy(program) }
 }
 
 /// Cross entropy over all samples, those of base classes among them; every session starts from the head of phase 2.
-fn joint(program: LearnConfig) -> LearnConfig {
-    LearnConfig { base_cross_entropy: 1.0, ..by_cross_entropy(program) }
+fn joint(program: MethodConfig) -> MethodConfig {
+    MethodConfig { base_cross_entropy: 1.0, ..by_cross_entropy(program) }
 }
 
 /// The published program's settings without its other losses.
-fn by_cross_entropy(program: LearnConfig) -> LearnConfig {
-    LearnConfig { contrast: 0.0, orthogonality: 0.0, cross_entropy: 1.0, ..program }
+fn by_cross_entropy(program: MethodConfig) -> MethodConfig {
+    MethodConfig { contrast: 0.0, orthogonality: 0.0, cross_entropy: 1.0, ..program }
 }
 
 /// A head that every session trains on from where the last one left it, on the new shots alone.
 struct FineTuned<'a> {
     /// The bundle's, with the head as trained so far.
     base_model: BaseModel,
-    config: &'a LearnConfig,
+    config: &'a MethodConfig,
     seed: u64,
     workers: &'a dyn Workers,
     memory: SessionMemory,
@@ -72,7 +72,7 @@ struct FineTuned<'a> {
 }
 
 impl<'a> FineTuned<'a> {
-    fn new(base_model: &BaseModel, config: &'a LearnConfig, seed: u64, workers: &'a dyn Workers) -> Self {
+    fn new(base_model: &BaseModel, config: &'a MethodConfig, seed: u64, workers: &'a dyn Workers) -> Self {
         let state = State::fresh(base_model, [0; 32]);
         Self { base_model: base_model.clone(), config, seed, workers, memory: SessionMemory::default(), state }
     }

@@ -2,7 +2,7 @@
 //! its answers alone.
 
 use orco_benchmark::{DeviceLearner, FeatureLearner};
-use orco_core::config::{AnswerWeights, LearnConfig};
+use orco_core::config::{AnswerWeights, MethodConfig};
 use orco_state::state::Balance;
 
 use crate::method::Method;
@@ -105,8 +105,8 @@ pub(super) static LDA_BORDER: SystemSpec = SystemSpec {
     ..DEVICE_SPEC
 };
 
-fn answering_by(config: &LearnConfig, answer: AnswerWeights) -> Option<LearnConfig> {
-    Some(LearnConfig { epochs: 0, answer: Some(answer), ..config.clone() })
+fn answering_by(config: &MethodConfig, answer: AnswerWeights) -> Option<MethodConfig> {
+    Some(MethodConfig { epochs: 0, answer: Some(answer), ..config.clone() })
 }
 
 /// A device that has learned nothing yet, with the context's settings.

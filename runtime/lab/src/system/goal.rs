@@ -1,6 +1,6 @@
 //! A projection head trained so that every sample's projection comes to a goal of its own on the unit sphere.
 
-use orco_core::config::LearnConfig;
+use orco_core::config::MethodConfig;
 use orco_core::math::dot;
 use orco_core::projection::{HeadBatch, HeadShape, HeadTraining, SgdUpdate};
 use orco_core::random::Random;
@@ -88,7 +88,7 @@ impl<'a> GoalTrainer<'a> {
         let mut gradient = vec![0.0; most * width];
         let mut order: Vec<usize> = (0..samples).collect();
         let schedule = Schedule { steps: settings.epochs, warmup: 0, start: 0.0, peak: settings.rate, end: 0.0 };
-        let LearnConfig { weight_decay: decay, .. } = LearnConfig::published();
+        let MethodConfig { weight_decay: decay, .. } = MethodConfig::published();
         for epoch in 0..settings.epochs {
             random.shuffle(&mut order);
             let rate = schedule.rate(epoch) as f32;

@@ -242,7 +242,7 @@ impl FeatureLearner for Ridge<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use orco_core::config::LearnConfig;
+    use orco_core::config::MethodConfig;
     use orco_core::exemplar::ExemplarPrecision;
     use orco_core::projection::HeadShape;
     use orco_state::bank::Bank;
@@ -261,7 +261,7 @@ mod tests {
             head: Head::zeros(HeadShape { inputs: 4, hidden: 2, outputs: 3 }),
             classes: (0..3).map(class).collect(),
             exemplars,
-            config: LearnConfig::closed_form(),
+            config: MethodConfig::closed_form(),
             statistics: None,
         };
         let ridge = Ridge::new(&base_model, 1);

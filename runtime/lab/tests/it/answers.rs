@@ -3,7 +3,7 @@
 
 use core::ops::ControlFlow;
 
-use orco_core::config::{AnswerWeights, LearnConfig};
+use orco_core::config::{AnswerWeights, MethodConfig};
 use orco_core::exemplar::ExemplarPrecision;
 use orco_core::projection::HeadShape;
 use orco_core::random::Random;
@@ -65,7 +65,7 @@ fn base_model() -> BaseModel {
     let mut exemplars = Bank::new(INPUTS, 2, ExemplarPrecision::Int8);
     (0..BASE).for_each(|class| exemplars.push(class as u32, &feature(class, &mut random)));
     let classes = (0..BASE).map(|class| Class { label: label(class), target: class as u32, session: 0 });
-    let config = LearnConfig { views: 2, ..LearnConfig::closed_form() };
+    let config = MethodConfig { views: 2, ..MethodConfig::closed_form() };
     let base_model = BaseModel {
         dimension: TARGETS,
         targets: generate(TargetMethod::Orthonormal, TARGETS, TARGETS, 0, 1),
@@ -103,7 +103,7 @@ fn learn(base_model: &BaseModel, state: &State, classes: core::ops::Range<usize>
 }
 
 /// Accuracy on fresh features of base classes, and of learned ones.
-fn accuracy(base_model: &BaseModel, state: &State, config: &LearnConfig) -> [f64; 2] {
+fn accuracy(base_model: &BaseModel, state: &State, config: &MethodConfig) -> [f64; 2] {
     let learned = BASE + state.classes.len();
     [0..BASE, BASE..learned].map(|classes| {
         let (values, of) = features(classes, 30, "measured");
@@ -120,7 +120,7 @@ fn all_that_is_known_answers_better_than_means_alone() {
     assert!(state.is_sound(&base_model) && state.head.is_none());
     let all = accuracy(&base_model, &state, &base_model.config);
     let means = Some(AnswerWeights::NEAREST_MEAN);
-    let alone = accuracy(&base_model, &state, &LearnConfig { answer: means, ..base_model.config.clone() });
+    let alone = accuracy(&base_model, &state, &MethodConfig { answer: means, ..base_model.config.clone() });
     assert!(all[0] > 0.75 && all[1] > 0.75, "{all:?}");
     assert!(all[0] + all[1] > alone[0] + alone[1] + 0.1, "the shared scatter is known: {all:?} against {alone:?}");
     let border = report.border.unwrap();
@@ -325,8 +325,8 @@ fn probabilities_add_up_and_are_as_often_right_as_they_say() {
     let (mut sure, mut right) = (0.0, 0.0);
     for (row, class) in values.chunks_exact(INPUTS).zip(&of) {
         let matches = classifier.matches(row, usize::MAX);
-        assert!((matches.iter().map(|one| one.score).sum::<f32>() - 1.0).abs() < 1e-4);
-        sure += f64::from(matches[0].score) / of.len() as f64;
+        assert!((matches.iter().map(|one| one.score.value()).sum::<f32>() - 1.0).abs() < 1e-4);
+        sure += f64::from(matches[0].score.value()) / of.len() as f64;
         right += f64::from(u8::from(matches[0].class == *class as usize)) / of.len() as f64;
     }
     assert!((sure - right).abs() < 0.1, "{sure} sure, {right} right");

@@ -4,6 +4,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
+use orco_benchmark::benchmark::Benchmark;
+use orco_runtime::bundle::Bundle;
+use orco_runtime::manifest::hexadecimal;
+use orco_state::codec::{self, FileKind};
 use orco_trials::{heavy, skipped};
 use serde_json::Value;
 use tempfile::TempDir;
@@ -37,6 +41,16 @@ impl Eval {
         }
         own.bundle = copy;
         own
+    }
+
+    /// Puts another file into the copy of a bundle, and its digest into the manifest.
+    fn replace(&self, name: &str, bytes: &[u8]) {
+        let digest = |bytes: &[u8]| hexadecimal(&codec::digest(bytes));
+        let (path, manifest) = (self.bundle.join(name), self.bundle.join("manifest.toml"));
+        let (before, text) = (digest(&fs::read(&path).unwrap()), fs::read_to_string(&manifest).unwrap());
+        assert!(text.contains(&before), "{text}");
+        fs::write(&path, bytes).unwrap();
+        fs::write(&manifest, text.replace(&before, &digest(bytes))).unwrap();
     }
 
     fn command(&self, arguments: &[&str]) -> Command {
@@ -190,6 +204,33 @@ fn a_damaged_or_unsigned_bundle_is_refused() {
     let bytes = fs::read(&benchmark).unwrap();
     fs::write(&benchmark, &bytes[..1000]).unwrap();
     eval.refused(&[], "benchmark.postcard is damaged");
+}
+
+#[test]
+fn a_bundle_without_samples_is_told_from_settings_without_statistics() {
+    let eval = Eval::on_copy_of("cifar100-micro");
+    eval.refused(&["--unknown", "--preset", "edge"], "these settings answer without the bundle's statistics");
+    let mut statistics = Bundle::open(&eval.bundle).unwrap().base_model.statistics.unwrap();
+    statistics.set_aside = statistics.set_aside.empty_like();
+    eval.replace("statistics.postcard", &statistics.encode());
+    eval.refused(&["--unknown"], "the bundle has no samples set aside");
+}
+
+#[test]
+fn draws_that_are_the_same_are_measured_once() {
+    let eval = Eval::on_copy_of("cifar100-micro");
+    let mut benchmark = Benchmark::of(&Bundle::open(&eval.bundle).unwrap()).unwrap();
+    let kept: Vec<usize> =
+        benchmark.candidates.by_class().into_values().flat_map(|of| of.into_iter().take(5)).collect();
+    benchmark.candidate_sources = kept.iter().map(|&candidate| benchmark.candidate_sources[candidate]).collect();
+    benchmark.candidates = benchmark.candidates.only(&kept);
+    eval.replace("benchmark.postcard", &codec::encode(FileKind::Benchmark, &benchmark));
+    let measured = eval.json(&["--draws", "3", "--systems", "ncm"]);
+    assert_eq!((&measured["draws"], &measured["systems"][0]["draws"]), (&1.into(), &1.into()));
+    assert!(measured["systems"][0]["ahm_deviation"].is_null());
+    let said = eval.command(&["--draws", "3", "--systems", "ncm"]).output().unwrap();
+    let said = String::from_utf8(said.stdout).unwrap();
+    assert!(said.contains(", 1 draw of 5 shots\n") && said.contains("all draws hold the same shots"), "{said}");
 }
 
 #[test]

@@ -5,7 +5,7 @@ use core::ops::ControlFlow;
 use std::path::Path;
 
 use orco_benchmark::benchmark::Benchmark;
-use orco_core::config::LearnConfig;
+use orco_core::config::MethodConfig;
 use orco_core::workers::Serial;
 use orco_lab::estimates::EstimateRow;
 use orco_lab::unknown::UnknownRow;
@@ -60,7 +60,7 @@ fn sets_hold_the_right_label_as_often_as_they_say_and_ranges_hold_more_than_thei
     let some: Vec<usize> = (0..benchmark.measured.len()).step_by(10).collect();
     benchmark.measured = benchmark.measured.only(&some);
     let base_model = &bundle.base_model;
-    let config = &LearnConfig { epochs: 0, ..base_model.config.clone() };
+    let config = &MethodConfig { epochs: 0, ..base_model.config.clone() };
     let measurement = Measurement { base_model, benchmark: &benchmark, system: System::DEVICE, config, seed: 1 };
     let rows = measurement.estimate_errors(0, 0.05).unwrap().unwrap();
     assert_eq!(rows.len(), 8);

@@ -108,5 +108,7 @@ test("a file that is saved can be read for as long as a browser asks where to pu
 test("a file has the name that the service gives it", () => {
   assert.equal(attachedName('attachment; filename="everyday-2026-11-26.orcobackup"'), "everyday-2026-11-26.orcobackup");
   assert.equal(attachedName("attachment; filename*=UTF-8''mug.orcopack"), undefined);
+  const escaped = "attachment; filename=\"my%20mug.orcopack\"; filename*=UTF-8''my%20mug.orcopack";
+  assert.equal(attachedName(escaped), undefined, "the page knows the label as it is written");
   assert.equal(attachedName(null), undefined);
 });

@@ -36,7 +36,8 @@ impl AnswerThread {
         let is_other = problem != before;
         match &problem {
             Some(problem) if is_other => log::error!("{problem}"),
-            None if is_other => log::info!("the state can be used again"),
+            // As loud as the problem was: whoever read that reads this.
+            None if is_other => log::warn!("the state can be used again"),
             Some(_) => return false,
             None => {}
         }

@@ -13,7 +13,7 @@ use serde::Deserialize;
 use serde::de::{Deserializer, Error};
 use serde_json::{Value, json};
 
-use super::{Json, NewLabel, Path, Query, blocking, usable};
+use super::{Json, NewLabel, Path, Query, blocking, flag, usable};
 use crate::changes::ChangeRequest;
 use crate::error::{ErrorCode, Refusal};
 use crate::id::Id;
@@ -72,7 +72,7 @@ pub async fn answers(
     State(service): State<Arc<Service>>,
     Json(AnswersRequest { answers }): Json<AnswersRequest>,
 ) -> Result<axum::Json<Value>, Refusal> {
-    let Some(scope) = AnswerScope::CHOICES.into_iter().find(|scope| scope.name() == answers) else {
+    let Some(scope) = AnswerScope::named(&answers) else {
         let names = AnswerScope::CHOICES.map(AnswerScope::name).join(", ");
         return Err(Refusal::bad_request(format!("answers must be one of {names}")));
     };
@@ -104,7 +104,7 @@ pub async fn rename(
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ForgetQuery {
-    #[serde(default)]
+    #[serde(default, deserialize_with = "flag")]
     purge: bool,
 }
 
@@ -228,9 +228,9 @@ pub async fn balance(
     State(service): State<Arc<Service>>,
     Json(BalanceRequest { balance }): Json<BalanceRequest>,
 ) -> Result<Response, Refusal> {
-    let Some(balance) = Balance::ALL.into_iter().find(|known| known.name() == balance) else {
-        let names: Vec<&str> = Balance::ALL.iter().map(|known| known.name()).collect();
-        return Err(Refusal::bad_request(format!("the balance must be one of {}", names.join(", "))));
+    let Some(balance) = Balance::named(&balance) else {
+        let names = Balance::ALL.map(Balance::name).join(", ");
+        return Err(Refusal::bad_request(format!("the balance must be one of {names}")));
     };
     Ok(queued(&service.changes().ask(ChangeRequest::Balance { balance })?))
 }

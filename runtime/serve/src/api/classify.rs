@@ -11,7 +11,7 @@ use orco_runtime::thumbnails::Thumbnails;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::{Query, blocking, picture, thumbnails};
+use super::{Query, blocking, flag, picture, thumbnails};
 use crate::admission::Admitted;
 use crate::error::Refusal;
 use crate::inbox;
@@ -26,10 +26,10 @@ pub struct ClassifyQuery {
     #[serde(default = "default_top")]
     top: usize,
     /// Whether the stored exemplars that it is like are named.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "flag")]
     why: bool,
     /// Whether the picture goes into the inbox if it is not recognised.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "flag")]
     inbox: bool,
 }
 

@@ -13,6 +13,7 @@ use axum::extract::State;
 use axum::http::{HeaderMap, HeaderValue, header};
 use axum::response::IntoResponse;
 use orco_runtime::ndarray::{Array2, Axis};
+use orco_runtime::state::label;
 use serde::{Serialize, Serializer};
 
 use super::model::ModelPath;
@@ -35,8 +36,9 @@ const MAX_ROWS_PER_CALL: usize = 64;
 const BYTES_PER_MATCH: usize = 32;
 /// Most characters of a probability in an answer.
 const MAX_PROBABILITY_CHARS: usize = 16;
-/// Most bytes that an answer holds once for each vector: label, best probability, whether it is known.
-const MAX_ROW_BYTES: usize = 512;
+/// Most bytes that an answer holds once for each vector: its label, and that in JSON, where each of its bytes may be
+/// escaped; best probability, whether it is known, and what stands around them.
+const MAX_ROW_BYTES: usize = 3 * label::MAX_TEXT + 64;
 
 /// `POST /v2/models/{name}/infer`, and the same with the model's version.
 ///
@@ -312,4 +314,17 @@ fn write_answer(
     // The answer waits for whoever asked to read it.
     room.grow_to(body.len())?;
     Ok((headers, room.holding(body)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_longest_label_has_room_in_an_answer() {
+        let label = "\"".repeat(label::MAX_TEXT);
+        assert!(label::is_usable(&label));
+        let row = serde_json::to_vec(&(&label, f32::MIN_POSITIVE, false)).unwrap();
+        assert!(label.len() + row.len() <= MAX_ROW_BYTES, "{} bytes", row.len());
+    }
 }

@@ -11,7 +11,7 @@ use orco_runtime::image_rs::RgbImage;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::{NewLabel, Path, Query, blocking, picture, usable};
+use super::{NewLabel, Path, Query, blocking, flag, picture, usable};
 use crate::admission::Admitted;
 use crate::answers::SufficiencyAnswer;
 use crate::error::{ErrorCode, Refusal};
@@ -70,7 +70,7 @@ pub async fn sufficiency(
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ShotQuery {
-    #[serde(default)]
+    #[serde(default, deserialize_with = "flag")]
     anyway: bool,
 }
 

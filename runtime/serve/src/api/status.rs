@@ -24,7 +24,7 @@ pub async fn status(State(service): State<Arc<Service>>) -> Result<Json<Value>, 
     let known = service.answers.knowledge();
     let manifest = &service.manifest;
     let scopes = AnswerScope::CHOICES.map(AnswerScope::name);
-    let dial: Vec<&str> = Balance::ALL.iter().map(|balance| balance.name()).collect();
+    let dial = Balance::ALL.map(Balance::name);
     let jobs: Vec<Value> = service.changes().unfinished().iter().map(Job::json).collect();
     Ok(Json(json!({
         "problem": known.problem, "problems": problems,

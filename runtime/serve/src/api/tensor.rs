@@ -84,6 +84,22 @@ struct RequestedOutput<'a> {
 #[derive(Default, Deserialize)]
 struct OutputParameters {
     binary_data: Option<bool>,
+    classification: Option<IgnoredAny>,
+    shared_memory_region: Option<IgnoredAny>,
+}
+
+impl OutputParameters {
+    /// Why they cannot be answered: they are of an extension that is not there, and without it the answer would be another
+    /// one than was asked for.
+    fn objection(&self) -> Option<&'static str> {
+        if self.classification.is_some() {
+            return Some(
+                "this service has no classification extension: ask for \"label\" or \"probabilities\" as they are",
+            );
+        }
+        let sentence = "this service has no shared memory extension: take the data from the answer";
+        self.shared_memory_region.is_some().then_some(sentence)
+    }
 }
 
 /// A value, or its default where it is null, as clients write fields that they leave empty.
@@ -106,6 +122,9 @@ impl<'de> Deserialize<'de> for OutputList {
                 while let Some(RequestedOutput { name, parameters }) = list.next_element()? {
                     let known = OUTPUTS.iter().position(|output| *output == name);
                     let place = known.ok_or_else(|| A::Error::unknown_variant(&name, &OUTPUTS))?;
+                    if let Some(objection) = parameters.objection() {
+                        return Err(A::Error::custom(objection));
+                    }
                     outputs.0[place] = Some(parameters.binary_data);
                 }
                 Ok(outputs)
@@ -144,6 +163,7 @@ struct Input<'a> {
 #[derive(Default, Deserialize)]
 struct Parameters {
     binary_data_size: Option<usize>,
+    shared_memory_region: Option<IgnoredAny>,
 }
 
 /// A request, whose first `json` bytes are JSON and the others binary.
@@ -156,6 +176,9 @@ pub(super) fn read(body: &Bytes, json: usize, features: usize) -> Result<Inferen
         request.map_err(|error| Refusal::bad_request(format!("the request: {error}")))?;
     if id.as_ref().is_some_and(|id| id.len() > MAX_ID_BYTES) {
         return Err(Refusal::bad_request(format!("\"id\" must have at most {MAX_ID_BYTES} bytes")));
+    }
+    if input.parameters.shared_memory_region.is_some() {
+        return Err(Refusal::bad_request("this service has no shared memory extension: send the data itself"));
     }
     let binary = input.parameters.binary_data_size.map(|size| {
         let binary = body.slice(json..);
@@ -508,6 +531,33 @@ mod tests {
             let error = read(&json).unwrap_err();
             assert!(error.contains(told), "{json}: {error}");
         }
+    }
+
+    #[test]
+    fn parameters_of_extensions_that_are_not_there_are_refused() {
+        let input = r#"{"name":"image","datatype":"BYTES","shape":[1],"parameters":{},"data":["AAEC"]}"#;
+        let request = |input: &str, parameters: &str| {
+            let outputs = format!(r#"[{{"name":"label","parameters":{{{parameters}}}}}]"#);
+            read(&format!(r#"{{"inputs":[{input}],"outputs":{outputs}}}"#)).map(drop)
+        };
+        assert_eq!(request(input, r#""binary_data":false,"classification":null"#), Ok(()));
+        let (region, classes) = (r#""shared_memory_region":"gpu""#, r#""classification":2"#);
+        let in_memory = input.replace("{}", &format!("{{{region}}}"));
+        for (input, parameters, told) in [
+            (input, classes, "no classification extension"),
+            (input, region, "no shared memory extension: take the data from the answer"),
+            (in_memory.as_str(), "", "no shared memory extension: send the data itself"),
+        ] {
+            let error = request(input, parameters).unwrap_err();
+            assert!(error.contains(told), "{input} {parameters}: {error}");
+        }
+    }
+
+    #[test]
+    fn the_openapi_document_says_how_long_an_identifier_may_be() {
+        let document: serde_json::Value = serde_json::from_str(crate::page::OPENAPI).unwrap();
+        let id = &document["components"]["schemas"]["InferenceRequest"]["properties"]["id"];
+        assert_eq!(id["maxLength"], MAX_ID_BYTES);
     }
 
     #[test]

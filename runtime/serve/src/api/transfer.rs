@@ -23,6 +23,8 @@ use crate::transfer::WrittenBackup;
 
 /// Bytes of a file that are sent at a time.
 const CHUNK: usize = 64 << 10;
+/// Most characters of a label in the plain name of a file.
+const MAX_PLAIN_LABEL: usize = 200;
 /// What clients are told a file of ours is.
 const OURS: &str = "application/octet-stream";
 
@@ -61,8 +63,24 @@ pub async fn pack(State(service): State<Arc<Service>>, Path(label): Path<String>
     let label = learned(&service, &label)?;
     let (transfer, exported) = (service.transfer.clone(), label.clone());
     let bytes = blocking(move || transfer.pack(&exported)).await??;
-    let attached = format!("attachment; filename*=UTF-8''{}.orcopack", escaped(&label));
-    Ok(([(header::CONTENT_TYPE, OURS.to_owned()), (header::CONTENT_DISPOSITION, attached)], bytes).into_response())
+    let headers = [(header::CONTENT_TYPE, OURS.to_owned()), (header::CONTENT_DISPOSITION, attached_pack(&label))];
+    Ok((headers, bytes).into_response())
+}
+
+/// What clients are told to call the file of a pack, in both forms (RFC 6266, appendix D): curl and others read the plain
+/// one alone, and without it would call every pack `pack`.
+fn attached_pack(label: &str) -> String {
+    let label = escaped(label);
+    format!("attachment; filename=\"{}.orcopack\"; filename*=UTF-8''{label}.orcopack", beginning(&label))
+}
+
+/// As much of an escaped label as a name of a file holds everywhere. No escape is cut in two.
+fn beginning(escaped: &str) -> &str {
+    let Some(beginning) = escaped.get(..MAX_PLAIN_LABEL) else { return escaped };
+    match beginning.rfind('%') {
+        Some(start) if start + 3 > MAX_PLAIN_LABEL => &beginning[..start],
+        _ => beginning,
+    }
 }
 
 /// How the class of a pack is called here.
@@ -95,4 +113,25 @@ pub async fn import(
     }
     knowledge.check_free_target()?;
     Ok(queued(&service.changes().ask(ChangeRequest::Import { label, pack: Box::new(pack), room: room.into() })?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pack_has_a_plain_name_and_one_of_any_language() {
+        assert_eq!(attached_pack("mug"), "attachment; filename=\"mug.orcopack\"; filename*=UTF-8''mug.orcopack");
+        let escaped = "%C3%9F%22.orcopack";
+        assert_eq!(attached_pack("ß\""), format!("attachment; filename=\"{escaped}\"; filename*=UTF-8''{escaped}"));
+    }
+
+    #[test]
+    fn a_long_plain_name_is_cut_between_two_escapes() {
+        for (plain, kept) in [(197, 200), (198, 198), (199, 199), (200, 200), (201, 200)] {
+            let label = "m".repeat(plain) + "ßß";
+            assert_eq!(beginning(&escaped(&label)).len(), kept, "{plain}");
+            assert!(attached_pack(&label).ends_with("%C3%9F%C3%9F.orcopack"), "{plain}");
+        }
+    }
 }

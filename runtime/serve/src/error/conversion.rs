@@ -207,9 +207,11 @@ impl From<&ImageError> for Refusal {
     fn from(error: &ImageError) -> Self {
         let picture = |code| Self::new(code, format!("the picture {error}"));
         match error {
-            ImageError::Format => picture(ErrorCode::NotAPicture),
+            ImageError::Format | ImageError::Empty | ImageError::LfsPointer => picture(ErrorCode::NotAPicture),
             ImageError::Foreign(format) => picture(ErrorCode::UnsupportedPicture).with("format", format.name),
-            ImageError::TooLarge => picture(ErrorCode::PictureTooLarge),
+            ImageError::TooLarge | ImageError::LargeWebp { .. } | ImageError::LargeMetadata => {
+                picture(ErrorCode::PictureTooLarge)
+            }
             ImageError::Damaged(reason) => picture(ErrorCode::PictureDamaged).with("reason", reason.as_str()),
             _ => picture(ErrorCode::BadRequest),
         }

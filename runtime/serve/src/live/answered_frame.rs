@@ -39,8 +39,8 @@ impl RegionTrack {
 }
 
 impl LiveWorker {
-    /// Asks what a picture shows, and offers it to the inbox; none if requests went first.
-    fn ask(&self, picture: &RgbImage, permit: &Permit) -> Option<PictureAnswer> {
+    /// Asks what a picture shows, and offers it to the inbox; none if requests went first, or it was refused.
+    fn ask(&mut self, picture: &RgbImage, permit: &Permit) -> Option<PictureAnswer> {
         match self.answers.try_answer(Admitted::new(self.input.fit(picture), permit.clone()))? {
             Ok(answer) => {
                 self.inbox.offer_frame(picture, &answer);
@@ -48,12 +48,13 @@ impl LiveWorker {
             }
             Err(refusal) => {
                 log::warn!("camera: {}", refusal.sentence);
+                self.was_refused = true;
                 None
             }
         }
     }
 
-    /// What the regions of a frame are shown as; none if requests went first.
+    /// What the regions of a frame are shown as; none if requests went first, or it was refused.
     pub(super) fn show(
         &mut self,
         picture: &RgbImage,
@@ -119,6 +120,7 @@ impl LiveWorker {
         let frame = PixelRect { x: 0, y: 0, width: picture.width(), height: picture.height() };
         let things = answered_things(foreground, bounds.unwrap_or(frame));
         if things.is_empty() {
+            self.track(name).things.add_empty();
             return Some(ShownRegion { empty: true, ..ShownRegion::default() });
         }
         let fill = self.input.mean_colour();

@@ -66,7 +66,8 @@ impl LiveWorker {
         };
         let has_moved = (self.reported.frame, self.reported.unreadable) != (frame, status.unreadable);
         let is_due = self.reported.at.is_none_or(|at| at.elapsed() >= REPORT_EVERY);
-        if self.reported.shown != shown || has_moved && is_due {
+        // Each picture of a folder is an answer of its own.
+        if self.reported.shown != shown || has_moved && (is_due || self.is_folder) {
             self.telemetry.events.send(Event::Live(Arc::new(self.shared.snapshot())));
             let (at, unreadable) = (Some(Instant::now()), status.unreadable);
             self.reported = Reported { at, shown, frame, unreadable };

@@ -14,6 +14,7 @@ use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
 
 use crate::machine::host_name;
+use crate::setters::setters;
 use crate::token::is_exposed;
 
 /// Longest password that MQTT transmits, in bytes.
@@ -32,7 +33,7 @@ pub enum MqttError {
     #[error("there is a password for the MQTT broker, but no user: name that, too")]
     NoUser,
     /// The password's file cannot be read.
-    #[error("cannot read the MQTT password file {}: {source}", path.display())]
+    #[error("cannot read the MQTT password file {}", path.display())]
     Password {
         /// The file.
         path: PathBuf,
@@ -135,6 +136,7 @@ impl fmt::Display for BrokerAddress {
 
 /// Where and how the device reports, as somebody wrote it.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct MqttSettings {
     /// The broker's address: see [`BrokerAddress`].
     pub broker: String,
@@ -154,6 +156,18 @@ pub struct MqttSettings {
     pub discovery: String,
     /// Whether the camera's pictures are published, to whoever may read from the broker.
     pub pictures: bool,
+}
+
+setters! {
+    MqttSettings:
+    user: Option<String>,
+    password_file: Option<PathBuf>,
+    ca_file: Option<PathBuf>,
+    id: Option<String>,
+    name: String,
+    topic: String,
+    discovery: String,
+    pictures: bool,
 }
 
 impl MqttSettings {

@@ -240,7 +240,8 @@ mod tests {
     fn live(label: &str, probability: f32) -> Event {
         let class = ClassProbability { label: label.into(), probability, provisional: false, in_set: true };
         let answer = AgreedAnswer { classes: vec![class], frames: 1, known: true };
-        let status = CameraStatus { phase: CameraPhase::Running, ..CameraStatus::default() };
+        let mut status = CameraStatus::default();
+        status.phase = CameraPhase::Running;
         let regions = Arc::new([ShownRegion { answer, ..ShownRegion::default() }]);
         Event::Live(Arc::new(LiveSnapshot { status, regions, ..LiveSnapshot::default() }))
     }

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use hmac::{Hmac, KeyInit, Mac};
+use orco_runtime::clock::seconds_since_1970;
 use orco_runtime::manifest::hexadecimal;
 use orco_runtime::state::sentence::counted;
 use serde_json::json;
@@ -102,8 +103,8 @@ impl Webhook {
         body.to_string().into_bytes()
     }
 
-    /// HMAC-SHA256 over the time, a point, and the message, in hexadecimal digits. A receiver that compares the time
-    /// with its own is not told the same thing twice by somebody who listens.
+    /// HMAC-SHA256 over the time of the call, a point, and the message, in hexadecimal digits. A receiver that compares
+    /// the time with its own is not told the same thing twice by somebody who listens.
     fn signature(&self, time: u64, body: &[u8]) -> Option<String> {
         let mut mac = Hmac::<Sha256>::new_from_slice(self.secret.as_ref()?).ok()?;
         mac.update(format!("{time}.").as_bytes());
@@ -113,7 +114,6 @@ impl Webhook {
 
     fn call(&self, occurrence: &Occurrence, is_stopping: &dyn Fn() -> bool) -> Result<(), String> {
         let body = self.body(occurrence);
-        let signature = self.signature(occurrence.time, &body);
         let client: ureq::Agent =
             ureq::Agent::config_builder().timeout_global(Some(ACTION_TIMEOUT)).max_redirects(0).build().new_agent();
         let (mut failure, mut calls) = (String::new(), 0);
@@ -122,11 +122,13 @@ impl Webhook {
                 break;
             }
             calls += 1;
+            // That of this call: actions wait for each other, and receivers refuse an old signature.
+            let time = seconds_since_1970();
             let mut request = client
                 .post(&self.url)
                 .header("Content-Type", "application/json")
-                .header("X-OrCo-Time", occurrence.time.to_string());
-            if let Some(signature) = &signature {
+                .header("X-OrCo-Time", time.to_string());
+            if let Some(signature) = self.signature(time, &body) {
                 request = request.header("X-OrCo-Signature", format!("sha256={signature}"));
             }
             match request.send(&body[..]) {
@@ -163,7 +165,10 @@ fn run(command: &[String], occurrence: &Occurrence, is_stopping: &dyn Fn() -> bo
             None => {
                 let _ = process.kill();
                 let _ = process.wait();
-                return Err(format!("it was ended after {} s", ACTION_TIMEOUT.as_secs()));
+                return Err(match is_stopping() {
+                    true => "it was ended with the service".to_owned(),
+                    false => format!("it was ended after {} s", ACTION_TIMEOUT.as_secs()),
+                });
             }
         }
     }
@@ -196,6 +201,15 @@ impl Gpio {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[cfg(unix)]
+    #[test]
+    fn a_program_that_ends_with_the_service_is_not_said_to_have_taken_too_long() {
+        let command = ["/bin/sleep", "60"].map(str::to_owned);
+        let occurrence = Occurrence { label: "mug".into(), probability: None, time: 0, picture: None };
+        let why = run(&command, &occurrence, &|| true).unwrap_err();
+        assert_eq!(why, "it was ended with the service");
+    }
 
     #[test]
     fn a_message_is_signed_over_its_time_and_its_body() {

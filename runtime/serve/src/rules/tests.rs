@@ -10,15 +10,18 @@ use std::time::{Duration, Instant};
 use hmac::{Hmac, KeyInit, Mac};
 use orco_camera::{CameraPhase, CameraStatus};
 use orco_runtime::bundle::Bundle;
+use orco_runtime::clock::seconds_since_1970;
 use orco_runtime::learner::{Learner, LearnerSettings, Shots};
+use orco_runtime::state::Class;
 use orco_runtime::store::Store;
 use serde_json::Value;
 use sha2::Sha256;
 use tempfile::TempDir;
 
-use super::{Occurrence, Rule, RuleClock, Rules, shown_labels};
+use super::{Action, Occurrence, Rule, RuleClock, Rules, Webhook, shown_labels, unknown_labels};
 use crate::Service;
 use crate::agreement::AgreedAnswer;
+use crate::knowledge::Knowledge;
 use crate::live::LiveSettings;
 use crate::live_snapshot::{LiveSnapshot, ShownRegion};
 use crate::prediction::ClassProbability;
@@ -83,6 +86,20 @@ fn rules_that_cannot_be_used_are_refused_with_a_reason() {
 }
 
 #[test]
+fn labels_that_no_class_has_are_named() {
+    let folder = TempDir::new().unwrap();
+    let about = |labels: &[&str]| {
+        let rule = |label: &&str| format!("[[rule]]\nlabel = \"{label}\"\ncommand = [\"/bin/true\"]\n");
+        rules(folder.path(), &labels.iter().map(rule).collect::<String>()).unwrap()
+    };
+    let mug = Class { label: "mug".into(), target: 0, session: 1 };
+    let known = Knowledge { classes: vec![mug], ..Knowledge::default() };
+    assert_eq!(unknown_labels(&about(&["mug", "unknown", "empty"]), &known), None);
+    let warning = unknown_labels(&about(&["Mug", "mug", "cup", "Mug"]), &known).unwrap();
+    assert!(warning.starts_with("no class is called \"Mug\" or \"cup\" yet"), "{warning}");
+}
+
+#[test]
 fn what_is_shown_is_told_in_the_words_of_rules() {
     let answer = |known| {
         let class = ClassProbability { label: "mug".into(), probability: 0.5, provisional: false, in_set: true };
@@ -90,7 +107,8 @@ fn what_is_shown_is_told_in_the_words_of_rules() {
     };
     let thing = |known| AnsweredThing { id: 1, bounds: [0.0; 4], answer: answer(known) };
     let labels = |region: ShownRegion| -> Vec<String> {
-        let status = CameraStatus { phase: CameraPhase::Running, ..CameraStatus::default() };
+        let mut status = CameraStatus::default();
+        status.phase = CameraPhase::Running;
         let live = LiveSnapshot { status, regions: [region].into(), ..LiveSnapshot::default() };
         shown_labels(&live).into_iter().map(|(label, _)| label).collect()
     };
@@ -141,6 +159,34 @@ fn request(listener: &TcpListener, answer: &str) -> (String, Vec<u8>) {
     (head, bytes.split_off(end))
 }
 
+/// The time in the head of a request, which the signature beside it covers.
+fn signed_time(head: &str, body: &[u8], secret: &[u8]) -> u64 {
+    let header = |name: &str| head.lines().find_map(|line| line.strip_prefix(name)).unwrap().to_owned();
+    let time = header("x-orco-time: ");
+    let mut mac = Hmac::<Sha256>::new_from_slice(secret).unwrap();
+    mac.update(format!("{time}.").as_bytes());
+    mac.update(body);
+    let signature: String = mac.finalize().into_bytes().iter().map(|byte| format!("{byte:02x}")).collect();
+    assert_eq!(header("x-orco-signature: "), format!("sha256={signature}"));
+    time.parse().unwrap()
+}
+
+#[test]
+fn a_call_that_had_to_wait_is_signed_with_the_time_of_the_call() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/seen", listener.local_addr().unwrap());
+    let action = Action::Webhook(Webhook { url, secret: Some(b"geheim".to_vec()), picture: false });
+    let before = seconds_since_1970();
+    let call = thread::spawn(move || {
+        let long_ago = Occurrence { label: "mug".into(), probability: None, time: before - 600, picture: None };
+        action.perform(&long_ago, &|| false)
+    });
+    let (head, body) = request(&listener, "204 No Content");
+    call.join().unwrap().unwrap();
+    assert!(signed_time(&head, &body, b"geheim") >= before, "{head}");
+    assert_eq!(serde_json::from_slice::<Value>(&body).unwrap()["time"], before - 600, "that of what was seen");
+}
+
 /// A folder is the camera and shows a duck again and again. The web address fails at first.
 #[test]
 fn a_web_address_is_told_what_the_camera_shows_until_it_takes_it() {
@@ -176,19 +222,14 @@ fn a_web_address_is_told_what_the_camera_shows_until_it_takes_it() {
         }
     });
 
-    let (_, first) = request(&listener, "503 Service Unavailable");
+    let (first_head, first) = request(&listener, "503 Service Unavailable");
     let (head, second) = request(&listener, "204 No Content");
     assert_eq!(first, second, "it is told again");
     let message: Value = serde_json::from_slice(&second).unwrap();
     assert_eq!(message["label"], "duck", "{message}");
     assert!(message["picture"].as_str().is_some_and(|picture| picture.starts_with("/9j/")), "a JPEG");
-    let time = message["time"].as_u64().unwrap();
-    assert!(head.contains(&format!("x-orco-time: {time}")), "{head}");
-    let mut mac = Hmac::<Sha256>::new_from_slice(b"geheim").unwrap();
-    mac.update(format!("{time}.").as_bytes());
-    mac.update(&second);
-    let signature: String = mac.finalize().into_bytes().iter().map(|byte| format!("{byte:02x}")).collect();
-    assert!(head.contains(&format!("x-orco-signature: sha256={signature}")), "{head}");
+    let [first_call, second_call] = [&first_head, &head].map(|head| signed_time(head, &second, b"geheim"));
+    assert!(message["time"].as_u64().unwrap() <= first_call && first_call < second_call, "{first_head}\n{head}");
     listener.set_nonblocking(true).unwrap();
     thread::sleep(Duration::from_secs(1));
     assert!(listener.accept().is_err(), "the pause is not over");

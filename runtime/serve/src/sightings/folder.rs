@@ -47,33 +47,15 @@ impl SightingFolder {
     /// [`ServeError::Sightings`] if it cannot be read or written, or holds other files and no sightings.
     pub fn open(folder: &Path) -> Result<Self, ServeError> {
         let failed = |source: io::Error| ServeError::Sightings { path: folder.into(), reason: source.to_string() };
-        if folder.exists() && !folder.is_dir() {
-            let reason = "it is a file: name a folder".to_owned();
-            return Err(ServeError::Sightings { path: folder.into(), reason });
-        }
-        if !folder.is_dir() {
+        if !folder.exists() {
             files::create_folder(folder).map_err(failed)?;
         }
         let path = folder.join(FILE);
-        let text = match files::read_own(&path, MAX_FILE) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                if fs::read_dir(folder).map_err(failed)?.next().is_some() {
-                    let reason = format!("it holds other files and no {FILE}: name an empty folder, or a new one");
-                    return Err(ServeError::Sightings { path: folder.into(), reason });
-                }
-                None
-            }
-            read => Some(read.map_err(failed)?),
-        };
         let mut opened = Self { folder: folder.into(), sightings: VecDeque::new(), problem: None };
-        let Some(text) = text else {
+        let Some(text) = read_list(folder)? else {
             files::replace(&path, HEADING.as_bytes()).map_err(failed)?;
             return Ok(opened);
         };
-        if !text.starts_with(HEADING.as_bytes()) {
-            let reason = format!("{FILE} is not one of ours: it does not start with {}", HEADING.trim_end());
-            return Err(ServeError::Sightings { path: folder.into(), reason });
-        }
         let mut rows = csv::Reader::from_reader(&*text);
         let (read, unread): (Vec<_>, Vec<_>) =
             rows.deserialize::<Sighting>().partition(|row| row.as_ref().is_ok_and(|row| is_id(&row.id)));
@@ -140,7 +122,7 @@ impl SightingFolder {
             let folder = self.folder.display();
             match &problem {
                 Some(reason) => log::warn!("sightings are not written into {folder}: {reason}"),
-                None => log::info!("sightings are written into {folder} again"),
+                None => log::warn!("sightings are written into {folder} again"),
             }
         }
         self.problem = problem;
@@ -235,6 +217,32 @@ impl SightingFolder {
     }
 }
 
+/// The text of a folder's list; none where the folder is empty.
+///
+/// # Errors
+/// [`ServeError::Sightings`] if it is no folder, cannot be read, or holds other files and no sightings.
+pub(super) fn read_list(folder: &Path) -> Result<Option<Vec<u8>>, ServeError> {
+    let refused = |reason: String| ServeError::Sightings { path: folder.into(), reason };
+    if !folder.is_dir() {
+        return Err(refused("it is a file: name a folder".to_owned()));
+    }
+    let text = match files::read_own(&folder.join(FILE), MAX_FILE) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            return match fs::read_dir(folder).map_err(|error| refused(error.to_string()))?.next() {
+                Some(_) => {
+                    Err(refused(format!("it holds other files and no {FILE}: name an empty folder, or a new one")))
+                }
+                None => Ok(None),
+            };
+        }
+        read => read.map_err(|error| refused(error.to_string()))?,
+    };
+    if text.starts_with(HEADING.as_bytes()) {
+        return Ok(Some(text));
+    }
+    Err(refused(format!("{FILE} is not one of ours: it does not start with {}", HEADING.trim_end())))
+}
+
 /// Whether a text has the form of our ids: such a name leads nowhere else.
 fn is_id(text: &str) -> bool {
     let is_number = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
@@ -261,6 +269,7 @@ mod tests {
     use tempfile::TempDir;
 
     use super::*;
+    use crate::tests::warnings;
 
     fn sighting(number: usize, label: &str) -> Sighting {
         let started = Timestamp::from_second(1_800_000_000 + number as i64).unwrap();
@@ -446,11 +455,16 @@ mod tests {
         fs::remove_dir_all(&path).unwrap();
         // Something else lies there meanwhile.
         fs::write(&path, "a user's").unwrap();
+        warnings();
         folder.add(sighting(2, "duck"), Some(b"two"));
         assert!(folder.problem().is_some());
         fs::remove_file(&path).unwrap();
         folder.add(sighting(3, "cone"), Some(b"three"));
         assert_eq!(folder.problem(), None);
+        let shown = path.display();
+        let [away, again] = &warnings()[..] else { panic!("the log has each change once") };
+        assert!(away.starts_with(&format!("sightings are not written into {shown}: ")), "{away}");
+        assert_eq!(*again, format!("sightings are written into {shown} again"));
         let again = SightingFolder::open(&path).unwrap();
         assert_eq!(labels(&again), ["cone", "duck", "mug"]);
         assert_eq!(again.picture("1800000003-1").as_deref(), Some(&b"three"[..]));

@@ -23,7 +23,7 @@ const EVERY: Duration = Duration::from_millis(20);
 fn looking_at(state: &TempDir, source: &str, options: ServerOptions) -> Running {
     let bundle = Bundle::open(workspace().join("models/cifar100-edge")).unwrap();
     let service = Service::open(bundle, Store::new(state.path()), LearnerSettings::default()).unwrap();
-    let settings = live::LiveSettings { per_second: 1000.0, ..live::LiveSettings::default() };
+    let settings = live::LiveSettings::default().per_second(1000.0);
     service.look_at(source.parse().unwrap(), settings).unwrap();
     Running::serving(service, options)
 }
@@ -112,6 +112,34 @@ fn a_class_that_is_purged_is_shown_no_more_though_no_frame_comes() {
 }
 
 #[test]
+fn each_picture_of_a_folder_decides_alone_and_an_unreadable_one_takes_the_label_away() {
+    let (state, place) = (TempDir::new().unwrap(), TempDir::new().unwrap());
+    let service = looking_at(&state, &format!("folder:{}", place.path().display()), ServerOptions::default());
+    service.teach("cup", "mug");
+    service.teach("duck", "rubber-duck");
+    let mut events = service.connect();
+    write!(events, "GET /api/v1/events HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
+    let put = |name: &str, bytes: &[u8]| std::fs::write(place.path().join(name), bytes).unwrap();
+    // By itself each is taken for what it is.
+    let right = |class: &str, label: &str| {
+        (1..=5).map(|number| sample("learn", class, number)).find(|picture| service.label(picture) == label).unwrap()
+    };
+    let (cup, duck) = (right("mug", "cup"), right("rubber-duck", "duck"));
+    // Together: the later one is shown within seconds of the one before.
+    put("1.jpg", &cup);
+    std::thread::sleep(Duration::from_millis(20));
+    put("2.jpg", &duck);
+    let shown = once(&service, "the second is shown", |shown| shown["frame"] == 2 && shown["label"].is_string());
+    assert_eq!((&shown["label"], &shown["agreed"]), (&json!("duck"), &json!(1)), "{shown}");
+    put("3.jpg", b"no picture");
+    once(&service, "the label is gone", |shown| shown["unreadable"] == 1 && shown["label"].is_null());
+    let told = BufReader::new(events).lines().map(Result::unwrap).filter(|line| line.starts_with("data: "));
+    let mut told = told.filter_map(|line| serde_json::from_str::<Value>(&line["data: ".len()..]).ok());
+    let first = told.find(|event| event["frame"] == 1 && event["label"].is_string()).unwrap();
+    assert_eq!((&first["label"], &first["agreed"]), (&json!("cup"), &json!(1)), "{first}");
+}
+
+#[test]
 fn shots_are_checked_and_the_refused_one_is_taken_anyway() {
     let (state, place) = (TempDir::new().unwrap(), TempDir::new().unwrap());
     let service = looking_at(&state, &format!("folder:{}", place.path().display()), ServerOptions::default());
@@ -155,7 +183,7 @@ fn the_live_stream_needs_the_token_and_plays_on() {
     let (state, fake) = (TempDir::new().unwrap(), FakeCamera::start(tried("cactus"), EVERY));
     let token = state.path().join("token");
     let listen = (Ipv4Addr::LOCALHOST, 0).into();
-    let options = ServerOptions { listen, token_file: Some(token.clone()), ..ServerOptions::default() };
+    let options = ServerOptions::default().listen(listen).token_file(Some(token.clone()));
     let mut service = looking_at(&state, &fake.url().replace("//", "//me:secret@"), options);
     for path in ["/api/v1/live", "/api/v1/camera.jpg", "/api/v1/camera.mjpg"] {
         assert_eq!(service.ask("GET", path, &[], b"").status, 401, "{path}");

@@ -78,6 +78,7 @@ fn a_picture_may_come_as_plain_bytes() {
     let picture = sample("try", "cactus", 1);
     let ask = |kind: &str| service.ask("POST", "/api/v1/classify", &[("Content-Type", kind)], &picture).ok();
     assert_eq!(ask("application/octet-stream"), ask("image/jpeg"));
+    assert_eq!(ask("image/jpg"), ask("image/jpeg"), "some write it so");
 }
 
 #[test]
@@ -99,6 +100,44 @@ fn only_the_outputs_that_are_named_are_answered() {
     let binary = ask(json!([{ "name": "known", "parameters": { "binary_data": true } }, { "name": "label" }]));
     assert!(binary.head.contains("inference-header-content-length: "), "{}", binary.head);
     assert!([0, 1].contains(binary.body.last().unwrap()), "one byte for one answer");
+}
+
+/// Python's `requests` writes a yes as `True`.
+#[test]
+fn a_flag_of_a_query_may_be_written_in_letters_of_any_size() {
+    let (_state, service) = Running::fresh();
+    let picture = sample("try", "cactus", 1);
+    for (query, explained) in [("why=True", true), ("why=TRUE&inbox=True", true), ("why=False", false)] {
+        let answer = service.picture(&format!("/api/v1/classify?{query}"), &picture).ok();
+        assert_eq!(answer["why"].is_array(), explained, "{query}: {answer}");
+    }
+    assert_eq!(service.picture("/api/v1/shots/cactus?anyway=True", &picture).ok()["accepted"], true);
+    let purge = service.ask("DELETE", "/api/v1/classes/nobody?purge=True", &[], b"");
+    assert_eq!(purge.status, 202, "{}", purge.text());
+    let refused = service.picture("/api/v1/classify?why=yes", &picture);
+    assert_eq!((refused.status, refused.error().contains("\"yes\" must be true or false")), (400, true));
+}
+
+/// axios sends an empty object with a DELETE, and curl what it is given.
+#[test]
+fn a_body_that_a_path_does_not_take_is_dropped() {
+    let (_state, service) = Running::fresh();
+    let delete = |headers: &[(&str, &str)], body: &[u8]| service.ask("DELETE", "/api/v1/inbox", headers, body);
+    let json = [("Content-Type", "application/json")];
+    assert_eq!(delete(&[], b"").status, 204);
+    assert_eq!(delete(&json, b"{}").status, 204);
+    assert_eq!(delete(&json, &[b' '; 64 << 10]).status, 204);
+    assert_eq!(service.ask("GET", "/api/v1/status", &json, b"{}").status, 200);
+    let refused = delete(&json, &[b' '; (64 << 10) + 1]);
+    assert_eq!((refused.status, &*refused.error()), (413, "this path takes no body: leave it out"));
+
+    // The next request on the same connection is no part of it.
+    let mut stream = service.connect();
+    let head = "DELETE /api/v1/inbox HTTP/1.1\r\nHost: localhost\r\n";
+    write!(stream, "{head}Transfer-Encoding: chunked\r\n\r\n2\r\n{{}}\r\n0\r\n\r\n").unwrap();
+    write!(stream, "{head}Connection: close\r\n\r\n").unwrap();
+    let answers = Answer::read(stream);
+    assert_eq!((answers.status, answers.text().starts_with("HTTP/1.1 204 ")), (204, true), "{}", answers.text());
 }
 
 fn gzip(body: &[u8]) -> Vec<u8> {

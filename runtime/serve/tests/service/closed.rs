@@ -22,8 +22,8 @@ fn guarded(folder: &Path, body_timeout: Duration) -> Running {
     let token = folder.join("token");
     let listen = (Ipv4Addr::UNSPECIFIED, 0).into();
     let host_names = vec!["orco.example".to_owned()];
-    let options =
-        ServerOptions { listen, token_file: Some(token.clone()), host_names, body_timeout, ..ServerOptions::default() };
+    let options = ServerOptions::default().listen(listen).token_file(Some(token.clone()));
+    let options = options.host_names(host_names).body_timeout(body_timeout);
     let mut service = Running::with(&folder.join("state"), options);
     service.address.set_ip(Ipv4Addr::LOCALHOST.into());
     service.token = Some(std::fs::read_to_string(token).unwrap().trim().to_owned());
@@ -124,6 +124,31 @@ fn every_route_that_changes_something_is_refused_to_strangers() {
     assert_eq!(service.ask("GET", "/../../etc/passwd", &[], b"").status, 404);
 }
 
+/// Names may end in a dot, and httpx sends the zone of a link-local address.
+#[test]
+fn a_host_may_be_written_in_every_form_that_clients_send() {
+    let folder = TempDir::new().unwrap();
+    let service = guarded(folder.path(), Duration::from_secs(30));
+    let status = |host: &str, origin: &str| {
+        let headers = [("Host", host), ("Origin", origin)];
+        let sent = headers.iter().filter(|(_, value)| !value.is_empty()).copied().collect::<Vec<_>>();
+        service.ask("GET", "/api/v1/status", &sent, b"").status
+    };
+    for host in ["localhost.", "localhost.:8080", "ORCO.example.", "[fe80::1%eth0]:8443", "[fe80::1%25eth0]", "[::1]"] {
+        assert_eq!(status(host, ""), 200, "{host}");
+        assert_eq!(status(host, "http://evil.example"), 403, "{host}");
+    }
+    assert_eq!(status("orco.example.:80", "http://orco.example.:80"), 200);
+    assert_eq!(status("orco.example.:80", "http://orco.example:80"), 403, "a browser writes both alike");
+    for host in ["orco.example..", ".", "evil.example.", "[evil.example%eth0]", "[fe80::1%eth0", "[%]", "fe80::1%eth0"]
+    {
+        assert_eq!(status(host, ""), 421, "{host}");
+    }
+    let (_state, service) = Running::fresh();
+    let status = |host: &str| service.ask("GET", "/api/v1/status", &[("Host", host)], b"").status;
+    assert_eq!([status("localhost."), status("[::1%lo]"), status("[fe80::1%eth0]")], [200, 200, 421]);
+}
+
 #[test]
 fn slow_bodies_and_heads_are_cut_off_while_others_are_served() {
     let mut trial = orco_trials::trial!(9, "slow requests");
@@ -153,7 +178,7 @@ fn a_first_head_is_waited_for_briefly_and_an_idle_connection_is_kept() {
     const HEAD: Duration = Duration::from_millis(300);
     const REQUEST: &str = "GET /v2/health/live HTTP/1.1\r\nHost: localhost\r\n\r\n";
     let state = TempDir::new().unwrap();
-    let service = Running::with(state.path(), ServerOptions { head_timeout: HEAD, ..ServerOptions::default() });
+    let service = Running::with(state.path(), ServerOptions::default().head_timeout(HEAD));
     let answered = |stream: &mut TcpStream| {
         let mut status = [0; 12];
         stream.write_all(REQUEST.as_bytes()).and_then(|()| stream.read_exact(&mut status)).is_ok_and(|()| {
@@ -166,7 +191,7 @@ fn a_first_head_is_waited_for_briefly_and_an_idle_connection_is_kept() {
     let mut kept = service.connect();
     assert!(answered(&mut kept));
     for sent in ["", &REQUEST[..REQUEST.len() - 2]] {
-        let (mut stream, began) = (service.connect(), Instant::now());
+        let (began, mut stream) = (Instant::now(), service.connect());
         stream.write_all(sent.as_bytes()).unwrap();
         assert_eq!(stream.read(&mut [0]).unwrap_or(0), 0, "{sent:?}");
         assert!(began.elapsed() >= HEAD && began.elapsed() < 20 * HEAD, "{sent:?}: {:?}", began.elapsed());
@@ -352,22 +377,19 @@ fn service(state: &Path) -> Arc<Service> {
 fn off_the_machine_a_token_of_its_owner_alone_is_demanded() {
     let folder = TempDir::new().unwrap();
     let service = service(&folder.path().join("state"));
-    let outside = ServerOptions { listen: (Ipv4Addr::UNSPECIFIED, 0).into(), ..ServerOptions::default() };
+    let outside = ServerOptions::default().listen((Ipv4Addr::UNSPECIFIED, 0).into());
     let refused = Server::bind(Arc::clone(&service), outside.clone()).err().unwrap();
     assert!(matches!(refused, ServeError::NoToken { .. }), "{refused}");
     let path = folder.path().join("token");
-    let with = ServerOptions { token_file: Some(path.clone()), ..outside };
+    let with = outside.token_file(Some(path.clone()));
     Server::bind(Arc::clone(&service), with.clone()).unwrap();
     assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
     std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o644)).unwrap();
     let refused = Server::bind(Arc::clone(&service), with).err().unwrap();
     assert!(matches!(refused, ServeError::TokenOpen { .. }), "{refused}");
-    let taken = Server::bind(
-        Arc::clone(&service),
-        ServerOptions { listen: ([127, 0, 0, 1], 0).into(), ..ServerOptions::default() },
-    );
+    let taken = Server::bind(Arc::clone(&service), ServerOptions::default().listen(([127, 0, 0, 1], 0).into()));
     let listen = taken.as_ref().unwrap().address();
-    let refused = Server::bind(service, ServerOptions { listen, ..ServerOptions::default() }).err().unwrap();
+    let refused = Server::bind(service, ServerOptions::default().listen(listen)).err().unwrap();
     assert!(matches!(refused, ServeError::Listen { .. }), "{refused}");
 }
 
@@ -386,11 +408,10 @@ fn tls_is_spoken_where_a_certificate_is_given() {
         assert!(matches!(refused, ServeError::KeyOpen { .. }) && refused.to_string().contains("chmod 600"));
     }
     std::fs::set_permissions(&key, std::fs::Permissions::from_mode(0o600)).unwrap();
-    let damaged =
-        ServerOptions { tls: Some(Tls { certificate: key.clone(), key: key.clone() }), ..ServerOptions::default() };
+    let damaged = ServerOptions::default().tls(Some(Tls { certificate: key.clone(), key: key.clone() }));
     assert!(Server::bind(service(&state), damaged).is_err());
     let tls = Some(Tls { certificate, key });
-    let running = Running::with(&state, ServerOptions { tls, ..ServerOptions::default() });
+    let running = Running::with(&state, ServerOptions::default().tls(tls));
     assert!(running.url.starts_with("https://localhost:"));
 
     let mut roots = rustls::RootCertStore::empty();

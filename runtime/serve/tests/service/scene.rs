@@ -26,7 +26,7 @@ const THING: u32 = 150;
 fn looking_at(state: &Path, source: &str) -> Running {
     let bundle = Bundle::open(workspace().join("models/cifar100-edge")).unwrap();
     let service = Service::open(bundle, Store::new(state), LearnerSettings::default()).unwrap();
-    let settings = live::LiveSettings { per_second: 1000.0, ..live::LiveSettings::default() };
+    let settings = live::LiveSettings::default().per_second(1000.0);
     service.look_at(source.parse().unwrap(), settings).unwrap();
     Running::serving(service, ServerOptions::default())
 }

@@ -63,6 +63,36 @@ fn every_field_of_an_answer_is_described() {
     assert!(found.is_empty(), "openapi.json does not describe {found:?}");
 }
 
+/// Programs that are generated from it, and those that try all that it allows.
+#[test]
+fn what_a_request_may_hold_is_described() {
+    let (_state, service) = Running::fresh();
+    let document = service.get("/api/v1/openapi.json");
+    let regions = &document["components"]["schemas"]["RegionsRequest"]["properties"]["regions"];
+    let sides = &regions["items"]["properties"]["box"]["prefixItems"];
+    assert_eq!([0_usize, 1].map(|edge| &sides[edge]["exclusiveMaximum"]), [&json!(1); 2]);
+    assert_eq!([2_usize, 3].map(|length| &sides[length]["exclusiveMinimum"]), [&json!(0); 2]);
+    let set = |name: &str, bounds: [f64; 4]| {
+        service.json("POST", "/api/v1/regions", &json!({ "regions": [{ "name": name, "box": bounds }] })).status
+    };
+    assert_eq!(set("shelf", [0.0, 0.0, 1.0, 0.5]), 200);
+    for bounds in [[0.0, 0.0, 0.0, 1.0], [0.0, 0.0, 1.0, 0.0], [1.0, 0.0, 0.1, 1.0], [0.0, 1.0, 1.0, 0.1]] {
+        assert_eq!(set("shelf", bounds), 400, "{bounds:?}");
+    }
+    assert_eq!((&regions["items"]["properties"]["name"], set("a=b", [0.0, 0.0, 1.0, 0.5])), (&label(), 400));
+    for (path, name) in [("/api/v1/undo", "entry"), ("/api/v1/undo", "last"), ("/api/v1/redo", "last")] {
+        let schema = &document["paths"][path]["post"]["requestBody"]["content"]["application/json"]["schema"];
+        let choices = schema["properties"][name]["oneOf"].as_array().unwrap();
+        assert!(choices.contains(&json!({ "type": "null" })), "{path} {name}");
+        let answer = service.json("POST", path, &json!({ name: null }));
+        assert_eq!(answer.status, 409, "there is nothing to {path}: {}", answer.text());
+    }
+}
+
+fn label() -> Value {
+    json!({ "$ref": "#/components/schemas/Label" })
+}
+
 #[test]
 fn a_field_without_a_description_is_found() {
     let document = json!({ "components": { "schemas": { "Thing": { "type": "object", "properties": { "id": {} }, "required": ["id"] } } } });

@@ -56,7 +56,7 @@ impl Running {
     pub fn serving(service: Arc<Service>, options: ServerOptions) -> Self {
         let mut listen = options.listen;
         listen.set_port(0);
-        let server = Server::bind(service, ServerOptions { listen, ..options }).unwrap();
+        let server = Server::bind(service, options.listen(listen)).unwrap();
         let (address, url) = (server.address(), server.url());
         let (stop, stopped) = oneshot::channel::<()>();
         let thread = thread::spawn(move || {

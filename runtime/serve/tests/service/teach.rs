@@ -8,7 +8,7 @@ use orco_runtime::bundle::Bundle;
 use orco_runtime::image_rs::imageops;
 use orco_runtime::image_rs::{ImageFormat, RgbImage};
 use orco_runtime::learner::{AlignmentTime, Learner, LearnerSettings, Shots};
-use orco_runtime::method::config::LearnConfig;
+use orco_runtime::method::config::MethodConfig;
 use orco_runtime::store::Store;
 use orco_runtime::{image, ndarray};
 use orco_serve::{ServerOptions, Service};
@@ -118,7 +118,7 @@ fn two_classes_are_taught_recognised_undone_and_still_there_after_a_restart() {
 fn a_change_answers_at_once_and_its_answers_improve_in_the_background() {
     let state = TempDir::new().unwrap();
     let mut bundle = Bundle::open(workspace().join("models/cifar100-edge")).unwrap();
-    bundle.base_model.config = LearnConfig::combined();
+    bundle.base_model.config = MethodConfig::combined();
     let settings = LearnerSettings::default().alignment(AlignmentTime::Later);
     let open = || Service::open(bundle.clone(), Store::new(state.path()), settings.clone()).unwrap();
     let service = Running::serving(open(), ServerOptions::default());

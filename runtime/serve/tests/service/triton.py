@@ -59,4 +59,10 @@ except triton.InferenceServerException as error:
     assert model in str(error), error
 else:
     raise AssertionError("another model answers")
+try:
+    client.infer(model, images(files), outputs=[triton.InferRequestedOutput("probabilities", class_count=2)])
+except triton.InferenceServerException as error:
+    assert "no classification extension" in str(error), error
+else:
+    raise AssertionError("class_count is ignored")
 print(json.dumps(ways))

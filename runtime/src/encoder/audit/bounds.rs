@@ -2,14 +2,18 @@
 //! engine will get, and again before each batch of another size. So the work of an engine is summed up before it opens
 //! a model, and before it runs one.
 
+#[cfg(feature = "onnx")]
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::graph::Graph;
 pub use super::inference::Inference;
 use super::inference::infer;
 #[cfg(feature = "onnx")]
-use super::inference::infer_unfolded;
-use super::{AuditError, audit};
+use super::inference::{infer_unfolded, infer_values};
+#[cfg(feature = "onnx")]
+use super::tensor::DataType;
+use super::{AuditError, audit, audit_layers};
 use crate::encoder::{EncodeError, batch_size, check_input};
 use crate::image::Preprocessing;
 
@@ -79,13 +83,47 @@ pub(in crate::encoder) fn check_unfolded(model: &[u8]) -> Result<Inference, Audi
     infer_unfolded(&graph, &declared_shape(&graph)?)
 }
 
-/// Looks through a model as it is, and infers what it costs for one image of the shape that it declares. One whose
-/// shapes cannot be inferred is perhaps worth folding ([`fold_constants`](crate::encoder::onnx::fold_constants)).
+/// Whole numbers that a node of a model makes whatever the pictures and however many.
+#[cfg(feature = "onnx")]
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KnownNumbers {
+    /// The sides of the tensor.
+    pub shape: Vec<u64>,
+    /// Its numbers, row-major, of 64 bits.
+    pub numbers: Vec<i64>,
+}
+
+/// Looks through a model whose constants are going to be folded, and infers which of its values are few whole numbers that
+/// depend on no picture: sides, and what is computed of them. By name.
+///
+/// # Errors
+/// [`AuditError`] names what is refused.
+#[cfg(feature = "onnx")]
+pub fn known_numbers(model: &[u8]) -> Result<HashMap<String, KnownNumbers>, AuditError> {
+    check_unfolded(model)?;
+    let (graph, names) = Graph::read_with_names(model)?;
+    let one = declared_shape(&graph)?;
+    let mut two = one.clone();
+    two.iter_mut().take(1).for_each(|pictures| *pictures *= 2);
+    // What is the same for one picture and for two does not come from their number.
+    let [of_one, of_two] = [infer_values(&graph, &one)?, infer_values(&graph, &two)?];
+    let known = |(name, index): (&[u8], u32)| {
+        let (tensor, other) = (of_one[index as usize].as_ref()?, of_two[index as usize].as_ref()?);
+        let is_same = tensor.shape == other.shape && tensor.values == other.values;
+        let numbers = tensor.values.clone().filter(|_| is_same && tensor.data_type == DataType::INT64)?;
+        Some((str::from_utf8(name).ok()?.to_owned(), KnownNumbers { shape: tensor.shape.clone(), numbers }))
+    };
+    Ok(names.iter().filter_map(known).collect())
+}
+
+/// Looks through a model as [`audit_layers`] does, and infers what it costs for one image of the shape that it declares.
+/// One with other operators, or whose shapes cannot be inferred, is perhaps worth folding
+/// ([`fold_constants`](crate::encoder::onnx::fold_constants)).
 ///
 /// # Errors
 /// [`AuditError`] names what is refused.
 pub fn check_declared(model: &[u8]) -> Result<Inference, AuditError> {
-    audit(model)?;
+    audit_layers(model)?;
     let graph = Graph::read(model)?;
     infer(&graph, &declared_shape(&graph)?)
 }

@@ -33,8 +33,8 @@ pub const WINDOW_COST: u64 = 8;
 pub struct NodeCall<'a> {
     pub node: &'a Node,
     pub inputs: &'a [Option<&'a TensorType>],
-    /// Whether it depends on constants alone and goes before an engine runs the model.
-    pub is_folded: bool,
+    /// Whether constants are going to be folded, and what is left of the model audited again.
+    pub is_unfolded: bool,
 }
 
 /// The outputs of a node, and what computing them costs.

@@ -52,9 +52,15 @@ pub struct Graph {
 
 /// Indices of values by their names.
 #[derive(Default)]
-struct Names<'a>(HashMap<&'a [u8], u32>);
+pub struct Names<'a>(HashMap<&'a [u8], u32>);
 
 impl<'a> Names<'a> {
+    /// Names with the indices of their values.
+    #[cfg(feature = "onnx")]
+    pub fn iter(&self) -> impl Iterator<Item = (&'a [u8], u32)> {
+        self.0.iter().map(|(name, index)| (*name, *index))
+    }
+
     fn define(&mut self, name: &'a [u8]) -> AuditResult<u32> {
         if self.0.len() >= MAX_VALUES {
             return Err(AuditError::TooMany { what: "values", limit: MAX_VALUES });
@@ -78,6 +84,14 @@ impl Graph {
     /// # Errors
     /// [`AuditError`] names what engines might read in different ways.
     pub fn read(model: &[u8]) -> AuditResult<Self> {
+        Self::read_with_names(model).map(|(graph, _)| graph)
+    }
+
+    /// As [`Self::read`], with what its values are called.
+    ///
+    /// # Errors
+    /// As for [`Self::read`].
+    pub fn read_with_names(model: &[u8]) -> AuditResult<(Self, Names<'_>)> {
         let message = bytes(model, 7, "graph")?.unwrap_or_default();
         let mut names = Names::default();
         let mut constants = Vec::new();
@@ -113,7 +127,7 @@ impl Graph {
         if outputs.is_empty() {
             return Err(AuditError::Damaged { part: "list of outputs" });
         }
-        Ok(Self { nodes, values: names.0.len(), constants, input, declared, outputs })
+        Ok((Self { nodes, values: names.0.len(), constants, input, declared, outputs }, names))
     }
 }
 

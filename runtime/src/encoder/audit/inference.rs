@@ -2,6 +2,7 @@
 //! refuses what exceeds [`super::limits`]. Nothing is computed but short lists of integers, which become shapes.
 
 use super::call::{NodeCall, RuleError};
+use super::floats;
 use super::graph::{Graph, Node};
 use super::limits::{MAX_DEPTH, MAX_FOLDING, MAX_LIVE, MAX_TOTAL, MAX_WORK, MAX_WORK_OF_CALL};
 use super::memory::LiveMemory;
@@ -39,6 +40,17 @@ pub fn infer(graph: &Graph, input: &[u64]) -> AuditResult<Inference> {
 #[cfg(feature = "onnx")]
 pub fn infer_unfolded(graph: &Graph, input: &[u64]) -> AuditResult<Inference> {
     infer_with(graph, input, true)
+}
+
+/// What is known of every value for an input, before constants are folded.
+///
+/// # Errors
+/// As [`infer`].
+#[cfg(feature = "onnx")]
+pub fn infer_values(graph: &Graph, input: &[u64]) -> AuditResult<Vec<Option<TensorType>>> {
+    let mut walk = InferenceWalk::new(graph, input, true);
+    graph.nodes.iter().try_for_each(|node| walk.visit(node))?;
+    Ok(walk.tensors)
 }
 
 fn infer_with(graph: &Graph, input: &[u64], folds: bool) -> AuditResult<Inference> {
@@ -88,8 +100,11 @@ impl<'a> InferenceWalk<'a> {
         let known = |value: &Option<u32>| value.and_then(|value| self.tensors[value as usize].as_ref());
         let inputs: Vec<Option<&TensorType>> = node.inputs.iter().map(known).collect();
         let constant = inputs.iter().flatten().all(|input| input.constant);
-        let call = NodeCall { node, inputs: &inputs, is_folded: self.folds && constant };
-        let result = (node.rule)(&call).map_err(|error| no_shape(node, error))?;
+        let call = NodeCall { node, inputs: &inputs, is_unfolded: self.folds };
+        let mut result = (node.rule)(&call).map_err(|error| no_shape(node, error))?;
+        if self.folds {
+            result.outputs = result.outputs.into_iter().map(|output| floats::follow(&call, output)).collect();
+        }
         if result.outputs.len() < node.outputs.len() {
             return Err(no_shape(node, RuleError("it names more outputs than it has")));
         }

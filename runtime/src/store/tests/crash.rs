@@ -6,8 +6,8 @@ use super::simulated::{Image, SimulatedDisk, every_fate};
 use super::{DIGEST, base_model, files_on, generation, saves, say};
 use crate::store::files::SlotFiles;
 use orco_state::history::SavedState;
+use orco_state::slots::{self, Slot};
 use orco_state::state::BaseModel;
-use orco_state::store::{self, Slot};
 use orco_trials::heavy;
 
 /// Operations without a sync whose fates are enumerated: three fates each make half a million outcomes.
@@ -41,7 +41,7 @@ struct Scenario<'a> {
 
 /// Which save a device finds that starts on this image; panics if it finds none although there was one.
 fn found(base_model: &BaseModel, image: &Image, what: &str) -> u32 {
-    let loaded = store::load(&mut files_on(image, 64), base_model, DIGEST);
+    let loaded = slots::load(&mut files_on(image, 64), base_model, DIGEST);
     generation(loaded.unwrap_or_else(|error| panic!("{what}: {error:?}")).saved.as_ref())
 }
 
@@ -190,7 +190,7 @@ fn reading_and_looking_write_nothing() {
     let before = (files.disk.operations(), files.disk.written());
     for _ in 0..1000 {
         trial.count(1);
-        let loaded = store::load(&mut files, &base_model, DIGEST).unwrap();
+        let loaded = slots::load(&mut files, &base_model, DIGEST).unwrap();
         assert_eq!(generation(loaded.saved.as_ref()), 3);
     }
     assert_eq!(before, (files.disk.operations(), files.disk.written()), "a device at rest writes");

@@ -4,7 +4,7 @@ use std::thread;
 
 use super::rules::Shelf;
 use super::{DIGEST, base_model, generation, saves, say};
-use orco_state::store::{self, Medium, Slot, SlotFrame};
+use orco_state::slots::{self, Medium, Slot, SlotFrame};
 use orco_trials::heavy;
 
 /// Bytes of the state, at least.
@@ -27,7 +27,7 @@ fn every_flipped_bit_and_every_truncation_is_noticed() {
     let loads = |damaged: &[u8]| {
         let mut shelf = shelf.clone();
         shelf.put(Slot::B, damaged);
-        let loaded = store::load(&mut shelf, &base_model, DIGEST).unwrap();
+        let loaded = slots::load(&mut shelf, &base_model, DIGEST).unwrap();
         assert_eq!(loaded.faults.len(), 1);
         assert_eq!(loaded.faults[0].slot, Slot::B);
         generation(loaded.saved.as_ref())
@@ -39,27 +39,27 @@ fn every_flipped_bit_and_every_truncation_is_noticed() {
     let threads = crate::threads::usable_threads();
     let flips = |thread: usize| {
         let mut bytes = good.clone();
-        for bit in (thread..bits).step_by(threads).filter(|bit| tried(*bit, store::HEADER * 8)) {
+        for bit in (thread..bits).step_by(threads).filter(|bit| tried(*bit, slots::HEADER * 8)) {
             bytes[bit / 8] ^= 1 << (bit % 8);
             assert!(SlotFrame::decode(&bytes).is_err(), "bit {bit} was not noticed");
             // The header's bits, and some of the body's: the other slot must be what is loaded.
-            if bit < store::HEADER * 8 || bit % STEP == 0 {
+            if bit < slots::HEADER * 8 || bit % STEP == 0 {
                 assert_eq!(loads(&bytes), 4, "bit {bit}");
             }
             bytes[bit / 8] ^= 1 << (bit % 8);
         }
     };
     thread::scope(|scope| (0..threads).for_each(|thread| drop(scope.spawn(move || flips(thread)))));
-    for length in (0..good.len()).filter(|length| tried(*length, store::HEADER)) {
+    for length in (0..good.len()).filter(|length| tried(*length, slots::HEADER)) {
         assert!(SlotFrame::decode(&good[..length]).is_err(), "length {length} was not noticed");
-        if length < store::HEADER || length % STEP == 0 {
+        if length < slots::HEADER || length % STEP == 0 {
             assert_eq!(loads(&good[..length]), 4, "length {length}");
         }
     }
     let longer = [&good[..], &[0]].concat();
     assert!(SlotFrame::decode(&longer).is_err());
     let count = |places, header| (0..places).filter(|index| tried(*index, header)).count();
-    let (flipped, cut) = (count(bits, store::HEADER * 8), count(good.len(), store::HEADER));
+    let (flipped, cut) = (count(bits, slots::HEADER * 8), count(good.len(), slots::HEADER));
     trial.count(flipped + cut);
     say(&format!("{flipped} bit flips and {cut} truncations of a state of {} bytes, 0 unnoticed", good.len()));
 }

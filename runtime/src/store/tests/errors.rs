@@ -3,7 +3,7 @@
 use super::simulated::{FATES, Failure, Fate, Image, SimulatedDisk};
 use super::{DIGEST, base_model, files_on, generation, saves, say};
 use crate::store::files::SlotFiles;
-use orco_state::store::{self, MediumState, SaveError};
+use orco_state::slots::{self, MediumState, SaveError};
 
 #[test]
 fn disk_errors_are_reported_and_nothing_is_lost() {
@@ -11,7 +11,7 @@ fn disk_errors_are_reported_and_nothing_is_lost() {
     let base_model = base_model();
     let saves = saves(&base_model, 4, 3);
     let found = |files: &mut SlotFiles<SimulatedDisk>| {
-        let loaded = store::load(files, &base_model, DIGEST).unwrap_or_else(|error| panic!("{error:?}"));
+        let loaded = slots::load(files, &base_model, DIGEST).unwrap_or_else(|error| panic!("{error:?}"));
         generation(loaded.saved.as_ref())
     };
     let (mut tried, mut reported) = (0, 0);

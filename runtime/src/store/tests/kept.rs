@@ -10,8 +10,8 @@ use crate::store::files::SlotFiles;
 use crate::store::folder::Disk;
 use crate::store::kept_pictures::{exemplar_of, file_of, put, sweep};
 use orco_state::history::{ChangeKind, HistoryChange, HistoryLimits, SavedState};
+use orco_state::slots::{self, SlotFrame};
 use orco_state::state::State;
-use orco_state::store::{self, SlotFrame};
 
 /// SHA-256 of the bundle that is gone over to.
 const OTHER: [u8; 32] = [8; 32];
@@ -112,7 +112,7 @@ fn cut_everywhere(
         every_fate(files.disk.pending(), &mut |fates| {
             outcomes += 1;
             let image = files.disk.after_crash(fates);
-            let found = store::load_any(&mut files_on(&image, 64)).unwrap().saved.unwrap();
+            let found = slots::load_any(&mut files_on(&image, 64)).unwrap().saved.unwrap();
             let folder = folder_of(&found.state.bundle_digest);
             for exemplar in found.exemplar_digests() {
                 let path = format!("{folder}/{}", file_of(&exemplar));
@@ -155,7 +155,7 @@ fn whichever_state_is_found_has_its_pictures() {
     let mut next = saves[1].state.clone();
     next.classes.remove(1);
     next.exemplars.remove_class(2);
-    let only = HistoryLimits { entries: 1, ..HistoryLimits::default() };
+    let only = HistoryLimits::default().entries(1);
     let forgotten = saves[1].successor(next, &HistoryChange::new(ChangeKind::Forget, 1).labels([label(2)]), only);
     let forget = |files: &mut SlotFiles<SimulatedDisk>| {
         save(files, &base_model, &forgotten).is_ok() && sweep_all(&files.disk, &forgotten).is_ok()
@@ -185,12 +185,12 @@ fn going_over_to_another_bundle_leaves_the_old_state_or_the_new_one() {
     let new = SavedState::initial(state, &HistoryChange::new(ChangeKind::Upgrade, 1));
     assert!(new.exemplar_digests().is_disjoint(&old.exemplar_digests()));
     let switch_bundle = |files: &mut SlotFiles<SimulatedDisk>| -> bool {
-        let Ok(found) = store::load_any(files) else { return false };
+        let Ok(found) = slots::load_any(files) else { return false };
         let from = found.generation;
         let slot = files.disk.read(found.slot.unwrap().name()).ok().flatten();
         keep_all(&files.disk, &new).is_ok()
             && slot.is_some_and(|slot| put(&Within { disk: &files.disk, folder: "kept-this" }, "state", &slot).is_ok())
-            && store::switch(files, DIGEST, &new, from).is_ok()
+            && slots::switch(files, DIGEST, &new, from).is_ok()
             && sweep_all(&files.disk, &new).is_ok()
     };
     let outcomes = cut_everywhere(&start, &switch_bundle, &|image, found, done| {
@@ -199,16 +199,16 @@ fn going_over_to_another_bundle_leaves_the_old_state_or_the_new_one() {
         if *found == new {
             let aside = &image["kept-this/state"];
             assert_eq!(SlotFrame::decode(aside).unwrap().bundle_digest, DIGEST);
-            assert_eq!(store::read(aside).as_ref(), Some(old));
+            assert_eq!(slots::read(aside).as_ref(), Some(old));
             assert!(there(image, "kept-this").is_superset(&old.exemplar_digests()));
         }
     });
     // Whoever opens it with the old bundle is refused, and a save under it too.
     let mut files = files_on(&start, usize::MAX);
     assert!(switch_bundle(&mut files));
-    assert!(matches!(store::load(&mut files, &base_model, DIGEST), Err(store::LoadError::OtherBundle { .. })));
+    assert!(matches!(slots::load(&mut files, &base_model, DIGEST), Err(slots::LoadError::OtherBundle { .. })));
     assert!(save(&mut files, &base_model, old).is_err());
-    assert!(store::switch(&mut files, DIGEST, &new, 3).is_err(), "the state is of another bundle by now");
+    assert!(slots::switch(&mut files, DIGEST, &new, 3).is_err(), "the state is of another bundle by now");
     trial.count(outcomes);
     say(&format!("{outcomes} outcomes of power cuts while going over to another bundle; 0 lost"));
 }

@@ -3,7 +3,7 @@
 use super::{DIGEST, base_model, generation, saves};
 use orco_state::codec::DecodeError;
 use orco_state::history::SavedState;
-use orco_state::store::{
+use orco_state::slots::{
     self, DamagedSlot, FaultySlot, LoadError, Medium, NewestSlot, SaveError, Slot, SlotFault, SlotFrame, VERSION,
 };
 
@@ -56,7 +56,7 @@ impl Medium for Shelf {
 }
 
 fn found(shelf: &mut Shelf) -> Result<u32, LoadError<String>> {
-    store::load(shelf, &base_model(), DIGEST).map(|loaded| generation(loaded.saved.as_ref()))
+    slots::load(shelf, &base_model(), DIGEST).map(|loaded| generation(loaded.saved.as_ref()))
 }
 
 fn save(shelf: &mut Shelf, saved: &SavedState) -> u64 {
@@ -83,7 +83,7 @@ fn slots_are_written_alternately_and_the_newest_holds() {
         assert_eq!(save(&mut shelf, saved), number as u64 + 2);
         let changed = [0, 1].map(|slot| shelf.slots[slot] != before[slot]);
         assert_eq!(changed, if number % 2 == 1 { [true, false] } else { [false, true] });
-        let loaded = store::load(&mut shelf, &base_model(), DIGEST).unwrap();
+        let loaded = slots::load(&mut shelf, &base_model(), DIGEST).unwrap();
         assert_eq!(loaded.saved.as_ref(), Some(saved));
         assert!(loaded.faults.is_empty());
     }
@@ -95,7 +95,7 @@ fn a_damaged_slot_is_set_aside_by_the_next_save() {
     let mut shelf = shelf_with(&saves[..3]);
     shelf.flip(Slot::B, 95);
     let damaged = shelf.slots[1].clone();
-    let loaded = store::load(&mut shelf, &base_model(), DIGEST).unwrap();
+    let loaded = slots::load(&mut shelf, &base_model(), DIGEST).unwrap();
     assert_eq!(generation(loaded.saved.as_ref()), 2, "the other slot has the state before");
     assert_eq!(loaded.faults, [FaultySlot { slot: Slot::B, fault: SlotFault::Damaged(DecodeError::Checksum) }]);
     assert!(shelf.aside.is_empty(), "loading changes nothing");
@@ -117,16 +117,16 @@ fn an_unreadable_slot_is_not_a_damaged_one() {
         shelf.unreadable = unreadable;
         let slot = if unreadable[0] { Slot::A } else { Slot::B };
         let before = shelf.clone();
-        let loaded = store::load(&mut shelf, &base_model(), DIGEST).unwrap();
+        let loaded = slots::load(&mut shelf, &base_model(), DIGEST).unwrap();
         assert_eq!(generation(loaded.saved.as_ref()), left, "looking goes on with the other one");
         assert_eq!(loaded.faults, [FaultySlot { slot, fault: SlotFault::Unreadable("bad sector".into()) }]);
         let refused = LoadError::Unreadable { slot, source: "bad sector".into() };
-        assert_eq!(store::load_to_change(&mut shelf, &base_model(), DIGEST), Err(refused.clone()));
+        assert_eq!(slots::load_to_change(&mut shelf, &base_model(), DIGEST), Err(refused.clone()));
         // Also a change that could read it when it loaded.
         for from in [loaded.generation, 3] {
-            let saved = store::save(&mut shelf, &base_model(), &saves[2], from);
+            let saved = slots::save(&mut shelf, &base_model(), &saves[2], from);
             assert_eq!(saved, Err(SaveError::Occupied(refused.clone())));
-            let purged = store::purge(&mut shelf, &base_model(), &saves[2], from);
+            let purged = slots::purge(&mut shelf, &base_model(), &saves[2], from);
             assert_eq!(purged, Err(SaveError::Occupied(refused.clone())));
         }
         assert_eq!((&shelf.slots, &shelf.aside, shelf.written), (&before.slots, &before.aside, before.written));
@@ -140,7 +140,7 @@ fn an_unreadable_slot_is_not_a_damaged_one() {
 fn a_change_of_an_older_state_is_refused() {
     let saves = saves(&base_model(), 4, 1);
     let mut shelf = Shelf::default();
-    let change = |shelf: &mut Shelf, saved: &SavedState, from: u64| store::save(shelf, &base_model(), saved, from);
+    let change = |shelf: &mut Shelf, saved: &SavedState, from: u64| slots::save(shelf, &base_model(), saved, from);
     let newest = |generation, slot| Ok(NewestSlot { generation, slot });
     assert_eq!(change(&mut shelf, &saves[0], 0), newest(2, Slot::B));
     let first_again = Err(SaveError::Overtaken { expected: 0, actual: 2 });
@@ -150,7 +150,7 @@ fn a_change_of_an_older_state_is_refused() {
     for from in [0, 1, 2, 4] {
         let refused = Err(SaveError::Overtaken { expected: from, actual: 3 });
         assert_eq!(change(&mut shelf, &saves[2], from), refused);
-        assert_eq!(store::purge(&mut shelf, &base_model(), &saves[2], from), refused);
+        assert_eq!(slots::purge(&mut shelf, &base_model(), &saves[2], from), refused);
         assert_eq!(shelf.slots, before.slots);
     }
     assert_eq!(change(&mut shelf, &saves[2], 3), newest(4, Slot::B));
@@ -161,13 +161,13 @@ fn every_way_to_save_says_which_slot_holds() {
     let saves = saves(&base_model(), 4, 1);
     let mut shelf = Shelf::default();
     for round in 0..12 {
-        let (saved, from) = (&saves[round % 4], store::load_any(&mut shelf).unwrap().generation);
+        let (saved, from) = (&saves[round % 4], slots::load_any(&mut shelf).unwrap().generation);
         let newest = match round % 5 {
-            0..=2 => store::save(&mut shelf, &base_model(), saved, from),
-            3 => store::purge(&mut shelf, &base_model(), saved, from),
-            _ => store::switch(&mut shelf, DIGEST, saved, from),
+            0..=2 => slots::save(&mut shelf, &base_model(), saved, from),
+            3 => slots::purge(&mut shelf, &base_model(), saved, from),
+            _ => slots::switch(&mut shelf, DIGEST, saved, from),
         };
-        let (newest, found) = (newest.unwrap(), store::load(&mut shelf, &base_model(), DIGEST).unwrap());
+        let (newest, found) = (newest.unwrap(), slots::load(&mut shelf, &base_model(), DIGEST).unwrap());
         assert_eq!((found.generation, found.slot), (newest.generation, Some(newest.slot)), "round {round}");
     }
 }

@@ -4,8 +4,8 @@ use super::simulated::{Image, SimulatedDisk, codes};
 use super::{DIGEST, base_model, files_on, generation, purge, save, saves, say};
 use crate::store::files::SlotFiles;
 use orco_state::history::SavedState;
+use orco_state::slots::{self, MediumState, SaveError, Slot};
 use orco_state::state::BaseModel;
-use orco_state::store::{self, MediumState, SaveError, Slot};
 
 /// A change, from taking the lock to having saved, with what the store does in between.
 type Change = fn(&mut SlotFiles<SimulatedDisk>, &BaseModel, &SavedState) -> Result<u64, SaveError<std::io::Error>>;
@@ -54,7 +54,7 @@ fn what_cannot_be_read_is_refused_and_never_set_aside() {
     ];
     let changes: [(&str, Change); 2] = [("save", save), ("purge", purge)];
     let found = |image: &Image| {
-        let loaded = store::load(&mut files_on(image, 64), &base_model, DIGEST).unwrap();
+        let loaded = slots::load(&mut files_on(image, 64), &base_model, DIGEST).unwrap();
         generation(loaded.saved.as_ref()) as usize
     };
     let (mut tried, mut refused, mut made) = (0, 0, 0);
@@ -116,9 +116,9 @@ fn looking_goes_on_with_the_slot_that_can_be_read() {
     saves.iter().for_each(|saved| assert!(save(&mut files, &base_model, saved).is_ok()));
     for (read, expected) in [(0, 3), (1, 2)] {
         files.disk.fail_read(Some((read, codes::EIO, false)));
-        let loaded = store::load(&mut files, &base_model, DIGEST).unwrap();
+        let loaded = slots::load(&mut files, &base_model, DIGEST).unwrap();
         assert_eq!((generation(loaded.saved.as_ref()), loaded.faults.len()), (expected, 1));
     }
     files.disk.fail_read(Some((0, codes::EIO, true)));
-    assert!(store::load(&mut files, &base_model, DIGEST).is_err());
+    assert!(slots::load(&mut files, &base_model, DIGEST).is_err());
 }

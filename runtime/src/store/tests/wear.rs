@@ -4,8 +4,8 @@ use embedded_storage::nor_flash::{ErrorType, NorFlash, NorFlashError, NorFlashEr
 
 use super::{DIGEST, base_model, generation, saves, say};
 use orco_core::random::Random;
-use orco_state::store::flash::{Flash, FlashError};
-use orco_state::store::{self, LoadError, Medium, MediumState, SaveError, Slot};
+use orco_state::slots::flash::{Flash, FlashError};
+use orco_state::slots::{self, LoadError, Medium, MediumState, SaveError, Slot};
 
 /// What a power cut does to the word or page that was being changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -145,7 +145,7 @@ fn cut_everywhere<const WORD: usize, const PAGE: usize>(pages: usize, stride: us
     let range = 0..(pages * PAGE) as u32;
     let open = |chip: Chip<WORD, PAGE>| Flash::new(chip, range.clone()).unwrap();
     let found = |flash: &mut Flash<Chip<WORD, PAGE>>, what: &str| {
-        let loaded = store::load(flash, &base_model, DIGEST).unwrap_or_else(|error| panic!("{what}: {error:?}"));
+        let loaded = slots::load(flash, &base_model, DIGEST).unwrap_or_else(|error| panic!("{what}: {error:?}"));
         generation(loaded.saved.as_ref())
     };
     let (mut points, mut again) = (0, 0);
@@ -218,7 +218,7 @@ fn flash_is_spared_and_wears_evenly() {
     assert!(worn.iter().all(|erasures| *erasures <= 20), "{worn:?}");
     let changes = chip.changes;
     let mut flash = Flash::new(chip, 0..64 * 256).unwrap();
-    (0..100).for_each(|_| drop(store::load(&mut flash, &base_model, DIGEST).unwrap()));
+    (0..100).for_each(|_| drop(slots::load(&mut flash, &base_model, DIGEST).unwrap()));
     assert_eq!(flash.free().changes, changes, "a device at rest writes");
 }
 
@@ -230,7 +230,7 @@ fn what_does_not_fit_is_refused_and_damage_is_noticed() {
     let refused = super::save(&mut flash, &base_model, &saves[3]);
     let full = SaveError::Medium { slot: Slot::A, source: FlashError::Full, holds: MediumState::Old };
     assert_eq!(refused, Err(full));
-    assert_eq!(store::load(&mut flash, &base_model, DIGEST).unwrap().saved, None);
+    assert_eq!(slots::load(&mut flash, &base_model, DIGEST).unwrap().saved, None);
     for range in [0..256, 0..3 * 256, 10..522, 0..64 * 256] {
         assert!(matches!(Flash::new(Chip::<4, 256>::new(16), range), Err(FlashError::Range)));
     }
@@ -249,7 +249,7 @@ fn what_does_not_fit_is_refused_and_damage_is_noticed() {
             let mut chip = good.clone();
             chip.bytes[index] ^= 1 << bit;
             let mut flash = Flash::new(chip, 0..16 * 256).unwrap();
-            let loaded = store::load(&mut flash, &base_model, DIGEST).unwrap_or_else(|error| panic!("{error:?}"));
+            let loaded = slots::load(&mut flash, &base_model, DIGEST).unwrap_or_else(|error| panic!("{error:?}"));
             let found = generation(loaded.saved.as_ref());
             // Bits that only the queue needs, and could do without, may hurt nobody.
             assert!(found == 2 || found == 3 && loaded.faults.is_empty(), "byte {index}, bit {bit}: {found}");
@@ -261,12 +261,12 @@ fn what_does_not_fit_is_refused_and_damage_is_noticed() {
         let mut chip = good.clone();
         chip.bytes[half * slot as usize..][..half].fill(0x11);
         let mut flash = Flash::new(chip, 0..16 * 256).unwrap();
-        let found = store::load(&mut flash, &base_model, DIGEST).unwrap();
+        let found = slots::load(&mut flash, &base_model, DIGEST).unwrap();
         assert_eq!((generation(found.saved.as_ref()), found.faults.len()), (if slot == Slot::A { 3 } else { 2 }, 1));
     }
     let mut chip = good;
     chip.bytes.fill(0x11);
-    let lost = store::load(&mut Flash::new(chip, 0..16 * 256).unwrap(), &base_model, DIGEST);
+    let lost = slots::load(&mut Flash::new(chip, 0..16 * 256).unwrap(), &base_model, DIGEST);
     assert!(matches!(lost, Err(LoadError::Lost(_))));
     say(&format!("{flips} bit flips on NOR flash, 0 unnoticed"));
 }

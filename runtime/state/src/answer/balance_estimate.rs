@@ -6,7 +6,7 @@
 
 use alloc::vec::Vec;
 
-use orco_core::config::LearnConfig;
+use orco_core::config::MethodConfig;
 use orco_core::workers::Workers;
 
 use super::calibrate::Calibrator;
@@ -16,6 +16,7 @@ use crate::state::{Balance, BaseModel, State};
 
 /// What answers recognise with one balance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct BalanceEstimate {
     /// The balance.
     pub balance: Balance,
@@ -34,7 +35,7 @@ pub struct BalanceEstimate {
 pub fn balance_estimates(
     base_model: &BaseModel,
     state: &State,
-    config: &LearnConfig,
+    config: &MethodConfig,
     sums: Option<&mut ClassSums>,
     workers: &dyn Workers,
 ) -> Vec<BalanceEstimate> {

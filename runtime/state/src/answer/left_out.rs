@@ -72,10 +72,7 @@ fn with_fewer(
     let exemplars: Vec<usize> = core::iter::once(shot).chain(others).map(|shot| shot.exemplar).collect();
     let contributions = model.embedder.contributions_of(bank, &exemplars, projections);
     let rows = model.without_pairs(*shot, others, contributions).into_iter().zip(others);
-    let changed = |row: ClassRow| match change {
-        Some(change) => row.changed(change),
-        None => row,
-    };
+    let changed = |row: ClassRow| row.changed(change.as_ref());
     rows.filter_map(|(row, other)| Some((changed(row?), extrapolation(count, shot.copies, other.copies)))).collect()
 }
 

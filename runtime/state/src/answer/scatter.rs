@@ -19,8 +19,8 @@ use orco_core::math::{add_scaled, dot, sqrt};
 
 use crate::bank::Bank;
 
-use super::even_choice::evenly;
-use super::whitener::Whitener;
+use super::low_rank::LowRankMap;
+use super::sampling::stratified;
 
 /// How many observations the covariance of the bundle counts as (journal of the book, 2026-11-28).
 const PRIOR: f32 = 1000.0;
@@ -41,7 +41,7 @@ const LEAST_SPREAD: f32 = 0.05;
 #[derive(Clone, Debug)]
 pub(super) struct ShotScatter {
     /// M.
-    damper: Whitener,
+    damper: LowRankMap,
     /// The classes whose shots scatter.
     classes: BTreeMap<u32, ScatteredClass>,
 }
@@ -79,7 +79,7 @@ pub(super) struct ScatterChange {
 
 impl ShotScatter {
     /// Of the shots of a bank, by what whitens; none where no class has two different ones.
-    pub(super) fn of(bank: &Bank, root_centre: &[f32], whitener: &Whitener) -> Option<Self> {
+    pub(super) fn of(bank: &Bank, root_centre: &[f32], whitener: &LowRankMap) -> Option<Self> {
         let inputs = bank.dimension();
         let mut different = bank.by_class();
         different.retain(|_, exemplars| exemplars.len() > 1);
@@ -88,7 +88,7 @@ impl ShotScatter {
             exemplars.retain(|&exemplar| seen.insert(bank.digest_of(exemplar)));
         }
         different.retain(|_, exemplars| exemplars.len() > 1);
-        let chosen = evenly(some_classes(different), MAX_SCATTERED);
+        let chosen = stratified(classes_that_fit(different), MAX_SCATTERED);
         let mut by_class = BTreeMap::<u32, Vec<usize>>::new();
         chosen.into_iter().for_each(|shot| by_class.entry(bank.classes()[shot]).or_default().push(shot));
         let (mut classes, mut residuals) = (BTreeMap::new(), Vec::new());
@@ -108,7 +108,7 @@ impl ShotScatter {
         whitener.apply(&mut residuals);
         let axes = damping_axes(residuals, inputs);
         let count = axes.len() / inputs;
-        let damper = Whitener::of(&axes, vec![1.0; count], 1.0, inputs);
+        let damper = LowRankMap::new(&axes, vec![1.0; count], 1.0, inputs);
         (count > 0).then_some(Self { damper, classes })
     }
 
@@ -142,7 +142,7 @@ impl ShotScatter {
     pub(super) fn without<'s>(
         &self,
         shots: impl Iterator<Item = (u32, &'s [u8; 32], &'s [f32])>,
-        whitener: &Whitener,
+        whitener: &LowRankMap,
     ) -> Vec<Option<RemovedShot>> {
         /// Rounding must not make the divisor vanish.
         const LEAST: f32 = 1e-5;
@@ -191,7 +191,7 @@ impl ScatterChange {
 }
 
 /// Classes of which a few shots each fit: all of them, or as many as do, evenly chosen.
-fn some_classes(by_class: BTreeMap<u32, Vec<usize>>) -> BTreeMap<u32, Vec<usize>> {
+fn classes_that_fit(by_class: BTreeMap<u32, Vec<usize>>) -> BTreeMap<u32, Vec<usize>> {
     let few = |exemplars: &Vec<usize>| exemplars.len().min(MIN_OF_CLASS);
     let all = by_class.values().map(few).sum::<usize>().max(MAX_SCATTERED);
     let (mut passed, mut taken) = (0, 0);
@@ -230,8 +230,8 @@ mod tests {
 
     const INPUTS: usize = 6;
 
-    fn whitener() -> Whitener {
-        Whitener::of(&[0.6, 0.8, 0.0, 0.0, 0.0, 0.0], vec![0.5], 60.0, INPUTS)
+    fn whitener() -> LowRankMap {
+        LowRankMap::new(&[0.6, 0.8, 0.0, 0.0, 0.0, 0.0], vec![0.5], 60.0, INPUTS)
     }
 
     /// Three classes of four shots, the last of one.

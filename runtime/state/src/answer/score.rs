@@ -7,15 +7,15 @@ use orco_core::linalg::{LANES, LeftFactor, RightFactor, pack_transposed, padded,
 use orco_core::math::{dot, normalise};
 
 use super::embed::Embedder;
+use super::low_rank::LowRankMap;
 use super::scatter::{RemovedShot, ScatterChange, ShotScatter};
-use super::whitener::Whitener;
 use crate::bank::Bank;
 use crate::state::Scoring;
 
 /// Turns what is known of classes into what scores them.
 #[derive(Clone, Debug)]
 pub(super) struct Scorer {
-    whitener: Whitener,
+    whitener: LowRankMap,
     /// None where the discriminant does not count, or no class has two shots.
     scatter: Option<ShotScatter>,
     /// Dimension of a head's sphere.
@@ -35,7 +35,7 @@ impl Scorer {
         let Scoring { weights, statistics } = scoring;
         let all: f32 = weights.values().iter().sum();
         let [targets, means, discriminant] = statistics.deviations;
-        let whitener = Whitener::new(statistics, embedder.inputs);
+        let whitener = LowRankMap::whitening(statistics, embedder.inputs);
         let scatter =
             (embedder.roots_len > 0).then(|| ShotScatter::of(shots, &statistics.root_centre, &whitener)).flatten();
         // Scores of base classes stay as far spread as the deviation says.
@@ -159,10 +159,12 @@ pub(super) struct ClassRow {
 }
 
 impl ClassRow {
-    /// As it is once a shot is taken out of the scatter.
+    /// As it is once a shot is taken out of the scatter; the same where the shot is not in it.
     #[must_use]
-    pub(super) fn changed(mut self, change: &ScatterChange) -> Self {
-        change.apply_to_row(&mut self.row, &mut self.offset);
+    pub(super) fn changed(mut self, change: Option<&ScatterChange>) -> Self {
+        if let Some(change) = change {
+            change.apply_to_row(&mut self.row, &mut self.offset);
+        }
         self
     }
 

@@ -4,7 +4,7 @@ use std::vec;
 use std::vec::Vec;
 
 use orco_core::border::Border;
-use orco_core::config::{AnswerWeights, LearnConfig};
+use orco_core::config::{AnswerWeights, MethodConfig};
 use orco_core::exemplar::ExemplarPrecision;
 use orco_core::projection::HeadShape;
 use proptest::prelude::*;
@@ -61,7 +61,7 @@ impl Golden {
             discriminant: weight("discriminant"),
             class_offset: 0.0,
         };
-        let config = LearnConfig { views, precision, answer: Some(answer), ..LearnConfig::combined() };
+        let config = MethodConfig { views, precision, answer: Some(answer), ..MethodConfig::combined() };
         let class = |target: usize| Class {
             label: std::format!("class {target}"),
             target: target as u32,
@@ -222,7 +222,7 @@ fn views_of_left_out_shots_score_as_in_an_independent_implementation() {
         let (digest, embedded) =
             (bank.digest_of(exemplar), model.embedder.embed_stored(bank, &[exemplar], &model.projections));
         let change = model.scatter_changes([(shot, &digest, &embedded[..])].into_iter()).remove(0).unwrap();
-        let viewed = left_out::ViewedShot { shot, row: row.changed(&change), others, change: Some(change) };
+        let viewed = left_out::ViewedShot { shot, row: row.changed(Some(&change)), others, change: Some(change) };
         left_out::view_scores(&model, (bank, &model.projections), &[viewed]).remove(0)
     };
     let shots = (0..bank.len()).filter(|exemplar| bank.classes()[*exemplar] as usize >= base);

@@ -9,14 +9,14 @@ use orco_core::config::AnswerWeights;
 
 use super::calibrate::{BestPerSide, Calibrator};
 use super::embed::{EMBED_BATCH, Projections};
-use super::even_choice::{evenly, thinned};
 use super::left_out::{MAX_OTHERS, MAX_VIEWED, ViewedShot, view_scores};
 use super::model::{LeftOutShot, ScoringModel};
+use super::sampling::{stratified, thinned};
 use super::{ScoredSample, ScoringWork};
 use crate::parallel::for_each_result;
 use crate::state::{BaseModel, Calibration, Scoring, State};
 
-/// Exemplars that are samples; of more, an even choice within every class. More cost time and change nothing that
+/// Exemplars that are samples; of more, a choice that is stratified by class. More cost time and change nothing that
 /// matters.
 pub(crate) const MAX_SHOT_SAMPLES: usize = 500;
 
@@ -119,8 +119,8 @@ impl<'a> ValidationSamples<'a> {
             .zip(&validation.digests)
             .map(|(repeat, digest)| repeat || shared.contains_key(digest))
             .collect();
-        validation.chosen = evenly(state.exemplars.by_class(), MAX_SHOT_SAMPLES);
-        validation.viewed = evenly(validation.viewable(), MAX_VIEWED);
+        validation.chosen = stratified(state.exemplars.by_class(), MAX_SHOT_SAMPLES);
+        validation.viewed = stratified(validation.viewable(), MAX_VIEWED);
         validation
     }
 
@@ -299,12 +299,12 @@ impl<'a> ValidationSamples<'a> {
         now.len() == before.len() && now.iter().zip(before).all(|(now, before)| bank.is_same(*now, others, *before))
     }
 
-    /// Samples of all classes, `most` at most, evenly chosen.
+    /// Samples of all classes, `most` at most, at even distances.
     pub(crate) fn even_samples(&self, most: usize) -> Vec<usize> {
         thinned(self.samples(), most)
     }
 
-    /// Samples that are shots of learned classes, `most` at most, evenly chosen.
+    /// Samples that are shots of learned classes, `most` at most, at even distances.
     pub(crate) fn learned_samples(&self, most: usize) -> Vec<usize> {
         let base = self.base_model.classes.len();
         let shots = self.samples().split_off(self.set_aside());
@@ -507,11 +507,11 @@ impl<'a> ValidationSamples<'a> {
         for ((&number, left_out), (scores, embedded)) in some.iter().zip(left_out).zip(each) {
             let (mut has_class, mut is_excluded) = (true, self.says_nothing(number, own(number)));
             if let Some(shot) = left_out {
-                let (mut without, change) = without.next().expect("one for each that is left out");
+                let (without, change) = without.next().expect("one for each that is left out");
                 if let Some(change) = &change {
                     change.apply(scores, embedded);
-                    without = without.map(|class| class.changed(change));
                 }
+                let without = without.map(|class| class.changed(change.as_ref()));
                 has_class = without.is_some();
                 is_excluded |= !has_class;
                 scores[shot.class] = without.as_ref().map_or(f32::MIN, |class| class.score(embedded));

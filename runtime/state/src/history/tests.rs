@@ -10,7 +10,7 @@ use super::*;
 use crate::session::{self, NewClass, Session, SessionMemory};
 use crate::state::{Balance, Class};
 use crate::target::{TargetMethod, generate};
-use orco_core::config::LearnConfig;
+use orco_core::config::MethodConfig;
 use orco_core::exemplar::ExemplarPrecision;
 use orco_core::projection::HeadShape;
 use orco_core::random::Random;
@@ -35,13 +35,13 @@ fn base_model(exemplar_bytes: usize) -> BaseModel {
         head,
         classes: classes.collect(),
         exemplars,
-        config: LearnConfig {
+        config: MethodConfig {
             epochs: 2,
             warmup_epochs: 1,
             batch: 8,
             views: 1,
             exemplar_bytes,
-            ..LearnConfig::default()
+            ..MethodConfig::default()
         },
         statistics: None,
     }

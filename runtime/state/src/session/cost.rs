@@ -12,9 +12,9 @@ use crate::answer::{
     EMBED_BATCH, MAX_FIRST_SAMPLES, MAX_OTHERS, MAX_SCATTERED, MAX_SHOT_SAMPLES, MAX_VIEWED, VIEW_BATCH,
 };
 use crate::bank::Bank;
+use crate::slots::HEADER;
 use crate::state::{BaseModel, Class, Scoring};
 use crate::statistics::Statistics;
-use crate::store::HEADER;
 
 /// How much is known when a session begins, and how much it learns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,6 +33,7 @@ pub struct SessionExtent {
 
 /// What a session takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct SessionCost {
     /// Bytes of memory that the bundle's base model takes, with its statistics, as long as the bundle is open.
     pub bundle: usize,
@@ -222,13 +223,9 @@ impl EvaluationCost {
         let around = self.by_means() + self.by_bundle();
         // An earlier state without an aligned head scores its classes as the closed form does.
         let earlier = self.of_state(heads_before, known_before, stored_before + self.looked_at());
-        if aligns {
-            let closed = self.of_state(heads.min(1), known, stored) + self.of_views(heads.min(1)) + around;
-            let alignment = self.of_state(heads, known, stored) + self.of_views(heads) + around + earlier;
-            closed + alignment + earlier
-        } else {
-            self.of_state(heads, known, stored) + self.of_views(heads) + around + earlier
-        }
+        let session = |heads: usize| self.of_state(heads, known, stored) + self.of_views(heads) + around + earlier;
+        // The closed form is there before its head is aligned.
+        session(heads) + if aligns { session(heads.min(1)) } else { 0 }
     }
 
     /// Of a state with so many classes, and so many shots that are projected, that answers for all samples.

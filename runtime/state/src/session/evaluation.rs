@@ -9,7 +9,7 @@ use alloc::vec::Vec;
 use core::ops::Range;
 
 use orco_core::align::LossTerms;
-use orco_core::config::LearnConfig;
+use orco_core::config::MethodConfig;
 
 use super::report::{AnsweredState, EvaluatedSamples};
 use super::{ChangeReport, CumulativeLoss, data};
@@ -40,7 +40,7 @@ struct Answers {
 /// Chooses the border of the later state, where it has one, compares the answers of both, and notes in the later one
 /// how new classes are recognised at first.
 pub(super) fn calibrate_and_report(
-    (base_model, config): (&BaseModel, &LearnConfig),
+    (base_model, config): (&BaseModel, &MethodConfig),
     before: &State,
     after: &mut State,
     losses: Vec<LossTerms>,
@@ -116,7 +116,7 @@ impl Answers {
 }
 
 /// On the exemplars that `after` was trained on, by targets alone.
-fn by_targets(base_model: &BaseModel, before: &State, after: &State, config: &LearnConfig) -> Answers {
+fn by_targets(base_model: &BaseModel, before: &State, after: &State, config: &MethodConfig) -> Answers {
     let data = data(base_model, after);
     let (mut features, mut classes) = (Vec::new(), Vec::new());
     let mut base = 0;

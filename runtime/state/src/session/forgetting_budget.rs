@@ -30,6 +30,7 @@ pub enum ForgettingGroup {
 
 /// What all sessions have cost a group of old classes.
 #[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct GroupLoss {
     /// The group.
     pub group: ForgettingGroup,
@@ -39,6 +40,7 @@ pub struct GroupLoss {
 
 /// What sessions have cost beyond a budget.
 #[derive(Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
 pub struct ForgettingExcess {
     /// Groups.
     pub groups: Vec<GroupLoss>,

@@ -18,6 +18,7 @@ const ROUNDING: f32 = 1e-6;
 
 /// How the samples of a class are recognised.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
 pub struct ClassAccuracy {
     /// The class.
     pub label: String,
@@ -35,6 +36,7 @@ pub struct ClassAccuracy {
 /// What all sessions since a class was new have cost it. A base class is judged by samples that the bundle set aside (by
 /// its exemplars, where answers follow the paper), a learned one by the shots of the session that learned it.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
 pub struct CumulativeLoss {
     /// Share of them recognised at first, 0..1: by the bundle alone, or right after the session that learned the class.
     pub first: f32,
@@ -46,6 +48,7 @@ pub struct CumulativeLoss {
 
 /// Samples of one class that are now taken for another.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
 pub struct ConfusedPair {
     /// Their class.
     pub label: String,
@@ -66,6 +69,7 @@ pub struct AccuracyChange {
 
 /// Accuracies to be expected on new pictures.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
 pub struct ExpectedAccuracy {
     /// Of base classes, 0..1; `None` without samples.
     pub base: Option<f32>,
@@ -113,6 +117,7 @@ pub struct RepeatedShots {
 
 /// What a session did.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct ChangeReport {
     /// Mean losses of every epoch.
     pub losses: Vec<LossTerms>,

@@ -10,6 +10,7 @@ use super::{ChangeReport, ForgettingGroup};
 
 /// What a session did, in the form that the command line and HTTP share. Shares are 0..1.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
 pub struct SessionSummary<'a> {
     /// Samples that accuracies are measured on.
     #[serde(rename = "exemplars")]
@@ -40,6 +41,7 @@ pub struct SessionSummary<'a> {
 
 /// What all sessions since the bundle have cost each group of classes; `None` without samples.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[non_exhaustive]
 pub struct ForgettingByGroup {
     /// The classes of the bundle.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -45,16 +45,17 @@ fn base_model(base: usize) -> BaseModel {
     }
     let classes = (0..base).map(|class| Class { label: label(class), target: class as u32, session: 0 }).collect();
     let targets = generate(TargetMethod::Optimised, DIMENSION, DIMENSION, 200, 1);
-    let config = LearnConfig { epochs: 40, warmup_epochs: 4, batch: 16, views: 2, ..LearnConfig::default() };
+    let config = MethodConfig { epochs: 40, warmup_epochs: 4, batch: 16, views: 2, ..MethodConfig::default() };
     let base_model = BaseModel { dimension: DIMENSION, targets, head, classes, exemplars, config, statistics: None };
-    let all = LearnConfig { epochs: 200, base_cross_entropy: 1.0, ..base_model.config.clone() };
+    let all = MethodConfig { epochs: 200, base_cross_entropy: 1.0, ..base_model.config.clone() };
     let state = State::fresh(&base_model, [0; 32]);
     let assigned: Vec<u32> = (0..base as u32).collect();
     let data = data(&base_model, &state);
     let mut memory = SessionMemory::new(data.workspace_size(base, 0, &all));
     let mut head = Head::zeros(base_model.head.shape());
     let workspace = &mut memory.workspace(&Serial);
-    align::align(&data, &assigned, &all, Sampling::seeded(1), workspace, head.view_mut(), &mut proceed).unwrap();
+    let task = AlignmentTask { data: &data, assigned: &assigned, config: &all, sampling: Sampling::seeded(1) };
+    align::align(&task, workspace, head.view_mut(), &mut proceed).unwrap();
     BaseModel { head, ..base_model }
 }
 
@@ -316,7 +317,7 @@ fn losses_are_counted_from_the_bundle_on() {
     assert!(named(reports[2].lost_since_first(budget)), "together they are");
 }
 
-fn report_of(base_model: &BaseModel, before: &State, after: &mut State, config: &LearnConfig) -> ChangeReport {
+fn report_of(base_model: &BaseModel, before: &State, after: &mut State, config: &MethodConfig) -> ChangeReport {
     super::evaluation::calibrate_and_report((base_model, config), before, after, Vec::new(), &mut ScoringWork::alone())
 }
 
@@ -489,7 +490,7 @@ fn class_means_have_their_weight_in_a_score() {
     let (mut state, _) = learn_with(&base_model, &[new_class(3, 5)], 1).unwrap();
     let picture = feature(3, &mut Random::new(9, "fresh samples"));
     let settings =
-        |class_means, base_exemplars| LearnConfig { class_means, base_exemplars, ..base_model.config.clone() };
+        |class_means, base_exemplars| MethodConfig { class_means, base_exemplars, ..base_model.config.clone() };
     let scores = |state: &State, weight, base| {
         Classifier::with_config(&base_model, state, &settings(weight, base)).scores(&picture)
     };
@@ -528,7 +529,7 @@ fn exemplars_stay_within_their_bytes() {
     let base = base_model(3);
     let one = Bank::new(INPUTS, 2, ExemplarPrecision::F16);
     let exemplar_bytes = 4 * one.bytes_per_exemplar();
-    let config = LearnConfig { exemplar_bytes, precision: ExemplarPrecision::F16, ..base.config.clone() };
+    let config = MethodConfig { exemplar_bytes, precision: ExemplarPrecision::F16, ..base.config.clone() };
     let base_model = BaseModel { config, ..base };
     let (state, _) = learn_with(&base_model, &[new_class(3, 5), new_class(4, 5)], 1).unwrap();
     assert_eq!(state.exemplars.classes(), [3, 3, 4, 4]);
@@ -540,7 +541,7 @@ fn every_number_of_exemplars_and_every_sample_learns() {
     let base = base_model(4);
     for base_exemplars in [0, 1, 5, 9] {
         for sample in [SampleViews::Pair, SampleViews::One] {
-            let config = LearnConfig { base_exemplars, sample, ..base.config.clone() };
+            let config = MethodConfig { base_exemplars, sample, ..base.config.clone() };
             let base_model = BaseModel { config, ..base.clone() };
             let (state, report) = learn_with(&base_model, &[new_class(4, 3)], 1).unwrap();
             assert_eq!(report.samples, 4 * base_exemplars.min(5) + 3);
@@ -554,7 +555,7 @@ fn a_session_that_diverges_is_refused() {
     let base = base_model(3);
     // The pull towards zero overshoots, further in every step.
     let (learning_rate, weight_decay, layer_rates) = (100.0, 1.0, [1e3; 2]);
-    let config = LearnConfig { learning_rate, weight_decay, layer_rates, warmup_epochs: 0, ..base.config.clone() };
+    let config = MethodConfig { learning_rate, weight_decay, layer_rates, warmup_epochs: 0, ..base.config.clone() };
     let base_model = BaseModel { config, ..base };
     let refused = learn_with(&base_model, &[new_class(3, 3)], 1).unwrap_err();
     assert!(matches!(refused, LearnError::Align(AlignError::Diverged { .. })), "{refused}");
@@ -570,7 +571,7 @@ fn extreme_features_leave_finite_numbers() {
     ];
     for temperature in [1e-3, 0.07, 100.0] {
         for batch in [1, 64] {
-            let config = LearnConfig { temperature, batch, ..base.config.clone() };
+            let config = MethodConfig { temperature, batch, ..base.config.clone() };
             let base_model = BaseModel { config, ..base.clone() };
             match learn_with(&base_model, &extremes, 1) {
                 Ok((state, _)) => assert!(state.is_sound(&base_model)),

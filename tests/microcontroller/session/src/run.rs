@@ -8,14 +8,14 @@ use core::ops::ControlFlow;
 
 use orco_bare::session::{self, BareMemory, LEARNED_SHOTS};
 use orco_core::align::Sampling;
-use orco_core::config::LearnConfig;
+use orco_core::config::MethodConfig;
 use orco_core::workers::Serial;
 use orco_state::classify::Classifier;
 use orco_state::codec::{self, FileKind};
 use orco_state::history::{ChangeKind, HistoryChange, HistoryLimits, SavedState};
 use orco_state::session::{NewClass, Session, SessionMemory};
+use orco_state::slots::{self, flash::Flash};
 use orco_state::state::BaseModel;
-use orco_state::store::{self, flash::Flash};
 
 use crate::board::Board;
 use crate::chip::Chip;
@@ -61,7 +61,7 @@ pub fn run(files: Files<'_>, order: &Order, chip: &mut [u8], board: &dyn Board) 
     let (base_model, digest) = meter.measure("open the bundle", || open(files))?;
     let range = 0..chip.len() as u32;
     let mut flash = Flash::new(Chip::new(chip, board, order.cut), range).map_err(failed("the flash"))?;
-    let loaded = meter.measure("open the state", || store::load_to_change(&mut flash, &base_model, digest));
+    let loaded = meter.measure("open the state", || slots::load_to_change(&mut flash, &base_model, digest));
     let loaded = loaded.map_err(failed("the state"))?;
     let mut generation = loaded.generation;
     let mut saved = loaded.saved.unwrap_or_else(|| SavedState::fresh(&base_model, digest));
@@ -69,7 +69,7 @@ pub fn run(files: Files<'_>, order: &Order, chip: &mut [u8], board: &dyn Board) 
         Task::Answer | Task::WithoutAllocator => {}
         Task::Learn(classes) => {
             saved = meter.measure("learn", || learn(&base_model, &saved, classes))?;
-            let save = || store::save(&mut flash, &base_model, &saved, generation);
+            let save = || slots::save(&mut flash, &base_model, &saved, generation);
             generation = meter.measure("save", save).map_err(failed("saving"))?.generation;
         }
     }
@@ -112,7 +112,7 @@ fn failed<E: Debug>(what: &str) -> impl FnOnce(E) -> String {
 fn open(files: Files<'_>) -> Result<(BaseModel, [u8; 32]), String> {
     let mut base_model: BaseModel =
         codec::decode(FileKind::Learner, files.learner).map_err(|error| error.to_string())?;
-    base_model.config = LearnConfig::closed_form();
+    base_model.config = MethodConfig::closed_form();
     if !base_model.is_sound() {
         return Err("the bundle makes no sense".into());
     }

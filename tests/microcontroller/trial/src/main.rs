@@ -13,7 +13,7 @@ use std::process::ExitCode;
 use anyhow::{Context, Result, ensure};
 use clap::Parser;
 use orco_bare::session::BareMemory;
-use orco_core::config::LearnConfig;
+use orco_core::config::MethodConfig;
 use orco_micro::board::Uncounted;
 use orco_micro::exchange::{Cut, Fate, Order, Outcome, Task};
 use orco_micro::run::{Files, run, run_without_allocator};
@@ -75,7 +75,7 @@ impl Host<'_> {
 
 fn trial(arguments: &Arguments) -> Result<()> {
     let bundle = Bundle::open(&arguments.bundle)?;
-    ensure!(bundle.manifest.learn == LearnConfig::closed_form(), "the firmware takes bundles with preset closed-form");
+    ensure!(bundle.manifest.learn == MethodConfig::closed_form(), "the firmware takes bundles with preset closed-form");
     let (learner, statistics) = (bundle.read(LEARNER)?, bundle.read(STATISTICS)?);
     let files = Files { learner: &learner, statistics: &statistics };
     let lesson = Lesson::of(&bundle, &arguments.learn, &arguments.ask)?;

@@ -90,7 +90,7 @@ impl Device {
         let mut command = self.root.command_as(user, words);
         command.env("DEBIAN_FRONTEND", "noninteractive");
         if self.root.qemu().is_some() {
-            // The program sets this itself while it has one thread; under QEMU it never has: one is QEMU's own.
+            // With a second thread, which is QEMU's own here, the program would start again to set this, each time.
             command.env("ORT_DISABLE_TELEMETRY", "1");
         }
         command

@@ -1,7 +1,7 @@
 //! One incremental session trained from images (protocol, phase 3).
 
 use anyhow::{Result, bail};
-use orco_core::config::{LearnConfig, SampleViews};
+use orco_core::config::{MethodConfig, SampleViews};
 use orco_core::random::Random;
 use orco_state::target;
 use orco_trainer::config::{Arithmetic, AugmentConfig};
@@ -19,7 +19,7 @@ use super::{TrainedParts, features};
 /// What is known at the time of a session.
 pub(super) struct ComparedSession<'a> {
     pub(super) train: &'a Images,
-    pub(super) config: &'a LearnConfig,
+    pub(super) config: &'a MethodConfig,
     pub(super) augment: &'a AugmentConfig,
     /// Arithmetic of the backbone in training.
     pub(super) precision: Arithmetic,

@@ -126,7 +126,7 @@ pub enum DataCommand {
 #[cfg(test)]
 mod tests {
     use clap::CommandFactory;
-    use orco_core::config::LearnConfig;
+    use orco_core::config::MethodConfig;
 
     use super::*;
 
@@ -135,7 +135,7 @@ mod tests {
         let mut cli = Cli::command();
         let help = cli.find_subcommand_mut("preset").unwrap().render_long_help().to_string();
         let words: Vec<&str> = help.split([' ', '\n', ':', ',', '.']).collect();
-        let unnamed: Vec<&str> = LearnConfig::PRESETS.into_iter().filter(|preset| !words.contains(preset)).collect();
+        let unnamed: Vec<&str> = MethodConfig::PRESETS.into_iter().filter(|preset| !words.contains(preset)).collect();
         assert!(unnamed.is_empty(), "{unnamed:?} in {help}");
         assert!(!words.contains(&"paper"), "{help}");
     }

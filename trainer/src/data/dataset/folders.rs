@@ -5,6 +5,8 @@ use std::path::{Path, PathBuf};
 
 use orco_core::random::Random;
 use orco_runtime::image::{ForeignFormat, has_extension};
+use orco_state::escape::EscapedText;
+use orco_state::sentence::join_first;
 
 use super::DataError;
 use super::listing::{ListedImage, Listing};
@@ -34,6 +36,7 @@ pub(super) fn list(
         return Err(fs::read_dir(&missing).map(drop).map_err(DataError::read(&missing, LAYOUT)).unwrap_err());
     }
     if trained.is_dir() {
+        ignored(folder, test_share)?.iter().for_each(|warning| log::warn!("{warning}"));
         let class_names = reader.subfolders(&trained)?;
         if let Some(stranger) = reader.subfolders(&tested)?.into_iter().find(|class| !class_names.contains(class)) {
             let path = tested.join(stranger);
@@ -66,6 +69,28 @@ pub(super) fn list(
         }
     }
     Ok(Listing { train, test, test_seed: Some(seed), class_names, prefix: "" })
+}
+
+/// What is passed over beside `train` and `test`, a sentence each: other folders, and a share of test images.
+fn ignored(folder: &Path, test_share: Option<f64>) -> Result<Vec<String>, DataError> {
+    let (mut strangers, shown) = (Vec::new(), folder.display());
+    for child in fs::read_dir(folder).map_err(DataError::read(folder, LAYOUT))? {
+        let child = child.map_err(DataError::read(folder, LAYOUT))?;
+        let name = child.file_name().to_string_lossy().into_owned();
+        if child.path().is_dir() && !name.starts_with('.') && name != "train" && name != "test" {
+            strangers.push(name);
+        }
+    }
+    strangers.sort();
+    let mut sentences = Vec::new();
+    if !strangers.is_empty() {
+        let names = join_first(strangers.iter().map(|name| EscapedText(name)), 5, ", ");
+        sentences.push(format!("beside train and test, {shown} holds folders that are passed over: {names}"));
+    }
+    if test_share.is_some() {
+        sentences.push(format!("data.test_share has no effect: {shown} sets its test images apart in the folder test"));
+    }
+    Ok(sentences)
 }
 
 /// Reads folders, and keeps account of what it leaves out.
@@ -188,6 +213,17 @@ mod tests {
         assert_eq!((listing.test.len(), listing.test[0].label), (1, 1));
         touch(root, &["test/fox/9.png"]);
         assert!(list(root, None, 1).unwrap_err().to_string().contains("test/fox holds 0 training images"));
+    }
+
+    #[test]
+    fn what_is_passed_over_beside_train_and_test_is_said() {
+        let folder = tempfile::tempdir().unwrap();
+        touch(folder.path(), &["train/a/1.png", "test/a/1.png", "notes.txt", ".cache/x"]);
+        assert!(ignored(folder.path(), None).unwrap().is_empty());
+        touch(folder.path(), &["val/a/1.png"]);
+        let [val, share] = &ignored(folder.path(), Some(0.3)).unwrap()[..] else { panic!("two sentences") };
+        assert!(val.ends_with("holds folders that are passed over: val"), "{val}");
+        assert!(share.starts_with("data.test_share has no effect: "), "{share}");
     }
 
     #[test]

@@ -1,14 +1,16 @@
 //! Whether images fit into memory, found out before any of them is made.
 
+use orco_runtime::memory;
+
 use super::DataError;
-use crate::platform::system::{memory_free, size};
+use crate::platform::system::size;
 
 /// Refuses `count` images of `side` pixels, three bytes each, of which `copies` are in memory at once.
 ///
 /// Beside what the machine has left, the process's own limit counts: an allocation is tried, and given back untouched.
 pub(super) fn demand_room(count: usize, side: u32, copies: usize) -> Result<(), DataError> {
     let bytes = [3, side as usize, side as usize, copies].into_iter().try_fold(count, usize::checked_mul);
-    let free = memory_free();
+    let free = memory::available();
     let fits = bytes.is_some_and(|bytes| {
         free.is_none_or(|free| bytes as u64 <= free) && Vec::<u8>::new().try_reserve_exact(bytes).is_ok()
     });

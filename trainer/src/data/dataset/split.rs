@@ -16,7 +16,7 @@ pub enum SplitError {
     #[error(transparent)]
     List(#[from] ListError),
     /// A class has too few images.
-    #[error("class {class}{name} has {actual} training images, but the recipe needs {expected}; lower {fields}")]
+    #[error("class {class}{name} has {actual} training images, but the recipe needs {expected}; {remedy}")]
     TooFew {
         /// The class.
         class: usize,
@@ -26,8 +26,8 @@ pub enum SplitError {
         expected: usize,
         /// Images there.
         actual: usize,
-        /// Fields of the recipe that the number comes from.
-        fields: &'static str,
+        /// What to do.
+        remedy: &'static str,
     },
     /// Of some classes together there is no image to measure on.
     #[error(
@@ -73,7 +73,7 @@ pub struct Split {
     /// Training images of base classes that training may see.
     pub base: Vec<usize>,
     /// Training images of base classes by which a device chooses its border. They are not among `base` unless
-    /// `set_aside_per_class` is 0 ([`Split::unseen`]).
+    /// `set_aside_per_class` is 0, or no class has images to spare ([`Split::unseen`]).
     pub set_aside: Vec<usize>,
     /// Training images of base classes that were held out and on which nothing is measured: no phase sees them.
     pub held_out: Vec<usize>,
@@ -93,6 +93,13 @@ impl Split {
     pub fn unseen(&self) -> &[usize] {
         let seen = self.set_aside.first().is_some_and(|index| self.base.binary_search(index).is_ok());
         if seen { &[] } else { &self.set_aside }
+    }
+
+    /// Classes of the split that no measured image shows, rising; `measured` are the images that its indices are of.
+    pub fn unmeasured(&self, measured: &Images) -> Vec<usize> {
+        let mut is_shown = vec![false; self.base_classes + self.candidates.len()];
+        self.measured.iter().for_each(|&index| is_shown[usize::from(measured.labels[index])] = true);
+        (0..is_shown.len()).filter(|&class| !is_shown[class]).collect()
     }
 
     /// Makes the split of `train` (and `test`, when that is measured on); lists name images as `names` says.
@@ -119,12 +126,10 @@ impl Split {
             MeasureOn::Holdout => (drawn, Vec::new()),
             MeasureOn::Test => {
                 let is_known = |index: &usize| usize::from(test.labels[*index]) < of_class.len();
+                demand_test_images(config, test)?;
                 ((0..test.len()).filter(is_known).collect(), drawn)
             }
         };
-        if config.measure_on == MeasureOn::Test {
-            demand_test_images(config, test)?;
-        }
         held_out.retain(|&index| usize::from(train.labels[index]) < config.base_classes);
         let mut candidates = of_class.split_off(config.base_classes);
         candidates.iter_mut().for_each(|members| members.truncate(candidates_per_class));
@@ -216,25 +221,32 @@ fn check_count(class: usize, actual: usize, config: &SplitConfig, candidates: us
     if actual >= expected {
         return Ok(());
     }
-    let fields = match (is_base, config.holdout_per_class) {
-        (true, 0) => "split.base_classes, or give it images",
-        (true, _) => "split.holdout_per_class, or give it more images",
-        (false, 0) => "export.candidates_per_class, or give it more images",
-        (false, _) => "export.candidates_per_class or split.holdout_per_class, or give it more images",
+    let remedy = match (is_base, config.holdout_per_class) {
+        (true, 0) => "lower split.base_classes, or give it images",
+        (true, _) => "lower split.holdout_per_class, or give it more images",
+        // Fewer candidates than shots are not allowed.
+        (false, _) if actual < SHOTS => "give it more images: a draw of shots takes 5",
+        (false, holdout) if actual < holdout.saturating_add(SHOTS) => {
+            "lower split.holdout_per_class, or give it more images: a draw of shots takes 5"
+        }
+        (false, 0) => "lower export.candidates_per_class, or give it more images",
+        (false, _) => "lower export.candidates_per_class or split.holdout_per_class, or give it more images",
     };
-    Err(SplitError::TooFew { class, name: String::new(), expected, actual, fields })
+    Err(SplitError::TooFew { class, name: String::new(), expected, actual, remedy })
 }
 
 /// What of the base classes is trained on, rising, and what is set aside: `per_class` images of each at most, a fifth
-/// of them at most. With 0, some of those that are trained on are set aside as well.
+/// of them at most. With 0, or where no class has five, some of those that are trained on are set aside as well:
+/// without any, a device could choose no border.
 fn base_and_set_aside(mut of_class: Vec<Vec<usize>>, per_class: usize) -> (Vec<usize>, Vec<usize>) {
     let mut set_aside = Vec::new();
+    let can_spare = per_class > 0 && of_class.iter().any(|members| members.len() >= 5);
     for members in &mut of_class {
         let fifth = members.len() / 5;
-        if per_class > 0 {
+        if can_spare {
             set_aside.extend(members.drain(..per_class.min(fifth)));
         } else {
-            set_aside.extend(&members[..SHOTS.min(fifth)]);
+            set_aside.extend(members.iter().take(SHOTS.min(fifth.max(1))));
         }
     }
     let mut base = of_class.concat();
@@ -301,6 +313,34 @@ mod tests {
     }
 
     #[test]
+    fn where_no_class_has_images_to_spare_some_that_are_trained_on_are_set_aside() {
+        let split = |of: &[usize], set_aside_per_class| {
+            let of = of.iter().enumerate();
+            let labels: Vec<u16> = of.flat_map(|(class, count)| std::iter::repeat_n(class as u16, *count)).collect();
+            let train = Images { labels: labels.clone(), ..images(1, labels.len()) };
+            let config = SplitConfig { holdout_per_class: 0, set_aside_per_class, ..config(MeasureOn::Test) };
+            Split::new(&config, 5, &train, &images(4, 1), None, &ListNames::Numbers, 1).unwrap()
+        };
+        for per_class in [0, 5] {
+            let few = split(&[4, 1, 5, 5], per_class);
+            assert_eq!((few.base.len(), few.set_aside.len(), few.unseen().len()), (5, 2, 0), "{per_class}");
+            assert!(few.set_aside.iter().all(|index| few.base.contains(index)));
+        }
+        // One class that can spare an image is enough for samples that no training sees.
+        let enough = split(&[4, 5, 5, 5], 5);
+        assert_eq!((enough.base.len(), enough.unseen().len()), (8, 1));
+    }
+
+    #[test]
+    fn classes_without_a_measured_image_are_known() {
+        let (train, test) = (images(4, 20), Images { labels: vec![1, 3, 2, 1], ..images(4, 1) });
+        let split = Split::new(&config(MeasureOn::Test), 6, &train, &test, None, &ListNames::Numbers, 1).unwrap();
+        assert_eq!(split.unmeasured(&test), [0]);
+        let held_out = Split::new(&config(MeasureOn::Holdout), 6, &train, &test, None, &ListNames::Numbers, 1).unwrap();
+        assert!(held_out.unmeasured(&train).is_empty());
+    }
+
+    #[test]
     fn a_class_with_too_few_images_is_named() {
         let names: Vec<String> = (0..4).map(|class| format!("bird {class}")).collect();
         let said = |candidates, each| {
@@ -312,9 +352,20 @@ mod tests {
         assert!(said(5, 8).is_ok());
         // Base classes, 0 and 1, do with less.
         assert_eq!(
-            said(5, 7).unwrap_err(),
-            "class 2 (bird 2) has 7 training images, but the recipe needs 8; lower export.candidates_per_class or \
+            said(6, 8).unwrap_err(),
+            "class 2 (bird 2) has 8 training images, but the recipe needs 9; lower export.candidates_per_class or \
              split.holdout_per_class, or give it more images"
+        );
+        // Fewer candidates would not be enough, or would be fewer than shots.
+        let (held_out, none) = (said(10, 7).unwrap_err(), said(10, 4).unwrap_err());
+        assert!(
+            held_out
+                .ends_with("needs 13; lower split.holdout_per_class, or give it more images: a draw of shots takes 5")
+        );
+        assert!(
+            none.ends_with(
+                "has 4 training images, but the recipe needs 13; give it more images: a draw of shots takes 5"
+            )
         );
         let base = said(5, 3).unwrap_err();
         assert!(base.contains("class 0 (bird 0) has 3") && base.contains("needs 4; lower split.holdout"), "{base}");

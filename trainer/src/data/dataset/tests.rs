@@ -164,6 +164,29 @@ fn synthetic_data_need_no_folder_and_hold_images_out() {
     assert_eq!(error, "the recipe's split has 4 classes, but the data (synthetic objects) have 3");
 }
 
+#[test]
+fn few_images_and_classes_without_a_test_image_are_warned_of() {
+    let folder = tempfile::tempdir().unwrap();
+    folders(folder.path());
+    let mut recipe = recipe("kind = \"folders\"\nimage_size = 16");
+    (recipe.split.measure_on, recipe.split.holdout_per_class) = (MeasureOn::Test, 0);
+    recipe.split.set_aside_per_class = 5;
+    let warnings = || {
+        let set = open(&recipe, &DataOrigin { folder: Some(folder.path()), ..DataOrigin::default() }).unwrap();
+        (split_warnings(&recipe, &set), set.unmeasured_sentence(MeasureOn::Test))
+    };
+    let (enough, sentence) = warnings();
+    assert!(!enough.iter().any(|said| said.contains("can be set aside")) && sentence.is_none(), "{enough:?}");
+    for (class, number) in (0..2).flat_map(|class| (4..EACH).map(move |number| (class, number))) {
+        fs::remove_file(folder.path().join(format!("train/c{class}/{number:02}.png"))).unwrap();
+    }
+    fs::remove_dir_all(folder.path().join("test/c1")).unwrap();
+    let (few, sentence) = warnings();
+    assert!(few.iter().any(|said| said.starts_with("no base class has the 5 images of which one can be")), "{few:?}");
+    assert_eq!(sentence.as_deref(), Some("no test image shows c1; every number is over the other classes"));
+    assert!(few.contains(&sentence.unwrap()), "{few:?}");
+}
+
 #[cfg(unix)]
 #[test]
 fn a_class_name_with_control_characters_is_refused() {

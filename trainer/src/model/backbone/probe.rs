@@ -9,6 +9,9 @@ use orco_runtime::encoder::rten::Rten;
 use orco_runtime::encoder::{EncodeError, Encoder};
 use orco_runtime::image::Preprocessing;
 
+use super::foreign_onnx::are_of_bytes;
+use crate::data::dataset::Channels;
+
 /// Images that are tried.
 const IMAGES: usize = 3;
 /// Lowest cosine between an image's features computed alone and in a batch, by one engine.
@@ -35,7 +38,8 @@ pub(super) enum ProbeError {
 pub(super) fn probe(model: &[u8], input: &Preprocessing) -> Result<usize, ProbeError> {
     let mut random = Random::new(1, "probe of a backbone");
     let shape = (IMAGES, 3, input.height as usize, input.width as usize);
-    let images = Array4::from_shape_simple_fn(shape, || random.uniform(-1.0, 1.0));
+    let (lowest, highest) = range(input);
+    let images = Array4::from_shape_simple_fn(shape, || random.uniform(lowest, highest));
     let mut onnx = Onnx::open(model, input)?;
     let together = onnx.encode(images.view())?;
     if together.ncols() == 0 {
@@ -81,6 +85,13 @@ pub(super) fn probe(model: &[u8], input: &Preprocessing) -> Result<usize, ProbeE
         }
     }
     Ok(together.ncols())
+}
+
+/// Between which numbers the noise lies: about as normalised pictures do, or as bytes where the model is fed with these, since
+/// its features grow with what it is fed with.
+fn range(input: &Preprocessing) -> (f32, f32) {
+    let Preprocessing { mean, deviation, .. } = *input;
+    if are_of_bytes(Channels { mean, deviation }) { (0.0, 255.0) } else { (-1.0, 1.0) }
 }
 
 /// The lowest cosine between rows; 1 where both are the same, zero or not.

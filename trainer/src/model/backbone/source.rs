@@ -12,8 +12,7 @@ use orco_state::codec;
 use prost::Message;
 use tch::{Kind, Tensor};
 
-use super::adapt::{Adaptation, adapt, names};
-use super::fold;
+use super::foreign_onnx::{AS_BYTES, Adaptation, Adapted, adapt, are_of_bytes, names, without_constant_nodes};
 use super::probe::{ProbeError, probe};
 use crate::config::BackboneConfig;
 use crate::data::augment::normalise;
@@ -96,11 +95,11 @@ pub struct OnnxBackbone {
 }
 
 impl OnnxBackbone {
-    /// Reads and checks a model: one float input `[batch, 3, height, width]` or `[batch, height, width, 3]`, whose sides
-    /// are `side` pixels if the model leaves them open, one float output `[batch, features]` or
-    /// `[batch, features, 1, 1]`, and engines run it and agree. Constants are folded if it holds
+    /// Reads and checks a model: one input of floats or bytes, `[batch, 3, height, width]` or `[batch, height, width, 3]`,
+    /// whose sides are `side` pixels if the model leaves them open, one float output `[batch, features]` or
+    /// `[batch, features, 1, 1]`, and engines run it and agree. Half precision becomes f32. Constants are folded if it holds
     /// operators that the engines are not to see. It is fed with images normalised as the recipe says, else as its
-    /// metadata say, else by the data set's `channels`.
+    /// metadata say, else by the data set's `channels`; one that takes bytes normalises them itself.
     ///
     /// # Errors
     /// [`OnnxBackboneError`] if it is something else.
@@ -116,19 +115,23 @@ impl OnnxBackbone {
         let no_model = || OnnxBackboneError::NotOnnx { path: path.into() };
         let wrong = |reason: String| OnnxBackboneError::Shape { path: path.into(), reason };
         let to = Adaptation { side, output: config.output.as_deref(), pool: config.pool };
-        let read = adapt(read, to).map_err(wrong)?;
+        let Adapted { model: read, takes_bytes } = adapt(read, to).map_err(wrong)?;
         // What is wrong with the input is clearer before constants are folded than by what folding stumbles over.
         let read_graph = ModelProto::decode(read.as_slice()).map_err(|_| no_model())?.graph.ok_or_else(no_model)?;
         let [height, width] = image_sides(&read_graph).map_err(wrong)?;
         drop(read_graph);
-        let bytes = fold::without_constant_nodes(read).map_err(refused)?;
+        let bytes = without_constant_nodes(read).map_err(refused)?;
         let model = ModelProto::decode(bytes.as_slice()).map_err(|_| no_model())?;
         let graph = model.graph.as_ref().ok_or_else(no_model)?;
         check_output(&graph.output).map_err(wrong)?;
         let mean = config.mean.or_else(|| model.three("orco.mean"));
         let deviation = config.deviation.or_else(|| model.three("orco.deviation"));
-        let given =
-            Channels { mean: mean.unwrap_or(channels.mean), deviation: deviation.unwrap_or(channels.deviation) };
+        let names_channels = takes_bytes || (mean.is_some() && deviation.is_some());
+        let default = if takes_bytes { AS_BYTES } else { channels };
+        let given = Channels { mean: mean.unwrap_or(default.mean), deviation: deviation.unwrap_or(default.deviation) };
+        if takes_bytes && !are_of_bytes(given) {
+            return Err(wrong(NORMALISES_ITSELF.to_owned()));
+        }
         let input = input_of([width, height], given).map_err(wrong)?;
         let floats = graph.initializer.iter().filter(|weight| weight.data_type == FLOAT);
         let parameters = floats.map(|weight| weight.dims.iter().product::<i64>().max(0) as u64).sum();
@@ -137,7 +140,6 @@ impl OnnxBackbone {
             ProbeError::Engine(reason) => refused(reason),
             ProbeError::Features(reason) => OnnxBackboneError::Features { path: path.into(), reason },
         })?;
-        let names_channels = mean.is_some() && deviation.is_some();
         Ok(Self { bytes, digest, name, input, features, parameters, names_channels })
     }
 
@@ -257,6 +259,10 @@ fn fit(images: &Tensor, input: &Preprocessing) -> Tensor {
 pub(crate) const UNSOUND_METADATA: &str =
     "its metadata orco.mean and orco.deviation are no numbers to normalise images by";
 
+/// What is said where a mean and a deviation are given for a model that has its own.
+const NORMALISES_ITSELF: &str =
+    "it takes images of bytes and normalises them itself; leave out backbone.mean and backbone.deviation";
+
 /// What a model is fed with that takes images of this width and height. A recipe's channels were checked when it was
 /// read, so what is wrong with them stands in the metadata.
 fn input_of([width, height]: [u32; 2], channels: Channels) -> Result<Preprocessing, String> {
@@ -273,17 +279,17 @@ fn input_of([width, height]: [u32; 2], channels: Channels) -> Result<Preprocessi
 
 /// Height and width of the images that are the one input.
 fn image_sides(graph: &GraphProto) -> Result<[u32; 2], String> {
-    const WANTED: &str = "one input of f32 images [batch, 3, height, width]";
+    const WANTED: &str = "one input of images [batch, 3, height, width], f32, f16 or bytes";
     // Old models list their weights among the inputs.
     let is_weight = |input: &&ValueInfoProto| graph.initializer.iter().any(|weight| weight.name == input.name);
     let inputs: Vec<&ValueInfoProto> = graph.input.iter().filter(|input| !is_weight(input)).collect();
     let [input] = inputs[..] else {
-        let named: Vec<&str> = inputs.iter().map(|input| &*input.name).collect();
-        return Err(format!("it has {} inputs {named:?}, but must have {WANTED}", inputs.len()));
+        let names = names(inputs.iter().copied());
+        return Err(format!("it has {} inputs ({names}), but must have {WANTED}", inputs.len()));
     };
     let name = &input.name;
     let Some(found) = input.sizes() else {
-        return Err(format!("its input {name:?} is of another type (f16, bytes?), but must be {WANTED}"));
+        return Err(format!("its input {name:?} is of another type (f64, int8?), but must be {WANTED}"));
     };
     match found[..] {
         [None, Some(3), Some(height), Some(width)] => {

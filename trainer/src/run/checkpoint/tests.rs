@@ -105,6 +105,26 @@ fn the_checkpoint_before_stands_in_for_a_damaged_one() {
 }
 
 #[test]
+fn what_is_kept_when_a_checkpoint_cannot_be_saved_is_said() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = run(folder.path());
+    // As a full disk, a folder keeps the new file from being written.
+    let in_the_way = |is_there: bool| {
+        let partial = files::partial(&run.path(NAME));
+        if is_there { fs::create_dir(partial).unwrap() } else { fs::remove_dir(partial).unwrap() }
+    };
+    in_the_way(true);
+    let first = run.save(NAME, &tensors(1), 1).unwrap_err().to_string();
+    assert_eq!(first, "cannot save the first checkpoint; the phase begins again when the run continues");
+    in_the_way(false);
+    run.save(NAME, &tensors(1), 1).unwrap();
+    in_the_way(true);
+    let second = run.save(NAME, &tensors(2), 2).unwrap_err().to_string();
+    assert_eq!(second, "cannot save the checkpoint; the one before it is kept");
+    assert_eq!(steps_of(&run.load(NAME).unwrap().unwrap()), 1);
+}
+
+#[test]
 fn checkpoints_of_older_programs_are_used() {
     let folder = tempfile::tempdir().unwrap();
     let run = run(folder.path());

@@ -1,4 +1,4 @@
-use orco_core::align::{Alignment, StepBatch, StepExtent, TargetRows as Fixed};
+use orco_core::align::{Alignment, StepBatch, StepExtent, TargetRows as Fixed, Workspace};
 use orco_core::projection::HeadShape;
 use orco_core::workers::Serial;
 use orco_state::head::Head;
@@ -44,40 +44,40 @@ fn the_phases_differ_in_who_counts() {
     let targets = Targets { vectors, rows: vec![0, 1, 2, 3] };
     let z = unit(&Tensor::randn([8, 4], (Kind::Float, Device::Cpu)));
     let labels = Tensor::from_slice(&[0i64, 1, 2, 3]);
-    let none = LearnConfig { contrast: 0.0, cross_entropy: 0.0, orthogonality: 0.0, ..LearnConfig::published() };
+    let none = MethodConfig { contrast: 0.0, cross_entropy: 0.0, orthogonality: 0.0, ..MethodConfig::published() };
     let phase_2 = |config: BaseAlignConfig| Objective::of_base(&targets, LossWeights::from(&config)).loss(&z, &labels);
     let session =
-        |config: LearnConfig| Objective::of_session(&targets, LossWeights::from(&config), 2).loss(&z, &labels);
+        |config: MethodConfig| Objective::of_session(&targets, LossWeights::from(&config), 2).loss(&z, &labels);
     let value = |loss: Tensor| loss.double_value(&[]);
     let base = BaseAlignConfig { contrast: 0.0, cross_entropy: 0.0, orthogonality: 1.0, ..recipe.align.clone() };
     let by_means = value(orthogonality(&Tensor::cat(&[unit(&z.narrow(0, 0, 4)), targets.free()], 0)));
     assert!((value(phase_2(base.clone())) - by_means).abs() < 1e-6);
     let mixed = Tensor::cat(&[targets.assigned().narrow(0, 0, 2), unit(&z.narrow(0, 2, 2)), targets.free()], 0);
-    let orth = session(LearnConfig { orthogonality: 1.0, ..none.clone() });
+    let orth = session(MethodConfig { orthogonality: 1.0, ..none.clone() });
     assert!((value(orth) - value(orthogonality(&mixed))).abs() < 1e-6);
     let all = BaseAlignConfig { orthogonality: 0.0, cross_entropy: 1.0, ..base };
     let both = labels.repeat([2]);
     assert_eq!(value(phase_2(all)), value(cosine_cross_entropy(&z, &targets.assigned(), &both)));
     let new = Tensor::from_slice(&[2i64, 3, 6, 7]);
-    let incremental = session(LearnConfig { cross_entropy: 1.0, ..none });
+    let incremental = session(MethodConfig { cross_entropy: 1.0, ..none });
     let expected = cosine_cross_entropy(&z.index_select(0, &new), &targets.assigned(), &both.index_select(0, &new));
     assert_eq!(value(incremental), value(expected));
 }
 
 #[test]
 fn the_loss_is_the_runtimes() {
-    let mixed = || LearnConfig { cross_entropy: 0.5, base_cross_entropy: 0.6, ..LearnConfig::published() };
+    let mixed = || MethodConfig { cross_entropy: 0.5, base_cross_entropy: 0.6, ..MethodConfig::published() };
     for contrast_form in [ContrastForm::Outside, ContrastForm::Inside, ContrastForm::Negatives] {
-        the_loss_with(&LearnConfig { contrast_form, ..mixed() });
+        the_loss_with(&MethodConfig { contrast_form, ..mixed() });
     }
-    the_loss_with(&LearnConfig::paper_text());
+    the_loss_with(&MethodConfig::paper_text());
     for unperturbed_targets in
         [UnperturbedTargets { assigned: true, free: false }, UnperturbedTargets { assigned: false, free: true }]
     {
-        the_loss_with(&LearnConfig { unperturbed_targets, ..mixed() });
+        the_loss_with(&MethodConfig { unperturbed_targets, ..mixed() });
     }
     for scope in [ClassScope::All, ClassScope::Incremental] {
-        the_loss_with(&LearnConfig { cross_entropy_classes: scope, orthogonality_classes: scope, ..mixed() });
+        the_loss_with(&MethodConfig { cross_entropy_classes: scope, orthogonality_classes: scope, ..mixed() });
     }
 }
 
@@ -86,7 +86,7 @@ const NONE: PerturbedTargets = PerturbedTargets { base: false, incremental: fals
 
 /// The runtime's loss of the same batch, without perturbed targets: number and gradients must be the same. The batch
 /// lacks two classes.
-fn the_loss_with(config: &LearnConfig) {
+fn the_loss_with(config: &MethodConfig) {
     tch::manual_seed(7);
     let random = |shape: &[i64]| Tensor::randn(shape, (Kind::Float, Device::Cpu));
     let flat = |tensor: &Tensor| Vec::<f32>::try_from(tensor.contiguous().view(-1)).unwrap();
@@ -117,7 +117,8 @@ fn the_loss_with(config: &LearnConfig) {
     let (mut numbers, mut indices) =
         (vec![0.0; extent.workspace_size().numbers], vec![0; extent.workspace_size().indices]);
     let fixed = Fixed { base_classes: 4, assigned: &assigned, free: &free };
-    let mut alignment = Alignment::new(&extent, head.view(), &fixed, &mut numbers, &mut indices, &Serial);
+    let workspace = Workspace { numbers: &mut numbers, indices: &mut indices, workers: &Serial };
+    let mut alignment = Alignment::new(&extent, head.view(), &fixed, workspace);
     let classes = classes.map(|class| class as u32);
     let batch = StepBatch { features: &flat(&features), classes: &classes, perturbed: &[], perturbed_labels: &[] };
     let mut gradient = head.clone();

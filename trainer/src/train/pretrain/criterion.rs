@@ -59,6 +59,11 @@ pub trait Criterion {
     /// Views of an image in a step.
     fn views(&self, config: &PretrainConfig) -> usize;
 
+    /// Whether cross entropy is among the losses: without it there is no classifier whose accuracy could be told.
+    fn classifies(&self, _: &PretrainConfig) -> bool {
+        true
+    }
+
     /// Draws all random numbers of a step, so that drawing them is enough to pass over one.
     fn draw(&self, context: &StepContext<'_>, batch: &[usize]) -> Self::StepDraw;
 
@@ -102,6 +107,10 @@ impl Criterion for RecipeCriterion {
 
     fn views(&self, config: &PretrainConfig) -> usize {
         config.views
+    }
+
+    fn classifies(&self, config: &PretrainConfig) -> bool {
+        config.cross_entropy > 0.0
     }
 
     fn draw(&self, context: &StepContext<'_>, batch: &[usize]) -> Tensor {

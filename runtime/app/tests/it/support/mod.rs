@@ -20,7 +20,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use orco_core::config::LearnConfig;
+use orco_core::config::MethodConfig;
 use orco_runtime::bundle::Bundle;
 use orco_runtime::manifest::{LEARNER, MANIFEST, hexadecimal};
 use orco_runtime::signature::{GeneratedKey, SecretKey};
@@ -80,12 +80,12 @@ fn fast_bundle_of(folder: &Path, chosen: impl Fn(&Bank, u32) -> usize) -> Bundle
     let shipped = Bundle::open(&folder).unwrap();
     let mut base_model = shipped.base_model.clone();
     let stored = shipped.base_model.config.clone();
-    base_model.config = LearnConfig {
+    base_model.config = MethodConfig {
         views: stored.views,
         precision: stored.precision,
         epochs: 1,
         warmup_epochs: 0,
-        ..LearnConfig::combined()
+        ..MethodConfig::combined()
     };
     let shape = base_model.head.shape();
     let old =

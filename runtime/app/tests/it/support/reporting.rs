@@ -39,10 +39,10 @@ impl<'a> Reporting<'a> {
         self.service.teach(label, class);
     }
 
-    /// Puts photographs of a class before the camera, one after another, until several agree that it is `label`, and
+    /// Puts photographs of a class before the camera, one after another, until one is answered with `label`, and
     /// the broker was told.
     pub fn show(&self, class: &str, label: &str, listener: &Listener) {
-        until("the frames agree", || {
+        until("the label is told", || {
             let shown = self.shown.replace(self.shown.get() + 1);
             let number = shown % 4 + 1;
             let photograph = shots("try", class).join(format!("{number}.jpg"));

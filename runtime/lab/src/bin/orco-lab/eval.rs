@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
-use orco_benchmark::benchmark::{Benchmark, BenchmarkError, SEED};
+use orco_benchmark::benchmark::{Benchmark, BenchmarkError, ONE_DRAW, SEED};
 use orco_benchmark::terminal::{parse_share, progress_bar};
 use orco_benchmark::{Metric, Summary, answer_rule, csv, from_cifar100};
 use orco_lab::estimates::{EstimateRow, mean_estimates};
@@ -16,7 +16,7 @@ use orco_lab::{Measurement, System};
 use orco_runtime::bundle::Bundle;
 use orco_runtime::encoder::engine_choice::{EngineChoice, Workload};
 use orco_runtime::manifest::STATISTICS;
-use orco_runtime::method::config::LearnConfig;
+use orco_runtime::method::config::MethodConfig;
 use orco_runtime::signature::PublicKey;
 use orco_runtime::state::unknown::FALSE_ALARMS;
 use orco_state::sentence::counted;
@@ -40,7 +40,7 @@ pub struct EvalArguments {
     #[arg(long, requires = "data")]
     int8: bool,
     /// Which engine computes features of --data: `onnxruntime`, `rten`, or `auto`.
-    #[arg(long, value_name = "ENGINE", default_value = "auto", value_parser = ["auto", "onnxruntime", "rten"])]
+    #[arg(long, value_name = "ENGINE", default_value = "auto", value_parser = ENGINES.map(|(name, _)| name))]
     engine: String,
     /// Draws of the shots; the first is the field's fixed one where the bundle knows it.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
@@ -113,7 +113,7 @@ pub fn run(arguments: &EvalArguments) -> Result<()> {
     let config = settings(arguments, &bundle)?;
     let benchmark = match &arguments.data {
         None => Benchmark::of(&bundle)?,
-        Some(folder) => from_images(&bundle, folder, engine(&arguments.engine))?,
+        Some(folder) => from_images(&bundle, folder, engine(&arguments.engine)?)?,
     };
     say_what_is_measured(arguments, &bundle, &benchmark, &config)?;
     let measurement = Measurement {
@@ -161,7 +161,7 @@ fn say_what_is_measured(
     arguments: &EvalArguments,
     bundle: &Bundle,
     benchmark: &Benchmark,
-    config: &LearnConfig,
+    config: &MethodConfig,
 ) -> Result<()> {
     let line = format!(
         "{} on {}: {} base classes, {}, {} of {}",
@@ -169,16 +169,20 @@ fn say_what_is_measured(
         benchmark.source,
         bundle.base_model.classes.len(),
         counted(benchmark.ways.len(), "session"),
-        counted(arguments.draws as usize, "draw"),
+        counted(benchmark.distinct_draws(arguments.draws as usize), "draw"),
         counted(benchmark.shots as usize, "shot")
     );
     say(arguments, line)?;
+    if benchmark.distinct_draws(arguments.draws as usize) < arguments.draws as usize {
+        say(arguments, ONE_DRAW.to_owned())?;
+    }
     if arguments.presets { Ok(()) } else { say(arguments, format!("orco answers {}", answer_rule(config))) }
 }
 
 /// Measures what is asked for, and prints its tables.
 fn measure(arguments: &EvalArguments, name: &str, measurement: &Measurement<'_>) -> Result<EvalResults> {
-    let EvalArguments { draws, seed, false_alarms, .. } = *arguments;
+    let EvalArguments { seed, false_alarms, .. } = *arguments;
+    let draws = measurement.benchmark.distinct_draws(arguments.draws as usize) as u32;
     let mut all = EvalResults {
         results: Results { seed, ..Results::new(name, &measurement.benchmark.source, draws as usize) },
         backbone: if arguments.int8 { "int8" } else { "float" },
@@ -230,11 +234,12 @@ fn chosen_systems(arguments: &EvalArguments, base_model: &BaseModel) -> Result<V
 }
 
 /// The settings of phase 3 that the command line asks for.
-fn settings(arguments: &EvalArguments, bundle: &Bundle) -> Result<LearnConfig> {
+fn settings(arguments: &EvalArguments, bundle: &Bundle) -> Result<MethodConfig> {
     let mut config = match &arguments.preset {
         None => bundle.base_model.config.clone(),
-        Some(name) => LearnConfig::preset(name)
-            .with_context(|| format!("there is no preset \"{name}\"; known are {}", LearnConfig::PRESETS.join(", ")))?,
+        Some(name) => MethodConfig::preset(name).with_context(|| {
+            format!("there is no preset \"{name}\"; known are {}", MethodConfig::PRESETS.join(", "))
+        })?,
     };
     if config.answer.is_some() && bundle.base_model.statistics.is_none() {
         bail!("the bundle carries no {STATISTICS}, by which these settings answer; take another --preset");
@@ -264,25 +269,32 @@ fn over(measurement: &Measurement<'_>, draws: u32, name: &str) -> Result<Summary
 fn unknown(measurement: &Measurement<'_>, draws: u32, false_alarms: f32) -> Result<Vec<UnknownRow>> {
     let draw = |draw| Ok(measurement.unknown(draw, false_alarms)?);
     let draws = (0..draws as usize).map(draw).collect::<Result<Option<Vec<_>>>>()?;
-    Ok(mean_rows(&draws.context(NO_STATISTICS)?))
+    Ok(mean_rows(&draws.with_context(|| nothing_unknown(measurement))?))
 }
 
 /// Whether estimates come true: means over the draws.
 fn estimate_errors(measurement: &Measurement<'_>, draws: u32, false_alarms: f32) -> Result<Vec<EstimateRow>> {
     let draw = |draw| Ok(measurement.estimate_errors(draw, false_alarms)?);
     let draws = (0..draws as usize).map(draw).collect::<Result<Option<Vec<_>>>>()?;
-    Ok(mean_estimates(&draws.context(NO_STATISTICS)?))
+    Ok(mean_estimates(&draws.with_context(|| nothing_unknown(measurement))?))
 }
 
-const NO_STATISTICS: &str =
-    "these settings answer without the bundle's statistics, so nothing is unknown; take another --preset";
+/// Why no picture is unknown to a device.
+fn nothing_unknown(measurement: &Measurement<'_>) -> &'static str {
+    let statistics = measurement.base_model.statistics.as_ref();
+    if measurement.config.answer.is_some() && statistics.is_some_and(|statistics| statistics.set_aside.is_empty()) {
+        return "the bundle has no samples set aside, by which a device tells what is unknown; train it again with more \
+                images of each base class";
+    }
+    "these settings answer without the bundle's statistics, so nothing is unknown; take another --preset"
+}
 
 /// Measures every preset that the bundle has what it takes for, each under its name.
 fn presets(measurement: &Measurement<'_>, draws: u32) -> Result<Vec<Summary>> {
     let statistics = measurement.base_model.statistics.is_some();
     let mut measured = Vec::new();
-    for name in LearnConfig::PRESETS {
-        let config = LearnConfig::preset(name).expect("it is listed");
+    for name in MethodConfig::PRESETS {
+        let config = MethodConfig::preset(name).expect("it is listed");
         if statistics || config.answer.is_none() {
             let summary = over(&Measurement { config: &config, ..*measurement }, draws, name)?;
             measured.push(Summary { name: name.into(), ..summary });
@@ -311,13 +323,14 @@ fn preset_table(measured: &[Summary]) -> String {
     format!("preset   aHM            aACC              Gflop   share  seconds   share\n{}", lines.join("\n"))
 }
 
+/// The choices of an engine, as `--engine` takes them.
+const ENGINES: [(&str, EngineChoice); 3] =
+    [("auto", EngineChoice::Auto), ("onnxruntime", EngineChoice::OnnxRuntime), ("rten", EngineChoice::Rten)];
+
 /// The engine of that name.
-fn engine(name: &str) -> EngineChoice {
-    match name {
-        "onnxruntime" => EngineChoice::OnnxRuntime,
-        "rten" => EngineChoice::Rten,
-        _ => EngineChoice::Auto,
-    }
+fn engine(name: &str) -> Result<EngineChoice> {
+    let found = ENGINES.into_iter().find(|(known, _)| *known == name);
+    found.map(|(_, choice)| choice).with_context(|| format!("no engine is called \"{name}\""))
 }
 
 /// Computes the benchmark's features from the images themselves: the very images that the bundle's benchmark file

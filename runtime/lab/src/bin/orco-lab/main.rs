@@ -13,7 +13,7 @@ use anyhow::{Context, Result};
 use clap::builder::PossibleValuesParser;
 use clap::{Args, Parser, Subcommand};
 use orco_benchmark::Metric;
-use orco_benchmark::benchmark::{Benchmark, SEED};
+use orco_benchmark::benchmark::{Benchmark, ONE_DRAW, SEED};
 use orco_benchmark::csv::csv;
 use orco_lab::format::{heading, line, print, shell_word};
 use orco_lab::geometry::SessionGeometry;
@@ -169,7 +169,7 @@ fn main() -> ExitCode {
     // What it prints is read: nobody left to read it is no reason to panic.
     sigpipe::reset();
     // Before any other thread. Where it fails, ONNX Runtime is not loaded, and that is said when it is wanted.
-    let _ = telemetry::off();
+    let _ = telemetry::turn_off();
     env_logger::Builder::from_default_env().init();
     let done = match Cli::parse().command {
         Command::Eval(arguments) => eval::run(&arguments),
@@ -226,6 +226,7 @@ fn make_report(arguments: &ReportArguments) -> Result<()> {
         seed: *seed,
         command: &command,
     };
+    say_of_draws(benchmark.distinct_draws(plan.draws), plan.draws)?;
     let report = collect(&plan, on_system, &|| ControlFlow::Continue(()))?;
     done(None);
     report.write(&written)?;
@@ -235,6 +236,11 @@ fn make_report(arguments: &ReportArguments) -> Result<()> {
     }
     let seconds = started.elapsed().as_secs_f64();
     Ok(print(format!("{} is written, after {seconds:.0} s", written.join("index.html").display()))?)
+}
+
+/// Says so where fewer draws are measured than were asked for.
+fn say_of_draws(draws: usize, asked: usize) -> Result<()> {
+    if draws < asked { Ok(print(ONE_DRAW)?) } else { Ok(()) }
 }
 
 fn make_figures(arguments: &FiguresArguments) -> Result<()> {
@@ -253,7 +259,7 @@ fn make_figures(arguments: &FiguresArguments) -> Result<()> {
 
 fn seeds(arguments: &SeedsArguments) -> Result<()> {
     let SeedsArguments { bundles: folders, measuring, output } = arguments;
-    let MeasureArguments { draws, seed, .. } = measuring;
+    let MeasureArguments { draws: asked, seed, .. } = measuring;
     let open = |folder: &PathBuf| -> Result<(Bundle, Benchmark)> {
         let bundle = Bundle::open(folder)?;
         let benchmark = Benchmark::of(&bundle)?;
@@ -265,19 +271,22 @@ fn seeds(arguments: &SeedsArguments) -> Result<()> {
         report::writable(output).with_context(|| format!("cannot write into the folder {}", output.display()))?;
         results::claim(output, "seeds")?;
     }
+    let distinct = bundles.iter().map(|(_, benchmark)| benchmark.distinct_draws(*asked as usize));
+    let draws = distinct.max().unwrap_or_default();
     let of_training: Vec<u64> = bundles.iter().map(|(bundle, _)| bundle.manifest.provenance.seed).collect();
     let shown: Vec<String> = of_training.iter().map(u64::to_string).collect();
     print(format!("seeds {} of the training, {draws} draws with each, on {}", shown.join(", "), bundles[0].1.source))?;
+    say_of_draws(draws, *asked as usize)?;
     print(SeedSummary::heading())?;
     let (first, measured_on) = &bundles[0];
-    let results = Results::new(&first.manifest.name, &measured_on.source, *draws as usize);
+    let results = Results::new(&first.manifest.name, &measured_on.source, draws);
     let mut results = Results { seed: *seed, training_seeds: of_training, ..results };
     let mut all = Vec::new();
     for system in measuring.systems().filter(|system| system.fits(&first.base_model)) {
         let measured = bundles.iter().map(|(bundle, benchmark)| {
             let (base_model, config) = (&bundle.base_model, &bundle.base_model.config);
             let measurement = Measurement { base_model, benchmark, system, config, seed: *seed };
-            measurement.run(*draws as usize, &|| ControlFlow::Continue(()))
+            measurement.run(draws, &|| ControlFlow::Continue(()))
         });
         let each = measured.collect::<Result<Vec<_>, _>>()?;
         let over = SeedSummary::of(&each);
@@ -328,7 +337,7 @@ fn write_results_pages(arguments: &ResultsPagesArguments) -> Result<()> {
 const WIDTH: usize = 28;
 
 fn ablate(arguments: &AblateArguments) -> Result<()> {
-    let AblateArguments { question, bundle, draws, seed, reading, geometry, output, cache } = arguments;
+    let AblateArguments { question, bundle, draws: asked, seed, reading, geometry, output, cache } = arguments;
     let question = Question::named(question).context("no such question")?;
     let folder = bundle;
     let bundle = Bundle::open(folder)?;
@@ -346,12 +355,14 @@ fn ablate(arguments: &AblateArguments) -> Result<()> {
         Question::Answer => "a device's default settings".to_owned(),
         _ => format!("{reading} for {}", published::settings_for(&benchmark.source).name()),
     };
+    let draws = benchmark.distinct_draws(*asked as usize);
     print(format!("{} on {}, draws: {draws}; {settings}", question.name(), benchmark.source))?;
+    say_of_draws(draws, *asked as usize)?;
     print(heading(WIDTH, "the paper's, on mini-ImageNet"))?;
-    let results = Results::new(&bundle.manifest.name, &benchmark.source, *draws as usize);
+    let results = Results::new(&bundle.manifest.name, &benchmark.source, draws);
     let mut results = Results { seed: *seed, ..results };
     for variant in ablations.of(question, *reading) {
-        let summary = ablations.measure(&variant, *draws as usize, &threads, &|| ControlFlow::Continue(()))?;
+        let summary = ablations.measure(&variant, draws, &threads, &|| ControlFlow::Continue(()))?;
         let published = published::figures(question, &variant.name);
         print(line(WIDTH, &variant.name, &summary, &published::listed(&published)))?;
         results.systems.push(MeasuredSystem::from(summary).beside(published));

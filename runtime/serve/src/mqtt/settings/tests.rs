@@ -1,5 +1,7 @@
 use std::fs;
 
+use orco_runtime::state::sentence::with_causes;
+
 use super::*;
 
 #[test]
@@ -70,7 +72,10 @@ fn a_password_is_its_owners_alone_and_never_shown() {
         (settings.user, settings.password_file) = (Some("anna".into()), Some(path.clone()));
         settings
     };
-    assert!(matches!(settings("mqtt://door3").check(), Err(MqttError::Password { .. })));
+    let missing = settings("mqtt://door3").check().unwrap_err();
+    assert!(matches!(missing, MqttError::Password { .. }));
+    let said = with_causes(&missing);
+    assert_eq!(said.matches("os error 2").count(), 1, "{said}");
     for (text, password) in [("geheim\n", "geheim"), ("geheim", "geheim"), (" a b \r\n", " a b ")] {
         fs::write(&path, text).unwrap();
         fs::set_permissions(&path, Permissions::from_mode(0o600)).unwrap();

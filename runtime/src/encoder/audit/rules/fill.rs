@@ -57,6 +57,9 @@ pub fn tile(call: &NodeCall<'_>) -> RuleResult {
 
 /// From a start to before an end, in steps.
 pub fn range(call: &NodeCall<'_>) -> RuleResult {
+    if call.is_unfolded && call.input(0)?.data_type == DataType::FLOAT {
+        return range_of_floats(call);
+    }
     let number = |index| match call.values(index)? {
         [number] => Ok(i128::from(*number)),
         _ => Err(MISMATCH),
@@ -71,6 +74,22 @@ pub fn range(call: &NodeCall<'_>) -> RuleResult {
     let each = |index| i64::try_from(start + i128::from(index) * step).ok();
     let values = (count <= SHORT).then(|| (0..count).map(each).collect()).flatten();
     Ok(NodeOutput::of(TensorType::of(vec![count], call.input(0)?.data_type).with_values(values), ELEMENT_COST))
+}
+
+/// Floats in steps of one from a half or a whole number to another, as tables of positions count the middles of patches: how many
+/// there are comes out the same however it is computed. Constants, which an engine does not get to see.
+fn range_of_floats(call: &NodeCall<'_>) -> RuleResult {
+    let number = |index| {
+        let float = call.input(index)?.floats.as_ref().ok_or(UNKNOWN)?;
+        let is_exact = |float: f32| float.abs() < 2f32.powi(20) && (2.0 * float).fract() == 0.0;
+        float.first().copied().filter(|&float| is_exact(float)).ok_or(UNKNOWN)
+    };
+    let (start, end) = (number(0)?, number(1)?);
+    if number(2)? != 1.0 {
+        return Err(UNKNOWN);
+    }
+    let count = (end - start).ceil().max(0.0) as u64;
+    Ok(NodeOutput::of(TensorType::of(vec![count], DataType::FLOAT), ELEMENT_COST))
 }
 
 /// Ones on a diagonal, zeros elsewhere.

@@ -33,7 +33,7 @@ fn with_statistics() -> BaseModel {
         set_aside,
         base_accuracy_ratio: None,
     });
-    base_model.config.answer = LearnConfig::combined().answer;
+    base_model.config.answer = MethodConfig::combined().answer;
     base_model
 }
 
@@ -81,7 +81,7 @@ fn probabilities_fit_before_anything_is_learned() {
 /// Three base classes with statistics, and settings of the combined answer with few epochs.
 fn combined() -> BaseModel {
     let mut base_model = with_statistics();
-    base_model.config = LearnConfig { epochs: 4, warmup_epochs: 2, views: 2, batch: 16, ..LearnConfig::combined() };
+    base_model.config = MethodConfig { epochs: 4, warmup_epochs: 2, views: 2, batch: 16, ..MethodConfig::combined() };
     base_model
 }
 
@@ -181,9 +181,9 @@ fn a_class_replaces_a_base_class_of_its_label_until_it_is_forgotten() {
     assert_eq!(state.replaced(&base_model), [0, 1, 2].map(|class| class == base));
     let samples: Vec<u32> = report.classes.iter().map(|class| class.samples).collect();
     assert_eq!(samples, [0, 1, 2, 3].map(|class| if class == base { 0 } else { 4 }));
-    let score = |state: &State, config: &LearnConfig| {
+    let score = |state: &State, config: &MethodConfig| {
         let matches = Classifier::with_config(&base_model, state, config).matches(features, 4);
-        matches.into_iter().find(|found| found.class == base).unwrap().score
+        matches.into_iter().find(|found| found.class == base).unwrap().score.value()
     };
     assert_ne!(answer(&state), base);
     assert_eq!(score(&state, config), 0.0);

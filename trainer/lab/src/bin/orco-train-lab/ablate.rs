@@ -1,11 +1,13 @@
 //! `orco-train-lab ablate`: the variants of a question, one after the other.
 
 use anyhow::Result;
+use orco_benchmark::benchmark::{ONE_DRAW, distinct_draws};
 use orco_lab::format::print;
 use orco_lab::phase3_ablations::AblationResults;
 use orco_lab::published::{PaperReading, settings_for};
 use orco_lab::question::Question;
 use orco_lab::results::claim;
+use orco_trainer::config::SHOTS;
 use orco_trainer::job::{self, TrainingArguments, TrainingJob};
 use orco_trainer::platform::distributed::RankGroup;
 use orco_trainer::platform::failure::catch_torch;
@@ -25,7 +27,7 @@ pub fn all(
     reading: PaperReading,
     common: &TrainingArguments,
     request: &serde_json::Value,
-    draws: usize,
+    asked: usize,
 ) -> Result<()> {
     interrupt::continue_with(None);
     // Before hours of training.
@@ -35,7 +37,14 @@ pub fn all(
     let variants = variants(question, &recipe, reading)?;
     let of = settings_for(recipe.data.kind.title()).name();
     let (name, recipe_name) = (question.name(), &recipe.name);
-    print(format!("{name} on {recipe_name}, draws: {draws}; {reading} for {of}\n{}", heading()))?;
+    // What is trained anew for each draw differs with its seed.
+    let candidates = data.split.candidates.iter().map(Vec::len);
+    let draws = if question == Question::Frozen { asked } else { distinct_draws(asked, SHOTS, candidates) };
+    print(format!("{name} on {recipe_name}, draws: {draws}; {reading} for {of}"))?;
+    if draws < asked {
+        print(ONE_DRAW)?;
+    }
+    print(heading())?;
     let sessions = session_digest(&data)?;
     let mut features = SharedFeatures::default();
     let mut measured = Vec::new();
@@ -64,8 +73,8 @@ pub fn all(
             print(line(question, &summary))?;
             measured.push(summary);
         }
-        write(&common.run, (question, reading), &measured, &recipe, draws)?;
         data = job.data;
+        write(&common.run, (question, reading), &measured, &recipe, data.test_seed, draws)?;
     }
     Ok(())
 }

@@ -64,7 +64,7 @@ pub fn all(
             if recipe.seed == first.seed {
                 let measured = |rival| Some(MeasuredRival { rival, measured: kept(rival, &first)? });
                 let measured: Vec<_> = Rival::ALL.into_iter().filter_map(measured).collect();
-                write(&common.run, &measured, &first, draws)?;
+                write(&common.run, &measured, &first, data.test_seed, draws)?;
             }
         }
     }
@@ -74,7 +74,7 @@ pub fn all(
             Some(MeasuredRival { rival, measured: each.collect::<Option<Vec<_>>>()? })
         };
         let measured: Vec<_> = Rival::ALL.into_iter().filter_map(each).collect();
-        let over = write_over_seeds(&common.run, &measured, &recipes, draws)?;
+        let over = write_over_seeds(&common.run, &measured, &recipes, data.test_seed, draws)?;
         print(SeedSummary::heading())?;
         for (_, over) in measured.iter().zip(&over).filter(|(of, _)| rivals.0.contains(&of.rival)) {
             print(over.line())?;

@@ -1,4 +1,4 @@
-//! What a store writes to: two slots, wherever they lie.
+//! What states are written to: two slots, wherever they lie.
 
 use alloc::vec::Vec;
 use core::fmt;
@@ -39,7 +39,7 @@ impl fmt::Display for Slot {
     }
 }
 
-/// Storage of two slots. That is all that a store asks of a file system or of raw flash: everything else - which slot
+/// Storage of two slots. That is all that is asked of a file system or of raw flash: everything else - which slot
 /// is the newest, whether it is sound - is decided above, from bytes alone.
 ///
 /// What an implementation promises, and what the crash argument in `STATE.md` rests on:

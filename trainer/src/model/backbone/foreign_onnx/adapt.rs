@@ -1,13 +1,13 @@
-//! Adapts a model that the user brought: inputs that nothing reads are left out, images of any size get a fixed one, those
-//! whose colours come last get theirs first, one of several outputs is chosen, and tokens or a feature map are pooled into
-//! one vector.
+//! Adapts a model that the user brought: half precision is widened and bytes become floats, operators that one engine lacks
+//! are decomposed, inputs that nothing reads are left out, images of any size get a fixed one, those whose colours come last
+//! get theirs first, one of several outputs is chosen, and tokens or a feature map are pooled into one vector.
 
 use std::collections::HashSet;
 
 use orco_runtime::encoder::audit::{AuditError, audit_layers};
 use prost::{DecodeError, Message};
 
-use super::fold::{GraphParts, ModelShell};
+use super::parts::{GraphParts, ModelShell};
 use crate::config::Pooling;
 use crate::model::onnx_proto::attribute_type::{GRAPH, GRAPHS};
 use crate::model::onnx_proto::{
@@ -23,7 +23,7 @@ const AXES_AS_INPUT: i64 = 18;
 
 /// What a model is made to take and to give.
 #[derive(Clone, Copy)]
-pub(super) struct Adaptation<'a> {
+pub struct Adaptation<'a> {
     /// Sides of its images, where the model leaves them open.
     pub side: u32,
     /// Which of several outputs gives features.
@@ -32,41 +32,47 @@ pub(super) struct Adaptation<'a> {
     pub pool: Option<Pooling>,
 }
 
-/// The model with images of a fixed size and colours first, without inputs that nothing reads, and with the chosen output
-/// alone, pooled if wished, where one is named or pooling is. What is no model at all, or is refused for more than an
-/// operator, stays as it is.
+/// An adapted model.
+pub struct Adapted {
+    pub model: Vec<u8>,
+    /// Whether its images are bytes, which it normalises itself.
+    pub takes_bytes: bool,
+}
+
+/// The model in f32, made of operators that both engines have, with images of a fixed size and colours first, without inputs
+/// that nothing reads, and with the chosen output alone, pooled if wished, where one is named or pooling is. What is no model
+/// at all, or is refused for more than an operator, stays as it is.
 ///
 /// # Errors
-/// A sentence if there is no such output, or it cannot be pooled in this way.
-pub(super) fn adapt(model: Vec<u8>, wanted: Adaptation<'_>) -> Result<Vec<u8>, String> {
+/// A sentence if there is no such output, or it cannot be pooled in this way, or the model computes of bytes.
+pub fn adapt(model: Vec<u8>, wanted: Adaptation<'_>) -> Result<Adapted, String> {
+    let as_it_is = |model| Ok(Adapted { model, takes_bytes: false });
     // Writing it anew would drop functions and other fields for which the audit refuses it.
     if audit_layers(&model).is_err_and(|error| !matches!(error, AuditError::Operator { .. })) {
-        return Ok(model);
+        return as_it_is(model);
     }
     let unreadable = |_| "its graph cannot be read".to_owned();
     let mut shell = ModelShell::decode(model.as_slice()).map_err(unreadable)?;
     let mut graph = GraphParts::decode(shell.graph.as_slice()).map_err(unreadable)?;
+    shell.graph = vec![];
+    let is_wider = graph.widen_halves().map_err(unreadable)?;
+    let takes_bytes = graph.take_floats_for_bytes()?;
+    let is_decomposed = graph.decompose().map_err(unreadable)?;
     let is_fewer = graph.drop_unread_inputs().map_err(unreadable)?;
     let is_turned = graph.put_colours_first().map_err(unreadable)?;
     let is_fixed = graph.fix_images(wanted.side).map_err(unreadable)?;
+    let is_pooled = graph.pool_whole_maps(&shell).map_err(unreadable)?;
     let is_chosen = wanted.output.is_some() || wanted.pool.is_some();
     if is_chosen {
-        let operators = shell.opset_import.iter().filter(|set| matches!(set.domain.as_str(), "" | "ai.onnx"));
-        let version = operators.map(|set| set.version).max().unwrap_or(0);
-        graph.choose_output(wanted, version, is_turned)?;
+        graph.choose_output(wanted, shell.operators(), is_turned)?;
     }
-    if !is_fewer && !is_turned && !is_fixed && !is_chosen {
-        return Ok(model);
+    let changes = [is_wider, takes_bytes, is_decomposed, is_fewer, is_turned, is_fixed, is_pooled, is_chosen];
+    if !changes.contains(&true) {
+        return as_it_is(model);
     }
+    drop(model);
     shell.graph = graph.encode_to_vec();
-    Ok(shell.encode_to_vec())
-}
-
-/// `onnx.TensorProto`, of which the name alone is read.
-#[derive(Clone, PartialEq, Eq, Hash, Message)]
-struct TensorName {
-    #[prost(string, tag = "8")]
-    name: String,
+    Ok(Adapted { model: shell.encode_to_vec(), takes_bytes })
 }
 
 /// Colours and sides of the images that a value declares; none where it is no batch of images of floats.
@@ -80,36 +86,31 @@ impl GraphParts {
     /// Leaves out inputs that no node reads. tf2onnx declares some for the constants of Keras's own normalisation, though
     /// they are in the file elsewhere. Whether there was one.
     fn drop_unread_inputs(&mut self) -> Result<bool, DecodeError> {
-        let nodes = self.node.iter().map(|bytes| NodeProto::decode(bytes.as_slice())).collect::<Result<Vec<_>, _>>()?;
+        let nodes = self.nodes()?;
         // The graphs of control flow, which is refused later, read values of this one.
         let has_graphs = |node: &NodeProto| node.attribute.iter().any(|of| matches!(of.r#type, GRAPH | GRAPHS));
         if nodes.iter().any(has_graphs) {
             return Ok(false);
         }
-        let read: HashSet<&String> = nodes.iter().flat_map(|node| &node.input).collect();
-        let values = [&self.input, &self.output].map(|values| {
+        let [inputs, outputs] = [&self.input, &self.output].map(|values| {
             let values = values.iter().map(|bytes| ValueInfoProto::decode(bytes.as_slice()));
-            values.collect::<Result<Vec<_>, _>>()
+            values.map(|value| Ok(value?.name)).collect::<Result<Vec<String>, DecodeError>>()
         });
-        let [inputs, outputs] = values;
         let (inputs, outputs) = (inputs?, outputs?);
-        let is_given_back = |name: &String| outputs.iter().any(|output| output.name == *name);
-        let is_read: Vec<bool> =
-            inputs.iter().map(|input| read.contains(&input.name) || is_given_back(&input.name)).collect();
-        let mut kept = is_read.iter();
-        self.input.retain(|_| kept.next() == Some(&true));
-        Ok(self.input.len() < is_read.len())
+        let read: HashSet<&String> = nodes.iter().flat_map(|node| &node.input).chain(&outputs).collect();
+        let mut names = inputs.iter();
+        self.input.retain(|_| names.next().is_some_and(|name| read.contains(name)));
+        Ok(self.input.len() < inputs.len())
     }
 
     /// Where an input takes images whose colours come last, as Keras writes them, makes it take those whose colours come
     /// first, and turns them. Whether there was one.
     fn put_colours_first(&mut self) -> Result<bool, DecodeError> {
         // Old models list their weights among the inputs.
-        let weights = self.initializer.iter().map(|bytes| TensorName::decode(bytes.as_slice()));
-        let weights = weights.collect::<Result<HashSet<TensorName>, _>>()?;
+        let weights = self.weights()?;
         for bytes in &mut self.input {
             let mut value = ValueInfoProto::decode(bytes.as_slice())?;
-            let is_weight = weights.contains(&TensorName { name: value.name.clone() });
+            let is_weight = weights.contains(&value.name);
             let Some(dimensions) = image_dimensions(&mut value).filter(|_| !is_weight) else { continue };
             if dimensions[0].dim_value == Some(3) || dimensions[2].dim_value != Some(3) {
                 continue;
@@ -174,8 +175,8 @@ impl GraphParts {
 }
 
 /// The names of values, for people.
-pub(super) fn names(values: &[ValueInfoProto]) -> String {
-    values.iter().map(|value| format!("{:?}", value.name)).collect::<Vec<_>>().join(", ")
+pub fn names<'a>(values: impl IntoIterator<Item = &'a ValueInfoProto>) -> String {
+    values.into_iter().map(|value| format!("{:?}", value.name)).collect::<Vec<_>>().join(", ")
 }
 
 /// What pooling adds to a graph, and the output that it leaves.
@@ -241,8 +242,14 @@ fn vector(of: &ValueInfoProto, name: &str, axis: usize) -> ValueInfoProto {
 
 #[cfg(test)]
 mod tests {
+    use std::time::{Duration, Instant};
+
+    use orco_runtime::encoder::EncodeError;
+    use orco_runtime::encoder::audit::bounds::Bounds;
+    use orco_runtime::image::{Look, Preprocessing};
+
     use super::*;
-    use crate::model::onnx_proto::{ShapeProto, TensorTypeProto, TypeProto};
+    use crate::model::onnx_proto::{AttributeProto, FLOAT16, OperatorSetProto, ShapeProto, TensorTypeProto, TypeProto};
 
     /// A graph of one input of floats with these sides, open where they are 0.
     fn graph(sides: [i64; 4]) -> GraphParts {
@@ -311,5 +318,62 @@ mod tests {
         let weight = TensorProto { name: "x".into(), ..TensorProto::default() }.encode_to_vec();
         let mut listed = GraphParts { initializer: vec![weight], ..graph([8, 16, 3, 3]) };
         assert!(!listed.put_colours_first().unwrap(), "a weight among the inputs");
+    }
+
+    /// A model of images whose nodes have one of these names for their outputs each.
+    fn model(nodes: Vec<NodeProto>, initializer: Vec<Vec<u8>>) -> Vec<u8> {
+        let graph = GraphParts {
+            output: nodes.last().map(|node| value(&node.output[0])).into_iter().collect(),
+            node: nodes.iter().map(Message::encode_to_vec).collect(),
+            initializer,
+            ..graph([0, 3, 24, 24])
+        };
+        let opset_import = vec![OperatorSetProto { domain: String::new(), version: 23 }];
+        ModelShell { ir_version: 10, opset_import, graph: graph.encode_to_vec(), ..ModelShell::default() }
+            .encode_to_vec()
+    }
+
+    fn value(name: &str) -> Vec<u8> {
+        ValueInfoProto { name: name.into(), r#type: None }.encode_to_vec()
+    }
+
+    #[test]
+    fn hostile_files_are_adapted_in_proportion_to_their_size() {
+        let chain = |operator: &str, attributes: &[AttributeProto], inputs: usize| {
+            let of = |turn: usize| if turn == 0 { "x".to_owned() } else { format!("{turn}") };
+            let nodes =
+                (0..5_000).map(|turn| node(operator, vec![of(turn); inputs], &of(turn + 1), attributes.to_vec()));
+            model(nodes.collect(), vec![])
+        };
+        let window = |side| [int("ceil_mode", 1), ints("kernel_shape", vec![side; 2]), ints("strides", vec![side; 2])];
+        // A tensor of half precision that claims more numbers than it has, behind an operator that ends the walk of the audit.
+        let claim =
+            TensorProto { dims: vec![1 << 20, 1 << 8], data_type: FLOAT16, name: "w".into(), raw_data: vec![0; 2] };
+        let reads = node("Attention", vec!["x".into(), "w".into(), "w".into()], "y", vec![]);
+        for (what, model, is_changed) in [
+            ("attention", chain("Attention", &[], 3), true),
+            (
+                "attention of many heads",
+                chain("Attention", &[int("q_num_heads", i64::MAX), int("kv_num_heads", i64::MAX)], 3),
+                true,
+            ),
+            ("norms over any axes", chain("RMSNormalization", &[int("axis", i64::MIN)], 2), false),
+            ("windows of one place", chain("AveragePool", &window(24), 1), true),
+            ("windows beyond their map", chain("AveragePool", &window(4_000), 1), true),
+            ("claims", model(vec![reads], vec![claim.encode_to_vec()]), true),
+        ] {
+            let started = Instant::now();
+            let wanted = Adaptation { side: 24, output: None, pool: None };
+            let adapted = adapt(model.clone(), wanted).unwrap().model;
+            assert_eq!(adapted != model, is_changed, "{what}");
+            assert!(adapted.len() < 32 * model.len(), "{what}: {} of {}", adapted.len(), model.len());
+            assert!(started.elapsed() < Duration::from_secs(10), "{what}: {:?}", started.elapsed());
+            let opened = Bounds::of(&adapted, &input());
+            assert!(matches!(opened, Err(EncodeError::Refused(_))), "{what}: {:?}", opened.err());
+        }
+    }
+
+    fn input() -> Preprocessing {
+        Preprocessing { width: 24, height: 24, mean: [0.5; 3], deviation: [0.5; 3], look: Look::WHOLE }
     }
 }

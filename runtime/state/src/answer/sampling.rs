@@ -1,11 +1,11 @@
-//! An even choice of a few among many.
+//! A few samples among many.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
-/// At most `most` exemplars, rising: as many of each class as of any other, as far as it has them, evenly chosen; of more
-/// classes than `most`, one of every n-th class.
-pub(super) fn evenly(by_class: BTreeMap<u32, Vec<usize>>, most: usize) -> Vec<usize> {
+/// At most `most` exemplars, rising, stratified by class: as many of each class as of any other, as far as it has them,
+/// at even distances; of more classes than `most`, one of every n-th class.
+pub(super) fn stratified(by_class: BTreeMap<u32, Vec<usize>>, most: usize) -> Vec<usize> {
     let chosen = |share: usize| by_class.values().map(|exemplars| exemplars.len().min(share)).sum::<usize>();
     let longest = by_class.values().map(Vec::len).max().unwrap_or(0);
     // The first share that is too large; of one exemplar at least.
@@ -24,7 +24,7 @@ pub(super) fn evenly(by_class: BTreeMap<u32, Vec<usize>>, most: usize) -> Vec<us
     chosen
 }
 
-/// At most `most` of them, evenly chosen.
+/// At most `most` of them, at even distances.
 pub(super) fn thinned(samples: Vec<usize>, most: usize) -> Vec<usize> {
     let step = samples.len().div_ceil(most).max(1);
     samples.into_iter().step_by(step).collect()

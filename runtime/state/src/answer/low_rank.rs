@@ -1,4 +1,4 @@
-//! Whitening of many vectors at a time.
+//! Maps that shorten vectors along some axes, applied to many vectors at a time: what whitens them is one.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -8,9 +8,10 @@ use orco_core::math::normalise_rows;
 
 use crate::statistics::Statistics;
 
-/// [`orco_core::discriminant::Whitening`] for many vectors at a time.
+/// Multiplies vectors by factor (I - sum of damping a a^T), a sum over axes a: a multiple of the identity with an update
+/// of low rank.
 #[derive(Clone, Debug)]
-pub(super) struct Whitener {
+pub(super) struct LowRankMap {
     /// `[inputs, padded(axes)]`, packed.
     transposed: Vec<f32>,
     /// `[axes, padded(inputs)]`, packed.
@@ -20,16 +21,16 @@ pub(super) struct Whitener {
     inputs: usize,
 }
 
-impl Whitener {
-    /// By the covariance of base classes.
-    pub(super) fn new(statistics: &Statistics, inputs: usize) -> Self {
+impl LowRankMap {
+    /// What whitens by the covariance of base classes: [`orco_core::discriminant::Whitening`] for many vectors at a time.
+    pub(super) fn whitening(statistics: &Statistics, inputs: usize) -> Self {
         let mut clean = statistics.axes.clean();
         normalise_rows(&mut clean, inputs);
-        Self::of(&clean, statistics.damping.clone(), statistics.factor, inputs)
+        Self::new(&clean, statistics.damping.clone(), statistics.factor, inputs)
     }
 
     /// With these axes `[n, inputs]`: of length 1, if damping is to be a share.
-    pub(super) fn of(clean: &[f32], damping: Vec<f32>, factor: f32, inputs: usize) -> Self {
+    pub(super) fn new(clean: &[f32], damping: Vec<f32>, factor: f32, inputs: usize) -> Self {
         let (count, width) = (damping.len(), padded(inputs));
         let mut transposed = vec![0.0; inputs * padded(count)];
         pack_transposed(count, inputs, clean, &mut transposed);
@@ -42,7 +43,7 @@ impl Whitener {
         Self { transposed, axes, damping, factor, inputs }
     }
 
-    /// Whitens vectors `[n, inputs]`.
+    /// Multiplies vectors `[n, inputs]` by it.
     pub(super) fn apply(&self, vectors: &mut [f32]) {
         let (rows, count) = (vectors.len() / self.inputs, self.damping.len());
         let width = padded(count);
@@ -69,12 +70,12 @@ mod tests {
 
     /// Tiles of all vector units but AVX-512 are narrower than the columns that an axis is padded to.
     #[test]
-    fn one_axis_whitens_on_every_vector_unit() {
-        let whitener = Whitener::of(&[1.0, 0.0, 0.0], vec![0.5], 2.0, 3);
+    fn one_axis_is_damped_on_every_vector_unit() {
+        let map = LowRankMap::new(&[1.0, 0.0, 0.0], vec![0.5], 2.0, 3);
         for is_allowed in [true, false] {
             let mut vectors = [4.0, 1.0, 2.0, -2.0, 0.0, 1.0];
             allow_avx512(is_allowed);
-            whitener.apply(&mut vectors);
+            map.apply(&mut vectors);
             allow_avx512(true);
             assert_eq!(vectors, [4.0, 2.0, 4.0, -2.0, 0.0, 2.0], "with AVX-512: {is_allowed}");
         }

@@ -3,6 +3,9 @@
 //! `STATE.md` beside this module has the layout byte by byte and the argument why a power cut at any moment leaves the
 //! old state or the new one.
 //!
+//! What a slot holds is a [`SavedState`]: the state, and the history of how it came to be. Each has a *generation*, the
+//! number of the save that wrote it.
+//!
 //! [`load`], [`save`], [`purge`] and [`switch`] work on any [`Medium`]: `orco-runtime` has one that is a folder of a
 //! file system; `flash`, behind the feature of that name, is one over raw NOR flash.
 
@@ -10,15 +13,15 @@
 pub mod flash;
 mod frame;
 mod medium;
-mod slots;
+mod rules;
 
 pub use frame::{HEADER, SlotFrame};
 pub use medium::{Medium, Slot};
-pub use slots::{DamagedSlot, FaultySlot, LoadError, MediumState, NewestSlot, SaveError, SlotFault};
+pub use rules::{DamagedSlot, FaultySlot, LoadError, MediumState, NewestSlot, SaveError, SlotFault};
 
 use alloc::vec::Vec;
 
-use slots::{SlotRules, SlotSnapshot};
+use rules::{SlotRules, SlotSnapshot};
 
 use crate::codec::{FileKind, from_postcard, to_postcard};
 use crate::history::SavedState;
@@ -29,6 +32,7 @@ pub const VERSION: u16 = FileKind::Slot.version();
 
 /// The newest state on a medium, decoded.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct MediumSnapshot<E> {
     /// The newest sound state with its history; `None` if nothing was saved yet.
     pub saved: Option<SavedState>,
@@ -96,7 +100,7 @@ pub fn purge<M: Medium>(
 
 /// SHA-256 of the learner file of the bundle that the newest slot belongs to; `None` if no slot says so.
 pub fn owner<M: Medium>(medium: &mut M) -> Option<[u8; 32]> {
-    slots::owner(medium)
+    rules::owner(medium)
 }
 
 /// Reads the newest sound state, whatever bundle it belongs to, as [`load_to_change`] does. Without the bundle it can

@@ -1,0 +1,52 @@
+//! The page of the book about `--json` shows what the program writes.
+
+use std::collections::BTreeSet;
+use std::fs;
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::support::{orco, text, workspace};
+
+/// Every command of the page, in order, with the JSON that stands below it.
+fn examples(page: &str) -> Vec<(Vec<String>, Value)> {
+    let blocks = page.split("\n    orco ").skip(1).map(|rest| {
+        let (command, rest) = rest.split_once('\n').unwrap();
+        let json = rest.split_once("```json\n").unwrap().1.split_once("```").unwrap().0;
+        (command.split_whitespace().map(str::to_owned).collect(), serde_json::from_str(json).unwrap())
+    });
+    blocks.collect()
+}
+
+/// Adds the ways to all values of a JSON text: `images[].matches[].label`.
+fn ways(value: &Value, way: &str, found: &mut BTreeSet<String>) {
+    match value {
+        Value::Object(fields) => fields.iter().for_each(|(key, value)| ways(value, &format!("{way}.{key}"), found)),
+        Value::Array(values) => values.iter().for_each(|value| ways(value, &format!("{way}[]"), found)),
+        _ => {}
+    }
+    found.insert(way.to_owned());
+}
+
+fn ways_of(value: &Value) -> BTreeSet<String> {
+    let mut found = BTreeSet::new();
+    ways(value, "", &mut found);
+    found
+}
+
+#[test]
+fn the_json_of_the_book_has_the_keys_that_the_program_writes() {
+    let page = fs::read_to_string(workspace().join("docs/src/reference/json.md")).unwrap();
+    let examples = examples(&page);
+    let shown: Vec<&str> = examples.iter().map(|(command, _)| command[0].as_str()).collect();
+    assert_eq!(shown, ["learn", "classify", "info", "history"]);
+    let folder = TempDir::new().unwrap();
+    for (command, expected) in &examples {
+        let arguments: Vec<&str> = command.iter().map(String::as_str).collect();
+        let mut command = orco(&workspace().join("models/everyday"), &folder.path().join("state"), &arguments);
+        let output = command.current_dir(workspace()).output().unwrap();
+        assert!(output.status.success(), "{arguments:?}: {}", text(&output.stderr));
+        let written: Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(ways_of(expected), ways_of(&written), "{arguments:?} writes {written:#}");
+    }
+}

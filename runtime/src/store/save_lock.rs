@@ -1,0 +1,121 @@
+//! Who may change a store: one process at a time, by the lock of a file; and where that file was removed, so that two may
+//! hold such a lock, one save at a time, by the lock of the folder.
+
+use std::cell::Cell;
+use std::fs::{self, File, TryLockError};
+use std::io;
+use std::path::Path;
+use std::time::Duration;
+
+use orco_state::slots::Slot;
+
+use super::{LockedStore, Store, StoreError};
+use crate::files::lock::{Lock, LockError, keep_trying};
+use crate::files::missing_folders;
+
+/// Name of the file whose lock a process holds while it changes the state.
+pub(super) const LOCK: &str = ".lock";
+/// Time that a save waits, at most, for another process to finish one: only where the lock file was removed can there
+/// be two.
+pub(super) const OTHER_SAVE: Duration = Duration::from_secs(30);
+
+/// Keeps other processes from saving until it is dropped.
+pub(super) struct SaveLock {
+    _folder: Option<File>,
+    _slot: Option<Lock>,
+}
+
+impl Store {
+    /// Keeps other processes from changing this folder until the returned value is dropped; waits up to `wait` for
+    /// another one.
+    ///
+    /// # Errors
+    /// [`StoreError::Busy`] if another process is at it, [`StoreError::OtherOwner`] if the state, or for root the folder
+    /// in which it is to be made, belongs to another user, [`StoreError::Folder`], [`StoreError::Write`] or
+    /// [`StoreError::Lock`] if the folder cannot be made, written or locked.
+    pub fn lock(&self, wait: Duration) -> Result<LockedStore, StoreError> {
+        let path = self.folder.join(LOCK);
+        let failed = |source| StoreError::Write { path: path.clone(), source };
+        self.check_folder_owner()?;
+        let mut made = Vec::new();
+        let taken = loop {
+            made.extend(missing_folders(&self.folder).map(Path::to_owned));
+            self.create_folder().map_err(|source| {
+                // What could be made of it goes again.
+                made.iter().for_each(|folder| drop(fs::remove_dir(folder)));
+                StoreError::Folder { path: self.folder.clone(), source }
+            })?;
+            self.check_owners()?;
+            match Lock::take(&path, wait) {
+                // Whoever had made the folder saved nothing, and has removed it again.
+                Err(LockError::Open(error)) if error.kind() == io::ErrorKind::NotFound && !self.folder.exists() => {}
+                taken => break taken,
+            }
+        };
+        let lock = taken.map_err(|error| match error {
+            LockError::Held => StoreError::Busy { folder: self.folder.clone() },
+            LockError::OtherOwner { owner, user } => StoreError::OtherOwner { path: path.clone(), owner, user },
+            LockError::Open(source) if source.kind() != io::ErrorKind::InvalidInput => failed(source),
+            source => StoreError::Lock { path: path.clone(), source },
+        })?;
+        let locked = LockedStore { store: self.clone(), lock, made, newest: Cell::default() };
+        match self.hold_folder(Duration::ZERO) {
+            // The lock file was removed, and another process is saving just now: its new file is no leftover. Whoever
+            // locks next removes what is one.
+            Err(StoreError::Busy { .. }) => {}
+            held => {
+                let _folder = held?;
+                self.files().remove_unfinished().map_err(failed)?;
+            }
+        }
+        Ok(locked)
+    }
+
+    /// Holds the folder until what it returns is dropped; waits up to `wait` for another process. Nothing
+    /// where the system has no locks for folders.
+    pub(super) fn hold_folder(&self, wait: Duration) -> Result<Option<File>, StoreError> {
+        let Ok(folder) = File::open(&self.folder) else { return Ok(None) };
+        let held = keep_trying(wait, || match folder.try_lock() {
+            Ok(()) => Ok(Some(())),
+            Err(TryLockError::WouldBlock) => Ok(None),
+            Err(TryLockError::Error(error)) => Err(error),
+        });
+        match held {
+            Ok(Some(())) => Ok(Some(folder)),
+            Ok(None) => Err(StoreError::Busy { folder: self.folder.clone() }),
+            Err(_) => Ok(None),
+        }
+    }
+}
+
+impl LockedStore {
+    /// Refuses to go on where another process may have locked the store, too: it may take what is kept for a change for
+    /// leftovers.
+    ///
+    /// # Errors
+    /// [`StoreError::Overtaken`] if the lock file was removed or replaced.
+    pub(crate) fn check_in_place(&self) -> Result<(), StoreError> {
+        let overtaken = || StoreError::Overtaken { folder: self.store.folder.clone() };
+        self.lock.is_in_place().then_some(()).ok_or_else(overtaken)
+    }
+
+    /// Holds the store for a save. `slot` holds the state that was loaded.
+    ///
+    /// Where the lock file was removed, another process may be saving just now. So a save holds the folder: the first one
+    /// writes both slots, and nobody may change the state between. Only where the system has no locks for folders does it
+    /// hold the file of the state that both loaded, which neither writes: on SMB nobody, not even the holder, can read a
+    /// locked file by another handle.
+    pub(super) fn hold_for_save(&self, slot: Option<Slot>) -> Result<SaveLock, StoreError> {
+        let folder = self.store.hold_folder(OTHER_SAVE)?;
+        let held = slot.filter(|_| folder.is_none());
+        let hold = held.map(|slot| Lock::take_existing(&self.store.path(slot), OTHER_SAVE)).transpose();
+        let slot = hold.map_err(|error| match error {
+            LockError::Open(error) if error.kind() == io::ErrorKind::NotFound => {
+                StoreError::Overtaken { folder: self.store.folder.clone() }
+            }
+            LockError::Held => StoreError::Busy { folder: self.store.folder.clone() },
+            source => StoreError::Lock { path: self.store.path(slot.unwrap_or(Slot::A)), source },
+        })?;
+        Ok(SaveLock { _folder: folder, _slot: slot })
+    }
+}

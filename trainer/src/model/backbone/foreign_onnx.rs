@@ -1,0 +1,13 @@
+//! Graphs of ONNX models that the user brings: adapted to what this program feeds and takes, widened to f32, written in
+//! operators that both engines have, and folded to what engines accept. [`super::source`] opens such a model by all of it.
+
+mod adapt;
+mod decompose;
+mod fold;
+mod parts;
+mod pixels;
+mod widen;
+
+pub(super) use adapt::{Adaptation, Adapted, adapt, names};
+pub(super) use fold::without_constant_nodes;
+pub(super) use pixels::{AS_BYTES, are_of_bytes};

@@ -1,0 +1,300 @@
+//! Writes operators that an engine lacks, or computes in another way, as several that both have: attention and the norm without
+//! a mean of ONNX's operators of version 23, and windows of pooling that are larger than their map.
+
+use std::collections::HashMap;
+
+use orco_runtime::encoder::audit::bounds::check_declared;
+use prost::{DecodeError, Message};
+
+use super::parts::{AttributeParts, GraphParts, ModelShell, NodeParts, TensorHead, is_own};
+use crate::model::onnx_proto::{
+    AttributeProto, BOOL, FLOAT, NodeProto, TensorProto, ValueInfoProto, int, ints, node, whole_numbers,
+};
+
+/// Most windows that are looked at; each needs the shape of its map, for which the model before it is gone through.
+const MOST_WINDOWS: usize = 8;
+
+/// What takes a node's place.
+#[derive(Default)]
+struct Pieces {
+    /// What the names of values between the nodes begin with.
+    prefix: String,
+    nodes: Vec<NodeProto>,
+    constants: Vec<TensorProto>,
+}
+
+impl Pieces {
+    /// Pieces of the node that gives this value.
+    fn of(output: &str) -> Self {
+        Self { prefix: format!("{output}.orco"), ..Self::default() }
+    }
+
+    /// Adds a node and returns the name of its output.
+    fn node(&mut self, operator: &str, inputs: &[&str], settings: Vec<AttributeProto>) -> String {
+        let name = format!("{}.{}", self.prefix, self.nodes.len());
+        let inputs = inputs.iter().map(|&input| input.to_owned()).collect();
+        self.nodes.push(node(operator, inputs, &name, settings));
+        name
+    }
+
+    fn constant(&mut self, make: impl FnOnce(&str) -> TensorProto) -> String {
+        let name = format!("{}.constant.{}", self.prefix, self.constants.len());
+        self.constants.push(make(&name));
+        name
+    }
+
+    fn number(&mut self, value: f32) -> String {
+        let raw_data = value.to_le_bytes().into();
+        self.constant(|name| TensorProto { dims: vec![], data_type: FLOAT, name: name.into(), raw_data })
+    }
+
+    fn list(&mut self, values: &[i64]) -> String {
+        self.constant(|name| whole_numbers(name, vec![values.len() as i64], values))
+    }
+
+    /// The pieces, the last of which gives the value that the node gave.
+    fn giving(mut self, output: &str) -> Self {
+        if let Some(last) = self.nodes.last_mut() {
+            last.output = vec![output.to_owned()];
+        }
+        self
+    }
+}
+
+/// What is known of a graph's values, by name.
+struct Values {
+    types: HashMap<String, i32>,
+    ranks: HashMap<String, usize>,
+}
+
+impl Values {
+    fn of(graph: &GraphParts) -> Result<Self, DecodeError> {
+        let (mut types, mut ranks) = (HashMap::new(), HashMap::new());
+        for value in graph.values()? {
+            let Some(tensor) = value.r#type.and_then(|kind| kind.tensor_type) else { continue };
+            ranks.extend(tensor.shape.map(|shape| (value.name.clone(), shape.dim.len())));
+            types.insert(value.name, tensor.elem_type);
+        }
+        for bytes in &graph.initializer {
+            let weight = TensorHead::decode(bytes.as_slice())?;
+            types.insert(weight.name, weight.data_type);
+        }
+        Ok(Self { types, ranks })
+    }
+}
+
+impl GraphParts {
+    /// Writes attention and norms without a mean as the operators that they are made of, where they have no memory of
+    /// earlier calls and hide nothing of what comes later. Whether there was one.
+    pub(super) fn decompose(&mut self) -> Result<bool, DecodeError> {
+        let mut values = None;
+        let mut is_decomposed = false;
+        for bytes in std::mem::take(&mut self.node) {
+            let parts = NodeParts::decode(bytes.as_slice())?;
+            let rule = match parts.op_type.as_str() {
+                "Attention" if is_own(&parts.domain) => attention,
+                "RMSNormalization" if is_own(&parts.domain) => norm_without_mean,
+                _ => {
+                    self.node.push(bytes);
+                    continue;
+                }
+            };
+            let values = match &values {
+                Some(values) => values,
+                None => values.insert(Values::of(self)?),
+            };
+            match rule(&NodeProto::decode(bytes.as_slice())?, values) {
+                Some(pieces) => {
+                    self.node.extend(pieces.nodes.iter().map(Message::encode_to_vec));
+                    self.initializer.extend(pieces.constants.iter().map(Message::encode_to_vec));
+                    is_decomposed = true;
+                }
+                None => self.node.push(bytes),
+            }
+        }
+        Ok(is_decomposed)
+    }
+
+    /// Writes pooling whose one window covers all of its map and more as pooling over the map. rten goes through every place
+    /// of such a window, and Hugging Face's EfficientNet has one as wide as it has features. Whether there was one.
+    pub(super) fn pool_whole_maps(&mut self, shell: &ModelShell) -> Result<bool, DecodeError> {
+        let mut seen = 0;
+        let mut is_changed = false;
+        for at in 0..self.node.len() {
+            let parts = NodeParts::decode(self.node[at].as_slice())?;
+            let Some(window) = Window::of(&parts)? else { continue };
+            seen += 1;
+            if seen > MOST_WINDOWS {
+                break;
+            }
+            let (Some(map), Some(pooled)) = (parts.input.first(), parts.output.first()) else { continue };
+            if self.map_before(shell, at, map).is_some_and(|sides| window.exceeds(sides)) {
+                self.node[at] = node(window.over_all, vec![map.clone()], pooled, vec![]).encode_to_vec();
+                is_changed = true;
+            }
+        }
+        Ok(is_changed)
+    }
+
+    /// Height and width of a map, from the nodes before the one that pools it.
+    fn map_before(&self, shell: &ModelShell, at: usize, map: &str) -> Option<[u64; 2]> {
+        let output = ValueInfoProto { name: map.to_owned(), r#type: None }.encode_to_vec();
+        let before = Self {
+            node: self.node[..at].to_vec(),
+            initializer: self.initializer.clone(),
+            input: self.input.clone(),
+            output: vec![output],
+            ..Self::default()
+        };
+        let model = ModelShell { graph: before.encode_to_vec(), ..shell.clone() };
+        match check_declared(&model.encode_to_vec()).ok()?.outputs.first()?.as_slice() {
+            [_, _, height, width] => Some([*height, *width]),
+            _ => None,
+        }
+    }
+}
+
+/// A window of pooling that may stand out beyond its map.
+#[derive(Debug, PartialEq)]
+struct Window {
+    sides: [u64; 2],
+    strides: [u64; 2],
+    /// The operator that pools over all of a map.
+    over_all: &'static str,
+}
+
+impl Window {
+    /// The window of a node that pools with its number of places rounded up, and pads nothing.
+    fn of(node: &NodeParts) -> Result<Option<Self>, DecodeError> {
+        let over_all = match node.op_type.as_str() {
+            "AveragePool" => "GlobalAveragePool",
+            "MaxPool" if node.output.len() == 1 => "GlobalMaxPool",
+            _ => return Ok(None),
+        };
+        let read = NodeProto::decode(node.encode_to_vec().as_slice())?;
+        let texts = node.attribute.iter().map(|bytes| AttributeParts::decode(bytes.as_slice()));
+        let texts = texts.collect::<Result<Vec<_>, _>>()?;
+        let pads_itself =
+            texts.iter().any(|own| own.name == "auto_pad" && !matches!(own.s.as_deref(), Some(b"NOTSET")));
+        let list = |name: &str| read.attribute.iter().find(|own| own.name == name).map(|own| &own.ints[..]);
+        let sides = |name: &str, default: [u64; 2]| match list(name) {
+            None => Some(default),
+            Some(&[height, width]) => Some([u64::try_from(height).ok()?, u64::try_from(width).ok()?]),
+            Some(_) => None,
+        };
+        let is_plain = list("pads").is_none_or(|pads| pads.iter().all(|&pad| pad == 0))
+            && list("dilations").is_none_or(|dilations| dilations.iter().all(|&dilation| dilation == 1));
+        let rounds_up = read.attribute.iter().any(|own| own.name == "ceil_mode" && own.i == Some(1));
+        let [Some(window), Some(strides)] = [sides("kernel_shape", [0; 2]), sides("strides", [1; 2])] else {
+            return Ok(None);
+        };
+        let is_wanted = is_own(&node.domain) && is_plain && rounds_up && !pads_itself;
+        Ok(is_wanted.then_some(Self { sides: window, strides, over_all }))
+    }
+
+    /// Whether it has one place on a map, covers all of it, and stands out on a side.
+    fn exceeds(&self, map: [u64; 2]) -> bool {
+        let fits = |axis: usize| {
+            let beyond = self.sides[axis].checked_sub(map[axis]);
+            beyond.is_some_and(|beyond| beyond < self.strides[axis])
+        };
+        fits(0) && fits(1) && self.sides != map
+    }
+}
+
+/// A whole number among a node's attributes, 0 where there is none.
+fn number(node: &NodeProto, name: &str) -> i64 {
+    node.attribute.iter().find(|own| own.name == name).and_then(|own| own.i).unwrap_or(0)
+}
+
+fn float(node: &NodeProto, name: &str) -> Option<f32> {
+    node.attribute.iter().find(|own| own.name == name).and_then(|own| own.f)
+}
+
+/// `Attention`: softmax(Q K^T scale + mask) V for each head. Heads may lie one after the other in a token, `[batch, tokens,
+/// heads * size]`, or apart, `[batch, heads, tokens, size]`. None where it does more.
+fn attention(own: &NodeProto, values: &Values) -> Option<Pieces> {
+    let given = |at: usize| own.input.get(at).filter(|name| !name.is_empty());
+    let (query, key, value) = (given(0)?, given(1)?, given(2)?);
+    let has_memory = (4..own.input.len()).any(|at| given(at).is_some());
+    let gives_more = own.output.iter().skip(1).any(|name| !name.is_empty());
+    let is_special = number(own, "is_causal") != 0 || float(own, "softcap").unwrap_or(0.0) != 0.0;
+    let heads = number(own, "q_num_heads");
+    if has_memory || gives_more || is_special || heads != number(own, "kv_num_heads") {
+        return None;
+    }
+    let output = own.output.first().filter(|name| !name.is_empty())?;
+    let mut pieces = Pieces::of(output);
+    let is_apart = match values.ranks.get(query) {
+        Some(4) => true,
+        Some(3) if heads > 0 => false,
+        None if heads <= 0 => true,
+        _ => return None,
+    };
+    let [query, key, value] =
+        [query, key, value].map(|name| if is_apart { name.clone() } else { heads_apart(&mut pieces, name, heads) });
+    let scaled = scaled(&mut pieces, &query, float(own, "scale"));
+    let turned = pieces.node("Transpose", &[&key], vec![ints("perm", vec![0, 1, 3, 2])]);
+    let mut scores = pieces.node("MatMul", &[&scaled, &turned], vec![]);
+    if let Some(mask) = given(3) {
+        let added = match *values.types.get(mask)? {
+            FLOAT => mask.clone(),
+            BOOL => {
+                let (seen, hidden) = (pieces.number(0.0), pieces.number(f32::NEG_INFINITY));
+                pieces.node("Where", &[mask, &seen, &hidden], vec![])
+            }
+            _ => return None,
+        };
+        scores = pieces.node("Add", &[&scores, &added], vec![]);
+    }
+    let shares = pieces.node("Softmax", &[&scores], vec![int("axis", -1)]);
+    let mixed = pieces.node("MatMul", &[&shares, &value], vec![]);
+    if !is_apart {
+        let turned = pieces.node("Transpose", &[&mixed], vec![ints("perm", vec![0, 2, 1, 3])]);
+        let shape = pieces.list(&[0, 0, -1]);
+        pieces.node("Reshape", &[&turned, &shape], vec![]);
+    }
+    Some(pieces.giving(output))
+}
+
+/// Tokens `[batch, tokens, heads * size]` as `[batch, heads, tokens, size]`.
+fn heads_apart(pieces: &mut Pieces, tokens: &str, heads: i64) -> String {
+    let shape = pieces.list(&[0, 0, heads, -1]);
+    let split = pieces.node("Reshape", &[tokens, &shape], vec![]);
+    pieces.node("Transpose", &[&split], vec![ints("perm", vec![0, 2, 1, 3])])
+}
+
+/// Queries by a scale, or divided by the root of their length.
+fn scaled(pieces: &mut Pieces, query: &str, scale: Option<f32>) -> String {
+    if let Some(scale) = scale {
+        let scale = pieces.number(scale);
+        return pieces.node("Mul", &[query, &scale], vec![]);
+    }
+    let length = pieces.node("Shape", &[query], vec![int("start", -1)]);
+    let length = pieces.node("Cast", &[&length], vec![int("to", FLOAT.into())]);
+    let root = pieces.node("Sqrt", &[&length], vec![]);
+    pieces.node("Div", &[query, &root], vec![])
+}
+
+/// `RMSNormalization`: x / sqrt(mean(x^2) + epsilon) * scale, with the mean over the last axes. None where nothing says which
+/// these are.
+fn norm_without_mean(own: &NodeProto, values: &Values) -> Option<Pieces> {
+    const EPSILON: f32 = 1e-5;
+    let (x, scale, output) = (own.input.first()?, own.input.get(1)?, own.output.first()?);
+    let axis = own.attribute.iter().find(|own| own.name == "axis").and_then(|own| own.i).unwrap_or(-1);
+    let first = if axis < 0 { axis } else { axis - i64::try_from(*values.ranks.get(x)?).ok()? };
+    // As many as a tensor may have.
+    if !(-8..0).contains(&first) {
+        return None;
+    }
+    let mut pieces = Pieces::of(output);
+    let axes = pieces.list(&(first..0).collect::<Vec<i64>>());
+    let epsilon = pieces.number(float(own, "epsilon").unwrap_or(EPSILON));
+    let square = pieces.node("Mul", &[x, x], vec![]);
+    let mean = pieces.node("ReduceMean", &[&square, &axes], vec![int("keepdims", 1)]);
+    let above_zero = pieces.node("Add", &[&mean, &epsilon], vec![]);
+    let root = pieces.node("Sqrt", &[&above_zero], vec![]);
+    let normed = pieces.node("Div", &[x, &root], vec![]);
+    pieces.node("Mul", &[&normed, scale], vec![]);
+    Some(pieces.giving(output))
+}

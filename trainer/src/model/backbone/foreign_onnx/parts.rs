@@ -1,0 +1,124 @@
+//! A model taken apart as far as it is changed: what is not named here stays in the bytes in which it came.
+
+use std::collections::HashSet;
+
+use prost::{DecodeError, Message};
+
+use crate::model::onnx_proto::{NodeProto, OperatorSetProto, StringEntryProto, ValueInfoProto};
+
+/// `onnx.ModelProto` with its graph as it came.
+#[derive(Clone, PartialEq, Message)]
+pub struct ModelShell {
+    #[prost(int64, tag = "1")]
+    pub ir_version: i64,
+    #[prost(string, tag = "2")]
+    pub producer_name: String,
+    #[prost(string, tag = "3")]
+    pub producer_version: String,
+    #[prost(bytes = "vec", tag = "7")]
+    pub graph: Vec<u8>,
+    #[prost(message, repeated, tag = "8")]
+    pub opset_import: Vec<OperatorSetProto>,
+    #[prost(message, repeated, tag = "14")]
+    pub metadata_props: Vec<StringEntryProto>,
+}
+
+impl ModelShell {
+    /// The version of ONNX's own operators.
+    pub fn operators(&self) -> i64 {
+        let own = self.opset_import.iter().filter(|set| is_own(&set.domain));
+        own.map(|set| set.version).max().unwrap_or(0)
+    }
+}
+
+/// Whether a domain is that of ONNX's own operators.
+pub fn is_own(domain: &str) -> bool {
+    matches!(domain, "" | "ai.onnx")
+}
+
+/// `onnx.GraphProto` with its parts as they came, so that none loses what [`crate::model::onnx_proto`] does not name.
+#[derive(Clone, PartialEq, Message)]
+pub struct GraphParts {
+    #[prost(bytes = "vec", repeated, tag = "1")]
+    pub node: Vec<Vec<u8>>,
+    #[prost(string, tag = "2")]
+    pub name: String,
+    #[prost(bytes = "vec", repeated, tag = "5")]
+    pub initializer: Vec<Vec<u8>>,
+    #[prost(bytes = "vec", repeated, tag = "11")]
+    pub input: Vec<Vec<u8>>,
+    #[prost(bytes = "vec", repeated, tag = "12")]
+    pub output: Vec<Vec<u8>>,
+    #[prost(bytes = "vec", repeated, tag = "13")]
+    pub value_info: Vec<Vec<u8>>,
+    #[prost(bytes = "vec", repeated, tag = "14")]
+    pub quantization_annotation: Vec<Vec<u8>>,
+}
+
+impl GraphParts {
+    /// Its nodes, as far as [`crate::model::onnx_proto`] names what they have.
+    ///
+    /// # Errors
+    /// If one cannot be read.
+    pub fn nodes(&self) -> Result<Vec<NodeProto>, DecodeError> {
+        self.node.iter().map(|bytes| NodeProto::decode(bytes.as_slice())).collect()
+    }
+
+    /// The names of its weights.
+    ///
+    /// # Errors
+    /// If one cannot be read.
+    pub fn weights(&self) -> Result<HashSet<String>, DecodeError> {
+        self.initializer.iter().map(|bytes| Ok(TensorHead::decode(bytes.as_slice())?.name)).collect()
+    }
+
+    /// The values that it declares: inputs, outputs and those between nodes.
+    ///
+    /// # Errors
+    /// If one cannot be read.
+    pub fn values(&self) -> Result<Vec<ValueInfoProto>, DecodeError> {
+        let all = self.input.iter().chain(&self.output).chain(&self.value_info);
+        all.map(|bytes| ValueInfoProto::decode(bytes.as_slice())).collect()
+    }
+}
+
+/// `onnx.NodeProto` with its attributes as they came.
+#[derive(Clone, PartialEq, Message)]
+pub struct NodeParts {
+    #[prost(string, repeated, tag = "1")]
+    pub input: Vec<String>,
+    #[prost(string, repeated, tag = "2")]
+    pub output: Vec<String>,
+    #[prost(string, tag = "3")]
+    pub name: String,
+    #[prost(string, tag = "4")]
+    pub op_type: String,
+    #[prost(bytes = "vec", repeated, tag = "5")]
+    pub attribute: Vec<Vec<u8>>,
+    #[prost(string, tag = "7")]
+    pub domain: String,
+}
+
+/// `onnx.AttributeProto`, of which the name and what may be a number, a text or a tensor are read.
+#[derive(Clone, PartialEq, Message)]
+pub struct AttributeParts {
+    #[prost(string, tag = "1")]
+    pub name: String,
+    #[prost(int64, optional, tag = "3")]
+    pub i: Option<i64>,
+    #[prost(bytes = "vec", optional, tag = "4")]
+    pub s: Option<Vec<u8>>,
+    #[prost(bytes = "vec", optional, tag = "5")]
+    pub t: Option<Vec<u8>>,
+    #[prost(int32, tag = "20")]
+    pub r#type: i32,
+}
+
+/// `onnx.TensorProto`, of which the name and the type of its elements are read.
+#[derive(Clone, PartialEq, Eq, Hash, Message)]
+pub struct TensorHead {
+    #[prost(int32, tag = "2")]
+    pub data_type: i32,
+    #[prost(string, tag = "8")]
+    pub name: String,
+}
