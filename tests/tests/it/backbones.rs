@@ -174,7 +174,7 @@ fn a_model_of_the_wrong_shape_is_refused_with_a_reason() {
     std::fs::write(&path, b"no model").unwrap();
     assert!(refused().ends_with("mine.onnx is no ONNX model"), "{}", refused());
     write_model(&path, [1, 16, 16]);
-    assert!(refused().contains("[any, 1, 16, 16], but must be one input of f32 images"), "{}", refused());
+    assert!(refused().contains("[any, 1, 16, 16], but must be one input of images"), "{}", refused());
     // A side that is left open is the one that pictures have.
     write_model(&path, [3, 0, 16]);
     let onnx = OnnxBackbone::open(&path, &config, 32, Channels::default()).unwrap();

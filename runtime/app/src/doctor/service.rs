@@ -230,7 +230,9 @@ fn answers_at(address: SocketAddr) -> bool {
         let mut stream = TcpStream::connect_timeout(&address, PORT_TIMEOUT)?;
         stream.set_read_timeout(Some(PORT_TIMEOUT))?;
         let port = address.port();
-        write!(stream, "GET /v2/health/live HTTP/1.1\r\nHost: localhost:{port}\r\nConnection: close\r\n\r\n")?;
+        let request = format!("GET /v2/health/live HTTP/1.1\r\nHost: localhost:{port}\r\nConnection: close\r\n\r\n");
+        // At once: a server that answers the first part and closes would reset the connection, and its answer be lost.
+        stream.write_all(request.as_bytes())?;
         let mut answer = Vec::new();
         stream.take(4096).read_to_end(&mut answer)?;
         Ok(answer)

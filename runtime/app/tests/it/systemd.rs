@@ -91,7 +91,8 @@ fn a_terminal_that_is_closed_ends_the_service_in_order_unless_it_shall_outlive_i
     let path = device.folder.path().join("systemd");
     let systemd = UnixDatagram::bind(&path).unwrap();
     let tell = |service: &Running, signal| kill(Pid::from_raw(service.0.id().cast_signed()), signal).unwrap();
-    let mut service = serving(&device, &systemd, &path, &["env"]);
+    // Whoever runs these tests may outlive a terminal, too (`nohup`, a runner of CI), and a child would inherit that.
+    let mut service = serving(&device, &systemd, &path, &["env", "--default-signal=HUP"]);
     tell(&service, Signal::SIGHUP);
     hears(&systemd, "STOPPING=1");
     // As bash and the kernel both do.
