@@ -22,6 +22,9 @@ const OPTION: &str = "config";
 const LARGEST: u64 = 1 << 20;
 /// Keys that are so alike, from 0 to 1, may be mistaken for one another.
 const ALIKE: f64 = 0.6;
+/// Settings whose values only those commands refuse that use them: nothing else shall end for an address that it never
+/// calls.
+const CHECKED_WHERE_USED: [&str; 1] = ["hub"];
 /// Width of the commented file.
 const WIDTH: usize = 118;
 
@@ -38,6 +41,8 @@ pub struct File {
     pub path: PathBuf,
     /// The values of a key, as the command line takes them.
     values: BTreeMap<String, Vec<String>>,
+    /// What is wrong with the value of a key, where only those commands refuse it that use it.
+    pub faults: BTreeMap<String, String>,
 }
 
 /// A setting as it counts.
@@ -119,8 +124,8 @@ impl Setting<'_> {
         }
     }
 
-    /// A file's value as the command line takes it.
-    fn read(&self, value: &Value) -> Result<Vec<String>, String> {
+    /// A file's value as the command line takes it; not checked yet.
+    fn raw(&self, value: &Value) -> Result<Vec<String>, String> {
         let one = |value: &Value| match value {
             Value::String(text) if text.is_empty() => {
                 Err("it is empty: give a value, or take the line away".to_owned())
@@ -133,16 +138,23 @@ impl Setting<'_> {
             Value::Array(values) if self.is_list() => values.iter().map(one).collect::<Result<Vec<_>, _>>()?,
             value => vec![one(value)?],
         };
-        if self.is_switch() {
-            return if value.is_bool() { Ok(raw) } else { Err("expected true or false".into()) };
+        if self.is_switch() && !value.is_bool() {
+            return Err("expected true or false".into());
         }
-        // As the command line checks it, but alone: what else it asks for may come from elsewhere.
+        Ok(raw)
+    }
+
+    /// Checks a value as the command line does, but alone: what else that asks for may come from elsewhere.
+    fn check(&self, raw: &[String]) -> Result<(), String> {
+        if self.is_switch() {
+            return Ok(());
+        }
         let mut option = Arg::new("option").long("option").action(self.option.get_action().clone());
         option = option.value_parser(self.option.get_value_parser().clone());
         option = option.value_delimiter(self.option.get_value_delimiter());
         let arguments = raw.iter().map(|value| format!("--option={value}"));
         let checked = Command::new("orco").no_binary_name(true).arg(option).try_get_matches_from(arguments);
-        checked.map(|_| raw).map_err(|error| match error.get(ContextKind::ValidValue) {
+        checked.map(drop).map_err(|error| match error.get(ContextKind::ValidValue) {
             Some(ContextValue::Strings(known)) if !known.is_empty() => format!("expected {}", known.join(" or ")),
             _ => std::error::Error::source(&error).map_or_else(|| "it is not understood".into(), ToString::to_string),
         })
@@ -153,7 +165,7 @@ impl File {
     /// The file that the command line or the environment names, else the one at [`PLACE`] if it is there.
     ///
     /// # Errors
-    /// If it cannot be read, or says what is not understood.
+    /// If it cannot be read, or says what is not understood; [`Self::faults`] has what is left to those that use it.
     pub fn find(command: &Command, named: Option<&Path>) -> Result<Option<Self>> {
         match named {
             Some(path) => Self::read(command, path).map(Some),
@@ -172,7 +184,7 @@ impl File {
             anyhow!("the settings in {shown}, line {line}: {}", error.message().replace('\n', ", "))
         })?;
         let settings = settings(command);
-        let mut values = BTreeMap::new();
+        let (mut values, mut faults) = (BTreeMap::new(), BTreeMap::new());
         for (key, value) in table {
             let Some(setting) = settings.iter().find(|setting| setting.key() == key) else {
                 let known = settings.iter().map(|setting| (strsim::jaro(&key, setting.key()), setting.key()));
@@ -180,17 +192,25 @@ impl File {
                 let instead = nearest.map(|(_, key)| format!("did you mean \"{key}\"? ")).unwrap_or_default();
                 bail!("the settings in {shown}: \"{key}\" is not known; {instead}`orco config --defaults` shows all");
             };
-            let read =
-                setting.read(&value).map_err(|why| anyhow!("the settings in {shown}: {key} = {value}: {why}"))?;
-            values.insert(key, read);
+            let fault = |why: String| format!("the settings in {shown}: {key} = {value}: {why}");
+            let raw = setting.raw(&value).map_err(|why| anyhow!(fault(why)))?;
+            match setting.check(&raw) {
+                Ok(()) => {}
+                Err(why) if CHECKED_WHERE_USED.contains(&key.as_str()) => {
+                    faults.insert(key.clone(), fault(why));
+                }
+                Err(why) => bail!(fault(why)),
+            }
+            values.insert(key, raw);
         }
-        Ok(Self { path: path.into(), values })
+        Ok(Self { path: path.into(), values, faults })
     }
 
-    /// The command with this file's values for the defaults of its settings. Options that are none may have a setting's
-    /// name: `--region` of `orco classify` is not the service's.
+    /// The command with this file's values for the defaults of its settings, but for those with a fault. Options that are
+    /// none may have a setting's name: `--region` of `orco classify` is not the service's.
     pub fn apply(&self, command: Command) -> Command {
-        let values = |option: &Arg| option.get_long().and_then(|key| self.values.get(key));
+        let sound = |key: &str| self.values.get(key).filter(|_| !self.faults.contains_key(key));
+        let values = |option: &Arg| option.get_long().and_then(sound);
         let set = |option: Arg| match values(&option).filter(|_| is_setting(&option)) {
             // They live as long as the program.
             Some(values) => option.default_values(values.iter().map(|value| &*String::leak(value.clone()))),
@@ -302,7 +322,7 @@ mod tests {
     fn a_file_sets_no_option_that_is_no_setting() {
         let plain = crate::Cli::command();
         let values = settings(&plain).iter().map(|setting| (setting.key().to_owned(), vec!["x".into()])).collect();
-        let set = File { path: PathBuf::new(), values }.apply(plain.clone());
+        let set = File { path: PathBuf::new(), values, faults: BTreeMap::new() }.apply(plain.clone());
         let changed = changed_defaults(&set, &plain);
         assert!(changed.iter().any(|(option, _)| option == "serve regions"), "{changed:?}");
         let wrong: Vec<_> = changed.iter().filter(|(_, variable)| variable.is_none()).collect();

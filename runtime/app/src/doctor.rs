@@ -14,6 +14,7 @@ use std::path::PathBuf;
 use anyhow::Error;
 
 use crate::advice;
+use crate::config::File;
 use crate::options::Options;
 #[cfg(feature = "serve")]
 use crate::phone;
@@ -89,6 +90,13 @@ impl Findings {
     /// How many must be mended.
     pub fn wrongs(&self) -> usize {
         self.0.iter().filter(|finding| finding.level == Level::Wrong).count()
+    }
+}
+
+/// Looks at what the file of settings says that only those commands refuse that use it.
+pub fn examine_settings(file: Option<&File>, findings: &mut Findings) {
+    for fault in file.into_iter().flat_map(|file| file.faults.values()) {
+        findings.wrong("settings", fault);
     }
 }
 

@@ -14,8 +14,9 @@ use crate::output::Output;
 /// Endings of files that hold folders.
 const ARCHIVES: [&str; 6] = ["zip", "tar", "gz", "tgz", "7z", "rar"];
 
-/// Those of `orco learn shots/*` that are folders. A file beside them, such as notes, is named and passed over.
-pub fn without_files<'a>(classes: &'a [ClassFolder], output: &Output) -> Vec<&'a ClassFolder> {
+/// Those of `orco learn shots/*` that are folders; where none is, the files, which are refused later. A file beside
+/// folders, such as notes, is named and passed over.
+pub fn folders_or_files<'a>(classes: &'a [ClassFolder], output: &Output) -> Vec<&'a ClassFolder> {
     let is_beside = |class: &ClassFolder| class.is_named_by_folder && class.folder.is_file();
     let (files, folders): (Vec<_>, Vec<_>) = classes.iter().partition(|class| is_beside(class));
     if folders.is_empty() {

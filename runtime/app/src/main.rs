@@ -36,7 +36,7 @@ use options::Options;
 use orco_runtime::encoder::telemetry;
 use orco_runtime::threads;
 use output::Output;
-use restart::restart_with;
+use restart::restart_with_variable;
 use serde_json::Value;
 
 #[derive(Parser)]
@@ -119,7 +119,7 @@ fn main() -> ExitCode {
     outlive_file_limits();
     // Before any other thread. Where it fails, ONNX Runtime is not loaded, and that is said when it is wanted.
     if telemetry::turn_off().is_err() {
-        restart_with(telemetry::VARIABLE, "1");
+        restart_with_variable(telemetry::VARIABLE, "1");
     }
     env_logger::Builder::from_env(env_logger::Env::default().default_filter_or("warn,ort=error"))
         .format_target(false)
@@ -145,7 +145,7 @@ fn main() -> ExitCode {
     if let Some(count) = options.threads
         && let Err(error) = threads::set_limit(count)
     {
-        restart_with(threads::VARIABLE, &count.to_string());
+        restart_with_variable(threads::VARIABLE, &count.to_string());
         return output.finish(Err(error.into()));
     }
     let definition = Definition { plain: &plain, file: file.as_ref(), matches: &matches };
@@ -210,12 +210,12 @@ fn run(command: &OrcoCommand, options: &Options, output: &Output, definition: &D
         #[cfg(feature = "serve")]
         OrcoCommand::Serve(arguments) => command::serve::run(options, output, arguments),
         #[cfg(feature = "hub")]
-        OrcoCommand::Sync(arguments) => command::sync::run(options, output, arguments),
+        OrcoCommand::Sync(arguments) => command::sync::run(options, output, arguments, file),
         #[cfg(feature = "hub")]
         OrcoCommand::Hub(arguments) => command::hub::run(options, output, arguments),
         OrcoCommand::Config(arguments) => command::config::run(output, arguments, plain, file, matches),
         OrcoCommand::Generate(arguments) => command::generate::run(options, output, arguments, plain),
-        OrcoCommand::Doctor(arguments) => command::doctor::run(options, output, arguments),
+        OrcoCommand::Doctor(arguments) => command::doctor::run(options, output, arguments, file),
         OrcoCommand::Bench(arguments) => command::bench::run(options, output, arguments),
         OrcoCommand::Demo(arguments) => {
             // Settings name the device's own state.

@@ -5,7 +5,7 @@
 /// Starts this program again with a variable, instead of this process. Comes back where the variable is set so already,
 /// and where the system does not start it.
 #[cfg(unix)]
-pub fn restart_with(name: &str, value: &str) {
+pub fn restart_with_variable(name: &str, value: &str) {
     use std::env;
     use std::ffi::OsString;
     use std::os::unix::process::CommandExt;
@@ -28,4 +28,4 @@ pub fn restart_with(name: &str, value: &str) {
 
 /// Other systems let the environment be set while threads run.
 #[cfg(not(unix))]
-pub fn restart_with(_: &str, _: &str) {}
+pub fn restart_with_variable(_: &str, _: &str) {}

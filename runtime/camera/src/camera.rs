@@ -23,8 +23,8 @@ pub const FIRST_PAUSE: Duration = Duration::from_millis(500);
 /// How long at most.
 pub const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 
-/// How long a picture that comes but once, as in a folder, waits for somebody to be done with it.
-const TAKING_TIME: Duration = Duration::from_secs(5);
+/// How long a picture that comes but once, as in a folder, is held for somebody to be done with it.
+pub const MAX_HOLD: Duration = Duration::from_secs(5);
 
 /// Opens a source. What is known of a folder outlives it.
 type OpenFunction = for<'a> fn(&CameraSource, &Stop, &'a mut KnownFiles) -> Result<OpenedSource<'a>, CameraError>;
@@ -73,7 +73,7 @@ struct OpeningRecord {
 
 struct ReaderState {
     newest: Option<Arc<CameraFrame>>,
-    /// Number of the last frame that somebody is done with: who waits for a later one is.
+    /// Number of the last frame that somebody is done with.
     done: u64,
     status: CameraStatus,
     rate: FrameRate,
@@ -122,7 +122,7 @@ impl SharedReader {
     /// Waits until somebody is done with the newest frame, for a few seconds at most: nobody may be there.
     fn wait_until_done(&self) {
         let is_wanted = |state: &mut ReaderState| state.done < state.status.frames && !self.stop.is_set();
-        drop(self.arrived.wait_timeout_while(self.state(), TAKING_TIME, is_wanted));
+        drop(self.arrived.wait_timeout_while(self.state(), MAX_HOLD, is_wanted));
     }
 
     fn enter(&self, phase: CameraPhase) {
@@ -141,7 +141,7 @@ impl SharedReader {
 /// A camera: its newest frame, as long as it is held.
 ///
 /// One frame is kept and replaced by the next, so memory is bounded however slowly frames are taken. A folder gives its
-/// next picture once somebody waits for a later one than the newest, or after five seconds. A camera that
+/// next picture once somebody is done with the newest ([`Camera::done_with`]), or after [`MAX_HOLD`]. A camera that
 /// fails is opened again after half a second, then after twice as long each time, at most ten seconds; a single frame
 /// makes it half a second again, unless frames are decoded and none can be. One that sends [`MAX_UNREADABLE`] unreadable
 /// pictures one after another is opened anew, too, but for a folder.
@@ -190,14 +190,18 @@ impl Camera {
         self.shared.state().newest.clone()
     }
 
-    /// The newest frame after number `after` (0 for any), waited for at most so long. Frames up to that number are done
-    /// with: a folder then gives its next picture.
-    pub fn wait(&self, after: u64, most: Duration) -> Option<Arc<CameraFrame>> {
+    /// Says that nobody needs the frames up to that number any more: a folder then gives its next picture.
+    pub fn done_with(&self, number: u64) {
         let mut state = self.shared.state();
-        if after > state.done {
-            state.done = after;
+        if number > state.done {
+            state.done = number;
             self.shared.arrived.notify_all();
         }
+    }
+
+    /// The newest frame after number `after` (0 for any), waited for at most so long.
+    pub fn wait(&self, after: u64, most: Duration) -> Option<Arc<CameraFrame>> {
+        let state = self.shared.state();
         let is_old = |state: &mut ReaderState| state.newest.as_ref().is_none_or(|frame| frame.number <= after);
         let waited = self.shared.arrived.wait_timeout_while(state, most, is_old);
         let (state, _) = waited.unwrap_or_else(PoisonError::into_inner);
@@ -286,7 +290,7 @@ fn read(
             shared.enter(CameraPhase::Opening);
         }
         let Unreadable { count, reason } = shared.state().unreadable.clone();
-        if count >= MAX_UNREADABLE && pictures.reopens_when_unreadable() {
+        if count >= MAX_UNREADABLE && !pictures.gives_each_picture_once() {
             return Err(CameraError::Unreadable { count, reason });
         }
     }
@@ -406,6 +410,7 @@ mod tests {
             // Whoever looks at a picture needs some time.
             thread::sleep(Duration::from_millis(5));
             last = frame.number;
+            camera.done_with(last);
             let CameraPicture::File(bytes) = &frame.picture else { panic!("{frame:?}") };
             pictures.push(bytes[0]);
         }

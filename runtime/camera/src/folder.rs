@@ -71,6 +71,11 @@ impl FileState {
     fn is_restless(&self) -> bool {
         self.changes >= RESTLESS_LOOKS
     }
+
+    /// Whether it can be given: nothing was written since the scan before, or it is restless.
+    fn is_complete(&self, before: Option<&Self>) -> bool {
+        self.length > 0 && (before.is_some_and(|before| before.is_same(self)) || self.is_restless())
+    }
 }
 
 /// A file that is to be given.
@@ -103,7 +108,7 @@ impl<'a> FolderSource<'a> {
     /// Opens a folder, for the first time or again: pictures that came while it was away are new.
     pub fn open(path: &Path, stop: &Stop, known: &'a mut KnownFiles) -> Result<Self, CameraError> {
         let mut folder = Self { path: path.into(), known, stop: stop.clone(), every: LOOK_EVERY };
-        folder.look()?;
+        folder.scan()?;
         if !folder.known.was_open {
             folder.known.was_open = true;
             folder.known.files.values_mut().for_each(|found| found.is_known = true);
@@ -111,7 +116,8 @@ impl<'a> FolderSource<'a> {
         Ok(folder)
     }
 
-    fn look(&mut self) -> Result<(), CameraError> {
+    /// Looks at every picture of the folder; those that are complete and new wait to be given.
+    fn scan(&mut self) -> Result<(), CameraError> {
         let started = Instant::now();
         let mut files = HashMap::new();
         let mut complete = Vec::new();
@@ -139,7 +145,7 @@ impl<'a> FolderSource<'a> {
             let now = FileState { changes, ..now };
             let was_given = now.identity.is_some_and(|identity| given.contains(&identity));
             let was_known = was_given || before.is_some_and(|before| is_same && before.is_known);
-            let is_complete = now.length > 0 && (is_same || now.is_restless());
+            let is_complete = now.is_complete(before);
             if is_complete && !was_known {
                 complete.push((now.changed, name.clone(), now.is_restless()));
                 given.extend(now.identity);
@@ -213,7 +219,7 @@ fn identity(_: &Metadata) -> Option<ContentIdentity> {
 impl OpenSource for FolderSource<'_> {
     fn next_picture(&mut self) -> Result<Option<CameraPicture>, CameraError> {
         if self.known.waiting.is_empty() && !self.stop.wait(self.every) {
-            self.look()?;
+            self.scan()?;
         }
         let Some(file) = self.known.waiting.pop() else { return Ok(None) };
         match self.read(&file) {
@@ -232,10 +238,6 @@ impl OpenSource for FolderSource<'_> {
 
     fn gives_each_picture_once(&self) -> bool {
         true
-    }
-
-    fn reopens_when_unreadable(&self) -> bool {
-        false
     }
 }
 

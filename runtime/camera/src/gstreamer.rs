@@ -9,7 +9,7 @@ use std::time::Duration;
 use crate::deadline::{DeadlineReader, PICTURE_TIME, SILENCE};
 use crate::error::{CameraError, StreamError};
 use crate::frame::CameraPicture;
-use crate::motion_jpeg::with_tables;
+use crate::motion_jpeg::completed;
 use crate::multipart::Multipart;
 use crate::source::OpenSource;
 use crate::stop::Stop;
@@ -125,7 +125,7 @@ impl OpenSource for GstreamerSource {
             Ok(picture) => {
                 self.time = PICTURE_TIME;
                 self.pictures.stream_mut().reader_mut().silence = SILENCE;
-                Ok(Some(CameraPicture::File(with_tables(&picture).into_owned())))
+                Ok(Some(CameraPicture::File(completed(&picture).into_owned())))
             }
             Err(StreamError::Ended) => Err(self.reason()),
             Err(broken) => Err(broken.into()),

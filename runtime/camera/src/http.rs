@@ -15,7 +15,7 @@ use url::Url;
 use crate::deadline::{DeadlineReader, PICTURE_TIME, SILENCE};
 use crate::error::{CameraError, StreamError};
 use crate::frame::{CameraPicture, MAX_PICTURE};
-use crate::motion_jpeg::with_tables;
+use crate::motion_jpeg::completed;
 use crate::multipart::Multipart;
 use crate::redirect;
 use crate::source::OpenSource;
@@ -99,7 +99,7 @@ fn ask(agent: &Agent, url: &str) -> Result<HttpBody, CameraError> {
         if let Some(authorization) = authorization {
             request = request.header(AUTHORIZATION, authorization);
         }
-        let response = request.call().map_err(unasked)?;
+        let response = request.call().map_err(request_error)?;
         if !response.status().is_redirection() {
             return answer(response, has_password);
         }
@@ -130,7 +130,7 @@ fn answer(response: Response<Body>, has_password: bool) -> Result<HttpBody, Came
         // Cameras send pictures under many names, and under none.
         kind if kind.is_empty() || kind.starts_with("image/") || kind == "application/octet-stream" => {
             let mut body = Multipart::with_any_boundary(body);
-            if body.begins_with_dashes().map_err(unread)? {
+            if body.begins_with_dashes().map_err(read_error)? {
                 return Ok(HttpBody::Stream(body));
             }
             single_picture(body.into_stream(), &essence)
@@ -139,23 +139,21 @@ fn answer(response: Response<Body>, has_password: bool) -> Result<HttpBody, Came
     }
 }
 
-/// A body that is one picture by its first bytes, whatever it is said to be.
+/// A body that is said to be a picture of a kind that is read, or is one by its first bytes.
 fn single_picture(body: impl Read, essence: &str) -> Result<HttpBody, CameraError> {
     let mut picture = Vec::new();
-    body.take(MAX_PICTURE as u64 + 1).read_to_end(&mut picture).map_err(unread)?;
+    body.take(MAX_PICTURE as u64 + 1).read_to_end(&mut picture).map_err(read_error)?;
     if picture.len() > MAX_PICTURE {
         return Err(StreamError::TooLarge.into());
     }
-    match image::size(&picture) {
-        Err(ImageError::Format | ImageError::Empty | ImageError::Foreign(_))
-            if !image::MEDIA_TYPES.contains(&essence) =>
-        {
-            let named = if essence.is_empty() { "nothing that it names" } else { essence };
-            Err(CameraError::Content(named.into()))
-        }
-        // What else is wrong with it is told when it is decoded.
-        _ => Ok(HttpBody::Single(Some(picture))),
+    // What else is wrong with a picture is told when it is decoded.
+    if !image::MEDIA_TYPES.contains(&essence)
+        && let Err(ImageError::Format | ImageError::Empty | ImageError::Foreign(_)) = image::size(&picture)
+    {
+        let named = if essence.is_empty() { "nothing that it names" } else { essence };
+        return Err(CameraError::Content(named.into()));
     }
+    Ok(HttpBody::Single(Some(picture)))
 }
 
 /// Why a camera answers without pictures.
@@ -177,7 +175,7 @@ fn refusal(response: &Response<Body>, has_password: bool) -> CameraError {
 }
 
 /// Why an address cannot be asked, or what it sends not be read.
-fn unasked(error: ureq::Error) -> CameraError {
+fn request_error(error: ureq::Error) -> CameraError {
     match error {
         ureq::Error::Timeout(Timeout::Resolve | Timeout::Connect) => CameraError::Unreachable(SILENCE),
         ureq::Error::Timeout(_) => CameraError::Silent(SILENCE),
@@ -186,10 +184,10 @@ fn unasked(error: ureq::Error) -> CameraError {
 }
 
 /// Why a body cannot be read.
-fn unread(error: io::Error) -> CameraError {
+fn read_error(error: io::Error) -> CameraError {
     match ureq::Error::from(error) {
         ureq::Error::Io(error) => StreamError::Read(error).into(),
-        other => unasked(other),
+        other => request_error(other),
     }
 }
 
@@ -199,7 +197,7 @@ impl OpenSource for HttpSource {
             HttpBody::Stream(parts) => {
                 parts.stream_mut().restart(PICTURE_TIME);
                 parts.next().map_err(|error| match error {
-                    StreamError::Read(error) => unread(error),
+                    StreamError::Read(error) => read_error(error),
                     other => other.into(),
                 })?
             }
@@ -213,7 +211,7 @@ impl OpenSource for HttpSource {
                 }
             },
         };
-        Ok(Some(CameraPicture::File(with_tables(&picture).into_owned())))
+        Ok(Some(CameraPicture::File(completed(&picture).into_owned())))
     }
 }
 

@@ -11,7 +11,7 @@ const END: [u8; 2] = [0xff, 0xd9];
 /// The picture with the usual tables before its first scan, if it has none of its own, and with the marker of its end,
 /// which some cameras leave out. The marker makes no whole picture of one that was cut: whoever decodes it counts its scans
 /// and their codes.
-pub fn with_tables(jpeg: &[u8]) -> Cow<'_, [u8]> {
+pub fn completed(jpeg: &[u8]) -> Cow<'_, [u8]> {
     let Some(scan) = Scan::first(jpeg) else { return Cow::Borrowed(jpeg) };
     let tables = if scan.has_tables { Vec::new() } else { tables() };
     let end: &[u8] = if ends(jpeg) { &[] } else { &END };
@@ -128,10 +128,10 @@ mod tests {
         let mut jpeg = Vec::new();
         // This encoder writes the usual tables.
         Encoder::new(&mut jpeg, 90).encode(&rgb, 48, 32, ColorType::Rgb).unwrap();
-        assert!(matches!(with_tables(&jpeg), Cow::Borrowed(_)));
+        assert!(matches!(completed(&jpeg), Cow::Borrowed(_)));
         let sent = stripped(&jpeg);
         assert!(sent.len() < jpeg.len() && image::decode(&sent).is_err());
-        assert_eq!(image::decode(&with_tables(&sent)).unwrap(), image::decode(&jpeg).unwrap());
+        assert_eq!(image::decode(&completed(&sent)).unwrap(), image::decode(&jpeg).unwrap());
     }
 
     #[test]
@@ -143,21 +143,21 @@ mod tests {
             encoder.set_progressive(is_progressive);
             encoder.encode(&rgb, 48, 32, ColorType::Rgb).unwrap();
             let filled = [&jpeg[..], &[0; 9]].concat();
-            assert!(matches!(with_tables(&filled), Cow::Borrowed(_)));
+            assert!(matches!(completed(&filled), Cow::Borrowed(_)));
             let whole = jpeg.len() - END.len();
             for length in 0..whole {
-                let cut = &with_tables(&jpeg[..length]);
+                let cut = &completed(&jpeg[..length]);
                 assert!(image::decode(cut).is_err(), "progressive: {is_progressive}, {length} of {whole}");
             }
             assert!(image::decode(&jpeg[..whole]).is_err());
-            assert_eq!(image::decode(&with_tables(&jpeg[..whole])).unwrap(), image::decode(&jpeg).unwrap());
+            assert_eq!(image::decode(&completed(&jpeg[..whole])).unwrap(), image::decode(&jpeg).unwrap());
         }
     }
 
     #[test]
     fn what_is_no_picture_stays_as_it_is() {
         for bytes in [&b""[..], b"\xff", b"\xff\xd8", b"\xff\xd8\xff\xda", b"nothing at all", &[0xff; 40]] {
-            assert_eq!(with_tables(bytes), bytes);
+            assert_eq!(completed(bytes), bytes);
         }
     }
 }

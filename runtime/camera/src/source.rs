@@ -61,13 +61,8 @@ pub(crate) trait OpenSource {
     /// The next picture; `None` if there was none for a while, so that a thread can check whether it is to stop.
     fn next_picture(&mut self) -> Result<Option<CameraPicture>, CameraError>;
 
-    /// Whether it is opened again when its pictures are unreadable.
-    fn reopens_when_unreadable(&self) -> bool {
-        true
-    }
-
     /// Whether each of its pictures is worth an answer of its own, and comes but once: the next is asked for when
-    /// somebody is done with this one.
+    /// somebody is done with this one. Such a source is not opened again when its pictures are unreadable.
     fn gives_each_picture_once(&self) -> bool {
         false
     }

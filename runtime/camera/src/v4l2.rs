@@ -10,7 +10,7 @@ use linuxvideo::{BufType, Device};
 use crate::deadline::SILENCE;
 use crate::error::CameraError;
 use crate::frame::CameraPicture;
-use crate::motion_jpeg::with_tables;
+use crate::motion_jpeg::completed;
 use crate::source::{MAX_UNREADABLE, OpenSource};
 use crate::stop::Stop;
 use crate::wait;
@@ -77,7 +77,7 @@ impl OpenSource for V4l2Source {
                 // The next one is not far.
                 PixelFormat::YUYV if buffer.is_error() => None,
                 PixelFormat::YUYV => Yuyv::new(width, height, stride, &buffer).map(CameraPicture::Yuyv),
-                _ => Some(CameraPicture::File(with_tables(&buffer).into_owned())),
+                _ => Some(CameraPicture::File(completed(&buffer).into_owned())),
             })
         })?;
         self.unusable.pass(picture)

@@ -167,7 +167,7 @@ fn the_first_bytes_decide_where_the_content_type_does_not() {
             if mode == Mode::Single && kind.starts_with("multipart") {
                 continue;
             }
-            fake.name_content(kind);
+            fake.set_content_type(kind);
             let camera = open(&fake.url());
             let mut last = 0;
             for _ in 0..2 {
@@ -179,7 +179,7 @@ fn the_first_bytes_decide_where_the_content_type_does_not() {
     }
     fake.set(Mode::Page);
     for (kind, told) in [("", "nothing that it names"), ("image/pjpeg", "image/pjpeg"), ("text/plain", "text/plain")] {
-        fake.name_content(kind);
+        fake.set_content_type(kind);
         let why = reason(&open(&fake.url()));
         assert!(why.contains(&format!("it answers with {told}, not with pictures")), "{why}");
         assert!(why.contains("image/webp"), "{why}");

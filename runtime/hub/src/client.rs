@@ -26,7 +26,6 @@ use orco_runtime::store::Store;
 
 use connection::{Call, HubConnection, HubKey};
 pub use connection::{HttpTransport, RetryPolicy, Transport, TransportError, WireAnswer, WireRequest};
-use download::PartSize;
 pub use error::SyncError;
 pub use folder::DeviceFolder;
 use folder::DeviceIdentity;
@@ -157,10 +156,8 @@ impl<'a> FleetDevice<'a> {
         let proof = ObjectDigest::new(code.key().prove(&device));
         let enrolment = Enrolment { code: code.id(), key: device, name: bounded(name), proof };
         let body = serde_json::to_vec(&enrolment).map_err(answer_error)?;
-        let (folder, retry) = (&self.folder, self.settings.retry);
         let hub = HubKey::Expected(code.fingerprint);
-        let part = PartSize::default();
-        let mut connection = HubConnection { transport, folder, key, hub, retry, part, replayed: false };
+        let mut connection = HubConnection::new(transport, &self.folder, key, hub, self.settings.retry);
         let answer = connection.call(Call::post(ENROL, &body), observer)?;
         let enrolled: Enrolled = serde_json::from_slice(&answer).map_err(answer_error)?;
         identity.hub = Some(enrolled.hub);
@@ -197,11 +194,10 @@ impl<'a> FleetDevice<'a> {
         let identity = self.folder.identity()?.ok_or(SyncError::NotEnrolled)?;
         let _locked = self.folder.lock()?;
         let hub = HubKey::Known(identity.hub.ok_or(SyncError::NotEnrolled)?);
-        let (folder, key, retry) = (&self.folder, self.signing_key(&identity)?, self.settings.retry);
-        let part = PartSize::default();
+        let key = self.signing_key(&identity)?;
         let mut round = Round {
             device: self,
-            connection: HubConnection { transport, folder, key, hub, retry, part, replayed: false },
+            connection: HubConnection::new(transport, &self.folder, key, hub, self.settings.retry),
             observer,
             progress: self.folder.progress()?,
             learner: None,

@@ -1,5 +1,6 @@
 //! Why the hub cannot do what it is to do.
 
+use std::error::Error;
 use std::io;
 use std::path::PathBuf;
 
@@ -16,7 +17,7 @@ use crate::protocol::{DeviceId, ObjectDigest, ReleaseId};
 pub enum HubError {
     /// The database cannot be used.
     #[error("the hub's database cannot be used")]
-    Database(#[from] rusqlite::Error),
+    Database(#[from] DatabaseError),
     /// The database was written by a newer program.
     #[error("the hub's database has version {found}, but this program knows up to {known}; update the program")]
     Newer {
@@ -122,7 +123,7 @@ pub enum HubError {
     },
     /// The token's file or the certificate cannot be used, or there are too few open files.
     #[error(transparent)]
-    Token(#[from] orco_serve::ServeError),
+    Serve(#[from] orco_serve::ServeError),
     /// The hub cannot listen.
     #[error("cannot listen at {address}")]
     Listen {
@@ -134,6 +135,19 @@ pub enum HubError {
     /// The threads of the network cannot be started.
     #[error("cannot start threads")]
     Threads(#[source] io::Error),
+}
+
+/// What the database says of itself.
+#[derive(Debug, thiserror::Error)]
+#[error(transparent)]
+pub struct DatabaseError(Box<dyn Error + Send + Sync>);
+
+/// For this crate alone: which database it is may change.
+#[doc(hidden)]
+impl From<rusqlite::Error> for HubError {
+    fn from(error: rusqlite::Error) -> Self {
+        Self::Database(DatabaseError(error.into()))
+    }
 }
 
 impl HubError {

@@ -24,7 +24,7 @@ use orco_runtime::{clock, files};
 use rusqlite::{Connection, Transaction, TransactionBehavior};
 
 pub use bundles::BundleRelease;
-pub use codes::MAX_CODE_HOURS;
+pub use codes::MAX_CODE_LIFETIME_HOURS;
 pub use devices::DeviceRecord;
 pub use messages::{Delivery, StoredAnswer};
 pub use objects::{ObjectFolder, ObjectPart};

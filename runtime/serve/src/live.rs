@@ -12,6 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::time::{Duration, Instant};
 
 use axum::body::Bytes;
+use orco_camera::camera::MAX_HOLD;
 use orco_camera::{Camera, CameraFrame, CameraPhase, CameraSource, CameraStatus};
 use orco_runtime::image::{self, DecodingCost, ImageError, Preprocessing};
 use orco_runtime::image_rs::RgbImage;
@@ -40,8 +41,9 @@ use reported::Reported;
 pub const VIEW: u32 = 640;
 /// Most bytes of a picture that is held in case somebody looks.
 const HELD: usize = 4 << 20;
-/// How long a picture of a folder is taken again where requests went first.
-const RETAKEN: Duration = Duration::from_secs(4);
+/// How long a picture of a folder is taken again where requests went first: while the camera holds it, with a second to
+/// spare for the last try.
+const RETRY_FOR: Duration = MAX_HOLD.saturating_sub(Duration::from_secs(1));
 /// How long the thread waits for a frame before it looks after other things.
 const TICK: Duration = Duration::from_millis(250);
 
@@ -364,7 +366,9 @@ impl Worker for LiveWorker {
 impl LiveWorker {
     fn step(&mut self) {
         self.telemetry.health.fault_point("live: looking");
-        let frame = self.shared.camera.wait(self.last, TICK);
+        let camera = &self.shared.camera;
+        camera.done_with(self.last);
+        let frame = camera.wait(self.last, TICK);
         self.take_up_changes();
         match frame {
             Some(frame) => {
@@ -462,7 +466,7 @@ impl LiveWorker {
         if !self.is_folder {
             return;
         }
-        if frame.taken.elapsed() < RETAKEN {
+        if frame.taken.elapsed() < RETRY_FOR {
             self.last = frame.number - 1;
         } else {
             log::warn!("camera: a picture of the folder is passed over, since requests went first for too long");

@@ -235,20 +235,13 @@ pub async fn shutdown_signal() {
     #[cfg(unix)]
     {
         use tokio::signal::unix::{SignalKind, signal};
-        // Before anything listens for it.
-        let hangup = Some(SignalKind::hangup()).filter(|_| !is_hangup_ignored());
         if let Ok(mut terminate) = signal(SignalKind::terminate()) {
             exit_on_second_signal();
-            let mut hangup = hangup.and_then(|kind| signal(kind).ok());
-            let hung_up = async {
-                match &mut hangup {
-                    Some(hangup) => hangup.recv().await,
-                    None => std::future::pending().await,
-                }
-            };
+            // Whoever listens for a signal ignores it no more.
+            let mut hangup = if is_hangup_ignored() { None } else { signal(SignalKind::hangup()).ok() };
             tokio::select! {
                 _ = terminate.recv() => {}
-                _ = hung_up => {}
+                Some(()) = async { hangup.as_mut()?.recv().await } => {}
                 _ = tokio::signal::ctrl_c() => {}
             }
             return;

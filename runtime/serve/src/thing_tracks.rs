@@ -87,7 +87,7 @@ impl Things {
 
     /// Takes up that a frame has no things: what was taken away must not lend its number and its label to what is put
     /// in its place.
-    pub fn add_empty(&mut self) {
+    pub fn add_frame_without_things(&mut self) {
         self.empty_frames += 1;
         if self.empty_frames >= EMPTY_FRAMES {
             self.clear();
@@ -177,12 +177,12 @@ mod tests {
             (added[0].id, added[0].answer.frames, added[0].answer.classes[0].label.clone())
         };
         assert_eq!(add(&mut things, 0, "mug"), (1, 1, "mug".into()));
-        things.add_empty();
+        things.add_frame_without_things();
         assert_eq!(add(&mut things, 200, "mug"), (1, 2, "mug".into()), "a flicker");
-        things.add_empty();
+        things.add_frame_without_things();
         assert_eq!(add(&mut things, 400, "mug"), (1, 3, "mug".into()), "they were not in a row");
-        things.add_empty();
-        things.add_empty();
+        things.add_frame_without_things();
+        things.add_frame_without_things();
         assert_eq!(add(&mut things, 700, "jug"), (2, 1, "jug".into()), "the mug was taken away");
     }
 }

@@ -27,7 +27,7 @@ const MAX_ALTERNATIVES: usize = 3;
 #[derive(Args, Debug)]
 pub struct Arguments {
     /// The pictures, JPEG, PNG or WebP.
-    #[arg(required = true, value_name = "IMAGE")]
+    #[arg(required = true, value_name = "PICTURE")]
     images: Vec<PathBuf>,
     /// How many classes to name for each picture.
     #[arg(long, default_value_t = 3)]

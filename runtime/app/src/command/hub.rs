@@ -12,7 +12,7 @@ use orco_hub::overview::FleetOverview;
 use orco_hub::protocol::{DeviceId, ObjectDigest, ReleaseId};
 use orco_hub::rollout::{DEFAULT_CHANNEL, RolloutStage};
 use orco_hub::server::{HubOptions, HubServer};
-use orco_hub::store::{BundleRelease, HubStore, MAX_CODE_HOURS, PackRelease, now};
+use orco_hub::store::{BundleRelease, HubStore, MAX_CODE_LIFETIME_HOURS, PackRelease, now};
 use orco_runtime::files;
 use orco_runtime::manifest::MANIFEST;
 use orco_runtime::signature::SecretKey;
@@ -57,7 +57,7 @@ enum HubCommand {
         #[arg(long, value_name = "NAME", default_value = DEFAULT_CHANNEL)]
         channel: String,
         /// How long the code counts, at most a year.
-        #[arg(long, value_name = "HOURS", default_value_t = 24, value_parser = value_parser!(u32).range(1..=i64::from(MAX_CODE_HOURS)))]
+        #[arg(long, value_name = "HOURS", default_value_t = 24, value_parser = value_parser!(u32).range(1..=i64::from(MAX_CODE_LIFETIME_HOURS)))]
         hours: u32,
     },
     /// Lists devices, packs and releases.

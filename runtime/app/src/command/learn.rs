@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::change_options::{ClassFolder, LearnOptions};
 use crate::device;
-use crate::folder_shots::{folder_shots, without_files};
+use crate::folder_shots::{folder_shots, folders_or_files};
 use crate::options::Options;
 use crate::output::Output;
 use crate::progress::ProgressBars;
@@ -60,7 +60,7 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<
     let mut learner = device::open(options, output)?;
     arguments.options.apply(&mut learner);
     let viewfinder = arguments.scene.viewfinder(&learner)?;
-    let folders = without_files(&arguments.classes, output);
+    let folders = folders_or_files(&arguments.classes, output);
     let classes = folders.into_iter().map(|class| folder_shots(&viewfinder, class, output));
     let classes = classes.collect::<Result<Vec<_>>>()?;
     let was_learned_only = learner.is_learned_only();

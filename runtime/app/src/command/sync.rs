@@ -19,6 +19,7 @@ use orco_serve::host_name;
 use serde_json::{Value, json};
 
 use crate::advice;
+use crate::config::File;
 use crate::device;
 use crate::options::{Backbone, Options};
 use crate::output::{Output, say};
@@ -78,12 +79,15 @@ impl Arguments {
 }
 
 /// Reports to the hub, pulls what the device's channel holds, and pushes what may be shared.
-pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<Value> {
+pub fn run(options: &Options, output: &Output, arguments: &Arguments, file: Option<&File>) -> Result<Value> {
     let Some(state) = options.state.clone() else {
         bail!("name the folder of the device's state with --state DIR: its name must not change with the bundle");
     };
     // Clap would demand it before the file of settings is read.
     let Some(hub) = arguments.hub.as_ref().filter(|hub| !hub.is_empty()) else {
+        if let Some(fault) = file.and_then(|file| file.faults.get("hub")) {
+            bail!("{fault}");
+        }
         bail!("name the fleet's hub with --hub URL, or `hub` in the settings")
     };
     let key = options.public_key()?;

@@ -10,6 +10,8 @@ use super::{Findings, size};
 
 /// A clock that shows less was never set: this program is younger (2026-01-01).
 const YOUNGEST: i64 = 1_767_225_600;
+/// How a sentence goes on that names a camera device which this user may not use.
+pub(super) const NOT_FOR_THIS_USER: &str = "is not for this user: add them to its group (usermod -aG video USER)";
 
 /// Which vector units the processor has, and how many threads are used.
 pub fn processor(findings: &mut Findings) {
@@ -85,10 +87,7 @@ pub fn cameras(findings: &mut Findings) {
         if usable(&node) {
             findings.good("cameras", format!("{shown} can be used"));
         } else {
-            findings.note(
-                "cameras",
-                format!("{shown} is not for this user: add them to its group (usermod -aG video USER)"),
-            );
+            findings.note("cameras", format!("{shown} {NOT_FOR_THIS_USER}"));
         }
     }
 }

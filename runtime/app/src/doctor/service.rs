@@ -103,9 +103,7 @@ pub fn camera(arguments: &ServeOptions, findings: &mut Findings) {
         CameraSource::V4l2(device) if !device.exists() => {
             wrong("is not there: connect the camera, or name another with --camera SOURCE")
         }
-        CameraSource::V4l2(device) if !machine::usable(device) => {
-            wrong("is not for this user: add them to its group (usermod -aG video USER)")
-        }
+        CameraSource::V4l2(device) if !machine::usable(device) => wrong(machine::NOT_FOR_THIS_USER),
         CameraSource::Folder(folder) if !folder.exists() => {
             wrong("is not there: make the folder, or name another with --camera folder:PATH")
         }
@@ -159,27 +157,21 @@ pub fn sightings(arguments: &ServeOptions, findings: &mut Findings) {
 pub fn mqtt(arguments: &ServeOptions, findings: &mut Findings) {
     const SUBJECT: &str = "MQTT";
     let device = match arguments.mqtt.device() {
-        Ok(device) => device,
+        Ok(Some(device)) => device,
+        Ok(None) => return findings.note(SUBJECT, "no broker: nothing is reported"),
         Err(error) => return findings.failed(SUBJECT, error),
     };
-    let reached = device.as_ref().map_or(Ok(()), |device| reach(&device.broker));
-    match (device, reached) {
-        (None, _) => findings.note(SUBJECT, "no broker: nothing is reported"),
-        (Some(device), Err(error)) => {
-            let text = format!(
-                "{} does not answer: {error}; start it, or name another broker with --mqtt-broker URL",
-                device.broker
-            );
-            findings.wrong(SUBJECT, text);
-        }
-        (Some(device), Ok(())) if device.is_overheard() => {
-            let text = "can be told, but the password goes there unencrypted: mqtts:// encrypts it";
-            findings.note(SUBJECT, format!("{} {text}", device.broker));
-        }
-        (Some(device), Ok(())) => {
-            findings.good(SUBJECT, format!("{} answers, and is told as \"{}\"", device.broker, device.id))
-        }
+    let broker = &device.broker;
+    if let Err(error) = reach(broker) {
+        let text =
+            format!("{broker} does not answer: {error}; start it, or name another broker with --mqtt-broker URL");
+        return findings.wrong(SUBJECT, text);
     }
+    if device.is_overheard() {
+        let text = "can be told, but the password goes there unencrypted: mqtts:// encrypts it";
+        return findings.note(SUBJECT, format!("{broker} {text}"));
+    }
+    findings.good(SUBJECT, format!("{broker} answers, and is told as \"{}\"", device.id));
 }
 
 /// Whether something answers at a broker's port.

@@ -232,13 +232,23 @@ fn a_broker_is_there_if_its_port_answers() {
 
 #[test]
 #[cfg(feature = "hub")]
-fn settings_that_no_hub_can_have_are_refused() {
-    let device = Device::new();
-    let file = device.folder.path().join("orco.toml");
+fn an_address_that_no_hub_can_have_is_refused_by_those_that_use_it_alone() {
+    let mut device = Device::new();
+    let file = device.folder.path().join("orco.toml").to_str().unwrap().to_owned();
     fs::write(&file, "hub = \"hub:8090\"\n").unwrap();
-    let output = device.command(&["--config", file.to_str().unwrap(), "doctor"]).output().unwrap();
-    let said = text(&output.stderr);
-    assert!(!output.status.success() && said.contains("expected http:// or https:// and a host"), "{said}");
+    device.options = vec!["--config".to_owned(), file.clone()];
+    let why = "hub = \"hub:8090\": expected http:// or https:// and a host";
+    assert_finds(&examined(&device, &[]), "settings", "wrong", why);
+    device.refused(&["sync"], why);
+    // Who names another one on the command line is asked for the next thing.
+    device.refused(&["sync", "--hub", "http://127.0.0.1:1"], "this device is not enrolled");
+    let found = device.json(&["config"]);
+    let hub = &found["settings"]["hub"];
+    assert_eq!((hub["value"].as_str(), hub["from"].as_str()), (Some("hub:8090"), Some(file.as_str())));
+    let picture = shots("try", "mug").join("1.jpg");
+    for arguments in [&["list"][..], &["classify", "--engine", "rten", picture.to_str().unwrap()]] {
+        device.json(arguments);
+    }
 }
 
 #[test]

@@ -18,19 +18,21 @@ fn examples(page: &str) -> Vec<(Vec<String>, Value)> {
     blocks.collect()
 }
 
-/// Adds the ways to all values of a JSON text: `images[].matches[].label`.
-fn ways(value: &Value, way: &str, found: &mut BTreeSet<String>) {
+/// Adds the paths of all values of a JSON text: `images[].matches[].label`.
+fn add_paths(value: &Value, path: &str, found: &mut BTreeSet<String>) {
     match value {
-        Value::Object(fields) => fields.iter().for_each(|(key, value)| ways(value, &format!("{way}.{key}"), found)),
-        Value::Array(values) => values.iter().for_each(|value| ways(value, &format!("{way}[]"), found)),
+        Value::Object(fields) => {
+            fields.iter().for_each(|(key, value)| add_paths(value, &format!("{path}.{key}"), found));
+        }
+        Value::Array(values) => values.iter().for_each(|value| add_paths(value, &format!("{path}[]"), found)),
         _ => {}
     }
-    found.insert(way.to_owned());
+    found.insert(path.to_owned());
 }
 
-fn ways_of(value: &Value) -> BTreeSet<String> {
+fn paths(value: &Value) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
-    ways(value, "", &mut found);
+    add_paths(value, "", &mut found);
     found
 }
 
@@ -47,6 +49,6 @@ fn the_json_of_the_book_has_the_keys_that_the_program_writes() {
         let output = command.current_dir(workspace()).output().unwrap();
         assert!(output.status.success(), "{arguments:?}: {}", text(&output.stderr));
         let written: Value = serde_json::from_slice(&output.stdout).unwrap();
-        assert_eq!(ways_of(expected), ways_of(&written), "{arguments:?} writes {written:#}");
+        assert_eq!(paths(expected), paths(&written), "{arguments:?} writes {written:#}");
     }
 }

@@ -8,7 +8,7 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::os::unix::net::UnixDatagram;
 use std::os::unix::process::CommandExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
@@ -22,8 +22,16 @@ use crate::support::{Device, argument, shots, text};
 const UNIT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/deploy/orco.service");
 /// Most that `systemd-analyze security` may give: 0 is shut in, 10 is wide open.
 const EXPOSURE: f64 = 2.0;
+/// Serves at a port that is free, with the engine that needs no other file.
+const SERVE: [&str; 5] = ["serve", "--listen", "127.0.0.1:0", "--engine", "rten"];
 
 struct Running(Child);
+
+impl Running {
+    fn signal(&self, signal: Signal) {
+        kill(Pid::from_raw(self.0.id().cast_signed()), signal).unwrap();
+    }
+}
 
 impl Drop for Running {
     fn drop(&mut self) {
@@ -32,27 +40,53 @@ impl Drop for Running {
     }
 }
 
-/// Waits until systemd hears something; returns all that it heard until then.
-fn hears(systemd: &UnixDatagram, what: &str) -> Vec<String> {
-    let mut heard = Vec::new();
-    let mut bytes = [0; 4096];
-    while !heard.iter().any(|line| line == what) {
-        let length = systemd.recv(&mut bytes).unwrap_or_else(|error| panic!("{error}: no {what} in {heard:?}"));
-        heard.extend(String::from_utf8_lossy(&bytes[..length]).lines().map(str::to_owned));
+/// What listens in the place of systemd.
+struct Systemd {
+    socket: UnixDatagram,
+    path: PathBuf,
+}
+
+impl Systemd {
+    /// Listens in the folder of a device.
+    fn of(device: &Device) -> Self {
+        let path = device.folder.path().join("systemd");
+        let socket = UnixDatagram::bind(&path).unwrap();
+        socket.set_read_timeout(Some(Duration::from_secs(300))).unwrap();
+        Self { socket, path }
     }
-    heard
+
+    /// Waits until it hears something; returns all that it heard until then.
+    fn hears(&self, what: &str) -> Vec<String> {
+        let mut heard = Vec::new();
+        let mut bytes = [0; 4096];
+        while !heard.iter().any(|line| line == what) {
+            let length = self.socket.recv(&mut bytes).unwrap_or_else(|error| panic!("{error}: no {what} in {heard:?}"));
+            heard.extend(String::from_utf8_lossy(&bytes[..length]).lines().map(str::to_owned));
+        }
+        heard
+    }
+
+    /// Starts the service by another program, and waits until it listens.
+    fn serve(&self, device: &Device, starter: &[&str]) -> Running {
+        let command = device.command(&SERVE);
+        let words = [command.get_program()].into_iter().chain(command.get_args());
+        let variables = command.get_envs().filter_map(|(name, value)| Some((name, value?)));
+        let mut started = Command::new(starter[0]);
+        started.args(&starter[1..]).args(words).envs(variables).env("NOTIFY_SOCKET", &self.path).stdout(Stdio::null());
+        let service = Running(started.spawn().unwrap());
+        self.hears("READY=1");
+        service
+    }
 }
 
 #[test]
 fn systemd_hears_when_it_listens_lives_and_stops() {
     let device = Device::new();
-    let path = device.folder.path().join("systemd");
-    let systemd = UnixDatagram::bind(&path).unwrap();
-    systemd.set_read_timeout(Some(Duration::from_secs(300))).unwrap();
-    let mut command = device.command(&["serve", "--listen", "127.0.0.1:0", "--engine", "rten"]);
-    command.env("NOTIFY_SOCKET", &path).env("WATCHDOG_USEC", "300000").stdout(Stdio::piped());
+    let systemd = Systemd::of(&device);
+    let mut command = device.command(&SERVE);
+    command.env("NOTIFY_SOCKET", &systemd.path).env("WATCHDOG_USEC", "300000").stdout(Stdio::piped());
     let mut service = Running(command.spawn().unwrap());
-    let heard = hears(&systemd, "READY=1");
+    let heard = systemd.hears("READY=1");
     assert!(!heard.iter().any(|line| line == "WATCHDOG=1"), "{heard:?}");
     // It listens when it says so.
     let mut said = [0; 200];
@@ -65,46 +99,31 @@ fn systemd_hears_when_it_listens_lives_and_stops() {
     stream.read_to_string(&mut answer).unwrap();
     assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
     for _ in 0..3 {
-        hears(&systemd, "WATCHDOG=1");
+        systemd.hears("WATCHDOG=1");
     }
-    kill(Pid::from_raw(service.0.id().cast_signed()), Signal::SIGTERM).unwrap();
-    hears(&systemd, "STOPPING=1");
+    service.signal(Signal::SIGTERM);
+    systemd.hears("STOPPING=1");
     assert!(service.0.wait().unwrap().success());
-}
-
-/// Starts the service; what it tells systemd comes by `systemd`.
-fn serving(device: &Device, systemd: &UnixDatagram, path: &Path, starter: &[&str]) -> Running {
-    systemd.set_read_timeout(Some(Duration::from_secs(300))).unwrap();
-    let command = device.command(&["serve", "--listen", "127.0.0.1:0", "--engine", "rten"]);
-    let words = [command.get_program()].into_iter().chain(command.get_args());
-    let variables = command.get_envs().filter_map(|(name, value)| Some((name, value?)));
-    let mut started = Command::new(starter[0]);
-    started.args(&starter[1..]).args(words).envs(variables).env("NOTIFY_SOCKET", path).stdout(Stdio::null());
-    let service = Running(started.spawn().unwrap());
-    hears(systemd, "READY=1");
-    service
 }
 
 #[test]
 fn a_terminal_that_is_closed_ends_the_service_in_order_unless_it_shall_outlive_it() {
     let device = Device::new();
-    let path = device.folder.path().join("systemd");
-    let systemd = UnixDatagram::bind(&path).unwrap();
-    let tell = |service: &Running, signal| kill(Pid::from_raw(service.0.id().cast_signed()), signal).unwrap();
+    let systemd = Systemd::of(&device);
     // Whoever runs these tests may outlive a terminal, too (`nohup`, a runner of CI), and a child would inherit that.
-    let mut service = serving(&device, &systemd, &path, &["env", "--default-signal=HUP"]);
-    tell(&service, Signal::SIGHUP);
-    hears(&systemd, "STOPPING=1");
+    let mut service = systemd.serve(&device, &["env", "--default-signal=HUP"]);
+    service.signal(Signal::SIGHUP);
+    systemd.hears("STOPPING=1");
     // As bash and the kernel both do.
-    tell(&service, Signal::SIGHUP);
+    service.signal(Signal::SIGHUP);
     assert!(service.0.wait().unwrap().success());
 
-    let mut service = serving(&device, &systemd, &path, &["sh", "-c", "trap '' HUP; exec \"$@\"", "sh"]);
-    tell(&service, Signal::SIGHUP);
+    let mut service = systemd.serve(&device, &["sh", "-c", "trap '' HUP; exec \"$@\"", "sh"]);
+    service.signal(Signal::SIGHUP);
     std::thread::sleep(Duration::from_millis(500));
     assert!(service.0.try_wait().unwrap().is_none(), "it was to outlive its terminal");
-    tell(&service, Signal::SIGTERM);
-    hears(&systemd, "STOPPING=1");
+    service.signal(Signal::SIGTERM);
+    systemd.hears("STOPPING=1");
     assert!(service.0.wait().unwrap().success());
 }
 

@@ -122,7 +122,7 @@ impl FakeCamera {
     }
 
     /// From now on names its content so, or not at all if that is empty.
-    pub fn name_content(&self, kind: &str) {
+    pub fn set_content_type(&self, kind: &str) {
         *self.state.content_type.lock().unwrap() = Some(kind.to_owned());
     }
 

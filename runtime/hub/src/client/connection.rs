@@ -174,7 +174,18 @@ pub(super) struct HubConnection<'a> {
     pub replayed: bool,
 }
 
-impl HubConnection<'_> {
+impl<'a> HubConnection<'a> {
+    /// A connection over which nothing was sent yet.
+    pub fn new(
+        transport: &'a mut dyn Transport,
+        folder: &'a DeviceFolder,
+        key: SigningKey,
+        hub: HubKey,
+        retry: RetryPolicy,
+    ) -> Self {
+        Self { transport, folder, key, hub, retry, part: PartSize::default(), replayed: false }
+    }
+
     /// Asks the hub, and returns the body of its answer. A lost sequence number, as after a restored backup, is caught
     /// up with.
     pub fn call(&mut self, call: Call<'_>, observer: &mut dyn SyncObserver) -> Result<Vec<u8>, SyncError> {

@@ -25,7 +25,7 @@ use crate::overview::FleetOverview;
 use crate::page;
 use crate::protocol::{MAX_ENROLMENT, ObjectDigest, ReleaseId};
 use crate::rollout::{DEFAULT_CHANNEL, RolloutStage};
-use crate::store::{HubStore, MAX_CODE_HOURS, PackRelease, now};
+use crate::store::{HubStore, MAX_CODE_LIFETIME_HOURS, PackRelease, now};
 
 type Service = State<Arc<HubService>>;
 /// The number in a path, of whatever form: a stranger must not get to know that it was looked at.
@@ -106,8 +106,8 @@ pub(super) async fn fleet(State(hub): Service, headers: HeaderMap) -> Result<Res
 
 pub(super) async fn new_code(State(hub): Service, request: Request) -> Result<Response, Response> {
     let NewCode { channel, hours } = read(&hub, request).await?;
-    if !(1..=MAX_CODE_HOURS).contains(&hours) {
-        return Err(refused(&format!("\"hours\" must be from 1 to {MAX_CODE_HOURS}")));
+    if !(1..=MAX_CODE_LIFETIME_HOURS).contains(&hours) {
+        return Err(refused(&format!("\"hours\" must be from 1 to {MAX_CODE_LIFETIME_HOURS}")));
     }
     let valid = Duration::from_secs(3_600 * u64::from(hours));
     let code = run(&hub, move |store| store.new_code(&channel, valid, now())).await?;

@@ -12,7 +12,7 @@ use crate::protocol::{CodeKey, DeviceId, Enrolled, Enrolment, EnrolmentCode, Req
 use crate::rollout;
 
 /// Longest time that a code may count, in hours: a year.
-pub const MAX_CODE_HOURS: u32 = 24 * 366;
+pub const MAX_CODE_LIFETIME_HOURS: u32 = 24 * 366;
 
 /// A code as the database has it.
 struct CodeRecord {

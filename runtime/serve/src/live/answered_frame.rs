@@ -120,7 +120,7 @@ impl LiveWorker {
         let frame = PixelRect { x: 0, y: 0, width: picture.width(), height: picture.height() };
         let things = answered_things(foreground, bounds.unwrap_or(frame));
         if things.is_empty() {
-            self.track(name).things.add_empty();
+            self.track(name).things.add_frame_without_things();
             return Some(ShownRegion { empty: true, ..ShownRegion::default() });
         }
         let fill = self.input.mean_colour();
