@@ -206,8 +206,8 @@ impl File {
         Ok(Self { path: path.into(), values, faults })
     }
 
-    /// The command with this file's values for the defaults of its settings, but for those with a fault. Options that are
-    /// none may have a setting's name: `--region` of `orco classify` is not the service's.
+    /// The command with this file's values for the defaults of its settings, but for those with a fault. Options that
+    /// are none may have a setting's name: `--region` of `orco classify` is not the service's.
     pub fn apply(&self, command: Command) -> Command {
         let sound = |key: &str| self.values.get(key).filter(|_| !self.faults.contains_key(key));
         let values = |option: &Arg| option.get_long().and_then(sound);

@@ -2,7 +2,7 @@
 //!
 //! Modules stand in layers, each importing only from those above:
 //!
-//! - `setters` of options; `machine`: its name; [`memory`]: what this process may have; [`error`]: why it does not start, and why it refuses
+//! - `machine`: its name; [`memory`]: what this process may have; [`error`]: why it does not start, and why it refuses
 //!   a request, with the codes of that;
 //! - `blocking`: work that may take a while, away from the threads that serve;
 //! - [`admission`]: how much memory pictures take together, however many requests there are;
@@ -90,7 +90,6 @@ pub mod rules;
 pub mod server;
 pub mod service;
 mod service_watchdog;
-mod setters;
 pub mod shots;
 pub mod sighting_recorder;
 pub mod sightings;

@@ -30,7 +30,6 @@ use crate::inbox::Inbox;
 use crate::knowledge::Knowledge;
 use crate::live_snapshot::{LiveSnapshot, ShownRegion};
 use crate::prediction::ClassProbability;
-use crate::setters::setters;
 use crate::telemetry::Telemetry;
 use crate::thing_tracks::ThingIds;
 use crate::worker::{self, Worker};
@@ -64,7 +63,7 @@ impl Default for LiveSettings {
     }
 }
 
-setters! {
+orco_runtime::setters! {
     LiveSettings:
     frames: usize,
     per_second: f32,

@@ -18,7 +18,6 @@ use crate::error::ServeError;
 use crate::guard::{Guard, GuardRules};
 use crate::health::Health;
 use crate::service::Service;
-use crate::setters::setters;
 use crate::tls::Tls;
 use crate::token::Token;
 use crate::{process_limits, routes, service_watchdog};
@@ -66,7 +65,7 @@ impl Default for ServerOptions {
     }
 }
 
-setters! {
+orco_runtime::setters! {
     ServerOptions:
     listen: SocketAddr,
     token_file: Option<PathBuf>,

@@ -24,7 +24,6 @@ use crate::inbox::{self, Inbox};
 use crate::job::Job;
 use crate::live::{self, LiveCamera};
 use crate::metric::Metrics;
-use crate::setters::setters;
 use crate::shots::{self, PendingShots};
 use crate::sightings::Sightings;
 use crate::statistics::InferenceStatistics;
@@ -52,7 +51,7 @@ impl Default for RetentionOptions {
     }
 }
 
-setters! {
+orco_runtime::setters! {
     RetentionOptions:
     thumbnails: bool,
     frames: usize,

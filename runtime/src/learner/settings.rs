@@ -138,23 +138,8 @@ pub struct LearnerSettings {
     pub shot_checks: ShotChecks,
 }
 
-/// Setters, to be called one after the other on [`LearnerSettings::default`].
-macro_rules! setters {
-    ($($field:ident: $kind:ty),+ $(,)?) => {
-        impl LearnerSettings {
-            $(
-                #[doc = concat!("The same settings with another `", stringify!($field), "`.")]
-                #[must_use]
-                pub fn $field(mut self, $field: $kind) -> Self {
-                    self.$field = $field;
-                    self
-                }
-            )+
-        }
-    };
-}
-
-setters! {
+crate::setters! {
+    LearnerSettings:
     seed: u64,
     forgetting_budget: Option<f32>,
     false_alarms: f32,

@@ -14,7 +14,6 @@ use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
 
 use crate::machine::host_name;
-use crate::setters::setters;
 use crate::token::is_exposed;
 
 /// Longest password that MQTT transmits, in bytes.
@@ -158,7 +157,7 @@ pub struct MqttSettings {
     pub pictures: bool,
 }
 
-setters! {
+orco_runtime::setters! {
     MqttSettings:
     user: Option<String>,
     password_file: Option<PathBuf>,

@@ -1,6 +1,8 @@
-//! Setters of options, so that programs go on to compile when there is one option more.
+//! Setters of settings and options, so that programs go on to compile when there is one more.
 
-/// Setters of an options type, to be called one after the other.
+/// Setters of a type of this project's crates, to be called one after the other.
+#[doc(hidden)]
+#[macro_export]
 macro_rules! setters {
     ($options:ident: $($field:ident: $kind:ty),+ $(,)?) => {
         impl $options {
@@ -15,4 +17,3 @@ macro_rules! setters {
         }
     };
 }
-pub(crate) use setters;
