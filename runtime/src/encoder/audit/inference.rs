@@ -1,6 +1,6 @@
 //! Infers the shape of every tensor of a graph for an input of a given shape, and sums up the cost of the graph;
-//! refuses what exceeds [`super::limits`]. Nothing is computed but short lists: of integers, which become shapes, and, before
-//! constants are folded, of the floats ([`floats`]) that exporters compute such integers of.
+//! refuses what exceeds [`super::limits`]. Nothing is computed but short lists: of integers, which become shapes, and,
+//! before constants are folded, of the floats ([`floats`]) that exporters compute such integers of.
 
 use super::call::{NodeCall, RuleError};
 use super::floats;
@@ -43,8 +43,8 @@ pub fn infer_before_folding(graph: &Graph, input: &[u64]) -> AuditResult<Inferen
     infer_with(graph, input, true)
 }
 
-/// What is known of every value for an input, before constants are folded. No sum of the graph is compared with its limit:
-/// [`infer_before_folding`] does that.
+/// What is known of every value for an input, before constants are folded. No sum of the graph is compared with its
+/// limit: [`infer_before_folding`] does that.
 ///
 /// # Errors
 /// As [`infer`], but for the sums.
