@@ -73,6 +73,11 @@ pub struct BackboneFacts {
 }
 
 impl BackboneFacts {
+    /// Whether it was brought as an ONNX file, not trained with the bundle.
+    pub fn is_brought(&self) -> bool {
+        self.multiply_adds == 0
+    }
+
     /// Its multiply-adds for one image, in words.
     pub fn work(&self) -> String {
         match self.multiply_adds {
@@ -121,9 +126,10 @@ pub struct Provenance {
     pub trained_on: String,
     /// Seed of the run.
     pub seed: u64,
-    /// Epochs of pretraining.
+    /// Epochs of pretraining; 0 on a backbone that was brought. Older programs wrote the recipe's number there, too, so
+    /// `orco-lab seeds` takes a bundle of theirs and one of today for trainings of different length.
     pub pretrain_epochs: usize,
-    /// Epochs of base alignment.
+    /// Epochs of base alignment, those that the steps of a recipe take on its images.
     pub align_epochs: usize,
 }
 

@@ -74,7 +74,7 @@ pub struct Recipe {
     pub learn: MethodConfig,
 }
 
-/// Reads settings of phase 3: a preset and what differs from it.
+/// Reads settings of phase 3, of what is kept of a shot, and of answers: a preset and what differs from it.
 fn learn<'de, D: Deserializer<'de>>(deserializer: D) -> Result<MethodConfig, D::Error> {
     let mut changes = toml::Table::deserialize(deserializer)?;
     let all = toml::Table::try_from(MethodConfig::published()).expect("settings are a table");
@@ -89,7 +89,7 @@ fn learn<'de, D: Deserializer<'de>>(deserializer: D) -> Result<MethodConfig, D::
     with_changes(&preset, changes).map_err(D::Error::custom)
 }
 
-/// Settings of phase 3 with some of their fields changed.
+/// Settings of phase 3, of what is kept of a shot, and of answers, with some of their fields changed.
 ///
 /// # Errors
 /// If there is no such field, or its value is of another type.
@@ -196,11 +196,11 @@ impl Recipe {
         self.align.check()?;
         self.export.check()?;
         let side = self.data.side();
-        let left = self.backbone.architecture != Architecture::Resnet12 || side >= 16 || self.backbone.onnx.is_some();
+        let left = self.backbone.architecture != Architecture::Resnet12 || side >= 16 || self.backbone.is_brought();
         demand("data.image_size", side, left, "at least 16 for resnet12, which halves it four times")?;
         let scaled = self.pretrain.precision != Arithmetic::F16 || !self.align.train_backbone;
         demand("pretrain.precision", "f16", scaled, "bf16 or f32 where align.train_backbone is true")?;
-        let own = self.backbone.onnx.is_none();
+        let own = !self.backbone.is_brought();
         demand("align.train_backbone", true, own || !self.align.train_backbone, "false where backbone.onnx is set")?;
         demand("align.mirrored", true, own || !self.align.mirrored, "false where backbone.onnx is set")?;
         let once = self.data.look.is_whole();

@@ -33,7 +33,7 @@ pub fn open_data(images: &ImageArguments, group: &RankGroup) -> Result<(Recipe, 
 fn open_images(mut recipe: Recipe, images: &ImageArguments, group: &RankGroup) -> Result<(Recipe, DataSet)> {
     recipe.seed = images.seed.unwrap_or(recipe.seed);
     // Before images are read, and phase 1 is trained.
-    if recipe.backbone.onnx.is_none() && recipe.pretrain.epochs > 0 {
+    if !recipe.backbone.is_brought() && recipe.pretrain.epochs > 0 {
         group.require_divisible("pretrain.batch", recipe.pretrain.batch)?;
     }
     group.require_divisible("align.batch", recipe.align.batch)?;
@@ -217,7 +217,7 @@ impl TrainingJob {
     /// # Errors
     /// As for [`pretrain`].
     pub fn pretrain(&mut self, until: Option<usize>) -> Result<()> {
-        if self.model.onnx.is_some() || self.recipe.pretrain.epochs == 0 {
+        if self.model.is_brought() || self.recipe.pretrain.epochs == 0 {
             log::info!("phase 1 is left out: the backbone is given");
             return Ok(());
         }
@@ -244,7 +244,7 @@ impl TrainingJob {
     pub fn align_sharing(&mut self, features: &mut SharedFeatures) -> Result<Targets> {
         let Self { recipe, data, model, run } = self;
         interrupt::enter(Activity::Run);
-        if model.onnx.is_none() {
+        if !model.is_brought() {
             data.train.move_pixels_to(model.device());
         }
         let what = "align.batch or align.cached_views";

@@ -89,6 +89,11 @@ impl Model {
         Self { store, backbone, onnx: None, head, classifier, classifier_bias, channels, look }
     }
 
+    /// Whether the user brings the feature extractor.
+    pub fn is_brought(&self) -> bool {
+        self.onnx.is_some()
+    }
+
     /// Where the model's tensors live.
     pub fn device(&self) -> Device {
         self.store.device()

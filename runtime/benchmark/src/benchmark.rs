@@ -73,9 +73,6 @@ pub fn distinct_draws(asked: usize, shots: usize, candidates: impl IntoIterator<
     if candidates.into_iter().all(|count| count <= shots) { asked.min(1) } else { asked }
 }
 
-/// What programs say where fewer draws differ than were asked for.
-pub const ONE_DRAW: &str = "every class has as many candidates as a draw takes, so all draws hold the same shots";
-
 /// Classes known after each session: the base classes after session 0, then as many more as each session's `ways`.
 pub fn classes_after(base: usize, ways: impl IntoIterator<Item = usize>) -> Vec<usize> {
     let mut known = Vec::from([base]);
@@ -130,6 +127,18 @@ impl Benchmark {
             Ok(benchmark)
         } else {
             Err(BenchmarkError::Decode { path, source: DecodeError::Body })
+        }
+    }
+
+    /// As [`Self::of`]; none if the bundle carries no such file.
+    ///
+    /// # Errors
+    /// [`BenchmarkError`] if it is damaged.
+    pub fn if_carried(bundle: &Bundle) -> Result<Option<Self>, BenchmarkError> {
+        match Self::of(bundle) {
+            Ok(benchmark) => Ok(Some(benchmark)),
+            Err(BenchmarkError::Missing { .. }) => Ok(None),
+            Err(error) => Err(error),
         }
     }
 

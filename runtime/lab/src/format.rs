@@ -19,6 +19,17 @@ pub fn print(line: impl Display) -> Result<(), PrintError> {
     Ok(writeln!(io::stdout(), "{line}")?)
 }
 
+/// What is said where fewer draws differ than were asked for.
+const EQUAL_DRAWS: &str = "every class has as many candidates as a draw takes, so all draws hold the same shots";
+
+/// Says so where fewer draws are measured than were asked for, since the others are equal to them.
+///
+/// # Errors
+/// As [`print`].
+pub fn say_of_draws(draws: usize, asked: usize) -> Result<(), PrintError> {
+    if draws < asked { print(EQUAL_DRAWS) } else { Ok(()) }
+}
+
 /// What stands above [lines](fn@line) whose names take so many columns; `theirs` is the title of the last column.
 /// Session 0 is what phases 1 and 2 reach on base classes.
 pub fn heading(width: usize, theirs: &str) -> String {

@@ -210,7 +210,7 @@ impl fmt::Debug for System {
 pub(crate) struct SystemContext<'a> {
     pub base_model: &'a BaseModel,
     pub benchmark: &'a Benchmark,
-    /// Settings of phase 3: the system's own, where it brings some.
+    /// Settings of phase 3, of what is kept of a shot, and of answers: the system's own, where it brings some.
     pub config: &'a MethodConfig,
     pub seed: u64,
     pub workers: &'a dyn Workers,

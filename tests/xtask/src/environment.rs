@@ -119,9 +119,14 @@ pub fn cargo() -> Command {
     command
 }
 
+/// The path that this environment variable names, unless it is empty.
+pub fn path_from_variable(variable: &str) -> Option<PathBuf> {
+    env::var_os(variable).filter(|path| !path.is_empty()).map(PathBuf::from)
+}
+
 /// The user's own copy of a library or a program, which this environment variable names.
 pub fn own_copy(variable: &str) -> Option<PathBuf> {
-    env::var_os(variable).filter(|own| !own.is_empty()).map(|own| found_everywhere(own.into()))
+    path_from_variable(variable).map(found_everywhere)
 }
 
 /// A path that leads to the same file from every folder, for Cargo runs tests in those of their packages. A name alone

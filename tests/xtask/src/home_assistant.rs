@@ -1,14 +1,13 @@
 //! A Python with Home Assistant's core, which needs a newer one than most machines have: in a Debian of its own, with a
 //! script that enters it.
 
-use std::env;
 use std::error::Error;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use crate::cache::Cache;
-use crate::environment::{HOME_ASSISTANT, own_copy, quoted, workspace};
+use crate::environment::{HOME_ASSISTANT, own_copy, path_from_variable, quoted, workspace};
 use crate::error::SetupCause;
 use crate::metadata::target_folder;
 use crate::process::run;
@@ -58,7 +57,7 @@ fn fill(root: &Root) -> Result<(), Box<dyn Error>> {
     run(&mut root.command(&[], &["python3", "-m", "venv", VENV]))?;
     let pip = format!("{VENV}/bin/pip");
     // In there pip trusts whom this machine trusts, and takes the same way out.
-    let authorities = env::var_os(AUTHORITIES).map(PathBuf::from);
+    let authorities = path_from_variable(AUTHORITIES);
     let shared: Vec<&Path> = authorities.iter().filter_map(|file| file.parent()).collect();
     let words = [&[pip.as_str(), "install", "--no-cache-dir", "--quiet"][..], &WHEELS].concat();
     run(root.command(&shared, &words).envs(of_this_machine(&INDEX)).envs(of_this_machine(&PROXIES)))

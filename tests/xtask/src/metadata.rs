@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use serde_json::Value;
 
-use crate::environment::{cargo, workspace};
+use crate::environment::{cargo, path_from_variable, workspace};
 use crate::process::output;
 
 /// The members of the workspace and where they are built, as `cargo metadata` says it.
@@ -48,7 +48,6 @@ pub fn target_folder() -> Result<PathBuf, Box<dyn Error>> {
 /// # Errors
 /// If there is no home folder.
 pub fn cargo_home() -> Result<PathBuf, Box<dyn Error>> {
-    let named = std::env::var_os("CARGO_HOME").filter(|home| !home.is_empty()).map(PathBuf::from);
-    let home = named.or_else(|| Some(std::env::home_dir()?.join(".cargo")));
+    let home = path_from_variable("CARGO_HOME").or_else(|| Some(std::env::home_dir()?.join(".cargo")));
     Ok(home.ok_or("neither CARGO_HOME nor HOME is set")?)
 }

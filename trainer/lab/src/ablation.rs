@@ -104,7 +104,7 @@ fn variants_of_head(
 
 /// Refuses a recipe that leaves nothing to vary.
 fn check(question: Question, recipe: &Recipe) -> Result<()> {
-    let given = recipe.backbone.onnx.is_some() || recipe.pretrain.epochs == 0;
+    let given = recipe.backbone.is_brought() || recipe.pretrain.epochs == 0;
     if given && matches!(question, Question::Pretraining | Question::Backbone) {
         bail!("the recipe's backbone is given, not trained; \"{}\" needs a recipe with [pretrain]", question.name());
     }
@@ -115,7 +115,7 @@ fn check(question: Question, recipe: &Recipe) -> Result<()> {
         bail!("\"backbone\" compares families at one width; name one of them in [backbone]");
     }
     if question == Question::Frozen {
-        check_trainable(recipe.backbone.onnx.is_some())?;
+        check_trainable(recipe.backbone.is_brought())?;
     }
     Ok(())
 }

@@ -187,7 +187,7 @@ pub(crate) fn check_trainable(is_brought: bool) -> Result<()> {
 /// # Errors
 /// If there is nothing to compare, or a share is no number of at least 0.
 pub fn check(model: &Model, learn: &MethodConfig, shares: &[f64]) -> Result<()> {
-    check_trainable(model.onnx.is_some())?;
+    check_trainable(model.is_brought())?;
     if !model.look.is_whole() {
         bail!("the recipe has a data.look, but what is trained here sees whole images; leave it out");
     }

@@ -4,10 +4,10 @@ use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 use orco_benchmark::Metric;
-use orco_benchmark::benchmark::{Benchmark, ONE_DRAW};
+use orco_benchmark::benchmark::Benchmark;
 use orco_core::config::MethodConfig;
 use orco_lab::ablation::Ablation;
-use orco_lab::format::print;
+use orco_lab::format::{print, say_of_draws};
 use orco_lab::{Measurement, System};
 use orco_runtime::bundle::Bundle;
 use orco_trainer::config::with_changes;
@@ -34,9 +34,7 @@ pub fn tune(bundle: &Path, trials: &[String], asked: usize, seed: u64) -> Result
     let changes = trials.iter().map(|trial| changed(&base_model.config, trial)).collect::<Result<Vec<_>>>()?;
     let draws = benchmark.distinct_draws(asked);
     print(format!("measured on {}, draws: {draws}", benchmark.source))?;
-    if draws < asked {
-        print(ONE_DRAW)?;
-    }
+    say_of_draws(draws, asked)?;
     print("aHM            aACC")?;
     let show = |name: &str, system: System, config: &MethodConfig| -> Result<()> {
         let measurement = Measurement { base_model, benchmark: &benchmark, system, config, seed };

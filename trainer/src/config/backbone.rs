@@ -115,9 +115,14 @@ impl Stem {
 }
 
 impl BackboneConfig {
+    /// Whether it is a whole model that the user brings, not one that is trained here.
+    pub fn is_brought(&self) -> bool {
+        self.onnx.is_some()
+    }
+
     /// Whether there is something to start from, so that phase 1 may be left out.
     pub fn is_given(&self) -> bool {
-        self.weights.is_some() || self.onnx.is_some()
+        self.weights.is_some() || self.is_brought()
     }
 
     /// Mean and deviation of the pixels that published weights were trained with, where the architecture has some.
@@ -125,23 +130,23 @@ impl BackboneConfig {
         use Architecture::{EfficientnetLite0, EfficientnetLite1, EfficientnetLite2};
         // (pixel - 127) / 128, pixels from 0 to 255.
         let is_lite = matches!(self.architecture, EfficientnetLite0 | EfficientnetLite1 | EfficientnetLite2);
-        (self.onnx.is_none() && is_lite).then_some(([127.0 / 255.0; 3], [128.0 / 255.0; 3]))
+        (!self.is_brought() && is_lite).then_some(([127.0 / 255.0; 3], [128.0 / 255.0; 3]))
     }
 
     pub(super) fn check(&self) -> Result<(), ConfigError> {
         let width = self.width;
-        let made = self.onnx.is_some() || !self.architecture.has_width() || (1..=1024).contains(&width);
+        let made = self.is_brought() || !self.architecture.has_width() || (1..=1024).contains(&width);
         demand("backbone.width", width, made, "from 1 to 1024")?;
         let fits = self.stem == Stem::Small || self.architecture == Architecture::Resnet18;
         demand("backbone.stem", "imagenet", fits, "left out unless backbone.architecture is \"resnet18\"")?;
-        let alone = self.onnx.is_none() || self.weights.is_none();
+        let alone = !self.is_brought() || self.weights.is_none();
         demand("backbone.weights", "set", alone, "left out where backbone.onnx names a whole model")?;
-        let shown = self.onnx.is_some() || (self.mean.is_none() && self.deviation.is_none());
+        let shown = self.is_brought() || (self.mean.is_none() && self.deviation.is_none());
         demand("backbone.mean", "set", shown, "left out, deviation too, unless backbone.onnx names a model")?;
         let paired = self.mean.is_some() == self.deviation.is_some();
         let lone = if self.mean.is_some() { "backbone.mean" } else { "backbone.deviation" };
         demand(lone, "given alone", paired, "given together with the other of mean and deviation, or left out")?;
-        let chosen = self.onnx.is_some() || (self.output.is_none() && self.pool.is_none());
+        let chosen = self.is_brought() || (self.output.is_none() && self.pool.is_none());
         demand("backbone.output", "set", chosen, "left out, pool too, unless backbone.onnx names a model")?;
         let finite = self.mean.iter().chain(&self.deviation).flatten().all(|value| value.is_finite());
         demand("backbone.mean", "not finite", finite, "three numbers, as backbone.deviation")?;

@@ -195,7 +195,7 @@ impl<'a> BundleSource<'a> {
                 trained_on: trained_on(self.recipe, self.split),
                 seed: self.recipe.seed,
                 // A recipe's phase 1 is left out where the command line brings the backbone.
-                pretrain_epochs: if model.onnx.is_some() { 0 } else { self.recipe.pretrain.epochs },
+                pretrain_epochs: if model.is_brought() { 0 } else { self.recipe.pretrain.epochs },
                 align_epochs: self.recipe.align.for_images_on(self.split.base.len(), ranks).epochs,
             },
             files,

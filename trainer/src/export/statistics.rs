@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
-use orco_benchmark::benchmark::{Benchmark, BenchmarkError};
+use orco_benchmark::benchmark::Benchmark;
 use orco_core::config::MethodConfig;
 use orco_lab::statistics::{Features, UnseenPictures, class_means, fit};
 use orco_runtime::bundle::Bundle;
@@ -120,9 +120,8 @@ pub fn add_statistics(folder: &Path, recipe: &Recipe, data: &DataSet) -> Result<
     );
     let side = recipe.data.side();
     // A backbone that was brought may take images of another size than the recipe's.
-    let is_brought = bundle.manifest.backbone.multiply_adds == 0;
     ensure!(
-        is_brought || [input.width, input.height] == [side; 2],
+        bundle.manifest.backbone.is_brought() || [input.width, input.height] == [side; 2],
         "the backbone of {} takes images of {} x {} pixels, but the recipe's data.image_size is {side}; give the \
          recipe that it was made from",
         folder.display(),
@@ -139,11 +138,7 @@ pub fn add_statistics(folder: &Path, recipe: &Recipe, data: &DataSet) -> Result<
     let mut encoder = Onnx::pool(&bundle.backbone, &input).context("features are computed with ONNX Runtime")?;
     let (train, split) = (&data.train, &data.split);
     let values = clean_features(&mut encoder, &input, base_model.head.inputs, train, &split.base)?;
-    let benchmark = match Benchmark::of(&bundle) {
-        Ok(benchmark) => Some(benchmark),
-        Err(BenchmarkError::Missing { .. }) => None,
-        Err(error) => return Err(error.into()),
-    };
+    let benchmark = Benchmark::if_carried(&bundle)?;
     if let Some(benchmark) = &benchmark {
         let classes: Vec<u32> = split.base.iter().map(|&index| u32::from(train.labels[index])).collect();
         let (inputs, features) = (base_model.head.inputs, Features { values: &values, classes: &classes });

@@ -72,6 +72,15 @@ pub struct NodeProto {
     pub op_type: String,
     #[prost(message, repeated, tag = "5")]
     pub attribute: Vec<AttributeProto>,
+    #[prost(string, tag = "7")]
+    pub domain: String,
+}
+
+impl NodeProto {
+    /// The attribute of this name.
+    pub fn named(&self, name: &str) -> Option<&AttributeProto> {
+        self.attribute.iter().find(|attribute| attribute.name == name)
+    }
 }
 
 /// `onnx.AttributeProto`.
@@ -83,6 +92,8 @@ pub struct AttributeProto {
     pub f: Option<f32>,
     #[prost(int64, optional, tag = "3")]
     pub i: Option<i64>,
+    #[prost(bytes = "vec", optional, tag = "4")]
+    pub s: Option<Vec<u8>>,
     #[prost(int64, repeated, packed = "false", tag = "8")]
     pub ints: Vec<i64>,
     #[prost(int32, tag = "20")]
@@ -181,7 +192,14 @@ impl ValueInfoProto {
 
 /// A node of one output, whose name it has.
 pub fn node(operator: &str, input: Vec<String>, name: &str, attribute: Vec<AttributeProto>) -> NodeProto {
-    NodeProto { input, output: vec![name.into()], name: name.into(), op_type: operator.into(), attribute }
+    NodeProto {
+        input,
+        output: vec![name.into()],
+        name: name.into(),
+        op_type: operator.into(),
+        attribute,
+        domain: String::new(),
+    }
 }
 
 /// An attribute that is a whole number.

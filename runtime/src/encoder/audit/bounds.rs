@@ -10,7 +10,7 @@ use super::graph::Graph;
 pub use super::inference::Inference;
 use super::inference::infer;
 #[cfg(feature = "onnx")]
-use super::inference::{infer_unfolded, infer_values};
+use super::inference::{infer_before_folding, infer_types_before_folding};
 #[cfg(feature = "onnx")]
 use super::tensor::DataType;
 use super::{AuditError, audit, audit_layers};
@@ -80,13 +80,13 @@ impl Bounds {
 pub(in crate::encoder) fn check_unfolded(model: &[u8]) -> Result<Inference, AuditError> {
     super::audit_unfolded(model)?;
     let graph = Graph::read(model)?;
-    infer_unfolded(&graph, &declared_shape(&graph)?)
+    infer_before_folding(&graph, &declared_shape(&graph)?)
 }
 
-/// Whole numbers that a node of a model makes whatever the pictures and however many.
+/// Whole numbers that a node of a model makes whatever the pictures and however many: constants that can be folded.
 #[cfg(feature = "onnx")]
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct KnownNumbers {
+pub struct ConstantIntegers {
     /// The sides of the tensor.
     pub shape: Vec<u64>,
     /// Its numbers, row-major, of 64 bits.
@@ -99,21 +99,22 @@ pub struct KnownNumbers {
 /// # Errors
 /// [`AuditError`] names what is refused.
 #[cfg(feature = "onnx")]
-pub fn known_numbers(model: &[u8]) -> Result<HashMap<String, KnownNumbers>, AuditError> {
-    check_unfolded(model)?;
+pub fn constant_integers(model: &[u8]) -> Result<HashMap<String, ConstantIntegers>, AuditError> {
+    super::audit_unfolded(model)?;
     let (graph, names) = Graph::read_with_names(model)?;
     let one = declared_shape(&graph)?;
+    infer_before_folding(&graph, &one)?;
     let mut two = one.clone();
     two.iter_mut().take(1).for_each(|pictures| *pictures *= 2);
     // What is the same for one picture and for two does not come from their number.
-    let [of_one, of_two] = [infer_values(&graph, &one)?, infer_values(&graph, &two)?];
-    let known = |(name, index): (&[u8], u32)| {
+    let [of_one, of_two] = [infer_types_before_folding(&graph, &one)?, infer_types_before_folding(&graph, &two)?];
+    let constant = |(name, index): (&[u8], u32)| {
         let (tensor, other) = (of_one[index as usize].as_ref()?, of_two[index as usize].as_ref()?);
         let is_same = tensor.shape == other.shape && tensor.values == other.values;
         let numbers = tensor.values.clone().filter(|_| is_same && tensor.data_type == DataType::INT64)?;
-        Some((str::from_utf8(name).ok()?.to_owned(), KnownNumbers { shape: tensor.shape.clone(), numbers }))
+        Some((str::from_utf8(name).ok()?.to_owned(), ConstantIntegers { shape: tensor.shape.clone(), numbers }))
     };
-    Ok(names.iter().filter_map(known).collect())
+    Ok(names.iter().filter_map(constant).collect())
 }
 
 /// Looks through a model as [`audit_layers`] does, and infers what it costs for one image of the shape that it declares.

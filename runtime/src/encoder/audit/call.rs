@@ -34,7 +34,7 @@ pub struct NodeCall<'a> {
     pub node: &'a Node,
     pub inputs: &'a [Option<&'a TensorType>],
     /// Whether constants are going to be folded, and what is left of the model audited again.
-    pub is_unfolded: bool,
+    pub folds: bool,
 }
 
 /// The outputs of a node, and what computing them costs.
@@ -222,6 +222,21 @@ pub fn broadcast_indices(shape: &[u64], source: &[u64]) -> impl Iterator<Item = 
         }
         place as usize
     })
+}
+
+/// What `value` makes of the elements at each position of inputs that are broadcast to `shape`, each a shape with its
+/// elements; none if it makes nothing of some.
+pub fn at_each_position<T: Copy>(
+    shape: &[u64],
+    inputs: &[(&[u64], &[T])],
+    value: impl Fn(&[T]) -> Option<T>,
+) -> Option<Vec<T>> {
+    let mut places: Vec<_> = inputs.iter().map(|(source, _)| broadcast_indices(shape, source)).collect();
+    let mut each = || {
+        let at = places.iter_mut().map(Iterator::next).collect::<Option<Vec<usize>>>()?;
+        value(&at.iter().zip(inputs).map(|(&at, (_, elements))| elements[at]).collect::<Vec<T>>())
+    };
+    (0..product(shape)).map(|_| each()).collect()
 }
 
 /// The values of a tensor of `shape`: `position` maps the position of each to that of its source in the input.

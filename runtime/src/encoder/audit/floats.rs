@@ -4,7 +4,7 @@
 //! What is followed here is computed by ONNX Runtime afterwards. So only operations count whose result IEEE 754 fixes to the
 //! last bit: one that came out otherwise there could be multiplied to another shape than the one that was bounded.
 
-use super::call::{NodeCall, broadcast_indices};
+use super::call::{NodeCall, at_each_position};
 use super::tensor::{DataType, SHORT, TensorType};
 
 /// The output of a node with its floats, or with whole numbers that were floats, where they are known.
@@ -45,7 +45,7 @@ fn floats_of<'a>(call: &NodeCall<'a>, at: usize) -> Option<&'a Vec<f32>> {
 
 /// A float without its fraction, if that is a number of 64 bits.
 fn whole(float: f32) -> Option<i64> {
-    (float.is_finite() && float.abs() < 2f32.powi(62)).then_some(float as i64)
+    (float.abs() < 2f32.powi(62)).then_some(float as i64)
 }
 
 /// Makes one float of those at the same position of each input; none if it takes another number of them.
@@ -97,13 +97,11 @@ fn clipped(call: &NodeCall<'_>) -> Option<Vec<f32>> {
 
 /// What is made of floats at the same position of inputs that are broadcast to the shape of the output.
 fn elementwise(call: &NodeCall<'_>, shape: &[u64], value: Arithmetic) -> Option<Vec<f32>> {
-    let floats: Vec<&Vec<f32>> = (0..call.inputs.len()).map(|at| floats_of(call, at)).collect::<Option<_>>()?;
-    let mut places: Vec<_> = call.inputs.iter().flatten().map(|input| broadcast_indices(shape, &input.shape)).collect();
-    let mut each = || {
-        let at = places.iter_mut().map(Iterator::next).collect::<Option<Vec<usize>>>()?;
-        value(&at.iter().zip(&floats).map(|(&at, floats)| floats[at]).collect::<Vec<f32>>())
-    };
-    (0..shape.iter().product::<u64>()).map(|_| each()).collect()
+    let known = call.inputs.iter().map(|input| {
+        let input = (*input)?;
+        Some((&*input.shape, input.floats.as_deref()?))
+    });
+    at_each_position(shape, &known.collect::<Option<Vec<_>>>()?, value)
 }
 
 #[cfg(test)]
@@ -127,7 +125,7 @@ mod tests {
         let (name, rule) = (String::new(), operators::rule(operator).unwrap());
         let node = Node { name, operator: operator.into(), rule, inputs: vec![], outputs: vec![], attributes };
         let inputs: Vec<Option<&TensorType>> = inputs.iter().map(Some).collect();
-        let call = NodeCall { node: &node, inputs: &inputs, is_unfolded: true };
+        let call = NodeCall { node: &node, inputs: &inputs, folds: true };
         let Ok(NodeOutput { outputs, .. }) = rule(&call) else { panic!("{operator}") };
         follow(&call, outputs.into_iter().next().unwrap())
     }

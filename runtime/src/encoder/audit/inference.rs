@@ -1,5 +1,6 @@
 //! Infers the shape of every tensor of a graph for an input of a given shape, and sums up the cost of the graph;
-//! refuses what exceeds [`super::limits`]. Nothing is computed but short lists of integers, which become shapes.
+//! refuses what exceeds [`super::limits`]. Nothing is computed but short lists: of integers, which become shapes, and,
+//! before constants are folded, of the floats ([`floats`]) that exporters compute such integers of.
 
 use super::call::{NodeCall, RuleError};
 use super::floats;
@@ -38,16 +39,17 @@ pub fn infer(graph: &Graph, input: &[u64]) -> AuditResult<Inference> {
 /// # Errors
 /// As [`infer`].
 #[cfg(feature = "onnx")]
-pub fn infer_unfolded(graph: &Graph, input: &[u64]) -> AuditResult<Inference> {
+pub fn infer_before_folding(graph: &Graph, input: &[u64]) -> AuditResult<Inference> {
     infer_with(graph, input, true)
 }
 
-/// What is known of every value for an input, before constants are folded.
+/// What is known of every value for an input, before constants are folded. No sum of the graph is compared with its
+/// limit: [`infer_before_folding`] does that.
 ///
 /// # Errors
-/// As [`infer`].
+/// As [`infer`], but for the sums.
 #[cfg(feature = "onnx")]
-pub fn infer_values(graph: &Graph, input: &[u64]) -> AuditResult<Vec<Option<TensorType>>> {
+pub fn infer_types_before_folding(graph: &Graph, input: &[u64]) -> AuditResult<Vec<Option<TensorType>>> {
     let mut walk = InferenceWalk::new(graph, input, true);
     graph.nodes.iter().try_for_each(|node| walk.visit(node))?;
     Ok(walk.tensors)
@@ -100,7 +102,7 @@ impl<'a> InferenceWalk<'a> {
         let known = |value: &Option<u32>| value.and_then(|value| self.tensors[value as usize].as_ref());
         let inputs: Vec<Option<&TensorType>> = node.inputs.iter().map(known).collect();
         let constant = inputs.iter().flatten().all(|input| input.constant);
-        let call = NodeCall { node, inputs: &inputs, is_unfolded: self.folds };
+        let call = NodeCall { node, inputs: &inputs, folds: self.folds };
         let mut result = (node.rule)(&call).map_err(|error| no_shape(node, error))?;
         if self.folds {
             result.outputs = result.outputs.into_iter().map(|output| floats::follow(&call, output)).collect();

@@ -4,10 +4,10 @@
 mod adapt;
 mod decompose;
 mod fold;
+mod half_precision;
 mod parts;
 mod pixels;
-mod widen;
 
 pub(super) use adapt::{Adaptation, Adapted, adapt, names};
 pub(super) use fold::without_constant_nodes;
-pub(super) use pixels::{AS_BYTES, are_of_bytes};
+pub(super) use pixels::{BYTE_CHANNELS, are_byte_channels};

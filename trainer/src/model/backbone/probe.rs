@@ -9,7 +9,7 @@ use orco_runtime::encoder::rten::Rten;
 use orco_runtime::encoder::{EncodeError, Encoder};
 use orco_runtime::image::Preprocessing;
 
-use super::foreign_onnx::are_of_bytes;
+use super::foreign_onnx::are_byte_channels;
 use crate::data::dataset::Channels;
 
 /// Images that are tried.
@@ -91,7 +91,7 @@ pub(super) fn probe(model: &[u8], input: &Preprocessing) -> Result<usize, ProbeE
 /// its features grow with what it is fed with.
 fn range(input: &Preprocessing) -> (f32, f32) {
     let Preprocessing { mean, deviation, .. } = *input;
-    if are_of_bytes(Channels { mean, deviation }) { (0.0, 255.0) } else { (-1.0, 1.0) }
+    if are_byte_channels(Channels { mean, deviation }) { (0.0, 255.0) } else { (-1.0, 1.0) }
 }
 
 /// The lowest cosine between rows; 1 where both are the same, zero or not.

@@ -12,7 +12,9 @@ use orco_state::codec;
 use prost::Message;
 use tch::{Kind, Tensor};
 
-use super::foreign_onnx::{AS_BYTES, Adaptation, Adapted, adapt, are_of_bytes, names, without_constant_nodes};
+use super::foreign_onnx::{
+    Adaptation, Adapted, BYTE_CHANNELS, adapt, are_byte_channels, names, without_constant_nodes,
+};
 use super::probe::{ProbeError, probe};
 use crate::config::BackboneConfig;
 use crate::data::augment::normalise;
@@ -127,9 +129,9 @@ impl OnnxBackbone {
         let mean = config.mean.or_else(|| model.three("orco.mean"));
         let deviation = config.deviation.or_else(|| model.three("orco.deviation"));
         let names_channels = takes_bytes || (mean.is_some() && deviation.is_some());
-        let default = if takes_bytes { AS_BYTES } else { channels };
+        let default = if takes_bytes { BYTE_CHANNELS } else { channels };
         let given = Channels { mean: mean.unwrap_or(default.mean), deviation: deviation.unwrap_or(default.deviation) };
-        if takes_bytes && !are_of_bytes(given) {
+        if takes_bytes && !are_byte_channels(given) {
             return Err(wrong(NORMALISES_ITSELF.to_owned()));
         }
         let input = input_of([width, height], given).map_err(wrong)?;

@@ -5,11 +5,11 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
-use orco_benchmark::benchmark::{Benchmark, BenchmarkError, ONE_DRAW, SEED};
+use orco_benchmark::benchmark::{Benchmark, SEED};
 use orco_benchmark::terminal::{parse_share, progress_bar};
 use orco_benchmark::{Metric, Summary, answer_rule, csv, from_cifar100};
 use orco_lab::estimates::{EstimateRow, mean_estimates};
-use orco_lab::format::{print, session_table};
+use orco_lab::format::{print, say_of_draws, session_table};
 use orco_lab::results::{MeasuredSystem, Results, are_results};
 use orco_lab::unknown::{UnknownRow, mean_rows};
 use orco_lab::{Measurement, System};
@@ -48,9 +48,9 @@ pub struct EvalArguments {
     /// Seed of the draws, of shuffling and of perturbation.
     #[arg(long, default_value_t = SEED)]
     seed: u64,
-    /// Settings of phase 3: `published` (the authors' program's for CIFAR-100), `paper-text` (the text where it
-    /// differs), `edge` (ours with a short training), `closed-form` (ours without one, for bundles with statistics); by
-    /// default the bundle's.
+    /// Settings of phase 3, of what is kept of a shot, and of answers: `published` (the authors' program's for
+    /// CIFAR-100), `paper-text` (the text where it differs), `edge` (ours with a short training), `closed-form` (ours
+    /// without one, for bundles with statistics); by default the bundle's.
     #[arg(long, value_name = "NAME")]
     preset: Option<String>,
     /// Answers by pseudo-targets alone, the paper's rule, whatever weight the settings give to class means.
@@ -149,12 +149,14 @@ fn open(arguments: &EvalArguments) -> Result<Bundle> {
     Ok(if arguments.int8 { bundle.with_int8()? } else { bundle })
 }
 
+/// Whether standard output is for people, not for JSON.
+fn is_for_people(arguments: &EvalArguments) -> bool {
+    arguments.json.as_deref() != Some(Path::new(STANDARD_OUTPUT))
+}
+
 /// Prints a line for people, unless standard output is for JSON.
 fn say(arguments: &EvalArguments, line: String) -> Result<()> {
-    match &arguments.json {
-        Some(path) if path == Path::new(STANDARD_OUTPUT) => Ok(()),
-        _ => Ok(print(line)?),
-    }
+    if is_for_people(arguments) { Ok(print(line)?) } else { Ok(()) }
 }
 
 fn say_what_is_measured(
@@ -163,18 +165,20 @@ fn say_what_is_measured(
     benchmark: &Benchmark,
     config: &MethodConfig,
 ) -> Result<()> {
+    let asked = arguments.draws as usize;
+    let draws = benchmark.distinct_draws(asked);
     let line = format!(
         "{} on {}: {} base classes, {}, {} of {}",
         bundle.manifest.name,
         benchmark.source,
         bundle.base_model.classes.len(),
         counted(benchmark.ways.len(), "session"),
-        counted(benchmark.distinct_draws(arguments.draws as usize), "draw"),
+        counted(draws, "draw"),
         counted(benchmark.shots as usize, "shot")
     );
     say(arguments, line)?;
-    if benchmark.distinct_draws(arguments.draws as usize) < arguments.draws as usize {
-        say(arguments, ONE_DRAW.to_owned())?;
+    if is_for_people(arguments) {
+        say_of_draws(draws, asked)?;
     }
     if arguments.presets { Ok(()) } else { say(arguments, format!("orco answers {}", answer_rule(config))) }
 }
@@ -336,11 +340,7 @@ fn engine(name: &str) -> Result<EngineChoice> {
 /// Computes the benchmark's features from the images themselves: the very images that the bundle's benchmark file
 /// names, where it has one.
 fn from_images(bundle: &Bundle, folder: &Path, engine: EngineChoice) -> Result<Benchmark> {
-    let template = match Benchmark::of(bundle) {
-        Ok(benchmark) => Some(benchmark),
-        Err(BenchmarkError::Missing { .. }) => None,
-        Err(error) => return Err(error.into()),
-    };
+    let template = Benchmark::if_carried(bundle)?;
     let mut encoder = bundle.encoder(engine, Workload::Stream)?.encoder;
     let mut progress = None;
     let mut on_progress = |done: usize, total: usize| {

@@ -13,9 +13,9 @@ use anyhow::{Context, Result};
 use clap::builder::PossibleValuesParser;
 use clap::{Args, Parser, Subcommand};
 use orco_benchmark::Metric;
-use orco_benchmark::benchmark::{Benchmark, ONE_DRAW, SEED};
+use orco_benchmark::benchmark::{Benchmark, SEED};
 use orco_benchmark::csv::csv;
-use orco_lab::format::{heading, line, print, shell_word};
+use orco_lab::format::{heading, line, print, say_of_draws, shell_word};
 use orco_lab::geometry::SessionGeometry;
 use orco_lab::phase3_ablations::{AblationResults, Phase3Ablations, QUESTIONS, VariantGeometry};
 use orco_lab::published::{self, PaperReading};
@@ -236,11 +236,6 @@ fn make_report(arguments: &ReportArguments) -> Result<()> {
     }
     let seconds = started.elapsed().as_secs_f64();
     Ok(print(format!("{} is written, after {seconds:.0} s", written.join("index.html").display()))?)
-}
-
-/// Says so where fewer draws are measured than were asked for.
-fn say_of_draws(draws: usize, asked: usize) -> Result<()> {
-    if draws < asked { Ok(print(ONE_DRAW)?) } else { Ok(()) }
 }
 
 fn make_figures(arguments: &FiguresArguments) -> Result<()> {

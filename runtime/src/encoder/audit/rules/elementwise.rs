@@ -1,9 +1,9 @@
 //! Operators that compute each element from the elements at the same position.
 
 use crate::encoder::audit::call::{
-    ELEMENT_COST, FUNCTION_COST, MISMATCH, NodeCall, NodeOutput, RuleError, RuleResult, broadcast, broadcast_indices,
+    ELEMENT_COST, FUNCTION_COST, MISMATCH, NodeCall, NodeOutput, RuleError, RuleResult, at_each_position, broadcast,
 };
-use crate::encoder::audit::tensor::{DataType, TensorType};
+use crate::encoder::audit::tensor::{DataType, SHORT, TensorType};
 
 const TRAINING: RuleError = RuleError("the model was exported as in training; call model.eval() before the export");
 const INTEGER_DIVISION: RuleError = RuleError("it divides integers by what may be zero");
@@ -101,19 +101,9 @@ fn broadcast_values(call: &NodeCall<'_>, kind: DataType, cost: u64, value: fn(&[
         shape = broadcast(&shape, &input.shape)?;
     }
     let output = TensorType::of(shape, kind);
-    let known = || {
-        let values: Vec<&Vec<i64>> = inputs.iter().map(|input| input.values.as_ref()).collect::<Option<_>>()?;
-        if output.elements() > super::super::tensor::SHORT {
-            return None;
-        }
-        let mut places: Vec<_> = inputs.iter().map(|input| broadcast_indices(&output.shape, &input.shape)).collect();
-        let mut each = || -> Option<i64> {
-            let at = places.iter_mut().map(Iterator::next).collect::<Option<Vec<usize>>>()?;
-            value(&at.iter().zip(&values).map(|(&at, values)| values[at]).collect::<Vec<i64>>())
-        };
-        (0..output.elements()).map(|_| each()).collect()
-    };
-    let values = known();
+    let known = inputs.iter().map(|input| Some((&*input.shape, input.values.as_deref()?))).collect::<Option<Vec<_>>>();
+    let known = known.filter(|_| output.elements() <= SHORT);
+    let values = known.and_then(|known| at_each_position(&output.shape, &known, value));
     Ok(NodeOutput::of(output.with_values(values), cost.saturating_mul(inputs.len() as u64)))
 }
 

@@ -57,7 +57,7 @@ pub fn tile(call: &NodeCall<'_>) -> RuleResult {
 
 /// From a start to before an end, in steps.
 pub fn range(call: &NodeCall<'_>) -> RuleResult {
-    if call.is_unfolded && call.input(0)?.data_type == DataType::FLOAT {
+    if call.folds && call.input(0)?.data_type == DataType::FLOAT {
         return range_of_floats(call);
     }
     let number = |index| match call.values(index)? {

@@ -121,7 +121,7 @@ pub fn resize(call: &NodeCall<'_>) -> RuleResult {
     // rten has neither and would take other neighbours in their place. A transformer's positions, which are resized to
     // the images' grid of patches, are constants and gone when the model is audited again.
     let is_fine = call.text("mode")? == Some("cubic") || call.flag("antialias", false)?;
-    if is_fine && !call.is_unfolded {
+    if is_fine && !call.folds {
         return Err(FINE_RESIZING);
     }
     let stretches = matches!(call.text("keep_aspect_ratio_policy")?, None | Some("stretch"));

@@ -1,8 +1,8 @@
 //! `orco-train-lab ablate`: the variants of a question, one after the other.
 
 use anyhow::Result;
-use orco_benchmark::benchmark::{ONE_DRAW, distinct_draws};
-use orco_lab::format::print;
+use orco_benchmark::benchmark::distinct_draws;
+use orco_lab::format::{print, say_of_draws};
 use orco_lab::phase3_ablations::AblationResults;
 use orco_lab::published::{PaperReading, settings_for};
 use orco_lab::question::Question;
@@ -41,9 +41,7 @@ pub fn all(
     let candidates = data.split.candidates.iter().map(Vec::len);
     let draws = if question == Question::Frozen { asked } else { distinct_draws(asked, SHOTS, candidates) };
     print(format!("{name} on {recipe_name}, draws: {draws}; {reading} for {of}"))?;
-    if draws < asked {
-        print(ONE_DRAW)?;
-    }
+    say_of_draws(draws, asked)?;
     print(heading())?;
     let sessions = session_digest(&data)?;
     let mut features = SharedFeatures::default();

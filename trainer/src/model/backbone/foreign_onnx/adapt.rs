@@ -5,9 +5,10 @@
 use std::collections::HashSet;
 
 use orco_runtime::encoder::audit::{AuditError, audit_layers};
+use prost::bytes::Bytes;
 use prost::{DecodeError, Message};
 
-use super::parts::{GraphParts, ModelShell};
+use super::parts::{GraphParts, ModelParts, names_of};
 use crate::config::Pooling;
 use crate::model::onnx_proto::attribute_type::{GRAPH, GRAPHS};
 use crate::model::onnx_proto::{
@@ -46,33 +47,35 @@ pub struct Adapted {
 /// # Errors
 /// A sentence if there is no such output, or it cannot be pooled in this way, or the model computes of bytes.
 pub fn adapt(model: Vec<u8>, wanted: Adaptation<'_>) -> Result<Adapted, String> {
-    let as_it_is = |model| Ok(Adapted { model, takes_bytes: false });
     // Writing it anew would drop functions and other fields for which the audit refuses it.
     if audit_layers(&model).is_err_and(|error| !matches!(error, AuditError::Operator { .. })) {
-        return as_it_is(model);
+        return Ok(Adapted { model, takes_bytes: false });
     }
     let unreadable = |_| "its graph cannot be read".to_owned();
-    let mut shell = ModelShell::decode(model.as_slice()).map_err(unreadable)?;
-    let mut graph = GraphParts::decode(shell.graph.as_slice()).map_err(unreadable)?;
-    shell.graph = vec![];
-    let is_wider = graph.widen_halves().map_err(unreadable)?;
+    // The weights of the parts lie in these bytes.
+    let model = Bytes::from(model);
+    let mut parts = ModelParts::decode(model.clone()).map_err(unreadable)?;
+    let mut graph = parts.graph.take().unwrap_or_default();
+    let is_wider = graph.half_precision_to_f32().map_err(unreadable)?;
     let takes_bytes = graph.take_floats_for_bytes()?;
     let is_decomposed = graph.decompose().map_err(unreadable)?;
     let is_fewer = graph.drop_unread_inputs().map_err(unreadable)?;
     let is_turned = graph.put_colours_first().map_err(unreadable)?;
     let is_fixed = graph.fix_images(wanted.side).map_err(unreadable)?;
-    let is_pooled = graph.pool_whole_maps(&shell).map_err(unreadable)?;
+    let is_pooled = graph.pool_whole_maps(&parts).map_err(unreadable)?;
     let is_chosen = wanted.output.is_some() || wanted.pool.is_some();
     if is_chosen {
-        graph.choose_output(wanted, shell.operators(), is_turned)?;
+        graph.choose_output(wanted, parts.operators(), is_turned)?;
     }
     let changes = [is_wider, takes_bytes, is_decomposed, is_fewer, is_turned, is_fixed, is_pooled, is_chosen];
     if !changes.contains(&true) {
-        return as_it_is(model);
+        // Bytes that nothing else holds are not copied.
+        drop(graph);
+        return Ok(Adapted { model: model.into(), takes_bytes });
     }
     drop(model);
-    shell.graph = graph.encode_to_vec();
-    Ok(Adapted { model: shell.encode_to_vec(), takes_bytes })
+    parts.graph = Some(graph);
+    Ok(Adapted { model: parts.encode_to_vec(), takes_bytes })
 }
 
 /// Colours and sides of the images that a value declares; none where it is no batch of images of floats.
@@ -92,11 +95,7 @@ impl GraphParts {
         if nodes.iter().any(has_graphs) {
             return Ok(false);
         }
-        let [inputs, outputs] = [&self.input, &self.output].map(|values| {
-            let values = values.iter().map(|bytes| ValueInfoProto::decode(bytes.as_slice()));
-            values.map(|value| Ok(value?.name)).collect::<Result<Vec<String>, DecodeError>>()
-        });
-        let (inputs, outputs) = (inputs?, outputs?);
+        let (inputs, outputs) = (names_of(&self.input)?, names_of(&self.output)?);
         let read: HashSet<&String> = nodes.iter().flat_map(|node| &node.input).chain(&outputs).collect();
         let mut names = inputs.iter();
         self.input.retain(|_| names.next().is_some_and(|name| read.contains(name)));
@@ -165,7 +164,7 @@ impl GraphParts {
             Some(pool) => {
                 let added = PoolingNodes::of(chosen, pool, version, is_turned)?;
                 self.node.extend(added.nodes.iter().map(Message::encode_to_vec));
-                self.initializer.extend(added.constants.iter().map(Message::encode_to_vec));
+                self.initializer.extend(added.constants.iter().map(|constant| Bytes::from(constant.encode_to_vec())));
                 added.output
             }
         };
@@ -316,12 +315,12 @@ mod tests {
             assert_eq!(kept, graph(sides));
         }
         let weight = TensorProto { name: "x".into(), ..TensorProto::default() }.encode_to_vec();
-        let mut listed = GraphParts { initializer: vec![weight], ..graph([8, 16, 3, 3]) };
+        let mut listed = GraphParts { initializer: vec![weight.into()], ..graph([8, 16, 3, 3]) };
         assert!(!listed.put_colours_first().unwrap(), "a weight among the inputs");
     }
 
     /// A model of images whose nodes have one of these names for their outputs each.
-    fn model(nodes: Vec<NodeProto>, initializer: Vec<Vec<u8>>) -> Vec<u8> {
+    fn model(nodes: Vec<NodeProto>, initializer: Vec<Bytes>) -> Vec<u8> {
         let graph = GraphParts {
             output: nodes.last().map(|node| value(&node.output[0])).into_iter().collect(),
             node: nodes.iter().map(Message::encode_to_vec).collect(),
@@ -329,8 +328,7 @@ mod tests {
             ..graph([0, 3, 24, 24])
         };
         let opset_import = vec![OperatorSetProto { domain: String::new(), version: 23 }];
-        ModelShell { ir_version: 10, opset_import, graph: graph.encode_to_vec(), ..ModelShell::default() }
-            .encode_to_vec()
+        ModelParts { ir_version: 10, opset_import, graph: Some(graph), ..ModelParts::default() }.encode_to_vec()
     }
 
     fn value(name: &str) -> Vec<u8> {
@@ -360,7 +358,7 @@ mod tests {
             ("norms over any axes", chain("RMSNormalization", &[int("axis", i64::MIN)], 2), false),
             ("windows of one place", chain("AveragePool", &window(24), 1), true),
             ("windows beyond their map", chain("AveragePool", &window(4_000), 1), true),
-            ("claims", model(vec![reads], vec![claim.encode_to_vec()]), true),
+            ("claims", model(vec![reads], vec![claim.encode_to_vec().into()]), true),
         ] {
             let started = Instant::now();
             let wanted = Adaptation { side: 24, output: None, pool: None };

@@ -1,12 +1,13 @@
 //! Writes operators that an engine lacks, or computes in another way, as several that both have: attention and the norm without
 //! a mean of ONNX's operators of version 23, and windows of pooling that are larger than their map.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use orco_runtime::encoder::audit::bounds::check_declared;
+use prost::bytes::Bytes;
 use prost::{DecodeError, Message};
 
-use super::parts::{AttributeParts, GraphParts, ModelShell, NodeParts, TensorHead, is_own};
+use super::parts::{GraphParts, ModelParts, TensorHeader, is_onnx_domain, names_of};
 use crate::model::onnx_proto::{
     AttributeProto, BOOL, FLOAT, NodeProto, TensorProto, ValueInfoProto, int, ints, node, whole_numbers,
 };
@@ -76,7 +77,7 @@ impl Values {
             types.insert(value.name, tensor.elem_type);
         }
         for bytes in &graph.initializer {
-            let weight = TensorHead::decode(bytes.as_slice())?;
+            let weight = TensorHeader::decode(&bytes[..])?;
             types.insert(weight.name, weight.data_type);
         }
         Ok(Self { types, ranks })
@@ -90,10 +91,10 @@ impl GraphParts {
         let mut values = None;
         let mut is_decomposed = false;
         for bytes in std::mem::take(&mut self.node) {
-            let parts = NodeParts::decode(bytes.as_slice())?;
-            let rule = match parts.op_type.as_str() {
-                "Attention" if is_own(&parts.domain) => attention,
-                "RMSNormalization" if is_own(&parts.domain) => norm_without_mean,
+            let own = NodeProto::decode(bytes.as_slice())?;
+            let rule = match own.op_type.as_str() {
+                "Attention" if is_onnx_domain(&own.domain) => attention,
+                "RMSNormalization" if is_onnx_domain(&own.domain) => norm_without_mean,
                 _ => {
                     self.node.push(bytes);
                     continue;
@@ -103,10 +104,11 @@ impl GraphParts {
                 Some(values) => values,
                 None => values.insert(Values::of(self)?),
             };
-            match rule(&NodeProto::decode(bytes.as_slice())?, values) {
+            match rule(&own, values) {
                 Some(pieces) => {
                     self.node.extend(pieces.nodes.iter().map(Message::encode_to_vec));
-                    self.initializer.extend(pieces.constants.iter().map(Message::encode_to_vec));
+                    self.initializer
+                        .extend(pieces.constants.iter().map(|constant| Bytes::from(constant.encode_to_vec())));
                     is_decomposed = true;
                 }
                 None => self.node.push(bytes),
@@ -117,18 +119,18 @@ impl GraphParts {
 
     /// Writes pooling whose one window covers all of its map and more as pooling over the map. rten goes through every place
     /// of such a window, and Hugging Face's EfficientNet has one as wide as it has features. Whether there was one.
-    pub(super) fn pool_whole_maps(&mut self, shell: &ModelShell) -> Result<bool, DecodeError> {
+    pub(super) fn pool_whole_maps(&mut self, model: &ModelParts) -> Result<bool, DecodeError> {
         let mut seen = 0;
         let mut is_changed = false;
         for at in 0..self.node.len() {
-            let parts = NodeParts::decode(self.node[at].as_slice())?;
-            let Some(window) = Window::of(&parts)? else { continue };
+            let pooling = NodeProto::decode(self.node[at].as_slice())?;
+            let Some(window) = Window::of(&pooling) else { continue };
             seen += 1;
             if seen > MOST_WINDOWS {
                 break;
             }
-            let (Some(map), Some(pooled)) = (parts.input.first(), parts.output.first()) else { continue };
-            if self.map_before(shell, at, map).is_some_and(|sides| window.exceeds(sides)) {
+            let (Some(map), Some(pooled)) = (pooling.input.first(), pooling.output.first()) else { continue };
+            if self.map_before(model, at, map).is_some_and(|sides| window.exceeds(sides)) {
                 self.node[at] = node(window.over_all, vec![map.clone()], pooled, vec![]).encode_to_vec();
                 is_changed = true;
             }
@@ -137,20 +139,35 @@ impl GraphParts {
     }
 
     /// Height and width of a map, from the nodes before the one that pools it.
-    fn map_before(&self, shell: &ModelShell, at: usize, map: &str) -> Option<[u64; 2]> {
+    fn map_before(&self, model: &ModelParts, at: usize, map: &str) -> Option<[u64; 2]> {
         let output = ValueInfoProto { name: map.to_owned(), r#type: None }.encode_to_vec();
-        let before = Self {
-            node: self.node[..at].to_vec(),
-            initializer: self.initializer.clone(),
-            input: self.input.clone(),
-            output: vec![output],
-            ..Self::default()
-        };
-        let model = ModelShell { graph: before.encode_to_vec(), ..shell.clone() };
+        let before = Self { node: self.node[..at].to_vec(), output: vec![output], ..Self::default() };
+        let before = self.with_what_is_read(before).ok()?;
+        let model = ModelParts { graph: Some(before), ..model.clone() };
         match check_declared(&model.encode_to_vec()).ok()?.outputs.first()?.as_slice() {
             [_, _, height, width] => Some([*height, *width]),
             _ => None,
         }
+    }
+
+    /// Some nodes and outputs with the inputs of this graph, and with those of its weights that they read: copies of
+    /// the others would take as much memory as the model, for each window.
+    fn with_what_is_read(&self, nodes: Self) -> Result<Self, DecodeError> {
+        let inputs = nodes.nodes()?.into_iter().flat_map(|node| node.input);
+        let read: HashSet<String> = inputs.chain(names_of(&nodes.output)?).collect();
+        let (mut initializer, mut unread) = (Vec::new(), HashSet::new());
+        for bytes in &self.initializer {
+            let TensorHeader { name, .. } = TensorHeader::decode(&bytes[..])?;
+            if read.contains(&name) {
+                initializer.push(bytes.clone());
+            } else {
+                unread.insert(name);
+            }
+        }
+        // Old models list their weights among the inputs.
+        let inputs = self.input.iter().zip(names_of(&self.input)?);
+        let input = inputs.filter(|(_, name)| !unread.contains(name)).map(|(bytes, _)| bytes.clone()).collect();
+        Ok(Self { initializer, input, ..nodes })
     }
 }
 
@@ -165,18 +182,14 @@ struct Window {
 
 impl Window {
     /// The window of a node that pools with its number of places rounded up, and pads nothing.
-    fn of(node: &NodeParts) -> Result<Option<Self>, DecodeError> {
+    fn of(node: &NodeProto) -> Option<Self> {
         let over_all = match node.op_type.as_str() {
             "AveragePool" => "GlobalAveragePool",
             "MaxPool" if node.output.len() == 1 => "GlobalMaxPool",
-            _ => return Ok(None),
+            _ => return None,
         };
-        let read = NodeProto::decode(node.encode_to_vec().as_slice())?;
-        let texts = node.attribute.iter().map(|bytes| AttributeParts::decode(bytes.as_slice()));
-        let texts = texts.collect::<Result<Vec<_>, _>>()?;
-        let pads_itself =
-            texts.iter().any(|own| own.name == "auto_pad" && !matches!(own.s.as_deref(), Some(b"NOTSET")));
-        let list = |name: &str| read.attribute.iter().find(|own| own.name == name).map(|own| &own.ints[..]);
+        let pads_itself = node.named("auto_pad").is_some_and(|own| !matches!(own.s.as_deref(), Some(b"NOTSET")));
+        let list = |name: &str| node.named(name).map(|own| &own.ints[..]);
         let sides = |name: &str, default: [u64; 2]| match list(name) {
             None => Some(default),
             Some(&[height, width]) => Some([u64::try_from(height).ok()?, u64::try_from(width).ok()?]),
@@ -184,12 +197,10 @@ impl Window {
         };
         let is_plain = list("pads").is_none_or(|pads| pads.iter().all(|&pad| pad == 0))
             && list("dilations").is_none_or(|dilations| dilations.iter().all(|&dilation| dilation == 1));
-        let rounds_up = read.attribute.iter().any(|own| own.name == "ceil_mode" && own.i == Some(1));
-        let [Some(window), Some(strides)] = [sides("kernel_shape", [0; 2]), sides("strides", [1; 2])] else {
-            return Ok(None);
-        };
-        let is_wanted = is_own(&node.domain) && is_plain && rounds_up && !pads_itself;
-        Ok(is_wanted.then_some(Self { sides: window, strides, over_all }))
+        let rounds_up = number(node, "ceil_mode") == 1;
+        let (window, strides) = (sides("kernel_shape", [0; 2])?, sides("strides", [1; 2])?);
+        let is_wanted = is_onnx_domain(&node.domain) && is_plain && rounds_up && !pads_itself;
+        is_wanted.then_some(Self { sides: window, strides, over_all })
     }
 
     /// Whether it has one place on a map, covers all of it, and stands out on a side.
@@ -204,11 +215,11 @@ impl Window {
 
 /// A whole number among a node's attributes, 0 where there is none.
 fn number(node: &NodeProto, name: &str) -> i64 {
-    node.attribute.iter().find(|own| own.name == name).and_then(|own| own.i).unwrap_or(0)
+    node.named(name).and_then(|own| own.i).unwrap_or(0)
 }
 
 fn float(node: &NodeProto, name: &str) -> Option<f32> {
-    node.attribute.iter().find(|own| own.name == name).and_then(|own| own.f)
+    node.named(name).and_then(|own| own.f)
 }
 
 /// `Attention`: softmax(Q K^T scale + mask) V for each head. Heads may lie one after the other in a token, `[batch, tokens,
@@ -281,7 +292,7 @@ fn scaled(pieces: &mut Pieces, query: &str, scale: Option<f32>) -> String {
 fn norm_without_mean(own: &NodeProto, values: &Values) -> Option<Pieces> {
     const EPSILON: f32 = 1e-5;
     let (x, scale, output) = (own.input.first()?, own.input.get(1)?, own.output.first()?);
-    let axis = own.attribute.iter().find(|own| own.name == "axis").and_then(|own| own.i).unwrap_or(-1);
+    let axis = own.named("axis").and_then(|own| own.i).unwrap_or(-1);
     let first = if axis < 0 { axis } else { axis - i64::try_from(*values.ranks.get(x)?).ok()? };
     // As many as a tensor may have.
     if !(-8..0).contains(&first) {

@@ -9,13 +9,14 @@
 use std::collections::{HashMap, HashSet};
 
 use orco_runtime::encoder::EncodeError;
-use orco_runtime::encoder::audit::bounds::{KnownNumbers, check_declared, known_numbers};
+use orco_runtime::encoder::audit::bounds::{ConstantIntegers, check_declared, constant_integers};
 use orco_runtime::encoder::audit::{AuditError, audit};
 use orco_runtime::encoder::onnx::fold_constants;
+use prost::bytes::Bytes;
 use prost::{DecodeError, Message};
 
-use super::parts::{GraphParts, ModelShell, is_own};
-use crate::model::onnx_proto::{ValueInfoProto, whole_numbers};
+use super::parts::{GraphParts, ModelParts, is_onnx_domain, names_of};
+use crate::model::onnx_proto::whole_numbers;
 
 /// A model as the engines accept it: as it is, or with constants folded if it has operators that make some, or such whose
 /// shapes cannot be inferred.
@@ -28,38 +29,38 @@ pub fn without_constant_nodes(model: Vec<u8>) -> Result<Vec<u8>, EncodeError> {
         return Ok(model);
     }
     let damaged = |_| EncodeError::Refused(AuditError::Damaged { part: "graph" });
-    let metadata = ModelShell::decode(model.as_slice()).map_err(damaged)?.metadata_props;
-    let mut folded = model;
+    // Folding loses the metadata that the model came with.
+    let mut metadata = None;
+    let mut folded = Bytes::from(model);
     for turn in 0..=MOST_TURNS {
-        let known = known_numbers(&folded).map_err(EncodeError::Refused)?;
-        let mut shell = ModelShell::decode(folded.as_slice()).map_err(damaged)?;
-        let mut graph = GraphParts::decode(shell.graph.as_slice()).map_err(damaged)?;
-        let replaced = graph.replace_known(&known).map_err(damaged)?;
+        let constants = constant_integers(&folded).map_err(EncodeError::Refused)?;
+        let mut parts = ModelParts::decode(folded).map_err(damaged)?;
+        let metadata = metadata.get_or_insert_with(|| parts.metadata_props.clone());
+        let graph = parts.graph.get_or_insert_default();
+        let replaced = graph.fold_integers(&constants).map_err(damaged)?;
         if turn > 0 && (replaced == 0 || turn == MOST_TURNS) {
-            // The library names the domains of all operators that it has.
-            shell.opset_import.retain(|set| is_own(&set.domain));
             graph.value_info.clear();
-            (shell.graph, shell.metadata_props) = (graph.encode_to_vec(), metadata);
-            folded = shell.encode_to_vec();
             log::info!("folded the constants of the backbone: {} nodes are left", graph.node.len());
+            // The library names the domains of all operators that it has.
+            parts.opset_import.retain(|set| is_onnx_domain(&set.domain));
+            parts.metadata_props = std::mem::take(metadata);
+            folded = parts.encode_to_vec().into();
             break;
         }
-        shell.graph = graph.encode_to_vec();
-        folded = fold_constants(&shell.encode_to_vec())?;
+        folded = fold_constants(&parts.encode_to_vec())?.into();
     }
     audit(&folded).map_err(EncodeError::Refused)?;
-    Ok(folded)
+    Ok(folded.into())
 }
 
 /// Most times that a model is folded: what one turn computes may be a side that the next one knows.
 const MOST_TURNS: usize = 4;
 
 impl GraphParts {
-    /// Replaces the nodes that make these numbers by constants, and leaves out what nothing reads any more; how many there
+    /// Replaces the nodes that make these constants by them, and leaves out what nothing reads any more; how many there
     /// were.
-    fn replace_known(&mut self, known: &HashMap<String, KnownNumbers>) -> Result<usize, DecodeError> {
-        let outputs = self.output.iter().map(|value| Ok(ValueInfoProto::decode(value.as_slice())?.name));
-        let mut read: HashSet<String> = outputs.collect::<Result<_, DecodeError>>()?;
+    fn fold_integers(&mut self, constants: &HashMap<String, ConstantIntegers>) -> Result<usize, DecodeError> {
+        let mut read: HashSet<String> = names_of(&self.output)?.into_iter().collect();
         let mut kept = Vec::new();
         let mut replaced = 0;
         // From the last node back, what reads a value comes before what makes it.
@@ -68,10 +69,10 @@ impl GraphParts {
             if !node.output.iter().any(|output| read.contains(output)) {
                 continue;
             }
-            match node.output.first().and_then(|output| known.get_key_value(output)) {
-                Some((name, KnownNumbers { shape, numbers })) if node.output.len() == 1 => {
+            match node.output.first().and_then(|output| constants.get_key_value(output)) {
+                Some((name, ConstantIntegers { shape, numbers })) if node.output.len() == 1 => {
                     let sides = shape.iter().map(|&side| side.cast_signed()).collect();
-                    self.initializer.push(whole_numbers(name, sides, numbers).encode_to_vec());
+                    self.initializer.push(whole_numbers(name, sides, numbers).encode_to_vec().into());
                     replaced += 1;
                 }
                 _ => {
@@ -89,10 +90,10 @@ impl GraphParts {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::onnx_proto::{TensorProto, node};
+    use crate::model::onnx_proto::{TensorProto, ValueInfoProto, node};
 
     #[test]
-    fn known_numbers_take_the_place_of_the_nodes_that_make_them() {
+    fn constant_integers_take_the_place_of_the_nodes_that_make_them() {
         let of = |operator: &str, from: &[&str], to: &str| {
             node(operator, from.iter().map(|&name| name.into()).collect(), to, vec![]).encode_to_vec()
         };
@@ -102,11 +103,12 @@ mod tests {
         let output = ValueInfoProto { name: "y".into(), r#type: None }.encode_to_vec();
         let node = [&kept[..1], &made[..], &kept[1..]].concat();
         let mut graph = GraphParts { node, output: vec![output], ..GraphParts::default() };
-        let known = HashMap::from([("sides".to_owned(), KnownNumbers { shape: vec![2], numbers: vec![1, -1] })]);
-        assert_eq!(graph.replace_known(&known).unwrap(), 1);
+        let constants =
+            HashMap::from([("sides".to_owned(), ConstantIntegers { shape: vec![2], numbers: vec![1, -1] })]);
+        assert_eq!(graph.fold_integers(&constants).unwrap(), 1);
         assert_eq!(graph.node, kept);
         let constant = TensorProto::decode(&*graph.initializer[0]).unwrap();
         assert_eq!(constant, whole_numbers("sides", vec![2], &[1, -1]));
-        assert_eq!(graph.replace_known(&known).unwrap(), 0);
+        assert_eq!(graph.fold_integers(&constants).unwrap(), 0);
     }
 }

@@ -2,37 +2,38 @@
 
 use std::collections::HashSet;
 
+use prost::bytes::Bytes;
 use prost::{DecodeError, Message};
 
-use crate::model::onnx_proto::{NodeProto, OperatorSetProto, StringEntryProto, ValueInfoProto};
+use crate::model::onnx_proto::{FLOAT, NodeProto, OperatorSetProto, StringEntryProto, ValueInfoProto};
 
-/// `onnx.ModelProto` with its graph as it came.
+/// `onnx.ModelProto` with its graph in parts.
 #[derive(Clone, PartialEq, Message)]
-pub struct ModelShell {
+pub struct ModelParts {
     #[prost(int64, tag = "1")]
     pub ir_version: i64,
     #[prost(string, tag = "2")]
     pub producer_name: String,
     #[prost(string, tag = "3")]
     pub producer_version: String,
-    #[prost(bytes = "vec", tag = "7")]
-    pub graph: Vec<u8>,
+    #[prost(message, optional, tag = "7")]
+    pub graph: Option<GraphParts>,
     #[prost(message, repeated, tag = "8")]
     pub opset_import: Vec<OperatorSetProto>,
     #[prost(message, repeated, tag = "14")]
     pub metadata_props: Vec<StringEntryProto>,
 }
 
-impl ModelShell {
+impl ModelParts {
     /// The version of ONNX's own operators.
     pub fn operators(&self) -> i64 {
-        let own = self.opset_import.iter().filter(|set| is_own(&set.domain));
+        let own = self.opset_import.iter().filter(|set| is_onnx_domain(&set.domain));
         own.map(|set| set.version).max().unwrap_or(0)
     }
 }
 
 /// Whether a domain is that of ONNX's own operators.
-pub fn is_own(domain: &str) -> bool {
+pub fn is_onnx_domain(domain: &str) -> bool {
     matches!(domain, "" | "ai.onnx")
 }
 
@@ -43,8 +44,9 @@ pub struct GraphParts {
     pub node: Vec<Vec<u8>>,
     #[prost(string, tag = "2")]
     pub name: String,
-    #[prost(bytes = "vec", repeated, tag = "5")]
-    pub initializer: Vec<Vec<u8>>,
+    /// Its weights. Those of a model that is read from [`Bytes`] stay where they lie there, and are not copied.
+    #[prost(bytes = "bytes", repeated, tag = "5")]
+    pub initializer: Vec<Bytes>,
     #[prost(bytes = "vec", repeated, tag = "11")]
     pub input: Vec<Vec<u8>>,
     #[prost(bytes = "vec", repeated, tag = "12")]
@@ -69,7 +71,7 @@ impl GraphParts {
     /// # Errors
     /// If one cannot be read.
     pub fn weights(&self) -> Result<HashSet<String>, DecodeError> {
-        self.initializer.iter().map(|bytes| Ok(TensorHead::decode(bytes.as_slice())?.name)).collect()
+        self.initializer.iter().map(|bytes| Ok(TensorHeader::decode(&bytes[..])?.name)).collect()
     }
 
     /// The values that it declares: inputs, outputs and those between nodes.
@@ -116,9 +118,52 @@ pub struct AttributeParts {
 
 /// `onnx.TensorProto`, of which the name and the type of its elements are read.
 #[derive(Clone, PartialEq, Eq, Hash, Message)]
-pub struct TensorHead {
+pub struct TensorHeader {
     #[prost(int32, tag = "2")]
     pub data_type: i32,
     #[prost(string, tag = "8")]
     pub name: String,
+}
+
+/// A part of a model anew; none where it stays as it is.
+pub type Replacement = Result<Option<Vec<u8>>, DecodeError>;
+
+/// Replaces the parts of which something else is made; whether there was one.
+///
+/// # Errors
+/// If one cannot be read.
+pub fn replace<P: AsRef<[u8]> + From<Vec<u8>>>(
+    parts: &mut [P],
+    change: impl Fn(&[u8]) -> Replacement,
+) -> Result<bool, DecodeError> {
+    let mut is_replaced = false;
+    for part in parts {
+        if let Some(changed) = change(part.as_ref())? {
+            *part = changed.into();
+            is_replaced = true;
+        }
+    }
+    Ok(is_replaced)
+}
+
+/// A value as one of f32; none where it is no tensor, or its name and the type of its elements are not meant.
+///
+/// # Errors
+/// If it cannot be read.
+pub fn as_floats(value: &[u8], is_meant: impl Fn(&str, i32) -> bool) -> Replacement {
+    let mut value = ValueInfoProto::decode(value)?;
+    let Some(tensor) = value.r#type.as_mut().and_then(|kind| kind.tensor_type.as_mut()) else { return Ok(None) };
+    if !is_meant(&value.name, tensor.elem_type) {
+        return Ok(None);
+    }
+    tensor.elem_type = FLOAT;
+    Ok(Some(value.encode_to_vec()))
+}
+
+/// The names of values, in their order.
+///
+/// # Errors
+/// If one cannot be read.
+pub fn names_of(values: &[Vec<u8>]) -> Result<Vec<String>, DecodeError> {
+    values.iter().map(|bytes| Ok(ValueInfoProto::decode(bytes.as_slice())?.name)).collect()
 }

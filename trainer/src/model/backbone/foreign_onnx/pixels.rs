@@ -4,20 +4,20 @@ use std::collections::HashSet;
 
 use prost::{DecodeError, Message};
 
-use super::parts::{GraphParts, NodeParts, is_own};
+use super::parts::{GraphParts, as_floats, is_onnx_domain, replace};
 use crate::data::dataset::Channels;
 use crate::model::onnx_proto::{FLOAT, NodeProto, TensorTypeProto, UINT8, ValueInfoProto};
 
 /// What makes bytes of an image's numbers from 0 to 1.
-pub const AS_BYTES: Channels = Channels { mean: [0.0; 3], deviation: [1.0 / 255.0; 3] };
+pub const BYTE_CHANNELS: Channels = Channels { mean: [0.0; 3], deviation: [1.0 / 255.0; 3] };
 
 /// Operators that move elements and change none.
 const MOVES: [&str; 9] =
     ["Concat", "Flatten", "Gather", "Identity", "Reshape", "Slice", "Squeeze", "Transpose", "Unsqueeze"];
 
 /// Whether channels are those of bytes, as far as people write out their digits.
-pub fn are_of_bytes(channels: Channels) -> bool {
-    let pairs = |of: fn(&Channels) -> [f32; 3]| of(&channels).into_iter().zip(of(&AS_BYTES));
+pub fn are_byte_channels(channels: Channels) -> bool {
+    let pairs = |of: fn(&Channels) -> [f32; 3]| of(&channels).into_iter().zip(of(&BYTE_CHANNELS));
     pairs(|channels| channels.mean).all(|(own, bytes)| own == bytes)
         && pairs(|channels| channels.deviation).all(|(own, bytes)| (own / bytes - 1.0).abs() < 1e-2)
 }
@@ -37,10 +37,9 @@ impl GraphParts {
                 continue;
             }
             let bytes = self.values_of_bytes(&value.name)?;
-            for value in self.input.iter_mut().chain(&mut self.value_info) {
-                if let Some(floats) = as_floats(value, &bytes).map_err(unreadable)? {
-                    *value = floats;
-                }
+            let is_meant = |name: &str, data_type: i32| data_type == UINT8 && bytes.contains(name);
+            for values in [&mut self.input, &mut self.value_info] {
+                replace(values, |value| as_floats(value, is_meant)).map_err(unreadable)?;
             }
             log::info!(
                 "the backbone takes images of bytes; it gets them as f32 from 0 to 255 and normalises them itself"
@@ -53,18 +52,18 @@ impl GraphParts {
     /// The values that hold the bytes of an input until they become f32.
     fn values_of_bytes(&self, input: &str) -> Result<HashSet<String>, String> {
         let mut bytes = HashSet::from([input.to_owned()]);
-        for (node, message) in self.nodes().map_err(|_| "its nodes cannot be read")?.iter().zip(&self.node) {
+        for node in &self.nodes().map_err(|_| "its nodes cannot be read")? {
             let read = node.input.iter().filter(|input| bytes.contains(*input)).count();
             if read == 0 || node.op_type == "Shape" {
                 continue;
             }
-            let domain = NodeParts::decode(message.as_slice()).map_err(|_| "its nodes cannot be read")?.domain;
-            if is_own(&domain) && casts_to_floats(node) {
+            let is_own = is_onnx_domain(&node.domain);
+            if is_own && casts_to_floats(node) {
                 continue;
             }
             let is_first = node.input.first().is_some_and(|input| bytes.contains(input));
             let is_all = node.op_type != "Concat" || read == node.input.len();
-            if !is_own(&domain) || !MOVES.contains(&node.op_type.as_str()) || !is_first || !is_all {
+            if !is_own || !MOVES.contains(&node.op_type.as_str()) || !is_first || !is_all {
                 return Err(format!(
                     "its images are bytes, of which {:?} computes something before they become f32; export it for f32 \
                      images",
@@ -78,24 +77,13 @@ impl GraphParts {
 }
 
 fn casts_to_floats(node: &NodeProto) -> bool {
-    node.op_type == "Cast" && node.attribute.iter().any(|own| own.name == "to" && own.i == Some(FLOAT.into()))
+    node.op_type == "Cast" && node.named("to").is_some_and(|to| to.i == Some(FLOAT.into()))
 }
 
 fn is_image_of_bytes(value: &ValueInfoProto) -> bool {
     let tensor = value.r#type.as_ref().and_then(|kind| kind.tensor_type.as_ref());
     let is_image = |tensor: &TensorTypeProto| tensor.shape.as_ref().is_some_and(|shape| shape.dim.len() == 4);
     tensor.is_some_and(|tensor| tensor.elem_type == UINT8 && is_image(tensor))
-}
-
-/// A value as one of f32, where it is among those of bytes.
-fn as_floats(value: &[u8], bytes: &HashSet<String>) -> Result<Option<Vec<u8>>, DecodeError> {
-    let mut value = ValueInfoProto::decode(value)?;
-    let Some(tensor) = value.r#type.as_mut().and_then(|kind| kind.tensor_type.as_mut()) else { return Ok(None) };
-    if !bytes.contains(&value.name) || tensor.elem_type != UINT8 {
-        return Ok(None);
-    }
-    tensor.elem_type = FLOAT;
-    Ok(Some(value.encode_to_vec()))
 }
 
 #[cfg(test)]
@@ -146,9 +134,9 @@ mod tests {
     #[test]
     fn channels_of_bytes_are_known_by_a_few_digits() {
         let channels = |mean, deviation| Channels { mean: [mean; 3], deviation: [deviation; 3] };
-        assert!(are_of_bytes(AS_BYTES) && are_of_bytes(channels(0.0, 0.00392)));
+        assert!(are_byte_channels(BYTE_CHANNELS) && are_byte_channels(channels(0.0, 0.00392)));
         for other in [channels(0.0, 1.0), channels(0.485, 0.00392), channels(0.0, 0.0045)] {
-            assert!(!are_of_bytes(other), "{other:?}");
+            assert!(!are_byte_channels(other), "{other:?}");
         }
     }
 }

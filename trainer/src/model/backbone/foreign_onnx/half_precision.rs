@@ -7,8 +7,10 @@ use std::collections::HashSet;
 use half::{bf16, f16};
 use prost::{DecodeError, Message};
 
-use super::parts::{AttributeParts, GraphParts, NodeParts, TensorHead, is_own};
-use crate::model::onnx_proto::{BFLOAT16, FLOAT, FLOAT16, TensorProto, ValueInfoProto};
+use super::parts::{
+    AttributeParts, GraphParts, NodeParts, Replacement, TensorHeader, as_floats, is_onnx_domain, replace,
+};
+use crate::model::onnx_proto::{BFLOAT16, FLOAT, FLOAT16, TensorProto};
 
 /// Attributes that name a type of numbers.
 const TYPES: [&str; 5] = ["dtype", "output_dtype", "softmax_precision", "stash_type", "to"];
@@ -52,7 +54,7 @@ fn is_half(data_type: i32) -> bool {
 
 /// A tensor of half precision as f32; none where it is another one, or cannot be widened, for which it is refused later.
 fn tensor(bytes: &[u8]) -> Replacement {
-    if !is_half(TensorHead::decode(bytes)?.data_type) {
+    if !is_half(TensorHeader::decode(bytes)?.data_type) {
         return Ok(None);
     }
     Ok(HalfTensor::decode(bytes)?.widened().map(|wide| wide.encode_to_vec()))
@@ -60,13 +62,7 @@ fn tensor(bytes: &[u8]) -> Replacement {
 
 /// A value of half precision as one of f32; none where it is another one.
 fn value(bytes: &[u8]) -> Replacement {
-    let mut value = ValueInfoProto::decode(bytes)?;
-    let Some(tensor) = value.r#type.as_mut().and_then(|kind| kind.tensor_type.as_mut()) else { return Ok(None) };
-    if !is_half(tensor.elem_type) {
-        return Ok(None);
-    }
-    tensor.elem_type = FLOAT;
-    Ok(Some(value.encode_to_vec()))
+    as_floats(bytes, |_, data_type| is_half(data_type))
 }
 
 /// An attribute that names half precision or is a tensor of it, with f32; none where it is another one.
@@ -90,27 +86,12 @@ fn node(bytes: &[u8]) -> Replacement {
     Ok(is_widened.then(|| node.encode_to_vec()))
 }
 
-/// A part of a model anew; none where it stays as it is.
-type Replacement = Result<Option<Vec<u8>>, DecodeError>;
-
-/// Replaces the parts of which something else is made; whether there was one.
-fn replace(parts: &mut [Vec<u8>], change: fn(&[u8]) -> Replacement) -> Result<bool, DecodeError> {
-    let mut is_replaced = false;
-    for part in parts {
-        if let Some(changed) = change(part)? {
-            *part = changed;
-            is_replaced = true;
-        }
-    }
-    Ok(is_replaced)
-}
-
 impl GraphParts {
     /// Widens all that is of half precision, unless it is weights alone, each of which the model widens itself: a file of
     /// this program whose weights take half the room ([`orco_runtime::manifest::WeightFormat`]). Whether there was
     /// anything.
-    pub(super) fn widen_halves(&mut self) -> Result<bool, DecodeError> {
-        if !self.computes_in_halves()? {
+    pub(super) fn half_precision_to_f32(&mut self) -> Result<bool, DecodeError> {
+        if !self.computes_in_half_precision()? {
             return Ok(false);
         }
         replace(&mut self.initializer, tensor)?;
@@ -123,8 +104,8 @@ impl GraphParts {
     }
 
     /// Whether anything but a cast gets numbers of half precision.
-    fn computes_in_halves(&self) -> Result<bool, DecodeError> {
-        let weights = self.initializer.iter().map(|bytes| TensorHead::decode(bytes.as_slice()));
+    fn computes_in_half_precision(&self) -> Result<bool, DecodeError> {
+        let weights = self.initializer.iter().map(|bytes| TensorHeader::decode(&bytes[..]));
         let weights = weights.collect::<Result<Vec<_>, _>>()?;
         let halves: HashSet<&str> =
             weights.iter().filter(|weight| is_half(weight.data_type)).map(|weight| weight.name.as_str()).collect();
@@ -135,7 +116,7 @@ impl GraphParts {
         }
         for bytes in &self.node {
             let parts = NodeParts::decode(bytes.as_slice())?;
-            let is_cast = parts.op_type == "Cast" && is_own(&parts.domain);
+            let is_cast = parts.op_type == "Cast" && is_onnx_domain(&parts.domain);
             if node(bytes)?.is_some() || (!is_cast && parts.input.iter().any(|input| halves.contains(input.as_str()))) {
                 return Ok(true);
             }
@@ -207,16 +188,16 @@ mod tests {
         let reads = |operator: &str, attribute| plain(operator, vec!["w".into()], "y", attribute).encode_to_vec();
         let graph = |node| GraphParts {
             node: vec![node],
-            initializer: vec![halves(FLOAT16, true, 3)],
+            initializer: vec![halves(FLOAT16, true, 3).into()],
             ..GraphParts::default()
         };
         let mut small = graph(reads("Cast", vec![int("to", 1)]));
         let before = small.clone();
-        assert!(!small.widen_halves().unwrap());
+        assert!(!small.half_precision_to_f32().unwrap());
         assert_eq!(small, before);
         for node in [reads("Relu", vec![]), reads("Cast", vec![int("to", 10)])] {
             let mut wide = graph(node);
-            assert!(wide.widen_halves().unwrap());
+            assert!(wide.half_precision_to_f32().unwrap());
             assert_eq!(numbers(&wide.initializer[0]), NUMBERS);
         }
     }
