@@ -547,6 +547,8 @@ mod tests {
     #[cfg(unix)]
     fn root_makes_nothing_for_itself_in_a_folder_of_another_user() {
         use std::os::unix::fs::{PermissionsExt, chown};
+
+        use orco_trials::skipped;
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("device");
         create_folder(&path).unwrap();
@@ -554,8 +556,7 @@ mod tests {
         replace_for_owner(&below, b"first").unwrap();
         fs::remove_dir_all(path.join("state")).unwrap();
         if chown(&path, Some(65_534), None).is_err() {
-            let _ = io::stderr().write_all(b"skipped: folders of another user (giving one away needs root)\n");
-            return;
+            return skipped("folders of another user (giving one away needs root)");
         }
         for refused in [replace_for_owner(&below, b"second"), check_folder_owner(&path), check_folder_owner(&below)] {
             let error = refused.unwrap_err();

@@ -170,10 +170,11 @@ impl Background {
 
     fn check_view(&self, view: usize, small: &SmallFrame) -> Result<(), BackgroundError> {
         let difference = Difference::of(self, small);
-        if difference.lost() > LOST {
+        let lost = difference.lost();
+        if lost > LOST {
             return Err(BackgroundError::Moved { view });
         }
-        let is_empty = Foreground::of(self.width, &difference, self.frame, None).things().is_empty();
+        let is_empty = Foreground::of(self.width, &difference, self.frame, None, lost).things().is_empty();
         if is_empty { Ok(()) } else { Err(BackgroundError::Thing { view }) }
     }
 
@@ -189,7 +190,8 @@ impl Background {
     /// [`FrameSizeError`] if the frame has another size than the views of the empty place.
     pub fn compare(&self, frame: &RgbImage, region: Option<PixelRect>) -> Result<Foreground, FrameSizeError> {
         let difference = Difference::of(self, &self.small(frame)?);
-        Ok(Foreground::of(self.width, &difference, [frame.width(), frame.height()], region))
+        let lost = difference.lost();
+        Ok(Foreground::of(self.width, &difference, [frame.width(), frame.height()], region, lost))
     }
 
     /// A frame at the size of the background.
