@@ -52,7 +52,7 @@ impl Token {
 
     fn make(path: &Path) -> io::Result<Self> {
         if files::is_absent(path) {
-            files::check_folder_owner(path.parent().unwrap_or(path))?;
+            files::check_own_folder(path.parent().unwrap_or(path))?;
         }
         let mut bytes = [0; DIGITS / 2];
         getrandom::fill(&mut bytes)?;

@@ -80,7 +80,7 @@ impl LockedStore {
 
     /// Sets aside both slots of a state that is lost; adds them to `aside`.
     fn set_aside_lost(&self, aside: &mut Vec<AsideSlot>) -> Result<(), StoreError> {
-        self.store.check_owners()?;
+        self.store.check_slot_owners()?;
         let _folder = self.store.hold_folder(OTHER_SAVE)?;
         match self.load_any() {
             Err(StoreError::Lost { .. }) => {}
