@@ -147,7 +147,7 @@ fn single_picture(body: impl Read, essence: &str) -> Result<HttpBody, CameraErro
         return Err(StreamError::TooLarge.into());
     }
     match image::size(&picture) {
-        Err(ImageError::Format | ImageError::Empty | ImageError::Foreign(_))
+        Err(ImageError::Format | ImageError::Empty | ImageError::Unsupported(_))
             if !image::MEDIA_TYPES.contains(&essence) =>
         {
             let named = if essence.is_empty() { "nothing that it names" } else { essence };

@@ -12,7 +12,7 @@ use orco_state::codec;
 use prost::Message;
 use tch::{Kind, Tensor};
 
-use super::foreign_onnx::{AS_BYTES, Adaptation, Adapted, adapt, are_of_bytes, names, without_constant_nodes};
+use super::imported_onnx::{AS_BYTES, Adaptation, Adapted, adapt, are_of_bytes, names, without_constant_nodes};
 use super::probe::{ProbeError, probe};
 use crate::config::BackboneConfig;
 use crate::data::augment::normalise;
