@@ -44,19 +44,21 @@ const ENDING: &str = ".png";
 /// Largest file that says which bundle pictures or a backup belong to, in bytes.
 pub(crate) const MAX_BUNDLE_FILE: u64 = 8 << 20;
 
-/// A text does not say which bundle pictures were kept with.
+/// A text cannot be read as the [`BundleRecord`] that is expected. Where it lies beside kept pictures, the next change
+/// that keeps some writes it anew; where it is a backup's, take another backup.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum BundleRecordError {
-    /// It is no such text: what is wrong with it.
+    /// It is not TOML with the fields of a record: what is wrong with it.
     #[error("{0}")]
     Format(String),
-    /// It names another bundle than the one whose pictures it lies beside.
+    /// It is the record of another bundle than the one that the pictures, or the backup's state, were made with.
     #[error("it belongs to another bundle")]
     OtherBundle,
 }
 
-/// The bundle that pictures were kept with, as far as it must be known when it is no longer at hand.
+/// What is recorded of the bundle that pictures were kept with, or a backup was made with: what must be known when that
+/// bundle is no longer at hand.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BundleRecord {
     /// Its name.
@@ -91,7 +93,7 @@ impl BundleRecord {
     /// Out of the text of a file, for the bundle of that digest.
     ///
     /// # Errors
-    /// [`BundleRecordError`] says what is wrong with the text.
+    /// [`BundleRecordError`] if it is no such text, or the record of a bundle of another digest.
     pub fn parse(text: &str, digest: &[u8; 32]) -> Result<Self, BundleRecordError> {
         let read: Self = toml::from_str(text).map_err(|error| BundleRecordError::Format(error.message().to_owned()))?;
         if read.digest == hexadecimal(digest) { Ok(read) } else { Err(BundleRecordError::OtherBundle) }

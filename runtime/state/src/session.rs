@@ -199,7 +199,7 @@ pub fn operations(base_model: &BaseModel, state: &State, config: &MethodConfig) 
 pub struct Session<'a> {
     /// What the bundle brought.
     pub base_model: &'a BaseModel,
-    /// Settings of phase 3.
+    /// How the method runs: alignment (phase 3), what is kept of a shot, and answers.
     pub config: &'a MethodConfig,
     /// Seed of shuffling and perturbation.
     pub seed: u64,
