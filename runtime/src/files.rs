@@ -179,8 +179,8 @@ pub fn create_folder(path: &Path) -> io::Result<()> {
     std::iter::once(path).chain(above).try_for_each(|folder| sync_folder(folder_of(folder)))
 }
 
-/// Makes a folder as [`create_folder`] does, unless it is there. Refuses root a folder of another user, there or still to
-/// be made.
+/// Makes a folder as [`create_folder`] does, unless it is there. Refuses root a folder of another user, there or still
+/// to be made.
 ///
 /// # Errors
 /// If it cannot be made, and as for [`check_own_folder`].

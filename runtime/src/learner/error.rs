@@ -52,7 +52,10 @@ pub enum ShotsError {
         source: io::Error,
     },
     /// A folder holds no pictures.
-    #[error("the folder {} holds no pictures (.jpg, .jpeg, .png or .webp){}{}", path.display(), passed_over(unsupported), inner(*folders))]
+    #[error(
+        "the folder {} holds no pictures (.jpg, .jpeg, .png or .webp){}{}",
+        path.display(), passed_over(unsupported), inner(*folders)
+    )]
     Empty {
         /// The folder.
         path: PathBuf,
