@@ -167,8 +167,8 @@ impl Viewfinder {
         Ok(ShotView { picture: foreground.cut_out(viewed.picture, thing, self.fill), lost: foreground.lost() })
     }
 
-    /// What a region, in pixels of the file, shows. `compared` is the picture beside the empty place, once a region asked
-    /// for it.
+    /// What a region, in pixels of the file, shows. `compared` holds the picture beside the empty place, from the first
+    /// region on.
     fn view(
         &self,
         viewed: ViewedPicture<'_>,
