@@ -37,7 +37,7 @@ use orco_state::sentence::counted;
 use crate::release::ReleaseError;
 use crate::signature::SignatureError;
 use crate::store::StoreError;
-use crate::store::kept_pictures::KeptBundle;
+use crate::store::kept_pictures::BundleRecord;
 
 pub use restore::{RestoreOptions, restore};
 pub use write::{BackupOptions, write, write_to};
@@ -113,7 +113,7 @@ pub enum BackupError {
 #[non_exhaustive]
 pub struct BackupContents {
     /// The bundle that it was learned on.
-    pub bundle: KeptBundle,
+    pub bundle: BundleRecord,
     /// Learned classes.
     pub classes: usize,
     /// Exemplars.

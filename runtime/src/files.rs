@@ -61,10 +61,10 @@ pub fn replace_in_new_folder(path: &Path, bytes: &[u8]) -> io::Result<()> {
 /// for files beside a device's state.
 ///
 /// # Errors
-/// As for [`replace_in_new_folder`] and [`check_folder_owner`].
-pub fn replace_for_owner(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    check_folder_owner(folder_of(path))?;
-    replace_in_new_folder(path, bytes)
+/// As for [`replace`] and [`create_own_folder`].
+pub fn replace_in_own_folder(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    create_own_folder(folder_of(path))?;
+    replace(path, bytes)
 }
 
 /// Replaces a file as [`replace`] does, by what `write` writes into a new one.
@@ -177,6 +177,16 @@ pub fn create_folder(path: &Path) -> io::Result<()> {
     builder.recursive(true).create(path)?;
     // The folder itself also where it was there: whoever made it may have been stopped before it was synced.
     std::iter::once(path).chain(above).try_for_each(|folder| sync_folder(folder_of(folder)))
+}
+
+/// Makes a folder as [`create_folder`] does, unless it is there. Refuses root a folder of another user, there or still
+/// to be made.
+///
+/// # Errors
+/// If it cannot be made, and as for [`check_own_folder`].
+pub fn create_own_folder(path: &Path) -> io::Result<()> {
+    check_own_folder(path)?;
+    if path.is_dir() { Ok(()) } else { create_folder(path) }
 }
 
 /// A folder and those above it that are not there, the innermost first.
@@ -343,7 +353,7 @@ pub(crate) fn is_random_name(text: &str) -> bool {
 /// # Errors
 /// If no file can be made in the folder.
 #[cfg(unix)]
-pub(crate) fn foreign_owner(facts: &Metadata, folder: &Path) -> io::Result<Option<[u32; 2]>> {
+pub(crate) fn probe_other_owner(facts: &Metadata, folder: &Path) -> io::Result<Option<[u32; 2]>> {
     use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
     let owner = facts.uid();
     if owner == rustix::process::geteuid().as_raw() {
@@ -358,7 +368,7 @@ pub(crate) fn foreign_owner(facts: &Metadata, folder: &Path) -> io::Result<Optio
 
 /// Other systems than Unix have no numbers for owners.
 #[cfg(not(unix))]
-pub(crate) fn foreign_owner(_: &Metadata, _: &Path) -> io::Result<Option<[u32; 2]>> {
+pub(crate) fn probe_other_owner(_: &Metadata, _: &Path) -> io::Result<Option<[u32; 2]>> {
     Ok(None)
 }
 
@@ -369,7 +379,7 @@ pub(crate) fn foreign_owner(_: &Metadata, _: &Path) -> io::Result<Option<[u32; 2
      user {owner}",
     folder.display()
 )]
-pub(crate) struct ForeignFolder {
+pub(crate) struct FolderOfAnotherUser {
     /// The folder, or the innermost one above it that is there.
     pub folder: PathBuf,
     /// Number of the user whom it belongs to.
@@ -385,13 +395,13 @@ pub(crate) struct ForeignFolder {
 /// # Errors
 /// [`io::ErrorKind::PermissionDenied`] if this process is root's, and the folder, or the innermost one above it that is
 /// there, belongs to another user than new files in it.
-pub fn check_folder_owner(folder: &Path) -> io::Result<()> {
-    foreign_folder(folder).map_or(Ok(()), |foreign| Err(io::Error::new(io::ErrorKind::PermissionDenied, foreign)))
+pub fn check_own_folder(folder: &Path) -> io::Result<()> {
+    folder_of_another_user(folder).map_or(Ok(()), |other| Err(io::Error::new(io::ErrorKind::PermissionDenied, other)))
 }
 
 /// The folder of another user where this process, as root, would make files for itself in `folder`.
 #[cfg(unix)]
-pub(crate) fn foreign_folder(folder: &Path) -> Option<ForeignFolder> {
+pub(crate) fn folder_of_another_user(folder: &Path) -> Option<FolderOfAnotherUser> {
     use std::os::unix::fs::MetadataExt;
     if !rustix::process::geteuid().is_root() {
         return None;
@@ -401,20 +411,25 @@ pub(crate) fn foreign_folder(folder: &Path) -> Option<ForeignFolder> {
         fs::metadata(folder).ok().map(|facts| (folder.to_owned(), facts))
     };
     let (folder, facts) = folder.ancestors().find_map(existing)?;
-    // What everybody may write is nobody's own.
-    if facts.mode() & 0o002 != 0 {
+    // What everybody may write is nobody's own; what is root's needs no look at the list of users.
+    if facts.mode() & 0o002 != 0 || facts.uid() == 0 {
         return None;
     }
-    let users = fs::read_to_string("/etc/passwd").unwrap_or_default();
-    user_name(&users, facts.uid())?;
+    user_name(facts.uid())?;
     // Where no file can be made, whoever makes one is told why.
-    let [owner, user] = foreign_owner(&facts, &folder).ok()??;
-    Some(ForeignFolder { folder, owner, user })
+    let [owner, user] = probe_other_owner(&facts, &folder).ok()??;
+    Some(FolderOfAnotherUser { folder, owner, user })
+}
+
+/// The name of the user with that number; `None` where `/etc/passwd` lists no such user.
+#[cfg(unix)]
+pub fn user_name(number: u32) -> Option<String> {
+    name_in(&fs::read_to_string("/etc/passwd").ok()?, number).map(str::to_owned)
 }
 
 /// The name of a user in the text of `/etc/passwd`.
 #[cfg(unix)]
-pub fn user_name(users: &str, number: u32) -> Option<&str> {
+fn name_in(users: &str, number: u32) -> Option<&str> {
     users.lines().find_map(|line| {
         let mut fields = line.split(':');
         let name = fields.next()?;
@@ -424,7 +439,7 @@ pub fn user_name(users: &str, number: u32) -> Option<&str> {
 
 /// Other systems than Unix have no numbers for owners.
 #[cfg(not(unix))]
-pub(crate) fn foreign_folder(_: &Path) -> Option<ForeignFolder> {
+pub(crate) fn folder_of_another_user(_: &Path) -> Option<FolderOfAnotherUser> {
     None
 }
 
@@ -547,17 +562,18 @@ mod tests {
     #[cfg(unix)]
     fn root_makes_nothing_for_itself_in_a_folder_of_another_user() {
         use std::os::unix::fs::{PermissionsExt, chown};
+
+        use orco_trials::skipped;
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("device");
         create_folder(&path).unwrap();
         let below = path.join("state/file");
-        replace_for_owner(&below, b"first").unwrap();
+        replace_in_own_folder(&below, b"first").unwrap();
         fs::remove_dir_all(path.join("state")).unwrap();
         if chown(&path, Some(65_534), None).is_err() {
-            let _ = io::stderr().write_all(b"skipped: folders of another user (giving one away needs root)\n");
-            return;
+            return skipped("folders of another user (giving one away needs root)");
         }
-        for refused in [replace_for_owner(&below, b"second"), check_folder_owner(&path), check_folder_owner(&below)] {
+        for refused in [replace_in_own_folder(&below, b"second"), check_own_folder(&path), check_own_folder(&below)] {
             let error = refused.unwrap_err();
             assert_eq!(error.kind(), io::ErrorKind::PermissionDenied);
             let expected = format!("{} belongs to user 65534, but what is written here to user 0", path.display());
@@ -566,19 +582,19 @@ mod tests {
         assert_eq!(fs::read_dir(&path).unwrap().count(), 0, "something was left behind");
         // As a folder of the host's, of a user whom a container does not know.
         chown(&path, Some(12_345), None).unwrap();
-        replace_for_owner(&below, b"second").unwrap();
+        replace_in_own_folder(&below, b"second").unwrap();
         fs::remove_dir_all(path.join("state")).unwrap();
         // As /tmp is, in a container whose root is not the machine's.
         fs::set_permissions(&path, fs::Permissions::from_mode(0o1777)).unwrap();
-        replace_for_owner(&below, b"third").unwrap();
+        replace_in_own_folder(&below, b"third").unwrap();
     }
 
     #[test]
     #[cfg(unix)]
     fn a_user_is_named_by_the_list_of_users() {
         let users = "root:x:0:0:root:/root:/bin/sh\n+\norco:x:995:990::/var/lib/orco:/usr/sbin/nologin\n";
-        assert_eq!((user_name(users, 995), user_name(users, 0)), (Some("orco"), Some("root")));
-        assert_eq!((user_name(users, 990), user_name("", 0)), (None, None));
+        assert_eq!((name_in(users, 995), name_in(users, 0)), (Some("orco"), Some("root")));
+        assert_eq!((name_in(users, 990), name_in("", 0)), (None, None));
     }
 
     #[test]

@@ -4,13 +4,13 @@
 
 mod colours;
 mod decoded_picture;
-mod foreign;
 mod jpeg;
 mod look;
 mod memory;
 mod png;
 mod reduced;
 mod resize;
+mod unsupported;
 mod webp;
 
 use std::io::{self, BufRead, BufReader, Cursor, Read};
@@ -22,11 +22,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::files;
 pub use decoded_picture::DecodedPicture;
-pub use foreign::{ForeignFile, ForeignFormat};
 pub use look::{Look, LookError, LookPart};
 pub use memory::DecodingCost;
 pub use reduced::{reduced, reduced_jpeg};
 pub use resize::{resize, resize_part};
+pub use unsupported::{UnsupportedFile, UnsupportedFormat};
 
 /// Most pixels of a picture.
 pub const MAX_PIXELS: u64 = 100_000_000;
@@ -75,7 +75,7 @@ pub enum ImageError {
     Format,
     /// The picture is in a format that is not read.
     #[error("is {} {} file, which cannot be read: {}", .0.article, .0.name, .0.remedy)]
-    Foreign(ForeignFormat),
+    Unsupported(UnsupportedFormat),
     /// The file has no bytes.
     #[error("is empty")]
     Empty,
@@ -264,7 +264,7 @@ fn unread(bytes: &[u8]) -> ImageError {
     if bytes.starts_with(b"version https://git-lfs.github.com/spec/") {
         return ImageError::LfsPointer;
     }
-    ForeignFormat::of_bytes(bytes).map_or(ImageError::Format, ImageError::Foreign)
+    UnsupportedFormat::of_bytes(bytes).map_or(ImageError::Format, ImageError::Unsupported)
 }
 
 /// What shows through transparent pixels: white, as on a page. Their own colours, which nobody sees, must not matter.
@@ -479,7 +479,7 @@ mod tests {
 
     #[test]
     fn what_is_no_picture_is_refused() {
-        assert!(matches!(decode(b"GIF89a"), Err(ImageError::Foreign(format)) if format.name == "GIF"));
+        assert!(matches!(decode(b"GIF89a"), Err(ImageError::Unsupported(format)) if format.name == "GIF"));
         assert!(matches!(decode(b"text"), Err(ImageError::Format)));
         let said = |bytes: &[u8]| decode(bytes).unwrap_err().to_string();
         assert_eq!(said(b""), "is empty");
@@ -507,7 +507,7 @@ mod tests {
         let exif = [&b"\xff\xe1\0\x22Exif\0\0MM\0*\0\0\0\x08\0\x01"[..], b"\x01\x12\0\x03\0\0\0\x01\0\x06\0\0\0\0\0\0"];
         let turned = [&jpeg[..2], &exif.concat(), &jpeg[2..]].concat();
         assert_eq!((size(&turned).unwrap(), decode(&turned).unwrap().dimensions()), ((30, 40), (30, 40)));
-        assert!(matches!(size(b"GIF89a"), Err(ImageError::Foreign(_))));
+        assert!(matches!(size(b"GIF89a"), Err(ImageError::Unsupported(_))));
         assert!(matches!(size(&png(&RgbImage::new(65_536, 1))), Err(ImageError::TooLarge)));
     }
 

@@ -48,7 +48,7 @@ pub struct Manifest {
     pub views: AugmentedViews,
     /// The backbone in numbers.
     pub backbone: BackboneFacts,
-    /// Settings of phase 3.
+    /// How the method runs: alignment (phase 3), what is kept of a shot, and answers.
     pub learn: MethodConfig,
     /// Where the bundle comes from.
     pub provenance: Provenance,

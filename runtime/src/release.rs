@@ -44,7 +44,8 @@ pub enum ReleaseError {
     },
 }
 
-/// A text does not say which releases were used: what is wrong with it.
+/// A text cannot be read as [`Releases`]; the message says what is wrong. Remove a device's [`RELEASES`] to accept any
+/// release again; where the text is a backup's, take another backup.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct ReleasesFormatError(String);
@@ -83,7 +84,7 @@ impl Releases {
     /// Out of the text of a file.
     ///
     /// # Errors
-    /// [`ReleasesFormatError`] says what is wrong with the text.
+    /// [`ReleasesFormatError`] if it is no TOML table of bundles' names and release numbers.
     pub fn parse(text: &str) -> Result<Self, ReleasesFormatError> {
         toml::from_str(text).map_err(|error| ReleasesFormatError(error.message().to_owned()))
     }

@@ -190,7 +190,6 @@ fn read_text(path: &Path) -> Result<String, KeyError> {
 #[cfg(feature = "sign")]
 mod secret {
     use std::env;
-    use std::error::Error;
     use std::io::{Cursor, Read};
     use std::path::Path;
 
@@ -206,13 +205,7 @@ mod secret {
     /// read.
     #[derive(Debug, thiserror::Error)]
     #[error(transparent)]
-    pub struct SignError(Box<dyn Error + Send + Sync>);
-
-    impl SignError {
-        fn of(error: minisign::PError) -> Self {
-            Self(error.into())
-        }
-    }
+    pub struct SignError(minisign::PError);
 
     /// The key that signs.
     #[derive(Clone)]
@@ -313,7 +306,7 @@ mod secret {
         /// # Errors
         /// [`SignError`] if the system has no random numbers.
         pub fn generate() -> Result<GeneratedKey, SignError> {
-            GeneratedKey::new().map_err(SignError::of)
+            GeneratedKey::new().map_err(SignError)
         }
 
         /// Signs bytes: the text of a `.minisig` file whose trusted comment is `comment`.
@@ -331,7 +324,7 @@ mod secret {
         pub fn sign_read(&self, bytes: impl Read, comment: &str) -> Result<String, SignError> {
             let untrusted = Some("signature of an OrCo key");
             let signed = minisign::sign(None, &self.0, bytes, Some(comment), untrusted);
-            signed.map(|signature| signature.into_string()).map_err(SignError::of)
+            signed.map(|signature| signature.into_string()).map_err(SignError)
         }
     }
 }

@@ -54,7 +54,9 @@ use self::files::SlotFiles;
 use self::save_lock::LOCK;
 use crate::bundle::Bundle;
 use crate::files::lock::Lock;
-use crate::files::{ForeignFolder, SymlinkPolicy, create_folder, foreign_folder, foreign_owner, random_name};
+use crate::files::{
+    FolderOfAnotherUser, SymlinkPolicy, create_folder, folder_of_another_user, probe_other_owner, random_name,
+};
 pub(crate) use folder::MAX_SLOT;
 use folder::{Disk, StateFolder};
 use orco_state::codec::DecodeError;
@@ -148,7 +150,7 @@ impl Store {
     }
 
     /// Refuses to change what another user could then no longer read.
-    fn check_owners(&self) -> Result<(), StoreError> {
+    fn check_slot_owners(&self) -> Result<(), StoreError> {
         for name in Slot::BOTH.map(Slot::name) {
             let path = self.folder.join(name);
             let facts = match fs::symlink_metadata(&path) {
@@ -156,7 +158,7 @@ impl Store {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
                 Err(source) => return Err(StoreError::UnreadableSlot { path, source }),
             };
-            match foreign_owner(&facts, &self.folder) {
+            match probe_other_owner(&facts, &self.folder) {
                 Ok(None) => {}
                 Ok(Some([owner, user])) => return Err(StoreError::OtherOwner { path, owner, user }),
                 Err(source) => return Err(StoreError::Write { path: self.folder.clone(), source }),
@@ -167,11 +169,11 @@ impl Store {
 
     /// Refuses root a state that another user's programs could then not read, before anything is made. Whose a state is
     /// that is there, its own files say.
-    fn check_folder_owner(&self) -> Result<(), StoreError> {
+    fn check_new_state_owner(&self) -> Result<(), StoreError> {
         if Slot::BOTH.iter().any(|slot| self.path(*slot).exists()) {
             return Ok(());
         }
-        foreign_folder(&self.folder).map_or(Ok(()), |ForeignFolder { folder, owner, user }| {
+        folder_of_another_user(&self.folder).map_or(Ok(()), |FolderOfAnotherUser { folder, owner, user }| {
             Err(StoreError::OtherOwner { path: folder, owner, user })
         })
     }
@@ -438,7 +440,7 @@ impl LockedStore {
         &self,
         write: impl FnOnce(&mut SlotFiles<StateFolder>, u64) -> Result<NewestSlot, SaveError<io::Error>>,
     ) -> Result<NewestSlot, StoreError> {
-        self.store.check_owners()?;
+        self.store.check_slot_owners()?;
         let NewestState { generation: from, slot, .. } = self.newest.get();
         let _save = self.hold_for_save(slot)?;
         let overtaken = || StoreError::Overtaken { folder: self.store.folder.clone() };

@@ -1,14 +1,13 @@
 //! Threads that a learner computes on: how many this process may use, and a pool of them.
 
 use std::any::Any;
-use std::error::Error;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::{env, fmt, fs, thread};
 
 use rayon::iter::{IntoParallelIterator, ParallelIterator};
-use rayon::{ThreadPool, ThreadPoolBuilder};
+use rayon::{ThreadPool, ThreadPoolBuildError, ThreadPoolBuilder};
 
 use orco_core::workers::Workers;
 
@@ -89,7 +88,7 @@ pub fn panic_message(panic: &(dyn Any + Send)) -> String {
 /// Threads could not be started: the system has none left.
 #[derive(Debug, thiserror::Error)]
 #[error(transparent)]
-pub struct StartThreadsError(Box<dyn Error + Send + Sync>);
+pub struct StartThreadsError(ThreadPoolBuildError);
 
 /// A pool of threads, or, where none can be started, the caller's thread.
 pub struct Threads {
@@ -103,7 +102,7 @@ impl Threads {
     /// [`StartThreadsError`] if the system has no threads left.
     pub fn new(count: usize) -> Result<Self, StartThreadsError> {
         let pool = ThreadPoolBuilder::new().num_threads(count).build();
-        Ok(Self { pool: Some(pool.map_err(|error| StartThreadsError(error.into()))?) })
+        Ok(Self { pool: Some(pool.map_err(StartThreadsError)?) })
     }
 
     /// A pool of [`usable_threads`]. Where the system does not start so many, it is half of them, and so on down to the
@@ -163,27 +162,26 @@ unsafe impl Workers for Threads {
 mod tests {
     use std::process::Command;
 
+    use orco_trials::alone::alone_with;
+
     use super::*;
 
     /// Asks for it as a process with several threads, which a test is: nothing is set behind their backs.
     #[test]
     fn with_other_threads_the_environment_must_say_the_limit_already() {
-        const CHILD: &str = "ORCO_THREADS_CHILD";
-        if let Ok(expected) = env::var(CHILD) {
-            let before = env::var_os(VARIABLE);
-            assert_eq!(set_limit(2).is_ok(), expected == "limited");
-            assert_eq!(limit(), Some(2).filter(|_| expected == "limited"));
-            assert_eq!(env::var_os(VARIABLE), before);
-            return;
-        }
-        for (value, expected) in [(None, "refused"), (Some("3"), "refused"), (Some("2"), "limited")] {
-            let mut command = Command::new(env::current_exe().unwrap());
-            let name = "threads::tests::with_other_threads_the_environment_must_say_the_limit_already";
-            command.args(["--exact", name, "--nocapture"]).env(CHILD, expected).env_remove(VARIABLE);
-            command.envs(value.map(|value| (VARIABLE, value)));
-            let output = command.output().unwrap();
-            let said = String::from_utf8_lossy(&output.stdout).into_owned();
-            assert!(output.status.success() && said.contains("1 passed"), "{value:?}: {said}");
+        let name = "threads::tests::with_other_threads_the_environment_must_say_the_limit_already";
+        for value in [None, Some("3"), Some("2")] {
+            let prepare = |command: &mut Command| {
+                command.env_remove(VARIABLE).envs(value.map(|value| (VARIABLE, value)));
+            };
+            // In a process of its own every round asks the same, so the environment says what to expect.
+            alone_with(name, prepare, || {
+                let before = env::var_os(VARIABLE);
+                let is_limited = before.as_deref().is_some_and(|value| value == "2");
+                assert_eq!(set_limit(2).is_ok(), is_limited);
+                assert_eq!(limit(), Some(2).filter(|_| is_limited));
+                assert_eq!(env::var_os(VARIABLE), before);
+            });
         }
     }
 }

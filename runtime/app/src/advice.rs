@@ -220,8 +220,7 @@ fn on_owner(error: &StoreError) -> Option<String> {
         }
         _ => return None,
     };
-    let users = fs::read_to_string("/etc/passwd").unwrap_or_default();
-    let user = files::user_name(&users, owner).map_or_else(|| format!("'#{owner}'"), str::to_owned);
+    let user = files::user_name(owner).unwrap_or_else(|| format!("'#{owner}'"));
     let only = match error {
         StoreError::OtherOwner { .. } => ", or give the files of the state to this one (chown) if no other uses them",
         _ => "",

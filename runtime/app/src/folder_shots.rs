@@ -48,8 +48,8 @@ pub fn folder_shots<'a>(
     if folder.is_file() {
         bail!("{}", no_folder(folder, ""));
     }
-    let PictureFolder { pictures: files, foreign, folders } = PictureFolder::read_filled(folder)?;
-    foreign.iter().for_each(|file| output.warn(file));
+    let PictureFolder { pictures: files, unsupported, folders } = PictureFolder::read_filled(folder)?;
+    unsupported.iter().for_each(|file| output.warn(file));
     if !folders.is_empty() {
         let (path, folders) = (folder.display(), counted(folders.len(), "folder"));
         output.warn(format!("{path} holds {folders}, passed over: put all pictures of a class into one folder"));

@@ -148,7 +148,7 @@ fn single_picture(body: impl Read, essence: &str) -> Result<HttpBody, CameraErro
     }
     // What else is wrong with a picture is told when it is decoded.
     if !image::MEDIA_TYPES.contains(&essence)
-        && let Err(ImageError::Format | ImageError::Empty | ImageError::Foreign(_)) = image::size(&picture)
+        && let Err(ImageError::Format | ImageError::Empty | ImageError::Unsupported(_)) = image::size(&picture)
     {
         let named = if essence.is_empty() { "nothing that it names" } else { essence };
         return Err(CameraError::Content(named.into()));

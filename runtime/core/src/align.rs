@@ -10,7 +10,7 @@
 //! ```
 //! use core::ops::ControlFlow;
 //!
-//! use orco_core::align::{self, AlignmentData, AlignmentTask, WorkspaceSize, Sampling, Workspace};
+//! use orco_core::align::{self, AlignmentData, AlignmentInput, WorkspaceSize, Sampling, Workspace};
 //! use orco_core::config::MethodConfig;
 //! use orco_core::exemplar::{Exemplars, ExemplarPrecision};
 //! use orco_core::projection::{HeadParameters, HeadShape};
@@ -43,8 +43,8 @@
 //! let (w1, b1, w2, b2) = (&mut [0.0; 4][..], &mut [0.0; 2][..], &mut [0.0; 4][..], &mut [0.0; 2][..]);
 //! let head = HeadParameters { w1, b1, w2, b2 };
 //! let (mut first, mut last) = (None, None);
-//! let task = AlignmentTask { data: &data, assigned: &assigned, config: &CONFIG, sampling: Sampling::seeded(1) };
-//! align::align(&task, &mut workspace, head, &mut |progress| {
+//! let input = AlignmentInput { data: &data, assigned: &assigned, config: &CONFIG, sampling: Sampling::seeded(1) };
+//! align::align(&input, &mut workspace, head, &mut |progress| {
 //!     let loss = progress.losses.cross_entropy;
 //!     (first, last) = (first.or(Some(loss)), Some(loss));
 //!     ControlFlow::Continue(())
@@ -59,7 +59,7 @@ mod perturbation;
 mod sampler;
 mod step;
 
-pub use data::{AlignmentData, AlignmentTask, operations};
+pub use data::{AlignmentData, AlignmentInput, operations};
 pub use memory::{Workspace, WorkspaceSize};
 pub use perturbation::{Perturbation, PerturbedTargets, Sampling};
 pub use sampler::Sampler;
@@ -226,19 +226,19 @@ pub fn assign_new_classes(
     Ok(())
 }
 
-/// Trains the head of phase 2 on everything that the task's data holds and writes it into `head`. The same task gives
+/// Trains the head of phase 2 on everything that the input's data holds and writes it into `head`. The same input gives
 /// the same bits, whoever the workers are.
 ///
 /// # Errors
 /// [`AlignError`] if the workspace is too small, training diverged, or the callback, which is called after every epoch,
 /// stopped it; `head` is untouched then.
 pub fn align(
-    task: &AlignmentTask<'_>,
+    input: &AlignmentInput<'_>,
     workspace: &mut Workspace<'_>,
     head: HeadParameters<&mut [f32]>,
     on_progress: &mut (dyn FnMut(AlignProgress) -> ControlFlow<()> + Send),
 ) -> Result<(), AlignError> {
-    let AlignmentTask { data, assigned, config, .. } = *task;
+    let AlignmentInput { data, assigned, config, .. } = *input;
     check(data, assigned.len(), config, workspace)?;
     if config.epochs == 0 {
         let HeadParameters { w1, b1, w2, b2 } = data.head;
@@ -251,19 +251,19 @@ pub fn align(
     let mut outcome = None;
     workers.enter(&mut || {
         let head = head.take().expect("workers enter the work once");
-        outcome = Some(train(task, workspace, head, on_progress));
+        outcome = Some(train(input, workspace, head, on_progress));
     });
     outcome.expect("workers enter the work")
 }
 
 /// What [`align`] does, on a thread of the workers.
 fn train(
-    task: &AlignmentTask<'_>,
+    input: &AlignmentInput<'_>,
     workspace: &mut Workspace<'_>,
     head: HeadParameters<&mut [f32]>,
     on_progress: &mut (dyn FnMut(AlignProgress) -> ControlFlow<()> + Send),
 ) -> Result<(), AlignError> {
-    let AlignmentTask { data, assigned, config, .. } = *task;
+    let AlignmentInput { data, assigned, config, .. } = *input;
     let outputs = data.shape.outputs;
     let (targets, numbers) = workspace.numbers.split_at_mut(data.targets.len());
     // Targets in the order of the classes, then the free ones.
@@ -279,7 +279,7 @@ fn train(
     let (step_indices, indices) = workspace.indices.split_at_mut(needs.indices);
     let step = Workspace { numbers: step_numbers, indices: step_indices, workers: workspace.workers };
     let mut alignment = Alignment::new(&extent, data.head, &target_rows, step);
-    let mut sampler = Sampler::new(task, target_rows, numbers, indices);
+    let mut sampler = Sampler::new(input, target_rows, numbers, indices);
     let schedule = config.schedule();
     for epoch in 0..config.epochs {
         let rate = schedule.rate(epoch) as f32;

@@ -40,9 +40,9 @@ impl UnitRows<'_> {
     }
 }
 
-/// Where a loss adds its gradient with respect to its rows, and how much it counts.
+/// Where a loss adds its gradient with respect to its rows, and the weight that it adds it with.
 #[derive(Debug)]
-pub struct LossGradient<'a> {
+pub struct GradientAccumulator<'a> {
     /// Factor on the gradient. The loss itself is returned without it.
     pub weight: f32,
     /// `[m, width]`: the gradient with respect to the first m rows, to which the loss adds its own.

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use orco_core::align::{
-    Alignment, AlignmentData, AlignmentTask, PerturbedTargets, Sampler, Sampling, StepBatch, StepExtent, TargetRows,
+    Alignment, AlignmentData, AlignmentInput, PerturbedTargets, Sampler, Sampling, StepBatch, StepExtent, TargetRows,
     operations,
 };
 use orco_core::config::{ClassScope, MethodConfig, SampleViews, UnperturbedTargets};
@@ -234,8 +234,8 @@ fn draw(
     let workspace = memory.workspace(&Serial);
     let (known, free) = data.targets.split_at(assigned.len() * data.shape.outputs);
     let target_rows = TargetRows { base_classes: data.base_classes, assigned: known, free };
-    let task = AlignmentTask { data, assigned, config, sampling };
-    let mut sampler = Sampler::new(&task, target_rows, workspace.numbers, workspace.indices);
+    let input = AlignmentInput { data, assigned, config, sampling };
+    let mut sampler = Sampler::new(&input, target_rows, workspace.numbers, workspace.indices);
     let count = sampler.start_epoch();
     look(&sampler.batch(0, count));
 }

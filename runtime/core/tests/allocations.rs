@@ -4,7 +4,7 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::ops::ControlFlow;
 
-use orco_core::align::{self, AlignmentData, AlignmentTask, Sampling};
+use orco_core::align::{self, AlignmentData, AlignmentInput, Sampling};
 use orco_core::config::MethodConfig;
 use orco_core::exemplar::ExemplarPrecision;
 use orco_core::projection::HeadShape;
@@ -83,8 +83,8 @@ fn a_session_allocates_nothing() {
             let before = ALLOCATIONS.get();
             align::assign_new_classes(&data, &mut assigned, 6, &config, &mut workspace).unwrap();
             let sampling = Sampling::seeded(1);
-            let task = AlignmentTask { data: &data, assigned: &assigned, config: &config, sampling };
-            align::align(&task, &mut workspace, after.view_mut(), &mut count).unwrap();
+            let input = AlignmentInput { data: &data, assigned: &assigned, config: &config, sampling };
+            align::align(&input, &mut workspace, after.view_mut(), &mut count).unwrap();
             assert_eq!(ALLOCATIONS.get() - before, 0);
             assert_eq!(epochs, 3);
             assert_ne!(after, head);

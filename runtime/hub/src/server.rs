@@ -101,7 +101,7 @@ impl HubServer {
     /// too few files.
     pub fn bind(store: HubStore, options: &HubOptions) -> Result<Self, HubError> {
         let failed = |source| HubError::Listen { address: options.listen, source };
-        files::check_folder_owner(store.folder()).map_err(HubError::file(store.folder()))?;
+        files::check_own_folder(store.folder()).map_err(HubError::file(store.folder()))?;
         let token = options.token_file.as_deref().map(Token::read_or_make).transpose()?;
         let tls = options.tls.as_ref().map(Tls::acceptor).transpose()?;
         let listener = std::net::TcpListener::bind(options.listen).map_err(failed)?;

@@ -65,14 +65,10 @@ impl HubStore {
     /// [`HubError`] if it cannot be read or written, or belongs to a newer program.
     pub fn open(folder: impl AsRef<Path>) -> Result<Self, HubError> {
         let folder = folder.as_ref();
-        if !folder.is_dir() {
-            let made = files::check_folder_owner(folder).and_then(|()| files::create_folder(folder));
-            made.map_err(HubError::file(folder))?;
-        }
         let key = folder.join(KEY);
         // Root may look at another user's hub, but begins none for him.
-        if [DATABASE, KEY].iter().any(|name| files::is_absent(&folder.join(name))) {
-            files::check_folder_owner(folder).map_err(HubError::file(folder))?;
+        if !folder.is_dir() || [DATABASE, KEY].iter().any(|name| files::is_absent(&folder.join(name))) {
+            files::create_own_folder(folder).map_err(HubError::file(folder))?;
         }
         let objects = ObjectFolder::open(folder)?;
         // The database is made before the key: where there is a key, there was a database.

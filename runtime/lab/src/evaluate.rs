@@ -24,7 +24,7 @@ pub struct Measurement<'a> {
     pub benchmark: &'a Benchmark,
     /// Who learns.
     pub system: System,
-    /// Settings of phase 3, of what is kept of a shot, and of answers.
+    /// How the method runs: alignment (phase 3), what is kept of a shot, and answers.
     pub config: &'a MethodConfig,
     /// Seed of the draws, of shuffling and of perturbation.
     pub seed: u64,

@@ -40,13 +40,13 @@ pub(crate) struct SystemSpec {
     pub trains: bool,
     /// Whether it needs the bundle's statistics.
     pub needs_statistics: bool,
-    /// The settings of phase 3 that it brings instead of those it is measured with.
+    /// The settings that it brings instead of those it is measured with.
     pub settings: fn(AvailableSettings<'_>) -> Option<MethodConfig>,
     /// Makes its learner.
     pub start: for<'a> fn(&SystemContext<'a>) -> Box<dyn FeatureLearner + 'a>,
 }
 
-/// What a system may make its settings of phase 3 from.
+/// What a system may make its settings from.
 pub(crate) struct AvailableSettings<'a> {
     /// Those it is measured with.
     pub measured_with: &'a MethodConfig,
@@ -210,7 +210,7 @@ impl fmt::Debug for System {
 pub(crate) struct SystemContext<'a> {
     pub base_model: &'a BaseModel,
     pub benchmark: &'a Benchmark,
-    /// Settings of phase 3, of what is kept of a shot, and of answers: the system's own, where it brings some.
+    /// How the method runs: the system's own settings, where it brings some.
     pub config: &'a MethodConfig,
     pub seed: u64,
     pub workers: &'a dyn Workers,

@@ -182,7 +182,7 @@ impl GuardRules {
     /// The host that the request is for, which must be this one. Clients of HTTP/1.0 need not name it, such as probes of
     /// load balancers; browsers do.
     fn host(&self, version: Version, headers: &HeaderMap) -> Result<Option<Authority>, Refusal> {
-        let foreign = || {
+        let not_allowed = || {
             let sentence = "this service does not answer for that host: if the name is its own, start it with \
                             --host-name NAME";
             Refusal::new(ErrorCode::HostNotAllowed, sentence)
@@ -194,14 +194,14 @@ impl GuardRules {
             _ => return Err(Refusal::bad_request("a request of HTTP/1.1 names its host, once")),
         };
         let host = host.to_str().ok().and_then(|host| without_zone(host).parse().ok());
-        let host: Authority = host.ok_or_else(foreign)?;
+        let host: Authority = host.ok_or_else(not_allowed)?;
         let name = host.host().trim_start_matches('[').trim_end_matches(']');
         let own = match name.parse::<IpAddr>() {
             Ok(address) => !self.loopback || address.is_loopback(),
             Err(_) => is_same_name(name, "localhost"),
         };
         let named = self.host_names.iter().any(|known| is_same_name(name, known));
-        if own || named { Ok(Some(host)) } else { Err(foreign()) }
+        if own || named { Ok(Some(host)) } else { Err(not_allowed()) }
     }
 
     fn check_token(&self, route: &Route, headers: &HeaderMap) -> Result<(), Refusal> {
@@ -230,7 +230,7 @@ fn is_same_name(one: &str, other: &str) -> bool {
     one.eq_ignore_ascii_case(other)
 }
 
-fn foreign() -> Refusal {
+fn cross_origin() -> Refusal {
     Refusal::new(ErrorCode::CrossOrigin, "pages of other sites may not ask this service")
 }
 
@@ -242,20 +242,20 @@ fn check_site(headers: &HeaderMap, is_page: bool) -> Result<(), Refusal> {
         && headers.get("sec-fetch-mode").is_some_and(|mode| mode == "navigate")
         && headers.get("sec-fetch-dest").is_some_and(|destination| destination == "document");
     let is_own = |site: &HeaderValue| site == "same-origin" || site == "none";
-    if opens_page || headers.get_all("sec-fetch-site").iter().all(is_own) { Ok(()) } else { Err(foreign()) }
+    if opens_page || headers.get_all("sec-fetch-site").iter().all(is_own) { Ok(()) } else { Err(cross_origin()) }
 }
 
 /// A page that asks must be this service's own.
 fn check_origin(headers: &HeaderMap, host: Option<&Authority>) -> Result<(), Refusal> {
     for origin in headers.get_all(header::ORIGIN) {
-        let origin: Uri = origin.to_str().ok().and_then(|origin| origin.parse().ok()).ok_or_else(foreign)?;
+        let origin: Uri = origin.to_str().ok().and_then(|origin| origin.parse().ok()).ok_or_else(cross_origin)?;
         let is_web = matches!(origin.scheme_str(), Some("http" | "https"));
         let same = origin
             .authority()
             .zip(host)
             .is_some_and(|(origin, host)| origin.as_str().eq_ignore_ascii_case(host.as_str()));
         if !is_web || !same {
-            return Err(foreign());
+            return Err(cross_origin());
         }
     }
     Ok(())

@@ -52,7 +52,7 @@ impl Token {
 
     fn make(path: &Path) -> io::Result<Self> {
         if files::is_absent(path) {
-            files::check_folder_owner(path.parent().unwrap_or(path))?;
+            files::check_own_folder(path.parent().unwrap_or(path))?;
         }
         let mut bytes = [0; DIGITS / 2];
         getrandom::fill(&mut bytes)?;
@@ -125,11 +125,7 @@ mod tests {
         let [path, other] = ["token", "other"].map(|name| folder.path().join(name));
         let token = Token::read_or_make(&path).unwrap();
         if std::os::unix::fs::chown(folder.path(), Some(65_534), None).is_err() {
-            let _ = io::Write::write_all(
-                &mut io::stderr(),
-                b"skipped: folders of another user (giving one away needs root)\n",
-            );
-            return;
+            return orco_trials::skipped("folders of another user (giving one away needs root)");
         }
         assert!(matches!(Token::read_or_make(&other), Err(ServeError::Token { .. })) && !other.exists());
         assert!(Token::read_or_make(&path).unwrap().is(token.digits()), "one that is there is read");

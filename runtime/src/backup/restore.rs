@@ -15,7 +15,7 @@ use crate::bundle::Bundle;
 use crate::learner::{ChangeOutcome, LearnerSettings};
 use crate::release::{self, RELEASES, Releases};
 use crate::signature::PublicKey;
-use crate::store::kept_pictures::{self, KeptBundle, MAX_BUNDLE_FILE, MAX_PICTURE};
+use crate::store::kept_pictures::{self, BundleRecord, MAX_BUNDLE_FILE, MAX_PICTURE};
 use crate::store::picture_guard::PictureGuard;
 use crate::store::{Store, StoreError};
 
@@ -128,7 +128,7 @@ pub fn restore(
 /// Keeps all pictures that a backup holds; returns how many there are.
 fn restore_pictures(
     entries: &mut Entries<'_, ArchiveReader<'_>>,
-    owner: &KeptBundle,
+    owner: &BundleRecord,
     saved: &SavedState,
     guard: &mut PictureGuard<'_>,
 ) -> Result<usize, BackupError> {
@@ -157,11 +157,11 @@ fn check_empty(store: &Store, present: &SavedState) -> Result<(), BackupError> {
 }
 
 /// Refuses a state that does not fit the bundle which it says it belongs to.
-fn check_sound(bundle: &Bundle, owner: &KeptBundle, saved: &SavedState) -> Result<(), BackupError> {
+fn check_sound(bundle: &Bundle, owner: &BundleRecord, saved: &SavedState) -> Result<(), BackupError> {
     if !saved.is_sound(&bundle.base_model) {
         return Err(nonsense());
     }
-    if owner.labels != KeptBundle::of(bundle).labels {
+    if owner.labels != BundleRecord::of(bundle).labels {
         return Err(BackupError::Content(format!("its {BUNDLE} names other base classes than the bundle has")));
     }
     Ok(())
@@ -174,7 +174,7 @@ fn nonsense() -> BackupError {
 /// What a backup begins with, before the pictures.
 struct BackupStart {
     /// The bundle that it was learned on.
-    owner: KeptBundle,
+    owner: BundleRecord,
     /// The releases that were used where it was written.
     releases: Releases,
     /// The state with its history.
@@ -196,7 +196,7 @@ impl BackupStart {
         let saved = slots::read(&file(SLOT, MAX_STATE)?).ok_or_else(nonsense)?;
         let text = std::str::from_utf8(&text).map_err(|error| error.to_string());
         let owner = text
-            .and_then(|text| KeptBundle::parse(text, &saved.state.bundle_digest).map_err(|error| error.to_string()));
+            .and_then(|text| BundleRecord::parse(text, &saved.state.bundle_digest).map_err(|error| error.to_string()));
         let owner = owner.map_err(|reason| BackupError::Content(format!("its {BUNDLE} cannot be used: {reason}")))?;
         Ok(Self { owner, releases, saved })
     }

@@ -183,8 +183,8 @@ fn hostile_backups_are_refused_and_leave_nothing_behind() {
         let more = with((header(name, 1, EntryType::Regular), vec![1]));
         refused(name, &sealed(&more), "belongs to no shot");
     }
-    let foreign = format!("shots/{}.png", "a".repeat(64));
-    refused("no shot's", &sealed(&with((header(&foreign, 1, EntryType::Regular), vec![1]))), "belongs to no shot");
+    let stray = format!("shots/{}.png", "a".repeat(64));
+    refused("no shot's", &sealed(&with((header(&stray, 1, EntryType::Regular), vec![1]))), "belongs to no shot");
     for kind in [EntryType::Symlink, EntryType::Link, EntryType::Directory, EntryType::Fifo, EntryType::GNUSparse] {
         refused("no file", &sealed(&with((header(&picture.0, 0, kind), Vec::new()))), "no plain file");
     }

@@ -14,7 +14,7 @@ use crate::learner::LearnerSettings;
 use crate::release::{self, RELEASES, Releases};
 #[cfg(feature = "sign")]
 use crate::signature::SecretKey;
-use crate::store::kept_pictures::{self, KeptBundle};
+use crate::store::kept_pictures::{self, BundleRecord};
 use crate::store::{LockedStore, Store, StoreError};
 
 /// Without the feature `sign` there is no secret key.
@@ -45,14 +45,14 @@ impl<'a> BackupOptions<'a> {
     /// The text of the signature over all that can be read, for a backup that belongs to a bundle; empty where it is
     /// not signed.
     #[cfg(feature = "sign")]
-    fn signature(&self, signed: &mut dyn Read, bundle: &KeptBundle) -> io::Result<String> {
+    fn signature(&self, signed: &mut dyn Read, bundle: &BundleRecord) -> io::Result<String> {
         let Some(key) = self.key else { return Ok(String::new()) };
         let comment = format!("orco backup of bundle {} release {}", bundle.name, bundle.release);
         key.sign_read(signed, &comment).map_err(|error| io::Error::other(format!("it cannot be signed: {error}")))
     }
 
     #[cfg(not(feature = "sign"))]
-    fn signature(&self, _: &mut dyn Read, _: &KeptBundle) -> io::Result<String> {
+    fn signature(&self, _: &mut dyn Read, _: &BundleRecord) -> io::Result<String> {
         self.key.map_or_else(|| Ok(String::new()), |key| match *key {})
     }
 }
@@ -128,7 +128,7 @@ fn write_signed(
         Ok(_) => {}
     }
     let LockedState { saved, slot, _lock } = LockedState::of(bundle, store, settings)?.ok_or_else(nothing)?;
-    let owner = KeptBundle::of(bundle);
+    let owner = BundleRecord::of(bundle);
     let mut tar = tar::Builder::new(envelope::begin(file)?);
     append(&mut tar, BUNDLE, owner.text()?.as_bytes())?;
     append(&mut tar, RELEASES, Releases::read(store.folder())?.text()?.as_bytes())?;

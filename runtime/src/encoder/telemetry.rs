@@ -39,31 +39,30 @@ pub fn turn_off() -> Result<(), TelemetryError> {
 mod tests {
     use std::process::Command;
 
+    use orco_trials::alone::alone_with;
+
     use super::*;
 
     /// Asks for it as a process with several threads, which a test is: nothing is set behind their backs, and the
     /// library stays unloaded.
     #[test]
     fn with_other_threads_it_must_be_off_already() {
-        const CHILD: &str = "ORCO_TELEMETRY_CHILD";
-        if let Ok(expected) = env::var(CHILD) {
-            let before = env::var_os(VARIABLE);
-            assert_eq!(turn_off().is_ok(), expected == "off");
-            assert_eq!(env::var_os(VARIABLE), before);
-            if expected != "off" && super::super::library::locate().is_some() {
-                let said = std::format!("{}", super::super::onnx::start().unwrap_err());
-                assert!(said.contains("telemetry cannot be turned off while other threads run"), "{said}");
-            }
-            return;
-        }
-        for (value, expected) in [(None, "on"), (Some("0"), "on"), (Some(""), "on"), (Some("1"), "off")] {
-            let mut command = Command::new(env::current_exe().unwrap());
-            let name = "encoder::telemetry::tests::with_other_threads_it_must_be_off_already";
-            command.args(["--exact", name, "--nocapture"]).env(CHILD, expected).env_remove(VARIABLE);
-            command.envs(value.map(|value| (VARIABLE, value)));
-            let output = command.output().unwrap();
-            let said = std::string::String::from_utf8_lossy(&output.stdout).into_owned();
-            assert!(output.status.success() && said.contains("1 passed"), "{value:?}: {said}");
+        let name = "encoder::telemetry::tests::with_other_threads_it_must_be_off_already";
+        for value in [None, Some("0"), Some(""), Some("1")] {
+            let prepare = |command: &mut Command| {
+                command.env_remove(VARIABLE).envs(value.map(|value| (VARIABLE, value)));
+            };
+            // In a process of its own every round asks the same, so the environment says what to expect.
+            alone_with(name, prepare, || {
+                let before = env::var_os(VARIABLE);
+                let is_off = before.as_deref().is_some_and(|value| value == "1");
+                assert_eq!(turn_off().is_ok(), is_off);
+                assert_eq!(env::var_os(VARIABLE), before);
+                if !is_off && super::super::library::locate().is_some() {
+                    let said = super::super::onnx::start().unwrap_err().to_string();
+                    assert!(said.contains("telemetry cannot be turned off while other threads run"), "{said}");
+                }
+            });
         }
     }
 }

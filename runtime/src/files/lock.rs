@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::{SymlinkPolicy, foreign_owner, open, private_options, regular};
+use super::{SymlinkPolicy, open, private_options, probe_other_owner, regular};
 
 /// Time between two attempts while another process holds the lock.
 const PAUSE: Duration = Duration::from_millis(20);
@@ -108,7 +108,7 @@ impl Lock {
     fn check_owner(&self) -> Result<(), LockError> {
         let facts = self.file.metadata().map_err(LockError::Open)?;
         let folder = self.path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        match foreign_owner(&facts, folder).map_err(LockError::Open)? {
+        match probe_other_owner(&facts, folder).map_err(LockError::Open)? {
             Some([owner, user]) => Err(LockError::OtherOwner { owner, user }),
             None => Ok(()),
         }
@@ -248,11 +248,7 @@ mod tests {
         let path = folder.path().join("lock");
         fs::write(&path, b"").unwrap();
         if std::os::unix::fs::chown(&path, Some(12_345), None).is_err() {
-            let _ = io::Write::write_all(
-                &mut io::stderr(),
-                b"skipped: locks of another user (giving a file away needs root)\n",
-            );
-            return;
+            return orco_trials::skipped("locks of another user (giving a file away needs root)");
         }
         assert!(matches!(take(&path), Err(LockError::OtherOwner { owner: 12_345, .. })));
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "something was left behind");

@@ -12,7 +12,7 @@ use image_webp::{DecodingError, WebPDecoder};
 use self::lossless::CodeGroups;
 use super::colours::{self, Conversion, ProfileKind};
 use super::{
-    DecodedPicture, DecodingCost, ForeignFormat, ImageError, MAX_MEMORY, blend, check_size, exif_orientation,
+    DecodedPicture, DecodingCost, ImageError, MAX_MEMORY, UnsupportedFormat, blend, check_size, exif_orientation,
     swaps_sides, upright,
 };
 
@@ -59,7 +59,7 @@ impl<'a> WebpFile<'a> {
         let (width, height) = decoder.dimensions();
         check_size(width, height)?;
         if decoder.is_animated() {
-            return Err(ImageError::Foreign(ForeignFormat::ANIMATED_WEBP));
+            return Err(ImageError::Unsupported(UnsupportedFormat::ANIMATED_WEBP));
         }
         if width == 0 || height == 0 {
             return Err(ImageError::Damaged("it has no pixels".into()));

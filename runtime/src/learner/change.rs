@@ -462,7 +462,7 @@ impl Learner {
         self.run_session_with(&config, observer, step)
     }
 
-    /// Runs a session that makes a change, from the present state, on all cores, with these settings of phase 3.
+    /// Runs a session that makes a change, from the present state, on all cores, with these settings.
     pub(super) fn run_session_with(
         &mut self,
         config: &MethodConfig,

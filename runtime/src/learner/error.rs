@@ -16,7 +16,7 @@ use super::forgetting_sentences::excess_sentence;
 use super::settings::SettingsError;
 use crate::bundle::OpenError;
 use crate::encoder::EncodeError;
-use crate::image::{ForeignFile, ImageError, PictureFileError};
+use crate::image::{ImageError, PictureFileError, UnsupportedFile};
 use crate::release::ReleaseError;
 use crate::scene::ViewError;
 use crate::store::StoreError;
@@ -52,14 +52,17 @@ pub enum ShotsError {
         source: io::Error,
     },
     /// A folder holds no pictures.
-    #[error("the folder {} holds no pictures (.jpg, .jpeg, .png or .webp){}{}", path.display(), passed_over(foreign), inner(*folders))]
+    #[error(
+        "the folder {} holds no pictures (.jpg, .jpeg, .png or .webp){}{}",
+        path.display(), passed_over(unsupported), inner(*folders)
+    )]
     Empty {
         /// The folder.
         path: PathBuf,
         /// Folders in it.
         folders: usize,
         /// Its pictures in formats that are not read.
-        foreign: Vec<ForeignFile>,
+        unsupported: Vec<UnsupportedFile>,
     },
     /// Pictures cannot be used: all of the session's that cannot.
     #[error("{}", listed(.0))]
@@ -133,8 +136,8 @@ fn inner(folders: usize) -> String {
     }
 }
 
-fn passed_over(foreign: &[ForeignFile]) -> String {
-    if foreign.is_empty() { String::new() } else { format!("; {}", listed(foreign)) }
+fn passed_over(unsupported: &[UnsupportedFile]) -> String {
+    if unsupported.is_empty() { String::new() } else { format!("; {}", listed(unsupported)) }
 }
 
 fn listed(pictures: &[impl Display]) -> String {

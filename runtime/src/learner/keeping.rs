@@ -5,7 +5,7 @@ use orco_state::bank::Bank;
 
 use super::Learner;
 use crate::bundle::Bundle;
-use crate::store::kept_pictures::{self, KeptBundle};
+use crate::store::kept_pictures::{self, BundleRecord};
 use crate::store::picture_guard::PictureGuard;
 use crate::store::{LockedStore, StoreError};
 
@@ -19,7 +19,7 @@ pub(super) struct ShotKeeper<'a> {
 impl<'a> ShotKeeper<'a> {
     pub(super) fn begin(locked: &'a LockedStore, bundle: &Bundle) -> Result<Self, StoreError> {
         let pictures = PictureGuard::new(locked, bundle.digest);
-        let before = pictures.begin(&KeptBundle::of(bundle))?;
+        let before = pictures.begin(&BundleRecord::of(bundle))?;
         Ok(Self { pictures, before })
     }
 

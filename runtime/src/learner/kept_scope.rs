@@ -55,7 +55,7 @@ impl KeptScope {
     /// # Errors
     /// [`ScopeFileError`] if it cannot be written; the earlier one is still there then.
     pub fn keep(&self, scope: AnswerScope) -> Result<(), ScopeFileError> {
-        files::replace_for_owner(&self.path, format!("{}\n", scope.name()).as_bytes())
+        files::replace_in_own_folder(&self.path, format!("{}\n", scope.name()).as_bytes())
             .map_err(|source| self.failed(source))
     }
 

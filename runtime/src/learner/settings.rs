@@ -65,7 +65,7 @@ impl AnswerScope {
         }
     }
 
-    /// The one that has a name in settings and interfaces; none has any other.
+    /// The scope of that [name](Self::name): `auto`, `learned` or `all`. `None` for any other text.
     pub fn named(name: &str) -> Option<Self> {
         Self::CHOICES.into_iter().find(|scope| scope.name() == name)
     }

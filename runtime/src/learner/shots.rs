@@ -10,7 +10,7 @@ use orco_state::session::LearnError;
 use super::error::{BrokenPicture, ChangeError, ShotsError};
 use crate::files::SymlinkPolicy;
 use crate::files::folder::OpenFolder;
-use crate::image::{self, ForeignFile, ForeignFormat};
+use crate::image::{self, UnsupportedFile, UnsupportedFormat};
 use crate::scene::{ShotView, Viewfinder};
 
 /// The shots of a class.
@@ -96,9 +96,9 @@ impl Shots<'_> {
 }
 
 /// The pictures of a folder ([`image::EXTENSIONS`]), sorted by name. Other files are passed over
-/// ([`PictureFolder::foreign`] has those that are pictures in other formats), and hidden ones: `._1.jpg`, which a Mac
-/// writes beside `1.jpg`, is no picture. One that cannot be reached, such as a link that leads nowhere, is among them:
-/// whoever opens it says so.
+/// ([`PictureFolder::unsupported`] has those that are pictures in other formats), and hidden ones: `._1.jpg`, which a
+/// Mac writes beside `1.jpg`, is no picture. One that cannot be reached, such as a link that leads nowhere, is among
+/// them: whoever opens it says so.
 ///
 /// # Errors
 /// [`ShotsError`] if the folder cannot be read or holds none.
@@ -112,7 +112,7 @@ pub struct PictureFolder {
     /// Its pictures, sorted by name.
     pub pictures: Vec<PathBuf>,
     /// Pictures and films in formats that are not read, sorted by name.
-    pub foreign: Vec<ForeignFile>,
+    pub unsupported: Vec<UnsupportedFile>,
     /// Folders in it, sorted by name, but for those that systems make beside pictures. What they hold is not listed.
     pub folders: Vec<PathBuf>,
 }
@@ -132,8 +132,8 @@ impl PictureFolder {
         let (mut folders, files): (Vec<PathBuf>, Vec<PathBuf>) = entries.into_iter().partition(|path| path.is_dir());
         folders.retain(|path| !FOLDERS_OF_SYSTEMS.iter().any(|name| path.ends_with(name)));
         let pictures = files.iter().filter(|path| image::has_extension(path)).cloned().collect();
-        let foreign = |path: PathBuf| Some(ForeignFile { format: ForeignFormat::of_name(&path)?, path });
-        Ok(Self { pictures, foreign: files.into_iter().filter_map(foreign).collect(), folders })
+        let unsupported = |path: PathBuf| Some(UnsupportedFile { format: UnsupportedFormat::of_name(&path)?, path });
+        Ok(Self { pictures, unsupported: files.into_iter().filter_map(unsupported).collect(), folders })
     }
 
     /// Lists a folder that is to hold pictures.
@@ -147,7 +147,7 @@ impl PictureFolder {
             return Err(ShotsError::Empty {
                 path: folder.into(),
                 folders: listed.folders.len(),
-                foreign: listed.foreign,
+                unsupported: listed.unsupported,
             });
         }
         Ok(listed)

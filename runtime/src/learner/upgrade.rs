@@ -20,7 +20,7 @@ use super::{ChangeStep, LearnerSettings, Observer, ShotsError};
 use crate::bundle::Bundle;
 use crate::clock::seconds_if_set;
 use crate::encoder::engine_choice::Workload;
-use crate::store::kept_pictures::KeptBundle;
+use crate::store::kept_pictures::BundleRecord;
 use crate::store::{LockedStore, Store};
 use crate::threads::Threads;
 pub use check::ClassComparison;
@@ -34,7 +34,7 @@ pub struct UpgradeOutcome {
     /// How the new state answers.
     pub report: ChangeReport,
     /// The bundle that the old state belonged to.
-    pub from: KeptBundle,
+    pub from: BundleRecord,
     /// The classes, in the order of learning.
     pub classes: Vec<ClassComparison>,
     /// Learned classes of which no picture is left, which were given up.

@@ -170,10 +170,11 @@ impl Background {
 
     fn check_view(&self, view: usize, small: &SmallFrame) -> Result<(), BackgroundError> {
         let difference = Difference::of(self, small);
-        if difference.lost() > LOST {
+        let lost = difference.lost();
+        if lost > LOST {
             return Err(BackgroundError::Moved { view });
         }
-        let is_empty = Foreground::of(self.width, &difference, self.frame, None).things().is_empty();
+        let is_empty = Foreground::of(self.width, &difference, self.frame, None, lost).things().is_empty();
         if is_empty { Ok(()) } else { Err(BackgroundError::Thing { view }) }
     }
 
@@ -188,8 +189,17 @@ impl Background {
     /// # Errors
     /// [`FrameSizeError`] if the frame has another size than the views of the empty place.
     pub fn compare(&self, frame: &RgbImage, region: Option<PixelRect>) -> Result<Foreground, FrameSizeError> {
+        Ok(self.compare_frame(frame)?.foreground(region))
+    }
+
+    /// Compares a frame once, for any number of its regions.
+    ///
+    /// # Errors
+    /// As for [`Background::compare`].
+    pub(super) fn compare_frame(&self, frame: &RgbImage) -> Result<ComparedFrame, FrameSizeError> {
         let difference = Difference::of(self, &self.small(frame)?);
-        Ok(Foreground::of(self.width, &difference, [frame.width(), frame.height()], region))
+        let lost = difference.lost();
+        Ok(ComparedFrame { columns: self.width, size: [frame.width(), frame.height()], difference, lost })
     }
 
     /// A frame at the size of the background.
@@ -268,6 +278,23 @@ impl Background {
             *variance = variance.clamp(NOISE[0] * NOISE[0], NOISE[1] * NOISE[1]);
         }
         self.slopes = slopes(&self.colours, self.width);
+    }
+}
+
+/// A frame that was compared with a background: what all regions of it share.
+pub(super) struct ComparedFrame {
+    /// Columns of the small frame.
+    columns: usize,
+    /// Width and height of the frame.
+    size: [u32; 2],
+    difference: Difference,
+    lost: f32,
+}
+
+impl ComparedFrame {
+    /// What is in the frame, or in a region of it, and not in the empty place.
+    pub fn foreground(&self, region: Option<PixelRect>) -> Foreground {
+        Foreground::of(self.columns, &self.difference, self.size, region, self.lost)
     }
 }
 

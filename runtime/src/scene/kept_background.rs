@@ -88,7 +88,7 @@ impl KeptBackground {
     /// # Errors
     /// [`BackgroundFileError`] if it cannot be written; the earlier one is still there then.
     pub fn keep(&self, background: &Background) -> Result<(), BackgroundFileError> {
-        files::replace_for_owner(&self.path, &background.encode()).map_err(|source| self.failed(source))
+        files::replace_in_own_folder(&self.path, &background.encode()).map_err(|source| self.failed(source))
     }
 
     /// Removes it for good, damaged or not; says whether there was one.

@@ -69,7 +69,7 @@ impl KeptRegions {
             return files::remove_durably(&self.path).map(drop).map_err(|source| self.failed(source));
         }
         let text: String = regions.iter().map(|region| format!("{region}\n")).collect();
-        files::replace_for_owner(&self.path, text.as_bytes()).map_err(|source| self.failed(source))
+        files::replace_in_own_folder(&self.path, text.as_bytes()).map_err(|source| self.failed(source))
     }
 
     fn failed(&self, source: io::Error) -> RegionFileError {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use ::image::RgbImage;
 
-use super::background::{Background, FrameSizeError};
+use super::background::{Background, ComparedFrame, FrameSizeError};
 use super::cut_out::square;
 use super::difference::MOVED;
 use super::foreground::Thing;
@@ -106,12 +106,15 @@ impl Viewfinder {
     /// [`ViewError`] if the empty place or a region does not fit the picture.
     pub fn views<'a>(&self, picture: impl Into<ViewedPicture<'a>>) -> Result<Vec<RegionView>, ViewError> {
         let picture = picture.into();
+        let mut compared = None;
         if self.regions.is_empty() {
-            return Ok(vec![self.view(picture, String::new(), None)?]);
+            return Ok(vec![self.view(picture, &mut compared, String::new(), None)?]);
         }
         let [width, height] = picture.size_in_file;
-        let view =
-            |named: &NamedRegion| self.view(picture, named.name.clone(), Some(named.region.in_frame(width, height)?));
+        let view = |named: &NamedRegion| {
+            let region = named.region.in_frame(width, height)?;
+            self.view(picture, &mut compared, named.name.clone(), Some(region))
+        };
         self.regions.iter().map(view).collect()
     }
 
@@ -164,10 +167,12 @@ impl Viewfinder {
         Ok(ShotView { picture: foreground.cut_out(viewed.picture, thing, self.fill), lost: foreground.lost() })
     }
 
-    /// What a region, in pixels of the file, shows.
+    /// What a region, in pixels of the file, shows. `compared` holds the picture beside the empty place, from the first
+    /// region on.
     fn view(
         &self,
         viewed: ViewedPicture<'_>,
+        compared: &mut Option<ComparedFrame>,
         name: String,
         region: Option<PixelRect>,
     ) -> Result<RegionView, ViewError> {
@@ -178,7 +183,11 @@ impl Viewfinder {
             let things = vec![ThingView { bounds, picture: self.whole(viewed.picture, region) }];
             return Ok(RegionView { name, bounds, things, lost: 0.0 });
         };
-        let foreground = background.compare(viewed.picture, region)?;
+        let compared = match compared {
+            Some(compared) => compared,
+            None => compared.insert(background.compare_frame(viewed.picture)?),
+        };
+        let foreground = compared.foreground(region);
         let view = |thing: &Thing| ThingView {
             bounds: viewed.in_file(thing.bounds),
             picture: foreground.cut_out(viewed.picture, thing, self.fill),

@@ -91,7 +91,7 @@ impl SceneWatch {
         if self.is_moved {
             return Ok(FrameContent::Moved);
         }
-        let of = |region| Foreground::of(self.background.width, &difference, size, region);
+        let of = |region| Foreground::of(self.background.width, &difference, size, region, lost);
         let foregrounds: Vec<Foreground> =
             if regions.is_empty() { vec![of(None)] } else { regions.iter().map(|region| of(Some(*region))).collect() };
         if foregrounds.iter().any(|foreground| !foreground.things().is_empty()) {

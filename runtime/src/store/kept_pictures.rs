@@ -44,21 +44,23 @@ const ENDING: &str = ".png";
 /// Largest file that says which bundle pictures or a backup belong to, in bytes.
 pub(crate) const MAX_BUNDLE_FILE: u64 = 8 << 20;
 
-/// A text does not say which bundle pictures were kept with.
+/// A text cannot be read as the [`BundleRecord`] that is expected. Where it lies beside kept pictures, the next change
+/// that keeps some writes it anew; where it is a backup's, take another backup.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum KeptBundleError {
-    /// It is no such text: what is wrong with it.
+pub enum BundleRecordError {
+    /// It is not TOML with the fields of a record: what is wrong with it.
     #[error("{0}")]
     Format(String),
-    /// It names another bundle than the one whose pictures it lies beside.
+    /// It is the record of another bundle than the one that the pictures, or the backup's state, were made with.
     #[error("it belongs to another bundle")]
     OtherBundle,
 }
 
-/// The bundle that pictures were kept with, as far as it must be known when it is no longer at hand.
+/// What is recorded of the bundle that pictures were kept with, or a backup was made with: what must be known when that
+/// bundle is no longer at hand.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct KeptBundle {
+pub struct BundleRecord {
     /// Its name.
     pub name: String,
     /// Its release.
@@ -69,7 +71,7 @@ pub struct KeptBundle {
     pub labels: Vec<String>,
 }
 
-impl KeptBundle {
+impl BundleRecord {
     /// That of an opened bundle.
     pub fn of(bundle: &Bundle) -> Self {
         Self {
@@ -91,10 +93,10 @@ impl KeptBundle {
     /// Out of the text of a file, for the bundle of that digest.
     ///
     /// # Errors
-    /// [`KeptBundleError`] says what is wrong with the text.
-    pub fn parse(text: &str, digest: &[u8; 32]) -> Result<Self, KeptBundleError> {
-        let read: Self = toml::from_str(text).map_err(|error| KeptBundleError::Format(error.message().to_owned()))?;
-        if read.digest == hexadecimal(digest) { Ok(read) } else { Err(KeptBundleError::OtherBundle) }
+    /// [`BundleRecordError`] if it is no such text, or the record of a bundle of another digest.
+    pub fn parse(text: &str, digest: &[u8; 32]) -> Result<Self, BundleRecordError> {
+        let read: Self = toml::from_str(text).map_err(|error| BundleRecordError::Format(error.message().to_owned()))?;
+        if read.digest == hexadecimal(digest) { Ok(read) } else { Err(BundleRecordError::OtherBundle) }
     }
 }
 
@@ -165,9 +167,9 @@ impl KeptPictures {
     ///
     /// # Errors
     /// If that is not known, or its file cannot be read.
-    pub fn kept_with(&self) -> io::Result<KeptBundle> {
-        let invalid = |reason: KeptBundleError| io::Error::new(io::ErrorKind::InvalidData, reason);
-        KeptBundle::parse(&bundle_text(&self.folder)?, &self.digest).map_err(invalid)
+    pub fn kept_with(&self) -> io::Result<BundleRecord> {
+        let invalid = |reason: BundleRecordError| io::Error::new(io::ErrorKind::InvalidData, reason);
+        BundleRecord::parse(&bundle_text(&self.folder)?, &self.digest).map_err(invalid)
     }
 
     /// The exemplars whose pictures are there.
@@ -215,7 +217,7 @@ impl KeptPictures {
     }
 
     /// Makes the folder with what is to be known of the bundle, so that both survive a power cut.
-    pub(super) fn begin(&self, with: &KeptBundle) -> io::Result<()> {
+    pub(super) fn begin(&self, with: &BundleRecord) -> io::Result<()> {
         self.create_folder()?;
         match self.kept_with() {
             Ok(there) if there == *with => Ok(()),
@@ -332,7 +334,7 @@ fn bundle_text(folder: &Path) -> io::Result<String> {
 }
 
 /// The bundle that a folder of kept pictures says it belongs to.
-pub(super) fn about(folder: &Path) -> Option<KeptBundle> {
+pub(super) fn about(folder: &Path) -> Option<BundleRecord> {
     toml::from_str(&bundle_text(folder).ok()?).ok()
 }
 
@@ -366,7 +368,7 @@ pub(super) fn discard(folder: &Path) -> io::Result<bool> {
 fn is_ours(folder: &Path) -> io::Result<bool> {
     match bundle_text(folder) {
         Ok(text) => {
-            let digest = toml::from_str::<KeptBundle>(&text).ok().and_then(|kept| from_hexadecimal(&kept.digest));
+            let digest = toml::from_str::<BundleRecord>(&text).ok().and_then(|kept| from_hexadecimal(&kept.digest));
             Ok(digest.is_some_and(|digest| folder.file_name().is_some_and(|name| name == name_of(&digest).as_str())))
         }
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -421,7 +423,7 @@ mod tests {
     fn what_was_kept_aside_goes_with_or_without_pictures_and_what_is_of_others_stays() {
         let store = tempfile::tempdir().unwrap();
         let exemplar = [7; 32];
-        let bundle = |digest: &[u8; 32]| KeptBundle {
+        let bundle = |digest: &[u8; 32]| BundleRecord {
             name: "everyday".into(),
             release: 1,
             digest: hexadecimal(digest),

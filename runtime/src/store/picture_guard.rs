@@ -1,6 +1,6 @@
 //! Pictures that are on the disk before the state that they belong to.
 
-use super::kept_pictures::KeptBundle;
+use super::kept_pictures::BundleRecord;
 use super::{LockedStore, StoreError};
 
 /// Keeps pictures for a state that is still to be saved. Dropped before it is [released](PictureGuard::release), it
@@ -33,7 +33,7 @@ impl<'a> PictureGuard<'a> {
     ///
     /// # Errors
     /// As for [`LockedStore::begin_keeping`].
-    pub(crate) fn begin(&self, bundle: &KeptBundle) -> Result<usize, StoreError> {
+    pub(crate) fn begin(&self, bundle: &BundleRecord) -> Result<usize, StoreError> {
         self.locked.begin_keeping(&self.digest, bundle)
     }
 

@@ -36,7 +36,7 @@ impl Store {
     pub fn lock(&self, wait: Duration) -> Result<LockedStore, StoreError> {
         let path = self.folder.join(LOCK);
         let failed = |source| StoreError::Write { path: path.clone(), source };
-        self.check_folder_owner()?;
+        self.check_new_state_owner()?;
         let mut made = Vec::new();
         let taken = loop {
             made.extend(missing_folders(&self.folder).map(Path::to_owned));
@@ -45,7 +45,7 @@ impl Store {
                 made.iter().for_each(|folder| drop(fs::remove_dir(folder)));
                 StoreError::Folder { path: self.folder.clone(), source }
             })?;
-            self.check_owners()?;
+            self.check_slot_owners()?;
             match Lock::take(&path, wait) {
                 // Whoever had made the folder saved nothing, and has removed it again.
                 Err(LockError::Open(error)) if error.kind() == io::ErrorKind::NotFound && !self.folder.exists() => {}

@@ -11,7 +11,7 @@ use orco_state::slots::{self, Medium, Slot};
 
 use super::files::AsideSlot;
 use super::folder::Disk;
-use super::kept_pictures::{self, KeptBundle, KeptPictures, MAX_PICTURES};
+use super::kept_pictures::{self, BundleRecord, KeptPictures, MAX_PICTURES};
 use super::save_lock::OTHER_SAVE;
 use super::{LockedStore, NewestState, Store, StoreError};
 
@@ -22,7 +22,7 @@ impl Store {
     }
 
     /// The bundle whose state was kept aside when another one took its place, if there is one and it can be told.
-    pub fn former_bundle(&self, but: &[u8; 32]) -> Option<KeptBundle> {
+    pub fn former_bundle(&self, but: &[u8; 32]) -> Option<BundleRecord> {
         let folders = kept_pictures::others(&self.folder, but).ok()?;
         let mut texts = folders
             .iter()
@@ -80,7 +80,7 @@ impl LockedStore {
 
     /// Sets aside both slots of a state that is lost; adds them to `aside`.
     fn set_aside_lost(&self, aside: &mut Vec<AsideSlot>) -> Result<(), StoreError> {
-        self.store.check_owners()?;
+        self.store.check_slot_owners()?;
         let _folder = self.store.hold_folder(OTHER_SAVE)?;
         match self.load_any() {
             Err(StoreError::Lost { .. }) => {}
@@ -145,7 +145,7 @@ impl LockedStore {
     ///
     /// # Errors
     /// [`StoreError::Write`] if the folder cannot be made or written.
-    pub fn begin_keeping(&self, digest: &[u8; 32], with: &KeptBundle) -> Result<usize, StoreError> {
+    pub fn begin_keeping(&self, digest: &[u8; 32], with: &BundleRecord) -> Result<usize, StoreError> {
         let pictures = self.store.pictures(digest);
         pictures.begin(with).map_err(|source| failed(&pictures, source))?;
         Ok(pictures.exemplars().map_err(|source| failed(&pictures, source))?.len())

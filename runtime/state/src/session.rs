@@ -96,7 +96,7 @@ use crate::head::Head;
 use crate::label;
 use crate::state::{BaseModel, Class, State};
 use orco_core::align::{
-    self, AlignProgress, AlignmentData, AlignmentTask, LossTerms, Sampling, Workspace, WorkspaceSize,
+    self, AlignProgress, AlignmentData, AlignmentInput, LossTerms, Sampling, Workspace, WorkspaceSize,
 };
 use orco_core::config::MethodConfig;
 use orco_core::workers::Workers;
@@ -199,7 +199,7 @@ pub fn operations(base_model: &BaseModel, state: &State, config: &MethodConfig) 
 pub struct Session<'a> {
     /// What the bundle brought.
     pub base_model: &'a BaseModel,
-    /// Settings of phase 3.
+    /// How the method runs: alignment (phase 3), what is kept of a shot, and answers.
     pub config: &'a MethodConfig,
     /// Seed of shuffling and perturbation.
     pub seed: u64,
@@ -328,8 +328,8 @@ impl Session<'_> {
                 (self.on_progress)(progress)
             };
             let mut workspace = self.memory.workspace(self.workers);
-            let task = AlignmentTask { data: &data, assigned: &assigned, config, sampling };
-            align::align(&task, &mut workspace, head.view_mut(), &mut note)?;
+            let input = AlignmentInput { data: &data, assigned: &assigned, config, sampling };
+            align::align(&input, &mut workspace, head.view_mut(), &mut note)?;
             next.head = Some(head);
         }
         Ok(self.choose_border_and_report(state, next, losses))

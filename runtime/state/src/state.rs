@@ -53,7 +53,7 @@ pub struct BaseModel {
     pub classes: Vec<Class>,
     /// Exemplars of the base classes, by index into `classes`.
     pub exemplars: Bank,
-    /// Settings of phase 3, which the bundle's manifest names.
+    /// How the method runs: alignment (phase 3), what is kept of a shot, and answers. From the bundle's manifest.
     #[serde(skip)]
     pub config: MethodConfig,
     /// Statistics of the base classes, where the bundle brings them.
@@ -121,7 +121,7 @@ impl Balance {
         }
     }
 
-    /// The one that people give by a name; none has any other.
+    /// The balance of that [name](Self::name): `keep-base`, `balanced` or `favour-new`. `None` for any other text.
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|balance| balance.name() == name)
     }

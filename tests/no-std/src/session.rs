@@ -3,7 +3,7 @@
 
 use core::ops::ControlFlow;
 
-use orco_core::align::{self, AlignmentData, AlignmentTask, Sampling, Workspace, WorkspaceSize};
+use orco_core::align::{self, AlignmentData, AlignmentInput, Sampling, Workspace, WorkspaceSize};
 use orco_core::config::MethodConfig;
 use orco_core::exemplar::{ExemplarPrecision, Exemplars, quantise};
 use orco_core::math::dot;
@@ -154,9 +154,9 @@ pub fn run(memory: &mut BareMemory) -> Result<usize, BareError> {
     classes.assigned(&mut assigned);
     align::assign_new_classes(&data, &mut assigned, BASE, &CONFIG, &mut workspace)?;
     classes.assign(&assigned);
-    let task = AlignmentTask { data: &data, assigned: &assigned, config: &CONFIG, sampling: Sampling::seeded(1) };
+    let input = AlignmentInput { data: &data, assigned: &assigned, config: &CONFIG, sampling: Sampling::seeded(1) };
     let mut proceed = |_| ControlFlow::Continue(());
-    align::align(&task, &mut workspace, aligned.as_parameters_mut(), &mut proceed)?;
+    align::align(&input, &mut workspace, aligned.as_parameters_mut(), &mut proceed)?;
     Ok(recognised(&data, classes, aligned.as_parameters(), workspace.numbers))
 }
 

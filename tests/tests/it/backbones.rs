@@ -226,9 +226,9 @@ fn a_released_backbone_can_be_trained_on() {
     let load = |file: WeightFile| Model::new(&other, INPUT, Device::Cpu).load_weights(&file);
     let refused = |path: &Path| WeightFile::read(path).and_then(load).unwrap_err();
     assert!(refused(&onnx).to_string().contains("but mobilenetv2-w12 needs"), "{:#}", refused(&onnx));
-    let foreign = folder.path().join("foreign.onnx");
-    write_model(&foreign, [3, 24, 20]);
-    assert!(format!("{:#}", refused(&foreign)).contains("of mobilenetv2-w12: `orco-train` exported it from"));
+    let model_of_others = folder.path().join("other.onnx");
+    write_model(&model_of_others, [3, 24, 20]);
+    assert!(format!("{:#}", refused(&model_of_others)).contains("of mobilenetv2-w12: `orco-train` exported it from"));
     let int8 = folder.path().join("Int8/bundle/backbone-int8.onnx");
     assert!(format!("{:#}", refused(&int8)).ends_with("take the bundle's `backbone.onnx`"), "{:#}", refused(&int8));
     assert!(format!("{:#}", refused(folder.path())).ends_with("it is a folder"), "{:#}", refused(folder.path()));

@@ -5,8 +5,8 @@ use orco_core::config::{MethodConfig, UnperturbedTargets};
 use orco_core::linalg::{padded, transpose};
 use orco_core::loss::contrast::{ContrastBatch, ContrastForm, ContrastSettings};
 use orco_core::loss::cross_entropy::CrossEntropyBatch;
-use orco_core::loss::orthogonality::MeanBatch;
-use orco_core::loss::{LossGradient, PairScratch, UnitRows, contrast, cross_entropy, orthogonality};
+use orco_core::loss::orthogonality::OrthogonalityBatch;
+use orco_core::loss::{GradientAccumulator, PairScratch, UnitRows, contrast, cross_entropy, orthogonality};
 use orco_core::math::normalise;
 use orco_core::projection::{self, HeadShape};
 use orco_core::schedule::Schedule;
@@ -40,7 +40,7 @@ fn inside_contrast(z: &Array<f32>, labels: &[u32], temperature: f32) -> (f32, Ve
     let mut gradient = vec![0.0; unit.len()];
     let rows = UnitRows { values: &unit, width };
     let settings = ContrastSettings { temperature, form: ContrastForm::Inside };
-    let into = LossGradient { weight: 1.0, values: &mut gradient };
+    let into = GradientAccumulator { weight: 1.0, values: &mut gradient };
     let batch = ContrastBatch { rows, labels, settings };
     let loss = contrast::loss(batch, into, &mut pairs(rows.count(), width).lend(), &Serial);
     let pass = projection::HeadBatch { features: &[], hidden: &mut [], z: &mut unit, norms: &mut norms };
@@ -151,7 +151,7 @@ fn golden_first_step_gradients_of_terms() {
     let mut memory = pairs(rows.count(), width);
     let settings = ContrastSettings { temperature: TEMPERATURE, form: ContrastForm::Outside };
     let batch = ContrastBatch { rows, labels: &labels, settings };
-    let into = LossGradient { weight: 1.0, values: &mut gradient };
+    let into = GradientAccumulator { weight: 1.0, values: &mut gradient };
     let loss = contrast::loss(batch, into, &mut memory.lend(), &Serial);
     check("pscl", loss, phase.losses(0).contrast, gradient);
 
@@ -167,7 +167,7 @@ fn golden_first_step_gradients_of_terms() {
     let mut scratch = vec![0.0; cross_entropy::memory(count, known)];
     let rows = UnitRows { values: &unit, width };
     let batch = CrossEntropyBatch { rows, label, classes: targets };
-    let into = LossGradient { weight: CROSS_ENTROPY, values: &mut gradient };
+    let into = GradientAccumulator { weight: CROSS_ENTROPY, values: &mut gradient };
     let loss = cross_entropy::loss(batch, into, &mut scratch, &Serial);
     check("ce", CROSS_ENTROPY * loss, phase.losses(0).cross_entropy, gradient);
 
@@ -189,9 +189,9 @@ fn golden_first_step_gradients_of_terms() {
     };
     let mut gradient = vec![0.0; samples];
     let first_view = UnitRows { values: &unit[..classes.len() * width], width };
-    let into = LossGradient { weight: 1.0, values: &mut gradient[..classes.len() * width] };
+    let into = GradientAccumulator { weight: 1.0, values: &mut gradient[..classes.len() * width] };
     let mean_of = |row: usize| present.binary_search(&classes[row]).ok();
-    let loss = orthogonality::with_means(MeanBatch { rows: first_view, mean_of }, into, scratch, &Serial);
+    let loss = orthogonality::with_means(OrthogonalityBatch { rows: first_view, mean_of }, into, scratch, &Serial);
     check("orth", loss, phase.losses(0).orthogonality, gradient);
 }
 

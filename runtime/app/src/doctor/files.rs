@@ -137,7 +137,7 @@ pub(super) fn cannot_be_written(folder: &Path, error: &io::Error) -> String {
 /// Whether a folder that is not there can be made.
 fn missing_folder(folder: &Path, findings: &mut Findings) {
     let shown = folder.display();
-    if let Err(error) = files::check_folder_owner(folder) {
+    if let Err(error) = files::check_own_folder(folder) {
         // Root looks after other users' services.
         return findings.note(STATE, format!("{shown} is not there, and root does not make it: {error}"));
     }

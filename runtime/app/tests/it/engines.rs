@@ -55,9 +55,9 @@ fn broken(folder: &Path) -> Vec<(PathBuf, &'static str)> {
         fs::write(&path, bytes).unwrap();
         path
     };
-    let mut foreign = whole.clone();
+    let mut other_processor = whole.clone();
     // e_machine: AArch64, or x86-64 there.
-    foreign[18] = if cfg!(target_arch = "aarch64") { 62 } else { 183 };
+    other_processor[18] = if cfg!(target_arch = "aarch64") { 62 } else { 183 };
     let mut program = whole.clone();
     // e_type: an executable.
     program[16] = 2;
@@ -73,7 +73,7 @@ fn broken(folder: &Path) -> Vec<(PathBuf, &'static str)> {
         (file("empty", b""), "it is no shared library"),
         (file("text", b"INPUT(libonnxruntime.so.1)\n"), "it is no shared library"),
         (file("zeros", &[0; 8192]), "it is no shared library"),
-        (file("foreign", &foreign), "it was built for another processor"),
+        (file("other_processor", &other_processor), "it was built for another processor"),
         (file("program", &program), "it is an ELF file, but no shared library"),
         (file("header", &whole[..64]), "it was cut short"),
         (file("short", &whole[..whole.len() - 1]), "it was cut short"),

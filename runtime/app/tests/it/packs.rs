@@ -255,7 +255,7 @@ fn with_a_public_key_only_packs_signed_with_its_secret_key_are_imported() {
     let teacher = Device::new();
     teacher.learn(&[("duck", &shots("learn", "rubber-duck"))]);
     let pack = |key: &support::Key| fs::read(teacher.export("duck", &["--sign", path(&key.secret)])).unwrap();
-    let (signed, foreign) = (pack(&ours), pack(&theirs));
+    let (signed, by_another_key) = (pack(&ours), pack(&theirs));
     let unsigned = fs::read(teacher.export("duck", &[])).unwrap();
     let mut pupil = Device::on(bundle);
     pupil.options = vec!["--public-key".into(), path(&ours.public).into()];
@@ -266,7 +266,7 @@ fn with_a_public_key_only_packs_signed_with_its_secret_key_are_imported() {
     };
     pupil.refused(&["import", path(&file("unsigned", &unsigned))], "it is not signed, but a public key is configured");
     pupil.refused(
-        &["import", path(&file("foreign", &foreign))],
+        &["import", path(&file("by_another_key", &by_another_key))],
         "it is signed with another key than the configured one",
     );
     // The signature of one content on another, the checksum made right.
@@ -279,7 +279,7 @@ fn with_a_public_key_only_packs_signed_with_its_secret_key_are_imported() {
     pupil.refused(&["import", path(&file("garbled", &garbled))], "its signature is not one of minisign's");
     pupil.json(&["import", path(&file("signed", &signed))]);
     // Without a key a signed pack is a pack as any other.
-    Device::new().json(&["import", path(&file("signed", &foreign))]);
+    Device::new().json(&["import", path(&file("signed", &by_another_key))]);
     // `minisign` itself finds the signature right, where it is at hand.
     let (content, signature) =
         (file("content", sealed.signed()), file("content.minisig", sealed.signature().unwrap().as_bytes()));

@@ -198,10 +198,11 @@ fn a_backup_is_signed_and_takes_the_releases_that_were_used_with_it() {
     let device = trusting();
     device.json(&["learn", &argument("mug", &shots("learn", "mug"))]);
     let file = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
-    let [unsigned, signed, foreign] = ["unsigned", "signed", "foreign"].map(file);
+    let [unsigned, signed, by_another_key] = ["unsigned", "signed", "by_another_key"].map(file);
     assert_eq!(device.json(&["backup", &unsigned])["signed"], false);
     assert_eq!(device.json(&["backup", &signed, "--sign", path(&ours.secret)])["signed"], true);
-    let by_environment = device.command(&["backup", &foreign]).env("ORCO_SECRET_KEY", &theirs.secret).output().unwrap();
+    let by_environment =
+        device.command(&["backup", &by_another_key]).env("ORCO_SECRET_KEY", &theirs.secret).output().unwrap();
     assert!(by_environment.status.success());
     device.refused(&["backup", &file("none"), "--sign", "/nowhere/key"], "cannot read the key /nowhere/key");
     assert!(!folder.path().join("none").exists());
@@ -215,7 +216,7 @@ fn a_backup_is_signed_and_takes_the_releases_that_were_used_with_it() {
         &unsigned,
         "it is not signed, but a public key is configured; nothing was changed: `orco backup --sign KEY`",
     );
-    refused(&foreign, "it is signed with another key than the configured one");
+    refused(&by_another_key, "it is signed with another key than the configured one");
     let mut altered = fs::read(&signed).unwrap();
     let middle = altered.len() / 2;
     altered[middle] ^= 1;

@@ -54,7 +54,7 @@ pub unsafe extern "C" fn orco_set_balance(
     guard(|| unsafe {
         // A number, since an enumeration of Rust's must not hold others than its own.
         let Some(chosen) = Balance::ALL.into_iter().find(|known| OrcoBalance::from(*known) as u32 == balance) else {
-            return Err(StatusError::no_choice("balance", balance, "OrcoBalance"));
+            return Err(StatusError::unknown_variant("balance", balance, "OrcoBalance"));
         };
         change_and_report(learner, report, |learner| learner.balance(chosen, &mut ()), |report| report)
     })

@@ -189,7 +189,7 @@ pub unsafe extern "C" fn orco_set_scope(learner: *const OrcoLearner, scope: u32)
         // A number, since an enumeration of Rust's must not hold others than its own.
         let is_meant = |known: &AnswerScope| OrcoAnswerScope::from(*known) as u32 == scope;
         let Some(chosen) = AnswerScope::CHOICES.into_iter().find(is_meant) else {
-            return Err(StatusError::no_choice("scope", scope, "OrcoAnswerScope"));
+            return Err(StatusError::unknown_variant("scope", scope, "OrcoAnswerScope"));
         };
         unsafe { set(learner, |settings| settings.scope = chosen) }
     })

@@ -68,8 +68,8 @@ impl StatusError {
         Self::new(status, with_causes(error))
     }
 
-    /// The number that was given for `argument` is none of an enumeration of C.
-    pub fn no_choice(argument: &str, number: u32, enumeration: &str) -> Self {
+    /// The number that was given for `argument` is no variant of an enumeration of C.
+    pub fn unknown_variant(argument: &str, number: u32, enumeration: &str) -> Self {
         Self::new(OrcoStatus::BadArgument, format!("{argument} {number} is no {enumeration}"))
     }
 

@@ -23,9 +23,9 @@ pub struct AlignmentData<'a> {
     pub learned: Exemplars<'a>,
 }
 
-/// What [`super::align`] is to do.
+/// What [`super::align`] takes: data, the targets of the classes, settings, and how batches are drawn.
 #[derive(Clone, Copy, Debug)]
-pub struct AlignmentTask<'a> {
+pub struct AlignmentInput<'a> {
     /// What the head learns from.
     pub data: &'a AlignmentData<'a>,
     /// For every known class the row of its target, `[classes]`, as [`super::assign_new_classes`] leaves it.

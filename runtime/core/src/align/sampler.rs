@@ -1,6 +1,6 @@
 //! The batches of phase 3: shuffled exemplars with their views, and perturbed targets.
 
-use super::data::{AlignmentData, AlignmentTask};
+use super::data::{AlignmentData, AlignmentInput};
 use super::memory::{WorkspaceSize, buffers};
 use super::perturbation::Perturbation;
 use super::step::{StepBatch, TargetRows};
@@ -66,12 +66,12 @@ impl<'a> Sampler<'a> {
 
     /// A sampler before its first epoch, on working memory as [`AlignmentData::workspace_size`] counts it.
     pub fn new(
-        task: &AlignmentTask<'a>,
+        input: &AlignmentInput<'a>,
         target_rows: TargetRows<'a>,
         numbers: &'a mut [f32],
         indices: &'a mut [u32],
     ) -> Self {
-        let AlignmentTask { data, config, sampling, .. } = *task;
+        let AlignmentInput { data, config, sampling, .. } = *input;
         let outputs = data.shape.outputs;
         let (assigned, free) = (target_rows.assigned.len() / outputs, target_rows.free.len() / outputs);
         let is_perturbable = |label: usize| match label {

@@ -5,8 +5,8 @@ use crate::config::{MethodConfig, UnperturbedTargets};
 use crate::linalg::{pack_transposed, padded};
 use crate::loss::contrast::{ContrastBatch, ContrastSettings};
 use crate::loss::cross_entropy::{self, ClassRows, CrossEntropyBatch};
-use crate::loss::orthogonality::{self, MeanBatch, OrthogonalityScratch};
-use crate::loss::{LossGradient, PairScratch, UnitRows, contrast};
+use crate::loss::orthogonality::{self, OrthogonalityBatch, OrthogonalityScratch};
+use crate::loss::{GradientAccumulator, PairScratch, UnitRows, contrast};
 use crate::projection::{self, HeadParameters, HeadShape, HeadTraining, SgdUpdate};
 use crate::workers::Workers;
 
@@ -305,7 +305,7 @@ impl<'a> Alignment<'a> {
         let labels = &self.indices.labels[..count];
         let settings = ContrastSettings { temperature: config.temperature, form: config.contrast_form };
         let batch = ContrastBatch { rows, labels, settings };
-        let gradient = LossGradient { weight, values: &mut gradient[..projections * width] };
+        let gradient = GradientAccumulator { weight, values: &mut gradient[..projections * width] };
         weight * contrast::loss(batch, gradient, &mut PairScratch { memory: pairs }, self.workers)
     }
 
@@ -328,7 +328,7 @@ impl<'a> Alignment<'a> {
                     ((class < base) == of_base).then_some(class)
                 };
                 let batch = CrossEntropyBatch { rows, label, classes };
-                let gradient = LossGradient { weight, values: &mut *gradient };
+                let gradient = GradientAccumulator { weight, values: &mut *gradient };
                 sum += weight * cross_entropy::loss(batch, gradient, logits, self.workers);
             }
         }
@@ -362,8 +362,8 @@ impl<'a> Alignment<'a> {
             let mean = mean_of_class[batch.classes[row] as usize];
             (mean != ABSENT).then_some(mean as usize)
         };
-        let first_views = MeanBatch { rows: UnitRows { values: &rows[..samples * width], width }, mean_of };
-        let gradient = LossGradient { weight, values: &mut gradient[..samples * width] };
+        let first_views = OrthogonalityBatch { rows: UnitRows { values: &rows[..samples * width], width }, mean_of };
+        let gradient = GradientAccumulator { weight, values: &mut gradient[..samples * width] };
         weight * orthogonality::with_means(first_views, gradient, scratch, self.workers)
     }
 

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{LossGradient, PairScratch, UnitRows, exponentiate};
+use super::{GradientAccumulator, PairScratch, UnitRows, exponentiate};
 use crate::linalg::kernel::on_vector_units;
 use crate::math::{exp, ln, sum_of_label};
 use crate::workers::Workers;
@@ -54,12 +54,12 @@ pub struct ContrastBatch<'a> {
 /// is no such anchor.
 pub fn loss(
     batch: ContrastBatch<'_>,
-    gradient: LossGradient<'_>,
+    gradient: GradientAccumulator<'_>,
     pairs: &mut PairScratch<'_>,
     workers: &dyn Workers,
 ) -> f32 {
     let ContrastBatch { rows, labels, settings: ContrastSettings { temperature, form } } = batch;
-    let LossGradient { weight, values: gradient } = gradient;
+    let GradientAccumulator { weight, values: gradient } = gradient;
     let n = labels.len();
     let positives_of = |i: usize| {
         let positives = count(labels, labels[i]) - 1;

@@ -1,6 +1,6 @@
 //! Cross entropy over cosine logits.
 
-use super::{LossGradient, UnitRows, exponentiate};
+use super::{GradientAccumulator, UnitRows, exponentiate};
 use crate::linalg::{LeftFactor, RightFactor, padded, product};
 use crate::workers::{Workers, for_each_chunk};
 
@@ -43,12 +43,12 @@ pub const fn memory(rows: usize, classes: usize) -> usize {
 /// `gradient` is `[n, width]`; `scratch` holds [`memory`] numbers. Returns the loss, 0 if no row counts.
 pub fn loss(
     batch: CrossEntropyBatch<'_, impl Fn(usize) -> Option<usize> + Sync>,
-    gradient: LossGradient<'_>,
+    gradient: GradientAccumulator<'_>,
     scratch: &mut [f32],
     workers: &dyn Workers,
 ) -> f32 {
     let CrossEntropyBatch { rows, label, classes } = batch;
-    let LossGradient { weight, values: gradient } = gradient;
+    let GradientAccumulator { weight, values: gradient } = gradient;
     let (count, width, known) = (rows.count(), rows.width, classes.targets.count());
     let counted = (0..count).filter(|&row| label(row).is_some()).count();
     if counted == 0 {

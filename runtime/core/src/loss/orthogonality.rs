@@ -1,6 +1,6 @@
 //! L_TG over pseudo-targets, and ORTH over class means and pseudo-targets.
 
-use super::{LossGradient, PairScratch, UnitRows, exponentiate};
+use super::{GradientAccumulator, PairScratch, UnitRows, exponentiate};
 use crate::math::{add_scaled, dot, normalise};
 use crate::workers::Workers;
 
@@ -24,9 +24,9 @@ pub fn loss(rows: UnitRows<'_>, gradient: &mut [f32], pairs: &mut PairScratch<'_
     (total / n as f64) as f32
 }
 
-/// The rows of a batch, of whose means ORTH is computed.
+/// What ORTH is computed of: the rows of a batch, and which mean each belongs to.
 #[derive(Clone, Copy, Debug)]
-pub struct MeanBatch<'a, M> {
+pub struct OrthogonalityBatch<'a, M> {
     /// `[n, width]` unit rows: projections.
     pub rows: UnitRows<'a>,
     /// Says of a row, 0..n, which of the means it belongs to, if any. Each mean has a row.
@@ -54,13 +54,13 @@ pub struct OrthogonalityScratch<'a> {
 /// # Shapes
 /// `gradient` is `[n, width]`. Returns the loss.
 pub fn with_means(
-    batch: MeanBatch<'_, impl Fn(usize) -> Option<usize>>,
-    gradient: LossGradient<'_>,
+    batch: OrthogonalityBatch<'_, impl Fn(usize) -> Option<usize>>,
+    gradient: GradientAccumulator<'_>,
     scratch: OrthogonalityScratch<'_>,
     workers: &dyn Workers,
 ) -> f32 {
-    let MeanBatch { rows, mean_of } = batch;
-    let LossGradient { weight, values: gradient } = gradient;
+    let OrthogonalityBatch { rows, mean_of } = batch;
+    let GradientAccumulator { weight, values: gradient } = gradient;
     let OrthogonalityScratch { rows: all, gradient: mean_gradient, norms, counts, mut pairs } = scratch;
     let width = rows.width;
     let means = mean_gradient.len() / width;

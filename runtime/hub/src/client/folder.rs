@@ -71,10 +71,7 @@ impl DeviceFolder {
 
     /// As [`lock`](Self::lock), but waits so long for a round that is under way.
     pub(super) fn lock_within(&self, wait: Duration) -> Result<Lock, SyncError> {
-        files::check_folder_owner(&self.0).map_err(SyncError::file(&self.0))?;
-        if !self.0.is_dir() {
-            files::create_folder(&self.0).map_err(SyncError::file(&self.0))?;
-        }
+        files::create_own_folder(&self.0).map_err(SyncError::file(&self.0))?;
         let path = self.0.join(".lock");
         Lock::take(&path, wait).map_err(|error| match error {
             LockError::Held => SyncError::Busy { folder: self.0.clone() },
@@ -146,6 +143,6 @@ impl DeviceFolder {
         proceed(observer, SyncStep::Write)?;
         let path = self.0.join(name);
         let bytes = serde_json::to_vec(value).map_err(io::Error::other);
-        bytes.and_then(|bytes| files::replace_for_owner(&path, &bytes)).map_err(SyncError::file(path))
+        bytes.and_then(|bytes| files::replace_in_own_folder(&path, &bytes)).map_err(SyncError::file(path))
     }
 }

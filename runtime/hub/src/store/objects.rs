@@ -58,10 +58,7 @@ impl ObjectFolder {
 
     fn put_at(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
         let folder = path.parent().unwrap_or(&self.0);
-        files::check_folder_owner(folder)?;
-        if !folder.is_dir() {
-            files::create_folder(folder)?;
-        }
+        files::create_own_folder(folder)?;
         match files::create(path, bytes) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => match files::read_own(path, MAX_OBJECT) {
                 // Whoever wrote it may not have synced the folder yet.

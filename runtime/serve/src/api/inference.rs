@@ -36,9 +36,9 @@ const MAX_ROWS_PER_CALL: usize = 64;
 const BYTES_PER_MATCH: usize = 32;
 /// Most characters of a probability in an answer.
 const MAX_PROBABILITY_CHARS: usize = 16;
-/// Most bytes that an answer holds once for each vector: its label, and that in JSON, where each of its bytes may be
-/// escaped; best probability, whether it is known, and what stands around them.
-const MAX_ROW_BYTES: usize = 3 * label::MAX_TEXT + 64;
+/// Most bytes that an answer holds once for each vector beside its label: best probability, whether it is known, and
+/// what stands around them.
+const MAX_ROW_BYTES: usize = 64;
 
 /// `POST /v2/models/{name}/infer`, and the same with the model's version.
 ///
@@ -156,7 +156,9 @@ async fn classify_rows(
 ) -> Result<Vec<Prediction>, Refusal> {
     // One more may be being learned.
     let classes = service.answers.knowledge().classes.len() + 1;
-    room.grow_to(rows.nrows() * (classes * (size_of::<f32>() + MAX_PROBABILITY_CHARS) + MAX_ROW_BYTES))?;
+    let without_labels = rows.nrows() * (classes * (size_of::<f32>() + MAX_PROBABILITY_CHARS) + MAX_ROW_BYTES);
+    // Which labels come is not known yet, and classes may be renamed meanwhile.
+    room.grow_to(without_labels + rows.nrows() * label::MAX_TEXT)?;
     let mut clock = Instant::now();
     let _permit = service.admission.work((MAX_ROWS_PER_CALL * classes * BYTES_PER_MATCH) as u64).await?;
     times.queue = lap(&mut clock);
@@ -165,7 +167,16 @@ async fn classify_rows(
         predictions.extend(service.answers.classify_features(some.to_owned()).await?);
     }
     times.infer = lap(&mut clock);
+    // Labels in JSON take up to twice their length: room for that, whatever they are, would double the whole.
+    room.grow_to(without_labels + predictions.iter().map(|one| label_bytes(&one.label)).sum::<usize>())?;
     Ok(predictions)
+}
+
+/// Bytes of a label, and of the same in JSON, which escapes quotation marks and backslashes; no label holds control
+/// characters.
+fn label_bytes(label: &str) -> usize {
+    let escapes = label.bytes().filter(|byte| matches!(byte, b'"' | b'\\')).count();
+    2 * label.len() + escapes
 }
 
 /// JSON, and binary tensors behind it, with the room that they take.
@@ -325,6 +336,6 @@ mod tests {
         let label = "\"".repeat(label::MAX_TEXT);
         assert!(label::is_usable(&label));
         let row = serde_json::to_vec(&(&label, f32::MIN_POSITIVE, false)).unwrap();
-        assert!(label.len() + row.len() <= MAX_ROW_BYTES, "{} bytes", row.len());
+        assert!(label.len() + row.len() <= label_bytes(&label) + MAX_ROW_BYTES, "{} bytes", row.len());
     }
 }

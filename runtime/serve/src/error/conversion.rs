@@ -208,7 +208,7 @@ impl From<&ImageError> for Refusal {
         let picture = |code| Self::new(code, format!("the picture {error}"));
         match error {
             ImageError::Format | ImageError::Empty | ImageError::LfsPointer => picture(ErrorCode::NotAPicture),
-            ImageError::Foreign(format) => picture(ErrorCode::UnsupportedPicture).with("format", format.name),
+            ImageError::Unsupported(format) => picture(ErrorCode::UnsupportedPicture).with("format", format.name),
             ImageError::TooLarge | ImageError::LargeWebp { .. } | ImageError::LargeMetadata => {
                 picture(ErrorCode::PictureTooLarge)
             }

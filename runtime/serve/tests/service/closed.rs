@@ -247,9 +247,9 @@ fn on_this_machine_alone_no_token_is_asked_but_hosts_and_origins_are() {
     assert_eq!(undo(&[]).error(), "there is nothing to undo");
     let list = service.json("POST", "/api/v1/undo", &json!([3]));
     assert_eq!((list.status, list.error()), (400, "the request must be a JSON object: {...}".into()));
-    let foreign = undo(&[("Host", "192.168.1.7")]);
-    assert_eq!(foreign.status, 421, "only this machine's own addresses");
-    assert!(foreign.error().contains("start it with --host-name NAME"), "{}", foreign.error());
+    let by_address = undo(&[("Host", "192.168.1.7")]);
+    assert_eq!(by_address.status, 421, "only this machine's own addresses");
+    assert!(by_address.error().contains("start it with --host-name NAME"), "{}", by_address.error());
     let wrong_method = service.ask("PUT", "/api/v1/shots/mug", &[], b"");
     let allowed = "DELETE, GET, HEAD, PATCH, POST";
     assert!(wrong_method.head.contains(&format!("allow: {}\r\n", allowed.to_lowercase())), "{}", wrong_method.head);

@@ -178,8 +178,8 @@ fn what_is_no_pack_of_this_bundle_is_refused_in_a_sentence() {
     let small = Service::open(small, Store::new(other.path()), LearnerSettings::default()).unwrap();
     let small = Running::serving(small, ServerOptions::default());
     small.teach("duck", "rubber-duck");
-    let foreign = small.ask("GET", "/api/v1/classes/duck/pack", &[], b"").body;
-    let (status, code, sentence) = refused(&foreign);
+    let of_small = small.ask("GET", "/api/v1/classes/duck/pack", &[], b"").body;
+    let (status, code, sentence) = refused(&of_small);
     assert_eq!((status, code.as_str()), (409, "other_bundle"));
     assert!(sentence.contains("another bundle"), "{sentence}");
     for (path, expected) in [("nothing", 404), ("apple", 409)] {

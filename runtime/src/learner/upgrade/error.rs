@@ -11,7 +11,7 @@ use super::super::ShotsError;
 use super::check::ClassComparison;
 use crate::release::ReleaseError;
 use crate::store::StoreError;
-use crate::store::kept_pictures::KeptBundle;
+use crate::store::kept_pictures::BundleRecord;
 
 /// Why going over to another bundle, or back, is refused. Nothing was changed.
 #[derive(Debug, thiserror::Error)]
@@ -86,7 +86,7 @@ pub enum UpgradeError {
         /// The bundle's name.
         name: String,
         /// The bundle whose state was kept aside, if any.
-        former: Option<Box<KeptBundle>>,
+        former: Option<Box<BundleRecord>>,
     },
     /// The state that was kept aside cannot be read.
     #[error("cannot read the state that was kept aside in {}", folder.display())]

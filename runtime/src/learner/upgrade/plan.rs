@@ -12,12 +12,12 @@ use orco_state::state::Class;
 use super::{UpgradeError, UpgradeOptions};
 use crate::bundle::Bundle;
 use crate::learner::{ChangeStep, Observer};
-use crate::store::kept_pictures::{self, KeptBundle, KeptPictures};
+use crate::store::kept_pictures::{self, BundleRecord, KeptPictures};
 
 /// What is to be learned again.
 pub struct UpgradePlan {
     /// The bundle of the old state.
-    pub from: KeptBundle,
+    pub from: BundleRecord,
     /// Learned classes in the order of learning, then base classes that were given further shots.
     pub classes: Vec<PlannedClass>,
     /// What is wrong with pictures, in sentences.
@@ -187,6 +187,6 @@ impl UpgradePlan {
 }
 
 /// The bundle of a state of which no picture was kept.
-fn unknown_bundle() -> KeptBundle {
-    KeptBundle { name: String::new(), release: 0, digest: String::new(), labels: Vec::new() }
+fn unknown_bundle() -> BundleRecord {
+    BundleRecord { name: String::new(), release: 0, digest: String::new(), labels: Vec::new() }
 }

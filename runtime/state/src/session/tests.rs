@@ -54,8 +54,8 @@ fn base_model(base: usize) -> BaseModel {
     let mut memory = SessionMemory::new(data.workspace_size(base, 0, &all));
     let mut head = Head::zeros(base_model.head.shape());
     let workspace = &mut memory.workspace(&Serial);
-    let task = AlignmentTask { data: &data, assigned: &assigned, config: &all, sampling: Sampling::seeded(1) };
-    align::align(&task, workspace, head.view_mut(), &mut proceed).unwrap();
+    let input = AlignmentInput { data: &data, assigned: &assigned, config: &all, sampling: Sampling::seeded(1) };
+    align::align(&input, workspace, head.view_mut(), &mut proceed).unwrap();
     BaseModel { head, ..base_model }
 }
 

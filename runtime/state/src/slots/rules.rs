@@ -144,7 +144,7 @@ pub struct SlotSnapshot<E> {
     /// Slots that could not be used.
     pub faults: Vec<FaultySlot<E>>,
     /// A sound slot, not newer than ours, of another bundle or a later release.
-    foreign: Option<Slot>,
+    not_ours: Option<Slot>,
 }
 
 impl<E> SlotSnapshot<E> {
@@ -216,7 +216,7 @@ impl SlotRules<'_> {
     /// # Errors
     /// [`LoadError`] if it is not ours, or there is none although something was saved.
     pub fn load<M: Medium>(&self, medium: &mut M) -> Result<SlotSnapshot<M::Error>, LoadError<M::Error>> {
-        let mut found = SlotSnapshot { slot: None, saved: None, generation: 0, faults: Vec::new(), foreign: None };
+        let mut found = SlotSnapshot { slot: None, saved: None, generation: 0, faults: Vec::new(), not_ours: None };
         let mut newest = None;
         let mut empty = 0;
         for slot in Slot::BOTH {
@@ -225,7 +225,7 @@ impl SlotRules<'_> {
                 Content::Faulty(fault) => found.faults.push(FaultySlot { slot, fault }),
                 Content::Sound { generation, version, owner } => {
                     if !matches!(owner, Owner::Ours(_)) {
-                        found.foreign = Some(slot);
+                        found.not_ours = Some(slot);
                     }
                     if newest.is_none() || generation > found.generation {
                         newest = Some((slot, version, owner));
@@ -363,7 +363,7 @@ impl SlotRules<'_> {
 /// Sets aside what is damaged or not ours, and would be written over.
 fn set_aside<M: Medium>(medium: &mut M, found: &SlotSnapshot<M::Error>) -> Result<(), SaveError<M::Error>> {
     let faulty = found.faults.iter().map(|faulty| faulty.slot);
-    faulty.chain(found.foreign).try_for_each(|slot| {
+    faulty.chain(found.not_ours).try_for_each(|slot| {
         medium.set_aside(slot).map_err(|source| SaveError::Medium { slot, source, holds: MediumState::Old })
     })
 }

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use orco_core::random::Random;
-use orco_runtime::image::{ForeignFormat, has_extension};
+use orco_runtime::image::{UnsupportedFormat, has_extension};
 use orco_state::escape::EscapedText;
 use orco_state::sentence::join_first;
 
@@ -148,7 +148,7 @@ impl Reader<'_> {
                 if has_extension(&path) {
                     entries.push(ListedImage { name: format!("{class}/{file}"), path, label: label as u16 });
                 } else {
-                    passed_over += usize::from(path.is_dir() || ForeignFormat::of_name(&path).is_some());
+                    passed_over += usize::from(path.is_dir() || UnsupportedFormat::of_name(&path).is_some());
                 }
             }
             if entries.len() == before {

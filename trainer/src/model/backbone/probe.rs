@@ -9,7 +9,7 @@ use orco_runtime::encoder::rten::Rten;
 use orco_runtime::encoder::{EncodeError, Encoder};
 use orco_runtime::image::Preprocessing;
 
-use super::foreign_onnx::are_byte_channels;
+use super::imported_onnx::are_byte_channels;
 use crate::data::dataset::Channels;
 
 /// Images that are tried.

@@ -12,7 +12,7 @@ use orco_state::codec;
 use prost::Message;
 use tch::{Kind, Tensor};
 
-use super::foreign_onnx::{
+use super::imported_onnx::{
     Adaptation, Adapted, BYTE_CHANNELS, adapt, are_byte_channels, names, without_constant_nodes,
 };
 use super::probe::{ProbeError, probe};

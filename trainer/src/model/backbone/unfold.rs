@@ -26,7 +26,7 @@ pub enum UnfoldError {
         "it lacks the convolution {convolution} of {backbone}: `orco-train` exported it from another architecture, or \
          did not export it at all; a model of others is named as backbone.onnx"
     )]
-    Foreign {
+    MissingConvolution {
         /// The convolution's name.
         convolution: String,
         /// Name of the backbone.
@@ -49,7 +49,10 @@ pub fn tensors(model: &ModelProto, description: &Description) -> Result<Vec<(Str
     for conv in description.convolutions() {
         let part = |name: &str| stored.get(format!("{}.{name}", conv.name).as_str()).copied();
         let (Some(weight), Some(bias)) = (part("weight"), part("bias")) else {
-            return Err(UnfoldError::Foreign { convolution: conv.name.clone(), backbone: description.name.clone() });
+            return Err(UnfoldError::MissingConvolution {
+                convolution: conv.name.clone(),
+                backbone: description.name.clone(),
+            });
         };
         let mut weight = floats(weight)?;
         if let Some(scale) = part("weight.scale") {

@@ -237,7 +237,7 @@ fn what_is_pressed_twice_is_done_once_and_what_is_typed_stays() {
 }
 
 /// Serves one page to whoever asks, at a port that is free, until the test program ends.
-fn foreign_page() -> u16 {
+fn page_of_another_site() -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     std::thread::spawn(move || {
@@ -270,7 +270,7 @@ fn a_page_of_another_site_cannot_tell_what_the_service_knows() {
         "(window.seen = '', (i => {{ i.onload = () => window.seen = 'a picture'; i.onerror = () => window.seen = \
          'nothing'; i.src = '{url}' }})(new Image()), true)"
     );
-    let port = foreign_page();
+    let port = page_of_another_site();
     chromium::run(async {
         let browser = Browser::open(&driver, &service, DESK).await?;
         // Another site, another port of the same host, and the service's own page.

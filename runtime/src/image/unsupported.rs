@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 /// A picture, or film, in a format that is not read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ForeignFormat {
+pub struct UnsupportedFormat {
     /// What it is called.
     pub name: &'static str,
     /// The article before its name.
@@ -15,25 +15,27 @@ pub struct ForeignFormat {
 }
 
 const SAVE: &str = "save it as JPEG or PNG";
-const HEIF: ForeignFormat = ForeignFormat {
+const HEIF: UnsupportedFormat = UnsupportedFormat {
     name: "HEIC",
     article: "a",
     remedy: "save it as JPEG; an iPhone takes JPEG pictures with Settings > Camera > Formats > Most Compatible",
 };
-const AVIF: ForeignFormat = ForeignFormat { name: "AVIF", article: "an", remedy: SAVE };
-const GIF: ForeignFormat = ForeignFormat { name: "GIF", article: "a", remedy: SAVE };
-const BMP: ForeignFormat = ForeignFormat { name: "BMP", article: "a", remedy: SAVE };
-const TIFF: ForeignFormat = ForeignFormat { name: "TIFF", article: "a", remedy: SAVE };
-const JPEG_XL: ForeignFormat = ForeignFormat { name: "JPEG XL", article: "a", remedy: SAVE };
-const JPEG_2000: ForeignFormat = ForeignFormat { name: "JPEG 2000", article: "a", remedy: SAVE };
-const PHOTOSHOP: ForeignFormat = ForeignFormat { name: "Photoshop", article: "a", remedy: SAVE };
-const QOI: ForeignFormat = ForeignFormat { name: "QOI", article: "a", remedy: SAVE };
-const SVG: ForeignFormat = ForeignFormat { name: "SVG", article: "an", remedy: SAVE };
-const RAW: ForeignFormat = ForeignFormat { name: "raw camera", article: "a", remedy: "develop it and save it as JPEG" };
-const FILM: ForeignFormat = ForeignFormat { name: "film", article: "a", remedy: "save single pictures of it as JPEG" };
+const AVIF: UnsupportedFormat = UnsupportedFormat { name: "AVIF", article: "an", remedy: SAVE };
+const GIF: UnsupportedFormat = UnsupportedFormat { name: "GIF", article: "a", remedy: SAVE };
+const BMP: UnsupportedFormat = UnsupportedFormat { name: "BMP", article: "a", remedy: SAVE };
+const TIFF: UnsupportedFormat = UnsupportedFormat { name: "TIFF", article: "a", remedy: SAVE };
+const JPEG_XL: UnsupportedFormat = UnsupportedFormat { name: "JPEG XL", article: "a", remedy: SAVE };
+const JPEG_2000: UnsupportedFormat = UnsupportedFormat { name: "JPEG 2000", article: "a", remedy: SAVE };
+const PHOTOSHOP: UnsupportedFormat = UnsupportedFormat { name: "Photoshop", article: "a", remedy: SAVE };
+const QOI: UnsupportedFormat = UnsupportedFormat { name: "QOI", article: "a", remedy: SAVE };
+const SVG: UnsupportedFormat = UnsupportedFormat { name: "SVG", article: "an", remedy: SAVE };
+const RAW: UnsupportedFormat =
+    UnsupportedFormat { name: "raw camera", article: "a", remedy: "develop it and save it as JPEG" };
+const FILM: UnsupportedFormat =
+    UnsupportedFormat { name: "film", article: "a", remedy: "save single pictures of it as JPEG" };
 
 /// How names of files in these formats end.
-const ENDINGS: [(&str, ForeignFormat); 28] = [
+const ENDINGS: [(&str, UnsupportedFormat); 28] = [
     ("heic", HEIF),
     ("heif", HEIF),
     ("hif", HEIF),
@@ -64,7 +66,7 @@ const ENDINGS: [(&str, ForeignFormat); 28] = [
     ("3gp", FILM),
 ];
 
-impl ForeignFormat {
+impl UnsupportedFormat {
     pub(super) const ANIMATED_WEBP: Self = Self { name: "animated WebP", article: "an", remedy: FILM.remedy };
 
     /// That of a file with these first bytes, if they tell.
@@ -105,16 +107,16 @@ impl ForeignFormat {
 
 /// A file in a format that is not read.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ForeignFile {
+pub struct UnsupportedFile {
     /// The file.
     pub path: PathBuf,
     /// Its format, by its name.
-    pub format: ForeignFormat,
+    pub format: UnsupportedFormat,
 }
 
-impl Display for ForeignFile {
+impl Display for UnsupportedFile {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { path, format: ForeignFormat { name, remedy, .. } } = self;
+        let Self { path, format: UnsupportedFormat { name, remedy, .. } } = self;
         write!(f, "{} is passed over, since {name} files cannot be read: {remedy}", path.display())
     }
 }
@@ -125,16 +127,16 @@ mod tests {
 
     #[test]
     fn formats_are_told_by_first_bytes_and_by_names() {
-        let of = |bytes: &[u8]| ForeignFormat::of_bytes(bytes).map(|format| format.name);
+        let of = |bytes: &[u8]| UnsupportedFormat::of_bytes(bytes).map(|format| format.name);
         assert_eq!(of(b"\0\0\0\x24ftypheic\0\0\0\0mif1"), Some("HEIC"));
         assert_eq!(of(b"\0\0\0\x24ftypavif"), Some("AVIF"));
         assert_eq!(of(b"\0\0\0\x14ftypqt  "), Some("film"));
         assert_eq!((of(b"GIF89a"), of(b"MM\0*\0"), of(b"text"), of(b"")), (Some("GIF"), Some("TIFF"), None, None));
         assert_eq!((of(b"RIFF\0\0\0\0AVI LIST"), of(b"qoif\0\0")), (Some("film"), Some("QOI")));
-        let named = |name: &str| ForeignFormat::of_name(Path::new(name)).map(|format| format.name);
-        let said = |format| crate::image::ImageError::Foreign(format).to_string();
+        let named = |name: &str| UnsupportedFormat::of_name(Path::new(name)).map(|format| format.name);
+        let said = |format| crate::image::ImageError::Unsupported(format).to_string();
         for (format, start) in [
-            (ForeignFormat::ANIMATED_WEBP, "is an animated WebP file, which cannot be read: "),
+            (UnsupportedFormat::ANIMATED_WEBP, "is an animated WebP file, which cannot be read: "),
             (AVIF, "is an AVIF file, "),
             (SVG, "is an SVG file, "),
             (HEIF, "is a HEIC file, "),
