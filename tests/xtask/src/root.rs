@@ -65,10 +65,15 @@ const ENTER_ALONE: &str = r#"mount --rbind /proc "$0/proc" && exec chroot $1 "$0
 /// Makes a Debian for this machine that holds what every Debian holds: a folder, or a tar file where the name says so.
 ///
 /// # Errors
-/// If neither mmdebstrap nor debootstrap makes one.
+/// If neither mmdebstrap nor debootstrap is there, or the first of them makes none.
 pub fn bootstrap(release: &str, to: &Path, scratch: &Path) -> Result<(), Box<dyn Error>> {
     if output(Command::new("mmdebstrap").arg("--version")).is_ok() {
         return run(Command::new("mmdebstrap").args([STANDING, "--variant=minbase", release]).arg(to));
+    }
+    if output(Command::new("debootstrap").arg("--version")).is_err() {
+        return Err(
+            "neither mmdebstrap nor debootstrap is installed; Debian has them as packages of these names".into()
+        );
     }
     let is_tar = to.extension().is_some_and(|extension| extension == "tar");
     let root = if is_tar { scratch.join("root") } else { to.to_owned() };
@@ -217,7 +222,7 @@ fn keep_links_inside(root: &Path, folder: &str) -> std::io::Result<()> {
 
 /// Puts what failed while a file or folder of the cache was made into the words of a set-up.
 pub fn failed(folder: &Path) -> impl Fn(Box<dyn Error>) -> SetupCause {
-    move |error| SetupCause::file(folder)(std::io::Error::other(error.to_string()))
+    move |error| SetupCause::Unmade { path: folder.to_owned(), reason: error.to_string() }
 }
 
 /// Folders of this machine that Cargo inside works with: the checkout, Cargo's own, and where it builds.
