@@ -490,7 +490,7 @@ impl ChangeWorker {
             ChangeRequest::Redo { last: None } => Ok(restored(learner.redo(1, &mut observer)?)),
             ChangeRequest::UndoTo { entry } => Ok(restored(learner.undo_to_entry(entry, &mut observer)?)),
             ChangeRequest::Balance { balance } => {
-                Ok(reported(learner.balance(balance, &mut observer)?, |report| report::of(&report)))
+                Ok(reported(learner.set_balance(balance, &mut observer)?, |report| report::of(&report)))
             }
         }
     }

@@ -109,7 +109,7 @@ fn a_change_of_which_nothing_can_be_told_says_so() {
     let other = Bundle::open(workspace().join("models/everyday")).unwrap();
     let mut other =
         orco_runtime::learner::Learner::new(other, Store::new(elsewhere.path()), LearnerSettings::default()).unwrap();
-    other.balance(orco_runtime::state::Balance::KeepBase, &mut ()).unwrap().durable().unwrap();
+    other.set_balance(orco_runtime::state::Balance::KeepBase, &mut ()).unwrap().durable().unwrap();
     let slots = ["slot-a", "slot-b"];
     let put = |slot: &str, bytes: &[u8]| {
         fs::write(state.path().join("new"), bytes).unwrap();
