@@ -191,7 +191,7 @@ fn golden_first_step_gradients_of_terms() {
     let first_view = UnitRows { values: &unit[..classes.len() * width], width };
     let into = LossGradient { weight: 1.0, values: &mut gradient[..classes.len() * width] };
     let mean_of = |row: usize| present.binary_search(&classes[row]).ok();
-    let loss = orthogonality::with_means(MeanBatch { rows: first_view, mean_of }, into, scratch, &Serial);
+    let loss = orthogonality::loss(MeanBatch { rows: first_view, mean_of }, into, scratch, &Serial);
     check("orth", loss, phase.losses(0).orthogonality, gradient);
 }
 

@@ -364,7 +364,7 @@ impl<'a> Alignment<'a> {
         };
         let first_views = MeanBatch { rows: UnitRows { values: &rows[..samples * width], width }, mean_of };
         let gradient = LossGradient { weight, values: &mut gradient[..samples * width] };
-        weight * orthogonality::with_means(first_views, gradient, scratch, self.workers)
+        weight * orthogonality::loss(first_views, gradient, scratch, self.workers)
     }
 
     /// Takes the gradient back through the head, with the update.
