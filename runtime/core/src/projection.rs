@@ -258,9 +258,9 @@ impl HeadShape {
         });
     }
 
-    /// Turns gradients with respect to z into those with respect to the projection before it was normalised, in place:
-    /// (I - z z^T) dz / |g(f)|; zero where the projection was zero and has no direction.
-    pub fn unnormalise(self, batch: &HeadBatch<'_>, gradient: &mut [f32]) {
+    /// The backward pass of the normalisation: turns gradients with respect to z into those with respect to g(f), in
+    /// place: (I - z z^T) dz / |g(f)|; zero where the projection was zero and has no direction.
+    pub fn backward_normalisation(self, batch: &HeadBatch<'_>, gradient: &mut [f32]) {
         let rows = gradient.chunks_exact_mut(self.width()).zip(batch.z.chunks_exact(self.width()));
         for ((row, z), norm) in rows.zip(&*batch.norms) {
             let inverse = if *norm > SHORTEST { 1.0 / norm } else { 0.0 };
@@ -272,7 +272,7 @@ impl HeadShape {
     ///
     /// # Shapes
     /// `gradient` `[rows, width]` with respect to the projection before it was normalised (see
-    /// [`HeadShape::unnormalise`]).
+    /// [`HeadShape::backward_normalisation`]).
     pub fn backward(
         self,
         head: &mut HeadTraining<'_>,

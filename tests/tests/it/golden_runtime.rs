@@ -44,7 +44,7 @@ fn inside_contrast(z: &Array<f32>, labels: &[u32], temperature: f32) -> (f32, Ve
     let batch = ContrastBatch { rows, labels, settings };
     let loss = contrast::loss(batch, into, &mut pairs(rows.count(), width).lend(), &Serial);
     let pass = projection::HeadBatch { features: &[], hidden: &mut [], z: &mut unit, norms: &mut norms };
-    HeadShape { inputs: 0, hidden: 0, outputs: dimension }.unnormalise(&pass, &mut gradient);
+    HeadShape { inputs: 0, hidden: 0, outputs: dimension }.backward_normalisation(&pass, &mut gradient);
     (loss, narrowed(&gradient, dimension))
 }
 
@@ -138,7 +138,7 @@ fn golden_first_step_gradients_of_terms() {
     let unit = pass.z.to_vec();
     let samples = unit.len();
     let check = |term: &str, loss: f32, expected_loss: f64, mut gradient: Vec<f32>| {
-        shape.unnormalise(&pass, &mut gradient);
+        shape.backward_normalisation(&pass, &mut gradient);
         let key = format!("phase3.step0.{term}.grad_projection");
         assert_close(&format!("phase3.loss.{term}"), &[loss], &[expected_loss], LOSS);
         golden.f32(&key).assert_close(&narrowed(&gradient, dimension), GRADIENT);

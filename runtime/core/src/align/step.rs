@@ -374,7 +374,7 @@ impl<'a> Alignment<'a> {
         let StepNumbers { parameters, momenta, backward, hidden, norms, rows, gradient, .. } = &mut self.numbers;
         let gradient = &mut gradient[..gradient_length];
         let mut pass = pass(shape, batch, hidden, rows, norms);
-        shape.unnormalise(&pass, gradient);
+        shape.backward_normalisation(&pass, gradient);
         let mut head = HeadTraining { parameters, momenta, scratch: backward };
         shape.backward(&mut head, &mut pass, gradient, update, workers);
     }

@@ -110,7 +110,7 @@ impl<'a> GoalTrainer<'a> {
                     let slope = loss.slope(dot(goal, &z[..shape.outputs])) / count as f32;
                     to.iter_mut().zip(goal).for_each(|(to, goal)| *to = slope * goal);
                 }
-                shape.unnormalise(&pass, gradient);
+                shape.backward_normalisation(&pass, gradient);
                 let update = SgdUpdate { rate, last_rate: rate, momentum: 0.9, gradient_scale: 1.0, decay };
                 let (parameters, momenta) = (&mut self.parameters, &mut momenta);
                 let mut head = HeadTraining { parameters, momenta, scratch: &mut scratch };
