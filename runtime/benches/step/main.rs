@@ -91,7 +91,7 @@ fn with_our_step(threads: usize, turns: impl FnOnce(&mut dyn FnMut() -> f64)) {
     };
     let mut memory = SessionMemory::new(extent.workspace_size());
     let threads = Threads::new(threads).expect("the system has threads");
-    let mut alignment = Alignment::new(&extent, head.view(), &target_rows, memory.workspace(&threads));
+    let mut alignment = Alignment::new(&extent, head.as_parameters(), &target_rows, memory.workspace(&threads));
     turns(&mut || {
         let mut seconds = 0.0;
         threads.enter(&mut || {

@@ -125,7 +125,7 @@ fn golden_first_step_gradients_of_terms() {
     let shape = head.shape();
     let count = features.len() / shape.inputs;
     let mut parameters = vec![0.0; shape.parameters()];
-    shape.load(head.view(), &mut parameters);
+    shape.load(head.as_parameters(), &mut parameters);
     let mut hidden = vec![0.0; shape.activations(count)];
     let (mut z, mut norms) = (vec![0.0; count * width], vec![0.0; count]);
     let mut pass = projection::HeadBatch { features: &features, hidden: &mut hidden, z: &mut z, norms: &mut norms };
@@ -201,7 +201,7 @@ fn golden_first_step_gradients_of_weights() {
     let phase = Phase3::new(&golden);
     let mut gradient = head(&phase);
     with_alignment(&phase, phase.base_classes, |alignment| {
-        alignment.gradient(&batch(&phase, 0).lend(&phase, 0), &config(), gradient.view_mut())
+        alignment.gradient(&batch(&phase, 0).lend(&phase, 0), &config(), gradient.as_parameters_mut())
     });
     for (name, gradient) in PARAMETERS.iter().zip(gradient.parameters()) {
         let key = format!("phase3.step0.grad_{name}");
@@ -308,7 +308,7 @@ fn trajectory(phase: &Phase3, config: &MethodConfig, rate: f32, base_classes: u3
         phase.follow(|step| {
             let losses = alignment.step(&batch(phase, step).lend(phase, step), config, rate);
             let mut head = head(phase);
-            alignment.store(head.view_mut());
+            alignment.store(head.as_parameters_mut());
             let losses = Losses {
                 contrast: losses.contrast.into(),
                 cross_entropy: losses.cross_entropy.into(),
@@ -334,7 +334,7 @@ fn with_alignment<T>(phase: &Phase3, base_classes: u32, work: impl FnOnce(&mut A
     };
     let target_rows = TargetRows { base_classes: base_classes as usize, assigned, free };
     let mut memory = SessionMemory::new(extent.workspace_size());
-    work(&mut Alignment::new(&extent, head.view(), &target_rows, memory.workspace(&Serial)))
+    work(&mut Alignment::new(&extent, head.as_parameters(), &target_rows, memory.workspace(&Serial)))
 }
 
 /// The features and perturbed targets of a recorded step.

@@ -58,14 +58,14 @@ impl<'a> GoalTrainer<'a> {
     pub(super) fn new(head: &Head, workers: &'a dyn Workers) -> Self {
         let shape = head.shape();
         let mut parameters = vec![0.0; shape.parameters()];
-        shape.load(head.view(), &mut parameters);
+        shape.load(head.as_parameters(), &mut parameters);
         Self { shape, parameters, workers }
     }
 
     /// The head as trained so far.
     pub(super) fn head(&self) -> Head {
         let mut head = Head::zeros(self.shape);
-        self.shape.store(&self.parameters, head.view_mut());
+        self.shape.store(&self.parameters, head.as_parameters_mut());
         head
     }
 
