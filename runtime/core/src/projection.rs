@@ -88,7 +88,7 @@ impl SgdUpdate {
     }
 }
 
-/// A head in training, with its working memory.
+/// What the backward pass changes: the parameters of a head, and their momenta.
 #[derive(Debug)]
 pub struct HeadTraining<'a> {
     /// [`HeadShape::parameters`] numbers, as [`HeadShape::load`] leaves them.

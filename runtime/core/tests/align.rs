@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use orco_core::align::{
-    Alignment, AlignmentData, AlignmentTask, PerturbedTargets, Sampler, Sampling, StepBatch, StepExtent, TargetRows,
+    AlignmentData, AlignmentTask, HeadTrainer, PerturbedTargets, Sampler, Sampling, StepBatch, StepExtent, TargetRows,
     operations,
 };
 use orco_core::config::{ClassScope, MethodConfig, SampleViews, UnperturbedTargets};
@@ -172,9 +172,9 @@ proptest! {
         let unperturbed_targets = config.unperturbed_targets;
         let extent = StepExtent { shape, samples: classes.len(), views, classes: 4, targets: 6, unperturbed_targets };
         let mut memory = SessionMemory::new(extent.workspace_size());
-        let mut alignment = Alignment::new(&extent, head.as_parameters(), &target_rows, memory.workspace(&Serial));
+        let mut trainer = HeadTrainer::new(&extent, head.as_parameters(), &target_rows, memory.workspace(&Serial));
         let mut gradient = Head::zeros(shape);
-        let losses = alignment.gradient(&batch, &config, gradient.as_parameters_mut());
+        let losses = trainer.gradient(&batch, &config, gradient.as_parameters_mut());
 
         let reference = Reference { shape, target_rows, batch, config: &config };
         let exact = head.parameters().map(|values| values.iter().map(|value| f64::from(*value)).collect::<Row>());

@@ -96,7 +96,7 @@ impl StepExtent {
         }
     }
 
-    /// Working memory of an [`Alignment`].
+    /// Working memory of a [`HeadTrainer`].
     pub const fn workspace_size(&self) -> WorkspaceSize {
         WorkspaceSize { numbers: StepNumbers::size(self), indices: StepIndices::size(self) }
     }
@@ -170,8 +170,8 @@ buffers! {
     }
 }
 
-/// A head in training, with its momentum and all working memory.
-pub struct Alignment<'a> {
+/// Trains a head step by step: it has the parameters, their momenta, and all working memory.
+pub struct HeadTrainer<'a> {
     shape: HeadShape,
     workers: &'a dyn Workers,
     base_classes: usize,
@@ -184,7 +184,7 @@ pub struct Alignment<'a> {
 /// Marks a class that is not in the batch.
 const ABSENT: u32 = u32::MAX;
 
-impl<'a> Alignment<'a> {
+impl<'a> HeadTrainer<'a> {
     /// Training that starts from `head`, in a workspace of at least [`StepExtent::workspace_size`].
     ///
     /// # Panics
