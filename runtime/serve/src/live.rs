@@ -484,7 +484,7 @@ impl LiveWorker {
         let working = self.shared.scene.working_memory();
         let needs = frame.needs(Some(side)).map(|needs| picture_bytes(&needs, &self.input) + working);
         // A frame that is no picture takes nothing here, and is refused when it is decoded.
-        Ok(self.admission.try_work(needs.unwrap_or(0))?.map(|permit| (side, permit)))
+        Ok(self.admission.try_admit(needs.unwrap_or(0))?.map(|permit| (side, permit)))
     }
 
     /// Says why a frame can never be processed.

@@ -47,7 +47,7 @@ pub async fn sufficiency(
 ) -> Result<Json<Value>, Refusal> {
     let label = usable(&label)?;
     // The shots, all of them together, and what each is compared by.
-    let _permit = service.admission.work(3 * service.pending_shots.bytes_of(&label)).await?;
+    let _permit = service.admission.admit(3 * service.pending_shots.bytes_of(&label)).await?;
     let shots = service.pending_shots.of(&label);
     let Some(features) = shots::features(&shots).filter(|_| !shots.is_empty()) else {
         return Err(Refusal::no_shots(&label));

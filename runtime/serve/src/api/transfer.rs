@@ -102,7 +102,7 @@ pub async fn import(
 ) -> Result<Response, Refusal> {
     let transfer = service.transfer.clone();
     // What is decoded takes as much again, until it is learned.
-    let mut room = service.admission.file_beside(bytes.len());
+    let mut room = service.admission.body_beside(bytes.len());
     room.grow_to(bytes.len())?;
     let pack = blocking(move || transfer.open(&bytes)).await??;
     let label = usable(label.as_deref().unwrap_or(&pack.label))?;
