@@ -53,7 +53,7 @@ pub async fn sufficiency(
         return Err(Refusal::no_shots(&label));
     };
     let bundle = Arc::clone(&service);
-    let curve = blocking(move || bundle.curve().cloned()).await?;
+    let curve = blocking(move || bundle.learning_curve().cloned()).await?;
     let SufficiencyAnswer { sufficiency, labels } = service.answers.sufficiency(&label, features, curve).await?;
     let left_out = shots.iter().zip(&sufficiency.taken_for);
     let left_out: Vec<Value> = left_out

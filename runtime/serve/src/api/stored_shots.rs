@@ -79,7 +79,7 @@ pub async fn move_shot(
         return Err(Refusal::from(&LearnError::SameClass { label: to }));
     }
     check_not_last(&known, source, &from)?;
-    Ok(queued(&service.changes().ask(ChangeRequest::Move { from, exemplar, to })?))
+    Ok(queued(&service.changes().request(ChangeRequest::Move { from, exemplar, to })?))
 }
 
 /// `DELETE /api/v1/classes/{label}/shots/{file}`, the file being the shot's id.
@@ -94,7 +94,7 @@ pub async fn remove_shot(
     let known = service.answers.knowledge();
     check_stored(&known, &label, &exemplar)?;
     check_not_last(&known, known.class(&label)?, &label)?;
-    Ok(queued(&service.changes().ask(ChangeRequest::RemoveShot { label, exemplar })?))
+    Ok(queued(&service.changes().request(ChangeRequest::RemoveShot { label, exemplar })?))
 }
 
 /// A learned class keeps one shot at least.

@@ -112,7 +112,7 @@ pub async fn import(
         return Err(Refusal::new(ErrorCode::LabelTaken, sentence).with("label", label));
     }
     knowledge.check_free_target()?;
-    Ok(queued(&service.changes().ask(ChangeRequest::Import { label, pack: Box::new(pack), room: room.into() })?))
+    Ok(queued(&service.changes().request(ChangeRequest::Import { label, pack: Box::new(pack), room: room.into() })?))
 }
 
 #[cfg(test)]
