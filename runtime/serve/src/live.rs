@@ -33,7 +33,7 @@ use crate::setters::setters;
 use crate::telemetry::Telemetry;
 use crate::thing_tracks::ThingIds;
 use crate::worker::{self, Worker};
-use answered_frame::RegionTrack;
+use answered_frame::{AdmittedFrame, RegionTrack};
 use reported::Reported;
 
 /// Width and height of the live picture at most, in pixels.
@@ -434,7 +434,7 @@ impl LiveWorker {
         let seen =
             if is_part { scene.see(&picture, &self.regions) } else { SeenRegion::all_of(&picture, &self.regions) };
         self.was_refused = false;
-        let shown = self.show(&picture, seen, &permit, taken);
+        let shown = self.show(AdmittedFrame { picture: &picture, permit: &permit, taken }, seen);
         // What is held until the next frame is no larger than what is shown, or a few MiB.
         let picture = if picture.as_raw().len() > HELD { image::reduced(&picture, VIEW).into_owned() } else { picture };
         drop(permit);
