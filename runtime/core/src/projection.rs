@@ -12,9 +12,9 @@
 //!
 //! `width` is the dimension of the sphere filled up to a multiple of [`LANES`]; what is filled up is zero and stays so.
 
-mod finish;
+mod epilogues;
 
-use finish::{ColumnSum, Descent, HeadActivation, MaskedActivation};
+use epilogues::{ColumnSum, Descent, HeadActivation, MaskedActivation};
 use serde::{Deserialize, Serialize};
 
 use crate::linalg::kernel::on_vector_units;

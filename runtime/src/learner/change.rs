@@ -14,8 +14,8 @@ use orco_state::state::{Balance, State};
 
 use super::check::ShotExaminer;
 use super::error::{ChangeError, ShotsError};
-use super::keeping::ShotKeeper;
 use super::observer::{ChangeStep, Observer};
+use super::shot_keeper::ShotKeeper;
 use super::shots::{self, Shots};
 use super::{Learner, StoreSnapshot};
 use crate::clock::seconds_if_set;
