@@ -1,4 +1,5 @@
-//! Sessions that differ from a device's in a choice that the settings do not leave open ([`MethodConfig::fixed_choice`]).
+//! Sessions that differ from a device's in a choice that the settings do not leave open
+//! ([`MethodConfig::fixed_choice`]).
 //!
 //! [`MethodConfig::fixed_choice`]: orco_core::config::MethodConfig::fixed_choice
 
