@@ -11,11 +11,11 @@ mod change;
 mod check;
 mod error;
 pub mod forgetting_sentences;
-mod keeping;
 mod kept_scope;
 mod observer;
 mod service;
 mod settings;
+mod shot_keeper;
 mod shots;
 mod started_encoder;
 #[cfg(test)]
@@ -45,12 +45,12 @@ use answer::StateClassifier;
 pub use change::{ChangeOutcome, PackClass};
 pub use check::DoubtfulShot;
 pub use error::{BrokenPicture, ChangeError, ExportError, OpenLearnerError, PictureProblem, ShotsError};
-pub use keeping::KeptShots;
 pub use kept_scope::{KeptScope, ScopeFileError};
 pub use observer::{ChangeStep, Observer};
 #[doc(no_inline)]
 pub use orco_state::classify::{Match, Score};
 pub use settings::{AlignmentTime, AnswerScope, LearnerSettings, SettingsError, ShotChecks};
+pub use shot_keeper::KeptShots;
 pub use shots::{PictureFolder, Shots, pictures_in};
 use started_encoder::StartedEncoders;
 pub use undo::UndoOutcome;

@@ -163,7 +163,8 @@ impl Manifest {
             return Err(ManifestError::Version(format));
         }
         let learn = table.get("learn").and_then(toml::Value::as_table);
-        let fixed = learn.and_then(|learn| learn.keys().find_map(|name| Some((name, MethodConfig::fixed(name)?))));
+        let fixed =
+            learn.and_then(|learn| learn.keys().find_map(|name| Some((name, MethodConfig::fixed_choice(name)?))));
         if let Some((name, fixed)) = fixed {
             return Err(ManifestError::Toml(format!("{name} is no setting of [learn]: {fixed}; leave it out")));
         }

@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use orco_core::align::{Alignment, LossTerms, PerturbedTargets, StepBatch, StepExtent, TargetRows};
+use orco_core::align::{HeadTrainer, LossTerms, PerturbedTargets, StepBatch, StepExtent, TargetRows};
 use orco_core::config::{ClassScope, MethodConfig, UnperturbedTargets};
 use orco_core::loss::contrast::ContrastForm;
 use orco_core::projection::HeadShape;
@@ -79,7 +79,7 @@ fn learner(golden: &Golden, phase: Phase, kind: &str, config: &MethodConfig) -> 
     let (assigned, free) = targets.values.split_at(known_classes * head.outputs);
     let target_rows = TargetRows { base_classes, assigned, free };
     let mut memory = SessionMemory::new(extent.workspace_size());
-    let mut alignment = Alignment::new(&extent, head.view(), &target_rows, memory.workspace(&Serial));
+    let mut trainer = HeadTrainer::new(&extent, head.as_parameters(), &target_rows, memory.workspace(&Serial));
     let mut gradient = Head::zeros(head.shape());
     let batch = StepBatch {
         features: &golden.f32(&format!("{name}.features")).values,
@@ -87,7 +87,7 @@ fn learner(golden: &Golden, phase: Phase, kind: &str, config: &MethodConfig) -> 
         perturbed: &golden.f32(&format!("{name}.{kind}.perturbed")).values,
         perturbed_labels: &golden.labels(&format!("{name}.perturbed_labels")).values,
     };
-    (alignment.gradient(&batch, config, gradient.view_mut()), gradient)
+    (trainer.gradient(&batch, config, gradient.as_parameters_mut()), gradient)
 }
 
 /// Compares losses and gradients with those of a case.

@@ -94,7 +94,7 @@ fn learn<'de, D: Deserializer<'de>>(deserializer: D) -> Result<MethodConfig, D::
 /// # Errors
 /// If there is no such field, or its value is of another type.
 pub fn with_changes(config: &MethodConfig, changes: toml::Table) -> Result<MethodConfig, toml::de::Error> {
-    if let Some((name, fixed)) = changes.keys().find_map(|name| Some((name, MethodConfig::fixed(name)?))) {
+    if let Some((name, fixed)) = changes.keys().find_map(|name| Some((name, MethodConfig::fixed_choice(name)?))) {
         return Err(toml::de::Error::custom(format!("{name} is no setting of phase 3: {fixed}; leave it out")));
     }
     let mut table = toml::Table::try_from(config).expect("settings are a table");

@@ -30,11 +30,11 @@ pub struct Options {
     pub searched: Vec<PathBuf>,
     /// Which of the bundle's backbones computes features: `float`, or `int8` where the bundle has one.
     #[arg(long, global = true, value_name = "KIND", env = "ORCO_BACKBONE", value_enum, default_value_t)]
-    pub backbone: Backbone,
+    pub backbone: BackboneArgument,
     /// Which engine computes features: `onnxruntime`, `rten`, or `auto`, which takes rten for shots and for a few
     /// pictures, ONNX Runtime for more, and for many, as in a service, the one that a measurement finds to be faster.
     #[arg(long, global = true, value_name = "ENGINE", env = "ORCO_ENGINE", value_enum, default_value_t)]
-    pub engine: Engine,
+    pub engine: EngineArgument,
     /// Most threads that compute; by default as many as the machine runs at a time.
     #[arg(long, global = true, value_name = "N", env = "ORCO_THREADS", value_parser = at_least_one)]
     pub threads: Option<usize>,
@@ -68,9 +68,9 @@ pub struct Options {
     pub history_bytes: usize,
 }
 
-/// A bundle's backbones.
+/// The backbones of a bundle, as `--backbone` takes them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub enum Backbone {
+pub enum BackboneArgument {
     /// That of every bundle.
     #[default]
     Float,
@@ -78,7 +78,7 @@ pub enum Backbone {
     Int8,
 }
 
-/// [`AnswerScope`], as the command line names it.
+/// [`AnswerScope`], as `--answers` takes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum AnswersArgument {
     /// All, until three classes are learned; then those alone
@@ -102,7 +102,7 @@ impl AnswersArgument {
 
 /// The engines, as `--engine` takes them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub enum Engine {
+pub enum EngineArgument {
     /// By the work ahead.
     #[default]
     Auto,
@@ -113,7 +113,7 @@ pub enum Engine {
     Rten,
 }
 
-impl Engine {
+impl EngineArgument {
     /// As the library takes it.
     pub fn choice(self) -> EngineChoice {
         match self {
@@ -124,7 +124,7 @@ impl Engine {
     }
 }
 
-impl Backbone {
+impl BackboneArgument {
     /// Name on the command line.
     pub fn name(self) -> &'static str {
         match self {
@@ -155,8 +155,8 @@ impl Options {
         }
         let bundle = Bundle::open_trusted(&self.bundle, self.public_key()?.as_ref())?;
         match self.backbone {
-            Backbone::Float => Ok(bundle),
-            Backbone::Int8 => Ok(bundle.with_int8()?),
+            BackboneArgument::Float => Ok(bundle),
+            BackboneArgument::Int8 => Ok(bundle.with_int8()?),
         }
     }
 

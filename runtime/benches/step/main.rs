@@ -18,7 +18,7 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::thread;
 use std::time::Instant;
 
-use orco_core::align::{Alignment, StepBatch, StepExtent, TargetRows};
+use orco_core::align::{HeadTrainer, StepBatch, StepExtent, TargetRows};
 use orco_core::config::{MethodConfig, UnperturbedTargets};
 use orco_core::linalg::{LANES, LeftFactor, RightFactor, allow_avx512, product};
 use orco_core::projection::HeadShape;
@@ -91,12 +91,12 @@ fn with_our_step(threads: usize, turns: impl FnOnce(&mut dyn FnMut() -> f64)) {
     };
     let mut memory = SessionMemory::new(extent.workspace_size());
     let threads = Threads::new(threads).expect("the system has threads");
-    let mut alignment = Alignment::new(&extent, head.view(), &target_rows, memory.workspace(&threads));
+    let mut trainer = HeadTrainer::new(&extent, head.as_parameters(), &target_rows, memory.workspace(&threads));
     turns(&mut || {
         let mut seconds = 0.0;
         threads.enter(&mut || {
             seconds = median_seconds(|| {
-                black_box(alignment.step(&batch, &config, 0.01));
+                black_box(trainer.step(&batch, &config, 0.01));
             });
         });
         seconds

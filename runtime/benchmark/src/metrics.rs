@@ -54,21 +54,30 @@ pub fn percent_or_dash(percent: Option<f64>) -> String {
     percent.map_or_else(|| "-".to_string(), |percent| std::format!("{percent:.2}"))
 }
 
+/// What an image says about the border between base classes and new ones.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct ImageMargin {
+    class: usize,
+    /// The highest score of a new class less the highest one of a base class.
+    margin: f32,
+    /// Whether the best class of the image's own side is its class.
+    right: bool,
+}
+
 /// Right answers and images of every class.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct AccuracyCounts {
     base: usize,
     right: Vec<u64>,
     total: Vec<u64>,
-    /// Of every image: its class, how far the best new class leads the best base class, and whether the best one of the
-    /// image's own side is its class.
-    leads: Vec<(u32, f32, bool)>,
+    /// Of every image whose scores were counted.
+    margins: Vec<ImageMargin>,
 }
 
 impl AccuracyCounts {
     /// Nothing measured yet, for `classes` classes, of which the first `base` are base classes.
     pub fn new(classes: usize, base: usize) -> Self {
-        Self { base, right: std::vec![0; classes], total: std::vec![0; classes], leads: Vec::new() }
+        Self { base, right: std::vec![0; classes], total: std::vec![0; classes], margins: Vec::new() }
     }
 
     /// Counts one image by its answer alone, from which no area can be told.
@@ -91,7 +100,7 @@ impl AccuracyCounts {
         if !old.is_empty() && !new.is_empty() {
             let (best_old, best_new) = (argmax(old), argmax(new));
             let own = if class < self.base { best_old } else { self.base + best_new };
-            self.leads.push((class as u32, new[best_new] - old[best_old], own == class));
+            self.margins.push(ImageMargin { class, margin: new[best_new] - old[best_old], right: own == class });
         }
     }
 
@@ -112,16 +121,19 @@ impl AccuracyCounts {
             let side = sides[usize::from(class >= self.base)];
             100.0 / (self.total[class].max(1) as f64 * side.max(1) as f64)
         };
-        let mut leads = self.leads.clone();
-        // Equal leads: base images leave their side first, so that a tie is never to our favour.
-        leads.sort_unstable_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
-        leads.retain(|(.., right)| *right);
-        let of_base = leads.iter().filter(|(class, ..)| (*class as usize) < self.base);
-        let (mut old, mut new) = (of_base.map(|(class, ..)| share(*class as usize)).sum::<f64>(), 0.0);
+        let mut margins = self.margins.clone();
+        // Equal margins: base images leave their side first, so that a tie is never to our favour.
+        margins.sort_unstable_by(|a, b| b.margin.total_cmp(&a.margin).then(a.class.cmp(&b.class)));
+        margins.retain(|image| image.right);
+        let of_base = margins.iter().filter(|image| image.class < self.base);
+        let (mut old, mut new) = (of_base.map(|image| share(image.class)).sum::<f64>(), 0.0);
         let mut points = Vec::from([(old, new)]);
-        for (class, ..) in leads {
-            let side = if (class as usize) < self.base { &mut old } else { &mut new };
-            *side += if (class as usize) < self.base { -share(class as usize) } else { share(class as usize) };
+        for ImageMargin { class, .. } in margins {
+            if class < self.base {
+                old -= share(class);
+            } else {
+                new += share(class);
+            }
             points.push((old, new));
         }
         points
@@ -148,7 +160,7 @@ impl AccuracyCounts {
             inc,
             hm: inc.map(|inc| harmonic_mean(base_accuracy, inc)),
             top1: 100.0 * right as f64 / total.max(1) as f64,
-            area: (!self.leads.is_empty()).then(|| 100.0 * self.area()),
+            area: (!self.margins.is_empty()).then(|| 100.0 * self.area()),
         }
     }
 }
@@ -183,11 +195,11 @@ mod tests {
     fn classes_without_images_change_nothing() {
         // Classes 1 and 3 of two on each side have none.
         let (mut sparse, mut dense) = (AccuracyCounts::new(4, 2), AccuracyCounts::new(2, 1));
-        for lead in [-1.0, 1.0] {
-            sparse.count_scores(0, &[0.0, -9.0, lead, -9.0]);
-            sparse.count_scores(2, &[0.0, -9.0, lead, -9.0]);
-            dense.count_scores(0, &[0.0, lead]);
-            dense.count_scores(1, &[0.0, lead]);
+        for margin in [-1.0, 1.0] {
+            sparse.count_scores(0, &[0.0, -9.0, margin, -9.0]);
+            sparse.count_scores(2, &[0.0, -9.0, margin, -9.0]);
+            dense.count_scores(0, &[0.0, margin]);
+            dense.count_scores(1, &[0.0, margin]);
         }
         assert_eq!(sparse.row(1), dense.row(1));
         assert_eq!(sparse.of_classes(), [Some(50.0), None, Some(50.0), None]);
@@ -198,11 +210,11 @@ mod tests {
 
     #[test]
     fn the_area_does_not_depend_on_the_border() {
-        // One base class and one new one; leads of base images -3, -1, 1, of new ones -2, 0, 2.
+        // One base class and one new one; margins of base images -3, -1, 1, of new ones -2, 0, 2.
         let area = |border: f32| {
             let mut measured = AccuracyCounts::new(2, 1);
-            for (class, leads) in [(0, [-3.0, -1.0, 1.0]), (1, [-2.0, 0.0, 2.0])] {
-                leads.iter().for_each(|lead| measured.count_scores(class, &[0.0, lead + border]));
+            for (class, margins) in [(0, [-3.0, -1.0, 1.0]), (1, [-2.0, 0.0, 2.0])] {
+                margins.iter().for_each(|margin| measured.count_scores(class, &[0.0, margin + border]));
             }
             measured.row(1).area.unwrap()
         };
@@ -214,10 +226,10 @@ mod tests {
     #[test]
     fn the_curve_goes_from_base_classes_alone_to_new_ones_alone() {
         let mut measured = AccuracyCounts::new(2, 1);
-        for (class, leads) in [(0, [-1.0, 1.0]), (1, [-2.0, 0.0])] {
-            leads.iter().for_each(|lead| measured.count_scores(class, &[0.0, *lead]));
+        for (class, margins) in [(0, [-1.0, 1.0]), (1, [-2.0, 0.0])] {
+            margins.iter().for_each(|margin| measured.count_scores(class, &[0.0, *margin]));
         }
-        // By falling leads: a base image goes (1), a new one comes (0), a base one goes (-1), a new one comes (-2).
+        // By falling margins: a base image goes (1), a new one comes (0), a base one goes (-1), a new one comes (-2).
         let expected = [(100.0, 0.0), (50.0, 0.0), (50.0, 50.0), (0.0, 50.0), (0.0, 100.0)];
         assert_eq!(measured.curve(), expected);
         assert_eq!(measured.row(1).area, Some(25.0));

@@ -63,7 +63,7 @@ pub use data::{AlignmentData, AlignmentInput, operations};
 pub use memory::{Workspace, WorkspaceSize};
 pub use perturbation::{Perturbation, PerturbedTargets, Sampling};
 pub use sampler::Sampler;
-pub use step::{Alignment, LossTerms, StepBatch, StepExtent, TargetRows};
+pub use step::{HeadTrainer, LossTerms, StepBatch, StepExtent, TargetRows};
 
 use core::ops::ControlFlow;
 
@@ -278,7 +278,7 @@ fn train(
     let (step_numbers, numbers) = numbers.split_at_mut(needs.numbers);
     let (step_indices, indices) = workspace.indices.split_at_mut(needs.indices);
     let step = Workspace { numbers: step_numbers, indices: step_indices, workers: workspace.workers };
-    let mut alignment = Alignment::new(&extent, data.head, &target_rows, step);
+    let mut trainer = HeadTrainer::new(&extent, data.head, &target_rows, step);
     let mut sampler = Sampler::new(input, target_rows, numbers, indices);
     let schedule = config.schedule();
     for epoch in 0..config.epochs {
@@ -287,7 +287,7 @@ fn train(
         let samples = sampler.start_epoch();
         let steps = samples.div_ceil(config.batch);
         for step in 0..steps {
-            let losses = alignment.step(&sampler.batch(step, samples), config, rate);
+            let losses = trainer.step(&sampler.batch(step, samples), config, rate);
             mean.add(&losses, 1.0 / steps as f32);
         }
         if !mean.total().is_finite() {
@@ -298,10 +298,10 @@ fn train(
             return Err(AlignError::Cancelled);
         }
     }
-    if !alignment.is_finite() {
+    if !trainer.is_finite() {
         return Err(AlignError::Diverged { epochs: config.epochs });
     }
-    alignment.store(head);
+    trainer.store(head);
     Ok(())
 }
 

@@ -26,7 +26,7 @@ use core::array::from_fn;
 
 use serde::{Deserialize, Serialize};
 
-use crate::math::{exp, ln, normal_distribution, sqrt};
+use crate::math::{exp, ln, normal_cdf, sqrt};
 
 /// What a sample whose class is known says about the border.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -178,7 +178,7 @@ impl<'a> Expectation<'a> {
         // How much of a sample lies beyond the border.
         let over = |sample: &BorderSample| sample.weight * ramp((sample.margin + shift) / width);
         let lost = base.iter().filter(|sample| sample.right).map(over).fold(0.0, |sum, lost| sum + lost);
-        let won = new.weight * normal_distribution((new.mean + shift) / new.deviation.max(NARROWEST));
+        let won = new.weight * normal_cdf((new.mean + shift) / new.deviation.max(NARROWEST));
         Border { shift, base: (base_weight - lost).clamp(0.0, 1.0), learned: won.clamp(0.0, 1.0) }
     }
 

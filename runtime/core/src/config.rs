@@ -376,7 +376,7 @@ impl MethodConfig {
 
     /// What a device always does where a setting of this name would leave a choice; nothing for other names. Only
     /// measurements vary it.
-    pub fn fixed(name: &str) -> Option<&'static str> {
+    pub fn fixed_choice(name: &str) -> Option<&'static str> {
         match name {
             "assignment" => Some("a device gives new classes the free targets that match them best"),
             "perturbed" => Some("a device perturbs the targets of incremental classes and the free ones"),

@@ -10,7 +10,7 @@ use crate::math::{add_scaled, normalise, sqrt};
 
 /// Replaces every entry by its square root, with its sign: features of rectified layers are skewed, and their roots
 /// are nearer to normally distributed (Tukey's ladder of powers).
-pub fn root(features: &mut [f32]) {
+pub fn signed_sqrt(features: &mut [f32]) {
     features.iter_mut().for_each(|value| *value = sqrt(value.abs()).copysign(*value));
 }
 
@@ -55,7 +55,7 @@ mod tests {
     #[test]
     fn roots_keep_signs_and_directions_have_unit_length() {
         let mut features = [4.0, -9.0, 0.0];
-        root(&mut features);
+        signed_sqrt(&mut features);
         assert_eq!(features, [2.0, -3.0, 0.0]);
         direction(&mut features, &[2.0, -7.0, 3.0]);
         assert!((features[1] - 0.8).abs() < 1e-6 && (features[2] + 0.6).abs() < 1e-6);

@@ -3,8 +3,8 @@
 //! `tests/align.rs` checks the gradients against finite differences.
 //!
 //! Every loss takes unit rows and adds its gradient with respect to them to a caller's buffer; the projection onto the
-//! sphere is differentiated once, by [`crate::projection::HeadShape::unnormalise`]. Rows are filled up to a multiple of
-//! [`crate::linalg::LANES`] with zeros, which change no inner product.
+//! sphere is differentiated once, by [`crate::projection::HeadShape::backward_normalisation`]. Rows are filled up to a
+//! multiple of [`crate::linalg::LANES`] with zeros, which change no inner product.
 
 pub mod contrast;
 pub mod cross_entropy;

@@ -32,9 +32,9 @@ pub fn sqrt(x: f32) -> f32 {
     libm::sqrtf(x)
 }
 
-/// The standard normal distribution up to x, within 1e-6: Abramowitz and Stegun, *Handbook of Mathematical Functions*,
-/// 26.2.17.
-pub fn normal_distribution(x: f32) -> f32 {
+/// The cumulative distribution function of the standard normal distribution, within 1e-6: Abramowitz and Stegun,
+/// *Handbook of Mathematical Functions*, 26.2.17.
+pub fn normal_cdf(x: f32) -> f32 {
     const COEFFICIENTS: [f32; 5] = [1.330_274_4, -1.821_255_9, 1.781_477_9, -0.356_563_78, 0.319_381_53];
     const INVERSE_ROOT_OF_TAU: f32 = 0.398_942_3;
     let t = 1.0 / (1.0 + 0.231_641_9 * x.abs());
@@ -136,7 +136,7 @@ mod tests {
         for step in -800..=800 {
             let x = step as f32 / 100.0;
             let exact = 0.5 * libm::erfc(-f64::from(x) * core::f64::consts::FRAC_1_SQRT_2);
-            let ours = f64::from(normal_distribution(x));
+            let ours = f64::from(normal_cdf(x));
             assert!((ours - exact).abs() < 1e-6 && (0.0..=1.0).contains(&ours), "{x}: {ours} instead of {exact}");
         }
     }

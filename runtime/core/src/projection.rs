@@ -12,9 +12,9 @@
 //!
 //! `width` is the dimension of the sphere filled up to a multiple of [`LANES`]; what is filled up is zero and stays so.
 
-mod finish;
+mod epilogues;
 
-use finish::{ColumnSum, Descent, HeadActivation, MaskedActivation};
+use epilogues::{ColumnSum, Descent, HeadActivation, MaskedActivation};
 use serde::{Deserialize, Serialize};
 
 use crate::linalg::kernel::on_vector_units;
@@ -88,7 +88,7 @@ impl SgdUpdate {
     }
 }
 
-/// A head in training, with its working memory.
+/// What the backward pass changes: the parameters of a head, and their momenta.
 #[derive(Debug)]
 pub struct HeadTraining<'a> {
     /// [`HeadShape::parameters`] numbers, as [`HeadShape::load`] leaves them.
@@ -258,9 +258,9 @@ impl HeadShape {
         });
     }
 
-    /// Turns gradients with respect to z into those with respect to the projection before it was normalised, in place:
-    /// (I - z z^T) dz / |g(f)|; zero where the projection was zero and has no direction.
-    pub fn unnormalise(self, batch: &HeadBatch<'_>, gradient: &mut [f32]) {
+    /// The backward pass of the normalisation: turns gradients with respect to z into those with respect to g(f), in
+    /// place: (I - z z^T) dz / |g(f)|; zero where the projection was zero and has no direction.
+    pub fn backward_normalisation(self, batch: &HeadBatch<'_>, gradient: &mut [f32]) {
         let rows = gradient.chunks_exact_mut(self.width()).zip(batch.z.chunks_exact(self.width()));
         for ((row, z), norm) in rows.zip(&*batch.norms) {
             let inverse = if *norm > SHORTEST { 1.0 / norm } else { 0.0 };
@@ -272,7 +272,7 @@ impl HeadShape {
     ///
     /// # Shapes
     /// `gradient` `[rows, width]` with respect to the projection before it was normalised (see
-    /// [`HeadShape::unnormalise`]).
+    /// [`HeadShape::backward_normalisation`]).
     pub fn backward(
         self,
         head: &mut HeadTraining<'_>,

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use orco_core::align::{
-    Alignment, AlignmentData, AlignmentInput, PerturbedTargets, Sampler, Sampling, StepBatch, StepExtent, TargetRows,
+    AlignmentData, AlignmentInput, HeadTrainer, PerturbedTargets, Sampler, Sampling, StepBatch, StepExtent, TargetRows,
     operations,
 };
 use orco_core::config::{ClassScope, MethodConfig, SampleViews, UnperturbedTargets};
@@ -172,9 +172,9 @@ proptest! {
         let unperturbed_targets = config.unperturbed_targets;
         let extent = StepExtent { shape, samples: classes.len(), views, classes: 4, targets: 6, unperturbed_targets };
         let mut memory = SessionMemory::new(extent.workspace_size());
-        let mut alignment = Alignment::new(&extent, head.view(), &target_rows, memory.workspace(&Serial));
+        let mut trainer = HeadTrainer::new(&extent, head.as_parameters(), &target_rows, memory.workspace(&Serial));
         let mut gradient = Head::zeros(shape);
-        let losses = alignment.gradient(&batch, &config, gradient.view_mut());
+        let losses = trainer.gradient(&batch, &config, gradient.as_parameters_mut());
 
         let reference = Reference { shape, target_rows, batch, config: &config };
         let exact = head.parameters().map(|values| values.iter().map(|value| f64::from(*value)).collect::<Row>());
@@ -220,7 +220,10 @@ fn with_data(work: impl FnOnce(&AlignmentData<'_>, &[u32])) {
     (0..2).for_each(|_| learned.push(3, &[1.0; 12]));
     let (head, targets) = (Head::zeros(shape), generate(TargetMethod::Random, 8, 8, 0, 1));
     let (base, learned) = (base.as_exemplars(), learned.as_exemplars());
-    work(&AlignmentData { shape, head: head.view(), targets: &targets, base_classes: 3, base, learned }, &[0, 1, 2, 3]);
+    work(
+        &AlignmentData { shape, head: head.as_parameters(), targets: &targets, base_classes: 3, base, learned },
+        &[0, 1, 2, 3],
+    );
 }
 
 /// Draws the only batch of an epoch.

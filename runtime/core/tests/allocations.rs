@@ -64,7 +64,7 @@ fn a_session_allocates_nothing() {
             let config = MethodConfig { epochs: 3, warmup_epochs: 1, ..config };
             let data = AlignmentData {
                 shape,
-                head: head.view(),
+                head: head.as_parameters(),
                 targets: &targets,
                 base_classes: 6,
                 base: base.as_exemplars(),
@@ -84,7 +84,7 @@ fn a_session_allocates_nothing() {
             align::assign_new_classes(&data, &mut assigned, 6, &config, &mut workspace).unwrap();
             let sampling = Sampling::seeded(1);
             let input = AlignmentInput { data: &data, assigned: &assigned, config: &config, sampling };
-            align::align(&input, &mut workspace, after.view_mut(), &mut count).unwrap();
+            align::align(&input, &mut workspace, after.as_parameters_mut(), &mut count).unwrap();
             assert_eq!(ALLOCATIONS.get() - before, 0);
             assert_eq!(epochs, 3);
             assert_ne!(after, head);

@@ -1,8 +1,8 @@
 //! Channels and stages: which device gets which release.
 //!
-//! A release begins with a few devices and is widened by a person. A device's place among a hundred is a hash of its
-//! identifier and the release, so it never changes: a device that has a release keeps it when the stage widens, and
-//! another release begins with other devices. With few devices, nobody may have a place below five.
+//! A release begins with a few devices and is widened by a person. Which of a hundred buckets a device is in is a hash
+//! of its identifier and the release, so it never changes: a device that has a release keeps it when the stage widens,
+//! and another release begins with other devices. With few devices, nobody may be in a bucket below five.
 
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
@@ -43,7 +43,7 @@ impl RolloutStage {
 
     /// Whether a device gets a release at this stage.
     pub fn includes(self, device: &DeviceId, release: &ObjectDigest) -> bool {
-        place(device, release) < self.percent()
+        bucket(device, release) < self.percent()
     }
 }
 
@@ -72,11 +72,11 @@ impl std::str::FromStr for RolloutStage {
     }
 }
 
-/// A device's place for a release, 0 to 99.
-pub fn place(device: &DeviceId, release: &ObjectDigest) -> u8 {
+/// A device's bucket for a release, 0 to 99.
+fn bucket(device: &DeviceId, release: &ObjectDigest) -> u8 {
     let digest: [u8; 32] = Sha256::new().chain_update(device.bytes()).chain_update(release.bytes()).finalize().into();
     let number = digest.iter().take(8).fold(0_u64, |number, byte| number << 8 | u64::from(*byte));
-    // 2^64 is so much more than 100 that all places are equally likely.
+    // 2^64 is so much more than 100 that all buckets are equally likely.
     (number % 100) as u8
 }
 

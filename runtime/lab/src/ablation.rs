@@ -1,6 +1,7 @@
-//! Sessions that differ from a device's in a choice that the settings do not leave open ([`MethodConfig::fixed`]).
+//! Sessions that differ from a device's in a choice that the settings do not leave open
+//! ([`MethodConfig::fixed_choice`]).
 //!
-//! [`MethodConfig::fixed`]: orco_core::config::MethodConfig::fixed
+//! [`MethodConfig::fixed_choice`]: orco_core::config::MethodConfig::fixed_choice
 
 use orco_core::align::{Perturbation, PerturbedTargets, Sampling};
 use orco_core::math::{add_scaled, normalise_rows};

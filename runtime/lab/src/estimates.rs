@@ -11,7 +11,7 @@ use orco_state::session::{ExpectedAccuracy, SessionMemory};
 use orco_state::state::State;
 use serde::{Deserialize, Serialize};
 
-use crate::evaluate::Measurement;
+use crate::measurement::Measurement;
 
 /// One session's figures, in percent but for `size`; classes count alike. Learned classes are those of this session and
 /// earlier ones.
@@ -95,7 +95,7 @@ impl Measurement<'_> {
     ///
     /// # Errors
     /// [`EvaluateError`] if a session cannot be learned.
-    pub fn estimate_errors(&self, draw: usize, false_alarms: f32) -> Result<Option<Vec<EstimateRow>>, EvaluateError> {
+    pub fn estimate_rows(&self, draw: usize, false_alarms: f32) -> Result<Option<Vec<EstimateRow>>, EvaluateError> {
         let sessions = self.benchmark.ways.len();
         let (mut state, mut memory) = (State::fresh(self.base_model, [0; 32]), SessionMemory::default());
         let mut rows = Vec::with_capacity(sessions);
@@ -161,7 +161,7 @@ impl Measurement<'_> {
 ///
 /// # Panics
 /// If there is no draw.
-pub fn mean_estimates(draws: &[Vec<EstimateRow>]) -> Vec<EstimateRow> {
+pub fn mean_estimate_rows(draws: &[Vec<EstimateRow>]) -> Vec<EstimateRow> {
     let optional = |session: usize, of: &dyn Fn(&EstimateRow) -> Option<f64>| {
         mean_of_any(&draws.iter().filter_map(|rows| of(&rows[session])).collect::<Vec<_>>())
     };
@@ -204,7 +204,7 @@ mod tests {
         assert_eq!(row.to_string().len(), EstimateRow::HEADING.len());
         let other = EstimateRow { size: 2.25, base_gap: None, in_range: Some(0.0), ..row };
         let mean = EstimateRow { size: 2.0, in_range: Some(50.0), ..row };
-        assert_eq!(mean_estimates(&[vec![row], vec![other]]), [mean]);
+        assert_eq!(mean_estimate_rows(&[vec![row], vec![other]]), [mean]);
     }
 
     #[test]

@@ -11,7 +11,7 @@ use orco_state::state::{BaseModel, State};
 use orco_state::target::argmax;
 use serde::{Deserialize, Serialize};
 
-use crate::evaluate::Measurement;
+use crate::measurement::Measurement;
 
 /// What a way of learning makes of the first draw's sessions.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -19,11 +19,11 @@
 
 pub mod ablation;
 pub mod estimates;
-mod evaluate;
 pub mod format;
 pub mod geometry;
 #[cfg(feature = "ablations")]
 pub mod kept_measurements;
+mod measurement;
 pub mod method;
 #[cfg(feature = "ablations")]
 pub mod phase3_ablations;
@@ -43,5 +43,5 @@ pub mod statistics;
 mod system;
 pub mod unknown;
 
-pub use evaluate::Measurement;
+pub use measurement::Measurement;
 pub use system::System;

@@ -16,9 +16,9 @@ use orco_state::state::BaseModel;
 use serde::{Deserialize, Serialize};
 
 use crate::ablation::{Ablation, Assignment};
-use crate::evaluate::Measurement;
 use crate::geometry::SessionGeometry;
 use crate::kept_measurements;
+use crate::measurement::Measurement;
 use crate::published::{self, PaperReading};
 use crate::question::{AblationVariant, LossSelection, Question};
 use crate::results::Results;

@@ -252,7 +252,8 @@ impl MeasuredBundle {
             report.results.source.replace("own images test images", "own test images"),
             report.command
         );
-        text += "| system | aHM | last HM | aACC | area | base decay | performance decay |\n|---|---|---|---|---|---|---|\n";
+        let names = Metric::ACCURACIES.map(|metric| format!(" {} |", metric.name())).concat();
+        let _ = writeln!(text, "| system |{names}\n|---|{}", "---|".repeat(Metric::ACCURACIES.len()));
         for summary in report.results.summaries() {
             let cells: String =
                 Metric::ACCURACIES.iter().map(|metric| format!(" {} |", summary.cell(*metric))).collect();

@@ -4,7 +4,7 @@ use nalgebra::{DMatrix, DVector, SymmetricEigen};
 use orco_benchmark::AccuracyCounts;
 use orco_benchmark::spread::median;
 use orco_core::config::{AnswerWeights, MethodConfig};
-use orco_core::discriminant::{Whitening, direction, root};
+use orco_core::discriminant::{Whitening, direction, signed_sqrt};
 use orco_core::exemplar::{ExemplarPrecision, Exemplars};
 use orco_core::math::add_scaled;
 use orco_core::random::Random;
@@ -69,7 +69,7 @@ pub fn fit(
     let (inputs, base) = (base_model.head.inputs, base_model.classes.len());
     assert_eq!(features.values.len(), features.classes.len() * inputs, "features are not rows of {inputs}");
     let mut rooted = features.values.to_vec();
-    root(&mut rooted);
+    signed_sqrt(&mut rooted);
     let rooted = Features { values: &rooted, ..features };
     let (centre, root_centre) = (mean(features, inputs), mean(rooted, inputs));
     let seen = directions(features, &centre);

@@ -9,7 +9,7 @@ use orco_state::session::SessionMemory;
 use orco_state::state::State;
 use serde::{Deserialize, Serialize};
 
-use crate::evaluate::Measurement;
+use crate::measurement::Measurement;
 use orco_benchmark::spread::mean_of_any;
 use orco_benchmark::{EvaluateError, percent_or_dash};
 
@@ -48,7 +48,7 @@ impl Measurement<'_> {
     ///
     /// # Errors
     /// [`EvaluateError`] if a session cannot be learned.
-    pub fn unknown(&self, draw: usize, false_alarms: f32) -> Result<Option<Vec<UnknownRow>>, EvaluateError> {
+    pub fn unknown_rows(&self, draw: usize, false_alarms: f32) -> Result<Option<Vec<UnknownRow>>, EvaluateError> {
         let Self { base_model, benchmark, config, .. } = *self;
         let measured = benchmark.measured.clean();
         let classes = benchmark.measured.classes();
@@ -94,7 +94,7 @@ impl Measurement<'_> {
 ///
 /// # Panics
 /// If there is no draw.
-pub fn mean_rows(draws: &[Vec<UnknownRow>]) -> Vec<UnknownRow> {
+pub fn mean_unknown_rows(draws: &[Vec<UnknownRow>]) -> Vec<UnknownRow> {
     let mean = |session: usize, of: &dyn Fn(&UnknownRow) -> Option<f64>| {
         mean_of_any(&draws.iter().filter_map(|rows| of(&rows[session])).collect::<Vec<_>>())
     };
@@ -155,7 +155,7 @@ mod tests {
         assert_eq!(row.to_string().len(), UnknownRow::HEADING.len());
         let row = UnknownRow { session: 0, ..row };
         let other = UnknownRow { ece: Some(4.75), passed: None, ..row };
-        assert_eq!(mean_rows(&[vec![row], vec![other]]), [UnknownRow { ece: Some(4.0), ..row }]);
+        assert_eq!(mean_unknown_rows(&[vec![row], vec![other]]), [UnknownRow { ece: Some(4.0), ..row }]);
     }
 
     #[test]

@@ -128,12 +128,12 @@ impl Admission {
     }
 
     /// Room for a body, that grows with it.
-    pub fn file(&self) -> BodyPermit {
-        self.file_beside(0)
+    pub fn body(&self) -> BodyPermit {
+        self.body_beside(0)
     }
 
     /// Room for what is made of a body, or for an answer, beside so many bytes that the same request holds already.
-    pub fn file_beside(&self, held: usize) -> BodyPermit {
+    pub fn body_beside(&self, held: usize) -> BodyPermit {
         BodyPermit { held: None, beside: counted(held), admission: self.clone() }
     }
 
@@ -141,7 +141,7 @@ impl Admission {
     ///
     /// # Errors
     /// [`Refusal`] if too many wait, it waited too long, or so much is never given.
-    pub async fn work(&self, bytes: u64) -> Result<Permit, Refusal> {
+    pub async fn admit(&self, bytes: u64) -> Result<Permit, Refusal> {
         let lane = self.lane(bytes)?;
         let busy = |_| Refusal::too_many_requests("too many pictures are being processed; try again");
         let seat = Arc::clone(&lane.seats).try_acquire_owned().map_err(busy)?;
@@ -152,11 +152,11 @@ impl Admission {
         Ok(Permit::new(room, Some(seat), self))
     }
 
-    /// As [`Admission::work`], for a thread, which does not wait; `None` if there is no room now.
+    /// As [`Admission::admit`], for a thread, which does not wait; `None` if there is no room now.
     ///
     /// # Errors
     /// [`Refusal`] if so much is never given.
-    pub fn try_work(&self, bytes: u64) -> Result<Option<Permit>, Refusal> {
+    pub fn try_admit(&self, bytes: u64) -> Result<Option<Permit>, Refusal> {
         let room = Arc::clone(&self.lane(bytes)?.room).try_acquire_many_owned(units(bytes)).ok();
         Ok(room.map(|room| Permit::new(room, None, self)))
     }
@@ -373,13 +373,13 @@ mod tests {
     #[tokio::test]
     async fn a_small_picture_passes_by_large_ones_that_wait_and_all_come_to_their_turn() {
         let admission = Admission::new(64 * MIB);
-        let large = || Box::pin(admission.work(20 * MIB));
+        let large = || Box::pin(admission.admit(20 * MIB));
         let first = large().now_or_never().unwrap().unwrap();
         let (mut second, mut third) = (large(), large());
         assert!((&mut second).now_or_never().is_none() && (&mut third).now_or_never().is_none());
-        let small = admission.work(3 * MIB).now_or_never().unwrap().unwrap();
-        assert!(admission.try_work(20 * MIB).unwrap().is_none() && admission.try_work(3 * MIB).unwrap().is_some());
-        assert_eq!(admission.try_work(32 * MIB).err().unwrap().status().as_u16(), 413, "there will never be room");
+        let small = admission.admit(3 * MIB).now_or_never().unwrap().unwrap();
+        assert!(admission.try_admit(20 * MIB).unwrap().is_none() && admission.try_admit(3 * MIB).unwrap().is_some());
+        assert_eq!(admission.try_admit(32 * MIB).err().unwrap().status().as_u16(), 413, "there will never be room");
         drop(first);
         assert!((&mut third).now_or_never().is_none(), "in the order of arrival");
         let held = second.now_or_never().unwrap().unwrap();
@@ -395,27 +395,27 @@ mod tests {
     #[tokio::test]
     async fn whoever_stops_waiting_leaves_nothing_behind() {
         let admission = Admission::new(64 * MIB);
-        let held = admission.work(31 * MIB).now_or_never().unwrap().unwrap();
+        let held = admission.admit(31 * MIB).now_or_never().unwrap().unwrap();
         for _ in 0..3 * LARGE_SEATS {
-            let mut waiting = Box::pin(admission.work(31 * MIB));
+            let mut waiting = Box::pin(admission.admit(31 * MIB));
             assert!((&mut waiting).now_or_never().is_none());
         }
         drop(held);
-        assert!(admission.work(31 * MIB).now_or_never().unwrap().is_ok());
+        assert!(admission.admit(31 * MIB).now_or_never().unwrap().is_ok());
         assert!(admission.0.is_idle());
     }
 
     #[tokio::test]
     async fn what_can_never_be_and_who_is_one_too_many_is_refused_at_once() {
         let admission = Admission::new(64 * MIB);
-        let refused = |bytes| match admission.work(bytes).now_or_never() {
+        let refused = |bytes| match admission.admit(bytes).now_or_never() {
             Some(Err(refusal)) => refusal.status().as_u16(),
             _ => 0,
         };
         assert_eq!(refused(32 * MIB), 413);
         assert_eq!(refused(u64::MAX), 413);
-        let _held = admission.work(31 * MIB).now_or_never().unwrap().unwrap();
-        let mut waiting: Vec<_> = (1..LARGE_SEATS).map(|_| Box::pin(admission.work(31 * MIB))).collect();
+        let _held = admission.admit(31 * MIB).now_or_never().unwrap().unwrap();
+        let mut waiting: Vec<_> = (1..LARGE_SEATS).map(|_| Box::pin(admission.admit(31 * MIB))).collect();
         assert!(waiting.iter_mut().all(|waiting| waiting.now_or_never().is_none()));
         assert_eq!(refused(31 * MIB), 429);
         assert_eq!(refused(MIB), 0, "small ones go on");
@@ -424,12 +424,12 @@ mod tests {
     #[test]
     fn files_take_their_share_and_no_more_and_small_ones_are_free() {
         let admission = Admission::new(64 * MIB);
-        let mut first = admission.file();
+        let mut first = admission.body();
         assert!(first.check(24 << 20).is_ok() && first.check(26 << 20).is_err());
         for step in 1..=23 {
             first.grow_to(step << 20).unwrap();
         }
-        let mut second = admission.file();
+        let mut second = admission.body();
         assert_eq!(second.grow_to(3 << 20).unwrap_err().status().as_u16(), 429);
         second.grow_to(UNCOUNTED).unwrap();
         let bytes = first.holding(vec![1; 3]);
@@ -445,7 +445,7 @@ mod tests {
     #[test]
     fn a_body_that_grows_by_and_by_has_room_for_all_of_it_and_never_more_than_is_possible() {
         let admission = Admission::new(64 * MIB);
-        let (mut room, mut bytes) = (admission.file(), Vec::new());
+        let (mut room, mut bytes) = (admission.body(), Vec::new());
         let (step, limit) = (1 << 20, 22 << 20);
         let mut capacities = Vec::new();
         while bytes.len() < limit {
@@ -467,19 +467,19 @@ mod tests {
     fn a_file_for_which_there_will_never_be_room_is_refused_for_good() {
         let admission = Admission::new(64 * MIB);
         let status = |tried: Result<(), Refusal>| tried.map_err(|refusal| refusal.status().as_u16());
-        let mut alone = admission.file();
+        let mut alone = admission.body();
         let most = alone.most();
         assert_eq!(most, (24 << 20) + UNCOUNTED, "three eighths");
         assert_eq!((status(alone.check(most)), status(alone.check(most + 1))), (Ok(()), Err(413)));
         assert_eq!((status(alone.grow_to(most + 1)), status(alone.grow_to(most))), (Err(413), Ok(())));
-        assert_eq!(status(admission.file().check(most)), Err(429), "when the other one is gone");
+        assert_eq!(status(admission.body().check(most)), Err(429), "when the other one is gone");
         drop(alone);
         // What a request holds never makes room for the rest of it.
-        let mut body = admission.file();
+        let mut body = admission.body();
         body.grow_to(16 << 20).unwrap();
-        let mut beside = admission.file_beside(16 << 20);
+        let mut beside = admission.body_beside(16 << 20);
         assert_eq!(status(beside.grow_to(9 << 20)), Err(413));
         beside.grow_to(8 << 20).unwrap();
-        assert_eq!(admission.file_beside(usize::MAX).most(), UNCOUNTED);
+        assert_eq!(admission.body_beside(usize::MAX).most(), UNCOUNTED);
     }
 }

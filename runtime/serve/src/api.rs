@@ -12,8 +12,8 @@ mod picture;
 pub mod shots;
 pub mod sightings;
 pub mod status;
+pub mod stored_shots;
 mod tensor;
-pub mod thumbnails;
 pub mod transfer;
 
 use axum::body::Bytes;

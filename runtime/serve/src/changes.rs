@@ -218,7 +218,7 @@ impl Changes {
     ///
     /// # Errors
     /// [`Refusal`] if too many wait, the class is about to be changed already, or the thread has ended.
-    pub fn ask(&self, change: ChangeRequest) -> Result<Job, Refusal> {
+    pub fn request(&self, change: ChangeRequest) -> Result<Job, Refusal> {
         let mut jobs = self.shared.jobs();
         if jobs.are_closed {
             return Err(Refusal::stopping());
@@ -490,7 +490,7 @@ impl ChangeWorker {
             ChangeRequest::Redo { last: None } => Ok(restored(learner.redo(1, &mut observer)?)),
             ChangeRequest::UndoTo { entry } => Ok(restored(learner.undo_to_entry(entry, &mut observer)?)),
             ChangeRequest::Balance { balance } => {
-                Ok(reported(learner.balance(balance, &mut observer)?, |report| report::of(&report)))
+                Ok(reported(learner.set_balance(balance, &mut observer)?, |report| report::of(&report)))
             }
         }
     }
@@ -589,7 +589,7 @@ mod tests {
         let shared = SharedJobs { jobs: Arc::default(), telemetry, stopping: Arc::default() };
         let (queue, _receiver) = mpsc::sync_channel(MAX_WAITING);
         let changes = Changes { queue, shared };
-        let forget = |label: &str| changes.ask(ChangeRequest::Forget { label: label.into() });
+        let forget = |label: &str| changes.request(ChangeRequest::Forget { label: label.into() });
         let waiting = forget("duck").unwrap().id;
         assert_eq!(changes.check_idle("duck").unwrap_err().status(), 409);
         assert!(changes.check_idle("goose").is_ok());

@@ -90,7 +90,7 @@ mod tests {
     }
 
     fn expanded(compression: Compression, body: &Bytes, limit: usize, memory: u64) -> Result<Bytes, u16> {
-        let room = Admission::new(memory).file();
+        let room = Admission::new(memory).body();
         compression.expand(body, limit, room).map_err(|refusal| refusal.status().as_u16())
     }
 

@@ -158,11 +158,11 @@ impl GuardRules {
         if most > limit {
             return Err(Refusal::too_large(limit));
         }
-        let room = self.service.admission.file();
+        let room = self.service.admission.body();
         room.check(announced.unwrap_or(0))?;
         let mut bytes = tokio::time::timeout(self.body_timeout, read(body, most, room)).await.map_err(late)??;
         if let Some(compression) = compression {
-            let room = self.service.admission.file_beside(bytes.len());
+            let room = self.service.admission.body_beside(bytes.len());
             bytes = blocking(move || compression.expand(&bytes, limit, room)).await??;
         }
         Ok(Request::from_parts(parts, Stream::from(bytes)))

@@ -33,7 +33,7 @@ use crate::prediction::ClassProbability;
 use crate::telemetry::Telemetry;
 use crate::thing_tracks::ThingIds;
 use crate::worker::{self, Worker};
-use answered_frame::RegionTrack;
+use answered_frame::{AdmittedFrame, RegionTrack};
 use reported::Reported;
 
 /// Width and height of the live picture at most, in pixels.
@@ -437,7 +437,7 @@ impl LiveWorker {
         let seen =
             if is_part { scene.see(&picture, &self.regions) } else { SeenRegion::all_of(&picture, &self.regions) };
         self.was_refused = false;
-        let shown = self.show(&picture, seen, &permit, taken);
+        let shown = self.show(AdmittedFrame { picture: &picture, permit: &permit, taken }, seen);
         // What is held until the next frame is no larger than what is shown, or a few MiB.
         let picture = if picture.as_raw().len() > HELD { image::reduced(&picture, VIEW).into_owned() } else { picture };
         drop(permit);
@@ -487,7 +487,7 @@ impl LiveWorker {
         let working = self.shared.scene.working_memory();
         let needs = frame.needs(Some(side)).map(|needs| picture_bytes(&needs, &self.input) + working);
         // A frame that is no picture takes nothing here, and is refused when it is decoded.
-        Ok(self.admission.try_work(needs.unwrap_or(0))?.map(|permit| (side, permit)))
+        Ok(self.admission.try_admit(needs.unwrap_or(0))?.map(|permit| (side, permit)))
     }
 
     /// Says why a frame can never be processed.

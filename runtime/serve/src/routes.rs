@@ -8,7 +8,7 @@ use axum::middleware;
 
 use crate::api::{
     camera, changes, classes, classify, events_and_metrics, inbox, inference, model, shots, sightings, status,
-    thumbnails, transfer,
+    stored_shots, transfer,
 };
 use crate::error::{ErrorCode, Refusal};
 use crate::guard::{self, Guard};
@@ -39,9 +39,9 @@ pub static ROUTES: LazyLock<Vec<Route>> = LazyLock::new(|| {
         Route::get("/api/v1/classes", classes::classes),
         Route::patch("/api/v1/classes/{label}", changes::rename),
         Route::delete("/api/v1/classes/{label}", changes::forget).with_query(),
-        Route::get("/api/v1/classes/{label}/shots/{file}", thumbnails::thumbnail),
-        Route::patch("/api/v1/classes/{label}/shots/{file}", thumbnails::move_shot),
-        Route::delete("/api/v1/classes/{label}/shots/{file}", thumbnails::remove_shot),
+        Route::get("/api/v1/classes/{label}/shots/{file}", stored_shots::thumbnail),
+        Route::patch("/api/v1/classes/{label}/shots/{file}", stored_shots::move_shot),
+        Route::delete("/api/v1/classes/{label}/shots/{file}", stored_shots::remove_shot),
         Route::post("/api/v1/classify", Body::Picture, classify::classify).with_query(),
         Route::get("/api/v1/shots", shots::all),
         Route::get("/api/v1/shots/{label}", shots::list),

@@ -181,7 +181,7 @@ impl Service {
     }
 
     /// How the bundle's errors fall with shots; measured when it is first asked for.
-    pub fn curve(&self) -> Option<&LearningCurve> {
+    pub fn learning_curve(&self) -> Option<&LearningCurve> {
         self.curve.as_ref()
     }
 
@@ -246,7 +246,7 @@ impl Service {
         }
         let ids = shots.iter().map(|shot| shot.id).collect();
         let pictures = shots::pictures(&shots);
-        self.changes().ask(ChangeRequest::Learn(LabelledShots {
+        self.changes().request(ChangeRequest::Learn(LabelledShots {
             label: label.to_owned(),
             shots: features,
             pictures,

@@ -14,8 +14,8 @@ use orco_state::state::{Balance, State};
 
 use super::check::ShotExaminer;
 use super::error::{ChangeError, ShotsError};
-use super::keeping::ShotKeeper;
 use super::observer::{ChangeStep, Observer};
+use super::shot_keeper::ShotKeeper;
 use super::shots::{self, Shots};
 use super::{Learner, StoreSnapshot};
 use crate::clock::seconds_if_set;
@@ -313,9 +313,9 @@ impl Learner {
     /// # Errors
     /// [`ChangeError`] if the bundle's answers have no border, one of the old classes would lose more than the budget, or
     /// the state cannot be saved. Nothing was changed then.
-    pub fn balance(&mut self, balance: Balance, observer: &mut dyn Observer) -> Result<ChangeOutcome, ChangeError> {
+    pub fn set_balance(&mut self, balance: Balance, observer: &mut dyn Observer) -> Result<ChangeOutcome, ChangeError> {
         let locked = self.lock()?;
-        let (next, report) = self.run_session(observer, |session, state| session.balance(state, balance))?;
+        let (next, report) = self.run_session(observer, |session, state| session.set_balance(state, balance))?;
         self.check_budget(&report)?;
         let change = HistoryChange::new(ChangeKind::Balance, self.settings.seed);
         Ok(self.save_next(&locked, next, change, report)?.0)

@@ -15,7 +15,7 @@ use orco_state::slots;
 use orco_state::state::State;
 
 use super::change::{ChangeOutcome, uncertainty};
-use super::keeping::ShotKeeper;
+use super::shot_keeper::ShotKeeper;
 use super::{ChangeStep, LearnerSettings, Observer, ShotsError};
 use crate::bundle::Bundle;
 use crate::clock::seconds_if_set;

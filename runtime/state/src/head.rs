@@ -57,13 +57,13 @@ impl Head {
         lengths && self.parameters().iter().all(|values| values.iter().all(|value| value.is_finite()))
     }
 
-    /// The parameters, for [`HeadShape::load`].
-    pub fn view(&self) -> HeadParameters<&[f32]> {
+    /// The parameters, borrowed as [`HeadShape::load`] reads them.
+    pub fn as_parameters(&self) -> HeadParameters<&[f32]> {
         HeadParameters { w1: &self.w1, b1: &self.b1, w2: &self.w2, b2: &self.b2 }
     }
 
-    /// The parameters, for [`HeadShape::store`].
-    pub fn view_mut(&mut self) -> HeadParameters<&mut [f32]> {
+    /// The parameters, borrowed as [`HeadShape::store`] writes them.
+    pub fn as_parameters_mut(&mut self) -> HeadParameters<&mut [f32]> {
         HeadParameters { w1: &mut self.w1, b1: &mut self.b1, w2: &mut self.w2, b2: &mut self.b2 }
     }
 
@@ -98,7 +98,7 @@ impl Projector {
     pub fn new(head: &Head) -> Self {
         let shape = head.shape();
         let mut parameters = vec![0.0; shape.parameters()];
-        shape.load(head.view(), &mut parameters);
+        shape.load(head.as_parameters(), &mut parameters);
         Self { shape, parameters }
     }
 

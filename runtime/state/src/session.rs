@@ -329,7 +329,7 @@ impl Session<'_> {
             };
             let mut workspace = self.memory.workspace(self.workers);
             let input = AlignmentInput { data: &data, assigned: &assigned, config, sampling };
-            align::align(&input, &mut workspace, head.view_mut(), &mut note)?;
+            align::align(&input, &mut workspace, head.as_parameters_mut(), &mut note)?;
             next.head = Some(head);
         }
         Ok(self.choose_border_and_report(state, next, losses))
@@ -352,7 +352,7 @@ impl Session<'_> {
 fn data<'a>(base_model: &'a BaseModel, state: &'a State) -> AlignmentData<'a> {
     AlignmentData {
         shape: base_model.head.shape(),
-        head: base_model.head.view(),
+        head: base_model.head.as_parameters(),
         targets: &base_model.targets,
         base_classes: base_model.classes.len(),
         base: base_model.exemplars.as_exemplars(),

@@ -95,7 +95,7 @@ impl TargetGenerator {
         self.gradient.fill(0.0);
         let rows = UnitRows { values: &self.unit, width };
         let mut pairs = PairScratch { memory: &mut self.pairs };
-        let loss = orthogonality::loss(rows, &mut self.gradient, &mut pairs, &Serial);
+        let loss = orthogonality::target_loss(rows, &mut self.gradient, &mut pairs, &Serial);
         let rows = self.accumulated.chunks_exact_mut(dimension).zip(self.gradient.chunks_exact(width));
         for (((sum, gradient), unit), norm) in rows.zip(self.unit.chunks_exact(width)).zip(norms) {
             let along = dot(gradient, unit);

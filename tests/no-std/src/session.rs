@@ -147,7 +147,7 @@ pub fn run(memory: &mut BareMemory) -> Result<usize, BareError> {
         targets,
         base_classes: BASE,
         base,
-        learned: shots.view(),
+        learned: shots.as_exemplars(),
     };
     let mut workspace = Workspace { numbers, indices, workers: &Serial };
     let mut assigned = [0; CLASSES];

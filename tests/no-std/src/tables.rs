@@ -84,11 +84,11 @@ impl<const CLASSES: usize, const LABEL: usize> ClassTable<CLASSES, LABEL> {
 /// let mut table = ExemplarTable::<2, 4, 12>::new(3, 2, ExemplarPrecision::Int8);
 /// table.push(0, &[1.0, 0.5, -1.0, 0.9, 0.4, -0.9])?;
 /// let mut features = [0.0; 3];
-/// table.view().read(0, 1, &mut features);
+/// table.as_exemplars().read(0, 1, &mut features);
 /// assert!((features[2] + 0.9).abs() < 0.01);
 /// table.push(1, &[0.0, 1.0, 0.0])?;
 /// assert_eq!(table.push(1, &[0.0, 1.0, 0.0]), Err(Full { capacity: 2 }));
-/// assert_eq!(table.view().classes, [0, 1]);
+/// assert_eq!(table.as_exemplars().classes, [0, 1]);
 /// # Ok::<(), Full>(())
 /// ```
 #[derive(Clone, Debug)]
@@ -107,8 +107,8 @@ impl<const EXEMPLARS: usize, const VECTORS: usize, const BYTES: usize> ExemplarT
         Self { dimension, views, precision, classes: Vec::new(), scales: Vec::new(), values: Vec::new() }
     }
 
-    /// The exemplars, as the learner reads them.
-    pub fn view(&self) -> Exemplars<'_> {
+    /// The exemplars, borrowed as `orco-core` reads them.
+    pub fn as_exemplars(&self) -> Exemplars<'_> {
         let Self { dimension, views, precision, .. } = *self;
         Exemplars { dimension, views, precision, classes: &self.classes, scales: &self.scales, values: &self.values }
     }

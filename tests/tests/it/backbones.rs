@@ -8,7 +8,7 @@ use orco_runtime::encoder::engine_choice::{EngineChoice, Workload};
 use orco_runtime::manifest::{BACKBONE, BACKBONE_INT8, WeightFormat};
 use orco_tests::tiny::{self, images};
 use orco_trainer::config::{Architecture, Arithmetic, BackboneConfig, BaseAlignRate, Recipe};
-use orco_trainer::data::dataset::{Channels, DataSet, Images, ListNames, Split};
+use orco_trainer::data::dataset::{Channels, DataSet, Images, Split};
 use orco_trainer::export::{BundleOutput, onnx, write_bundle};
 use orco_trainer::model::backbone::{Description, Network, OnnxBackbone};
 use orco_trainer::model::{Model, Norms, WeightFile};
@@ -36,7 +36,7 @@ fn write(tensors: &[(String, Tensor)], path: &Path) {
 }
 
 fn split(recipe: &Recipe, images: &Images) -> Split {
-    Split::new(&recipe.split, 6, images, images, None, &ListNames::Numbers, recipe.seed).unwrap()
+    Split::new(&recipe.split, 6, images, images, None, recipe.seed).unwrap()
 }
 
 fn last_accuracy(run: &Run) -> f64 {

@@ -1,7 +1,7 @@
 //! The paper's comparison on small made-up images: g alone beside f and g.
 
 use orco_tests::tiny::{self, CLASSES, images};
-use orco_trainer::data::dataset::{ListNames, Split};
+use orco_trainer::data::dataset::Split;
 use orco_trainer::model::{Model, Norms, WeightFile};
 use orco_trainer::run::Run;
 use orco_trainer::run::digest::session_digest;
@@ -30,12 +30,12 @@ fn g_alone_stands_beside_f_and_g() {
     let known = folder.path().join("known");
     let mut all = recipe.clone();
     (all.split.base_classes, all.split.sessions) = (CLASSES as usize, 0);
-    let split = Split::new(&all.split, 8, &images, &images, None, &ListNames::Numbers, all.seed).unwrap();
+    let split = Split::new(&all.split, 8, &images, &images, None, all.seed).unwrap();
     let mut model = Model::new(&all, [3, 16, 16], Device::Cpu);
     let run = &Run::open(&known, &all).unwrap();
     pretrain(&mut model, &all.pretrain, &BaseSession { images: &images, split: &split, seed: all.seed, run }, None)
         .unwrap();
-    let split = Split::new(&recipe.split, 8, &images, &images, None, &ListNames::Numbers, recipe.seed).unwrap();
+    let split = Split::new(&recipe.split, 8, &images, &images, None, recipe.seed).unwrap();
     let run = Run::open(&folder.path().join("run"), &recipe).unwrap();
     let mut model = Model::new(&recipe, [3, 16, 16], Device::Cpu);
     assert_eq!(model.load_weights(&WeightFile::read(&known.join(CHECKPOINT)).unwrap()).unwrap().norms, Norms::Whole);

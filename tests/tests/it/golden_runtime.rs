@@ -1,6 +1,6 @@
 //! The runtime against the reference vectors.
 
-use orco_core::align::{Alignment, StepBatch, StepExtent, TargetRows};
+use orco_core::align::{HeadTrainer, StepBatch, StepExtent, TargetRows};
 use orco_core::config::{MethodConfig, UnperturbedTargets};
 use orco_core::linalg::{padded, transpose};
 use orco_core::loss::contrast::{ContrastBatch, ContrastForm, ContrastSettings};
@@ -44,7 +44,7 @@ fn inside_contrast(z: &Array<f32>, labels: &[u32], temperature: f32) -> (f32, Ve
     let batch = ContrastBatch { rows, labels, settings };
     let loss = contrast::loss(batch, into, &mut pairs(rows.count(), width).lend(), &Serial);
     let pass = projection::HeadBatch { features: &[], hidden: &mut [], z: &mut unit, norms: &mut norms };
-    HeadShape { inputs: 0, hidden: 0, outputs: dimension }.unnormalise(&pass, &mut gradient);
+    HeadShape { inputs: 0, hidden: 0, outputs: dimension }.backward_normalisation(&pass, &mut gradient);
     (loss, narrowed(&gradient, dimension))
 }
 
@@ -125,7 +125,7 @@ fn golden_first_step_gradients_of_terms() {
     let shape = head.shape();
     let count = features.len() / shape.inputs;
     let mut parameters = vec![0.0; shape.parameters()];
-    shape.load(head.view(), &mut parameters);
+    shape.load(head.as_parameters(), &mut parameters);
     let mut hidden = vec![0.0; shape.activations(count)];
     let (mut z, mut norms) = (vec![0.0; count * width], vec![0.0; count]);
     let mut pass = projection::HeadBatch { features: &features, hidden: &mut hidden, z: &mut z, norms: &mut norms };
@@ -138,7 +138,7 @@ fn golden_first_step_gradients_of_terms() {
     let unit = pass.z.to_vec();
     let samples = unit.len();
     let check = |term: &str, loss: f32, expected_loss: f64, mut gradient: Vec<f32>| {
-        shape.unnormalise(&pass, &mut gradient);
+        shape.backward_normalisation(&pass, &mut gradient);
         let key = format!("phase3.step0.{term}.grad_projection");
         assert_close(&format!("phase3.loss.{term}"), &[loss], &[expected_loss], LOSS);
         golden.f32(&key).assert_close(&narrowed(&gradient, dimension), GRADIENT);
@@ -191,7 +191,7 @@ fn golden_first_step_gradients_of_terms() {
     let first_view = UnitRows { values: &unit[..classes.len() * width], width };
     let into = GradientAccumulator { weight: 1.0, values: &mut gradient[..classes.len() * width] };
     let mean_of = |row: usize| present.binary_search(&classes[row]).ok();
-    let loss = orthogonality::with_means(OrthogonalityBatch { rows: first_view, mean_of }, into, scratch, &Serial);
+    let loss = orthogonality::loss(OrthogonalityBatch { rows: first_view, mean_of }, into, scratch, &Serial);
     check("orth", loss, phase.losses(0).orthogonality, gradient);
 }
 
@@ -200,8 +200,8 @@ fn golden_first_step_gradients_of_weights() {
     let golden = Golden::open();
     let phase = Phase3::new(&golden);
     let mut gradient = head(&phase);
-    with_alignment(&phase, phase.base_classes, |alignment| {
-        alignment.gradient(&batch(&phase, 0).lend(&phase, 0), &config(), gradient.view_mut())
+    with_trainer(&phase, phase.base_classes, |trainer| {
+        trainer.gradient(&batch(&phase, 0).lend(&phase, 0), &config(), gradient.as_parameters_mut())
     });
     for (name, gradient) in PARAMETERS.iter().zip(gradient.parameters()) {
         let key = format!("phase3.step0.grad_{name}");
@@ -304,11 +304,11 @@ fn head(phase: &Phase3) -> Head {
 }
 
 fn trajectory(phase: &Phase3, config: &MethodConfig, rate: f32, base_classes: u32) -> Result<Deviation, Mismatch> {
-    with_alignment(phase, base_classes, |alignment| {
+    with_trainer(phase, base_classes, |trainer| {
         phase.follow(|step| {
-            let losses = alignment.step(&batch(phase, step).lend(phase, step), config, rate);
+            let losses = trainer.step(&batch(phase, step).lend(phase, step), config, rate);
             let mut head = head(phase);
-            alignment.store(head.view_mut());
+            trainer.store(head.as_parameters_mut());
             let losses = Losses {
                 contrast: losses.contrast.into(),
                 cross_entropy: losses.cross_entropy.into(),
@@ -321,7 +321,7 @@ fn trajectory(phase: &Phase3, config: &MethodConfig, rate: f32, base_classes: u3
 }
 
 /// Gives `work` a training that starts from the recorded head.
-fn with_alignment<T>(phase: &Phase3, base_classes: u32, work: impl FnOnce(&mut Alignment<'_>) -> T) -> T {
+fn with_trainer<T>(phase: &Phase3, base_classes: u32, work: impl FnOnce(&mut HeadTrainer<'_>) -> T) -> T {
     let (head, assigned, free) = (head(phase), &phase.assigned.values, &phase.free.values);
     let classes = phase.assigned.length(0);
     let extent = StepExtent {
@@ -334,7 +334,7 @@ fn with_alignment<T>(phase: &Phase3, base_classes: u32, work: impl FnOnce(&mut A
     };
     let target_rows = TargetRows { base_classes: base_classes as usize, assigned, free };
     let mut memory = SessionMemory::new(extent.workspace_size());
-    work(&mut Alignment::new(&extent, head.view(), &target_rows, memory.workspace(&Serial)))
+    work(&mut HeadTrainer::new(&extent, head.as_parameters(), &target_rows, memory.workspace(&Serial)))
 }
 
 /// The features and perturbed targets of a recorded step.

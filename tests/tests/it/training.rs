@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use orco_tests::tiny::{self, images};
 use orco_trainer::config::{Arithmetic, AugmentPolicy, OptimiserKind, Recipe};
-use orco_trainer::data::dataset::{ListNames, Split};
+use orco_trainer::data::dataset::Split;
 use orco_trainer::model::Model;
 use orco_trainer::run::Run;
 use orco_trainer::train::base_align::align;
@@ -29,7 +29,7 @@ fn recipe(epochs: usize) -> Recipe {
 /// Weights after training `recipe`, stopping whenever the run's checkpoint reaches one of `stops`.
 fn train(recipe: &Recipe, folder: &std::path::Path, stops: &[usize]) -> Vec<(String, Tensor)> {
     let images = images();
-    let split = Split::new(&recipe.split, 5, &images, &images, None, &ListNames::Numbers, recipe.seed).unwrap();
+    let split = Split::new(&recipe.split, 5, &images, &images, None, recipe.seed).unwrap();
     let run = Run::open(folder, recipe).unwrap();
     let base = BaseSession { images: &images, split: &split, seed: recipe.seed, run: &run };
     for &stop in stops {
@@ -113,7 +113,7 @@ fn f16_trains_or_is_refused() {
     let mut recipe = recipe(3);
     recipe.pretrain.precision = Arithmetic::F16;
     let (images, folder) = (images(), tempfile::tempdir().unwrap());
-    let split = Split::new(&recipe.split, 5, &images, &images, None, &ListNames::Numbers, recipe.seed).unwrap();
+    let split = Split::new(&recipe.split, 5, &images, &images, None, recipe.seed).unwrap();
     let run = Run::open(folder.path(), &recipe).unwrap();
     let base = BaseSession { images: &images, split: &split, seed: recipe.seed, run: &run };
     let mut model = Model::new(&recipe, [3, 16, 16], Device::Cpu);
@@ -160,7 +160,7 @@ fn the_losses_mix_by_their_weights() {
 fn a_loss_that_is_no_number_keeps_the_last_good_checkpoint() {
     let _turn = orco_trials::torch_generator();
     let (recipe, images, folder) = (recipe(3), images(), tempfile::tempdir().unwrap());
-    let split = Split::new(&recipe.split, 5, &images, &images, None, &ListNames::Numbers, recipe.seed).unwrap();
+    let split = Split::new(&recipe.split, 5, &images, &images, None, recipe.seed).unwrap();
     let run = Run::open(folder.path(), &recipe).unwrap();
     let base = BaseSession { images: &images, split: &split, seed: recipe.seed, run: &run };
     let mut model = Model::new(&recipe, [3, 16, 16], Device::Cpu);
@@ -227,7 +227,7 @@ fn alignment_brings_base_classes_to_their_targets() {
     let mut recipe = recipe(20);
     recipe.pretrain.precision = Arithmetic::F32;
     let images = images();
-    let split = Split::new(&recipe.split, 5, &images, &images, None, &ListNames::Numbers, recipe.seed).unwrap();
+    let split = Split::new(&recipe.split, 5, &images, &images, None, recipe.seed).unwrap();
     let run = Run::open(folder.path(), &recipe).unwrap();
     let base = BaseSession { images: &images, split: &split, seed: recipe.seed, run: &run };
     let mut model = Model::new(&recipe, [3, 16, 16], Device::Cpu);

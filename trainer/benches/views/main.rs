@@ -29,7 +29,7 @@ use std::thread;
 use std::time::Duration;
 
 use orco_trainer::config::{Architecture, Arithmetic, Recipe};
-use orco_trainer::data::dataset::{Images, ListNames, Split};
+use orco_trainer::data::dataset::{Images, Split};
 use orco_trainer::model::Model;
 use orco_trainer::model::backbone::Description;
 use orco_trainer::platform::device::DeviceChoice;
@@ -84,7 +84,7 @@ fn turn(case: &Case, folder: &Path, group: &RankGroup) -> Option<f64> {
     let labels: Vec<u16> = (0..=CLASSES as u16).flat_map(|class| std::iter::repeat_n(class, each.max(20))).collect();
     let pixels = Tensor::randint(256, [labels.len() as i64, 3, 32, 32], (Kind::Uint8, Device::Cpu));
     let images = Images { pixels, labels };
-    let mut split = Split::new(&recipe.split, 5, &images, &images, None, &ListNames::Numbers, 1).expect("a split");
+    let mut split = Split::new(&recipe.split, 5, &images, &images, None, 1).expect("a split");
     split.base.truncate(case.steps * case.batch);
     let run = match group.size() {
         1 => Run::open(folder, &recipe),

@@ -25,7 +25,7 @@ use std::path::Path;
 
 pub use channels::Channels;
 pub use error::DataError;
-pub use lists::{ListError, ListNames};
+pub use lists::{ListError, ListNames, SessionLists};
 use orco_state::escape::EscapedText;
 use orco_state::label;
 use orco_state::sentence::join_first;
@@ -91,7 +91,8 @@ pub fn open(recipe: &Recipe, origin: &DataOrigin<'_>) -> Result<DataSet, DataErr
         return Err(DataError::Classes { title, expected: recipe.classes(), actual: class_names.len() });
     }
     let candidates = recipe.export.candidates_per_class;
-    let split = Split::new(&recipe.split, candidates, &train, &test, origin.lists, &names, recipe.seed)
+    let lists = origin.lists.map(|folder| SessionLists { folder, names: &names });
+    let split = Split::new(&recipe.split, candidates, &train, &test, lists, recipe.seed)
         .map_err(|error| error.with_class_names(&class_names))?;
     let channels = Channels::of(recipe).unwrap_or_else(|| Channels::measure(&train, &split.base));
     log::info!("{title}: {} training and {} test images of {} classes", train.len(), test.len(), class_names.len());

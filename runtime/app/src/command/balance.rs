@@ -44,7 +44,7 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<
     };
     let mut learner = device::open(options, output)?;
     let before = learner.state().calibration;
-    let report = session_report::unwrap_outcome(output, learner.balance(balance, &mut ProgressBars::default())?);
+    let report = session_report::unwrap_outcome(output, learner.set_balance(balance, &mut ProgressBars::default())?);
     let seconds = started.elapsed().as_secs_f64();
     session_report::print(output, &report, &format!("set the balance to {}", balance.name()), seconds)?;
     if before.is_some_and(|before| Some(before.border) == learner.state().calibration.map(|after| after.border)) {

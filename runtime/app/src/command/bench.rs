@@ -22,7 +22,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::device;
-use crate::options::{Engine, Options};
+use crate::options::{EngineArgument, Options};
 use crate::output::{Output, say};
 
 /// Shots of the class that is learned.
@@ -103,7 +103,7 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<
     }
     let bundles = if arguments.bundles.is_empty() { found(&options.bundle)? } else { arguments.bundles.clone() };
     let engines = match options.engine {
-        Engine::Auto => vec![Engine::OnnxRuntime, Engine::Rten],
+        EngineArgument::Auto => vec![EngineArgument::OnnxRuntime, EngineArgument::Rten],
         engine => vec![engine],
     };
     say!(
@@ -120,7 +120,10 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<
         let name = bundle.file_name().unwrap_or(bundle.as_os_str()).to_string_lossy().into_owned();
         for engine in &engines {
             let chosen = engine.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned());
-            if *engine == Engine::OnnxRuntime && options.engine == Engine::Auto && library::locate().is_none() {
+            if *engine == EngineArgument::OnnxRuntime
+                && options.engine == EngineArgument::Auto
+                && library::locate().is_none()
+            {
                 say!(output, "{name:<22} {chosen:<12} left out: no library was found (`orco doctor`)")?;
                 let left_out = Some("no library was found");
                 rows.push(BenchRow { bundle: name.clone(), engine: chosen, left_out, ..BenchRow::default() });

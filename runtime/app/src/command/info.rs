@@ -8,7 +8,7 @@ use orco_runtime::state::sentence::counted;
 use orco_runtime::store::kept_pictures::MAX_PICTURES;
 use serde_json::{Value, json};
 
-use crate::options::{Backbone, Options};
+use crate::options::{BackboneArgument, Options};
 use crate::output::{Output, say};
 use crate::{device, session_report};
 
@@ -27,7 +27,7 @@ pub fn run(options: &Options, output: &Output) -> Result<Value> {
 struct Info<'a> {
     learner: &'a Learner,
     engines: Engines,
-    backbone: Backbone,
+    backbone: BackboneArgument,
     /// Whether the bundle's signature was checked.
     is_signed: bool,
     /// Whether the bundle's features for measuring are there.
@@ -65,8 +65,8 @@ impl<'a> Info<'a> {
             "backbone    {}, {}: {:.2} M parameters, {}, {}x{} pixels, {} features, {}",
             manifest.backbone.architecture,
             match self.backbone {
-                Backbone::Float => format!("weights in {}", manifest.backbone.weights.name()),
-                Backbone::Int8 => "arithmetic in int8".to_owned(),
+                BackboneArgument::Float => format!("weights in {}", manifest.backbone.weights.name()),
+                BackboneArgument::Int8 => "arithmetic in int8".to_owned(),
             },
             manifest.backbone.parameters as f64 / 1e6,
             manifest.backbone.work(),

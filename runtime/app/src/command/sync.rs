@@ -21,7 +21,7 @@ use serde_json::{Value, json};
 use crate::advice;
 use crate::config::File;
 use crate::device;
-use crate::options::{Backbone, Options};
+use crate::options::{BackboneArgument, Options};
 use crate::output::{Output, say};
 
 /// Arguments of `orco sync`.
@@ -97,7 +97,7 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments, file: Opti
     let engine = learner.engine;
     let open = |folder: &Path| -> Result<Bundle, OpenError> {
         let bundle = Bundle::open_trusted(folder, key.as_ref())?;
-        if options.backbone == Backbone::Int8 { bundle.with_int8() } else { Ok(bundle) }
+        if options.backbone == BackboneArgument::Int8 { bundle.with_int8() } else { Ok(bundle) }
     };
     let check = |bundle: &Bundle| check(bundle, engine);
     let settings = FleetSettings {

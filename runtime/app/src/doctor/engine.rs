@@ -6,14 +6,14 @@ use orco_runtime::encoder::{library, onnx};
 use orco_runtime::state::sentence::with_causes;
 
 use super::Findings;
-use crate::options::{Engine, Options};
+use crate::options::{EngineArgument, Options};
 
 /// Whether ONNX Runtime is there, which release, and where it lies.
 pub fn onnx_runtime(options: &Options, findings: &mut Findings) {
     const SUBJECT: &str = "ONNX Runtime";
     match (library::locate(), onnx::start()) {
         (_, Ok((version, path))) => findings.good(SUBJECT, format!("{version}, {}", path.display())),
-        (None, Err(_)) if options.engine != Engine::OnnxRuntime => findings.note(
+        (None, Err(_)) if options.engine != EngineArgument::OnnxRuntime => findings.note(
             SUBJECT,
             "none was found, so rten does everything, slower for many pictures; name a library in ORT_DYLIB_PATH to \
              use it",
@@ -27,7 +27,7 @@ pub fn rten(options: &Options, bundle: &Bundle, findings: &mut Findings) {
     const SUBJECT: &str = "rten";
     match bundle.encoder(EngineChoice::Rten, Workload::Shots) {
         Ok(_) => findings.good(SUBJECT, "runs the backbone"),
-        Err(error) if options.engine == Engine::Rten => findings.failed(SUBJECT, error),
+        Err(error) if options.engine == EngineArgument::Rten => findings.failed(SUBJECT, error),
         Err(error) => findings.note(SUBJECT, format!("{}; ONNX Runtime has to do everything", with_causes(&error))),
     }
 }

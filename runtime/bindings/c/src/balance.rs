@@ -56,6 +56,6 @@ pub unsafe extern "C" fn orco_set_balance(
         let Some(chosen) = Balance::ALL.into_iter().find(|known| OrcoBalance::from(*known) as u32 == balance) else {
             return Err(StatusError::unknown_variant("balance", balance, "OrcoBalance"));
         };
-        change_and_report(learner, report, |learner| learner.balance(chosen, &mut ()), |report| report)
+        change_and_report(learner, report, |learner| learner.set_balance(chosen, &mut ()), |report| report)
     })
 }

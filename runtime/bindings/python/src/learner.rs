@@ -228,7 +228,7 @@ impl PyLearner {
             PyValueError::new_err(format!("balance is one of {names}, not {balance}"))
         };
         let chosen = Balance::named(balance).ok_or_else(unknown)?;
-        Ok((&self.change(py, |learner, observer| learner.balance(chosen, observer))?).into())
+        Ok((&self.change(py, |learner, observer| learner.set_balance(chosen, observer))?).into())
     }
 
     /// How much base classes count against learned ones.

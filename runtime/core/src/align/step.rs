@@ -96,7 +96,7 @@ impl StepExtent {
         }
     }
 
-    /// Working memory of an [`Alignment`].
+    /// Working memory of a [`HeadTrainer`].
     pub const fn workspace_size(&self) -> WorkspaceSize {
         WorkspaceSize { numbers: StepNumbers::size(self), indices: StepIndices::size(self) }
     }
@@ -170,8 +170,8 @@ buffers! {
     }
 }
 
-/// A head in training, with its momentum and all working memory.
-pub struct Alignment<'a> {
+/// Trains a head step by step: it has the parameters, their momenta, and all working memory.
+pub struct HeadTrainer<'a> {
     shape: HeadShape,
     workers: &'a dyn Workers,
     base_classes: usize,
@@ -184,7 +184,7 @@ pub struct Alignment<'a> {
 /// Marks a class that is not in the batch.
 const ABSENT: u32 = u32::MAX;
 
-impl<'a> Alignment<'a> {
+impl<'a> HeadTrainer<'a> {
     /// Training that starts from `head`, in a workspace of at least [`StepExtent::workspace_size`].
     ///
     /// # Panics
@@ -364,7 +364,7 @@ impl<'a> Alignment<'a> {
         };
         let first_views = OrthogonalityBatch { rows: UnitRows { values: &rows[..samples * width], width }, mean_of };
         let gradient = GradientAccumulator { weight, values: &mut gradient[..samples * width] };
-        weight * orthogonality::with_means(first_views, gradient, scratch, self.workers)
+        weight * orthogonality::loss(first_views, gradient, scratch, self.workers)
     }
 
     /// Takes the gradient back through the head, with the update.
@@ -374,7 +374,7 @@ impl<'a> Alignment<'a> {
         let StepNumbers { parameters, momenta, backward, hidden, norms, rows, gradient, .. } = &mut self.numbers;
         let gradient = &mut gradient[..gradient_length];
         let mut pass = pass(shape, batch, hidden, rows, norms);
-        shape.unnormalise(&pass, gradient);
+        shape.backward_normalisation(&pass, gradient);
         let mut head = HeadTraining { parameters, momenta, scratch: backward };
         shape.backward(&mut head, &mut pass, gradient, update, workers);
     }

@@ -34,7 +34,8 @@ pub const fn memory(rows: usize, classes: usize) -> usize {
     rows * (padded(classes) + 1)
 }
 
-/// Cross entropy over the cosines with the assigned targets, temperature 1; rows whose label is `None` do not count.
+/// CE: cross entropy over the cosines with the assigned targets (OrCo, Eq. 5), temperature 1; rows whose label is
+/// `None` do not count.
 ///
 /// With p the softmax of a row of Z T^T over the classes from `first` on and e the one-hot label, the gradient is
 /// (p - e) T / m over the m rows that count.

@@ -1,4 +1,4 @@
-//! L_TG over pseudo-targets, and ORTH over class means and pseudo-targets.
+//! ORTH over class means and pseudo-targets, and L_TG over pseudo-targets alone, by which these are generated.
 
 use super::{GradientAccumulator, PairScratch, UnitRows, exponentiate};
 use crate::math::{add_scaled, dot, normalise};
@@ -11,7 +11,12 @@ use crate::workers::Workers;
 /// # Shapes
 /// `rows` `[n, width]`; adds its gradient to `gradient` `[m, width]`, that of the first m rows; returns the loss, 0 if
 /// there is no row.
-pub fn loss(rows: UnitRows<'_>, gradient: &mut [f32], pairs: &mut PairScratch<'_>, workers: &dyn Workers) -> f32 {
+pub fn target_loss(
+    rows: UnitRows<'_>,
+    gradient: &mut [f32],
+    pairs: &mut PairScratch<'_>,
+    workers: &dyn Workers,
+) -> f32 {
     let n = rows.count();
     if n == 0 {
         return 0.0;
@@ -33,7 +38,7 @@ pub struct OrthogonalityBatch<'a, M> {
     pub mean_of: M,
 }
 
-/// Working memory of [`with_means`].
+/// Working memory of [`loss`].
 #[derive(Debug)]
 pub struct OrthogonalityScratch<'a> {
     /// `[means + targets, width]`: room for the means, then the targets, put there by the caller.
@@ -48,12 +53,12 @@ pub struct OrthogonalityScratch<'a> {
     pub pairs: PairScratch<'a>,
 }
 
-/// ORTH: L_TG over the normalised means of the batch's classes and the given targets (OrCo, section 3.3), which are
-/// those that stand for absent classes and the free ones.
+/// ORTH: L_TG over the normalised means of the batch's classes and the given targets (OrCo, section 3.3, Eq. 7), which
+/// are those that stand for absent classes and the free ones.
 ///
 /// # Shapes
 /// `gradient` is `[n, width]`. Returns the loss.
-pub fn with_means(
+pub fn loss(
     batch: OrthogonalityBatch<'_, impl Fn(usize) -> Option<usize>>,
     gradient: GradientAccumulator<'_>,
     scratch: OrthogonalityScratch<'_>,
@@ -76,7 +81,7 @@ pub fn with_means(
         *norm = normalise(mean);
     }
     mean_gradient.fill(0.0);
-    let loss = loss(UnitRows { values: all, width }, mean_gradient, &mut pairs, workers);
+    let loss = target_loss(UnitRows { values: all, width }, mean_gradient, &mut pairs, workers);
     for (row, mean) in members() {
         let unit = &all[mean * width..][..width];
         let upstream = &mean_gradient[mean * width..][..width];

@@ -75,16 +75,16 @@ pub(super) async fn answer(State(hub): State<Arc<HubService>>, request: Request)
     let length =
         parts.headers.get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse::<usize>().ok());
     let length = length.unwrap_or(0).min(route.limit());
-    // Nobody has proved yet that an enrolment is this device's: it takes none of the device's places.
-    let _own = match route {
+    // Nobody has proved yet that an enrolment is this device's: it does not count as one of the device's.
+    let _counted = match route {
         DeviceRoute::Enrol => None,
-        _ => Some(hub.devices.enter(head.device).ok_or_else(|| StatusCode::SERVICE_UNAVAILABLE.into_response())?),
+        _ => Some(hub.device_limit.begin(head.device).ok_or_else(|| StatusCode::SERVICE_UNAVAILABLE.into_response())?),
     };
-    let (places, time) = match route {
+    let (room, time) = match route {
         DeviceRoute::Enrol => (&hub.enrolments, HEAD_TIMEOUT),
         _ => (&hub.bodies, body_time(length)),
     };
-    let _place = places.acquire().await.map_err(|_| stranger())?;
+    let _room = room.acquire().await.map_err(|_| stranger())?;
     let body = read(body, route.limit(), time).await.filter(|body| ObjectDigest::of(body) == head.body);
     let body = body.ok_or_else(stranger)?;
     let request_head = head.clone();

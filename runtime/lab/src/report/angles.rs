@@ -48,8 +48,8 @@ pub struct AngleStep {
     pub angles: AngleRange,
 }
 
-/// Generates a bundle's targets again from its seed and looks at them on the way; none if that leads elsewhere.
-pub(super) fn again(base_model: &BaseModel, seed: u64) -> Option<Vec<AngleStep>> {
+/// Angles between a bundle's targets while they are generated again from its seed; none if other targets come of it.
+pub(super) fn during_generation(base_model: &BaseModel, seed: u64) -> Option<Vec<AngleStep>> {
     let (count, dimension) = (base_model.target_count(), base_model.dimension);
     let mut targets = generate(TargetMethod::Optimised, count, dimension, 0, seed);
     let mut generator = TargetGenerator::new(count, dimension);

@@ -12,7 +12,7 @@ use super::{BundleReport, Confusion, FeaturePlane, Forgetting, PlaneClass, Trade
 use orco_benchmark::benchmark::Benchmark;
 use orco_benchmark::{EvaluateError, SessionScores, summarise};
 
-use crate::evaluate::Measurement;
+use crate::measurement::Measurement;
 use crate::published::PaperTable;
 use crate::results::Results;
 use crate::system::System;
@@ -86,7 +86,7 @@ pub fn collect(
         forgetting: Vec::new(),
         planes: None,
         similarities: Vec::new(),
-        angles: angles::again(base_model, bundle.manifest.provenance.seed),
+        angles: angles::during_generation(base_model, bundle.manifest.provenance.seed),
     };
     for system in systems.iter().copied().filter(|system| system.fits(base_model)) {
         on_system(system);

@@ -23,7 +23,7 @@ use super::picture::{
 };
 use super::scatter::Scatter;
 use super::{Confusion, FeaturePlane, PICTURES, PlaneClass, WriteError, is_made_by, writable, write_file};
-use crate::evaluate::Measurement;
+use crate::measurement::Measurement;
 use crate::system::System;
 
 /// Dimensions of the sphere that targets are made in.

@@ -11,7 +11,7 @@
 //! ResNets, and brings the means of all classes to unit length.
 
 use nalgebra::{Cholesky, DMatrix};
-use orco_core::discriminant::{direction, root};
+use orco_core::discriminant::{direction, signed_sqrt};
 use orco_core::math::{add_scaled, dot, normalise_rows};
 use orco_state::session::{LearnError, NewClass, OnProgress};
 use orco_state::state::BaseModel;
@@ -77,7 +77,7 @@ impl<'a> CFecamHead<'a> {
 fn mapped(features: &[f32], centre: &[f32]) -> Vec<f32> {
     let mut rows = features.to_vec();
     rows.chunks_exact_mut(centre.len()).for_each(|row| {
-        root(row);
+        signed_sqrt(row);
         direction(row, centre);
     });
     rows

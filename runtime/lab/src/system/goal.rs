@@ -58,14 +58,14 @@ impl<'a> GoalTrainer<'a> {
     pub(super) fn new(head: &Head, workers: &'a dyn Workers) -> Self {
         let shape = head.shape();
         let mut parameters = vec![0.0; shape.parameters()];
-        shape.load(head.view(), &mut parameters);
+        shape.load(head.as_parameters(), &mut parameters);
         Self { shape, parameters, workers }
     }
 
     /// The head as trained so far.
     pub(super) fn head(&self) -> Head {
         let mut head = Head::zeros(self.shape);
-        self.shape.store(&self.parameters, head.view_mut());
+        self.shape.store(&self.parameters, head.as_parameters_mut());
         head
     }
 
@@ -110,7 +110,7 @@ impl<'a> GoalTrainer<'a> {
                     let slope = loss.slope(dot(goal, &z[..shape.outputs])) / count as f32;
                     to.iter_mut().zip(goal).for_each(|(to, goal)| *to = slope * goal);
                 }
-                shape.unnormalise(&pass, gradient);
+                shape.backward_normalisation(&pass, gradient);
                 let update = SgdUpdate { rate, last_rate: rate, momentum: 0.9, gradient_scale: 1.0, decay };
                 let (parameters, momenta) = (&mut self.parameters, &mut momenta);
                 let mut head = HeadTraining { parameters, momenta, scratch: &mut scratch };

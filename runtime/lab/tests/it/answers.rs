@@ -238,7 +238,7 @@ fn what_a_balance_would_recognise_is_told_as_it_comes_out() {
     let at_first = told(&state);
     assert_eq!(at_first.iter().map(|one| one.shots).collect::<Vec<_>>(), [30; 3]);
     for balance in Balance::ALL {
-        let (set, _) = with(&base_model, |session| session.balance(&state, balance));
+        let (set, _) = with(&base_model, |session| session.set_balance(&state, balance));
         assert_eq!(told(&set), at_first, "{balance:?}");
     }
 }
@@ -280,7 +280,7 @@ fn the_balance_moves_the_border_and_is_undone() {
     let base_model = base_model();
     let fresh = State::fresh(&base_model, [0; 32]);
     let (state, _) = learn(&base_model, &fresh, BASE..BASE + 6);
-    let moved = |balance| with(&base_model, |session| session.balance(&state, balance)).0;
+    let moved = |balance| with(&base_model, |session| session.set_balance(&state, balance)).0;
     let shift = |state: &State| state.calibration.unwrap().border.shift;
     let [keep, favour] = [Balance::KeepBase, Balance::FavourNew].map(moved);
     assert!(shift(&keep) <= shift(&state) && shift(&state) <= shift(&favour));
@@ -299,7 +299,7 @@ fn the_balance_moves_the_border_and_is_undone() {
     let (memory, on_progress) = (&mut SessionMemory::default(), &mut |_| ControlFlow::Continue(()));
     let mut session =
         Session { base_model: &paper, config: &paper.config, seed: 1, memory, workers: &Serial, on_progress };
-    assert_eq!(session.balance(&state, Balance::FavourNew).unwrap_err(), LearnError::NoBorder);
+    assert_eq!(session.set_balance(&state, Balance::FavourNew).unwrap_err(), LearnError::NoBorder);
 }
 
 #[test]

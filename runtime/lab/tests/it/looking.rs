@@ -39,7 +39,7 @@ fn classes_to_come_are_told_from_known_ones_better_than_by_chance() {
     let base_model = &bundle.base_model;
     let config = &base_model.config;
     let measurement = Measurement { base_model, benchmark: &benchmark, system: System::DEVICE, config, seed: 1 };
-    let rows = measurement.unknown(0, 0.05).unwrap().unwrap();
+    let rows = measurement.unknown_rows(0, 0.05).unwrap().unwrap();
     assert_eq!(rows.len(), 9);
     // Few pictures are unknown in the last sessions, so over all of them.
     let mean = |of: fn(&UnknownRow) -> Option<f64>| {
@@ -51,7 +51,7 @@ fn classes_to_come_are_told_from_known_ones_better_than_by_chance() {
     assert!(mean(|row| row.ece) < 15.0, "{rows:?}");
     assert!(rows[8].auroc.is_none() && rows[8].passed.is_none(), "nothing is unknown at the end");
     let by_targets = config.by_targets_alone();
-    assert_eq!(Measurement { config: &by_targets, ..measurement }.unknown(0, 0.05).unwrap(), None);
+    assert_eq!(Measurement { config: &by_targets, ..measurement }.unknown_rows(0, 0.05).unwrap(), None);
 }
 
 #[test]
@@ -62,7 +62,7 @@ fn sets_hold_the_right_label_as_often_as_they_say_and_ranges_hold_more_than_thei
     let base_model = &bundle.base_model;
     let config = &MethodConfig { epochs: 0, ..base_model.config.clone() };
     let measurement = Measurement { base_model, benchmark: &benchmark, system: System::DEVICE, config, seed: 1 };
-    let rows = measurement.estimate_errors(0, 0.05).unwrap().unwrap();
+    let rows = measurement.estimate_rows(0, 0.05).unwrap().unwrap();
     assert_eq!(rows.len(), 8);
     let mean = |of: fn(&EstimateRow) -> f64| rows.iter().map(of).sum::<f64>() / rows.len() as f64;
     assert!(mean(|row| row.base_covered) > 80.0 && mean(|row| row.learned_covered) > 80.0, "{rows:?}");

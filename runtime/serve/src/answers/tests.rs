@@ -23,7 +23,7 @@ fn a_change_while_the_thread_opens_its_learner_is_taken_up() {
         let learner = || Learner::new(bundle.clone(), theirs.clone(), LearnerSettings::default()).unwrap();
         let opened = learner();
         // Another program, after the state was read.
-        learner().balance(Balance::KeepBase, &mut ()).unwrap().durable().unwrap();
+        learner().set_balance(Balance::KeepBase, &mut ()).unwrap().durable().unwrap();
         Ok(opened)
     };
     let answers = Answers::start(open, store, inbox, telemetry).unwrap();

@@ -137,7 +137,7 @@ pub async fn shoot(
     let measured = Arc::clone(&frame);
     let cost = with_camera(&service, move |_, camera| camera.decoding_cost(&measured, None)).await?;
     let input = service.manifest.preprocessing;
-    let permit = service.admission.work(picture_bytes(&cost, &input) + service.scene.working_memory()).await?;
+    let permit = service.admission.admit(picture_bytes(&cost, &input) + service.scene.working_memory()).await?;
     let decoded = Arc::clone(&frame);
     let decode = move |service: &Service, camera: &LiveCamera| {
         let picture = camera.decode(&decoded, None)?;
@@ -235,7 +235,7 @@ pub async fn learn_scene(
         bytes += picture_bytes(&live(&service)?.decoding_cost(&seen.frame, Some(side))?, &input);
         frames.push(seen);
     }
-    let permit = service.admission.work(bytes).await?;
+    let permit = service.admission.admit(bytes).await?;
     let learn = move |service: &Service, camera: &LiveCamera| {
         let views = frames.iter().map(|seen| camera.decode(&seen.frame, Some(side)));
         service.scene.learn(&views.collect::<Result<Vec<_>, _>>()?)?;

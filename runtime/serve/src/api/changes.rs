@@ -97,7 +97,7 @@ pub async fn rename(
         let sentence = format!("\"{to}\" is known already; choose another label");
         return Err(Refusal::new(ErrorCode::LabelTaken, sentence).with("label", to));
     }
-    Ok(queued(&service.changes().ask(ChangeRequest::Rename { from, to })?))
+    Ok(queued(&service.changes().request(ChangeRequest::Rename { from, to })?))
 }
 
 /// Whether a class is forgotten together with its past.
@@ -128,7 +128,7 @@ pub async fn forget(
         }
         (true, Err(refusal)) => return Err(refusal),
     };
-    Ok(queued(&service.changes().ask(change)?))
+    Ok(queued(&service.changes().request(change)?))
 }
 
 /// The label of a learned class.
@@ -176,7 +176,7 @@ pub async fn undo(
             return Err(Refusal::new(ErrorCode::UnknownEntry, sentence).with("entry", entry.number));
         }
     };
-    Ok(queued(&service.changes().ask(change)?))
+    Ok(queued(&service.changes().request(change)?))
 }
 
 /// What is redone: the change that was undone last, whichever it is or if the last entry is a certain one.
@@ -198,7 +198,7 @@ pub async fn redo(
     if service.answers.knowledge().timeline.later().is_empty() {
         return Err(Refusal::new(ErrorCode::NothingToRedo, "nothing was undone since the last change"));
     }
-    Ok(queued(&service.changes().ask(ChangeRequest::Redo { last })?))
+    Ok(queued(&service.changes().request(ChangeRequest::Redo { last })?))
 }
 
 /// The id of an entry, if there is one.
@@ -232,7 +232,7 @@ pub async fn balance(
         let names = Balance::ALL.map(Balance::name).join(", ");
         return Err(Refusal::bad_request(format!("the balance must be one of {names}")));
     };
-    Ok(queued(&service.changes().ask(ChangeRequest::Balance { balance })?))
+    Ok(queued(&service.changes().request(ChangeRequest::Balance { balance })?))
 }
 
 /// `GET /api/v1/jobs`: those that wait or are being made.

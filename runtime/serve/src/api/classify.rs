@@ -11,7 +11,7 @@ use orco_runtime::thumbnails::Thumbnails;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::{Query, blocking, flag, picture, thumbnails};
+use super::{Query, blocking, flag, picture, stored_shots};
 use crate::admission::Admitted;
 use crate::error::Refusal;
 use crate::inbox;
@@ -80,10 +80,10 @@ pub async fn classify(
     Ok(Json(json))
 }
 
-/// A stored exemplar that is similar to a picture, with the place of its thumbnail if it has one.
+/// A stored exemplar that is similar to a picture, with the path of its thumbnail if it has one.
 fn similar_json(thumbnails: &Thumbnails, exemplar: &SimilarExemplar) -> Value {
     let thumbnail = exemplar.shot.filter(|shot| thumbnails.has(&shot.digest));
-    let place = thumbnail.map(|shot| thumbnails::place(&exemplar.label, &shot.digest));
+    let path = thumbnail.map(|shot| stored_shots::thumbnail_path(&exemplar.label, &shot.digest));
     let (id, number) = (exemplar.shot.map(|shot| hexadecimal(&shot.digest)), exemplar.shot.map(|shot| shot.number));
-    json!({ "label": exemplar.label, "similarity": exemplar.similarity, "shot": id, "number": number, "thumbnail": place })
+    json!({ "label": exemplar.label, "similarity": exemplar.similarity, "shot": id, "number": number, "thumbnail": path })
 }

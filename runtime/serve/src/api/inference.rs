@@ -98,7 +98,7 @@ async fn answer_request(
     } else {
         0
     };
-    let mut room = service.admission.file_beside(body.len());
+    let mut room = service.admission.body_beside(body.len());
     room.grow_to(read_bytes)?;
     let features = service.features;
     let is_short = body.len() <= MAX_INLINE_JSON_BYTES;
@@ -107,7 +107,7 @@ async fn answer_request(
     let (tensor, _room) = if is_short { read() } else { blocking(read).await? };
     let InferenceRequest { id, tensor, outputs } = tensor?;
     times.input = reading.elapsed();
-    let mut room = service.admission.file_beside(read_bytes);
+    let mut room = service.admission.body_beside(read_bytes);
     let predictions = match tensor {
         Tensor::Rows(rows) => classify_rows(service, rows, &mut room, &mut times).await?,
         Tensor::Pictures(files) => classify_pictures(service, files, &mut times).await?,
@@ -160,7 +160,7 @@ async fn classify_rows(
     // Which labels come is not known yet, and classes may be renamed meanwhile.
     room.grow_to(without_labels + rows.nrows() * label::MAX_TEXT)?;
     let mut clock = Instant::now();
-    let _permit = service.admission.work((MAX_ROWS_PER_CALL * classes * BYTES_PER_MATCH) as u64).await?;
+    let _permit = service.admission.admit((MAX_ROWS_PER_CALL * classes * BYTES_PER_MATCH) as u64).await?;
     times.queue = lap(&mut clock);
     let mut predictions = Vec::with_capacity(rows.nrows());
     for some in rows.axis_chunks_iter(Axis(0), MAX_ROWS_PER_CALL) {

@@ -25,7 +25,7 @@ pub(super) struct AdmittedPicture {
 pub(super) async fn admit(service: &Service, file: Bytes) -> Result<AdmittedPicture, Refusal> {
     let measured = file.clone();
     let header = blocking(move || image::decoding_memory(&measured)).await?.map_err(|error| Refusal::from(&error))?;
-    let permit = service.admission.work(picture_bytes(&header, &service.manifest.preprocessing)).await?;
+    let permit = service.admission.admit(picture_bytes(&header, &service.manifest.preprocessing)).await?;
     Ok(AdmittedPicture { file, header, permit })
 }
 

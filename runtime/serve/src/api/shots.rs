@@ -47,13 +47,13 @@ pub async fn sufficiency(
 ) -> Result<Json<Value>, Refusal> {
     let label = usable(&label)?;
     // The shots, all of them together, and what each is compared by.
-    let _permit = service.admission.work(3 * service.pending_shots.bytes_of(&label)).await?;
+    let _permit = service.admission.admit(3 * service.pending_shots.bytes_of(&label)).await?;
     let shots = service.pending_shots.of(&label);
     let Some(features) = shots::features(&shots).filter(|_| !shots.is_empty()) else {
         return Err(Refusal::no_shots(&label));
     };
     let bundle = Arc::clone(&service);
-    let curve = blocking(move || bundle.curve().cloned()).await?;
+    let curve = blocking(move || bundle.learning_curve().cloned()).await?;
     let SufficiencyAnswer { sufficiency, labels } = service.answers.sufficiency(&label, features, curve).await?;
     let left_out = shots.iter().zip(&sufficiency.taken_for);
     let left_out: Vec<Value> = left_out

@@ -14,7 +14,7 @@ use tokio::io::AsyncReadExt;
 use tokio::sync::OwnedSemaphorePermit;
 
 use super::changes::{learned, queued};
-use super::thumbnails::escaped;
+use super::stored_shots::percent_encoded;
 use super::{Path, Query, blocking, usable};
 use crate::changes::ChangeRequest;
 use crate::error::{ErrorCode, Refusal};
@@ -70,7 +70,7 @@ pub async fn pack(State(service): State<Arc<Service>>, Path(label): Path<String>
 /// What clients are told to call the file of a pack, in both forms (RFC 6266, appendix D): curl and others read the plain
 /// one alone, and without it would call every pack `pack`.
 fn attached_pack(label: &str) -> String {
-    let label = escaped(label);
+    let label = percent_encoded(label);
     format!("attachment; filename=\"{}.orcopack\"; filename*=UTF-8''{label}.orcopack", beginning(&label))
 }
 
@@ -102,7 +102,7 @@ pub async fn import(
 ) -> Result<Response, Refusal> {
     let transfer = service.transfer.clone();
     // What is decoded takes as much again, until it is learned.
-    let mut room = service.admission.file_beside(bytes.len());
+    let mut room = service.admission.body_beside(bytes.len());
     room.grow_to(bytes.len())?;
     let pack = blocking(move || transfer.open(&bytes)).await??;
     let label = usable(label.as_deref().unwrap_or(&pack.label))?;
@@ -112,7 +112,7 @@ pub async fn import(
         return Err(Refusal::new(ErrorCode::LabelTaken, sentence).with("label", label));
     }
     knowledge.check_free_target()?;
-    Ok(queued(&service.changes().ask(ChangeRequest::Import { label, pack: Box::new(pack), room: room.into() })?))
+    Ok(queued(&service.changes().request(ChangeRequest::Import { label, pack: Box::new(pack), room: room.into() })?))
 }
 
 #[cfg(test)]
@@ -130,7 +130,7 @@ mod tests {
     fn a_long_plain_name_is_cut_between_two_escapes() {
         for (plain, kept) in [(197, 200), (198, 198), (199, 199), (200, 200), (201, 200)] {
             let label = "m".repeat(plain) + "ßß";
-            assert_eq!(beginning(&escaped(&label)).len(), kept, "{plain}");
+            assert_eq!(beginning(&percent_encoded(&label)).len(), kept, "{plain}");
             assert!(attached_pack(&label).ends_with("%C3%9F%C3%9F.orcopack"), "{plain}");
         }
     }

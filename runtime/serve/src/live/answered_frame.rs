@@ -13,6 +13,16 @@ use crate::live_snapshot::ShownRegion;
 use crate::prediction::PictureAnswer;
 use crate::thing_tracks::{MAX_THINGS, ThingAnswer, ThingIds, Things};
 
+/// A frame that was decoded, and may be looked at.
+#[derive(Clone, Copy)]
+pub(super) struct AdmittedFrame<'a> {
+    pub picture: &'a RgbImage,
+    /// Holds the picture's memory.
+    pub permit: &'a Permit,
+    /// When the camera gave it.
+    pub taken: Instant,
+}
+
 /// Follows a region from frame to frame.
 pub(super) struct RegionTrack {
     name: String,
@@ -55,18 +65,12 @@ impl LiveWorker {
     }
 
     /// What the regions of a frame are shown as; none if requests went first, or it was refused.
-    pub(super) fn show(
-        &mut self,
-        picture: &RgbImage,
-        seen: Vec<SeenRegion>,
-        permit: &Permit,
-        taken: Instant,
-    ) -> Option<Vec<ShownRegion>> {
+    pub(super) fn show(&mut self, frame: AdmittedFrame<'_>, seen: Vec<SeenRegion>) -> Option<Vec<ShownRegion>> {
         let show = |region: SeenRegion| {
             let SeenRegion { name, shares, bounds, view } = region;
             let shown = match view {
-                SceneView::Whole => self.whole(picture, &name, bounds, permit, taken)?,
-                SceneView::Things(foreground) => self.things(picture, &name, bounds, &foreground, permit, taken)?,
+                SceneView::Whole => self.whole(frame, &name, bounds)?,
+                SceneView::Things(foreground) => self.things(frame, &name, bounds, &foreground)?,
                 SceneView::Small(problem) => {
                     self.track(&name).clear();
                     ShownRegion { problem: Some(problem), ..ShownRegion::default() }
@@ -84,14 +88,8 @@ impl LiveWorker {
     }
 
     /// What a region as a whole shows.
-    fn whole(
-        &mut self,
-        picture: &RgbImage,
-        name: &str,
-        bounds: Option<PixelRect>,
-        permit: &Permit,
-        taken: Instant,
-    ) -> Option<ShownRegion> {
+    fn whole(&mut self, frame: AdmittedFrame<'_>, name: &str, bounds: Option<PixelRect>) -> Option<ShownRegion> {
+        let AdmittedFrame { picture, permit, taken } = frame;
         self.track(name).things.clear();
         let answer = match bounds {
             None => self.ask(picture, permit)?,
@@ -109,16 +107,15 @@ impl LiveWorker {
     /// counts no more.
     fn things(
         &mut self,
-        picture: &RgbImage,
+        frame: AdmittedFrame<'_>,
         name: &str,
         bounds: Option<PixelRect>,
         foreground: &Foreground,
-        permit: &Permit,
-        taken: Instant,
     ) -> Option<ShownRegion> {
+        let AdmittedFrame { picture, permit, taken } = frame;
         self.track(name).agreement.clear();
-        let frame = PixelRect { x: 0, y: 0, width: picture.width(), height: picture.height() };
-        let things = answered_things(foreground, bounds.unwrap_or(frame));
+        let whole = PixelRect { x: 0, y: 0, width: picture.width(), height: picture.height() };
+        let things = answered_things(foreground, bounds.unwrap_or(whole));
         if things.is_empty() {
             self.track(name).things.add_frame_without_things();
             return Some(ShownRegion { empty: true, ..ShownRegion::default() });

@@ -109,7 +109,7 @@ fn a_change_of_which_nothing_can_be_told_says_so() {
     let other = Bundle::open(workspace().join("models/everyday")).unwrap();
     let mut other =
         orco_runtime::learner::Learner::new(other, Store::new(elsewhere.path()), LearnerSettings::default()).unwrap();
-    other.balance(orco_runtime::state::Balance::KeepBase, &mut ()).unwrap().durable().unwrap();
+    other.set_balance(orco_runtime::state::Balance::KeepBase, &mut ()).unwrap().durable().unwrap();
     let slots = ["slot-a", "slot-b"];
     let put = |slot: &str, bytes: &[u8]| {
         fs::write(state.path().join("new"), bytes).unwrap();
@@ -306,7 +306,7 @@ fn a_thread_that_breaks_off_again_and_again_ends_the_service_with_an_error() {
     let server = server.unwrap();
     let ended = thread::spawn(move || server.run_until(std::future::pending()));
     let change = |label: &str| crate::changes::ChangeRequest::Forget { label: label.into() };
-    let jobs = ["duck", "goose"].map(|label| service.changes().ask(change(label)).unwrap().id);
+    let jobs = ["duck", "goose"].map(|label| service.changes().request(change(label)).unwrap().id);
     let ended = ended.join().unwrap();
     let Err(ServeError::Broken(why)) = ended else { panic!("{ended:?}") };
     assert!(why.contains("\"changes\" cannot be kept up: it broke off 6 times in a row"), "{why}");
@@ -314,7 +314,7 @@ fn a_thread_that_breaks_off_again_and_again_ends_the_service_with_an_error() {
         let job = service.changes().job(job).unwrap();
         assert!(job.has_ended(), "nobody waits for it: {job:?}");
     }
-    let refused = service.changes().ask(change("swan")).unwrap_err();
+    let refused = service.changes().request(change("swan")).unwrap_err();
     assert_eq!(refused.status(), 503);
 }
 

@@ -75,8 +75,8 @@ fn what_another_program_learns_and_removes_is_noticed_and_told() {
 fn a_state_that_goes_over_to_another_bundle_is_said() {
     let parent = TempDir::new().unwrap();
     let [state, elsewhere] = ["state", "elsewhere"].map(|name| parent.path().join(name));
-    other("cifar100-edge", &state).balance(Balance::KeepBase, &mut ()).unwrap().durable().unwrap();
-    other("everyday", &elsewhere).balance(Balance::KeepBase, &mut ()).unwrap().durable().unwrap();
+    other("cifar100-edge", &state).set_balance(Balance::KeepBase, &mut ()).unwrap().durable().unwrap();
+    other("everyday", &elsewhere).set_balance(Balance::KeepBase, &mut ()).unwrap().durable().unwrap();
     let service = Running::start(&state);
     assert_well(&service);
     let slots = ["slot-a", "slot-b"];

@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use core::ops::Range;
 
 use orco_core::config::AnswerWeights;
-use orco_core::discriminant::{direction, root};
+use orco_core::discriminant::{direction, signed_sqrt};
 use orco_core::math::add_scaled;
 use orco_core::workers::Workers;
 
@@ -133,7 +133,7 @@ impl Embedder {
             EmbeddingPart::Roots => {
                 let mut rows = views_of(bank, exemplars);
                 for row in rows.chunks_exact_mut(self.inputs) {
-                    root(row);
+                    signed_sqrt(row);
                     direction(row, &self.root_centre);
                 }
                 rows
@@ -179,7 +179,7 @@ impl Embedder {
             direction(directed, &self.centre);
             if self.has_roots() {
                 roots.copy_from_slice(from);
-                root(roots);
+                signed_sqrt(roots);
                 direction(roots, &self.root_centre);
             }
         }

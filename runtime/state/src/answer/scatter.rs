@@ -14,7 +14,7 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec;
 use alloc::vec::Vec;
 
-use orco_core::discriminant::{direction, root};
+use orco_core::discriminant::{direction, signed_sqrt};
 use orco_core::math::{add_scaled, dot, sqrt};
 
 use crate::bank::Bank;
@@ -96,7 +96,7 @@ impl ShotScatter {
             let mut shots = bank.clean_of(&exemplars);
             let mut mean = vec![0.0; inputs];
             for shot in shots.chunks_exact_mut(inputs) {
-                root(shot);
+                signed_sqrt(shot);
                 direction(shot, root_centre);
                 add_scaled(&mut mean, 1.0 / exemplars.len() as f32, shot);
             }
@@ -252,7 +252,7 @@ mod tests {
     /// The shot's direction of roots.
     fn roots(bank: &Bank, shot: usize) -> Vec<f32> {
         let mut roots = bank.clean_of(&[shot]);
-        root(&mut roots);
+        signed_sqrt(&mut roots);
         direction(&mut roots, &[0.5; INPUTS]);
         roots
     }

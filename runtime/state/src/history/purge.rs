@@ -4,7 +4,7 @@ use alloc::collections::BTreeMap;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use super::{ChangeKind, HeadFingerprint, HistoryChange, HistoryEntry, HistoryLimits, SavedState};
+use super::{ChangeKind, HeadFingerprint, History, HistoryChange, HistoryEntry, HistoryLimits, NamedClass, SavedState};
 use crate::state::{BaseModel, State};
 
 /// Why a class cannot be purged.
@@ -69,40 +69,64 @@ impl SavedState {
             &HistoryChange { kind: ChangeKind::Purge, labels: Vec::new(), ..change.clone() },
             limits,
         );
-        let history = &mut purged.history;
+        let bearers = self.label_bearers(&purged.history, label)?;
+        purged.history.remove_classes(label, &bearers, base_model.classes.len() as u32);
+        purged.history.sweep(purged.state.exemplars.len());
+        Ok(purged)
+    }
+
+    /// The classes that a purge of the label is about; `after` is the history after it, whose last entry says which are
+    /// still known.
+    fn label_bearers(&self, after: &History, label: &str) -> Result<LabelBearers, PurgeError> {
         // Taken from before the limits dropped anything, and from after: identities are the same.
         let bearers = self.history.entries.iter().filter_map(|entry| entry.id_of(label));
         let named = self.history.entries.iter().flat_map(|entry| &entry.names).filter(|name| name.label == label);
         let mut ids: Vec<u32> = bearers.chain(named.map(|name| name.class)).collect();
         ids.sort_unstable();
         ids.dedup();
-        let last = history.entries.last().map_or(&[][..], |last| &last.classes);
-        let living = |id: &u32| last.iter().find(|known| known.id == *id);
-        let renamed = ids.iter().find_map(living).map(|known| known.class.label.clone());
-        let living: Vec<u32> = ids.iter().copied().filter(|id| living(id).is_some()).collect();
-        let has_base = ids.contains(&super::NamedClass::BASE);
-        ids.retain(|id| !living.contains(id) && *id != super::NamedClass::BASE);
-        if ids.is_empty() {
-            let label = label.into();
-            return Err(match renamed {
-                Some(now) => PurgeError::Renamed { label, now },
-                None if has_base => PurgeError::BaseClass { label },
-                None => PurgeError::Unknown { label },
-            });
+        let last = after.entries.last().map_or(&[][..], |last| &last.classes);
+        let known = |id: &u32| last.iter().find(|known| known.id == *id);
+        let renamed = ids.iter().find_map(known).map(|known| known.class.label.clone());
+        let living: Vec<u32> = ids.iter().copied().filter(|id| known(id).is_some()).collect();
+        let has_base = ids.contains(&NamedClass::BASE);
+        ids.retain(|id| !living.contains(id) && *id != NamedClass::BASE);
+        if !ids.is_empty() {
+            return Ok(LabelBearers { purged: ids, living });
         }
-        let newest = history.entries.last().map(|last| last.number);
-        let base = base_model.classes.len() as u32;
-        let mut kept: Vec<HistoryEntry> = Vec::with_capacity(history.entries.len());
+        let label = label.into();
+        Err(match renamed {
+            Some(now) => PurgeError::Renamed { label, now },
+            None if has_base => PurgeError::BaseClass { label },
+            None => PurgeError::Unknown { label },
+        })
+    }
+}
+
+/// The classes that have or had a label, by their identities.
+struct LabelBearers {
+    /// Those that are purged, at least one, rising.
+    purged: Vec<u32>,
+    /// Those that are still known, by another label.
+    living: Vec<u32>,
+}
+
+impl History {
+    /// Removes the purged classes and the label from all entries, and drops entries as [`SavedState::purge`] says;
+    /// `base` is the number of base classes. Exemplars that nothing has any more are left for [`History::sweep`].
+    fn remove_classes(&mut self, label: &str, bearers: &LabelBearers, base: u32) {
+        let LabelBearers { purged, living } = bearers;
+        let newest = self.entries.last().map(|last| last.number);
+        let mut kept: Vec<HistoryEntry> = Vec::with_capacity(self.entries.len());
         // For each entry that repeats the one before it, which stays: an undo that went back to the one went back to the
         // other.
         let mut repeated: BTreeMap<u32, u32> = BTreeMap::new();
-        for mut entry in core::mem::take(&mut history.entries) {
+        for mut entry in core::mem::take(&mut self.entries) {
             let last = Some(entry.number) == newest;
             let bears = entry.id_of(label).is_some_and(|id| living.contains(&id));
-            let changed = entry.remove(&ids, base);
-            entry.names.iter_mut().filter(|name| ids.contains(&name.class) || name.label == label).for_each(|name| {
+            let changed = entry.remove(purged, base);
+            for name in entry.names.iter_mut().filter(|name| purged.contains(&name.class) || name.label == label) {
                 name.label.clear();
-            });
+            }
             entry.restored_entry = entry.restored_entry.map(|number| repeated.get(&number).copied().unwrap_or(number));
             let before = kept.last().filter(|before| changed && before.same_classes(&entry));
             match before.map(|before| before.number) {
@@ -113,9 +137,7 @@ impl SavedState {
                 _ => {}
             }
         }
-        history.entries = kept;
-        history.sweep(purged.state.exemplars.len());
-        Ok(purged)
+        self.entries = kept;
     }
 }
 

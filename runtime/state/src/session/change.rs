@@ -40,7 +40,7 @@ impl Session<'_> {
     ///
     /// # Errors
     /// [`LearnError::NoBorder`] if answers have none, which the bundle's settings say.
-    pub fn balance(&mut self, state: &State, balance: Balance) -> Result<(State, ChangeReport), LearnError> {
+    pub fn set_balance(&mut self, state: &State, balance: Balance) -> Result<(State, ChangeReport), LearnError> {
         if self.base_model.scoring(self.config).is_none() {
             return Err(LearnError::NoBorder);
         }

@@ -55,7 +55,7 @@ fn base_model(base: usize) -> BaseModel {
     let mut head = Head::zeros(base_model.head.shape());
     let workspace = &mut memory.workspace(&Serial);
     let input = AlignmentInput { data: &data, assigned: &assigned, config: &all, sampling: Sampling::seeded(1) };
-    align::align(&input, workspace, head.view_mut(), &mut proceed).unwrap();
+    align::align(&input, workspace, head.as_parameters_mut(), &mut proceed).unwrap();
     BaseModel { head, ..base_model }
 }
 

@@ -82,6 +82,15 @@ pub enum ListNames {
     },
 }
 
+/// The field's session lists of a data set.
+#[derive(Clone, Copy, Debug)]
+pub struct SessionLists<'a> {
+    /// The folder that they lie in.
+    pub folder: &'a Path,
+    /// How they name the training images.
+    pub names: &'a ListNames,
+}
+
 /// Reads lists of one data set.
 pub(super) struct ListReader<'a> {
     train: &'a Images,

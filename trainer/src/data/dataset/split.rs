@@ -1,11 +1,9 @@
 //! The few-shot class-incremental split: which image plays which part.
 
-use std::path::Path;
-
 use orco_core::random::Random;
 
 use super::Images;
-use super::lists::{ListError, ListNames, ListReader};
+use super::lists::{ListError, ListReader, SessionLists};
 use crate::config::{MeasureOn, SHOTS, SplitConfig};
 
 /// Why a split could not be made.
@@ -102,7 +100,8 @@ impl Split {
         (0..is_shown.len()).filter(|&class| !is_shown[class]).collect()
     }
 
-    /// Makes the split of `train` (and `test`, when that is measured on); lists name images as `names` says.
+    /// Makes the split of `train` (and `test`, when that is measured on). With `lists`, these name the first draw of
+    /// shots.
     ///
     /// # Errors
     /// [`SplitError`] if a class has too few images or a list of the field does not fit.
@@ -111,14 +110,13 @@ impl Split {
         candidates_per_class: usize,
         train: &Images,
         test: &Images,
-        lists: Option<&Path>,
-        names: &ListNames,
+        lists: Option<SessionLists<'_>>,
         seed: u64,
     ) -> Result<Self, SplitError> {
         let sessions = sessions(config);
         let mut of_class = images_of_classes(train, config.base_classes + config.sessions * config.ways);
         let fixed = match lists {
-            Some(lists) => fixed_draw(lists, &ListReader::new(train, names), &sessions, of_class.len())?,
+            Some(lists) => fixed_draw(lists, train, &sessions, of_class.len())?,
             None => vec![Vec::new(); of_class.len()],
         };
         let drawn = hold_out(&mut of_class, &fixed, config, candidates_per_class, seed)?;
@@ -180,14 +178,15 @@ fn images_of_classes(train: &Images, classes: usize) -> Vec<Vec<usize>> {
 
 /// The shots of each class that the field's lists name.
 fn fixed_draw(
-    lists: &Path,
-    reader: &ListReader<'_>,
+    lists: SessionLists<'_>,
+    train: &Images,
     sessions: &[SessionSplit],
     classes: usize,
 ) -> Result<Vec<Vec<usize>>, SplitError> {
+    let reader = ListReader::new(train, lists.names);
     let mut fixed = vec![Vec::new(); classes];
     for (number, session) in sessions.iter().enumerate() {
-        reader.read(&lists.join(format!("session_{}.txt", number + 2)), &session.classes, &mut fixed)?;
+        reader.read(&lists.folder.join(format!("session_{}.txt", number + 2)), &session.classes, &mut fixed)?;
     }
     Ok(fixed)
 }
@@ -259,6 +258,7 @@ mod tests {
     use tch::{Device, Kind, Tensor};
 
     use super::*;
+    use crate::data::dataset::ListNames;
 
     fn images(classes: u16, each: usize) -> Images {
         let labels: Vec<u16> = (0..classes).flat_map(|class| std::iter::repeat_n(class, each)).collect();
@@ -273,7 +273,7 @@ mod tests {
     #[test]
     fn held_out_images_are_never_trained_on() {
         let (train, test) = (images(4, 20), images(4, 5));
-        let split = Split::new(&config(MeasureOn::Holdout), 6, &train, &test, None, &ListNames::Numbers, 1).unwrap();
+        let split = Split::new(&config(MeasureOn::Holdout), 6, &train, &test, None, 1).unwrap();
         assert_eq!((split.base.len(), split.measured.len()), (2 * 17, 4 * 3));
         assert!(split.measured.iter().all(|index| !split.base.contains(index)));
         assert!(split.candidates.iter().flatten().all(|index| !split.measured.contains(index)));
@@ -282,8 +282,7 @@ mod tests {
     #[test]
     fn base_images_that_are_held_out_from_all_are_known() {
         let (train, test) = (images(4, 20), images(4, 5));
-        let split =
-            |measure_on| Split::new(&config(measure_on), 6, &train, &test, None, &ListNames::Numbers, 1).unwrap();
+        let split = |measure_on| Split::new(&config(measure_on), 6, &train, &test, None, 1).unwrap();
         let split_of_test = split(MeasureOn::Test);
         assert_eq!((split_of_test.held_out.len(), split_of_test.measured.len()), (2 * 3, 4 * 5));
         for index in &split_of_test.held_out {
@@ -298,7 +297,7 @@ mod tests {
         let (train, test) = (images(4, 20), images(4, 5));
         let split = |set_aside_per_class| {
             let config = SplitConfig { set_aside_per_class, ..config(MeasureOn::Holdout) };
-            Split::new(&config, 6, &train, &test, None, &ListNames::Numbers, 1).unwrap()
+            Split::new(&config, 6, &train, &test, None, 1).unwrap()
         };
         // A fifth of 17 at most.
         for (wanted, count) in [(2, 2), (5, 3)] {
@@ -319,7 +318,7 @@ mod tests {
             let labels: Vec<u16> = of.flat_map(|(class, count)| std::iter::repeat_n(class as u16, *count)).collect();
             let train = Images { labels: labels.clone(), ..images(1, labels.len()) };
             let config = SplitConfig { holdout_per_class: 0, set_aside_per_class, ..config(MeasureOn::Test) };
-            Split::new(&config, 5, &train, &images(4, 1), None, &ListNames::Numbers, 1).unwrap()
+            Split::new(&config, 5, &train, &images(4, 1), None, 1).unwrap()
         };
         for per_class in [0, 5] {
             let few = split(&[4, 1, 5, 5], per_class);
@@ -334,9 +333,9 @@ mod tests {
     #[test]
     fn classes_without_a_measured_image_are_known() {
         let (train, test) = (images(4, 20), Images { labels: vec![1, 3, 2, 1], ..images(4, 1) });
-        let split = Split::new(&config(MeasureOn::Test), 6, &train, &test, None, &ListNames::Numbers, 1).unwrap();
+        let split = Split::new(&config(MeasureOn::Test), 6, &train, &test, None, 1).unwrap();
         assert_eq!(split.unmeasured(&test), [0]);
-        let held_out = Split::new(&config(MeasureOn::Holdout), 6, &train, &test, None, &ListNames::Numbers, 1).unwrap();
+        let held_out = Split::new(&config(MeasureOn::Holdout), 6, &train, &test, None, 1).unwrap();
         assert!(held_out.unmeasured(&train).is_empty());
     }
 
@@ -345,8 +344,7 @@ mod tests {
         let names: Vec<String> = (0..4).map(|class| format!("bird {class}")).collect();
         let said = |candidates, each| {
             let (train, test) = (images(4, each), images(4, 1));
-            let split =
-                Split::new(&config(MeasureOn::Holdout), candidates, &train, &test, None, &ListNames::Numbers, 1);
+            let split = Split::new(&config(MeasureOn::Holdout), candidates, &train, &test, None, 1);
             split.map_err(|error| error.with_class_names(&names).to_string())
         };
         assert!(said(5, 8).is_ok());
@@ -376,7 +374,7 @@ mod tests {
         let train = images(4, 20);
         let split = |labels: &[u16]| {
             let test = Images { labels: labels.to_vec(), ..images(labels.len() as u16, 1) };
-            Split::new(&config(MeasureOn::Test), 6, &train, &test, None, &ListNames::Numbers, 1)
+            Split::new(&config(MeasureOn::Test), 6, &train, &test, None, 1)
         };
         // Of the base classes 0 and 1, one is enough. Class 4 is in no session.
         assert_eq!(split(&[1, 3, 2]).unwrap().measured.len(), 3);
@@ -394,22 +392,20 @@ mod tests {
     #[test]
     fn the_fixed_draw_comes_first() {
         let folder = tempfile::tempdir().unwrap();
+        let lists = Some(SessionLists { folder: folder.path(), names: &ListNames::Numbers });
         std::fs::write(folder.path().join("session_2.txt"), "45\n41\n42\n43\n44\n").unwrap();
         std::fs::write(folder.path().join("session_3.txt"), "79\n78\n77\n76\n75\n").unwrap();
         let (train, test) = (images(4, 20), images(4, 5));
-        let split = Split::new(&config(MeasureOn::Test), 6, &train, &test, Some(folder.path()), &ListNames::Numbers, 1)
-            .unwrap();
+        let split = Split::new(&config(MeasureOn::Test), 6, &train, &test, lists, 1).unwrap();
         assert_eq!(split.candidates[0][..2], [45, 41]);
         assert_eq!(split.candidates[1][0], 79);
-        let held =
-            Split::new(&config(MeasureOn::Holdout), 6, &train, &test, Some(folder.path()), &ListNames::Numbers, 1)
-                .unwrap();
+        let held = Split::new(&config(MeasureOn::Holdout), 6, &train, &test, lists, 1).unwrap();
         assert!(held.candidates.iter().flatten().all(|index| !held.measured.contains(index)));
         std::fs::write(folder.path().join("session_3.txt"), "79\n79\n").unwrap();
-        let few = Split::new(&config(MeasureOn::Test), 6, &train, &test, Some(folder.path()), &ListNames::Numbers, 1);
+        let few = Split::new(&config(MeasureOn::Test), 6, &train, &test, lists, 1);
         assert!(matches!(few, Err(SplitError::List(ListError::Draw { class: 3, actual: 1, .. }))));
         std::fs::write(folder.path().join("session_3.txt"), "0\n").unwrap();
-        let wrong = Split::new(&config(MeasureOn::Test), 6, &train, &test, Some(folder.path()), &ListNames::Numbers, 1);
+        let wrong = Split::new(&config(MeasureOn::Test), 6, &train, &test, lists, 1);
         assert!(matches!(wrong, Err(SplitError::List(ListError::Class { index: 0, class: 0, .. }))));
     }
 }

@@ -52,7 +52,7 @@ mod tests {
 
     use super::*;
     use crate::config::{MeasureOn, SplitConfig};
-    use crate::data::dataset::Images;
+    use crate::data::dataset::{Images, SessionLists};
 
     fn images() -> Images {
         let labels: Vec<u16> = (0..4).flat_map(|class| std::iter::repeat_n(class, 10)).collect();
@@ -76,9 +76,10 @@ mod tests {
         };
         for names in [ListNames::Numbers, paths] {
             let folder = tempfile::tempdir().unwrap();
-            let drawn = Split::new(&config, 6, &train, &train, None, &names, 3).unwrap();
+            let lists = Some(SessionLists { folder: folder.path(), names: &names });
+            let drawn = Split::new(&config, 6, &train, &train, None, 3).unwrap();
             write_lists(&drawn, &names, folder.path()).unwrap();
-            let again = Split::new(&config, 6, &train, &train, Some(folder.path()), &names, 4).unwrap();
+            let again = Split::new(&config, 6, &train, &train, lists, 4).unwrap();
             for (one, two) in drawn.candidates.iter().zip(&again.candidates) {
                 assert_eq!(one[..SHOTS], two[..SHOTS]);
             }
@@ -91,9 +92,9 @@ mod tests {
                 // Another root, a Windows line end and no final one, as lists in the wild have them.
                 fs::write(folder.path().join("session_2.txt"), first.replace("CUB_200_2011/images", "data").trim_end())
                     .unwrap();
-                Split::new(&config, 6, &train, &train, Some(folder.path()), &names, 4).unwrap();
+                Split::new(&config, 6, &train, &train, lists, 4).unwrap();
                 fs::write(folder.path().join("session_2.txt"), "a/003.Bird/77.jpg\n").unwrap();
-                let error = Split::new(&config, 6, &train, &train, Some(folder.path()), &names, 4).unwrap_err();
+                let error = Split::new(&config, 6, &train, &train, lists, 4).unwrap_err();
                 let error = error.to_string();
                 assert!(error.contains("session_2.txt, line 1: \"a/003.Bird/77.jpg\" is no training image"), "{error}");
             }
@@ -111,7 +112,7 @@ mod tests {
             set_aside_per_class: 0,
             measure_on: MeasureOn::Test,
         };
-        let split = Split::new(&config, 3, &train, &train, None, &ListNames::Numbers, 1).unwrap();
+        let split = Split::new(&config, 3, &train, &train, None, 1).unwrap();
         let folder = tempfile::tempdir().unwrap();
         let error = write_lists(&split, &ListNames::Numbers, folder.path()).unwrap_err().to_string();
         assert!(error.contains("export.candidates_per_class is 3"), "{error}");

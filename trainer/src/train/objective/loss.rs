@@ -46,7 +46,7 @@ pub fn orthogonality(rows: &Tensor) -> Tensor {
     rows.matmul(&rows.transpose(0, 1)).logsumexp([1].as_slice(), false).mean(Kind::Float)
 }
 
-/// Cross entropy over cosine logits (temperature 1).
+/// CE (OrCo, Eq. 5): cross entropy over cosine logits (temperature 1).
 ///
 /// # Shapes
 /// `z` f32 `[n, d]`, `targets` f32 `[classes, d]` of unit rows, `labels` i64 `[n]`; returns a scalar.

@@ -1,4 +1,4 @@
-use orco_core::align::{Alignment, StepBatch, StepExtent, TargetRows as Fixed, Workspace};
+use orco_core::align::{HeadTrainer, StepBatch, StepExtent, TargetRows as Fixed, Workspace};
 use orco_core::projection::HeadShape;
 use orco_core::workers::Serial;
 use orco_state::head::Head;
@@ -118,11 +118,11 @@ fn the_loss_with(config: &MethodConfig) {
         (vec![0.0; extent.workspace_size().numbers], vec![0; extent.workspace_size().indices]);
     let fixed = Fixed { base_classes: 4, assigned: &assigned, free: &free };
     let workspace = Workspace { numbers: &mut numbers, indices: &mut indices, workers: &Serial };
-    let mut alignment = Alignment::new(&extent, head.view(), &fixed, workspace);
+    let mut trainer = HeadTrainer::new(&extent, head.as_parameters(), &fixed, workspace);
     let classes = classes.map(|class| class as u32);
     let batch = StepBatch { features: &flat(&features), classes: &classes, perturbed: &[], perturbed_labels: &[] };
     let mut gradient = head.clone();
-    let theirs = f64::from(alignment.gradient(&batch, config, gradient.view_mut()).total());
+    let theirs = f64::from(trainer.gradient(&batch, config, gradient.as_parameters_mut()).total());
     assert!((ours - theirs).abs() < 1e-4 * theirs.abs(), "{ours}, the runtime's {theirs}");
     for (ours, theirs) in gradients.iter().zip([&gradient.w1, &gradient.b1, &gradient.w2, &gradient.b2]) {
         let ours = flat(ours);

@@ -8,10 +8,10 @@ use clap::Args;
 use orco_benchmark::benchmark::{Benchmark, SEED};
 use orco_benchmark::terminal::{parse_share, progress_bar};
 use orco_benchmark::{Metric, Summary, answer_rule, csv, from_cifar100};
-use orco_lab::estimates::{EstimateRow, mean_estimates};
+use orco_lab::estimates::{EstimateRow, mean_estimate_rows};
 use orco_lab::format::{print, say_of_draws, session_table};
 use orco_lab::results::{MeasuredSystem, Results, are_results};
-use orco_lab::unknown::{UnknownRow, mean_rows};
+use orco_lab::unknown::{UnknownRow, mean_unknown_rows};
 use orco_lab::{Measurement, System};
 use orco_runtime::bundle::Bundle;
 use orco_runtime::encoder::engine_choice::{EngineChoice, Workload};
@@ -271,16 +271,16 @@ fn over(measurement: &Measurement<'_>, draws: u32, name: &str) -> Result<Summary
 
 /// How well our answers know what they do not know: means over the draws.
 fn unknown(measurement: &Measurement<'_>, draws: u32, false_alarms: f32) -> Result<Vec<UnknownRow>> {
-    let draw = |draw| Ok(measurement.unknown(draw, false_alarms)?);
+    let draw = |draw| Ok(measurement.unknown_rows(draw, false_alarms)?);
     let draws = (0..draws as usize).map(draw).collect::<Result<Option<Vec<_>>>>()?;
-    Ok(mean_rows(&draws.with_context(|| nothing_unknown(measurement))?))
+    Ok(mean_unknown_rows(&draws.with_context(|| nothing_unknown(measurement))?))
 }
 
 /// Whether estimates come true: means over the draws.
 fn estimate_errors(measurement: &Measurement<'_>, draws: u32, false_alarms: f32) -> Result<Vec<EstimateRow>> {
-    let draw = |draw| Ok(measurement.estimate_errors(draw, false_alarms)?);
+    let draw = |draw| Ok(measurement.estimate_rows(draw, false_alarms)?);
     let draws = (0..draws as usize).map(draw).collect::<Result<Option<Vec<_>>>>()?;
-    Ok(mean_estimates(&draws.with_context(|| nothing_unknown(measurement))?))
+    Ok(mean_estimate_rows(&draws.with_context(|| nothing_unknown(measurement))?))
 }
 
 /// Why no picture is unknown to a device.

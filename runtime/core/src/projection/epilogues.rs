@@ -1,4 +1,4 @@
-//! What becomes of the products of the head.
+//! Epilogues of the matrix products of the head: what becomes of the sums.
 
 use core::ops::Range;
 

@@ -1,5 +1,4 @@
-//! Small pictures of the stored shots of a class, moving a shot to the class that it belongs to, and
-//! removing one.
+//! The stored shots of a class: their thumbnails, moving one to the class that it belongs to, and removing one.
 
 use std::sync::Arc;
 
@@ -16,13 +15,13 @@ use crate::error::{ErrorCode, Refusal};
 use crate::knowledge::Knowledge;
 use crate::service::Service;
 
-/// Where a stored shot's thumbnail is served.
-pub(crate) fn place(label: &str, shot: &[u8; 32]) -> String {
-    format!("/api/v1/classes/{}/shots/{}.jpg", escaped(label), hexadecimal(shot))
+/// The path under which a stored shot's thumbnail is served.
+pub(crate) fn thumbnail_path(label: &str, shot: &[u8; 32]) -> String {
+    format!("/api/v1/classes/{}/shots/{}.jpg", percent_encoded(label), hexadecimal(shot))
 }
 
 /// A label as it may stand in a URL's path or a header (RFC 3986, section 2.3).
-pub(crate) fn escaped(label: &str) -> String {
+pub(crate) fn percent_encoded(label: &str) -> String {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
     label.bytes().map(|byte| if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") }).collect()
 }
@@ -38,8 +37,8 @@ fn shot(file: &str) -> Result<[u8; 32], Refusal> {
     })
 }
 
-/// Whether a class has a stored shot, by what is known now.
-fn check_there(known: &Knowledge, label: &str, shot: &[u8; 32]) -> Result<(), Refusal> {
+/// Refuses a shot that is not stored in a class, by what is known now.
+fn check_stored(known: &Knowledge, label: &str, shot: &[u8; 32]) -> Result<(), Refusal> {
     if known.digests[known.class(label)?].contains(shot) {
         return Ok(());
     }
@@ -57,7 +56,7 @@ pub async fn thumbnail(
     Path((label, file)): Path<(String, String)>,
 ) -> Result<impl IntoResponse, Refusal> {
     let (label, shot) = (usable(&label)?, shot(&file)?);
-    check_there(&service.answers.knowledge(), &label, &shot)?;
+    check_stored(&service.answers.knowledge(), &label, &shot)?;
     let gone = || Refusal::new(ErrorCode::NoPicture, format!("no picture of the shot of \"{label}\" was kept"));
     let jpeg = blocking(move || service.thumbnails.read(&shot)).await?.ok_or_else(gone)?;
     Ok(([(header::CONTENT_TYPE, "image/jpeg")], jpeg))
@@ -74,13 +73,13 @@ pub async fn move_shot(
 ) -> Result<Response, Refusal> {
     let (from, to, exemplar) = (usable(&from)?, usable(&to)?, shot(&file)?);
     let known = service.answers.knowledge();
-    check_there(&known, &from, &exemplar)?;
+    check_stored(&known, &from, &exemplar)?;
     let (source, target) = (known.class(&from)?, known.class(&to)?);
     if source == target {
         return Err(Refusal::from(&LearnError::SameClass { label: to }));
     }
     check_not_last(&known, source, &from)?;
-    Ok(queued(&service.changes().ask(ChangeRequest::Move { from, exemplar, to })?))
+    Ok(queued(&service.changes().request(ChangeRequest::Move { from, exemplar, to })?))
 }
 
 /// `DELETE /api/v1/classes/{label}/shots/{file}`, the file being the shot's id.
@@ -93,9 +92,9 @@ pub async fn remove_shot(
 ) -> Result<Response, Refusal> {
     let (label, exemplar) = (usable(&label)?, shot(&file)?);
     let known = service.answers.knowledge();
-    check_there(&known, &label, &exemplar)?;
+    check_stored(&known, &label, &exemplar)?;
     check_not_last(&known, known.class(&label)?, &label)?;
-    Ok(queued(&service.changes().ask(ChangeRequest::RemoveShot { label, exemplar })?))
+    Ok(queued(&service.changes().request(ChangeRequest::RemoveShot { label, exemplar })?))
 }
 
 /// A learned class keeps one shot at least.

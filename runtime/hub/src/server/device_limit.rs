@@ -1,0 +1,64 @@
+//! How many requests a device may have under way: none keeps the hub from all others.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use crate::protocol::DeviceId;
+
+/// Most requests of one device at a time. It sends one after the other; more come where a network repeats them, or
+/// breaks off unnoticed.
+const MAX_OF_ONE_DEVICE: usize = 4;
+
+/// How many requests of which device are under way.
+#[derive(Debug, Default)]
+pub(super) struct DeviceLimit(Mutex<BTreeMap<DeviceId, usize>>);
+
+/// A request that is under way, until it is dropped.
+#[derive(Debug)]
+pub(super) struct DeviceRequest<'a>(&'a DeviceLimit, DeviceId);
+
+impl DeviceLimit {
+    /// Counts a request of a device until it is dropped; none if the device has too many.
+    pub fn begin(&self, device: DeviceId) -> Option<DeviceRequest<'_>> {
+        let mut counts = self.counts();
+        let count = counts.entry(device).or_default();
+        if *count == MAX_OF_ONE_DEVICE {
+            return None;
+        }
+        *count += 1;
+        Some(DeviceRequest(self, device))
+    }
+
+    fn counts(&self) -> MutexGuard<'_, BTreeMap<DeviceId, usize>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for DeviceRequest<'_> {
+    fn drop(&mut self) {
+        let mut counts = self.0.counts();
+        match counts.get_mut(&self.1) {
+            Some(count) if *count > 1 => *count -= 1,
+            _ => drop(counts.remove(&self.1)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::protocol::SigningKey;
+
+    #[test]
+    fn a_device_has_a_few_requests_under_way_and_takes_none_of_others() {
+        let device = || SigningKey::generate().unwrap().verifying_key().device();
+        let (limit, greedy, other) = (DeviceLimit::default(), device(), device());
+        let mut held: Vec<_> = (0..MAX_OF_ONE_DEVICE).map(|_| limit.begin(greedy).unwrap()).collect();
+        assert!(limit.begin(greedy).is_none());
+        assert!(limit.begin(other).is_some());
+        held.pop();
+        assert!(limit.begin(greedy).is_some());
+        held.clear();
+        assert!(limit.counts().is_empty());
+    }
+}
