@@ -16,6 +16,7 @@ mod progress;
 mod purge;
 mod push;
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use orco_runtime::bundle::{Bundle, OpenError};
@@ -106,6 +107,8 @@ struct Round<'r, 'a> {
     progress: SyncProgress,
     learner: Option<Learner>,
     warnings: Vec<String>,
+    /// Packs that the hub had, but lost.
+    lost: BTreeSet<ObjectDigest>,
     outcome: SyncOutcome,
 }
 
@@ -202,6 +205,7 @@ impl<'a> FleetDevice<'a> {
             progress: self.folder.progress()?,
             learner: None,
             warnings: Vec::new(),
+            lost: BTreeSet::new(),
             outcome: SyncOutcome::default(),
         };
         let ended = round.run();
@@ -233,7 +237,9 @@ impl Round<'_, '_> {
     fn run(&mut self) -> Result<(), SyncError> {
         self.open_current()?;
         let mut sent = self.report();
-        let mut target = self.send(&sent)?;
+        let asking = DeviceReport { pushed: self.pushed_packs(), ..sent.clone() };
+        let mut target = self.send(&asking)?;
+        self.lost = target.lost.iter().copied().collect();
         self.count_replays()?;
         if let Some(bundle) = target.bundle.clone() {
             let outcome = self.follow_bundle(&bundle)?.of_release(bundle.release);
@@ -326,6 +332,7 @@ impl Round<'_, '_> {
                 warnings,
             },
             outcomes: self.progress.outcomes.clone(),
+            pushed: Vec::new(),
         }
     }
 }

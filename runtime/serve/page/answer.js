@@ -1,7 +1,7 @@
 // What is this? The answer to a picture, how sure it is, and why.
 import { $, element, setText, sleep, small } from "./dom.js";
 import { message, percent, readable } from "./language.js";
-import { noPicture, picture as servicePicture } from "./pictures.js";
+import { noPicture, storedPicture } from "./pictures.js";
 import { api, call } from "./service.js";
 import { frame } from "./source.js";
 import { NO_ANSWER, store } from "./store.js";
@@ -102,7 +102,7 @@ function dropExplanation({ answer, files }) {
 function showExplanation({ explanation }) {
   $("why").hidden = !explanation;
   $("why-ask").setAttribute("aria-expanded", String(Boolean(explanation)));
-  $("why-list").replaceChildren(...(explanation ?? []).map(({ label, similarity, thumbnail }) =>
-    element("li", {}, thumbnail ? servicePicture(thumbnail) : noPicture(),
+  $("why-list").replaceChildren(...(explanation ?? []).map(({ label, similarity, shot, thumbnail }) =>
+    element("li", {}, thumbnail ? storedPicture(label, { id: shot }) : noPicture(),
       small(message("alike", { label, percent: percent(Math.max(0, similarity)) })))));
 }

@@ -4,7 +4,8 @@ import { showError, shownError } from "./dom.js";
 import { message, ofFile } from "./language.js";
 import { refusalText } from "./refusals.js";
 
-export const api = (path) => `/api/v1/${path}`;
+// Below the page's own address: a proxy may serve it under a path.
+export const api = (path) => `api/v1/${path}`;
 export const shotsPath = (label) => `shots/${encodeURIComponent(label)}`;
 export const classPath = (label) => `classes/${encodeURIComponent(label)}`;
 

@@ -39,11 +39,13 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Json<T> {
 
     async fn from_request(request: Request, state: &S) -> Result<Self, Refusal> {
         let bytes = Bytes::from_request(request, state).await.map_err(|_| Refusal::broken_off())?;
+        // Windows' programs begin their files with it (RFC 8259, section 8.1).
+        let text = bytes.strip_prefix("\u{feff}".as_bytes()).unwrap_or(&bytes);
         // The decoder would name a type of ours.
-        if bytes.trim_ascii_start().first().is_some_and(|first| *first != b'{') {
+        if text.trim_ascii_start().first() != Some(&b'{') {
             return Err(Refusal::bad_request("the request must be a JSON object: {...}"));
         }
-        serde_json::from_slice(&bytes).map(Self).map_err(|error| Refusal::bad_request(format!("the request: {error}")))
+        serde_json::from_slice(text).map(Self).map_err(|error| Refusal::bad_request(format!("the request: {error}")))
     }
 }
 

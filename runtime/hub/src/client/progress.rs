@@ -37,6 +37,13 @@ pub(super) struct PushedClass {
     pub pictures: bool,
 }
 
+impl PushedClass {
+    /// Whether it is that class with these shots.
+    pub fn is(&self, label: &str, content: ObjectDigest) -> bool {
+        self.content == content && label::same(&self.label, label)
+    }
+}
+
 /// A release that the device refused for good.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct RefusedRelease {
@@ -75,14 +82,20 @@ impl SyncProgress {
     }
 
     /// Remembers a class that was pushed. Of each label the newest few count: an undone change brings back an earlier
-    /// one.
+    /// one. One that the hub lost is pushed again, and counts once.
     pub fn remember_pushed(&mut self, class: PushedClass) {
+        self.pushed.retain(|pushed| !pushed.is(&class.label, class.content));
         let same: Vec<usize> =
             (0..self.pushed.len()).filter(|&index| label::same(&self.pushed[index].label, &class.label)).collect();
         if let Some(oldest) = same.first().filter(|_| same.len() >= MAX_PUSHED) {
             self.pushed.remove(*oldest);
         }
         self.pushed.push(class);
+    }
+
+    /// A class with these shots, if it was pushed.
+    pub fn pushed(&self, label: &str, content: ObjectDigest) -> Option<&PushedClass> {
+        self.pushed.iter().find(|pushed| pushed.is(label, content))
     }
 
     /// Remembers a pack that was learned, in the place of an earlier one of its label.

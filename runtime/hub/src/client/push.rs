@@ -11,7 +11,7 @@ use super::connection::Call;
 use super::content::class_content;
 use super::error::SyncError;
 use super::progress::PushedClass;
-use crate::protocol::{MAX_PACK, ObjectDigest, PACKS, Received, RefusalKind};
+use crate::protocol::{MAX_CLASSES, MAX_PACK, ObjectDigest, PACKS, Received, RefusalKind};
 
 /// Which classes a device may share.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -36,7 +36,20 @@ impl SharedClasses {
 }
 
 impl Round<'_, '_> {
-    /// Pushes classes that were taught here and are not pushed as they are now.
+    /// Packs that were pushed of what may be shared as it is now, whether the hub still has them or not.
+    pub(super) fn pushed_packs(&self) -> Vec<ObjectDigest> {
+        let Some(learner) = self.learner.as_ref().filter(|_| !self.progress.pushed.is_empty()) else {
+            return Vec::new();
+        };
+        let labels = learner.state().classes.iter().map(|class| &class.label);
+        let packs = labels.filter(|label| self.device.settings.shared.includes(label)).filter_map(|label| {
+            let content = class_content(learner, label)?;
+            Some(self.progress.pushed(label, content)?.pack)
+        });
+        packs.take(MAX_CLASSES).collect()
+    }
+
+    /// Pushes classes that were taught here and are not pushed as they are now, or that the hub lost since.
     pub(super) fn push_classes(&mut self) -> Result<(), SyncError> {
         let Some(mut learner) = self.learner.take() else { return Ok(()) };
         let pushed = self.push_all(&mut learner);
@@ -51,9 +64,8 @@ impl Round<'_, '_> {
             if self.is_from_channel(learner, label) {
                 continue;
             }
-            let is_same = |pushed: &PushedClass| pushed.content == content && label::same(&pushed.label, label);
-            let known = self.progress.pushed.iter().find(|pushed| is_same(pushed)).cloned();
-            let class = match known {
+            let known = self.progress.pushed(label, content).filter(|pushed| !self.lost.contains(&pushed.pack));
+            let class = match known.cloned() {
                 Some(class) => class,
                 None => match self.push_class(learner, label, content)? {
                     Some(class) => class,
@@ -62,7 +74,7 @@ impl Round<'_, '_> {
             };
             if self.device.settings.share_pictures && !class.pictures {
                 self.push_pictures(learner, label, &class)?;
-                if let Some(pushed) = self.progress.pushed.iter_mut().find(|pushed| is_same(pushed)) {
+                if let Some(pushed) = self.progress.pushed.iter_mut().find(|pushed| pushed.is(label, content)) {
                     pushed.pictures = true;
                 }
                 self.keep_progress()?;

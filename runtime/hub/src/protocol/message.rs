@@ -51,6 +51,10 @@ pub struct DeviceReport {
     pub health: DeviceHealth,
     /// What became of the releases of its channel.
     pub outcomes: Vec<ReleaseOutcome>,
+    /// Packs that it pushed, of what it may share as it is now: the hub answers which of them it lost. Told once in a
+    /// round.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub pushed: Vec<ObjectDigest>,
 }
 
 /// The bundle that a device runs with.
@@ -99,6 +103,9 @@ pub struct ChannelTarget {
     pub bundle: Option<BundleTarget>,
     /// Packs of that bundle, or of the device's own where the channel names none; one for each label.
     pub packs: Vec<PackTarget>,
+    /// Packs that the device says it pushed, but that the hub does not have, as after a backup of it was restored.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub lost: Vec<ObjectDigest>,
 }
 
 /// A bundle that a device should run with.

@@ -13,9 +13,9 @@ use tokio::time::timeout;
 use super::{HEAD_TIMEOUT, HubService, blocking, stranger};
 use crate::error::HubError;
 use crate::protocol::{
-    AnswerHead, BODY, ByteRange, DEVICE, DeviceReport, ENROL, Enrolment, MAX_CLASSES, MAX_ENROLMENT, MAX_LABEL,
-    MAX_MESSAGE, MAX_PACK, MAX_PICTURE, MAX_RELEASES, MAX_TEXT, MAX_WARNINGS, OBJECTS, ObjectDigest, PACKS, REPORT,
-    RefusalKind, RequestHead, SEQUENCE, SIGNATURE, Signature, body_time,
+    AnswerHead, BODY, ByteRange, ChannelTarget, DEVICE, DeviceReport, ENROL, Enrolment, MAX_CLASSES, MAX_ENROLMENT,
+    MAX_LABEL, MAX_MESSAGE, MAX_PACK, MAX_PICTURE, MAX_RELEASES, MAX_TEXT, MAX_WARNINGS, OBJECTS, ObjectDigest, PACKS,
+    REPORT, RefusalKind, RequestHead, SEQUENCE, SIGNATURE, Signature, body_time,
 };
 use crate::store::{HubStore, StoredAnswer, now};
 
@@ -155,17 +155,20 @@ fn act(
 fn report(store: &HubStore, head: &RequestHead, body: &[u8]) -> Result<Option<StoredAnswer>, HubError> {
     let report = serde_json::from_slice::<DeviceReport>(body).ok().filter(is_bounded);
     store.answer_once(head, now(), |transaction| {
-        let Some(report) = report else {
+        let Some(mut report) = report else {
             return Ok(StoredAnswer::refusal(RefusalKind::Invalid, "the report is none, or lists too much"));
         };
+        let pushed = std::mem::take(&mut report.pushed);
         HubStore::keep_report(transaction, &head.device, &report)?;
-        Ok(StoredAnswer::json(&HubStore::target(transaction, &head.device, &report)?))
+        let target = HubStore::target(transaction, &head.device, &report)?;
+        Ok(StoredAnswer::json(&ChannelTarget { lost: store.lost_packs(transaction, &pushed)?, ..target }))
     })
 }
 
 fn is_bounded(report: &DeviceReport) -> bool {
     let (health, short) = (&report.health, |text: &String| text.len() <= MAX_TEXT);
     report.classes.len() <= MAX_CLASSES
+        && report.pushed.len() <= MAX_CLASSES
         && report.outcomes.len() <= 2 * MAX_RELEASES
         && health.warnings.len() <= MAX_WARNINGS
         && health.warnings.iter().chain([&report.version]).all(short)

@@ -3,7 +3,7 @@
 use orco_runtime::pack::{self, Pack};
 use orco_runtime::state::sentence::with_causes;
 use orco_runtime::store::kept_pictures;
-use rusqlite::{OptionalExtension, Row, Transaction, params};
+use rusqlite::{Connection, OptionalExtension, Row, Transaction, params};
 
 use super::{HubStore, StoredAnswer, UnixSeconds};
 use crate::error::HubError;
@@ -109,6 +109,26 @@ impl HubStore {
         )?;
         let pictures = query.query_map([], |row| Ok(SharedPicture { label: row.get(0)?, digest: row.get(1)? }))?;
         Ok(pictures.collect::<Result<_, _>>()?)
+    }
+
+    /// Those of some packs that the hub does not have, or not their bytes.
+    ///
+    /// # Errors
+    /// [`HubError::Database`] if that cannot be read.
+    pub(crate) fn lost_packs(
+        &self,
+        connection: &Connection,
+        packs: &[ObjectDigest],
+    ) -> Result<Vec<ObjectDigest>, HubError> {
+        let mut query = connection.prepare_cached("SELECT EXISTS (SELECT 1 FROM pack WHERE digest = ?1)")?;
+        let mut lost = Vec::new();
+        for pack in packs {
+            let is_known: bool = query.query_row([pack], |row| row.get(0))?;
+            if !is_known || !self.objects().holds(pack) {
+                lost.push(*pack);
+            }
+        }
+        Ok(lost)
     }
 
     /// Keeps a pack that a device pushes. The same pack counts once, whoever pushes it.

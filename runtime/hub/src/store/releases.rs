@@ -333,7 +333,8 @@ impl HubStore {
         }
         // In the order of release: devices learn them so.
         packs.reverse();
-        Ok(ChannelTarget { bundle: bundle.map(|release| bundle_target(connection, release)).transpose()?, packs })
+        let bundle = bundle.map(|release| bundle_target(connection, release)).transpose()?;
+        Ok(ChannelTarget { bundle, packs, lost: Vec::new() })
     }
 
     /// Whether a device may read an object: one that its channel holds.

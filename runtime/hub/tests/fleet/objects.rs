@@ -1,5 +1,7 @@
 //! Objects that are damaged or gone on the hub.
 
+use std::path::Path;
+
 use orco_hub::merge::SameLabel;
 use orco_hub::rollout::DEFAULT_CHANNEL;
 
@@ -52,4 +54,41 @@ fn an_object_that_is_damaged_or_gone_keeps_no_other_back() {
     std::fs::write(&object, whole).unwrap();
     assert_eq!(taker.sync(&mut fleet.network()).imported, ["mug"]);
     assert_eq!(reported(), "");
+}
+
+/// A hub whose folder was restored from a backup, and one that lost the file alone.
+#[test]
+fn a_pack_that_the_hub_lost_is_pushed_again() {
+    let fleet = Fleet::new();
+    let (giver, hub) = (fleet.device("giver"), &fleet.hub);
+    giver.enrol(&mut fleet.network(), &hub.store(), DEFAULT_CHANNEL);
+    giver.teach("mug", 1);
+    hub.kill();
+    let backup = fleet.folder.path().join("backup");
+    copy_files(&hub.folder, &backup);
+    hub.restart();
+    let pushed = || giver.sync(&mut fleet.network()).pushed;
+    assert_eq!((pushed(), pushed()), (vec!["mug".to_owned()], Vec::new()));
+    hub.kill();
+    std::fs::remove_dir_all(&hub.folder).unwrap();
+    copy_files(&backup, &hub.folder);
+    assert!(hub.store().packs().unwrap().is_empty());
+    hub.restart();
+    assert_eq!((pushed(), pushed()), (vec!["mug".to_owned()], Vec::new()), "restored");
+    let store = hub.store();
+    let packs = store.packs().unwrap();
+    assert_eq!(packs.len(), 1);
+    let object = store.objects().path(&packs[0].digest);
+    std::fs::remove_file(&object).unwrap();
+    assert_eq!((pushed(), pushed()), (vec!["mug".to_owned()], Vec::new()), "without the file");
+    assert!(object.is_file());
+}
+
+/// Copies the files of a folder, but none of its folders.
+fn copy_files(from: &Path, to: &Path) {
+    std::fs::create_dir(to).unwrap();
+    let entries = std::fs::read_dir(from).unwrap().map(|entry| entry.unwrap().path());
+    for file in entries.filter(|path| path.is_file()) {
+        std::fs::copy(&file, to.join(file.file_name().unwrap())).unwrap();
+    }
 }

@@ -1,11 +1,12 @@
 // Failures of requests: each is said where people look.
 import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
 import test, { afterEach, beforeEach, mock } from "node:test";
 
 import { showError } from "../dom.js";
 import { message, setLanguage } from "../language.js";
 import { problem } from "../problems.js";
-import { call, takeTokenFromAddress } from "../service.js";
+import { api, call, takeTokenFromAddress } from "../service.js";
 
 // A browser's storage.
 function storage() {
@@ -163,4 +164,12 @@ test("a request that its caller ends early fails, without a word where it is qui
   abort.abort();
   await assert.rejects(request, { name: "AbortError" });
   assert.equal(shown(), "");
+});
+
+test("behind a proxy that serves the page under a path, all of it is asked for there", () => {
+  const page = "https://house.example/door3/";
+  assert.equal(new URL(api("status"), page).href, `${page}api/v1/status`);
+  const html = readFileSync(new URL("../index.html", import.meta.url), "utf8");
+  const places = [...html.matchAll(/(?:src|href)="([^"#]+)"/g)].map(([, place]) => new URL(place, page).href);
+  assert.ok(places.length && places.every((place) => place.startsWith(page)), places.join(" "));
 });

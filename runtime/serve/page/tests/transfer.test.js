@@ -43,7 +43,7 @@ test("a class is sent as it is, with the token", async () => {
   answers = [{ label: "mug" }];
   assert.equal(await importFile(pack()), message("imported", { label: "mug" }));
   const [{ path, method, headers, text }] = sent;
-  assert.deepEqual([path, method, text], ["/api/v1/import", "POST", "a pack"]);
+  assert.deepEqual([path, method, text], ["api/v1/import", "POST", "a pack"]);
   assert.deepEqual(headers, { Authorization: "Bearer secret", "Content-Type": "application/octet-stream" });
 });
 

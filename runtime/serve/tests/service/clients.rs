@@ -47,6 +47,19 @@ fn a_client_of_http_1_0_need_not_name_the_host() {
     assert_eq!((refused.status, refused.error().contains("host")), (400, true), "{}", refused.text());
 }
 
+/// `Out-File -Encoding utf8` of PowerShell writes a byte order mark first.
+#[test]
+fn a_file_of_windows_is_json_and_a_body_that_is_missing_is_asked_for() {
+    let (_state, service) = Running::fresh();
+    let undo =
+        |body: &str| service.ask("POST", "/api/v1/undo", &[("Content-Type", "application/json")], body.as_bytes());
+    assert_eq!(undo("\u{feff}{}\r\n").status, 409, "there is nothing to undo");
+    for body in ["", "\r\n", "\u{feff}", "\u{feff}\u{feff}{}", "[]"] {
+        let refused = undo(body);
+        assert_eq!((refused.status, refused.error().contains("must be a JSON object")), (400, true), "{body:?}");
+    }
+}
+
 /// Most clients send all of a body before they read the answer.
 #[test]
 fn whoever_sends_a_body_that_is_refused_can_send_all_of_it_and_sees_why() {
