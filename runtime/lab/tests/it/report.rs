@@ -273,6 +273,26 @@ fn figures_and_pages_of_results_replace_nothing_else() {
 }
 
 #[test]
+fn each_bundle_has_a_page_of_its_own_whatever_its_recipe_calls_it() {
+    let (folder, micro) = (tempfile::tempdir().unwrap(), models().join("cifar100-micro"));
+    let manifest = fs::read_to_string(micro.join("manifest.toml")).unwrap();
+    let renamed = manifest.replace("name = \"cifar100-micro\"", "name = \"../paper\"");
+    assert_ne!(renamed, manifest);
+    for bundle in ["own data", "paper", "seed-2"] {
+        let report = folder.path().join(bundle).join("report");
+        fs::create_dir_all(&report).unwrap();
+        fs::copy(micro.join("report/report.json"), report.join("report.json")).unwrap();
+        fs::write(folder.path().join(bundle).join("manifest.toml"), &renamed).unwrap();
+    }
+    let pages = ResultsPages::read(folder.path()).unwrap().pages();
+    let names: Vec<&str> = pages.iter().map(|(name, _)| name.as_str()).collect();
+    assert_eq!(names, ["bundles.md", "paper.md", "own data.md", "paper-bundle.md", "seed-2.md"]);
+    for link in ["own%20data.md", "paper-bundle.md", "seed-2.md"] {
+        assert!(pages[0].1.contains(&format!("| [../paper]({link}) |")), "{}", pages[0].1);
+    }
+}
+
+#[test]
 fn pictures_of_an_earlier_report_go_and_others_stay() {
     let folder = tempfile::tempdir().unwrap();
     let pictures = folder.path().join("pictures");
