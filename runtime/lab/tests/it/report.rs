@@ -13,6 +13,7 @@ use orco_lab::phase3_ablations::Phase3Ablations;
 use orco_lab::published::{PaperReading, PaperTable, ROWS};
 use orco_lab::question::Question;
 use orco_lab::report::{BundleReport, figures, prepare};
+use orco_lab::results::Results;
 use orco_lab::results_pages::ResultsPages;
 use orco_lab::{Measurement, System};
 use orco_runtime::bundle::Bundle;
@@ -87,6 +88,27 @@ fn cards_say_what_their_tables_and_reports_say() {
             assert_eq!(measured, [means[0], means[1]], "{}", bundle.display());
         }
     }
+}
+
+/// An ablation of the default answer begins with what a device does, which reports measure too: measurements that an
+/// older program kept would differ.
+#[test]
+fn ablations_of_the_answer_begin_with_the_numbers_of_the_report() {
+    let mut compared = 0;
+    for report in shipped() {
+        let Ok(text) = fs::read_to_string(report.join("ablations/answer.json")) else { continue };
+        let ablated: Results = serde_json::from_str(&text).unwrap();
+        let measured = BundleReport::read(&report).unwrap().results;
+        assert_eq!((ablated.draws, ablated.seed), (measured.draws, measured.seed), "{}", report.display());
+        let [default, device] =
+            [(&ablated, "default"), (&measured, System::DEVICE.name())].map(|(of, name)| of.summary(name).unwrap());
+        for (metric, Spread { mean, .. }) in default.totals() {
+            let other = device.total(metric).unwrap().mean;
+            assert!((mean - other).abs() < 0.01, "{}: {}, {mean} and {other}", report.display(), metric.name());
+        }
+        compared += 1;
+    }
+    assert!(compared > 0);
 }
 
 /// Those of large features take long, and are left to the long trials.
