@@ -5,6 +5,8 @@ use core::fmt;
 use orco_state::target::argmax;
 use serde::{Deserialize, Serialize};
 
+use crate::spread::two_decimals;
+
 /// One session's accuracies, in percent.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SessionAccuracy {
@@ -51,7 +53,7 @@ pub fn harmonic_mean(base: f64, inc: f64) -> f64 {
 
 /// A percentage with two decimals, `-` where there is none.
 pub fn percent_or_dash(percent: Option<f64>) -> String {
-    percent.map_or_else(|| "-".to_string(), |percent| std::format!("{percent:.2}"))
+    percent.map_or_else(|| "-".to_string(), two_decimals)
 }
 
 /// What an image says about the border between base classes and new ones.

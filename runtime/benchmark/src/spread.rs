@@ -13,12 +13,18 @@ pub struct Spread {
 
 impl fmt::Display for Spread {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { mean, deviation } = self;
+        let (mean, deviation) = (two_decimals(self.mean), self.deviation);
         match deviation {
-            Some(deviation) => f.pad(&std::format!("{mean:.2} ± {deviation:.2}")),
-            None => f.pad(&std::format!("{mean:.2}")),
+            Some(deviation) => f.pad(&std::format!("{mean} ± {deviation:.2}")),
+            None => f.pad(&mean),
         }
     }
+}
+
+/// A number with two decimals; one that rounds to 0 has no sign.
+pub fn two_decimals(value: f64) -> String {
+    let text = std::format!("{value:.2}");
+    if text == "-0.00" { text[1..].to_owned() } else { text }
 }
 
 /// Their mean; of none, not a number.
@@ -42,4 +48,19 @@ pub fn deviation(values: &[f64]) -> f64 {
 pub fn median(mut values: Vec<f64>) -> Option<f64> {
     values.sort_by(f64::total_cmp);
     values.get(values.len() / 2).copied()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_rounds_to_nothing_has_no_sign() {
+        let shown = |mean, deviation| Spread { mean, deviation }.to_string();
+        assert_eq!([shown(-1.4e-14, None), shown(-0.0, Some(0.0))], ["0.00", "0.00 ± 0.00"]);
+        assert_eq!(
+            [shown(-0.004, None), shown(-0.006, None), shown(-10.0, Some(1.0))],
+            ["0.00", "-0.01", "-10.00 ± 1.00"]
+        );
+    }
 }

@@ -90,8 +90,28 @@ pub enum ResultsPagesError {
     },
 }
 
+/// Names of the pages that are about several bundles.
+const SHARED_PAGES: [&str; 4] = ["bundles", "paper", "ablations", "scenes"];
+
+/// The page of the bundle in a folder of that name, without `.md`. Folders of one place differ, where recipes may give
+/// bundles the same name, or one that leads elsewhere.
+fn page_name(folder: &str) -> String {
+    if SHARED_PAGES.contains(&folder) { format!("{folder}-bundle") } else { folder.to_owned() }
+}
+
+/// A file's name as Markdown links to it.
+fn link(name: &str) -> String {
+    let escaped = |byte: u8| match byte {
+        b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' => char::from(byte).to_string(),
+        _ => format!("%{byte:02X}"),
+    };
+    name.bytes().map(escaped).collect()
+}
+
 /// A bundle with its report, and what else was measured on it.
 struct MeasuredBundle {
+    /// Its page, without `.md`.
+    page_name: String,
     manifest: Manifest,
     report: BundleReport,
     ablations: Vec<AblationResults>,
@@ -127,9 +147,10 @@ impl ResultsPages {
             let manifest = Manifest::parse(&text)
                 .map_err(|source| ResultsPagesError::Manifest { path: bundle.clone(), source })?;
             let (ablations, scenes) = (ablations::read(&bundle)?, scenes::read(&bundle)?);
-            bundles.push(MeasuredBundle { manifest, report, ablations, scenes });
+            let page_name = page_name(&bundle.file_name().unwrap_or_default().to_string_lossy());
+            bundles.push(MeasuredBundle { page_name, manifest, report, ablations, scenes });
         }
-        bundles.sort_by(|a, b| a.manifest.name.cmp(&b.manifest.name));
+        bundles.sort_by(|a, b| (&a.manifest.name, &a.page_name).cmp(&(&b.manifest.name, &b.page_name)));
         Ok(Self { bundles })
     }
 
@@ -139,26 +160,27 @@ impl ResultsPages {
             vec![("bundles.md".to_owned(), self.overview()), ("paper.md".to_owned(), self.beside_the_paper())];
         pages.extend(ablations::page(&self.bundles).map(|page| ("ablations.md".to_owned(), page)));
         pages.extend(scenes::page(&self.bundles).map(|page| ("scenes.md".to_owned(), page)));
-        pages.extend(self.bundles.iter().map(|bundle| (format!("{}.md", bundle.manifest.name), bundle.page())));
+        pages.extend(self.bundles.iter().map(|bundle| (format!("{}.md", bundle.page_name), bundle.page())));
         pages
     }
 
     fn overview(&self) -> String {
         let mut text = format!("{NOTE}# Released bundles\n\n");
         text += "| bundle | backbone | parameters | multiply-adds per image | aHM | aACC | area |\n|---|---|---|---|---|---|---|\n";
-        for MeasuredBundle { manifest, report, .. } in &self.bundles {
+        for MeasuredBundle { page_name, manifest, report, .. } in &self.bundles {
             let Some(ours) = report.results.summary(System::DEVICE.name()) else { continue };
             let backbone = &manifest.backbone;
             let [ahm, aacc, area] = [Metric::Ahm, Metric::Aacc, Metric::Area].map(|metric| ours.cell(metric));
             let _ = writeln!(
                 text,
-                "| [{name}]({name}.md) | {} at {}x{} | {:.2} M | {} | {ahm} | {aacc} | {area} |",
+                "| [{}]({}.md) | {} at {}x{} | {:.2} M | {} | {ahm} | {aacc} | {area} |",
+                manifest.name,
+                link(page_name),
                 backbone.architecture,
                 manifest.preprocessing.width,
                 manifest.preprocessing.height,
                 backbone.parameters as f64 / 1e6,
                 millions(backbone.multiply_adds),
-                name = manifest.name,
             );
         }
         text += "\nDefault answers of each bundle beside the simplest rivals on the same features, aHM / aACC:\n\n| bundle | device |";

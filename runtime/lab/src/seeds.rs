@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use orco_benchmark::benchmark::Benchmark;
 use orco_benchmark::csv::csv_quoted;
-use orco_benchmark::spread::Spread;
+use orco_benchmark::spread::{Spread, two_decimals};
 use orco_benchmark::{
     AccuracyEstimateError, AccuracyEstimateErrors, Draw, Metric, SessionAccuracy, Summary, summarise,
 };
@@ -237,9 +237,10 @@ impl SeedStatistic {
 impl fmt::Display for SeedStatistic {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { mean, draws, seeds, .. } = self;
+        let mean = two_decimals(*mean);
         match draws {
-            Some(draws) => write!(f, "{mean:.2} ± {draws:.2} ± {seeds:.2}"),
-            None => write!(f, "{mean:.2} ± - ± {seeds:.2}"),
+            Some(draws) => write!(f, "{mean} ± {draws:.2} ± {seeds:.2}"),
+            None => write!(f, "{mean} ± - ± {seeds:.2}"),
         }
     }
 }

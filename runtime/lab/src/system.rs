@@ -178,6 +178,26 @@ impl System {
         Self::every().find(|system| system.name() == name)
     }
 
+    /// Those of a list of names with commas between, in its order, each once. Names hold commas themselves: where
+    /// several fit, the longest counts.
+    ///
+    /// # Errors
+    /// The first part of the list that no name begins with.
+    pub fn listed(list: &str) -> Result<Vec<Self>, &str> {
+        let parts: Vec<&str> = list.split(',').map(str::trim).collect();
+        let mut systems = Vec::new();
+        let mut at = 0;
+        while at < parts.len() {
+            let named = |end: usize| Some((end, Self::named(&parts[at..end].join(", "))?));
+            let (end, system) = (at + 1..=parts.len()).rev().find_map(named).ok_or(parts[at])?;
+            if !systems.contains(&system) {
+                systems.push(system);
+            }
+            at = end;
+        }
+        Ok(systems)
+    }
+
     /// Those that stand for a row of the paper's tables.
     pub fn of_row(row: &PaperRow) -> impl Iterator<Item = Self> {
         Self::every().filter(|system| system.spec.method.paper_row == Some(row.name))
@@ -233,6 +253,22 @@ pub(crate) fn clean(class: &NewClass, inputs: usize) -> Vec<f32> {
 mod tests {
     use super::*;
     use crate::published::ROWS;
+
+    #[test]
+    fn every_system_can_be_named_in_a_list() {
+        fn named(list: &str) -> Result<Vec<&'static str>, &str> {
+            System::listed(list).map(|systems| systems.into_iter().map(System::name).collect())
+        }
+        let all: Vec<&str> = System::every().map(System::name).collect();
+        assert_eq!(named(&all.join(",")), Ok(all));
+        assert_eq!(
+            named("OrCo, published program , ncm + border"),
+            Ok(vec!["OrCo, published program", "ncm + border"])
+        );
+        assert_eq!(named("device,keep-base"), Ok(vec!["device, keep-base"]));
+        assert_eq!(named("ncm,device,ncm"), Ok(vec!["ncm", "device"]));
+        assert_eq!([named("device,knn"), named("keep-base"), named("ncm,")], [Err("knn"), Err("keep-base"), Err("")]);
+    }
 
     #[test]
     fn a_row_of_the_paper_has_a_system_of_ours_or_is_trained_elsewhere() {

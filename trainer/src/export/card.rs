@@ -5,7 +5,7 @@ use std::fmt::Write;
 
 use anyhow::Result;
 use orco_benchmark::benchmark::{Benchmark, SEED};
-use orco_benchmark::spread::median;
+use orco_benchmark::spread::{median, two_decimals};
 use orco_benchmark::{Metric, Summary, percent_or_dash, summarise};
 use orco_core::config::MethodConfig;
 use orco_core::loss::contrast::ContrastForm;
@@ -232,13 +232,13 @@ fn systems(text: &mut String, measured: &[Summary]) -> Result<()> {
     for summary in measured {
         writeln!(
             text,
-            "| {} | {} | {} | {} | {:.2} | {:.2} |",
+            "| {} | {} | {} | {} | {} | {} |",
             summary.name,
             summary.cell(Metric::Ahm),
             summary.cell(Metric::Aacc),
             percent_or_dash(summary.area),
-            summary.base_decay,
-            summary.performance_decay
+            two_decimals(summary.base_decay),
+            two_decimals(summary.performance_decay)
         )?;
     }
     Ok(())

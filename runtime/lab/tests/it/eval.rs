@@ -138,7 +138,11 @@ fn the_bundle_reaches_what_it_must_on_the_benchmark_file() {
     assert_eq!(device["sessions"][0], imprint["sessions"][0]);
     eval.refused(&["--preset", "fast"], "there is no preset \"fast\"");
     let unknown = eval.command(&["--systems", "device,knn"]).output().unwrap();
-    assert!(unknown.status.code() == Some(2) && said(&unknown).contains("known are device, "), "{}", said(&unknown));
+    assert!(
+        unknown.status.code() == Some(2) && said(&unknown).contains("known are device; device, keep-base; "),
+        "{}",
+        said(&unknown)
+    );
 }
 
 /// Preset `edge`: at most a fifth of the arithmetic of `published`, and an aHM at most 0.3 below.
@@ -245,6 +249,11 @@ fn a_result_replaces_results_alone() {
         eval.refused(&[option, manifest.to_str().unwrap()], "cannot write");
     }
     assert_eq!(fs::read(&photograph).unwrap(), b"\xff\xd8 a photograph");
+    let both = eval.folder.path().join("both");
+    let both = both.to_str().unwrap();
+    eval.refused(&["--csv", both, "--json", both], "--csv and --json name the same file");
+    eval.refused(&["--csv", "-"], "--csv writes a file, not standard output");
+    assert!(!Path::new("-").exists() && !Path::new(both).exists());
     let report = eval.folder.path().join("report.json");
     fs::write(&report, b"{}").unwrap();
     eval.refused(&["--json", report.to_str().unwrap()], "it holds something else than a result");

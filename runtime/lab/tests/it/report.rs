@@ -13,6 +13,7 @@ use orco_lab::phase3_ablations::Phase3Ablations;
 use orco_lab::published::{PaperReading, PaperTable, ROWS};
 use orco_lab::question::Question;
 use orco_lab::report::{BundleReport, figures, prepare};
+use orco_lab::results::Results;
 use orco_lab::results_pages::ResultsPages;
 use orco_lab::{Measurement, System};
 use orco_runtime::bundle::Bundle;
@@ -87,6 +88,27 @@ fn cards_say_what_their_tables_and_reports_say() {
             assert_eq!(measured, [means[0], means[1]], "{}", bundle.display());
         }
     }
+}
+
+/// An ablation of the default answer begins with what a device does, which reports measure too: measurements that an
+/// older program kept would differ.
+#[test]
+fn ablations_of_the_answer_begin_with_the_numbers_of_the_report() {
+    let mut compared = 0;
+    for report in shipped() {
+        let Ok(text) = fs::read_to_string(report.join("ablations/answer.json")) else { continue };
+        let ablated: Results = serde_json::from_str(&text).unwrap();
+        let measured = BundleReport::read(&report).unwrap().results;
+        assert_eq!((ablated.draws, ablated.seed), (measured.draws, measured.seed), "{}", report.display());
+        let [default, device] =
+            [(&ablated, "default"), (&measured, System::DEVICE.name())].map(|(of, name)| of.summary(name).unwrap());
+        for (metric, Spread { mean, .. }) in default.totals() {
+            let other = device.total(metric).unwrap().mean;
+            assert!((mean - other).abs() < 0.01, "{}: {}, {mean} and {other}", report.display(), metric.name());
+        }
+        compared += 1;
+    }
+    assert!(compared > 0);
 }
 
 /// Those of large features take long, and are left to the long trials.
@@ -270,6 +292,26 @@ fn figures_and_pages_of_results_replace_nothing_else() {
     assert!(!refused.status.success() && said.contains("holds something else than a page of results"), "{said}");
     assert_eq!(fs::read_to_string(&page).unwrap(), "mine");
     assert!(!pages.join("bundles.md").exists(), "pages were written before all were looked at");
+}
+
+#[test]
+fn each_bundle_has_a_page_of_its_own_whatever_its_recipe_calls_it() {
+    let (folder, micro) = (tempfile::tempdir().unwrap(), models().join("cifar100-micro"));
+    let manifest = fs::read_to_string(micro.join("manifest.toml")).unwrap();
+    let renamed = manifest.replace("name = \"cifar100-micro\"", "name = \"../paper\"");
+    assert_ne!(renamed, manifest);
+    for bundle in ["own data", "paper", "seed-2"] {
+        let report = folder.path().join(bundle).join("report");
+        fs::create_dir_all(&report).unwrap();
+        fs::copy(micro.join("report/report.json"), report.join("report.json")).unwrap();
+        fs::write(folder.path().join(bundle).join("manifest.toml"), &renamed).unwrap();
+    }
+    let pages = ResultsPages::read(folder.path()).unwrap().pages();
+    let names: Vec<&str> = pages.iter().map(|(name, _)| name.as_str()).collect();
+    assert_eq!(names, ["bundles.md", "paper.md", "own data.md", "paper-bundle.md", "seed-2.md"]);
+    for link in ["own%20data.md", "paper-bundle.md", "seed-2.md"] {
+        assert!(pages[0].1.contains(&format!("| [../paper]({link}) |")), "{}", pages[0].1);
+    }
 }
 
 #[test]

@@ -10,6 +10,7 @@ use std::path::{Component, Path};
 
 use super::DataError;
 use super::listing::{ListedImage, Listing};
+use super::lists::without_mark;
 
 /// What is said beside a file that is missing.
 const LAYOUT: &str = "the folder must hold images, images.txt, image_class_labels.txt and train_test_split.txt";
@@ -86,7 +87,7 @@ fn read<T>(
     let path = folder.join(name);
     let text = fs::read_to_string(&path).map_err(DataError::read(&path, LAYOUT))?;
     let mut values = BTreeMap::new();
-    for (line, text) in text.lines().enumerate().filter(|(_, text)| !text.trim().is_empty()) {
+    for (line, text) in without_mark(&text).lines().enumerate().filter(|(_, text)| !text.trim().is_empty()) {
         let parsed = text
             .trim()
             .split_once(char::is_whitespace)
@@ -117,7 +118,7 @@ mod tests {
         write("image_class_labels.txt", "1 1\n2 2\n3 2\n");
         let missing = list(folder.path()).unwrap_err().to_string();
         assert!(missing.contains("train_test_split.txt: ") && missing.contains("the folder must hold"), "{missing}");
-        write("train_test_split.txt", "1 1\n2 1\n3 0\n");
+        write("train_test_split.txt", "\u{feff}1 1\r\n2 1\r\n3 0\r\n");
         let listing = list(folder.path()).unwrap();
         assert_eq!(listing.class_names, ["Black footed Albatross", "Auk"]);
         assert_eq!((listing.train.len(), listing.test.len()), (2, 1));

@@ -68,6 +68,18 @@ pub enum DataError {
         /// How many there are.
         actual: usize,
     },
+    /// An image is to be trained on and measured on.
+    #[error(
+        "{} names {name}, which train.csv names too; take it out of one of them: accuracy on what was trained on says \
+         nothing",
+        path.display()
+    )]
+    TrainedOn {
+        /// The list of test images.
+        path: PathBuf,
+        /// `class/file` of the image.
+        name: String,
+    },
     /// An image cannot be decoded.
     #[error("the image {} {reason}; repair or remove it, or leave such images out with --skip-broken", path.display())]
     Image {

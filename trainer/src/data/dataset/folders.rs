@@ -39,7 +39,7 @@ pub(super) fn list(
         ignored(folder, test_share)?.iter().for_each(|warning| log::warn!("{warning}"));
         let class_names = reader.subfolders(&trained)?;
         if let Some(stranger) = reader.subfolders(&tested)?.into_iter().find(|class| !class_names.contains(class)) {
-            let path = tested.join(stranger);
+            let path = trained.join(stranger);
             return Err(DataError::Count { path, what: "training images", expected: "1 or more".into(), actual: 0 });
         }
         let train = reader.entries(&trained, &class_names)?;
@@ -212,7 +212,7 @@ mod tests {
         assert_eq!(names, [("cat/1.jpeg", 0), ("dog/1.png", 1), ("dog/2.JPG", 1), ("dog/3.WebP", 1)]);
         assert_eq!((listing.test.len(), listing.test[0].label), (1, 1));
         touch(root, &["test/fox/9.png"]);
-        assert!(list(root, None, 1).unwrap_err().to_string().contains("test/fox holds 0 training images"));
+        assert!(list(root, None, 1).unwrap_err().to_string().contains("train/fox holds 0 training images"));
     }
 
     #[test]

@@ -3,7 +3,8 @@
 //! `session_1.txt` is the base session, `session_2.txt` the first incremental one. A line is the number of a training
 //! image (CIFAR-100), or its path, such as `MINI-ImageNet/train/n01532829/n0153282900000792.jpg` or
 //! `CUB_200_2011/images/101.White_Pelican/White_Pelican_0081_96148.jpg`. Of a path, the last two parts count: class
-//! and file, whatever folder the data set was in where the list was made.
+//! and file, whatever folder the data set was in where the list was made. Backslashes, and the marks that Windows puts
+//! before a text, are taken too.
 
 use std::collections::HashMap;
 use std::fs;
@@ -37,7 +38,7 @@ pub enum ListError {
         limit: usize,
     },
     /// A line of a list names no training image.
-    #[error("{}, line {line}: \"{text}\" is no training image of the data set", path.display())]
+    #[error("{}, line {line}: \"{text}\" is no training image of the data set{remedy}", path.display())]
     Name {
         /// The list's path.
         path: PathBuf,
@@ -45,24 +46,37 @@ pub enum ListError {
         line: usize,
         /// What stands there.
         text: String,
+        /// What to do after a semicolon, if it is known.
+        remedy: String,
     },
     /// A list names an image of a class that another session brings.
-    #[error("{}: image {index} is of class {class}, which does not belong to this session", path.display())]
+    #[error(
+        "{}, line {line}: image {index}, \"{text}\", is of class {class}{name}, which does not belong to this session",
+        path.display()
+    )]
     Class {
         /// The list's path.
         path: PathBuf,
+        /// Line number from 1.
+        line: usize,
+        /// What stands there.
+        text: String,
         /// Index of the image.
         index: usize,
         /// Its class.
         class: u16,
+        /// The class's name in brackets, if it is known.
+        name: String,
     },
     /// A list does not hold the shots of one draw for a class.
-    #[error("{}: class {class} has {actual} different images, but a draw has {SHOTS} shots", path.display())]
+    #[error("{}: class {class}{name} has {actual} different images, but a draw has {SHOTS} shots", path.display())]
     Draw {
         /// The list's path.
         path: PathBuf,
         /// The class.
         class: u16,
+        /// Its name in brackets, if it is known.
+        name: String,
         /// Different images of it in the list.
         actual: usize,
     },
@@ -112,17 +126,18 @@ impl<'a> ListReader<'a> {
     /// Reads the list of a session with these classes into the drawn images of each class.
     pub fn read(&self, path: &Path, classes: &[u16], drawn: &mut [Vec<usize>]) -> Result<(), ListError> {
         let text = fs::read_to_string(path).map_err(|source| ListError::Read { path: path.into(), source })?;
-        for (line, text) in text.lines().enumerate().filter(|(_, text)| !text.trim().is_empty()) {
+        for (line, text) in without_mark(&text).lines().enumerate().filter(|(_, text)| !text.trim().is_empty()) {
             let index = self.index(text.trim()).ok_or_else(|| {
                 let (path, line, text) = (path.into(), line + 1, text.into());
                 match self.numbers {
                     None => ListError::Index { path, line, text, limit: self.train.len() },
-                    Some(_) => ListError::Name { path, line, text },
+                    Some(_) => ListError::Name { path, line, text, remedy: String::new() },
                 }
             })?;
             let class = self.train.labels[index];
             if !classes.contains(&class) {
-                return Err(ListError::Class { path: path.into(), index, class });
+                let (path, line, text, name) = (path.into(), line + 1, text.into(), String::new());
+                return Err(ListError::Class { path, line, text, index, class, name });
             }
             let shots = &mut drawn[usize::from(class)];
             if !shots.contains(&index) {
@@ -132,7 +147,7 @@ impl<'a> ListReader<'a> {
         for &class in classes {
             let actual = drawn[usize::from(class)].len();
             if actual != SHOTS {
-                return Err(ListError::Draw { path: path.into(), class, actual });
+                return Err(ListError::Draw { path: path.into(), class, name: String::new(), actual });
             }
         }
         Ok(())
@@ -141,11 +156,19 @@ impl<'a> ListReader<'a> {
     fn index(&self, text: &str) -> Option<usize> {
         match &self.numbers {
             None => text.parse().ok().filter(|&index| index < self.train.len()),
-            Some(numbers) => {
-                let mut slashes = text.rmatch_indices('/').map(|(at, _)| at + 1);
-                let start = slashes.nth(1).unwrap_or(0);
-                numbers.get(&text[start..]).copied()
-            }
+            Some(numbers) => number_of(numbers, text).or_else(|| number_of(numbers, &text.replace('\\', "/"))),
         }
     }
+}
+
+/// The number of the image that a path's class and file name.
+fn number_of(numbers: &HashMap<&str, usize>, path: &str) -> Option<usize> {
+    let mut slashes = path.rmatch_indices('/').map(|(at, _)| at + 1);
+    let start = slashes.nth(1).unwrap_or(0);
+    numbers.get(&path[start..]).copied()
+}
+
+/// A text without the byte order mark that Windows puts before it.
+pub(super) fn without_mark(text: &str) -> &str {
+    text.strip_prefix('\u{feff}').unwrap_or(text)
 }

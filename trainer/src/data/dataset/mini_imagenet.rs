@@ -7,12 +7,13 @@
 //! `data/index_list/mini_imagenet` of its repository) both lists go in blocks of 500 and 100 pictures from `n01532829`
 //! to `n13133613`, in the order of the WordNet numbers. A `test.csv` in another order is numbered by `train.csv`.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::path::{Component, Path};
 
 use super::DataError;
 use super::listing::{ListedImage, Listing};
+use super::lists::without_mark;
 
 /// What is said beside a file that is missing.
 const LAYOUT: &str = "the folder must hold images, split/train.csv and split/test.csv";
@@ -50,6 +51,10 @@ pub(super) fn list(folder: &Path) -> Result<Listing, DataError> {
             });
         }
     }
+    let trained: HashSet<&Path> = train.iter().map(|entry| entry.path.as_path()).collect();
+    if let Some(entry) = test.iter().find(|entry| trained.contains(entry.path.as_path())) {
+        return Err(DataError::TrainedOn { path: folder.join("split").join("test.csv"), name: entry.name.clone() });
+    }
     Ok(Listing { train, test, test_seed: None, class_names, prefix: "MINI-ImageNet/train/" })
 }
 
@@ -61,7 +66,7 @@ fn read_csv(
 ) -> Result<Vec<ListedImage>, DataError> {
     let path = folder.join("split").join(name);
     let text = fs::read_to_string(&path).map_err(DataError::read(&path, LAYOUT))?;
-    let mut lines = text.lines().enumerate();
+    let mut lines = without_mark(&text).lines().enumerate();
     let wrong = |line: usize, text: &str, expected| {
         let text = text.chars().take(80).collect();
         DataError::Line { path: path.clone(), line: line + 1, text, expected }
@@ -107,6 +112,12 @@ mod tests {
         assert_eq!(listing.class_names, ["n02", "n01"]);
         assert_eq!(listing.train.iter().map(|entry| entry.label).collect::<Vec<_>>(), [0, 1, 0]);
         assert_eq!((listing.test[0].label, listing.test[0].name.as_str()), (1, "n01/a9.jpg"));
+        // As programs for tables on Windows write it.
+        write("test.csv", "\u{feff}filename,label\r\na9.jpg,n01\r\nb9.jpg,n02\r\n");
+        assert_eq!(list(folder.path()).unwrap().test, listing.test);
+        write("test.csv", "filename,label\na9.jpg,n01\nb2.jpg,n02\n");
+        let trained = list(folder.path()).unwrap_err().to_string();
+        assert!(trained.contains("test.csv names n02/b2.jpg, which train.csv names too"), "{trained}");
         assert_eq!(listing.test[0].path, folder.path().join("images/a9.jpg"));
         for (text, said) in [
             ("a9.jpg,n01\n", "line 1: \"a9.jpg,n01\" is not the header"),
@@ -132,9 +143,10 @@ mod tests {
             fs::write(folder.path().join("split").join(name), text).unwrap();
         };
         write("train.csv", &mut lines(TRAIN_EACH));
-        write("test.csv", &mut lines(TEST_EACH));
+        let test_lines = || lines(TEST_EACH).map(|line| format!("test-{line}"));
+        write("test.csv", &mut test_lines());
         assert_eq!(list(folder.path()).unwrap().train.len(), 50_000);
-        write("test.csv", &mut lines(TEST_EACH).take(9_999));
+        write("test.csv", &mut test_lines().take(9_999));
         let cut = list(folder.path()).unwrap_err().to_string();
         assert!(
             cut.ends_with("test.csv holds 99 images of n99, but the 100 of the published list are expected"),

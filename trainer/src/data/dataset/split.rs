@@ -45,12 +45,32 @@ fn unmeasured(session: usize) -> String {
 }
 
 impl SplitError {
-    /// Names the class that has too few images.
+    /// Names the class that has too few images, or that a list gets wrong.
     pub(super) fn with_class_names(mut self, names: &[String]) -> Self {
-        if let Self::TooFew { class, name, .. } = &mut self
-            && let Some(known) = names.get(*class)
+        let named = match &mut self {
+            Self::TooFew { class, name, .. } => Some((*class, name)),
+            Self::List(ListError::Class { class, name, .. } | ListError::Draw { class, name, .. }) => {
+                Some((usize::from(*class), name))
+            }
+            _ => None,
+        };
+        if let Some((class, name)) = named
+            && let Some(known) = names.get(class)
         {
             *name = format!(" ({known})");
+        }
+        self
+    }
+
+    /// Says of an image that a list names in vain that the seed may have made it a test image, where one did so.
+    pub(super) fn with_test_seed(mut self, test_seed: Option<u64>) -> Self {
+        if let Self::List(ListError::Name { remedy, .. }) = &mut self
+            && let Some(seed) = test_seed
+        {
+            *remedy = format!(
+                "; seed {seed} drew the test images, perhaps this one among them: take the seed that the lists were \
+                 written with, or set the test images apart in the folder test"
+            );
         }
         self
     }

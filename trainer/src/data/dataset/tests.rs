@@ -154,6 +154,46 @@ fn broken_images_stop_or_are_left_out() {
 }
 
 #[test]
+fn lists_that_windows_wrote_are_read_and_wrong_ones_say_what_is_wrong() {
+    let (folder, lists) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    flat(folder.path());
+    let mut recipe = recipe("kind = \"folders\"\nimage_size = 16\ntest_share = 0.18");
+    let opened = |recipe: &Recipe, lists: Option<&Path>| {
+        open(recipe, &DataOrigin { folder: Some(folder.path()), lists, ..DataOrigin::default() })
+    };
+    let drawn = opened(&recipe, None).unwrap();
+    write_lists(&drawn.split, &drawn.names, lists.path()).unwrap();
+    let [first, second] = ["session_2.txt", "session_3.txt"].map(|name| lists.path().join(name));
+    let [text, other] = [&first, &second].map(|path| fs::read_to_string(path).unwrap());
+    fs::write(&first, format!("\u{feff}{}", text.replace('/', "\\").replace('\n', "\r\n"))).unwrap();
+    let read = opened(&recipe, Some(lists.path())).unwrap();
+    assert_eq!(read.split.candidates[0][..5], drawn.split.candidates[0][..5]);
+
+    fs::write(&first, format!("{text}{other}")).unwrap();
+    let said = opened(&recipe, Some(lists.path())).unwrap_err().to_string();
+    let line = other.lines().next().unwrap();
+    assert!(
+        said.contains("session_2.txt, line 6: image ") && said.contains(&format!("\"{line}\", is of class 3 (c3)")),
+        "{said}"
+    );
+    fs::write(&first, text.lines().next().unwrap()).unwrap();
+    let said = opened(&recipe, Some(lists.path())).unwrap_err().to_string();
+    assert!(said.ends_with("class 2 (c2) has 1 different images, but a draw has 5 shots"), "{said}");
+
+    // With most other seeds an image of the lists is a test image.
+    fs::write(&first, text).unwrap();
+    let said = (recipe.seed + 1..recipe.seed + 50).find_map(|seed| {
+        recipe.seed = seed;
+        Some((seed, opened(&recipe, Some(lists.path())).err()?.to_string()))
+    });
+    let (seed, said) = said.unwrap();
+    assert!(
+        said.contains(&format!("is no training image of the data set; seed {seed} drew the test images")),
+        "{said}"
+    );
+}
+
+#[test]
 fn synthetic_data_need_no_folder_and_hold_images_out() {
     let mut recipe = recipe("kind = \"synthetic\"\nimage_size = 16\ntrain_per_class = 9\ntest_per_class = 2");
     let set = open(&recipe, &DataOrigin::default()).unwrap();

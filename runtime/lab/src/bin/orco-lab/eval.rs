@@ -57,8 +57,8 @@ pub struct EvalArguments {
     #[arg(long, conflicts_with = "presets")]
     targets_alone: bool,
     /// Measures these systems alone, separated by commas, also those that only reports have: `device,ncm + border`.
-    #[arg(long, value_name = "NAMES", value_delimiter = ',', value_parser = system, conflicts_with_all = ["presets", "unknown"])]
-    systems: Vec<System>,
+    #[arg(long, value_name = "NAMES", value_parser = systems, conflicts_with_all = ["presets", "unknown"])]
+    systems: Vec<SystemSelection>,
     /// Measures instead, over all draws, whether probabilities come true (expected calibration error), how well
     /// pictures of classes that were not learned yet are told from known ones, how often sets of labels hold the right
     /// one and how large they are, and what accuracies are estimated less what is measured.
@@ -80,6 +80,10 @@ pub struct EvalArguments {
     #[arg(long, value_name = "FILE", env = "ORCO_PUBLIC_KEY")]
     public_key: Option<PathBuf>,
 }
+
+/// The systems that one `--systems` asks for.
+#[derive(Clone)]
+struct SystemSelection(Vec<System>);
 
 /// What `orco-lab eval` writes: results, with what they were measured by.
 #[derive(Serialize)]
@@ -136,6 +140,12 @@ pub fn run(arguments: &EvalArguments) -> Result<()> {
 fn check_outputs(arguments: &EvalArguments) -> Result<()> {
     if let Some(path) = arguments.json.as_deref().filter(|path| *path != Path::new(STANDARD_OUTPUT)) {
         check_output(path, are_results, &arguments.bundle)?;
+    }
+    if arguments.csv.as_deref() == Some(Path::new(STANDARD_OUTPUT)) {
+        bail!("--csv writes a file, not standard output, which --json alone takes; name a file");
+    }
+    if arguments.csv.is_some() && arguments.csv == arguments.json {
+        bail!("--csv and --json name the same file; name one for each");
     }
     match &arguments.csv {
         Some(path) => check_output(path, |text| text.starts_with(csv::HEADING.as_bytes()), &arguments.bundle),
@@ -220,21 +230,24 @@ fn measure(arguments: &EvalArguments, name: &str, measurement: &Measurement<'_>)
     Ok(all)
 }
 
-/// The system of a name.
-fn system(name: &str) -> Result<System, String> {
-    System::named(name.trim()).ok_or_else(|| {
+/// The systems of a list of names.
+fn systems(list: &str) -> Result<SystemSelection, String> {
+    System::listed(list).map(SystemSelection).map_err(|unknown| {
         let known: Vec<&str> = System::every().map(System::name).collect();
-        format!("there is no system of that name; known are {}", known.join(", "))
+        format!("there is no system \"{unknown}\"; known are {}", known.join("; "))
     })
 }
 
 /// The systems that are asked for; all that train nothing where none is.
 fn chosen_systems(arguments: &EvalArguments, base_model: &BaseModel) -> Result<Vec<System>> {
-    if let Some(system) = arguments.systems.iter().find(|system| !system.fits(base_model)) {
+    if arguments.systems.is_empty() {
+        return Ok(System::supported_by(base_model).collect());
+    }
+    let systems: Vec<System> = arguments.systems.iter().flat_map(|SystemSelection(systems)| systems).copied().collect();
+    if let Some(system) = systems.iter().find(|system| !system.fits(base_model)) {
         bail!("{} needs {STATISTICS}, which the bundle does not carry", system.name());
     }
-    let all = || System::supported_by(base_model).collect();
-    Ok(if arguments.systems.is_empty() { all() } else { arguments.systems.clone() })
+    Ok(systems)
 }
 
 /// The settings of phase 3 that the command line asks for.
@@ -313,7 +326,7 @@ fn preset_table(measured: &[Summary]) -> String {
     let Some(first) = measured.first() else { return String::new() };
     let line = |summary: &Summary| {
         format!(
-            "{:<8} {:<14} {:<14} {:>8.1} {:>7.3} {:>8.2} {:>7.3}",
+            "{:<11} {:<14} {:<14} {:>8.1} {:>7.3} {:>8.2} {:>7.3}",
             summary.name,
             summary.cell(Metric::Ahm),
             summary.cell(Metric::Aacc),
@@ -324,7 +337,7 @@ fn preset_table(measured: &[Summary]) -> String {
         )
     };
     let lines: Vec<String> = measured.iter().map(line).collect();
-    format!("preset   aHM            aACC              Gflop   share  seconds   share\n{}", lines.join("\n"))
+    format!("preset      aHM            aACC              Gflop   share  seconds   share\n{}", lines.join("\n"))
 }
 
 /// The choices of an engine, as `--engine` takes them.
