@@ -143,6 +143,16 @@ pub fn rule(operator: &str) -> Option<ShapeRule> {
     [&LAYERS[..], &TABLES, &FOLDABLE].into_iter().find_map(|operators| find(operators, operator))
 }
 
+/// The shape rule of an operator of ONNX's own domain, in a version of that domain.
+pub fn rule_in_version(version: u64, operator: &str) -> Option<ShapeRule> {
+    /// From here on, `Softmax` takes one axis.
+    const ONE_AXIS: u64 = 13;
+    match operator {
+        "LogSoftmax" | "Softmax" if version < ONE_AXIS => Some(elementwise::softmax_of_several_axes),
+        _ => rule(operator),
+    }
+}
+
 fn find(operators: &[(&str, ShapeRule)], operator: &str) -> Option<ShapeRule> {
     operators.binary_search_by_key(&operator, |(name, _)| name).ok().map(|at| operators[at].1)
 }
