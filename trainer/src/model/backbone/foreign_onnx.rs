@@ -3,6 +3,7 @@
 
 mod adapt;
 mod decompose;
+mod defaults;
 mod fold;
 mod parts;
 mod pixels;

@@ -58,6 +58,7 @@ pub fn adapt(model: Vec<u8>, wanted: Adaptation<'_>) -> Result<Adapted, String> 
     let is_wider = graph.widen_halves().map_err(unreadable)?;
     let takes_bytes = graph.take_floats_for_bytes()?;
     let is_decomposed = graph.decompose().map_err(unreadable)?;
+    let is_written_out = graph.write_defaults().map_err(unreadable)?;
     let is_fewer = graph.drop_unread_inputs().map_err(unreadable)?;
     let is_turned = graph.put_colours_first().map_err(unreadable)?;
     let is_fixed = graph.fix_images(wanted.side).map_err(unreadable)?;
@@ -66,7 +67,8 @@ pub fn adapt(model: Vec<u8>, wanted: Adaptation<'_>) -> Result<Adapted, String> 
     if is_chosen {
         graph.choose_output(wanted, shell.operators(), is_turned)?;
     }
-    let changes = [is_wider, takes_bytes, is_decomposed, is_fewer, is_turned, is_fixed, is_pooled, is_chosen];
+    let changes =
+        [is_wider, takes_bytes, is_decomposed, is_written_out, is_fewer, is_turned, is_fixed, is_pooled, is_chosen];
     if !changes.contains(&true) {
         return as_it_is(model);
     }
