@@ -8,7 +8,7 @@ use super::call::ShapeRule;
 use super::rules::{elementwise, fill, index, layout, matrix, reduce, window};
 
 /// The operators of layers, of ONNX's own domain, with their shape rules, sorted by name.
-const LAYERS: [(&str, ShapeRule); 77] = [
+const LAYERS: [(&str, ShapeRule); 79] = [
     ("Abs", elementwise::abs),
     ("Add", elementwise::add),
     ("AveragePool", window::pool),
@@ -60,10 +60,12 @@ const LAYERS: [(&str, ShapeRule); 77] = [
     ("QLinearMatMul", matrix::qlinear_matmul),
     ("QuantizeLinear", elementwise::quantize_linear),
     ("Reciprocal", elementwise::transcendental),
+    ("ReduceL1", reduce::reduce),
     ("ReduceL2", reduce::reduce),
     ("ReduceMax", reduce::reduce),
     ("ReduceMean", reduce::reduce),
     ("ReduceSum", reduce::reduce),
+    ("ReduceSumSquare", reduce::reduce),
     ("Relu", elementwise::simple),
     ("Reshape", layout::reshape),
     ("Resize", window::resize),

@@ -6,24 +6,58 @@ use std::collections::{HashMap, HashSet};
 use prost::{DecodeError, Message};
 
 use super::parts::{GraphParts, NodeParts, is_own};
-use crate::model::onnx_proto::{AttributeProto, NodeProto, ValueInfoProto, ints};
+use crate::model::onnx_proto::{AttributeProto, BOOL, NodeProto, ValueInfoProto, ints};
 
-/// `onnx.TensorProto`, of which the name and the sides are read.
+/// `onnx.TensorProto`, of which all but the numbers is read.
 #[derive(Clone, PartialEq, Message)]
-struct TensorSides {
+struct Weight {
     #[prost(int64, repeated, packed = "false", tag = "1")]
     dims: Vec<i64>,
+    #[prost(int32, tag = "2")]
+    data_type: i32,
     #[prost(string, tag = "8")]
     name: String,
+}
+
+/// `onnx.TensorProto`, of which the truth values are read.
+#[derive(Clone, PartialEq, Message)]
+struct TruthValues {
+    #[prost(int32, repeated, tag = "5")]
+    int32_data: Vec<i32>,
+    #[prost(bytes = "vec", tag = "9")]
+    raw_data: Vec<u8>,
+}
+
+/// What is known of the weights of a graph.
+#[derive(Default)]
+struct Weights {
+    sides: HashMap<String, Vec<i64>>,
+    /// The names of those that are one truth value, false.
+    switched_off: HashSet<String>,
+}
+
+impl Weights {
+    fn of(graph: &GraphParts) -> Result<Self, DecodeError> {
+        let mut weights = Self::default();
+        for bytes in &graph.initializer {
+            let Weight { dims, data_type, name } = Weight::decode(&bytes[..])?;
+            if data_type == BOOL && dims.iter().all(|&side| side == 1) {
+                let TruthValues { int32_data, raw_data } = TruthValues::decode(&bytes[..])?;
+                if int32_data.iter().all(|&value| value == 0) && raw_data.iter().all(|&value| value == 0) {
+                    weights.switched_off.insert(name.clone());
+                }
+            }
+            weights.sides.insert(name, dims);
+        }
+        Ok(weights)
+    }
 }
 
 impl GraphParts {
     /// Writes out the kernels of convolutions and the strides of pooling, and makes dropout an identity. Whether there was
     /// one.
     pub(super) fn write_defaults(&mut self) -> Result<bool, DecodeError> {
-        let weights = self.initializer.iter().map(|bytes| TensorSides::decode(&bytes[..]));
-        let weights = weights.map(|weight| weight.map(|TensorSides { dims, name }| (name, dims)));
-        let weights: HashMap<String, Vec<i64>> = weights.collect::<Result<_, _>>()?;
+        let weights = Weights::of(self)?;
         let mut read = HashSet::new();
         for value in &self.output {
             read.insert(ValueInfoProto::decode(value.as_slice())?.name);
@@ -35,9 +69,9 @@ impl GraphParts {
             if !is_own(&parts.domain) {
                 continue;
             }
-            if let Some(setting) = missing_setting(&node, &weights) {
+            if let Some(setting) = missing_setting(&node, &weights.sides) {
                 parts.attribute.push(setting.encode_to_vec());
-            } else if is_plain_dropout(&node, &read) {
+            } else if is_plain_dropout(&node, &read, &weights.switched_off) {
                 parts.op_type = "Identity".into();
                 parts.attribute.clear();
                 parts.input.truncate(1);
@@ -53,13 +87,13 @@ impl GraphParts {
 }
 
 /// The setting that a window lacks, by which rten knows over how many axes it slides.
-fn missing_setting(node: &NodeProto, weights: &HashMap<String, Vec<i64>>) -> Option<AttributeProto> {
+fn missing_setting(node: &NodeProto, sides: &HashMap<String, Vec<i64>>) -> Option<AttributeProto> {
     /// Most axes of a kernel; the audit refuses tensors of more.
     const MOST_AXES: usize = 6;
     let list = |name: &str| node.attribute.iter().find(|own| own.name == name).map(|own| &own.ints[..]);
     match node.op_type.as_str() {
         "Conv" if list("kernel_shape").is_none() => {
-            let kernel = weights.get(node.input.get(1)?)?.get(2..)?;
+            let kernel = sides.get(node.input.get(1)?)?.get(2..)?;
             (kernel.len() <= MOST_AXES).then(|| ints("kernel_shape", kernel.to_vec()))
         }
         "AveragePool" | "MaxPool" if list("strides").is_none() => {
@@ -70,9 +104,10 @@ fn missing_setting(node: &NodeProto, weights: &HashMap<String, Vec<i64>>) -> Opt
 }
 
 /// Whether a node is dropout whose mask nothing reads, and which nothing switches to training.
-fn is_plain_dropout(node: &NodeProto, read: &HashSet<String>) -> bool {
+fn is_plain_dropout(node: &NodeProto, read: &HashSet<String>, switched_off: &HashSet<String>) -> bool {
     let is_given = |name: &String| !name.is_empty();
-    let switches = node.input.get(2).is_some_and(is_given) || node.attribute.iter().any(|own| own.name == "is_test");
+    let training = node.input.get(2).filter(|&name| is_given(name) && !switched_off.contains(name));
+    let switches = training.is_some() || node.attribute.iter().any(|own| own.name == "is_test");
     let is_read = node.output.iter().skip(1).any(|mask| read.contains(mask));
     let has_ends = node.input.first().is_some_and(is_given) && node.output.first().is_some_and(is_given);
     node.op_type == "Dropout" && has_ends && !switches && !is_read
@@ -128,6 +163,13 @@ mod tests {
         assert_eq!(changed.nodes().unwrap(), [of("Identity", &["x"], vec![])]);
         let reader = node("Cast", vec!["mask".into()], "z", vec![]);
         assert!(!graph(&[dropout, reader]).write_defaults().unwrap());
-        assert!(!graph(&[of("Dropout", &["x", "", "training"], vec![])]).write_defaults().unwrap());
+        // jax2onnx names a constant that says no.
+        for (value, is_changed) in [(0, true), (1, false)] {
+            let switch = TensorProto { dims: vec![], data_type: BOOL, name: "training".into(), raw_data: vec![value] };
+            let mut switched = graph(&[of("Dropout", &["x", "", "training"], vec![])]);
+            assert!(!switched.write_defaults().unwrap(), "nobody knows what it says");
+            switched.initializer.push(switch.encode_to_vec());
+            assert_eq!(switched.write_defaults().unwrap(), is_changed, "{value}");
+        }
     }
 }
