@@ -48,7 +48,7 @@ pub enum AuditError {
         node: String,
     },
     /// The model brings functions or steps of training.
-    #[error("it brings functions or steps of training; export it with functions inlined")]
+    #[error("it brings functions or steps of training; write functions out (onnx.inliner.inline_local_functions)")]
     Program,
     /// A tensor makes no sense or is too large.
     #[error("the tensor {tensor:?} {reason}")]

@@ -87,6 +87,11 @@ fn what_a_backbone_has_no_need_of_is_refused() {
         ("control flow", plus(&node_of("If", &bytes(5, &inner))), "the node \"added\" carries a graph of its own"),
         ("hidden graph", plus(&node_of("Conv", &bytes(5, &bytes(11, b"")))), "carries a graph of its own"),
         ("function", [shipped(), bytes(25, b"")].concat(), "it brings functions"),
+        (
+            "function and its call",
+            [plus(&node_of("Act", &bytes(7, b"pkg.torch"))), bytes(25, b"")].concat(),
+            "write functions out (onnx.inliner.inline_local_functions)",
+        ),
         ("training", [shipped(), bytes(20, b"")].concat(), "it brings functions or steps of training"),
         ("second graph", [shipped(), bytes(7, b"")].concat(), "its graph cannot be read"),
         ("no graph", integer(1, 8), "its graph cannot be read"),
