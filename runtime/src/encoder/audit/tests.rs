@@ -81,6 +81,16 @@ fn what_a_backbone_has_no_need_of_is_refused() {
         ("sparse constant", plus(&node_of("Constant", &bytes(5, &bytes(22, b"")))), "it has sparse tensors"),
         ("unknown", plus(&node_of("Exec", b"")), "the node \"added\" is of the operator \"Exec\""),
         ("other domain", plus(&node_of("Conv", &bytes(7, b"evil"))), "the operator \"evil.Conv\""),
+        (
+            "quantised operators",
+            plus(&node_of("QLinearAdd", &bytes(7, b"com.microsoft"))),
+            "not on the list of allowed ones; quantise the model in QDQ form",
+        ),
+        (
+            "quantised to 4 bits",
+            plus(&node_of("DequantizeLinear", &bytes(7, b"com.microsoft"))),
+            "not on the list of allowed ones; quantise the model to 8 bits",
+        ),
         ("two domains", plus(&node_of("Conv", &[bytes(7, b"evil"), bytes(7, b"")].concat())), "evil.Conv"),
         ("two operators", plus(&node_of("Conv", &bytes(4, b"Loop"))), "the operator \"Loop\""),
         ("no operator", plus(&bytes(1, &bytes(3, b"x"))), "its node cannot be read"),

@@ -5,6 +5,7 @@ mod adapt;
 mod decompose;
 mod defaults;
 mod fold;
+mod order;
 mod parts;
 mod pixels;
 mod widen;

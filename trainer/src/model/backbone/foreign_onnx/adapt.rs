@@ -57,6 +57,7 @@ pub fn adapt(model: Vec<u8>, wanted: Adaptation<'_>) -> Result<Adapted, String> 
     let mut shell = ModelShell::decode(model.as_slice()).map_err(unreadable)?;
     let mut graph = GraphParts::decode(shell.graph.as_slice()).map_err(unreadable)?;
     shell.graph = vec![];
+    let is_sorted = graph.sort_nodes().map_err(unreadable)?;
     let is_wider = graph.widen_halves().map_err(unreadable)?;
     let takes_bytes = graph.take_floats_for_bytes()?;
     let is_decomposed = graph.decompose().map_err(unreadable)?;
@@ -71,6 +72,7 @@ pub fn adapt(model: Vec<u8>, wanted: Adaptation<'_>) -> Result<Adapted, String> 
         graph.choose_output(wanted, shell.operators(), is_turned)?;
     }
     let changes = [
+        is_sorted,
         is_wider,
         takes_bytes,
         is_decomposed,
